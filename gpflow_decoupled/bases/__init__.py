@@ -1,0 +1,11 @@
+"""Bases: what q(f) is. State from `factor`, moments from `mean_and_cov`, divergence from `prior_kl`."""
+from .base import Basis, Features, Gaussian
+from .coupled import CoupledBasis
+from .decoupled import DecoupledBasis
+from .hybrid import HybridBasis
+from .orthogonal import OrthogonalBasis
+from .solve import SolveBasis
+
+__all__ = [
+    "Basis", "CoupledBasis", "DecoupledBasis", "Features", "Gaussian", "HybridBasis", "OrthogonalBasis", "SolveBasis",
+]  # fmt: skip

@@ -1,0 +1,166 @@
+"""The decoupled basis: one set of points for the mean, another for the covariance.
+
+Cheng & Boots 2017 (arXiv:1711.10127), equations (8)-(9); equations (8)-(9) of Salimbeni et al. 2018 (arXiv:1809.08820).
+
+covariance="inverse": with B = C C^T, H = I + C^T K_b C = L_H L_H^T and T_x = L_H^-1 C^T k_bx,
+
+    m(x) = k_xa a,   s(x, x') = k(x, x') - T_x^T T_x'                                                    (D5), (D7)
+    KL = 1/2 [a^T K_a a + log|H| - M + tr H^-1]                                                               (D7)
+
+covariance="coupled": the covariance of the coupled basis, so that KL = 1/2 a^T K_a a + 1/2 [tr S~ - M - log|S~|].   (D9)
+"""
+from __future__ import annotations
+
+__all__ = ["DecoupledBasis"]
+
+from typing import Any, NamedTuple, Optional
+
+import tensorflow as tf
+from gpflow import Parameter
+from gpflow.inducing_variables import InducingVariables
+from gpflow.kernels import Kernel
+
+from ..errors import check_option
+from ..linalg.cholesky import add_jitter, cholesky
+from ..linalg.gaussians import kl_from_whitened
+from ..linalg.triangular import inverse, solve, transposed_product
+from .base import Basis, Features, Gaussian
+from .inducing_gaussian import assign_whitened_root, root_parameter, whitened_root
+from .kernel_mean import KernelMean
+from .latents import as_inducing, count_points, gram, gram_diagonal, gram_to_data
+from .mean_operator import MeanOperator
+
+INITIAL_ROOT = 0.1
+"""chol_B starts at this times the identity: zero is a saddle point, where its gradient vanishes."""
+
+
+class DecoupledState(NamedTuple):
+    """Factors of a `DecoupledBasis`: of H if "inverse", of K_beta if "coupled"; its mean part and the norm of that."""
+
+    chol: tf.Tensor
+    root: tf.Tensor
+    a: tf.Tensor
+    ok: tf.Tensor
+    norm: Optional[tf.Tensor] = None
+
+
+class DecoupledBasis(Basis):
+    """q(f) with mean points alpha and covariance points beta; equations (D5)-(D7), or (D9).
+
+    :param alpha: mean points [M_alpha, D]. :param beta: covariance points [M_beta, D].
+    :param num_latent_gps: L.
+    :param covariance: "inverse" for (D5) with Parameter `chol_B` [L, M_beta, M_beta], or "coupled" for (D9) with
+        Parameter `q_sqrt` [L, M_beta, M_beta].
+    :param whiten: whether `q_sqrt` is whitened; "inverse" has no use for it.
+    :param mean_scaling: coordinates of `a` [M_alpha, L], see `MeanScaling`. :param mean_subsample: rows of (D25).
+
+    Mean and covariance share nothing, so no natural parameters exist for the pair: `a` and `chol_B` are learned by
+    gradients; under "coupled" the covariance alone has a natural gradient. The bound is not concave in `chol_B`.
+    Raises `DataError` for points that are not finite and distinct, `UnknownOptionError` for unknown options.
+    Cost of a step on N inputs: N (M_alpha + M_beta^2) + M_beta^3 + m M_alpha.
+    """
+
+    state_type = DecoupledState
+
+    def __init__(
+        self,
+        alpha: Any,
+        beta: Any,
+        num_latent_gps: int = 1,
+        *,
+        covariance: str = "inverse",
+        whiten: bool = True,
+        mean_scaling: str = "whitened",
+        mean_subsample: Optional[int] = None,
+    ) -> None:
+        super().__init__()
+        check_option("covariance", covariance, ("inverse", "coupled"))
+        self.beta = as_inducing(beta, "beta")
+        self.kernel_mean = KernelMean(alpha, "alpha", num_latent_gps, mean_scaling, mean_subsample)
+        self.num_latent_gps = num_latent_gps
+        self.covariance = covariance
+        self.whiten = whiten
+        root = root_parameter(count_points(self.beta), num_latent_gps)
+        if covariance == "coupled":
+            self.q_sqrt = root
+        else:
+            root.assign(INITIAL_ROOT * root)
+            self.chol_B = root
+
+    @property
+    def alpha(self) -> InducingVariables:
+        """The mean points."""
+        return self.kernel_mean.points
+
+    @property
+    def a(self) -> Parameter:
+        """The mean coefficients [M_alpha, L] in the coordinates of `mean_scaling`; raw: `mean_coefficients(state)`."""
+        return self.kernel_mean.coefficients
+
+    def matrices(self, kernel: Kernel) -> dict[str, tf.Tensor]:
+        """K_beta with its jitter, or H."""
+        K_b = add_jitter(gram(kernel, self.beta))
+        return {"K_beta": K_b} if self.covariance == "coupled" else {"H = I + C^T K_beta C": self._H(K_b)}
+
+    def factor(self, kernel: Kernel, *, rows: Optional[tf.Tensor] = None, with_kl: bool = True) -> DecoupledState:
+        """chol(H) or chol(K_beta), and the norm (from `rows` of it); M_beta^3 + m M_alpha."""
+        K_b = add_jitter(gram(kernel, self.beta))
+        if self.covariance == "coupled":
+            chol, ok = cholesky(K_b)
+            root = whitened_root(chol, self.q_sqrt, self.whiten)
+        else:
+            chol, ok = cholesky(self._H(K_b))
+            root = tf.linalg.band_part(tf.convert_to_tensor(self.chol_B), -1, 0)
+        a = self.kernel_mean.raw()
+        norm = None
+        if with_kl:
+            rows = self.draw_rows() if rows is None else rows
+            norm = self.kernel_mean.norm(a, self.kernel_mean.products(kernel, a, rows), rows)
+        return DecoupledState(chol, root, a, ok, norm)
+
+    def features(self, state: DecoupledState, kernel: Kernel, X: tf.Tensor) -> Features:
+        """(D5) or (D9) at X [N, D]; N (M_alpha + M_beta^2)."""
+        mean = self.kernel_mean.values(kernel, state.a, X)
+        K_bx = gram_to_data(kernel, self.beta, X)
+        if self.covariance == "coupled":
+            A = solve(state.chol, K_bx)
+            return Features(mean, (A,), (transposed_product(state.root, A),))  # (D9)
+        return Features(mean, (solve(state.chol, transposed_product(state.root, K_bx)),), ())  # (D7)
+
+    def prior_kl(self, state: DecoupledState) -> tf.Tensor:
+        """(D7) or (D9), in nats; unbiased where the norm is sampled."""
+        if self.covariance == "coupled":
+            return 0.5 * state.norm + kl_from_whitened(tf.zeros([], state.root.dtype), state.root)  # (D9)
+        diagonal = tf.linalg.diag_part(state.chol)
+        log_det = 2.0 * tf.reduce_sum(tf.math.log(diagonal))
+        trace = tf.reduce_sum(tf.square(inverse(state.chol)))
+        return 0.5 * (state.norm + log_det - tf.cast(tf.size(diagonal), trace.dtype) + trace)  # (D7)
+
+    def mean_coefficients(self, state: DecoupledState) -> tf.Tensor:
+        """a [M_alpha, L] of equation (8)."""
+        return state.a
+
+    def mean_operator(self, state: DecoupledState, kernel: Kernel, X: tf.Tensor, features: Features) -> MeanOperator:
+        """The maps between mean coefficients and the mean at X [N, D]."""
+        return MeanOperator(gram(kernel, self.alpha), gram_to_data(kernel, self.alpha, X))
+
+    def refresh(self, kernel: Kernel) -> None:
+        """Freeze the scaling of `a` at the current K_alpha; q(f) does not change."""
+        self.kernel_mean.refresh(lambda: gram(kernel, self.alpha), lambda: gram_diagonal(kernel, self.alpha))
+
+    def gaussians(self, state: DecoupledState) -> tuple[Gaussian, ...]:
+        """Under "coupled", S alone: its mean is not this part's business."""
+        return (Gaussian(None, state.root),) if self.covariance == "coupled" else ()
+
+    def gaussian_parameters(self) -> tuple:
+        """`q_sqrt` under "coupled"."""
+        return (self.q_sqrt,) if self.covariance == "coupled" else ()
+
+    def assign_gaussians(self, state: DecoupledState, new: tuple[Gaussian, ...]) -> None:
+        """Write S."""
+        assign_whitened_root(state.chol, new[0].root, self.q_sqrt, self.whiten)
+
+    def _H(self, K_b: tf.Tensor) -> tf.Tensor:
+        C = tf.linalg.band_part(tf.convert_to_tensor(self.chol_B), -1, 0)
+        inner = transposed_product(C, tf.matmul(K_b, C))
+        return 0.5 * (inner + tf.linalg.matrix_transpose(inner)) + tf.eye(tf.shape(inner)[-1], dtype=inner.dtype)

@@ -1,0 +1,76 @@
+"""q(u) = N(m, S) at inducing variables: its Parameters, and its whitened coordinates u = L u~ with u~ ~ N(0, I) a priori."""
+from __future__ import annotations
+
+__all__ = [
+    "assign_whitened", "assign_whitened_root", "gaussian_parameters", "root_parameter", "solve_columns", "whitened",
+    "whitened_root",
+]  # fmt: skip
+
+from typing import Any, Optional
+
+import numpy as np
+import tensorflow as tf
+from gpflow import Parameter
+from gpflow.config import default_float
+from gpflow.utilities import triangular
+
+from ..errors import DataError
+from ..linalg.gaussians import apply_per_latent
+from ..linalg.triangular import lower_product, solve
+from .base import Gaussian
+
+
+def gaussian_parameters(
+    size: int, num_latent_gps: int, mean: Optional[Any] = None, root: Optional[Any] = None
+) -> tuple[Parameter, Parameter]:
+    """Parameters q_mu [M, L] (zeros) and q_sqrt [L, M, M] (identities, lower triangular); Parameters pass through."""
+    mean = np.zeros((size, num_latent_gps)) if mean is None else mean
+    if tuple(mean.shape) != (size, num_latent_gps):
+        raise DataError(f"q_mu has shape {tuple(mean.shape)}; it must be [M, L] = [{size}, {num_latent_gps}].")
+    if not isinstance(mean, Parameter):
+        mean = Parameter(mean, dtype=default_float())
+    return mean, root_parameter(size, num_latent_gps, root)
+
+
+def root_parameter(size: int, num_latent_gps: int, root: Optional[Any] = None) -> Parameter:
+    """A Parameter [L, M, M], lower triangular; identities if no value is given; a Parameter passes through."""
+    size = int(size)
+    root = np.tile(np.eye(size), (num_latent_gps, 1, 1)) if root is None else root
+    if tuple(root.shape) != (num_latent_gps, size, size):
+        raise DataError(
+            f"q_sqrt has shape {tuple(root.shape)}; it must be [L, M, M] = [{num_latent_gps}, {size}, {size}]."
+        )
+    if isinstance(root, Parameter):
+        return root
+    return Parameter(np.tril(root), transform=triangular(), dtype=default_float())
+
+
+def solve_columns(chol: tf.Tensor, columns: tf.Tensor, adjoint: bool = False) -> tf.Tensor:
+    """L^-1 (or L^-T) times a column a latent: chol [G, M, M], columns [M, L] -> [M, L]; M^2 L."""
+    if chol.shape[0] == 1:
+        return solve(chol[0], columns, adjoint)
+    return tf.transpose(solve(chol, tf.transpose(columns)[..., None], adjoint)[..., 0])
+
+
+def whitened_root(chol: tf.Tensor, root: Parameter, whiten: bool) -> tf.Tensor:
+    """The lower root [L, M, M] of S in whitened coordinates, L^-1 root; M^3 if not `whiten`."""
+    value = tf.linalg.band_part(tf.convert_to_tensor(root), -1, 0)
+    return value if whiten else tf.linalg.band_part(solve(chol, value), -1, 0)
+
+
+def whitened(chol: tf.Tensor, mean: Parameter, root: Parameter, whiten: bool) -> Gaussian:
+    """(m, S) in whitened coordinates, m~ = L^-1 m and L^-1 root, for chol [G, M, M]; M^3 if not `whiten`."""
+    value = tf.convert_to_tensor(mean)
+    return Gaussian(value if whiten else solve_columns(chol, value), whitened_root(chol, root, whiten))
+
+
+def assign_whitened_root(chol: tf.Tensor, new: tf.Tensor, root: Parameter, whiten: bool) -> None:
+    """Write a whitened root back to its Parameter: the inverse of `whitened_root`."""
+    value = new if whiten else lower_product(chol, new)
+    root.assign(tf.linalg.band_part(value, -1, 0))  # FillTriangular would scramble entries above the diagonal
+
+
+def assign_whitened(chol: tf.Tensor, new: Gaussian, mean: Parameter, root: Parameter, whiten: bool) -> None:
+    """Write a whitened Gaussian back to its Parameters: the inverse of `whitened`."""
+    mean.assign(new.mean if whiten else apply_per_latent(chol, new.mean))
+    assign_whitened_root(chol, new.root, root, whiten)

@@ -1,0 +1,144 @@
+"""Gram matrices of latent functions: one path for one kernel, separate kernels and separate inducing variables.
+
+Everything carries a leading axis G. G = 1 when all latent functions share kernel and inducing variables: their
+factorisations are then done once and broadcast. Otherwise G = L.
+"""
+from __future__ import annotations
+
+__all__ = [
+    "MULTIOUTPUT_INDUCING", "as_inducing", "check_separate", "count_points", "cross_gram", "gram", "gram_diagonal", 
+    "gram_to_data", "input_dims", "point_values", "prior_variance", "sampled_rows", "split_latents",
+]  # fmt: skip
+
+from typing import Any, Optional
+
+import tensorflow as tf
+from gpflow.covariances import Kuf, Kuu
+from gpflow.inducing_variables import (
+    FallbackSeparateIndependentInducingVariables,
+    FallbackSharedIndependentInducingVariables,
+    InducingPoints,
+    InducingVariables,
+    SharedIndependentInducingVariables,
+)
+from gpflow.kernels import Kernel, MultioutputKernel
+
+from ..errors import DataError
+from ..inducing.checks import check_disjoint, check_inducing
+
+MULTIOUTPUT_INDUCING = (FallbackSharedIndependentInducingVariables, FallbackSeparateIndependentInducingVariables)
+
+
+def split_latents(kernel: Kernel, *inducing: InducingVariables) -> list[tuple]:
+    """[(kernel, inducing variable, ...)] of each latent function, or a list of one if they share everything.
+
+    Raises `NotImplementedError` for the fully correlated case of GPflow, where one set of inducing points stands for all
+    outputs jointly, and `DataError` where the numbers of latent functions disagree.
+    """
+    if isinstance(kernel, MultioutputKernel):
+        columns = [list(kernel.latent_kernels)]
+    else:
+        columns = [[kernel]]
+    for variable in inducing:
+        if isinstance(variable, MULTIOUTPUT_INDUCING):
+            columns.append(list(variable.inducing_variables))
+        elif isinstance(kernel, MultioutputKernel):
+            raise NotImplementedError(
+                f"{type(kernel).__name__} with {type(variable).__name__} would correlate all outputs at every inducing "
+                "point; use gpflow.inducing_variables.SharedIndependentInducingVariables(...) around it (or the Separate "
+                "form), or pass an array."
+            )
+        else:
+            columns.append([variable])
+    sizes = {len(column) for column in columns} - {1}
+    if len(sizes) > 1:
+        raise DataError(f"Kernels and inducing variables come in different numbers: {sorted(sizes)}; use one each a latent.")
+    count = sizes.pop() if sizes else 1
+    return list(zip(*(column * count if len(column) == 1 else column for column in columns)))
+
+
+def gram(kernel: Kernel, points: InducingVariables) -> tf.Tensor:
+    """k(points, points) [G, M, M], without jitter."""
+    return tf.stack([Kuu(z, k) for k, z in split_latents(kernel, points)])
+
+
+def gram_diagonal(kernel: Kernel, points: InducingVariables) -> tf.Tensor:
+    """The diagonal of `gram`, [G, M]; M kernel evaluations for plain points."""
+    return tf.stack([
+        k(z.Z, full_cov=False) if type(z) is InducingPoints else tf.linalg.diag_part(Kuu(z, k))
+        for k, z in split_latents(kernel, points)
+    ])  # fmt: skip
+
+
+def gram_to_data(kernel: Kernel, points: InducingVariables, X: tf.Tensor) -> tf.Tensor:
+    """k(points, X) [G, M, N] for X [N, D]."""
+    return tf.stack([Kuf(z, k, X) for k, z in split_latents(kernel, points)])
+
+
+def prior_variance(kernel: Kernel, X: tf.Tensor, full_cov: bool) -> tf.Tensor:
+    """k(X, X) of each latent: [G, N], or [..., G, N, N] if `full_cov`, for X [..., N, D]."""
+    return tf.stack([k(X, full_cov=full_cov) for (k,) in split_latents(kernel)], axis=-3 if full_cov else 0)
+
+
+def cross_gram(kernel: Kernel, left: InducingVariables, right: InducingVariables) -> tf.Tensor:
+    """k(left, right) [G, M, K]. One of the two must be plain points, whose values GPflow can covary with anything."""
+    return tf.stack([_cross(k, a, b) for k, a, b in split_latents(kernel, left, right)])
+
+
+def _cross(kernel: Kernel, left: InducingVariables, right: InducingVariables) -> tf.Tensor:
+    if type(right) is InducingPoints:
+        return Kuf(left, kernel, right.Z)
+    if type(left) is InducingPoints:
+        return tf.linalg.matrix_transpose(Kuf(right, kernel, left.Z))
+    raise NotImplementedError(
+        f"GPflow has no covariance between {type(left).__name__} and {type(right).__name__}; "
+        "make one of gamma and beta plain inducing points."
+    )
+
+
+def sampled_rows(kernel: Kernel, points: InducingVariables, rows: tf.Tensor) -> tf.Tensor:
+    """k(points[rows], points) [G, m, M] for rows [m]: the only part of the M x M matrix that is formed."""
+    parts = []
+    for k, z in split_latents(kernel, points):
+        if type(z) is not InducingPoints:
+            raise NotImplementedError(f"mean_subsample needs plain inducing points, not {type(z).__name__}.")
+        parts.append(k(tf.gather(z.Z, rows), z.Z))
+    return tf.stack(parts)
+
+
+def as_inducing(points: Any, name: str, kernel: Optional[Kernel] = None) -> InducingVariables:
+    """Arrays [M, D] become trainable inducing points, shared by the latents of a multi-output kernel.
+
+    Inducing variables pass through. Raises `DataError` for arrays that are not distinct finite points.
+    """
+    if isinstance(points, InducingVariables):
+        for values in point_values(points):
+            check_inducing(values, name)
+        return points
+    check_inducing(points, name)
+    variable = InducingPoints(points)
+    return SharedIndependentInducingVariables(variable) if isinstance(kernel, MultioutputKernel) else variable
+
+
+def check_separate(gamma: InducingVariables, beta: InducingVariables) -> None:
+    """Refuse a gamma that equals beta, warn of one that overlaps it: `check_disjoint` of each latent function."""
+    for mean_points, points in zip(point_values(gamma), point_values(beta)):
+        check_disjoint(mean_points, points)
+
+
+def point_values(variable: InducingVariables) -> list[Any]:
+    """The plain points [M, D] in an inducing variable: one array a latent function, or one for all."""
+    parts = getattr(variable, "inducing_variables", (variable,))
+    return [part.Z for part in parts if type(part) is InducingPoints]
+
+
+def count_points(variable: InducingVariables) -> int:
+    """M, as a number also while tracing."""
+    size = variable.shape[0]
+    return int(variable.num_inducing) if size is None else int(size)
+
+
+def input_dims(variable: InducingVariables) -> Optional[int]:
+    """D where the inducing points live in the space of the inputs, else None."""
+    points = point_values(variable)
+    return int(points[0].shape[1]) if points else None

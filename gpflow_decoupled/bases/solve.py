@@ -1,0 +1,113 @@
+"""The SOLVE-GP basis: a second Gaussian, with a covariance of its own, on the orthogonal part.
+
+Shi, Titsias & Mnih 2020 (arXiv:1910.10596). f = f_par + f_perp, f_perp ~ GP(0, C); v = f_perp(gamma), q(u) q(v):
+
+    A_x = L_b^-1 k_bx,   U = L_b^-1 K_bg,   L_c L_c^T = C_g = K_g - U^T U,   A'_x = L_c^-1 (k_gx - U^T A_x)
+    m(x) = A_x^T m~ + A'_x^T m~_v                                                                            (D16)
+    s(x, x') = k(x, x') - A_x^T (I - S~) A_x' - A'_x^T (I - S~_v) A'_x'                                      (D17)
+    KL = KL[N(m~, S~) || N(0, I)] + KL[N(m~_v, S~_v) || N(0, I)]                                             (D18)
+"""
+from __future__ import annotations
+
+__all__ = ["SolveBasis"]
+
+from typing import Any, NamedTuple, Optional
+
+import tensorflow as tf
+from gpflow.kernels import Kernel
+
+from ..linalg.cholesky import add_jitter, cholesky
+from ..linalg.gaussians import apply_per_latent, kl_from_whitened
+from ..linalg.triangular import solve, transposed_product
+from .base import Basis, Features, Gaussian
+from .inducing_gaussian import assign_whitened, gaussian_parameters, whitened
+from .latents import as_inducing, check_separate, count_points, cross_gram, gram, gram_to_data
+from .residual import residual_gram
+
+
+class SolveState(NamedTuple):
+    """Factors of a `SolveBasis` and its two whitened Gaussians."""
+
+    chol: tf.Tensor
+    chol_gamma: tf.Tensor
+    projection: tf.Tensor
+    mean: tf.Tensor
+    root: tf.Tensor
+    v_mean: tf.Tensor
+    v_root: tf.Tensor
+    ok: tf.Tensor
+
+
+class SolveBasis(Basis):
+    """q(f) with Gaussians on f(beta) and on the orthogonal part at gamma; equations (D16)-(D18).
+
+    :param gamma: points of the orthogonal part [M_gamma, D]. :param beta: inducing points [M_beta, D].
+    :param num_latent_gps: L. :param whiten: parametrise both Gaussians in whitened coordinates.
+    :param q_mu: [M_beta, L]. :param q_sqrt: [L, M_beta, M_beta]. :param v_mu: [M_gamma, L]. :param v_sqrt: [L, M_gamma, M_gamma].
+
+    Raises `DataError` for points that are not finite and distinct, or a gamma that equals beta.
+    Cost of a step on N inputs: (N + M_beta + M_gamma) (M_beta^2 + M_gamma^2).
+    """
+
+    state_type = SolveState
+
+    def __init__(
+        self,
+        gamma: Any,
+        beta: Any,
+        num_latent_gps: int = 1,
+        *,
+        whiten: bool = True,
+        q_mu: Optional[Any] = None,
+        q_sqrt: Optional[Any] = None,
+        v_mu: Optional[Any] = None,
+        v_sqrt: Optional[Any] = None,
+    ) -> None:
+        super().__init__()
+        self.beta = as_inducing(beta, "beta")
+        self.gamma = as_inducing(gamma, "gamma")
+        check_separate(self.gamma, self.beta)
+        self.num_latent_gps = num_latent_gps
+        self.whiten = whiten
+        self.q_mu, self.q_sqrt = gaussian_parameters(count_points(self.beta), num_latent_gps, q_mu, q_sqrt)
+        self.v_mu, self.v_sqrt = gaussian_parameters(count_points(self.gamma), num_latent_gps, v_mu, v_sqrt)
+
+    def matrices(self, kernel: Kernel) -> dict[str, tf.Tensor]:
+        """K_beta and the residual kernel at gamma, with their jitters."""
+        residual = add_jitter(residual_gram(kernel, self.beta, self.gamma))
+        return {"K_beta": add_jitter(gram(kernel, self.beta)), "C_gamma": residual}
+
+    def factor(self, kernel: Kernel, *, rows: Optional[tf.Tensor] = None, with_kl: bool = True) -> SolveState:
+        """chol(K_beta) and chol(C_gamma); M_beta^3 + M_gamma M_beta (M_beta + M_gamma) + M_gamma^3."""
+        chol, ok = cholesky(add_jitter(gram(kernel, self.beta)))
+        projection = solve(chol, cross_gram(kernel, self.beta, self.gamma))
+        C_g = gram(kernel, self.gamma) - tf.matmul(projection, projection, transpose_a=True)
+        chol_gamma, ok_gamma = cholesky(add_jitter(C_g))
+        u = whitened(chol, self.q_mu, self.q_sqrt, self.whiten)
+        v = whitened(chol_gamma, self.v_mu, self.v_sqrt, self.whiten)
+        return SolveState(chol, chol_gamma, projection, u.mean, u.root, v.mean, v.root, tf.logical_and(ok, ok_gamma))
+
+    def features(self, state: SolveState, kernel: Kernel, X: tf.Tensor) -> Features:
+        """(D16), (D17) at X [N, D]; N (M_beta^2 + M_gamma^2 + M_beta M_gamma)."""
+        A = solve(state.chol, gram_to_data(kernel, self.beta, X))
+        C_gx = gram_to_data(kernel, self.gamma, X) - tf.matmul(state.projection, A, transpose_a=True)
+        A_v = solve(state.chol_gamma, C_gx)
+        mean = apply_per_latent(A, state.mean, adjoint=True) + apply_per_latent(A_v, state.v_mean, adjoint=True)  # (D16)
+        return Features(mean, (A, A_v), (transposed_product(state.root, A), transposed_product(state.v_root, A_v)))
+
+    def prior_kl(self, state: SolveState) -> tf.Tensor:
+        """(D18), in nats."""
+        return kl_from_whitened(state.mean, state.root) + kl_from_whitened(state.v_mean, state.v_root)  # (D18)
+
+    def gaussians(self, state: SolveState) -> tuple[Gaussian, ...]:
+        """q(u) and q(v), whitened."""
+        return (Gaussian(state.mean, state.root), Gaussian(state.v_mean, state.v_root))
+
+    def gaussian_parameters(self) -> tuple:
+        """`q_mu`, `q_sqrt`, `v_mu` and `v_sqrt`."""
+        return (self.q_mu, self.q_sqrt, self.v_mu, self.v_sqrt)
+
+    def assign_gaussians(self, state: SolveState, new: tuple[Gaussian, ...]) -> None:
+        """Write q(u) and q(v)."""
+        assign_whitened(state.chol, new[0], self.q_mu, self.q_sqrt, self.whiten)
+        assign_whitened(state.chol_gamma, new[1], self.v_mu, self.v_sqrt, self.whiten)

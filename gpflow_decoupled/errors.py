@@ -1,0 +1,33 @@
+"""Exceptions of the package: every message names the array, parameter or matrix, and the fix."""
+from __future__ import annotations
+
+__all__ = ["DataError", "NumericalError", "UnknownOptionError", "check_option"]
+
+from typing import Any, Iterable
+
+
+class DataError(ValueError):
+    """Data or inducing points were refused before anything was computed; nothing was changed."""
+
+
+class UnknownOptionError(ValueError):
+    """An option has a value, or a name, that does not exist."""
+
+
+class NumericalError(ArithmeticError):
+    """A computation failed in training. The model holds the last good parameters.
+
+    `matrix` names what failed; `result`, where training had begun, is the record of the steps before.
+    """
+
+    def __init__(self, message: str, matrix: str = "", result: Any = None) -> None:
+        super().__init__(message)
+        self.matrix = matrix
+        self.result = result
+
+
+def check_option(name: str, value: Any, allowed: Iterable[Any]) -> None:
+    """Raise `UnknownOptionError` unless `value` is one of `allowed`."""
+    allowed = tuple(allowed)
+    if value not in allowed:
+        raise UnknownOptionError(f"{name}={value!r} is not known; use one of {', '.join(map(repr, allowed))}.")

@@ -1,0 +1,256 @@
+"""Choose inducing inputs from data: at random, by k-means, or by greedy conditional variance.
+
+Greedy conditional variance (Burt, Rasmussen, van der Wilk, JMLR 2020) takes, one after another, the point
+whose prior variance given the points taken so far is largest. It is the pivoted Cholesky factorisation of
+k(X, X). Given beta, the same with the residual kernel C(x, x') = k(x, x') - k(x, beta) K_b^{-1} k(beta, x')
+chooses the extra points gamma of the mean for the orthogonally decoupled model (Salimbeni et al., NeurIPS
+2018).
+"""
+
+from __future__ import annotations
+
+__all__ = ["METHODS", "select"]
+
+import operator
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import gpflow
+import numpy as np
+import tensorflow as tf
+from gpflow.kernels import Kernel, MultioutputKernel
+from scipy.cluster.vq import kmeans2
+
+from ..errors import DataError, check_option
+from ..linalg.cholesky import add_jitter, cholesky, diagnose
+from ..linalg.pivoted import pivoted_cholesky
+from ..linalg.triangular import solve
+from .checks import check_finite, check_inducing, first_equal_row, read, rows_in
+
+METHODS = ("greedy_variance", "kmeans", "random")
+
+_MAX_ROWS = 20_000
+"""Rows looked at by default; more change the choice little and cost in proportion."""
+_MAX_BYTES = 4 * 2**30
+"""Most memory for the N M numbers that two of the methods keep."""
+
+
+def select(
+    X: Any,
+    M: int,
+    kernel: Kernel | None = None,
+    *,
+    method: str = "greedy_variance",
+    given: Any = None,
+    seed: int | np.random.Generator = 0,
+    max_rows: int | None = None,
+) -> np.ndarray:
+    """Choose M distinct inducing inputs [M, D] for inputs X [N, D].
+
+    `method` is one of
+
+    * "greedy_variance": rows of X in the order of the largest variance under `kernel` given those before, so
+      that the first m rows are the choice for m points. It needs a single-output kernel, and uses its
+      hyperparameters as they are now. Time N M^2, memory N M.
+    * "kmeans": centres of clusters in Euclidean distance, so scale the columns of X alike first. Time 10 N M
+      D, memory N M.
+    * "random": rows of X without replacement. N log N.
+
+    `given` [M_given, D], for instance beta when choosing gamma, are points that exist already: no row equal
+    to one of them is chosen, and "greedy_variance" works with the variance that they leave (N M_given more
+    memory).
+
+    Of more than `max_rows` rows (default: the larger of 20000 and 2 M) a random subset is used, with a
+    warning unless the choice is random anyway. When no variance is left before M points are found, because M
+    exceeds the numerical rank of the kernel matrix, random distinct rows follow, with a warning. The same
+    `seed` gives the same points. The result has the dtype of X, or GPflow's default float if X holds
+    integers.
+
+    Raises `DataError` (a `ValueError`) for X that is not a finite [N, D] array, for fewer than M distinct
+    rows, and for a kernel that is missing or does not fit; `UnknownOptionError` for an unknown method;
+    `NumericalError` if k(given, given) cannot be factorised. For a multi-output kernel, pass one of its
+    latent kernels.
+    """
+    check_option("method", method, METHODS)
+    X = _inputs(X)
+    M = _count("M", M)
+    if given is not None:
+        check_inducing(given, "given", X.shape[1])
+        given = _values(given, "given").astype(X.dtype)
+    if method == "greedy_variance":
+        _check_kernel(kernel)
+    limit = max(_MAX_ROWS, 2 * M) if max_rows is None else _count("max_rows", max_rows)
+    _check_size(X, M, method, limit)
+    rng = np.random.default_rng(seed)
+    pool = _pool(X, M, method, given, limit, rng)
+    if method == "random":
+        return pool[rng.permutation(len(pool))[:M]]
+    if method == "kmeans":
+        return _kmeans(pool, M, given, rng)
+    return _greedy(pool, M, kernel, given, rng)
+
+
+def _values(Z: Any, name: str) -> np.ndarray:
+    values = read(Z, name)[0]
+    if values is None:
+        raise DataError(f"{name} has no values inside a tf.function: call select outside of it.")
+    return values
+
+
+def _inputs(X: Any) -> np.ndarray:
+    values = _values(X, "X")
+    if values.ndim != 2 or values.shape[1] == 0:
+        fix = "; use X[:, None] if there is one input dimension" if values.ndim == 1 else ""
+        raise DataError(f"X has shape {list(values.shape)}, but must be [N, D]{fix}.")
+    check_finite(values, "X")
+    return values if values.dtype in (np.float32, np.float64) else values.astype(gpflow.default_float())
+
+
+def _count(name: str, value: Any) -> int:
+    try:
+        number = operator.index(value)
+    except TypeError:
+        number = 0
+    if number < 1:
+        raise DataError(f"{name}={value!r} must be an integer, at least 1.")
+    return number
+
+
+def _check_kernel(kernel: Any) -> None:
+    if kernel is None:
+        raise DataError("method='greedy_variance' needs a kernel: pass kernel=..., or use method='kmeans'.")
+    if isinstance(kernel, MultioutputKernel):
+        raise DataError(
+            f"kernel {type(kernel).__name__} has several outputs: pass one of its kernels, "
+            "for instance kernel.latent_kernels[0]."
+        )
+    if not isinstance(kernel, Kernel):
+        raise DataError(f"kernel is a {type(kernel).__name__}: pass a gpflow.kernels.Kernel.")
+
+
+def _check_size(X: np.ndarray, M: int, method: str, limit: int) -> None:
+    if M > len(X):
+        raise DataError(f"M={M} points cannot be chosen from the {len(X)} rows of X: use M <= {len(X)}.")
+    if M > limit:
+        raise DataError(f"max_rows={limit} is less than M={M}: use max_rows >= M.")
+    need = min(len(X), limit) * M * X.itemsize
+    if method != "random" and need > _MAX_BYTES:
+        raise DataError(
+            f"method={method!r} with M={M} and {min(len(X), limit)} rows needs {need / 2**30:.0f} GiB, more "
+            f"than {_MAX_BYTES / 2**30:.0f}: use method='random', a smaller M, or a smaller max_rows."
+        )
+
+
+def _pool(
+    X: np.ndarray, M: int, method: str, given: np.ndarray | None, limit: int, rng: np.random.Generator
+) -> np.ndarray:
+    """At most `limit` distinct rows of X, none of them in `given`."""
+    N = len(X)
+    if N <= limit:
+        pool = _distinct(X, given)
+    else:
+        if method != "random":
+            warnings.warn(
+                f"X has N={N} rows; method={method!r} looks at a random max_rows={limit} of them. To look at "
+                f"all, pass max_rows={N}; time and memory grow in proportion.",
+                stacklevel=3,
+            )
+        pool = _distinct(X[np.sort(rng.choice(N, limit, replace=False))], given)
+        if len(pool) < M:  # many repeated rows: look at all of them
+            pool = _distinct(X, given)
+            pool = pool[np.sort(rng.permutation(len(pool))[:limit])]
+    if len(pool) < M:
+        besides = "" if given is None else " and not in `given`"
+        raise DataError(
+            f"M={M} points cannot be chosen: only {len(pool)} of the {N} rows of X are distinct{besides}. "
+            f"Use M <= {len(pool)}."
+        )
+    return pool
+
+
+def _distinct(X: np.ndarray, given: np.ndarray | None) -> np.ndarray:
+    X = X[first_equal_row(X) == np.arange(len(X))]
+    return X if given is None else X[~rows_in(X, given)]
+
+
+def _kmeans(pool: np.ndarray, M: int, given: np.ndarray | None, rng: np.random.Generator) -> np.ndarray:
+    start = pool[rng.permutation(len(pool))[:M]]  # distinct rows: an empty cluster is then rare
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # empty clusters are repaired below
+        centres, labels = kmeans2(pool, start, minit="matrix")
+    keep = np.bincount(labels, minlength=M) > 0
+    keep &= first_equal_row(centres) == np.arange(M)
+    if given is not None:
+        keep &= ~rows_in(centres, given)
+    return _complete(centres[keep], pool, M, rng)
+
+
+def _complete(chosen: np.ndarray, pool: np.ndarray, M: int, rng: np.random.Generator) -> np.ndarray:
+    """`chosen`, followed by random rows of `pool` that are not among them, M in all."""
+    spare = pool[~rows_in(pool, chosen)]
+    return np.concatenate([chosen, spare[rng.permutation(len(spare))[: M - len(chosen)]]])
+
+
+def _greedy(
+    pool: np.ndarray, M: int, kernel: Kernel, given: np.ndarray | None, rng: np.random.Generator
+) -> np.ndarray:
+    dtype = kernel.parameters[0].dtype if kernel.parameters else gpflow.default_float()
+    points = tf.constant(pool, dtype)
+    diagonal, entries = _kernel_entries(kernel, points)
+    floor = 100.0 * np.finfo(diagonal.dtype).eps * np.max(diagonal)  # the residual may be all round-off
+    if given is not None:
+        diagonal, entries = _residual_entries(kernel, points, tf.constant(given, dtype), diagonal, entries)
+    pivots = pivoted_cholesky(diagonal, entries, M, floor).pivots
+    if len(pivots) < M:
+        warnings.warn(
+            f"Only {len(pivots)} of M={M} points have any variance left under {type(kernel).__name__}: the "
+            f"other {M - len(pivots)} are random rows of X. Use a smaller M, or shorter lengthscales.",
+            stacklevel=3,
+        )
+    return _complete(pool[pivots], pool, M, rng)
+
+
+Entries = Callable[[Any, np.ndarray], np.ndarray]
+
+
+def _kernel_entries(kernel: Kernel, points: tf.Tensor) -> tuple[np.ndarray, Entries]:
+    """The diagonal [N] of k(points, points), and a function that returns blocks of it."""
+    spec = tf.TensorSpec([None, points.shape[1]], points.dtype)
+    compiled = tf.function(lambda left, right: kernel(left, right), input_signature=[spec, spec])
+    values = points.numpy()
+
+    def entries(rows: Any, columns: np.ndarray) -> np.ndarray:
+        left = points if isinstance(rows, slice) else tf.constant(values[rows])
+        return compiled(left, tf.constant(values[columns])).numpy()
+
+    try:
+        entries(np.arange(1), np.arange(1))
+    except Exception as error:
+        raise DataError(
+            f"kernel {type(kernel).__name__} cannot be evaluated on X with {points.shape[1]} columns: check "
+            f"its active_dims and the number of its lengthscales ({type(error).__name__})."
+        ) from error
+    diagonal = kernel(points, full_cov=False).numpy()
+    if not (np.all(np.isfinite(diagonal)) and np.all(diagonal >= 0)):
+        raise DataError(
+            f"kernel {type(kernel).__name__} gives variances that are NaN, infinite or negative on X: "
+            "check its parameters."
+        )
+    return diagonal, entries
+
+
+def _residual_entries(
+    kernel: Kernel, points: tf.Tensor, given: tf.Tensor, diagonal: np.ndarray, entries: Entries
+) -> tuple[np.ndarray, Entries]:
+    """The same for the residual kernel C, by A = L_b^{-1} k(beta, X) [M_b, N]."""
+    K_b = add_jitter(kernel(given))
+    chol, ok = cholesky(K_b)
+    if not bool(ok):
+        raise diagnose("k(given, given)", K_b.numpy())
+    A = solve(chol, kernel(given, points)).numpy().T
+
+    def residual_entries(rows: Any, columns: np.ndarray) -> np.ndarray:
+        return entries(rows, columns) - A[rows] @ A[columns].T
+
+    return np.maximum(diagonal - np.einsum("nm,nm->n", A, A), 0), residual_entries

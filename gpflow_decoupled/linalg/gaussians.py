@@ -1,0 +1,73 @@
+"""Gaussians by their factors: Kullback-Leibler divergences and changes of parametrisation.
+
+| parametrisation | arrays |
+|---|---|
+| mean and root | m [M, L], lower root [L, M, M] with S = root root^T |
+| natural | theta [M, L] = S^-1 m, precision [L, M, M] = S^-1 |
+| expectation | m [M, L], second moment [L, M, M] = S + m m^T |
+
+No jitter is added here: it would make a natural-gradient step of size one inexact. Cost M^3 per latent.
+"""
+from __future__ import annotations
+
+__all__ = [
+    "apply_per_latent", "expectation_to_root", "kl_from_whitened", "natural_to_root", "precision_from_root",
+    "root_to_expectation", "root_to_natural",
+]  # fmt: skip
+
+import tensorflow as tf
+
+from .cholesky import Factor, cholesky, flipped_cholesky
+from .triangular import inverse, lower_root_gram
+
+
+def apply_per_latent(matrix: tf.Tensor, vectors: tf.Tensor, adjoint: bool = False) -> tf.Tensor:
+    """A matrix a latent times a column a latent: [L, M, K] (or [1, M, K] for all) and [K, L] -> [M, L]; M K L."""
+    if matrix.shape[0] == 1:
+        return tf.matmul(matrix[0], vectors, transpose_a=adjoint)
+    columns = tf.linalg.matvec(matrix, tf.transpose(vectors), transpose_a=adjoint)
+    return tf.transpose(columns)
+
+
+def kl_from_whitened(mean: tf.Tensor, root: tf.Tensor) -> tf.Tensor:
+    """KL[N(m, S) || N(0, I)] in nats, summed over latents: the second form of (D2) and (D4); L M^2."""
+    log_diagonal = tf.math.log(tf.abs(tf.linalg.diag_part(root)))
+    size = tf.cast(tf.size(log_diagonal), root.dtype)
+    trace = tf.reduce_sum(tf.square(root))
+    return 0.5 * (tf.reduce_sum(tf.square(mean)) + trace - size) - tf.reduce_sum(log_diagonal)  # (D2)
+
+
+def precision_from_root(root: tf.Tensor) -> tf.Tensor:
+    """S^-1 [L, M, M] from the lower root of S."""
+    return lower_root_gram(inverse(root))
+
+
+def root_to_natural(mean: tf.Tensor, root: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """(m, root) -> (S^-1 m, S^-1)."""
+    precision = precision_from_root(root)
+    return apply_per_latent(precision, mean), precision
+
+
+def natural_to_root(theta: tf.Tensor, precision: tf.Tensor) -> tuple[tf.Tensor, Factor]:
+    """(S^-1 m, S^-1) -> m and the lower root of S, with one factorisation; the diagonal of the root is positive."""
+    upper, ok = flipped_cholesky(precision)
+    root = tf.linalg.matrix_transpose(_upper_inverse(upper))  # S = U^-T U^-1
+    mean = apply_per_latent(root, apply_per_latent(root, theta, adjoint=True))
+    return mean, Factor(root, ok)
+
+
+def root_to_expectation(mean: tf.Tensor, root: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """(m, root) -> (m, S + m m^T)."""
+    columns = tf.transpose(mean)[..., None]
+    return mean, tf.matmul(root, root, transpose_b=True) + tf.matmul(columns, columns, transpose_b=True)
+
+
+def expectation_to_root(mean: tf.Tensor, second_moment: tf.Tensor) -> tuple[tf.Tensor, Factor]:
+    """(m, S + m m^T) -> m and the lower root of S, with one factorisation."""
+    columns = tf.transpose(mean)[..., None]
+    return mean, cholesky(second_moment - tf.matmul(columns, columns, transpose_b=True))
+
+
+def _upper_inverse(upper: tf.Tensor) -> tf.Tensor:
+    """U^-1 of an upper triangular U, through the reversal that makes it lower."""
+    return tf.reverse(inverse(tf.reverse(upper, axis=[-2, -1])), axis=[-2, -1])

@@ -1,0 +1,150 @@
+"""Triangular solves and products in their fast forms.
+
+TensorFlow's triangular solve uses one core, and it multiplies full matrices where only a triangle is needed. Splitting the
+right-hand sides puts a solve on all cores; multiplying by blocks of rows skips most of the zeros. Batch dimensions
+broadcast everywhere.
+"""
+from __future__ import annotations
+
+__all__ = ["inverse", "lower_product", "lower_root_gram", "solve", "solve_frozen", "symmetric_product", "transposed_product"]
+
+import tensorflow as tf
+
+_LEAF = 128
+"""Least height of a block of rows: below it a call costs more than the zeros that it skips."""
+_BLOCKS = 4
+_CHUNK = 256
+"""Least number of right-hand sides in one chunk of a solve."""
+
+
+def solve(chol: tf.Tensor, rhs: tf.Tensor, adjoint: bool = False) -> tf.Tensor:
+    """L^-1 rhs, or L^-T rhs if `adjoint`: L [..., M, M] lower, rhs [..., M, N] -> [..., M, N]; M^2 N."""
+    return _solve_adjoint(chol, rhs) if adjoint else _solve(chol, rhs)
+
+
+def solve_frozen(chol: tf.Tensor, rhs: tf.Tensor, adjoint: bool = False) -> tf.Tensor:
+    """As `solve`, for an L that is a constant: no gradient with respect to it is ever formed."""
+
+    @tf.custom_gradient
+    def frozen(vectors: tf.Tensor) -> tuple:
+        value = _chunked_solve(chol, vectors, adjoint)
+        return value, lambda upstream: _sum_to(_chunked_solve(chol, upstream, not adjoint), vectors)
+
+    return frozen(rhs)
+
+
+def inverse(chol: tf.Tensor) -> tf.Tensor:
+    """L^-1 of a lower triangular L [..., M, M]; M^3."""
+    size = chol.shape[-1] if chol.shape[-1] is not None else tf.shape(chol)[-1]
+    return solve(chol, tf.eye(size, batch_shape=tf.shape(chol)[:-2], dtype=chol.dtype))
+
+
+def lower_product(left: tf.Tensor, right: tf.Tensor) -> tf.Tensor:
+    """L R for a lower triangular L [..., M, M] and a full R [..., M, N]; about 5/8 of 2 M^2 N."""
+    blocks = _row_blocks(left)
+    rows = [tf.matmul(left[..., i:j, :j], right[..., :j, :]) for i, j in blocks]
+    return _concat(rows, axis=-2)
+
+
+def transposed_product(left: tf.Tensor, right: tf.Tensor) -> tf.Tensor:
+    """L^T R for a lower triangular L [..., M, M] and a full R [..., M, N]; about 5/8 of 2 M^2 N."""
+    blocks = _row_blocks(left)
+    rows = [tf.matmul(left[..., i:, i:j], right[..., i:, :], transpose_a=True) for i, j in blocks]
+    return _concat(rows, axis=-2)
+
+
+def lower_root_gram(root: tf.Tensor) -> tf.Tensor:
+    """R^T R for a lower triangular R [..., M, M]: a precision from its root; about M^3 / 2 multiply-adds."""
+    rows = [
+        _pad_right(tf.matmul(root[..., i:, i:j], root[..., i:, :j], transpose_a=True), root)
+        for i, j in _row_blocks(root)
+    ]
+    return _mirror(_concat(rows, axis=-2))
+
+
+def symmetric_product(factor: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
+    """A diag(w) A^T for A [..., M, N], w [..., N] -> [..., M, M], symmetric; about 5/8 of 2 M^2 N."""
+    return _mirror(_lower_outer(factor * weights[..., None, :], factor))
+
+
+@tf.custom_gradient
+def _solve(chol: tf.Tensor, rhs: tf.Tensor) -> tuple:
+    value = _chunked_solve(chol, rhs, False)
+
+    def grad(upstream: tf.Tensor) -> tuple:
+        rhs_grad = _chunked_solve(chol, upstream, True)
+        return _sum_to(-_lower_outer(rhs_grad, value), chol), _sum_to(rhs_grad, rhs)
+
+    return value, grad
+
+
+@tf.custom_gradient
+def _solve_adjoint(chol: tf.Tensor, rhs: tf.Tensor) -> tuple:
+    value = _chunked_solve(chol, rhs, True)
+
+    def grad(upstream: tf.Tensor) -> tuple:
+        rhs_grad = _chunked_solve(chol, upstream, False)
+        return _sum_to(-_lower_outer(value, rhs_grad), chol), _sum_to(rhs_grad, rhs)
+
+    return value, grad
+
+
+def _chunked_solve(chol: tf.Tensor, rhs: tf.Tensor, adjoint: bool) -> tf.Tensor:
+    columns = rhs.shape[-1] or 0
+    chunks = min(_BLOCKS, columns // _CHUNK)
+    if chunks < 2:
+        return tf.linalg.triangular_solve(chol, rhs, adjoint=adjoint)
+    edges = [columns * k // chunks for k in range(chunks + 1)]
+    parts = [rhs[..., a:b] for a, b in zip(edges, edges[1:])]
+    return tf.concat([tf.linalg.triangular_solve(chol, part, adjoint=adjoint) for part in parts], axis=-1)
+
+
+def _lower_outer(left: tf.Tensor, right: tf.Tensor) -> tf.Tensor:
+    """The lower triangle of X Y^T for X and Y [..., M, N]."""
+    rows = [
+        _pad_right(tf.matmul(left[..., i:j, :], right[..., :j, :], transpose_b=True), left, axis=-2)
+        for i, j in _row_blocks(left)
+    ]
+    return tf.linalg.band_part(_concat(rows, axis=-2), -1, 0)
+
+
+def _row_blocks(matrix: tf.Tensor) -> list:
+    """(first, last) rows of the blocks; one block where the size is small or not known when tracing."""
+    size = matrix.shape[-2]
+    if size is None:
+        return [(0, tf.shape(matrix)[-2])]
+    count = max(1, min(_BLOCKS, size // _LEAF))
+    edges = [size * k // count for k in range(count + 1)]
+    return list(zip(edges, edges[1:]))
+
+
+def _pad_right(block: tf.Tensor, like: tf.Tensor, axis: int = -1) -> tf.Tensor:
+    """Zeros on the right, up to the size of `like` along `axis`."""
+    if like.shape[axis] is not None and block.shape[-1] == like.shape[axis]:
+        return block
+    missing = tf.shape(like)[axis] - tf.shape(block)[-1]
+    zeros = tf.zeros(tf.concat([tf.shape(block)[:-1], [missing]], axis=0), block.dtype)
+    padded = tf.concat([block, zeros], axis=-1)
+    padded.set_shape(block.shape[:-1].concatenate(like.shape[axis]))
+    return padded
+
+
+def _concat(parts: list, axis: int) -> tf.Tensor:
+    return parts[0] if len(parts) == 1 else tf.concat(parts, axis=axis)
+
+
+def _mirror(matrix: tf.Tensor) -> tf.Tensor:
+    """The symmetric matrix whose lower triangle is that of `matrix`."""
+    lower = tf.linalg.band_part(matrix, -1, 0)
+    strict = tf.linalg.set_diag(lower, tf.zeros_like(tf.linalg.diag_part(lower)))
+    return lower + tf.linalg.matrix_transpose(strict)
+
+
+def _sum_to(gradient: tf.Tensor, like: tf.Tensor) -> tf.Tensor:
+    """Undo the broadcasting of batch dimensions."""
+    if gradient.shape.is_fully_defined() and gradient.shape == like.shape:
+        return gradient
+    extra = gradient.shape.rank - like.shape.rank
+    gradient = tf.reduce_sum(gradient, axis=list(range(extra)))
+    axes = [k for k in range(like.shape.rank - 2) if like.shape[k] == 1]
+    return tf.reduce_sum(gradient, axis=axes, keepdims=True) if axes else gradient

@@ -1,0 +1,126 @@
+"""A GPflow model whose approximate posterior is a basis."""
+from __future__ import annotations
+
+__all__ = ["BasisGP"]
+
+import warnings
+from typing import Any, Callable, Iterator, Optional, Union
+
+import numpy as np
+import tensorflow as tf
+from check_shapes import inherit_check_shapes
+from gpflow.base import InputData, MeanAndVariance, RegressionData
+from gpflow.functions import MeanFunction
+from gpflow.kernels import Kernel, MultioutputKernel
+from gpflow.likelihoods import Likelihood
+from gpflow.models import ExternalDataTrainingLossMixin, GPModel
+from gpflow.posteriors import PrecomputeCacheType
+
+from ..bases.base import Basis
+from ..bases.latents import input_dims
+from ..errors import DataError
+from ..posteriors import BasisPosterior, mix_outputs
+from .checks import check_shapes_of_data, check_values, infer_num_latent_gps
+
+
+class BasisGP(GPModel, ExternalDataTrainingLossMixin):
+    """Kernel, likelihood, mean function and basis: everything about q(f) is the basis's answer.
+
+    :param kernel: any GPflow kernel. :param likelihood: any GPflow likelihood.
+    :param basis: one of `gpflow_decoupled.bases`, with as many latents as the kernel and the likelihood.
+    :param mean_function: m(x) [N, P], added after the latents are mixed into outputs; zero if not given.
+    :param num_data: N of the whole data set, which scales the bound of a minibatch. `fit` sets it.
+
+    Data are passed to the methods, as to `gpflow.models.SVGP`: X [N, D] and Y [N, P].
+    Raises `DataError` where the numbers of latent functions disagree.
+    """
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        likelihood: Likelihood,
+        basis: Basis,
+        *,
+        mean_function: Optional[MeanFunction] = None,
+        num_data: Optional[int] = None,
+    ) -> None:
+        infer_num_latent_gps(kernel, likelihood, basis.num_latent_gps)
+        super().__init__(kernel, likelihood, mean_function, basis.num_latent_gps)
+        self.basis = basis
+        self.num_data = num_data
+        basis.refresh(kernel)
+
+    @property
+    def num_outputs(self) -> int:
+        """P, the number of columns of predictions."""
+        return int(self.kernel.output_dim) if isinstance(self.kernel, MultioutputKernel) else self.num_latent_gps
+
+    def prior_kl(self) -> tf.Tensor:
+        """KL[q(f) || p(f)] in nats, a scalar."""
+        return self.basis.prior_kl(self.basis.factor(self.kernel))
+
+    def variational_expectations(self, mean: tf.Tensor, variance: tf.Tensor, data: RegressionData) -> tf.Tensor:
+        """E_q log p(y_n | f_n) [N] in nats, from moments [N, L] of the latent functions without mean function."""
+        X, Y = data
+        mean, variance = mix_outputs(self.kernel, mean, variance)
+        return self.likelihood.variational_expectations(X, mean + self.mean_function(X), variance, Y)
+
+    def scale(self, X: tf.Tensor) -> tf.Tensor:
+        """num_data / batch size; 1, with a warning, if `num_data` is not set."""
+        dtype = X.dtype
+        if self.num_data is None:
+            warnings.warn("num_data is not set: the data passed are taken as the whole data set.", stacklevel=4)
+            return tf.ones([], dtype)
+        return tf.cast(self.num_data, dtype) / tf.cast(tf.shape(X)[0], dtype)
+
+    def elbo(self, data: RegressionData) -> tf.Tensor:
+        """The evidence lower bound in nats of the whole data set, a scalar, estimated from data (X [N, D], Y [N, P]).
+
+        Raises `DataError` for data of the wrong shape or type. Cost: as the basis says.
+        """
+        X, Y = self.as_tensors(data)
+        state = self.basis.factor(self.kernel)
+        features = self.basis.features(state, self.kernel, X)
+        variance = self.basis.variance(features, self.kernel, X)
+        expectations = self.variational_expectations(features.mean, variance, (X, Y))
+        return self.scale(X) * tf.reduce_sum(expectations) - self.basis.prior_kl(state)
+
+    def maximum_log_likelihood_objective(self, data: RegressionData) -> tf.Tensor:
+        """The bound: see `elbo`."""
+        return self.elbo(data)
+
+    def as_tensors(self, data: RegressionData) -> tuple[tf.Tensor, tf.Tensor]:
+        """(X, Y) as tensors, their shapes checked; integer labels become floats."""
+        X, Y = (array if hasattr(array, "shape") else np.asarray(array) for array in data)
+        check_shapes_of_data(X, Y, self.likelihood, self.num_outputs, input_dims(self.basis.beta))
+        X, Y = tf.convert_to_tensor(X), tf.convert_to_tensor(Y)
+        return X, Y if Y.dtype == X.dtype else tf.cast(Y, X.dtype)
+
+    def training_loss_closure(
+        self, data: Union[RegressionData, Iterator], *, compile: bool = True
+    ) -> Callable[[], tf.Tensor]:
+        """The negative bound and log prior as a function without arguments, for GPflow's optimizers.
+
+        Arrays are checked here, once. Raises `DataError` for unusable data, or minibatches without `num_data`.
+        """
+        if isinstance(data, tuple):
+            X, Y = self.as_tensors(data)
+            check_values(X.numpy(), Y.numpy(), self.likelihood)
+        elif self.num_data is None:
+            raise DataError("Minibatches need the size of the whole data set: pass num_data=N to the model.")
+        return super().training_loss_closure(data, compile=compile)
+
+    @inherit_check_shapes
+    def predict_f(
+        self, Xnew: InputData, full_cov: bool = False, full_output_cov: bool = False
+    ) -> MeanAndVariance:
+        """Moments of f at Xnew [..., N, D]: mean [..., N, P] with variances or covariances as GPflow shapes them."""
+        posterior = self.posterior(PrecomputeCacheType.NOCACHE)
+        return posterior.fused_predict_f(Xnew, full_cov=full_cov, full_output_cov=full_output_cov)
+
+    def posterior(self, precompute_cache: Any = PrecomputeCacheType.TENSOR) -> BasisPosterior:
+        """A posterior for fast predictions, with the cache "tensor", "variable" (exportable), or "nocache".
+
+        It keeps the factorisations of the Parameters as they are now; `update_cache()` brings it up to date.
+        """
+        return BasisPosterior(self.kernel, self.basis, self.mean_function, precompute_cache=precompute_cache)

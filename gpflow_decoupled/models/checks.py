@@ -1,0 +1,81 @@
+"""What is refused before anything is computed: shapes when tracing, values where the data are at hand."""
+from __future__ import annotations
+
+__all__ = ["check_shapes_of_data", "check_values", "infer_num_latent_gps"]
+
+import warnings
+from typing import Any, Optional
+
+import numpy as np
+import tensorflow as tf
+from gpflow.config import default_float
+from gpflow.kernels import Kernel, LinearCoregionalization, MultioutputKernel
+from gpflow.likelihoods import Likelihood
+
+from ..errors import DataError
+from ..likelihoods import check_labels, observation_columns
+
+
+def infer_num_latent_gps(kernel: Kernel, likelihood: Likelihood, given: Optional[int]) -> int:
+    """L from the argument, the likelihood and the kernel, whichever say; 1 if none does.
+
+    Raises `DataError` where two of them disagree.
+    """
+    # linear coregionalisation mixes L latents into P outputs, so the likelihood's dimension says nothing about L
+    mixes = isinstance(kernel, LinearCoregionalization)
+    claims = {
+        "num_latent_gps": given,
+        f"the likelihood {type(likelihood).__name__}": None if mixes else likelihood.latent_dim,
+        f"the kernel {type(kernel).__name__}": kernel.num_latent_gps if isinstance(kernel, MultioutputKernel) else None,
+    }
+    said = {source: int(value) for source, value in claims.items() if value is not None}
+    if len(set(said.values())) > 1:
+        raise DataError(
+            "The number of latent functions is not consistent: "
+            + ", ".join(f"{source} says {value}" for source, value in said.items())
+            + "; change one of them."
+        )
+    return next(iter(said.values()), 1)
+
+
+def check_shapes_of_data(X: Any, Y: Any, likelihood: Likelihood, num_outputs: int, num_dims: Optional[int]) -> None:
+    """Raise `DataError` unless X is [N, D] and Y [N, P] of the default float type, as far as is known when tracing."""
+    for name, array in (("X", X), ("Y", Y)):
+        rank = array.shape.rank if isinstance(array.shape, tf.TensorShape) else len(array.shape)
+        if rank != 2:
+            fix = f"use {name}[:, None]" if rank == 1 else f"{name} must be a matrix"
+            raise DataError(f"{name} has shape {tuple(array.shape)}; {fix}.")
+    if X.shape[0] is not None and Y.shape[0] is not None and X.shape[0] != Y.shape[0]:
+        raise DataError(f"X has {X.shape[0]} rows and Y has {Y.shape[0]}; they must be the same observations.")
+    kinds = {"X": tf.as_dtype(X.dtype), "Y": tf.as_dtype(Y.dtype)}
+    for name in ("X",) if not kinds["Y"].is_floating else ("X", "Y"):
+        if kinds[name] != tf.as_dtype(default_float()):
+            wanted = tf.as_dtype(default_float()).name
+            raise DataError(f"{name} is {kinds[name].name} and the model {wanted}; use {name}.astype(np.{wanted}).")
+    columns = observation_columns(likelihood, num_outputs)
+    if columns is not None and Y.shape[1] is not None and Y.shape[1] != columns:
+        raise DataError(
+            f"Y has {Y.shape[1]} columns and the model expects {columns} ({type(likelihood).__name__} on {num_outputs} "
+            f"outputs); pass num_latent_gps={Y.shape[1]} to the model, or choose a column of Y."
+        )
+    if num_dims is not None and X.shape[1] is not None and X.shape[1] != num_dims:
+        raise DataError(f"X has {X.shape[1]} columns and the inducing points have {num_dims}; they must be the same inputs.")
+
+
+def check_values(X: np.ndarray, Y: np.ndarray, likelihood: Likelihood) -> None:
+    """Raise `DataError` for no rows, NaN or infinite entries, or labels outside the support; warn of a constant Y."""
+    if len(X) == 0:
+        raise DataError("X and Y have no rows; there is nothing to learn from.")
+    for name, array in (("X", X), ("Y", Y)):
+        bad = ~np.isfinite(array)
+        if np.any(bad):
+            row, column = np.argwhere(bad)[0]
+            raise DataError(
+                f"{name}[{row}, {column}] is {array[row, column]}; remove or impute the {int(bad.any(axis=1).sum())} rows "
+                "with entries that are not finite."
+            )
+    check_labels(likelihood, Y)
+    if len(Y) == 1:
+        warnings.warn("There is one observation (N = 1): the hyperparameters cannot be learned from it.", stacklevel=3)
+    elif np.all(Y == Y[0]):
+        warnings.warn("Y is constant: noise and kernel variances will shrink towards zero.", stacklevel=3)

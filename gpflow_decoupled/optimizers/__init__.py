@@ -1,0 +1,4 @@
+"""How q moves."""
+from .natural_gradient import NaturalGradient, StepReport
+
+__all__ = ["NaturalGradient", "StepReport"]

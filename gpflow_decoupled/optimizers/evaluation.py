@@ -1,0 +1,86 @@
+"""One pass through the bound that serves every optimizer: its value, dE/dmean and dE/dvar, and the other gradients."""
+from __future__ import annotations
+
+__all__ = ["Evaluation", "as_basis_model", "evaluate", "local_gradient"]
+
+from typing import Any, NamedTuple, Optional, Sequence
+
+import tensorflow as tf
+from gpflow.base import RegressionData
+from gpflow.models import SVGP
+
+from ..bases import CoupledBasis, Features
+from ..models import BasisGP
+
+
+class Evaluation(NamedTuple):
+    """The bound at the current Parameters, and what its optimizers need."""
+
+    elbo: tf.Tensor
+    """[], nats of the whole data set."""
+    state: Any
+    features: Features
+    variance: tf.Tensor
+    """[N, L]"""
+    g: tf.Tensor
+    """[N, L]: derivative of the scaled expected log density with respect to the mean."""
+    h: tf.Tensor
+    """[N, L]: with respect to the variance, the mean held fixed."""
+    gradients: list
+    """Of bound plus log prior, one a variable asked for; None where it does not depend on it."""
+
+
+def as_basis_model(model: Any) -> BasisGP:
+    """The model itself, or a `BasisGP` that shares all Parameters with a plain `gpflow.models.SVGP`.
+
+    Raises `TypeError` for other models, and for an SVGP with a diagonal covariance.
+    """
+    if isinstance(model, BasisGP):
+        return model
+    if not isinstance(model, SVGP):
+        raise TypeError(
+            f"{type(model).__name__} has no basis; use a model of gpflow_decoupled.models, or gpflow.models.SVGP."
+        )
+    if model.q_sqrt.shape.rank != 3:
+        raise TypeError("SVGP with q_diag=True has no full covariance to step in; build it with q_diag=False.")
+    basis = CoupledBasis(
+        model.inducing_variable, model.num_latent_gps, whiten=model.whiten, q_mu=model.q_mu, q_sqrt=model.q_sqrt
+    )
+    return BasisGP(
+        model.kernel, model.likelihood, basis, mean_function=model.mean_function, num_data=model.num_data
+    )
+
+
+def evaluate(
+    model: BasisGP,
+    data: RegressionData,
+    variables: Sequence[tf.Variable] = (),
+    rows: Optional[tf.Tensor] = None,
+) -> Evaluation:
+    """The bound and all gradients from one forward and one backward pass; q's own Gaussians are held fixed.
+
+    :param data: X [N, D], Y [N, P]. :param variables: what to differentiate with respect to, besides the moments.
+    :param rows: indices for the mean's norm, see `Basis.factor`.
+    """
+    X, Y = model.as_tensors(data)
+    with tf.GradientTape(watch_accessed_variables=False) as tape:
+        tape.watch(list(variables))
+        state = model.basis.factor(model.kernel, rows=rows)
+        features = model.basis.features(state, model.kernel, X)
+        mean, variance = features.mean, model.basis.variance(features, model.kernel, X)
+        tape.watch([mean, variance])
+        expected = model.scale(X) * tf.reduce_sum(model.variational_expectations(mean, variance, (X, Y)))
+        elbo = expected - model.basis.prior_kl(state)
+        objective = elbo + model.log_prior_density()
+    g, h, *gradients = tape.gradient(objective, [mean, variance, *variables])
+    return Evaluation(elbo, state, features, variance, g, h, gradients)
+
+
+def local_gradient(
+    model: BasisGP, mean: tf.Tensor, variance: tf.Tensor, data: RegressionData
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """g and h [N, L] at given moments [N, L]: reverse mode through the likelihood only."""
+    with tf.GradientTape(watch_accessed_variables=False) as tape:
+        tape.watch([mean, variance])
+        expected = model.scale(data[0]) * tf.reduce_sum(model.variational_expectations(mean, variance, data))
+    return tuple(tape.gradient(expected, [mean, variance]))

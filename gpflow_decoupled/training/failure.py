@@ -1,0 +1,36 @@
+"""What went wrong in a step, said in one sentence that names it."""
+from __future__ import annotations
+
+__all__ = ["explain"]
+
+import numpy as np
+import tensorflow as tf
+
+from ..errors import NumericalError
+from ..linalg.cholesky import diagnose
+from ..models import BasisGP
+
+RESTORED = " The model holds the last good parameters."
+
+
+def explain(model: BasisGP, X: tf.Tensor, Y: tf.Tensor, step: int) -> NumericalError:
+    """The error for a failed step, found at the parameters at which it failed."""
+    for name, array in (("X", X), ("Y", Y)):
+        bad = ~np.all(np.isfinite(array.numpy()), axis=1)
+        if np.any(bad):
+            return NumericalError(
+                f"Step {step}: row {int(np.argmax(bad))} of this batch of {name} is not finite; remove such rows from the "
+                "dataset." + RESTORED,
+                matrix=name,
+            )
+    for name, matrix in model.basis.matrices(model.kernel).items():
+        values = matrix.numpy()
+        if not np.all(np.isfinite(values)) or np.min(np.linalg.eigvalsh(values)) <= 0:
+            error = diagnose(name, values)
+            return NumericalError(f"Step {step}: {error}{RESTORED}", matrix=name)
+    return NumericalError(
+        f"Step {step}: the bound, one of its gradients, or the precision of q is not finite or not positive definite, though "
+        "the prior's matrices are sound. Likely fixes: a smaller natural_gradient or learning_rate, "
+        'negative_precision="clip" for likelihoods that are not log-concave.' + RESTORED,
+        matrix="precision of q",
+    )

@@ -1,0 +1,85 @@
+"""One compiled training step: the bound once, the natural gradient of q and the gradient of the rest from it."""
+from __future__ import annotations
+
+__all__ = ["StepOutput", "TrainingStep"]
+
+from typing import Any, NamedTuple, Optional, Sequence
+
+import tensorflow as tf
+
+from ..models import BasisGP
+from ..optimizers import NaturalGradient
+from ..optimizers.evaluation import evaluate
+
+
+class StepOutput(NamedTuple):
+    """What a step reports to the loop."""
+
+    elbo: tf.Tensor
+    ok: tf.Tensor
+    shortened: tf.Tensor
+    clipped: tf.Tensor
+
+
+class TrainingStep:
+    """Natural gradient on the Gaussians of q, one optimizer on the mean coefficients, another on everything else.
+
+    :param natural: None hands the Gaussians of q to `optimizer` too.
+    :param optimizer: a Keras optimizer for kernel, likelihood, mean function and inducing inputs.
+    :param mean_optimizer: a Keras optimizer for the mean coefficients; None where `natural` moves them.
+
+    The `trainable` flags of the model are read and left alone. All updates start from the same Parameters.
+    """
+
+    def __init__(
+        self,
+        model: BasisGP,
+        natural: Optional[NaturalGradient],
+        optimizer: Any,
+        mean_optimizer: Optional[Any],
+        compile: bool = True,
+    ) -> None:
+        self.model, self.natural = model, natural
+        self.optimizer, self.mean_optimizer = optimizer, mean_optimizer
+        mean = [] if model.basis.kernel_mean is None else [model.basis.kernel_mean.coefficients.unconstrained_variable]
+        gaussians = [p.unconstrained_variable for p in model.basis.gaussian_parameters()]
+        trainable = {v.ref() for v in model.trainable_variables}
+        self.mean_variables = [v for v in mean if v.ref() in trainable and v.shape[0] > 0]
+        taken = {v.ref() for v in mean} | ({v.ref() for v in gaussians} if natural is not None else set())
+        self.other_variables = [v for v in model.trainable_variables if v.ref() not in taken]
+        self.moves_gaussians = natural is not None and any(v.ref() in trainable for v in gaussians)
+        for rule, variables in ((optimizer, self.other_variables), (mean_optimizer, self.mean_variables)):
+            if rule is not None and variables:
+                rule.build(variables)
+        self.run = tf.function(self._step, reduce_retracing=True) if compile else self._step
+
+    @property
+    def variables(self) -> list[tf.Variable]:
+        """Everything a step writes: what must be restored after a failure."""
+        own = [p.unconstrained_variable for p in self.model.basis.gaussian_parameters()]
+        rules = [r for r in (self.optimizer, self.mean_optimizer) if r is not None]
+        return [*own, *self.mean_variables, *self.other_variables, *(v for rule in rules for v in rule.variables)]
+
+    def _step(self, X: tf.Tensor, Y: tf.Tensor, seed: tf.Tensor) -> StepOutput:
+        rows = self.model.basis.draw_rows(seed)
+        evaluation = evaluate(self.model, (X, Y), [*self.mean_variables, *self.other_variables], rows)
+        count = len(self.mean_variables)
+        mean_gradients, other_gradients = evaluation.gradients[:count], evaluation.gradients[count:]
+        ok = tf.logical_and(evaluation.state.ok, tf.math.is_finite(evaluation.elbo))
+        for gradient in evaluation.gradients:
+            if gradient is not None:
+                ok = tf.logical_and(ok, tf.reduce_all(tf.math.is_finite(gradient)))
+        shortened = clipped = tf.constant(0)
+        if self.moves_gaussians:
+            report = self.natural.apply(self.model, (X, Y), evaluation, mean_gradients)
+            ok, shortened, clipped = tf.logical_and(ok, report.ok), report.shortened, report.clipped
+        if self.mean_optimizer is not None:
+            _ascend(self.mean_optimizer, self.mean_variables, mean_gradients)
+        _ascend(self.optimizer, self.other_variables, other_gradients)
+        return StepOutput(evaluation.elbo, ok, shortened, clipped)
+
+
+def _ascend(optimizer: Any, variables: Sequence[tf.Variable], gradients: Sequence[Optional[tf.Tensor]]) -> None:
+    pairs = [(-gradient, variable) for gradient, variable in zip(gradients, variables) if gradient is not None]
+    if pairs:
+        optimizer.apply_gradients(pairs)
