@@ -12,7 +12,7 @@ from __future__ import annotations
 
 __all__ = [
     "apply_per_latent", "expectation_to_root", "kl_from_whitened", "natural_to_root", "precision_from_root",
-    "root_to_expectation", "root_to_natural",
+    "root_from_precision", "root_to_expectation", "root_to_natural",
 ]  # fmt: skip
 
 import tensorflow as tf
@@ -42,6 +42,12 @@ def precision_from_root(root: tf.Tensor) -> tf.Tensor:
     return lower_root_gram(inverse(root))
 
 
+def root_from_precision(precision: tf.Tensor) -> Factor:
+    """The lower root [L, M, M] of S from S^-1, with one factorisation: S^-1 = U U^T, root = U^-T."""
+    upper, ok = flipped_cholesky(precision)
+    return Factor(tf.linalg.matrix_transpose(_upper_inverse(upper)), ok)
+
+
 def root_to_natural(mean: tf.Tensor, root: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     """(m, root) -> (S^-1 m, S^-1)."""
     precision = precision_from_root(root)
@@ -50,8 +56,7 @@ def root_to_natural(mean: tf.Tensor, root: tf.Tensor) -> tuple[tf.Tensor, tf.Ten
 
 def natural_to_root(theta: tf.Tensor, precision: tf.Tensor) -> tuple[tf.Tensor, Factor]:
     """(S^-1 m, S^-1) -> m and the lower root of S, with one factorisation; the diagonal of the root is positive."""
-    upper, ok = flipped_cholesky(precision)
-    root = tf.linalg.matrix_transpose(_upper_inverse(upper))  # S = U^-T U^-1
+    root, ok = root_from_precision(precision)
     mean = apply_per_latent(root, apply_per_latent(root, theta, adjoint=True))
     return mean, Factor(root, ok)
 

@@ -1,0 +1,78 @@
+# Needs Python 3.10, 3.11 or 3.12 and nothing else: `make demo`, `make test`.
+# `make demo PYTHON=python3.12` chooses one.
+
+PYTHON ?= python3
+VENV ?= .venv
+CONSTRAINTS ?= constraints.txt
+# plain `=`: the shell variable SECONDS must not leak in; `make demo SECONDS=60` still sets it
+SECONDS = 25
+OUTPUT ?= demo_output
+WORKERS ?= 2
+PYTEST_ARGS ?=
+BENCHMARK_ARGS ?=
+
+ADVICE := name a Python 3.10, 3.11 or 3.12, for example with PYTHON=python3.11
+BIN := $(VENV)/bin
+CREATED := $(VENV)/.created
+INSTALLED := $(VENV)/.installed
+SOURCES = $(wildcard gpflow_decoupled tests benchmarks demo notebooks) setup.py
+
+export TF_CPP_MIN_LOG_LEVEL ?= 2
+export MPLBACKEND ?= Agg
+
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+.PHONY: help install demo test unit lint format benchmark benchmark-tiny notebooks clean
+
+help: ## list the targets
+	@grep -E '^[a-z-]+:.*## ' $(firstword $(MAKEFILE_LIST)) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 18
+
+$(CREATED):
+	@command -v "$(PYTHON)" >/dev/null || { echo "'$(PYTHON)' was not found; $(ADVICE)" >&2; exit 1; }
+	@"$(PYTHON)" -c 'import sys; v = sys.version_info; (3, 10) <= v[:2] <= (3, 12) or sys.exit( \
+	  "$(PYTHON) is Python %d.%d.%d; $(ADVICE)" % tuple(v[:3]))'
+	"$(PYTHON)" -m venv --clear "$(VENV)"
+	@touch $@
+
+$(INSTALLED): $(CREATED) setup.py $(CONSTRAINTS)
+	$(BIN)/python -m pip install --disable-pip-version-check --constraint $(CONSTRAINTS) \
+	  --editable ".[demo,benchmark,test]"
+	@touch $@
+
+install: $(INSTALLED) ## create .venv; install the package and what demo, benchmarks and tests need
+
+demo: $(INSTALLED) ## fit a photograph with each basis; SECONDS=25 a model, pictures in OUTPUT=demo_output
+	$(BIN)/python -m demo.photograph --seconds $(SECONDS) --output "$(OUTPUT)"
+
+test: lint unit ## linters, then all tests
+
+# one TensorFlow thread a worker: tests are small, and tracing, which dominates, is single-threaded
+unit: export CUDA_VISIBLE_DEVICES = -1
+unit: export TF_NUM_INTRAOP_THREADS = 1
+unit: export TF_NUM_INTEROP_THREADS = 1
+unit: export OMP_NUM_THREADS = 1
+unit: $(INSTALLED) ## all tests, without the linters; PYTEST_ARGS='-k layers'
+	$(BIN)/python -m pytest -n $(WORKERS) $(PYTEST_ARGS)
+
+lint: $(INSTALLED) ## ruff and mypy
+	$(BIN)/ruff check $(SOURCES)
+	$(BIN)/ruff format --check $(SOURCES)
+	$(BIN)/mypy
+
+format: $(INSTALLED) ## rewrite the sources in the project's format
+	$(BIN)/ruff check --fix $(SOURCES)
+	$(BIN)/ruff format $(SOURCES)
+
+benchmark: $(INSTALLED) ## all benchmarks, for hours: reports in benchmarks/results
+	@set -e; for suite in speed memory convergence quality; do \
+	  echo "$$suite"; $(BIN)/python -m benchmarks.run $$suite $(BENCHMARK_ARGS); done
+
+benchmark-tiny: $(INSTALLED) ## all benchmarks at the size that the tests run: about a minute
+	$(BIN)/python -m benchmarks.run tiny $(BENCHMARK_ARGS)
+
+notebooks: $(INSTALLED) ## run every notebook (they are scripts) from top to bottom
+	@set -e; for script in $(sort $(wildcard notebooks/*.py)); do echo "$$script"; $(BIN)/python "$$script"; done
+
+clean: ## remove the environment, caches and outputs
+	rm -rf "$(VENV)" build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache demo_output benchmarks/results
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,129 @@
+"""Data of the benchmarks, standardised with training statistics only. Nothing is ever downloaded.
+
+A task is a name and a split. A folder of `NAME.npz` files (`X` [N, D], `Y` [N, 1], `test_mask` bool [N, S])
+is given by `--data` or by the environment variable `GPFLOW_DECOUPLED_DATA`; the embedded tasks need none.
+"""
+
+from __future__ import annotations
+
+__all__ = ["EMBEDDED", "FOLDER_VARIABLE", "Data", "inducing_points", "load", "standardise"]
+
+import os
+from functools import lru_cache
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from sklearn.cluster import MiniBatchKMeans
+from sklearn.datasets import load_breast_cancer, load_diabetes
+
+FOLDER_VARIABLE = "GPFLOW_DECOUPLED_DATA"
+_TEST_SHARE = 0.1
+
+
+class Data(NamedTuple):
+    """One split of a data set; inputs and real outputs have mean 0 and variance 1 over the training rows."""
+
+    name: str
+    X_train: np.ndarray
+    """[N, D]"""
+    Y_train: np.ndarray
+    """[N, 1]; class labels are left as they are"""
+    X_test: np.ndarray
+    """[N_test, D]"""
+    Y_test: np.ndarray
+    """[N_test, 1]"""
+
+    def cast(self, dtype: str) -> Data:
+        """The same data in another floating type."""
+        return Data(self.name, *(array.astype(dtype) for array in self[1:]))
+
+
+def load(name: str, split: int = 0, folder: str | Path | None = None) -> Data:
+    """The standardised train/test split `split` of data set `name`.
+
+    Where there is no `test_mask`, and for the embedded sets, a tenth of the rows drawn with seed `split` is
+    the test set. Raises ValueError for an unknown name or split, FileNotFoundError for a missing file.
+    """
+    if name in EMBEDDED:
+        X, Y = EMBEDDED[name]()
+        mask = _random_mask(len(X), split)
+    else:
+        X, Y, mask = _read(name, split, folder)
+    return standardise(name, X, Y, mask)
+
+
+def standardise(name: str, X: np.ndarray, Y: np.ndarray, test: np.ndarray) -> Data:
+    """Split rows by the mask `test` [N]; scale all by the mean and deviation of the training rows."""
+    Y = Y.reshape(len(X), -1)
+    regression = np.issubdtype(Y.dtype, np.floating)
+    X_train, X_test = _scale(X[~test], X[test])
+    Y_train, Y_test = (
+        _scale(Y[~test], Y[test]) if regression else (Y[~test].astype(float), Y[test].astype(float))
+    )
+    return Data(name, X_train, Y_train, X_test, Y_test)
+
+
+@lru_cache(maxsize=32)
+def _kmeans(name: str, rows: bytes, shape: tuple, num: int, seed: int) -> np.ndarray:
+    X = np.frombuffer(rows).reshape(shape)
+    means = MiniBatchKMeans(num, batch_size=max(1024, 2 * num), n_init=1, max_iter=20, random_state=seed)
+    return means.fit(X).cluster_centers_
+
+
+def inducing_points(data: Data, num: int, seed: int = 0) -> np.ndarray:
+    """[num, D] k-means centres of the training inputs: the same for every model that asks for `num`."""
+    X = data.X_train
+    if num > len(X):
+        raise ValueError(
+            f"{num} inducing points were asked for and {data.name} has {len(X)} training rows; ask for fewer."
+        )
+    return _kmeans(data.name, np.ascontiguousarray(X, dtype=float).tobytes(), X.shape, num, seed).copy()
+
+
+def _scale(train: np.ndarray, test: np.ndarray) -> tuple:
+    mean, deviation = train.mean(0), train.std(0)
+    # a column that is constant up to rounding must not be blown up to unit variance
+    deviation = np.where(deviation > 1e-10 * np.abs(mean), deviation, 1.0)
+    return (train - mean) / deviation, (test - mean) / deviation
+
+
+def _random_mask(num: int, split: int) -> np.ndarray:
+    mask = np.zeros(num, dtype=bool)
+    mask[np.random.default_rng(split).permutation(num)[: max(1, round(_TEST_SHARE * num))]] = True
+    return mask
+
+
+def _read(name: str, split: int, folder: str | Path | None) -> tuple:
+    folder = folder or os.environ.get(FOLDER_VARIABLE)
+    embedded = ", ".join(sorted(EMBEDDED))
+    hint = f"give a folder of NAME.npz files by --data or {FOLDER_VARIABLE}, or use {embedded}."
+    if not folder:
+        raise ValueError(f"Data set {name!r} is not embedded: {hint}")
+    path = Path(folder) / f"{name}.npz"
+    if not path.is_file():
+        raise FileNotFoundError(f"No file {path.name} in the data folder: {hint}")
+    with np.load(path, allow_pickle=False) as file:
+        X, Y = file["X"], file["Y"]
+        if "test_mask" not in file:
+            return X, Y, _random_mask(len(X), split)
+        masks = file["test_mask"]
+    if not 0 <= split < masks.shape[1]:
+        raise ValueError(f"{name} has splits 0 to {masks.shape[1] - 1}; split={split} does not exist.")
+    return X, Y, masks[:, split]
+
+
+def _synthetic(num: int = 3000) -> tuple:
+    """A smooth function of two inputs with ripples and noise: more mean points help, as on the large sets."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1.0, 1.0, [num, 2])
+    ripples = np.sin(12.0 * X[:, :1]) * np.cos(9.0 * X[:, 1:]) + 0.5 * np.sin(25.0 * X.sum(1, keepdims=True))
+    return X, X[:, :1] ** 2 + ripples + 0.1 * rng.standard_normal([num, 1])
+
+
+EMBEDDED = {
+    "diabetes": lambda: load_diabetes(return_X_y=True),
+    "breast_cancer_sklearn": lambda: load_breast_cancer(return_X_y=True),
+    "synthetic": _synthetic,
+}
+"""Tasks that need no folder: name -> function that gives X [N, D] and Y."""

@@ -1,0 +1,101 @@
+"""GPyTorch as a peer, used only where it is installed: SVGP, and its orthogonally decoupled strategy."""
+
+from __future__ import annotations
+
+__all__ = ["AVAILABLE", "train_gpytorch"]
+
+import importlib.util
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from .data import Data
+from .metrics import evaluate
+from .models import Settings, Spec, points
+from .records import Record, Recorder
+
+AVAILABLE = importlib.util.find_spec("gpytorch") is not None
+_NOTE = "its objective is not a lower bound with mean points, so no ELBO is reported"
+
+
+def _build(spec: Spec, data: Data, settings: Settings) -> tuple[Any, Any]:
+    import gpytorch
+    import torch
+    from gpytorch import variational
+
+    beta, gamma = (torch.tensor(Z, dtype=torch.float32) for Z in points(spec, data, settings))
+
+    class Model(gpytorch.models.ApproximateGP):  # type: ignore[misc, name-defined]
+        def __init__(self) -> None:
+            strategy = variational.VariationalStrategy(
+                self,
+                beta,
+                variational.CholeskyVariationalDistribution(len(beta)),
+                learn_inducing_locations=True,
+            )
+            if len(gamma):
+                delta = variational.DeltaVariationalDistribution(len(gamma))
+                strategy = variational.OrthogonallyDecoupledVariationalStrategy(strategy, gamma, delta)
+            super().__init__(strategy)
+            self.mean_module = gpytorch.means.ZeroMean()
+            self.covar_module = gpytorch.kernels.ScaleKernel(
+                gpytorch.kernels.MaternKernel(nu=2.5, ard_num_dims=beta.shape[1])
+            )
+            self.covar_module.outputscale = 1.0
+            self.covar_module.base_kernel.lengthscale = 1.0
+
+        def forward(self, x: Any) -> Any:
+            return gpytorch.distributions.MultivariateNormal(self.mean_module(x), self.covar_module(x))
+
+    likelihood = gpytorch.likelihoods.GaussianLikelihood()
+    likelihood.noise = settings.noise
+    return Model(), likelihood
+
+
+class _Predictor:
+    """The two verbs of GPflow that the metrics use."""
+
+    def __init__(self, model: Any, likelihood: Any) -> None:
+        self._model, self._likelihood = model, likelihood
+
+    def predict_f(self, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        import torch
+
+        self._model.eval()
+        with torch.no_grad():
+            q = self._model(torch.tensor(X, dtype=torch.float32))
+        return q.mean.numpy()[:, None].astype(float), q.variance.numpy()[:, None].astype(float)
+
+    def predict_log_density(self, data: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
+        mean, variance = self.predict_f(data[0])
+        variance = variance + float(self._likelihood.noise)
+        return -0.5 * (np.log(2.0 * np.pi * variance) + (data[1] - mean) ** 2 / variance)[:, 0]
+
+
+def train_gpytorch(spec: Spec, data: Data, targets: Sequence[float], settings: Settings) -> Record:
+    """Adam on everything in float32, GPyTorch's own default, until the last of `targets` (seconds)."""
+    import gpytorch
+    import torch
+
+    torch.manual_seed(settings.seed)
+    model, likelihood = _build(spec, data, settings)
+    objective = gpytorch.mlls.VariationalELBO(likelihood, model, num_data=len(data.X_train))
+    adam = torch.optim.Adam([*model.parameters(), *likelihood.parameters()], lr=settings.learning_rate)
+    X, y = (torch.tensor(array, dtype=torch.float32) for array in (data.X_train, data.Y_train[:, 0]))
+    both = torch.nn.ModuleList([model, likelihood])
+    recorder = Recorder(
+        targets, lambda: {k: v.detach().clone() for k, v in both.state_dict().items()}, both.load_state_dict
+    )
+    both.train()
+    recorder.start()
+    while not recorder.done:
+        rows = torch.randint(len(X), [min(settings.batch_size, len(X))])
+        adam.zero_grad()
+        loss = -objective(model(X[rows]), y[rows])
+        loss.backward()
+        adam.step()
+        recorder()
+    predictor = _Predictor(model, likelihood)
+    snapshots = recorder.finish(lambda: evaluate(predictor, data))
+    return Record(data.name, spec.name, spec.library, 0.0, recorder.ms_per_step, snapshots, _NOTE)

@@ -1,0 +1,58 @@
+"""Metrics, each with its direction; the tests check every one with a model that is known to be better."""
+
+from __future__ import annotations
+
+__all__ = ["METRICS", "Metric", "elbo", "evaluate"]
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .data import Data
+
+
+class Metric(NamedTuple):
+    """How a number is to be read."""
+
+    label: str
+    larger_is_better: bool
+
+    def better(self, first: float, second: float) -> bool:
+        """Whether `first` is strictly better than `second`."""
+        return first > second if self.larger_is_better else first < second
+
+    def best(self, values: Any) -> float:
+        """The best of the finite numbers in `values`, or NaN if there is none."""
+        finite = [value for value in values if np.isfinite(value)]
+        return (max if self.larger_is_better else min)(finite, default=float("nan"))
+
+
+METRICS = {
+    "rmse": Metric("test RMSE", larger_is_better=False),
+    "log_density": Metric("mean test log density", larger_is_better=True),
+    "elbo": Metric("ELBO (nats, all training data)", larger_is_better=True),
+}
+
+
+def evaluate(model: Any, data: Data, batch_size: int = 2000) -> dict[str, float]:
+    """RMSE and mean log density on the test rows, in units of the standardised output, by batches of rows."""
+    squares, density, count = 0.0, 0.0, len(data.X_test)
+    for X, Y in _batches(data.X_test, data.Y_test, batch_size):
+        mean = np.asarray(model.predict_f(X)[0])
+        squares += float(np.sum((Y - mean) ** 2))
+        density += float(np.sum(np.asarray(model.predict_log_density((X, Y)))))
+    return {"rmse": float(np.sqrt(squares / count)), "log_density": density / count}
+
+
+def elbo(model: Any, data: Data, batch_size: int = 2000) -> float:
+    """The ELBO on all training rows: the weighted mean of its batches' bounds, if `num_data` is set."""
+    count = len(data.X_train)
+    weighted = (
+        len(X) * float(model.elbo((X, Y))) for X, Y in _batches(data.X_train, data.Y_train, batch_size)
+    )
+    return sum(weighted) / count
+
+
+def _batches(X: np.ndarray, Y: np.ndarray, size: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    return ((X[start : start + size], Y[start : start + size]) for start in range(0, len(X), size))

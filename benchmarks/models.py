@@ -1,0 +1,115 @@
+"""The models of the benchmarks, declared as data: `orthogonal-300+1000` is a family and its sizes."""
+
+from __future__ import annotations
+
+__all__ = ["FAMILIES", "Settings", "Spec", "build", "kernel_and_likelihood", "parse", "points", "precision"]
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import gpflow
+import numpy as np
+
+from gpflow_decoupled import bases, models
+
+from .data import Data, inducing_points
+
+
+class Settings(NamedTuple):
+    """What all models of a run share, ours and the peers."""
+
+    batch_size: int = 1024
+    learning_rate: float = 0.01
+    natural_gradient: float = 0.1
+    noise: float = 1.0
+    """initial noise variance, in units of the output's variance"""
+    seed: int = 0
+    budgets: tuple[float, ...] = (60.0,)
+    """seconds of training"""
+    dtype: str = "float64"
+    """of our models; GPflow is always trained in float64, GPyTorch in float32"""
+
+
+class Spec(NamedTuple):
+    """A declared model: family, number of covariance points and of extra mean points."""
+
+    family: str
+    num_beta: int
+    num_gamma: int = 0
+
+    @property
+    def name(self) -> str:
+        return f"{self.family}-{self.num_beta}" + (f"+{self.num_gamma}" if self.num_gamma else "")
+
+    @property
+    def library(self) -> str:
+        return FAMILIES[self.family]
+
+
+FAMILIES = {
+    "coupled": "gpflow_decoupled",
+    "decoupled": "gpflow_decoupled",
+    "hybrid": "gpflow_decoupled",
+    "orthogonal": "gpflow_decoupled",
+    "solve": "gpflow_decoupled",
+    "gpflow": "gpflow",
+    "gpytorch": "gpytorch",
+}
+"""Family -> library. `gpflow`: whitened SVGP; `gpytorch`: SVGP, orthogonally decoupled with mean points."""
+
+
+def parse(name: str) -> Spec:
+    """`orthogonal-300+1000` -> Spec("orthogonal", 300, 1000). Raises ValueError for what is not declared."""
+    match = re.fullmatch(r"([a-z]+)-(\d+)(?:\+(\d+))?", name)
+    if not match or match[1] not in FAMILIES:
+        families = ", ".join(FAMILIES)
+        raise ValueError(
+            f"Model {name!r} is not known; write FAMILY-M or FAMILY-M+MEAN_POINTS with {families}."
+        )
+    spec = Spec(match[1], int(match[2]), int(match[3] or 0))
+    if spec.family in ("coupled", "gpflow") and spec.num_gamma:
+        raise ValueError(
+            f"Model {name!r}: {spec.family} has no mean points of its own; leave out +{spec.num_gamma}."
+        )
+    if spec.family in ("decoupled", "hybrid", "orthogonal", "solve") and not spec.num_gamma:
+        raise ValueError(f"Model {name!r}: {spec.family} needs mean points; write {name}+MEAN_POINTS.")
+    return spec
+
+
+@contextmanager
+def precision(dtype: str) -> Iterator[None]:
+    """GPflow's default float inside the block; in float32 with the jitter that GPflow's models need there."""
+    jitter = 1e-6 if dtype == "float64" else 1e-4
+    with gpflow.config.as_context(gpflow.config.Config(float=np.dtype(dtype).type, jitter=jitter)):
+        yield
+
+
+def kernel_and_likelihood(data: Data, settings: Settings) -> tuple[Any, Any]:
+    """Matern-5/2 with one lengthscale an input, and Gaussian noise: the same start for every model."""
+    kernel = gpflow.kernels.Matern52(lengthscales=np.ones(data.X_train.shape[1]))
+    return kernel, gpflow.likelihoods.Gaussian(settings.noise)
+
+
+def points(spec: Spec, data: Data, settings: Settings) -> tuple[np.ndarray, np.ndarray]:
+    """beta [M_beta, D], the same for all models of that size, and gamma [M_gamma, D], with another seed."""
+    beta = inducing_points(data, spec.num_beta, settings.seed)
+    if not spec.num_gamma:
+        return beta, np.zeros([0, beta.shape[1]])
+    return beta, inducing_points(data, spec.num_gamma, settings.seed + 1)
+
+
+def build(spec: Spec, data: Data, settings: Settings) -> Any:
+    """The GPflow model of a declaration, ours or GPflow's own, ready to be trained."""
+    kernel, likelihood = kernel_and_likelihood(data, settings)
+    beta, gamma = points(spec, data, settings)
+    num_data = len(data.X_train)
+    if spec.family == "gpflow":
+        return gpflow.models.SVGP(kernel, likelihood, beta, whiten=True, num_data=num_data)
+    if spec.family == "coupled":
+        return models.BasisGP(kernel, likelihood, bases.CoupledBasis(beta), num_data=num_data)
+    if spec.family == "decoupled":
+        return models.DVGP(kernel, likelihood, np.concatenate([gamma, beta]), beta, num_data=num_data)
+    constructor = {"hybrid": models.HDVGP, "orthogonal": models.ODVGP, "solve": models.SOLVEGP}[spec.family]
+    return constructor(kernel, likelihood, gamma, beta, num_data=num_data)

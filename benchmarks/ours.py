@@ -1,0 +1,84 @@
+"""Our package as the benchmarks use it: everything that touches its optimizers and its training is here."""
+
+from __future__ import annotations
+
+__all__ = ["build_large", "natural_step", "train_ours", "whole_step"]
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import gpflow
+import numpy as np
+import tensorflow as tf
+from gpflow.keras import tf_keras
+
+from gpflow_decoupled import fit
+from gpflow_decoupled.models import ODVGP
+from gpflow_decoupled.optimizers import NaturalGradient
+from gpflow_decoupled.training.step import TrainingStep
+
+from .data import Data
+from .models import Settings, Spec, build
+from .peers import minibatches, recorder_for, scores
+from .records import Record
+
+
+def train_ours(spec: Spec, data: Data, targets: Sequence[float], settings: Settings) -> Record:
+    """Train one of our models by `fit`, once for every budget of `settings`, and evaluate it afterwards.
+
+    `fit` lets its step sizes fall towards the end of the time it is given, so a budget needs its own run; that of
+    the largest also gives the curve at `targets`.
+    """
+    snapshots, shortened = [], 0
+    for budget in sorted(settings.budgets):
+        model = build(spec, data, settings)
+        longest = budget == max(settings.budgets)
+        before = [target for target in targets if longest and target < budget]
+        recorder = recorder_for(model, [*before, math.inf])  # inf: the end
+        result = fit(
+            model,
+            (data.X_train, data.Y_train),
+            seconds=budget,
+            batch_size=min(settings.batch_size, len(data.X_train)),
+            learning_rate=settings.learning_rate,
+            natural_gradient=settings.natural_gradient,
+            seed=settings.seed,
+            progress=False,
+            callbacks=[recorder],
+            report_every=1,
+        )
+        snapshots += recorder.finish(lambda model=model: scores(model, data), result.history["seconds"])
+        snapshots[-1].target, snapshots[-1].final = budget, True
+        shortened += result.shortened_steps
+    note = f"{shortened} shortened steps" if shortened else ""
+    ms = 1e3 * result.seconds / result.steps
+    return Record(data.name, spec.name, spec.library, result.compile_seconds, ms, snapshots, note)
+
+
+def natural_step(model: Any, data: Data, settings: Settings) -> Callable[[], Any]:
+    """One compiled natural-gradient step on a minibatch gathered in the graph."""
+    natural_gradient, draw = NaturalGradient(gamma=settings.natural_gradient), minibatches(data, settings)
+    return tf.function(lambda: natural_gradient.minimize(model, draw()))
+
+
+def build_large(gamma: np.ndarray, beta: np.ndarray, num_data: int, subsample: int) -> gpflow.models.GPModel:
+    """An ODVGP for many mean points: diagonal scaling, sampled divergence, nothing M_gamma x M_gamma."""
+    kernel = gpflow.kernels.Matern52(lengthscales=np.ones(beta.shape[1]))
+    likelihood = gpflow.likelihoods.Gaussian(0.1)
+    return ODVGP(
+        kernel, likelihood, gamma, beta, num_data=num_data, mean_scaling="diagonal", mean_subsample=subsample
+    )
+
+
+def whole_step(model: Any, data: Data, settings: Settings) -> Callable[[], Any]:
+    """The step of `fit` on random rows: one pass, then q by a natural gradient and the rest by Adam."""
+    step = TrainingStep(
+        model,
+        NaturalGradient(settings.natural_gradient),
+        tf_keras.optimizers.Adam(settings.learning_rate),
+        tf_keras.optimizers.Adam(0.03),
+        compile=False,
+    )
+    draw, seed = minibatches(data, settings), tf.constant([settings.seed, 0])
+    return tf.function(lambda: step.run(*draw(), seed))

@@ -1,0 +1,41 @@
+"""Package metadata; tool settings are in pyproject.toml."""
+
+from pathlib import Path
+
+from setuptools import find_packages, setup
+
+setup(
+    name="gpflow_decoupled",
+    version="0.1.0",
+    description="Decoupled variational Gaussian processes on GPflow, trained by natural gradients",
+    long_description=Path(__file__).with_name("README.md").read_text(encoding="utf-8"),
+    long_description_content_type="text/markdown",
+    author="The gpflow_decoupled authors",
+    license="Apache-2.0",
+    packages=find_packages(include=["gpflow_decoupled", "gpflow_decoupled.*"]),
+    package_data={"gpflow_decoupled": ["py.typed"]},
+    python_requires=">=3.10,<3.13",  # NumPy below 2, which GPflow needs, has no wheels for 3.13
+    install_requires=[
+        "gpflow>=2.9.2,<3",  # the oldest that is tested; it has gpflow.keras
+        "tensorflow>=2.16",  # older ones bring Keras 2 as tf.keras, which is not tested here
+        "tensorflow-probability[tf]>=0.24",  # [tf] adds the tf-keras that matches
+        "check-shapes>=1.0",  # shape contracts of public functions, as in GPflow
+        "numpy>=1.26,<2",
+        "scipy>=1.11",  # optimizers and k-means
+        "tqdm>=4.60",  # progress line of fit
+    ],
+    extras_require={
+        "demo": ["scikit-learn>=1.3", "matplotlib>=3.7", "pillow>=9"],
+        "benchmark": ["scikit-learn>=1.3", "matplotlib>=3.7"],
+        "test": ["pytest>=7.4", "pytest-xdist>=3.3", "ruff>=0.6", "mypy>=1.8"],
+    },
+    classifiers=[
+        "Development Status :: 3 - Alpha",
+        "Intended Audience :: Science/Research",
+        "Programming Language :: Python :: 3.10",
+        "Programming Language :: Python :: 3.11",
+        "Programming Language :: Python :: 3.12",
+        "Topic :: Scientific/Engineering :: Artificial Intelligence",
+        "Typing :: Typed",
+    ],
+)

@@ -1,0 +1,73 @@
+"""Everything in `benchmarks/`, at its tiny size, from the command line."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("benchmarks")
+    environment = {key: value for key, value in os.environ.items() if key != "GPFLOW_DECOUPLED_DATA"}
+    command = [sys.executable, "-m", "benchmarks.run", "tiny", "--output", str(folder)]
+    done = subprocess.run(
+        command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300, check=False
+    )
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
+    return folder
+
+
+def load(folder: Path, name: str) -> tuple[dict, str]:
+    text = (folder / f"{name}.md").read_text()
+    assert f"`python -m benchmarks.run {name}" in text
+    assert str(folder) not in text
+    assert (folder / f"{name}.png").stat().st_size > 10_000
+    return json.loads((folder / f"{name}.json").read_text()), text
+
+
+def test_speed(results: Path) -> None:
+    content, _ = load(results, "speed")
+    kinds = {(one["kind"], one["label"]) for one in content["results"]}
+    assert len(kinds) == len(content["results"]) == 4
+    for one in content["results"]:
+        assert one["ms"] > 0.0
+        assert (one["ratio"] == 1.0) == (one["label"] == "GPflow float64")
+
+
+def test_quality(results: Path) -> None:
+    content, text = load(results, "quality")
+    models = {one["model"]: one["snapshots"] for one in content["results"]}
+    assert set(models) == {"coupled-20", "orthogonal-20+30", "gpflow-20"}
+    for model, snapshots in models.items():
+        assert model in text
+        assert [snapshot["target"] for snapshot in snapshots][-1] == 2.0
+        assert 0.0 < snapshots[-1]["metrics"]["rmse"] < 1.5
+        assert -3.0 < snapshots[-1]["metrics"]["log_density"] < 0.0
+
+
+def test_memory(results: Path) -> None:
+    content, _ = load(results, "memory")
+    assert [one["num_gamma"] for one in content["results"]] == [100, 200]
+    assert all(
+        one["peak_mb"] > 100.0 and one["step_mb"] > 0.0 and one["ms"] > 0.0 for one in content["results"]
+    )
+
+
+def test_convergence(results: Path) -> None:
+    """No curve crosses the optimum, and Newton's reaches that of equation (D31)."""
+    content, _ = load(results, "convergence")
+    optima = content["results"]["optima"]
+    assert len(optima) == 2
+    for curve in content["results"]["curves"]:
+        assert max(curve["elbo"]) <= optima[curve["problem"]] + 1e-6
+        if "Newton" in curve["label"] and "gaussian" in curve["problem"]:
+            assert curve["elbo"][-1] == pytest.approx(optima[curve["problem"]], abs=1e-3)
+        assert curve["elbo"][-1] > curve["elbo"][0]
