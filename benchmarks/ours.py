@@ -27,8 +27,8 @@ from .records import Record
 def train_ours(spec: Spec, data: Data, targets: Sequence[float], settings: Settings) -> Record:
     """Train one of our models by `fit`, once for every budget of `settings`, and evaluate it afterwards.
 
-    `fit` lets its step sizes fall towards the end of the time it is given, so a budget needs its own run; that of
-    the largest also gives the curve at `targets`.
+    `fit` lets its step sizes fall towards the end of its time, so a budget needs a run of its own; that of
+    the largest budget also gives the curve at `targets`.
     """
     snapshots, shortened = [], 0
     for budget in sorted(settings.budgets):

@@ -7,7 +7,12 @@ from typing import Any, Iterable
 
 
 class DataError(ValueError):
-    """Data or inducing points were refused before anything was computed; nothing was changed."""
+    """Data, inducing points or a setting were refused before anything was computed; nothing was changed.
+
+    Only a `tf.data.Dataset` can still turn bad in training: then `result` is the record of the steps before.
+    """
+
+    result: Any = None
 
 
 class UnknownOptionError(ValueError):

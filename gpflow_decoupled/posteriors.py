@@ -81,7 +81,7 @@ class BasisPosterior(AbstractPosterior):
 
     def _precompute(self) -> tuple[PrecomputedValue, ...]:
         state = self.basis.factor(self.kernel, with_kl=False)
-        tensors = [value for value in state if value is not None]
+        tensors = state[: state._fields.index("ok") + 1]  # what follows is for gradients and the divergence
         return tuple(PrecomputedValue(value, (False,) * value.shape.rank) for value in tensors)
 
     @inherit_check_shapes

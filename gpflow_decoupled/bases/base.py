@@ -48,7 +48,7 @@ class Basis(Module, abc.ABC):
     """What q(f) is. State is immutable; `factor` does all factorisations, the rest are pure functions of its result."""
 
     state_type: type
-    """The NamedTuple that `factor` returns; a last field `norm`, where there is one, belongs to the divergence alone."""
+    """The NamedTuple that `factor` returns; what follows its field `ok` serves gradients and the divergence alone."""
     num_latent_gps: int
     kernel_mean: Optional[KernelMean] = None
     """The part of the mean that has points of its own, where there is one."""

@@ -14,9 +14,10 @@ from typing import Any, NamedTuple, Optional
 import tensorflow as tf
 from gpflow.kernels import Kernel
 
-from ..linalg.cholesky import add_jitter, cholesky
+from ..linalg.cholesky import add_jitter
 from ..linalg.gaussians import apply_per_latent, kl_from_whitened
-from ..linalg.triangular import solve, transposed_product
+from ..linalg.triangular import transposed_product
+from ..linalg.whitening import whiten, whitener
 from .base import Basis, Features, Gaussian
 from .inducing_gaussian import assign_whitened, gaussian_parameters, whitened
 from .latents import as_inducing, count_points, gram, gram_to_data
@@ -29,6 +30,7 @@ class CoupledState(NamedTuple):
     mean: tf.Tensor
     root: tf.Tensor
     ok: tf.Tensor
+    tangent: Optional[tf.Tensor] = None
 
 
 class CoupledBasis(Basis):
@@ -67,13 +69,13 @@ class CoupledBasis(Basis):
 
     def factor(self, kernel: Kernel, *, rows: Optional[tf.Tensor] = None, with_kl: bool = True) -> CoupledState:
         """chol(K_beta) and q(u), whitened; M^3 / 3."""
-        chol, ok = cholesky(add_jitter(gram(kernel, self.beta)))
-        mean, root = whitened(chol, self.q_mu, self.q_sqrt, self.whiten)
-        return CoupledState(chol, mean, root, ok)
+        chol, ok, tangent = whitener(add_jitter(gram(kernel, self.beta)))
+        mean, root = whitened(chol, tangent, self.q_mu, self.q_sqrt, self.whiten)
+        return CoupledState(chol, mean, root, ok, tangent)
 
     def features(self, state: CoupledState, kernel: Kernel, X: tf.Tensor) -> Features:
         """(D3) at X [N, D]; N M^2."""
-        A = solve(state.chol, gram_to_data(kernel, self.beta, X))
+        A = whiten(state.chol, state.tangent, gram_to_data(kernel, self.beta, X))
         mean = apply_per_latent(A, state.mean, adjoint=True)  # (D3)
         return Features(mean, (A,), (transposed_product(state.root, A),))
 

@@ -24,6 +24,7 @@ from ..errors import check_option
 from ..linalg.cholesky import add_jitter, cholesky
 from ..linalg.gaussians import kl_from_whitened
 from ..linalg.triangular import inverse, solve, transposed_product
+from ..linalg.whitening import whiten, whitener
 from .base import Basis, Features, Gaussian
 from .inducing_gaussian import assign_whitened_root, root_parameter, whitened_root
 from .kernel_mean import KernelMean
@@ -41,6 +42,7 @@ class DecoupledState(NamedTuple):
     root: tf.Tensor
     a: tf.Tensor
     ok: tf.Tensor
+    tangent: Optional[tf.Tensor] = None
     norm: Optional[tf.Tensor] = None
 
 
@@ -106,24 +108,25 @@ class DecoupledBasis(Basis):
         """chol(H) or chol(K_beta), and the norm (from `rows` of it); M_beta^3 + m M_alpha."""
         K_b = add_jitter(gram(kernel, self.beta))
         if self.covariance == "coupled":
-            chol, ok = cholesky(K_b)
-            root = whitened_root(chol, self.q_sqrt, self.whiten)
+            chol, ok, tangent = whitener(K_b)
+            root = whitened_root(chol, tangent, self.q_sqrt, self.whiten)
         else:
             chol, ok = cholesky(self._H(K_b))
+            tangent = None  # (D7) has the determinant of H: its factor is differentiated as it is
             root = tf.linalg.band_part(tf.convert_to_tensor(self.chol_B), -1, 0)
         a = self.kernel_mean.raw()
         norm = None
         if with_kl:
             rows = self.draw_rows() if rows is None else rows
             norm = self.kernel_mean.norm(a, self.kernel_mean.products(kernel, a, rows), rows)
-        return DecoupledState(chol, root, a, ok, norm)
+        return DecoupledState(chol, root, a, ok, tangent, norm)
 
     def features(self, state: DecoupledState, kernel: Kernel, X: tf.Tensor) -> Features:
         """(D5) or (D9) at X [N, D]; N (M_alpha + M_beta^2)."""
         mean = self.kernel_mean.values(kernel, state.a, X)
         K_bx = gram_to_data(kernel, self.beta, X)
         if self.covariance == "coupled":
-            A = solve(state.chol, K_bx)
+            A = whiten(state.chol, state.tangent, K_bx)
             return Features(mean, (A,), (transposed_product(state.root, A),))  # (D9)
         return Features(mean, (solve(state.chol, transposed_product(state.root, K_bx)),), ())  # (D7)
 

@@ -19,11 +19,12 @@ from gpflow import Parameter
 from gpflow.inducing_variables import InducingVariables
 from gpflow.kernels import Kernel
 
-from ..linalg.cholesky import add_jitter, cholesky
+from ..linalg.cholesky import add_jitter
 from ..linalg.gaussians import apply_per_latent, kl_from_whitened
-from ..linalg.triangular import solve, transposed_product
+from ..linalg.triangular import transposed_product
+from ..linalg.whitening import whiten, whitener
 from .base import Basis, Features, Gaussian
-from .inducing_gaussian import assign_whitened, gaussian_parameters, solve_columns, whitened
+from .inducing_gaussian import assign_whitened, gaussian_parameters, whiten_columns, whitened
 from .kernel_mean import KernelMean
 from .latents import as_inducing, check_separate, count_points, cross_gram, gram, gram_diagonal, gram_to_data
 from .mean_operator import MeanOperator
@@ -38,6 +39,7 @@ class HybridState(NamedTuple):
     a: tf.Tensor
     t: tf.Tensor
     ok: tf.Tensor
+    tangent: Optional[tf.Tensor] = None
     norm: Optional[tf.Tensor] = None
 
 
@@ -85,19 +87,19 @@ class HybridBasis(Basis):
 
     def factor(self, kernel: Kernel, *, rows: Optional[tf.Tensor] = None, with_kl: bool = True) -> HybridState:
         """chol(K_beta), t, and the norm (from `rows` of it); M_beta^3 / 3 + M_beta M_gamma + m M_gamma."""
-        chol, ok = cholesky(add_jitter(gram(kernel, self.beta)))
-        mean, root = whitened(chol, self.q_mu, self.q_sqrt, self.whiten)
+        chol, ok, tangent = whitener(add_jitter(gram(kernel, self.beta)))
+        mean, root = whitened(chol, tangent, self.q_mu, self.q_sqrt, self.whiten)
         a = self.kernel_mean.raw()
-        t = solve_columns(chol, apply_per_latent(cross_gram(kernel, self.beta, self.gamma), a))
+        t = whiten_columns(chol, tangent, apply_per_latent(cross_gram(kernel, self.beta, self.gamma), a))
         norm = None
         if with_kl:
             rows = self.draw_rows() if rows is None else rows
             norm = self.kernel_mean.norm(a, self.kernel_mean.products(kernel, a, rows), rows)  # (D25) with C = K_g
-        return HybridState(chol, mean, root, a, t, ok, norm)
+        return HybridState(chol, mean, root, a, t, ok, tangent, norm)
 
     def features(self, state: HybridState, kernel: Kernel, X: tf.Tensor) -> Features:
         """(D10) at X [N, D]; N (M_gamma + M_beta^2)."""
-        A = solve(state.chol, gram_to_data(kernel, self.beta, X))
+        A = whiten(state.chol, state.tangent, gram_to_data(kernel, self.beta, X))
         mean = self.kernel_mean.values(kernel, state.a, X) + apply_per_latent(A, state.mean, adjoint=True)  # (D10)
         return Features(mean, (A,), (transposed_product(state.root, A),))
 

@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 __all__ = [
-    "assign_whitened", "assign_whitened_root", "gaussian_parameters", "root_parameter", "solve_columns", "whitened",
+    "assign_whitened", "assign_whitened_root", "gaussian_parameters", "root_parameter", "whiten_columns", "whitened",
     "whitened_root",
 ]  # fmt: skip
 
@@ -16,7 +16,8 @@ from gpflow.utilities import triangular
 
 from ..errors import DataError
 from ..linalg.gaussians import apply_per_latent
-from ..linalg.triangular import lower_product, solve
+from ..linalg.triangular import lower_product
+from ..linalg.whitening import whiten
 from .base import Gaussian
 
 
@@ -45,32 +46,38 @@ def root_parameter(size: int, num_latent_gps: int, root: Optional[Any] = None) -
     return Parameter(np.tril(root), transform=triangular(), dtype=default_float())
 
 
-def solve_columns(chol: tf.Tensor, columns: tf.Tensor, adjoint: bool = False) -> tf.Tensor:
+def whiten_columns(
+    chol: tf.Tensor, tangent: Optional[tf.Tensor], columns: tf.Tensor, adjoint: bool = False
+) -> tf.Tensor:
     """L^-1 (or L^-T) times a column a latent: chol [G, M, M], columns [M, L] -> [M, L]; M^2 L."""
     if chol.shape[0] == 1:
-        return solve(chol[0], columns, adjoint)
-    return tf.transpose(solve(chol, tf.transpose(columns)[..., None], adjoint)[..., 0])
+        return whiten(chol, tangent, columns[None], adjoint)[0]
+    return tf.transpose(whiten(chol, tangent, tf.transpose(columns)[..., None], adjoint)[..., 0])
 
 
-def whitened_root(chol: tf.Tensor, root: Parameter, whiten: bool) -> tf.Tensor:
-    """The lower root [L, M, M] of S in whitened coordinates, L^-1 root; M^3 if not `whiten`."""
+def whitened_root(chol: tf.Tensor, tangent: Optional[tf.Tensor], root: Parameter, whitened_already: bool) -> tf.Tensor:
+    """The lower root [L, M, M] of S in whitened coordinates, L^-1 root; M^3 unless it is already."""
     value = tf.linalg.band_part(tf.convert_to_tensor(root), -1, 0)
-    return value if whiten else tf.linalg.band_part(solve(chol, value), -1, 0)
+    return value if whitened_already else tf.linalg.band_part(whiten(chol, tangent, value), -1, 0)
 
 
-def whitened(chol: tf.Tensor, mean: Parameter, root: Parameter, whiten: bool) -> Gaussian:
-    """(m, S) in whitened coordinates, m~ = L^-1 m and L^-1 root, for chol [G, M, M]; M^3 if not `whiten`."""
+def whitened(
+    chol: tf.Tensor, tangent: Optional[tf.Tensor], mean: Parameter, root: Parameter, whitened_already: bool
+) -> Gaussian:
+    """(m, S) in whitened coordinates, m~ = L^-1 m and L^-1 root, for chol [G, M, M]; M^3 unless they are already."""
     value = tf.convert_to_tensor(mean)
-    return Gaussian(value if whiten else solve_columns(chol, value), whitened_root(chol, root, whiten))
+    if not whitened_already:
+        value = whiten_columns(chol, tangent, value)
+    return Gaussian(value, whitened_root(chol, tangent, root, whitened_already))
 
 
-def assign_whitened_root(chol: tf.Tensor, new: tf.Tensor, root: Parameter, whiten: bool) -> None:
+def assign_whitened_root(chol: tf.Tensor, new: tf.Tensor, root: Parameter, whitened_already: bool) -> None:
     """Write a whitened root back to its Parameter: the inverse of `whitened_root`."""
-    value = new if whiten else lower_product(chol, new)
+    value = new if whitened_already else lower_product(chol, new)
     root.assign(tf.linalg.band_part(value, -1, 0))  # FillTriangular would scramble entries above the diagonal
 
 
-def assign_whitened(chol: tf.Tensor, new: Gaussian, mean: Parameter, root: Parameter, whiten: bool) -> None:
+def assign_whitened(chol: tf.Tensor, new: Gaussian, mean: Parameter, root: Parameter, whitened_already: bool) -> None:
     """Write a whitened Gaussian back to its Parameters: the inverse of `whitened`."""
-    mean.assign(new.mean if whiten else apply_per_latent(chol, new.mean))
-    assign_whitened_root(chol, new.root, root, whiten)
+    mean.assign(new.mean if whitened_already else apply_per_latent(chol, new.mean))
+    assign_whitened_root(chol, new.root, root, whitened_already)

@@ -25,6 +25,7 @@ from gpflow.kernels import Kernel, MultioutputKernel
 
 from ..errors import DataError
 from ..inducing.checks import check_disjoint, check_inducing
+from .stationary import stationary_gram
 
 MULTIOUTPUT_INDUCING = (FallbackSharedIndependentInducingVariables, FallbackSeparateIndependentInducingVariables)
 
@@ -59,7 +60,7 @@ def split_latents(kernel: Kernel, *inducing: InducingVariables) -> list[tuple]:
 
 def gram(kernel: Kernel, points: InducingVariables) -> tf.Tensor:
     """k(points, points) [G, M, M], without jitter."""
-    return tf.stack([Kuu(z, k) for k, z in split_latents(kernel, points)])
+    return tf.stack([_gram(k, z) for k, z in split_latents(kernel, points)])
 
 
 def gram_diagonal(kernel: Kernel, points: InducingVariables) -> tf.Tensor:
@@ -72,7 +73,7 @@ def gram_diagonal(kernel: Kernel, points: InducingVariables) -> tf.Tensor:
 
 def gram_to_data(kernel: Kernel, points: InducingVariables, X: tf.Tensor) -> tf.Tensor:
     """k(points, X) [G, M, N] for X [N, D]."""
-    return tf.stack([Kuf(z, k, X) for k, z in split_latents(kernel, points)])
+    return tf.stack([_gram(k, z, X) for k, z in split_latents(kernel, points)])
 
 
 def prior_variance(kernel: Kernel, X: tf.Tensor, full_cov: bool) -> tf.Tensor:
@@ -85,11 +86,19 @@ def cross_gram(kernel: Kernel, left: InducingVariables, right: InducingVariables
     return tf.stack([_cross(k, a, b) for k, a, b in split_latents(kernel, left, right)])
 
 
+def _gram(kernel: Kernel, points: InducingVariables, X: Optional[tf.Tensor] = None) -> tf.Tensor:
+    """k(points, X) or k(points, points): by `stationary_gram` for plain points where it can, else as GPflow dispatches."""
+    fast = stationary_gram(kernel, points.Z, X) if type(points) is InducingPoints else None
+    if fast is not None:
+        return fast
+    return Kuu(points, kernel) if X is None else Kuf(points, kernel, X)
+
+
 def _cross(kernel: Kernel, left: InducingVariables, right: InducingVariables) -> tf.Tensor:
     if type(right) is InducingPoints:
-        return Kuf(left, kernel, right.Z)
+        return _gram(kernel, left, right.Z)
     if type(left) is InducingPoints:
-        return tf.linalg.matrix_transpose(Kuf(right, kernel, left.Z))
+        return tf.linalg.matrix_transpose(_gram(kernel, right, left.Z))
     raise NotImplementedError(
         f"GPflow has no covariance between {type(left).__name__} and {type(right).__name__}; "
         "make one of gamma and beta plain inducing points."
@@ -102,7 +111,9 @@ def sampled_rows(kernel: Kernel, points: InducingVariables, rows: tf.Tensor) -> 
     for k, z in split_latents(kernel, points):
         if type(z) is not InducingPoints:
             raise NotImplementedError(f"mean_subsample needs plain inducing points, not {type(z).__name__}.")
-        parts.append(k(tf.gather(z.Z, rows), z.Z))
+        chosen = tf.gather(z.Z, rows)
+        fast = stationary_gram(k, chosen, z.Z)
+        parts.append(k(chosen, z.Z) if fast is None else fast)
     return tf.stack(parts)
 
 

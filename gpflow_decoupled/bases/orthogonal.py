@@ -18,11 +18,12 @@ from gpflow import Parameter
 from gpflow.inducing_variables import InducingVariables
 from gpflow.kernels import Kernel
 
-from ..linalg.cholesky import add_jitter, cholesky
+from ..linalg.cholesky import add_jitter
 from ..linalg.gaussians import apply_per_latent, kl_from_whitened
-from ..linalg.triangular import solve, transposed_product
+from ..linalg.triangular import transposed_product
+from ..linalg.whitening import whiten, whitener
 from .base import Basis, Features, Gaussian
-from .inducing_gaussian import assign_whitened, gaussian_parameters, solve_columns, whitened
+from .inducing_gaussian import assign_whitened, gaussian_parameters, whiten_columns, whitened
 from .kernel_mean import KernelMean
 from .latents import as_inducing, check_separate, count_points, cross_gram, gram, gram_to_data
 from .mean_operator import MeanOperator
@@ -38,6 +39,7 @@ class OrthogonalState(NamedTuple):
     a: tf.Tensor
     t: tf.Tensor
     ok: tf.Tensor
+    tangent: Optional[tf.Tensor] = None
     norm: Optional[tf.Tensor] = None
 
 
@@ -94,17 +96,17 @@ class OrthogonalBasis(Basis):
         self, kernel: Kernel, *, rows: Optional[tf.Tensor] = None, with_kl: bool = True
     ) -> OrthogonalState:
         """chol(K_beta), t, and the norm (from `rows` of it); M_beta^3 / 3 + M_beta M_gamma + m M_gamma."""
-        chol, ok = cholesky(add_jitter(gram(kernel, self.beta)))
-        mean, root = whitened(chol, self.q_mu, self.q_sqrt, self.whiten)
+        chol, ok, tangent = whitener(add_jitter(gram(kernel, self.beta)))
+        mean, root = whitened(chol, tangent, self.q_mu, self.q_sqrt, self.whiten)
         a = self.kernel_mean.raw()
         K_bg = cross_gram(kernel, self.beta, self.gamma)
-        t = solve_columns(chol, apply_per_latent(K_bg, a))  # (D19)
-        norm = self._norm(kernel, a, chol, t, K_bg, rows) if with_kl else None
-        return OrthogonalState(chol, mean, root, a, t, ok, norm)
+        t = whiten_columns(chol, tangent, apply_per_latent(K_bg, a))  # (D19)
+        norm = self._norm(kernel, a, chol, tangent, t, K_bg, rows) if with_kl else None
+        return OrthogonalState(chol, mean, root, a, t, ok, tangent, norm)
 
     def features(self, state: OrthogonalState, kernel: Kernel, X: tf.Tensor) -> Features:
         """(D19), (D20) at X [N, D]; N (M_gamma + M_beta^2)."""
-        A = solve(state.chol, gram_to_data(kernel, self.beta, X))
+        A = whiten(state.chol, state.tangent, gram_to_data(kernel, self.beta, X))
         mean = self.kernel_mean.values(kernel, state.a, X) + apply_per_latent(A, state.mean - state.t, adjoint=True)  # (D19)
         return Features(mean, (A,), (transposed_product(state.root, A),))
 
@@ -118,7 +120,7 @@ class OrthogonalBasis(Basis):
 
     def mean_operator(self, state: OrthogonalState, kernel: Kernel, X: tf.Tensor, features: Features) -> MeanOperator:
         """The maps between mean coefficients and the mean at X [N, D]."""
-        projection = solve(state.chol, cross_gram(kernel, self.beta, self.gamma))
+        projection = whiten(state.chol, None, cross_gram(kernel, self.beta, self.gamma))
         cross = gram_to_data(kernel, self.gamma, X)
         return MeanOperator(gram(kernel, self.gamma), cross, projection, features.minus[0])
 
@@ -141,12 +143,12 @@ class OrthogonalBasis(Basis):
         assign_whitened(state.chol, new[0], self.q_mu, self.q_sqrt, self.whiten)
 
     def _norm(
-        self, kernel: Kernel, a: tf.Tensor, chol: tf.Tensor, t: tf.Tensor, K_bg: tf.Tensor, rows: Optional[tf.Tensor]
+        self, kernel: Kernel, a: tf.Tensor, chol: tf.Tensor, tangent: tf.Tensor, t: tf.Tensor, K_bg: tf.Tensor, rows: Optional[tf.Tensor]
     ) -> tf.Tensor:
         """a^T C_g a from rows of C_g a = K_g a - K_gb w; the rows are drawn here if the basis samples and none came."""
         if rows is None:
             rows = self.draw_rows()
-        w = solve_columns(chol, t, adjoint=True)
+        w = whiten_columns(chol, tangent, t, adjoint=True)
         block = K_bg if rows is None else tf.gather(K_bg, rows, axis=-1)
         products = self.kernel_mean.products(kernel, a, rows) - apply_per_latent(block, w, adjoint=True)
         return self.kernel_mean.norm(a, products, rows)  # (D25)

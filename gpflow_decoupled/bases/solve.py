@@ -16,9 +16,10 @@ from typing import Any, NamedTuple, Optional
 import tensorflow as tf
 from gpflow.kernels import Kernel
 
-from ..linalg.cholesky import add_jitter, cholesky
+from ..linalg.cholesky import add_jitter
 from ..linalg.gaussians import apply_per_latent, kl_from_whitened
-from ..linalg.triangular import solve, transposed_product
+from ..linalg.triangular import transposed_product
+from ..linalg.whitening import whiten, whitener
 from .base import Basis, Features, Gaussian
 from .inducing_gaussian import assign_whitened, gaussian_parameters, whitened
 from .latents import as_inducing, check_separate, count_points, cross_gram, gram, gram_to_data
@@ -36,6 +37,8 @@ class SolveState(NamedTuple):
     v_mean: tf.Tensor
     v_root: tf.Tensor
     ok: tf.Tensor
+    tangent: Optional[tf.Tensor] = None
+    tangent_gamma: Optional[tf.Tensor] = None
 
 
 class SolveBasis(Basis):
@@ -79,19 +82,22 @@ class SolveBasis(Basis):
 
     def factor(self, kernel: Kernel, *, rows: Optional[tf.Tensor] = None, with_kl: bool = True) -> SolveState:
         """chol(K_beta) and chol(C_gamma); M_beta^3 + M_gamma M_beta (M_beta + M_gamma) + M_gamma^3."""
-        chol, ok = cholesky(add_jitter(gram(kernel, self.beta)))
-        projection = solve(chol, cross_gram(kernel, self.beta, self.gamma))
+        chol, ok, tangent = whitener(add_jitter(gram(kernel, self.beta)))
+        projection = whiten(chol, tangent, cross_gram(kernel, self.beta, self.gamma))
         C_g = gram(kernel, self.gamma) - tf.matmul(projection, projection, transpose_a=True)
-        chol_gamma, ok_gamma = cholesky(add_jitter(C_g))
-        u = whitened(chol, self.q_mu, self.q_sqrt, self.whiten)
-        v = whitened(chol_gamma, self.v_mu, self.v_sqrt, self.whiten)
-        return SolveState(chol, chol_gamma, projection, u.mean, u.root, v.mean, v.root, tf.logical_and(ok, ok_gamma))
+        chol_gamma, ok_gamma, tangent_gamma = whitener(add_jitter(C_g))
+        u = whitened(chol, tangent, self.q_mu, self.q_sqrt, self.whiten)
+        v = whitened(chol_gamma, tangent_gamma, self.v_mu, self.v_sqrt, self.whiten)
+        ok = tf.logical_and(ok, ok_gamma)
+        return SolveState(
+            chol, chol_gamma, projection, u.mean, u.root, v.mean, v.root, ok, tangent, tangent_gamma
+        )
 
     def features(self, state: SolveState, kernel: Kernel, X: tf.Tensor) -> Features:
         """(D16), (D17) at X [N, D]; N (M_beta^2 + M_gamma^2 + M_beta M_gamma)."""
-        A = solve(state.chol, gram_to_data(kernel, self.beta, X))
+        A = whiten(state.chol, state.tangent, gram_to_data(kernel, self.beta, X))
         C_gx = gram_to_data(kernel, self.gamma, X) - tf.matmul(state.projection, A, transpose_a=True)
-        A_v = solve(state.chol_gamma, C_gx)
+        A_v = whiten(state.chol_gamma, state.tangent_gamma, C_gx)
         mean = apply_per_latent(A, state.mean, adjoint=True) + apply_per_latent(A_v, state.v_mean, adjoint=True)  # (D16)
         return Features(mean, (A, A_v), (transposed_product(state.root, A), transposed_product(state.v_root, A_v)))
 

@@ -14,7 +14,7 @@ import tensorflow as tf
 from gpflow.config import default_jitter
 
 from ..errors import NumericalError
-from .triangular import solve, transposed_product
+from .triangular import lower_transposed_product, solve
 
 _ULPS = 500.0
 """Least jitter, in units in the last place of the mean diagonal: 1e-13 in float64, 6e-5 in float32."""
@@ -61,8 +61,7 @@ def _cholesky(matrix: tf.Tensor) -> tuple:
 
     def grad(upstream: tf.Tensor) -> tf.Tensor:
         # dL = L phi(L^-1 dK L^-T), phi: lower triangle with half the diagonal
-        inner = transposed_product(chol, tf.linalg.band_part(upstream, -1, 0))
-        phi = tf.linalg.band_part(inner, -1, 0)
+        phi = lower_transposed_product(chol, tf.linalg.band_part(upstream, -1, 0))
         phi = tf.linalg.set_diag(phi, 0.5 * tf.linalg.diag_part(phi))
         phi = 0.5 * (phi + tf.linalg.matrix_transpose(phi))
         half = solve(chol, phi, adjoint=True)

@@ -11,7 +11,7 @@ import tensorflow as tf
 from check_shapes import inherit_check_shapes
 from gpflow.base import InputData, MeanAndVariance, RegressionData
 from gpflow.functions import MeanFunction
-from gpflow.kernels import Kernel, MultioutputKernel
+from gpflow.kernels import Kernel, LinearCoregionalization
 from gpflow.likelihoods import Likelihood
 from gpflow.models import ExternalDataTrainingLossMixin, GPModel
 from gpflow.posteriors import PrecomputeCacheType
@@ -20,7 +20,7 @@ from ..bases.base import Basis
 from ..bases.latents import input_dims
 from ..errors import DataError
 from ..posteriors import BasisPosterior, mix_outputs
-from .checks import check_shapes_of_data, check_values, infer_num_latent_gps
+from .checks import check_shapes_of_data, check_values, infer_num_latent_gps, warn_of_values
 
 
 class BasisGP(GPModel, ExternalDataTrainingLossMixin):
@@ -53,7 +53,7 @@ class BasisGP(GPModel, ExternalDataTrainingLossMixin):
     @property
     def num_outputs(self) -> int:
         """P, the number of columns of predictions."""
-        return int(self.kernel.output_dim) if isinstance(self.kernel, MultioutputKernel) else self.num_latent_gps
+        return int(self.kernel.W.shape[0]) if isinstance(self.kernel, LinearCoregionalization) else self.num_latent_gps
 
     def prior_kl(self) -> tf.Tensor:
         """KL[q(f) || p(f)] in nats, a scalar."""
@@ -91,7 +91,7 @@ class BasisGP(GPModel, ExternalDataTrainingLossMixin):
 
     def as_tensors(self, data: RegressionData) -> tuple[tf.Tensor, tf.Tensor]:
         """(X, Y) as tensors, their shapes checked; integer labels become floats."""
-        X, Y = (array if hasattr(array, "shape") else np.asarray(array) for array in data)
+        X, Y = (array if tf.is_tensor(array) else np.asarray(array) for array in data)
         check_shapes_of_data(X, Y, self.likelihood, self.num_outputs, input_dims(self.basis.beta))
         X, Y = tf.convert_to_tensor(X), tf.convert_to_tensor(Y)
         return X, Y if Y.dtype == X.dtype else tf.cast(Y, X.dtype)
@@ -103,9 +103,11 @@ class BasisGP(GPModel, ExternalDataTrainingLossMixin):
 
         Arrays are checked here, once. Raises `DataError` for unusable data, or minibatches without `num_data`.
         """
-        if isinstance(data, tuple):
-            X, Y = self.as_tensors(data)
-            check_values(X.numpy(), Y.numpy(), self.likelihood)
+        if isinstance(data, (tuple, list)):
+            data = self.as_tensors(data)
+            X, Y = (array.numpy() for array in data)
+            check_values(X, Y, self.likelihood)
+            warn_of_values(X, Y, self.likelihood)
         elif self.num_data is None:
             raise DataError("Minibatches need the size of the whole data set: pass num_data=N to the model.")
         return super().training_loss_closure(data, compile=compile)

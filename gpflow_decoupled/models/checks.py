@@ -1,7 +1,7 @@
 """What is refused before anything is computed: shapes when tracing, values where the data are at hand."""
 from __future__ import annotations
 
-__all__ = ["check_shapes_of_data", "check_values", "infer_num_latent_gps"]
+__all__ = ["check_shapes_of_data", "check_values", "infer_num_latent_gps", "warn_of_values"]
 
 import warnings
 from typing import Any, Optional
@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 from gpflow.config import default_float
 from gpflow.kernels import Kernel, LinearCoregionalization, MultioutputKernel
-from gpflow.likelihoods import Likelihood
+from gpflow.likelihoods import Likelihood, SwitchedLikelihood
 
 from ..errors import DataError
 from ..likelihoods import check_labels, observation_columns
@@ -48,6 +48,8 @@ def check_shapes_of_data(X: Any, Y: Any, likelihood: Likelihood, num_outputs: in
     if X.shape[0] is not None and Y.shape[0] is not None and X.shape[0] != Y.shape[0]:
         raise DataError(f"X has {X.shape[0]} rows and Y has {Y.shape[0]}; they must be the same observations.")
     kinds = {"X": tf.as_dtype(X.dtype), "Y": tf.as_dtype(Y.dtype)}
+    if not (kinds["Y"].is_floating or kinds["Y"].is_integer or kinds["Y"].is_bool):
+        raise DataError(f"Y holds {kinds['Y'].name} values; encode them as numbers, for example classes as 0, 1, 2.")
     for name in ("X",) if not kinds["Y"].is_floating else ("X", "Y"):
         if kinds[name] != tf.as_dtype(default_float()):
             wanted = tf.as_dtype(default_float()).name
@@ -63,7 +65,7 @@ def check_shapes_of_data(X: Any, Y: Any, likelihood: Likelihood, num_outputs: in
 
 
 def check_values(X: np.ndarray, Y: np.ndarray, likelihood: Likelihood) -> None:
-    """Raise `DataError` for no rows, NaN or infinite entries, or labels outside the support; warn of a constant Y."""
+    """Raise `DataError` for no rows, NaN or infinite entries, or labels outside the support."""
     if len(X) == 0:
         raise DataError("X and Y have no rows; there is nothing to learn from.")
     for name, array in (("X", X), ("Y", Y)):
@@ -75,7 +77,19 @@ def check_values(X: np.ndarray, Y: np.ndarray, likelihood: Likelihood) -> None:
                 "with entries that are not finite."
             )
     check_labels(likelihood, Y)
+
+
+def warn_of_values(X: np.ndarray, Y: np.ndarray, likelihood: Likelihood, stacklevel: int = 3) -> None:
+    """Warn of what is legitimate and rarely meant in a whole data set: one row, constant columns of X or Y."""
     if len(Y) == 1:
-        warnings.warn("There is one observation (N = 1): the hyperparameters cannot be learned from it.", stacklevel=3)
-    elif np.all(Y == Y[0]):
-        warnings.warn("Y is constant: noise and kernel variances will shrink towards zero.", stacklevel=3)
+        warnings.warn(
+            "There is one observation (N = 1): the hyperparameters cannot be learned from it.", stacklevel=stacklevel
+        )
+        return
+    observed = Y[:, :-1] if isinstance(likelihood, SwitchedLikelihood) else Y
+    for name, array, effect in (
+        ("X", X, "it tells a stationary kernel nothing; leave it out."),
+        ("Y", observed, "noise and kernel variances will shrink towards zero."),
+    ):
+        for column in np.flatnonzero(np.all(array == array[:1], axis=0)):
+            warnings.warn(f"{name}[:, {column}] is constant: {effect}", stacklevel=stacklevel)

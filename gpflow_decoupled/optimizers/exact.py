@@ -22,7 +22,6 @@ from gpflow.kernels import LinearCoregionalization
 from gpflow.likelihoods import Gaussian as GaussianNoise
 
 from ..bases import Basis, DecoupledBasis, Gaussian, HybridBasis, OrthogonalBasis, SolveBasis
-from ..bases.inducing_gaussian import solve_columns
 from ..bases.latents import cross_gram, gram, gram_to_data, prior_variance
 from ..bases.mean_operator import MeanOperator
 from ..linalg.cholesky import add_jitter, cholesky
@@ -134,15 +133,22 @@ def _coefficients(operator: MeanOperator, A: Optional[tf.Tensor], y: tf.Tensor, 
     else:
         inner, weighted = tf.matmul(cross, scaled, transpose_b=True), y / noise
     chol = cholesky(add_jitter(operator.dense() + inner)).chol
-    return solve_columns(chol, solve_columns(chol, apply_per_latent(cross, weighted)), adjoint=True)
+    return _solve_columns(chol, apply_per_latent(cross, weighted))
 
 
 def _means(parts: list[tf.Tensor], y: tf.Tensor, noise: tf.Tensor) -> list[tf.Tensor]:
     """(D30): the whitened means [M, L] of all parts jointly, (s2 I + Phi Phi^T)^-1 Phi y."""
     features = tf.concat(parts, axis=-2) if len(parts) > 1 else parts[0]
     chol = cholesky(_precision(features, noise)).chol
-    means = solve_columns(chol, solve_columns(chol, apply_per_latent(features, y / noise)), adjoint=True)
+    means = _solve_columns(chol, apply_per_latent(features, y / noise))
     return tf.split(means, [part.shape[-2] for part in parts], axis=0)
+
+
+def _solve_columns(chol: tf.Tensor, columns: tf.Tensor) -> tf.Tensor:
+    """(L L^T)^-1 times a column a latent: chol [G, M, M], columns [M, L] -> [M, L]."""
+    grouped = columns[None] if chol.shape[0] == 1 else tf.transpose(columns)[..., None]
+    solved = solve(chol, solve(chol, grouped), adjoint=True)
+    return solved[0] if chol.shape[0] == 1 else tf.transpose(solved[..., 0])
 
 
 def _precision(A: tf.Tensor, noise: tf.Tensor) -> tf.Tensor:

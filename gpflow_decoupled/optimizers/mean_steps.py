@@ -25,7 +25,7 @@ Pair = tuple[tf.Tensor, tf.Tensor]
 
 
 def steepest_step(
-    operator: MeanOperator, scaling: MeanScaling, gradient: tf.Tensor, h: tf.Tensor, step: float
+    operator: MeanOperator, scaling: MeanScaling, gradient: tf.Tensor, h: tf.Tensor, step: tf.Tensor
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """The change of the scaled coefficients along their gradient [M, L], and whether it was shortened.
 
@@ -37,8 +37,7 @@ def steepest_step(
     weights = tf.maximum(-2.0 * h, 0.0)
     curvature = tf.reduce_sum(weights * tf.square(operator.to_data(raw))) + tf.reduce_sum(raw * operator.product(raw))
     best = tf.math.divide_no_nan(tf.reduce_sum(tf.square(gradient)), curvature)
-    wanted = tf.constant(step, best.dtype)
-    return tf.minimum(wanted, best) * gradient, best < wanted
+    return tf.minimum(step, best) * gradient, best < step
 
 
 class NewtonOptions(NamedTuple):

@@ -29,6 +29,7 @@ from .mean_steps import NewtonOptions, newton_direction, steepest_step
 MAX_HALVINGS = 30
 POLICIES = ("damp", "clip", "raise")
 MEAN_SOLVERS = (None, "natural", "newton")
+StepSize = Union[float, tf.Variable, Callable[[], tf.Tensor]]
 
 
 class StepReport(NamedTuple):
@@ -59,7 +60,7 @@ class NaturalGradient:
     :param mean: how the coefficients of the mean points move: None leaves them to another optimizer; "natural" takes a
         gradient step in the basis's own coordinates, which is (D41) for mean_scaling="whitened" and (D42) for "diagonal";
         "newton" solves (D49) for them and the mean of q(u) jointly, by conjugate gradients.
-    :param mean_step: step size of `mean`; a "natural" step is shortened to the maximum of the bound's local quadratic model.
+    :param mean_step: step size of `mean`, as `gamma`; a "natural" step is shortened to the maximum of the bound's local quadratic model.
     :param preconditioner: for "newton": "scaling" (that of the basis) or "pivoted" (rank `rank`, (D47)).
     :param negative_precision: what to do where h > 0, which happens if the likelihood is not log-concave: "damp" halves
         the step until the covariance is positive definite, "clip" replaces h by min(h, 0), "raise" refuses the step.
@@ -70,10 +71,10 @@ class NaturalGradient:
 
     def __init__(
         self,
-        gamma: Union[float, tf.Variable, Callable[[], tf.Tensor]] = 1.0,
+        gamma: StepSize = 1.0,
         *,
         mean: Optional[str] = None,
-        mean_step: float = 1.0,
+        mean_step: StepSize = 1.0,
         preconditioner: str = "scaling",
         rank: int = 100,
         cg_iterations: int = 50,
@@ -121,7 +122,7 @@ class NaturalGradient:
 
         :param mean_gradients: the gradients of `mean_variables(model)`.
         """
-        rho = self._step_size(evaluation.elbo.dtype)
+        rho = _step_size(self.gamma, evaluation.elbo.dtype)
         move = self._move(model, data, evaluation, mean_gradients, rho)
         values = [x for part in move.gaussians for x in part if x is not None]
         values += [] if move.coefficients is None else [move.coefficients]
@@ -137,12 +138,6 @@ class NaturalGradient:
 
         tf.cond(ok, assign, lambda: ok)
         return StepReport(ok, move.shortened, move.clipped)
-
-    def _step_size(self, dtype: tf.DType) -> tf.Tensor:
-        value = self.gamma() if callable(self.gamma) and not isinstance(self.gamma, tf.Variable) else self.gamma
-        if isinstance(value, (tf.Tensor, tf.Variable)):
-            return tf.cast(value, dtype)
-        return tf.constant(value, dtype)  # tf.cast would pass a Python float through float32
 
     def _move(
         self,
@@ -165,7 +160,8 @@ class NaturalGradient:
                 change, newton_mean = self._newton(basis, state, features, operator, g, h)
                 coefficients = scaled + basis.kernel_mean.scaling.scaled(change)
             else:
-                change, short = steepest_step(operator, basis.kernel_mean.scaling, mean_gradients[0], h, self.mean_step)
+                step = _step_size(self.mean_step, h.dtype)
+                change, short = steepest_step(operator, basis.kernel_mean.scaling, mean_gradients[0], h, step)
                 coefficients, shortened = scaled + change, shortened + tf.cast(short, tf.int32)
                 mean += operator.to_data(basis.kernel_mean.scaling.raw(change))
                 g, h = local_gradient(model, mean, variance, data)
@@ -198,7 +194,7 @@ class NaturalGradient:
             h,
             self.newton_options,
         )
-        step = tf.constant(self.mean_step, g.dtype)
+        step = _step_size(self.mean_step, g.dtype)
         return step * direction[0], state.mean + step * direction[1]
 
     def _gaussian_step(
@@ -223,6 +219,13 @@ class NaturalGradient:
 
         mean, root, tries = _feasible(at, rho, MAX_HALVINGS if self.negative_precision == "damp" else 0)
         return Gaussian(None if old.mean is None else mean, root), tries > 0
+
+
+def _step_size(value: StepSize, dtype: tf.DType) -> tf.Tensor:
+    value = value() if callable(value) and not isinstance(value, tf.Variable) else value
+    if isinstance(value, (tf.Tensor, tf.Variable)):
+        return tf.cast(value, dtype)
+    return tf.constant(value, dtype)  # tf.cast would pass a Python float through float32
 
 
 def _feasible(at: Callable[[tf.Tensor], tuple], rho: tf.Tensor, halvings: int) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:

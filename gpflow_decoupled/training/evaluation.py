@@ -16,12 +16,11 @@ def held_out_metrics(model: Any, data: tuple, chunk: int = 4096) -> dict[str, fl
     """
     X, Y = (np.asarray(array) for array in data)
     posterior = model.posterior()
-    predict = tf.function(lambda inputs: posterior.predict_f(inputs), reduce_retracing=True)
     squares, densities = [], []
     for start in range(0, len(X), chunk):
         x, y = tf.convert_to_tensor(X[start : start + chunk]), tf.convert_to_tensor(Y[start : start + chunk])
         y = tf.cast(y, x.dtype)
-        mean, variance = predict(x)
+        mean, variance = posterior.predict_f(x)
         densities.append(model.likelihood.predict_log_density(x, mean, variance, y).numpy())
         predicted, _ = model.likelihood.predict_mean_and_var(x, mean, variance)
         columns = min(predicted.shape[1], y.shape[1])

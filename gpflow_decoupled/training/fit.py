@@ -6,23 +6,24 @@ __all__ = ["fit"]
 import warnings
 from typing import Any, Callable, Optional, Sequence, Union
 
-import numpy as np
 import tensorflow as tf
 from gpflow.keras import tf_keras
 
 from ..bases.latents import count_points
 from ..errors import DataError, check_option
 from ..models import BasisGP
+from ..models.checks import check_values
 from ..optimizers import NaturalGradient
 from ..optimizers.evaluation import as_basis_model
 from ..optimizers.natural_gradient import POLICIES
 from .batches import make_batches
 from .loop import Limits, Loop, Rates
+from .options import check_counts, check_optimizer, check_rates, check_roles
 from .result import FitResult
 from .step import TrainingStep
 
 DEFAULT_STEPS = 2000
-DEFAULT_BATCH = 1024
+DEFAULT_RATE = 0.01
 
 
 def fit(
@@ -33,7 +34,7 @@ def fit(
     seconds: Optional[float] = None,
     batch_size: Union[int, None, str] = "auto",
     natural_gradient: Optional[float] = 0.1,
-    learning_rate: float = 0.01,
+    learning_rate: Optional[float] = None,
     mean_solver: str = "adam",
     mean_learning_rate: Optional[float] = None,
     optimizer: Optional[Any] = None,
@@ -62,7 +63,8 @@ def fit(
     :param steps: how many steps; 2000 if `seconds` is not given either. :param seconds: wall-clock limit of the steps.
     :param batch_size: rows of a minibatch; "auto" is 1024, or all rows if there are fewer; None is all rows.
     :param natural_gradient: step size in (0, 1], reached from 1e-4 over `ramp_steps`; None leaves q(u) to `optimizer`.
-    :param learning_rate: of `optimizer`, which is Adam if not given (any Keras optimizer will do).
+    :param optimizer: a new Keras 2 or Keras 3 optimizer; Adam if not given.
+    :param learning_rate: of `optimizer`, in place of its own; 0.01 for the Adam of `fit`.
     :param mean_solver: "adam", "natural" ((D41), (D42)) or "newton" ((D49)).
     :param mean_learning_rate: of `mean_solver`; 0.03 for Adam, 1 otherwise.
     :param negative_precision: "damp", "clip" or "raise", see `NaturalGradient`.
@@ -71,40 +73,42 @@ def fit(
     :param evaluation: held-out (X, Y), scored every `evaluate_every` steps and at the end.
     :param patience: stop after so many evaluations without a better log density (bound, if `evaluation` is not given).
     :param checkpoint: folder; the state is saved there every `checkpoint_every` steps, and a run that finds a state in it
-        goes on from there to the same trace.
+        goes on from there to the same trace. The limits may change; data and other settings that differ are refused.
     :param callbacks: called with (step, metrics, model) every `report_every` steps; `gpflow.monitor.Monitor` fits too.
-    :param seed: fixes shuffling and subsampling: same seed, same trace.
+    :param seed: fixes shuffling and subsampling: same seed, same trace. Likelihoods that sample (`Softmax`) draw from
+        TensorFlow's global generator: call `tf.random.set_seed` too.
 
     Raises `DataError` and `UnknownOptionError` before the first step, with nothing changed, and `NumericalError` in training,
     with the last good parameters restored and the record so far in its `result`.
     """
     check_option("negative_precision", negative_precision, POLICIES)
     check_option("mean_solver", mean_solver, ("adam", "natural", "newton"))
-    limits = Limits(DEFAULT_STEPS if steps is None and seconds is None else steps, seconds, patience)
-    _check_numbers(limits, natural_gradient, learning_rate, mean_learning_rate, anneal)
+    check_counts(1, steps=steps, patience=patience, refresh_every=refresh_every, evaluate_every=evaluate_every)
+    check_counts(1, checkpoint_every=checkpoint_every, report_every=report_every)
+    check_counts(0, ramp_steps=ramp_steps, seed=seed)
+    check_rates(seconds=seconds, learning_rate=learning_rate, mean_learning_rate=mean_learning_rate)
+    check_rates(1.0, natural_gradient=natural_gradient, anneal=anneal or None)
+    optimizer = _default_or_checked(optimizer, learning_rate)
+    if not all(callable(callback) for callback in callbacks):
+        raise DataError("callbacks must be functions of (step, metrics, model).")
     view = as_basis_model(model)
-    if batch_size == "auto":
-        rows = None if isinstance(data, tf.data.Dataset) else np.shape(data[0])[0]
-        batch_size = None if rows is None or rows <= DEFAULT_BATCH else DEFAULT_BATCH
+    check_roles(view, natural_gradient, mean_solver)
     batches = make_batches(view, data, batch_size, seed)
-    view.num_data = model.num_data = batches.num_data
+    evaluation = None if evaluation is None else _held_out(view, evaluation)
     _check_sizes(view, batches.num_data)
+    view.num_data = model.num_data = batches.num_data
 
-    rates = Rates(natural_gradient, learning_rate, mean_learning_rate or (0.03 if mean_solver == "adam" else 1.0), ramp_steps, anneal)
-    natural = None
-    if natural_gradient is not None:
-        natural = NaturalGradient(
-            tf.Variable(rates.natural, dtype=tf.float64, trainable=False),
-            mean=None if mean_solver == "adam" else mean_solver,
-            negative_precision=negative_precision,
-        )
-    step = TrainingStep(
-        view,
-        natural,
-        optimizer if optimizer is not None else tf_keras.optimizers.Adam(learning_rate),
-        tf_keras.optimizers.Adam(rates.mean) if mean_solver == "adam" else None,
-        compile,
+    rates = Rates(
+        natural_gradient,
+        float(optimizer.learning_rate) if learning_rate is None else learning_rate,
+        mean_learning_rate or (0.03 if mean_solver == "adam" else 1.0),
+        ramp_steps,
+        anneal,
     )
+    natural = None if natural_gradient is None else _natural_gradient(view, rates, mean_solver, negative_precision)
+    mean_optimizer = tf_keras.optimizers.Adam(rates.mean_learning_rate) if mean_solver == "adam" else None
+    step = TrainingStep(view, natural, optimizer, mean_optimizer, compile)
+    limits = Limits(DEFAULT_STEPS if steps is None and seconds is None else steps, seconds, patience)
     loop = Loop(model, view, step, batches, rates, limits, seed)
     loop.refresh_every, loop.report_every, loop.callbacks = refresh_every, report_every, tuple(callbacks)
     loop.evaluation, loop.evaluate_every = evaluation, evaluate_every
@@ -113,23 +117,35 @@ def fit(
     return loop.run(progress)
 
 
-def _check_numbers(
-    limits: Limits,
-    natural_gradient: Optional[float],
-    learning_rate: float,
-    mean_learning_rate: Optional[float],
-    anneal: float,
-) -> None:
-    """Raise `DataError` for a number that makes no sense."""
-    positive = {"steps": limits.steps, "seconds": limits.seconds, "patience": limits.patience}
-    positive.update(learning_rate=learning_rate, mean_learning_rate=mean_learning_rate)
-    for name, value in positive.items():
-        if value is not None and not value > 0:
-            raise DataError(f"{name}={value!r} must be above 0.")
-    if natural_gradient is not None and not 0 < natural_gradient <= 1:
-        raise DataError(f"natural_gradient={natural_gradient!r} must be in (0, 1], or None.")
-    if not 0 <= anneal <= 1:
-        raise DataError(f"anneal={anneal!r} must be in [0, 1].")
+def _default_or_checked(optimizer: Optional[Any], learning_rate: Optional[float]) -> Any:
+    if optimizer is None:
+        return tf_keras.optimizers.Adam(DEFAULT_RATE if learning_rate is None else learning_rate)
+    check_optimizer(optimizer)
+    return optimizer
+
+
+def _natural_gradient(view: BasisGP, rates: Rates, mean_solver: str, negative_precision: str) -> NaturalGradient:
+    """The rule for q(u), and for the mean coefficients if they are to move with it."""
+    mean = view.basis.kernel_mean
+    moves_mean = mean_solver != "adam" and mean is not None and mean.coefficients.trainable
+    return NaturalGradient(
+        tf.Variable(rates.natural_gradient, dtype=tf.float64, trainable=False),
+        mean=mean_solver if moves_mean else None,
+        mean_step=tf.Variable(rates.mean_learning_rate, dtype=tf.float64, trainable=False),
+        negative_precision=negative_precision,
+    )
+
+
+def _held_out(view: BasisGP, evaluation: tuple) -> tuple:
+    """The evaluation data as arrays X [N, D], Y [N, P]; raises `DataError` as for training data, and says which are meant."""
+    if not (isinstance(evaluation, (tuple, list)) and len(evaluation) == 2):
+        raise DataError(f"evaluation is a {type(evaluation).__name__}; pass held-out (X, Y).")
+    try:
+        X, Y = (tensor.numpy() for tensor in view.as_tensors(evaluation))
+        check_values(X, Y, view.likelihood)
+    except DataError as error:
+        raise DataError(f"evaluation: {error}") from error
+    return X, Y
 
 
 def _check_sizes(view: BasisGP, num_data: int) -> None:

@@ -5,13 +5,14 @@ __all__ = ["Limits", "Loop", "Rates"]
 
 import time
 import warnings
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Callable, Optional
 
 import numpy as np
 import tensorflow as tf
+from gpflow.utilities import parameter_dict
 
-from ..errors import NumericalError
+from ..errors import DataError, NumericalError
 from ..models import BasisGP
 from .checkpoints import RunCheckpoint
 from .evaluation import held_out_metrics
@@ -39,11 +40,11 @@ class Limits:
 
 @dataclass(frozen=True)
 class Rates:
-    """Step sizes before ramp and annealing."""
+    """Step sizes before ramp and annealing, by the names that `fit` gives them."""
 
-    natural: Optional[float]
-    other: float
-    mean: float
+    natural_gradient: Optional[float]
+    learning_rate: float
+    mean_learning_rate: float
     ramp_steps: int
     anneal: float
 
@@ -63,68 +64,105 @@ class Loop:
         self.totals = {"seconds": 0.0, "shortened": 0, "clipped": 0, "refreshes": 0, "best": -np.inf, "waited": 0}
         self._checkpoint: Optional[RunCheckpoint] = None
         self._checkpoint_every = 0
+        self._batch: Optional[tuple] = None
+        self._good: Optional[list[tf.Tensor]] = None
 
     def keep_checkpoints(self, folder: Any, every: int) -> None:
         """Save to `folder` every so many steps, and go on from what is there."""
-        objects = {"model": self.model, "optimizer": self.step.optimizer, **self.batches.checkpointable}
-        if self.step.mean_optimizer is not None:
-            objects["mean_optimizer"] = self.step.mean_optimizer
+        step, view = self.step, self.view
+        objects = {"model": self.model, "optimizer": step.optimizer, **self.batches.checkpointable}
+        if step.mean_optimizer is not None:
+            objects["mean_optimizer"] = step.mean_optimizer
         settings = {
             "seed": self.seed,
-            "num_data": self.batches.num_data,
-            "batch_size": getattr(self.batches, "batch_size", None),
-            "parameters": [list(v.shape) for v in self.step.variables],
-            "rates": list(self.rates.__dict__.values()),
+            **self.batches.settings,
+            **{part: type(getattr(view, part)).__name__ for part in ("basis", "kernel", "likelihood", "mean_function")},
+            **asdict(self.rates),
+            "mean_solver": None if step.natural is None else step.natural.mean,
+            "negative_precision": None if step.natural is None else step.natural.negative_precision,
+            "optimizer": f"{type(step.optimizer).__module__.split('.')[0]}.{type(step.optimizer).__name__}",
             "refresh_every": self.refresh_every,
         }
+        for name, parameter in parameter_dict(self.model).items():
+            shape = list(parameter.numpy().shape)
+            settings[f"parameter {name}"] = f"{shape} {'trainable' if parameter.trainable else 'fixed'}"
         self._checkpoint, self._checkpoint_every = RunCheckpoint(folder, objects, settings), every
 
     def run(self, show_progress: bool) -> FitResult:
         """Train until a limit is reached."""
         done = self._resume()
-        compiling = time.perf_counter()
-        first = self.batches(done) if self.limits.share(done, self.totals["seconds"]) < 1.0 else None
-        if first is not None and hasattr(self.step.run, "get_concrete_function"):
-            self.step.run.get_concrete_function(*first, self._seed(done))
-        compile_seconds = time.perf_counter() - compiling
-        line = ProgressLine(show_progress, self.limits.steps, self.limits.seconds, done)
-        good: Optional[list[tf.Tensor]] = None
-        reason = "nothing to do"
+        compile_seconds = self._compile(done)
+        line = ProgressLine(show_progress, self.limits.steps, self.limits.seconds)
         try:
-            batch = first
-            while True:
-                share = self.limits.share(done, self.totals["seconds"])
-                if share >= 1.0:
-                    by_steps = self.limits.steps is not None and done >= self.limits.steps
-                    reason = "steps done" if by_steps else "time is up"
-                    break
+            while (reason := self._reason_to_stop(done)) is None:
                 began = time.perf_counter()
-                self._set_rates(done, share)
-                if done % self.refresh_every == 0:
-                    self._refresh()
-                now = [v.read_value() for v in self.step.variables]
-                batch = self.batches(done) if batch is None else batch
-                output = self.step.run(*batch, self._seed(done))
-                if not output.ok:
-                    self._fail(batch, now, good if good is not None else now, done)
-                good, batch, done = now, None, done + 1
+                output = self._advance(done)
+                done += 1
                 self.totals["seconds"] += time.perf_counter() - began
                 self._record(done, output)
-                if self._after_step(done, line):
-                    reason = f"no improvement in {self.limits.patience} evaluations"
-                    break
+                self._after_step(done, line)
         except KeyboardInterrupt:
             reason = "interrupted"
+        except DataError as error:
+            error.result = self._result(done, "unusable data", compile_seconds)
+            raise
         finally:
             line.close()
         return self._finish(done, reason, compile_seconds)
 
     def _resume(self) -> int:
-        state = None if self._checkpoint is None else self._checkpoint.restore(self.history)
+        """Steps that an earlier run has done; a folder without a state gets one now, so that what fails does so early."""
+        if self._checkpoint is None:
+            return 0
+        before = self._snapshot()
+        try:
+            state = self._checkpoint.restore(self.history)
+        except DataError:
+            self._write(before)
+            raise
         if state is None:
+            self._checkpoint.save(0, self.history, self.totals)
             return 0
         self.totals.update(state[1])
         return state[0]
+
+    def _compile(self, done: int) -> float:
+        """Trace the step for its first batch, and say how long it took."""
+        began = time.perf_counter()
+        if self._reason_to_stop(done) is None:
+            self._batch = self.batches(done)
+            if hasattr(self.step.run, "get_concrete_function"):
+                self.step.run.get_concrete_function(*self._batch, self._seed(done))
+        return time.perf_counter() - began
+
+    def _reason_to_stop(self, done: int) -> Optional[str]:
+        limits = self.limits
+        if limits.patience and self.totals["waited"] >= limits.patience:
+            return f"no improvement in {limits.patience} evaluations"
+        if limits.share(done, self.totals["seconds"]) < 1.0:
+            return None
+        return "steps done" if limits.steps is not None and done >= limits.steps else "time is up"
+
+    def _advance(self, done: int) -> StepOutput:
+        """One step; what is not a whole and sound step leaves the Parameters as they were before."""
+        batch, self._batch = self.batches(done) if self._batch is None else self._batch, None
+        now = self._snapshot()
+        try:
+            self._set_rates(done, self.limits.share(done, self.totals["seconds"]))
+            if done % self.refresh_every == 0:
+                self._refresh()
+            output = self.step.run(*batch, self._seed(done))
+            ok = bool(output.ok)
+        except BaseException:  # an interrupt, or no memory
+            self._write(now)
+            raise
+        if not ok:
+            self._fail(batch, now, done)
+        self._good = now
+        return output
+
+    def _snapshot(self) -> list[tf.Tensor]:
+        return [variable.read_value() for variable in self.step.variables]
 
     def _seed(self, step: int) -> tf.Tensor:
         return tf.constant([self.seed, step], tf.int32)
@@ -132,10 +170,11 @@ class Loop:
     def _set_rates(self, step: int, share: float) -> None:
         factor = annealed(share, self.rates.anneal)
         if self.step.natural is not None:
-            self.step.natural.gamma.assign(factor * ramped(step, self.rates.natural, self.rates.ramp_steps))
-        for rule, rate in ((self.step.optimizer, self.rates.other), (self.step.mean_optimizer, self.rates.mean)):
-            if rule is not None:
-                rule.learning_rate.assign(factor * rate)
+            self.step.natural.gamma.assign(factor * ramped(step, self.rates.natural_gradient, self.rates.ramp_steps))
+            self.step.natural.mean_step.assign(factor * self.rates.mean_learning_rate)
+        self.step.optimizer.learning_rate.assign(factor * self.rates.learning_rate)
+        if self.step.mean_optimizer is not None:
+            self.step.mean_optimizer.learning_rate.assign(factor * self.rates.mean_learning_rate)
 
     def _refresh(self) -> None:
         if self.view.basis.kernel_mean is None:
@@ -151,20 +190,18 @@ class Loop:
         self.totals["shortened"] += int(output.shortened)
         self.totals["clipped"] += int(output.clipped)
 
-    def _after_step(self, done: int, line: ProgressLine) -> bool:
-        """Report, evaluate, save; whether patience has run out."""
+    def _after_step(self, done: int, line: ProgressLine) -> None:
+        """Report, evaluate, save."""
         metrics: dict[str, float] = {}
-        stop = False
         if (self.evaluation is not None or self.limits.patience) and done % self.evaluate_every == 0:
             metrics = self._evaluate(done)
-            stop = self._out_of_patience(metrics)
+            self._count_patience(metrics)
         if done % self.report_every == 0 or metrics:
             recent = float(np.mean(self.history.tail("elbo", self.report_every)))
             line.update(done, self.totals["seconds"], recent, **metrics)
             call_back(self.callbacks, done, {"elbo": recent, **metrics}, self.model)
         if self._checkpoint is not None and done % self._checkpoint_every == 0:
             self._checkpoint.save(done, self.history, self.totals)
-        return stop
 
     def _evaluate(self, done: int) -> dict[str, float]:
         if self.evaluation is None:
@@ -173,20 +210,17 @@ class Loop:
         self.history.append(evaluation_step=done, evaluation_seconds=self.totals["seconds"], **metrics)
         return metrics
 
-    def _out_of_patience(self, metrics: dict[str, float]) -> bool:
-        if not self.limits.patience:
-            return False
+    def _count_patience(self, metrics: dict[str, float]) -> None:
         score = metrics.get("log_density", float(np.mean(self.history.tail("elbo", self.evaluate_every))))
         better = score > self.totals["best"]
         self.totals["best"] = max(score, self.totals["best"])
         self.totals["waited"] = 0 if better else self.totals["waited"] + 1
-        return self.totals["waited"] >= self.limits.patience
 
-    def _fail(self, batch: tuple, now: list[tf.Tensor], good: list[tf.Tensor], done: int) -> None:
+    def _fail(self, batch: tuple, now: list[tf.Tensor], done: int) -> None:
         """Say what failed where it failed, then go back to the last parameters at which the bound was sound."""
         self._write(now)
         error = explain(self.view, *batch, done)
-        self._write(good)
+        self._write(now if self._good is None else self._good)
         error.result = self._result(done, "numerical failure", 0.0)
         raise error
 
@@ -198,7 +232,7 @@ class Loop:
         evaluated = self.history.tail("evaluation_step", 1)
         if self.evaluation is not None and (len(evaluated) == 0 or evaluated[0] != done):
             self._evaluate(done)
-        if self._checkpoint is not None and reason != "nothing to do":
+        if self._checkpoint is not None:
             self._checkpoint.save(done, self.history, self.totals)
         return self._result(done, reason, compile_seconds)
 

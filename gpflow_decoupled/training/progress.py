@@ -12,11 +12,11 @@ from tqdm.auto import tqdm
 class ProgressLine:
     """Steps (or seconds), time left and a running mean of the bound, on one line."""
 
-    def __init__(self, show: bool, steps: Optional[int], seconds: Optional[float], done: float) -> None:
+    def __init__(self, show: bool, steps: Optional[int], seconds: Optional[float]) -> None:
         self._by_seconds = steps is None
         total = round(seconds, 1) if self._by_seconds else steps
-        layout = "{l_bar}{bar}| {n:.0f}/{total:.0f} " + ("s" if self._by_seconds else "steps") + " {postfix}"
-        self._bar = tqdm(total=total, initial=done, disable=not show, bar_format=layout, leave=True)
+        layout = "{l_bar}{bar}| {n:.0f}/{total:.0f} " + ("s" if self._by_seconds else "steps") + ", {remaining} left{postfix}"
+        self._bar = tqdm(total=total, disable=not show, bar_format=layout, leave=True)
 
     def update(self, step: int, seconds: float, elbo: float, **metrics: float) -> None:
         """Show where the run is."""

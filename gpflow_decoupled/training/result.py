@@ -63,4 +63,5 @@ class FitResult:
         pace = 1e3 * self.seconds / max(1, self.steps)
         line = f"{self.steps} steps in {self.seconds:.1f} s ({pace:.1f} ms a step), ELBO about {bound:.4g}, stopped: "
         extra = f", {self.shortened_steps} shortened steps" if self.shortened_steps else ""
+        extra += f", {self.clipped_sites} clipped sites" if self.clipped_sites else ""
         return line + self.stop_reason + extra

@@ -47,7 +47,8 @@ class TrainingStep:
         self.mean_variables = [v for v in mean if v.ref() in trainable and v.shape[0] > 0]
         taken = {v.ref() for v in mean} | ({v.ref() for v in gaussians} if natural is not None else set())
         self.other_variables = [v for v in model.trainable_variables if v.ref() not in taken]
-        self.moves_gaussians = natural is not None and any(v.ref() in trainable for v in gaussians)
+        movable = gaussians + (mean if natural is not None and natural.mean is not None else [])
+        self.moves_naturally = natural is not None and any(v.ref() in trainable for v in movable)
         for rule, variables in ((optimizer, self.other_variables), (mean_optimizer, self.mean_variables)):
             if rule is not None and variables:
                 rule.build(variables)
@@ -57,8 +58,11 @@ class TrainingStep:
     def variables(self) -> list[tf.Variable]:
         """Everything a step writes: what must be restored after a failure."""
         own = [p.unconstrained_variable for p in self.model.basis.gaussian_parameters()]
+        mean = self.model.basis.kernel_mean
+        scaling = [] if mean is None or mean.scaling.frozen is None else [mean.scaling.frozen]
         rules = [r for r in (self.optimizer, self.mean_optimizer) if r is not None]
-        return [*own, *self.mean_variables, *self.other_variables, *(v for rule in rules for v in rule.variables)]
+        states = [v if isinstance(v, tf.Variable) else v.value for rule in rules for v in rule.variables]  # Keras 3 wraps
+        return [*own, *self.mean_variables, *self.other_variables, *scaling, *states]
 
     def _step(self, X: tf.Tensor, Y: tf.Tensor, seed: tf.Tensor) -> StepOutput:
         rows = self.model.basis.draw_rows(seed)
@@ -70,7 +74,7 @@ class TrainingStep:
             if gradient is not None:
                 ok = tf.logical_and(ok, tf.reduce_all(tf.math.is_finite(gradient)))
         shortened = clipped = tf.constant(0)
-        if self.moves_gaussians:
+        if self.moves_naturally:
             report = self.natural.apply(self.model, (X, Y), evaluation, mean_gradients)
             ok, shortened, clipped = tf.logical_and(ok, report.ok), report.shortened, report.clipped
         if self.mean_optimizer is not None:

@@ -116,6 +116,20 @@ def test_hybrid_and_orthogonal_are_one_process():
     same(ref.decoupled_coupled(union, np.concatenate([a_g, a_b]), S), ref.orthogonal(k, a_g, m, S))
 
 
+def test_union_of_gamma_and_beta_has_no_residual_at_beta():
+    k = make_grams(jitter=0.1)
+    expected = np.zeros((9, 9))
+    expected[:5, :5] = k.C_g
+    assert_allclose(gr.mean_union(k).C_g, expected, atol=1e-14)
+
+
+def test_residual_kernel_is_the_covariance_given_u():
+    k = make_grams(jitter=0.1)
+    given_u = ref.coupled_covariance(k, np.zeros_like(k.K_b))
+    assert_allclose(k.C_x, given_u, atol=1e-13)
+    assert_allclose(gr.residual(k).K_x, given_u, atol=1e-13)
+
+
 def test_solve_contains_orthogonal_and_is_a_coupled_process():
     k = make_grams(jitter=0.1)
     a_g, m, S = parameters_of(ref.orthogonal, k)
@@ -146,7 +160,7 @@ def test_r2_varies_less_and_vanishes_when_gamma_meets_beta():
 
 
 def test_kernels_at_one_distance():
-    X = np.array([[0.0], [0.01]])
+    X = np.array([[1.0], [1.01]])
     expected = [2.0, 2.0 * np.exp(-0.5 * 0.02**2)]
     assert_allclose(gr.squared_exponential(X, X, 2.0, 0.5)[0], expected, rtol=1e-14)
     r = np.sqrt(3.0) * 0.02

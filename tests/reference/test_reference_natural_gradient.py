@@ -192,6 +192,9 @@ def test_gamma_step_limit_is_sharp(factor, converges):
     h = np.full(len(y), -0.5 / NOISE)
     limit, from_trace = ng.gamma_step_limit(k, h)
     assert 0 < from_trace < limit
+    # At the limit itself the largest eigenvalue of the iteration matrix has modulus one.
+    columns = [ng.gamma_step_exact(k, e, -k.C_xg @ e / NOISE, limit) for e in np.eye(len(k.K_g))]
+    assert_allclose(np.abs(np.linalg.eigvals(np.array(columns).T)).max(), 1.0, rtol=1e-10)
     # y has a part along every eigenvector, so the unstable one is excited.
     a_g = np.zeros(len(k.K_g))
     target = np.linalg.solve(k.C_g + k.C_xg.T @ k.C_xg / NOISE, k.C_xg.T @ y / NOISE)
@@ -220,6 +223,13 @@ def test_optimum_is_stationary_and_a_maximum(name):
         assert lik.elbo(nearby, y, LIKELIHOODS[name]) < best
     if name == "gaussian":
         assert_allclose(best, col.collapsed_orthogonal(k, y, NOISE), rtol=1e-11)
+
+
+def test_optimum_knows_the_mean_function():
+    k = make_grams(jitter=0.1)
+    y, shift = labels("gaussian", len(k.K_x)), np.linspace(0.0, 1.0, len(k.K_x))
+    shifted = ng.optimum(k, y + shift, LIKELIHOODS["gaussian"], prior_mean=shift)
+    same(shifted, ng.optimum(k, y, LIKELIHOODS["gaussian"]), 1e-10)
 
 
 def test_optimum_with_gamma_at_x_has_the_gradient_as_coefficients():

@@ -1,0 +1,57 @@
+"""Small data sets and one model of each kind, for the tests of training."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import gpflow
+import numpy as np
+
+from gpflow_decoupled.bases import CoupledBasis
+from gpflow_decoupled.models import DVGP, HDVGP, ODVGP, SOLVEGP, BasisGP
+
+Data = tuple[np.ndarray, np.ndarray]
+
+BETA = np.linspace(0.05, 0.95, 5)[:, None]
+GAMMA = np.linspace(0.0, 1.0, 8)[:, None]
+
+
+def sine(rows: int = 60, seed: int = 0) -> Data:
+    """A noisy sine: X [N, 1] in [0, 1], Y [N, 1]."""
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(size=(rows, 1))
+    return X, np.sin(6.0 * X) + 0.1 * rng.normal(size=(rows, 1))
+
+
+def parts() -> tuple[gpflow.kernels.Kernel, gpflow.likelihoods.Likelihood]:
+    """A kernel and a likelihood to start from."""
+    return gpflow.kernels.SquaredExponential(lengthscales=0.3), gpflow.likelihoods.Gaussian(0.1)
+
+
+def orthogonal(**options: Any) -> ODVGP:
+    """The model that most tests use."""
+    return ODVGP(*parts(), GAMMA, BETA, **options)
+
+
+MODELS: dict[str, Callable[..., Any]] = {
+    "ODVGP": orthogonal,
+    "HDVGP": lambda **options: HDVGP(*parts(), GAMMA, BETA, **options),
+    "DVGP inverse": lambda **options: DVGP(*parts(), GAMMA, BETA, **options),
+    "DVGP coupled": lambda **options: DVGP(*parts(), GAMMA, BETA, covariance="coupled", **options),
+    "SOLVEGP": lambda **options: SOLVEGP(*parts(), GAMMA, BETA, **options),
+    "BasisGP": lambda **options: BasisGP(*parts(), CoupledBasis(BETA), **options),
+    "SVGP": lambda **options: gpflow.models.SVGP(*parts(), BETA, **options),
+    "SVGP not whitened": lambda **options: gpflow.models.SVGP(*parts(), BETA, whiten=False, **options),
+}
+
+
+def values(model: Any) -> dict[str, np.ndarray]:
+    """Every Parameter of a model, by name."""
+    return {name: p.numpy() for name, p in gpflow.utilities.parameter_dict(model).items()}
+
+
+def unchanged(before: dict[str, np.ndarray], model: Any) -> bool:
+    """Whether every Parameter has, bit by bit, the value it had."""
+    after = values(model)
+    return before.keys() == after.keys() and all(np.array_equal(before[name], after[name]) for name in before)
