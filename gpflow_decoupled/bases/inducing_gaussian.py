@@ -51,7 +51,7 @@ def whiten_columns(
 ) -> tf.Tensor:
     """L^-1 (or L^-T) times a column a latent: chol [G, M, M], columns [M, L] -> [M, L]; M^2 L."""
     if chol.shape[0] == 1:
-        return whiten(chol, tangent, columns[None], adjoint)[0]
+        return tf.squeeze(whiten(chol, tangent, columns[None], adjoint), 0)
     return tf.transpose(whiten(chol, tangent, tf.transpose(columns)[..., None], adjoint)[..., 0])
 
 

@@ -60,7 +60,7 @@ def split_latents(kernel: Kernel, *inducing: InducingVariables) -> list[tuple]:
 
 def gram(kernel: Kernel, points: InducingVariables) -> tf.Tensor:
     """k(points, points) [G, M, M], without jitter."""
-    return tf.stack([_gram(k, z) for k, z in split_latents(kernel, points)])
+    return _stack([_gram(k, z) for k, z in split_latents(kernel, points)])
 
 
 def gram_diagonal(kernel: Kernel, points: InducingVariables) -> tf.Tensor:
@@ -73,7 +73,7 @@ def gram_diagonal(kernel: Kernel, points: InducingVariables) -> tf.Tensor:
 
 def gram_to_data(kernel: Kernel, points: InducingVariables, X: tf.Tensor) -> tf.Tensor:
     """k(points, X) [G, M, N] for X [N, D]."""
-    return tf.stack([_gram(k, z, X) for k, z in split_latents(kernel, points)])
+    return _stack([_gram(k, z, X) for k, z in split_latents(kernel, points)])
 
 
 def prior_variance(kernel: Kernel, X: tf.Tensor, full_cov: bool) -> tf.Tensor:
@@ -83,7 +83,12 @@ def prior_variance(kernel: Kernel, X: tf.Tensor, full_cov: bool) -> tf.Tensor:
 
 def cross_gram(kernel: Kernel, left: InducingVariables, right: InducingVariables) -> tf.Tensor:
     """k(left, right) [G, M, K]. One of the two must be plain points, whose values GPflow can covary with anything."""
-    return tf.stack([_cross(k, a, b) for k, a, b in split_latents(kernel, left, right)])
+    return _stack([_cross(k, a, b) for k, a, b in split_latents(kernel, left, right)])
+
+
+def _stack(matrices: list) -> tf.Tensor:
+    """[G, ...]; a single matrix is not copied."""
+    return matrices[0][None] if len(matrices) == 1 else tf.stack(matrices)
 
 
 def _gram(kernel: Kernel, points: InducingVariables, X: Optional[tf.Tensor] = None) -> tf.Tensor:
@@ -114,7 +119,7 @@ def sampled_rows(kernel: Kernel, points: InducingVariables, rows: tf.Tensor) -> 
         chosen = tf.gather(z.Z, rows)
         fast = stationary_gram(k, chosen, z.Z)
         parts.append(k(chosen, z.Z) if fast is None else fast)
-    return tf.stack(parts)
+    return _stack(parts)
 
 
 def as_inducing(points: Any, name: str, kernel: Optional[Kernel] = None) -> InducingVariables:

@@ -3,7 +3,7 @@
 k = variance f(r2) with r2 = |x - z|^2 of scaled inputs. TensorFlow's gradient of the chain distance, root, exponential, product
 makes some thirty passes over the matrix; k and dk/dr2 share their exponential, and the rest is two products with D columns.
 
-| kernel | k / variance | dk/dr2 / variance |
+| kernel | k / variance | (dk/dr2) / variance |
 |---|---|---|
 | SquaredExponential | e^(-r2/2) | -1/2 e^(-r2/2) |
 | Matern32, s = sqrt(3 r2) | (1 + s) e^-s | -3/2 e^-s |
@@ -20,7 +20,8 @@ from typing import Callable, Optional
 import tensorflow as tf
 from gpflow.kernels import Kernel, Matern32, Matern52, SquaredExponential
 
-Profile = Callable[[tf.Tensor], tuple[tf.Tensor, tf.Tensor]]
+Profile = Callable[[tf.Tensor, tf.Tensor], tuple[tf.Tensor, tf.Tensor]]
+"""(squared distances [M, N], variance []) -> k and dk/dr2, both [M, N]."""
 
 
 def stationary_gram(kernel: Kernel, Z: tf.Tensor, X: Optional[tf.Tensor] = None) -> Optional[tf.Tensor]:
@@ -31,25 +32,26 @@ def stationary_gram(kernel: Kernel, Z: tf.Tensor, X: Optional[tf.Tensor] = None)
     Z, X = kernel.slice(Z, X)
     left = kernel.scale(Z)
     right = left if X is None else kernel.scale(X)
-    return kernel.variance * _unit_gram(profile, left, right, X is None)
+    return _gram(profile, kernel.variance, left, right, X is None)
 
 
-def _unit_gram(profile: Profile, left: tf.Tensor, right: tf.Tensor, same: bool) -> tf.Tensor:
-    """f(|left_i - right_j|^2) [M, N] for scaled inputs [M, D] and [N, D]."""
+def _gram(profile: Profile, variance: tf.Tensor, left: tf.Tensor, right: tf.Tensor, same: bool) -> tf.Tensor:
+    """variance f(|left_i - right_j|^2) [M, N] for scaled inputs [M, D] and [N, D]."""
 
     @tf.custom_gradient
-    def unit(left: tf.Tensor, right: tf.Tensor) -> tuple:
-        values, slopes = profile(_square_distances(left, right, same))
+    def run(variance: tf.Tensor, left: tf.Tensor, right: tf.Tensor) -> tuple:
+        squares = _square_distances(left, right, same)
+        values, slopes = profile(squares, variance)
 
         def grad(upstream: tf.Tensor) -> tuple:
-            weights = 2.0 * upstream * slopes
+            weights, total = upstream * slopes, tf.reduce_sum(upstream * values)
             to_left = tf.reduce_sum(weights, axis=1)[:, None] * left - tf.matmul(weights, right)
             to_right = tf.reduce_sum(weights, axis=0)[:, None] * right - tf.matmul(weights, left, transpose_a=True)
-            return to_left, to_right
+            return total / variance, 2.0 * to_left, 2.0 * to_right
 
         return values, grad
 
-    return unit(left, right)
+    return run(tf.convert_to_tensor(variance), left, right)
 
 
 def _square_distances(left: tf.Tensor, right: tf.Tensor, same: bool) -> tf.Tensor:
@@ -62,20 +64,20 @@ def _square_distances(left: tf.Tensor, right: tf.Tensor, same: bool) -> tf.Tenso
     return tf.linalg.set_diag(squares, tf.zeros_like(left_norm[:, 0])) if same else squares
 
 
-def _squared_exponential(squares: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    decay = tf.exp(-0.5 * squares)
-    return decay, -0.5 * decay
+def _squared_exponential(squares: tf.Tensor, variance: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    values = variance * tf.exp(-0.5 * squares)
+    return values, -0.5 * values
 
 
-def _matern32(squares: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+def _matern32(squares: tf.Tensor, variance: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     distance = tf.sqrt(3.0 * squares)
-    decay = tf.exp(-distance)
+    decay = variance * tf.exp(-distance)
     return (1.0 + distance) * decay, -1.5 * decay
 
 
-def _matern52(squares: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+def _matern52(squares: tf.Tensor, variance: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     distance = tf.sqrt(5.0 * squares)
-    decay = tf.exp(-distance)
+    decay = variance * tf.exp(-distance)
     linear = (1.0 + distance) * decay
     return linear + (5.0 / 3.0) * squares * decay, (-5.0 / 6.0) * linear
 

@@ -5,7 +5,7 @@ factorisation here travels with a status, which the training loop reads on the h
 """
 from __future__ import annotations
 
-__all__ = ["Factor", "add_jitter", "cholesky", "diagnose", "flipped_cholesky", "jitter"]
+__all__ = ["Factor", "add_jitter", "cholesky", "diagnose", "jitter"]
 
 from typing import NamedTuple
 
@@ -14,7 +14,7 @@ import tensorflow as tf
 from gpflow.config import default_jitter
 
 from ..errors import NumericalError
-from .triangular import lower_transposed_product, solve
+from .triangular import lower_transposed_product, mirror, solve
 
 _ULPS = 500.0
 """Least jitter, in units in the last place of the mean diagonal: 1e-13 in float64, 6e-5 in float32."""
@@ -61,22 +61,11 @@ def _cholesky(matrix: tf.Tensor) -> tuple:
 
     def grad(upstream: tf.Tensor) -> tf.Tensor:
         # dL = L phi(L^-1 dK L^-T), phi: lower triangle with half the diagonal
-        phi = lower_transposed_product(chol, tf.linalg.band_part(upstream, -1, 0))
-        phi = tf.linalg.set_diag(phi, 0.5 * tf.linalg.diag_part(phi))
-        phi = 0.5 * (phi + tf.linalg.matrix_transpose(phi))
-        half = solve(chol, phi, adjoint=True)
+        share = mirror(lower_transposed_product(chol, tf.linalg.band_part(upstream, -1, 0)))
+        half = solve(chol, 0.5 * share, adjoint=True)
         return solve(chol, tf.linalg.matrix_transpose(half), adjoint=True)
 
     return chol, grad
-
-
-def flipped_cholesky(matrix: tf.Tensor) -> Factor:
-    """Upper factor U [..., M, M] of a symmetric matrix P = U U^T, so that U^-T is the lower root of P^-1; M^3 / 3.
-
-    With J the reversal of the coordinates, U = J chol(J P J) J (section 9 of the derivations; one factorisation).
-    """
-    chol, ok = cholesky(tf.reverse(matrix, axis=[-2, -1]))
-    return Factor(tf.reverse(chol, axis=[-2, -1]), ok)
 
 
 def diagnose(name: str, matrix: np.ndarray) -> NumericalError:

@@ -17,14 +17,14 @@ __all__ = [
 
 import tensorflow as tf
 
-from .cholesky import Factor, cholesky, flipped_cholesky
+from .cholesky import Factor, cholesky
 from .triangular import inverse, lower_root_gram
 
 
 def apply_per_latent(matrix: tf.Tensor, vectors: tf.Tensor, adjoint: bool = False) -> tf.Tensor:
     """A matrix a latent times a column a latent: [L, M, K] (or [1, M, K] for all) and [K, L] -> [M, L]; M K L."""
     if matrix.shape[0] == 1:
-        return tf.matmul(matrix[0], vectors, transpose_a=adjoint)
+        return tf.matmul(tf.squeeze(matrix, 0), vectors, transpose_a=adjoint)
     columns = tf.linalg.matvec(matrix, tf.transpose(vectors), transpose_a=adjoint)
     return tf.transpose(columns)
 
@@ -43,9 +43,13 @@ def precision_from_root(root: tf.Tensor) -> tf.Tensor:
 
 
 def root_from_precision(precision: tf.Tensor) -> Factor:
-    """The lower root [L, M, M] of S from S^-1, with one factorisation: S^-1 = U U^T, root = U^-T."""
-    upper, ok = flipped_cholesky(precision)
-    return Factor(tf.linalg.matrix_transpose(_upper_inverse(upper)), ok)
+    """The lower root [L, M, M] of S from P = S^-1, with one factorisation; its diagonal is positive.
+
+    With J the reversal of the coordinates and J P J = L L^T: P = U U^T for U = J L J, upper triangular, so that
+    U^-T = J L^-T J is lower triangular and a root of S (section 9).
+    """
+    chol, ok = cholesky(tf.reverse(precision, axis=[-2, -1]))
+    return Factor(tf.reverse(tf.linalg.matrix_transpose(inverse(chol)), axis=[-2, -1]), ok)
 
 
 def root_to_natural(mean: tf.Tensor, root: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
@@ -72,7 +76,3 @@ def expectation_to_root(mean: tf.Tensor, second_moment: tf.Tensor) -> tuple[tf.T
     columns = tf.transpose(mean)[..., None]
     return mean, cholesky(second_moment - tf.matmul(columns, columns, transpose_b=True))
 
-
-def _upper_inverse(upper: tf.Tensor) -> tf.Tensor:
-    """U^-1 of an upper triangular U, through the reversal that makes it lower."""
-    return tf.reverse(inverse(tf.reverse(upper, axis=[-2, -1])), axis=[-2, -1])

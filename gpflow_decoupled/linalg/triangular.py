@@ -6,7 +6,7 @@ broadcast everywhere.
 """
 from __future__ import annotations
 
-__all__ = ["inverse", "lower_outer", "lower_product", "lower_root_gram", "lower_transposed_product", "solve", "solve_frozen", "sum_to", "symmetric_product", "transposed_product"]
+__all__ = ["inverse", "lower_outer", "lower_product", "lower_root_gram", "lower_transposed_product", "mirror", "solve", "solve_frozen", "sum_to", "symmetric_product", "transposed_product"]
 
 import tensorflow as tf
 
@@ -53,21 +53,21 @@ def transposed_product(left: tf.Tensor, right: tf.Tensor) -> tf.Tensor:
 
 def lower_root_gram(root: tf.Tensor) -> tf.Tensor:
     """R^T R for a lower triangular R [..., M, M]: a precision from its root; about M^3 / 2 multiply-adds."""
-    return _mirror(lower_transposed_product(root, root))
+    return mirror(lower_transposed_product(root, root))
 
 
 def lower_transposed_product(left: tf.Tensor, right: tf.Tensor) -> tf.Tensor:
-    """The lower triangle of L^T R for lower triangular L and R [..., M, M]; about 2/5 of 2 M^3."""
+    """L^T R for lower triangular L and R [..., M, M], right in its lower triangle only; about 2/5 of 2 M^3."""
     rows = [
         _pad_right(tf.matmul(left[..., i:, i:j], right[..., i:, :j], transpose_a=True), left)
         for i, j in _row_blocks(left)
     ]
-    return tf.linalg.band_part(_concat(rows, axis=-2), -1, 0)
+    return _concat(rows, axis=-2)
 
 
 def symmetric_product(factor: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
     """A diag(w) A^T for A [..., M, N], w [..., N] -> [..., M, M], symmetric; 5/8 of 2 M^2 N."""
-    return _mirror(lower_outer(factor * weights[..., None, :], factor))
+    return mirror(lower_outer(factor * weights[..., None, :], factor))
 
 
 @tf.custom_gradient
@@ -76,7 +76,7 @@ def _solve(chol: tf.Tensor, rhs: tf.Tensor) -> tuple:
 
     def grad(upstream: tf.Tensor) -> tuple:
         rhs_grad = _chunked_solve(chol, upstream, True)
-        return sum_to(-lower_outer(rhs_grad, value), chol), sum_to(rhs_grad, rhs)
+        return sum_to(-_lower(lower_outer(rhs_grad, value)), chol), sum_to(rhs_grad, rhs)
 
     return value, grad
 
@@ -87,7 +87,7 @@ def _solve_adjoint(chol: tf.Tensor, rhs: tf.Tensor) -> tuple:
 
     def grad(upstream: tf.Tensor) -> tuple:
         rhs_grad = _chunked_solve(chol, upstream, False)
-        return sum_to(-lower_outer(value, rhs_grad), chol), sum_to(rhs_grad, rhs)
+        return sum_to(-_lower(lower_outer(value, rhs_grad)), chol), sum_to(rhs_grad, rhs)
 
     return value, grad
 
@@ -97,7 +97,7 @@ def _lower_product(left: tf.Tensor, right: tf.Tensor) -> tuple:
     rows = [tf.matmul(left[..., i:j, :j], right[..., :j, :]) for i, j in _row_blocks(left)]
 
     def grad(upstream: tf.Tensor) -> tuple:
-        return sum_to(lower_outer(upstream, right), left), sum_to(_transposed_product(left, upstream), right)
+        return sum_to(_lower(lower_outer(upstream, right)), left), sum_to(_transposed_product(left, upstream), right)
 
     return _concat(rows, axis=-2), grad
 
@@ -107,7 +107,7 @@ def _transposed_product(left: tf.Tensor, right: tf.Tensor) -> tuple:
     rows = [tf.matmul(left[..., i:, i:j], right[..., i:, :], transpose_a=True) for i, j in _row_blocks(left)]
 
     def grad(upstream: tf.Tensor) -> tuple:
-        return sum_to(lower_outer(right, upstream), left), sum_to(_lower_product(left, upstream), right)
+        return sum_to(_lower(lower_outer(right, upstream)), left), sum_to(_lower_product(left, upstream), right)
 
     return _concat(rows, axis=-2), grad
 
@@ -123,12 +123,16 @@ def _chunked_solve(chol: tf.Tensor, rhs: tf.Tensor, adjoint: bool) -> tf.Tensor:
 
 
 def lower_outer(left: tf.Tensor, right: tf.Tensor) -> tf.Tensor:
-    """The lower triangle of X Y^T for X and Y [..., M, N]; 5/8 of 2 M^2 N."""
+    """X Y^T for X and Y [..., M, N], right in its lower triangle only; 5/8 of 2 M^2 N."""
     rows = [
         _pad_right(tf.matmul(left[..., i:j, :], right[..., :j, :], transpose_b=True), left, axis=-2)
         for i, j in _row_blocks(left)
     ]
-    return tf.linalg.band_part(_concat(rows, axis=-2), -1, 0)
+    return _concat(rows, axis=-2)
+
+
+def _lower(matrix: tf.Tensor) -> tf.Tensor:
+    return tf.linalg.band_part(matrix, -1, 0)
 
 
 def _row_blocks(matrix: tf.Tensor) -> list:
@@ -156,11 +160,10 @@ def _concat(parts: list, axis: int) -> tf.Tensor:
     return parts[0] if len(parts) == 1 else tf.concat(parts, axis=axis)
 
 
-def _mirror(matrix: tf.Tensor) -> tf.Tensor:
-    """The symmetric matrix whose lower triangle is that of `matrix`."""
-    lower = tf.linalg.band_part(matrix, -1, 0)
-    strict = tf.linalg.set_diag(lower, tf.zeros_like(tf.linalg.diag_part(lower)))
-    return lower + tf.linalg.matrix_transpose(strict)
+def mirror(matrix: tf.Tensor) -> tf.Tensor:
+    """The symmetric matrix whose lower triangle is that of `matrix` [..., M, M]; what is above it does not count."""
+    rows = tf.range(tf.shape(matrix)[-1])
+    return tf.where(rows[:, None] >= rows, matrix, tf.linalg.matrix_transpose(matrix))
 
 
 def sum_to(gradient: tf.Tensor, like: tf.Tensor) -> tf.Tensor:

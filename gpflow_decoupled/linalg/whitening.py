@@ -5,7 +5,7 @@ Through dL = L phi(X), X = L^-1 dK L^-T, phi = lower triangle with half the diag
     A = L^-1 R:    dA = -phi(X) A + L^-1 dR            B = L^-T R:    dB = -L^-T phi(X)^T R + L^-T dR
 
 So a factorisation hands out a formal zero, the tangent, that stands for X. Each solve sends its share of the gradient to it, the
-shares add up, and K's gradient L^-T (share) L^-1 is formed once. Going through dL instead would cost another product of two
+shares add up, and K's gradient 1/2 L^-T (share, mirrored from its lower triangle) L^-1 is formed once. Going through dL instead would cost another product of two
 triangles for each factorisation. The factor itself is a constant for differentiation: differentiate through `whiten`.
 """
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import NamedTuple, Optional
 import tensorflow as tf
 
 from .cholesky import cholesky
-from .triangular import lower_outer, solve, solve_frozen, sum_to
+from .triangular import lower_outer, mirror, solve, solve_frozen, sum_to
 
 
 class Whitener(NamedTuple):
@@ -38,8 +38,7 @@ def whitener(matrix: tf.Tensor) -> Whitener:
     @tf.custom_gradient
     def tangent_of(matrix: tf.Tensor) -> tuple:
         def grad(upstream: tf.Tensor) -> tf.Tensor:
-            symmetric = 0.5 * (upstream + tf.linalg.matrix_transpose(upstream))
-            half = solve_frozen(chol, symmetric, adjoint=True)
+            half = solve_frozen(chol, 0.5 * mirror(upstream), adjoint=True)
             return solve_frozen(chol, tf.linalg.matrix_transpose(half), adjoint=True)
 
         return tf.zeros_like(matrix), grad
@@ -62,8 +61,7 @@ def whiten(chol: tf.Tensor, tangent: Optional[tf.Tensor], rhs: tf.Tensor, adjoin
         def grad(upstream: tf.Tensor) -> tuple:
             back = solve(chol, upstream, not adjoint)
             share = lower_outer(rhs, back) if adjoint else lower_outer(upstream, value)
-            halved = tf.linalg.set_diag(share, 0.5 * tf.linalg.diag_part(share))
-            return sum_to(-halved, tangent), sum_to(back, rhs)
+            return sum_to(-share, tangent), sum_to(back, rhs)
 
         return value, grad
 

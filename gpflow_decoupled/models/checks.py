@@ -42,7 +42,7 @@ def check_shapes_of_data(X: Any, Y: Any, likelihood: Likelihood, num_outputs: in
     """Raise `DataError` unless X is [N, D] and Y [N, P] of the default float type, as far as is known when tracing."""
     for name, array in (("X", X), ("Y", Y)):
         rank = array.shape.rank if isinstance(array.shape, tf.TensorShape) else len(array.shape)
-        if rank != 2:
+        if rank not in (2, None):
             fix = f"use {name}[:, None]" if rank == 1 else f"{name} must be a matrix"
             raise DataError(f"{name} has shape {tuple(array.shape)}; {fix}.")
     if X.shape[0] is not None and Y.shape[0] is not None and X.shape[0] != Y.shape[0]:

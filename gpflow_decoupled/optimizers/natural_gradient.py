@@ -20,11 +20,12 @@ from gpflow.base import RegressionData
 
 from ..bases import Gaussian, OrthogonalBasis
 from ..errors import NumericalError, UnknownOptionError, check_option
-from ..linalg.gaussians import apply_per_latent, natural_to_root, precision_from_root
+from ..linalg.gaussians import apply_per_latent, natural_to_root
 from ..linalg.triangular import symmetric_product, transposed_product
 from ..models import BasisGP
 from .evaluation import Evaluation, as_basis_model, evaluate, local_gradient
 from .mean_steps import NewtonOptions, newton_direction, steepest_step
+from .memory import PrecisionMemory
 
 MAX_HALVINGS = 30
 POLICIES = ("damp", "clip", "raise")
@@ -47,13 +48,14 @@ class Move(NamedTuple):
     """Where a step goes."""
 
     gaussians: tuple[Gaussian, ...]
+    precisions: tuple[tf.Tensor, ...]
     coefficients: Optional[tf.Tensor]
     """[M_gamma, L], in the basis's coordinates; None if they stay."""
     shortened: tf.Tensor
     clipped: tf.Tensor
 
 
-class NaturalGradient:
+class NaturalGradient(tf.Module):
     """Natural-gradient steps for models with a basis, and for plain `gpflow.models.SVGP`.
 
     :param gamma: step size rho in (0, 1]; a number, a `tf.Variable`, or a function without arguments.
@@ -81,10 +83,12 @@ class NaturalGradient:
         cg_tolerance: float = 1e-8,
         negative_precision: str = "damp",
     ) -> None:
+        super().__init__()
         check_option("mean", mean, MEAN_SOLVERS)
         check_option("preconditioner", preconditioner, ("scaling", "pivoted"))
         check_option("negative_precision", negative_precision, POLICIES)
         self.gamma = gamma
+        self._memory = PrecisionMemory()
         self.mean = mean
         self.mean_step = mean_step
         self.negative_precision = negative_precision
@@ -109,6 +113,10 @@ class NaturalGradient:
             )
         return report
 
+    def prepare(self, model: BasisGP) -> None:
+        """Create the variables of this optimizer for `model`, so that a checkpoint that is read later finds them."""
+        self._memory.prepare(model.basis)
+
     def mean_variables(self, model: BasisGP) -> list[tf.Variable]:
         """What `evaluate` must differentiate for `apply`: the mean coefficients, if this optimizer moves them."""
         if self.mean is None or model.basis.kernel_mean is None:
@@ -132,6 +140,7 @@ class NaturalGradient:
         def assign() -> tf.Tensor:
             if move.gaussians:
                 model.basis.assign_gaussians(evaluation.state, move.gaussians)
+                self._memory.store(model.basis, move.gaussians, move.precisions)
             if move.coefficients is not None:
                 model.basis.kernel_mean.coefficients.assign(move.coefficients)
             return ok
@@ -165,11 +174,11 @@ class NaturalGradient:
                 coefficients, shortened = scaled + change, shortened + tf.cast(short, tf.int32)
                 mean += operator.to_data(basis.kernel_mean.scaling.raw(change))
                 g, h = local_gradient(model, mean, variance, data)
-        gaussians = []
+        gaussians, precisions = [], []
         for k, (old, A) in enumerate(zip(basis.gaussians(state), features.minus)):
             if k > 0:
                 g, h = local_gradient(model, mean, variance, data)
-            new, short = self._gaussian_step(old, A, g, h, rho)
+            new, precision, tries = self._gaussian_step(old, self._memory.recall(basis, k, old.root), A, g, h, rho)
             if newton_mean is not None:
                 new = Gaussian(newton_mean, new.root)
             if k + 1 < len(basis.gaussian_parameters()) // 2:
@@ -177,8 +186,9 @@ class NaturalGradient:
                 root_change = tf.square(transposed_product(new.root, A)) - tf.square(features.plus[k])
                 variance += tf.transpose(tf.reduce_sum(root_change, axis=-2))
             gaussians.append(new)
-            shortened += tf.cast(short, tf.int32)
-        return Move(tuple(gaussians), coefficients, shortened, clipped)
+            precisions.append(precision)
+            shortened += tf.cast(tries > 0, tf.int32)
+        return Move(tuple(gaussians), tuple(precisions), coefficients, shortened, clipped)
 
     def _newton(self, basis: Any, state: Any, features: Any, operator: Any, g: tf.Tensor, h: tf.Tensor) -> tuple:
         """The change of the raw coefficients and the new whitened mean of q(u)."""
@@ -198,12 +208,11 @@ class NaturalGradient:
         return step * direction[0], state.mean + step * direction[1]
 
     def _gaussian_step(
-        self, old: Gaussian, A: tf.Tensor, g: tf.Tensor, h: tf.Tensor, rho: tf.Tensor
-    ) -> tuple[Gaussian, tf.Tensor]:
-        """(D46) for one Gaussian part, and whether it was shortened."""
+        self, old: Gaussian, old_precision: tf.Tensor, A: tf.Tensor, g: tf.Tensor, h: tf.Tensor, rho: tf.Tensor
+    ) -> tuple[Gaussian, tf.Tensor, tf.Tensor]:
+        """(D46) for one Gaussian part: the new one, its precision, and how often the step was halved."""
         if self.negative_precision == "clip":
             h = tf.minimum(h, 0.0)
-        old_precision = precision_from_root(old.root)
         target = symmetric_product(A, -2.0 * tf.transpose(h))
         target = tf.linalg.set_diag(target, tf.linalg.diag_part(target) + 1.0)
         if old.mean is None:
@@ -215,10 +224,12 @@ class NaturalGradient:
 
         def at(step: tf.Tensor) -> tuple:
             theta = (1.0 - step) * old_theta + step * target_theta  # (D46)
-            return natural_to_root(theta, (1.0 - step) * old_precision + step * target)  # (D46)
+            precision = (1.0 - step) * old_precision + step * target  # (D46)
+            mean, (root, ok) = natural_to_root(theta, precision)
+            return ok, mean, root, precision
 
-        mean, root, tries = _feasible(at, rho, MAX_HALVINGS if self.negative_precision == "damp" else 0)
-        return Gaussian(None if old.mean is None else mean, root), tries > 0
+        tries, mean, root, precision = _feasible(at, rho, MAX_HALVINGS if self.negative_precision == "damp" else 0)
+        return Gaussian(None if old.mean is None else mean, root), precision, tries
 
 
 def _step_size(value: StepSize, dtype: tf.DType) -> tf.Tensor:
@@ -228,17 +239,14 @@ def _step_size(value: StepSize, dtype: tf.DType) -> tf.Tensor:
     return tf.constant(value, dtype)  # tf.cast would pass a Python float through float32
 
 
-def _feasible(at: Callable[[tf.Tensor], tuple], rho: tf.Tensor, halvings: int) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """Mean and root at the first of rho, rho / 2, ... whose precision is positive definite, and the number of halvings."""
-    mean, (root, ok) = at(rho)
+def _feasible(at: Callable[[tf.Tensor], tuple], rho: tf.Tensor, halvings: int) -> tuple:
+    """The number of halvings, and what `at` gives at the first of rho, rho / 2, ... that is feasible."""
 
-    def halve(tries: tf.Tensor, _: tf.Tensor, mean: tf.Tensor, root: tf.Tensor) -> tuple:
-        mean, (root, ok) = at(rho / tf.cast(2 ** (tries + 1), rho.dtype))
-        return tries + 1, ok, mean, root
+    def halve(tries: tf.Tensor, *_: tf.Tensor) -> tuple:
+        return tries + 1, *at(rho / tf.cast(2 ** (tries + 1), rho.dtype))
 
-    tries, _, mean, root = tf.while_loop(
-        lambda tries, ok, *_: tf.logical_and(tries < halvings, tf.logical_not(ok)),
-        halve,
-        (tf.constant(0), ok, mean, root),
-    )
-    return mean, root, tries
+    def infeasible(tries: tf.Tensor, ok: tf.Tensor, *_: tf.Tensor) -> tf.Tensor:
+        return tf.logical_and(tries < halvings, tf.logical_not(ok))
+
+    tries, _, *result = tf.while_loop(infeasible, halve, (tf.constant(0), *at(rho)))
+    return tries, *result

@@ -9,11 +9,13 @@ from typing import Any, Optional, Union
 
 import numpy as np
 import tensorflow as tf
+from gpflow.likelihoods import Likelihood
 
+from ..bases.latents import input_dims
 from ..errors import DataError
 from ..models import BasisGP
 from ..likelihoods import check_labels
-from ..models.checks import check_values, warn_of_values
+from ..models.checks import check_shapes_of_data, check_values, warn_of_values
 
 Batch = tuple[tf.Tensor, tf.Tensor]
 
@@ -66,12 +68,15 @@ class ArrayBatches:
 class DatasetBatches:
     """The batches of a `tf.data.Dataset` of (X, Y), in its order, from the start again when it ends.
 
-    Shuffling and batching are the dataset's own. Raises `DataError` for labels outside the likelihood's support.
+    Shuffling and batching are the dataset's own. There is one iterator, since a second one, to look at the data first, would
+    change the order of a shuffled dataset. Raises `DataError` for a dataset without batches, a first batch that is not
+    finite, and labels outside the likelihood's support; later batches that are not finite make the step fail.
     """
 
-    def __init__(self, dataset: tf.data.Dataset, num_data: int, likelihood: Any) -> None:
+    def __init__(self, dataset: tf.data.Dataset, num_data: int, likelihood: Likelihood) -> None:
         self.num_data, self.likelihood = num_data, likelihood
         self.iterator = iter(dataset.repeat())
+        self._is_first = True
 
     @property
     def checkpointable(self) -> dict[str, Any]:
@@ -85,17 +90,22 @@ class DatasetBatches:
 
     def __call__(self, step: int) -> Batch:
         """The next batch: X [B, D], Y [B, P]."""
-        X, Y = next(self.iterator)
+        X, Y = next(self.iterator, (None, None))
+        if X is None:
+            raise DataError("The dataset has no batches; check what it is made from.")
         labels = Y.numpy()
-        if np.all(np.isfinite(labels)):  # else the step fails, and says where
+        if self._is_first:
+            check_values(X.numpy(), labels, self.likelihood)
+        elif np.all(np.isfinite(labels)):
             check_labels(self.likelihood, labels)
+        self._is_first = False
         return X, Y
 
 
 def make_batches(
     model: BasisGP, data: Union[tuple, tf.data.Dataset], batch_size: Union[int, None, str], seed: int
 ) -> Union[ArrayBatches, DatasetBatches]:
-    """Check the data and wrap them. Arrays are checked in full, a dataset by its first batch and as it goes.
+    """Check the data and wrap them. Arrays are checked in full, a dataset by its types and as it goes.
 
     Raises `DataError` for unusable data, a dataset without `num_data`, or a `num_data` that is not that of the arrays.
     """
@@ -125,9 +135,5 @@ def _dataset_batches(model: BasisGP, dataset: tf.data.Dataset, batch_size: Union
         raise DataError(f"The dataset's elements are {spec}; they must be pairs (X [B, D], Y [B, P]).")
     if spec[0].shape.rank == 1:
         raise DataError("The dataset gives single observations, not batches: use dataset.batch(1024).")
-    first = next(iter(dataset.take(1)), None)
-    if first is None:
-        raise DataError("The dataset has no batches; check what it is made from.")
-    X, Y = model.as_tensors(first)
-    check_values(X.numpy(), Y.numpy(), model.likelihood)
+    check_shapes_of_data(*spec, model.likelihood, model.num_outputs, input_dims(model.basis.beta))
     return DatasetBatches(dataset, int(model.num_data), model.likelihood)

@@ -18,7 +18,7 @@ from ..optimizers.evaluation import as_basis_model
 from ..optimizers.natural_gradient import POLICIES
 from .batches import make_batches
 from .loop import Limits, Loop, Rates
-from .options import check_counts, check_optimizer, check_rates, check_roles
+from .options import check_callbacks, check_counts, check_optimizer, check_rates, check_roles
 from .result import FitResult
 from .step import TrainingStep
 
@@ -83,14 +83,13 @@ def fit(
     """
     check_option("negative_precision", negative_precision, POLICIES)
     check_option("mean_solver", mean_solver, ("adam", "natural", "newton"))
-    check_counts(1, steps=steps, patience=patience, refresh_every=refresh_every, evaluate_every=evaluate_every)
-    check_counts(1, checkpoint_every=checkpoint_every, report_every=report_every)
+    every = {"refresh": refresh_every, "evaluate": evaluate_every, "checkpoint": checkpoint_every, "report": report_every}
+    check_counts(1, steps=steps, patience=patience, **{f"{name}_every": value for name, value in every.items()})
     check_counts(0, ramp_steps=ramp_steps, seed=seed)
     check_rates(seconds=seconds, learning_rate=learning_rate, mean_learning_rate=mean_learning_rate)
     check_rates(1.0, natural_gradient=natural_gradient, anneal=anneal or None)
     optimizer = _default_or_checked(optimizer, learning_rate)
-    if not all(callable(callback) for callback in callbacks):
-        raise DataError("callbacks must be functions of (step, metrics, model).")
+    check_callbacks(callbacks)
     view = as_basis_model(model)
     check_roles(view, natural_gradient, mean_solver)
     batches = make_batches(view, data, batch_size, seed)

@@ -73,6 +73,8 @@ class Loop:
         objects = {"model": self.model, "optimizer": step.optimizer, **self.batches.checkpointable}
         if step.mean_optimizer is not None:
             objects["mean_optimizer"] = step.mean_optimizer
+        if step.natural is not None:
+            objects["natural"] = step.natural
         settings = {
             "seed": self.seed,
             **self.batches.settings,

@@ -1,7 +1,7 @@
 """What `fit` refuses before the first step: numbers that make no sense, and optimizers it cannot drive."""
 from __future__ import annotations
 
-__all__ = ["check_counts", "check_optimizer", "check_rates", "check_roles"]
+__all__ = ["check_callbacks", "check_counts", "check_optimizer", "check_rates", "check_roles"]
 
 import math
 from numbers import Integral, Real
@@ -27,6 +27,12 @@ def check_rates(high: float = math.inf, **rates: Any) -> None:
         if not isinstance(value, Real) or not 0 < value <= high or math.isinf(value):
             limit = "" if math.isinf(high) else f" and at most {high:g}"
             raise DataError(f"{name}={value!r} must be a number above 0{limit}.")
+
+
+def check_callbacks(callbacks: Any) -> None:
+    """Raise `DataError` unless it is a sequence of functions."""
+    if not isinstance(callbacks, (list, tuple)) or not all(callable(callback) for callback in callbacks):
+        raise DataError("callbacks must be a list of functions of (step, metrics, model), or of gpflow.monitor.Monitor.")
 
 
 def check_optimizer(optimizer: Any) -> None:

@@ -49,6 +49,8 @@ class TrainingStep:
         self.other_variables = [v for v in model.trainable_variables if v.ref() not in taken]
         movable = gaussians + (mean if natural is not None and natural.mean is not None else [])
         self.moves_naturally = natural is not None and any(v.ref() in trainable for v in movable)
+        if self.moves_naturally:
+            natural.prepare(model)
         for rule, variables in ((optimizer, self.other_variables), (mean_optimizer, self.mean_variables)):
             if rule is not None and variables:
                 rule.build(variables)

@@ -1,0 +1,5 @@
+"""Conveniences around models and results; nothing below depends on them."""
+
+from .plots import plot_history, plot_posterior_1d
+
+__all__ = ["plot_history", "plot_posterior_1d"]

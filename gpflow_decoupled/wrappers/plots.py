@@ -1,0 +1,116 @@
+"""Plots of a run and of a one-dimensional posterior. Matplotlib is optional, and imported when a plot is drawn."""
+
+from __future__ import annotations
+
+__all__ = ["plot_history", "plot_posterior_1d"]
+
+from typing import Any
+
+import numpy as np
+from gpflow.likelihoods import Gaussian
+
+from ..bases.latents import point_values
+from ..errors import DataError
+from ..optimizers.evaluation import as_basis_model
+from ..training import FitResult
+
+LABELS = {"elbo": "ELBO (nats)", "rmse": "held-out RMSE", "log_density": "held-out log density (nats)"}
+POINTS = {"beta": "inducing points beta", "gamma": "mean points gamma", "alpha": "mean points alpha"}
+
+
+def plot_history(result: FitResult, ax: Any | None = None, *, window: int = 20) -> Any:
+    """Draw the bound against seconds of training, and what was scored on held-out data, if anything was.
+
+    The bound is a running mean over `window` steps, since each value comes from one minibatch, and its axis leaves out the
+    first fifth of the run if that lies far below the rest. Held-out metrics share an axis on the right.
+
+    :param ax: Matplotlib axes for the bound; new ones if not given. Returns them.
+
+    Raises `DataError` for a result without steps, and `ImportError`, with the fix, without Matplotlib.
+    """
+    if result.steps == 0 or len(result.history.get("elbo", ())) == 0:
+        raise DataError("result has no steps, so there is nothing to plot.")
+    ax = _axes(ax)
+    history = result.history
+    window = max(1, min(window, len(history["elbo"]) // 4))
+    seconds, bound = (_running_mean(history[name], window) for name in ("seconds", "elbo"))
+    ax.plot(seconds, bound, color="C0", label=LABELS["elbo"])
+    late = bound[len(bound) // 5 :]
+    margin = 0.1 * float(np.ptp(late)) or 1.0
+    ax.set_ylim(float(late.min()) - margin, float(bound.max()) + margin)
+    ax.set_xlabel("seconds of training")
+    ax.set_ylabel(LABELS["elbo"])
+    scored = [name for name in ("rmse", "log_density") if len(history.get(name, ())) > 0]
+    if scored:
+        right = ax.twinx()
+        for colour, name in zip(("C1", "C2"), scored):
+            right.plot(
+                history["evaluation_seconds"], history[name], "o-", ms=3, color=colour, label=LABELS[name]
+            )
+        right.set_ylabel("held-out data")
+        handles = [*ax.get_lines(), *right.get_lines()]
+        right.legend(handles, [handle.get_label() for handle in handles], frameon=False, loc="center right")
+    return ax
+
+
+def plot_posterior_1d(model: Any, data: tuple, ax: Any | None = None, *, num_points: int = 300) -> Any:
+    """Draw the posterior of a model with one input: mean, a band of two standard deviations, data, inducing points.
+
+    Mean and band are those of the latent functions with their mean function, one colour an output; for Gaussian noise
+    dotted lines show two standard deviations of an observation. Inducing points beta are ticks at the bottom, mean points
+    (gamma or alpha) ticks at the top.
+
+    :param model: a model of this package, or a `gpflow.models.SVGP`. :param data: X [N, 1] and Y [N, P].
+    :param ax: Matplotlib axes; new ones if not given. Returns them.
+
+    Raises `DataError` for inputs that are not [N, 1], and `ImportError`, with the fix, without Matplotlib. Cost: a
+    prediction at `num_points` inputs.
+    """
+    X, Y = (np.asarray(array) for array in data)
+    if X.ndim != 2 or X.shape[1] != 1:
+        fix = "use X[:, None]" if X.ndim == 1 else "this plot needs one input column"
+        raise DataError(f"X has shape {X.shape}; {fix}.")
+    ax = _axes(ax)
+    margin = 0.1 * (np.ptp(X) or 1.0)
+    grid = np.linspace(X.min() - margin, X.max() + margin, num_points)[:, None].astype(X.dtype)
+    mean, variance = (tensor.numpy() for tensor in model.predict_f(grid))
+    ax.plot(X, Y, "x", color="0.5", ms=3, alpha=min(1.0, 20 / len(X) ** 0.5), zorder=1)
+    for output in range(mean.shape[1]):
+        centre, spread = mean[:, output], 2.0 * np.sqrt(variance[:, output])
+        ax.plot(
+            grid[:, 0], centre, color=f"C{output}", label="mean" if mean.shape[1] == 1 else f"mean {output}"
+        )
+        ax.fill_between(grid[:, 0], centre - spread, centre + spread, color=f"C{output}", alpha=0.25, lw=0)
+        if isinstance(model.likelihood, Gaussian):
+            noisy = model.likelihood.predict_mean_and_var(grid, mean, variance)[1].numpy()[:, output]
+            for sign in (-2.0, 2.0):
+                ax.plot(grid[:, 0], centre + sign * np.sqrt(noisy), ":", color=f"C{output}", lw=1)
+    _draw_points(model, ax)
+    ax.set_xlabel("x")
+    ax.legend(frameon=False, fontsize="small")
+    return ax
+
+
+def _draw_points(model: Any, ax: Any) -> None:
+    """Ticks for beta at the bottom, for gamma or alpha at the top."""
+    basis = as_basis_model(model).basis
+    for name, label in POINTS.items():
+        sets = point_values(getattr(basis, name)) if hasattr(basis, name) else []
+        place, mark, colour = (0.02, "|", "k") if name == "beta" else (0.98, "|", "C3")
+        for values in sets[:1]:
+            z = np.asarray(values)[:, 0]
+            ax.plot(
+                z, np.full(len(z), place), mark, color=colour, transform=ax.get_xaxis_transform(), label=label
+            )
+
+
+def _running_mean(values: np.ndarray, window: int) -> np.ndarray:
+    return np.convolve(values, np.full(window, 1.0 / window), mode="valid")
+
+
+def _axes(ax: Any | None) -> Any:
+    try:
+        import matplotlib.pyplot as plt
+    except ImportError as error:
+        raise ImportError("Plots need Matplotlib, which is not installed: pip install matplotlib.") from error
+    return plt.subplots(layout="constrained")[1] if ax is None else ax
