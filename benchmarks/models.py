@@ -17,6 +17,10 @@ from gpflow_decoupled import bases, models
 from .data import Data, inducing_points
 
 
+MEAN_SUBSAMPLE = 128
+"""Rows in the estimate (D25) of the mean's norm."""
+
+
 class Settings(NamedTuple):
     """What all models of a run share, ours and the peers."""
 
@@ -110,6 +114,8 @@ def build(spec: Spec, data: Data, settings: Settings) -> Any:
     if spec.family == "coupled":
         return models.BasisGP(kernel, likelihood, bases.CoupledBasis(beta), num_data=num_data)
     if spec.family == "decoupled":
-        return models.DVGP(kernel, likelihood, np.concatenate([gamma, beta]), beta, num_data=num_data)
+        alpha = np.concatenate([gamma, beta])
+        return models.DVGP(kernel, likelihood, alpha, beta, num_data=num_data, mean_subsample=MEAN_SUBSAMPLE)
     constructor = {"hybrid": models.HDVGP, "orthogonal": models.ODVGP, "solve": models.SOLVEGP}[spec.family]
-    return constructor(kernel, likelihood, gamma, beta, num_data=num_data)
+    options = {} if spec.family == "solve" else {"mean_subsample": MEAN_SUBSAMPLE}
+    return constructor(kernel, likelihood, gamma, beta, num_data=num_data, **options)

@@ -1,4 +1,5 @@
 """Decoupled variational inference for latent Gaussian models on GPflow."""
+
 from . import bases, errors, inducing, models, optimizers, training, wrappers
 from .training import fit
 

@@ -1,9 +1,11 @@
 """Exceptions of the package: every message names the array, parameter or matrix, and the fix."""
+
 from __future__ import annotations
 
 __all__ = ["DataError", "NumericalError", "UnknownOptionError", "check_option"]
 
-from typing import Any, Iterable
+from collections.abc import Iterable
+from typing import Any
 
 
 class DataError(ValueError):

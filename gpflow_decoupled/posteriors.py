@@ -2,11 +2,11 @@
 
 The cache is the state itself, so that cached and uncached predictions are the same computation.
 """
+
 from __future__ import annotations
 
 __all__ = ["BasisPosterior", "cache_type", "mix_outputs"]
 
-from typing import Optional, Union
 
 import tensorflow as tf
 from check_shapes import inherit_check_shapes
@@ -20,7 +20,7 @@ from .bases.base import Basis
 from .errors import UnknownOptionError
 
 
-def cache_type(value: Union[None, str, PrecomputeCacheType]) -> PrecomputeCacheType:
+def cache_type(value: None | str | PrecomputeCacheType) -> PrecomputeCacheType:
     """GPflow's cache type from its name; None stands for "nocache". Raises `UnknownOptionError` for anything else."""
     if value is None:
         return PrecomputeCacheType.NOCACHE
@@ -34,7 +34,8 @@ def cache_type(value: Union[None, str, PrecomputeCacheType]) -> PrecomputeCacheT
 def mix_outputs(
     kernel: Kernel, mean: tf.Tensor, cov: tf.Tensor, full_cov: bool = False, full_output_cov: bool = False
 ) -> MeanAndVariance:
-    """From L latent functions to P outputs: mean [..., N, L] -> [..., N, P], with the covariances of GPflow's `predict_f`.
+    """From L latent functions to P outputs: mean [..., N, L] -> [..., N, P], with the covariances of GPflow's
+    `predict_f`.
 
     Only linear coregionalisation mixes: mean W^T, cov (W * W)^T, the forward side of (D51).
     """
@@ -67,17 +68,19 @@ class BasisPosterior(AbstractPosterior):
         self,
         kernel: Kernel,
         basis: Basis,
-        mean_function: Optional[MeanFunction] = None,
+        mean_function: MeanFunction | None = None,
         *,
-        precompute_cache: Union[None, str, PrecomputeCacheType] = PrecomputeCacheType.TENSOR,
+        precompute_cache: None | str | PrecomputeCacheType = PrecomputeCacheType.TENSOR,
     ) -> None:
         super().__init__(kernel, None, mean_function=mean_function)
         self.basis = basis
         self.update_cache(precompute_cache)
 
-    def update_cache(self, precompute_cache: Union[None, str, PrecomputeCacheType] = None) -> None:
+    def update_cache(self, precompute_cache: None | str | PrecomputeCacheType = None) -> None:
         """Recompute the cache from the Parameters as they are now; by default with the kind used last."""
-        super().update_cache(None if precompute_cache is None and self._precompute_cache else cache_type(precompute_cache))
+        super().update_cache(
+            None if precompute_cache is None and self._precompute_cache else cache_type(precompute_cache)
+        )
 
     def _precompute(self) -> tuple[PrecomputedValue, ...]:
         state = self.basis.factor(self.kernel, with_kl=False)

@@ -1,4 +1,5 @@
 """Bases: what q(f) is. State from `factor`, moments from `mean_and_cov`, divergence from `prior_kl`."""
+
 from .base import Basis, Features, Gaussian
 from .coupled import CoupledBasis
 from .decoupled import DecoupledBasis

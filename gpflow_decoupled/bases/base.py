@@ -8,12 +8,13 @@
 
 All live in prior-mean-centred latent space: the mean function and the mixing of outputs belong to the posterior.
 """
+
 from __future__ import annotations
 
-__all__ = ["Basis", "Features", "Gaussian"]
+__all__ = ["Basis", "Features", "Gaussian", "norm_of"]
 
 import abc
-from typing import Any, NamedTuple, Optional
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 from gpflow.base import Module
@@ -27,7 +28,7 @@ from .mean_operator import MeanOperator
 class Gaussian(NamedTuple):
     """A Gaussian part of q in whitened coordinates, where its prior is N(0, I); natural gradients act on these."""
 
-    mean: Optional[tf.Tensor]
+    mean: tf.Tensor | None
     """[M, L]; None where the basis ties only the covariance to this part."""
     root: tf.Tensor
     """[L, M, M], lower triangular, S = root root^T."""
@@ -50,15 +51,15 @@ class Basis(Module, abc.ABC):
     state_type: type
     """The NamedTuple that `factor` returns; what follows its field `ok` serves gradients and the divergence alone."""
     num_latent_gps: int
-    kernel_mean: Optional[KernelMean] = None
+    kernel_mean: KernelMean | None = None
     """The part of the mean that has points of its own, where there is one."""
 
     @abc.abstractmethod
-    def factor(self, kernel: Kernel, *, rows: Optional[tf.Tensor] = None, with_kl: bool = True) -> Any:
+    def factor(self, kernel: Kernel, *, rows: tf.Tensor | None = None, with_kl: bool = True) -> Any:
         """All factorisations, once: a NamedTuple of tensors with a field `ok`.
 
-        :param rows: [m] indices for the estimate (D25) of the mean's norm; drawn afresh if the basis subsamples and none
-            are given.
+        :param rows: [m] indices for the estimate (D25) of the mean's norm; drawn afresh if the basis subsamples and
+            none are given.
         :param with_kl: False leaves out what only `prior_kl` needs.
         """
 
@@ -94,7 +95,7 @@ class Basis(Module, abc.ABC):
         """The maps between mean coefficients and the mean at X [N, D]; forms K_gamma [M_gamma, M_gamma]."""
         raise NotImplementedError(f"{type(self).__name__} has no mean points of its own.")
 
-    def draw_rows(self, seed: Optional[tf.Tensor] = None) -> Optional[tf.Tensor]:
+    def draw_rows(self, seed: tf.Tensor | None = None) -> tf.Tensor | None:
         """Indices [m] for the estimate of the mean's norm, or None if the basis computes it in full."""
         return None if self.kernel_mean is None else self.kernel_mean.draw_rows(seed)
 
@@ -132,6 +133,13 @@ class Basis(Module, abc.ABC):
         for feature in features.plus:
             variance += tf.reduce_sum(tf.square(feature), axis=-2)
         return tf.broadcast_to(tf.transpose(variance), tf.shape(features.mean))
+
+
+def norm_of(state: Any) -> tf.Tensor:
+    """The mean's squared norm, a scalar, of a state of `factor`. Raises `ValueError` if it was left out."""
+    if state.norm is None:
+        raise ValueError("This state was made for predictions (with_kl=False); call factor(kernel) for the divergence.")
+    return state.norm
 
 
 def _outer(feature: tf.Tensor, batch: tf.Tensor) -> tf.Tensor:

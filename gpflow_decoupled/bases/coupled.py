@@ -5,11 +5,12 @@ Titsias 2009; Hensman, Fusi & Lawrence 2013; equations (6)-(7) of Salimbeni et a
     m(x) = A_x^T m~,   s(x, x') = k(x, x') - A_x^T A_x' + A_x^T S~ A_x',   A_x = L_b^-1 k_bx       (D3)
     KL = 1/2 m~^T m~ + 1/2 [tr S~ - M - log|S~|]                                                     (D4)
 """
+
 from __future__ import annotations
 
-__all__ = ["CoupledBasis"]
+__all__ = ["CoupledBasis", "CoupledState"]
 
-from typing import Any, NamedTuple, Optional
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 from gpflow.kernels import Kernel
@@ -30,7 +31,7 @@ class CoupledState(NamedTuple):
     mean: tf.Tensor
     root: tf.Tensor
     ok: tf.Tensor
-    tangent: Optional[tf.Tensor] = None
+    tangent: tf.Tensor | None = None
 
 
 class CoupledBasis(Basis):
@@ -54,8 +55,8 @@ class CoupledBasis(Basis):
         num_latent_gps: int = 1,
         *,
         whiten: bool = True,
-        q_mu: Optional[Any] = None,
-        q_sqrt: Optional[Any] = None,
+        q_mu: Any | None = None,
+        q_sqrt: Any | None = None,
     ) -> None:
         super().__init__()
         self.beta = as_inducing(beta, "beta")
@@ -67,7 +68,7 @@ class CoupledBasis(Basis):
         """K_beta with its jitter."""
         return {"K_beta": add_jitter(gram(kernel, self.beta))}
 
-    def factor(self, kernel: Kernel, *, rows: Optional[tf.Tensor] = None, with_kl: bool = True) -> CoupledState:
+    def factor(self, kernel: Kernel, *, rows: tf.Tensor | None = None, with_kl: bool = True) -> CoupledState:
         """chol(K_beta) and q(u), whitened; M^3 / 3."""
         chol, ok, tangent = whitener(add_jitter(gram(kernel, self.beta)))
         mean, root = whitened(chol, tangent, self.q_mu, self.q_sqrt, self.whiten)

@@ -9,11 +9,12 @@ covariance="inverse": with B = C C^T, H = I + C^T K_b C = L_H L_H^T and T_x = L_
 
 covariance="coupled": the covariance of the coupled basis, so that KL = 1/2 a^T K_a a + 1/2 [tr S~ - M - log|S~|].   (D9)
 """
+
 from __future__ import annotations
 
-__all__ = ["DecoupledBasis"]
+__all__ = ["DecoupledBasis", "DecoupledState"]
 
-from typing import Any, NamedTuple, Optional
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 from gpflow import Parameter
@@ -25,7 +26,7 @@ from ..linalg.cholesky import add_jitter, cholesky
 from ..linalg.gaussians import kl_from_whitened
 from ..linalg.triangular import inverse, solve, transposed_product
 from ..linalg.whitening import whiten, whitener
-from .base import Basis, Features, Gaussian
+from .base import Basis, Features, Gaussian, norm_of
 from .inducing_gaussian import assign_whitened_root, root_parameter, whitened_root
 from .kernel_mean import KernelMean
 from .latents import as_inducing, count_points, gram, gram_diagonal, gram_to_data
@@ -42,8 +43,8 @@ class DecoupledState(NamedTuple):
     root: tf.Tensor
     a: tf.Tensor
     ok: tf.Tensor
-    tangent: Optional[tf.Tensor] = None
-    norm: Optional[tf.Tensor] = None
+    tangent: tf.Tensor | None = None
+    norm: tf.Tensor | None = None
 
 
 class DecoupledBasis(Basis):
@@ -63,6 +64,7 @@ class DecoupledBasis(Basis):
     """
 
     state_type = DecoupledState
+    kernel_mean: KernelMean
 
     def __init__(
         self,
@@ -73,7 +75,7 @@ class DecoupledBasis(Basis):
         covariance: str = "inverse",
         whiten: bool = True,
         mean_scaling: str = "whitened",
-        mean_subsample: Optional[int] = None,
+        mean_subsample: int | None = None,
     ) -> None:
         super().__init__()
         check_option("covariance", covariance, ("inverse", "coupled"))
@@ -104,7 +106,7 @@ class DecoupledBasis(Basis):
         K_b = add_jitter(gram(kernel, self.beta))
         return {"K_beta": K_b} if self.covariance == "coupled" else {"H = I + C^T K_beta C": self._H(K_b)}
 
-    def factor(self, kernel: Kernel, *, rows: Optional[tf.Tensor] = None, with_kl: bool = True) -> DecoupledState:
+    def factor(self, kernel: Kernel, *, rows: tf.Tensor | None = None, with_kl: bool = True) -> DecoupledState:
         """chol(H) or chol(K_beta), and the norm (from `rows` of it); M_beta^3 + m M_alpha."""
         K_b = add_jitter(gram(kernel, self.beta))
         if self.covariance == "coupled":
@@ -133,14 +135,14 @@ class DecoupledBasis(Basis):
     def prior_kl(self, state: DecoupledState) -> tf.Tensor:
         """(D7) or (D9), in nats; unbiased where the norm is sampled."""
         if self.covariance == "coupled":
-            return 0.5 * state.norm + kl_from_whitened(tf.zeros([], state.root.dtype), state.root)  # (D9)
+            return 0.5 * norm_of(state) + kl_from_whitened(tf.zeros([], state.root.dtype), state.root)  # (D9)
         diagonal = tf.linalg.diag_part(state.chol)
         log_det = 2.0 * tf.reduce_sum(tf.math.log(diagonal))
         trace = tf.reduce_sum(tf.square(inverse(state.chol)))
-        return 0.5 * (state.norm + log_det - tf.cast(tf.size(diagonal), trace.dtype) + trace)  # (D7)
+        return 0.5 * (norm_of(state) + log_det - tf.cast(tf.size(diagonal), trace.dtype) + trace)  # (D7)
 
     def mean_coefficients(self, state: DecoupledState) -> tf.Tensor:
-        """a [M_alpha, L] of equation (8)."""
+        """A [M_alpha, L] of equation (8)."""
         return state.a
 
     def mean_operator(self, state: DecoupledState, kernel: Kernel, X: tf.Tensor, features: Features) -> MeanOperator:

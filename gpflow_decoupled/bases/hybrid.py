@@ -8,11 +8,12 @@ t = L_b^-1 K_bg a and the coupled part of the mean written a_b = K_b^-1 m_h:
 
 The printed divergence (equation 14 of Cheng & Boots) lacks the factor 1/2 of the log determinant.
 """
+
 from __future__ import annotations
 
-__all__ = ["HybridBasis"]
+__all__ = ["HybridBasis", "HybridState"]
 
-from typing import Any, NamedTuple, Optional
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 from gpflow import Parameter
@@ -23,7 +24,7 @@ from ..linalg.cholesky import add_jitter
 from ..linalg.gaussians import apply_per_latent, kl_from_whitened
 from ..linalg.triangular import transposed_product
 from ..linalg.whitening import whiten, whitener
-from .base import Basis, Features, Gaussian
+from .base import Basis, Features, Gaussian, norm_of
 from .inducing_gaussian import assign_whitened, gaussian_parameters, whiten_columns, whitened
 from .kernel_mean import KernelMean
 from .latents import as_inducing, check_separate, count_points, cross_gram, gram, gram_diagonal, gram_to_data
@@ -39,8 +40,8 @@ class HybridState(NamedTuple):
     a: tf.Tensor
     t: tf.Tensor
     ok: tf.Tensor
-    tangent: Optional[tf.Tensor] = None
-    norm: Optional[tf.Tensor] = None
+    tangent: tf.Tensor | None = None
+    norm: tf.Tensor | None = None
 
 
 class HybridBasis(Basis):
@@ -50,6 +51,7 @@ class HybridBasis(Basis):
     """
 
     state_type = HybridState
+    kernel_mean: KernelMean
 
     def __init__(
         self,
@@ -59,9 +61,9 @@ class HybridBasis(Basis):
         *,
         whiten: bool = True,
         mean_scaling: str = "whitened",
-        mean_subsample: Optional[int] = None,
-        q_mu: Optional[Any] = None,
-        q_sqrt: Optional[Any] = None,
+        mean_subsample: int | None = None,
+        q_mu: Any | None = None,
+        q_sqrt: Any | None = None,
     ) -> None:
         super().__init__()
         self.beta = as_inducing(beta, "beta")
@@ -85,7 +87,7 @@ class HybridBasis(Basis):
         """K_beta with its jitter."""
         return {"K_beta": add_jitter(gram(kernel, self.beta))}
 
-    def factor(self, kernel: Kernel, *, rows: Optional[tf.Tensor] = None, with_kl: bool = True) -> HybridState:
+    def factor(self, kernel: Kernel, *, rows: tf.Tensor | None = None, with_kl: bool = True) -> HybridState:
         """chol(K_beta), t, and the norm (from `rows` of it); M_beta^3 / 3 + M_beta M_gamma + m M_gamma."""
         chol, ok, tangent = whitener(add_jitter(gram(kernel, self.beta)))
         mean, root = whitened(chol, tangent, self.q_mu, self.q_sqrt, self.whiten)
@@ -106,7 +108,7 @@ class HybridBasis(Basis):
     def prior_kl(self, state: HybridState) -> tf.Tensor:
         """(D11), in nats; unbiased where the norm is sampled."""
         cross = tf.reduce_sum(state.t * state.mean)
-        return 0.5 * state.norm + cross + kl_from_whitened(state.mean, state.root)  # (D11)
+        return 0.5 * norm_of(state) + cross + kl_from_whitened(state.mean, state.root)  # (D11)
 
     def mean_coefficients(self, state: HybridState) -> tf.Tensor:
         """a_gamma [M_gamma, L] of equation (10)."""

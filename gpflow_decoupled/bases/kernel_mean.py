@@ -1,15 +1,17 @@
 """A mean function sum_i k(x, z_i) a_i: its points, its coefficients, its norm.
 
-The norm a^T C a (C the Gram matrix of the points, or its residual given beta) is computed in full, or estimated: with m of
-M rows drawn uniformly without replacement, (M / m) sum_i a_i (C a)_i is unbiased, and so are all its derivatives: R2 =
-(D25). Nothing of size M x M is formed then. Where the coefficients are whitened by a frozen C_0, only a^T (C - C_0) a is
-estimated and a^T C_0 a = |a~|^2 is exact, so that the noise vanishes as C_0 is fresh.
+The norm a^T C a (C the Gram matrix of the points, or its residual given beta) is computed in full, or estimated: with m
+of M rows drawn uniformly without replacement, (M / m) sum_i a_i (C a)_i is unbiased, and so are all its derivatives: R2
+= (D25). Nothing of size M x M is formed then. Where the coefficients are whitened by a frozen C_0, only a^T (C - C_0) a
+is estimated and a^T C_0 a = |a~|^2 is exact, so that the noise vanishes as C_0 is fresh.
 """
+
 from __future__ import annotations
 
 __all__ = ["KernelMean"]
 
-from typing import Any, Callable, Optional
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -33,7 +35,7 @@ class KernelMean(Module):
     Raises `DataError` for points that are not finite and distinct, or a subsample below 1.
     """
 
-    def __init__(self, points: Any, name: str, num_latent_gps: int, scaling: str, subsample: Optional[int]) -> None:
+    def __init__(self, points: Any, name: str, num_latent_gps: int, scaling: str, subsample: int | None) -> None:
         super().__init__()
         self.points = as_inducing(points, name)
         self.size = count_points(self.points)
@@ -51,7 +53,7 @@ class KernelMean(Module):
         """K_xz a [N, L] at X [N, D]; N M."""
         return apply_per_latent(gram_to_data(kernel, self.points, X), a, adjoint=True)
 
-    def draw_rows(self, seed: Optional[tf.Tensor] = None) -> Optional[tf.Tensor]:
+    def draw_rows(self, seed: tf.Tensor | None = None) -> tf.Tensor | None:
         """Distinct indices [m] by the stateless `seed` [2], or by TensorFlow's global one; None if all are used."""
         if self.subsample is None:
             return None
@@ -59,12 +61,12 @@ class KernelMean(Module):
             seed = tf.random.uniform([2], maxval=2**31 - 1, dtype=tf.int32)
         return tf.random.experimental.stateless_shuffle(tf.range(self.size), seed=seed)[: self.subsample]
 
-    def products(self, kernel: Kernel, a: tf.Tensor, rows: Optional[tf.Tensor]) -> tf.Tensor:
+    def products(self, kernel: Kernel, a: tf.Tensor, rows: tf.Tensor | None) -> tf.Tensor:
         """Rows of K_z a: [m, L], or all of them [M, L] if `rows` is None; m M."""
         block = gram(kernel, self.points) if rows is None else sampled_rows(kernel, self.points, rows)
         return apply_per_latent(block, a)
 
-    def norm(self, a: tf.Tensor, products: tf.Tensor, rows: Optional[tf.Tensor]) -> tf.Tensor:
+    def norm(self, a: tf.Tensor, products: tf.Tensor, rows: tf.Tensor | None) -> tf.Tensor:
         """sum_l a_l^T C a_l, a scalar, from rows of C a: [m, L], or [M, L] if `rows` is None."""
         if rows is None:
             return tf.reduce_sum(a * products)

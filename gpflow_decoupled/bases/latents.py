@@ -3,14 +3,15 @@
 Everything carries a leading axis G. G = 1 when all latent functions share kernel and inducing variables: their
 factorisations are then done once and broadcast. Otherwise G = L.
 """
+
 from __future__ import annotations
 
 __all__ = [
-    "MULTIOUTPUT_INDUCING", "as_inducing", "check_separate", "count_points", "cross_gram", "gram", "gram_diagonal", 
+    "MULTIOUTPUT_INDUCING", "as_inducing", "check_separate", "count_points", "cross_gram", "gram", "gram_diagonal",
     "gram_to_data", "input_dims", "point_values", "prior_variance", "sampled_rows", "split_latents",
 ]  # fmt: skip
 
-from typing import Any, Optional
+from typing import Any
 
 import tensorflow as tf
 from gpflow.covariances import Kuf, Kuu
@@ -27,14 +28,17 @@ from ..errors import DataError
 from ..inducing.checks import check_disjoint, check_inducing
 from .stationary import stationary_gram
 
-MULTIOUTPUT_INDUCING = (FallbackSharedIndependentInducingVariables, FallbackSeparateIndependentInducingVariables)
+MULTIOUTPUT_INDUCING = (
+    FallbackSharedIndependentInducingVariables,
+    FallbackSeparateIndependentInducingVariables,
+)
 
 
 def split_latents(kernel: Kernel, *inducing: InducingVariables) -> list[tuple]:
     """[(kernel, inducing variable, ...)] of each latent function, or a list of one if they share everything.
 
-    Raises `NotImplementedError` for the fully correlated case of GPflow, where one set of inducing points stands for all
-    outputs jointly, and `DataError` where the numbers of latent functions disagree.
+    Raises `NotImplementedError` for the fully correlated case of GPflow, where one set of inducing points stands for
+    all outputs jointly, and `DataError` where the numbers of latent functions disagree.
     """
     if isinstance(kernel, MultioutputKernel):
         columns = [list(kernel.latent_kernels)]
@@ -45,15 +49,17 @@ def split_latents(kernel: Kernel, *inducing: InducingVariables) -> list[tuple]:
             columns.append(list(variable.inducing_variables))
         elif isinstance(kernel, MultioutputKernel):
             raise NotImplementedError(
-                f"{type(kernel).__name__} with {type(variable).__name__} would correlate all outputs at every inducing "
-                "point; use gpflow.inducing_variables.SharedIndependentInducingVariables(...) around it (or the Separate "
-                "form), or pass an array."
+                f"{type(kernel).__name__} with {type(variable).__name__} would correlate all outputs at every "
+                "inducing point; use gpflow.inducing_variables.SharedIndependentInducingVariables(...) around it "
+                "(or the Separate form), or pass an array."
             )
         else:
             columns.append([variable])
     sizes = {len(column) for column in columns} - {1}
     if len(sizes) > 1:
-        raise DataError(f"Kernels and inducing variables come in different numbers: {sorted(sizes)}; use one each a latent.")
+        raise DataError(
+            f"Kernels and inducing variables come in different numbers: {sorted(sizes)}; use one each a latent."
+        )
     count = sizes.pop() if sizes else 1
     return list(zip(*(column * count if len(column) == 1 else column for column in columns)))
 
@@ -91,7 +97,7 @@ def _stack(matrices: list) -> tf.Tensor:
     return matrices[0][None] if len(matrices) == 1 else tf.stack(matrices)
 
 
-def _gram(kernel: Kernel, points: InducingVariables, X: Optional[tf.Tensor] = None) -> tf.Tensor:
+def _gram(kernel: Kernel, points: InducingVariables, X: tf.Tensor | None = None) -> tf.Tensor:
     """k(points, X) or k(points, points): by `stationary_gram` for plain points where it can, else as GPflow dispatches."""
     fast = stationary_gram(kernel, points.Z, X) if type(points) is InducingPoints else None
     if fast is not None:
@@ -122,7 +128,7 @@ def sampled_rows(kernel: Kernel, points: InducingVariables, rows: tf.Tensor) -> 
     return _stack(parts)
 
 
-def as_inducing(points: Any, name: str, kernel: Optional[Kernel] = None) -> InducingVariables:
+def as_inducing(points: Any, name: str, kernel: Kernel | None = None) -> InducingVariables:
     """Arrays [M, D] become trainable inducing points, shared by the latents of a multi-output kernel.
 
     Inducing variables pass through. Raises `DataError` for arrays that are not distinct finite points.
@@ -154,7 +160,7 @@ def count_points(variable: InducingVariables) -> int:
     return int(variable.num_inducing) if size is None else int(size)
 
 
-def input_dims(variable: InducingVariables) -> Optional[int]:
+def input_dims(variable: InducingVariables) -> int | None:
     """D where the inducing points live in the space of the inputs, else None."""
     points = point_values(variable)
     return int(points[0].shape[1]) if points else None

@@ -1,9 +1,10 @@
 """The linear maps between mean coefficients and the mean at data, for steps that solve for the coefficients."""
+
 from __future__ import annotations
 
 __all__ = ["MeanOperator"]
 
-from typing import NamedTuple, Optional
+from typing import NamedTuple
 
 import tensorflow as tf
 
@@ -20,9 +21,9 @@ class MeanOperator(NamedTuple):
     """K_g [G, M, M]"""
     cross: tf.Tensor
     """K_gx [G, M, N]"""
-    projection: Optional[tf.Tensor] = None
+    projection: tf.Tensor | None = None
     """U = L_b^-1 K_bg [G, M_beta, M], or None."""
-    data_projection: Optional[tf.Tensor] = None
+    data_projection: tf.Tensor | None = None
     """A = L_b^-1 K_bx [G, M_beta, N], or None."""
 
     def to_data(self, z: tf.Tensor) -> tf.Tensor:

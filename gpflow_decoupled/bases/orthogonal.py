@@ -7,11 +7,12 @@ forms K_b^-1 K_bg or anything M_gamma x M_gamma:
     m(x) = k_xg a + A_x^T (m~ - t),   covariance as in the coupled basis                              (D19), (D20)
     KL = 1/2 a^T C_g a + 1/2 m~^T m~ + 1/2 [tr S~ - M - log|S~|],   C_g = K_g - K_gb K_b^-1 K_bg       (D21), (D25)
 """
+
 from __future__ import annotations
 
-__all__ = ["OrthogonalBasis"]
+__all__ = ["OrthogonalBasis", "OrthogonalState"]
 
-from typing import Any, NamedTuple, Optional
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 from gpflow import Parameter
@@ -22,7 +23,7 @@ from ..linalg.cholesky import add_jitter
 from ..linalg.gaussians import apply_per_latent, kl_from_whitened
 from ..linalg.triangular import transposed_product
 from ..linalg.whitening import whiten, whitener
-from .base import Basis, Features, Gaussian
+from .base import Basis, Features, Gaussian, norm_of
 from .inducing_gaussian import assign_whitened, gaussian_parameters, whiten_columns, whitened
 from .kernel_mean import KernelMean
 from .latents import as_inducing, check_separate, count_points, cross_gram, gram, gram_to_data
@@ -39,8 +40,8 @@ class OrthogonalState(NamedTuple):
     a: tf.Tensor
     t: tf.Tensor
     ok: tf.Tensor
-    tangent: Optional[tf.Tensor] = None
-    norm: Optional[tf.Tensor] = None
+    tangent: tf.Tensor | None = None
+    norm: tf.Tensor | None = None
 
 
 class OrthogonalBasis(Basis):
@@ -53,10 +54,12 @@ class OrthogonalBasis(Basis):
     :param q_mu: [M_beta, L]. :param q_sqrt: [L, M_beta, M_beta], lower triangular.
 
     E_q f(beta) = m whatever `a_gamma` is. Raises `DataError` for points that are not finite and distinct, or a gamma
-    that equals beta. Cost of a step on N inputs: N (M_gamma + M_beta^2) + M_beta^3 + m M_gamma, and M_gamma^2 if whitened.
+    that equals beta. Cost of a step on N inputs: N (M_gamma + M_beta^2) + M_beta^3 + m M_gamma, and M_gamma^2 if
+    whitened.
     """
 
     state_type = OrthogonalState
+    kernel_mean: KernelMean
 
     def __init__(
         self,
@@ -66,9 +69,9 @@ class OrthogonalBasis(Basis):
         *,
         whiten: bool = True,
         mean_scaling: str = "whitened",
-        mean_subsample: Optional[int] = None,
-        q_mu: Optional[Any] = None,
-        q_sqrt: Optional[Any] = None,
+        mean_subsample: int | None = None,
+        q_mu: Any | None = None,
+        q_sqrt: Any | None = None,
     ) -> None:
         super().__init__()
         self.beta = as_inducing(beta, "beta")
@@ -92,9 +95,7 @@ class OrthogonalBasis(Basis):
         """K_beta with its jitter."""
         return {"K_beta": add_jitter(gram(kernel, self.beta))}
 
-    def factor(
-        self, kernel: Kernel, *, rows: Optional[tf.Tensor] = None, with_kl: bool = True
-    ) -> OrthogonalState:
+    def factor(self, kernel: Kernel, *, rows: tf.Tensor | None = None, with_kl: bool = True) -> OrthogonalState:
         """chol(K_beta), t, and the norm (from `rows` of it); M_beta^3 / 3 + M_beta M_gamma + m M_gamma."""
         chol, ok, tangent = whitener(add_jitter(gram(kernel, self.beta)))
         mean, root = whitened(chol, tangent, self.q_mu, self.q_sqrt, self.whiten)
@@ -107,12 +108,14 @@ class OrthogonalBasis(Basis):
     def features(self, state: OrthogonalState, kernel: Kernel, X: tf.Tensor) -> Features:
         """(D19), (D20) at X [N, D]; N (M_gamma + M_beta^2)."""
         A = whiten(state.chol, state.tangent, gram_to_data(kernel, self.beta, X))
-        mean = self.kernel_mean.values(kernel, state.a, X) + apply_per_latent(A, state.mean - state.t, adjoint=True)  # (D19)
+        mean = self.kernel_mean.values(kernel, state.a, X) + apply_per_latent(
+            A, state.mean - state.t, adjoint=True
+        )  # (D19)
         return Features(mean, (A,), (transposed_product(state.root, A),))
 
     def prior_kl(self, state: OrthogonalState) -> tf.Tensor:
         """(D21), in nats; unbiased where the norm is sampled."""
-        return 0.5 * state.norm + kl_from_whitened(state.mean, state.root)  # (D21)
+        return 0.5 * norm_of(state) + kl_from_whitened(state.mean, state.root)  # (D21)
 
     def mean_coefficients(self, state: OrthogonalState) -> tf.Tensor:
         """a_gamma [M_gamma, L] of equation (11)."""
@@ -127,7 +130,8 @@ class OrthogonalBasis(Basis):
     def refresh(self, kernel: Kernel) -> None:
         """Freeze the scaling of `a_gamma` at the current residual kernel; q(f) does not change."""
         self.kernel_mean.refresh(
-            lambda: residual_gram(kernel, self.beta, self.gamma), lambda: residual_diagonal(kernel, self.beta, self.gamma)
+            lambda: residual_gram(kernel, self.beta, self.gamma),
+            lambda: residual_diagonal(kernel, self.beta, self.gamma),
         )
 
     def gaussians(self, state: OrthogonalState) -> tuple[Gaussian, ...]:
@@ -143,7 +147,14 @@ class OrthogonalBasis(Basis):
         assign_whitened(state.chol, new[0], self.q_mu, self.q_sqrt, self.whiten)
 
     def _norm(
-        self, kernel: Kernel, a: tf.Tensor, chol: tf.Tensor, tangent: tf.Tensor, t: tf.Tensor, K_bg: tf.Tensor, rows: Optional[tf.Tensor]
+        self,
+        kernel: Kernel,
+        a: tf.Tensor,
+        chol: tf.Tensor,
+        tangent: tf.Tensor,
+        t: tf.Tensor,
+        K_bg: tf.Tensor,
+        rows: tf.Tensor | None,
     ) -> tf.Tensor:
         """a^T C_g a from rows of C_g a = K_g a - K_gb w; the rows are drawn here if the basis samples and none came."""
         if rows is None:

@@ -1,4 +1,5 @@
 """The residual kernel C(x, x') = k(x, x') - k_xb K_b^-1 k_bx' at the mean points."""
+
 from __future__ import annotations
 
 __all__ = ["residual_diagonal", "residual_gram"]

@@ -9,11 +9,12 @@ a~ with a = T a~, and T is frozen between calls of `refresh`: it is a preconditi
 | diagonal | diag(d + eps)^-1/2, (D22) | the diagonal rule (16) = (D42) |
 | whitened | L_c^-T with L_c L_c^T = C + eps I, (D23) | the exact natural gradient (15a) = (D41) |
 """
+
 from __future__ import annotations
 
 __all__ = ["MeanScaling", "SCALINGS"]
 
-from typing import Callable, Optional
+from collections.abc import Callable
 
 import tensorflow as tf
 from gpflow.base import Module
@@ -43,11 +44,11 @@ class MeanScaling(Module):
                 f"{LARGEST_WHITENED} mean points."
             )
         self.kind = kind
-        self.frozen: Optional[tf.Variable] = None
+        self.frozen: tf.Variable | None = None
         """chol(C + eps I) [G, M, M] if whitened, sqrt(d + eps) [G, M] if diagonal; None stands for I."""
 
     def raw(self, scaled: tf.Tensor) -> tf.Tensor:
-        """a = T a~ for a~ [M, L]; M^2 L if whitened."""
+        """A = T a~ for a~ [M, L]; M^2 L if whitened."""
         if self.frozen is None:
             return tf.convert_to_tensor(scaled)
         if self.kind == "diagonal":

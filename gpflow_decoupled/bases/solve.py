@@ -7,11 +7,12 @@ Shi, Titsias & Mnih 2020 (arXiv:1910.10596). f = f_par + f_perp, f_perp ~ GP(0, 
     s(x, x') = k(x, x') - A_x^T (I - S~) A_x' - A'_x^T (I - S~_v) A'_x'                                      (D17)
     KL = KL[N(m~, S~) || N(0, I)] + KL[N(m~_v, S~_v) || N(0, I)]                                             (D18)
 """
+
 from __future__ import annotations
 
-__all__ = ["SolveBasis"]
+__all__ = ["SolveBasis", "SolveState"]
 
-from typing import Any, NamedTuple, Optional
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 from gpflow.kernels import Kernel
@@ -37,8 +38,8 @@ class SolveState(NamedTuple):
     v_mean: tf.Tensor
     v_root: tf.Tensor
     ok: tf.Tensor
-    tangent: Optional[tf.Tensor] = None
-    tangent_gamma: Optional[tf.Tensor] = None
+    tangent: tf.Tensor | None = None
+    tangent_gamma: tf.Tensor | None = None
 
 
 class SolveBasis(Basis):
@@ -46,7 +47,8 @@ class SolveBasis(Basis):
 
     :param gamma: points of the orthogonal part [M_gamma, D]. :param beta: inducing points [M_beta, D].
     :param num_latent_gps: L. :param whiten: parametrise both Gaussians in whitened coordinates.
-    :param q_mu: [M_beta, L]. :param q_sqrt: [L, M_beta, M_beta]. :param v_mu: [M_gamma, L]. :param v_sqrt: [L, M_gamma, M_gamma].
+    :param q_mu: [M_beta, L]. :param q_sqrt: [L, M_beta, M_beta]. :param v_mu: [M_gamma, L]. :param v_sqrt: [L,
+        M_gamma, M_gamma].
 
     Raises `DataError` for points that are not finite and distinct, or a gamma that equals beta.
     Cost of a step on N inputs: (N + M_beta + M_gamma) (M_beta^2 + M_gamma^2).
@@ -61,10 +63,10 @@ class SolveBasis(Basis):
         num_latent_gps: int = 1,
         *,
         whiten: bool = True,
-        q_mu: Optional[Any] = None,
-        q_sqrt: Optional[Any] = None,
-        v_mu: Optional[Any] = None,
-        v_sqrt: Optional[Any] = None,
+        q_mu: Any | None = None,
+        q_sqrt: Any | None = None,
+        v_mu: Any | None = None,
+        v_sqrt: Any | None = None,
     ) -> None:
         super().__init__()
         self.beta = as_inducing(beta, "beta")
@@ -80,7 +82,7 @@ class SolveBasis(Basis):
         residual = add_jitter(residual_gram(kernel, self.beta, self.gamma))
         return {"K_beta": add_jitter(gram(kernel, self.beta)), "C_gamma": residual}
 
-    def factor(self, kernel: Kernel, *, rows: Optional[tf.Tensor] = None, with_kl: bool = True) -> SolveState:
+    def factor(self, kernel: Kernel, *, rows: tf.Tensor | None = None, with_kl: bool = True) -> SolveState:
         """chol(K_beta) and chol(C_gamma); M_beta^3 + M_gamma M_beta (M_beta + M_gamma) + M_gamma^3."""
         chol, ok, tangent = whitener(add_jitter(gram(kernel, self.beta)))
         projection = whiten(chol, tangent, cross_gram(kernel, self.beta, self.gamma))
@@ -89,16 +91,16 @@ class SolveBasis(Basis):
         u = whitened(chol, tangent, self.q_mu, self.q_sqrt, self.whiten)
         v = whitened(chol_gamma, tangent_gamma, self.v_mu, self.v_sqrt, self.whiten)
         ok = tf.logical_and(ok, ok_gamma)
-        return SolveState(
-            chol, chol_gamma, projection, u.mean, u.root, v.mean, v.root, ok, tangent, tangent_gamma
-        )
+        return SolveState(chol, chol_gamma, projection, u.mean, u.root, v.mean, v.root, ok, tangent, tangent_gamma)
 
     def features(self, state: SolveState, kernel: Kernel, X: tf.Tensor) -> Features:
         """(D16), (D17) at X [N, D]; N (M_beta^2 + M_gamma^2 + M_beta M_gamma)."""
         A = whiten(state.chol, state.tangent, gram_to_data(kernel, self.beta, X))
         C_gx = gram_to_data(kernel, self.gamma, X) - tf.matmul(state.projection, A, transpose_a=True)
         A_v = whiten(state.chol_gamma, state.tangent_gamma, C_gx)
-        mean = apply_per_latent(A, state.mean, adjoint=True) + apply_per_latent(A_v, state.v_mean, adjoint=True)  # (D16)
+        mean = apply_per_latent(A, state.mean, adjoint=True) + apply_per_latent(
+            A_v, state.v_mean, adjoint=True
+        )  # (D16)
         return Features(mean, (A, A_v), (transposed_product(state.root, A), transposed_product(state.v_root, A_v)))
 
     def prior_kl(self, state: SolveState) -> tf.Tensor:

@@ -1,7 +1,8 @@
 """Gram matrices of GPflow's smooth stationary kernels with their gradient written out.
 
-k = variance f(r2) with r2 = |x - z|^2 of scaled inputs. TensorFlow's gradient of the chain distance, root, exponential, product
-makes some thirty passes over the matrix; k and dk/dr2 share their exponential, and the rest is two products with D columns.
+k = variance f(r2) with r2 = |x - z|^2 of scaled inputs. TensorFlow's gradient of the chain distance, root, exponential,
+product makes some thirty passes over the matrix; k and dk/dr2 share their exponential, and the rest is two products
+with D columns.
 
 | kernel | k / variance | (dk/dr2) / variance |
 |---|---|---|
@@ -11,11 +12,12 @@ makes some thirty passes over the matrix; k and dk/dr2 share their exponential, 
 
 Matern12 is left to GPflow: its slope at zero distance makes it depend on how distances are rounded.
 """
+
 from __future__ import annotations
 
 __all__ = ["stationary_gram"]
 
-from typing import Callable, Optional
+from collections.abc import Callable
 
 import tensorflow as tf
 from gpflow.kernels import Kernel, Matern32, Matern52, SquaredExponential
@@ -24,7 +26,7 @@ Profile = Callable[[tf.Tensor, tf.Tensor], tuple[tf.Tensor, tf.Tensor]]
 """(squared distances [M, N], variance []) -> k and dk/dr2, both [M, N]."""
 
 
-def stationary_gram(kernel: Kernel, Z: tf.Tensor, X: Optional[tf.Tensor] = None) -> Optional[tf.Tensor]:
+def stationary_gram(kernel: Kernel, Z: tf.Tensor, X: tf.Tensor | None = None) -> tf.Tensor | None:
     """k(Z, X) [M, N] for Z [M, D] and X [N, D] (or Z itself), or None for kernels that are not listed above; N M."""
     profile = _PROFILES.get(type(kernel))
     if profile is None:
@@ -36,7 +38,7 @@ def stationary_gram(kernel: Kernel, Z: tf.Tensor, X: Optional[tf.Tensor] = None)
 
 
 def _gram(profile: Profile, variance: tf.Tensor, left: tf.Tensor, right: tf.Tensor, same: bool) -> tf.Tensor:
-    """variance f(|left_i - right_j|^2) [M, N] for scaled inputs [M, D] and [N, D]."""
+    """Variance f(|left_i - right_j|^2) [M, N] for scaled inputs [M, D] and [N, D]."""
 
     @tf.custom_gradient
     def run(variance: tf.Tensor, left: tf.Tensor, right: tf.Tensor) -> tuple:

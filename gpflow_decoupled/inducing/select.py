@@ -192,9 +192,7 @@ def _complete(chosen: np.ndarray, pool: np.ndarray, M: int, rng: np.random.Gener
     return np.concatenate([chosen, spare[rng.permutation(len(spare))[: M - len(chosen)]]])
 
 
-def _greedy(
-    pool: np.ndarray, M: int, kernel: Kernel, given: np.ndarray | None, rng: np.random.Generator
-) -> np.ndarray:
+def _greedy(pool: np.ndarray, M: int, kernel: Kernel, given: np.ndarray | None, rng: np.random.Generator) -> np.ndarray:
     dtype = kernel.parameters[0].dtype if kernel.parameters else gpflow.default_float()
     points = tf.constant(pool, dtype)
     diagonal, entries = _kernel_entries(kernel, points)

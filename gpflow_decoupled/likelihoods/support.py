@@ -1,9 +1,10 @@
 """Which observations a likelihood accepts, so that labels outside its support are refused before step 1."""
+
 from __future__ import annotations
 
 __all__ = ["check_labels", "observation_columns"]
 
-from typing import Callable, Optional
+from collections.abc import Callable
 
 import numpy as np
 from gpflow import likelihoods as gl
@@ -15,7 +16,7 @@ def _integers(Y: np.ndarray, low: float, high: float) -> np.ndarray:
     return (Y == np.round(Y)) & (Y >= low) & (Y <= high)
 
 
-def _rule(likelihood: gl.Likelihood) -> Optional[tuple[str, Callable[[np.ndarray], np.ndarray]]]:
+def _rule(likelihood: gl.Likelihood) -> tuple[str, Callable[[np.ndarray], np.ndarray]] | None:
     """(the support in words, a test of each entry), or None where every real number is accepted."""
     if isinstance(likelihood, gl.Bernoulli):
         return "0 or 1", lambda Y: (Y == 0) | (Y == 1)
@@ -49,8 +50,8 @@ def check_labels(likelihood: gl.Likelihood, Y: np.ndarray) -> None:
     rule = _rule(likelihood)
     if rule is None:
         return
-    support, inside = rule
-    outside = ~inside(Y)
+    support, accepts = rule
+    outside = ~accepts(Y)
     if np.any(outside):
         row, column = np.argwhere(outside)[0]
         raise DataError(
@@ -59,7 +60,7 @@ def check_labels(likelihood: gl.Likelihood, Y: np.ndarray) -> None:
         )
 
 
-def observation_columns(likelihood: gl.Likelihood, num_outputs: int) -> Optional[int]:
+def observation_columns(likelihood: gl.Likelihood, num_outputs: int) -> int | None:
     """The number of columns Y must have for P outputs, or None where the likelihood leaves it open."""
     if isinstance(likelihood, gl.SwitchedLikelihood):
         return num_outputs + 1

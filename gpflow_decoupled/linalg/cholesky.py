@@ -3,6 +3,7 @@
 TensorFlow returns NaN silently when a matrix is not positive definite, in eager, graph and XLA mode. So every
 factorisation here travels with a status, which the training loop reads on the host.
 """
+
 from __future__ import annotations
 
 __all__ = ["Factor", "add_jitter", "cholesky", "diagnose", "jitter"]

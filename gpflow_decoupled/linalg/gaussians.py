@@ -8,6 +8,7 @@
 
 No jitter is added here: it would make a natural-gradient step of size one inexact. Cost M^3 per latent.
 """
+
 from __future__ import annotations
 
 __all__ = [
@@ -53,26 +54,25 @@ def root_from_precision(precision: tf.Tensor) -> Factor:
 
 
 def root_to_natural(mean: tf.Tensor, root: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """(m, root) -> (S^-1 m, S^-1)."""
+    """(m [M, L], root [L, M, M]) -> (S^-1 m, S^-1), of the same shapes."""
     precision = precision_from_root(root)
     return apply_per_latent(precision, mean), precision
 
 
 def natural_to_root(theta: tf.Tensor, precision: tf.Tensor) -> tuple[tf.Tensor, Factor]:
-    """(S^-1 m, S^-1) -> m and the lower root of S, with one factorisation; the diagonal of the root is positive."""
+    """(S^-1 m [M, L], S^-1 [L, M, M]) -> m and the lower root of S, with one factorisation; its diagonal is positive."""
     root, ok = root_from_precision(precision)
     mean = apply_per_latent(root, apply_per_latent(root, theta, adjoint=True))
     return mean, Factor(root, ok)
 
 
 def root_to_expectation(mean: tf.Tensor, root: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """(m, root) -> (m, S + m m^T)."""
+    """(m [M, L], root [L, M, M]) -> (m, S + m m^T), of the same shapes."""
     columns = tf.transpose(mean)[..., None]
     return mean, tf.matmul(root, root, transpose_b=True) + tf.matmul(columns, columns, transpose_b=True)
 
 
 def expectation_to_root(mean: tf.Tensor, second_moment: tf.Tensor) -> tuple[tf.Tensor, Factor]:
-    """(m, S + m m^T) -> m and the lower root of S, with one factorisation."""
+    """(m [M, L], S + m m^T [L, M, M]) -> m and the lower root of S, with one factorisation."""
     columns = tf.transpose(mean)[..., None]
     return mean, cholesky(second_moment - tf.matmul(columns, columns, transpose_b=True))
-

@@ -1,12 +1,25 @@
 """Triangular solves and products in their fast forms.
 
-TensorFlow's triangular solve uses one core, and it multiplies full matrices where only a triangle is needed. Splitting the
-right-hand sides puts a solve on all cores; multiplying by blocks of rows skips most of the zeros. Batch dimensions
+TensorFlow's triangular solve uses one core, and it multiplies full matrices where only a triangle is needed. Splitting
+the right-hand sides puts a solve on all cores; multiplying by blocks of rows skips most of the zeros. Batch dimensions
 broadcast everywhere.
 """
+
 from __future__ import annotations
 
-__all__ = ["inverse", "lower_outer", "lower_product", "lower_root_gram", "lower_transposed_product", "mirror", "solve", "solve_frozen", "sum_to", "symmetric_product", "transposed_product"]
+__all__ = [
+    "inverse",
+    "lower_outer",
+    "lower_product",
+    "lower_root_gram",
+    "lower_transposed_product",
+    "mirror",
+    "solve",
+    "solve_frozen",
+    "sum_to",
+    "symmetric_product",
+    "transposed_product",
+]
 
 import tensorflow as tf
 
@@ -25,7 +38,7 @@ def solve(chol: tf.Tensor, rhs: tf.Tensor, adjoint: bool = False) -> tf.Tensor:
 
 
 def solve_frozen(chol: tf.Tensor, rhs: tf.Tensor, adjoint: bool = False) -> tf.Tensor:
-    """As `solve`, for an L that is a constant: no gradient with respect to it is ever formed."""
+    """As `solve` ([..., M, M] and [..., M, N]), for a constant L: no gradient with respect to it is ever formed."""
 
     @tf.custom_gradient
     def frozen(vectors: tf.Tensor) -> tuple:

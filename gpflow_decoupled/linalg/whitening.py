@@ -1,18 +1,21 @@
 """Whitening by a Cholesky factor, with the derivative carried in whitened coordinates.
 
-Through dL = L phi(X), X = L^-1 dK L^-T, phi = lower triangle with half the diagonal, every solve with L depends on K by X alone:
+Through dL = L phi(X), X = L^-1 dK L^-T, phi = lower triangle with half the diagonal, every solve with L depends on K by
+X alone:
 
     A = L^-1 R:    dA = -phi(X) A + L^-1 dR            B = L^-T R:    dB = -L^-T phi(X)^T R + L^-T dR
 
-So a factorisation hands out a formal zero, the tangent, that stands for X. Each solve sends its share of the gradient to it, the
-shares add up, and K's gradient 1/2 L^-T (share, mirrored from its lower triangle) L^-1 is formed once. Going through dL instead would cost another product of two
-triangles for each factorisation. The factor itself is a constant for differentiation: differentiate through `whiten`.
+So a factorisation hands out a formal zero, the tangent, that stands for X. Each solve sends its share of the gradient
+to it, the shares add up, and K's gradient 1/2 L^-T (share, mirrored from its lower triangle) L^-1 is formed once. Going
+through dL instead would cost another product of two triangles for each factorisation. The factor itself is a constant
+for differentiation: differentiate through `whiten`.
 """
+
 from __future__ import annotations
 
 __all__ = ["Whitener", "whiten", "whitener"]
 
-from typing import NamedTuple, Optional
+from typing import NamedTuple
 
 import tensorflow as tf
 
@@ -46,7 +49,7 @@ def whitener(matrix: tf.Tensor) -> Whitener:
     return Whitener(chol, ok, tangent_of(matrix))
 
 
-def whiten(chol: tf.Tensor, tangent: Optional[tf.Tensor], rhs: tf.Tensor, adjoint: bool = False) -> tf.Tensor:
+def whiten(chol: tf.Tensor, tangent: tf.Tensor | None, rhs: tf.Tensor, adjoint: bool = False) -> tf.Tensor:
     """L^-1 rhs, or L^-T rhs if `adjoint`: chol [..., M, M], rhs [..., M, N] -> [..., M, N]; M^2 N.
 
     Without a tangent the factor is a constant in every respect.

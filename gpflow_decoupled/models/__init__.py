@@ -1,4 +1,5 @@
 """Thin GPflow models: kernel, likelihood, mean function, basis."""
+
 from .basis_gp import BasisGP
 from .decoupled import DVGP, HDVGP, ODVGP, SOLVEGP
 

@@ -1,10 +1,12 @@
 """A GPflow model whose approximate posterior is a basis."""
+
 from __future__ import annotations
 
 __all__ = ["BasisGP"]
 
 import warnings
-from typing import Any, Callable, Iterator, Optional, Union
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -41,8 +43,8 @@ class BasisGP(GPModel, ExternalDataTrainingLossMixin):
         likelihood: Likelihood,
         basis: Basis,
         *,
-        mean_function: Optional[MeanFunction] = None,
-        num_data: Optional[int] = None,
+        mean_function: MeanFunction | None = None,
+        num_data: int | None = None,
     ) -> None:
         infer_num_latent_gps(kernel, likelihood, basis.num_latent_gps)
         super().__init__(kernel, likelihood, mean_function, basis.num_latent_gps)
@@ -96,8 +98,12 @@ class BasisGP(GPModel, ExternalDataTrainingLossMixin):
         X, Y = tf.convert_to_tensor(X), tf.convert_to_tensor(Y)
         return X, Y if Y.dtype == X.dtype else tf.cast(Y, X.dtype)
 
+    def training_loss(self, data: RegressionData) -> tf.Tensor:
+        """The negative of bound and log prior on data (X [N, D], Y [N, P]), a scalar; checks as `elbo`."""
+        return super().training_loss(self.as_tensors(data))
+
     def training_loss_closure(
-        self, data: Union[RegressionData, Iterator], *, compile: bool = True
+        self, data: RegressionData | Iterator, *, compile: bool = True
     ) -> Callable[[], tf.Tensor]:
         """The negative bound and log prior as a function without arguments, for GPflow's optimizers.
 
@@ -113,9 +119,7 @@ class BasisGP(GPModel, ExternalDataTrainingLossMixin):
         return super().training_loss_closure(data, compile=compile)
 
     @inherit_check_shapes
-    def predict_f(
-        self, Xnew: InputData, full_cov: bool = False, full_output_cov: bool = False
-    ) -> MeanAndVariance:
+    def predict_f(self, Xnew: InputData, full_cov: bool = False, full_output_cov: bool = False) -> MeanAndVariance:
         """Moments of f at Xnew [..., N, D]: mean [..., N, P] with variances or covariances as GPflow shapes them."""
         posterior = self.posterior(PrecomputeCacheType.NOCACHE)
         return posterior.fused_predict_f(Xnew, full_cov=full_cov, full_output_cov=full_output_cov)

@@ -1,10 +1,11 @@
 """What is refused before anything is computed: shapes when tracing, values where the data are at hand."""
+
 from __future__ import annotations
 
 __all__ = ["check_shapes_of_data", "check_values", "infer_num_latent_gps", "warn_of_values"]
 
 import warnings
-from typing import Any, Optional
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -16,7 +17,7 @@ from ..errors import DataError
 from ..likelihoods import check_labels, observation_columns
 
 
-def infer_num_latent_gps(kernel: Kernel, likelihood: Likelihood, given: Optional[int]) -> int:
+def infer_num_latent_gps(kernel: Kernel, likelihood: Likelihood, given: int | None) -> int:
     """L from the argument, the likelihood and the kernel, whichever say; 1 if none does.
 
     Raises `DataError` where two of them disagree.
@@ -38,7 +39,7 @@ def infer_num_latent_gps(kernel: Kernel, likelihood: Likelihood, given: Optional
     return next(iter(said.values()), 1)
 
 
-def check_shapes_of_data(X: Any, Y: Any, likelihood: Likelihood, num_outputs: int, num_dims: Optional[int]) -> None:
+def check_shapes_of_data(X: Any, Y: Any, likelihood: Likelihood, num_outputs: int, num_dims: int | None) -> None:
     """Raise `DataError` unless X is [N, D] and Y [N, P] of the default float type, as far as is known when tracing."""
     for name, array in (("X", X), ("Y", Y)):
         rank = array.shape.rank if isinstance(array.shape, tf.TensorShape) else len(array.shape)
@@ -61,11 +62,13 @@ def check_shapes_of_data(X: Any, Y: Any, likelihood: Likelihood, num_outputs: in
             f"outputs); pass num_latent_gps={Y.shape[1]} to the model, or choose a column of Y."
         )
     if num_dims is not None and X.shape[1] is not None and X.shape[1] != num_dims:
-        raise DataError(f"X has {X.shape[1]} columns and the inducing points have {num_dims}; they must be the same inputs.")
+        raise DataError(
+            f"X has {X.shape[1]} columns and the inducing points have {num_dims}; they must be the same inputs."
+        )
 
 
 def check_values(X: np.ndarray, Y: np.ndarray, likelihood: Likelihood) -> None:
-    """Raise `DataError` for no rows, NaN or infinite entries, or labels outside the support."""
+    """Raise `DataError` for X [N, D], Y [N, P] with no rows, NaN or infinite entries, or labels outside the support."""
     if len(X) == 0:
         raise DataError("X and Y have no rows; there is nothing to learn from.")
     for name, array in (("X", X), ("Y", Y)):
@@ -80,10 +83,11 @@ def check_values(X: np.ndarray, Y: np.ndarray, likelihood: Likelihood) -> None:
 
 
 def warn_of_values(X: np.ndarray, Y: np.ndarray, likelihood: Likelihood, stacklevel: int = 3) -> None:
-    """Warn of what is legitimate and rarely meant in a whole data set: one row, constant columns of X or Y."""
+    """Warn of what is legitimate and rarely meant in a whole data set X [N, D], Y [N, P]: one row, constant columns."""
     if len(Y) == 1:
         warnings.warn(
-            "There is one observation (N = 1): the hyperparameters cannot be learned from it.", stacklevel=stacklevel
+            "There is one observation (N = 1): the hyperparameters cannot be learned from it.",
+            stacklevel=stacklevel,
         )
         return
     observed = Y[:, :-1] if isinstance(likelihood, SwitchedLikelihood) else Y

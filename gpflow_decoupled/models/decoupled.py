@@ -1,9 +1,10 @@
 """Short constructors of the obvious combinations; no mathematics of their own."""
+
 from __future__ import annotations
 
 __all__ = ["DVGP", "HDVGP", "ODVGP", "SOLVEGP"]
 
-from typing import Any, Optional
+from typing import Any
 
 from gpflow.functions import MeanFunction
 from gpflow.kernels import Kernel
@@ -35,12 +36,12 @@ class ODVGP(BasisGP):
         gamma: Any,
         beta: Any,
         *,
-        mean_function: Optional[MeanFunction] = None,
-        num_latent_gps: Optional[int] = None,
-        num_data: Optional[int] = None,
+        mean_function: MeanFunction | None = None,
+        num_latent_gps: int | None = None,
+        num_data: int | None = None,
         whiten: bool = True,
         mean_scaling: str = "whitened",
-        mean_subsample: Optional[int] = None,
+        mean_subsample: int | None = None,
     ) -> None:
         basis = OrthogonalBasis(
             as_inducing(gamma, "gamma", kernel),
@@ -66,12 +67,12 @@ class HDVGP(BasisGP):
         gamma: Any,
         beta: Any,
         *,
-        mean_function: Optional[MeanFunction] = None,
-        num_latent_gps: Optional[int] = None,
-        num_data: Optional[int] = None,
+        mean_function: MeanFunction | None = None,
+        num_latent_gps: int | None = None,
+        num_data: int | None = None,
         whiten: bool = True,
         mean_scaling: str = "whitened",
-        mean_subsample: Optional[int] = None,
+        mean_subsample: int | None = None,
     ) -> None:
         basis = HybridBasis(
             as_inducing(gamma, "gamma", kernel),
@@ -98,13 +99,13 @@ class DVGP(BasisGP):
         alpha: Any,
         beta: Any,
         *,
-        mean_function: Optional[MeanFunction] = None,
-        num_latent_gps: Optional[int] = None,
-        num_data: Optional[int] = None,
+        mean_function: MeanFunction | None = None,
+        num_latent_gps: int | None = None,
+        num_data: int | None = None,
         covariance: str = "inverse",
         whiten: bool = True,
         mean_scaling: str = "whitened",
-        mean_subsample: Optional[int] = None,
+        mean_subsample: int | None = None,
     ) -> None:
         basis = DecoupledBasis(
             as_inducing(alpha, "alpha", kernel),
@@ -132,9 +133,9 @@ class SOLVEGP(BasisGP):
         gamma: Any,
         beta: Any,
         *,
-        mean_function: Optional[MeanFunction] = None,
-        num_latent_gps: Optional[int] = None,
-        num_data: Optional[int] = None,
+        mean_function: MeanFunction | None = None,
+        num_latent_gps: int | None = None,
+        num_data: int | None = None,
         whiten: bool = True,
     ) -> None:
         basis = SolveBasis(

@@ -1,4 +1,5 @@
 """How q moves."""
+
 from .exact import Optimum, collapsed_elbo, optimal_parameters
 from .natural_gradient import NaturalGradient, StepReport
 

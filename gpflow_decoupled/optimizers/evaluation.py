@@ -1,9 +1,11 @@
 """One pass through the bound that serves every optimizer: its value, dE/dmean and dE/dvar, and the other gradients."""
+
 from __future__ import annotations
 
 __all__ = ["Evaluation", "as_basis_model", "evaluate", "local_gradient"]
 
-from typing import Any, NamedTuple, Optional, Sequence
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 from gpflow.base import RegressionData
@@ -44,18 +46,20 @@ def as_basis_model(model: Any) -> BasisGP:
     if model.q_sqrt.shape.rank != 3:
         raise TypeError("SVGP with q_diag=True has no full covariance to step in; build it with q_diag=False.")
     basis = CoupledBasis(
-        model.inducing_variable, model.num_latent_gps, whiten=model.whiten, q_mu=model.q_mu, q_sqrt=model.q_sqrt
+        model.inducing_variable,
+        model.num_latent_gps,
+        whiten=model.whiten,
+        q_mu=model.q_mu,
+        q_sqrt=model.q_sqrt,
     )
-    return BasisGP(
-        model.kernel, model.likelihood, basis, mean_function=model.mean_function, num_data=model.num_data
-    )
+    return BasisGP(model.kernel, model.likelihood, basis, mean_function=model.mean_function, num_data=model.num_data)
 
 
 def evaluate(
     model: BasisGP,
     data: RegressionData,
     variables: Sequence[tf.Variable] = (),
-    rows: Optional[tf.Tensor] = None,
+    rows: tf.Tensor | None = None,
 ) -> Evaluation:
     """The bound and all gradients from one forward and one backward pass; q's own Gaussians are held fixed.
 
@@ -79,7 +83,7 @@ def evaluate(
 def local_gradient(
     model: BasisGP, mean: tf.Tensor, variance: tf.Tensor, data: RegressionData
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """g and h [N, L] at given moments [N, L]: reverse mode through the likelihood only."""
+    """G and h [N, L] at given moments [N, L]: reverse mode through the likelihood only."""
     with tf.GradientTape(watch_accessed_variables=False) as tape:
         tape.watch([mean, variance])
         expected = model.scale(data[0]) * tf.reduce_sum(model.variational_expectations(mean, variance, data))

@@ -1,20 +1,23 @@
 """The optimum of q in closed form for Gaussian noise, and the bound there.
 
-With noise variance s2, A = L_b^-1 K_bx, W = Q_beta + s2 I and y the data less the mean function (section 6, OD appendix D):
+With noise variance s2, A = L_b^-1 K_bx, W = Q_beta + s2 I and y the data less the mean function (section 6, OD appendix
+D):
 
     S~ = (I + A A^T / s2)^-1                                                                             (D26)
     a = (C_g + C_gx W^-1 C_xg)^-1 C_gx W^-1 y,   m~ = (s2 I + A A^T)^-1 A (y - C_xg a)                     (D30)
-    F = -N/2 log 2 pi - 1/2 log|W| - 1/2 [|y - mean|^2 / s2 + |m~|^2 + a^T C_g a] - tr(K - Q_beta) / (2 s2)  (D31), (D32)
+    F = -N/2 log 2 pi - 1/2 log|W| - 1/2 [|y - mean|^2 / s2 + |m~|^2 + a^T C_g a] - tr(K - Q_beta) / (2 s2)  (D31),
+    (D32)
 
-The bracket holds at any a, not only at the best one, so F is a lower bound of the log evidence whatever a is: with gamma = X
-it is the bound of Artemev, Burt & van der Wilk 2021 (arXiv:2102.08314), known as CGLB.
+The bracket holds at any a, not only at the best one, so F is a lower bound of the log evidence whatever a is: with
+gamma = X it is the bound of Artemev, Burt & van der Wilk 2021 (arXiv:2102.08314), known as CGLB.
 """
+
 from __future__ import annotations
 
 __all__ = ["Optimum", "collapsed_elbo", "optimal_parameters"]
 
 import math
-from typing import Any, NamedTuple, Optional
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 from gpflow.base import RegressionData
@@ -36,17 +39,17 @@ class Optimum(NamedTuple):
 
     elbo: tf.Tensor
     """[], nats."""
-    coefficients: Optional[tf.Tensor]
+    coefficients: tf.Tensor | None
     """Raw coefficients of the mean points [M_gamma, L], or None."""
     gaussians: tuple[Gaussian, ...]
     """Whitened Gaussian parts: means [M, L], roots [L, M, M]."""
-    chol_B: Optional[tf.Tensor] = None
+    chol_B: tf.Tensor | None = None
     """For `DecoupledBasis` with covariance="inverse": a root of B [L, M_beta, M_beta], (D27)."""
 
     def assign(self, model: Any) -> None:
         """Write the optimum into the Parameters of `model`, whose hyperparameters must be those it was computed for."""
         basis = as_basis_model(model).basis
-        if self.coefficients is not None:
+        if self.coefficients is not None and basis.kernel_mean is not None:
             basis.kernel_mean.coefficients.assign(basis.kernel_mean.scaling.scaled(self.coefficients))
         if self.gaussians:
             state = basis.factor(model.kernel, with_kl=False)
@@ -73,10 +76,11 @@ def optimal_parameters(model: Any, data: RegressionData) -> Optimum:
         parts.append(basis.features(basis.factor(kernel, with_kl=False), kernel, X).minus[1])
     operator = _operator(basis, kernel, X, chol, A)
     own_mean = isinstance(basis, DecoupledBasis)
-    a = None if operator is None else _coefficients(operator, None if own_mean else A, y, noise)
-    rest = y if a is None else y - operator.to_data(a)
+    a, rest, norm = None, y, tf.zeros([], y.dtype)
+    if operator is not None:
+        a = _coefficients(operator, None if own_mean else A, y, noise)
+        rest, norm = y - operator.to_data(a), tf.reduce_sum(a * operator.product(a))
     means = [None] if own_mean else _means(parts, rest, noise)
-    norm = tf.zeros([], y.dtype) if a is None else tf.reduce_sum(a * operator.product(a))
     for mean, part in zip(means, parts):
         if mean is not None:
             norm += tf.reduce_sum(tf.square(mean))
@@ -94,7 +98,7 @@ def optimal_parameters(model: Any, data: RegressionData) -> Optimum:
 def collapsed_elbo(model: Any, data: RegressionData) -> tf.Tensor:
     """The bound in nats at the best q(f) for Gaussian noise, (D31) or (D33); differentiable in the hyperparameters.
 
-    Arguments, errors and cost as `optimal_parameters`. With gamma = X its data-fit term is that of the exact GP.
+    Arguments (X [N, D], Y [N, L]), errors and cost as `optimal_parameters`. With gamma = X its data-fit term is that of the exact GP.
     """
     return optimal_parameters(model, data).elbo
 
@@ -109,7 +113,7 @@ def _regression(model: BasisGP, data: RegressionData) -> tuple[tf.Tensor, tf.Ten
     return X, Y - model.mean_function(X), tf.convert_to_tensor(model.likelihood.variance)
 
 
-def _operator(basis: Basis, kernel: Any, X: tf.Tensor, chol: tf.Tensor, A: tf.Tensor) -> Optional[MeanOperator]:
+def _operator(basis: Basis, kernel: Any, X: tf.Tensor, chol: tf.Tensor, A: tf.Tensor) -> MeanOperator | None:
     """The mean points' maps, orthogonal to beta also for the hybrid basis, whose optimum is the same function (D29)."""
     if basis.kernel_mean is None or basis.kernel_mean.size == 0:
         return None
@@ -120,7 +124,7 @@ def _operator(basis: Basis, kernel: Any, X: tf.Tensor, chol: tf.Tensor, A: tf.Te
     return MeanOperator(K, cross)
 
 
-def _coefficients(operator: MeanOperator, A: Optional[tf.Tensor], y: tf.Tensor, noise: tf.Tensor) -> tf.Tensor:
+def _coefficients(operator: MeanOperator, A: tf.Tensor | None, y: tf.Tensor, noise: tf.Tensor) -> tf.Tensor:
     """(D30), or (D28) without A: the coefficients a [M_gamma, L]."""
     cross = operator.cross
     if operator.projection is not None:

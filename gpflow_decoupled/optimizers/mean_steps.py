@@ -1,15 +1,18 @@
-"""Steps for the coefficients of the mean points: steepest ascent in scaled coordinates, and Newton by conjugate gradients.
+"""Steps for the coefficients of the mean points: steepest ascent in scaled coordinates, and Newton by conjugate
+gradients.
 
 With w = -2 h >= 0 the Hessian of the negative bound over (a, m~) is
 
     [ C_g + C_gx W C_xg    C_gx W A^T  ]
     [ A W C_xg             I + A W A^T ]                                                                (D49)
 """
+
 from __future__ import annotations
 
-__all__ = ["newton_direction", "steepest_step"]
+__all__ = ["NewtonOptions", "newton_direction", "steepest_step"]
 
-from typing import Callable, NamedTuple, Optional
+from collections.abc import Callable
+from typing import NamedTuple
 
 import tensorflow as tf
 import tensorflow_probability as tfp
@@ -29,9 +32,9 @@ def steepest_step(
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """The change of the scaled coefficients along their gradient [M, L], and whether it was shortened.
 
-    In whitened coordinates the gradient is the exact natural gradient (D41), in diagonal ones the rule (D42). Its metric
-    is the prior's, so a step of size one overshoots by the limit (D43); the step is shortened to the maximum of the local
-    quadratic model along the gradient, |d|^2 / d^T H d, which never overshoots. Cost N M + M^2.
+    In whitened coordinates the gradient is the exact natural gradient (D41), in diagonal ones the rule (D42). Its
+    metric is the prior's, so a step of size one overshoots by the limit (D43); the step is shortened to the maximum of
+    the local quadratic model along the gradient, |d|^2 / d^T H d, which never overshoots. Cost N M + M^2.
     """
     raw = scaling.raw(gradient)
     weights = tf.maximum(-2.0 * h, 0.0)
@@ -43,7 +46,7 @@ def steepest_step(
 class NewtonOptions(NamedTuple):
     """How the Newton system is solved."""
 
-    rank: Optional[int] = None
+    rank: int | None = None
     """Rank of the pivoted Cholesky of C_g as preconditioner (D47); None uses the basis's own scaling."""
     iterations: int = 50
     tolerance: float = 1e-8

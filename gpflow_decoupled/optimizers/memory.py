@@ -1,4 +1,5 @@
 """The precisions that a natural-gradient optimizer left behind, so that the next step need not recompute them."""
+
 from __future__ import annotations
 
 __all__ = ["PrecisionMemory"]

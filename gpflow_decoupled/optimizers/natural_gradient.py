@@ -1,19 +1,21 @@
 """Natural gradients in closed form, from dE/dmean and dE/dvar at the data.
 
-Salimbeni, Eleftheriadis & Hensman 2018 (arXiv:1803.09151) for (m, S); Salimbeni et al. 2018 (arXiv:1809.08820), equations
-(14)-(16), for the mean points. Whitened, with P = S~^-1 and A = L_b^-1 K_bx:
+Salimbeni, Eleftheriadis & Hensman 2018 (arXiv:1803.09151) for (m, S); Salimbeni et al. 2018 (arXiv:1809.08820),
+equations (14)-(16), for the mean points. Whitened, with P = S~^-1 and A = L_b^-1 K_bx:
 
     P <- (1 - rho) P + rho (I - 2 A diag(h) A^T)                                                    (D46)
     P m~ <- (1 - rho) P m~ + rho A (g - 2 h A^T m~)                                                  (D46)
 
-A^T m~ is the part of the mean that belongs to the inducing points: neither the mean points nor the mean function enter it,
-while g and h are taken at the total mean. Nothing is differentiated through a Cholesky factor.
+A^T m~ is the part of the mean that belongs to the inducing points: neither the mean points nor the mean function enter
+it, while g and h are taken at the total mean. Nothing is differentiated through a Cholesky factor.
 """
+
 from __future__ import annotations
 
-__all__ = ["NaturalGradient", "StepReport"]
+__all__ = ["Move", "NaturalGradient", "StepReport"]
 
-from typing import Any, Callable, NamedTuple, Optional, Union
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 from gpflow.base import RegressionData
@@ -30,7 +32,7 @@ from .memory import PrecisionMemory
 MAX_HALVINGS = 30
 POLICIES = ("damp", "clip", "raise")
 MEAN_SOLVERS = (None, "natural", "newton")
-StepSize = Union[float, tf.Variable, Callable[[], tf.Tensor]]
+StepSize = Any  # a number, a tf.Variable, or a function without arguments
 
 
 class StepReport(NamedTuple):
@@ -49,7 +51,7 @@ class Move(NamedTuple):
 
     gaussians: tuple[Gaussian, ...]
     precisions: tuple[tf.Tensor, ...]
-    coefficients: Optional[tf.Tensor]
+    coefficients: tf.Tensor | None
     """[M_gamma, L], in the basis's coordinates; None if they stay."""
     shortened: tf.Tensor
     clipped: tf.Tensor
@@ -60,9 +62,10 @@ class NaturalGradient(tf.Module):
 
     :param gamma: step size rho in (0, 1]; a number, a `tf.Variable`, or a function without arguments.
     :param mean: how the coefficients of the mean points move: None leaves them to another optimizer; "natural" takes a
-        gradient step in the basis's own coordinates, which is (D41) for mean_scaling="whitened" and (D42) for "diagonal";
-        "newton" solves (D49) for them and the mean of q(u) jointly, by conjugate gradients.
-    :param mean_step: step size of `mean`, as `gamma`; a "natural" step is shortened to the maximum of the bound's local quadratic model.
+        gradient step in the basis's own coordinates, which is (D41) for mean_scaling="whitened" and (D42) for
+        "diagonal"; "newton" solves (D49) for them and the mean of q(u) jointly, by conjugate gradients.
+    :param mean_step: step size of `mean`, as `gamma`; a "natural" step is shortened to the maximum of the bound's
+        local quadratic model.
     :param preconditioner: for "newton": "scaling" (that of the basis) or "pivoted" (rank `rank`, (D47)).
     :param negative_precision: what to do where h > 0, which happens if the likelihood is not log-concave: "damp" halves
         the step until the covariance is positive definite, "clip" replaces h by min(h, 0), "raise" refuses the step.
@@ -75,7 +78,7 @@ class NaturalGradient(tf.Module):
         self,
         gamma: StepSize = 1.0,
         *,
-        mean: Optional[str] = None,
+        mean: str | None = None,
         mean_step: StepSize = 1.0,
         preconditioner: str = "scaling",
         rank: int = 100,
@@ -97,8 +100,8 @@ class NaturalGradient(tf.Module):
     def minimize(self, model: Any, data: RegressionData) -> StepReport:
         """One step that raises the bound of `model` on data (X [N, D], Y [N, P]); safe inside `tf.function`.
 
-        Raises `NumericalError` if a factorisation fails; the model is as before then. Inside `tf.function` nothing can be
-        raised: read `StepReport.ok`.
+        Raises `NumericalError` if a factorisation fails; the model is as before then. Inside `tf.function` nothing can
+        be raised: read `StepReport.ok`.
         """
         model = as_basis_model(model)
         data = model.as_tensors(data)
@@ -141,7 +144,7 @@ class NaturalGradient(tf.Module):
             if move.gaussians:
                 model.basis.assign_gaussians(evaluation.state, move.gaussians)
                 self._memory.store(model.basis, move.gaussians, move.precisions)
-            if move.coefficients is not None:
+            if move.coefficients is not None and model.basis.kernel_mean is not None:
                 model.basis.kernel_mean.coefficients.assign(move.coefficients)
             return ok
 
@@ -181,7 +184,7 @@ class NaturalGradient(tf.Module):
             new, precision, tries = self._gaussian_step(old, self._memory.recall(basis, k, old.root), A, g, h, rho)
             if newton_mean is not None:
                 new = Gaussian(newton_mean, new.root)
-            if k + 1 < len(basis.gaussian_parameters()) // 2:
+            if old.mean is not None and k + 1 < len(basis.gaussian_parameters()) // 2:
                 mean += apply_per_latent(A, new.mean - old.mean, adjoint=True)
                 root_change = tf.square(transposed_product(new.root, A)) - tf.square(features.plus[k])
                 variance += tf.transpose(tf.reduce_sum(root_change, axis=-2))
@@ -193,7 +196,9 @@ class NaturalGradient(tf.Module):
     def _newton(self, basis: Any, state: Any, features: Any, operator: Any, g: tf.Tensor, h: tf.Tensor) -> tuple:
         """The change of the raw coefficients and the new whitened mean of q(u)."""
         if not isinstance(basis, OrthogonalBasis):
-            raise UnknownOptionError(f'mean="newton" solves (D49), which is for OrthogonalBasis, not {type(basis).__name__}.')
+            raise UnknownOptionError(
+                f'mean="newton" solves (D49), which is for OrthogonalBasis, not {type(basis).__name__}.'
+            )
         A = features.minus[0]
         gradient = operator.from_data(g) - operator.product(state.a)  # (D41)
         direction = newton_direction(
@@ -208,7 +213,13 @@ class NaturalGradient(tf.Module):
         return step * direction[0], state.mean + step * direction[1]
 
     def _gaussian_step(
-        self, old: Gaussian, old_precision: tf.Tensor, A: tf.Tensor, g: tf.Tensor, h: tf.Tensor, rho: tf.Tensor
+        self,
+        old: Gaussian,
+        old_precision: tf.Tensor,
+        A: tf.Tensor,
+        g: tf.Tensor,
+        h: tf.Tensor,
+        rho: tf.Tensor,
     ) -> tuple[Gaussian, tf.Tensor, tf.Tensor]:
         """(D46) for one Gaussian part: the new one, its precision, and how often the step was halved."""
         if self.negative_precision == "clip":

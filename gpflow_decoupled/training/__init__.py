@@ -1,4 +1,5 @@
 """Training: `fit`, and the pieces it is made of."""
+
 from .evaluation import held_out_metrics
 from .fit import fit
 from .progress import TensorBoard

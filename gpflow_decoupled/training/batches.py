@@ -1,11 +1,12 @@
 """Where the minibatches of a run come from: arrays in memory, or a `tf.data.Dataset` larger than it."""
+
 from __future__ import annotations
 
 __all__ = ["ArrayBatches", "DatasetBatches", "make_batches"]
 
 import zlib
 from numbers import Integral
-from typing import Any, Optional, Union
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -13,8 +14,8 @@ from gpflow.likelihoods import Likelihood
 
 from ..bases.latents import input_dims
 from ..errors import DataError
-from ..models import BasisGP
 from ..likelihoods import check_labels
+from ..models import BasisGP
 from ..models.checks import check_shapes_of_data, check_values, warn_of_values
 
 Batch = tuple[tf.Tensor, tf.Tensor]
@@ -29,17 +30,21 @@ class ArrayBatches:
     Raises `DataError` for a batch larger than the data.
     """
 
-    def __init__(self, X: tf.Tensor, Y: tf.Tensor, batch_size: Union[int, None, str], seed: int) -> None:
+    def __init__(self, X: tf.Tensor, Y: tf.Tensor, batch_size: int | None | str, seed: int) -> None:
         self.X, self.Y, self.seed = X, Y, seed
         self.num_data = int(X.shape[0])
         if batch_size == "auto":
             batch_size = min(DEFAULT_BATCH, self.num_data)
         elif batch_size is not None and (not isinstance(batch_size, Integral) or batch_size < 1):
-            raise DataError(f'batch_size={batch_size!r} must be a whole number of at least 1, None for all rows, or "auto".')
+            raise DataError(
+                f'batch_size={batch_size!r} must be a whole number of at least 1, None for all rows, or "auto".'
+            )
         if batch_size is not None and batch_size > self.num_data:
-            raise DataError(f"batch_size={batch_size} is larger than the data, which have {self.num_data} rows; use None.")
+            raise DataError(
+                f"batch_size={batch_size} is larger than the data, which have {self.num_data} rows; use None."
+            )
         self.batch_size = self.num_data if batch_size is None else batch_size
-        self._epoch: Optional[int] = None
+        self._epoch: int | None = None
         self._order = np.arange(self.num_data)
 
     @property
@@ -68,9 +73,9 @@ class ArrayBatches:
 class DatasetBatches:
     """The batches of a `tf.data.Dataset` of (X, Y), in its order, from the start again when it ends.
 
-    Shuffling and batching are the dataset's own. There is one iterator, since a second one, to look at the data first, would
-    change the order of a shuffled dataset. Raises `DataError` for a dataset without batches, a first batch that is not
-    finite, and labels outside the likelihood's support; later batches that are not finite make the step fail.
+    Shuffling and batching are the dataset's own. There is one iterator, since a second one, to look at the data first,
+    would change the order of a shuffled dataset. Raises `DataError` for a dataset without batches, a first batch that
+    is not finite, and labels outside the likelihood's support; later batches that are not finite make the step fail.
     """
 
     def __init__(self, dataset: tf.data.Dataset, num_data: int, likelihood: Likelihood) -> None:
@@ -90,9 +95,10 @@ class DatasetBatches:
 
     def __call__(self, step: int) -> Batch:
         """The next batch: X [B, D], Y [B, P]."""
-        X, Y = next(self.iterator, (None, None))
-        if X is None:
+        batch = next(self.iterator, None)
+        if batch is None:
             raise DataError("The dataset has no batches; check what it is made from.")
+        X, Y = batch
         labels = Y.numpy()
         if self._is_first:
             check_values(X.numpy(), labels, self.likelihood)
@@ -103,8 +109,8 @@ class DatasetBatches:
 
 
 def make_batches(
-    model: BasisGP, data: Union[tuple, tf.data.Dataset], batch_size: Union[int, None, str], seed: int
-) -> Union[ArrayBatches, DatasetBatches]:
+    model: BasisGP, data: tuple | tf.data.Dataset, batch_size: int | None | str, seed: int
+) -> ArrayBatches | DatasetBatches:
     """Check the data and wrap them. Arrays are checked in full, a dataset by its types and as it goes.
 
     Raises `DataError` for unusable data, a dataset without `num_data`, or a `num_data` that is not that of the arrays.
@@ -125,11 +131,13 @@ def make_batches(
     return batches
 
 
-def _dataset_batches(model: BasisGP, dataset: tf.data.Dataset, batch_size: Union[int, None, str]) -> DatasetBatches:
+def _dataset_batches(model: BasisGP, dataset: tf.data.Dataset, batch_size: int | None | str) -> DatasetBatches:
     if model.num_data is None:
         raise DataError("A dataset does not tell its size in rows: pass num_data=N to the model.")
     if batch_size is not None and batch_size != "auto":
-        raise DataError(f"batch_size={batch_size} is for arrays; a dataset brings its own: use dataset.batch({batch_size}).")
+        raise DataError(
+            f"batch_size={batch_size} is for arrays; a dataset brings its own: use dataset.batch({batch_size})."
+        )
     spec = dataset.element_spec
     if not (isinstance(spec, tuple) and len(spec) == 2 and all(isinstance(part, tf.TensorSpec) for part in spec)):
         raise DataError(f"The dataset's elements are {spec}; they must be pairs (X [B, D], Y [B, P]).")

@@ -1,4 +1,5 @@
 """Checkpoints from which a killed run goes on to the same trace."""
+
 from __future__ import annotations
 
 __all__ = ["RunCheckpoint"]
@@ -8,7 +9,7 @@ import os
 import warnings
 import zipfile
 from pathlib import Path
-from typing import Any, Optional
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -47,15 +48,17 @@ class RunCheckpoint:
             self.manager.save(checkpoint_number=step)
         except tf.errors.FailedPreconditionError as error:
             raise DataError(
-                "This dataset's place cannot be saved (it depends on Python state, as from_generator does); fit arrays, or "
-                "leave checkpoint out."
+                "This dataset's place cannot be saved (it depends on Python state, as from_generator does); "
+                "fit arrays, or leave checkpoint out."
             ) from error
         kept = {_step_of(path) for path in self.manager.checkpoints}
         for old in [*self.folder.glob("history-*.npz"), *self.folder.glob("run-*.json")]:
             if int(old.stem.split("-")[1]) not in kept:
                 old.unlink()
+        for half in self.folder.glob("*.part"):
+            half.unlink()
 
-    def restore(self, history: History) -> Optional[tuple[int, dict[str, float]]]:
+    def restore(self, history: History) -> tuple[int, dict[str, float]] | None:
         """Go back to the latest state that can be read: (steps done, totals), or None if the folder holds none.
 
         Raises `DataError` for other settings, and where no state can be read.
@@ -65,7 +68,7 @@ class RunCheckpoint:
             step = _step_of(path)
             try:
                 record = json.loads((self.folder / f"run-{step}.json").read_text())
-                with np.load(self.folder / f"history-{step}.npz") as arrays:
+                with open(self.folder / f"history-{step}.npz", "rb") as file, np.load(file) as arrays:
                     traces = dict(arrays)
             except UNREADABLE as error:
                 problems.append(f"step {step}: {error}")
@@ -77,7 +80,10 @@ class RunCheckpoint:
                 problems.append(f"step {step}: {error}")
                 continue
             if problems:
-                warnings.warn(f"The run goes on from step {step}: a later state is damaged ({problems[0]}).", stacklevel=2)
+                warnings.warn(
+                    f"The run goes on from step {step}: a later state is damaged ({problems[0]}).",
+                    stacklevel=2,
+                )
             history.load(traces)
             return step, record["totals"]
         if problems:

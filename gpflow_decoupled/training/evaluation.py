@@ -1,4 +1,5 @@
 """Held-out quality of a model, in chunks, so that any number of points fits into memory."""
+
 from __future__ import annotations
 
 __all__ = ["held_out_metrics"]

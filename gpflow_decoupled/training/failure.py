@@ -1,10 +1,10 @@
 """What went wrong in a step, said in one sentence that names it."""
+
 from __future__ import annotations
 
 __all__ = ["explain"]
 
 import numpy as np
-import tensorflow as tf
 
 from ..errors import NumericalError
 from ..linalg.cholesky import diagnose
@@ -13,14 +13,14 @@ from ..models import BasisGP
 RESTORED = " The model holds the last good parameters."
 
 
-def explain(model: BasisGP, X: tf.Tensor, Y: tf.Tensor, step: int) -> NumericalError:
+def explain(model: BasisGP, batch: tuple, step: int) -> NumericalError:
     """The error for a failed step, found at the parameters at which it failed."""
-    for name, array in (("X", X), ("Y", Y)):
+    for name, array in zip("XY", batch):
         bad = ~np.all(np.isfinite(array.numpy()), axis=1)
         if np.any(bad):
             return NumericalError(
-                f"Step {step}: row {int(np.argmax(bad))} of this batch of {name} is not finite; remove such rows from the "
-                "dataset." + RESTORED,
+                f"Step {step}: row {int(np.argmax(bad))} of this batch of {name} is not finite; remove such rows "
+                "from the dataset." + RESTORED,
                 matrix=name,
             )
     for name, matrix in model.basis.matrices(model.kernel).items():

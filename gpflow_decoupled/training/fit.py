@@ -1,10 +1,12 @@
 """One call that trains a model."""
+
 from __future__ import annotations
 
 __all__ = ["fit"]
 
 import warnings
-from typing import Any, Callable, Optional, Sequence, Union
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import tensorflow as tf
 from gpflow.keras import tf_keras
@@ -28,24 +30,24 @@ DEFAULT_RATE = 0.01
 
 def fit(
     model: Any,
-    data: Union[tuple, tf.data.Dataset],
+    data: tuple | tf.data.Dataset,
     *,
-    steps: Optional[int] = None,
-    seconds: Optional[float] = None,
-    batch_size: Union[int, None, str] = "auto",
-    natural_gradient: Optional[float] = 0.1,
-    learning_rate: Optional[float] = None,
+    steps: int | None = None,
+    seconds: float | None = None,
+    batch_size: int | None | str = "auto",
+    natural_gradient: float | None = 0.1,
+    learning_rate: float | None = None,
     mean_solver: str = "adam",
-    mean_learning_rate: Optional[float] = None,
-    optimizer: Optional[Any] = None,
+    mean_learning_rate: float | None = None,
+    optimizer: Any | None = None,
     negative_precision: str = "damp",
     ramp_steps: int = 10,
     anneal: float = 0.5,
     refresh_every: int = 100,
-    evaluation: Optional[tuple] = None,
+    evaluation: tuple | None = None,
     evaluate_every: int = 500,
-    patience: Optional[int] = None,
-    checkpoint: Optional[Any] = None,
+    patience: int | None = None,
+    checkpoint: Any | None = None,
     checkpoint_every: int = 500,
     callbacks: Sequence[Callable] = (),
     report_every: int = 20,
@@ -55,11 +57,12 @@ def fit(
 ) -> FitResult:
     """Train a model of this package, or a plain `gpflow.models.SVGP`, in place.
 
-    q(u) moves by natural gradients, the coefficients of the mean points by `mean_solver`, everything else that is trainable
-    (kernel, likelihood, mean function, inducing inputs) by `optimizer`; one pass through the bound serves all three.
+    q(u) moves by natural gradients, the coefficients of the mean points by `mean_solver`, everything else that is
+    trainable (kernel, likelihood, mean function, inducing inputs) by `optimizer`; one pass through the bound serves all
+    three.
 
-    :param data: (X [N, D], Y [N, P]), or a `tf.data.Dataset` of batches of such pairs, repeated as often as needed; then the
-        model must know `num_data`.
+    :param data: (X [N, D], Y [N, P]), or a `tf.data.Dataset` of batches of such pairs, repeated as often as needed;
+        then the model must know `num_data`.
     :param steps: how many steps; 2000 if `seconds` is not given either. :param seconds: wall-clock limit of the steps.
     :param batch_size: rows of a minibatch; "auto" is 1024, or all rows if there are fewer; None is all rows.
     :param natural_gradient: step size in (0, 1], reached from 1e-4 over `ramp_steps`; None leaves q(u) to `optimizer`.
@@ -72,19 +75,20 @@ def fit(
     :param refresh_every: steps between refreshes of the frozen scaling of the mean coefficients.
     :param evaluation: held-out (X, Y), scored every `evaluate_every` steps and at the end.
     :param patience: stop after so many evaluations without a better log density (bound, if `evaluation` is not given).
-    :param checkpoint: folder; the state is saved there every `checkpoint_every` steps, and a run that finds a state in it
-        goes on from there to the same trace. The limits may change; data and other settings that differ are refused.
+    :param checkpoint: folder; the state is saved there every `checkpoint_every` steps, and a run that finds a state
+        in it goes on from there to the same trace. The limits may change; data and other settings that differ are
+        refused.
     :param callbacks: called with (step, metrics, model) every `report_every` steps; `gpflow.monitor.Monitor` fits too.
     :param seed: fixes shuffling and subsampling: same seed, same trace. Likelihoods that sample (`Softmax`) draw from
         TensorFlow's global generator: call `tf.random.set_seed` too.
 
-    Raises `DataError` and `UnknownOptionError` before the first step, with nothing changed, and `NumericalError` in training,
-    with the last good parameters restored and the record so far in its `result`.
+    Raises `DataError` and `UnknownOptionError` before the first step, with nothing changed, and `NumericalError` in
+    training, with the last good parameters restored and the record so far in its `result`.
     """
     check_option("negative_precision", negative_precision, POLICIES)
     check_option("mean_solver", mean_solver, ("adam", "natural", "newton"))
-    every = {"refresh": refresh_every, "evaluate": evaluate_every, "checkpoint": checkpoint_every, "report": report_every}
-    check_counts(1, steps=steps, patience=patience, **{f"{name}_every": value for name, value in every.items()})
+    check_counts(1, steps=steps, patience=patience, refresh_every=refresh_every, report_every=report_every)
+    check_counts(1, evaluate_every=evaluate_every, checkpoint_every=checkpoint_every)
     check_counts(0, ramp_steps=ramp_steps, seed=seed)
     check_rates(seconds=seconds, learning_rate=learning_rate, mean_learning_rate=mean_learning_rate)
     check_rates(1.0, natural_gradient=natural_gradient, anneal=anneal or None)
@@ -116,7 +120,7 @@ def fit(
     return loop.run(progress)
 
 
-def _default_or_checked(optimizer: Optional[Any], learning_rate: Optional[float]) -> Any:
+def _default_or_checked(optimizer: Any | None, learning_rate: float | None) -> Any:
     if optimizer is None:
         return tf_keras.optimizers.Adam(DEFAULT_RATE if learning_rate is None else learning_rate)
     check_optimizer(optimizer)
@@ -136,7 +140,9 @@ def _natural_gradient(view: BasisGP, rates: Rates, mean_solver: str, negative_pr
 
 
 def _held_out(view: BasisGP, evaluation: tuple) -> tuple:
-    """The evaluation data as arrays X [N, D], Y [N, P]; raises `DataError` as for training data, and says which are meant."""
+    """The evaluation data as arrays X [N, D], Y [N, P]; raises `DataError` as for training data, and says which are
+    meant.
+    """
     if not (isinstance(evaluation, (tuple, list)) and len(evaluation) == 2):
         raise DataError(f"evaluation is a {type(evaluation).__name__}; pass held-out (X, Y).")
     try:
@@ -152,5 +158,6 @@ def _check_sizes(view: BasisGP, num_data: int) -> None:
     size = count_points(view.basis.beta)
     if size > num_data:
         warnings.warn(
-            f"beta has {size} points and the data {num_data} rows: the posterior needs no more points than rows.", stacklevel=3
+            f"beta has {size} points and the data {num_data} rows: the posterior needs no more points than rows.",
+            stacklevel=3,
         )

@@ -1,4 +1,5 @@
 """The loop of a run: rates, snapshots, refreshes, evaluations, checkpoints, and when to stop."""
+
 from __future__ import annotations
 
 __all__ = ["Limits", "Loop", "Rates"]
@@ -6,7 +7,7 @@ __all__ = ["Limits", "Loop", "Rates"]
 import time
 import warnings
 from dataclasses import asdict, dataclass
-from typing import Any, Callable, Optional
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -27,9 +28,9 @@ from .step import StepOutput, TrainingStep
 class Limits:
     """When a run ends."""
 
-    steps: Optional[int]
-    seconds: Optional[float]
-    patience: Optional[int]
+    steps: int | None
+    seconds: float | None
+    patience: int | None
 
     def share(self, step: int, seconds: float) -> float:
         """How much of the run is done, in [0, 1]."""
@@ -42,7 +43,7 @@ class Limits:
 class Rates:
     """Step sizes before ramp and annealing, by the names that `fit` gives them."""
 
-    natural_gradient: Optional[float]
+    natural_gradient: float | None
     learning_rate: float
     mean_learning_rate: float
     ramp_steps: int
@@ -53,19 +54,34 @@ class Loop:
     """Runs a compiled step until a limit; `model` is the user's, `view` the `BasisGP` that shares its Parameters."""
 
     def __init__(
-        self, model: Any, view: BasisGP, step: TrainingStep, batches: Any, rates: Rates, limits: Limits, seed: int
+        self,
+        model: Any,
+        view: BasisGP,
+        step: TrainingStep,
+        batches: Any,
+        rates: Rates,
+        limits: Limits,
+        seed: int,
     ) -> None:
         self.model, self.view, self.step, self.batches = model, view, step, batches
         self.rates, self.limits, self.seed = rates, limits, seed
-        self.refresh_every, self.report_every, self.callbacks = 100, 20, ()
-        self.evaluation: Optional[tuple] = None
+        self.refresh_every, self.report_every = 100, 20
+        self.callbacks: tuple = ()
+        self.evaluation: tuple | None = None
         self.evaluate_every = 500
         self.history = History()
-        self.totals = {"seconds": 0.0, "shortened": 0, "clipped": 0, "refreshes": 0, "best": -np.inf, "waited": 0}
-        self._checkpoint: Optional[RunCheckpoint] = None
+        self.totals = {
+            "seconds": 0.0,
+            "shortened": 0,
+            "clipped": 0,
+            "refreshes": 0,
+            "best": -np.inf,
+            "waited": 0,
+        }
+        self._checkpoint: RunCheckpoint | None = None
         self._checkpoint_every = 0
-        self._batch: Optional[tuple] = None
-        self._good: Optional[list[tf.Tensor]] = None
+        self._batch: tuple | None = None
+        self._good: list[tf.Tensor] | None = None
 
     def keep_checkpoints(self, folder: Any, every: int) -> None:
         """Save to `folder` every so many steps, and go on from what is there."""
@@ -137,7 +153,7 @@ class Loop:
                 self.step.run.get_concrete_function(*self._batch, self._seed(done))
         return time.perf_counter() - began
 
-    def _reason_to_stop(self, done: int) -> Optional[str]:
+    def _reason_to_stop(self, done: int) -> str | None:
         limits = self.limits
         if limits.patience and self.totals["waited"] >= limits.patience:
             return f"no improvement in {limits.patience} evaluations"
@@ -171,7 +187,7 @@ class Loop:
 
     def _set_rates(self, step: int, share: float) -> None:
         factor = annealed(share, self.rates.anneal)
-        if self.step.natural is not None:
+        if self.step.natural is not None and self.rates.natural_gradient is not None:
             self.step.natural.gamma.assign(factor * ramped(step, self.rates.natural_gradient, self.rates.ramp_steps))
             self.step.natural.mean_step.assign(factor * self.rates.mean_learning_rate)
         self.step.optimizer.learning_rate.assign(factor * self.rates.learning_rate)
@@ -221,7 +237,7 @@ class Loop:
     def _fail(self, batch: tuple, now: list[tf.Tensor], done: int) -> None:
         """Say what failed where it failed, then go back to the last parameters at which the bound was sound."""
         self._write(now)
-        error = explain(self.view, *batch, done)
+        error = explain(self.view, batch, done)
         self._write(now if self._good is None else self._good)
         error.result = self._result(done, "numerical failure", 0.0)
         raise error
@@ -246,7 +262,7 @@ class Loop:
             seconds=totals["seconds"],
             compile_seconds=compile_seconds,
             stop_reason=reason,
-            shortened_steps=totals["shortened"],
-            clipped_sites=totals["clipped"],
-            refreshes=totals["refreshes"],
+            shortened_steps=int(totals["shortened"]),
+            clipped_sites=int(totals["clipped"]),
+            refreshes=int(totals["refreshes"]),
         )

@@ -1,11 +1,12 @@
 """What `fit` refuses before the first step: numbers that make no sense, and optimizers it cannot drive."""
+
 from __future__ import annotations
 
 __all__ = ["check_callbacks", "check_counts", "check_optimizer", "check_rates", "check_roles"]
 
 import math
 from numbers import Integral, Real
-from typing import Any, Optional
+from typing import Any
 
 from ..bases import OrthogonalBasis
 from ..errors import DataError, UnknownOptionError
@@ -24,7 +25,7 @@ def check_rates(high: float = math.inf, **rates: Any) -> None:
     for name, value in rates.items():
         if value is None:
             continue
-        if not isinstance(value, Real) or not 0 < value <= high or math.isinf(value):
+        if not isinstance(value, Real) or not 0 < float(value) <= high or math.isinf(value):
             limit = "" if math.isinf(high) else f" and at most {high:g}"
             raise DataError(f"{name}={value!r} must be a number above 0{limit}.")
 
@@ -32,7 +33,9 @@ def check_rates(high: float = math.inf, **rates: Any) -> None:
 def check_callbacks(callbacks: Any) -> None:
     """Raise `DataError` unless it is a sequence of functions."""
     if not isinstance(callbacks, (list, tuple)) or not all(callable(callback) for callback in callbacks):
-        raise DataError("callbacks must be a list of functions of (step, metrics, model), or of gpflow.monitor.Monitor.")
+        raise DataError(
+            "callbacks must be a list of functions of (step, metrics, model), or of gpflow.monitor.Monitor."
+        )
 
 
 def check_optimizer(optimizer: Any) -> None:
@@ -41,10 +44,10 @@ def check_optimizer(optimizer: Any) -> None:
     needed = ("build", "apply_gradients", "iterations")
     if any(not hasattr(optimizer, name) for name in needed) or not isinstance(optimizer.variables, (list, tuple)):
         raise DataError(
-            f"optimizer is a {kind}, which fit cannot drive; pass an instance from gpflow.keras.tf_keras.optimizers (not "
-            "from its legacy module) or tf.keras.optimizers."
+            f"optimizer is a {kind}, which fit cannot drive; pass an instance from gpflow.keras.tf_keras.optimizers "
+            "(not from its legacy module) or tf.keras.optimizers."
         )
-    if not hasattr(optimizer.learning_rate, "assign"):
+    if not isinstance(optimizer.get_config()["learning_rate"], Real):
         raise DataError(
             f"The learning rate of this {kind} is a schedule, and fit anneals it by itself; pass a number to the optimizer."
         )
@@ -52,7 +55,7 @@ def check_optimizer(optimizer: Any) -> None:
         raise DataError(f"This {kind} was used before and holds the state of other variables; pass a new instance.")
 
 
-def check_roles(view: BasisGP, natural_gradient: Optional[float], mean_solver: str) -> None:
+def check_roles(view: BasisGP, natural_gradient: float | None, mean_solver: str) -> None:
     """Raise unless the flags of q and the choice of solvers agree: natural gradients move all of q(u), or none of it."""
     basis = view.basis
     flags = [parameter.trainable for parameter in basis.gaussian_parameters()]
@@ -66,7 +69,9 @@ def check_roles(view: BasisGP, natural_gradient: Optional[float], mean_solver: s
     if mean_solver == "adam" or basis.kernel_mean is None:
         return
     if natural_gradient is None:
-        raise UnknownOptionError(f'mean_solver={mean_solver!r} needs natural_gradient; give a step size, or use "adam".')
+        raise UnknownOptionError(
+            f'mean_solver={mean_solver!r} needs natural_gradient; give a step size, or use "adam".'
+        )
     if mean_solver == "newton" and not isinstance(basis, OrthogonalBasis):
         raise UnknownOptionError(
             f'mean_solver="newton" is for OrthogonalBasis, not {type(basis).__name__}; use "adam" or "natural".'

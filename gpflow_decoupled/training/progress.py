@@ -1,9 +1,11 @@
 """The progress line and the callbacks."""
+
 from __future__ import annotations
 
 __all__ = ["ProgressLine", "TensorBoard", "call_back"]
 
-from typing import Any, Callable, Optional, Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from gpflow.monitor import Monitor
 from tqdm.auto import tqdm
@@ -12,10 +14,14 @@ from tqdm.auto import tqdm
 class ProgressLine:
     """Steps (or seconds), time left and a running mean of the bound, on one line."""
 
-    def __init__(self, show: bool, steps: Optional[int], seconds: Optional[float]) -> None:
+    def __init__(self, show: bool, steps: int | None, seconds: float | None) -> None:
         self._by_seconds = steps is None
-        total = round(seconds, 1) if self._by_seconds else steps
-        layout = "{l_bar}{bar}| {n:.0f}/{total:.0f} " + ("s" if self._by_seconds else "steps") + ", {remaining} left{postfix}"
+        total = steps if seconds is None or steps is not None else round(seconds, 1)
+        layout = (
+            "{l_bar}{bar}| {n:.0f}/{total:.0f} "
+            + ("s" if self._by_seconds else "steps")
+            + ", {remaining} left{postfix}"
+        )
         self._bar = tqdm(total=total, disable=not show, bar_format=layout, leave=True)
 
     def update(self, step: int, seconds: float, elbo: float, **metrics: float) -> None:
@@ -23,7 +29,11 @@ class ProgressLine:
         if self._bar.disable:
             return
         self._bar.n = min(seconds if self._by_seconds else step, self._bar.total)
-        shown = {"step": step, "ELBO": f"{elbo:.5g}", **{name: f"{value:.4f}" for name, value in metrics.items()}}
+        shown = {
+            "step": step,
+            "ELBO": f"{elbo:.5g}",
+            **{name: f"{value:.4f}" for name, value in metrics.items()},
+        }
         self._bar.set_postfix(shown)
 
     def close(self) -> None:

@@ -1,4 +1,5 @@
 """What a run leaves behind."""
+
 from __future__ import annotations
 
 __all__ = ["FitResult", "History"]
@@ -39,9 +40,9 @@ class History:
 class FitResult:
     """The record of a run of `fit`.
 
-    `history["step"]`, `["seconds"]`, `["elbo"]` have one entry a step, the bound in nats of the whole data set, estimated
-    from the step's minibatch; `["evaluation_step"]`, `["rmse"]`, `["log_density"]` one an evaluation, the log density in
-    nats per observation.
+    `history["step"]`, `["seconds"]`, `["elbo"]` have one entry a step, the bound in nats of the whole data set,
+    estimated from the step's minibatch; `["evaluation_step"]`, `["rmse"]`, `["log_density"]` one an evaluation, the log
+    density in nats per observation.
     """
 
     history: dict[str, np.ndarray]

@@ -1,4 +1,5 @@
 """Step sizes over a run, as plain functions of the step and of the share of the run that is done."""
+
 from __future__ import annotations
 
 __all__ = ["annealed", "ramped"]

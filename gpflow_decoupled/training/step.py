@@ -1,9 +1,11 @@
 """One compiled training step: the bound once, the natural gradient of q and the gradient of the rest from it."""
+
 from __future__ import annotations
 
 __all__ = ["StepOutput", "TrainingStep"]
 
-from typing import Any, NamedTuple, Optional, Sequence
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 
@@ -13,7 +15,7 @@ from ..optimizers.evaluation import evaluate
 
 
 class StepOutput(NamedTuple):
-    """What a step reports to the loop."""
+    """What a step reports to the loop; all of shape []."""
 
     elbo: tf.Tensor
     ok: tf.Tensor
@@ -34,9 +36,9 @@ class TrainingStep:
     def __init__(
         self,
         model: BasisGP,
-        natural: Optional[NaturalGradient],
+        natural: NaturalGradient | None,
         optimizer: Any,
-        mean_optimizer: Optional[Any],
+        mean_optimizer: Any | None,
         compile: bool = True,
     ) -> None:
         self.model, self.natural = model, natural
@@ -49,12 +51,12 @@ class TrainingStep:
         self.other_variables = [v for v in model.trainable_variables if v.ref() not in taken]
         movable = gaussians + (mean if natural is not None and natural.mean is not None else [])
         self.moves_naturally = natural is not None and any(v.ref() in trainable for v in movable)
-        if self.moves_naturally:
+        if natural is not None and self.moves_naturally:
             natural.prepare(model)
         for rule, variables in ((optimizer, self.other_variables), (mean_optimizer, self.mean_variables)):
             if rule is not None and variables:
                 rule.build(variables)
-        self.run = tf.function(self._step, reduce_retracing=True) if compile else self._step
+        self.run: Any = tf.function(self._step, reduce_retracing=True) if compile else self._step
 
     @property
     def variables(self) -> list[tf.Variable]:
@@ -63,7 +65,9 @@ class TrainingStep:
         mean = self.model.basis.kernel_mean
         scaling = [] if mean is None or mean.scaling.frozen is None else [mean.scaling.frozen]
         rules = [r for r in (self.optimizer, self.mean_optimizer) if r is not None]
-        states = [v if isinstance(v, tf.Variable) else v.value for rule in rules for v in rule.variables]  # Keras 3 wraps
+        states = [
+            v if isinstance(v, tf.Variable) else v.value for rule in rules for v in rule.variables
+        ]  # Keras 3 wraps
         return [*own, *self.mean_variables, *self.other_variables, *scaling, *states]
 
     def _step(self, X: tf.Tensor, Y: tf.Tensor, seed: tf.Tensor) -> StepOutput:
@@ -76,7 +80,7 @@ class TrainingStep:
             if gradient is not None:
                 ok = tf.logical_and(ok, tf.reduce_all(tf.math.is_finite(gradient)))
         shortened = clipped = tf.constant(0)
-        if self.moves_naturally:
+        if self.natural is not None and self.moves_naturally:
             report = self.natural.apply(self.model, (X, Y), evaluation, mean_gradients)
             ok, shortened, clipped = tf.logical_and(ok, report.ok), report.shortened, report.clipped
         if self.mean_optimizer is not None:
@@ -85,7 +89,7 @@ class TrainingStep:
         return StepOutput(evaluation.elbo, ok, shortened, clipped)
 
 
-def _ascend(optimizer: Any, variables: Sequence[tf.Variable], gradients: Sequence[Optional[tf.Tensor]]) -> None:
+def _ascend(optimizer: Any, variables: Sequence[tf.Variable], gradients: Sequence[tf.Tensor | None]) -> None:
     pairs = [(-gradient, variable) for gradient, variable in zip(gradients, variables) if gradient is not None]
     if pairs:
         optimizer.apply_gradients(pairs)

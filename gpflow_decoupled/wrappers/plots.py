@@ -21,8 +21,8 @@ POINTS = {"beta": "inducing points beta", "gamma": "mean points gamma", "alpha":
 def plot_history(result: FitResult, ax: Any | None = None, *, window: int = 20) -> Any:
     """Draw the bound against seconds of training, and what was scored on held-out data, if anything was.
 
-    The bound is a running mean over `window` steps, since each value comes from one minibatch, and its axis leaves out the
-    first fifth of the run if that lies far below the rest. Held-out metrics share an axis on the right.
+    The bound is a running mean over `window` steps, since each value comes from one minibatch, and its axis leaves out
+    the first fifth of the run if that lies far below the rest. Held-out metrics share an axis on the right.
 
     :param ax: Matplotlib axes for the bound; new ones if not given. Returns them.
 
@@ -44,9 +44,7 @@ def plot_history(result: FitResult, ax: Any | None = None, *, window: int = 20) 
     if scored:
         right = ax.twinx()
         for colour, name in zip(("C1", "C2"), scored):
-            right.plot(
-                history["evaluation_seconds"], history[name], "o-", ms=3, color=colour, label=LABELS[name]
-            )
+            right.plot(history["evaluation_seconds"], history[name], "o-", ms=3, color=colour, label=LABELS[name])
         right.set_ylabel("held-out data")
         handles = [*ax.get_lines(), *right.get_lines()]
         right.legend(handles, [handle.get_label() for handle in handles], frameon=False, loc="center right")
@@ -57,8 +55,8 @@ def plot_posterior_1d(model: Any, data: tuple, ax: Any | None = None, *, num_poi
     """Draw the posterior of a model with one input: mean, a band of two standard deviations, data, inducing points.
 
     Mean and band are those of the latent functions with their mean function, one colour an output; for Gaussian noise
-    dotted lines show two standard deviations of an observation. Inducing points beta are ticks at the bottom, mean points
-    (gamma or alpha) ticks at the top.
+    dotted lines show two standard deviations of an observation. Inducing points beta are ticks at the bottom, mean
+    points (gamma or alpha) ticks at the top.
 
     :param model: a model of this package, or a `gpflow.models.SVGP`. :param data: X [N, 1] and Y [N, P].
     :param ax: Matplotlib axes; new ones if not given. Returns them.
@@ -77,9 +75,7 @@ def plot_posterior_1d(model: Any, data: tuple, ax: Any | None = None, *, num_poi
     ax.plot(X, Y, "x", color="0.5", ms=3, alpha=min(1.0, 20 / len(X) ** 0.5), zorder=1)
     for output in range(mean.shape[1]):
         centre, spread = mean[:, output], 2.0 * np.sqrt(variance[:, output])
-        ax.plot(
-            grid[:, 0], centre, color=f"C{output}", label="mean" if mean.shape[1] == 1 else f"mean {output}"
-        )
+        ax.plot(grid[:, 0], centre, color=f"C{output}", label="mean" if mean.shape[1] == 1 else f"mean {output}")
         ax.fill_between(grid[:, 0], centre - spread, centre + spread, color=f"C{output}", alpha=0.25, lw=0)
         if isinstance(model.likelihood, Gaussian):
             noisy = model.likelihood.predict_mean_and_var(grid, mean, variance)[1].numpy()[:, output]
@@ -99,9 +95,7 @@ def _draw_points(model: Any, ax: Any) -> None:
         place, mark, colour = (0.02, "|", "k") if name == "beta" else (0.98, "|", "C3")
         for values in sets[:1]:
             z = np.asarray(values)[:, 0]
-            ax.plot(
-                z, np.full(len(z), place), mark, color=colour, transform=ax.get_xaxis_transform(), label=label
-            )
+            ax.plot(z, np.full(len(z), place), mark, color=colour, transform=ax.get_xaxis_transform(), label=label)
 
 
 def _running_mean(values: np.ndarray, window: int) -> np.ndarray:

@@ -8,7 +8,6 @@ import gpflow
 import numpy as np
 import pytest
 import tensorflow as tf
-import tensorflow_probability as tfp
 from gpflow import likelihoods as gl
 from numpy.testing import assert_allclose
 
@@ -113,6 +112,40 @@ def test_step_is_gpflows_beside_mean_points(basis, name, whiten):
     _assert_same(*_both_steps(model, data, model.basis.q_mu, model.basis.q_sqrt, 0.4))
 
 
+@pytest.mark.parametrize("whiten", [True, False])
+def test_many_steps_of_one_optimizer_are_gpflows(whiten):
+    """Also where the kernel, or q itself, was changed between steps by something else."""
+    model = decoupled_model(gl.Poisson(), latents=2, whiten=whiten)
+    basis, Y = model.basis, observations(model.likelihood, 2)
+    twin = decoupled_model(gl.Poisson(), latents=2, whiten=whiten)
+    optimizer, data = NaturalGradient(0.3), (tf.constant(X), tf.constant(Y))
+    theirs = gpflow.optimizers.NaturalGradient(0.3)
+    step = tf.function(lambda: optimizer.minimize(model, data).ok)
+    pair = [(twin.basis.q_mu, twin.basis.q_sqrt)]
+    other = tf.function(lambda: theirs.minimize(lambda: twin.training_loss(data), pair))
+    for number in range(8):
+        for m in (model, twin):
+            if number == 3:
+                m.kernel.variance.assign(2.0)
+            if number == 5:
+                m.basis.q_sqrt.assign(0.5 * m.basis.q_sqrt)
+        assert step()
+        other()
+        _assert_same([twin.basis.q_mu.numpy(), twin.basis.q_sqrt.numpy()], [basis.q_mu.numpy(), basis.q_sqrt.numpy()])
+
+
+def test_one_optimizer_serves_two_models():
+    optimizer, models = NaturalGradient(0.3), [decoupled_model(gl.Poisson(), latents=n) for n in (1, 2)]
+    twins = [decoupled_model(gl.Poisson(), latents=n) for n in (1, 2)]
+    for _ in range(2):
+        for model, twin in zip(models, twins):
+            data = (X, observations(model.likelihood, model.num_latent_gps))
+            optimizer.minimize(model, data)
+            NaturalGradient(0.3).minimize(twin, data)
+            assert_allclose(model.basis.q_sqrt, twin.basis.q_sqrt, rtol=1e-10, atol=1e-11)
+            assert_allclose(model.basis.q_mu, twin.basis.q_mu, rtol=1e-10, atol=1e-11)
+
+
 def test_step_of_a_covariance_alone_is_gpflows_covariance():
     """The decoupled basis has a natural gradient for S only: that of a coupled model with the same moments."""
     likelihood, Y = gl.Gaussian(NOISE), observations(gl.Gaussian(NOISE), 2)
@@ -194,9 +227,3 @@ def test_models_without_a_full_covariance_are_refused():
         NaturalGradient().minimize(diagonal, (X, observations(gl.Gaussian())))
     with pytest.raises(TypeError, match="VGP has no basis"):
         NaturalGradient().minimize(gpflow.models.VGP((X, X[:, :1]), matern(1.0, 1.0), gl.Gaussian()), (X, X))
-
-
-def test_stock_heteroskedastic_likelihood_has_two_latents():
-    """What the table above relies on."""
-    likelihood = gl.HeteroskedasticTFPConditional()
-    assert likelihood.latent_dim == 2 and likelihood.distribution_class is tfp.distributions.Normal

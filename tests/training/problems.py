@@ -48,7 +48,8 @@ MODELS: dict[str, Callable[..., Any]] = {
 
 def values(model: Any) -> dict[str, np.ndarray]:
     """Every Parameter of a model, by name."""
-    return {name: p.numpy() for name, p in gpflow.utilities.parameter_dict(model).items()}
+    parameters = gpflow.utilities.parameter_dict(model).items()
+    return {name: p.numpy() for name, p in parameters if isinstance(p, gpflow.Parameter)}
 
 
 def unchanged(before: dict[str, np.ndarray], model: Any) -> bool:

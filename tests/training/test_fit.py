@@ -58,7 +58,7 @@ def test_priors_pull() -> None:
         model = orthogonal()
         model.kernel.lengthscales.prior = prior
         gd.fit(model, sine(), steps=80, learning_rate=0.1, progress=False)
-        fitted.append(float(model.kernel.lengthscales))
+        fitted.append(float(model.kernel.lengthscales.numpy()))
     assert fitted[0] > 0.15 and fitted[1] == pytest.approx(0.05, abs=0.02)
 
 
@@ -68,36 +68,34 @@ def test_mean_function_is_learned() -> None:
     model.kernel.variance.assign(1e-3)
     gpflow.set_trainable(model.kernel, False)
     gd.fit(model, (X, 2.0 - 3.0 * X), steps=200, learning_rate=0.1, progress=False)
-    assert float(model.mean_function.A) == pytest.approx(-3.0, abs=0.2)
-    assert float(model.mean_function.b) == pytest.approx(2.0, abs=0.1)
+    assert float(model.mean_function.A.numpy()[0, 0]) == pytest.approx(-3.0, abs=0.2)
+    assert float(model.mean_function.b.numpy()[0]) == pytest.approx(2.0, abs=0.1)
 
 
-@pytest.mark.parametrize(
-    "frozen", ["kernel", "likelihood", "basis.gamma", "basis.beta", "basis.a_gamma", "basis.q", "all but q"]
-)
+FROZEN = {
+    "kernel": (".kernel",),
+    "likelihood": (".likelihood",),
+    "gamma": (".basis.kernel_mean.points",),
+    "beta": (".basis.beta",),
+    "mean": (".basis.kernel_mean",),
+    "q": (".basis.q_",),
+    "all but q": (".kernel", ".likelihood", ".basis.kernel_mean", ".basis.beta"),
+}
+
+
+@pytest.mark.parametrize("frozen", FROZEN)
 @pytest.mark.parametrize("mean_solver", ["adam", "natural"])
 def test_what_is_not_trainable_stays(frozen: str, mean_solver: str) -> None:
-    if (frozen, mean_solver) == ("basis.q", "natural"):
+    if (frozen, mean_solver) == ("q", "natural"):
         pytest.skip("refused, which tests/test_bad_input.py checks")
     model = orthogonal()
-    if frozen == "all but q":
-        gpflow.set_trainable(model, False)
-        held = [name for name in values(model) if "q_" not in name]
-        gpflow.set_trainable((model.basis.q_mu, model.basis.q_sqrt), True)
-    elif frozen == "basis.q":
-        gpflow.set_trainable((model.basis.q_mu, model.basis.q_sqrt), False)
-        held = [".basis.q_mu", ".basis.q_sqrt"]
-    else:
-        part = model
-        for attribute in frozen.split("."):
-            part = getattr(part, attribute)
-        gpflow.set_trainable(part, False)
-        held = [name for name, p in gpflow.utilities.parameter_dict(model).items() if not p.trainable]
     before = values(model)
-    gd.fit(model, sine(), steps=3, mean_solver=mean_solver, refresh_every=100, progress=False, compile=False)
-    after = values(model)
-    moved = {name for name in before if not np.array_equal(before[name], after[name])}
-    assert held and moved == set(before) - set(held)
+    held = {name for name in before if name.startswith(FROZEN[frozen])}
+    for name in held:
+        gpflow.set_trainable(gpflow.utilities.parameter_dict(model)[name], False)
+    gd.fit(model, sine(), steps=3, mean_solver=mean_solver, progress=False, compile=False)
+    moved = {name for name, value in values(model).items() if not np.array_equal(before[name], value)}
+    assert held and moved == set(before) - held
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -112,7 +110,7 @@ def test_without_natural_gradients_adam_moves_all(name: str) -> None:
 
 def test_svgp_is_fitted_as_the_coupled_model_is() -> None:
     traces = [
-        gd.fit(MODELS[name](), sine(), steps=10, batch_size=20, progress=False, compile=False).history["elbo"]
+        gd.fit(MODELS[name](), sine(), steps=5, batch_size=20, progress=False, compile=False).history["elbo"]
         for name in ("SVGP", "BasisGP")
     ]
     np.testing.assert_allclose(*traces, rtol=1e-10)
@@ -136,8 +134,8 @@ def test_second_fit_goes_on_from_the_first() -> None:
     assert second[0] > first[-1] - 0.1
 
 
-def test_an_empty_gamma_is_refused_or_a_frozen_scaling_refreshed() -> None:
-    result = gd.fit(orthogonal(), sine(), steps=21, refresh_every=10, progress=False, compile=False)
+def test_scaling_is_refreshed_every_so_many_steps() -> None:
+    result = gd.fit(orthogonal(), sine(), steps=7, refresh_every=3, progress=False, compile=False)
     assert result.refreshes == 3
     result = gd.fit(MODELS["SVGP"](), sine(), steps=3, progress=False, compile=False)
     assert result.refreshes == 0

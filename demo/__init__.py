@@ -1,0 +1,1 @@
+"""What the package does on real data: `python -m demo.photograph`."""

@@ -1,0 +1,258 @@
+"""Learn a photograph: 273,280 pixels, a regression from place to brightness, with each basis.
+
+Every model gets the same pixels, covariance points, initial kernel, step sizes and seconds. What differs is
+where its mean may live. Run with::
+
+    python -m demo.photograph --seconds 20 --output demo_output
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # TensorFlow reads it when it is imported
+
+import gpflow
+import numpy as np
+import tensorflow as tf
+from tqdm.auto import tqdm
+
+import gpflow_decoupled
+from gpflow_decoupled.bases import CoupledBasis
+from gpflow_decoupled.inducing import select
+from gpflow_decoupled.models import DVGP, HDVGP, ODVGP, BasisGP
+from gpflow_decoupled.training import FitResult
+
+from .pictures import draw_reconstructions, draw_training
+from .pixels import Pixels, load_pixels
+
+
+@dataclass(frozen=True)
+class Size:
+    """How large the problem is."""
+
+    shape: tuple[int, int] | None
+    """Rows and columns around the flower; None is the whole photograph."""
+    beta: int
+    gamma: int
+    many: int
+    subsample: int
+    """Rows of the estimate of the mean's norm, (D25)."""
+    batch: int
+    pool: int
+    """Training pixels that points are chosen from."""
+    elbo_rows: int
+    """Training pixels from which the bound is estimated at the end."""
+    watched: int
+    """Held-out pixels that are scored while a model trains."""
+    evaluate_every: int
+
+
+SIZES = {
+    "full": Size(None, 300, 1000, 4000, 256, 2048, 10_000, 50_000, 4000, 40),
+    "small": Size((64, 96), 30, 60, 120, 32, 256, 1000, 2000, 500, 10),
+}
+
+
+@dataclass
+class Row:
+    """A line of the table. Errors in grey levels from 0 to 1, densities in nats of the same."""
+
+    model: str
+    mean_points: int
+    rmse: float
+    log_density: float
+    elbo: float
+    steps: int
+    ms_a_step: float
+
+
+@dataclass
+class Outcome:
+    """What one model left behind."""
+
+    row: Row
+    mean: np.ndarray
+    """[H, W], grey levels."""
+    std: np.ndarray
+    """[H, W], of the brightness without noise, grey levels."""
+    noise: float
+    """Standard deviation of the noise, grey levels."""
+    trace: dict[str, np.ndarray]
+    """Bound and held-out error against seconds."""
+
+
+def make_kernel() -> gpflow.kernels.Kernel:
+    """What every model starts from: rough, as edges are, over half of the picture."""
+    return gpflow.kernels.Matern12(lengthscales=2.0)
+
+
+def choose_points(pixels: Pixels, size: Size, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Covariance points, mean points, many mean points: more where neighbouring training pixels differ more."""
+    X, contrast = pixels.training[0], pixels.training_contrast()
+    rng = np.random.default_rng(seed)
+    pool = X[rng.choice(len(X), min(size.pool, len(X)), replace=False, p=contrast / contrast.sum())]
+    beta = select(pool, size.beta, method="kmeans", seed=seed)
+    gamma, many = (select(pool, M, method="kmeans", given=beta, seed=seed) for M in (size.gamma, size.many))
+    return beta, gamma, many
+
+
+def make_models(size: Size, points: tuple) -> dict[str, tuple[int, Callable[[], BasisGP]]]:
+    """Name -> number of mean points, and how to build the model; all share beta."""
+    beta, gamma, many = points
+    alpha = np.concatenate([beta, gamma])  # so that its mean has as many points as the others have
+
+    def common() -> tuple:
+        return make_kernel(), gpflow.likelihoods.Gaussian(0.1)
+
+    sampled = {"mean_subsample": size.subsample}
+    return {
+        "coupled": (len(beta), lambda: BasisGP(*common(), CoupledBasis(beta))),
+        "decoupled": (len(alpha), lambda: DVGP(*common(), alpha, beta, **sampled)),
+        "hybrid": (len(alpha), lambda: HDVGP(*common(), gamma, beta, **sampled)),
+        "orthogonal": (len(alpha), lambda: ODVGP(*common(), gamma, beta, **sampled)),
+        "orthogonal, many": (len(beta) + len(many), lambda: ODVGP(*common(), many, beta, **sampled)),
+    }
+
+
+def train(model: BasisGP, pixels: Pixels, size: Size, seconds: float, seed: int) -> FitResult:
+    """Train for so many seconds, with the same settings for every model."""
+    X, Y = pixels.test
+    watched = np.random.default_rng(seed).permutation(len(X))[: size.watched]
+    return gpflow_decoupled.fit(
+        model,
+        pixels.training,
+        seconds=seconds,
+        batch_size=size.batch,
+        natural_gradient=0.3,
+        mean_learning_rate=0.3,
+        evaluation=(X[watched], Y[watched]),
+        evaluate_every=size.evaluate_every,
+        seed=seed,
+    )
+
+
+def predict_all(model: BasisGP, X: np.ndarray, chunk: int = 8192) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and variance [N, 1] of the latent function at X [N, 2], through the cached posterior."""
+    posterior = model.posterior()
+    predict = tf.function(posterior.predict_f, reduce_retracing=True)
+    starts = tqdm(range(0, len(X), chunk), desc="predicting", leave=False)
+    parts = [predict(tf.constant(X[start : start + chunk])) for start in starts]
+    return tuple(np.concatenate([part[k].numpy() for part in parts]) for k in (0, 1))
+
+
+def estimate_elbo(model: BasisGP, pixels: Pixels, rows: int, seed: int, chunk: int = 2000) -> float:
+    """The bound on all training pixels in nats of grey levels, from the same `rows` of them for each model."""
+    X, Y = pixels.training
+    chosen = np.random.default_rng(seed).choice(len(X), min(rows, len(X)), replace=False)
+    chunks = np.array_split(chosen, max(1, len(chosen) // chunk))
+    elbo = tf.function(lambda x, y: model.elbo((x, y)), reduce_retracing=True)
+    values = [float(elbo(tf.constant(X[part]), tf.constant(Y[part]))) for part in chunks]
+    return float(np.average(values, weights=[len(part) for part in chunks])) - len(X) * np.log(pixels.std)
+
+
+def judge(name: str, points: int, model: BasisGP, result: FitResult, pixels: Pixels, elbo: float) -> Outcome:
+    """Predict every pixel and score those held out."""
+    mean, variance = predict_all(model, pixels.X)
+    X, Y = pixels.test
+    mine = mean[pixels.held_out], variance[pixels.held_out]
+    history = result.history
+    return Outcome(
+        Row(
+            model=name,
+            mean_points=points,
+            rmse=pixels.std * float(np.sqrt(np.mean((mine[0] - Y) ** 2))),
+            log_density=float(
+                np.mean(model.likelihood.predict_log_density(X, *mine, Y)) - np.log(pixels.std)
+            ),
+            elbo=elbo,
+            steps=result.steps,
+            ms_a_step=1e3 * result.seconds / max(1, result.steps),
+        ),
+        mean=(pixels.mean + pixels.std * mean).reshape(pixels.grey.shape),
+        std=pixels.std * np.sqrt(variance).reshape(pixels.grey.shape),
+        noise=pixels.std * float(np.sqrt(model.likelihood.variance)),
+        trace={
+            "seconds": history["seconds"],
+            "elbo": history["elbo"] - model.num_data * np.log(pixels.std),
+            "evaluation_seconds": history["evaluation_seconds"],
+            "rmse": pixels.std * history["rmse"],
+        },
+    )
+
+
+def format_table(rows: list[Row], covariance_points: int) -> str:
+    """The table as aligned text."""
+    lines = [["model", "points: mean / cov", "test RMSE", "test log density", "ELBO", "steps", "ms a step"]]
+    for row in rows:
+        points, numbers = f"{row.mean_points} / {covariance_points}", f"{row.rmse:.4f} {row.log_density:.3f}"
+        last = f"{row.elbo:,.0f} {row.steps} {row.ms_a_step:.1f}"
+        lines.append([row.model, points, *numbers.split(), *last.split()])
+    widths = [max(len(line[k]) for line in lines) for k in range(len(lines[0]))]
+    cells = [[line[0].ljust(widths[0]), *map(str.rjust, line[1:], widths[1:])] for line in lines]
+    head, *body = ["  ".join(line) for line in cells]
+    return "\n".join([head, "-" * len(head), *body])
+
+
+def write_results(outcomes: list[Outcome], settings: dict, path: Path) -> None:
+    """The table, the traces and what they depend on, as JSON."""
+    record = {
+        "versions": {"gpflow_decoupled": gpflow_decoupled.__version__, "gpflow": gpflow.__version__}
+        | {"tensorflow": tf.__version__},
+        "settings": settings,
+        "rows": [asdict(outcome.row) for outcome in outcomes],
+        "traces": {o.row.model: {k: values.tolist() for k, values in o.trace.items()} for o in outcomes},
+    }
+    path.write_text(json.dumps(record, indent=1), encoding="utf-8")
+
+
+def run(size_name: str, seconds: float, output: Path, seed: int = 0) -> list[Outcome]:
+    """The whole demo: train, predict, print the table, write pictures and results."""
+    began = time.perf_counter()
+    size, pixels = SIZES[size_name], load_pixels(SIZES[size_name].shape, seed)
+    output.mkdir(parents=True, exist_ok=True)
+    training = int(np.sum(~pixels.held_out))
+    print(f"{pixels.grey.size:,} pixels, {pixels.grey.size - training:,} of them held out", flush=True)
+    outcomes = []
+    for name, (points, build) in make_models(size, choose_points(pixels, size, seed)).items():
+        print(f"\n{name}: {points} mean points, {size.beta} covariance points, {seconds:g} s", flush=True)
+        model = build()
+        result = train(model, pixels, size, seconds, seed)
+        elbo = estimate_elbo(model, pixels, size.elbo_rows, seed)
+        outcomes.append(judge(name, points, model, result, pixels, elbo))
+    print(f"\n{format_table([outcome.row for outcome in outcomes], size.beta)}\n")
+    print(
+        "RMSE in grey levels from 0 (black) to 1 (white); log density in nats per held-out pixel; ELBO in nats"
+    )
+    rows = min(size.elbo_rows, training)
+    print(f"of all {training:,} training pixels, estimated from {rows:,} of them, the same for each model.")
+    draw_reconstructions(pixels, outcomes, output / "photograph.png")
+    draw_training(outcomes, training, output / "training.png")
+    total = time.perf_counter() - began
+    settings = {"size": asdict(size), "seconds_a_model": seconds, "seconds_in_all": total, "seed": seed}
+    write_results(outcomes, settings, output / "results.json")
+    print(f"\n{total:.0f} s in all. In {output}: photograph.png, training.png, results.json")
+    return outcomes
+
+
+def main() -> None:
+    """Read the command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--seconds", type=float, default=20.0, help="of training for each model (20)")
+    parser.add_argument("--output", type=Path, default=Path("demo_output"), help="folder (demo_output)")
+    parser.add_argument(
+        "--size", choices=sorted(SIZES), default="full", help="small: a crop, for a quick look"
+    )
+    parser.add_argument("--seed", type=int, default=0, help="of held-out pixels, points and minibatches (0)")
+    arguments = parser.parse_args()
+    run(arguments.size, arguments.seconds, arguments.output, arguments.seed)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,85 @@
+"""The pictures of the demo."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+
+matplotlib.use("Agg")
+
+import matplotlib.pyplot as plt
+import numpy as np
+
+from .pixels import CENTRE, Pixels
+
+COLOURS = ["#4c72b0", "#dd8452", "#937860", "#55a868", "#c44e52"]
+MISSING = "#d62728"
+
+
+def draw_reconstructions(pixels: Pixels, outcomes: Sequence[Any], path: Path) -> None:
+    """Original, training pixels and each model: the whole, a close-up, and the predictive standard deviation."""
+    height, width = pixels.grey.shape
+    columns = 2 + len(outcomes)
+    figure, axes = plt.subplots(
+        3, columns, figsize=(3.3 * columns, 10.4 * height / width), layout="constrained", squeeze=False
+    )
+    training = np.where(pixels.held_out.reshape(height, width), np.nan, pixels.grey)
+    shown = [("original", pixels.grey), ("training pixels (held out: red)", training)]
+    shown += [(f"{o.row.model}: RMSE {o.row.rmse:.4f}", o.mean) for o in outcomes]
+    close = _close_up(height, width)
+    for k, (title, image) in enumerate(shown):
+        for axis, part in ((axes[0, k], image), (axes[1, k], image[close])):
+            axis.set_facecolor(MISSING)
+            axis.imshow(part, cmap="gray", vmin=0, vmax=1, interpolation="nearest")
+        axes[0, k].set_title(title)
+    top = max(float(np.quantile(o.std, 0.999)) for o in outcomes)
+    for axis, outcome in zip(axes[2, 2:], outcomes):
+        picture = axis.imshow(outcome.std, cmap="magma", vmin=0, vmax=top)
+        axis.set_xlabel(f"noise {outcome.noise:.3f}")
+    axes[2, 1].text(
+        1.0, 0.5, "standard deviation of f\n(grey levels)  ", ha="right", va="center", fontsize=12
+    )
+    axes[2, 0].axis("off")
+    axes[2, 1].axis("off")
+    figure.colorbar(picture, ax=axes[2, 1], location="left", shrink=0.9)
+    for axis in axes.flat:
+        axis.set_xticks([])
+        axis.set_yticks([])
+    figure.savefig(path, dpi=100)
+    plt.close(figure)
+
+
+def _close_up(height: int, width: int) -> tuple[slice, slice]:
+    """The upper part of the flower, or the middle of a crop."""
+    if height <= CENTRE[0] or width <= CENTRE[1]:
+        return slice(height // 4, 3 * height // 4), slice(width // 4, 3 * width // 4)
+    return slice(CENTRE[0] - 60, CENTRE[0] + 60), slice(CENTRE[1] - 90, CENTRE[1] + 90)
+
+
+def draw_training(outcomes: Sequence[Any], num_data: int, path: Path) -> None:
+    """Bound and held-out error against seconds of training."""
+    figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4), layout="constrained")
+    lowest = []
+    for colour, outcome in zip(COLOURS, outcomes):
+        trace, style = outcome.trace, {"color": colour, "label": outcome.row.model}
+        seconds, bound = _running_mean(trace["seconds"], trace["elbo"] / num_data)
+        left.plot(seconds, bound, **style)
+        lowest.append(float(np.quantile(bound, 0.25)))
+        right.plot(trace["evaluation_seconds"], trace["rmse"], "o-", markersize=3, **style)
+    left.set_ylim(bottom=min(lowest))
+    left.set_ylabel("ELBO per training pixel (nats)")
+    right.set_ylabel("RMSE on held-out pixels (grey levels)")
+    for axis in (left, right):
+        axis.set_xlabel("seconds of training")
+        axis.grid(alpha=0.3)
+    right.legend(frameon=False)
+    figure.savefig(path, dpi=110)
+    plt.close(figure)
+
+
+def _running_mean(*arrays: np.ndarray, window: int = 20) -> list[np.ndarray]:
+    window = max(1, min(window, len(arrays[0]) // 4))
+    return [np.convolve(values, np.full(window, 1.0 / window), "valid") for values in arrays]

@@ -1,0 +1,201 @@
+"""The optimum in closed form: each basis against its reference, the chain of bounds, exact regression, gradients."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gpflow
+import numpy as np
+import pytest
+import tensorflow as tf
+from gpflow import likelihoods as gl
+from numpy.testing import assert_allclose
+
+from gpflow_decoupled.bases import (
+    CoupledBasis,
+    DecoupledBasis,
+    HybridBasis,
+    OrthogonalBasis,
+    SolveBasis,
+)
+from gpflow_decoupled.models import BasisGP
+from gpflow_decoupled.optimizers import NaturalGradient, collapsed_elbo, optimal_parameters
+from tests.bounds.registry import kernel_of, matern, numpy_kernel
+from tests.optimizers.problems import BETA, GAMMA, NOISE, TREND, X, observations
+from tests.reference import collapsed as col
+from tests.reference import grams as gr
+
+UNION = np.vstack([GAMMA, BETA])
+Y = observations(gl.Gaussian(NOISE), 2)
+BASES = {
+    "coupled": lambda L, **o: CoupledBasis(BETA, L, **o),
+    "inverse": lambda L, **o: DecoupledBasis(UNION, BETA, L, mean_scaling="whitened"),
+    "decoupled": lambda L, **o: DecoupledBasis(UNION, BETA, L, covariance="coupled", **o),
+    "hybrid": lambda L, **o: HybridBasis(GAMMA, BETA, L, mean_scaling="diagonal", **o),
+    "orthogonal": lambda L, **o: OrthogonalBasis(GAMMA, BETA, L, **o),
+    "solve": lambda L, **o: SolveBasis(GAMMA, BETA, L, **o),
+}
+
+
+@pytest.fixture(autouse=True)
+def _next_to_no_jitter(_fresh_state: None) -> None:
+    gpflow.config.set_default_jitter(1e-12)
+
+
+def _model(name: str, latents: int = 1, kernel: Any = None, **options: Any) -> BasisGP:
+    kernel = matern(1.3, 0.8) if kernel is None else kernel
+    basis = BASES[name](latents, **options)
+    return BasisGP(kernel, gl.Gaussian(NOISE), basis, mean_function=TREND, num_data=len(X))
+
+
+def _rest(column: int) -> np.ndarray:
+    return Y[:, column] - TREND(X).numpy()[:, 0]
+
+
+def _reference(name: str, k: gr.Grams, y: np.ndarray) -> float:
+    if name == "coupled":
+        return col.sgpr_bound(k, y, NOISE)
+    if name == "solve":
+        return col.collapsed_solve(k, y, NOISE)
+    return col.collapsed_orthogonal(k, y, NOISE)
+
+
+@pytest.mark.parametrize("whiten", [True, False])
+@pytest.mark.parametrize("latents", [1, 2])
+@pytest.mark.parametrize("name", BASES)
+def test_bound_is_the_reference_and_is_reached(name, latents, whiten):
+    """(D31), (D33): as a number, as the bound at the assigned Parameters, and no neighbour is better."""
+    model, data = _model(name, latents, whiten=whiten), (X, Y[:, :latents])
+    k = gr.build_grams(numpy_kernel(model.kernel, 0), X, BETA, GAMMA)
+    expected = sum(_reference(name, k, _rest(column)) for column in range(latents))
+    optimum = optimal_parameters(model, data)
+    assert_allclose(optimum.elbo, expected, rtol=1e-8)
+    optimum.assign(model)
+    assert_allclose(model.elbo(data), expected, rtol=1e-8)
+    points = {id(p) for part in ("beta", "gamma", "alpha") for p in getattr(model.basis, part, model.kernel).parameters}
+    variables = [p.unconstrained_variable for p in model.basis.parameters if id(p) not in points]
+    with tf.GradientTape() as tape:
+        elbo = model.elbo(data)
+    for gradient in tape.gradient(elbo, variables):
+        assert_allclose(gradient, np.zeros(gradient.shape), atol=1e-4)
+
+
+def test_each_latent_with_a_kernel_of_its_own_is_a_model_of_its_own():
+    kernel, _ = kernel_of("separate")
+    points = gpflow.inducing_variables.SharedIndependentInducingVariables
+    beta, gamma = (points(gpflow.inducing_variables.InducingPoints(Z)) for Z in (BETA, GAMMA))
+    basis = OrthogonalBasis(gamma, beta, 2)
+    model = BasisGP(kernel, gl.Gaussian(NOISE), basis, mean_function=TREND, num_data=len(X))
+    singles = [_model("orthogonal", kernel=part) for part in kernel.kernels]
+    expected = sum(float(collapsed_elbo(m, (X, Y[:, i : i + 1]))) for i, m in enumerate(singles))
+    optimum = optimal_parameters(model, (X, Y))
+    assert_allclose(optimum.elbo, expected, rtol=1e-9)
+    optimum.assign(model)
+    assert_allclose(model.elbo((X, Y)), expected, rtol=1e-8)
+
+
+def test_chain_of_bounds():
+    """SGPR(beta) < orthogonal < SOLVE < SGPR(gamma and beta) < log p(y)."""
+    y, kernel = (Y[:, :1] - TREND(X)).numpy(), matern(1.3, 0.8)
+
+    def sgpr(Z: np.ndarray) -> float:
+        return float(gpflow.models.SGPR((X, y), kernel, Z, noise_variance=NOISE).elbo())
+
+    bounds = {name: float(collapsed_elbo(_model(name, kernel=kernel), (X, Y[:, :1]))) for name in BASES}
+    exact = gpflow.models.GPR((X, y), kernel, noise_variance=NOISE).log_marginal_likelihood()
+    chain = [sgpr(BETA), bounds["orthogonal"], bounds["solve"], sgpr(UNION), float(exact)]
+    assert np.all(np.diff(chain) > 1e-3)
+    assert_allclose(bounds["coupled"], chain[0], rtol=1e-8)
+    for name in ("inverse", "decoupled", "hybrid"):  # their mean points span the same space
+        assert_allclose(bounds[name], bounds["orthogonal"], rtol=1e-7)
+
+
+@pytest.mark.parametrize("latents", [1, 2])
+def test_mean_points_at_the_inducing_points_give_sgpr(latents):
+    kernel = matern(1.3, 0.8)
+    y = (Y[:, :latents] - TREND(X)).numpy()
+    expected = gpflow.models.SGPR((X, y), kernel, BETA, noise_variance=NOISE).elbo()
+    for covariance in ("inverse", "coupled"):
+        basis = DecoupledBasis(BETA, BETA, latents, covariance=covariance)
+        model = BasisGP(kernel, gl.Gaussian(NOISE), basis, num_data=len(X))
+        assert_allclose(collapsed_elbo(model, (X, y)), expected, rtol=1e-7)
+
+
+def test_inducing_points_at_the_data_give_the_exact_posterior():
+    kernel, data = matern(1.3, 0.8), (X, Y[:, :1])
+    exact = gpflow.models.GPR(data, kernel, mean_function=TREND, noise_variance=NOISE)
+    model = BasisGP(kernel, gl.Gaussian(NOISE), OrthogonalBasis(GAMMA, X), mean_function=TREND, num_data=len(X))
+    optimum = optimal_parameters(model, data)
+    assert_allclose(optimum.elbo, exact.log_marginal_likelihood(), rtol=1e-8)
+    optimum.assign(model)
+    Xnew = np.random.default_rng(0).normal(size=(5, 2))
+    for left, right in zip(model.predict_f(Xnew, full_cov=True), exact.predict_f(Xnew, full_cov=True)):
+        assert_allclose(left, right, rtol=1e-6, atol=1e-8)
+
+
+def test_mean_points_at_the_data_give_the_exact_mean():
+    kernel, data = matern(1.3, 0.8), (X, Y[:, :1])
+    exact = gpflow.models.GPR(data, kernel, mean_function=TREND, noise_variance=NOISE)
+    model = BasisGP(kernel, gl.Gaussian(NOISE), OrthogonalBasis(X, BETA), mean_function=TREND, num_data=len(X))
+    optimum = optimal_parameters(model, data)
+    optimum.assign(model)
+    Xnew = np.random.default_rng(0).normal(size=(5, 2))
+    assert_allclose(model.predict_f(Xnew)[0], exact.predict_f(Xnew)[0], rtol=1e-7, atol=1e-8)
+    assert np.abs(model.predict_f(Xnew)[1] - exact.predict_f(Xnew)[1]).max() > 1e-2
+    K_x = numpy_kernel(kernel, 0)(X, X)
+    weights = np.linalg.solve(K_x + NOISE * np.eye(len(X)), _rest(0))
+    assert_allclose(optimum.coefficients[:, 0], weights, rtol=1e-6, atol=1e-7)
+    Q_beta = gr.build_grams(numpy_kernel(kernel, 0), X, BETA, X).Q_x
+    assert_allclose(optimum.elbo, col.cglb_bound(K_x, Q_beta, _rest(0), NOISE, weights), rtol=1e-9)
+
+
+def test_any_coefficients_at_the_data_give_the_cglb_bound():
+    """(D32): with q(u) at its best, after one natural-gradient step of size one."""
+    kernel, v = matern(1.3, 0.8), np.random.default_rng(6).normal(size=len(X))
+    basis = OrthogonalBasis(X, BETA, mean_scaling="none")
+    basis.a_gamma.assign(v[:, None])
+    model = BasisGP(kernel, gl.Gaussian(NOISE), basis, mean_function=TREND, num_data=len(X))
+    NaturalGradient().minimize(model, (X, Y[:, :1]))
+    K_x, k = numpy_kernel(kernel, 0)(X, X), gr.build_grams(numpy_kernel(kernel, 0), X, BETA, X)
+    assert_allclose(model.elbo((X, Y[:, :1])), col.cglb_bound(K_x, k.Q_x, _rest(0), NOISE, v), rtol=1e-9)
+
+
+@pytest.mark.parametrize("name", BASES)
+def test_gradient_by_finite_differences(name):
+    """In hyperparameters and all points; and at the optimum it is that of the bound with q held fixed."""
+    model, data = _model(name), (tf.constant(X), tf.constant(Y[:, :1]))
+    variables = [p.unconstrained_variable for p in (*model.kernel.parameters, *model.likelihood.parameters)]
+    variables += [model.basis.beta.Z.unconstrained_variable]
+    if name != "coupled":
+        points = model.basis.gamma if name in ("hybrid", "orthogonal", "solve") else model.basis.alpha
+        variables.append(points.Z.unconstrained_variable)
+    value = tf.function(lambda: collapsed_elbo(model, data))
+    with tf.GradientTape() as tape:
+        bound = value()
+    gradients = tape.gradient(bound, variables)
+    for variable, gradient in zip(variables, gradients):
+        flat, slopes = variable.numpy(), np.reshape(gradient.numpy(), -1)
+        for entry in range(0, flat.size, 3):
+            step = np.zeros(flat.size)
+            step[entry] = 1e-5
+            step = step.reshape(flat.shape)
+            variable.assign(flat + step)
+            up = value()
+            variable.assign(flat - step)
+            down = value()
+            variable.assign(flat)
+            assert_allclose(slopes[entry], (up - down) / 2e-5, rtol=1e-5, atol=1e-5)
+
+
+def test_only_plain_gaussian_noise_has_a_closed_form():
+    basis = OrthogonalBasis(GAMMA, BETA)
+    varying = gl.Gaussian(scale=gpflow.functions.Linear(np.ones((2, 1)), np.ones(1)))
+    for likelihood in (gl.Bernoulli(), varying):
+        with pytest.raises(TypeError, match="Gaussian likelihood with one noise variance"):
+            optimal_parameters(BasisGP(matern(1.0, 1.0), likelihood, basis), (X, Y[:, :1]))
+    kernel = gpflow.kernels.LinearCoregionalization([matern(1.0, 1.0)], W=np.ones((2, 1)))
+    points = gpflow.inducing_variables.SharedIndependentInducingVariables(
+        gpflow.inducing_variables.InducingPoints(BETA)
+    )
+    with pytest.raises(TypeError, match="latents that are not mixed"):
+        optimal_parameters(BasisGP(kernel, gl.Gaussian(), CoupledBasis(points)), (X, Y))

@@ -1,0 +1,68 @@
+"""README.md tells the truth: its Python runs, its commands and files exist, its tables name what there is."""
+
+from __future__ import annotations
+
+import doctest
+import re
+from pathlib import Path
+
+import pytest
+
+import gpflow_decoupled
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+FENCE = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+def blocks(language: str) -> list[str]:
+    """The code blocks of a language, in order."""
+    return [text for kind, text in FENCE.findall(README) if kind == language]
+
+
+def test_python_runs_as_printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    matplotlib = pytest.importorskip("matplotlib")
+    matplotlib.use("Agg")
+    monkeypatch.chdir(tmp_path)
+    quick_start, session = blocks("python")
+    names: dict = {}
+    exec(quick_start.replace("steps=1000", "steps=20, progress=False"), names)
+    assert names["mean"].shape == names["variance"].shape == (200, 1)
+    assert names["result"].steps == 20, "the number of steps in README.md is not what this test replaces"
+    assert (tmp_path / "posterior.png").stat().st_size > 10_000
+    test = doctest.DocTestParser().get_doctest(session, names, "README.md", "README.md", 0)
+    assert len(test.examples) >= 3
+    said: list[str] = []
+    outcome = doctest.DocTestRunner().run(test, out=said.append)
+    assert outcome.failed == 0, "".join(said)
+
+
+def test_quick_start_is_short() -> None:
+    code = [line for line in blocks("python")[0].splitlines() if line.strip()]
+    imports = [line for line in code if line.startswith("import")]
+    assert len(code) - len(imports) <= 12 and "tf.function" not in blocks("python")[0]
+
+
+def test_make_targets_exist() -> None:
+    named = set(re.findall(r"\bmake ([a-z-]+)", "\n".join([*blocks("bash"), *re.findall(r"`([^`]+)`", README)])))
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
+    assert {"demo", "test"} <= named
+    assert named <= targets
+
+
+def test_links_to_files_exist() -> None:
+    links = [link for link in re.findall(r"\]\(([^)\s]+)\)", README) if not link.startswith("http")]
+    assert links
+    assert [link for link in links if not (ROOT / link).is_file()] == []
+
+
+@pytest.mark.parametrize("module", ["models", "bases", "optimizers"])
+def test_tables_name_everything_public(module: str) -> None:
+    rows = "\n".join(line for line in README.splitlines() if line.startswith("|"))
+    parts = {"Basis", "Features", "Gaussian", "Optimum", "StepReport"}  # what the others are made of
+    public = set(getattr(gpflow_decoupled, module).__all__) - parts
+    assert {name for name in public if not re.search(rf"\b{name}\b", rows)} == set()
+
+
+def test_the_measured_section_is_delimited_once() -> None:
+    assert README.count("<!-- measured: begin -->") == README.count("<!-- measured: end -->") == 1

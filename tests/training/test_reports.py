@@ -1,0 +1,183 @@
+"""Limits, patience, evaluation, callbacks, the progress line and an interrupt."""
+
+from __future__ import annotations
+
+import sys
+import types
+
+import gpflow
+import numpy as np
+import pytest
+
+import gpflow_decoupled as gd
+from gpflow_decoupled.training import TensorBoard, held_out_metrics
+from gpflow_decoupled.training.schedules import annealed, ramped
+from tests.training.problems import MODELS, orthogonal, sine, values
+
+
+def _fit(model=None, **options):
+    settings = {"steps": 4, "report_every": 2, "progress": False, "compile": False, **options}
+    return gd.fit(orthogonal() if model is None else model, sine(), **settings)
+
+
+def test_seconds_end_a_run() -> None:
+    result = _fit(steps=None, seconds=0.5)
+    assert result.stop_reason == "time is up"
+    assert 0.5 <= result.seconds < 5.0
+    assert result.steps == len(result.history["elbo"]) >= 1
+
+
+def test_the_first_limit_counts() -> None:
+    assert _fit(steps=2, seconds=1e4).stop_reason == "steps done"
+    assert _fit(steps=10**6, seconds=0.1).stop_reason == "time is up"
+
+
+def test_evaluation_is_recorded_every_so_many_steps_and_at_the_end() -> None:
+    held_out = sine(40, seed=1)
+    model = orthogonal()
+    result = _fit(model, steps=5, evaluation=held_out, evaluate_every=2)
+    assert np.array_equal(result.history["evaluation_step"], [2, 4, 5])
+    mean, _ = model.predict_f(held_out[0])
+    assert result.history["rmse"][-1] == pytest.approx(np.sqrt(np.mean((mean - held_out[1]) ** 2)), rel=1e-10)
+    density = np.mean(model.predict_log_density(held_out))
+    assert result.history["log_density"][-1] == pytest.approx(density, rel=1e-10)
+    assert len(result.history["evaluation_seconds"]) == 3
+
+
+def test_chunks_of_the_evaluation_do_not_matter() -> None:
+    model, data = orthogonal(), sine(50)
+    whole, parts = held_out_metrics(model, data), held_out_metrics(model, data, chunk=7)
+    assert whole == pytest.approx(parts, rel=1e-12)
+
+
+@pytest.mark.parametrize("held_out", [True, False])
+def test_patience_ends_a_run_that_gets_no_better(held_out: bool) -> None:
+    X, Y = sine()
+    if held_out:
+        options = {"evaluation": (X, -Y)}  # the better the fit, the worse these
+    else:  # only the noise of the batches moves the bound
+        options = {"learning_rate": 1e-12, "mean_learning_rate": 1e-12, "natural_gradient": None, "batch_size": 20}
+    result = _fit(steps=20, patience=2, evaluate_every=2, **options)
+    assert result.stop_reason == "no improvement in 2 evaluations"
+    assert result.steps == 6 if held_out else result.steps < 20
+
+
+def test_patience_does_not_end_a_run_that_gets_better() -> None:
+    assert _fit(steps=12, patience=1, evaluate_every=3).stop_reason == "steps done"
+
+
+def test_callbacks_are_called_with_step_metrics_and_model() -> None:
+    calls: list = []
+    model = orthogonal()
+    result = _fit(
+        model, steps=5, callbacks=[lambda *call: calls.append(call)], evaluation=sine(seed=1), evaluate_every=5
+    )
+    assert [step for step, _, _ in calls] == [2, 4, 5]
+    assert calls[0][1] == {"elbo": pytest.approx(np.mean(result.history["elbo"][:2]))}
+    assert calls[2][1].keys() == {"elbo", "rmse", "log_density"}
+    assert all(seen is model for _, _, seen in calls)
+
+
+def test_monitor_of_gpflow_is_a_callback() -> None:
+    steps: list[int] = []
+
+    class Record(gpflow.monitor.MonitorTask):
+        def run(self, **_) -> None:
+            steps.append(int(self.current_step))
+
+    monitor = gpflow.monitor.Monitor(gpflow.monitor.MonitorTaskGroup(Record(), period=1))
+    _fit(callbacks=[monitor])
+    assert steps == [2, 4]
+
+
+def test_tensorboard_that_is_not_installed_is_named(tmp_path, monkeypatch) -> None:
+    monkeypatch.setitem(sys.modules, "tensorboard", None)
+    with pytest.raises(ImportError, match="TensorBoard is not installed: pip install tensorboard"):
+        TensorBoard(str(tmp_path))
+
+
+def test_tensorboard_gets_every_metric(tmp_path, monkeypatch) -> None:
+    import tensorflow as tf
+
+    monkeypatch.setitem(sys.modules, "tensorboard", types.ModuleType("tensorboard"))
+    written: list = []
+    writer = types.SimpleNamespace(flush=lambda: None, as_default=tf.init_scope)
+    monkeypatch.setattr(tf.summary, "create_file_writer", lambda folder: writer)
+    monkeypatch.setattr(tf.summary, "scalar", lambda name, value, step: written.append((name, value, step)))
+    _fit(callbacks=[TensorBoard(str(tmp_path))])
+    assert [(name, step) for name, _, step in written] == [("elbo", 2), ("elbo", 4)]
+
+
+def test_progress_line_can_be_switched_off(capfd) -> None:
+    _fit(progress=False)
+    assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize("limit", [{"steps": 4}, {"steps": None, "seconds": 0.3}])
+def test_progress_line_shows_where_the_run_is(limit: dict, capfd) -> None:
+    result = _fit(progress=True, evaluation=sine(seed=1), evaluate_every=2, report_every=1, **limit)
+    shown = capfd.readouterr().err
+    assert "ELBO=" in shown and "rmse=" in shown and " left" in shown
+    assert f"step={result.steps}" in shown
+    assert ("4/4 steps" if "seconds" not in limit else "/0 s") in shown
+
+
+def _interrupt(step: int, *_) -> None:
+    if step == 2:
+        raise KeyboardInterrupt
+
+
+def test_interrupt_in_a_callback_ends_the_run_with_a_result() -> None:
+    model = orthogonal()
+    result = _fit(model, steps=50, callbacks=[_interrupt])
+    assert (result.steps, result.stop_reason) == (2, "interrupted")
+    reference = _fit(steps=50, callbacks=[_interrupt])
+    assert np.array_equal(result.history["elbo"], reference.history["elbo"])
+    assert np.isfinite(model.elbo(sine()))
+    assert _fit(model, steps=1).history["elbo"][0] > result.history["elbo"][-1]
+
+
+@pytest.mark.parametrize("kind", [KeyboardInterrupt, MemoryError])
+def test_interrupt_in_the_middle_of_a_step_leaves_the_state_before_it(kind, monkeypatch) -> None:
+    """The model is the one after the last whole step, though the natural gradient had moved q already."""
+    expected = orthogonal()
+    _fit(expected, steps=50, callbacks=[_interrupt])
+    from gpflow_decoupled.training import step
+
+    ascend, calls = step._ascend, []
+
+    def ascend_twice(*arguments) -> None:
+        calls.append(arguments)
+        if len(calls) == 6:  # two a step
+            raise kind
+        ascend(*arguments)
+
+    monkeypatch.setattr(step, "_ascend", ascend_twice)
+    model = orthogonal()
+    if kind is KeyboardInterrupt:
+        assert _fit(model, steps=50).steps == 2
+    else:
+        with pytest.raises(MemoryError):
+            _fit(model, steps=50)
+    for name, value in values(expected).items():
+        np.testing.assert_array_equal(values(model)[name], value, err_msg=name)
+
+
+def test_error_in_a_callback_comes_through() -> None:
+    def fails(*_) -> None:
+        raise RuntimeError("mine")
+
+    with pytest.raises(RuntimeError, match="mine"):
+        _fit(callbacks=[fails])
+
+
+def test_schedules() -> None:
+    assert [ramped(step, 0.1, 3) for step in range(5)] == pytest.approx([1e-4, 1e-3, 1e-2, 0.1, 0.1])
+    assert ramped(0, 0.1, 0) == 0.1 and ramped(0, 1e-6, 10) == 1e-6
+    assert [annealed(share, 0.5) for share in (0.0, 0.5, 0.75, 1.0)] == pytest.approx([1.0, 1.0, 0.51, 0.02])
+    assert annealed(0.99, 0.0) == 1.0
+
+
+def test_svgp_is_evaluated_too() -> None:
+    result = _fit(MODELS["SVGP"](), evaluation=sine(seed=1))
+    assert np.isfinite(result.history["log_density"][-1])

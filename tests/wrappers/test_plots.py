@@ -1,0 +1,127 @@
+"""The plots show what they say: the right numbers, on the axes given, and clear refusals."""
+
+from __future__ import annotations
+
+import sys
+
+import gpflow
+import matplotlib
+import numpy as np
+import pytest
+
+matplotlib.use("Agg")
+
+import matplotlib.pyplot as plt  # noqa: E402
+
+from gpflow_decoupled.errors import DataError  # noqa: E402
+from gpflow_decoupled.models import DVGP, ODVGP  # noqa: E402
+from gpflow_decoupled.training import FitResult  # noqa: E402
+from gpflow_decoupled.wrappers import plot_history, plot_posterior_1d  # noqa: E402
+
+
+@pytest.fixture
+def ax():
+    figure, ax = plt.subplots()
+    yield ax
+    plt.close(figure)
+
+
+@pytest.fixture
+def data(rng):
+    X = np.sort(rng.uniform(-1, 1, (30, 1)), axis=0)
+    return X, np.sin(5 * X) + 0.1 * rng.standard_normal((30, 1))
+
+
+def _result(steps: int, **history) -> FitResult:
+    clock = np.arange(1, steps + 1) * 0.5
+    arrays = {"step": np.arange(1, steps + 1), "seconds": clock, "elbo": -100.0 / clock, **history}
+    return FitResult(arrays, steps, 0.5 * steps, 0.0, "steps done")
+
+
+def _lines(ax) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    return {
+        line.get_label(): (np.asarray(line.get_xdata()), np.asarray(line.get_ydata()))
+        for line in ax.get_lines()
+    }
+
+
+def test_history_shows_running_means_against_seconds(ax) -> None:
+    result = _result(40)
+    assert plot_history(result, ax, window=4) is ax
+    x, y = _lines(ax)["ELBO (nats)"]
+    assert len(x) == 37
+    np.testing.assert_allclose([x[0], y[0]], [result.history[k][:4].mean() for k in ("seconds", "elbo")])
+    np.testing.assert_allclose(y[-1], result.history["elbo"][-4:].mean())
+    assert ax.get_ylim()[0] > y[0], "the first steps would squeeze the rest"
+    assert len(ax.figure.axes) == 1, "nothing was scored"
+
+
+def test_history_shows_what_was_scored(ax) -> None:
+    scores = {"evaluation_step": [20, 40], "evaluation_seconds": [10.0, 20.0], "rmse": [0.5, 0.4]}
+    plot_history(_result(40, **{name: np.array(values) for name, values in scores.items()}), ax)
+    (right,) = [other for other in ax.figure.axes if other is not ax]
+    lines = _lines(right)
+    assert list(lines) == ["held-out RMSE"]
+    np.testing.assert_allclose(lines["held-out RMSE"], [[10.0, 20.0], [0.5, 0.4]])
+    assert [text.get_text() for text in right.get_legend().get_texts()] == ["ELBO (nats)", "held-out RMSE"]
+
+
+def test_history_of_one_step(ax) -> None:
+    plot_history(_result(1), ax)
+    assert len(_lines(ax)["ELBO (nats)"][0]) == 1
+
+
+def test_history_without_steps_is_refused(ax) -> None:
+    with pytest.raises(DataError, match="no steps"):
+        plot_history(FitResult({}, 0, 0.0, 0.0, "nothing to do"), ax)
+
+
+def test_posterior_shows_moments_data_and_points(ax, data) -> None:
+    beta, gamma = np.linspace(-1, 1, 5)[:, None], np.linspace(-0.9, 0.9, 7)[:, None]
+    model = ODVGP(gpflow.kernels.Matern32(), gpflow.likelihoods.Gaussian(0.3), gamma, beta)
+    model.basis.q_mu.assign(np.arange(5.0)[:, None])
+    assert plot_posterior_1d(model, data, ax) is ax
+    lines = _lines(ax)
+    x, y = lines["mean"]
+    mean, variance = model.predict_f(x[:, None])
+    np.testing.assert_allclose(y, mean[:, 0])
+    assert x.min() < data[0].min() and x.max() > data[0].max()
+    band = ax.collections[0].get_paths()[0].vertices
+    np.testing.assert_allclose(band[:, 1].max(), np.max(mean + 2 * np.sqrt(variance)))
+    np.testing.assert_allclose(ax.get_lines()[3].get_ydata(), (mean + 2 * np.sqrt(variance + 0.3))[:, 0])
+    np.testing.assert_allclose(lines["inducing points beta"][0], beta[:, 0])
+    np.testing.assert_allclose(lines["mean points gamma"][0], gamma[:, 0])
+    np.testing.assert_allclose(ax.get_lines()[0].get_xydata(), np.hstack(data))
+
+
+def test_posterior_of_other_models(ax, data) -> None:
+    Z = np.linspace(-1, 1, 5)[:, None]
+    plot_posterior_1d(DVGP(gpflow.kernels.Matern32(), gpflow.likelihoods.StudentT(), Z + 0.1, Z), data, ax)
+    assert "mean points alpha" in _lines(ax)
+    assert not any(line.get_linestyle() == ":" for line in ax.get_lines()), (
+        "only Gaussian noise has such a band"
+    )
+    ax.clear()
+    svgp = gpflow.models.SVGP(gpflow.kernels.Matern32(), gpflow.likelihoods.Gaussian(), Z, num_latent_gps=2)
+    plot_posterior_1d(svgp, (data[0], np.hstack([data[1], -data[1]])), ax)
+    assert {"mean 0", "mean 1", "inducing points beta"} <= set(_lines(ax))
+
+
+@pytest.mark.parametrize(
+    "X, fix", [(np.zeros(3), r"use X\[:, None\]"), (np.zeros((3, 2)), "one input column")]
+)
+def test_inputs_of_another_shape_are_refused(X, fix: str) -> None:
+    with pytest.raises(DataError, match=fix):
+        plot_posterior_1d(None, (X, np.zeros((3, 1))))
+
+
+def test_without_matplotlib_the_message_says_what_to_install(monkeypatch) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
+    with pytest.raises(ImportError, match="pip install matplotlib"):
+        plot_history(_result(3))
+
+
+def test_new_axes_are_made_when_none_are_given() -> None:
+    ax = plot_history(_result(3))
+    assert ax.get_xlabel() == "seconds of training"
+    plt.close(ax.figure)
