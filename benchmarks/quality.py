@@ -39,6 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--models", nargs="+", default=list(MODELS), help="FAMILY-M or FAMILY-M+MEAN_POINTS")
     parser.add_argument("--budgets", nargs="+", type=float, default=[60.0, 180.0], help="seconds of training")
     parser.add_argument("--batch-size", type=int, default=1024)
+    parser.add_argument("--learning-rate", type=float, default=0.03, help="of Adam, ours and the peers'")
     parser.add_argument("--split", type=int, default=0)
     parser.add_argument(
         "--float32", action="store_true", help="our models in float32; GPflow stays in float64"
@@ -49,7 +50,11 @@ def run(options: argparse.Namespace, command: str, folder: Path) -> list[Record]
     """Train every (task, model) once to the largest budget; write the report after each: nothing is lost."""
     dtype = "float32" if options.float32 else "float64"
     settings = Settings(
-        batch_size=options.batch_size, seed=options.seed, budgets=tuple(options.budgets), dtype=dtype
+        batch_size=options.batch_size,
+        learning_rate=options.learning_rate,
+        seed=options.seed,
+        budgets=tuple(options.budgets),
+        dtype=dtype,
     )
     records: list[Record] = []
     for task in options.tasks or (TASKS if options.data else EMBEDDED_TASKS):

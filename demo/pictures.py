@@ -20,7 +20,7 @@ MISSING = "#d62728"
 
 
 def draw_reconstructions(pixels: Pixels, outcomes: Sequence[Any], path: Path) -> None:
-    """Original, training pixels and each model: the whole, a close-up, and the predictive standard deviation."""
+    """Original, training pixels and each model: all of it, a close-up, the predictive standard deviation."""
     height, width = pixels.grey.shape
     columns = 2 + len(outcomes)
     figure, axes = plt.subplots(
@@ -39,12 +39,11 @@ def draw_reconstructions(pixels: Pixels, outcomes: Sequence[Any], path: Path) ->
     for axis, outcome in zip(axes[2, 2:], outcomes):
         picture = axis.imshow(outcome.std, cmap="magma", vmin=0, vmax=top)
         axis.set_xlabel(f"noise {outcome.noise:.3f}")
-    axes[2, 1].text(
-        1.0, 0.5, "standard deviation of f\n(grey levels)  ", ha="right", va="center", fontsize=12
-    )
-    axes[2, 0].axis("off")
-    axes[2, 1].axis("off")
-    figure.colorbar(picture, ax=axes[2, 1], location="left", shrink=0.9)
+    for axis in axes[2, :2]:
+        axis.axis("off")
+    scale = axes[2, 1].inset_axes((0.05, 0.45, 0.9, 0.1))
+    figure.colorbar(picture, cax=scale, orientation="horizontal")
+    scale.set_title("predictive standard deviation of f\n(grey levels, without the noise)", fontsize=11)
     for axis in axes.flat:
         axis.set_xticks([])
         axis.set_yticks([])
@@ -62,14 +61,14 @@ def _close_up(height: int, width: int) -> tuple[slice, slice]:
 def draw_training(outcomes: Sequence[Any], num_data: int, path: Path) -> None:
     """Bound and held-out error against seconds of training."""
     figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4), layout="constrained")
-    lowest = []
+    ends = []
     for colour, outcome in zip(COLOURS, outcomes):
         trace, style = outcome.trace, {"color": colour, "label": outcome.row.model}
         seconds, bound = _running_mean(trace["seconds"], trace["elbo"] / num_data)
         left.plot(seconds, bound, **style)
-        lowest.append(float(np.quantile(bound, 0.25)))
+        ends += [float(np.quantile(bound, 0.2)), float(bound.max()) + 0.05]
         right.plot(trace["evaluation_seconds"], trace["rmse"], "o-", markersize=3, **style)
-    left.set_ylim(bottom=min(lowest))
+    left.set_ylim(min(ends), max(ends))  # the first steps would squeeze the rest
     left.set_ylabel("ELBO per training pixel (nats)")
     right.set_ylabel("RMSE on held-out pixels (grey levels)")
     for axis in (left, right):

@@ -55,7 +55,7 @@ class Pixels:
         return self.X[self.held_out], self.Y[self.held_out]
 
     def training_contrast(self, block: int = 8) -> np.ndarray:
-        """Standard deviation of brightness [N] among the training pixels of the same square of `block` pixels."""
+        """Standard deviation [N] of brightness among the training pixels of the same square of `block` pixels."""
         rows, columns = np.indices(self.grey.shape) // block
         square = (rows * (columns.max() + 1) + columns).ravel()[~self.held_out]
         grey = self.grey.ravel()[~self.held_out]

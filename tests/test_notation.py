@@ -14,7 +14,9 @@ import gpflow_decoupled
 
 ROOT = Path(__file__).parents[1]
 NOTATION = (ROOT / "NOTATION.md").read_text(encoding="utf-8")
-SOURCES = [path for folder in ("gpflow_decoupled", "tests", "demo", "notebooks") for path in (ROOT / folder).rglob("*.py")]
+SOURCES = [
+    path for folder in ("gpflow_decoupled", "tests", "demo", "notebooks") for path in (ROOT / folder).rglob("*.py")
+]
 CITED = re.compile(r"\((D\d+)\)")
 
 

@@ -25,7 +25,7 @@ from .latents import as_inducing, count_points, gram, gram_to_data
 
 
 class CoupledState(NamedTuple):
-    """Factors and whitened q(u) of a `CoupledBasis`."""
+    """chol(K_beta) [G, M, M] and the whitened q(u), mean [M, L] and root [L, M, M], of a `CoupledBasis`."""
 
     chol: tf.Tensor
     mean: tf.Tensor

@@ -37,7 +37,10 @@ INITIAL_ROOT = 0.1
 
 
 class DecoupledState(NamedTuple):
-    """Factors of a `DecoupledBasis`: of H if "inverse", of K_beta if "coupled"; its mean part and the norm of that."""
+    """chol of H ("inverse") or of K_beta ("coupled") [G or L, M_beta, M_beta], root [L, M_beta, M_beta], raw a [M_alpha, L].
+
+    `norm` [] is the squared norm of the mean, where the divergence is wanted.
+    """
 
     chol: tf.Tensor
     root: tf.Tensor

@@ -32,7 +32,10 @@ from .mean_operator import MeanOperator
 
 
 class HybridState(NamedTuple):
-    """Factors of a `HybridBasis`, the whitened (m_h, S), its mean part and the squared norm of that."""
+    """chol(K_beta) [G, M_beta, M_beta], whitened mean [M_beta, L] and root [L, M_beta, M_beta], raw a [M_gamma, L], t [M_beta, L].
+
+    `norm` [] is the squared norm of the mean part, where the divergence is wanted.
+    """
 
     chol: tf.Tensor
     mean: tf.Tensor

@@ -28,7 +28,7 @@ from .residual import residual_gram
 
 
 class SolveState(NamedTuple):
-    """Factors of a `SolveBasis` and its two whitened Gaussians."""
+    """chol(K_beta) [G, M_beta, M_beta], chol(C_gamma) [G, M_gamma, M_gamma], L_b^-1 K_bg, and two whitened Gaussians."""
 
     chol: tf.Tensor
     chol_gamma: tf.Tensor

@@ -7,8 +7,8 @@ X alone:
 
 So a factorisation hands out a formal zero, the tangent, that stands for X. Each solve sends its share of the gradient
 to it, the shares add up, and K's gradient 1/2 L^-T (share, mirrored from its lower triangle) L^-1 is formed once. Going
-through dL instead would cost another product of two triangles for each factorisation. The factor itself is a constant
-for differentiation: differentiate through `whiten`.
+through dL instead would cost another product of two triangles for each factorisation. Differentiate through `whiten`, not
+through the factor.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Whitener(NamedTuple):
     """The factor of a matrix [..., M, M] and what its derivative goes through."""
 
     chol: tf.Tensor
-    """[..., M, M], lower triangular; a constant for differentiation."""
+    """[..., M, M], lower triangular; solves with it go through `whiten`."""
     ok: tf.Tensor
     """[], bool: whether the factorisation succeeded."""
     tangent: tf.Tensor
@@ -36,13 +36,13 @@ class Whitener(NamedTuple):
 
 def whitener(matrix: tf.Tensor) -> Whitener:
     """Factorise a positive definite matrix [..., M, M]; M^3 / 3, and M^3 for the gradient."""
-    chol, ok = cholesky(tf.stop_gradient(matrix))
+    chol, ok = cholesky(matrix)  # first derivatives go through the tangent, second ones through this as well
 
     @tf.custom_gradient
     def tangent_of(matrix: tf.Tensor) -> tuple:
         def grad(upstream: tf.Tensor) -> tf.Tensor:
-            half = solve_frozen(chol, 0.5 * mirror(upstream), adjoint=True)
-            return solve_frozen(chol, tf.linalg.matrix_transpose(half), adjoint=True)
+            half = solve(chol, 0.5 * mirror(upstream), adjoint=True)
+            return solve(chol, tf.linalg.matrix_transpose(half), adjoint=True)
 
         return tf.zeros_like(matrix), grad
 

@@ -25,7 +25,7 @@ from .result import FitResult
 from .step import TrainingStep
 
 DEFAULT_STEPS = 2000
-DEFAULT_RATE = 0.01
+DEFAULT_RATE = 0.03
 
 
 def fit(
@@ -42,7 +42,7 @@ def fit(
     optimizer: Any | None = None,
     negative_precision: str = "damp",
     ramp_steps: int = 10,
-    anneal: float = 0.5,
+    anneal: float = 0.2,
     refresh_every: int = 100,
     evaluation: tuple | None = None,
     evaluate_every: int = 500,
@@ -67,7 +67,7 @@ def fit(
     :param batch_size: rows of a minibatch; "auto" is 1024, or all rows if there are fewer; None is all rows.
     :param natural_gradient: step size in (0, 1], reached from 1e-4 over `ramp_steps`; None leaves q(u) to `optimizer`.
     :param optimizer: a new Keras 2 or Keras 3 optimizer; Adam if not given.
-    :param learning_rate: of `optimizer`, in place of its own; 0.01 for the Adam of `fit`.
+    :param learning_rate: of `optimizer`, in place of its own; 0.03 for the Adam of `fit`.
     :param mean_solver: "adam", "natural" ((D41), (D42)) or "newton" ((D49)).
     :param mean_learning_rate: of `mean_solver`; 0.03 for Adam, 1 otherwise.
     :param negative_precision: "damp", "clip" or "raise", see `NaturalGradient`.
@@ -81,6 +81,8 @@ def fit(
     :param callbacks: called with (step, metrics, model) every `report_every` steps; `gpflow.monitor.Monitor` fits too.
     :param seed: fixes shuffling and subsampling: same seed, same trace. Likelihoods that sample (`Softmax`) draw from
         TensorFlow's global generator: call `tf.random.set_seed` too.
+    :param compile: False runs the steps eagerly: slower, but nothing to trace, and nothing left behind. Of a compiled fit
+        TensorFlow keeps some 10 MB; use processes for hundreds of them.
 
     Raises `DataError` and `UnknownOptionError` before the first step, with nothing changed, and `NumericalError` in
     training, with the last good parameters restored and the record so far in its `result`.

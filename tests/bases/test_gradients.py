@@ -87,8 +87,8 @@ def test_any_kernel(name, rng):
 
 
 @pytest.mark.parametrize("name", ["coupled", "orthogonal-none", "inverse-none", "solve-unwhitened"])
-def test_second_derivative_is_right_or_refused(name):
-    """Of the bound, along one direction of all variables: for Newton and Laplace methods on hyperparameters."""
+def test_second_derivative(name):
+    """Of the bound, along one direction of all hyperparameters."""
     kernel, latents = kernel_of("two")
     basis = CASES[name].build(kernel, latents, GAMMA, BETA)
     randomize(basis, np.random.default_rng(0), 0.5)
