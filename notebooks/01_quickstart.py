@@ -23,7 +23,7 @@ import numpy as np
 import gpflow_decoupled as gd
 
 FAST = os.environ.get("NOTEBOOK_FAST", "") == "1"
-STEPS = 150 if FAST else 1500
+STEPS = 150 if FAST else 1000
 OUTPUT = Path("notebook_output")
 OUTPUT.mkdir(exist_ok=True)
 

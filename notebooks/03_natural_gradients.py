@@ -15,7 +15,6 @@
 
 # %%
 import os
-import time
 from pathlib import Path
 
 import gpflow
@@ -35,7 +34,7 @@ OUTPUT = Path("notebook_output")
 OUTPUT.mkdir(exist_ok=True)
 
 rng = np.random.default_rng(2)
-N = 300 if FAST else 2000
+N = 300 if FAST else 1000
 X = rng.uniform(0, 10, (N, 1))
 F = np.sin(X) + 0.5 * np.sin(4 * X)
 Y = F + 0.2 * rng.standard_normal(X.shape)
@@ -86,7 +85,7 @@ assert difference < 1e-8
 # objective and its best learning rate of three.
 
 # %%
-STEPS = 40 if FAST else 300
+STEPS = 40 if FAST else 200
 
 
 def model_for_labels():
@@ -97,20 +96,18 @@ def model_for_labels():
 
 
 def run(model, step):
-    step = tf.function(step)
+    step, bound = tf.function(step), tf.function(lambda: model.elbo((X, labels)))
     trace = []
     for _ in range(STEPS):
         step()
-        trace.append(float(model.elbo((X, labels))))
+        trace.append(float(bound()))
     return trace
 
 
-traces, seconds = {}, {}
+traces = {}
 for rho in (0.3, 1.0):
     model, rule = model_for_labels(), NaturalGradient(gamma=rho)
-    began = time.perf_counter()
     traces[f"natural, {rho}"] = run(model, lambda m=model, r=rule: r.minimize(m, (X, labels)).ok)
-    seconds[f"natural, {rho}"] = time.perf_counter() - began
 for rate in (0.003, 0.03, 0.3):
     model, rule = model_for_labels(), tf_keras.optimizers.Adam(rate)
     loss = model.training_loss_closure((X, labels), compile=False)
@@ -145,7 +142,7 @@ best = float(optimal_parameters(model, data).elbo)
 NaturalGradient(gamma=1.0, mean="newton", cg_iterations=200).minimize(model, data)
 gap = best - float(model.elbo(data))
 print(f"gap after one Newton step: {gap:.1e} of {best:.2f} nats")
-assert 0 <= gap + 1e-6 and gap < 0.1
+assert -1e-3 < gap < 0.1  # the closed form has jitter of its own
 
 # %% [markdown]
 # ## Likelihoods that are not log-concave
@@ -179,7 +176,7 @@ for policy in ("damp", "clip", "raise"):
 # %%
 figure, axis = plt.subplots(figsize=(8, 4), layout="constrained")
 model = robust()
-print(gd.fit(model, (X, outliers), steps=50 if FAST else 500, negative_precision="clip"))
+print(gd.fit(model, (X, outliers), steps=50 if FAST else 300, negative_precision="clip"))
 gd.wrappers.plot_posterior_1d(model, (X, outliers), axis)
 axis.set_ylim(-3, 3)
 figure.savefig(OUTPUT / "03_outliers.png")

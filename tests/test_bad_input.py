@@ -12,8 +12,8 @@ import pytest
 import tensorflow as tf
 
 import gpflow_decoupled as gd
-from gpflow_decoupled.errors import DataError, UnknownOptionError
-from gpflow_decoupled.models import DVGP, HDVGP, ODVGP, SOLVEGP
+from gpflow_decoupled.errors import DataError
+from gpflow_decoupled.models import HDVGP, ODVGP, SOLVEGP
 from tests.training.problems import BETA, GAMMA, MODELS, orthogonal, parts, sine, unchanged, values
 
 X, Y = sine()
@@ -58,9 +58,21 @@ BAD_SHAPES = {
         (np.tile(X, 2) * [1.0, 2.0], Y),
         "X has 2 columns and the inducing points have 1; they must be the same inputs",
     ),
-    "float32 X": (orthogonal, (X.astype(np.float32), Y), r"X is float32 and the model float64; use X.astype\(np.float64\)"),
-    "float32 Y": (orthogonal, (X, Y.astype(np.float32)), r"Y is float32 and the model float64; use Y.astype\(np.float64\)"),
-    "integer X": (orthogonal, (np.arange(60)[:, None], Y), r"X is int64 and the model float64; use X.astype\(np.float64\)"),
+    "float32 X": (
+        orthogonal,
+        (X.astype(np.float32), Y),
+        r"X is float32 and the model float64; use X.astype\(np.float64\)",
+    ),
+    "float32 Y": (
+        orthogonal,
+        (X, Y.astype(np.float32)),
+        r"Y is float32 and the model float64; use Y.astype\(np.float64\)",
+    ),
+    "integer X": (
+        orthogonal,
+        (np.arange(60)[:, None], Y),
+        r"X is int64 and the model float64; use X.astype\(np.float64\)",
+    ),
     "text in Y": (orthogonal, (X, np.full((60, 1), "cat")), "Y holds string values; encode them as numbers"),
     "objects in X": (orthogonal, (X.astype(object), Y), r"X is \w+ and the model float64; use X.astype\(np.float64\)"),
     "complex Y": (orthogonal, (X, Y + 1j), "Y holds complex128 values; encode them as numbers"),
@@ -86,40 +98,6 @@ BAD_VALUES = {
         (X, _with(LABELS, 5, -2)),
         r"Y\[5, 0\] = -2 is outside the support of Poisson, which takes counts 0, 1, 2, .*\(1 entries are outside\)",
     ),
-}
-
-BAD_FOR_FIT = {
-    "minibatch larger than N": ({"batch_size": 61}, "batch_size=61 is larger than the data, which have 60 rows; use None"),
-    "no minibatch": ({"batch_size": 0}, "batch_size=0 must be a whole number of at least 1, None for all rows, or"),
-    "half a minibatch": ({"batch_size": 2.5}, "batch_size=2.5 must be a whole number"),
-    "unknown minibatch": ({"batch_size": "all"}, "batch_size='all' must be a whole number of at least 1, None .*\"auto\""),
-    "no steps": ({"steps": 0}, "steps=0 must be a whole number of at least 1"),
-    "half a step": ({"steps": 1.5}, "steps=1.5 must be a whole number"),
-    "seconds": ({"seconds": -1.0}, "seconds=-1.0 must be a number above 0"),
-    "learning rate": ({"learning_rate": 0.0}, "learning_rate=0.0 must be a number above 0"),
-    "NaN": ({"learning_rate": np.nan}, "learning_rate=nan must be a number above 0"),
-    "infinite": ({"mean_learning_rate": np.inf}, "mean_learning_rate=inf must be a number above 0"),
-    "text": ({"learning_rate": "fast"}, "learning_rate='fast' must be a number above 0"),
-    "natural gradient": ({"natural_gradient": 1.5}, "natural_gradient=1.5 must be a number above 0 and at most 1"),
-    "anneal": ({"anneal": 2}, "anneal=2 must be a number above 0 and at most 1"),
-    "evaluate_every": ({"evaluate_every": 0}, "evaluate_every=0 must be a whole number of at least 1"),
-    "report_every": ({"report_every": 0}, "report_every=0 must be a whole number of at least 1"),
-    "refresh_every": ({"refresh_every": -1}, "refresh_every=-1 must be a whole number of at least 1"),
-    "checkpoint_every": ({"checkpoint_every": 0}, "checkpoint_every=0 must be a whole number of at least 1"),
-    "patience": ({"patience": 0}, "patience=0 must be a whole number of at least 1"),
-    "seed": ({"seed": -1}, "seed=-1 must be a whole number of at least 0"),
-    "ramp_steps": ({"ramp_steps": None, "seed": 0.5}, "seed=0.5 must be a whole number of at least 0"),
-    "policy": ({"negative_precision": "ignore"}, "negative_precision='ignore' is not known; use one of 'damp', 'clip', 'raise'"),
-    "solver": ({"mean_solver": "lbfgs"}, "mean_solver='lbfgs' is not known; use one of 'adam', 'natural', 'newton'"),
-    "solver without step": (
-        {"mean_solver": "natural", "natural_gradient": None},
-        "mean_solver='natural' needs natural_gradient; give a step size",
-    ),
-    "evaluation": ({"evaluation": (X, Y[:, 0])}, r"evaluation: Y has shape \(60,\); use Y\[:, None\]"),
-    "NaN in evaluation": ({"evaluation": (X, Y * np.nan)}, r"evaluation: Y\[0, 0\] is nan"),
-    "evaluation on X alone": ({"evaluation": X}, "evaluation is a ndarray; pass held-out"),
-    "callback": ({"callbacks": ["print"]}, "callbacks must be a list of functions"),
-    "one callback": ({"callbacks": print}, "callbacks must be a list of functions"),
 }
 
 
@@ -162,40 +140,18 @@ def test_every_model_refuses(name: str, bad: str) -> None:
     assert unchanged(before, model)
 
 
-@pytest.mark.parametrize("options, message", **_cases(BAD_FOR_FIT))
-def test_fit_refuses_bad_options(options: dict, message: str) -> None:
-    model = orthogonal()
-    before = values(model)
-    with pytest.raises((DataError, UnknownOptionError), match=message):
-        _fit(model, (X, Y), **options)
-    assert unchanged(before, model) and model.num_data is None
-
-
-def test_unknown_options_are_refused() -> None:
-    with pytest.raises(TypeError, match="learning_rates"):
-        _fit(orthogonal(), (X, Y), learning_rates=0.1)
-    with pytest.raises(TypeError, match="mean_scale"):
-        orthogonal(mean_scale="none")
-    with pytest.raises(UnknownOptionError, match="mean_scaling='white' is not known; use one of 'none', 'diagonal'"):
-        orthogonal(mean_scaling="white")
-    with pytest.raises(UnknownOptionError, match="covariance='full' is not known; use one of 'inverse', 'coupled'"):
-        DVGP(*parts(), GAMMA, BETA, covariance="full")
-    with pytest.raises(UnknownOptionError, match="method='best' is not known"):
-        gd.inducing.select(X, 5, method="best")
-    with pytest.raises(UnknownOptionError, match="negative_precision='ignore' is not known"):
-        gd.optimizers.NaturalGradient(negative_precision="ignore")
-    with pytest.raises(DataError, match="mean_subsample=0; use a whole number of rows of at least 1"):
-        orthogonal(mean_subsample=0)
-
-
-@pytest.mark.parametrize("data", [None, X, (X,), (X, Y, Y), {"X": X, "Y": Y}, iter([(X, Y)])], ids=lambda d: type(d).__name__)
+@pytest.mark.parametrize(
+    "data", [None, X, (X,), (X, Y, Y), {"X": X, "Y": Y}, iter([(X, Y)])], ids=lambda d: type(d).__name__
+)
 def test_data_that_is_no_pair_is_refused(data: Any) -> None:
     with pytest.raises(DataError, match=r"data is a \w+; pass \(X, Y\), or a tf.data.Dataset of such pairs"):
         _fit(orthogonal(), data)
 
 
 def test_model_without_a_basis_is_refused() -> None:
-    with pytest.raises(TypeError, match="GPR has no basis; use a model of gpflow_decoupled.models, or gpflow.models.SVGP"):
+    with pytest.raises(
+        TypeError, match="GPR has no basis; use a model of gpflow_decoupled.models, or gpflow.models.SVGP"
+    ):
         _fit(gpflow.models.GPR((X, Y), parts()[0]), (X, Y))
     with pytest.raises(TypeError, match="q_diag=True has no full covariance.*q_diag=False"):
         _fit(gpflow.models.SVGP(*parts(), BETA, q_diag=True), (X, Y))
@@ -207,7 +163,10 @@ BAD_DATASETS = {
     "no pair": (dataset.batch(9).map(lambda x, y: x), r"elements are .*they must be pairs \(X \[B, D\], Y \[B, P\]\)"),
     "a dictionary": (dataset.batch(9).map(lambda x, y: {"x": x}), "they must be pairs"),
     "float32": (dataset.batch(9).map(lambda x, y: (tf.cast(x, tf.float32), y)), "X is float32 and the model float64"),
-    "two columns": (dataset.batch(9).map(lambda x, y: (x, tf.tile(y, [1, 2]))), "Y has 2 columns and the model expects 1"),
+    "two columns": (
+        dataset.batch(9).map(lambda x, y: (x, tf.tile(y, [1, 2]))),
+        "Y has 2 columns and the model expects 1",
+    ),
     "NaN at once": (dataset.batch(9).map(lambda x, y: (x, y * np.nan)), r"Y\[0, 0\] is nan; remove or impute"),
 }
 
@@ -222,14 +181,18 @@ def test_bad_datasets_are_refused(data: tf.data.Dataset, message: str) -> None:
 
 
 def test_batch_size_of_a_dataset_is_its_own() -> None:
-    with pytest.raises(DataError, match=r"batch_size=9 is for arrays; a dataset brings its own: use dataset.batch\(9\)"):
+    with pytest.raises(
+        DataError, match=r"batch_size=9 is for arrays; a dataset brings its own: use dataset.batch\(9\)"
+    ):
         _fit(orthogonal(num_data=60), dataset.batch(20), batch_size=9)
 
 
 def test_missing_num_data_is_refused_or_warned_of() -> None:
     with pytest.raises(DataError, match="A dataset does not tell its size in rows: pass num_data=N to the model"):
         _fit(orthogonal(), dataset.batch(9))
-    with pytest.raises(DataError, match="Minibatches need the size of the whole data set: pass num_data=N to the model"):
+    with pytest.raises(
+        DataError, match="Minibatches need the size of the whole data set: pass num_data=N to the model"
+    ):
         orthogonal().training_loss_closure(iter(dataset.batch(9)))
     assert np.isfinite(orthogonal(num_data=60).training_loss_closure(iter(dataset.batch(9)), compile=False)())
     with pytest.warns(UserWarning, match="num_data is not set: the data passed are taken as the whole data set"):
@@ -238,7 +201,9 @@ def test_missing_num_data_is_refused_or_warned_of() -> None:
 
 
 def test_num_data_that_disagrees_is_refused() -> None:
-    with pytest.raises(DataError, match="num_data=61 and the data have 60 rows; if these are all .* model.num_data = 60"):
+    with pytest.raises(
+        DataError, match="num_data=61 and the data have 60 rows; if these are all .* model.num_data = 60"
+    ):
         _fit(orthogonal(num_data=61), (X, Y))
 
 
@@ -248,11 +213,15 @@ def test_inducing_points_are_checked(make: Callable) -> None:
         make(*parts(), GAMMA, np.concatenate([BETA, BETA[:1]]))
     with pytest.raises(DataError, match="gamma has 1 duplicate rows"):
         make(*parts(), np.concatenate([GAMMA, GAMMA[:1]]), BETA)
-    with pytest.raises(DataError, match="All 5 rows of gamma are also rows of beta, so that gamma adds nothing: choose gamma by"):
+    with pytest.raises(
+        DataError, match="All 5 rows of gamma are also rows of beta, so that gamma adds nothing: choose gamma by"
+    ):
         make(*parts(), BETA, BETA)
     with pytest.warns(UserWarning, match="1 of the 9 rows of gamma are also rows of beta and add nothing"):
         make(*parts(), np.concatenate([GAMMA, BETA[:1]]), BETA)
-    with pytest.raises(DataError, match=r"gamma has shape \[8, 2\] and beta \[5, 1\]: both need .* the same number of columns"):
+    with pytest.raises(
+        DataError, match=r"gamma has shape \[8, 2\] and beta \[5, 1\]: both need .* the same number of columns"
+    ):
         make(*parts(), np.tile(GAMMA, 2), BETA)
     with pytest.raises(DataError, match=r"beta has shape \[5\], but must be \[M, D\]; use beta\[:, None\]"):
         make(*parts(), GAMMA, BETA[:, 0])
@@ -340,25 +309,6 @@ def test_lists_tensors_and_frames_are_accepted(kind: str) -> None:
 def test_frame_of_rank_1_is_refused() -> None:
     with pytest.raises(DataError, match=r"Y has shape \(60,\); use Y\[:, None\]"):
         _fit(orthogonal(), (_Frame(X), _Frame(Y[:, 0])))
-
-
-def test_flags_that_natural_gradients_cannot_follow_are_refused() -> None:
-    model = orthogonal()
-    gpflow.set_trainable(model.basis.q_mu, False)
-    with pytest.raises(DataError, match="Some Parameters of q.u. are trainable and some are not.*natural_gradient=None"):
-        _fit(model, (X, Y))
-    _fit(model, (X, Y), natural_gradient=None)
-    gpflow.set_trainable(model.basis.q_sqrt, False)
-    with pytest.raises(DataError, match="mean_solver='natural' moves q.u. too, which is not trainable here"):
-        _fit(model, (X, Y), mean_solver="natural")
-    gpflow.set_trainable(model, False)
-    with pytest.raises(DataError, match=r"No Parameter of the model is trainable; use gpflow.utilities.set_trainable"):
-        _fit(model, (X, Y))
-
-
-def test_newton_is_for_the_orthogonal_basis() -> None:
-    with pytest.raises(UnknownOptionError, match='"newton" is for OrthogonalBasis, not HybridBasis; use "adam" or "natural"'):
-        _fit(MODELS["HDVGP"](), (X, Y), mean_solver="newton")
 
 
 def test_numbers_of_latent_functions_that_disagree_are_refused() -> None:

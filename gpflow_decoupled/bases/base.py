@@ -95,6 +95,10 @@ class Basis(Module, abc.ABC):
         """The maps between mean coefficients and the mean at X [N, D]; forms K_gamma [M_gamma, M_gamma]."""
         raise NotImplementedError(f"{type(self).__name__} has no mean points of its own.")
 
+    def moved(self, state: Any, kernel: Kernel, change: tf.Tensor) -> Any:
+        """The state, as far as `gaussians` reads it, after the raw mean coefficients changed by `change` [M, L]."""
+        return state
+
     def draw_rows(self, seed: tf.Tensor | None = None) -> tf.Tensor | None:
         """Indices [m] for the estimate of the mean's norm, or None if the basis computes it in full."""
         return None if self.kernel_mean is None else self.kernel_mean.draw_rows(seed)

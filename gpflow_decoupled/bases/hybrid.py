@@ -121,6 +121,11 @@ class HybridBasis(Basis):
         """The maps between mean coefficients and the mean at X [N, D]."""
         return MeanOperator(gram(kernel, self.gamma), gram_to_data(kernel, self.gamma, X))
 
+    def moved(self, state: HybridState, kernel: Kernel, change: tf.Tensor) -> HybridState:
+        """t follows a: at fixed `q_mu` the mean of q(f(beta)) moves with the coefficients."""
+        shift = apply_per_latent(cross_gram(kernel, self.beta, self.gamma), change)
+        return state._replace(a=state.a + change, t=state.t + whiten_columns(state.chol, None, shift))
+
     def refresh(self, kernel: Kernel) -> None:
         """Freeze the scaling of `a_gamma` at the current K_gamma; q(f) does not change."""
         self.kernel_mean.refresh(lambda: gram(kernel, self.gamma), lambda: gram_diagonal(kernel, self.gamma))

@@ -14,7 +14,7 @@ from check_shapes import inherit_check_shapes
 from gpflow.base import InputData, MeanAndVariance, RegressionData
 from gpflow.functions import MeanFunction
 from gpflow.kernels import Kernel, LinearCoregionalization
-from gpflow.likelihoods import Likelihood
+from gpflow.likelihoods import Likelihood, Softmax
 from gpflow.models import ExternalDataTrainingLossMixin, GPModel
 from gpflow.posteriors import PrecomputeCacheType
 
@@ -92,11 +92,11 @@ class BasisGP(GPModel, ExternalDataTrainingLossMixin):
         return self.elbo(data)
 
     def as_tensors(self, data: RegressionData) -> tuple[tf.Tensor, tf.Tensor]:
-        """(X, Y) as tensors, their shapes checked; integer labels become floats."""
+        """(X, Y) as tensors, their shapes checked; labels become floats, or integers for `Softmax`, which needs them."""
         X, Y = (array if tf.is_tensor(array) else np.asarray(array) for array in data)
         check_shapes_of_data(X, Y, self.likelihood, self.num_outputs, input_dims(self.basis.beta))
         X, Y = tf.convert_to_tensor(X), tf.convert_to_tensor(Y)
-        return X, Y if Y.dtype == X.dtype else tf.cast(Y, X.dtype)
+        return X, tf.cast(Y, tf.int32 if isinstance(self.likelihood, Softmax) else X.dtype)
 
     def training_loss(self, data: RegressionData) -> tf.Tensor:
         """The negative of bound and log prior on data (X [N, D], Y [N, P]), a scalar; checks as `elbo`."""

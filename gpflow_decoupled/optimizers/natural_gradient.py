@@ -49,6 +49,8 @@ class StepReport(NamedTuple):
 class Move(NamedTuple):
     """Where a step goes."""
 
+    state: Any
+    """Of the basis, at the new coefficients."""
     gaussians: tuple[Gaussian, ...]
     precisions: tuple[tf.Tensor, ...]
     coefficients: tf.Tensor | None
@@ -142,7 +144,7 @@ class NaturalGradient(tf.Module):
 
         def assign() -> tf.Tensor:
             if move.gaussians:
-                model.basis.assign_gaussians(evaluation.state, move.gaussians)
+                model.basis.assign_gaussians(move.state, move.gaussians)
                 self._memory.store(model.basis, move.gaussians, move.precisions)
             if move.coefficients is not None and model.basis.kernel_mean is not None:
                 model.basis.kernel_mean.coefficients.assign(move.coefficients)
@@ -175,7 +177,9 @@ class NaturalGradient(tf.Module):
                 step = _step_size(self.mean_step, h.dtype)
                 change, short = steepest_step(operator, basis.kernel_mean.scaling, mean_gradients[0], h, step)
                 coefficients, shortened = scaled + change, shortened + tf.cast(short, tf.int32)
-                mean += operator.to_data(basis.kernel_mean.scaling.raw(change))
+                raw = basis.kernel_mean.scaling.raw(change)
+                state = basis.moved(state, model.kernel, raw)
+                mean += operator.to_data(raw)
                 g, h = local_gradient(model, mean, variance, data)
         gaussians, precisions = [], []
         for k, (old, A) in enumerate(zip(basis.gaussians(state), features.minus)):
@@ -191,7 +195,7 @@ class NaturalGradient(tf.Module):
             gaussians.append(new)
             precisions.append(precision)
             shortened += tf.cast(tries > 0, tf.int32)
-        return Move(tuple(gaussians), tuple(precisions), coefficients, shortened, clipped)
+        return Move(state, tuple(gaussians), tuple(precisions), coefficients, shortened, clipped)
 
     def _newton(self, basis: Any, state: Any, features: Any, operator: Any, g: tf.Tensor, h: tf.Tensor) -> tuple:
         """The change of the raw coefficients and the new whitened mean of q(u)."""

@@ -47,8 +47,11 @@ def assert_gradients(model: BasisGP, data: tuple, rtol: float = 1e-6) -> None:
         assert_allclose(np.sum(gradient * direction), slope, rtol=rtol, atol=1e-6, err_msg=variable.name)
 
 
-@pytest.mark.parametrize("kind", ["two", "separate"])
-@pytest.mark.parametrize("name", CASES)
+PAIRS = [(name, "separate") for name in CASES]
+PAIRS += [(name, "two") for name in ("coupled-unwhitened", "solve-unwhitened", "orthogonal-whitened", "inverse-none")]
+
+
+@pytest.mark.parametrize("name, kind", PAIRS)
 def test_gradient_in_every_parameter(name, kind):
     kernel, latents = kernel_of(kind)
     basis = CASES[name].build(kernel, latents, GAMMA, BETA)

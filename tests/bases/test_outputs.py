@@ -69,8 +69,9 @@ def _pair(name: str, whiten: bool) -> tuple[BasisGP, gpflow.models.SVGP, int]:
     return model, svgp, outputs
 
 
-@pytest.mark.parametrize("whiten", [True, False])
-@pytest.mark.parametrize("name", SETTINGS)
+@pytest.mark.parametrize(
+    "name, whiten", [(name, True) for name in SETTINGS] + [("coregionalisation, separate", False), ("one kernel", False)]
+)
 def test_coupled_model_is_svgp(name, whiten, rng):
     """The bound, its gradient, and predictions with all four kinds of covariance."""
     model, svgp, outputs = _pair(name, whiten)

@@ -30,7 +30,9 @@ SUPPORTS = {
 OTHERWISE = {gl.SwitchedLikelihood}  # by its parts: below
 
 
-@pytest.mark.parametrize("likelihood, inside, outside, words", SUPPORTS.values(), ids=lambda value: type(value).__name__)
+@pytest.mark.parametrize(
+    "likelihood, inside, outside, words", SUPPORTS.values(), ids=lambda value: type(value).__name__
+)
 def test_support(likelihood: gl.Likelihood, inside: list, outside: list, words: str) -> None:
     check_labels(likelihood, np.array(inside, float)[:, None])
     for value in outside:

@@ -37,7 +37,7 @@ def run(kind: str, folder: Path | None, callback: Any = None) -> np.ndarray:
 
 
 def main(action: str, folder: Path) -> None:
-    """"start": both runs, killed in the middle of the inner one. "resume": both, to the end, traces into the folder."""
+    """ "start": both runs, killed in the middle of the inner one. "resume": both, to the end, traces into the folder."""
     if action == "start":
         kill = lambda *_: os.kill(os.getpid(), signal.SIGKILL)  # noqa: E731
         run("arrays", folder, lambda *_: run("dataset", folder, kill))

@@ -88,9 +88,7 @@ def test_refresh_of_the_scaling_is_undone_with_the_step() -> None:
     trace = gd.fit(expected, sine(), steps=2, refresh_every=3, progress=False, compile=False, anneal=0.0)
     assert trace.steps == 2
     state, other = (m.basis.factor(m.kernel) for m in (model, expected))
-    np.testing.assert_allclose(
-        model.basis.mean_coefficients(state), expected.basis.mean_coefficients(other), rtol=1e-6
-    )
+    np.testing.assert_allclose(model.basis.mean_coefficients(state), expected.basis.mean_coefficients(other), rtol=1e-6)
 
 
 def test_training_can_go_on_after_a_failure() -> None:

@@ -42,10 +42,10 @@ def test_global_generators_are_neither_used_nor_changed() -> None:
     traces = []
     for seed in (5, 6):
         tf.random.set_seed(seed)
-        np.random.seed(seed)
-        state = np.random.get_state()[1].copy()
+        np.random.seed(seed)  # noqa: NPY002
+        state = np.random.get_state()[1].copy()  # noqa: NPY002
         traces.append(_trace(sine(), batch_size=20))
-        assert np.array_equal(np.random.get_state()[1], state)
+        assert np.array_equal(np.random.get_state()[1], state)  # noqa: NPY002
         if seed == 5:
             assert np.array_equal(tf.random.uniform([3]), expected)
     assert np.array_equal(*traces)
@@ -91,13 +91,13 @@ def test_compiled_step_takes_the_partial_batch_of_a_dataset() -> None:
 
 
 def test_dataset_of_all_rows_is_the_same_as_arrays() -> None:
-    np.testing.assert_allclose(
-        _trace(_dataset("one batch"), num_data=60), _trace(sine(), batch_size=None), rtol=1e-12
-    )
+    np.testing.assert_allclose(_trace(_dataset("one batch"), num_data=60), _trace(sine(), batch_size=None), rtol=1e-12)
 
 
 def test_partial_batch_is_scaled_by_its_own_size() -> None:
-    trace = _trace(_dataset("batched"), num_data=60, steps=3, natural_gradient=None, learning_rate=1e-12, mean_learning_rate=1e-12)
+    trace = _trace(
+        _dataset("batched"), num_data=60, steps=3, natural_gradient=None, learning_rate=1e-12, mean_learning_rate=1e-12
+    )
     X, Y = sine()
     model = orthogonal(num_data=60)
     expected = [float(model.elbo((X[rows], Y[rows]))) for rows in (slice(25), slice(25, 50), slice(50, 60))]

@@ -115,7 +115,7 @@ def test_progress_line_can_be_switched_off(capfd) -> None:
 
 @pytest.mark.parametrize("limit", [{"steps": 4}, {"steps": None, "seconds": 0.3}])
 def test_progress_line_shows_where_the_run_is(limit: dict, capfd) -> None:
-    result = _fit(progress=True, evaluation=sine(seed=1), evaluate_every=2, report_every=1, **limit)
+    result = _fit(progress=True, evaluation=sine(seed=1), evaluate_every=1, report_every=1, **limit)
     shown = capfd.readouterr().err
     assert "ELBO=" in shown and "rmse=" in shown and " left" in shown
     assert f"step={result.steps}" in shown

@@ -25,7 +25,9 @@ def _fit(model, **options):
 def test_every_solver_of_the_mean_raises_the_bound(solver: str, name: str) -> None:
     model = MODELS[name]()
     before = values(model)
-    trace = gd.fit(model, sine(), steps=25, mean_solver=solver, natural_gradient=0.5, progress=False).history
+    trace = gd.fit(
+        model, sine(), steps=15, mean_solver=solver, natural_gradient=0.5, ramp_steps=5, progress=False, compile=False
+    ).history
     assert trace["elbo"][-1] > trace["elbo"][0] + 50
     after = values(model)
     assert all(not np.array_equal(before[path], after[path]) for path in before)
@@ -80,7 +82,7 @@ def test_float32_models_train(name: str) -> None:
     else:
         model = getattr(gd.models, name.split()[0])(*parts(), gamma, beta, **coupled)
     data = X.astype(np.float32), Y.astype(np.float32)
-    result = gd.fit(model, data, steps=25, batch_size=30, evaluation=data, evaluate_every=25, progress=False)
+    result = gd.fit(model, data, steps=15, batch_size=30, evaluation=data, ramp_steps=5, progress=False, compile=False)
     assert result.history["elbo"][-1] > result.history["elbo"][0] + 50
     assert {value.dtype for value in values(model).values()} == {np.dtype(np.float32)}
 
