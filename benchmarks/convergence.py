@@ -67,9 +67,7 @@ class Curve(NamedTuple):
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--gaussian", default="synthetic", help="task of the Gaussian panels")
-    parser.add_argument(
-        "--bernoulli", default="synthetic", help="task of the Bernoulli panels; labels are Y > 0"
-    )
+    parser.add_argument("--bernoulli", default="synthetic", help="task of the Bernoulli panels; labels are Y > 0")
     parser.add_argument("--methods", nargs="+", default=list(METHODS), choices=list(METHODS))
     parser.add_argument("--num-data", type=int, default=2000)
     parser.add_argument("--num-beta", type=int, default=50)
@@ -90,9 +88,7 @@ def run(options: argparse.Namespace, command: str, folder: Path) -> list[Curve]:
         curves += mine
         for curve in mine:
             gap = optima[problem.name] - curve.elbo[-1]
-            print(
-                f"{curve.problem:24s} {curve.label:30s} {curve.seconds[-1]:7.2f} s  gap {gap:.3e}", flush=True
-            )
+            print(f"{curve.problem:24s} {curve.label:30s} {curve.seconds[-1]:7.2f} s  gap {gap:.3e}", flush=True)
     _write(curves, optima, command, folder)
     return curves
 

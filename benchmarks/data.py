@@ -9,13 +9,14 @@ from __future__ import annotations
 __all__ = ["EMBEDDED", "FOLDER_VARIABLE", "Data", "inducing_points", "load", "standardise"]
 
 import os
-from functools import lru_cache
+import warnings
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from sklearn.cluster import MiniBatchKMeans
 from sklearn.datasets import load_breast_cancer, load_diabetes
+
+from gpflow_decoupled.inducing import select
 
 FOLDER_VARIABLE = "GPFLOW_DECOUPLED_DATA"
 _TEST_SHARE = 0.1
@@ -58,27 +59,16 @@ def standardise(name: str, X: np.ndarray, Y: np.ndarray, test: np.ndarray) -> Da
     Y = Y.reshape(len(X), -1)
     regression = np.issubdtype(Y.dtype, np.floating)
     X_train, X_test = _scale(X[~test], X[test])
-    Y_train, Y_test = (
-        _scale(Y[~test], Y[test]) if regression else (Y[~test].astype(float), Y[test].astype(float))
-    )
+    Y_train, Y_test = _scale(Y[~test], Y[test]) if regression else (Y[~test].astype(float), Y[test].astype(float))
     return Data(name, X_train, Y_train, X_test, Y_test)
 
 
-@lru_cache(maxsize=32)
-def _kmeans(name: str, rows: bytes, shape: tuple, num: int, seed: int) -> np.ndarray:
-    X = np.frombuffer(rows).reshape(shape)
-    means = MiniBatchKMeans(num, batch_size=max(1024, 2 * num), n_init=1, max_iter=20, random_state=seed)
-    return means.fit(X).cluster_centers_
-
-
-def inducing_points(data: Data, num: int, seed: int = 0) -> np.ndarray:
-    """[num, D] k-means centres of the training inputs: the same for every model that asks for `num`."""
-    X = data.X_train
-    if num > len(X):
-        raise ValueError(
-            f"{num} inducing points were asked for and {data.name} has {len(X)} training rows; ask for fewer."
-        )
-    return _kmeans(data.name, np.ascontiguousarray(X, dtype=float).tobytes(), X.shape, num, seed).copy()
+def inducing_points(data: Data, num: int, seed: int = 0, given: np.ndarray | None = None) -> np.ndarray:
+    """[num, D] k-means centres of the training inputs, none of them a row of `given`: the same for every model."""
+    X = np.asarray(data.X_train, dtype=float)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that only a sample of the rows is looked at
+        return select(X, num, method="kmeans", given=given, seed=seed)
 
 
 def _scale(train: np.ndarray, test: np.ndarray) -> tuple:

@@ -39,13 +39,9 @@ class Usage(NamedTuple):
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--sizes", nargs="+", type=int, default=[1_000, 10_000, 100_000], help="numbers of mean points"
-    )
+    parser.add_argument("--sizes", nargs="+", type=int, default=[1_000, 10_000, 100_000], help="numbers of mean points")
     parser.add_argument("--num-beta", type=int, default=300)
-    parser.add_argument(
-        "--subsample", type=int, default=100, help="mean_subsample: rows of the sampled divergence"
-    )
+    parser.add_argument("--subsample", type=int, default=100, help="mean_subsample: rows of the sampled divergence")
     parser.add_argument("--batch-size", type=int, default=1024)
     parser.add_argument("--steps", type=int, default=7)
 
@@ -113,9 +109,7 @@ def measure(num_gamma: int, num_beta: int, subsample: int, batch_size: int, step
 
 
 def _write(usages: list[Usage], num_beta: int, command: str, folder: Path) -> None:
-    time_slopes, memory_slopes = (
-        ["", *map("{:.2f}".format, slopes(usages, field))] for field in ("ms", "step_mb")
-    )
+    time_slopes, memory_slopes = (["", *map("{:.2f}".format, slopes(usages, field))] for field in ("ms", "step_mb"))
     rows = [
         [f"{u.num_gamma:,}", f"{u.ms:.1f}", time_slope, f"{u.peak_mb:.0f}", f"{u.step_mb:.0f}", memory_slope]
         for u, time_slope, memory_slope in zip(usages, time_slopes, memory_slopes)
@@ -128,9 +122,7 @@ def _write(usages: list[Usage], num_beta: int, command: str, folder: Path) -> No
     panels = [_panel(usages, "ms", "ms a step"), _panel(usages, "step_mb", "peak memory over the base (MB)")]
     figure = Figure("memory", f"Time and memory of an ODVGP step, M_beta = {num_beta}.", panels, columns=2)
     data, tables = [usage._asdict() for usage in usages], [Table(f"ODVGP, M_beta = {num_beta}", header, rows)]
-    write(
-        folder, Report("memory", "Cost in the number of mean points", command, data, tables, [figure], notes)
-    )
+    write(folder, Report("memory", "Cost in the number of mean points", command, data, tables, [figure], notes))
 
 
 def _panel(usages: list[Usage], field: str, label: str) -> Panel:

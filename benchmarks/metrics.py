@@ -48,9 +48,7 @@ def evaluate(model: Any, data: Data, batch_size: int = 2000) -> dict[str, float]
 def elbo(model: Any, data: Data, batch_size: int = 2000) -> float:
     """The ELBO on all training rows: the weighted mean of its batches' bounds, if `num_data` is set."""
     count = len(data.X_train)
-    weighted = (
-        len(X) * float(model.elbo((X, Y))) for X, Y in _batches(data.X_train, data.Y_train, batch_size)
-    )
+    weighted = (len(X) * float(model.elbo((X, Y))) for X, Y in _batches(data.X_train, data.Y_train, batch_size))
     return sum(weighted) / count
 
 

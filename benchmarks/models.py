@@ -16,7 +16,6 @@ from gpflow_decoupled import bases, models
 
 from .data import Data, inducing_points
 
-
 MEAN_SUBSAMPLE = 128
 """Rows in the estimate (D25) of the mean's norm."""
 
@@ -69,14 +68,10 @@ def parse(name: str) -> Spec:
     match = re.fullmatch(r"([a-z]+)-(\d+)(?:\+(\d+))?", name)
     if not match or match[1] not in FAMILIES:
         families = ", ".join(FAMILIES)
-        raise ValueError(
-            f"Model {name!r} is not known; write FAMILY-M or FAMILY-M+MEAN_POINTS with {families}."
-        )
+        raise ValueError(f"Model {name!r} is not known; write FAMILY-M or FAMILY-M+MEAN_POINTS with {families}.")
     spec = Spec(match[1], int(match[2]), int(match[3] or 0))
     if spec.family in ("coupled", "gpflow") and spec.num_gamma:
-        raise ValueError(
-            f"Model {name!r}: {spec.family} has no mean points of its own; leave out +{spec.num_gamma}."
-        )
+        raise ValueError(f"Model {name!r}: {spec.family} has no mean points of its own; leave out +{spec.num_gamma}.")
     if spec.family in ("decoupled", "hybrid", "orthogonal", "solve") and not spec.num_gamma:
         raise ValueError(f"Model {name!r}: {spec.family} needs mean points; write {name}+MEAN_POINTS.")
     return spec
@@ -101,7 +96,7 @@ def points(spec: Spec, data: Data, settings: Settings) -> tuple[np.ndarray, np.n
     beta = inducing_points(data, spec.num_beta, settings.seed)
     if not spec.num_gamma:
         return beta, np.zeros([0, beta.shape[1]])
-    return beta, inducing_points(data, spec.num_gamma, settings.seed + 1)
+    return beta, inducing_points(data, spec.num_gamma, settings.seed + 1, given=beta)
 
 
 def build(spec: Spec, data: Data, settings: Settings) -> Any:

@@ -66,9 +66,7 @@ def build_large(gamma: np.ndarray, beta: np.ndarray, num_data: int, subsample: i
     """An ODVGP for many mean points: diagonal scaling, sampled divergence, nothing M_gamma x M_gamma."""
     kernel = gpflow.kernels.Matern52(lengthscales=np.ones(beta.shape[1]))
     likelihood = gpflow.likelihoods.Gaussian(0.1)
-    return ODVGP(
-        kernel, likelihood, gamma, beta, num_data=num_data, mean_scaling="diagonal", mean_subsample=subsample
-    )
+    return ODVGP(kernel, likelihood, gamma, beta, num_data=num_data, mean_scaling="diagonal", mean_subsample=subsample)
 
 
 def whole_step(model: Any, data: Data, settings: Settings) -> Callable[[], Any]:

@@ -41,9 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--batch-size", type=int, default=1024)
     parser.add_argument("--learning-rate", type=float, default=0.03, help="of Adam, ours and the peers'")
     parser.add_argument("--split", type=int, default=0)
-    parser.add_argument(
-        "--float32", action="store_true", help="our models in float32; GPflow stays in float64"
-    )
+    parser.add_argument("--float32", action="store_true", help="our models in float32; GPflow stays in float64")
 
 
 def run(options: argparse.Namespace, command: str, folder: Path) -> list[Record]:

@@ -54,9 +54,7 @@ class Recorder:
     with the first step.
     """
 
-    def __init__(
-        self, targets: Sequence[float], read: Callable[[], Any], write: Callable[[Any], None]
-    ) -> None:
+    def __init__(self, targets: Sequence[float], read: Callable[[], Any], write: Callable[[Any], None]) -> None:
         self._targets = sorted(set(targets))
         self._read, self._write = read, write
         self._states: list[Any] = []

@@ -148,9 +148,7 @@ def write(folder: Path, report: Report) -> Path:
     machine_line = ", ".join(f"{key} {value}" for key, value in here.items()) + "."
     parts = [f"# {report.title}", f"`{report.command}`", machine_line]
     parts += [f"## {table.title}\n\n{_markdown(table)}" for table in report.tables]
-    parts += [
-        f"![{figure.name}]({draw(figure, folder).name})\n\n{figure.caption}" for figure in report.figures
-    ]
+    parts += [f"![{figure.name}]({draw(figure, folder).name})\n\n{figure.caption}" for figure in report.figures]
     parts.append("\n".join(f"- {note}" for note in report.notes))
     path = folder / f"{report.name}.md"
     path.write_text("\n\n".join(parts) + "\n")

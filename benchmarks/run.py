@@ -26,12 +26,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Parse, fix the number of threads before TensorFlow is imported, run the suite and write its report."""
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     shared = argparse.ArgumentParser(add_help=False)
-    shared.add_argument(
-        "--data", default=os.environ.get("GPFLOW_DECOUPLED_DATA"), help="folder of NAME.npz files"
-    )
-    shared.add_argument(
-        "--output", type=Path, default=Path("benchmarks/results"), help="folder of the reports"
-    )
+    shared.add_argument("--data", default=os.environ.get("GPFLOW_DECOUPLED_DATA"), help="folder of NAME.npz files")
+    shared.add_argument("--output", type=Path, default=Path("benchmarks/results"), help="folder of the reports")
     shared.add_argument("--threads", type=int, help="TensorFlow threads; default: all cores")
     shared.add_argument("--seed", type=int, default=0)
     _set_environment(shared.parse_known_args(arguments)[0].threads)

@@ -57,9 +57,7 @@ def run(options: argparse.Namespace, command: str, folder: Path) -> list[Timing]
     for size in options.sizes:
         steps = _steps(size, data, settings, dtypes)
         for kind in KINDS:
-            times = interleave(
-                {label: pair[kind] for label, pair in steps.items()}, options.rounds, options.seconds
-            )
+            times = interleave({label: pair[kind] for label, pair in steps.items()}, options.rounds, options.seconds)
             timings += _timings(kind, size, times)
             print(*timings[-len(times) :], sep="\n", flush=True)
         _write(timings, data.name, command, folder)
@@ -85,9 +83,7 @@ def _milliseconds(function: Callable[[], Any], repeats: int) -> float:
     return 1e3 * (time.perf_counter() - start) / repeats
 
 
-def _steps(
-    size: int, data: Data, settings: Settings, dtypes: list[str]
-) -> dict[str, dict[str, Callable[[], Any]]]:
+def _steps(size: int, data: Data, settings: Settings, dtypes: list[str]) -> dict[str, dict[str, Callable[[], Any]]]:
     """Label -> kind -> compiled step, traced here, since GPflow reads its default float while tracing."""
     steps: dict[str, dict[str, Callable[[], Any]]] = {}
     for dtype in dtypes:
@@ -113,16 +109,12 @@ def _timings(kind: str, size: int, times: dict[str, np.ndarray]) -> list[Timing]
 def _write(timings: list[Timing], task: str, command: str, folder: Path) -> None:
     tables, panels, speedups = [], [], []
     for kind in KINDS:
-        rows = [
-            [str(t.num_inducing), t.label, f"{t.ms:.2f}", f"{t.ratio:.2f}"] for t in timings if t.kind == kind
-        ]
+        rows = [[str(t.num_inducing), t.label, f"{t.ms:.2f}", f"{t.ratio:.2f}"] for t in timings if t.kind == kind]
         tables.append(Table(kind, ["M", "library", "ms (median)", FASTER], rows))
         panels.append(Panel(kind, "inducing points M", "ms a step", _series(timings, kind, "ms"), log="xy"))
         faster = [series for series in _series(timings, kind, "ratio") if series.label != BASE]
         speedups.append(Panel(kind, "inducing points M", FASTER, faster, log="x"))
-    notes = [
-        f"Data: {task}. Steps are timed in turn, in one process; a ratio is the median of the rounds' ratios."
-    ]
+    notes = [f"Data: {task}. Steps are timed in turn, in one process; a ratio is the median of the rounds' ratios."]
     figure = Figure("speed", "Time of a step and ratio to GPflow.", panels + speedups, columns=2)
     data = [timing._asdict() for timing in timings]
     write(folder, Report("speed", "Speed of a training step", command, data, tables, [figure], notes))

@@ -147,9 +147,10 @@ assert -1e-3 < gap < 0.1  # the closed form has jitter of its own
 # %% [markdown]
 # ## Likelihoods that are not log-concave
 #
-# Far on the wrong side of an outlier, a Student-t likelihood is convex: the observation has a negative precision, and the
-# precision of q(u) may not stay positive definite. `negative_precision` says what happens then: "damp" halves the step until
-# it does, "clip" drops the negative part, "raise" refuses. What was done is reported.
+# Far from an outlier a Student-t likelihood is convex: the observation has a negative precision, and the precision of q(u)
+# may not stay positive definite. `negative_precision` says what happens then: "damp" halves the step until it does, "clip"
+# drops the negative part, "raise" refuses. What was done is reported. Where many observations are outliers, as here, "clip"
+# climbs steadily, while the longest feasible step of "damp" need not be a good one.
 
 # %%
 outliers = Y.copy()
@@ -157,15 +158,15 @@ outliers[::10] += 8.0 * rng.choice([-1, 1], outliers[::10].shape)
 
 
 def robust():
-    return BasisGP(kernel(), gpflow.likelihoods.StudentT(scale=0.05, df=1.5), CoupledBasis(Z), num_data=N)
+    return BasisGP(kernel(), gpflow.likelihoods.StudentT(scale=0.2, df=1.5), CoupledBasis(Z), num_data=N)
 
 
 ends = {}
 for policy in ("damp", "clip", "raise"):
-    model, rule = robust(), NaturalGradient(gamma=1.0, negative_precision=policy)
+    model, rule = robust(), NaturalGradient(gamma=0.3, negative_precision=policy)
     shortened = clipped = 0
     try:
-        for _ in range(15):
+        for _ in range(30):
             report = rule.minimize(model, (X, outliers))
             shortened, clipped = shortened + int(report.shortened), clipped + int(report.clipped)
         ends[policy] = float(model.elbo((X, outliers)))
@@ -182,5 +183,5 @@ axis.set_ylim(-3, 3)
 figure.savefig(OUTPUT / "03_outliers.png")
 error = float(np.sqrt(np.mean((model.predict_f(X)[0] - F) ** 2)))
 print(f"one observation in ten is off by 8; the mean is off by {error:.3f}")
-assert np.isfinite(list(ends.values())).all() and {"damp", "clip"} <= set(ends)
+assert {"damp", "clip"} <= set(ends) and ends["clip"] > float(robust().elbo((X, outliers)))
 assert error < (0.5 if FAST else 0.1)

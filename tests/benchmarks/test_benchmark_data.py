@@ -7,7 +7,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks import data as module
 from benchmarks.data import EMBEDDED, FOLDER_VARIABLE, inducing_points, load, standardise
 
 
@@ -77,10 +76,11 @@ def test_inducing_points_are_the_same_for_every_model() -> None:
     data = load("diabetes")
     first = inducing_points(data, 15)
     first[0] = 0.0  # a model may write into its own copy
-    module._kmeans.cache_clear()
     second = inducing_points(data, 15)
     np.testing.assert_array_equal(first[1:], second[1:])
     assert np.any(second[0] != 0.0)
-    assert not np.array_equal(second, inducing_points(data, 15, seed=1))
-    with pytest.raises(ValueError, match="ask for fewer"):
+    other = inducing_points(data, 15, seed=1, given=second)
+    assert not np.array_equal(second, other)
+    assert len(np.unique(np.concatenate([second, other]), axis=0)) == 30
+    with pytest.raises(ValueError, match="1000"):
         inducing_points(data, 1000)

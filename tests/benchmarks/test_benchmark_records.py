@@ -34,9 +34,7 @@ class Clock:
 def test_recorder_copies_when_a_target_is_passed(monkeypatch: pytest.MonkeyPatch) -> None:
     clock, state = Clock(), {"value": 0}
     monkeypatch.setattr(records, "time", clock)
-    recorder = Recorder(
-        [2.0, 3.5, 3.6, 99.0], lambda: state["value"], lambda value: state.update(value=value)
-    )
+    recorder = Recorder([2.0, 3.5, 3.6, 99.0], lambda: state["value"], lambda value: state.update(value=value))
     recorder.start()
     for step in range(1, 6):
         clock.now += 1.0
@@ -82,9 +80,7 @@ def test_slopes_and_memory() -> None:
 
 def test_timing_is_interleaved() -> None:
     calls: list[str] = []
-    times = interleave(
-        {"a": lambda: calls.append("a"), "b": lambda: calls.append("b")}, rounds=3, seconds=0.0
-    )
+    times = interleave({"a": lambda: calls.append("a"), "b": lambda: calls.append("b")}, rounds=3, seconds=0.0)
     assert {label: len(values) for label, values in times.items()} == {"a": 3, "b": 3}
     assert "".join(calls[4:]) == "ababab"
 
@@ -94,9 +90,7 @@ def test_report(tmp_path: Path) -> None:
     figure = Figure("picture", "What it shows.", [Panel("panel", "seconds (s)", "RMSE", series, log="xy")])
     table = Table("numbers", ["model", "RMSE"], [["ours", "0.1"]])
     command = "python -m benchmarks.run made"
-    path = write(
-        tmp_path, Report("made", "Made", command, {"x": [1.0, float("nan")]}, [table], [figure], ["Note."])
-    )
+    path = write(tmp_path, Report("made", "Made", command, {"x": [1.0, float("nan")]}, [table], [figure], ["Note."]))
     text = path.read_text()
     for part in (f"`{command}`", "| ours | 0.1 |", "![picture](picture.png)", "- Note.", "tensorflow"):
         assert part in text

@@ -18,9 +18,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("benchmarks")
     environment = {key: value for key, value in os.environ.items() if key != "GPFLOW_DECOUPLED_DATA"}
     command = [sys.executable, "-m", "benchmarks.run", "tiny", "--output", str(folder)]
-    done = subprocess.run(
-        command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300, check=False
-    )
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
     return folder
 
@@ -56,9 +54,7 @@ def test_quality(results: Path) -> None:
 def test_memory(results: Path) -> None:
     content, _ = load(results, "memory")
     assert [one["num_gamma"] for one in content["results"]] == [100, 200]
-    assert all(
-        one["peak_mb"] > 100.0 and one["step_mb"] > 0.0 and one["ms"] > 0.0 for one in content["results"]
-    )
+    assert all(one["peak_mb"] > 100.0 and one["step_mb"] > 0.0 and one["ms"] > 0.0 for one in content["results"])
 
 
 def test_convergence(results: Path) -> None:

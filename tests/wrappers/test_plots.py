@@ -39,10 +39,7 @@ def _result(steps: int, **history) -> FitResult:
 
 
 def _lines(ax) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    return {
-        line.get_label(): (np.asarray(line.get_xdata()), np.asarray(line.get_ydata()))
-        for line in ax.get_lines()
-    }
+    return {line.get_label(): (np.asarray(line.get_xdata()), np.asarray(line.get_ydata())) for line in ax.get_lines()}
 
 
 def test_history_shows_running_means_against_seconds(ax) -> None:
@@ -98,18 +95,14 @@ def test_posterior_of_other_models(ax, data) -> None:
     Z = np.linspace(-1, 1, 5)[:, None]
     plot_posterior_1d(DVGP(gpflow.kernels.Matern32(), gpflow.likelihoods.StudentT(), Z + 0.1, Z), data, ax)
     assert "mean points alpha" in _lines(ax)
-    assert not any(line.get_linestyle() == ":" for line in ax.get_lines()), (
-        "only Gaussian noise has such a band"
-    )
+    assert not any(line.get_linestyle() == ":" for line in ax.get_lines()), "only Gaussian noise has such a band"
     ax.clear()
     svgp = gpflow.models.SVGP(gpflow.kernels.Matern32(), gpflow.likelihoods.Gaussian(), Z, num_latent_gps=2)
     plot_posterior_1d(svgp, (data[0], np.hstack([data[1], -data[1]])), ax)
     assert {"mean 0", "mean 1", "inducing points beta"} <= set(_lines(ax))
 
 
-@pytest.mark.parametrize(
-    "X, fix", [(np.zeros(3), r"use X\[:, None\]"), (np.zeros((3, 2)), "one input column")]
-)
+@pytest.mark.parametrize("X, fix", [(np.zeros(3), r"use X\[:, None\]"), (np.zeros((3, 2)), "one input column")])
 def test_inputs_of_another_shape_are_refused(X, fix: str) -> None:
     with pytest.raises(DataError, match=fix):
         plot_posterior_1d(None, (X, np.zeros((3, 1))))
