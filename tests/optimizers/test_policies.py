@@ -20,6 +20,8 @@ from tests.optimizers.problems import (
     GAMMA,
     JITTER,
     NOISE,
+    NUM_DATA,
+    SCALE,
     X,
     decoupled_model,
     grams_of,
@@ -27,7 +29,10 @@ from tests.optimizers.problems import (
     observations,
 )
 from tests.reference import collapsed as col
+from tests.reference import decoupled as ref
+from tests.reference import likelihoods as lik
 from tests.reference import natural_gradient as ng
+from tests.reference.grams import residual
 
 
 def _outliers() -> tuple[BasisGP, tuple]:
@@ -124,6 +129,32 @@ def test_data_that_are_not_finite_change_nothing():
         NaturalGradient(0.1, mean="natural").minimize(model, (X, Y))
     for left, right in zip(_values(model), before):
         np.testing.assert_array_equal(left, right)
+
+
+def test_step_of_solve_is_one_part_after_the_other(rng):
+    """The second part moves at the moments that the first one left, mean and variance: (D44) on each process."""
+    gpflow.config.set_default_jitter(JITTER)
+    basis = SolveBasis(GAMMA, BETA)
+    model = BasisGP(matern(1.3, 0.8), gl.Poisson(), basis, num_data=NUM_DATA)
+    randomize(basis, rng, 0.6)
+    Y, k = observations(model.likelihood), grams_of(model, jitter_gamma=JITTER)
+    perpendicular = residual(k)
+
+    def parts() -> list[np.ndarray]:
+        found = []
+        for chol, mean, root in ((k.chol, basis.q_mu, basis.q_sqrt), (perpendicular.chol, basis.v_mu, basis.v_sqrt)):
+            full = chol @ root.numpy()[0]
+            found += [chol @ mean.numpy()[:, 0], full @ full.T]
+        return found
+
+    q = parts()
+    for part, process in ((slice(0, 2), k), (slice(2, 4), perpendicular)):
+        moments_now = ref.solve(k, *q)
+        _, g, h = lik.expectation(lik.poisson(), Y[:, 0], moments_now.mean, np.diag(moments_now.cov))
+        q[part] = ng.natural_gradient_step(process, *q[part], g, h, 0.4, SCALE)
+    NaturalGradient(0.4).minimize(model, (X, Y))
+    for left, right in zip(parts(), q):
+        assert_allclose(left, right, rtol=1e-8, atol=1e-9)
 
 
 @pytest.mark.parametrize("whiten", [True, False])

@@ -11,6 +11,7 @@ from pathlib import Path
 import gpflow
 import numpy as np
 import pytest
+import tensorflow as tf
 
 import gpflow_decoupled as gd
 from gpflow_decoupled.errors import DataError
@@ -184,3 +185,19 @@ def test_svgp_and_batched_arrays_are_resumed(tmp_path: Path) -> None:
     for steps in (2, 4):
         result = _fit(tmp_path, steps=steps, model=MODELS["SVGP"](), anneal=0.0)
     np.testing.assert_allclose(result.history["elbo"], expected.history["elbo"], rtol=1e-12)
+
+
+def test_state_that_breaks_off_while_it_is_read_changes_nothing(tmp_path: Path, monkeypatch) -> None:
+    _fit(tmp_path)
+    restore = tf.train.Checkpoint.restore
+
+    def breaks_off(self, path: str):
+        restore(self, path)
+        raise tf.errors.DataLossError(None, None, "broken off")
+
+    monkeypatch.setattr(tf.train.Checkpoint, "restore", breaks_off)
+    model = orthogonal()
+    before = values(model)
+    with pytest.raises(DataError, match=r"No state in .* can be read \(step 3: broken off\)"):
+        _fit(tmp_path, model=model)
+    assert unchanged(before, model)
