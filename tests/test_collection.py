@@ -16,9 +16,7 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 Scope = tuple[ast.AST, ...]
 
 
-def _functions(
-    tree: ast.AST, scope: tuple[ast.AST, ...] = ()
-) -> Iterator[tuple[Function, tuple[ast.AST, ...]]]:
+def _functions(tree: ast.AST, scope: tuple[ast.AST, ...] = ()) -> Iterator[tuple[Function, tuple[ast.AST, ...]]]:
     """Each function with the classes and functions around it, outermost first."""
     for node in ast.iter_child_nodes(tree):
         if isinstance(node, Function):
@@ -90,9 +88,7 @@ def swallowed_failures(path: Path) -> list[str]:
 def slow_conftest(path: Path) -> list[str]:
     """A `conftest.py` that loads TensorFlow in the process that only hands out the tests."""
     body = ast.parse(path.read_text(encoding="utf-8")).body if path.name == "conftest.py" else []
-    modules = [
-        (node.lineno, alias.name) for node in body if isinstance(node, ast.Import) for alias in node.names
-    ]
+    modules = [(node.lineno, alias.name) for node in body if isinstance(node, ast.Import) for alias in node.names]
     modules += [(node.lineno, node.module or "") for node in body if isinstance(node, ast.ImportFrom)]
     return [
         f"{path}:{line}: import {module} in the fixture that needs it"

@@ -110,9 +110,7 @@ def upward_imports(root: Path) -> list[str]:
                 continue
             other = target[1] if len(target) > 1 and target[1] in RANK else "__init__"
             if other != part and RANK[other] <= RANK[part]:
-                complaints.append(
-                    f"{_where(path, root, line)}: {part} imports {dotted}, which is not below it"
-                )
+                complaints.append(f"{_where(path, root, line)}: {part} imports {dotted}, which is not below it")
     return complaints
 
 

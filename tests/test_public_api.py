@@ -16,8 +16,7 @@ import gpflow_decoupled
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "gpflow_decoupled"
 MODULES = sorted(
-    ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
-    for path in PACKAGE.rglob("*.py")
+    ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__") for path in PACKAGE.rglob("*.py")
 )
 SHAPE = re.compile(r"\[[^\]]*\]|\bshapes?\b|\bscalars?\b", re.IGNORECASE)
 ARRAY = re.compile(r"Tensor|[Aa]rray|InputData|OutputData|RegressionData|MeanAndVariance")
@@ -41,9 +40,7 @@ def takes_arrays(thing: object) -> bool:
     except (TypeError, ValueError):
         return False
     annotations = [str(parameter.annotation) for parameter in parameters]
-    return any(
-        ARRAY.search(text) and "float" not in text for text in annotations
-    )  # "float or tensor" is a scalar
+    return any(ARRAY.search(text) and "float" not in text for text in annotations)  # "float or tensor" is a scalar
 
 
 def documentation(thing: object) -> str:
@@ -75,9 +72,7 @@ def undocumented(name: str, thing: object) -> list[str]:
 def _public(module: ModuleType) -> dict[str, object]:
     """Functions and classes of `__all__` that are defined in this very module."""
     things = {name: getattr(module, name) for name in module.__all__}
-    return {
-        name: thing for name, thing in things.items() if getattr(thing, "__module__", "") == module.__name__
-    }
+    return {name: thing for name, thing in things.items() if getattr(thing, "__module__", "") == module.__name__}
 
 
 @pytest.mark.parametrize("name", MODULES)
@@ -89,9 +84,7 @@ def test_all_is_complete(name: str) -> None:
     assert len(module.__all__) == len(set(module.__all__)), "named twice"
     assert not any(public.startswith("_") and public != "__version__" for public in module.__all__)
     defined = defined_names(path.read_text(encoding="utf-8"), path.name == "__init__.py")
-    assert defined <= set(module.__all__), (
-        "public, but not in __all__: name it there, or give it a leading underscore"
-    )
+    assert defined <= set(module.__all__), "public, but not in __all__: name it there, or give it a leading underscore"
 
 
 @pytest.mark.parametrize("name", MODULES)

@@ -32,9 +32,9 @@ from .mean_operator import MeanOperator
 
 
 class HybridState(NamedTuple):
-    """chol(K_beta) [G, M_beta, M_beta], whitened mean [M_beta, L] and root [L, M_beta, M_beta], raw a [M_gamma, L], t [M_beta, L].
+    """chol(K_beta) [G, M_beta, M_beta], whitened mean [M_beta, L] and root [L, M_beta, M_beta], and the mean part.
 
-    `norm` [] is the squared norm of the mean part, where the divergence is wanted.
+    a [M_gamma, L] is raw; t is [M_beta, L]; `norm` [] is the squared norm of the mean part, where the divergence is wanted.
     """
 
     chol: tf.Tensor
@@ -122,7 +122,7 @@ class HybridBasis(Basis):
         return MeanOperator(gram(kernel, self.gamma), gram_to_data(kernel, self.gamma, X))
 
     def moved(self, state: HybridState, kernel: Kernel, change: tf.Tensor) -> HybridState:
-        """t follows a: at fixed `q_mu` the mean of q(f(beta)) moves with the coefficients."""
+        """T follows a: at fixed `q_mu` the mean of q(f(beta)) moves with the coefficients."""
         shift = apply_per_latent(cross_gram(kernel, self.beta, self.gamma), change)
         return state._replace(a=state.a + change, t=state.t + whiten_columns(state.chol, None, shift))
 

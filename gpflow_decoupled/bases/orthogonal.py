@@ -32,9 +32,9 @@ from .residual import residual_diagonal, residual_gram
 
 
 class OrthogonalState(NamedTuple):
-    """chol(K_beta) [G, M_beta, M_beta], whitened mean [M_beta, L] and root [L, M_beta, M_beta], raw a [M_gamma, L], t [M_beta, L].
+    """chol(K_beta) [G, M_beta, M_beta], whitened mean [M_beta, L] and root [L, M_beta, M_beta], and the mean part.
 
-    `norm` [] is the squared norm of the mean part, where the divergence is wanted.
+    a [M_gamma, L] is raw; t is [M_beta, L]; `norm` [] is the squared norm of the mean part, where the divergence is wanted.
     """
 
     chol: tf.Tensor

@@ -98,7 +98,8 @@ def optimal_parameters(model: Any, data: RegressionData) -> Optimum:
 def collapsed_elbo(model: Any, data: RegressionData) -> tf.Tensor:
     """The bound in nats at the best q(f) for Gaussian noise, (D31) or (D33); differentiable in the hyperparameters.
 
-    Arguments (X [N, D], Y [N, L]), errors and cost as `optimal_parameters`. With gamma = X its data-fit term is that of the exact GP.
+    Arguments (X [N, D], Y [N, L]), errors and cost as `optimal_parameters`. With gamma = X its data-fit term is
+    that of the exact GP.
     """
     return optimal_parameters(model, data).elbo
 

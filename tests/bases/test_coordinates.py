@@ -159,7 +159,7 @@ def test_rows_are_drawn_without_replacement_and_uniformly():
     mean = KernelMean(POINTS[:6], "gamma", 1, "none", 2)
     draws = np.array([mean.draw_rows(tf.constant([seed, 0])) for seed in range(900)])
     assert np.all(draws[:, 0] != draws[:, 1])
-    pairs = {pair: 0 for pair in combinations(range(6), 2)}
+    pairs = dict.fromkeys(combinations(range(6), 2), 0)
     for draw in draws:
         pairs[tuple(sorted(draw.tolist()))] += 1
     assert min(pairs.values()) > 35 and max(pairs.values()) < 90  # 60 expected, standard deviation 7.5

@@ -70,7 +70,8 @@ def _pair(name: str, whiten: bool) -> tuple[BasisGP, gpflow.models.SVGP, int]:
 
 
 @pytest.mark.parametrize(
-    "name, whiten", [(name, True) for name in SETTINGS] + [("coregionalisation, separate", False), ("one kernel", False)]
+    "name, whiten",
+    [(name, True) for name in SETTINGS] + [("coregionalisation, separate", False), ("one kernel", False)],
 )
 def test_coupled_model_is_svgp(name, whiten, rng):
     """The bound, its gradient, and predictions with all four kinds of covariance."""

@@ -1,4 +1,4 @@
-"""What every basis must satisfy: its divergence is that of the joint, its bound is below the evidence, its samples are unbiased."""
+"""What every basis must satisfy: the divergence of the joint, a bound below the evidence, unbiased samples."""
 
 from __future__ import annotations
 
@@ -65,9 +65,7 @@ _shared = lru_cache(maxsize=None)(_built)
 
 
 def _grams(case: Case, kernel: Any, latent: int, jitter: float) -> gr.Grams:
-    return gr.build_grams(
-        numpy_kernel(kernel, latent), X, BETA, GAMMA, jitter, jitter if case.jitters_gamma else 0.0
-    )
+    return gr.build_grams(numpy_kernel(kernel, latent), X, BETA, GAMMA, jitter, jitter if case.jitters_gamma else 0.0)
 
 
 def test_every_basis_is_registered():

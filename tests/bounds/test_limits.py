@@ -34,8 +34,7 @@ def assert_same_process(kernel: Any, left: Any, right: Any, rtol: float = 1e-9) 
     """Moments over X, divergence and bound."""
     states = [basis.factor(kernel) for basis in (left, right)]
     (mean, cov), (other_mean, other_cov) = (
-        basis.mean_and_cov(state, kernel, POINTS, full_cov=True)
-        for basis, state in zip((left, right), states)
+        basis.mean_and_cov(state, kernel, POINTS, full_cov=True) for basis, state in zip((left, right), states)
     )
     assert_allclose(mean, other_mean, rtol=rtol, atol=rtol)
     assert_allclose(cov, other_cov, rtol=rtol, atol=rtol)

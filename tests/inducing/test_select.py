@@ -139,13 +139,9 @@ def test_kmeans_centre_on_a_given_point_is_replaced() -> None:
     assert _rows(Z) <= _rows(X)
 
 
-@pytest.mark.parametrize(
-    "kernel", [Constant(), Linear(), RBF(lengthscales=100.0)], ids=lambda k: type(k).__name__
-)
+@pytest.mark.parametrize("kernel", [Constant(), Linear(), RBF(lengthscales=100.0)], ids=lambda k: type(k).__name__)
 def test_greedy_without_variance_left_completes_at_random(X: np.ndarray, kernel) -> None:
-    with pytest.warns(
-        UserWarning, match=r"Only \d+ of M=50 points have any variance left .* are random rows"
-    ):
+    with pytest.warns(UserWarning, match=r"Only \d+ of M=50 points have any variance left .* are random rows"):
         Z = select(X, 50, kernel)
     assert len(_rows(Z)) == 50 and _rows(Z) <= _rows(X)
 
@@ -212,9 +208,7 @@ def test_bad_input_is_refused(method: str, arguments: tuple, options: dict, mess
 
 
 def test_unknown_method_lists_the_known_ones() -> None:
-    with pytest.raises(
-        UnknownOptionError, match="'k-means' is not known.*'greedy_variance', 'kmeans', 'random'"
-    ):
+    with pytest.raises(UnknownOptionError, match="'k-means' is not known.*'greedy_variance', 'kmeans', 'random'"):
         select(LINE, 2, method="k-means")
 
 

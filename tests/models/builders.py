@@ -68,7 +68,14 @@ def build(name: str, likelihood: str = "Gaussian", **options: Any) -> tuple[Basi
     rng = np.random.default_rng(0)
     mean_function = gpflow.functions.Linear(0.3 * np.ones((D, latents)), 0.1 * np.arange(latents))
     model = MODELS[name](
-        matern(1.3, 0.8), make(), GAMMA, BETA, num_latent_gps=latents, mean_function=mean_function, num_data=9, **options
+        matern(1.3, 0.8),
+        make(),
+        GAMMA,
+        BETA,
+        num_latent_gps=latents,
+        mean_function=mean_function,
+        num_data=9,
+        **options,
     )
     randomize(model.basis, rng, 0.5)
     Y = observe(rng)

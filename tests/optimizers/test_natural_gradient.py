@@ -90,9 +90,7 @@ def test_step_is_gpflows_with_many_outputs(kind, whiten, rng):
     points = gpflow.inducing_variables.SharedIndependentInducingVariables(
         gpflow.inducing_variables.InducingPoints(BETA)
     )
-    model = gpflow.models.SVGP(
-        kernel, gl.Poisson(), points, num_latent_gps=2, whiten=whiten, num_data=NUM_DATA
-    )
+    model = gpflow.models.SVGP(kernel, gl.Poisson(), points, num_latent_gps=2, whiten=whiten, num_data=NUM_DATA)
     randomize(model.q_mu, model.q_sqrt)
     data = (X, observations(model.likelihood, outputs))
     _assert_same(*_both_steps(model, data, model.q_mu, model.q_sqrt, 0.3))
@@ -157,9 +155,7 @@ def test_step_of_a_covariance_alone_is_gpflows_covariance():
     coefficients = np.random.default_rng(0).normal(size=model.basis.a.shape)
     model.basis.a.assign(coefficients)
     NaturalGradient(0.4).minimize(model, (X, Y))
-    gpflow.optimizers.NaturalGradient(0.4).minimize(
-        lambda: twin.training_loss((X, Y)), [(twin.q_mu, twin.q_sqrt)]
-    )
+    gpflow.optimizers.NaturalGradient(0.4).minimize(lambda: twin.training_loss((X, Y)), [(twin.q_mu, twin.q_sqrt)])
     assert_allclose(model.basis.q_sqrt, twin.q_sqrt, rtol=1e-9, atol=1e-10)
     assert_allclose(model.basis.a, coefficients)
 
@@ -208,7 +204,8 @@ def test_step_size_may_be_a_variable_or_a_function():
     size = tf.Variable(0.1, dtype=tf.float64)
     results = {}
     for kind, gamma in (("variable", size), ("function", lambda: size), ("number", 0.3)):
-        step = tf.function(lambda optimizer=NaturalGradient(gamma): optimizer.minimize(model, data).ok)
+        optimizer = NaturalGradient(gamma)
+        step = tf.function(lambda optimizer=optimizer: optimizer.minimize(model, data).ok)
         for value in (0.1, 0.3):
             size.assign(value)
             model.basis.q_mu.assign(start[0])

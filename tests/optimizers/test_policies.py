@@ -87,7 +87,7 @@ def test_clipping_drops_negative_precisions_and_counts_them():
 def test_raising_leaves_everything_as_it_was():
     model, data = _outliers()
     before = _values(model)
-    with pytest.raises(NumericalError, match="smaller gamma, or negative_precision=\"clip\""):
+    with pytest.raises(NumericalError, match='smaller gamma, or negative_precision="clip"'):
         NaturalGradient(1.0, negative_precision="raise").minimize(model, data)
     for left, right in zip(_values(model), before):
         np.testing.assert_array_equal(left, right)

@@ -42,9 +42,7 @@ def hybrid_expectation_parameters(k: Grams, a_g: Array, a_b: Array, S: Array) ->
     return k.K_g @ a_g + k.K_gb @ a_b, m_beta, -(S + np.outer(m_beta, m_beta))  # (D39)
 
 
-def coupled_gradient(
-    k: Grams, m: Array, S: Array, g: Array, h: Array, scale: float = 1.0
-) -> tuple[Array, Array]:
+def coupled_gradient(k: Grams, m: Array, S: Array, g: Array, h: Array, scale: float = 1.0) -> tuple[Array, Array]:
     """Gradient of the ELBO in m [M_b] and in the full symmetric S [M_b, M_b]."""
     P, K_b_inv = k.projection, np.linalg.inv(k.K_b)
     grad_S = scale * (P * h) @ P.T + 0.5 * np.linalg.inv(S) - 0.5 * K_b_inv
@@ -102,17 +100,13 @@ def gamma_gradient(k: Grams, a_g: Array, g: Array, scale: float = 1.0) -> Array:
     return scale * k.C_xg.T @ g - k.C_g @ a_g  # (D41)
 
 
-def gamma_step_exact(
-    k: Grams, a_g: Array, g: Array, eta: float, scale: float = 1.0, epsilon: float = 0.0
-) -> Array:
+def gamma_step_exact(k: Grams, a_g: Array, g: Array, eta: float, scale: float = 1.0, epsilon: float = 0.0) -> Array:
     """a_g [M_g] after a natural-gradient step; epsilon is the jitter in the metric C_g + epsilon I only."""
     metric = k.C_g + epsilon * np.eye(len(a_g))
     return a_g + eta * np.linalg.solve(metric, gamma_gradient(k, a_g, g, scale))  # (D41)
 
 
-def gamma_step_diagonal(
-    k: Grams, a_g: Array, g: Array, eta: float, scale: float = 1.0, epsilon: float = 0.0
-) -> Array:
+def gamma_step_diagonal(k: Grams, a_g: Array, g: Array, eta: float, scale: float = 1.0, epsilon: float = 0.0) -> Array:
     """a_g [M_g] after a step preconditioned by diag(C_g) + epsilon."""
     return a_g + eta * gamma_gradient(k, a_g, g, scale) / (np.diag(k.C_g) + epsilon)  # (D42)
 

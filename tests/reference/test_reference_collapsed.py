@@ -32,9 +32,7 @@ def test_chain_of_bounds_is_strict(seed, jitter):
 def test_elbo_is_a_lower_bound_for_random_parameters(family):
     k, y = regression()
     evidence = col.log_evidence(k.K_x, y, NOISE)
-    gaps = [
-        evidence - col.gaussian_elbo(family(k, *parameters_of(family, k, s)), y, NOISE) for s in range(30)
-    ]
+    gaps = [evidence - col.gaussian_elbo(family(k, *parameters_of(family, k, s)), y, NOISE) for s in range(30)]
     assert min(gaps) > 0
 
 
