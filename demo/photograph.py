@@ -131,7 +131,9 @@ def train(model: BasisGP, pixels: Pixels, size: Size, seconds: float, seed: int)
         seconds=seconds,
         batch_size=size.batch,
         natural_gradient=0.3,
+        learning_rate=0.01,  # moves an inducing point by two pixels a step at most
         mean_learning_rate=0.3,
+        anneal=0.5,
         evaluation=(X[watched], Y[watched]),
         evaluate_every=size.evaluate_every,
         seed=seed,
