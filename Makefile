@@ -5,7 +5,7 @@ PYTHON ?= python3
 VENV ?= .venv
 CONSTRAINTS ?= constraints.txt
 # plain `=`: the shell variable SECONDS must not leak in; `make demo SECONDS=60` still sets it
-SECONDS = 25
+SECONDS = 20
 OUTPUT ?= demo_output
 WORKERS ?= 2
 PYTEST_ARGS ?=
@@ -41,7 +41,7 @@ $(INSTALLED): $(CREATED) setup.py $(CONSTRAINTS)
 
 install: $(INSTALLED) ## create .venv; install the package and what demo, benchmarks and tests need
 
-demo: $(INSTALLED) ## fit a photograph with each basis; SECONDS=25 a model, pictures in OUTPUT=demo_output
+demo: $(INSTALLED) ## fit a photograph with each basis; SECONDS=20 a model, pictures in OUTPUT=demo_output
 	$(BIN)/python -m demo.photograph --seconds $(SECONDS) --output "$(OUTPUT)"
 
 test: lint unit ## linters, then all tests
