@@ -148,9 +148,9 @@ assert -1e-3 < gap < 0.1  # the closed form has jitter of its own
 # ## Likelihoods that are not log-concave
 #
 # Far from an outlier a Student-t likelihood is convex: the observation has a negative precision, and the precision of q(u)
-# may not stay positive definite. `negative_precision` says what happens then: "damp" halves the step until it does, "clip"
-# drops the negative part, "raise" refuses. What was done is reported. Where many observations are outliers, as here, "clip"
-# climbs steadily, while the longest feasible step of "damp" need not be a good one.
+# may not stay positive definite. `negative_precision` says what happens then: "damp" halves the step until it does, and
+# once more; "clip" drops the negative part; "raise" refuses. What was done is reported. Where many observations are outliers,
+# as here, "clip" climbs steadily, while a step that is only feasible need not be a good one.
 
 # %%
 outliers = Y.copy()

@@ -70,7 +70,8 @@ class NaturalGradient(tf.Module):
         local quadratic model.
     :param preconditioner: for "newton": "scaling" (that of the basis) or "pivoted" (rank `rank`, (D47)).
     :param negative_precision: what to do where h > 0, which happens if the likelihood is not log-concave: "damp" halves
-        the step until the covariance is positive definite, "clip" replaces h by min(h, 0), "raise" refuses the step.
+        the step until the covariance is positive definite, and then once more; "clip" replaces h by min(h, 0); "raise"
+        refuses the step.
 
     On the same model a step gives the same q as `gpflow.optimizers.NaturalGradient`, to round-off. Cost per latent:
     4 M^2 N + M^3 (2/3 to 2). Raises `UnknownOptionError` for unknown options.
@@ -255,7 +256,11 @@ def _step_size(value: StepSize, dtype: tf.DType) -> tf.Tensor:
 
 
 def _feasible(at: Callable[[tf.Tensor], tuple], rho: tf.Tensor, halvings: int) -> tuple:
-    """The number of halvings, and what `at` gives at the first of rho, rho / 2, ... that is feasible."""
+    """The number of halvings, and what `at` gives at the first of rho, rho / 2, ... that is feasible.
+
+    A step that had to be halved is halved once more: the feasible one may end at the edge of the cone, where a covariance
+    explodes, while half of it keeps at least half of the old precision in every direction.
+    """
 
     def halve(tries: tf.Tensor, *_: tf.Tensor) -> tuple:
         return tries + 1, *at(rho / tf.cast(2 ** (tries + 1), rho.dtype))
@@ -263,5 +268,6 @@ def _feasible(at: Callable[[tf.Tensor], tuple], rho: tf.Tensor, halvings: int) -
     def infeasible(tries: tf.Tensor, ok: tf.Tensor, *_: tf.Tensor) -> tf.Tensor:
         return tf.logical_and(tries < halvings, tf.logical_not(ok))
 
-    tries, _, *result = tf.while_loop(infeasible, halve, (tf.constant(0), *at(rho)))
+    tries, ok, *result = tf.while_loop(infeasible, halve, (tf.constant(0), *at(rho)))
+    tries, _, *result = tf.cond(tf.logical_and(ok, tries > 0), lambda: halve(tries), lambda: (tries, ok, *result))
     return tries, *result

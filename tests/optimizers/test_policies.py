@@ -56,7 +56,7 @@ def _full_precision(model: BasisGP, h: np.ndarray, rho: float) -> np.ndarray:
     return (1 - rho) * np.linalg.inv(S) + rho * (np.linalg.inv(k.K_b) - 2 * (k.projection * h) @ k.projection.T)
 
 
-def test_damping_halves_the_step_until_it_is_a_covariance():
+def test_damping_halves_the_step_until_it_is_a_covariance_and_once_more():
     model, data = _outliers()
     evaluation = evaluate(model, data)
     h, g = evaluation.h.numpy()[:, 0], evaluation.g.numpy()[:, 0]
@@ -66,7 +66,7 @@ def test_damping_halves_the_step_until_it_is_a_covariance():
     _, m, S = moments(model, k)
     report = NaturalGradient(1.0).minimize(model, data)
     assert report.ok and report.shortened == 1 and report.clipped == 0
-    expected_m, expected_S = ng.natural_gradient_step(k, m, S, g, h, 0.5 ** feasible[0])
+    expected_m, expected_S = ng.natural_gradient_step(k, m, S, g, h, 0.5 ** (feasible[0] + 1))
     assert_allclose(moments(model, k)[1], expected_m, rtol=1e-8)
     assert_allclose(moments(model, k)[2], expected_S, rtol=1e-8)
 
