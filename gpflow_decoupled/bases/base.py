@@ -20,6 +20,7 @@ import tensorflow as tf
 from gpflow.base import Module
 from gpflow.kernels import Kernel
 
+from ..linalg.whitening import Whitener
 from .kernel_mean import KernelMean
 from .latents import prior_variance
 from .mean_operator import MeanOperator
@@ -82,6 +83,15 @@ class Basis(Module, abc.ABC):
     def assign_gaussians(self, state: Any, new: tuple[Gaussian, ...]) -> None:
         """Write whitened parts back to the Parameters; `state` is the one they were derived from."""
         raise NotImplementedError(f"{type(self).__name__} has no natural parameters.")
+
+    @property
+    def holds_sites(self) -> bool:
+        """Whether q's sites can be held while kernel and points move: there are Gaussians, and Parameters are whitened."""
+        return False
+
+    def whiteners(self, state: Any) -> tuple[Whitener, ...]:
+        """The factor that whitens each part of `gaussians`; for bases that hold sites."""
+        raise NotImplementedError(f"{type(self).__name__} does not hold sites.")
 
     def gaussian_parameters(self) -> tuple:
         """The Parameters that `assign_gaussians` writes; other optimizers leave them alone."""

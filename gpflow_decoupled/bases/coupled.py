@@ -18,7 +18,7 @@ from gpflow.kernels import Kernel
 from ..linalg.cholesky import add_jitter
 from ..linalg.gaussians import apply_per_latent, kl_from_whitened
 from ..linalg.triangular import transposed_product
-from ..linalg.whitening import whiten, whitener
+from ..linalg.whitening import Whitener, whiten, whitener
 from .base import Basis, Features, Gaussian
 from .inducing_gaussian import assign_whitened, gaussian_parameters, whitened
 from .latents import as_inducing, count_points, gram, gram_to_data
@@ -87,6 +87,15 @@ class CoupledBasis(Basis):
     def gaussians(self, state: CoupledState) -> tuple[Gaussian, ...]:
         """q(u), whitened."""
         return (Gaussian(state.mean, state.root),)
+
+    @property
+    def holds_sites(self) -> bool:
+        """Where whitened."""
+        return self.whiten
+
+    def whiteners(self, state: CoupledState) -> tuple[Whitener, ...]:
+        """That of K_beta."""
+        return (Whitener(state.chol, state.ok, state.tangent),)
 
     def gaussian_parameters(self) -> tuple:
         """`q_mu` and `q_sqrt`."""

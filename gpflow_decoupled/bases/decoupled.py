@@ -25,7 +25,7 @@ from ..errors import check_option
 from ..linalg.cholesky import add_jitter, cholesky
 from ..linalg.gaussians import kl_from_whitened
 from ..linalg.triangular import inverse, solve, transposed_product
-from ..linalg.whitening import whiten, whitener
+from ..linalg.whitening import Whitener, whiten, whitener
 from .base import Basis, Features, Gaussian, norm_of
 from .inducing_gaussian import assign_whitened_root, root_parameter, whitened_root
 from .kernel_mean import KernelMean
@@ -159,6 +159,15 @@ class DecoupledBasis(Basis):
     def gaussians(self, state: DecoupledState) -> tuple[Gaussian, ...]:
         """Under "coupled", S alone: its mean is not this part's business."""
         return (Gaussian(None, state.root),) if self.covariance == "coupled" else ()
+
+    @property
+    def holds_sites(self) -> bool:
+        """Where whitened, under "coupled"."""
+        return self.whiten and self.covariance == "coupled"
+
+    def whiteners(self, state: DecoupledState) -> tuple[Whitener, ...]:
+        """That of K_beta, under "coupled"."""
+        return (Whitener(state.chol, state.ok, state.tangent),)
 
     def gaussian_parameters(self) -> tuple:
         """`q_sqrt` under "coupled"."""

@@ -22,7 +22,7 @@ from gpflow.kernels import Kernel
 from ..linalg.cholesky import add_jitter
 from ..linalg.gaussians import apply_per_latent, kl_from_whitened
 from ..linalg.triangular import transposed_product
-from ..linalg.whitening import whiten, whitener
+from ..linalg.whitening import Whitener, whiten, whitener
 from .base import Basis, Features, Gaussian, norm_of
 from .inducing_gaussian import assign_whitened, gaussian_parameters, whiten_columns, whitened
 from .kernel_mean import KernelMean
@@ -140,6 +140,15 @@ class OrthogonalBasis(Basis):
     def gaussians(self, state: OrthogonalState) -> tuple[Gaussian, ...]:
         """q(f(beta)), whitened."""
         return (Gaussian(state.mean, state.root),)
+
+    @property
+    def holds_sites(self) -> bool:
+        """Where whitened."""
+        return self.whiten
+
+    def whiteners(self, state: OrthogonalState) -> tuple[Whitener, ...]:
+        """That of K_beta."""
+        return (Whitener(state.chol, state.ok, state.tangent),)
 
     def gaussian_parameters(self) -> tuple:
         """`q_mu` and `q_sqrt`."""

@@ -20,7 +20,7 @@ from gpflow.kernels import Kernel
 from ..linalg.cholesky import add_jitter
 from ..linalg.gaussians import apply_per_latent, kl_from_whitened
 from ..linalg.triangular import transposed_product
-from ..linalg.whitening import whiten, whitener
+from ..linalg.whitening import Whitener, whiten, whitener
 from .base import Basis, Features, Gaussian
 from .inducing_gaussian import assign_whitened, gaussian_parameters, whitened
 from .latents import as_inducing, check_separate, count_points, cross_gram, gram, gram_to_data
@@ -110,6 +110,18 @@ class SolveBasis(Basis):
     def gaussians(self, state: SolveState) -> tuple[Gaussian, ...]:
         """q(u) and q(v), whitened."""
         return (Gaussian(state.mean, state.root), Gaussian(state.v_mean, state.v_root))
+
+    @property
+    def holds_sites(self) -> bool:
+        """Where whitened."""
+        return self.whiten
+
+    def whiteners(self, state: SolveState) -> tuple[Whitener, ...]:
+        """Those of K_beta and of the residual kernel at gamma."""
+        return (
+            Whitener(state.chol, state.ok, state.tangent),
+            Whitener(state.chol_gamma, state.ok, state.tangent_gamma),
+        )
 
     def gaussian_parameters(self) -> tuple:
         """`q_mu`, `q_sqrt`, `v_mu` and `v_sqrt`."""

@@ -12,8 +12,8 @@ No jitter is added here: it would make a natural-gradient step of size one inexa
 from __future__ import annotations
 
 __all__ = [
-    "apply_per_latent", "expectation_to_root", "kl_from_whitened", "natural_to_root", "precision_from_root",
-    "root_from_precision", "root_to_expectation", "root_to_natural",
+    "apply_per_latent", "expectation_to_root", "kl_from_whitened", "natural_to_root", "precision_factor",
+    "precision_from_root", "root_from_factor", "root_from_precision", "root_to_expectation", "root_to_natural",
 ]  # fmt: skip
 
 import tensorflow as tf
@@ -43,14 +43,23 @@ def precision_from_root(root: tf.Tensor) -> tf.Tensor:
     return lower_root_gram(inverse(root))
 
 
-def root_from_precision(precision: tf.Tensor) -> Factor:
-    """The lower root [L, M, M] of S from P = S^-1, with one factorisation; its diagonal is positive.
+def precision_factor(precision: tf.Tensor) -> Factor:
+    """The lower L [L, M, M] with J P J = L L^T, J the reversal of the coordinates: what roots come from; M^3 / 3."""
+    return cholesky(tf.reverse(precision, axis=[-2, -1]))
 
-    With J the reversal of the coordinates and J P J = L L^T: P = U U^T for U = J L J, upper triangular, so that
-    U^-T = J L^-T J is lower triangular and a root of S (section 9).
+
+def root_from_factor(factor: tf.Tensor) -> tf.Tensor:
+    """The lower root [L, M, M] of S from `precision_factor` of S^-1; its diagonal is positive.
+
+    P = U U^T for U = J L J, upper triangular, so that U^-T = J L^-T J is lower triangular and a root of S (section 9).
     """
-    chol, ok = cholesky(tf.reverse(precision, axis=[-2, -1]))
-    return Factor(tf.reverse(tf.linalg.matrix_transpose(inverse(chol)), axis=[-2, -1]), ok)
+    return tf.reverse(tf.linalg.matrix_transpose(inverse(factor)), axis=[-2, -1])
+
+
+def root_from_precision(precision: tf.Tensor) -> Factor:
+    """The lower root [L, M, M] of S from P = S^-1, with one factorisation; its diagonal is positive."""
+    factor, ok = precision_factor(precision)
+    return Factor(root_from_factor(factor), ok)
 
 
 def root_to_natural(mean: tf.Tensor, root: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 __all__ = [
     "inverse",
+    "lower_gram",
     "lower_outer",
     "lower_product",
     "lower_root_gram",
@@ -16,6 +17,7 @@ __all__ = [
     "mirror",
     "solve",
     "solve_frozen",
+    "solve_lower",
     "sum_to",
     "symmetric_product",
     "transposed_product",
@@ -48,10 +50,16 @@ def solve_frozen(chol: tf.Tensor, rhs: tf.Tensor, adjoint: bool = False) -> tf.T
     return frozen(rhs)
 
 
+def solve_lower(chol: tf.Tensor, rhs: tf.Tensor) -> tf.Tensor:
+    """L^-1 R for lower triangular L and R [..., M, M], which is lower triangular too; half of a full solve."""
+    columns = [_pad_above(solve(chol[..., i:, i:], rhs[..., i:, i:j]), chol) for i, j in _row_blocks(chol)]
+    return _concat(columns, axis=-1)
+
+
 def inverse(chol: tf.Tensor) -> tf.Tensor:
-    """L^-1 of a lower triangular L [..., M, M]; M^3."""
+    """L^-1 of a lower triangular L [..., M, M]; M^3 / 2."""
     size = chol.shape[-1] if chol.shape[-1] is not None else tf.shape(chol)[-1]
-    return solve(chol, tf.eye(size, batch_shape=tf.shape(chol)[:-2], dtype=chol.dtype))
+    return solve_lower(chol, tf.eye(size, batch_shape=tf.shape(chol)[:-2], dtype=chol.dtype))
 
 
 def lower_product(left: tf.Tensor, right: tf.Tensor) -> tf.Tensor:
@@ -70,12 +78,21 @@ def lower_root_gram(root: tf.Tensor) -> tf.Tensor:
 
 
 def lower_transposed_product(left: tf.Tensor, right: tf.Tensor) -> tf.Tensor:
-    """L^T R for lower triangular L and R [..., M, M], right in its lower triangle only; about 2/5 of 2 M^3."""
+    """L^T R for a lower triangular L [..., M, M] and R [..., M, M], right in its lower triangle only; 2/5 of 2 M^3."""
     rows = [
         _pad_right(tf.matmul(left[..., i:, i:j], right[..., i:, :j], transpose_a=True), left)
         for i, j in _row_blocks(left)
     ]
     return _concat(rows, axis=-2)
+
+
+def lower_gram(root: tf.Tensor) -> tf.Tensor:
+    """R R^T for a lower triangular R [..., M, M]: a covariance from its root; about M^3 / 2 multiply-adds."""
+    rows = [
+        _pad_right(tf.matmul(root[..., i:j, :j], root[..., :j, :j], transpose_b=True), root)
+        for i, j in _row_blocks(root)
+    ]
+    return mirror(_concat(rows, axis=-2))
 
 
 def symmetric_product(factor: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
@@ -167,6 +184,14 @@ def _pad_right(block: tf.Tensor, like: tf.Tensor, axis: int = -1) -> tf.Tensor:
     padded = tf.concat([block, zeros], axis=-1)
     padded.set_shape(block.shape[:-1].concatenate(like.shape[axis]))
     return padded
+
+
+def _pad_above(block: tf.Tensor, like: tf.Tensor) -> tf.Tensor:
+    """Zeros above, up to the height of `like`."""
+    if like.shape[-2] is not None and block.shape[-2] == like.shape[-2]:
+        return block
+    missing = tf.shape(like)[-2] - tf.shape(block)[-2]
+    return tf.pad(block, [[0, 0]] * (block.shape.rank - 2) + [[missing, 0], [0, 0]])
 
 
 def _concat(parts: list, axis: int) -> tf.Tensor:

@@ -13,6 +13,7 @@ from gpflow.models import SVGP
 
 from ..bases import CoupledBasis, Features
 from ..models import BasisGP
+from .held_sites import share_of_sites
 
 
 class Evaluation(NamedTuple):
@@ -60,14 +61,16 @@ def evaluate(
     data: RegressionData,
     variables: Sequence[tf.Variable] = (),
     rows: tf.Tensor | None = None,
+    hold_sites: bool = False,
 ) -> Evaluation:
-    """The bound and all gradients from one forward and one backward pass; q's own Gaussians are held fixed.
+    """The bound and all gradients from one forward and one backward pass.
 
     :param data: X [N, D], Y [N, P]. :param variables: what to differentiate with respect to, besides the moments.
     :param rows: indices for the mean's norm, see `Basis.factor`.
+    :param hold_sites: differentiate at fixed sites of q's Gaussians, (C28), instead of at fixed Parameters.
     """
     X, Y = model.as_tensors(data)
-    with tf.GradientTape(watch_accessed_variables=False) as tape:
+    with tf.GradientTape(persistent=True, watch_accessed_variables=False) as tape:
         tape.watch(list(variables))
         state = model.basis.factor(model.kernel, rows=rows)
         features = model.basis.features(state, model.kernel, X)
@@ -76,7 +79,14 @@ def evaluate(
         expected = model.scale(X) * tf.reduce_sum(model.variational_expectations(mean, variance, (X, Y)))
         elbo = expected - model.basis.prior_kl(state)
         objective = elbo + model.log_prior_density()
-    g, h, *gradients = tape.gradient(objective, [mean, variance, *variables])
+    g, h = tape.gradient(expected, [mean, variance])
+    targets, upstream = [objective], [tf.ones_like(objective)]
+    if hold_sites:
+        basis = model.basis
+        for frame, part, A in zip(basis.whiteners(state), basis.gaussians(state), features.minus):
+            targets.append(frame.tangent)
+            upstream.append(share_of_sites(part, A, g, h, frame.tangent))
+    gradients = tape.gradient(targets, list(variables), output_gradients=upstream)
     return Evaluation(elbo, state, features, variance, g, h, gradients)
 
 

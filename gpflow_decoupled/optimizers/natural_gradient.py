@@ -22,12 +22,14 @@ from gpflow.base import RegressionData
 
 from ..bases import Gaussian, OrthogonalBasis
 from ..errors import NumericalError, UnknownOptionError, check_option
-from ..linalg.gaussians import apply_per_latent, natural_to_root
-from ..linalg.triangular import symmetric_product, transposed_product
+from ..linalg.gaussians import apply_per_latent
+from ..linalg.triangular import transposed_product
 from ..models import BasisGP
 from .evaluation import Evaluation, as_basis_model, evaluate, local_gradient
+from .held_sites import carry_over, site_precision
 from .mean_steps import NewtonOptions, newton_direction, steepest_step
 from .memory import PrecisionMemory
+from .natural import Natural
 
 MAX_HALVINGS = 30
 POLICIES = ("damp", "clip", "raise")
@@ -51,10 +53,11 @@ class Move(NamedTuple):
 
     state: Any
     """Of the basis, at the new coefficients."""
-    gaussians: tuple[Gaussian, ...]
-    precisions: tuple[tf.Tensor, ...]
+    naturals: tuple[Natural, ...]
     coefficients: tf.Tensor | None
     """[M_gamma, L], in the basis's coordinates; None if they stay."""
+    ok: tf.Tensor
+    """[], bool: whether all of it is finite and positive definite."""
     shortened: tf.Tensor
     clipped: tf.Tensor
 
@@ -136,23 +139,53 @@ class NaturalGradient(tf.Module):
 
         :param mean_gradients: the gradients of `mean_variables(model)`.
         """
-        rho = _step_size(self.gamma, evaluation.elbo.dtype)
-        move = self._move(model, data, evaluation, mean_gradients, rho)
-        values = [x for part in move.gaussians for x in part if x is not None]
-        values += [] if move.coefficients is None else [move.coefficients]
-        finite = [tf.reduce_all(tf.math.is_finite(value)) for value in values]
-        ok = tf.reduce_all(tf.stack([evaluation.state.ok, tf.math.is_finite(evaluation.elbo), *finite]))
+        move = self.propose(model, data, evaluation, mean_gradients)
+        self.commit(model, move)
+        return StepReport(move.ok, move.shortened, move.clipped)
 
-        def assign() -> tf.Tensor:
-            if move.gaussians:
-                model.basis.assign_gaussians(move.state, move.gaussians)
-                self._memory.store(model.basis, move.gaussians, move.precisions)
-            if move.coefficients is not None and model.basis.kernel_mean is not None:
-                model.basis.kernel_mean.coefficients.assign(move.coefficients)
-            return ok
+    def propose(
+        self, model: BasisGP, data: RegressionData, evaluation: Evaluation, mean_gradients: list[tf.Tensor]
+    ) -> Move:
+        """Where `apply` would go."""
+        move = self._move(model, data, evaluation, mean_gradients, _step_size(self.gamma, evaluation.elbo.dtype))
+        finite = [] if move.coefficients is None else [tf.reduce_all(tf.math.is_finite(move.coefficients))]
+        ok = [evaluation.state.ok, tf.math.is_finite(evaluation.elbo), *finite, *(part.ok for part in move.naturals)]
+        return move._replace(ok=tf.reduce_all(tf.stack(ok)))
 
-        tf.cond(ok, assign, lambda: ok)
-        return StepReport(ok, move.shortened, move.clipped)
+    def commit(self, model: BasisGP, move: Move) -> None:
+        """Write a move to the Parameters, if it is sound."""
+        gaussians = tuple(part.gaussian() for part in move.naturals)
+        tf.cond(move.ok, lambda: self._assign(model, move, gaussians), lambda: False)
+
+    def commit_after(self, model: BasisGP, move: Move) -> None:
+        """Write a move after kernel and inducing points have moved too: q keeps its sites, (C28).
+
+        Where that would leave the cone of positive definite matrices, q keeps its whitened mean and root.
+        """
+        basis = model.basis
+        new = basis.factor(model.kernel, with_kl=False)
+        frames = zip(basis.whiteners(move.state), basis.whiteners(new))
+        carried = tuple(carry_over(part, old.chol, now.chol) for part, (old, now) in zip(move.naturals, frames))
+        held = move._replace(state=new, naturals=carried)
+        gaussians = tuple(part.gaussian() for part in carried)
+        feasible = tf.reduce_all(tf.stack([new.ok, *(part.ok for part in carried)]))
+
+        def stay() -> tf.Tensor:
+            return self._assign(model, move, tuple(part.gaussian() for part in move.naturals))
+
+        tf.cond(
+            move.ok,
+            lambda: tf.cond(feasible, lambda: self._assign(model, held, gaussians), stay),
+            lambda: False,
+        )
+
+    def _assign(self, model: BasisGP, move: Move, gaussians: tuple[Gaussian, ...]) -> bool:
+        if gaussians:
+            model.basis.assign_gaussians(move.state, gaussians)
+            self._memory.store(model.basis, gaussians, tuple(part.precision for part in move.naturals))
+        if move.coefficients is not None and model.basis.kernel_mean is not None:
+            model.basis.kernel_mean.coefficients.assign(move.coefficients)
+        return True
 
     def _move(
         self,
@@ -182,21 +215,21 @@ class NaturalGradient(tf.Module):
                 state = basis.moved(state, model.kernel, raw)
                 mean += operator.to_data(raw)
                 g, h = local_gradient(model, mean, variance, data)
-        gaussians, precisions = [], []
-        for k, (old, A) in enumerate(zip(basis.gaussians(state), features.minus)):
-            if k > 0:
+        naturals: list[Natural] = []
+        parts: Any = basis.gaussians(state)
+        for k, (old, A) in enumerate(zip(parts, features.minus)):
+            if k > 0:  # the part before has moved
+                new_mean, new_root = naturals[-1].gaussian()
+                mean += apply_per_latent(features.minus[k - 1], new_mean - parts[k - 1].mean, adjoint=True)
+                new_plus = transposed_product(new_root, features.minus[k - 1])
+                variance += tf.transpose(tf.reduce_sum(tf.square(new_plus) - tf.square(features.plus[k - 1]), axis=-2))
                 g, h = local_gradient(model, mean, variance, data)
-            new, precision, tries = self._gaussian_step(old, self._memory.recall(basis, k, old.root), A, g, h, rho)
+            natural, tries = self._gaussian_step(old, self._memory.recall(basis, k, old.root), A, g, h, rho)
             if newton_mean is not None:
-                new = Gaussian(newton_mean, new.root)
-            if old.mean is not None and k + 1 < len(basis.gaussian_parameters()) // 2:
-                mean += apply_per_latent(A, new.mean - old.mean, adjoint=True)
-                root_change = tf.square(transposed_product(new.root, A)) - tf.square(features.plus[k])
-                variance += tf.transpose(tf.reduce_sum(root_change, axis=-2))
-            gaussians.append(new)
-            precisions.append(precision)
+                natural = natural._replace(theta=apply_per_latent(natural.precision, newton_mean))
+            naturals.append(natural)
             shortened += tf.cast(tries > 0, tf.int32)
-        return Move(state, tuple(gaussians), tuple(precisions), coefficients, shortened, clipped)
+        return Move(state, tuple(naturals), coefficients, tf.constant(True), shortened, clipped)
 
     def _newton(self, basis: Any, state: Any, features: Any, operator: Any, g: tf.Tensor, h: tf.Tensor) -> tuple:
         """The change of the raw coefficients and the new whitened mean of q(u)."""
@@ -218,19 +251,12 @@ class NaturalGradient(tf.Module):
         return step * direction[0], state.mean + step * direction[1]
 
     def _gaussian_step(
-        self,
-        old: Gaussian,
-        old_precision: tf.Tensor,
-        A: tf.Tensor,
-        g: tf.Tensor,
-        h: tf.Tensor,
-        rho: tf.Tensor,
-    ) -> tuple[Gaussian, tf.Tensor, tf.Tensor]:
-        """(D46) for one Gaussian part: the new one, its precision, and how often the step was halved."""
+        self, old: Gaussian, old_precision: tf.Tensor, A: tf.Tensor, g: tf.Tensor, h: tf.Tensor, rho: tf.Tensor
+    ) -> tuple[Natural, tf.Tensor]:
+        """(D46) for one Gaussian part: the new one, and how often the step was halved."""
         if self.negative_precision == "clip":
             h = tf.minimum(h, 0.0)
-        target = symmetric_product(A, -2.0 * tf.transpose(h))
-        target = tf.linalg.set_diag(target, tf.linalg.diag_part(target) + 1.0)
+        target = site_precision(A, h)
         if old.mean is None:
             old_theta = target_theta = tf.zeros([tf.shape(old.root)[1], tf.shape(old.root)[0]], g.dtype)
         else:
@@ -238,14 +264,12 @@ class NaturalGradient(tf.Module):
             old_theta = apply_per_latent(old_precision, old.mean)
             target_theta = apply_per_latent(A, g - 2.0 * h * own_mean)  # (D46)
 
-        def at(step: tf.Tensor) -> tuple:
+        def at(step: tf.Tensor) -> Natural:
             theta = (1.0 - step) * old_theta + step * target_theta  # (D46)
-            precision = (1.0 - step) * old_precision + step * target  # (D46)
-            mean, (root, ok) = natural_to_root(theta, precision)
-            return ok, mean, root, precision
+            return Natural.of(theta, (1.0 - step) * old_precision + step * target)  # (D46)
 
-        tries, mean, root, precision = _feasible(at, rho, MAX_HALVINGS if self.negative_precision == "damp" else 0)
-        return Gaussian(None if old.mean is None else mean, root), precision, tries
+        tries, new = _feasible(at, rho, MAX_HALVINGS if self.negative_precision == "damp" else 0)
+        return new if old.mean is not None else new._replace(theta=None), tries
 
 
 def _step_size(value: StepSize, dtype: tf.DType) -> tf.Tensor:
@@ -255,19 +279,18 @@ def _step_size(value: StepSize, dtype: tf.DType) -> tf.Tensor:
     return tf.constant(value, dtype)  # tf.cast would pass a Python float through float32
 
 
-def _feasible(at: Callable[[tf.Tensor], tuple], rho: tf.Tensor, halvings: int) -> tuple:
+def _feasible(at: Callable[[tf.Tensor], Natural], rho: tf.Tensor, halvings: int) -> tuple[tf.Tensor, Natural]:
     """The number of halvings, and what `at` gives at the first of rho, rho / 2, ... that is feasible.
 
     A step that had to be halved is halved once more: the feasible one may end at the edge of the cone, where a covariance
     explodes, while half of it keeps at least half of the old precision in every direction.
     """
 
-    def halve(tries: tf.Tensor, *_: tf.Tensor) -> tuple:
-        return tries + 1, *at(rho / tf.cast(2 ** (tries + 1), rho.dtype))
+    def halve(tries: tf.Tensor, _: Natural) -> tuple:
+        return tries + 1, at(rho / tf.cast(2 ** (tries + 1), rho.dtype))
 
-    def infeasible(tries: tf.Tensor, ok: tf.Tensor, *_: tf.Tensor) -> tf.Tensor:
-        return tf.logical_and(tries < halvings, tf.logical_not(ok))
+    def infeasible(tries: tf.Tensor, new: Natural) -> tf.Tensor:
+        return tf.logical_and(tries < halvings, tf.logical_not(new.ok))
 
-    tries, ok, *result = tf.while_loop(infeasible, halve, (tf.constant(0), *at(rho)))
-    tries, _, *result = tf.cond(tf.logical_and(ok, tries > 0), lambda: halve(tries), lambda: (tries, ok, *result))
-    return tries, *result
+    tries, new = tf.while_loop(infeasible, halve, (tf.constant(0), at(rho)))
+    return tf.cond(tf.logical_and(new.ok, tries > 0), lambda: halve(tries, new), lambda: (tries, new))

@@ -100,6 +100,7 @@ class Loop:
             "negative_precision": None if step.natural is None else step.natural.negative_precision,
             "optimizer": f"{type(step.optimizer).__module__.split('.')[0]}.{type(step.optimizer).__name__}",
             "refresh_every": self.refresh_every,
+            "holds_sites": step.holds_sites,
         }
         for name, parameter in parameter_dict(self.model).items():
             shape = list(parameter.numpy().shape)

@@ -29,6 +29,7 @@ class TrainingStep:
     :param natural: None hands the Gaussians of q to `optimizer` too.
     :param optimizer: a Keras optimizer for kernel, likelihood, mean function and inducing inputs.
     :param mean_optimizer: a Keras optimizer for the mean coefficients; None where `natural` moves them.
+    :param hold_sites: hold q's sites while kernel and inducing points move, where the basis can; else its Parameters.
 
     The `trainable` flags of the model are read and left alone. All updates start from the same Parameters.
     """
@@ -40,6 +41,7 @@ class TrainingStep:
         optimizer: Any,
         mean_optimizer: Any | None,
         compile: bool = True,
+        hold_sites: bool = True,
     ) -> None:
         self.model, self.natural = model, natural
         self.optimizer, self.mean_optimizer = optimizer, mean_optimizer
@@ -53,6 +55,9 @@ class TrainingStep:
         self.moves_naturally = natural is not None and any(v.ref() in trainable for v in movable)
         if natural is not None and self.moves_naturally:
             natural.prepare(model)
+        prior = {v.ref() for v in (*model.kernel.trainable_variables, *model.basis.trainable_variables)}
+        moves_prior = any(v.ref() in prior for v in self.other_variables)
+        self.holds_sites = hold_sites and self.moves_naturally and model.basis.holds_sites and moves_prior
         for rule, variables in ((optimizer, self.other_variables), (mean_optimizer, self.mean_variables)):
             if rule is not None and variables:
                 rule.build(variables)
@@ -72,7 +77,7 @@ class TrainingStep:
 
     def _step(self, X: tf.Tensor, Y: tf.Tensor, seed: tf.Tensor) -> StepOutput:
         rows = self.model.basis.draw_rows(seed)
-        evaluation = evaluate(self.model, (X, Y), [*self.mean_variables, *self.other_variables], rows)
+        evaluation = evaluate(self.model, (X, Y), [*self.mean_variables, *self.other_variables], rows, self.holds_sites)
         count = len(self.mean_variables)
         mean_gradients, other_gradients = evaluation.gradients[:count], evaluation.gradients[count:]
         ok = tf.logical_and(evaluation.state.ok, tf.math.is_finite(evaluation.elbo))
@@ -80,12 +85,17 @@ class TrainingStep:
             if gradient is not None:
                 ok = tf.logical_and(ok, tf.reduce_all(tf.math.is_finite(gradient)))
         shortened = clipped = tf.constant(0)
-        if self.natural is not None and self.moves_naturally:
-            report = self.natural.apply(self.model, (X, Y), evaluation, mean_gradients)
-            ok, shortened, clipped = tf.logical_and(ok, report.ok), report.shortened, report.clipped
+        natural = self.natural if self.moves_naturally else None
+        if natural is not None:
+            move = natural.propose(self.model, (X, Y), evaluation, mean_gradients)
+            ok, shortened, clipped = tf.logical_and(ok, move.ok), move.shortened, move.clipped
+            if not self.holds_sites:
+                natural.commit(self.model, move)
         if self.mean_optimizer is not None:
             _ascend(self.mean_optimizer, self.mean_variables, mean_gradients)
         _ascend(self.optimizer, self.other_variables, other_gradients)
+        if natural is not None and self.holds_sites:
+            natural.commit_after(self.model, move)
         return StepOutput(evaluation.elbo, ok, shortened, clipped)
 
 

@@ -39,6 +39,14 @@ OPERATIONS: dict[str, tuple[Callable, Callable]] = {  # ours, TensorFlow's; both
     "lower_product": (tri.lower_product, lambda L, R: tf.matmul(_tril(L), R)),
     "transposed_product": (tri.transposed_product, lambda L, R: tf.matmul(_tril(L), R, transpose_a=True)),
     "inverse": (lambda L, R: tf.matmul(tri.inverse(L), R), lambda L, R: tf.matmul(tf.linalg.inv(_tril(L)), R)),
+    "solve_lower": (
+        lambda L, R: tf.matmul(tri.solve_lower(L, 2.0 * L + tf.linalg.diag(R[..., :, 0])), R),
+        lambda L, R: tf.matmul(tf.linalg.inv(_tril(L)) @ _tril(2.0 * L + tf.linalg.diag(R[..., :, 0])), R),
+    ),
+    "lower_gram": (
+        lambda L, R: tf.matmul(tri.lower_gram(L), R),
+        lambda L, R: tf.matmul(tf.matmul(_tril(L), _tril(L), transpose_b=True), R),
+    ),
     "lower_root_gram": (
         lambda L, R: tf.matmul(tri.lower_root_gram(L), R),
         lambda L, R: tf.matmul(tf.matmul(_tril(L), _tril(L), transpose_a=True), R),
