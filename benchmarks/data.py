@@ -6,7 +6,7 @@ is given by `--data` or by the environment variable `GPFLOW_DECOUPLED_DATA`; the
 
 from __future__ import annotations
 
-__all__ = ["EMBEDDED", "FOLDER_VARIABLE", "Data", "inducing_points", "load", "standardise"]
+__all__ = ["EMBEDDED", "FOLDER_VARIABLE", "Data", "inducing_points", "load", "raw", "standardise"]
 
 import os
 import warnings
@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from sklearn.datasets import load_breast_cancer, load_diabetes
+from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits
 
 from gpflow_decoupled.inducing import select
 
@@ -52,6 +52,11 @@ def load(name: str, split: int = 0, folder: str | Path | None = None) -> Data:
     else:
         X, Y, mask = _read(name, split, folder)
     return standardise(name, X, Y, mask)
+
+
+def raw(name: str, folder: str | Path | None = None) -> tuple[np.ndarray, np.ndarray]:
+    """X [N, D] and Y of all rows of data set `name` as they are stored. Raises as `load`."""
+    return EMBEDDED[name]() if name in EMBEDDED else _read(name, 0, folder)[:2]
 
 
 def standardise(name: str, X: np.ndarray, Y: np.ndarray, test: np.ndarray) -> Data:
@@ -113,6 +118,7 @@ def _synthetic(num: int = 3000) -> tuple:
 
 EMBEDDED = {
     "diabetes": lambda: load_diabetes(return_X_y=True),
+    "digits": lambda: load_digits(return_X_y=True),
     "breast_cancer_sklearn": lambda: load_breast_cancer(return_X_y=True),
     "synthetic": _synthetic,
 }

@@ -97,7 +97,7 @@ def measure(num_gamma: int, num_beta: int, subsample: int, batch_size: int, step
     gamma, beta = (rng.standard_normal([size, _DIMENSION]) for size in (num_gamma, num_beta))
     model = build_large(gamma, beta, _NUM_DATA, subsample)
     before = peak_megabytes()
-    step = whole_step(model, data, Settings(batch_size=batch_size, seed=seed))
+    step = whole_step(model, data, Settings(batch_size=batch_size, seed=seed), hold_sites=True)
     step()
     times = []
     for _ in range(steps):

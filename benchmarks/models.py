@@ -25,7 +25,7 @@ class Settings(NamedTuple):
 
     batch_size: int = 1024
     learning_rate: float = 0.01
-    natural_gradient: float = 0.1
+    natural_gradient: float = 0.2
     noise: float = 1.0
     """initial noise variance, in units of the output's variance"""
     seed: int = 0

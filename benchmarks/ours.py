@@ -69,7 +69,7 @@ def build_large(gamma: np.ndarray, beta: np.ndarray, num_data: int, subsample: i
     return ODVGP(kernel, likelihood, gamma, beta, num_data=num_data, mean_scaling="diagonal", mean_subsample=subsample)
 
 
-def whole_step(model: Any, data: Data, settings: Settings) -> Callable[[], Any]:
+def whole_step(model: Any, data: Data, settings: Settings, hold_sites: bool) -> Callable[[], Any]:
     """The step of `fit` on random rows: one pass, then q by a natural gradient and the rest by Adam."""
     step = TrainingStep(
         model,
@@ -77,6 +77,7 @@ def whole_step(model: Any, data: Data, settings: Settings) -> Callable[[], Any]:
         tf_keras.optimizers.Adam(settings.learning_rate),
         tf_keras.optimizers.Adam(0.03),
         compile=False,
+        hold_sites=hold_sites,
     )
     draw, seed = minibatches(data, settings), tf.constant([settings.seed, 0])
     return tf.function(lambda: step.run(*draw(), seed))

@@ -1,4 +1,4 @@
-"""The one entry: `python -m benchmarks.run {speed,quality,memory,convergence,tiny} [options]`."""
+"""The one entry: `python -m benchmarks.run {speed,quality,memory,convergence,classification,tiny} [options]`."""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
 
-SUITES = ("speed", "quality", "memory", "convergence")
+SUITES = ("speed", "quality", "memory", "convergence", "classification")
 TINY = (
     "speed --sizes 20 --batch-size 64 --rounds 2 --seconds 0.2 --tasks synthetic",
     "quality --tasks diabetes --models coupled-20 orthogonal-20+30 gpflow-20 --budgets 2 --batch-size 128",
     "memory --sizes 100 200 --num-beta 20 --batch-size 64 --steps 3",
     "convergence --num-data 150 --num-beta 10 --num-gamma 30 --iterations 20 --methods mixed-diagonal newton",
+    "classification --tasks digits35 --num-data 120 --seconds 4 --repeats 1",
 )
 """Everything, at a size that finishes in a minute; `tests/benchmarks/test_tiny.py` runs it."""
 
@@ -67,6 +68,7 @@ def _set_environment(threads: int | None) -> None:
     if threads:
         # read by TensorFlow when it starts; inherited by the processes of the memory suite
         os.environ["TF_NUM_INTRAOP_THREADS"] = os.environ["TF_NUM_INTEROP_THREADS"] = str(threads)
+        os.environ["OPENBLAS_NUM_THREADS"] = os.environ["OMP_NUM_THREADS"] = str(threads)  # NumPy's, SciPy's
 
 
 if __name__ == "__main__":

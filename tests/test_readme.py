@@ -24,12 +24,14 @@ def test_python_runs_as_printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     matplotlib = pytest.importorskip("matplotlib")
     matplotlib.use("Agg")
     monkeypatch.chdir(tmp_path)
-    quick_start, session = blocks("python")
+    quick_start, *more, session = blocks("python")
     names: dict = {}
     exec(quick_start.replace("steps=1000", "steps=20, progress=False"), names)
     assert names["mean"].shape == names["variance"].shape == (200, 1)
     assert names["result"].steps == 20, "the number of steps in README.md is not what this test replaces"
     assert (tmp_path / "posterior.png").stat().st_size > 10_000
+    exec("\n".join(more), names)
+    assert names["result"].stop_reason == "converged"
     test = doctest.DocTestParser().get_doctest(session, names, "README.md", "README.md", 0)
     assert len(test.examples) >= 3
     said: list[str] = []
@@ -59,7 +61,15 @@ def test_links_to_files_exist() -> None:
 @pytest.mark.parametrize("module", ["models", "bases", "optimizers"])
 def test_tables_name_everything_public(module: str) -> None:
     rows = "\n".join(line for line in README.splitlines() if line.startswith("|"))
-    parts = {"Basis", "Features", "Gaussian", "Optimum", "StepReport"}  # what the others are made of
+    parts = {
+        "Basis",
+        "ConjugateResult",
+        "Features",
+        "Gaussian",
+        "Optimum",
+        "StepReport",
+        "WeightsPosterior",
+    }  # what the others are made of
     public = set(getattr(gpflow_decoupled, module).__all__) - parts
     assert {name for name in public if not re.search(rf"\b{name}\b", rows)} == set()
 

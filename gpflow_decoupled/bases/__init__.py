@@ -5,8 +5,10 @@ from .coupled import CoupledBasis
 from .decoupled import DecoupledBasis
 from .hybrid import HybridBasis
 from .orthogonal import OrthogonalBasis
+from .site import SiteBasis
 from .solve import SolveBasis
 
 __all__ = [
-    "Basis", "CoupledBasis", "DecoupledBasis", "Features", "Gaussian", "HybridBasis", "OrthogonalBasis", "SolveBasis",
+    "Basis", "CoupledBasis", "DecoupledBasis", "Features", "Gaussian", "HybridBasis", "OrthogonalBasis", "SiteBasis",
+    "SolveBasis",
 ]  # fmt: skip

@@ -15,13 +15,12 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 from gpflow.kernels import Kernel
 
-from ..linalg.cholesky import add_jitter
 from ..linalg.gaussians import apply_per_latent, kl_from_whitened
 from ..linalg.triangular import transposed_product
 from ..linalg.whitening import Whitener, whiten, whitener
 from .base import Basis, Features, Gaussian
 from .inducing_gaussian import assign_whitened, gaussian_parameters, whitened
-from .latents import as_inducing, count_points, gram, gram_to_data
+from .latents import as_inducing, count_points, gram_to_data, gram_to_factor
 
 
 class CoupledState(NamedTuple):
@@ -66,11 +65,11 @@ class CoupledBasis(Basis):
 
     def matrices(self, kernel: Kernel) -> dict[str, tf.Tensor]:
         """K_beta with its jitter."""
-        return {"K_beta": add_jitter(gram(kernel, self.beta))}
+        return {"K_beta": gram_to_factor(kernel, self.beta)}
 
     def factor(self, kernel: Kernel, *, rows: tf.Tensor | None = None, with_kl: bool = True) -> CoupledState:
         """chol(K_beta) and q(u), whitened; M^3 / 3."""
-        chol, ok, tangent = whitener(add_jitter(gram(kernel, self.beta)))
+        chol, ok, tangent = whitener(gram_to_factor(kernel, self.beta))
         mean, root = whitened(chol, tangent, self.q_mu, self.q_sqrt, self.whiten)
         return CoupledState(chol, mean, root, ok, tangent)
 

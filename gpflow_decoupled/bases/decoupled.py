@@ -22,14 +22,14 @@ from gpflow.inducing_variables import InducingVariables
 from gpflow.kernels import Kernel
 
 from ..errors import check_option
-from ..linalg.cholesky import add_jitter, cholesky
+from ..linalg.cholesky import cholesky
 from ..linalg.gaussians import kl_from_whitened
 from ..linalg.triangular import inverse, solve, transposed_product
 from ..linalg.whitening import Whitener, whiten, whitener
 from .base import Basis, Features, Gaussian, norm_of
 from .inducing_gaussian import assign_whitened_root, root_parameter, whitened_root
 from .kernel_mean import KernelMean
-from .latents import as_inducing, count_points, gram, gram_diagonal, gram_to_data
+from .latents import as_inducing, count_points, gram, gram_diagonal, gram_to_data, gram_to_factor
 from .mean_operator import MeanOperator
 
 INITIAL_ROOT = 0.1
@@ -106,12 +106,12 @@ class DecoupledBasis(Basis):
 
     def matrices(self, kernel: Kernel) -> dict[str, tf.Tensor]:
         """K_beta with its jitter, or H."""
-        K_b = add_jitter(gram(kernel, self.beta))
+        K_b = gram_to_factor(kernel, self.beta)
         return {"K_beta": K_b} if self.covariance == "coupled" else {"H = I + C^T K_beta C": self._H(K_b)}
 
     def factor(self, kernel: Kernel, *, rows: tf.Tensor | None = None, with_kl: bool = True) -> DecoupledState:
         """chol(H) or chol(K_beta), and the norm (from `rows` of it); M_beta^3 + m M_alpha."""
-        K_b = add_jitter(gram(kernel, self.beta))
+        K_b = gram_to_factor(kernel, self.beta)
         if self.covariance == "coupled":
             chol, ok, tangent = whitener(K_b)
             root = whitened_root(chol, tangent, self.q_sqrt, self.whiten)

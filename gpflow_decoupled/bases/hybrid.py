@@ -20,14 +20,22 @@ from gpflow import Parameter
 from gpflow.inducing_variables import InducingVariables
 from gpflow.kernels import Kernel
 
-from ..linalg.cholesky import add_jitter
 from ..linalg.gaussians import apply_per_latent, kl_from_whitened
 from ..linalg.triangular import transposed_product
 from ..linalg.whitening import whiten, whitener
 from .base import Basis, Features, Gaussian, norm_of
 from .inducing_gaussian import assign_whitened, gaussian_parameters, whiten_columns, whitened
 from .kernel_mean import KernelMean
-from .latents import as_inducing, check_separate, count_points, cross_gram, gram, gram_diagonal, gram_to_data
+from .latents import (
+    as_inducing,
+    check_separate,
+    count_points,
+    cross_gram,
+    gram,
+    gram_diagonal,
+    gram_to_data,
+    gram_to_factor,
+)
 from .mean_operator import MeanOperator
 
 
@@ -88,11 +96,11 @@ class HybridBasis(Basis):
 
     def matrices(self, kernel: Kernel) -> dict[str, tf.Tensor]:
         """K_beta with its jitter."""
-        return {"K_beta": add_jitter(gram(kernel, self.beta))}
+        return {"K_beta": gram_to_factor(kernel, self.beta)}
 
     def factor(self, kernel: Kernel, *, rows: tf.Tensor | None = None, with_kl: bool = True) -> HybridState:
         """chol(K_beta), t, and the norm (from `rows` of it); M_beta^3 / 3 + M_beta M_gamma + m M_gamma."""
-        chol, ok, tangent = whitener(add_jitter(gram(kernel, self.beta)))
+        chol, ok, tangent = whitener(gram_to_factor(kernel, self.beta))
         mean, root = whitened(chol, tangent, self.q_mu, self.q_sqrt, self.whiten)
         a = self.kernel_mean.raw()
         t = whiten_columns(chol, tangent, apply_per_latent(cross_gram(kernel, self.beta, self.gamma), a))

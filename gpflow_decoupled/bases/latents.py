@@ -8,7 +8,7 @@ from __future__ import annotations
 
 __all__ = [
     "MULTIOUTPUT_INDUCING", "as_inducing", "check_separate", "count_points", "cross_gram", "gram", "gram_diagonal",
-    "gram_to_data", "input_dims", "point_values", "prior_variance", "sampled_rows", "split_latents",
+    "gram_to_data", "gram_to_factor", "input_dims", "point_values", "prior_variance", "sampled_rows", "split_latents",
 ]  # fmt: skip
 
 from typing import Any
@@ -26,6 +26,8 @@ from gpflow.kernels import Kernel, MultioutputKernel
 
 from ..errors import DataError
 from ..inducing.checks import check_disjoint, check_inducing
+from ..inducing.weights import Weights
+from ..linalg.cholesky import add_jitter
 from .stationary import stationary_gram
 
 MULTIOUTPUT_INDUCING = (
@@ -67,6 +69,15 @@ def split_latents(kernel: Kernel, *inducing: InducingVariables) -> list[tuple]:
 def gram(kernel: Kernel, points: InducingVariables) -> tf.Tensor:
     """k(points, points) [G, M, M], without jitter."""
     return _stack([_gram(k, z) for k, z in split_latents(kernel, points)])
+
+
+def gram_to_factor(kernel: Kernel, points: InducingVariables) -> tf.Tensor:
+    """`gram` with the jitter that a factorisation needs, [G, M, M].
+
+    `Weights` need none: their prior covariance is positive definite, and jitter on it would be noise on every prediction.
+    """
+    K = gram(kernel, points)
+    return K if all(isinstance(z, Weights) for _, z in split_latents(kernel, points)) else add_jitter(K)
 
 
 def gram_diagonal(kernel: Kernel, points: InducingVariables) -> tf.Tensor:

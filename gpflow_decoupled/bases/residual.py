@@ -8,9 +8,9 @@ import tensorflow as tf
 from gpflow.inducing_variables import InducingVariables
 from gpflow.kernels import Kernel
 
-from ..linalg.cholesky import add_jitter, cholesky
+from ..linalg.cholesky import cholesky
 from ..linalg.triangular import solve
-from .latents import cross_gram, gram, gram_diagonal
+from .latents import cross_gram, gram, gram_diagonal, gram_to_factor
 
 
 def residual_gram(kernel: Kernel, beta: InducingVariables, gamma: InducingVariables) -> tf.Tensor:
@@ -25,5 +25,5 @@ def residual_diagonal(kernel: Kernel, beta: InducingVariables, gamma: InducingVa
 
 
 def _projection(kernel: Kernel, beta: InducingVariables, gamma: InducingVariables) -> tf.Tensor:
-    chol, _ = cholesky(add_jitter(gram(kernel, beta)))
+    chol, _ = cholesky(gram_to_factor(kernel, beta))
     return solve(chol, cross_gram(kernel, beta, gamma))

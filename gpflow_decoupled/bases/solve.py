@@ -23,7 +23,7 @@ from ..linalg.triangular import transposed_product
 from ..linalg.whitening import Whitener, whiten, whitener
 from .base import Basis, Features, Gaussian
 from .inducing_gaussian import assign_whitened, gaussian_parameters, whitened
-from .latents import as_inducing, check_separate, count_points, cross_gram, gram, gram_to_data
+from .latents import as_inducing, check_separate, count_points, cross_gram, gram, gram_to_data, gram_to_factor
 from .residual import residual_gram
 
 
@@ -80,11 +80,11 @@ class SolveBasis(Basis):
     def matrices(self, kernel: Kernel) -> dict[str, tf.Tensor]:
         """K_beta and the residual kernel at gamma, with their jitters."""
         residual = add_jitter(residual_gram(kernel, self.beta, self.gamma))
-        return {"K_beta": add_jitter(gram(kernel, self.beta)), "C_gamma": residual}
+        return {"K_beta": gram_to_factor(kernel, self.beta), "C_gamma": residual}
 
     def factor(self, kernel: Kernel, *, rows: tf.Tensor | None = None, with_kl: bool = True) -> SolveState:
         """chol(K_beta) and chol(C_gamma); M_beta^3 + M_gamma M_beta (M_beta + M_gamma) + M_gamma^3."""
-        chol, ok, tangent = whitener(add_jitter(gram(kernel, self.beta)))
+        chol, ok, tangent = whitener(gram_to_factor(kernel, self.beta))
         projection = whiten(chol, tangent, cross_gram(kernel, self.beta, self.gamma))
         C_g = gram(kernel, self.gamma) - tf.matmul(projection, projection, transpose_a=True)
         chol_gamma, ok_gamma, tangent_gamma = whitener(add_jitter(C_g))

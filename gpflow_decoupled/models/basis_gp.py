@@ -21,8 +21,9 @@ from gpflow.posteriors import PrecomputeCacheType
 from ..bases.base import Basis
 from ..bases.latents import input_dims
 from ..errors import DataError
-from ..posteriors import BasisPosterior, mix_outputs
+from ..posteriors import BasisPosterior
 from .checks import check_shapes_of_data, check_values, infer_num_latent_gps, warn_of_values
+from .expectations import variational_expectations
 
 
 class BasisGP(GPModel, ExternalDataTrainingLossMixin):
@@ -63,9 +64,7 @@ class BasisGP(GPModel, ExternalDataTrainingLossMixin):
 
     def variational_expectations(self, mean: tf.Tensor, variance: tf.Tensor, data: RegressionData) -> tf.Tensor:
         """E_q log p(y_n | f_n) [N] in nats, from moments [N, L] of the latent functions without mean function."""
-        X, Y = data
-        mean, variance = mix_outputs(self.kernel, mean, variance)
-        return self.likelihood.variational_expectations(X, mean + self.mean_function(X), variance, Y)
+        return variational_expectations(self, mean, variance, data)
 
     def scale(self, X: tf.Tensor) -> tf.Tensor:
         """num_data / batch size; 1, with a warning, if `num_data` is not set."""

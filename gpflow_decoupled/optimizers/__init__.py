@@ -1,6 +1,18 @@
 """How q moves."""
 
+from .conjugate_computation import ConjugateComputation
+from .conjugate_result import ConjugateResult
 from .exact import Optimum, collapsed_elbo, optimal_parameters
 from .natural_gradient import NaturalGradient, StepReport
+from .sweep import sweep
 
-__all__ = ["NaturalGradient", "Optimum", "StepReport", "collapsed_elbo", "optimal_parameters"]
+__all__ = [
+    "ConjugateComputation",
+    "ConjugateResult",
+    "NaturalGradient",
+    "Optimum",
+    "StepReport",
+    "collapsed_elbo",
+    "optimal_parameters",
+    "sweep",
+]

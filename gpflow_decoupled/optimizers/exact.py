@@ -25,7 +25,7 @@ from gpflow.kernels import LinearCoregionalization
 from gpflow.likelihoods import Gaussian as GaussianNoise
 
 from ..bases import Basis, DecoupledBasis, Gaussian, HybridBasis, OrthogonalBasis, SolveBasis
-from ..bases.latents import cross_gram, gram, gram_to_data, prior_variance
+from ..bases.latents import cross_gram, gram, gram_to_data, gram_to_factor, prior_variance
 from ..bases.mean_operator import MeanOperator
 from ..linalg.cholesky import add_jitter, cholesky
 from ..linalg.gaussians import apply_per_latent, root_from_precision
@@ -69,7 +69,7 @@ def optimal_parameters(model: Any, data: RegressionData) -> Optimum:
     model = as_basis_model(model)
     X, y, noise = _regression(model, data)
     basis, kernel, latents = model.basis, model.kernel, model.num_latent_gps
-    chol = cholesky(add_jitter(gram(kernel, basis.beta))).chol
+    chol = cholesky(gram_to_factor(kernel, basis.beta)).chol
     A = solve(chol, gram_to_data(kernel, basis.beta, X))
     parts = [A]
     if isinstance(basis, SolveBasis):

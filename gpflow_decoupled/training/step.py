@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["StepOutput", "TrainingStep"]
+__all__ = ["StepOutput", "TrainingStep", "ascend"]
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -92,14 +92,15 @@ class TrainingStep:
             if not self.holds_sites:
                 natural.commit(self.model, move)
         if self.mean_optimizer is not None:
-            _ascend(self.mean_optimizer, self.mean_variables, mean_gradients)
-        _ascend(self.optimizer, self.other_variables, other_gradients)
+            ascend(self.mean_optimizer, self.mean_variables, mean_gradients)
+        ascend(self.optimizer, self.other_variables, other_gradients)
         if natural is not None and self.holds_sites:
             natural.commit_after(self.model, move)
         return StepOutput(evaluation.elbo, ok, shortened, clipped)
 
 
-def _ascend(optimizer: Any, variables: Sequence[tf.Variable], gradients: Sequence[tf.Tensor | None]) -> None:
+def ascend(optimizer: Any, variables: Sequence[tf.Variable], gradients: Sequence[tf.Tensor | None]) -> None:
+    """Apply the gradients that there are, each of its variable's shape [...], uphill."""
     pairs = [(-gradient, variable) for gradient, variable in zip(gradients, variables) if gradient is not None]
     if pairs:
         optimizer.apply_gradients(pairs)

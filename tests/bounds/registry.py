@@ -14,6 +14,7 @@ from gpflow_decoupled.bases import (
     DecoupledBasis,
     HybridBasis,
     OrthogonalBasis,
+    SiteBasis,
     SolveBasis,
 )
 from gpflow_decoupled.bases.latents import as_inducing
@@ -35,9 +36,13 @@ class Case(NamedTuple):
     """(basis, state, Grams, latent) -> the parameters of `family`."""
     jitters_gamma: bool = False
     """Whether the residual kernel at gamma is factorised, and so gets jitter."""
+    jitters_beta: bool = True
+    """Whether the kernel at beta gets jitter."""
 
     def build(self, kernel: Any, latents: int, gamma: Array, beta: Array, **extra: Any) -> Basis:
         """The basis on these points."""
+        if self.basis is SiteBasis:
+            return SiteBasis(beta, latents, **self.options, **extra)
         points = [as_inducing(beta, "beta", kernel)]
         if self.basis is not CoupledBasis:
             points.insert(0, as_inducing(gamma, "gamma", kernel))
@@ -47,6 +52,8 @@ class Case(NamedTuple):
 
 
 CASES: dict[str, Case] = {}
+LOWEST_PRECISION = -0.1
+"""Random sites may be negative, and K^-1 + W positive definite all the same: the trace of K is below 10."""
 
 
 def registered() -> set[type[Basis]]:
@@ -88,11 +95,13 @@ def randomize(basis: Basis, rng: np.random.Generator, scale: float = 1.0) -> Non
             size = value.shape[-1]
             noise = np.tril(noise) / np.sqrt(size) + np.eye(size)
         parameter.assign(scale * noise)
+    if isinstance(basis, SiteBasis):
+        basis.tau.assign(np.maximum(basis.tau, LOWEST_PRECISION))
 
 
 def variational(basis: Basis) -> list[gpflow.Parameter]:
     """The Parameters of q, apart from its points."""
-    points = {id(p) for name in ("beta", "gamma", "alpha") for p in getattr(basis, name, _NOTHING).parameters}
+    points = {id(p) for name in ("beta", "gamma", "alpha", "points") for p in getattr(basis, name, _NOTHING).parameters}
     return [p for p in basis.parameters if id(p) not in points]
 
 
@@ -137,6 +146,11 @@ def _solve(basis: Any, state: Any, k: gr.Grams, latent: int) -> tuple:
     return (*_coupled(basis, state, k, latent), *v)
 
 
+def _site(basis: Any, state: Any, k: gr.Grams, latent: int) -> tuple:
+    S = np.linalg.inv(np.linalg.inv(k.K_b) + np.diag(np.asarray(basis.tau)[:, latent]))  # (C9)
+    return S @ np.asarray(basis.nu)[:, latent], S
+
+
 def _add(name: str, *case: Any) -> None:
     CASES[name] = Case(*case)
 
@@ -152,6 +166,7 @@ def _add_variants(name: str, basis: type[Basis], options: dict[str, Any], *rest:
 for _tail, _whiten in (("", True), ("-unwhitened", False)):
     _add(f"coupled{_tail}", CoupledBasis, {"whiten": _whiten}, False, ref.coupled, _coupled)
     _add(f"solve{_tail}", SolveBasis, {"whiten": _whiten}, False, ref.solve, _solve, True)
+_add("site", SiteBasis, {}, False, ref.coupled, _site, False, False)
 _add_variants("hybrid", HybridBasis, {}, ref.hybrid, _hybrid)
 _add_variants("orthogonal", OrthogonalBasis, {}, ref.orthogonal, _orthogonal)
 _add_variants("inverse", DecoupledBasis, {"covariance": "inverse"}, ref.decoupled_inverse_factor, _inverse)

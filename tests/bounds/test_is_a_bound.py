@@ -65,7 +65,8 @@ _shared = lru_cache(maxsize=None)(_built)
 
 
 def _grams(case: Case, kernel: Any, latent: int, jitter: float) -> gr.Grams:
-    return gr.build_grams(numpy_kernel(kernel, latent), X, BETA, GAMMA, jitter, jitter if case.jitters_gamma else 0.0)
+    jitters = [jitter if needed else 0.0 for needed in (case.jitters_beta, case.jitters_gamma)]
+    return gr.build_grams(numpy_kernel(kernel, latent), X, BETA, GAMMA, *jitters)
 
 
 def test_every_basis_is_registered():
@@ -79,6 +80,12 @@ def test_the_guard_names_a_basis_that_is_not_registered():
         pass
 
     assert missing([NewBasis, *registered()]) == ["NewBasis"]
+
+
+@kinds
+def test_random_sites_are_of_both_signs(kind):
+    tau = _shared("site", kind)[0].tau.numpy()
+    assert np.any(tau < 0) and np.any(tau > 0)
 
 
 @kinds
