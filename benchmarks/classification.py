@@ -96,7 +96,8 @@ def _write(outcomes: list[Outcome], options: argparse.Namespace, command: str, f
         f"Squared-exponential kernel of variance {options.variance:g}, Bernoulli with the logistic link, all fixed.",
         "Timed on all rows; the held-out log loss (nats) is that of a second fit on nine tenths of them.",
         "Seconds: the kernel matrix and the iterations; compilation, and the bound where a method has no need of it, "
-        f"are apart. The fastest of {options.repeats} fits where a fit takes under a fifth of the limit.",
+        "are apart. With one thread they are seconds of the processor.",
+        f"The fastest of {options.repeats} fits where a fit takes under a fifth of the limit.",
         f"Laplace maximises another objective; a fit is stopped after {options.seconds:g} s.",
     ]
     figure = Figure("classification", "Gap to the best ELBO of the run.", panels, columns=2)

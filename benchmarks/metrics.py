@@ -36,10 +36,10 @@ METRICS = {
 
 
 def evaluate(model: Any, data: Data, batch_size: int = 2000) -> dict[str, float]:
-    """RMSE and mean log density on the test rows, in units of the standardised output, by batches of rows."""
+    """RMSE of E[y] and mean log density on the test rows, in units of the standardised output, by batches of rows."""
     squares, density, count = 0.0, 0.0, len(data.X_test)
     for X, Y in _batches(data.X_test, data.Y_test, batch_size):
-        mean = np.asarray(model.predict_f(X)[0])
+        mean = np.asarray(model.predict_y(X)[0])
         squares += float(np.sum((Y - mean) ** 2))
         density += float(np.sum(np.asarray(model.predict_log_density((X, Y)))))
     return {"rmse": float(np.sqrt(squares / count)), "log_density": density / count}

@@ -53,6 +53,7 @@ class Spec(NamedTuple):
 
 FAMILIES = {
     "coupled": "gpflow_decoupled",
+    "whitened": "gpflow_decoupled",
     "decoupled": "gpflow_decoupled",
     "hybrid": "gpflow_decoupled",
     "orthogonal": "gpflow_decoupled",
@@ -60,7 +61,8 @@ FAMILIES = {
     "gpflow": "gpflow",
     "gpytorch": "gpytorch",
 }
-"""Family -> library. `gpflow`: whitened SVGP; `gpytorch`: SVGP, orthogonally decoupled with mean points."""
+"""Family -> library. `whitened`: coupled, its whitened q(u) held while the kernel moves, not its sites. `gpflow`: whitened
+SVGP; `gpytorch`: SVGP, orthogonally decoupled with mean points."""
 
 
 def parse(name: str) -> Spec:
@@ -70,7 +72,7 @@ def parse(name: str) -> Spec:
         families = ", ".join(FAMILIES)
         raise ValueError(f"Model {name!r} is not known; write FAMILY-M or FAMILY-M+MEAN_POINTS with {families}.")
     spec = Spec(match[1], int(match[2]), int(match[3] or 0))
-    if spec.family in ("coupled", "gpflow") and spec.num_gamma:
+    if spec.family in ("coupled", "gpflow", "whitened") and spec.num_gamma:
         raise ValueError(f"Model {name!r}: {spec.family} has no mean points of its own; leave out +{spec.num_gamma}.")
     if spec.family in ("decoupled", "hybrid", "orthogonal", "solve") and not spec.num_gamma:
         raise ValueError(f"Model {name!r}: {spec.family} needs mean points; write {name}+MEAN_POINTS.")
@@ -86,8 +88,10 @@ def precision(dtype: str) -> Iterator[None]:
 
 
 def kernel_and_likelihood(data: Data, settings: Settings) -> tuple[Any, Any]:
-    """Matern-5/2 with one lengthscale an input, and Gaussian noise: the same start for every model."""
+    """Matern-5/2 with one lengthscale an input, and Gaussian noise, or Bernoulli for labels: the same start for all."""
     kernel = gpflow.kernels.Matern52(lengthscales=np.ones(data.X_train.shape[1]))
+    if set(np.unique(data.Y_train)) == {0.0, 1.0}:
+        return kernel, gpflow.likelihoods.Bernoulli()
     return kernel, gpflow.likelihoods.Gaussian(settings.noise)
 
 
@@ -106,7 +110,7 @@ def build(spec: Spec, data: Data, settings: Settings) -> Any:
     num_data = len(data.X_train)
     if spec.family == "gpflow":
         return gpflow.models.SVGP(kernel, likelihood, beta, whiten=True, num_data=num_data)
-    if spec.family == "coupled":
+    if spec.family in ("coupled", "whitened"):
         return models.BasisGP(kernel, likelihood, bases.CoupledBasis(beta), num_data=num_data)
     if spec.family == "decoupled":
         alpha = np.concatenate([gamma, beta])

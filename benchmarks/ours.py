@@ -43,6 +43,7 @@ def train_ours(spec: Spec, data: Data, targets: Sequence[float], settings: Setti
             batch_size=min(settings.batch_size, len(data.X_train)),
             learning_rate=settings.learning_rate,
             natural_gradient=settings.natural_gradient,
+            hold="whitened" if spec.family == "whitened" else "sites",
             seed=settings.seed,
             progress=False,
             callbacks=[recorder],

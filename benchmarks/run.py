@@ -1,4 +1,4 @@
-"""The one entry: `python -m benchmarks.run {speed,quality,memory,convergence,classification,tiny} [options]`."""
+"""The one entry: `python -m benchmarks.run {speed,quality,memory,convergence,classification,linear,tiny} [options]`."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
 
-SUITES = ("speed", "quality", "memory", "convergence", "classification")
+SUITES = ("speed", "quality", "memory", "convergence", "classification", "linear")
 TINY = (
     "speed --sizes 20 --batch-size 64 --rounds 2 --seconds 0.2 --tasks synthetic",
     "quality --tasks diabetes --models coupled-20 orthogonal-20+30 gpflow-20 --budgets 2 --batch-size 128",
     "memory --sizes 100 200 --num-beta 20 --batch-size 64 --steps 3",
     "convergence --num-data 150 --num-beta 10 --num-gamma 30 --iterations 20 --methods mixed-diagonal newton",
-    "classification --tasks digits35 --num-data 120 --seconds 4 --repeats 1",
+    "classification --tasks digits35 --num-data 120 --seconds 1 --repeats 1",
+    "linear --tasks breast_cancer_sklearn generated generated_wide --rows 20500 --columns 14 --seconds 15",
 )
 """Everything, at a size that finishes in a minute; `tests/benchmarks/test_tiny.py` runs it."""
 

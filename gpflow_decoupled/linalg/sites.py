@@ -14,7 +14,10 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from .cholesky import cholesky
-from .triangular import solve
+from .triangular import inverse, solve
+
+SMALL = 1e-3
+"""Least tau v whose variance is taken from B^-1: three digits are lost at it."""
 
 
 class SitePosterior(NamedTuple):
@@ -39,34 +42,85 @@ class SitePosterior(NamedTuple):
 
 
 def site_posterior(K: tf.Tensor, nu: tf.Tensor, tau: tf.Tensor) -> SitePosterior:
-    """(C10), (C11) for K [G, N, N] and sites nu, tau [N, L]; 4/3 N^3 a latent, and N^2 m for m negative sites."""
-    weights = tf.transpose(tau)
-    rows = tf.where(tf.reduce_any(weights < 0, axis=0))[:, 0]
+    """(C10)-(C12) for K [G, N, N] and sites nu, tau [N, L].
+
+    2/3 N^3 a latent, and N^2 for each site whose tau v is small; with negative sites 5/3 N^3; without precisions N^2.
+    """
+    sites, weights = tf.transpose(nu), tf.transpose(tau)
+    moments = tf.cond(
+        tf.reduce_any(tf.not_equal(weights, 0.0)),
+        lambda: _with_negative(K, weights, _of_positive(K, sites, weights)),
+        lambda: _without_precisions(K, sites),
+    )
+    mean, alpha, variance = (tf.transpose(part) for part in (moments.mean, moments.alpha, moments.variance))
+    return moments._replace(mean=mean, alpha=alpha, variance=variance)
+
+
+def _without_precisions(K: tf.Tensor, nu: tf.Tensor) -> SitePosterior:
+    scale, alpha = tf.zeros_like(nu), nu[..., None]
+    diagonal = tf.linalg.diag_part(K) + scale
+    eye = tf.eye(tf.shape(K)[-1], batch_shape=tf.shape(nu)[:1], dtype=K.dtype)
+    ok = tf.reduce_all(tf.math.is_finite(K))
+    mean = tf.matmul(K, alpha)[..., 0]
+    return SitePosterior(eye, scale, eye[:, :0], nu, ok, mean, diagonal, tf.zeros([], K.dtype))
+
+
+def _of_positive(K: tf.Tensor, nu: tf.Tensor, weights: tf.Tensor) -> SitePosterior:
+    """The posterior of the positive sites, with moments [L, N]; (C10), (C11)."""
     scale = tf.sqrt(tf.maximum(weights, 0.0))
     B = scale[:, :, None] * K * scale[:, None, :]
     chol, ok = cholesky(tf.linalg.set_diag(B, tf.linalg.diag_part(B) + 1.0))  # (C10)
-    T = solve(chol, scale[:, :, None] * K)  # (C11)
-    alpha = _coefficients(K, chol, scale, tf.transpose(nu))
-    u = tf.matmul(K, alpha)
-    variance = tf.linalg.diag_part(K) - tf.reduce_sum(tf.square(T), axis=-2)  # (C11)
+    alpha = _coefficients(K, chol, scale, nu)
+    mean, variance = tf.matmul(K, alpha)[..., 0], _variance(K, chol, scale)
+    none = tf.zeros_like(chol[:, :0])
+    return SitePosterior(chol, scale, none, alpha[..., 0], ok, mean, variance, 2.0 * _log_diagonal(chol))
 
-    picked = tf.one_hot(rows, tf.shape(K)[-1], dtype=K.dtype)  # products with it, as gathers of no rows have no gradient
-    n = tf.sqrt(tf.maximum(-tf.matmul(weights, picked, transpose_b=True), 0.0))[:, :, None]
-    T_rows = tf.matmul(T, picked, transpose_b=True)
-    V_rows = tf.matmul(picked, K) - tf.matmul(T_rows, T, transpose_a=True)  # [L, m, N]
-    C = -n * tf.matmul(V_rows, picked, transpose_b=True) * tf.linalg.matrix_transpose(n)
-    chol_C, ok_C = cholesky(tf.linalg.set_diag(C, tf.linalg.diag_part(C) + 1.0))
+
+def _variance(K: tf.Tensor, chol: tf.Tensor, scale: tf.Tensor) -> tf.Tensor:
+    """The diagonal of V [L, N] under the positive sites: (1 - diag B^-1) / tau, at half the cost of (C11).
+
+    Where tau v is small the difference loses digits, and (C11) is used.
+    """
+    share = 1.0 - tf.reduce_sum(tf.square(inverse(chol)), axis=-2)  # tau v
+    fit = (share > SMALL) & (scale > 0.0)
+    variance = tf.where(fit, share, 0.0) / tf.square(tf.where(fit, scale, tf.ones_like(scale)))
+    rows = tf.where(tf.reduce_any(~fit, axis=0))[:, 0]
+
+    def replaced() -> tf.Tensor:
+        T = solve(chol, scale[:, :, None] * tf.gather(K, rows, axis=-1))
+        exact = tf.gather(tf.linalg.diag_part(K), rows, axis=-1) - tf.reduce_sum(tf.square(T), axis=-2)  # (C11)
+        return tf.transpose(tf.tensor_scatter_nd_update(tf.transpose(variance), rows[:, None], tf.transpose(exact)))
+
+    return tf.cond(tf.size(rows) > 0, replaced, lambda: variance)
+
+
+def _with_negative(K: tf.Tensor, weights: tf.Tensor, positive: SitePosterior) -> SitePosterior:
+    """The posterior of all sites, from that of the positive ones."""
+    return tf.cond(tf.reduce_any(weights < 0.0), lambda: _add_negative(K, weights, positive), lambda: positive)
+
+
+def _add_negative(K: tf.Tensor, weights: tf.Tensor, positive: SitePosterior) -> SitePosterior:
+    chol, scale = positive.chol, positive.scale
+    rows = tf.where(tf.reduce_any(weights < 0.0, axis=0))[:, 0]
+    picked = tf.one_hot(rows, tf.shape(K)[-1], dtype=K.dtype)
+    n = tf.sqrt(tf.maximum(-tf.gather(weights, rows, axis=1), 0.0))[:, :, None]
+    T = solve(chol, scale[:, :, None] * K)  # (C11)
+    T_rows = tf.gather(T, rows, axis=2)
+    V_rows = tf.gather(K, rows, axis=1) - tf.matmul(T_rows, T, transpose_a=True)  # [L, m, N]
+    C = -n * tf.gather(V_rows, rows, axis=2) * tf.linalg.matrix_transpose(n)
+    chol_C, ok = cholesky(tf.linalg.set_diag(C, tf.linalg.diag_part(C) + 1.0))
     excess = solve(chol_C, n * V_rows)  # [L, m, N]
-    pull = solve(chol_C, n * tf.matmul(picked, u))
-    u += tf.matmul(excess, pull, transpose_a=True)
-    variance += tf.reduce_sum(tf.square(excess), axis=-2)
+    pull = solve(chol_C, n * tf.gather(positive.mean, rows, axis=1)[..., None])
     back = solve(chol, T_rows, adjoint=True) * scale[:, :, None]  # W^1/2 B^-1 W^1/2 K_:I
     negative = solve(chol_C, n * (picked - tf.linalg.matrix_transpose(back)))
-    alpha += tf.matmul(negative, pull, transpose_a=True)
-
-    mean, alpha = (tf.transpose(vector[..., 0]) for vector in (u, alpha))
-    log_det = 2.0 * (_log_diagonal(chol) + _log_diagonal(chol_C))
-    return SitePosterior(chol, scale, negative, alpha, ok & ok_C, mean, tf.transpose(variance), log_det)
+    return positive._replace(
+        negative=negative,
+        alpha=positive.alpha + tf.matmul(negative, pull, transpose_a=True)[..., 0],
+        ok=positive.ok & ok,
+        mean=positive.mean + tf.matmul(excess, pull, transpose_a=True)[..., 0],
+        variance=positive.variance + tf.reduce_sum(tf.square(excess), axis=-2),
+        log_det=positive.log_det + 2.0 * _log_diagonal(chol_C),
+    )
 
 
 def _coefficients(K: tf.Tensor, chol: tf.Tensor, scale: tf.Tensor, nu: tf.Tensor) -> tf.Tensor:

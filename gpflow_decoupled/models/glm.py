@@ -101,7 +101,7 @@ def CVIGLM(
             Weights(weights),
             mean_function=mean_function,
             num_latent_gps=latents,
-            num_data=num_data,
+            num_data=total,
         )
         _narrow(model, X[:: -(-len(X) // _MAX_ROWS)])
         return model

@@ -37,12 +37,15 @@ def by_sampling(
 
     g = E l', h = E l' eps / (2 sd), (C5) and the left of (C6): unbiased, and no second derivative is needed.
     """
-    epsilon = tf.random.stateless_normal([samples, *mean.shape], seed, mean.dtype)
+    shape = tf.concat([[samples], tf.shape(mean)], axis=0)
+    epsilon = tf.random.stateless_normal(shape, seed, dtype=mean.dtype)
     deviation = tf.sqrt(variance)
     with tf.GradientTape(watch_accessed_variables=False) as tape:
         draws = mean + deviation * epsilon
         tape.watch(draws)
-        densities = tf.map_fn(lambda f: log_density(model, f, data), draws)  # [S, N]
+        repeated = tuple(tf.tile(part, [samples, 1]) for part in data)
+        together = log_density(model, tf.reshape(draws, [-1, mean.shape[-1]]), repeated)
+        densities = tf.reshape(together, [samples, -1])  # [S, N]
     slope = tape.gradient(densities, draws)
     g = tf.reduce_mean(slope, axis=0)  # (C5)
     h = tf.reduce_mean(slope * epsilon, axis=0) / (2.0 * deviation)  # (C6)

@@ -223,6 +223,8 @@ def _climb(
             continue
         reader.assign(now.natural)
         share, record.shortened = 0.5 * share, record.shortened + 1
+        if done + 1 == passes:
+            break  # a direction that has just failed is not followed unchecked
         if share < 0.5**MAX_HALVINGS:
             return "the bound does not rise any more"
     return "passes done"

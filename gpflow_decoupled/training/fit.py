@@ -10,6 +10,7 @@ from typing import Any
 import tensorflow as tf
 from gpflow.keras import tf_keras
 
+from ..bases.latents import count_points
 from ..errors import DataError, check_option
 from ..models import CVIGP
 from ..models.checks import check_values
@@ -72,7 +73,8 @@ def fit(
     :param optimizer: a new Keras 2 or Keras 3 optimizer; Adam if not given.
     :param learning_rate: of `optimizer`, in place of its own; 0.03 for the Adam of `fit`.
     :param mean_solver: "adam", "natural" ((D41), (D42)) or "newton" ((D49)).
-    :param mean_learning_rate: of `mean_solver`; 0.03 for Adam, 1 otherwise.
+    :param mean_learning_rate: of `mean_solver`; for Adam 0.03 up to 1000 mean points and in inverse proportion to their
+        number beyond, where the noise of minibatches would carry them away; 1 otherwise.
     :param negative_precision: "damp", "clip" or "raise", see `NaturalGradient`.
     :param anneal: share of the run, at its end, over which all step sizes fall to 2 %.
     :param refresh_every: steps between refreshes of the frozen scaling of the mean coefficients.
@@ -100,7 +102,7 @@ def fit(
     check_rates(1.0, natural_gradient=rho, anneal=anneal or None)
     optimizer = _default_or_checked(optimizer, learning_rate)
     check_callbacks(callbacks)
-    mean_rate = mean_learning_rate or (0.03 if mean_solver == "adam" else 1.0)
+    mean_rate = mean_learning_rate or _mean_rate(model, mean_solver)
     rate = float(optimizer.learning_rate) if learning_rate is None else learning_rate
     rates = Rates(rho, rate, mean_rate, ramp_steps, anneal)
     choices = Choices(rates, hold, mean_solver, negative_precision, optimizer, batch_size, seed, compile)
@@ -122,6 +124,13 @@ def _check_options(negative_precision: str, hold: str, mean_solver: str, owns_da
     check_option("negative_precision", negative_precision, POLICIES)
     check_option("hold", hold, ("sites", "moments") if owns_data else ("sites", "whitened"))
     check_option("mean_solver", mean_solver, ("adam", "natural", "newton"))
+
+
+def _mean_rate(model: Any, mean_solver: str) -> float:
+    mean = getattr(getattr(model, "basis", None), "kernel_mean", None)
+    if mean_solver != "adam" or mean is None:
+        return 0.03 if mean_solver == "adam" else 1.0
+    return 0.03 * min(1.0, 1000.0 / max(1, count_points(mean.points)))
 
 
 def _default_or_checked(optimizer: Any | None, learning_rate: float | None) -> Any:

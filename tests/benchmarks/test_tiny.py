@@ -67,3 +67,34 @@ def test_convergence(results: Path) -> None:
         if "Newton" in curve["label"] and "gaussian" in curve["problem"]:
             assert curve["elbo"][-1] == pytest.approx(optima[curve["problem"]], abs=1e-3)
         assert curve["elbo"][-1] > curve["elbo"][0]
+
+
+def test_classification(results: Path) -> None:
+    """All who maximise the ELBO get to one optimum, ours within 1e-4 of it; their predictions are better than chance."""
+    content, text = load(results, "classification")
+    outcomes = {one["label"]: one for one in content["results"]}
+    assert len(outcomes) == 6
+    best = max(max(one["elbo"]) for one in outcomes.values() if one["elbo"])
+    for label, one in outcomes.items():
+        assert label in text
+        assert one["num_data"] == 120
+        assert 0.0 < one["log_loss"] < 0.6
+        assert one["seconds"] == sorted(one["seconds"])
+        if "CVIGP" in label or "VGP, gamma" in label:
+            assert one["elbo"][-1] == pytest.approx(best, abs=1e-4)
+    assert not outcomes["scikit-learn, Laplace"]["elbo"]
+
+
+def test_linear(results: Path) -> None:
+    """Sweeps and sites end at the optimum, which L-BFGS does not pass; blocks on disk take less memory than all rows."""
+    content, text = load(results, "linear")
+    traces = {(one["task"], one["method"]): one for one in content["results"]}
+    assert len(traces) == len(content["results"]) == 6
+    for task in ("breast_cancer_sklearn", "generated", "generated_wide"):
+        ours, peer = (traces[task, method] for method in ("conjugate computation", "L-BFGS"))
+        assert f"## {task}: {ours['num_data']:,} observations, {ours['num_weights']:,} weights" in text
+        assert max(peer["elbo"]) <= ours["elbo"][-1] + 1e-5 * abs(ours["elbo"][-1])
+        assert "converged" in ours["note"] and ours["seconds"] == sorted(ours["seconds"])
+        assert ours["elbo"] == sorted(ours["elbo"]) and peer["elbo"] == sorted(peer["elbo"])
+    assert [traces[task, "L-BFGS"]["num_weights"] for task in ("generated", "generated_wide")] == [15, 51]
+    assert traces["generated", "conjugate computation"]["data_mb"] > 0.0

@@ -81,7 +81,7 @@ def matern(variance: float, lengthscale: float) -> gpflow.kernels.Kernel:
 
 def numpy_kernel(kernel: Any, latent: int) -> Callable[[Array, Array], Array]:
     """The numpy version of the kernel of one latent."""
-    part = kernel.kernels[latent] if isinstance(kernel, gpflow.kernels.SeparateIndependent) else kernel
+    part = kernel.kernels[latent] if isinstance(kernel, gpflow.kernels.MultioutputKernel) else kernel
     variance, lengthscale = np.asarray(part.variance), np.asarray(part.lengthscales)
     return lambda X, X2: gr.matern32(X, X2, variance, lengthscale)
 

@@ -174,7 +174,11 @@ BAD_USES = {
     "no weights": (lambda: Weights(0), DataError, "num_weights=0 must be a whole number of at least 1"),
     "a matrix": (lambda: Weights(S), DataError, "must be a whole number"),
     "a bool": (lambda: Weights(True), DataError, "must be a whole number"),
-    "too few": (lambda: Kuu(Weights(2), LINEAR(V)), DataError, r"Weights\(2\) does not fit the kernel, which has 3 weights"),
+    "too few": (
+        lambda: Kuu(Weights(2), LINEAR(V)),
+        DataError,
+        r"Weights\(2\) does not fit the kernel, which has 3 weights",
+    ),
     "too many": (lambda: Kuf(Weights(4), LinearWeights(S), X), DataError, "which has 3 weights"),
     "none left": (
         lambda: Kuu(Weights(1), LINEAR() + gpflow.kernels.Constant()),
