@@ -162,7 +162,7 @@ def _natural_gradient(gamma: float) -> Callable[[Problem, float], Fit]:
         for variable, value in first:
             variable.assign(value)
         seconds, values, note = _iterate(step, lambda: float(elbo()), limit)
-        return Fit(f"GPflow VGP, gamma {gamma:g}", compile_seconds, seconds, values, _probability(model), note)
+        return Fit(f"VGP, gamma {gamma:g}", compile_seconds, seconds, values, _probability(model), note)
 
     return run
 
@@ -211,7 +211,7 @@ def _opper_archambeau(problem: Problem, limit: float) -> Fit:
     found = minimize(loss, first, jac=True, method="L-BFGS-B", callback=callback, options=options)
     optimiser.assign_tensors(variables, optimiser.unpack_tensors(variables, found.x))
     note = note if seconds[-1] > limit else str(found.message).lower()
-    return Fit("GPflow Opper-Archambeau, L-BFGS", compile_seconds, seconds, values, _probability(model), note)
+    return Fit("Opper-Archambeau, L-BFGS", compile_seconds, seconds, values, _probability(model), note)
 
 
 def _laplace(problem: Problem, limit: float) -> Fit:

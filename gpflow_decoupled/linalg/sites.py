@@ -44,25 +44,13 @@ class SitePosterior(NamedTuple):
 def site_posterior(K: tf.Tensor, nu: tf.Tensor, tau: tf.Tensor) -> SitePosterior:
     """(C10)-(C12) for K [G, N, N] and sites nu, tau [N, L].
 
-    2/3 N^3 a latent, and N^2 for each site whose tau v is small; with negative sites 5/3 N^3; without precisions N^2.
+    2/3 N^3 a latent, and N^2 for each site that is negative or whose tau v is small. There are no branches, which
+    TensorFlow cannot differentiate here: rows are picked by products with a matrix that may have none.
     """
     sites, weights = tf.transpose(nu), tf.transpose(tau)
-    moments = tf.cond(
-        tf.reduce_any(tf.not_equal(weights, 0.0)),
-        lambda: _with_negative(K, weights, _of_positive(K, sites, weights)),
-        lambda: _without_precisions(K, sites),
-    )
+    moments = _add_negative(K, weights, _of_positive(K, sites, weights))
     mean, alpha, variance = (tf.transpose(part) for part in (moments.mean, moments.alpha, moments.variance))
     return moments._replace(mean=mean, alpha=alpha, variance=variance)
-
-
-def _without_precisions(K: tf.Tensor, nu: tf.Tensor) -> SitePosterior:
-    scale, alpha = tf.zeros_like(nu), nu[..., None]
-    diagonal = tf.linalg.diag_part(K) + scale
-    eye = tf.eye(tf.shape(K)[-1], batch_shape=tf.shape(nu)[:1], dtype=K.dtype)
-    ok = tf.reduce_all(tf.math.is_finite(K))
-    mean = tf.matmul(K, alpha)[..., 0]
-    return SitePosterior(eye, scale, eye[:, :0], nu, ok, mean, diagonal, tf.zeros([], K.dtype))
 
 
 def _of_positive(K: tf.Tensor, nu: tf.Tensor, weights: tf.Tensor) -> SitePosterior:
@@ -84,35 +72,24 @@ def _variance(K: tf.Tensor, chol: tf.Tensor, scale: tf.Tensor) -> tf.Tensor:
     share = 1.0 - tf.reduce_sum(tf.square(inverse(chol)), axis=-2)  # tau v
     fit = (share > SMALL) & (scale > 0.0)
     variance = tf.where(fit, share, 0.0) / tf.square(tf.where(fit, scale, tf.ones_like(scale)))
-    rows = tf.where(tf.reduce_any(~fit, axis=0))[:, 0]
-
-    def replaced() -> tf.Tensor:
-        T = solve(chol, scale[:, :, None] * tf.gather(K, rows, axis=-1))
-        exact = tf.gather(tf.linalg.diag_part(K), rows, axis=-1) - tf.reduce_sum(tf.square(T), axis=-2)  # (C11)
-        return tf.transpose(tf.tensor_scatter_nd_update(tf.transpose(variance), rows[:, None], tf.transpose(exact)))
-
-    return tf.cond(tf.size(rows) > 0, replaced, lambda: variance)
-
-
-def _with_negative(K: tf.Tensor, weights: tf.Tensor, positive: SitePosterior) -> SitePosterior:
-    """The posterior of all sites, from that of the positive ones."""
-    return tf.cond(tf.reduce_any(weights < 0.0), lambda: _add_negative(K, weights, positive), lambda: positive)
+    others = _picked(~fit, K)
+    T = solve(chol, scale[:, :, None] * tf.matmul(K, others, transpose_b=True))
+    exact = tf.matmul(tf.linalg.diag_part(K), others, transpose_b=True) - tf.reduce_sum(tf.square(T), axis=-2)  # (C11)
+    return tf.where(tf.reduce_sum(others, axis=0) > 0.0, tf.matmul(exact, others), variance)
 
 
 def _add_negative(K: tf.Tensor, weights: tf.Tensor, positive: SitePosterior) -> SitePosterior:
-    chol, scale = positive.chol, positive.scale
-    rows = tf.where(tf.reduce_any(weights < 0.0, axis=0))[:, 0]
-    picked = tf.one_hot(rows, tf.shape(K)[-1], dtype=K.dtype)
-    n = tf.sqrt(tf.maximum(-tf.gather(weights, rows, axis=1), 0.0))[:, :, None]
-    T = solve(chol, scale[:, :, None] * K)  # (C11)
-    T_rows = tf.gather(T, rows, axis=2)
-    V_rows = tf.gather(K, rows, axis=1) - tf.matmul(T_rows, T, transpose_a=True)  # [L, m, N]
-    C = -n * tf.gather(V_rows, rows, axis=2) * tf.linalg.matrix_transpose(n)
+    """The posterior of all sites, from that of the positive ones."""
+    chol, scale = positive.chol, positive.scale[:, :, None]
+    picked = _picked(weights < 0.0, K)
+    n = tf.sqrt(tf.maximum(-tf.matmul(weights, picked, transpose_b=True), 0.0))[:, :, None]
+    back = scale * solve(chol, solve(chol, scale * tf.matmul(K, picked, transpose_b=True)), adjoint=True)
+    rest = picked - tf.linalg.matrix_transpose(back)  # rows of (I + K W)^-1 [L, m, N], W of the positive sites
+    V_rows = tf.matmul(rest, K)
+    C = -n * tf.matmul(V_rows, picked, transpose_b=True) * tf.linalg.matrix_transpose(n)
     chol_C, ok = cholesky(tf.linalg.set_diag(C, tf.linalg.diag_part(C) + 1.0))
-    excess = solve(chol_C, n * V_rows)  # [L, m, N]
-    pull = solve(chol_C, n * tf.gather(positive.mean, rows, axis=1)[..., None])
-    back = solve(chol, T_rows, adjoint=True) * scale[:, :, None]  # W^1/2 B^-1 W^1/2 K_:I
-    negative = solve(chol_C, n * (picked - tf.linalg.matrix_transpose(back)))
+    excess, negative = solve(chol_C, n * V_rows), solve(chol_C, n * rest)
+    pull = solve(chol_C, n * tf.matmul(picked, positive.mean[..., None]))
     return positive._replace(
         negative=negative,
         alpha=positive.alpha + tf.matmul(negative, pull, transpose_a=True)[..., 0],
@@ -121,6 +98,11 @@ def _add_negative(K: tf.Tensor, weights: tf.Tensor, positive: SitePosterior) -> 
         variance=positive.variance + tf.reduce_sum(tf.square(excess), axis=-2),
         log_det=positive.log_det + 2.0 * _log_diagonal(chol_C),
     )
+
+
+def _picked(chosen: tf.Tensor, K: tf.Tensor) -> tf.Tensor:
+    """Rows of the identity [m, N] for the observations at which any latent is chosen [L, N]."""
+    return tf.one_hot(tf.where(tf.reduce_any(chosen, axis=0))[:, 0], tf.shape(K)[-1], dtype=K.dtype)
 
 
 def _coefficients(K: tf.Tensor, chol: tf.Tensor, scale: tf.Tensor, nu: tf.Tensor) -> tf.Tensor:

@@ -85,9 +85,9 @@ def test_negative_sites_have_the_higher_bound():
     Y = np.where(np.arange(16) == 7, 4.0, 0.1 * (-1.0) ** np.arange(16))[:, None]
     for policy in ("damp", "clip"):
         model = CVIGP((inputs, Y), matern(1.0, 1.0), gl.StudentT(scale=SCALE, df=3.0))
-        found[policy] = ConjugateComputation(0.5, negative_precision=policy).run(model).elbo
+        found[policy] = ConjugateComputation(0.5, negative_precision=policy).run(model, tolerance=1e-18).elbo
         assert np.any(model.basis.tau.numpy() < 0) == (policy == "damp")
-    assert found["damp"] > found["clip"] + 1e-4
+    assert found["damp"] > found["clip"] + 1e-6
 
 
 def test_probit_with_a_floor_is_not_log_concave():
@@ -131,7 +131,11 @@ NOISES = {
         lambda f: f + rng.standard_t(1.5, size=f.shape),
     ),
     "probit": lambda rng: (gl.Bernoulli(), lambda f: (f + rng.normal(size=f.shape) > 0).astype(float)),
-    "logit": lambda rng: (gl.Bernoulli(invlink=tf.sigmoid), lambda f: (f > 0).astype(float)),
+    # a plain sigmoid is 1 to all digits above f = 37, and the log likelihood there is -inf in GPflow
+    "logit": lambda rng: (
+        gl.Bernoulli(invlink=lambda f: 1e-9 + (1 - 2e-9) * tf.sigmoid(f)),
+        lambda f: (f > 0).astype(float),
+    ),
     "Poisson": lambda rng: (gl.Poisson(), lambda f: rng.poisson(np.exp(np.clip(f, -3, 3))).astype(float)),
 }
 
@@ -150,25 +154,19 @@ def _random_problem(number: int) -> CVIGP:
 @pytest.mark.filterwarnings("ignore:Y.* is constant")
 def test_nothing_is_nan_in_a_hundred_random_problems():
     """Also with full steps, which nothing but the existence of the posterior holds back."""
-    refused = []
     for number in range(100):
         model = _random_problem(number)
         policy = ("damp", "clip")[number // 20 % 2]
         optimizer = ConjugateComputation(1.0 if number % 3 else 0.5, negative_precision=policy)
-        try:
-            for _ in range(4):
-                optimizer.minimize(model)
-        except NumericalError:  # counts overflow if the first step is a full one; a run halves it
-            refused.append(number)
-            model = _random_problem(number)
-        if number % 12 == 0 or number in refused:
+        for _ in range(4):
+            assert optimizer.minimize(model).ok
+        if number % 12 == 0:
             elbos = optimizer.run(model, steps=30).history["elbo"]
             assert policy == "clip" or np.all(np.diff(elbos) >= -1e-8 * np.abs(elbos[1:])), number
         mean, variance = model.predict_f(model.data[0])
         assert all(np.all(np.isfinite(value)) for value in (*_values(model), mean, variance, model.elbo())), number
         assert np.all(variance > -1e-9), number
         assert_allclose(model.elbo_of_sites(), model.elbo(), rtol=1e-6, atol=1e-6, err_msg=str(number))
-    assert len(refused) < 5 and all(number % len(NOISES) == list(NOISES).index("Poisson") for number in refused)
 
 
 def test_a_run_keeps_a_record_and_stops_when_converged():

@@ -144,7 +144,7 @@ def test_interrupt_in_the_middle_of_a_step_leaves_the_state_before_it(kind, monk
     _fit(expected, steps=50, callbacks=[_interrupt])
     from gpflow_decoupled.training import step
 
-    ascend, calls = step._ascend, []
+    ascend, calls = step.ascend, []
 
     def ascend_twice(*arguments) -> None:
         calls.append(arguments)
@@ -152,7 +152,7 @@ def test_interrupt_in_the_middle_of_a_step_leaves_the_state_before_it(kind, monk
             raise kind
         ascend(*arguments)
 
-    monkeypatch.setattr(step, "_ascend", ascend_twice)
+    monkeypatch.setattr(step, "ascend", ascend_twice)
     model = orthogonal()
     if kind is KeyboardInterrupt:
         assert _fit(model, steps=50).steps == 2
