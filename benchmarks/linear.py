@@ -172,7 +172,7 @@ def _l_bfgs(problem: Problem, primal: bool, limit: float) -> tuple[list[float], 
     def traced(x: np.ndarray) -> tuple[float, np.ndarray]:
         value, slope = compiled(x)
         if not np.isfinite(value):
-            return 1e300, np.zeros_like(x)  # the line search turns back
+            return 1e10, np.zeros_like(x)  # the line search turns back
         if not values or -value > values[-1]:
             seconds.append(_clock() - began)
             values.append(-float(value))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["DEFAULTS", "TASKS", "Problem", "generate", "store"]
+__all__ = ["DEFAULTS", "TASKS", "Logistic", "Problem", "generate", "store"]
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,6 +24,16 @@ TASKS = {"a7a": 5.0, "colon_cancer": 596.36, "breast_cancer_sklearn": 1.0, "gene
 """Prior precision of the weights; those of Khan & Lin 2017 where they have the data set, of covtype for its likeness."""
 DEFAULTS = {True: ["a7a", "colon_cancer", "generated"], False: ["breast_cancer_sklearn", "generated_wide", "generated"]}
 """Tasks with and without a folder of data."""
+
+
+class Logistic(gpflow.likelihoods.Bernoulli):
+    """The logistic likelihood, finite at every f: GPflow's log(1 - sigmoid(f)) is infinite for f above 37."""
+
+    def __init__(self) -> None:
+        super().__init__(invlink=tf.sigmoid)
+
+    def _scalar_log_prob(self, X: tf.Tensor, F: tf.Tensor, Y: tf.Tensor) -> tf.Tensor:
+        return -tf.nn.softplus((1.0 - 2.0 * Y) * F)
 
 
 class Problem(NamedTuple):
@@ -57,7 +67,7 @@ class Problem(NamedTuple):
         deviation = np.full(self.num_columns, self.precision**-0.5)
         prior = tfp.distributions.MultivariateNormalDiag(np.zeros(self.num_columns), deviation)
         data = self.rows(0, first or self.num_data)
-        return CVIGLM(data, gpflow.likelihoods.Bernoulli(invlink=tf.sigmoid), prior=prior, num_data=self.num_data)
+        return CVIGLM(data, Logistic(), prior=prior, num_data=self.num_data)
 
 
 def store(name: str, folder: Path, data: str | None, rows: int, columns: int, seed: int) -> Problem:

@@ -19,7 +19,7 @@ TINY = (
     "memory --sizes 100 200 --num-beta 20 --batch-size 64 --steps 3",
     "convergence --num-data 150 --num-beta 10 --num-gamma 30 --iterations 20 --methods mixed-diagonal newton",
     "classification --tasks digits35 --num-data 120 --seconds 1 --repeats 1",
-    "linear --tasks breast_cancer_sklearn generated generated_wide --rows 20500 --columns 14 --seconds 15",
+    "linear --tasks generated generated_wide --rows 20500 --columns 5 --seconds 15",
 )
 """Everything, at a size that finishes in a minute; `tests/benchmarks/test_tiny.py` runs it."""
 

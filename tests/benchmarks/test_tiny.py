@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 ROOT = Path(__file__).parents[2]
@@ -34,7 +35,7 @@ def load(folder: Path, name: str) -> tuple[dict, str]:
 def test_speed(results: Path) -> None:
     content, _ = load(results, "speed")
     kinds = {(one["kind"], one["label"]) for one in content["results"]}
-    assert len(kinds) == len(content["results"]) == 4
+    assert len(kinds) == len(content["results"]) == 6
     for one in content["results"]:
         assert one["ms"] > 0.0
         assert (one["ratio"] == 1.0) == (one["label"] == "GPflow float64")
@@ -89,12 +90,13 @@ def test_linear(results: Path) -> None:
     """Sweeps and sites end at the optimum, which L-BFGS does not pass; blocks on disk take less memory than all rows."""
     content, text = load(results, "linear")
     traces = {(one["task"], one["method"]): one for one in content["results"]}
-    assert len(traces) == len(content["results"]) == 6
-    for task in ("breast_cancer_sklearn", "generated", "generated_wide"):
+    assert len(traces) == len(content["results"]) == 4
+    for task in ("generated", "generated_wide"):
         ours, peer = (traces[task, method] for method in ("conjugate computation", "L-BFGS"))
         assert f"## {task}: {ours['num_data']:,} observations, {ours['num_weights']:,} weights" in text
         assert max(peer["elbo"]) <= ours["elbo"][-1] + 1e-5 * abs(ours["elbo"][-1])
         assert "converged" in ours["note"] and ours["seconds"] == sorted(ours["seconds"])
-        assert ours["elbo"] == sorted(ours["elbo"]) and peer["elbo"] == sorted(peer["elbo"])
-    assert [traces[task, "L-BFGS"]["num_weights"] for task in ("generated", "generated_wide")] == [15, 51]
+        for trace in (ours["elbo"], peer["elbo"]):
+            assert np.all(np.diff(trace) >= -1e-9 * abs(trace[-1])), "a bound fell by more than round-off"
+    assert [traces[task, "L-BFGS"]["num_weights"] for task in ("generated", "generated_wide")] == [6, 51]
     assert traces["generated", "conjugate computation"]["data_mb"] > 0.0

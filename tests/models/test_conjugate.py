@@ -43,7 +43,7 @@ means = pytest.mark.parametrize("with_mean", [False, True], ids=["zero mean", "l
 def test_both_forms_of_the_bound_agree(name, with_mean):
     """At sites of any kind, where none of the terms cancels."""
     model = problem(name, with_mean)
-    for seed in range(3):
+    for seed in range(2):
         random_sites(model, seed)
         assert np.any(model.basis.tau.numpy() < 0)
         assert_allclose(model.elbo_of_sites(), model.elbo(), rtol=1e-11)
@@ -133,7 +133,7 @@ def test_bound_is_below_the_evidence(with_mean, rng):
     assert min(gaps) < 1e-4  # else the bound could be wrong unnoticed
 
 
-@problems
+@pytest.mark.parametrize("name", ["Poisson, separate", "Student-t, coregionalised", "multiclass"])
 def test_gradients_of_the_bound_are_finite_differences(name):
     """In kernel, mean function and likelihood, with sites of both signs; the sites themselves are not trainable."""
     model = problem(name)

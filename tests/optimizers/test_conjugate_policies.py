@@ -158,9 +158,9 @@ def test_nothing_is_nan_in_a_hundred_random_problems():
         model = _random_problem(number)
         policy = ("damp", "clip")[number // 20 % 2]
         optimizer = ConjugateComputation(1.0 if number % 3 else 0.5, negative_precision=policy)
-        for _ in range(4):
+        for _ in range(2):
             assert optimizer.minimize(model).ok
-        if number % 12 == 0:
+        if number % 17 == 0:
             elbos = optimizer.run(model, steps=30).history["elbo"]
             assert policy == "clip" or np.all(np.diff(elbos) >= -1e-8 * np.abs(elbos[1:])), number
         mean, variance = model.predict_f(model.data[0])

@@ -39,7 +39,8 @@ def _model(basis: Basis, likelihood: str = "gaussian", steps: int = 2) -> tuple[
     model = BasisGP(gpflow.kernels.Matern52(lengthscales=[0.7, 0.9]), build(), basis, num_data=60)
     data = (tf.constant(X), tf.constant(labels(DATA[1])))
     if basis.kernel_mean is not None:
-        basis.kernel_mean.coefficients.assign(0.3 * RNG.normal(size=basis.kernel_mean.coefficients.shape))
+        noise = np.random.default_rng(6).normal(size=basis.kernel_mean.coefficients.shape)
+        basis.kernel_mean.coefficients.assign(0.3 * noise)
     for _ in range(steps):
         NaturalGradient(0.3).minimize(model, data)
     return model, data
