@@ -104,7 +104,7 @@ def test_gradient_is_the_slope_of_the_bound_at_held_sites(name, likelihood):
     slope = (bounds[0] - bounds[1]) / 2e-5
     held, fixed = (sum(float(tf.reduce_sum(g * d)) for g, d in zip(gs, direction)) for gs in (gradients, plain))
     assert_allclose(held, slope, rtol=1e-5)
-    assert abs(fixed - slope) > 1e-2 * abs(slope)  # else this would not tell the two apart
+    assert abs(fixed - slope) > 1e-3 * abs(slope)  # else this would not tell the two apart
 
 
 def _step(model: BasisGP, hold_sites: bool = True) -> TrainingStep:
