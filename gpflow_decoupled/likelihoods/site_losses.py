@@ -1,0 +1,84 @@
+"""Which site loss belongs to a likelihood, and how a likelihood of one's own is given one."""
+
+from __future__ import annotations
+
+__all__ = ["SiteLossBuilder", "declare_site_loss", "site_loss"]
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from gpflow import likelihoods as gl
+from gpflow.base import TensorType
+
+from ..errors import DataError
+from .gaussian_loss import GaussianLoss
+from .log_linear_loss import gamma_loss, poisson_loss
+from .logit_loss import LogitLoss
+from .site_loss import SiteLoss, site_labels
+from .support import check_labels
+
+SiteLossBuilder = Callable[[Any, TensorType], SiteLoss | None]
+"""Of a likelihood and Y [N, L]; None where the loss of this very likelihood is not known."""
+
+
+def _bernoulli(likelihood: gl.Bernoulli, Y: TensorType) -> SiteLoss | None:
+    return LogitLoss(likelihood, Y) if likelihood.invlink is tf.sigmoid else None
+
+
+def _with_exp(builder: SiteLossBuilder) -> SiteLossBuilder:
+    """For likelihoods that take any inverse link: only the exponential is known."""
+    return lambda likelihood, Y: builder(likelihood, Y) if likelihood.invlink is tf.exp else None
+
+
+_BUILDERS: dict[type[gl.Likelihood], SiteLossBuilder] = {
+    gl.Gaussian: GaussianLoss,
+    gl.Poisson: _with_exp(poisson_loss),
+    gl.Exponential: _with_exp(gamma_loss),
+    gl.Gamma: _with_exp(gamma_loss),
+    gl.Bernoulli: _bernoulli,
+}
+
+
+def declare_site_loss(kind: type[gl.Likelihood], builder: SiteLossBuilder) -> None:
+    """Say how site losses of a class of likelihoods, and of those derived from it, are built.
+
+    :param kind: the class. :param builder: of a likelihood and Y [N, L], returns a `SiteLoss`.
+
+    Mostly a `QuadratureLoss` will do, which needs to know between what numbers the derivative of -log p(y | eta) in eta lies,
+    and how negative its second derivative can be. Example, for a likelihood with a derivative between -1 and 1, log-concave::
+
+        declare_site_loss(Huber, lambda likelihood, Y: QuadratureLoss(likelihood, Y, lower=-1.0, upper=1.0))
+    """
+    if not (isinstance(kind, type) and issubclass(kind, gl.Likelihood)):
+        raise DataError(f"{kind!r} is no class of likelihoods: declare_site_loss takes the class, not a likelihood.")
+    _BUILDERS[kind] = builder
+
+
+def site_loss(likelihood: gl.Likelihood, Y: TensorType) -> SiteLoss:
+    """The site loss of a likelihood at labels Y [N, L].
+
+    Raises `DataError`, a `ValueError`, for labels outside of the support, parameters that are functions of the inputs or not
+    positive, and likelihoods without a declared loss.
+    """
+    labels = site_labels(Y)
+    if tf.executing_eagerly():
+        check_labels(likelihood, np.asarray(labels))
+    for kind in type(likelihood).__mro__:
+        if kind in _BUILDERS:
+            loss = _BUILDERS[kind](likelihood, labels)
+            if loss is not None:
+                return loss
+            break
+    raise DataError(
+        f"No site loss is declared for {_description(likelihood)}: between what numbers the derivative of -log p(y | f) in f lies "
+        f"is not known. Declare it: declare_site_loss({type(likelihood).__name__}, lambda likelihood, Y: QuadratureLoss("
+        "likelihood, Y, lower, upper, curvature)), both from gpflow_decoupled.likelihoods."
+    )
+
+
+def _description(likelihood: gl.Likelihood) -> str:
+    name = type(likelihood).__name__
+    link = getattr(likelihood, "invlink", None)
+    return name if link is None else f"{name} with the inverse link {getattr(link, '__name__', link)}"

@@ -1,0 +1,195 @@
+"""Expectations of log(1 + e^eta) and its derivatives for eta ~ N(h, sigma^2), at any sigma, to 1e-12.
+
+Below sigma = 1: Gauss-Hermite quadrature with 40 nodes, of which (V2) gives the derivatives. Above, where that rule
+fails, the Fourier integral (V4): with u = sigma omega, t = h / sigma and k(omega) = pi omega / sinh(pi omega),
+
+    E = sigma phi(t) + h Phi(t) + sigma / pi  int_0^inf cos(u t) e^(-u^2/2) (1 - k(u / sigma)) / u^2 du,
+
+by the trapezoid rule. Its step makes the sum periodic in h with a period of 18 sigma + 60 or more, so that one grid in u
+is fine enough for every sigma >= 1. Beyond half a period the integral is zero to all digits, and h is clipped there.
+"""
+
+from __future__ import annotations
+
+__all__ = ["LogitMoments", "softplus_mean", "softplus_moments"]
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+import tensorflow as tf
+from numpy.polynomial.hermite_e import hermegauss
+
+CROSSOVER = 1.0
+"""Least sigma of the Fourier integral."""
+_HERMITE = 40
+_LAST = 8.75
+"""Largest u: e^(-u^2/2) u^2 is below 1e-15 there."""
+_FINE, _COARSE = 16, 7
+_NODES = _FINE * _COARSE
+_STEP = 2.0 * np.pi * CROSSOVER / (18.0 * CROSSOVER + 60.0)
+_BLOCK = 8192
+"""Most elements at once: a block takes some 50 MB."""
+_SERIES = [1 / 6, -7 / 360, 31 / 15120, -127 / 604800, 73 / 3421440]
+"""(1 - x / sinh x) / x^2 in powers of x^2, for x < 0.1."""
+_SQRT_2, _SQRT_2_PI = np.sqrt(2.0), np.sqrt(2.0 * np.pi)
+assert _STEP * (_NODES - 1) > _LAST
+
+
+class LogitMoments(NamedTuple):
+    """F(h, sigma) = E log(1 + e^eta) and its derivatives, all of the shape of h."""
+
+    value: tf.Tensor
+    d_h: tf.Tensor
+    d_s: tf.Tensor
+    d_hh: tf.Tensor
+    d_hs: tf.Tensor
+    d_ss: tf.Tensor
+
+
+def softplus_moments(h: tf.Tensor, sigma: tf.Tensor) -> LogitMoments:
+    """F and its derivatives at h and sigma of one shape [...]; F is even in sigma, which may have any sign.
+
+    Some 2 us an element above sigma = 1, less below. Finite for all finite arguments.
+    """
+    return LogitMoments(
+        *_chosen(h, sigma, _hermite_moments, _fourier_moments, odd=(False, False, True, False, True, False))
+    )
+
+
+def softplus_mean(h: tf.Tensor, sigma: tf.Tensor) -> tf.Tensor:
+    """F alone, at h and sigma of one shape [...]; its gradient is (d_h, d_s) of `softplus_moments`."""
+
+    @tf.custom_gradient
+    def mean(h: tf.Tensor, sigma: tf.Tensor) -> tuple:
+        (value,) = _chosen(h, sigma, _hermite_value, _fourier_value, odd=(False,))
+
+        def gradient(upstream: tf.Tensor) -> tuple:
+            moments = softplus_moments(h, sigma)
+            return upstream * moments.d_h, upstream * moments.d_s
+
+        return value, gradient
+
+    return mean(h, sigma)
+
+
+Rule = Callable[[tf.Tensor, tf.Tensor], list]
+"""Of h and sigma > 0, both [M]: the results, [M] each."""
+
+
+def _chosen(h: tf.Tensor, sigma: tf.Tensor, hermite: Rule, fourier: Rule, odd: tuple[bool, ...]) -> list:
+    """Each element by the rule for its sigma; a rule that no element needs is not run. `odd`: the results odd in sigma."""
+    shape, h, size = tf.shape(h), tf.reshape(h, [-1]), tf.abs(tf.reshape(sigma, [-1]))
+    large = size >= CROSSOVER
+
+    def none() -> list:
+        return [tf.zeros_like(h) for _ in odd]
+
+    def by(rule: Rule, size: tf.Tensor) -> Callable[[], list]:
+        return lambda: _by_blocks(rule, h, size)
+
+    above = tf.cond(tf.reduce_any(large), by(fourier, tf.maximum(size, CROSSOVER)), none)
+    below = tf.cond(tf.reduce_all(large), none, by(hermite, tf.minimum(size, CROSSOVER)))
+    sign = tf.sign(tf.reshape(sigma, [-1]))
+    results = [tf.where(large, *pair) for pair in zip(above, below)]
+    return [tf.reshape(sign * part if flip else part, shape) for part, flip in zip(results, odd)]
+
+
+def _by_blocks(rule: Rule, h: tf.Tensor, sigma: tf.Tensor) -> list:
+    """The rule on no more elements at once than `_BLOCK`, where their number is known when tracing."""
+    size = h.shape[0]
+    if size is None or size <= _BLOCK:
+        return rule(h, sigma)
+    blocks = [rule(h[i : i + _BLOCK], sigma[i : i + _BLOCK]) for i in range(0, size, _BLOCK)]
+    return [tf.concat(parts, axis=0) for parts in zip(*blocks)]
+
+
+def _nodes(h: tf.Tensor, sigma: tf.Tensor) -> tuple[tf.Tensor, np.ndarray, np.ndarray]:
+    """The values eta [M, Q], nodes and weights [Q] of the Gauss-Hermite rule."""
+    z, weights = hermegauss(_HERMITE)
+    z = z.astype(h.dtype.as_numpy_dtype)
+    return h[:, None] + sigma[:, None] * z, z, (weights / weights.sum()).astype(z.dtype)
+
+
+def _hermite_value(h: tf.Tensor, sigma: tf.Tensor) -> list:
+    eta, _, weights = _nodes(h, sigma)
+    return [tf.linalg.matvec(tf.nn.softplus(eta), weights)]  # (V2)
+
+
+def _hermite_moments(h: tf.Tensor, sigma: tf.Tensor) -> list:
+    eta, z, weights = _nodes(h, sigma)
+    s = tf.sigmoid(eta)
+    first = tf.matmul(s, np.stack([weights, weights * z], axis=1))  # (V2)
+    second = tf.matmul(s * tf.sigmoid(-eta), np.stack([weights, weights * z, weights * z**2], axis=1))  # (V2)
+    return [*_hermite_value(h, sigma), *tf.unstack(first, axis=1), *tf.unstack(second, axis=1)]
+
+
+def _fourier_value(h: tf.Tensor, sigma: tf.Tensor) -> list:
+    cosine, _ = _waves(h, sigma)
+    _, share = _kernel(sigma)
+    return [_value(h, sigma, cosine, share)]
+
+
+def _value(h: tf.Tensor, sigma: tf.Tensor, cosine: tf.Tensor, share: tf.Tensor) -> tf.Tensor:
+    """(V4) from cos(u t) and (1 - k) / omega^2 [M, Q]."""
+    t, density, mass = _normal(h, sigma)
+    integral = tf.linalg.matvec(cosine * share, _weights(h)[0])
+    return sigma * density + tf.where(t < -40.0, tf.zeros_like(h), h) * mass + integral / sigma  # (V4)
+
+
+def _fourier_moments(h: tf.Tensor, sigma: tf.Tensor) -> list:
+    cosine, sine = _waves(h, sigma)
+    k, share = _kernel(sigma)
+    weights, u = _weights(h)
+    mass = _normal(h, sigma)[2]
+    # k is the characteristic function of the logistic density f'': from the second derivative on no other term is left
+    d_h = mass - tf.linalg.matvec(sine * share, weights * u) / tf.square(sigma)
+    even = tf.matmul(cosine * k, np.stack([weights, weights * (1.0 - u**2)], axis=1)) / sigma[:, None]
+    odd = tf.linalg.matvec(sine * k, weights * u) / sigma
+    curvature = tf.maximum(even[:, 0], 0.0)
+    return [_value(h, sigma, cosine, share), d_h, sigma * curvature, curvature, -odd, even[:, 1]]  # (V3), (V4)
+
+
+def _grid() -> tuple[np.ndarray, np.ndarray]:
+    """Nodes u [Q] and the weights of the trapezoid rule for e^(-u^2/2) / pi [Q]."""
+    u = _STEP * np.arange(_NODES)
+    weights = _STEP / np.pi * np.exp(-0.5 * u**2)
+    weights[0] *= 0.5
+    return u, weights
+
+
+def _weights(like: tf.Tensor) -> tuple[np.ndarray, np.ndarray]:
+    u, weights = (array.astype(like.dtype.as_numpy_dtype) for array in _grid())
+    return weights, u
+
+
+def _normal(h: tf.Tensor, sigma: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    """The ratio t = h / sigma, clipped, phi(t), Phi(t)."""
+    t = tf.clip_by_value(h / sigma, -50.0, 50.0)
+    return t, tf.exp(-0.5 * tf.square(t)) / _SQRT_2_PI, 0.5 * tf.math.erfc(-t / _SQRT_2)
+
+
+def _waves(h: tf.Tensor, sigma: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """cos(u t) and sin(u t) [M, Q], by the addition theorem from those of a coarse and of a fine grid."""
+    reach = 9.0 + 30.0 / sigma
+    phase = _STEP * tf.clip_by_value(h / sigma, -reach, reach)[:, None]
+    fine = phase * np.arange(_FINE, dtype=h.dtype.as_numpy_dtype)
+    coarse = phase * (_FINE * np.arange(_COARSE, dtype=h.dtype.as_numpy_dtype))
+    c, s = tf.cos(fine)[:, None, :], tf.sin(fine)[:, None, :]
+    C, S = tf.cos(coarse)[:, :, None], tf.sin(coarse)[:, :, None]
+    return tf.reshape(C * c - S * s, [-1, _NODES]), tf.reshape(S * c + C * s, [-1, _NODES])
+
+
+def _kernel(sigma: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """k(omega) and (1 - k) / omega^2 [M, Q]."""
+    x = tf.cast(np.pi * _grid()[0], sigma.dtype) / sigma[:, None]
+    square = tf.square(x)
+    small = x < 0.1
+    safe = tf.where(small, tf.ones_like(x), x)
+    decay = tf.exp(-safe)
+    k = 2.0 * safe * decay / (1.0 - tf.square(decay))
+    series = tf.zeros_like(x)
+    for coefficient in reversed(_SERIES):
+        series = series * square + coefficient
+    share = tf.where(small, series, (1.0 - k) / tf.square(safe))
+    return tf.where(small, 1.0 - square * series, k), np.pi**2 * share
