@@ -1,4 +1,4 @@
-"""The one entry: `python -m benchmarks.run {speed,quality,memory,convergence,classification,linear,tiny} [options]`."""
+"""The one entry: `python -m benchmarks.run SUITE [options]`; `--help` lists the suites, `tiny` runs all of them in a minute."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
 
-SUITES = ("speed", "quality", "memory", "convergence", "classification", "linear")
+SUITES = ("speed", "quality", "memory", "convergence", "classification", "linear", "policies")
 TINY = (
     "speed --sizes 20 --batch-size 64 --rounds 2 --seconds 0.2 --tasks synthetic",
     "quality --tasks diabetes --models coupled-20 orthogonal-20+30 gpflow-20 --budgets 2 --batch-size 128",
@@ -20,6 +20,7 @@ TINY = (
     "convergence --num-data 150 --num-beta 10 --num-gamma 30 --iterations 20 --methods mixed-diagonal newton",
     "classification --tasks digits35 --num-data 120 --seconds 1 --repeats 1",
     "linear --tasks generated generated_wide --rows 20500 --columns 5 --seconds 15",
+    "policies --problems 1 --num-data 20",
 )
 """Everything, at a size that finishes in a minute; `tests/benchmarks/test_tiny.py` runs it."""
 

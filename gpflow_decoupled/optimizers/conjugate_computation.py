@@ -36,8 +36,9 @@ class ConjugateComputation(tf.Module):
     :param beta: the step size of the talk instead, rho = beta / (1 + beta).
     :param update: on minibatches "local" (C20) or "global" (C19).
     :param samples: expectations from so many draws instead of by quadrature.
-    :param negative_precision: where h > 0, as for likelihoods that are not log-concave: "damp" lets sites be negative and
-        halves the step until the posterior exists; "clip" replaces h by min(h, 0); "raise" raises `NumericalError`.
+    :param negative_precision: for likelihoods that are not log-concave: "damp" lets sites be negative and halves the step
+        until the posterior exists; "raise" lets them be negative too, and raises `NumericalError` where it does not exist;
+        "clip" replaces h by min(h, 0), so that no site is negative.
     :param seed: of draws and minibatches.
 
     Raises `DataError` for a step outside (0, 1], `UnknownOptionError` for unknown options. Cost of a step: 4/3 N^3 a
@@ -77,6 +78,7 @@ class ConjugateComputation(tf.Module):
     def minimize(self, model: CVIGP, rows: Any | None = None, step: int = 0) -> StepReport:
         """One step that moves all sites, or those of the observations `rows` [B]; `step` sets rho and the draws.
 
+        The bound is not looked at, which would cost a second factorisation: it may fall, and `run` is the safe way.
         On rows only observations that were visited before or are visited now are looked at (C21). Raises `DataError` for
         rows that are empty or out of range, `NumericalError` if the step fails, with nothing changed.
         """

@@ -100,3 +100,15 @@ def test_linear(results: Path) -> None:
             assert np.all(np.diff(trace) >= -1e-9 * abs(trace[-1])), "a bound fell by more than round-off"
     assert [traces[task, "L-BFGS"]["num_weights"] for task in ("generated", "generated_wide")] == [6, 51]
     assert traces["generated", "conjugate computation"]["data_mb"] > 0.0
+
+
+def test_policies(results: Path) -> None:
+    """Clipping leaves no negative site; where nothing is refused the bound is finite."""
+    content, text = load(results, "policies")
+    assert len(content["results"]) == 6
+    for one in content["results"]:
+        assert one["likelihood"] in text and one["policy"] in text
+        assert (one["elbo"] is None) == (one["stop_reason"] == "raised")
+        assert one["stop_reason"] != "raised" or one["policy"] == "raise"
+        assert one["policy"] != "clip" or one["negative"] == 0
+        assert one["policy"] == "clip" or one["clipped"] == 0
