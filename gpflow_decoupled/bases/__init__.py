@@ -3,12 +3,13 @@
 from .base import Basis, Features, Gaussian
 from .coupled import CoupledBasis
 from .decoupled import DecoupledBasis
+from .dual import DualBasis
 from .hybrid import HybridBasis
 from .orthogonal import OrthogonalBasis
 from .site import SiteBasis
 from .solve import SolveBasis
 
 __all__ = [
-    "Basis", "CoupledBasis", "DecoupledBasis", "Features", "Gaussian", "HybridBasis", "OrthogonalBasis", "SiteBasis",
-    "SolveBasis",
+    "Basis", "CoupledBasis", "DecoupledBasis", "DualBasis", "Features", "Gaussian", "HybridBasis", "OrthogonalBasis",
+    "SiteBasis", "SolveBasis",
 ]  # fmt: skip

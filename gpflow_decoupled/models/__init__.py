@@ -3,10 +3,12 @@
 from .basis_gp import BasisGP
 from .conjugate import CVIGP
 from .decoupled import DVGP, HDVGP, ODVGP, SOLVEGP
+from .full_gp import FullGP
 from .glm import CVIGLM, WeightsPosterior, weights_posterior
+from .lcl import LCLGP
 from .sparse_conjugate import SparseCVIGP
 
 __all__ = [
-    "BasisGP", "CVIGLM", "CVIGP", "DVGP", "HDVGP", "ODVGP", "SOLVEGP", "SparseCVIGP", "WeightsPosterior",
-    "weights_posterior",
+    "BasisGP", "CVIGLM", "CVIGP", "DVGP", "FullGP", "HDVGP", "LCLGP", "ODVGP", "SOLVEGP", "SparseCVIGP",
+    "WeightsPosterior", "weights_posterior",
 ]  # fmt: skip

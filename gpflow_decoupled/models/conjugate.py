@@ -4,25 +4,18 @@ from __future__ import annotations
 
 __all__ = ["CVIGP"]
 
-from typing import Any
-
 import numpy as np
 import tensorflow as tf
-from check_shapes import inherit_check_shapes
-from gpflow.base import InputData, MeanAndVariance, RegressionData
+from gpflow.base import RegressionData
 from gpflow.functions import MeanFunction
-from gpflow.kernels import Kernel, LinearCoregionalization
-from gpflow.likelihoods import Likelihood, Softmax
-from gpflow.models import GPModel, InternalDataTrainingLossMixin
-from gpflow.posteriors import PrecomputeCacheType
+from gpflow.kernels import Kernel
+from gpflow.likelihoods import Likelihood
 
 from ..bases import SiteBasis
-from ..posteriors import BasisPosterior
-from .checks import check_shapes_of_data, check_values, infer_num_latent_gps, warn_of_values
-from .expectations import variational_expectations
+from .full_gp import FullGP
 
 
-class CVIGP(GPModel, InternalDataTrainingLossMixin):
+class CVIGP(FullGP):
     """Conjugate-computation VI for a full GP (Khan & Lin 2017): a `SiteBasis` on the data, which the model owns.
 
     :param data: X [N, D], Y [N, P]. :param kernel: any GPflow kernel. :param likelihood: any GPflow likelihood.
@@ -46,15 +39,8 @@ class CVIGP(GPModel, InternalDataTrainingLossMixin):
         mean_function: MeanFunction | None = None,
         num_latent_gps: int | None = None,
     ) -> None:
-        X, Y = (np.asarray(array) for array in data)
-        if num_latent_gps is None and likelihood.latent_dim is None and Y.ndim == 2 and _plain(kernel):
-            num_latent_gps = Y.shape[1]
-        latents = infer_num_latent_gps(kernel, likelihood, num_latent_gps)
-        super().__init__(kernel, likelihood, mean_function, latents)
-        X, Y = self._checked(X, Y)
-        warn_of_values(X, Y, likelihood, stacklevel=3)
-        self.data = self._as_tensors(X, Y)
-        self.basis = SiteBasis(X, latents)
+        super().__init__(data, kernel, likelihood, mean_function=mean_function, num_latent_gps=num_latent_gps)
+        self.basis = SiteBasis(self.data[0].numpy(), self.num_latent_gps)
 
     def elbo(self) -> tf.Tensor:
         """The evidence lower bound in nats, a scalar: sum_n E_n - KL, (C14); 4/3 N^3 a latent."""
@@ -69,14 +55,6 @@ class CVIGP(GPModel, InternalDataTrainingLossMixin):
         sites = state.nu * state.mean - 0.5 * state.tau * (tf.square(state.mean) + state.variance)
         return self.basis.log_partition(state) + expected - tf.reduce_sum(sites)  # (C15)
 
-    def maximum_log_likelihood_objective(self) -> tf.Tensor:
-        """The bound at fixed sites: see `elbo`."""
-        return self.elbo()
-
-    def variational_expectations(self, mean: tf.Tensor, variance: tf.Tensor, data: RegressionData) -> tf.Tensor:
-        """E_q log p(y_n | f_n) [N] in nats, from moments [N, L] of the latent functions without mean function."""
-        return variational_expectations(self, mean, variance, data)
-
     def update(self, new_data: RegressionData) -> None:
         """More observations, X [N*, D] and Y [N*, P]: they join with sites of zero, and the sites there are stay.
 
@@ -89,30 +67,3 @@ class CVIGP(GPModel, InternalDataTrainingLossMixin):
         Y = np.concatenate([self.data[1].numpy(), Y])
         self.basis = SiteBasis(X, L, nu=nu, tau=tau)
         self.data = self._as_tensors(X, Y)
-
-    @inherit_check_shapes
-    def predict_f(self, Xnew: InputData, full_cov: bool = False, full_output_cov: bool = False) -> MeanAndVariance:
-        """Moments of f at Xnew [..., N, D]: mean [..., N, P] with variances or covariances as GPflow shapes them."""
-        posterior = self.posterior(PrecomputeCacheType.NOCACHE)
-        return posterior.fused_predict_f(Xnew, full_cov=full_cov, full_output_cov=full_output_cov)
-
-    def posterior(self, precompute_cache: Any = PrecomputeCacheType.TENSOR) -> BasisPosterior:
-        """A posterior for fast predictions, with the cache "tensor", "variable" (exportable), or "nocache"."""
-        return BasisPosterior(self.kernel, self.basis, self.mean_function, precompute_cache=precompute_cache)
-
-    def _checked(self, X: np.ndarray, Y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        outputs = (
-            int(self.kernel.W.shape[0]) if isinstance(self.kernel, LinearCoregionalization) else self.num_latent_gps
-        )
-        dims = int(self.data[0].shape[1]) if hasattr(self, "data") else None
-        check_shapes_of_data(X, Y, self.likelihood, outputs, dims)
-        check_values(X, Y, self.likelihood)
-        return X, Y
-
-    def _as_tensors(self, X: np.ndarray, Y: np.ndarray) -> tuple[tf.Tensor, tf.Tensor]:
-        X = tf.convert_to_tensor(X)
-        return X, tf.cast(Y, tf.int32 if isinstance(self.likelihood, Softmax) else X.dtype)
-
-
-def _plain(kernel: Kernel) -> bool:
-    return not hasattr(kernel, "latent_kernels")

@@ -1,0 +1,136 @@
+"""The dual of a subproblem, with its gradient, and the bounds on both sides of it.
+
+    D_k = -1/2 log|C| + 1/2 alpha^T K alpha - m_0^T alpha + sum f^k*                                       (V14)
+    Q_k = -KL - sum [f(m, s_k) + rho / 2 (s_k - sigma_k)^2 + kappa / 2 (m - h_k)^2],
+          s_k = sigma_k / 2 + v / (2 sigma_k)                                                              (V13)
+
+D_k is at least max Q_k, and Q_k at most the bound F for log-concave sites: D_k - Q_k is the duality gap of the subproblem.
+"""
+
+from __future__ import annotations
+
+__all__ = ["DualPoint", "DualProblem", "Marginals"]
+
+from typing import Any, NamedTuple
+
+import tensorflow as tf
+
+from ..likelihoods import Maximiser
+from ..models import LCLGP
+from .site_maximiser import Subproblem, maximise
+
+
+_STIFF = 1e8
+"""Weight of a penalty that pins a standard deviation."""
+
+
+class Marginals(NamedTuple):
+    """What multipliers say without any subproblem: the marginals of q, and the bound."""
+
+    alpha: tf.Tensor
+    """[N, L]"""
+    lam: tf.Tensor
+    """[N, L]"""
+    state: Any
+    """A `bases.dual.DualState`."""
+    mean: tf.Tensor
+    """Of q(f) at the observations, with the mean function [N, L]."""
+    deviation: tf.Tensor
+    """Standard deviations [N, L]."""
+    divergence: tf.Tensor
+    """KL, [] nats."""
+    bound: tf.Tensor
+    """F, [] nats: (V10)."""
+    ok: tf.Tensor
+    """[], bool: whether V exists and F is finite."""
+
+
+class DualPoint(NamedTuple):
+    """A subproblem at some multipliers."""
+
+    sites: Maximiser
+    dual: tf.Tensor
+    """D_k, [] nats; infinite where V does not exist."""
+    primal: tf.Tensor
+    """Q_k, [] nats."""
+    g_alpha: tf.Tensor
+    """[N, L]: (V16)"""
+    g_lam: tf.Tensor
+    """[N, L]: (V16)"""
+
+
+class DualProblem:
+    """The dual of a model's bound as compiled functions of the multipliers; kernel and likelihood stay as they are now.
+
+    :param model: its data, kernel matrix and site loss are read once.
+
+    Cost of `marginals`: 2/3 N^3 a latent, or N p^2 in the weight form; of `point`: a few passes over the site losses.
+    """
+
+    def __init__(self, model: LCLGP) -> None:
+        self.model, self.basis = model, model.basis
+        self.prior = model.basis.prior(model.kernel)
+        self.prior_mean = model.prior_mean()
+        self.loss = model.site_loss()
+        self.marginals: Any = tf.function(self._marginals, autograph=False)
+        self.point: Any = tf.function(self._point, autograph=False)
+        self.sweep: Any = tf.function(self._sweep, autograph=False)
+        self.pinned: Any = tf.function(self._pinned, autograph=False)
+
+    def _marginals(self, alpha: tf.Tensor, lam: tf.Tensor) -> Marginals:
+        """(V7)-(V10) at alpha, lam [N, L]."""
+        return self._of_state(self.basis.state_at(self.prior, alpha, lam))
+
+    def _sweep(self, at: Marginals, share: tf.Tensor, low: tf.Tensor, high: tf.Tensor) -> Marginals:
+        """(V22): the sites move by a share [] towards the derivatives of the losses; alpha stays between low and high."""
+        loss = self.loss.expand(at.mean, at.deviation)
+        precision, centred = loss.d_s / at.deviation, at.mean - self.prior_mean
+        lam = at.lam + share * (precision - at.lam)
+        now, goal = at.lam * centred - at.alpha, precision * centred - loss.d_h
+        state = self.basis.state_of_sites(self.prior, now + share * (goal - now), lam)  # (V22)
+        inside = (state.alpha > low) & (state.alpha < high)
+        alpha = tf.where(inside, state.alpha, tf.clip_by_value(loss.d_h, low, high))
+        return self._of_state(self.basis.with_alpha(self.prior, state, alpha))
+
+    def _of_state(self, state: Any) -> Marginals:
+        mean, deviation = self.prior_mean + state.mean, tf.sqrt(state.variance)
+        divergence = self.basis.prior_kl(state)
+        bound = -tf.reduce_sum(self.loss.value(mean, deviation)) - divergence  # (V10)
+        ok = state.ok & tf.math.is_finite(bound) & tf.reduce_all(state.variance > 0.0)
+        return Marginals(state.alpha, state.lam, state, mean, deviation, divergence, bound, ok)
+
+    def _pinned(self, alpha: tf.Tensor, sigma: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """h with f_h(h, sigma) = alpha, and f_sigma / sigma there, [N, L]: the last part of section 7."""
+        sub = Subproblem(tf.zeros_like(sigma), sigma, _STIFF * (1.0 + 1.0 / tf.square(sigma)))
+        h = maximise(self.loss, sub, alpha, tf.zeros_like(alpha), self.loss.start(alpha), sigma).h
+        return h, self.loss.expand(h, sigma).d_s / sigma
+
+    def _point(self, sub: Subproblem, at: Marginals, h: tf.Tensor, sigma: tf.Tensor) -> DualPoint:
+        """The subproblem at `at`, its sites maximised from a start h, sigma [N, L]."""
+        alpha, lam = at.alpha, at.lam
+        sites = maximise(self.loss, sub, alpha, lam, h, sigma)
+        centred = at.mean - self.prior_mean
+        fit = -0.5 * tf.reduce_sum(alpha * centred) - tf.reduce_sum(self.prior_mean * alpha)
+        dual = fit - 0.5 * at.state.log_det + tf.reduce_sum(sites.value)  # (V14)
+        variance = at.state.variance
+        slack = 2.0 * sub.sigma * sites.sigma - tf.square(sub.sigma) - variance
+        finite = at.state.ok & tf.math.is_finite(dual)
+        infinite = tf.fill([], tf.constant(float("inf"), dual.dtype))
+        return DualPoint(
+            sites=sites,
+            dual=tf.where(finite, dual, infinite),
+            primal=self._primal(sub, at),
+            g_alpha=sites.h - at.mean,  # (V16)
+            g_lam=0.5 * slack,  # (V16)
+        )
+
+    def _primal(self, sub: Subproblem, at: Marginals) -> tf.Tensor:
+        """(V13)."""
+        tangent = 0.5 * (sub.sigma + at.state.variance / sub.sigma)
+        moved = tangent - sub.sigma
+        losses = self.loss.value(at.mean, tangent) + 0.5 * sub.rho * tf.square(moved)
+        if sub.kappa is not None:
+            losses += 0.5 * sub.kappa * tf.square(at.mean - sub.h)
+        if sub.delta is not None:
+            losses += 0.5 * sub.delta * moved**4
+        return -tf.reduce_sum(losses) - at.divergence  # (V13)
