@@ -1,4 +1,4 @@
-"""The one entry: `python -m benchmarks.run SUITE [options]`; `--help` lists the suites, `tiny` runs all of them in a minute."""
+"""The one entry: `python -m benchmarks.run SUITE [options]`; `--help` lists suites, `tiny` runs all of them in a minute."""
 
 from __future__ import annotations
 
