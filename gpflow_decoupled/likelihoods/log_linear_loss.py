@@ -5,6 +5,7 @@ from __future__ import annotations
 __all__ = ["LogLinearLoss", "gamma_loss", "poisson_loss"]
 
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 import tensorflow as tf
@@ -93,7 +94,7 @@ def poisson_loss(likelihood: gl.Poisson, Y: TensorType) -> LogLinearLoss:
     y = site_labels(Y)
     log_bin = tf.cast(tf.math.log(constant_parameter(likelihood.binsize, "binsize", positive=True)), y.dtype)
     offset = tf.math.lgamma(y + 1.0) - y * log_bin
-    return LogLinearLoss(y, 1.0, log_bin, lambda: y, lambda: offset)
+    return LogLinearLoss(y, 1.0, log_bin, partial(tf.identity, y), partial(tf.identity, offset))
 
 
 def gamma_loss(likelihood: gl.Gamma | gl.Exponential, Y: TensorType) -> LogLinearLoss:
@@ -106,9 +107,12 @@ def gamma_loss(likelihood: gl.Gamma | gl.Exponential, Y: TensorType) -> LogLinea
         raise DataError("Y has entries of exactly 0, at which the density of a scale has no maximum; use Y above 0.")
     log_y = tf.math.log(y)
     if isinstance(likelihood, gl.Exponential):
-        return LogLinearLoss(y, -1.0, log_y, lambda: tf.ones_like(y), lambda: tf.zeros_like(y))
+        return LogLinearLoss(y, -1.0, log_y, partial(tf.ones_like, y), partial(tf.zeros_like, y))
 
     def shape() -> tf.Tensor:
         return constant_parameter(likelihood.shape, "The shape of the gamma", positive=True)
 
-    return LogLinearLoss(y, -1.0, log_y, shape, lambda: tf.math.lgamma(shape()) - (shape() - 1.0) * log_y)
+    def offset() -> tf.Tensor:
+        return tf.math.lgamma(shape()) - (shape() - 1.0) * log_y
+
+    return LogLinearLoss(y, -1.0, log_y, shape, offset)

@@ -36,7 +36,7 @@ def site_labels(Y: TensorType) -> tf.Tensor:
 
 
 class Expansion(NamedTuple):
-    """The loss and its derivatives at one (h, sigma) an observation, all [N, L]: those of the value as it is computed, (V2)."""
+    """The loss and its derivatives at one (h, sigma) an observation, all [N, L]: those of the value as computed, (V2)."""
 
     value: tf.Tensor
     """[N, L], nats"""

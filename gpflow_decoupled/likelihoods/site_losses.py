@@ -11,11 +11,17 @@ import numpy as np
 import tensorflow as tf
 from gpflow import likelihoods as gl
 from gpflow.base import TensorType
+from gpflow.likelihoods.utils import inv_probit
 
 from ..errors import DataError
+from .bernoulli_logit import BernoulliLogit
+from .bernoulli_probit import BernoulliProbit
 from .gaussian_loss import GaussianLoss
+from .laplace import Laplace, LaplaceLoss
 from .log_linear_loss import gamma_loss, poisson_loss
-from .logit_loss import LogitLoss
+from .logit_loss import LogitLoss, PiecewiseLogitLoss
+from .negative_binomial import NegativeBinomial
+from .scalar_losses import jittered_probit_loss, negative_binomial_loss, probit_loss, student_t_loss
 from .site_loss import SiteLoss, site_labels
 from .support import check_labels
 
@@ -24,7 +30,13 @@ SiteLossBuilder = Callable[[Any, TensorType], SiteLoss | None]
 
 
 def _bernoulli(likelihood: gl.Bernoulli, Y: TensorType) -> SiteLoss | None:
+    if likelihood.invlink is inv_probit:
+        return jittered_probit_loss(likelihood, Y)
     return LogitLoss(likelihood, Y) if likelihood.invlink is tf.sigmoid else None
+
+
+def _bernoulli_logit(likelihood: BernoulliLogit, Y: TensorType) -> SiteLoss:
+    return (LogitLoss if likelihood.expectation == "exact" else PiecewiseLogitLoss)(likelihood, Y)
 
 
 def _with_exp(builder: SiteLossBuilder) -> SiteLossBuilder:
@@ -38,6 +50,11 @@ _BUILDERS: dict[type[gl.Likelihood], SiteLossBuilder] = {
     gl.Exponential: _with_exp(gamma_loss),
     gl.Gamma: _with_exp(gamma_loss),
     gl.Bernoulli: _bernoulli,
+    gl.StudentT: student_t_loss,
+    BernoulliLogit: _bernoulli_logit,
+    BernoulliProbit: probit_loss,
+    Laplace: LaplaceLoss,
+    NegativeBinomial: negative_binomial_loss,
 }
 
 
@@ -72,8 +89,8 @@ def site_loss(likelihood: gl.Likelihood, Y: TensorType) -> SiteLoss:
                 return loss
             break
     raise DataError(
-        f"No site loss is declared for {_description(likelihood)}: between what numbers the derivative of -log p(y | f) in f lies "
-        f"is not known. Declare it: declare_site_loss({type(likelihood).__name__}, lambda likelihood, Y: QuadratureLoss("
+        f"No site loss is declared for {_description(likelihood)}: between what numbers the derivative of -log p(y | f) in f "
+        f"lies is not known. Declare it: declare_site_loss({type(likelihood).__name__}, lambda likelihood, Y: QuadratureLoss("
         "likelihood, Y, lower, upper, curvature)), both from gpflow_decoupled.likelihoods."
     )
 

@@ -10,6 +10,9 @@ import numpy as np
 from gpflow import likelihoods as gl
 
 from ..errors import DataError
+from .bernoulli_logit import BernoulliLogit
+from .bernoulli_probit import BernoulliProbit
+from .negative_binomial import NegativeBinomial
 
 
 def _integers(Y: np.ndarray, low: float, high: float) -> np.ndarray:
@@ -18,9 +21,9 @@ def _integers(Y: np.ndarray, low: float, high: float) -> np.ndarray:
 
 def _rule(likelihood: gl.Likelihood) -> tuple[str, Callable[[np.ndarray], np.ndarray]] | None:
     """(the support in words, a test of each entry), or None where every real number is accepted."""
-    if isinstance(likelihood, gl.Bernoulli):
+    if isinstance(likelihood, (gl.Bernoulli, BernoulliLogit, BernoulliProbit)):
         return "0 or 1", lambda Y: (Y == 0) | (Y == 1)
-    if isinstance(likelihood, gl.Poisson):
+    if isinstance(likelihood, (gl.Poisson, NegativeBinomial)):
         return "counts 0, 1, 2, ...", lambda Y: _integers(Y, 0, np.inf)
     if isinstance(likelihood, (gl.MultiClass, gl.Softmax)):
         classes = int(likelihood.num_classes)

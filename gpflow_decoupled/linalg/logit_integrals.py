@@ -11,7 +11,7 @@ is fine enough for every sigma >= 1. Beyond half a period the integral is zero t
 
 from __future__ import annotations
 
-__all__ = ["LogitMoments", "softplus_mean", "softplus_moments"]
+__all__ = ["LogitMoments", "log_sigmoid_mean", "softplus_mean", "softplus_moments"]
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -71,6 +71,32 @@ def softplus_mean(h: tf.Tensor, sigma: tf.Tensor) -> tf.Tensor:
         return value, gradient
 
     return mean(h, sigma)
+
+
+def log_sigmoid_mean(h: tf.Tensor, sigma: tf.Tensor) -> tf.Tensor:
+    """The log of E s(eta), s the logistic function, at h and sigma > 0 of one shape [...]: with all digits of the smallest E.
+
+    e^(-eta) s(eta) = s(-eta), so that h below -sigma^2 / 2 can be reflected. What then is still small is evaluated with the
+    mean of eta tilted to 0, where the Fourier transform of the integrand is pi / sin(pi (a - i omega)), a = -h / sigma^2.
+    """
+    reflected = h < -0.5 * tf.square(sigma)
+    offset = tf.where(reflected, h + 0.5 * tf.square(sigma), tf.zeros_like(h))
+    h = tf.where(reflected, -h - tf.square(sigma), h)
+    probability = softplus_moments(h, sigma).d_h
+    small = probability < 1e-6
+    direct = tf.math.log(tf.clip_by_value(probability, 1e-6, 1.0))
+    safe_sigma, safe_h = tf.maximum(sigma, 9.0), tf.minimum(h, -4.0 * sigma)
+    return offset + tf.where(small, _tilted(safe_h, safe_sigma), direct)
+
+
+def _tilted(h: tf.Tensor, sigma: tf.Tensor) -> tf.Tensor:
+    """The same for -sigma^2 / 2 <= h <= -4 sigma."""
+    weights, u = _weights(h)
+    a = tf.clip_by_value(-h / tf.square(sigma), 1e-30, 0.5)
+    sine, y = tf.sin(np.pi * a)[..., None], np.pi * u / sigma[..., None]
+    share = tf.cosh(y) / (tf.square(sine) + tf.square(tf.sinh(y)))
+    integral = np.pi * tf.linalg.matvec(share, weights) * sine[..., 0] / sigma
+    return tf.math.log(integral) - 0.5 * tf.square(h / sigma)
 
 
 Rule = Callable[[tf.Tensor, tf.Tensor], list]
