@@ -9,6 +9,7 @@ from __future__ import annotations
 __all__ = ["Outcome", "add_arguments", "run"]
 
 import argparse
+from itertools import product
 from pathlib import Path
 from typing import NamedTuple
 
@@ -47,8 +48,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--tasks", nargs="+", choices=list(TASKS), help="default: all, or the embedded ones without --data"
     )
     parser.add_argument("--methods", nargs="+", default=list(METHODS), choices=list(METHODS))
-    parser.add_argument("--num-data", type=int, help="at most so many rows of each task")
+    parser.add_argument("--num-data", nargs="+", type=int, default=[None], help="at most so many rows of each task")
     parser.add_argument("--variance", type=float, default=10.0, help="of the kernel")
+    parser.add_argument("--lengthscale", type=float, help="of the kernel; default: the task's")
+    parser.add_argument(
+        "--exact", action="store_true", help="exact expectations, for large variances, with every method"
+    )
     parser.add_argument("--seconds", type=float, default=60.0, help="limit of a fit, compilation apart")
     parser.add_argument("--repeats", type=int, default=3, help="fits of a fast method, of which the fastest counts")
 
@@ -56,8 +61,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace, command: str, folder: Path) -> list[Outcome]:
     """Fit every method to every task and write the report after each task."""
     outcomes: list[Outcome] = []
-    for name in options.tasks or [name for name in TASKS if options.data or name in ("digits35", "cancer")]:
-        problem = make_problem(name, options)
+    tasks = options.tasks or [name for name in TASKS if options.data or name in ("digits35", "cancer")]
+    for name, num_data in product(tasks, options.num_data):
+        problem = make_problem(name, num_data, options)
         for method in options.methods:
             fit = best_of(METHODS[method], problem, options.seconds, options.repeats)
             held_out = METHODS[method](problem.training(), min(options.seconds, 1.0 + 1.5 * fit.seconds[-1]))
@@ -83,18 +89,19 @@ def _best(outcomes: list[Outcome]) -> float:
 
 def _write(outcomes: list[Outcome], options: argparse.Namespace, command: str, folder: Path) -> None:
     tables, panels = [], []
-    for name in dict.fromkeys(outcome.problem for outcome in outcomes):
-        mine = [outcome for outcome in outcomes if outcome.problem == name]
-        best, lengthscale = _best(mine), TASKS[name].lengthscale
+    for name, num_data in dict.fromkeys((outcome.problem, outcome.num_data) for outcome in outcomes):
+        mine = [outcome for outcome in outcomes if (outcome.problem, outcome.num_data) == (name, num_data)]
+        best, lengthscale = _best(mine), options.lengthscale or TASKS[name].lengthscale
         header = ["method", *(f"s (its) to {goal:g} nats" for goal in GOALS)]
         header += ["s in all", "compilation s", "final ELBO", "held-out log loss", "end"]
-        title = f"{name}, N = {mine[0].num_data}, lengthscale {lengthscale:.3g}: best ELBO {best:.4f} nats"
+        title = f"{name}, N = {num_data}, lengthscale {lengthscale:.3g}: best ELBO {best:.4f} nats"
         tables.append(Table(title, header, [_row(outcome, best) for outcome in mine]))
         series = [_series(outcome, best) for outcome in mine if outcome.elbo]
-        panels.append(Panel(f"{name}, N = {mine[0].num_data}", "seconds", "gap to the best ELBO (nats)", series, "xy"))
+        panels.append(Panel(f"{name}, N = {num_data}", "seconds", "gap to the best ELBO (nats)", series, "xy"))
     notes = [
         "CVIGP: `ConjugateComputation`. VGP: GPflow's, with its `NaturalGradient`. Opper-Archambeau: its own class too.",
-        f"Squared-exponential kernel of variance {options.variance:g}, Bernoulli with the logistic link, all fixed.",
+        f"Squared-exponential kernel of variance {options.variance:g}, Bernoulli with the logistic link, all fixed; "
+        f"expectations {'exact' if options.exact else 'by 20-point quadrature'}.",
         "Timed on all rows; the held-out log loss (nats) is that of a second fit on nine tenths of them.",
         "Seconds: the kernel matrix and the iterations; compilation, and the bound where a method has no need of it, "
         "are apart. With one thread they are seconds of the processor.",

@@ -17,6 +17,7 @@ from sklearn.gaussian_process import GaussianProcessClassifier
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 from sklearn.metrics import log_loss as mean_log_loss
 
+from gpflow_decoupled.likelihoods import BernoulliLogit
 from gpflow_decoupled.models import CVIGP
 from gpflow_decoupled.optimizers import ConjugateComputation
 
@@ -60,12 +61,14 @@ class Problem(NamedTuple):
     """[N], bool"""
     lengthscale: float
     variance: float
+    exact: bool
+    """whether expectations of the logit are exact at every variance, or GPflow's 20-point quadrature"""
 
     def kernel(self) -> gpflow.kernels.Kernel:
         return gpflow.kernels.SquaredExponential(self.variance, self.lengthscale)
 
     def likelihood(self) -> gpflow.likelihoods.Likelihood:
-        return gpflow.likelihoods.Bernoulli(invlink=tf.sigmoid)
+        return BernoulliLogit() if self.exact else gpflow.likelihoods.Bernoulli(invlink=tf.sigmoid)
 
     def training(self) -> Problem:
         """The problem of the training rows alone."""
@@ -86,20 +89,21 @@ class Fit(NamedTuple):
     note: str = ""
 
 
-def make_problem(name: str, options: Any) -> Problem:
-    """The rows of the task's two classes, at most `options.num_data` of them; a tenth is the held-out set."""
+def make_problem(name: str, num_data: int | None, options: Any) -> Problem:
+    """The rows of the task's two classes, at most `num_data` of them; a tenth is the held-out set."""
     task = TASKS[name]
     X, Y = raw(task.source, options.data)
     Y = Y.reshape(-1)
     generator = np.random.default_rng(options.seed)
-    rows = generator.permutation(np.flatnonzero(np.isin(Y, task.classes)))[: options.num_data]
+    rows = generator.permutation(np.flatnonzero(np.isin(Y, task.classes)))[:num_data]
     X, Y = np.asarray(X[rows], float), (Y[rows] == task.classes[1]).astype(float)[:, None]
     if task.unit is None:
         X = (X - X.mean(0)) / X.std(0)
     else:
         X = X[:, np.ptp(X, axis=0) > 0.0] / task.unit  # pixels that are always empty say nothing
     test = np.arange(len(X)) < round(_TEST_SHARE * len(X))
-    return Problem(name, X, Y, test, task.lengthscale, options.variance)
+    lengthscale = options.lengthscale or task.lengthscale
+    return Problem(name, X, Y, test, lengthscale, options.variance, options.exact)
 
 
 def log_loss(fit: Fit, problem: Problem) -> float:

@@ -116,12 +116,21 @@ class ConjugateComputation(tf.Module):
         basis = model.basis
         K = gram(model.kernel, basis.points)
 
+        def of_prior(tau: tf.Tensor) -> tuple[tf.Tensor, ...]:
+            variance = tf.broadcast_to(tf.transpose(tf.linalg.diag_part(K)), tf.shape(tau))
+            return tf.zeros_like(tau), variance, tf.zeros([], tau.dtype), tf.constant(True)
+
+        def of_sites(nu: tf.Tensor, tau: tf.Tensor) -> tuple[tf.Tensor, ...]:
+            state = basis.state_at(K, nu, tau)
+            return state.mean, state.variance, basis.prior_kl(state), state.ok
+
         @tf.function
         def probe(nu: tf.Tensor, tau: tf.Tensor, seed: tf.Tensor) -> Probe:
-            state = basis.state_at(K, nu, tau)
-            found = self._expectations(model, state.mean, state.variance, model.data, seed)
-            elbo = tf.reduce_sum(found.value) - basis.prior_kl(state)
-            return Probe(elbo, state.ok & tf.math.is_finite(elbo), *self.targets(found.g, found.h, state.mean))
+            none = tf.reduce_all((nu == 0.0) & (tau == 0.0))  # the usual start needs no factorisation
+            mean, variance, divergence, ok = tf.cond(none, lambda: of_prior(tau), lambda: of_sites(nu, tau))
+            found = self._expectations(model, mean, variance, model.data, seed)
+            elbo = tf.reduce_sum(found.value) - divergence
+            return Probe(elbo, ok & tf.math.is_finite(elbo), *self.targets(found.g, found.h, mean))
 
         return probe
 
