@@ -6,9 +6,10 @@ from .decoupled import DVGP, HDVGP, ODVGP, SOLVEGP
 from .full_gp import FullGP
 from .glm import CVIGLM, WeightsPosterior, weights_posterior
 from .lcl import LCLGP
+from .lcl_glm import LCLGLM
 from .sparse_conjugate import SparseCVIGP
 
 __all__ = [
-    "BasisGP", "CVIGLM", "CVIGP", "DVGP", "FullGP", "HDVGP", "LCLGP", "ODVGP", "SOLVEGP", "SparseCVIGP",
+    "BasisGP", "CVIGLM", "CVIGP", "DVGP", "FullGP", "HDVGP", "LCLGLM", "LCLGP", "ODVGP", "SOLVEGP", "SparseCVIGP",
     "WeightsPosterior", "weights_posterior",
 ]  # fmt: skip

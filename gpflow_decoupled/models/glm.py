@@ -9,28 +9,28 @@ from __future__ import annotations
 
 __all__ = ["CVIGLM", "WeightsPosterior", "weights_posterior"]
 
-from numbers import Real
 from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
-import tensorflow_probability as tfp
 from gpflow.base import RegressionData
 from gpflow.config import default_float
 from gpflow.functions import Linear as LinearFunction
-from gpflow.functions import MeanFunction, Zero
-from gpflow.kernels import Constant, Kernel, Linear
+from gpflow.functions import Zero
+from gpflow.kernels import Constant, Linear
 from gpflow.likelihoods import Likelihood
 from gpflow.utilities import set_trainable
 
 from ..bases import CoupledBasis
 from ..errors import DataError, check_option
-from ..inducing import LinearWeights, Weights
+from ..inducing import Weights
 from ..inducing.weights import weight_parts
 from ..linalg.gaussians import apply_per_latent
 from ..linalg.triangular import lower_gram, lower_product
 from .checks import check_shapes_of_data, check_values, infer_num_latent_gps
 from .conjugate import CVIGP
+from .full_gp import FullGP
+from .linear_parts import as_arrays, check_rows, check_variance, linear_mean, linear_prior
 from .sparse_conjugate import SparseCVIGP
 
 _MAX_ROWS = 10_000
@@ -80,19 +80,19 @@ def CVIGLM(
         mean, covariance = weights_posterior(model)
     """
     check_option("side", side, ("auto", "primal", "dual"))
-    X, Y = _arrays(data)
+    X, Y = as_arrays(data)
     if num_latent_gps is None and likelihood.latent_dim is None and Y.ndim == 2:
         num_latent_gps = Y.shape[1]
     latents = infer_num_latent_gps(Linear(), likelihood, num_latent_gps)
     check_shapes_of_data(X, Y, likelihood, latents, None)
     check_values(X, Y, likelihood)
     if not intercept:
-        _check_rows(X)
-    mean, kernel = _prior(prior, X.shape[1])
+        check_rows(X)
+    mean, kernel = linear_prior(prior, X.shape[1])
     if intercept:
-        kernel += Constant(_variance(intercept_variance))
+        kernel += Constant(check_variance(intercept_variance))
     set_trainable(kernel, False)
-    mean_function = _mean_function(mean, latents)
+    mean_function = linear_mean(mean, latents)
     weights, total = X.shape[1] + int(intercept), len(X) if num_data is None else num_data
     if side == "primal" or (side == "auto" and weights <= total):
         model = SparseCVIGP(
@@ -115,8 +115,8 @@ def CVIGLM(
     return dual
 
 
-def weights_posterior(model: SparseCVIGP | CVIGP) -> WeightsPosterior:
-    """The weights of a model of `CVIGLM`: mean [p] and covariance [p, p], or [p, L] and [L, p, p] for L latents.
+def weights_posterior(model: SparseCVIGP | FullGP) -> WeightsPosterior:
+    """The weights of a model of `CVIGLM` or `LCLGLM`: mean [p] and covariance [p, p], or [p, L] and [L, p, p] for L latents.
 
     The intercept is the last one. Raises `TypeError` for a model whose weights cannot be told: another kernel, or a mean
     function that is not linear. Cost p^3 primal, N p^2 dual.
@@ -128,12 +128,12 @@ def weights_posterior(model: SparseCVIGP | CVIGP) -> WeightsPosterior:
         raise TypeError(f"This is no linear model. {error}") from error
     if not isinstance(mean_function, (Zero, LinearFunction)):
         raise TypeError(f"The mean function is a {type(mean_function).__name__}, not linear: the weights have no mean.")
-    if isinstance(model, CVIGP):
+    if isinstance(model, FullGP):
         mean, covariance = _dual_weights(model, has_intercept)
     elif isinstance(model.basis, CoupledBasis) and isinstance(model.basis.beta, Weights):
         mean, covariance = _primal_weights(model, has_intercept)
     else:
-        raise TypeError(f"The weights of a {type(model).__name__} are known only with inducing.Weights; use CVIGLM.")
+        raise TypeError(f"The weights of a {type(model).__name__} are known only with inducing.Weights; use CVIGLM or LCLGLM.")
     if model.num_latent_gps == 1:
         return WeightsPosterior(mean[:, 0], covariance[0])
     return WeightsPosterior(mean, covariance)
@@ -150,7 +150,7 @@ def _primal_weights(model: SparseCVIGP, has_intercept: bool) -> tuple[tf.Tensor,
     return mean, lower_gram(lower_product(state.chol, state.root))
 
 
-def _dual_weights(model: CVIGP, has_intercept: bool) -> tuple[tf.Tensor, tf.Tensor]:
+def _dual_weights(model: FullGP, has_intercept: bool) -> tuple[tf.Tensor, tf.Tensor]:
     """(C31): b is eta at x = 0, and w_j what the j-th unit vector adds to it."""
     columns = int(model.data[0].shape[1])
     units = np.eye(columns + 1, columns, dtype=default_float())
@@ -173,68 +173,3 @@ def _narrow(model: SparseCVIGP, X: np.ndarray) -> None:
     power = tf.reduce_mean(tf.square(A[0]), axis=1)
     deviations = tf.math.rsqrt(1.0 + tf.cast(tf.size(power), power.dtype) * power)
     basis.q_sqrt.assign(tf.broadcast_to(tf.linalg.diag(deviations), basis.q_sqrt.shape))
-
-
-def _arrays(data: Any) -> tuple[np.ndarray, np.ndarray]:
-    if not (isinstance(data, (tuple, list)) and len(data) == 2):
-        raise DataError(f"data is a {type(data).__name__}; pass (X, Y), all of them or the first rows.")
-    X, Y = data
-    return np.asarray(X), np.asarray(Y)
-
-
-def _check_rows(X: np.ndarray) -> None:
-    empty = np.flatnonzero(~np.any(X != 0, axis=1))
-    if len(empty):
-        raise DataError(
-            f"{len(empty)} rows of X are all zero, row {empty[0]} first: without an intercept they say nothing of the "
-            "weights; remove them, or use intercept=True."
-        )
-
-
-def _variance(value: Any) -> float:
-    if not isinstance(value, Real) or not 0.0 < float(value) < np.inf:
-        raise DataError(f"intercept_variance={value!r} must be a number above 0, the prior variance of b.")
-    return float(value)
-
-
-def _mean_function(mean: np.ndarray, latents: int) -> MeanFunction | None:
-    """x^T m_0 for the prior mean [p]; None where it is zero."""
-    if not np.any(mean):
-        return None
-    function = LinearFunction(np.tile(mean[:, None], latents), np.zeros(latents, default_float()))
-    set_trainable(function, False)
-    return function
-
-
-def _prior(prior: Any | None, columns: int) -> tuple[np.ndarray, Kernel]:
-    """The prior mean [p] and the kernel x^T S x' of a distribution over the weights."""
-    if prior is None:
-        return np.zeros(columns, default_float()), Linear(variance=np.ones(columns, default_float()))
-    distributions = tfp.distributions
-    if not isinstance(prior, distributions.MultivariateNormalLinearOperator):
-        raise DataError(
-            f"prior is a {type(prior).__name__}; pass a MultivariateNormalDiag, MultivariateNormalTriL or "
-            "MultivariateNormalFullCovariance of tensorflow_probability.distributions."
-        )
-    mean = np.asarray(prior.mean(), default_float())
-    if mean.shape != (columns,):
-        raise DataError(
-            f"prior is over an array of shape {list(mean.shape)} and X has {columns} columns: it must be over one weight a "
-            "column; the intercept has a prior of its own, see intercept_variance."
-        )
-    if not np.all(np.isfinite(mean)):
-        raise DataError("prior has a mean with entries that are not finite: repair its loc.")
-    if isinstance(prior, distributions.MultivariateNormalDiag):
-        return mean, Linear(variance=_variances(np.asarray(prior.variance(), default_float())))
-    given = prior.parameters.get("covariance_matrix")  # the factor of one that is not positive definite is NaN
-    return mean, LinearWeights(np.asarray(prior.covariance() if given is None else given, default_float()))
-
-
-def _variances(variances: np.ndarray) -> np.ndarray:
-    bad = np.flatnonzero(~((variances > 0) & np.isfinite(variances)))
-    if len(bad):
-        raise DataError(
-            f"prior has variance {variances[bad[0]]:g} for weight {bad[0]}, and so is not positive definite: each must be "
-            "above 0 and finite."
-        )
-    return variances

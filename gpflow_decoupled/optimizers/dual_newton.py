@@ -150,8 +150,17 @@ def _line_search(
         slope = tf.reduce_sum(point.g_alpha * (alpha - at.alpha)) + tf.reduce_sum(point.g_lam * (lam - at.lam))
         trial = problem.marginals(alpha, lam)
         if trial.state.ok:
-            then = problem.point(sub, trial, point.sites.h, point.sites.sigma)
+            then = problem.point(sub, trial, *_predicted(at, point, trial, sub))
             if float(then.dual) <= float(point.dual) + _SUFFICIENT * float(slope) + slack:
                 return trial, then
         length *= 0.5
     return None
+
+
+def _predicted(at: Marginals, point: DualPoint, to: Marginals, sub: Subproblem) -> tuple[tf.Tensor, tf.Tensor]:
+    """Maximisers [N, L] at `to` by (V17), where they do not move far."""
+    sites, d_alpha, d_lam = point.sites, to.alpha - at.alpha, to.lam - at.lam
+    p_h = sites.d_h_d_alpha * d_alpha + sites.d_h_d_lam * d_lam
+    p_s = sites.d_h_d_lam / sub.sigma * d_alpha + sites.d_s_d_lam * d_lam
+    near = (tf.abs(p_h) < 0.5 * sites.sigma + 0.5) & (tf.abs(p_s) < 0.3 * sites.sigma)
+    return tf.where(near, sites.h + p_h, sites.h), tf.where(near, sites.sigma + p_s, sites.sigma)

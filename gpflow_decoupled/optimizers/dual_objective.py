@@ -16,12 +16,9 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from ..likelihoods import Maximiser
+from ..linalg.gaussians import apply_per_latent
 from ..models import LCLGP
 from .site_maximiser import Subproblem, maximise
-
-
-_STIFF = 1e8
-"""Weight of a penalty that pins a standard deviation."""
 
 
 class Marginals(NamedTuple):
@@ -74,23 +71,24 @@ class DualProblem:
         self.loss = model.site_loss()
         self.marginals: Any = tf.function(self._marginals, autograph=False)
         self.point: Any = tf.function(self._point, autograph=False)
+        self.with_alpha: Any = tf.function(self._with_alpha, autograph=False)
         self.sweep: Any = tf.function(self._sweep, autograph=False)
-        self.pinned: Any = tf.function(self._pinned, autograph=False)
 
     def _marginals(self, alpha: tf.Tensor, lam: tf.Tensor) -> Marginals:
         """(V7)-(V10) at alpha, lam [N, L]."""
         return self._of_state(self.basis.state_at(self.prior, alpha, lam))
 
-    def _sweep(self, at: Marginals, share: tf.Tensor, low: tf.Tensor, high: tf.Tensor) -> Marginals:
-        """(V22): the sites move by a share [] towards the derivatives of the losses; alpha stays between low and high."""
+    def _sweep(self, at: Marginals, share: tf.Tensor) -> Marginals:
+        """(V22): the sites move by a share [] towards the derivatives of the losses; alpha may leave S."""
         loss = self.loss.expand(at.mean, at.deviation)
         precision, centred = loss.d_s / at.deviation, at.mean - self.prior_mean
-        lam = at.lam + share * (precision - at.lam)
         now, goal = at.lam * centred - at.alpha, precision * centred - loss.d_h
-        state = self.basis.state_of_sites(self.prior, now + share * (goal - now), lam)  # (V22)
-        inside = (state.alpha > low) & (state.alpha < high)
-        alpha = tf.where(inside, state.alpha, tf.clip_by_value(loss.d_h, low, high))
-        return self._of_state(self.basis.with_alpha(self.prior, state, alpha))
+        lam = at.lam + share * (precision - at.lam)
+        return self._of_state(self.basis.state_of_sites(self.prior, now + share * (goal - now), lam))  # (V22)
+
+    def _with_alpha(self, at: Marginals, alpha: tf.Tensor) -> Marginals:
+        """The marginals with another alpha [N, L]."""
+        return self._of_state(self.basis.with_alpha(self.prior, at.state, alpha))
 
     def _of_state(self, state: Any) -> Marginals:
         mean, deviation = self.prior_mean + state.mean, tf.sqrt(state.variance)
@@ -99,11 +97,19 @@ class DualProblem:
         ok = state.ok & tf.math.is_finite(bound) & tf.reduce_all(state.variance > 0.0)
         return Marginals(state.alpha, state.lam, state, mean, deviation, divergence, bound, ok)
 
-    def _pinned(self, alpha: tf.Tensor, sigma: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """h with f_h(h, sigma) = alpha, and f_sigma / sigma there, [N, L]: the last part of section 7."""
-        sub = Subproblem(tf.zeros_like(sigma), sigma, _STIFF * (1.0 + 1.0 / tf.square(sigma)))
-        h = maximise(self.loss, sub, alpha, tf.zeros_like(alpha), self.loss.start(alpha), sigma).h
-        return h, self.loss.expand(h, sigma).d_s / sigma
+    def prior_sums(self, mean: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        """diag K, sum_j K_nj^2 and t_n (K t)_n [N, L], t_n the sign in which observation n pulls at `mean` [N, L]."""
+        prior, shape = self.prior, tf.shape(mean)
+        weight = self.basis.form == "weight"
+        diagonal = tf.reduce_sum(tf.square(prior), axis=-1) if weight else tf.linalg.diag_part(prior)
+        k = tf.broadcast_to(tf.transpose(diagonal), shape)
+        t = -tf.sign(self.loss.expand(mean, tf.ones_like(mean)).d_h)
+        if weight:
+            squares = tf.reduce_sum(tf.square(tf.matmul(prior, tf.matmul(prior, prior, transpose_a=True))), axis=-1)
+            Kt = tf.matmul(prior[0], tf.matmul(prior[0], t, transpose_a=True))
+        else:
+            squares, Kt = tf.reduce_sum(tf.square(prior), axis=-1), apply_per_latent(prior, t)
+        return k, tf.broadcast_to(tf.transpose(squares), shape), t * Kt
 
     def _point(self, sub: Subproblem, at: Marginals, h: tf.Tensor, sigma: tf.Tensor) -> DualPoint:
         """The subproblem at `at`, its sites maximised from a start h, sigma [N, L]."""

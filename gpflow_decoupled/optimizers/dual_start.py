@@ -12,47 +12,91 @@ from .dual_newton import MARGIN, box_of
 from .dual_objective import DualProblem, Marginals
 from .subproblem import EXCESS
 
-_NUDGE = 0.01
-_COLD_SWEEPS = 3
 _MAX_HALVINGS = 10
+_ISOLATED_STEPS = 25
+_ISOLATED_TOLERANCE = 0.02
+_LEAST_SHARE = 0.05
+"""Of its own prior variance that an observation keeps for its mean, where its neighbours pull the other way."""
 
 
-def first_marginals(problem: DualProblem, sweeps: int, tolerance: float) -> Marginals:
-    """The marginals at the model's multipliers; where these are all zero, as in a new model, at a start of section 7.
+def first_marginals(problem: DualProblem, sweeps: int, tolerance: float) -> tuple[Marginals, tuple]:
+    """The marginals at the model's multipliers; where these are all zero, as in a new model, at a start from nothing.
 
     :param sweeps: at most so many site fixed points (V22) improve a start from nothing, while each gains more than
         `tolerance` nats.
+    :return: the marginals, and (h, sigma) [N, L] from which the sites can be maximised there.
 
     Raises `DataError` for multipliers outside S or at which V does not exist, `NumericalError` where no start is found.
     """
     basis = problem.basis
     alpha, lam = tf.convert_to_tensor(basis.alpha), tf.convert_to_tensor(basis.lam)
     if bool(tf.reduce_any(alpha != 0.0)) or bool(tf.reduce_any(lam != 0.0)):
-        return _checked(problem, alpha, lam)
-    alpha, lam = _cold(problem)
-    at = problem.marginals(alpha, lam)
+        at = _checked(problem, alpha, lam)
+        return at, (at.mean, at.deviation)
+    h, sigma = isolated_sites(problem)
+    at, start = _from_sites(problem, h, sigma), (h, sigma)
+    if sweeps:
+        swept = _swept(problem, problem.marginals(alpha, at.lam), sweeps, tolerance)
+        at, start = _from_sites(problem, swept.mean, swept.deviation), (swept.mean, swept.deviation)
     if not at.ok:
         raise _failure(problem, at)
-    return _swept(problem, at, sweeps, tolerance)
+    return at, start
 
 
-def _cold(problem: DualProblem) -> tuple[tf.Tensor, tf.Tensor]:
-    """Alpha of zero, nudged into S, and lam [N, L] that agrees with it: section 7."""
-    alpha = tf.clip_by_value(tf.convert_to_tensor(problem.basis.alpha), *box_of(problem.loss, _NUDGE))
-    lam = tf.zeros_like(alpha)
-    for _ in range(_COLD_SWEEPS):
-        sigma = problem.marginals(alpha, lam).deviation
-        _, gamma = problem.pinned(alpha, sigma)
-        lam = tf.maximum(gamma, 0.0)
-    return alpha, lam
+def _from_sites(problem: DualProblem, h: tf.Tensor, sigma: tf.Tensor) -> Marginals:
+    """The multipliers that sites at h, sigma [N, L] ask for: (V11), at which these are the maximisers of (V15)."""
+    loss = problem.loss.expand(h, sigma)
+    low, high = box_of(problem.loss, MARGIN)
+    return problem.marginals(tf.clip_by_value(loss.d_h, low, high), tf.maximum(loss.d_s / sigma, 0.0))
+
+
+def isolated_sites(problem: DualProblem) -> tuple[tf.Tensor, tf.Tensor]:
+    """Means and standard deviations [N, L] of each observation by itself, with the prior that its neighbours leave it.
+
+    With t_n = +-1 the direction in which observation n pulls, c_n = t_n (K t)_n is the variance of a prior for its mean if
+    all pulled alike, and r_n = sum_j K_nj^2 / K_nn^2 counts the neighbours that narrow its posterior:
+
+        max over (h, sigma): -(h - m_0)^2 / (2 c) - (sigma^2 / k - log sigma^2) / (2 r) - f(h, sigma)
+
+    by Newton's method; concave for log-concave sites, and exact where observations are independent a priori. N^2 a latent.
+    """
+    loss, mean = problem.loss, problem.prior_mean
+    k, squares, pull = problem.prior_sums(mean)
+    c = tf.maximum(pull, _LEAST_SHARE * k)
+    r = squares / tf.square(k)
+    h, sigma = loss_start(problem, k), tf.sqrt(k / (1.0 + tf.sqrt(k)))
+    for _ in range(_ISOLATED_STEPS):
+        e = loss.expand(h, sigma)
+        g_h = (mean - h) / c - e.d_h
+        g_s = 1.0 / (r * sigma) - sigma / (k * r) - e.d_s
+        hh, hs, ss = 1.0 / c + tf.maximum(e.d_hh, 0.0), e.d_hs, 1.0 / (k * r) + 1.0 / (r * sigma**2) + tf.maximum(e.d_ss, 0.0)
+        det = hh * ss - tf.square(hs)
+        convex = det > 1e-8 * hh * ss
+        det, hs = tf.where(convex, det, hh * ss), tf.where(convex, hs, tf.zeros_like(hs))
+        p_h, p_s = (ss * g_h - hs * g_s) / det, (hh * g_s - hs * g_h) / det
+        reach = 10.0 * (1.0 + sigma)
+        h, new = h + tf.clip_by_value(p_h, -reach, reach), tf.clip_by_value(sigma + p_s, sigma / 3.0, 3.0 * sigma)
+        moved = tf.reduce_max(tf.maximum(tf.abs(p_h) / reach, tf.abs(new - sigma) / sigma))
+        sigma = new
+        if float(moved) < _ISOLATED_TOLERANCE:
+            break
+    return h, sigma
+
+
+def loss_start(problem: DualProblem, k: tf.Tensor) -> tf.Tensor:
+    """h [N, L] to begin with: the prior mean, or what the site itself asks for where the loss there is not moderate."""
+    mean = problem.prior_mean
+    low, high = box_of(problem.loss, 0.01)
+    own = problem.loss.start(tf.clip_by_value(tf.zeros_like(mean), low, high))
+    unit = tf.ones_like(k)
+    return tf.where(problem.loss.value(mean, unit) <= problem.loss.value(own, unit) + 5.0, mean, own)
 
 
 def _swept(problem: DualProblem, at: Marginals, sweeps: int, tolerance: float) -> Marginals:
     """(V22), its step halved where the bound would fall."""
-    low, high = box_of(problem.loss, MARGIN)
     share = 1.0
     for _ in range(sweeps):
-        new = problem.sweep(at, tf.constant(share, at.alpha.dtype), low, high)
+        new = problem.sweep(at, tf.constant(share, at.alpha.dtype))
         if not (new.ok and float(new.bound) > float(at.bound)):
             share *= 0.5
             if share < 0.5**_MAX_HALVINGS:

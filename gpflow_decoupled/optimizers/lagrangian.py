@@ -85,9 +85,9 @@ class LinearlyConstrainedLagrangian:
         trace, problem = Trace(), DualProblem(model)
         if problem.loss.needs_penalty and self.theta == 0.0:
             raise DataError(f"theta must be above 0: {type(model.likelihood).__name__} needs a penalty.")
-        at = first_marginals(problem, self.sweeps, self.tolerance)
+        at, start = first_marginals(problem, self.sweeps, self.tolerance)
         trace.append(float(at.bound))
-        return _Run(self, problem, trace).iterate(at, progress)
+        return _Run(self, problem, trace).iterate(at, start, progress)
 
     def inner_solver(self, model: LCLGP) -> str:
         """The solver that "auto" stands for: "newton" or "lbfgs"."""
@@ -110,25 +110,23 @@ class _Run:
         self.direction: Any = tf.function(self._direction, autograph=False)
         self.violation = math.inf
 
-    def iterate(self, at: Marginals, progress: bool) -> LagrangianResult:
-        """Subproblems from the marginals `at`, [N, L] each."""
+    def iterate(self, at: Marginals, start: tuple, progress: bool) -> LagrangianResult:
+        """Subproblems from the marginals `at`, their sites maximised from `start`, [N, L] each."""
         rule, best, refused, reason = self.rule, at, 0, "outer iterations done"
         for step in tqdm(range(rule.max_outer), disable=not progress, desc="LCL"):
-            new, point, inner = self._subproblem(at, self._policy(step))
+            new, point, inner = self._subproblem(at, start, self._policy(step))
             self.trace.append(float(new.bound), inner, float(point.dual - point.primal))
             change = float(new.bound - at.bound)
             if bool(new.ok) and float(new.bound) > float(best.bound):
                 best = new
-            if not self._accepts(new, point, change):
+            solved = abs(float(point.dual - point.primal)) < rule.tolerance and abs(change) < rule.tolerance
+            if solved or not self._accepts(new, point, change) or inner == 0:
                 refused += 1
-                if not self._tighten() or refused > _MAX_REFUSALS:
-                    reason = "converged" if abs(change) < rule.tolerance else "the bound does not rise any more"
+                if solved or not self._tighten() or refused > _MAX_REFUSALS:
+                    reason = "converged" if solved else "the bound does not rise any more"
                     break
                 continue
-            at, refused = new, 0
-            if abs(change) < rule.tolerance:
-                reason = "converged"
-                break
+            at, start, refused = new, (point.sites.h, point.sites.sigma), 0
         basis = self.problem.basis
         basis.alpha.assign(best.alpha)
         basis.lam.assign(best.lam)
@@ -138,15 +136,15 @@ class _Run:
         fast = self.fast and step >= _BEFORE_ACCELERATION
         return Policy(self.rule.theta, fast, self.rule.curvature, self.delta, self.radius)
 
-    def _subproblem(self, at: Marginals, policy: Policy) -> tuple[Marginals, DualPoint, int]:
+    def _subproblem(self, at: Marginals, start: tuple, policy: Policy) -> tuple[Marginals, DualPoint, int]:
         """The solution of one subproblem, by duality gap."""
         problem = self.problem
         sub, box = make_subproblem(problem, at, policy)
-        point = problem.point(sub, at, at.mean, at.deviation)
-        floor, start = _GAP * self.rule.tolerance, float(at.bound)
+        point = problem.point(sub, at, *start)
+        floor, before = _GAP * self.rule.tolerance, float(at.bound)
 
         def finished(now: Marginals, then: DualPoint) -> bool:
-            gap, gained = float(then.dual - then.primal), float(then.primal) - start
+            gap, gained = float(then.dual - then.primal), float(then.primal) - before
             return bool(now.ok) and abs(gap) <= max(_GAP * gained, floor)
 
         if self.solver == "lbfgs":

@@ -96,22 +96,22 @@ def _advance(loss: SiteLoss, sub: Subproblem, alpha: tf.Tensor, lam: tf.Tensor, 
     det = m.hh * m.ss - tf.square(m.hs)
     p_h, p_s = (m.ss * m.g_h - m.hs * m.g_s) / det, (m.hh * m.g_s - m.hs * m.g_h) / det
     decrement = m.g_h * p_h + m.g_s * p_s
-    cap = 10.0 * (1.0 + tf.abs(loop.sigma)) / tf.maximum(tf.maximum(tf.abs(p_h), tf.abs(p_s)), 1e-300)
-    length = tf.minimum(loop.length, cap)
+    size = tf.maximum(tf.abs(p_h), tf.abs(p_s))
+    length = tf.minimum(loop.length, 10.0 * (1.0 + tf.abs(loop.sigma)) / tf.maximum(size, 1e-300))
     h, sigma = loop.h + length * p_h, loop.sigma + length * p_s
     at = loss.expand(h, sigma)
     now = _value(sub, alpha, lam, loop.h, loop.sigma, loop.at.value)
     then = _value(sub, alpha, lam, h, sigma, at.value)
     slack = _ROUND_OFF * (1.0 + tf.abs(now))
     accepted = (length > 0.0) & (then >= now + 1e-4 * length * decrement - slack)
-    done = (decrement <= _DECREMENT * (1.0 + tf.abs(now))) | (length < 1e-9)
-    grown = tf.where(accepted, tf.minimum(4.0 * length, 1.0), 0.25 * length)
+    tiny = length * size <= 1e-14 * (1.0 + tf.abs(loop.h) + tf.abs(loop.sigma))
+    done = (decrement <= _DECREMENT * (1.0 + tf.abs(now))) | tiny | (loop.length <= 0.0)
     new = Expansion(*(tf.where(accepted, after, before) for after, before in zip(at, loop.at)))
     return _Loop(
         loop.step + 1,
         tf.where(accepted, h, loop.h),
         tf.where(accepted, sigma, loop.sigma),
-        tf.where(done | (loop.length <= 0.0), tf.zeros_like(grown), grown),
+        tf.where(done, tf.zeros_like(length), tf.where(accepted, tf.ones_like(length), 0.25 * length)),
         new,
     )
 

@@ -1,0 +1,87 @@
+"""What linear models share: the prior over their weights as a mean function and a kernel, and the checks at the door."""
+
+from __future__ import annotations
+
+__all__ = ["as_arrays", "check_rows", "check_variance", "linear_mean", "linear_prior"]
+
+from numbers import Real
+from typing import Any
+
+import numpy as np
+import tensorflow_probability as tfp
+from gpflow.config import default_float
+from gpflow.functions import Linear as LinearFunction
+from gpflow.functions import MeanFunction
+from gpflow.kernels import Kernel, Linear
+from gpflow.utilities import set_trainable
+
+from ..errors import DataError
+from ..inducing import LinearWeights
+
+
+def as_arrays(data: Any) -> tuple[np.ndarray, np.ndarray]:
+    """X and Y of a pair as arrays of any shape; raises `DataError` for anything else."""
+    if not (isinstance(data, (tuple, list)) and len(data) == 2):
+        raise DataError(f"data is a {type(data).__name__}; pass (X, Y), all of them or the first rows.")
+    X, Y = data
+    return np.asarray(X), np.asarray(Y)
+
+
+def check_rows(X: np.ndarray) -> None:
+    """Raise `DataError` if a row of X [N, p] is all zero."""
+    empty = np.flatnonzero(~np.any(X != 0, axis=1))
+    if len(empty):
+        raise DataError(
+            f"{len(empty)} rows of X are all zero, row {empty[0]} first: without an intercept they say nothing of the "
+            "weights; remove them, or use intercept=True."
+        )
+
+
+def check_variance(value: Any) -> float:
+    """The prior variance of an intercept as a number; raises `DataError` unless it is one above 0."""
+    if not isinstance(value, Real) or not 0.0 < float(value) < np.inf:
+        raise DataError(f"intercept_variance={value!r} must be a number above 0, the prior variance of b.")
+    return float(value)
+
+
+def linear_mean(mean: np.ndarray, latents: int) -> MeanFunction | None:
+    """x^T m_0 for the prior mean [p]; None where it is zero."""
+    if not np.any(mean):
+        return None
+    function = LinearFunction(np.tile(mean[:, None], latents), np.zeros(latents, default_float()))
+    set_trainable(function, False)
+    return function
+
+
+def linear_prior(prior: Any | None, columns: int) -> tuple[np.ndarray, Kernel]:
+    """The prior mean [p] and the kernel x^T S x' of a distribution over the weights."""
+    if prior is None:
+        return np.zeros(columns, default_float()), Linear(variance=np.ones(columns, default_float()))
+    distributions = tfp.distributions
+    if not isinstance(prior, distributions.MultivariateNormalLinearOperator):
+        raise DataError(
+            f"prior is a {type(prior).__name__}; pass a MultivariateNormalDiag, MultivariateNormalTriL or "
+            "MultivariateNormalFullCovariance of tensorflow_probability.distributions."
+        )
+    mean = np.asarray(prior.mean(), default_float())
+    if mean.shape != (columns,):
+        raise DataError(
+            f"prior is over an array of shape {list(mean.shape)} and X has {columns} columns: it must be over one weight a "
+            "column; the intercept has a prior of its own, see intercept_variance."
+        )
+    if not np.all(np.isfinite(mean)):
+        raise DataError("prior has a mean with entries that are not finite: repair its loc.")
+    if isinstance(prior, distributions.MultivariateNormalDiag):
+        return mean, Linear(variance=_variances(np.asarray(prior.variance(), default_float())))
+    given = prior.parameters.get("covariance_matrix")  # the factor of one that is not positive definite is NaN
+    return mean, LinearWeights(np.asarray(prior.covariance() if given is None else given, default_float()))
+
+
+def _variances(variances: np.ndarray) -> np.ndarray:
+    bad = np.flatnonzero(~((variances > 0) & np.isfinite(variances)))
+    if len(bad):
+        raise DataError(
+            f"prior has variance {variances[bad[0]]:g} for weight {bad[0]}, and so is not positive definite: each must be "
+            "above 0 and finite."
+        )
+    return variances
