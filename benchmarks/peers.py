@@ -92,14 +92,19 @@ def train_gpflow(spec: Spec, data: Data, targets: Sequence[float], settings: Set
     steps.both.get_concrete_function()
     compile_seconds = time.perf_counter() - start
     recorder.start()
-    while not recorder.done:
+    note = ""
+    while not recorder.done and not note:
         ramp = min(1.0, recorder.step / _RAMP_STEPS)
         steps.gamma.assign(_RAMP_START ** (1.0 - ramp) * settings.natural_gradient**ramp)
-        steps.both()
-        recorder()
+        try:
+            steps.both()
+        except tf.errors.InvalidArgumentError:  # a factorisation, or a parameter that is NaN
+            note = f"failed in step {recorder.step + 1}"
+        else:
+            recorder()
     ms = recorder.ms_per_step
-    snapshots = recorder.finish(lambda: scores(model, data))
-    return Record(data.name, spec.name, spec.library, compile_seconds, ms, snapshots)
+    snapshots = recorder.finish(lambda: scores(model, data), failed=bool(note))
+    return Record(data.name, spec.name, spec.library, compile_seconds, ms, snapshots, note)
 
 
 def scores(model: Any, data: Data) -> dict[str, float]:

@@ -129,7 +129,7 @@ def _series(one: Record, metric: str) -> list[Series]:
     """The run of the largest budget as a line; the ends of runs that were given less as points."""
     largest = max(snapshot.target for snapshot in one.snapshots)
     ends = [s for s in one.snapshots if s.final and s.target < largest]
-    line = [s for s in one.snapshots if s not in ends]
+    line = [s for s in one.snapshots if s not in ends and s.metrics]
     values = [([s.seconds for s in chosen], [s.metrics[metric] for s in chosen]) for chosen in (line, ends)]
     peer = one.library != "gpflow_decoupled"
     return [

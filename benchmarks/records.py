@@ -88,16 +88,18 @@ class Recorder:
                 self._append(state)
 
     def finish(
-        self, evaluate: Callable[[], dict[str, float]], seconds: Sequence[float] | None = None
+        self, evaluate: Callable[[], dict[str, float]], seconds: Sequence[float] | None = None, failed: bool = False
     ) -> list[Snapshot]:
-        """Evaluate every copy; targets that were not passed get the final state.
+        """Evaluate every copy; targets that were not passed get the final state, or no metrics if training `failed`.
 
         :param seconds: training time after each step, where the trainer kept a clock of its own.
         """
-        final = self._read()
+        final = None if failed else self._read()
         while not self.done:
             self._append(final)
         for snapshot, state in zip(self.snapshots, self._states):
+            if state is None:
+                continue
             self._write(state)
             snapshot.metrics = evaluate()
             if seconds is not None:

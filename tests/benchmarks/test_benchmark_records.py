@@ -53,6 +53,18 @@ def test_recorder_copies_when_a_target_is_passed(monkeypatch: pytest.MonkeyPatch
     assert records.Record("task", "model", "library", 0.0, 1000.0, [*snapshots, own]).at(2.0) is own
 
 
+def test_a_run_that_failed_has_no_metrics_after_its_last_copy(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock, state = Clock(), {"value": 1}
+    monkeypatch.setattr(records, "time", clock)
+    recorder = Recorder([0.5, 9.0], lambda: state["value"], lambda value: state.update(value=value))
+    recorder.start()
+    clock.now += 1.0
+    recorder()
+    state["value"] = float("nan")
+    snapshots = recorder.finish(lambda: {"seen": state["value"]}, failed=True)
+    assert [snapshot.metrics for snapshot in snapshots] == [{"seen": 1}, {}]
+
+
 def test_times_include_the_budgets() -> None:
     times = times_up_to([60.0, 180.0])
     assert times == sorted(set(times))
