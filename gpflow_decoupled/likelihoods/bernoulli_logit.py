@@ -36,7 +36,7 @@ class BernoulliLogit(ScalarLikelihood):
         self.expectation = expectation
 
     def _scalar_log_prob(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:
-        return tfp.distributions.Bernoulli(logits=F).log_prob(Y)
+        return tfp.distributions.Bernoulli(logits=tf.convert_to_tensor(F)).log_prob(Y)
 
     def _conditional_mean(self, X: TensorType, F: TensorType) -> tf.Tensor:
         return tf.sigmoid(F)

@@ -32,7 +32,7 @@ class Laplace(ScalarLikelihood):
         self.scale: Parameter = positive_parameter(scale, "scale")
 
     def _scalar_log_prob(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:
-        return tfp.distributions.Laplace(F, self.scale).log_prob(Y)
+        return tfp.distributions.Laplace(tf.convert_to_tensor(F), self.scale).log_prob(Y)
 
     def _conditional_mean(self, X: TensorType, F: TensorType) -> tf.Tensor:
         return tf.identity(F)

@@ -109,8 +109,10 @@ def gamma_loss(likelihood: gl.Gamma | gl.Exponential, Y: TensorType) -> LogLinea
     if isinstance(likelihood, gl.Exponential):
         return LogLinearLoss(y, -1.0, log_y, partial(tf.ones_like, y), partial(tf.zeros_like, y))
 
+    constant_parameter(likelihood.shape, "The shape of the gamma", positive=True)
+
     def shape() -> tf.Tensor:
-        return constant_parameter(likelihood.shape, "The shape of the gamma", positive=True)
+        return tf.convert_to_tensor(likelihood.shape)
 
     def offset() -> tf.Tensor:
         return tf.math.lgamma(shape()) - (shape() - 1.0) * log_y

@@ -6,7 +6,6 @@ __all__ = ["NegativeBinomial"]
 
 from typing import Any
 
-import numpy as np
 import tensorflow as tf
 import tensorflow_probability as tfp
 from gpflow import Parameter
@@ -52,5 +51,5 @@ class NegativeBinomial(ScalarLikelihood):
 
 
 def _exp(exponent: tf.Tensor) -> tf.Tensor:
-    """Without overflow, in single precision too where it is squared no more."""
-    return tf.exp(tf.minimum(exponent, np.array(_LIMIT, exponent.dtype.as_numpy_dtype)))
+    """Without overflow, in single precision too."""
+    return tf.exp(tf.minimum(exponent, _LIMIT))

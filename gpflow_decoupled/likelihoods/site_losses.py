@@ -59,7 +59,7 @@ _BUILDERS: dict[type[gl.Likelihood], SiteLossBuilder] = {
 
 
 def declare_site_loss(kind: type[gl.Likelihood], builder: SiteLossBuilder) -> None:
-    """Say how site losses of a class of likelihoods, and of those derived from it, are built.
+    """Say how site losses of a class of likelihoods are built, and of those that inherit its density.
 
     :param kind: the class. :param builder: of a likelihood and Y [N, L], returns a `SiteLoss`.
 
@@ -76,26 +76,41 @@ def declare_site_loss(kind: type[gl.Likelihood], builder: SiteLossBuilder) -> No
 def site_loss(likelihood: gl.Likelihood, Y: TensorType) -> SiteLoss:
     """The site loss of a likelihood at labels Y [N, L].
 
-    Raises `DataError`, a `ValueError`, for labels outside of the support, parameters that are functions of the inputs or not
-    positive, and likelihoods without a declared loss.
+    Raises `DataError`, a `ValueError`, for labels that are not finite or outside of the support, parameters that are functions
+    of the inputs or not positive, and likelihoods without a declared loss.
     """
-    labels = site_labels(Y)
-    if tf.executing_eagerly():
-        check_labels(likelihood, np.asarray(labels))
+    labels, builder = site_labels(Y), _builder(likelihood)
+    if builder is not None and tf.executing_eagerly():
+        values = np.asarray(labels)
+        if not np.all(np.isfinite(values)):
+            raise DataError(
+                f"Y has {np.sum(~np.isfinite(values))} entries that are not finite numbers; remove these rows."
+            )
+        check_labels(likelihood, values)
+    loss = None if builder is None else builder(likelihood, labels)
+    if loss is None:
+        raise DataError(_not_declared(likelihood))
+    return loss
+
+
+def _builder(likelihood: gl.Likelihood) -> SiteLossBuilder | None:
+    """That of the class, or of the nearest one from which it inherits its density."""
     for kind in type(likelihood).__mro__:
         if kind in _BUILDERS:
-            loss = _BUILDERS[kind](likelihood, labels)
-            if loss is not None:
-                return loss
-            break
-    raise DataError(
-        f"No site loss is declared for {_description(likelihood)}: between what numbers the derivative of -log p(y | f) in f "
-        f"lies is not known. Declare it: declare_site_loss({type(likelihood).__name__}, lambda likelihood, Y: QuadratureLoss("
-        "likelihood, Y, lower, upper, curvature)), both from gpflow_decoupled.likelihoods."
+            same = getattr(type(likelihood), "_scalar_log_prob", None) is getattr(kind, "_scalar_log_prob", None)
+            return _BUILDERS[kind] if same else None
+    return None
+
+
+def _not_declared(likelihood: gl.Likelihood) -> str:
+    name, link = type(likelihood).__name__, getattr(likelihood, "invlink", None)
+    if not isinstance(likelihood, gl.ScalarLikelihood) or isinstance(likelihood, gl.SwitchedLikelihood):
+        return (
+            f"{name} has no site loss: one latent function an observation, and one density for all of them, are needed."
+        )
+    known = name if link is None else f"{name} with the inverse link {getattr(link, '__name__', link)}"
+    return (
+        f"No site loss is declared for {known}: between what numbers the derivative of -log p(y | f) in f lies is not "
+        f"known. Declare it: declare_site_loss({name}, lambda likelihood, Y: QuadratureLoss(likelihood, Y, lower, upper, "
+        "curvature)), both from gpflow_decoupled.likelihoods."
     )
-
-
-def _description(likelihood: gl.Likelihood) -> str:
-    name = type(likelihood).__name__
-    link = getattr(likelihood, "invlink", None)
-    return name if link is None else f"{name} with the inverse link {getattr(link, '__name__', link)}"

@@ -28,6 +28,8 @@ _LAST = 8.75
 _FINE, _COARSE = 16, 7
 _NODES = _FINE * _COARSE
 _STEP = 2.0 * np.pi * CROSSOVER / (18.0 * CROSSOVER + 60.0)
+_SMALL = 1e-4
+"""Below it digits are lost to E, and it implies sigma > 7 and h < -3.5 sigma where h >= -sigma^2 / 2."""
 _BLOCK = 8192
 """Most elements at once: a block takes some 50 MB."""
 _SERIES = [1 / 6, -7 / 360, 31 / 15120, -127 / 604800, 73 / 3421440]
@@ -83,14 +85,14 @@ def log_sigmoid_mean(h: tf.Tensor, sigma: tf.Tensor) -> tf.Tensor:
     offset = tf.where(reflected, h + 0.5 * tf.square(sigma), tf.zeros_like(h))
     h = tf.where(reflected, -h - tf.square(sigma), h)
     probability = softplus_moments(h, sigma).d_h
-    small = probability < 1e-6
-    direct = tf.math.log(tf.clip_by_value(probability, 1e-6, 1.0))
-    safe_sigma, safe_h = tf.maximum(sigma, 9.0), tf.minimum(h, -4.0 * sigma)
-    return offset + tf.where(small, _tilted(safe_h, safe_sigma), direct)
+    small = probability < _SMALL
+    direct = tf.math.log(tf.clip_by_value(probability, _SMALL, 1.0))
+    safe = tf.maximum(sigma, 7.0)
+    return offset + tf.where(small, _tilted(tf.minimum(h, -3.5 * safe), safe), direct)
 
 
 def _tilted(h: tf.Tensor, sigma: tf.Tensor) -> tf.Tensor:
-    """The same for -sigma^2 / 2 <= h <= -4 sigma."""
+    """The same for -sigma^2 / 2 <= h <= -3.5 sigma, sigma >= 7."""
     weights, u = _weights(h)
     a = tf.clip_by_value(-h / tf.square(sigma), 1e-30, 0.5)
     sine, y = tf.sin(np.pi * a)[..., None], np.pi * u / sigma[..., None]

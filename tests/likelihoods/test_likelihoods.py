@@ -1,0 +1,199 @@
+"""The package's likelihoods as GPflow uses them: densities, moments, predictions, training, summaries."""
+
+from __future__ import annotations
+
+import gpflow
+import numpy as np
+import pytest
+import tensorflow as tf
+from gpflow import likelihoods as gl
+from numpy.testing import assert_allclose
+from scipy import stats
+from scipy.special import expit
+
+from gpflow_decoupled import likelihoods as own
+from gpflow_decoupled.errors import UnknownOptionError
+from gpflow_decoupled.models import CVIGP
+from gpflow_decoupled.optimizers import ConjugateComputation
+from tests.reference import lcl_sites as ref
+
+BINARY = np.array([[0.0], [1.0], [1.0], [0.0], [1.0]])
+COUNTS = np.array([[0.0], [1.0], [3.0], [7.0], [2.0]])
+REAL = np.array([[-1.2], [0.1], [0.7], [3.0], [-0.4]])
+F = np.array([[0.4], [-1.0], [0.0], [1.7], [-3.0]])
+VARIANCE = np.array([[0.3], [0.9], [1.2], [0.5], [2.0]])
+NO_X = np.zeros((5, 1))
+
+CASES = {
+    # the likelihood, Y, the loss of a label, the conditional mean and variance at f
+    "Laplace": (lambda: own.Laplace(0.7), REAL, lambda y: ref.laplace(y, 0.7), lambda f: (f, 0.98 + 0.0 * f)),
+    "logit": (own.BernoulliLogit, BINARY, ref.bernoulli_logit, lambda f: (expit(f), expit(f) * expit(-f))),
+    "logit, piecewise": (
+        lambda: own.BernoulliLogit("piecewise"), BINARY, ref.bernoulli_logit, lambda f: (expit(f), expit(f) * expit(-f)),
+    ),
+    "probit": (
+        own.BernoulliProbit, BINARY, ref.bernoulli_probit,
+        lambda f: (stats.norm.cdf(f), stats.norm.cdf(f) * stats.norm.cdf(-f)),
+    ),
+    "negative binomial": (
+        lambda: own.NegativeBinomial(2.5), COUNTS, lambda y: ref.negative_binomial(y, 2.5),
+        lambda f: (np.exp(f), np.exp(f) + np.exp(2.0 * f) / 2.5),
+    ),
+}  # fmt: skip
+each = pytest.mark.parametrize("name", CASES)
+
+
+@each
+def test_density_and_conditional_moments(name):
+    make, Y, loss, moments = CASES[name]
+    likelihood = make()
+    expected = [-float(loss(y)(f)) for y, f in zip(Y[:, 0], F[:, 0])]
+    assert_allclose(likelihood.log_prob(NO_X, F, Y), expected, rtol=1e-12)
+    mean, variance = moments(F)
+    assert_allclose(likelihood.conditional_mean(NO_X, F), mean, rtol=1e-12)
+    assert_allclose(likelihood.conditional_variance(NO_X, F), variance, rtol=1e-12)
+
+
+@each
+def test_expectations_and_predictions(name):
+    make, Y, loss, moments = CASES[name]
+    likelihood = make()
+    sigma = np.sqrt(VARIANCE)
+    expected = [-ref.integral(loss(y), h, s, (y,)) for y, h, s in zip(Y[:, 0], F[:, 0], sigma[:, 0])]
+    found = likelihood.variational_expectations(NO_X, F, VARIANCE, Y)
+    if name == "logit, piecewise":
+        assert np.all(found <= expected) and np.all(found > np.array(expected) - 1.4215e-4)
+    else:
+        assert_allclose(found, expected, rtol=1e-9)
+    expected = [ref.log_predictive(loss(y), h, s) for y, h, s in zip(Y[:, 0], F[:, 0], sigma[:, 0])]
+    assert_allclose(likelihood.predict_log_density(NO_X, F, VARIANCE, Y), expected, atol=2e-7)
+    z = np.linspace(-12.0, 12.0, 20_001)
+    weights = stats.norm.pdf(z) * 24.0 / 20_000
+    mean, variance = moments(F + sigma * z)
+    total = np.sum(weights * mean, axis=1)
+    second = np.sum(weights * (variance + mean**2), axis=1)
+    found = likelihood.predict_mean_and_var(NO_X, F, VARIANCE)
+    assert_allclose(found[0][:, 0], total, rtol=1e-9, atol=1e-14)
+    assert_allclose(found[1][:, 0], second - total**2, rtol=1e-8)
+
+
+@each
+def test_latents_are_summed_and_arguments_broadcast(name):
+    make, Y, _, _ = CASES[name]
+    likelihood = make()
+    wide = [np.concatenate(pair, axis=1) for pair in [(F, 0.5 * F), (VARIANCE, 2.0 * VARIANCE), (Y, Y[::-1])]]
+    for method in (likelihood.variational_expectations, likelihood.predict_log_density):
+        both = method(NO_X, *wide)
+        parts = [method(NO_X, *(array[:, [column]] for array in wide)) for column in (0, 1)]
+        assert_allclose(both, parts[0] + parts[1], rtol=1e-12)
+        batch = method(NO_X, np.stack([F, F + 1.0]), np.stack([VARIANCE, VARIANCE]), np.stack([Y, Y]))
+        assert batch.shape == (2, 5)
+        assert_allclose(batch[1], method(NO_X, F + 1.0, VARIANCE, Y), rtol=1e-12)
+    mean, variance = likelihood.predict_mean_and_var(NO_X, *wide[:2])
+    assert mean.shape == variance.shape == (5, 2)
+
+
+@each
+def test_no_nan_far_out(name):
+    make, Y, _, _ = CASES[name]
+    likelihood = make()
+    for size in [30.0, 1e3]:
+        for variance in [0.0, 1e-8, 1.0, 100.0, 2500.0]:
+            mean, var = tf.constant(size * np.sign(F)), tf.constant(np.full((5, 1), variance))
+            with tf.GradientTape() as tape:
+                tape.watch([mean, var])
+                value = likelihood.variational_expectations(NO_X, mean, var, Y)
+            gradients = tape.gradient(value, [mean, var]) if variance else []
+            results = [value, likelihood.predict_log_density(NO_X, mean, var, Y), *gradients]
+            results += likelihood.predict_mean_and_var(NO_X, mean, var)
+            assert not any(np.any(np.isnan(result)) for result in results), (size, variance)
+
+
+def test_predictions_of_the_logit_at_large_variances():
+    """Where GPflow's own are off: the probability of 1 at a mean of 5 and a deviation of 50, and the far tail."""
+    mean, variance = np.array([[5.0], [-500.0], [-40.0]]), np.array([[2500.0], [2500.0], [1.0]])
+    ours, theirs = own.BernoulliLogit(), gl.Bernoulli(invlink=tf.sigmoid)
+    exact = [ref.log_predictive(ref.bernoulli_logit(1.0), h, s) for h, s in zip(mean[:, 0], np.sqrt(variance[:, 0]))]
+    ones = np.ones((3, 1))
+    assert_allclose(ours.predict_log_density(NO_X[:3], mean, variance, ones), exact, rtol=1e-8)
+    found, theirs_found = (lik.predict_mean_and_var(NO_X[:3], mean, variance)[0] for lik in (ours, theirs))
+    assert_allclose(found[:, 0], np.exp(exact), rtol=1e-8, atol=1e-15)
+    assert abs(theirs_found[0, 0] - np.exp(exact[0])) > 1e-3
+    value = ours.variational_expectations(NO_X[:3], mean, variance, ones)
+    integrals = [-ref.integral(ref.bernoulli_logit(1.0), h, s) for h, s in zip(mean[:, 0], np.sqrt(variance[:, 0]))]
+    assert_allclose(value, integrals, rtol=1e-11)
+
+
+def test_options_of_the_logit():
+    with pytest.raises(UnknownOptionError, match="expectation='best' is not known; use one of 'exact', 'piecewise'"):
+        own.BernoulliLogit("best")
+
+
+@pytest.mark.parametrize("make, name", [(own.Laplace, "scale"), (own.NegativeBinomial, "size")])
+def test_parameters(make, name, capsys):
+    likelihood = make(0.7)
+    parameter = getattr(likelihood, name)
+    assert_allclose(parameter, 0.7, rtol=1e-12)
+    assert likelihood.trainable_parameters == (parameter,)
+    gpflow.utilities.print_summary(likelihood)
+    printed = capsys.readouterr().out
+    assert f"{type(likelihood).__name__}.{name}" in printed and "0.7" in printed
+    copy = gpflow.utilities.deepcopy(likelihood)
+    getattr(copy, name).assign(1.5)
+    assert_allclose(parameter, 0.7, rtol=1e-12)
+    per_row = make(np.full((5, 1), 0.7))
+    arguments = (NO_X, F, VARIANCE, COUNTS)
+    expected = likelihood.variational_expectations(*arguments)
+    assert_allclose(per_row.variational_expectations(*arguments), expected, rtol=1e-12)
+    shared = gpflow.Parameter(0.4)
+    assert getattr(make(shared), name) is shared
+
+
+def _data(name):
+    rng = np.random.default_rng(1)
+    X = rng.uniform(-2.0, 2.0, size=(25, 1))
+    f = np.sin(2.0 * X)
+    if name == "negative binomial":
+        return X, rng.poisson(np.exp(f)).astype(float)
+    return X, f + rng.laplace(size=f.shape) if name == "Laplace" else (f + rng.normal(size=f.shape) > 0).astype(float)
+
+
+def _variables(model):
+    return [model.q_mu.unconstrained_variable, model.q_sqrt.unconstrained_variable]
+
+
+@each
+def test_in_models_of_gpflow_and_in_cvi(name):
+    """The same bound from all three at the same q, and training raises it."""
+    X, Y = _data(name)
+    make = CASES[name][0]
+    cvi = CVIGP((X, Y), gpflow.kernels.Matern52(), make())
+    ConjugateComputation().run(cvi)
+    mean, cov = (np.asarray(moment) for moment in cvi.predict_f(X, full_cov=True))
+    jitter = 1e-6 * np.eye(25)
+    svgp = gpflow.models.SVGP(gpflow.kernels.Matern52(), make(), X, whiten=False, num_latent_gps=1)
+    svgp.q_mu.assign(mean)
+    svgp.q_sqrt.assign(np.linalg.cholesky(cov + jitter))
+    best = float(cvi.elbo())
+    assert_allclose(svgp.elbo((X, Y)), best, rtol=1e-3)
+    vgp = gpflow.models.VGP((X, Y), gpflow.kernels.Matern52(), make())
+    start = float(vgp.elbo())
+    gpflow.optimizers.Scipy().minimize(vgp.training_loss, _variables(vgp), options={"maxiter": 40})
+    assert start < float(vgp.elbo()) <= best + 1e-4 * abs(best)
+    assert_allclose(vgp.elbo(), best, rtol=2e-3)
+    new = np.linspace(-3.0, 3.0, 4)[:, None]
+    for model in (vgp, svgp, cvi):
+        mean, variance = model.predict_y(new)
+        assert mean.shape == variance.shape == (4, 1) and np.all(variance > 0)
+        assert np.all(np.isfinite(model.predict_log_density((new, Y[:4]))))
+
+
+@pytest.mark.parametrize("name", ["Laplace", "negative binomial"])
+def test_parameters_are_learned(name):
+    X, Y = _data(name)
+    model = gpflow.models.SVGP(gpflow.kernels.Matern52(), CASES[name][0](), X[::3], num_data=25)
+    (parameter,) = model.likelihood.trainable_parameters
+    before, start = float(parameter.numpy()), float(model.elbo((X, Y)))
+    loss = model.training_loss_closure((X, Y), compile=True)
+    gpflow.optimizers.Scipy().minimize(loss, model.trainable_variables, options={"maxiter": 15})
+    assert abs(float(parameter.numpy()) - before) > 0.01 and float(model.elbo((X, Y))) > start
