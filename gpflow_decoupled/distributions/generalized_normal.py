@@ -1,0 +1,42 @@
+"""The generalised normal distribution, density proportional to exp(-(|x - loc| / scale)^power)."""
+
+from __future__ import annotations
+
+__all__ = ["GeneralizedNormal", "generalized_normal_cdf"]
+
+import tensorflow as tf
+import tensorflow_probability as tfp
+
+from ..linalg.elementary import with_slopes
+from .generalized_transform import generalized_normal_transform
+
+
+def generalized_normal_cdf(v: tf.Tensor, power: tf.Tensor) -> tf.Tensor:
+    """The cdf at scale one, arguments broadcast; first derivatives by (A6), right at v = 0 too."""
+    v, power = v + tf.zeros_like(power), power + tf.zeros_like(v)
+    held, size = tf.stop_gradient(v), tf.abs(tf.stop_gradient(v))
+    raised = tf.stop_gradient(tf.pow(size, power))
+    share = tf.math.igamma(1.0 / power, raised)
+    decay = tf.exp(-raised - tf.math.lgamma(1.0 / power))
+    value = 0.5 + 0.5 * tf.sign(held) * share
+    d_power = 0.5 * tf.sign(held) * decay * tf.math.xlogy(size, size)  # (A6), the second term
+    return with_slopes(value, (v, 0.5 * power * decay), (power, d_power))
+
+
+class GeneralizedNormal(tfp.distributions.GeneralizedNormal):
+    """TFP's, with a cdf whose gradient is right at `loc` too, and with the characteristic function.
+
+    `power` = 2 is a normal distribution, 1 Laplace's. The characteristic function is known for powers from 0.9 to 6.
+    """
+
+    def _cdf(self, x: tf.Tensor) -> tf.Tensor:
+        return generalized_normal_cdf((x - self.loc) / self.scale, tf.convert_to_tensor(self.power))
+
+    def _survival_function(self, x: tf.Tensor) -> tf.Tensor:
+        return generalized_normal_cdf((self.loc - x) / self.scale, tf.convert_to_tensor(self.power))
+
+    def characteristic(self, omega: tf.Tensor) -> tf.Tensor:
+        """E exp(i omega x), complex, for omega that broadcasts with the batch shape [...]; absolute error 1e-9."""
+        size = generalized_normal_transform(omega * self.scale, tf.convert_to_tensor(self.power))
+        phase = omega * self.loc
+        return tf.complex(size * tf.cos(phase), size * tf.sin(phase))

@@ -1,0 +1,177 @@
+"""The skew-normal distribution of Azzalini: density 2 phi(z) Phi(theta z), z = (x - loc) / scale."""
+
+from __future__ import annotations
+
+__all__ = ["SkewNormal", "log_normal_cdf", "skew_normal_cdf", "skew_normal_entropy", "skew_normal_transform"]
+
+import math
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_probability as tfp
+
+from ..linalg.elementary import normal_cdf, owens_t, with_slopes
+
+_HALF_LOG_2_PI = 0.5 * math.log(2.0 * math.pi)
+_U = np.linspace(-12.0, 12.0, 49)
+"""Nodes of (A4)."""
+
+
+def log_normal_cdf(x: tf.Tensor) -> tf.Tensor:
+    """The logarithm of the standard normal cdf, of the shape of x; relative error 1e-15 far out in the lower tail too."""
+    return tfp.distributions.Normal(tf.zeros([], x.dtype), tf.ones([], x.dtype)).log_cdf(x)
+
+
+def skew_normal_cdf(z: tf.Tensor, theta: tf.Tensor) -> tf.Tensor:
+    """Phi(z) - 2 T(z, theta), arguments broadcast; first derivatives are exact, also in theta."""
+    z, theta = z + tf.zeros_like(theta), theta + tf.zeros_like(z)
+    value = tf.maximum(normal_cdf(z) - 2.0 * owens_t(z, theta), 0.0)
+    gauss = tf.exp(-0.5 * tf.square(z))
+    d_z = gauss * normal_cdf(theta * z) * math.sqrt(2.0 / math.pi)
+    d_theta = -gauss * tf.exp(-0.5 * tf.square(theta * z)) / (math.pi * (1.0 + tf.square(theta)))
+    return with_slopes(tf.stop_gradient(value), (z, d_z), (theta, d_theta))
+
+
+def skew_normal_entropy(theta: tf.Tensor) -> tf.Tensor:
+    """Nats, of the shape of theta, by (A4) with 49 nodes: 1e-15 for every theta, and so is the first derivative."""
+    u = tf.constant(_U, theta.dtype)
+    root = tf.sqrt(1.0 + tf.square(theta))[..., None]
+    v, gauss = u / root, (_U[1] - _U[0]) / math.sqrt(2.0 * math.pi) * tf.exp(-0.5 * tf.square(u / root))
+    log_cdf = log_normal_cdf(theta[..., None] * v)
+    loss = tf.reduce_sum(2.0 * gauss / root * tf.exp(log_cdf) * log_cdf, axis=-1)
+    value = _HALF_LOG_2_PI + 0.5 - math.log(2.0) - loss  # (A4)
+    both = (_U[1] - _U[0]) / (2.0 * math.pi) * tf.exp(-0.5 * tf.square(u))  # phi(v) phi(theta v)
+    slope = -2.0 * tf.reduce_sum(v / root * both * log_cdf, axis=-1)  # (A4)
+    return with_slopes(tf.stop_gradient(value), (theta, slope))
+
+
+def skew_normal_transform(omega: tf.Tensor, theta: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """Real and imaginary part of E exp(i omega z), arguments broadcast: (A5), by Dawson's integral."""
+    square = tf.square(omega)
+    narrow = 1.0 / (1.0 + tf.square(theta))  # 1 - delta^2
+    delta = theta * tf.sqrt(narrow)
+    imaginary = (
+        2.0
+        / math.sqrt(math.pi)
+        * tf.exp(-0.5 * narrow * square)
+        * tf.math.special.dawsn(delta * omega / math.sqrt(2.0))
+    )
+    return tf.exp(-0.5 * square), imaginary  # (A5)
+
+
+class SkewNormal(tfp.distributions.Distribution):
+    """Density 2 / scale phi(z) Phi(theta z) with z = (x - loc) / scale; theta = 0 is the normal distribution.
+
+    All parameters broadcast to the batch shape. Log-probability, cdf, moments, entropy, samples and `characteristic` are
+    differentiable in every parameter; the skewness lies within 0.9953 of zero.
+    """
+
+    def __init__(
+        self,
+        loc: Any,
+        scale: Any,
+        theta: Any,
+        validate_args: bool = False,
+        allow_nan_stats: bool = True,
+        name: str = "SkewNormal",
+    ) -> None:
+        parameters = dict(locals())
+        with tf.name_scope(name) as name:
+            known = next((p.dtype for p in (loc, scale, theta) if hasattr(p, "dtype")), tf.float32)
+            self._loc, self._scale, self._theta = (
+                part if isinstance(part, tf.Variable) else tf.convert_to_tensor(part, dtype=known)
+                for part in (loc, scale, theta)
+            )
+            super().__init__(
+                dtype=tf.as_dtype(known),
+                reparameterization_type=tfp.distributions.FULLY_REPARAMETERIZED,
+                validate_args=validate_args,
+                allow_nan_stats=allow_nan_stats,
+                parameters=parameters,
+                name=name,
+            )
+
+    @classmethod
+    def _parameter_properties(cls, dtype: Any, num_classes: Any = None) -> dict:
+        properties = tfp.util.ParameterProperties
+        positive = properties(default_constraining_bijector_fn=tfp.bijectors.Softplus)
+        return {"loc": properties(), "scale": positive, "theta": properties()}
+
+    @property
+    def loc(self) -> tf.Tensor:
+        """The location, which is not the mean."""
+        return self._loc
+
+    @property
+    def scale(self) -> tf.Tensor:
+        """The scale, which is not the standard deviation."""
+        return self._scale
+
+    @property
+    def theta(self) -> tf.Tensor:
+        """The shape: the sign of the skewness, none at zero."""
+        return self._theta
+
+    def _event_shape(self) -> tf.TensorShape:
+        return tf.TensorShape([])
+
+    def _event_shape_tensor(self) -> tf.Tensor:
+        return tf.constant([], tf.int32)
+
+    def _z(self, x: tf.Tensor) -> tf.Tensor:
+        return (x - self.loc) / self.scale
+
+    @property
+    def _delta(self) -> tf.Tensor:
+        return self.theta / tf.sqrt(1.0 + tf.square(self.theta))
+
+    def _log_prob(self, x: tf.Tensor) -> tf.Tensor:
+        z = self._z(x)
+        gauss = math.log(2.0) - _HALF_LOG_2_PI - 0.5 * tf.square(z)
+        return gauss + log_normal_cdf(self.theta * z) - tf.math.log(self.scale)
+
+    def _cdf(self, x: tf.Tensor) -> tf.Tensor:
+        return skew_normal_cdf(self._z(x), tf.convert_to_tensor(self.theta))
+
+    def _survival_function(self, x: tf.Tensor) -> tf.Tensor:
+        return skew_normal_cdf(-self._z(x), -tf.convert_to_tensor(self.theta))
+
+    def _entropy(self) -> tf.Tensor:
+        value = skew_normal_entropy(tf.convert_to_tensor(self.theta)) + tf.math.log(self.scale)
+        return tf.broadcast_to(value, self.batch_shape_tensor())
+
+    def _mean(self) -> tf.Tensor:
+        value = self.loc + self.scale * self._delta * math.sqrt(2.0 / math.pi)
+        return tf.broadcast_to(value, self.batch_shape_tensor())
+
+    def _variance(self) -> tf.Tensor:
+        value = tf.square(self.scale) * (1.0 - 2.0 / math.pi * tf.square(self._delta))
+        return tf.broadcast_to(value, self.batch_shape_tensor())
+
+    def _stddev(self) -> tf.Tensor:
+        return tf.sqrt(self._variance())
+
+    def skewness(self) -> tf.Tensor:
+        """The third standardised moment, of the batch shape."""
+        mean = self._delta * math.sqrt(2.0 / math.pi)
+        value = 0.5 * (4.0 - math.pi) * mean**3 / (1.0 - tf.square(mean)) ** 1.5
+        return tf.broadcast_to(value, self.batch_shape_tensor())
+
+    def _sample_n(self, n: int, seed: Any = None) -> tf.Tensor:
+        shape = tf.concat([[n], self.batch_shape_tensor()], axis=0)
+        first, second = tf.unstack(tfp.random.split_seed(seed, n=2, salt="SkewNormal"))
+        z_1 = tf.abs(tf.random.stateless_normal(shape, first, dtype=self.dtype))
+        z_2 = tf.random.stateless_normal(shape, second, dtype=self.dtype)
+        narrow = tf.math.rsqrt(1.0 + tf.square(self.theta))
+        return self.loc + self.scale * (self._delta * z_1 + narrow * z_2)
+
+    def _default_event_space_bijector(self) -> tfp.bijectors.Bijector:
+        return tfp.bijectors.Identity(validate_args=self.validate_args)
+
+    def characteristic(self, omega: tf.Tensor) -> tf.Tensor:
+        """E exp(i omega x), complex, for omega that broadcasts with the batch shape [...]."""
+        real, imaginary = skew_normal_transform(omega * self.scale, tf.convert_to_tensor(self.theta))
+        phase = omega * self.loc
+        rotation = tf.complex(tf.cos(phase), tf.sin(phase))
+        return rotation * tf.complex(real + tf.zeros_like(imaginary), imaginary)
