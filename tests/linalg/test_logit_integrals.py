@@ -72,11 +72,31 @@ def test_each_element_by_its_own_rule_and_any_shape():
             assert_allclose(left[index], right[0], rtol=1e-12, atol=1e-14)
 
 
-def test_blocks_change_nothing(monkeypatch):
-    h = np.linspace(-20.0, 20.0, 50)
-    expected = np.array(moments(h, 3.0))
+@pytest.mark.parametrize("sizes", [None, 50])
+def test_blocks_change_nothing(sizes, monkeypatch):
+    h, sigma = tf.constant(np.linspace(-20.0, 20.0, 50)), tf.constant(np.geomspace(0.1, 30.0, 50))
+    expected = [*li.softplus_moments(h, sigma), *li.softplus_moments(h[:3], sigma[:3])]
     monkeypatch.setattr(li, "_BLOCK", 7)
-    assert_allclose(moments(h, 3.0), expected, rtol=1e-14, atol=1e-16)
+    blocks = tf.function(li.softplus_moments, input_signature=[tf.TensorSpec([sizes], tf.float64)] * 2)
+    few = li.softplus_moments if sizes else blocks
+    for left, right in zip([*blocks(h, sigma), *few(h[:3], sigma[:3])], expected):
+        assert_allclose(left, right, rtol=1e-13, atol=1e-15)
+    assert [len(part) for part in few(h[:0], sigma[:0])] == [0] * 6
+    assert_allclose(li.softplus_mean(h, sigma), expected[0], rtol=1e-13)
+
+
+def test_no_more_elements_at_once_than_a_block(monkeypatch):
+    """So that memory does not grow with the data."""
+    rule, seen = li._fourier_moments, []
+
+    def spy(h, sigma):
+        seen.append(len(h))
+        return rule(h, sigma)
+
+    monkeypatch.setattr(li, "_BLOCK", 7)
+    monkeypatch.setattr(li, "_fourier_moments", spy)
+    moments(np.linspace(-20.0, 20.0, 50), 3.0)
+    assert seen == [7] * 8
 
 
 @pytest.mark.parametrize("dtype, tolerance", [(tf.float64, 1e-11), (tf.float32, 2e-5)])
