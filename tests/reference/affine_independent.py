@@ -113,16 +113,16 @@ DENSITIES: dict[str, Callable[[Sequence[float]], Density]] = {
 """The raw densities of theta [P], by the names of the bases."""
 
 
-def _rule(density: Density, reach: float, extra: Sequence[float], panels: int = 10) -> tuple[Array, Array]:
-    """Nodes and weights of Gauss-Legendre panels between breaks, times the density."""
-    ends = {-reach, reach, *density.breaks, *(point for point in extra if abs(point) < reach)}
-    # fine near zero, coarse in the tails
-    ends |= set(np.sinh(np.linspace(-3, 3, panels + 1)) / np.sinh(3) * reach)
-    ends_array = np.array(sorted(ends))
+def _rule(density: Density, reach: float, panels: int, extra: Array | float = 0.0) -> tuple[Array, Array]:
+    """Nodes [S, Q], and weights times the density, of Gauss-Legendre panels split at breaks and at `extra` [S]."""
+    extra = np.clip(np.atleast_1d(extra), -reach, reach)
+    graded = np.sinh(np.linspace(-3, 3, panels + 1)) / np.sinh(3) * reach  # fine near zero, coarse in the tails
+    fixed = np.broadcast_to([*graded, *density.breaks], [len(extra), panels + 1 + len(density.breaks)])
+    ends = np.sort(np.column_stack([fixed, extra]), axis=1)
     nodes, weights = np.polynomial.legendre.leggauss(10)
-    half = 0.5 * np.diff(ends_array)[:, None]
-    v = (ends_array[:-1, None] + half * (nodes + 1)).ravel()
-    return v, (half * weights).ravel() * np.exp(density.log_pdf(v))
+    half = 0.5 * np.diff(ends)[:, :, None]
+    v = (ends[:, :-1, None] + half * (nodes + 1)).reshape(len(extra), -1)
+    return v, (half * weights).reshape(len(extra), -1) * np.exp(density.log_pdf(v))
 
 
 def expectation(
@@ -138,15 +138,11 @@ def expectation(
     *outer, last = densities
     y, weight = np.array([beta]), np.ones(1)
     for density, a in zip(outer, alpha):
-        nodes, weights = _rule(density, reach, (), panels)
-        y = (y[:, None] + a * nodes).ravel()
-        weight = (weight[:, None] * weights).ravel()
-    total = 0.0
-    for start, mass in zip(y, weight):
-        if mass > 1e-18:
-            nodes, weights = _rule(last, reach, ((kink - start) / alpha[-1],), panels)
-            total += mass * float(g(start + alpha[-1] * nodes) @ weights)
-    return total
+        nodes, weights = _rule(density, reach, panels)
+        y, weight = (y[:, None] + a * nodes[0]).ravel(), (weight[:, None] * weights[0]).ravel()
+        y, weight = y[weight > 1e-17], weight[weight > 1e-17]
+    nodes, weights = _rule(last, reach, panels, (kink - y) / alpha[-1])
+    return float(weight @ np.sum(g(y[:, None] + alpha[-1] * nodes) * weights, axis=1))
 
 
 def masses(cdf: Callable[[Array], Array], alpha: float, step: float, K: int) -> Array:

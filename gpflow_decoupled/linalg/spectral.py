@@ -1,0 +1,119 @@
+"""R2: densities of projections from the product of characteristic functions, by one inverse FFT a site (section 4.2)."""
+
+from __future__ import annotations
+
+__all__ = ["as_complex", "check_points", "spectral_density", "spectral_expectation", "transform_of"]
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from ..errors import DataError
+from .products import map_blocks, product
+from .projections import Projections, Site, check_projections, rows_of
+
+Transform = Callable[[tf.Tensor, tf.Tensor], tf.Tensor]
+"""Of omega [n, D, T] and theta [D, 1, P]: the characteristic functions, real or complex."""
+
+
+def transform_of(
+    characteristic: Transform, alpha: tf.Tensor, noise: tf.Tensor | None, omega: tf.Tensor, theta: tf.Tensor
+) -> tf.Tensor:
+    """The characteristic function of y - beta at omega [n, T], for alpha [n, D] and noise [n]: [n, T], real or complex."""
+    phi = product(characteristic(alpha[:, :, None] * omega[:, None, :], theta[:, None, :]))
+    if noise is None:
+        return phi
+    decay = tf.exp(-0.5 * noise[:, None] * tf.square(omega))
+    return phi * (as_complex(decay) if phi.dtype.is_complex else decay)
+
+
+def as_complex(x: tf.Tensor) -> tf.Tensor:
+    """X [...] with an imaginary part of zero; `tf.cast` does the same and warns in its gradient."""
+    return x if x.dtype.is_complex else tf.complex(x, tf.zeros_like(x))
+
+
+def check_points(K: int) -> None:
+    """Raise `DataError` unless K is a power of two, four at least."""
+    if not isinstance(K, int | np.integer) or K < 4 or K & (K - 1):
+        raise DataError(f"K={K}: the number of lattice points must be a power of two, for example 1024.")
+
+
+def spectral_density(
+    characteristic: Transform, y: Projections, R: Any, K: int = 1024, averaged: bool = False
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """K values y_k and the density there, (A10): [N, K] each, over R standard deviations on both sides of the mean.
+
+    With `averaged`, the density is its average over the cell around y_k. Exact up to what lies beyond R, and what phi has
+    beyond the frequency pi / step; small negative values are rounding. `characteristic` takes omega [n, D, T] and
+    theta [D, 1, P].
+    """
+    check_points(K)
+    check_projections(y)
+    u, q = _density(characteristic, y.alpha, y.noise, y.scale, y.theta, R, K, averaged)
+    return y.beta[:, None] + u, q
+
+
+def _density(
+    characteristic: Transform, alpha: tf.Tensor, noise: tf.Tensor | None, scale: tf.Tensor, theta: tf.Tensor, R: Any, K: int,
+    averaged: bool = False,
+) -> tuple[tf.Tensor, tf.Tensor]:  # fmt: skip
+    """Of y - beta."""
+    step = 2.0 * tf.cast(R, alpha.dtype) * scale[:, None] / K
+    places = tf.range(K // 2 + 1, dtype=alpha.dtype)
+    omega = 2.0 * math.pi / (K * step) * places
+    phi = transform_of(characteristic, alpha, noise, omega, theta)
+    filters = (-1.0) ** np.arange(K // 2 + 1) * (np.sinc(np.arange(K // 2 + 1) / K) if averaged else 1.0)
+    phi = tf.math.conj(as_complex(phi)) * as_complex(tf.constant(filters, alpha.dtype))
+    q = tf.signal.irfft(phi, fft_length=[K]) / step  # (A10)
+    return (tf.range(K, dtype=alpha.dtype) - K // 2) * step, q
+
+
+def spectral_expectation(
+    characteristic: Transform,
+    y: Projections,
+    site: Site,
+    R: Any,
+    K: int = 1024,
+    memory: float = 2.0**26,
+    work: int = 1,
+) -> tf.Tensor:
+    """E g_n(y_n) [N], differentiable in alpha, beta, theta, noise and the parameters of the site.
+
+    The grid moves with beta and is otherwise held: it follows `y.scale`. Kinks are corrected to fourth order of the step.
+    `memory`: bytes that a complex tensor [n, D, K/2 + 1], times the `work` of the base, may take; `characteristic` takes
+    omega [n, D, T] and theta [D, 1, P].
+    """
+    check_points(K)
+    check_projections(y, site)
+    noisy = y.noise is not None
+
+    def block(alpha: tf.Tensor, beta: tf.Tensor, noise: tf.Tensor, scale: tf.Tensor, *rest: tf.Tensor) -> tf.Tensor:
+        *parameters, theta = rest
+        u, q = _density(characteristic, alpha, noise if noisy else None, scale, theta, R, K)
+        columns = [part[:, None] for part in parameters]
+        return _expected(beta[:, None] + u, q, u[:, 1:2] - u[:, :1], site, columns)
+
+    rows = rows_of(memory, y.alpha.shape[1], K // 2 + 1, work, y.alpha.dtype)
+    return map_blocks(block, [*y.per_site, *site.parameters], [y.theta], rows)
+
+
+def _expected(values: tf.Tensor, q: tf.Tensor, step: tf.Tensor, site: Site, columns: list[tf.Tensor]) -> tf.Tensor:
+    """The sum [n] of g at values [n, K] with density q [n, K], a step [n, 1] apart: subtracted, it would lose digits."""
+    g = site.smooth(values, *columns)
+    if site.kink is None:
+        return tf.reduce_sum(g * q, axis=1) * step[:, 0]
+    place, slope = site.kink(*columns)
+    g += slope * tf.abs(values - place)
+    at = (place - values[:, :1]) / step
+    near = tf.stop_gradient(tf.floor(at))
+    xi = at - near
+    K = tf.cast(tf.shape(values)[1], at.dtype)
+    cell = tf.cast(tf.clip_by_value(near, 0.0, K - 2.0), tf.int32)
+    left, right = (tf.gather(q, cell + side, batch_dims=1) for side in (0, 1))
+    inside = tf.cast((near >= 0.0) & (near < K - 1.0), q.dtype)
+    density = inside * ((1.0 - xi) * left + xi * right)
+    correction = tf.square(step) * (tf.square(xi) - xi + 1.0 / 6.0) * density  # (A10), below it
+    return (tf.reduce_sum(g * q, axis=1, keepdims=True) * step + slope * correction)[:, 0]
