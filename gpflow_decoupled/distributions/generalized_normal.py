@@ -12,7 +12,7 @@ from .generalized_transform import generalized_normal_transform
 
 
 def generalized_normal_cdf(v: tf.Tensor, power: tf.Tensor) -> tf.Tensor:
-    """The cdf at scale one, arguments broadcast; first derivatives by (A6), right at v = 0 too."""
+    """The cdf at scale one, shapes [...] broadcast; first derivatives by (A6), right at v = 0 too."""
     v, power = v + tf.zeros_like(power), power + tf.zeros_like(v)
     held, size = tf.stop_gradient(v), tf.abs(tf.stop_gradient(v))
     raised = tf.stop_gradient(tf.pow(size, power))

@@ -26,7 +26,7 @@ _PANEL = 16
 
 
 def generalized_normal_transform(omega: tf.Tensor, power: tf.Tensor) -> tf.Tensor:
-    """E cos(omega v) for the density proportional to exp(-|v|^power), 0.9 <= power <= 6; arguments broadcast.
+    """E cos(omega v) for the density proportional to exp(-|v|^power), 0.9 <= power <= 6; shapes [...] broadcast.
 
     Best for few distinct powers and many frequencies, power [D, 1] and omega [N, D, T]: one table a power is made.
     """

@@ -24,7 +24,7 @@ def log_normal_cdf(x: tf.Tensor) -> tf.Tensor:
 
 
 def skew_normal_cdf(z: tf.Tensor, theta: tf.Tensor) -> tf.Tensor:
-    """Phi(z) - 2 T(z, theta), arguments broadcast; first derivatives are exact, also in theta."""
+    """Phi(z) - 2 T(z, theta), shapes [...] broadcast; first derivatives are exact, also in theta."""
     z, theta = z + tf.zeros_like(theta), theta + tf.zeros_like(z)
     value = tf.maximum(normal_cdf(z) - 2.0 * owens_t(z, theta), 0.0)
     gauss = tf.exp(-0.5 * tf.square(z))
@@ -47,7 +47,7 @@ def skew_normal_entropy(theta: tf.Tensor) -> tf.Tensor:
 
 
 def skew_normal_transform(omega: tf.Tensor, theta: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Real and imaginary part of E exp(i omega z), arguments broadcast: (A5), by Dawson's integral."""
+    """Real and imaginary part of E exp(i omega z), shapes [...] broadcast: (A5), by Dawson's integral."""
     square = tf.square(omega)
     narrow = 1.0 / (1.0 + tf.square(theta))  # 1 - delta^2
     delta = theta * tf.sqrt(narrow)

@@ -13,7 +13,7 @@ _DROP = 38.0
 
 
 def log_bessel_k(order: tf.Tensor, z: tf.Tensor) -> tf.Tensor:
-    """Log K_order(z) for z > 0, arguments broadcast; first derivatives are right in both. Relative error of K 1e-13.
+    """Log K_order(z) for z > 0, whose shapes [...] broadcast; first derivatives are right in both. Relative error of K 1e-13.
 
     K = 1/2 int exp(order t - z cosh t) dt over all t, by the trapezoid rule with 192 nodes where the integrand is more
     than e^-38 of its maximum.

@@ -46,7 +46,7 @@ def with_slopes(value: tf.Tensor, *arguments: tuple[tf.Tensor, tf.Tensor]) -> tf
 def owens_t(h: tf.Tensor, a: tf.Tensor) -> tf.Tensor:
     """Owen's T(h, a) = 1/2pi int_0^a exp(-h^2 (1 + x^2) / 2) / (1 + x^2) dx, to 1e-15 in absolute terms.
 
-    `tfp.math.owens_t` is off by up to 7e-7 for |h| between 4.8 and 7, enough for negative masses in the tail. Arguments
+    `tfp.math.owens_t` is off by up to 7e-7 for |h| between 4.8 and 7, enough for negative masses in the tail. Shapes [...]
     broadcast; the result is odd in a, even in h. Costs 28 exponentials.
     """
     h, a = h + tf.zeros_like(a), a + tf.zeros_like(h)

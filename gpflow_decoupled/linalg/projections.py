@@ -11,7 +11,7 @@
 
 from __future__ import annotations
 
-__all__ = ["Projections", "Site", "check_projections", "rows_of"]
+__all__ = ["Projections", "Site", "check_projections", "rows_of", "tiny"]
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -83,7 +83,7 @@ class Site(NamedTuple):
 
 
 def tiny(like: tf.Tensor) -> float:
-    """A variance that stands for none."""
+    """A variance that stands for none, in the precision of `like` [...]."""
     return 1e-200 if like.dtype == tf.float64 else 1e-30
 
 
