@@ -36,15 +36,16 @@ class Cholesky:
 
     :param whiten: in the coordinates of the prior, which is the fair rival; False is the form that Khan 2014 compares with.
     :param tolerance: on the change of the bound in an iteration, in nats.
-    :param max_evaluations: of the bound and its gradient.
+    :param max_evaluations: of the bound and its gradient. :param compile: False runs eagerly.
 
     Raises `DataError` for settings out of range. Cost of an evaluation: 3 N^3 a latent; memory: 40 N^2 L numbers.
     """
 
-    def __init__(self, whiten: bool = True, tolerance: float = 1e-4, max_evaluations: int = 5000) -> None:
+    def __init__(self, whiten: bool = True, tolerance: float = 1e-4, max_evaluations: int = 5000, compile: bool = True) -> None:
         if not tolerance > 0.0 or max_evaluations < 1:
             raise DataError(f"tolerance={tolerance!r} must be above 0 and max_evaluations={max_evaluations!r} at least 1.")
-        self.whiten, self.tolerance, self.max_evaluations = whiten, float(tolerance), max_evaluations
+        self.whiten, self.tolerance = whiten, float(tolerance)
+        self.max_evaluations, self.compile = max_evaluations, compile
 
     def run(self, model: LCLGP) -> LagrangianResult:
         """Climb from the prior mean and independent whitened coordinates; the model is left at the best multipliers.
@@ -52,12 +53,12 @@ class Cholesky:
         The result's bound is that of mean and factor; the multipliers (V11) have the same one where it has converged.
         Raises `NumericalError` where K is not positive definite.
         """
-        trace, problem = Trace(), DualProblem(model)
+        trace, problem = Trace(), DualProblem(model, self.compile)
         A = _factor(problem)
         shape_t, shape_T = (int(A.shape[-1]), model.num_latent_gps), (model.num_latent_gps, *A.shape[-1:], A.shape[-1])
         places = np.tril_indices(shape_t[0])
         size = int(np.prod(shape_t))
-        objective: Any = tf.function(lambda t, T: _value_and_gradient(problem, A, self.whiten, t, T), autograph=False)
+        objective = problem.compiled(lambda t, T: _value_and_gradient(problem, A, self.whiten, t, T))
 
         def unpacked(x: np.ndarray) -> tuple[tf.Tensor, tf.Tensor]:
             T = np.zeros(shape_T)
@@ -79,7 +80,7 @@ class Cholesky:
 
     def _write(self, problem: DualProblem, A: tf.Tensor, t: tf.Tensor, T: tf.Tensor) -> None:
         mean, deviation = _moments(problem, A, self.whiten, t, T)
-        loss = problem.loss.expand(mean, deviation)
+        loss = problem.expand(mean, deviation)
         lam, candidates = loss.d_s / deviation, [loss.d_h]
         if problem.basis.form == "function":
             white = t if self.whiten else _by_latent(solve, A, t)
@@ -103,15 +104,14 @@ def _factor(problem: DualProblem) -> tf.Tensor:
 def _start(problem: DualProblem, A: tf.Tensor, whiten: bool) -> tuple[np.ndarray, np.ndarray]:
     """A mean of zero, and independent coordinates that are narrower than the prior."""
     h, sigma = isolated_sites(problem)
-    precision = (problem.loss.expand(h, sigma).d_s / sigma).numpy().T  # [L, N]
+    precision = (problem.expand(h, sigma).d_s / sigma).numpy().T  # [L, N]
     power = tf.reduce_mean(tf.square(A), axis=-2).numpy() * max(float(np.mean(precision)), 0.0)
     narrow = 1.0 / np.sqrt(1.0 + A.shape[-2] * np.broadcast_to(power, (len(precision), A.shape[-1])))
     T = np.stack([np.diag(part) for part in narrow])
     if not whiten:
         if problem.basis.form == "weight":
             raise NumericalError("The unwhitened form needs a factor of K; use whiten=True for weights.", matrix="K")
-        k = tf.linalg.diag_part(problem.prior).numpy()
-        T = np.stack([np.diag(row) for row in np.sqrt(k / (1.0 + k * np.maximum(precision, 0.0)))])
+        T = tf.matmul(A, tf.constant(T)).numpy()
     return np.zeros((A.shape[-1], len(precision))), T
 
 

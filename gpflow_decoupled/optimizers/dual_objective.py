@@ -11,6 +11,7 @@ from __future__ import annotations
 
 __all__ = ["DualPoint", "DualProblem", "Marginals"]
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import tensorflow as tf
@@ -60,19 +61,25 @@ class DualProblem:
     """The dual of a model's bound as compiled functions of the multipliers; kernel and likelihood stay as they are now.
 
     :param model: its data, kernel matrix and site loss are read once.
+    :param compile: False runs them eagerly, which pays for a few steps.
 
     Cost of `marginals`: 2/3 N^3 a latent, or N p^2 in the weight form; of `point`: a few passes over the site losses.
     """
 
-    def __init__(self, model: LCLGP) -> None:
-        self.model, self.basis = model, model.basis
+    def __init__(self, model: LCLGP, compile: bool = True) -> None:
+        self.model, self.basis, self.compile = model, model.basis, compile
         self.prior = model.basis.prior(model.kernel)
         self.prior_mean = model.prior_mean()
         self.loss = model.site_loss()
-        self.marginals: Any = tf.function(self._marginals, autograph=False)
-        self.point: Any = tf.function(self._point, autograph=False)
-        self.with_alpha: Any = tf.function(self._with_alpha, autograph=False)
-        self.sweep: Any = tf.function(self._sweep, autograph=False)
+        self.expand: Any = self.compiled(self.loss.expand)
+        self.marginals: Any = self.compiled(self._marginals)
+        self.point: Any = self.compiled(self._point)
+        self.with_alpha: Any = self.compiled(self._with_alpha)
+        self.sweep: Any = self.compiled(self._sweep)
+
+    def compiled(self, function: Callable[..., Any]) -> Any:
+        """The function, compiled unless this problem is not."""
+        return tf.function(function, autograph=False, reduce_retracing=True) if self.compile else function
 
     def _marginals(self, alpha: tf.Tensor, lam: tf.Tensor) -> Marginals:
         """(V7)-(V10) at alpha, lam [N, L]."""
@@ -103,7 +110,7 @@ class DualProblem:
         weight = self.basis.form == "weight"
         diagonal = tf.reduce_sum(tf.square(prior), axis=-1) if weight else tf.linalg.diag_part(prior)
         k = tf.broadcast_to(tf.transpose(diagonal), shape)
-        t = -tf.sign(self.loss.expand(mean, tf.ones_like(mean)).d_h)
+        t = -tf.sign(self.expand(mean, tf.ones_like(mean)).d_h)
         if weight:
             squares = tf.reduce_sum(tf.square(tf.matmul(prior, tf.matmul(prior, prior, transpose_a=True))), axis=-1)
             Kt = tf.matmul(prior[0], tf.matmul(prior[0], t, transpose_a=True))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 __all__ = ["first_marginals"]
 
+import math
+
 import tensorflow as tf
 
 from ..errors import DataError, NumericalError
@@ -34,20 +36,28 @@ def first_marginals(problem: DualProblem, sweeps: int, tolerance: float) -> tupl
         at = _checked(problem, alpha, lam)
         return at, (at.mean, at.deviation)
     h, sigma = isolated_sites(problem)
-    at, start = _from_sites(problem, h, sigma), (h, sigma)
-    if sweeps:
-        swept = _swept(problem, problem.marginals(alpha, at.lam), sweeps, tolerance)
-        at, start = _from_sites(problem, swept.mean, swept.deviation), (swept.mean, swept.deviation)
-    if not at.ok:
-        raise _failure(problem, at)
-    return at, start
-
-
-def _from_sites(problem: DualProblem, h: tf.Tensor, sigma: tf.Tensor) -> Marginals:
-    """The multipliers that sites at h, sigma [N, L] ask for: (V11), at which these are the maximisers of (V15)."""
-    loss = problem.loss.expand(h, sigma)
+    loss = problem.expand(h, sigma)
     low, high = box_of(problem.loss, MARGIN)
-    return problem.marginals(tf.clip_by_value(loss.d_h, low, high), tf.maximum(loss.d_s / sigma, 0.0))
+    lam = tf.maximum(loss.d_s / sigma, 0.0)
+    found = [(problem.marginals(tf.clip_by_value(loss.d_h, low, high), lam), (h, sigma))]
+    zero = tf.zeros_like(alpha)
+    inside = bool(tf.reduce_all((zero > low) & (zero < high)))
+    if sweeps or inside:
+        at = problem.marginals(zero, lam)
+        found += [(at, (at.mean, at.deviation))] if inside else []
+        swept = _swept(problem, at, sweeps, tolerance)
+        found += [] if swept is at else [(_inside(problem, swept, low, high), (swept.mean, swept.deviation))]
+    best = max(found, key=lambda pair: float(pair[0].bound) if bool(pair[0].ok) else -math.inf)
+    if not best[0].ok:
+        raise _failure(problem, best[0])
+    return best
+
+
+def _inside(problem: DualProblem, at: Marginals, low: tf.Tensor, high: tf.Tensor) -> Marginals:
+    """The marginals with every alpha [N, L] between low and high: where it is not, f_h."""
+    keep = (at.alpha > low) & (at.alpha < high)
+    slope = problem.expand(at.mean, at.deviation).d_h
+    return problem.with_alpha(at, tf.where(keep, at.alpha, tf.clip_by_value(slope, low, high)))
 
 
 def isolated_sites(problem: DualProblem) -> tuple[tf.Tensor, tf.Tensor]:
@@ -66,7 +76,7 @@ def isolated_sites(problem: DualProblem) -> tuple[tf.Tensor, tf.Tensor]:
     r = squares / tf.square(k)
     h, sigma = loss_start(problem, k), tf.sqrt(k / (1.0 + tf.sqrt(k)))
     for _ in range(_ISOLATED_STEPS):
-        e = loss.expand(h, sigma)
+        e = problem.expand(h, sigma)
         g_h = (mean - h) / c - e.d_h
         g_s = 1.0 / (r * sigma) - sigma / (k * r) - e.d_s
         hh, hs, ss = 1.0 / c + tf.maximum(e.d_hh, 0.0), e.d_hs, 1.0 / (k * r) + 1.0 / (r * sigma**2) + tf.maximum(e.d_ss, 0.0)

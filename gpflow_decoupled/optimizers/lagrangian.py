@@ -43,7 +43,7 @@ class LinearlyConstrainedLagrangian:
     :param augmented: the paper's (19)-(20), an extra term in sigma whose weight grows where a step is refused.
     :param curvature: the terms (V20) at sites that are not log-concave; without them a run need not converge.
     :param sweeps: at most so many site fixed points (V22) improve a start from nothing.
-    :param max_outer: outer iterations at most.
+    :param max_outer: outer iterations at most. :param compile: False runs eagerly, which pays for few or large steps.
 
     Raises `DataError` for settings out of range, `UnknownOptionError` for another `inner`. Cost of a Newton step: about
     2.5 N^3 a latent; of an evaluation of L-BFGS-B 2/3 N^3, or N p^2 in the weight form.
@@ -61,6 +61,7 @@ class LinearlyConstrainedLagrangian:
         curvature: bool = True,
         sweeps: int = 5,
         max_outer: int = 100,
+        compile: bool = True,
     ) -> None:
         check_option("inner", inner, ("auto", "newton", "lbfgs"))
         if not (math.isfinite(theta) and theta >= 0.0):
@@ -73,7 +74,7 @@ class LinearlyConstrainedLagrangian:
             raise DataError(f"sweeps={sweeps!r} must be at least 0 and max_outer={max_outer!r} at least 1.")
         self.theta, self.inner, self.tolerance = float(theta), inner, float(tolerance)
         self.accelerate, self.trust_region, self.augmented = accelerate, trust_region, augmented
-        self.curvature, self.sweeps, self.max_outer = curvature, sweeps, max_outer
+        self.curvature, self.sweeps, self.max_outer, self.compile = curvature, sweeps, max_outer, compile
 
     def run(self, model: LCLGP, *, progress: bool = False) -> LagrangianResult:
         """Outer iterations until the bound changes by less than `tolerance`; the model is left at the best multipliers.
@@ -82,7 +83,7 @@ class LinearlyConstrainedLagrangian:
         outside S and for theta = 0 where the likelihood needs a penalty, `NumericalError` where the posterior does not
         exist at the start; nothing has changed then.
         """
-        trace, problem = Trace(), DualProblem(model)
+        trace, problem = Trace(), DualProblem(model, self.compile)
         if problem.loss.needs_penalty and self.theta == 0.0:
             raise DataError(f"theta must be above 0: {type(model.likelihood).__name__} needs a penalty.")
         at, start = first_marginals(problem, self.sweeps, self.tolerance)
@@ -107,7 +108,7 @@ class _Run:
         self.fast = rule.accelerate and not problem.loss.needs_penalty
         bumpy = bool(tf.reduce_any(tf.convert_to_tensor(problem.loss.curvature) > 0.0))
         self.minorises = rule.curvature or not bumpy
-        self.direction: Any = tf.function(self._direction, autograph=False)
+        self.direction: Any = problem.compiled(self._direction)
         self.violation = math.inf
 
     def iterate(self, at: Marginals, start: tuple, progress: bool) -> LagrangianResult:

@@ -27,22 +27,22 @@ class Opper:
     """The two parameters an observation of Opper & Archambeau, as in `gpflow.models.VGPOpperArchambeau`.
 
     :param tolerance: on the change of the bound in an iteration, in nats.
-    :param max_evaluations: of the bound and its gradient.
+    :param max_evaluations: of the bound and its gradient. :param compile: False runs eagerly.
 
     Raises `DataError` for settings out of range. Cost of an evaluation: 5/3 N^3 a latent.
     """
 
-    def __init__(self, tolerance: float = 1e-4, max_evaluations: int = 5000) -> None:
+    def __init__(self, tolerance: float = 1e-4, max_evaluations: int = 5000, compile: bool = True) -> None:
         if not tolerance > 0.0 or max_evaluations < 1:
             raise DataError(f"tolerance={tolerance!r} must be above 0 and max_evaluations={max_evaluations!r} at least 1.")
-        self.tolerance, self.max_evaluations = float(tolerance), max_evaluations
+        self.tolerance, self.max_evaluations, self.compile = float(tolerance), max_evaluations, compile
 
     def run(self, model: LCLGP) -> LagrangianResult:
         """Climb from the model's multipliers, or from nothing where they are all zero; the model is left at the best.
 
         Raises as `LinearlyConstrainedLagrangian.run`.
         """
-        trace, problem = Trace(), DualProblem(model)
+        trace, problem = Trace(), DualProblem(model, self.compile)
         at, _ = first_marginals(problem, 0, self.tolerance)
         centred = problem.marginals(tf.zeros_like(at.alpha), at.lam)
         fresh = not np.any(np.asarray(model.basis.alpha)) and not np.any(np.asarray(model.basis.lam))
@@ -51,7 +51,7 @@ class Opper:
         bumpy = np.asarray(tf.convert_to_tensor(problem.loss.curvature) > 0.0)
         low = np.concatenate([np.full(at.alpha.shape, -np.inf).ravel(), np.where(bumpy, -np.inf, 0.0).ravel()])
         shape = at.alpha.shape
-        gradient: Any = tf.function(lambda alpha, lam: _value_and_gradient(problem, alpha, lam), autograph=False)
+        gradient = problem.compiled(lambda alpha, lam: _value_and_gradient(problem, alpha, lam))
 
         def value_and_gradient(x: np.ndarray) -> tuple[float, np.ndarray]:
             value, *parts = gradient(*(tf.constant(part.reshape(shape)) for part in np.split(x, 2)))

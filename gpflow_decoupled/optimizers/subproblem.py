@@ -39,7 +39,7 @@ def make_subproblem(problem: DualProblem, at: Marginals, policy: Policy) -> tupl
     c = tf.convert_to_tensor(loss.curvature) * tf.ones_like(lam)
     bumpy = c > 0.0
     rho = policy.theta * tf.maximum(lam, 0.0)
-    expansion = loss.expand(at.mean, at.deviation) if policy.accelerate or loss.needs_penalty else None
+    expansion = problem.expand(at.mean, at.deviation) if policy.accelerate or loss.needs_penalty else None
     if loss.needs_penalty:
         rho = tf.maximum(rho, _LEAST_PENALTY * tf.maximum(expansion.d_s / at.deviation, 1e-8))
     if policy.accelerate:

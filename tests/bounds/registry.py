@@ -12,6 +12,7 @@ from gpflow_decoupled.bases import (
     Basis,
     CoupledBasis,
     DecoupledBasis,
+    DualBasis,
     HybridBasis,
     OrthogonalBasis,
     SiteBasis,
@@ -41,8 +42,8 @@ class Case(NamedTuple):
 
     def build(self, kernel: Any, latents: int, gamma: Array, beta: Array, **extra: Any) -> Basis:
         """The basis on these points."""
-        if self.basis is SiteBasis:
-            return SiteBasis(beta, latents, **self.options, **extra)
+        if self.basis in OWNERS:
+            return self.basis(beta, latents, **self.options, **extra)
         points = [as_inducing(beta, "beta", kernel)]
         if self.basis is not CoupledBasis:
             points.insert(0, as_inducing(gamma, "gamma", kernel))
@@ -52,6 +53,8 @@ class Case(NamedTuple):
 
 
 CASES: dict[str, Case] = {}
+OWNERS = (SiteBasis, DualBasis)
+"""Of models that own their data: their points are the data's inputs, and their Parameters are not trainable."""
 LOWEST_PRECISION = -0.1
 """Random sites may be negative, and K^-1 + W positive definite all the same: the trace of K is below 10."""
 
@@ -95,13 +98,15 @@ def randomize(basis: Basis, rng: np.random.Generator, scale: float = 1.0) -> Non
             size = value.shape[-1]
             noise = np.tril(noise) / np.sqrt(size) + np.eye(size)
         parameter.assign(scale * noise)
-    if isinstance(basis, SiteBasis):
-        basis.tau.assign(np.maximum(basis.tau, LOWEST_PRECISION))
+    if isinstance(basis, OWNERS):
+        precision = basis.tau if isinstance(basis, SiteBasis) else basis.lam
+        precision.assign(np.maximum(precision, LOWEST_PRECISION))
 
 
 def variational(basis: Basis) -> list[gpflow.Parameter]:
     """The Parameters of q, apart from its points."""
-    points = {id(p) for name in ("beta", "gamma", "alpha", "points") for p in getattr(basis, name, _NOTHING).parameters}
+    named = (getattr(basis, name, _NOTHING) for name in ("beta", "gamma", "alpha", "points"))
+    points = {id(p) for part in named if not isinstance(part, gpflow.Parameter) for p in part.parameters}
     return [p for p in basis.parameters if id(p) not in points]
 
 
@@ -151,6 +156,11 @@ def _site(basis: Any, state: Any, k: gr.Grams, latent: int) -> tuple:
     return S @ np.asarray(basis.nu)[:, latent], S
 
 
+def _dual(basis: Any, state: Any, k: gr.Grams, latent: int) -> tuple:
+    alpha, lam = (np.asarray(parameter)[:, latent] for parameter in (basis.alpha, basis.lam))
+    return -k.K_b @ alpha, np.linalg.inv(np.linalg.inv(k.K_b) + np.diag(lam))  # (V7)
+
+
 def _add(name: str, *case: Any) -> None:
     CASES[name] = Case(*case)
 
@@ -167,6 +177,7 @@ for _tail, _whiten in (("", True), ("-unwhitened", False)):
     _add(f"coupled{_tail}", CoupledBasis, {"whiten": _whiten}, False, ref.coupled, _coupled)
     _add(f"solve{_tail}", SolveBasis, {"whiten": _whiten}, False, ref.solve, _solve, True)
 _add("site", SiteBasis, {}, False, ref.coupled, _site, False, False)
+_add("dual", DualBasis, {}, False, ref.coupled, _dual, False, False)
 _add_variants("hybrid", HybridBasis, {}, ref.hybrid, _hybrid)
 _add_variants("orthogonal", OrthogonalBasis, {}, ref.orthogonal, _orthogonal)
 _add_variants("inverse", DecoupledBasis, {"covariance": "inverse"}, ref.decoupled_inverse_factor, _inverse)
