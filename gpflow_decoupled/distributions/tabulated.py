@@ -22,7 +22,7 @@ _PADDING = 16
 
 
 class TabulatedBase(Base):
-    """A base from `make`, which takes theta [..., P] and returns a distribution of batch shape [...] with a log_prob.
+    """A base from `make`, which takes theta [..., P] and returns a distribution of batch shape [...] and of theta's dtype.
 
     The density must be smooth, with a finite variance; it is tabulated with a regular step on `support`, which is found
     from the density at `default` where it is not given, with a factor of two to spare for other shapes. Where theta moves
@@ -53,7 +53,8 @@ class TabulatedBase(Base):
 
     def problem(self, theta: np.ndarray) -> str:
         """Mass that is not on the grid, for theta [..., P]."""
-        mass = tf.reduce_sum(self._masses(tf.constant(theta)), axis=-1).numpy()
+        with tf.init_scope():  # theta is known, also while a function is traced
+            mass = tf.reduce_sum(self._masses(tf.constant(theta)), axis=-1).numpy()
         limit = 1e-6 if theta.dtype == np.float64 else 1e-4
         if np.all(np.abs(mass - 1.0) < limit):
             return ""

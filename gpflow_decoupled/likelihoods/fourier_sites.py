@@ -25,7 +25,7 @@ from ..linalg.logit_integrals import softplus_mean
 from ..linalg.projections import Site
 
 _HALF_LOG_2_PI = 0.5 * math.log(2.0 * math.pi)
-_LEGENDRE = 96
+_LEGENDRE, _REACH = 96, 8.5
 
 
 def logistic_site(kappa: tf.Tensor) -> Site:
@@ -118,17 +118,26 @@ def _normal_expectation(
     width: tf.Tensor,
     parameters: tuple[tf.Tensor, ...],
 ) -> tf.Tensor:
-    """E g under N(m, variance), [n] each, for g that changes over `width` about y_0 [n].
+    """E g under N(m, variance), [n] each, for g that changes over `width` about y_0 [n], to 1e-10.
 
-    Gauss-Legendre in t with y = y_0 + width sinh t, which spreads nodes evenly over the peak and over the tails.
+    Gauss-Legendre nodes: of z with y = m + spread z where the normal is the narrower, else of t with
+    y = y_0 + width sinh t, which spreads them evenly over the peak of g and over the tails.
     """
     spread = tf.sqrt(tf.maximum(variance, 1e-30))
+    narrow = (spread < 0.5 * width)[:, None]
     nodes, weights = (tf.constant(part, m.dtype) for part in np.polynomial.legendre.leggauss(_LEGENDRE))
-    low, high = (tf.stop_gradient(tf.asinh((m - y_0 + side * spread) / width)) for side in (-8.5, 8.5))
-    half = 0.5 * (high - low)[:, None]
-    t = 0.5 * (high + low)[:, None] + half * nodes
-    y = y_0[:, None] + width[:, None] * tf.sinh(t)
-    z = (y - m[:, None]) / spread[:, None]
-    density = tf.exp(-0.5 * tf.square(z) - _HALF_LOG_2_PI) / spread[:, None]
-    jacobian = width[:, None] * tf.cosh(t) * half * weights
-    return tf.reduce_sum(jacobian * density * g(y, *(part[:, None] for part in parameters)), axis=1)
+    z = _REACH * nodes
+    mass = _REACH * weights * tf.exp(-0.5 * tf.square(z) - _HALF_LOG_2_PI)
+
+    wide = tf.maximum(spread, 0.1 * width)[:, None]
+    ends = (
+        tf.stop_gradient(tf.asinh(((m - y_0)[:, None] + side * wide) / width[:, None])) for side in (-_REACH, _REACH)
+    )
+    low, high = ends
+    t = 0.5 * (high + low) + 0.5 * (high - low) * nodes
+    y_wide = y_0[:, None] + width[:, None] * tf.sinh(t)
+    density = tf.exp(-0.5 * tf.square((y_wide - m[:, None]) / wide) - _HALF_LOG_2_PI) / wide
+    mass_wide = width[:, None] * tf.cosh(t) * 0.5 * (high - low) * weights * density
+
+    y = tf.where(narrow, m[:, None] + spread[:, None] * z, y_wide)
+    return tf.reduce_sum(tf.where(narrow, mass, mass_wide) * g(y, *(part[:, None] for part in parameters)), axis=1)

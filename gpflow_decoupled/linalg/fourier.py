@@ -12,8 +12,19 @@ and the two new routes of the derivations.
 
 from __future__ import annotations
 
-__all__ = ["ROUTES", "Settled", "Variables", "choose_route", "expectation", "missed_mass", "settle", "widen"]
+__all__ = [
+    "ROUTES",
+    "Settled",
+    "Variables",
+    "choose_route",
+    "expectation",
+    "frequencies",
+    "missed_mass",
+    "settle",
+    "widen",
+]
 
+import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -97,6 +108,11 @@ def expectation(
     assert variables.characteristic is not None
     chosen = frequency_sum_expectation if name == "frequency_sum" else spectral_expectation
     return chosen(variables.characteristic, y, site, R, size, memory, variables.work)
+
+
+def frequencies(R: float, least: int = 64) -> int:
+    """Terms of the frequency sum for a range R: `least` up to ten standard deviations, then in proportion to R."""
+    return max(least, 32 * math.ceil(least * R / 320.0))
 
 
 def settle(evaluate: Callable[[int], tf.Tensor], size: int, tolerance: float = 1e-3, largest: int = 2**16) -> Settled:

@@ -37,7 +37,7 @@ class SiteCase(NamedTuple):
 
 SITES = {
     "logistic": SiteCase(logistic_site, (KAPPA,), lambda n, y: stats.logistic.logcdf(KAPPA[n] * y), np.zeros(N)),
-    "laplace": SiteCase(laplace_site, (Y_0, TAU), lambda n, y: stats.laplace.logpdf(y, Y_0[n], TAU[n]), Y_0),
+    "laplace": SiteCase(laplace_site, (Y_0, TAU), lambda n, y: -np.abs(y - Y_0[n]) / TAU[n] - np.log(2 * TAU[n]), Y_0),
     "student_t": SiteCase(
         partial(student_t_site, transform=True),
         (Y_0, TAU, NU),

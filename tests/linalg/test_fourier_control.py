@@ -9,7 +9,15 @@ from numpy.testing import assert_allclose
 
 from gpflow_decoupled.distributions import SkewNormalBase, StudentTBase, base_variable
 from gpflow_decoupled.errors import DataError, NumericalError, UnknownOptionError
-from gpflow_decoupled.linalg.fourier import Variables, choose_route, expectation, missed_mass, settle, widen
+from gpflow_decoupled.linalg.fourier import (
+    Variables,
+    choose_route,
+    expectation,
+    frequencies,
+    missed_mass,
+    settle,
+    widen,
+)
 from gpflow_decoupled.linalg.frequency_sum import frequency_sum_expectation
 from gpflow_decoupled.linalg.lattice import lattice_density, lattice_expectation
 from gpflow_decoupled.linalg.projections import Projections, Site
@@ -30,6 +38,14 @@ def test_route_is_the_best_that_base_and_site_allow():
     default = expectation(full, Y, LOGISTIC, 9.5)
     assert_allclose(default, by_route("skew_normal", Y, LOGISTIC, "frequency_sum", 64), rtol=1e-9)
     assert_allclose(expectation(no_transform, Y, LOGISTIC, 9.5), default, atol=1e-3)
+
+
+def test_frequencies_grow_with_the_range():
+    assert [frequencies(R) for R in (6.5, 10.0, 15.0, 54.0)] == [64, 64, 96, 352]
+    y = projections("student_t", 3)
+    R = float(tf.reduce_max(base_variable("student_t").tail(y.theta)))
+    value, fine = (by_route("student_t", y, LOGISTIC, "frequency_sum", T) for T in (frequencies(R), 1024))
+    assert_allclose(value, fine, atol=1e-9)
 
 
 def test_points_are_doubled_until_the_sum_rests():
