@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
 
-SUITES = ("speed", "quality", "memory", "convergence", "classification", "linear", "policies")
+SUITES = ("speed", "quality", "memory", "convergence", "classification", "linear", "policies", "lagrangian")
 TINY = (
     "speed --sizes 20 --batch-size 64 --rounds 2 --seconds 0.2 --tasks synthetic",
     "quality --tasks diabetes --models coupled-20 orthogonal-20+30 gpflow-20 --budgets 2 --batch-size 128",
@@ -21,6 +21,7 @@ TINY = (
     "classification --tasks digits35 --num-data 120 --seconds 1 --repeats 1",
     "linear --tasks generated generated_wide --rows 20500 --columns 5 --seconds 15",
     "policies --problems 1 --num-data 20",
+    "lagrangian --sizes 50 --starts 1 --num-data 40 --rounds 1",
 )
 """Everything, at a size that finishes in a minute; `tests/benchmarks/test_tiny.py` runs it."""
 

@@ -112,3 +112,14 @@ def test_policies(results: Path) -> None:
         assert one["stop_reason"] != "raised" or one["policy"] == "raise"
         assert one["policy"] != "clip" or one["negative"] == 0
         assert one["policy"] == "clip" or one["clipped"] == 0
+
+
+def test_lagrangian(results: Path) -> None:
+    """All parts; with the terms of curvature no outer iteration loses, and the three posteriors agree."""
+    content, text = load(results, "lagrangian")
+    rows = content["results"]
+    assert {one["part"] for one in rows} == {"cost", "starts", "held-out"}
+    assert all(one["falls"] == 0 for one in rows if one.get("variant") == "curvature")
+    densities = [one["log_density"] for one in rows if one["part"] == "held-out"]
+    assert len(densities) == 3 and np.ptp(densities) < 0.2
+    assert "GPflow VGP" in text
