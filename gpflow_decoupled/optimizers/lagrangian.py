@@ -27,7 +27,8 @@ from .subproblem import Policy, make_subproblem
 _GAP = 0.1
 """Share of what a subproblem has gained that it may leave on the table."""
 _LARGEST_NEWTON = 3000
-_BEFORE_ACCELERATION = 2
+_BEFORE_ACCELERATION, _NEAR = 2, 0.1
+"""Iterations, and a change of the bound in nats, before rho may be negative."""
 _ROUND_OFF = 1e-12
 _MAX_REFUSALS = 12
 
@@ -109,7 +110,7 @@ class _Run:
         bumpy = bool(tf.reduce_any(tf.convert_to_tensor(problem.loss.curvature) > 0.0))
         self.minorises = rule.curvature or not bumpy
         self.direction: Any = problem.compiled(self._direction)
-        self.violation = math.inf
+        self.violation, self.near = math.inf, False
 
     def iterate(self, at: Marginals, start: tuple, progress: bool) -> LagrangianResult:
         """Subproblems from the marginals `at`, their sites maximised from `start`, [N, L] each."""
@@ -128,13 +129,14 @@ class _Run:
                     break
                 continue
             at, start, refused = new, (point.sites.h, point.sites.sigma), 0
+            self.near = change < _NEAR
         basis = self.problem.basis
         basis.alpha.assign(best.alpha)
         basis.lam.assign(best.lam)
         return self.trace.result(reason)
 
     def _policy(self, step: int) -> Policy:
-        fast = self.fast and step >= _BEFORE_ACCELERATION
+        fast = self.fast and self.near and step >= _BEFORE_ACCELERATION
         return Policy(self.rule.theta, fast, self.rule.curvature, self.delta, self.radius)
 
     def _subproblem(self, at: Marginals, start: tuple, policy: Policy) -> tuple[Marginals, DualPoint, int]:

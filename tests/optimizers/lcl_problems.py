@@ -44,7 +44,7 @@ KINDS: dict[str, Kind] = {
     "probit": Kind(own.BernoulliProbit, lambda rng, f: 1.0 * (rng.normal(size=f.shape) < f), ref.bernoulli_probit, 40),
     "Laplace": Kind(lambda: own.Laplace(0.4), lambda rng, f: f + 0.4 * rng.laplace(size=f.shape),
                     lambda y: ref.laplace(y, 0.4), None),
-    "Student-t": Kind(lambda: gl.StudentT(0.3, 4.0), lambda rng, f: f + 0.3 * rng.standard_t(2.0, size=f.shape),
+    "Student-t": Kind(lambda: gl.StudentT(0.3, 4.0), lambda rng, f: f + 0.2 * rng.normal(size=f.shape) + 3.0 * (rng.uniform(size=f.shape) < 0.2),
                       lambda y: ref.student_t(y, 4.0, 0.3), 20, False),
 }  # fmt: skip
 CONCAVE = [name for name, kind in KINDS.items() if kind.concave]

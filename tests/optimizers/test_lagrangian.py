@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import gpflow
 import numpy as np
 import pytest
 import tensorflow as tf
 from gpflow import likelihoods as gl
 from numpy.testing import assert_allclose
 
+import gpflow_decoupled.optimizers.dual_objective as objective
 from gpflow_decoupled.errors import DataError, NumericalError, UnknownOptionError
 from gpflow_decoupled.models import CVIGP, LCLGP
 from gpflow_decoupled.optimizers import Cholesky, ConjugateComputation, LinearlyConstrainedLagrangian, Opper
 from tests.bounds.registry import matern
-from tests.optimizers.lcl_problems import CONCAVE, KINDS, gram, inputs, labels, model, prior_mean, randomize
+from tests.optimizers.lcl_problems import CONCAVE, KINDS, gram, inputs, labels, model, prior_mean, randomize, site_functions
 from tests.reference import conjugate as conj
+from tests.reference import lcl
 
 names = pytest.mark.parametrize("name", KINDS)
 
@@ -55,9 +58,6 @@ def test_bound_is_that_of_the_best_gaussian(name):
     """By a general optimizer over mean and factor, in the reference."""
     built = model(name, 5)
     result = lagrangian().run(built)
-    from tests.optimizers.lcl_problems import site_functions
-    from tests.reference import lcl
-
     K, m_0, f = gram(built), prior_mean(built), site_functions(name, built)
     root = np.linalg.cholesky(K)
 
@@ -68,28 +68,25 @@ def test_bound_is_that_of_the_best_gaussian(name):
 
 
 @names
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_ascent_is_monotone_from_random_starts(name, seed):
     """The true bound, and one limit: with theta 0.1 and the paper's 1."""
     ends = []
     for theta in (0.1, 1.0):
         built = model(name, 12)
         randomize(built, seed)
-        result = lagrangian(theta=theta).run(built)
+        result = lagrangian(theta=theta, compile=name in ("logit", "probit", "Student-t")).run(built)
         assert result.stop_reason == "converged"
         assert np.all(np.diff(result.history["elbo"]) >= -1e-9)
         ends.append(result.elbo)
     assert_allclose(ends[0], ends[1], atol=1e-6)
-    if KINDS[name].concave:
-        fresh = model(name, 12)
-        assert_allclose(lagrangian().run(fresh).elbo, ends[0], atol=1e-6)
 
 
 @names
 def test_relations_at_the_solution(name):
     """Theorem 4.1: alpha = f_h, lambda = f_sigma / sigma; and the gradient (V16) of every subproblem is zero there."""
     built = model(name, 12, latents=2)
-    lagrangian(tolerance=1e-11).run(built)
+    lagrangian(tolerance=1e-11, compile=name in ("logit", "probit", "Student-t")).run(built)
     state, loss = built.basis.factor(built.kernel), built.site_loss()
     mean, sigma = built.prior_mean() + state.mean, tf.sqrt(state.variance)
     at = loss.expand(mean, sigma)
@@ -153,8 +150,8 @@ def test_without_curvature_terms_nothing_is_promised():
     """The best point is kept all the same, and with them it is at least as good."""
     ends = {}
     for label, options in {"terms": {}, "none": {"curvature": False}, "paper": {"curvature": False, "augmented": True}}.items():
-        built = model("Student-t", 12)
-        result = lagrangian(max_outer=6, **options).run(built)
+        built = model("Student-t", 6)
+        result = lagrangian(max_outer=2, compile=True, **options).run(built)
         ends[label] = result.elbo
         assert_allclose(built.elbo(), result.elbo, rtol=1e-9)
         assert result.elbo == np.max(result.history["elbo"])
@@ -163,8 +160,6 @@ def test_without_curvature_terms_nothing_is_promised():
 
 def test_a_compiled_run_is_traced_once():
     """No subproblem and no outer iteration makes another graph."""
-    import gpflow_decoupled.optimizers.dual_objective as objective
-
     traces, original = [], objective.DualProblem._point
     objective.DualProblem._point = lambda *arguments: (traces.append(1), original(*arguments))[1]
     try:
@@ -205,7 +200,7 @@ def test_multipliers_outside_are_refused(rule):
     built.basis.alpha.assign(-10.0 * np.ones((6, 1)))
     with pytest.raises(DataError, match="alpha\\[0, 0\\] = -10 is outside of S = "):
         rule.run(built)
-    built.basis.alpha.assign(np.zeros((6, 1)))
+    built.basis.alpha.assign(0.5 * np.ones((6, 1)))
     built.basis.lam.assign(-np.ones((6, 1)))
     with pytest.raises(DataError, match="lam\\[0, 0\\] = -1 is below"):
         rule.run(built)
@@ -213,8 +208,14 @@ def test_multipliers_outside_are_refused(rule):
 
 
 def test_kernel_that_is_not_positive_definite():
-    built = model("Poisson", 6)
-    built.kernel.variance = -1.0  # no Parameter: nothing checks it
+    class Negative(gpflow.kernels.Constant):
+        def K(self, X, X2=None):
+            return -super().K(X, X2)
+
+        def K_diag(self, X):
+            return -super().K_diag(X)
+
+    built = LCLGP((inputs(6), labels("Poisson", inputs(6))), Negative(), gl.Poisson())
     with pytest.raises(NumericalError, match="The kernel matrix K"):
         lagrangian().run(built)
     assert not np.any(built.basis.lam.numpy())
