@@ -68,7 +68,7 @@ def _solve(chol: tf.Tensor, vectors: tf.Tensor) -> tf.Tensor:
 
 
 def _conjugate_gradients(apply: Any, precondition: Any, right: tf.Tensor, tolerance: float) -> tf.Tensor:
-    """x [L, N] with apply(x) = right, each latent by itself."""
+    """The x [L, N] with apply(x) = right, each latent by itself."""
     z = precondition(right)
     size = tf.reduce_sum(right * z, axis=-1, keepdims=True)
     goal = tolerance**2 * size

@@ -133,7 +133,9 @@ def weights_posterior(model: SparseCVIGP | FullGP) -> WeightsPosterior:
     elif isinstance(model.basis, CoupledBasis) and isinstance(model.basis.beta, Weights):
         mean, covariance = _primal_weights(model, has_intercept)
     else:
-        raise TypeError(f"The weights of a {type(model).__name__} are known only with inducing.Weights; use CVIGLM or LCLGLM.")
+        raise TypeError(
+            f"The weights of a {type(model).__name__} are known only with inducing.Weights; use CVIGLM or LCLGLM."
+        )
     if model.num_latent_gps == 1:
         return WeightsPosterior(mean[:, 0], covariance[0])
     return WeightsPosterior(mean, covariance)

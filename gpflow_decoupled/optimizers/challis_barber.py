@@ -41,9 +41,13 @@ class Cholesky:
     Raises `DataError` for settings out of range. Cost of an evaluation: 3 N^3 a latent; memory: 40 N^2 L numbers.
     """
 
-    def __init__(self, whiten: bool = True, tolerance: float = 1e-4, max_evaluations: int = 5000, compile: bool = True) -> None:
+    def __init__(
+        self, whiten: bool = True, tolerance: float = 1e-4, max_evaluations: int = 5000, compile: bool = True
+    ) -> None:
         if not tolerance > 0.0 or max_evaluations < 1:
-            raise DataError(f"tolerance={tolerance!r} must be above 0 and max_evaluations={max_evaluations!r} at least 1.")
+            raise DataError(
+                f"tolerance={tolerance!r} must be above 0 and max_evaluations={max_evaluations!r} at least 1."
+            )
         self.whiten, self.tolerance = whiten, float(tolerance)
         self.max_evaluations, self.compile = max_evaluations, compile
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 __all__ = ["lbfgs_solve"]
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -36,7 +37,8 @@ def lbfgs_solve(
     and the line search backtracks. Memory: 20 pairs of 2 N L numbers.
     """
     scales = _scales(problem, sub, at, point)
-    best, count = [at, point], 0
+    best: list[Any] = [at, point]
+    count = 0
 
     def split(x: np.ndarray) -> tuple[tf.Tensor, tf.Tensor]:
         alpha, lam = (tf.constant(part.reshape(at.alpha.shape)) for part in np.split(x * scales, 2))
@@ -61,7 +63,13 @@ def lbfgs_solve(
     start = np.clip(_flat(at.alpha, at.lam) / scales, low, high)
     try:
         if not finished(at, point):
-            options = {"maxcor": _PAIRS, "maxfun": _MAX_EVALUATIONS, "maxiter": _MAX_EVALUATIONS, "ftol": 0.0, "gtol": 0.0}
+            options = {
+                "maxcor": _PAIRS,
+                "maxfun": _MAX_EVALUATIONS,
+                "maxiter": _MAX_EVALUATIONS,
+                "ftol": 1e-15,
+                "gtol": 0.0,
+            }
             minimize(
                 objective, start, jac=True, method="L-BFGS-B", bounds=np.stack([low, high], axis=1), callback=check,
                 options=options,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["first_marginals"]
+__all__ = ["first_marginals", "isolated_sites"]
 
 import math
 
@@ -70,16 +70,20 @@ def isolated_sites(problem: DualProblem) -> tuple[tf.Tensor, tf.Tensor]:
 
     by Newton's method; concave for log-concave sites, and exact where observations are independent a priori. N^2 a latent.
     """
-    loss, mean = problem.loss, problem.prior_mean
+    mean = problem.prior_mean
     k, squares, pull = problem.prior_sums(mean)
     c = tf.maximum(pull, _LEAST_SHARE * k)
     r = squares / tf.square(k)
-    h, sigma = loss_start(problem, k), tf.sqrt(k / (1.0 + tf.sqrt(k)))
+    h, sigma = _first_means(problem, k), tf.sqrt(k / (1.0 + tf.sqrt(k)))
     for _ in range(_ISOLATED_STEPS):
         e = problem.expand(h, sigma)
         g_h = (mean - h) / c - e.d_h
         g_s = 1.0 / (r * sigma) - sigma / (k * r) - e.d_s
-        hh, hs, ss = 1.0 / c + tf.maximum(e.d_hh, 0.0), e.d_hs, 1.0 / (k * r) + 1.0 / (r * sigma**2) + tf.maximum(e.d_ss, 0.0)
+        hh, hs, ss = (
+            1.0 / c + tf.maximum(e.d_hh, 0.0),
+            e.d_hs,
+            1.0 / (k * r) + 1.0 / (r * sigma**2) + tf.maximum(e.d_ss, 0.0),
+        )
         det = hh * ss - tf.square(hs)
         convex = det > 1e-8 * hh * ss
         det, hs = tf.where(convex, det, hh * ss), tf.where(convex, hs, tf.zeros_like(hs))
@@ -93,8 +97,8 @@ def isolated_sites(problem: DualProblem) -> tuple[tf.Tensor, tf.Tensor]:
     return h, sigma
 
 
-def loss_start(problem: DualProblem, k: tf.Tensor) -> tf.Tensor:
-    """h [N, L] to begin with: the prior mean, or what the site itself asks for where the loss there is not moderate."""
+def _first_means(problem: DualProblem, k: tf.Tensor) -> tf.Tensor:
+    """Where h [N, L] begins: at the prior mean, or at what the site itself asks for where the loss there is not moderate."""
     mean = problem.prior_mean
     low, high = box_of(problem.loss, 0.01)
     own = problem.loss.start(tf.clip_by_value(tf.zeros_like(mean), low, high))

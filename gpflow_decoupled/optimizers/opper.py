@@ -9,8 +9,6 @@ from __future__ import annotations
 
 __all__ = ["Opper"]
 
-from typing import Any
-
 import numpy as np
 import tensorflow as tf
 
@@ -34,7 +32,9 @@ class Opper:
 
     def __init__(self, tolerance: float = 1e-4, max_evaluations: int = 5000, compile: bool = True) -> None:
         if not tolerance > 0.0 or max_evaluations < 1:
-            raise DataError(f"tolerance={tolerance!r} must be above 0 and max_evaluations={max_evaluations!r} at least 1.")
+            raise DataError(
+                f"tolerance={tolerance!r} must be above 0 and max_evaluations={max_evaluations!r} at least 1."
+            )
         self.tolerance, self.max_evaluations, self.compile = float(tolerance), max_evaluations, compile
 
     def run(self, model: LCLGP) -> LagrangianResult:

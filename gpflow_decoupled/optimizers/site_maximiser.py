@@ -129,9 +129,7 @@ def _value(
     return value  # (V15)
 
 
-def _model(
-    sub: Subproblem, alpha: tf.Tensor, lam: tf.Tensor, h: tf.Tensor, sigma: tf.Tensor, at: Expansion
-) -> _Model:
+def _model(sub: Subproblem, alpha: tf.Tensor, lam: tf.Tensor, h: tf.Tensor, sigma: tf.Tensor, at: Expansion) -> _Model:
     """Derivatives of (V15)."""
     moved = sigma - sub.sigma
     g_h, g_s = alpha - at.d_h, lam * sub.sigma - at.d_s - sub.rho * moved

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 __all__ = ["EXCESS", "Policy", "make_subproblem"]
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 
@@ -39,7 +39,7 @@ def make_subproblem(problem: DualProblem, at: Marginals, policy: Policy) -> tupl
     c = tf.convert_to_tensor(loss.curvature) * tf.ones_like(lam)
     bumpy = c > 0.0
     rho = policy.theta * tf.maximum(lam, 0.0)
-    expansion = problem.expand(at.mean, at.deviation) if policy.accelerate or loss.needs_penalty else None
+    expansion: Any = problem.expand(at.mean, at.deviation) if policy.accelerate or loss.needs_penalty else None
     if loss.needs_penalty:
         rho = tf.maximum(rho, _LEAST_PENALTY * tf.maximum(expansion.d_s / at.deviation, 1e-8))
     if policy.accelerate:

@@ -72,7 +72,9 @@ def test_hyperparameters_are_learned_by_alternation():
     bounds = [RULE.run(built).elbo]
     for _ in range(3):
         options = {"maxiter": 5}
-        gpflow.optimizers.Scipy().minimize(built.training_loss, built.trainable_variables, options=options, compile=False)
+        gpflow.optimizers.Scipy().minimize(
+            built.training_loss, built.trainable_variables, options=options, compile=False
+        )
         bounds += [float(built.elbo()), RULE.run(built).elbo]
     assert np.all(np.diff(bounds) > -1e-8)
     assert bounds[-1] > bounds[0] + 0.1
@@ -129,12 +131,16 @@ def test_linear_model_is_the_same_in_both_forms(intercept, rng):
         built = LCLGLM((X, Y), gl.Poisson(), intercept=intercept, intercept_variance=4.0, form=form)
         assert built.basis.form == form
         for inner in ("newton", "lbfgs"):
-            rule = LinearlyConstrainedLagrangian(tolerance=1e-9, inner=inner, compile=False)
+            rule = LinearlyConstrainedLagrangian(tolerance=1e-8, inner=inner, compile=False)
+            built.basis.lam.assign(
+                tf.ones_like(built.basis.lam)
+            )  # else the second would start at the optimum of the first
             result = rule.run(built)
         found.append((result.elbo, *(part.numpy() for part in weights_posterior(built))))
-    other = CVIGLM((X, Y), gl.Poisson(), intercept=intercept, intercept_variance=4.0)
-    sweep(other, (X, Y))
-    found.append((float(other.elbo((X, Y))), *(part.numpy() for part in weights_posterior(other))))
+    if intercept:
+        other = CVIGLM((X, Y), gl.Poisson(), intercept_variance=4.0)
+        sweep(other, (X, Y))
+        found.append((float(other.elbo((X, Y))), *(part.numpy() for part in weights_posterior(other))))
     for one in found[1:]:
         assert_allclose(one[0], found[0][0], atol=1e-6)
         assert_allclose(one[1], found[0][1], atol=1e-4)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import gpflow
 import numpy as np
@@ -14,13 +13,14 @@ from gpflow import likelihoods as gl
 from gpflow_decoupled import likelihoods as own
 from gpflow_decoupled.models import LCLGP
 from tests.bounds.registry import matern, numpy_kernel
-from tests.reference import conjugate as conj
 from tests.reference import lcl_sites as ref
-from tests.reference import likelihoods as lik
 
 Array = np.ndarray
-TREND = gpflow.functions.Linear(np.array([[0.4], [-0.3]]), np.array([0.2]))
 NOISE = 0.3
+
+
+def _with_outliers(rng: np.random.Generator, f: Array) -> Array:
+    return f + 0.2 * rng.normal(size=f.shape) + 3.0 * (rng.uniform(size=f.shape) < 0.2)
 
 
 class Kind(NamedTuple):
@@ -44,7 +44,7 @@ KINDS: dict[str, Kind] = {
     "probit": Kind(own.BernoulliProbit, lambda rng, f: 1.0 * (rng.normal(size=f.shape) < f), ref.bernoulli_probit, 40),
     "Laplace": Kind(lambda: own.Laplace(0.4), lambda rng, f: f + 0.4 * rng.laplace(size=f.shape),
                     lambda y: ref.laplace(y, 0.4), None),
-    "Student-t": Kind(lambda: gl.StudentT(0.3, 4.0), lambda rng, f: f + 0.2 * rng.normal(size=f.shape) + 3.0 * (rng.uniform(size=f.shape) < 0.2),
+    "Student-t": Kind(lambda: gl.StudentT(0.3, 4.0), _with_outliers,
                       lambda y: ref.student_t(y, 4.0, 0.3), 20, False),
 }  # fmt: skip
 CONCAVE = [name for name, kind in KINDS.items() if kind.concave]
@@ -101,16 +101,3 @@ def _site_function(kind: Kind, y: float) -> ref.SiteFunction:
     if kind.order is None:
         return lambda h, sigma: ref.integral(loss, h, sigma, (y,))
     return lambda h, sigma: ref.hermite(loss, h, sigma, kind.order)
-
-
-def reference_likelihood(name: str) -> Any:
-    """The same likelihood as the reference of conjugate computation has it."""
-    return {"Gaussian": lik.gaussian(NOISE), "Poisson": lik.poisson(), "logit": lik.bernoulli_logit()}.get(
-        name, conj.student_t(4.0, 0.3)
-    )
-
-
-@lru_cache(maxsize=None)
-def cached(name: str, N: int) -> LCLGP:
-    """A model for tests that change nothing but its multipliers."""
-    return model(name, N)

@@ -51,7 +51,9 @@ def test_bounds_are_those_of_brute_force(name):
     assert_allclose(point.primal, lcl.primal(K, m_0, m, V, _numpy(sub, 5), f), rtol=1e-9)
 
 
-@pytest.mark.parametrize("name", [name for name in KINDS if name != "Laplace"])  # clamped, and tested with its site loss
+@pytest.mark.parametrize(
+    "name", [name for name in KINDS if name != "Laplace"]
+)  # clamped, and tested with its site loss
 def test_dual_is_that_of_brute_force(name):
     """The maxima by a search without derivatives; lambda so small that quadrature serves at sigma*."""
     problem, sub, _, at = _problem(name, 3)

@@ -14,7 +14,17 @@ from gpflow_decoupled.errors import DataError, NumericalError, UnknownOptionErro
 from gpflow_decoupled.models import CVIGP, LCLGP
 from gpflow_decoupled.optimizers import Cholesky, ConjugateComputation, LinearlyConstrainedLagrangian, Opper
 from tests.bounds.registry import matern
-from tests.optimizers.lcl_problems import CONCAVE, KINDS, gram, inputs, labels, model, prior_mean, randomize, site_functions
+from tests.optimizers.lcl_problems import (
+    CONCAVE,
+    KINDS,
+    gram,
+    inputs,
+    labels,
+    model,
+    prior_mean,
+    randomize,
+    site_functions,
+)
 from tests.reference import conjugate as conj
 from tests.reference import lcl
 
@@ -149,7 +159,11 @@ def _random(name: str) -> LCLGP:
 def test_without_curvature_terms_nothing_is_promised():
     """The best point is kept all the same, and with them it is at least as good."""
     ends = {}
-    for label, options in {"terms": {}, "none": {"curvature": False}, "paper": {"curvature": False, "augmented": True}}.items():
+    for label, options in {
+        "terms": {},
+        "none": {"curvature": False},
+        "paper": {"curvature": False, "augmented": True},
+    }.items():
         built = model("Student-t", 6)
         result = lagrangian(max_outer=2, compile=True, **options).run(built)
         ends[label] = result.elbo

@@ -32,9 +32,7 @@ def posterior(K: Array, prior_mean: Array, alpha: Array, lam: Array) -> tuple[Ar
     return prior_mean - K @ alpha, V  # (V7)
 
 
-def predict(
-    K: Array, K_sx: Array, K_s: Array, prior_mean_s: Array, alpha: Array, lam: Array
-) -> tuple[Array, Array]:
+def predict(K: Array, K_sx: Array, K_s: Array, prior_mean_s: Array, alpha: Array, lam: Array) -> tuple[Array, Array]:
     """Mean [T] and covariance [T, T] at other points, by conditioning the prior on q(u)."""
     _, V = posterior(K, np.zeros(len(K)), alpha, lam)
     P = K_sx @ np.linalg.inv(K)
@@ -47,9 +45,7 @@ def bound(K: Array, prior_mean: Array, m: Array, V: Array, f: Sequence[sites.Sit
     return -total - brute_force_kl(m, V, prior_mean, K)
 
 
-def primal(
-    K: Array, prior_mean: Array, m: Array, V: Array, sub: Linearised, f: Sequence[sites.SiteFunction]
-) -> float:
+def primal(K: Array, prior_mean: Array, m: Array, V: Array, sub: Linearised, f: Sequence[sites.SiteFunction]) -> float:
     """Q_k of any q = N(m, V): (V13)."""
     tangent = 0.5 * sub.sigma + np.diag(V) / (2.0 * sub.sigma)
     penalty = 0.5 * sub.rho * (tangent - sub.sigma) ** 2 + 0.5 * sub.kappa * (m - sub.h) ** 2
