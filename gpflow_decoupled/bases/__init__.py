@@ -1,5 +1,6 @@
 """Bases: what q(f) is. State from `factor`, moments from `mean_and_cov`, divergence from `prior_kl`."""
 
+from .affine_independent import AffineIndependentBasis
 from .base import Basis, Features, Gaussian
 from .coupled import CoupledBasis
 from .decoupled import DecoupledBasis
@@ -10,6 +11,6 @@ from .site import SiteBasis
 from .solve import SolveBasis
 
 __all__ = [
-    "Basis", "CoupledBasis", "DecoupledBasis", "DualBasis", "Features", "Gaussian", "HybridBasis", "OrthogonalBasis",
-    "SiteBasis", "SolveBasis",
+    "AffineIndependentBasis", "Basis", "CoupledBasis", "DecoupledBasis", "DualBasis", "Features", "Gaussian", "HybridBasis",
+    "OrthogonalBasis", "SiteBasis", "SolveBasis",
 ]  # fmt: skip

@@ -1,5 +1,7 @@
 """Thin GPflow models: kernel, likelihood, mean function, basis."""
 
+from .affine_glm import AffineIndependentGLM
+from .affine_gp import AffineIndependentGP
 from .basis_gp import BasisGP
 from .conjugate import CVIGP
 from .decoupled import DVGP, HDVGP, ODVGP, SOLVEGP
@@ -10,6 +12,6 @@ from .lcl_glm import LCLGLM
 from .sparse_conjugate import SparseCVIGP
 
 __all__ = [
-    "BasisGP", "CVIGLM", "CVIGP", "DVGP", "FullGP", "HDVGP", "LCLGLM", "LCLGP", "ODVGP", "SOLVEGP", "SparseCVIGP",
-    "WeightsPosterior", "weights_posterior",
+    "AffineIndependentGLM", "AffineIndependentGP", "BasisGP", "CVIGLM", "CVIGP", "DVGP", "FullGP", "HDVGP", "LCLGLM", "LCLGP",
+    "ODVGP", "SOLVEGP", "SparseCVIGP", "WeightsPosterior", "weights_posterior",
 ]  # fmt: skip

@@ -1,5 +1,7 @@
 """How q moves."""
 
+from .affine_ascent import AffineIndependentAscent, BaseChoice, best_base
+from .affine_result import AffineResult
 from .challis_barber import Cholesky
 from .conjugate_computation import ConjugateComputation
 from .conjugate_result import ConjugateResult
@@ -11,6 +13,9 @@ from .opper import Opper
 from .sweep import sweep
 
 __all__ = [
+    "AffineIndependentAscent",
+    "AffineResult",
+    "BaseChoice",
     "Cholesky",
     "ConjugateComputation",
     "ConjugateResult",
@@ -20,6 +25,7 @@ __all__ = [
     "Opper",
     "Optimum",
     "StepReport",
+    "best_base",
     "collapsed_elbo",
     "optimal_parameters",
     "sweep",

@@ -1,0 +1,254 @@
+"""Affine-independent KL inference: the Gaussian solution first, then A, b and the shapes of the base together (section 9)."""
+
+from __future__ import annotations
+
+__all__ = ["AffineIndependentAscent", "BaseChoice", "best_base"]
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+from gpflow.utilities import deepcopy
+
+from ..bases.affine_independent import AffineIndependentBasis
+from ..bases.site_integrals import SiteGroup
+from ..errors import DataError
+from ..models.affine_gp import AffineIndependentGP
+from .affine_result import AffineResult, AffineTrace
+from .climb import climb
+from .edgeworth import Start, edgeworth_start
+from .gaussian_kl import GaussianProblem, GaussianSolution
+
+_Objective = Callable[[np.ndarray], tuple[float, np.ndarray]]
+_COARSE = 1e-6
+"""A bound that moves by more than this with twice the frequencies is climbed again with them, ..."""
+_REFINEMENTS = 2
+"""... so many times."""
+
+
+class AffineIndependentAscent:
+    """Finds q of an `models.AffineIndependentGP` or `models.AffineIndependentGLM` at a fixed kernel and likelihood.
+
+    :param tolerance: in nats; a stage ends when six iterations of L-BFGS gain less.
+    :param max_evaluations: of each stage, at most.
+    :param rotate: choose the rotation of A by (A19); otherwise that of the Gaussian's Cholesky factor.
+    :param keep_better: leave the model with a normal base where the Gaussian has the greater bound, which can be only with
+        shapes that are fixed or cannot be normal. False leaves it with the base asked for.
+
+    Shapes are fixed by `gpflow.set_trainable(model.basis.theta, False)`. Raises `DataError` for settings out of range.
+    """
+
+    def __init__(
+        self,
+        tolerance: float = 1e-5,
+        max_evaluations: int = 2000,
+        *,
+        rotate: bool = True,
+        keep_better: bool = True,
+    ) -> None:
+        if not tolerance > 0.0 or max_evaluations < 1:
+            raise DataError(
+                f"tolerance={tolerance!r} must be above 0 and max_evaluations={max_evaluations!r} at least 1."
+            )
+        self.tolerance, self.max_evaluations = float(tolerance), int(max_evaluations)
+        self.rotate, self.keep_better = rotate, keep_better
+
+    def run(self, model: AffineIndependentGP) -> AffineResult:
+        """The Gaussian optimum, the start by (A18) and (A19), and the joint climb; the model is left at the best q.
+
+        Raises `NumericalError` where the bound is not finite at the start, and nothing has changed then.
+        """
+        trace = AffineTrace()
+        basis, groups = model.basis, model.site_groups()
+        fixed = basis.theta if not basis.theta.trainable and basis.base.num_shapes else None
+        base, low_rank = basis.base, basis.structure == "low_rank"
+        if low_rank:
+            gaussian = self._structured(model, groups, trace)
+        else:
+            problem = GaussianProblem(groups, basis.gaussian, _constant(model), model.integration, trace)
+            gaussian = problem.solve(self.tolerance, self.max_evaluations)
+        gaussian_seconds = trace.seconds - trace.tracing
+        trace.stage = 1
+        rotate = self.rotate and basis.map.rotates
+        start = edgeworth_start(groups, gaussian.b, gaussian.root, base, rotate)
+        value, reason, resolution = self._affine(model, groups, gaussian, start, fixed, trace)
+        kept = "affine"
+        if self.keep_better and not value >= gaussian.bound:
+            kept = "gaussian"
+            _assign(basis, gaussian, gaussian.root)
+            basis.assign_base("normal")
+        left = gaussian.bound if kept == "gaussian" else value
+        return AffineResult(
+            trace.history, trace.seconds, trace.tracing, gaussian_seconds, reason, gaussian.bound, value, left, kept,
+            start.gain, resolution,
+        )  # fmt: skip
+
+    def _affine(
+        self,
+        model: AffineIndependentGP,
+        groups: list[SiteGroup],
+        gaussian: GaussianSolution,
+        start: Start,
+        fixed: Any | None,
+        trace: AffineTrace,
+    ) -> tuple[float, str, float]:
+        """The joint climb: its bound, why it stopped, and by how much the bound moves with twice the frequencies."""
+        basis = model.basis
+        if basis.structure != "low_rank":
+            _assign(basis, gaussian, start.A)
+        if fixed is None and basis.base.num_shapes:
+            basis.theta.assign(_shapes_in_order(basis, groups, gaussian, start))
+        for _ in range(_REFINEMENTS + 1):
+            value, reason = self._climb(model, groups, trace)
+            finer = float(model.bound(groups, model.integration.doubled()))
+            resolution = abs(finer - value)
+            if resolution < _COARSE:
+                break
+            model.refine()
+        return finer, reason, resolution
+
+    def _climb(self, model: AffineIndependentGP, groups: list[SiteGroup], trace: AffineTrace) -> tuple[float, str]:
+        """L-BFGS on all Parameters of q that are trainable; they are left at the best point."""
+        basis = model.basis
+        variables = [*basis.map.trainable_variables, *basis.b.trainable_variables, *basis.theta.trainable_variables]
+        how = model.integration
+        function = _compiled(lambda: model.bound(groups, how), variables)
+        began = time.perf_counter()
+        function(_pack(variables))
+        trace.tracing += time.perf_counter() - began
+        frame = _Frame(basis)
+        start = frame.inward(_pack(variables))
+        best, value, reason = climb(frame.around(function), start, trace, self.tolerance, self.max_evaluations)
+        _unpack(frame.outward(best), variables)
+        return value, reason
+
+    def _structured(self, model: AffineIndependentGP, groups: list[SiteGroup], trace: AffineTrace) -> GaussianSolution:
+        """The Gaussian of a structure that does not hold every covariance: the same climb with a normal base."""
+        basis = model.basis
+        base, theta, trainable = basis.base, basis.theta, basis.theta.trainable
+        power = sum(np.sum(group.features.numpy() ** 2, axis=0) for group in groups)
+        _assign(basis, GaussianSolution(np.zeros(basis.size), np.eye(0), 0.0), np.diag(1.0 / np.sqrt(1.0 + power)))
+        basis.assign_base("normal")
+        value, _ = self._climb(model, groups, trace)
+        found = GaussianSolution(basis.b.numpy(), basis.matrix().numpy(), value)
+        basis.base, basis.theta = base, theta
+        assert basis.theta.trainable == trainable
+        return found
+
+
+class _Frame:
+    """Coordinates in which the bound is better conditioned: A = A_0 B and b = A_0 c, for the A_0 that a climb starts from.
+
+    Only a full A is moved like that; vectors [n] of other structures stay as they are.
+    """
+
+    def __init__(self, basis: AffineIndependentBasis) -> None:
+        self.A_0 = basis.matrix().numpy() if basis.structure == "full" else None
+
+    def _apply(self, M: np.ndarray, x: np.ndarray) -> np.ndarray:
+        """M times A and b at the front of x [n]."""
+        D = len(M)
+        A, b = x[: D * D].reshape(D, D), x[D * D : D * D + D]
+        return np.concatenate([(M @ A).ravel(), M @ b, x[D * D + D :]])
+
+    def inward(self, x: np.ndarray) -> np.ndarray:
+        """From Parameters to coordinates, [n] each."""
+        return x if self.A_0 is None else self._apply(np.linalg.inv(self.A_0), x)
+
+    def outward(self, x: np.ndarray) -> np.ndarray:
+        """From coordinates to Parameters, [n] each."""
+        return x if self.A_0 is None else self._apply(self.A_0, x)
+
+    def around(self, function: _Objective) -> _Objective:
+        """A function of Parameters [n] as one of coordinates."""
+
+        def moved(x: np.ndarray) -> tuple[float, np.ndarray]:
+            value, gradient = function(self.outward(x))
+            return value, gradient if self.A_0 is None else self._apply(self.A_0.T, gradient)
+
+        return moved
+
+
+def _compiled(
+    bound: Callable[[], tf.Tensor], variables: list[tf.Variable]
+) -> _Objective:
+    """The bound and its gradient [n] as a function of one vector [n] of all `variables`."""
+
+    def both() -> tuple:
+        with tf.GradientTape(watch_accessed_variables=False) as tape:
+            tape.watch(variables)
+            value = bound()
+        gradients = tape.gradient(value, variables, unconnected_gradients=tf.UnconnectedGradients.ZERO)
+        return value, tf.concat([tf.reshape(part, [-1]) for part in gradients], axis=0)
+
+    graph: Any = tf.function(both, autograph=False)
+
+    def function(x: np.ndarray) -> tuple[float, np.ndarray]:
+        _unpack(x, variables)
+        value, gradient = graph()
+        return float(value), gradient.numpy().astype(np.float64)
+
+    return function
+
+
+def _pack(variables: list[tf.Variable]) -> np.ndarray:
+    """All variables as one vector [n]."""
+    return np.concatenate([variable.numpy().ravel() for variable in variables]).astype(np.float64)
+
+
+def _unpack(x: np.ndarray, variables: list[tf.Variable]) -> None:
+    """Write a vector [n] to the variables."""
+    place = 0
+    for variable in variables:
+        size = int(np.prod(variable.shape))
+        variable.assign(x[place : place + size].reshape(variable.shape))
+        place += size
+
+
+def _constant(model: AffineIndependentGP) -> float:
+    return 0.0 if model._weight_priors is None else model._weight_priors.log_volume
+
+
+def _assign(basis: AffineIndependentBasis, gaussian: GaussianSolution, A: np.ndarray) -> None:
+    basis.map.assign_matrix(A)
+    basis.b.assign(gaussian.b)
+
+
+def _shapes_in_order(
+    basis: AffineIndependentBasis, groups: list[SiteGroup], gaussian: GaussianSolution, start: Start
+) -> np.ndarray:
+    """Shapes [D, P] for the columns of A as the structure has ordered them."""
+    return edgeworth_start(groups, gaussian.b, basis.matrix().numpy(), basis.base, rotate=False).theta
+
+
+class BaseChoice(NamedTuple):
+    """The model with the greatest bound, and how the others fared."""
+
+    base: str
+    model: AffineIndependentGP
+    results: dict[str, AffineResult]
+
+
+def best_base(
+    model: AffineIndependentGP,
+    bases: Sequence[Any] = ("skew_normal", "generalized_normal"),
+    ascent: AffineIndependentAscent | None = None,
+) -> BaseChoice:
+    """Run copies of a model with several bases, and choose the one with the greatest bound; the model itself is not changed.
+
+    :param bases: names of `distributions.BASES`, `distributions.Base` or TFP distributions.
+    """
+    if not bases:
+        raise DataError("bases is empty: name one at least, for example 'skew_normal'.")
+    ascent = AffineIndependentAscent() if ascent is None else ascent
+    models, results = {}, {}
+    for base in bases:
+        trial = deepcopy(model)
+        trial.basis.assign_base(base)
+        name = trial.basis.base.name
+        results[name] = ascent.run(trial)
+        models[name] = trial
+    best = max(results, key=lambda name: results[name].elbo)
+    return BaseChoice(best, models[best], results)
