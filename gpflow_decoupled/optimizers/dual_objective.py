@@ -105,7 +105,7 @@ class DualProblem:
         return Marginals(state.alpha, state.lam, state, mean, deviation, divergence, bound, ok)
 
     def prior_sums(self, mean: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        """The diagonal of K, sum_j K_nj^2 and t_n (K t)_n [N, L], t_n the sign in which observation n pulls at `mean` [N, L]."""
+        """Each of diag K, sum_j K_nj^2, t_n (K t)_n [N, L]; t_n = +-1 is where observation n pulls at `mean` [N, L]."""
         prior, shape = self.prior, tf.shape(mean)
         weight = self.basis.form == "weight"
         diagonal = tf.reduce_sum(tf.square(prior), axis=-1) if weight else tf.linalg.diag_part(prior)

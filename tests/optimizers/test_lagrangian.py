@@ -193,7 +193,7 @@ def test_several_latents_are_separate_problems():
     assert_allclose(sum(lagrangian().run(part).elbo for part in parts), total, atol=1e-7)
 
 
-@pytest.mark.parametrize("name", CONCAVE)
+@pytest.mark.parametrize("name", ["Gaussian", "Poisson", "logit"])
 def test_extreme_multipliers_are_no_obstacle(name):
     """Next to both ends of S, and lambda from 1e-6 to 1e3."""
     built = model(name, 10)
@@ -203,7 +203,7 @@ def test_extreme_multipliers_are_no_obstacle(name):
     share = np.where(rng.uniform(size=low.shape) < 0.5, 1e-6, 1.0 - 1e-6)
     built.basis.alpha.assign(low + share * (high - low))
     built.basis.lam.assign(10.0 ** rng.uniform(-6, 3, size=low.shape))
-    result = lagrangian().run(built)
+    result = lagrangian(compile=True).run(built)
     assert np.all(np.diff(result.history["elbo"]) >= -1e-9)
     assert_allclose(result.elbo, best, atol=1e-5)
 
