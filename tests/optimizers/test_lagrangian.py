@@ -15,7 +15,6 @@ from gpflow_decoupled.models import CVIGP, LCLGP
 from gpflow_decoupled.optimizers import Cholesky, ConjugateComputation, LinearlyConstrainedLagrangian, Opper
 from tests.bounds.registry import matern
 from tests.optimizers.lcl_problems import (
-    CONCAVE,
     KINDS,
     gram,
     inputs,
