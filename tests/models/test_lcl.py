@@ -132,9 +132,8 @@ def test_linear_model_is_the_same_in_both_forms(intercept, rng):
         assert built.basis.form == form
         for inner in ("newton", "lbfgs"):
             rule = LinearlyConstrainedLagrangian(tolerance=1e-8, inner=inner, compile=False)
-            built.basis.lam.assign(
-                tf.ones_like(built.basis.lam)
-            )  # else the second would start at the optimum of the first
+            for multipliers in (built.basis.alpha, built.basis.lam):
+                multipliers.assign(tf.zeros_like(multipliers))  # the second solver does not start where the first ended
             result = rule.run(built)
         found.append((result.elbo, *(part.numpy() for part in weights_posterior(built))))
     if intercept:
@@ -143,8 +142,8 @@ def test_linear_model_is_the_same_in_both_forms(intercept, rng):
         found.append((float(other.elbo((X, Y))), *(part.numpy() for part in weights_posterior(other))))
     for one in found[1:]:
         assert_allclose(one[0], found[0][0], atol=1e-6)
-        assert_allclose(one[1], found[0][1], atol=1e-4)
-        assert_allclose(one[2], found[0][2], atol=1e-4)
+        assert_allclose(one[1], found[0][1], atol=1e-3)  # a bound within 1e-6 knows no more
+        assert_allclose(one[2], found[0][2], atol=1e-3)
 
 
 def test_form_is_chosen_by_cost(rng):
