@@ -171,9 +171,7 @@ class _Frame:
         return moved
 
 
-def _compiled(
-    bound: Callable[[], tf.Tensor], variables: list[tf.Variable]
-) -> _Objective:
+def _compiled(bound: Callable[[], tf.Tensor], variables: list[tf.Variable]) -> _Objective:
     """The bound and its gradient [n] as a function of one vector [n] of all `variables`."""
 
     def both() -> tuple:

@@ -87,8 +87,12 @@ class GaussianProblem:
         return value, d_b, np.tril(d_root) + np.diag(1.0 / np.diag(root))  # (A3)
 
     def solve(self, tolerance: float, max_evaluations: int) -> GaussianSolution:
-        """The optimum, from a narrow q at the prior mean."""
-        b, root = self._approach(tolerance)
+        """The optimum, from a narrow q at the prior mean. Points where something overflows are refused."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            return self._climb(*self._approach(tolerance), tolerance, max_evaluations)
+
+    def _climb(self, b: np.ndarray, root: np.ndarray, tolerance: float, max_evaluations: int) -> GaussianSolution:
+        """L-BFGS on b and the lower triangle of L."""
         D = len(b)
         places = np.tril_indices(D)
 

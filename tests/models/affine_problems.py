@@ -21,6 +21,7 @@ def toy_model(name: str, **options: Any) -> AffineIndependentGP:
     X, Y = arrays["X"], arrays["Y"][:, None]
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="There is one observation")
+        warnings.filterwarnings("ignore", message=".* is constant")
         if name.startswith("sparse"):
             options = {"base": "generalized_normal", "prior": tfd.Laplace(np.float64(0.0), np.float64(0.16)), **options}
             return AffineIndependentGLM((X, Y), gpflow.likelihoods.Gaussian(0.05), intercept=False, **options)
