@@ -69,10 +69,15 @@ def _owens_integral(h: tf.Tensor, a: tf.Tensor) -> tf.Tensor:
     """T for 0 <= a <= 1 and h >= 0, by Gauss-Legendre nodes: for large h a, on the part where the integrand lives."""
     nodes, weights = np.polynomial.legendre.leggauss(_LEGENDRE)
     reach = tf.minimum(a, 9.0 / tf.maximum(h, 1e-3))
-    half_square, total = -0.5 * tf.square(h), tf.zeros_like(h)
-    for node, weight in zip(0.5 * (nodes + 1.0), 0.5 * weights):
-        stretched = 1.0 + tf.square(node * reach)
-        total += weight * tf.exp(half_square * stretched) / stretched
+    places, shares = (tf.constant(part, h.dtype) for part in (0.5 * (nodes + 1.0), 0.5 * weights))
+    half_square = -0.5 * tf.square(h)
+
+    def add(i: tf.Tensor, total: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        stretched = 1.0 + tf.square(places[i] * reach)
+        return i + 1, total + shares[i] * tf.exp(half_square * stretched) / stretched
+
+    # a loop, so that no more than one term is held at once
+    _, total = tf.while_loop(lambda i, _: i < _LEGENDRE, add, (0, tf.zeros_like(h)), parallel_iterations=1)
     return reach * total / (2.0 * np.pi)
 
 

@@ -104,7 +104,7 @@ def expectation(
     size = size or _SIZES[name]
     if name == "lattice":
         assert variables.cdf is not None
-        return lattice_expectation(variables.cdf, y, site, R, size, memory, variables.work)
+        return lattice_expectation(variables.cdf, y, site, R, size, memory)
     assert variables.characteristic is not None
     chosen = frequency_sum_expectation if name == "frequency_sum" else spectral_expectation
     return chosen(variables.characteristic, y, site, R, size, memory, variables.work)

@@ -86,11 +86,12 @@ def test_gradients_in_the_shape_by_transforms(name, rng):
 @pytest.mark.parametrize("route", ROUTES)
 def test_blocks_give_the_same_numbers(route):
     """Two sites a block; with a block for all; traced with an unknown number of sites."""
-    y, site = projections("skew_normal", 3, noise=True), SITES["laplace"]
+    name = "generalized_normal" if route == "lattice" else "skew_normal"  # Owen's T takes long to trace
+    y, site = projections(name, 3, noise=True), SITES["laplace"]
     one = 16 * 4 * (SIZE[route] + 1)
     results = []
     for memory in (2.0**30, 2.0 * one):
-        value, point = function_of("skew_normal", "laplace", y, route, memory=memory)
+        value, point = function_of(name, "laplace", y, route, memory=memory)
         results.append([value(*point), *gradient(value, point)])
     results.append(tf.function(lambda *point: [value(*point), *gradient(value, list(point))])(*point))
     for other in results[1:]:
@@ -100,14 +101,12 @@ def test_blocks_give_the_same_numbers(route):
 
     def unknown(alpha, beta, *parameters):
         free_y = Projections(alpha, beta, y.theta)
-        return tf.reduce_sum(
-            by_route("skew_normal", free_y, site.make(*parameters), route, SIZE[route], memory=2.0 * one)
-        )
+        return tf.reduce_sum(by_route(name, free_y, site.make(*parameters), route, SIZE[route], memory=2.0 * one))
 
     traced = tf.function(unknown, input_signature=free)(
         y.alpha, y.beta, *(tf.constant(part) for part in site.parameters)
     )
-    expected = tf.reduce_sum(by_route("skew_normal", y._replace(noise=None), site.site(), route, SIZE[route]))
+    expected = tf.reduce_sum(by_route(name, y._replace(noise=None), site.site(), route, SIZE[route]))
     assert_allclose(traced, expected, rtol=1e-12)
 
 
