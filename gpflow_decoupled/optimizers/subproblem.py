@@ -15,8 +15,6 @@ from .site_maximiser import Subproblem
 EXCESS = 1.05
 """The curvature terms over the least that makes sites concave."""
 _FASTEST, _REDUCED = -0.5, -0.9
-_LEAST_PENALTY = 1e-6
-"""Of f_ss, where a site needs a penalty at all."""
 
 
 class Policy(NamedTuple):
@@ -39,9 +37,11 @@ def make_subproblem(problem: DualProblem, at: Marginals, policy: Policy) -> tupl
     c = tf.convert_to_tensor(loss.curvature) * tf.ones_like(lam)
     bumpy = c > 0.0
     rho = policy.theta * tf.maximum(lam, 0.0)
-    expansion: Any = problem.expand(at.mean, at.deviation) if policy.accelerate or loss.needs_penalty else None
+    expansion: Any = problem.expand(at.mean, at.deviation) if policy.accelerate else None
     if loss.needs_penalty:
-        rho = tf.maximum(rho, _LEAST_PENALTY * tf.maximum(expansion.d_s / at.deviation, 1e-8))
+        rho = tf.maximum(
+            rho, policy.theta / tf.square(at.deviation)
+        )  # of the size of 1 / v where lambda is next to zero
     if policy.accelerate:
         reduced = expansion.d_ss - tf.square(expansion.d_hs) / expansion.d_hh
         rho = tf.minimum(0.0, tf.maximum(_FASTEST * lam, _REDUCED * reduced))

@@ -264,3 +264,14 @@ def test_unwhitened_factor_ends_where_the_whitened_one_does():
     built = model("Poisson", 5)
     whitened = Cholesky(tolerance=1e-10, compile=False).run(model("Poisson", 5))
     assert_allclose(Cholesky(False, tolerance=1e-10, compile=False).run(built).elbo, whitened.elbo, atol=1e-6)
+
+
+def test_outliers_of_laplace_noise_do_not_stall_the_first_subproblem(rng):
+    """Their lambda is next to zero, and a penalty in proportion to it would be no penalty."""
+    X = np.sort(rng.uniform(0, 3, size=(60, 1)), axis=0)
+    Y = 1.2 * np.sin(3 * X) + 0.5 * rng.laplace(size=X.shape)
+    ends = []
+    for optimizer in (lagrangian(compile=True, tolerance=1e-7), Cholesky(tolerance=1e-9)):
+        built = LCLGP((X, Y), gpflow.kernels.SquaredExponential(2.0, 0.3), KINDS["Laplace"].make())
+        ends.append(optimizer.run(built).elbo)
+    assert_allclose(ends[0], ends[1], atol=1e-6)
