@@ -95,6 +95,11 @@ def test_routes_agree(likelihood, base):
     assert_allclose(model.bound(groups, Integration("lattice", points=4096)), expected, atol=1e-4)
 
 
+def test_both_logits_are_one():
+    bounds = [small_model(each).elbo() for each in (BernoulliLogit(), gpflow.likelihoods.Bernoulli(invlink=tf.sigmoid))]
+    assert_allclose(*bounds, rtol=1e-14)
+
+
 def test_blocks_change_nothing():
     model = small_model(BernoulliLogit())
     groups = model.site_groups()

@@ -175,6 +175,24 @@ def test_verbs_of_a_gpflow_model():
         assert_allclose(left, right, rtol=1e-12)
 
 
+def test_data_may_have_rows_twice():
+    """At the data the jitter is part of the prior, as in `gpflow.models.VGP`; points that are chosen must be distinct."""
+    twice = np.concatenate([X, X[:2]]), np.concatenate([Y, Y[:2]])
+    model = AffineIndependentGP(twice, matern(), BernoulliLogit())
+    mean, variance = model.predict_f(X[:2])
+    assert np.isfinite(model.elbo()) and np.all(np.isfinite(mean)) and np.all(variance > 0.0)
+    with pytest.raises(DataError, match="same|distinct|duplicate|equal"):
+        AffineIndependentGP(twice, matern(), BernoulliLogit(), inducing_variable=twice[0])
+
+
+def test_checkpoints_hold_the_model(tmp_path):
+    model, other = gp(), gp()
+    model.basis.b.assign(np.arange(6.0))
+    path = tf.train.Checkpoint(model=model).save(str(tmp_path / "model"))
+    tf.train.Checkpoint(model=other).restore(path).assert_consumed()
+    assert_allclose(other.elbo(), model.elbo(), rtol=1e-13)
+
+
 def test_weights_are_read_off():
     model = glm()
     mean, covariance = weights_posterior(model)
