@@ -96,8 +96,7 @@ class AffineIndependentAscent:
     ) -> tuple[float, str, float]:
         """The joint climb: its bound, why it stopped, and by how much the bound moves with twice the frequencies."""
         basis = model.basis
-        if basis.structure != "low_rank":
-            _assign(basis, gaussian, start.A)
+        _assign(basis, gaussian, start.A)
         if fixed is None and basis.base.num_shapes:
             basis.theta.assign(_shapes_in_order(basis, groups, gaussian, start))
         for _ in range(_REFINEMENTS + 1):
@@ -127,14 +126,14 @@ class AffineIndependentAscent:
     def _structured(self, model: AffineIndependentGP, groups: list[SiteGroup], trace: AffineTrace) -> GaussianSolution:
         """The Gaussian of a structure that does not hold every covariance: the same climb with a normal base."""
         basis = model.basis
-        base, theta, trainable = basis.base, basis.theta, basis.theta.trainable
+        base, theta = basis.base, basis.theta
         power = sum(np.sum(group.features.numpy() ** 2, axis=0) for group in groups)
         _assign(basis, GaussianSolution(np.zeros(basis.size), np.eye(0), 0.0), np.diag(1.0 / np.sqrt(1.0 + power)))
         basis.assign_base("normal")
         value, _ = self._climb(model, groups, trace)
-        found = GaussianSolution(basis.b.numpy(), basis.matrix().numpy(), value)
+        coordinates = _pack(list(basis.map.trainable_variables))
+        found = GaussianSolution(basis.b.numpy(), basis.matrix().numpy(), value, coordinates)
         basis.base, basis.theta = base, theta
-        assert basis.theta.trainable == trainable
         return found
 
 
@@ -210,7 +209,10 @@ def _constant(model: AffineIndependentGP) -> float:
 
 
 def _assign(basis: AffineIndependentBasis, gaussian: GaussianSolution, A: np.ndarray) -> None:
-    basis.map.assign_matrix(A)
+    if gaussian.coordinates is None:
+        basis.map.assign_matrix(A)
+    else:
+        _unpack(gaussian.coordinates, list(basis.map.trainable_variables))
     basis.b.assign(gaussian.b)
 
 

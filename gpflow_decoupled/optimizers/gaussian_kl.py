@@ -36,6 +36,8 @@ class GaussianSolution(NamedTuple):
     """[D, D], lower"""
     bound: float
     """Nats"""
+    coordinates: np.ndarray | None = None
+    """[n]: of A, where its structure does not hold every root"""
 
 
 class GaussianProblem:

@@ -125,9 +125,10 @@ def test_slopes_of_the_edgeworth_expansion():
         assert_allclose((gains[1] - gains[0]) / (2.0 * gamma), s[d] / 6.0, atol=2e-3)
 
 
-def test_a_gaussian_that_is_better_is_kept():
+@pytest.mark.parametrize("structure", ["full", "low_rank"])
+def test_a_gaussian_that_is_better_is_kept(structure):
     """Laplace's density has no normal in its family."""
-    model, result = logistic_run(base="laplace")
+    model, result = logistic_run(base="laplace", structure=structure, rank=2)
     assert result.affine_elbo < result.gaussian_elbo == result.elbo
     assert result.kept == "gaussian" and model.basis.base.name == "normal" and "gaussian kept" in str(result)
     assert_allclose(model.elbo(), result.elbo, atol=1e-9)
