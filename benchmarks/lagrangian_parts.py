@@ -175,10 +175,12 @@ def _learn(model: Any) -> None:
 def _lagrangian(data: Data, noise: str, rounds: int) -> tuple[Any, str]:
     *rest, mean = _parts(data, noise)
     model = LCLGP(*rest, mean_function=mean)
+    rule = LinearlyConstrainedLagrangian()
+    prepared = rule.prepare(model)
     for _ in range(rounds):
-        LinearlyConstrainedLagrangian().run(model)
+        rule.run(model, prepared=prepared)
         _learn(model)
-    LinearlyConstrainedLagrangian().run(model)
+    rule.run(model, prepared=prepared)
     return model, "LCLGP"
 
 

@@ -135,7 +135,7 @@ def _moments(problem: DualProblem, A: tf.Tensor, whiten: bool, t: tf.Tensor, T: 
 def _value_and_gradient(problem: DualProblem, A: tf.Tensor, whiten: bool, t: tf.Tensor, T: tf.Tensor) -> tuple:
     """F and its gradient: (V23)."""
     mean, deviation = _moments(problem, A, whiten, t, T)
-    loss = problem.loss.expand(mean, deviation)
+    loss = problem.expand(mean, deviation)
     gamma = tf.transpose(loss.d_s / deviation)[..., None]
     white_t, white_T = (t, T) if whiten else (_by_latent(solve, A, t), solve(A, T))
     diagonal = tf.linalg.diag_part(T)

@@ -10,7 +10,8 @@ from __future__ import annotations
 __all__ = ["LinearlyConstrainedLagrangian"]
 
 import math
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 from tqdm.auto import tqdm
@@ -31,6 +32,13 @@ _BEFORE_ACCELERATION, _NEAR = 2, 0.1
 """Iterations, and a change of the bound in nats, before rho may be negative."""
 _ROUND_OFF = 1e-12
 _MAX_REFUSALS = 12
+
+
+class Prepared(NamedTuple):
+    """What runs on a model compile: see `LinearlyConstrainedLagrangian.prepare`."""
+
+    problem: DualProblem
+    direction: Callable[..., Any]
 
 
 class LinearlyConstrainedLagrangian:
@@ -77,19 +85,33 @@ class LinearlyConstrainedLagrangian:
         self.accelerate, self.trust_region, self.augmented = accelerate, trust_region, augmented
         self.curvature, self.sweeps, self.max_outer, self.compile = curvature, sweeps, max_outer, compile
 
-    def run(self, model: LCLGP, *, progress: bool = False) -> LagrangianResult:
+    def prepare(self, model: LCLGP) -> Prepared:
+        """The functions that runs on `model` compile, for runs that alternate with steps of the kernel."""
+        problem = DualProblem(model, self.compile)
+        return Prepared(problem, problem.compiled(lambda *arguments: newton_direction(problem, *arguments)))
+
+    def run(self, model: LCLGP, *, prepared: Prepared | None = None, progress: bool = False) -> LagrangianResult:
         """Outer iterations until the bound changes by less than `tolerance`; the model is left at the best multipliers.
 
+        :param prepared: of `prepare(model)`, so that nothing is compiled twice; kernel and likelihood are read anew.
+
         It starts at the model's multipliers, or from nothing where they are all zero. Raises `DataError` for multipliers
-        outside S and for theta = 0 where the likelihood needs a penalty, `NumericalError` where the posterior does not
-        exist at the start; nothing has changed then.
+        outside S, for theta = 0 where the likelihood needs a penalty, and for functions of another model, `NumericalError`
+        where the posterior does not exist at the start; nothing has changed then.
         """
-        trace, problem = Trace(), DualProblem(model, self.compile)
+        trace = Trace()
+        if prepared is None:
+            prepared = self.prepare(model)
+        elif prepared.problem.model is not model:
+            raise DataError("prepared belongs to another model: call prepare(model) for this one.")
+        else:
+            prepared.problem.refresh()
+        problem = prepared.problem
         if problem.loss.needs_penalty and self.theta == 0.0:
             raise DataError(f"theta must be above 0: {type(model.likelihood).__name__} needs a penalty.")
         at, start = first_marginals(problem, self.sweeps, self.tolerance)
         trace.append(float(at.bound))
-        return _Run(self, problem, trace).iterate(at, start, progress)
+        return _Run(self, prepared, trace).iterate(at, start, progress)
 
     def inner_solver(self, model: LCLGP) -> str:
         """The solver that "auto" stands for: "newton" or "lbfgs"."""
@@ -101,7 +123,8 @@ class LinearlyConstrainedLagrangian:
 class _Run:
     """One run: what changes from one outer iteration to the next."""
 
-    def __init__(self, rule: LinearlyConstrainedLagrangian, problem: DualProblem, trace: Trace) -> None:
+    def __init__(self, rule: LinearlyConstrainedLagrangian, prepared: Prepared, trace: Trace) -> None:
+        problem, self.direction = prepared
         self.rule, self.problem, self.trace = rule, problem, trace
         self.solver = rule.inner_solver(problem.model)
         self.radius = math.inf if rule.trust_region is None else float(rule.trust_region)
@@ -109,7 +132,6 @@ class _Run:
         self.fast = rule.accelerate and not problem.loss.needs_penalty
         bumpy = bool(tf.reduce_any(tf.convert_to_tensor(problem.loss.curvature) > 0.0))
         self.minorises = rule.curvature or not bumpy
-        self.direction: Any = problem.compiled(self._direction)
         self.violation, self.near = math.inf, False
 
     def iterate(self, at: Marginals, start: tuple, progress: bool) -> LagrangianResult:
@@ -153,9 +175,6 @@ class _Run:
         if self.solver == "lbfgs":
             return lbfgs_solve(problem, sub, at, point, box, finished)
         return newton_solve(problem, sub, at, point, box, finished, self.direction)
-
-    def _direction(self, *arguments: Any) -> Any:
-        return newton_direction(self.problem, *arguments)
 
     def _accepts(self, new: Marginals, point: DualPoint, change: float) -> bool:
         """Whether the outer iteration stands: the bound has not fallen, or nothing was promised."""

@@ -67,7 +67,7 @@ class Opper:
 def _value_and_gradient(problem: DualProblem, alpha: tf.Tensor, lam: tf.Tensor) -> tuple:
     """F and (V21); F is NaN where V does not exist."""
     at = problem._marginals(alpha, lam)
-    loss = problem.loss.expand(at.mean, at.deviation)
+    loss = problem.expand(at.mean, at.deviation)
     V, prior = problem.basis.covariance(problem.prior, at.state), problem.prior
     pull = loss.d_h - alpha
     if problem.basis.form == "weight":

@@ -11,6 +11,7 @@ from numpy.testing import assert_allclose
 
 import gpflow_decoupled.optimizers.dual_objective as objective
 from gpflow_decoupled.errors import DataError, NumericalError, UnknownOptionError
+from gpflow_decoupled.likelihoods import Laplace
 from gpflow_decoupled.models import CVIGP, LCLGP
 from gpflow_decoupled.optimizers import Cholesky, ConjugateComputation, LinearlyConstrainedLagrangian, Opper
 from tests.bounds.registry import matern
@@ -275,3 +276,26 @@ def test_outliers_of_laplace_noise_do_not_stall_the_first_subproblem(rng):
         built = LCLGP((X, Y), gpflow.kernels.SquaredExponential(2.0, 0.3), KINDS["Laplace"].make())
         ends.append(optimizer.run(built).elbo)
     assert_allclose(ends[0], ends[1], atol=1e-6)
+
+
+def test_prepared_functions_follow_kernel_mean_and_likelihood():
+    """Nothing is compiled twice, and the run is that of functions made anew."""
+    X = inputs(20)
+    Y = labels("Gaussian", X)
+    models = [
+        LCLGP((X, Y), matern(1.0, 1.0), Laplace(0.4), mean_function=gpflow.functions.Constant(0.0)) for _ in range(2)
+    ]
+    rule = LinearlyConstrainedLagrangian(tolerance=1e-9)
+    prepared = rule.prepare(models[0])
+    rule.run(models[0], prepared=prepared)
+    traces = prepared.problem.marginals.experimental_get_tracing_count()
+    for one in models:
+        one.kernel.variance.assign(2.5)
+        one.likelihood.scale.assign(0.7)
+        one.mean_function.c.assign([0.3])
+    found = rule.run(models[0], prepared=prepared)
+    assert found.elbo == pytest.approx(rule.run(models[1]).elbo, abs=1e-7)
+    assert found.elbo == pytest.approx(float(models[0].elbo()), abs=1e-9)
+    assert prepared.problem.marginals.experimental_get_tracing_count() == traces
+    with pytest.raises(DataError, match="belongs to another model"):
+        rule.run(models[1], prepared=prepared)
