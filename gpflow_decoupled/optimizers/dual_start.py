@@ -21,11 +21,14 @@ _LEAST_SHARE = 0.05
 """Of its own prior variance that an observation keeps for its mean, where its neighbours pull the other way."""
 
 
-def first_marginals(problem: DualProblem, sweeps: int, tolerance: float) -> tuple[Marginals, tuple]:
+def first_marginals(
+    problem: DualProblem, sweeps: int, tolerance: float, project: bool = False
+) -> tuple[Marginals, tuple]:
     """The marginals at the model's multipliers; where these are all zero, as in a new model, at a start from nothing.
 
     :param sweeps: at most so many site fixed points (V22) improve a start from nothing, while each gains more than
         `tolerance` nats.
+    :param project: into S, which moves with the likelihood's parameters, the multipliers of an earlier run.
     :return: the marginals, and (h, sigma) [N, L] from which the sites can be maximised there.
 
     Raises `DataError` for multipliers outside S or at which V does not exist, `NumericalError` where no start is found.
@@ -33,6 +36,9 @@ def first_marginals(problem: DualProblem, sweeps: int, tolerance: float) -> tupl
     basis = problem.basis
     alpha, lam = tf.convert_to_tensor(basis.alpha), tf.convert_to_tensor(basis.lam)
     if bool(tf.reduce_any(alpha != 0.0)) or bool(tf.reduce_any(lam != 0.0)):
+        if project:
+            alpha = tf.clip_by_value(alpha, *box_of(problem.loss, MARGIN))
+            lam = tf.maximum(lam, -tf.convert_to_tensor(problem.loss.curvature))
         at = _checked(problem, alpha, lam)
         return at, (at.mean, at.deviation)
     h, sigma = isolated_sites(problem)
@@ -131,7 +137,7 @@ def _checked(problem: DualProblem, alpha: tf.Tensor, lam: tf.Tensor) -> Marginal
         raise DataError(
             f"alpha[{n}, {column}] = {alpha[n, column]:g} is outside of S = ({lower[n, column]:g}, {upper[n, column]:g}), "
             f"where f_h of this observation can lie ({len(outside)} entries are outside): use multipliers inside, or zeros "
-            "for alpha and lam, from which a start is made."
+            "for alpha and lam, from which a start is made; where parameters of the likelihood were learned, pass prepared."
         )
     lowest = -EXCESS * tf.convert_to_tensor(problem.loss.curvature)
     below = tf.where(lam < lowest).numpy()

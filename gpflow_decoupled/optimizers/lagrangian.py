@@ -7,7 +7,7 @@ any start where the likelihood is log-concave, and by the terms (V20) where it i
 
 from __future__ import annotations
 
-__all__ = ["LinearlyConstrainedLagrangian"]
+__all__ = ["LinearlyConstrainedLagrangian", "Prepared"]
 
 import math
 from collections.abc import Callable
@@ -93,13 +93,14 @@ class LinearlyConstrainedLagrangian:
     def run(self, model: LCLGP, *, prepared: Prepared | None = None, progress: bool = False) -> LagrangianResult:
         """Outer iterations until the bound changes by less than `tolerance`; the model is left at the best multipliers.
 
-        :param prepared: of `prepare(model)`, so that nothing is compiled twice; kernel and likelihood are read anew.
+        :param prepared: of `prepare(model)`, for runs that alternate with steps of the hyperparameters: nothing is compiled
+            twice, kernel and likelihood are read anew, and multipliers that S has moved away from are projected into it.
 
         It starts at the model's multipliers, or from nothing where they are all zero. Raises `DataError` for multipliers
         outside S, for theta = 0 where the likelihood needs a penalty, and for functions of another model, `NumericalError`
         where the posterior does not exist at the start; nothing has changed then.
         """
-        trace = Trace()
+        trace, again = Trace(), prepared is not None
         if prepared is None:
             prepared = self.prepare(model)
         elif prepared.problem.model is not model:
@@ -109,7 +110,7 @@ class LinearlyConstrainedLagrangian:
         problem = prepared.problem
         if problem.loss.needs_penalty and self.theta == 0.0:
             raise DataError(f"theta must be above 0: {type(model.likelihood).__name__} needs a penalty.")
-        at, start = first_marginals(problem, self.sweeps, self.tolerance)
+        at, start = first_marginals(problem, self.sweeps, self.tolerance, project=again)
         trace.append(float(at.bound))
         return _Run(self, prepared, trace).iterate(at, start, progress)
 

@@ -279,7 +279,7 @@ def test_outliers_of_laplace_noise_do_not_stall_the_first_subproblem(rng):
 
 
 def test_prepared_functions_follow_kernel_mean_and_likelihood():
-    """Nothing is compiled twice, and the run is that of functions made anew."""
+    """Nothing is compiled twice, and the end is that of functions made anew; S has moved away from some multipliers."""
     X = inputs(20)
     Y = labels("Gaussian", X)
     models = [
@@ -292,7 +292,7 @@ def test_prepared_functions_follow_kernel_mean_and_likelihood():
     for one in models:
         one.kernel.variance.assign(2.5)
         one.likelihood.scale.assign(0.7)
-        one.mean_function.c.assign([0.3])
+        one.mean_function.c.assign(0.3)
     found = rule.run(models[0], prepared=prepared)
     assert found.elbo == pytest.approx(rule.run(models[1]).elbo, abs=1e-7)
     assert found.elbo == pytest.approx(float(models[0].elbo()), abs=1e-9)
