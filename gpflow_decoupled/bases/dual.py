@@ -15,21 +15,16 @@ __all__ = ["DualBasis", "DualState"]
 
 from typing import Any, NamedTuple
 
-import numpy as np
 import tensorflow as tf
-from gpflow import Parameter
-from gpflow.config import default_float
-from gpflow.inducing_variables import InducingPoints, SharedIndependentInducingVariables
 from gpflow.kernels import Kernel
-from gpflow.utilities import set_trainable
 
-from ..errors import DataError, check_option
-from ..inducing.checks import check_finite
+from ..errors import check_option
 from ..linalg.gaussians import apply_per_latent
 from ..linalg.sites import site_posterior
 from ..linalg.triangular import solve
 from .base import Basis, Features
 from .latents import gram, gram_to_data
+from .observations import observation_points, per_observation
 from .weight_space import prior_root, weight_features, weight_posterior
 
 
@@ -83,23 +78,11 @@ class DualBasis(Basis):
     ) -> None:
         super().__init__()
         check_option("form", form, ("function", "weight"))
-        points = np.asarray(points)
-        if points.ndim != 2:
-            raise DataError(f"points has shape {points.shape}; it must be [N, D], the inputs of the observations.")
-        check_finite(points, "points")
-        self.points = SharedIndependentInducingVariables(InducingPoints(points))  # serves kernels of every kind
-        set_trainable(self.points, False)
+        self.points = observation_points(points)
         self.num_latent_gps, self.form = num_latent_gps, form
-        self.alpha, self.lam = self._multipliers("alpha", alpha), self._multipliers("lam", lam)
-
-    def _multipliers(self, name: str, value: Any | None) -> Parameter:
-        shape = (self.num_data, self.num_latent_gps)
-        value = np.zeros(shape) if value is None else np.asarray(value)
-        if value.shape != shape:
-            raise DataError(f"{name} has shape {value.shape}; it must be [N, L] = {list(shape)}, one an observation.")
-        if not np.all(np.isfinite(value)):
-            raise DataError(f"{name} has entries that are not finite; at alpha = lam = 0 q is the prior.")
-        return Parameter(value, dtype=default_float(), trainable=False)
+        neutral = "at alpha = lam = 0 q is the prior"
+        self.alpha = per_observation("alpha", alpha, self.num_data, num_latent_gps, neutral)
+        self.lam = per_observation("lam", lam, self.num_data, num_latent_gps, neutral)
 
     @property
     def X(self) -> tf.Tensor:

@@ -13,21 +13,15 @@ __all__ = ["SiteBasis", "SiteState"]
 
 from typing import Any, NamedTuple
 
-import numpy as np
 import tensorflow as tf
-from gpflow import Parameter
-from gpflow.config import default_float
-from gpflow.inducing_variables import InducingPoints, SharedIndependentInducingVariables
 from gpflow.kernels import Kernel
-from gpflow.utilities import set_trainable
 
-from ..errors import DataError
-from ..inducing.checks import check_finite
 from ..linalg.gaussians import apply_per_latent
 from ..linalg.sites import site_posterior
 from ..linalg.triangular import solve
 from .base import Basis, Features
 from .latents import gram, gram_to_data
+from .observations import observation_points, per_observation
 
 
 class SiteState(NamedTuple):
@@ -62,25 +56,11 @@ class SiteBasis(Basis):
 
     def __init__(self, points: Any, num_latent_gps: int = 1, *, nu: Any | None = None, tau: Any | None = None) -> None:
         super().__init__()
-        points = np.asarray(points)
-        if points.ndim != 2:
-            raise DataError(f"points has shape {points.shape}; it must be [N, D], the inputs of the observations.")
-        check_finite(points, "points")
-        self.points = SharedIndependentInducingVariables(InducingPoints(points))  # serves kernels of every kind
-        set_trainable(self.points, False)
+        self.points = observation_points(points)
         self.num_latent_gps = num_latent_gps
-        self.nu, self.tau = self._sites("nu", nu), self._sites("tau", tau)
-
-    def _sites(self, name: str, value: Any | None) -> Parameter:
-        shape = (self.num_data, self.num_latent_gps)
-        value = np.zeros(shape) if value is None else np.asarray(value)
-        if value.shape != shape:
-            raise DataError(
-                f"{name} has shape {value.shape}; it must be [N, L] = {list(shape)}, one site an observation."
-            )
-        if not np.all(np.isfinite(value)):
-            raise DataError(f"{name} has entries that are not finite; a site without information is nu = tau = 0.")
-        return Parameter(value, dtype=default_float(), trainable=False)
+        neutral = "a site without information is nu = tau = 0"
+        self.nu = per_observation("nu", nu, self.num_data, num_latent_gps, neutral)
+        self.tau = per_observation("tau", tau, self.num_data, num_latent_gps, neutral)
 
     @property
     def X(self) -> tf.Tensor:
