@@ -5,6 +5,7 @@ from .affine_result import AffineResult
 from .challis_barber import Cholesky
 from .conjugate_computation import ConjugateComputation
 from .conjugate_result import ConjugateResult
+from .constraint_subset import ConstraintSubset
 from .exact import Optimum, collapsed_elbo, optimal_parameters
 from .lagrangian import LinearlyConstrainedLagrangian
 from .lagrangian_result import LagrangianResult
@@ -19,6 +20,7 @@ __all__ = [
     "Cholesky",
     "ConjugateComputation",
     "ConjugateResult",
+    "ConstraintSubset",
     "LagrangianResult",
     "LinearlyConstrainedLagrangian",
     "NaturalGradient",
