@@ -123,3 +123,15 @@ def test_lagrangian(results: Path) -> None:
     densities = [one["log_density"] for one in rows if one["part"] == "held-out"]
     assert len(densities) == 3 and np.ptp(densities) < 0.2
     assert "GPflow VGP" in text
+
+
+def test_affine(results: Path) -> None:
+    """The bound gains over the Gaussian, and frequency sums are exact where lattices are not."""
+    content, text = load(results, "affine")
+    gains = [one for one in content["results"] if one["part"] == "gain"]
+    routes = {(one["route"], one["size"]): one for one in content["results"] if one["part"] == "routes"}
+    assert len(gains) == 1 and gains[0]["affine"] >= gains[0]["gaussian"]
+    assert gains[0]["affine_test"] < 0.0 and gains[0]["gaussian_test"] < 0.0
+    assert routes["frequency_sum", 64]["error"] < 1e-7 < routes["lattice", 256]["error"]
+    assert routes["spectral", 1024]["error"] < 1e-7
+    assert "R3, frequency sum" in text and "## Gain" in text
