@@ -94,7 +94,8 @@ def test_gradient_is_the_slope_of_the_bound_at_held_sites(name, likelihood):
         precision = precision_from_root(part.root)
         theta = None if part.mean is None else tf.transpose(tf.linalg.matvec(precision, tf.transpose(part.mean)))
         naturals.append(Natural.of(theta, precision))
-    direction = [RNG.normal(size=v.shape) for v in variables]
+    rng = np.random.default_rng(8)  # random, but where the two gradients differ most
+    direction = [np.sign(g - p) * np.abs(rng.normal(size=g.shape)) for g, p in zip(gradients, plain)]
     start = [v.numpy() for v in variables]
     bounds = []
     for step in (1e-5, -1e-5):
@@ -104,7 +105,7 @@ def test_gradient_is_the_slope_of_the_bound_at_held_sites(name, likelihood):
     slope = (bounds[0] - bounds[1]) / 2e-5
     held, fixed = (sum(float(tf.reduce_sum(g * d)) for g, d in zip(gs, direction)) for gs in (gradients, plain))
     assert_allclose(held, slope, rtol=1e-5)
-    assert abs(fixed - slope) > 1e-3 * abs(slope)  # else this would not tell the two apart
+    assert abs(fixed - slope) > 1e-2 * abs(slope)  # else this would not tell the two apart
 
 
 def _step(model: BasisGP, hold_sites: bool = True) -> TrainingStep:
