@@ -64,10 +64,10 @@ format: $(INSTALLED) ## rewrite the sources in the project's format
 	$(BIN)/ruff format $(SOURCES)
 
 benchmark: $(INSTALLED) ## all benchmarks, for hours: reports in benchmarks/results
-	@set -e; for suite in speed memory convergence quality; do \
+	@set -e; for suite in $$($(BIN)/python -c 'from benchmarks.run import SUITES; print(*SUITES)'); do \
 	  echo "$$suite"; $(BIN)/python -m benchmarks.run $$suite $(BENCHMARK_ARGS); done
 
-benchmark-tiny: $(INSTALLED) ## all benchmarks at the size that the tests run: about a minute
+benchmark-tiny: $(INSTALLED) ## all benchmarks at the size that the tests run: a few minutes
 	$(BIN)/python -m benchmarks.run tiny $(BENCHMARK_ARGS)
 
 notebooks: $(INSTALLED) ## run every notebook (they are scripts) from top to bottom

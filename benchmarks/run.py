@@ -1,4 +1,4 @@
-"""The one entry: `python -m benchmarks.run SUITE [options]`; `--help` lists suites, `tiny` runs all of them in a minute."""
+"""The one entry: `python -m benchmarks.run SUITE [options]`; `--help` lists suites, `tiny` runs all of them in minutes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ TINY = (
     "lagrangian --sizes 50 --starts 1 --num-data 40 --rounds 1",
     "affine --models 1 --sizes 8 --weights 3 --sites 6 --dimensions 3 --rounds 1",
 )
-"""Everything, at a size that finishes in a minute; `tests/benchmarks/test_tiny.py` runs it."""
+"""Everything, at a size that finishes in a few minutes; `tests/benchmarks/test_tiny.py` runs it."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -42,7 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for name in SUITES:
         module = import_module(f"benchmarks.{name}")
         module.add_arguments(choices.add_parser(name, parents=[shared], help=module.__doc__))
-    choices.add_parser("tiny", parents=[shared], help="everything, in a minute")
+    choices.add_parser("tiny", parents=[shared], help="everything, in a few minutes")
     options = parser.parse_args(arguments)
     if options.suite == "tiny":
         for line in TINY:

@@ -297,5 +297,7 @@ def test_prepared_functions_follow_kernel_mean_and_likelihood():
     assert found.elbo == pytest.approx(rule.run(models[1]).elbo, abs=1e-7)
     assert found.elbo == pytest.approx(float(models[0].elbo()), abs=1e-9)
     assert prepared.problem.marginals.experimental_get_tracing_count() == traces
+    at = tf.constant(Y), tf.ones_like(Y)
+    assert_allclose(prepared.problem.expand(*at).d_s, models[0].site_loss().expand(*at).d_s)
     with pytest.raises(DataError, match="belongs to another model"):
         rule.run(models[1], prepared=prepared)
