@@ -72,7 +72,8 @@ class Maximiser(NamedTuple):
 class SiteLoss(ABC):
     """f(h, sigma) = -E log p(y | eta), eta ~ N(h, sigma^2), of all observations Y [N, L] at once, a column a latent.
 
-    Values are differentiable in h, sigma and in the Parameters of the likelihood. Raises `DataError` for Y that is not [N, L].
+    Values are differentiable in h, sigma and in the Parameters of the likelihood, which every call reads anew. Raises
+    `DataError` for Y that is not [N, L].
     """
 
     needs_penalty: bool = False

@@ -64,7 +64,9 @@ def declare_site_loss(kind: type[gl.Likelihood], builder: SiteLossBuilder) -> No
     :param kind: the class. :param builder: of a likelihood and Y [N, L], returns a `SiteLoss`.
 
     Mostly a `QuadratureLoss` will do, which needs to know between what numbers the derivative of -log p(y | eta) in eta lies,
-    and how negative its second derivative can be. Example, for a likelihood with a derivative between -1 and 1, log-concave::
+    and how negative its second derivative can be. A loss is built once and kept while the likelihood's Parameters are
+    learned: what depends on these must be a function, as the ends of a `QuadratureLoss` can be. Example, for a likelihood with
+    a derivative between -1 and 1, log-concave::
 
         declare_site_loss(Huber, lambda likelihood, Y: QuadratureLoss(likelihood, Y, lower=-1.0, upper=1.0))
     """

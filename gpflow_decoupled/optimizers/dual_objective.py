@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from ..likelihoods import Expansion, Maximiser
+from ..likelihoods import Maximiser
 from ..linalg.gaussians import apply_per_latent
 from ..models import LCLGP
 from .site_maximiser import Subproblem, maximise
@@ -70,8 +70,8 @@ class DualProblem:
         self.model, self.basis, self.compile = model, model.basis, compile
         self.prior = tf.Variable(model.basis.prior(model.kernel), trainable=False)
         self.prior_mean = tf.Variable(model.prior_mean(), trainable=False)
-        self.loss = model.site_loss()
-        self.expand: Any = self.compiled(self._expand)
+        self.loss = model.site_loss()  # reads the likelihood's Parameters whenever it is called
+        self.expand: Any = self.compiled(self.loss.expand)
         self.marginals: Any = self.compiled(self._marginals)
         self.point: Any = self.compiled(self._point)
         self.with_alpha: Any = self.compiled(self._with_alpha)
@@ -82,14 +82,9 @@ class DualProblem:
         return tf.function(function, autograph=False, reduce_retracing=True) if self.compile else function
 
     def refresh(self) -> None:
-        """Bring it up to date with the kernel, the mean function and the likelihood; nothing is compiled anew."""
+        """Bring it up to date with the kernel and the mean function; nothing is compiled anew."""
         self.prior.assign(self.basis.prior(self.model.kernel))
         self.prior_mean.assign(self.model.prior_mean())
-        self.loss = self.model.site_loss()
-
-    def _expand(self, h: tf.Tensor, sigma: tf.Tensor) -> Expansion:
-        """The losses and their derivatives; in compiled functions the likelihood's Parameters must be read anew."""
-        return self.model.site_loss().expand(h, sigma)
 
     def _marginals(self, alpha: tf.Tensor, lam: tf.Tensor) -> Marginals:
         """(V7)-(V10) at alpha, lam [N, L]."""
@@ -97,7 +92,7 @@ class DualProblem:
 
     def _sweep(self, at: Marginals, share: tf.Tensor) -> Marginals:
         """(V22): the sites move by a share [] towards the derivatives of the losses; alpha may leave S."""
-        loss = self._expand(at.mean, at.deviation)
+        loss = self.loss.expand(at.mean, at.deviation)
         precision, centred = loss.d_s / at.deviation, at.mean - self.prior_mean
         now, goal = at.lam * centred - at.alpha, precision * centred - loss.d_h
         lam = at.lam + share * (precision - at.lam)
@@ -110,7 +105,7 @@ class DualProblem:
     def _of_state(self, state: Any) -> Marginals:
         mean, deviation = self.prior_mean + state.mean, tf.sqrt(state.variance)
         divergence = self.basis.prior_kl(state)
-        bound = -tf.reduce_sum(self.model.site_loss().value(mean, deviation)) - divergence  # (V10)
+        bound = -tf.reduce_sum(self.loss.value(mean, deviation)) - divergence  # (V10)
         ok = state.ok & tf.math.is_finite(bound) & tf.reduce_all(state.variance > 0.0)
         return Marginals(state.alpha, state.lam, state, mean, deviation, divergence, bound, ok)
 
@@ -131,7 +126,7 @@ class DualProblem:
     def _point(self, sub: Subproblem, at: Marginals, h: tf.Tensor, sigma: tf.Tensor) -> DualPoint:
         """The subproblem at `at`, its sites maximised from a start h, sigma [N, L]."""
         alpha, lam = at.alpha, at.lam
-        sites = maximise(self.model.site_loss(), sub, alpha, lam, h, sigma)
+        sites = maximise(self.loss, sub, alpha, lam, h, sigma)
         centred = at.mean - self.prior_mean
         fit = -0.5 * tf.reduce_sum(alpha * centred) - tf.reduce_sum(self.prior_mean * alpha)
         dual = fit - 0.5 * at.state.log_det + tf.reduce_sum(sites.value)  # (V14)
@@ -152,7 +147,7 @@ class DualProblem:
         """(V13)."""
         tangent = 0.5 * (sub.sigma + at.state.variance / sub.sigma)
         moved = tangent - sub.sigma
-        losses = self.model.site_loss().value(at.mean, tangent) + 0.5 * sub.rho * tf.square(moved)
+        losses = self.loss.value(at.mean, tangent) + 0.5 * sub.rho * tf.square(moved)
         if sub.kappa is not None:
             losses += 0.5 * sub.kappa * tf.square(at.mean - sub.h)
         if sub.delta is not None:
