@@ -1,5 +1,6 @@
 """Distributions that TFP lacks, or lacks a method of, and the base variables of affine-independent inference."""
 
+from . import families
 from .base import Base
 from .choose import BASES, base_variable
 from .closed_form import LaplaceBase, LogisticBase, NormalBase
@@ -15,5 +16,5 @@ from .variance_gamma import VarianceGammaBase
 __all__ = [
     "BASES", "Base", "GeneralizedNormal", "GeneralizedNormalBase", "LaplaceBase", "LogisticBase", "NormalBase",
     "NormalMixtureBase", "SkewNormal", "SkewNormalBase", "StudentTBase", "TabulatedBase", "VarianceGammaBase",
-    "base_variable",
+    "base_variable", "families",
 ]  # fmt: skip

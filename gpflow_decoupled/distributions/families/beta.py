@@ -1,0 +1,67 @@
+"""The Beta family."""
+
+from __future__ import annotations
+
+__all__ = ["Beta"]
+
+from typing import Any
+
+import tensorflow as tf
+import tensorflow_probability as tfp
+
+from .base import Family, Natural, as_positive
+from .concentrations import (
+    dirichlet_fisher_solve,
+    dirichlet_from_log_mean,
+    dirichlet_log_mean,
+    dirichlet_log_partition,
+)
+
+
+class Beta(Family):
+    """Beta densities with concentrations c_1, c_0: lambda = (c_1 - 1, c_0 - 1), the coefficients of log z, log(1 - z)."""
+
+    statistics = ("log z", "log(1 - z)")
+    ranks = (0, 0)
+
+    def natural(self, concentration1: Any, concentration0: Any) -> Natural:
+        """Lambda from two arrays [...] above 0, called as in `tfd.Beta`."""
+        c_1 = as_positive("concentration1 of a Beta", concentration1)
+        c_0 = as_positive("concentration0 of a Beta", concentration0)
+        return c_1 - 1.0 + 0.0 * c_0, c_0 - 1.0 + 0.0 * c_1
+
+    def distribution(self, natural: Natural) -> tfp.distributions.Distribution:
+        """`tfd.Beta` with the batch of lambda."""
+        return tfp.distributions.Beta(natural[0] + 1.0, natural[1] + 1.0)
+
+    def log_partition(self, natural: Natural) -> tf.Tensor:
+        """[...]."""
+        return dirichlet_log_partition(_stack(natural) + 1.0)
+
+    def expectation(self, natural: Natural) -> Natural:
+        """(E log z, E log(1 - z)), [...] each."""
+        return _split(dirichlet_log_mean(_stack(natural) + 1.0))
+
+    def natural_from_expectation(self, expectation: Natural) -> Natural:
+        """From (E log z, E log(1 - z)), [...] each."""
+        return _split(dirichlet_from_log_mean(_stack(expectation)) - 1.0)
+
+    def sufficient(self, z: tf.Tensor) -> Natural:
+        """(log z, log(1 - z)), of the shape of z."""
+        return tf.math.log(z), tf.math.log1p(-z)
+
+    def fisher_solve(self, natural: Natural, gradient: Natural) -> Natural:
+        """(C35) with K = 2, [...] each."""
+        return _split(dirichlet_fisher_solve(_stack(natural) + 1.0, _stack(gradient)))
+
+    def in_domain(self, natural: Natural) -> tf.Tensor:
+        """[...]: both concentrations above 0."""
+        return (natural[0] > -1.0) & (natural[1] > -1.0)
+
+
+def _stack(pair: Natural) -> tf.Tensor:
+    return tf.stack(pair, axis=-1)
+
+
+def _split(stacked: tf.Tensor) -> Natural:
+    return stacked[..., 0], stacked[..., 1]

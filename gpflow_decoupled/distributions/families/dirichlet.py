@@ -1,0 +1,64 @@
+"""The Dirichlet family."""
+
+from __future__ import annotations
+
+__all__ = ["Dirichlet"]
+
+from typing import Any
+
+import tensorflow as tf
+import tensorflow_probability as tfp
+
+from ...errors import DataError
+from .base import Family, Natural, as_positive
+from .concentrations import (
+    dirichlet_fisher_solve,
+    dirichlet_from_log_mean,
+    dirichlet_log_mean,
+    dirichlet_log_partition,
+)
+
+
+class Dirichlet(Family):
+    """Dirichlet densities with concentrations c [..., K]: lambda = (c - 1,), the coefficients of log theta.
+
+    `concentrations` has the same as plain functions of c.
+    """
+
+    statistics = ("log theta",)
+    ranks = (1,)
+
+    def natural(self, concentration: Any) -> Natural:
+        """Lambda from `concentration` [..., K], above 0, K at least 2."""
+        c = as_positive("the concentration of a Dirichlet", concentration)
+        if c.shape.rank == 0 or c.shape[-1] == 1:
+            raise DataError(f"the concentration of a Dirichlet has shape {tuple(c.shape)} and needs [..., K], K >= 2.")
+        return (c - 1.0,)
+
+    def distribution(self, natural: Natural) -> tfp.distributions.Distribution:
+        """`tfd.Dirichlet` with the batch of lambda."""
+        return tfp.distributions.Dirichlet(natural[0] + 1.0)
+
+    def log_partition(self, natural: Natural) -> tf.Tensor:
+        """[...]."""
+        return dirichlet_log_partition(natural[0] + 1.0)
+
+    def expectation(self, natural: Natural) -> Natural:
+        """(E log theta [..., K],)."""
+        return (dirichlet_log_mean(natural[0] + 1.0),)
+
+    def natural_from_expectation(self, expectation: Natural) -> Natural:
+        """From (E log theta [..., K],)."""
+        return (dirichlet_from_log_mean(expectation[0]) - 1.0,)
+
+    def sufficient(self, z: tf.Tensor) -> Natural:
+        """(log z,), z [..., K] on the simplex."""
+        return (tf.math.log(z),)
+
+    def fisher_solve(self, natural: Natural, gradient: Natural) -> Natural:
+        """(C35), [..., K]."""
+        return (dirichlet_fisher_solve(natural[0] + 1.0, gradient[0]),)
+
+    def in_domain(self, natural: Natural) -> tf.Tensor:
+        """[...]: every c above 0."""
+        return tf.reduce_all(natural[0] > -1.0, axis=-1)

@@ -1,0 +1,93 @@
+"""The multivariate Gaussian family."""
+
+from __future__ import annotations
+
+__all__ = ["Gaussian"]
+
+import math
+from typing import Any
+
+import tensorflow as tf
+import tensorflow_probability as tfp
+
+from ...errors import DataError
+from ...linalg.cholesky import cholesky
+from ...linalg.gaussians import root_from_precision
+from ...linalg.triangular import inverse, lower_gram, lower_root_gram, solve
+from .base import Family, Natural, as_float
+
+
+class Gaussian(Family):
+    """N(m, V) on M dimensions: lambda = (V^-1 m [..., M], -V^-1 / 2 [..., M, M]), mu = (m, V + m m^T); M^3 each method."""
+
+    statistics = ("z", "z z^T")
+    ranks = (1, 2)
+
+    def natural(self, mean: Any, covariance: Any) -> Natural:
+        """Lambda from `mean` [..., M] and `covariance` [..., M, M], symmetric and positive definite."""
+        m, V = as_float("the mean of a Gaussian", mean), as_float("the covariance of a Gaussian", covariance)
+        if m.shape.rank < 1 or V.shape.rank < 2 or not V.shape[-1] == V.shape[-2] == m.shape[-1]:
+            raise DataError(
+                f"a Gaussian has a mean [..., M] and a covariance [..., M, M]; here they have shapes {tuple(m.shape)} and "
+                f"{tuple(V.shape)}. A number is a vector with M = 1."
+            )
+        factor = cholesky(V)
+        if tf.executing_eagerly() and not factor.ok:
+            raise DataError("the covariance of a Gaussian is not positive definite; add to its diagonal.")
+        precision = lower_root_gram(inverse(factor.chol))
+        return tf.linalg.matvec(precision, m), -0.5 * precision + tf.zeros_like(m)[..., None]
+
+    def mean_and_covariance(self, natural: Natural) -> tuple[tf.Tensor, tf.Tensor]:
+        """M [..., M] and V [..., M, M]."""
+        mean, root = self._mean_and_root(natural)
+        return mean, lower_gram(root)
+
+    def distribution(self, natural: Natural) -> tfp.distributions.Distribution:
+        """`tfd.MultivariateNormalTriL` with the batch of lambda."""
+        return tfp.distributions.MultivariateNormalTriL(*self._mean_and_root(natural))
+
+    def log_partition(self, natural: Natural) -> tf.Tensor:
+        """[...]: the normaliser (2 pi)^(M/2) included."""
+        chol = cholesky(-2.0 * natural[1]).chol
+        half = solve(chol, natural[0][..., None])[..., 0]
+        log_diagonal = tf.math.log(tf.linalg.diag_part(chol))
+        return tf.reduce_sum(0.5 * tf.square(half) - log_diagonal + 0.5 * math.log(2.0 * math.pi), axis=-1)
+
+    def expectation(self, natural: Natural) -> Natural:
+        """(m [..., M], V + m m^T [..., M, M])."""
+        mean, covariance = self.mean_and_covariance(natural)
+        return mean, covariance + mean[..., :, None] * mean[..., None, :]
+
+    def natural_from_expectation(self, expectation: Natural) -> Natural:
+        """From (m [..., M], V + m m^T [..., M, M])."""
+        mean, second = expectation
+        chol = cholesky(second - mean[..., :, None] * mean[..., None, :]).chol
+        precision = lower_root_gram(inverse(chol))
+        return tf.linalg.matvec(precision, mean), -0.5 * precision
+
+    def sufficient(self, z: tf.Tensor) -> Natural:
+        """(z, z z^T), z [..., M]."""
+        return z, z[..., :, None] * z[..., None, :]
+
+    def fisher_solve(self, natural: Natural, gradient: Natural) -> Natural:
+        """The derivative of lambda along mu + t g, [..., M] and [..., M, M]: products with V^-1 alone."""
+        precision = -2.0 * natural[1]
+        mean = self._mean_and_root(natural)[0]
+        g_1, g_2 = self.tangent(gradient)
+        cross = g_1[..., :, None] * mean[..., None, :]
+        dV = g_2 - cross - tf.linalg.matrix_transpose(cross)
+        dP = -tf.matmul(precision, tf.matmul(dV, precision))
+        return tf.linalg.matvec(dP, mean) + tf.linalg.matvec(precision, g_1), -0.5 * dP
+
+    def tangent(self, gradient: Natural) -> Natural:
+        """The second part [..., M, M] made symmetric."""
+        return gradient[0], 0.5 * (gradient[1] + tf.linalg.matrix_transpose(gradient[1]))
+
+    def in_domain(self, natural: Natural) -> tf.Tensor:
+        """[...]: V^-1 is positive definite."""
+        return tf.reduce_all(tf.math.is_finite(tf.linalg.diag_part(cholesky(-2.0 * natural[1]).chol)), axis=-1)
+
+    @staticmethod
+    def _mean_and_root(natural: Natural) -> tuple[tf.Tensor, tf.Tensor]:
+        root = root_from_precision(-2.0 * natural[1]).chol
+        return tf.linalg.matvec(root, tf.linalg.matvec(root, natural[0], transpose_a=True)), root
