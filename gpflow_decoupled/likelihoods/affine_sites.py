@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["likelihood_site", "prior_site"]
+__all__ = ["is_logit", "likelihood_site", "prior_site"]
 
 import copy
 from typing import Any
@@ -24,6 +24,13 @@ from .parameters import constant_parameter
 tfd = tfp.distributions
 
 
+def is_logit(likelihood: gl.Likelihood) -> bool:
+    """Whether the likelihood is a Bernoulli one with a logistic link."""
+    return isinstance(likelihood, BernoulliLogit) or (
+        type(likelihood) is gl.Bernoulli and likelihood.invlink is tf.sigmoid
+    )
+
+
 def likelihood_site(likelihood: gl.Likelihood, Y: tf.Tensor) -> Site:
     """The site log p(y_n | f_n) for labels Y [N]: with a transform for the logit, Laplace, Student-t and Gaussian noise.
 
@@ -35,9 +42,7 @@ def likelihood_site(likelihood: gl.Likelihood, Y: tf.Tensor) -> Site:
             f"{type(likelihood).__name__} has more to it than one latent an observation: it is no product of sites."
         )
     Y = tf.convert_to_tensor(Y)
-    if isinstance(likelihood, BernoulliLogit) or (
-        type(likelihood) is gl.Bernoulli and likelihood.invlink is tf.sigmoid
-    ):
+    if is_logit(likelihood):
         return logistic_site(2.0 * Y - 1.0)
     if type(likelihood) is Laplace:
         return laplace_site(Y, _per_site(likelihood.scale, "The noise scale", Y))

@@ -80,7 +80,7 @@ class AffineIndependentGP(FullGP):
         if self._full:  # data may have rows twice, which inducing points must not
             inducing_variable = SharedIndependentInducingVariables(InducingPoints(self.data[0].numpy()))
             set_trainable(inducing_variable, False)
-        self._weight_priors = weight_priors
+        self.weight_priors = weight_priors
         gaussian = None if weight_priors is None else weight_priors.gaussian
         self.basis = AffineIndependentBasis(
             inducing_variable, base, structure=structure, rank=rank, gaussian=gaussian, distinct=not self._full
@@ -124,14 +124,14 @@ class AffineIndependentGP(FullGP):
         else:
             features, noise = self._features(state, X)
             group = SiteGroup(site, features, self._mean(X), noise)
-        return [group] if self._weight_priors is None else [group, *self._weight_priors.groups(self.basis.size)]
+        return [group] if self.weight_priors is None else [group, *self.weight_priors.groups(self.basis.size)]
 
     def bound(self, groups: list[SiteGroup], integration: Integration | None = None) -> tf.Tensor:
         """The bound (A2) in nats, a scalar, for sites that do not change while A, b and theta do."""
         how = self.integration if integration is None else integration
         basis = self.basis
         sites = [tf.reduce_sum(integrate(basis.base, basis.projections(group), group.site, how)) for group in groups]
-        volume = 0.0 if self._weight_priors is None else self._weight_priors.log_volume
+        volume = 0.0 if self.weight_priors is None else self.weight_priors.log_volume
         return tf.add_n(sites) + volume - basis.divergence()  # (A2)
 
     def elbo(self) -> tf.Tensor:

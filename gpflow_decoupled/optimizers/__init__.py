@@ -7,6 +7,7 @@ from .conjugate_computation import ConjugateComputation
 from .conjugate_result import ConjugateResult
 from .constraint_subset import ConstraintSubset
 from .exact import Optimum, collapsed_elbo, optimal_parameters
+from .jaakkola_jordan import JaakkolaJordan
 from .lagrangian import LinearlyConstrainedLagrangian
 from .lagrangian_result import LagrangianResult
 from .natural_gradient import NaturalGradient, StepReport
@@ -21,6 +22,7 @@ __all__ = [
     "ConjugateComputation",
     "ConjugateResult",
     "ConstraintSubset",
+    "JaakkolaJordan",
     "LagrangianResult",
     "LinearlyConstrainedLagrangian",
     "NaturalGradient",

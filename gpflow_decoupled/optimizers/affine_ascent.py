@@ -205,7 +205,7 @@ def _unpack(x: np.ndarray, variables: list[tf.Variable]) -> None:
 
 
 def _constant(model: AffineIndependentGP) -> float:
-    return 0.0 if model._weight_priors is None else model._weight_priors.log_volume
+    return 0.0 if model.weight_priors is None else model.weight_priors.log_volume
 
 
 def _assign(basis: AffineIndependentBasis, gaussian: GaussianSolution, A: np.ndarray) -> None:

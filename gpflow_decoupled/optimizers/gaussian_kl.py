@@ -6,7 +6,7 @@ come near to the optimum, and L-BFGS on (b, L), in which the bound is concave fo
 
 from __future__ import annotations
 
-__all__ = ["GaussianProblem", "GaussianSolution"]
+__all__ = ["GaussianProblem", "GaussianSolution", "moments_of"]
 
 import math
 import time
@@ -117,7 +117,7 @@ class GaussianProblem:
         D = self.features.shape[1]
         precision = np.diag(self.gaussian + D * np.mean(self.features**2, axis=0) + 1e-3)
         first = np.zeros(D)
-        b, root = _moments(first, precision)
+        b, root = moments_of(first, precision)
         value, g, h = self.at(b, root)
         self.trace.append(value, 1)
         for _ in range(_STEPS):
@@ -143,7 +143,7 @@ class GaussianProblem:
     def _try(self, first: np.ndarray, precision: np.ndarray, floor: float) -> tuple | None:
         """The moments, bound and derivatives where the bound is above `floor`."""
         try:
-            b, root = _moments(first, precision)
+            b, root = moments_of(first, precision)
         except np.linalg.LinAlgError:
             return None
         value, g, h = self.at(b, root)
@@ -151,8 +151,8 @@ class GaussianProblem:
         return (b, root, value, g, h) if good else None
 
 
-def _moments(first: np.ndarray, precision: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Mean [D] and the lower root [D, D] of the inverse precision."""
+def moments_of(first: np.ndarray, precision: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Mean [D] and the lower root [D, D] of the covariance, from the natural parameters [D] and [D, D]."""
     covariance = np.linalg.inv(precision)
     return covariance @ first, np.linalg.cholesky(0.5 * (covariance + covariance.T))
 

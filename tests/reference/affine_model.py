@@ -16,6 +16,8 @@ from .grams import Array
 __all__ = [
     "LogDensity",
     "gaussian_bound",
+    "jaakkola_jordan",
+    "jaakkola_jordan_bound",
     "laplace",
     "log_evidence",
     "log_q",
@@ -122,3 +124,32 @@ def gaussian_bound(features: Array, g: Callable[[float, int], float], b: Array, 
         f = lambda z, n=n, m=m, s=s: stats.norm.pdf(z) * g(m + s * z, n)  # noqa: E731
         value += integrate.quad(f, -12.0, 12.0, limit=400, epsabs=1e-12)[0]
     return float(value)
+
+
+def jaakkola_jordan_bound(K: Array, prior_mean: Array, labels: Array, xi: Array) -> float:
+    """(C39) at any xi [N]: the log of the integral of N(f; prior_mean, K) times the local bounds, term by term."""
+    curvature = np.tanh(0.5 * xi) / (4.0 * xi)
+    nu, W = labels - 0.5, np.diag(2.0 * curvature)
+    P = np.linalg.inv(K)
+    first = P @ prior_mean + nu
+    log_partition = 0.5 * (
+        np.linalg.slogdet(P)[1]
+        - np.linalg.slogdet(P + W)[1]
+        + first @ np.linalg.solve(P + W, first)
+        - prior_mean @ P @ prior_mean
+    )
+    return float(log_partition + np.sum(log_expit(xi) - 0.5 * xi + curvature * xi**2))
+
+
+def jaakkola_jordan(K: Array, prior_mean: Array, labels: Array) -> tuple[float, Array]:
+    """(C39) at its best xi, by a general optimiser in log xi: bound and xi [N]."""
+    value = lambda log_xi: -jaakkola_jordan_bound(K, prior_mean, labels, np.exp(log_xi))  # noqa: E731
+    options = {"gtol": 1e-10}
+    found = min(
+        (
+            optimize.minimize(value, np.full(len(K), start), method="BFGS", options=options)
+            for start in (-1.0, 0.0, 1.0)
+        ),
+        key=lambda result: result.fun,
+    )
+    return -float(found.fun), np.exp(found.x)
