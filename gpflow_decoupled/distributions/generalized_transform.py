@@ -33,8 +33,11 @@ def generalized_normal_transform(omega: tf.Tensor, power: tf.Tensor) -> tf.Tenso
     size = tf.abs(omega) + tf.zeros_like(power)
     inside = tf.minimum(size, _LAST)
     looked_up = hermite_lookup(_tables_of(power), _STEP, inside)
-    beyond = _series(tf.maximum(size, _LAST), power)
-    return tf.where(size < _LAST, looked_up, beyond)
+
+    def with_series() -> tf.Tensor:
+        return tf.where(size < _LAST, looked_up, _series(tf.maximum(size, _LAST), power))
+
+    return tf.cond(tf.reduce_all(size < _LAST), lambda: looked_up, with_series)  # the series costs as much as the table
 
 
 def _tables_of(power: tf.Tensor) -> list[tf.Tensor]:

@@ -28,21 +28,18 @@ def hermite_lookup(tables: Sequence[tf.Tensor], step: float, x: tf.Tensor) -> tf
     The leading axes of the tables broadcast with the shape of x, and the result has x's. x is clipped to the grid. Error
     step^4 / 384 of the fourth derivative, or step^6 / 46080 of the sixth. Differentiable in x and in the tables.
     """
-    tables = [table * step**order for order, table in enumerate(tables)]
+    cells = tf.stack([table * step**order for order, table in enumerate(tables)], axis=-1)
     polynomials = np.array(_CUBIC if len(tables) == 2 else _QUINTIC)
     J = tables[0].shape[-1]
+    ends = tf.concat([cells[..., :-1, :], cells[..., 1:, :]], axis=-1)
+    powers = tf.matmul(ends, tf.constant(polynomials, x.dtype))  # of every cell: one gather is all that x costs
     place = tf.clip_by_value(x / step, 0.0, J - 1.0)
     cell = tf.minimum(tf.cast(place, tf.int32), J - 2)
     t = place - tf.cast(cell, x.dtype)
-    rows = tf.reduce_prod(tf.shape(tables[0])[:-1])
-    index = tf.reshape(J * tf.range(rows), tf.shape(tables[0])[:-1]) + cell
-    flat = tf.stack([tf.reshape(table, [-1]) for table in tables], axis=-1)  # one gather an end, not one a table
-    ends = tf.concat([tf.gather(flat, index), tf.gather(flat, index + 1)], axis=-1)
-    powers = tf.reshape(
-        tf.matmul(tf.reshape(ends, [-1, len(polynomials)]), tf.constant(polynomials, x.dtype)),
-        tf.concat([tf.shape(index), [polynomials.shape[1]]], axis=0),
-    )
-    value = powers[..., -1]
-    for order in range(polynomials.shape[1] - 2, -1, -1):
-        value = value * t + powers[..., order]
+    lead = tf.shape(tables[0])[:-1]
+    index = tf.reshape((J - 1) * tf.range(tf.reduce_prod(lead)), lead) + cell
+    parts = tf.unstack(tf.gather(tf.reshape(powers, [-1, polynomials.shape[1]]), index), axis=-1)
+    value = parts[-1]
+    for part in reversed(parts[:-1]):
+        value = value * t + part
     return value
