@@ -1,9 +1,11 @@
 """Decoupled variational inference for latent Gaussian models on GPflow."""
 
-from . import bases, distributions, errors, inducing, likelihoods, models, optimizers, training, wrappers
+from . import bases, certificates, distributions, errors, inducing, likelihoods, models, optimizers, training, wrappers
+from .certificates import pac_bayes_certificate
 from .training import fit
 
 __version__ = "0.1.0"
 __all__ = [
-    "bases", "distributions", "errors", "fit", "inducing", "likelihoods", "models", "optimizers", "training", "wrappers",
+    "bases", "certificates", "distributions", "errors", "fit", "inducing", "likelihoods", "models", "optimizers",
+    "pac_bayes_certificate", "training", "wrappers",
 ]  # fmt: skip

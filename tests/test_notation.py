@@ -17,7 +17,7 @@ NOTATION = (ROOT / "NOTATION.md").read_text(encoding="utf-8")
 SOURCES = [
     path for folder in ("gpflow_decoupled", "tests", "demo", "notebooks") for path in (ROOT / folder).rglob("*.py")
 ]
-CITED = re.compile(r"\(([ACDV]\d+)\)")
+CITED = re.compile(r"\(([ACDTV]\d+)\)")
 
 
 def rows(section: str) -> list[list[str]]:

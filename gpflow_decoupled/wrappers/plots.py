@@ -1,8 +1,11 @@
-"""Plots of a run and of a one-dimensional posterior. Matplotlib is optional, and imported when a plot is drawn."""
+"""Plots of a run, of a posterior over one input, of a choice by certificate.
+
+Matplotlib is optional, and imported when a plot is drawn.
+"""
 
 from __future__ import annotations
 
-__all__ = ["plot_history", "plot_posterior_1d"]
+__all__ = ["plot_history", "plot_posterior_1d", "plot_selection"]
 
 from typing import Any
 
@@ -10,6 +13,7 @@ import numpy as np
 from gpflow.likelihoods import Gaussian
 
 from ..bases.latents import point_values
+from ..certificates import CertifiedSelection
 from ..errors import DataError
 from ..optimizers.evaluation import as_basis_model
 from ..training import FitResult
@@ -84,6 +88,41 @@ def plot_posterior_1d(model: Any, data: tuple, ax: Any | None = None, *, num_poi
     _draw_points(model, ax)
     ax.set_xlabel("x")
     ax.legend(frameon=False, fontsize="small")
+    return ax
+
+
+def plot_selection(selection: CertifiedSelection, ax: Any | None = None, *, label: str = "setting") -> Any:
+    """Draw bound and error rates against the settings, and the log evidence (the ELBO) on an axis at the right.
+
+    The setting with the least bound is marked, and so is the one with the most evidence. Settings that are no numbers are
+    numbered from 0.
+
+    :param ax: Matplotlib axes; new ones if not given. Returns them. :param label: what the settings are.
+
+    Raises `ImportError`, with the fix, without Matplotlib.
+    """
+    ax = _axes(ax)
+    numbers = [value for value in selection.settings if np.ndim(value) == 0 and not isinstance(value, str)]
+    x = np.asarray(numbers if len(numbers) == len(selection.settings) else range(len(selection.settings)), float)
+    order = np.argsort(x)
+    rates = {"PAC-Bayes bound": [one.bound for one in selection.certificates]}
+    rates["Gibbs error, sample"] = [one.gibbs_error for one in selection.certificates]
+    if selection.test_errors:
+        rates["Gibbs error, held out"] = [one.gibbs for one in selection.test_errors]
+        rates["Bayes error, held out"] = [one.bayes for one in selection.test_errors]
+    for name, values in rates.items():
+        ax.plot(x[order], np.asarray(values)[order], "o-", ms=3, label=name)
+    ax.axvline(x[selection.best], color="C0", lw=1, ls=":")
+    right = ax.twinx()
+    evidence = np.asarray(selection.log_evidence)
+    right.plot(x[order], evidence[order], "s--", ms=3, color="0.4", label=LABELS["elbo"])
+    right.axvline(x[int(np.argmax(evidence))], color="0.4", lw=1, ls=":")
+    right.set_ylabel(LABELS["elbo"])
+    if x.min() > 0.0 and x.max() > 10.0 * x.min():
+        ax.set_xscale("log")
+    ax.set(xlabel=label, ylabel="error rate", ylim=(0.0, None))
+    handles = [*ax.get_lines()[: len(rates)], right.get_lines()[0]]
+    ax.legend(handles, [handle.get_label() for handle in handles], frameon=False, fontsize="small")
     return ax
 
 

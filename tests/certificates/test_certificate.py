@@ -1,0 +1,352 @@
+"""Certificates of every classifier: error rates and KL[Q || P] against dense references, and what is said of conditions."""
+
+from __future__ import annotations
+
+import dataclasses
+import warnings
+from typing import Any
+
+import gpflow
+import numpy as np
+import pytest
+import tensorflow as tf
+from gpflow.models import SVGP, VGP
+from numpy.testing import assert_allclose
+
+import gpflow_decoupled as gd
+from gpflow_decoupled.certificates import (
+    classifier_errors,
+    pac_bayes_certificate,
+    predict_labels,
+    split_for_certificate,
+)
+from gpflow_decoupled.errors import DataError, NumericalError, UnknownOptionError
+from gpflow_decoupled.likelihoods import BernoulliLogit, BernoulliProbit
+from gpflow_decoupled.models import CVIGLM, CVIGP, LCLGLM, LCLGP, ODVGP, AffineIndependentGP, BasisGP, SparseCVIGP
+from tests.bounds.registry import CASES, OWNERS, matern, numpy_kernel, randomize
+from tests.reference import decoupled as dec
+from tests.reference import grams as gr
+from tests.reference import pac_bayes as ref
+
+POINTS = 2.0 * np.random.default_rng(3).uniform(-1, 1, size=(24, 2))
+BETA, GAMMA, X = POINTS[:4], POINTS[4:8], POINTS[8:]
+Y = (np.random.default_rng(4).uniform(size=(16, 1)) < 0.6).astype(float)
+DATA = (X, Y)
+JITTER = 0.2
+"""One that cannot be overlooked, to show that divergence and predictions have the same."""
+
+
+def _expected(mean: np.ndarray, cov: np.ndarray, kl: float, delta: float = 0.05) -> dict[str, float]:
+    risk = ref.gibbs_risk(Y[:, 0], mean, np.diag(cov))
+    least = {name: min(value, 1.0) for name, value in ref.bounds(risk, kl, len(Y), delta).items()}
+    return {"gibbs_error": risk, "kl": kl, **least}
+
+
+def _check(certificate: gd.certificates.PacBayesCertificate, expected: dict[str, float], rtol: float = 1e-8) -> None:
+    for name, value in expected.items():
+        assert_allclose(getattr(certificate, name), value, rtol=rtol, err_msg=name)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_every_basis(name: str) -> None:
+    """Risk and divergence of the joint law of (u, f), with a mean function; bases on the data in the model that owns them."""
+    gpflow.config.set_default_jitter(JITTER)
+    case, kernel = CASES[name], matern(1.3, 0.8)
+    slope = gpflow.functions.Linear(np.array([[0.4], [-0.3]]), np.array([0.2]))
+    basis = case.build(kernel, 1, GAMMA, BETA)
+    randomize(basis, np.random.default_rng(0))
+    if case.basis in OWNERS:
+        model: Any = (CVIGP if "site" in name else LCLGP)(DATA, kernel, BernoulliLogit(), mean_function=slope)
+        model.basis = basis
+    else:
+        model = BasisGP(kernel, BernoulliLogit(), basis, mean_function=slope)
+    jitters = [JITTER if needed else 0.0 for needed in (case.jitters_beta, case.jitters_gamma)]
+    k = gr.build_grams(numpy_kernel(kernel, 0), X, BETA, GAMMA, *jitters)
+    parameters = case.parameters(basis, basis.factor(kernel), k, 0)
+    q = case.family(k, *parameters)
+    kl = dec.brute_force_process_kl(case.family, k, *parameters)
+    mean = q.mean + (X @ [[0.4], [-0.3]])[:, 0] + 0.2
+    certificate = pac_bayes_certificate(model, DATA, hyperparameters="fixed")
+    _check(certificate, _expected(mean, q.cov, kl))
+    assert certificate.bayes_error == np.mean((2 * Y[:, 0] - 1) * mean <= 0) == certificate.voting_error
+
+
+@pytest.mark.parametrize("scaling", ["none", "diagonal", "whitened"])
+def test_a_sampled_norm_is_computed_in_full(scaling: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In blocks of any size, and also where the frozen scaling is that of another kernel."""
+    model, full = (
+        ODVGP(matern(1.3, 0.8), BernoulliLogit(), POINTS[4:20], BETA, mean_scaling=scaling, mean_subsample=rows)
+        for rows in (3, None)
+    )
+    for one in (model, full):
+        randomize(one.basis, np.random.default_rng(1))
+        one.kernel.lengthscales.assign(1.1)
+    expected = pac_bayes_certificate(full, DATA, hyperparameters="fixed").kl
+    assert abs(float(model.prior_kl()) - expected) > 1e-3
+    for rows in (5, 16, 4096):
+        monkeypatch.setattr("gpflow_decoupled.certificates.divergence._ROWS", rows)
+        assert pac_bayes_certificate(model, DATA, hyperparameters="fixed").kl == pytest.approx(expected, rel=1e-9)
+
+
+@pytest.mark.parametrize("whiten", [True, False])
+def test_gpflows_own_sparse_model_with_orthogonal_points_of_no_weight(whiten: bool) -> None:
+    """SVGP, our coupled model, and the orthogonal one with a_gamma = 0 have the same certificate."""
+    rng = np.random.default_rng(2)
+    q = {"q_mu": rng.normal(size=(4, 1)), "q_sqrt": np.tril(rng.normal(size=(1, 4, 4))) + 2.0 * np.eye(4)}
+    theirs = SVGP(matern(1.3, 0.8), gpflow.likelihoods.Bernoulli(), BETA, whiten=whiten, **q)
+    ours = BasisGP(theirs.kernel, theirs.likelihood, gd.bases.CoupledBasis(BETA, whiten=whiten, **q))
+    more = BasisGP(theirs.kernel, theirs.likelihood, gd.bases.OrthogonalBasis(GAMMA, BETA, whiten=whiten, **q))
+    first, *others = (pac_bayes_certificate(one, DATA, hyperparameters="fixed") for one in (theirs, ours, more))
+    for other in others:
+        _check(other, {name: value for name, value in dataclasses.asdict(first).items() if isinstance(value, float)})
+
+
+def test_full_models_agree_with_each_other_and_with_the_general_formula() -> None:
+    """CVIGP, LCLGP and GPflow's VGP at one posterior; sparse on Z = X too. KL by 1/2 [a^T K a + tr + log det]."""
+    gpflow.config.set_default_jitter(1e-10)
+    kernel, likelihood, n = matern(1.3, 0.8), BernoulliProbit(), len(X)
+    model = CVIGP(DATA, kernel, likelihood)
+    rng = np.random.default_rng(5)
+    model.basis.nu.assign(rng.normal(size=(n, 1)))
+    model.basis.tau.assign(rng.uniform(0.1, 1.0, size=(n, 1)))
+    K = gr.matern32(X, X, 1.3, 0.8)
+    cov = np.linalg.inv(np.linalg.inv(K) + np.diag(model.basis.tau.numpy()[:, 0]))
+    mean = cov @ model.basis.nu.numpy()[:, 0]
+    alpha = np.linalg.solve(K, mean)
+    expected = _expected(mean, cov, ref.function_kl(K, alpha, cov))
+    dual = LCLGP(DATA, kernel, likelihood)
+    dual.basis.alpha.assign(-alpha[:, None])
+    dual.basis.lam.assign(model.basis.tau)
+    root = np.linalg.cholesky(K)
+    whitened = np.linalg.solve(root, np.linalg.solve(root, cov).T)
+    q = {"q_mu": np.linalg.solve(root, mean)[:, None], "q_sqrt": np.linalg.cholesky(whitened)[None]}
+    theirs = VGP(DATA, kernel, likelihood)
+    for name, value in q.items():
+        getattr(theirs, name).assign(value)
+    sparse = BasisGP(kernel, likelihood, gd.bases.CoupledBasis(X, **q))
+    for one in (model, dual, theirs, sparse):
+        _check(pac_bayes_certificate(one, DATA, hyperparameters="fixed"), expected, 1e-6)
+
+
+def test_linear_models() -> None:
+    """In weight space and in function space: KL of the weights, from the posterior that the model itself tells."""
+    weights = {}
+    for side in ("primal", "dual"):
+        model = CVIGLM(DATA, BernoulliLogit(), side=side, intercept_variance=4.0)
+        if side == "dual":
+            model.basis.nu.assign(Y - 0.3)
+        certificate = pac_bayes_certificate(model, DATA)
+        m, V = (np.asarray(part) for part in gd.models.weights_posterior(model))
+        P = np.diag([1.0, 1.0, 4.0])
+        features = np.hstack([X, np.ones((len(X), 1))])
+        kl = ref.function_kl(P, np.linalg.solve(P, m), V)
+        _check(certificate, _expected(features @ m, features @ V @ features.T, kl), 1e-7)
+        weights[side] = certificate
+        assert certificate.hyperparameters == "fixed"  # the prior of a linear model is not trainable
+    assert weights["primal"].kl != weights["dual"].kl
+    assert pac_bayes_certificate(LCLGLM(DATA, BernoulliLogit()), DATA).kl == pytest.approx(0.0, abs=1e-12)
+
+
+def test_posterior_equal_to_the_prior() -> None:
+    for model in (SparseCVIGP(matern(1.0, 1.0), BernoulliLogit(), BETA), VGP(DATA, matern(1.0, 1.0), BernoulliLogit())):
+        certificate = pac_bayes_certificate(model, DATA, hyperparameters="fixed")
+        assert certificate.kl == pytest.approx(0.0, abs=1e-12)
+        assert certificate.gibbs_error == pytest.approx(0.5, abs=1e-12)
+        assert certificate.bound >= 0.5 and certificate.bayes_bound == 1.0
+
+
+def _classifier(**options: Any) -> CVIGP:
+    model = CVIGP(DATA, matern(4.0, 1.0), BernoulliLogit(), **options)
+    model.basis.nu.assign(3.0 * Y - 1.5)
+    model.basis.tau.assign(np.ones_like(Y))
+    return model
+
+
+def test_predictions_are_those_of_the_rates() -> None:
+    model, inputs = _classifier(), np.tile(X, (1000, 1))
+    errors = classifier_errors(model, DATA)
+    drawn = predict_labels(model, inputs, "gibbs", seed=1)
+    wrong = np.mean(drawn != np.tile(Y, (1000, 1)))
+    assert wrong == pytest.approx(errors.gibbs, abs=5.0 * np.sqrt(0.25 / len(inputs)))
+    assert np.array_equal(drawn, predict_labels(model, inputs, "gibbs", seed=1))
+    assert not np.array_equal(drawn, predict_labels(model, inputs, "gibbs", seed=2))
+    for rule, rate in (("bayes", errors.bayes), ("voting", errors.voting)):
+        assert np.mean(predict_labels(model, X, rule) != Y) == rate
+    probability = model.predict_y(X)[0].numpy()
+    assert np.array_equal(predict_labels(model, X), (probability > 0.5).astype(int))
+    with pytest.raises(UnknownOptionError, match="rule='best' is not known; use one of 'gibbs', 'bayes', 'voting'"):
+        predict_labels(model, X, "best")
+
+
+def test_what_is_certain_and_what_is_undecided() -> None:
+    """A linear model knows f(0) = 0: no classifier decides there, and all of them count it as an error."""
+    data = (np.array([[0.0], [1.0], [-1.0]]), np.array([[0.0], [1.0], [0.0]]))
+    model = BasisGP(
+        gpflow.kernels.Linear(), BernoulliLogit(), gd.bases.CoupledBasis(np.ones((1, 1)), q_mu=np.array([[2.0]]))
+    )
+    assert classifier_errors(model, (data[0][:1], data[1][:1])) == (1.0, 1.0, 1.0)
+    errors = classifier_errors(model, data)
+    assert errors.bayes == errors.voting == pytest.approx(1 / 3) and errors.gibbs > errors.bayes
+
+
+def test_a_certificate_can_be_read_and_not_changed() -> None:
+    certificate = pac_bayes_certificate(_classifier(), DATA, 0.1, hyperparameters="fixed", settings=4)
+    text = str(certificate)
+    assert "n = 16, delta = 0.1 / 4 settings" in text and "did not depend on the data" in text
+    for value in (certificate.kl, certificate.seeger, certificate.maurer, certificate.mcallester):
+        assert f"{value:.4f}" in text
+    one = pac_bayes_certificate(_classifier(), DATA, 0.025, hyperparameters="fixed")
+    assert (one.seeger, one.maurer, one.mcallester) == (certificate.seeger, certificate.maurer, certificate.mcallester)
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        certificate.seeger = 0.0  # type: ignore[misc]
+
+
+def test_where_the_prior_comes_from() -> None:
+    model = _classifier()
+    with pytest.warns(UserWarning, match=r"kernel \(2 Parameters\) can be trained, and a model does not tell on what"):
+        unknown = pac_bayes_certificate(model, DATA)
+    assert unknown.holds is None and "is not known" in str(unknown)
+    with pytest.warns(
+        UserWarning, match="The hyperparameters were learned on these data. The prior then depends on the"
+    ):
+        fitted = pac_bayes_certificate(model, DATA, hyperparameters="same-data")
+    assert fitted.holds is False and "no bounds of the risk" in str(fitted)
+    with pytest.warns(UserWarning, match="3 of the 16 rows are also in learned_on"):
+        shared = pac_bayes_certificate(model, DATA, learned_on=(X[:3], Y[:3]), hyperparameters="split")
+    assert shared.hyperparameters == "same-data"
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        other = pac_bayes_certificate(model, DATA, learned_on=(X + 1.0, Y))
+        assert other.hyperparameters == "split" and other.holds and other.seeger == fitted.seeger
+        assert pac_bayes_certificate(model, DATA, hyperparameters="fixed").holds
+        gpflow.set_trainable(model.kernel, False)
+        assert pac_bayes_certificate(model, DATA).hyperparameters == "fixed"
+    slope = _classifier(mean_function=gpflow.functions.Linear(np.zeros((2, 1))))
+    gpflow.set_trainable(slope.kernel, False)
+    with pytest.warns(UserWarning, match=r"^mean_function \(2 Parameters\) can be trained"):
+        pac_bayes_certificate(slope, DATA)
+
+
+def test_inducing_inputs_belong_to_the_posterior() -> None:
+    model = SparseCVIGP(matern(1.0, 1.0), BernoulliLogit(), BETA)
+    gpflow.set_trainable(model.kernel, False)
+    assert model.trainable_parameters  # the inducing inputs
+    assert pac_bayes_certificate(model, DATA).hyperparameters == "fixed"
+
+
+class _Skewed(gpflow.likelihoods.Bernoulli):
+    """A complementary log-log link."""
+
+    def __init__(self) -> None:
+        super().__init__(invlink=lambda f: 1.0 - tf.exp(-tf.exp(f)))
+
+
+def _sparse(likelihood: Any, latents: int = 1) -> BasisGP:
+    return BasisGP(matern(1.0, 1.0), likelihood, gd.bases.CoupledBasis(BETA, latents))
+
+
+REFUSED = {
+    "delta of 0": (
+        lambda: _classifier(),
+        DATA,
+        {"delta": 0.0},
+        DataError,
+        "delta=0.0; .* use a number between 0 and 1",
+    ),
+    "delta of 1": (lambda: _classifier(), DATA, {"delta": 1.0}, DataError, "delta=1.0; the bound holds with"),
+    "no settings": (lambda: _classifier(), DATA, {"settings": 0}, DataError, "settings=0; use the number of settings"),
+    "another origin": (
+        lambda: _classifier(),
+        DATA,
+        {"hyperparameters": "good"},
+        UnknownOptionError,
+        "hyperparameters='good' is not known; use one of 'fixed', 'split', 'same-data'",
+    ),
+    "labels -1 and 1": (
+        lambda: _classifier(),
+        (X, 2 * Y - 1),
+        {},
+        DataError,
+        "is outside the support of BernoulliLogit, which takes 0 or 1; recode Y",
+    ),
+    "three labels": (lambda: _classifier(), (X, Y + np.eye(16)[:, :1] * 2), {}, DataError, "takes 0 or 1; recode Y"),
+    "no rows": (lambda: _classifier(), (X[:0], Y[:0]), {}, DataError, "X and Y have no rows"),
+    "no pair": (lambda: _classifier(), X, {}, DataError, r"data is a ndarray; pass \(X, Y\)"),
+    "Y of rank 1": (lambda: _classifier(), (X, Y[:, 0]), {}, DataError, r"Y has shape \(16,\); use Y\[:, None\]"),
+    "NaN": (lambda: _classifier(), (X * np.nan, Y), {}, DataError, r"X\[0, 0\] is nan"),
+    "three inputs": (lambda: _classifier(), (np.tile(X, 2), Y), {}, DataError, "X has 4 columns and .* have 2"),
+    "regression": (
+        lambda: _sparse(gpflow.likelihoods.Gaussian()),
+        DATA,
+        {},
+        DataError,
+        "Gaussian is no likelihood of two",
+    ),
+    "three classes": (
+        lambda: _sparse(gpflow.likelihoods.MultiClass(3), 3),
+        DATA,
+        {},
+        DataError,
+        "MultiClass is no likelihood of two classes; .* certify one class against the rest",
+    ),
+    "two latents": (
+        lambda: _sparse(BernoulliLogit(), 2),
+        DATA,
+        {},
+        DataError,
+        "The model has 2 latent functions; a binary",
+    ),
+    "a link that is not symmetric": (
+        lambda: _sparse(_Skewed()),
+        DATA,
+        {},
+        DataError,
+        "The link of _Skewed is not symmetric",
+    ),
+    "no Gaussian": (
+        lambda: AffineIndependentGP((X[:4], Y[:4]), matern(1.0, 1.0), BernoulliLogit()),
+        DATA,
+        {},
+        DataError,
+        "The marginals of this model are not Gaussian, and closed forms need that; use CVIGP or LCLGP",
+    ),
+    "another model": (
+        lambda: gpflow.models.VGPOpperArchambeau(DATA, matern(1.0, 1.0), BernoulliLogit()),
+        DATA,
+        {},
+        TypeError,
+        r"KL\[Q \|\| P\] of a VGPOpperArchambeau is not known; use a model of gpflow_decoupled.models",
+    ),
+}
+
+
+@pytest.mark.parametrize("make, data, options, error, message", list(REFUSED.values()), ids=list(REFUSED))
+def test_what_is_refused(make: Any, data: Any, options: dict, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        pac_bayes_certificate(make(), data, **{"hyperparameters": "fixed", **options})
+
+
+def test_a_posterior_that_is_not_finite_is_an_error() -> None:
+    model = _sparse(BernoulliLogit())
+    model.basis.q_mu.unconstrained_variable.assign(np.full((4, 1), np.nan))
+    with pytest.raises(NumericalError, match="of the BasisGP is not finite at 16 of 16 inputs"):
+        pac_bayes_certificate(model, DATA, hyperparameters="fixed")
+
+
+def test_split() -> None:
+    rows, labels = np.arange(101.0)[:, None], (np.arange(101) < 30).astype(int)[:, None]
+    (first, first_labels), (second, second_labels) = split_for_certificate((rows, labels), 0.3, seed=5)
+    assert len(first) == 30 and sorted([*first[:, 0], *second[:, 0]]) == list(range(101))
+    assert np.array_equal(first_labels, first < 30) and np.array_equal(second_labels, second < 30)
+    assert np.array_equal(first, split_for_certificate((rows, labels), 0.3, seed=5)[0][0])
+    assert not np.array_equal(first, split_for_certificate((rows, labels), 0.3, seed=6)[0][0])
+    counts = [split_for_certificate((rows, labels), 0.3, seed=seed)[0][1].sum() for seed in range(20)]
+    assert min(counts) < 9 < max(counts)  # independent draws: the number of each class is random
+    assert all(split_for_certificate((rows, labels), 0.3, seed, stratify=True)[0][1].sum() == 9 for seed in range(5))
+    for fraction in (0.0, 1.0, -1.0):
+        with pytest.raises(DataError, match="fraction=.*; use a number between 0 and 1"):
+            split_for_certificate((rows, labels), fraction)
+    with pytest.raises(DataError, match="fraction=0.1 of 2 rows leaves one part empty"):
+        split_for_certificate((rows[:2], labels[:2]), 0.1)
+    with pytest.raises(DataError, match="X has 101 rows and Y has 2; they must be the same observations"):
+        split_for_certificate((rows, labels[:2]))
