@@ -5,6 +5,8 @@ from .affine_gp import AffineIndependentGP
 from .basis_gp import BasisGP
 from .conjugate import CVIGP
 from .decoupled import DVGP, HDVGP, ODVGP, SOLVEGP
+from .factor_graph import FactorGraph
+from .factors import Factor, SampledFactor, prior_factor
 from .full_gp import FullGP
 from .glm import CVIGLM, WeightsPosterior, weights_posterior
 from .lcl import LCLGP
@@ -12,6 +14,7 @@ from .lcl_glm import LCLGLM
 from .sparse_conjugate import SparseCVIGP
 
 __all__ = [
-    "AffineIndependentGLM", "AffineIndependentGP", "BasisGP", "CVIGLM", "CVIGP", "DVGP", "FullGP", "HDVGP", "LCLGLM", "LCLGP",
-    "ODVGP", "SOLVEGP", "SparseCVIGP", "WeightsPosterior", "weights_posterior",
+    "AffineIndependentGLM", "AffineIndependentGP", "BasisGP", "CVIGLM", "CVIGP", "DVGP", "Factor", "FactorGraph", "FullGP",
+    "HDVGP", "LCLGLM", "LCLGP", "ODVGP", "SOLVEGP", "SampledFactor", "SparseCVIGP", "WeightsPosterior", "prior_factor",
+    "weights_posterior",
 ]  # fmt: skip

@@ -10,6 +10,7 @@ from .exact import Optimum, collapsed_elbo, optimal_parameters
 from .jaakkola_jordan import JaakkolaJordan
 from .lagrangian import LinearlyConstrainedLagrangian
 from .lagrangian_result import LagrangianResult
+from .mean_field import MeanFieldCVI
 from .natural_gradient import NaturalGradient, StepReport
 from .opper import Opper
 from .sweep import sweep
@@ -25,6 +26,7 @@ __all__ = [
     "JaakkolaJordan",
     "LagrangianResult",
     "LinearlyConstrainedLagrangian",
+    "MeanFieldCVI",
     "NaturalGradient",
     "Opper",
     "Optimum",

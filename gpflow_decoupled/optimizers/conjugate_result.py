@@ -11,7 +11,7 @@ import numpy as np
 
 @dataclass
 class ConjugateResult:
-    """The record of `ConjugateComputation.run`.
+    """The record of `ConjugateComputation.run` and of `MeanFieldCVI.run`, whose messages are sites too.
 
     `history` has arrays [steps], one entry an accepted step: "step", "seconds", "rho", "change" (squared change of the
     sites over the step size, sum over sites) and "elbo" (nats); on minibatches the bound is there at the ends of epochs,
