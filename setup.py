@@ -27,7 +27,8 @@ setup(
     extras_require={
         "demo": ["scikit-learn>=1.3", "matplotlib>=3.7", "pillow>=9"],
         "benchmark": ["scikit-learn>=1.3", "matplotlib>=3.7"],
-        "test": ["pytest>=7.4", "pytest-xdist>=3.3", "ruff>=0.6", "mypy>=1.8"],
+        "sklearn": ["scikit-learn>=1.6"],  # its estimator checks and validate_data; the estimators
+        "test": ["scikit-learn>=1.6", "pandas>=2", "pytest>=7.4", "pytest-xdist>=3.3", "ruff>=0.6", "mypy>=1.8"],
     },
     classifiers=[
         "Development Status :: 3 - Alpha",

@@ -11,12 +11,14 @@ from typing import Any
 
 import numpy as np
 from gpflow.likelihoods import Gaussian
+from gpflow.utilities import deepcopy
 
 from ..bases.latents import point_values
 from ..certificates import CertifiedSelection
 from ..errors import DataError
 from ..optimizers.evaluation import as_basis_model
 from ..training import FitResult
+from .axes import axes_or_new
 
 LABELS = {"elbo": "ELBO (nats)", "rmse": "held-out RMSE", "log_density": "held-out log density (nats)"}
 POINTS = {"beta": "inducing points beta", "gamma": "mean points gamma", "alpha": "mean points alpha"}
@@ -34,7 +36,7 @@ def plot_history(result: FitResult, ax: Any | None = None, *, window: int = 20) 
     """
     if result.steps == 0 or len(result.history.get("elbo", ())) == 0:
         raise DataError("result has no steps, so there is nothing to plot.")
-    ax = _axes(ax)
+    ax = axes_or_new(ax)
     history = result.history
     window = max(1, min(window, len(history["elbo"]) // 4))
     seconds, bound = (_running_mean(history[name], window) for name in ("seconds", "elbo"))
@@ -55,24 +57,27 @@ def plot_history(result: FitResult, ax: Any | None = None, *, window: int = 20) 
     return ax
 
 
-def plot_posterior_1d(model: Any, data: tuple, ax: Any | None = None, *, num_points: int = 300) -> Any:
+def plot_posterior_1d(
+    model: Any, data: tuple, ax: Any | None = None, *, num_points: int = 300, parts: bool = False
+) -> Any:
     """Draw the posterior of a model with one input: mean, a band of two standard deviations, data, inducing points.
 
     Mean and band are those of the latent functions with their mean function, one colour an output; for Gaussian noise
     dotted lines show two standard deviations of an observation. Inducing points beta are ticks at the bottom, mean
-    points (gamma or alpha) ticks at the top.
+    points (gamma or alpha) ticks at the top. `parts` adds the mean as it would be without the coefficients of its own
+    points, and what these add, both dashed.
 
     :param model: a model of this package, or a `gpflow.models.SVGP`. :param data: X [N, 1] and Y [N, P].
     :param ax: Matplotlib axes; new ones if not given. Returns them.
 
-    Raises `DataError` for inputs that are not [N, 1], and `ImportError`, with the fix, without Matplotlib. Cost: a
-    prediction at `num_points` inputs.
+    Raises `DataError` for inputs that are not [N, 1], or for `parts` of a mean that has no points of its own, and
+    `ImportError`, with the fix, without Matplotlib. Cost: a prediction at `num_points` inputs, two with `parts`.
     """
     X, Y = (np.asarray(array) for array in data)
     if X.ndim != 2 or X.shape[1] != 1:
         fix = "use X[:, None]" if X.ndim == 1 else "this plot needs one input column"
         raise DataError(f"X has shape {X.shape}; {fix}.")
-    ax = _axes(ax)
+    ax = axes_or_new(ax)
     margin = 0.1 * (np.ptp(X) or 1.0)
     grid = np.linspace(X.min() - margin, X.max() + margin, num_points)[:, None].astype(X.dtype)
     mean, variance = (tensor.numpy() for tensor in model.predict_f(grid))
@@ -85,6 +90,8 @@ def plot_posterior_1d(model: Any, data: tuple, ax: Any | None = None, *, num_poi
             noisy = model.likelihood.predict_mean_and_var(grid, mean, variance)[1].numpy()[:, output]
             for sign in (-2.0, 2.0):
                 ax.plot(grid[:, 0], centre + sign * np.sqrt(noisy), ":", color=f"C{output}", lw=1)
+    if parts:
+        _draw_parts(model, grid, mean, ax)
     _draw_points(model, ax)
     ax.set_xlabel("x")
     ax.legend(frameon=False, fontsize="small")
@@ -101,7 +108,7 @@ def plot_selection(selection: CertifiedSelection, ax: Any | None = None, *, labe
 
     Raises `ImportError`, with the fix, without Matplotlib.
     """
-    ax = _axes(ax)
+    ax = axes_or_new(ax)
     numbers = [value for value in selection.settings if np.ndim(value) == 0 and not isinstance(value, str)]
     x = np.asarray(numbers if len(numbers) == len(selection.settings) else range(len(selection.settings)), float)
     order = np.argsort(x)
@@ -126,6 +133,20 @@ def plot_selection(selection: CertifiedSelection, ax: Any | None = None, *, labe
     return ax
 
 
+def _draw_parts(model: Any, grid: np.ndarray, mean: np.ndarray, ax: Any) -> None:
+    """The mean without its own points' coefficients, and the difference that they make."""
+    if getattr(getattr(model, "basis", None), "kernel_mean", None) is None:
+        raise DataError(f"The mean of this {type(model).__name__} has no points of its own; leave out parts=True.")
+    without = deepcopy(model)
+    coefficients = without.basis.kernel_mean.coefficients
+    coefficients.assign(np.zeros(coefficients.shape))
+    rest = without.predict_f(grid)[0].numpy()
+    for output in range(mean.shape[1]):
+        name = "" if mean.shape[1] == 1 else f" {output}"
+        ax.plot(grid[:, 0], rest[:, output], "--", color=f"C{output}", lw=1, label=f"from beta{name}")
+        ax.plot(grid[:, 0], (mean - rest)[:, output], "-.", color=f"C{output}", lw=1, label=f"from mean points{name}")
+
+
 def _draw_points(model: Any, ax: Any) -> None:
     """Ticks for beta at the bottom, for gamma or alpha at the top."""
     basis = as_basis_model(model).basis
@@ -139,11 +160,3 @@ def _draw_points(model: Any, ax: Any) -> None:
 
 def _running_mean(values: np.ndarray, window: int) -> np.ndarray:
     return np.convolve(values, np.full(window, 1.0 / window), mode="valid")
-
-
-def _axes(ax: Any | None) -> Any:
-    try:
-        import matplotlib.pyplot as plt
-    except ImportError as error:
-        raise ImportError("Plots need Matplotlib, which is not installed: pip install matplotlib.") from error
-    return plt.subplots(layout="constrained")[1] if ax is None else ax

@@ -8,15 +8,18 @@ import gpflow
 import matplotlib
 import numpy as np
 import pytest
+import tensorflow as tf
+from scipy.stats import norm
 
 matplotlib.use("Agg")
 
 import matplotlib.pyplot as plt  # noqa: E402
 
 from gpflow_decoupled.errors import DataError  # noqa: E402
+from gpflow_decoupled.likelihoods import BernoulliLogit  # noqa: E402
 from gpflow_decoupled.models import DVGP, ODVGP  # noqa: E402
 from gpflow_decoupled.training import FitResult  # noqa: E402
-from gpflow_decoupled.wrappers import plot_history, plot_posterior_1d  # noqa: E402
+from gpflow_decoupled.wrappers import plot_calibration, plot_history, plot_posterior_1d  # noqa: E402
 
 
 @pytest.fixture
@@ -118,3 +121,56 @@ def test_new_axes_are_made_when_none_are_given() -> None:
     ax = plot_history(_result(3))
     assert ax.get_xlabel() == "seconds of training"
     plt.close(ax.figure)
+
+
+def test_parts_of_the_mean_add_up(ax, data) -> None:
+    beta, gamma = np.linspace(-1, 1, 5)[:, None], np.linspace(-0.9, 0.9, 7)[:, None]
+    model = ODVGP(gpflow.kernels.Matern32(), gpflow.likelihoods.Gaussian(0.3), gamma, beta)
+    model.basis.q_mu.assign(np.arange(5.0)[:, None])
+    plain = model.predict_f(np.zeros((1, 1)))[0].numpy()
+    model.basis.a_gamma.assign(np.ones((7, 1)))
+    plot_posterior_1d(model, data, ax, num_points=11, parts=True)
+    lines = _lines(ax)
+    np.testing.assert_allclose(lines["from beta"][1] + lines["from mean points"][1], lines["mean"][1])
+    grid = lines["mean"][0]
+    model.basis.a_gamma.assign(np.zeros((7, 1)))
+    np.testing.assert_allclose(lines["from beta"][1], model.predict_f(grid[:, None])[0].numpy()[:, 0])
+    np.testing.assert_allclose(model.predict_f(np.zeros((1, 1)))[0], plain)
+
+
+def test_parts_need_mean_points(ax, data) -> None:
+    model = gpflow.models.SVGP(gpflow.kernels.Matern32(), gpflow.likelihoods.Gaussian(), data[0][:5])
+    with pytest.raises(DataError, match="no points of its own"):
+        plot_posterior_1d(model, data, ax, parts=True)
+
+
+class _Predicts:
+    """Predicts the same for every input."""
+
+    def __init__(self, likelihood, mean: np.ndarray, variance: np.ndarray) -> None:
+        self.likelihood, self.moments = likelihood, (tf.constant(mean), tf.constant(variance))
+
+    def predict_y(self, X: np.ndarray):
+        return self.moments
+
+
+def test_calibration_of_a_regression_is_the_share_below_each_quantile(ax) -> None:
+    Y = np.array([[-1.0], [0.0], [3.0], [1.0]])
+    model = _Predicts(gpflow.likelihoods.Gaussian(), np.ones((4, 1)), np.full((4, 1), 4.0))
+    assert plot_calibration(model, (np.zeros((4, 1)), Y), ax) is ax
+    x, y = ax.get_lines()[-1].get_data()
+    np.testing.assert_allclose(x, norm.cdf([-1.0, -0.5, 0.0, 1.0]))
+    np.testing.assert_allclose(y, [0.25, 0.5, 0.75, 1.0])
+
+
+def test_calibration_of_labels_is_the_share_of_ones(ax) -> None:
+    probability = np.array([0.1, 0.2, 0.7, 0.9])[:, None]
+    Y = np.array([0.0, 1.0, 1.0, 1.0])[:, None]
+    plot_calibration(_Predicts(BernoulliLogit(), probability, probability), (np.zeros((4, 1)), Y), ax, num_bins=2)
+    np.testing.assert_allclose(ax.get_lines()[-1].get_data(), [[0.15, 0.8], [0.5, 1.0]])
+
+
+def test_calibration_is_of_one_column(ax) -> None:
+    model = _Predicts(gpflow.likelihoods.Gaussian(), np.ones((4, 2)), np.ones((4, 2)))
+    with pytest.raises(DataError, match="one column"):
+        plot_calibration(model, (np.zeros((4, 1)), np.zeros((4, 2))), ax)

@@ -1,0 +1,142 @@
+"""The estimators pass scikit-learn's own checks, and say what the models inside them say, in the units of the data."""
+
+from __future__ import annotations
+
+import gpflow
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.base import clone
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from gpflow_decoupled.bases import CoupledBasis, OrthogonalBasis
+from gpflow_decoupled.errors import DataError
+from gpflow_decoupled.wrappers.sklearn import DecoupledGPClassifier, DecoupledGPRegressor
+
+# eager steps of size 1: nothing to trace, and a handful of them is enough for small data
+EAGER = {"compile": False, "natural_gradient": 1.0, "ramp_steps": 0, "anneal": 0.0, "learning_rate": 0.1}
+FAST = {"num_inducing": 20, "num_mean_points": 0, "fit_options": EAGER}
+
+
+@parametrize_with_checks([DecoupledGPRegressor(steps=4, **FAST), DecoupledGPClassifier(steps=6, **FAST)])
+def test_scikit_learn_accepts(estimator, check) -> None:
+    check(estimator)
+
+
+@pytest.fixture(scope="module")
+def data() -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(0)
+    X = rng.uniform(10.0, 30.0, (60, 2))
+    return X, 500.0 + 100.0 * np.sin(X[:, 0] / 3.0) + rng.standard_normal(60)
+
+
+@pytest.fixture(scope="module")
+def regressor(data) -> DecoupledGPRegressor:
+    return DecoupledGPRegressor(steps=30, num_inducing=20, num_mean_points=15, fit_options=EAGER).fit(*data)
+
+
+def test_predictions_are_those_of_the_model_in_the_units_of_y(data, regressor) -> None:
+    X, y = data
+    mean, std = regressor.predict(X, return_std=True)
+    model_mean, model_variance = regressor.model_.predict_y((X - X.mean(axis=0)) / X.std(axis=0))
+    np.testing.assert_allclose(mean, y.mean() + y.std() * model_mean.numpy()[:, 0], rtol=1e-10)
+    np.testing.assert_allclose(std, y.std() * np.sqrt(model_variance.numpy()[:, 0]), rtol=1e-10)
+    assert regressor.score(X, y) > 0.9
+    assert isinstance(regressor.model_.basis, OrthogonalBasis)
+    assert regressor.result_.steps == 30
+
+
+def test_rows_are_predicted_in_blocks(data, regressor, monkeypatch) -> None:
+    whole = regressor.predict(data[0], return_std=True)
+    monkeypatch.setattr("gpflow_decoupled.wrappers.sklearn._BLOCK", 7)
+    np.testing.assert_allclose(regressor.predict(data[0], return_std=True), whole, rtol=1e-10)
+
+
+def test_samples_have_the_moments_of_f(data, regressor) -> None:
+    X, y = data[0][:3], data[1]
+    samples = regressor.sample_y(X, 4000, random_state=1)
+    assert samples.shape == (3, 4000)
+    mean, cov = regressor.model_.predict_f(regressor.X_scaler_.transform(X), full_cov=True)
+    deviation = y.std() * np.sqrt(np.diag(cov.numpy()[0]))
+    expected = y.mean() + y.std() * mean.numpy()[:, 0]
+    assert np.all(np.abs(samples.mean(axis=1) - expected) < 5.0 * deviation / np.sqrt(4000))
+    np.testing.assert_allclose(
+        np.cov(samples), y.std() ** 2 * cov.numpy()[0], rtol=0.2, atol=0.05 * deviation.max() ** 2
+    )
+
+
+def test_several_targets(data) -> None:
+    X, y = data
+    Y = np.stack([y, -2.0 * y], axis=1)
+    model = DecoupledGPRegressor(steps=4, **FAST).fit(X, Y)
+    mean, std = model.predict(X, return_std=True)
+    assert mean.shape == std.shape == (60, 2)
+    np.testing.assert_allclose(std[:, 1], 2.0 * std[:, 0])
+    assert model.sample_y(X[:3], 2).shape == (3, 2, 2)
+
+
+def test_few_rows_need_no_more_points_than_rows(data) -> None:
+    X, y = data
+    model = DecoupledGPRegressor(steps=1, num_inducing=300, fit_options=EAGER).fit(np.repeat(X[:5], 2, axis=0), y[:10])
+    assert isinstance(model.model_.basis, CoupledBasis)
+    assert model.model_.basis.beta.Z.shape == (5, 2)
+
+
+def test_data_frames_pipelines_and_grid_search(data) -> None:
+    X = pd.DataFrame(data[0], columns=["length", "width"])
+    labels = np.where(data[1] > 500.0, "high", "low")
+    classifier = DecoupledGPClassifier(steps=4, **FAST)
+    pipeline = make_pipeline(FunctionTransformer(), classifier)
+    grid = {"decoupledgpclassifier__num_inducing": [5, 15]}
+    search = GridSearchCV(pipeline, grid, cv=2).fit(X, labels)
+    assert list(search.best_estimator_[-1].feature_names_in_) == ["length", "width"]
+    assert search.score(X, labels) > 0.8
+    with pytest.raises(ValueError, match="feature names"):
+        search.predict(X.rename(columns={"length": "height"}))
+
+
+def test_probabilities_are_those_of_the_model(data) -> None:
+    X, labels = data[0], np.where(data[1] > 500.0, "high", "low")
+    classifier = DecoupledGPClassifier(steps=4, **FAST).fit(X, labels)
+    probability = classifier.predict_proba(X)
+    assert list(classifier.classes_) == ["high", "low"]
+    low, _ = classifier.model_.predict_y(classifier.X_scaler_.transform(X))
+    np.testing.assert_allclose(probability[:, 1], low.numpy()[:, 0])
+    np.testing.assert_allclose(probability.sum(axis=1), 1.0)
+    assert np.mean(classifier.predict(X) == labels) > 0.8
+
+
+def test_a_kernel_is_an_argument_or_made_for_the_inputs_and_never_changed(data) -> None:
+    kernel = gpflow.kernels.SquaredExponential(lengthscales=[1.0, 2.0])
+    given = clone(DecoupledGPRegressor(kernel, steps=2, **FAST)).fit(*data)
+    assert not np.allclose(given.model_.kernel.lengthscales, [1.0, 2.0])
+    np.testing.assert_array_equal(given.kernel.lengthscales, [1.0, 2.0])
+    made = DecoupledGPRegressor(lambda D: gpflow.kernels.Matern32(lengthscales=[3.0] * D), steps=2, **FAST).fit(*data)
+    assert isinstance(made.model_.kernel, gpflow.kernels.Matern32)
+    assert made.model_.kernel.lengthscales.shape == (2,)
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        ({"num_inducing": 0}, "num_inducing=0 must be a whole number of at least 1"),
+        ({"num_mean_points": -1}, "num_mean_points=-1"),
+        ({"steps": 0}, "steps=0"),
+    ],
+)
+def test_bad_options_are_refused_in_fit(data, options, message) -> None:
+    with pytest.raises(DataError, match=message):
+        DecoupledGPRegressor(**(FAST | options)).fit(*data)
+
+
+def test_one_class_is_refused(data) -> None:
+    with pytest.raises(DataError, match="y has one class"):
+        DecoupledGPClassifier(steps=1, **FAST).fit(data[0], np.zeros(60))
+
+
+def test_one_observation_is_refused(data) -> None:
+    with pytest.raises(DataError, match="n_samples = 1"):
+        DecoupledGPRegressor(steps=1, **FAST).fit(data[0][:1], data[1][:1])
