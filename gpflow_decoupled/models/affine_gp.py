@@ -97,6 +97,11 @@ class AffineIndependentGP(FullGP):
             frequencies=asked.frequencies or frequencies_for(base), points=asked.points or points_for(base)
         )
 
+    @property
+    def frequencies_given(self) -> bool:
+        """Whether the caller chose frequencies or points."""
+        return bool(self._asked.frequencies or self._asked.points)
+
     def refine(self) -> None:
         """Integrate sites with twice the frequencies and points from now on."""
         finer = self.integration.doubled()

@@ -13,7 +13,7 @@ import tensorflow as tf
 from gpflow.utilities import deepcopy
 
 from ..bases.affine_independent import AffineIndependentBasis
-from ..bases.site_integrals import SiteGroup
+from ..bases.site_integrals import Integration, SiteGroup
 from ..errors import DataError
 from ..models.affine_gp import AffineIndependentGP
 from .affine_result import AffineResult, AffineTrace
@@ -99,20 +99,25 @@ class AffineIndependentAscent:
         _assign(basis, gaussian, start.A)
         if fixed is None and basis.base.num_shapes:
             basis.theta.assign(_shapes_in_order(basis, groups, gaussian, start))
-        for _ in range(_REFINEMENTS + 1):
-            value, reason = self._climb(model, groups, trace)
-            finer = float(model.bound(groups, model.integration.doubled()))
+        how = _coarsest(model, groups)
+        finest = model.integration.frequencies << _REFINEMENTS
+        while True:
+            value, reason = self._climb(model, groups, how, trace)
+            finer = float(model.bound(groups, max(how.doubled(), model.integration, key=lambda one: one.frequencies)))
             resolution = abs(finer - value)
-            if resolution < _COARSE:
+            if resolution < _COARSE or how.frequencies >= finest:
                 break
+            how = how.doubled()
+        while model.integration.frequencies < how.frequencies:
             model.refine()
         return finer, reason, resolution
 
-    def _climb(self, model: AffineIndependentGP, groups: list[SiteGroup], trace: AffineTrace) -> tuple[float, str]:
+    def _climb(
+        self, model: AffineIndependentGP, groups: list[SiteGroup], how: Integration, trace: AffineTrace
+    ) -> tuple[float, str]:
         """L-BFGS on all Parameters of q that are trainable; they are left at the best point."""
         basis = model.basis
         variables = [*basis.map.trainable_variables, *basis.b.trainable_variables, *basis.theta.trainable_variables]
-        how = model.integration
         function = _compiled(lambda: model.bound(groups, how), variables)
         began = time.perf_counter()
         function(_pack(variables))
@@ -130,7 +135,7 @@ class AffineIndependentAscent:
         power = sum(np.sum(group.features.numpy() ** 2, axis=0) for group in groups)
         _assign(basis, GaussianSolution(np.zeros(basis.size), np.eye(0), 0.0), np.diag(1.0 / np.sqrt(1.0 + power)))
         basis.assign_base("normal")
-        value, _ = self._climb(model, groups, trace)
+        value, _ = self._climb(model, groups, model.integration, trace)
         coordinates = _pack(list(basis.map.trainable_variables))
         found = GaussianSolution(basis.b.numpy(), basis.matrix().numpy(), value, coordinates)
         basis.base, basis.theta = base, theta
@@ -168,6 +173,19 @@ class _Frame:
             return value, gradient if self.A_0 is None else self._apply(self.A_0.T, gradient)
 
         return moved
+
+
+def _coarsest(model: AffineIndependentGP, groups: list[SiteGroup]) -> Integration:
+    """A quarter or half of the frequencies and points where they are enough: projections of many variables are smooth."""
+    full = model.integration
+    if model.frequencies_given:
+        return full
+    exact = model.bound(groups, full)
+    for part in (4, 2):
+        how = full._replace(frequencies=full.frequencies // part, points=full.points // part)
+        if abs(float(model.bound(groups, how) - exact)) < _COARSE:
+            return how
+    return full
 
 
 def _compiled(bound: Callable[[], tf.Tensor], variables: list[tf.Variable]) -> _Objective:
