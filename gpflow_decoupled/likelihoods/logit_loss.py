@@ -8,10 +8,9 @@ import tensorflow as tf
 from gpflow import likelihoods as gl
 from gpflow.base import TensorType
 
-from ..errors import DataError
 from ..linalg.logit_integrals import softplus_mean, softplus_moments
 from ..linalg.piecewise import piecewise_mean, piecewise_moments
-from .site_loss import Expansion, Maximiser, SiteLoss
+from .site_loss import Expansion, SiteLoss
 
 
 class LogitLoss(SiteLoss):
@@ -53,8 +52,13 @@ class LogitLoss(SiteLoss):
 class PiecewiseLogitLoss(LogitLoss):
     """The upper bound (V5) of `LogitLoss` by 20 quadratic pieces, at most 1.43e-4 nats an observation above it; Y [N, L].
 
-    For methods that climb in q directly. It is not convex in (h, sigma), so that (V15) has many maxima: it has no `maximiser`.
+    For methods that climb in q directly. It is not convex in (h, sigma), so that (V15) has many maxima.
     """
+
+    no_dual = (
+        "The bound by quadratic pieces is not convex: it cannot be maximised in the dual. Use "
+        'BernoulliLogit(expectation="exact"), or a method that works on q itself: Opper or Cholesky.'
+    )
 
     def value(self, h: tf.Tensor, sigma: tf.Tensor) -> tf.Tensor:
         """The bound of f [N, L]."""
@@ -64,10 +68,3 @@ class PiecewiseLogitLoss(LogitLoss):
         """The bound and its derivatives, [N, L] each."""
         value, d_h, d_s, d_hh, d_hs, d_ss = piecewise_moments(self._sign * h, sigma)
         return Expansion(value, self._sign * d_h, d_s, d_hh, self._sign * d_hs, d_ss)
-
-    def maximiser(self, alpha: tf.Tensor, lam: tf.Tensor, sigma_k: tf.Tensor, rho: tf.Tensor) -> Maximiser | None:
-        """Raises `DataError`, for arguments [N, L] of any value."""
-        raise DataError(
-            "The bound by quadratic pieces is not convex: it cannot be maximised in the dual. Use "
-            'BernoulliLogit(expectation="exact"), or a method that works on q itself.'
-        )

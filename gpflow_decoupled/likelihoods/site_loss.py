@@ -78,6 +78,8 @@ class SiteLoss(ABC):
 
     needs_penalty: bool = False
     """Whether (V15) has no maximum with rho = 0."""
+    no_dual: str | None = None
+    """Why (V15) cannot be maximised for this loss, and what to use instead; None where it can."""
 
     def __init__(self, Y: TensorType) -> None:
         self.Y = site_labels(Y)

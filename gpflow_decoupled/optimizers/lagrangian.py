@@ -23,6 +23,7 @@ from .dual_newton import newton_direction, newton_solve
 from .dual_objective import DualPoint, DualProblem, Marginals
 from .dual_start import first_marginals
 from .lagrangian_result import LagrangianResult, Trace
+from .site_maximiser import check_dual
 from .subproblem import Policy, make_subproblem
 
 _GAP = 0.1
@@ -86,8 +87,11 @@ class LinearlyConstrainedLagrangian:
         self.curvature, self.sweeps, self.max_outer, self.compile = curvature, sweeps, max_outer, compile
 
     def prepare(self, model: LCLGP) -> Prepared:
-        """The functions that runs on `model` compile, for runs that alternate with steps of the kernel."""
+        """The functions that runs on `model` compile, for runs that alternate with steps of the kernel; raises as `run`."""
         problem = DualProblem(model, self.compile)
+        check_dual(problem.loss)
+        if problem.loss.needs_penalty and self.theta == 0.0:
+            raise DataError(f"theta must be above 0: {type(model.likelihood).__name__} needs a penalty.")
         return Prepared(problem, problem.compiled(lambda *arguments: newton_direction(problem, *arguments)))
 
     def run(self, model: LCLGP, *, prepared: Prepared | None = None, progress: bool = False) -> LagrangianResult:
@@ -97,8 +101,9 @@ class LinearlyConstrainedLagrangian:
             twice, kernel and likelihood are read anew, and multipliers that S has moved away from are projected into it.
 
         It starts at the model's multipliers, or from nothing where they are all zero. Raises `DataError` for multipliers
-        outside S, for theta = 0 where the likelihood needs a penalty, and for functions of another model, `NumericalError`
-        where the posterior does not exist at the start; nothing has changed then.
+        outside S, for theta = 0 where the likelihood needs a penalty, for losses without a dual (the piecewise bound, and
+        straight lines by quadrature), and for functions of another model, `NumericalError` where the posterior does not
+        exist at the start; nothing has changed then.
         """
         trace, again = Trace(), prepared is not None
         if prepared is None:
@@ -108,8 +113,6 @@ class LinearlyConstrainedLagrangian:
         else:
             prepared.problem.refresh()
         problem = prepared.problem
-        if problem.loss.needs_penalty and self.theta == 0.0:
-            raise DataError(f"theta must be above 0: {type(model.likelihood).__name__} needs a penalty.")
         at, start = first_marginals(problem, self.sweeps, self.tolerance, project=again)
         trace.append(float(at.bound))
         return _Run(self, prepared, trace).iterate(at, start, progress)

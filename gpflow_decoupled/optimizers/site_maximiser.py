@@ -8,12 +8,14 @@ sigma has either sign: f is even in it, and jointly convex for log-concave sites
 
 from __future__ import annotations
 
-__all__ = ["Subproblem", "maximise"]
+__all__ = ["Subproblem", "check_dual", "maximise"]
 
 from typing import NamedTuple
 
+import numpy as np
 import tensorflow as tf
 
+from ..errors import DataError
 from ..likelihoods import Expansion, Maximiser, SiteLoss
 
 _MAX_STEPS = 60
@@ -53,6 +55,25 @@ class _Model(NamedTuple):
     hh: tf.Tensor
     hs: tf.Tensor
     ss: tf.Tensor
+
+
+def check_dual(loss: SiteLoss) -> None:
+    """Raises `DataError` for a loss for which (V15) cannot be maximised: not convex, or without second derivatives."""
+    if loss.no_dual is not None:
+        raise DataError(loss.no_dual)
+    zero = tf.zeros_like(loss.Y)
+    one = tf.ones_like(zero)
+    for h in (loss.start(zero), loss.Y, zero):  # a label far away may have none at the first
+        for sigma in (one, one + tf.reduce_max(tf.abs(loss.Y))):
+            at = loss.expand(h, sigma)
+            bends = np.abs(at.d_hh) + np.abs(at.d_ss)
+            if np.any(np.isfinite(bends) & (bends > 0.0)):
+                return
+    raise DataError(
+        "The second derivatives of this likelihood's site loss are zero or not finite at every label, as where -log p(y | f) "
+        "consists of straight lines: it cannot be maximised in the dual. Declare a SiteLoss with expectations in closed form, "
+        "as LaplaceLoss has them, or use a method that works on q itself: Opper or Cholesky."
+    )
 
 
 def maximise(

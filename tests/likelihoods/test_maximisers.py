@@ -7,9 +7,7 @@ import pytest
 import tensorflow as tf
 from numpy.testing import assert_allclose
 
-from gpflow_decoupled import likelihoods as own
-from gpflow_decoupled.errors import DataError
-from tests.likelihoods.site_cases import BINARY, CASES, CLOSED, SIGMA, H, built
+from tests.likelihoods.site_cases import CASES, CLOSED, SIGMA, H, built
 from tests.reference import lcl_sites as ref
 
 closed = pytest.mark.parametrize("name", CLOSED)
@@ -115,9 +113,3 @@ def test_only_laplace_needs_a_penalty():
 @pytest.mark.parametrize("name", [name for name in CASES if name not in CLOSED])
 def test_others_have_no_closed_form(name):
     assert built(name).maximiser(*tensors(slopes(name), LAM, SIGMA_K, RHO)) is None
-
-
-def test_piecewise_bound_is_kept_out_of_the_dual():
-    loss = own.site_loss(own.BernoulliLogit("piecewise"), BINARY)
-    with pytest.raises(DataError, match='not convex: .* Use BernoulliLogit.expectation="exact".'):
-        loss.maximiser(*tensors(0.1 * H, LAM, SIGMA_K, RHO))

@@ -11,7 +11,7 @@ from numpy.testing import assert_allclose
 
 import gpflow_decoupled.optimizers.dual_objective as objective
 from gpflow_decoupled.errors import DataError, NumericalError, UnknownOptionError
-from gpflow_decoupled.likelihoods import Laplace
+from gpflow_decoupled.likelihoods import BernoulliLogit, Laplace, QuadratureLoss, declare_site_loss
 from gpflow_decoupled.models import CVIGP, LCLGP
 from gpflow_decoupled.optimizers import Cholesky, ConjugateComputation, LinearlyConstrainedLagrangian, Opper
 from tests.bounds.registry import matern
@@ -258,6 +258,35 @@ def test_theta_of_zero_is_refused_where_a_penalty_is_needed():
     built = model("Laplace", 6)
     with pytest.raises(DataError, match="theta must be above 0: Laplace"):
         lagrangian(theta=0.0).run(built)
+
+
+class StraightLines(gl.ScalarLikelihood):
+    """Laplace noise by quadrature, whose second derivatives are all zero."""
+
+    def _scalar_log_prob(self, X, F, Y):
+        return -tf.abs(Y - F) - np.log(2.0)
+
+    def _conditional_mean(self, X, F):
+        return F
+
+    def _conditional_variance(self, X, F):
+        return 2.0 * tf.ones_like(F)
+
+
+declare_site_loss(StraightLines, lambda likelihood, Y: QuadratureLoss(likelihood, Y, -1.0, 1.0))
+
+
+@pytest.mark.parametrize("options", [{}, {"augmented": True}, {"inner": "lbfgs", "augmented": True}], ids=str)
+@pytest.mark.parametrize("likelihood, message", [
+    (BernoulliLogit("piecewise"), 'not convex: .* Use BernoulliLogit.expectation="exact".'),
+    (StraightLines(), "second derivatives of this likelihood's site loss are zero"),
+], ids=["pieces", "lines"])  # fmt: skip
+def test_losses_without_a_dual_are_refused(likelihood, message, options):
+    built = LCLGP((inputs(6), labels("logit", inputs(6))), matern(1.0, 1.0), likelihood)
+    with pytest.raises(DataError, match=message):
+        lagrangian(**options).run(built)
+    assert not np.any(built.basis.alpha.numpy()) and not np.any(built.basis.lam.numpy())
+    assert np.isfinite(Opper(compile=False, max_evaluations=2).run(built).elbo)
 
 
 def test_unwhitened_factor_ends_where_the_whitened_one_does():
