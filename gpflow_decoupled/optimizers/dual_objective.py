@@ -117,7 +117,7 @@ class DualProblem:
         k = tf.broadcast_to(tf.transpose(diagonal), shape)
         t = -tf.sign(self.expand(mean, tf.ones_like(mean)).d_h)
         if weight:
-            squares = tf.reduce_sum(tf.square(tf.matmul(prior, tf.matmul(prior, prior, transpose_a=True))), axis=-1)
+            squares = tf.reduce_sum(prior * tf.matmul(prior, tf.matmul(prior, prior, transpose_a=True)), axis=-1)
             Kt = tf.matmul(prior[0], tf.matmul(prior[0], t, transpose_a=True))
         else:
             squares, Kt = tf.reduce_sum(tf.square(prior), axis=-1), apply_per_latent(prior, t)

@@ -17,6 +17,8 @@ from .subproblem import EXCESS
 _MAX_HALVINGS = 10
 _ISOLATED_STEPS = 25
 _ISOLATED_TOLERANCE = 0.02
+_MODERATE = 5.0
+"""Nats of a loss over another at most."""
 _LEAST_SHARE = 0.05
 """Of its own prior variance that an observation keeps for its mean, where its neighbours pull the other way."""
 
@@ -80,7 +82,7 @@ def isolated_sites(problem: DualProblem) -> tuple[tf.Tensor, tf.Tensor]:
     k, squares, pull = problem.prior_sums(mean)
     c = tf.maximum(pull, _LEAST_SHARE * k)
     r = squares / tf.square(k)
-    h, sigma = _first_means(problem, k), tf.sqrt(k / (1.0 + tf.sqrt(k)))
+    h, sigma = _first_point(problem, k)
     for _ in range(_ISOLATED_STEPS):
         e = problem.expand(h, sigma)
         g_h = (mean - h) / c - e.d_h
@@ -103,13 +105,18 @@ def isolated_sites(problem: DualProblem) -> tuple[tf.Tensor, tf.Tensor]:
     return h, sigma
 
 
-def _first_means(problem: DualProblem, k: tf.Tensor) -> tf.Tensor:
-    """Where h [N, L] begins: at the prior mean, or at what the site itself asks for where the loss there is not moderate."""
+def _first_point(problem: DualProblem, k: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """Where h and sigma [N, L] begin: at the prior mean and a share of the prior's width.
+
+    Where the loss there is not moderate, h begins at what the site itself asks for, and sigma at 1 at most.
+    """
     mean = problem.prior_mean
     low, high = box_of(problem.loss, 0.01)
     own = problem.loss.start(tf.clip_by_value(tf.zeros_like(mean), low, high))
-    unit = tf.ones_like(k)
-    return tf.where(problem.loss.value(mean, unit) <= problem.loss.value(own, unit) + 5.0, mean, own)
+    unit, wide = tf.ones_like(k), tf.sqrt(k / (1.0 + tf.sqrt(k)))
+    loss = problem.loss.value
+    h = tf.where(loss(mean, unit) <= loss(own, unit) + _MODERATE, mean, own)
+    return h, tf.where(loss(h, wide) <= loss(h, unit) + _MODERATE, wide, tf.minimum(wide, unit))
 
 
 def _swept(problem: DualProblem, at: Marginals, sweeps: int, tolerance: float) -> Marginals:

@@ -8,14 +8,17 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow as tf
+from gpflow import likelihoods as gl
 from numpy.testing import assert_allclose
 
+from gpflow_decoupled.models import LCLGLM
 from gpflow_decoupled.optimizers.dual_lbfgs import lbfgs_solve
 from gpflow_decoupled.optimizers.dual_newton import newton_direction, newton_solve
 from gpflow_decoupled.optimizers.dual_objective import DualProblem
+from gpflow_decoupled.optimizers.dual_start import isolated_sites
 from gpflow_decoupled.optimizers.site_maximiser import Subproblem, maximise
 from gpflow_decoupled.optimizers.subproblem import Policy, make_subproblem
-from tests.optimizers.lcl_problems import KINDS, gram, model, prior_mean, randomize, site_functions
+from tests.optimizers.lcl_problems import KINDS, gram, inputs, labels, model, prior_mean, randomize, site_functions
 from tests.reference import lcl
 
 POLICY = Policy(theta=0.1, accelerate=False, curvature=True, delta=None, radius=math.inf)
@@ -161,3 +164,19 @@ def test_derivatives_of_the_maximiser(name):
     assert_allclose(sites.d_h_d_lam, by_lam[0], rtol=1e-5, atol=1e-7)
     assert_allclose(sites.d_s_d_lam, by_lam[1], rtol=1e-5, atol=1e-7)
     assert_allclose(by_alpha[1] * sub.sigma, by_lam[0], rtol=1e-4, atol=1e-7)
+
+
+def test_start_from_nothing_bears_a_wide_prior():
+    """Counts and an intercept of variance 1e4: where exp(sigma^2 / 2) at the prior's sigma would be 1e21; in both forms."""
+    X, starts = inputs(30), []
+    for form in ("weight", "function"):
+        problem = DualProblem(LCLGLM((X, labels("Poisson", X)), gl.Poisson(), form=form), compile=False)
+        K = problem.model.kernel(X).numpy()
+        k, squares, _ = problem.prior_sums(problem.prior_mean)
+        assert_allclose(k[:, 0], np.diag(K), rtol=1e-8)
+        assert_allclose(squares[:, 0], np.sum(K**2, axis=1), rtol=1e-8)
+        h, sigma = isolated_sites(problem)
+        at = problem.expand(h, sigma)
+        assert np.max(at.d_s / sigma) < 100.0 and np.max(np.abs(at.d_h)) < 1.0
+        starts.append((h, sigma))
+    assert_allclose(starts[0], starts[1], rtol=1e-5)
