@@ -124,8 +124,14 @@ class DualBasis(Basis):
             none = tf.zeros_like(w.chol[:, :0])
             return DualState(w.chol, none, none, w.pulled, w.ok, w.mean, w.variance, w.log_det, alpha, lam)
         p = site_posterior(prior, tf.zeros_like(lam), lam)  # (V9)
-        mean = -apply_per_latent(prior, alpha)  # (V7)
+        mean = self.mean_at(prior, alpha)
         return DualState(p.chol, p.scale, p.negative, alpha, p.ok, mean, p.variance, p.log_det, alpha, lam)
+
+    def mean_at(self, prior: tf.Tensor, alpha: tf.Tensor) -> tf.Tensor:
+        """Of u at the observations [N, L], for other alpha [N, L]; N^2 or N p."""
+        if self.form == "weight":
+            return -tf.matmul(prior[0], tf.matmul(prior[0], alpha, transpose_a=True))  # (V7)
+        return -apply_per_latent(prior, alpha)  # (V7)
 
     def state_of_sites(self, prior: tf.Tensor, b: tf.Tensor, lam: tf.Tensor) -> DualState:
         """The state with the precisions lam [N, L] and the mean V b of Gaussian sites b [N, L], centred; (V22)."""
@@ -145,7 +151,7 @@ class DualBasis(Basis):
         if self.form == "weight":
             pulled = tf.matmul(prior[0], alpha, transpose_a=True)
             return state._replace(coefficients=pulled, alpha=alpha, mean=-tf.matmul(prior[0], pulled))
-        return state._replace(coefficients=alpha, alpha=alpha, mean=-apply_per_latent(prior, alpha))  # (V7)
+        return state._replace(coefficients=alpha, alpha=alpha, mean=self.mean_at(prior, alpha))
 
     def covariance(self, prior: tf.Tensor, state: DualState) -> tf.Tensor:
         """V at the observations [L, N, N], for any sign of lambda; 1.5 N^3 or N^2 p a latent."""

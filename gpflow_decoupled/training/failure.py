@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["explain"]
+__all__ = ["explain", "restored"]
 
 import numpy as np
 
@@ -26,11 +26,15 @@ def explain(model: BasisGP, batch: tuple, step: int) -> NumericalError:
     for name, matrix in model.basis.matrices(model.kernel).items():
         values = matrix.numpy()
         if not np.all(np.isfinite(values)) or np.min(np.linalg.eigvalsh(values)) <= 0:
-            error = diagnose(name, values)
-            return NumericalError(f"Step {step}: {error}{RESTORED}", matrix=name)
+            return restored(diagnose(name, values), step)
     return NumericalError(
         f"Step {step}: the bound, one of its gradients, or the precision of q is not finite or not positive definite, though "
         "the prior's matrices are sound. Likely fixes: a smaller natural_gradient or learning_rate, "
         'negative_precision="clip" for likelihoods that are not log-concave.' + RESTORED,
         matrix="precision of q",
     )
+
+
+def restored(error: NumericalError, step: int) -> NumericalError:
+    """The same error, with the step at which it came up and what became of the model."""
+    return NumericalError(f"Step {step}: {error}{RESTORED}", matrix=error.matrix)

@@ -12,13 +12,13 @@ from gpflow.keras import tf_keras
 
 from ..bases.latents import count_points
 from ..errors import DataError, check_option
-from ..models import CVIGP
+from ..models import CVIGP, LCLGP
 from ..models.checks import check_values
 from ..optimizers.natural_gradient import POLICIES
 from .loop import Limits, Loop, Rates
 from .options import check_callbacks, check_counts, check_optimizer, check_rates
 from .result import FitResult
-from .setup import Choices, set_up_inducing, set_up_sites
+from .setup import Choices, set_up_full, set_up_inducing
 
 DEFAULT_STEPS = 2000
 DEFAULT_RATE = 0.03
@@ -54,7 +54,9 @@ def fit(
 ) -> FitResult:
     """Train a model of this package, or a plain `gpflow.models.SVGP`, in place.
 
-    Of a `CVIGP`, which owns its data, the sites move by conjugate computation and the rest by `optimizer`, on all data.
+    Of a `CVIGP`, which owns its data, the sites move by conjugate computation and the rest by `optimizer`, on all data; of
+    an `LCLGP` or `LCLGLM` a step of the rest is followed by an outer iteration of `LinearlyConstrainedLagrangian`, after a
+    whole run at the start, which is all where nothing else is trainable.
 
     q(u) moves by natural gradients, the coefficients of the mean points by `mean_solver`, everything else that is
     trainable (kernel, likelihood, mean function, inducing inputs) by `optimizer`; one pass through the bound serves all
@@ -65,11 +67,11 @@ def fit(
     :param steps: how many steps; 2000 if `seconds` is not given either. :param seconds: wall-clock limit of the steps.
     :param batch_size: rows of a minibatch; "auto" is 1024, or all rows if there are fewer; None is all rows.
     :param natural_gradient: step size in (0, 1], reached from 1e-4 over `ramp_steps`; "auto" is 0.2, and 0.5 without ramp
-        for sites; None leaves q(u) to `optimizer`, and sites where they are.
+        for sites; None leaves q(u) to `optimizer`, and sites and multipliers where they are, which have no other use for it.
     :param hold: what of q(u) stays while kernel and inducing points move: its "sites", (C28), or its "whitened" mean and
         root, as in GPflow's own training. Sites need about half the steps, each a third longer; bases and
         parametrisations that have none (unwhitened, hybrid, inverse) keep their Parameters. For a `CVIGP` "sites" or
-        "moments", see `SiteStep`.
+        "moments", see `SiteStep`; for an `LCLGP` "sites" or "multipliers", see `LagrangianStep`.
     :param optimizer: a new Keras 2 or Keras 3 optimizer; Adam if not given.
     :param learning_rate: of `optimizer`, in place of its own; 0.03 for the Adam of `fit`.
     :param mean_solver: "adam", "natural" ((D41), (D42)) or "newton" ((D49)).
@@ -92,8 +94,8 @@ def fit(
     Raises `DataError` and `UnknownOptionError` before the first step, with nothing changed, and `NumericalError` in
     training, with the last good parameters restored and the record so far in its `result`.
     """
-    owns_data = isinstance(model, CVIGP)
-    _check_options(negative_precision, hold, mean_solver, owns_data)
+    owns_data = isinstance(model, (CVIGP, LCLGP))
+    _check_options(negative_precision, hold, mean_solver, _what_holds(model))
     check_counts(1, steps=steps, patience=patience, refresh_every=refresh_every, report_every=report_every)
     check_counts(1, evaluate_every=evaluate_every, checkpoint_every=checkpoint_every)
     check_counts(0, ramp_steps=ramp_steps, seed=seed)
@@ -106,7 +108,7 @@ def fit(
     rate = float(optimizer.learning_rate) if learning_rate is None else learning_rate
     rates = Rates(rho, rate, mean_rate, ramp_steps, anneal)
     choices = Choices(rates, hold, mean_solver, negative_precision, optimizer, batch_size, seed, compile)
-    view, step, batches = (set_up_sites if owns_data else set_up_inducing)(model, data, choices)
+    view, step, batches = (set_up_full if owns_data else set_up_inducing)(model, data, choices)
     evaluation = None if evaluation is None else _held_out(view, evaluation)
     if not owns_data:
         view.num_data = model.num_data = batches.num_data
@@ -120,10 +122,16 @@ def fit(
     return loop.run(progress)
 
 
-def _check_options(negative_precision: str, hold: str, mean_solver: str, owns_data: bool) -> None:
+def _check_options(negative_precision: str, hold: str, mean_solver: str, holds: tuple) -> None:
     check_option("negative_precision", negative_precision, POLICIES)
-    check_option("hold", hold, ("sites", "moments") if owns_data else ("sites", "whitened"))
+    check_option("hold", hold, holds)
     check_option("mean_solver", mean_solver, ("adam", "natural", "newton"))
+
+
+def _what_holds(model: Any) -> tuple[str, str]:
+    if isinstance(model, LCLGP):
+        return "sites", "multipliers"
+    return "sites", ("moments" if isinstance(model, CVIGP) else "whitened")
 
 
 def _mean_rate(model: Any, mean_solver: str) -> float:

@@ -7,7 +7,7 @@ __all__ = ["Limits", "Loop", "Rates"]
 import time
 import warnings
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import tensorflow as tf
@@ -17,7 +17,7 @@ from ..errors import DataError, NumericalError
 from ..models import BasisGP
 from .checkpoints import RunCheckpoint
 from .evaluation import held_out_metrics
-from .failure import explain
+from .failure import explain, restored
 from .progress import ProgressLine, call_back
 from .result import FitResult, History
 from .schedules import annealed, ramped
@@ -156,6 +156,8 @@ class Loop:
 
     def _reason_to_stop(self, done: int) -> str | None:
         limits = self.limits
+        if self.step.stop_reason:
+            return self.step.stop_reason
         if limits.patience and self.totals["waited"] >= limits.patience:
             return f"no improvement in {limits.patience} evaluations"
         if limits.share(done, self.totals["seconds"]) < 1.0:
@@ -172,6 +174,8 @@ class Loop:
                 self._refresh()
             output = self.step.run(*batch, self._seed(done))
             ok = bool(output.ok)
+        except NumericalError as error:
+            self._fail(batch, now, done, error)
         except BaseException:  # an interrupt, or no memory
             self._write(now)
             raise
@@ -235,13 +239,13 @@ class Loop:
         self.totals["best"] = max(score, self.totals["best"])
         self.totals["waited"] = 0 if better else self.totals["waited"] + 1
 
-    def _fail(self, batch: tuple, now: list[tf.Tensor], done: int) -> None:
+    def _fail(self, batch: tuple, now: list[tf.Tensor], done: int, cause: NumericalError | None = None) -> NoReturn:
         """Say what failed where it failed, then go back to the last parameters at which the bound was sound."""
         self._write(now)
-        error = explain(self.view, batch, done)
+        error = explain(self.view, batch, done) if cause is None else restored(cause, done)
         self._write(now if self._good is None else self._good)
         error.result = self._result(done, "numerical failure", 0.0)
-        raise error
+        raise error from cause
 
     def _write(self, values: list[tf.Tensor]) -> None:
         for variable, value in zip(self.step.variables, values):

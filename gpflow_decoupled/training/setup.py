@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["Choices", "Setup", "set_up_inducing", "set_up_sites"]
+__all__ = ["Choices", "Setup", "set_up_full", "set_up_inducing"]
 
 import warnings
 from typing import Any, NamedTuple
@@ -12,10 +12,11 @@ from gpflow.keras import tf_keras
 
 from ..bases.latents import count_points
 from ..errors import DataError
-from ..models import CVIGP, BasisGP
+from ..models import CVIGP, LCLGP, BasisGP
 from ..optimizers import ConjugateComputation, NaturalGradient
 from ..optimizers.evaluation import as_basis_model
 from .batches import ArrayBatches, make_batches
+from .lagrangian_step import LagrangianStep
 from .loop import Rates
 from .options import check_roles
 from .site_step import SiteStep
@@ -55,21 +56,31 @@ def set_up_inducing(model: Any, data: Any, c: Choices) -> Setup:
     return Setup(view, TrainingStep(view, natural, c.optimizer, mean_optimizer, c.compile, c.hold == "sites"), batches)
 
 
-def set_up_sites(model: CVIGP, data: Any, c: Choices) -> Setup:
-    """For a model that owns its data: conjugate computation on all of them. Raises `DataError` for data, or minibatches."""
+def set_up_full(model: CVIGP | LCLGP, data: Any, c: Choices) -> Setup:
+    """For a model that owns its data: conjugate computation or the Lagrangian, on all of them.
+
+    Raises `DataError` for data, minibatches, nothing to train, and what the Lagrangian refuses.
+    """
+    name, dual = type(model).__name__, isinstance(model, LCLGP)
     if data is not None:
-        raise DataError(
-            f"{type(model).__name__} owns its data: call fit(model), and model.update(data) for more of them."
-        )
+        more = "build another model" if dual else "model.update(data)"
+        raise DataError(f"{name} owns its data: call fit(model), and {more} for more of them.")
     if c.batch_size not in ("auto", None):
+        conjugate = "ConjugateComputation(rho).run(model, batch_size=...)"
+        other = "ConstraintSubset(size, batch_size).run(model)" if dual else conjugate
         raise DataError(
-            f"batch_size={c.batch_size!r}: fit takes all data of a {type(model).__name__}; for minibatches at fixed "
-            "hyperparameters use optimizers.ConjugateComputation(rho).run(model, batch_size=...)."
+            f"batch_size={c.batch_size!r}: fit takes all data of a {name}; for minibatches at fixed hyperparameters use "
+            f"optimizers.{other}."
         )
-    rule = None
-    if c.rates.natural_gradient is not None:
-        rule = ConjugateComputation(c.rates.natural_gradient, negative_precision=c.negative_precision)
-    return Setup(model, SiteStep(model, rule, c.optimizer, c.hold, c.compile), ArrayBatches(*model.data, None, c.seed))
+    rho = c.rates.natural_gradient
+    if rho is None and not model.trainable_variables:
+        raise DataError("No Parameter of the model is trainable, and natural_gradient=None leaves q(f) where it is.")
+    if isinstance(model, LCLGP):
+        step: Any = LagrangianStep(model, rho is not None, c.optimizer, c.hold, c.compile)
+    else:
+        rule = None if rho is None else ConjugateComputation(rho, negative_precision=c.negative_precision)
+        step = SiteStep(model, rule, c.optimizer, c.hold, c.compile)
+    return Setup(model, step, ArrayBatches(*model.data, None, c.seed))
 
 
 def _natural_gradient(view: BasisGP, c: Choices) -> NaturalGradient | None:

@@ -28,6 +28,7 @@ class SiteStep:
 
     natural = None
     mean_optimizer = None
+    stop_reason = ""
 
     def __init__(
         self, model: CVIGP, rule: ConjugateComputation | None, optimizer: Any, hold: str, compile: bool = True

@@ -34,6 +34,9 @@ class TrainingStep:
     The `trainable` flags of the model are read and left alone. All updates start from the same Parameters.
     """
 
+    stop_reason = ""
+    """Why there is nothing left to do, if a step finds that."""
+
     def __init__(
         self,
         model: BasisGP,
