@@ -22,7 +22,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
-import tensorflow_probability as tfp
 from gpflow import Parameter
 from gpflow.config import default_float
 from gpflow.kernels import Kernel
@@ -36,9 +35,6 @@ from .affine_map import AffineMap, affine_map
 from .base import Basis, Features
 from .latents import as_inducing, count_points, gram_to_data, gram_to_factor
 from .site_integrals import SiteGroup
-
-_VARIANCE_GAMMA = 0.26, 99.0
-"""Ends of k."""
 
 
 class AffineState(NamedTuple):
@@ -118,7 +114,9 @@ class AffineIndependentBasis(Basis):
             )
         found.check(value)
         self.base: Base = found
-        self.theta = Parameter(value, transform=_bijector(found), dtype=default_float(), trainable=found.num_shapes > 0)
+        self.theta = Parameter(
+            value, transform=found.bijector(default_float()), dtype=default_float(), trainable=found.num_shapes > 0
+        )
 
     def matrix(self) -> tf.Tensor:
         """A [D, D]."""
@@ -170,11 +168,3 @@ class AffineIndependentBasis(Basis):
                 "This state was made for predictions (with_kl=False); call factor(kernel) for the divergence."
             )
         return state.divergence
-
-
-def _bijector(base: Base) -> Any:
-    """From unconstrained numbers to shapes, into the range that the base has tables for."""
-    if base.name != "variance_gamma":
-        return base.bijector
-    low, high = (tf.constant(math.log(k), default_float()) for k in _VARIANCE_GAMMA)
-    return tfp.bijectors.Chain([tfp.bijectors.Exp(), tfp.bijectors.Sigmoid(low, high)])

@@ -2,23 +2,35 @@
 
 from __future__ import annotations
 
-__all__ = ["ROUTES", "Integration", "SiteGroup", "frequencies_for", "integrate", "points_for", "reach_of", "route_of"]
+__all__ = [
+    "ROUTES",
+    "Integration",
+    "SiteGroup",
+    "frequencies_for",
+    "growth_of",
+    "integrate",
+    "points_for",
+    "reach_of",
+    "route_of",
+]
 
 import math
 from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
+from gpflow.config import default_float
 
 from ..distributions import Base
 from ..errors import DataError, check_option
-from ..linalg.frequency_sum import frequency_sum_expectation
-from ..linalg.lattice import lattice_expectation
+from ..linalg import fourier
+from ..linalg.fourier import Variables, choose_route, expectation
 from ..linalg.projections import Projections, Site
-from ..linalg.spectral import spectral_expectation
 
-ROUTES = ("auto", "frequency_sum", "spectral", "lattice")
+ROUTES = ("auto", *fourier.ROUTES)
 _LARGEST_SHIFT = 2.0
+_FAR, _LEAST_RATE = 40.0, 0.2
+"""Where growth is looked for: abs(y)^8 still counts as a power there, and exp(y) is finite in single precision."""
 _LIGHT_TAIL = 10.0
 """The reach that 64 frequencies are enough for."""
 
@@ -32,8 +44,8 @@ class Integration(NamedTuple):
     """T of the frequency sum"""
     points: int = 1024
     """K of the other two, a power of two"""
-    memory: float = 2.0**26
-    """Bytes that a tensor over sites, dimensions and frequencies may take: sites are worked through in blocks"""
+    memory: float = 2.0**29
+    """Bytes that value and gradient may take: sites are worked through in blocks"""
 
     def checked(self, base: Base) -> Integration:
         """Itself. Raises `UnknownOptionError` or `DataError` for settings that cannot be, or not with this base."""
@@ -85,30 +97,42 @@ def points_for(base: Base) -> int:
     return int(min(max(1024, 2 ** math.ceil(math.log2(50.0 * reach))), 16384))
 
 
-def route_of(site: Site, route: str) -> str:
-    """What "auto" stands for with this site. Raises `DataError` for a frequency sum over a site without a transform."""
-    if route == "frequency_sum" and site.kernel is None:
-        raise DataError("these sites have no transform: use the route 'auto', 'spectral' or 'lattice'.")
-    if route != "auto":
-        return route
-    return "spectral" if site.kernel is None else "frequency_sum"
+def route_of(base: Base, site: Site, route: str) -> str:
+    """What "auto" stands for with this base and site. Raises `DataError` where they do not allow a route that is named."""
+    return choose_route(_variables(base), site, None if route == "auto" else route)
+
+
+def _variables(base: Base) -> Variables:
+    return Variables(base.characteristic, base.cdf if base.has_cdf else None, base.work)
 
 
 def integrate(base: Base, y: Projections, site: Site, how: Integration) -> tf.Tensor:
-    """E g_n(y_n) [N] in nats; a normal base needs no more than mean and variance [N] where the site knows that integral."""
-    route = route_of(site, how.route)
+    """E g_n(y_n) [N] in nats; a normal base needs no more than mean and variance [N] where the site knows that integral.
+
+    Minus infinity where the expectation of a site that grows exponentially, like the Poisson likelihood's, does not exist.
+    """
     if base.name == "normal" and how.route == "auto":
         if site.gauss is not None:
             return site.gauss(y.beta, tf.square(y.spread), *site.parameters)
         y = Projections(y.spread[:, None], y.beta, tf.zeros([1, 0], y.alpha.dtype))
-    R = reach_of(base, y.theta)
-    if site.kernel is None:  # it may grow like exp(y), which moves what matters by a variance
-        R += tf.minimum(tf.reduce_max(y.scale), _LARGEST_SHIFT)
-    if route == "lattice":
-        return lattice_expectation(base.cdf, y, site, R, how.points, how.memory, base.work)
-    if route == "spectral":
-        return spectral_expectation(base.characteristic, y, site, R, how.points, how.memory, base.work)
-    return frequency_sum_expectation(base.characteristic, y, site, R, how.frequencies, how.memory, base.work)
+    R, route = reach_of(base, y.theta), route_of(base, site, how.route)
+    size = how.frequencies if route == "frequency_sum" else how.points
+    if site.kernel is not None:
+        return expectation(_variables(base), y, site, R, route, size, how.memory)
+    R += tf.minimum(tf.reduce_max(y.scale), _LARGEST_SHIFT)  # growth like exp(y) moves what matters by a variance
+    value = expectation(_variables(base), y, site, R, route, size, how.memory)
+    exists = tf.reduce_all(growth_of(site)[:, None] * tf.abs(y.alpha) <= base.exponent(y.theta), axis=1)
+    return tf.where(exists, value, tf.constant(-math.inf, value.dtype))
+
+
+def growth_of(site: Site) -> tf.Tensor:
+    """The rates c [N] such that g_n(y) grows like exp(c abs(y)) on its steeper side; 0 for growth like that of powers."""
+    like = site.parameters[0] if site.parameters else tf.zeros([1], default_float())
+    columns = [part[:, None] for part in site.parameters]
+    y = tf.constant([_FAR, 2.0 * _FAR, -_FAR, -2.0 * _FAR], like.dtype) + tf.zeros_like(like)[:, None]
+    size = tf.math.log1p(tf.abs(tf.stop_gradient(site.smooth(y, *columns))))
+    rates = tf.maximum(size[:, 1] - size[:, 0], size[:, 3] - size[:, 2]) / _FAR
+    return tf.where(rates > _LEAST_RATE, rates, tf.zeros_like(rates))
 
 
 def reach_of(base: Base, theta: tf.Tensor) -> tf.Tensor:

@@ -10,6 +10,7 @@ parameters theta_d of a base only shape (section 2.1 of the derivations).
 | H_d | `Base.entropy` | [D] |
 | phi_d(omega) = E exp(i omega v_d) | `Base.characteristic` | like omega |
 | F_d(v) | `Base.cdf` | like v |
+| t up to which E exp(t abs(v)) is finite | `Base.exponent` | [D] |
 | R with a mass beyond +-R below 1e-8 or so | `Base.tail` | [D] |
 
 All are pure, differentiable functions of theta, elementwise: v or omega [...] broadcasts with the leading axes of
@@ -20,6 +21,7 @@ from __future__ import annotations
 
 __all__ = ["Base"]
 
+import math
 from abc import ABC, abstractmethod
 from typing import Any
 
@@ -48,10 +50,9 @@ class Base(ABC):
     symmetric: bool = True
     """Whether the characteristic function is real: `characteristic` then returns a real tensor, of half the size."""
     has_cdf: bool = True
-    work: int = 1
-    """Tensors of the size of omega that `characteristic` needs at once: what a memory limit is divided by."""
-    bijector: Any = tfp.bijectors.Identity()
-    """From unconstrained numbers to theta."""
+    work: int = 12
+    """Complex tensors of the size of omega that an expectation and its gradient hold at once, as measured: what a memory
+    limit is divided by."""
 
     @abstractmethod
     def raw_moments(self, theta: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
@@ -80,6 +81,14 @@ class Base(ABC):
     @abstractmethod
     def tail(self, theta: tf.Tensor) -> tf.Tensor:
         """R [...] such that no more than about 1e-8 of the mass lies beyond R standard deviations; not differentiated."""
+
+    def bijector(self, dtype: tf.DType) -> Any:
+        """From unconstrained numbers to theta, of a `dtype`, and only to what `check` accepts."""
+        return tfp.bijectors.Identity()
+
+    def exponent(self, theta: tf.Tensor) -> tf.Tensor:
+        """The supremum [...] of the t for which E exp(t |v|) is finite; not differentiated."""
+        return tf.zeros_like(tf.reduce_sum(theta, axis=-1)) + math.inf
 
     def problem(self, theta: np.ndarray) -> str:
         """What is wrong with theta [..., P], and the fix; "" if nothing is."""

@@ -85,6 +85,10 @@ class LaplaceBase(Base):
         """Draws [...]."""
         return tfd.Laplace(tf.zeros([], theta.dtype), 1.0).sample(shape, seed=seed)
 
+    def exponent(self, theta: tf.Tensor) -> tf.Tensor:
+        """One raw unit: the standard deviation [...]."""
+        return self.raw_moments(theta)[1]
+
     def tail(self, theta: tf.Tensor) -> tf.Tensor:
         """15 [...]."""
         return _constant(theta, 15.0)
@@ -118,6 +122,10 @@ class LogisticBase(Base):
     def raw_sample(self, shape: Any, theta: tf.Tensor, seed: Any) -> tf.Tensor:
         """Draws [...]."""
         return tfd.Logistic(tf.zeros([], theta.dtype), 1.0).sample(shape, seed=seed)
+
+    def exponent(self, theta: tf.Tensor) -> tf.Tensor:
+        """One raw unit: the standard deviation [...]."""
+        return self.raw_moments(theta)[1]
 
     def tail(self, theta: tf.Tensor) -> tf.Tensor:
         """14 [...]."""

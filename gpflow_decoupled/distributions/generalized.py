@@ -25,10 +25,11 @@ class GeneralizedNormalBase(Base):
     name = "generalized_normal"
     num_shapes = 1
     default = (1.5,)
-    work = 16
-    bijector = tfp.bijectors.Sigmoid(
-        low=tf.constant(LEAST_POWER, tf.float64), high=tf.constant(LARGEST_POWER, tf.float64)
-    )
+    work = 56
+
+    def bijector(self, dtype: tf.DType) -> Any:
+        """A logistic curve between the ends of the table."""
+        return tfp.bijectors.Sigmoid(tf.constant(LEAST_POWER, dtype), tf.constant(LARGEST_POWER, dtype))
 
     def problem(self, theta: np.ndarray) -> str:
         """A power outside of the table, theta [..., 1]."""
@@ -67,6 +68,12 @@ class GeneralizedNormalBase(Base):
         n = tf.reduce_prod(shape) // tf.maximum(tf.size(theta), 1)
         zero = tf.zeros([], theta.dtype)
         return tf.reshape(GeneralizedNormal(zero, 1.0 + zero, theta[..., 0]).sample(n, seed=seed), shape)
+
+    def exponent(self, theta: tf.Tensor) -> tf.Tensor:
+        """Infinite for powers above one, one raw unit at one, and 0 below, [...]."""
+        p = tf.stop_gradient(theta[..., 0])
+        at_one = tf.where(p > 1.0, tf.fill(tf.shape(p), tf.constant(math.inf, p.dtype)), self.raw_moments(theta)[1])
+        return tf.where(p < 1.0, tf.zeros_like(p), at_one)
 
     def tail(self, theta: tf.Tensor) -> tf.Tensor:
         """30^(1/p) / sd, [...]."""

@@ -34,6 +34,7 @@ class NormalMixtureBase(Base):
             raise DataError(f"components={components}: a mixture needs at least one.")
         self.components = components
         self.num_shapes = 3 * components
+        self.work = 10 + 4 * components
         means = np.linspace(-1.0, 1.0, components) if components > 1 else np.zeros(1)
         self.default = (*np.zeros(components), *means, *np.linspace(0.0, -0.5, components))
 

@@ -26,6 +26,7 @@ class SkewNormalBase(Base):
     num_shapes = 1
     default = (1.0,)
     symmetric = False
+    work = 14
 
     def raw_moments(self, theta: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """[...] each."""

@@ -30,10 +30,12 @@ class StudentTBase(Base):
     name = "student_t"
     num_shapes = 1
     default = (5.0,)
-    work = _NODES
-    bijector = tfp.bijectors.Chain(
-        [tfp.bijectors.Shift(tf.constant(2.0, tf.float64)), tfp.bijectors.Softplus(low=tf.constant(1e-3, tf.float64))]
-    )
+    work = 9 * _NODES // 4
+
+    def bijector(self, dtype: tf.DType) -> Any:
+        """Above 2.001."""
+        two, least = (tf.constant(value, dtype) for value in (2.0, 1e-3))
+        return tfp.bijectors.Chain([tfp.bijectors.Shift(two), tfp.bijectors.Softplus(low=least)])
 
     def problem(self, theta: np.ndarray) -> str:
         """Degrees of freedom without a variance, theta [..., 1]."""
@@ -80,6 +82,10 @@ class StudentTBase(Base):
         n = tf.reduce_prod(shape) // tf.maximum(tf.size(theta), 1)
         one = tf.ones([], theta.dtype)
         return tf.reshape(tfd.StudentT(theta[..., 0], 0.0 * one, one).sample(n, seed=seed), shape)
+
+    def exponent(self, theta: tf.Tensor) -> tf.Tensor:
+        """0 [...]."""
+        return tf.zeros_like(theta[..., 0])
 
     def tail(self, theta: tf.Tensor) -> tf.Tensor:
         """[...]: 43 for five degrees of freedom, hundreds for three."""

@@ -33,7 +33,11 @@ class VarianceGammaBase(Base):
     num_shapes = 1
     default = (2.0,)
     has_cdf = False
-    bijector = tfp.bijectors.Exp()
+
+    def bijector(self, dtype: tf.DType) -> Any:
+        """A logistic curve in log k, from 0.26 to 99."""
+        low, high = (tf.constant(math.log(k), dtype) for k in (0.26, 99.0))
+        return tfp.bijectors.Chain([tfp.bijectors.Exp(), tfp.bijectors.Sigmoid(low, high)])
 
     def problem(self, theta: np.ndarray) -> str:
         """A k outside of the table of entropies, theta [..., 1]."""
@@ -70,6 +74,10 @@ class VarianceGammaBase(Base):
         n = tf.reduce_prod(shape) // tf.maximum(tf.size(k), 1)
         variance = tf.reshape(tfd.Gamma(k, k).sample(n, seed=first), shape)
         return tf.sqrt(variance) * tf.random.stateless_normal(shape, second, dtype=theta.dtype)
+
+    def exponent(self, theta: tf.Tensor) -> tf.Tensor:
+        """sqrt(2 k), [...]."""
+        return tf.sqrt(2.0 * tf.stop_gradient(theta[..., 0]))
 
     def tail(self, theta: tf.Tensor) -> tf.Tensor:
         """[...], by Chernoff's bound: 15 at k = 1."""

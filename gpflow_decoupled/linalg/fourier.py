@@ -12,19 +12,8 @@ and the two new routes of the derivations.
 
 from __future__ import annotations
 
-__all__ = [
-    "ROUTES",
-    "Settled",
-    "Variables",
-    "choose_route",
-    "expectation",
-    "frequencies",
-    "missed_mass",
-    "settle",
-    "widen",
-]
+__all__ = ["ROUTES", "Settled", "Variables", "choose_route", "expectation", "missed_mass", "settle", "widen"]
 
-import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -38,6 +27,8 @@ from .spectral import Transform, spectral_expectation
 
 ROUTES = ("frequency_sum", "spectral", "lattice")
 _SIZES = {"frequency_sum": 64, "spectral": 1024, "lattice": 1024}
+_DOUBLINGS = 6
+_MISSED = 1e-7
 
 
 class Variables(NamedTuple):
@@ -47,8 +38,8 @@ class Variables(NamedTuple):
     """Of omega [n, D, T] and theta [D, 1, P]"""
     cdf: Cdf | None
     """Of v [n, D, K] and theta [D, 1, P]"""
-    work: int = 1
-    """Tensors like omega that `characteristic` holds at once"""
+    work: int = 12
+    """Complex tensors like omega that a value and its gradient hold at once"""
 
 
 class Settled(NamedTuple):
@@ -93,26 +84,23 @@ def expectation(
     R: Any,
     route: str | None = None,
     size: int | None = None,
-    memory: float = 2.0**26,
+    memory: float = 2.0**29,
 ) -> tf.Tensor:
     """E g_n(y_n) [N] over R standard deviations on both sides, by `size` points or frequencies.
 
-    Differentiable in alpha, beta, theta, noise and the parameters of the site. `memory` is what one complex tensor of a
-    block of sites may take, in bytes.
+    Differentiable in alpha, beta, theta, noise and the parameters of the site. `memory`: bytes that value and gradient of
+    a block of sites may take. A lattice that misses mass is widened (`widen`). On a grid, sites that grow faster than the
+    density falls have the expectation minus infinity: no grid can tell what it is, and it is always a bound.
     """
     name = choose_route(variables, site, route)
     size = size or _SIZES[name]
     if name == "lattice":
         assert variables.cdf is not None
-        return lattice_expectation(variables.cdf, y, site, R, size, memory)
+        R = widen(variables.cdf, y, R)
+        return lattice_expectation(variables.cdf, y, site, R, size, memory, variables.work)
     assert variables.characteristic is not None
     chosen = frequency_sum_expectation if name == "frequency_sum" else spectral_expectation
     return chosen(variables.characteristic, y, site, R, size, memory, variables.work)
-
-
-def frequencies(R: float, least: int = 64) -> int:
-    """Terms of the frequency sum for a range R: `least` up to ten standard deviations, then in proportion to R."""
-    return max(least, 32 * math.ceil(least * R / 320.0))
 
 
 def settle(evaluate: Callable[[int], tf.Tensor], size: int, tolerance: float = 1e-3, largest: int = 2**16) -> Settled:
@@ -143,18 +131,16 @@ def missed_mass(cdf: Cdf, y: Projections, R: Any) -> tf.Tensor:
     return tf.reduce_sum(cdf(-edge, theta) + 1.0 - cdf(edge, theta), axis=[1, 2])
 
 
-def widen(cdf: Cdf, y: Projections, R: float, limit: float = 1e-7, doublings: int = 8) -> float:
-    """R, doubled until no site has more than `limit` of its mass outside (`missed_mass`).
+def widen(cdf: Cdf, y: Projections, R: Any) -> tf.Tensor:
+    """R, doubled until no site has more than 1e-7 of its mass outside (`missed_mass`), six times at most; a scalar.
 
-    Raises:
-        DataError: it is not found in so many doublings: the tails are polynomial.
+    Polynomial tails want more than that: there the route by characteristic functions is better. In single precision, where
+    a cdf is no better than that, the limit is 1e-5.
     """
-    for _ in range(doublings + 1):
-        worst = float(tf.reduce_max(missed_mass(cdf, y, R)))
-        if worst <= limit:
-            return float(R)
-        R *= 2.0
-    raise DataError(
-        f"a lattice over {R / 2.0:.0f} standard deviations still misses {worst:.1g} of the mass: the base has heavy tails; "
-        "use route='frequency_sum' or 'spectral'."
-    )
+    limit = _MISSED if y.alpha.dtype == tf.float64 else 100.0 * _MISSED
+
+    def misses(R: tf.Tensor, doublings: tf.Tensor) -> tf.Tensor:
+        return (tf.reduce_max(missed_mass(cdf, y, R)) > limit) & (doublings < _DOUBLINGS)
+
+    start = tf.stop_gradient(tf.cast(R, y.alpha.dtype))
+    return tf.stop_gradient(tf.while_loop(misses, lambda R, i: (2.0 * R, i + 1), (start, 0))[0])

@@ -22,14 +22,14 @@ def frequency_sum_expectation(
     site: Site,
     R: Any,
     T: int = 64,
-    memory: float = 2.0**26,
-    work: int = 1,
+    memory: float = 2.0**29,
+    work: int = 12,
 ) -> tf.Tensor:
     """E g_n(y_n) [N] by (A11), differentiable in alpha, beta, theta, noise and the parameters of the site.
 
     T frequencies, laid out by (A13) for `y.scale` and held: 64 are enough for 1e-10 with light tails, R of 10 or less, and
-    T must grow in proportion to R. `memory`: bytes that a complex tensor [n, D, T], times the `work` of the base, may take;
-    `characteristic` takes omega [n, D, T] and theta [D, 1, P].
+    T must grow in proportion to R. `memory`: bytes that `work` complex tensors [n, D, T] may take; `characteristic` takes
+    omega [n, D, T] and theta [D, 1, P].
     """
     check_projections(y, site)
     transform, reference = site.kernel, site.gauss

@@ -60,7 +60,10 @@ def map_blocks(
 
         pieces = tf.TensorArray(sites[0].dtype, blocks, infer_shape=False, element_shape=[None])
         loop = tf.while_loop(
-            lambda i, _: i < blocks, lambda i, pieces: (i + 1, pieces.write(i, value(i * rows))), (0, pieces)
+            lambda i, _: i < blocks,
+            lambda i, pieces: (i + 1, pieces.write(i, value(i * rows))),
+            (0, pieces),
+            parallel_iterations=1,
         )
         return tf.ensure_shape(loop[1].concat(), [N]), gradient
 
@@ -91,5 +94,5 @@ def _block_gradients(
         tf.TensorArray(part.dtype, blocks, infer_shape=False, element_shape=[None, *part.shape[1:]]) for part in sites
     )
     sums = tuple(tf.zeros_like(part) for part in common)
-    _, arrays, sums = tf.while_loop(lambda i, *_: i < blocks, step, (0, arrays, sums))
+    _, arrays, sums = tf.while_loop(lambda i, *_: i < blocks, step, (0, arrays, sums), parallel_iterations=1)
     return [*(tf.ensure_shape(array.concat(), part.shape) for array, part in zip(arrays, sites)), *sums]

@@ -106,7 +106,7 @@ def check_projections(y: Projections, site: Site | None = None) -> None:
 
 
 def rows_of(limit: float, D: int, length: int, work: int, dtype: tf.DType) -> int:
-    """Sites to a block so that a tensor [n, D, length] of complex numbers, times `work`, stays under `limit` bytes.
+    """Sites to a block so that `work` complex tensors [n, D, length], what value and gradient hold, take `limit` bytes.
 
     Raises:
         DataError: one site alone does not.
@@ -114,7 +114,7 @@ def rows_of(limit: float, D: int, length: int, work: int, dtype: tf.DType) -> in
     one = 2 * dtype.size * D * length * work
     if one > limit:
         raise DataError(
-            f"one site with {D} dimensions and {length} points takes {one / 2**20:.0f} MiB at once, more than the limit of "
-            f"{limit / 2**20:.0f}: raise memory, take fewer points, or fewer non-Gaussian dimensions."
+            f"one site with D = {D} dimensions and {length} points takes {one / 2**20:.3g} MiB, more than the memory limit of "
+            f"{limit / 2**20:.3g} MiB: raise memory, take fewer points, or fewer dimensions that are not normal (non_normal)."
         )
     return int(limit // one)

@@ -12,6 +12,7 @@ import numpy as np
 import tensorflow as tf
 
 from ..errors import DataError
+from .decay import where_decayed
 from .products import map_blocks, product
 from .projections import Projections, Site, check_projections, rows_of
 
@@ -77,14 +78,14 @@ def spectral_expectation(
     site: Site,
     R: Any,
     K: int = 1024,
-    memory: float = 2.0**26,
-    work: int = 1,
+    memory: float = 2.0**29,
+    work: int = 12,
 ) -> tf.Tensor:
     """E g_n(y_n) [N], differentiable in alpha, beta, theta, noise and the parameters of the site.
 
     The grid moves with beta and is otherwise held: it follows `y.scale`. Kinks are corrected to fourth order of the step.
-    `memory`: bytes that a complex tensor [n, D, K/2 + 1], times the `work` of the base, may take; `characteristic` takes
-    omega [n, D, T] and theta [D, 1, P].
+    `memory`: bytes that `work` complex tensors [n, D, K/2 + 1] may take; `characteristic` takes omega [n, D, T] and theta
+    [D, 1, P]. Minus infinity where the grid ends before g times the density has fallen.
     """
     check_points(K)
     check_projections(y, site)
@@ -104,7 +105,7 @@ def _expected(values: tf.Tensor, q: tf.Tensor, step: tf.Tensor, site: Site, colu
     """The sum [n] of g at values [n, K] with density q [n, K], a step [n, 1] apart: subtracted, it would lose digits."""
     g = site.smooth(values, *columns)
     if site.kink is None:
-        return tf.reduce_sum(g * q, axis=1) * step[:, 0]
+        return where_decayed(tf.reduce_sum(g * q, axis=1) * step[:, 0], g * q * step, -math.inf)
     place, slope = site.kink(*columns)
     g += slope * tf.abs(values - place)
     at = (place - values[:, :1]) / step

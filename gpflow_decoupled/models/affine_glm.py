@@ -31,7 +31,7 @@ def AffineIndependentGLM(
     route: str = "auto",
     frequencies: int | None = None,
     points: int | None = None,
-    memory: float = 2.0**26,
+    memory: float = 2.0**29,
 ) -> AffineIndependentGP:
     """A Bayesian generalised linear model p(y | x^T w + b) with a non-Gaussian q(w), as an `AffineIndependentGP`.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 __all__ = ["AffineIndependentGP"]
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,12 @@ from .full_gp import FullGP
 from .marginals import density_at, expected, quantiles
 from .weight_priors import WeightPriors
 
+_NO_EXPECTATION = (
+    "The bound is minus infinity: under this q the expectation of the log density of {} does not exist, or q is so wide that "
+    "no grid can tell. Start narrower (scale A down), use a narrower prior, or a base with lighter tails than '{}', for "
+    "example 'skew_normal'."
+)
+
 
 class AffineIndependentGP(FullGP):
     """A GP of one latent function with q(u) of w = A v + b, v independent and not normal; the model owns its data.
@@ -40,7 +47,7 @@ class AffineIndependentGP(FullGP):
     :param structure: of A, "full", "lower", "lu" or "low_rank". :param rank: of "low_rank".
     :param route: "auto", or "frequency_sum" (logit, Laplace, Student-t and Gaussian likelihoods), "spectral", "lattice".
     :param frequencies: of the first. :param points: of the other two, a power of two; both have defaults for the base.
-    :param memory: bytes that a tensor over observations, dimensions and frequencies may take.
+    :param memory: bytes that the bound and its gradient may take: observations are worked through in blocks.
     :param weight_priors: of linear models, see `AffineIndependentGLM`.
 
     `optimizers.AffineIndependentAscent` finds A, b and the shapes. `training_loss` is the negative bound (A2). Raises
@@ -68,7 +75,7 @@ class AffineIndependentGP(FullGP):
         route: str = "auto",
         frequencies: int | None = None,
         points: int | None = None,
-        memory: float = 2.0**26,
+        memory: float = 2.0**29,
         weight_priors: WeightPriors | None = None,
     ) -> None:
         if isinstance(kernel, MultioutputKernel):
@@ -110,7 +117,7 @@ class AffineIndependentGP(FullGP):
     def _check_sites(self) -> None:
         """Refuse what could not be computed: one site of each kind, in value."""
         for group in self.site_groups():
-            route_of(group.site, self.integration.route)
+            route_of(self.basis.base, group.site, self.integration.route)
             first = group._replace(
                 site=group.site._replace(parameters=tuple(part[:1] for part in group.site.parameters)),
                 features=group.features[:1],
@@ -134,15 +141,18 @@ class AffineIndependentGP(FullGP):
     def bound(self, groups: list[SiteGroup], integration: Integration | None = None) -> tf.Tensor:
         """The bound (A2) in nats, a scalar, for sites that do not change while A, b and theta do."""
         how = self.integration if integration is None else integration
-        basis = self.basis
+        basis, how = self.basis, how._replace(memory=how.memory / len(groups))
         sites = [tf.reduce_sum(integrate(basis.base, basis.projections(group), group.site, how)) for group in groups]
         volume = 0.0 if self.weight_priors is None else self.weight_priors.log_volume
         return tf.add_n(sites) + volume - basis.divergence()  # (A2)
 
     def elbo(self) -> tf.Tensor:
-        """The evidence lower bound in nats, a scalar: (A2)."""
+        """The evidence lower bound in nats, a scalar: (A2); minus infinity, and a warning, where it does not exist."""
         state = self.basis.factor(self.kernel, with_kl=False)
-        return self.bound(self.site_groups(state))
+        bound = self.bound(self.site_groups(state))
+        if tf.executing_eagerly() and np.isneginf(bound.numpy()):
+            warnings.warn(_NO_EXPECTATION.format(type(self.likelihood).__name__, self.basis.base.name), stacklevel=2)
+        return bound
 
     def _mean(self, X: tf.Tensor) -> tf.Tensor:
         """m_0(X) [N]."""

@@ -17,6 +17,7 @@ from scipy.interpolate import CubicHermiteSpline
 
 from ..bases.site_integrals import reach_of
 from ..distributions import Base
+from ..linalg.decay import where_decayed
 from ..linalg.projections import Projections, rows_of
 from ..linalg.spectral import spectral_density, transform_of
 
@@ -42,10 +43,10 @@ def marginal_densities(base: Base, y: Projections, points: int, memory: float) -
 def expected(
     base: Base, y: Projections, function: Callable[[tf.Tensor], tf.Tensor], points: int, memory: float
 ) -> tf.Tensor:
-    """E function(y_n) [..., N], for a function of values [N, K] that returns [..., N, K]."""
+    """E function(y_n) [..., N], for a function of values [N, K] that returns [..., N, K]; infinite where it does not exist."""
     values, q = marginal_densities(base, y, points, memory)
-    mass = q * (values[:, 1:2] - values[:, :1])
-    return tf.reduce_sum(mass * function(values), axis=-1)
+    terms = q * (values[:, 1:2] - values[:, :1]) * function(values)
+    return where_decayed(tf.reduce_sum(terms, axis=-1), terms, math.inf)
 
 
 def density_at(base: Base, y: Projections, grid: tf.Tensor, points: int, memory: float) -> tf.Tensor:

@@ -14,7 +14,7 @@ from gpflow.utilities import deepcopy
 
 from ..bases.affine_independent import AffineIndependentBasis
 from ..bases.site_integrals import Integration, SiteGroup
-from ..errors import DataError
+from ..errors import DataError, NumericalError
 from ..models.affine_gp import AffineIndependentGP
 from .affine_result import AffineResult, AffineTrace
 from .climb import climb
@@ -58,7 +58,7 @@ class AffineIndependentAscent:
     def run(self, model: AffineIndependentGP) -> AffineResult:
         """The Gaussian optimum, the start by (A18) and (A19), and the joint climb; the model is left at the best q.
 
-        Raises `NumericalError` where the bound is not finite at the start, and nothing has changed then.
+        Raises `NumericalError` where the bound of the Gaussian is not finite at the start, and nothing has changed then.
         """
         trace = AffineTrace()
         basis, groups = model.basis, model.site_groups()
@@ -73,7 +73,12 @@ class AffineIndependentAscent:
         trace.stage = 1
         rotate = self.rotate and basis.map.rotates
         start = edgeworth_start(groups, gaussian.b, gaussian.root, base, rotate)
-        value, reason, resolution = self._affine(model, groups, gaussian, start, fixed, trace)
+        try:
+            value, reason, resolution = self._affine(model, groups, gaussian, start, fixed, trace)
+        except NumericalError:
+            if not self.keep_better:
+                raise
+            value, reason, resolution = -np.inf, "no finite bound with this base", float("nan")
         kept = "affine"
         if self.keep_better and not value >= gaussian.bound:
             kept = "gaussian"

@@ -54,7 +54,9 @@ def climb(
 
     if objective(start)[0] >= _REFUSED:
         raise NumericalError(
-            "The bound at the start is not finite: scale the inputs, or use a narrower prior.", matrix="A"
+            "The bound at the start is not finite: scale the inputs, or use a narrower prior; with a likelihood like "
+            "Poisson's, a base with light tails, for example 'skew_normal'.",
+            matrix="A",
         )
     values.append(best[1])
     limits = None if low is None else [(part if np.isfinite(part) else None, None) for part in low]

@@ -169,6 +169,34 @@ def test_limits():
         assert_allclose(left.entropy(tensor(shape)), right.entropy(tensor(other_shape)), atol=1e-9)
 
 
+@pytest.mark.parametrize("dtype", [tf.float64, tf.float32])
+@pytest.mark.parametrize("name", SHAPES)
+def test_no_unconstrained_number_leaves_the_range(name, dtype):
+    """Steps of an optimizer may be long; what a base has a table for, or a variance, ends somewhere."""
+    base = base_of(name)
+    free = tf.constant(np.tile([[-200.0], [-20.0], [0.3], [20.0], [200.0]], [1, base.num_shapes]), dtype)
+    theta = base.bijector(dtype).forward(free)
+    assert base.check(theta).dtype == dtype
+    if name != "normal_mixture":
+        assert np.all(np.isfinite(base.entropy(theta)))
+
+
+def test_exponents():
+    """The t up to which E exp(t abs(v)) is finite."""
+    same = [("laplace", ()), ("generalized_normal", (1.0,)), ("variance_gamma", (1.0,))]
+    assert_allclose([base_of(name).exponent(tensor(shape))[0] for name, shape in same], np.sqrt(2.0))
+    assert_allclose(base_of("logistic").exponent(tensor(())), np.pi / np.sqrt(3.0))
+    for name, shape in (
+        ("normal", ()),
+        ("skew_normal", (3.0,)),
+        ("generalized_normal", (1.1,)),
+        ("normal_mixture", MIXTURE),
+    ):
+        assert np.isposinf(base_of(name).exponent(tensor(shape)).numpy()).all()
+    for name, shape in (("student_t", (30.0,)), ("generalized_normal", (0.95,))):
+        assert base_of(name).exponent(tensor(shape)).numpy() == 0.0
+
+
 def test_half_normal_loses_log_two_of_entropy():
     """Raw, as theta grows: H goes to that of the normal less log 2."""
     raw = base_of("skew_normal").raw_entropy(tensor((1e6,)))

@@ -88,7 +88,7 @@ def test_blocks_give_the_same_numbers(route):
     """Two sites a block; with a block for all; traced with an unknown number of sites."""
     name = "generalized_normal" if route == "lattice" else "skew_normal"  # Owen's T takes long to trace
     y, site = projections(name, 3, noise=True), SITES["laplace"]
-    one = 16 * 4 * (SIZE[route] + 1)
+    one = 16 * 4 * (SIZE[route] + 1) * base_variable(name).work
     results = []
     for memory in (2.0**30, 2.0 * one):
         value, point = function_of(name, "laplace", y, route, memory=memory)

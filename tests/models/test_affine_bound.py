@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import gpflow
 import numpy as np
 import pytest
@@ -12,6 +14,7 @@ from numpy.testing import assert_allclose
 from gpflow_decoupled.bases.site_integrals import Integration
 from gpflow_decoupled.likelihoods import BernoulliLogit, BernoulliProbit, Laplace
 from gpflow_decoupled.models import AffineIndependentGLM
+from gpflow_decoupled.optimizers import AffineIndependentAscent
 from tests.models.affine_problems import logistic_data, randomize, toy_model
 from tests.reference import affine_model as ref
 
@@ -103,7 +106,7 @@ def test_both_logits_are_one():
 def test_blocks_change_nothing():
     model = small_model(BernoulliLogit())
     groups = model.site_groups()
-    whole, memory = model.integration, 2.0 * 16 * 4 * 64
+    whole, memory = model.integration, 2.0 * 16 * 4 * 64 * model.basis.base.work
     assert_allclose(model.bound(groups, whole._replace(memory=memory)), model.bound(groups, whole), rtol=1e-13)
 
 
@@ -195,7 +198,7 @@ def test_gradient_reaches_parameters_of_the_likelihood_through_blocks():
         model = small_model(likelihood)
         model.data = (model.data[0], model.data[1] + 0.5)
         gradients = []
-        for memory in (2.0**26, 16.0 * 4 * 513 * 2):
+        for memory in (2.0**26, 16.0 * 4 * 513 * 2 * model.basis.base.work):
             how = Integration(memory=memory)
             variable = getattr(likelihood, parameter).unconstrained_variable
             with tf.GradientTape() as tape:
@@ -203,3 +206,24 @@ def test_gradient_reaches_parameters_of_the_likelihood_through_blocks():
             gradients.append(tape.gradient(value, variable).numpy())
         assert_allclose(gradients[1], gradients[0], rtol=1e-10)
         assert np.abs(gradients[0]) > 1e-3
+
+
+def test_expectations_that_do_not_exist_are_minus_infinity():
+    """Poisson counts: E exp(alpha v) is finite below sqrt 2 for a Laplace base, never for Student-t, always for a normal."""
+    rng = np.random.default_rng(0)
+    X, Y = rng.normal(size=(4, 1)), rng.poisson(2.0, size=(4, 1)).astype(float)
+    model = AffineIndependentGLM(
+        (X / np.max(np.abs(X)), Y), gpflow.likelihoods.Poisson(), base="laplace", intercept=False
+    )
+    model.basis.map.assign_matrix([[0.5]])
+    slope = 0.5 * X[:, 0] / np.max(np.abs(X))
+    sites = -np.sum(1.0 / (1.0 - 0.5 * slope**2)) - np.sum([math.lgamma(y + 1.0) for y in Y[:, 0]])
+    assert_allclose(model.elbo(), sites - model.basis.divergence(), atol=1e-4)
+    for base, scale in (("laplace", 1.5), ("student_t", 0.01), ("skew_normal", 8.0)):
+        model.basis.assign_base(base)
+        model.basis.map.assign_matrix([[scale]])
+        with pytest.warns(UserWarning, match="density of Poisson does not exist, or q is so wide.*'skew_normal'"):
+            assert np.isneginf(model.elbo().numpy())
+    model.basis.assign_base("student_t")
+    result = AffineIndependentAscent().run(model)
+    assert result.kept == "gaussian" and "no finite bound" in result.stop_reason and np.isfinite(model.elbo())

@@ -1,0 +1,24 @@
+"""Sums over a grid that end before their terms do: found, and not trusted."""
+
+from __future__ import annotations
+
+__all__ = ["where_decayed"]
+
+import tensorflow as tf
+
+_END = 64
+"""The outermost cells, one in 64 on each side."""
+
+
+def where_decayed(value: tf.Tensor, terms: tf.Tensor, otherwise: float) -> tf.Tensor:
+    """The sums `value` [...] of `terms` [..., K], and `otherwise` where the ends hold more than 1e-5 of their size.
+
+    Such a sum goes on beyond the grid, or its ends are rounding times something huge, as for exp(y) under a wide density.
+    In single precision the limit is 1e-3.
+    """
+    limit = 1e-5 if terms.dtype == tf.float64 else 1e-3
+    size = tf.abs(tf.stop_gradient(terms))
+    cells = max(int(terms.shape[-1]) // _END, 1)
+    ends = tf.reduce_sum(size[..., :cells], axis=-1) + tf.reduce_sum(size[..., -cells:], axis=-1)
+    good = ends <= limit * (1.0 + tf.reduce_sum(size, axis=-1))
+    return tf.where(good, value, tf.constant(otherwise, value.dtype))
