@@ -25,7 +25,7 @@ class GeneralizedNormalBase(Base):
     name = "generalized_normal"
     num_shapes = 1
     default = (1.5,)
-    work = 56
+    work = 32
 
     def bijector(self, dtype: tf.DType) -> Any:
         """A logistic curve between the ends of the table."""

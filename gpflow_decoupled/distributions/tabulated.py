@@ -32,7 +32,7 @@ class TabulatedBase(Base):
 
     symmetric = False
     has_cdf = False
-    work = 24
+    work = 60
 
     def __init__(
         self,
