@@ -1,11 +1,23 @@
 """Decoupled variational inference for latent Gaussian models on GPflow."""
 
-from . import bases, certificates, distributions, errors, inducing, likelihoods, models, optimizers, training, wrappers
+from . import (
+    bases,
+    certificates,
+    distributions,
+    errors,
+    inducing,
+    likelihoods,
+    models,
+    optimizers,
+    pathwise,
+    training,
+    wrappers,
+)
 from .certificates import pac_bayes_certificate
 from .training import fit
 
 __version__ = "0.1.0"
 __all__ = [
     "bases", "certificates", "distributions", "errors", "fit", "inducing", "likelihoods", "models", "optimizers",
-    "pac_bayes_certificate", "training", "wrappers",
+    "pac_bayes_certificate", "pathwise", "training", "wrappers",
 ]  # fmt: skip

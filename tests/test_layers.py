@@ -19,7 +19,7 @@ LAYERS = [  # top first; packages on one line do not import each other
     {"__init__"},
     {"wrappers"},
     {"training"},
-    {"certificates", "optimizers"},
+    {"certificates", "optimizers", "pathwise"},
     {"models"},
     {"posteriors"},
     {"bases"},
