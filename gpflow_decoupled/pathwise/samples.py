@@ -23,7 +23,10 @@ from .projection import prior_coordinates
 
 
 class PathwiseSamples:
-    """S functions drawn from q(f); call them at inputs. Made by `pathwise_samples`.
+    """S functions drawn from q(f); call them at inputs X [N, D]. Made by `pathwise_samples`.
+
+    :param prior: S draws of the prior. :param minus: eta of each `Features.minus`, [S, L, M]. :param plus: standard normal
+        numbers for each `Features.plus`, [S, L, M]. :param state: of the basis.
 
     They stay the same functions when the model is trained on, can be differentiated in X, and run inside `tf.function`.
     """
