@@ -11,10 +11,11 @@ from .full_gp import FullGP
 from .glm import CVIGLM, WeightsPosterior, weights_posterior
 from .lcl import LCLGP
 from .lcl_glm import LCLGLM
+from .monte_carlo import MonteCarlo
 from .sparse_conjugate import SparseCVIGP
 
 __all__ = [
     "AffineIndependentGLM", "AffineIndependentGP", "BasisGP", "CVIGLM", "CVIGP", "DVGP", "Factor", "FactorGraph", "FullGP",
-    "HDVGP", "LCLGLM", "LCLGP", "ODVGP", "SOLVEGP", "SampledFactor", "SparseCVIGP", "WeightsPosterior", "prior_factor",
-    "weights_posterior",
+    "HDVGP", "LCLGLM", "LCLGP", "MonteCarlo", "ODVGP", "SOLVEGP", "SampledFactor", "SparseCVIGP", "WeightsPosterior",
+    "prior_factor", "weights_posterior",
 ]  # fmt: skip

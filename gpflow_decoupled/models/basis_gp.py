@@ -23,7 +23,8 @@ from ..bases.latents import input_dims
 from ..errors import DataError
 from ..posteriors import BasisPosterior
 from .checks import check_shapes_of_data, check_values, infer_num_latent_gps, warn_of_values
-from .expectations import variational_expectations
+from .expectations import check_draws, sampled_expectations, variational_expectations
+from .monte_carlo import MonteCarlo
 
 
 class BasisGP(GPModel, ExternalDataTrainingLossMixin):
@@ -33,9 +34,10 @@ class BasisGP(GPModel, ExternalDataTrainingLossMixin):
     :param basis: one of `gpflow_decoupled.bases`, with as many latents as the kernel and the likelihood.
     :param mean_function: m(x) [N, P], added after the latents are mixed into outputs; zero if not given.
     :param num_data: N of the whole data set, which scales the bound of a minibatch. `fit` sets it.
+    :param expectations: a `MonteCarlo` estimates the data term from draws; None takes the likelihood's own integrals.
 
     Data are passed to the methods, as to `gpflow.models.SVGP`: X [N, D] and Y [N, P].
-    Raises `DataError` where the numbers of latent functions disagree.
+    Raises `DataError` where the numbers of latent functions disagree, and for draws from a likelihood without gradients.
     """
 
     def __init__(
@@ -46,11 +48,15 @@ class BasisGP(GPModel, ExternalDataTrainingLossMixin):
         *,
         mean_function: MeanFunction | None = None,
         num_data: int | None = None,
+        expectations: MonteCarlo | None = None,
     ) -> None:
+        if expectations is not None:
+            check_draws(likelihood)
         infer_num_latent_gps(kernel, likelihood, basis.num_latent_gps)
         super().__init__(kernel, likelihood, mean_function, basis.num_latent_gps)
         self.basis = basis
         self.num_data = num_data
+        self.expectations = expectations
         basis.refresh(kernel)
 
     @property
@@ -63,8 +69,13 @@ class BasisGP(GPModel, ExternalDataTrainingLossMixin):
         return self.basis.prior_kl(self.basis.factor(self.kernel))
 
     def variational_expectations(self, mean: tf.Tensor, variance: tf.Tensor, data: RegressionData) -> tf.Tensor:
-        """E_q log p(y_n | f_n) [N] in nats, from moments [N, L] of the latent functions without mean function."""
-        return variational_expectations(self, mean, variance, data)
+        """E_q log p(y_n | f_n) [N] in nats, from moments [N, L] of the latent functions without mean function.
+
+        With `expectations` an unbiased estimate, from new draws at every call.
+        """
+        if self.expectations is None:
+            return variational_expectations(self, mean, variance, data)
+        return sampled_expectations(self, mean, variance, data, self.expectations.draw(mean))
 
     def scale(self, X: tf.Tensor) -> tf.Tensor:
         """num_data / batch size; 1, with a warning, if `num_data` is not set."""

@@ -14,6 +14,7 @@ from ..bases import DecoupledBasis, HybridBasis, OrthogonalBasis, SolveBasis
 from ..bases.latents import as_inducing
 from .basis_gp import BasisGP
 from .checks import infer_num_latent_gps
+from .monte_carlo import MonteCarlo
 
 
 class ODVGP(BasisGP):
@@ -22,6 +23,7 @@ class ODVGP(BasisGP):
     :param gamma: mean points [M_gamma, D]. :param beta: inducing points [M_beta, D].
     :param num_latent_gps: L; by default what the likelihood or the kernel say, else 1.
     :param num_data: N of the whole data set; `fit` sets it.
+    :param expectations: a `MonteCarlo` takes the data term from draws, for likelihoods whose quadrature is dear.
 
     The other arguments are those of `OrthogonalBasis`, which also says the cost and the errors. Example::
 
@@ -42,6 +44,7 @@ class ODVGP(BasisGP):
         whiten: bool = True,
         mean_scaling: str = "whitened",
         mean_subsample: int | None = None,
+        expectations: MonteCarlo | None = None,
     ) -> None:
         basis = OrthogonalBasis(
             as_inducing(gamma, "gamma", kernel),
@@ -51,7 +54,9 @@ class ODVGP(BasisGP):
             mean_scaling=mean_scaling,
             mean_subsample=mean_subsample,
         )
-        super().__init__(kernel, likelihood, basis, mean_function=mean_function, num_data=num_data)
+        super().__init__(
+            kernel, likelihood, basis, mean_function=mean_function, num_data=num_data, expectations=expectations
+        )
 
 
 class HDVGP(BasisGP):
@@ -73,6 +78,7 @@ class HDVGP(BasisGP):
         whiten: bool = True,
         mean_scaling: str = "whitened",
         mean_subsample: int | None = None,
+        expectations: MonteCarlo | None = None,
     ) -> None:
         basis = HybridBasis(
             as_inducing(gamma, "gamma", kernel),
@@ -82,7 +88,9 @@ class HDVGP(BasisGP):
             mean_scaling=mean_scaling,
             mean_subsample=mean_subsample,
         )
-        super().__init__(kernel, likelihood, basis, mean_function=mean_function, num_data=num_data)
+        super().__init__(
+            kernel, likelihood, basis, mean_function=mean_function, num_data=num_data, expectations=expectations
+        )
 
 
 class DVGP(BasisGP):
@@ -106,6 +114,7 @@ class DVGP(BasisGP):
         whiten: bool = True,
         mean_scaling: str = "whitened",
         mean_subsample: int | None = None,
+        expectations: MonteCarlo | None = None,
     ) -> None:
         basis = DecoupledBasis(
             as_inducing(alpha, "alpha", kernel),
@@ -116,7 +125,9 @@ class DVGP(BasisGP):
             mean_scaling=mean_scaling,
             mean_subsample=mean_subsample,
         )
-        super().__init__(kernel, likelihood, basis, mean_function=mean_function, num_data=num_data)
+        super().__init__(
+            kernel, likelihood, basis, mean_function=mean_function, num_data=num_data, expectations=expectations
+        )
 
 
 class SOLVEGP(BasisGP):
@@ -137,6 +148,7 @@ class SOLVEGP(BasisGP):
         num_latent_gps: int | None = None,
         num_data: int | None = None,
         whiten: bool = True,
+        expectations: MonteCarlo | None = None,
     ) -> None:
         basis = SolveBasis(
             as_inducing(gamma, "gamma", kernel),
@@ -144,4 +156,6 @@ class SOLVEGP(BasisGP):
             infer_num_latent_gps(kernel, likelihood, num_latent_gps),
             whiten=whiten,
         )
-        super().__init__(kernel, likelihood, basis, mean_function=mean_function, num_data=num_data)
+        super().__init__(
+            kernel, likelihood, basis, mean_function=mean_function, num_data=num_data, expectations=expectations
+        )

@@ -1,13 +1,16 @@
-"""The data term of the bound, from moments of the latent functions."""
+"""The data term of the bound, from moments of the latent functions: by the likelihood's own integrals, or from draws."""
 
 from __future__ import annotations
 
-__all__ = ["log_density", "variational_expectations"]
+__all__ = ["check_draws", "log_densities", "sampled_expectations", "variational_expectations"]
 
+import numpy as np
 import tensorflow as tf
 from gpflow.base import RegressionData
+from gpflow.likelihoods import Likelihood, MultiClass
 from gpflow.models import GPModel
 
+from ..errors import DataError
 from ..posteriors import mix_outputs
 
 
@@ -18,8 +21,40 @@ def variational_expectations(model: GPModel, mean: tf.Tensor, variance: tf.Tenso
     return model.likelihood.variational_expectations(X, mean + model.mean_function(X), variance, Y)
 
 
-def log_density(model: GPModel, f: tf.Tensor, data: RegressionData) -> tf.Tensor:
-    """The log density log p(y_n | f_n) [N] in nats, at values [N, L] of the latent functions without mean function."""
-    X, Y = data
+def sampled_expectations(
+    model: GPModel, mean: tf.Tensor, variance: tf.Tensor, data: RegressionData, epsilon: tf.Tensor
+) -> tf.Tensor:
+    """An unbiased estimate of the same [N], differentiable in the moments [N, L], from epsilon [S, N, L].
+
+    With f = m + sqrt(v) eps its gradients are E l' and E l' eps / (2 sqrt v), (C5) and the left of (C6).
+    """
+    floor = tf.constant(np.finfo(variance.dtype.as_numpy_dtype).tiny, variance.dtype)
+    draws = mean + tf.sqrt(tf.maximum(variance, floor)) * epsilon  # (C6)
+    return tf.reduce_mean(log_densities(model, draws, data), axis=0)
+
+
+def log_densities(model: GPModel, draws: tf.Tensor, data: RegressionData) -> tf.Tensor:
+    """The log density log p(y_n | f_n) [S, N] in nats, at draws [S, N, L] of the latent functions without mean function.
+
+    Raises `DataError` for a likelihood that has no log density.
+    """
+    S, L = tf.shape(draws)[0], draws.shape[-1]
+    X, Y = (tf.tile(part, [S, 1]) for part in data)
+    f = tf.reshape(draws, [-1, L])
     mixed, _ = mix_outputs(model.kernel, f, tf.zeros_like(f))
-    return model.likelihood.log_prob(X, mixed + model.mean_function(X), Y)
+    try:
+        values = model.likelihood.log_prob(X, mixed + model.mean_function(X), Y)
+    except NotImplementedError as error:
+        raise DataError(
+            f"{type(model.likelihood).__name__} has no log density to be sampled: define its _log_prob, or leave samples out."
+        ) from error
+    return tf.reshape(values, [S, -1])
+
+
+def check_draws(likelihood: Likelihood) -> None:
+    """Raise `DataError` for a likelihood whose log density is made of steps, so that draws have no gradient."""
+    if isinstance(likelihood, MultiClass):
+        raise DataError(
+            f"the log density of {type(likelihood).__name__} is made of steps, and draws of it have no gradient: use "
+            "gpflow.likelihoods.Softmax, or its quadrature."
+        )

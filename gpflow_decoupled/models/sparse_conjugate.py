@@ -20,6 +20,7 @@ from ..linalg.gaussians import apply_per_latent, precision_from_root
 from ..linalg.triangular import solve
 from .basis_gp import BasisGP
 from .checks import infer_num_latent_gps
+from .monte_carlo import MonteCarlo
 
 
 class SparseCVIGP(BasisGP):
@@ -34,6 +35,7 @@ class SparseCVIGP(BasisGP):
     :param mean_function: m_0(x) [N, P]; zero if not given. Sites are centred on it.
     :param num_latent_gps: L; by default what the basis, the likelihood or the kernel say, else 1.
     :param num_data: N of the whole data set; `fit` and `sweep` set it.
+    :param expectations: a `MonteCarlo` takes the data term from draws.
 
     Raises `DataError` for points that are not finite and distinct, numbers of latents that disagree, and a basis that is
     not whitened. Cost of a step on N inputs: M^3 + N M^2. Example::
@@ -53,9 +55,12 @@ class SparseCVIGP(BasisGP):
         mean_function: MeanFunction | None = None,
         num_latent_gps: int | None = None,
         num_data: int | None = None,
+        expectations: MonteCarlo | None = None,
     ) -> None:
         basis = _as_basis(kernel, likelihood, inducing_variable, num_latent_gps)
-        super().__init__(kernel, likelihood, basis, mean_function=mean_function, num_data=num_data)
+        super().__init__(
+            kernel, likelihood, basis, mean_function=mean_function, num_data=num_data, expectations=expectations
+        )
 
     @property
     def inducing_variable(self) -> InducingVariables:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 from gpflow.base import RegressionData
 
-from ..models.expectations import log_density
+from ..models.expectations import check_draws, log_densities
 
 
 class Expectations(NamedTuple):
@@ -36,16 +36,16 @@ def by_sampling(
     """From `samples` draws of each latent, independent across observations; moments are [N, L], seed [2].
 
     g = E l', h = E l' eps / (2 sd), (C5) and the left of (C6): unbiased, and no second derivative is needed.
+    Raises `DataError` for likelihoods whose draws have no gradient, or no density.
     """
+    check_draws(model.likelihood)
     shape = tf.concat([[samples], tf.shape(mean)], axis=0)
     epsilon = tf.random.stateless_normal(shape, seed, dtype=mean.dtype)
     deviation = tf.sqrt(variance)
     with tf.GradientTape(watch_accessed_variables=False) as tape:
         draws = mean + deviation * epsilon
         tape.watch(draws)
-        repeated = tuple(tf.tile(part, [samples, 1]) for part in data)
-        together = log_density(model, tf.reshape(draws, [-1, mean.shape[-1]]), repeated)
-        densities = tf.reshape(together, [samples, -1])  # [S, N]
+        densities = log_densities(model, draws, data)
     slope = tape.gradient(densities, draws)
     g = tf.reduce_mean(slope, axis=0)  # (C5)
     h = tf.reduce_mean(slope * epsilon, axis=0) / (2.0 * deviation)  # (C6)

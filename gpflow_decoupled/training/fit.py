@@ -86,8 +86,8 @@ def fit(
         in it goes on from there to the same trace. The limits may change; data and other settings that differ are
         refused.
     :param callbacks: called with (step, metrics, model) every `report_every` steps; `gpflow.monitor.Monitor` fits too.
-    :param seed: fixes shuffling and subsampling: same seed, same trace. Likelihoods that sample (`Softmax`) draw from
-        TensorFlow's global generator: call `tf.random.set_seed` too.
+    :param seed: fixes shuffling and subsampling: same seed, same trace. `MonteCarlo` has a seed of its own;
+        likelihoods that sample (`Softmax`) draw from TensorFlow's global generator: call `tf.random.set_seed` too.
     :param compile: False runs the steps eagerly: slower, but nothing to trace, and nothing left behind. Of a compiled fit
         TensorFlow keeps some 10 MB; use processes for hundreds of them.
 

@@ -101,6 +101,7 @@ class Loop:
             "optimizer": f"{type(step.optimizer).__module__.split('.')[0]}.{type(step.optimizer).__name__}",
             "refresh_every": self.refresh_every,
             "holds_sites": step.holds_sites,
+            "num_samples": getattr(getattr(view, "expectations", None), "num_samples", None),
         }
         for name, parameter in parameter_dict(self.model).items():
             shape = list(parameter.numpy().shape)

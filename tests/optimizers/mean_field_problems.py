@@ -90,6 +90,22 @@ def normal_gamma(x: np.ndarray, center: float, scale: float, a: float, b: float)
     return FactorGraph({"mean": Gaussian().belief([0.0], [[1.0]]), "precision": Gamma().belief(1.0, 1.0)}, factors)
 
 
+COUPLING, PULL = 0.6, (1.0, -2.0, 0.5)
+
+
+def coupled_gaussians() -> FactorGraph:
+    """Three numbers with unit precision and strong positive couplings: parallel full steps overshoot."""
+
+    def joint(*q: Belief) -> tf.Tensor:
+        means = [one.expectation[0][0] for one in q]
+        squares = tf.add_n([one.expectation[1][0, 0] for one in q])
+        pairs = means[0] * means[1] + means[0] * means[2] + means[1] * means[2]
+        return -0.5 * squares - COUPLING * pairs + tf.add_n([b * m for b, m in zip(PULL, means)])
+
+    names = ("first", "second", "third")
+    return FactorGraph({name: Gaussian().belief([0.0], [[1.0]]) for name in names}, {"joint": Factor(names, joint)})
+
+
 def regression_data(N: int = 24, p: int = 3) -> tuple[np.ndarray, np.ndarray]:
     rng = np.random.default_rng(1)
     X = rng.normal(size=(N, p))

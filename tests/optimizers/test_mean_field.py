@@ -159,6 +159,18 @@ def test_non_conjugate_beta():
     assert result.elbo < reference.beta_evidence(*arguments, *problems.LOG_ODDS)
 
 
+def test_steps_that_lower_the_bound_are_halved():
+    """Parallel full steps overshoot where variables are coupled; the means at the optimum are those of the joint."""
+    graph = problems.coupled_gaussians()
+    rule = MeanFieldCVI(schedule="parallel")
+    result = rule.run(graph, steps=100)
+    assert result.shortened_steps > 0
+    assert np.all(np.diff(result.history["elbo"]) >= -1e-9)
+    precision = np.eye(3) + problems.COUPLING * (1.0 - np.eye(3))
+    means = [graph[name].expectation[0][0] for name in graph.families]
+    assert_allclose(means, np.linalg.solve(precision, problems.PULL), atol=1e-3)
+
+
 def test_steps_stay_in_the_domain():
     """From far away a full step asks for a negative shape; the step is halved, counted, and the optimum is found."""
     graph = problems.log_normal_rate()
