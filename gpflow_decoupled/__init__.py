@@ -10,6 +10,7 @@ from . import (
     models,
     optimizers,
     pathwise,
+    topics,
     training,
     wrappers,
 )
@@ -19,5 +20,5 @@ from .training import fit
 __version__ = "0.1.0"
 __all__ = [
     "bases", "certificates", "distributions", "errors", "fit", "inducing", "likelihoods", "models", "optimizers",
-    "pac_bayes_certificate", "pathwise", "training", "wrappers",
+    "pac_bayes_certificate", "pathwise", "topics", "training", "wrappers",
 ]  # fmt: skip

@@ -23,7 +23,7 @@ LAYERS = [  # top first; packages on one line do not import each other
     {"models"},
     {"posteriors"},
     {"bases"},
-    {"likelihoods", "inducing", "distributions"},
+    {"likelihoods", "inducing", "distributions", "topics"},
     {"linalg"},
     {"errors"},
 ]

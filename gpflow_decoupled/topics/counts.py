@@ -1,0 +1,88 @@
+"""Counts of words in documents: what is refused, and how documents are split for held-out scores."""
+
+from __future__ import annotations
+
+__all__ = ["check_counts", "split_words"]
+
+from typing import Any
+
+import gpflow
+import numpy as np
+import scipy.sparse as sp
+
+from ..errors import DataError
+
+
+def check_counts(X: Any, num_words: int | None = None, name: str = "X", empty: bool = False) -> sp.csr_matrix:
+    """Counts [D, V] as a CSR matrix without zeros or repeated cells; a copy, unless X is one already.
+
+    Counts need not be whole: a weight is a word that occurs so often. float32 stays, all else becomes GPflow's
+    default float.
+
+    :param num_words: V of the fitted topics. :param empty: whether documents without words pass.
+
+    Raises `DataError` for what is no matrix of finite numbers of at least 0, for documents without words (an index of the
+    first is named), and for another vocabulary than that of the fit.
+    """
+    try:
+        counts = X.tocsr() if sp.issparse(X) else sp.csr_matrix(np.asarray(X, dtype=_dtype(X)))
+        counts = counts.astype(_dtype(counts), copy=False)
+    except (TypeError, ValueError) as error:
+        raise DataError(f"{name} must be a matrix [documents, words] of counts, dense or sparse: {error}.") from error
+    if np.ndim(X) != 2 or min(counts.shape) == 0:
+        raise DataError(
+            f"{name} has shape {np.shape(X)}; it must be a matrix [documents, words] with at least one of each."
+        )
+    _check_values(counts, name)
+    if not counts.has_canonical_format or (counts.data == 0.0).any():
+        counts = counts.copy()
+        counts.sum_duplicates()
+        counts.eliminate_zeros()
+    if num_words is not None and counts.shape[1] != num_words:
+        raise DataError(
+            f"{name} has {counts.shape[1]} words (columns) and the topics were fitted on {num_words}; count the words of the "
+            "same vocabulary, in the same order."
+        )
+    silent = np.flatnonzero(np.diff(counts.indptr) == 0)
+    if len(silent) and not empty:
+        raise DataError(
+            f"{len(silent)} documents (rows) of {name} have no words, the first is row {silent[0]}; drop them: "
+            f"{name}[np.asarray({name}.sum(1)).ravel() > 0]."
+        )
+    return counts
+
+
+def split_words(X: Any, share: float = 0.5, seed: int = 0) -> tuple[sp.csr_matrix, sp.csr_matrix]:
+    """(observed, held out), two CSR matrices of counts [D', V]; an occurrence of a word is observed with probability `share`.
+
+    Documents of which one part would be empty are left out of both. For the score of `perplexity(observed, held_out)`.
+
+    Raises `DataError` for counts that are not whole, a share outside of (0, 1), and where no document is left.
+    """
+    counts = check_counts(X, empty=True)
+    if not 0.0 < share < 1.0:
+        raise DataError(f"share={share!r} must lie between 0 and 1.")
+    if (counts.data != np.round(counts.data)).any():
+        raise DataError("X has counts that are not whole, and occurrences of words cannot be split then; round them.")
+    drawn = np.random.default_rng(seed).binomial(counts.data.astype(int), share)
+    parts = []
+    for values in (drawn, counts.data - drawn):
+        part = counts.copy()
+        part.data = values.astype(counts.dtype)
+        part.eliminate_zeros()
+        parts.append(part)
+    kept = np.flatnonzero((np.diff(parts[0].indptr) > 0) & (np.diff(parts[1].indptr) > 0))
+    if len(kept) == 0:
+        raise DataError("No document of X has words in both parts; X must have documents of two words and more.")
+    return parts[0][kept], parts[1][kept]
+
+
+def _dtype(X: Any) -> Any:
+    return np.float32 if getattr(X, "dtype", None) == np.float32 else gpflow.default_float()
+
+
+def _check_values(counts: sp.csr_matrix, name: str) -> None:
+    if not np.isfinite(counts.data).all():
+        raise DataError(f"{name} has counts that are NaN or infinite; they must be finite.")
+    if (counts.data < 0.0).any():
+        raise DataError(f"{name} has negative counts (least {counts.data.min():g}); they must be at least 0.")

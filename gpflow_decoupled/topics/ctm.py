@@ -1,0 +1,134 @@
+"""The correlated topic model (Blei & Lafferty 2007) by conjugate-computation variational inference (Khan & Lin 2017).
+
+    eta_d ~ N(mu_0, Sigma_0),   theta_d = softmax(eta_d),   topics and words as in latent Dirichlet allocation
+
+| paper | code | shape |
+|---|---|---|
+| mu_0, Sigma_0 | `mean_`, `covariance_` | [K], [K, K]; of log-ratios to the last topic [K - 1], [K - 1, K - 1] |
+| m, V^-1 | `state_.mean`, `state_.precision` | [D, K], [D, K, K] or [D, K] |
+| c | `state_.c` | [D, K] |
+| lambda | `components_` | [K, V] |
+"""
+
+from __future__ import annotations
+
+__all__ = ["CorrelatedTopicModel"]
+
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from ..errors import check_option
+from .gaussian_proportions import GaussianProportions
+from .lda import LatentDirichletAllocation
+from .logistic_dirichlet import LogisticDirichlet
+from .model import TopicModel
+from .options import check_prior, check_whole
+from .passes import Progress
+
+POSTERIORS = ("gaussian", "diagonal", "dirichlet")
+
+
+class CorrelatedTopicModel(TopicModel):
+    """Topics whose proportions are correlated across documents; verbs as `LatentDirichletAllocation`.
+
+    :param num_topics: K. :param topic_prior: eta, a number or an array [V]; 1 / K if None.
+    :param posterior: "gaussian", q(eta_d) = N(m, V), (T5)-(T7); "diagonal", the same with V diagonal; "dirichlet",
+        q(theta_d) = Dir(c), which makes each document one of latent Dirichlet allocation, (T8), (T9), all in closed form.
+    :param learn_prior: whether mu_0 and Sigma_0 are learned; otherwise they stay 0 and `prior_variance` times I.
+    :param prior_variance: of Sigma_0 at the start.
+    :param start_passes: passes of `LatentDirichletAllocation` whose topics are the first ones; without them the topics are
+        found slower, and end at a worse optimum.
+
+    The other arguments are those of `LatentDirichletAllocation`. Cost of a local step of a document: W K for its W distinct
+    words, and K^3 for a Gaussian or K^2 for "dirichlet"; "gaussian" keeps D K^2 numbers.
+    """
+
+    def __init__(
+        self,
+        num_topics: int = 10,
+        *,
+        topic_prior: Any = None,
+        learn_topic_prior: bool = False,
+        posterior: str = "gaussian",
+        learn_prior: bool = True,
+        prior_variance: float = 1.0,
+        start_passes: int = 20,
+        method: str = "batch",
+        max_passes: int = 100,
+        tolerance: float = 2e-5,
+        fresh_passes: int = 0,
+        max_local_steps: int = 5,
+        local_tolerance: float = 1e-2,
+        start: str = "documents",
+        batch_size: int = 256,
+        delay: float = 64.0,
+        forgetting_rate: float = 0.7,
+        num_documents: int | None = None,
+        seed: int = 0,
+        progress: bool = False,
+    ) -> None:
+        self.num_topics = num_topics
+        self.topic_prior = topic_prior
+        self.learn_topic_prior = learn_topic_prior
+        self.posterior = posterior
+        self.learn_prior = learn_prior
+        self.prior_variance = prior_variance
+        self.start_passes = start_passes
+        self.method = method
+        self.max_passes = max_passes
+        self.tolerance = tolerance
+        self.fresh_passes = fresh_passes
+        self.max_local_steps = max_local_steps
+        self.local_tolerance = local_tolerance
+        self.start = start
+        self.batch_size = batch_size
+        self.delay = delay
+        self.forgetting_rate = forgetting_rate
+        self.num_documents = num_documents
+        self.seed = seed
+        self.progress = progress
+
+    @property
+    def mean_(self) -> np.ndarray:
+        """mu_0, [K] or for "dirichlet" [K - 1]."""
+        return self._shared().proportions.mu
+
+    @property
+    def covariance_(self) -> np.ndarray:
+        """Sigma_0, [K, K] or for "dirichlet" [K - 1, K - 1]."""
+        return self._shared().proportions.Sigma
+
+    @property
+    def correlations_(self) -> np.ndarray:
+        """Correlations [K, K] of the centred log-proportions under the prior: of eta less its mean over topics."""
+        covariance = self.covariance_
+        if self.posterior == "dirichlet":  # the last log-ratio is 0
+            covariance = np.pad(covariance, (0, 1))
+        size = len(covariance)
+        centring = np.eye(size) - 1.0 / size
+        covariance = centring @ covariance @ centring
+        deviations = np.sqrt(np.diagonal(covariance))
+        return covariance / np.outer(deviations, deviations)
+
+    def _proportions(self) -> GaussianProportions | LogisticDirichlet:
+        check_whole("start_passes", self.start_passes, 0)
+        check_option("posterior", self.posterior, POSTERIORS)
+        K, dirichlet = self.num_topics, self.posterior == "dirichlet"
+        check_whole("num_topics", K, 2)
+        check_prior("prior_variance", self.prior_variance, 1, 1.0)
+        size = K - 1 if dirichlet else K
+        mu, Sigma = np.zeros(size), self.prior_variance * np.eye(size)
+        if dirichlet:
+            return LogisticDirichlet(mu, Sigma, self.learn_prior)
+        return GaussianProportions(mu, Sigma, self.posterior == "diagonal", self.learn_prior)
+
+    def _start(self, counts: sp.csr_matrix) -> Progress:
+        begun = super()._start(counts)
+        if self.start_passes == 0:
+            return begun
+        shared = {name: getattr(self, name) for name in ("topic_prior", "learn_topic_prior", "start", "seed")}
+        passes = {"max_passes": self.start_passes, "fresh_passes": self.start_passes // 2}
+        first = LatentDirichletAllocation(self.num_topics, learn_doc_prior="symmetric", **shared, **passes).fit(counts)
+        return begun._replace(shared=begun.shared._replace(components=first.components_))

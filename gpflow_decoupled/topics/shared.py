@@ -1,0 +1,65 @@
+"""What all documents share: q(beta), its prior, the prior of the proportions; and how a pass moves them."""
+
+from __future__ import annotations
+
+__all__ = ["Shared", "batch_update", "start_topics", "stochastic_update", "topics_bound", "with_best_topic_prior"]
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+
+from .dirichlet import expected_log, minus_kl
+from .local import Local
+from .priors import best_symmetric_prior
+
+
+class Shared(NamedTuple):
+    """The global variables of a topic model."""
+
+    components: np.ndarray
+    """lambda [K, V] of q(beta_k) = Dir(lambda_k)"""
+    topic_prior: np.ndarray
+    """eta [V]"""
+    proportions: Any
+    """prior of theta_d, and its local step"""
+
+
+def start_topics(counts: sp.csr_matrix, num_topics: int, start: str, seed: int) -> np.ndarray:
+    """The lambda [K, V] to start at: one document a topic and 1 for every word, or Gamma(100, 1 / 100) draws if "random"."""
+    generator = np.random.default_rng(seed)
+    if start == "random":
+        return generator.gamma(100.0, 0.01, (num_topics, counts.shape[1])).astype(counts.dtype)
+    rows = generator.permutation(counts.shape[0])[:num_topics]
+    if len(rows) < num_topics:  # fewer documents than topics: some serve twice, and noise tells their topics apart
+        rows = np.resize(rows, num_topics)
+    noise = generator.gamma(100.0, 0.01, (num_topics, counts.shape[1]))
+    return (counts[rows].toarray() + noise).astype(counts.dtype)
+
+
+def batch_update(shared: Shared, local: Local, learn_topics: bool) -> Shared:
+    """The best topics and priors for the local state of all documents."""
+    components = (shared.topic_prior + local.statistics).astype(local.statistics.dtype)  # (T2)
+    shared = Shared(components, shared.topic_prior, shared.proportions.learned(local.state))
+    return with_best_topic_prior(shared) if learn_topics else shared
+
+
+def with_best_topic_prior(shared: Shared) -> Shared:
+    """With the symmetric eta that is best for the topics."""
+    best = best_symmetric_prior(float(shared.topic_prior.mean()), expected_log(shared.components.astype(float)))
+    return shared._replace(topic_prior=np.full_like(shared.topic_prior, best))
+
+
+def stochastic_update(shared: Shared, local: Local, columns: np.ndarray, scale: float, rho: float) -> Shared:
+    """A natural-gradient step of size rho from a minibatch that stands for `scale` times as many documents.
+
+    :param columns: words that occur in it, the columns of its statistics.
+    """
+    components = (1.0 - rho) * shared.components + (rho * shared.topic_prior).astype(shared.components.dtype)  # (T4)
+    components[:, columns] += rho * scale * local.statistics  # (T4)
+    return shared._replace(components=components, proportions=shared.proportions.learned(local.state, rho))
+
+
+def topics_bound(shared: Shared) -> float:
+    """The topics' term of the bound, in nats."""
+    return float(minus_kl(shared.topic_prior, shared.components.astype(float)).sum())  # (T3)

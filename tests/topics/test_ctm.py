@@ -1,0 +1,187 @@
+"""The correlated topic model: each document's optimum and bound against the reference, bounds that rise, correlations."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from scipy.special import logsumexp
+
+from gpflow_decoupled.topics import CorrelatedTopicModel, LatentDirichletAllocation
+from gpflow_decoupled.topics.blocks import split_into_blocks
+from gpflow_decoupled.topics.ctm import POSTERIORS
+from gpflow_decoupled.topics.gaussian_proportions import GaussianProportions, GaussianState
+from gpflow_decoupled.topics.local import Limits, Local, local_step
+from gpflow_decoupled.topics.logistic_dirichlet import LogisticDirichlet, LogisticDirichletState
+from gpflow_decoupled.topics.lse import best_tilt, normal_points, tilted_bound
+from gpflow_decoupled.topics.words import Words, topic_weights
+from tests.reference import topics as reference
+from tests.topics.corpora import generated
+
+MU, ROOT = np.array([0.2, -0.4, 0.1]), np.array([[1.0, 0.0, 0.0], [0.8, 0.7, 0.0], [-0.3, 0.2, 0.9]])
+SIGMA = ROOT @ ROOT.T
+COUNTS = np.array([[3.0, 0.0, 2.0, 6.0, 1.0], [0.0, 4.0, 0.0, 0.0, 0.0], [2.0, 2.0, 2.0, 2.0, 5.0]])
+LAM = np.random.default_rng(3).gamma(1.0, 3.0, (3, 5)) + 0.1
+BETA = reference.mean_log(LAM)
+
+
+def _solve(family: Any, steps: int = 300) -> Local:
+    counts = sp.csr_matrix(COUNTS)
+    state, blocks = family.start(3, float), split_into_blocks(counts, 3)
+    return local_step(counts, blocks, topic_weights(LAM), family, state, Limits(1e-10, steps))
+
+
+def _words() -> Words:
+    (block,) = split_into_blocks(sp.csr_matrix(COUNTS), 3)
+    words = Words.gather(block, topic_weights(LAM))
+    return words.take(np.argsort(block.rows))
+
+
+@pytest.mark.parametrize("diagonal", [False, True])
+def test_gaussian_documents_are_at_the_optimum_of_the_reference(diagonal: bool) -> None:
+    """And the bound on E lse costs little: that of the exact one, by quadrature, is above by a few hundredths of a nat."""
+    found = _solve(GaussianProportions(MU, SIGMA, diagonal))
+    for d, n in enumerate(COUNTS):
+        m, V, bound = reference.best_gaussian(n, BETA, MU, SIGMA, diagonal)
+        precision = found.state.precision[d]
+        np.testing.assert_allclose(found.state.mean[d], m, atol=1e-4)
+        np.testing.assert_allclose(np.diag(1.0 / precision) if diagonal else np.linalg.inv(precision), V, atol=1e-4)
+        assert found.bounds[d] == pytest.approx(bound, abs=1e-7)  # (T5)
+        exact = reference.document_bound_gaussian(n, m, V, reference.expected_lse(m, V), BETA, MU, SIGMA)
+        assert 0.0 < exact - found.bounds[d] < 0.1
+
+
+def test_gaussian_bound_is_a_bound() -> None:
+    """F <= log of int p(n | softmax eta) p(eta) at fixed topics, by simulation of the prior."""
+    found = _solve(GaussianProportions(MU, SIGMA))
+    eta = MU + np.random.default_rng(0).standard_normal((50000, 3)) @ ROOT.T
+    log_theta = eta - logsumexp(eta, axis=1, keepdims=True)
+    for d, n in enumerate(COUNTS):
+        log_p = sum(n[w] * logsumexp(log_theta + BETA[:, w], axis=1) for w in range(5))
+        assert found.bounds[d] < logsumexp(log_p) - np.log(len(log_p))
+
+
+def test_gradients_of_the_gaussian_bound(rng: np.random.Generator) -> None:
+    """(T6), by differences of the bound at fixed a: g in m but for the prior's part, and H / 2 in V."""
+    family, prior = GaussianProportions(MU, SIGMA), np.linalg.inv(SIGMA)
+    m, V, a, words = rng.standard_normal((3, 3)), 0.3 * SIGMA + 0.2 * np.eye(3), rng.dirichlet(np.ones(3), 3), _words()
+
+    def at(shift_m: np.ndarray, shift_V: np.ndarray) -> np.ndarray:
+        precision = np.tile(np.linalg.inv(V + shift_V), (3, 1, 1))
+        return family.evaluate(words, GaussianState(m + shift_m, precision, a)).bound
+
+    now = family.evaluate(words, GaussianState(m, np.tile(np.linalg.inv(V), (3, 1, 1)), a))
+    slope = now.gradient - (m - MU) @ prior
+    for k, shift in enumerate(1e-5 * np.eye(3)):
+        np.testing.assert_allclose((at(shift, 0.0) - at(-shift, 0.0)) / 2e-5, slope[:, k], atol=1e-6)
+    for j, k in ((0, 0), (1, 2)):
+        shift = np.zeros((3, 3))
+        shift[j, k] = shift[k, j] = 1e-5
+        from_prior = 0.5 * (np.linalg.inv(V) - prior)
+        expected = (1 if j == k else 2) * (from_prior[j, k] - 0.5 * now.curvature[:, j, k])
+        np.testing.assert_allclose((at(0.0, shift) - at(0.0, -shift)) / 2e-5, expected, atol=1e-5)
+
+
+def test_bound_on_log_sum_exp(rng: np.random.Generator) -> None:
+    """It is that of the reference, above the exact value for any a, tighter for the best, and moves with a common shift."""
+    m, a = rng.standard_normal((1, 3)), rng.dirichlet(np.ones(3), 1)
+    exact, (value, _) = reference.expected_lse(m[0], SIGMA), tilted_bound(m, SIGMA[None], a)
+    assert value[0] == pytest.approx(reference.tilted_lse(m[0], SIGMA, a[0]), abs=1e-12) and value[0] > exact
+    best, softmax = tilted_bound(m, SIGMA[None], tilt := best_tilt(m, SIGMA[None], best_tilt(m, SIGMA[None], a)))
+    np.testing.assert_allclose(softmax, tilt, atol=1e-3)
+    assert exact < best[0] < value[0] and best[0] - exact < 0.1
+    shifted, _ = tilted_bound(m + 2.0, SIGMA[None] + 5.0, tilt)
+    assert shifted[0] == pytest.approx(best[0] + 2.0, abs=1e-10)
+    diagonal, _ = tilted_bound(m, np.diag(SIGMA)[None], a)
+    assert diagonal[0] == pytest.approx(tilted_bound(m, np.diag(np.diag(SIGMA))[None], a)[0][0])
+
+
+def test_dirichlet_documents_are_at_the_optimum_of_the_reference() -> None:
+    mu, Sigma = MU[:2], SIGMA[:2, :2]
+    family = LogisticDirichlet(mu, Sigma)
+    found = _solve(family)
+    for d, n in enumerate(COUNTS):
+        c, bound = reference.best_logistic_dirichlet(n, BETA, mu, Sigma)
+        assert found.bounds[d] == pytest.approx(bound, abs=1e-7)  # (T8)
+        assert found.bounds[d] == pytest.approx(
+            reference.document_bound_dirichlet(n, found.state.c[d], BETA, mu, Sigma), abs=1e-9
+        )
+        np.testing.assert_allclose(found.state.c[d], c, rtol=1e-3)
+    now = family.evaluate(_words(), found.state)
+    np.testing.assert_allclose(now.pseudo_prior + now.expected, found.state.c, rtol=1e-5)  # (T9): it is an LDA document
+
+
+def test_steps_that_would_leave_the_dirichlet_family_are_shortened() -> None:
+    """A prior far off asks for negative concentrations on the way; the bound rises, and c stays above 0."""
+    family, words = LogisticDirichlet(np.array([4.0, -4.0]), 0.05 * np.eye(2)), _words()
+    state = LogisticDirichletState(np.full((3, 3), 20.0))
+    now = family.evaluate(words, state)
+    assert (family.propose(state, now, np.ones(3)).c <= 0.0).any()
+    bounds = [now.bound]
+    for _ in range(30):
+        state = family.converge(words, state, 0.0, 6)
+        bounds.append(family.evaluate(words, state).bound)
+    assert (state.c > 0.0).all() and (np.diff(bounds, axis=0) >= 0.0).all() and (bounds[-1] > bounds[0] + 1.0).all()
+
+
+@pytest.mark.parametrize("posterior", POSTERIORS)
+def test_bound_rises_and_topics_that_go_together_are_correlated(posterior: str) -> None:
+    counts = generated(200, topics=4)
+    settings = {
+        "start": "random",
+        "seed": 1,
+        "tolerance": 0.0,
+        "max_passes": 30,
+        "learn_topic_prior": True,
+        "fresh_passes": 3,
+    }
+    model = CorrelatedTopicModel(4, posterior=posterior, **settings).fit(counts)
+    assert np.all(np.diff(model.history_["bound"]) >= -1e-6)
+    theta = model.transform(counts)
+    np.testing.assert_allclose(theta.sum(1), 1.0, rtol=1e-9)
+    correlations = model.correlations_
+    np.testing.assert_allclose(np.diagonal(correlations), 1.0)
+    assert model.score(counts) == pytest.approx(model.bound_, rel=5e-3)
+    observed = np.corrcoef(np.log(theta).T - np.log(theta).mean(1))
+    apart = ~np.eye(4, dtype=bool)
+    assert np.corrcoef(observed[apart], correlations[apart])[0, 1] > 0.8
+
+
+def test_best_prior_of_the_documents_is_better_than_any_near_it() -> None:
+    """mu_0 and Sigma_0 maximise the documents' terms at fixed q, for each posterior."""
+    words = _words()
+    families = (
+        GaussianProportions(MU, SIGMA),
+        LogisticDirichlet(MU[:2], SIGMA[:2, :2]),
+        GaussianProportions(MU, np.diag([1.0, 2.0, 3.0]), True),
+    )
+    for family in families:
+        state = family.converge(words, family.start(3, float), 1e-8, 50)
+        best = family.learned(state)
+        top = best.evaluate(words, state).bound.sum()
+        for scale in (0.98, 1.02):
+            assert best._replace(Sigma=scale * best.Sigma).evaluate(words, state).bound.sum() < top
+            assert best._replace(mu=best.mu + scale - 1.0).evaluate(words, state).bound.sum() < top
+
+
+def test_points_have_the_moments_of_the_normal() -> None:
+    points = normal_points(40, 7, seed=3)
+    np.testing.assert_allclose(points.T @ points / 40, np.eye(7), atol=1e-12)
+    np.testing.assert_allclose(points.mean(0), 0.0, atol=1e-15)
+    np.testing.assert_allclose(np.einsum("sa,sb,sc->abc", points, points, points), 0.0, atol=1e-12)
+
+
+def test_stochastic_correlated_topics() -> None:
+    counts = generated(100)
+    settings = {"posterior": "dirichlet", "start": "random", "max_passes": 30}
+    batch = CorrelatedTopicModel(3, **settings).fit(counts)
+    model = CorrelatedTopicModel(3, method="stochastic", batch_size=25, delay=1.0, **settings).fit(counts)
+    assert model.score(counts) > 1.02 * batch.score(counts)
+
+
+def test_prior_without_correlations_is_not_learned_where_asked() -> None:
+    model = CorrelatedTopicModel(3, learn_prior=False, prior_variance=2.0, max_passes=2).fit(generated())
+    np.testing.assert_array_equal(model.covariance_, 2.0 * np.eye(3))
+    assert not isinstance(model, LatentDirichletAllocation)
