@@ -12,7 +12,18 @@ from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
 
-SUITES = ("speed", "quality", "memory", "convergence", "classification", "linear", "policies", "lagrangian", "affine")
+SUITES = (
+    "speed",
+    "quality",
+    "memory",
+    "convergence",
+    "classification",
+    "linear",
+    "policies",
+    "lagrangian",
+    "affine",
+    "topics",
+)
 TINY = (
     "speed --sizes 20 --batch-size 64 --rounds 2 --seconds 0.2 --tasks synthetic",
     "quality --tasks diabetes --models coupled-20 orthogonal-20+30 gpflow-20 --budgets 2 --batch-size 128",
@@ -23,6 +34,7 @@ TINY = (
     "policies --problems 1 --num-data 20",
     "lagrangian --sizes 50 --starts 1 --num-data 40 --rounds 1",
     "affine --models 1 --sizes 8 --weights 3 --sites 6 --dimensions 3 --rounds 1",
+    "topics --tasks generated --topics 6 --passes 10",
 )
 """Everything, at a size that finishes in a few minutes; `tests/benchmarks/test_tiny.py` runs it."""
 

@@ -80,11 +80,8 @@ def _ours(settings: dict[str, Any], passes: int, data: Corpus, options: argparse
 
 
 def _sklearn(settings: dict[str, Any], passes: int, data: Corpus, options: argparse.Namespace) -> Fitted:
-    online = (
-        {"batch_size": 128, "learning_offset": 8.0, "learning_decay": 0.7}
-        if settings["learning_method"] == "online"
-        else {}
-    )
+    names = {"batch_size": "batch_size", "delay": "learning_offset", "forgetting_rate": "learning_decay"}
+    online = {names[name]: value for name, value in MINIBATCH.items() if settings["learning_method"] == "online"}
     priors = {"doc_topic_prior": options.prior, "topic_word_prior": options.prior}
     model = SklearnLDA(options.topics, max_iter=passes, random_state=options.seed, **priors, **settings, **online)
     began = time.process_time()

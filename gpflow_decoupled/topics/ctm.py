@@ -58,7 +58,7 @@ class CorrelatedTopicModel(TopicModel):
         method: str = "batch",
         max_passes: int = 100,
         tolerance: float = 2e-5,
-        fresh_passes: int = 0,
+        fresh_passes: int = 10,
         max_local_steps: int = 5,
         local_tolerance: float = 1e-2,
         start: str = "documents",
@@ -128,7 +128,14 @@ class CorrelatedTopicModel(TopicModel):
         begun = super()._start(counts)
         if self.start_passes == 0:
             return begun
-        shared = {name: getattr(self, name) for name in ("topic_prior", "learn_topic_prior", "start", "seed")}
-        passes = {"max_passes": self.start_passes, "fresh_passes": self.start_passes // 2}
-        first = LatentDirichletAllocation(self.num_topics, learn_doc_prior="symmetric", **shared, **passes).fit(counts)
+        first = LatentDirichletAllocation(
+            self.num_topics,
+            topic_prior=self.topic_prior,
+            learn_doc_prior="symmetric",
+            learn_topic_prior=self.learn_topic_prior,
+            start=self.start,
+            seed=self.seed,
+            max_passes=self.start_passes,
+            fresh_passes=self.start_passes // 2,
+        ).fit(counts)
         return begun._replace(shared=begun.shared._replace(components=first.components_))

@@ -19,12 +19,12 @@ def log_normalizer(c: np.ndarray) -> np.ndarray:
 
 
 def minus_kl(prior: np.ndarray | float, c: np.ndarray, mean_log: np.ndarray | None = None) -> np.ndarray:
-    """-KL[Dir(c) || Dir(prior)] in nats [...], c and prior [..., K] or a scalar prior.
+    """-KL[Dir(c) || Dir(prior)] in nats [...], c [..., K], prior [K] or a scalar.
 
     :param mean_log: `expected_log(c)`, where it is known already.
     """
     mean_log = expected_log(c) if mean_log is None else mean_log
-    prior = np.broadcast_to(prior, c.shape[-1:]) if np.ndim(prior) < 2 else prior
+    prior = np.broadcast_to(np.asarray(prior), c.shape[-1:])
     return log_normalizer(c) - log_normalizer(prior) + ((prior - c) * mean_log).sum(-1)  # (T3)
 
 

@@ -114,7 +114,7 @@ class TopicModel:
         return float(self._infer(X).bounds.sum()) + topics_bound(self._shared())
 
     def perplexity(self, X: Any, held_out: Any | None = None) -> float:
-        """The exponential of minus the score a word: of the bound, or of other words of the same documents if `held_out` is given.
+        """The exponential of minus the score a word: of the bound, or of `held_out` words of the same documents.
 
         :param X: counts [D, V]. :param held_out: counts [D, V] of words of the same documents, see `split_words`; proportions
             come from X, and a word scores log sum_k E theta_dk E beta_kw.

@@ -58,6 +58,6 @@ def check_whole(name: str, value: Any, least: int) -> None:
 
 
 def _check_number(name: str, value: Any, low: float, high: float, text: str, closed: bool) -> None:
-    sound = isinstance(value, Real) and (value >= low if closed else value > low) and value <= high
-    if not sound or not np.isfinite(value):
+    number = float(value) if isinstance(value, Real) else np.nan
+    if not (low <= number if closed else low < number) or not number <= high or np.isinf(number):
         raise DataError(f"{name}={value!r} must be {text}.")

@@ -53,7 +53,7 @@ def with_best_topic_prior(shared: Shared) -> Shared:
 def stochastic_update(shared: Shared, local: Local, columns: np.ndarray, scale: float, rho: float) -> Shared:
     """A natural-gradient step of size rho from a minibatch that stands for `scale` times as many documents.
 
-    :param columns: words that occur in it, the columns of its statistics.
+    :param columns: [V'] words that occur in it, the columns of its statistics.
     """
     components = (1.0 - rho) * shared.components + (rho * shared.topic_prior).astype(shared.components.dtype)  # (T4)
     components[:, columns] += rho * scale * local.statistics  # (T4)
