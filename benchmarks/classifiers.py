@@ -4,9 +4,10 @@ from __future__ import annotations
 
 __all__ = ["METHODS", "TASKS", "Fit", "Problem", "Task", "best_of", "clock", "log_loss", "make_problem"]
 
+import copy
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import gpflow
@@ -43,9 +44,11 @@ TASKS = {
     "digits35": Task("digits", 2.0, (3, 5), 16.0),
     "cancer": Task("breast_cancer_sklearn", float(np.sqrt(30.0))),
     "usps35": Task("usps", float(np.exp(2.5)), (3, 5), 1.0),
+    "usps35-paper": Task("usps", float(np.exp(-1.0)), (3, 5), 1.0),
     "mnist35": Task("mnist5k", 6.0, (3, 5), 255.0),
 }
-"""The first two are embedded; the lengthscale of usps35 is that of the authors' demo."""
+"""The first two are embedded; the lengthscale of usps35 is that of the authors' demo, and e^-1, which the paper prints, makes
+the kernel matrix of raw pixels diagonal."""
 _TEST_SHARE = 0.1
 
 
@@ -150,23 +153,33 @@ def _conjugate(rho: float) -> Callable[[Problem, float], Fit]:
     return run
 
 
-def _natural_gradient(gamma: float) -> Callable[[Problem, float], Fit]:
-    """GPflow's `VGP` and `NaturalGradient` in one compiled step, until the bound stands still or is not finite."""
+def _natural_gradient(gammas: Sequence[float], label: str) -> Callable[[Problem, float], Fit]:
+    """GPflow's `VGP` and `NaturalGradient` in one compiled step, until the bound stands still or is not finite.
+
+    Step k has gamma number k, later ones the last.
+    """
 
     def run(problem: Problem, limit: float) -> Fit:
         model = gpflow.models.VGP((problem.X, problem.Y), problem.kernel(), problem.likelihood())
         gpflow.set_trainable(model.q_mu, False)
         gpflow.set_trainable(model.q_sqrt, False)
-        optimiser, q = gpflow.optimizers.NaturalGradient(gamma), [(model.q_mu, model.q_sqrt)]
-        step, elbo = tf.function(lambda: optimiser.minimize(model.training_loss, q)), tf.function(model.elbo)
+        gamma, q = tf.Variable(gammas[0], dtype=gpflow.default_float()), [(model.q_mu, model.q_sqrt)]
+        optimiser = gpflow.optimizers.NaturalGradient(gamma)
+        compiled, elbo = tf.function(lambda: optimiser.minimize(model.training_loss, q)), tf.function(model.elbo)
         first = [(variable, variable.numpy()) for variable in model.variables]
         start = clock()
-        step()
+        compiled()
         compile_seconds = clock() - start
         for variable, value in first:
             variable.assign(value)
+        ramp = iter(gammas)
+
+        def step() -> None:
+            gamma.assign(next(ramp, gammas[-1]))
+            compiled()
+
         seconds, values, note = _iterate(step, lambda: float(elbo()), limit)
-        return Fit(f"VGP, gamma {gamma:g}", compile_seconds, seconds, values, _probability(model), note)
+        return Fit(f"VGP, gamma {label}", compile_seconds, seconds, values, _probability(model), note)
 
     return run
 
@@ -249,16 +262,23 @@ def _lagrangian(problem: Problem, limit: float) -> Fit:
 
 
 def _rival(label: str, rule: Opper | Cholesky) -> Callable[[Problem, float], Fit]:
-    """A rival of the Lagrangian on the same model; its first evaluation, which compiles, counts as a second one."""
+    """A rival of the Lagrangian on the same model; its first evaluation, which compiles, counts as a second one.
+
+    It has as many evaluations as the limit holds at the pace of the first dozen.
+    """
 
     def run(problem: Problem, limit: float) -> Fit:
         model = LCLGP((problem.X, problem.Y), problem.kernel(), problem.likelihood())
+        short, rest = copy.copy(rule), copy.copy(rule)
+        short.max_evaluations = 12
+        history = short.run(LCLGP(model.data, problem.kernel(), problem.likelihood())).history
+        pace = float(np.median(_paces(history)))
+        rest.max_evaluations = min(rule.max_evaluations, max(12, int(limit / pace)))
         start = clock()
-        result = rule.run(model)
+        result = rest.run(model)
         share = (clock() - start) / result.seconds
         history = result.history
-        took = np.diff(history["seconds"]) / np.maximum(history["inner_steps"][1:], 1)
-        one = float(np.median(took)) if len(took) else 0.0
+        one = float(np.median(_paces(history)))
         first = one * float(np.sum(history["inner_steps"][:2]))
         seconds = share * np.concatenate([[one], first + history["seconds"][1:] - history["seconds"][1]])
         compile_seconds = share * result.seconds - seconds[-1]
@@ -268,16 +288,23 @@ def _rival(label: str, rule: Opper | Cholesky) -> Callable[[Problem, float], Fit
     return run
 
 
+def _paces(history: dict[str, np.ndarray]) -> np.ndarray:
+    """Seconds an evaluation, an entry an iteration; the first, which compiles, left out where there are others."""
+    paces = np.diff(history["seconds"]) / np.maximum(history["inner_steps"][1:], 1)
+    return paces[1:] if len(paces) > 1 else np.append(paces, 1e-3)[:1]
+
+
 METHODS: dict[str, Callable[[Problem, float], Fit]] = {
     "cvi": _conjugate(1.0),
     "cvi-half": _conjugate(0.5),
-    "vgp": _natural_gradient(1.0),
-    "vgp-half": _natural_gradient(0.5),
+    "vgp": _natural_gradient([1.0], "1"),
+    "vgp-half": _natural_gradient([0.5], "0.5"),
+    "vgp-ramp": _natural_gradient([0.1 ** (1.0 - k / 10.0) for k in range(11)], "0.1 to 1"),
     "opper-archambeau": _opper_archambeau,
     "laplace": _laplace,
     "lcl": _lagrangian,
     "opper": _rival("Opper, L-BFGS", Opper()),
     "cholesky": _rival("Cholesky, whitened, L-BFGS", Cholesky()),
-    "cholesky-unwhitened": _rival("Cholesky, L-BFGS", Cholesky(whiten=False, max_evaluations=500)),
+    "cholesky-unwhitened": _rival("Cholesky, unwhitened, L-BFGS", Cholesky(whiten=False)),
 }
 """Name -> function of a problem and a limit in seconds."""

@@ -81,7 +81,7 @@ def _cost_at(num_data: int, rng: np.random.Generator) -> tuple[float, float]:
     model = LCLGP((X, Y), gpflow.kernels.Matern52(2.0), gpflow.likelihoods.Poisson())
     problem = DualProblem(model)
     at, _ = first_marginals(problem, 3, 1e-4)
-    sub, _ = make_subproblem(problem, at, Policy(0.1, False, True, None, float("inf")))
+    sub, _ = make_subproblem(problem, at, Policy(0.1, True, None, float("inf")))
     K = model.kernel(X) + 1e-3 * tf.eye(num_data, dtype=gpflow.default_float())
     factor = tf.function(cholesky)
 

@@ -6,7 +6,7 @@ them; `linalg.coupled` solves it a block at a time.
 
 from __future__ import annotations
 
-__all__ = ["MARGIN", "Box", "box_of", "newton_direction", "newton_solve", "newton_step", "round_off"]
+__all__ = ["MARGIN", "Box", "box_of", "covariance", "newton_direction", "newton_solve", "newton_step", "round_off"]
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -61,7 +61,7 @@ def newton_direction(
     )
     prior = problem.prior
     K = tf.matmul(prior, prior, transpose_b=True) if problem.basis.form == "weight" else prior
-    V, sites = _covariance(problem, at), point.sites
+    V, sites = covariance(problem, at), point.sites
     steps = coupled_solve(
         K,
         tf.transpose(sites.d_h_d_alpha),
@@ -75,7 +75,7 @@ def newton_direction(
     return tf.transpose(steps[0]), tf.transpose(steps[1]), steps[2]
 
 
-def _covariance(problem: DualProblem, at: Marginals) -> tf.Tensor:
+def covariance(problem: DualProblem, at: Marginals) -> tf.Tensor:
     """V [L, N, N]: from B^-1 where every lambda v is large enough, at half the cost."""
     basis, state = problem.basis, at.state
     if basis.form == "weight":

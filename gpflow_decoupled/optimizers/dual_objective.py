@@ -132,7 +132,9 @@ class DualProblem:
         dual = fit - 0.5 * at.state.log_det + tf.reduce_sum(sites.value)  # (V14)
         variance = at.state.variance
         slack = 2.0 * sub.sigma * sites.sigma - tf.square(sub.sigma) - variance
-        inside = tf.reduce_all((sites.sigma > 0.0) & (sites.d_h_d_alpha > 0.0))  # with rho < 0 the domain is no box
+        inside = tf.reduce_all(
+            (sites.sigma > 0.0) & (sites.d_h_d_alpha > 0.0)
+        )  # a site that is not log-concave may have no maximum
         finite = at.state.ok & tf.math.is_finite(dual) & inside
         infinite = tf.fill([], tf.constant(float("inf"), dual.dtype))
         return DualPoint(

@@ -47,11 +47,11 @@ def first_marginals(
     loss = problem.expand(h, sigma)
     low, high = box_of(problem.loss, MARGIN)
     lam = tf.maximum(loss.d_s / sigma, 0.0)
-    found = [(problem.marginals(tf.clip_by_value(loss.d_h, low, high), lam), (h, sigma))]
-    zero = tf.zeros_like(alpha)
+    isolated, zero = problem.marginals(tf.clip_by_value(loss.d_h, low, high), lam), tf.zeros_like(alpha)
+    found = [(isolated, (h, sigma))]
     inside = bool(tf.reduce_all((zero > low) & (zero < high)))
     if sweeps or inside:
-        at = problem.marginals(zero, lam)
+        at = problem.with_alpha(isolated, zero)
         found += [(at, (at.mean, at.deviation))] if inside else []
         swept = _swept(problem, at, sweeps, tolerance)
         found += [] if swept is at else [(_inside(problem, swept, low, high), (swept.mean, swept.deviation))]

@@ -11,6 +11,7 @@ __all__ = ["LinearlyConstrainedLagrangian", "Prepared"]
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import tensorflow as tf
@@ -22,15 +23,18 @@ from .dual_lbfgs import lbfgs_solve
 from .dual_newton import newton_direction, newton_solve
 from .dual_objective import DualPoint, DualProblem, Marginals
 from .dual_start import first_marginals
+from .dual_stationary import stationary_direction, stationary_step
 from .lagrangian_result import LagrangianResult, Trace
 from .site_maximiser import check_dual
 from .subproblem import Policy, make_subproblem
 
-_GAP = 0.1
+_GAP = 0.5
 """Share of what a subproblem has gained that it may leave on the table."""
 _LARGEST_NEWTON = 3000
-_BEFORE_ACCELERATION, _NEAR = 2, 0.1
-"""Iterations, and a change of the bound in nats, before rho may be negative."""
+_NEAR, _RETRY = 0.02, 0.1
+"""Duality gap, in nats an observation, below which (V27) is tried; and as a share of that at which it failed."""
+_REGULAR = 100.0
+"""Changes of so many tolerances are far enough down a series for its rest to be foretold."""
 _ROUND_OFF = 1e-12
 _MAX_REFUSALS = 12
 
@@ -40,6 +44,7 @@ class Prepared(NamedTuple):
 
     problem: DualProblem
     direction: Callable[..., Any]
+    stationary: Callable[..., Any]
 
 
 class LinearlyConstrainedLagrangian:
@@ -47,8 +52,9 @@ class LinearlyConstrainedLagrangian:
 
     :param theta: rho = theta lambda; the paper's is 1.
     :param inner: "newton", "lbfgs" (SciPy's L-BFGS-B), or "auto": Newton up to 3000 observations.
-    :param tolerance: on the change of the bound in nats, as in the paper.
-    :param accelerate: negative rho after two iterations, with a fall-back to theta where the bound would fall.
+    :param tolerance: on the change of the bound in nats, as in the paper, or on what a falling series of changes leaves.
+    :param accelerate: near the solution, Newton steps on the optimality conditions (V27), which double the digits; where
+        one would lower the bound, a subproblem takes its place. Not with `trust_region`, `augmented` or without `curvature`.
     :param trust_region: how far each lambda may move in a subproblem, as a multiple of 1 + |lambda|; None for no limit.
     :param augmented: the paper's (19)-(20), an extra term in sigma whose weight grows where a step is refused.
     :param curvature: the terms (V20) at sites that are not log-concave; without them a run need not converge.
@@ -64,12 +70,12 @@ class LinearlyConstrainedLagrangian:
         theta: float = 0.1,
         inner: str = "auto",
         tolerance: float = 1e-4,
-        accelerate: bool = False,
+        accelerate: bool = True,
         trust_region: float | None = None,
         augmented: bool = False,
         *,
         curvature: bool = True,
-        sweeps: int = 5,
+        sweeps: int = 3,
         max_outer: int = 100,
         compile: bool = True,
     ) -> None:
@@ -92,7 +98,8 @@ class LinearlyConstrainedLagrangian:
         check_dual(problem.loss)
         if problem.loss.needs_penalty and self.theta == 0.0:
             raise DataError(f"theta must be above 0: {type(model.likelihood).__name__} needs a penalty.")
-        return Prepared(problem, problem.compiled(lambda *arguments: newton_direction(problem, *arguments)))
+        directions = [partial(of, problem) for of in (newton_direction, stationary_direction)]
+        return Prepared(problem, *(problem.compiled(direction) for direction in directions))
 
     def run(self, model: LCLGP, *, prepared: Prepared | None = None, progress: bool = False) -> LagrangianResult:
         """Outer iterations until the bound changes by less than `tolerance`; the model is left at the best multipliers.
@@ -113,9 +120,10 @@ class LinearlyConstrainedLagrangian:
         else:
             prepared.problem.refresh()
         problem = prepared.problem
+        warm = again and bool(tf.reduce_any(problem.basis.lam != 0.0))
         at, start = first_marginals(problem, self.sweeps, self.tolerance, project=again)
         trace.append(float(at.bound))
-        return _Run(self, prepared, trace).iterate(at, start, progress)
+        return _Run(self, prepared, trace, warm).iterate(at, start, progress)
 
     def inner_solver(self, model: LCLGP) -> str:
         """The solver that "auto" stands for: "newton" or "lbfgs"."""
@@ -124,82 +132,111 @@ class LinearlyConstrainedLagrangian:
         return "newton" if model.basis.num_data <= _LARGEST_NEWTON else "lbfgs"
 
 
+class _Iteration(NamedTuple):
+    """What one outer iteration found."""
+
+    new: Marginals
+    start: tuple
+    """(h, sigma) [N, L] from which the sites are maximised next."""
+    inner: int
+    gap: float
+    """NaN where no subproblem was solved."""
+    violation: float = 0.0
+    """The largest |sigma* - sqrt v|."""
+
+
 class _Run:
     """One run: what changes from one outer iteration to the next."""
 
-    def __init__(self, rule: LinearlyConstrainedLagrangian, prepared: Prepared, trace: Trace) -> None:
-        problem, self.direction = prepared
+    def __init__(self, rule: LinearlyConstrainedLagrangian, prepared: Prepared, trace: Trace, warm: bool) -> None:
+        problem, self.direction, self.stationary = prepared
         self.rule, self.problem, self.trace = rule, problem, trace
         self.solver = rule.inner_solver(problem.model)
         self.radius = math.inf if rule.trust_region is None else float(rule.trust_region)
         self.delta = 0.0 if rule.augmented else None
-        self.fast = rule.accelerate and not problem.loss.needs_penalty
         bumpy = bool(tf.reduce_any(tf.convert_to_tensor(problem.loss.curvature) > 0.0))
         self.minorises = rule.curvature or not bumpy
-        self.violation, self.near = math.inf, False
+        self.fast = rule.accelerate and self.minorises and not rule.augmented and rule.trust_region is None
+        self.near = _NEAR * problem.basis.num_data * problem.basis.num_latent_gps
+        self.violation = self.change = math.inf
+        self.gap = 0.0 if warm else math.inf  # a run that continues another begins next to its solution
 
     def iterate(self, at: Marginals, start: tuple, progress: bool) -> LagrangianResult:
-        """Subproblems from the marginals `at`, their sites maximised from `start`, [N, L] each."""
-        rule, best, refused, reason = self.rule, at, 0, "outer iterations done"
-        for step in tqdm(range(rule.max_outer), disable=not progress, desc="LCL"):
-            new, point, inner = self._subproblem(at, start, self._policy(step))
-            self.trace.append(float(new.bound), inner, float(point.dual - point.primal))
-            change = float(new.bound - at.bound)
+        """Outer iterations from the marginals `at`, their sites maximised from `start`, [N, L] each."""
+        best, refused, reason = at, 0, "outer iterations done"
+        for _ in tqdm(range(self.rule.max_outer), disable=not progress, desc="LCL"):
+            found = self._stationary(at) or self._subproblem(at, start)
+            new, change = found.new, float(found.new.bound - at.bound)
+            self.trace.append(float(new.bound), found.inner, found.gap)
             if bool(new.ok) and float(new.bound) > float(best.bound):
                 best = new
-            solved = abs(float(point.dual - point.primal)) < rule.tolerance and abs(change) < rule.tolerance
-            if solved or not self._accepts(new, point, change) or inner == 0:
+            solved = self._settled(change) and not abs(found.gap) >= self.rule.tolerance
+            if solved or not self._accepts(found, change) or found.inner == 0:
                 refused += 1
                 if solved or not self._tighten() or refused > _MAX_REFUSALS:
                     reason = "converged" if solved else "the bound does not rise any more"
                     break
                 continue
-            at, start, refused = new, (point.sites.h, point.sites.sigma), 0
-            self.near = change < _NEAR
+            at, start, refused = new, found.start, 0
+            self.change, self.gap = change, found.gap
         basis = self.problem.basis
         basis.alpha.assign(best.alpha)
         basis.lam.assign(best.lam)
         return self.trace.result(reason)
 
-    def _policy(self, step: int) -> Policy:
-        fast = self.fast and self.near and step >= _BEFORE_ACCELERATION
-        return Policy(self.rule.theta, fast, self.rule.curvature, self.delta, self.radius)
+    def _stationary(self, at: Marginals) -> _Iteration | None:
+        """A Newton step on (V11), where the last subproblem was nearly solved; None where the bound would fall."""
+        if not self.fast or abs(self.gap) > self.near:
+            return None
+        new = stationary_step(self.problem, at, self.stationary, _ROUND_OFF * (1.0 + abs(float(at.bound))))
+        if new is None:
+            self.near = _RETRY * abs(self.gap)
+            return None
+        return _Iteration(new, (new.mean, new.deviation), 1, math.nan)
 
-    def _subproblem(self, at: Marginals, start: tuple, policy: Policy) -> tuple[Marginals, DualPoint, int]:
+    def _subproblem(self, at: Marginals, start: tuple) -> _Iteration:
         """The solution of one subproblem, by duality gap."""
-        problem = self.problem
-        sub, box = make_subproblem(problem, at, policy)
+        problem, rule = self.problem, self.rule
+        sub, box = make_subproblem(problem, at, Policy(rule.theta, rule.curvature, self.delta, self.radius))
         point = problem.point(sub, at, *start)
-        floor, before = _GAP * self.rule.tolerance, float(at.bound)
+        floor, before = _GAP * rule.tolerance, float(at.bound)
 
         def finished(now: Marginals, then: DualPoint) -> bool:
             gap, gained = float(then.dual - then.primal), float(then.primal) - before
             return bool(now.ok) and abs(gap) <= max(_GAP * gained, floor)
 
         if self.solver == "lbfgs":
-            return lbfgs_solve(problem, sub, at, point, box, finished)
-        return newton_solve(problem, sub, at, point, box, finished, self.direction)
+            new, point, inner = lbfgs_solve(problem, sub, at, point, box, finished)
+        else:
+            new, point, inner = newton_solve(problem, sub, at, point, box, finished, self.direction)
+        sites, gap = point.sites, float(point.dual - point.primal)
+        violation = float(tf.reduce_max(tf.abs(sites.sigma - new.deviation)))
+        return _Iteration(new, (sites.h, sites.sigma), inner, gap, violation)
 
-    def _accepts(self, new: Marginals, point: DualPoint, change: float) -> bool:
+    def _settled(self, change: float) -> bool:
+        """Whether less than the tolerance is left to gain, by the last change or by a series of two."""
+        tolerance, share = self.rule.tolerance, change / self.change
+        if abs(change) < tolerance:
+            return True
+        regular = 0.0 < share < 0.5 and change < _REGULAR * tolerance
+        return regular and math.isfinite(self.change) and change * share / (1.0 - share) < tolerance
+
+    def _accepts(self, found: _Iteration, change: float) -> bool:
         """Whether the outer iteration stands: the bound has not fallen, or nothing was promised."""
-        violation = float(tf.reduce_max(tf.abs(point.sites.sigma - new.deviation)))
-        smaller, self.violation = violation <= self.violation, violation
-        if not bool(new.ok):
+        smaller, self.violation = found.violation <= self.violation, found.violation
+        if not bool(found.new.ok):
             return False
         if self.rule.augmented:
             return change >= 0.0 and smaller
         if not self.minorises:
             return True
-        return change >= -_ROUND_OFF * (1.0 + abs(float(new.bound)))
+        return change >= -_ROUND_OFF * (1.0 + abs(float(found.new.bound)))
 
     def _tighten(self) -> bool:
         """What is done after a refusal; False where nothing is left to do."""
         if self.delta is not None:
             self.delta = max(1.0, 4.0 * self.delta)  # the paper's (20)
             self.violation = math.inf
-            return True
-        if self.fast:
-            self.fast = False
             return True
         if self.radius < math.inf:
             self.radius *= 0.1

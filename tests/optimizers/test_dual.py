@@ -21,7 +21,7 @@ from gpflow_decoupled.optimizers.subproblem import Policy, make_subproblem
 from tests.optimizers.lcl_problems import KINDS, gram, inputs, labels, model, prior_mean, randomize, site_functions
 from tests.reference import lcl
 
-POLICY = Policy(theta=0.1, accelerate=False, curvature=True, delta=None, radius=math.inf)
+POLICY = Policy(theta=0.1, curvature=True, delta=None, radius=math.inf)
 names = pytest.mark.parametrize("name", KINDS)
 
 
