@@ -7,6 +7,7 @@ on small fake packages that break it, so that a rule that cannot complain is not
 from __future__ import annotations
 
 import ast
+import functools
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -41,6 +42,7 @@ def _files(root: Path) -> list[Path]:
     return sorted(root.rglob("*.py"))
 
 
+@functools.cache
 def _parse(path: Path) -> ast.Module:
     return ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
 
