@@ -32,16 +32,12 @@ def run_whole(rule: Any, graph: FactorGraph, steps: int, tolerance: float, progr
     sampled = any(factor.samples is not None for factor in graph.factors.values())
 
     @tf.function(autograph=False)
-    def bound(messages: Messages, seed: tf.Tensor) -> tf.Tensor:
-        return graph.bound(graph.naturals(messages), data, seed)
-
-    @tf.function(autograph=False)
     def step_from(messages: Messages, rho: tf.Tensor, seed: tf.Tensor) -> tuple[Moved, tf.Tensor]:
         then = sweep(graph, start(messages), groups, rho, data, seed)
         return then, graph.bound(graph.naturals(then.messages), data, tf.random.fold_in(seed, len(groups)))
 
     messages = graph.current()
-    elbo = bound(messages, _seed(rule, 0))
+    elbo = graph.bound(graph.naturals(messages), data, _seed(rule, 0))
     if not tf.math.is_finite(elbo):
         raise diagnose_messages(graph, messages, data, _seed(rule, 0))
     share, reason = 1.0, "steps done"
@@ -108,9 +104,9 @@ class _Memory:
         divided = rule.update == "local"
         parts = _select(self.shared, lambda key, name: divided and graph.in_plate(key))
         self.parts = [tf.nest.map_structure(lambda part: part / len(blocks), parts) for _ in blocks]
-        self._step, self._bound = self._compiled(rule)
+        self._step = self._compiled(rule)
 
-    def _compiled(self, rule: Any) -> tuple[Any, Any]:
+    def _compiled(self, rule: Any) -> Any:
         graph = self.graph
         inner = rule.groups([name for name in graph.families if name in graph.local])
         outer = rule.groups([name for name in graph.families if name not in graph.local])
@@ -122,11 +118,7 @@ class _Memory:
             now = sweep(graph, start(messages, parts), rule.local_sweeps * inner, local_rho, data, seed)
             return sweep(graph, now, outer, rho, data, tf.random.fold_in(seed, len(self.blocks)), scale)
 
-        @tf.function(autograph=False)
-        def bound(messages: Messages, seed: tf.Tensor) -> tf.Tensor:
-            return graph.bound(graph.naturals(messages), graph.data, seed)
-
-        return step, bound
+        return step
 
     def step(self, block: int, rho: float, seed: tf.Tensor) -> Moved:
         """Move on one block; `NumericalError` if it fails, with nothing changed."""
@@ -146,7 +138,7 @@ class _Memory:
 
     def bound(self, seed: tf.Tensor) -> tf.Tensor:
         """F of all data, in nats."""
-        return self._bound(self.whole(), seed)
+        return self.graph.bound(self.graph.naturals(self.whole()), self.graph.data, seed)
 
     def whole(self) -> Messages:
         """All messages."""
