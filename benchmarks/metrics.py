@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-__all__ = ["METRICS", "Metric", "elbo", "evaluate"]
+__all__ = ["METRICS", "Metric", "elbo", "evaluate", "mean_and_error", "standard_error"]
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -54,3 +54,13 @@ def elbo(model: Any, data: Data, batch_size: int = 2000) -> float:
 
 def _batches(X: np.ndarray, Y: np.ndarray, size: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     return ((X[start : start + size], Y[start : start + size]) for start in range(0, len(X), size))
+
+
+def standard_error(values: Sequence[float]) -> float:
+    """Of the mean; 0 for one value."""
+    return float(np.std(values, ddof=1) / np.sqrt(len(values))) if len(values) > 1 else 0.0
+
+
+def mean_and_error(values: Sequence[float], digits: int) -> str:
+    """As a cell of a table."""
+    return f"{np.mean(values):.{digits}f} +- {standard_error(values):.{digits}f}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["PALETTE", "Figure", "Report", "Panel", "Series", "Table", "draw", "machine", "write"]
+__all__ = ["PALETTE", "Figure", "Report", "Panel", "Section", "Series", "Table", "draw", "machine", "write"]
 
 import json
 import math
@@ -58,6 +58,14 @@ class Figure(NamedTuple):
     caption: str
     panels: Sequence[Panel]
     columns: int = 3
+
+
+class Section(NamedTuple):
+    """What one part of a suite has to say."""
+
+    tables: Sequence[Table]
+    figures: Sequence[Figure]
+    notes: Sequence[str]
 
 
 class Report(NamedTuple):

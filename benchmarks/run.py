@@ -33,7 +33,8 @@ TINY = (
     "linear --tasks generated generated_wide --rows 20500 --columns 5 --seconds 15",
     "policies --problems 1 --num-data 20",
     "lagrangian --sizes 50 --starts 1 --num-data 40 --rounds 1",
-    "affine --models 1 --sizes 8 --weights 3 --sites 6 --dimensions 3 --rounds 1",
+    "affine --parts gain kernel routes hmc --models 1 --sizes 8 --weights 3 --splits 1 --training 10 --sites 6 --dimensions 3 "
+    "--rounds 1 --processes 0 --gp-data 5 --chains 2 --draws 60 --no-jit",
     "topics --tasks generated --topics 6 --passes 10",
 )
 """Everything, at a size that finishes in a few minutes; `tests/benchmarks/test_tiny.py` runs it."""

@@ -22,8 +22,9 @@ from .edgeworth import Start, edgeworth_start
 from .gaussian_kl import GaussianProblem, GaussianSolution
 
 _Objective = Callable[[np.ndarray], tuple[float, np.ndarray]]
-_COARSE = 1e-6
-"""A bound that moves by more than this with twice the frequencies is climbed again with them, ..."""
+_COARSE, _SHARE = 1e-6, 1e-2
+"""A bound that moves by more than this, and than this share of the tolerance, with twice the frequencies is climbed again
+with them, ..."""
 _REFINEMENTS = 2
 """... so many times."""
 
@@ -104,13 +105,14 @@ class AffineIndependentAscent:
         _assign(basis, gaussian, start.A)
         if fixed is None and basis.base.num_shapes:
             basis.theta.assign(_shapes_in_order(basis, groups, gaussian, start))
-        how = _coarsest(model, groups)
+        allowed = max(_COARSE, _SHARE * self.tolerance)
+        how = _coarsest(model, groups, allowed)
         finest = model.integration.frequencies << _REFINEMENTS
         while True:
             value, reason = self._climb(model, groups, how, trace)
             finer = float(model.bound(groups, max(how.doubled(), model.integration, key=lambda one: one.frequencies)))
             resolution = abs(finer - value)
-            if resolution < _COARSE or how.frequencies >= finest:
+            if resolution < allowed or how.frequencies >= finest:
                 break
             how = how.doubled()
         while model.integration.frequencies < how.frequencies:
@@ -180,7 +182,7 @@ class _Frame:
         return moved
 
 
-def _coarsest(model: AffineIndependentGP, groups: list[SiteGroup]) -> Integration:
+def _coarsest(model: AffineIndependentGP, groups: list[SiteGroup], allowed: float) -> Integration:
     """A quarter or half of the frequencies and points where they are enough: projections of many variables are smooth."""
     full = model.integration
     if model.frequencies_given:
@@ -188,7 +190,7 @@ def _coarsest(model: AffineIndependentGP, groups: list[SiteGroup]) -> Integratio
     exact = model.bound(groups, full)
     for part in (4, 2):
         how = full._replace(frequencies=full.frequencies // part, points=full.points // part)
-        if abs(float(model.bound(groups, how) - exact)) < _COARSE:
+        if abs(float(model.bound(groups, how) - exact)) < allowed:
             return how
     return full
 

@@ -137,12 +137,19 @@ def test_topics(results: Path) -> None:
 
 
 def test_affine(results: Path) -> None:
-    """The bound gains over the Gaussian, and frequency sums are exact where lattices are not."""
+    """Bounds rise from the local one over the Gaussian to the affine-independent one, which is nearer to NUTS too; frequency
+    sums are exact where lattices are not."""
     content, text = load(results, "affine")
-    gains = [one for one in content["results"] if one["part"] == "gain"]
-    routes = {(one["route"], one["size"]): one for one in content["results"] if one["part"] == "routes"}
-    assert len(gains) == 1 and gains[0]["affine"] >= gains[0]["gaussian"]
-    assert gains[0]["affine_test"] < 0.0 and gains[0]["gaussian_test"] < 0.0
-    assert routes["frequency_sum", 64]["error"] < 1e-7 < routes["lattice", 256]["error"]
-    assert routes["spectral", 1024]["error"] < 1e-7
-    assert "R3, frequency sum" in text and "## Gain" in text
+    parts = {
+        part: [one for one in content["results"] if one["part"] == part] for part in ("gain", "kernel", "routes", "hmc")
+    }
+    (gain,) = parts["gain"]
+    assert gain["local"] < gain["gaussian"] <= gain["affine"]
+    assert gain["affine_test"] < 0.0 and gain["gaussian_test"] < 0.0
+    fits = {one["shapes"]: one for one in parts["kernel"]}
+    assert fits["learned"]["affine"] > max(fits["learned"]["gaussian"], fits["fixed at 1.5"]["affine"])
+    routes = {(one["route"], one["size"]): one["error"] for one in parts["routes"]}
+    assert max(routes["frequency_sum", 64], routes["spectral", 1024]) < 1e-7 < routes["lattice", 256]
+    (posterior,) = parts["hmc"]
+    assert np.mean(posterior["affine"]) < np.mean(posterior["gaussian"]) and posterior["worst_r_hat"] < 1.2
+    assert all(heading in text for heading in ("R3, frequency sum", "## Gain", "## Sparse robust", "## Against"))

@@ -1,0 +1,88 @@
+"""What expectations of sites cost: time of value and gradient against D, N and the number of points or frequencies.
+
+One of the three moves at a time; and the memory of a process at D = N = 100 with 2048 points or 64 frequencies.
+"""
+
+from __future__ import annotations
+
+__all__ = ["Cost", "measure", "section"]
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from tqdm.auto import tqdm
+
+from .affine_routes import NAMES, child, processor_ms, sites_and_gradient
+from .report import Figure, Panel, Section, Series, Table
+
+_AXES = {"D": (8, 16, 32, 64), "N": (32, 64, 128, 256), "K": (1, 2, 4, 8)}
+_D, _N = 16, 64
+_SIZES = {"lattice": 512, "spectral": 512, "frequency_sum": 32}
+"""K of the route where D or N moves, and what the factors of K multiply."""
+_LARGE = {"lattice": 2048, "spectral": 2048, "frequency_sum": 64}
+
+
+class Cost(NamedTuple):
+    """One setting of one route."""
+
+    route: str
+    axis: str
+    """what moves: "D", "N", "K", or "large" """
+    D: int
+    N: int
+    size: int
+    ms: float
+    """processor"""
+    megabytes: float
+    """only of "large": over what the process takes for one site"""
+
+
+def measure(options: Any) -> list[Cost]:
+    """Every route along every axis, as far as `--cost-steps` goes, and the large problem."""
+    costs = []
+    for route, axis in tqdm([(route, axis) for route in NAMES for axis in _AXES]):
+        for step in _AXES[axis][: options.cost_steps]:
+            D, N = (step if axis == "D" else _D), (step if axis == "N" else _N)
+            size = _SIZES[route] * (step if axis == "K" else 1)
+            ms = processor_ms(sites_and_gradient(route, size, N, D, options.seed), options.rounds)
+            costs.append(Cost(route, axis, D, N, size, ms, float("nan")))
+    if options.processes:
+        for route, size in tqdm(_LARGE.items()):
+            megabytes, ms = child(route, size, 100, 100)
+            costs.append(Cost(route, "large", 100, 100, size, ms, megabytes))
+    return costs
+
+
+def _slope(x: list[int], y: list[float]) -> float:
+    """Of the logarithms over the last two points: before them what does not grow counts."""
+    return float(np.diff(np.log(y[-2:]))[0] / np.diff(np.log(x[-2:]))[0]) if len(x) > 1 else float("nan")
+
+
+def section(costs: list[Cost]) -> Section:
+    """Slopes of the logarithms, and the lines themselves."""
+    panels, rows = [], []
+    lines = {axis: _lines(costs, axis) for axis in _AXES}
+    labels = {"D": "base variables D", "N": "sites N", "K": "points K, or frequencies"}
+    for axis, series in lines.items():
+        panels.append(Panel("", labels[axis], "value and gradient, ms", series, log="xy"))
+    for route, name in NAMES.items():
+        slopes = [_slope(list(one.x), list(one.y)) for axis in _AXES for one in lines[axis] if one.label == name]
+        large = next((one for one in costs if (one.route, one.axis) == (route, "large")), None)
+        measured = ["-", "-", "-"] if large is None else [str(large.size), f"{large.ms:.0f}", f"{large.megabytes:.0f}"]
+        rows.append([name, *(f"{slope:.2f}" for slope in slopes), *measured])
+    header = ["route", "slope in D", "slope in N", "slope in K", "D = N = 100: points", "ms", "MB"]
+    note = "Cost: processor milliseconds; slopes of log time over the last two points; MB over what a process takes for one "
+    note += (
+        "site, libraries and compilation included. The limit `memory` was 64 MB a tensor. ms of D = N = 100: one call."
+    )
+    figure = Figure("affine_cost", f"D = {_D} and N = {_N} where they do not move.", panels)
+    return Section([Table("Cost", header, rows)], [figure], [note])
+
+
+def _lines(costs: list[Cost], axis: str) -> list[Series]:
+    field = "size" if axis == "K" else axis
+    found = []
+    for route, name in NAMES.items():
+        mine = [one for one in costs if (one.route, one.axis) == (route, axis)]
+        found.append(Series(name, [getattr(one, field) for one in mine], [one.ms for one in mine]))
+    return found
