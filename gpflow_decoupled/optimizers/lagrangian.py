@@ -120,10 +120,9 @@ class LinearlyConstrainedLagrangian:
         else:
             prepared.problem.refresh()
         problem = prepared.problem
-        warm = again and bool(tf.reduce_any(problem.basis.lam != 0.0))
         at, start = first_marginals(problem, self.sweeps, self.tolerance, project=again)
         trace.append(float(at.bound))
-        return _Run(self, prepared, trace, warm).iterate(at, start, progress)
+        return _Run(self, prepared, trace).iterate(at, start, progress)
 
     def inner_solver(self, model: LCLGP) -> str:
         """The solver that "auto" stands for: "newton" or "lbfgs"."""
@@ -148,7 +147,7 @@ class _Iteration(NamedTuple):
 class _Run:
     """One run: what changes from one outer iteration to the next."""
 
-    def __init__(self, rule: LinearlyConstrainedLagrangian, prepared: Prepared, trace: Trace, warm: bool) -> None:
+    def __init__(self, rule: LinearlyConstrainedLagrangian, prepared: Prepared, trace: Trace) -> None:
         problem, self.direction, self.stationary = prepared
         self.rule, self.problem, self.trace = rule, problem, trace
         self.solver = rule.inner_solver(problem.model)
@@ -158,8 +157,7 @@ class _Run:
         self.minorises = rule.curvature or not bumpy
         self.fast = rule.accelerate and self.minorises and not rule.augmented and rule.trust_region is None
         self.near = _NEAR * problem.basis.num_data * problem.basis.num_latent_gps
-        self.violation = self.change = math.inf
-        self.gap = 0.0 if warm else math.inf  # a run that continues another begins next to its solution
+        self.violation = self.change = self.gap = math.inf
 
     def iterate(self, at: Marginals, start: tuple, progress: bool) -> LagrangianResult:
         """Outer iterations from the marginals `at`, their sites maximised from `start`, [N, L] each."""
@@ -215,11 +213,11 @@ class _Run:
 
     def _settled(self, change: float) -> bool:
         """Whether less than the tolerance is left to gain, by the last change or by a series of two."""
-        tolerance, share = self.rule.tolerance, change / self.change
+        tolerance, last = self.rule.tolerance, self.change
         if abs(change) < tolerance:
             return True
-        regular = 0.0 < share < 0.5 and change < _REGULAR * tolerance
-        return regular and math.isfinite(self.change) and change * share / (1.0 - share) < tolerance
+        regular = 0.0 < change < min(_REGULAR * tolerance, 0.5 * last) and math.isfinite(last)
+        return regular and change**2 / (last - change) < tolerance  # the rest of a geometric series
 
     def _accepts(self, found: _Iteration, change: float) -> bool:
         """Whether the outer iteration stands: the bound has not fallen, or nothing was promised."""
