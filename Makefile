@@ -15,14 +15,15 @@ ADVICE := name a Python 3.10, 3.11 or 3.12, for example with PYTHON=python3.11
 BIN := $(VENV)/bin
 CREATED := $(VENV)/.created
 INSTALLED := $(VENV)/.installed
-SOURCES = $(wildcard gpflow_decoupled tests benchmarks demo notebooks) setup.py
+DOCS := $(VENV)/.docs
+SOURCES = $(wildcard gpflow_decoupled tests benchmarks demo notebooks docs) setup.py
 
 export TF_CPP_MIN_LOG_LEVEL ?= 2
 export MPLBACKEND ?= Agg
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help install demo test unit lint format benchmark benchmark-tiny notebooks clean
+.PHONY: help install demo test unit lint format benchmark benchmark-tiny notebooks docs clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(firstword $(MAKEFILE_LIST)) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 18
@@ -73,6 +74,13 @@ benchmark-tiny: $(INSTALLED) ## all benchmarks at the size that the tests run: a
 notebooks: $(INSTALLED) ## run every notebook (they are scripts) from top to bottom
 	@set -e; for script in $(sort $(wildcard notebooks/*.py)); do echo "$$script"; $(BIN)/python "$$script"; done
 
+$(DOCS): $(INSTALLED)
+	$(BIN)/python -m pip install --disable-pip-version-check --constraint $(CONSTRAINTS) --editable ".[docs]"
+	@touch $@
+
+docs: $(DOCS) ## build the documentation, warnings as errors: docs/_build/html/index.html
+	$(BIN)/python -m sphinx -W --keep-going -b html docs docs/_build/html
+
 clean: ## remove the environment, caches and outputs
-	rm -rf "$(VENV)" build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache demo_output benchmarks/results
+	rm -rf "$(VENV)" build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache demo_output benchmarks/results docs/_build
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,65 @@
+"""From the package's docstrings, plain text with `code` in single backticks, to reStructuredText."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from types import ModuleType
+
+FIELD = re.compile(r"(?<=\S) +(?=:(?:param|return)\b)")
+SEVERAL = re.compile(r"(?m)^(\s*:param )(\w+(?:, \w+)+)(?=:)")
+LITERAL = re.compile(r"(`+)(.+?)\1")
+SPECIAL = re.compile(r"([\\*|]|_(?![\w\[(]))")
+BULLET = re.compile(r"\s*[*-] ")
+
+
+def public_names(package: ModuleType) -> dict[str, str]:
+    """Where each public name of the package's packages is documented; of namesakes none."""
+    parts = [getattr(package, name) for name in package.__all__ if isinstance(getattr(package, name), ModuleType)]
+    found = {name: package.__name__ for name in package.__all__ if not isinstance(getattr(package, name), ModuleType)}
+    found = {name: f"{place}.{name}" for name, place in found.items()}
+    inner = [public_names(part) for part in parts]
+    taken = Counter(name for names in inner for name in names)
+    for names in inner:  # what a package passes on is documented where it comes from
+        found.update(names)
+    return {name: path for name, path in found.items() if taken[name] < 2}
+
+
+def rewrite(lines: list[str], names: dict[str, str]) -> None:
+    """Rewrite a docstring in place: what looks like markup and is not is escaped, public names become links."""
+    text = _fields("\n".join(lines)).split("\n")
+    indent: int | None = None  # of the line whose `::` opened a literal block
+    in_field = False
+    result = []
+    for line in text:
+        depth = len(line) - len(line.lstrip())
+        if in_field and line.strip() and depth == 0 and not line.startswith(":"):
+            result.append("")
+        in_field = line.startswith(":") or (in_field and depth > 0)
+        if indent is not None and line.strip() and depth <= indent:
+            indent = None
+        if indent is None:
+            if line.endswith("::"):
+                indent = depth
+            line = _line(line, names)
+        result.append(line)
+    lines[:] = result
+
+
+def _fields(text: str) -> str:
+    """`:param a: ... :param b: ...` in one line becomes two fields; the names of `:param a, b: ...` become one word."""
+    return SEVERAL.sub(lambda match: match[1] + match[2].replace(" ", "\u200b"), FIELD.sub("\n", text))
+
+
+def _line(line: str, names: dict[str, str]) -> str:
+    bullet = BULLET.match(line)
+    start = bullet.end() if bullet else 0
+    parts, place = [line[:start]], start
+    for match in LITERAL.finditer(line, start):
+        parts += [SPECIAL.sub(r"\\\1", line[place : match.start()]), _code(match[2], names)]
+        place = match.end()
+    return "".join([*parts, SPECIAL.sub(r"\\\1", line[place:])])
+
+
+def _code(text: str, names: dict[str, str]) -> str:
+    return f":py:obj:`~{names[text]}`" if text in names else f"``{text}``"

@@ -1,0 +1,178 @@
+# ---
+# jupyter:
+#   jupytext:
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+# ---
+
+# %% [markdown]
+# # Big data
+#
+# A million observations that are never in memory together: a file of rows, read as a stream of shuffled minibatches. `fit`
+# learns kernel and q from it with held-out scores on the way; a run that is killed goes on where its checkpoint ends; and
+# `sweep` brings q(u) to its optimum in full passes over the file, a block at a time.
+
+# %%
+import os
+import shutil
+from pathlib import Path
+
+import gpflow
+import matplotlib.pyplot as plt
+import numpy as np
+import tensorflow as tf
+
+import gpflow_decoupled as gd
+
+FAST = os.environ.get("NOTEBOOK_FAST", "") == "1"
+N = 20_000 if FAST else 1_000_000
+STEPS, BETA, GAMMA = (20, 20, 40) if FAST else (300, 60, 150)
+OUTPUT = Path("notebook_output")
+OUTPUT.mkdir(exist_ok=True)
+
+# %% [markdown]
+# ## The file
+#
+# Each row is three inputs and an output, four numbers of eight bytes, written block by block. In your case this would be an
+# export of a database; any `tf.data.Dataset` of pairs will do.
+
+# %%
+D, NOISE = 3, 0.2
+FILE = OUTPUT / "10_rows.bin"
+
+
+def truth(x):
+    return np.sin(2.0 * x[:, 0]) + np.cos(2.0 * x[:, 1]) * x[:, 2]
+
+
+def rows(count, rng):
+    x = rng.uniform(-2.0, 2.0, (count, D))
+    return np.column_stack([x, truth(x) + NOISE * rng.standard_normal(count)])
+
+
+rng = np.random.default_rng(0)
+with open(FILE, "wb") as file:
+    for _ in range(N // 10_000):
+        file.write(rows(10_000, rng).tobytes())
+held_out = rows(2000, rng)
+evaluation = held_out[:, :D], held_out[:, D:]
+print(f"{FILE.stat().st_size / 1e6:.0f} MB, {N:,} rows")
+
+# %% [markdown]
+# ## The stream
+#
+# TensorFlow reads the file as it goes. `shuffle` keeps that many rows; the file's order should not matter beyond it. The
+# place in such a stream can be saved, that of a Python generator could not.
+
+
+# %%
+def stream():
+    records = tf.data.FixedLengthRecordDataset(str(FILE), 8 * (D + 1))
+    batches = records.shuffle(10_000, seed=1).batch(1024, drop_remainder=True)
+    numbers = batches.map(lambda text: tf.ensure_shape(tf.io.decode_raw(text, tf.float64), [1024, D + 1]))
+    return numbers.map(lambda row: (row[:, :D], row[:, D:])).prefetch(2)
+
+
+# %% [markdown]
+# ## The model
+#
+# Points are chosen from the first rows; `num_data` is what scales the bound of a minibatch to the whole file.
+
+# %%
+first = np.fromfile(FILE, count=5000 * (D + 1)).reshape(-1, D + 1)[:, :D]
+
+
+def new_model():
+    kernel = gpflow.kernels.Matern52(lengthscales=[1.0] * D)
+    beta = gd.inducing.select(first, BETA, kernel)
+    gamma = gd.inducing.select(first, GAMMA, kernel, given=beta)
+    return gd.models.ODVGP(kernel, gpflow.likelihoods.Gaussian(0.1), gamma, beta, num_data=N)
+
+
+# %% [markdown]
+# ## A run that is killed
+#
+# Something fails halfway, here on purpose. The checkpoint of a moment before is in the folder.
+
+
+# %%
+class PowerCut(Exception):
+    """What may happen to a long run."""
+
+
+def pull_the_plug(step, metrics, model):
+    if step >= STEPS // 2:
+        raise PowerCut
+
+
+FOLDER = OUTPUT / "10_checkpoints"
+shutil.rmtree(FOLDER, ignore_errors=True)
+settings = {
+    "steps": STEPS,
+    "evaluation": evaluation,
+    "evaluate_every": STEPS // 4,
+    "checkpoint": FOLDER,
+    "checkpoint_every": STEPS // 4,
+    "compile": not FAST,  # a short run is over before it is compiled
+}
+interrupted = False
+try:
+    gd.fit(new_model(), stream(), callbacks=[pull_the_plug], **settings)
+except PowerCut:
+    interrupted = True
+saved = sorted(int(path.stem.split("-")[1]) for path in FOLDER.glob("run-*.json"))
+print(f"interrupted: {interrupted}; checkpoints of steps {saved}")
+
+# %% [markdown]
+# ## ... and goes on
+#
+# The same call with a new model: parameters, optimizers, the place in the stream and the history come from the folder.
+
+# %%
+model = new_model()
+result = gd.fit(model, stream(), **settings)
+print(result)
+print("held-out RMSE on the way:", np.round(result.history["rmse"], 3))
+
+# %% [markdown]
+# ## Full passes
+#
+# At fixed hyperparameters q(u) has an optimum; with Gaussian noise one pass over all rows finds it, for the mean coefficients
+# as they are. The file is mapped, not loaded: one block is in memory at a time.
+
+# %%
+mapped = np.memmap(FILE, dtype=np.float64, mode="r").reshape(-1, D + 1)
+before = gd.training.held_out_metrics(model, evaluation)
+swept = gd.optimizers.sweep(model, (mapped[:, :D], mapped[:, D:]), passes=3)
+after = gd.training.held_out_metrics(model, evaluation)
+print(swept)
+print(f"log density a row: {before['log_density']:.4f} before, {after['log_density']:.4f} after")
+
+# %%
+figure, (left, right) = plt.subplots(1, 2, figsize=(12, 4), layout="constrained")
+gd.wrappers.plot_history(result, left)
+x = np.zeros((200, D))
+x[:, 0] = np.linspace(-2.0, 2.0, 200)
+mean, variance = model.predict_f(x)
+width = 2.0 * np.sqrt(variance[:, 0])
+right.plot(x[:, 0], truth(x), "k--", label="truth")
+right.plot(x[:, 0], mean, label="mean")
+right.fill_between(x[:, 0], mean[:, 0] - width, mean[:, 0] + width, alpha=0.2)
+right.set(xlabel="first input, the others at zero")
+right.legend(frameon=False)
+figure.savefig(OUTPUT / "10_big_data.png", dpi=120)
+
+# %% [markdown]
+# ## Does it hold?
+#
+# The run was interrupted and ended with all its steps; the bound of all rows did not fall in a pass; and the error on new rows
+# is close to the noise.
+
+# %%
+bounds = swept.history["elbo"]
+FILE.unlink()
+shutil.rmtree(FOLDER)
+assert interrupted and result.steps == STEPS and np.array_equal(result.history["step"], np.arange(1, STEPS + 1))
+assert np.all(np.diff(bounds) >= -1e-9 * np.abs(bounds[:-1]))
+assert after["rmse"] < (3.0 if FAST else 1.1) * NOISE

@@ -1,0 +1,141 @@
+"""The documentation holds together without being built: its code runs, its links lead somewhere, nothing is left out."""
+
+from __future__ import annotations
+
+import doctest
+import functools
+import importlib.util
+import re
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+import gpflow_decoupled
+
+ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs"
+PAGES = {path.relative_to(DOCS).as_posix(): path.read_text(encoding="utf-8") for path in sorted(DOCS.rglob("*.md"))}
+PICTURES = sorted((DOCS / "pictures").iterdir())
+PYTHON = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"\]\(([^)\s]+)\)")
+DIRECTIVE = re.compile(r"^```\{(\w+)\} ?(\S*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+TAG = re.compile(r"\\tag\{([A-Z]\d+)\}")
+NEEDS_MORE = ["gpflow_decoupled.wrappers.bayesian_benchmarks", "gpflow_decoupled.wrappers.sklearn"]
+"""Public modules that the package does not import by itself."""
+WITH_CODE = [page for page, text in PAGES.items() if PYTHON.search(text)]
+
+
+def packages(package: ModuleType) -> list[ModuleType]:
+    """The packages that are public names of a package, and theirs."""
+    found = [getattr(package, name) for name in package.__all__ if isinstance(getattr(package, name), ModuleType)]
+    return [inner for part in found for inner in (part, *packages(part))]
+
+
+def in_contents(page: str) -> set[str]:
+    """The pages that a page's tables of contents name, from the root of the documentation."""
+    folder = Path(page).parent
+    entries = [
+        line for kind, _, body in DIRECTIVE.findall(PAGES[page]) if kind == "toctree" for line in body.split("\n")
+    ]
+    return {(folder / entry).as_posix() + ".md" for entry in entries if entry and not entry.startswith(":")}
+
+
+def test_every_page_is_in_a_table_of_contents() -> None:
+    listed = set().union(*(in_contents(page) for page in PAGES))
+    assert listed == set(PAGES) - {"index.md"}
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_links_lead_somewhere(page: str) -> None:
+    files = [link.partition("#")[0] for link in LINK.findall(PAGES[page]) if not link.startswith(("http", "#"))]
+    files += [target for kind, target, _ in DIRECTIVE.findall(PAGES[page]) if kind in ("include", "image", "figure")]
+    assert [name for name in files if not (DOCS / page).parent.joinpath(name).is_file()] == []
+
+
+def test_what_is_included_has_its_markers() -> None:
+    marked = [(DOCS / page, *part) for page, text in PAGES.items() for part in DIRECTIVE.findall(text)]
+    included = [(page.parent / target, body) for page, kind, target, body in marked if kind == "include"]
+    assert any(path.name == "README.md" for path, _ in included)
+    for path, body in included:
+        for marker in re.findall(r':(?:start-after|end-before): "(.*)"', body):
+            assert path.read_text(encoding="utf-8").count(marker) == 1, (path, marker)
+
+
+@pytest.mark.parametrize("page", WITH_CODE)
+def test_python_runs_as_printed(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("matplotlib").use("Agg")
+    monkeypatch.chdir(tmp_path)
+    quick = {"steps": 2, "compile": False, "progress": False, "seconds": None}
+    monkeypatch.setattr(gpflow_decoupled, "fit", functools.partial(short, gpflow_decoupled.fit, quick))
+    names: dict = {}
+    for number, code in enumerate(PYTHON.findall(PAGES[page])):
+        if not code.startswith(">>>"):
+            exec(compile(code, f"{page}, block {number}", "exec"), names)
+            continue
+        test = doctest.DocTestParser().get_doctest(code, names, page, page, 0)
+        said: list[str] = []
+        outcome = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS).run(test, out=said.append, clear_globs=False)
+        assert outcome.failed == 0, "".join(said)
+
+
+def short(fit, quick: dict, *args, **kwargs):
+    """A run of a few steps that is not compiled, whatever a page asks for."""
+    return fit(*args, **{**kwargs, **quick})
+
+
+def test_every_public_name_is_in_the_reference() -> None:
+    pages = {page: text for page, text in PAGES.items() if page.startswith("api/")}
+    reference = "\n".join(pages.values())
+    automatic = set(re.findall(r"automodule:: (\S+)", reference))
+    for package in packages(gpflow_decoupled):
+        assert package.__name__ in automatic, f"docs/api has no automodule of {package.__name__}"
+        things = {name: getattr(package, name) for name in package.__all__}
+        silent = {name for name, thing in things.items() if not callable(thing) and not isinstance(thing, ModuleType)}
+        assert {name for name in silent if f"`{name}`" not in reference} == set(), "automodule leaves constants out"
+    assert {name for name in gpflow_decoupled.__all__ if name not in reference} == set()
+    assert set(NEEDS_MORE) <= automatic
+
+
+def test_every_notebook_is_listed() -> None:
+    notebooks = {f"../notebooks/{path.name}" for path in (ROOT / "notebooks").glob("*.py")}
+    assert {link for link in LINK.findall(PAGES["notebooks.md"]) if "notebooks/" in link} == notebooks
+
+
+def test_equations_are_those_of_the_notation() -> None:
+    rows = re.findall(r"^\| \(([A-Z]\d+)\) \|", (ROOT / "NOTATION.md").read_text(encoding="utf-8"), re.MULTILINE)
+    tags = [tag for text in PAGES.values() for tag in TAG.findall(text)]
+    assert len(tags) == len(set(tags)) > 100
+    assert set(tags) <= set(rows)
+
+
+def test_pictures_are_small_and_shown() -> None:
+    assert PICTURES
+    sizes = [path.stat().st_size for path in PICTURES]
+    assert max(sizes) < 100_000 and sum(sizes) < 600_000
+    assert [path.name for path in PICTURES if not any(f"pictures/{path.name}" in text for text in PAGES.values())] == []
+
+
+def test_docstrings_become_restructured_text() -> None:
+    spec = importlib.util.spec_from_file_location("docstrings", DOCS / "docstrings.py")
+    docstrings = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(docstrings)
+    names = docstrings.public_names(gpflow_decoupled)
+    assert names["ODVGP"] == "gpflow_decoupled.models.ODVGP" and names["fit"] == "gpflow_decoupled.training.fit"
+    assert names["Gamma"] == "gpflow_decoupled.distributions.families.Gamma"
+    assert "Gaussian" not in names, "a namesake of two packages"
+    lines = [
+        ":param a: `ODVGP`. :param b: a* of q_, as `b*`.",
+        ":param c, d: two.",
+        "Others::",
+        "",
+        "    a* = `b`",
+        "",
+        "* a |b|",
+    ]
+    docstrings.rewrite(lines, names)
+    assert lines == [
+        ":param a: :py:obj:`~gpflow_decoupled.models.ODVGP`.", r":param b: a\* of q\_, as ``b*``.",
+        ":param c,\u200bd: two.", "", "Others::", "",
+        "    a* = `b`", "", r"* a \|b\|",
+    ]  # fmt: skip
