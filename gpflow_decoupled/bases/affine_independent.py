@@ -9,8 +9,8 @@ v_d ~ q(. | theta_d) of mean 0, variance 1 and entropy H_d (section 2.1 of the d
 
 | symbol | code | shape |
 |---|---|---|
-| A, b, theta | `matrix()`, `b`, `theta` | [D, D], [D], [D, P] |
-| alpha = phi A, beta = phi b | `projections` | [N, D], [N] |
+| A, b, theta of the first k of v | `matrix()`, `b`, `theta` | [D, D], [D], [k, P] |
+| alpha = phi A of these k, beta = phi b | `projections` | [N, k], [N] |
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
+import tensorflow_probability as tfp
 from gpflow import Parameter
 from gpflow.config import default_float
 from gpflow.kernels import Kernel
@@ -56,8 +57,10 @@ class AffineIndependentBasis(Basis):
         them.
     :param base: the name of one of `distributions.BASES`, a `distributions.Base`, or a scalar TFP distribution.
     :param structure: of A, "full", "lower", "lu" or "low_rank". :param rank: k of "low_rank".
+    :param non_normal: k, how many of the v are of the base, the first; the others are normal. All D if not given. With
+        structure "full" alone, which lets the ascent choose the k directions; a site then costs k T instead of D T.
     :param A: [D, D], not singular; the identity if not given. :param b: [D]; zeros if not given.
-    :param theta: shapes [D, P]; the base's default if not given.
+    :param theta: shapes [k, P]; the base's default if not given.
     :param gaussian: [D], False for coordinates that have no Gaussian prior: (A2) leaves them to sites of their own.
     :param distinct: False lets an inducing variable have points twice, as data may.
 
@@ -75,6 +78,7 @@ class AffineIndependentBasis(Basis):
         *,
         structure: str = "full",
         rank: int = 5,
+        non_normal: int | None = None,
         A: Any | None = None,
         b: Any | None = None,
         theta: Any | None = None,
@@ -91,6 +95,7 @@ class AffineIndependentBasis(Basis):
         if b.shape != (D,) or not np.all(np.isfinite(b)):
             raise DataError(f"b has shape {b.shape}; it must be [D] = [{D}], finite numbers.")
         self.b = Parameter(b, dtype=default_float())
+        self.non_normal = _checked_count(non_normal, D, structure)
         self._gaussian = np.ones(D) if gaussian is None else np.asarray(gaussian, default_float())
         self.assign_base(base, theta)
 
@@ -105,18 +110,17 @@ class AffineIndependentBasis(Basis):
         return tf.constant(self._gaussian, default_float())
 
     def assign_base(self, base: Any, theta: Any | None = None) -> None:
-        """Another base with shapes theta [D, P], by default the base's own; A and b stay, and so do mean and covariance."""
+        """Another base with shapes theta [k, P], by default the base's own; A and b stay, and so do mean and covariance."""
         found = base_variable(base)
-        value = found.start(self.size) if theta is None else tf.convert_to_tensor(theta, default_float())
-        if tuple(value.shape) != (self.size, found.num_shapes):
+        dtype, shape = default_float(), (self.non_normal, found.num_shapes)
+        value = found.start(shape[0], dtype) if theta is None else tf.convert_to_tensor(theta, dtype)
+        if tuple(value.shape) != shape:
             raise DataError(
-                f"theta has shape {tuple(value.shape)}; it must be [D, P] = [{self.size}, {found.num_shapes}]."
+                f"theta has shape {tuple(value.shape)}; it must be [k, P] = {list(shape)}, k of D = {self.size}."
             )
         found.check(value)
         self.base: Base = found
-        self.theta = Parameter(
-            value, transform=found.bijector(default_float()), dtype=default_float(), trainable=found.num_shapes > 0
-        )
+        self.theta = Parameter(value, transform=found.bijector(dtype), dtype=dtype, trainable=found.num_shapes > 0)
 
     def matrix(self) -> tf.Tensor:
         """A [D, D]."""
@@ -124,11 +128,19 @@ class AffineIndependentBasis(Basis):
 
     def entropy(self) -> tf.Tensor:
         """The entropy of q(w), whitened, in nats: a scalar; (A1)."""
-        return self.map.log_det() + tf.reduce_sum(self.base.entropy(self.shapes))
+        normal = 0.5 * math.log(2.0 * math.pi * math.e) * (self.size - self.non_normal)
+        return self.map.log_det() + tf.reduce_sum(self.base.entropy(self.shapes)) + normal
+
+    def sample(self, n: int, seed: Any = None) -> tf.Tensor:
+        """Draws of w, whitened, [n, D]."""
+        first, second = tf.unstack(tfp.random.split_seed(seed, n=2, salt="AffineIndependentBasis"))
+        v = self.base.sample(n, self.shapes, seed=first)
+        normal = tf.random.stateless_normal([n, self.size - self.non_normal], second, dtype=v.dtype)
+        return tf.linalg.matvec(self.matrix(), tf.concat([v, normal], axis=1)) + self.b  # (A1)
 
     @property
     def shapes(self) -> tf.Tensor:
-        """The shapes theta [D, P]."""
+        """The shapes theta [k, P]."""
         return tf.convert_to_tensor(self.theta)
 
     def divergence(self) -> tf.Tensor:
@@ -137,9 +149,13 @@ class AffineIndependentBasis(Basis):
         return 0.5 * tf.reduce_sum(self.gaussian * (moment + math.log(2.0 * math.pi))) - self.entropy()  # (A2)
 
     def projections(self, group: SiteGroup) -> Projections:
-        """y_n of a group of sites as sums of base variables: alpha [N, D], beta [N] and noise."""
-        beta = group.offset + tf.linalg.matvec(group.features, self.b)
-        return Projections(self.map.project(group.features), beta, self.shapes, group.noise)
+        """y_n of a group of sites as sums of base variables: alpha [N, k], beta [N], and as noise what is normal."""
+        beta, k = group.offset + tf.linalg.matvec(group.features, self.b), self.non_normal
+        alpha, noise = self.map.project(group.features), group.noise
+        if k < self.size:
+            normal = tf.reduce_sum(tf.square(alpha[:, k:]), axis=1)
+            alpha, noise = alpha[:, :k], normal if noise is None else noise + normal
+        return Projections(alpha, beta, self.shapes, noise)
 
     def matrices(self, kernel: Kernel) -> dict[str, tf.Tensor]:
         """The prior covariance of the inducing values, with its jitter."""
@@ -168,3 +184,16 @@ class AffineIndependentBasis(Basis):
                 "This state was made for predictions (with_kl=False); call factor(kernel) for the divergence."
             )
         return state.divergence
+
+
+def _checked_count(non_normal: int | None, D: int, structure: str) -> int:
+    """K. Raises `DataError` unless it is from 1 to D, or with another structure than "full"."""
+    if non_normal is None:
+        return D
+    if not isinstance(non_normal, int | np.integer) or not 1 <= non_normal <= D:
+        raise DataError(f"non_normal={non_normal!r}: it must be a whole number from 1 to D = {D}.")
+    if structure != "full":
+        raise DataError(
+            f"non_normal with structure='{structure}': only structure='full' leaves the choice of the directions free."
+        )
+    return int(non_normal)

@@ -7,6 +7,9 @@
 | "lu" | L U, L lower, U upper with ones on its diagonal; permutations of v make it as general as "full" | D^2 |
 | "low_rank" | diag(s) + F S^T | D (2 k + 1) |
 
+The rotation of "low_rank" is not free, so that its start is worse and its optimum may be; for larger D a full A of which
+few dimensions are not normal costs less and finds more (`non_normal` of the basis).
+
 Signs of the determinant are free: only its logarithm's size enters.
 """
 
@@ -30,6 +33,7 @@ from ..errors import DataError, check_option
 STRUCTURES = ("full", "lower", "lu", "low_rank")
 _LEAST_RATIO = 1e-12
 """Least ratio of singular values of a matrix that is not called singular."""
+_TURNS = 20
 
 
 class AffineMap(Module, abc.ABC):
@@ -198,15 +202,18 @@ def _log_product(triangle: Any) -> tf.Tensor:
 
 def _columns_pivoted(A: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """L and U [D, D] with L U = A P: L lower, U upper with ones on the diagonal, P the permutation that pivoting finds."""
-    _, lower, upper = scipy.linalg.lu(A.T)
-    return upper.T.copy(), lower.T.copy()
+    rotation, root = np.linalg.qr(A.T)  # A = root^T rotation^T: pivots of a rotation do not depend on the scale of rows
+    _, lower, upper = scipy.linalg.lu(rotation)
+    return root.T @ upper.T, lower.T.copy()
 
 
 def _low_rank(A: np.ndarray, rank: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The parts s [D], F and S [D, k]; with little beside the diagonal F starts off zero, where gradients vanish."""
-    s = np.diag(A).copy()
-    floor = 0.1 * np.sqrt(np.mean(A**2))
-    s = np.where(np.abs(s) < floor, floor, s)
-    left, values, right = np.linalg.svd(A - np.diag(s))
-    root = np.sqrt(np.maximum(values[:rank], 1e-4 * np.mean(np.abs(s))))
-    return s, left[:, :rank] * root, right[:rank].T * root
+    """The parts s [D], F and S [D, k], by turns; with little beside the diagonal F starts off zero, where gradients vanish."""
+    s, floor = np.diag(A).copy(), 0.1 * np.sqrt(np.mean(A**2))
+    for _ in range(_TURNS):
+        s = np.where(np.abs(s) < floor, floor, s)
+        left, values, right = np.linalg.svd(A - np.diag(s))
+        product = (left[:, :rank] * values[:rank]) @ right[:rank]
+        s, used = np.diag(A - product).copy(), s
+    root = np.sqrt(np.maximum(values[:rank], 1e-4 * np.mean(np.abs(used))))
+    return used, left[:, :rank] * root, right[:rank].T * root

@@ -28,6 +28,7 @@ def AffineIndependentGLM(
     base: Any = "skew_normal",
     structure: str = "full",
     rank: int = 5,
+    non_normal: int | None = None,
     route: str = "auto",
     frequencies: int | None = None,
     points: int | None = None,
@@ -39,7 +40,7 @@ def AffineIndependentGLM(
     :param prior: a Gaussian of `tensorflow_probability.distributions` over the weights [p], as in `CVIGLM`; or independent
         priors: a scalar `Laplace`, `StudentT` or any other distribution, of batch shape [] or [p], which are p more sites;
         N(0, I) if not given. :param intercept: whether there is a weight b, with prior N(0, intercept_variance).
-    :param base, structure, rank, route, frequencies, points, memory: as of `AffineIndependentGP`.
+    :param base, structure, rank, non_normal, route, frequencies, points, memory: as of `AffineIndependentGP`.
 
     `weights_posterior` reads mean and covariance of the weights off the model. Raises `DataError` for unusable data or
     priors, or a row of X that is all zero where there is no intercept. Example::
@@ -65,6 +66,7 @@ def AffineIndependentGLM(
         base=base,
         structure=structure,
         rank=rank,
+        non_normal=non_normal,
         route=route,
         frequencies=frequencies,
         points=points,

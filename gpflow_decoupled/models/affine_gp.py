@@ -45,6 +45,7 @@ class AffineIndependentGP(FullGP):
     :param inducing_variable: points [M, D] or any GPflow inducing variable; the data if not given.
     :param base: the name of one of `distributions.BASES`, a `distributions.Base`, or a scalar TFP distribution.
     :param structure: of A, "full", "lower", "lu" or "low_rank". :param rank: of "low_rank".
+    :param non_normal: k, so many of the base variables are of `base` and the others normal; all M if not given.
     :param route: "auto", or "frequency_sum" (logit, Laplace, Student-t and Gaussian likelihoods), "spectral", "lattice".
     :param frequencies: of the first. :param points: of the other two, a power of two; both have defaults for the base.
     :param memory: bytes that the bound and its gradient may take: observations are worked through in blocks.
@@ -52,7 +53,7 @@ class AffineIndependentGP(FullGP):
 
     `optimizers.AffineIndependentAscent` finds A, b and the shapes. `training_loss` is the negative bound (A2). Raises
     `DataError` for unusable data, a base without finite variance or a memory limit that one observation is too large for.
-    Cost of a bound: M^3 + N M^2 + N M T, for T frequencies. Example::
+    Cost of a bound: M^3 + N M^2 + N k T, for T frequencies. Example::
 
         model = AffineIndependentGP((X, Y), gpflow.kernels.Matern52(), BernoulliLogit())
         result = AffineIndependentAscent().run(model)
@@ -72,17 +73,15 @@ class AffineIndependentGP(FullGP):
         base: Any = "skew_normal",
         structure: str = "full",
         rank: int = 5,
+        non_normal: int | None = None,
         route: str = "auto",
         frequencies: int | None = None,
         points: int | None = None,
         memory: float = 2.0**29,
         weight_priors: WeightPriors | None = None,
     ) -> None:
-        if isinstance(kernel, MultioutputKernel):
-            raise DataError(f"{type(kernel).__name__} has several outputs: fit one AffineIndependentGP an output.")
+        _refuse_several_latents(data, kernel, likelihood)
         super().__init__(data, kernel, likelihood, mean_function=mean_function)
-        if self.num_latent_gps != 1 or self.data[1].shape[1] != 1:
-            raise DataError(f"Y has {self.data[1].shape[1]} columns: fit one model a column, Y[:, :1].")
         self._full = inducing_variable is None
         if self._full:  # data may have rows twice, which inducing points must not
             inducing_variable = SharedIndependentInducingVariables(InducingPoints(self.data[0].numpy()))
@@ -90,7 +89,13 @@ class AffineIndependentGP(FullGP):
         self.weight_priors = weight_priors
         gaussian = None if weight_priors is None else weight_priors.gaussian
         self.basis = AffineIndependentBasis(
-            inducing_variable, base, structure=structure, rank=rank, gaussian=gaussian, distinct=not self._full
+            inducing_variable,
+            base,
+            structure=structure,
+            rank=rank,
+            non_normal=non_normal,
+            gaussian=gaussian,
+            distinct=not self._full,
         )
         self._asked = Integration(route, frequencies or 0, points or 0, float(memory))
         self.integration.checked(self.basis.base)
@@ -221,7 +226,8 @@ class AffineIndependentGP(FullGP):
                 log_p += slope * tf.abs(f - place)
             return tf.exp(log_p)
 
-        return tf.math.log(tf.maximum(self._expected(X, density), 1e-300))
+        probability = self._expected(X, density)
+        return tf.math.log(tf.maximum(probability, np.finfo(probability.dtype.as_numpy_dtype).tiny))
 
     def _expected(self, Xnew: InputData, function: Any) -> tf.Tensor:
         return expected(self.basis.base, self.projections(Xnew), function, self.integration.points, self._asked.memory)
@@ -241,8 +247,7 @@ class AffineIndependentGP(FullGP):
         state = basis.factor(self.kernel, with_kl=False)
         X = tf.convert_to_tensor(Xnew)
         features, noise = self._features(state, X)
-        w = tf.linalg.matvec(basis.matrix(), basis.base.sample(S, basis.shapes)) + basis.b
-        f = self._mean(X) + tf.matmul(w, features, transpose_b=True)
+        f = self._mean(X) + tf.matmul(basis.sample(S), features, transpose_b=True)
         if noise is not None:
             z = tf.random.normal(tf.shape(f), dtype=f.dtype)
             if full_cov:
@@ -253,3 +258,19 @@ class AffineIndependentGP(FullGP):
             else:
                 f += tf.sqrt(noise) * z
         return f[0, :, None] if num_samples is None else f[:, :, None]
+
+
+def _refuse_several_latents(data: RegressionData, kernel: Kernel, likelihood: Likelihood) -> None:
+    """Independent columns are as good in a model each; a likelihood of several latents has no site of one number."""
+    latents, Y = likelihood.latent_dim, np.asarray(data[1])
+    if latents not in (None, 1):
+        raise DataError(
+            f"{type(likelihood).__name__} has {latents} latent functions an observation, and here log p(y | f) must be a "
+            "function of one: use CVIGP or LCLGP."
+        )
+    if isinstance(kernel, MultioutputKernel) or (Y.ndim == 2 and Y.shape[1] != 1):
+        what = type(kernel).__name__ if isinstance(kernel, MultioutputKernel) else f"Y with {Y.shape[1]} columns"
+        raise DataError(
+            f"{what} has several latent functions, and a model has one: fit one model a column, Y[:, :1]. Independent "
+            "latents have nothing in common but the kernel, and the bounds add up."
+        )

@@ -23,8 +23,11 @@ from ..linalg.spectral import spectral_density, transform_of
 
 
 def _blocks(base: Base, y: Projections, points: int, memory: float) -> Iterator[Projections]:
-    """The projections, so many rows at once that a tensor over dimensions and `points` stays below `memory` bytes."""
+    """The projections, so many rows at once as `memory` bytes allow; all where their number is not known while tracing."""
     rows = rows_of(memory, y.alpha.shape[1], points, base.work, y.alpha.dtype)
+    if y.alpha.shape[0] is None:
+        yield y
+        return
     for start in range(0, y.alpha.shape[0], rows):
         noise = None if y.noise is None else y.noise[start : start + rows]
         yield Projections(y.alpha[start : start + rows], y.beta[start : start + rows], y.theta, noise)

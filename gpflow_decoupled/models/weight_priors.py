@@ -36,7 +36,13 @@ class WeightPriors:
     def groups(self, size: int) -> list[SiteGroup]:
         """One site a weight; `size` counts all weights."""
         features = np.eye(len(self.centre), size) * self.scale[:, None]
-        return [SiteGroup(prior_site(self.prior, len(self.centre)), tf.constant(features), tf.constant(self.centre))]
+        return [
+            SiteGroup(
+                prior_site(self.prior, len(self.centre)),
+                tf.constant(features, default_float()),
+                tf.constant(self.centre, default_float()),
+            )
+        ]
 
 
 def split_prior(prior: Any | None, columns: int, intercept: bool) -> tuple[np.ndarray, Kernel, WeightPriors | None]:

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
+import tensorflow_probability as tfp
 from gpflow.utilities import deepcopy
 
 from ..bases.affine_independent import AffineIndependentBasis
@@ -18,7 +19,7 @@ from ..errors import DataError, NumericalError
 from ..models.affine_gp import AffineIndependentGP
 from .affine_result import AffineResult, AffineTrace
 from .climb import climb
-from .edgeworth import Start, edgeworth_start
+from .edgeworth import Start, edgeworth_shapes, edgeworth_start
 from .gaussian_kl import GaussianProblem, GaussianSolution
 
 _Objective = Callable[[np.ndarray], tuple[float, np.ndarray]]
@@ -64,16 +65,15 @@ class AffineIndependentAscent:
         trace = AffineTrace()
         basis, groups = model.basis, model.site_groups()
         fixed = basis.theta if not basis.theta.trainable and basis.base.num_shapes else None
-        base, low_rank = basis.base, basis.structure == "low_rank"
-        if low_rank:
-            gaussian = self._structured(model, groups, trace)
-        else:
-            problem = GaussianProblem(groups, basis.gaussian, _constant(model), model.integration, trace)
-            gaussian = problem.solve(self.tolerance, self.max_evaluations)
+        base = basis.base
+        problem = GaussianProblem(groups, basis.gaussian, _constant(model), model.integration, trace)
+        gaussian = problem.solve(self.tolerance, self.max_evaluations)
+        if basis.structure == "low_rank":
+            gaussian = self._structured(model, groups, gaussian, trace)
         gaussian_seconds = trace.seconds - trace.tracing
         trace.stage = 1
         rotate = self.rotate and basis.map.rotates
-        start = edgeworth_start(groups, gaussian.b, gaussian.root, base, rotate)
+        start = edgeworth_start(groups, gaussian.b, gaussian.root, base, rotate, basis.non_normal)
         try:
             value, reason, resolution = self._affine(model, groups, gaussian, start, fixed, trace)
         except NumericalError:
@@ -104,12 +104,14 @@ class AffineIndependentAscent:
         basis = model.basis
         _assign(basis, gaussian, start.A)
         if fixed is None and basis.base.num_shapes:
-            basis.theta.assign(_shapes_in_order(basis, groups, gaussian, start))
+            A = basis.matrix().numpy()  # with its columns as the structure has ordered them
+            basis.theta.assign(edgeworth_shapes(groups, gaussian.b, A, basis.base, basis.non_normal))
         allowed = max(_COARSE, _SHARE * self.tolerance)
         how = _coarsest(model, groups, allowed)
+        root = None if gaussian.coordinates is not None else gaussian.root
         finest = model.integration.frequencies << _REFINEMENTS
         while True:
-            value, reason = self._climb(model, groups, how, trace)
+            value, reason = self._climb(model, groups, how, root, trace)
             finer = float(model.bound(groups, max(how.doubled(), model.integration, key=lambda one: one.frequencies)))
             resolution = abs(finer - value)
             if resolution < allowed or how.frequencies >= finest:
@@ -120,29 +122,36 @@ class AffineIndependentAscent:
         return finer, reason, resolution
 
     def _climb(
-        self, model: AffineIndependentGP, groups: list[SiteGroup], how: Integration, trace: AffineTrace
+        self,
+        model: AffineIndependentGP,
+        groups: list[SiteGroup],
+        how: Integration,
+        C: np.ndarray | None,
+        trace: AffineTrace,
     ) -> tuple[float, str]:
-        """L-BFGS on all Parameters of q that are trainable; they are left at the best point."""
+        """L-BFGS on all Parameters of q that are trainable, in the frame of a root C [D, D]; left at the best point."""
         basis = model.basis
         variables = [*basis.map.trainable_variables, *basis.b.trainable_variables, *basis.theta.trainable_variables]
         function = _compiled(lambda: model.bound(groups, how), variables)
         began = time.perf_counter()
         function(_pack(variables))
         trace.tracing += time.perf_counter() - began
-        frame = _Frame(basis)
+        frame = _Frame(basis, C, variables)
         start = frame.inward(_pack(variables))
         best, value, reason = climb(frame.around(function), start, trace, self.tolerance, self.max_evaluations)
         _unpack(frame.outward(best), variables)
         return value, reason
 
-    def _structured(self, model: AffineIndependentGP, groups: list[SiteGroup], trace: AffineTrace) -> GaussianSolution:
-        """The Gaussian of a structure that does not hold every covariance: the same climb with a normal base."""
+    def _structured(
+        self, model: AffineIndependentGP, groups: list[SiteGroup], dense: GaussianSolution, trace: AffineTrace
+    ) -> GaussianSolution:
+        """The Gaussian of a structure that does not hold every covariance: the climb with a normal base, from the best one."""
         basis = model.basis
         base, theta = basis.base, basis.theta
-        power = sum(np.sum(group.features.numpy() ** 2, axis=0) for group in groups)
-        _assign(basis, GaussianSolution(np.zeros(basis.size), np.eye(0), 0.0), np.diag(1.0 / np.sqrt(1.0 + power)))
+        left, values, _ = np.linalg.svd(dense.root)
+        _assign(basis, dense, (left * values) @ left.T)  # of all roots the nearest to the prior's, which is diagonal
         basis.assign_base("normal")
-        value, _ = self._climb(model, groups, model.integration, trace)
+        value, _ = self._climb(model, groups, model.integration, None, trace)
         coordinates = _pack(list(basis.map.trainable_variables))
         found = GaussianSolution(basis.b.numpy(), basis.matrix().numpy(), value, coordinates)
         basis.base, basis.theta = base, theta
@@ -150,36 +159,58 @@ class AffineIndependentAscent:
 
 
 class _Frame:
-    """Coordinates in which the bound is better conditioned: A = A_0 B and b = A_0 c, for the A_0 that a climb starts from.
+    """Coordinates in which the bound is better conditioned: A = C A~ and b = C b~ for a root C of the Gaussian's covariance.
 
-    Only a full A is moved like that; vectors [n] of other structures stay as they are.
+    The triangles of "lower" and "lu" stay triangles when a lower C multiplies them from the left; "low_rank" stays as it is.
     """
 
-    def __init__(self, basis: AffineIndependentBasis) -> None:
-        self.A_0 = basis.matrix().numpy() if basis.structure == "full" else None
+    def __init__(self, basis: AffineIndependentBasis, C: np.ndarray | None, variables: list[tf.Variable]) -> None:
+        self.C, self.variables = C, variables
+        self.left, self.b = next(iter(basis.map.trainable_variables), None), basis.b.unconstrained_variable
 
     def _apply(self, M: np.ndarray, x: np.ndarray) -> np.ndarray:
-        """M times A and b at the front of x [n]."""
-        D = len(M)
-        A, b = x[: D * D].reshape(D, D), x[D * D : D * D + D]
-        return np.concatenate([(M @ A).ravel(), M @ b, x[D * D + D :]])
+        """M times the first factor of A, and times b, in x [n]."""
+        parts, place = [], 0
+        for variable in self.variables:
+            part = x[place : place + int(np.prod(variable.shape))]
+            place += len(part)
+            if variable is self.b:
+                part = M @ part
+            elif variable is self.left:
+                part = (
+                    (M @ part.reshape(M.shape)).ravel()
+                    if part.size == M.size
+                    else _packed(np.tril(M @ _unpacked(part)))
+                )
+            parts.append(part)
+        return np.concatenate(parts)
 
     def inward(self, x: np.ndarray) -> np.ndarray:
         """From Parameters to coordinates, [n] each."""
-        return x if self.A_0 is None else self._apply(np.linalg.inv(self.A_0), x)
+        return x if self.C is None else self._apply(np.linalg.inv(self.C), x)
 
     def outward(self, x: np.ndarray) -> np.ndarray:
         """From coordinates to Parameters, [n] each."""
-        return x if self.A_0 is None else self._apply(self.A_0, x)
+        return x if self.C is None else self._apply(self.C, x)
 
     def around(self, function: _Objective) -> _Objective:
         """A function of Parameters [n] as one of coordinates."""
 
         def moved(x: np.ndarray) -> tuple[float, np.ndarray]:
             value, gradient = function(self.outward(x))
-            return value, gradient if self.A_0 is None else self._apply(self.A_0.T, gradient)
+            return value, gradient if self.C is None else self._apply(self.C.T, gradient)
 
         return moved
+
+
+def _packed(triangle: np.ndarray) -> np.ndarray:
+    """A lower triangle [D, D] as GPflow keeps it, [D (D + 1) / 2]."""
+    return tfp.math.fill_triangular_inverse(triangle).numpy()
+
+
+def _unpacked(x: np.ndarray) -> np.ndarray:
+    """The lower triangle [D, D] of x [D (D + 1) / 2]."""
+    return tfp.math.fill_triangular(x).numpy()
 
 
 def _coarsest(model: AffineIndependentGP, groups: list[SiteGroup], allowed: float) -> Integration:
@@ -239,13 +270,6 @@ def _assign(basis: AffineIndependentBasis, gaussian: GaussianSolution, A: np.nda
     else:
         _unpack(gaussian.coordinates, list(basis.map.trainable_variables))
     basis.b.assign(gaussian.b)
-
-
-def _shapes_in_order(
-    basis: AffineIndependentBasis, groups: list[SiteGroup], gaussian: GaussianSolution, start: Start
-) -> np.ndarray:
-    """Shapes [D, P] for the columns of A as the structure has ordered them."""
-    return edgeworth_start(groups, gaussian.b, basis.matrix().numpy(), basis.base, rotate=False).theta
 
 
 class BaseChoice(NamedTuple):

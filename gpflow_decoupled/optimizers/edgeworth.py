@@ -7,7 +7,7 @@ gamma = s, and Q is chosen to maximise sum s_d^2 / 12, (A19).
 
 from __future__ import annotations
 
-__all__ = ["Start", "edgeworth_start"]
+__all__ = ["Start", "edgeworth_shapes", "edgeworth_start"]
 
 import math
 from typing import NamedTuple
@@ -31,20 +31,32 @@ class Start(NamedTuple):
     A: np.ndarray
     """[D, D]"""
     theta: np.ndarray
-    """[D, P]"""
+    """[k, P]"""
     gain: float
     """What (A19) predicts, in nats; NaN for a base that no rule is known for."""
 
 
-def edgeworth_start(groups: list[SiteGroup], b: np.ndarray, A: np.ndarray, base: Base, rotate: bool) -> Start:
-    """Rotate A [D, D] where that is possible, and set the shapes of a base, at the Gaussian optimum N(b, A A^T)."""
-    order = 4 if base.symmetric else 3
-    alpha, weights = _derivatives(groups, b, A, order)
+def edgeworth_start(
+    groups: list[SiteGroup], b: np.ndarray, A: np.ndarray, base: Base, rotate: bool, k: int | None = None
+) -> Start:
+    """Rotate A [D, D] where that is possible, and set the shapes of a base, at the Gaussian optimum N(b, A A^T).
+
+    Of k < D variables that are not normal, the directions with the greatest slopes; their columns come first.
+    """
+    D, order = len(b), 4 if base.symmetric else 3
+    k = D if k is None else k
     if base.name == "normal":
-        return Start(A, base.start(len(b)).numpy(), 0.0)
-    Q = _rotation(alpha, weights, order) if rotate else np.eye(len(b))
-    s = _slopes(alpha @ Q, weights, order)
+        return Start(A, base.start(k).numpy(), 0.0)
+    alpha, weights = _derivatives(groups, b, A, order)
+    Q = _rotation(alpha, weights, order, k) if rotate else _largest(alpha, weights, order, k)
+    s = _slopes(alpha @ Q, weights, order)[:k]
     return Start(A @ Q, _shapes(base, s), _gain(base, s))
+
+
+def edgeworth_shapes(groups: list[SiteGroup], b: np.ndarray, A: np.ndarray, base: Base, k: int) -> np.ndarray:
+    """Shapes [k, P] for the first columns of A [D, D] as they are."""
+    order = 4 if base.symmetric else 3
+    return _shapes(base, _slopes(*_derivatives(groups, b, A, order), order)[:k])
 
 
 def _derivatives(groups: list[SiteGroup], b: np.ndarray, A: np.ndarray, order: int) -> tuple[np.ndarray, np.ndarray]:
@@ -54,11 +66,11 @@ def _derivatives(groups: list[SiteGroup], b: np.ndarray, A: np.ndarray, order: i
     rule = np.exp(-0.5 * z**2) * hermite * (z[1] - z[0]) / math.sqrt(2.0 * math.pi)
     found = []
     for group in groups:
-        alpha = group.features.numpy() @ A
-        noise = 0.0 if group.noise is None else group.noise.numpy()
+        alpha = group.features.numpy().astype(float) @ A
+        noise = 0.0 if group.noise is None else group.noise.numpy().astype(float)
         sigma = np.sqrt(np.maximum(np.sum(alpha**2, axis=1) + noise, 1e-300))
         m = group.offset.numpy() + group.features.numpy() @ b
-        y = tf.constant(m[:, None] + sigma[:, None] * z)
+        y = tf.constant(m[:, None] + sigma[:, None] * z, group.features.dtype)
         columns = [part[:, None] for part in group.site.parameters]
         g = group.site.smooth(y, *columns)
         if group.site.kink is not None:
@@ -75,18 +87,25 @@ def _slopes(alpha: np.ndarray, weights: np.ndarray, order: int) -> np.ndarray:
     return weights @ alpha**order
 
 
-def _rotation(alpha: np.ndarray, weights: np.ndarray, order: int) -> np.ndarray:
-    """The orthogonal Q [D, D] that maximises the sum of squares of the slopes of alpha Q, (A19): the best of a few climbs."""
+def _largest(alpha: np.ndarray, weights: np.ndarray, order: int, k: int) -> np.ndarray:
+    """The permutation [D, D] that brings the k greatest slopes to the front; none where k is D."""
+    D = alpha.shape[1]
+    places = np.arange(D) if k == D else np.argsort(-np.abs(_slopes(alpha, weights, order)), kind="stable")
+    return np.eye(D)[:, places]
+
+
+def _rotation(alpha: np.ndarray, weights: np.ndarray, order: int, k: int) -> np.ndarray:
+    """The orthogonal Q [D, D] that maximises the sum of squares of the first k slopes of alpha Q, (A19), of a few climbs."""
     D, rng = alpha.shape[1], np.random.default_rng(0)
     best, best_value = np.eye(D), -np.inf
     for start in range(_ROTATIONS):
-        Q = np.eye(D) if start == 0 else np.linalg.qr(rng.normal(size=(D, D)))[0]
+        Q = _largest(alpha, weights, order, k) if start == 0 else np.linalg.qr(rng.normal(size=(D, D)))[0]
         for _ in range(_SWEEPS):
-            projected = alpha @ Q
+            projected = alpha @ Q[:, :k]
             s = weights @ projected**order
             left, _, right = np.linalg.svd(alpha.T @ (weights[:, None] * projected ** (order - 1)) * s)
-            Q = left @ right
-        value = float(np.sum(_slopes(alpha @ Q, weights, order) ** 2))
+            Q = np.concatenate([left[:, :k] @ right, left[:, k:]], axis=1)
+        value = float(np.sum(_slopes(alpha @ Q[:, :k], weights, order) ** 2))
         if value > best_value:
             best, best_value = Q, value
     return best

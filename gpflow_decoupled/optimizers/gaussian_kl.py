@@ -17,7 +17,7 @@ import tensorflow as tf
 
 from ..bases.site_integrals import Integration, SiteGroup, integrate
 from ..distributions import NormalBase
-from ..linalg.projections import Projections
+from ..linalg.projections import Projections, tiny
 from .affine_result import AffineTrace
 from .climb import climb
 
@@ -51,7 +51,8 @@ class GaussianProblem:
         self, groups: list[SiteGroup], gaussian: Any, constant: float, how: Integration, trace: AffineTrace
     ) -> None:
         self.gaussian, self.constant, self.trace = np.asarray(gaussian), constant, trace
-        self.features = np.concatenate([group.features.numpy() for group in groups])
+        self.dtype = groups[0].features.dtype
+        self.features = np.concatenate([group.features.numpy() for group in groups]).astype(float)
         self.offset = np.concatenate([group.offset.numpy() for group in groups])
         noise = [np.zeros(len(group.offset)) if group.noise is None else group.noise.numpy() for group in groups]
         self.noise = np.concatenate(noise)
@@ -74,12 +75,16 @@ class GaussianProblem:
         """The bound in nats, and the derivatives [N] of the sites in their means and variances."""
         projected = self.features @ root
         v = np.sum(projected**2, axis=1) + self.noise
-        value, g, h = self._sites(tf.constant(self.offset + self.features @ b), tf.constant(v))
+        value, g, h = self._sites(*(tf.constant(part, self.dtype) for part in (self.offset + self.features @ b, v)))
         moment = b**2 + np.sum(root**2, axis=1)
         divergence = 0.5 * (np.sum(self.gaussian * moment) - len(b))
         free = np.sum(1.0 - self.gaussian)
         volume = np.sum(np.log(np.abs(np.diag(root)))) + 0.5 * free * np.log(2.0 * np.pi)
-        return float(value) + self.constant + volume - divergence, g.numpy(), h.numpy()  # (A2)
+        return (
+            float(value) + self.constant + volume - divergence,
+            g.numpy().astype(float),
+            h.numpy().astype(float),
+        )  # (A2)
 
     def value_and_gradient(self, b: np.ndarray, root: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
         """The bound and its gradient in b [D] and the lower triangle of L [D, D]: (A3)."""
@@ -159,6 +164,6 @@ def moments_of(first: np.ndarray, precision: np.ndarray) -> tuple[np.ndarray, np
 
 def _expectation(m: tf.Tensor, v: tf.Tensor, group: SiteGroup, how: Integration) -> tf.Tensor:
     """E g(y) under N(m, v), [N] each."""
-    root = tf.sqrt(tf.maximum(v, 1e-200))
+    root = tf.sqrt(tf.maximum(v, tiny(v)))
     y = Projections(root[:, None], m, tf.zeros([1, 0], m.dtype))
     return integrate(NormalBase(), y, group.site, how)

@@ -144,6 +144,11 @@ def test_shapes_of_the_variance_gamma_base_stay_in_its_table():
     ({"base": tfp.distributions.StudentT(2.0, 0.0, 1.0)}, "variance"),
     ({"base": tfp.distributions.Cauchy(0.0, 1.0)}, "variance"),
     ({"structure": "low_rank", "rank": 0}, "rank=0"),
+    ({"non_normal": 0}, "from 1 to D = 4"),
+    ({"non_normal": 5}, "from 1 to D = 4"),
+    ({"non_normal": 2.0}, "from 1 to D = 4"),
+    ({"non_normal": 2, "structure": "lu"}, "only structure='full'"),
+    ({"non_normal": 2, "theta": np.ones((4, 1))}, r"\[k, P\] = \[2, 1\], k of D = 4"),
 ])  # fmt: skip
 def test_bad_input(options, message):
     with pytest.raises(DataError, match=message):

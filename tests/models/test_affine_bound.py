@@ -227,3 +227,58 @@ def test_expectations_that_do_not_exist_are_minus_infinity():
     model.basis.assign_base("student_t")
     result = AffineIndependentAscent().run(model)
     assert result.kept == "gaussian" and "no finite bound" in result.stop_reason and np.isfinite(model.elbo())
+
+
+@pytest.mark.parametrize("likelihood", [BernoulliLogit(), BernoulliProbit()], ids=["logit", "probit"])
+def test_two_variables_that_are_not_normal(likelihood):
+    """They cost two dimensions a site, and are the others with a shape of zero: bound, gradients, predictions, samples."""
+    full, part = small_model(likelihood), small_model(likelihood, non_normal=2)
+    part.basis.map.assign_matrix(full.basis.matrix().numpy())
+    part.basis.b.assign(full.basis.b)
+    part.basis.theta.assign([[2.0], [-4.0]])
+    full.basis.theta.assign([[2.0], [-4.0], [0.0], [0.0]])
+    group = part.site_groups()[0]
+    assert part.basis.projections(group).alpha.shape == [5, 2]
+    gradients = []
+    for model in (full, part):
+        variables = [model.basis.map.A.unconstrained_variable, model.basis.b.unconstrained_variable]
+        variables.append(model.basis.theta.unconstrained_variable)
+        with tf.GradientTape() as tape:
+            value = model.bound(model.site_groups())
+        gradients.append([value, *tape.gradient(value, variables)])
+    for left, right in zip(*gradients):
+        assert_allclose(left[:2] if left.shape == (4, 1) else left, right, atol=1e-8)
+    X, Y = part.data
+    for verb in (
+        lambda model: model.predict_f(X, full_cov=True),
+        lambda model: model.predict_y(X),
+        lambda model: model.predict_log_density((X, Y)),
+        lambda model: model.predict_f_quantiles(X, [0.1, 0.6]),
+        lambda model: model.predict_f_density(X, np.linspace(-3.0, 3.0, 5)),
+    ):
+        for left, right in zip(verb(part), verb(full)):
+            assert_allclose(left, right, atol=1e-7)
+    draws = part.basis.sample(40_000, seed=3).numpy()
+    A = part.basis.matrix().numpy()
+    assert_allclose(draws.mean(axis=0), part.basis.b, atol=5.0 * np.max(np.abs(A)) * 2.0 / 200.0)
+    assert_allclose(np.cov(draws.T), A @ A.T, atol=0.06 * np.max(A @ A.T))
+    v = np.linalg.solve(A, (draws - part.basis.b.numpy()).T)
+    skewness = np.mean(v**3, axis=1)
+    assert skewness[0] > 0.3 and skewness[1] < -0.6 and np.all(np.abs(skewness[2:]) < 0.07)  # 5 standard errors
+
+
+@pytest.mark.parametrize("name", ["sparse near", "logistic 0", "robust"])
+def test_it_is_a_bound_for_random_parameters(name, rng):
+    model, evidence = toy_model(name), ref.log_evidence(ref.toy_problems()[name][0])
+    for _ in range(4):
+        randomize(model, rng)
+        assert model.elbo() < evidence
+
+
+def test_a_distribution_of_ones_own_is_a_base():
+    found = small_model(BernoulliLogit(), tfd.Logistic(np.float64(1.0), np.float64(2.0)))
+    known = small_model(BernoulliLogit(), "logistic")
+    assert_allclose(found.elbo(), known.elbo(), atol=1e-5)
+    X = known.data[0]
+    assert_allclose(found.predict_f_quantiles(X, [0.05, 0.5]), known.predict_f_quantiles(X, [0.05, 0.5]), atol=1e-4)
+    assert found.predict_f_samples(X, 3).shape == (3, 5, 1)
