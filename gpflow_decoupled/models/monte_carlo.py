@@ -10,10 +10,10 @@ from ..errors import DataError
 
 
 class MonteCarlo(tf.Module):
-    """Stochastic gradient variational Bayes: the data term of a model from reparameterised draws f = m + sqrt(v) eps.
+    """Stochastic gradient variational Bayes (Kingma & Welling 2014, arXiv:1312.6114): the data term from draws of f.
 
     `BasisGP(..., expectations=MonteCarlo(10))`, and likewise for the models that are made of it. Bound and gradients, dE/dmean
-    and dE/dvar among them, become unbiased estimates: for likelihoods whose quadrature is too dear, which is `order`^L nodes
+    and dE/dvar among them, become unbiased estimates from reparameterised draws f = m + sqrt(v) eps: for likelihoods whose quadrature is too dear, which is `order`^L nodes
     with L latents an observation, or that have none (`Softmax`). The draws of L latents are joint, so that outputs that
     share latents are correlated as they should be.
 

@@ -25,11 +25,11 @@ Z = np.linspace(-2.0, 2.0, 5)[:, None]
 EVALUATIONS = 300
 
 
-def coupled(likelihood, samples: int | None, L: int = 1, kernel=None, num_data: int = len(X)) -> BasisGP:
+def coupled(likelihood, samples: int | None, L: int = 1, kernel=None, mean=None, num_data: int = len(X)) -> BasisGP:
     source = None if samples is None else MonteCarlo(samples, seed=1)
     basis = CoupledBasis(gpflow.inducing_variables.InducingPoints(Z.copy()), L)
     kernel = gpflow.kernels.SquaredExponential() if kernel is None else kernel
-    return BasisGP(kernel, likelihood, basis, num_data=num_data, expectations=source)
+    return BasisGP(kernel, likelihood, basis, mean_function=mean, num_data=num_data, expectations=source)
 
 
 def heteroskedastic() -> gpflow.likelihoods.Likelihood:
@@ -85,8 +85,9 @@ def test_softmax_agrees_with_numpy():
 
 
 def test_bound_and_gradients_of_a_minibatch_are_unbiased():
-    """Through the model: a mean function, the scale of a minibatch, and the gradient in a kernel parameter."""
-    exact, sampled = (coupled(gpflow.likelihoods.Poisson(), samples) for samples in (None, 2))
+    """Through the model: a mean function, the scale of a minibatch, and the gradients in kernel parameters and q_mu."""
+    mean = gpflow.functions.Constant(0.4)
+    exact, sampled = (coupled(gpflow.likelihoods.Poisson(), samples, mean=mean) for samples in (None, 20))
     batch = tf.constant(X[:10]), tf.constant(COUNTS[:10])
 
     def value_and_slope(model: BasisGP) -> tf.Tensor:
@@ -95,8 +96,7 @@ def test_bound_and_gradients_of_a_minibatch_are_unbiased():
             value = model.elbo(batch)
         return tf.concat([[value], *(tf.reshape(g, [-1]) for g in tape.gradient(value, variables))], axis=0)
 
-    compiled = tf.function(lambda: value_and_slope(sampled))
-    assert_mean(np.array([compiled() for _ in range(EVALUATIONS)]), value_and_slope(exact))
+    assert_mean(np.array([value_and_slope(sampled) for _ in range(40)]), value_and_slope(exact))
 
 
 def test_shared_latents_are_drawn_together():
@@ -164,32 +164,22 @@ def test_natural_gradients_reach_the_optimum():
     """The bound at the q that draws lead to is that of the optimum, to a tenth of a nat."""
     data = tf.constant(X), tf.constant(COUNTS)
     exact, sampled = (coupled(gpflow.likelihoods.Poisson(), samples) for samples in (None, 10))
-    for model, sizes in ((exact, [0.5] * 20), (sampled, [0.2] * 30 + [0.05] * 40)):
-        rule = NaturalGradient(tf.Variable(1.0, dtype=tf.float64))
-        step = tf.function(lambda rule=rule, model=model: rule.minimize(model, data))
+    for model, sizes in ((exact, [0.7] * 12), (sampled, [0.3] * 20 + [0.05] * 20)):
         for size in sizes:
-            rule.gamma.assign(size)
-            assert step().ok
+            assert NaturalGradient(size).minimize(model, data).ok
     sampled.expectations = None
     assert 0.0 <= exact.elbo(data) - sampled.elbo(data) < 0.1
 
 
 def test_fit_trains_from_draws_on_minibatches_and_repeats_itself():
-    """Softmax on three classes that do not overlap much: the compiled fit learns them; eager fits repeat each other."""
+    """Softmax on three classes that do not overlap much: the compiled fit learns them, and begins as an eager one."""
     Y = np.digitize(X, [-0.7, 0.7]).astype(float)
-    build = lambda: ODVGP(  # noqa: E731
-        gpflow.kernels.SquaredExponential(),
-        gpflow.likelihoods.Softmax(3),
-        Z + 0.3,
-        Z,
-        expectations=MonteCarlo(4, seed=3),
-    )
+    build = lambda: coupled(gpflow.likelihoods.Softmax(3), 4, 3)  # noqa: E731
     options = {"batch_size": 10, "progress": False, "seed": 4}
-    short = [gd.fit(build(), (X, Y), steps=3, compile=False, **options).history["elbo"] for _ in range(2)]
-    assert_allclose(short[0], short[1], rtol=0)
+    short = gd.fit(build(), (X, Y), steps=3, compile=False, **options).history["elbo"]
     model = build()
-    result = gd.fit(model, (X, Y), steps=60, **options)
-    assert_allclose(result.history["elbo"][:3], short[0], rtol=1e-6)
+    result = gd.fit(model, (X, Y), steps=50, **options)
+    assert_allclose(result.history["elbo"][:3], short, rtol=1e-6)
     assert np.mean(result.history["elbo"][-10:]) > np.mean(result.history["elbo"][:10]) + 5.0
     assert np.mean(np.argmax(model.predict_f(X)[0], axis=1) == Y[:, 0]) > 0.9
 

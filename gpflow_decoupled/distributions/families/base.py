@@ -97,7 +97,10 @@ class Family(ABC):
         return self.log_partition(other) - self.log_partition(natural) + moments
 
     def sample(self, natural: Natural, n: int, seed: Any = None) -> tf.Tensor:
-        """N draws [n, ..., event], differentiable in lambda by implicit reparameterisation (C36) where that exists."""
+        """N draws [n, ..., event], differentiable in lambda where `reparameterized`.
+
+        By TFP's implicit reparameterisation, (C36): Figurnov, Mohamed & Mnih 2018 (arXiv:1805.08498).
+        """
         return self.distribution(natural).sample(n, seed=seed)
 
     def belief(self, *parameters: Any, **named: Any) -> Belief:
