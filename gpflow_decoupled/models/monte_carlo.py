@@ -13,9 +13,9 @@ class MonteCarlo(tf.Module):
     """Stochastic gradient variational Bayes (Kingma & Welling 2014, arXiv:1312.6114): the data term from draws of f.
 
     `BasisGP(..., expectations=MonteCarlo(10))`, and likewise for the models that are made of it. Bound and gradients, dE/dmean
-    and dE/dvar among them, become unbiased estimates from reparameterised draws f = m + sqrt(v) eps: for likelihoods whose quadrature is too dear, which is `order`^L nodes
-    with L latents an observation, or that have none (`Softmax`). The draws of L latents are joint, so that outputs that
-    share latents are correlated as they should be.
+    and dE/dvar among them, become unbiased estimates from reparameterised draws f = m + sqrt(v) eps: for likelihoods whose
+    quadrature is too dear (20^L nodes in GPflow, with L latents an observation) or that have none (`Softmax`). The draws of L
+    latents are joint, so that outputs that share latents are correlated as they should be.
 
     :param num_samples: S, the draws an observation and evaluation. They come in pairs of opposite signs, which removes the
         noise of the mean where the likelihood is nearly quadratic; of an odd number one stays alone.
