@@ -23,6 +23,8 @@ SUITES = (
     "lagrangian",
     "affine",
     "topics",
+    "sparse",
+    "certificates",
 )
 TINY = (
     "speed --sizes 20 --batch-size 64 --rounds 2 --seconds 0.2 --tasks synthetic",
@@ -36,6 +38,8 @@ TINY = (
     "affine --parts gain kernel routes hmc --models 1 --sizes 8 --weights 3 --splits 1 --training 10 --sites 6 --dimensions 3 "
     "--rounds 1 --processes 0 --gp-data 5 --chains 2 --draws 60 --no-jit",
     "topics --tasks generated --topics 6 --passes 10",
+    "sparse --num-data 40 --points 4 --starts 1 --iterations 30 --methods vfe fitc",
+    "certificates --sets 2 --sizes 20 --tasks cancer --num-data 100 --settings 2 --rows fixed",
 )
 """Everything, at a size that finishes in a few minutes; `tests/benchmarks/test_tiny.py` runs it."""
 

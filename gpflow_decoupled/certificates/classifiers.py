@@ -23,6 +23,7 @@ import tensorflow as tf
 from gpflow.base import InputData, RegressionData
 from gpflow.config import default_float
 from gpflow.likelihoods import Bernoulli
+from gpflow.models import GPModel
 from scipy.special import erf, ndtr
 
 from ..bases import AffineIndependentBasis
@@ -97,8 +98,10 @@ def latent_moments(model: Any, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 def check_classifier(model: Any) -> None:
     """Raise `DataError` unless the model has one Gaussian latent function and a likelihood of two classes, p(1 | f) =
-    p(0 | -f).
+    p(0 | -f), and `TypeError` for what is no GP model.
     """
+    if not isinstance(model, GPModel):
+        raise TypeError(f"A {type(model).__name__} is no GP model; see pac_bayes_certificate for what can be certified.")
     likelihood, latents = model.likelihood, int(model.num_latent_gps)
     if not isinstance(likelihood, (Bernoulli, BernoulliLogit, BernoulliProbit)):
         raise DataError(

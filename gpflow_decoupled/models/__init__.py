@@ -5,6 +5,7 @@ from .affine_gp import AffineIndependentGP
 from .basis_gp import BasisGP
 from .conjugate import CVIGP
 from .decoupled import DVGP, HDVGP, ODVGP, SOLVEGP
+from .dtc import DTC
 from .factor_graph import FactorGraph
 from .factors import Factor, SampledFactor, prior_factor
 from .full_gp import FullGP
@@ -15,7 +16,7 @@ from .monte_carlo import MonteCarlo
 from .sparse_conjugate import SparseCVIGP
 
 __all__ = [
-    "AffineIndependentGLM", "AffineIndependentGP", "BasisGP", "CVIGLM", "CVIGP", "DVGP", "Factor", "FactorGraph", "FullGP",
-    "HDVGP", "LCLGLM", "LCLGP", "MonteCarlo", "ODVGP", "SOLVEGP", "SampledFactor", "SparseCVIGP", "WeightsPosterior",
-    "prior_factor", "weights_posterior",
+    "AffineIndependentGLM", "AffineIndependentGP", "BasisGP", "CVIGLM", "CVIGP", "DTC", "DVGP", "Factor", "FactorGraph",
+    "FullGP", "HDVGP", "LCLGLM", "LCLGP", "MonteCarlo", "ODVGP", "SOLVEGP", "SampledFactor", "SparseCVIGP",
+    "WeightsPosterior", "prior_factor", "weights_posterior",
 ]  # fmt: skip

@@ -153,3 +153,27 @@ def test_affine(results: Path) -> None:
     (posterior,) = parts["hmc"]
     assert np.mean(posterior["affine"]) < np.mean(posterior["gaussian"]) and posterior["worst_r_hat"] < 1.2
     assert all(heading in text for heading in ("R3, frequency sum", "## Gain", "## Sparse robust", "## Against"))
+
+
+def test_sparse(results: Path) -> None:
+    """The bound is below the exact evidence and no inducing input lowers it; all objectives agree at Z = X."""
+    content, text = load(results, "sparse")
+    rows = content["results"]
+    evidence = next(one["objective"] for one in rows if one["part"] == "exact")
+    assert {one["part"] for one in rows} == {"exact", "numbers", "added", "recovery", "optima"}
+    assert all(one["objective"] < evidence + 1e-6 for one in rows if one.get("method") == "VFE" and "objective" in one)
+    assert all(one["least"] > -1e-3 for one in rows if one["part"] == "added" and one["method"] == "VFE")
+    exact = [one for one in rows if one.get("way") == "Z = X"]
+    assert len(exact) == 2 and all(abs(one["first"]) < 1e-2 and one["first_kl"] < 1e-6 for one in exact)
+    assert "As inducing inputs are added" in text and "the solution of FITC" in text
+
+
+def test_certificates(results: Path) -> None:
+    """Bounds are above what they bound; the chosen setting pays for the choice."""
+    content, text = load(results, "certificates")
+    coverage, *errors = content["results"]
+    assert coverage["part"] == "coverage" and coverage["maurer"] < coverage["seeger"] < coverage["mcallester"]
+    assert [one["settings"] for one in errors] == [1, 2]
+    for one in errors:
+        assert one["held_out_gibbs"] < one["seeger"] < 1.0 and one["held_out_bayes"] == one["held_out_voting"]
+        assert f"{one['kl']:.1f}" in text

@@ -310,6 +310,7 @@ REFUSED = {
         DataError,
         "The marginals of this model are not Gaussian, and closed forms need that; use CVIGP or LCLGP",
     ),
+    "no model": (lambda: None, DATA, {}, TypeError, "A NoneType is no GP model; see pac_bayes_certificate"),
     "another model": (
         lambda: gpflow.models.VGPOpperArchambeau(DATA, matern(1.0, 1.0), BernoulliLogit()),
         DATA,

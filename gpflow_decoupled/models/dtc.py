@@ -1,0 +1,68 @@
+"""Regression with the deterministic training conditional, or projected process: no bound, but a rival of VFE.
+
+Seeger, Williams & Lawrence 2003; the comparison is that of Titsias 2009. With Q = K_fu K_u^-1 K_uf, A = L_u^-1 K_uf / s,
+B = I + A A^T = L_B L_B^T and c = L_B^-1 A y / s, in place of log p(y)
+
+    log N(y; 0, Q + s^2 I) = -1/2 [N log 2 pi s^2 + log|B| + |y|^2 / s^2 - |c|^2]                                (C40)
+    mean A_*^T L_B^-T c,   variance k_** - |A_*|^2 + |L_B^-1 A_*|^2,   A_* = L_u^-1 K_u*                         (C41)
+"""
+
+from __future__ import annotations
+
+__all__ = ["DTC"]
+
+import math
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from check_shapes import inherit_check_shapes
+from gpflow.base import RegressionData
+from gpflow.covariances import Kuf, Kuu
+from gpflow.kernels import Kernel
+from gpflow.likelihoods import Gaussian
+from gpflow.models import SGPR
+
+from ..bases.latents import as_inducing, input_dims
+from ..linalg.cholesky import add_jitter, cholesky
+from ..linalg.triangular import solve
+from .checks import check_shapes_of_data, check_values
+
+
+class DTC(SGPR):
+    """GPflow's `SGPR` with the likelihood of the projected process as its objective: the bound without the trace term.
+
+    :param data: X [N, D], Y [N, P]; the outputs share the kernel. :param kernel: a GPflow kernel.
+    :param inducing_variable: points Z [M, D], or a GPflow inducing variable.
+    :param options: `mean_function`, `num_latent_gps`, `noise_variance` or `likelihood`, as of `gpflow.models.SGPR`.
+
+    Predictions are those of `SGPR`, (C41), and `elbo` is its bound at the same parameters. What is maximised is never below
+    the bound, and may be above log p(y): Z can fit the noise. Raises `DataError` for unusable data, or points that are not
+    finite and distinct. Cost: N M^2 + M^3. Example::
+
+        model = DTC((X, Y), gpflow.kernels.SquaredExponential(), Z, noise_variance=0.1)
+        gpflow.optimizers.Scipy().minimize(model.training_loss, model.trainable_variables)
+    """
+
+    def __init__(self, data: RegressionData, kernel: Kernel, inducing_variable: Any, **options: Any) -> None:
+        X, Y = (np.asarray(array) for array in data)
+        points, likelihood = as_inducing(inducing_variable, "inducing_variable"), Gaussian()
+        check_shapes_of_data(X, Y, likelihood, Y.shape[-1], input_dims(points))
+        check_values(X, Y, likelihood)
+        super().__init__((X, Y), kernel, points, **options)
+
+    @inherit_check_shapes
+    def maximum_log_likelihood_objective(self) -> tf.Tensor:
+        """The approximate log evidence log N(y; m(X), Q + s^2 I) in nats, a scalar: (C40)."""
+        X, Y = self.data
+        noise = tf.squeeze(self.likelihood.variance_at(X), axis=-1)  # [N]
+        y = (Y - self.mean_function(X)) / tf.sqrt(noise)[:, None]
+        chol = cholesky(add_jitter(Kuu(self.inducing_variable, self.kernel))).chol
+        A = solve(chol, Kuf(self.inducing_variable, self.kernel, X) / tf.sqrt(noise))
+        B = tf.matmul(A, A, transpose_b=True)
+        chol_B = cholesky(tf.linalg.set_diag(B, tf.linalg.diag_part(B) + 1.0)).chol
+        c = solve(chol_B, tf.matmul(A, y))
+        log_det = tf.reduce_sum(tf.math.log(2.0 * math.pi * noise))
+        log_det += 2.0 * tf.reduce_sum(tf.math.log(tf.linalg.diag_part(chol_B)))
+        outputs = tf.cast(tf.shape(Y)[1], y.dtype)
+        return -0.5 * (outputs * log_det + tf.reduce_sum(tf.square(y)) - tf.reduce_sum(tf.square(c)))  # (C40)
