@@ -177,7 +177,7 @@ figure.savefig(OUTPUT / "sparse_ninth.png", dpi=120)
 # ## Is the exact posterior kept?
 #
 # With enough points VFE has the full GP's posterior. From there, FITC and DTC start at log p(y) and leave: their objectives
-# rise above it, points move together, and the posterior is lost. (From Z = X they stay: so many inputs are a plateau.)
+# rise above it, and the posterior is lost. (From Z = X they stay: so many inputs are a plateau.)
 
 # %%
 recovery = {}

@@ -101,7 +101,9 @@ def check_classifier(model: Any) -> None:
     p(0 | -f), and `TypeError` for what is no GP model.
     """
     if not isinstance(model, GPModel):
-        raise TypeError(f"A {type(model).__name__} is no GP model; see pac_bayes_certificate for what can be certified.")
+        raise TypeError(
+            f"A {type(model).__name__} is no GP model; see pac_bayes_certificate for what can be certified."
+        )
     likelihood, latents = model.likelihood, int(model.num_latent_gps)
     if not isinstance(likelihood, (Bernoulli, BernoulliLogit, BernoulliProbit)):
         raise DataError(

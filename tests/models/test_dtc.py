@@ -83,7 +83,7 @@ def test_verbs() -> None:
     peer = SGPR((X, Y), model.kernel, Z, mean_function=_slope(), noise_variance=0.3)
     value = model.maximum_log_likelihood_objective()
     assert_allclose(model.training_loss(), -value, rtol=1e-14)
-    assert_allclose(tf.function(model.maximum_log_likelihood_objective, jit_compile=True)(), value, rtol=1e-10)
+    assert_allclose(tf.function(model.maximum_log_likelihood_objective)(), value, rtol=1e-12)
     assert_allclose(copy.deepcopy(model).maximum_log_likelihood_objective(), value, rtol=1e-14)
     for verb in ("predict_f", "predict_y"):
         for ours, theirs in zip(getattr(model, verb)(NEW), getattr(peer, verb)(NEW)):
@@ -110,7 +110,7 @@ def test_gradients() -> None:
 
 def test_bad_data_are_refused() -> None:
     with pytest.raises(DataError, match=r"Y\[3, 0\] is nan; remove or impute the 1 rows"):
-        DTC((X, np.where(np.arange(8)[:, None] == 3, np.nan, Y)), matern(1.0, 1.0), Z)
+        DTC((X, np.where(np.arange(20)[:, None] == 3, np.nan, Y)), matern(1.0, 1.0), Z)
     with pytest.raises(DataError, match="X has 2 columns and the inducing points have 1"):
         DTC((X, Y), matern(1.0, 1.0), Z[:, :1])
     with pytest.raises(DataError, match="X has 20 rows and Y has 19"):
