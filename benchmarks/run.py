@@ -38,7 +38,7 @@ TINY = (
     "affine --parts gain kernel routes hmc --models 1 --sizes 8 --weights 3 --splits 1 --training 10 --sites 6 --dimensions 3 "
     "--rounds 1 --processes 0 --gp-data 5 --chains 2 --draws 60 --no-jit",
     "topics --tasks generated --topics 6 --passes 10",
-    "sparse --num-data 40 --points 4 --starts 1 --iterations 30 --methods vfe fitc",
+    "sparse --num-data 40 --points 4 --starts 1 --iterations 20 --methods vfe fitc --parts numbers added recovery",
     "certificates --sets 2 --sizes 20 --tasks cancer --num-data 100 --settings 2 --rows fixed",
 )
 """Everything, at a size that finishes in a few minutes; `tests/benchmarks/test_tiny.py` runs it."""
