@@ -156,12 +156,16 @@ class DualBasis(Basis):
     def covariance(self, prior: tf.Tensor, state: DualState) -> tf.Tensor:
         """V at the observations [L, N, N], for any sign of lambda; 1.5 N^3 or N^2 p a latent."""
         if self.form == "weight":
-            T = solve(state.chol, tf.linalg.matrix_transpose(prior))  # (V8)
+            T = self.root(prior, state)
             return tf.matmul(T, T, transpose_a=True)
         T = solve(state.chol, state.scale[:, :, None] * prior)
         excess = tf.matmul(state.negative, prior)
         V = prior - tf.matmul(T, T, transpose_a=True)
         return V + tf.matmul(excess, excess, transpose_a=True)
+
+    def root(self, prior: tf.Tensor, state: DualState) -> tf.Tensor:
+        """Of the weight form T [L, p, N] with V = T^T T at the observations; N p^2 a latent."""
+        return solve(state.chol, tf.linalg.matrix_transpose(prior))  # (V8)
 
     def features(self, state: DualState, kernel: Kernel, X: tf.Tensor) -> Features:
         """(V25) at X [N*, D]; N^2 N* or p^2 N* a latent."""

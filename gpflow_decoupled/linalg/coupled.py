@@ -9,7 +9,7 @@ the first block: the two are coupled by a diagonal only, and a few iterations do
 
 from __future__ import annotations
 
-__all__ = ["coupled_solve"]
+__all__ = ["conjugate_gradients", "coupled_solve"]
 
 from typing import Any
 
@@ -50,7 +50,7 @@ def coupled_solve(
 
     right = _solve(chol_y, s * scale_y)
     start = r * scale_x - cross * right
-    x = _conjugate_gradients(eliminated, lambda v: _solve(chol_x, v), start, tolerance)
+    x = conjugate_gradients(eliminated, lambda v: _solve(chol_x, v), start, tolerance)
     y = right - _solve(chol_y, cross * x)
     return x * scale_x, y * scale_y, ok_x & ok_y
 
@@ -67,7 +67,7 @@ def _solve(chol: tf.Tensor, vectors: tf.Tensor) -> tf.Tensor:
     return solve(chol, solve(chol, vectors[..., None]), adjoint=True)[..., 0]
 
 
-def _conjugate_gradients(apply: Any, precondition: Any, right: tf.Tensor, tolerance: float) -> tf.Tensor:
+def conjugate_gradients(apply: Any, precondition: Any, right: tf.Tensor, tolerance: float) -> tf.Tensor:
     """The x [L, N] with apply(x) = right, each latent by itself."""
     z = precondition(right)
     size = tf.reduce_sum(right * z, axis=-1, keepdims=True)

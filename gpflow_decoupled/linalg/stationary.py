@@ -14,6 +14,8 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
+from .coupled_roots import squared_gram_product
+
 _ITERATIONS = 60
 
 
@@ -38,18 +40,26 @@ def stationary_solve(
     r: tf.Tensor,
     s: tf.Tensor,
     tolerance: float = 1e-3,
+    root: bool = False,
 ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
     """(x, y, ok) of (I + H G) (x; y) = (r; s) for V [L, N, N] = (K^-1 + diag lam)^-1 and vectors [L, N]; 2 N^2 an iteration.
 
     :param H: its entries (a, b, c), [L, N] each.
+    :param root: V is given by T [L, p, N] with V = T^T T; 4 N p + 2 N p^2 an iteration.
     :param tolerance: relative, on the residual. ok [] is False where G + G H G is not positive definite, or it is not reached.
     """
     a, b, c = H
-    squared = tf.square(V)
+    squared = None if root else tf.square(V)
+
+    def products(x: tf.Tensor, y: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """V x and 1/2 (V * V) y."""
+        if squared is not None:
+            return tf.linalg.matvec(V, x), 0.5 * tf.linalg.matvec(squared, y)
+        return tf.linalg.matvec(V, tf.linalg.matvec(V, x), transpose_a=True), 0.5 * squared_gram_product(V, y)
 
     def preconditioned(residual: tuple) -> tuple[tuple, tuple]:
         """The residual times the preconditioner, and G times that."""
-        G_z = tf.linalg.matvec(V, residual[0]), 0.5 * tf.linalg.matvec(squared, residual[1])
+        G_z = products(*residual)
         return (residual[0] - lam * G_z[0], residual[1]), G_z
 
     def body(*state: tf.Tensor) -> _Loop:

@@ -15,6 +15,7 @@ import tensorflow as tf
 
 from ..likelihoods import SiteLoss
 from ..linalg.coupled import coupled_solve
+from ..linalg.coupled_roots import coupled_solve_of_roots
 from ..linalg.sites import SMALL
 from ..linalg.triangular import inverse, lower_root_gram
 from .dual_objective import DualPoint, DualProblem, Marginals
@@ -54,18 +55,20 @@ def box_of(loss: SiteLoss, share: float = MARGIN) -> tuple[tf.Tensor, tf.Tensor]
 def newton_direction(
     problem: DualProblem, sub: Subproblem, at: Marginals, point: DualPoint, box: Box
 ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """The step of alpha and lam [N, L] on the free set, and whether its Hessian (V18) was positive definite; 2 N^3."""
+    """The step of alpha and lam [N, L] on the free set, and whether its Hessian (V18) was positive definite.
+
+    2 N^3 a latent; in the weight form 3 N p^2 in each of some ten iterations, and N p memory.
+    """
     free = (
         _free(at.alpha, point.g_alpha, box.alpha_low, box.alpha_high),
         _free(at.lam, point.g_lam, box.lam_low, box.lam_high),
     )
-    prior = problem.prior
-    K = tf.matmul(prior, prior, transpose_b=True) if problem.basis.form == "weight" else prior
-    V, sites = covariance(problem, at), point.sites
-    steps = coupled_solve(
-        K,
+    sites, weight = point.sites, problem.basis.form == "weight"
+    solve_system = coupled_solve_of_roots if weight else coupled_solve
+    steps = solve_system(
+        problem.prior,
         tf.transpose(sites.d_h_d_alpha),
-        0.5 * tf.square(V),
+        problem.basis.root(problem.prior, at.state) if weight else 0.5 * tf.square(covariance(problem, at)),
         tf.transpose(sub.sigma * sites.d_s_d_lam),
         tf.transpose(sites.d_h_d_lam),
         -tf.transpose(point.g_alpha),
@@ -76,10 +79,8 @@ def newton_direction(
 
 
 def covariance(problem: DualProblem, at: Marginals) -> tf.Tensor:
-    """V [L, N, N]: from B^-1 where every lambda v is large enough, at half the cost."""
+    """V [L, N, N] of the function form: from B^-1 where every lambda v is large enough, at half the cost."""
     basis, state = problem.basis, at.state
-    if basis.form == "weight":
-        return basis.covariance(problem.prior, state)
 
     def from_inverse() -> tf.Tensor:
         scale = 1.0 / state.scale

@@ -25,12 +25,16 @@ _TRIALS = 3
 
 
 def stationary_direction(problem: DualProblem, at: Marginals) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """The step of alpha and lam [N, L] by (V27), and whether its system was positive definite; 2/3 N^3 a latent."""
+    """The step of alpha and lam [N, L] by (V27), and whether its system was positive definite; 2/3 N^3 a latent, or N p^2."""
     loss, sigma = problem.loss.expand(at.mean, at.deviation), at.deviation
     H = loss.d_hh, (loss.d_ss - at.lam) / tf.square(sigma), loss.d_hs / sigma
     right = loss.d_h - at.alpha, loss.d_s / sigma - at.lam
-    columns = [tf.transpose(part) for part in (at.lam, *H, *right)]
-    x, y, ok = stationary_solve(covariance(problem, at), columns[0], tuple(columns[1:4]), *columns[4:])  # (V27)
+    lam, *columns = (tf.transpose(part) for part in (at.lam, *H, *right))
+    weight = problem.basis.form == "weight"
+    V = problem.basis.root(problem.prior, at.state) if weight else covariance(problem, at)
+    x, y, ok = stationary_solve(
+        V, lam, (columns[0], columns[1], columns[2]), columns[3], columns[4], root=weight
+    )  # (V27)
     return tf.transpose(x), tf.transpose(y), ok
 
 

@@ -51,7 +51,8 @@ class LinearlyConstrainedLagrangian:
     """Decoupled variational Gaussian inference for `models.LCLGP` and `models.LCLGLM`.
 
     :param theta: rho = theta lambda; the paper's is 1.
-    :param inner: "newton", "lbfgs" (SciPy's L-BFGS-B), or "auto": Newton up to 3000 observations.
+    :param inner: "newton", "lbfgs" (SciPy's L-BFGS-B), or "auto": Newton up to 3000 observations, and
+        in the weight form.
     :param tolerance: on the change of the bound in nats, as in the paper, or on what a falling series of changes leaves.
     :param accelerate: near the solution, Newton steps on the optimality conditions (V27), which double the digits; where
         one would lower the bound, a subproblem takes its place. Not with `trust_region`, `augmented` or without `curvature`.
@@ -62,7 +63,7 @@ class LinearlyConstrainedLagrangian:
     :param max_outer: outer iterations at most. :param compile: False runs eagerly, which pays for few or large steps.
 
     Raises `DataError` for settings out of range, `UnknownOptionError` for another `inner`. Cost of a Newton step: about
-    2.5 N^3 a latent; of an evaluation of L-BFGS-B 2/3 N^3, or N p^2 in the weight form.
+    2.5 N^3 a latent; of an evaluation of L-BFGS-B 2/3 N^3. In the weight form some 30 N p^2, or N p^2, and N p memory.
     """
 
     def __init__(
@@ -128,7 +129,8 @@ class LinearlyConstrainedLagrangian:
         """The solver that "auto" stands for: "newton" or "lbfgs"."""
         if self.inner != "auto":
             return self.inner
-        return "newton" if model.basis.num_data <= _LARGEST_NEWTON else "lbfgs"
+        small = model.basis.form == "weight" or model.basis.num_data <= _LARGEST_NEWTON
+        return "newton" if small else "lbfgs"
 
 
 class _Iteration(NamedTuple):

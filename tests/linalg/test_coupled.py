@@ -8,6 +8,7 @@ import tensorflow as tf
 from numpy.testing import assert_allclose
 
 from gpflow_decoupled.linalg.coupled import coupled_solve
+from gpflow_decoupled.linalg.coupled_roots import coupled_solve_of_roots, squared_gram_product
 
 
 @pytest.mark.parametrize("held", [False, True])
@@ -41,3 +42,26 @@ def test_a_shared_first_block_and_an_indefinite_one():
     bad = tf.constant([[[1.0, 3.0], [3.0, 1.0]]], tf.float64)
     two = tf.zeros([1, 2], tf.float64)
     assert not bool(coupled_solve(bad, two, bad, two, two, two, two, (two == 0.0, two == 0.0))[2])
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_roots_serve_as_well_as_the_matrices(seed):
+    """Against numpy on the free rows; and the product with V * V."""
+    rng = np.random.default_rng(seed)
+    A, T = rng.normal(size=(1, 9, 3)), rng.normal(size=(2, 3, 9))
+    a, b = rng.uniform(0.1, 2.0, (2, 2, 9))
+    c = np.sqrt(a * b) * rng.uniform(-0.9, 0.9, (2, 9))
+    r, s, free = rng.normal(size=(2, 9)), rng.normal(size=(2, 9)), rng.uniform(size=(2, 2, 9)) < 0.8
+    args = [tf.constant(value) for value in (A, a, T, b, c, r, s)]
+    x, y, ok = coupled_solve_of_roots(*args, tuple(tf.constant(free)), 1e-13)
+    assert ok
+    V = np.swapaxes(T, 1, 2) @ T
+    product = squared_gram_product(args[2], args[6])
+    assert_allclose(product, np.einsum("lij,lj->li", V**2, s), rtol=1e-10)
+    for latent in range(2):
+        P, Q = A[0] @ A[0].T + np.diag(a[latent]), 0.5 * V[latent] ** 2 + np.diag(b[latent])
+        whole = np.block([[P, np.diag(c[latent])], [np.diag(c[latent]), Q]])
+        rows = np.flatnonzero(np.concatenate(free[:, latent]))
+        expected = np.zeros(18)
+        expected[rows] = np.linalg.solve(whole[np.ix_(rows, rows)], np.concatenate([r[latent], s[latent]])[rows])
+        assert_allclose(np.concatenate([x[latent], y[latent]]), expected, rtol=1e-8, atol=1e-10)

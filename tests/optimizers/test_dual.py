@@ -16,6 +16,8 @@ from gpflow_decoupled.optimizers.dual_lbfgs import lbfgs_solve
 from gpflow_decoupled.optimizers.dual_newton import newton_direction, newton_solve
 from gpflow_decoupled.optimizers.dual_objective import DualProblem
 from gpflow_decoupled.optimizers.dual_start import isolated_sites
+from gpflow_decoupled.optimizers.dual_stationary import stationary_direction
+from gpflow_decoupled.optimizers.opper import _value_and_gradient
 from gpflow_decoupled.optimizers.site_maximiser import Subproblem, maximise
 from gpflow_decoupled.optimizers.subproblem import Policy, make_subproblem
 from tests.optimizers.lcl_problems import KINDS, gram, inputs, labels, model, prior_mean, randomize, site_functions
@@ -180,3 +182,41 @@ def test_start_from_nothing_bears_a_wide_prior():
         assert np.max(at.d_s / sigma) < 100.0 and np.max(np.abs(at.d_h)) < 1.0
         starts.append((h, sigma))
     assert_allclose(starts[0], starts[1], rtol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["Poisson", "Student-t"])
+def test_newton_direction_is_the_same_in_both_forms(name):
+    """Of weights by thin products and conjugate gradients, of functions by N x N matrices; some lambda negative."""
+    X, found = inputs(10), []
+    for form in ("weight", "function"):
+        built = LCLGLM((X, labels(name, X, 2)), KINDS[name].make(), num_latent_gps=2, intercept_variance=4.0, form=form)
+        randomize(built)
+        problem = DualProblem(built, compile=False)
+        at = problem.marginals(built.basis.alpha, built.basis.lam)
+        sub, box = make_subproblem(problem, at, POLICY)
+        randomize(built, 1)
+        at = problem.marginals(built.basis.alpha, tf.maximum(built.basis.lam, 0.5 * box.lam_low))
+        found.append(newton_direction(problem, sub, at, problem.point(sub, at, at.mean, at.deviation), box))
+        assert found[-1][2]
+        found[-1] += stationary_direction(problem, at)
+    for weights, functions, tolerance in zip(*found, (2e-4, 2e-4, 0.0, 1e-2, 1e-2, 0.0)):
+        assert_allclose(weights, functions, atol=tolerance)
+
+
+def test_weights_need_no_matrix_of_observations():
+    """The largest tensor of bound, subproblem and direction, p = 3 weights: a few numbers an observation."""
+    X = inputs(400)
+    problem = DualProblem(LCLGLM((X, labels("Poisson", X)), gl.Poisson()), compile=False)
+    unit = tf.ones([400, 1], X.dtype)
+    sub, box = make_subproblem(problem, problem.marginals(0.1 * unit, unit), POLICY)
+
+    def everything() -> Any:
+        at = problem.marginals(0.1 * unit, unit)
+        point = problem.point(sub, at, at.mean, at.deviation)
+        rival = _value_and_gradient(problem, at.alpha, at.lam)
+        return newton_direction(problem, sub, at, point, box), stationary_direction(problem, at), rival
+
+    graph = tf.function(everything).get_concrete_function().graph
+    operations = [*graph.get_operations(), *(o for f in graph._functions.values() for o in f.graph.get_operations())]
+    sizes = [out.shape.num_elements() for o in operations for out in o.outputs if out.dtype.is_floating]
+    assert max(size for size in sizes if size is not None) <= 8 * 400
