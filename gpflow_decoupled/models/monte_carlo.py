@@ -19,8 +19,9 @@ class MonteCarlo(tf.Module):
 
     :param num_samples: S, the draws an observation and evaluation. They come in pairs of opposite signs, which removes the
         noise of the mean where the likelihood is nearly quadratic; of an odd number one stays alone.
-    :param seed: of the draws. `calls` counts evaluations: the same seed and count give the same draws, also in a compiled
-        function; checkpoints keep it, so that a resumed run goes on to the same trace.
+    :param seed: of the draws. `calls` counts evaluations: the same seed and count give the same draws, in a `tf.function` too
+        (with jit_compile=True TensorFlow draws other numbers, and again the same for the same seed); checkpoints keep it,
+        so that a resumed run goes on to the same trace.
 
     Use it with `fit` or other stochastic optimizers; sweeps and L-BFGS want exact values. `model.expectations = None` goes
     back to quadrature. Raises `DataError` for less than one sample. Cost: S N evaluations of the log density, memory S N L.

@@ -184,6 +184,17 @@ def test_fit_trains_from_draws_on_minibatches_and_repeats_itself():
     assert np.mean(np.argmax(model.predict_f(X)[0], axis=1) == Y[:, 0]) > 0.9
 
 
+def test_a_resumed_fit_goes_on_to_the_same_trace(tmp_path):
+    options = {"batch_size": 10, "progress": False, "compile": False, "anneal": 0.0}
+    build = lambda: coupled(gpflow.likelihoods.Poisson(), 3)  # noqa: E731
+    whole = gd.fit(build(), (X, COUNTS), steps=4, **options).history["elbo"]
+    gd.fit(build(), (X, COUNTS), steps=2, checkpoint=tmp_path, **options)
+    resumed = gd.fit(build(), (X, COUNTS), steps=4, checkpoint=tmp_path, **options)
+    assert_allclose(resumed.history["elbo"], whole, rtol=1e-12)
+    with pytest.raises(DataError, match="written with num_samples=3, and this run has 4"):
+        gd.fit(coupled(gpflow.likelihoods.Poisson(), 4), (X, COUNTS), steps=5, checkpoint=tmp_path, **options)
+
+
 class NoDensity(gpflow.likelihoods.Likelihood):
     """A likelihood that can be integrated and not evaluated."""
 
