@@ -116,8 +116,8 @@ print(f"KL {divergence:.6f}, written out {written_out:.6f}")
 # %% [markdown]
 # ## It trains
 #
-# The kernel is fixed and the noise is Gaussian, so the best bounds of coupled and exact are known. Neither rank 0 nor a few
-# columns reach the coupled basis, which contains them all; each column brings them nearer.
+# The kernel is fixed and the noise is Gaussian, so the best bounds of coupled and exact are known. A few
+# columns do not reach the coupled basis, which contains them all; each one brings them nearer.
 
 # %%
 likelihood = gpflow.likelihoods.Gaussian(0.09)

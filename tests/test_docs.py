@@ -15,7 +15,11 @@ import gpflow_decoupled
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
-PAGES = {path.relative_to(DOCS).as_posix(): path.read_text(encoding="utf-8") for path in sorted(DOCS.rglob("*.md"))}
+PAGES = {
+    path.relative_to(DOCS).as_posix(): path.read_text(encoding="utf-8")
+    for path in sorted(DOCS.rglob("*.md"))
+    if path.relative_to(DOCS).parts[0] != "_build"
+}
 PICTURES = sorted((DOCS / "pictures").iterdir())
 PYTHON = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\(([^)\s]+)\)")
