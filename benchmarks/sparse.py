@@ -59,8 +59,8 @@ def run(options: argparse.Namespace, command: str, folder: Path) -> list[dict[st
         "Orthogonal: the collapsed bound with 50 of the inputs as mean points. Seconds are of the processor.",
     ]
     title = f"Sparse approximations: {problem.name}"
-    figure = Figure("sparse", "Dotted colours are peers without a bound.", panels, columns=3)
-    write(folder, Report("sparse", title, command, rows, tables, [figure], notes))
+    figures = [Figure("sparse", "Dashed: no bounds of log p(y).", panels, columns=3)] if panels else []
+    write(folder, Report("sparse", title, command, rows, tables, figures, notes))
     return rows
 
 
