@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
-import tensorflow_probability as tfp
 from gpflow.utilities import deepcopy
 
 from ..bases.affine_independent import AffineIndependentBasis
@@ -20,9 +19,9 @@ from ..models.affine_gp import AffineIndependentGP
 from .affine_result import AffineResult, AffineTrace
 from .climb import climb
 from .edgeworth import Start, edgeworth_shapes, edgeworth_start
+from .frame import Frame, Objective
 from .gaussian_kl import GaussianProblem, GaussianSolution
 
-_Objective = Callable[[np.ndarray], tuple[float, np.ndarray]]
 _COARSE, _SHARE = 1e-6, 1e-2
 """A bound that moves by more than this, and than this share of the tolerance, with twice the frequencies is climbed again
 with them, ..."""
@@ -136,7 +135,7 @@ class AffineIndependentAscent:
         began = time.perf_counter()
         function(_pack(variables))
         trace.tracing += time.perf_counter() - began
-        frame = _Frame(basis, C, variables)
+        frame = Frame(basis, C, variables)
         start = frame.inward(_pack(variables))
         best, value, reason = climb(frame.around(function), start, trace, self.tolerance, self.max_evaluations)
         _unpack(frame.outward(best), variables)
@@ -158,61 +157,6 @@ class AffineIndependentAscent:
         return found
 
 
-class _Frame:
-    """Coordinates in which the bound is better conditioned: A = C A~ and b = C b~ for a root C of the Gaussian's covariance.
-
-    The triangles of "lower" and "lu" stay triangles when a lower C multiplies them from the left; "low_rank" stays as it is.
-    """
-
-    def __init__(self, basis: AffineIndependentBasis, C: np.ndarray | None, variables: list[tf.Variable]) -> None:
-        self.C, self.variables = C, variables
-        self.left, self.b = next(iter(basis.map.trainable_variables), None), basis.b.unconstrained_variable
-
-    def _apply(self, M: np.ndarray, x: np.ndarray) -> np.ndarray:
-        """M times the first factor of A, and times b, in x [n]."""
-        parts, place = [], 0
-        for variable in self.variables:
-            part = x[place : place + int(np.prod(variable.shape))]
-            place += len(part)
-            if variable is self.b:
-                part = M @ part
-            elif variable is self.left:
-                part = (
-                    (M @ part.reshape(M.shape)).ravel()
-                    if part.size == M.size
-                    else _packed(np.tril(M @ _unpacked(part)))
-                )
-            parts.append(part)
-        return np.concatenate(parts)
-
-    def inward(self, x: np.ndarray) -> np.ndarray:
-        """From Parameters to coordinates, [n] each."""
-        return x if self.C is None else self._apply(np.linalg.inv(self.C), x)
-
-    def outward(self, x: np.ndarray) -> np.ndarray:
-        """From coordinates to Parameters, [n] each."""
-        return x if self.C is None else self._apply(self.C, x)
-
-    def around(self, function: _Objective) -> _Objective:
-        """A function of Parameters [n] as one of coordinates."""
-
-        def moved(x: np.ndarray) -> tuple[float, np.ndarray]:
-            value, gradient = function(self.outward(x))
-            return value, gradient if self.C is None else self._apply(self.C.T, gradient)
-
-        return moved
-
-
-def _packed(triangle: np.ndarray) -> np.ndarray:
-    """A lower triangle [D, D] as GPflow keeps it, [D (D + 1) / 2]."""
-    return tfp.math.fill_triangular_inverse(triangle).numpy()
-
-
-def _unpacked(x: np.ndarray) -> np.ndarray:
-    """The lower triangle [D, D] of x [D (D + 1) / 2]."""
-    return tfp.math.fill_triangular(x).numpy()
-
-
 def _coarsest(model: AffineIndependentGP, groups: list[SiteGroup], allowed: float) -> Integration:
     """A quarter or half of the frequencies and points where they are enough: projections of many variables are smooth."""
     full = model.integration
@@ -226,7 +170,7 @@ def _coarsest(model: AffineIndependentGP, groups: list[SiteGroup], allowed: floa
     return full
 
 
-def _compiled(bound: Callable[[], tf.Tensor], variables: list[tf.Variable]) -> _Objective:
+def _compiled(bound: Callable[[], tf.Tensor], variables: list[tf.Variable]) -> Objective:
     """The bound and its gradient [n] as a function of one vector [n] of all `variables`."""
 
     def both() -> tuple:

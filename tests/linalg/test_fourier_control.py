@@ -63,8 +63,8 @@ def test_a_lattice_that_misses_mass_is_noticed_and_widened():
     assert R == 8.0 and float(tf.reduce_max(missed_mass(SKEW.cdf, Y, R))) < 1e-7
     assert float(widen(SKEW.cdf, Y, 9.5)) == 9.5
     exact = by_route("skew_normal", Y, LOGISTIC, "frequency_sum", 128)
-    narrow = lattice_expectation(SKEW.cdf, Y, LOGISTIC, 2.0, 4096)
-    run = lambda alpha: expectation(variables(SKEW), Y._replace(alpha=alpha), LOGISTIC, 2.0, "lattice", 4096)  # noqa: E731
+    narrow = lattice_expectation(SKEW.cdf, Y, LOGISTIC, 2.0, 1024)
+    run = lambda alpha: expectation(variables(SKEW), Y._replace(alpha=alpha), LOGISTIC, 2.0, "lattice", 1024)  # noqa: E731
     for wide in (run(Y.alpha), tf.function(run)(Y.alpha)):
         assert np.max(np.abs(wide - exact)) < 1e-4 < 1e-3 < np.max(np.abs(narrow - exact))
     heavy = StudentTBase()
