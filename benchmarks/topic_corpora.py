@@ -27,7 +27,7 @@ class Corpus(NamedTuple):
 
 def corpus(name: str, test_share: float, seed: int, folder: str | Path | None = None) -> Corpus:
     """Raises ValueError without a folder, FileNotFoundError where it lacks NAME.npz."""
-    counts, vocabulary = generate(400, seed) if name == "generated" else _read(name, folder)
+    counts, vocabulary = generate(250, seed) if name == "generated" else _read(name, folder)
     order = np.random.default_rng(seed).permutation(counts.shape[0])
     first = max(1, round(test_share * len(order)))
     return Corpus(counts[order[first:]], *split_words(counts[order[:first]], seed=seed), vocabulary)

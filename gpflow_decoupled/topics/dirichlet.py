@@ -5,7 +5,9 @@ from __future__ import annotations
 __all__ = ["expected_log", "fisher_solve", "log_normalizer", "minus_kl", "scaled_exp"]
 
 import numpy as np
-from scipy.special import gammaln, polygamma, psi
+from scipy.special import gammaln, psi
+
+from .polygamma import polygammas
 
 
 def expected_log(c: np.ndarray) -> np.ndarray:
@@ -28,10 +30,13 @@ def minus_kl(prior: np.ndarray | float, c: np.ndarray, mean_log: np.ndarray | No
     return log_normalizer(c) - log_normalizer(prior) + ((prior - c) * mean_log).sum(-1)  # (T3)
 
 
-def fisher_solve(c: np.ndarray, g: np.ndarray) -> np.ndarray:
-    """I(c)^-1 g [..., K], I the Fisher matrix of Dir(c): diagonal less a constant, so O(K)."""
-    inverse = 1.0 / polygamma(1, c)
-    total = polygamma(1, c.sum(-1, keepdims=True))
+def fisher_solve(c: np.ndarray, g: np.ndarray, slopes: np.ndarray | None = None) -> np.ndarray:
+    """I(c)^-1 g [..., K], I the Fisher matrix of Dir(c): diagonal less a constant, so O(K).
+
+    :param slopes: psi'(c), where it is known already.
+    """
+    inverse = 1.0 / (polygammas(c)[0] if slopes is None else slopes)
+    total, _ = polygammas(c.sum(-1, keepdims=True))
     shared = total * (g * inverse).sum(-1, keepdims=True) / (1.0 - total * inverse.sum(-1, keepdims=True))
     return (g + shared) * inverse  # (C35)
 

@@ -13,10 +13,10 @@ __all__ = ["LogisticDirichlet", "LogisticDirichletEvaluation", "LogisticDirichle
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.special import polygamma
 
 from .ascent import ascend
 from .dirichlet import expected_log, fisher_solve, log_normalizer, scaled_exp
+from .polygamma import polygammas
 from .words import Words
 
 LEAST = 1e-8
@@ -96,7 +96,7 @@ class LogisticDirichlet(NamedTuple):
         c = state.c.astype(float)
         ratios = expected_log(c)
         ratios = ratios[:, :-1] - ratios[:, -1:]
-        spread = polygamma(1, c).mean(0)
+        spread = polygammas(c)[0].mean(0)
         second = np.diag(spread[:-1]) + spread[-1] + ratios.T @ ratios / len(c)
         second = (1.0 - rate) * (self.Sigma + np.outer(self.mu, self.mu)) + rate * second
         mu = (1.0 - rate) * self.mu + rate * ratios.mean(0)
@@ -107,9 +107,9 @@ class LogisticDirichlet(NamedTuple):
         Q = np.linalg.inv(self.Sigma)
         e = mean_log[:, :-1] - mean_log[:, -1:] - self.mu
         q = e @ Q
-        trigamma = polygamma(1, c)
+        slopes, bends = polygammas(c)  # psi', psi''
         curvature = np.append(np.diagonal(Q), Q.sum())  # of the trace in each psi'(c_k)
         log_det = np.linalg.slogdet(2.0 * np.pi * self.Sigma)[1]
-        value = -0.5 * ((q * e).sum(1) + trigamma @ curvature + log_det) - mean_log.sum(1)  # (T8)
+        value = -0.5 * ((q * e).sum(1) + slopes @ curvature + log_det) - mean_log.sum(1)  # (T8)
         slope = -np.concatenate([q, -q.sum(1, keepdims=True)], axis=1) - 1.0
-        return value, slope + fisher_solve(c, -0.5 * curvature * polygamma(2, c))  # (T9)
+        return value, slope + fisher_solve(c, -0.5 * curvature * bends, slopes)  # (T9)

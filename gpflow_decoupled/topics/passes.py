@@ -23,7 +23,7 @@ class Progress(NamedTuple):
     updates: int = 0
     """stochastic steps made"""
     seen: int = 0
-    """documents given to `partial_fit`"""
+    """documents given to `fit` and `partial_fit`"""
 
 
 def fit_batch(settings: Any, counts: sp.csr_matrix, begun: Progress, history: History) -> tuple[Progress, Any, str]:
@@ -43,8 +43,8 @@ def fit_batch(settings: Any, counts: sp.csr_matrix, begun: Progress, history: Hi
         local = local_step(counts, blocks, topics, shared.proportions, states[0], limits, states[1])
         history.append(number, float(local.bounds.sum()) + topics_bound(shared))
         if number > settings.fresh_passes and history.has_settled(settings.tolerance):
-            return Progress(shared), local.state, "converged"
-    return Progress(shared), local.state, "max_passes"
+            return Progress(shared, seen=counts.shape[0]), local.state, "converged"
+    return Progress(shared, seen=counts.shape[0]), local.state, "max_passes"
 
 
 def fit_stochastic(
@@ -63,7 +63,7 @@ def fit_stochastic(
             rows = order[first : first + settings.batch_size]
             part = type(state)(*(array[rows] for array in state))
             shared, local = minibatch_step(settings, now, counts[rows], part, counts.shape[0] / len(rows))
-            now, bounds[rows] = Progress(shared, now.updates + 1), local.bounds
+            now, bounds[rows] = Progress(shared, now.updates + 1, counts.shape[0]), local.bounds
             for array, found in zip(state, local.state):
                 array[rows] = found
         if settings.learn_topic_prior:

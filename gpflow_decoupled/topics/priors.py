@@ -5,9 +5,10 @@ from __future__ import annotations
 __all__ = ["best_symmetric_prior", "best_prior"]
 
 import numpy as np
-from scipy.special import polygamma, psi
+from scipy.special import psi
 
 from .dirichlet import fisher_solve, log_normalizer
+from .polygamma import polygammas
 
 LEAST, MOST = 1e-4, 1e4
 """Where a prior is kept: without words that tell it, the best one may be 0 or infinite."""
@@ -27,7 +28,8 @@ def best_symmetric_prior(prior: float, mean_log: np.ndarray) -> float:
         a = np.exp(log_a)
         slope = documents * topics * (psi(topics * a) - psi(a)) + total
         low, high = (log_a, high) if slope > 0.0 else (low, log_a)  # concave in a, so the slope tells the side
-        curvature = documents * topics * (topics * polygamma(1, topics * a) - polygamma(1, a))
+        (own, shared), _ = polygammas(np.array([a, topics * a]))
+        curvature = documents * topics * (topics * shared - own)
         bend = a * a * curvature + a * slope  # the second derivative in log a
         step = -a * slope / bend if bend < 0.0 else np.inf
         new = log_a + step if low < log_a + step < high else 0.5 * (low + high)

@@ -149,6 +149,14 @@ def test_bound_rises_and_topics_that_go_together_are_correlated(posterior: str) 
     assert np.corrcoef(observed[apart], correlations[apart])[0, 1] > 0.8
 
 
+@pytest.mark.parametrize("posterior", POSTERIORS)
+def test_float32_gives_the_same_bound(posterior: str) -> None:
+    settings = {"posterior": posterior, "max_passes": 4, "tolerance": 0.0, "start_passes": 0}
+    fits = [CorrelatedTopicModel(3, **settings).fit(generated().astype(kind)) for kind in (np.float32, np.float64)]
+    assert fits[0].components_.dtype == fits[0].state_[0].dtype == np.float32
+    np.testing.assert_allclose(*(one.history_["bound"] for one in fits), rtol=1e-4)
+
+
 def test_best_prior_of_the_documents_is_better_than_any_near_it() -> None:
     """mu_0 and Sigma_0 maximise the documents' terms at fixed q, for each posterior."""
     words = _words()

@@ -5,12 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from scipy.special import digamma
+from scipy.special import digamma, polygamma
 
 from gpflow_decoupled.topics import LatentDirichletAllocation, split_words
 from gpflow_decoupled.topics.blocks import split_into_blocks
 from gpflow_decoupled.topics.dirichlet import fisher_solve, minus_kl, scaled_exp
 from gpflow_decoupled.topics.local import Limits, local_step
+from gpflow_decoupled.topics.polygamma import polygammas
 from gpflow_decoupled.topics.priors import best_prior, best_symmetric_prior
 from gpflow_decoupled.topics.proportions import DirichletProportions, DirichletState
 from gpflow_decoupled.topics.words import topic_weights
@@ -165,9 +166,13 @@ def test_priors_by_newton_are_where_the_gradient_is_zero(rng: np.random.Generato
         assert digamma(a) - digamma(3 * a) == pytest.approx(mean_log.mean(), abs=1e-7)
 
 
-def test_fisher_solve_inverts_the_fisher_matrix(rng: np.random.Generator) -> None:
-    from scipy.special import polygamma
+def test_polygammas_are_those_of_scipy() -> None:
+    x = np.concatenate([np.geomspace(1e-8, 1e8, 400), np.linspace(0.5, 12.0, 100)])
+    for order, found in enumerate(polygammas(x), start=1):
+        np.testing.assert_allclose(found, polygamma(order, x), rtol=1e-11)
 
+
+def test_fisher_solve_inverts_the_fisher_matrix(rng: np.random.Generator) -> None:
     c, g = rng.gamma(1.0, 1.0, (2, 4)) + 0.1, rng.standard_normal((2, 4))
     for row, target, x in zip(c, g, fisher_solve(c, g)):
         np.testing.assert_allclose((np.diag(polygamma(1, row)) - polygamma(1, row.sum())) @ x, target, rtol=1e-10)
