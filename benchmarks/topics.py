@@ -10,6 +10,7 @@ from __future__ import annotations
 __all__ = ["Outcome", "add_arguments", "run"]
 
 import argparse
+import re
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,6 +19,9 @@ import numpy as np
 from .report import Figure, Panel, Report, Series, Table, write
 from .topic_corpora import corpus
 from .topic_methods import METHODS, Fitted, fit
+
+NOT_DRAWN = ("LDA, float32", "LDA, random start")
+"""In the table alone: the first looks like LDA, and eight colours are as many as can be told apart."""
 
 
 class Outcome(NamedTuple):
@@ -76,6 +80,23 @@ def _outcome(task: str, method: str, fitted: Fitted, data: Any, chances: tuple) 
     return Outcome(task, method, fitted.passes, fitted.seconds, fitted.bound / words, perplexity, falls, bounds)
 
 
+def _panels(task: str, outcomes: list[Outcome]) -> list[Panel]:
+    """Perplexity against time, one point a fit, one label a method; the bound against passes."""
+    families: dict[str, list[Outcome]] = {}
+    for one in outcomes:
+        families.setdefault(re.sub(r", \d+$", "", one.method), []).append(one)
+    points, lines = [], []
+    for name, family in families.items():
+        seconds, values = [one.seconds for one in family], [one.perplexity for one in family]
+        points.append(Series(name, seconds, values, "scikit" in name, alone=len(family) == 1))
+        bounds = max((one.bounds for one in family), key=len)
+        lines += [Series(name, range(1, len(bounds) + 1), bounds)] if len(bounds) > 1 else []
+    return [
+        Panel(task, "processor seconds of the fit", "held-out perplexity", points, log="x"),
+        Panel(f"{task}: bound", "passes", "nats a training word", lines, log="x"),
+    ]
+
+
 def _pairs(task: str, method: str, fitted: Fitted, vocabulary: np.ndarray) -> Table:
     """The three pairs of topics that go together most, and the three that avoid each other most."""
     K = len(fitted.correlations)
@@ -104,12 +125,7 @@ def _report(outcomes: list[Outcome], pairs: list[Table], command: str) -> Report
             for one in mine
         ]
         tables.append(Table(f"{task}: training documents, held-out words", header, rows))
-        points = [
-            Series(one.method, [one.seconds], [one.perplexity], "scikit" in one.method, alone=True) for one in mine
-        ]
-        panels.append(Panel(task, "processor seconds of the fit", "held-out perplexity", points, log="x"))
-        lines = [Series(one.method, range(1, len(one.bounds) + 1), one.bounds) for one in mine if len(one.bounds) > 1]
-        panels.append(Panel(f"{task}: bound", "passes", "nats a training word", lines, log="x"))
+        panels += _panels(task, [one for one in mine if one.method not in NOT_DRAWN])
     notes = [
         "Seconds of the processor on one thread. Perplexity of words held out from test documents, lower is better.",
         "Bounds of different models, or with learned priors, are bounds on different evidences.",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -10,6 +10,7 @@ import scipy.sparse as sp
 from scipy.special import logsumexp
 
 from gpflow_decoupled.topics import CorrelatedTopicModel, LatentDirichletAllocation
+from gpflow_decoupled.topics.ascent import ascend
 from gpflow_decoupled.topics.blocks import split_into_blocks
 from gpflow_decoupled.topics.ctm import POSTERIORS
 from gpflow_decoupled.topics.gaussian_proportions import GaussianProportions, GaussianState
@@ -118,12 +119,39 @@ def test_steps_that_would_leave_the_dirichlet_family_are_shortened() -> None:
     family, words = LogisticDirichlet(np.array([4.0, -4.0]), 0.05 * np.eye(2)), _words()
     state = LogisticDirichletState(np.full((3, 3), 20.0))
     now = family.evaluate(words, state)
-    assert (family.propose(state, now, np.ones(3)).c <= 0.0).any()
+    beyond = family.propose(state, now, np.ones(3))
+    outside = (beyond.c <= 0.0).any(1)
+    assert outside.any() and np.all(family.evaluate(words, beyond).bound[outside] == -np.inf)
     bounds = [now.bound]
     for _ in range(30):
         state = family.converge(words, state, 0.0, 6)
         bounds.append(family.evaluate(words, state).bound)
     assert (state.c > 0.0).all() and (np.diff(bounds, axis=0) >= 0.0).all() and (bounds[-1] > bounds[0] + 1.0).all()
+
+
+class Parabola(NamedTuple):
+    """Bounds -x^2, and steps that go four times too far."""
+
+    x: np.ndarray
+
+    def evaluate(self, words: None, state: Parabola) -> ParabolaEvaluation:
+        return ParabolaEvaluation(-(state.x[:, 0] ** 2), state.x)
+
+    def propose(self, state: Parabola, now: ParabolaEvaluation, rho: np.ndarray) -> Parabola:
+        return Parabola(state.x - 4.0 * rho[:, None] * state.x)
+
+
+class ParabolaEvaluation(NamedTuple):
+    bound: np.ndarray
+    expected: np.ndarray
+
+
+def test_steps_that_lower_a_bound_are_not_made() -> None:
+    start = Parabola(np.array([[1.0], [-3.0], [0.0]]))
+    found = ascend(start, Words(*[np.zeros((3, 1))] * 4), start, 1e-9, 1)
+    np.testing.assert_array_equal(found.x, start.x)
+    found = ascend(start, Words(*[np.zeros((3, 1))] * 4), start, 1e-9, 20)
+    np.testing.assert_allclose(found.x, 0.0, atol=1e-9)
 
 
 @pytest.mark.parametrize("posterior", POSTERIORS)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -67,6 +69,31 @@ def test_bound_rises_and_is_below_the_evidence(start: str) -> None:
     phi = reference.phis(n, gamma, lam)
     assert model.bound_ == pytest.approx(reference.bound(n, phi, gamma, lam, ALPHA, ETA), abs=1e-10)
     np.testing.assert_allclose(reference.lambdas(n, phi, ETA), lam, atol=1e-5)  # a fixed point of (T2)
+
+
+def test_a_fresh_start_never_loses(rng: np.random.Generator) -> None:
+    """Each document takes the better of two states."""
+    counts, lam = generated(), rng.gamma(1.0, 1.0, (3, 30))
+    blocks, topics, family = split_into_blocks(counts, 3), topic_weights(lam), DirichletProportions(np.ones(3))
+    states = [DirichletState(rng.gamma(1.0, 20.0, (60, 3)) + 0.1) for _ in range(2)]
+    settings = (counts, blocks, topics, family)
+    alone = [local_step(*settings, state, Limits(0.0, steps)).bounds for state, steps in zip(states, (1, 0))]
+    both = local_step(*settings, states[0], Limits(0.0, 1), states[1])
+    assert (alone[0] > alone[1]).any() and (alone[0] < alone[1]).any()
+    np.testing.assert_allclose(both.bounds, np.maximum(*alone), rtol=1e-12)
+    np.testing.assert_allclose(_step(counts, both.state.gamma, lam, np.ones(3), 0).bounds, both.bounds, rtol=1e-12)
+
+
+def test_fresh_starts_fall_back_to_the_former_state(monkeypatch: pytest.MonkeyPatch) -> None:
+    fallbacks = []
+
+    def spy(*arguments: Any) -> Any:
+        fallbacks.append(len(arguments) == 7 and arguments[6] is not None)
+        return local_step(*arguments)
+
+    monkeypatch.setattr("gpflow_decoupled.topics.passes.local_step", spy)
+    LatentDirichletAllocation(3, fresh_passes=2, max_passes=4, tolerance=0.0).fit(generated())
+    assert fallbacks == [False, True, True, False, False]
 
 
 @pytest.mark.parametrize("learn", ["none", "symmetric", "vector"])
