@@ -43,7 +43,7 @@ def test_every_method_reaches_the_same_bound(name):
     rules = {
         "Lagrangian": lagrangian(compile=True),
         "Cholesky": Cholesky(tolerance=1e-9),
-        "Opper": Opper(tolerance=1e-9, max_evaluations=400),
+        "Opper": Opper(tolerance=1e-13, max_evaluations=3000),  # a small gain does not mean that little is left
     }
     for rule, optimizer in rules.items():
         built = model(name, 20)
@@ -57,16 +57,13 @@ def test_every_method_reaches_the_same_bound(name):
                       mean_function=built.mean_function)  # fmt: skip
         ConjugateComputation().run(other, tolerance=1e-14)
         found["conjugate"] = float(other.elbo())
-    opper = found.pop("Opper")
-    assert opper <= found["Lagrangian"] + 1e-7
-    assert opper > found["Lagrangian"] - 1e-2  # its last digits take thousands of evaluations
     assert max(found.values()) - min(found.values()) < 1e-6
 
 
-@pytest.mark.parametrize("name", ["Poisson", "logit"])
-def test_bound_is_that_of_the_best_gaussian(name):
+@pytest.mark.parametrize("name, N", [("Poisson", 5), ("logit", 5), ("probit", 4), ("Gaussian", 4), ("Laplace", 2)])
+def test_bound_is_that_of_the_best_gaussian(name, N):
     """By a general optimizer over mean and factor, in the reference."""
-    built = model(name, 5)
+    built = model(name, N)
     result = lagrangian().run(built)
     K, m_0, f = gram(built), prior_mean(built), site_functions(name, built)
     root = np.linalg.cholesky(K)
@@ -74,7 +71,7 @@ def test_bound_is_that_of_the_best_gaussian(name):
     def value(t, V):
         return lcl.bound(K, m_0, m_0 + root @ t, root @ V @ root.T, f)
 
-    assert_allclose(conj.best_gaussian(value, 5)[2], result.elbo, atol=1e-6)
+    assert_allclose(conj.best_gaussian(value, N)[2], result.elbo, atol=1e-6)
 
 
 @names
