@@ -264,15 +264,16 @@ def _lagrangian(problem: Problem, limit: float) -> Fit:
 def _rival(label: str, rule: Opper | Cholesky) -> Callable[[Problem, float], Fit]:
     """A rival of the Lagrangian on the same model; its first evaluation, which compiles, counts as a second one.
 
-    It has as many evaluations as the limit holds at the pace of the first dozen.
+    It has as many evaluations as the limit holds at the pace of a first dozen.
     """
 
     def run(problem: Problem, limit: float) -> Fit:
         model = LCLGP((problem.X, problem.Y), problem.kernel(), problem.likelihood())
         short, rest = copy.copy(rule), copy.copy(rule)
         short.max_evaluations = 12
-        history = short.run(LCLGP(model.data, problem.kernel(), problem.likelihood())).history
-        pace = float(np.median(_paces(history)))
+        start = clock()
+        tried = short.run(LCLGP(model.data, problem.kernel(), problem.likelihood()))
+        pace = float(np.median(_paces(tried.history))) * (clock() - start) / tried.seconds
         rest.max_evaluations = min(rule.max_evaluations, max(12, int(limit / pace)))
         start = clock()
         result = rest.run(model)

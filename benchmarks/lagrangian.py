@@ -1,7 +1,8 @@
 """Decoupled variational Gaussian inference: cost of a gradient, Student-t noise from many starts, held-out densities.
 
 Cost: one gradient of the dual (V16) against one Cholesky factorisation of the kernel matrix. Starts: a robust regression
-from random multipliers, with the terms of curvature (V20), with the paper's augmented term alone, and with neither. Held out:
+from random multipliers, with the terms of curvature (V20), with the paper's augmented term alone, and with neither, and
+either inner solver. Held out:
 counts, and regression with Laplace noise, all hyperparameters learned, against `CVIGP` and GPflow's `VGP`.
 """
 
@@ -84,13 +85,19 @@ def _starts(rows: list[Any]) -> Table:
         reached = [one for one in mine if one.elbo > best - 1e-2]
         falls = sum(one.falls for one in mine)
         settled = sum(one.stop_reason == "converged" for one in mine)
+        rising = sum(one.stop_reason == "outer iterations done" for one in mine)
+        median = sorted(one.outer for one in mine)[len(mine) // 2]
         ends = sorted(one.elbo for one in mine)
         spread = f"{ends[0]:.2f}, {ends[len(ends) // 2]:.2f}, {ends[-1]:.2f}"
-        cells.append([variant, str(len(mine)), str(settled), str(len(reached)), str(falls), spread])
+        cells.append(
+            [variant, str(len(mine)), str(settled), str(rising), str(median), str(len(reached)), str(falls), spread]
+        )
     header = [
         "terms",
         "starts",
         "converged",
+        "out of outer iterations",
+        "outer iterations, median",
         "within 0.01 nats of the best",
         "outer iterations that lost",
         "ELBO: least, median, most",

@@ -49,6 +49,8 @@ class DualState(NamedTuple):
     """log|C|, summed over latents"""
     alpha: Any = None
     lam: Any = None
+    inverse: Any = None
+    """L_B^-1 [L, N, N], where an optimizer asks for the state in the function form"""
 
 
 class DualBasis(Basis):
@@ -114,7 +116,8 @@ class DualBasis(Basis):
     def factor(self, kernel: Kernel, *, rows: tf.Tensor | None = None, with_kl: bool = True) -> DualState:
         """(V8) or (V9) at the observations."""
         state = self.state_at(self.prior(kernel), self.alpha, self.lam)
-        return state._replace(scale=prior_root(kernel, self.X)) if self.form == "weight" else state
+        weight = self.form == "weight"
+        return state._replace(scale=prior_root(kernel, self.X)) if weight else state._replace(inverse=None)
 
     def state_at(self, prior: tf.Tensor, alpha: tf.Tensor, lam: tf.Tensor) -> DualState:
         """The state for other alpha, lam [N, L] and a `prior`; of the weight form it serves the observations alone."""
@@ -125,7 +128,8 @@ class DualBasis(Basis):
             return DualState(w.chol, none, none, w.pulled, w.ok, w.mean, w.variance, w.log_det, alpha, lam)
         p = site_posterior(prior, tf.zeros_like(lam), lam)  # (V9)
         mean = self.mean_at(prior, alpha)
-        return DualState(p.chol, p.scale, p.negative, alpha, p.ok, mean, p.variance, p.log_det, alpha, lam)
+        parts = alpha, p.ok, mean, p.variance, p.log_det, alpha, lam, p.inverse
+        return DualState(p.chol, p.scale, p.negative, *parts)
 
     def mean_at(self, prior: tf.Tensor, alpha: tf.Tensor) -> tf.Tensor:
         """Of u at the observations [N, L], for other alpha [N, L]; N^2 or N p."""
@@ -143,7 +147,7 @@ class DualBasis(Basis):
             return state._replace(alpha=alpha, mean=mean, coefficients=tf.matmul(prior[0], alpha, transpose_a=True))
         p = site_posterior(prior, b, lam)
         return DualState(
-            p.chol, p.scale, p.negative, -p.alpha, p.ok, p.mean, p.variance, p.log_det, -p.alpha, lam
+            p.chol, p.scale, p.negative, -p.alpha, p.ok, p.mean, p.variance, p.log_det, -p.alpha, lam, p.inverse
         )  # (V22)
 
     def with_alpha(self, prior: tf.Tensor, state: DualState, alpha: tf.Tensor) -> DualState:

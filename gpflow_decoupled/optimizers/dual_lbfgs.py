@@ -84,8 +84,9 @@ def _scales(problem: DualProblem, sub: Subproblem, at: Marginals, point: DualPoi
     prior, sites = problem.prior, point.sites
     weight = problem.basis.form == "weight"
     diagonal = tf.reduce_sum(tf.square(prior), axis=-1) if weight else tf.linalg.diag_part(prior)
-    alpha = tf.transpose(diagonal) + sites.d_h_d_alpha
-    lam = 0.5 * tf.square(at.state.variance) + sub.sigma * sites.d_s_d_lam
+    moved = [tf.maximum(one, 0.0) for one in (sites.d_h_d_alpha, sub.sigma * sites.d_s_d_lam)]  # negative at a saddle
+    alpha = tf.transpose(diagonal) + moved[0]
+    lam = 0.5 * tf.square(at.state.variance) + moved[1]
     return 1.0 / np.sqrt(_flat(alpha, lam))
 
 
