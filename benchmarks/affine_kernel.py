@@ -121,15 +121,15 @@ def _friedman(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
     return X, (mean + rng.standard_normal(len(X)))[:, None]
 
 
-def fitted(found: KernelProblem, base: str, shapes: str = LEARNED, most: int = 2000) -> tuple[Any, Any]:
-    """The model after so many evaluations at most, and the `AffineResult`; below the Gaussian if a fixed shape leads there."""
+def fitted(found: KernelProblem, base: str, shapes: str = LEARNED) -> tuple[Any, Any]:
+    """The model at its optimum, and the `AffineResult`; below the Gaussian if a fixed shape leads there."""
     prior = tfp.distributions.Laplace(np.float64(0.0), np.float64(_SCALE))
     model = AffineIndependentGLM(
         (found.K, found.Y), Laplace(_SCALE), prior=prior, intercept=False, base=base, memory=_MEMORY
     )
     if shapes == FIXED:
         gpflow.set_trainable(model.basis.theta, False)
-    return model, AffineIndependentAscent(_TOLERANCE, most, keep_better=False).run(model)
+    return model, AffineIndependentAscent(_TOLERANCE, keep_better=False).run(model)
 
 
 def _test(model: Any, found: KernelProblem) -> float:

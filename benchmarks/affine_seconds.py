@@ -1,29 +1,27 @@
 """Seconds beside our own Gaussian KL, in the same run: logistic regression and kernel regression with a weight a datum.
 
-Challis & Barber 2012 report 8 s against 0.2 s for the first with D = N = 10, and 250 s against 5 s for the second. What is
-compiled once is taken off: the time of a run less that of the same run with one evaluation.
+Challis & Barber 2012 report 8 s against 0.2 s for the first with D = N = 10, and 250 s against 5 s for the second.
+Compilation is apart.
 """
 
 from __future__ import annotations
 
 __all__ = ["Seconds", "measure", "section"]
 
+import os
+import time
 from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
+from unittest import mock
 
 import numpy as np
-import tensorflow as tf
 from tqdm.auto import tqdm
 
-from gpflow_decoupled.distributions import base_variable
 from gpflow_decoupled.optimizers import AffineIndependentAscent
-from gpflow_decoupled.optimizers.affine_result import AffineTrace
-from gpflow_decoupled.optimizers.gaussian_kl import GaussianProblem
 
 from .affine_gain import logistic
 from .affine_kernel import FIXED, LEARNED, fitted, problem
-from .classifiers import clock
 from .report import Section, Table
 
 _PAPER = {"logistic": "8 / 0.2", "kernel": "250 / 5"}
@@ -39,7 +37,7 @@ class Seconds(NamedTuple):
     affine_seconds: float
     """the Gaussian, which it starts from, is in it"""
     compile_seconds: float
-    """of a run with one evaluation, the making of the model included"""
+    """until compiled functions had run once"""
     evaluations: int
     near_evaluations: int
     """until the bound is within 0.01 nats of the last"""
@@ -51,9 +49,9 @@ def measure(options: Any) -> list[Seconds]:
     """Logistic regression on so many data sets as `--rounds` says, kernel regression with both choices of shapes."""
     rows = []
 
-    def labels(seed: int, most: int) -> tuple[Any, Any]:
+    def labels(seed: int) -> tuple[Any, Any]:
         model, _ = logistic(options.weights, options.weights, seed)
-        return model, AffineIndependentAscent(max_evaluations=most).run(model)
+        return model, AffineIndependentAscent().run(model)
 
     for seed in tqdm(range(options.seed, options.seed + options.rounds)):
         rows.append(_timed("logistic", partial(labels, seed)))
@@ -63,33 +61,18 @@ def measure(options: Any) -> list[Seconds]:
     return rows
 
 
-def _timed(name: str, run: Callable[[int], tuple[Any, Any]]) -> Seconds:
-    """A problem whose model and result `run` makes, in so many evaluations at most."""
-    if name.startswith("kernel"):
-        base_variable("generalized_normal").characteristic(
-            tf.zeros([1, 1], tf.float64), tf.constant([[1.5]], tf.float64)
-        )
-    began = clock()
-    model, result = run(2000)
-    whole, began = clock() - began, clock()
-    run(1)
-    compiled = clock() - began
+def _timed(name: str, run: Callable[[], tuple[Any, Any]]) -> Seconds:
+    """A problem whose model and result `run` makes; on one thread the run's own clock is the processor's."""
+    one_thread = os.environ.get("TF_NUM_INTRAOP_THREADS") == "1"
+    with mock.patch.object(time, "perf_counter", time.process_time if one_thread else time.perf_counter):
+        model, result = run()
     history = {key: values[result.history["stage"] == 1] for key, values in result.history.items()}
     near = np.argmax(history["elbo"] > history["elbo"][-1] - 0.01)
     return Seconds(
-        name, model.basis.size, len(model.data[0]), _gaussian(model), max(whole - compiled, 0.0), compiled,
+        name, model.basis.size, len(model.data[0]),
+        result.gaussian_seconds, result.seconds - result.tracing_seconds, result.tracing_seconds,
         result.evaluations, int(np.sum(history["evaluations"][: near + 1])), result.gaussian_elbo, result.affine_elbo,
     )  # fmt: skip
-
-
-def _gaussian(model: Any) -> float:
-    """Seconds of the Gaussian KL alone, compiled."""
-    how, priors = model.integration, model.weight_priors
-    constant = 0.0 if priors is None else priors.log_volume
-    problem = GaussianProblem(model.site_groups(), model.basis.gaussian, constant, how, AffineTrace())
-    began = clock()
-    problem.solve(1e-5, 2000)
-    return clock() - began
 
 
 def section(rows: list[Seconds]) -> Section:

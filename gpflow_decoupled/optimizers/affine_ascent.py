@@ -27,6 +27,8 @@ _COARSE, _SHARE = 1e-6, 1e-2
 with them, ..."""
 _REFINEMENTS = 2
 """... so many times."""
+_WORTH = 100_000
+"""Characteristic functions of a bound from which on fewer frequencies may save more than compiling twice costs."""
 
 
 class AffineIndependentAscent:
@@ -160,7 +162,8 @@ class AffineIndependentAscent:
 def _coarsest(model: AffineIndependentGP, groups: list[SiteGroup], allowed: float) -> Integration:
     """A quarter or half of the frequencies and points where they are enough: projections of many variables are smooth."""
     full = model.integration
-    if model.frequencies_given:
+    count = sum(group.features.shape[0] for group in groups) * model.basis.size * full.frequencies
+    if model.frequencies_given or count < _WORTH:
         return full
     exact = model.bound(groups, full)
     for part in (4, 2):

@@ -63,7 +63,7 @@ class AffineTrace:
 
     stage: int = 0
     rows: list[tuple] = field(default_factory=list)
-    began: float = field(default_factory=time.perf_counter)
+    began: float = field(default_factory=lambda: time.perf_counter())
     tracing: float = 0.0
 
     def append(self, elbo: float, evaluations: int = 0) -> None:
