@@ -110,7 +110,7 @@ def draw(figure: Figure, folder: Path) -> Path:
         handles.values(),
         handles.keys(),
         loc="outside lower center",
-        ncols=min(4, len(handles)),
+        ncols=min(4, 2 * columns, len(handles)),
         frameon=False,
     )
     path = folder / f"{figure.name}.png"
