@@ -22,7 +22,7 @@ from ..models import LCLGP
 from .dual_lbfgs import lbfgs_solve
 from .dual_newton import newton_direction, newton_solve
 from .dual_objective import DualPoint, DualProblem, Marginals
-from .dual_start import first_marginals
+from .dual_start import first_marginals, swept_inside
 from .dual_stationary import stationary_direction, stationary_step
 from .lagrangian_result import LagrangianResult, Trace
 from .site_maximiser import check_dual
@@ -172,6 +172,12 @@ class _Run:
                 best = new
             solved = self._settled(change) and not abs(found.gap) >= self.rule.tolerance
             if solved or not self._accepts(found, change) or found.inner == 0:
+                swept = None if solved or not self.minorises else swept_inside(self.problem, at, self.rule.tolerance)
+                if swept is not None:  # far from its solution a subproblem may find no step
+                    at = best = swept
+                    start = (at.mean, at.deviation)
+                    self.trace.append(float(at.bound))
+                    continue
                 refused += 1
                 if solved or not self._tighten() or refused > _MAX_REFUSALS:
                     reason = "converged" if solved else "the bound does not rise any more"

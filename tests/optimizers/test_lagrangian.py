@@ -270,6 +270,38 @@ class StraightLines(gl.ScalarLikelihood):
         return 2.0 * tf.ones_like(F)
 
 
+class LogisticNoise(gl.ScalarLikelihood):
+    """Logistic noise of scale 0.1 by quadrature."""
+
+    def _scalar_log_prob(self, X, F, Y):
+        return -10.0 * (Y - F) - 2.0 * tf.math.softplus(-10.0 * (Y - F)) + np.log(10.0)
+
+    def _conditional_mean(self, X, F):
+        return tf.identity(F)
+
+    def _conditional_variance(self, X, F):
+        return (0.1 * np.pi) ** 2 / 3.0 * tf.ones_like(F)
+
+
+def _logistic_loss(likelihood, Y):
+    return QuadratureLoss(likelihood, Y, -10.0, 10.0, start=lambda alpha: Y + 0.2 * tf.atanh(0.0999 * alpha))
+
+
+declare_site_loss(LogisticNoise, _logistic_loss)
+
+
+def test_site_fixed_points_help_where_a_subproblem_finds_no_step(rng):
+    """Outliers far beyond the noise: the first multipliers are at the edge of S, where no step of the subproblem rises."""
+    X = np.sort(rng.uniform(0.0, 6.0, (20, 1)), axis=0)
+    Y = np.sin(2.0 * X) + 0.3 * rng.standard_normal(X.shape)
+    Y[[3, 11]] += [[8.0], [-6.0]]
+    dual = LCLGP((X, Y), gpflow.kernels.Matern52(), LogisticNoise())
+    assert lagrangian().run(dual).stop_reason == "converged"
+    sites = CVIGP((X, Y), gpflow.kernels.Matern52(), LogisticNoise())
+    ConjugateComputation().run(sites, tolerance=1e-14)
+    assert_allclose(dual.elbo(), sites.elbo(), atol=1e-5)
+
+
 declare_site_loss(StraightLines, lambda likelihood, Y: QuadratureLoss(likelihood, Y, -1.0, 1.0))
 
 
