@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["first_marginals", "isolated_sites", "swept_inside"]
+__all__ = ["first_marginals", "inside", "isolated_sites", "swept_inside"]
 
 import math
 
@@ -50,12 +50,12 @@ def first_marginals(
     lam = tf.maximum(loss.d_s / sigma, 0.0)
     isolated, zero = problem.marginals(tf.clip_by_value(loss.d_h, low, high), lam), tf.zeros_like(alpha)
     found = [(isolated, (h, sigma))]
-    inside = bool(tf.reduce_all((zero > low) & (zero < high)))
-    if sweeps or inside:
+    centred = bool(tf.reduce_all((zero > low) & (zero < high)))
+    if sweeps or centred:
         at = problem.with_alpha(isolated, zero)
-        found += [(at, (at.mean, at.deviation))] if inside else []
+        found += [(at, (at.mean, at.deviation))] if centred else []
         swept = _swept(problem, at, sweeps, tolerance)
-        found += [] if swept is at else [(_inside(problem, swept, low, high), (swept.mean, swept.deviation))]
+        found += [] if swept is at else [(inside(problem, swept), (swept.mean, swept.deviation))]
     best = max(found, key=lambda pair: float(pair[0].bound) if bool(pair[0].ok) else -math.inf)
     if not best[0].ok:
         raise _failure(problem, best[0])
@@ -67,12 +67,13 @@ def swept_inside(problem: DualProblem, at: Marginals, tolerance: float) -> Margi
     swept = _swept(problem, at, _RESCUE_SWEEPS, tolerance)
     if swept is at:
         return None
-    new = _inside(problem, swept, *box_of(problem.loss, MARGIN))
+    new = inside(problem, swept)
     return new if bool(new.ok) and float(new.bound) > float(at.bound) + tolerance else None
 
 
-def _inside(problem: DualProblem, at: Marginals, low: tf.Tensor, high: tf.Tensor) -> Marginals:
-    """The marginals with every alpha [N, L] between low and high: where it is not, f_h."""
+def inside(problem: DualProblem, at: Marginals) -> Marginals:
+    """The marginals with every alpha [N, L] in S: where it is not, f_h."""
+    low, high = box_of(problem.loss, MARGIN)
     keep = (at.alpha > low) & (at.alpha < high)
     slope = problem.expand(at.mean, at.deviation).d_h
     return problem.with_alpha(at, tf.where(keep, at.alpha, tf.clip_by_value(slope, low, high)))

@@ -22,7 +22,7 @@ from ..models import LCLGP
 from .dual_lbfgs import lbfgs_solve
 from .dual_newton import newton_direction, newton_solve
 from .dual_objective import DualPoint, DualProblem, Marginals
-from .dual_start import first_marginals, swept_inside
+from .dual_start import first_marginals, inside, swept_inside
 from .dual_stationary import stationary_direction, stationary_step
 from .lagrangian_result import LagrangianResult, Trace
 from .site_maximiser import check_dual
@@ -35,6 +35,8 @@ _NEAR, _RETRY = 0.02, 0.1
 """Duality gap, in nats an observation, below which (V27) is tried; and as a share of that at which it failed."""
 _REGULAR = 100.0
 """Changes of so many tolerances are far enough down a series for its rest to be foretold."""
+_LEAST_SHARE = 0.5**6
+"""Of a step of the site fixed point."""
 _ROUND_OFF = 1e-12
 _MAX_REFUSALS = 12
 
@@ -55,7 +57,8 @@ class LinearlyConstrainedLagrangian:
         in the weight form.
     :param tolerance: on the change of the bound in nats, as in the paper, or on what a falling series of changes leaves.
     :param accelerate: near the solution, Newton steps on the optimality conditions (V27), which double the digits; where
-        one would lower the bound, a subproblem takes its place. Not with `trust_region`, `augmented` or without `curvature`.
+        one would lower the bound, a subproblem takes its place. And where sites are not log-concave, site fixed points (V22)
+        that gain more than the last subproblem. Not with `trust_region`, `augmented` or without `curvature`.
     :param trust_region: how far each lambda may move in a subproblem, as a multiple of 1 + |lambda|; None for no limit.
     :param augmented: the paper's (19)-(20), an extra term in sigma whose weight grows where a step is refused.
     :param curvature: the terms (V20) at sites that are not log-concave; without them a run need not converge.
@@ -155,17 +158,18 @@ class _Run:
         self.solver = rule.inner_solver(problem.model)
         self.radius = math.inf if rule.trust_region is None else float(rule.trust_region)
         self.delta = 0.0 if rule.augmented else None
-        bumpy = bool(tf.reduce_any(tf.convert_to_tensor(problem.loss.curvature) > 0.0))
-        self.minorises = rule.curvature or not bumpy
+        self.bumpy = bool(tf.reduce_any(tf.convert_to_tensor(problem.loss.curvature) > 0.0))
+        self.minorises = rule.curvature or not self.bumpy
         self.fast = rule.accelerate and self.minorises and not rule.augmented and rule.trust_region is None
         self.near = _NEAR * problem.basis.num_data * problem.basis.num_latent_gps
         self.violation = self.change = self.gap = math.inf
+        self.share, self.gain = 1.0, rule.tolerance
 
     def iterate(self, at: Marginals, start: tuple, progress: bool) -> LagrangianResult:
         """Outer iterations from the marginals `at`, their sites maximised from `start`, [N, L] each."""
         best, refused, reason = at, 0, "outer iterations done"
         for _ in tqdm(range(self.rule.max_outer), disable=not progress, desc="LCL"):
-            found = self._stationary(at) or self._subproblem(at, start)
+            found = self._stationary(at) or self._swept(at) or self._subproblem(at, start)
             new, change = found.new, float(found.new.bound - at.bound)
             self.trace.append(float(new.bound), found.inner, found.gap)
             if bool(new.ok) and float(new.bound) > float(best.bound):
@@ -200,6 +204,17 @@ class _Run:
             return None
         return _Iteration(new, (new.mean, new.deviation), 1, math.nan)
 
+    def _swept(self, at: Marginals) -> _Iteration | None:
+        """A site fixed point (V22), where the terms of curvature make subproblems cautious and it gains more than the last."""
+        if not (self.bumpy and self.fast):
+            return None
+        new = inside(self.problem, self.problem.sweep(at, tf.constant(self.share, at.lam.dtype)))
+        if not (bool(new.ok) and float(new.bound - at.bound) > self.gain):
+            self.share = max(_LEAST_SHARE, 0.5 * self.share)
+            return None
+        self.share = min(1.0, 2.0 * self.share)
+        return _Iteration(new, (new.mean, new.deviation), 1, math.nan)
+
     def _subproblem(self, at: Marginals, start: tuple) -> _Iteration:
         """The solution of one subproblem, by duality gap."""
         problem, rule = self.problem, self.rule
@@ -216,6 +231,7 @@ class _Run:
         else:
             new, point, inner = newton_solve(problem, sub, at, point, box, finished, self.direction)
         sites, gap = point.sites, float(point.dual - point.primal)
+        self.gain = max(rule.tolerance, float(new.bound) - before)
         violation = float(tf.reduce_max(tf.abs(sites.sigma - new.deviation)))
         return _Iteration(new, (sites.h, sites.sigma), inner, gap, violation)
 
