@@ -200,7 +200,7 @@ class _Run:
             return None
         new = stationary_step(self.problem, at, self.stationary, _ROUND_OFF * (1.0 + abs(float(at.bound))))
         if new is None:
-            self.near = _RETRY * abs(self.gap)
+            self.near = _RETRY * (self.near if math.isnan(self.gap) else abs(self.gap))
             return None
         return _Iteration(new, (new.mean, new.deviation), 1, math.nan)
 
