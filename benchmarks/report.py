@@ -16,9 +16,9 @@ from typing import Any, NamedTuple
 from matplotlib.figure import Figure as Canvas
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
-PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#8C6D31")
+PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#8C6D31", "#999999")
 """Colours that colour-blind readers tell apart (after Okabe and Ito); markers differ too."""
-_MARKERS = "osD^vPX*"
+_MARKERS = "osD^vPX*<"
 
 
 class Table(NamedTuple):
