@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["first_marginals", "inside", "isolated_sites", "swept_inside"]
+__all__ = ["first_marginals", "inside", "isolated_sites"]
 
 import math
 
@@ -17,7 +17,6 @@ from .subproblem import EXCESS
 _MAX_HALVINGS = 10
 _ISOLATED_STEPS = 25
 _ISOLATED_TOLERANCE = 0.02
-_RESCUE_SWEEPS = 15
 _MODERATE = 5.0
 """Nats of a loss over another at most."""
 _LEAST_SHARE = 0.05
@@ -60,15 +59,6 @@ def first_marginals(
     if not best[0].ok:
         raise _failure(problem, best[0])
     return best
-
-
-def swept_inside(problem: DualProblem, at: Marginals, tolerance: float) -> Marginals | None:
-    """The marginals after site fixed points (V22) from `at`, with multipliers in S; None unless the bound rises."""
-    swept = _swept(problem, at, _RESCUE_SWEEPS, tolerance)
-    if swept is at:
-        return None
-    new = inside(problem, swept)
-    return new if bool(new.ok) and float(new.bound) > float(at.bound) + tolerance else None
 
 
 def inside(problem: DualProblem, at: Marginals) -> Marginals:

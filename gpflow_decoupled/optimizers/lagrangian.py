@@ -22,7 +22,7 @@ from ..models import LCLGP
 from .dual_lbfgs import lbfgs_solve
 from .dual_newton import newton_direction, newton_solve
 from .dual_objective import DualPoint, DualProblem, Marginals
-from .dual_start import first_marginals, inside, swept_inside
+from .dual_start import first_marginals, inside
 from .dual_stationary import stationary_direction, stationary_step
 from .lagrangian_result import LagrangianResult, Trace
 from .site_maximiser import check_dual
@@ -35,7 +35,7 @@ _NEAR, _RETRY = 0.02, 0.1
 """Duality gap, in nats an observation, below which (V27) is tried; and as a share of that at which it failed."""
 _REGULAR = 100.0
 """Changes of so many tolerances are far enough down a series for its rest to be foretold."""
-_LEAST_SHARE = 0.5**6
+_LEAST_SHARE, _SWEEP_TRIALS = 0.5**6, 7
 """Of a step of the site fixed point."""
 _ROUND_OFF = 1e-12
 _MAX_REFUSALS = 12
@@ -57,8 +57,9 @@ class LinearlyConstrainedLagrangian:
         in the weight form.
     :param tolerance: on the change of the bound in nats, as in the paper, or on what a falling series of changes leaves.
     :param accelerate: near the solution, Newton steps on the optimality conditions (V27), which double the digits; where
-        one would lower the bound, a subproblem takes its place. And where sites are not log-concave, site fixed points (V22)
-        that gain more than the last subproblem. Not with `trust_region`, `augmented` or without `curvature`.
+        one would lower the bound, a subproblem takes its place. And site fixed points (V22) that gain more than the last
+        subproblem, where sites are not log-concave or it found no step. Not with `trust_region`, `augmented` or without
+        `curvature`.
     :param trust_region: how far each lambda may move in a subproblem, as a multiple of 1 + |lambda|; None for no limit.
     :param augmented: the paper's (19)-(20), an extra term in sigma whose weight grows where a step is refused.
     :param curvature: the terms (V20) at sites that are not log-concave; without them a run need not converge.
@@ -164,6 +165,7 @@ class _Run:
         self.near = _NEAR * problem.basis.num_data * problem.basis.num_latent_gps
         self.violation = self.change = self.gap = math.inf
         self.share, self.gain = 1.0, rule.tolerance
+        self.stuck, self.stuck_at = False, -math.inf
 
     def iterate(self, at: Marginals, start: tuple, progress: bool) -> LagrangianResult:
         """Outer iterations from the marginals `at`, their sites maximised from `start`, [N, L] each."""
@@ -176,11 +178,7 @@ class _Run:
                 best = new
             solved = self._settled(change) and not abs(found.gap) >= self.rule.tolerance
             if solved or not self._accepts(found, change) or found.inner == 0:
-                swept = None if solved or not self.minorises else swept_inside(self.problem, at, self.rule.tolerance)
-                if swept is not None:  # far from its solution a subproblem may find no step
-                    at = best = swept
-                    start = (at.mean, at.deviation)
-                    self.trace.append(float(at.bound))
+                if not solved and found.inner == 0 and self._may_sweep(at):
                     continue
                 refused += 1
                 if solved or not self._tighten() or refused > _MAX_REFUSALS:
@@ -205,15 +203,22 @@ class _Run:
         return _Iteration(new, (new.mean, new.deviation), 1, math.nan)
 
     def _swept(self, at: Marginals) -> _Iteration | None:
-        """A site fixed point (V22), where the terms of curvature make subproblems cautious and it gains more than the last."""
-        if not (self.bumpy and self.fast):
+        """A site fixed point (V22) that gains more than the last subproblem, where these are cautious or found no step."""
+        if not self.fast or not (self.bumpy or self.stuck):
             return None
-        new = inside(self.problem, self.problem.sweep(at, tf.constant(self.share, at.lam.dtype)))
-        if not (bool(new.ok) and float(new.bound - at.bound) > self.gain):
+        for _ in range(_SWEEP_TRIALS if self.stuck else 1):
+            new = inside(self.problem, self.problem.sweep(at, tf.constant(self.share, at.lam.dtype)))
+            if bool(new.ok) and float(new.bound - at.bound) > self.gain:
+                self.share = min(1.0, 2.0 * self.share)
+                return _Iteration(new, (new.mean, new.deviation), 1, math.nan)
             self.share = max(_LEAST_SHARE, 0.5 * self.share)
-            return None
-        self.share = min(1.0, 2.0 * self.share)
-        return _Iteration(new, (new.mean, new.deviation), 1, math.nan)
+        self.stuck = False
+        return None
+
+    def _may_sweep(self, at: Marginals) -> bool:
+        """Whether site fixed points are to be tried where a subproblem found no step, and not in vain before."""
+        self.stuck, self.stuck_at = float(at.bound) > self.stuck_at, float(at.bound)
+        return self.fast and self.stuck
 
     def _subproblem(self, at: Marginals, start: tuple) -> _Iteration:
         """The solution of one subproblem, by duality gap."""
