@@ -26,6 +26,7 @@ from .conjugate_result import ConjugateResult
 from .conjugate_runs import Probe, run_batches, run_whole, step_failure
 from .local_expectations import Expectations, by_quadrature, by_sampling
 from .natural_gradient import MAX_HALVINGS, POLICIES, StepReport
+from .step_sizes import Rho, step_size
 
 
 class ConjugateComputation(tf.Module):
@@ -47,7 +48,7 @@ class ConjugateComputation(tf.Module):
 
     def __init__(
         self,
-        rho: float | Callable[[int], float] = 1.0,
+        rho: Rho = 1.0,
         *,
         beta: float | None = None,
         update: str = "local",
@@ -70,10 +71,7 @@ class ConjugateComputation(tf.Module):
 
     def step_size(self, step: int) -> float:
         """Rho of step 0, 1, ...; raises `DataError` outside (0, 1]."""
-        rho = self.rho(step) if callable(self.rho) else self.rho
-        if not 0.0 < float(rho) <= 1.0:
-            raise DataError(f"rho={rho!r} at step {step} must be in (0, 1].")
-        return float(rho)
+        return step_size(self.rho, step)
 
     def minimize(self, model: CVIGP, rows: Any | None = None, step: int = 0) -> StepReport:
         """One step that moves all sites, or those of the observations `rows` [B]; `step` sets rho and the draws.

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 __all__ = ["MeanFieldCVI"]
 
-from collections.abc import Callable
 
 import tensorflow as tf
 from gpflow.config import default_float
@@ -22,6 +21,7 @@ from .conjugate_result import ConjugateResult
 from .mean_field_runs import run_batches, run_whole, start
 from .mean_field_steps import diagnose_messages, sweep
 from .natural_gradient import StepReport
+from .step_sizes import Rho, step_size
 
 
 class MeanFieldCVI(tf.Module):
@@ -43,7 +43,7 @@ class MeanFieldCVI(tf.Module):
 
     def __init__(
         self,
-        rho: float | Callable[[int], float] = 1.0,
+        rho: Rho = 1.0,
         *,
         schedule: str = "sequential",
         update: str = "local",
@@ -64,10 +64,7 @@ class MeanFieldCVI(tf.Module):
 
     def step_size(self, step: int) -> float:
         """Rho of step 0, 1, ...; raises `DataError` outside (0, 1]."""
-        rho = self.rho(step) if callable(self.rho) else self.rho
-        if not 0.0 < float(rho) <= 1.0:
-            raise DataError(f"rho={rho!r} at step {step} must be in (0, 1].")
-        return float(rho)
+        return step_size(self.rho, step)
 
     def groups(self, names: list[str]) -> list[list[str]]:
         """Which of the variables move together."""
