@@ -9,6 +9,7 @@ __all__ = ["ClassificationModel", "RegressionModel"]
 
 import gpflow
 import numpy as np
+from gpflow.likelihoods import Likelihood
 
 from ..errors import DataError
 from ..models import BasisGP
@@ -19,7 +20,44 @@ from .from_arrays import model_for
 _TEST_STEPS = 10
 
 
-class RegressionModel:
+class _Model:
+    """Settings, and the model once `fit` was called."""
+
+    def __init__(
+        self,
+        is_test: bool = False,
+        seed: int = 0,
+        *,
+        num_inducing: int = 300,
+        num_mean_points: int = 1000,
+        steps: int = 2000,
+    ) -> None:
+        self.seed = seed
+        self.points = (20, 20) if is_test else (num_inducing, num_mean_points)
+        self.steps = _TEST_STEPS if is_test else steps
+        self.model: BasisGP | None = None
+
+    def _train(self, X: np.ndarray, Y: np.ndarray, likelihood: Likelihood, num_latent_gps: int) -> None:
+        num_inducing, num_mean_points = self.points
+        model = model_for(
+            X,
+            likelihood,
+            num_latent_gps=num_latent_gps,
+            num_inducing=num_inducing,
+            num_mean_points=num_mean_points,
+            seed=self.seed,
+        )
+        fit(model, (X, Y), steps=self.steps, seed=self.seed, progress=False)
+        self.model = model
+
+    def _predict_y(self, Xs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        if self.model is None:
+            raise DataError("There is no model yet: call fit(X, Y) before predict or sample.")
+        mean, variance = self.model.predict_y(np.asarray(Xs, gpflow.default_float()))
+        return mean.numpy(), variance.numpy()
+
+
+class RegressionModel(_Model):
     """An `ODVGP` with Gaussian noise for standardised data.
 
     :param is_test: ten steps on at most 20 + 20 points, to see that a harness runs. :param seed: of points and minibatches.
@@ -28,29 +66,14 @@ class RegressionModel:
     `fit` starts from scratch at every call. Cost: as `gpflow_decoupled.fit` of an `ODVGP`.
     """
 
-    def __init__(
-        self,
-        is_test: bool = False,
-        seed: int = 0,
-        *,
-        num_inducing: int = 300,
-        num_mean_points: int = 1000,
-        steps: int = 2000,
-    ) -> None:
-        self.seed = seed
-        self.points = (20, 20) if is_test else (num_inducing, num_mean_points)
-        self.steps = _TEST_STEPS if is_test else steps
-        self.model: BasisGP | None = None
-
     def fit(self, X: np.ndarray, Y: np.ndarray) -> None:
         """Learn from X [N, D] and Y [N, P]. Raises `DataError` for data that cannot be used."""
         X, Y = (np.asarray(array, gpflow.default_float()) for array in (X, Y))
-        self.model = _trained(self, X, Y, gpflow.likelihoods.Gaussian(0.1), Y.shape[1])
+        self._train(X, Y, gpflow.likelihoods.Gaussian(0.1), Y.shape[1])
 
     def predict(self, Xs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Mean and variance of Y at Xs [N, D], each [N, P]."""
-        mean, variance = _fitted(self.model).predict_y(np.asarray(Xs, gpflow.default_float()))
-        return mean.numpy(), variance.numpy()
+        return self._predict_y(Xs)
 
     def sample(self, Xs: np.ndarray, num_samples: int) -> np.ndarray:
         """Draws of Y [num_samples, N, P] from its marginals at Xs [N, D]; the same ones at every call."""
@@ -59,67 +82,29 @@ class RegressionModel:
         return mean + np.sqrt(variance) * noise
 
 
-class ClassificationModel:
+class ClassificationModel(_Model):
     """An `ODVGP` for K classes: a logistic link and one latent function for two, GPflow's `MultiClass` for more.
 
     :param K: number of classes, labelled 0, ..., K - 1. The other arguments are those of `RegressionModel`.
     """
 
-    def __init__(
-        self,
-        K: int,
-        is_test: bool = False,
-        seed: int = 0,
-        *,
-        num_inducing: int = 300,
-        num_mean_points: int = 1000,
-        steps: int = 2000,
-    ) -> None:
+    def __init__(self, K: int, is_test: bool = False, seed: int = 0, **settings: int) -> None:
         if K < 2:
             raise DataError(f"K={K} classes; there must be at least two.")
+        super().__init__(is_test, seed, **settings)
         self.K = K
-        self.seed = seed
-        self.points = (20, 20) if is_test else (num_inducing, num_mean_points)
-        self.steps = _TEST_STEPS if is_test else steps
-        self.model: BasisGP | None = None
 
     def fit(self, X: np.ndarray, Y: np.ndarray) -> None:
         """Learn from X [N, D] and labels Y [N, 1]. Raises `DataError` for data that cannot be used."""
         X, Y = (np.asarray(array, gpflow.default_float()) for array in (X, Y))
-        self.model = _trained(self, X, Y, class_likelihood(self.K), num_latents_of(self.K))
+        self._train(X, Y, class_likelihood(self.K), num_latents_of(self.K))
 
     def predict(self, Xs: np.ndarray) -> np.ndarray:
         """Class probabilities [N, K] at Xs [N, D]."""
-        return class_probabilities(_fitted(self.model).predict_y(np.asarray(Xs, gpflow.default_float()))[0].numpy())
+        return class_probabilities(self._predict_y(Xs)[0])
 
     def sample(self, Xs: np.ndarray, num_samples: int) -> np.ndarray:
         """Labels [num_samples, N, 1] drawn from the class probabilities at Xs [N, D]; the same ones at every call."""
         cumulative = np.cumsum(self.predict(Xs), axis=1)
         uniform = np.random.default_rng(self.seed).uniform(size=(num_samples, len(cumulative), 1))
         return np.sum(uniform > cumulative[:, :-1], axis=2, keepdims=True)
-
-
-def _trained(
-    wrapper: RegressionModel | ClassificationModel,
-    X: np.ndarray,
-    Y: np.ndarray,
-    likelihood: gpflow.likelihoods.Likelihood,
-    num_latent_gps: int,
-) -> BasisGP:
-    num_inducing, num_mean_points = wrapper.points
-    model = model_for(
-        X,
-        likelihood,
-        num_latent_gps=num_latent_gps,
-        num_inducing=num_inducing,
-        num_mean_points=num_mean_points,
-        seed=wrapper.seed,
-    )
-    fit(model, (X, Y), steps=wrapper.steps, seed=wrapper.seed, progress=False)
-    return model
-
-
-def _fitted(model: BasisGP | None) -> BasisGP:
-    if model is None:
-        raise DataError("There is no model yet: call fit(X, Y) before predict or sample.")
-    return model
