@@ -7,6 +7,7 @@ from typing import Any
 
 import gpflow
 import numpy as np
+from gpflow.models import GPModel
 
 from gpflow_decoupled.bases import CoupledBasis
 from gpflow_decoupled.models import DVGP, HDVGP, ODVGP, SOLVEGP, BasisGP
@@ -56,3 +57,15 @@ def unchanged(before: dict[str, np.ndarray], model: Any) -> bool:
     """Whether every Parameter has, bit by bit, the value it had."""
     after = values(model)
     return before.keys() == after.keys() and all(np.array_equal(before[name], after[name]) for name in before)
+
+
+def slope(model: GPModel, bound: Callable[[], float], direction: list[np.ndarray]) -> float:
+    """The derivative of a bound along `direction`, one array a trainable variable, by central differences."""
+    start, found = [v.numpy() for v in model.trainable_variables], []
+    for step in (1e-5, -1e-5):
+        for v, s, d in zip(model.trainable_variables, start, direction):
+            v.assign(s + step * d)
+        found.append(bound())
+    for v, s in zip(model.trainable_variables, start):
+        v.assign(s)
+    return (found[0] - found[1]) / 2e-5

@@ -20,7 +20,7 @@ from gpflow_decoupled.training.lagrangian_step import LagrangianStep
 from tests.optimizers import lcl_problems as problems
 from tests.reference import lcl
 from tests.reference import lcl_sites as ref
-from tests.training.problems import unchanged, values
+from tests.training.problems import slope, unchanged, values
 
 Array = np.ndarray
 RNG = np.random.default_rng(4)
@@ -48,17 +48,6 @@ def _gradient(model: LCLGP, hold: str) -> list[Array]:
     for v, old in zip(step.variables, before):
         v.assign(old)
     return [new - v.numpy() for new, v in zip(after, step.other_variables)]
-
-
-def _slope(model: LCLGP, bound: Callable[[], float], direction: list[Array]) -> float:
-    start, found = [v.numpy() for v in model.trainable_variables], []
-    for step in (1e-5, -1e-5):
-        for v, s, d in zip(model.trainable_variables, start, direction):
-            v.assign(s + step * d)
-        found.append(bound())
-    for v, s in zip(model.trainable_variables, start):
-        v.assign(s)
-    return (found[0] - found[1]) / 2e-5
 
 
 def _functions(name: str, model: LCLGP) -> list[ref.SiteFunction]:
@@ -93,7 +82,7 @@ def test_gradients_are_the_slopes_of_the_bound(name):
     slopes = []
     for hold, bound in (("sites", at_sites), ("multipliers", at_multipliers)):
         ours = sum(float(np.sum(g * d)) for g, d in zip(_gradient(model, hold), direction))
-        slopes.append(_slope(model, bound, direction))
+        slopes.append(slope(model, bound, direction))
         assert_allclose(ours, slopes[-1], rtol=1e-5)
     assert abs(slopes[0] - slopes[1]) > 1e-3 * abs(slopes[0])
 
