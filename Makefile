@@ -23,7 +23,7 @@ export MPLBACKEND ?= Agg
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help install demo test unit lint format benchmark benchmark-tiny notebooks docs clean
+.PHONY: help install demo test unit lint format bench bench-full notebooks docs clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(firstword $(MAKEFILE_LIST)) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 18
@@ -64,12 +64,12 @@ format: $(INSTALLED) ## rewrite the sources in the project's format
 	$(BIN)/ruff check --fix $(SOURCES)
 	$(BIN)/ruff format $(SOURCES)
 
-benchmark: $(INSTALLED) ## all benchmarks, for hours: reports in benchmarks/results
-	@set -e; for suite in $$($(BIN)/python -c 'from benchmarks.run import SUITES; print(*SUITES)'); do \
-	  echo "$$suite"; $(BIN)/python -m benchmarks.run $$suite $(BENCHMARK_ARGS); done
+bench: $(INSTALLED) ## every benchmark in small, a few minutes; opens its report, benchmarks/results/ci.html
+	$(BIN)/python -m benchmarks run --suite ci --open $(BENCHMARK_ARGS)
 
-benchmark-tiny: $(INSTALLED) ## all benchmarks at the size that the tests run: a few minutes
-	$(BIN)/python -m benchmarks.run tiny $(BENCHMARK_ARGS)
+bench-full: $(INSTALLED) ## every benchmark at its own size, for hours; BENCHMARK_ARGS='--data DIR --resume'
+	@set -e; for suite in $$($(BIN)/python -c 'from benchmarks.ci import PARTS; print(*PARTS)'); do \
+	  echo "$$suite"; $(BIN)/python -m benchmarks run --suite $$suite $(BENCHMARK_ARGS); done
 
 notebooks: $(INSTALLED) ## run every notebook (they are scripts) from top to bottom
 	@set -e; for script in $(sort $(wildcard notebooks/*.py)); do echo "$$script"; $(BIN)/python "$$script"; done

@@ -26,7 +26,7 @@ setup(
     ],
     extras_require={
         "demo": ["scikit-learn>=1.3", "matplotlib>=3.7", "pillow>=9"],
-        "benchmark": ["scikit-learn>=1.3", "matplotlib>=3.7"],
+        "benchmark": ["scikit-learn>=1.3", "matplotlib>=3.7", "markdown-it-py>=2.2"],
         "docs": ["sphinx>=7.2", "myst-parser>=3", "furo>=2024.1.29"],
         "sklearn": ["scikit-learn>=1.6"],  # its estimator checks and validate_data; the estimators
         "test": ["scikit-learn>=1.6", "pandas>=2", "pytest>=7.4", "pytest-xdist>=3.3", "ruff>=0.6", "mypy>=1.8"],

@@ -1,4 +1,4 @@
-"""Benchmarks: speed, quality for time, memory and convergence, side by side with the peers in one run.
+"""Benchmarks, side by side with the peers in one run: tasks, models and metrics as data.
 
-`python -m benchmarks.run {speed,quality,memory,convergence,tiny}`; each writes JSON, Markdown and pictures.
+`python -m benchmarks run --suite NAME` writes NAME.json, NAME.md, NAME.html and pictures; `--help` lists the suites.
 """

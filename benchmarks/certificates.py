@@ -33,7 +33,7 @@ from gpflow_decoupled.likelihoods import BernoulliLogit
 from gpflow_decoupled.models import CVIGP, ODVGP, SparseCVIGP
 from gpflow_decoupled.optimizers import ConjugateComputation, NaturalGradient, sweep
 
-from .classifiers import TASKS, make_problem
+from .full_gp_methods import TASKS, make_problem
 from .report import Figure, Panel, Report, Series, Table, write
 
 BOUNDS = ("seeger", "maurer", "pinsker", "mcallester")

@@ -1,4 +1,4 @@
-"""JSON, Markdown and pictures of a run."""
+"""JSON, Markdown, a page for a browser, and pictures of a run."""
 
 from __future__ import annotations
 
@@ -13,12 +13,20 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from markdown_it import MarkdownIt
 from matplotlib.figure import Figure as Canvas
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#8C6D31", "#999999")
 """Colours that colour-blind readers tell apart (after Okabe and Ito); markers differ too."""
 _MARKERS = "osD^vPX*<"
+_STYLE = """
+body { font: 16px/1.5 system-ui, sans-serif; max-width: 70rem; margin: 2rem auto; padding: 0 1rem; color: #222 }
+table { border-collapse: collapse; display: block; overflow-x: auto; font-variant-numeric: tabular-nums }
+th, td { padding: .2rem .8rem; border-bottom: 1px solid #ddd; text-align: left }
+img { max-width: 100% }
+code { background: #f4f4f4; padding: .1rem .3rem }
+"""
 
 
 class Table(NamedTuple):
@@ -147,8 +155,11 @@ def _ticks(axis: Any) -> None:
     axis.set_minor_formatter(NullFormatter())
 
 
-def write(folder: Path, report: Report) -> Path:
-    """Write NAME.json, NAME.md and the pictures into `folder`; return the path of NAME.md."""
+def write(folder: Path, report: Report, chapters: Sequence[str] = ()) -> Path:
+    """Write NAME.json, NAME.md, NAME.html and the pictures into `folder`; return the path of NAME.md.
+
+    :param chapters: Markdown, for the end.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     here = machine()
     content = {"command": report.command, "machine": here, "results": _finite(report.data)}
@@ -157,10 +168,17 @@ def write(folder: Path, report: Report) -> Path:
     parts = [f"# {report.title}", f"`{report.command}`", machine_line]
     parts += [f"## {table.title}\n\n{_markdown(table)}" for table in report.tables]
     parts += [f"![{figure.name}]({draw(figure, folder).name})\n\n{figure.caption}" for figure in report.figures]
-    parts.append("\n".join(f"- {note}" for note in report.notes))
+    parts += ["\n".join(f"- {note}" for note in report.notes), *chapters]
     path = folder / f"{report.name}.md"
     path.write_text("\n\n".join(parts) + "\n")
+    path.with_suffix(".html").write_text(_page(report.title, path.read_text()))
     return path
+
+
+def _page(title: str, markdown: str) -> str:
+    body = MarkdownIt("commonmark").enable("table").render(markdown)
+    head = f'<meta charset="utf-8"><title>{title}</title><style>{_STYLE}</style>'
+    return f'<!doctype html>\n<html lang="en"><head>{head}</head><body>\n{body}</body></html>\n'
 
 
 def _finite(value: Any) -> Any:

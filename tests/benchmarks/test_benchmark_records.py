@@ -15,7 +15,6 @@ from benchmarks.memory import Usage, peak_megabytes, slopes
 from benchmarks.models import Spec, parse
 from benchmarks.records import Recorder, times_up_to
 from benchmarks.report import Figure, Panel, Report, Series, Table, write
-from benchmarks.run import _without_folders
 from benchmarks.speed import interleave
 
 
@@ -101,17 +100,15 @@ def test_report(tmp_path: Path) -> None:
     series = [Series("ours", [1, 2], [3, 4]), Series("peer", [1, 2], [5, 6], dashed=True)]
     figure = Figure("picture", "What it shows.", [Panel("panel", "seconds (s)", "RMSE", series, log="xy")])
     table = Table("numbers", ["model", "RMSE"], [["ours", "0.1"]])
-    command = "python -m benchmarks.run made"
+    command = "python -m benchmarks run --suite made"
     path = write(tmp_path, Report("made", "Made", command, {"x": [1.0, float("nan")]}, [table], [figure], ["Note."]))
     text = path.read_text()
     for part in (f"`{command}`", "| ours | 0.1 |", "![picture](picture.png)", "- Note.", "tensorflow"):
         assert part in text
     assert (tmp_path / "picture.png").stat().st_size > 5000
+    page = (tmp_path / "made.html").read_text()
+    for part in ("<h1>Made</h1>", "<td>0.1</td>", 'src="picture.png"', "<li>Note.</li>"):
+        assert part in page
     content = json.loads((tmp_path / "made.json").read_text())
     assert content["results"] == {"x": [1.0, None]}
     assert content["command"] == command
-
-
-def test_command_line_names_no_place() -> None:
-    line = ["quality", "--output", "/a/b", "--models", "gpflow-5", "--data", "/c/folder", "--threads", "1"]
-    assert _without_folders(line) == ["quality", "--models", "gpflow-5", "--threads", "1", "--data", "folder"]

@@ -10,13 +10,13 @@ from __future__ import annotations
 __all__ = ["Outcome", "add_arguments", "run"]
 
 import argparse
-import json
 import math
 from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from .classifiers import METHODS, TASKS, Fit, best_of, log_loss, make_problem
+from .full_gp_methods import METHODS, TASKS, best_of, log_loss, make_problem
+from .journal import Journal
 from .report import Figure, Panel, Report, Series, Table, write
 
 DEFAULTS = ("cvi", "cvi-half", "vgp", "vgp-half", "opper-archambeau", "laplace")
@@ -86,44 +86,32 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seconds", type=float, default=60.0, help="limit of a fit, compilation apart")
     parser.add_argument("--no-held-out", action="store_false", dest="held_out", help="without the second fit")
     parser.add_argument("--figure1", action=_Figure1, help="figure 1 of Khan 2014, where nothing else is said")
-    parser.add_argument("--resume", action="store_true", help="keep what the report in the output folder has already")
     parser.add_argument("--repeats", type=int, default=3, help="fits of a fast method, of which the fastest counts")
 
 
 def run(options: argparse.Namespace, command: str, folder: Path) -> list[Outcome]:
     """Fit every method to every task and write the report after each fit."""
-    outcomes = _earlier(folder) if options.resume else []
     tasks = options.tasks or [name for name in TASKS if options.data or name in ("digits35", "cancer")]
-    for name, num_data in product(tasks, options.num_data):
-        problem = make_problem(name, num_data, options)
-        for method in options.methods:
-            if any((one.problem, one.num_data, one.method) == (name, len(problem.X), method) for one in outcomes):
-                continue
-            fit = best_of(METHODS[method], problem, options.seconds, options.repeats)
-            loss = float("nan")
-            if options.held_out:
-                limit = min(options.seconds, 1.0 + 1.5 * fit.seconds[-1])
-                loss = log_loss(METHODS[method](problem.training(), limit), problem)
-            outcomes.append(_outcome(name, len(problem.X), method, fit, loss))
-            last = fit.elbo[-1] if fit.elbo else float("nan")
-            print(
-                f"{name:10s} {fit.label:32s} {len(fit.seconds):5d} its {fit.seconds[-1]:8.2f} s "
-                f"(compilation {fit.compile_seconds:.1f} s)  ELBO {last:.6f}  log loss {loss:.4f}  {fit.note}",
-                flush=True,
-            )
-            _write(outcomes, options, command, folder)
-    return outcomes
+    setting = {
+        name: getattr(options, name)
+        for name in ("variance", "lengthscale", "exact", "seconds", "held_out", "repeats", "seed")
+    }
+    found = Journal(folder, "full_gp", setting, options.resume).collect(
+        list(product(tasks, options.num_data, options.methods)),
+        lambda *piece: _fitted(*piece, options)._asdict(),
+        lambda rows: _write([Outcome(**row) for row in rows], options, command, folder),
+    )
+    return [Outcome(**row) for row in found]
 
 
-def _earlier(folder: Path) -> list[Outcome]:
-    """What the report of a run that was stopped has."""
-    path = folder / "classification.json"
-    rows = json.loads(path.read_text())["results"] if path.exists() else []
-    return [Outcome(**{**row, "log_loss": math.nan if row["log_loss"] is None else row["log_loss"]}) for row in rows]
-
-
-def _outcome(name: str, num_data: int, method: str, fit: Fit, loss: float) -> Outcome:
-    return Outcome(name, num_data, method, fit.label, fit.compile_seconds, fit.seconds, fit.elbo, loss, fit.note)
+def _fitted(task: str, num_data: int | None, method: str, options: argparse.Namespace) -> Outcome:
+    problem = make_problem(task, num_data, options)
+    fit = best_of(METHODS[method], problem, options.seconds, options.repeats)
+    loss = float("nan")
+    if options.held_out:
+        limit = min(options.seconds, 1.0 + 1.5 * fit.seconds[-1])
+        loss = log_loss(METHODS[method](problem.training(), limit), problem)
+    return Outcome(task, len(problem.X), method, fit.label, fit.compile_seconds, fit.seconds, fit.elbo, loss, fit.note)
 
 
 def _best(outcomes: list[Outcome]) -> float:
@@ -142,10 +130,10 @@ def _write(outcomes: list[Outcome], options: argparse.Namespace, command: str, f
         series = [_series(outcome, best) for outcome in mine if outcome.elbo]
         panels.append(Panel(f"{name}, N = {num_data}", "seconds", "gap to the best ELBO (nats)", series, "xy"))
     tables += [_by_size(outcomes, name) for name in dict.fromkeys(outcome.problem for outcome in outcomes)]
-    figure = Figure("classification", "Gap to the best ELBO of the run.", panels, columns=4 if options.figure1 else 2)
+    figure = Figure("full_gp", "Gap to the best ELBO of the run.", panels, columns=4 if options.figure1 else 2)
     data = [outcome._asdict() for outcome in outcomes]
     title = "Full-GP binary classification at fixed hyperparameters"
-    write(folder, Report("classification", title, command, data, tables, [figure], _notes(options)))
+    write(folder, Report("full_gp", title, command, data, tables, [figure], _notes(options)))
 
 
 def _notes(options: argparse.Namespace) -> list[str]:

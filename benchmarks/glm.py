@@ -24,7 +24,7 @@ import numpy as np
 import tensorflow as tf
 from scipy.optimize import minimize
 
-from .linear_problems import DEFAULTS, TASKS, Problem, store
+from .glm_problems import DEFAULTS, TASKS, Problem, store
 from .memory import peak_megabytes
 from .report import Figure, Panel, Report, Series, Table, write
 
@@ -85,7 +85,7 @@ def run(options: argparse.Namespace, command: str, folder: Path) -> list[Trace]:
 def _in_a_process(problem: Problem, method: str, limit: float) -> Trace:
     arguments = [json.dumps([*problem]), method, str(limit)]
     child = subprocess.run(
-        [sys.executable, "-m", "benchmarks.linear", *arguments], capture_output=True, text=True, check=False
+        [sys.executable, "-m", "benchmarks.glm", *arguments], capture_output=True, text=True, check=False
     )
     if child.returncode:
         raise RuntimeError(f"{method} on {problem.name} failed:\n{child.stderr[-2000:]}")
@@ -228,9 +228,9 @@ def _write(traces: list[Trace], command: str, folder: Path) -> None:
         "those of the processor. Base: peak memory of the process before it reads data.",
         "Generated: drawn from a logistic model, inputs like those of covtype, on disk; sweep reads them in blocks.",
     ]
-    figure = Figure("linear", "Gap to the optimum.", panels, columns=3)
+    figure = Figure("glm", "Gap to the optimum.", panels, columns=3)
     data = [trace._asdict() for trace in traces]
-    write(folder, Report("linear", "Bayesian logistic regression", command, data, tables, [figure], notes))
+    write(folder, Report("glm", "Bayesian logistic regression", command, data, tables, [figure], notes))
 
 
 def _cell(seconds: float | None) -> str:

@@ -90,7 +90,7 @@ def _write(records: Sequence[Record], budgets: Sequence[float], command: str, fo
         "its own (points); the peers keep theirs and are evaluated on the way.",
     ]
     data = [asdict(one) for one in records]
-    write(folder, Report("quality", "Quality for time", command, data, tables, [_figure(records)], notes))
+    write(folder, Report("regression", "Quality for time", command, data, tables, [_figure(records)], notes))
 
 
 def _table(records: Sequence[Record], task: str, budgets: Sequence[float]) -> Table:
@@ -122,7 +122,7 @@ def _figure(records: Sequence[Record]) -> Figure:
         for name in ("rmse", "log_density"):
             series = [line for one in records if one.task == task for line in _series(one, name)]
             panels.append(Panel(task, "training time (s)", METRICS[name].label, series, log="x"))
-    return Figure("quality", "Metric against seconds of training; peers dashed.", panels, columns=2)
+    return Figure("regression", "Metric against seconds of training; peers dashed.", panels, columns=2)
 
 
 def _series(one: Record, metric: str) -> list[Series]:

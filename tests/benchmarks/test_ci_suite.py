@@ -11,6 +11,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from benchmarks.ci import PARTS
+from benchmarks.command_line import SUITES
+
 ROOT = Path(__file__).parents[2]
 
 
@@ -18,7 +21,7 @@ ROOT = Path(__file__).parents[2]
 def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("benchmarks")
     environment = {key: value for key, value in os.environ.items() if key != "GPFLOW_DECOUPLED_DATA"}
-    command = [sys.executable, "-m", "benchmarks.run", "tiny", "--output", str(folder)]
+    command = [sys.executable, "-m", "benchmarks", "run", "--suite", "ci", "--out", str(folder)]
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=1200, check=False)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
     return folder
@@ -26,10 +29,20 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def load(folder: Path, name: str) -> tuple[dict, str]:
     text = (folder / f"{name}.md").read_text()
-    assert f"`python -m benchmarks.run {name}" in text
+    assert f"`python -m benchmarks run --suite {name}" in text
     assert str(folder) not in text
     assert (folder / f"{name}.png").stat().st_size > 10_000
     return json.loads((folder / f"{name}.json").read_text()), text
+
+
+def test_page_of_all(results: Path) -> None:
+    """It opens with what was run, and has every report in it."""
+    page = (results / "ci.html").read_text()
+    seconds = json.loads((results / "ci.json").read_text())["results"]
+    assert set(seconds) == set(PARTS) == set(SUITES) - {"ci"}
+    for name in seconds:
+        assert f'<a id="{name}"></a>' in page and f"--suite {name} " in page and f'src="{name}.png"' in page
+    assert page.count("<h1>") == 1
 
 
 def test_speed(results: Path) -> None:
@@ -41,8 +54,8 @@ def test_speed(results: Path) -> None:
         assert (one["ratio"] == 1.0) == (one["label"] == "GPflow float64")
 
 
-def test_quality(results: Path) -> None:
-    content, text = load(results, "quality")
+def test_regression(results: Path) -> None:
+    content, text = load(results, "regression")
     models = {one["model"]: one["snapshots"] for one in content["results"]}
     assert set(models) == {"coupled-20", "orthogonal-20+30", "gpflow-20"}
     for model, snapshots in models.items():
@@ -70,9 +83,9 @@ def test_convergence(results: Path) -> None:
         assert curve["elbo"][-1] > curve["elbo"][0]
 
 
-def test_classification(results: Path) -> None:
+def test_full_gp(results: Path) -> None:
     """Ours gets to the best ELBO of all; all predictions are better than chance."""
-    content, text = load(results, "classification")
+    content, text = load(results, "full_gp")
     outcomes = {one["label"]: one for one in content["results"]}
     assert len(outcomes) == 6
     best = max(max(one["elbo"]) for one in outcomes.values() if one["elbo"])
@@ -86,9 +99,9 @@ def test_classification(results: Path) -> None:
     assert not outcomes["scikit-learn, Laplace"]["elbo"]
 
 
-def test_linear(results: Path) -> None:
+def test_glm(results: Path) -> None:
     """Sweeps and sites end at the optimum, which L-BFGS does not pass; blocks on disk take less memory than all rows."""
-    content, text = load(results, "linear")
+    content, text = load(results, "glm")
     traces = {(one["task"], one["method"]): one for one in content["results"]}
     assert len(traces) == len(content["results"]) == 4
     for task in ("generated", "generated_wide"):

@@ -1,0 +1,87 @@
+"""Results on disk as they come: an interrupted run goes on where it stopped."""
+
+from __future__ import annotations
+
+__all__ = ["Journal"]
+
+import json
+import os
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from tqdm import tqdm
+
+from .report import machine
+
+
+class Journal:
+    """The finished pieces of a suite, one line of JSON each, in NAME.jsonl.
+
+    A line is used again by a run with `resume`, the same setting, machine and versions; a new run without it starts the file
+    afresh. Files of runs on different pieces may be concatenated.
+
+    :param setting: all that a result depends on besides its piece, as JSON can hold it.
+    """
+
+    def __init__(self, folder: Path, name: str, setting: dict[str, Any], resume: bool) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self._path = folder / f"{name}.jsonl"
+        self._setting = _plain({**setting, "machine": machine()})
+        self._done: dict[str, Any] = dict(self._read()) if resume and self._path.exists() else {}
+        whole = "".join(self._line(piece, result) for piece, result in self._done.items())
+        self._path.write_text(whole)  # without the half line of an interruption
+
+    def collect(
+        self,
+        pieces: Sequence[tuple],
+        work: Callable[..., dict[str, Any]],
+        report: Callable[[list[dict[str, Any]]], Any],
+    ) -> list[dict[str, Any]]:
+        """`work(*piece)` for each piece that is not there yet, with a progress line; `report(results)` after each of them.
+
+        :return: the results of all pieces, in their order; NaN in a result stays NaN.
+        """
+        left = [piece for piece in pieces if _key(piece) not in self._done]
+        bar = tqdm(left, initial=len(pieces) - len(left), total=len(pieces), unit="piece", dynamic_ncols=True)
+        for piece in bar:
+            bar.set_description(" ".join(map(str, piece)))
+            result = _plain(work(*piece))
+            self._done[_key(piece)] = result
+            with self._path.open("a") as file:
+                file.write(self._line(_key(piece), result))
+                file.flush()
+                os.fsync(file.fileno())
+            report(self._of(pieces))
+        if not left:
+            report(self._of(pieces))
+        return self._of(pieces)
+
+    def _of(self, pieces: Sequence[tuple]) -> list[dict[str, Any]]:
+        return [self._done[_key(piece)] for piece in pieces if _key(piece) in self._done]
+
+    def _line(self, piece: str, result: Any) -> str:
+        return json.dumps({"setting": self._setting, "piece": piece, "result": result}) + "\n"
+
+    def _read(self) -> Iterator[tuple[str, Any]]:
+        for line in self._path.read_text().splitlines():
+            try:
+                entry = json.loads(line)
+            except ValueError:  # cut off in the middle
+                continue
+            if entry["setting"] == self._setting:
+                yield entry["piece"], entry["result"]
+
+
+def _key(piece: tuple) -> str:
+    return json.dumps(piece)
+
+
+def _plain(value: Any) -> Any:
+    """As it comes back from JSON: tuples are lists, keys are strings."""
+    return json.loads(json.dumps(value, default=_scalar))
+
+
+def _scalar(value: Any) -> Any:
+    """A NumPy number or array as Python has it."""
+    return value.tolist()
