@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
-__all__ = ["METRICS", "Metric", "elbo", "evaluate", "mean_and_error", "standard_error"]
+__all__ = [
+    "METRICS",
+    "Metric",
+    "average_ranks",
+    "classification_scores",
+    "elbo",
+    "evaluate",
+    "mean_and_error",
+    "standard_error",
+]
 
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.stats import rankdata
+from sklearn.metrics import accuracy_score, log_loss
 
 from .data import Data
 
@@ -29,20 +40,33 @@ class Metric(NamedTuple):
 
 
 METRICS = {
+    "mae": Metric("test MAE", larger_is_better=False),
     "rmse": Metric("test RMSE", larger_is_better=False),
     "log_density": Metric("mean test log density", larger_is_better=True),
+    "accuracy": Metric("test accuracy", larger_is_better=True),
+    "log_loss": Metric("test log loss (nats)", larger_is_better=False),
     "elbo": Metric("ELBO (nats, all training data)", larger_is_better=True),
 }
 
 
 def evaluate(model: Any, data: Data, batch_size: int = 2000) -> dict[str, float]:
-    """RMSE of E[y] and mean log density on the test rows, in units of the standardised output, by batches of rows."""
-    squares, density, count = 0.0, 0.0, len(data.X_test)
+    """MAE and RMSE of E[y], and mean log density, on the test rows, in units of the standardised output, by batches."""
+    errors, squares, density, count = 0.0, 0.0, 0.0, len(data.X_test)
     for X, Y in _batches(data.X_test, data.Y_test, batch_size):
-        mean = np.asarray(model.predict_y(X)[0])
-        squares += float(np.sum((Y - mean) ** 2))
+        residuals = Y - np.asarray(model.predict_y(X)[0])
+        errors += float(np.sum(np.abs(residuals)))
+        squares += float(np.sum(residuals**2))
         density += float(np.sum(np.asarray(model.predict_log_density((X, Y)))))
-    return {"rmse": float(np.sqrt(squares / count)), "log_density": density / count}
+    return {"mae": errors / count, "rmse": float(np.sqrt(squares / count)), "log_density": density / count}
+
+
+def classification_scores(labels: np.ndarray, probabilities: np.ndarray) -> dict[str, float]:
+    """Accuracy and log loss of labels [N] or [N, 1] in 0..C-1 under probabilities [N, C]; with C = 1, of class 1."""
+    labels, chances = np.ravel(labels).astype(int), np.asarray(probabilities, dtype=float)
+    if chances.shape[1] == 1:
+        chances = np.hstack([1.0 - chances, chances])
+    loss = log_loss(labels, chances, labels=range(chances.shape[1]))
+    return {"accuracy": float(accuracy_score(labels, chances.argmax(1))), "log_loss": float(loss)}
 
 
 def elbo(model: Any, data: Data, batch_size: int = 2000) -> float:
@@ -54,6 +78,16 @@ def elbo(model: Any, data: Data, batch_size: int = 2000) -> float:
 
 def _batches(X: np.ndarray, Y: np.ndarray, size: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     return ((X[start : start + size], Y[start : start + size]) for start in range(0, len(X), size))
+
+
+def average_ranks(values: np.ndarray, metric: Metric) -> tuple[np.ndarray, np.ndarray]:
+    """Mean rank of each model over the tasks, 1 the best, and its standard error.
+
+    :param values: [tasks, models]; equal ones share the mean of their ranks, and those that are not numbers come last.
+    """
+    losses = -np.asarray(values, dtype=float) if metric.larger_is_better else np.asarray(values, dtype=float)
+    ranks = rankdata(np.where(np.isnan(losses), np.inf, losses), axis=1)
+    return ranks.mean(0), np.array([standard_error(column) for column in ranks.T])
 
 
 def standard_error(values: Sequence[float]) -> float:
