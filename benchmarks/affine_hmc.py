@@ -21,8 +21,8 @@ from gpflow_decoupled.likelihoods import BernoulliLogit
 from gpflow_decoupled.models import AffineIndependentGP
 from gpflow_decoupled.optimizers import AffineIndependentAscent
 
+from .clock import clock
 from .data import raw
-from .full_gp_methods import clock
 from .report import Figure, Panel, Section, Series, Table
 
 tfd = tfp.distributions

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-__all__ = ["METHODS", "TASKS", "Fit", "Problem", "Task", "best_of", "clock", "log_loss", "make_problem"]
+__all__ = ["METHODS", "TASKS", "Fit", "Problem", "Task", "best_of", "log_loss", "make_problem"]
 
 import copy
-import os
-import time
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -22,12 +20,8 @@ from gpflow_decoupled.likelihoods import BernoulliLogit
 from gpflow_decoupled.models import CVIGP, LCLGP
 from gpflow_decoupled.optimizers import Cholesky, ConjugateComputation, LinearlyConstrainedLagrangian, Opper
 
+from .clock import clock
 from .data import raw
-
-
-def clock() -> float:
-    """Seconds: of the processor on one thread, so that other work on the machine does not count, else of the wall."""
-    return time.process_time() if os.environ.get("TF_NUM_INTRAOP_THREADS") == "1" else time.perf_counter()
 
 
 class Task(NamedTuple):

@@ -11,7 +11,6 @@ __all__ = ["METHODS", "Trace", "add_arguments", "measure", "run"]
 
 import argparse
 import json
-import os
 import subprocess
 import sys
 import tempfile
@@ -24,6 +23,7 @@ import numpy as np
 import tensorflow as tf
 from scipy.optimize import minimize
 
+from .clock import clock
 from .glm_problems import DEFAULTS, TASKS, Problem, store
 from .memory import peak_megabytes
 from .report import Figure, Panel, Report, Series, Table, write
@@ -106,11 +106,6 @@ def measure(problem: Problem, method: str, limit: float) -> Trace:
     return Trace(problem.name, method, problem.num_data, weights, seconds, elbo, compiled, peak, peak - base, note)
 
 
-def _clock() -> float:
-    """Seconds of the processor on one thread, so that other work on the machine does not count; else of the wall."""
-    return time.process_time() if os.environ.get("TF_NUM_INTRAOP_THREADS") == "1" else time.perf_counter()
-
-
 def _sweep(problem: Problem) -> tuple[list[float], list[float], float, str]:
     from gpflow_decoupled.optimizers import sweep
 
@@ -124,9 +119,9 @@ def _sweep(problem: Problem) -> tuple[list[float], list[float], float, str]:
             spent[-1].append(time.perf_counter() - start)
 
     model = problem.model(first=_BLOCK)
-    wall, cpu = time.perf_counter(), _clock()
+    wall, cpu = time.perf_counter(), clock()
     result = sweep(model, source, tolerance=1e-9)
-    share = (_clock() - cpu) / (time.perf_counter() - wall)
+    share = (clock() - cpu) / (time.perf_counter() - wall)
     # the first block of each shape was traced
     compiled = sum(spent[0][place] - spent[1][place] for place in {0, len(spent[0]) - 1})
     seconds = [float(share * (one - compiled)) for one in result.history["seconds"]]
@@ -137,21 +132,21 @@ def _sweep(problem: Problem) -> tuple[list[float], list[float], float, str]:
 def _sites(problem: Problem) -> tuple[list[float], list[float], float, str]:
     from gpflow_decoupled.optimizers import ConjugateComputation
 
-    start = _clock()
+    start = clock()
     model, rule = problem.model(), ConjugateComputation()
     probe, seed = rule.compiled_probe(model), tf.zeros([2], tf.int32)
     probe(tf.convert_to_tensor(model.basis.nu), tf.convert_to_tensor(model.basis.tau), seed)
     rule.compiled_probe = lambda _: probe  # type: ignore[method-assign]
-    compiled, wall, cpu = _clock() - start, time.perf_counter(), _clock()
+    compiled, wall, cpu = clock() - start, time.perf_counter(), clock()
     result = rule.run(model, tolerance=1e-16)
-    share = (_clock() - cpu) / (time.perf_counter() - wall)
+    share = (clock() - cpu) / (time.perf_counter() - wall)
     seconds = [float(share * one) for one in result.history["seconds"]]
     return seconds, result.history["elbo"].tolist(), compiled, f"{result.steps} steps, {result.stop_reason}"
 
 
 def _l_bfgs(problem: Problem, primal: bool, limit: float) -> tuple[list[float], list[float], float, str]:
     """SciPy's L-BFGS on (q_mu, q_sqrt), whitened, with gradients by TensorFlow; all data in memory."""
-    start = _clock()
+    start = clock()
     if primal:
         model = problem.model()
         loss = model.training_loss_closure(problem.rows(0, problem.num_data), compile=False)
@@ -165,7 +160,7 @@ def _l_bfgs(problem: Problem, primal: bool, limit: float) -> tuple[list[float], 
     compiled = scipy.eval_func(loss, variables, tf_fun_args={}, compile=True)
     first = scipy.initial_parameters(variables)
     compiled(first)
-    compile_seconds, began = _clock() - start, _clock()
+    compile_seconds, began = clock() - start, clock()
     seconds: list[float] = []
     values: list[float] = []
 
@@ -174,9 +169,9 @@ def _l_bfgs(problem: Problem, primal: bool, limit: float) -> tuple[list[float], 
         if not np.isfinite(value):
             return 1e10, np.zeros_like(x)  # the line search turns back
         if not values or -value > values[-1]:
-            seconds.append(_clock() - began)
+            seconds.append(clock() - began)
             values.append(-float(value))
-        if _clock() - began > limit:
+        if clock() - began > limit:
             raise TimeoutError
         return value, slope
 

@@ -22,8 +22,8 @@ from gpflow_decoupled.optimizers.dual_objective import DualProblem
 from gpflow_decoupled.optimizers.dual_start import first_marginals
 from gpflow_decoupled.optimizers.subproblem import Policy, make_subproblem
 
+from .clock import clock
 from .data import Data, load
-from .full_gp_methods import clock
 from .memory import peak_megabytes
 
 _REPEATS = 7
