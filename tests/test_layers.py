@@ -26,7 +26,7 @@ LAYERS = [  # top first; packages on one line do not import each other
     {"bases"},
     {"likelihoods", "inducing", "distributions", "topics"},
     {"linalg"},
-    {"errors"},
+    {"compilation", "errors"},
 ]
 RANK = {part: rank for rank, layer in enumerate(LAYERS) for part in layer}
 CHOLESKY_FILE = "linalg/cholesky.py"

@@ -22,6 +22,7 @@ import tensorflow as tf
 from gpflow.kernels import Kernel, MultioutputKernel
 from scipy.cluster.vq import kmeans2
 
+from ..compilation import Compiled
 from ..errors import DataError, check_option
 from ..linalg.cholesky import add_jitter, cholesky, diagnose
 from ..linalg.pivoted import pivoted_cholesky
@@ -215,7 +216,7 @@ Entries = Callable[[Any, np.ndarray], np.ndarray]
 def _kernel_entries(kernel: Kernel, points: tf.Tensor) -> tuple[np.ndarray, Entries]:
     """The diagonal [N] of k(points, points), and a function that returns blocks of it."""
     spec = tf.TensorSpec([None, points.shape[1]], points.dtype)
-    compiled = tf.function(lambda left, right: kernel(left, right), input_signature=[spec, spec])
+    compiled = Compiled(lambda left, right: kernel(left, right), input_signature=[spec, spec])
     values = points.numpy()
 
     def entries(rows: Any, columns: np.ndarray) -> np.ndarray:

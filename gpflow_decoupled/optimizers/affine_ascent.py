@@ -14,6 +14,7 @@ from gpflow.utilities import deepcopy
 
 from ..bases.affine_independent import AffineIndependentBasis
 from ..bases.site_integrals import Integration, SiteGroup
+from ..compilation import Compiled
 from ..errors import DataError, NumericalError
 from ..models.affine_gp import AffineIndependentGP
 from .affine_result import AffineResult, AffineTrace
@@ -183,7 +184,7 @@ def _compiled(bound: Callable[[], tf.Tensor], variables: list[tf.Variable]) -> O
         gradients = tape.gradient(value, variables, unconnected_gradients=tf.UnconnectedGradients.ZERO)
         return value, tf.concat([tf.reshape(part, [-1]) for part in gradients], axis=0)
 
-    graph: Any = tf.function(both, autograph=False)
+    graph: Any = Compiled(both)
 
     def function(x: np.ndarray) -> tuple[float, np.ndarray]:
         _unpack(x, variables)

@@ -19,6 +19,7 @@ import tensorflow as tf
 
 from ..bases import SiteBasis
 from ..bases.latents import gram, prior_variance
+from ..compilation import Compiled
 from ..errors import DataError, check_option
 from ..linalg.sites import site_posterior
 from ..models import CVIGP
@@ -122,7 +123,7 @@ class ConjugateComputation(tf.Module):
             state = basis.state_at(K, nu, tau)
             return state.mean, state.variance, basis.prior_kl(state), state.ok
 
-        @tf.function
+        @Compiled
         def probe(nu: tf.Tensor, tau: tf.Tensor, seed: tf.Tensor) -> Probe:
             none = tf.reduce_all((nu == 0.0) & (tau == 0.0))  # the usual start needs no factorisation
             mean, variance, divergence, ok = tf.cond(none, lambda: of_prior(tau), lambda: of_sites(nu, tau))

@@ -16,6 +16,7 @@ import numpy as np
 import tensorflow as tf
 from gpflow.keras import tf_keras
 
+from ..compilation import Compiled
 from ..errors import DataError, NumericalError
 from ..linalg.triangular import solve
 from ..models import LCLGP
@@ -184,7 +185,7 @@ class ConstraintSubset:
             good = tf.math.is_finite(at.bound + sum(tf.reduce_sum(g) for g in gradients))
             optimizer.apply_gradients((tf.where(good, g, tf.zeros_like(g)), v) for g, v in zip(gradients, variables))
 
-        return tf.function(step, autograph=False) if self.compile else step
+        return Compiled(step) if self.compile else step
 
     def _batches(self, count: int, rng: np.random.Generator) -> Iterator[np.ndarray]:
         """Batches without end, of one size, by passes in random order; what is left of a pass is dropped."""

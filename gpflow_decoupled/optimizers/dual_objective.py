@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
+from ..compilation import Compiled
 from ..likelihoods import Maximiser
 from ..linalg.gaussians import apply_per_latent
 from ..models import LCLGP
@@ -79,7 +80,7 @@ class DualProblem:
 
     def compiled(self, function: Callable[..., Any]) -> Any:
         """The function, compiled unless this problem is not."""
-        return tf.function(function, autograph=False, reduce_retracing=True) if self.compile else function
+        return Compiled(function, reduce_retracing=True) if self.compile else function
 
     def refresh(self) -> None:
         """Bring it up to date with the kernel and the mean function; nothing is compiled anew."""

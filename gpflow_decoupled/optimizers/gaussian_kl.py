@@ -16,6 +16,7 @@ import numpy as np
 import tensorflow as tf
 
 from ..bases.site_integrals import Integration, SiteGroup, integrate
+from ..compilation import Compiled
 from ..distributions import NormalBase
 from ..linalg.projections import Projections, tiny
 from .affine_result import AffineTrace
@@ -66,7 +67,7 @@ class GaussianProblem:
                 value = tf.add_n([tf.reduce_sum(_expectation(*part, how)) for part in parts])
             return value, *tape.gradient(value, [m, v])
 
-        self._sites: Any = tf.function(sites, autograph=False)
+        self._sites: Any = Compiled(sites)
         began = time.perf_counter()
         self.at(np.zeros(self.features.shape[1]), np.eye(self.features.shape[1]))
         trace.tracing += time.perf_counter() - began

@@ -12,6 +12,7 @@ import tensorflow as tf
 from gpflow.config import default_float
 from tqdm.auto import tqdm
 
+from ..compilation import Compiled
 from ..errors import DataError
 from ..models.factor_graph import FactorGraph, Messages, Rows
 from .conjugate_result import ConjugateResult, Record
@@ -31,7 +32,7 @@ def run_whole(rule: Any, graph: FactorGraph, steps: int, tolerance: float, progr
     groups, data = rule.groups(list(graph.families)), graph.data
     sampled = any(factor.samples is not None for factor in graph.factors.values())
 
-    @tf.function(autograph=False)
+    @Compiled
     def step_from(messages: Messages, rho: tf.Tensor, seed: tf.Tensor) -> tuple[Moved, tf.Tensor]:
         then = sweep(graph, start(messages), groups, rho, data, seed)
         return then, graph.bound(graph.naturals(then.messages), data, tf.random.fold_in(seed, len(groups)))
@@ -112,7 +113,7 @@ class _Memory:
         outer = rule.groups([name for name in graph.families if name not in graph.local])
         scale = 1.0 if rule.update == "local" else float(len(self.blocks))
 
-        @tf.function(autograph=False)
+        @Compiled
         def step(messages: Messages, parts: Messages, data: Rows, rho: tf.Tensor, seed: tf.Tensor) -> Moved:
             local_rho = tf.constant(rule.local_rho, rho.dtype)
             now = sweep(graph, start(messages, parts), rule.local_sweeps * inner, local_rho, data, seed)

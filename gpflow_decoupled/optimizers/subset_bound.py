@@ -24,6 +24,7 @@ import tensorflow as tf
 from gpflow.inducing_variables import InducingPoints, SharedIndependentInducingVariables
 
 from ..bases.latents import gram, gram_to_data, prior_variance
+from ..compilation import Compiled
 from ..likelihoods import Expansion, site_loss
 from ..linalg.cholesky import add_jitter, cholesky
 from ..linalg.gaussians import apply_per_latent
@@ -82,8 +83,8 @@ class SubsetBound:
         inducing = InducingPoints(tf.gather(self.X, rows))
         self.points = SharedIndependentInducingVariables(inducing)
         self.K = gram(model.kernel, self.points)
-        self._head: Any = tf.function(self.state, autograph=False) if compile else self.state
-        self._part: Any = tf.function(self.part, autograph=False, reduce_retracing=True) if compile else self.part
+        self._head: Any = Compiled(self.state) if compile else self.state
+        self._part: Any = Compiled(self.part, reduce_retracing=True) if compile else self.part
 
     def evaluate(self, alpha: tf.Tensor, lam: tf.Tensor) -> SubsetPoint:
         """F on all data, in blocks, at alpha and lam [M, L], lam >= 0."""

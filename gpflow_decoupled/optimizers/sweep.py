@@ -22,6 +22,7 @@ import tensorflow as tf
 from tqdm.auto import tqdm
 
 from ..bases import CoupledBasis, OrthogonalBasis
+from ..compilation import Compiled
 from ..errors import DataError, NumericalError, check_option
 from ..linalg.cholesky import diagnose
 from ..linalg.gaussians import apply_per_latent, precision_from_root
@@ -129,7 +130,7 @@ class _Reader:
     def __init__(self, model: BasisGP, blocks: Blocks, negative_precision: str, compile: bool) -> None:
         self.model, self.blocks, self.negative_precision = model, blocks, negative_precision
         self._rows = model.basis.draw_rows()  # one draw for all passes: bounds must be comparable
-        self._add: Any = tf.function(self._sums, reduce_retracing=True) if compile else self._sums
+        self._add: Any = Compiled(self._sums, reduce_retracing=True) if compile else self._sums
         state = model.basis.factor(model.kernel, with_kl=False)
         if not state.ok:
             name, matrix = next(iter(model.basis.matrices(model.kernel).items()))

@@ -10,6 +10,7 @@ import tensorflow as tf
 from gpflow.kernels import LinearCoregionalization
 
 from ..bases.latents import gram
+from ..compilation import Compiled
 from ..models import CVIGP
 from ..optimizers import ConjugateComputation
 from .step import StepOutput, ascend
@@ -38,7 +39,7 @@ class SiteStep:
         self.other_variables = list(model.trainable_variables)
         if self.other_variables:
             optimizer.build(self.other_variables)
-        self.run: Any = tf.function(self._step, reduce_retracing=True) if compile else self._step
+        self.run: Any = Compiled(self._step, reduce_retracing=True) if compile else self._step
 
     @property
     def variables(self) -> list[tf.Variable]:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
+from ..compilation import Compiled
 from ..models import BasisGP
 from ..optimizers import NaturalGradient
 from ..optimizers.evaluation import evaluate
@@ -64,7 +65,7 @@ class TrainingStep:
         for rule, variables in ((optimizer, self.other_variables), (mean_optimizer, self.mean_variables)):
             if rule is not None and variables:
                 rule.build(variables)
-        self.run: Any = tf.function(self._step, reduce_retracing=True) if compile else self._step
+        self.run: Any = Compiled(self._step, reduce_retracing=True) if compile else self._step
 
     @property
     def variables(self) -> list[tf.Variable]:

@@ -65,6 +65,14 @@ def test_regression(results: Path) -> None:
         assert -3.0 < snapshots[-1]["metrics"]["log_density"] < 0.0
 
 
+def test_startup(results: Path) -> None:
+    """Every kind was measured, and ours are compared with GPflow's."""
+    content, text = load(results, "startup")
+    seconds = {one["kind"]: one["processor"] for one in content["results"]}
+    assert len(seconds) == 5 and text.count(" % |") == 6
+    assert min(seconds.values()) > 0.0
+
+
 def test_memory(results: Path) -> None:
     content, _ = load(results, "memory")
     assert [one["num_gamma"] for one in content["results"]] == [100, 200]

@@ -346,7 +346,7 @@ def test_prepared_functions_follow_kernel_mean_and_likelihood():
     rule = LinearlyConstrainedLagrangian(tolerance=1e-9)
     prepared = rule.prepare(models[0])
     rule.run(models[0], prepared=prepared)
-    traces = prepared.problem.marginals.experimental_get_tracing_count()
+    traces = prepared.problem.marginals.traces
     for one in models:
         one.kernel.variance.assign(2.5)
         one.likelihood.scale.assign(0.7)
@@ -354,7 +354,7 @@ def test_prepared_functions_follow_kernel_mean_and_likelihood():
     found = rule.run(models[0], prepared=prepared)
     assert found.elbo == pytest.approx(rule.run(models[1]).elbo, abs=1e-7)
     assert found.elbo == pytest.approx(float(models[0].elbo()), abs=1e-9)
-    assert prepared.problem.marginals.experimental_get_tracing_count() == traces
+    assert prepared.problem.marginals.traces == traces
     at = tf.constant(Y), tf.ones_like(Y)
     assert_allclose(prepared.problem.expand(*at).d_s, models[0].site_loss().expand(*at).d_s)
     with pytest.raises(DataError, match="belongs to another model"):

@@ -1,0 +1,105 @@
+"""One fresh process of the start-up suite: imports nothing but what its kind needs, and says how long it took."""
+
+from __future__ import annotations
+
+__all__ = ["PROGRAMS"]
+
+import json
+import sys
+import time
+from typing import Any, NamedTuple
+
+_DIMENSION, _NUM_DATA, _NOISE = 4, 2000, 0.1
+
+
+class Sizes(NamedTuple):
+    """What a training step depends on."""
+
+    num_beta: int
+    batch_size: int
+    seed: int
+
+
+def import_gpflow(sizes: Sizes) -> None:
+    import gpflow  # noqa: F401
+
+
+def import_ours(sizes: Sizes) -> None:
+    import gpflow_decoupled  # noqa: F401
+
+
+def gpflow_step(sizes: Sizes) -> None:
+    """GPflow's SVGP by its own natural gradient and Adam, compiled into one function, on rows gathered in the graph."""
+    import gpflow
+    import tensorflow as tf
+    from gpflow.keras import tf_keras
+
+    X, Y, beta, _ = _problem(sizes)
+    model = gpflow.models.SVGP(*_kernel_and_likelihood(gpflow), beta, num_data=_NUM_DATA)
+    gpflow.set_trainable([model.q_mu, model.q_sqrt], False)
+    natural_gradient, adam = gpflow.optimizers.NaturalGradient(0.2), tf_keras.optimizers.Adam(0.03)
+    adam.build(model.trainable_variables)
+    inputs, outputs, generator = tf.constant(X), tf.constant(Y), tf.random.Generator.from_seed(sizes.seed)
+
+    @tf.function
+    def step() -> None:
+        rows = generator.uniform([sizes.batch_size], 0, _NUM_DATA, tf.int32)
+        batch = tf.gather(inputs, rows), tf.gather(outputs, rows)
+        natural_gradient.minimize(lambda: model.training_loss(batch), [(model.q_mu, model.q_sqrt)])
+        adam.minimize(lambda: model.training_loss(batch), model.trainable_variables)
+
+    step()
+
+
+def coupled_step(sizes: Sizes) -> None:
+    """The same family by `fit`."""
+    import gpflow
+
+    import gpflow_decoupled as gd
+
+    X, Y, beta, _ = _problem(sizes)
+    model = gd.models.BasisGP(*_kernel_and_likelihood(gpflow), gd.bases.CoupledBasis(beta))
+    gd.fit(model, (X, Y), steps=1, batch_size=sizes.batch_size, seed=sizes.seed, progress=False)
+
+
+def orthogonal_step(sizes: Sizes) -> None:
+    """`ODVGP` by `fit`, with twice as many points for the mean alone."""
+    import gpflow
+
+    import gpflow_decoupled as gd
+
+    X, Y, beta, gamma = _problem(sizes)
+    model = gd.models.ODVGP(*_kernel_and_likelihood(gpflow), gamma, beta)
+    gd.fit(model, (X, Y), steps=1, batch_size=sizes.batch_size, seed=sizes.seed, progress=False)
+
+
+def _problem(sizes: Sizes) -> tuple[Any, ...]:
+    """X [N, D], Y [N, 1], beta [M, D] and gamma [2 M, D]."""
+    import numpy as np
+
+    rng = np.random.default_rng(sizes.seed)
+    X = rng.standard_normal([_NUM_DATA, _DIMENSION])
+    Y = np.sin(X.sum(1, keepdims=True)) + _NOISE * rng.standard_normal([_NUM_DATA, 1])
+    points = rng.standard_normal([3 * sizes.num_beta, _DIMENSION])
+    return X, Y, points[: sizes.num_beta], points[sizes.num_beta :]
+
+
+def _kernel_and_likelihood(gpflow: Any) -> tuple[Any, Any]:
+    return gpflow.kernels.Matern52(lengthscales=[1.0] * _DIMENSION), gpflow.likelihoods.Gaussian(1.0)
+
+
+PROGRAMS = {
+    "import gpflow": import_gpflow,
+    "import gpflow_decoupled": import_ours,
+    "first step, GPflow SVGP": gpflow_step,
+    "first step, coupled": coupled_step,
+    "first step, orthogonal": orthogonal_step,
+}
+"""Kind -> what is timed; a first step counts from the start of the process, imports included."""
+
+
+if __name__ == "__main__":
+    start = time.perf_counter()
+    PROGRAMS[sys.argv[1]](Sizes(*map(int, sys.argv[2:])))
+    wall = time.perf_counter() - start
+    print(json.dumps({"processor": time.process_time(), "wall": wall}))

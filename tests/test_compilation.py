@@ -1,0 +1,82 @@
+"""Graphs are traced without AutoGraph, and with it for code that needs it."""
+
+from __future__ import annotations
+
+import inspect
+
+import gpflow
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import gpflow_decoupled as gd
+from gpflow_decoupled.compilation import Compiled
+
+
+def test_what_needs_no_autograph_is_traced_once_as_it_is_written() -> None:
+    sources = []
+
+    def double(x: tf.Tensor) -> tf.Tensor:
+        sources.append(inspect.currentframe().f_code.co_filename)  # type: ignore[union-attr]
+        return 2.0 * x
+
+    compiled = Compiled(double, input_signature=[tf.TensorSpec([None])])
+    assert compiled(tf.ones(2)).numpy().tolist() == [2.0, 2.0]
+    assert compiled(tf.ones(3)).shape == [3]
+    assert compiled.traces == 1 and sources == [__file__]
+
+
+def test_python_branches_and_loops_over_tensors_are_compiled() -> None:
+    def triangular(n: tf.Tensor) -> tf.Tensor:
+        total = tf.constant(0)
+        if n > 100:
+            total = tf.constant(-1)
+        for k in tf.range(n):
+            total += k + 1
+        return total
+
+    compiled = Compiled(triangular)
+    compiled.get_concrete_function(tf.TensorSpec([], tf.int32))
+    assert [int(compiled(tf.constant(n))) for n in (0, 4, 10)] == [0, 10, 55]
+    assert compiled.traces == 1
+
+
+def test_other_errors_arrive_as_they_are() -> None:
+    def broken(x: tf.Tensor) -> tf.Tensor:
+        raise TypeError(f"no {x.shape.rank} here")
+
+    with pytest.raises(TypeError, match="no 1 here"):
+        Compiled(broken)(tf.ones(2))
+    with pytest.raises(ZeroDivisionError):
+        Compiled(lambda x: x / (1 // 0))(tf.ones(2))
+
+
+class Branching(gpflow.functions.MeanFunction):
+    """A mean function as users write it: Python's `if` on a tensor; `seen` holds the source it was traced from."""
+
+    def __init__(self, branches: bool) -> None:
+        super().__init__()
+        self.branches, self.seen = branches, [""]
+
+    def __call__(self, X: tf.Tensor) -> tf.Tensor:
+        self.seen[0] = inspect.currentframe().f_code.co_filename  # type: ignore[union-attr]
+        level = tf.reduce_mean(X, axis=1, keepdims=True)
+        if self.branches:
+            if tf.reduce_sum(X) > 0.0:
+                level = 2.0 * level
+        return level
+
+
+@pytest.mark.parametrize("branches", [False, True])
+def test_fit_pays_for_autograph_only_where_a_user_needs_it(branches: bool, rng: np.random.Generator) -> None:
+    X = rng.uniform(0.1, 1.0, (20, 1))
+    bounds = []
+    for compile in (True, False):
+        mean = Branching(branches)
+        basis = gd.bases.CoupledBasis(X[:4].copy())
+        model = gd.models.BasisGP(
+            gpflow.kernels.Matern32(), gpflow.likelihoods.Gaussian(0.1), basis, mean_function=mean
+        )
+        bounds.append(gd.fit(model, (X, np.sin(9 * X)), steps=2, progress=False, compile=compile).history["elbo"])
+        assert (mean.seen[0] == __file__) == (not compile or not branches)
+    np.testing.assert_allclose(*bounds, rtol=1e-10)
