@@ -17,7 +17,8 @@ from .report import Report, Table, write
 PARTS = {
     "speed": "--sizes 20 --batch-size 64 --rounds 2 --seconds 0.2 --tasks synthetic",
     "startup": "--rounds 1 --size 10 --batch-size 64",
-    "regression": "--tasks diabetes --models coupled-20 orthogonal-20+30 gpflow-20 --budgets 2 --batch-size 128",
+    "regression": "--parts table seconds --tasks diabetes --models coupled-20-adam gpflow-20 --sizes 20 30 25 --steps 60 "
+    "--budgets 1 --batch-size 128",
     "memory": "--sizes 100 200 --num-beta 20 --batch-size 64 --steps 3",
     "convergence": "--num-data 150 --num-beta 10 --num-gamma 30 --iterations 20 --methods mixed-diagonal newton",
     "full_gp": "--tasks digits35 --num-data 120 --seconds 1 --repeats 1",

@@ -59,17 +59,17 @@ class _Predictor:
     def __init__(self, model: Any, likelihood: Any) -> None:
         self._model, self._likelihood = model, likelihood
 
-    def predict_f(self, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def predict_y(self, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         import torch
 
         self._model.eval()
         with torch.no_grad():
             q = self._model(torch.tensor(X, dtype=torch.float32))
-        return q.mean.numpy()[:, None].astype(float), q.variance.numpy()[:, None].astype(float)
+        variance = q.variance.numpy()[:, None].astype(float) + float(self._likelihood.noise)
+        return q.mean.numpy()[:, None].astype(float), variance
 
     def predict_log_density(self, data: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
-        mean, variance = self.predict_f(data[0])
-        variance = variance + float(self._likelihood.noise)
+        mean, variance = self.predict_y(data[0])
         return -0.5 * (np.log(2.0 * np.pi * variance) + (data[1] - mean) ** 2 / variance)[:, 0]
 
 

@@ -30,21 +30,26 @@ class Settings(NamedTuple):
     """initial noise variance, in units of the output's variance"""
     seed: int = 0
     budgets: tuple[float, ...] = (60.0,)
-    """seconds of training"""
+    """how long to train, in units of `unit`"""
+    unit: str = "seconds"
+    """or "steps" """
     dtype: str = "float64"
     """of our models; GPflow is always trained in float64, GPyTorch in float32"""
 
 
 class Spec(NamedTuple):
-    """A declared model: family, number of covariance points and of extra mean points."""
+    """A declared model: family, number of covariance points and of extra mean points, and what moves q."""
 
     family: str
     num_beta: int
     num_gamma: int = 0
+    natural: bool = True
+    """natural gradients for what has them; otherwise Adam for all, written FAMILY-M-adam"""
 
     @property
     def name(self) -> str:
-        return f"{self.family}-{self.num_beta}" + (f"+{self.num_gamma}" if self.num_gamma else "")
+        sizes = f"{self.num_beta}+{self.num_gamma}" if self.num_gamma else f"{self.num_beta}"
+        return f"{self.family}-{sizes}" + ("" if self.natural else "-adam")
 
     @property
     def library(self) -> str:
@@ -67,11 +72,15 @@ SVGP; `gpytorch`: SVGP, orthogonally decoupled with mean points."""
 
 def parse(name: str) -> Spec:
     """`orthogonal-300+1000` -> Spec("orthogonal", 300, 1000). Raises ValueError for what is not declared."""
-    match = re.fullmatch(r"([a-z]+)-(\d+)(?:\+(\d+))?", name)
+    match = re.fullmatch(r"([a-z]+)-(\d+)(?:\+(\d+))?(-adam)?", name)
     if not match or match[1] not in FAMILIES:
         families = ", ".join(FAMILIES)
-        raise ValueError(f"Model {name!r} is not known; write FAMILY-M or FAMILY-M+MEAN_POINTS with {families}.")
-    spec = Spec(match[1], int(match[2]), int(match[3] or 0))
+        raise ValueError(
+            f"Model {name!r} is not known; write FAMILY-M or FAMILY-M+MEAN_POINTS, and -adam after it, with {families}."
+        )
+    spec = Spec(match[1], int(match[2]), int(match[3] or 0), match[4] is None)
+    if spec.library != "gpflow_decoupled" and not spec.natural:
+        raise ValueError(f"Model {name!r}: of {spec.family} there is one rule only; leave out -adam.")
     if spec.family in ("coupled", "gpflow", "whitened") and spec.num_gamma:
         raise ValueError(f"Model {name!r}: {spec.family} has no mean points of its own; leave out +{spec.num_gamma}.")
     if spec.family in ("decoupled", "hybrid", "orthogonal", "solve") and not spec.num_gamma:

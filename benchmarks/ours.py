@@ -14,6 +14,7 @@ import tensorflow as tf
 from gpflow.keras import tf_keras
 
 from gpflow_decoupled import fit
+from gpflow_decoupled.errors import NumericalError
 from gpflow_decoupled.models import ODVGP
 from gpflow_decoupled.optimizers import NaturalGradient
 from gpflow_decoupled.training.step import TrainingStep
@@ -21,40 +22,48 @@ from gpflow_decoupled.training.step import TrainingStep
 from .data import Data
 from .models import Settings, Spec, build
 from .peers import minibatches, recorder_for, scores
-from .records import Record
+from .records import Record, Recorder
 
 
 def train_ours(spec: Spec, data: Data, targets: Sequence[float], settings: Settings) -> Record:
     """Train one of our models by `fit`, once for every budget of `settings`, and evaluate it afterwards.
 
     `fit` lets its step sizes fall towards the end of its time, so a budget needs a run of its own; that of
-    the largest budget also gives the curve at `targets`.
+    the largest budget also gives the curve at `targets`. A run that fails has no metrics at its end.
     """
-    snapshots, shortened = [], 0
+    snapshots, shortened, failures = [], 0, ""
     for budget in sorted(settings.budgets):
         model = build(spec, data, settings)
         longest = budget == max(settings.budgets)
         before = [target for target in targets if longest and target < budget]
-        recorder = recorder_for(model, [*before, math.inf])  # inf: the end
-        result = fit(
-            model,
-            (data.X_train, data.Y_train),
-            seconds=budget,
-            batch_size=min(settings.batch_size, len(data.X_train)),
-            learning_rate=settings.learning_rate,
-            natural_gradient=settings.natural_gradient,
-            hold="whitened" if spec.family == "whitened" else "sites",
-            seed=settings.seed,
-            progress=False,
-            callbacks=[recorder],
-            report_every=1,
-        )
-        snapshots += recorder.finish(lambda model=model: scores(model, data), result.history["seconds"])
+        recorder = recorder_for(model, [*before, math.inf], settings.unit)  # inf: the end
+        failed = False
+        try:
+            result = fit(model, (data.X_train, data.Y_train), **_options(spec, data, settings, budget, recorder))
+        except NumericalError as error:
+            result, failed = error.result, True
+            failures = f"failed in step {result.steps + 1}"
+        snapshots += recorder.finish(lambda model=model: scores(model, data), result.history.get("seconds"), failed)
         snapshots[-1].target, snapshots[-1].final = budget, True
         shortened += result.shortened_steps
-    note = f"{shortened} shortened steps" if shortened else ""
-    ms = 1e3 * result.seconds / result.steps
+    note = failures or (f"{shortened} shortened steps" if shortened else "")
+    ms = 1e3 * result.seconds / max(result.steps, 1)
     return Record(data.name, spec.name, spec.library, result.compile_seconds, ms, snapshots, note)
+
+
+def _options(spec: Spec, data: Data, settings: Settings, budget: float, recorder: Recorder) -> dict[str, Any]:
+    """Those of `fit`."""
+    return {
+        settings.unit: int(budget) if settings.unit == "steps" else budget,
+        "batch_size": min(settings.batch_size, len(data.X_train)),
+        "learning_rate": settings.learning_rate,
+        "natural_gradient": settings.natural_gradient if spec.natural else None,
+        "hold": "whitened" if spec.family == "whitened" else "sites",
+        "seed": settings.seed,
+        "progress": False,
+        "callbacks": [recorder],
+        "report_every": 1,
+    }
 
 
 def natural_step(model: Any, data: Data, settings: Settings) -> Callable[[], Any]:

@@ -15,13 +15,17 @@ import gpflow
 import tensorflow as tf
 from gpflow.keras import tf_keras
 
+from gpflow_decoupled.training.schedules import annealed, ramped
+
 from .data import Data
 from .metrics import elbo, evaluate
 from .models import Settings, Spec, build
 from .records import Record, Recorder
 
-_RAMP_START, _RAMP_STEPS = 1e-4, 10
-"""The natural-gradient step grows geometrically from here in so many steps."""
+_RAMP_STEPS = 10
+"""The natural-gradient step grows geometrically in so many steps."""
+_ANNEAL = 0.2
+"""Share of a run of known length over which all step sizes fall, as in `fit`."""
 
 
 class GPflowSteps(NamedTuple):
@@ -32,6 +36,8 @@ class GPflowSteps(NamedTuple):
     both: Callable[[], None]
     gamma: tf.Variable
     """step of the natural gradient"""
+    rate: tf.Variable
+    """step of Adam"""
 
 
 def minibatches(data: Data, settings: Settings) -> Callable[[], tuple[tf.Tensor, tf.Tensor]]:
@@ -71,31 +77,36 @@ def gpflow_steps(model: gpflow.models.SVGP, data: Data, settings: Settings) -> G
         natural_gradient.minimize(lambda: model.training_loss(batch), q)
         adam.minimize(lambda: model.training_loss(batch), variables)
 
-    return GPflowSteps(tf.function(natural), tf.function(hyperparameters), tf.function(both), gamma)
+    return GPflowSteps(tf.function(natural), tf.function(hyperparameters), tf.function(both), gamma, adam.learning_rate)
 
 
-def recorder_for(model: tf.Module, targets: Sequence[float]) -> Recorder:
+def recorder_for(model: tf.Module, targets: Sequence[float], unit: str = "seconds") -> Recorder:
     """A recorder that copies and restores every variable of a TensorFlow module."""
     return Recorder(
         targets,
         read=lambda: [(variable, variable.numpy()) for variable in model.variables],
         write=lambda state: [variable.assign(value) for variable, value in state],
+        unit=unit,
     )
 
 
 def train_gpflow(spec: Spec, data: Data, targets: Sequence[float], settings: Settings) -> Record:
-    """Train GPflow's SVGP until the last of `targets` (seconds); evaluate it afterwards at each of them."""
+    """Train GPflow's SVGP until the last of `targets`; evaluate it afterwards at each of them.
+
+    Step sizes fall at the end of a given number of steps as those of `fit` do; within given seconds they stay.
+    """
     model = build(spec, data, settings)
     steps = gpflow_steps(model, data, settings)
-    recorder = recorder_for(model, targets)
+    recorder = recorder_for(model, targets, settings.unit)
     start = time.perf_counter()
     steps.both.get_concrete_function()
     compile_seconds = time.perf_counter() - start
     recorder.start()
     note = ""
     while not recorder.done and not note:
-        ramp = min(1.0, recorder.step / _RAMP_STEPS)
-        steps.gamma.assign(_RAMP_START ** (1.0 - ramp) * settings.natural_gradient**ramp)
+        factor = annealed(recorder.step / max(targets), _ANNEAL) if settings.unit == "steps" else 1.0
+        steps.gamma.assign(factor * ramped(recorder.step, settings.natural_gradient, _RAMP_STEPS))
+        steps.rate.assign(factor * settings.learning_rate)
         try:
             steps.both()
         except tf.errors.InvalidArgumentError:  # a factorisation, or a parameter that is NaN

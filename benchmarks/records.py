@@ -17,9 +17,9 @@ class Snapshot:
     """The state of a model at one time of its training."""
 
     target: float
-    """the time asked for, seconds"""
+    """the time asked for, seconds or steps"""
     seconds: float
-    """wall-clock seconds of training when the first step after `target` ended"""
+    """wall-clock seconds of training when the first step at or after `target` ended"""
     cpu_seconds: float
     """processor seconds of the process until then, all cores"""
     step: int
@@ -42,20 +42,37 @@ class Record:
     snapshots: list[Snapshot]
     note: str = ""
 
-    def at(self, seconds: float) -> Snapshot:
-        """The snapshot of the budget `seconds`: of a run that was given just these, if there was one."""
-        return min(self.snapshots, key=lambda one: (abs(one.target - seconds), not one.final))
+    @classmethod
+    def read(cls, plain: dict[str, Any]) -> Record:
+        """From `dataclasses.asdict` of one, as JSON gives it back."""
+        return cls(**{**plain, "snapshots": [Snapshot(**one) for one in plain["snapshots"]]})
+
+    def at(self, budget: float) -> Snapshot:
+        """The snapshot of `budget`: of a run that was given just that, if there was one."""
+        return min(self.snapshots, key=lambda one: (abs(one.target - budget), not one.final))
+
+    @property
+    def processor_ms(self) -> float:
+        """Of a step, mean of the longest run."""
+        last = max(self.snapshots, key=lambda one: one.step)
+        return 1e3 * last.cpu_seconds / max(last.step, 1)
 
 
 class Recorder:
     """Called after every step: keeps the clock and copies the model when a target is passed.
 
     `read` returns a copy of the state of the model, `write` puts one back. The clock starts with `start`, or
-    with the first step.
+    with the first step. `unit`, of the targets: "seconds" or "steps".
     """
 
-    def __init__(self, targets: Sequence[float], read: Callable[[], Any], write: Callable[[Any], None]) -> None:
-        self._targets = sorted(set(targets))
+    def __init__(
+        self,
+        targets: Sequence[float],
+        read: Callable[[], Any],
+        write: Callable[[Any], None],
+        unit: str = "seconds",
+    ) -> None:
+        self._targets, self._unit = sorted(set(targets)), unit
         self._read, self._write = read, write
         self._states: list[Any] = []
         self._start: tuple[float, float] | None = None
@@ -82,9 +99,10 @@ class Recorder:
             self.start()
         self.step += 1
         self._last = (time.perf_counter() - self._start[0], time.process_time() - self._start[1])
-        if not self.done and self._last[0] >= self._targets[len(self.snapshots)]:
+        now = self.step if self._unit == "steps" else self._last[0]
+        if not self.done and now >= self._targets[len(self.snapshots)]:
             state = self._read()
-            while not self.done and self._last[0] >= self._targets[len(self.snapshots)]:
+            while not self.done and now >= self._targets[len(self.snapshots)]:
                 self._append(state)
 
     def finish(

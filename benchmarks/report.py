@@ -42,11 +42,14 @@ class Series(NamedTuple):
 
     label: str
     x: Sequence[float]
-    y: Sequence[float]
+    y: Sequence[float] | Sequence[str]
+    """numbers, or names, from the bottom up"""
     dashed: bool = False
     """peers are dashed"""
     alone: bool = False
     """points without a line"""
+    spread: Sequence[float] | None = None
+    """standard errors of x, drawn as bars"""
 
 
 class Panel(NamedTuple):
@@ -137,6 +140,8 @@ def _draw_panel(axes: Any, panel: Panel, labels: list[str], handles: dict[str, A
         }
         (line,) = axes.plot(series.x, series.y, markersize=7 if series.alone else 4, linewidth=1.6, **style)
         handles.setdefault(series.label, line)
+        if series.spread is not None:
+            axes.errorbar(series.x, series.y, xerr=series.spread, fmt="none", ecolor=style["color"], capsize=3)
     for name, axis in (("x", axes.xaxis), ("y", axes.yaxis)):
         if name in panel.log:
             axes.set(**{f"{name}scale": "log"})

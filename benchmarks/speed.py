@@ -65,23 +65,28 @@ def run(options: argparse.Namespace, command: str, folder: Path) -> list[Timing]
     return timings
 
 
-def interleave(functions: dict[str, Callable[[], Any]], rounds: int, seconds: float) -> dict[str, np.ndarray]:
+def interleave(
+    functions: dict[str, Callable[[], Any]],
+    rounds: int,
+    seconds: float,
+    clock: Callable[[], float] = time.perf_counter,
+) -> dict[str, np.ndarray]:
     """Milliseconds of a call, [rounds] for each function, in turn: a busy machine slows all of them."""
     repeats, times = {}, {label: np.zeros(rounds) for label in functions}
     for label, function in functions.items():
         function()  # traces
-        repeats[label] = max(1, int(1e3 * seconds / _milliseconds(function, 1)))
+        repeats[label] = max(1, int(1e3 * seconds / _milliseconds(function, 1, clock)))
     for index in range(rounds):
         for label, function in functions.items():
-            times[label][index] = _milliseconds(function, repeats[label])
+            times[label][index] = _milliseconds(function, repeats[label], clock)
     return times
 
 
-def _milliseconds(function: Callable[[], Any], repeats: int) -> float:
-    start = time.perf_counter()
+def _milliseconds(function: Callable[[], Any], repeats: int, clock: Callable[[], float]) -> float:
+    start = clock()
     for _ in range(repeats):
         function()
-    return 1e3 * (time.perf_counter() - start) / repeats
+    return 1e3 * (clock() - start) / repeats
 
 
 def _steps(size: int, data: Data, settings: Settings, dtypes: list[str]) -> dict[str, dict[str, Callable[[], Any]]]:

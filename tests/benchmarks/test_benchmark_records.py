@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import resource
 import sys
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -52,6 +53,17 @@ def test_recorder_copies_when_a_target_is_passed(monkeypatch: pytest.MonkeyPatch
     assert records.Record("task", "model", "library", 0.0, 1000.0, [*snapshots, own]).at(2.0) is own
 
 
+def test_recorder_by_steps_and_back_from_json() -> None:
+    recorder = Recorder([2, 3, 9], lambda: recorder.step, lambda value: None, unit="steps")
+    for _ in range(4):
+        recorder()
+    snapshots = recorder.finish(lambda: {"mae": 1.0})
+    assert [(snapshot.target, snapshot.step) for snapshot in snapshots] == [(2, 2), (3, 3), (9, 4)]
+    record = records.Record("task", "model", "library", 0.0, 1.0, snapshots)
+    assert records.Record.read(json.loads(json.dumps(asdict(record)))) == record
+    assert record.processor_ms == pytest.approx(250.0 * snapshots[-1].cpu_seconds)
+
+
 def test_a_run_that_failed_has_no_metrics_after_its_last_copy(monkeypatch: pytest.MonkeyPatch) -> None:
     clock, state = Clock(), {"value": 1}
     monkeypatch.setattr(records, "time", clock)
@@ -73,9 +85,10 @@ def test_times_include_the_budgets() -> None:
 
 def test_names_of_models() -> None:
     assert parse("orthogonal-300+1000") == Spec("orthogonal", 300, 1000)
-    for name in ("coupled-300", "gpflow-5", "gpytorch-3", "gpytorch-3+4", "solve-3+4"):
+    assert parse("hybrid-300+1000-adam") == Spec("hybrid", 300, 1000, natural=False)
+    for name in ("coupled-300", "coupled-3-adam", "gpflow-5", "gpytorch-3", "gpytorch-3+4", "solve-3+4-adam"):
         assert parse(name).name == name
-    for name in ("coupled-300+10", "orthogonal-300", "nobody-3", "coupled"):
+    for name in ("coupled-300+10", "orthogonal-300", "nobody-3", "coupled", "gpflow-3-adam"):
         with pytest.raises(ValueError, match=f"Model '{name.replace('+', '[+]')}'"):
             parse(name)
 
@@ -97,7 +110,7 @@ def test_timing_is_interleaved() -> None:
 
 
 def test_report(tmp_path: Path) -> None:
-    series = [Series("ours", [1, 2], [3, 4]), Series("peer", [1, 2], [5, 6], dashed=True)]
+    series = [Series("ours", [1, 2], [3, 4], spread=[0.1, 0.2]), Series("peer", [1, 2], [5, 6], dashed=True)]
     figure = Figure("picture", "What it shows.", [Panel("panel", "seconds (s)", "RMSE", series, log="xy")])
     table = Table("numbers", ["model", "RMSE"], [["ours", "0.1"]])
     command = "python -m benchmarks run --suite made"

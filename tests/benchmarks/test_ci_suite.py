@@ -55,14 +55,17 @@ def test_speed(results: Path) -> None:
 
 
 def test_regression(results: Path) -> None:
+    """Both models in both parts, each to the end of its budget; equal steps beat a constant."""
     content, text = load(results, "regression")
-    models = {one["model"]: one["snapshots"] for one in content["results"]}
-    assert set(models) == {"coupled-20", "orthogonal-20+30", "gpflow-20"}
-    for model, snapshots in models.items():
-        assert model in text
-        assert [snapshot["target"] for snapshot in snapshots][-1] == 2.0
-        assert 0.0 < snapshots[-1]["metrics"]["rmse"] < 1.5
-        assert -3.0 < snapshots[-1]["metrics"]["log_density"] < 0.0
+    runs = {(one["part"], one["model"]): one["snapshots"] for one in content["results"]}
+    assert set(runs) == {(part, model) for part in ("table", "seconds") for model in ("coupled-20-adam", "gpflow-20")}
+    for (part, model), snapshots in runs.items():
+        assert f"| {model} |" in text
+        assert (snapshots[-1]["step"] == 60) if part == "table" else (snapshots[-1]["target"] == 1.0)
+        metrics = snapshots[-1]["metrics"]
+        assert 0.0 < metrics["mae"] < metrics["rmse"] < (1.0 if part == "table" else 1.5)  # a second may be one step
+        assert -3.0 < metrics["log_density"] < 0.0
+    assert "## Table 1 in small" in text and "(regression_seconds.png)" in text
 
 
 def test_startup(results: Path) -> None:
