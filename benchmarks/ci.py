@@ -21,6 +21,8 @@ PARTS = {
     "--budgets 1 --batch-size 128",
     "memory": "--sizes 100 200 --num-beta 20 --batch-size 64 --steps 3",
     "convergence": "--num-data 150 --num-beta 10 --num-gamma 30 --iterations 20 --methods mixed-diagonal newton",
+    "classification": "--steps 30 --sizes 10 20 15 --batch-size 100 --models orthogonal-10+20 gpflow-15-adam network logistic "
+    "--network-seconds 0.6 --network-depths 2",
     "full_gp": "--tasks digits35 --num-data 120 --seconds 1 --repeats 1",
     "glm": "--tasks generated generated_wide --rows 20500 --columns 5 --seconds 15",
     "policies": "--problems 1 --num-data 20",

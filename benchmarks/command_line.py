@@ -18,6 +18,7 @@ SUITES = {
     "memory": "time and memory of a step against the number of mean points",
     "regression": "test errors and log densities for seconds of training",
     "convergence": "gap to the optimum at fixed hyperparameters",
+    "classification": "Table 2 of the orthogonal paper: accuracy, log loss, average ranks",
     "full_gp": "full-GP classification: seconds to the best bound",
     "glm": "Bayesian logistic regression: seconds and memory to the optimum",
     "policies": "what becomes of negative precisions",

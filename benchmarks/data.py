@@ -34,10 +34,16 @@ class Data(NamedTuple):
     """[N_test, D]"""
     Y_test: np.ndarray
     """[N_test, 1]"""
+    num_classes: int = 0
+    """C, where the outputs are declared to be labels 0 .. C-1"""
 
     def cast(self, dtype: str) -> Data:
         """The same data in another floating type."""
-        return Data(self.name, *(array.astype(dtype) for array in self[1:]))
+        return Data(self.name, *(array.astype(dtype) for array in self[1:5]), self.num_classes)
+
+    def classes(self) -> Data:
+        """The same data as labels 0 .. C-1, which their whole numbers are; a class need not be in the training rows."""
+        return self._replace(num_classes=1 + int(max(self.Y_train.max(), self.Y_test.max())))
 
 
 def load(name: str, split: int = 0, folder: str | Path | None = None) -> Data:

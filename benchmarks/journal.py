@@ -52,12 +52,13 @@ class Journal:
                 file.write(self._line(_key(piece), result))
                 file.flush()
                 os.fsync(file.fileno())
-            report(self._of(pieces))
+            report(self.finished(pieces))
         if not left:
-            report(self._of(pieces))
-        return self._of(pieces)
+            report(self.finished(pieces))
+        return self.finished(pieces)
 
-    def _of(self, pieces: Sequence[tuple]) -> list[dict[str, Any]]:
+    def finished(self, pieces: Sequence[tuple]) -> list[dict[str, Any]]:
+        """The results of those pieces that are there, in their order."""
         return [self._done[_key(piece)] for piece in pieces if _key(piece) in self._done]
 
     def _line(self, piece: str, result: Any) -> str:

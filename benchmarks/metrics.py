@@ -9,6 +9,7 @@ __all__ = [
     "classification_scores",
     "elbo",
     "evaluate",
+    "evaluate_classes",
     "mean_and_error",
     "standard_error",
 ]
@@ -19,6 +20,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.stats import rankdata
 from sklearn.metrics import accuracy_score, log_loss
+
+from gpflow_decoupled.wrappers.classes import class_probabilities
 
 from .data import Data
 
@@ -67,6 +70,12 @@ def classification_scores(labels: np.ndarray, probabilities: np.ndarray) -> dict
         chances = np.hstack([1.0 - chances, chances])
     loss = log_loss(labels, chances, labels=range(chances.shape[1]))
     return {"accuracy": float(accuracy_score(labels, chances.argmax(1))), "log_loss": float(loss)}
+
+
+def evaluate_classes(model: Any, data: Data, batch_size: int = 2000) -> dict[str, float]:
+    """Accuracy and log loss on the test rows of a GPflow model of two classes or more."""
+    chances = [np.asarray(model.predict_y(X)[0]) for X, _ in _batches(data.X_test, data.Y_test, batch_size)]
+    return classification_scores(data.Y_test, class_probabilities(np.concatenate(chances)))
 
 
 def elbo(model: Any, data: Data, batch_size: int = 2000) -> float:

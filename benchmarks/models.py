@@ -79,7 +79,7 @@ def parse(name: str) -> Spec:
             f"Model {name!r} is not known; write FAMILY-M or FAMILY-M+MEAN_POINTS, and -adam after it, with {families}."
         )
     spec = Spec(match[1], int(match[2]), int(match[3] or 0), match[4] is None)
-    if spec.library != "gpflow_decoupled" and not spec.natural:
+    if spec.library == "gpytorch" and not spec.natural:
         raise ValueError(f"Model {name!r}: of {spec.family} there is one rule only; leave out -adam.")
     if spec.family in ("coupled", "gpflow", "whitened") and spec.num_gamma:
         raise ValueError(f"Model {name!r}: {spec.family} has no mean points of its own; leave out +{spec.num_gamma}.")
@@ -97,8 +97,13 @@ def precision(dtype: str) -> Iterator[None]:
 
 
 def kernel_and_likelihood(data: Data, settings: Settings) -> tuple[Any, Any]:
-    """Matern-5/2 with one lengthscale an input, and Gaussian noise, or Bernoulli for labels: the same start for all."""
-    kernel = gpflow.kernels.Matern52(lengthscales=np.ones(data.X_train.shape[1]))
+    """Matern-5/2 with one lengthscale an input, and Gaussian noise, Bernoulli for two classes or robust maximum for more:
+    the same start for all. Lengthscales are 1 at first, or sqrt(D), as in our wrappers, where classes are declared.
+    """
+    num_inputs = data.X_train.shape[1]
+    kernel = gpflow.kernels.Matern52(lengthscales=np.full(num_inputs, np.sqrt(num_inputs) if data.num_classes else 1.0))
+    if data.num_classes > 2:
+        return kernel, gpflow.likelihoods.MultiClass(data.num_classes)
     if set(np.unique(data.Y_train)) == {0.0, 1.0}:
         return kernel, gpflow.likelihoods.Bernoulli()
     return kernel, gpflow.likelihoods.Gaussian(settings.noise)
@@ -116,14 +121,15 @@ def build(spec: Spec, data: Data, settings: Settings) -> Any:
     """The GPflow model of a declaration, ours or GPflow's own, ready to be trained."""
     kernel, likelihood = kernel_and_likelihood(data, settings)
     beta, gamma = points(spec, data, settings)
-    num_data = len(data.X_train)
+    num_data, L = len(data.X_train), data.num_classes if data.num_classes > 2 else 1
     if spec.family == "gpflow":
-        return gpflow.models.SVGP(kernel, likelihood, beta, whiten=True, num_data=num_data)
+        return gpflow.models.SVGP(kernel, likelihood, beta, whiten=True, num_latent_gps=L, num_data=num_data)
     if spec.family in ("coupled", "whitened"):
-        return models.BasisGP(kernel, likelihood, bases.CoupledBasis(beta), num_data=num_data)
+        return models.BasisGP(kernel, likelihood, bases.CoupledBasis(beta, L), num_data=num_data)
     if spec.family == "decoupled":
         alpha = np.concatenate([gamma, beta])
-        return models.DVGP(kernel, likelihood, alpha, beta, num_data=num_data, mean_subsample=MEAN_SUBSAMPLE)
+        options = {"num_latent_gps": L, "num_data": num_data, "mean_subsample": MEAN_SUBSAMPLE}
+        return models.DVGP(kernel, likelihood, alpha, beta, **options)
     constructor = {"hybrid": models.HDVGP, "orthogonal": models.ODVGP, "solve": models.SOLVEGP}[spec.family]
     options = {} if spec.family == "solve" else {"mean_subsample": MEAN_SUBSAMPLE}
-    return constructor(kernel, likelihood, gamma, beta, num_data=num_data, **options)
+    return constructor(kernel, likelihood, gamma, beta, num_latent_gps=L, num_data=num_data, **options)

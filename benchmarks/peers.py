@@ -18,7 +18,7 @@ from gpflow.keras import tf_keras
 from gpflow_decoupled.training.schedules import annealed, ramped
 
 from .data import Data
-from .metrics import elbo, evaluate
+from .metrics import elbo, evaluate, evaluate_classes
 from .models import Settings, Spec, build
 from .records import Record, Recorder
 
@@ -54,10 +54,12 @@ def minibatches(data: Data, settings: Settings) -> Callable[[], tuple[tf.Tensor,
     return draw
 
 
-def gpflow_steps(model: gpflow.models.SVGP, data: Data, settings: Settings) -> GPflowSteps:
-    """One tf.function an optimiser and one for both; Adam moves kernel, noise and inducing inputs."""
-    gpflow.set_trainable(model.q_mu, False)
-    gpflow.set_trainable(model.q_sqrt, False)
+def gpflow_steps(model: gpflow.models.SVGP, data: Data, settings: Settings, natural_q: bool = True) -> GPflowSteps:
+    """One tf.function an optimiser and one for both; Adam moves kernel, noise and inducing inputs, and q too where natural
+    gradients are not to.
+    """
+    gpflow.set_trainable(model.q_mu, not natural_q)
+    gpflow.set_trainable(model.q_sqrt, not natural_q)
     gamma = tf.Variable(settings.natural_gradient, dtype=gpflow.default_float(), trainable=False)
     natural_gradient = gpflow.optimizers.NaturalGradient(gamma)
     adam = tf_keras.optimizers.Adam(settings.learning_rate)
@@ -77,7 +79,8 @@ def gpflow_steps(model: gpflow.models.SVGP, data: Data, settings: Settings) -> G
         natural_gradient.minimize(lambda: model.training_loss(batch), q)
         adam.minimize(lambda: model.training_loss(batch), variables)
 
-    return GPflowSteps(tf.function(natural), tf.function(hyperparameters), tf.function(both), gamma, adam.learning_rate)
+    parts = natural, hyperparameters, both if natural_q else hyperparameters
+    return GPflowSteps(*map(tf.function, parts), gamma, adam.learning_rate)
 
 
 def recorder_for(model: tf.Module, targets: Sequence[float], unit: str = "seconds") -> Recorder:
@@ -96,7 +99,7 @@ def train_gpflow(spec: Spec, data: Data, targets: Sequence[float], settings: Set
     Step sizes fall at the end of a given number of steps as those of `fit` do; within given seconds they stay.
     """
     model = build(spec, data, settings)
-    steps = gpflow_steps(model, data, settings)
+    steps = gpflow_steps(model, data, settings, spec.natural)
     recorder = recorder_for(model, targets, settings.unit)
     start = time.perf_counter()
     steps.both.get_concrete_function()
@@ -119,5 +122,6 @@ def train_gpflow(spec: Spec, data: Data, targets: Sequence[float], settings: Set
 
 
 def scores(model: Any, data: Data) -> dict[str, float]:
-    """All metrics of a GPflow model."""
-    return {**evaluate(model, data), "elbo": elbo(model, data)}
+    """All metrics of a GPflow model, of its classes where it has some."""
+    measure = evaluate_classes if data.num_classes else evaluate
+    return {**measure(model, data), "elbo": elbo(model, data)}

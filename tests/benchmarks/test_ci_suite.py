@@ -94,6 +94,21 @@ def test_convergence(results: Path) -> None:
         assert curve["elbo"][-1] > curve["elbo"][0]
 
 
+def test_classification(results: Path) -> None:
+    """Two data sets, one of ten classes; all predict better than the commonest class, and the ranks are there."""
+    content, text = load(results, "classification")
+    outcomes = {(one["task"], one["model"]): one for one in content["results"]}
+    assert len(outcomes) == len(content["results"]) == 8
+    assert {task: one["num_classes"] for (task, _), one in outcomes.items()} == {
+        "breast_cancer_sklearn": 2,
+        "digits": 10,
+    }
+    for (task, model), one in outcomes.items():
+        assert f"## {task}: {one['num_data']:,} training rows" in text and f"| {model} |" in text
+        assert 0.75 < one["accuracy"] <= 1.0 and 0.0 < one["log_loss"] < 1.3 and one["seconds"] > 0.0
+    assert "## 2 data sets" in text and "3.42 (0.31) OrthNat" in text
+
+
 def test_full_gp(results: Path) -> None:
     """Ours gets to the best ELBO of all; all predictions are better than chance."""
     content, text = load(results, "full_gp")
