@@ -13,18 +13,19 @@ from pathlib import Path
 from typing import Any
 
 from . import affine_cost, affine_gain, affine_hmc, affine_kernel, affine_routes, affine_seconds, affine_toys
-from .report import Report, write
+from .journal import setting_of
+from .parts import Part, run_parts
 
-_MODULES: dict[str, Any] = {
-    "toys": affine_toys,
-    "gain": affine_gain,
-    "kernel": affine_kernel,
-    "seconds": affine_seconds,
-    "routes": affine_routes,
-    "cost": affine_cost,
-    "hmc": affine_hmc,
+_PARTS: dict[str, Part] = {
+    "toys": affine_toys.PART,
+    "gain": affine_gain.PART,
+    "kernel": affine_kernel.PART,
+    "seconds": affine_seconds.PART,
+    "routes": affine_routes.PART,
+    "cost": affine_cost.PART,
+    "hmc": affine_hmc.PART,
 }
-PARTS = tuple(_MODULES)
+PARTS = tuple(_PARTS)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -51,19 +52,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace, command: str, folder: Path) -> list[dict[str, Any]]:
-    """Measure the parts, and write the report after each."""
-    found: dict[str, list[Any]] = {}
-    for part in options.parts:
-        found[part] = _MODULES[part].measure(options)
-        write(folder, _report(found, command))
-    return _rows(found)
-
-
-def _rows(found: dict[str, list[Any]]) -> list[dict[str, Any]]:
-    return [{"part": part, **row._asdict()} for part, rows in found.items() for row in rows]
-
-
-def _report(found: dict[str, list[Any]], command: str) -> Report:
-    sections = [_MODULES[part].section(rows) for part, rows in found.items()]
-    tables, figures, notes = ([item for one in sections for item in getattr(one, name)] for name in sections[0]._fields)
-    return Report("affine", "Affine-independent KL inference", command, _rows(found), tables, figures, notes)
+    """Measure the parts, and write the report as they come."""
+    setting = setting_of(options, "parts", "problems", "models", "sizes", "tasks", "splits", "cost_steps")
+    return run_parts(_PARTS, "Affine-independent KL inference", setting, options, command, folder)

@@ -5,14 +5,15 @@ One of the three moves at a time; and the memory of a process at D = N = 100 wit
 
 from __future__ import annotations
 
-__all__ = ["Cost", "measure", "section"]
+__all__ = ["PART", "Cost"]
 
-from typing import Any, NamedTuple
+import argparse
+from typing import NamedTuple
 
 import numpy as np
-from tqdm.auto import tqdm
 
-from .affine_routes import NAMES, child, processor_ms, sites_and_gradient
+from .affine_routes import NAMES, memory_and_ms, processor_ms, sites_and_gradient
+from .parts import Part
 from .report import Figure, Panel, Section, Series, Table
 
 _AXES = {"D": (8, 16, 32, 64), "N": (32, 64, 128, 256), "K": (1, 2, 4, 8)}
@@ -37,20 +38,21 @@ class Cost(NamedTuple):
     """only of "large": over what the process takes for one site"""
 
 
-def measure(options: Any) -> list[Cost]:
+def _pieces(options: argparse.Namespace) -> list[tuple]:
     """Every route along every axis, as far as `--cost-steps` goes, and the large problem."""
-    costs = []
-    for route, axis in tqdm([(route, axis) for route in NAMES for axis in _AXES]):
-        for step in _AXES[axis][: options.cost_steps]:
-            D, N = (step if axis == "D" else _D), (step if axis == "N" else _N)
-            size = _SIZES[route] * (step if axis == "K" else 1)
-            ms = processor_ms(sites_and_gradient(route, size, N, D, options.seed), options.rounds)
-            costs.append(Cost(route, axis, D, N, size, ms, float("nan")))
-    if options.processes:
-        for route, size in tqdm(_LARGE.items()):
-            megabytes, ms = child(route, size, 100, 100)
-            costs.append(Cost(route, "large", 100, 100, size, ms, megabytes))
-    return costs
+    moved = [(route, axis, step) for route in NAMES for axis in _AXES for step in _AXES[axis][: options.cost_steps]]
+    return moved + ([(route, "large", 100) for route in NAMES] if options.processes else [])
+
+
+def measure(options: argparse.Namespace, route: str, axis: str, step: int) -> list[Cost]:
+    """One setting of one route."""
+    if axis == "large":
+        megabytes, ms = memory_and_ms(route, _LARGE[route], step, step)
+        return [Cost(route, axis, step, step, _LARGE[route], ms, megabytes)]
+    D, N = (step if axis == "D" else _D), (step if axis == "N" else _N)
+    size = _SIZES[route] * (step if axis == "K" else 1)
+    ms = processor_ms(sites_and_gradient(route, size, N, D, options.seed), options.rounds)
+    return [Cost(route, axis, D, N, size, ms, float("nan"))]
 
 
 def _slope(x: list[int], y: list[float]) -> float:
@@ -86,3 +88,6 @@ def _lines(costs: list[Cost], axis: str) -> list[Series]:
         mine = [one for one in costs if (one.route, one.axis) == (route, axis)]
         found.append(Series(name, [getattr(one, field) for one in mine], [one.ms for one in mine]))
     return found
+
+
+PART = Part(Cost, _pieces, measure, section)

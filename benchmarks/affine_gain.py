@@ -5,8 +5,9 @@ model. Beside both stands the local bound of Jaakkola & Jordan, which is below t
 
 from __future__ import annotations
 
-__all__ = ["Gain", "measure", "section"]
+__all__ = ["PART", "Gain"]
 
+import argparse
 import warnings
 from typing import Any, NamedTuple
 
@@ -14,13 +15,13 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_probability as tfp
 from scipy.special import expit
-from tqdm.auto import tqdm
 
 from gpflow_decoupled.likelihoods import BernoulliLogit
 from gpflow_decoupled.models import AffineIndependentGLM
 from gpflow_decoupled.optimizers import AffineIndependentAscent, JaakkolaJordan
 
 from .metrics import mean_and_error, standard_error
+from .parts import Part
 from .report import Figure, Panel, Section, Series, Table
 
 _SLOPE, _VARIANCE = 5.0, 5.0
@@ -45,10 +46,14 @@ class Gain(NamedTuple):
     evaluations: int
 
 
-def measure(options: Any) -> list[Gain]:
-    """Every number of observations in every model."""
+def _pieces(options: argparse.Namespace) -> list[tuple]:
     seeds = range(options.seed, options.seed + options.models)
-    return [gain(size, options.weights, seed) for seed, size in tqdm([(s, n) for s in seeds for n in options.sizes])]
+    return [(size, seed) for seed in seeds for size in options.sizes]
+
+
+def measure(options: argparse.Namespace, size: int, seed: int) -> list[Gain]:
+    """One number of observations in one model."""
+    return [gain(size, options.weights, seed)]
 
 
 def logistic(num_data: int, num_weights: int, seed: int) -> tuple[Any, tuple]:
@@ -139,3 +144,6 @@ def _panel(title: str, ylabel: str, sizes: list[int], values: list[list[float]])
         Series("one standard error below and above", sizes, mean + error, dashed=True),
     ]
     return Panel(title, "observations", ylabel, lines)
+
+
+PART = Part(Gain, _pieces, measure, section)

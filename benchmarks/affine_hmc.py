@@ -6,8 +6,9 @@ is the average over draws of that of f_n given all other values, which is known 
 
 from __future__ import annotations
 
-__all__ = ["Posterior", "Problem", "Truth", "measure", "section", "truth_of"]
+__all__ = ["PART", "Posterior", "Problem", "Truth", "truth_of"]
 
+import argparse
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -23,6 +24,7 @@ from gpflow_decoupled.optimizers import AffineIndependentAscent
 
 from .clock import clock
 from .data import raw
+from .parts import Part
 from .report import Figure, Panel, Section, Series, Table
 
 tfd = tfp.distributions
@@ -81,22 +83,9 @@ class Posterior(NamedTuple):
     """three sites with their densities on a grid"""
 
 
-def measure(options: Any) -> list[Posterior]:
-    """Labels and counts; without a data folder, labels alone."""
-    makers = (_sonar, _coal) if options.data else (_breast_cancer,)
-    found = []
-    for make in makers:
-        found.append(compare(make(options), options))
-        print(found[-1].problem, np.mean(found[-1].gaussian), np.mean(found[-1].affine), flush=True)
-    return found
-
-
-def _breast_cancer(options: Any) -> Problem:
-    return _binary("breast_cancer_sklearn", options)
-
-
-def _sonar(options: Any) -> Problem:
-    return _binary("sonar", options)
+def measure(options: argparse.Namespace, name: str) -> list[Posterior]:
+    """Labels, or the counts of coal."""
+    return [compare(_coal(options) if name == "coal" else _binary(name, options), options)]
 
 
 def _binary(name: str, options: Any) -> Problem:
@@ -272,3 +261,11 @@ def _panels(one: Posterior) -> list[Panel]:
         curves = [Series(label, part["f"], part[label]) for label in ("Gaussian", "affine-independent", "NUTS")]
         panels.append(Panel(f"{one.problem}, site {part['site']}", "f", "density", curves))
     return panels
+
+
+def _pieces(options: argparse.Namespace) -> list[tuple]:
+    """Labels and counts; without a data folder, labels alone."""
+    return [("sonar",), ("coal",)] if options.data else [("breast_cancer_sklearn",)]
+
+
+PART = Part(Posterior, _pieces, measure, section)

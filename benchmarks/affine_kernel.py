@@ -8,8 +8,9 @@ diagonal of K.
 
 from __future__ import annotations
 
-__all__ = ["KernelFit", "KernelProblem", "fitted", "measure", "problem", "section"]
+__all__ = ["PART", "KernelFit", "KernelProblem", "fitted", "problem"]
 
+import argparse
 from typing import Any, NamedTuple
 
 import gpflow
@@ -17,7 +18,6 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_probability as tfp
 from scipy.spatial.distance import cdist
-from tqdm.auto import tqdm
 
 from gpflow_decoupled.likelihoods import Laplace
 from gpflow_decoupled.models import AffineIndependentGLM
@@ -25,6 +25,7 @@ from gpflow_decoupled.optimizers import AffineIndependentAscent
 
 from .data import Data, load, raw, standardise
 from .metrics import mean_and_error
+from .parts import Part
 from .report import Section, Table
 
 PAPER = {
@@ -74,25 +75,26 @@ class KernelFit(NamedTuple):
     evaluations: int
 
 
-def measure(options: Any) -> list[KernelFit]:
-    """Every data set, split and choice of shapes."""
+def _pieces(options: argparse.Namespace) -> list[tuple]:
     names = options.tasks or (list(PAPER) if options.data else ["friedman"])
-    fits = []
-    for name, split in tqdm([(name, split) for name in names for split in range(options.splits)]):
-        found = problem(name, split, options)
-        gaussian, _ = fitted(found, "normal")
-        gaussian_test = _test(gaussian, found)
-        for shapes in (FIXED, LEARNED):
-            model, result = fitted(found, "generalized_normal", shapes)
-            N = len(found.Y)
-            fits.append(
-                KernelFit(
-                    name, split, shapes, N, result.gaussian_elbo / N, result.affine_elbo / N, gaussian_test,
-                    _test(model, found), result.gaussian_seconds, result.seconds - result.tracing_seconds,
-                    result.evaluations,
-                )
-            )  # fmt: skip
-            print(fits[-1], flush=True)
+    return [(name, split) for name in names for split in range(options.splits)]
+
+
+def measure(options: argparse.Namespace, name: str, split: int) -> list[KernelFit]:
+    """One split with each choice of shapes."""
+    found, fits = problem(name, split, options), []
+    gaussian, _ = fitted(found, "normal")
+    gaussian_test = _test(gaussian, found)
+    for shapes in (FIXED, LEARNED):
+        model, result = fitted(found, "generalized_normal", shapes)
+        N = len(found.Y)
+        fits.append(
+            KernelFit(
+                name, split, shapes, N, result.gaussian_elbo / N, result.affine_elbo / N, gaussian_test,
+                _test(model, found), result.gaussian_seconds, result.seconds - result.tracing_seconds,
+                result.evaluations,
+            )
+        )  # fmt: skip
     return fits
 
 
@@ -172,3 +174,6 @@ def section(fits: list[KernelFit]) -> Section:
     header += ["Gaussian test", "AI test", "AI - Gaussian, test", "the paper's differences", "Gaussian s", "AI s"]
     note = "Kernel regression: nats a training point, nats a test point; +- one standard error over splits."
     return Section([Table("Sparse robust kernel regression", header, cells)], [], [note])
+
+
+PART = Part(KernelFit, _pieces, measure, section)

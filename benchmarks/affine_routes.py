@@ -5,25 +5,24 @@ truth is the second with many points. Memory: each setting has a process of its 
 
 from __future__ import annotations
 
-__all__ = ["NAMES", "SETTINGS", "Route", "child", "measure", "processor_ms", "section", "sites_and_gradient"]
+__all__ = ["NAMES", "PART", "SETTINGS", "Route", "memory_and_ms", "processor_ms", "sites_and_gradient"]
 
-import json
-import subprocess
-import sys
+import argparse
 import time
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
-from tqdm.auto import tqdm
 
 from gpflow_decoupled.distributions import base_variable
 from gpflow_decoupled.likelihoods.fourier_sites import logistic_site
 from gpflow_decoupled.linalg.fourier import Variables, expectation
 from gpflow_decoupled.linalg.projections import Projections
 
-from .memory import peak_megabytes
+from .measuring import in_a_process, peak_megabytes
+from .parts import Part
 from .report import Figure, Panel, Section, Series, Table
 
 SETTINGS = (
@@ -50,18 +49,20 @@ class Route(NamedTuple):
     """peak of a process that computes them over what it took for a single site; NaN where it was not measured"""
 
 
-def measure(options: Any) -> list[Route]:
-    """Every setting on the same random projections."""
-    truth = sites_and_gradient("spectral", _TRUTH, options.sites, options.dimensions, options.seed)()[0]
-    found = []
-    for name, size in tqdm(SETTINGS):
-        function = sites_and_gradient(name, size, options.sites, options.dimensions, options.seed)
-        error = abs(float(function()[0] - truth))
-        megabytes = float("nan")
-        if options.processes and (name, size) in _LAST:
-            megabytes, _ = child(name, size, options.sites, options.dimensions)
-        found.append(Route(name, size, error, processor_ms(function, options.rounds), megabytes))
-    return found
+def measure(options: argparse.Namespace, name: str, size: int) -> list[Route]:
+    """One setting; all are on the same random projections."""
+    truth = _truth(options.sites, options.dimensions, options.seed)
+    function = sites_and_gradient(name, size, options.sites, options.dimensions, options.seed)
+    error = abs(float(function()[0] - truth))
+    megabytes = float("nan")
+    if options.processes and (name, size) in _LAST:
+        megabytes, _ = memory_and_ms(name, size, options.sites, options.dimensions)
+    return [Route(name, size, error, processor_ms(function, options.rounds), megabytes)]
+
+
+@lru_cache(maxsize=1)
+def _truth(sites: int, dimensions: int, seed: int) -> float:
+    return float(sites_and_gradient("spectral", _TRUTH, sites, dimensions, seed)()[0])
 
 
 def sites_and_gradient(name: str, size: int, sites: int, dimensions: int, seed: int) -> Callable[[], list]:
@@ -95,14 +96,9 @@ def processor_ms(function: Callable[[], Any], rounds: int) -> float:
     return float(np.median(times))
 
 
-def child(name: str, size: int, sites: int, dimensions: int) -> tuple[float, float]:
+def memory_and_ms(name: str, size: int, sites: int, dimensions: int) -> tuple[float, float]:
     """Megabytes that a process takes for value and gradient over what it took for one site, and its milliseconds."""
-    arguments = [sys.executable, "-m", "benchmarks.affine_routes", name, *map(str, (size, sites, dimensions))]
-    done = subprocess.run(arguments, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise RuntimeError(f"{name} with {size} points failed:\n{done.stderr[-2000:]}")
-    megabytes, ms = json.loads(done.stdout.splitlines()[-1])
-    return megabytes, ms
+    return in_a_process(_measured_here, name, size, sites, dimensions)
 
 
 def section(routes: list[Route]) -> Section:
@@ -135,5 +131,4 @@ def _measured_here(name: str, size: int, sites: int, dimensions: int) -> tuple[f
     return peak_megabytes() - before, ms
 
 
-if __name__ == "__main__":
-    print(json.dumps(_measured_here(sys.argv[1], *map(int, sys.argv[2:]))))
+PART = Part(Route, lambda options: list(SETTINGS), measure, section)

@@ -6,8 +6,9 @@ Compilation is apart.
 
 from __future__ import annotations
 
-__all__ = ["Seconds", "measure", "section"]
+__all__ = ["PART", "Seconds"]
 
+import argparse
 import os
 import time
 from collections.abc import Callable
@@ -16,12 +17,12 @@ from typing import Any, NamedTuple
 from unittest import mock
 
 import numpy as np
-from tqdm.auto import tqdm
 
 from gpflow_decoupled.optimizers import AffineIndependentAscent
 
 from .affine_gain import logistic
 from .affine_kernel import FIXED, LEARNED, fitted, problem
+from .parts import Part
 from .report import Section, Table
 
 _PAPER = {"logistic": "8 / 0.2", "kernel": "250 / 5"}
@@ -45,20 +46,23 @@ class Seconds(NamedTuple):
     affine: float
 
 
-def measure(options: Any) -> list[Seconds]:
+def _pieces(options: argparse.Namespace) -> list[tuple]:
     """Logistic regression on so many data sets as `--rounds` says, kernel regression with both choices of shapes."""
-    rows = []
+    seeds = range(options.seed, options.seed + options.rounds)
+    return [*(("logistic", seed) for seed in seeds), *(("kernel", shapes) for shapes in (FIXED, LEARNED))]
 
-    def labels(seed: int) -> tuple[Any, Any]:
-        model, _ = logistic(options.weights, options.weights, seed)
+
+def measure(options: argparse.Namespace, kind: str, which: Any) -> list[Seconds]:
+    """One run: `which` is a seed, or a choice of shapes."""
+
+    def labels() -> tuple[Any, Any]:
+        model, _ = logistic(options.weights, options.weights, which)
         return model, AffineIndependentAscent().run(model)
 
-    for seed in tqdm(range(options.seed, options.seed + options.rounds)):
-        rows.append(_timed("logistic", partial(labels, seed)))
+    if kind == "logistic":
+        return [_timed("logistic", labels)]
     found = problem("housing" if options.data else "friedman", 0, options)
-    for shapes in (FIXED, LEARNED):
-        rows.append(_timed(f"kernel, power {shapes}", partial(fitted, found, "generalized_normal", shapes)))
-    return rows
+    return [_timed(f"kernel, power {which}", partial(fitted, found, "generalized_normal", which))]
 
 
 def _timed(name: str, run: Callable[[], tuple[Any, Any]]) -> Seconds:
@@ -101,3 +105,6 @@ def section(rows: list[Seconds]) -> Section:
     header += ["AI - Gaussian, nats", "the paper's s: AI / Gaussian"]
     note = "Seconds: medians, of the processor on one thread, else wall; compilation apart; AI s include the Gaussian stage."
     return Section([Table("Seconds", header, cells)], [], [note])
+
+
+PART = Part(Seconds, _pieces, measure, section)

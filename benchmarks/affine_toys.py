@@ -6,8 +6,9 @@ one. The paper's data pairs are not printed there; these are our own.
 
 from __future__ import annotations
 
-__all__ = ["PROBLEMS", "Problem", "Toy", "measure", "section"]
+__all__ = ["PART", "PROBLEMS", "Problem", "Toy"]
 
+import argparse
 import warnings
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -16,12 +17,12 @@ import gpflow
 import numpy as np
 import tensorflow_probability as tfp
 from scipy.special import expit, log_expit, logsumexp
-from tqdm.auto import tqdm
 
 from gpflow_decoupled.likelihoods import BernoulliLogit, Laplace
 from gpflow_decoupled.models import AffineIndependentGLM
 from gpflow_decoupled.optimizers import AffineIndependentAscent, JaakkolaJordan
 
+from .parts import Part
 from .report import Section, Table
 
 tfd = tfp.distributions
@@ -109,9 +110,9 @@ PROBLEMS: tuple[Callable[[], Problem], ...] = (
 )
 
 
-def measure(options: Any) -> list[Toy]:
-    """The first so many problems."""
-    return [toy(make()) for make in tqdm(PROBLEMS[: options.problems])]
+def measure(options: argparse.Namespace, place: int) -> list[Toy]:
+    """One of the problems."""
+    return [toy(PROBLEMS[place]())]
 
 
 def toy(problem: Problem) -> Toy:
@@ -152,3 +153,6 @@ def section(toys: list[Toy]) -> Section:
     ]
     header = ["problem", "base", "Jaakkola & Jordan", "Gaussian", "AI", "log Z", "evaluations"]
     return Section([Table("Two weights", header, cells)], [], ["Two weights: nats; log Z by quadrature."])
+
+
+PART = Part(Toy, lambda options: [(place,) for place in range(len(PROBLEMS[: options.problems]))], measure, section)

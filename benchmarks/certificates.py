@@ -34,8 +34,10 @@ from gpflow_decoupled.models import CVIGP, ODVGP, SparseCVIGP
 from gpflow_decoupled.optimizers import ConjugateComputation, NaturalGradient, sweep
 
 from .full_gp_methods import TASKS, make_problem
+from .journal import Journal, setting_of
 from .report import Figure, Panel, Report, Series, Table, write
 
+PARTS = ("coverage", "errors")
 BOUNDS = ("seeger", "maurer", "pinsker", "mcallester")
 VARIANCES = (1.0, 10.0, 100.0)
 SCALES = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
@@ -50,7 +52,7 @@ ROWS = ("fixed", "sparse", "orthogonal", "split", "same-data")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--parts", nargs="+", default=list(PARTS), choices=list(PARTS))
+    parser.add_argument("--parts", nargs="+", default=list(PARTS), choices=PARTS)
     parser.add_argument(
         "--tasks", nargs="+", choices=list(TASKS), help="default: USPS with --data, and the embedded breast cancer"
     )
@@ -69,42 +71,59 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace, command: str, folder: Path) -> list[dict[str, Any]]:
-    """Run the parts and write the report."""
-    rows: list[dict[str, Any]] = []
-    tables: list[Table] = []
-    panels: list[Panel] = []
-    for part in options.parts:
-        PARTS[part](options, rows, tables, panels)
+    """Run the parts and write the report: coverage by sample size, errors by task."""
+    tasks = options.tasks or [name for name in ("usps35", "cancer") if options.data or name == "cancer"]
+    pieces = {"coverage": options.sizes, "errors": tasks}
+    found = Journal(folder, "certificates", setting_of(options, "parts", "tasks", "sizes"), options.resume).collect(
+        [(part, which) for part in options.parts for which in pieces[part]],
+        lambda part, which: _MEASURES[part](which, options),
+        lambda found: _write([row for rows in found for row in rows], options, command, folder),
+    )
+    return [row for rows in found for row in rows]
+
+
+def _write(rows: list[dict[str, Any]], options: argparse.Namespace, command: str, folder: Path) -> None:
     notes = [
         f"delta = {options.delta:g}; a bound of the grid is at delta / J. Logit, expectations exact. A fifth is held out.",
-        "Fixed: variance 10, lengthscale the root of the number of columns. Pixels are from 0 or -1 to 1; other inputs have",
+        "Fixed: variance 10, lengthscale the root of the number of columns. Pixels are from 0 or -1 to 1; other inputs have "
         "the scale of the held-out rows, since that of the sample would be in the prior.",
         "Split: half of the training rows for the hyperparameters, the other half for posterior and certificate.",
         f"Sparse: {_SPARSE} inducing inputs; orthogonal: {_MEAN_POINTS} mean points more. Both under the grid's best prior.",
     ]
-    figures = [Figure("certificates", "Dashed: held-out Gibbs error.", panels, columns=3)] if panels else []
-    title = "PAC-Bayes certificates"
-    write(folder, Report("certificates", title, command, rows, tables, figures, notes))
-    return rows
+    groups = {part: [row for row in rows if row["part"] == part] for part in ("coverage", "errors", "grid")}
+    tables, panels = [], []
+    if groups["coverage"]:
+        tables.append(_coverage_table(groups["coverage"], options.sets))
+        panels.append(_coverage_panel(groups["coverage"]))
+    if groups["errors"]:
+        tables.append(_errors_table(groups["errors"]))
+        panels += [panel for grid in groups["grid"] for panel in _panels(grid)]
+    figures = [Figure("certificates", "Dashed: held-out Gibbs error.", panels, columns=3)]
+    data = [row for row in rows if row["part"] != "grid"]
+    write(folder, Report("certificates", "PAC-Bayes certificates", command, data, tables, figures, notes))
 
 
-def _coverage(options: argparse.Namespace, rows: list, tables: list, panels: list) -> None:
+def _coverage(n: int, options: argparse.Namespace) -> list[dict[str, Any]]:
     """An example is one of nine inputs and a label of its probability; one compiled model for each sample size."""
-    cells, found = [], []
-    for n in options.sizes:
-        certificates, risks = _resampled(n, options)
-        row: dict[str, Any] = {"part": "coverage", "n": n, "risk": float(np.mean(risks))}
-        row["sample"] = float(np.mean([one.gibbs_error for one in certificates]))
-        for name in BOUNDS:
-            bounds = np.array([getattr(one, name) for one in certificates])
-            row[name], row[f"{name}_violated"] = float(np.mean(bounds)), float(np.mean(bounds < risks))
-        found.append(row)
+    certificates, risks = _resampled(n, options)
+    row: dict[str, Any] = {"part": "coverage", "n": n, "risk": float(np.mean(risks))}
+    row["sample"] = float(np.mean([one.gibbs_error for one in certificates]))
+    for name in BOUNDS:
+        bounds = np.array([getattr(one, name) for one in certificates])
+        row[name], row[f"{name}_violated"] = float(np.mean(bounds)), float(np.mean(bounds < risks))
+    return [row]
+
+
+def _coverage_table(rows: list[dict[str, Any]], sets: int) -> Table:
+    cells = []
+    for row in rows:
         means = [f"{row[name]:.3f} ({100 * row[f'{name}_violated']:.1f} %)" for name in BOUNDS]
-        cells.append([str(n), f"{row['risk']:.4f}", f"{row['sample']:.4f}", *means])
-        print("  ".join(cells[-1]), flush=True)
-    rows += found
+        cells.append([str(row["n"]), f"{row['risk']:.4f}", f"{row['sample']:.4f}", *means])
     header = ("n", "Gibbs risk", "Gibbs error, sample", *(f"{name} (violated)" for name in BOUNDS))
-    tables.append(Table(f"{options.sets} resampled data sets: means, and how often a bound is violated", header, cells))
+    return Table(f"{sets} resampled data sets: means, and how often a bound is violated", header, cells)
+
+
+def _coverage_panel(rows: list[dict[str, Any]]) -> Panel:
     lines = {
         "risk": "Gibbs risk",
         "seeger": "Seeger",
@@ -112,8 +131,9 @@ def _coverage(options: argparse.Namespace, rows: list, tables: list, panels: lis
         "pinsker": "Pinsker",
         "mcallester": "McAllester",
     }
-    series = [Series(label, options.sizes, [row[name] for row in found]) for name, label in lines.items()]
-    panels.append(Panel("resampled data", "n", "mean bound", series, "x"))
+    sizes = [row["n"] for row in rows]
+    series = [Series(label, sizes, [row[name] for row in rows]) for name, label in lines.items()]
+    return Panel("resampled data", "n", "mean bound", series, "x")
 
 
 def _resampled(n: int, options: argparse.Namespace) -> tuple[list, np.ndarray]:
@@ -143,36 +163,44 @@ def _resampled(n: int, options: argparse.Namespace) -> tuple[list, np.ndarray]:
     return certificates, np.array(risks)
 
 
-def _errors(options: argparse.Namespace, rows: list, tables: list, panels: list) -> None:
+def _errors(task: str, options: argparse.Namespace) -> list[dict[str, Any]]:
+    """A row for each way to come by a prior, and one with the whole grid."""
+    problem = make_problem(task, options.num_data, options)
+    test, data = split_for_certificate((problem.X, problem.Y), 0.2, options.seed)
+    if TASKS[task].unit is None:  # statistics of the sample itself would be in the prior
+        centre, spread = test[0].mean(0), test[0].std(0)
+        test, data = (((X - centre) / spread, Y) for X, Y in (test, data))
+    certified, chosen = _certified(data, test, options)
+    rows = [
+        {
+            "part": "errors",
+            "task": task,
+            "prior": label,
+            **asdict(certificate),
+            "bayes_bound": certificate.bayes_bound,
+            **_named(classifier_errors(model, test)),
+        }
+        for label, model, certificate in certified
+    ]
+    return [*rows, _grid(task, chosen)]
+
+
+def _errors_table(rows: list[dict[str, Any]]) -> Table:
     cells = []
-    for name in options.tasks or [name for name in ("usps35", "cancer") if options.data or name == "cancer"]:
-        problem = make_problem(name, options.num_data, options)
-        test, data = split_for_certificate((problem.X, problem.Y), 0.2, options.seed)
-        if TASKS[name].unit is None:  # statistics of the sample itself would be in the prior
-            centre, spread = test[0].mean(0), test[0].std(0)
-            test, data = (((X - centre) / spread, Y) for X, Y in (test, data))
-        for label, model, certificate in _certified(data, test, options, panels, name):
-            held_out = classifier_errors(model, test)
-            rows.append({"part": "errors", "task": name, "prior": label, **asdict(certificate), **_named(held_out)})
-            bounds = [f"{getattr(certificate, bound):.3f}" for bound in BOUNDS]
-            numbers = [
-                f"{certificate.kl:.1f}",
-                f"{certificate.gibbs_error:.3f}",
-                *bounds,
-                f"{certificate.bayes_bound:.3f}",
-            ]
-            cells.append([f"{name}, {label}", str(certificate.n), *numbers, *(f"{rate:.3f}" for rate in held_out)])
-            print("  ".join(cells[-1]), flush=True)
+    for row in rows:
+        rates = ["gibbs_error", *BOUNDS, "bayes_bound", *(f"held_out_{name}" for name in ("gibbs", "bayes", "voting"))]
+        numbers = [str(row["n"]), f"{row['kl']:.1f}", *(f"{row[name]:.3f}" for name in rates)]
+        cells.append([f"{row['task']}, {row['prior']}", *numbers])
     header = ("task, prior", "n", "KL, nats", "Gibbs, sample", *BOUNDS, "Bayes bound")
     header += ("held out: Gibbs", "Bayes", "voting")
-    tables.append(Table("Certificates and held-out errors", header, cells))
+    return Table("Certificates and held-out errors", header, cells)
 
 
 def _named(errors: Any) -> dict[str, float]:
     return {f"held_out_{name}": value for name, value in errors._asdict().items()}
 
 
-def _certified(data: tuple, test: tuple, options: argparse.Namespace, panels: list, name: str) -> list[tuple]:
+def _certified(data: tuple, test: tuple, options: argparse.Namespace) -> tuple[list[tuple], CertifiedSelection]:
     """(label, model, certificate) for each way to come by a prior, and for sparse posteriors under the best of the grid."""
     width, found = float(np.sqrt(data[0].shape[1])), []
     if "fixed" in options.rows:
@@ -186,7 +214,6 @@ def _certified(data: tuple, test: tuple, options: argparse.Namespace, panels: li
         )
     grid = [(v, scale * width) for v, scale in product(VARIANCES, SCALES)][: options.settings]
     chosen = select_by_certificate(lambda setting: _full(data, *setting), grid, data, options.delta, test=test)
-    panels += _panels(chosen, name)
     found.append((f"grid of {len(grid)}: {_prior(chosen.model)}", chosen.model, chosen.certificate))
     for label, build in (("sparse", _sparse), ("orthogonal", _orthogonal)):
         if label in options.rows:
@@ -195,7 +222,7 @@ def _certified(data: tuple, test: tuple, options: argparse.Namespace, panels: li
             found.append((f"the same, {label}", model, pac_bayes_certificate(model, data, options.delta, **origin)))
     learned = {"split": split_for_certificate(data, 0.5, options.seed), "same-data": (data, data)}
     found += [_learned(label, *learned[label], width, options) for label in learned if label in options.rows]
-    return found
+    return found, chosen
 
 
 def _learned(label: str, first: tuple, data: tuple, width: float, options: argparse.Namespace) -> tuple:
@@ -241,21 +268,33 @@ def _points(X: np.ndarray, num: int, kernel: Any, given: Any, options: argparse.
     return gd.inducing.select(X, min(num, len(X) // 3), kernel, given=given, seed=options.seed)
 
 
-def _panels(chosen: CertifiedSelection, name: str) -> list[Panel]:
+def _grid(task: str, chosen: CertifiedSelection) -> dict[str, Any]:
+    """Bound, held-out Gibbs error and log evidence of each (variance, lengthscale)."""
+    return {
+        "part": "grid",
+        "task": task,
+        "settings": [list(setting) for setting in chosen.settings],
+        "bound": [one.bound for one in chosen.certificates],
+        "held_out": [one.gibbs for one in chosen.test_errors],
+        "log_evidence": list(chosen.log_evidence),
+    }
+
+
+def _panels(grid: dict[str, Any]) -> list[Panel]:
     """Bound and held-out Gibbs error against the lengthscale, a colour a variance; and the log evidence."""
     rates, evidence = [], []
-    for variance in dict.fromkeys(variance for variance, _ in chosen.settings):
-        mine = [place for place, setting in enumerate(chosen.settings) if setting[0] == variance]
-        x = [chosen.settings[place][1] for place in mine]
-        rates.append(Series(f"variance {variance:g}", x, [chosen.certificates[place].bound for place in mine]))
-        rates.append(
-            Series(f"variance {variance:g}", x, [chosen.test_errors[place].gibbs for place in mine], dashed=True)
+    for variance in dict.fromkeys(variance for variance, _ in grid["settings"]):
+        mine = [place for place, setting in enumerate(grid["settings"]) if setting[0] == variance]
+        x, label = [grid["settings"][place][1] for place in mine], f"variance {variance:g}"
+        bound, held_out, log_evidence = (
+            [grid[name][place] for place in mine] for name in ("bound", "held_out", "log_evidence")
         )
-        evidence.append(Series(f"variance {variance:g}", x, [chosen.log_evidence[place] for place in mine]))
+        rates += [Series(label, x, bound), Series(label, x, held_out, dashed=True)]
+        evidence.append(Series(label, x, log_evidence))
     return [
-        Panel(f"{name}: bound, held-out Gibbs error", "lengthscale", "error rate", rates, "x"),
-        Panel(f"{name}: log evidence", "lengthscale", "ELBO, nats", evidence, "x"),
+        Panel(f"{grid['task']}: bound, held-out Gibbs error", "lengthscale", "error rate", rates, "x"),
+        Panel(f"{grid['task']}: log evidence", "lengthscale", "ELBO, nats", evidence, "x"),
     ]
 
 
-PARTS: dict[str, Callable[..., None]] = {"coverage": _coverage, "errors": _errors}
+_MEASURES: dict[str, Callable[..., list[dict[str, Any]]]] = {"coverage": _coverage, "errors": _errors}

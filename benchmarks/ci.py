@@ -15,18 +15,18 @@ from .command_line import SUITES, execute
 from .report import Report, Table, write
 
 PARTS = {
-    "speed": "--sizes 20 --batch-size 64 --rounds 2 --seconds 0.2 --tasks synthetic",
+    "steps": "--sizes 20 --batch-size 64 --rounds 2 --seconds 0.05 --tasks synthetic --mean-points 100 200 --num-beta 20 "
+    "--num-gamma 40 --num-data 1000 --steps 2 --dimensions L --points 2 --models coupled GPflow --processes 0",
     "startup": "--rounds 1 --size 10 --batch-size 64",
     "regression": "--parts table seconds --tasks diabetes --models coupled-20-adam gpflow-20 --sizes 20 30 25 --steps 60 "
     "--budgets 1 --batch-size 128",
-    "memory": "--sizes 100 200 --num-beta 20 --batch-size 64 --steps 3",
     "convergence": "--num-data 150 --num-beta 10 --num-gamma 30 --iterations 20 --methods mixed-diagonal newton",
     "classification": "--steps 30 --sizes 10 20 15 --batch-size 100 --models orthogonal-10+20 gpflow-15-adam network logistic "
     "--network-seconds 0.6 --network-depths 2",
     "full_gp": "--tasks digits35 --num-data 120 --seconds 1 --repeats 1",
-    "glm": "--tasks generated generated_wide --rows 20500 --columns 5 --seconds 15",
+    "glm": "--tasks generated generated_wide --rows 20500 --columns 5 --seconds 2",
     "policies": "--problems 1 --num-data 20",
-    "lagrangian": "--sizes 50 --starts 1 --num-data 40 --rounds 1",
+    "lagrangian": "--sizes 50 --starts 1 --variants curvature --num-data 40 --rounds 1",
     "affine": "--parts gain kernel routes hmc --models 1 --sizes 8 --weights 3 --splits 1 --training 10 --sites 6 "
     "--dimensions 3 --rounds 1 --processes 0 --gp-data 5 --chains 2 --draws 60 --no-jit",
     "topics": "--tasks generated --topics 6 --passes 10",
@@ -47,7 +47,8 @@ def run(options: argparse.Namespace, command: str, folder: Path) -> dict[str, fl
     for name in bar:
         bar.set_description(name)
         start = time.perf_counter()
-        execute(["run", "--suite", name, *PARTS[name].split(), "--out", str(folder), "--seed", str(options.seed)])
+        shared = ["--out", str(folder), "--seed", str(options.seed), *(["--resume"] if options.resume else [])]
+        execute(["run", "--suite", name, *PARTS[name].split(), *shared])
         seconds[name] = time.perf_counter() - start
     rows = [[f"[{name}](#{name})", SUITES[name], f"{taken:.0f}"] for name, taken in seconds.items()]
     table = Table("What was run", ["suite", "what it measures", "seconds"], rows)

@@ -13,9 +13,8 @@ from pathlib import Path
 
 SUITES = {
     "ci": "every suite on embedded data, in minutes",
-    "speed": "milliseconds of a training step",
+    "steps": "milliseconds and memory of a training step, and how they scale",
     "startup": "seconds to the import and to the first training step",
-    "memory": "time and memory of a step against the number of mean points",
     "regression": "test errors and log densities for seconds of training",
     "convergence": "gap to the optimum at fixed hyperparameters",
     "classification": "Table 2 of the orthogonal paper: accuracy, log loss, average ranks",

@@ -11,6 +11,7 @@ __all__ = ["METHODS", "Curve", "Method", "add_arguments", "run", "trace"]
 import argparse
 import time
 from collections.abc import Callable
+from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,6 +20,7 @@ import numpy as np
 import tensorflow as tf
 from gpflow.keras import tf_keras
 
+from .journal import Journal, setting_of
 from .problems import Problem, collapsed_elbo, make_problem
 from .report import Figure, Panel, Report, Series, Table, write
 
@@ -47,6 +49,8 @@ METHODS = {
     "natural-whitened": Method("natural, exact (15a)", "whitened", "natural"),
     "newton": Method("natural + Newton-CG", "whitened", "newton"),
 }
+_OPTIMUM = "optimum"
+"""The piece that is no method."""
 _LEARNING_RATE = 0.03
 """of Adam"""
 
@@ -76,21 +80,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--lengthscale", type=float, default=0.5)
 
 
-def run(options: argparse.Namespace, command: str, folder: Path) -> list[Curve]:
+def run(options: argparse.Namespace, command: str, folder: Path) -> list[dict[str, Any]]:
     """Trace every method on both problems and write the report."""
-    curves: list[Curve] = []
-    optima: dict[str, float] = {}
-    for kind in ("gaussian", "bernoulli"):
-        problem = make_problem(kind, options)
-        mine = [trace(METHODS[name], problem, options.iterations) for name in options.methods]
-        best = max(max(curve.elbo) for curve in mine)
-        optima[problem.name] = collapsed_elbo(problem) if problem.gaussian else max(best, _polished(problem))
-        curves += mine
-        for curve in mine:
-            gap = optima[problem.name] - curve.elbo[-1]
-            print(f"{curve.problem:24s} {curve.label:30s} {curve.seconds[-1]:7.2f} s  gap {gap:.3e}", flush=True)
-    _write(curves, optima, command, folder)
-    return curves
+    return Journal(folder, "convergence", setting_of(options, "methods"), options.resume).collect(
+        list(product(("gaussian", "bernoulli"), [_OPTIMUM, *options.methods])),
+        lambda kind, name: _piece(make_problem(kind, options), name, options.iterations),
+        lambda found: _write(found, command, folder),
+    )
+
+
+def _piece(problem: Problem, name: str, iterations: int) -> dict[str, Any]:
+    """The optimum of a problem, or a method's curve."""
+    if name == _OPTIMUM:
+        optimum = collapsed_elbo(problem) if problem.gaussian else _polished(problem)
+        return {"problem": problem.name, "gaussian": problem.gaussian, _OPTIMUM: optimum}
+    return trace(METHODS[name], problem, iterations)._asdict()
 
 
 def trace(method: Method, problem: Problem, iterations: int, points: int = 40) -> Curve:
@@ -162,7 +166,9 @@ def _polished(problem: Problem) -> float:
     return float(model.elbo(data))
 
 
-def _write(curves: list[Curve], optima: dict[str, float], command: str, folder: Path) -> None:
+def _write(found: list[dict[str, Any]], command: str, folder: Path) -> None:
+    curves = [Curve(**one) for one in found if _OPTIMUM not in one]
+    optima = {one["problem"]: _best(one, curves) for one in found if _OPTIMUM in one}
     tables, panels = [], []
     goals = (10.0, 1.0, 0.1)
     for name, optimum in optima.items():
@@ -184,6 +190,12 @@ def _write(curves: list[Curve], optima: dict[str, float], command: str, folder: 
     data = {"optima": optima, "curves": [curve._asdict() for curve in curves]}
     title = "Convergence at fixed hyperparameters"
     write(folder, Report("convergence", title, command, data, tables, [figure], notes))
+
+
+def _best(one: dict[str, Any], curves: list[Curve]) -> float:
+    """The optimum where it is known, else the best ELBO of all."""
+    ends = [] if one["gaussian"] else [max(curve.elbo) for curve in curves if curve.problem == one["problem"]]
+    return max([one[_OPTIMUM], *ends])
 
 
 def _series(curve: Curve, field: str, optimum: float) -> Series:

@@ -10,11 +10,10 @@ from __future__ import annotations
 __all__ = ["METHODS", "Trace", "add_arguments", "measure", "run"]
 
 import argparse
-import json
-import subprocess
-import sys
 import tempfile
 import time
+import warnings
+from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,7 +24,8 @@ from scipy.optimize import minimize
 
 from .clock import clock
 from .glm_problems import DEFAULTS, TASKS, Problem, store
-from .memory import peak_megabytes
+from .journal import Journal, setting_of
+from .measuring import in_a_process, peak_megabytes
 from .report import Figure, Panel, Report, Series, Table, write
 
 METHODS = ("conjugate computation", "L-BFGS")
@@ -68,32 +68,25 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace, command: str, folder: Path) -> list[Trace]:
-    """Measure every method on every task in a process of its own, and write the report after each task."""
-    traces: list[Trace] = []
-    for name in options.tasks or DEFAULTS[bool(options.data)]:
-        with tempfile.TemporaryDirectory() as place:
-            problem = store(name, Path(place), options.data, options.rows, options.columns, options.seed)
-            for method in options.methods:
-                traces.append(_in_a_process(problem, method, options.seconds))
-                one = traces[-1]
-                summary = f"{one.seconds[-1]:9.2f} s  ELBO {max(one.elbo):.6f}  {one.peak_mb:.0f} MB  {one.note}"
-                print(f"{name:22s} {method:22s} {len(one.elbo):5d} bounds {summary}", flush=True)
-        _write(traces, command, folder)
-    return traces
-
-
-def _in_a_process(problem: Problem, method: str, limit: float) -> Trace:
-    arguments = [json.dumps([*problem]), method, str(limit)]
-    child = subprocess.run(
-        [sys.executable, "-m", "benchmarks.glm", *arguments], capture_output=True, text=True, check=False
+    """Measure every method on every task in a process of its own, and write the report as they come."""
+    setting = setting_of(options, "tasks", "methods")
+    found = Journal(folder, "glm", setting, options.resume).collect(
+        list(product(options.tasks or DEFAULTS[bool(options.data)], options.methods)),
+        lambda task, method: _measured(task, method, options)._asdict(),
+        lambda rows: _write([Trace(**row) for row in rows], command, folder),
     )
-    if child.returncode:
-        raise RuntimeError(f"{method} on {problem.name} failed:\n{child.stderr[-2000:]}")
-    return Trace(**json.loads(child.stdout.splitlines()[-1]))
+    return [Trace(**row) for row in found]
+
+
+def _measured(task: str, method: str, options: argparse.Namespace) -> Trace:
+    with tempfile.TemporaryDirectory() as place:
+        problem = store(task, Path(place), options.data, options.rows, options.columns, options.seed)
+        return in_a_process(measure, problem, method, options.seconds)
 
 
 def measure(problem: Problem, method: str, limit: float) -> Trace:
     """Run one method to the optimum, or until `limit` seconds."""
+    warnings.filterwarnings("ignore", message=".* is constant")  # a category that no row has
     tf.linalg.cholesky(tf.eye(2)).numpy()  # the libraries are loaded
     base = peak_megabytes()
     primal = problem.num_columns + 1 <= problem.num_data
@@ -235,7 +228,3 @@ def _cell(seconds: float | None) -> str:
 def _series(trace: Trace, optimum: float) -> Series:
     gaps = [max(optimum - elbo, 1e-7) for elbo in trace.elbo]
     return Series(trace.method, [max(one, 1e-4) for one in trace.seconds], gaps, dashed=trace.method == "L-BFGS")
-
-
-if __name__ == "__main__":
-    print(json.dumps(measure(Problem(*json.loads(sys.argv[1])), sys.argv[2], float(sys.argv[3]))._asdict()))

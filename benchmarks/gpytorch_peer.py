@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-__all__ = ["AVAILABLE", "train_gpytorch"]
+__all__ = ["AVAILABLE", "gpytorch_step", "train_gpytorch"]
 
 import importlib.util
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,12 +19,12 @@ AVAILABLE = importlib.util.find_spec("gpytorch") is not None
 _NOTE = "its objective is not a lower bound with mean points, so no ELBO is reported"
 
 
-def _build(spec: Spec, data: Data, settings: Settings) -> tuple[Any, Any]:
+def _build(beta: np.ndarray, gamma: np.ndarray, settings: Settings) -> tuple[Any, Any]:
     import gpytorch
     import torch
     from gpytorch import variational
 
-    beta, gamma = (torch.tensor(Z, dtype=torch.float32) for Z in points(spec, data, settings))
+    beta, gamma = (torch.tensor(Z, dtype=torch.float32) for Z in (beta, gamma))
 
     class Model(gpytorch.models.ApproximateGP):  # type: ignore[misc, name-defined]
         def __init__(self) -> None:
@@ -73,28 +73,45 @@ class _Predictor:
         return -0.5 * (np.log(2.0 * np.pi * variance) + (data[1] - mean) ** 2 / variance)[:, 0]
 
 
-def train_gpytorch(spec: Spec, data: Data, targets: Sequence[float], settings: Settings) -> Record:
-    """Adam on everything in float32, GPyTorch's own default, until the last of `targets` (seconds)."""
+def _stepping(model: Any, likelihood: Any, data: Data, settings: Settings) -> Callable[[], None]:
+    """Adam on everything, on random rows."""
     import gpytorch
     import torch
 
     torch.manual_seed(settings.seed)
-    model, likelihood = _build(spec, data, settings)
     objective = gpytorch.mlls.VariationalELBO(likelihood, model, num_data=len(data.X_train))
     adam = torch.optim.Adam([*model.parameters(), *likelihood.parameters()], lr=settings.learning_rate)
     X, y = (torch.tensor(array, dtype=torch.float32) for array in (data.X_train, data.Y_train[:, 0]))
-    both = torch.nn.ModuleList([model, likelihood])
-    recorder = Recorder(
-        targets, lambda: {k: v.detach().clone() for k, v in both.state_dict().items()}, both.load_state_dict
-    )
-    both.train()
-    recorder.start()
-    while not recorder.done:
+    model.train()
+    likelihood.train()
+
+    def step() -> None:
         rows = torch.randint(len(X), [min(settings.batch_size, len(X))])
         adam.zero_grad()
         loss = -objective(model(X[rows]), y[rows])
         loss.backward()
         adam.step()
+
+    return step
+
+
+def gpytorch_step(beta: np.ndarray, data: Data, settings: Settings) -> Callable[[], None]:
+    """One training step of its SVGP, in float32 as is its default."""
+    return _stepping(*_build(beta, beta[:0], settings), data, settings)
+
+
+def train_gpytorch(spec: Spec, data: Data, targets: Sequence[float], settings: Settings) -> Record:
+    """Adam on everything in float32, GPyTorch's own default, until the last of `targets` (seconds)."""
+    import torch
+
+    model, likelihood = _build(*points(spec, data, settings), settings)
+    step, both = _stepping(model, likelihood, data, settings), torch.nn.ModuleList([model, likelihood])
+    recorder = Recorder(
+        targets, lambda: {k: v.detach().clone() for k, v in both.state_dict().items()}, both.load_state_dict
+    )
+    recorder.start()
+    while not recorder.done:
+        step()
         recorder()
     predictor = _Predictor(model, likelihood)
     snapshots = recorder.finish(lambda: evaluate(predictor, data))

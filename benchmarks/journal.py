@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-__all__ = ["Journal"]
+__all__ = ["Journal", "setting_of"]
 
+import argparse
 import json
 import os
+import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,6 +15,19 @@ from typing import Any
 from tqdm import tqdm
 
 from .report import machine
+
+_REPORT_EVERY = 20.0
+"""Seconds: pieces may be shorter than the drawing of a report."""
+
+
+def setting_of(options: argparse.Namespace, *pieces: str) -> dict[str, Any]:
+    """The options that a result depends on: all but those of the run itself, and `pieces`, which say what is worked on.
+
+    Of the folder of data, its name.
+    """
+    left_out = {"verb", "suite", "data", "out", "threads", "resume", "open", *pieces}
+    named = {name: value for name, value in vars(options).items() if name not in left_out}
+    return {**named, "data": Path(options.data).name if options.data else None}
 
 
 class Journal:
@@ -35,15 +50,17 @@ class Journal:
     def collect(
         self,
         pieces: Sequence[tuple],
-        work: Callable[..., dict[str, Any]],
-        report: Callable[[list[dict[str, Any]]], Any],
-    ) -> list[dict[str, Any]]:
-        """`work(*piece)` for each piece that is not there yet, with a progress line; `report(results)` after each of them.
+        work: Callable[..., Any],
+        report: Callable[[list[Any]], Any],
+    ) -> list[Any]:
+        """`work(*piece)` for each piece that is not there yet, with a progress line; `report(results)` now and then, and last.
 
-        :return: the results of all pieces, in their order; NaN in a result stays NaN.
+        :return: the results of all pieces, in their order, as JSON gives them back: a NamedTuple would be a list, so let
+            `work` return its `_asdict()`. NaN stays NaN.
         """
         left = [piece for piece in pieces if _key(piece) not in self._done]
         bar = tqdm(left, initial=len(pieces) - len(left), total=len(pieces), unit="piece", dynamic_ncols=True)
+        reported = time.monotonic()
         for piece in bar:
             bar.set_description(" ".join(map(str, piece)))
             result = _plain(work(*piece))
@@ -52,12 +69,13 @@ class Journal:
                 file.write(self._line(_key(piece), result))
                 file.flush()
                 os.fsync(file.fileno())
-            report(self.finished(pieces))
-        if not left:
-            report(self.finished(pieces))
+            if time.monotonic() - reported >= _REPORT_EVERY and piece != left[-1]:
+                report(self.finished(pieces))
+                reported = time.monotonic()
+        report(self.finished(pieces))
         return self.finished(pieces)
 
-    def finished(self, pieces: Sequence[tuple]) -> list[dict[str, Any]]:
+    def finished(self, pieces: Sequence[tuple]) -> list[Any]:
         """The results of those pieces that are there, in their order."""
         return [self._done[_key(piece)] for piece in pieces if _key(piece) in self._done]
 

@@ -14,70 +14,68 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from .lagrangian_parts import cost, held_out, starts
-from .report import Figure, Panel, Report, Series, Table, write
-
-PARTS = ("cost", "starts", "held-out")
+from .journal import setting_of
+from .lagrangian_parts import VARIANTS, Cost, End, HeldOut, cost, held_out, held_out_pieces, starts
+from .parts import Part, run_parts
+from .report import Figure, Panel, Section, Series, Table
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--parts", nargs="+", default=list(PARTS), choices=PARTS)
+    parser.add_argument("--parts", nargs="+", default=list(PARTS), choices=list(PARTS))
     parser.add_argument("--sizes", nargs="+", type=int, default=[500, 1000, 2000], help="N of the cost")
     parser.add_argument("--starts", type=int, default=50)
+    parser.add_argument("--variants", nargs="+", default=list(VARIANTS), choices=list(VARIANTS), help="of the starts")
     parser.add_argument("--num-data", type=int, default=400, help="at most so many rows of a held-out task")
     parser.add_argument("--rounds", type=int, default=5, help="of multipliers, then hyperparameters")
 
 
 def run(options: argparse.Namespace, command: str, folder: Path) -> list[dict[str, Any]]:
-    """Measure the parts, and write the report after each."""
-    found: dict[str, list[Any]] = {}
-    measures = {"cost": cost, "starts": starts, "held-out": held_out}
-    for part in options.parts:
-        found[part] = measures[part](options)
-        write(folder, _report(found, command))
-    return [{"part": part, **row._asdict()} for part, rows in found.items() for row in rows]
+    """Measure the parts, and write the report as they come."""
+    setting = setting_of(options, "parts", "sizes", "variants")
+    return run_parts(PARTS, "Decoupled variational Gaussian inference", setting, options, command, folder)
 
 
-def _report(found: dict[str, list[Any]], command: str) -> Report:
-    tables, figures = [], []
-    if rows := found.get("cost"):
-        header = ["N", "gradient ms", "Cholesky ms", "ratio", "peak MB over the base"]
-        cells = [
-            [
-                str(one.num_data),
-                f"{one.gradient_ms:.1f}",
-                f"{one.cholesky_ms:.1f}",
-                f"{one.ratio:.2f}",
-                f"{one.peak_mb:.0f}",
-            ]
-            for one in rows
+def _cost_section(rows: list[Cost]) -> Section:
+    header = ["N", "gradient ms", "Cholesky ms", "ratio", "peak MB over the base"]
+    cells = [
+        [
+            str(one.num_data),
+            f"{one.gradient_ms:.1f}",
+            f"{one.cholesky_ms:.1f}",
+            f"{one.ratio:.2f}",
+            f"{one.peak_mb:.0f}",
         ]
-        tables.append(Table("One gradient of the dual", header, cells))
-    if rows := found.get("starts"):
-        tables.append(_starts(rows))
-        panel = Panel("Student-t, sorted", "starts", "nats below the best", _losses(rows), log="y")
-        figures.append(Figure("lagrangian", "Bounds that runs from random multipliers end at.", [panel]))
-    if rows := found.get("held-out"):
-        header = ["task", "N", "method", "seconds", "ELBO", "held-out log density", "note"]
-        cells = [
-            [
-                one.task,
-                str(one.num_data),
-                one.method,
-                f"{one.seconds:.1f}",
-                f"{one.elbo:.2f}",
-                f"{one.log_density:.4f}",
-                one.note,
-            ]
-            for one in rows
+        for one in rows
+    ]
+    note = "Cost: medians; processor time where one thread is used. Each size has a process of its own."
+    return Section([Table("One gradient of the dual", header, cells)], [], [note])
+
+
+def _held_out_section(rows: list[HeldOut]) -> Section:
+    header = ["task", "N", "method", "seconds", "ELBO", "held-out log density", "note"]
+    cells = [
+        [
+            one.task,
+            str(one.num_data),
+            one.method,
+            f"{one.seconds:.1f}",
+            f"{one.elbo:.2f}",
+            f"{one.log_density:.4f}",
+            one.note,
         ]
-        tables.append(Table("Held-out density, hyperparameters learned", header, cells))
-    data = [{"part": part, **row._asdict()} for part, rows in found.items() for row in rows]
-    notes = ["Seconds of the processor where one thread is used, compilation included; bounds and densities in nats."]
-    return Report("lagrangian", "Decoupled variational Gaussian inference", command, data, tables, figures, notes)
+        for one in rows
+    ]
+    note = "Held out: seconds of the processor where one thread is used, compilation included; bounds and densities in nats."
+    return Section([Table("Held-out density, hyperparameters learned", header, cells)], [], [note])
 
 
-def _starts(rows: list[Any]) -> Table:
+def _starts_section(rows: list[End]) -> Section:
+    panel = Panel("Student-t, sorted", "starts", "nats below the best", _losses(rows), log="y")
+    figure = Figure("lagrangian", "Bounds that runs from random multipliers end at.", [panel])
+    return Section([_starts_table(rows)], [figure], [])
+
+
+def _starts_table(rows: list[End]) -> Table:
     best = max(one.elbo for one in rows)
     cells = []
     for variant in dict.fromkeys(one.variant for one in rows):
@@ -105,10 +103,17 @@ def _starts(rows: list[Any]) -> Table:
     return Table(f"Student-t noise from random multipliers, best bound {best:.4f} nats", header, cells)
 
 
-def _losses(rows: list[Any]) -> list[Series]:
+def _losses(rows: list[End]) -> list[Series]:
     best = max(one.elbo for one in rows)
     lines = []
     for variant in dict.fromkeys(one.variant for one in rows):
         losses = sorted(max(best - one.elbo, 1e-9) for one in rows if one.variant == variant)
         lines.append(Series(variant, range(1, len(losses) + 1), losses))
     return lines
+
+
+PARTS = {
+    "cost": Part(Cost, lambda options: [(size,) for size in options.sizes], cost, _cost_section),
+    "starts": Part(End, lambda options: [(variant,) for variant in options.variants], starts, _starts_section),
+    "held-out": Part(HeldOut, held_out_pieces, held_out, _held_out_section),
+}

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-__all__ = ["Cost", "End", "HeldOut", "cost", "held_out", "starts"]
+__all__ = ["VARIANTS", "Cost", "End", "HeldOut", "cost", "held_out", "held_out_pieces", "starts"]
 
 import warnings
 from collections.abc import Callable
+from itertools import product
 from typing import Any, NamedTuple
 
 import gpflow
@@ -24,7 +25,7 @@ from gpflow_decoupled.optimizers.subproblem import Policy, make_subproblem
 
 from .clock import clock
 from .data import Data, load
-from .memory import peak_megabytes
+from .measuring import in_a_process, peak_megabytes
 
 _REPEATS = 7
 _LEARNING_STEPS = 20
@@ -76,18 +77,15 @@ class HeldOut(NamedTuple):
     note: str
 
 
-def cost(options: Any) -> list[Cost]:
+def cost(options: Any, num_data: int) -> list[Cost]:
     """One gradient of the dual of Poisson regression, and one factorisation; medians."""
-    rows, base = [], peak_megabytes()
-    for num_data in sorted(options.sizes):
-        gradient_ms, cholesky_ms = _cost_at(num_data, np.random.default_rng(options.seed))
-        rows.append(Cost(num_data, gradient_ms, cholesky_ms, gradient_ms / cholesky_ms, peak_megabytes() - base))
-        print(rows[-1], flush=True)
-    return rows
+    gradient_ms, cholesky_ms, peak_mb = in_a_process(_cost_at, num_data, options.seed)
+    return [Cost(num_data, gradient_ms, cholesky_ms, gradient_ms / cholesky_ms, peak_mb)]
 
 
-def _cost_at(num_data: int, rng: np.random.Generator) -> tuple[float, float]:
-    """Milliseconds of a gradient, and of a factorisation."""
+def _cost_at(num_data: int, seed: int) -> tuple[float, float, float]:
+    """Milliseconds of a gradient, and of a factorisation; peak MB over what the libraries take."""
+    base, rng = peak_megabytes(), np.random.default_rng(seed)
     X = rng.uniform(0.0, 10.0, (num_data, 2))
     Y = rng.poisson(np.exp(np.sin(X[:, :1]))).astype(float)
     model = LCLGP((X, Y), gpflow.kernels.Matern52(2.0), gpflow.likelihoods.Poisson())
@@ -101,7 +99,8 @@ def _cost_at(num_data: int, rng: np.random.Generator) -> tuple[float, float]:
         now = problem.marginals(at.alpha, at.lam)
         return problem.point(sub, now, at.mean, at.deviation).g_lam.numpy()
 
-    return 1e3 * _median(gradient), 1e3 * _median(lambda: factor(K).chol.numpy())
+    ms = [1e3 * _median(gradient), 1e3 * _median(lambda: factor(K).chol.numpy())]
+    return ms[0], ms[1], peak_megabytes() - base
 
 
 def _median(work: Callable[[], Any]) -> float:
@@ -114,24 +113,17 @@ def _median(work: Callable[[], Any]) -> float:
     return float(np.median(times))
 
 
-def starts(options: Any) -> list[End]:
-    """A robust regression with a tenth of gross errors."""
+def starts(options: Any, variant: str) -> list[End]:
+    """A robust regression with a tenth of gross errors, from every start."""
     rng = np.random.default_rng(options.seed)
     X = np.sort(rng.uniform(0.0, 10.0, (40, 1)), axis=0)
     Y = np.sin(X) + 0.1 * rng.normal(size=X.shape)
     wrong = rng.permutation(40)[:4]
     Y[wrong] += rng.normal(0.0, 4.0, (4, 1))
-    rows = []
-    for variant, settings in VARIANTS.items():
-        model = LCLGP((X, Y), gpflow.kernels.Matern52(), gpflow.likelihoods.StudentT(scale=0.1, df=3.0))
-        rule = LinearlyConstrainedLagrangian(**settings)
-        prepared = rule.prepare(model)
-        for start in range(options.starts):
-            rows.append(_from_a_start(rule, model, prepared, variant, start))
-        mine = [one for one in rows if one.variant == variant]
-        settled, least = sum(one.stop_reason == "converged" for one in mine), min(one.elbo for one in mine)
-        print(f"{variant}: {settled} converged, bounds from {least:.4f}", flush=True)
-    return rows
+    model = LCLGP((X, Y), gpflow.kernels.Matern52(), gpflow.likelihoods.StudentT(scale=0.1, df=3.0))
+    rule = LinearlyConstrainedLagrangian(**VARIANTS[variant])
+    prepared = rule.prepare(model)
+    return [_from_a_start(rule, model, prepared, variant, start) for start in range(options.starts)]
 
 
 def _from_a_start(rule: LinearlyConstrainedLagrangian, model: LCLGP, prepared: Any, variant: str, start: int) -> End:
@@ -148,22 +140,22 @@ def _from_a_start(rule: LinearlyConstrainedLagrangian, model: LCLGP, prepared: A
     return End(variant, start, result.stop_reason, len(bounds) - 1, falls, result.elbo)
 
 
-def held_out(options: Any) -> list[HeldOut]:
-    """Every method on every task, from the same hyperparameters."""
-    rows = []
-    for task, noise in (FOLDER if options.data else EMBEDDED).items():
-        data = _at_most(load(task, 0, options.data), options.num_data, options.seed)
-        for method in (_lagrangian, _conjugate, _natural_gradient):
-            began = clock()
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # that a column is constant
-                model, name = method(data, noise, options.rounds)
-            seconds = clock() - began
-            density = float(tf.reduce_mean(model.predict_log_density((data.X_test, data.Y_test))))
-            note = f"{noise} noise"
-            rows.append(HeldOut(task, len(data.X_train), name, seconds, float(model.elbo()), density, note))
-            print(rows[-1], flush=True)
-    return rows
+def held_out_pieces(options: Any) -> list[tuple]:
+    """(task, method)."""
+    return list(product(FOLDER if options.data else EMBEDDED, _METHODS))
+
+
+def held_out(options: Any, task: str, method: str) -> list[HeldOut]:
+    """One method on one task; all start from the same hyperparameters."""
+    noise = {**FOLDER, **EMBEDDED}[task]
+    data = _at_most(load(task, 0, options.data), options.num_data, options.seed)
+    began = clock()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that a column is constant
+        model = _METHODS[method](data, noise, options.rounds)
+    seconds = clock() - began
+    density = float(tf.reduce_mean(model.predict_log_density((data.X_test, data.Y_test))))
+    return [HeldOut(task, len(data.X_train), method, seconds, float(model.elbo()), density, f"{noise} noise")]
 
 
 def _at_most(data: Data, num: int, seed: int) -> Data:
@@ -184,25 +176,25 @@ def _learn(model: Any) -> None:
     )
 
 
-def _lagrangian(data: Data, noise: str, rounds: int) -> tuple[Any, str]:
+def _lagrangian(data: Data, noise: str, rounds: int) -> Any:
     *rest, mean = _parts(data, noise)
     model = LCLGP(*rest, mean_function=mean)
     fit(model, steps=_LEARNING_STEPS * rounds, learning_rate=_LEARNING_RATE, progress=False)
     LinearlyConstrainedLagrangian().run(model)
-    return model, "LCLGP"
+    return model
 
 
-def _conjugate(data: Data, noise: str, rounds: int) -> tuple[Any, str]:
+def _conjugate(data: Data, noise: str, rounds: int) -> Any:
     *rest, mean = _parts(data, noise)
     model = CVIGP(*rest, mean_function=mean)
     for _ in range(rounds):
         ConjugateComputation().run(model)
         _learn(model)
     ConjugateComputation().run(model)
-    return model, "CVIGP"
+    return model
 
 
-def _natural_gradient(data: Data, noise: str, rounds: int) -> tuple[Any, str]:
+def _natural_gradient(data: Data, noise: str, rounds: int) -> Any:
     """Natural gradients for q, L-BFGS for the rest at fixed q; compiled once."""
     *rest, mean = _parts(data, noise)
     model = gpflow.models.VGP(*rest, mean_function=mean)
@@ -215,4 +207,7 @@ def _natural_gradient(data: Data, noise: str, rounds: int) -> tuple[Any, str]:
             step()
         if turn < rounds:
             _learn(model)
-    return model, "GPflow VGP"
+    return model
+
+
+_METHODS = {"LCLGP": _lagrangian, "CVIGP": _conjugate, "GPflow VGP": _natural_gradient}

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-__all__ = ["build_large", "natural_step", "train_ours", "whole_step"]
+__all__ = ["build_large", "fit_step", "natural_step", "train_ours", "whole_step"]
 
+import itertools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -17,6 +18,7 @@ from gpflow_decoupled import fit
 from gpflow_decoupled.errors import NumericalError
 from gpflow_decoupled.models import ODVGP
 from gpflow_decoupled.optimizers import NaturalGradient
+from gpflow_decoupled.training.batches import ArrayBatches
 from gpflow_decoupled.training.step import TrainingStep
 
 from .data import Data
@@ -69,7 +71,7 @@ def _options(spec: Spec, data: Data, settings: Settings, budget: float, recorder
 def natural_step(model: Any, data: Data, settings: Settings) -> Callable[[], Any]:
     """One compiled natural-gradient step on a minibatch gathered in the graph."""
     natural_gradient, draw = NaturalGradient(gamma=settings.natural_gradient), minibatches(data, settings)
-    return tf.function(lambda: natural_gradient.minimize(model, draw()))
+    return tf.function(lambda: natural_gradient.minimize(model, draw()), autograph=False)
 
 
 def build_large(gamma: np.ndarray, beta: np.ndarray, num_data: int, subsample: int) -> gpflow.models.GPModel:
@@ -81,13 +83,25 @@ def build_large(gamma: np.ndarray, beta: np.ndarray, num_data: int, subsample: i
 
 def whole_step(model: Any, data: Data, settings: Settings, hold_sites: bool) -> Callable[[], Any]:
     """The step of `fit` on random rows: one pass, then q by a natural gradient and the rest by Adam."""
-    step = TrainingStep(
+    step = _training_step(model, settings, hold_sites)
+    draw, seed = minibatches(data, settings), tf.constant([settings.seed, 0])
+    return tf.function(lambda: step.run(*draw(), seed), autograph=False)
+
+
+def fit_step(model: Any, data: Data, settings: Settings) -> Callable[[], Any]:
+    """The same on the minibatches of `fit`, which shuffles all rows once an epoch."""
+    run = _training_step(model, settings, hold_sites=True, compile=True).run
+    batches = ArrayBatches(*map(tf.constant, (data.X_train, data.Y_train)), settings.batch_size, settings.seed)
+    number, seed = itertools.count(), tf.constant([settings.seed, 0])
+    return lambda: run(*batches(next(number)), seed)
+
+
+def _training_step(model: Any, settings: Settings, hold_sites: bool, compile: bool = False) -> TrainingStep:
+    return TrainingStep(
         model,
         NaturalGradient(settings.natural_gradient),
         tf_keras.optimizers.Adam(settings.learning_rate),
         tf_keras.optimizers.Adam(0.03),
-        compile=False,
+        compile=compile,
         hold_sites=hold_sites,
     )
-    draw, seed = minibatches(data, settings), tf.constant([settings.seed, 0])
-    return tf.function(lambda: step.run(*draw(), seed))

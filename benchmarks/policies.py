@@ -10,17 +10,18 @@ __all__ = ["LIKELIHOODS", "Outcome", "add_arguments", "run", "solve"]
 
 import argparse
 from dataclasses import asdict, dataclass
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import gpflow
 import numpy as np
-from tqdm.auto import tqdm
 
 from gpflow_decoupled.errors import NumericalError
 from gpflow_decoupled.models import CVIGP
 from gpflow_decoupled.optimizers import ConjugateComputation
 
+from .journal import Journal, setting_of
 from .report import Figure, Panel, Report, Series, Table, write
 
 POLICIES = ("damp", "clip", "raise")
@@ -92,10 +93,12 @@ def solve(likelihood: str, policy: str, num_data: int, seed: int) -> Outcome:
 def run(options: argparse.Namespace, command: str, folder: Path) -> list[Outcome]:
     """Solve every problem with every policy, and write the report."""
     seeds = range(options.seed, options.seed + options.problems)
-    tasks = [(likelihood, policy, seed) for likelihood in LIKELIHOODS for seed in seeds for policy in POLICIES]
-    outcomes = [solve(likelihood, policy, options.num_data, seed) for likelihood, policy, seed in tqdm(tasks)]
-    write(folder, _report(outcomes, command))
-    return outcomes
+    found = Journal(folder, "policies", setting_of(options, "problems"), options.resume).collect(
+        list(product(LIKELIHOODS, POLICIES, seeds)),
+        lambda likelihood, policy, seed: asdict(solve(likelihood, policy, options.num_data, seed)),
+        lambda rows: write(folder, _report([Outcome(**row) for row in rows], command)),
+    )
+    return [Outcome(**row) for row in found]
 
 
 def _report(outcomes: list[Outcome], command: str) -> Report:

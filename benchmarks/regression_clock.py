@@ -20,13 +20,13 @@ import numpy as np
 
 from .data import Data, load
 from .journal import Journal
+from .measuring import interleave
 from .metrics import METRICS
 from .models import Settings, build, parse
 from .ours import whole_step
 from .records import Record
 from .regression_runs import cell, records, settings_of, train
 from .report import Figure, Panel, Section, Series, Table
-from .speed import interleave
 
 _ROUNDS = 5
 _SECONDS = 0.3

@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from .journal import Journal, setting_of
 from .report import Figure, Panel, Report, Series, Table, write
 from .startup_process import PROGRAMS
 
@@ -46,13 +47,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace, command: str, folder: Path) -> list[Start]:
     """Start every kind of process `--rounds` times and write the report."""
-    starts = []
-    for index in range(options.rounds):
-        for kind in PROGRAMS:
-            starts.append(Start(kind, index, **_start(kind, options)))
-            print(starts[-1], flush=True)
-    _write(starts, command, folder)
-    return starts
+
+    def round_of(index: int) -> list[dict]:
+        return [Start(kind, index, **_start(kind, options))._asdict() for kind in PROGRAMS]
+
+    found = Journal(folder, "startup", setting_of(options, "rounds"), options.resume).collect(
+        [(index,) for index in range(options.rounds)],
+        round_of,
+        lambda rounds: _write([Start(**row) for rows in rounds for row in rows], command, folder),
+    )
+    return [Start(**row) for rows in found for row in rows]
 
 
 def _start(kind: str, options: argparse.Namespace) -> dict[str, float]:

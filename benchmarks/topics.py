@@ -11,11 +11,14 @@ __all__ = ["Outcome", "add_arguments", "run"]
 
 import argparse
 import re
+from functools import lru_cache
+from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from .journal import Journal, setting_of
 from .report import Figure, Panel, Report, Series, Table, write
 from .topic_corpora import corpus
 from .topic_methods import METHODS, Fitted, fit
@@ -52,21 +55,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace, command: str, folder: Path) -> list[dict[str, Any]]:
-    """Fit all methods to each corpus, and write the report after each."""
-    outcomes: list[Outcome] = []
-    pairs: list[Table] = []
-    for task in options.tasks:
-        data = corpus(task, options.test_share, options.seed, options.data)
-        for method in options.methods:
-            fitted = fit(method, data, options)
-            chances = fitted.proportions(data.observed), fitted.topics
-            outcomes.append(_outcome(task, method, fitted, data, chances))
-            print(
-                f"{task}, {method}: {outcomes[-1].seconds:.1f} s, perplexity {outcomes[-1].perplexity:.1f}", flush=True
-            )
-            pairs += [_pairs(task, method, fitted, data.vocabulary)] if fitted.correlations is not None else []
-            write(folder, _report(outcomes, pairs, command))
-    return [one._asdict() for one in outcomes]
+    """Fit all methods to each corpus, and write the report as they come."""
+    read = lru_cache(maxsize=1)(lambda task: corpus(task, options.test_share, options.seed, options.data))
+
+    def fitted(task: str, method: str) -> dict[str, Any]:
+        data = read(task)
+        found = fit(method, data, options)
+        outcome = _outcome(task, method, found, data, (found.proportions(data.observed), found.topics))
+        pairs = None if found.correlations is None else _pairs(task, method, found, data.vocabulary)._asdict()
+        return {"outcome": outcome._asdict(), "pairs": pairs}
+
+    def report(found: list[dict[str, Any]]) -> None:
+        pairs = [Table(**one["pairs"]) for one in found if one["pairs"]]
+        write(folder, _report([Outcome(**one["outcome"]) for one in found], pairs, command))
+
+    journal = Journal(folder, "topics", setting_of(options, "tasks", "methods"), options.resume)
+    found = journal.collect(list(product(options.tasks, options.methods)), fitted, report)
+    return [one["outcome"] for one in found]
 
 
 def _outcome(task: str, method: str, fitted: Fitted, data: Any, chances: tuple) -> Outcome:

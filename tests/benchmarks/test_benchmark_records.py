@@ -12,11 +12,10 @@ import numpy as np
 import pytest
 
 from benchmarks import records
-from benchmarks.memory import Usage, peak_megabytes, slopes
+from benchmarks.measuring import interleave, peak_megabytes, slopes
 from benchmarks.models import Spec, parse
 from benchmarks.records import Recorder, times_up_to
 from benchmarks.report import Figure, Panel, Report, Series, Table, write
-from benchmarks.speed import interleave
 
 
 class Clock:
@@ -94,9 +93,9 @@ def test_names_of_models() -> None:
 
 
 def test_slopes_and_memory() -> None:
-    usages = [Usage(n, 2.0 * n, 0.0, 1e-3 * n**2) for n in (10, 100, 1000)]
-    np.testing.assert_allclose(slopes(usages, "ms"), 1.0)
-    np.testing.assert_allclose(slopes(usages, "step_mb"), 2.0)
+    sizes = np.array([10, 100, 1000])
+    np.testing.assert_allclose(slopes(sizes, 2.0 * sizes), 1.0)
+    np.testing.assert_allclose(slopes(sizes, 1e-3 * sizes**2), 2.0)
     unit = 2**10 if sys.platform == "linux" else 2**20  # of ru_maxrss, which may include the parent's peak
     kernel = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit
     assert 0.2 * kernel < peak_megabytes() < 1.05 * kernel

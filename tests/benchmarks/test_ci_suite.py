@@ -11,8 +11,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from benchmarks import report
 from benchmarks.ci import PARTS
-from benchmarks.command_line import SUITES
+from benchmarks.command_line import SUITES, execute
 
 ROOT = Path(__file__).parents[2]
 
@@ -45,13 +46,35 @@ def test_page_of_all(results: Path) -> None:
     assert page.count("<h1>") == 1
 
 
-def test_speed(results: Path) -> None:
-    content, _ = load(results, "speed")
-    kinds = {(one["kind"], one["label"]) for one in content["results"]}
-    assert len(kinds) == len(content["results"]) == 6
-    for one in content["results"]:
+def test_a_finished_run_goes_on_without_work(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No suite ignores --resume: its journal stays as it was, times of all pieces included."""
+    monkeypatch.setattr(report, "draw", lambda figure, folder: folder / f"{figure.name}.png")
+    monkeypatch.delenv("GPFLOW_DECOUPLED_DATA", raising=False)
+    before = {path: path.read_text() for path in results.glob("*.jsonl")}
+    for name in PARTS:  # a suite of several parts may have several
+        assert any(path.stem.startswith(name) and text for path, text in before.items()), name
+    execute(["run", "--suite", "ci", "--out", str(results), "--resume"])
+    assert {path: path.read_text() for path in results.glob("*.jsonl")} == before
+
+
+def test_steps(results: Path) -> None:
+    """Speed in pairs, a process a number of mean points, and every size of the latents beside GPflow."""
+    content, text = load(results, "steps")
+    parts = {
+        part: [one for one in content["results"] if one["part"] == part] for part in ("speed", "memory", "scaling")
+    }
+    assert len({(one["kind"], one["label"]) for one in parts["speed"]}) == len(parts["speed"]) == 6
+    for one in parts["speed"]:
         assert one["ms"] > 0.0
         assert (one["ratio"] == 1.0) == (one["label"] == "GPflow float64")
+    assert [one["num_gamma"] for one in parts["memory"]] == [100, 200]
+    assert all(one["peak_mb"] > 100.0 and one["step_mb"] > 0.0 and one["ms"] > 0.0 for one in parts["memory"])
+    scaling = {
+        model: [one["L"] for one in parts["scaling"] if one["model"] == model] for model in ("coupled", "GPflow")
+    }
+    assert scaling == {"coupled": [1, 2], "GPflow": [1, 2]} and len(parts["scaling"]) == 4
+    assert all(one["ms"] > 0.0 and one["step_mb"] is None for one in parts["scaling"])
+    assert "## Scaling in L: 1, 2" in text and "## Scaling in D" not in text
 
 
 def test_regression(results: Path) -> None:
@@ -74,12 +97,6 @@ def test_startup(results: Path) -> None:
     seconds = {one["kind"]: one["processor"] for one in content["results"]}
     assert len(seconds) == 5 and text.count(" % |") == 6
     assert min(seconds.values()) > 0.0
-
-
-def test_memory(results: Path) -> None:
-    content, _ = load(results, "memory")
-    assert [one["num_gamma"] for one in content["results"]] == [100, 200]
-    assert all(one["peak_mb"] > 100.0 and one["step_mb"] > 0.0 and one["ms"] > 0.0 for one in content["results"])
 
 
 def test_convergence(results: Path) -> None:

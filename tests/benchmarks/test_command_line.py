@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+import re
+import shlex
+from pathlib import Path
+
 import pytest
 
+from benchmarks import command_line
 from benchmarks.command_line import SUITES, _without_places, parse
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+COMMAND = re.compile(r"`python -m benchmarks (run [^`]+)`")
 
 
 def test_a_report_names_no_place() -> None:
@@ -40,3 +49,18 @@ def test_help_lists_the_suites(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         parse(["run", "--suite", "nonsense"])
     assert "invalid choice: 'nonsense'" in capsys.readouterr().err
+
+
+def test_every_documented_command_is_understood(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commands beside the numbers of README.md and docs name suites, parts and options that there are."""
+    monkeypatch.setattr(command_line, "_set_environment", lambda threads: None)
+    found = [(page.name, command) for page in PAGES for command in COMMAND.findall(page.read_text(encoding="utf-8"))]
+    commands = [
+        (page, shlex.split(command)) for page, command in found if "NAME" not in command and "PART" not in command
+    ]
+    assert len(commands) > 15 and {page for page, _ in commands} >= {"README.md", "benchmarks.md"}
+    for page, command in commands:
+        try:
+            parse(command)
+        except SystemExit:
+            pytest.fail(f"{page}: {shlex.join(command)}")

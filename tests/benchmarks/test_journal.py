@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import math
+from argparse import Namespace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from benchmarks.journal import Journal
+from benchmarks import journal
+from benchmarks.journal import Journal, setting_of
 
 PIECES = [("kin40k", 0), ("kin40k", 1), ("protein", 0)]
 
@@ -51,13 +53,14 @@ def test_starts_afresh(tmp_path: Path, resume: bool, seconds: float) -> None:
     assert collect(tmp_path, resume, {"seconds": seconds})[1] == PIECES
 
 
-def test_reports_after_every_piece(tmp_path: Path) -> None:
+@pytest.mark.parametrize("every, after", [(0.0, [1, 2, 3]), (100.0, [3])])
+def test_reports_now_and_then(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, every: float, after: list[int]) -> None:
+    monkeypatch.setattr(journal, "_REPORT_EVERY", every)
     seen: list[int] = []
-    journal = Journal(tmp_path, "made", {}, resume=False)
-    journal.collect(PIECES, lambda task, split: {"task": task}, lambda results: seen.append(len(results)))
-    assert seen == [1, 2, 3]
+    Journal(tmp_path, "made", {}, False).collect(PIECES, lambda *_: {}, lambda results: seen.append(len(results)))
+    assert seen == after
     Journal(tmp_path, "made", {}, True).collect(PIECES, lambda *_: {}, lambda results: seen.append(len(results)))
-    assert seen == [1, 2, 3, 3]
+    assert seen == [*after, 3]
 
 
 def test_journals_may_be_concatenated(tmp_path: Path) -> None:
@@ -67,3 +70,10 @@ def test_journals_may_be_concatenated(tmp_path: Path) -> None:
     (tmp_path / "made.jsonl").write_text(whole)
     results = Journal(tmp_path, "made", {}, True).collect(PIECES, lambda *_: {}, lambda _: None)
     assert results == [{"at": list(piece)} for piece in PIECES]
+
+
+def test_a_setting_names_what_a_result_depends_on() -> None:
+    shared = {"verb": "run", "suite": "made", "threads": 1, "resume": True, "open": False, "out": Path("here")}
+    options = Namespace(**shared, data="/some/place/sets", seed=3, steps=10, tasks=["a", "b"])
+    assert setting_of(options, "tasks") == {"seed": 3, "steps": 10, "data": "sets"}
+    assert setting_of(Namespace(**{**vars(options), "data": None}), "tasks", "steps") == {"seed": 3, "data": None}

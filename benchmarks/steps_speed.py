@@ -6,21 +6,21 @@ which is the same family.
 
 from __future__ import annotations
 
-__all__ = ["add_arguments", "interleave", "run"]
+__all__ = ["PART", "Timing", "measure"]
 
 import argparse
-import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from .data import Data, load
+from .measuring import interleave
 from .models import Settings, Spec, build, precision
 from .ours import natural_step, whole_step
+from .parts import Part
 from .peers import gpflow_steps
-from .report import Figure, Panel, Report, Series, Table, write
+from .report import Figure, Panel, Section, Series, Table
 
 KINDS = ("natural gradient", "whole step", "whole step, sites held")
 """The last is what `fit` does by default; GPflow's own step stands beside it, which does less."""
@@ -38,55 +38,15 @@ class Timing(NamedTuple):
     ratio: float
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--tasks", nargs=1, help="default: kin40k, or synthetic where no --data is given")
-    parser.add_argument(
-        "--sizes", nargs="+", type=int, default=[100, 300, 500, 1000], help="numbers of inducing points"
-    )
-    parser.add_argument("--batch-size", type=int, default=1024)
-    parser.add_argument("--rounds", type=int, default=7, help="how often every step is timed, in turn")
-    parser.add_argument("--seconds", type=float, default=0.5, help="length of one timing")
-    parser.add_argument("--float32", action="store_true", help="time both in float32 too")
-
-
-def run(options: argparse.Namespace, command: str, folder: Path) -> list[Timing]:
-    """Time all steps at all sizes and write the report after each size."""
+def measure(options: argparse.Namespace, task: str, size: int) -> list[Timing]:
+    """All steps of all libraries with so many inducing points."""
     settings = Settings(batch_size=options.batch_size, seed=options.seed)
-    data = load(*(options.tasks or ["kin40k" if options.data else "synthetic"]), folder=options.data)
-    dtypes = ["float64", "float32"] if options.float32 else ["float64"]
-    timings: list[Timing] = []
-    for size in options.sizes:
-        steps = _steps(size, data, settings, dtypes)
-        for kind in KINDS:
-            times = interleave({label: pair[kind] for label, pair in steps.items()}, options.rounds, options.seconds)
-            timings += _timings(kind, size, times)
-            print(*timings[-len(times) :], sep="\n", flush=True)
-        _write(timings, data.name, command, folder)
+    data, dtypes = load(task, folder=options.data), ["float64", "float32"] if options.float32 else ["float64"]
+    steps, timings = _steps(size, data, settings, dtypes), []
+    for kind in KINDS:
+        times = interleave({label: pair[kind] for label, pair in steps.items()}, options.rounds, options.seconds)
+        timings += _timings(kind, size, times)
     return timings
-
-
-def interleave(
-    functions: dict[str, Callable[[], Any]],
-    rounds: int,
-    seconds: float,
-    clock: Callable[[], float] = time.perf_counter,
-) -> dict[str, np.ndarray]:
-    """Milliseconds of a call, [rounds] for each function, in turn: a busy machine slows all of them."""
-    repeats, times = {}, {label: np.zeros(rounds) for label in functions}
-    for label, function in functions.items():
-        function()  # traces
-        repeats[label] = max(1, int(1e3 * seconds / _milliseconds(function, 1, clock)))
-    for index in range(rounds):
-        for label, function in functions.items():
-            times[label][index] = _milliseconds(function, repeats[label], clock)
-    return times
-
-
-def _milliseconds(function: Callable[[], Any], repeats: int, clock: Callable[[], float]) -> float:
-    start = clock()
-    for _ in range(repeats):
-        function()
-    return 1e3 * (clock() - start) / repeats
 
 
 def _steps(size: int, data: Data, settings: Settings, dtypes: list[str]) -> dict[str, dict[str, Callable[[], Any]]]:
@@ -113,18 +73,18 @@ def _timings(kind: str, size: int, times: dict[str, np.ndarray]) -> list[Timing]
     ]
 
 
-def _write(timings: list[Timing], task: str, command: str, folder: Path) -> None:
+def section(timings: list[Timing]) -> Section:
+    """A table a kind of step."""
     tables, panels, speedups = [], [], []
     for kind in KINDS:
         rows = [[str(t.num_inducing), t.label, f"{t.ms:.2f}", f"{t.ratio:.2f}"] for t in timings if t.kind == kind]
-        tables.append(Table(kind, ["M", "library", "ms (median)", FASTER], rows))
+        tables.append(Table(f"Speed: {kind}", ["M", "library", "ms (median)", FASTER], rows))
         panels.append(Panel(kind, "inducing points M", "ms a step", _series(timings, kind, "ms"), log="xy"))
         faster = [series for series in _series(timings, kind, "ratio") if series.label != BASE]
         speedups.append(Panel(kind, "inducing points M", FASTER, faster, log="x"))
-    notes = [f"Data: {task}. Steps are timed in turn, in one process; a ratio is the median of the rounds' ratios."]
-    figure = Figure("speed", "Time of a step and ratio to GPflow.", panels + speedups, columns=2)
-    data = [timing._asdict() for timing in timings]
-    write(folder, Report("speed", "Speed of a training step", command, data, tables, [figure], notes))
+    note = "Speed: steps are timed in turn, in one process; a ratio is the median of the rounds' ratios."
+    figure = Figure("steps_speed", "Time of a step and ratio to GPflow.", panels + speedups, columns=2)
+    return Section(tables, [figure], [note])
 
 
 def _series(timings: list[Timing], kind: str, field: str) -> list[Series]:
@@ -141,3 +101,11 @@ def _series(timings: list[Timing], kind: str, field: str) -> list[Series]:
             )
         )
     return series
+
+
+def _pieces(options: argparse.Namespace) -> list[tuple]:
+    task = options.tasks[0] if options.tasks else "kin40k" if options.data else "synthetic"
+    return [(task, size) for size in options.sizes]
+
+
+PART = Part(Timing, _pieces, measure, section)
