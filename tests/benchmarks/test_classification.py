@@ -114,8 +114,8 @@ def test_baseline_gives_an_absent_class_nothing(data: Data) -> None:
 
 
 def test_network_learns_and_ends_in_time(data: Data) -> None:
-    chances, seconds, steps, note = train_network(data, [2], 0.5, seed=0)
-    assert chances.shape == (40, 4) and steps > 10 and note == "2 hidden layers"
-    assert 0.0 < seconds < 3.0
+    chances, seconds, steps, note = train_network(data, [2], 5.0, seed=0)
+    assert chances.shape == (40, 4) and steps > 10 and seconds > 0.0 and note == "2 hidden layers"
     np.testing.assert_allclose(chances.sum(1), 1.0)
     assert np.mean(chances.argmax(1) == data.Y_test[:, 0]) > 0.85
+    assert train_network(data, [2], 1e-9, seed=0)[2] <= 2
