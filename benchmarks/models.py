@@ -34,7 +34,7 @@ class Settings(NamedTuple):
     unit: str = "seconds"
     """or "steps" """
     dtype: str = "float64"
-    """of our models; GPflow is always trained in float64, GPyTorch in float32"""
+    """of our models; GPflow and GPJax are always trained in float64, GPyTorch in float32"""
 
 
 class Spec(NamedTuple):
@@ -65,9 +65,10 @@ FAMILIES = {
     "solve": "gpflow_decoupled",
     "gpflow": "gpflow",
     "gpytorch": "gpytorch",
+    "gpjax": "gpjax",
 }
 """Family -> library. `whitened`: coupled, its whitened q(u) held while the kernel moves, not its sites. `gpflow`: whitened
-SVGP; `gpytorch`: SVGP, orthogonally decoupled with mean points."""
+SVGP; `gpytorch`: SVGP, orthogonally decoupled with mean points; `gpjax`: whitened SVGP."""
 
 
 def parse(name: str) -> Spec:
@@ -79,9 +80,9 @@ def parse(name: str) -> Spec:
             f"Model {name!r} is not known; write FAMILY-M or FAMILY-M+MEAN_POINTS, and -adam after it, with {families}."
         )
     spec = Spec(match[1], int(match[2]), int(match[3] or 0), match[4] is None)
-    if spec.library == "gpytorch" and not spec.natural:
+    if spec.library in ("gpytorch", "gpjax") and not spec.natural:
         raise ValueError(f"Model {name!r}: of {spec.family} there is one rule only; leave out -adam.")
-    if spec.family in ("coupled", "gpflow", "whitened") and spec.num_gamma:
+    if spec.family in ("coupled", "gpflow", "gpjax", "whitened") and spec.num_gamma:
         raise ValueError(f"Model {name!r}: {spec.family} has no mean points of its own; leave out +{spec.num_gamma}.")
     if spec.family in ("decoupled", "hybrid", "orthogonal", "solve") and not spec.num_gamma:
         raise ValueError(f"Model {name!r}: {spec.family} needs mean points; write {name}+MEAN_POINTS.")

@@ -1,6 +1,6 @@
 """GPflow trained as its careful user would: one compiled step, whitened SVGP, natural gradients and Adam.
 
-Rows are gathered in the graph. GPyTorch, where it is installed, is in `gpytorch_peer.py`.
+Rows are gathered in the graph. GPyTorch and GPJax, where they are installed, are in files of their own.
 """
 
 from __future__ import annotations

@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
-__all__ = ["cell", "records", "settings_of", "train"]
+__all__ = ["cell", "installed", "records", "settings_of", "train"]
 
 import argparse
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from . import gpytorch_peer
+from . import gpjax_peer, gpytorch_peer
 from .data import load
 from .models import Settings, parse, precision
 from .ours import train_ours
 from .peers import train_gpflow
 from .records import Record
+
+_TRAINERS = {"gpflow": train_gpflow, "gpytorch": gpytorch_peer.train_gpytorch, "gpjax": gpjax_peer.train_gpjax}
+_AVAILABLE = {"gpytorch": gpytorch_peer.AVAILABLE, "gpjax": gpjax_peer.AVAILABLE}
+
+
+def installed(models: Iterable[str]) -> list[str]:
+    """Those of the names whose library is there: optional peers are left out where they are not."""
+    return [name for name in models if _AVAILABLE.get(parse(name).library, True)]
 
 
 def settings_of(options: argparse.Namespace, budgets: Sequence[float], unit: str) -> Settings:
@@ -38,8 +46,7 @@ def train(
         with precision(settings.dtype):
             record = train_ours(spec, data.cast(settings.dtype), targets, settings)
     else:
-        trainers = {"gpflow": train_gpflow, "gpytorch": gpytorch_peer.train_gpytorch}
-        record = trainers.get(spec.library, train_ours)(spec, data, targets, settings)
+        record = _TRAINERS.get(spec.library, train_ours)(spec, data, targets, settings)
     return {"split": split, **asdict(record)}
 
 

@@ -10,12 +10,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from . import gpytorch_peer
 from .journal import Journal
 from .metrics import METRICS
-from .models import parse
 from .records import Record, times_up_to
-from .regression_runs import cell, records, settings_of, train
+from .regression_runs import cell, installed, records, settings_of, train
 from .report import Figure, Panel, Section, Series, Table
 
 TASKS = ("kin40k", "protein", "elevators")
@@ -31,6 +29,7 @@ MODELS = (
     "gpflow-500",
     "gpytorch-300",
     "gpytorch-300+700",
+    "gpjax-300",
 )
 
 
@@ -43,7 +42,7 @@ def measure(options: argparse.Namespace, folder: Path, report: Callable[[list[di
     settings = settings_of(options, options.budgets, "seconds")
     journal = Journal(folder, "regression_seconds", settings._asdict(), options.resume)
     tasks = options.tasks or (TASKS if options.data else EMBEDDED_TASKS)
-    models = [name for name in options.models or MODELS if parse(name).library != "gpytorch" or gpytorch_peer.AVAILABLE]
+    models = installed(options.models or MODELS)
     pieces = [(task, split, model) for task in tasks for split in options.splits for model in models]
     journal.collect(pieces, partial(train, options, settings, times_up_to(options.budgets)), report)
 

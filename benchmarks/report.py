@@ -94,7 +94,7 @@ class Report(NamedTuple):
 
 def machine() -> dict[str, str]:
     """What a reader must know to compare: cores, threads, versions. No host name and no path."""
-    names = ("gpflow", "tensorflow", "tensorflow-probability", "numpy", "gpytorch", "gpflow_decoupled")
+    names = ("gpflow", "tensorflow", "tensorflow-probability", "numpy", "gpytorch", "gpjax", "gpflow_decoupled")
     versions = {}
     for name in names:
         try:

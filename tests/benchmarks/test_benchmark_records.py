@@ -85,7 +85,8 @@ def test_times_include_the_budgets() -> None:
 def test_names_of_models() -> None:
     assert parse("orthogonal-300+1000") == Spec("orthogonal", 300, 1000)
     assert parse("hybrid-300+1000-adam") == Spec("hybrid", 300, 1000, natural=False)
-    for name in ("coupled-300", "coupled-3-adam", "gpflow-5-adam", "gpytorch-3", "gpytorch-3+4", "solve-3+4-adam"):
+    peers = ("gpflow-5-adam", "gpytorch-3", "gpytorch-3+4", "gpjax-3")
+    for name in ("coupled-300", "coupled-3-adam", *peers, "solve-3+4-adam"):
         assert parse(name).name == name
     for name in ("coupled-300+10", "orthogonal-300", "nobody-3", "coupled", "gpytorch-3-adam"):
         with pytest.raises(ValueError, match=f"Model '{name.replace('+', '[+]')}'"):
