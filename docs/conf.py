@@ -29,6 +29,7 @@ html_copy_source = False
 html_show_sourcelink = False
 
 autodoc_default_options = {"members": True, "show-inheritance": True, "member-order": "bysource"}
+autodoc_mock_imports = ["trieste"]  # wants an older TensorFlow
 autodoc_typehints_format = "short"
 autodoc_preserve_defaults = True
 python_use_unqualified_type_names = True

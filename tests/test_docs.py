@@ -25,8 +25,10 @@ PYTHON = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 DIRECTIVE = re.compile(r"^```\{(\w+)\} ?(\S*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 TAG = re.compile(r"\\tag\{([A-Z]\d+)\}")
-NEEDS_MORE = ["gpflow_decoupled.wrappers.bayesian_benchmarks", "gpflow_decoupled.wrappers.sklearn"]
+NEEDS_MORE = [f"gpflow_decoupled.wrappers.{name}" for name in ("bayesian_benchmarks", "sklearn", "trieste")]
 """Public modules that the package does not import by itself."""
+NEEDS = {"bayesian_optimisation.md": "trieste"}
+"""Pages whose code is run only where this is installed."""
 WITH_CODE = [page for page, text in PAGES.items() if PYTHON.search(text)]
 
 
@@ -68,6 +70,7 @@ def test_what_is_included_has_its_markers() -> None:
 
 @pytest.mark.parametrize("page", WITH_CODE)
 def test_python_runs_as_printed(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip(NEEDS.get(page, "matplotlib"))
     pytest.importorskip("matplotlib").use("Agg")
     monkeypatch.chdir(tmp_path)
     quick = {"steps": 2, "compile": False, "progress": False, "seconds": None}

@@ -21,6 +21,12 @@ def solve_draws(chol: tf.Tensor, values: tf.Tensor) -> tf.Tensor:
     return tf.transpose(solve(tf.broadcast_to(chol, [columns.shape[0], *chol.shape[1:]]), columns), [2, 0, 1])
 
 
-def project(features: tf.Tensor, coordinates: tf.Tensor) -> tf.Tensor:
-    """features^T coordinates: [G, M, N] and [S, L, M] to [S, L, N]."""
-    return tf.transpose(tf.matmul(features, tf.transpose(coordinates, [1, 2, 0]), transpose_a=True), [2, 0, 1])
+def project(features: tf.Tensor, coordinates: tf.Tensor, own: bool = False) -> tf.Tensor:
+    """features^T coordinates: [G, M, N] and [S, L, M] to [S, L, N].
+
+    With `own` features [G, M, S N] hold N columns for each draw, which sees no others.
+    """
+    if not own:
+        return tf.transpose(tf.matmul(features, tf.transpose(coordinates, [1, 2, 0]), transpose_a=True), [2, 0, 1])
+    blocks = tf.reshape(features, [*features.shape[:2], coordinates.shape[0], -1])
+    return tf.einsum("gmsn,slm->sln" if features.shape[0] == 1 else "lmsn,slm->sln", blocks, coordinates)

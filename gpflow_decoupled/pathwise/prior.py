@@ -49,10 +49,18 @@ class PriorDraws:
     def __init__(self, features: list[Features], weights: list[tf.Tensor]) -> None:
         self.features, self.weights = features, weights
 
-    def __call__(self, X: list[tf.Tensor] | tf.Tensor) -> tf.Tensor:
-        """The values [S, L, N] at X [N, D], the same for all latents or one array each; S N K a latent."""
+    def __call__(self, X: list[tf.Tensor] | tf.Tensor, own: bool = False) -> tf.Tensor:
+        """The values [S, L, N] at X [N, D], the same for all latents or one array each; S N K a latent.
+
+        With `own` X [S N, D] holds N inputs for each draw, which is not evaluated at the others'.
+        """
         inputs = X if isinstance(X, list) else [X] * len(self.features)
-        values = [tf.matmul(w, phi(x), transpose_b=True) for phi, w, x in zip(self.features, self.weights, inputs)]
+        values = []
+        for phi, w, x in zip(self.features, self.weights, inputs):
+            if own:
+                values.append(tf.einsum("snk,sk->sn", tf.reshape(phi(x), [w.shape[0], -1, w.shape[1]]), w))
+            else:
+                values.append(tf.matmul(w, phi(x), transpose_b=True))
         return tf.stack(values, axis=1)
 
 

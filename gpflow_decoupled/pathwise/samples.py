@@ -50,15 +50,26 @@ class PathwiseSamples:
         return int(self._prior.weights[0].shape[0])
 
     def __call__(self, X: InputData) -> tf.Tensor:
-        """The values [S, N, P] at X [N, D]; N (F + M^2) + S N (F + M) each latent."""
+        """The values [S, N, P] at X [N, D], or at X [S, N, D], N inputs of its own for each draw.
+
+        Cost: N (F + M^2) + S N (F + M) each latent, with S N inputs in place of N in the first term where they are its own.
+        """
         X = tf.convert_to_tensor(X)
-        features = self._basis.features(self._state, self._kernel, X)
-        values = self._prior(X)
+        own = X.shape.rank == 3
+        if own and X.shape[0] != self.num_samples:
+            raise DataError(
+                f"X has shape {tuple(X.shape)} and there are {self.num_samples} draws: pass X [N, D] for all "
+                "of them, or [S, N, D], N inputs for each."
+            )
+        inputs = tf.reshape(X, [-1, X.shape[-1]]) if own else X
+        features = self._basis.features(self._state, self._kernel, inputs)
+        values = self._prior(inputs, own)
         for feature, coordinates in zip(features.minus, self._minus):
-            values -= project(feature, coordinates)
+            values -= project(feature, coordinates, own)
         for feature, noise in zip(features.plus, self._plus):
-            values += project(feature, noise)
-        values = tf.linalg.matrix_transpose(values) + features.mean
+            values += project(feature, noise, own)
+        values = tf.linalg.matrix_transpose(values)
+        values += tf.reshape(features.mean, tf.shape(values)) if own else features.mean
         if isinstance(self._kernel, LinearCoregionalization):
             values = tf.einsum("snl,pl->snp", values, tf.convert_to_tensor(self._kernel.W))
         return values + self._mean_function(X)

@@ -101,6 +101,16 @@ def test_moments_are_those_of_predict_f(models, name, rng) -> None:
         np.testing.assert_allclose(root[:, :, output].T @ root[:, :, output], cov[output], atol=1e-9)
 
 
+@pytest.mark.parametrize("name", ["coupled", "separate", "mixed", "solve", "sites"])
+def test_each_draw_has_inputs_of_its_own_if_it_wants(models, name, rng) -> None:
+    draws = pathwise_samples(models[name], 3)
+    X = rng.uniform(-1, 1, (3, 5, 2))
+    expected = np.stack([draws(inputs).numpy()[index] for index, inputs in enumerate(X)])
+    np.testing.assert_allclose(draws(X), expected, rtol=1e-9, atol=1e-9)
+    with pytest.raises(DataError, match="there are 3 draws"):
+        draws(X[:2])
+
+
 def test_there_is_a_case_for_every_name(models) -> None:
     assert list(models) == NAMES
 
