@@ -59,7 +59,7 @@ def measure(options: argparse.Namespace, folder: Path, report: Callable[[list[di
 
     (sized,) = journal.collect([(task, split, "sizes", first)], time_steps, lambda _: None)
     steps = max(10, round(1e3 * options.clock_seconds / sized["ms"]))
-    targets = sorted({max(1, round(share * steps)) for share in np.geomspace(0.04, 1.0, 9)})
+    targets = sorted({max(1, round(share * steps)) for share in np.geomspace(0.05, 1.0, 6)})
     settings = settings_of(options, [steps], "steps")
     models = [first, f"coupled-{sized['coupled']}", *options.clock_models[1:]]
     pieces = [(task, split, model) for model in models]

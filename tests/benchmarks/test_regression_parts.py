@@ -64,7 +64,7 @@ def test_every_published_rank_has_a_model() -> None:
 
 def test_clock(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """The coupled size is read off times that grow with M^2; all runs take the steps that the first one has seconds for."""
-    times = {"orthogonal-100+7": 20.0, "coupled-100": 10.0, "coupled-140": 19.6, "coupled-200": 40.0}
+    times = {"orthogonal-100+7": 28.0, "coupled-100": 10.0, "coupled-140": 19.6, "coupled-200": 40.0}
     monkeypatch.setattr(regression_clock, "build", lambda spec, *_: spec.name)
     monkeypatch.setattr(regression_clock, "whole_step", lambda name, *_, **__: name)
     monkeypatch.setattr(regression_clock, "load", lambda *_: None)
@@ -81,7 +81,7 @@ def test_clock(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     options = argparse.Namespace(
         clock_task="made",
         clock_models=["orthogonal-100+7", "hybrid-100+7-adam"],
-        clock_seconds=4.0,
+        clock_seconds=5.6,
         splits=[0],
         data=None,
         resume=False,
@@ -92,7 +92,7 @@ def test_clock(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     )
     seen: list[list[dict[str, Any]]] = []
     regression_clock.measure(options, tmp_path, seen.append)
-    assert [one["model"] for one in seen[-1]] == ["orthogonal-100+7", "coupled-141", "hybrid-100+7-adam"]
+    assert [one["model"] for one in seen[-1]] == ["orthogonal-100+7", "coupled-167", "hybrid-100+7-adam"]
     assert budgets == 3 * [("steps", 200, 200)]
     section = regression_clock.section(seen[-1], options)
     assert [row[:5] for row in section.tables[0].rows][0] == ["orthogonal-100+7", "5.0", "200", "1", "**0.1000**"]
