@@ -47,7 +47,12 @@ def test_page_of_all(results: Path) -> None:
 
 
 def test_a_finished_run_goes_on_without_work(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No suite ignores --resume: its journal stays as it was, times of all pieces included."""
+    """No suite ignores --resume: no piece is worked on, and the journals stay as they were."""
+
+    def worked(_: int) -> None:
+        raise AssertionError("a piece was written to a journal")
+
+    monkeypatch.setattr(os, "fsync", worked)
     monkeypatch.setattr(report, "draw", lambda figure, folder: folder / f"{figure.name}.png")
     monkeypatch.delenv("GPFLOW_DECOUPLED_DATA", raising=False)
     before = {path: path.read_text() for path in results.glob("*.jsonl")}
