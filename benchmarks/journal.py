@@ -33,8 +33,8 @@ def setting_of(options: argparse.Namespace, *pieces: str) -> dict[str, Any]:
 class Journal:
     """The finished pieces of a suite, one line of JSON each, in NAME.jsonl.
 
-    A line is used again by a run with `resume`, the same setting, machine and versions; a new run without it starts the file
-    afresh. Files of runs on different pieces may be concatenated.
+    A line is used again by a run with `resume`, the same setting, machine and versions; lines of other settings stay. A run
+    without `resume` starts the file afresh. Files of runs on different pieces may be concatenated.
 
     :param setting: all that a result depends on besides its piece, as JSON can hold it.
     """
@@ -43,9 +43,9 @@ class Journal:
         folder.mkdir(parents=True, exist_ok=True)
         self._path = folder / f"{name}.jsonl"
         self._setting = _plain({**setting, "machine": machine()})
-        self._done: dict[str, Any] = dict(self._read()) if resume and self._path.exists() else {}
-        whole = "".join(self._line(piece, result) for piece, result in self._done.items())
-        self._path.write_text(whole)  # without the half line of an interruption
+        entries = list(self._read()) if resume and self._path.exists() else []
+        self._done = {one["piece"]: one["result"] for one in entries if one["setting"] == self._setting}
+        self._path.write_text("".join(map(_line, entries)))  # without the half line of an interruption
 
     def collect(
         self,
@@ -66,7 +66,7 @@ class Journal:
             result = _plain(work(*piece))
             self._done[_key(piece)] = result
             with self._path.open("a") as file:
-                file.write(self._line(_key(piece), result))
+                file.write(_line({"setting": self._setting, "piece": _key(piece), "result": result}))
                 file.flush()
                 os.fsync(file.fileno())
             if time.monotonic() - reported >= _REPORT_EVERY and piece != left[-1]:
@@ -79,17 +79,16 @@ class Journal:
         """The results of those pieces that are there, in their order."""
         return [self._done[_key(piece)] for piece in pieces if _key(piece) in self._done]
 
-    def _line(self, piece: str, result: Any) -> str:
-        return json.dumps({"setting": self._setting, "piece": piece, "result": result}) + "\n"
-
-    def _read(self) -> Iterator[tuple[str, Any]]:
+    def _read(self) -> Iterator[dict[str, Any]]:
         for line in self._path.read_text().splitlines():
             try:
-                entry = json.loads(line)
+                yield json.loads(line)
             except ValueError:  # cut off in the middle
                 continue
-            if entry["setting"] == self._setting:
-                yield entry["piece"], entry["result"]
+
+
+def _line(entry: dict[str, Any]) -> str:
+    return json.dumps(entry) + "\n"
 
 
 def _key(piece: tuple) -> str:

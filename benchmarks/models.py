@@ -32,7 +32,7 @@ class Settings(NamedTuple):
     budgets: tuple[float, ...] = (60.0,)
     """how long to train, in units of `unit`"""
     unit: str = "seconds"
-    """or "steps" """
+    """The unit: "seconds", or "steps"."""
     dtype: str = "float64"
     """of our models; GPflow and GPJax are always trained in float64, GPyTorch in float32"""
 

@@ -51,6 +51,7 @@ def test_goes_on_where_it_stopped(tmp_path: Path) -> None:
 def test_starts_afresh(tmp_path: Path, resume: bool, seconds: float) -> None:
     collect(tmp_path, False, {"seconds": 5.0})
     assert collect(tmp_path, resume, {"seconds": seconds})[1] == PIECES
+    assert collect(tmp_path, True, {"seconds": 5.0})[1] == [], "what another setting found was lost"
 
 
 @pytest.mark.parametrize("every, after", [(0.0, [1, 2, 3]), (100.0, [3])])
