@@ -120,7 +120,7 @@ def test_bound_is_below_the_evidence(with_mean, rng):
     """At random sites and kernels, many of them next to the optimum."""
     Y = rng.normal(size=(len(X), 1))
     model = CVIGP((X, Y), matern(1.0, 1.0), gl.Gaussian(NOISE), mean_function=trend(1) if with_mean else None)
-    elbo, gaps = tf.function(model.elbo), []
+    elbo, gaps = tf.function(model.elbo, autograph=False), []
     for _ in range(5):
         model.kernel.variance.assign(rng.uniform(0.3, 3.0))
         evidence = conj.log_evidence(gram(model), prior_mean(model), Y[:, 0], NOISE)
@@ -140,7 +140,7 @@ def test_gradients_of_the_bound_are_finite_differences(name):
     variables = list(model.trainable_variables)
     sites = {id(site.unconstrained_variable) for site in (model.basis.nu, model.basis.tau)}
     assert len(variables) >= 4 and not sites & {id(variable) for variable in variables}
-    elbo = tf.function(model.elbo)
+    elbo = tf.function(model.elbo, autograph=False)
     with tf.GradientTape() as tape:
         value = elbo()
     rng, step = np.random.default_rng(0), 1e-5

@@ -45,7 +45,7 @@ def _model(basis: Basis) -> tuple[BasisGP, tuple]:
 
 def _operations(function: Callable[[], Any]) -> tuple[list[tf.Operation], list[tf.Operation]]:
     """Those of the traced graph, and those in the bodies of its loops and branches."""
-    graph = tf.function(function).get_concrete_function().graph
+    graph = tf.function(function, autograph=False).get_concrete_function().graph
     inner = [operation for body in graph._functions.values() for operation in body.graph.get_operations()]
     return graph.get_operations(), inner
 

@@ -149,7 +149,7 @@ def test_sampled_expectations_are_unbiased(name):
     state = model.basis.factor(model.kernel)
     variance = 0.1 * state.variance  # so narrow that the quadrature is exact
     exact = by_quadrature(model, state.mean, variance, model.data)
-    draw = tf.function(lambda seed: by_sampling(model, state.mean, variance, model.data, 400, seed))
+    draw = tf.function(lambda seed: by_sampling(model, state.mean, variance, model.data, 400, seed), autograph=False)
     draws = [draw(tf.constant([5, step])) for step in range(100)]
     for field in ("value", "g", "h"):
         values = np.stack([getattr(found, field) for found in draws])

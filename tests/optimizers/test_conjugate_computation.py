@@ -170,7 +170,7 @@ def test_compiled_and_eager_steps_are_equal(rows):
     """Several in one compiled function too, which must not be traced anew."""
     eager, compiled = (conjugate_model(gl.Poisson()) for _ in range(2))
     optimizer = ConjugateComputation(0.5)
-    step = tf.function(lambda: optimizer.minimize(compiled, rows))
+    step = tf.function(lambda: optimizer.minimize(compiled, rows), autograph=False)
     for _ in range(2):
         assert optimizer.minimize(eager, rows).ok and step().ok
     assert step.experimental_get_tracing_count() == 1

@@ -216,7 +216,7 @@ def test_weights_need_no_matrix_of_observations():
         rival = _value_and_gradient(problem, at.alpha, at.lam)
         return newton_direction(problem, sub, at, point, box), stationary_direction(problem, at), rival
 
-    graph = tf.function(everything).get_concrete_function().graph
+    graph = tf.function(everything, autograph=False).get_concrete_function().graph
     operations = [*graph.get_operations(), *(o for f in graph._functions.values() for o in f.graph.get_operations())]
     sizes = [out.shape.num_elements() for o in operations for out in o.outputs if out.dtype.is_floating]
     assert max(size for size in sizes if size is not None) <= 8 * 400

@@ -169,7 +169,7 @@ def test_gradient_by_finite_differences(name):
     if name != "coupled":
         points = model.basis.gamma if name in ("hybrid", "orthogonal", "solve") else model.basis.alpha
         variables.append(points.Z.unconstrained_variable)
-    value = tf.function(lambda: collapsed_elbo(model, data))
+    value = tf.function(lambda: collapsed_elbo(model, data), autograph=False)
     with tf.GradientTape() as tape:
         bound = value()
     gradients = tape.gradient(bound, variables)

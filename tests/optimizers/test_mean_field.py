@@ -199,7 +199,9 @@ def test_sampled_messages_are_unbiased():
     exact, sampled = problems.log_normal_rate(), problems.log_normal_rate(samples=5)
     naturals = {"rate": Gamma().natural(7.0, 3.0)}
     expected = exact.outgoing("prior", naturals, ["rate"], (), SEED)["rate"]
-    message = tf.function(lambda seed: tf.stack(sampled.outgoing("prior", naturals, ["rate"], (), seed)["rate"]))
+    message = tf.function(
+        lambda seed: tf.stack(sampled.outgoing("prior", naturals, ["rate"], (), seed)["rate"]), autograph=False
+    )
     draws = np.array([message(tf.constant([seed, 1], tf.int32)) for seed in range(400)])
     assert np.all(draws.std(0) > 0)
     assert np.all(np.abs(draws.mean(0) - expected) < 4 * draws.std(0) / 20)
@@ -244,7 +246,9 @@ def test_single_precision_and_xla():
         assert_allclose(rate(graph), reference.gamma_poisson(problems.COUNTS, 2.0, 0.5)[:2], rtol=1e-6)
     graph = problems.log_normal_rate()
     arguments = [["rate"]], tf.constant(0.5, tf.float64), graph.data, SEED
-    compiled = tf.function(lambda: sweep(graph, start(graph.current()), *arguments), jit_compile=True)()
+    compiled = tf.function(
+        lambda: sweep(graph, start(graph.current()), *arguments), jit_compile=True, autograph=False
+    )()
     plain = sweep(graph, start(graph.current()), *arguments)
     for left, right in zip(tf.nest.flatten(compiled), tf.nest.flatten(plain)):
         assert_allclose(left, right, rtol=1e-9)

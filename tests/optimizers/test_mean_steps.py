@@ -103,7 +103,7 @@ def test_natural_steps_reach_the_optimum():
     model = decoupled_model(gl.Gaussian(NOISE), num_data=len(X))
     Y, k = observations(model.likelihood), grams_of(model)
     optimizer, data = NaturalGradient(mean="natural"), (tf.constant(X), tf.constant(Y))
-    step = tf.function(lambda: optimizer.minimize(model, data).ok)
+    step = tf.function(lambda: optimizer.minimize(model, data).ok, autograph=False)
     assert all(step() for _ in range(100))
     best = col.collapsed_orthogonal(k, (Y - TREND(X).numpy())[:, 0], NOISE)
     assert best - 1e-4 < float(model.elbo((X, Y))) < best + 1e-9
@@ -183,7 +183,7 @@ def test_optimum_of_any_likelihood_is_stationary(name):
     model.basis.a_gamma.assign(0.1 * model.basis.a_gamma)
     optimizer = NaturalGradient(0.8, mean="newton", mean_step=0.8, cg_tolerance=1e-12)
     data = (tf.constant(X), tf.constant(Y))
-    step = tf.function(lambda: optimizer.minimize(model, data).ok)
+    step = tf.function(lambda: optimizer.minimize(model, data).ok, autograph=False)
     assert all(step() for _ in range(40))
     a, m, S = moments(model, k)
     g, h = _targets(k, Y, reference, a, m, S)[1:]
