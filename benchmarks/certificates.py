@@ -147,7 +147,7 @@ def _resampled(n: int, options: argparse.Namespace) -> tuple[list, np.ndarray]:
             rule.minimize(model, (X, Y))
 
     if options.sets > _COMPILED:
-        train = tf.function(train)
+        train = tf.function(train, autograph=False)
 
     certificates, risks = [], []
     for _ in range(options.sets):

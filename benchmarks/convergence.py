@@ -103,7 +103,8 @@ def trace(method: Method, problem: Problem, iterations: int, points: int = 40) -
     Its evaluation is off the clock.
     """
     model, data = _model(problem, method.scaling), _tensors(problem)
-    step, elbo = tf.function(_step(method, model, data)), tf.function(lambda: model.elbo(data))
+    step = tf.function(_step(method, model, data), autograph=False)
+    elbo = tf.function(lambda: model.elbo(data), autograph=False)
     state = [(variable, variable.numpy()) for variable in model.variables]
     step()  # traces
     for variable, value in state:
