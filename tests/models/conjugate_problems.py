@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from typing import Any
 
@@ -62,9 +63,9 @@ def problem(name: str, with_mean: bool = True) -> CVIGP:
 
 
 def conjugate_model(likelihood: gl.Likelihood, *, Y: Array | None = None, mean_function: Any = TREND) -> CVIGP:
-    """One latent, sites of zero."""
+    """One latent, sites of zero; the mean function is a copy, which a test may train or freeze."""
     Y = observations(likelihood) if Y is None else Y
-    return CVIGP((X, Y), matern(1.3, 0.8), likelihood, mean_function=mean_function)
+    return CVIGP((X, Y), matern(1.3, 0.8), likelihood, mean_function=copy.deepcopy(mean_function))
 
 
 def random_sites(model: CVIGP, seed: int = 0, positive: bool = False) -> None:
