@@ -14,7 +14,7 @@ from . import lcl_sites as sites
 from .decoupled import brute_force_kl
 from .grams import Array
 
-__all__ = ["Linearised", "bound", "dual", "posterior", "predict", "primal"]
+__all__ = ["Linearised", "bound", "dual", "posterior", "posterior_of_weights", "predict", "primal"]
 
 
 class Linearised(NamedTuple):
@@ -30,6 +30,15 @@ def posterior(K: Array, prior_mean: Array, alpha: Array, lam: Array) -> tuple[Ar
     """Mean [N] and covariance [N, N] of q from K [N, N] and multipliers [N]."""
     V = np.linalg.inv(np.linalg.inv(K) + np.diag(lam))  # (V7)
     return prior_mean - K @ alpha, V  # (V7)
+
+
+def posterior_of_weights(prior: Array, features: Array, alpha: Array, lam: Array) -> tuple[Array, Array]:
+    """Mean [p] and covariance [p, p] of the weights w of u = features w, w ~ N(0, prior), from multipliers [N].
+
+    K = features prior features^T may be singular: this works in its range, where nothing is badly conditioned.
+    """
+    V_w = np.linalg.inv(np.linalg.inv(prior) + features.T @ np.diag(lam) @ features)  # (V8)
+    return -prior @ features.T @ alpha, V_w
 
 
 def predict(K: Array, K_sx: Array, K_s: Array, prior_mean_s: Array, alpha: Array, lam: Array) -> tuple[Array, Array]:
