@@ -19,9 +19,9 @@ from gpflow_decoupled.likelihoods import Laplace
 from gpflow_decoupled.linalg.cholesky import cholesky
 from gpflow_decoupled.models import CVIGP, LCLGP
 from gpflow_decoupled.optimizers import ConjugateComputation, LinearlyConstrainedLagrangian
-from gpflow_decoupled.optimizers.dual_objective import DualProblem
-from gpflow_decoupled.optimizers.dual_start import first_marginals
-from gpflow_decoupled.optimizers.subproblem import Policy, make_subproblem
+from gpflow_decoupled.optimizers.lagrangian.dual import DualProblem
+from gpflow_decoupled.optimizers.lagrangian.start import first_marginals
+from gpflow_decoupled.optimizers.lagrangian.subproblem import Policy, make_subproblem
 
 from .clock import clock
 from .data import Data, load

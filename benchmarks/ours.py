@@ -19,7 +19,7 @@ from gpflow_decoupled.errors import NumericalError
 from gpflow_decoupled.models import ODVGP
 from gpflow_decoupled.optimizers import NaturalGradient
 from gpflow_decoupled.training.batches import ArrayBatches
-from gpflow_decoupled.training.step import TrainingStep
+from gpflow_decoupled.training.routes.inducing import TrainingStep
 
 from .data import Data
 from .models import Settings, Spec, build

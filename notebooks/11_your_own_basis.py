@@ -26,7 +26,8 @@ from gpflow.utilities import positive
 
 import gpflow_decoupled as gd
 from gpflow_decoupled.bases import Basis, Features
-from gpflow_decoupled.bases.latents import as_inducing, count_points, gram_to_data, gram_to_factor
+from gpflow_decoupled.covariances.latents import gram_to_data, gram_to_factor
+from gpflow_decoupled.inducing.variables import as_inducing, count_points
 from gpflow_decoupled.likelihoods import QuadratureLoss, declare_site_loss
 from gpflow_decoupled.linalg.cholesky import cholesky
 from gpflow_decoupled.linalg.whitening import whiten, whitener

@@ -20,12 +20,15 @@ LAYERS = [  # top first; packages on one line do not import each other
     {"__init__"},
     {"wrappers"},
     {"training"},
-    {"certificates", "optimizers", "pathwise"},
+    {"certificates", "optimizers", "pathwise", "topics"},
     {"models"},
     {"posteriors"},
     {"bases"},
-    {"likelihoods", "inducing", "distributions", "topics"},
+    {"likelihoods", "inducing"},
+    {"covariances", "expectations"},
+    {"distributions"},
     {"linalg"},
+    {"special"},
     {"compilation", "errors"},
 ]
 RANK = {part: rank for rank, layer in enumerate(LAYERS) for part in layer}

@@ -27,15 +27,16 @@ from gpflow import Parameter
 from gpflow.config import default_float
 from gpflow.kernels import Kernel
 
+from ..covariances.latents import gram_to_data, gram_to_factor
 from ..distributions import Base, base_variable
 from ..errors import DataError
+from ..expectations.projections import Projections
+from ..expectations.site_integrals import SiteGroup
+from ..inducing.variables import as_inducing, count_points
 from ..linalg.gaussians import apply_per_latent
-from ..linalg.projections import Projections
 from ..linalg.whitening import whiten, whitener
 from .affine_map import AffineMap, affine_map
 from .base import Basis, Features
-from .latents import as_inducing, count_points, gram_to_data, gram_to_factor
-from .site_integrals import SiteGroup
 
 
 class AffineState(NamedTuple):

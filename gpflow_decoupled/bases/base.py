@@ -20,10 +20,10 @@ import tensorflow as tf
 from gpflow.base import Module
 from gpflow.kernels import Kernel
 
+from ..covariances.latents import prior_variance
 from ..linalg.whitening import Whitener
-from .kernel_mean import KernelMean
-from .latents import prior_variance
-from .mean_operator import MeanOperator
+from .parts.kernel_mean import KernelMean
+from .parts.mean_operator import MeanOperator
 
 
 class Gaussian(NamedTuple):

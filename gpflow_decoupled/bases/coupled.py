@@ -15,12 +15,13 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 from gpflow.kernels import Kernel
 
+from ..covariances.latents import gram_to_data, gram_to_factor
+from ..inducing.variables import as_inducing, count_points
 from ..linalg.gaussians import apply_per_latent, kl_from_whitened
 from ..linalg.triangular import transposed_product
 from ..linalg.whitening import Whitener, whiten, whitener
 from .base import Basis, Features, Gaussian
-from .inducing_gaussian import assign_whitened, gaussian_parameters, whitened
-from .latents import as_inducing, count_points, gram_to_data, gram_to_factor
+from .parts.inducing_gaussian import assign_whitened, gaussian_parameters, whitened
 
 
 class CoupledState(NamedTuple):

@@ -21,16 +21,17 @@ from gpflow import Parameter
 from gpflow.inducing_variables import InducingVariables
 from gpflow.kernels import Kernel
 
+from ..covariances.latents import gram, gram_diagonal, gram_to_data, gram_to_factor
 from ..errors import check_option
+from ..inducing.variables import as_inducing, count_points
 from ..linalg.cholesky import cholesky
 from ..linalg.gaussians import kl_from_whitened
 from ..linalg.triangular import inverse, solve, transposed_product
 from ..linalg.whitening import Whitener, whiten, whitener
 from .base import Basis, Features, Gaussian, norm_of
-from .inducing_gaussian import assign_whitened_root, root_parameter, whitened_root
-from .kernel_mean import KernelMean
-from .latents import as_inducing, count_points, gram, gram_diagonal, gram_to_data, gram_to_factor
-from .mean_operator import MeanOperator
+from .parts.inducing_gaussian import assign_whitened_root, root_parameter, whitened_root
+from .parts.kernel_mean import KernelMean
+from .parts.mean_operator import MeanOperator
 
 INITIAL_ROOT = 0.1
 """chol_B starts at this times the identity: zero is a saddle point, where its gradient vanishes."""

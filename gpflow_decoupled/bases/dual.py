@@ -18,13 +18,13 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 from gpflow.kernels import Kernel
 
+from ..covariances.latents import gram, gram_to_data
 from ..errors import check_option
 from ..linalg.gaussians import apply_per_latent
 from ..linalg.sites import site_posterior
 from ..linalg.triangular import solve
 from .base import Basis, Features
-from .latents import gram, gram_to_data
-from .observations import observation_points, per_observation
+from .parts.observations import observation_points, per_observation
 from .weight_space import prior_root, weight_features, weight_posterior
 
 

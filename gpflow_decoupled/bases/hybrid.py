@@ -20,23 +20,15 @@ from gpflow import Parameter
 from gpflow.inducing_variables import InducingVariables
 from gpflow.kernels import Kernel
 
+from ..covariances.latents import cross_gram, gram, gram_diagonal, gram_to_data, gram_to_factor
+from ..inducing.variables import as_inducing, check_separate, count_points
 from ..linalg.gaussians import apply_per_latent, kl_from_whitened
 from ..linalg.triangular import transposed_product
 from ..linalg.whitening import whiten, whitener
 from .base import Basis, Features, Gaussian, norm_of
-from .inducing_gaussian import assign_whitened, gaussian_parameters, whiten_columns, whitened
-from .kernel_mean import KernelMean
-from .latents import (
-    as_inducing,
-    check_separate,
-    count_points,
-    cross_gram,
-    gram,
-    gram_diagonal,
-    gram_to_data,
-    gram_to_factor,
-)
-from .mean_operator import MeanOperator
+from .parts.inducing_gaussian import assign_whitened, gaussian_parameters, whiten_columns, whitened
+from .parts.kernel_mean import KernelMean
+from .parts.mean_operator import MeanOperator
 
 
 class HybridState(NamedTuple):

@@ -16,12 +16,12 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 from gpflow.kernels import Kernel
 
+from ..covariances.latents import gram, gram_to_data
 from ..linalg.gaussians import apply_per_latent
 from ..linalg.sites import site_posterior
 from ..linalg.triangular import solve
 from .base import Basis, Features
-from .latents import gram, gram_to_data
-from .observations import observation_points, per_observation
+from .parts.observations import observation_points, per_observation
 
 
 class SiteState(NamedTuple):

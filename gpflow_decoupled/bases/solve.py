@@ -17,14 +17,15 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 from gpflow.kernels import Kernel
 
+from ..covariances.latents import cross_gram, gram, gram_to_data, gram_to_factor
+from ..covariances.residual import residual_gram
+from ..inducing.variables import as_inducing, check_separate, count_points
 from ..linalg.cholesky import add_jitter
 from ..linalg.gaussians import apply_per_latent, kl_from_whitened
 from ..linalg.triangular import transposed_product
 from ..linalg.whitening import Whitener, whiten, whitener
 from .base import Basis, Features, Gaussian
-from .inducing_gaussian import assign_whitened, gaussian_parameters, whitened
-from .latents import as_inducing, check_separate, count_points, cross_gram, gram, gram_to_data, gram_to_factor
-from .residual import residual_gram
+from .parts.inducing_gaussian import assign_whitened, gaussian_parameters, whitened
 
 
 class SolveState(NamedTuple):

@@ -13,11 +13,11 @@ from typing import NamedTuple
 import tensorflow as tf
 from gpflow.kernels import Constant, Kernel
 
+from ..covariances.latents import gram, gram_to_data
 from ..inducing.linear_kernel import LinearWeights
 from ..inducing.weights import Weights, weight_parts
 from ..linalg.cholesky import cholesky
 from ..linalg.triangular import solve
-from .latents import gram, gram_to_data
 
 
 class WeightPosterior(NamedTuple):

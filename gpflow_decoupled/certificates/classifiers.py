@@ -27,8 +27,8 @@ from gpflow.models import GPModel
 from scipy.special import erf, ndtr
 
 from ..bases import AffineIndependentBasis
-from ..bases.latents import input_dims
 from ..errors import DataError, NumericalError, check_option
+from ..inducing.variables import input_dims
 from ..likelihoods import BernoulliLogit, BernoulliProbit
 from ..models.checks import check_shapes_of_data, check_values
 

@@ -10,7 +10,7 @@ from typing import Any
 import tensorflow as tf
 import tensorflow_probability as tfp
 
-from ..linalg.elementary import normal_cdf, x_over_sinh
+from ..special.elementary import normal_cdf, x_over_sinh
 from .base import Base, Transform
 
 tfd = tfp.distributions

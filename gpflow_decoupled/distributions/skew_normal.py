@@ -11,7 +11,7 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_probability as tfp
 
-from ..linalg.elementary import normal_cdf, owens_t, with_slopes
+from ..special.elementary import normal_cdf, owens_t, with_slopes
 
 _HALF_LOG_2_PI = 0.5 * math.log(2.0 * math.pi)
 _U = np.linspace(-12.0, 12.0, 49)

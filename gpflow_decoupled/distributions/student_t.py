@@ -11,7 +11,7 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_probability as tfp
 
-from ..linalg.elementary import increasing_root
+from ..special.elementary import increasing_root
 from .base import Base, Transform
 
 tfd = tfp.distributions

@@ -13,7 +13,7 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 
 from ..errors import DataError
-from ..linalg.hermite import hermite_lookup
+from ..special.hermite import hermite_lookup
 from .base import Base, Transform
 
 _TAIL = 1e-8

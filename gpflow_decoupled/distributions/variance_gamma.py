@@ -14,9 +14,9 @@ import tensorflow_probability as tfp
 from scipy.interpolate import CubicSpline
 from scipy.special import gammaln, kve
 
-from ..linalg.bessel import log_bessel_k
-from ..linalg.elementary import increasing_root
-from ..linalg.hermite import hermite_lookup
+from ..special.bessel import log_bessel_k
+from ..special.elementary import increasing_root
+from ..special.hermite import hermite_lookup
 from .base import Base, Transform
 
 tfd = tfp.distributions

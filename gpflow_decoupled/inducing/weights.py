@@ -45,6 +45,9 @@ class Weights(InducingVariables):
         model = SparseCVIGP(kernel, gpflow.likelihoods.Poisson(), Weights(5))
     """
 
+    needs_jitter = False
+    """Their prior covariance is positive definite."""
+
     def __init__(self, num_weights: Any) -> None:
         super().__init__()
         if not isinstance(num_weights, Integral) or isinstance(num_weights, bool) or num_weights < 1:

@@ -2,14 +2,14 @@
 
 from .bernoulli_logit import BernoulliLogit
 from .bernoulli_probit import BernoulliProbit
-from .gaussian_loss import GaussianLoss
 from .laplace import Laplace, LaplaceLoss
-from .log_linear_loss import LogLinearLoss
-from .logit_loss import LogitLoss, PiecewiseLogitLoss
 from .negative_binomial import NegativeBinomial
-from .quadrature_loss import QuadratureLoss
-from .site_loss import Expansion, Maximiser, SiteLoss
-from .site_losses import declare_site_loss, site_loss
+from .sites.gaussian_loss import GaussianLoss
+from .sites.log_linear_loss import LogLinearLoss
+from .sites.logit_loss import LogitLoss, PiecewiseLogitLoss
+from .sites.quadrature_loss import QuadratureLoss
+from .sites.registry import declare_site_loss, site_loss
+from .sites.site_loss import Expansion, Maximiser, SiteLoss
 from .support import check_labels, observation_columns
 
 __all__ = [

@@ -10,8 +10,8 @@ from gpflow.base import MeanAndVariance, TensorType
 from gpflow.likelihoods import ScalarLikelihood
 
 from ..errors import check_option
-from ..linalg.logit_integrals import log_sigmoid_mean, softplus_mean, softplus_moments
-from ..linalg.piecewise import piecewise_mean
+from ..expectations.logit_integrals import log_sigmoid_mean, softplus_mean, softplus_moments
+from ..expectations.piecewise import piecewise_mean
 
 _LEAST_VARIANCE = 1e-16
 

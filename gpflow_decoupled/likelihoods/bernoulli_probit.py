@@ -11,7 +11,7 @@ from gpflow.base import MeanAndVariance, TensorType
 from gpflow.likelihoods import ScalarLikelihood
 from gpflow.quadrature import NDiagGHQuadrature
 
-from ..linalg.normal import log_normal_cdf
+from ..special.normal import log_normal_cdf
 
 _NODES = 40
 

@@ -12,7 +12,7 @@ from gpflow.base import MeanAndVariance, TensorType
 from gpflow.likelihoods import ScalarLikelihood
 
 from .parameters import constant_parameter, positive_parameter
-from .site_loss import Expansion, Maximiser, SiteLoss
+from .sites.site_loss import Expansion, Maximiser, SiteLoss
 
 _SQRT_2, _SQRT_2_PI = np.sqrt(2.0), np.sqrt(2.0 * np.pi)
 

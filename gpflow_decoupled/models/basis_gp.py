@@ -19,8 +19,8 @@ from gpflow.models import ExternalDataTrainingLossMixin, GPModel
 from gpflow.posteriors import PrecomputeCacheType
 
 from ..bases.base import Basis
-from ..bases.latents import input_dims
 from ..errors import DataError
+from ..inducing.variables import input_dims
 from ..posteriors import BasisPosterior
 from .checks import check_shapes_of_data, check_values, infer_num_latent_gps, warn_of_values
 from .expectations import check_draws, sampled_expectations, variational_expectations

@@ -11,7 +11,7 @@ from gpflow.kernels import Kernel
 from gpflow.likelihoods import Likelihood
 
 from ..bases import DecoupledBasis, HybridBasis, OrthogonalBasis, SolveBasis
-from ..bases.latents import as_inducing
+from ..inducing.variables import as_inducing
 from .basis_gp import BasisGP
 from .checks import infer_num_latent_gps
 from .monte_carlo import MonteCarlo

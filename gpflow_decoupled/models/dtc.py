@@ -23,7 +23,7 @@ from gpflow.kernels import Kernel
 from gpflow.likelihoods import Gaussian
 from gpflow.models import SGPR
 
-from ..bases.latents import as_inducing, input_dims
+from ..inducing.variables import as_inducing, input_dims
 from ..linalg.cholesky import add_jitter, cholesky
 from ..linalg.triangular import solve
 from .checks import check_shapes_of_data, check_values

@@ -13,9 +13,9 @@ from gpflow.kernels import Kernel
 from gpflow.likelihoods import Likelihood
 
 from ..bases import Basis, CoupledBasis, OrthogonalBasis
-from ..bases.inducing_gaussian import whiten_columns
-from ..bases.latents import as_inducing
+from ..bases.parts.inducing_gaussian import whiten_columns
 from ..errors import DataError
+from ..inducing.variables import as_inducing
 from ..linalg.gaussians import apply_per_latent, precision_from_root
 from ..linalg.triangular import solve
 from .basis_gp import BasisGP

@@ -1,19 +1,19 @@
 """How q moves."""
 
-from .affine_ascent import AffineIndependentAscent, BaseChoice, best_base
-from .affine_result import AffineResult
-from .challis_barber import Cholesky
-from .conjugate_computation import ConjugateComputation
-from .conjugate_result import ConjugateResult
-from .constraint_subset import ConstraintSubset
+from .affine_independent.jaakkola_jordan import JaakkolaJordan
+from .affine_independent.optimizer import AffineIndependentAscent, BaseChoice, best_base
+from .affine_independent.result import AffineResult
+from .conjugate.optimizer import ConjugateComputation
+from .conjugate.result import ConjugateResult
+from .conjugate.sweep import sweep
 from .exact import Optimum, collapsed_elbo, optimal_parameters
-from .jaakkola_jordan import JaakkolaJordan
-from .lagrangian import LinearlyConstrainedLagrangian
-from .lagrangian_result import LagrangianResult
-from .mean_field import MeanFieldCVI
-from .natural_gradient import NaturalGradient, StepReport
-from .opper import Opper
-from .sweep import sweep
+from .lagrangian.challis_barber import Cholesky
+from .lagrangian.constraint_subset import ConstraintSubset
+from .lagrangian.opper import Opper
+from .lagrangian.optimizer import LinearlyConstrainedLagrangian
+from .lagrangian.result import LagrangianResult
+from .mean_field.optimizer import MeanFieldCVI
+from .natural_gradient.optimizer import NaturalGradient, StepReport
 
 __all__ = [
     "AffineIndependentAscent",

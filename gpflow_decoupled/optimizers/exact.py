@@ -25,13 +25,13 @@ from gpflow.kernels import LinearCoregionalization
 from gpflow.likelihoods import Gaussian as GaussianNoise
 
 from ..bases import Basis, DecoupledBasis, Gaussian, HybridBasis, OrthogonalBasis, SolveBasis
-from ..bases.latents import cross_gram, gram, gram_to_data, gram_to_factor, prior_variance
-from ..bases.mean_operator import MeanOperator
+from ..bases.parts.mean_operator import MeanOperator
+from ..covariances.latents import cross_gram, gram, gram_to_data, gram_to_factor, prior_variance
 from ..linalg.cholesky import add_jitter, cholesky
 from ..linalg.gaussians import apply_per_latent, root_from_precision
 from ..linalg.triangular import solve, symmetric_product
 from ..models import BasisGP
-from .evaluation import as_basis_model
+from .natural_gradient.evaluation import as_basis_model
 
 
 class Optimum(NamedTuple):

@@ -19,8 +19,8 @@ from gpflow.inducing_variables import InducingPoints, InducingVariables
 from gpflow.kernels import Kernel
 
 from ..bases import Basis, CoupledBasis, DecoupledBasis, DualBasis, HybridBasis, OrthogonalBasis, SiteBasis, SolveBasis
-from ..bases.latents import gram, gram_to_factor, split_latents
-from ..bases.residual import residual_gram
+from ..covariances.latents import gram, gram_to_factor, split_latents
+from ..covariances.residual import residual_gram
 from ..errors import DataError
 from ..linalg.cholesky import add_jitter
 from .arrays import normal, project, solve_draws

@@ -14,8 +14,9 @@ from gpflow.kernels import Kernel, LinearCoregionalization
 from gpflow.utilities import deepcopy
 
 from ..bases import Basis
-from ..bases.latents import point_values, split_latents
+from ..covariances.latents import split_latents
 from ..errors import DataError
+from ..inducing.variables import point_values
 from ..models import BasisGP, FullGP
 from .arrays import project
 from .prior import PriorDraws, draw_prior

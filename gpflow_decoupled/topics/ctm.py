@@ -20,12 +20,12 @@ import numpy as np
 import scipy.sparse as sp
 
 from ..errors import check_option
-from .gaussian_proportions import GaussianProportions
 from .lda import LatentDirichletAllocation
-from .logistic_dirichlet import LogisticDirichlet
 from .model import TopicModel
 from .options import check_prior, check_whole
 from .passes import Progress
+from .proportions.gaussian import GaussianProportions
+from .proportions.logistic_dirichlet import LogisticDirichlet
 
 POSTERIORS = ("gaussian", "diagonal", "dirichlet")
 

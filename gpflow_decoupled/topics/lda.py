@@ -23,7 +23,7 @@ import numpy as np
 from ..errors import check_option
 from .model import TopicModel
 from .options import check_prior
-from .proportions import DirichletProportions
+from .proportions.dirichlet_proportions import DirichletProportions
 
 LEARNING = ("none", "symmetric", "vector")
 

@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from .dirichlet import expected_log, minus_kl
 from .local import Local
-from .priors import best_symmetric_prior
+from .proportions.dirichlet import expected_log, minus_kl
+from .proportions.priors import best_symmetric_prior
 
 
 class Shared(NamedTuple):

@@ -10,7 +10,7 @@ import numpy as np
 from scipy.special import psi
 
 from .blocks import Block
-from .dirichlet import expected_log, scaled_exp
+from .proportions.dirichlet import expected_log, scaled_exp
 
 
 class TopicWeights(NamedTuple):

@@ -12,8 +12,8 @@ import numpy as np
 import tensorflow as tf
 from gpflow.likelihoods import Likelihood
 
-from ..bases.latents import input_dims
 from ..errors import DataError
+from ..inducing.variables import input_dims
 from ..likelihoods import check_labels
 from ..models import BasisGP
 from ..models.checks import check_shapes_of_data, check_values, warn_of_values

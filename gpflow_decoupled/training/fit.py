@@ -10,15 +10,15 @@ from typing import Any
 import tensorflow as tf
 from gpflow.keras import tf_keras
 
-from ..bases.latents import count_points
 from ..errors import DataError, check_option
+from ..inducing.variables import count_points
 from ..models import CVIGP, LCLGP
 from ..models.checks import check_values
-from ..optimizers.natural_gradient import POLICIES
+from ..optimizers.natural_gradient.optimizer import POLICIES
 from .loop import Limits, Loop, Rates
 from .options import check_callbacks, check_counts, check_optimizer, check_rates
 from .result import FitResult
-from .setup import Choices, set_up_full, set_up_inducing
+from .routes.setup import Choices, set_up_full, set_up_inducing
 
 DEFAULT_STEPS = 2000
 DEFAULT_RATE = 0.03

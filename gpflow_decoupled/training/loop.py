@@ -20,8 +20,8 @@ from .evaluation import held_out_metrics
 from .failure import explain, restored
 from .progress import ProgressLine, call_back
 from .result import FitResult, History
+from .routes.inducing import StepOutput, TrainingStep
 from .schedules import annealed, ramped
-from .step import StepOutput, TrainingStep
 
 
 @dataclass(frozen=True)

@@ -13,10 +13,10 @@ import numpy as np
 from gpflow.likelihoods import Gaussian
 from gpflow.utilities import deepcopy
 
-from ..bases.latents import point_values
 from ..certificates import CertifiedSelection
 from ..errors import DataError
-from ..optimizers.evaluation import as_basis_model
+from ..inducing.variables import point_values
+from ..optimizers.natural_gradient.evaluation import as_basis_model
 from ..training import FitResult
 from .axes import axes_or_new
 

@@ -19,7 +19,7 @@ from gpflow_decoupled.bases import (
     SiteBasis,
     SolveBasis,
 )
-from gpflow_decoupled.bases.latents import as_inducing
+from gpflow_decoupled.inducing.variables import as_inducing
 from tests.reference import decoupled as ref
 from tests.reference import grams as gr
 

@@ -16,7 +16,16 @@ from gpflow_decoupled.models import CVIGLM, LCLGLM, LCLGP, weights_posterior
 from gpflow_decoupled.optimizers import LinearlyConstrainedLagrangian, sweep
 from tests.bounds.registry import matern
 from tests.models.conjugate_problems import mixed, separate
-from tests.optimizers.lcl_problems import KINDS, gram, inputs, labels, model, prior_mean, randomize, site_functions
+from tests.optimizers.lagrangian.lcl_problems import (
+    KINDS,
+    gram,
+    inputs,
+    labels,
+    model,
+    prior_mean,
+    randomize,
+    site_functions,
+)
 from tests.reference import conjugate as conj
 from tests.reference import lcl
 

@@ -10,13 +10,13 @@ import scipy.sparse as sp
 from scipy.special import logsumexp
 
 from gpflow_decoupled.topics import CorrelatedTopicModel, LatentDirichletAllocation
-from gpflow_decoupled.topics.ascent import ascend
 from gpflow_decoupled.topics.blocks import split_into_blocks
 from gpflow_decoupled.topics.ctm import POSTERIORS
-from gpflow_decoupled.topics.gaussian_proportions import GaussianProportions, GaussianState
 from gpflow_decoupled.topics.local import Limits, Local, local_step
-from gpflow_decoupled.topics.logistic_dirichlet import LogisticDirichlet, LogisticDirichletState
-from gpflow_decoupled.topics.lse import best_tilt, normal_points, tilted_bound
+from gpflow_decoupled.topics.proportions.ascent import ascend
+from gpflow_decoupled.topics.proportions.gaussian import GaussianProportions, GaussianState
+from gpflow_decoupled.topics.proportions.logistic_dirichlet import LogisticDirichlet, LogisticDirichletState
+from gpflow_decoupled.topics.proportions.lse import best_tilt, normal_points, tilted_bound
 from gpflow_decoupled.topics.words import Words, topic_weights
 from tests.reference import topics as reference
 from tests.topics.corpora import generated

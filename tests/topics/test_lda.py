@@ -9,13 +9,13 @@ import pytest
 import scipy.sparse as sp
 from scipy.special import digamma, polygamma
 
+from gpflow_decoupled.special.polygamma import polygammas
 from gpflow_decoupled.topics import LatentDirichletAllocation, split_words
 from gpflow_decoupled.topics.blocks import split_into_blocks
-from gpflow_decoupled.topics.dirichlet import fisher_solve, minus_kl, scaled_exp
 from gpflow_decoupled.topics.local import Limits, local_step
-from gpflow_decoupled.topics.polygamma import polygammas
-from gpflow_decoupled.topics.priors import best_prior, best_symmetric_prior
-from gpflow_decoupled.topics.proportions import DirichletProportions, DirichletState
+from gpflow_decoupled.topics.proportions.dirichlet import fisher_solve, minus_kl, scaled_exp
+from gpflow_decoupled.topics.proportions.dirichlet_proportions import DirichletProportions, DirichletState
+from gpflow_decoupled.topics.proportions.priors import best_prior, best_symmetric_prior
 from gpflow_decoupled.topics.words import topic_weights
 from tests.reference import topics as reference
 from tests.topics.corpora import generated, tiny

@@ -16,8 +16,8 @@ import gpflow_decoupled as gd
 from gpflow_decoupled.errors import DataError, NumericalError, UnknownOptionError
 from gpflow_decoupled.models import LCLGLM, LCLGP
 from gpflow_decoupled.optimizers import LinearlyConstrainedLagrangian
-from gpflow_decoupled.training.lagrangian_step import LagrangianStep
-from tests.optimizers import lcl_problems as problems
+from gpflow_decoupled.training.routes.multipliers import LagrangianStep
+from tests.optimizers.lagrangian import lcl_problems as problems
 from tests.reference import lcl
 from tests.reference import lcl_sites as ref
 from tests.training.problems import slope, unchanged, values

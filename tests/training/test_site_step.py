@@ -14,7 +14,7 @@ import gpflow_decoupled as gd
 from gpflow_decoupled.errors import DataError, NumericalError, UnknownOptionError
 from gpflow_decoupled.models import CVIGP
 from gpflow_decoupled.optimizers import ConjugateComputation
-from gpflow_decoupled.training.site_step import SiteStep
+from gpflow_decoupled.training.routes.sites import SiteStep
 from tests.reference import conjugate as ref
 from tests.training.problems import slope, unchanged, values
 

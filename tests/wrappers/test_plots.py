@@ -15,11 +15,11 @@ matplotlib.use("Agg")
 
 import matplotlib.pyplot as plt  # noqa: E402
 
-from gpflow_decoupled.errors import DataError  # noqa: E402
-from gpflow_decoupled.likelihoods import BernoulliLogit  # noqa: E402
-from gpflow_decoupled.models import DVGP, ODVGP  # noqa: E402
-from gpflow_decoupled.training import FitResult  # noqa: E402
-from gpflow_decoupled.wrappers import plot_calibration, plot_history, plot_posterior_1d  # noqa: E402
+from gpflow_decoupled.errors import DataError
+from gpflow_decoupled.likelihoods import BernoulliLogit
+from gpflow_decoupled.models import DVGP, ODVGP
+from gpflow_decoupled.training import FitResult
+from gpflow_decoupled.wrappers import plot_calibration, plot_history, plot_posterior_1d
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ __all__ = ["dirichlet_fisher_solve", "dirichlet_from_log_mean", "dirichlet_log_m
 
 import tensorflow as tf
 
-from .special import trigamma, trigamma_defect
+from ...special.trigamma import trigamma, trigamma_defect
 
 _NEWTON = 60
 

@@ -9,8 +9,8 @@ from typing import Any
 import tensorflow as tf
 import tensorflow_probability as tfp
 
+from ...special.trigamma import gamma_shape, trigamma, trigamma_excess
 from .base import Family, Natural, as_positive
-from .special import gamma_shape, trigamma, trigamma_excess
 
 
 class InverseGamma(Family):

@@ -1,0 +1,3 @@
+"""What bases are made of."""
+
+__all__: list[str] = []

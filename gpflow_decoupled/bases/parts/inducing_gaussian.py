@@ -1,0 +1,82 @@
+"""q(u) = N(m, S) at inducing variables: its Parameters, and whitened coordinates u = L u~ with u~ ~ N(0, I) a priori."""
+
+from __future__ import annotations
+
+__all__ = [
+    "assign_whitened", "assign_whitened_root", "gaussian_parameters", "root_parameter", "whiten_columns", "whitened",
+    "whitened_root",
+]  # fmt: skip
+
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from gpflow import Parameter
+from gpflow.config import default_float
+from gpflow.utilities import triangular
+
+from ...errors import DataError
+from ...linalg.gaussians import apply_per_latent
+from ...linalg.triangular import lower_product
+from ...linalg.whitening import whiten
+from ..base import Gaussian
+
+
+def gaussian_parameters(
+    size: int, num_latent_gps: int, mean: Any | None = None, root: Any | None = None
+) -> tuple[Parameter, Parameter]:
+    """Parameters q_mu [M, L] (zeros) and q_sqrt [L, M, M] (identities, lower triangular); Parameters pass through."""
+    mean = np.zeros((size, num_latent_gps)) if mean is None else mean
+    if tuple(mean.shape) != (size, num_latent_gps):
+        raise DataError(f"q_mu has shape {tuple(mean.shape)}; it must be [M, L] = [{size}, {num_latent_gps}].")
+    if not isinstance(mean, Parameter):
+        mean = Parameter(mean, dtype=default_float())
+    return mean, root_parameter(size, num_latent_gps, root)
+
+
+def root_parameter(size: int, num_latent_gps: int, root: Any | None = None) -> Parameter:
+    """A Parameter [L, M, M], lower triangular; identities if no value is given; a Parameter passes through."""
+    size = int(size)
+    root = np.tile(np.eye(size), (num_latent_gps, 1, 1)) if root is None else root
+    if tuple(root.shape) != (num_latent_gps, size, size):
+        raise DataError(
+            f"q_sqrt has shape {tuple(root.shape)}; it must be [L, M, M] = [{num_latent_gps}, {size}, {size}]."
+        )
+    if isinstance(root, Parameter):
+        return root
+    return Parameter(np.tril(root), transform=triangular(), dtype=default_float())
+
+
+def whiten_columns(chol: tf.Tensor, tangent: tf.Tensor | None, columns: tf.Tensor, adjoint: bool = False) -> tf.Tensor:
+    """L^-1 (or L^-T) times a column a latent: chol [G, M, M], columns [M, L] -> [M, L]; M^2 L."""
+    if chol.shape[0] == 1:
+        return tf.squeeze(whiten(chol, tangent, columns[None], adjoint), 0)
+    return tf.transpose(whiten(chol, tangent, tf.transpose(columns)[..., None], adjoint)[..., 0])
+
+
+def whitened_root(chol: tf.Tensor, tangent: tf.Tensor | None, root: Parameter, whitened_already: bool) -> tf.Tensor:
+    """The lower root [L, M, M] of S in whitened coordinates, L^-1 root; M^3 unless it is already."""
+    value = tf.linalg.band_part(tf.convert_to_tensor(root), -1, 0)
+    return value if whitened_already else tf.linalg.band_part(whiten(chol, tangent, value), -1, 0)
+
+
+def whitened(
+    chol: tf.Tensor, tangent: tf.Tensor | None, mean: Parameter, root: Parameter, whitened_already: bool
+) -> Gaussian:
+    """(m, S) in whitened coordinates, m~ = L^-1 m and L^-1 root, for chol [G, M, M]; M^3 unless they are already."""
+    value = tf.convert_to_tensor(mean)
+    if not whitened_already:
+        value = whiten_columns(chol, tangent, value)
+    return Gaussian(value, whitened_root(chol, tangent, root, whitened_already))
+
+
+def assign_whitened_root(chol: tf.Tensor, new: tf.Tensor, root: Parameter, whitened_already: bool) -> None:
+    """Write a whitened root [L, M, M] back to its Parameter: the inverse of `whitened_root`."""
+    value = new if whitened_already else lower_product(chol, new)
+    root.assign(tf.linalg.band_part(value, -1, 0))  # FillTriangular would scramble entries above the diagonal
+
+
+def assign_whitened(chol: tf.Tensor, new: Gaussian, mean: Parameter, root: Parameter, whitened_already: bool) -> None:
+    """Write a whitened Gaussian, [M, L] and [L, M, M], back to its Parameters: the inverse of `whitened`."""
+    mean.assign(new.mean if whitened_already else apply_per_latent(chol, new.mean))
+    assign_whitened_root(chol, new.root, root, whitened_already)

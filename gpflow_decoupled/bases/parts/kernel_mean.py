@@ -1,0 +1,85 @@
+"""A mean function sum_i k(x, z_i) a_i: its points, its coefficients, its norm.
+
+The norm a^T C a (C the Gram matrix of the points, or its residual given beta) is computed in full, or estimated: with m
+of M rows drawn uniformly without replacement, (M / m) sum_i a_i (C a)_i is unbiased, and so are all its derivatives: R2
+= (D25). Nothing of size M x M is formed then. Where the coefficients are whitened by a frozen C_0, only a^T (C - C_0) a
+is estimated and a^T C_0 a = |a~|^2 is exact, so that the noise vanishes as C_0 is fresh.
+"""
+
+from __future__ import annotations
+
+__all__ = ["KernelMean"]
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from gpflow import Parameter
+from gpflow.base import Module
+from gpflow.config import default_float
+from gpflow.kernels import Kernel
+
+from ...covariances.latents import gram, gram_to_data, sampled_rows
+from ...errors import DataError
+from ...inducing.variables import as_inducing, count_points
+from ...linalg.gaussians import apply_per_latent
+from .scaling import MeanScaling
+
+
+class KernelMean(Module):
+    """sum_i k(x, z_i) a_i with coefficients a [M, L], held as a~ with a = T a~ (see `scaling`).
+
+    :param points: [M, D], or a GPflow inducing variable. :param name: what messages call them.
+    :param scaling: "none", "diagonal" or "whitened". :param subsample: number of rows m of (D25); None for all.
+
+    Raises `DataError` for points that are not finite and distinct, or a subsample below 1.
+    """
+
+    def __init__(self, points: Any, name: str, num_latent_gps: int, scaling: str, subsample: int | None) -> None:
+        super().__init__()
+        self.points = as_inducing(points, name)
+        self.size = count_points(self.points)
+        self.coefficients = Parameter(np.zeros((self.size, num_latent_gps)), dtype=default_float())
+        self.scaling = MeanScaling(scaling, self.size)
+        if subsample is not None and (not isinstance(subsample, int) or subsample < 1):
+            raise DataError(f"mean_subsample={subsample!r}; use a whole number of rows of at least 1, or None for all.")
+        self.subsample = subsample if subsample is not None and subsample < self.size else None
+
+    def raw(self) -> tf.Tensor:
+        """The coefficients a [M, L]."""
+        return self.scaling.raw(self.coefficients)
+
+    def values(self, kernel: Kernel, a: tf.Tensor, X: tf.Tensor) -> tf.Tensor:
+        """K_xz a [N, L] at X [N, D]; N M."""
+        return apply_per_latent(gram_to_data(kernel, self.points, X), a, adjoint=True)
+
+    def draw_rows(self, seed: tf.Tensor | None = None) -> tf.Tensor | None:
+        """Distinct indices [m] by the stateless `seed` [2], or by TensorFlow's global one; None if all are used."""
+        if self.subsample is None:
+            return None
+        if seed is None:
+            seed = tf.random.uniform([2], maxval=2**31 - 1, dtype=tf.int32)
+        return tf.random.experimental.stateless_shuffle(tf.range(self.size), seed=seed)[: self.subsample]
+
+    def products(self, kernel: Kernel, a: tf.Tensor, rows: tf.Tensor | None) -> tf.Tensor:
+        """Rows of K_z a: [m, L], or all of them [M, L] if `rows` is None; m M."""
+        block = gram(kernel, self.points) if rows is None else sampled_rows(kernel, self.points, rows)
+        return apply_per_latent(block, a)
+
+    def norm(self, a: tf.Tensor, products: tf.Tensor, rows: tf.Tensor | None) -> tf.Tensor:
+        """sum_l a_l^T C a_l, a scalar, from rows of C a: [m, L], or [M, L] if `rows` is None."""
+        if rows is None:
+            return tf.reduce_sum(a * products)
+        share = tf.cast(self.size, a.dtype) / tf.cast(tf.shape(rows)[0], a.dtype)
+        sampled = tf.gather(a, rows)
+        if self.scaling.kind != "whitened" or self.scaling.frozen is None:
+            return share * tf.reduce_sum(sampled * products)  # (D25)
+        scaled = tf.convert_to_tensor(self.coefficients)
+        change = products - self.scaling.frozen_product(scaled, rows)
+        return tf.reduce_sum(tf.square(scaled)) + share * tf.reduce_sum(sampled * change)  # (D25) on C - C_0
+
+    def refresh(self, matrix: Callable[[], tf.Tensor], diagonal: Callable[[], tf.Tensor]) -> None:
+        """Freeze the scaling at the current C; the mean itself does not change."""
+        if self.size > 0:
+            self.scaling.refresh(self.coefficients, matrix, diagonal)

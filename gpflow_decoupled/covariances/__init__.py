@@ -1,0 +1,3 @@
+"""Gram matrices of latent functions at inducing variables and inputs."""
+
+__all__: list[str] = []

@@ -1,0 +1,136 @@
+"""Gram matrices of latent functions: one path for one kernel, separate kernels and separate inducing variables.
+
+Everything carries a leading axis G. G = 1 when all latent functions share kernel and inducing variables: their
+factorisations are then done once and broadcast. Otherwise G = L.
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "MULTIOUTPUT_INDUCING", "cross_gram", "gram", "gram_diagonal", "gram_to_data", "gram_to_factor", "prior_variance",
+    "sampled_rows", "split_latents",
+]  # fmt: skip
+
+import tensorflow as tf
+from gpflow.covariances import Kuf, Kuu
+from gpflow.inducing_variables import (
+    FallbackSeparateIndependentInducingVariables,
+    FallbackSharedIndependentInducingVariables,
+    InducingPoints,
+    InducingVariables,
+)
+from gpflow.kernels import Kernel, MultioutputKernel
+
+from ..errors import DataError
+from ..linalg.cholesky import add_jitter
+from .stationary import stationary_gram
+
+MULTIOUTPUT_INDUCING = (
+    FallbackSharedIndependentInducingVariables,
+    FallbackSeparateIndependentInducingVariables,
+)
+
+
+def split_latents(kernel: Kernel, *inducing: InducingVariables) -> list[tuple]:
+    """[(kernel, inducing variable, ...)] of each latent function, or a list of one if they share everything.
+
+    Raises `NotImplementedError` for the fully correlated case of GPflow, where one set of inducing points stands for
+    all outputs jointly, and `DataError` where the numbers of latent functions disagree.
+    """
+    if isinstance(kernel, MultioutputKernel):
+        columns = [list(kernel.latent_kernels)]
+    else:
+        columns = [[kernel]]
+    for variable in inducing:
+        if isinstance(variable, MULTIOUTPUT_INDUCING):
+            columns.append(list(variable.inducing_variables))
+        elif isinstance(kernel, MultioutputKernel):
+            raise NotImplementedError(
+                f"{type(kernel).__name__} with {type(variable).__name__} would correlate all outputs at every "
+                "inducing point; use gpflow.inducing_variables.SharedIndependentInducingVariables(...) around it "
+                "(or the Separate form), or pass an array."
+            )
+        else:
+            columns.append([variable])
+    sizes = {len(column) for column in columns} - {1}
+    if len(sizes) > 1:
+        raise DataError(
+            f"Kernels and inducing variables come in different numbers: {sorted(sizes)}; use one each a latent."
+        )
+    count = sizes.pop() if sizes else 1
+    return list(zip(*(column * count if len(column) == 1 else column for column in columns)))
+
+
+def gram(kernel: Kernel, points: InducingVariables) -> tf.Tensor:
+    """k(points, points) [G, M, M], without jitter."""
+    return _stack([_gram(k, z) for k, z in split_latents(kernel, points)])
+
+
+def gram_to_factor(kernel: Kernel, points: InducingVariables) -> tf.Tensor:
+    """`gram` with the jitter that a factorisation needs, [G, M, M].
+
+    An inducing variable with an attribute `needs_jitter` that is False gets none: `inducing.Weights` have a prior
+    covariance that is positive definite, and jitter on it would be noise on every prediction.
+    """
+    K = gram(kernel, points)
+    needed = any(getattr(z, "needs_jitter", True) for _, z in split_latents(kernel, points))
+    return add_jitter(K) if needed else K
+
+
+def gram_diagonal(kernel: Kernel, points: InducingVariables) -> tf.Tensor:
+    """The diagonal of `gram`, [G, M]; M kernel evaluations for plain points."""
+    return tf.stack([
+        k(z.Z, full_cov=False) if type(z) is InducingPoints else tf.linalg.diag_part(Kuu(z, k))
+        for k, z in split_latents(kernel, points)
+    ])  # fmt: skip
+
+
+def gram_to_data(kernel: Kernel, points: InducingVariables, X: tf.Tensor) -> tf.Tensor:
+    """k(points, X) [G, M, N] for X [N, D]."""
+    return _stack([_gram(k, z, X) for k, z in split_latents(kernel, points)])
+
+
+def prior_variance(kernel: Kernel, X: tf.Tensor, full_cov: bool) -> tf.Tensor:
+    """k(X, X) of each latent: [G, N], or [..., G, N, N] if `full_cov`, for X [..., N, D]."""
+    return tf.stack([k(X, full_cov=full_cov) for (k,) in split_latents(kernel)], axis=-3 if full_cov else 0)
+
+
+def cross_gram(kernel: Kernel, left: InducingVariables, right: InducingVariables) -> tf.Tensor:
+    """k(left, right) [G, M, K]. One of the two must be plain points, whose values GPflow can covary with anything."""
+    return _stack([_cross(k, a, b) for k, a, b in split_latents(kernel, left, right)])
+
+
+def _stack(matrices: list) -> tf.Tensor:
+    """[G, ...]; a single matrix is not copied."""
+    return matrices[0][None] if len(matrices) == 1 else tf.stack(matrices)
+
+
+def _gram(kernel: Kernel, points: InducingVariables, X: tf.Tensor | None = None) -> tf.Tensor:
+    """k(points, X) or k(points, points): by `stationary_gram` for plain points where it can, else as GPflow dispatches."""
+    fast = stationary_gram(kernel, points.Z, X) if type(points) is InducingPoints else None
+    if fast is not None:
+        return fast
+    return Kuu(points, kernel) if X is None else Kuf(points, kernel, X)
+
+
+def _cross(kernel: Kernel, left: InducingVariables, right: InducingVariables) -> tf.Tensor:
+    if type(right) is InducingPoints:
+        return _gram(kernel, left, right.Z)
+    if type(left) is InducingPoints:
+        return tf.linalg.matrix_transpose(_gram(kernel, right, left.Z))
+    raise NotImplementedError(
+        f"GPflow has no covariance between {type(left).__name__} and {type(right).__name__}; "
+        "make one of gamma and beta plain inducing points."
+    )
+
+
+def sampled_rows(kernel: Kernel, points: InducingVariables, rows: tf.Tensor) -> tf.Tensor:
+    """k(points[rows], points) [G, m, M] for rows [m]: the only part of the M x M matrix that is formed."""
+    parts = []
+    for k, z in split_latents(kernel, points):
+        if type(z) is not InducingPoints:
+            raise NotImplementedError(f"mean_subsample needs plain inducing points, not {type(z).__name__}.")
+        chosen = tf.gather(z.Z, rows)
+        fast = stationary_gram(k, chosen, z.Z)
+        parts.append(k(chosen, z.Z) if fast is None else fast)
+    return _stack(parts)

@@ -1,0 +1,3 @@
+"""Models with a non-Gaussian posterior."""
+
+__all__: list[str] = []

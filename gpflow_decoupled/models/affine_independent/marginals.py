@@ -1,0 +1,104 @@
+"""Marginals of an affine-independent q(f), which are not Gaussian: densities, quantiles and what follows from them.
+
+All by (A10): the density of y = sum_d alpha_d v_d + beta + noise on a grid, from its characteristic function. Absolute errors
+are those of the FFT, 1e-12 or so of the peak, so that probabilities far below that are rounding.
+"""
+
+from __future__ import annotations
+
+__all__ = ["density_at", "expected", "marginal_densities", "quantiles"]
+
+import math
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import tensorflow as tf
+from scipy.interpolate import CubicHermiteSpline
+
+from ...distributions import Base
+from ...expectations.decay import where_decayed
+from ...expectations.projections import Projections, rows_of
+from ...expectations.site_integrals import reach_of
+from ...expectations.spectral import spectral_density, transform_of
+
+
+def _blocks(base: Base, y: Projections, points: int, memory: float) -> Iterator[Projections]:
+    """The projections, so many rows at once as `memory` bytes allow; all where their number is not known while tracing."""
+    rows = rows_of(memory, y.alpha.shape[1], points, base.work, y.alpha.dtype)
+    if y.alpha.shape[0] is None:
+        yield y
+        return
+    for start in range(0, y.alpha.shape[0], rows):
+        noise = None if y.noise is None else y.noise[start : start + rows]
+        yield Projections(y.alpha[start : start + rows], y.beta[start : start + rows], y.theta, noise)
+
+
+def marginal_densities(base: Base, y: Projections, points: int, memory: float) -> tuple[tf.Tensor, tf.Tensor]:
+    """Values and densities there, [N, points] each: a regular grid around each mean, as wide as the tails of the base."""
+    R = reach_of(base, y.theta)
+    parts = [
+        spectral_density(base.characteristic, part, R, points) for part in _blocks(base, y, points // 2 + 1, memory)
+    ]
+    values, q = (tf.concat(column, axis=0) for column in zip(*parts))
+    return values, tf.maximum(q, 0.0)
+
+
+def expected(
+    base: Base, y: Projections, function: Callable[[tf.Tensor], tf.Tensor], points: int, memory: float
+) -> tf.Tensor:
+    """E function(y_n) [..., N], for a function of values [N, K] that returns [..., N, K]; infinite where it does not exist."""
+    values, q = marginal_densities(base, y, points, memory)
+    terms = q * (values[:, 1:2] - values[:, :1]) * function(values)
+    return where_decayed(tf.reduce_sum(terms, axis=-1), terms, math.inf)
+
+
+def density_at(base: Base, y: Projections, grid: tf.Tensor, points: int, memory: float) -> tf.Tensor:
+    """The densities [N, G] at values [N, G], by the sum over frequencies itself; 0 beyond the tails of the base."""
+    R = reach_of(base, y.theta)
+    scale, start, rows = y.spread, 0, []
+    for part in _blocks(
+        base, y, max(points // 2 + 1, int(grid.shape[1]) * (points // 2 + 1) // y.alpha.shape[1]), memory
+    ):
+        count = part.alpha.shape[0]
+        width = R * scale[start : start + count, None]
+        alpha, _, noise, _ = part.per_site
+        step = math.pi / width
+        omega = step * tf.range(points // 2, dtype=width.dtype)
+        phi = transform_of(base.characteristic, alpha, noise, omega, y.theta)
+        u = grid[start : start + count] - part.beta[:, None]
+        angle = omega[:, :, None] * u[:, None, :]
+        waves = tf.math.real(phi)[:, :, None] * tf.cos(angle)
+        if phi.dtype.is_complex:
+            waves += tf.math.imag(phi)[:, :, None] * tf.sin(angle)
+        weights = tf.constant([0.5] + [1.0] * (points // 2 - 1), width.dtype)[:, None]
+        q = tf.reduce_sum(weights * waves, axis=1) * step / math.pi  # (A10)
+        rows.append(tf.where(tf.abs(u) < width, tf.maximum(q, 0.0), 0.0))
+        start += count
+    return tf.concat(rows, axis=0)
+
+
+def quantiles(base: Base, y: Projections, probabilities: np.ndarray, points: int, memory: float) -> np.ndarray:
+    """The quantiles [N, Q] for probabilities [Q] inside (0, 1), by Newton's method on an interpolated cdf."""
+    R, rows = reach_of(base, y.theta), []
+    for part in _blocks(base, y, points // 2 + 1, memory):
+        values, q = (array.numpy() for array in spectral_density(base.characteristic, part, R, points))
+        averaged = spectral_density(base.characteristic, part, R, points, averaged=True)[1].numpy()
+        for row in zip(values, q, averaged):
+            rows.append(_quantiles_of(*row, probabilities))
+    return np.stack(rows)
+
+
+def _quantiles_of(values: np.ndarray, q: np.ndarray, averaged: np.ndarray, probabilities: np.ndarray) -> np.ndarray:
+    """Quantiles [Q] of a density q [K] at values [K], with its averages over cells, whose sums are the cdf at their edges."""
+    step = values[1] - values[0]
+    cdf = np.maximum.accumulate(np.cumsum(averaged) * step)
+    edges = values + 0.5 * step
+    density = np.maximum(0.5 * (q[:-1] + q[1:]), 0.0)
+    spline = CubicHermiteSpline(edges[:-1], cdf[:-1], density)
+    slope = spline.derivative()
+    keep = np.concatenate([[True], np.diff(cdf[:-1]) > 1e-14])
+    x = np.interp(probabilities, cdf[:-1][keep], edges[:-1][keep])
+    low, high = x - step, x + step
+    for _ in range(5):
+        x = np.clip(x - (spline(x) - probabilities) / np.maximum(slope(x), 1e-300), low, high)
+    return x

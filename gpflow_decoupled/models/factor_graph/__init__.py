@@ -1,0 +1,3 @@
+"""Factor graphs with exponential-family beliefs."""
+
+__all__: list[str] = []

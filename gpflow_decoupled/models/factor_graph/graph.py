@@ -1,0 +1,191 @@
+"""Mean-field posteriors on factor graphs: variables with families, factors with neighbours, messages between them.
+
+p(z) is proportional to prod_e f_e, q(z) = prod_k q_k(z_k), and the natural parameter of q_k is the sum of the messages that
+its factors send (Khan & Lin 2017, arXiv:1703.04265, section 5).
+"""
+
+from __future__ import annotations
+
+__all__ = ["FactorGraph", "Messages"]
+
+from collections.abc import Mapping, Sequence
+
+import tensorflow as tf
+
+from ...distributions.families import Belief, Natural
+from ...errors import DataError
+from .factors import Factor
+
+Messages = dict[str, dict[str, Natural]]
+"""By factor and then by variable; each has the shape of the variable's natural parameter."""
+Rows = Mapping[str, Sequence[tf.Tensor]]
+"""The data of each factor, or some rows of them."""
+
+
+class FactorGraph(tf.Module):
+    """A model as a factor graph, with a mean-field q that `optimizers.MeanFieldCVI` moves.
+
+    :param variables: by name, the belief at which each starts, which also says family and shape: `Gamma().belief(1.0, 1.0)`.
+        The axes of a batch are independent variables under one name.
+    :param factors: by name, what the joint density is a product of.
+
+    `graph["z"]` is the belief of a variable. The messages of a variable start as equal shares of its natural parameter.
+    Raises `DataError` that names variable and factor: names that do not exist, variables without a factor, sizes that
+    disagree, families that a factor cannot sample. Example::
+
+        graph = FactorGraph({"rate": Gamma().belief(1.0, 1.0)}, {
+            "prior": prior_factor("rate", Gamma().belief(2.0, 0.5)),
+            "counts": Factor("rate", lambda z, y: tf.reduce_sum(y * z.expectation[0] - z.expectation[1]), data=y),
+        })
+        result = MeanFieldCVI().run(graph)
+        graph["rate"].distribution.mean()
+    """
+
+    def __init__(self, variables: Mapping[str, Belief], factors: Mapping[str, Factor]) -> None:
+        super().__init__()
+        self.families = {name: belief.family for name, belief in variables.items()}
+        self.factors = dict(factors)
+        self.local = {name for factor in factors.values() for name in factor.local}
+        self._check_names()
+        self.num_data = self._check_sizes(variables)
+        degree = {name: len(self.factors_of(name)) for name in variables}
+        self.messages = {
+            key: {
+                name: tuple(tf.Variable(part / degree[name]) for part in variables[name].natural)
+                for name in factor.neighbours
+            }
+            for key, factor in self.factors.items()
+        }
+
+    def __getitem__(self, name: str) -> Belief:
+        """The belief of a variable, from the messages as they are now."""
+        return Belief.at(self.families[name], self.naturals(self.current())[name])
+
+    @property
+    def data(self) -> dict[str, tuple[tf.Tensor, ...]]:
+        """The arrays [N, ...] of every factor."""
+        return {key: factor.data for key, factor in self.factors.items()}
+
+    def factors_of(self, name: str) -> list[str]:
+        """The names of the factors of a variable."""
+        return [key for key, factor in self.factors.items() if name in factor.neighbours]
+
+    def in_plate(self, key: str) -> bool:
+        """Whether a factor is a product over observations, so that minibatches see a part of it."""
+        return bool(self.factors[key].data or self.factors[key].local)
+
+    def current(self) -> Messages:
+        """The messages as tensors."""
+        return {
+            key: {name: tuple(tf.convert_to_tensor(part) for part in parts) for name, parts in row.items()}
+            for key, row in self.messages.items()
+        }
+
+    def assign(self, messages: Messages) -> None:
+        """Take these messages, tensors of the shapes of the old ones."""
+        tf.nest.map_structure(lambda variable, value: variable.assign(value), self.messages, messages)
+
+    def naturals(self, messages: Messages) -> dict[str, Natural]:
+        """lambda_k of every variable, the sum of its messages (C32)."""
+        return {
+            name: tuple(tf.add_n(parts) for parts in zip(*[messages[key][name] for key in self.factors_of(name)]))
+            for name in self.families
+        }
+
+    def elbo(self, seed: int = 0) -> tf.Tensor:
+        """The bound F = sum_e E_q log f_e + sum_k H[q_k] in nats, a scalar; an estimate where factors are sampled."""
+        return self.bound(self.naturals(self.current()), self.data, tf.constant([seed, 0], tf.int32))
+
+    def bound(self, naturals: Mapping[str, Natural], data: Rows, seed: tf.Tensor) -> tf.Tensor:
+        """F in nats, a scalar, at natural parameters and for rows of the data; seed [2]."""
+        beliefs = {name: Belief.at(family, naturals[name]) for name, family in self.families.items()}
+        entropies = [tf.reduce_sum(belief.entropy()) for belief in beliefs.values()]
+        return tf.add_n([*self.expected(beliefs, data, seed).values(), *entropies])
+
+    def expected(self, beliefs: Mapping[str, Belief], data: Rows, seed: tf.Tensor) -> dict[str, tf.Tensor]:
+        """E_q log f_e of every factor, scalars in nats, at beliefs of all variables and for rows [B, ...] of the data."""
+        return {
+            key: factor.expected([beliefs[name] for name in factor.neighbours], data[key], self._seed(key, seed))
+            for key, factor in self.factors.items()
+        }
+
+    def outgoing(
+        self, key: str, naturals: Mapping[str, Natural], to: Sequence[str], data: Sequence[tf.Tensor], seed: tf.Tensor
+    ) -> dict[str, Natural]:
+        """grad_mu E_q log f of the factor `key`, for its neighbours `to`, from rows of its data (C32).
+
+        The parts that depend on mu are differentiated in mu, those that depend on lambda in lambda, and Fisher-solved (C1).
+        """
+        factor = self.factors[key]
+        beliefs = [Belief.at(self.families[name], naturals[name]) for name in factor.neighbours]
+        wanted = {name: belief for name, belief in zip(factor.neighbours, beliefs) if name in to}
+        with tf.GradientTape(watch_accessed_variables=False) as tape:
+            for belief in wanted.values():
+                tape.watch([belief.natural, belief.expectation])
+            value = factor.expected(beliefs, data, self._seed(key, seed))
+        if value.shape.rank != 0:
+            raise DataError(
+                f"the expectation of the factor '{key}' has shape {tuple(value.shape)}; it must be a scalar: sum it over all "
+                "rows."
+            )
+        sources = {name: (belief.natural, belief.expectation) for name, belief in wanted.items()}
+        gradients = tape.gradient(value, sources)
+        return {name: self._message(key, name, belief, *gradients[name]) for name, belief in wanted.items()}
+
+    def _message(self, key: str, name: str, belief: Belief, by_natural: tuple, by_expectation: tuple) -> Natural:
+        family, explicit = belief.family, _filled(by_expectation, belief)
+        if all(part is None for part in (*by_natural, *by_expectation)):
+            raise DataError(
+                f"the factor '{key}' does not depend on its neighbour '{name}': use the belief, or draws, of '{name}' in it, "
+                "or leave it out of the neighbours."
+            )
+        message = family.tangent(explicit)
+        if any(part is not None for part in by_natural):
+            solved = family.fisher_solve(belief.natural, _filled(by_natural, belief))  # (C1)
+            message = tuple(a + b for a, b in zip(message, solved))
+        return message
+
+    def _seed(self, key: str, seed: tf.Tensor) -> tf.Tensor:
+        return tf.random.fold_in(seed, list(self.factors).index(key))
+
+    def _check_names(self) -> None:
+        for key, factor in self.factors.items():
+            for name in factor.neighbours:
+                if name not in self.families:
+                    raise DataError(
+                        f"the factor '{key}' has the neighbour '{name}', which is no variable; there are "
+                        f"{', '.join(map(repr, self.families))}."
+                    )
+                if name in self.local and name not in factor.local:
+                    raise DataError(
+                        f"the variable '{name}' has a row for each observation in one factor but not in '{key}': name it in "
+                        f"local= there too, or in none."
+                    )
+                if factor.samples is not None and not self.families[name].reparameterized:
+                    raise DataError(
+                        f"the factor '{key}' samples '{name}', and draws of a {self.families[name].name} have no gradients: "
+                        "use a Factor with the expectation as a function of the belief."
+                    )
+        for name in self.families:
+            if not self.factors_of(name):
+                raise DataError(f"the variable '{name}' has no factor; give it a prior, or leave it out.")
+
+    def _check_sizes(self, variables: Mapping[str, Belief]) -> int | None:
+        """N of the factors with data and of the local variables; None if there are none."""
+        sizes = {f"the factor '{key}'": f.data[0].shape[0] for key, f in self.factors.items() if f.data}
+        for name in sorted(self.local):
+            first = variables[name].natural[0]
+            batch = first.shape.rank - variables[name].family.ranks[0]
+            sizes[f"the variable '{name}'"] = first.shape[0] if batch else 0
+        if len(set(sizes.values())) > 1:
+            raise DataError(
+                "all data are rows of the same observations, and "
+                + ", ".join(f"{owner} has {size}" for owner, size in sizes.items())
+                + "; let a factor close over arrays that are not."
+            )
+        return next(iter(sizes.values()), None)
+
+
+def _filled(parts: tuple, belief: Belief) -> Natural:
+    """A gradient with zeros for the parts that nothing depends on."""
+    return tuple(tf.zeros_like(like) if part is None else part for part, like in zip(parts, belief.natural))

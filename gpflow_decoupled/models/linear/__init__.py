@@ -1,0 +1,3 @@
+"""Bayesian generalised linear models."""
+
+__all__: list[str] = []

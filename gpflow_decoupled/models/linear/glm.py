@@ -1,0 +1,177 @@
+"""Bayesian generalised linear models: eta = X w + b, w Gaussian a priori, by conjugate-computation VI on either side.
+
+Primal, for more observations than weights: the weights are inducing variables, and their tied sites are (C29). Dual, for
+more weights than observations: a GP with the kernel x^T S x' and one site an observation, (C31). Both have the same
+posterior and the same bound (C30).
+"""
+
+from __future__ import annotations
+
+__all__ = ["CVIGLM", "WeightsPosterior", "weights_posterior"]
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+from gpflow.base import RegressionData
+from gpflow.config import default_float
+from gpflow.functions import Linear as LinearFunction
+from gpflow.functions import Zero
+from gpflow.kernels import Constant, Linear
+from gpflow.likelihoods import Likelihood
+from gpflow.utilities import set_trainable
+
+from ...bases import CoupledBasis
+from ...errors import DataError, check_option
+from ...inducing import Weights
+from ...inducing.weights import weight_parts
+from ...linalg.gaussians import apply_per_latent
+from ...linalg.triangular import lower_gram, lower_product
+from ..checks import check_shapes_of_data, check_values, infer_num_latent_gps
+from ..conjugate import CVIGP
+from ..full_gp import FullGP
+from ..linear_parts import as_arrays, check_rows, check_variance, linear_mean, linear_prior
+from ..sparse_conjugate import SparseCVIGP
+
+_MAX_ROWS = 10_000
+"""Rows that the start of q is made from."""
+
+
+class WeightsPosterior(NamedTuple):
+    """q(w) = N(mean, covariance) of a linear model; the intercept, where there is one, is the last weight."""
+
+    mean: tf.Tensor
+    """[p], or [p, L] for several latents."""
+    covariance: tf.Tensor
+    """[p, p], or [L, p, p]."""
+
+
+def CVIGLM(
+    data: RegressionData,
+    likelihood: Likelihood,
+    *,
+    prior: Any | None = None,
+    intercept: bool = True,
+    intercept_variance: float = 1e4,
+    num_latent_gps: int | None = None,
+    num_data: int | None = None,
+    side: str = "auto",
+) -> SparseCVIGP | CVIGP:
+    """A Bayesian generalised linear model p(y | x^T w + b), ready to be trained.
+
+    :param data: X [N, p], Y [N, P]. The primal model keeps none of it, and takes data when it is trained.
+    :param likelihood: any GPflow likelihood; for logistic regression `Bernoulli(invlink=tf.sigmoid)`.
+    :param prior: a `tensorflow_probability.distributions.MultivariateNormalDiag`, `...TriL` or `...FullCovariance` over
+        the weights [p]; N(0, I) if not given. Every latent has it.
+    :param intercept: whether there is a weight b, with prior N(0, intercept_variance), for a column of ones that X has not.
+    :param num_latent_gps: L; by default what the likelihood says, else the columns of Y.
+    :param num_data: N, where `data` are only the first rows of a larger set, which then is on the primal side.
+    :param side: "auto" is "primal" for no more weights than observations, and "dual" for more.
+    :return: primal a `SparseCVIGP` on `inducing.Weights`, for `fit(model, data)` and `optimizers.sweep(model, data)`; dual a
+        `CVIGP`, for `optimizers.ConjugateComputation().run(model)`. `weights_posterior` reads the weights off both.
+
+    The prior is not trained. q starts with the prior's mean and a narrower covariance, under which eta has at most unit
+    variance at typical inputs: expectations under a broad prior need not be finite. Raises `DataError` for unusable data,
+    and a prior that is of another size or not positive definite. Cost of a step: N p^2 + p^3 primal, N^3 dual (and N^2 p
+    once). Example::
+
+        model = CVIGLM((X, Y), gpflow.likelihoods.Poisson())
+        result = sweep(model, (X, Y))
+        mean, covariance = weights_posterior(model)
+    """
+    check_option("side", side, ("auto", "primal", "dual"))
+    X, Y = as_arrays(data)
+    if num_latent_gps is None and likelihood.latent_dim is None and Y.ndim == 2:
+        num_latent_gps = Y.shape[1]
+    latents = infer_num_latent_gps(Linear(), likelihood, num_latent_gps)
+    check_shapes_of_data(X, Y, likelihood, latents, None)
+    check_values(X, Y, likelihood)
+    if not intercept:
+        check_rows(X)
+    mean, kernel = linear_prior(prior, X.shape[1])
+    if intercept:
+        kernel += Constant(check_variance(intercept_variance))
+    set_trainable(kernel, False)
+    mean_function = linear_mean(mean, latents)
+    weights, total = X.shape[1] + int(intercept), len(X) if num_data is None else num_data
+    if side == "primal" or (side == "auto" and weights <= total):
+        model = SparseCVIGP(
+            kernel,
+            likelihood,
+            Weights(weights),
+            mean_function=mean_function,
+            num_latent_gps=latents,
+            num_data=total,
+        )
+        _narrow(model, X[:: -(-len(X) // _MAX_ROWS)])
+        return model
+    if total != len(X):
+        raise DataError(
+            f"num_data={num_data} and the data have {len(X)} rows: the dual side, for {weights} weights, owns all data; pass "
+            'them, or side="primal".'
+        )
+    dual = CVIGP((X, Y), kernel, likelihood, mean_function=mean_function, num_latent_gps=latents)
+    dual.basis.tau.assign(np.ones(dual.basis.tau.shape))  # then no variance of eta is above 1
+    return dual
+
+
+def weights_posterior(model: SparseCVIGP | FullGP) -> WeightsPosterior:
+    """The weights of a model of `CVIGLM` or `LCLGLM`: mean [p] and covariance [p, p], or [p, L] and [L, p, p] for L latents.
+
+    The intercept is the last one. Raises `TypeError` for a model whose weights cannot be told: another kernel, or a mean
+    function that is not linear. Cost p^3 primal, N p^2 dual.
+    """
+    kernel, mean_function = model.kernel, model.mean_function
+    try:
+        has_intercept = isinstance(weight_parts(kernel)[-1], Constant)
+    except NotImplementedError as error:
+        raise TypeError(f"This is no linear model. {error}") from error
+    if not isinstance(mean_function, (Zero, LinearFunction)):
+        raise TypeError(f"The mean function is a {type(mean_function).__name__}, not linear: the weights have no mean.")
+    if isinstance(model, FullGP):
+        mean, covariance = _dual_weights(model, has_intercept)
+    elif isinstance(model.basis, CoupledBasis) and isinstance(model.basis.beta, Weights):
+        mean, covariance = _primal_weights(model, has_intercept)
+    else:
+        raise TypeError(
+            f"The weights of a {type(model).__name__} are known only with inducing.Weights; use CVIGLM or LCLGLM."
+        )
+    if model.num_latent_gps == 1:
+        return WeightsPosterior(mean[:, 0], covariance[0])
+    return WeightsPosterior(mean, covariance)
+
+
+def _primal_weights(model: SparseCVIGP, has_intercept: bool) -> tuple[tf.Tensor, tf.Tensor]:
+    """q(u), and the prior mean that it is centred on."""
+    state = model.basis.factor(model.kernel, with_kl=False)
+    mean = apply_per_latent(state.chol, state.mean)
+    if isinstance(model.mean_function, LinearFunction):
+        constant = tf.broadcast_to(model.mean_function.b, [1, model.num_latent_gps])
+        parts = [model.mean_function.A, constant] if has_intercept else [model.mean_function.A]
+        mean += tf.concat([tf.convert_to_tensor(part) for part in parts], axis=0)
+    return mean, lower_gram(lower_product(state.chol, state.root))
+
+
+def _dual_weights(model: FullGP, has_intercept: bool) -> tuple[tf.Tensor, tf.Tensor]:
+    """(C31): b is eta at x = 0, and w_j what the j-th unit vector adds to it."""
+    columns = int(model.data[0].shape[1])
+    units = np.eye(columns + 1, columns, dtype=default_float())
+    eta, cov = model.predict_f(units, full_cov=True)
+    mean = eta[:-1] - eta[-1:]
+    rows = cov[:, :-1] - cov[:, -1:]
+    covariance = rows[..., :-1] - rows[..., -1:]
+    if not has_intercept:
+        return mean, covariance
+    cross = rows[..., -1:]  # of w and b
+    upper = tf.concat([covariance, cross], axis=-1)
+    lower = tf.concat([tf.linalg.matrix_transpose(cross), cov[:, -1:, -1:]], axis=-1)
+    return tf.concat([mean, eta[-1:]], axis=0), tf.concat([upper, lower], axis=-2)
+
+
+def _narrow(model: SparseCVIGP, X: np.ndarray) -> None:
+    """Start q with independent whitened weights under which eta has at most unit variance on average over X [N, p]."""
+    basis, kernel = model.basis, model.kernel
+    (A,) = basis.features(basis.factor(kernel), kernel, tf.convert_to_tensor(X)).minus
+    power = tf.reduce_mean(tf.square(A[0]), axis=1)
+    deviations = tf.math.rsqrt(1.0 + tf.cast(tf.size(power), power.dtype) * power)
+    basis.q_sqrt.assign(tf.broadcast_to(tf.linalg.diag(deviations), basis.q_sqrt.shape))

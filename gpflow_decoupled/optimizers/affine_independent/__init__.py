@@ -1,0 +1,3 @@
+"""Affine-independent KL inference (Challis & Barber 2012)."""
+
+__all__: list[str] = []

@@ -1,0 +1,3 @@
+"""Conjugate-computation variational inference (Khan & Lin 2017)."""
+
+__all__: list[str] = []

@@ -1,0 +1,82 @@
+"""A data set of any size, a block of rows at a time, as often as asked."""
+
+from __future__ import annotations
+
+__all__ = ["Blocks"]
+
+from collections.abc import Iterator
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from ...errors import DataError
+from ...inducing.variables import input_dims
+from ...models import BasisGP
+from ...models.checks import check_shapes_of_data, check_values
+
+Batch = tuple[tf.Tensor, tf.Tensor]
+
+
+class Blocks:
+    """Passes over data, in blocks; one is in memory at a time. Arrays are checked in the first pass, streams in each.
+
+    :param data: (X [N, D], Y [N, P]), where `numpy.memmap` is read block by block; a `tf.data.Dataset` of batches (X, Y);
+        or a function without arguments that returns an iterator of such batches, called once a pass.
+    :param size: rows of a block of arrays.
+
+    Raises `DataError` for data of another kind, shape or type, and while iterating for blocks without rows, entries that
+    are not finite, labels outside the likelihood's support, and a number of rows that is not `num_data` of the model or
+    that of the pass before.
+    """
+
+    def __init__(self, model: BasisGP, data: Any, size: Any) -> None:
+        if not isinstance(size, Integral) or isinstance(size, bool) or size < 1:
+            raise DataError(
+                f"block={size!r} must be a whole number of at least 1, the rows that are in memory at a time."
+            )
+        self.model, self.size = model, int(size)
+        self.num_data = None if model.num_data is None else int(model.num_data)
+        self._streams, self._must_check = callable(data) or isinstance(data, tf.data.Dataset), True
+        self._source = self._factory(data)
+
+    def __iter__(self) -> Iterator[Batch]:
+        """One pass: X [B, D], Y [B, P]."""
+        rows = 0
+        for X, Y in self._source():
+            X, Y = self.model.as_tensors((X, Y))
+            if self._must_check:
+                check_values(X.numpy(), Y.numpy(), self.model.likelihood)
+            rows += int(X.shape[0])
+            yield X, Y
+        self._count(rows)
+        self._must_check = self._streams
+
+    def _count(self, rows: int) -> None:
+        if rows == 0:
+            raise DataError("The data have no rows: check what they are made from; an iterator serves one pass only.")
+        if self.num_data is not None and rows != self.num_data:
+            raise DataError(
+                f"This pass had {rows} rows and num_data is {self.num_data}: every pass must bring the whole data set; if "
+                f"these are all data, set model.num_data = {rows}."
+            )
+        self.num_data = rows
+
+    def _factory(self, data: Any) -> Any:
+        """A function that starts a pass."""
+        if isinstance(data, tf.data.Dataset):
+            if int(data.cardinality()) == tf.data.INFINITE_CARDINALITY:
+                raise DataError("The dataset has no end, and a pass needs one: leave out repeat().")
+            return lambda: iter(data)
+        if callable(data):
+            return data
+        if not (isinstance(data, (tuple, list)) and len(data) == 2):
+            raise DataError(
+                f"data is a {type(data).__name__}; pass (X, Y), a tf.data.Dataset of batches (X, Y), or a function that "
+                "returns an iterator of such batches."
+            )
+        X, Y = (array if hasattr(array, "shape") else np.asarray(array) for array in data)
+        model = self.model
+        check_shapes_of_data(X, Y, model.likelihood, model.num_outputs, input_dims(model.basis.beta))
+        return lambda: ((X[i : i + self.size], Y[i : i + self.size]) for i in range(0, len(X), self.size))

@@ -1,0 +1,237 @@
+"""Multipliers of M observations alone: decoupled variational Gaussian inference whose cost does not grow with N^3.
+
+alpha and lambda are zero off a subset of the constraints, so that V = (K^-1 + Lambda)^-1 is the prior plus rank M; the
+losses of all observations stay in the bound (V26).
+"""
+
+from __future__ import annotations
+
+__all__ = ["ConstraintSubset"]
+
+import math
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from gpflow.keras import tf_keras
+
+from ...compilation import Compiled
+from ...errors import DataError, NumericalError
+from ...linalg.triangular import solve
+from ...models import LCLGP
+from .result import LagrangianResult, Trace
+from .scipy_ascent import ascend
+from .subset_bound import SubsetBound, SubsetPoint
+
+_CHECKS = 10
+"""How often a run on batches computes the bound of all data."""
+_NEWTON_STEPS = 5
+"""In alpha, on all data, before the first batch: Adam alone travels too slowly where there are many observations."""
+_LEAST = 1e-6
+"""Of lambda at the start of a run on batches, relative to the largest."""
+
+
+class ConstraintSubset:
+    """The best multipliers of M observations, with zeros elsewhere, for `models.LCLGP`; log-concave likelihoods.
+
+    :param size: M; the observations are drawn at random, and those of a smaller size with the same seed are among them.
+    :param batch_size: observations a step of Adam; None for all, and SciPy's L-BFGS-B.
+    :param steps: of Adam, or evaluations of L-BFGS-B at most. :param learning_rate: of Adam; it falls to zero.
+    :param seed: of the subset and the batches. :param rows: the subset [M], instead of a size.
+    :param tolerance: on the change of the bound in an iteration of L-BFGS-B, in nats. :param compile: False runs eagerly.
+
+    The bound is that of all data: a lower bound of log p(y) for every subset. Its maximum does not fall where rows are added,
+    and at M = N it is that of `LinearlyConstrainedLagrangian`. For M < N it is below that by what a rank-M change of the prior
+    cannot say, and the maximum need not be unique. (Leaving the losses of the other observations out as well would give an
+    upper bound of the objective, not a lower one.) Lambda is kept at 0 or above.
+
+    Cost of a step: M^3 + 3 B M^2 a latent, and M^2 + B M memory; L-BFGS-B has B = N, in blocks; no N x N matrix is formed.
+    A dozen passes over all data, of N M^2 each, find a start; a run on batches makes ten more, see `run`.
+    Raises `DataError` for settings out of range. Example::
+
+        result = ConstraintSubset(200, batch_size=500).run(model)
+    """
+
+    def __init__(
+        self,
+        size: int | None = None,
+        batch_size: int | None = None,
+        steps: int = 2000,
+        learning_rate: float = 0.05,
+        seed: int = 0,
+        *,
+        rows: Any | None = None,
+        tolerance: float = 1e-5,
+        compile: bool = True,
+    ) -> None:
+        if (size is None) == (rows is None):
+            raise DataError("Give either size, the number of observations with multipliers, or rows, which they are.")
+        if size is not None and size < 1:
+            raise DataError(f"size={size!r} must be between 1 and the number of observations.")
+        if batch_size is not None and batch_size < 1:
+            raise DataError(f"batch_size={batch_size!r} must be at least 1, or None for all observations.")
+        if steps < 1 or not tolerance > 0.0:
+            raise DataError(f"steps={steps!r} must be at least 1 and tolerance={tolerance!r} above 0.")
+        if not (math.isfinite(learning_rate) and learning_rate > 0.0):
+            raise DataError(f"learning_rate={learning_rate!r} must be a number above 0.")
+        self.size, self.batch_size, self.steps, self.learning_rate = size, batch_size, steps, float(learning_rate)
+        self.seed, self.rows, self.tolerance, self.compile = seed, rows, float(tolerance), compile
+
+    def run(self, model: LCLGP) -> LagrangianResult:
+        """Climb from the model's multipliers where all that are not zero are in the subset, else from nothing.
+
+        The model is left at the best multipliers [N, L], zeros off the subset; `LinearlyConstrainedLagrangian` cannot go on
+        from those where zero is outside of S. The bound of a run on batches is computed at the start, the end and a few
+        times between, and the best is kept. Raises `DataError` for a size, rows or a batch size that do not fit the data, and
+        for likelihoods that are not log-concave, `NumericalError` where no start has a finite bound.
+        """
+        rng = np.random.default_rng(self.seed)
+        rows = self._checked_rows(model, rng)
+        self._check_model(model)
+        trace, bound = Trace(), SubsetBound(model, rows, self.compile)
+        alpha, lam = _start(model, bound)
+        climb = self._climb_all if self.batch_size is None else self._climb_batches
+        alpha, lam, reason = climb(bound, alpha, lam, trace, rng)
+        for parameter, part in ((model.basis.alpha, alpha), (model.basis.lam, lam)):
+            value = np.zeros(parameter.shape)
+            value[rows] = part
+            parameter.assign(value)
+        return trace.result(reason)
+
+    def _checked_rows(self, model: LCLGP, rng: np.random.Generator) -> np.ndarray:
+        count = model.basis.num_data
+        if self.size is not None:
+            if self.size > count:
+                raise DataError(f"size={self.size} is more than the {count} observations: use at most {count}.")
+            return np.sort(rng.permutation(count)[: self.size])
+        rows = np.asarray(self.rows)
+        if rows.ndim != 1 or rows.size == 0 or not np.issubdtype(rows.dtype, np.integer):
+            raise DataError(f"rows has shape {rows.shape} and type {rows.dtype}; it must be [M], whole numbers.")
+        if rows.min() < 0 or rows.max() >= count:
+            raise DataError(f"rows go from {rows.min()} to {rows.max()}; they must lie in 0 to {count - 1}.")
+        if len(np.unique(rows)) < len(rows):
+            raise DataError("rows names an observation twice; use np.unique(rows).")
+        return rows
+
+    def _check_model(self, model: LCLGP) -> None:
+        if self.batch_size is not None and self.batch_size > model.basis.num_data:
+            raise DataError(
+                f"batch_size={self.batch_size} is more than the {model.basis.num_data} observations: use None for all."
+            )
+        if np.any(np.asarray(model.site_loss().curvature) > 0.0):
+            raise DataError(
+                f"{type(model.likelihood).__name__} is not log-concave, and lambda may have to be negative: use "
+                "LinearlyConstrainedLagrangian, or a log-concave likelihood (Laplace for StudentT, and BernoulliProbit or "
+                "BernoulliLogit for Bernoulli, whose jitter is at fault)."
+            )
+
+    def _climb_all(
+        self, bound: SubsetBound, alpha: tf.Tensor, lam: tf.Tensor, trace: Trace, rng: np.random.Generator
+    ) -> tuple[np.ndarray, np.ndarray, str]:
+        """L-BFGS-B on all data over R^T alpha, with R from `SubsetBound.precision`, and lambda in units of its start."""
+        root, unit = bound.precision(alpha, lam), tf.maximum(lam, _LEAST * tf.reduce_max(lam) + 1e-12)
+
+        def multipliers(x: np.ndarray) -> tuple[tf.Tensor, tf.Tensor]:
+            first, second = (tf.constant(part.reshape(alpha.shape), alpha.dtype) for part in np.split(x, 2))
+            return _from_whitened(root, first), unit * second
+
+        def value_and_gradient(x: np.ndarray) -> tuple[float, np.ndarray]:
+            at = bound.evaluate(*multipliers(x))
+            parts = _whitened(root, at.g_alpha), unit * at.g_lam
+            return float(at.bound), np.concatenate([part.numpy().ravel() for part in parts]).astype(float)
+
+        whitened = _product(root, alpha)
+        start = np.concatenate([whitened.numpy().ravel(), (lam / unit).numpy().ravel()]).astype(float)
+        low = np.repeat([-np.inf, 0.0], len(start) // 2)
+        best, reason = ascend(value_and_gradient, start, low, trace, self.tolerance, self.steps)
+        return *(part.numpy() for part in multipliers(best)), reason
+
+    def _climb_batches(
+        self, bound: SubsetBound, alpha: tf.Tensor, lam: tf.Tensor, trace: Trace, rng: np.random.Generator
+    ) -> tuple[np.ndarray, np.ndarray, str]:
+        """Adam over R^T alpha and log lambda, with checks on all data; the best of these is returned."""
+        root = bound.precision(alpha, lam)
+        alpha = _newton(bound, root, alpha, lam)
+        floor = _LEAST * tf.reduce_max(lam) + 1e-12
+        variables = [tf.Variable(_product(root, alpha)), tf.Variable(tf.math.log(tf.maximum(lam, floor)))]
+        step = self._make_step(bound, root, variables)
+        best, since = (-math.inf, alpha, lam), 0
+        every, batches = max(1, self.steps // _CHECKS), self._batches(bound.num_data, rng)
+        for count in range(self.steps + 1):
+            if count % every == 0 or count == self.steps:
+                at = _from_whitened(root, variables[0]), tf.exp(variables[1])
+                value = float(bound.evaluate(*at).bound)
+                trace.append(value, since)
+                best, since = (value, *at) if value > best[0] else best, 0
+            if count < self.steps:
+                step(tf.constant(next(batches)))
+                since += 1
+        if not math.isfinite(best[0]):
+            raise NumericalError("The bound is not finite at any step: use a kernel with a smaller variance.", "K")
+        return best[1].numpy(), best[2].numpy(), "steps done"
+
+    def _make_step(self, bound: SubsetBound, root: tf.Tensor, variables: list) -> Callable[[tf.Tensor], None]:
+        """One step of Adam on a batch of rows; none where the bound or its gradient is not finite."""
+        schedule = tf_keras.optimizers.schedules.CosineDecay(self.learning_rate, self.steps)
+        optimizer = tf_keras.optimizers.Adam(schedule)
+        if hasattr(optimizer, "build"):
+            optimizer.build(variables)
+
+        def step(batch: tf.Tensor) -> None:
+            lam = tf.exp(variables[1])
+            at: SubsetPoint = bound.estimate(_from_whitened(root, variables[0]), lam, batch)
+            gradients = [-_whitened(root, at.g_alpha), -lam * at.g_lam]
+            good = tf.math.is_finite(at.bound + sum(tf.reduce_sum(g) for g in gradients))
+            optimizer.apply_gradients((tf.where(good, g, tf.zeros_like(g)), v) for g, v in zip(gradients, variables))
+
+        return Compiled(step) if self.compile else step
+
+    def _batches(self, count: int, rng: np.random.Generator) -> Iterator[np.ndarray]:
+        """Batches without end, of one size, by passes in random order; what is left of a pass is dropped."""
+        size = int(self.batch_size or count)
+        while True:
+            order = rng.permutation(count)
+            yield from (order[first : first + size] for first in range(0, count - size + 1, size))
+
+
+def _start(model: LCLGP, bound: SubsetBound) -> tuple[tf.Tensor, tf.Tensor]:
+    """First alpha and lam [M, L]: the model's, or the best of a few multiples of the precisions under the prior."""
+    alpha, lam = (tf.convert_to_tensor(part) for part in (model.basis.alpha, model.basis.lam))
+    used = np.any((np.asarray(alpha) != 0.0) | (np.asarray(lam) != 0.0), axis=1)
+    inside = np.isin(np.flatnonzero(used), bound.rows).all() and bool(tf.reduce_all(lam >= 0.0))
+    if inside and used.any():
+        return tf.gather(alpha, bound.rows), tf.gather(lam, bound.rows)
+    nothing, gamma = tf.zeros([len(bound.rows), bound.num_latents], alpha.dtype), tf.maximum(bound.precisions(), 0.0)
+    share = bound.num_data / len(bound.rows)
+    starts = [(nothing, factor * gamma) for factor in sorted({share, share**0.5, 1.0, 0.1, 0.01})]
+    values = [float(bound.evaluate(*start).bound) for start in starts]
+    return starts[int(np.argmax(np.where(np.isfinite(values), values, -np.inf)))]
+
+
+def _newton(bound: SubsetBound, root: tf.Tensor, alpha: tf.Tensor, lam: tf.Tensor) -> tf.Tensor:
+    """Alpha [M, L] after Newton steps on all data at one curvature R R^T, shorter where the bound would fall."""
+    at, share = bound.evaluate(alpha, lam), 1.0
+    for _ in range(_NEWTON_STEPS):
+        new = alpha + share * _from_whitened(root, _whitened(root, at.g_alpha))
+        there = bound.evaluate(new, lam)
+        if float(there.bound) > float(at.bound):
+            alpha, at = new, there
+        else:
+            share *= 0.5
+    return alpha
+
+
+def _product(root: tf.Tensor, alpha: tf.Tensor) -> tf.Tensor:
+    """R^T alpha [M, L]."""
+    return tf.transpose(tf.linalg.matvec(root, tf.transpose(alpha), transpose_a=True))
+
+
+def _from_whitened(root: tf.Tensor, whitened: tf.Tensor) -> tf.Tensor:
+    """R^-T x [M, L]."""
+    return tf.transpose(solve(root, tf.transpose(whitened)[..., None], adjoint=True)[..., 0])
+
+
+def _whitened(root: tf.Tensor, gradient: tf.Tensor) -> tf.Tensor:
+    """R^-1 g [M, L]: the gradient in R^T alpha."""
+    return tf.transpose(solve(root, tf.transpose(gradient)[..., None])[..., 0])

@@ -1,0 +1,166 @@
+"""The two-dimensional problems of the dual, one an observation, all at once.
+
+    max over (h, sigma): -f(h, sigma) + alpha h + lambda sigma_k (sigma - sigma_k / 2) - rho / 2 (sigma - sigma_k)^2
+                         - kappa / 2 (h - h_k)^2                                                         (V15)
+
+sigma has either sign: f is even in it, and jointly convex for log-concave sites, so that no barrier is needed.
+"""
+
+from __future__ import annotations
+
+__all__ = ["Subproblem", "check_dual", "maximise"]
+
+from typing import NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from ...errors import DataError
+from ...likelihoods import Expansion, Maximiser, SiteLoss
+
+_MAX_STEPS = 60
+_DECREMENT = 1e-12
+"""Newton decrement, relative to 1 + |value|, after whose full step an element is done."""
+_ROUND_OFF = 1e-13
+
+
+class Subproblem(NamedTuple):
+    """Where a subproblem was linearised, and its proximal weights; all [N, L]."""
+
+    h: tf.Tensor
+    """h_k, the means there."""
+    sigma: tf.Tensor
+    """sigma_k, the standard deviations there."""
+    rho: tf.Tensor
+    kappa: tf.Tensor | None = None
+    """None stands for zero, where closed forms hold."""
+    delta: tf.Tensor | None = None
+    """Weight of the augmented term -delta / 2 (sigma - sigma_k)^4 of the paper's (19); None stands for zero."""
+
+
+class _Loop(NamedTuple):
+    step: tf.Tensor
+    h: tf.Tensor
+    sigma: tf.Tensor
+    length: tf.Tensor
+    """Of the step, an element; 0 where it is done."""
+    at: Expansion
+
+
+class _Model(NamedTuple):
+    """Gradient and minus-Hessian of (V15), shifted to be positive definite."""
+
+    g_h: tf.Tensor
+    g_s: tf.Tensor
+    hh: tf.Tensor
+    hs: tf.Tensor
+    ss: tf.Tensor
+
+
+def check_dual(loss: SiteLoss) -> None:
+    """Raises `DataError` for a loss for which (V15) cannot be maximised: not convex, or without second derivatives."""
+    if loss.no_dual is not None:
+        raise DataError(loss.no_dual)
+    zero = tf.zeros_like(loss.Y)
+    one = tf.ones_like(zero)
+    for h in (loss.start(zero), loss.Y, zero):  # a label far away may have none at the first
+        for sigma in (one, one + tf.reduce_max(tf.abs(loss.Y))):
+            at = loss.expand(h, sigma)
+            bends = np.abs(at.d_hh) + np.abs(at.d_ss)
+            if np.any(np.isfinite(bends) & (bends > 0.0)):
+                return
+    raise DataError(
+        "The second derivatives of this likelihood's site loss are zero or not finite at every label, as where -log p(y | f) "
+        "consists of straight lines: it cannot be maximised in the dual. Declare a SiteLoss with expectations in closed form, "
+        "as LaplaceLoss has them, or use a method that works on q itself: Opper or Cholesky."
+    )
+
+
+def maximise(
+    loss: SiteLoss, sub: Subproblem, alpha: tf.Tensor, lam: tf.Tensor, h: tf.Tensor, sigma: tf.Tensor
+) -> Maximiser:
+    """The maximisers of (V15) for multipliers alpha, lam [N, L], from a start h, sigma [N, L].
+
+    In closed form where the site has one, else by Newton's method with step sizes an element and a Levenberg shift; about
+    three expansions of the loss from a warm start.
+    """
+    plain = sub.kappa is None and sub.delta is None
+    closed = loss.maximiser(alpha, lam, sub.sigma, sub.rho) if plain else None
+    if closed is not None:
+        return closed
+
+    def body(*state: tf.Tensor) -> _Loop:
+        return _advance(loss, sub, alpha, lam, _Loop(*state))
+
+    def running(*state: tf.Tensor) -> tf.Tensor:
+        loop = _Loop(*state)
+        return (loop.step < _MAX_STEPS) & tf.reduce_any(loop.length > 0.0)
+
+    first = _Loop(tf.constant(0), h, sigma, tf.ones_like(h), loss.expand(h, sigma))
+    last = _Loop(*tf.while_loop(running, body, first))
+    m = _model(sub, alpha, lam, last.h, last.sigma, last.at)
+    det = m.hh * m.ss - tf.square(m.hs)
+    sign = tf.where(last.sigma < 0.0, -tf.ones_like(det), tf.ones_like(det))
+    return Maximiser(
+        h=last.h,
+        sigma=tf.abs(last.sigma),
+        value=_value(sub, alpha, lam, last.h, last.sigma, last.at.value),
+        d_h_d_alpha=m.ss / det,
+        d_h_d_lam=-m.hs * sub.sigma / det,
+        d_s_d_lam=sign * m.hh * sub.sigma / det,
+    )
+
+
+def _advance(loss: SiteLoss, sub: Subproblem, alpha: tf.Tensor, lam: tf.Tensor, loop: _Loop) -> _Loop:
+    """One trial of every element that is not done: accepted, or its step halved."""
+    m = _model(sub, alpha, lam, loop.h, loop.sigma, loop.at)
+    det = m.hh * m.ss - tf.square(m.hs)
+    p_h, p_s = (m.ss * m.g_h - m.hs * m.g_s) / det, (m.hh * m.g_s - m.hs * m.g_h) / det
+    decrement = m.g_h * p_h + m.g_s * p_s
+    size = tf.maximum(tf.abs(p_h), tf.abs(p_s))
+    length = tf.minimum(loop.length, 10.0 * (1.0 + tf.abs(loop.sigma)) / tf.maximum(size, 1e-300))
+    h, sigma = loop.h + length * p_h, loop.sigma + length * p_s
+    at = loss.expand(h, sigma)
+    now = _value(sub, alpha, lam, loop.h, loop.sigma, loop.at.value)
+    then = _value(sub, alpha, lam, h, sigma, at.value)
+    slack = _ROUND_OFF * (1.0 + tf.abs(now))
+    accepted = (length > 0.0) & (then >= now + 1e-4 * length * decrement - slack)
+    tiny = length * size <= 1e-14 * (1.0 + tf.abs(loop.h) + tf.abs(loop.sigma))
+    done = (decrement <= _DECREMENT * (1.0 + tf.abs(now))) | tiny | (loop.length <= 0.0)
+    new = Expansion(*(tf.where(accepted, after, before) for after, before in zip(at, loop.at)))
+    return _Loop(
+        loop.step + 1,
+        tf.where(accepted, h, loop.h),
+        tf.where(accepted, sigma, loop.sigma),
+        tf.where(done, tf.zeros_like(length), tf.where(accepted, tf.ones_like(length), 0.25 * length)),
+        new,
+    )
+
+
+def _value(
+    sub: Subproblem, alpha: tf.Tensor, lam: tf.Tensor, h: tf.Tensor, sigma: tf.Tensor, loss: tf.Tensor
+) -> tf.Tensor:
+    """What (V15) maximises, at (h, sigma)."""
+    moved = sigma - sub.sigma
+    value = alpha * h + lam * sub.sigma * (sigma - 0.5 * sub.sigma) - loss - 0.5 * sub.rho * tf.square(moved)
+    if sub.kappa is not None:
+        value -= 0.5 * sub.kappa * tf.square(h - sub.h)
+    if sub.delta is not None:
+        value -= 0.5 * sub.delta * moved**4
+    return value  # (V15)
+
+
+def _model(sub: Subproblem, alpha: tf.Tensor, lam: tf.Tensor, h: tf.Tensor, sigma: tf.Tensor, at: Expansion) -> _Model:
+    """Derivatives of (V15)."""
+    moved = sigma - sub.sigma
+    g_h, g_s = alpha - at.d_h, lam * sub.sigma - at.d_s - sub.rho * moved
+    hh, ss = at.d_hh, at.d_ss + sub.rho
+    if sub.kappa is not None:
+        g_h, hh = g_h - sub.kappa * (h - sub.h), hh + sub.kappa
+    if sub.delta is not None:
+        g_s, ss = g_s - 2.0 * sub.delta * moved**3, ss + 6.0 * sub.delta * tf.square(moved)
+    half = 0.5 * (hh + ss)
+    least = half - tf.sqrt(tf.square(0.5 * (hh - ss)) + tf.square(at.d_hs))
+    floor = 1e-13 * (tf.abs(hh) + tf.abs(ss)) + 1e-300
+    shift = tf.where(least < floor, floor - least + tf.where(least < -floor, 0.1 * tf.abs(least), 0.0), 0.0)
+    return _Model(g_h, g_s, hh + shift, at.d_hs, ss + shift)

@@ -1,0 +1,174 @@
+"""Where the multipliers start: a check of what the user gave, or a start from nothing."""
+
+from __future__ import annotations
+
+__all__ = ["first_marginals", "inside", "isolated_sites"]
+
+import math
+
+import tensorflow as tf
+
+from ...errors import DataError, NumericalError
+from ...linalg.cholesky import diagnose
+from .dual import DualProblem, Marginals
+from .newton import MARGIN, box_of
+from .subproblem import EXCESS
+
+_MAX_HALVINGS = 10
+_ISOLATED_STEPS = 25
+_ISOLATED_TOLERANCE = 0.02
+_MODERATE = 5.0
+"""Nats of a loss over another at most."""
+_LEAST_SHARE = 0.05
+"""Of its own prior variance that an observation keeps for its mean, where its neighbours pull the other way."""
+
+
+def first_marginals(
+    problem: DualProblem, sweeps: int, tolerance: float, project: bool = False
+) -> tuple[Marginals, tuple]:
+    """The marginals at the model's multipliers; where these are all zero, as in a new model, at a start from nothing.
+
+    :param sweeps: at most so many site fixed points (V22) improve a start from nothing, while each gains more than
+        `tolerance` nats.
+    :param project: into S, which moves with the likelihood's parameters, the multipliers of an earlier run.
+    :return: the marginals, and (h, sigma) [N, L] from which the sites can be maximised there.
+
+    Raises `DataError` for multipliers outside S or at which V does not exist, `NumericalError` where no start is found.
+    """
+    basis = problem.basis
+    alpha, lam = tf.convert_to_tensor(basis.alpha), tf.convert_to_tensor(basis.lam)
+    if bool(tf.reduce_any(alpha != 0.0)) or bool(tf.reduce_any(lam != 0.0)):
+        if project:
+            alpha = tf.clip_by_value(alpha, *box_of(problem.loss, MARGIN))
+            lam = tf.maximum(lam, -tf.convert_to_tensor(problem.loss.curvature))
+        at = _checked(problem, alpha, lam)
+        return at, (at.mean, at.deviation)
+    h, sigma = isolated_sites(problem)
+    loss = problem.expand(h, sigma)
+    low, high = box_of(problem.loss, MARGIN)
+    lam = tf.maximum(loss.d_s / sigma, 0.0)
+    isolated, zero = problem.marginals(tf.clip_by_value(loss.d_h, low, high), lam), tf.zeros_like(alpha)
+    found = [(isolated, (h, sigma))]
+    centred = bool(tf.reduce_all((zero > low) & (zero < high)))
+    if sweeps or centred:
+        at = problem.with_alpha(isolated, zero)
+        found += [(at, (at.mean, at.deviation))] if centred else []
+        swept = _swept(problem, at, sweeps, tolerance)
+        found += [] if swept is at else [(inside(problem, swept), (swept.mean, swept.deviation))]
+    best = max(found, key=lambda pair: float(pair[0].bound) if bool(pair[0].ok) else -math.inf)
+    if not best[0].ok:
+        raise _failure(problem, best[0])
+    return best
+
+
+def inside(problem: DualProblem, at: Marginals) -> Marginals:
+    """The marginals with every alpha [N, L] in S: where it is not, f_h."""
+    low, high = box_of(problem.loss, MARGIN)
+    keep = (at.alpha > low) & (at.alpha < high)
+    slope = problem.expand(at.mean, at.deviation).d_h
+    return problem.with_alpha(at, tf.where(keep, at.alpha, tf.clip_by_value(slope, low, high)))
+
+
+def isolated_sites(problem: DualProblem) -> tuple[tf.Tensor, tf.Tensor]:
+    """Means and standard deviations [N, L] of each observation by itself, with the prior that its neighbours leave it.
+
+    With t_n = +-1 the direction in which observation n pulls, c_n = t_n (K t)_n is the variance of a prior for its mean if
+    all pulled alike, and r_n = sum_j K_nj^2 / K_nn^2 counts the neighbours that narrow its posterior:
+
+        max over (h, sigma): -(h - m_0)^2 / (2 c) - (sigma^2 / k - log sigma^2) / (2 r) - f(h, sigma)
+
+    by Newton's method; concave for log-concave sites, and exact where observations are independent a priori. N^2 a latent.
+    """
+    mean = problem.prior_mean
+    k, squares, pull = problem.prior_sums(mean)
+    c = tf.maximum(pull, _LEAST_SHARE * k)
+    r = squares / tf.square(k)
+    h, sigma = _first_point(problem, k)
+    for _ in range(_ISOLATED_STEPS):
+        e = problem.expand(h, sigma)
+        g_h = (mean - h) / c - e.d_h
+        g_s = 1.0 / (r * sigma) - sigma / (k * r) - e.d_s
+        hh, hs, ss = (
+            1.0 / c + tf.maximum(e.d_hh, 0.0),
+            e.d_hs,
+            1.0 / (k * r) + 1.0 / (r * sigma**2) + tf.maximum(e.d_ss, 0.0),
+        )
+        det = hh * ss - tf.square(hs)
+        convex = det > 1e-8 * hh * ss
+        det, hs = tf.where(convex, det, hh * ss), tf.where(convex, hs, tf.zeros_like(hs))
+        p_h, p_s = (ss * g_h - hs * g_s) / det, (hh * g_s - hs * g_h) / det
+        reach = 10.0 * (1.0 + sigma)
+        h, new = h + tf.clip_by_value(p_h, -reach, reach), tf.clip_by_value(sigma + p_s, sigma / 3.0, 3.0 * sigma)
+        moved = tf.reduce_max(tf.maximum(tf.abs(p_h) / reach, tf.abs(new - sigma) / sigma))
+        sigma = new
+        if float(moved) < _ISOLATED_TOLERANCE:
+            break
+    return h, sigma
+
+
+def _first_point(problem: DualProblem, k: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """Where h and sigma [N, L] begin: at the prior mean and a share of the prior's width.
+
+    Where the loss there is not moderate, h begins at what the site itself asks for, and sigma at 1 at most.
+    """
+    mean = problem.prior_mean
+    low, high = box_of(problem.loss, 0.01)
+    own = problem.loss.start(tf.clip_by_value(tf.zeros_like(mean), low, high))
+    unit, wide = tf.ones_like(k), tf.sqrt(k / (1.0 + tf.sqrt(k)))
+    loss = problem.loss.value
+    h = tf.where(loss(mean, unit) <= loss(own, unit) + _MODERATE, mean, own)
+    return h, tf.where(loss(h, wide) <= loss(h, unit) + _MODERATE, wide, tf.minimum(wide, unit))
+
+
+def _swept(problem: DualProblem, at: Marginals, sweeps: int, tolerance: float) -> Marginals:
+    """(V22), its step halved where the bound would fall."""
+    share = 1.0
+    for _ in range(sweeps):
+        new = problem.sweep(at, tf.constant(share, at.alpha.dtype))
+        if not (new.ok and float(new.bound) > float(at.bound)):
+            share *= 0.5
+            if share < 0.5**_MAX_HALVINGS:
+                break
+            continue
+        gain, at = float(new.bound - at.bound), new
+        share = min(1.0, 2.0 * share)
+        if gain < tolerance:
+            break
+    return at
+
+
+def _checked(problem: DualProblem, alpha: tf.Tensor, lam: tf.Tensor) -> Marginals:
+    lower, upper = tf.convert_to_tensor(problem.loss.lower), tf.convert_to_tensor(problem.loss.upper)
+    outside = tf.where((alpha <= lower) | (alpha >= upper)).numpy()
+    if len(outside):
+        n, column = outside[0]
+        raise DataError(
+            f"alpha[{n}, {column}] = {alpha[n, column]:g} is outside of S = ({lower[n, column]:g}, {upper[n, column]:g}), "
+            f"where f_h of this observation can lie ({len(outside)} entries are outside): use multipliers inside, or zeros "
+            "for alpha and lam, from which a start is made; where parameters of the likelihood were learned, pass prepared."
+        )
+    lowest = -EXCESS * tf.convert_to_tensor(problem.loss.curvature)
+    below = tf.where(lam < lowest).numpy()
+    if len(below):
+        n, column = below[0]
+        raise DataError(
+            f"lam[{n}, {column}] = {lam[n, column]:g} is below {float(lowest[n, column]):g}, the least second derivative of "
+            f"this site's loss ({len(below)} entries are): use multipliers above it, or zeros for alpha and lam."
+        )
+    at = problem.marginals(alpha, lam)
+    if not at.ok:
+        raise _failure(problem, at)
+    return at
+
+
+def _failure(problem: DualProblem, at: Marginals) -> NumericalError:
+    """The error for a start at which V does not exist, or the bound is not finite."""
+    basis = problem.basis
+    prior = problem.prior.numpy()
+    if basis.form == "function" and not bool(at.state.ok):
+        return diagnose("The kernel matrix K", prior)
+    return NumericalError(
+        "The bound at the first multipliers is not finite: the kernel's variance, the data or the likelihood's parameters "
+        "are too extreme for the expectations. Scale the inputs, or use a kernel with a smaller variance.",
+        matrix="K",
+    )

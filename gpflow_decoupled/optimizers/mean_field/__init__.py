@@ -1,0 +1,3 @@
+"""Mean-field conjugate computation on factor graphs (Khan & Lin 2017)."""
+
+__all__: list[str] = []

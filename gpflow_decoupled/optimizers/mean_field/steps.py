@@ -1,0 +1,158 @@
+"""Steps of mean-field conjugate computation, as pure functions of messages."""
+
+from __future__ import annotations
+
+__all__ = ["Moved", "diagnose_messages", "move", "sweep"]
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from ...distributions.families import Belief, Natural
+from ...errors import NumericalError
+from ...models.factor_graph.graph import FactorGraph, Messages, Rows
+from ..natural_gradient.optimizer import MAX_HALVINGS
+
+
+class Moved(NamedTuple):
+    """Messages after a step."""
+
+    messages: Messages
+    parts: Messages
+    """Of the messages of factors that minibatches divide, what the minibatch at hand contributes."""
+    change: tf.Tensor
+    """[]: squared distance of the messages to where they go, before the step."""
+    shortened: tf.Tensor
+    """[], int: how often the step was halved to stay in the domain."""
+    ok: tf.Tensor
+    """[], bool: false if no step stays in the domain; the messages are of no use then."""
+
+
+def move(
+    graph: FactorGraph,
+    now: Moved,
+    names: Sequence[str],
+    rho: tf.Tensor,
+    data: Rows,
+    seed: tf.Tensor,
+    scale: float = 1.0,
+) -> Moved:
+    """All messages to the variables `names` move by rho [] towards the gradients at the messages as they are (C32).
+
+    A factor with `parts` moves its share of a minibatch alone (C20); the gradients of other factors that minibatches divide
+    count `scale` times (C19). One step size for all names: it is halved until every posterior exists. The seed [2] is that
+    of sampled factors.
+    """
+    naturals = graph.naturals(now.messages)
+    gradients: Messages = {}
+    for key, factor in graph.factors.items():
+        to = [name for name in names if name in factor.neighbours]
+        if to:
+            gradients[key] = graph.outgoing(key, naturals, to, data[key], seed)
+    goals = {
+        key: {name: _goal(graph, now, key, name, g, scale) for name, g in row.items()} for key, row in gradients.items()
+    }
+    gaps = [
+        (name, _difference(goal, now.messages[key][name])) for key, row in goals.items() for name, goal in row.items()
+    ]
+    drifts = {name: _total([gap for owner, gap in gaps if owner == name]) for name in names}
+    step, ok = _feasible({name: graph.families[name].in_domain for name in names}, naturals, drifts, rho)
+    messages = _towards(now.messages, goals, step)
+    parts = _towards(now.parts, gradients, step)
+    change = tf.add_n([tf.reduce_sum(tf.square(part)) for _, gap in gaps for part in gap])
+    halvings = tf.cast(tf.round(tf.math.log(rho / step) / np.log(2.0)), tf.int32)
+    return Moved(messages, parts, now.change + change, now.shortened + halvings, now.ok & ok)
+
+
+def sweep(
+    graph: FactorGraph,
+    now: Moved,
+    groups: Sequence[Sequence[str]],
+    rho: tf.Tensor,
+    data: Rows,
+    seed: tf.Tensor,
+    scale: float = 1.0,
+) -> Moved:
+    """One `move` by rho [] for each group of variables, one after the other; seed [2]."""
+    for place, names in enumerate(groups):
+        now = move(graph, now, names, rho, data, tf.random.fold_in(seed, place), scale)
+    return now
+
+
+def _goal(graph: FactorGraph, now: Moved, key: str, name: str, gradient: Natural, scale: float) -> Natural:
+    """Where a message goes."""
+    if name in now.parts.get(key, {}):
+        old, part = now.messages[key][name], now.parts[key][name]
+        return tuple(total + (g - share) for total, g, share in zip(old, gradient, part))  # (C20)
+    if scale != 1.0 and graph.in_plate(key) and name not in graph.local:
+        return tuple(scale * g for g in gradient)  # (C19)
+    return gradient
+
+
+def _towards(old: Messages, goals: Messages, step: tf.Tensor) -> Messages:
+    """The messages `old`, those that have a goal moved towards it."""
+
+    def moved(key: str, name: str) -> Natural:
+        if name not in goals.get(key, {}):
+            return old[key][name]
+        return tuple((1.0 - step) * was + step * goal for was, goal in zip(old[key][name], goals[key][name]))  # (C32)
+
+    return {key: {name: moved(key, name) for name in row} for key, row in old.items()}
+
+
+def _difference(left: Natural, right: Natural) -> Natural:
+    return tuple(a - b for a, b in zip(left, right))
+
+
+def _total(naturals: Sequence[Natural]) -> Natural:
+    return tuple(tf.add_n(parts) for parts in zip(*naturals))
+
+
+def _feasible(
+    domains: Mapping[str, Callable[[Natural], tf.Tensor]],
+    naturals: Mapping[str, Natural],
+    drifts: Mapping[str, Natural],
+    rho: tf.Tensor,
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """The largest of rho, rho / 2, ... that keeps all variables in their domains, and whether there is one."""
+
+    def inside(step: tf.Tensor) -> tf.Tensor:
+        reached = {name: tuple(a + step * b for a, b in zip(naturals[name], drift)) for name, drift in drifts.items()}
+        return tf.reduce_all([tf.reduce_all(domains[name](natural)) for name, natural in reached.items()])
+
+    def fails(step: tf.Tensor, ok: tf.Tensor) -> tf.Tensor:
+        return tf.logical_not(ok) & (step > rho * 0.5**MAX_HALVINGS)
+
+    return tf.while_loop(fails, lambda step, _: (0.5 * step, inside(0.5 * step)), (rho, inside(rho)))
+
+
+def diagnose_messages(graph: FactorGraph, messages: Messages, data: Rows, seed: tf.Tensor) -> NumericalError:
+    """The error for a step from these messages that failed: which factor or which variable, and the fix; seed [2]."""
+    naturals = graph.naturals(messages)
+    beliefs = {name: Belief.at(family, naturals[name]) for name, family in graph.families.items()}
+    for key, value in graph.expected(beliefs, data, seed).items():
+        if not np.isfinite(value):
+            return NumericalError(
+                f"the expectation of the factor '{key}' is {float(value)} at the beliefs about "
+                f"{', '.join(map(repr, graph.factors[key].neighbours))}; check its data, or start nearer to the posterior.",
+                matrix=key,
+            )
+    for key, factor in graph.factors.items():
+        for name, message in graph.outgoing(key, naturals, factor.neighbours, data[key], seed).items():
+            if not all(np.all(np.isfinite(part)) for part in message):
+                return NumericalError(
+                    f"the message of the factor '{key}' to the variable '{name}' is not finite; use a smaller rho, or start "
+                    "nearer to the posterior.",
+                    matrix=f"{key} -> {name}",
+                )
+    for name, family in graph.families.items():
+        drift = _total([graph.outgoing(key, naturals, [name], data[key], seed)[name] for key in graph.factors_of(name)])
+        if not np.all(family.in_domain(drift)):
+            return NumericalError(
+                f"the messages of {', '.join(map(repr, graph.factors_of(name)))} lead the {family.name} '{name}' out of its "
+                "domain, however small the step; give it a proper prior, or use a smaller rho.",
+                matrix=name,
+            )
+    return NumericalError("the bound is not finite after the step; use a smaller rho.", matrix="bound")

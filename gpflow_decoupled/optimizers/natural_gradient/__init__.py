@@ -1,0 +1,3 @@
+"""Natural gradients of bases with inducing points."""
+
+__all__: list[str] = []

@@ -1,0 +1,127 @@
+"""Steps for the coefficients of the mean points: steepest ascent in scaled coordinates, and Newton by conjugate
+gradients.
+
+With w = -2 h >= 0 the Hessian of the negative bound over (a, m~) is
+
+    [ C_g + C_gx W C_xg    C_gx W A^T  ]
+    [ A W C_xg             I + A W A^T ]                                                                (D49)
+"""
+
+from __future__ import annotations
+
+__all__ = ["NewtonOptions", "newton_direction", "steepest_step"]
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import tensorflow as tf
+import tensorflow_probability as tfp
+
+from ...bases.parts.mean_operator import MeanOperator
+from ...bases.parts.scaling import MeanScaling
+from ...linalg.cholesky import cholesky, jitter
+from ...linalg.gaussians import apply_per_latent
+from ...linalg.pivoted import woodbury_factor, woodbury_solve
+from ...linalg.triangular import symmetric_product
+
+Pair = tuple[tf.Tensor, tf.Tensor]
+
+
+def steepest_step(
+    operator: MeanOperator, scaling: MeanScaling, gradient: tf.Tensor, h: tf.Tensor, step: tf.Tensor
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """The change of the scaled coefficients along their gradient [M, L], and whether it was shortened.
+
+    In whitened coordinates the gradient is the exact natural gradient (D41), in diagonal ones the rule (D42). Its
+    metric is the prior's, so a step of size one overshoots by the limit (D43); the step is shortened to the maximum of
+    the local quadratic model along the gradient, |d|^2 / d^T H d, which never overshoots. Cost N M + M^2.
+    """
+    raw = scaling.raw(gradient)
+    weights = tf.maximum(-2.0 * h, 0.0)
+    curvature = tf.reduce_sum(weights * tf.square(operator.to_data(raw))) + tf.reduce_sum(raw * operator.product(raw))
+    best = tf.math.divide_no_nan(tf.reduce_sum(tf.square(gradient)), curvature)
+    return tf.minimum(step, best) * gradient, best < step
+
+
+class NewtonOptions(NamedTuple):
+    """How the Newton system is solved."""
+
+    rank: int | None = None
+    """Rank of the pivoted Cholesky of C_g as preconditioner (D47); None uses the basis's own scaling."""
+    iterations: int = 50
+    tolerance: float = 1e-8
+    """Relative residual at which the iteration ends."""
+
+
+def newton_direction(
+    operator: MeanOperator,
+    scaling: MeanScaling,
+    A: tf.Tensor,
+    gradient: Pair,
+    h: tf.Tensor,
+    options: NewtonOptions,
+) -> Pair:
+    """The Newton direction over (a [M_gamma, L], m~ [M_beta, L]), gradients of the bound given; (D49).
+
+    :param A: [G, M_beta, N]. :param h: [N, L]; entries above zero count as zero, so that the system stays definite.
+    Cost a CG iteration: N (M_gamma + M_beta) + M_gamma^2, once M_beta^3.
+    """
+    weights = tf.maximum(-2.0 * h, 0.0)
+
+    def hessian(z: Pair) -> Pair:
+        pull = weights * (operator.to_data(z[0]) + apply_per_latent(A, z[1], adjoint=True))
+        return operator.product(z[0]) + operator.from_data(pull), z[1] + apply_per_latent(A, pull)  # (D49)
+
+    precision = symmetric_product(A, tf.transpose(weights))
+    chol = cholesky(tf.linalg.set_diag(precision, tf.linalg.diag_part(precision) + 1.0)).chol  # I + A W A^T
+    coefficients = _coefficient_preconditioner(operator, scaling, options)
+
+    def precondition(z: Pair) -> Pair:
+        inducing = tf.linalg.cholesky_solve(chol, tf.transpose(z[1])[..., None])[..., 0]
+        return coefficients(z[0]), tf.transpose(inducing)
+
+    return _conjugate_gradients(hessian, precondition, gradient, options)
+
+
+def _coefficient_preconditioner(
+    operator: MeanOperator, scaling: MeanScaling, options: NewtonOptions
+) -> Callable[[tf.Tensor], tf.Tensor]:
+    if options.rank is None:
+        return lambda z: scaling.raw(scaling.dual(z))  # T T^T
+    C = operator.dense()
+    diagonal = tf.linalg.diag_part(C)
+    factors = tfp.math.pivoted_cholesky(C, max_rank=min(options.rank, C.shape[-1]))  # [G, M, r]
+    rest = tf.maximum(diagonal - tf.reduce_sum(tf.square(factors), axis=-1), 0.0) + jitter(diagonal)
+    parts = [woodbury_factor(factors[k], rest[k]) for k in range(C.shape[0])]
+    if len(parts) == 1:
+        return lambda z: woodbury_solve(parts[0], z)
+    return lambda z: tf.stack([woodbury_solve(part, z[:, k]) for k, part in enumerate(parts)], axis=1)  # (D47)
+
+
+def _conjugate_gradients(
+    matrix: Callable[[Pair], Pair], precondition: Callable[[Pair], Pair], rhs: Pair, options: NewtonOptions
+) -> Pair:
+    """Preconditioned conjugate gradients over a pair of blocks, from zero."""
+
+    def dot(x: Pair, y: Pair) -> tf.Tensor:
+        return tf.reduce_sum(x[0] * y[0]) + tf.reduce_sum(x[1] * y[1])
+
+    def axpy(scale: tf.Tensor, x: Pair, y: Pair) -> Pair:
+        return scale * x[0] + y[0], scale * x[1] + y[1]
+
+    goal = tf.constant(options.tolerance, rhs[0].dtype) ** 2 * dot(rhs, rhs)
+
+    def going(k: tf.Tensor, x: Pair, r: Pair, p: Pair, rz: tf.Tensor) -> tf.Tensor:
+        return tf.logical_and(k < options.iterations, dot(r, r) > goal)
+
+    def iterate(k: tf.Tensor, x: Pair, r: Pair, p: Pair, rz: tf.Tensor) -> tuple:
+        q = matrix(p)
+        alpha = rz / dot(p, q)
+        x, r = axpy(alpha, p, x), axpy(-alpha, q, r)
+        z = precondition(r)
+        new = dot(r, z)
+        return k + 1, x, r, axpy(new / rz, p, z), new
+
+    start = precondition(rhs)
+    zero = (tf.zeros_like(rhs[0]), tf.zeros_like(rhs[1]))
+    return tf.while_loop(going, iterate, (tf.constant(0), zero, rhs, start, dot(rhs, start)))[1]

@@ -1,0 +1,3 @@
+"""Posteriors over the topic proportions of documents."""
+
+__all__: list[str] = []

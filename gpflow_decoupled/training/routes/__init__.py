@@ -1,0 +1,3 @@
+"""How `fit` trains each family of models."""
+
+__all__: list[str] = []

@@ -1,0 +1,192 @@
+"""Choice of the route, doubling, widening, memory limits, and bad input."""
+
+from __future__ import annotations
+
+import gc
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from numpy.testing import assert_allclose
+
+from gpflow_decoupled.distributions import SkewNormalBase, StudentTBase, base_variable
+from gpflow_decoupled.errors import DataError, NumericalError, UnknownOptionError
+from gpflow_decoupled.expectations.fourier import (
+    Variables,
+    choose_route,
+    expectation,
+    missed_mass,
+    settle,
+    widen,
+)
+from gpflow_decoupled.expectations.frequency_sum import frequency_sum_expectation
+from gpflow_decoupled.expectations.lattice import lattice_density, lattice_expectation
+from gpflow_decoupled.expectations.projections import Projections, Site
+from gpflow_decoupled.expectations.spectral import spectral_density, spectral_expectation
+from gpflow_decoupled.likelihoods.sites.fourier_sites import logistic_site
+from tests.expectations.fourier_problems import SITES, by_route, projections, variables
+
+SKEW, LOGISTIC = SkewNormalBase(), SITES["logistic"].site()
+ANY = Site(smooth=lambda y: -tf.square(y))
+Y = projections("skew_normal", 3)
+
+
+def test_route_is_the_best_that_base_and_site_allow():
+    full, no_transform = variables(SKEW), Variables(None, SKEW.cdf)
+    assert choose_route(full, LOGISTIC) == "frequency_sum"
+    assert choose_route(full, ANY) == "spectral"
+    assert choose_route(no_transform, LOGISTIC) == "lattice"
+    assert choose_route(full, LOGISTIC, "lattice") == "lattice"
+    default = expectation(full, Y, LOGISTIC, 9.5)
+    assert_allclose(default, by_route("skew_normal", Y, LOGISTIC, "frequency_sum", 64), rtol=1e-9)
+    assert_allclose(expectation(no_transform, Y, LOGISTIC, 9.5), default, atol=1e-3)
+
+
+def test_points_are_doubled_until_the_sum_rests():
+    def evaluate(K: int) -> tf.Tensor:
+        return tf.reduce_sum(lattice_expectation(SKEW.cdf, Y, LOGISTIC, 9.5, K))
+
+    value, size, change = settle(evaluate, 64, tolerance=1e-4)
+    exact = tf.reduce_sum(by_route("skew_normal", Y, LOGISTIC, "frequency_sum", 128))
+    assert 64 < size < 2**14 and change < 1e-4
+    assert_allclose(value, exact, atol=1e-4)
+    with pytest.raises(NumericalError, match="still moves by"):
+        settle(evaluate, 16, tolerance=1e-12, largest=64)
+
+
+def test_a_lattice_that_misses_mass_is_noticed_and_widened():
+    """By `expectation` itself, eagerly and compiled; heavy tails are widened as far as that goes."""
+    assert float(tf.reduce_max(missed_mass(SKEW.cdf, Y, 2.0))) > 1e-2
+    R = float(widen(SKEW.cdf, Y, 2.0))
+    assert R == 8.0 and float(tf.reduce_max(missed_mass(SKEW.cdf, Y, R))) < 1e-7
+    assert float(widen(SKEW.cdf, Y, 9.5)) == 9.5
+    exact = by_route("skew_normal", Y, LOGISTIC, "frequency_sum", 128)
+    narrow = lattice_expectation(SKEW.cdf, Y, LOGISTIC, 2.0, 1024)
+    run = lambda alpha: expectation(variables(SKEW), Y._replace(alpha=alpha), LOGISTIC, 2.0, "lattice", 1024)  # noqa: E731
+    for wide in (run(Y.alpha), tf.function(run)(Y.alpha)):
+        assert np.max(np.abs(wide - exact)) < 1e-4 < 1e-3 < np.max(np.abs(narrow - exact))
+    heavy = StudentTBase()
+    assert float(widen(heavy.cdf, Y._replace(theta=tf.fill([3, 1], tf.constant(2.2, tf.float64))), 8.0)) == 512.0
+
+
+GROWING = Site(smooth=lambda y, c: -tf.exp(c * y), parameters=(tf.ones([5], tf.float64),))
+
+
+@pytest.mark.parametrize("route", ["spectral", "lattice"])
+def test_growth_beyond_the_grid_is_noticed(route):
+    """E exp(y) for spreads of 0.3 and 1, where the grid holds it, and of 6 and 20, where it ends in rounding."""
+    alpha = tf.constant([[0.3], [1.0], [6.0], [20.0], [0.1]], tf.float64)
+    y = Projections(alpha, tf.zeros([5], tf.float64), tf.constant([[0.0]], tf.float64))
+    with tf.GradientTape() as tape:
+        tape.watch(alpha)
+        found = expectation(variables(SKEW), y._replace(alpha=alpha), GROWING, 8.5, route, 4096)
+        total = tf.reduce_sum(found)
+    assert np.all(np.isneginf(found.numpy()) == [False, False, True, True, False])
+    narrow = [0, 1, 4]
+    assert_allclose(found.numpy()[narrow], -np.exp(0.5 * alpha.numpy()[narrow, 0] ** 2), rtol=1e-5)
+    assert np.all(np.isfinite(tape.gradient(total, alpha)))
+
+
+def test_range_of_the_tail_is_wide_enough():
+    for name in ("normal", "laplace", "logistic", "skew_normal", "generalized_normal"):
+        base, y = base_variable(name), projections(name, 3)
+        assert float(tf.reduce_max(missed_mass(base.cdf, y, tf.reduce_max(base.tail(y.theta))))) < 1e-7
+
+
+PEAK = Path("/proc/self/clear_refs")
+
+
+def _status(key: str) -> int:
+    """A size of this process, in bytes."""
+    line = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith(key))
+    return 1024 * int(line.split()[1])
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="resets and reads the peak in /proc/self")
+def test_memory_stays_under_the_limit():
+    """The peak of value and gradient of 24 sites of 40 dimensions, of which the limit allows some seven at once."""
+    base, rng = SKEW, np.random.default_rng(0)
+    limit = 7.5 * 16.0 * 40 * 1025 * base.work
+    alpha, theta = tf.constant(rng.normal(size=(24, 40))), base.start(40)
+    site = logistic_site(tf.ones([24], tf.float64))
+
+    def both(alpha: tf.Tensor) -> tuple:
+        with tf.GradientTape() as tape:
+            tape.watch(alpha)
+            y = Projections(alpha, alpha[:, 0], theta)
+            each = expectation(variables(base), y, site, 9.5, "spectral", 2048, limit)
+            total = tf.reduce_sum(each)
+        return total, tape.gradient(total, alpha)
+
+    compiled = tf.function(both).get_concrete_function(alpha)
+    gc.collect()
+    try:
+        PEAK.write_text("5")
+    except OSError:
+        pytest.skip("the peak of this process cannot be reset here")
+    before = _status("VmRSS")
+    compiled(alpha)
+    assert 0.1 * limit < _status("VmHWM") - before < limit + 24 * 2**20
+
+
+BAD = {
+    "K of 1000 on the lattice": (lambda: lattice_expectation(SKEW.cdf, Y, ANY, 9.5, 1000), "K=1000.*power of two"),
+    "K of 1000 for the density": (lambda: lattice_density(SKEW.cdf, Y, 9.5, 1000), "power of two"),
+    "K of 0": (lambda: spectral_density(SKEW.characteristic, Y, 9.5, 0), "power of two"),
+    "K of 64.0": (lambda: spectral_expectation(SKEW.characteristic, Y, ANY, 9.5, 64.0), "power of two"),
+    "one frequency": (lambda: frequency_sum_expectation(SKEW.characteristic, Y, LOGISTIC, 9.5, 1), "two frequencies"),
+    "no transform of the site": (lambda: frequency_sum_expectation(SKEW.characteristic, Y, ANY, 9.5), "use the route"),
+    "the route of no transform": (
+        lambda: choose_route(variables(SKEW), ANY, "frequency_sum"),
+        "needs .*transform of the site.*use route='spectral'",
+    ),
+    "the route of no cdf": (
+        lambda: expectation(variables(base_variable("variance_gamma")), Y, LOGISTIC, 9.5, "lattice"),
+        "a cdf of the base.*'frequency_sum'",
+    ),
+    "nothing known of the base": (
+        lambda: choose_route(Variables(None, None), LOGISTIC),
+        "give the base one of the two",
+    ),
+    "too much for the memory": (
+        lambda: lattice_expectation(SKEW.cdf, Y, ANY, 9.5, 2**14, memory=2.0**16),
+        "D = 3 dimensions and 16385 points takes 9 MiB, more than the memory limit of 0.0625 MiB: raise memory",
+    ),
+    "beta of two columns": (
+        lambda: lattice_density(SKEW.cdf, Y._replace(beta=Y.beta[:, None]), 9.5),
+        r"they must be \[N, D\] and \[N\]",
+    ),
+    "beta too short": (
+        lambda: lattice_density(SKEW.cdf, Y._replace(beta=Y.beta[1:]), 9.5),
+        "beta has shape .* 5 entries",
+    ),
+    "parameters too short": (
+        lambda: spectral_expectation(SKEW.characteristic, Y, SITES["logistic"].make(tf.ones([2], tf.float64)), 9.5),
+        "parameter 0 of the site",
+    ),
+    "theta too short": (
+        lambda: lattice_density(SKEW.cdf, Y._replace(theta=Y.theta[1:]), 9.5),
+        r"theta must be \[3, P\]",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_input(name):
+    call, message = BAD[name]
+    with pytest.raises(DataError, match=message):
+        call()
+
+
+def test_unknown_route():
+    with pytest.raises(UnknownOptionError, match="'fft' is not known.*'lattice'"):
+        choose_route(variables(SKEW), LOGISTIC, "fft")
+
+
+def test_projections_default_to_their_own_spread():
+    y = Projections(tf.constant([[3.0, 4.0]]), tf.zeros([1]), tf.zeros([2, 0]))
+    assert_allclose(y.spread, [5.0])
+    assert_allclose(y._replace(noise=tf.constant([11.0])).scale, [6.0])
+    assert_allclose(y._replace(frozen_spread=tf.constant([2.0])).scale, [2.0])

@@ -1,0 +1,235 @@
+"""The ascent: the Gaussian optimum, published bounds of three toy problems, and never less than the Gaussian."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import gpflow
+import numpy as np
+import pytest
+import tensorflow_probability as tfp
+from gpflow.utilities import set_trainable
+from numpy.testing import assert_allclose
+
+from gpflow_decoupled.errors import DataError, NumericalError
+from gpflow_decoupled.likelihoods import BernoulliLogit, Laplace
+from gpflow_decoupled.models import LCLGLM, LCLGP, AffineIndependentGLM, AffineIndependentGP
+from gpflow_decoupled.optimizers import AffineIndependentAscent, LinearlyConstrainedLagrangian, best_base
+from gpflow_decoupled.optimizers.affine_independent.edgeworth import edgeworth_start
+from gpflow_decoupled.optimizers.affine_independent.gaussian_kl import GaussianProblem
+from gpflow_decoupled.optimizers.affine_independent.result import AffineTrace
+from tests.models.affine_independent.affine_problems import logistic_data, toy_model
+from tests.reference import affine_model as ref
+
+tfd = tfp.distributions
+TABLE = {  # log Z, the affine-independent bound, the Gaussian bound
+    "sparse far": (-4.1245, -4.1296, -4.1754),
+    "sparse near": (-1.1339, -1.2323, -1.2421),
+    "logistic 0": (-3.7978, -3.8107, -3.9822),
+    "logistic 1": (-2.5305, -2.5496, -2.7317),
+    "logistic 2": (-1.3449, -1.3487, -1.7444),
+    "robust": (-3.5580, -3.5838, -3.6576),
+}
+
+
+@cache
+def logistic_run(**options):
+    X, Y = logistic_data(5, 4)
+    model = AffineIndependentGLM((X, Y), BernoulliLogit(), intercept=False, **options)
+    return model, AffineIndependentAscent().run(model)
+
+
+@pytest.mark.parametrize("name", TABLE)
+def test_the_toy_problems(name):
+    model = toy_model(name)
+    result = AffineIndependentAscent().run(model)
+    evidence = ref.log_evidence(ref.toy_problems()[name][0])
+    assert_allclose([evidence, result.elbo, result.gaussian_elbo], TABLE[name], atol=1e-3)
+    assert result.gaussian_elbo <= result.elbo <= evidence
+    assert_allclose(model.elbo(), result.elbo, atol=1e-6)
+    assert result.kept == "affine" and result.resolution < 1e-6
+    assert result.predicted_gain > 0.3 * result.gain
+
+
+@pytest.mark.parametrize("likelihood", [BernoulliLogit(), Laplace(0.7)], ids=["logit", "Laplace"])
+def test_normal_base_is_gaussian_kl_inference(likelihood):
+    """The same bound, and the same weights, as the linearly constrained Lagrangian finds."""
+    X, Y = logistic_data(12, 3)
+    X = 0.3 * X
+    model = AffineIndependentGLM((X, Y), likelihood, base="normal", intercept_variance=2.0)
+    result = AffineIndependentAscent(tolerance=1e-12).run(model)
+    rival = LCLGLM((X, Y), likelihood, intercept_variance=2.0)
+    best = LinearlyConstrainedLagrangian(tolerance=1e-11).run(rival).elbo
+    assert_allclose(model.elbo(), best, atol=1e-8)
+    assert_allclose(result.gaussian_elbo, best, atol=1e-8)
+    for left, right in zip(model.predict_f(X), rival.predict_f(X)):
+        assert_allclose(left, right, atol=1e-3)
+
+
+def test_a_gp_on_the_data_with_a_normal_base():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-2.0, 2.0, size=(12, 1))
+    Y = (np.sin(3.0 * X) + 0.3 * rng.normal(size=(12, 1)) > 0.0).astype(float)
+    kernel = gpflow.kernels.Matern32(variance=3.0)
+    model = AffineIndependentGP((X, Y), kernel, BernoulliLogit(), base="normal")
+    AffineIndependentAscent(tolerance=1e-11).run(model)
+    rival = LCLGP((X, Y), kernel, BernoulliLogit())
+    LinearlyConstrainedLagrangian(tolerance=1e-11).run(rival)
+    assert_allclose(model.elbo(), rival.elbo(), atol=1e-5)  # the jitter, which only one of them has
+    skewed = AffineIndependentGP((X, Y), kernel, BernoulliLogit())
+    result = AffineIndependentAscent().run(skewed)
+    assert result.elbo > model.elbo() + 0.005 and result.kept == "affine"
+
+
+@pytest.mark.parametrize("structure", ["lu", "lower", "low_rank"])
+def test_structures(structure):
+    full, structured = logistic_run()[1], logistic_run(structure=structure, rank=4)[1]
+    tolerance = {"lu": 1e-4, "lower": np.inf, "low_rank": 0.02}[structure]
+    assert full.elbo - tolerance <= structured.elbo <= full.elbo + 1e-4
+    assert structured.elbo >= structured.gaussian_elbo
+
+
+def test_few_variables_that_are_not_normal():
+    """The best directions come first: two of four hold most of the gain, and any number never ends below none."""
+    full, (model, two) = logistic_run()[1], logistic_run(non_normal=2)
+    assert two.gaussian_elbo + 0.8 * full.gain < two.elbo < full.elbo and two.predicted_gain < full.predicted_gain
+    assert model.basis.shapes.shape == (2, 1)
+    unrotated = AffineIndependentAscent(rotate=False).run(model)
+    assert two.gaussian_elbo < unrotated.elbo < full.elbo + 1e-4
+
+
+def test_single_precision():
+    """From data to predictions; the bound to the square root of the precision."""
+    X, Y = logistic_data(6, 3)
+    results = []
+    for dtype in (np.float64, np.float32):
+        with gpflow.config.as_context(gpflow.config.Config(float=dtype)):
+            prior = tfd.Laplace(dtype(0.0), dtype(1.0))
+            data = (0.3 * X).astype(dtype), Y.astype(dtype)
+            model = AffineIndependentGLM(data, BernoulliLogit(), prior=prior, intercept=False)
+            result = AffineIndependentAscent(tolerance=1e-3).run(model)
+            mean, variance = model.predict_y(data[0])
+            assert mean.dtype == variance.dtype == dtype and model.basis.b.dtype == dtype
+            results.append((result.elbo, mean))
+    assert_allclose(results[1][0], results[0][0], atol=0.01)
+    assert_allclose(results[1][1], results[0][1], atol=0.02)
+
+
+def test_the_rotation_is_worth_it():
+    """The prediction (A19), and what is left of it without a rotation."""
+    model, result = logistic_run()
+    assert_allclose(result.predicted_gain, result.gain, rtol=0.3)
+    X, Y = logistic_data(5, 4)
+    other = AffineIndependentGLM((X, Y), BernoulliLogit(), intercept=False)
+    start = AffineIndependentAscent(rotate=False).run(other)
+    assert start.predicted_gain < result.predicted_gain
+    assert start.elbo <= result.elbo + 1e-2
+
+
+def test_slopes_of_the_edgeworth_expansion():
+    """The bound gains gamma s / 6 - gamma^2 / 12 a dimension, (A18), near a Gaussian optimum."""
+    X, Y = logistic_data(8, 3)
+    model = AffineIndependentGLM((0.5 * X, Y), BernoulliLogit(), base="normal", intercept=False)
+    AffineIndependentAscent(tolerance=1e-12).run(model)
+    A, b, gaussian = model.basis.matrix().numpy(), model.basis.b.numpy(), model.elbo().numpy()
+    model.basis.assign_base("skew_normal")
+    groups = model.site_groups()
+    start = edgeworth_start(groups, b, A, model.basis.base, rotate=False)
+    delta = start.theta[:, 0] / np.sqrt(1.0 + start.theta[:, 0] ** 2)
+    m = delta * np.sqrt(2.0 / np.pi)
+    s = 0.5 * (4.0 - np.pi) * m**3 / (1.0 - m**2) ** 1.5
+    gamma = 0.02
+    c = np.cbrt(2.0 * gamma / (4.0 - np.pi))
+    small = np.sqrt(0.5 * np.pi) * c / np.sqrt(1.0 + c**2)
+    for d in range(3):
+        theta = np.zeros((3, 1))
+        gains = []
+        for sign in (-1.0, 1.0):
+            theta[d] = sign * small / np.sqrt(1.0 - small**2)
+            model.basis.theta.assign(theta)
+            gains.append(model.bound(groups).numpy() - gaussian)
+        assert_allclose((gains[1] - gains[0]) / (2.0 * gamma), s[d] / 6.0, atol=2e-3)
+
+
+@pytest.mark.parametrize("structure", ["full", "low_rank"])
+def test_a_gaussian_that_is_better_is_kept(structure):
+    """Laplace's density has no normal in its family."""
+    model, result = logistic_run(base="laplace", structure=structure, rank=2)
+    assert result.affine_elbo < result.gaussian_elbo == result.elbo
+    assert result.kept == "gaussian" and model.basis.base.name == "normal" and "gaussian kept" in str(result)
+    assert_allclose(model.elbo(), result.elbo, atol=1e-9)
+
+
+def test_a_worse_base_is_kept_on_request_and_fixed_shapes_stay():
+    X, Y = logistic_data(5, 4)
+    model = AffineIndependentGLM((X, Y), BernoulliLogit(), base="generalized_normal", intercept=False)
+    model.basis.theta.assign(np.full((4, 1), 1.05))
+    set_trainable(model.basis.theta, False)
+    result = AffineIndependentAscent(keep_better=False).run(model)
+    assert_allclose(model.basis.shapes, 1.05)
+    assert result.elbo == result.affine_elbo < result.gaussian_elbo and result.kept == "affine" and result.gain < 0.0
+    assert_allclose(model.elbo(), result.elbo, atol=1e-6)
+
+
+def test_best_base():
+    X, Y = logistic_data(5, 4)
+    model = AffineIndependentGLM((X, Y), BernoulliLogit(), intercept=False, base="normal")
+    before = model.elbo()
+    choice = best_base(model, ("normal", "skew_normal"), AffineIndependentAscent(tolerance=1e-3))
+    assert choice.base == "skew_normal" and set(choice.results) == {"normal", "skew_normal"}
+    assert_allclose(choice.model.elbo(), choice.results["skew_normal"].elbo, atol=1e-6)
+    assert model.elbo() == before and model.basis.base.name == "normal"
+    with pytest.raises(DataError, match="bases is empty"):
+        best_base(model, ())
+
+
+def test_the_record():
+    result = logistic_run()[1]
+    history = result.history
+    assert {"step", "seconds", "elbo", "evaluations", "stage"} == set(history)
+    for stage in (0, 1):
+        assert np.all(np.diff(history["elbo"][history["stage"] == stage]) >= 0.0)
+    assert result.evaluations == np.sum(history["evaluations"]) > 10
+    assert 0.0 < result.tracing_seconds < result.seconds and result.stop_reason == "converged"
+    assert result.gain == result.elbo - result.gaussian_elbo > 0.0
+    assert "affine kept" in str(result)
+
+
+def test_evaluations_are_limited():
+    X, Y = logistic_data(5, 4)
+    model = AffineIndependentGLM((X, Y), BernoulliLogit(), intercept=False)
+    result = AffineIndependentAscent(max_evaluations=3).run(model)
+    assert result.stop_reason == "evaluations done" and result.elbo >= result.gaussian_elbo
+
+
+def test_settings_are_checked():
+    for options in ({"tolerance": 0.0}, {"max_evaluations": 0}):
+        with pytest.raises(DataError, match="must be above 0"):
+            AffineIndependentAscent(**options)
+
+
+def test_a_start_without_a_bound_is_refused_and_nothing_changes():
+    X = np.array([[1.0], [2.0], [3.0]])
+    model = AffineIndependentGLM((X, 1e200 * X), gpflow.likelihoods.Gaussian(1e-5), intercept=False)
+    before = model.basis.b.numpy()
+    with pytest.raises(NumericalError, match="not finite"):
+        AffineIndependentAscent().run(model)
+    assert_allclose(model.basis.b, before)
+
+
+def test_gradient_of_the_gaussian_bound_is_that_of_finite_differences():
+    model = toy_model("sparse near", intercept_variance=3.0)
+    trace, groups = AffineTrace(), model.site_groups()
+    problem = GaussianProblem(groups, model.basis.gaussian, 0.0, model.integration, trace)
+    b, root = np.array([0.3, -0.2]), np.array([[0.8, 0.0], [-0.4, 0.6]])
+    _, d_b, d_root = problem.value_and_gradient(b, root)
+    step = 1e-5
+    for move_b, move_root, slope in (
+        (np.array([1.0, 0.0]), np.zeros((2, 2)), d_b[0]),
+        (np.array([0.0, 1.0]), np.zeros((2, 2)), d_b[1]),
+        (np.zeros(2), np.array([[1.0, 0.0], [0.0, 0.0]]), d_root[0, 0]),
+        (np.zeros(2), np.array([[0.0, 0.0], [1.0, 0.0]]), d_root[1, 0]),
+        (np.zeros(2), np.array([[0.0, 0.0], [0.0, 1.0]]), d_root[1, 1]),
+    ):
+        values = [problem.at(b + sign * step * move_b, root + sign * step * move_root)[0] for sign in (-1.0, 1.0)]
+        assert_allclose(slope, (values[1] - values[0]) / (2.0 * step), rtol=1e-6)

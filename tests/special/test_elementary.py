@@ -1,0 +1,91 @@
+"""Functions of one or two numbers, and tables of functions: values and gradients, at the awkward places too."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from numpy.testing import assert_allclose
+from scipy import special
+
+from gpflow_decoupled.special.bessel import log_bessel_k
+from gpflow_decoupled.special.elementary import increasing_root, owens_t, with_slopes, x_over_sinh
+from gpflow_decoupled.special.hermite import hermite_lookup
+
+
+def gradients(function, *arguments):
+    arguments = [tf.constant(argument, tf.float64) for argument in arguments]
+    with tf.GradientTape() as tape:
+        tape.watch(arguments)
+        value = function(*arguments)
+    return value, tape.gradient(value, arguments)
+
+
+def numeric(function, place, *arguments, h=1e-6):
+    sides = []
+    for sign in (1.0, -1.0):
+        moved = [np.asarray(argument, float) for argument in arguments]
+        moved[place] = moved[place] + sign * h
+        sides.append(function(*(tf.constant(part) for part in moved)))
+    return (sides[0] - sides[1]) / (2 * h)
+
+
+def test_owens_t_is_accurate_where_tfp_is_not(rng):
+    h, a = rng.uniform(-12, 12, 5000), 3.0 * rng.normal(size=5000)
+    h[:4], a[:4] = [0.0, 5.5, -6.0, 1e8], [2.0, 0.0, 1e6, 0.3]
+    assert_allclose(owens_t(tf.constant(h), tf.constant(a)), special.owens_t(h, a), atol=3e-16)
+    ours = gradients(owens_t, h[4:50], a[4:50])[1]
+    for place in (0, 1):
+        assert_allclose(ours[place], numeric(owens_t, place, h[4:50], a[4:50]), atol=1e-9)
+
+
+def test_x_over_sinh():
+    x = np.array([-800.0, -3.0, -0.1, -1e-3, 0.0, 0.0999, 0.1001, 2.0, 50.0])
+    with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+        expected = np.where(x == 0, 1.0, x / np.sinh(x))
+    value, (slope,) = gradients(x_over_sinh, x)
+    assert_allclose(value, expected, rtol=1e-14)
+    assert_allclose(slope, numeric(x_over_sinh, 0, x), atol=1e-9)
+
+
+def test_log_bessel_k():
+    order, z = np.array([-0.3, 0.0, 0.5, 3.2, 20.0])[:, None], np.array([1e-10, 1e-3, 0.3, 5.0, 200.0])
+    assert_allclose(
+        log_bessel_k(tf.constant(order), tf.constant(z)), np.log(special.kve(order, z)) - z, rtol=1e-12, atol=1e-12
+    )
+    order, z = order + np.zeros(3) + 0.05, np.array([0.01, 1.0, 7.0]) + np.zeros([5, 1])
+    ours = gradients(log_bessel_k, order, z)[1]
+    for place in (0, 1):
+        assert_allclose(ours[place], numeric(log_bessel_k, place, order, z), rtol=1e-6, atol=1e-8)
+
+
+def test_with_slopes_replaces_the_gradient():
+    value, (slope,) = gradients(lambda x: with_slopes(tf.stop_gradient(tf.exp(x)), (x, 3.0 * x)), [0.0, 1.0])
+    assert_allclose(value, np.exp([0.0, 1.0]))
+    assert_allclose(slope, [0.0, 3.0])
+
+
+def test_increasing_root():
+    target = tf.constant([1.0, 8.0, 27.0], tf.float64)
+    assert_allclose(increasing_root(lambda x: x**3 - target, 0.0 * target, target), [1.0, 2.0, 3.0], rtol=1e-10)
+
+
+@pytest.mark.parametrize("order, tolerance", [(2, 1e-7), (3, 2e-10)])
+def test_hermite_lookup(order, tolerance, rng):
+    """A table for each of two functions; at the nodes, beyond the ends, and derivatives in x and in the table."""
+    step, grid = 0.05, 0.05 * np.arange(81)
+    derivatives = [np.cos, lambda x: -np.sin(x), lambda x: -np.cos(x)][:order]
+    rates = np.array([1.0, 0.5])[:, None]
+    tables = [tf.constant(rates**i * f(rates * grid)) for i, f in enumerate(derivatives)]
+    x = tf.constant(rng.uniform(0, 4, size=(7, 2, 5)))
+    reshaped = [table[:, None] for table in tables]
+    with tf.GradientTape() as tape:
+        tape.watch([x, reshaped[0]])
+        value = hermite_lookup(reshaped, step, x)
+    expected = np.cos(rates * x.numpy())
+    assert_allclose(value, expected, atol=tolerance)
+    slope, weights = tape.gradient(value, [x, reshaped[0]])
+    assert_allclose(slope, -rates * np.sin(rates * x.numpy()), atol=100 * tolerance)
+    assert_allclose(tf.reduce_sum(weights), 70.0, rtol=1e-12)  # the weights of one lookup sum to one
+    ends = hermite_lookup([table[0] for table in tables], step, tf.constant([-1.0, 0.0, 4.0, 9.0], tf.float64))
+    assert_allclose(ends, np.cos([0.0, 0.0, 4.0, 4.0]), rtol=1e-14)
