@@ -12,8 +12,7 @@ from gpflow.likelihoods import Likelihood
 
 from ..bases import DualBasis
 from ..errors import DataError
-from ..likelihoods import SiteLoss
-from ..likelihoods.sites import site_loss
+from ..likelihoods import SiteLoss, site_loss
 from .full_gp import FullGP
 
 

@@ -25,8 +25,7 @@ from gpflow.inducing_variables import InducingPoints, SharedIndependentInducingV
 
 from ...compilation import Compiled
 from ...covariances.latents import gram, gram_to_data, prior_variance
-from ...likelihoods import Expansion
-from ...likelihoods.sites import site_loss
+from ...likelihoods import Expansion, site_loss
 from ...linalg.cholesky import add_jitter, cholesky
 from ...linalg.gaussians import apply_per_latent
 from ...linalg.triangular import solve
