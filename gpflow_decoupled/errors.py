@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["DataError", "NumericalError", "UnknownOptionError", "check_option"]
+__all__ = ["DataError", "ModelError", "NumericalError", "UnknownOptionError", "check_option"]
 
 from collections.abc import Iterable
 from typing import Any
@@ -19,6 +19,10 @@ class DataError(ValueError):
 
 class UnknownOptionError(ValueError):
     """An option has a value, or a name, that does not exist."""
+
+
+class ModelError(TypeError):
+    """A method was handed a model of a family that it cannot work on; the message says what to use for that model."""
 
 
 class NumericalError(ArithmeticError):

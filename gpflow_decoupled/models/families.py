@@ -1,0 +1,56 @@
+"""The families of models, and what trains each of them: the answer to a method that is handed a model of another family."""
+
+from __future__ import annotations
+
+__all__ = ["require_model", "ways_to_train"]
+
+from gpflow.models import SVGP, BayesianModel
+
+from ..errors import ModelError
+from .affine_independent.gp import AffineIndependentGP
+from .basis_gp import BasisGP
+from .conjugate import CVIGP
+from .dtc import DTC
+from .factor_graph.graph import FactorGraph
+from .lcl import LCLGP
+
+_WAYS: tuple[tuple[tuple[type, ...], str], ...] = (
+    (
+        (BasisGP, SVGP),
+        "fit(model, data), or with the hyperparameters fixed optimizers.NaturalGradient().minimize(model, data) or "
+        "optimizers.sweep(model, data)",
+    ),
+    ((CVIGP,), "fit(model), or with the hyperparameters fixed optimizers.ConjugateComputation().run(model)"),
+    ((LCLGP,), "fit(model), or with the hyperparameters fixed optimizers.LinearlyConstrainedLagrangian().run(model)"),
+    (
+        (AffineIndependentGP,),
+        "fit(model), or with the hyperparameters fixed optimizers.AffineIndependentAscent().run(model)",
+    ),
+    ((FactorGraph,), "fit(graph) or optimizers.MeanFieldCVI().run(graph)"),
+    ((DTC,), "gpflow.optimizers.Scipy().minimize(model.training_loss_closure(data), model.trainable_variables)"),
+)
+
+
+def ways_to_train(model: object) -> str:
+    """What trains this model, as the end of an error message; says so if it is not a model of this package."""
+    for kinds, way in _WAYS:
+        if isinstance(model, kinds):
+            return f"Train a {type(model).__name__} by {way}."
+    if isinstance(model, BayesianModel):
+        return f"{type(model).__name__} is not a model of this package: train it as GPflow does, or use gpflow_decoupled.models."
+    return "Pass a model of gpflow_decoupled.models."
+
+
+def require_model(method: str, model: object, *kinds: type) -> None:
+    """Refuse a model of another family with a message that says what to use for it.
+
+    :param method: the name of the method as users write it, for example "ConjugateComputation".
+    :param model: what the method was called with.
+    :param kinds: the classes that the method takes.
+    :raises ModelError: unless `model` is an instance of one of `kinds`.
+    """
+    if not isinstance(model, kinds):
+        names = " or ".join(kind.__name__ for kind in kinds)
+        raise ModelError(
+            f"{method} takes a model of the class {names}, and got {type(model).__name__}. {ways_to_train(model)}"
+        )
