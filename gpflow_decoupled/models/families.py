@@ -37,7 +37,8 @@ def ways_to_train(model: object) -> str:
         if isinstance(model, kinds):
             return f"Train a {type(model).__name__} by {way}."
     if isinstance(model, BayesianModel):
-        return f"{type(model).__name__} is not a model of this package: train it as GPflow does, or use gpflow_decoupled.models."
+        name = type(model).__name__
+        return f"{name} is not a model of this package: train it as GPflow does, or use gpflow_decoupled.models."
     return "Pass a model of gpflow_decoupled.models."
 
 
