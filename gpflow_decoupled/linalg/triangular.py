@@ -2,8 +2,8 @@
 
 TensorFlow's triangular solve runs on one core, and its products do not use that a factor is triangular. Here the right-hand
 sides of a solve are split, so that it runs on all cores, and a product is computed by blocks of rows, which skips most of the
-zeros. The product of an [M, M] and an [M, N] matrix takes 2 M^2 N operations, and costs below are fractions of that. Batch dimensions
-broadcast everywhere. All functions can be differentiated.
+zeros. The product of an [M, M] and an [M, N] matrix takes 2 M^2 N operations, and costs below are fractions of that. Batch
+dimensions broadcast everywhere. All functions can be differentiated.
 """
 
 from __future__ import annotations
