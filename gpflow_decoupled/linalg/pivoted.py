@@ -1,9 +1,9 @@
-r"""Pivoted Cholesky factorisation of a matrix that is never stored as a whole, and solves with its low-rank form.
+r"""Pivoted Cholesky of a matrix that is never stored, and solves with the low-rank form that it gives.
 
 | symbol | name | shape |
 |---|---|---|
-| $K$ | `entries` | [N, N], positive semi-definite, read in blocks |
-| $R$ | `factor` | [N, r], $K = R R^T$ plus a remainder that is zero in the rows of the pivots |
+| $K$ | `entries` | [N, N], positive semi-definite, read by blocks |
+| $R$ | `factor` | [N, r], $K = R R^T + $ a remainder that is zero in the rows of the pivots |
 | $\mathrm{diag}(K - R R^T)$ | `residual` | [N] |
 | $\Delta$ | `diagonal` | [N], positive |
 

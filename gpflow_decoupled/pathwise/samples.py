@@ -142,7 +142,7 @@ def _wrong_model(model: object) -> str:
         f"SOLVEGP, HDVGP, DVGP, SparseCVIGP, CVIGP, LCLGP, BasisGP), and got {type(model).__name__}"
     )
     if isinstance(model, SVGP):
-        return f"{message}. Its posterior is that of BasisGP(kernel, likelihood, CoupledBasis(Z, q_mu=q_mu, q_sqrt=q_sqrt))."
+        return f"{message}. Its posterior is that of BasisGP(kernel, likelihood, CoupledBasis(Z, q_mu=..., q_sqrt=..., whiten=...))."
     if isinstance(model, GPModel):
         return f"{message}. For draws at given inputs use its predict_f_samples(Xnew, num_samples)."
     return f"{message}, which has no latent function of the inputs."
