@@ -142,7 +142,10 @@ def _wrong_model(model: object) -> str:
         f"SOLVEGP, HDVGP, DVGP, SparseCVIGP, CVIGP, LCLGP, BasisGP), and got {type(model).__name__}"
     )
     if isinstance(model, SVGP):
-        return f"{message}. Its posterior is that of BasisGP(kernel, likelihood, CoupledBasis(Z, q_mu=..., q_sqrt=..., whiten=...))."
+        return (
+            f"{message}. Use BasisGP(kernel, likelihood, CoupledBasis(Z, q_mu=..., q_sqrt=..., whiten=...)) with the same "
+            "parameters, which has the same posterior."
+        )
     if isinstance(model, GPModel):
         return f"{message}. For draws at given inputs use its predict_f_samples(Xnew, num_samples)."
     return f"{message}, which has no latent function of the inputs."
