@@ -46,8 +46,9 @@ def bernoulli():
 # %% [markdown]
 # ## A full GP, in a few steps
 #
-# `CVIGP` owns its data, as `gpflow.models.VGP` does. With `step_size=1` a step is a fixed-point iteration; one that lowered the
-# bound would be halved. `VGP` with natural gradients ends at the same bound: it is the same algorithm in other coordinates.
+# `CVIGP` owns its data, as `gpflow.models.VGP` does. With `step_size=1` a step is a fixed-point iteration; one that
+# lowered the bound would be halved. `VGP` with natural gradients ends at the same bound: it is the same algorithm in other
+# coordinates.
 
 # %%
 model = CVIGP((X, Y), gpflow.kernels.Matern52(), bernoulli())

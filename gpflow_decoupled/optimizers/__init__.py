@@ -16,8 +16,8 @@ All of them work at fixed hyperparameters, while `gpflow_decoupled.fit` trains b
 | `fit(model)`, `fit(model, data)` | trains q(f) and the hyperparameters | of every kind |
 
 `minimize` does not compute the bound after the step, and may be called inside `tf.function`. `run` and `sweep` watch the
-bound, shorten steps where it falls, and return a record. A method that is handed another kind of model raises `ModelError`,
-and the message says what to use for that model.
+bound on all data, shorten steps where it falls, and return a record. A method that is handed another kind of model raises
+`ModelError`, and the message says what to use for that model.
 
 Each method has a package: `natural_gradient`, `conjugate`, `mean_field`, `lagrangian` and `affine_independent`. They share
 `steps` (step sizes, and the policies for negative precisions), `ascent` (the loop that halves a step after which the bound is

@@ -22,7 +22,7 @@ class Climber(Protocol[Point]):
     """What `ascend` asks of an optimizer."""
 
     def propose(self, now: Point, step: int, share: float) -> Point:
-        """The point after a step from `now`: of `share` times the step size of step 0, 1, ...."""
+        """The point after a step from `now`: of `share` times the step size of step 0, 1 and so on."""
 
     def accept(self, now: Point, then: Point) -> bool:
         """Whether the proposal `then` replaces `now`, because its bound is not lower, say.

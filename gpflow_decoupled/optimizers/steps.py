@@ -1,7 +1,7 @@
 """What the step-wise optimizers share: step sizes, what happens at negative precisions, and the report of a step.
 
-An observation whose log likelihood is not concave can ask for a site of negative precision, and then a full step need not end
-at a covariance. Each optimizer takes one of three policies for this:
+Where a log likelihood is not concave, the best Gaussian site of an observation can have a negative precision, and then a full
+step need not end at a covariance. Each optimizer takes one of three policies for this:
 
 - "damp": halve the step until it ends at a covariance. The optimum is the same, and negative precisions are allowed.
 - "clip": replace the negative precisions by zero. Every step then succeeds, but the optimum is another, lower one.
@@ -24,7 +24,7 @@ from ..errors import DataError
 
 POLICIES = ("damp", "clip", "raise")
 MAX_HALVINGS = 30
-"""A step is halved at most so often: 2^-30 of a step is no step."""
+"""A step is halved at most so often; 2^-30 of it changes next to nothing."""
 
 StepSize = float | Callable[[int], float]
 """A number in (0, 1], or a function from the number of the step, 0, 1, ..., to one."""
@@ -67,7 +67,7 @@ def step_size_at(step_size: StepSize, step: int) -> float:
 def clip_curvature(h: tf.Tensor, policy: str) -> tuple[tf.Tensor, tf.Tensor]:
     """The derivatives h = dE/dvariance [N, L] as the policy has them, and how many were clipped, a scalar.
 
-    The precision that an observation asks for is -2 h, which is negative where h is positive.
+    A full step gives observation n a site of precision -2 h_n, which is negative where h_n is positive.
     """
     if policy != "clip":
         return h, tf.constant(0)
@@ -79,7 +79,7 @@ def largest_feasible_step(
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """The first of step_size, step_size / 2, step_size / 4, ... that is feasible, and whether there is one.
 
-    :param feasible: says of a step size [] whether the step ends at a distribution, [] bool.
+    :param feasible: a function of a step size []: whether the step ends at a distribution, [] bool.
     :param step_size: [], the step that is wanted.
     :return: the step size [], and [] bool; after `MAX_HALVINGS` halvings it gives up.
     """

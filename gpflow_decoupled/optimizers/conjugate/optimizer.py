@@ -59,7 +59,7 @@ class ConjugateComputation(tf.Module):
     The steps are those of the module's description. Cost: 4/3 N^3 per step and latent function; on minibatches, N becomes the
     number of observations that were visited so far.
 
-    :param step_size: rho in (0, 1], a number or a function of the step 0, 1, .... A step of size 1 is a fixed-point
+    :param step_size: rho in (0, 1], a number or a function of the step 0, 1, ... A step of size 1 is a fixed-point
         iteration, which converges within a few steps for most log-concave likelihoods. The paper's mirror-descent step size
         beta is rho = beta / (1 + beta).
     :param update: what moves on a minibatch: "local" is (C20) and "global" is (C19).

@@ -42,7 +42,7 @@ class SiteRule(Protocol):
     seed: int
 
     def step_size_at(self, step: int) -> float:
-        """The step size of step 0, 1, ...."""
+        """The step size of step 0, 1 and so on."""
 
     def compiled_probe(self, model: CVIGP) -> Callable[[tf.Tensor, tf.Tensor, tf.Tensor], Probe]:
         """A function from nu, tau [N, L] and a seed [2] to a `Probe`."""

@@ -65,7 +65,7 @@ def sweep(
         they are), or a `gpflow.models.SVGP`. Its `num_data` is set to the number of rows.
     :param data: (X [N, D], Y [N, P]), which may be `numpy.memmap`; a `tf.data.Dataset` of batches of such pairs; or a
         function without arguments that returns an iterator of such batches, called once per pass.
-    :param step_size: rho in (0, 1], a number or a function of the step 0, 1, .... A step after which the bound is lower is
+    :param step_size: rho in (0, 1], a number or a function of the step 0, 1, ... A step after which the bound is lower is
         taken back and halved, and later steps grow back.
     :param block: rows per block of arrays.
     :param passes: at most so many passes over the data.
@@ -106,7 +106,7 @@ def sweep(
         view.num_data = model.num_data = blocks.num_data
         end = ascend(climber, start, range(passes - 1), spent=_PASSES_DONE)
         if end.reason == _PASSES_DONE and end.refused is None:
-            # the last pass has paid for a step; after a refused one, though, none is taken unchecked
+            # the last pass gives one more step; not after a refused one, since its bound would stay unknown
             climber.last_step(end.now, passes - 1, end.share)
             return climber.record.result(end.reason)
     return climber.record.result(end.reason, end.now.elbo)

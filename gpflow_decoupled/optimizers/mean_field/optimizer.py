@@ -37,7 +37,7 @@ class MeanFieldCVI(tf.Module):
     halved until it does not. Cost of a step: the gradient of each factor for each of its variables, and the solution of a
     linear system with the Fisher matrix of each variable.
 
-    :param step_size: rho in (0, 1], a number or a function of the step 0, 1, ....
+    :param step_size: rho in (0, 1], a number or a function of the step 0, 1, ...
     :param schedule: "sequential" moves one variable after the other, in the order of the graph; "parallel" moves all at once,
         and then the step size should be below 1.
     :param update: on minibatches, "local" gives each part of the data a message of its own (C20); "global" lets messages

@@ -29,7 +29,7 @@ class MessageRule(Protocol):
     seed: int
 
     def step_size_at(self, step: int) -> float:
-        """The step size of step 0, 1, ...."""
+        """The step size of step 0, 1 and so on."""
 
     def groups(self, names: list[str]) -> list[list[str]]:
         """Which of the variables move together."""
