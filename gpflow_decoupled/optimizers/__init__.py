@@ -1,7 +1,8 @@
 """How q moves."""
 
+from .affine_independent.best_base import BaseChoice, best_base
 from .affine_independent.jaakkola_jordan import JaakkolaJordan
-from .affine_independent.optimizer import AffineIndependentAscent, BaseChoice, best_base
+from .affine_independent.optimizer import AffineIndependentAscent
 from .affine_independent.result import AffineResult
 from .conjugate.optimizer import ConjugateComputation
 from .conjugate.result import ConjugateResult

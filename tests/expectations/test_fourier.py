@@ -10,11 +10,11 @@ from scipy import stats
 
 from gpflow_decoupled.distributions import SkewNormalBase, base_variable
 from gpflow_decoupled.expectations.fourier import ROUTES
-from gpflow_decoupled.expectations.lattice import cell_masses, convolve, lattice_density, lattice_expectation
+from gpflow_decoupled.expectations.lattice import cell_masses, convolve, lattice_expectation
 from gpflow_decoupled.expectations.projections import Projections, Site
 from gpflow_decoupled.expectations.spectral import spectral_density, spectral_expectation
 from gpflow_decoupled.likelihoods.sites.fourier_sites import gaussian_site, laplace_site, logistic_site, student_t_site
-from tests.expectations.fourier_problems import SITES, by_quadrature, by_route, densities, projections
+from tests.expectations.fourier_problems import SITES, by_quadrature, by_route, densities, lattice_masses, projections
 from tests.reference import affine_independent as reference
 
 SKEW = SkewNormalBase()
@@ -84,7 +84,7 @@ def test_the_lattice_gains_sixteen_fold_by_four_times_the_points(site):
 def test_rounding_to_the_lattice_adds_the_variance_of_a_cell_each():
     """Sheppard: D steps^2 / 12, which `matched` takes away."""
     y = projections("skew_normal", 4)._replace(alpha=tf.constant(5 * [[1.0, -0.7, 0.8, 1.2]], tf.float64))
-    u, rho = lattice_density(SKEW.cdf, y, 9.5, 256)
+    u, rho = lattice_masses(SKEW, y, 9.5, 256)
     mean = tf.reduce_sum(rho * u, axis=1, keepdims=True)
     variance = tf.reduce_sum(rho * (u - mean) ** 2, axis=1)
     step = (u[:, 1] - u[:, 0]).numpy()
@@ -147,7 +147,7 @@ def test_densities_match_histograms():
         + np.sqrt(float(y.noise[0])) * np.random.default_rng(0).normal(size=100_000)
     )
     for values, density in (
-        lattice_density(SKEW.cdf, y, 9.5, 2048),
+        lattice_masses(SKEW, y, 9.5, 2048),
         spectral_density(SKEW.characteristic, y, 9.5, 2048, averaged=True),
     ):
         mass = density[0].numpy() / np.sum(density[0])
