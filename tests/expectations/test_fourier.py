@@ -26,7 +26,7 @@ def test_frequency_sum_and_spectral_are_quadrature(name, D, site):
     case, y = SITES[site], projections(name, D)
     expected = by_quadrature(name, case, y)
     assert_allclose(by_route(name, y, case.site(), "frequency_sum", 256), expected, atol=2e-9)
-    # R2 sees Student-t and Laplace sites through a grid, to the fourth order of its step at kinks
+    # the spectral route has a grid for Student-t and Laplace sites, and an error of fourth order in its step at kinks
     assert_allclose(
         by_route(name, y, case.site(), "spectral", 2048), expected, atol=3e-7 if site == "laplace" else 1e-8
     )

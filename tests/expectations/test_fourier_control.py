@@ -63,7 +63,7 @@ GROWING = Site(smooth=lambda y, c: -tf.exp(c * y), parameters=(tf.ones([5], tf.f
 
 @pytest.mark.parametrize("route", ["spectral", "lattice"])
 def test_growth_beyond_the_grid_is_noticed(route):
-    """E exp(y) for spreads of 0.3 and 1, where the grid holds it, and of 6 and 20, where it ends in rounding."""
+    """E exp(y) for spreads of 0.3 and 1, where the grid is wide enough, and of 6 and 20, where its ends are rounding."""
     alpha = tf.constant([[0.3], [1.0], [6.0], [20.0], [0.1]], tf.float64)
     y = Projections(alpha, tf.zeros([5], tf.float64), tf.constant([[0.0]], tf.float64))
     with tf.GradientTape() as tape:

@@ -90,7 +90,7 @@ def test_structures(structure):
 
 
 def test_few_variables_that_are_not_normal():
-    """The best directions come first: two of four hold most of the gain, and any number never ends below none."""
+    """The best directions come first: two of four have most of the gain, and any number is at least as good as none."""
     full, (model, two) = logistic_run()[1], logistic_run(non_normal=2)
     assert two.gaussian_elbo + 0.8 * full.gain < two.elbo < full.elbo and two.predicted_gain < full.predicted_gain
     assert model.basis.shapes.shape == (2, 1)

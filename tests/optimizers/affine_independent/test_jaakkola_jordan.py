@@ -62,7 +62,7 @@ def test_three_points(kind):
 
 @pytest.mark.parametrize("structure", ["full", "lu", "lower"])
 def test_linear_models(structure):
-    """More weights than labels, so that K is regular; every structure holds the q that is found."""
+    """More weights than labels, so that K is regular; every structure can represent the q that is found."""
     rng = np.random.default_rng(0)
     inputs, labels = 2.0 * rng.normal(size=(4, 5)), np.array([[1.0], [0.0], [0.0], [1.0]])
     model = AffineIndependentGLM((inputs, labels), BernoulliLogit(), intercept=False, structure=structure)
