@@ -30,7 +30,7 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 
 from ..errors import DataError
-from ..special.elementary import with_slopes
+from ..special.gradients import with_slopes
 
 Transform = tuple[tf.Tensor, tf.Tensor | None]
 """Real and imaginary part; None where that is zero."""

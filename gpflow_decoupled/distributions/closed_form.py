@@ -10,7 +10,8 @@ from typing import Any
 import tensorflow as tf
 import tensorflow_probability as tfp
 
-from ..special.elementary import normal_cdf, x_over_sinh
+from ..special.hyperbolic import x_over_sinh
+from ..special.normal import normal_cdf
 from .base import Base, Transform
 
 tfd = tfp.distributions

@@ -9,10 +9,10 @@ from typing import Any
 
 import tensorflow as tf
 
+from ..special.normal import log_normal_cdf
 from .base import Base, Transform
 from .skew_normal import (
     SkewNormal,
-    log_normal_cdf,
     skew_normal_cdf,
     skew_normal_entropy,
     skew_normal_transform,

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from ..special.elementary import normal_cdf
+from ..special.normal import normal_cdf
 from .decay import where_decayed
 from .products import map_blocks, other_factors
 from .projections import Projections, Site, check_projections, rows_of, tiny

@@ -20,6 +20,9 @@ import numpy as np
 import tensorflow as tf
 from numpy.polynomial.hermite_e import hermegauss
 
+from ..special.hyperbolic import x_over_sinh_and_rest
+from ..special.normal import normal_cdf
+
 CROSSOVER = 1.0
 """Least sigma of the Fourier integral."""
 _HERMITE = 40
@@ -32,9 +35,7 @@ _SMALL = 1e-4
 """Below it digits are lost to E, and it implies sigma > 7 and h < -3.5 sigma where h >= -sigma^2 / 2."""
 _BLOCK = 4096
 """Most elements at once: a block takes some 40 MB."""
-_SERIES = [1 / 6, -7 / 360, 31 / 15120, -127 / 604800, 73 / 3421440]
-"""(1 - x / sinh x) / x^2 in powers of x^2, for x < 0.1."""
-_SQRT_2, _SQRT_2_PI = np.sqrt(2.0), np.sqrt(2.0 * np.pi)
+_SQRT_2_PI = np.sqrt(2.0 * np.pi)
 assert _STEP * (_NODES - 1) > _LAST
 
 
@@ -198,7 +199,7 @@ def _weights(like: tf.Tensor) -> tuple[np.ndarray, np.ndarray]:
 def _normal(h: tf.Tensor, sigma: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
     """The ratio t = h / sigma, clipped, phi(t), Phi(t)."""
     t = tf.clip_by_value(h / sigma, -50.0, 50.0)
-    return t, tf.exp(-0.5 * tf.square(t)) / _SQRT_2_PI, 0.5 * tf.math.erfc(-t / _SQRT_2)
+    return t, tf.exp(-0.5 * tf.square(t)) / _SQRT_2_PI, normal_cdf(t)
 
 
 def _waves(h: tf.Tensor, sigma: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
@@ -215,13 +216,5 @@ def _waves(h: tf.Tensor, sigma: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
 def _kernel(sigma: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     """k(omega) and (1 - k) / omega^2 [M, Q]."""
     x = tf.cast(np.pi * _grid()[0], sigma.dtype) / sigma[:, None]
-    square = tf.square(x)
-    small = x < 0.1
-    safe = tf.where(small, tf.ones_like(x), x)
-    decay = tf.exp(-safe)
-    k = 2.0 * safe * decay / (1.0 - tf.square(decay))
-    series = tf.zeros_like(x)
-    for coefficient in reversed(_SERIES):
-        series = series * square + coefficient
-    share = tf.where(small, series, (1.0 - k) / tf.square(safe))
-    return tf.where(small, 1.0 - square * series, k), np.pi**2 * share
+    k, share = x_over_sinh_and_rest(x)
+    return k, np.pi**2 * share
