@@ -32,7 +32,7 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 
 from ..errors import DataError
-from ..special.elementary import with_slopes
+from ..special.gradients import with_slopes
 
 Transform = tuple[tf.Tensor, tf.Tensor | None]
 """Real and imaginary part of a characteristic function; None where the imaginary part is zero."""

@@ -9,7 +9,8 @@ import math
 import tensorflow as tf
 import tensorflow_probability as tfp
 
-from ..special.elementary import normal_cdf, x_over_sinh
+from ..special.hyperbolic import x_over_sinh
+from ..special.normal import normal_cdf
 from .base import Base, Seed, Transform
 
 tfd = tfp.distributions

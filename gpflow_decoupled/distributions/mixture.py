@@ -11,7 +11,7 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 
 from ..errors import DataError
-from ..special.elementary import normal_cdf
+from ..special.normal import normal_cdf
 from .base import Base, Seed, Transform
 
 tfd = tfp.distributions

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["SkewNormal", "log_normal_cdf", "skew_normal_cdf", "skew_normal_entropy", "skew_normal_transform"]
+__all__ = ["SkewNormal", "skew_normal_cdf", "skew_normal_entropy", "skew_normal_transform"]
 
 import math
 from typing import TypeAlias
@@ -12,7 +12,9 @@ import numpy.typing as npt
 import tensorflow as tf
 import tensorflow_probability as tfp
 
-from ..special.elementary import normal_cdf, owens_t, with_slopes
+from ..special.gradients import with_slopes
+from ..special.normal import log_normal_cdf, normal_cdf
+from ..special.owens_t import owens_t
 from .base import Seed
 
 TensorLike: TypeAlias = tf.Tensor | tf.Variable | npt.ArrayLike
@@ -20,11 +22,6 @@ TensorLike: TypeAlias = tf.Tensor | tf.Variable | npt.ArrayLike
 _HALF_LOG_2_PI = 0.5 * math.log(2.0 * math.pi)
 _U = np.linspace(-12.0, 12.0, 49)
 """Nodes of the trapezoid rule for (A4)."""
-
-
-def log_normal_cdf(x: tf.Tensor) -> tf.Tensor:
-    """The logarithm of the standard normal cdf, of the shape of x; relative error 1e-15 also far in the lower tail."""
-    return tfp.distributions.Normal(tf.zeros([], x.dtype), tf.ones([], x.dtype)).log_cdf(x)
 
 
 def skew_normal_cdf(z: tf.Tensor, theta: tf.Tensor) -> tf.Tensor:

@@ -8,10 +8,10 @@ import math
 
 import tensorflow as tf
 
+from ..special.normal import log_normal_cdf
 from .base import Base, Seed, Transform
 from .skew_normal import (
     SkewNormal,
-    log_normal_cdf,
     skew_normal_cdf,
     skew_normal_entropy,
     skew_normal_transform,

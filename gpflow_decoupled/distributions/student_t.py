@@ -10,7 +10,6 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_probability as tfp
 
-from ..special.elementary import increasing_root
 from .base import Base, Seed, Transform
 
 tfd = tfp.distributions
@@ -106,7 +105,8 @@ class StudentTBase(Base):
             hazard = (nu + 1.0) / (nu * tf.exp(-log_r) + tf.exp(log_r))
             return math.log(1e-8) - (math.log(2.0) + density - tf.math.log(hazard))
 
-        return tf.exp(increasing_root(shortfall, tf.zeros_like(nu) + 1.2, tf.zeros_like(nu) + 20.0)) / scale
+        ends = tf.zeros_like(nu) + 1.2, tf.zeros_like(nu) + 20.0
+        return tf.exp(tfp.math.find_root_chandrupatla(shortfall, *ends).estimated_root) / scale
 
 
 def _log_height(nu: tf.Tensor) -> tf.Tensor:
@@ -122,7 +122,8 @@ def _nodes(a: tf.Tensor) -> tf.Tensor:
     def fall(distance: tf.Tensor) -> tf.Tensor:
         return a * (tf.exp(distance) - 1.0 - distance) - _DROP
 
-    up = increasing_root(fall, tf.zeros_like(a), tf.zeros_like(a) + 5.0, 25)
-    down = increasing_root(lambda x: fall(-x), tf.zeros_like(a), _DROP / a + 2.0, 25)
+    zero = tf.zeros_like(a)
+    up = tfp.math.find_root_chandrupatla(fall, zero, zero + 5.0).estimated_root
+    down = tfp.math.find_root_chandrupatla(lambda x: fall(-x), zero, _DROP / a + 2.0).estimated_root
     ends = tf.linspace(tf.zeros([], a.dtype), tf.ones([], a.dtype), _NODES)
     return (peak - down)[..., None] + (up + down)[..., None] * ends

@@ -14,7 +14,6 @@ from scipy.interpolate import CubicSpline
 from scipy.special import gammaln, kve
 
 from ..special.bessel import log_bessel_k
-from ..special.elementary import increasing_root
 from ..special.hermite import hermite_lookup
 from .base import Base, Seed, Transform
 
@@ -96,7 +95,7 @@ class VarianceGammaBase(Base):
             """
             return 2.0 * k * tf.square(u) / (1.0 - tf.square(u)) + k * tf.math.log1p(-tf.square(u)) - math.log(1e8)
 
-        u = increasing_root(excess, tf.zeros_like(k), tf.ones_like(k) - 1e-5)
+        u = tfp.math.find_root_chandrupatla(excess, tf.zeros_like(k), tf.ones_like(k) - 1e-5).estimated_root
         return tf.sqrt(2.0 * k) * u / (1.0 - tf.square(u))
 
 

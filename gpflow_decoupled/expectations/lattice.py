@@ -18,7 +18,7 @@ from collections.abc import Callable
 import numpy as np
 import tensorflow as tf
 
-from ..special.elementary import normal_cdf
+from ..special.normal import normal_cdf
 from .decay import where_decayed
 from .products import map_blocks, other_factors
 from .projections import Projections, Reach, Site, check_projections, rows_of, tiny

@@ -22,6 +22,9 @@ import numpy as np
 import tensorflow as tf
 from numpy.polynomial.hermite_e import hermegauss
 
+from ..special.hyperbolic import x_over_sinh_and_rest
+from ..special.normal import normal_cdf
+
 CROSSOVER = 1.0
 """The least sigma for which the Fourier integral is used."""
 _HERMITE = 40
@@ -34,9 +37,7 @@ _SMALL = 1e-4
 """Probabilities below this lose digits as a difference. With h >= -sigma^2 / 2 they imply sigma > 7 and h < -3.5 sigma."""
 _BLOCK = 4096
 """The number of elements per block, which takes about 40 MB."""
-_SERIES = [1 / 6, -7 / 360, 31 / 15120, -127 / 604800, 73 / 3421440]
-"""The coefficients of (1 - x / sinh x) / x^2 in powers of x^2, for x < 0.1."""
-_SQRT_2, _SQRT_2_PI = np.sqrt(2.0), np.sqrt(2.0 * np.pi)
+_SQRT_2_PI = np.sqrt(2.0 * np.pi)
 assert _STEP * (_NODES - 1) > _LAST
 
 
@@ -210,7 +211,7 @@ def _weights(like: tf.Tensor) -> tuple[np.ndarray, np.ndarray]:
 def _normal(h: tf.Tensor, sigma: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
     """The ratio t = h / sigma, clipped, the density phi(t) and the cdf Phi(t), [M] each."""
     t = tf.clip_by_value(h / sigma, -50.0, 50.0)
-    return t, tf.exp(-0.5 * tf.square(t)) / _SQRT_2_PI, 0.5 * tf.math.erfc(-t / _SQRT_2)
+    return t, tf.exp(-0.5 * tf.square(t)) / _SQRT_2_PI, normal_cdf(t)
 
 
 def _waves(h: tf.Tensor, sigma: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
@@ -227,13 +228,5 @@ def _waves(h: tf.Tensor, sigma: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
 def _kernel(sigma: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     """k(omega) and (1 - k) / omega^2, [M, Q] each."""
     x = tf.cast(np.pi * _grid()[0], sigma.dtype) / sigma[:, None]
-    square = tf.square(x)
-    small = x < 0.1
-    safe = tf.where(small, tf.ones_like(x), x)
-    decay = tf.exp(-safe)
-    k = 2.0 * safe * decay / (1.0 - tf.square(decay))
-    series = tf.zeros_like(x)
-    for coefficient in reversed(_SERIES):
-        series = series * square + coefficient
-    share = tf.where(small, series, (1.0 - k) / tf.square(safe))
-    return tf.where(small, 1.0 - square * series, k), np.pi**2 * share
+    k, share = x_over_sinh_and_rest(x)
+    return k, np.pi**2 * share

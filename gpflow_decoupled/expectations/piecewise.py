@@ -18,9 +18,10 @@ import tensorflow as tf
 from scipy.optimize import brentq
 
 from ..errors import DataError
+from ..special.normal import normal_cdf
 from .logit_integrals import LogitMoments
 
-_SQRT_2, _SQRT_2_PI = np.sqrt(2.0), np.sqrt(2.0 * np.pi)
+_SQRT_2_PI = np.sqrt(2.0 * np.pi)
 
 
 class Pieces(NamedTuple):
@@ -147,7 +148,7 @@ def _terms(h: tf.Tensor, sigma: tf.Tensor, number: int) -> _Terms:
     large, small = (1e100, 1e-6) if h.dtype == tf.float64 else (1e15, 1e-3)
     h, size = tf.clip_by_value(h, -large, large), tf.clip_by_value(tf.abs(sigma), small, large)
     u = tf.clip_by_value((knots - h[..., None]) / size[..., None], -40.0, 40.0)
-    below, above = 0.5 * tf.math.erfc(-u / _SQRT_2), 0.5 * tf.math.erfc(u / _SQRT_2)
+    below, above = normal_cdf(u), normal_cdf(-u)
     zero, one = tf.zeros_like(u[..., :1]), tf.ones_like(u[..., :1])
     left, right = tf.concat([zero, below], -1), tf.concat([below, one], -1)
     left_rest, right_rest = tf.concat([one, above], -1), tf.concat([above, zero], -1)

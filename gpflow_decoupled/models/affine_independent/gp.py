@@ -31,7 +31,7 @@ from ...errors import DataError
 from ...expectations.projections import Projections, Site
 from ...expectations.site_integrals import Integration, SiteGroup, frequencies_for, integrate, points_for, route_of
 from ...inducing.weights import Weights
-from ...likelihoods.sites.affine_sites import likelihood_site
+from ...likelihoods import likelihood_site
 from ...linalg.cholesky import add_jitter, cholesky
 from ..full_gp import FullGP
 from .checks import refuse_several_latents

@@ -13,7 +13,7 @@ from gpflow.kernels import Kernel, Linear
 
 from ...errors import DataError
 from ...expectations.site_integrals import SiteGroup
-from ...likelihoods.sites.affine_sites import prior_site
+from ...likelihoods import prior_site
 from ..linear_parts import linear_prior
 
 tfd = tfp.distributions
