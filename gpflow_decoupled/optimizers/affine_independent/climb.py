@@ -10,7 +10,7 @@ import numpy as np
 from scipy.optimize import minimize
 
 from ...errors import NumericalError
-from .result import AffineTrace
+from .result import StageRecord
 
 _PAIRS = 20
 _WINDOW = 6
@@ -21,7 +21,7 @@ _REFUSED = 1e30
 def climb(
     value_and_gradient: Callable[[np.ndarray], tuple[float, np.ndarray]],
     start: np.ndarray,
-    trace: AffineTrace,
+    record: StageRecord,
     tolerance: float,
     max_evaluations: int,
     low: np.ndarray | None = None,
@@ -46,7 +46,7 @@ def climb(
 
     def check(_: np.ndarray) -> None:
         nonlocal count
-        trace.append(best[1], count)
+        record(best[1], count)
         count = 0
         values.append(best[1])
         if len(values) > _WINDOW and values[-1] - values[-1 - _WINDOW] < tolerance:
@@ -63,5 +63,5 @@ def climb(
     options = {"maxcor": _PAIRS, "maxfun": max_evaluations, "maxiter": max_evaluations, "ftol": 0.0, "gtol": 1e-9}
     found = minimize(objective, start, jac=True, method="L-BFGS-B", bounds=limits, callback=check, options=options)
     if count:
-        trace.append(best[1], count)
+        record(best[1], count)
     return best[0], best[1], "evaluations done" if found.nfev >= max_evaluations else "converged"
