@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-__all__ = ["Frame", "Objective"]
-
-from collections.abc import Callable
+__all__ = ["Frame"]
 
 import numpy as np
 import tensorflow as tf
 import tensorflow_probability as tfp
 
 from ...bases.affine_independent import AffineIndependentBasis
-
-Objective = Callable[[np.ndarray], tuple[float, np.ndarray]]
-"""A value and its gradient [n] at x [n]."""
+from ..lbfgs import Objective
 
 
 class Frame:

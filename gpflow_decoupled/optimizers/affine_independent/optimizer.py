@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
+from gpflow.optimizers import Scipy
 from gpflow.utilities import deepcopy
 
 from ...bases.affine_independent import AffineIndependentBasis
@@ -17,9 +18,10 @@ from ...compilation import Compiled
 from ...errors import DataError, NumericalError
 from ...expectations.site_integrals import Integration, SiteGroup
 from ...models.affine_independent.gp import AffineIndependentGP
+from ..lbfgs import Objective
 from .climb import climb
 from .edgeworth import Start, edgeworth_shapes, edgeworth_start
-from .frame import Frame, Objective
+from .frame import Frame
 from .gaussian_kl import GaussianProblem, GaussianSolution
 from .result import AffineResult, AffineTrace
 
@@ -182,7 +184,7 @@ def _compiled(bound: Callable[[], tf.Tensor], variables: list[tf.Variable]) -> O
             tape.watch(variables)
             value = bound()
         gradients = tape.gradient(value, variables, unconnected_gradients=tf.UnconnectedGradients.ZERO)
-        return value, tf.concat([tf.reshape(part, [-1]) for part in gradients], axis=0)
+        return value, Scipy.pack_tensors(gradients)
 
     graph: Any = Compiled(both)
 
@@ -196,16 +198,12 @@ def _compiled(bound: Callable[[], tf.Tensor], variables: list[tf.Variable]) -> O
 
 def _pack(variables: list[tf.Variable]) -> np.ndarray:
     """All variables as one vector [n]."""
-    return np.concatenate([variable.numpy().ravel() for variable in variables]).astype(np.float64)
+    return Scipy.pack_tensors(variables).numpy().astype(np.float64)
 
 
 def _unpack(x: np.ndarray, variables: list[tf.Variable]) -> None:
     """Write a vector [n] to the variables."""
-    place = 0
-    for variable in variables:
-        size = int(np.prod(variable.shape))
-        variable.assign(x[place : place + size].reshape(variable.shape))
-        place += size
+    Scipy.assign_tensors(variables, Scipy.unpack_tensors(variables, tf.constant(x)))
 
 
 def _constant(model: AffineIndependentGP) -> float:
