@@ -128,7 +128,12 @@ def dual_objective(
     lam: tf.Tensor,
     sigma_k: tf.Tensor,
     rho: tf.Tensor,
+    kappa: tf.Tensor | None = None,
+    h_k: tf.Tensor | None = None,
 ) -> tf.Tensor:
-    """What (V15) maximises [N, L], with kappa = 0, for f = value; all arguments [N, L]."""
+    """What (V15) maximises [N, L] for the loss f = value; all arguments are [N, L], and kappa = None stands for zero."""
     linear = alpha * h + lam * sigma_k * (sigma - 0.5 * sigma_k)
-    return linear - value - 0.5 * rho * tf.square(sigma - sigma_k)  # (V15)
+    objective = linear - value - 0.5 * rho * tf.square(sigma - sigma_k)
+    if kappa is not None:
+        objective -= 0.5 * kappa * tf.square(h - h_k)
+    return objective  # (V15)
