@@ -18,7 +18,7 @@ from sklearn.metrics import log_loss as mean_log_loss
 
 from gpflow_decoupled.likelihoods import BernoulliLogit
 from gpflow_decoupled.models import CVIGP, LCLGP
-from gpflow_decoupled.optimizers import Cholesky, ConjugateComputation, LinearlyConstrainedLagrangian, Opper
+from gpflow_decoupled.optimizers import CholeskyKL, ConjugateComputation, LinearlyConstrainedLagrangian, OpperArchambeau
 
 from .clock import clock
 from .data import raw
@@ -255,7 +255,7 @@ def _lagrangian(problem: Problem, limit: float) -> Fit:
     return Fit("LCLGP", compile_seconds - seconds[-1], seconds, bounds, _probability(model), note)
 
 
-def _rival(label: str, rule: Opper | Cholesky) -> Callable[[Problem, float], Fit]:
+def _rival(label: str, rule: OpperArchambeau | CholeskyKL) -> Callable[[Problem, float], Fit]:
     """A rival of the Lagrangian on the same model; its first evaluation, which compiles, counts as a second one.
 
     It has as many evaluations as the limit holds at the pace of a first dozen.
@@ -298,8 +298,8 @@ METHODS: dict[str, Callable[[Problem, float], Fit]] = {
     "opper-archambeau": _opper_archambeau,
     "laplace": _laplace,
     "lcl": _lagrangian,
-    "opper": _rival("Opper, L-BFGS", Opper()),
-    "cholesky": _rival("Cholesky, whitened, L-BFGS", Cholesky()),
-    "cholesky-unwhitened": _rival("Cholesky, unwhitened, L-BFGS", Cholesky(whiten=False)),
+    "opper": _rival("Opper, L-BFGS", OpperArchambeau()),
+    "cholesky": _rival("Cholesky, whitened, L-BFGS", CholeskyKL()),
+    "cholesky-unwhitened": _rival("Cholesky, unwhitened, L-BFGS", CholeskyKL(whiten=False)),
 }
 """Name -> function of a problem and a limit in seconds."""

@@ -7,7 +7,7 @@
 # ---
 
 # %% [markdown]
-# # Decoupled variational Gaussian inference
+# # The linearly constrained Lagrangian
 #
 # The best Gaussian posterior of a latent Gaussian model has two numbers an observation, alpha and lambda. Khan (2014) finds
 # them through a Lagrangian: the constraints that tie q to the likelihood get multipliers, and each linearised subproblem has
@@ -25,7 +25,7 @@ import numpy as np
 from gpflow_decoupled import fit
 from gpflow_decoupled.likelihoods import BernoulliLogit, Laplace
 from gpflow_decoupled.models import CVIGP, LCLGP
-from gpflow_decoupled.optimizers import Cholesky, ConjugateComputation, LinearlyConstrainedLagrangian, Opper
+from gpflow_decoupled.optimizers import CholeskyKL, ConjugateComputation, LinearlyConstrainedLagrangian, OpperArchambeau
 
 FAST = os.environ.get("NOTEBOOK_FAST", "") == "1"
 OUTPUT = Path("notebook_output")
@@ -74,19 +74,19 @@ curvature_gap = float(np.max(np.abs(expansion.d_s / np.sqrt(posterior_variance) 
 print(f"alpha - f_h: {slope_gap:.1e}, lambda - f_s / s: {curvature_gap:.1e}")
 
 # %% [markdown]
-# ## The rivals, on the same model
+# ## Other methods for the same model
 #
-# `Opper` climbs the bound in (alpha, lambda), `Cholesky` in a mean and a factor of the covariance; whitened, which is the
-# fair rival, and in the coordinates that the paper compares with. A broad prior makes the problem hard.
+# `OpperArchambeau` maximises the bound over (alpha, lambda), `CholeskyKL` over a mean and a factor of the covariance:
+# whitened, which is the fair rival, and in the coordinates that the paper compares with. A broad prior makes the problem hard.
 
 # %%
 labels = (rng.uniform(size=F.shape) < 1.0 / (1.0 + np.exp(-3.0 * F))).astype(float)
 methods = {
     "LCL": LinearlyConstrainedLagrangian(),
     "LCL, theta 1": LinearlyConstrainedLagrangian(theta=1.0),
-    "Cholesky, whitened": Cholesky(),
-    "Cholesky": Cholesky(whiten=False, max_evaluations=300),
-    "Opper": Opper(max_evaluations=300),
+    "Cholesky, whitened": CholeskyKL(),
+    "Cholesky": CholeskyKL(whiten=False, max_evaluations=300),
+    "Opper": OpperArchambeau(max_evaluations=300),
 }
 traces = {}
 for name, method in methods.items():

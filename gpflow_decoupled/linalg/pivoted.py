@@ -1,11 +1,10 @@
-r"""Pivoted Cholesky of a matrix that is never stored, and solves with the low-rank form that it gives.
+r"""Pivoted Cholesky of a matrix that is never stored; `woodbury` solves with the low-rank form that it gives.
 
 | symbol | name | shape |
 |---|---|---|
 | $K$ | `entries` | [N, N], positive semi-definite, read by blocks |
 | $R$ | `factor` | [N, r], $K = R R^T + $ a remainder that is zero in the rows of the pivots |
 | $\mathrm{diag}(K - R R^T)$ | `residual` | [N] |
-| $\Delta$ | `diagonal` | [N], positive |
 
 Each step takes the row with the largest residual as its pivot. If K is a kernel matrix, the residual is the prior variance
 given the values at the pivots so far, so that the pivots are chosen by greedy conditional variance (Burt, Rasmussen, van der
@@ -14,17 +13,15 @@ Wilk, JMLR 2020).
 
 from __future__ import annotations
 
-__all__ = ["LowRank", "PivotedCholesky", "pivoted_cholesky", "woodbury_factor", "woodbury_solve"]
+__all__ = ["PivotedCholesky", "pivoted_cholesky"]
 
 from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
-import tensorflow as tf
 from scipy.linalg import solve_triangular
 
 from ..errors import NumericalError
-from .cholesky import cholesky
 
 Entries = Callable[[np.ndarray | slice, np.ndarray], np.ndarray]
 """(rows, columns) -> the block K[rows][:, columns]."""
@@ -132,39 +129,3 @@ def _greedy(
         residual[pivot] = -np.inf
         order.append(pivot)
     return np.array(order, np.int64), np.tril(factor[order, : len(order)])
-
-
-class LowRank(NamedTuple):
-    """R R^T + Delta, ready for solves."""
-
-    scaled: tf.Tensor
-    """[N, r]: Delta^{-1} R."""
-    diagonal: tf.Tensor
-    """[N]: Delta."""
-    chol: tf.Tensor
-    """[r, r]: the lower Cholesky factor of I + R^T Delta^{-1} R."""
-    ok: tf.Tensor
-    """[], bool: whether that factorisation succeeded."""
-
-
-def woodbury_factor(factor: tf.Tensor, diagonal: tf.Tensor) -> LowRank:
-    """Prepare (R R^T + Delta)^{-1} for R `factor` [N, r] and Delta `diagonal` [N] or []; N r^2 + r^3 / 3.
-
-    Delta must be positive. The residual of a pivoted Cholesky is zero at its pivots, so add noise or jitter
-    to it.
-    """
-    diagonal = tf.broadcast_to(diagonal, tf.shape(factor)[:1])
-    scaled = factor / diagonal[:, None]
-    inner = tf.matmul(factor, scaled, transpose_a=True)
-    inner = tf.linalg.set_diag(inner, tf.linalg.diag_part(inner) + 1.0)
-    chol, ok = cholesky(inner)
-    return LowRank(scaled, diagonal, chol, ok)
-
-
-def woodbury_solve(state: LowRank, rhs: tf.Tensor) -> tf.Tensor:
-    """(R R^T + Delta)^{-1} z for z `rhs` [N] or [N, P], the same shape out, by Woodbury; (N r + r^2) P."""
-    is_vector = rhs.shape.rank == 1
-    z = rhs[:, None] if is_vector else rhs
-    inner = tf.linalg.cholesky_solve(state.chol, tf.matmul(state.scaled, z, transpose_a=True))
-    value = z / state.diagonal[:, None] - tf.matmul(state.scaled, inner)  # (D47)
-    return value[:, 0] if is_vector else value

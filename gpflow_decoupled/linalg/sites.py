@@ -1,8 +1,9 @@
-"""A zero-mean Gaussian prior times one Gaussian site an observation, without K^-1 and without division by a site.
+"""A zero-mean Gaussian prior times one Gaussian site per observation, without K^-1 and without division by a site.
 
-Site n is exp(nu_n f - tau_n f^2 / 2). Positive tau are whitened by L_B, B = I + W^1/2 K W^1/2 (C10); the m rows with a
-negative tau are added to that posterior afterwards, through C = I - n V_II n, n = |tau|^1/2, which is positive definite
-exactly if K^-1 + W is. K may be singular.
+Site n is exp(nu_n f - tau_n f^2 / 2), and W = diag(tau). The posterior is found in two steps. The sites with positive tau
+enter through the Cholesky factor L_B of B = I + W^1/2 K W^1/2 (C10). The m sites with negative tau, with the indices I, are
+added to that posterior afterwards, through C = I - n V_II n with n = |tau|^1/2, which is positive definite exactly if
+K^-1 + W is. K may be singular.
 """
 
 from __future__ import annotations
@@ -17,18 +18,18 @@ from .cholesky import cholesky
 from .triangular import inverse, solve
 
 SMALL = 1e-3
-"""Least tau v whose variance is taken from B^-1: three digits are lost at it."""
+"""The least tau v at which the variance is computed from B^-1: three digits cancel there."""
 
 
 class SitePosterior(NamedTuple):
-    """N(u, V) = N(0, K) times the sites, by what predictions and the divergence need."""
+    """N(u, V), which is N(0, K) times the sites, in the form that predictions and the divergence need."""
 
     chol: tf.Tensor
     """L_B [L, N, N]"""
     scale: tf.Tensor
     """W^1/2 of the positive sites [L, N]"""
     negative: tf.Tensor
-    """F [L, m, N], with F k_Xx what negative sites add to the standard deviations at x; m = 0 where there are none."""
+    """F [L, m, N]: negative sites add |F k_Xx|^2 to the variance at x; m = 0 where there are none."""
     alpha: tf.Tensor
     """K^-1 u [N, L]"""
     ok: tf.Tensor
@@ -44,10 +45,10 @@ class SitePosterior(NamedTuple):
 
 
 def site_posterior(K: tf.Tensor, nu: tf.Tensor, tau: tf.Tensor) -> SitePosterior:
-    """(C10)-(C12) for K [G, N, N] and sites nu, tau [N, L].
+    """The posterior of a prior K [G, N, N] times sites nu, tau [N, L]: (C10)-(C12).
 
-    2/3 N^3 a latent, and N^2 for each site that is negative or whose tau v is small. There are no branches, which
-    TensorFlow cannot differentiate here: rows are picked by products with a matrix that may have none.
+    2/3 N^3 per latent, and N^2 for each site that is negative or whose tau v is small. TensorFlow cannot differentiate
+    branches here: rows are picked by products with a selection matrix that may have none.
     """
     sites, weights = tf.transpose(nu), tf.transpose(tau)
     moments = _add_negative(K, weights, _of_positive(K, sites, weights))
@@ -56,7 +57,7 @@ def site_posterior(K: tf.Tensor, nu: tf.Tensor, tau: tf.Tensor) -> SitePosterior
 
 
 def _of_positive(K: tf.Tensor, nu: tf.Tensor, weights: tf.Tensor) -> SitePosterior:
-    """The posterior of the positive sites, with moments [L, N]; (C10), (C11)."""
+    """The posterior of the positive sites alone, with moments [L, N]: (C10), (C11)."""
     scale = tf.sqrt(tf.maximum(weights, 0.0))
     B = scale[:, :, None] * K * scale[:, None, :]
     chol, ok = cholesky(tf.linalg.set_diag(B, tf.linalg.diag_part(B) + 1.0))  # (C10)
@@ -70,7 +71,7 @@ def _of_positive(K: tf.Tensor, nu: tf.Tensor, weights: tf.Tensor) -> SitePosteri
 def _variance(K: tf.Tensor, chol: tf.Tensor, root: tf.Tensor, scale: tf.Tensor) -> tf.Tensor:
     """The diagonal of V [L, N] under the positive sites: (1 - diag B^-1) / tau, at half the cost of (C11).
 
-    Where tau v is small the difference loses digits, and (C11) is used.
+    Where tau v is small the difference cancels, and (C11) is used.
     """
     share = 1.0 - tf.reduce_sum(tf.square(root), axis=-2)  # tau v
     fit = (share > SMALL) & (scale > 0.0)
@@ -82,7 +83,7 @@ def _variance(K: tf.Tensor, chol: tf.Tensor, root: tf.Tensor, scale: tf.Tensor) 
 
 
 def _add_negative(K: tf.Tensor, weights: tf.Tensor, positive: SitePosterior) -> SitePosterior:
-    """The posterior of all sites, from that of the positive ones."""
+    """The posterior of all sites, from that of the positive ones, with moments [L, N]."""
     chol, scale = positive.chol, positive.scale[:, :, None]
     picked = _picked(weights < 0.0, K)
     n = tf.sqrt(tf.maximum(-tf.matmul(weights, picked, transpose_b=True), 0.0))[:, :, None]
@@ -111,7 +112,7 @@ def _picked(chosen: tf.Tensor, K: tf.Tensor) -> tf.Tensor:
 def _coefficients(K: tf.Tensor, chol: tf.Tensor, scale: tf.Tensor, nu: tf.Tensor) -> tf.Tensor:
     """K^-1 u [L, N, 1] of the positive sites, (C10), from nu [L, N].
 
-    The difference nu - tau u loses all digits where tau is large; there it is W^1/2 B^-1 W^-1/2 nu, which is the same.
+    It is nu - tau u. Where tau is large that difference cancels, and W^1/2 B^-1 W^-1/2 nu, which is the same, replaces it.
     """
     large = tf.square(scale) * tf.linalg.diag_part(K) > 1.0
     pseudo = tf.where(large, nu / tf.where(large, scale, tf.ones_like(scale)), tf.zeros_like(nu))

@@ -1,36 +1,23 @@
-"""Newton systems of Gaussian sites, (I + H G) x = r, by conjugate gradients that need V alone.
+"""Newton systems of Gaussian sites, (I + H G)(x; y) = (r; s), by conjugate gradients that need V alone.
 
-    G = blockdiag(K, 1/2 V * V),   H: a symmetric block (a, c; c, b) for each observation
+    G = blockdiag(K, 1/2 V * V),   V = (K^-1 + Lambda)^-1,   H: a symmetric block (a, c; c, b) per observation
 
-I + H G is self-adjoint in the inner product of G. Its first block is preconditioned by (I + Lambda K)^-1 = I - Lambda V, and
-K (I + Lambda K)^-1 = V, so that neither K nor a factorisation is asked for.
+I + H G is self-adjoint in the inner product <u, w> = u^T G w, which is what conjugate gradients use here. The first block is
+preconditioned by (I + Lambda K)^-1 = I - Lambda V. Products with G follow from V alone, because K (I + Lambda K)^-1 = V: so
+every direction carries its product with G, and neither K nor a factorisation is needed.
 """
 
 from __future__ import annotations
 
 __all__ = ["stationary_solve"]
 
-from typing import NamedTuple
-
 import tensorflow as tf
 
+from .conjugate_gradients import Blocks, conjugate_gradients
+from .coupled import inner_per_latent
 from .coupled_roots import squared_gram_product
 
 _ITERATIONS = 60
-
-
-class _Loop(NamedTuple):
-    """Vectors [L, N] in pairs, one of K and one of V * V."""
-
-    step: tf.Tensor
-    x: tuple[tf.Tensor, tf.Tensor]
-    residual: tuple[tf.Tensor, tf.Tensor]
-    p: tuple[tf.Tensor, tf.Tensor]
-    G_p: tuple[tf.Tensor, tf.Tensor]
-    size: tf.Tensor
-    """Squared length of the preconditioned residual [L, 1]."""
-    ok: tf.Tensor
-    """[], bool: whether no direction of negative curvature was met."""
 
 
 def stationary_solve(
@@ -42,58 +29,35 @@ def stationary_solve(
     tolerance: float = 1e-3,
     root: bool = False,
 ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """(x, y, ok) of (I + H G) (x; y) = (r; s) for V [L, N, N] = (K^-1 + diag lam)^-1 and vectors [L, N]; 2 N^2 an iteration.
+    """(x, y, ok) of the system above, [L, N] each; 2 N^2 per latent and iteration.
 
-    :param H: its entries (a, b, c), [L, N] each.
-    :param root: V is given by T [L, p, N] with V = T^T T; 4 N p + 2 N p^2 an iteration.
-    :param tolerance: relative, on the residual. ok [] is False where G + G H G is not positive definite, or it is not reached.
+    :param V: [L, N, N]; with `root` a T [L, p, N] with V = T^T T, and 4 N p + 2 N p^2 per iteration.
+    :param lam: the precisions lambda [L, N], on the diagonal of Lambda.
+    :param H: (a, b, c), the entries of its blocks, [L, N] each.
+    :param r: [L, N].
+    :param s: [L, N].
+    :param tolerance: relative, on the residual.
+    :param root: whether V is given by a root.
+    :return: x and y, and whether G + G H G was positive definite and the tolerance was reached [].
     """
     a, b, c = H
     squared = None if root else tf.square(V)
 
-    def products(x: tf.Tensor, y: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """V x and 1/2 (V * V) y."""
+    def precondition(residual: Blocks) -> Blocks:
+        """z, the preconditioned residual, and G z: [L, N] each."""
+        x, y = residual
         if squared is not None:
-            return tf.linalg.matvec(V, x), 0.5 * tf.linalg.matvec(squared, y)
-        return tf.linalg.matvec(V, tf.linalg.matvec(V, x), transpose_a=True), 0.5 * squared_gram_product(V, y)
+            G_z = tf.linalg.matvec(V, x), 0.5 * tf.linalg.matvec(squared, y)
+        else:
+            G_z = tf.linalg.matvec(V, tf.linalg.matvec(V, x), transpose_a=True), 0.5 * squared_gram_product(V, y)
+        return x - lam * G_z[0], y, *G_z
 
-    def preconditioned(residual: tuple) -> tuple[tuple, tuple]:
-        """The residual times the preconditioner, and G times that."""
-        G_z = products(*residual)
-        return (residual[0] - lam * G_z[0], residual[1]), G_z
+    def apply(direction: Blocks) -> Blocks:
+        x, y, G_x, G_y = direction
+        return x + a * G_x + c * G_y, y + c * G_x + b * G_y
 
-    def body(*state: tf.Tensor) -> _Loop:
-        now = _Loop(*state)
-        product = (
-            now.p[0] + a * now.G_p[0] + c * now.G_p[1],
-            now.p[1] + c * now.G_p[0] + b * now.G_p[1],
-        )
-        curved = _inner(product, now.G_p)
-        length = tf.math.divide_no_nan(now.size, curved)
-        residual = _moved(now.residual, -length, product)
-        z, G_z = preconditioned(residual)
-        size = _inner(residual, G_z)
-        share = tf.math.divide_no_nan(size, now.size)
-        ok = now.ok & tf.reduce_all((curved > 0.0) | (now.size <= goal))
-        x = _moved(now.x, length, now.p)
-        return _Loop(now.step + 1, x, residual, _moved(z, share, now.p), _moved(G_z, share, now.G_p), size, ok)
+    def inner(residual: Blocks, direction: Blocks) -> tf.Tensor:
+        return inner_per_latent(residual, direction[2:])
 
-    def running(*state: tf.Tensor) -> tf.Tensor:
-        now = _Loop(*state)
-        return (now.step < _ITERATIONS) & now.ok & tf.reduce_any(now.size > goal)
-
-    z, G_z = preconditioned((r, s))
-    size = _inner((r, s), G_z)
-    goal = tolerance**2 * size
-    nothing = tf.zeros_like(r), tf.zeros_like(s)
-    last = _Loop(*tf.while_loop(running, body, _Loop(tf.constant(0), nothing, (r, s), z, G_z, size, tf.constant(True))))
-    return *last.x, last.ok & tf.reduce_all(last.size <= goal)
-
-
-def _inner(left: tuple, right: tuple) -> tf.Tensor:
-    """The sum of products of both pairs, a latent [L, 1]."""
-    return tf.reduce_sum(left[0] * right[0] + left[1] * right[1], axis=-1, keepdims=True)
-
-
-def _moved(pair: tuple, length: tf.Tensor, by: tuple) -> tuple[tf.Tensor, tf.Tensor]:
-    return pair[0] + length * by[0], pair[1] + length * by[1]
+    found = conjugate_gradients(apply, precondition, (r, s), inner, tolerance, _ITERATIONS)
+    return found.x[0], found.x[1], found.ok

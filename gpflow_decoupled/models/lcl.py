@@ -1,4 +1,4 @@
-"""A full GP whose q(f) is given by the multipliers of a Lagrangian, two numbers an observation."""
+"""A full GP whose q(f) is described by multipliers, two numbers per observation: the model of the constrained Lagrangian."""
 
 from __future__ import annotations
 
@@ -11,27 +11,34 @@ from gpflow.kernels import Kernel, LinearCoregionalization
 from gpflow.likelihoods import Likelihood
 
 from ..bases import DualBasis
-from ..errors import DataError
+from ..bases.dual.weight_space import count_weights
+from ..errors import DataError, check_option
 from ..likelihoods import SiteLoss, site_loss
 from .full_gp import FullGP
 
 
 class LCLGP(FullGP):
-    """Decoupled variational Gaussian inference for a full GP (Khan 2014): a `DualBasis` on the data, which the model owns.
+    """A full GP for the linearly constrained Lagrangian (LCL) of Khan 2014: a `DualBasis` on the data, which the model owns.
 
-    :param data: X [N, D], Y [N, L]. :param kernel: any GPflow kernel but linear coregionalisation, whose outputs share
-        their latents. :param likelihood: one that has a site loss, see `likelihoods.site_loss`.
+    q(f) is the best Gaussian, as in `gpflow.models.VGP`, with 2 N parameters per latent in the place of N + N (N + 1) / 2.
+
+    :param data: X [N, D], Y [N, L].
+    :param kernel: any GPflow kernel but linear coregionalisation, which mixes latents into outputs.
+    :param likelihood: one that has a site loss, see `likelihoods.site_loss`.
     :param mean_function: m_0(x) [N, L]; zero if not given.
-    :param num_latent_gps: L; by default what the likelihood or the kernel say, else the columns of Y.
-    :param form: of the basis, "function" or, for linear kernels, "weight".
+    :param num_latent_gps: the number of latents L; by default what the likelihood or the kernel say, else the columns of Y.
+    :param form: "function" computes with K [N, N], for any kernel; "weight" with the p weights of a linear kernel; "auto" with
+        the smaller of the two.
+    :raises DataError: for unusable data, or a likelihood that has no site loss.
+    :raises UnknownOptionError: for another form.
 
     `optimizers.LinearlyConstrainedLagrangian` finds the multipliers. `training_loss` is the negative bound at fixed
     multipliers, to be minimised over everything else, (V24): it is a bound at every kernel, and at the best multipliers its
-    gradient is that of the best bound. Raises `DataError` for unusable data, and a likelihood that has no site loss.
-    Cost of a bound: 2/3 N^3 a latent, or N p^2. Example::
+    gradient is that of the best bound. Cost of a bound per latent: 2/3 N^3, or N p^2 + p^3 / 3. Example::
 
         model = LCLGP((X, Y), gpflow.kernels.Matern52(), gpflow.likelihoods.Poisson())
         result = LinearlyConstrainedLagrangian().run(model)
+        mean, variance = model.predict_f(Xnew)
     """
 
     basis: DualBasis
@@ -48,15 +55,18 @@ class LCLGP(FullGP):
     ) -> None:
         if isinstance(kernel, LinearCoregionalization):
             raise DataError(
-                "LinearCoregionalization mixes latents into outputs, and a site of this model sees one latent alone; use a "
-                "SeparateIndependent or SharedIndependent kernel, or CVIGP."
+                "LinearCoregionalization mixes latents into outputs, and each site of this model depends on one latent alone; "
+                "use a SeparateIndependent or SharedIndependent kernel, or CVIGP."
             )
+        check_option("form", form, ("auto", "weight", "function"))
         super().__init__(data, kernel, likelihood, mean_function=mean_function, num_latent_gps=num_latent_gps)
+        if form == "auto":
+            form = _smaller_form(kernel, self.data[0])
         self.basis = DualBasis(self.data[0].numpy(), self.num_latent_gps, form)
         self.site_loss()
 
     def site_loss(self) -> SiteLoss:
-        """The site losses f_n of the data [N, L], at the likelihood's Parameters as they are now."""
+        """The site losses f_n of the data [N, L]; they read the likelihood's Parameters whenever they are called."""
         return site_loss(self.likelihood, self.data[1])
 
     def prior_mean(self) -> tf.Tensor:
@@ -69,3 +79,12 @@ class LCLGP(FullGP):
         state = self.basis.factor(self.kernel)
         losses = self.site_loss().value(self.prior_mean() + state.mean, tf.sqrt(state.variance))
         return -tf.reduce_sum(losses) - self.basis.prior_kl(state)  # (V10), (V24)
+
+
+def _smaller_form(kernel: Kernel, X: tf.Tensor) -> str:
+    """The form "weight" where a linear kernel has no more weights than there are observations X [N, D], else "function"."""
+    try:
+        weights = count_weights(kernel, X)
+    except NotImplementedError:
+        return "function"
+    return "weight" if weights <= X.shape[0] else "function"

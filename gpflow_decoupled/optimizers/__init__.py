@@ -32,9 +32,9 @@ from .conjugate.optimizer import ConjugateComputation
 from .conjugate.result import ConjugateResult
 from .conjugate.sweep import sweep
 from .exact import Optimum, collapsed_elbo, optimal_parameters
-from .lagrangian.challis_barber import Cholesky
 from .lagrangian.constraint_subset import ConstraintSubset
-from .lagrangian.opper import Opper
+from .lagrangian.direct.cholesky_kl import CholeskyKL
+from .lagrangian.direct.opper_archambeau import OpperArchambeau
 from .lagrangian.optimizer import LinearlyConstrainedLagrangian
 from .lagrangian.result import LagrangianResult
 from .mean_field.optimizer import MeanFieldCVI
@@ -45,7 +45,7 @@ __all__ = [
     "AffineIndependentAscent",
     "AffineResult",
     "BaseChoice",
-    "Cholesky",
+    "CholeskyKL",
     "ConjugateComputation",
     "ConjugateResult",
     "ConstraintSubset",
@@ -54,7 +54,7 @@ __all__ = [
     "LinearlyConstrainedLagrangian",
     "MeanFieldCVI",
     "NaturalGradient",
-    "Opper",
+    "OpperArchambeau",
     "Optimum",
     "StepReport",
     "best_base",

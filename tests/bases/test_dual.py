@@ -57,7 +57,7 @@ def test_both_forms_are_the_posterior_of_the_weights(name, low):
         assert bool(state.ok)
         divergence = 0.0
         new_mean, new_cov = basis.mean_and_cov(state, kernel, NEW, full_cov=True)
-        covariance = basis.covariance(basis.prior(kernel), state)
+        covariance = basis.geometry.covariance(basis.geometry.prior(kernel), state)
         for latent in range(2):
             alpha, lam = (np.asarray(p)[:, latent] for p in (basis.alpha, basis.lam))
             mean_w, V_w = lcl.posterior_of_weights(prior, columns, alpha, lam)
@@ -91,11 +91,11 @@ def test_sites_with_a_mean_are_the_same_multipliers(rng):
     """(V22): from b and lambda to alpha, in both forms."""
     kernel = KERNELS["intercept"]()
     for basis in _pair(kernel, 0.0):
-        prior, b = basis.prior(kernel), rng.normal(size=(9, 2))
+        prior, b = basis.geometry.prior(kernel), rng.normal(size=(9, 2))
         lam = tf.convert_to_tensor(basis.lam)
-        state = basis.state_of_sites(prior, tf.constant(b), lam)
-        again = basis.state_at(prior, state.alpha, lam)
-        moved = basis.with_alpha(prior, basis.state_at(prior, basis.alpha, lam), state.alpha)
+        state = basis.geometry.state_of_sites(prior, tf.constant(b), lam)
+        again = basis.geometry.state_at(prior, state.alpha, lam)
+        moved = basis.geometry.with_alpha(prior, basis.geometry.state_at(prior, basis.alpha, lam), state.alpha)
         for other in (again, moved):
             assert_allclose(other.mean, state.mean, rtol=1e-8, atol=1e-9)
             assert_allclose(basis.prior_kl(other), basis.prior_kl(state), rtol=1e-8)

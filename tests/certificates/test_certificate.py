@@ -141,9 +141,9 @@ def test_full_models_agree_with_each_other_and_with_the_general_formula() -> Non
 def test_linear_models() -> None:
     """In weight space and in function space: KL of the weights, from the posterior that the model itself tells."""
     weights = {}
-    for side in ("primal", "dual"):
-        model = CVIGLM(DATA, BernoulliLogit(), side=side, intercept_variance=4.0)
-        if side == "dual":
+    for form in ("weight", "function"):
+        model = CVIGLM(DATA, BernoulliLogit(), form=form, intercept_variance=4.0)
+        if form == "function":
             model.basis.nu.assign(Y - 0.3)
         certificate = pac_bayes_certificate(model, DATA)
         m, V = (np.asarray(part) for part in gd.models.weights_posterior(model))
@@ -151,9 +151,9 @@ def test_linear_models() -> None:
         features = np.hstack([X, np.ones((len(X), 1))])
         kl = ref.function_kl(P, np.linalg.solve(P, m), V)
         _check(certificate, _expected(features @ m, features @ V @ features.T, kl), 1e-7)
-        weights[side] = certificate
+        weights[form] = certificate
         assert certificate.hyperparameters == "fixed"  # the prior of a linear model is not trainable
-    assert weights["primal"].kl != weights["dual"].kl
+    assert weights["weight"].kl != weights["function"].kl
     assert pac_bayes_certificate(LCLGLM(DATA, BernoulliLogit()), DATA).kl == pytest.approx(0.0, abs=1e-12)
 
 

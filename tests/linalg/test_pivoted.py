@@ -1,4 +1,4 @@
-"""Pivoted Cholesky against the textbook version, one column at a time, and Woodbury against a dense solve."""
+"""Pivoted Cholesky against the textbook version, one column at a time."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import tensorflow as tf
 
 from gpflow_decoupled.errors import NumericalError
 from gpflow_decoupled.linalg import pivoted
-from gpflow_decoupled.linalg.pivoted import pivoted_cholesky, woodbury_factor, woodbury_solve
+from gpflow_decoupled.linalg.pivoted import pivoted_cholesky
+from gpflow_decoupled.linalg.woodbury import woodbury_factor, woodbury_solve
 
 
 def _matern(X: np.ndarray, lengthscale: float = 1.0) -> np.ndarray:
@@ -102,27 +103,6 @@ def test_bad_input() -> None:
         pivoted_cholesky(np.ones(3), _entries(np.eye(3)), 0)
     with pytest.raises(NumericalError, match="K has NaN or infinite entries"):
         pivoted_cholesky(np.ones(3), _entries(np.full((3, 3), np.nan)), 2)
-
-
-@pytest.mark.parametrize("compiled", [False, True])
-@pytest.mark.parametrize("shape", [(50,), (50, 3)])
-@pytest.mark.parametrize("scalar", [False, True])
-def test_woodbury(rng: np.random.Generator, compiled: bool, shape: tuple, scalar: bool) -> None:
-    R, rhs = rng.standard_normal((50, 8)), rng.standard_normal(shape)
-    delta = np.array(0.3) if scalar else rng.uniform(0.1, 2.0, 50)
-
-    def solve(R: tf.Tensor, delta: tf.Tensor, rhs: tf.Tensor) -> tf.Tensor:
-        return woodbury_solve(woodbury_factor(R, delta), rhs)
-
-    solution = (tf.function(solve) if compiled else solve)(*map(tf.constant, (R, delta, rhs)))
-    assert solution.shape == shape
-    np.testing.assert_allclose(solution, np.linalg.solve(R @ R.T + delta * np.eye(50), rhs), atol=1e-11)
-
-
-def test_woodbury_reports_failure() -> None:
-    bad = tf.fill([5, 2], tf.constant(np.nan, tf.float64))
-    assert not bool(woodbury_factor(bad, tf.ones(5, tf.float64)).ok)
-    assert bool(woodbury_factor(tf.ones([5, 2], tf.float64), tf.ones(5, tf.float64)).ok)
 
 
 def test_preconditions_a_kernel_matrix(rng: np.random.Generator) -> None:

@@ -162,6 +162,8 @@ def test_form_is_chosen_by_cost(rng):
         X, Y = rng.normal(size=(rows, 3)), np.ones((rows, 1))
         Y[0] = 2.0
         assert LCLGLM((X, Y), gl.Poisson(), intercept=False).basis.form == form
+        assert LCLGP((X, Y), gpflow.kernels.Linear(), gl.Poisson(), form="auto").basis.form == form
+        assert LCLGP((X, Y), matern(1.0, 1.0), gl.Poisson(), form="auto").basis.form == "function"
 
 
 def test_what_is_refused(rng):

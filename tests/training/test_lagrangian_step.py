@@ -157,7 +157,7 @@ def test_with_nothing_else_to_train_it_is_the_lagrangian():
     set_trainable(model, False)
     result = gd.fit(model, steps=50, progress=False)
     found = LinearlyConstrainedLagrangian().run(alone)
-    assert result.steps == 1 and result.stop_reason == found.stop_reason == "converged"
+    assert result.steps == 1 and result.stop_reason == found.reason == "converged"
     assert_allclose(result.history["elbo"], [found.elbo], atol=1e-6)
     assert_allclose(model.basis.alpha, alone.basis.alpha, atol=1e-4)
 

@@ -1,8 +1,8 @@
-"""Bayesian generalised linear models: eta = X w + b, w Gaussian a priori, by conjugate-computation VI on either side.
+"""Bayesian generalised linear models: eta = X w + b, w Gaussian a priori, by conjugate-computation VI in one of two forms.
 
-Primal, for more observations than weights: the weights are inducing variables, and their tied sites are (C29). Dual, for
-more weights than observations: a GP with the kernel x^T S x' and one site an observation, (C31). Both have the same
-posterior and the same bound (C30).
+In the form "weight", for more observations than weights, the weights are inducing variables, and their tied sites are (C29).
+In the form "function", for more weights than observations, the model is a GP with the kernel x^T S x' and one site per
+observation, (C31). Both have the same posterior and the same bound (C30).
 """
 
 from __future__ import annotations
@@ -55,31 +55,32 @@ def CVIGLM(
     intercept_variance: float = 1e4,
     num_latent_gps: int | None = None,
     num_data: int | None = None,
-    side: str = "auto",
+    form: str = "auto",
 ) -> SparseCVIGP | CVIGP:
     """A Bayesian generalised linear model p(y | x^T w + b), ready to be trained.
 
-    :param data: X [N, p], Y [N, P]. The primal model keeps none of it, and takes data when it is trained.
+    :param data: X [N, p], Y [N, P]. In the form "weight" the model keeps none of it, and takes data when it is trained.
     :param likelihood: any GPflow likelihood; for logistic regression `Bernoulli(invlink=tf.sigmoid)`.
     :param prior: a `tensorflow_probability.distributions.MultivariateNormalDiag`, `...TriL` or `...FullCovariance` over
         the weights [p]; N(0, I) if not given. Every latent has it.
     :param intercept: whether there is a weight b, with prior N(0, intercept_variance), for a column of ones that X has not.
     :param num_latent_gps: L; by default what the likelihood says, else the columns of Y.
-    :param num_data: N, where `data` are only the first rows of a larger set, which then is on the primal side.
-    :param side: "auto" is "primal" for no more weights than observations, and "dual" for more.
-    :return: primal a `SparseCVIGP` on `inducing.Weights`, for `fit(model, data)` and `optimizers.sweep(model, data)`; dual a
-        `CVIGP`, for `optimizers.ConjugateComputation().run(model)`. `weights_posterior` reads the weights off both.
+    :param num_data: N, where `data` are only the first rows of a larger set; only the form "weight" takes them so.
+    :param form: "weight" computes with p x p matrices, "function" with N x N, and "auto" with the smaller.
+    :return: in the form "weight" a `SparseCVIGP` on `inducing.Weights`, for `fit(model, data)` and
+        `optimizers.sweep(model, data)`; in the form "function" a `CVIGP`, for `fit(model)` and
+        `optimizers.ConjugateComputation().run(model)`. `weights_posterior` reads the weights off both.
 
     The prior is not trained. q starts with the prior's mean and a narrower covariance, under which eta has at most unit
     variance at typical inputs: expectations under a broad prior need not be finite. Raises `DataError` for unusable data,
-    and a prior that is of another size or not positive definite. Cost of a step: N p^2 + p^3 primal, N^3 dual (and N^2 p
-    once). Example::
+    and a prior that is of another size or not positive definite. Cost of a step: N p^2 + p^3 in the form "weight", N^3 in the
+    form "function" (and N^2 p once). Example::
 
         model = CVIGLM((X, Y), gpflow.likelihoods.Poisson())
         result = sweep(model, (X, Y))
         mean, covariance = weights_posterior(model)
     """
-    check_option("side", side, ("auto", "primal", "dual"))
+    check_option("form", form, ("auto", "weight", "function"))
     X, Y = as_arrays(data)
     if num_latent_gps is None and likelihood.latent_dim is None and Y.ndim == 2:
         num_latent_gps = Y.shape[1]
@@ -94,7 +95,7 @@ def CVIGLM(
     set_trainable(kernel, False)
     mean_function = linear_mean(mean, latents)
     weights, total = X.shape[1] + int(intercept), len(X) if num_data is None else num_data
-    if side == "primal" or (side == "auto" and weights <= total):
+    if form == "weight" or (form == "auto" and weights <= total):
         model = SparseCVIGP(
             kernel,
             likelihood,
@@ -107,19 +108,19 @@ def CVIGLM(
         return model
     if total != len(X):
         raise DataError(
-            f"num_data={num_data} and the data have {len(X)} rows: the dual side, for {weights} weights, owns all data; pass "
-            'them, or side="primal".'
+            f"num_data={num_data} and the data have {len(X)} rows, but in function space, which is chosen for {weights} "
+            'weights, the model owns all data: pass all rows, or form="weight".'
         )
-    dual = CVIGP((X, Y), kernel, likelihood, mean_function=mean_function, num_latent_gps=latents)
-    dual.basis.tau.assign(np.ones(dual.basis.tau.shape))  # then no variance of eta is above 1
-    return dual
+    full = CVIGP((X, Y), kernel, likelihood, mean_function=mean_function, num_latent_gps=latents)
+    full.basis.tau.assign(np.ones(full.basis.tau.shape))  # then no variance of eta is above 1
+    return full
 
 
 def weights_posterior(model: SparseCVIGP | FullGP) -> WeightsPosterior:
     """The weights of a model of `CVIGLM` or `LCLGLM`: mean [p] and covariance [p, p], or [p, L] and [L, p, p] for L latents.
 
     The intercept is the last one. Raises `TypeError` for a model whose weights cannot be told: another kernel, or a mean
-    function that is not linear. Cost p^3 primal, N p^2 dual.
+    function that is not linear. Cost p^3 in the form "weight" of `CVIGLM`, N p^2 otherwise.
     """
     kernel, mean_function = model.kernel, model.mean_function
     try:
@@ -129,9 +130,9 @@ def weights_posterior(model: SparseCVIGP | FullGP) -> WeightsPosterior:
     if not isinstance(mean_function, (Zero, LinearFunction)):
         raise TypeError(f"The mean function is a {type(mean_function).__name__}, not linear: the weights have no mean.")
     if isinstance(model, FullGP):
-        mean, covariance = _dual_weights(model, has_intercept)
+        mean, covariance = _weights_of_function(model, has_intercept)
     elif isinstance(model.basis, CoupledBasis) and isinstance(model.basis.beta, Weights):
-        mean, covariance = _primal_weights(model, has_intercept)
+        mean, covariance = _inducing_weights(model, has_intercept)
     else:
         raise TypeError(
             f"The weights of a {type(model).__name__} are known only with inducing.Weights; use CVIGLM or LCLGLM."
@@ -141,7 +142,7 @@ def weights_posterior(model: SparseCVIGP | FullGP) -> WeightsPosterior:
     return WeightsPosterior(mean, covariance)
 
 
-def _primal_weights(model: SparseCVIGP, has_intercept: bool) -> tuple[tf.Tensor, tf.Tensor]:
+def _inducing_weights(model: SparseCVIGP, has_intercept: bool) -> tuple[tf.Tensor, tf.Tensor]:
     """q(u), and the prior mean that it is centred on."""
     state = model.basis.factor(model.kernel, with_kl=False)
     mean = apply_per_latent(state.chol, state.mean)
@@ -152,7 +153,7 @@ def _primal_weights(model: SparseCVIGP, has_intercept: bool) -> tuple[tf.Tensor,
     return mean, lower_gram(lower_product(state.chol, state.root))
 
 
-def _dual_weights(model: FullGP, has_intercept: bool) -> tuple[tf.Tensor, tf.Tensor]:
+def _weights_of_function(model: FullGP, has_intercept: bool) -> tuple[tf.Tensor, tf.Tensor]:
     """(C31): b is eta at x = 0, and w_j what the j-th unit vector adds to it."""
     columns = int(model.data[0].shape[1])
     units = np.eye(columns + 1, columns, dtype=default_float())

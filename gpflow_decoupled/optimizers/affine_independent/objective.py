@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["Objective", "assign_vector", "as_vector", "compiled_objective"]
+__all__ = ["as_vector", "assign_vector", "compiled_objective"]
 
 from collections.abc import Callable, Sequence
 
@@ -11,9 +11,7 @@ import tensorflow as tf
 from gpflow.optimizers import Scipy
 
 from ...compilation import Compiled
-
-Objective = Callable[[np.ndarray], tuple[float, np.ndarray]]
-"""A function of x [n] that returns a value and its gradient [n]."""
+from ..lbfgs import Objective
 
 
 def compiled_objective(bound: Callable[[], tf.Tensor], variables: Sequence[tf.Variable]) -> Objective:

@@ -1,7 +1,7 @@
-"""Multipliers of M observations alone: decoupled variational Gaussian inference whose cost does not grow with N^3.
+"""Multipliers of M observations alone: the linearly constrained Lagrangian's q at a cost that does not grow with N^3.
 
-alpha and lambda are zero off a subset of the constraints, so that V = (K^-1 + Lambda)^-1 is the prior plus rank M; the
-losses of all observations stay in the bound (V26).
+alpha and lambda are zero outside of a subset of the observations, so that V = (K^-1 + Lambda)^-1 differs from the prior by a
+matrix of rank M. The losses of all N observations stay in the bound (V26).
 """
 
 from __future__ import annotations
@@ -10,46 +10,53 @@ __all__ = ["ConstraintSubset"]
 
 import math
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import tensorflow as tf
 from gpflow.keras import tf_keras
+from gpflow.optimizers import Scipy
 
 from ...compilation import Compiled
 from ...errors import DataError, NumericalError
 from ...linalg.triangular import solve
 from ...models import LCLGP
-from .result import LagrangianResult, Trace
-from .scipy_ascent import ascend
+from ...models.families import require_model
+from ..lbfgs import lbfgs_ascent, settled
+from .result import LagrangianRecord, LagrangianResult
+from .start import NOT_FINITE
 from .subset_bound import SubsetBound, SubsetPoint
 
 _CHECKS = 10
 """How often a run on batches computes the bound of all data."""
 _NEWTON_STEPS = 5
-"""In alpha, on all data, before the first batch: Adam alone travels too slowly where there are many observations."""
+"""Newton steps in alpha on all data before the first batch: Adam alone is too slow where there are many observations."""
 _LEAST = 1e-6
-"""Of lambda at the start of a run on batches, relative to the largest."""
+"""The least lambda at the start of a run on batches, relative to the largest."""
 
 
 class ConstraintSubset:
-    """The best multipliers of M observations, with zeros elsewhere, for `models.LCLGP`; log-concave likelihoods.
+    """Finds the best multipliers of M observations of an `LCLGP`, with zeros elsewhere; for log-concave likelihoods.
 
-    :param size: M; the observations are drawn at random, and those of a smaller size with the same seed are among them.
-    :param batch_size: observations a step of Adam; None for all, and SciPy's L-BFGS-B.
-    :param steps: of Adam, or evaluations of L-BFGS-B at most. :param learning_rate: of Adam; it falls to zero.
-    :param seed: of the subset and the batches. :param rows: the subset [M], instead of a size.
-    :param tolerance: on the change of the bound in an iteration of L-BFGS-B, in nats. :param compile: False runs eagerly.
+    :param size: M; the observations are drawn at random. Those of a smaller size with the same seed are among them.
+    :param batch_size: the number of observations per step of Adam; None for all, and SciPy's L-BFGS-B.
+    :param steps: of Adam, or evaluations of L-BFGS-B at most.
+    :param learning_rate: of Adam; it falls to zero.
+    :param seed: of the subset and the batches.
+    :param rows: the subset [M], instead of a size.
+    :param tolerance: L-BFGS-B ends when an iteration changes the bound by less, in nats.
+    :param compile: False runs eagerly.
+    :raises DataError: for settings out of range.
 
     The bound is that of all data: a lower bound of log p(y) for every subset. Its maximum does not fall where rows are added,
-    and at M = N it is that of `LinearlyConstrainedLagrangian`. For M < N it is below that by what a rank-M change of the prior
-    cannot say, and the maximum need not be unique. (Leaving the losses of the other observations out as well would give an
-    upper bound of the objective, not a lower one.) Lambda is kept at 0 or above.
+    and at M = N it is that of `LinearlyConstrainedLagrangian`. For M < N it is lower, because q differs from the prior by rank
+    M only, and the maximum need not be unique. (Leaving the losses of the other observations out as well would give an upper
+    bound of the objective, not a lower one.) Lambda is kept at 0 or above.
 
-    Cost of a step: M^3 + 3 B M^2 a latent, and M^2 + B M memory; L-BFGS-B has B = N, in blocks; no N x N matrix is formed.
-    A dozen passes over all data, of N M^2 each, find a start; a run on batches makes ten more, see `run`.
-    Raises `DataError` for settings out of range. Example::
+    Cost of a step per latent: M^3 + 3 B M^2 for a batch of B, and M^2 + B M memory; L-BFGS-B has B = N, in blocks. No N x N
+    matrix is formed. A dozen passes over all data, of N M^2 each, find a start; a run on batches makes ten more. Example::
 
+        model = LCLGP((X, Y), gpflow.kernels.Matern52(), gpflow.likelihoods.Poisson())
         result = ConstraintSubset(200, batch_size=500).run(model)
     """
 
@@ -61,12 +68,12 @@ class ConstraintSubset:
         learning_rate: float = 0.05,
         seed: int = 0,
         *,
-        rows: Any | None = None,
+        rows: npt.ArrayLike | None = None,
         tolerance: float = 1e-5,
         compile: bool = True,
     ) -> None:
         if (size is None) == (rows is None):
-            raise DataError("Give either size, the number of observations with multipliers, or rows, which they are.")
+            raise DataError("Give either size, the number of observations with multipliers, or rows, their indices.")
         if size is not None and size < 1:
             raise DataError(f"size={size!r} must be between 1 and the number of observations.")
         if batch_size is not None and batch_size < 1:
@@ -79,27 +86,37 @@ class ConstraintSubset:
         self.seed, self.rows, self.tolerance, self.compile = seed, rows, float(tolerance), compile
 
     def run(self, model: LCLGP) -> LagrangianResult:
-        """Climb from the model's multipliers where all that are not zero are in the subset, else from nothing.
+        """Find the best multipliers of the subset, and leave the model there: [N, L], zeros outside of the subset.
 
-        The model is left at the best multipliers [N, L], zeros off the subset; `LinearlyConstrainedLagrangian` cannot go on
-        from those where zero is outside of S. The bound of a run on batches is computed at the start, the end and a few
-        times between, and the best is kept. Raises `DataError` for a size, rows or a batch size that do not fit the data, and
-        for likelihoods that are not log-concave, `NumericalError` where no start has a finite bound.
+        The run begins at the model's multipliers where all that are not zero belong to the subset, else at a start of its own.
+        The bound of a run on batches is computed at the start, at the end and a few times between, and the best is kept.
+        `LinearlyConstrainedLagrangian` cannot continue from multipliers of zero that lie outside of S.
+
+        :param model: an `LCLGP`, or what `LCLGLM` returns.
+        :raises ModelError: for a model of another class.
+        :raises DataError: for a size, rows or a batch size that do not fit the data, and for likelihoods that are not
+            log-concave.
+        :raises NumericalError: where no start has a finite bound.
         """
+        require_model("ConstraintSubset", model, LCLGP)
         rng = np.random.default_rng(self.seed)
         rows = self._checked_rows(model, rng)
         self._check_model(model)
-        trace, bound = Trace(), SubsetBound(model, rows, self.compile)
+        record, bound = LagrangianRecord(), SubsetBound(model, rows, self.compile)
         alpha, lam = _start(model, bound)
-        climb = self._climb_all if self.batch_size is None else self._climb_batches
-        alpha, lam, reason = climb(bound, alpha, lam, trace, rng)
+        if self.batch_size is None:
+            alpha, lam, converged, reason = self._maximise_on_all(bound, alpha, lam, record)
+        else:
+            alpha, lam = self._maximise_on_batches(bound, alpha, lam, record, rng)
+            converged, reason = False, "steps done"
         for parameter, part in ((model.basis.alpha, alpha), (model.basis.lam, lam)):
             value = np.zeros(parameter.shape)
             value[rows] = part
             parameter.assign(value)
-        return trace.result(reason)
+        return record.result(converged, reason)
 
     def _checked_rows(self, model: LCLGP, rng: np.random.Generator) -> np.ndarray:
+        """The subset [M]: drawn at random, or what the user gave."""
         count = model.basis.num_data
         if self.size is not None:
             if self.size > count:
@@ -111,7 +128,7 @@ class ConstraintSubset:
         if rows.min() < 0 or rows.max() >= count:
             raise DataError(f"rows go from {rows.min()} to {rows.max()}; they must lie in 0 to {count - 1}.")
         if len(np.unique(rows)) < len(rows):
-            raise DataError("rows names an observation twice; use np.unique(rows).")
+            raise DataError("rows contains an observation twice; use np.unique(rows).")
         return rows
 
     def _check_model(self, model: LCLGP) -> None:
@@ -121,36 +138,41 @@ class ConstraintSubset:
             )
         if np.any(np.asarray(model.site_loss().curvature) > 0.0):
             raise DataError(
-                f"{type(model.likelihood).__name__} is not log-concave, and lambda may have to be negative: use "
-                "LinearlyConstrainedLagrangian, or a log-concave likelihood (Laplace for StudentT, and BernoulliProbit or "
-                "BernoulliLogit for Bernoulli, whose jitter is at fault)."
+                f"{type(model.likelihood).__name__} is not log-concave, so that lambda may have to be negative. Use "
+                "LinearlyConstrainedLagrangian; or a log-concave likelihood: Laplace for StudentT, and for Bernoulli, whose "
+                "link has a jitter that makes it not log-concave, BernoulliProbit or BernoulliLogit."
             )
 
-    def _climb_all(
-        self, bound: SubsetBound, alpha: tf.Tensor, lam: tf.Tensor, trace: Trace, rng: np.random.Generator
-    ) -> tuple[np.ndarray, np.ndarray, str]:
-        """L-BFGS-B on all data over R^T alpha, with R from `SubsetBound.precision`, and lambda in units of its start."""
+    def _maximise_on_all(
+        self, bound: SubsetBound, alpha: tf.Tensor, lam: tf.Tensor, record: LagrangianRecord
+    ) -> tuple[np.ndarray, np.ndarray, bool, str]:
+        """L-BFGS-B on all data, over R^T alpha with R from `SubsetBound.precision`, and lambda in units of its start."""
         root, unit = bound.precision(alpha, lam), tf.maximum(lam, _LEAST * tf.reduce_max(lam) + 1e-12)
 
         def multipliers(x: np.ndarray) -> tuple[tf.Tensor, tf.Tensor]:
-            first, second = (tf.constant(part.reshape(alpha.shape), alpha.dtype) for part in np.split(x, 2))
-            return _from_whitened(root, first), unit * second
+            whitened, scaled = Scipy.unpack_tensors([alpha, lam], tf.constant(x))
+            return _from_whitened(root, whitened), unit * scaled
+
+        def packed(first: tf.Tensor, second: tf.Tensor) -> np.ndarray:
+            return Scipy.pack_tensors([first, second]).numpy().astype(float)
 
         def value_and_gradient(x: np.ndarray) -> tuple[float, np.ndarray]:
             at = bound.evaluate(*multipliers(x))
-            parts = _whitened(root, at.g_alpha), unit * at.g_lam
-            return float(at.bound), np.concatenate([part.numpy().ravel() for part in parts]).astype(float)
+            return float(at.bound), packed(_whitened(root, at.g_alpha), unit * at.g_lam)
 
-        whitened = _product(root, alpha)
-        start = np.concatenate([whitened.numpy().ravel(), (lam / unit).numpy().ravel()]).astype(float)
+        start = packed(_product(root, alpha), lam / unit)
         low = np.repeat([-np.inf, 0.0], len(start) // 2)
-        best, reason = ascend(value_and_gradient, start, low, trace, self.tolerance, self.steps)
-        return *(part.numpy() for part in multipliers(best)), reason
+        found = lbfgs_ascent(
+            value_and_gradient, start, settled(self.tolerance), self.steps, low=low, record=record.add, advice=NOT_FINITE,
+            matrix="K",
+        )  # fmt: skip
+        best_alpha, best_lam = multipliers(found.x)
+        return best_alpha.numpy(), best_lam.numpy(), found.converged, found.reason
 
-    def _climb_batches(
-        self, bound: SubsetBound, alpha: tf.Tensor, lam: tf.Tensor, trace: Trace, rng: np.random.Generator
-    ) -> tuple[np.ndarray, np.ndarray, str]:
-        """Adam over R^T alpha and log lambda, with checks on all data; the best of these is returned."""
+    def _maximise_on_batches(
+        self, bound: SubsetBound, alpha: tf.Tensor, lam: tf.Tensor, record: LagrangianRecord, rng: np.random.Generator
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Adam over R^T alpha and log lambda, with checks on all data; the best multipliers among these."""
         root = bound.precision(alpha, lam)
         alpha = _newton(bound, root, alpha, lam)
         floor = _LEAST * tf.reduce_max(lam) + 1e-12
@@ -162,17 +184,19 @@ class ConstraintSubset:
             if count % every == 0 or count == self.steps:
                 at = _from_whitened(root, variables[0]), tf.exp(variables[1])
                 value = float(bound.evaluate(*at).bound)
-                trace.append(value, since)
+                record.add(value, since)
                 best, since = (value, *at) if value > best[0] else best, 0
             if count < self.steps:
                 step(tf.constant(next(batches)))
                 since += 1
         if not math.isfinite(best[0]):
             raise NumericalError("The bound is not finite at any step: use a kernel with a smaller variance.", "K")
-        return best[1].numpy(), best[2].numpy(), "steps done"
+        return best[1].numpy(), best[2].numpy()
 
-    def _make_step(self, bound: SubsetBound, root: tf.Tensor, variables: list) -> Callable[[tf.Tensor], None]:
-        """One step of Adam on a batch of rows; none where the bound or its gradient is not finite."""
+    def _make_step(
+        self, bound: SubsetBound, root: tf.Tensor, variables: list[tf.Variable]
+    ) -> Callable[[tf.Tensor], None]:
+        """One step of Adam on a batch of rows, which changes nothing where the bound or its gradient is not finite."""
         schedule = tf_keras.optimizers.schedules.CosineDecay(self.learning_rate, self.steps)
         optimizer = tf_keras.optimizers.Adam(schedule)
         if hasattr(optimizer, "build"):
@@ -188,7 +212,7 @@ class ConstraintSubset:
         return Compiled(step) if self.compile else step
 
     def _batches(self, count: int, rng: np.random.Generator) -> Iterator[np.ndarray]:
-        """Batches without end, of one size, by passes in random order; what is left of a pass is dropped."""
+        """Batches of one size without end: passes in random order, whose last rows are left out where they do not fill one."""
         size = int(self.batch_size or count)
         while True:
             order = rng.permutation(count)
@@ -196,7 +220,7 @@ class ConstraintSubset:
 
 
 def _start(model: LCLGP, bound: SubsetBound) -> tuple[tf.Tensor, tf.Tensor]:
-    """First alpha and lam [M, L]: the model's, or the best of a few multiples of the precisions under the prior."""
+    """First alpha and lam [M, L]: the model's, or the best of a few multiples of the losses' curvatures under the prior."""
     alpha, lam = (tf.convert_to_tensor(part) for part in (model.basis.alpha, model.basis.lam))
     used = np.any((np.asarray(alpha) != 0.0) | (np.asarray(lam) != 0.0), axis=1)
     inside = np.isin(np.flatnonzero(used), bound.rows).all() and bool(tf.reduce_all(lam >= 0.0))
@@ -210,7 +234,7 @@ def _start(model: LCLGP, bound: SubsetBound) -> tuple[tf.Tensor, tf.Tensor]:
 
 
 def _newton(bound: SubsetBound, root: tf.Tensor, alpha: tf.Tensor, lam: tf.Tensor) -> tf.Tensor:
-    """Alpha [M, L] after Newton steps on all data at one curvature R R^T, shorter where the bound would fall."""
+    """alpha [M, L] after Newton steps on all data with one Hessian R R^T, shortened by half where the bound would fall."""
     at, share = bound.evaluate(alpha, lam), 1.0
     for _ in range(_NEWTON_STEPS):
         new = alpha + share * _from_whitened(root, _whitened(root, at.g_alpha))

@@ -1,33 +1,32 @@
-"""Projected Newton steps on the multipliers of a subproblem: (V18), within a box.
+"""Projected Newton steps on the dual of a subproblem, within a box of multipliers: (V18).
 
 The Hessian has the blocks K + diag dh*/dalpha and 1/2 V * V + diag sigma_k dsigma*/dlambda, and diag dh*/dlambda between
-them; `linalg.coupled` solves it a block at a time.
+them. The geometry of the basis solves with it.
 """
 
 from __future__ import annotations
 
-__all__ = ["MARGIN", "Box", "box_of", "covariance", "newton_direction", "newton_solve", "newton_step", "round_off"]
+__all__ = ["MARGIN", "Box", "box_of", "newton_direction", "newton_solve", "newton_step", "round_off"]
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import tensorflow as tf
 
 from ...likelihoods import SiteLoss
-from ...linalg.coupled import coupled_solve
-from ...linalg.coupled_roots import coupled_solve_of_roots
-from ...linalg.triangular import lower_root_gram
 from .dual import DualPoint, DualProblem, Marginals
 from .site_maximiser import Subproblem
 
 MARGIN = 1e-10
-"""Of the width of S, or of 1 where it is wider: how far alpha stays inside."""
+"""How far alpha stays inside of S: a share of the width of S, or of 1 where S is wider."""
 _NEAREST = 0.99
-"""Share of the way to a bound that one step may go."""
+"""The share of the way to a bound that one step may go."""
 _SUFFICIENT = 1e-4
-_TINY = 1e-9
-"""Least lambda v with six digits of V in B^-1."""
+"""The share of the predicted decrease that a step must achieve (Armijo's rule)."""
 _MAX_HALVINGS = 40
+
+Direction = Callable[..., tuple[tf.Tensor, tf.Tensor, tf.Tensor]]
+"""Steps of alpha and of lam [N, L], and whether the Hessian was positive definite []."""
 
 
 class Box(NamedTuple):
@@ -47,7 +46,7 @@ class Box(NamedTuple):
 
 
 def box_of(loss: SiteLoss, share: float = MARGIN) -> tuple[tf.Tensor, tf.Tensor]:
-    """S [N, L] with a margin of `share` of its width, or of 1 where it is wider: section 7."""
+    """The ends [N, L] of S, the range of f_h, moved inwards by a share of its width, or of 1 where it is wider."""
     lower, upper = tf.convert_to_tensor(loss.lower), tf.convert_to_tensor(loss.upper)
     width = tf.minimum(upper - lower, 1.0)
     return lower + share * width, upper - share * width
@@ -56,44 +55,26 @@ def box_of(loss: SiteLoss, share: float = MARGIN) -> tuple[tf.Tensor, tf.Tensor]
 def newton_direction(
     problem: DualProblem, sub: Subproblem, at: Marginals, point: DualPoint, box: Box
 ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """The step of alpha and lam [N, L] on the free set, and whether its Hessian (V18) was positive definite.
+    """The Newton step of alpha and lam [N, L], and whether the Hessian (V18) was positive definite.
 
-    2 N^3 a latent; in the weight form 3 N p^2 in each of some ten iterations, and N p memory.
+    Multipliers at a bound that the descent would cross stay where they are. Cost per latent: 2 N^3, or in weight space
+    3 N p^2 in each of some ten iterations, and N p memory.
     """
     free = (
         _free(at.alpha, point.g_alpha, box.alpha_low, box.alpha_high),
         _free(at.lam, point.g_lam, box.lam_low, box.lam_high),
     )
-    sites, weight = point.sites, problem.basis.form == "weight"
-    solve_system = coupled_solve_of_roots if weight else coupled_solve
-    steps = solve_system(
-        problem.prior,
-        tf.transpose(sites.d_h_d_alpha),
-        problem.basis.root(problem.prior, at.state) if weight else 0.5 * tf.square(covariance(problem, at)),
-        tf.transpose(sub.sigma * sites.d_s_d_lam),
-        tf.transpose(sites.d_h_d_lam),
-        -tf.transpose(point.g_alpha),
-        -tf.transpose(point.g_lam),
-        (tf.transpose(free[0]), tf.transpose(free[1])),
+    sites = point.sites
+    diagonals = sites.d_h_d_alpha, sub.sigma * sites.d_s_d_lam, sites.d_h_d_lam
+    a, b, c, r, s, *masks = (tf.transpose(part) for part in (*diagonals, -point.g_alpha, -point.g_lam, *free))
+    d_alpha, d_lam, ok = problem.geometry.solve_newton(
+        problem.prior, at.state, (a, b, c), (r, s), (masks[0], masks[1])
     )  # (V18)
-    return tf.transpose(steps[0]), tf.transpose(steps[1]), steps[2]
-
-
-def covariance(problem: DualProblem, at: Marginals) -> tf.Tensor:
-    """V [L, N, N] of the function form for a Newton step: to six digits from B^-1 where no lambda v is tiny, N^3 / 3."""
-    basis, state = problem.basis, at.state
-
-    def from_inverse() -> tf.Tensor:
-        scale = 1.0 / state.scale
-        V = -scale[:, :, None] * lower_root_gram(state.inverse) * scale[:, None, :]
-        return tf.linalg.set_diag(V, tf.transpose(state.variance))
-
-    fits = tf.reduce_all(at.lam * state.variance > _TINY)
-    return tf.cond(fits, from_inverse, lambda: basis.covariance(problem.prior, state))
+    return tf.transpose(d_alpha), tf.transpose(d_lam), ok
 
 
 def _free(value: tf.Tensor, gradient: tf.Tensor, low: tf.Tensor, high: tf.Tensor) -> tf.Tensor:
-    """Not at a bound that the descent would cross."""
+    """Where a value is not at a bound that the descent would cross, [N, L]."""
     near = 1e-9 * tf.minimum(high - low, 1.0)
     stuck = ((value - low <= near) & (gradient > 0.0)) | ((high - value <= near) & (gradient < 0.0))
     return tf.logical_not(stuck)
@@ -112,21 +93,22 @@ def newton_solve(
     point: DualPoint,
     box: Box,
     finished: Callable[[Marginals, DualPoint], bool],
-    direction: Callable[..., Any],
+    direction: Direction,
     max_steps: int = 50,
 ) -> tuple[Marginals, DualPoint, int]:
-    """Newton steps with Armijo's rule on D_k until `finished`; the last point, and how many steps were taken.
+    """Newton steps on D_k with a line search until `finished`: the last point, and how many steps were taken.
 
     :param at: where to begin, alpha and lam [N, L] in the box, and `point` the subproblem there.
+    :param finished: whether the duality gap is small enough.
     :param direction: `newton_direction`, compiled.
     """
     for step in range(max_steps):
         if finished(at, point):
             return at, point, step
-        p_alpha, p_lam, ok = direction(sub, at, point, box)
+        d_alpha, d_lam, ok = direction(sub, at, point, box)
         if not ok:
             return at, point, step
-        found = _line_search(problem, sub, at, point, box, (p_alpha, p_lam))
+        found = _line_search(problem, sub, at, point, box, (d_alpha, d_lam))
         if found is None:
             return at, point, step
         fell = float(point.dual) - float(found[1].dual)
@@ -137,12 +119,17 @@ def newton_solve(
 
 
 def round_off(point: DualPoint) -> float:
-    """Change of D_k, in nats, that says nothing."""
+    """The change of D_k, in nats, below which it is round-off."""
     return 1e-14 * (1.0 + abs(float(point.dual)))
 
 
 def _line_search(
-    problem: DualProblem, sub: Subproblem, at: Marginals, point: DualPoint, box: Box, steps: tuple
+    problem: DualProblem,
+    sub: Subproblem,
+    at: Marginals,
+    point: DualPoint,
+    box: Box,
+    steps: tuple[tf.Tensor, tf.Tensor],
 ) -> tuple[Marginals, DualPoint] | None:
     """The first of 1, 1/2, 1/4, ... of a step that lowers D_k enough; None where none does."""
     length, slack = 1.0, round_off(point)
@@ -160,9 +147,9 @@ def _line_search(
 
 
 def _predicted(at: Marginals, point: DualPoint, to: Marginals, sub: Subproblem) -> tuple[tf.Tensor, tf.Tensor]:
-    """Maximisers [N, L] at `to` by (V17), where they do not move far."""
+    """The maximisers (h, sigma) [N, L] at `to`, to first order by (V17); those at `point` where the change is large."""
     sites, d_alpha, d_lam = point.sites, to.alpha - at.alpha, to.lam - at.lam
-    p_h = sites.d_h_d_alpha * d_alpha + sites.d_h_d_lam * d_lam
-    p_s = sites.d_h_d_lam / sub.sigma * d_alpha + sites.d_s_d_lam * d_lam
-    near = (tf.abs(p_h) < 0.5 * sites.sigma + 0.5) & (tf.abs(p_s) < 0.3 * sites.sigma)
-    return tf.where(near, sites.h + p_h, sites.h), tf.where(near, sites.sigma + p_s, sites.sigma)
+    d_h = sites.d_h_d_alpha * d_alpha + sites.d_h_d_lam * d_lam  # (V17)
+    d_s = sites.d_h_d_lam / sub.sigma * d_alpha + sites.d_s_d_lam * d_lam  # (V17)
+    near = (tf.abs(d_h) < 0.5 * sites.sigma + 0.5) & (tf.abs(d_s) < 0.3 * sites.sigma)
+    return tf.where(near, sites.h + d_h, sites.h), tf.where(near, sites.sigma + d_s, sites.sigma)

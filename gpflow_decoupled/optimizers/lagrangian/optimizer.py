@@ -1,8 +1,8 @@
-"""Linearly constrained Lagrangian: the best q of a `models.LCLGP` by a sequence of convex duals.
+"""The outer iterations of the linearly constrained Lagrangian: a sequence of convex duals that lead to the best q.
 
-Khan 2014, Algorithm 1, as a minorise-maximise scheme: with sigma_k the standard deviations of the marginals at the start of
-an outer iteration, and rho = theta lambda, the subproblem (V13) touches the bound from below, so that the bound rises from
-any start where the likelihood is log-concave, and by the terms (V20) where it is not.
+Khan 2014, Algorithm 1, as a minorise-maximise scheme. Let sigma_k be the standard deviations of the marginals at the start of
+an outer iteration, and rho = theta lambda. The subproblem (V13) made there touches the bound from below, so that its solution
+has a greater bound: from any start where the likelihood is log-concave, and with the terms (V20) where it is not.
 """
 
 from __future__ import annotations
@@ -10,64 +10,73 @@ from __future__ import annotations
 __all__ = ["LinearlyConstrainedLagrangian", "Prepared"]
 
 import math
-from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import tensorflow as tf
 from tqdm.auto import tqdm
 
 from ...errors import DataError, check_option
 from ...models import LCLGP
+from ...models.families import require_model
 from .dual import DualPoint, DualProblem, Marginals
-from .lbfgs import lbfgs_solve
-from .newton import newton_direction, newton_solve
-from .result import LagrangianResult, Trace
+from .lbfgs_solve import lbfgs_solve
+from .newton import Direction, newton_direction, newton_solve
+from .result import LagrangianRecord, LagrangianResult
 from .site_maximiser import check_dual
 from .start import first_marginals, inside
 from .stationary import stationary_direction, stationary_step
 from .subproblem import Policy, make_subproblem
 
 _GAP = 0.5
-"""Share of what a subproblem has gained that it may leave on the table."""
+"""A subproblem is solved when its duality gap is below this share of what it has gained."""
 _LARGEST_NEWTON = 3000
+"""The number of observations up to which "auto" uses Newton's method, where its steps form N x N matrices."""
 _NEAR, _RETRY = 0.02, 0.1
-"""Duality gap, in nats an observation, below which (V27) is tried; and as a share of that at which it failed."""
+"""Newton steps on (V11) are tried below this duality gap, in nats per observation. Where one fails, they are tried again
+below this share of the gap at which it failed."""
 _REGULAR = 100.0
-"""Changes of so many tolerances are far enough down a series for its rest to be foretold."""
+"""A series of falling changes is extrapolated once a change is below this many tolerances."""
 _LEAST_SHARE, _SWEEP_TRIALS = 0.5**6, 7
-"""Of a step of the site fixed point."""
+"""The shortest step of the site fixed point, and how many lengths are tried."""
 _ROUND_OFF = 1e-12
 _MAX_REFUSALS = 12
 
 
 class Prepared(NamedTuple):
-    """What runs on a model compile: see `LinearlyConstrainedLagrangian.prepare`."""
+    """The compiled functions of runs on one model: see `LinearlyConstrainedLagrangian.prepare`."""
 
     problem: DualProblem
-    direction: Callable[..., Any]
-    stationary: Callable[..., Any]
+    direction: Direction
+    stationary: Direction
 
 
 class LinearlyConstrainedLagrangian:
-    """Decoupled variational Gaussian inference for `models.LCLGP` and `models.LCLGLM`.
+    """Finds the best q of an `LCLGP` at fixed hyperparameters by the linearly constrained Lagrangian (LCL) of Khan 2014.
 
-    :param theta: rho = theta lambda; the paper's is 1.
-    :param inner: "newton", "lbfgs" (SciPy's L-BFGS-B), or "auto": Newton up to 3000 observations, and
-        in the weight form.
-    :param tolerance: on the change of the bound in nats, as in the paper, or on what a falling series of changes leaves.
-    :param accelerate: near the solution, Newton steps on the optimality conditions (V27), which double the digits; where
-        one would lower the bound, a subproblem takes its place. And site fixed points (V22) that gain more than the last
-        subproblem, where sites are not log-concave or it found no step. Not with `trust_region`, `augmented` or without
-        `curvature`.
+    :param theta: the proximal weight rho = theta lambda; the paper's is 1, and smaller ones take longer steps.
+    :param inner: how the dual of a subproblem is minimised: "newton", "lbfgs" (SciPy's L-BFGS-B), or "auto", which is Newton
+        for up to 3000 observations, and always for models with form="weight".
+    :param tolerance: the run ends when an outer iteration changes the bound by less, in nats, as in the paper; or when a
+        falling series of changes leaves less to gain.
+    :param accelerate: near the solution use Newton steps on the optimality conditions (V27), which double the digits; where
+        one would lower the bound, a subproblem takes its place. Also use site fixed points (V22) that gain more than the last
+        subproblem, where sites are not log-concave or a subproblem found no step. It has no effect with `trust_region`,
+        with `augmented`, or, for sites that are not log-concave, without `curvature`.
     :param trust_region: how far each lambda may move in a subproblem, as a multiple of 1 + |lambda|; None for no limit.
-    :param augmented: the paper's (19)-(20), an extra term in sigma whose weight grows where a step is refused.
-    :param curvature: the terms (V20) at sites that are not log-concave; without them a run need not converge.
-    :param sweeps: at most so many site fixed points (V22) improve a start from nothing.
-    :param max_outer: outer iterations at most. :param compile: False runs eagerly, which pays for few or large steps.
+    :param augmented: use the paper's (19)-(20), an extra term in sigma whose weight grows where a step is refused.
+    :param curvature: use the terms (V20) at sites that are not log-concave; without them a run need not converge.
+    :param sweeps: how many site fixed points (V22) improve a start of the method's own, at most.
+    :param max_outer: the number of outer iterations at most.
+    :param compile: False runs eagerly, which is faster for few or very large steps.
+    :raises DataError: for settings out of range.
+    :raises UnknownOptionError: for another `inner`.
 
-    Raises `DataError` for settings out of range, `UnknownOptionError` for another `inner`. Cost of a Newton step: about
-    2.5 N^3 a latent; of an evaluation of L-BFGS-B 2/3 N^3. In the weight form some 30 N p^2, or N p^2, and N p memory.
+    Cost per latent: a Newton step about 2.5 N^3, an evaluation of L-BFGS-B 2/3 N^3. With form="weight" some 30 N p^2, or
+    N p^2, and N p memory. Example::
+
+        model = LCLGP((X, Y), gpflow.kernels.Matern52(), gpflow.likelihoods.Poisson())
+        result = LinearlyConstrainedLagrangian().run(model)
     """
 
     def __init__(
@@ -98,52 +107,64 @@ class LinearlyConstrainedLagrangian:
         self.curvature, self.sweeps, self.max_outer, self.compile = curvature, sweeps, max_outer, compile
 
     def prepare(self, model: LCLGP) -> Prepared:
-        """The functions that runs on `model` compile, for runs that alternate with steps of the kernel; raises as `run`."""
+        """The functions that runs on a model compile, for runs that alternate with steps of its hyperparameters.
+
+        :param model: as of `run`, which also says what is raised.
+        """
+        require_model("LinearlyConstrainedLagrangian", model, LCLGP)
         problem = DualProblem(model, self.compile)
         check_dual(problem.loss)
         if problem.loss.needs_penalty and self.theta == 0.0:
-            raise DataError(f"theta must be above 0: {type(model.likelihood).__name__} needs a penalty.")
+            name = type(model.likelihood).__name__
+            raise DataError(f"theta must be above 0: {name} needs a penalty, or its subproblems have no maximum.")
         directions = [partial(of, problem) for of in (newton_direction, stationary_direction)]
         return Prepared(problem, *(problem.compiled(direction) for direction in directions))
 
     def run(self, model: LCLGP, *, prepared: Prepared | None = None, progress: bool = False) -> LagrangianResult:
-        """Outer iterations until the bound changes by less than `tolerance`; the model is left at the best multipliers.
+        """Find the best multipliers at the model's hyperparameters, and leave the model there.
 
-        :param prepared: of `prepare(model)`, for runs that alternate with steps of the hyperparameters: nothing is compiled
-            twice, kernel and likelihood are read anew, and multipliers that S has moved away from are projected into it.
+        The run begins at the model's multipliers, or at a start of its own where they are all zero. Where it raises, nothing
+        has changed.
 
-        It starts at the model's multipliers, or from nothing where they are all zero. Raises `DataError` for multipliers
-        outside S, for theta = 0 where the likelihood needs a penalty, for losses without a dual (the piecewise bound, and
-        straight lines by quadrature), and for functions of another model, `NumericalError` where the posterior does not
-        exist at the start; nothing has changed then.
+        :param model: an `LCLGP`, or what `LCLGLM` returns.
+        :param prepared: of `prepare(model)`, for runs that alternate with steps of the hyperparameters. Nothing is compiled
+            twice; kernel and likelihood are read anew; and multipliers that left S because the likelihood changed are moved
+            back into it.
+        :param progress: show a progress bar.
+        :raises ModelError: for a model of another class.
+        :raises DataError: for multipliers outside of S; for theta = 0 where the likelihood needs a penalty; for site losses
+            without a dual, which are the piecewise bound, and straight lines by quadrature; for `prepared` of another model.
+        :raises NumericalError: where the posterior does not exist at the start.
         """
-        trace, again = Trace(), prepared is not None
+        record, again = LagrangianRecord(), prepared is not None
         if prepared is None:
             prepared = self.prepare(model)
         elif prepared.problem.model is not model:
-            raise DataError("prepared belongs to another model: call prepare(model) for this one.")
+            raise DataError("prepared was made for another model: call prepare(model) for this one.")
         else:
             prepared.problem.refresh()
         problem = prepared.problem
         at, start = first_marginals(problem, self.sweeps, self.tolerance, project=again)
-        trace.append(float(at.bound))
-        return _Run(self, prepared, trace).iterate(at, start, progress)
+        record.add(float(at.bound))
+        return _Run(self, prepared, record).iterate(at, start, progress)
 
     def inner_solver(self, model: LCLGP) -> str:
-        """The solver that "auto" stands for: "newton" or "lbfgs"."""
+        """How a run on a model minimises its duals: "newton" or "lbfgs"."""
+        require_model("LinearlyConstrainedLagrangian", model, LCLGP)
         if self.inner != "auto":
             return self.inner
-        small = model.basis.form == "weight" or model.basis.num_data <= _LARGEST_NEWTON
-        return "newton" if small else "lbfgs"
+        large = model.basis.geometry.forms_square_matrices and model.basis.num_data > _LARGEST_NEWTON
+        return "lbfgs" if large else "newton"
 
 
 class _Iteration(NamedTuple):
     """What one outer iteration found."""
 
     new: Marginals
-    start: tuple
+    start: tuple[tf.Tensor, tf.Tensor]
     """(h, sigma) [N, L] from which the sites are maximised next."""
     inner: int
+    """Newton steps, or evaluations."""
     gap: float
     """NaN where no subproblem was solved."""
     violation: float = 0.0
@@ -151,49 +172,52 @@ class _Iteration(NamedTuple):
 
 
 class _Run:
-    """One run: what changes from one outer iteration to the next."""
+    """One run: what its outer iterations read, and what changes from one to the next."""
 
-    def __init__(self, rule: LinearlyConstrainedLagrangian, prepared: Prepared, trace: Trace) -> None:
+    def __init__(self, rule: LinearlyConstrainedLagrangian, prepared: Prepared, record: LagrangianRecord) -> None:
         problem, self.direction, self.stationary = prepared
-        self.rule, self.problem, self.trace = rule, problem, trace
+        self.rule, self.problem, self.record = rule, problem, record
         self.solver = rule.inner_solver(problem.model)
         self.radius = math.inf if rule.trust_region is None else float(rule.trust_region)
         self.delta = 0.0 if rule.augmented else None
-        self.bumpy = bool(tf.reduce_any(tf.convert_to_tensor(problem.loss.curvature) > 0.0))
-        self.minorises = rule.curvature or not self.bumpy
+        self.not_concave = bool(tf.reduce_any(tf.convert_to_tensor(problem.loss.curvature) > 0.0))
+        self.minorises = rule.curvature or not self.not_concave
         self.fast = rule.accelerate and self.minorises and not rule.augmented and rule.trust_region is None
-        self.near = _NEAR * problem.basis.num_data * problem.basis.num_latent_gps
-        self.violation = self.change = self.gap = math.inf
-        self.share, self.gain = 1.0, rule.tolerance
-        self.stuck, self.stuck_at = False, -math.inf
+        self.near = _NEAR * problem.basis.num_data * problem.basis.num_latent_gps  # the gap below which (V27) is tried
+        self.violation = self.change = self.gap = math.inf  # of the last outer iteration
+        self.share, self.gain = 1.0, rule.tolerance  # step length of the next site fixed point, and what it has to gain
+        self.stuck, self.stuck_at = False, -math.inf  # whether a subproblem found no step, and the bound there
 
-    def iterate(self, at: Marginals, start: tuple, progress: bool) -> LagrangianResult:
+    def iterate(self, at: Marginals, start: tuple[tf.Tensor, tf.Tensor], progress: bool) -> LagrangianResult:
         """Outer iterations from the marginals `at`, their sites maximised from `start`, [N, L] each."""
-        best, refused, reason = at, 0, "outer iterations done"
+        best, refused, converged, reason = at, 0, False, "outer iterations done"
         for _ in tqdm(range(self.rule.max_outer), disable=not progress, desc="LCL"):
+            # 1) The fastest step that applies here.
             found = self._stationary(at) or self._swept(at) or self._subproblem(at, start)
             new, change = found.new, float(found.new.bound - at.bound)
-            self.trace.append(float(new.bound), found.inner, found.gap)
+            self.record.add(float(new.bound), found.inner, found.gap)
             if bool(new.ok) and float(new.bound) > float(best.bound):
                 best = new
-            solved = self._settled(change) and not abs(found.gap) >= self.rule.tolerance
-            if solved or not self._accepts(found, change) or found.inner == 0:
-                if not solved and found.inner == 0 and self._may_sweep(at):
+            converged = self._settled(change) and not abs(found.gap) >= self.rule.tolerance
+            # 2) End, or after a refusal make the next subproblem more cautious.
+            if converged or not self._accepts(found, change) or found.inner == 0:
+                if not converged and found.inner == 0 and self._may_sweep(at):
                     continue
                 refused += 1
-                if solved or not self._tighten() or refused > _MAX_REFUSALS:
-                    reason = "converged" if solved else "the bound does not rise any more"
+                if converged or not self._tighten() or refused > _MAX_REFUSALS:
+                    reason = "converged" if converged else "the bound does not rise any more"
                     break
                 continue
+            # 3) Go on from there.
             at, start, refused = new, found.start, 0
             self.change, self.gap = change, found.gap
         basis = self.problem.basis
         basis.alpha.assign(best.alpha)
         basis.lam.assign(best.lam)
-        return self.trace.result(reason)
+        return self.record.result(converged, reason)
 
     def _stationary(self, at: Marginals) -> _Iteration | None:
-        """A Newton step on (V11), where the last subproblem was nearly solved; None where the bound would fall."""
+        """A Newton step on (V11), where the last duality gap was small; None elsewhere, or where the bound would fall."""
         if not self.fast or abs(self.gap) > self.near:
             return None
         new = stationary_step(self.problem, at, self.stationary, _ROUND_OFF * (1.0 + abs(float(at.bound))))
@@ -203,8 +227,11 @@ class _Run:
         return _Iteration(new, (new.mean, new.deviation), 1, math.nan)
 
     def _swept(self, at: Marginals) -> _Iteration | None:
-        """A site fixed point (V22) that gains more than the last subproblem, where these are cautious or found no step."""
-        if not self.fast or not (self.bumpy or self.stuck):
+        """A site fixed point (V22) that gains more than the last subproblem did; None where there is none.
+
+        It is tried where sites are not log-concave, so that subproblems move little, and where a subproblem found no step.
+        """
+        if not self.fast or not (self.not_concave or self.stuck):
             return None
         for _ in range(_SWEEP_TRIALS if self.stuck else 1):
             new = inside(self.problem, self.problem.sweep(at, tf.constant(self.share, at.lam.dtype)))
@@ -216,12 +243,12 @@ class _Run:
         return None
 
     def _may_sweep(self, at: Marginals) -> bool:
-        """Whether site fixed points are to be tried where a subproblem found no step, and not in vain before."""
+        """Whether to try site fixed points where a subproblem found no step; not twice at the same bound."""
         self.stuck, self.stuck_at = float(at.bound) > self.stuck_at, float(at.bound)
         return self.fast and self.stuck
 
-    def _subproblem(self, at: Marginals, start: tuple) -> _Iteration:
-        """The solution of one subproblem, by duality gap."""
+    def _subproblem(self, at: Marginals, start: tuple[tf.Tensor, tf.Tensor]) -> _Iteration:
+        """One subproblem, solved until its duality gap is small beside what it has gained."""
         problem, rule = self.problem, self.rule
         sub, box = make_subproblem(problem, at, Policy(rule.theta, rule.curvature, self.delta, self.radius))
         point = problem.point(sub, at, *start)
@@ -241,7 +268,7 @@ class _Run:
         return _Iteration(new, (sites.h, sites.sigma), inner, gap, violation)
 
     def _settled(self, change: float) -> bool:
-        """Whether less than the tolerance is left to gain, by the last change or by a series of two."""
+        """Whether less than the tolerance is left to gain: by the last change, or by two changes as a geometric series."""
         tolerance, last = self.rule.tolerance, self.change
         if abs(change) < tolerance:
             return True
@@ -249,7 +276,7 @@ class _Run:
         return regular and change**2 / (last - change) < tolerance  # the rest of a geometric series
 
     def _accepts(self, found: _Iteration, change: float) -> bool:
-        """Whether the outer iteration stands: the bound has not fallen, or nothing was promised."""
+        """Whether the run goes on from an outer iteration: the bound has not fallen, or it is allowed to fall."""
         smaller, self.violation = found.violation <= self.violation, found.violation
         if not bool(found.new.ok):
             return False
@@ -260,7 +287,7 @@ class _Run:
         return change >= -_ROUND_OFF * (1.0 + abs(float(found.new.bound)))
 
     def _tighten(self) -> bool:
-        """What is done after a refusal; False where nothing is left to do."""
+        """Make the next subproblem more cautious after a refusal; False where no setting allows it."""
         if self.delta is not None:
             self.delta = max(1.0, 4.0 * self.delta)  # the paper's (20)
             self.violation = math.inf

@@ -1,63 +1,56 @@
-"""What a run of an optimizer of the multipliers leaves behind."""
+"""What a run of an optimizer of the multipliers returns, and the record from which it is made."""
 
 from __future__ import annotations
 
-__all__ = ["LagrangianResult", "Trace"]
+__all__ = ["LagrangianRecord", "LagrangianResult"]
 
-import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
+from ..results import Recorder, RunResult
 
-@dataclass
-class LagrangianResult:
-    """The record of a run: of `LinearlyConstrainedLagrangian`, `Opper` or `Cholesky`.
 
-    `history` has arrays [steps], one entry an outer iteration, the start included: "step", "seconds", "elbo" (the true bound
-    in nats), "inner_steps" (Newton steps or evaluations since the entry before) and "gap" (the duality gap of the
-    subproblem in nats, NaN where there is none).
+@dataclass(kw_only=True)
+class LagrangianResult(RunResult):
+    """The record of a run of `LinearlyConstrainedLagrangian`, `CholeskyKL`, `OpperArchambeau` or `ConstraintSubset`.
+
+    `steps` counts outer iterations, or iterations of L-BFGS. `history` has arrays [steps + 1], whose first entry is the
+    start: "step", "seconds", "elbo" (the bound in nats), "inner_steps" (Newton steps, or evaluations of the bound, since
+    the entry before) and "gap" (the duality gap of the subproblem in nats, NaN where there is none). `elbo` is the best bound
+    that the run found, at which the model was left. Example::
+
+        result = LinearlyConstrainedLagrangian().run(model)
+        print(result.elbo, result.converged, result.history["elbo"])
     """
-
-    history: dict[str, np.ndarray]
-    seconds: float
-    """Wall-clock time, compilation included."""
-    stop_reason: str
-    elbo: float
-    """The best bound, in nats: that of the model as it was left."""
 
     @property
     def inner_steps(self) -> int:
-        """Newton steps, or evaluations, in all."""
+        """Newton steps, or evaluations of the bound, in all."""
         return int(np.sum(self.history["inner_steps"]))
 
-    @property
-    def steps(self) -> int:
-        """Outer iterations."""
-        return len(self.history["step"]) - 1
-
     def __str__(self) -> str:
-        """One line: steps, time, bound and why it stopped."""
+        """One line: steps, time, bound and why the run ended."""
         return (
-            f"{self.steps} outer, {self.inner_steps} inner steps in {self.seconds:.2f} s, ELBO {self.elbo:.6g}, stopped: "
-            f"{self.stop_reason}"
+            f"{self.steps} outer, {self.inner_steps} inner steps in {self.seconds:.2f} s, ELBO {self.elbo:.6g}, "
+            f"stopped: {self.reason}"
         )
 
 
-@dataclass
-class Trace:
-    """The record while it grows."""
+class LagrangianRecord(Recorder):
+    """The history of a run over multipliers while it grows."""
 
-    rows: list[tuple] = field(default_factory=list)
-    began: float = field(default_factory=time.perf_counter)
+    def __init__(self) -> None:
+        super().__init__("elbo", "inner_steps", "gap")
 
-    def append(self, elbo: float, inner_steps: int = 0, gap: float = float("nan")) -> None:
-        """One entry: the bound in nats, and what it took."""
-        self.rows.append((len(self.rows), time.perf_counter() - self.began, elbo, inner_steps, gap))
+    def add(self, elbo: float, inner_steps: int = 0, gap: float = float("nan")) -> None:
+        """Record the bound in nats, and what it took since the entry before."""
+        self.append(len(self), elbo=elbo, inner_steps=inner_steps, gap=gap)
 
-    def result(self, reason: str) -> LagrangianResult:
+    def result(self, converged: bool, reason: str) -> LagrangianResult:
         """What the run returns."""
-        columns = np.array(self.rows, dtype=float).reshape(-1, 5).T
-        history = dict(zip(("step", "seconds", "elbo", "inner_steps", "gap"), columns))
-        best = float(np.nanmax(history["elbo"])) if len(self.rows) else float("nan")
-        return LagrangianResult(history, time.perf_counter() - self.began, reason, best)
+        history = self.history
+        best = float(np.nanmax(history["elbo"])) if len(self) else float("nan")
+        return LagrangianResult(
+            elbo=best, steps=len(self) - 1, seconds=self.seconds, history=history, converged=converged, reason=reason
+        )

@@ -1,9 +1,10 @@
-"""The two-dimensional problems of the dual, one an observation, all at once.
+"""Maximises over mean and standard deviation of each site inside the dual: two-dimensional problems, all at once.
 
     max over (h, sigma): -f(h, sigma) + alpha h + lambda sigma_k (sigma - sigma_k / 2) - rho / 2 (sigma - sigma_k)^2
                          - kappa / 2 (h - h_k)^2                                                         (V15)
 
-sigma has either sign: f is even in it, and jointly convex for log-concave sites, so that no barrier is needed.
+`likelihoods` states (V15) and knows its maximum in closed form for some losses; for the others it is found here. sigma may
+have either sign: f is even in it, and jointly convex for log-concave sites, so that no barrier is needed.
 """
 
 from __future__ import annotations
@@ -17,38 +18,42 @@ import tensorflow as tf
 
 from ...errors import DataError
 from ...likelihoods import Expansion, Maximiser, SiteLoss
+from ...likelihoods.sites.site_loss import penalised_site
 
 _MAX_STEPS = 60
 _DECREMENT = 1e-12
-"""Newton decrement, relative to 1 + |value|, after whose full step an element is done."""
+"""A site is done after a full Newton step whose decrement, relative to 1 + |value|, is below this."""
 _ROUND_OFF = 1e-13
 
 
 class Subproblem(NamedTuple):
-    """Where a subproblem was linearised, and its proximal weights; all [N, L]."""
+    """Where a subproblem touches the bound, and its proximal weights; all [N, L]."""
 
     h: tf.Tensor
     """h_k, the means there."""
     sigma: tf.Tensor
     """sigma_k, the standard deviations there."""
     rho: tf.Tensor
+    """Weight of the move of sigma."""
     kappa: tf.Tensor | None = None
-    """None stands for zero, where closed forms hold."""
+    """None stands for zero, for which some losses know the maximum in closed form."""
     delta: tf.Tensor | None = None
     """Weight of the augmented term -delta / 2 (sigma - sigma_k)^4 of the paper's (19); None stands for zero."""
 
 
 class _Loop(NamedTuple):
+    """One iteration of Newton's method, [N, L] each but `step`."""
+
     step: tf.Tensor
     h: tf.Tensor
     sigma: tf.Tensor
     length: tf.Tensor
-    """Of the step, an element; 0 where it is done."""
+    """Step length per site; 0 where the site is done."""
     at: Expansion
 
 
 class _Model(NamedTuple):
-    """Gradient and minus-Hessian of (V15), shifted to be positive definite."""
+    """Gradient and negative Hessian of (V15) per site, the latter shifted to be positive definite."""
 
     g_h: tf.Tensor
     g_s: tf.Tensor
@@ -58,12 +63,15 @@ class _Model(NamedTuple):
 
 
 def check_dual(loss: SiteLoss) -> None:
-    """Raises `DataError` for a loss for which (V15) cannot be maximised: not convex, or without second derivatives."""
+    """Refuse a loss for which (V15) cannot be maximised: one that is not convex, or has no second derivatives.
+
+    :raises DataError: for such a loss.
+    """
     if loss.no_dual is not None:
         raise DataError(loss.no_dual)
     zero = tf.zeros_like(loss.Y)
     one = tf.ones_like(zero)
-    for h in (loss.start(zero), loss.Y, zero):  # a label far away may have none at the first
+    for h in (loss.start(zero), loss.Y, zero):  # the first may be so far away that the second derivatives underflow
         for sigma in (one, one + tf.reduce_max(tf.abs(loss.Y))):
             at = loss.expand(h, sigma)
             bends = np.abs(at.d_hh) + np.abs(at.d_ss)
@@ -72,7 +80,7 @@ def check_dual(loss: SiteLoss) -> None:
     raise DataError(
         "The second derivatives of this likelihood's site loss are zero or not finite at every label, as where -log p(y | f) "
         "consists of straight lines: it cannot be maximised in the dual. Declare a SiteLoss with expectations in closed form, "
-        "as LaplaceLoss has them, or use a method that works on q itself: Opper or Cholesky."
+        "as LaplaceLoss has them, or use a method that maximises the bound itself: OpperArchambeau or CholeskyKL."
     )
 
 
@@ -81,7 +89,7 @@ def maximise(
 ) -> Maximiser:
     """The maximisers of (V15) for multipliers alpha, lam [N, L], from a start h, sigma [N, L].
 
-    In closed form where the site has one, else by Newton's method with step sizes an element and a Levenberg shift; about
+    In closed form where the loss has one, else by Newton's method with a step length per site and a Levenberg shift: about
     three expansions of the loss from a warm start.
     """
     plain = sub.kappa is None and sub.delta is None
@@ -112,7 +120,7 @@ def maximise(
 
 
 def _advance(loss: SiteLoss, sub: Subproblem, alpha: tf.Tensor, lam: tf.Tensor, loop: _Loop) -> _Loop:
-    """One trial of every element that is not done: accepted, or its step halved."""
+    """One trial step of every site that is not done: it is accepted, or quartered."""
     m = _model(sub, alpha, lam, loop.h, loop.sigma, loop.at)
     det = m.hh * m.ss - tf.square(m.hs)
     p_h, p_s = (m.ss * m.g_h - m.hs * m.g_s) / det, (m.hh * m.g_s - m.hs * m.g_h) / det
@@ -140,18 +148,14 @@ def _advance(loss: SiteLoss, sub: Subproblem, alpha: tf.Tensor, lam: tf.Tensor, 
 def _value(
     sub: Subproblem, alpha: tf.Tensor, lam: tf.Tensor, h: tf.Tensor, sigma: tf.Tensor, loss: tf.Tensor
 ) -> tf.Tensor:
-    """What (V15) maximises, at (h, sigma)."""
-    moved = sigma - sub.sigma
-    value = alpha * h + lam * sub.sigma * (sigma - 0.5 * sub.sigma) - loss - 0.5 * sub.rho * tf.square(moved)
-    if sub.kappa is not None:
-        value -= 0.5 * sub.kappa * tf.square(h - sub.h)
-    if sub.delta is not None:
-        value -= 0.5 * sub.delta * moved**4
-    return value  # (V15)
+    """What (V15) maximises [N, L], at (h, sigma) with the loss given."""
+    return penalised_site(
+        loss, h, sigma, alpha, lam, sub.sigma, sub.rho, h_k=sub.h, kappa=sub.kappa, delta=sub.delta
+    )  # (V15)
 
 
 def _model(sub: Subproblem, alpha: tf.Tensor, lam: tf.Tensor, h: tf.Tensor, sigma: tf.Tensor, at: Expansion) -> _Model:
-    """Derivatives of (V15)."""
+    """Gradient and shifted Hessian of (V15) and the augmented term."""
     moved = sigma - sub.sigma
     g_h, g_s = alpha - at.d_h, lam * sub.sigma - at.d_s - sub.rho * moved
     hh, ss = at.d_hh, at.d_ss + sub.rho

@@ -1,39 +1,44 @@
-"""Where the multipliers start: a check of what the user gave, or a start from nothing."""
+"""The first multipliers of a run: those of the model after a check, or where they are all zero, a start of its own.
+
+A start of its own treats each observation by itself (`isolated_sites`), which also works where the prior is so broad that
+expectations under it overflow, and improves the result by a few steps of the site fixed point (V22).
+"""
 
 from __future__ import annotations
 
-__all__ = ["first_marginals", "inside", "isolated_sites"]
+__all__ = ["NOT_FINITE", "first_marginals", "inside", "isolated_sites"]
 
 import math
 
 import tensorflow as tf
 
 from ...errors import DataError, NumericalError
-from ...linalg.cholesky import diagnose
 from .dual import DualProblem, Marginals
 from .newton import MARGIN, box_of
 from .subproblem import EXCESS
 
+NOT_FINITE = "use a kernel with a smaller variance."
+"""What a user can do about a start at which the bound is not finite."""
 _MAX_HALVINGS = 10
 _ISOLATED_STEPS = 25
 _ISOLATED_TOLERANCE = 0.02
 _MODERATE = 5.0
-"""Nats of a loss over another at most."""
+"""Start at the prior mean unless its loss exceeds the site's own by more than this, in nats; likewise for the deviation."""
 _LEAST_SHARE = 0.05
-"""Of its own prior variance that an observation keeps for its mean, where its neighbours pull the other way."""
+"""The least share of its prior variance that an observation keeps for its mean, where its neighbours pull the other way."""
 
 
 def first_marginals(
     problem: DualProblem, sweeps: int, tolerance: float, project: bool = False
-) -> tuple[Marginals, tuple]:
-    """The marginals at the model's multipliers; where these are all zero, as in a new model, at a start from nothing.
+) -> tuple[Marginals, tuple[tf.Tensor, tf.Tensor]]:
+    """The marginals at the model's multipliers; where these are all zero, as in a new model, at a start of its own.
 
-    :param sweeps: at most so many site fixed points (V22) improve a start from nothing, while each gains more than
-        `tolerance` nats.
-    :param project: into S, which moves with the likelihood's parameters, the multipliers of an earlier run.
+    :param sweeps: how many site fixed points (V22) improve a start at most, while each gains more than `tolerance` nats.
+    :param tolerance: in nats.
+    :param project: move the model's multipliers into S, which moves with the likelihood's parameters.
     :return: the marginals, and (h, sigma) [N, L] from which the sites can be maximised there.
-
-    Raises `DataError` for multipliers outside S or at which V does not exist, `NumericalError` where no start is found.
+    :raises DataError: for multipliers outside of S, or at which V does not exist.
+    :raises NumericalError: where no start with a finite bound is found.
     """
     basis = problem.basis
     alpha, lam = tf.convert_to_tensor(basis.alpha), tf.convert_to_tensor(basis.lam)
@@ -43,18 +48,21 @@ def first_marginals(
             lam = tf.maximum(lam, -tf.convert_to_tensor(problem.loss.curvature))
         at = _checked(problem, alpha, lam)
         return at, (at.mean, at.deviation)
+    # 1) The multipliers that suit each observation by itself.
     h, sigma = isolated_sites(problem)
     loss = problem.expand(h, sigma)
     low, high = box_of(problem.loss, MARGIN)
     lam = tf.maximum(loss.d_s / sigma, 0.0)
     isolated, zero = problem.marginals(tf.clip_by_value(loss.d_h, low, high), lam), tf.zeros_like(alpha)
     found = [(isolated, (h, sigma))]
+    # 2) The same variances with the prior mean, where alpha = 0 lies in S; and from there some site fixed points.
     centred = bool(tf.reduce_all((zero > low) & (zero < high)))
     if sweeps or centred:
         at = problem.with_alpha(isolated, zero)
         found += [(at, (at.mean, at.deviation))] if centred else []
         swept = _swept(problem, at, sweeps, tolerance)
         found += [] if swept is at else [(inside(problem, swept), (swept.mean, swept.deviation))]
+    # 3) The best of these.
     best = max(found, key=lambda pair: float(pair[0].bound) if bool(pair[0].ok) else -math.inf)
     if not best[0].ok:
         raise _failure(problem, best[0])
@@ -62,7 +70,7 @@ def first_marginals(
 
 
 def inside(problem: DualProblem, at: Marginals) -> Marginals:
-    """The marginals with every alpha [N, L] in S: where it is not, f_h."""
+    """The marginals with every alpha [N, L] in S; where it is not, it is replaced by f_h."""
     low, high = box_of(problem.loss, MARGIN)
     keep = (at.alpha > low) & (at.alpha < high)
     slope = problem.expand(at.mean, at.deviation).d_h
@@ -72,12 +80,14 @@ def inside(problem: DualProblem, at: Marginals) -> Marginals:
 def isolated_sites(problem: DualProblem) -> tuple[tf.Tensor, tf.Tensor]:
     """Means and standard deviations [N, L] of each observation by itself, with the prior that its neighbours leave it.
 
-    With t_n = +-1 the direction in which observation n pulls, c_n = t_n (K t)_n is the variance of a prior for its mean if
-    all pulled alike, and r_n = sum_j K_nj^2 / K_nn^2 counts the neighbours that narrow its posterior:
+    Let t_n = +-1 be the direction in which observation n pulls its latent away from the prior mean. If all observations pulled
+    equally hard, c_n = t_n (K t)_n would be the prior variance that is effective for the mean at n; and r_n =
+    sum_j K_nj^2 / K_nn^2 counts the neighbours that narrow the posterior there. With k = K_nn, each observation maximises
 
-        max over (h, sigma): -(h - m_0)^2 / (2 c) - (sigma^2 / k - log sigma^2) / (2 r) - f(h, sigma)
+        -(h - m_0)^2 / (2 c) - (sigma^2 / k - log sigma^2) / (2 r) - f(h, sigma)   over (h, sigma)
 
-    by Newton's method; concave for log-concave sites, and exact where observations are independent a priori. N^2 a latent.
+    by Newton's method. This is concave for log-concave sites, and exact where observations are independent a priori. Cost
+    N^2 per latent.
     """
     mean = problem.prior_mean
     k, squares, pull = problem.prior_sums(mean)
@@ -88,13 +98,10 @@ def isolated_sites(problem: DualProblem) -> tuple[tf.Tensor, tf.Tensor]:
         e = problem.expand(h, sigma)
         g_h = (mean - h) / c - e.d_h
         g_s = 1.0 / (r * sigma) - sigma / (k * r) - e.d_s
-        hh, hs, ss = (
-            1.0 / c + tf.maximum(e.d_hh, 0.0),
-            e.d_hs,
-            1.0 / (k * r) + 1.0 / (r * sigma**2) + tf.maximum(e.d_ss, 0.0),
-        )
+        hh, hs = 1.0 / c + tf.maximum(e.d_hh, 0.0), e.d_hs
+        ss = 1.0 / (k * r) + 1.0 / (r * sigma**2) + tf.maximum(e.d_ss, 0.0)
         det = hh * ss - tf.square(hs)
-        convex = det > 1e-8 * hh * ss
+        convex = det > 1e-8 * hh * ss  # where it is not, h and sigma move each by itself
         det, hs = tf.where(convex, det, hh * ss), tf.where(convex, hs, tf.zeros_like(hs))
         p_h, p_s = (ss * g_h - hs * g_s) / det, (hh * g_s - hs * g_h) / det
         reach = 10.0 * (1.0 + sigma)
@@ -107,9 +114,10 @@ def isolated_sites(problem: DualProblem) -> tuple[tf.Tensor, tf.Tensor]:
 
 
 def _first_point(problem: DualProblem, k: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Where h and sigma [N, L] begin: at the prior mean and a share of the prior's width.
+    """First h and sigma [N, L] for `isolated_sites`: the prior mean, and a share of the prior's standard deviation.
 
-    Where the loss there is not moderate, h begins at what the site itself asks for, and sigma at 1 at most.
+    Where the loss there is much larger than at the point that the site prefers, h starts at that point, and sigma at most
+    at 1.
     """
     mean = problem.prior_mean
     low, high = box_of(problem.loss, 0.01)
@@ -121,7 +129,7 @@ def _first_point(problem: DualProblem, k: tf.Tensor) -> tuple[tf.Tensor, tf.Tens
 
 
 def _swept(problem: DualProblem, at: Marginals, sweeps: int, tolerance: float) -> Marginals:
-    """(V22), its step halved where the bound would fall."""
+    """The marginals after some site fixed points (V22), each shortened by half where the bound would fall."""
     share = 1.0
     for _ in range(sweeps):
         new = problem.sweep(at, tf.constant(share, at.alpha.dtype))
@@ -138,22 +146,25 @@ def _swept(problem: DualProblem, at: Marginals, sweeps: int, tolerance: float) -
 
 
 def _checked(problem: DualProblem, alpha: tf.Tensor, lam: tf.Tensor) -> Marginals:
+    """The marginals at multipliers of the user; raises where these are out of range."""
     lower, upper = tf.convert_to_tensor(problem.loss.lower), tf.convert_to_tensor(problem.loss.upper)
     outside = tf.where((alpha <= lower) | (alpha >= upper)).numpy()
     if len(outside):
         n, column = outside[0]
         raise DataError(
-            f"alpha[{n}, {column}] = {alpha[n, column]:g} is outside of S = ({lower[n, column]:g}, {upper[n, column]:g}), "
-            f"where f_h of this observation can lie ({len(outside)} entries are outside): use multipliers inside, or zeros "
-            "for alpha and lam, from which a start is made; where parameters of the likelihood were learned, pass prepared."
+            f"alpha[{n}, {column}] = {alpha[n, column]:g} is outside of S = ({lower[n, column]:g}, {upper[n, column]:g}), the "
+            f"range of the loss's derivative for this observation ({len(outside)} entries are outside). Use multipliers "
+            "inside, or set alpha and lam to zero, from where the run finds a start. If the likelihood's parameters have "
+            "changed since the multipliers were found, pass prepared=, which moves them into S."
         )
     lowest = -EXCESS * tf.convert_to_tensor(problem.loss.curvature)
     below = tf.where(lam < lowest).numpy()
     if len(below):
         n, column = below[0]
         raise DataError(
-            f"lam[{n}, {column}] = {lam[n, column]:g} is below {float(lowest[n, column]):g}, the least second derivative of "
-            f"this site's loss ({len(below)} entries are): use multipliers above it, or zeros for alpha and lam."
+            f"lam[{n}, {column}] = {lam[n, column]:g} is below {float(lowest[n, column]):g}, the least that the second "
+            f"derivative of this site's loss allows ({len(below)} entries are below). Use larger ones, or set alpha and lam "
+            "to zero, from where the run finds a start."
         )
     at = problem.marginals(alpha, lam)
     if not at.ok:
@@ -163,12 +174,12 @@ def _checked(problem: DualProblem, alpha: tf.Tensor, lam: tf.Tensor) -> Marginal
 
 def _failure(problem: DualProblem, at: Marginals) -> NumericalError:
     """The error for a start at which V does not exist, or the bound is not finite."""
-    basis = problem.basis
-    prior = problem.prior.numpy()
-    if basis.form == "function" and not bool(at.state.ok):
-        return diagnose("The kernel matrix K", prior)
+    if not bool(at.state.ok):
+        error = problem.geometry.diagnosis(problem.prior)
+        if error is not None:
+            return error
     return NumericalError(
-        "The bound at the first multipliers is not finite: the kernel's variance, the data or the likelihood's parameters "
-        "are too extreme for the expectations. Scale the inputs, or use a kernel with a smaller variance.",
+        "The bound at the first multipliers is not finite: the kernel's variance, the data or the likelihood's parameters are "
+        "too extreme for the expectations. Scale the inputs, or use a kernel with a smaller variance.",
         matrix="K",
     )

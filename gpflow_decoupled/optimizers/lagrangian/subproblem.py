@@ -1,4 +1,8 @@
-"""How a subproblem is made of the point it is linearised at: its proximal weights, and the box of its multipliers."""
+"""How a subproblem is made where it touches the bound: its proximal weights, and the box of its multipliers.
+
+The weights decide how far one outer iteration moves. rho penalises moves of the standard deviations, kappa those of the means,
+and delta is the extra term of the paper's augmented Lagrangian.
+"""
 
 from __future__ import annotations
 
@@ -13,13 +17,14 @@ from .newton import MARGIN, Box, box_of
 from .site_maximiser import Subproblem
 
 EXCESS = 1.05
-"""The curvature terms over the least that makes sites concave."""
+"""By what factor the curvature terms exceed the least that makes sites concave."""
 
 
 class Policy(NamedTuple):
-    """What of a subproblem changes from one outer iteration to the next."""
+    """What decides the weights of a subproblem; it changes from one outer iteration to the next."""
 
     theta: float
+    """rho is theta lambda where the likelihood is log-concave."""
     curvature: bool
     """Whether sites that are not log-concave get the terms (V20)."""
     delta: float | None
@@ -29,20 +34,20 @@ class Policy(NamedTuple):
 
 
 def make_subproblem(problem: DualProblem, at: Marginals, policy: Policy) -> tuple[Subproblem, Box]:
-    """The subproblem linearised at the marginals `at`, [N, L], and the box of its multipliers."""
+    """The subproblem that touches the bound at the marginals `at`, [N, L], and the box of its multipliers."""
     loss, lam = problem.loss, at.lam
     c = tf.convert_to_tensor(loss.curvature) * tf.ones_like(lam)
-    bumpy = c > 0.0
+    bumpy = c > 0.0  # not log-concave
+    # 1) The weights.
     rho = policy.theta * tf.maximum(lam, 0.0)
-    if loss.needs_penalty:
-        rho = tf.maximum(
-            rho, policy.theta / tf.square(at.deviation)
-        )  # of the size of 1 / v where lambda is next to zero
+    if loss.needs_penalty:  # rho of the size of 1 / v where lambda is next to zero
+        rho = tf.maximum(rho, policy.theta / tf.square(at.deviation))
     kappa = delta = None
     if policy.curvature and bool(tf.reduce_any(bumpy)):
         rho, kappa = tf.where(bumpy, EXCESS * c, rho), EXCESS * c  # (V20)
     if policy.delta is not None:
         delta = tf.fill(tf.shape(lam), tf.constant(policy.delta, lam.dtype))
+    # 2) The box: alpha in S, lambda above -rho where (V20) applies and above 0 elsewhere, and in the trust region.
     low, high = box_of(loss, MARGIN)
     lowest = tf.where(bumpy, -rho * (1.0 - 1e-9), tf.zeros_like(rho)) if kappa is not None else tf.zeros_like(rho)
     highest = tf.fill(tf.shape(lam), tf.constant(float("inf"), lam.dtype))

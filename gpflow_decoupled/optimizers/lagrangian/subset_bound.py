@@ -1,15 +1,15 @@
-"""The bound of a `models.LCLGP` whose multipliers are zero off M of its N observations.
+"""The bound of an `LCLGP` whose multipliers are zero outside of M of its N observations.
 
-With S the subset, alpha and lambda of its rows alone, and n any observation (Khan 2014 at zeros off S):
+Let S be the subset, alpha and lambda the multipliers of its rows alone, and n any observation; (V7)-(V10) at zeros elsewhere:
 
     KL = 1/2 [log|B| - lambda^T v_S + alpha^T K_SS alpha],   B = I + Lambda^1/2 K_SS Lambda^1/2               (V26)
     m_n = m_0 - K_nS alpha,   v_n = K_nn - K_nS (K_SS + Lambda^-1)^-1 K_Sn                                    (V26)
 
-and with V_nS = K_nS - K_nS (K_SS + Lambda^-1)^-1 K_SS its gradient is (V21) with sums over all n:
+With V_nS = K_nS - K_nS (K_SS + Lambda^-1)^-1 K_SS the gradient is (V21), with sums over all n:
 
     dF / dalpha = K_SN f_h - K_SS alpha,   dF / dlambda = 1/2 (V_SN * V_SN) gamma - 1/2 (V_SS * V_SS) lambda
 
-No division by lambda, and no N x N matrix.
+It is computed without division by lambda and without an N x N matrix.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from __future__ import annotations
 __all__ = ["SubsetBound", "SubsetPoint", "SubsetState"]
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -32,11 +32,11 @@ from ...linalg.triangular import solve
 from ...models import LCLGP
 
 _BLOCK = 1024
-"""Observations of a pass over all data that are held at once."""
+"""How many observations a pass over all data takes at once."""
 
 
 class SubsetState(NamedTuple):
-    """What the moments of any observation need, and the divergence with its gradient."""
+    """What the subset says at some multipliers: all that moments of other observations need, and the divergence."""
 
     alpha: tf.Tensor
     """[M, L]"""
@@ -49,9 +49,9 @@ class SubsetState(NamedTuple):
     divergence: tf.Tensor
     """KL, [] nats"""
     g_alpha: tf.Tensor
-    """Of -KL [M, L]"""
+    """The gradient of -KL in alpha [M, L]"""
     g_lam: tf.Tensor
-    """Of -KL [M, L]"""
+    """The gradient of -KL in lambda [M, L]"""
     ok: tf.Tensor
     """[], bool"""
 
@@ -68,12 +68,14 @@ class SubsetPoint(NamedTuple):
 
 
 class SubsetBound:
-    """F as a function of the multipliers of some observations, on all data or an unbiased estimate from a batch.
+    """The bound F as a function of the multipliers of some observations: on all data, or an unbiased estimate from a batch.
 
-    :param model: the kernel matrix of the subset is formed here, once. :param rows: the subset [M], distinct.
+    :param model: the kernel matrix of the subset is formed here, once.
+    :param rows: the subset [M], distinct.
     :param compile: False runs eagerly.
 
-    Cost a latent of a batch of B observations: M^3 + 3 B M^2, with M^2 + B M memory; of a pass over all data B = N, in blocks.
+    Cost per latent for a batch of B observations: M^3 + 3 B M^2, with M^2 + B M memory. A pass over all data has B = N, in
+    blocks.
     """
 
     def __init__(self, model: LCLGP, rows: np.ndarray, compile: bool = True) -> None:
@@ -83,8 +85,8 @@ class SubsetBound:
         inducing = InducingPoints(tf.gather(self.X, rows))
         self.points = SharedIndependentInducingVariables(inducing)
         self.K = gram(model.kernel, self.points)
-        self._head: Any = Compiled(self.state) if compile else self.state
-        self._part: Any = Compiled(self.part, reduce_retracing=True) if compile else self.part
+        self._head = Compiled(self.state) if compile else self.state
+        self._part = Compiled(self.part, reduce_retracing=True) if compile else self.part
 
     def evaluate(self, alpha: tf.Tensor, lam: tf.Tensor) -> SubsetPoint:
         """F on all data, in blocks, at alpha and lam [M, L], lam >= 0."""
@@ -93,13 +95,13 @@ class SubsetBound:
         return _point(state, losses, g_alpha, g_lam)
 
     def estimate(self, alpha: tf.Tensor, lam: tf.Tensor, batch: tf.Tensor) -> SubsetPoint:
-        """The same from a batch of rows [B]: the sum of losses times N / B, unbiased in value and gradient."""
+        """An unbiased estimate of F and its gradient from a batch of rows [B]: the sum of its losses counts N / B times."""
         state = self.state(alpha, lam)
         weight = tf.cast(self.num_data, alpha.dtype) / tf.cast(tf.shape(batch)[0], alpha.dtype)
         return _point(state, *(weight * term for term in self.part(state, batch)))
 
     def state(self, alpha: tf.Tensor, lam: tf.Tensor) -> SubsetState:
-        """(V26) of the subset, M^3 a latent, at alpha and lam [M, L]."""
+        """(V26) for the subset at alpha and lam [M, L]; M^3 per latent."""
         columns = tf.transpose(lam)
         scale = tf.sqrt(columns)[:, :, None]
         B = scale * self.K * tf.linalg.matrix_transpose(scale)
@@ -115,7 +117,7 @@ class SubsetBound:
         return SubsetState(alpha, chol, scale, half, divergence, -K_alpha, g_lam, ok)
 
     def part(self, state: SubsetState, batch: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        """The sum of losses of some rows [B], and the gradient of minus that sum in alpha and lam, [M, L] each."""
+        """The sum of the losses of some rows [B], and the gradient of minus that sum in alpha and lam, [M, L] each."""
         K, T, mean, variance = self._moments(state, batch)
         sigma = tf.sqrt(variance)
         loss = self._expand(batch, mean, sigma)
@@ -125,7 +127,7 @@ class SubsetBound:
         return tf.reduce_sum(loss.value), apply_per_latent(K, loss.d_h), g_lam
 
     def precision(self, alpha: tf.Tensor, lam: tf.Tensor) -> tf.Tensor:
-        """The lower root [L, M, M] of minus the second derivative of F in alpha, K_SS + K_SN diag(f_hh) K_NS."""
+        """The Cholesky factor [L, M, M] of minus the second derivative of F in alpha: K_SS + K_SN diag(f_hh) K_NS."""
         state = self._head(alpha, lam)
         total = self.K + sum(self.spread(state, b) for b in self._blocks())
         return cholesky(add_jitter(total)).chol
@@ -137,7 +139,7 @@ class SubsetBound:
         return tf.matmul(tf.maximum(weights, 0.0)[:, None] * K, K, transpose_b=True)
 
     def precisions(self) -> tf.Tensor:
-        """The second derivatives gamma = f_sigma / sigma of the subset [M, L] under the prior: lambda to begin with."""
+        """gamma = f_sigma / sigma of the subset [M, L] under the prior: a first lambda."""
         sigma = tf.transpose(tf.sqrt(tf.linalg.diag_part(self.K))) * tf.ones([1, self.num_latents], self.K.dtype)
         return self._expand(self.rows, self._prior_mean(self.rows), sigma).d_s / sigma
 

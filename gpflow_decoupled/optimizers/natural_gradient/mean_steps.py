@@ -20,9 +20,10 @@ import tensorflow_probability as tfp
 from ...bases.parts.mean_operator import MeanOperator
 from ...bases.parts.scaling import MeanScaling
 from ...linalg.cholesky import cholesky, jitter
+from ...linalg.conjugate_gradients import conjugate_gradients
 from ...linalg.gaussians import apply_per_latent
-from ...linalg.pivoted import woodbury_factor, woodbury_solve
 from ...linalg.triangular import symmetric_product
+from ...linalg.woodbury import woodbury_factor, woodbury_solve
 
 Pair = tuple[tf.Tensor, tf.Tensor]
 """One block for the coefficients [M_gamma, L], one for the whitened mean of q(u) [M_beta, L]."""
@@ -95,7 +96,9 @@ def newton_direction(
         inducing = tf.linalg.cholesky_solve(chol, tf.transpose(z[1])[..., None])[..., 0]
         return coefficients(z[0]), tf.transpose(inducing)
 
-    return _conjugate_gradients(hessian, precondition, gradient, options)
+    return conjugate_gradients(
+        hessian, precondition, gradient, _dot, options.tolerance, options.iterations, norm=lambda r: _dot(r, r)
+    ).x
 
 
 def _coefficient_preconditioner(
@@ -114,30 +117,6 @@ def _coefficient_preconditioner(
     return lambda z: tf.stack([woodbury_solve(part, z[:, k]) for k, part in enumerate(parts)], axis=1)  # (D47)
 
 
-def _conjugate_gradients(
-    matrix: Callable[[Pair], Pair], precondition: Callable[[Pair], Pair], rhs: Pair, options: NewtonOptions
-) -> Pair:
-    """Preconditioned conjugate gradients over a pair of blocks, from zero."""
-
-    def dot(x: Pair, y: Pair) -> tf.Tensor:
-        return tf.reduce_sum(x[0] * y[0]) + tf.reduce_sum(x[1] * y[1])
-
-    def axpy(scale: tf.Tensor, x: Pair, y: Pair) -> Pair:
-        return scale * x[0] + y[0], scale * x[1] + y[1]
-
-    goal = tf.constant(options.tolerance, rhs[0].dtype) ** 2 * dot(rhs, rhs)
-
-    def going(k: tf.Tensor, x: Pair, r: Pair, p: Pair, rz: tf.Tensor) -> tf.Tensor:
-        return tf.logical_and(k < options.iterations, dot(r, r) > goal)
-
-    def iterate(k: tf.Tensor, x: Pair, r: Pair, p: Pair, rz: tf.Tensor) -> tuple:
-        q = matrix(p)
-        alpha = rz / dot(p, q)
-        x, r = axpy(alpha, p, x), axpy(-alpha, q, r)
-        z = precondition(r)
-        new = dot(r, z)
-        return k + 1, x, r, axpy(new / rz, p, z), new
-
-    start = precondition(rhs)
-    zero = (tf.zeros_like(rhs[0]), tf.zeros_like(rhs[1]))
-    return tf.while_loop(going, iterate, (tf.constant(0), zero, rhs, start, dot(rhs, start)))[1]
+def _dot(x: Pair, y: Pair) -> tf.Tensor:
+    """The inner product of two pairs of blocks, over all latents."""
+    return tf.reduce_sum(x[0] * y[0]) + tf.reduce_sum(x[1] * y[1])

@@ -65,7 +65,7 @@ class LagrangianStep:
         none, sound = tf.constant(0), tf.constant(True)
         if not self.other_variables:
             result = self.whole.run(self.model, prepared=self.prepared)
-            self.stop_reason = result.stop_reason
+            self.stop_reason = result.reason
             return StepOutput(self._nats(result), sound, none, none)
         if self.moves and int(seed[1]) == 0:
             self.whole.run(self.model, prepared=self.prepared)
@@ -81,7 +81,8 @@ class LagrangianStep:
         """The bound before, whether all is sound, and whether negative lambda had to go."""
         model, basis = self.model, self.model.basis
         lam, centre = tf.convert_to_tensor(basis.lam), model.prior_mean()
-        sites = lam * basis.mean_at(basis.prior(model.kernel), basis.alpha) - basis.alpha  # (V22)
+        geometry = basis.geometry
+        sites = -lam * geometry.product(geometry.prior(model.kernel), basis.alpha) - basis.alpha  # (V22)
         with tf.GradientTape(watch_accessed_variables=False) as tape:
             tape.watch(self.other_variables)
             elbo, ok = self._bound(sites, centre)
@@ -97,23 +98,24 @@ class LagrangianStep:
     def _bound(self, sites: tf.Tensor, centre: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """(V10) at the sites [N, L], which are centred on `centre` [N, L], or at the multipliers; and whether V exists."""
         model, basis = self.model, self.model.basis
-        prior, mean = basis.prior(model.kernel), model.prior_mean()
+        prior, mean = basis.geometry.prior(model.kernel), model.prior_mean()
         if self.holds_sites:
-            state = basis.state_of_sites(prior, sites - basis.lam * (mean - centre), basis.lam)
+            state = basis.geometry.state_of_sites(prior, sites - basis.lam * (mean - centre), basis.lam)
         else:
-            state = basis.state_at(prior, basis.alpha, basis.lam)
+            state = basis.geometry.state_at(prior, basis.alpha, basis.lam)
         losses = self.prepared.problem.loss.value(mean + state.mean, tf.sqrt(state.variance))
         return -tf.reduce_sum(losses) - basis.prior_kl(state), state.ok  # (V10)
 
     def _follow(self, sites: tf.Tensor, centre: tf.Tensor) -> tf.Tensor:
         """Write the alpha of the sites at the new kernel; 1 where V exists no more, and without negative lambda does."""
         basis = self.model.basis
-        prior, drift = basis.prior(self.model.kernel), self.model.prior_mean() - centre
+        geometry = basis.geometry
+        prior, drift = geometry.prior(self.model.kernel), self.model.prior_mean() - centre
         lam = tf.convert_to_tensor(basis.lam)
-        state = basis.state_of_sites(prior, sites - lam * drift, lam)
+        state = geometry.state_of_sites(prior, sites - lam * drift, lam)
         lam = tf.where(state.ok, lam, tf.maximum(lam, 0.0))
         alpha = tf.cond(
-            state.ok, lambda: state.alpha, lambda: basis.state_of_sites(prior, sites - lam * drift, lam).alpha
+            state.ok, lambda: state.alpha, lambda: geometry.state_of_sites(prior, sites - lam * drift, lam).alpha
         )
         basis.lam.assign(lam)
         basis.alpha.assign(alpha)

@@ -1,4 +1,4 @@
-"""Generalised linear models on both sides against the weight-space reference, and what they refuse."""
+"""Generalised linear models in both forms against the weight-space reference, and what they refuse."""
 
 from __future__ import annotations
 
@@ -80,11 +80,11 @@ def _reference(name: str, mean: np.ndarray, covariance: np.ndarray, y: np.ndarra
     return *glm.posterior(precision, prior_mean, tied), glm.bound(precision, prior_mean, columns, tied, expect)
 
 
-@pytest.mark.parametrize("side", ["primal", "dual"])
+@pytest.mark.parametrize("form", ["weight", "function"])
 @pytest.mark.parametrize("name", LIKELIHOODS)
-def test_each_side_has_the_posterior_and_bound_of_weight_space(name, side):
+def test_each_form_has_the_posterior_and_bound_of_weight_space(name, form):
     Y = _labels(name)
-    model = CVIGLM((X, Y), LIKELIHOODS[name][0](), prior=PRIORS["full"][0](), intercept_variance=INTERCEPT, side=side)
+    model = CVIGLM((X, Y), LIKELIHOODS[name][0](), prior=PRIORS["full"][0](), intercept_variance=INTERCEPT, form=form)
     bound = _trained(model, (X, Y))
     mean, covariance, expected = _reference(name, MEAN, S, Y)
     assert_allclose(bound, expected, rtol=1e-9)
@@ -98,12 +98,12 @@ def test_each_side_has_the_posterior_and_bound_of_weight_space(name, side):
     assert_allclose(var[:, 0], np.einsum("np,pq,nq->n", ones, covariance, ones), rtol=1e-5)
 
 
-@pytest.mark.parametrize("side", ["primal", "dual"])
+@pytest.mark.parametrize("form", ["weight", "function"])
 @pytest.mark.parametrize("prior", PRIORS)
-def test_every_prior_is_the_one_that_is_used(prior, side):
+def test_every_prior_is_the_one_that_is_used(prior, form):
     make, mean, covariance = PRIORS[prior]
     Y = _labels("gaussian")
-    model = CVIGLM((X, Y), gl.Gaussian(0.3), prior=make(), intercept_variance=INTERCEPT, side=side)
+    model = CVIGLM((X, Y), gl.Gaussian(0.3), prior=make(), intercept_variance=INTERCEPT, form=form)
     m, V, evidence = _reference("gaussian", mean, covariance, Y)
     assert_allclose(_trained(model, (X, Y)), evidence, rtol=1e-9)
     posterior = weights_posterior(model)
@@ -123,7 +123,7 @@ def test_more_weights_than_observations_go_to_the_data():
     assert_allclose(posterior.covariance, covariance, rtol=1e-5, atol=1e-7)
 
 
-def test_the_side_is_that_of_the_smaller_number():
+def test_the_form_is_that_of_the_smaller_number():
     square, Y = WIDE[:, : N - 1], _labels("gaussian")
     assert isinstance(CVIGLM((square, Y), gl.Gaussian()), SparseCVIGP)  # N - 1 columns and the intercept
     assert isinstance(CVIGLM((WIDE[:, :N], Y), gl.Gaussian()), CVIGP)
@@ -133,10 +133,10 @@ def test_the_side_is_that_of_the_smaller_number():
     assert isinstance(streamed, SparseCVIGP) and streamed.num_data == 1000
 
 
-@pytest.mark.parametrize("side", ["primal", "dual"])
-def test_without_an_intercept(side):
+@pytest.mark.parametrize("form", ["weight", "function"])
+def test_without_an_intercept(form):
     Y = _labels("gaussian")
-    model = CVIGLM((X, Y), gl.Gaussian(0.3), intercept=False, side=side)
+    model = CVIGLM((X, Y), gl.Gaussian(0.3), intercept=False, form=form)
     assert_allclose(_trained(model, (X, Y)), glm.log_evidence(np.eye(P), np.zeros(P), X, Y[:, 0], 0.3), rtol=1e-10)
     V = np.linalg.inv(np.eye(P) + X.T @ X / 0.3)
     mean, covariance = weights_posterior(model)
@@ -144,10 +144,10 @@ def test_without_an_intercept(side):
     assert_allclose(covariance, V, rtol=1e-7, atol=1e-10)
 
 
-@pytest.mark.parametrize("side", ["primal", "dual"])
-def test_several_latents_have_weights_of_their_own(side):
+@pytest.mark.parametrize("form", ["weight", "function"])
+def test_several_latents_have_weights_of_their_own(form):
     Y = _labels("gaussian", 2)
-    model = CVIGLM((X, Y), gl.Gaussian(0.3), prior=PRIORS["full"][0](), intercept_variance=INTERCEPT, side=side)
+    model = CVIGLM((X, Y), gl.Gaussian(0.3), prior=PRIORS["full"][0](), intercept_variance=INTERCEPT, form=form)
     bound = _trained(model, (X, Y))
     mean, covariance = weights_posterior(model)
     assert mean.shape == (P + 1, 2) and covariance.shape == (2, P + 1, P + 1)
@@ -158,14 +158,14 @@ def test_several_latents_have_weights_of_their_own(side):
         assert_allclose(covariance[latent], V, rtol=1e-6, atol=1e-9)
 
 
-@pytest.mark.parametrize("side", ["primal", "dual"])
+@pytest.mark.parametrize("form", ["weight", "function"])
 @pytest.mark.parametrize("name", ["logit", "poisson"])
-def test_a_broad_intercept_neither_overflows_nor_costs_precision(name, side):
-    """Under the prior the expectations are infinite, or cannot be had by quadrature; both sides start from a narrower q."""
+def test_a_broad_intercept_neither_overflows_nor_costs_precision(name, form):
+    """Under the prior the expectations are infinite, or cannot be had by quadrature; both forms start from a narrower q."""
     rows = 3.0 * X
     Y = _labels(name)
-    model = CVIGLM((rows, Y), LIKELIHOODS[name][0](), side=side)
-    assert np.isfinite(model.elbo() if side == "dual" else model.elbo((rows, Y)))
+    model = CVIGLM((rows, Y), LIKELIHOODS[name][0](), form=form)
+    assert np.isfinite(model.elbo() if form == "function" else model.elbo((rows, Y)))
     assert np.mean(model.predict_f(rows)[1]) <= 1.0 + 1e-6
     assert_allclose(model.predict_f(rows)[0], 0.0, atol=1e-12)
     bound = _trained(model, (rows, Y))
@@ -233,9 +233,9 @@ BAD = {
         "prior has a mean with entries that are not finite",
     ),
     "no intercept variance": (_call(intercept_variance=0.0), "intercept_variance=0.0 must be a number above 0"),
-    "a stream for the dual": (
-        _call(num_data=100, side="dual"),
-        'num_data=100 and the data have 12 rows: .*side="primal"',
+    "a stream in function space": (
+        _call(num_data=100, form="function"),
+        'num_data=100 and the data have 12 rows: .*form="weight"',
     ),
     "latents that disagree": (
         _call(likelihood=gl.Bernoulli(), num_latent_gps=3),
@@ -251,9 +251,9 @@ def test_what_is_no_linear_model_is_refused(case):
         make()
 
 
-def test_unknown_sides_are_refused():
-    with pytest.raises(UnknownOptionError, match="side='left' is not known; use one of 'auto', 'primal', 'dual'"):
-        _call(side="left")()
+def test_unknown_forms_are_refused():
+    with pytest.raises(UnknownOptionError, match="form='left' is not known; use one of 'auto', 'weight', 'function'"):
+        _call(form="left")()
 
 
 def test_models_without_weights_have_no_posterior_of_them():

@@ -105,7 +105,7 @@ def test_bound_grows_with_the_subset_up_to_that_of_all(name):
         assert np.sum(built.basis.lam.numpy() != 0.0) <= size and np.all(built.basis.lam.numpy() >= 0.0)
         assert np.sum(built.basis.alpha.numpy() != 0.0) <= size
         assert_allclose(built.elbo(), result.elbo, atol=1e-9)
-        assert result.stop_reason == "converged" and np.all(np.diff(result.history["elbo"]) >= 0.0)
+        assert result.converged and result.reason == "converged" and np.all(np.diff(result.history["elbo"]) >= 0.0)
     assert found[0] < found[1] < best - 1e-2
     assert_allclose(found[2], best, atol=1e-4)
 
@@ -132,7 +132,7 @@ def test_batches_reach_what_all_data_do(name):
     whole = ConstraintSubset(8, seed=2).run(model(name, 30)).elbo
     built = model(name, 30)
     result = ConstraintSubset(8, batch_size=7, steps=600, seed=2).run(built)
-    assert result.stop_reason == "steps done" and result.inner_steps == 600
+    assert result.reason == "steps done" and not result.converged and result.inner_steps == 600
     assert_allclose(built.elbo(), result.elbo, atol=1e-9)
     assert whole - 0.2 < result.elbo < whole + 1e-4
     assert result.elbo > result.history["elbo"][0] + 0.01

@@ -10,10 +10,16 @@ from gpflow import likelihoods as gl
 from numpy.testing import assert_allclose
 
 import gpflow_decoupled.optimizers.lagrangian.dual as objective
-from gpflow_decoupled.errors import DataError, NumericalError, UnknownOptionError
+from gpflow_decoupled.errors import DataError, ModelError, NumericalError, UnknownOptionError
 from gpflow_decoupled.likelihoods import BernoulliLogit, Laplace, QuadratureLoss, declare_site_loss
 from gpflow_decoupled.models import CVIGP, LCLGP
-from gpflow_decoupled.optimizers import Cholesky, ConjugateComputation, LinearlyConstrainedLagrangian, Opper
+from gpflow_decoupled.optimizers import (
+    CholeskyKL,
+    ConjugateComputation,
+    ConstraintSubset,
+    LinearlyConstrainedLagrangian,
+    OpperArchambeau,
+)
 from tests.bounds.registry import matern
 from tests.optimizers.lagrangian.lcl_problems import (
     KINDS,
@@ -42,8 +48,9 @@ def test_every_method_reaches_the_same_bound(name):
     found = {}
     rules = {
         "Lagrangian": lagrangian(compile=True),
-        "Cholesky": Cholesky(tolerance=1e-9),
-        "Opper": Opper(tolerance=1e-13, max_evaluations=3000),  # a small gain does not mean that little is left
+        "CholeskyKL": CholeskyKL(tolerance=1e-9),
+        # a small gain of an iteration does not mean that little is left
+        "OpperArchambeau": OpperArchambeau(tolerance=1e-13, max_evaluations=3000),
     }
     for rule, optimizer in rules.items():
         built = model(name, 20)
@@ -83,7 +90,7 @@ def test_ascent_is_monotone_from_random_starts(name, seed):
         built = model(name, 12)
         randomize(built, seed)
         result = lagrangian(theta=theta, compile=name in ("logit", "probit", "Student-t")).run(built)
-        assert result.stop_reason == "converged"
+        assert result.reason == "converged" and result.converged
         assert np.all(np.diff(result.history["elbo"]) >= -1e-9)
         ends.append(result.elbo)
     assert_allclose(ends[0], ends[1], atol=1e-6)
@@ -205,7 +212,7 @@ def test_extreme_multipliers_are_no_obstacle(name):
     assert_allclose(result.elbo, best, atol=1e-5)
 
 
-@pytest.mark.parametrize("rule", [lagrangian(), Opper(compile=False)])
+@pytest.mark.parametrize("rule", [lagrangian(), OpperArchambeau(compile=False)])
 def test_multipliers_outside_are_refused(rule):
     built = model("Poisson", 6)
     built.basis.alpha.assign(-10.0 * np.ones((6, 1)))
@@ -246,9 +253,26 @@ def test_settings_out_of_range_are_refused(options, error, message):
 
 
 def test_rivals_check_their_settings():
-    for rival in (Opper, Cholesky):
+    for rival in (OpperArchambeau, CholeskyKL):
         with pytest.raises(DataError, match="tolerance=-1"):
             rival(tolerance=-1.0)
+
+
+@pytest.mark.parametrize("optimizer", [
+    LinearlyConstrainedLagrangian(), OpperArchambeau(), CholeskyKL(), ConstraintSubset(3),
+], ids=lambda one: type(one).__name__)  # fmt: skip
+def test_models_of_another_family_are_refused(optimizer):
+    """The message names the class that is taken, and what trains the model that was given."""
+    X, Y = inputs(6), labels("Poisson", inputs(6))
+    sites = CVIGP((X, Y), matern(1.0, 1.0), gl.Poisson())
+    sparse = gpflow.models.SVGP(matern(1.0, 1.0), gl.Poisson(), X)
+    for wrong, advice in ((sites, "ConjugateComputation"), (sparse, "NaturalGradient")):
+        with pytest.raises(ModelError, match=f"{type(optimizer).__name__} takes a model of the class LCLGP.*{advice}"):
+            optimizer.run(wrong)
+    if isinstance(optimizer, LinearlyConstrainedLagrangian):
+        for method in (optimizer.prepare, optimizer.inner_solver):
+            with pytest.raises(ModelError, match="takes a model of the class LCLGP"):
+                method(sites)
 
 
 def test_theta_of_zero_is_refused_where_a_penalty_is_needed():
@@ -296,7 +320,7 @@ def test_site_fixed_points_help_where_a_subproblem_finds_no_step(rng):
     Y = np.sin(2.0 * X) + 0.3 * rng.standard_normal(X.shape)
     Y[[3, 11]] += [[8.0], [-6.0]]
     dual = LCLGP((X, Y), gpflow.kernels.Matern52(), LogisticNoise())
-    assert lagrangian().run(dual).stop_reason == "converged"
+    assert lagrangian().run(dual).converged
     sites = CVIGP((X, Y), gpflow.kernels.Matern52(), LogisticNoise())
     ConjugateComputation().run(sites, tolerance=1e-14)
     assert_allclose(dual.elbo(), sites.elbo(), atol=1e-5)
@@ -315,14 +339,14 @@ def test_losses_without_a_dual_are_refused(likelihood, message, options):
     with pytest.raises(DataError, match=message):
         lagrangian(**options).run(built)
     assert not np.any(built.basis.alpha.numpy()) and not np.any(built.basis.lam.numpy())
-    assert np.isfinite(Opper(compile=False, max_evaluations=2).run(built).elbo)
+    assert np.isfinite(OpperArchambeau(compile=False, max_evaluations=2).run(built).elbo)
 
 
 def test_unwhitened_factor_ends_where_the_whitened_one_does():
     """On few points; with more it takes thousands of evaluations."""
     built = model("Poisson", 5)
-    whitened = Cholesky(tolerance=1e-10, compile=False).run(model("Poisson", 5))
-    assert_allclose(Cholesky(False, tolerance=1e-10, compile=False).run(built).elbo, whitened.elbo, atol=1e-6)
+    whitened = CholeskyKL(tolerance=1e-10, compile=False).run(model("Poisson", 5))
+    assert_allclose(CholeskyKL(False, tolerance=1e-10, compile=False).run(built).elbo, whitened.elbo, atol=1e-6)
 
 
 def test_outliers_of_laplace_noise_do_not_stall_the_first_subproblem(rng):
@@ -330,7 +354,7 @@ def test_outliers_of_laplace_noise_do_not_stall_the_first_subproblem(rng):
     X = np.sort(rng.uniform(0, 3, size=(60, 1)), axis=0)
     Y = 1.2 * np.sin(3 * X) + 0.5 * rng.laplace(size=X.shape)
     ends = []
-    for optimizer in (lagrangian(compile=True, tolerance=1e-7), Cholesky(tolerance=1e-9)):
+    for optimizer in (lagrangian(compile=True, tolerance=1e-7), CholeskyKL(tolerance=1e-9)):
         built = LCLGP((X, Y), gpflow.kernels.SquaredExponential(2.0, 0.3), KINDS["Laplace"].make())
         ends.append(optimizer.run(built).elbo)
     assert_allclose(ends[0], ends[1], atol=1e-6)
@@ -357,5 +381,5 @@ def test_prepared_functions_follow_kernel_mean_and_likelihood():
     assert prepared.problem.marginals.traces == traces
     at = tf.constant(Y), tf.ones_like(Y)
     assert_allclose(prepared.problem.expand(*at).d_s, models[0].site_loss().expand(*at).d_s)
-    with pytest.raises(DataError, match="belongs to another model"):
+    with pytest.raises(DataError, match="made for another model"):
         rule.run(models[1], prepared=prepared)

@@ -1,0 +1,171 @@
+"""The dual basis in weight space: linear kernels, by their p weights, with matrices of p x p and N x p alone.
+
+A linear kernel is k(x, x') = phi(x)^T phi(x') with p features phi(x) = R^T x, where R R^T is the prior covariance of the
+weights. At the observations K = A A^T with A = X R [N, p], and
+
+    V = A C^-1 A^T,   C = I + A^T Lambda A                                                                  (V8)
+
+for lambda of any sign as long as C [p, p] is positive definite.
+"""
+
+from __future__ import annotations
+
+__all__ = ["WeightSpace", "count_weights"]
+
+import tensorflow as tf
+from gpflow.kernels import Constant, Kernel
+
+from ...covariances.latents import gram, gram_to_data
+from ...errors import NumericalError
+from ...inducing.linear_kernel import LinearWeights
+from ...inducing.weights import Weights, weight_parts
+from ...linalg.cholesky import cholesky
+from ...linalg.coupled_roots import coupled_solve_of_roots, squared_gram_product
+from ...linalg.stationary import stationary_solve
+from ...linalg.triangular import solve
+from ..base import Features
+from .geometry import DualState, Geometry, Pair, Triple
+
+
+class WeightSpace(Geometry):
+    """Computes with A [1, N, p]: N p^2 + p^3 / 3 per latent for a state, N p memory.
+
+    A state of `state_at` serves the observations alone; `for_predictions` makes it serve other inputs.
+    """
+
+    form = "weight"
+    forms_square_matrices = False
+
+    def prior(self, kernel: Kernel) -> tf.Tensor:
+        """A [1, N, p]; N p^2.
+
+        :raises NotImplementedError: for a kernel that is not linear.
+        """
+        return tf.linalg.matrix_transpose(_features(kernel, self.X, _prior_root(kernel, self.X)))
+
+    def product(self, prior: tf.Tensor, vectors: tf.Tensor) -> tf.Tensor:
+        """A (A^T x) [N, L]; 2 N p per latent."""
+        return tf.matmul(prior[0], tf.matmul(prior[0], vectors, transpose_a=True))
+
+    def diagonal(self, prior: tf.Tensor) -> tf.Tensor:
+        """Squared norms of the rows of A [1, N]."""
+        return tf.reduce_sum(tf.square(prior), axis=-1)
+
+    def row_squares(self, prior: tf.Tensor) -> tf.Tensor:
+        """The diagonal of A (A^T A) A^T [1, N]; 2 N p^2."""
+        return tf.reduce_sum(prior * tf.matmul(prior, tf.matmul(prior, prior, transpose_a=True)), axis=-1)
+
+    def root(self, prior: tf.Tensor) -> tf.Tensor:
+        """A itself [1, N, p]."""
+        return prior
+
+    def triangular_root(self, prior: tf.Tensor) -> tf.Tensor:
+        """There is none where N exceeds p.
+
+        :raises NumericalError: always.
+        """
+        raise NumericalError(
+            "An unwhitened covariance needs a Cholesky factor of K, and in weight space K has none: use whiten=True, or a "
+            'model with form="function".',
+            matrix="K",
+        )
+
+    def coefficients_of(self, root: tf.Tensor, white: tf.Tensor) -> tuple[tf.Tensor, ...]:
+        """None: K has no inverse where N exceeds p."""
+        return ()
+
+    def diagnosis(self, prior: tf.Tensor) -> None:
+        """None: K = A A^T is positive semi-definite by construction."""
+        return None
+
+    def state_at(self, prior: tf.Tensor, alpha: tf.Tensor, lam: tf.Tensor) -> DualState:
+        """(V7), (V8); N p^2 + p^3 / 3 per latent."""
+        alpha, lam = tf.convert_to_tensor(alpha), tf.convert_to_tensor(lam)
+        A = prior[0]
+        C = tf.matmul(A, tf.transpose(lam)[:, :, None] * A, transpose_a=True)
+        chol, ok = cholesky(tf.linalg.set_diag(C, tf.linalg.diag_part(C) + 1.0))  # (V7)
+        pulled = tf.matmul(A, alpha, transpose_a=True)
+        T = solve(chol, tf.broadcast_to(tf.transpose(A), [tf.shape(lam)[1], *tf.unstack(tf.shape(A)[::-1])]))
+        variance = tf.transpose(tf.reduce_sum(tf.square(T), axis=-2))  # (V8)
+        log_det = 2.0 * tf.reduce_sum(tf.math.log(tf.linalg.diag_part(chol)))
+        none = tf.zeros_like(chol[:, :0])
+        return DualState(chol, none, none, pulled, ok, -tf.matmul(A, pulled), variance, log_det, alpha, lam)
+
+    def state_of_sites(self, prior: tf.Tensor, b: tf.Tensor, lam: tf.Tensor) -> DualState:
+        """(V22) with the mean A C^-1 A^T b; N p^2 + p^3 / 3 per latent."""
+        state = self.state_at(prior, tf.zeros_like(b), lam)
+        pull = solve(state.chol, tf.linalg.matvec(prior, tf.transpose(b), transpose_a=True)[..., None])
+        mean = tf.transpose(tf.linalg.matvec(prior, solve(state.chol, pull, adjoint=True)[..., 0]))
+        alpha = lam * mean - b  # (V22)
+        return state._replace(alpha=alpha, mean=mean, coefficients=tf.matmul(prior[0], alpha, transpose_a=True))
+
+    def with_alpha(self, prior: tf.Tensor, state: DualState, alpha: tf.Tensor) -> DualState:
+        """(V7); 2 N p per latent."""
+        pulled = tf.matmul(prior[0], alpha, transpose_a=True)
+        return state._replace(coefficients=pulled, alpha=alpha, mean=-tf.matmul(prior[0], pulled))  # (V7)
+
+    def for_predictions(self, state: DualState, kernel: Kernel) -> DualState:
+        """The state with R, which makes features of other inputs."""
+        return state._replace(scale=_prior_root(kernel, self.X))
+
+    def features(self, state: DualState, kernel: Kernel, X: tf.Tensor) -> Features:
+        """(V25); p^2 N* per latent."""
+        phi = _features(kernel, X, state.scale)
+        mean = -tf.matmul(phi[0], state.coefficients, transpose_a=True)  # (V25)
+        return Features(mean, (phi,), (solve(state.chol, phi),))
+
+    def matrices(self, prior: tf.Tensor, lam: tf.Tensor) -> dict[str, tf.Tensor]:
+        """C [L, p, p]."""
+        C = tf.matmul(prior, tf.transpose(lam)[:, :, None] * prior, transpose_a=True)
+        return {"C = I + A^T Lambda A": tf.linalg.set_diag(C, tf.linalg.diag_part(C) + 1.0)}
+
+    def covariance(self, prior: tf.Tensor, state: DualState) -> tf.Tensor:
+        """(V8); N^2 p per latent."""
+        T = self._root(prior, state)
+        return tf.matmul(T, T, transpose_a=True)  # (V8)
+
+    def squared_covariance_product(self, prior: tf.Tensor, state: DualState, vectors: tf.Tensor) -> tf.Tensor:
+        """Without V; 3 N p^2 per latent."""
+        return squared_gram_product(self._root(prior, state), vectors)
+
+    def solve_newton(
+        self, prior: tf.Tensor, state: DualState, diagonals: Triple, right: Pair, free: Pair
+    ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        """By conjugate gradients; 3 N p^2 per latent in each of some ten iterations, N p memory."""
+        a, b, c = diagonals
+        return coupled_solve_of_roots(prior, a, self._root(prior, state), b, c, *right, free)  # (V18)
+
+    def solve_stationary(
+        self, prior: tf.Tensor, state: DualState, curvatures: Triple, right: Pair
+    ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        """By conjugate gradients; 2 N p^2 per latent and iteration."""
+        T = self._root(prior, state)
+        return stationary_solve(T, tf.transpose(state.lam), curvatures, *right, root=True)  # (V27)
+
+    def _root(self, prior: tf.Tensor, state: DualState) -> tf.Tensor:
+        """T [L, p, N] with V = T^T T at the observations; N p^2 per latent."""
+        return solve(state.chol, tf.linalg.matrix_transpose(prior))  # (V8)
+
+
+def count_weights(kernel: Kernel, X: tf.Tensor) -> int:
+    """The number of weights p of a linear kernel on inputs X [N, D].
+
+    :raises NotImplementedError: for a kernel that is not linear.
+    """
+    counts = []
+    for part in weight_parts(kernel):
+        if isinstance(part, Constant):
+            counts.append(1)
+        else:
+            counts.append(part.num_weights if isinstance(part, LinearWeights) else part.slice(X)[0].shape[-1])
+    return sum(counts)
+
+
+def _prior_root(kernel: Kernel, X: tf.Tensor) -> tf.Tensor:
+    """R [1, p, p], lower, with the prior covariance R R^T of the weights; p^3 / 3."""
+    return cholesky(gram(kernel, Weights(count_weights(kernel, X)))).chol
+
+
+def _features(kernel: Kernel, X: tf.Tensor, root: tf.Tensor) -> tf.Tensor:
+    """phi(X) = R^T X^T [1, p, N] for X [N, D] and R [1, p, p]; N p^2."""
+    return solve(root, gram_to_data(kernel, Weights(count_weights(kernel, X)), X))

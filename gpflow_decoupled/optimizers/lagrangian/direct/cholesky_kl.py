@@ -1,0 +1,164 @@
+"""The bound itself as a function of the mean and a Cholesky factor of the covariance: Challis & Barber 2011.
+
+Whitened, with K = A A^T, mean m_0 + A t, V = A T T^T A^T and B = A T:
+
+    F = sum log T_ll - |T|^2 / 2 - |t|^2 / 2 + N / 2 - sum f_n(m_0 + A t, |B_n|)                             (V23)
+
+Unwhitened, V = T T^T and mean m_0 + t, with A^-1 T and A^-1 t in the prior terms. F is concave for log-concave sites, but has
+N + N (N + 1) / 2 parameters per latent.
+"""
+
+from __future__ import annotations
+
+__all__ = ["CholeskyKL"]
+
+from collections.abc import Callable
+
+import numpy as np
+import tensorflow as tf
+
+from ....errors import DataError
+from ....linalg.triangular import solve
+from ....models import LCLGP
+from ....models.families import require_model
+from ...lbfgs import lbfgs_ascent, settled
+from ..dual import DualProblem
+from ..result import LagrangianRecord, LagrangianResult
+from ..start import NOT_FINITE, isolated_sites
+
+_LEAST = 1e-10
+"""The least diagonal entry of T."""
+
+
+class CholeskyKL:
+    """Maximises the bound over the mean and a Cholesky factor of the covariance by L-BFGS (Challis & Barber 2011).
+
+    It finds the same q as `LinearlyConstrainedLagrangian` with many more parameters, and is here for comparison and for site
+    losses that have no dual.
+
+    :param whiten: use the coordinates of the prior, in which L-BFGS needs far fewer iterations. False is the form that Khan
+        2014 compares with.
+    :param tolerance: the run ends when an iteration changes the bound by less, in nats.
+    :param max_evaluations: of the bound and its gradient.
+    :param compile: False runs eagerly.
+    :raises DataError: for settings out of range.
+
+    Cost of an evaluation: 3 N^3 per latent; memory: 40 N^2 L numbers, for the history of L-BFGS. Example::
+
+        model = LCLGP((X, Y), gpflow.kernels.Matern52(), gpflow.likelihoods.Poisson())
+        result = CholeskyKL().run(model)
+    """
+
+    def __init__(
+        self, whiten: bool = True, tolerance: float = 1e-4, max_evaluations: int = 5000, compile: bool = True
+    ) -> None:
+        if not tolerance > 0.0 or max_evaluations < 1:
+            raise DataError(
+                f"tolerance={tolerance!r} must be above 0 and max_evaluations={max_evaluations!r} at least 1."
+            )
+        self.whiten, self.tolerance = whiten, float(tolerance)
+        self.max_evaluations, self.compile = max_evaluations, compile
+
+    def run(self, model: LCLGP) -> LagrangianResult:
+        """Maximise the bound from the prior mean and a covariance that is narrower than the prior's.
+
+        The model is left at the multipliers (V11) of the best mean and factor. The bound of the result is that of mean and
+        factor; where the run has converged, the multipliers have the same one.
+
+        :param model: an `LCLGP`, or what `LCLGLM` returns.
+        :raises ModelError: for a model of another class.
+        :raises NumericalError: where K is not positive definite, or the bound at the start is not finite; unwhitened, for a
+            model with form="weight".
+        """
+        require_model("CholeskyKL", model, LCLGP)
+        record, problem = LagrangianRecord(), DualProblem(model, self.compile)
+        root = problem.geometry.root if self.whiten else problem.geometry.triangular_root
+        A = root(tf.convert_to_tensor(problem.prior))
+        shape_t, shape_T = (int(A.shape[-1]), model.num_latent_gps), (model.num_latent_gps, *A.shape[-1:], A.shape[-1])
+        places = np.tril_indices(shape_t[0])
+        size = int(np.prod(shape_t))
+        objective = problem.compiled(lambda t, T: _value_and_gradient(problem, A, self.whiten, t, T))
+
+        # The vector of L-BFGS has t, and of each T the lower triangle.
+        def packed(t: np.ndarray, T: np.ndarray) -> np.ndarray:
+            return np.concatenate([t.ravel(), T[:, places[0], places[1]].ravel()]).astype(float)
+
+        def unpacked(x: np.ndarray) -> tuple[tf.Tensor, tf.Tensor]:
+            T = np.zeros(shape_T)
+            T[:, places[0], places[1]] = x[size:].reshape(shape_T[0], -1)
+            return tf.constant(x[:size].reshape(shape_t), A.dtype), tf.constant(T, A.dtype)
+
+        def value_and_gradient(x: np.ndarray) -> tuple[float, np.ndarray]:
+            value, g_t, g_T = objective(*unpacked(x))
+            return float(value), packed(g_t.numpy(), g_T.numpy())
+
+        diagonal = np.tile(np.where(places[0] == places[1], _LEAST, -np.inf), shape_T[0])
+        low = np.concatenate([np.full(size, -np.inf), diagonal])
+        found = lbfgs_ascent(
+            value_and_gradient, packed(*_start(problem, A, self.whiten)), settled(self.tolerance), self.max_evaluations,
+            low=low, record=record.add, advice=NOT_FINITE, matrix="K",
+        )  # fmt: skip
+        self._write(problem, A, *unpacked(found.x))
+        return record.result(found.converged, found.reason)
+
+    def _write(self, problem: DualProblem, A: tf.Tensor, t: tf.Tensor, T: tf.Tensor) -> None:
+        """Leave the model at multipliers with this mean and variances: alpha from the losses, or from the mean itself."""
+        mean, deviation = _moments(problem, A, self.whiten, t, T)
+        loss = problem.expand(mean, deviation)
+        lam = loss.d_s / deviation  # (V11)
+        white = t if self.whiten else _by_latent(solve, A, t)
+        alphas = [loss.d_h, *problem.geometry.coefficients_of(A, white)]  # (V11), (V7)
+        problem.write_best([(alpha, lam) for alpha in alphas])
+
+
+def _start(problem: DualProblem, A: tf.Tensor, whiten: bool) -> tuple[np.ndarray, np.ndarray]:
+    """A mean of zero [p, L], and a diagonal T [L, p, p] that is narrower than the prior."""
+    h, sigma = isolated_sites(problem)
+    precision = (problem.expand(h, sigma).d_s / sigma).numpy().T  # [L, N]
+    power = tf.reduce_mean(tf.square(A), axis=-2).numpy() * max(float(np.mean(precision)), 0.0)
+    narrow = 1.0 / np.sqrt(1.0 + A.shape[-2] * np.broadcast_to(power, (len(precision), A.shape[-1])))
+    T = np.stack([np.diag(part) for part in narrow])
+    if not whiten:
+        T = tf.matmul(A, tf.constant(T, A.dtype)).numpy()
+    return np.zeros((A.shape[-1], len(precision))), T
+
+
+def _by_latent(apply: Callable[[tf.Tensor, tf.Tensor], tf.Tensor], A: tf.Tensor, columns: tf.Tensor) -> tf.Tensor:
+    """A function of A [G, ...] and columns [L, p, 1] on columns [p, L]."""
+    wide = tf.transpose(columns)[..., None]
+    return tf.transpose(apply(A, wide)[..., 0])
+
+
+def _moments(
+    problem: DualProblem, A: tf.Tensor, whiten: bool, t: tf.Tensor, T: tf.Tensor
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """Mean and standard deviation of each marginal [N, L]."""
+    if not whiten:
+        return problem.prior_mean + t, tf.transpose(tf.norm(T, axis=-1))
+    mean = problem.prior_mean + _by_latent(tf.matmul, A, t)
+    return mean, tf.transpose(tf.norm(tf.matmul(A, T), axis=-1))  # (V23)
+
+
+def _value_and_gradient(
+    problem: DualProblem, A: tf.Tensor, whiten: bool, t: tf.Tensor, T: tf.Tensor
+) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    """F and its gradient in t [p, L] and T [L, p, p]: (V23)."""
+    mean, deviation = _moments(problem, A, whiten, t, T)
+    loss = problem.expand(mean, deviation)
+    gamma = tf.transpose(loss.d_s / deviation)[..., None]
+    white_t, white_T = (t, T) if whiten else (_by_latent(solve, A, t), solve(A, T))
+    diagonal = tf.linalg.diag_part(T)
+    size = tf.cast(tf.size(t), T.dtype)
+    log_det = tf.reduce_sum(tf.math.log(diagonal))
+    if not whiten:
+        latents_per_root = tf.cast(tf.shape(T)[0] // tf.shape(A)[0], T.dtype)
+        log_det -= latents_per_root * tf.reduce_sum(tf.math.log(tf.linalg.diag_part(A)))
+    norms = tf.reduce_sum(tf.square(white_T)) + tf.reduce_sum(tf.square(white_t))
+    value = log_det - 0.5 * (norms - size) - tf.reduce_sum(loss.value)  # (V23)
+    if whiten:
+        g_t = -t - _by_latent(lambda L, x: tf.matmul(L, x, transpose_a=True), A, loss.d_h)
+        g_T = -T - tf.matmul(A, gamma * tf.matmul(A, T), transpose_a=True)  # (V23)
+    else:
+        g_t = -_by_latent(lambda L, x: solve(L, x, adjoint=True), A, white_t) - loss.d_h
+        g_T = -solve(A, white_T, adjoint=True) - gamma * T
+    return value, g_t, tf.linalg.set_diag(g_T, tf.linalg.diag_part(g_T) + 1.0 / diagonal)

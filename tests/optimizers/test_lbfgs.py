@@ -1,0 +1,69 @@
+"""The L-BFGS driver: bounds, refused points, the best point, when it ends, and what it records."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+from gpflow_decoupled.errors import NumericalError
+from gpflow_decoupled.optimizers.lbfgs import lbfgs_ascent, settled
+
+CENTRE = np.array([1.0, -2.0, 0.5])
+SCALES = np.array([1.0, 3.0, 10.0])
+
+
+def parabola(x: np.ndarray) -> tuple[float, np.ndarray]:
+    """Largest at the centre, where it is 0."""
+    return -0.5 * float(np.sum(SCALES * (x - CENTRE) ** 2)), -SCALES * (x - CENTRE)
+
+
+def test_it_finds_the_maximum_and_records_every_evaluation():
+    rows, calls = [], []
+    found = lbfgs_ascent(
+        lambda x: (calls.append(1), parabola(x))[1], np.zeros(3), settled(1e-12), 100,
+        record=lambda value, evaluations: rows.append((value, evaluations)),
+    )  # fmt: skip
+    assert found.converged and found.reason == "converged"
+    assert_allclose(found.x, CENTRE, atol=1e-5)
+    assert sum(evaluations for _, evaluations in rows) == len(calls) == found.evaluations
+    assert rows[0] == (parabola(np.zeros(3))[0], 1) and np.all(np.diff([value for value, _ in rows]) >= 0.0)
+
+
+def test_bounds_on_both_sides():
+    low, high = np.array([-np.inf, -1.0, -np.inf]), np.array([0.3, np.inf, np.inf])
+    found = lbfgs_ascent(parabola, np.zeros(3), settled(1e-12), 100, low=low, high=high)
+    assert_allclose(found.x, [0.3, -1.0, 0.5], atol=1e-5)
+
+
+@pytest.mark.parametrize("bad", [np.nan, -np.inf, np.inf])
+@pytest.mark.parametrize("broken", ["value", "gradient"])
+def test_points_that_are_not_finite_are_refused(bad, broken):
+    """Beyond a wall next to the maximum, in the value or in the gradient."""
+
+    def walled(x: np.ndarray) -> tuple[float, np.ndarray]:
+        value, gradient = parabola(x)
+        if x[0] < 1.2:
+            return value, gradient
+        return (bad, gradient) if broken == "value" else (value, gradient * bad)
+
+    found = lbfgs_ascent(walled, np.array([-5.0, 4.0, 3.0]), settled(1e-12, 3), 200)
+    assert np.isfinite(found.value) and found.x[0] < 1.2
+    assert_allclose(found.x, CENTRE, atol=1e-3)
+
+
+def test_a_start_that_is_not_finite_is_an_error():
+    with pytest.raises(NumericalError, match="The bound at the start is not finite: scale the inputs") as info:
+        lbfgs_ascent(lambda x: (np.nan, x), np.zeros(3), settled(1.0), 5, advice="scale the inputs.", matrix="K")
+    assert info.value.matrix == "K"
+
+
+def test_too_few_evaluations_are_said():
+    found = lbfgs_ascent(parabola, np.zeros(3), settled(1e-12), 3)
+    assert not found.converged and found.reason == "evaluations done"
+    assert found.value > parabola(np.zeros(3))[0]
+
+
+def test_a_window_of_iterations_has_to_gain_less():
+    rule = settled(0.1, 2)
+    assert not rule([0.0]) and not rule([0.0, 0.05]) and rule([0.0, 0.05, 0.06]) and not rule([0.0, 0.05, 0.16])
