@@ -19,7 +19,7 @@ import tensorflow as tf
 from gpflow_decoupled.distributions import base_variable
 from gpflow_decoupled.expectations.fourier import Variables, expectation
 from gpflow_decoupled.expectations.projections import Projections
-from gpflow_decoupled.likelihoods.sites.fourier_sites import logistic_site
+from gpflow_decoupled.likelihoods.sites.logit import logistic_site
 
 from .measuring import in_a_process, peak_megabytes
 from .parts import Part

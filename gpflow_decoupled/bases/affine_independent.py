@@ -1,16 +1,19 @@
-"""The affine-independent basis: inducing variables, or weights, are an affine map of independent non-Gaussian variables.
+"""The affine-independent basis: inducing variables, or weights, are an affine map of independent, non-normal variables.
 
-Challis & Barber 2012. In whitened coordinates, where the prior of w is N(0, I), with standardised base variables
-v_d ~ q(. | theta_d) of mean 0, variance 1 and entropy H_d (section 2.1 of the derivations):
+Source: Challis & Barber 2012. The coordinates w of the D inducing values are whitened, so that their prior is N(0, I). The
+v_d ~ q_d(. | theta_d) are independent with a standardised base distribution: mean 0, variance 1, entropy H_d. Then
 
     w = A v + b,   E w = b,   cov w = A A^T                                                            (A1)
     f(x) = m_0(x) + phi(x)^T w + r,   phi(x) = L^-1 k(Z, x),   r ~ N(0, k(x, x) - phi(x)^T phi(x))
-    KL = -log|det A| - sum_d H_d + 1/2 [D log 2 pi + |b|^2 + |A|_F^2]                                  (A2)
+    KL[q(w) || p(w)] = -log|det A| - sum_d H_d + 1/2 [D log 2 pi + |b|^2 + |A|_F^2]                    (A2)
+
+where L is the Cholesky factor of K = k(Z, Z) and r what the inducing values leave of the prior.
 
 | symbol | code | shape |
 |---|---|---|
-| A, b, theta of the first k of v | `matrix()`, `b`, `theta` | [D, D], [D], [k, P] |
-| alpha = phi A of these k, beta = phi b | `projections` | [N, k], [N] |
+| A, b | `matrix()`, `b` | [D, D], [D] |
+| theta, the P shapes of each of the first k of v; the other v_d are normal | `theta` | [k, P] |
+| alpha = phi A for these k, beta = phi b + m_0: f(x) = alpha^T v + beta + normal noise | `projections` | [N, k], [N] |
 """
 
 from __future__ import annotations
@@ -18,17 +21,21 @@ from __future__ import annotations
 __all__ = ["AffineIndependentBasis", "AffineState"]
 
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import tensorflow as tf
 import tensorflow_probability as tfp
 from gpflow import Parameter
+from gpflow.base import TensorType
 from gpflow.config import default_float
+from gpflow.inducing_variables import InducingVariables
 from gpflow.kernels import Kernel
 
 from ..covariances.latents import gram_to_data, gram_to_factor
-from ..distributions import Base, base_variable
+from ..distributions import Base, BaseLike, base_variable
+from ..distributions.base import Seed
 from ..errors import DataError
 from ..expectations.projections import Projections
 from ..expectations.site_integrals import SiteGroup
@@ -40,33 +47,49 @@ from .base import Basis, Features
 
 
 class AffineState(NamedTuple):
-    """chol(K) [1, D, D], b [D, 1] and A [1, D, D] of an `AffineIndependentBasis`."""
+    """What an `AffineIndependentBasis` computes once per kernel."""
 
     chol: tf.Tensor
+    """The Cholesky factor of K, [1, D, D]."""
     mean: tf.Tensor
+    """b, [D, 1]."""
     root: tf.Tensor
+    """A, [1, D, D]."""
     ok: tf.Tensor
+    """Whether the factorisation succeeded, a scalar."""
     tangent: tf.Tensor | None = None
+    """What a well-conditioned gradient of the whitened features needs, see `linalg.whitening`."""
     divergence: tf.Tensor | None = None
-    """(A2), a scalar"""
+    """The KL divergence (A2) in nats, a scalar; None in a state for predictions."""
 
 
 class AffineIndependentBasis(Basis):
-    """q(f) through w = A v + b over whitened inducing values, (A1): any base, a matrix A, one latent function.
+    """q(f) through w = A v + b over whitened inducing values, (A1), for one latent function.
 
-    :param inducing: points [D, columns of X], or any GPflow inducing variable, `inducing.Weights` of a linear model among
-        them.
-    :param base: the name of one of `distributions.BASES`, a `distributions.Base`, or a scalar TFP distribution.
-    :param structure: of A, "full", "lower", "lu" or "low_rank". :param rank: k of "low_rank".
-    :param non_normal: k, how many of the v are of the base, the first; the others are normal. All D if not given. With
-        structure "full" alone, which lets the ascent choose the k directions; a site then costs k T instead of D T.
-    :param A: [D, D], not singular; the identity if not given. :param b: [D]; zeros if not given.
-    :param theta: shapes [k, P]; the base's default if not given.
-    :param gaussian: [D], False for coordinates that have no Gaussian prior: (A2) leaves them to sites of their own.
-    :param distinct: False lets an inducing variable have points twice, as data may.
+    Cost: D^3, and N D^2 for N inputs.
 
-    Raises `DataError` for arrays of a wrong shape or not finite, a singular A and shapes without finite variance;
-    `UnknownOptionError` for another base or structure. Cost: D^3, and N D^2 for N inputs.
+    :param inducing: points [D, columns of X], or any GPflow inducing variable; for a linear model, `inducing.Weights`.
+    :param base: the base distribution of the v_d: a name of `distributions.BASES`, a `distributions.Base`, or a scalar
+        distribution of TensorFlow Probability.
+    :param structure: the structure of A: "full", "lower", "lu" or "low_rank", see `affine_map`.
+    :param rank: the rank of structure "low_rank".
+    :param non_normal: k: the first k of the v_d have the base distribution and the others are normal; all D if not given.
+        Only for structure "full", which can represent every choice of k directions. A site then costs k T instead of D T,
+        for T frequencies.
+    :param A: [D, D], not singular; the identity if not given.
+    :param b: [D]; zeros if not given.
+    :param theta: the shapes [k, P]; by default those of the base distribution.
+    :param gaussian: [D], False for coordinates without a Gaussian prior: their priors are sites, and not part of (A2).
+    :param distinct: whether to check that the points of an inducing variable are distinct; rows of data may be equal.
+    :raises DataError: for arrays of a wrong shape or not finite, a singular A, or shapes without finite variance.
+    :raises UnknownOptionError: for another name of a base distribution or structure.
+
+    Example::
+
+        basis = AffineIndependentBasis(Z, "skew_normal")
+        model = AffineIndependentGP((X, Y), gpflow.kernels.Matern52(), BernoulliLogit(), inducing_variable=Z)
+        state = model.basis.factor(model.kernel)
+        mean, variance = model.basis.mean_and_cov(state, model.kernel, Xnew)
     """
 
     state_type = AffineState
@@ -74,16 +97,16 @@ class AffineIndependentBasis(Basis):
 
     def __init__(
         self,
-        inducing: Any,
-        base: Any = "skew_normal",
+        inducing: InducingVariables | TensorType,
+        base: BaseLike = "skew_normal",
         *,
         structure: str = "full",
         rank: int = 5,
         non_normal: int | None = None,
-        A: Any | None = None,
-        b: Any | None = None,
-        theta: Any | None = None,
-        gaussian: Any | None = None,
+        A: npt.ArrayLike | None = None,
+        b: npt.ArrayLike | None = None,
+        theta: TensorType | None = None,
+        gaussian: npt.ArrayLike | None = None,
         distinct: bool = True,
     ) -> None:
         super().__init__()
@@ -91,10 +114,12 @@ class AffineIndependentBasis(Basis):
         self.size = D = count_points(self.inducing)
         self.map: AffineMap = affine_map(np.eye(D) if A is None else A, structure, rank)
         if tuple(self.map.matrix().shape) != (D, D):
-            raise DataError(f"A has shape {tuple(self.map.matrix().shape)} and there are {D} inducing values.")
+            raise DataError(
+                f"A has shape {tuple(self.map.matrix().shape)} and there are {D} inducing values: it must be [{D}, {D}]."
+            )
         b = np.zeros(D) if b is None else np.asarray(b, default_float())
         if b.shape != (D,) or not np.all(np.isfinite(b)):
-            raise DataError(f"b has shape {b.shape}; it must be [D] = [{D}], finite numbers.")
+            raise DataError(f"b has shape {b.shape}; it must have the shape [D] = [{D}], and finite numbers.")
         self.b = Parameter(b, dtype=default_float())
         self.non_normal = _checked_count(non_normal, D, structure)
         self._gaussian = np.ones(D) if gaussian is None else np.asarray(gaussian, default_float())
@@ -102,38 +127,42 @@ class AffineIndependentBasis(Basis):
 
     @property
     def structure(self) -> str:
-        """Of A."""
+        """The structure of A."""
         return self.map.structure
 
     @property
     def gaussian(self) -> tf.Tensor:
-        """[D], 1 where a coordinate has a Gaussian prior and 0 where its prior is a site."""
+        """1 for each coordinate with a Gaussian prior and 0 where the prior is a site, [D]."""
         return tf.constant(self._gaussian, default_float())
 
-    def assign_base(self, base: Any, theta: Any | None = None) -> None:
-        """Another base with shapes theta [k, P], by default the base's own; A and b stay, and so do mean and covariance."""
+    def assign_base(self, base: BaseLike, theta: TensorType | None = None) -> None:
+        """Change the base distribution. A and b do not change, and neither do the mean and covariance of w.
+
+        :param base: as for the constructor.
+        :param theta: the shapes [k, P]; by default those of the base distribution.
+        """
         found = base_variable(base)
         dtype, shape = default_float(), (self.non_normal, found.num_shapes)
         value = found.start(shape[0], dtype) if theta is None else tf.convert_to_tensor(theta, dtype)
         if tuple(value.shape) != shape:
             raise DataError(
-                f"theta has shape {tuple(value.shape)}; it must be [k, P] = {list(shape)}, k of D = {self.size}."
+                f"theta has shape {tuple(value.shape)}; it must be [k, P] = {list(shape)}, k of D = {self.size} variables."
             )
         found.check(value)
         self.base: Base = found
         self.theta = Parameter(value, transform=found.bijector(dtype), dtype=dtype, trainable=found.num_shapes > 0)
 
     def matrix(self) -> tf.Tensor:
-        """A [D, D]."""
+        """The matrix A [D, D]."""
         return self.map.matrix()
 
     def entropy(self) -> tf.Tensor:
-        """The entropy of q(w), whitened, in nats: a scalar; (A1)."""
+        """The entropy of q(w) in nats, a scalar: log|det A| and the entropies of the v_d, by (A1)."""
         normal = 0.5 * math.log(2.0 * math.pi * math.e) * (self.size - self.non_normal)
         return self.map.log_det() + tf.reduce_sum(self.base.entropy(self.shapes)) + normal
 
-    def sample(self, n: int, seed: Any = None) -> tf.Tensor:
-        """Draws of w, whitened, [n, D]."""
+    def sample(self, n: int, seed: Seed = None) -> tf.Tensor:
+        """Draws of the whitened w, [n, D]."""
         first, second = tf.unstack(tfp.random.split_seed(seed, n=2, salt="AffineIndependentBasis"))
         v = self.base.sample(n, self.shapes, seed=first)
         normal = tf.random.stateless_normal([n, self.size - self.non_normal], second, dtype=v.dtype)
@@ -145,12 +174,12 @@ class AffineIndependentBasis(Basis):
         return tf.convert_to_tensor(self.theta)
 
     def divergence(self) -> tf.Tensor:
-        """KL[q(w) || p(w)] in nats, a scalar: (A2); without the prior of coordinates that are not `gaussian`."""
+        """KL[q(w) || p(w)] in nats, a scalar, by (A2); the priors of coordinates that are not `gaussian` are left out."""
         moment = tf.square(self.b) + tf.reduce_sum(tf.square(self.matrix()), axis=1)
         return 0.5 * tf.reduce_sum(self.gaussian * (moment + math.log(2.0 * math.pi))) - self.entropy()  # (A2)
 
     def projections(self, group: SiteGroup) -> Projections:
-        """y_n of a group of sites as sums of base variables: alpha [N, k], beta [N], and as noise what is normal."""
+        """The y_n of a group of sites as sums of base variables: alpha [N, k] and beta [N]; normal variables become noise."""
         beta, k = group.offset + tf.linalg.matvec(group.features, self.b), self.non_normal
         alpha, noise = self.map.project(group.features), group.noise
         if k < self.size:
@@ -163,23 +192,26 @@ class AffineIndependentBasis(Basis):
         return {"K": gram_to_factor(kernel, self.inducing)}
 
     def factor(self, kernel: Kernel, *, rows: tf.Tensor | None = None, with_kl: bool = True) -> AffineState:
-        """chol(K), and A and b; D^3."""
+        """The Cholesky factor of K, A, b and the divergence; cost D^3."""
         chol, ok, tangent = whitener(gram_to_factor(kernel, self.inducing))
         divergence = self.divergence() if with_kl else None
         return AffineState(chol, tf.convert_to_tensor(self.b)[:, None], self.matrix()[None], ok, tangent, divergence)
 
     def whitened_features(self, state: AffineState, kernel: Kernel, X: tf.Tensor) -> tf.Tensor:
-        """phi(X) [N, D] = (L^-1 k(Z, X))^T for X [N, columns]; N D^2."""
+        """The features phi(X) = (L^-1 k(Z, X))^T, [N, D], for X [N, columns]; cost N D^2."""
         return tf.transpose(whiten(state.chol, state.tangent, gram_to_data(kernel, self.inducing, X))[0])
 
     def features(self, state: AffineState, kernel: Kernel, X: tf.Tensor) -> Features:
-        """The moments of (A1) at X [N, columns]; N D^2."""
+        """The mean and the parts of the variance of q(f) at X [N, columns], by (A1); cost N D^2."""
         phi = tf.transpose(self.whitened_features(state, kernel, X))[None]
         mean = apply_per_latent(phi, state.mean, adjoint=True)
         return Features(mean, (phi,), (tf.matmul(state.root, phi, transpose_a=True),))
 
     def prior_kl(self, state: AffineState) -> tf.Tensor:
-        """(A2) of a state, in nats. Raises `ValueError` for one that was made for predictions."""
+        """The KL divergence (A2) of a state, in nats, a scalar.
+
+        :raises ValueError: for a state that was made for predictions.
+        """
         if state.divergence is None:
             raise ValueError(
                 "This state was made for predictions (with_kl=False); call factor(kernel) for the divergence."
@@ -188,13 +220,17 @@ class AffineIndependentBasis(Basis):
 
 
 def _checked_count(non_normal: int | None, D: int, structure: str) -> int:
-    """K. Raises `DataError` unless it is from 1 to D, or with another structure than "full"."""
+    """k, or D if it is not given.
+
+    :raises DataError: unless k is from 1 to D, and for another structure than "full".
+    """
     if non_normal is None:
         return D
     if not isinstance(non_normal, int | np.integer) or not 1 <= non_normal <= D:
         raise DataError(f"non_normal={non_normal!r}: it must be a whole number from 1 to D = {D}.")
     if structure != "full":
         raise DataError(
-            f"non_normal with structure='{structure}': only structure='full' leaves the choice of the directions free."
+            f"non_normal={non_normal} with structure='{structure}': only structure='full' can represent every choice of "
+            "directions. Use it, or leave out non_normal."
         )
     return int(non_normal)

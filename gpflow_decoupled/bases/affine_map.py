@@ -1,16 +1,16 @@
-"""The matrix A of w = A v + b: its coordinates, its determinant, and the projections of features (section 2.2).
+"""The matrix A of w = A v + b: its parameters, its determinant, and the products of features with it.
 
-| structure | A | coordinates |
+| structure | A | numbers |
 |---|---|---|
-| "full" | any | D^2 |
-| "lower" | lower triangular: fixes the rotation, which only a normal base does not mind | D (D + 1) / 2 |
-| "lu" | L U, L lower, U upper with ones on its diagonal; permutations of v make it as general as "full" | D^2 |
-| "low_rank" | diag(s) + F S^T | D (2 k + 1) |
+| "full" | any matrix | D^2 |
+| "lower" | lower triangular | D (D + 1) / 2 |
+| "lu" | L U with L lower, U upper with ones on its diagonal; up to the order of the v_d as general as "full" | D^2 |
+| "low_rank" | diag(s) + F S^T with k columns in F and S | D (2 k + 1) |
 
-The rotation of "low_rank" is not free, so that its start is worse and its optimum may be; for larger D a full A of which
-few dimensions are not normal costs less and finds more (`non_normal` of the basis).
-
-Signs of the determinant are free: only its logarithm's size enters.
+"lower" fixes the rotation of A, on which every q but the Gaussian one depends. So does "low_rank", so that inference starts
+further from its optimum, and the optimum may be lower: for larger D a full A with few non-normal variables costs less and
+reaches a higher bound (`non_normal` of the basis). Only log|det A| enters the bound, and the sign of the determinant does not
+matter.
 """
 
 from __future__ import annotations
@@ -18,13 +18,14 @@ from __future__ import annotations
 __all__ = ["STRUCTURES", "AffineMap", "FullMap", "LUMap", "LowRankMap", "LowerMap", "affine_map"]
 
 import abc
-from typing import Any
+from collections.abc import Callable
 
 import numpy as np
+import numpy.typing as npt
 import scipy.linalg
 import tensorflow as tf
 from gpflow import Parameter
-from gpflow.base import Module
+from gpflow.base import Module, TensorType
 from gpflow.config import default_float
 from gpflow.utilities import triangular
 
@@ -32,20 +33,21 @@ from ..errors import DataError, check_option
 
 STRUCTURES = ("full", "lower", "lu", "low_rank")
 _LEAST_RATIO = 1e-12
-"""Least ratio of singular values of a matrix that is not called singular."""
+"""A matrix whose smallest and largest singular value have a smaller ratio is called singular."""
 _TURNS = 20
+"""Alternations between the diagonal and the rest, when a matrix is approximated by diag(s) + F S^T."""
 
 
 class AffineMap(Module, abc.ABC):
-    """A matrix A [D, D] in some coordinates."""
+    """A matrix A [D, D] as a function of Parameters."""
 
     structure: str
     rotates: bool = False
-    """Whether A Q can be had for every orthogonal Q, up to a permutation of the columns."""
+    """Whether the structure can represent A Q for every orthogonal Q, up to a permutation of the columns."""
 
     @abc.abstractmethod
     def matrix(self) -> tf.Tensor:
-        """A [D, D]."""
+        """The matrix A [D, D]."""
 
     @abc.abstractmethod
     def log_det(self) -> tf.Tensor:
@@ -53,15 +55,18 @@ class AffineMap(Module, abc.ABC):
 
     @abc.abstractmethod
     def assign_matrix(self, A: np.ndarray) -> None:
-        """Become A [D, D], or A with its columns in another order where the structure needs it, or the nearest to it."""
+        """Set the Parameters so that the matrix is A [D, D].
+
+        Where the structure needs it, the columns are in another order, or the matrix is an approximation of A.
+        """
 
     def project(self, features: tf.Tensor) -> tf.Tensor:
-        """The projections alpha [N, D] = features A for features [N, D]; N D^2."""
+        """The products alpha = features A, [N, D], for features [N, D]; cost N D^2."""
         return tf.matmul(features, self.matrix())
 
 
 class FullMap(AffineMap):
-    """Any A [D, D]."""
+    """An unconstrained matrix A [D, D]."""
 
     structure, rotates = "full", True
 
@@ -70,20 +75,20 @@ class FullMap(AffineMap):
         self.A = Parameter(A, dtype=default_float())
 
     def matrix(self) -> tf.Tensor:
-        """A [D, D]."""
+        """The matrix A [D, D]."""
         return tf.convert_to_tensor(self.A)
 
     def log_det(self) -> tf.Tensor:
-        """By an LU factorisation, a scalar; D^3."""
+        """log|det A| by an LU factorisation, a scalar; cost D^3."""
         return tf.linalg.slogdet(self.A).log_abs_determinant
 
     def assign_matrix(self, A: np.ndarray) -> None:
-        """A [D, D]."""
+        """Set A [D, D]."""
         self.A.assign(A)
 
 
 class LowerMap(AffineMap):
-    """A [D, D] lower triangular, with any diagonal."""
+    """A lower triangular matrix A [D, D], with any diagonal."""
 
     structure = "lower"
 
@@ -92,21 +97,21 @@ class LowerMap(AffineMap):
         self.A = Parameter(np.tril(A), transform=triangular(), dtype=default_float())
 
     def matrix(self) -> tf.Tensor:
-        """A [D, D]."""
+        """The matrix A [D, D]."""
         return tf.convert_to_tensor(self.A)
 
     def log_det(self) -> tf.Tensor:
-        """A scalar."""
+        """log|det A|, a scalar."""
         return _log_product(self.A)
 
     def assign_matrix(self, A: np.ndarray) -> None:
-        """The lower triangle of A Q, Q the rotation that makes it one: for A [D, D] any root of the same covariance."""
-        R: Any = np.linalg.qr(A.T, mode="r")
+        """Set the lower triangle A Q with the rotation Q that makes it one: a root of the same covariance A A^T [D, D]."""
+        R = np.linalg.qr(A.T)[1]
         self.A.assign(R.T)
 
 
 class LUMap(AffineMap):
-    """A = L U [D, D], the paper's form."""
+    """A = L U [D, D], as in Challis & Barber 2012."""
 
     structure, rotates = "lu", True
 
@@ -117,24 +122,24 @@ class LUMap(AffineMap):
         self.U_transposed = Parameter(U.T, transform=triangular(), dtype=default_float())
 
     def _upper(self) -> tf.Tensor:
-        """U [D, D]; what the Parameter has on the diagonal is not looked at."""
+        """U [D, D]; the diagonal of the Parameter is not used."""
         U = tf.transpose(self.U_transposed)
         return tf.linalg.set_diag(U, tf.ones_like(tf.linalg.diag_part(U)))
 
     def matrix(self) -> tf.Tensor:
-        """A [D, D]; D^3."""
+        """The matrix A [D, D]; cost D^3."""
         return tf.matmul(self.L, self._upper())
 
     def log_det(self) -> tf.Tensor:
-        """A scalar."""
+        """log|det A|, a scalar."""
         return _log_product(self.L)
 
     def project(self, features: tf.Tensor) -> tf.Tensor:
-        """The projections alpha [N, D] of features [N, D]."""
+        """The products alpha = features A, [N, D], for features [N, D]; cost N D^2."""
         return tf.matmul(tf.matmul(features, self.L), self._upper())
 
     def assign_matrix(self, A: np.ndarray) -> None:
-        """A [D, D] with its columns in the order of pivots."""
+        """Set A [D, D] with its columns in the order of the pivots."""
         L, U = _columns_pivoted(A)
         self.L.assign(L)
         self.U_transposed.assign(U.T)
@@ -151,64 +156,72 @@ class LowRankMap(AffineMap):
         self.s, self.F, self.S = (Parameter(part, dtype=default_float()) for part in (s, F, S))
 
     def matrix(self) -> tf.Tensor:
-        """A [D, D]."""
+        """The matrix A [D, D]."""
         return tf.linalg.diag(tf.convert_to_tensor(self.s)) + tf.matmul(self.F, self.S, transpose_b=True)
 
     def log_det(self) -> tf.Tensor:
-        """By the determinant of a matrix of k rows, a scalar; D k^2."""
+        """log|det A| by the determinant of a matrix [k, k], a scalar; cost D k^2."""
         inner = tf.matmul(self.S, self.F / self.s[:, None], transpose_a=True)
         inner += tf.eye(tf.shape(inner)[0], dtype=inner.dtype)
         return tf.reduce_sum(tf.math.log(tf.abs(self.s))) + tf.linalg.slogdet(inner).log_abs_determinant
 
     def project(self, features: tf.Tensor) -> tf.Tensor:
-        """The projections alpha [N, D] of features [N, D]; N D k."""
+        """The products alpha = features A, [N, D], for features [N, D]; cost N D k."""
         return features * self.s + tf.matmul(tf.matmul(features, self.F), self.S, transpose_b=True)
 
     def assign_matrix(self, A: np.ndarray) -> None:
-        """The diagonal of A [D, D], and the best approximation of the rest."""
+        """Set the best approximation of A [D, D] by a diagonal and a matrix of rank k."""
         for parameter, part in zip((self.s, self.F, self.S), _low_rank(A, int(self.F.shape[1]))):
             parameter.assign(part)
 
 
-def affine_map(A: Any, structure: str = "full", rank: int = 5) -> AffineMap:
-    """The map for a matrix A [D, D], to which it is equal up to what its structure can be.
+def affine_map(A: npt.ArrayLike, structure: str = "full", rank: int = 5) -> AffineMap:
+    """The map of a structure whose matrix is A, or the nearest to A that the structure can represent.
 
-    Raises `DataError` for a matrix that is not square, not finite or singular, or a rank below 1, `UnknownOptionError` for
-    another structure.
+    :param A: [D, D], not singular.
+    :param structure: "full", "lower", "lu" or "low_rank".
+    :param rank: the rank k of "low_rank", at most D.
+    :raises DataError: for a matrix that is not square, not finite or singular, or a rank below 1.
+    :raises UnknownOptionError: for another structure.
     """
     check_option("structure", structure, STRUCTURES)
     A = np.asarray(A, dtype=default_float())
     if A.ndim != 2 or A.shape[0] != A.shape[1] or A.size == 0:
-        raise DataError(f"A has shape {A.shape}; it must be [D, D], one row and one column a dimension.")
+        raise DataError(f"A has shape {A.shape}; it must be [D, D], with one row and one column per dimension.")
     if not np.all(np.isfinite(A)):
         raise DataError("A has entries that are not finite: start at the identity, by leaving A out.")
     values = np.linalg.svd(A, compute_uv=False)
     if values[-1] <= _LEAST_RATIO * values[0]:
         raise DataError(
-            f"A is singular: its singular values reach from {values[-1]:.3g} to {values[0]:.3g}, and q would have no density. "
+            f"A is singular: its singular values range from {values[-1]:.3g} to {values[0]:.3g}, and q would have no density. "
             "Start at the identity, by leaving A out."
         )
     if structure == "low_rank":
         if not isinstance(rank, int | np.integer) or rank < 1:
             raise DataError(f"rank={rank!r}: it must be a whole number of at least 1.")
         return LowRankMap(A, min(int(rank), len(A)))
-    kinds: dict[str, Any] = {"full": FullMap, "lower": LowerMap, "lu": LUMap}
+    kinds: dict[str, Callable[[np.ndarray], AffineMap]] = {"full": FullMap, "lower": LowerMap, "lu": LUMap}
     return kinds[structure](A)
 
 
-def _log_product(triangle: Any) -> tf.Tensor:
+def _log_product(triangle: TensorType) -> tf.Tensor:
+    """log|det| of a triangle [D, D], a scalar."""
     return tf.reduce_sum(tf.math.log(tf.abs(tf.linalg.diag_part(triangle))))
 
 
 def _columns_pivoted(A: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """L and U [D, D] with L U = A P: L lower, U upper with ones on the diagonal, P the permutation that pivoting finds."""
-    rotation, root = np.linalg.qr(A.T)  # A = root^T rotation^T: pivots of a rotation do not depend on the scale of rows
+    # A = root^T rotation^T; pivots of a rotation do not depend on the scale of the rows of A
+    rotation, root = np.linalg.qr(A.T)
     _, lower, upper = scipy.linalg.lu(rotation)
     return root.T @ upper.T, lower.T.copy()
 
 
 def _low_rank(A: np.ndarray, rank: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The parts s [D], F and S [D, k], by turns; with little beside the diagonal F starts off zero, where gradients vanish."""
+    """The parts s [D], F and S [D, k] of diag(s) + F S^T, an approximation of A by alternating projections.
+
+    Where A is nearly diagonal, F and S are kept away from zero, where the gradients of both vanish.
+    """
     s, floor = np.diag(A).copy(), 0.1 * np.sqrt(np.mean(A**2))
     for _ in range(_TURNS):
         s = np.where(np.abs(s) < floor, floor, s)

@@ -1,58 +1,71 @@
-"""The base variables of affine-independent inference: independent, standardised, with a shape each.
+"""The contract of base distributions: standardised densities of one variable, whose shapes are learned.
 
-w = A v + b with independent v_d of mean 0 and variance 1, so that b is the mean of w and A A^T its covariance, and the
-parameters theta_d of a base only shape (section 2.1 of the derivations).
+Affine-independent inference works with w = A v + b, where the v_d are independent with mean 0 and variance 1. Then b is the
+mean of w and A A^T its covariance, and the parameters theta_d of the base distribution only change the shape of its density.
 
 | symbol | code | shape |
 |---|---|---|
-| theta_d, the P numbers that shape dimension d | `theta` | [D, P] |
-| log q(v_d) | `Base.log_prob` | like v |
-| H_d | `Base.entropy` | [D] |
-| phi_d(omega) = E exp(i omega v_d) | `Base.characteristic` | like omega |
-| F_d(v) | `Base.cdf` | like v |
-| t up to which E exp(t abs(v)) is finite | `Base.exponent` | [D] |
-| R with a mass beyond +-R below 1e-8 or so | `Base.tail` | [D] |
+| theta_d, the P numbers that shape variable d | `theta` | [D, P] |
+| log q(v_d), the log density | `Base.log_prob` | as v |
+| H_d, the entropy | `Base.entropy` | [D] |
+| phi_d(omega) = E exp(i omega v_d), the characteristic function | `Base.characteristic` | as omega |
+| F_d(v), the cumulative distribution function (cdf) | `Base.cdf` | as v |
+| the supremum of the t for which E exp(t abs(v)) is finite | `Base.exponent` | [D] |
+| R, such that about 1e-8 of the mass lies beyond R standard deviations | `Base.tail` | [D] |
 
-All are pure, differentiable functions of theta, elementwise: v or omega [...] broadcasts with the leading axes of
-theta [..., P]. So v [N, D] goes with theta [D, P], and frequencies [N, D, T] go with `theta[:, None, :]`, [D, 1, P].
+All of these are pure, differentiable functions of theta and act elementwise: v or omega [...] broadcasts with the leading axes
+of theta [..., P]. So v [N, D] goes with theta [D, P], and frequencies [N, D, T] go with `theta[:, None, :]`, [D, 1, P].
 """
 
 from __future__ import annotations
 
-__all__ = ["Base"]
+__all__ = ["Base", "Seed"]
 
 import math
 from abc import ABC, abstractmethod
-from typing import Any
+from collections.abc import Sequence
+from typing import TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 import tensorflow as tf
 import tensorflow_probability as tfp
 
 from ..errors import DataError
-from ..special.elementary import with_slopes
+from ..special.gradients import with_slopes
 
 Transform = tuple[tf.Tensor, tf.Tensor | None]
-"""Real and imaginary part; None where that is zero."""
+"""Real and imaginary part of a characteristic function; None where the imaginary part is zero."""
+Seed: TypeAlias = int | Sequence[int] | tf.Tensor | None
+"""A seed of TensorFlow Probability."""
 
 
 class Base(ABC):
-    """A family of densities with finite variance, given by its raw form r; v = (r - mean) / sd is what users see.
+    """A family of densities with finite variance, as the base distribution of affine-independent inference.
 
-    Subclasses write the `raw_...` methods in terms of `theta` [..., P], and broadcast it elementwise.
+    A subclass gives a raw form r of any mean and variance; v = (r - mean) / sd is what users of the class see. It writes the
+    `raw_...` methods and `tail` as functions of theta [..., P], elementwise, and sets `name`, `num_shapes` and `default`.
+    `raw_cdf` is needed only for the route "lattice", and `exponent` only where a tail is exponential or heavier.
+
+    Example::
+
+        base = SkewNormalBase()
+        theta = tf.constant([[-2.0], [0.5]], tf.float64)             # [D, P] = [2, 1]
+        v = base.sample(1000, theta, seed=1)                         # [1000, 2], mean 0 and variance 1
+        log_q, entropy = base.log_prob(v, theta), base.entropy(theta)  # [1000, 2] and [2]
     """
 
     name: str = ""
     num_shapes: int = 0
-    """P"""
+    """P, the number of shapes per variable."""
     default: tuple[float, ...] = ()
-    """A shape [P] that is safe to start at."""
+    """Shapes [P] that inference can start from."""
     symmetric: bool = True
-    """Whether the characteristic function is real: `characteristic` then returns a real tensor, of half the size."""
+    """Whether the density is symmetric: then `characteristic` returns a real tensor, of half the size."""
     has_cdf: bool = True
     work: int = 12
-    """Complex tensors of the size of omega that an expectation and its gradient hold at once, as measured: what a memory
-    limit is divided by."""
+    """How many complex tensors of the size of omega an expectation and its gradient need at the same time, as measured. A
+    memory limit is divided by this number."""
 
     @abstractmethod
     def raw_moments(self, theta: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
@@ -68,22 +81,22 @@ class Base(ABC):
 
     @abstractmethod
     def raw_transform(self, omega: tf.Tensor, theta: tf.Tensor) -> Transform:
-        """Real and imaginary part of E exp(i omega r), for omega [...]."""
+        """The real and imaginary part of E exp(i omega r), for omega [...]."""
 
     def raw_cdf(self, r: tf.Tensor, theta: tf.Tensor) -> tf.Tensor:
-        """The cdf of r [...]; its gradient in r need not be right, that in theta must be."""
-        raise DataError(f"the base '{self.name}' has no cdf: use the route 'spectral' or 'frequency_sum'.")
+        """The cdf of r [...]. Its gradient in theta must be right; that in r is replaced by the density."""
+        raise DataError(f"The base distribution '{self.name}' has no cdf: use the route 'spectral' or 'frequency_sum'.")
 
     @abstractmethod
-    def raw_sample(self, shape: Any, theta: tf.Tensor, seed: Any) -> tf.Tensor:
+    def raw_sample(self, shape: tf.Tensor, theta: tf.Tensor, seed: Seed) -> tf.Tensor:
         """Draws of r of a `shape` [...] that theta broadcasts to."""
 
     @abstractmethod
     def tail(self, theta: tf.Tensor) -> tf.Tensor:
-        """R [...] such that no more than about 1e-8 of the mass lies beyond R standard deviations; not differentiated."""
+        """R [...] such that at most about 1e-8 of the mass lies beyond R standard deviations; not differentiated."""
 
-    def bijector(self, dtype: tf.DType) -> Any:
-        """From unconstrained numbers to theta, of a `dtype`, and only to what `check` accepts."""
+    def bijector(self, dtype: tf.DType) -> tfp.bijectors.Bijector:
+        """The map from unconstrained numbers to theta, in a `dtype`; its range is what `check` accepts."""
         return tfp.bijectors.Identity()
 
     def exponent(self, theta: tf.Tensor) -> tf.Tensor:
@@ -91,43 +104,51 @@ class Base(ABC):
         return tf.zeros_like(tf.reduce_sum(theta, axis=-1)) + math.inf
 
     def problem(self, theta: np.ndarray) -> str:
-        """What is wrong with theta [..., P], and the fix; "" if nothing is."""
+        """What is wrong with theta [..., P] and how to repair it; "" if nothing is wrong."""
         return ""
 
-    def check(self, theta: Any) -> tf.Tensor:
-        """The tensor theta [..., P]. Raises `DataError` for a wrong shape, and for values without finite variance."""
+    def check(self, theta: tf.Tensor | npt.ArrayLike) -> tf.Tensor:
+        """The tensor theta [..., P].
+
+        :raises DataError: if it has a wrong shape, is not finite, or has no finite variance.
+        """
         theta = tf.convert_to_tensor(theta)
         P = self.num_shapes
         if theta.shape.rank is not None and (theta.shape.rank == 0 or theta.shape[-1] not in (P, None)):
             raise DataError(
-                f"theta has shape {theta.shape} and the base '{self.name}' needs [D, {P}]: one row a dimension."
+                f"theta has shape {theta.shape} and the base distribution '{self.name}' needs [D, {P}], one row per variable."
             )
         values = tf.get_static_value(theta)
         if values is not None:
             if not np.all(np.isfinite(values)):
-                raise DataError(f"theta of the base '{self.name}' is not finite: start at {self.default}.")
+                raise DataError(
+                    f"theta of the base distribution '{self.name}' is not finite: start at {self.default}, its default."
+                )
             problem = self.problem(values)
             if problem:
                 raise DataError(problem)
         return theta
 
-    def start(self, D: int, dtype: Any = tf.float64) -> tf.Tensor:
-        """Theta [D, P] at `default`."""
+    def start(self, D: int, dtype: tf.DType | npt.DTypeLike = tf.float64) -> tf.Tensor:
+        """The shapes theta [D, P] of D variables at `default`."""
         return tf.tile(tf.constant([self.default], dtype, shape=[1, self.num_shapes]), [D, 1])
 
     def log_prob(self, v: tf.Tensor, theta: tf.Tensor) -> tf.Tensor:
-        """Log q(v) in nats, of the shape that v and theta [..., P] broadcast to."""
+        """The log density of v in nats, of the shape that v and theta [..., P] broadcast to."""
         theta = self.check(theta)
         mean, scale = self.raw_moments(theta)
         return self.raw_log_prob(mean + scale * v, theta) + tf.math.log(scale)
 
     def entropy(self, theta: tf.Tensor) -> tf.Tensor:
-        """H in nats, [...] for theta [..., P]."""
+        """The entropy of v in nats, [...] for theta [..., P]."""
         theta = self.check(theta)
         return self.raw_entropy(theta) - tf.math.log(self.raw_moments(theta)[1])
 
     def characteristic(self, omega: tf.Tensor, theta: tf.Tensor) -> tf.Tensor:
-        """phi(omega), of the shape that omega and theta [..., P] broadcast to: real if `symmetric`, else complex."""
+        """phi(omega) = E exp(i omega v), of the shape that omega and theta [..., P] broadcast to.
+
+        :return: a real tensor if the density is `symmetric`, else a complex one.
+        """
         theta = self.check(theta)
         mean, scale = self.raw_moments(theta)
         real, imaginary = self.raw_transform(omega / scale, theta)
@@ -137,16 +158,19 @@ class Base(ABC):
         return tf.complex(cos * real + sin * imaginary, cos * imaginary - sin * real)
 
     def cdf(self, v: tf.Tensor, theta: tf.Tensor) -> tf.Tensor:
-        """F(v), of the shape that v and theta [..., P] broadcast to; v finite. `DataError` where no cdf is known."""
+        """The cdf at v, finite, of the shape that v and theta [..., P] broadcast to.
+
+        :raises DataError: if no cdf is known.
+        """
         theta = self.check(theta)
         mean, scale = self.raw_moments(theta)
         r = mean + scale * v
         held = tf.stop_gradient(r)
         density = tf.exp(self.raw_log_prob(held, tf.stop_gradient(theta)))
-        return with_slopes(self.raw_cdf(held, theta), (r, density))
+        return with_slopes(self.raw_cdf(held, theta), (r, density))  # the slope in r is the density
 
-    def sample(self, n: int, theta: tf.Tensor, seed: Any = None) -> tf.Tensor:
-        """N independent draws of v, [n, ...] for theta [..., P]."""
+    def sample(self, n: int, theta: tf.Tensor, seed: Seed = None) -> tf.Tensor:
+        """`n` independent draws of v, [n, ...] for theta [..., P]."""
         theta = self.check(theta)
         mean, scale = self.raw_moments(theta)
         shape = tf.concat([[n], tf.shape(theta)[:-1]], axis=0)

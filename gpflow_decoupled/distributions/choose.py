@@ -1,17 +1,17 @@
-"""A base by its name, or from a distribution of TensorFlow Probability."""
+"""A base distribution by its name, or from a distribution of TensorFlow Probability."""
 
 from __future__ import annotations
 
-__all__ = ["BASES", "base_variable"]
+__all__ = ["BASES", "BaseLike", "base_variable"]
 
-from typing import Any
+from typing import TypeAlias
 
 import numpy as np
 import tensorflow as tf
 import tensorflow_probability as tfp
 
 from ..errors import DataError, check_option
-from .base import Base
+from .base import Base, Seed
 from .closed_form import LaplaceBase, LogisticBase, NormalBase
 from .generalized import GeneralizedNormalBase
 from .mixture import NormalMixtureBase
@@ -25,14 +25,25 @@ _KINDS: tuple[type[Base], ...] = (
     NormalMixtureBase,
 )  # fmt: skip
 BASES: dict[str, type[Base]] = {kind.name: kind for kind in _KINDS}
+"""The base distributions that can be chosen by name."""
+BaseLike: TypeAlias = str | Base | tfp.distributions.Distribution
+"""A base distribution as users give it: a name of `BASES`, an object, or a scalar distribution of TFP."""
 
 
-def base_variable(base: Any) -> Base:
-    """The base for a name of `BASES`, for a `Base`, or for a scalar TFP distribution, whose shape is then fixed.
+def base_variable(base: BaseLike) -> Base:
+    """The base distribution for a name, for an object, or for a scalar distribution of TensorFlow Probability.
 
-    Raises:
-        DataError: a distribution without finite variance, or not scalar; the message says the fix.
-        UnknownOptionError: a name that does not exist.
+    :param base: a name of `BASES`; a `Base`, which is returned as it is; or a scalar TFP distribution with finite variance,
+        which is tabulated (`TabulatedBase`) and has no shapes to learn.
+    :return: the base distribution, standardised to mean 0 and variance 1.
+    :raises DataError: if a distribution has no finite variance, or is not scalar.
+    :raises UnknownOptionError: if there is no such name.
+
+    Example::
+
+        skewed = base_variable("skew_normal")
+        gumbel = base_variable(tfp.distributions.Gumbel(np.float64(0.0), np.float64(1.0)))
+        model = AffineIndependentGP((X, Y), gpflow.kernels.Matern52(), BernoulliLogit(), base=gumbel)
     """
     if isinstance(base, Base):
         return base
@@ -41,39 +52,38 @@ def base_variable(base: Any) -> Base:
         return BASES[base]()
     if base.batch_shape.rank != 0 or base.event_shape.rank != 0:
         raise DataError(
-            f"the base {base.name} has batch shape {base.batch_shape} and event shape {base.event_shape}; it must be one "
-            "scalar distribution: the same for each dimension."
+            f"The base distribution {base.name} has batch shape {base.batch_shape} and event shape {base.event_shape}; it "
+            "must be one scalar distribution, the same for each dimension."
         )
     _refuse_without_variance(base)
-    return TabulatedBase(lambda theta: _broadcast(base, theta), name=base.name)
+    return TabulatedBase(lambda theta: _Cast(base, theta), name=base.name)
 
 
 def _refuse_without_variance(distribution: tfp.distributions.Distribution) -> None:
+    """Raise `DataError` if the variance is known to be infinite."""
     try:
         variance = float(distribution.variance())
-    except NotImplementedError:  # then the tabulation finds out
+    except NotImplementedError:  # the tabulation will check the second moment
         variance = 1.0
     if not np.isfinite(variance):
         raise DataError(
-            f"the base {distribution.name} has variance {variance}: affine-independent inference needs a finite one. Use "
-            "lighter tails, for example StudentT with df=3."
+            f"The base distribution {distribution.name} has variance {variance}: affine-independent inference needs a finite "
+            "one. Use a distribution with lighter tails, for example StudentT with df=3."
         )
 
 
 class _Cast:
-    """A distribution whose log_prob takes and returns another precision, with the batch shape of some theta."""
+    """A distribution in the precision of theta [..., 0] and with its batch shape [...], as `TabulatedBase` needs it."""
 
     def __init__(self, distribution: tfp.distributions.Distribution, theta: tf.Tensor) -> None:
         self._distribution, self._theta = distribution, theta
 
     def log_prob(self, r: tf.Tensor) -> tf.Tensor:
+        """The log density of r [...]."""
         zero = tf.reduce_sum(self._theta, axis=-1)
         return tf.cast(self._distribution.log_prob(tf.cast(r, self._distribution.dtype)), r.dtype) + zero
 
-    def sample(self, n: Any, seed: Any = None) -> tf.Tensor:
+    def sample(self, n: int | tf.Tensor, seed: Seed = None) -> tf.Tensor:
+        """`n` draws [n, ...]."""
         shape = tf.concat([[n], tf.shape(self._theta)[:-1]], axis=0)
         return tf.cast(self._distribution.sample(shape, seed=seed), self._theta.dtype)
-
-
-def _broadcast(distribution: tfp.distributions.Distribution, theta: tf.Tensor) -> Any:
-    return _Cast(distribution, theta)

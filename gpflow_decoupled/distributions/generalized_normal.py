@@ -7,12 +7,12 @@ __all__ = ["GeneralizedNormal", "generalized_normal_cdf"]
 import tensorflow as tf
 import tensorflow_probability as tfp
 
-from ..special.elementary import with_slopes
+from ..special.gradients import with_slopes
 from .generalized_transform import generalized_normal_transform
 
 
 def generalized_normal_cdf(v: tf.Tensor, power: tf.Tensor) -> tf.Tensor:
-    """The cdf at scale one, shapes [...] broadcast; first derivatives by (A6), right at v = 0 too."""
+    """The cdf at scale 1, shapes [...] broadcast. First derivatives by (A6) are exact, also at v = 0."""
     v, power = v + tf.zeros_like(power), power + tf.zeros_like(v)
     held, size = tf.stop_gradient(v), tf.abs(tf.stop_gradient(v))
     raised = tf.stop_gradient(tf.pow(size, power))
@@ -24,9 +24,19 @@ def generalized_normal_cdf(v: tf.Tensor, power: tf.Tensor) -> tf.Tensor:
 
 
 class GeneralizedNormal(tfp.distributions.GeneralizedNormal):
-    """TFP's, with a cdf whose gradient is right at `loc` too, and with the characteristic function.
+    """`tfp.distributions.GeneralizedNormal` with an exact gradient of the cdf at `loc`, and a characteristic function.
 
-    `power` = 2 is a normal distribution, 1 Laplace's. The characteristic function is known for powers from 0.9 to 6.
+    The density is proportional to exp(-(|x - loc| / scale)^power): normal for `power` = 2, Laplace's for `power` = 1. The
+    characteristic function is available for powers from 0.9 to 6.
+
+    :param loc: the centre, of a shape that broadcasts to the batch shape [...], like the other two.
+    :param scale: above 0.
+    :param power: above 0.
+
+    Example::
+
+        q = GeneralizedNormal(np.float64(0.0), np.float64(1.0), np.float64(1.5))
+        q.cdf(0.3), q.characteristic(tf.constant([0.5, 1.0], tf.float64))
     """
 
     def _cdf(self, x: tf.Tensor) -> tf.Tensor:
@@ -36,7 +46,7 @@ class GeneralizedNormal(tfp.distributions.GeneralizedNormal):
         return generalized_normal_cdf((self.loc - x) / self.scale, tf.convert_to_tensor(self.power))
 
     def characteristic(self, omega: tf.Tensor) -> tf.Tensor:
-        """E exp(i omega x), complex, for omega that broadcasts with the batch shape [...]; absolute error 1e-9."""
+        """E exp(i omega x), complex, for omega [...] that broadcasts with the batch shape; absolute error 1e-9."""
         size = generalized_normal_transform(omega * self.scale, tf.convert_to_tensor(self.power))
         phase = omega * self.loc
         return tf.complex(size * tf.cos(phase), size * tf.sin(phase))

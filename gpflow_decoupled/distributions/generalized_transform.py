@@ -1,8 +1,11 @@
 """The characteristic function of the generalised normal distribution, which has no closed form, for any power.
 
-Once a process, phi(omega) and two derivatives are computed on a grid of omega for 40 powers, by composite Gauss-Legendre
-quadrature after v = V x^3, which smooths the kink of |v|^p. Polynomials in log p carry them to other powers, differentiably,
-and Hermite interpolation to other frequencies; beyond the grid (A7) is used. Absolute error 1e-9.
+1. Once per process, phi(omega) and its first two derivatives are computed on a grid of omega for 40 powers, by composite
+   Gauss-Legendre quadrature. The substitution v = V x^3 smooths the kink of |v|^p.
+2. For other powers p they follow from Chebyshev polynomials in log p, which are differentiable.
+3. For other frequencies phi follows by Hermite interpolation; beyond the grid, by the asymptotic series (A7).
+
+The absolute error is 1e-9.
 """
 
 from __future__ import annotations
@@ -28,7 +31,7 @@ _PANEL = 16
 def generalized_normal_transform(omega: tf.Tensor, power: tf.Tensor) -> tf.Tensor:
     """E cos(omega v) for the density proportional to exp(-|v|^power), 0.9 <= power <= 6; shapes [...] broadcast.
 
-    Best for few distinct powers and many frequencies, power [D, 1] and omega [N, D, T]: one table a power is made.
+    One table is computed per entry of `power`: use a shape like [D, 1] for power and [N, D, T] for omega.
     """
     size = tf.abs(omega) + tf.zeros_like(power)
     inside = tf.minimum(size, _LAST)
@@ -37,7 +40,8 @@ def generalized_normal_transform(omega: tf.Tensor, power: tf.Tensor) -> tf.Tenso
     def with_series() -> tf.Tensor:
         return tf.where(size < _LAST, looked_up, _series(tf.maximum(size, _LAST), power))
 
-    return tf.cond(tf.reduce_all(size < _LAST), lambda: looked_up, with_series)  # the series costs as much as the table
+    # the series costs as much as the table, and is rarely needed
+    return tf.cond(tf.reduce_all(size < _LAST), lambda: looked_up, with_series)
 
 
 def _tables_of(power: tf.Tensor) -> list[tf.Tensor]:
@@ -50,7 +54,7 @@ def _tables_of(power: tf.Tensor) -> list[tf.Tensor]:
 
 
 def _series(omega: tf.Tensor, power: tf.Tensor) -> tf.Tensor:
-    """(A7), the expansion for large omega > 0."""
+    """The expansion (A7) for large omega > 0."""
     total, front = tf.zeros_like(omega), power / tf.exp(tf.math.lgamma(1.0 / power))
     for j in range(1, _TERMS + 1):
         size = tf.exp(tf.math.lgamma(j * power + 1.0) - math.lgamma(j + 1.0) - (j * power + 1.0) * tf.math.log(omega))

@@ -1,29 +1,35 @@
-"""Mixtures of normals as a base: any smooth shape, with a closed transform."""
+"""Mixtures of normals as a base distribution: any smooth shape, with a characteristic function in closed form."""
 
 from __future__ import annotations
 
 __all__ = ["NormalMixtureBase"]
 
 import math
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
 import tensorflow_probability as tfp
 
 from ..errors import DataError
-from ..special.elementary import normal_cdf
-from .base import Base, Transform
+from ..special.normal import normal_cdf
+from .base import Base, Seed, Transform
 
 tfd = tfp.distributions
 _REACH, _NODES = 8.5, 241
 
 
 class NormalMixtureBase(Base):
-    """J normals; theta [..., 3 J] is the log weights, the means and the log standard deviations, all unconstrained.
+    """A mixture of J normals, with log weights, means and log standard deviations as theta [..., 3 J], all unconstrained.
 
-    Weights need not be normalised. The entropy is a trapezoid rule on each component: 1e-10 where no standard deviation
-    is less than a fifteenth of another one that it overlaps with.
+    The weights need not be normalised. The entropy is computed by a trapezoid rule per component, to 1e-10 as long as no
+    standard deviation is less than a fifteenth of that of an overlapping component.
+
+    :param components: J.
+    :raises DataError: for less than one component.
+
+    Example::
+
+        model = AffineIndependentGP((X, Y), gpflow.kernels.Matern52(), BernoulliLogit(), base=NormalMixtureBase(3))
     """
 
     name = "normal_mixture"
@@ -31,7 +37,7 @@ class NormalMixtureBase(Base):
 
     def __init__(self, components: int = 2) -> None:
         if components < 1:
-            raise DataError(f"components={components}: a mixture needs at least one.")
+            raise DataError(f"components={components}: a mixture needs at least one component.")
         self.components = components
         self.num_shapes = 3 * components
         self.work = 10 + 4 * components
@@ -39,12 +45,12 @@ class NormalMixtureBase(Base):
         self.default = (*np.zeros(components), *means, *np.linspace(0.0, -0.5, components))
 
     def _parts(self, theta: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        """Log weights, means and standard deviations, [..., J] each."""
+        """The normalised log weights, the means and the standard deviations, [..., J] each."""
         logits, means, log_scales = tf.split(theta, 3, axis=-1)
         return tf.nn.log_softmax(logits, axis=-1), means, tf.exp(log_scales)
 
     def raw_moments(self, theta: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """[...] each."""
+        """Mean and standard deviation of r, [...] each."""
         log_weights, means, scales = self._parts(theta)
         weights = tf.exp(log_weights)
         mean = tf.reduce_sum(weights * means, axis=-1)
@@ -52,14 +58,14 @@ class NormalMixtureBase(Base):
         return mean, tf.sqrt(tf.reduce_sum(weights * spread, axis=-1))
 
     def raw_log_prob(self, r: tf.Tensor, theta: tf.Tensor) -> tf.Tensor:
-        """Of r [...]."""
+        """The log density of r [...]."""
         log_weights, means, scales = self._parts(theta)
         z = (r[..., None] - means) / scales
         terms = log_weights - tf.math.log(scales) - 0.5 * (tf.square(z) + math.log(2.0 * math.pi))
         return tf.reduce_logsumexp(terms, axis=-1)
 
     def raw_entropy(self, theta: tf.Tensor) -> tf.Tensor:
-        """[...]."""
+        """The entropy of r in nats, [...]."""
         log_weights, means, scales = self._parts(theta)
         nodes = np.linspace(-_REACH, _REACH, _NODES)
         weights = np.exp(-0.5 * nodes**2) * (nodes[1] - nodes[0]) / math.sqrt(2.0 * math.pi)
@@ -69,7 +75,7 @@ class NormalMixtureBase(Base):
         return -tf.reduce_sum(tf.exp(log_weights) * each, axis=-1)
 
     def raw_transform(self, omega: tf.Tensor, theta: tf.Tensor) -> Transform:
-        """Of omega [...]."""
+        """Real and imaginary part of E exp(i omega r), for omega [...]."""
         log_weights, means, scales = self._parts(theta)
         real = imaginary = tf.zeros_like(omega)
         for j in range(self.components):
@@ -79,7 +85,7 @@ class NormalMixtureBase(Base):
         return real, imaginary
 
     def raw_cdf(self, r: tf.Tensor, theta: tf.Tensor) -> tf.Tensor:
-        """Of r [...]."""
+        """The cdf of r [...]."""
         log_weights, means, scales = self._parts(theta)
         terms = (
             tf.exp(log_weights[..., j]) * normal_cdf((r - means[..., j]) / scales[..., j])
@@ -87,8 +93,8 @@ class NormalMixtureBase(Base):
         )
         return tf.add_n(list(terms))
 
-    def raw_sample(self, shape: Any, theta: tf.Tensor, seed: Any) -> tf.Tensor:
-        """Draws [...]."""
+    def raw_sample(self, shape: tf.Tensor, theta: tf.Tensor, seed: Seed) -> tf.Tensor:
+        """Draws of a shape [...]."""
         log_weights, means, scales = self._parts(theta)
         normals = tfd.Normal(means, scales)
         mixture = tfd.MixtureSameFamily(tfd.Categorical(logits=log_weights), normals)
@@ -96,7 +102,7 @@ class NormalMixtureBase(Base):
         return tf.reshape(mixture.sample(n, seed=seed), shape)
 
     def tail(self, theta: tf.Tensor) -> tf.Tensor:
-        """[...], 6.5 standard deviations beyond the outermost component."""
+        """The distance to 6.5 standard deviations beyond the outermost component, [...]."""
         held = tf.stop_gradient(theta)
         mean, scale = self.raw_moments(held)
         _, means, scales = self._parts(held)

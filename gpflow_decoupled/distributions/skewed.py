@@ -1,18 +1,17 @@
-"""The skew-normal base: a shape from minus to plus infinity, the half-normal density at either end."""
+"""The skew-normal base distribution, between the half-normal densities of either sign."""
 
 from __future__ import annotations
 
 __all__ = ["SkewNormalBase"]
 
 import math
-from typing import Any
 
 import tensorflow as tf
 
-from .base import Base, Transform
+from ..special.normal import log_normal_cdf
+from .base import Base, Seed, Transform
 from .skew_normal import (
     SkewNormal,
-    log_normal_cdf,
     skew_normal_cdf,
     skew_normal_entropy,
     skew_normal_transform,
@@ -20,7 +19,17 @@ from .skew_normal import (
 
 
 class SkewNormalBase(Base):
-    """Azzalini's skew-normal, theta [..., 1]; zero is the normal base, where the gradient in theta vanishes."""
+    """Azzalini's skew-normal density 2 phi(r) Phi(theta r), with one shape theta [..., 1].
+
+    theta = 0 is the normal density and plus or minus infinity a half-normal one. The gradient of the bound in theta vanishes
+    at 0, so that inference must not start there.
+
+    Example::
+
+        base = SkewNormalBase()
+        base.characteristic(tf.constant([0.5, 1.0], tf.float64), tf.constant([2.0], tf.float64))    # complex, [2]
+        model = AffineIndependentGP((X, Y), gpflow.kernels.Matern52(), BernoulliLogit(), base="skew_normal")
+    """
 
     name = "skew_normal"
     num_shapes = 1
@@ -29,34 +38,34 @@ class SkewNormalBase(Base):
     work = 14
 
     def raw_moments(self, theta: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """[...] each."""
+        """Mean and standard deviation of r, [...] each."""
         shape = theta[..., 0]
         mean = math.sqrt(2.0 / math.pi) * shape / tf.sqrt(1.0 + tf.square(shape))
         return mean, tf.sqrt(1.0 - tf.square(mean))
 
     def raw_log_prob(self, r: tf.Tensor, theta: tf.Tensor) -> tf.Tensor:
-        """Of r [...]."""
+        """The log density of r [...]."""
         return 0.5 * math.log(2.0 / math.pi) - 0.5 * tf.square(r) + log_normal_cdf(theta[..., 0] * r)
 
     def raw_entropy(self, theta: tf.Tensor) -> tf.Tensor:
-        """[...], by (A4)."""
+        """The entropy of r in nats, [...], by (A4)."""
         return skew_normal_entropy(theta[..., 0])
 
     def raw_transform(self, omega: tf.Tensor, theta: tf.Tensor) -> Transform:
-        """Of omega [...], by (A5)."""
+        """Real and imaginary part of E exp(i omega r), for omega [...], by (A5)."""
         return skew_normal_transform(omega, theta[..., 0])
 
     def raw_cdf(self, r: tf.Tensor, theta: tf.Tensor) -> tf.Tensor:
-        """Of r [...]."""
+        """The cdf of r [...]."""
         return skew_normal_cdf(r, theta[..., 0])
 
-    def raw_sample(self, shape: Any, theta: tf.Tensor, seed: Any) -> tf.Tensor:
-        """Draws [...]."""
+    def raw_sample(self, shape: tf.Tensor, theta: tf.Tensor, seed: Seed) -> tf.Tensor:
+        """Draws of a shape [...]."""
         n = tf.reduce_prod(shape) // tf.maximum(tf.size(theta), 1)
         zero = tf.zeros([], theta.dtype)
         return tf.reshape(SkewNormal(zero, 1.0 + zero, theta[..., 0]).sample(n, seed=seed), shape)
 
     def tail(self, theta: tf.Tensor) -> tf.Tensor:
-        """From 6.5 at zero to 9.5 for a half-normal, [...]."""
+        """Between 6.5 for the normal density and 9.5 for a half-normal one, [...]."""
         mean, scale = self.raw_moments(tf.stop_gradient(theta))
         return (6.5 - tf.abs(mean)) / scale

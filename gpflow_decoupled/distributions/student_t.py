@@ -1,30 +1,33 @@
-"""The Student-t base: polynomial tails."""
+"""The Student-t base distribution, with polynomial tails."""
 
 from __future__ import annotations
 
 __all__ = ["StudentTBase"]
 
 import math
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
 import tensorflow_probability as tfp
 
-from ..special.elementary import increasing_root
-from .base import Base, Transform
+from .base import Base, Seed, Transform
 
 tfd = tfp.distributions
 _NODES = 96
 _DROP = 34.0
-"""Where the integrand of the transform is e^-34 of its maximum, it is cut off."""
+"""The integrand of the characteristic function is cut off where it is e^-34 of its maximum."""
 
 
 class StudentTBase(Base):
-    """Student's t with theta [..., 1] degrees of freedom, more than 2.
+    """Student's t density with theta [..., 1] degrees of freedom, more than 2.
 
-    Its lattice would have to be very long, so that it is best used with the route "frequency_sum" or "spectral". The
-    transform is a sum over 96 normal transforms, differentiable in the degrees of freedom, and 96 times as dear as others.
+    Its tails are so long that the route "lattice" needs very many points: use "frequency_sum" or "spectral". The
+    characteristic function is a sum over 96 normal ones, differentiable in the degrees of freedom, and costs 96 times as much
+    as that of other families.
+
+    Example::
+
+        model = AffineIndependentGLM((X, Y), gpflow.likelihoods.StudentT(), base="student_t", non_normal=2)
     """
 
     name = "student_t"
@@ -32,38 +35,42 @@ class StudentTBase(Base):
     default = (5.0,)
     work = 9 * _NODES // 4
 
-    def bijector(self, dtype: tf.DType) -> Any:
-        """Above 2.001."""
+    def bijector(self, dtype: tf.DType) -> tfp.bijectors.Bijector:
+        """A softplus function above 2.001."""
         two, least = (tf.constant(value, dtype) for value in (2.0, 1e-3))
         return tfp.bijectors.Chain([tfp.bijectors.Shift(two), tfp.bijectors.Softplus(low=least)])
 
     def problem(self, theta: np.ndarray) -> str:
-        """Degrees of freedom without a variance, theta [..., 1]."""
+        """A message if the variance is infinite for some degrees of freedom, theta [..., 1]."""
         if np.all(theta > 2.0):
             return ""
         return (
-            f"the Student-t base has {theta.ravel()} degrees of freedom and its variance is infinite at 2 or less: give "
-            "it more than 2, for example 3."
+            f"The Student-t base distribution has {theta.ravel()} degrees of freedom, and its variance is infinite at 2 or "
+            "less: use more than 2, for example 3."
         )
 
     def raw_moments(self, theta: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """[...] each."""
+        """Mean and standard deviation of r, [...] each."""
         nu = theta[..., 0]
         return tf.zeros_like(nu), tf.sqrt(nu / (nu - 2.0))
 
     def raw_log_prob(self, r: tf.Tensor, theta: tf.Tensor) -> tf.Tensor:
-        """Of r [...]."""
+        """The log density of r [...]."""
         nu = theta[..., 0]
         return _log_height(nu) - 0.5 * (nu + 1.0) * tf.math.log1p(tf.square(r) / nu)
 
     def raw_entropy(self, theta: tf.Tensor) -> tf.Tensor:
-        """[...]."""
+        """The entropy of r in nats, [...]."""
         nu = theta[..., 0]
         half = 0.5 * (nu + 1.0)
         return half * (tf.math.digamma(half) - tf.math.digamma(0.5 * nu)) - _log_height(nu)
 
     def raw_transform(self, omega: tf.Tensor, theta: tf.Tensor) -> Transform:
-        """Of omega [...]: 1 / Gamma(a) int exp(a s - e^s - nu omega^2 e^-s / 4) ds, a = nu / 2, by the trapezoid rule."""
+        """E exp(i omega r), for omega [...]: a Student-t is a normal whose precision has a Gamma distribution.
+
+        With s the log of the precision times a = nu / 2, the integral is 1 / Gamma(a) times that of
+        exp(a s - e^s - nu omega^2 e^-s / 4) over s, by the trapezoid rule.
+        """
         nu = theta[..., 0]
         a = 0.5 * nu
         s = _nodes(tf.stop_gradient(a))
@@ -73,48 +80,50 @@ class StudentTBase(Base):
         return tf.reduce_sum(weight * tf.exp(-rate * tf.square(omega)[..., None]), axis=-1), None
 
     def raw_cdf(self, r: tf.Tensor, theta: tf.Tensor) -> tf.Tensor:
-        """Of r [...]."""
+        """The cdf of r [...]."""
         one = tf.ones([], theta.dtype)
         return tfd.StudentT(theta[..., 0], 0.0 * one, one).cdf(r)
 
-    def raw_sample(self, shape: Any, theta: tf.Tensor, seed: Any) -> tf.Tensor:
-        """Draws [...]."""
+    def raw_sample(self, shape: tf.Tensor, theta: tf.Tensor, seed: Seed) -> tf.Tensor:
+        """Draws of a shape [...]."""
         n = tf.reduce_prod(shape) // tf.maximum(tf.size(theta), 1)
         one = tf.ones([], theta.dtype)
         return tf.reshape(tfd.StudentT(theta[..., 0], 0.0 * one, one).sample(n, seed=seed), shape)
 
     def exponent(self, theta: tf.Tensor) -> tf.Tensor:
-        """0 [...]."""
+        """0, [...]: no exponential moment is finite."""
         return tf.zeros_like(theta[..., 0])
 
     def tail(self, theta: tf.Tensor) -> tf.Tensor:
-        """[...]: 43 for five degrees of freedom, hundreds for three."""
+        """43 for five degrees of freedom, several hundred for three, [...]."""
         nu = tf.stop_gradient(theta[..., 0])
         scale = self.raw_moments(tf.stop_gradient(theta))[1]
 
         def shortfall(log_r: tf.Tensor) -> tf.Tensor:
-            """The log of 1e-8 less that of a bound for the mass beyond r: density over hazard."""
+            """The log of 1e-8, minus the log of an upper bound of the mass beyond r: 2 density / hazard rate."""
             density = _log_height(nu) - 0.5 * (nu + 1.0) * tf.math.log1p(tf.exp(2.0 * log_r) / nu)
             hazard = (nu + 1.0) / (nu * tf.exp(-log_r) + tf.exp(log_r))
             return math.log(1e-8) - (math.log(2.0) + density - tf.math.log(hazard))
 
-        return tf.exp(increasing_root(shortfall, tf.zeros_like(nu) + 1.2, tf.zeros_like(nu) + 20.0)) / scale
+        ends = tf.zeros_like(nu) + 1.2, tf.zeros_like(nu) + 20.0
+        return tf.exp(tfp.math.find_root_chandrupatla(shortfall, *ends).estimated_root) / scale
 
 
 def _log_height(nu: tf.Tensor) -> tf.Tensor:
-    """The log density at zero."""
+    """The log density at zero, [...] for nu [...] degrees of freedom."""
     normaliser = tf.math.lgamma(0.5 * nu) + 0.5 * tf.math.log(math.pi * nu)
     return tf.math.lgamma(0.5 * (nu + 1.0)) - normaliser
 
 
 def _nodes(a: tf.Tensor) -> tf.Tensor:
-    """Nodes s [..., 96] where exp(a s - e^s) is not negligible, around its maximum at log a."""
+    """Nodes s [..., 96] around log a, the maximum of exp(a s - e^s), as far as that is not negligible."""
     peak = tf.math.log(a)
 
     def fall(distance: tf.Tensor) -> tf.Tensor:
         return a * (tf.exp(distance) - 1.0 - distance) - _DROP
 
-    up = increasing_root(fall, tf.zeros_like(a), tf.zeros_like(a) + 5.0, 25)
-    down = increasing_root(lambda x: fall(-x), tf.zeros_like(a), _DROP / a + 2.0, 25)
+    zero = tf.zeros_like(a)
+    up = tfp.math.find_root_chandrupatla(fall, zero, zero + 5.0).estimated_root
+    down = tfp.math.find_root_chandrupatla(lambda x: fall(-x), zero, _DROP / a + 2.0).estimated_root
     ends = tf.linspace(tf.zeros([], a.dtype), tf.ones([], a.dtype), _NODES)
     return (peak - down)[..., None] + (up + down)[..., None] * ends

@@ -1,4 +1,4 @@
-"""The symmetric variance-gamma base: from Laplace's density at k = 1 to the normal at infinity, with a closed transform."""
+"""The symmetric variance-gamma base distribution: Laplace at k = 1, normal at infinity, with a closed transform."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ __all__ = ["VarianceGammaBase"]
 
 import math
 from functools import cache
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -15,18 +14,22 @@ from scipy.interpolate import CubicSpline
 from scipy.special import gammaln, kve
 
 from ..special.bessel import log_bessel_k
-from ..special.elementary import increasing_root
 from ..special.hermite import hermite_lookup
-from .base import Base, Transform
+from .base import Base, Seed, Transform
 
 tfd = tfp.distributions
 _LOW, _HIGH, _STEP = math.log(0.25), math.log(100.0), 0.02
 
 
 class VarianceGammaBase(Base):
-    """A normal with a variance drawn from Gamma(k, k), k = theta [..., 1] between 0.25 and 100.
+    """A normal density whose variance is drawn from Gamma(k, k), with k = theta [..., 1] between 0.25 and 100.
 
-    k = 1 is Laplace's density; excess kurtosis 3 / k. The cheapest base between Laplace and normal whose shape is learned.
+    k = 1 is Laplace's density, large k the normal one, and the excess kurtosis is 3 / k. Of the families between Laplace and
+    normal with a shape to learn this one costs least. It has no cdf.
+
+    Example::
+
+        model = AffineIndependentGP((X, Y), gpflow.kernels.Matern52(), Laplace(0.3), base="variance_gamma")
     """
 
     name = "variance_gamma"
@@ -34,41 +37,43 @@ class VarianceGammaBase(Base):
     default = (2.0,)
     has_cdf = False
 
-    def bijector(self, dtype: tf.DType) -> Any:
-        """A logistic curve in log k, from 0.26 to 99."""
+    def bijector(self, dtype: tf.DType) -> tfp.bijectors.Bijector:
+        """A logistic function in log k, from 0.26 to 99."""
         low, high = (tf.constant(math.log(k), dtype) for k in (0.26, 99.0))
         return tfp.bijectors.Chain([tfp.bijectors.Exp(), tfp.bijectors.Sigmoid(low, high)])
 
     def problem(self, theta: np.ndarray) -> str:
-        """A k outside of the table of entropies, theta [..., 1]."""
+        """A message if some k is outside of the table of entropies, theta [..., 1]."""
         if np.all((theta >= 0.25) & (theta <= 100.0)):
             return ""
-        return f"k of the variance-gamma base is {theta.ravel()}; it must lie between 0.25 and 100: clip it."
+        return (
+            f"k of the variance-gamma base distribution is {theta.ravel()}; it must lie between 0.25 and 100: clip it."
+        )
 
     def raw_moments(self, theta: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """0 and 1, [...] each."""
         return tf.zeros_like(theta[..., 0]), tf.ones_like(theta[..., 0])
 
     def raw_log_prob(self, r: tf.Tensor, theta: tf.Tensor) -> tf.Tensor:
-        """Of r [...]; infinite at r = 0 for k of one half or less."""
+        """The log density of r [...]; infinite at r = 0 for k of one half or less."""
         k = theta[..., 0]
         z = tf.maximum(tf.sqrt(2.0 * k) * tf.abs(r), 1e-12)
         front = 0.5 * tf.math.log(2.0 * k / math.pi) - tf.math.lgamma(k)
         return front + (k - 0.5) * tf.math.log(0.5 * z) + log_bessel_k(k - 0.5, z)
 
     def raw_entropy(self, theta: tf.Tensor) -> tf.Tensor:
-        """[...], from a table in log k, to 1e-9."""
+        """The entropy of r in nats, [...], from a table in log k; absolute error 1e-9."""
         k = theta[..., 0]
         tables = [tf.constant(table, k.dtype) for table in _entropies()]
         return hermite_lookup(tables, _STEP, tf.math.log(k) - _LOW)
 
     def raw_transform(self, omega: tf.Tensor, theta: tf.Tensor) -> Transform:
-        """Of omega [...]."""
+        """Real and imaginary part of E exp(i omega r), for omega [...]."""
         k = theta[..., 0]
         return tf.exp(-k * tf.math.log1p(tf.square(omega) / (2.0 * k))), None
 
-    def raw_sample(self, shape: Any, theta: tf.Tensor, seed: Any) -> tf.Tensor:
-        """Draws [...]."""
+    def raw_sample(self, shape: tf.Tensor, theta: tf.Tensor, seed: Seed) -> tf.Tensor:
+        """Draws of a shape [...]."""
         k = theta[..., 0]
         first, second = tf.unstack(tfp.random.split_seed(seed, n=2, salt="VarianceGamma"))
         n = tf.reduce_prod(shape) // tf.maximum(tf.size(k), 1)
@@ -80,20 +85,23 @@ class VarianceGammaBase(Base):
         return tf.sqrt(2.0 * tf.stop_gradient(theta[..., 0]))
 
     def tail(self, theta: tf.Tensor) -> tf.Tensor:
-        """[...], by Chernoff's bound: 15 at k = 1."""
+        """The distance at which Chernoff's bound of the mass beyond is 1e-8: 15 at k = 1, [...]."""
         k = tf.stop_gradient(theta[..., 0])
 
         def excess(u: tf.Tensor) -> tf.Tensor:
-            """Minus the log of the bound at the range of which u sqrt(2 k) is the best exponent, less log 1e8."""
+            """Minus the log of Chernoff's bound with the exponent u sqrt(2 k), at the distance where that is the best one.
+
+            Less log 1e8, so that the root is the distance that is asked for.
+            """
             return 2.0 * k * tf.square(u) / (1.0 - tf.square(u)) + k * tf.math.log1p(-tf.square(u)) - math.log(1e8)
 
-        u = increasing_root(excess, tf.zeros_like(k), tf.ones_like(k) - 1e-5)
+        u = tfp.math.find_root_chandrupatla(excess, tf.zeros_like(k), tf.ones_like(k) - 1e-5).estimated_root
         return tf.sqrt(2.0 * k) * u / (1.0 - tf.square(u))
 
 
 @cache
 def _entropies() -> tuple[np.ndarray, np.ndarray]:
-    """Entropy and its derivative in log k, [J] each, by the trapezoid rule in log v."""
+    """The entropy and its derivative in log k on the grid of the table, [J] each, by the trapezoid rule in log v."""
     log_k = np.arange(_LOW - _STEP, _HIGH + 2.0 * _STEP, _STEP)
     s = np.arange(-80.0, 5.0, 0.05)
     values = np.array([_entropy(k, s) for k in np.exp(log_k)])

@@ -1,3 +1,18 @@
-"""Integrals against a Gaussian, and against projections of independent variables."""
+"""Expectations of one-dimensional functions, under a Gaussian or under a sum of independent variables.
+
+| integral | file | error | cost per observation |
+|---|---|---|---|
+| E log(1 + e^f), f Gaussian, and its derivatives | `logit_integrals` | 1e-12 | 40 or 112 nodes |
+| the same by a quadratic upper bound in R pieces | `piecewise` | above by at most 1.4e-4 nats at R = 20 | R |
+| E g(y), y = alpha^T v + beta, v independent: any route | `site_integrals`, `fourier` | as below | as below |
+| - by a frequency sum, for g with a known transform | `frequency_sum` | 1e-10 at T = 64 frequencies | D T |
+| - by the density of y from characteristic functions | `spectral` | 1e-9 at K = 1024 points | D K + K log K |
+| - by masses of cells on a lattice, from cdfs | `lattice` | 1e-3 per 64 sites at K = 1024 points | D K log K |
+
+Expectations under a Gaussian of any other likelihood are GPflow's quadrature. Read `projections` first (the symbols alpha,
+beta, v and the sites g), then `fourier` (the common interface of the three routes), then one route, for example
+`frequency_sum`, and `site_integrals` (how a model chooses a route, frequencies and points). `products` has the product of
+characteristic functions and sums in blocks that fit in memory; `decay` finds sums that end too early.
+"""
 
 __all__: list[str] = []

@@ -1,4 +1,4 @@
-"""Sums over a grid that end before their terms do: found, and not trusted."""
+"""Finds sums over a grid whose terms have not decayed where the grid ends, so that the sum means nothing."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ __all__ = ["where_decayed"]
 import tensorflow as tf
 
 _END = 64
-"""The outermost cells, one in 64 on each side."""
+"""The outermost cells are one in 64 on each side."""
 
 
 def where_decayed(value: tf.Tensor, terms: tf.Tensor, otherwise: float) -> tf.Tensor:
-    """The sums `value` [...] of `terms` [..., K], and `otherwise` where the ends hold more than 1e-5 of their size.
+    """The sums `value` [...] of `terms` [..., K], or `otherwise` where the outermost cells have more than 1e-5 of the total.
 
-    Such a sum goes on beyond the grid, or its ends are rounding times something huge, as for exp(y) under a wide density.
-    In single precision the limit is 1e-3.
+    Such a sum continues beyond the grid, or its ends are rounding errors times a huge function, as for exp(y) under a wide
+    density. In single precision the limit is 1e-3.
     """
     limit = 1e-5 if terms.dtype == tf.float64 else 1e-3
     size = tf.abs(tf.stop_gradient(terms))

@@ -1,141 +1,151 @@
-"""Expectations of sites under projections of independent variables: the three routes behind one door.
+"""A common interface of the three routes to E g(y), for y = sum_d alpha_d v_d + beta with independent v_d.
 
-| route | needs | error | where |
-|---|---|---|---|
-| "frequency_sum" (R3) | transforms of the base and of g'' | 1e-10 at 64 frequencies | `expectations.frequency_sum` |
-| "spectral" (R2) | transform of the base, any g | 1e-9 at 1024 points, fourth order at kinks of g | `expectations.spectral` |
-| "lattice" (R1) | cdf of the base, any g | 1e-3 in a sum over 64 sites at 1024 points | `expectations.lattice` |
+| route | needs | error |
+|---|---|---|
+| "frequency_sum" | characteristic function of the base distribution, transform of g'' | 1e-10 at 64 frequencies |
+| "spectral" | characteristic function of the base distribution, any g | 1e-9 at 1024 points; fourth order at kinks of g |
+| "lattice" | cdf of the base distribution, any g | 1e-3 in a sum over 64 sites, at 1024 points |
 
-The first that base and site allow is taken, or the one that is named. Source: Challis & Barber 2012, with the corrections
-and the two new routes of the derivations.
+Unless a route is named, the first one is taken that base distribution and site allow. Source: Challis & Barber 2012, whose
+route is the lattice; the other two, and corrections to the lattice, are derived in docs/mathematics/affine.md.
 """
 
 from __future__ import annotations
 
-__all__ = ["ROUTES", "Settled", "Variables", "choose_route", "expectation", "missed_mass", "settle", "widen"]
+__all__ = ["ROUTES", "Variables", "choose_route", "expectation", "missed_mass", "widen"]
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import tensorflow as tf
 
-from ..errors import DataError, NumericalError, check_option
+from ..errors import DataError, check_option
 from .frequency_sum import frequency_sum_expectation
 from .lattice import Cdf, lattice_expectation
-from .projections import Projections, Site
+from .projections import Projections, Reach, Site
 from .spectral import Transform, spectral_expectation
 
-ROUTES = ("frequency_sum", "spectral", "lattice")
-_SIZES = {"frequency_sum": 64, "spectral": 1024, "lattice": 1024}
 _DOUBLINGS = 6
 _MISSED = 1e-7
 
 
 class Variables(NamedTuple):
-    """What the routes need of the base variables."""
+    """What the routes need to know of the base distribution."""
 
     characteristic: Transform | None
-    """Of omega [n, D, T] and theta [D, 1, P]"""
+    """The characteristic functions at omega [n, D, T], for shapes theta [D, 1, P]."""
     cdf: Cdf | None
-    """Of v [n, D, K] and theta [D, 1, P]"""
+    """The cdfs at v [n, D, K], for shapes theta [D, 1, P]."""
     work: int = 12
-    """Complex tensors like omega that a value and its gradient hold at once"""
+    """How many complex tensors of the size of omega a value and its gradient need at the same time."""
 
 
-class Settled(NamedTuple):
-    """A number that stopped moving."""
+class _Route(NamedTuple):
+    """One way to compute E g(y)."""
 
-    value: tf.Tensor
-    """[]"""
+    evaluate: Callable[[Variables, Projections, Site, Reach, int, float], tf.Tensor]
+    """E g_n(y_n) [N] from variables, y, site, R, the number of frequencies or points, and the memory limit in bytes."""
+    lacks: Callable[[Variables, Site], str]
+    """What the route needs and does not have, in words; "" if nothing."""
     size: int
-    """Points, or frequencies, that it took"""
-    change: float
-    """By which it moved when they were doubled last"""
+    """The number of frequencies or points unless it is given."""
+
+
+def _by_frequency_sum(
+    variables: Variables, y: Projections, site: Site, R: Reach, size: int, memory: float
+) -> tf.Tensor:
+    assert variables.characteristic is not None
+    return frequency_sum_expectation(variables.characteristic, y, site, R, size, memory, variables.work)
+
+
+def _by_spectrum(variables: Variables, y: Projections, site: Site, R: Reach, size: int, memory: float) -> tf.Tensor:
+    assert variables.characteristic is not None
+    return spectral_expectation(variables.characteristic, y, site, R, size, memory, variables.work)
+
+
+def _by_lattice(variables: Variables, y: Projections, site: Site, R: Reach, size: int, memory: float) -> tf.Tensor:
+    assert variables.cdf is not None
+    R = widen(variables.cdf, y, R)
+    return lattice_expectation(variables.cdf, y, site, R, size, memory, variables.work)
+
+
+def _frequency_sum_lacks(variables: Variables, site: Site) -> str:
+    known = variables.characteristic is not None and site.kernel is not None and site.gauss is not None
+    return "" if known else "a characteristic function of the base distribution and a transform of the site"
+
+
+def _spectrum_lacks(variables: Variables, site: Site) -> str:
+    return "" if variables.characteristic is not None else "a characteristic function of the base distribution"
+
+
+def _lattice_lacks(variables: Variables, site: Site) -> str:
+    return "" if variables.cdf is not None else "a cdf of the base distribution"
+
+
+ROUTES = {
+    "frequency_sum": _Route(_by_frequency_sum, _frequency_sum_lacks, 64),
+    "spectral": _Route(_by_spectrum, _spectrum_lacks, 1024),
+    "lattice": _Route(_by_lattice, _lattice_lacks, 1024),
+}
+"""The routes, the best one first."""
 
 
 def choose_route(variables: Variables, site: Site, route: str | None = None) -> str:
-    """`route`, or the first of `ROUTES` that base and site allow.
+    """`route`, or if it is not given the first of `ROUTES` that base distribution and site allow.
 
-    Raises:
-        DataError: what the route needs is not there.
-        UnknownOptionError: there is no such route.
+    :raises DataError: if the route needs a function that is not known.
+    :raises UnknownOptionError: if there is no such route.
     """
-    lacking = {
-        "frequency_sum": "a characteristic function of the base and a transform of the site"
-        if variables.characteristic is None or site.kernel is None or site.gauss is None
-        else "",
-        "spectral": "a characteristic function of the base" if variables.characteristic is None else "",
-        "lattice": "a cdf of the base" if variables.cdf is None else "",
-    }
     if route is not None:
         check_option("route", route, ROUTES)
-    possible = [name for name in ROUTES if not lacking[name]]
+    possible = [name for name, one in ROUTES.items() if not one.lacks(variables, site)]
     if route in possible or (route is None and possible):
         return route or possible[0]
     name = route or "lattice"
-    others = f"use route={possible[0]!r}" if possible else "give the base one of the two"
-    raise DataError(f"the route {name!r} needs {lacking[name]}, which is not known: {others}.")
+    others = f"use route={possible[0]!r}" if possible else "give the base distribution one of the two"
+    raise DataError(f"The route {name!r} needs {ROUTES[name].lacks(variables, site)}, which is not known: {others}.")
 
 
 def expectation(
     variables: Variables,
     y: Projections,
     site: Site,
-    R: Any,
+    R: Reach,
     route: str | None = None,
     size: int | None = None,
     memory: float = 2.0**29,
 ) -> tf.Tensor:
-    """E g_n(y_n) [N] over R standard deviations on both sides, by `size` points or frequencies.
+    """E g_n(y_n) [N], differentiable in alpha, beta, theta, the noise and the parameters of the site.
 
-    Differentiable in alpha, beta, theta, noise and the parameters of the site. `memory`: bytes that value and gradient of
-    a block of sites may take. A lattice that misses mass is widened (`widen`). On a grid, sites that grow faster than the
-    density falls have the expectation minus infinity: no grid can tell what it is, and it is always a bound.
+    Where g_n grows faster than the density of y_n falls, no grid can tell what the expectation is, and the result is minus
+    infinity: for a log likelihood that is always a lower bound.
+
+    :param variables: the functions of the base distribution.
+    :param y: the projections y_n.
+    :param site: the functions g_n.
+    :param R: the range of the grid, in standard deviations of y_n on both sides of its mean. A lattice that misses mass is
+        widened (`widen`).
+    :param route: one of `ROUTES`; by default the first possible one.
+    :param size: the number of frequencies or points; by default that of the route.
+    :param memory: bytes that the value and the gradient of a block of sites may take.
     """
     name = choose_route(variables, site, route)
-    size = size or _SIZES[name]
-    if name == "lattice":
-        assert variables.cdf is not None
-        R = widen(variables.cdf, y, R)
-        return lattice_expectation(variables.cdf, y, site, R, size, memory, variables.work)
-    assert variables.characteristic is not None
-    chosen = frequency_sum_expectation if name == "frequency_sum" else spectral_expectation
-    return chosen(variables.characteristic, y, site, R, size, memory, variables.work)
+    return ROUTES[name].evaluate(variables, y, site, R, size or ROUTES[name].size, memory)
 
 
-def settle(evaluate: Callable[[int], tf.Tensor], size: int, tolerance: float = 1e-3, largest: int = 2**16) -> Settled:
-    """Double `size` until evaluate(size), a scalar like a sum over sites, moves by less than `tolerance`.
-
-    Raises:
-        NumericalError: it still moves at `largest`.
-    """
-    value = evaluate(size)
-    change = float("inf")
-    while 2 * size <= largest:
-        size, previous = 2 * size, value
-        value = evaluate(size)
-        change = abs(float(value) - float(previous))
-        if change < tolerance:
-            return Settled(value, size, change)
-    raise NumericalError(
-        f"a sum over sites still moves by {change:.2g} at {size} points, more than {tolerance:.2g}: raise the largest "
-        "number, or widen the tolerance; use a route by characteristic functions where the base has one."
-    )
-
-
-def missed_mass(cdf: Cdf, y: Projections, R: Any) -> tf.Tensor:
-    """A bound [N] for the mass of each term of y beyond R standard deviations of y, summed over the D terms."""
+def missed_mass(cdf: Cdf, y: Projections, R: Reach) -> tf.Tensor:
+    """An upper bound [N] for the mass of y_n beyond R standard deviations: summed over the D terms of y_n."""
     edge = tf.cast(R, y.alpha.dtype) * y.scale[:, None] / tf.maximum(tf.abs(y.alpha), 1e-30)
     edge = tf.minimum(edge, 1e8)[:, :, None]
     theta = y.theta[:, None, :]
     return tf.reduce_sum(cdf(-edge, theta) + 1.0 - cdf(edge, theta), axis=[1, 2])
 
 
-def widen(cdf: Cdf, y: Projections, R: Any) -> tf.Tensor:
-    """R, doubled until no site has more than 1e-7 of its mass outside (`missed_mass`), six times at most; a scalar.
+def widen(cdf: Cdf, y: Projections, R: Reach) -> tf.Tensor:
+    """R, doubled until no site has more than 1e-7 of its mass outside (`missed_mass`), at most six times; a scalar.
 
-    Polynomial tails want more than that: there the route by characteristic functions is better. In single precision, where
-    a cdf is no better than that, the limit is 1e-5.
+    Polynomial tails need more than that: use a route by characteristic functions for them. In single precision, where a cdf
+    is not more accurate, the limit is 1e-5.
     """
     limit = _MISSED if y.alpha.dtype == tf.float64 else 100.0 * _MISSED
 

@@ -1,33 +1,43 @@
-"""R1: the lattice of Challis & Barber 2012, as section 4.1 mends it: masses of cells, convolved by FFT."""
+"""The route "lattice": masses of cells, convolved by FFT (Challis & Barber 2012, with corrections).
+
+1. The mass of each term alpha_d v_d in K cells of a common width is a difference of its cdf, (A8).
+2. The masses of y are the convolution of those of its D terms, by FFTs on a ring of 2 K places.
+3. E g(y) is the sum of masses times g at the centres of the cells.
+
+Rounding v_d to the centres of cells adds the variance width^2 / 12 per term, which would make the bound visibly too low: the
+values are rescaled to the right variance. At kinks g is averaged over the cell, (A9), which keeps the result smooth.
+"""
 
 from __future__ import annotations
 
-__all__ = ["cell_masses", "convolve", "lattice_density", "lattice_expectation"]
+__all__ = ["cell_masses", "convolve", "lattice_expectation"]
 
 import math
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from ..special.elementary import normal_cdf
+from ..special.normal import normal_cdf
 from .decay import where_decayed
 from .products import map_blocks, other_factors
-from .projections import Projections, Site, check_projections, rows_of, tiny
+from .projections import Projections, Reach, Site, check_projections, rows_of, tiny
 from .spectral import check_points
 
 Cdf = Callable[[tf.Tensor, tf.Tensor], tf.Tensor]
-"""Of v [n, D, K - 1], finite, and theta [D, 1, P]; with the right gradients in both."""
+"""The cdfs at v [n, D, K - 1], finite, for theta [D, 1, P], with the right gradients in both."""
 _FAR = 1e8
-"""Stands for an infinite argument of a cdf."""
+"""Replaces an infinite argument of a cdf."""
 
 
 def cell_masses(cdf: Cdf, alpha: tf.Tensor, theta: tf.Tensor, step: tf.Tensor, K: int) -> tf.Tensor:
-    """Masses [n, D, K] of alpha_d v_d in K cells of width step [n] about (k - K/2) step: (A8), the outer ones unbounded.
+    """Masses [n, D, K] of alpha_d v_d in K cells around (k - K/2) step, (A8); the two outer cells have no outer edge.
 
-    alpha [n, D] may have any sign, and where it is zero all mass is in the cell of zero. The `cdf` takes v [n, D, K - 1]
-    and theta [D, 1, P].
+    :param cdf: the cdfs at v [n, D, K - 1], for theta [D, 1, P].
+    :param alpha: [n, D], of any sign; where it is zero, all mass is in the cell around zero.
+    :param theta: the shapes [D, P].
+    :param step: the width [n] of the cells.
+    :param K: the number of cells.
     """
     small = tf.sqrt(tf.constant(tiny(alpha), alpha.dtype))
     sign = tf.where(alpha < 0.0, -tf.ones_like(alpha), tf.ones_like(alpha))
@@ -42,9 +52,9 @@ def cell_masses(cdf: Cdf, alpha: tf.Tensor, theta: tf.Tensor, step: tf.Tensor, K
 
 
 def convolve(masses: tf.Tensor) -> tf.Tensor:
-    """The masses [n, 2 K] of the sum, from those of its D terms [n, D, K], in order of value from -K to K - 1 steps.
+    """The masses [n, 2 K] of a sum, in the order of its values from -K to K - 1 steps, from those of its terms [n, D, K].
 
-    The ring has 2 K places: what would lie beyond wraps around. The gradient is (A15), one transform a dimension.
+    The ring has 2 K places, and mass beyond wraps around. The gradient is (A15), with one FFT per term.
     """
     K = masses.shape[2]
 
@@ -64,15 +74,15 @@ def convolve(masses: tf.Tensor) -> tf.Tensor:
 
 
 def _on_ring(masses: tf.Tensor, K: int) -> tf.Tensor:
-    """Cell k at place (k - K/2) mod 2 K."""
+    """The masses [n, D, K] on a ring [n, D, 2 K]: cell k at the place (k - K/2) mod 2 K."""
     gap = tf.zeros_like(masses)
     return tf.concat([masses[..., K // 2 :], gap, masses[..., : K // 2]], axis=-1)
 
 
 def _summed(
-    cdf: Cdf, alpha: tf.Tensor, noise: tf.Tensor, scale: tf.Tensor, theta: tf.Tensor, R: Any, K: int, noisy: bool
+    cdf: Cdf, alpha: tf.Tensor, noise: tf.Tensor, scale: tf.Tensor, theta: tf.Tensor, R: Reach, K: int, noisy: bool
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """Values of y - beta and masses [n, 2 K], before anything is matched."""
+    """Values of y - beta and their masses, [n, 2 K] each, before the variance is corrected; noise is one more term."""
     step = 2.0 * tf.cast(R, alpha.dtype) * scale / K
     masses = cell_masses(cdf, alpha, theta, step, K)
     if noisy:
@@ -81,34 +91,30 @@ def _summed(
     return step[:, None] * tf.range(-K, K, dtype=alpha.dtype), convolve(masses)
 
 
-def lattice_density(cdf: Cdf, y: Projections, R: Any, K: int = 1024) -> tuple[tf.Tensor, tf.Tensor]:
-    """Values and masses [N, 2 K] of y, which sum to one: lattice of K points over R standard deviations each way.
-
-    The `cdf` takes v [n, D, K - 1] and theta [D, 1, P].
-    """
-    check_points(K)
-    check_projections(y)
-    alpha, beta, noise, scale = y.per_site
-    u, rho = _summed(cdf, alpha, noise, scale, y.theta, R, K, y.noise is not None)
-    return beta[:, None] + u, rho
-
-
 def lattice_expectation(
     cdf: Cdf,
     y: Projections,
     site: Site,
-    R: Any,
+    R: Reach,
     K: int = 1024,
     memory: float = 2.0**29,
     work: int = 12,
     matched: bool = True,
 ) -> tf.Tensor:
-    """E g_n(y_n) [N], differentiable in alpha, beta, theta, noise and the parameters of the site.
+    """E g_n(y_n) [N], differentiable in alpha, beta, theta, the noise and the parameters of the site.
 
-    The lattice follows `y.scale` and is held; it moves with beta. Values are rescaled so that the variance on the lattice
-    is that of y (`matched`), and kinks are averaged over their cell, (A9). The error falls 16-fold when K grows fourfold,
-    or faster; minus infinity where it ends before g times the density has fallen. `memory`: bytes that `work` complex tensors
-    [n, D, K + 1] may take; `cdf` as in `lattice_density`.
+    The error falls 16-fold or faster when K grows fourfold. The result is minus infinity where the lattice ends before g times
+    the density has decayed.
+
+    :param cdf: the cdfs at v [n, D, K - 1], for theta [D, 1, P].
+    :param y: the projections. The lattice is centred on beta; its width follows `y.scale` and is not differentiated.
+    :param site: the functions g_n.
+    :param R: half the width of the lattice, in standard deviations of y.
+    :param K: the number of points, a power of two.
+    :param memory: bytes that `work` complex tensors [n, D, K + 1] may take.
+    :param work: how many such tensors there are.
+    :param matched: rescale the values so that their variance is that of y.
+    :raises DataError: if K is no power of two, shapes do not agree, or one site takes more than the memory limit.
     """
     check_points(K)
     check_projections(y, site)
@@ -136,7 +142,7 @@ def lattice_expectation(
 def _matched(
     u: tf.Tensor, rho: tf.Tensor, variance: tf.Tensor, width: tf.Tensor, averaged: bool
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """The values u [n, 2 K] moved and rescaled to mean zero and the variance [n, 1], and the width of their cells."""
+    """The values u [n, 2 K] shifted to mean zero and rescaled to the variance [n, 1], and the new width of their cells."""
     mean = tf.reduce_sum(rho * u, axis=1, keepdims=True)
     on_lattice = tf.reduce_sum(rho * tf.square(u - mean), axis=1, keepdims=True)
     if averaged:
@@ -146,6 +152,6 @@ def _matched(
 
 
 def _cell_average(u: tf.Tensor, width: tf.Tensor) -> tf.Tensor:
-    """The average of |u| over a cell of a width [n, 1] about u [n, 2 K]."""
+    """The average of |u| over a cell of a width [n, 1] around u [n, 2 K]."""
     inside = 0.25 * width + tf.square(u) / width
     return tf.where(tf.abs(u) >= 0.5 * width, tf.abs(u), inside)  # (A9)

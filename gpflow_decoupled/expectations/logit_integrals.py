@@ -1,12 +1,14 @@
-"""Expectations of log(1 + e^eta) and its derivatives for eta ~ N(h, sigma^2), at any sigma, to 1e-12.
+"""The expectation of log(1 + e^eta) for eta ~ N(h, sigma^2), and its derivatives in h and sigma, to 1e-12 at any sigma.
 
-Below sigma = 1: Gauss-Hermite quadrature with 40 nodes, of which (V2) gives the derivatives. Above, where that rule
-fails, the Fourier integral (V4): with u = sigma omega, t = h / sigma and k(omega) = pi omega / sinh(pi omega),
+Below sigma = 1, Gauss-Hermite quadrature with 40 nodes is exact to all digits, and (V2) gives the derivatives. Above, where
+that rule fails, the expectation is a Fourier integral (V4). With u = sigma omega, t = h / sigma, the normal density phi and
+cdf Phi, and k(omega) = pi omega / sinh(pi omega), the characteristic function of the logistic density,
 
-    E = sigma phi(t) + h Phi(t) + sigma / pi  int_0^inf cos(u t) e^(-u^2/2) (1 - k(u / sigma)) / u^2 du,
+    E = sigma phi(t) + h Phi(t) + sigma / pi  int_0^inf cos(u t) e^(-u^2/2) (1 - k(u / sigma)) / u^2 du.
 
-by the trapezoid rule. Its step makes the sum periodic in h with a period of 18 sigma + 60 or more, so that one grid in u
-is fine enough for every sigma >= 1. Beyond half a period the integral is zero to all digits, and h is clipped there.
+The first two terms are the expectation of max(eta, 0). The trapezoid rule makes the integral periodic in h, with a period of
+at least 18 sigma + 60, so that one grid in u is fine enough for every sigma >= 1. Beyond half a period the integral is zero to
+all digits, and h is clipped there.
 """
 
 from __future__ import annotations
@@ -20,26 +22,27 @@ import numpy as np
 import tensorflow as tf
 from numpy.polynomial.hermite_e import hermegauss
 
+from ..special.hyperbolic import x_over_sinh_and_rest
+from ..special.normal import normal_cdf
+
 CROSSOVER = 1.0
-"""Least sigma of the Fourier integral."""
+"""The least sigma for which the Fourier integral is used."""
 _HERMITE = 40
 _LAST = 8.75
-"""Largest u: e^(-u^2/2) u^2 is below 1e-15 there."""
+"""The largest u: e^(-u^2/2) u^2 is below 1e-15 there."""
 _FINE, _COARSE = 16, 7
 _NODES = _FINE * _COARSE
 _STEP = 2.0 * np.pi * CROSSOVER / (18.0 * CROSSOVER + 60.0)
 _SMALL = 1e-4
-"""Below it digits are lost to E, and it implies sigma > 7 and h < -3.5 sigma where h >= -sigma^2 / 2."""
+"""Probabilities below this lose digits as a difference. With h >= -sigma^2 / 2 they imply sigma > 7 and h < -3.5 sigma."""
 _BLOCK = 4096
-"""Most elements at once: a block takes some 40 MB."""
-_SERIES = [1 / 6, -7 / 360, 31 / 15120, -127 / 604800, 73 / 3421440]
-"""(1 - x / sinh x) / x^2 in powers of x^2, for x < 0.1."""
-_SQRT_2, _SQRT_2_PI = np.sqrt(2.0), np.sqrt(2.0 * np.pi)
+"""The number of elements per block, which takes about 40 MB."""
+_SQRT_2_PI = np.sqrt(2.0 * np.pi)
 assert _STEP * (_NODES - 1) > _LAST
 
 
 class LogitMoments(NamedTuple):
-    """F(h, sigma) = E log(1 + e^eta) and its derivatives, all of the shape of h."""
+    """F(h, sigma) = E log(1 + e^eta) and its first and second derivatives in h and s = sigma, all of the shape of h."""
 
     value: tf.Tensor
     d_h: tf.Tensor
@@ -50,9 +53,10 @@ class LogitMoments(NamedTuple):
 
 
 def softplus_moments(h: tf.Tensor, sigma: tf.Tensor) -> LogitMoments:
-    """F and its derivatives at h and sigma of one shape [...]; F is even in sigma, which may have any sign.
+    """F and its derivatives at h and sigma of the same shape [...].
 
-    About 4 us an element above sigma = 1, 1 us below. Finite for all finite arguments.
+    F is even in sigma, which may have any sign. All results are finite for finite arguments. Cost: about 4 microseconds per
+    element above sigma = 1, and 1 below.
     """
     return LogitMoments(
         *_chosen(h, sigma, _hermite_moments, _fourier_moments, odd=(False, False, True, False, True, False))
@@ -60,7 +64,7 @@ def softplus_moments(h: tf.Tensor, sigma: tf.Tensor) -> LogitMoments:
 
 
 def softplus_mean(h: tf.Tensor, sigma: tf.Tensor) -> tf.Tensor:
-    """F alone, at h and sigma of one shape [...]; its gradient is (d_h, d_s) of `softplus_moments`."""
+    """F only, at h and sigma of the same shape [...]; its gradient is (d_h, d_s) of `softplus_moments`."""
 
     @tf.custom_gradient
     def mean(h: tf.Tensor, sigma: tf.Tensor) -> tuple:
@@ -76,10 +80,13 @@ def softplus_mean(h: tf.Tensor, sigma: tf.Tensor) -> tf.Tensor:
 
 
 def log_sigmoid_mean(h: tf.Tensor, sigma: tf.Tensor) -> tf.Tensor:
-    """The log of E s(eta), s the logistic function, at h and sigma > 0 of one shape [...]: with all digits of the smallest E.
+    """log E s(eta) with the logistic function s, at h and sigma > 0 of the same shape [...], to all digits.
 
-    e^(-eta) s(eta) = s(-eta), so that h below -sigma^2 / 2 can be reflected. What then is still small is evaluated with the
-    mean of eta tilted to 0, where the Fourier transform of the integrand is pi / sin(pi (a - i omega)), a = -h / sigma^2.
+    The steps for small probabilities, where E s(eta) as computed by `softplus_moments` loses digits:
+
+    1. e^(-eta) s(eta) = s(-eta) reflects h below -sigma^2 / 2 to above it.
+    2. What is still small is evaluated with the mean of eta tilted to 0, where the Fourier transform of the integrand is
+       pi / sin(pi (a - i omega)) with a = -h / sigma^2.
     """
     reflected = h < -0.5 * tf.square(sigma)
     offset = tf.where(reflected, h + 0.5 * tf.square(sigma), tf.zeros_like(h))
@@ -92,7 +99,7 @@ def log_sigmoid_mean(h: tf.Tensor, sigma: tf.Tensor) -> tf.Tensor:
 
 
 def _tilted(h: tf.Tensor, sigma: tf.Tensor) -> tf.Tensor:
-    """The same for -sigma^2 / 2 <= h <= -3.5 sigma, sigma >= 7."""
+    """log E s(eta) for -sigma^2 / 2 <= h <= -3.5 sigma and sigma >= 7, [...], by step 2."""
     weights, u = _weights(h)
     a = tf.clip_by_value(-h / tf.square(sigma), 1e-30, 0.5)
     sine, y = tf.sin(np.pi * a)[..., None], np.pi * u / sigma[..., None]
@@ -101,19 +108,19 @@ def _tilted(h: tf.Tensor, sigma: tf.Tensor) -> tf.Tensor:
     return tf.math.log(integral) - 0.5 * tf.square(h / sigma)
 
 
-Rule = Callable[[tf.Tensor, tf.Tensor], list]
-"""Of h and sigma > 0, both [M]: the results, [M] each."""
+Rule = Callable[[tf.Tensor, tf.Tensor], list[tf.Tensor]]
+"""Takes h and sigma > 0, [M] each, and returns a list of results, [M] each."""
 
 
-def _chosen(h: tf.Tensor, sigma: tf.Tensor, hermite: Rule, fourier: Rule, odd: tuple[bool, ...]) -> list:
-    """Each element by the rule for its sigma; a rule that no element needs is not run. `odd`: the results odd in sigma."""
+def _chosen(h: tf.Tensor, sigma: tf.Tensor, hermite: Rule, fourier: Rule, odd: tuple[bool, ...]) -> list[tf.Tensor]:
+    """Each element by the rule for its sigma; `odd` says which results are odd in sigma. Rules without elements do not run."""
     shape, h, size = tf.shape(h), tf.reshape(h, [-1]), tf.abs(tf.reshape(sigma, [-1]))
     large = size >= CROSSOVER
 
-    def none() -> list:
+    def none() -> list[tf.Tensor]:
         return [tf.zeros_like(h) for _ in odd]
 
-    def by(rule: Rule, size: tf.Tensor) -> Callable[[], list]:
+    def by(rule: Rule, size: tf.Tensor) -> Callable[[], list[tf.Tensor]]:
         return lambda: _by_blocks(rule, h, size, len(odd))
 
     above = tf.cond(tf.reduce_any(large), by(fourier, tf.maximum(size, CROSSOVER)), none)
@@ -123,8 +130,8 @@ def _chosen(h: tf.Tensor, sigma: tf.Tensor, hermite: Rule, fourier: Rule, odd: t
     return [tf.reshape(sign * part if flip else part, shape) for part, flip in zip(results, odd)]
 
 
-def _by_blocks(rule: Rule, h: tf.Tensor, sigma: tf.Tensor, results: int) -> list:
-    """The rule on no more elements at once than `_BLOCK`, one block after the other."""
+def _by_blocks(rule: Rule, h: tf.Tensor, sigma: tf.Tensor, results: int) -> list[tf.Tensor]:
+    """The results of the rule, one block of at most `_BLOCK` elements after the other."""
     if h.shape[0] is not None and h.shape[0] <= _BLOCK:
         return rule(h, sigma)
     size = tf.shape(h)[0]
@@ -137,18 +144,20 @@ def _by_blocks(rule: Rule, h: tf.Tensor, sigma: tf.Tensor, results: int) -> list
 
 
 def _nodes(h: tf.Tensor, sigma: tf.Tensor) -> tuple[tf.Tensor, np.ndarray, np.ndarray]:
-    """The values eta [M, Q], nodes and weights [Q] of the Gauss-Hermite rule."""
+    """The values eta [M, Q], and the nodes and weights [Q] of the Gauss-Hermite rule."""
     z, weights = hermegauss(_HERMITE)
     z = z.astype(h.dtype.as_numpy_dtype)
     return h[:, None] + sigma[:, None] * z, z, (weights / weights.sum()).astype(z.dtype)
 
 
-def _hermite_value(h: tf.Tensor, sigma: tf.Tensor) -> list:
+def _hermite_value(h: tf.Tensor, sigma: tf.Tensor) -> list[tf.Tensor]:
+    """F [M] by quadrature."""
     eta, _, weights = _nodes(h, sigma)
     return [tf.linalg.matvec(tf.nn.softplus(eta), weights)]  # (V2)
 
 
-def _hermite_moments(h: tf.Tensor, sigma: tf.Tensor) -> list:
+def _hermite_moments(h: tf.Tensor, sigma: tf.Tensor) -> list[tf.Tensor]:
+    """F and its derivatives [M] by quadrature."""
     eta, z, weights = _nodes(h, sigma)
     s = tf.sigmoid(eta)
     first = tf.matmul(s, np.stack([weights, weights * z], axis=1))  # (V2)
@@ -156,25 +165,28 @@ def _hermite_moments(h: tf.Tensor, sigma: tf.Tensor) -> list:
     return [*_hermite_value(h, sigma), *tf.unstack(first, axis=1), *tf.unstack(second, axis=1)]
 
 
-def _fourier_value(h: tf.Tensor, sigma: tf.Tensor) -> list:
+def _fourier_value(h: tf.Tensor, sigma: tf.Tensor) -> list[tf.Tensor]:
+    """F [M] by the Fourier integral."""
     cosine, _ = _waves(h, sigma)
     _, share = _kernel(sigma)
     return [_value(h, sigma, cosine, share)]
 
 
 def _value(h: tf.Tensor, sigma: tf.Tensor, cosine: tf.Tensor, share: tf.Tensor) -> tf.Tensor:
-    """(V4) from cos(u t) and (1 - k) / omega^2 [M, Q]."""
+    """F [M] by (V4), from cos(u t) and (1 - k) / omega^2, [M, Q] each."""
     t, density, mass = _normal(h, sigma)
     integral = tf.linalg.matvec(cosine * share, _weights(h)[0])
     return sigma * density + tf.where(t < -40.0, tf.zeros_like(h), h) * mass + integral / sigma  # (V4)
 
 
-def _fourier_moments(h: tf.Tensor, sigma: tf.Tensor) -> list:
+def _fourier_moments(h: tf.Tensor, sigma: tf.Tensor) -> list[tf.Tensor]:
+    """F and its derivatives [M] by Fourier integrals."""
     cosine, sine = _waves(h, sigma)
     k, share = _kernel(sigma)
     weights, u = _weights(h)
     mass = _normal(h, sigma)[2]
-    # k is the characteristic function of the logistic density f'': from the second derivative on no other term is left
+    # k is the characteristic function of the logistic density, the second derivative of log(1 + e^x): from there on the
+    # derivatives have no other term
     d_h = mass - tf.linalg.matvec(sine * share, weights * u) / tf.square(sigma)
     even = tf.matmul(cosine * k, np.stack([weights, weights * (1.0 - u**2)], axis=1)) / sigma[:, None]
     odd = tf.linalg.matvec(sine * k, weights * u) / sigma
@@ -183,7 +195,7 @@ def _fourier_moments(h: tf.Tensor, sigma: tf.Tensor) -> list:
 
 
 def _grid() -> tuple[np.ndarray, np.ndarray]:
-    """Nodes u [Q] and the weights of the trapezoid rule for e^(-u^2/2) / pi [Q]."""
+    """The nodes u [Q] and the weights [Q] of the trapezoid rule for e^(-u^2/2) / pi."""
     u = _STEP * np.arange(_NODES)
     weights = _STEP / np.pi * np.exp(-0.5 * u**2)
     weights[0] *= 0.5
@@ -191,18 +203,19 @@ def _grid() -> tuple[np.ndarray, np.ndarray]:
 
 
 def _weights(like: tf.Tensor) -> tuple[np.ndarray, np.ndarray]:
+    """The weights and nodes of `_grid`, [Q] each, in the precision of a tensor."""
     u, weights = (array.astype(like.dtype.as_numpy_dtype) for array in _grid())
     return weights, u
 
 
 def _normal(h: tf.Tensor, sigma: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """The ratio t = h / sigma, clipped, phi(t), Phi(t)."""
+    """The ratio t = h / sigma, clipped, the density phi(t) and the cdf Phi(t), [M] each."""
     t = tf.clip_by_value(h / sigma, -50.0, 50.0)
-    return t, tf.exp(-0.5 * tf.square(t)) / _SQRT_2_PI, 0.5 * tf.math.erfc(-t / _SQRT_2)
+    return t, tf.exp(-0.5 * tf.square(t)) / _SQRT_2_PI, normal_cdf(t)
 
 
 def _waves(h: tf.Tensor, sigma: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """cos(u t) and sin(u t) [M, Q], by the addition theorem from those of a coarse and of a fine grid."""
+    """cos(u t) and sin(u t), [M, Q] each, by the addition theorem from those on a coarse and on a fine grid."""
     reach = 9.0 + 30.0 / sigma
     phase = _STEP * tf.clip_by_value(h / sigma, -reach, reach)[:, None]
     fine = phase * np.arange(_FINE, dtype=h.dtype.as_numpy_dtype)
@@ -213,15 +226,7 @@ def _waves(h: tf.Tensor, sigma: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
 
 
 def _kernel(sigma: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """k(omega) and (1 - k) / omega^2 [M, Q]."""
+    """k(omega) and (1 - k) / omega^2, [M, Q] each."""
     x = tf.cast(np.pi * _grid()[0], sigma.dtype) / sigma[:, None]
-    square = tf.square(x)
-    small = x < 0.1
-    safe = tf.where(small, tf.ones_like(x), x)
-    decay = tf.exp(-safe)
-    k = 2.0 * safe * decay / (1.0 - tf.square(decay))
-    series = tf.zeros_like(x)
-    for coefficient in reversed(_SERIES):
-        series = series * square + coefficient
-    share = tf.where(small, series, (1.0 - k) / tf.square(safe))
-    return tf.where(small, 1.0 - square * series, k), np.pi**2 * share
+    k, share = x_over_sinh_and_rest(x)
+    return k, np.pi**2 * share

@@ -12,8 +12,8 @@ import tensorflow as tf
 def product(factors: tf.Tensor) -> tf.Tensor:
     """The product over axis 1 of [N, D, T], real or complex: [N, T].
 
-    Its gradient holds the factors before and after each one, multiplied up from both ends ((A16), O_dj): right where
-    factors are zero, which a quotient is not, nor the gradient of TensorFlow's `cumprod`.
+    The gradient in one factor is the product of all others (O_dj of (A16)). It is built from the products before and after
+    that factor, and not as a quotient, so that it is right where factors are zero; the gradient of `tf.math.cumprod` is not.
     """
 
     @tf.custom_gradient
@@ -27,7 +27,7 @@ def product(factors: tf.Tensor) -> tf.Tensor:
 
 
 def other_factors(factors: tf.Tensor) -> tf.Tensor:
-    """For each factor the product of all others along axis 1, like [N, D, T]."""
+    """For each factor the product of all others along axis 1, [N, D, T]."""
     before = tf.math.cumprod(factors, axis=1, exclusive=True)
     return before * tf.math.cumprod(factors, axis=1, exclusive=True, reverse=True)
 
@@ -35,10 +35,15 @@ def other_factors(factors: tf.Tensor) -> tf.Tensor:
 def map_blocks(
     function: Callable[..., tf.Tensor], per_site: Sequence[tf.Tensor], shared: Sequence[tf.Tensor], rows: int
 ) -> tf.Tensor:
-    """function(*per_site, *shared) [N], where each of `per_site` has N rows, computed on `rows` of them at once.
+    """The result [N] of function(*per_site, *shared), computed in blocks of rows.
 
-    Row n of the result must depend on row n of `per_site` and on `shared` alone. The gradient recomputes each block, so
-    that no more than one is ever held; it reaches only what is passed in here. More than one block is not for XLA.
+    The gradient computes each block again, so that no more than one is in memory. It reaches only the tensors that are passed
+    in here. XLA compiles only the case of one block.
+
+    :param function: row n of its result must depend on nothing but row n of `per_site` and `shared`.
+    :param per_site: tensors with N rows each.
+    :param shared: tensors that all rows use.
+    :param rows: the number of rows per block.
     """
     per_site, shared = list(per_site), list(shared)
     N = per_site[0].shape[0]
@@ -77,7 +82,7 @@ def _block_gradients(
     upstream: tf.Tensor,
     rows: int,
 ) -> list[tf.Tensor]:
-    """Gradients of the sum of upstream [N] times function, block by block: a concatenation, or a sum for `common`."""
+    """Gradients of the sum of upstream [N] times function, block by block: concatenated for `sites`, summed for `common`."""
     total = tf.shape(sites[0])[0]
     blocks = (total + rows - 1) // rows
 

@@ -1,89 +1,92 @@
-"""What the three routes to an expectation E g(y) share: the projections y, the sites g, and how much memory they may take.
+"""What the three routes to an expectation E g(y) share: the projections y, the sites g, and the memory that they may take.
 
 | symbol | code | shape |
 |---|---|---|
-| y_n = sum_d alpha_nd v_d + beta_n + noise, v standardised | `Projections` | |
-| alpha, beta, tau^2 (variance of the noise, or None) | `alpha`, `beta`, `noise` | [N, D], [N], [N] |
-| s_n^2 = sum_d alpha_nd^2 + tau_n^2, standard deviation of y_n squared | `spread` | [N] |
-| theta | `theta` | [D, P] |
-| g_n, and its parameters | `Site` | [N] each |
+| y_n = sum_d alpha_nd v_d + beta_n + noise, with independent, standardised v_d | `Projections` | |
+| alpha, beta, tau^2 (the variance of the normal noise, or None) | `alpha`, `beta`, `noise` | [N, D], [N], [N] |
+| s_n, the standard deviation of y_n: s_n^2 = sum_d alpha_nd^2 + tau_n^2 | `spread` | [N] |
+| theta, the P shapes of each v_d | `theta` | [D, P] |
+| g_n, the log density of observation n as a function of y_n, and its parameters | `Site` | [N] each |
 """
 
 from __future__ import annotations
 
-__all__ = ["Projections", "Site", "check_projections", "rows_of", "tiny"]
+__all__ = ["Projections", "Reach", "Site", "check_projections", "rows_of", "tiny"]
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import tensorflow as tf
 
 from ..errors import DataError
 
 Rows = tuple[tf.Tensor, ...]
+Reach: TypeAlias = float | tf.Tensor
+"""R, how far a grid reaches on both sides of the mean of y, in standard deviations: a number or a scalar tensor."""
 
 
 class Projections(NamedTuple):
-    """y_n = sum_d alpha_nd v_d + beta_n, and independent normal noise of variance `noise` where it is given."""
+    """y_n = sum_d alpha_nd v_d + beta_n, and independent normal noise where its variance is given."""
 
     alpha: tf.Tensor
     """[N, D]"""
     beta: tf.Tensor
-    """[N], the means of y"""
+    """The means of y, [N]."""
     theta: tf.Tensor
-    """[D, P], shapes of the base"""
+    """The shapes of the base distribution, [D, P]."""
     noise: tf.Tensor | None = None
-    """tau^2 [N], not negative: normal base variables, or what a projection leaves of a Gaussian process"""
+    """The variances tau^2 [N] of the noise: normal base variables, or what a projection leaves of a Gaussian process."""
     frozen_spread: tf.Tensor | None = None
-    """[N]: lattices and frequencies are laid out for these standard deviations; by default for those of y as they are.
-    Hold them while a line search or a finite difference compares values."""
+    """Standard deviations [N] for which grids are laid out, by default those of y. A grid that changed with y would add its
+    own rounding to a finite difference of expectations."""
 
     @property
     def spread(self) -> tf.Tensor:
-        """The standard deviation of y [N]."""
+        """The standard deviation of y, [N]."""
         variance = tf.reduce_sum(tf.square(self.alpha), axis=1)
         variance = variance if self.noise is None else variance + self.noise
         return tf.sqrt(tf.maximum(variance, tiny(self.alpha)))
 
     @property
     def scale(self) -> tf.Tensor:
-        """`frozen_spread`, or a `spread` that is not differentiated, [N]."""
+        """`frozen_spread`, or else `spread`, as a constant, [N]: grids follow it and are not differentiated."""
         return tf.stop_gradient(self.spread if self.frozen_spread is None else self.frozen_spread)
 
     @property
     def per_site(self) -> Rows:
-        """What has a row a site: [N, D], [N], [N], [N]."""
+        """Alpha [N, D], beta [N], the noise [N] (zero if there is none) and `scale` [N], which have one row per site."""
         noise = tf.zeros_like(self.beta) if self.noise is None else self.noise
         return self.alpha, self.beta, noise, self.scale
 
 
 class Site(NamedTuple):
-    """log g of one observation a row, from parameters [N] each: functions that take them after y, as [n, 1].
+    """The log density g_n(y) of each observation, as functions of y and of parameters [N].
 
-    g(y) = smooth(y) + slope |y - place|, where `kink` gives (place, slope). The others serve the frequency sum alone.
+    g(y) = smooth(y) + slope |y - place|, where `kink` gives place and slope. `kernel`, `gauss`, `centre`, `width` and
+    `cutoff` serve the route "frequency_sum" only. The functions take the parameters after y, as [n, 1].
     """
 
     smooth: Callable[..., tf.Tensor]
     """(y [n, K], *parameters [n, 1]) -> [n, K]"""
     parameters: Rows = ()
-    """[N] each; gradients reach these and nothing that the functions close over"""
+    """[N] each; gradients reach these, and nothing that the functions close over."""
     kink: Callable[..., tuple[tf.Tensor, tf.Tensor]] | None = None
     """(*parameters [n, 1]) -> place, slope [n, 1]"""
     kernel: Callable[..., tf.Tensor] | None = None
-    """(omega [n, T], *parameters [n, 1]) -> k(omega) e^{i omega centre}, real and even, [n, T]; (A11)"""
+    """(omega [n, T], *parameters [n, 1]) -> k(omega) e^{i omega centre} of (A11), [n, T], which is real and even"""
     gauss: Callable[..., tf.Tensor] | None = None
     """(m, variance, *parameters), [n] each -> E g under N(m, variance), [n]"""
     centre: Callable[..., tf.Tensor] | None = None
-    """(*parameters [n]) -> what g'' is symmetric about, [n]; by default zero"""
+    """(*parameters [n]) -> the point about which g'' is symmetric, [n]; zero if not given"""
     width: Callable[..., tf.Tensor] | None = None
-    """(*parameters [n]) -> w of (A13) [n]; by default zero"""
+    """(*parameters [n]) -> w of (A13), how far g'' reaches from its centre, [n]; zero if not given"""
     cutoff: Callable[..., tf.Tensor] | None = None
-    """(spread, *parameters), [n] each -> the last frequency [n], where k has a kink at zero: Gauss-Legendre nodes up to it
-    instead of a trapezoid rule"""
+    """(spread, *parameters), [n] each -> the last frequency [n], for a k with a kink at zero: Gauss-Legendre nodes up to it
+    replace the trapezoid rule"""
 
 
 def tiny(like: tf.Tensor) -> float:
-    """A variance that stands for none, in the precision of `like` [...]."""
+    """A variance that replaces zero, in the precision of `like` [...]."""
     return 1e-200 if like.dtype == tf.float64 else 1e-30
 
 
@@ -97,24 +100,23 @@ def check_projections(y: Projections, site: Site | None = None) -> None:
     for name, part in rows.items():
         if part is not None and not part.shape.is_compatible_with(alpha[:1]):
             raise DataError(
-                f"{name} has shape {part.shape} and alpha {alpha}: it must have {alpha[0]} entries, one a site."
+                f"{name} has shape {part.shape} and alpha {alpha}: it must have {alpha[0]} entries, one per site."
             )
     if y.theta.shape.rank != 2 or not y.theta.shape[:1].is_compatible_with(alpha[1:]):
         raise DataError(
-            f"theta has shape {y.theta.shape} and alpha {alpha}: theta must be [{alpha[1]}, P], a row a dimension."
+            f"theta has shape {y.theta.shape} and alpha {alpha}: theta must be [{alpha[1]}, P], one row per variable."
         )
 
 
 def rows_of(limit: float, D: int, length: int, work: int, dtype: tf.DType) -> int:
-    """Sites to a block so that `work` complex tensors [n, D, length], what value and gradient hold, take `limit` bytes.
+    """The number of sites per block, such that `work` complex tensors [n, D, length] take no more than `limit` bytes.
 
-    Raises:
-        DataError: one site alone does not.
+    :raises DataError: if one site alone takes more.
     """
     one = 2 * dtype.size * D * length * work
     if one > limit:
         raise DataError(
-            f"one site with D = {D} dimensions and {length} points takes {one / 2**20:.3g} MiB, more than the memory limit of "
+            f"One site with D = {D} dimensions and {length} points takes {one / 2**20:.3g} MiB, more than the memory limit of "
             f"{limit / 2**20:.3g} MiB: raise memory, take fewer points, or fewer dimensions that are not normal (non_normal)."
         )
     return int(limit // one)

@@ -1,4 +1,4 @@
-"""E g_n(y_n) over projections of independent base variables, by the route that base and site allow (section 4)."""
+"""How a model integrates its sites: E g_n(y_n) for its base distribution, with a choice of route, frequencies and points."""
 
 from __future__ import annotations
 
@@ -30,88 +30,106 @@ from .projections import Projections, Site
 ROUTES = ("auto", *fourier.ROUTES)
 _LARGEST_SHIFT = 2.0
 _FAR, _LEAST_RATE = 40.0, 0.2
-"""Where growth is looked for: abs(y)^8 still counts as a power there, and exp(y) is finite in single precision."""
+"""Growth is measured between y = 40 and y = 80, where exp(y) is finite in single precision. Below the least rate it counts as
+that of a power, which abs(y)^8 does."""
 _LIGHT_TAIL = 10.0
-"""The reach that 64 frequencies are enough for."""
+"""The range, in standard deviations, for which 64 frequencies are enough."""
 
 
 class Integration(NamedTuple):
-    """How sites are integrated."""
+    """How sites are integrated: the route, its accuracy, and its memory."""
 
     route: str = "auto"
-    """"frequency_sum" where the site has a transform and "spectral" where it has not, or one of `ROUTES`"""
+    """One of `ROUTES`; "auto" is "frequency_sum" where the site has a transform, else "spectral"."""
     frequencies: int = 64
-    """T of the frequency sum"""
+    """T, for the route "frequency_sum"."""
     points: int = 1024
-    """K of the other two, a power of two"""
+    """K, a power of two, for the other two routes."""
     memory: float = 2.0**29
-    """Bytes that value and gradient may take: sites are worked through in blocks"""
+    """Bytes that a value and its gradient may take; sites are computed in blocks that fit."""
 
     def checked(self, base: Base) -> Integration:
-        """Itself. Raises `UnknownOptionError` or `DataError` for settings that cannot be, or not with this base."""
+        """These settings.
+
+        :raises UnknownOptionError: if there is no such route.
+        :raises DataError: for numbers out of range, or a route that this base distribution does not allow.
+        """
         check_option("route", self.route, ROUTES)
         if not isinstance(self.frequencies, int | np.integer) or self.frequencies < 2:
             raise DataError(
-                f"frequencies={self.frequencies!r}: it must be a whole number of 2 at least, for example 64."
+                f"frequencies={self.frequencies!r}: it must be a whole number of at least 2, for example 64."
             )
         if not isinstance(self.points, int | np.integer) or self.points < 4 or self.points & (self.points - 1):
             raise DataError(f"points={self.points!r}: it must be a power of two, for example 1024.")
         if not self.memory > 0.0:
-            raise DataError(f"memory={self.memory!r}: it must be above 0, a number of bytes.")
+            raise DataError(f"memory={self.memory!r}: it must be a number of bytes above 0, for example 2.0**29.")
         if self.route == "lattice" and not base.has_cdf:
-            raise DataError(f"the base '{base.name}' has no cdf: use the route 'spectral' or 'frequency_sum'.")
+            raise DataError(
+                f"The base distribution '{base.name}' has no cdf: use the route 'spectral' or 'frequency_sum'."
+            )
         return self
 
     def doubled(self) -> Integration:
-        """Twice as fine."""
+        """The same with twice the frequencies and points."""
         return self._replace(frequencies=2 * self.frequencies, points=2 * self.points)
 
 
 class SiteGroup(NamedTuple):
-    """Sites of one kind: y = features w~ + offset + noise, for whitened w~."""
+    """Sites of one kind, as functions of y = features w + offset + noise for whitened weights w."""
 
     site: Site
     features: tf.Tensor
     """[N, D]"""
     offset: tf.Tensor
-    """[N]"""
+    """[N], the prior mean of y."""
     noise: tf.Tensor | None = None
-    """[N]: variance of what a Gaussian process has beside its inducing variables"""
+    """The variance [N] of y given w: what inducing variables leave of a Gaussian process. None where it is zero."""
 
 
 def frequencies_for(base: Base) -> int:
-    """T that is enough for a base in all its likely shapes: 64 for light tails, and in proportion to them."""
+    """The T that is enough for a base distribution in all its likely shapes: 64 for light tails, more for heavier ones."""
     reach = _usual_reach(base)
     return int(min(64 * math.ceil(1.35 * reach / _LIGHT_TAIL), 512))
 
 
 def _usual_reach(base: Base) -> float:
-    """R at the default shape, also while tracing."""
+    """R at the default shapes; also while a function is traced."""
     with tf.init_scope():
         return float(np.max(base.tail(base.start(1)).numpy()))
 
 
 def points_for(base: Base) -> int:
-    """K that is enough for a base in all its likely shapes: 1024 for most."""
+    """The K that is enough for a base distribution in all its likely shapes: 1024 for most."""
     reach = _usual_reach(base)
     return int(min(max(1024, 2 ** math.ceil(math.log2(50.0 * reach))), 16384))
 
 
 def route_of(base: Base, site: Site, route: str) -> str:
-    """What "auto" stands for with this base and site. Raises `DataError` where they do not allow a route that is named."""
+    """The route for a base distribution and a site, where `route` may be "auto".
+
+    :raises DataError: if the named route needs a function that is not known.
+    """
     return choose_route(_variables(base), site, None if route == "auto" else route)
 
 
 def _variables(base: Base) -> Variables:
+    """What the routes need of a base distribution."""
     return Variables(base.characteristic, base.cdf if base.has_cdf else None, base.work)
 
 
 def integrate(base: Base, y: Projections, site: Site, how: Integration) -> tf.Tensor:
-    """E g_n(y_n) [N] in nats; a normal base needs no more than mean and variance [N] where the site knows that integral.
+    """E g_n(y_n) [N], in nats.
 
-    Minus infinity where the expectation of a site that grows exponentially, like the Poisson likelihood's, does not exist.
+    Minus infinity where the expectation does not exist, as for sites that grow exponentially, like those of the Poisson
+    likelihood, under a base distribution with heavy tails.
+
+    :param base: the base distribution.
+    :param y: the projections y_n.
+    :param site: the functions g_n.
+    :param how: route, frequencies or points, and memory.
     """
     if base.name == "normal" and how.route == "auto":
+        # y is normal: closed form where the site has one, else one variable in the place of D
         if site.gauss is not None:
             return site.gauss(y.beta, tf.square(y.spread), *site.parameters)
         y = Projections(y.spread[:, None], y.beta, tf.zeros([1, 0], y.alpha.dtype))
@@ -119,14 +137,15 @@ def integrate(base: Base, y: Projections, site: Site, how: Integration) -> tf.Te
     size = how.frequencies if route == "frequency_sum" else how.points
     if site.kernel is not None:
         return expectation(_variables(base), y, site, R, route, size, how.memory)
-    R += tf.minimum(tf.reduce_max(y.scale), _LARGEST_SHIFT)  # growth like exp(y) moves what matters by a variance
+    # exp(y) times a normal density has its mass one variance away from the mean: a wider grid
+    R += tf.minimum(tf.reduce_max(y.scale), _LARGEST_SHIFT)
     value = expectation(_variables(base), y, site, R, route, size, how.memory)
     exists = tf.reduce_all(growth_of(site)[:, None] * tf.abs(y.alpha) <= base.exponent(y.theta), axis=1)
     return tf.where(exists, value, tf.constant(-math.inf, value.dtype))
 
 
 def growth_of(site: Site) -> tf.Tensor:
-    """The rates c [N] such that g_n(y) grows like exp(c abs(y)) on its steeper side; 0 for growth like that of powers."""
+    """The rates c [N] such that g_n(y) grows like exp(c abs(y)) on its steeper side; 0 where it grows like a power."""
     like = site.parameters[0] if site.parameters else tf.zeros([1], default_float())
     columns = [part[:, None] for part in site.parameters]
     y = tf.constant([_FAR, 2.0 * _FAR, -_FAR, -2.0 * _FAR], like.dtype) + tf.zeros_like(like)[:, None]
@@ -136,5 +155,5 @@ def growth_of(site: Site) -> tf.Tensor:
 
 
 def reach_of(base: Base, theta: tf.Tensor) -> tf.Tensor:
-    """R, the widest tail of the base variables, in standard deviations; a scalar that is not differentiated."""
+    """R, the widest range of the base variables in standard deviations; a scalar that is not differentiated."""
     return tf.stop_gradient(tf.reduce_max(base.tail(theta)))

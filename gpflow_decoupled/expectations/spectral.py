@@ -1,4 +1,8 @@
-"""R2: densities of projections from the product of characteristic functions, by one inverse FFT a site (section 4.2)."""
+"""The route "spectral": the density of y from the product of characteristic functions, by one inverse FFT per site.
+
+E g(y) is then the sum of density times g over a regular grid of y, (A10). Any g will do; a kink of g is corrected to the
+fourth order of the step.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +10,6 @@ __all__ = ["as_complex", "check_points", "spectral_density", "spectral_expectati
 
 import math
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -14,16 +17,16 @@ import tensorflow as tf
 from ..errors import DataError
 from .decay import where_decayed
 from .products import map_blocks, product
-from .projections import Projections, Site, check_projections, rows_of
+from .projections import Projections, Reach, Site, check_projections, rows_of
 
 Transform = Callable[[tf.Tensor, tf.Tensor], tf.Tensor]
-"""Of omega [n, D, T] and theta [D, 1, P]: the characteristic functions, real or complex."""
+"""The characteristic functions at omega [n, D, T], for theta [D, 1, P], real or complex."""
 
 
 def transform_of(
     characteristic: Transform, alpha: tf.Tensor, noise: tf.Tensor | None, omega: tf.Tensor, theta: tf.Tensor
 ) -> tf.Tensor:
-    """The characteristic function of y - beta at omega [n, T], for alpha [n, D] and noise [n]: [n, T], real or complex."""
+    """The characteristic function [n, T] of y - beta at omega [n, T], for alpha [n, D] and noise [n]; real or complex."""
     phi = product(characteristic(alpha[:, :, None] * omega[:, None, :], theta[:, None, :]))
     if noise is None:
         return phi
@@ -32,24 +35,29 @@ def transform_of(
 
 
 def as_complex(x: tf.Tensor) -> tf.Tensor:
-    """X [...] with an imaginary part of zero; `tf.cast` does the same and warns in its gradient."""
+    """x [...] as a complex tensor; `tf.cast` does the same, but its gradient warns."""
     return x if x.dtype.is_complex else tf.complex(x, tf.zeros_like(x))
 
 
 def check_points(K: int) -> None:
-    """Raise `DataError` unless K is a power of two, four at least."""
+    """Raise `DataError` unless K is a power of two of at least 4."""
     if not isinstance(K, int | np.integer) or K < 4 or K & (K - 1):
-        raise DataError(f"K={K}: the number of lattice points must be a power of two, for example 1024.")
+        raise DataError(f"K={K}: the number of points must be a power of two, for example 1024.")
 
 
 def spectral_density(
-    characteristic: Transform, y: Projections, R: Any, K: int = 1024, averaged: bool = False
+    characteristic: Transform, y: Projections, R: Reach, K: int = 1024, averaged: bool = False
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """K values y_k and the density there, (A10): [N, K] each, over R standard deviations on both sides of the mean.
+    """Values y_k and the density of y there, [N, K] each, by (A10).
 
-    With `averaged`, the density is its average over the cell around y_k. Exact up to what lies beyond R, and what phi has
-    beyond the frequency pi / step; small negative values are rounding. `characteristic` takes omega [n, D, T] and
-    theta [D, 1, P].
+    The error is the mass beyond R standard deviations, and the characteristic function beyond the frequency pi / step. Small
+    negative densities are rounding errors.
+
+    :param characteristic: the characteristic functions at omega [n, D, T], for theta [D, 1, P].
+    :param y: the projections; the grid follows `y.scale`, which is not differentiated.
+    :param R: half the width of the grid, in standard deviations of y.
+    :param K: the number of points, a power of two.
+    :param averaged: return the average of the density over the cell around y_k.
     """
     check_points(K)
     check_projections(y)
@@ -58,14 +66,21 @@ def spectral_density(
 
 
 def _density(
-    characteristic: Transform, alpha: tf.Tensor, noise: tf.Tensor | None, scale: tf.Tensor, theta: tf.Tensor, R: Any, K: int,
+    characteristic: Transform,
+    alpha: tf.Tensor,
+    noise: tf.Tensor | None,
+    scale: tf.Tensor,
+    theta: tf.Tensor,
+    R: Reach,
+    K: int,
     averaged: bool = False,
-) -> tuple[tf.Tensor, tf.Tensor]:  # fmt: skip
-    """Of y - beta."""
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """Values of y - beta and the density there, [n, K] each, as in `spectral_density`."""
     step = 2.0 * tf.cast(R, alpha.dtype) * scale[:, None] / K
     places = tf.range(K // 2 + 1, dtype=alpha.dtype)
     omega = 2.0 * math.pi / (K * step) * places
     phi = transform_of(characteristic, alpha, noise, omega, theta)
+    # the signs shift the mean to the middle of the grid; a sinc averages over cells
     filters = (-1.0) ** np.arange(K // 2 + 1) * (np.sinc(np.arange(K // 2 + 1) / K) if averaged else 1.0)
     phi = tf.math.conj(as_complex(phi)) * as_complex(tf.constant(filters, alpha.dtype))
     q = tf.signal.irfft(phi, fft_length=[K]) / step  # (A10)
@@ -76,16 +91,23 @@ def spectral_expectation(
     characteristic: Transform,
     y: Projections,
     site: Site,
-    R: Any,
+    R: Reach,
     K: int = 1024,
     memory: float = 2.0**29,
     work: int = 12,
 ) -> tf.Tensor:
-    """E g_n(y_n) [N], differentiable in alpha, beta, theta, noise and the parameters of the site.
+    """E g_n(y_n) [N], differentiable in alpha, beta, theta, the noise and the parameters of the site.
 
-    The grid moves with beta and is otherwise held: it follows `y.scale`. Kinks are corrected to fourth order of the step.
-    `memory`: bytes that `work` complex tensors [n, D, K/2 + 1] may take; `characteristic` takes omega [n, D, T] and theta
-    [D, 1, P]. Minus infinity where the grid ends before g times the density has fallen.
+    The result is minus infinity where the grid ends before g times the density has decayed.
+
+    :param characteristic: the characteristic functions at omega [n, D, T], for theta [D, 1, P].
+    :param y: the projections. The grid is centred on beta; its width follows `y.scale` and is not differentiated.
+    :param site: the functions g_n. Kinks are corrected to the fourth order of the step.
+    :param R: half the width of the grid, in standard deviations of y.
+    :param K: the number of points, a power of two.
+    :param memory: bytes that `work` complex tensors [n, D, K/2 + 1] may take.
+    :param work: how many such tensors there are.
+    :raises DataError: if K is no power of two, shapes do not agree, or one site takes more than the memory limit.
     """
     check_points(K)
     check_projections(y, site)
@@ -102,12 +124,13 @@ def spectral_expectation(
 
 
 def _expected(values: tf.Tensor, q: tf.Tensor, step: tf.Tensor, site: Site, columns: list[tf.Tensor]) -> tf.Tensor:
-    """The sum [n] of g at values [n, K] with density q [n, K], a step [n, 1] apart: subtracted, it would lose digits."""
+    """The sum [n] of density q [n, K] times g at values [n, K] that are a step [n, 1] apart, corrected at the kink."""
     g = site.smooth(values, *columns)
     if site.kink is None:
         return where_decayed(tf.reduce_sum(g * q, axis=1) * step[:, 0], g * q * step, -math.inf)
     place, slope = site.kink(*columns)
     g += slope * tf.abs(values - place)
+    # the error of the trapezoid rule at a kink, from the density there by linear interpolation
     at = (place - values[:, :1]) / step
     near = tf.stop_gradient(tf.floor(at))
     xi = at - near
@@ -116,5 +139,5 @@ def _expected(values: tf.Tensor, q: tf.Tensor, step: tf.Tensor, site: Site, colu
     left, right = (tf.gather(q, cell + side, batch_dims=1) for side in (0, 1))
     inside = tf.cast((near >= 0.0) & (near < K - 1.0), q.dtype)
     density = inside * ((1.0 - xi) * left + xi * right)
-    correction = tf.square(step) * (tf.square(xi) - xi + 1.0 / 6.0) * density  # (A10), below it
+    correction = tf.square(step) * (tf.square(xi) - xi + 1.0 / 6.0) * density  # (A10), the term of a kink
     return (tf.reduce_sum(g * q, axis=1, keepdims=True) * step + slope * correction)[:, 0]

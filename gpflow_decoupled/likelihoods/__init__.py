@@ -1,19 +1,31 @@
-"""What one observation contributes: likelihoods, the support of labels, and expected losses with derivatives."""
+"""Likelihoods that GPflow lacks, and the sites of all likelihoods: what one observation contributes to a bound.
 
+One file per likelihood class (`bernoulli_logit.py`, `bernoulli_probit.py`, `laplace.py`, `negative_binomial.py`); they use
+nothing of the sites. `sites/` describes the site of every likelihood, GPflow's included, in one registry: expected losses with
+derivatives for the Lagrangian dual, log densities with Fourier transforms for affine-independent inference, and valid labels.
+`support.py` and `labels.py` check labels. A likelihood of your own is declared once, by `declare_site`. Read `laplace.py`
+first, then `sites/__init__.py`.
+"""
+
+from ..expectations.projections import Site
 from .bernoulli_logit import BernoulliLogit
 from .bernoulli_probit import BernoulliProbit
-from .laplace import Laplace, LaplaceLoss
+from .labels import check_labels, observation_columns
+from .laplace import Laplace
 from .negative_binomial import NegativeBinomial
-from .sites.gaussian_loss import GaussianLoss
-from .sites.log_linear_loss import LogLinearLoss
-from .sites.logit_loss import LogitLoss, PiecewiseLogitLoss
-from .sites.quadrature_loss import QuadratureLoss
-from .sites.registry import declare_site_loss, site_loss
+from .sites.gaussian import GaussianLoss
+from .sites.laplace import LaplaceLoss
+from .sites.log_linear import LogLinearLoss
+from .sites.logit import LogitLoss, PiecewiseLogitLoss
+from .sites.lookup import declare_site_loss, likelihood_site, site_loss
+from .sites.priors import prior_site
+from .sites.quadrature import QuadratureLoss
+from .sites.registry import declare_site
 from .sites.site_loss import Expansion, Maximiser, SiteLoss
-from .support import check_labels, observation_columns
+from .support import Support
 
 __all__ = [
     "BernoulliLogit", "BernoulliProbit", "Expansion", "GaussianLoss", "Laplace", "LaplaceLoss", "LogLinearLoss", "LogitLoss",
-    "Maximiser", "NegativeBinomial", "PiecewiseLogitLoss", "QuadratureLoss", "SiteLoss", "check_labels", "declare_site_loss",
-    "observation_columns", "site_loss",
+    "Maximiser", "NegativeBinomial", "PiecewiseLogitLoss", "QuadratureLoss", "Site", "SiteLoss", "Support", "check_labels",
+    "declare_site", "declare_site_loss", "likelihood_site", "observation_columns", "prior_site", "site_loss",
 ]  # fmt: skip

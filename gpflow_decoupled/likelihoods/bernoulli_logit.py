@@ -17,17 +17,22 @@ _LEAST_VARIANCE = 1e-16
 
 
 class BernoulliLogit(ScalarLikelihood):
-    """Labels of 0 or 1 with p(y = 1 | f) = 1 / (1 + e^-f), log-concave, its density in the log domain.
+    """Binary labels with a logistic link: p(y = 1 | f) = 1 / (1 + e^-f) for labels 0 and 1.
 
-    Expectations and predictions are exact to 1e-12 whatever the variance of f. Those of GPflow's
-    `Bernoulli(invlink=tf.sigmoid)` are not: quadrature with 20 nodes is wrong by 1e-6 at a standard deviation of 2 and by 0.03
-    at one of 10, and its density overflows beyond |f| = 37.
+    The likelihood is log-concave. Expected log densities, predictive probabilities and predictive log densities are accurate
+    to 1e-12 at every variance of f. With GPflow's `Bernoulli(invlink=tf.sigmoid)`, quadrature with 20 nodes is wrong by 1e-6
+    at a standard deviation of 2 and by 0.03 at a standard deviation of 10, and the log density overflows beyond |f| = 37.
 
-    :param expectation: "exact", or "piecewise" for a lower bound of the expected log density by 20 quadratic pieces, (V5), at
-        most 1.43e-4 nats below it; predictions are exact either way.
-    :param kwargs: as of `gpflow.likelihoods.ScalarLikelihood`.
+    :param expectation: "exact", or "piecewise" for a lower bound on the expected log density by 20 quadratic pieces, (V5),
+        which is at most 1.43e-4 nats too low. Predictions are exact with either.
+    :param kwargs: passed on to `gpflow.likelihoods.ScalarLikelihood`.
+    :raises UnknownOptionError: if `expectation` is neither of the two.
 
-    Raises `UnknownOptionError` for another `expectation`.
+    Example::
+
+        model = CVIGP((X, Y), gpflow.kernels.Matern52(), BernoulliLogit())  # Y [N, 1] of zeros and ones
+        ConjugateComputation().run(model)
+        probability, _ = model.predict_y(Xnew)
     """
 
     def __init__(self, expectation: str = "exact", **kwargs: object) -> None:
@@ -45,6 +50,7 @@ class BernoulliLogit(ScalarLikelihood):
         return tf.sigmoid(F) * tf.sigmoid(-F)
 
     def _predict_mean_and_var(self, X: TensorType, Fmu: TensorType, Fvar: TensorType) -> MeanAndVariance:
+        # E sigmoid(f) is the derivative of E log(1 + e^f) in the mean of f
         p = tf.clip_by_value(softplus_moments(*_moments(Fmu, Fvar)).d_h, 0.0, 1.0)
         return p, p * (1.0 - p)
 
@@ -52,11 +58,12 @@ class BernoulliLogit(ScalarLikelihood):
         return tf.reduce_sum(log_sigmoid_mean(*_moments((2.0 * Y - 1.0) * Fmu, Fvar)), axis=-1)
 
     def _variational_expectations(self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType) -> tf.Tensor:
+        # log p(y | f) = -log(1 + e^(-f)) for y = 1 and -log(1 + e^f) for y = 0
         mean = softplus_mean if self.expectation == "exact" else piecewise_mean
         return -tf.reduce_sum(mean(*_moments((1.0 - 2.0 * Y) * Fmu, Fvar)), axis=-1)
 
 
 def _moments(mean: tf.Tensor, variance: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Mean and standard deviation, of one shape."""
+    """Mean and standard deviation, broadcast to one shape."""
     deviation = tf.sqrt(tf.maximum(variance, _LEAST_VARIANCE))
     return mean + tf.zeros_like(deviation), deviation + tf.zeros_like(mean)

@@ -17,13 +17,18 @@ _NODES = 40
 
 
 class BernoulliProbit(ScalarLikelihood):
-    """Labels of 0 or 1 with p(y = 1 | f) = Phi(f), log-concave, its density in the log domain.
+    """Binary labels with the probit link: p(y = 1 | f) = Phi(f) for labels 0 and 1, Phi the standard normal cdf.
 
-    `gpflow.likelihoods.Bernoulli()` keeps probabilities between 0.001 and 0.999, which is not log-concave. Predictions are in
-    closed form, expected log densities by Gauss-Hermite quadrature with 40 nodes, or by the `quadrature` that is passed on;
-    the 40 are right to 1e-8 for a standard deviation of f of 2, to 2e-4 for 5 and to 0.01 for 10.
+    The likelihood is log-concave. `gpflow.likelihoods.Bernoulli()` is not, since it keeps probabilities between 0.001 and
+    0.999. Predictions are in closed form. Expected log densities are computed by Gauss-Hermite quadrature; its 40 nodes are
+    accurate to 1e-8 at a standard deviation of f of 2, to 2e-4 at 5 and to 0.01 at 10.
 
-    :param kwargs: as of `gpflow.likelihoods.ScalarLikelihood`.
+    :param kwargs: passed on to `gpflow.likelihoods.ScalarLikelihood`, for example `quadrature=` for more nodes.
+
+    Example::
+
+        model = gpflow.models.SVGP(gpflow.kernels.Matern52(), BernoulliProbit(), Z)
+        probability, _ = model.predict_y(Xnew)
     """
 
     def __init__(self, **kwargs: Any) -> None:
@@ -40,6 +45,7 @@ class BernoulliProbit(ScalarLikelihood):
         return tf.exp(log_normal_cdf(F) + log_normal_cdf(-F))
 
     def _predict_mean_and_var(self, X: TensorType, Fmu: TensorType, Fvar: TensorType) -> MeanAndVariance:
+        # E Phi(f) = Phi(mean / sqrt(1 + variance))
         scaled = Fmu / tf.sqrt(1.0 + Fvar)
         return self._conditional_mean(X, scaled), self._conditional_variance(X, scaled)
 

@@ -20,15 +20,21 @@ _LIMIT = 80.0
 
 
 class NegativeBinomial(ScalarLikelihood):
-    """Counts of mean m = e^f and variance m + m^2 / size; as size grows, the Poisson likelihood. Log-concave in f.
+    """Counts of mean m = e^f and variance m + m^2 / size, which is more than the variance m of Poisson counts.
 
-    The mean and variance of predictions are in closed form, expected log densities and predictive densities by Gauss-Hermite
-    quadrature with 40 nodes, or by the `quadrature` that is passed on; the 40 are right to 1e-8 for a standard deviation of f
-    of 2, and to 1e-3 for 5.
+    The likelihood is log-concave in f, and becomes the Poisson likelihood as `size` grows. The mean and variance of
+    predictions are in closed form. Expected log densities and predictive log densities are computed by Gauss-Hermite
+    quadrature; its 40 nodes are accurate to 1e-8 at a standard deviation of f of 2, and to 1e-3 at 5.
 
-    :param size: above 0; the smaller, the more the counts vary. :param kwargs: as of `gpflow.likelihoods.ScalarLikelihood`.
+    :param size: above 0; the smaller it is, the more the counts vary.
+    :param kwargs: passed on to `gpflow.likelihoods.ScalarLikelihood`, for example `quadrature=` for more nodes.
+    :raises DataError: if `size` is not a positive number.
 
-    Raises `DataError` for a size that is not a positive number.
+    Example::
+
+        model = CVIGP((X, counts), gpflow.kernels.Matern52(), NegativeBinomial(size=2.0))
+        ConjugateComputation().run(model)
+        mean, variance = model.predict_y(Xnew)
     """
 
     def __init__(self, size: float = 1.0, **kwargs: Any) -> None:
@@ -37,7 +43,8 @@ class NegativeBinomial(ScalarLikelihood):
         self.size: Parameter = positive_parameter(size, "size")
 
     def _scalar_log_prob(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:
-        size = self.size + tf.zeros_like(F)
+        # the normaliser has the shape of Y and not that of F, which has one axis more where many f are tried per label
+        size = tf.convert_to_tensor(self.size)
         return tfp.distributions.NegativeBinomial(size, logits=F - tf.math.log(size)).log_prob(Y)
 
     def _conditional_mean(self, X: TensorType, F: TensorType) -> tf.Tensor:
@@ -47,10 +54,11 @@ class NegativeBinomial(ScalarLikelihood):
         return _exp(F) + _exp(2.0 * F) / self.size
 
     def _predict_mean_and_var(self, X: TensorType, Fmu: TensorType, Fvar: TensorType) -> MeanAndVariance:
+        # by the law of total variance: E[m + m^2 / size] + Var m, with E m^2 = (E m)^2 e^Fvar
         mean = _exp(Fmu + 0.5 * Fvar)
         return mean, mean + tf.square(mean) * (tf.math.expm1(tf.minimum(Fvar, _LIMIT)) + _exp(Fvar) / self.size)
 
 
 def _exp(exponent: tf.Tensor) -> tf.Tensor:
-    """Without overflow, in single precision too."""
+    """The exponential, clipped so that it does not overflow in single precision either."""
     return tf.exp(tf.minimum(exponent, _LIMIT))

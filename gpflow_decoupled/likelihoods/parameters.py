@@ -1,14 +1,14 @@
-"""Parameters of likelihoods: positive ones, and what site losses need, which is numbers and no functions of the inputs."""
+"""Parameters of likelihoods: positive ones, and what sites can use, which is numbers and not functions of the inputs."""
 
 from __future__ import annotations
 
-__all__ = ["constant_parameter", "positive_parameter"]
-
-from typing import Any
+__all__ = ["constant_parameter", "parameter_per_site", "positive_parameter"]
 
 import numpy as np
+import numpy.typing as npt
 import tensorflow as tf
 from gpflow import Parameter
+from gpflow.base import TensorType
 from gpflow.config import default_likelihood_positive_minimum
 from gpflow.functions import Function
 from gpflow.utilities import positive
@@ -16,15 +16,18 @@ from gpflow.utilities import positive
 from ..errors import DataError
 
 
-def constant_parameter(parameter: Any, name: str, positive: bool = False) -> tf.Tensor:
-    """A parameter of a likelihood as a tensor, of any shape that broadcasts to [N, L].
+def constant_parameter(parameter: TensorType | Function, name: str, positive: bool = False) -> tf.Tensor:
+    """A parameter of a likelihood as a tensor of any shape that broadcasts to [N, L].
 
-    Raises `DataError` for a function of the inputs, which a site loss does not know, and, where values can be seen, for
-    one that is not finite, or not above 0 where it must be.
+    :param parameter: a Parameter, a number, an array, or a function of the inputs, which is refused.
+    :param name: how error messages call it.
+    :param positive: whether it must be above 0.
+    :raises DataError: for a function of the inputs, which a site cannot evaluate; and, outside of `tf.function`, for values
+        that are not finite, or not above 0 where they must be.
     """
     if isinstance(parameter, Function):
         raise DataError(
-            f"{name} is a {type(parameter).__name__}, a function of the inputs: a site loss knows labels alone; pass a "
+            f"{name} is a {type(parameter).__name__}, a function of the inputs, and a site has the labels alone; pass a "
             "number, or an array [N, 1]."
         )
     tensor = tf.convert_to_tensor(parameter)
@@ -37,10 +40,19 @@ def constant_parameter(parameter: Any, name: str, positive: bool = False) -> tf.
     return tensor
 
 
-def positive_parameter(value: Any, name: str) -> Parameter:
-    """A Parameter that stays above 0, of the shape of `value`.
+def parameter_per_site(parameter: TensorType | Function, name: str, like: tf.Tensor) -> tf.Tensor:
+    """A positive parameter of shape [], [1], [N] or [N, 1] as [N], in the precision of `like` [N].
 
-    Raises `DataError` for values that are not numbers above GPflow's least scale, 1e-6 unless it was configured otherwise.
+    :raises DataError: as `constant_parameter`.
+    """
+    value = tf.cast(constant_parameter(parameter, name, positive=True), like.dtype)
+    return tf.reshape(value, [-1]) + tf.zeros_like(like)
+
+
+def positive_parameter(value: Parameter | npt.ArrayLike, name: str) -> Parameter:
+    """A Parameter that stays above 0, of the shape of `value`; a Parameter is returned as it is, and thereby shared.
+
+    :raises DataError: for values that are not numbers above GPflow's least scale, 1e-6 unless it was configured otherwise.
     """
     if isinstance(value, Parameter):
         return value
@@ -48,7 +60,7 @@ def positive_parameter(value: Any, name: str) -> Parameter:
     try:
         numbers = np.asarray(value, float)
     except (TypeError, ValueError) as error:
-        raise DataError(f"{name}={value!r} is not a number.") from error
+        raise DataError(f"{name}={value!r} is not a number; pass a number above {least:g}.") from error
     if not np.all(np.isfinite(numbers) & (numbers > least)):
         raise DataError(f"{name}={value!r} must be a finite number above {least:g}.")
     return Parameter(value, transform=positive(least))

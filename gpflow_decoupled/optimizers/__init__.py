@@ -25,8 +25,9 @@ Each method has a package: `natural_gradient`, `conjugate`, `mean_field`, `lagra
 lower), `lbfgs` (SciPy's L-BFGS-B) and `results` (what a run returns); read these first.
 """
 
+from .affine_independent.best_base import BaseChoice, best_base
 from .affine_independent.jaakkola_jordan import JaakkolaJordan
-from .affine_independent.optimizer import AffineIndependentAscent, BaseChoice, best_base
+from .affine_independent.optimizer import AffineIndependentAscent
 from .affine_independent.result import AffineResult
 from .conjugate.optimizer import ConjugateComputation
 from .conjugate.result import ConjugateResult

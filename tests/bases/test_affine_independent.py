@@ -86,7 +86,7 @@ def test_divergence_leaves_out_what_has_no_gaussian_prior(rng):
 
 
 def test_symmetries_of_a_skewed_base(rng):
-    """Columns of A may change places with their shapes, and signs together with theirs: section 11."""
+    """Columns of A may change places with their shapes, and signs together with theirs."""
     A, theta = matrix(rng), rng.normal(size=(D, 1))
     order = rng.permutation(D)
     kinds = [(A, theta), (A[:, order], theta[order]), (-A, -theta)]

@@ -55,10 +55,6 @@ def test_parameters_are_those_of_the_formulas(name):
     assert_allclose(family.log_partition(natural), [reference.log_partition(p) for p in flat], rtol=1e-12)
     mu = family.expectation(natural)
     assert_allclose(flatten(name, mu), [reference.expectation(p) for p in flat], rtol=1e-12, atol=1e-14)
-    back = family.natural_from_expectation(mu)
-    if name == "Categorical":  # known up to a constant
-        back = (back[0] + (natural[0] - back[0])[..., :1],)
-    assert_allclose(flatten(name, back), flatten(name, natural), rtol=1e-8)
 
 
 @pytest.mark.parametrize("name", FAMILIES)
@@ -147,11 +143,10 @@ def test_gaussian_against_its_formulas(rng):
     g_2 = g_2 + np.swapaxes(g_2, -1, -2)
     solved = family.fisher_solve(natural, (tf.constant(g_1), tf.constant(g_2)))
     mu = family.expectation(natural)
-    back = family.natural_from_expectation(mu)
     for n in range(len(mean)):
         flat, A, expected, fisher = gaussian(mean[n], cov[n])
         assert_allclose(np.concatenate([part[n].numpy().ravel() for part in natural]), flat, rtol=1e-10)
-        assert_allclose(np.concatenate([part[n].numpy().ravel() for part in back]), flat, rtol=1e-9)
+
         assert_allclose(family.log_partition(natural)[n], A, rtol=1e-12)
         assert_allclose(np.concatenate([part[n].numpy().ravel() for part in mu]), expected, rtol=1e-10)
         x = np.concatenate([part[n].numpy().ravel() for part in solved])

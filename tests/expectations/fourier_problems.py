@@ -12,8 +12,12 @@ from scipy import stats
 
 from gpflow_decoupled.distributions import Base, base_variable
 from gpflow_decoupled.expectations.fourier import Variables, expectation
+from gpflow_decoupled.expectations.lattice import cell_masses, convolve
 from gpflow_decoupled.expectations.projections import Projections, Site
-from gpflow_decoupled.likelihoods.sites.fourier_sites import gaussian_site, laplace_site, logistic_site, student_t_site
+from gpflow_decoupled.likelihoods.sites.gaussian import gaussian_site
+from gpflow_decoupled.likelihoods.sites.laplace import laplace_site
+from gpflow_decoupled.likelihoods.sites.logit import logistic_site
+from gpflow_decoupled.likelihoods.sites.student_t import student_t_site
 from tests.reference import affine_independent as reference
 from tests.reference.grams import Array
 
@@ -76,6 +80,16 @@ def variables(base: Base) -> Variables:
 def by_route(name: str, y: Projections, site: Site, route: str, size: int, **options: Any) -> tf.Tensor:
     base = base_variable(name)
     return expectation(variables(base), y, site, tf.reduce_max(base.tail(y.theta)), route, size, **options)
+
+
+def lattice_masses(base: Base, y: Projections, R: float, K: int) -> tuple[tf.Tensor, tf.Tensor]:
+    """Values of y and their masses on the lattice [N, 2 K], before the variance is corrected; noise is one more term."""
+    step = 2.0 * R * y.spread / K
+    masses = cell_masses(base.cdf, y.alpha, y.theta, step, K)
+    if y.noise is not None:
+        normal, none = base_variable("normal"), tf.zeros([1, 0], y.alpha.dtype)
+        masses = tf.concat([masses, cell_masses(normal.cdf, tf.sqrt(y.noise)[:, None], none, step, K)], axis=1)
+    return y.beta[:, None] + step[:, None] * tf.range(-K, K, dtype=y.alpha.dtype), convolve(masses)
 
 
 def densities(name: str, D: int) -> list[reference.Density]:

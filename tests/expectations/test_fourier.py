@@ -10,11 +10,14 @@ from scipy import stats
 
 from gpflow_decoupled.distributions import SkewNormalBase, base_variable
 from gpflow_decoupled.expectations.fourier import ROUTES
-from gpflow_decoupled.expectations.lattice import cell_masses, convolve, lattice_density, lattice_expectation
+from gpflow_decoupled.expectations.lattice import cell_masses, convolve, lattice_expectation
 from gpflow_decoupled.expectations.projections import Projections, Site
 from gpflow_decoupled.expectations.spectral import spectral_density, spectral_expectation
-from gpflow_decoupled.likelihoods.sites.fourier_sites import gaussian_site, laplace_site, logistic_site, student_t_site
-from tests.expectations.fourier_problems import SITES, by_quadrature, by_route, densities, projections
+from gpflow_decoupled.likelihoods.sites.gaussian import gaussian_site
+from gpflow_decoupled.likelihoods.sites.laplace import laplace_site
+from gpflow_decoupled.likelihoods.sites.logit import logistic_site
+from gpflow_decoupled.likelihoods.sites.student_t import student_t_site
+from tests.expectations.fourier_problems import SITES, by_quadrature, by_route, densities, lattice_masses, projections
 from tests.reference import affine_independent as reference
 
 SKEW = SkewNormalBase()
@@ -26,7 +29,7 @@ def test_frequency_sum_and_spectral_are_quadrature(name, D, site):
     case, y = SITES[site], projections(name, D)
     expected = by_quadrature(name, case, y)
     assert_allclose(by_route(name, y, case.site(), "frequency_sum", 256), expected, atol=2e-9)
-    # R2 sees Student-t and Laplace sites through a grid, to the fourth order of its step at kinks
+    # the spectral route has a grid for Student-t and Laplace sites, and an error of fourth order in its step at kinks
     assert_allclose(
         by_route(name, y, case.site(), "spectral", 2048), expected, atol=3e-7 if site == "laplace" else 1e-8
     )
@@ -84,7 +87,7 @@ def test_the_lattice_gains_sixteen_fold_by_four_times_the_points(site):
 def test_rounding_to_the_lattice_adds_the_variance_of_a_cell_each():
     """Sheppard: D steps^2 / 12, which `matched` takes away."""
     y = projections("skew_normal", 4)._replace(alpha=tf.constant(5 * [[1.0, -0.7, 0.8, 1.2]], tf.float64))
-    u, rho = lattice_density(SKEW.cdf, y, 9.5, 256)
+    u, rho = lattice_masses(SKEW, y, 9.5, 256)
     mean = tf.reduce_sum(rho * u, axis=1, keepdims=True)
     variance = tf.reduce_sum(rho * (u - mean) ** 2, axis=1)
     step = (u[:, 1] - u[:, 0]).numpy()
@@ -147,7 +150,7 @@ def test_densities_match_histograms():
         + np.sqrt(float(y.noise[0])) * np.random.default_rng(0).normal(size=100_000)
     )
     for values, density in (
-        lattice_density(SKEW.cdf, y, 9.5, 2048),
+        lattice_masses(SKEW, y, 9.5, 2048),
         spectral_density(SKEW.characteristic, y, 9.5, 2048, averaged=True),
     ):
         mass = density[0].numpy() / np.sum(density[0])

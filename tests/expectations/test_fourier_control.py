@@ -1,4 +1,4 @@
-"""Choice of the route, doubling, widening, memory limits, and bad input."""
+"""Choice of the route, widening, memory limits, and bad input."""
 
 from __future__ import annotations
 
@@ -12,20 +12,19 @@ import tensorflow as tf
 from numpy.testing import assert_allclose
 
 from gpflow_decoupled.distributions import SkewNormalBase, StudentTBase, base_variable
-from gpflow_decoupled.errors import DataError, NumericalError, UnknownOptionError
+from gpflow_decoupled.errors import DataError, UnknownOptionError
 from gpflow_decoupled.expectations.fourier import (
     Variables,
     choose_route,
     expectation,
     missed_mass,
-    settle,
     widen,
 )
 from gpflow_decoupled.expectations.frequency_sum import frequency_sum_expectation
-from gpflow_decoupled.expectations.lattice import lattice_density, lattice_expectation
+from gpflow_decoupled.expectations.lattice import lattice_expectation
 from gpflow_decoupled.expectations.projections import Projections, Site
 from gpflow_decoupled.expectations.spectral import spectral_density, spectral_expectation
-from gpflow_decoupled.likelihoods.sites.fourier_sites import logistic_site
+from gpflow_decoupled.likelihoods.sites.logit import logistic_site
 from tests.expectations.fourier_problems import SITES, by_route, projections, variables
 
 SKEW, LOGISTIC = SkewNormalBase(), SITES["logistic"].site()
@@ -42,18 +41,6 @@ def test_route_is_the_best_that_base_and_site_allow():
     default = expectation(full, Y, LOGISTIC, 9.5)
     assert_allclose(default, by_route("skew_normal", Y, LOGISTIC, "frequency_sum", 64), rtol=1e-9)
     assert_allclose(expectation(no_transform, Y, LOGISTIC, 9.5), default, atol=1e-3)
-
-
-def test_points_are_doubled_until_the_sum_rests():
-    def evaluate(K: int) -> tf.Tensor:
-        return tf.reduce_sum(lattice_expectation(SKEW.cdf, Y, LOGISTIC, 9.5, K))
-
-    value, size, change = settle(evaluate, 64, tolerance=1e-4)
-    exact = tf.reduce_sum(by_route("skew_normal", Y, LOGISTIC, "frequency_sum", 128))
-    assert 64 < size < 2**14 and change < 1e-4
-    assert_allclose(value, exact, atol=1e-4)
-    with pytest.raises(NumericalError, match="still moves by"):
-        settle(evaluate, 16, tolerance=1e-12, largest=64)
 
 
 def test_a_lattice_that_misses_mass_is_noticed_and_widened():
@@ -76,7 +63,7 @@ GROWING = Site(smooth=lambda y, c: -tf.exp(c * y), parameters=(tf.ones([5], tf.f
 
 @pytest.mark.parametrize("route", ["spectral", "lattice"])
 def test_growth_beyond_the_grid_is_noticed(route):
-    """E exp(y) for spreads of 0.3 and 1, where the grid holds it, and of 6 and 20, where it ends in rounding."""
+    """E exp(y) for spreads of 0.3 and 1, where the grid is wide enough, and of 6 and 20, where its ends are rounding."""
     alpha = tf.constant([[0.3], [1.0], [6.0], [20.0], [0.1]], tf.float64)
     y = Projections(alpha, tf.zeros([5], tf.float64), tf.constant([[0.0]], tf.float64))
     with tf.GradientTape() as tape:
@@ -133,7 +120,7 @@ def test_memory_stays_under_the_limit():
 
 BAD = {
     "K of 1000 on the lattice": (lambda: lattice_expectation(SKEW.cdf, Y, ANY, 9.5, 1000), "K=1000.*power of two"),
-    "K of 1000 for the density": (lambda: lattice_density(SKEW.cdf, Y, 9.5, 1000), "power of two"),
+    "K of 1000 for the density": (lambda: spectral_density(SKEW.characteristic, Y, 9.5, 1000), "power of two"),
     "K of 0": (lambda: spectral_density(SKEW.characteristic, Y, 9.5, 0), "power of two"),
     "K of 64.0": (lambda: spectral_expectation(SKEW.characteristic, Y, ANY, 9.5, 64.0), "power of two"),
     "one frequency": (lambda: frequency_sum_expectation(SKEW.characteristic, Y, LOGISTIC, 9.5, 1), "two frequencies"),
@@ -148,18 +135,18 @@ BAD = {
     ),
     "nothing known of the base": (
         lambda: choose_route(Variables(None, None), LOGISTIC),
-        "give the base one of the two",
+        "give the base distribution one of the two",
     ),
     "too much for the memory": (
         lambda: lattice_expectation(SKEW.cdf, Y, ANY, 9.5, 2**14, memory=2.0**16),
         "D = 3 dimensions and 16385 points takes 9 MiB, more than the memory limit of 0.0625 MiB: raise memory",
     ),
     "beta of two columns": (
-        lambda: lattice_density(SKEW.cdf, Y._replace(beta=Y.beta[:, None]), 9.5),
+        lambda: lattice_expectation(SKEW.cdf, Y._replace(beta=Y.beta[:, None]), ANY, 9.5),
         r"they must be \[N, D\] and \[N\]",
     ),
     "beta too short": (
-        lambda: lattice_density(SKEW.cdf, Y._replace(beta=Y.beta[1:]), 9.5),
+        lambda: lattice_expectation(SKEW.cdf, Y._replace(beta=Y.beta[1:]), ANY, 9.5),
         "beta has shape .* 5 entries",
     ),
     "parameters too short": (
@@ -167,7 +154,7 @@ BAD = {
         "parameter 0 of the site",
     ),
     "theta too short": (
-        lambda: lattice_density(SKEW.cdf, Y._replace(theta=Y.theta[1:]), 9.5),
+        lambda: spectral_density(SKEW.characteristic, Y._replace(theta=Y.theta[1:]), 9.5),
         r"theta must be \[3, P\]",
     ),
 }

@@ -41,7 +41,7 @@ def test_knots_of_twenty_pieces():
 
 @pytest.mark.parametrize("number", [0, 2, 7, -4])
 def test_numbers_of_pieces_that_are_refused(number):
-    with pytest.raises(DataError, match="even number of at least 4"):
+    with pytest.raises(DataError, match="must be even and at least 4"):
         piecewise.softplus_pieces(number)
 
 

@@ -68,7 +68,10 @@ def test_switched_likelihood_checks_each_row_by_its_own_likelihood() -> None:
     check_labels(likelihood, np.array([[-3.5, 0]], float))  # no row of the other
     with pytest.raises(DataError, match="= -3.5 is outside the support of Bernoulli"):
         check_labels(likelihood, np.array([[-3.5, 1]], float))
-    with pytest.raises(DataError, match="last column of Y picks the likelihood; it must hold whole numbers 0 to 1"):
+    with pytest.raises(
+        DataError,
+        match="last column of Y says which likelihood a row belongs to; it must consist of whole numbers 0 to 1",
+    ):
         check_labels(likelihood, np.array([[1, 2]], float))
 
 

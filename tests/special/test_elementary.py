@@ -1,4 +1,4 @@
-"""Functions of one or two numbers, and tables of functions: values and gradients, at the awkward places too."""
+"""Special functions and tables of functions: values and gradients, also where formulas change over or cancel."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ from numpy.testing import assert_allclose
 from scipy import special
 
 from gpflow_decoupled.special.bessel import log_bessel_k
-from gpflow_decoupled.special.elementary import increasing_root, owens_t, with_slopes, x_over_sinh
+from gpflow_decoupled.special.gradients import with_slopes
 from gpflow_decoupled.special.hermite import hermite_lookup
+from gpflow_decoupled.special.hyperbolic import x_over_sinh, x_over_sinh_and_rest
+from gpflow_decoupled.special.owens_t import owens_t
 
 
 def gradients(function, *arguments):
@@ -46,6 +48,9 @@ def test_x_over_sinh():
     value, (slope,) = gradients(x_over_sinh, x)
     assert_allclose(value, expected, rtol=1e-14)
     assert_allclose(slope, numeric(x_over_sinh, 0, x), atol=1e-9)
+    rest = x_over_sinh_and_rest(tf.constant(x))[1]
+    assert_allclose(rest[3:5], 1 / 6, rtol=1e-6)
+    assert_allclose(np.delete(rest, 4), np.delete((1.0 - expected) / np.maximum(x**2, 1e-300), 4), rtol=1e-9)
 
 
 def test_log_bessel_k():
@@ -63,11 +68,6 @@ def test_with_slopes_replaces_the_gradient():
     value, (slope,) = gradients(lambda x: with_slopes(tf.stop_gradient(tf.exp(x)), (x, 3.0 * x)), [0.0, 1.0])
     assert_allclose(value, np.exp([0.0, 1.0]))
     assert_allclose(slope, [0.0, 3.0])
-
-
-def test_increasing_root():
-    target = tf.constant([1.0, 8.0, 27.0], tf.float64)
-    assert_allclose(increasing_root(lambda x: x**3 - target, 0.0 * target, target), [1.0, 2.0, 3.0], rtol=1e-10)
 
 
 @pytest.mark.parametrize("order, tolerance", [(2, 1e-7), (3, 2e-10)])

@@ -1,14 +1,13 @@
-"""Exponential families: natural and expectation parameters, Fisher solves, differentiable samples."""
+"""Exponential families in natural and expectation parameters, for mean-field inference on factor graphs.
+
+`base` has the contract `Family` and is to be read first, with `gamma` as the simplest example; there is one file per family.
+`concentrations` has the functions of Dirichlet concentrations that `dirichlet`, `beta` and the topic models share.
+"""
 
 from .base import Belief, Family, Natural
 from .beta import Beta
 from .categorical import Categorical
-from .concentrations import (
-    dirichlet_fisher_solve,
-    dirichlet_from_log_mean,
-    dirichlet_log_mean,
-    dirichlet_log_partition,
-)
+from .concentrations import dirichlet_fisher_solve, dirichlet_log_mean, dirichlet_log_partition
 from .dirichlet import Dirichlet
 from .gamma import Gamma
 from .gaussian import Gaussian
@@ -16,5 +15,5 @@ from .inverse_gamma import InverseGamma
 
 __all__ = [
     "Belief", "Beta", "Categorical", "Dirichlet", "Family", "Gamma", "Gaussian", "InverseGamma", "Natural",
-    "dirichlet_fisher_solve", "dirichlet_from_log_mean", "dirichlet_log_mean", "dirichlet_log_partition",
+    "dirichlet_fisher_solve", "dirichlet_log_mean", "dirichlet_log_partition",
 ]  # fmt: skip

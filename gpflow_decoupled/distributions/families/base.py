@@ -1,16 +1,17 @@
-"""Exponential families in their natural and expectation parameters, with Fisher solves in closed form.
+"""The contract of exponential families, in natural and in expectation parameters.
 
-q(z) = exp(<phi(z), lambda> - A(lambda)), a density with respect to Lebesgue (or counting) measure.
+A member of a family is q(z) = exp(<phi(z), lambda> - A(lambda)), a density with respect to Lebesgue or counting measure.
 
 | symbol | code | shape |
 |---|---|---|
-| lambda, natural parameters | `natural` | a tuple, one tensor a statistic |
-| mu = E phi(z) = grad A(lambda), expectation parameters | `expectation` | as lambda |
-| A(lambda) | `Family.log_partition` | [...], the batch |
-| I(lambda)^-1 g, I = d mu / d lambda | `Family.fisher_solve` | as lambda |
+| phi(z), the sufficient statistics | `Family.sufficient` | a tuple, one tensor per statistic |
+| lambda, the natural parameters | `natural` | as phi(z) |
+| mu = E phi(z) = grad A(lambda), the expectation parameters | `expectation` | as lambda |
+| A(lambda), the log partition function | `Family.log_partition` | [...], the batch |
+| I(lambda)^-1 g, with the Fisher matrix I = d mu / d lambda | `Family.fisher_solve` | as lambda |
 
-The gradient in mu of any function of q is I(lambda)^-1 times its gradient in lambda (C1). Families keep no state: every
-method is a pure function of tensors, batched over the leading axes.
+The gradient in mu of any function of q is I(lambda)^-1 times its gradient in lambda, (C1): that is what natural gradients and
+conjugate computation need. Families have no state: all methods are pure functions of tensors, batched over the leading axes.
 """
 
 from __future__ import annotations
@@ -21,21 +22,33 @@ from abc import ABC, abstractmethod
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import tensorflow as tf
 import tensorflow_probability as tfp
 from gpflow.config import default_float
 
 from ...errors import DataError
+from ..base import Seed
 
 Natural = tuple[tf.Tensor, ...]
-"""One tensor a statistic: the batch, then the shape of the statistic."""
+"""One tensor per statistic: the axes of the batch, then those of the statistic."""
 
 
 class Family(ABC):
-    """A minimal exponential family (an overcomplete one is said to be); subclasses say how their numbers are called."""
+    """An exponential family; each subclass says in `natural` what its usual parameters are called.
+
+    Families are minimal, so that lambda is unique, unless a subclass says otherwise.
+
+    Example::
+
+        family = Gamma()
+        natural = family.natural(shape=[2.0, 3.0], rate=1.0)         # lambda, two tensors [2]
+        log_mean, mean = family.expectation(natural)                 # mu = (E log z, E z)
+        family.kl(natural, family.natural(shape=[1.0, 1.0], rate=1.0))   # [2], in nats
+    """
 
     statistics: tuple[str, ...] = ()
-    """What the entries of a natural parameter are the coefficients of."""
+    """The sufficient statistics phi(z), as text; lambda has one tensor for each."""
     ranks: tuple[int, ...] = ()
     """The number of axes of each statistic: 0 for a number, 1 for a vector, 2 for a matrix."""
     reparameterized: bool = True
@@ -43,83 +56,89 @@ class Family(ABC):
 
     @abstractmethod
     def natural(self, *parameters: Any, **named: Any) -> Natural:
-        """Lambda from the usual parameters, arrays that are checked here: `DataError` outside of the domain."""
+        """The natural parameters for the usual parameters of the family, arrays that each family names.
+
+        :raises DataError: for parameters outside of the domain.
+        """
 
     @abstractmethod
     def distribution(self, natural: Natural) -> tfp.distributions.Distribution:
-        """The TFP distribution: densities, moments, samples."""
+        """The TFP distribution, for densities, moments and samples."""
 
     @abstractmethod
     def log_partition(self, natural: Natural) -> tf.Tensor:
-        """A(lambda) [...] in nats."""
+        """A(lambda) in nats, [...]."""
 
     @abstractmethod
     def expectation(self, natural: Natural) -> Natural:
-        """Mu = E phi(z), of the shapes of lambda."""
-
-    @abstractmethod
-    def natural_from_expectation(self, expectation: Natural) -> Natural:
-        """The lambda whose expectation parameters are mu; Newton's method where no closed form is known."""
+        """The expectation parameters mu = E phi(z), of the shapes of lambda."""
 
     @abstractmethod
     def sufficient(self, z: tf.Tensor) -> Natural:
-        """Phi(z), for z with any leading axes."""
+        """The sufficient statistics phi(z), for z with any leading axes."""
 
     @abstractmethod
     def fisher_solve(self, natural: Natural, gradient: Natural) -> Natural:
-        """I(lambda)^-1 g: from a gradient in lambda that in mu. No matrix is formed."""
+        """I(lambda)^-1 g, the gradient in mu from a gradient g in lambda; no matrix I is formed."""
 
     @abstractmethod
     def in_domain(self, natural: Natural) -> tf.Tensor:
-        """Whether q exists, bool [...]. The domain is convex and open."""
+        """Whether lambda is a member of the family, bool [...]. The domain is convex and open."""
 
     def tangent(self, gradient: Natural) -> Natural:
-        """A gradient as an element of the space of lambda: symmetric, where a statistic is."""
+        """The projection of a gradient to the space of lambda: symmetric where a statistic is a symmetric matrix."""
         return gradient
 
     def inner(self, left: Natural, right: Natural) -> tf.Tensor:
-        """<left, right> [...], summed over the axes of the statistics."""
+        """The inner product <left, right> [...], summed over statistics and their axes."""
         products = [tf.reduce_sum(a * b, axis=list(range(-rank, 0))) for a, b, rank in zip(left, right, self.ranks)]
         return tf.add_n(products)
 
     def log_prob(self, z: tf.Tensor, natural: Natural) -> tf.Tensor:
-        """Log q(z) in nats, of the leading axes of z and the batch."""
+        """The log density of z in nats, of the leading axes of z and the batch."""
         return self.inner(self.sufficient(z), natural) - self.log_partition(natural)
 
     def entropy(self, natural: Natural) -> tf.Tensor:
-        """H [...] in nats."""
+        """The entropy in nats, [...]."""
         return self.log_partition(natural) - self.inner(self.expectation(natural), natural)
 
     def kl(self, natural: Natural, other: Natural) -> tf.Tensor:
-        """KL[q || p] [...] in nats, of the members of the family at lambda and at `other`."""
+        """KL[q || p] in nats, [...], for the members q at `natural` and p at `other`."""
         difference = tuple(a - b for a, b in zip(natural, other))
         moments = self.inner(self.expectation(natural), difference)
         return self.log_partition(other) - self.log_partition(natural) + moments
 
-    def sample(self, natural: Natural, n: int, seed: Any = None) -> tf.Tensor:
-        """N draws [n, ..., event], differentiable in lambda where `reparameterized`.
+    def sample(self, natural: Natural, n: int, seed: Seed = None) -> tf.Tensor:
+        """Draws [n, ..., event], differentiable in lambda where `reparameterized`.
 
-        By TFP's implicit reparameterisation, (C36): Figurnov, Mohamed & Mnih 2018 (arXiv:1805.08498).
+        Gradients are TFP's implicit reparameterisation, (C36): Figurnov, Mohamed & Mnih 2018 (arXiv:1805.08498).
         """
         return self.distribution(natural).sample(n, seed=seed)
 
-    def belief(self, *parameters: Any, **named: Any) -> Belief:
-        """The member of the family with these usual parameters, arrays as for `natural`."""
+    def belief(self, *parameters: npt.ArrayLike, **named: npt.ArrayLike) -> Belief:
+        """The member of the family with these usual parameters, which are named as in `natural`."""
         return Belief.at(self, self.natural(*parameters, **named))
 
     @property
     def name(self) -> str:
-        """As messages call it."""
+        """The name in messages."""
         return type(self).__name__
 
 
 class Belief(NamedTuple):
-    """A member of a family: what is believed of a variable."""
+    """A member of a family: the prior or posterior of one variable of a factor graph.
+
+    Example::
+
+        prior = Gamma().belief(shape=2.0, rate=1.0)
+        prior.entropy(), prior.distribution.mean(), prior.sample(5, seed=1)
+    """
 
     family: Family
     natural: Natural
+    """The natural parameters lambda, one tensor per statistic."""
     expectation: Natural
-    """Mu, one tensor a statistic."""
+    """The expectation parameters mu, one tensor per statistic."""
 
     @staticmethod
     def at(family: Family, natural: Natural) -> Belief:
@@ -131,17 +150,20 @@ class Belief(NamedTuple):
         """The TFP distribution."""
         return self.family.distribution(self.natural)
 
-    def sample(self, n: int, seed: Any = None) -> tf.Tensor:
-        """N draws [n, ..., event]."""
+    def sample(self, n: int, seed: Seed = None) -> tf.Tensor:
+        """Draws [n, ..., event]."""
         return self.family.sample(self.natural, n, seed)
 
     def entropy(self) -> tf.Tensor:
-        """H [...] in nats."""
+        """The entropy in nats, [...]."""
         return self.family.log_partition(self.natural) - self.family.inner(self.expectation, self.natural)
 
 
-def as_float(name: str, value: Any) -> tf.Tensor:
-    """A tensor of GPflow's float type. Raises `DataError` for entries that are not finite."""
+def as_float(name: str, value: tf.Tensor | npt.ArrayLike) -> tf.Tensor:
+    """A tensor [...], of GPflow's float type unless it was one before.
+
+    :raises DataError: for entries that are not finite; `name` says which array that is.
+    """
     tensor = tf.convert_to_tensor(value) if tf.is_tensor(value) else tf.constant(np.asarray(value), default_float())
     known = tf.get_static_value(tensor)
     if known is not None and not np.all(np.isfinite(known)):
@@ -149,8 +171,11 @@ def as_float(name: str, value: Any) -> tf.Tensor:
     return tensor
 
 
-def as_positive(name: str, value: Any) -> tf.Tensor:
-    """As `as_float`. Raises `DataError` for entries that are not above 0."""
+def as_positive(name: str, value: tf.Tensor | npt.ArrayLike) -> tf.Tensor:
+    """A tensor [...] as of `as_float`, for entries above 0.
+
+    :raises DataError: for entries that are not finite or not above 0.
+    """
     tensor = as_float(name, value)
     known = tf.get_static_value(tensor)
     if known is not None and not np.all(known > 0.0):

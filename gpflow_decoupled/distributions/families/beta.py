@@ -4,28 +4,30 @@ from __future__ import annotations
 
 __all__ = ["Beta"]
 
-from typing import Any
-
+import numpy.typing as npt
 import tensorflow as tf
 import tensorflow_probability as tfp
 
 from .base import Family, Natural, as_positive
-from .concentrations import (
-    dirichlet_fisher_solve,
-    dirichlet_from_log_mean,
-    dirichlet_log_mean,
-    dirichlet_log_partition,
-)
+from .concentrations import dirichlet_fisher_solve, dirichlet_log_mean, dirichlet_log_partition
 
 
 class Beta(Family):
-    """Beta densities with concentrations c_1, c_0: lambda = (c_1 - 1, c_0 - 1), the coefficients of log z, log(1 - z)."""
+    """Beta densities with concentrations c_1 and c_0, which are Dirichlet densities of two classes.
+
+    The natural parameters are lambda = (c_1 - 1, c_0 - 1), the coefficients of log z and log(1 - z).
+
+    Example::
+
+        natural = Beta().natural(concentration1=2.0, concentration0=5.0)
+        log_z, log_rest = Beta().expectation(natural)                # E log z, E log(1 - z)
+    """
 
     statistics = ("log z", "log(1 - z)")
     ranks = (0, 0)
 
-    def natural(self, concentration1: Any, concentration0: Any) -> Natural:
-        """Lambda from two arrays [...] above 0, called as in `tfd.Beta`."""
+    def natural(self, concentration1: npt.ArrayLike, concentration0: npt.ArrayLike) -> Natural:
+        """The natural parameters for two arrays [...] above 0, named as in `tfd.Beta`."""
         c_1 = as_positive("concentration1 of a Beta", concentration1)
         c_0 = as_positive("concentration0 of a Beta", concentration0)
         return c_1 - 1.0 + 0.0 * c_0, c_0 - 1.0 + 0.0 * c_1
@@ -35,27 +37,23 @@ class Beta(Family):
         return tfp.distributions.Beta(natural[0] + 1.0, natural[1] + 1.0)
 
     def log_partition(self, natural: Natural) -> tf.Tensor:
-        """[...]."""
+        """A(lambda) in nats, [...]."""
         return dirichlet_log_partition(_stack(natural) + 1.0)
 
     def expectation(self, natural: Natural) -> Natural:
         """(E log z, E log(1 - z)), [...] each."""
         return _split(dirichlet_log_mean(_stack(natural) + 1.0))
 
-    def natural_from_expectation(self, expectation: Natural) -> Natural:
-        """From (E log z, E log(1 - z)), [...] each."""
-        return _split(dirichlet_from_log_mean(_stack(expectation)) - 1.0)
-
     def sufficient(self, z: tf.Tensor) -> Natural:
         """(log z, log(1 - z)), of the shape of z."""
         return tf.math.log(z), tf.math.log1p(-z)
 
     def fisher_solve(self, natural: Natural, gradient: Natural) -> Natural:
-        """(C35) with K = 2, [...] each."""
+        """I(lambda)^-1 g by (C35) with K = 2, [...] each."""
         return _split(dirichlet_fisher_solve(_stack(natural) + 1.0, _stack(gradient)))
 
     def in_domain(self, natural: Natural) -> tf.Tensor:
-        """[...]: both concentrations above 0."""
+        """Whether both concentrations are above 0, [...]."""
         return (natural[0] > -1.0) & (natural[1] > -1.0)
 
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 __all__ = ["Categorical"]
 
-from typing import Any
-
+import numpy.typing as npt
 import tensorflow as tf
 import tensorflow_probability as tfp
 
@@ -14,18 +13,24 @@ from .base import Family, Natural, as_float
 
 
 class Categorical(Family):
-    """One of K classes, as a row z [..., K] of zeros and a one: lambda = (logits [..., K],), mu = (probabilities,).
+    """One of K classes, as a vector z [..., K] with a one at the class: lambda = (logits [..., K],).
 
-    Overcomplete, so that messages are log weights as they come: lambda is known up to a constant, which changes neither
-    mu nor the entropy. Samples are not differentiable.
+    The expectation parameters are the class probabilities. The family is overcomplete: adding a constant to the logits
+    changes neither mu nor the entropy, so that messages can be log weights that are not normalised. Samples are not
+    differentiable.
+
+    Example::
+
+        natural = Categorical().natural(logits=[0.0, 1.0, -1.0])
+        (probabilities,) = Categorical().expectation(natural)        # [3]
     """
 
     statistics = ("z",)
     ranks = (1,)
     reparameterized = False
 
-    def natural(self, logits: Any) -> Natural:
-        """Lambda from `logits` [..., K], K at least 2."""
+    def natural(self, logits: npt.ArrayLike) -> Natural:
+        """The natural parameters for `logits` [..., K], with K at least 2."""
         tensor = as_float("the logits of a Categorical", logits)
         if tensor.shape.rank == 0 or tensor.shape[-1] == 1:
             raise DataError(f"the logits of a Categorical have shape {tuple(tensor.shape)} and need [..., K], K >= 2.")
@@ -36,25 +41,21 @@ class Categorical(Family):
         return tfp.distributions.OneHotCategorical(logits=natural[0], dtype=natural[0].dtype)
 
     def log_partition(self, natural: Natural) -> tf.Tensor:
-        """[...]."""
+        """A(lambda) in nats, [...]."""
         return tf.reduce_logsumexp(natural[0], axis=-1)
 
     def expectation(self, natural: Natural) -> Natural:
-        """(Probabilities [..., K],)."""
+        """The class probabilities ([..., K],)."""
         return (tf.nn.softmax(natural[0], axis=-1),)
 
-    def natural_from_expectation(self, expectation: Natural) -> Natural:
-        """From (probabilities [..., K],), above 0."""
-        return (tf.math.log(expectation[0]),)
-
     def sufficient(self, z: tf.Tensor) -> Natural:
-        """(z,), z [..., K] with a one at the class."""
+        """The vector itself, (z [..., K],)."""
         return (z,)
 
     def fisher_solve(self, natural: Natural, gradient: Natural) -> Natural:
-        """A solution of (diag p - p p^T) x = g, g [..., K] of sum 0: g / p; the others differ from it by a constant."""
+        """A solution x of (diag p - p p^T) x = g, for g [..., K] of sum 0: g / p. The others differ by a constant."""
         return (tf.math.divide_no_nan(gradient[0], tf.nn.softmax(natural[0], axis=-1)),)
 
     def in_domain(self, natural: Natural) -> tf.Tensor:
-        """[...]: finite."""
+        """Whether all logits are finite, [...]."""
         return tf.reduce_all(tf.math.is_finite(natural[0]), axis=-1)

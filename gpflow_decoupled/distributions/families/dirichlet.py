@@ -4,32 +4,31 @@ from __future__ import annotations
 
 __all__ = ["Dirichlet"]
 
-from typing import Any
-
+import numpy.typing as npt
 import tensorflow as tf
 import tensorflow_probability as tfp
 
 from ...errors import DataError
 from .base import Family, Natural, as_positive
-from .concentrations import (
-    dirichlet_fisher_solve,
-    dirichlet_from_log_mean,
-    dirichlet_log_mean,
-    dirichlet_log_partition,
-)
+from .concentrations import dirichlet_fisher_solve, dirichlet_log_mean, dirichlet_log_partition
 
 
 class Dirichlet(Family):
     """Dirichlet densities with concentrations c [..., K]: lambda = (c - 1,), the coefficients of log theta.
 
-    `concentrations` has the same as plain functions of c.
+    `concentrations` has the same mathematics as plain functions of c.
+
+    Example::
+
+        natural = Dirichlet().natural(concentration=[1.0, 2.0, 3.0])
+        (log_mean,) = Dirichlet().expectation(natural)               # E log theta, [3]
     """
 
     statistics = ("log theta",)
     ranks = (1,)
 
-    def natural(self, concentration: Any) -> Natural:
-        """Lambda from `concentration` [..., K], above 0, K at least 2."""
+    def natural(self, concentration: npt.ArrayLike) -> Natural:
+        """The natural parameters for `concentration` [..., K] above 0, with K at least 2."""
         c = as_positive("the concentration of a Dirichlet", concentration)
         if c.shape.rank == 0 or c.shape[-1] == 1:
             raise DataError(f"the concentration of a Dirichlet has shape {tuple(c.shape)} and needs [..., K], K >= 2.")
@@ -40,25 +39,21 @@ class Dirichlet(Family):
         return tfp.distributions.Dirichlet(natural[0] + 1.0)
 
     def log_partition(self, natural: Natural) -> tf.Tensor:
-        """[...]."""
+        """A(lambda) in nats, [...]."""
         return dirichlet_log_partition(natural[0] + 1.0)
 
     def expectation(self, natural: Natural) -> Natural:
         """(E log theta [..., K],)."""
         return (dirichlet_log_mean(natural[0] + 1.0),)
 
-    def natural_from_expectation(self, expectation: Natural) -> Natural:
-        """From (E log theta [..., K],)."""
-        return (dirichlet_from_log_mean(expectation[0]) - 1.0,)
-
     def sufficient(self, z: tf.Tensor) -> Natural:
-        """(log z,), z [..., K] on the simplex."""
+        """(log z,) for z [..., K] on the simplex."""
         return (tf.math.log(z),)
 
     def fisher_solve(self, natural: Natural, gradient: Natural) -> Natural:
-        """(C35), [..., K]."""
+        """I(lambda)^-1 g by (C35), [..., K]."""
         return (dirichlet_fisher_solve(natural[0] + 1.0, gradient[0]),)
 
     def in_domain(self, natural: Natural) -> tf.Tensor:
-        """[...]: every c above 0."""
+        """Whether all concentrations are above 0, [...]."""
         return tf.reduce_all(natural[0] > -1.0, axis=-1)

@@ -4,23 +4,28 @@ from __future__ import annotations
 
 __all__ = ["Gamma"]
 
-from typing import Any
-
+import numpy.typing as npt
 import tensorflow as tf
 import tensorflow_probability as tfp
 
-from ...special.trigamma import gamma_shape, trigamma, trigamma_excess
+from ...special.trigamma import trigamma, trigamma_excess
 from .base import Family, Natural, as_positive
 
 
 class Gamma(Family):
-    """Gamma densities with shape a and rate b: lambda = (a - 1, -b), the coefficients of (log z, z), [...] each."""
+    """Gamma densities with shape a and rate b: lambda = (a - 1, -b), the coefficients of log z and z, [...] each.
+
+    Example::
+
+        natural = Gamma().natural(shape=2.0, rate=0.5)
+        log_mean, mean = Gamma().expectation(natural)                # psi(2) - log 0.5, and 4
+    """
 
     statistics = ("log z", "z")
     ranks = (0, 0)
 
-    def natural(self, shape: Any, rate: Any) -> Natural:
-        """Lambda from `shape` [...] and `rate` [...], both above 0."""
+    def natural(self, shape: npt.ArrayLike, rate: npt.ArrayLike) -> Natural:
+        """The natural parameters for `shape` [...] and `rate` [...], both above 0."""
         a, b = as_positive("the shape of a Gamma", shape), as_positive("the rate of a Gamma", rate)
         return a - 1.0 + 0.0 * b, -b + 0.0 * a
 
@@ -34,7 +39,7 @@ class Gamma(Family):
         return tfp.distributions.Gamma(*self.shape_and_rate(natural))
 
     def log_partition(self, natural: Natural) -> tf.Tensor:
-        """[...]."""
+        """A(lambda) in nats, [...]."""
         a, b = self.shape_and_rate(natural)
         return tf.math.lgamma(a) - a * tf.math.log(b)
 
@@ -43,23 +48,17 @@ class Gamma(Family):
         a, b = self.shape_and_rate(natural)
         return tf.math.digamma(a) - tf.math.log(b), a / b
 
-    def natural_from_expectation(self, expectation: Natural) -> Natural:
-        """From (E log z, E z), [...] each."""
-        log_mean, mean = expectation
-        a = gamma_shape(tf.math.log(mean) - log_mean)
-        return a - 1.0, -a / mean
-
     def sufficient(self, z: tf.Tensor) -> Natural:
         """(log z, z), of the shape of z."""
         return tf.math.log(z), z
 
     def fisher_solve(self, natural: Natural, gradient: Natural) -> Natural:
-        """(C33), [...] each."""
+        """I(lambda)^-1 g by (C33), [...] each; a psi'(a) - 1 is computed without cancellation."""
         (a, b), (g_1, g_2) = self.shape_and_rate(natural), gradient
         d = trigamma_excess(a)
         return (a * g_1 - b * g_2) / d, b * (b * trigamma(a) * g_2 - g_1) / d  # (C33)
 
     def in_domain(self, natural: Natural) -> tf.Tensor:
-        """[...]: a > 0 and b > 0."""
+        """Whether shape and rate are above 0, [...]."""
         a, b = self.shape_and_rate(natural)
         return (a > 0.0) & (b > 0.0)

@@ -5,8 +5,8 @@ from __future__ import annotations
 __all__ = ["Gaussian"]
 
 import math
-from typing import Any
 
+import numpy.typing as npt
 import tensorflow as tf
 import tensorflow_probability as tfp
 
@@ -18,13 +18,21 @@ from .base import Family, Natural, as_float
 
 
 class Gaussian(Family):
-    """N(m, V) on M dimensions: lambda = (V^-1 m [..., M], -V^-1 / 2 [..., M, M]), mu = (m, V + m m^T); M^3 each method."""
+    """Normal densities N(m, V) in M dimensions: lambda = (V^-1 m [..., M], -V^-1 / 2 [..., M, M]).
+
+    The expectation parameters are mu = (m, V + m m^T). Every method costs M^3 per member of the batch.
+
+    Example::
+
+        natural = Gaussian().natural(mean=[0.0, 1.0], covariance=[[2.0, 0.5], [0.5, 1.0]])
+        m, second_moment = Gaussian().expectation(natural)           # [2] and [2, 2]
+    """
 
     statistics = ("z", "z z^T")
     ranks = (1, 2)
 
-    def natural(self, mean: Any, covariance: Any) -> Natural:
-        """Lambda from `mean` [..., M] and `covariance` [..., M, M], symmetric and positive definite."""
+    def natural(self, mean: npt.ArrayLike, covariance: npt.ArrayLike) -> Natural:
+        """The natural parameters for `mean` [..., M] and `covariance` [..., M, M], symmetric and positive definite."""
         m, V = as_float("the mean of a Gaussian", mean), as_float("the covariance of a Gaussian", covariance)
         if m.shape.rank < 1 or V.shape.rank < 2 or not V.shape[-1] == V.shape[-2] == m.shape[-1]:
             raise DataError(
@@ -38,7 +46,7 @@ class Gaussian(Family):
         return tf.linalg.matvec(precision, m), -0.5 * precision + tf.zeros_like(m)[..., None]
 
     def mean_and_covariance(self, natural: Natural) -> tuple[tf.Tensor, tf.Tensor]:
-        """M [..., M] and V [..., M, M]."""
+        """The mean m [..., M] and the covariance V [..., M, M]."""
         mean, root = self._mean_and_root(natural)
         return mean, lower_gram(root)
 
@@ -47,7 +55,7 @@ class Gaussian(Family):
         return tfp.distributions.MultivariateNormalTriL(*self._mean_and_root(natural))
 
     def log_partition(self, natural: Natural) -> tf.Tensor:
-        """[...]: the normaliser (2 pi)^(M/2) included."""
+        """A(lambda) in nats, [...]; the factor (2 pi)^(M/2) is part of it."""
         chol = cholesky(-2.0 * natural[1]).chol
         half = solve(chol, natural[0][..., None])[..., 0]
         log_diagonal = tf.math.log(tf.linalg.diag_part(chol))
@@ -58,19 +66,12 @@ class Gaussian(Family):
         mean, covariance = self.mean_and_covariance(natural)
         return mean, covariance + mean[..., :, None] * mean[..., None, :]
 
-    def natural_from_expectation(self, expectation: Natural) -> Natural:
-        """From (m [..., M], V + m m^T [..., M, M])."""
-        mean, second = expectation
-        chol = cholesky(second - mean[..., :, None] * mean[..., None, :]).chol
-        precision = lower_root_gram(inverse(chol))
-        return tf.linalg.matvec(precision, mean), -0.5 * precision
-
     def sufficient(self, z: tf.Tensor) -> Natural:
-        """(z, z z^T), z [..., M]."""
+        """(z, z z^T) for z [..., M]."""
         return z, z[..., :, None] * z[..., None, :]
 
     def fisher_solve(self, natural: Natural, gradient: Natural) -> Natural:
-        """The derivative of lambda along mu + t g, [..., M] and [..., M, M]: products with V^-1 alone."""
+        """I(lambda)^-1 g, [..., M] and [..., M, M]: the derivative of lambda along mu + t g, by products with V^-1 alone."""
         precision = -2.0 * natural[1]
         mean = self._mean_and_root(natural)[0]
         g_1, g_2 = self.tangent(gradient)
@@ -80,14 +81,15 @@ class Gaussian(Family):
         return tf.linalg.matvec(dP, mean) + tf.linalg.matvec(precision, g_1), -0.5 * dP
 
     def tangent(self, gradient: Natural) -> Natural:
-        """The second part [..., M, M] made symmetric."""
+        """The gradient with its second part [..., M, M] made symmetric."""
         return gradient[0], 0.5 * (gradient[1] + tf.linalg.matrix_transpose(gradient[1]))
 
     def in_domain(self, natural: Natural) -> tf.Tensor:
-        """[...]: V^-1 is positive definite."""
+        """Whether V^-1 is positive definite, [...]."""
         return tf.reduce_all(tf.math.is_finite(tf.linalg.diag_part(cholesky(-2.0 * natural[1]).chol)), axis=-1)
 
     @staticmethod
     def _mean_and_root(natural: Natural) -> tuple[tf.Tensor, tf.Tensor]:
+        """The mean [..., M] and a lower root [..., M, M] of V."""
         root = root_from_precision(-2.0 * natural[1]).chol
         return tf.linalg.matvec(root, tf.linalg.matvec(root, natural[0], transpose_a=True)), root

@@ -1,118 +1,99 @@
-"""Which site loss belongs to a likelihood, and how a likelihood of one's own is given one."""
+"""The registry: which description of sites belongs to which class of likelihoods."""
 
 from __future__ import annotations
 
-__all__ = ["SiteLossBuilder", "declare_site_loss", "site_loss"]
+__all__ = ["declare_site", "site_description"]
 
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-import tensorflow as tf
 from gpflow import likelihoods as gl
-from gpflow.base import TensorType
-from gpflow.likelihoods.utils import inv_probit
 
 from ...errors import DataError
 from ..bernoulli_logit import BernoulliLogit
 from ..bernoulli_probit import BernoulliProbit
-from ..laplace import Laplace, LaplaceLoss
+from ..laplace import Laplace
 from ..negative_binomial import NegativeBinomial
-from ..support import check_labels
-from .gaussian_loss import GaussianLoss
-from .log_linear_loss import gamma_loss, poisson_loss
-from .logit_loss import LogitLoss, PiecewiseLogitLoss
-from .scalar_losses import jittered_probit_loss, negative_binomial_loss, probit_loss, student_t_loss
-from .site_loss import SiteLoss, site_labels
+from ..support import UNIT_INTERVAL, Support, classes
+from .description import DensityBuilder, SiteDescription, SiteLossBuilder
+from .gaussian import GAUSSIAN
+from .laplace import LAPLACE
+from .log_linear import exponential_sites, gamma_sites, poisson_sites
+from .logit import LOGIT, PIECEWISE_LOGIT
+from .negative_binomial import NEGATIVE_BINOMIAL
+from .probit import PROBIT, bernoulli_sites
+from .student_t import STUDENT_T
 
-SiteLossBuilder = Callable[[Any, TensorType], SiteLoss | None]
-"""Of a likelihood and Y [N, L]; None where the loss of this very likelihood is not known."""
+Describe = Callable[[Any], SiteDescription]
+"""Of a likelihood of the class, since options such as its inverse link matter"""
 
-
-def _bernoulli(likelihood: gl.Bernoulli, Y: TensorType) -> SiteLoss | None:
-    if likelihood.invlink is inv_probit:
-        return jittered_probit_loss(likelihood, Y)
-    return LogitLoss(likelihood, Y) if likelihood.invlink is tf.sigmoid else None
-
-
-def _bernoulli_logit(likelihood: BernoulliLogit, Y: TensorType) -> SiteLoss:
-    return (LogitLoss if likelihood.expectation == "exact" else PiecewiseLogitLoss)(likelihood, Y)
-
-
-def _with_exp(builder: SiteLossBuilder) -> SiteLossBuilder:
-    """For likelihoods that take any inverse link: only the exponential is known."""
-    return lambda likelihood, Y: builder(likelihood, Y) if likelihood.invlink is tf.exp else None
-
-
-_BUILDERS: dict[type[gl.Likelihood], SiteLossBuilder] = {
-    gl.Gaussian: GaussianLoss,
-    gl.Poisson: _with_exp(poisson_loss),
-    gl.Exponential: _with_exp(gamma_loss),
-    gl.Gamma: _with_exp(gamma_loss),
-    gl.Bernoulli: _bernoulli,
-    gl.StudentT: student_t_loss,
-    BernoulliLogit: _bernoulli_logit,
-    BernoulliProbit: probit_loss,
-    Laplace: LaplaceLoss,
-    NegativeBinomial: negative_binomial_loss,
+_DESCRIPTIONS: dict[type[gl.Likelihood], Describe] = {
+    gl.Gaussian: lambda _: GAUSSIAN,
+    gl.StudentT: lambda _: STUDENT_T,
+    gl.Bernoulli: bernoulli_sites,
+    gl.Poisson: poisson_sites,
+    gl.Exponential: exponential_sites,
+    gl.Gamma: gamma_sites,
+    gl.Beta: lambda _: SiteDescription(support=UNIT_INTERVAL),
+    gl.Ordinal: lambda likelihood: SiteDescription(support=classes(int(likelihood.num_bins))),
+    gl.MultiClass: lambda likelihood: SiteDescription(support=classes(int(likelihood.num_classes))),
+    gl.Softmax: lambda likelihood: SiteDescription(support=classes(int(likelihood.num_classes))),
+    BernoulliLogit: lambda likelihood: LOGIT if likelihood.expectation == "exact" else PIECEWISE_LOGIT,
+    BernoulliProbit: lambda _: PROBIT,
+    Laplace: lambda _: LAPLACE,
+    NegativeBinomial: lambda _: NEGATIVE_BINOMIAL,
 }
 
 
-def declare_site_loss(kind: type[gl.Likelihood], builder: SiteLossBuilder) -> None:
-    """Say how site losses of a class of likelihoods are built, and of those that inherit its density.
+def declare_site(
+    kind: type[gl.Likelihood],
+    *,
+    loss: SiteLossBuilder | None = None,
+    density: DensityBuilder | None = None,
+    support: Support | None = None,
+) -> None:
+    """Say what one observation contributes under a class of likelihoods, and under its subclasses with the same log density.
 
-    :param kind: the class. :param builder: of a likelihood and Y [N, L], returns a `SiteLoss`.
+    What is not given stays as it was declared before. A likelihood that declares nothing can be used wherever expected log
+    densities suffice, and in `AffineIndependentGP`, which then integrates its log density by the route "spectral".
 
-    Mostly a `QuadratureLoss` will do, which needs to know between what numbers the derivative of -log p(y | eta) in eta lies,
-    and how negative its second derivative can be. A loss is built once and kept while the likelihood's Parameters are
-    learned: what depends on these must be a function, as the ends of a `QuadratureLoss` can be. Example, for a likelihood with
-    a derivative between -1 and 1, log-concave::
+    :param kind: a class of likelihoods with one latent function per observation.
+    :param loss: of a likelihood and Y [N, L], its `SiteLoss`, which `LCLGP` needs. A `QuadratureLoss` serves most
+        likelihoods. A loss is built once and kept while the likelihood's Parameters are learned, so that whatever depends on
+        them must be a function, as the ends of a `QuadratureLoss` can be.
+    :param density: of a likelihood and Y [N], its log density as a `Site`, if the Fourier transform of its second derivative
+        has a closed form: then `AffineIndependentGP` can use the route "frequency_sum".
+    :param support: the labels that are valid; by default every number.
+    :raises DataError: if `kind` is not a class of likelihoods.
 
-        declare_site_loss(Huber, lambda likelihood, Y: QuadratureLoss(likelihood, Y, lower=-1.0, upper=1.0))
+    Example, for a likelihood whose -log p(y | f) has derivatives between -1 and 1 and is convex::
+
+        declare_site(Huber, loss=lambda likelihood, Y: QuadratureLoss(likelihood, Y, lower=-1.0, upper=1.0))
     """
     if not (isinstance(kind, type) and issubclass(kind, gl.Likelihood)):
-        raise DataError(f"{kind!r} is no class of likelihoods: declare_site_loss takes the class, not a likelihood.")
-    _BUILDERS[kind] = builder
+        raise DataError(f"{kind!r} is not a class of likelihoods; pass the class, not a likelihood.")
+    describe = _DESCRIPTIONS.get(kind, lambda _: SiteDescription())
+
+    def declared(likelihood: Any) -> SiteDescription:
+        before = describe(likelihood)
+        return SiteDescription(loss or before.loss, density or before.density, support or before.support)
+
+    _DESCRIPTIONS[kind] = declared
 
 
-def site_loss(likelihood: gl.Likelihood, Y: TensorType) -> SiteLoss:
-    """The site loss of a likelihood at labels Y [N, L].
+def site_description(likelihood: gl.Likelihood) -> SiteDescription:
+    """What is known of the sites of a likelihood.
 
-    Raises `DataError`, a `ValueError`, for labels that are not finite or outside of the support, parameters that are functions
-    of the inputs or not positive, and likelihoods without a declared loss.
+    Loss and density are those of its class, or of the nearest class from which it inherits its log density; the support is
+    that of the nearest class that has one. Of a likelihood that was not declared nothing is known but its own log density.
     """
-    labels, builder = site_labels(Y), _builder(likelihood)
-    if builder is not None and tf.executing_eagerly():
-        values = np.asarray(labels)
-        if not np.all(np.isfinite(values)):
-            raise DataError(
-                f"Y has {np.sum(~np.isfinite(values))} entries that are not finite numbers; remove these rows."
-            )
-        check_labels(likelihood, values)
-    loss = None if builder is None else builder(likelihood, labels)
-    if loss is None:
-        raise DataError(_not_declared(likelihood))
-    return loss
+    kinds = [kind for kind in type(likelihood).__mro__ if kind in _DESCRIPTIONS]
+    found = [_DESCRIPTIONS[kind](likelihood) for kind in kinds]
+    support = next((description.support for description in found if description.support is not None), None)
+    if not found or _log_density(kinds[0]) is not _log_density(type(likelihood)):
+        return SiteDescription(support=support)
+    return found[0]._replace(support=support)
 
 
-def _builder(likelihood: gl.Likelihood) -> SiteLossBuilder | None:
-    """That of the class, or of the nearest one from which it inherits its density."""
-    for kind in type(likelihood).__mro__:
-        if kind in _BUILDERS:
-            same = getattr(type(likelihood), "_scalar_log_prob", None) is getattr(kind, "_scalar_log_prob", None)
-            return _BUILDERS[kind] if same else None
-    return None
-
-
-def _not_declared(likelihood: gl.Likelihood) -> str:
-    name, link = type(likelihood).__name__, getattr(likelihood, "invlink", None)
-    if not isinstance(likelihood, gl.ScalarLikelihood) or isinstance(likelihood, gl.SwitchedLikelihood):
-        return (
-            f"{name} has no site loss: one latent function an observation, and one density for all of them, are needed."
-        )
-    known = name if link is None else f"{name} with the inverse link {getattr(link, '__name__', link)}"
-    return (
-        f"No site loss is declared for {known}: between what numbers the derivative of -log p(y | f) in f lies is not "
-        f"known. Declare it: declare_site_loss({name}, lambda likelihood, Y: QuadratureLoss(likelihood, Y, lower, upper, "
-        "curvature)), both from gpflow_decoupled.likelihoods."
-    )
+def _log_density(kind: type[gl.Likelihood]) -> object:
+    return getattr(kind, "_scalar_log_prob", None)

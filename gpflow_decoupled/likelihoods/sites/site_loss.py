@@ -1,15 +1,22 @@
-"""What one observation contributes to the bound, as a function of the mean and standard deviation of its latent.
+"""What one observation contributes to the bound, as a function of the mean and standard deviation of its latent function.
 
 | symbol | code | shape |
 |---|---|---|
 | f(h, sigma) = -E log p(y given eta), eta ~ N(h, sigma^2) | `SiteLoss.value` | [N, L] |
 | its first and second derivatives | `SiteLoss.expand` | [N, L] each |
-| S, where alpha = f_h can lie | `SiteLoss.lower`, `SiteLoss.upper` | [N, L] each |
-| c, with -log p'' >= -c | `SiteLoss.curvature` | [N, L] |
-| maximum of (V15) and where it is | `SiteLoss.maximiser` | [N, L] each |
+| S, the interval of the derivatives f_h | `SiteLoss.lower`, `SiteLoss.upper` | [N, L] each |
+| c, the least number with (-log p)'' >= -c | `SiteLoss.curvature` | [N, L] |
+| the maximum of (V15) and where it is | `SiteLoss.maximiser` | [N, L] each |
 
-Source: Khan 2014, section 4, with the standard deviation as the second argument: f is even in sigma, and jointly convex
-in (h, sigma) where the likelihood is log-concave.
+The Lagrangian dual needs, for each site on its own, the maximum over (h, sigma) of
+
+    -f(h, sigma) + alpha h + lambda sigma_k (sigma - sigma_k / 2) - rho / 2 (sigma - sigma_k)^2                    (V15)
+
+with the multipliers alpha, lambda of the site's mean and variance, the standard deviation sigma_k where the dual was
+linearised, and a penalty rho. `dual_objective` is this function, with a proximal term in h where one is wanted.
+
+Source: Khan 2014, section 4, with the standard deviation in the place of the variance: then f is even in sigma, and jointly
+convex in (h, sigma) where the likelihood is log-concave.
 """
 
 from __future__ import annotations
@@ -28,22 +35,35 @@ from ...errors import DataError
 
 
 def site_labels(Y: TensorType) -> tf.Tensor:
-    """Y [N, L] in the default precision. Raises `DataError` where Y has not two dimensions."""
+    """Y [N, L] in the default precision.
+
+    :raises DataError: if Y does not have two dimensions.
+    """
     labels = tf.cast(tf.convert_to_tensor(Y), default_float())
     if labels.shape.rank != 2:
-        raise DataError(f"Y has shape {labels.shape}; it must be [N, L], with one column a latent: use Y[:, None].")
+        raise DataError(
+            f"Y has shape {labels.shape}; it must be [N, L], with one column per latent function: use Y[:, None]."
+        )
     return labels
 
 
 class Expansion(NamedTuple):
-    """The loss and its derivatives at one (h, sigma) an observation, all [N, L]: those of the value as computed, (V2)."""
+    """A site loss and its derivatives at one (h, sigma) per observation.
+
+    The derivatives are those of the value as it is computed, (V2), so that line searches and Newton steps agree.
+
+    Example::
+
+        at = site_loss(likelihood, Y).expand(h, sigma)
+        newton_step = -at.d_h / at.d_hh
+    """
 
     value: tf.Tensor
-    """[N, L], nats"""
+    """f [N, L], nats"""
     d_h: tf.Tensor
-    """[N, L], even in sigma as `value`, `d_hh` and `d_ss` are"""
+    """[N, L]; even in sigma, as `value`, `d_hh` and `d_ss` are"""
     d_s: tf.Tensor
-    """[N, L], odd in sigma as `d_hs` is"""
+    """[N, L]; odd in sigma, as `d_hs` is"""
     d_hh: tf.Tensor
     """[N, L]"""
     d_hs: tf.Tensor
@@ -53,7 +73,13 @@ class Expansion(NamedTuple):
 
 
 class Maximiser(NamedTuple):
-    """Where (V15) is largest, what it is there, and how that moves: (V17)."""
+    """The maximum of (V15), where it is, and how that place depends on the multipliers, (V17).
+
+    Example::
+
+        best = site_loss(gpflow.likelihoods.Gaussian(), Y).maximiser(alpha, lam, sigma_k, rho)
+        dual_value = tf.reduce_sum(best.value)
+    """
 
     h: tf.Tensor
     """h* [N, L]"""
@@ -64,16 +90,33 @@ class Maximiser(NamedTuple):
     d_h_d_alpha: tf.Tensor
     """[N, L]"""
     d_h_d_lam: tf.Tensor
-    """[N, L]; sigma_k times the derivative of sigma* in alpha is the same"""
+    """[N, L]; equal to sigma_k times the derivative of sigma* in alpha"""
     d_s_d_lam: tf.Tensor
     """[N, L]"""
 
 
 class SiteLoss(ABC):
-    """f(h, sigma) = -E log p(y | eta), eta ~ N(h, sigma^2), of all observations Y [N, L] at once, a column a latent.
+    """The expected losses f(h, sigma) = -E log p(y | eta), eta ~ N(h, sigma^2), of all labels Y [N, L] at once.
 
-    Values are differentiable in h, sigma and in the Parameters of the likelihood, which every call reads anew. Raises
-    `DataError` for Y that is not [N, L].
+    Column l of Y belongs to latent function l. Values are differentiable in h, sigma and in the Parameters of the likelihood,
+    which are read anew in each call, so that one object serves while they are learned.
+
+    :param Y: labels [N, L].
+    :raises DataError: if Y is not [N, L].
+
+    Example, a site loss in closed form for the "likelihood" p(y | f) = exp(-cosh(y - f)) up to a constant::
+
+        class CoshLoss(SiteLoss):
+            lower = property(lambda self: -np.inf * tf.ones_like(self.Y))  # the derivative sinh(f - y) takes every value
+            upper = property(lambda self: np.inf * tf.ones_like(self.Y))
+
+            def value(self, h, sigma):
+                return tf.exp(sigma**2 / 2) * tf.cosh(h - self.Y)
+
+            def expand(self, h, sigma):
+                growth, c, s = tf.exp(sigma**2 / 2), tf.cosh(h - self.Y), tf.sinh(h - self.Y)
+                value = growth * c
+                return Expansion(value, growth * s, sigma * value, value, sigma * growth * s, (1 + sigma**2) * value)
     """
 
     needs_penalty: bool = False
@@ -96,23 +139,37 @@ class SiteLoss(ABC):
 
     @property
     def curvature(self) -> tf.Tensor:
-        """The least c [N, L] >= 0 with -log p'' >= -c: zero where the likelihood is log-concave, (V20)."""
+        """The least c [N, L] >= 0 with (-log p)'' >= -c, (V20); zero where the likelihood is log-concave."""
         return tf.zeros_like(self.Y)
 
     @abstractmethod
     def value(self, h: tf.Tensor, sigma: tf.Tensor) -> tf.Tensor:
-        """The loss f [N, L] in nats at h and sigma [N, L]; sigma may have any sign."""
+        """The loss f [N, L] in nats.
+
+        :param h: means [N, L].
+        :param sigma: standard deviations [N, L], of any sign, since f is even in them.
+        """
 
     @abstractmethod
     def expand(self, h: tf.Tensor, sigma: tf.Tensor) -> Expansion:
-        """The loss and its derivatives, [N, L] each, at h and sigma [N, L]; sigma may have any sign."""
+        """The loss and its derivatives in h and sigma, [N, L] each.
+
+        :param h: means [N, L].
+        :param sigma: standard deviations [N, L], of any sign.
+        """
 
     def start(self, alpha: tf.Tensor) -> tf.Tensor:
-        """Some h [N, L] at which f_h is about alpha [N, L], for a small sigma: where Newton's method may start."""
+        """Some h [N, L] at which f_h is about alpha [N, L] when sigma is small; Newton's method starts there."""
         return tf.zeros_like(alpha)
 
     def maximiser(self, alpha: tf.Tensor, lam: tf.Tensor, sigma_k: tf.Tensor, rho: tf.Tensor) -> Maximiser | None:
-        """The maximum of (V15) with kappa = 0 in closed form, or None where there is none; arguments [N, L]."""
+        """The maximum of (V15) in closed form, or None where there is no closed form.
+
+        :param alpha: multipliers of the means [N, L], inside S.
+        :param lam: multipliers of the variances [N, L].
+        :param sigma_k: standard deviations where the dual was linearised [N, L].
+        :param rho: weights of the penalty [N, L], at least 0; above 0 where `needs_penalty`.
+        """
         return None
 
     def _constant(self, number: float) -> tf.Tensor:
@@ -131,7 +188,18 @@ def dual_objective(
     kappa: tf.Tensor | None = None,
     h_k: tf.Tensor | None = None,
 ) -> tf.Tensor:
-    """What (V15) maximises [N, L] for the loss f = value; all arguments are [N, L], and kappa = None stands for zero."""
+    """What (V15) maximises, at one (h, sigma) per observation; all arguments and the result are [N, L].
+
+    :param value: the loss f(h, sigma).
+    :param h: means.
+    :param sigma: standard deviations, of any sign.
+    :param alpha: multipliers of the means.
+    :param lam: multipliers of the variances.
+    :param sigma_k: standard deviations where the dual was linearised.
+    :param rho: weights of the term -1/2 (sigma - sigma_k)^2.
+    :param kappa: weights of the term -1/2 (h - h_k)^2; None stands for zero.
+    :param h_k: means where the dual was linearised; needed together with `kappa`.
+    """
     linear = alpha * h + lam * sigma_k * (sigma - 0.5 * sigma_k)
     objective = linear - value - 0.5 * rho * tf.square(sigma - sigma_k)
     if kappa is not None:

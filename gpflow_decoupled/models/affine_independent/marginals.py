@@ -1,7 +1,7 @@
-"""Marginals of an affine-independent q(f), which are not Gaussian: densities, quantiles and what follows from them.
+"""Marginals of an affine-independent q(f), which are not Gaussian: densities, quantiles and expectations.
 
-All by (A10): the density of y = sum_d alpha_d v_d + beta + noise on a grid, from its characteristic function. Absolute errors
-are those of the FFT, 1e-12 or so of the peak, so that probabilities far below that are rounding.
+All of them come from the density of f(x) = sum_d alpha_d v_d + beta + noise on a grid, by (A10), from its characteristic
+function. The error of an FFT is about 1e-12 of the peak of the density: smaller probabilities are rounding errors.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ...expectations.spectral import spectral_density, transform_of
 
 
 def _blocks(base: Base, y: Projections, points: int, memory: float) -> Iterator[Projections]:
-    """The projections, so many rows at once as `memory` bytes allow; all where their number is not known while tracing."""
+    """The projections in blocks of as many rows as `memory` bytes allow; one block where N is not known while tracing."""
     rows = rows_of(memory, y.alpha.shape[1], points, base.work, y.alpha.dtype)
     if y.alpha.shape[0] is None:
         yield y
@@ -34,7 +34,7 @@ def _blocks(base: Base, y: Projections, points: int, memory: float) -> Iterator[
 
 
 def marginal_densities(base: Base, y: Projections, points: int, memory: float) -> tuple[tf.Tensor, tf.Tensor]:
-    """Values and densities there, [N, points] each: a regular grid around each mean, as wide as the tails of the base."""
+    """A regular grid of values around each mean, as wide as the tails of the base, and the densities: [N, points] each."""
     R = reach_of(base, y.theta)
     parts = [
         spectral_density(base.characteristic, part, R, points) for part in _blocks(base, y, points // 2 + 1, memory)
@@ -46,14 +46,17 @@ def marginal_densities(base: Base, y: Projections, points: int, memory: float) -
 def expected(
     base: Base, y: Projections, function: Callable[[tf.Tensor], tf.Tensor], points: int, memory: float
 ) -> tf.Tensor:
-    """E function(y_n) [..., N], for a function of values [N, K] that returns [..., N, K]; infinite where it does not exist."""
+    """E function(y_n) [..., N], for a function of values [N, K] that returns [..., N, K]; infinite if it does not exist."""
     values, q = marginal_densities(base, y, points, memory)
     terms = q * (values[:, 1:2] - values[:, :1]) * function(values)
     return where_decayed(tf.reduce_sum(terms, axis=-1), terms, math.inf)
 
 
 def density_at(base: Base, y: Projections, grid: tf.Tensor, points: int, memory: float) -> tf.Tensor:
-    """The densities [N, G] at values [N, G], by the sum over frequencies itself; 0 beyond the tails of the base."""
+    """The densities [N, G] at values [N, G], by the sum over frequencies itself; 0 beyond the tails of the base.
+
+    Unlike the FFT of `marginal_densities` the sum gives the density at any value, without interpolation.
+    """
     R = reach_of(base, y.theta)
     scale, start, rows = y.spread, 0, []
     for part in _blocks(
@@ -78,7 +81,7 @@ def density_at(base: Base, y: Projections, grid: tf.Tensor, points: int, memory:
 
 
 def quantiles(base: Base, y: Projections, probabilities: np.ndarray, points: int, memory: float) -> np.ndarray:
-    """The quantiles [N, Q] for probabilities [Q] inside (0, 1), by Newton's method on an interpolated cdf."""
+    """The quantiles [N, Q] for probabilities [Q] between 0 and 1, by Newton's method on an interpolated cdf."""
     R, rows = reach_of(base, y.theta), []
     for part in _blocks(base, y, points // 2 + 1, memory):
         values, q = (array.numpy() for array in spectral_density(base.characteristic, part, R, points))
@@ -89,7 +92,10 @@ def quantiles(base: Base, y: Projections, probabilities: np.ndarray, points: int
 
 
 def _quantiles_of(values: np.ndarray, q: np.ndarray, averaged: np.ndarray, probabilities: np.ndarray) -> np.ndarray:
-    """Quantiles [Q] of a density q [K] at values [K], with its averages over cells, whose sums are the cdf at their edges."""
+    """The quantiles [Q] of a density q [K] at values [K].
+
+    :param averaged: the density averaged over the cells around the values, [K]; its cumulated sum is the cdf at their edges.
+    """
     step = values[1] - values[0]
     cdf = np.maximum.accumulate(np.cumsum(averaged) * step)
     edges = values + 0.5 * step

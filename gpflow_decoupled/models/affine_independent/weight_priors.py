@@ -1,10 +1,9 @@
-"""Independent non-Gaussian priors of weights: one more site a weight."""
+"""Independent priors of weights that are not Gaussian: each is one more site of the model."""
 
 from __future__ import annotations
 
 __all__ = ["WeightPriors", "split_prior"]
 
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -14,27 +13,32 @@ from gpflow.kernels import Kernel, Linear
 
 from ...errors import DataError
 from ...expectations.site_integrals import SiteGroup
-from ...likelihoods.sites.affine_sites import prior_site
+from ...likelihoods import prior_site
 from ..linear_parts import linear_prior
 
 tfd = tfp.distributions
 
 
 class WeightPriors:
-    """Priors of the first p weights w_j = centre_j + scale_j w~_j, which have no Gaussian prior.
+    """The priors of the first p weights w_j = centre_j + scale_j w~_j, where the model works with w~.
 
-    :param prior: a TFP distribution of batch shape [] or [p]. :param centre: [p]. :param scale: [p], above 0.
-    :param intercept: whether a Gaussian weight follows.
+    :param prior: a TFP distribution of batch shape [] or [p].
+    :param centre: [p].
+    :param scale: [p], above 0.
+    :param intercept: whether a weight with a Gaussian prior follows.
     """
 
-    def __init__(self, prior: Any, centre: np.ndarray, scale: np.ndarray, intercept: bool) -> None:
+    def __init__(
+        self, prior: tfp.distributions.Distribution, centre: np.ndarray, scale: np.ndarray, intercept: bool
+    ) -> None:
         self.prior, self.centre, self.scale = prior, centre, scale
         self.gaussian = np.concatenate([np.zeros(len(centre)), np.ones(int(intercept))])
+        """1 for each weight with a Gaussian prior and 0 for the others, [p] or [p + 1]."""
         self.log_volume = float(np.sum(np.log(scale)))
-        """log|dw / dw~|, which the entropy of w has beside that of w~"""
+        """log|dw / dw~|, the entropy of w less that of w~, in nats."""
 
     def groups(self, size: int) -> list[SiteGroup]:
-        """One site a weight; `size` counts all weights."""
+        """One site per weight with such a prior; `size` counts all weights."""
         features = np.eye(len(self.centre), size) * self.scale[:, None]
         return [
             SiteGroup(
@@ -45,13 +49,20 @@ class WeightPriors:
         ]
 
 
-def split_prior(prior: Any | None, columns: int, intercept: bool) -> tuple[np.ndarray, Kernel, WeightPriors | None]:
-    """Prior mean [p], kernel, and the sites of a prior over the weights of `columns` = p columns.
+def split_prior(
+    prior: tfp.distributions.Distribution | None, columns: int, intercept: bool
+) -> tuple[np.ndarray, Kernel, WeightPriors | None]:
+    """A prior over the weights of p columns as a prior mean [p], a kernel, and sites.
 
-    A Gaussian of `MultivariateNormal...` is all kernel. A scalar distribution, or an `Independent` one, of batch shape []
-    or [p] becomes sites, and the kernel only sets their coordinates. Raises `DataError` for anything else.
+    A Gaussian prior is expressed by the kernel alone. For any other scalar distribution, or `tfd.Independent` of one, of
+    batch shape [] or [p], there is a site per weight, and the kernel only sets the coordinates.
+
+    :param prior: the distribution; N(0, I) if None.
+    :param columns: p.
+    :param intercept: whether there is an intercept, which always has a Gaussian prior.
+    :raises DataError: for any other distribution.
     """
-    inner: Any = prior.distribution if isinstance(prior, tfd.Independent) else prior
+    inner = prior.distribution if isinstance(prior, tfd.Independent) else prior
     multivariate = not isinstance(inner, tfd.Distribution) or inner.event_shape.rank != 0
     if inner is None or multivariate:
         mean, kernel = linear_prior(prior, columns)
@@ -60,8 +71,8 @@ def split_prior(prior: Any | None, columns: int, intercept: bool) -> tuple[np.nd
         inner.batch_shape.rank == 1 and inner.batch_shape[0] not in (1, columns)
     ):
         raise DataError(
-            f"prior has batch shape {inner.batch_shape} and X has {columns} columns: it must be one distribution, or one a "
-            "column; the intercept has a prior of its own, see intercept_variance."
+            f"prior has batch shape {inner.batch_shape} and X has {columns} columns: it must be one distribution for all "
+            "columns, or one per column; the intercept has a prior of its own, see intercept_variance."
         )
     if isinstance(inner, tfd.Normal):
         scale = np.broadcast_to(np.asarray(inner.scale, default_float()), [columns])
@@ -72,8 +83,8 @@ def split_prior(prior: Any | None, columns: int, intercept: bool) -> tuple[np.nd
     return centre, Linear(variance=scale**2), WeightPriors(inner, centre, scale, intercept)
 
 
-def _coordinates(prior: Any) -> tuple[np.ndarray, np.ndarray]:
-    """A centre and a positive scale of a distribution, which only condition the problem."""
+def _coordinates(prior: tfp.distributions.Distribution) -> tuple[np.ndarray, np.ndarray]:
+    """A centre and a positive scale of a distribution; they only make the optimisation better conditioned."""
     if isinstance(prior, (tfd.Laplace, tfd.StudentT)):
         centre, scale = np.asarray(prior.loc), np.asarray(prior.scale)
     else:
@@ -82,5 +93,7 @@ def _coordinates(prior: Any) -> tuple[np.ndarray, np.ndarray]:
         except NotImplementedError:
             return np.zeros([]), np.ones([])
     if not np.all(np.isfinite(centre)) or not np.all(np.isfinite(scale) & (scale > 0)):
-        raise DataError("prior has a location or a scale that is not finite and positive: repair it.")
+        raise DataError(
+            "prior has a location that is not finite, or a scale that is not finite and positive: repair it."
+        )
     return centre, scale

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 __all__ = ["AffineIndependentGLM"]
 
-from typing import Any
-
+import tensorflow_probability as tfp
 from gpflow.base import RegressionData
 from gpflow.kernels import Constant
 from gpflow.likelihoods import Likelihood
 from gpflow.utilities import set_trainable
 
+from ...distributions import BaseLike
 from ...inducing.weights import Weights
 from ..affine_independent.gp import AffineIndependentGP
 from ..affine_independent.weight_priors import split_prior
@@ -22,10 +22,10 @@ def AffineIndependentGLM(
     data: RegressionData,
     likelihood: Likelihood,
     *,
-    prior: Any | None = None,
+    prior: tfp.distributions.Distribution | None = None,
     intercept: bool = True,
     intercept_variance: float = 1e4,
-    base: Any = "skew_normal",
+    base: BaseLike = "skew_normal",
     structure: str = "full",
     rank: int = 5,
     non_normal: int | None = None,
@@ -34,19 +34,35 @@ def AffineIndependentGLM(
     points: int | None = None,
     memory: float = 2.0**29,
 ) -> AffineIndependentGP:
-    """A Bayesian generalised linear model p(y | x^T w + b) with a non-Gaussian q(w), as an `AffineIndependentGP`.
+    """A Bayesian generalised linear model p(y | x^T w + b) with a posterior q(w, b) that is not Gaussian.
 
-    :param data: X [N, p], Y [N, 1]. :param likelihood: any GPflow likelihood with one latent an observation.
-    :param prior: a Gaussian of `tensorflow_probability.distributions` over the weights [p], as in `CVIGLM`; or independent
-        priors: a scalar `Laplace`, `StudentT` or any other distribution, of batch shape [] or [p], which are p more sites;
-        N(0, I) if not given. :param intercept: whether there is a weight b, with prior N(0, intercept_variance).
-    :param base, structure, rank, non_normal, route, frequencies, points, memory: as of `AffineIndependentGP`.
+    It is an `AffineIndependentGP` whose inducing variables are the weights: q(w, b) is the density of an affine map A v + b
+    of independent variables v with a base distribution that is not normal. Cost of a bound: p^3 + N p^2 + N p T for T
+    frequencies.
 
-    `weights_posterior` reads mean and covariance of the weights off the model. Raises `DataError` for unusable data or
-    priors, or a row of X that is all zero where there is no intercept. Example::
+    :param data: X [N, p], Y [N, 1].
+    :param likelihood: any GPflow likelihood with one latent function per observation.
+    :param prior: the prior of the weights; N(0, I) if not given. Either a Gaussian of
+        `tensorflow_probability.distributions` over [p], as in `CVIGLM`; or a scalar distribution like `Laplace` or `StudentT`,
+        of batch shape [] or [p], as independent priors. Each of the latter is one more site.
+    :param intercept: whether there is an intercept b.
+    :param intercept_variance: its prior is N(0, intercept_variance).
+    :param base: the base distribution, as for `AffineIndependentGP`.
+    :param structure: the structure of A, as for `AffineIndependentGP`.
+    :param rank: the rank of structure "low_rank".
+    :param non_normal: how many base variables are not normal, as for `AffineIndependentGP`.
+    :param route: how expectations are computed, as for `AffineIndependentGP`.
+    :param frequencies: their number, as for `AffineIndependentGP`.
+    :param points: their number, as for `AffineIndependentGP`.
+    :param memory: bytes, as for `AffineIndependentGP`.
+    :return: the model; `models.weights_posterior(model)` gives mean and covariance of the weights.
+    :raises DataError: for unusable data or priors, or a row of X that is all zero where there is no intercept.
+
+    Example::
 
         model = AffineIndependentGLM((X, Y), BernoulliLogit(), prior=tfd.Laplace(0.0, 0.5))
         result = AffineIndependentAscent().run(model)
+        weights = gd.models.weights_posterior(model)
     """
     X, Y = as_arrays(data)
     check_shapes_of_data(X, Y, likelihood, 1, None)

@@ -7,33 +7,37 @@ __all__ = ["climb"]
 import numpy as np
 
 from ..lbfgs import Objective, lbfgs_ascent, settled
-from .result import AffineTrace
+from .result import StageRecord
 
 _WINDOW = 6
 """Iterations over which a gain is measured: single ones may be small by chance."""
 _GRADIENT_TOLERANCE = 1e-9
 _ADVICE = (
-    "scale the inputs, or use a narrower prior; with a likelihood like Poisson's, a base with light tails, for example "
-    "'skew_normal'."
+    "scale the inputs, or use a narrower prior; with a likelihood like Poisson's, a base distribution with light tails, for "
+    "example 'skew_normal'."
 )
 
 
 def climb(
     function: Objective,
     start: np.ndarray,
-    trace: AffineTrace,
+    record: StageRecord,
     tolerance: float,
     max_evaluations: int,
     low: np.ndarray | None = None,
 ) -> tuple[np.ndarray, float, str]:
     """The best point [n] from `start`, its value, and why the run ended.
 
+    :param function: the bound in nats and its gradient.
+    :param start: [n].
+    :param record: is called with the best bound so far and the evaluations since the last call.
     :param tolerance: the run ends when six iterations together gain less, in nats.
+    :param max_evaluations: at most about so many.
     :param low: bounds from below [n]; none if not given.
     :raises NumericalError: where the bound at the start is not finite.
     """
     found = lbfgs_ascent(
-        function, start, settled(tolerance, _WINDOW), max_evaluations, low=low, record=trace.append, advice=_ADVICE,
+        function, start, settled(tolerance, _WINDOW), max_evaluations, low=low, record=record, advice=_ADVICE,
         matrix="A", gradient_tolerance=_GRADIENT_TOLERANCE,
     )  # fmt: skip
     return found.x, found.value, found.reason

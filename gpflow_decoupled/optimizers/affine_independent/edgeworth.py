@@ -1,8 +1,16 @@
-"""Where affine-independent inference starts: rotation and shapes by an Edgeworth expansion about the Gaussian optimum.
+"""The rotation of A and the shapes that affine-independent inference starts from, by an Edgeworth expansion.
 
-The optimum of a normal base leaves A free up to A Q, and the shape of a skew-normal base has a saddle at zero. To leading
-order in skewness gamma_d (or excess kurtosis) of v_d the bound gains gamma_d s_d / 6 - gamma_d^2 / 12, (A18), so that
-gamma = s, and Q is chosen to maximise sum s_d^2 / 12, (A19).
+At the Gaussian optimum N(b, A A^T) two things are still open. Any rotation Q gives the same Gaussian, A Q, but not the same q
+once the v_d are not normal. And the bound of a skew-normal base distribution has a saddle at the normal one, where its
+gradient in the shapes vanishes.
+
+An expansion of the bound about the Gaussian in the skewness gamma_d of each v_d answers both. Its leading terms are
+
+    gamma_d s_d / 6 - gamma_d^2 / 12,   s_d = sum_n alpha_nd^3 E g_n'''(y_n)                               (A18)
+
+with the projections alpha = X A and the expectation under the Gaussian. The best skewness is gamma_d = s_d, and the bound then
+gains sum_d s_d^2 / 12, (A19), which Q is chosen to maximise. For symmetric base distributions the same holds with the excess
+kurtosis, fourth powers and fourth derivatives, and 24 and 48 in the place of 6 and 12.
 """
 
 from __future__ import annotations
@@ -26,22 +34,28 @@ _LARGEST_SKEW, _LEAST_SKEW = 0.9, 0.02
 
 
 class Start(NamedTuple):
-    """A root and shapes."""
+    """A root of the Gaussian covariance, and shapes."""
 
     A: np.ndarray
-    """[D, D]"""
+    """The rotated root [D, D]."""
     theta: np.ndarray
-    """[k, P]"""
+    """The shapes [k, P] of the first k variables, P numbers per variable."""
     gain: float
-    """What (A19) predicts, in nats; NaN for a base that no rule is known for."""
+    """The gain over the Gaussian bound that (A19) predicts, in nats; NaN for a base distribution without a known rule."""
 
 
 def edgeworth_start(
     groups: list[SiteGroup], b: np.ndarray, A: np.ndarray, base: Base, rotate: bool, k: int | None = None
 ) -> Start:
-    """Rotate A [D, D] where that is possible, and set the shapes of a base, at the Gaussian optimum N(b, A A^T).
+    """The rotated root and the shapes at the Gaussian optimum N(b, A A^T).
 
-    Of k < D variables that are not normal, the directions with the greatest slopes; their columns come first.
+    :param groups: the sites.
+    :param b: the mean [D].
+    :param A: a root [D, D] of the covariance.
+    :param base: the base distribution.
+    :param rotate: whether A may be rotated. If not, only the order of its columns changes, where k < D.
+    :param k: how many of the D variables are not normal, all if not given. Their columns come first: those with the
+        greatest s_d.
     """
     D, order = len(b), 4 if base.symmetric else 3
     k = D if k is None else k
@@ -54,13 +68,16 @@ def edgeworth_start(
 
 
 def edgeworth_shapes(groups: list[SiteGroup], b: np.ndarray, A: np.ndarray, base: Base, k: int) -> np.ndarray:
-    """Shapes [k, P] for the first columns of A [D, D] as they are."""
+    """The shapes [k, P] for the first k columns of A [D, D], without any rotation."""
     order = 4 if base.symmetric else 3
     return _shapes(base, _slopes(*_derivatives(groups, b, A, order), order)[:k])
 
 
 def _derivatives(groups: list[SiteGroup], b: np.ndarray, A: np.ndarray, order: int) -> tuple[np.ndarray, np.ndarray]:
-    """The projections [N, D], and E g'''(y) or E g''''(y) [N] under the Gaussian, by parts: E g(y) He(z) / sigma^order."""
+    """The projections alpha [N, D], and E g_n'''(y_n) or, for order 4, E g_n''''(y_n) under the Gaussian [N].
+
+    By parts, for y = m + sigma z and the Hermite polynomial He of that order: E g^(order)(y) = E g(y) He(z) / sigma^order.
+    """
     z = np.linspace(-9.0, 9.0, _NODES)
     hermite = z**3 - 3.0 * z if order == 3 else z**4 - 6.0 * z**2 + 3.0
     rule = np.exp(-0.5 * z**2) * hermite * (z[1] - z[0]) / math.sqrt(2.0 * math.pi)
@@ -76,7 +93,7 @@ def _derivatives(groups: list[SiteGroup], b: np.ndarray, A: np.ndarray, order: i
         if group.site.kink is not None:
             place, slope = group.site.kink(*columns)
             g += slope * tf.abs(y - place)
-        with np.errstate(all="ignore"):  # a sigma of nothing tells nothing
+        with np.errstate(all="ignore"):  # rows whose y is constant are set to zero below
             found.append((alpha, g.numpy() @ rule / sigma**order))  # (A18)
     alphas, weights = (np.concatenate(part) for part in zip(*found))
     return alphas, np.where(np.isfinite(weights), weights, 0.0)
@@ -88,14 +105,18 @@ def _slopes(alpha: np.ndarray, weights: np.ndarray, order: int) -> np.ndarray:
 
 
 def _largest(alpha: np.ndarray, weights: np.ndarray, order: int, k: int) -> np.ndarray:
-    """The permutation [D, D] that brings the k greatest slopes to the front; none where k is D."""
+    """The permutation [D, D] that brings the k greatest |s_d| to the front; the identity where k is D."""
     D = alpha.shape[1]
     places = np.arange(D) if k == D else np.argsort(-np.abs(_slopes(alpha, weights, order)), kind="stable")
     return np.eye(D)[:, places]
 
 
 def _rotation(alpha: np.ndarray, weights: np.ndarray, order: int, k: int) -> np.ndarray:
-    """The orthogonal Q [D, D] that maximises the sum of squares of the first k slopes of alpha Q, (A19), of a few climbs."""
+    """The orthogonal Q [D, D] with the greatest sum of squares of the first k slopes of alpha Q, (A19).
+
+    Each sweep maximises the linearised objective over orthogonal matrices, which a singular value decomposition solves. The
+    objective has several local maxima: the best of a few starts is taken.
+    """
     D, rng = alpha.shape[1], np.random.default_rng(0)
     best, best_value = np.eye(D), -np.inf
     for start in range(_ROTATIONS):
@@ -112,7 +133,7 @@ def _rotation(alpha: np.ndarray, weights: np.ndarray, order: int, k: int) -> np.
 
 
 def _shapes(base: Base, s: np.ndarray) -> np.ndarray:
-    """Shapes [D, P] with the cumulants s [D], as near as the base gets."""
+    """Shapes [k, P] with skewness (or excess kurtosis) s [k], as nearly as the base distribution allows."""
     default = base.start(len(s)).numpy()
     if base.name == "skew_normal":
         return _skew_normal_shape(s)[:, None]
@@ -128,7 +149,7 @@ def _shapes(base: Base, s: np.ndarray) -> np.ndarray:
 
 
 def _skew_normal_shape(s: np.ndarray) -> np.ndarray:
-    """Shapes [D] of skewness s [D], never zero."""
+    """Skew-normal shapes [k] with skewness s [k]; never zero, where the gradient vanishes."""
     sign = np.where(s < 0.0, -1.0, 1.0)
     size = np.clip(np.abs(s), _LEAST_SKEW, _LARGEST_SKEW)
     c = np.cbrt(2.0 * size / (4.0 - math.pi))
@@ -137,7 +158,7 @@ def _skew_normal_shape(s: np.ndarray) -> np.ndarray:
 
 
 def _gain(base: Base, s: np.ndarray) -> float:
-    """The predicted gain in nats: (A19), or its like for kurtosis."""
+    """The predicted gain in nats: (A19), or the corresponding sum for the excess kurtosis."""
     if base.name == "skew_normal":
         return float(np.sum(s**2) / 12.0)  # (A19)
     if base.name in ("generalized_normal", "variance_gamma", "student_t"):

@@ -1,4 +1,9 @@
-"""Coordinates for affine-independent climbs: those of the Gaussian optimum, in which its covariance is the identity."""
+"""Coordinates for the joint run of L-BFGS, in which the covariance of the Gaussian optimum is the identity.
+
+Near its optimum the bound curves in w roughly as the Gaussian one does. With C a root of that Gaussian's covariance, and with
+A = C A~ and b = C b~, the bound as a function of (A~, b~) has similar curvature in all directions, so that L-BFGS needs fewer
+iterations.
+"""
 
 from __future__ import annotations
 
@@ -13,56 +18,47 @@ from ..lbfgs import Objective
 
 
 class Frame:
-    """Coordinates in which the bound is better conditioned: A = C A~ and b = C b~ for a root C of the Gaussian's covariance.
+    """The change of coordinates A = C A~, b = C b~ for the vector [n] of all variables of q.
 
-    Vectors [n] hold all `variables`. The triangles of "lower" and "lu" stay triangles when a lower C multiplies them from the
-    left; without C, as for "low_rank", nothing moves.
+    C is lower triangular and multiplies A from the left, so that the triangular factors of the structures "lower" and "lu"
+    stay triangular: only the left factor of A changes.
+
+    :param basis: the basis whose A and b are meant.
+    :param C: [D, D], lower triangular; None, for the structure "low_rank", leaves all coordinates as they are.
+    :param variables: the variables of A, b and the shapes, in the order in which the vectors have them.
     """
 
     def __init__(self, basis: AffineIndependentBasis, C: np.ndarray | None, variables: list[tf.Variable]) -> None:
         self.C, self.variables = C, variables
         self.left, self.b = next(iter(basis.map.trainable_variables), None), basis.b.unconstrained_variable
 
-    def _apply(self, M: np.ndarray, x: np.ndarray) -> np.ndarray:
-        """M times the first factor of A, and times b, in x [n]."""
-        parts, place = [], 0
-        for variable in self.variables:
-            part = x[place : place + int(np.prod(variable.shape))]
-            place += len(part)
+    def _multiply(self, M: np.ndarray, x: np.ndarray) -> np.ndarray:
+        """The vector x [n] with M [D, D] times the left factor of A and M times b in the place of these two."""
+        ends = np.cumsum([int(np.prod(variable.shape)) for variable in self.variables])[:-1]
+        parts = np.split(x, ends)
+        for i, variable in enumerate(self.variables):
             if variable is self.b:
-                part = M @ part
-            elif variable is self.left:
-                part = (
-                    (M @ part.reshape(M.shape)).ravel()
-                    if part.size == M.size
-                    else _packed(np.tril(M @ _unpacked(part)))
-                )
-            parts.append(part)
+                parts[i] = M @ parts[i]
+            elif variable is self.left and parts[i].size == M.size:
+                parts[i] = (M @ parts[i].reshape(M.shape)).ravel()
+            elif variable is self.left:  # GPflow stores a triangular Parameter as a vector of its D (D + 1) / 2 entries
+                product = M @ tfp.math.fill_triangular(parts[i]).numpy()
+                parts[i] = tfp.math.fill_triangular_inverse(np.tril(product)).numpy()
         return np.concatenate(parts)
 
     def inward(self, x: np.ndarray) -> np.ndarray:
-        """From Parameters to coordinates, [n] each."""
-        return x if self.C is None else self._apply(np.linalg.inv(self.C), x)
+        """From the variables (A, b) to the coordinates (A~, b~), [n] each."""
+        return x if self.C is None else self._multiply(np.linalg.inv(self.C), x)
 
     def outward(self, x: np.ndarray) -> np.ndarray:
-        """From coordinates to Parameters, [n] each."""
-        return x if self.C is None else self._apply(self.C, x)
+        """From the coordinates (A~, b~) to the variables (A, b), [n] each."""
+        return x if self.C is None else self._multiply(self.C, x)
 
     def around(self, function: Objective) -> Objective:
-        """A function of Parameters [n] as one of coordinates."""
+        """The same function, of the coordinates instead of the variables; the chain rule multiplies its gradient by C^T."""
 
         def moved(x: np.ndarray) -> tuple[float, np.ndarray]:
             value, gradient = function(self.outward(x))
-            return value, gradient if self.C is None else self._apply(self.C.T, gradient)
+            return value, gradient if self.C is None else self._multiply(self.C.T, gradient)
 
         return moved
-
-
-def _packed(triangle: np.ndarray) -> np.ndarray:
-    """A lower triangle [D, D] as GPflow keeps it, [D (D + 1) / 2]."""
-    return tfp.math.fill_triangular_inverse(triangle).numpy()
-
-
-def _unpacked(x: np.ndarray) -> np.ndarray:
-    """The lower triangle [D, D] of x [D (D + 1) / 2]."""
-    return tfp.math.fill_triangular(x).numpy()

@@ -1,7 +1,12 @@
-"""Gaussian KL inference in whitened coordinates: what affine-independent inference starts from and is compared with.
+"""The Gaussian q with the greatest bound, in whitened coordinates: where affine-independent inference starts.
 
-q(w) = N(b, L L^T), the bound (A2) with a normal base. Steps of conjugate computation, (C9) with any site, with a line search
-come near to the optimum, and L-BFGS on (b, L), in which the bound is concave for log-concave sites, finishes.
+q(w) = N(b, L L^T) with L lower triangular is the special case A = L of w = A v + b with normal v, and its bound is (A2). Two
+methods, one after the other:
+
+1. Steps of conjugate computation, (C9): each observation becomes a Gaussian site with precision -2 h_n, where h_n is the
+   derivative of its expectation in the variance. With step sizes that are halved while the bound falls they come near to the
+   optimum in a few steps.
+2. L-BFGS on (b, L), in which the bound is concave for log-concave sites, finishes to the tolerance.
 """
 
 from __future__ import annotations
@@ -10,9 +15,10 @@ __all__ = ["GaussianProblem", "GaussianSolution", "moments_of"]
 
 import math
 import time
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import tensorflow as tf
 
 from ...compilation import Compiled
@@ -20,60 +26,64 @@ from ...distributions import NormalBase
 from ...expectations.projections import Projections, tiny
 from ...expectations.site_integrals import Integration, SiteGroup, integrate
 from .climb import climb
-from .result import AffineTrace
+from .result import StageRecord
 
 _STEPS = 40
 _HALVINGS = 8
-_LEAST = 1e-10
-"""Least diagonal of L."""
+_LEAST_DIAGONAL = 1e-10
+"""The lower limit for the diagonal of L."""
 
 
 class GaussianSolution(NamedTuple):
-    """The best Gaussian q found."""
+    """A Gaussian q and its bound."""
 
     b: np.ndarray
-    """[D]"""
+    """The mean [D]."""
     root: np.ndarray
-    """[D, D], lower"""
+    """A root [D, D] of the covariance; lower triangular where `coordinates` is None."""
     bound: float
-    """Nats"""
+    """In nats."""
     coordinates: np.ndarray | None = None
-    """[n]: of A, where its structure does not hold every root"""
+    """The values [n] of the variables of A, for a structure that cannot represent every covariance."""
 
 
 class GaussianProblem:
-    """The bound as a function of b and L, and what the sites say at marginals.
+    """The bound of a Gaussian q as a function of its mean b and root L, with gradients.
 
-    :param groups: sites with features [N, D]. :param gaussian: [D], see `AffineIndependentBasis`.
-    :param constant: nats to add to the bound.
+    :param groups: the sites, with features [N, D].
+    :param gaussian: [D], 1 where a weight has a Gaussian prior and 0 where its prior is one of the sites.
+    :param constant: what to add to the bound, in nats.
+    :param integration: frequencies, points and memory for the expectations of sites without a closed form.
     """
 
     def __init__(
-        self, groups: list[SiteGroup], gaussian: Any, constant: float, how: Integration, trace: AffineTrace
+        self, groups: list[SiteGroup], gaussian: npt.ArrayLike, constant: float, integration: Integration
     ) -> None:
-        self.gaussian, self.constant, self.trace = np.asarray(gaussian), constant, trace
+        self.gaussian, self.constant = np.asarray(gaussian), constant
         self.dtype = groups[0].features.dtype
         self.features = np.concatenate([group.features.numpy() for group in groups]).astype(float)
         self.offset = np.concatenate([group.offset.numpy() for group in groups])
         noise = [np.zeros(len(group.offset)) if group.noise is None else group.noise.numpy() for group in groups]
         self.noise = np.concatenate(noise)
-        how = how._replace(route="auto")
+        integration = integration._replace(route="auto")
         sizes = [len(group.offset) for group in groups]
 
-        def sites(m: tf.Tensor, v: tf.Tensor) -> tuple:
+        def sites(m: tf.Tensor, v: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+            """The sum over sites of E g_n under N(m_n, v_n), and its derivatives in m and v, [N] each."""
             with tf.GradientTape() as tape:
                 tape.watch([m, v])
                 parts = zip(tf.split(m, sizes), tf.split(v, sizes), groups)
-                value = tf.add_n([tf.reduce_sum(_expectation(*part, how)) for part in parts])
+                value = tf.add_n([tf.reduce_sum(_expectation(*part, integration)) for part in parts])
             return value, *tape.gradient(value, [m, v])
 
-        self._sites: Any = Compiled(sites)
+        self._sites = Compiled(sites)
         began = time.perf_counter()
         self.at(np.zeros(self.features.shape[1]), np.eye(self.features.shape[1]))
-        trace.tracing += time.perf_counter() - began
+        self.tracing_seconds = time.perf_counter() - began
+        """Seconds until the compiled expectations had run once."""
 
     def at(self, b: np.ndarray, root: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
-        """The bound in nats, and the derivatives [N] of the sites in their means and variances."""
+        """The bound in nats, and the derivatives [N] of the sites in the means and in the variances of f."""
         projected = self.features @ root
         v = np.sum(projected**2, axis=1) + self.noise
         value, g, h = self._sites(*(tf.constant(part, self.dtype) for part in (self.offset + self.features @ b, v)))
@@ -81,26 +91,31 @@ class GaussianProblem:
         divergence = 0.5 * (np.sum(self.gaussian * moment) - len(b))
         free = np.sum(1.0 - self.gaussian)
         volume = np.sum(np.log(np.abs(np.diag(root)))) + 0.5 * free * np.log(2.0 * np.pi)
-        return (
-            float(value) + self.constant + volume - divergence,
-            g.numpy().astype(float),
-            h.numpy().astype(float),
-        )  # (A2)
+        bound = float(value) + self.constant + volume - divergence  # (A2)
+        return bound, g.numpy().astype(float), h.numpy().astype(float)
 
     def value_and_gradient(self, b: np.ndarray, root: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
-        """The bound and its gradient in b [D] and the lower triangle of L [D, D]: (A3)."""
+        """The bound and its gradient in b [D] and in the lower triangle of L [D, D]: (A3)."""
         value, g, h = self.at(b, root)
         d_b = self.features.T @ g - self.gaussian * b
         d_root = 2.0 * self.features.T @ (h[:, None] * (self.features @ root)) - self.gaussian[:, None] * root
         return value, d_b, np.tril(d_root) + np.diag(1.0 / np.diag(root))  # (A3)
 
-    def solve(self, tolerance: float, max_evaluations: int) -> GaussianSolution:
-        """The optimum, from a narrow q at the prior mean. Points where something overflows are refused."""
-        with np.errstate(over="ignore", invalid="ignore"):
-            return self._climb(*self._approach(tolerance), tolerance, max_evaluations)
+    def solve(self, tolerance: float, max_evaluations: int, record: StageRecord) -> GaussianSolution:
+        """The optimum, from a narrow q at the prior mean.
 
-    def _climb(self, b: np.ndarray, root: np.ndarray, tolerance: float, max_evaluations: int) -> GaussianSolution:
-        """L-BFGS on b and the lower triangle of L."""
+        :param tolerance: in nats; L-BFGS ends when six iterations gain less.
+        :param max_evaluations: of the bound, by L-BFGS.
+        :param record: is called with every step.
+        """
+        with np.errstate(over="ignore", invalid="ignore"):  # points where something overflows are refused
+            b, root = self._approach(tolerance, record)
+            return self._climb(b, root, tolerance, max_evaluations, record)
+
+    def _climb(
+        self, b: np.ndarray, root: np.ndarray, tolerance: float, max_evaluations: int, record: StageRecord
+    ) -> GaussianSolution:
+        """L-BFGS on b and the lower triangle of L, from a given q."""
         D = len(b)
         places = np.tril_indices(D)
 
@@ -113,26 +128,31 @@ class GaussianProblem:
             value, d_b, d_root = self.value_and_gradient(*unpacked(x))
             return value, np.concatenate([d_b, d_root[places]])
 
-        low = np.concatenate([np.full(D, -np.inf), np.where(places[0] == places[1], _LEAST, -np.inf)])
+        on_diagonal = places[0] == places[1]
+        low = np.concatenate([np.full(D, -np.inf), np.where(on_diagonal, _LEAST_DIAGONAL, -np.inf)])
         start = np.concatenate([b, root[places]])
-        best, bound, _ = climb(value_and_gradient, start, self.trace, tolerance, max_evaluations, low)
+        best, bound, _ = climb(value_and_gradient, start, record, tolerance, max_evaluations, low)
         return GaussianSolution(*unpacked(best), bound)
 
-    def _approach(self, tolerance: float) -> tuple[np.ndarray, np.ndarray]:
-        """Damped steps of the natural parameters, as long as they raise the bound."""
+    def _approach(self, tolerance: float, record: StageRecord) -> tuple[np.ndarray, np.ndarray]:
+        """Steps (C9) of the natural parameters, as long as they raise the bound: the mean [D] and the root [D, D]."""
         D = self.features.shape[1]
+        # a q that is narrower than the posterior of any reasonable noise: no expectation overflows there
         precision = np.diag(self.gaussian + D * np.mean(self.features**2, axis=0) + 1e-3)
         first = np.zeros(D)
         b, root = moments_of(first, precision)
         value, g, h = self.at(b, root)
-        self.trace.append(value, 1)
+        record(value, 1)
         for _ in range(_STEPS):
+            # 1) each site as a Gaussian, of which negative precisions are clipped
             sites = np.maximum(-2.0 * h, 0.0)
+            # 2) the natural parameters of the prior times these sites
             new_precision = np.diag(self.gaussian) + self.features.T @ (sites[:, None] * self.features)
             new_first = self.features.T @ (g + sites * (self.features @ b))
+            # 3) a step towards them, which is halved until the bound rises
             found, rho = None, 1.0
             for _ in range(_HALVINGS):
-                pair = (1.0 - rho) * first + rho * new_first, (1.0 - rho) * precision + rho * new_precision
+                pair = (1.0 - rho) * first + rho * new_first, (1.0 - rho) * precision + rho * new_precision  # (C9)
                 found = self._try(*pair, value)
                 if found is not None:
                     break
@@ -140,14 +160,16 @@ class GaussianProblem:
             if found is None:
                 break
             (first, precision), (b, root, new_value, g, h) = pair, found
-            self.trace.append(new_value, round(1.0 - math.log2(rho)))
+            record(new_value, round(1.0 - math.log2(rho)))
             gain, value = new_value - value, new_value
             if gain < tolerance:
                 break
         return b, root
 
-    def _try(self, first: np.ndarray, precision: np.ndarray, floor: float) -> tuple | None:
-        """The moments, bound and derivatives where the bound is above `floor`."""
+    def _try(
+        self, first: np.ndarray, precision: np.ndarray, floor: float
+    ) -> tuple[np.ndarray, np.ndarray, float, np.ndarray, np.ndarray] | None:
+        """Mean, root, bound and derivatives for natural parameters; None unless the bound is above `floor`."""
         try:
             b, root = moments_of(first, precision)
         except np.linalg.LinAlgError:
@@ -158,13 +180,13 @@ class GaussianProblem:
 
 
 def moments_of(first: np.ndarray, precision: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Mean [D] and the lower root [D, D] of the covariance, from the natural parameters [D] and [D, D]."""
+    """The mean [D] and the lower root [D, D] of the covariance, from V^-1 m [D] and V^-1 [D, D]."""
     covariance = np.linalg.inv(precision)
     return covariance @ first, np.linalg.cholesky(0.5 * (covariance + covariance.T))
 
 
-def _expectation(m: tf.Tensor, v: tf.Tensor, group: SiteGroup, how: Integration) -> tf.Tensor:
-    """E g(y) under N(m, v), [N] each."""
+def _expectation(m: tf.Tensor, v: tf.Tensor, group: SiteGroup, integration: Integration) -> tf.Tensor:
+    """E g_n(y_n) [N] for y_n ~ N(m_n, v_n)."""
     root = tf.sqrt(tf.maximum(v, tiny(v)))
     y = Projections(root[:, None], m, tf.zeros([1, 0], m.dtype))
-    return integrate(NormalBase(), y, group.site, how)
+    return integrate(NormalBase(), y, group.site, integration)

@@ -1,11 +1,12 @@
-"""The local bound of Jaakkola & Jordan 2000 for logit likelihoods: what was used before the Gaussian KL bound, a baseline.
+"""The local bound of Jaakkola & Jordan (2000) for logit likelihoods: an older bound than the Gaussian KL bound, as a baseline.
 
-For labels of 0 and 1 with s = 2 y - 1, and any xi_n,
+For a label y of 0 or 1, with s = 2 y - 1, and any number xi,
 
     log sigma(s f) >= log sigma(xi) + (s f - xi) / 2 - Lambda(xi) (f^2 - xi^2),   Lambda(xi) = tanh(xi / 2) / (4 xi)
 
-so that each label becomes a Gaussian site nu = y - 1/2, tau = 2 Lambda(xi), q(f) is the prior times these sites, and the best
-xi for it is xi_n^2 = E f_n^2; (C39) is the bound that is climbed by turns. It is at most the Gaussian KL bound.
+where sigma is the logistic function. The right-hand side is quadratic in f, so that each label becomes a Gaussian site
+exp(nu f - tau f^2 / 2) with nu = y - 1/2 and tau = 2 Lambda(xi). Then q(f) is the prior times these sites, and the best xi for
+a given q is xi_n^2 = E f_n^2. Taking the two updates by turns climbs the bound (C39), which is at most the Gaussian KL bound.
 """
 
 from __future__ import annotations
@@ -21,22 +22,31 @@ from scipy.special import log_expit
 
 from ...covariances.latents import gram
 from ...errors import DataError
-from ...likelihoods.sites.affine_sites import is_logit
+from ...likelihoods.sites.lookup import is_logit
 from ...models import CVIGP, AffineIndependentGP
-from ..conjugate.result import ConjugateRecorder, ConjugateResult
+from ...models.families import require_model
+from ..results import Recorder, RunResult
 from .gaussian_kl import moments_of
 
 _SMALL = 1e-4
-"""Below, Lambda is 1/8 to 1e-10."""
+"""Below this xi, Lambda(xi) differs from 1/8 by less than 1e-10."""
 
 
 class JaakkolaJordan:
     """Finds the Gaussian q of the local bound, for a Bernoulli likelihood with a logistic link.
 
-    :param tolerance: in nats; the run ends when a step gains less. :param max_steps: at most.
+    Works on an `AffineIndependentGP` or `AffineIndependentGLM` with a Gaussian prior, which is left with a normal base
+    distribution, and on a `CVIGP`. Cost per step: N D^2 + D^3 for D weights or inducing points, and 4/3 N^3 for a `CVIGP`.
 
-    Runs on an `models.AffineIndependentGP` or `AffineIndependentGLM` with a Gaussian prior, which is left with a normal base,
-    and on a `models.CVIGP`. Raises `DataError` for settings out of range. Cost of a step: N D^2 + D^3, or 4/3 N^3 for sites.
+    :param tolerance: in nats; the run ends when a step gains less.
+    :param max_steps: at most so many steps.
+    :raises DataError: for settings out of range.
+
+    Example::
+
+        model = CVIGP((X, Y), gpflow.kernels.Matern52(), BernoulliLogit())
+        result = JaakkolaJordan().run(model)
+        print(result.elbo, "<=", float(model.elbo()))
     """
 
     def __init__(self, tolerance: float = 1e-8, max_steps: int = 2000) -> None:
@@ -44,47 +54,60 @@ class JaakkolaJordan:
             raise DataError(f"tolerance={tolerance!r} must be above 0 and max_steps={max_steps!r} at least 1.")
         self.tolerance, self.max_steps = float(tolerance), int(max_steps)
 
-    def run(self, model: AffineIndependentGP | CVIGP) -> ConjugateResult:
-        """From xi at the prior, in closed steps that each raise (C39); the model is left at q, and `elbo` is (C39), in nats.
+    def run(self, model: AffineIndependentGP | CVIGP) -> RunResult:
+        """Climb (C39) from the xi of the prior, and leave the model with the q that was found.
 
-        `model.elbo()`, the Gaussian KL bound of the same q, is the greater. Raises `DataError` for another likelihood, a
-        prior that is not Gaussian, a structure of A that cannot hold every covariance, or coregionalised outputs; nothing has
-        changed then.
+        :param model: the model, at fixed hyperparameters.
+        :return: a result whose `elbo` is (C39) in nats; `model.elbo()`, the Gaussian KL bound of the same q, is greater.
+            Beside "step", "seconds" and "elbo", `history` has "change", the squared change of xi summed over the labels.
+        :raises ModelError: for a model of another family.
+        :raises DataError: for another likelihood, a prior that is not Gaussian, a structure of A that cannot represent every
+            covariance, or a kernel that mixes latent functions; the model is not changed then.
         """
+        require_model("JaakkolaJordan", model, AffineIndependentGP, CVIGP)
         _check(model)
         q: _Gaussian = _Weights(model) if isinstance(model, AffineIndependentGP) else _Sites(model)
-        record, reason = ConjugateRecorder(), "steps done"
+        recorder, reason = Recorder("change", "elbo"), "steps done"
         Y = model.data[1].numpy()
         mean, variance, _ = q.moments(0.0 * Y, 0.0 * Y)
         xi, bound = np.sqrt(mean**2 + variance), -np.inf
-        for _ in range(self.max_steps):
+        for step in range(1, self.max_steps + 1):
+            # 1) q for these xi: the prior times the Gaussian sites
             tau = 2.0 * _curvature(xi)
             mean, variance, divergence = q.moments(Y - 0.5, tau)
+            # 2) the bound
             square = mean**2 + variance
             local = log_expit(xi) - 0.5 * xi + (Y - 0.5) * mean - 0.5 * tau * (square - xi**2)
             previous, bound = bound, float(np.sum(local)) - divergence  # (C39)
-            change = float(np.sum((np.sqrt(square) - xi) ** 2))
-            record.add(1.0, change, bound)
+            recorder.append(step, change=float(np.sum((np.sqrt(square) - xi) ** 2)), elbo=bound)
             if bound - previous < self.tolerance:
                 reason = "converged"
                 break
+            # 3) the best xi for this q
             xi = np.sqrt(square)
         q.write()
-        return record.result(reason)
+        return RunResult(
+            elbo=bound,
+            steps=len(recorder),
+            seconds=recorder.seconds,
+            history=recorder.history,
+            converged=reason == "converged",
+            reason=reason,
+        )
 
 
 class _Gaussian(Protocol):
-    """The prior times Gaussian sites exp(nu f - tau f^2 / 2) of f, mean function included."""
+    """The prior times the Gaussian sites exp(nu_n f_n - tau_n f_n^2 / 2) of f, which includes the mean function."""
 
     def moments(self, nu: np.ndarray, tau: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:
-        """Means and variances of f [N, L], and the divergence from the prior in nats, for nu and tau [N, L]."""
+        """Means and variances of f [N, L], and the KL divergence from the prior in nats, for nu and tau [N, L]."""
 
     def write(self) -> None:
-        """Leave the model with the last of these."""
+        """Write the last q to the model."""
 
 
 class _Weights:
-    """On inducing values or weights, in whitened coordinates, where the prior is N(0, I)."""
+    """q on inducing values or weights, in whitened coordinates, where their prior is N(0, I)."""
 
     def __init__(self, model: AffineIndependentGP) -> None:
         (group,) = model.site_groups()
@@ -92,7 +115,7 @@ class _Weights:
         self.noise = 0.0 if group.noise is None else group.noise.numpy()
 
     def moments(self, nu: np.ndarray, tau: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:
-        """[N, 1] each, and a scalar."""
+        """Mean and variance [N, 1] each, and the divergence."""
         phi, D = self.features, self.features.shape[1]
         precision = np.eye(D) + phi.T @ (tau * phi)
         self.b, self.root = moments_of(phi.T @ (nu[:, 0] - tau[:, 0] * self.offset), precision)
@@ -102,14 +125,14 @@ class _Weights:
         return (self.offset + phi @ self.b)[:, None], variance[:, None], float(divergence)
 
     def write(self) -> None:
-        """A normal base with this mean and covariance."""
+        """Give the basis a normal base distribution with this mean and covariance."""
         self.basis.assign_base("normal")
         self.basis.map.assign_matrix(self.root)
         self.basis.b.assign(self.b)
 
 
 class _Sites:
-    """On the data, by the sites of a `SiteBasis`, which are centred on the mean function."""
+    """q on the data, by the sites of a `SiteBasis`, whose latent functions are centred on the mean function."""
 
     def __init__(self, model: CVIGP) -> None:
         self.basis = model.basis
@@ -118,13 +141,13 @@ class _Sites:
         self.offset = tf.broadcast_to(model.mean_function(model.data[0]), shape).numpy()
 
     def moments(self, nu: np.ndarray, tau: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:
-        """[N, L] each, and a scalar."""
+        """Mean and variance [N, L] each, and the divergence."""
         self.pair = nu - tau * self.offset, tau
         state = self.basis.state_at(self.K, *self.pair)
         return self.offset + state.mean.numpy(), state.variance.numpy(), float(self.basis.prior_kl(state))
 
     def write(self) -> None:
-        """To the basis."""
+        """Write the sites to the basis."""
         for parameter, site in zip((self.basis.nu, self.basis.tau), self.pair):
             parameter.assign(site)
 
@@ -136,20 +159,24 @@ def _curvature(xi: np.ndarray) -> np.ndarray:
 
 
 def _check(model: AffineIndependentGP | CVIGP) -> None:
+    """Refuse what the local bound is not defined for."""
     likelihood = model.likelihood
     if not is_logit(likelihood):
         raise DataError(
-            f"the local bound is for labels of 0 and 1 with a logistic link, and the likelihood is "
+            f"The local bound is for labels of 0 and 1 with a logistic link, and the likelihood is "
             f"{type(likelihood).__name__}: use BernoulliLogit, or AffineIndependentAscent with base='normal'."
         )
     if isinstance(model.kernel, LinearCoregionalization):
         raise DataError(
-            "the local bound wants a latent function a label, and this kernel mixes them: use one a column."
+            "The local bound needs one latent function per label, and a LinearCoregionalization kernel mixes them: use a "
+            "kernel with one latent function per column of Y."
         )
     if isinstance(model, AffineIndependentGP):
         if model.weight_priors is not None:
             raise DataError(
-                "the local bound is for a Gaussian prior: leave out prior, or pass a MultivariateNormalDiag."
+                "The local bound is for a Gaussian prior: leave out prior, or pass a MultivariateNormalDiag."
             )
         if model.basis.structure == "low_rank":
-            raise DataError("structure='low_rank' cannot hold the covariance that the local bound finds: use 'full'.")
+            raise DataError(
+                "structure='low_rank' cannot represent the covariance that the local bound finds: use 'full'."
+            )

@@ -1,49 +1,77 @@
-"""Affine-independent KL inference: the Gaussian solution first, then A, b and the shapes of the base together (section 9)."""
+"""Affine-independent KL inference: the best Gaussian q first, then A, b and the shapes of the base distribution together.
+
+q(w) is the density of w = A v + b in whitened coordinates, where the v_d are independent with a standardised density q_d of
+shape theta_d (the "base distribution"). The bound is (A2); equation numbers are those of NOTATION.md.
+"""
 
 from __future__ import annotations
 
-__all__ = ["AffineIndependentAscent", "BaseChoice", "best_base"]
+__all__ = ["AffineIndependentAscent"]
 
 import time
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-import tensorflow as tf
-from gpflow.optimizers import Scipy
-from gpflow.utilities import deepcopy
 
 from ...bases.affine_independent import AffineIndependentBasis
-from ...compilation import Compiled
 from ...errors import DataError, NumericalError
 from ...expectations.site_integrals import Integration, SiteGroup
 from ...models.affine_independent.gp import AffineIndependentGP
-from ..lbfgs import Objective
+from ...models.families import require_model
+from ..results import Recorder
 from .climb import climb
 from .edgeworth import Start, edgeworth_shapes, edgeworth_start
 from .frame import Frame
 from .gaussian_kl import GaussianProblem, GaussianSolution
-from .result import AffineResult, AffineTrace
+from .objective import as_vector, assign_vector, compiled_objective
+from .result import AffineResult, StageRecord, stage_record
 
-_COARSE, _SHARE = 1e-6, 1e-2
-"""A bound that moves by more than this, and than this share of the tolerance, with twice the frequencies is climbed again
-with them, ..."""
+_LARGEST_CHANGE, _SHARE_OF_TOLERANCE = 1e-6, 1e-2
+"""The largest change of the bound, with twice the frequencies, that is not worth another run: the greater of the first number
+and the second one times the tolerance."""
 _REFINEMENTS = 2
-"""... so many times."""
-_WORTH = 100_000
-"""Characteristic functions of a bound from which on fewer frequencies may save more than compiling twice costs."""
+"""How often the number of frequencies of the model may be doubled."""
+_WORTH_COARSENING = 100_000
+"""Values of characteristic functions per bound above which fewer frequencies may save more time than compiling again costs."""
+
+
+class _Joint(NamedTuple):
+    """The outcome of the joint stage."""
+
+    elbo: float
+    reason: str
+    resolution: float
+    """By how much the bound changes with twice the frequencies, in nats."""
+    tracing_seconds: float
 
 
 class AffineIndependentAscent:
-    """Finds q of an `models.AffineIndependentGP` or `models.AffineIndependentGLM` at a fixed kernel and likelihood.
+    """Finds q of an `AffineIndependentGP` or `AffineIndependentGLM`, at a fixed kernel and likelihood.
 
-    :param tolerance: in nats; a stage ends when six iterations of L-BFGS gain less.
-    :param max_evaluations: of each stage, at most.
-    :param rotate: choose the rotation of A by (A19); otherwise that of the Gaussian's Cholesky factor.
-    :param keep_better: leave the model with a normal base where the Gaussian has the greater bound, which can be only with
-        shapes that are fixed or cannot be normal. False leaves it with the base asked for.
+    The run has four steps:
 
-    Shapes are fixed by `gpflow.set_trainable(model.basis.theta, False)`. Raises `DataError` for settings out of range.
+    1. The Gaussian q with the greatest bound: the special case of a normal base distribution (`gaussian_kl`).
+    2. The rotation of A and the shapes to start from. A Gaussian q does not depend on the rotation, any other q does; an
+       Edgeworth expansion about the Gaussian optimum predicts which rotation gains most, (A18) and (A19) (`edgeworth`).
+    3. A, b and the shapes together by L-BFGS, in coordinates in which the Gaussian of step 1 has the identity as covariance
+       (`frame`).
+    4. The better of the two is kept.
+
+    :param tolerance: in nats; a stage ends when six iterations of L-BFGS gain less than this.
+    :param max_evaluations: at most so many evaluations of the bound and its gradient, per stage.
+    :param rotate: choose the rotation of A by (A19); otherwise A starts as the Cholesky factor of the Gaussian covariance.
+    :param keep_better: leave the model with a normal base distribution if the Gaussian has the greater bound. This happens
+        only where the shapes are fixed, or where the family of the base distribution has no normal member. False keeps the
+        base distribution in any case.
+    :raises DataError: for settings out of range.
+
+    `gpflow.set_trainable(model.basis.theta, False)` fixes the shapes.
+
+    Example::
+
+        model = AffineIndependentGP((X, Y), gpflow.kernels.Matern52(), BernoulliLogit())
+        result = AffineIndependentAscent(tolerance=1e-4).run(model)
+        print(result.elbo, result.gain)
     """
 
     def __init__(
@@ -62,188 +90,158 @@ class AffineIndependentAscent:
         self.rotate, self.keep_better = rotate, keep_better
 
     def run(self, model: AffineIndependentGP) -> AffineResult:
-        """The Gaussian optimum, the start by (A18) and (A19), and the joint climb; the model is left at the best q.
+        """Find q and leave the model with it.
 
-        Raises `NumericalError` where the bound of the Gaussian is not finite at the start, and nothing has changed then.
+        :param model: an `AffineIndependentGP`, or the model that `AffineIndependentGLM` returns.
+        :return: bounds, history and times.
+        :raises ModelError: for a model of another family.
+        :raises NumericalError: if the Gaussian bound is not finite where the run starts; the model is not changed then.
         """
-        trace = AffineTrace()
+        require_model("AffineIndependentAscent", model, AffineIndependentGP)
+        recorder = Recorder("elbo", "evaluations", "stage")
         basis, groups = model.basis, model.site_groups()
-        fixed = basis.theta if not basis.theta.trainable and basis.base.num_shapes else None
-        base = basis.base
-        problem = GaussianProblem(groups, basis.gaussian, _constant(model), model.integration, trace)
-        gaussian = problem.solve(self.tolerance, self.max_evaluations)
-        if basis.structure == "low_rank":
-            gaussian = self._structured(model, groups, gaussian, trace)
-        gaussian_seconds = trace.seconds - trace.tracing
-        trace.stage = 1
+
+        # 1) the Gaussian q with the greatest bound
+        gaussian, tracing = self._gaussian_stage(model, groups, stage_record(recorder, 0))
+        gaussian_seconds = recorder.seconds - tracing
+
+        # 2) the rotation of A, and the gain that it promises
         rotate = self.rotate and basis.map.rotates
-        start = edgeworth_start(groups, gaussian.b, gaussian.root, base, rotate, basis.non_normal)
+        start = edgeworth_start(groups, gaussian.b, gaussian.root, basis.base, rotate, basis.non_normal)
+
+        # 3) A, b and the shapes together
         try:
-            value, reason, resolution = self._affine(model, groups, gaussian, start, fixed, trace)
+            joint = self._joint_stage(model, groups, gaussian, start, stage_record(recorder, 1))
         except NumericalError:
             if not self.keep_better:
                 raise
-            value, reason, resolution = -np.inf, "no finite bound with this base", float("nan")
-        kept = "affine"
-        if self.keep_better and not value >= gaussian.bound:
-            kept = "gaussian"
+            joint = _Joint(-np.inf, "no finite bound with this base distribution", float("nan"), 0.0)
+
+        # 4) the better of the two
+        gaussian_is_kept = self.keep_better and not joint.elbo >= gaussian.bound
+        if gaussian_is_kept:
             _assign(basis, gaussian, gaussian.root)
             basis.assign_base("normal")
-        left = gaussian.bound if kept == "gaussian" else value
         return AffineResult(
-            trace.history, trace.seconds, trace.tracing, gaussian_seconds, reason, gaussian.bound, value, left, kept,
-            start.gain, resolution,
-        )  # fmt: skip
+            elbo=gaussian.bound if gaussian_is_kept else joint.elbo,
+            steps=len(recorder),
+            seconds=recorder.seconds,
+            history=recorder.history,
+            converged=joint.reason == "converged",
+            reason=joint.reason,
+            tracing_seconds=tracing + joint.tracing_seconds,
+            gaussian_seconds=gaussian_seconds,
+            gaussian_elbo=gaussian.bound,
+            affine_elbo=joint.elbo,
+            kept="gaussian" if gaussian_is_kept else "affine",
+            predicted_gain=start.gain,
+            resolution=joint.resolution,
+        )
 
-    def _affine(
+    def _gaussian_stage(
+        self, model: AffineIndependentGP, groups: list[SiteGroup], record: StageRecord
+    ) -> tuple[GaussianSolution, float]:
+        """The best Gaussian q that the structure of A allows, and the seconds spent on compilation."""
+        basis = model.basis
+        constant = 0.0 if model.weight_priors is None else model.weight_priors.log_volume
+        problem = GaussianProblem(groups, basis.gaussian, constant, model.integration)
+        dense = problem.solve(self.tolerance, self.max_evaluations, record)
+        if basis.structure != "low_rank":
+            return dense, problem.tracing_seconds
+        # diag(s) + F S^T cannot represent every covariance: run again within the structure, from the dense optimum.
+        # Of all its roots the symmetric one is the nearest to the diagonal root of the prior.
+        left, values, _ = np.linalg.svd(dense.root)
+        _assign(basis, dense, (left * values) @ left.T)
+        base, theta = basis.base, basis.theta
+        basis.assign_base("normal")
+        bound, _, tracing = self._climb(model, groups, model.integration, None, record)
+        coordinates = as_vector(basis.map.trainable_variables)
+        found = GaussianSolution(basis.b.numpy(), basis.matrix().numpy(), bound, coordinates)
+        basis.base, basis.theta = base, theta
+        return found, problem.tracing_seconds + tracing
+
+    def _joint_stage(
         self,
         model: AffineIndependentGP,
         groups: list[SiteGroup],
         gaussian: GaussianSolution,
         start: Start,
-        fixed: Any | None,
-        trace: AffineTrace,
-    ) -> tuple[float, str, float]:
-        """The joint climb: its bound, why it stopped, and by how much the bound moves with twice the frequencies."""
+        record: StageRecord,
+    ) -> _Joint:
+        """Climb from the start with few frequencies; climb again with twice as many until they do not change the bound."""
         basis = model.basis
+        # a) the rotated root, and the shapes for its columns in the order in which the structure has them
         _assign(basis, gaussian, start.A)
-        if fixed is None and basis.base.num_shapes:
-            A = basis.matrix().numpy()  # with its columns as the structure has ordered them
+        if basis.base.num_shapes and basis.theta.trainable:
+            A = basis.matrix().numpy()
             basis.theta.assign(edgeworth_shapes(groups, gaussian.b, A, basis.base, basis.non_normal))
-        allowed = max(_COARSE, _SHARE * self.tolerance)
-        how = _coarsest(model, groups, allowed)
+        # b) L-BFGS with as few frequencies as give the same bound here
+        allowed = max(_LARGEST_CHANGE, _SHARE_OF_TOLERANCE * self.tolerance)
+        integration = _coarsest(model, groups, allowed)
         root = None if gaussian.coordinates is not None else gaussian.root
         finest = model.integration.frequencies << _REFINEMENTS
+        tracing = 0.0
         while True:
-            value, reason = self._climb(model, groups, how, root, trace)
-            finer = float(model.bound(groups, max(how.doubled(), model.integration, key=lambda one: one.frequencies)))
-            resolution = abs(finer - value)
-            if resolution < allowed or how.frequencies >= finest:
+            bound, reason, seconds = self._climb(model, groups, integration, root, record)
+            tracing += seconds
+            # c) the check where the climb ended; as many frequencies as the model uses, or twice those of the climb
+            check = max(integration.doubled(), model.integration, key=lambda one: one.frequencies)
+            finer = float(model.bound(groups, check))
+            resolution = abs(finer - bound)
+            if resolution < allowed or integration.frequencies >= finest:
                 break
-            how = how.doubled()
-        while model.integration.frequencies < how.frequencies:
+            integration = integration.doubled()
+        while model.integration.frequencies < integration.frequencies:
             model.refine()
-        return finer, reason, resolution
+        return _Joint(finer, reason, resolution, tracing)
 
     def _climb(
         self,
         model: AffineIndependentGP,
         groups: list[SiteGroup],
-        how: Integration,
+        integration: Integration,
         C: np.ndarray | None,
-        trace: AffineTrace,
-    ) -> tuple[float, str]:
-        """L-BFGS on all Parameters of q that are trainable, in the frame of a root C [D, D]; left at the best point."""
+        record: StageRecord,
+    ) -> tuple[float, str, float]:
+        """L-BFGS on all trainable Parameters of q in the frame of the root C [D, D], which are left at the best point.
+
+        :return: the bound in nats, why the run ended, and the seconds until the compiled function had run once.
+        """
         basis = model.basis
         variables = [*basis.map.trainable_variables, *basis.b.trainable_variables, *basis.theta.trainable_variables]
-        function = _compiled(lambda: model.bound(groups, how), variables)
+        function = compiled_objective(lambda: model.bound(groups, integration), variables)
         began = time.perf_counter()
-        function(_pack(variables))
-        trace.tracing += time.perf_counter() - began
+        function(as_vector(variables))
+        tracing = time.perf_counter() - began
         frame = Frame(basis, C, variables)
-        start = frame.inward(_pack(variables))
-        best, value, reason = climb(frame.around(function), start, trace, self.tolerance, self.max_evaluations)
-        _unpack(frame.outward(best), variables)
-        return value, reason
-
-    def _structured(
-        self, model: AffineIndependentGP, groups: list[SiteGroup], dense: GaussianSolution, trace: AffineTrace
-    ) -> GaussianSolution:
-        """The Gaussian of a structure that does not hold every covariance: the climb with a normal base, from the best one."""
-        basis = model.basis
-        base, theta = basis.base, basis.theta
-        left, values, _ = np.linalg.svd(dense.root)
-        _assign(basis, dense, (left * values) @ left.T)  # of all roots the nearest to the prior's, which is diagonal
-        basis.assign_base("normal")
-        value, _ = self._climb(model, groups, model.integration, None, trace)
-        coordinates = _pack(list(basis.map.trainable_variables))
-        found = GaussianSolution(basis.b.numpy(), basis.matrix().numpy(), value, coordinates)
-        basis.base, basis.theta = base, theta
-        return found
+        start = frame.inward(as_vector(variables))
+        best, bound, reason = climb(frame.around(function), start, record, self.tolerance, self.max_evaluations)
+        assign_vector(variables, frame.outward(best))
+        return bound, reason, tracing
 
 
 def _coarsest(model: AffineIndependentGP, groups: list[SiteGroup], allowed: float) -> Integration:
-    """A quarter or half of the frequencies and points where they are enough: projections of many variables are smooth."""
+    """A quarter or half of the frequencies and grid points, if the bound then changes by less than `allowed` nats.
+
+    Projections of many variables are nearly normal, so that few frequencies are enough. Frequencies or points that the
+    caller chose are left as they are.
+    """
     full = model.integration
     count = sum(group.features.shape[0] for group in groups) * model.basis.size * full.frequencies
-    if model.frequencies_given or count < _WORTH:
+    if model.frequencies_given or count < _WORTH_COARSENING:
         return full
     exact = model.bound(groups, full)
     for part in (4, 2):
-        how = full._replace(frequencies=full.frequencies // part, points=full.points // part)
-        if abs(float(model.bound(groups, how) - exact)) < allowed:
-            return how
+        coarse = full._replace(frequencies=full.frequencies // part, points=full.points // part)
+        if abs(float(model.bound(groups, coarse) - exact)) < allowed:
+            return coarse
     return full
 
 
-def _compiled(bound: Callable[[], tf.Tensor], variables: list[tf.Variable]) -> Objective:
-    """The bound and its gradient [n] as a function of one vector [n] of all `variables`."""
-
-    def both() -> tuple:
-        with tf.GradientTape(watch_accessed_variables=False) as tape:
-            tape.watch(variables)
-            value = bound()
-        gradients = tape.gradient(value, variables, unconnected_gradients=tf.UnconnectedGradients.ZERO)
-        return value, Scipy.pack_tensors(gradients)
-
-    graph: Any = Compiled(both)
-
-    def function(x: np.ndarray) -> tuple[float, np.ndarray]:
-        _unpack(x, variables)
-        value, gradient = graph()
-        return float(value), gradient.numpy().astype(np.float64)
-
-    return function
-
-
-def _pack(variables: list[tf.Variable]) -> np.ndarray:
-    """All variables as one vector [n]."""
-    return Scipy.pack_tensors(variables).numpy().astype(np.float64)
-
-
-def _unpack(x: np.ndarray, variables: list[tf.Variable]) -> None:
-    """Write a vector [n] to the variables."""
-    Scipy.assign_tensors(variables, Scipy.unpack_tensors(variables, tf.constant(x)))
-
-
-def _constant(model: AffineIndependentGP) -> float:
-    return 0.0 if model.weight_priors is None else model.weight_priors.log_volume
-
-
 def _assign(basis: AffineIndependentBasis, gaussian: GaussianSolution, A: np.ndarray) -> None:
+    """Write the mean of a Gaussian to b, and to A the root A [D, D] of its covariance or, if it has them, its coordinates."""
     if gaussian.coordinates is None:
         basis.map.assign_matrix(A)
     else:
-        _unpack(gaussian.coordinates, list(basis.map.trainable_variables))
+        assign_vector(basis.map.trainable_variables, gaussian.coordinates)
     basis.b.assign(gaussian.b)
-
-
-class BaseChoice(NamedTuple):
-    """The model with the greatest bound, and how the others fared."""
-
-    base: str
-    model: AffineIndependentGP
-    results: dict[str, AffineResult]
-
-
-def best_base(
-    model: AffineIndependentGP,
-    bases: Sequence[Any] = ("skew_normal", "generalized_normal"),
-    ascent: AffineIndependentAscent | None = None,
-) -> BaseChoice:
-    """Run copies of a model with several bases, and choose the one with the greatest bound; the model itself is not changed.
-
-    :param bases: names of `distributions.BASES`, `distributions.Base` or TFP distributions.
-    """
-    if not bases:
-        raise DataError("bases is empty: name one at least, for example 'skew_normal'.")
-    ascent = AffineIndependentAscent() if ascent is None else ascent
-    models, results = {}, {}
-    for base in bases:
-        trial = deepcopy(model)
-        trial.basis.assign_base(base)
-        name = trial.basis.base.name
-        results[name] = ascent.run(trial)
-        models[name] = trial
-    best = max(results, key=lambda name: results[name].elbo)
-    return BaseChoice(best, models[best], results)

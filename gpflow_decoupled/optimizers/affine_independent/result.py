@@ -1,82 +1,77 @@
-"""What a run of affine-independent inference leaves behind."""
+"""The result of a run of affine-independent inference."""
 
 from __future__ import annotations
 
-__all__ = ["AffineResult", "AffineTrace"]
+__all__ = ["AffineResult", "StageRecord", "stage_record"]
 
-import time
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 
+from ..results import Recorder, RunResult
 
-@dataclass
-class AffineResult:
-    """The record of a run of `AffineIndependentAscent`.
+StageRecord = Callable[[float, int], None]
+"""Records one step: the best bound so far in nats, and the evaluations since the step before."""
 
-    `history` has arrays [steps], one entry an iteration, starts included: "step", "seconds", "elbo" (the best bound so far of
-    its stage, in nats), "evaluations" (since the entry before) and "stage" (0 for the Gaussian q, 1 for the other).
+
+@dataclass(kw_only=True)
+class AffineResult(RunResult):
+    """The result of `AffineIndependentAscent.run`.
+
+    `history` has arrays [steps], one entry per iteration, the starting points included: "step", "seconds", "elbo" (the best
+    bound so far in this stage, in nats), "evaluations" (of the bound and its gradient, since the entry before) and "stage"
+    (0 while q is Gaussian, 1 for the affine-independent q).
+
+    Example::
+
+        result = AffineIndependentAscent().run(model)
+        print(result)                        # bounds, evaluations, seconds, why it stopped
+        print(result.gain, "nats above the best Gaussian")
     """
 
-    history: dict[str, np.ndarray]
-    seconds: float
-    """Wall-clock time, compilation included."""
     tracing_seconds: float
-    """Of these, until compiled functions had run once."""
+    """The part of `seconds` that went by until the compiled functions had run once."""
     gaussian_seconds: float
-    """Of these, for the Gaussian stage, its compilation left out."""
-    stop_reason: str
+    """The part of `seconds` that the Gaussian stage took, without its compilation."""
     gaussian_elbo: float
-    """The bound of the best Gaussian q found, in nats."""
+    """The bound of the best Gaussian q, in nats."""
     affine_elbo: float
-    """The bound of the affine-independent q as it was found, in nats; it may be less where the base has no normal in it."""
-    elbo: float
-    """The bound of the model as it was left, in nats."""
+    """The bound of the best affine-independent q, in nats. It can be below `gaussian_elbo` where the family of the base
+    distribution does not contain the normal distribution, or where the shapes are fixed."""
     kept: str
-    """"affine", or "gaussian" where that had the greater bound: then the model has a normal base."""
+    """Which q the model was left with: "affine", or "gaussian" where that one has the greater bound."""
     predicted_gain: float
-    """(A19) and its like, in nats: what the start expected of the base beside the Gaussian; NaN where no rule is known."""
+    """The gain over the Gaussian bound that the starting point predicts by (A19), in nats; NaN where no rule is known for
+    the base distribution."""
     resolution: float
-    """By how much the bound moves with twice the frequencies or points, in nats."""
+    """By how much the bound changes with twice the frequencies or grid points, in nats."""
 
     @property
     def gain(self) -> float:
-        """How much the bound of the model is above that of the Gaussian, in nats; never negative."""
+        """How far the bound of the model is above the Gaussian one, in nats.
+
+        Never negative unless the run was told to keep a worse q (`keep_better=False`).
+        """
         return self.elbo - self.gaussian_elbo
 
     @property
     def evaluations(self) -> int:
-        """Of the bound and its gradient, both stages."""
+        """Evaluations of the bound and its gradient, in both stages."""
         return int(np.sum(self.history["evaluations"]))
 
     def __str__(self) -> str:
-        """One line: bounds, evaluations, time and why it stopped."""
+        """One line: bounds, evaluations, time and why the run ended."""
         return (
             f"ELBO {self.elbo:.6g} ({self.kept} kept; affine {self.affine_elbo:.6g}, Gaussian {self.gaussian_elbo:.6g}), "
-            f"{self.evaluations} evaluations in {self.seconds:.2f} s, stopped: {self.stop_reason}"
+            f"{self.evaluations} evaluations in {self.seconds:.2f} s, stopped: {self.reason}"
         )
 
 
-@dataclass
-class AffineTrace:
-    """The record while it grows."""
+def stage_record(recorder: Recorder, stage: int) -> StageRecord:
+    """What one stage writes its steps with, into a record with the columns "elbo", "evaluations" and "stage"."""
 
-    stage: int = 0
-    rows: list[tuple] = field(default_factory=list)
-    began: float = field(default_factory=lambda: time.perf_counter())
-    tracing: float = 0.0
+    def record(elbo: float, evaluations: int) -> None:
+        recorder.append(len(recorder), elbo=elbo, evaluations=evaluations, stage=stage)
 
-    def append(self, elbo: float, evaluations: int = 0) -> None:
-        """One entry: the bound in nats, and the evaluations that it took."""
-        self.rows.append((len(self.rows), time.perf_counter() - self.began, elbo, evaluations, self.stage))
-
-    @property
-    def seconds(self) -> float:
-        """Since the start."""
-        return time.perf_counter() - self.began
-
-    @property
-    def history(self) -> dict[str, np.ndarray]:
-        """Arrays [steps]."""
-        columns = np.array(self.rows, dtype=float).reshape(-1, 5).T
-        return dict(zip(("step", "seconds", "elbo", "evaluations", "stage"), columns))
+    return record

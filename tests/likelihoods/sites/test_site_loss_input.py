@@ -1,4 +1,4 @@
-"""What site losses refuse, how a likelihood of one's own is declared, and how the general one is used."""
+"""Which labels and likelihoods are refused, how a likelihood of one's own is declared, and the general site loss."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from numpy.testing import assert_allclose
 
 from gpflow_decoupled import likelihoods as own
 from gpflow_decoupled.errors import DataError
-from gpflow_decoupled.likelihoods.sites import registry as site_losses
+from gpflow_decoupled.likelihoods.sites import registry
+from gpflow_decoupled.likelihoods.sites.laplace import laplace_site
+from gpflow_decoupled.likelihoods.sites.lookup import is_logit
 from tests.likelihoods.sites.site_cases import BINARY, CASES, COUNTS, POSITIVE, REAL, SIGMA, H
 
 OUTSIDE = {
@@ -76,16 +78,18 @@ UNKNOWN = {
 @pytest.mark.parametrize("name", UNKNOWN)
 def test_a_likelihood_that_is_not_declared(name):
     Y = np.full((2, 1), 0.5) if name == "Beta" else np.ones((2, 1))
-    with pytest.raises(ValueError, match=f"declared for {name}.*Declare it: declare_site_loss"):
+    with pytest.raises(ValueError, match=f"declared for {name}.*Declare it: declare_site"):
         own.site_loss(UNKNOWN[name], Y)
 
 
 @pytest.mark.parametrize("likelihood", [gl.MultiClass(3), gl.Softmax(3), gl.SwitchedLikelihood([gl.Gaussian()])])
 def test_likelihoods_with_more_to_an_observation(likelihood):
-    with pytest.raises(DataError, match="has no site loss: one latent function an observation"):
+    with pytest.raises(DataError, match="has no sites: a site needs one latent function per observation"):
         own.site_loss(likelihood, np.zeros((2, 2)))
-    with pytest.raises(DataError, match="more to it than one latent"):
+    with pytest.raises(DataError, match="has no sites: a site needs one latent function per observation"):
         own.QuadratureLoss(likelihood, np.zeros((2, 2)), -1.0, 1.0)
+    with pytest.raises(DataError, match="has no sites: a site needs one latent function per observation"):
+        own.likelihood_site(likelihood, np.zeros(2))
 
 
 class Huber(gl.ScalarLikelihood):
@@ -107,7 +111,7 @@ def _huber_loss(likelihood, Y):
 
 
 def test_a_likelihood_of_ones_own(monkeypatch):
-    monkeypatch.setattr(site_losses, "_BUILDERS", dict(site_losses._BUILDERS))
+    monkeypatch.setattr(registry, "_DESCRIPTIONS", dict(registry._DESCRIPTIONS))
     with pytest.raises(DataError, match="declared for Huber"):
         own.site_loss(Huber(), REAL)
     own.declare_site_loss(Huber, _huber_loss)
@@ -127,7 +131,7 @@ def test_a_likelihood_of_ones_own(monkeypatch):
 
 
 def test_a_declaration_holds_for_heirs_with_the_same_density_alone(monkeypatch):
-    monkeypatch.setattr(site_losses, "_BUILDERS", dict(site_losses._BUILDERS))
+    monkeypatch.setattr(registry, "_DESCRIPTIONS", dict(registry._DESCRIPTIONS))
     own.declare_site_loss(Huber, _huber_loss)
 
     class Renamed(Huber):
@@ -146,8 +150,41 @@ def test_a_declaration_holds_for_heirs_with_the_same_density_alone(monkeypatch):
     assert isinstance(own.site_loss(Wider(), REAL), own.QuadratureLoss)
 
 
+def test_one_declaration_serves_all_methods(monkeypatch):
+    """The loss, the log density and the support of one class, declared together or one after the other."""
+    monkeypatch.setattr(registry, "_DESCRIPTIONS", dict(registry._DESCRIPTIONS))
+    assert own.likelihood_site(Huber(), REAL[:, 0]).kernel is None  # by its own log density alone
+    positive = own.Support("numbers above 0", lambda Y: Y > 0)
+    own.declare_site(Huber, loss=_huber_loss, support=positive)
+    own.declare_site(Huber, density=lambda likelihood, Y: laplace_site(Y, tf.ones_like(Y)))
+
+    class Renamed(Huber):
+        """The same density."""
+
+    for likelihood in (Huber(), Renamed()):
+        assert isinstance(own.site_loss(likelihood, POSITIVE), own.QuadratureLoss)
+        assert own.likelihood_site(likelihood, POSITIVE[:, 0]).kernel is not None
+        for refuse in (own.site_loss, own.check_labels):
+            with pytest.raises(DataError, match="which takes numbers above 0"):
+                refuse(likelihood, REAL)
+
+
+def test_an_heir_with_another_density_keeps_the_support_alone():
+    class Halved(own.BernoulliLogit):
+        def _scalar_log_prob(self, X, F, Y):
+            return super()._scalar_log_prob(X, 0.5 * F, Y)
+
+    assert is_logit(own.BernoulliLogit()) and is_logit(own.BernoulliLogit("piecewise"))
+    assert is_logit(gl.Bernoulli(invlink=tf.sigmoid)) and not is_logit(gl.Bernoulli()) and not is_logit(Halved())
+    assert own.likelihood_site(Halved(), BINARY[:, 0]).kernel is None
+    with pytest.raises(DataError, match="declared for Halved"):
+        own.site_loss(Halved(), BINARY)
+    with pytest.raises(DataError, match="which takes 0 or 1"):
+        own.check_labels(Halved(), COUNTS)
+
+
 def test_what_cannot_be_declared():
-    with pytest.raises(DataError, match="takes the class, not a likelihood"):
+    with pytest.raises(DataError, match="pass the class, not a likelihood"):
         own.declare_site_loss(Huber(), _huber_loss)
     with pytest.raises(DataError, match="lower must be below upper"):
         own.QuadratureLoss(Huber(), REAL, 1.0, -1.0)

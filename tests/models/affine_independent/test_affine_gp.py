@@ -250,7 +250,7 @@ DATA = (X, Y)
 
 
 @pytest.mark.parametrize("make, message", [
-    (lambda: AffineIndependentGP((X, np.c_[Y, Y]), matern(), BernoulliLogit()), "one model a column"),
+    (lambda: AffineIndependentGP((X, np.c_[Y, Y]), matern(), BernoulliLogit()), "one model per column"),
     (lambda: AffineIndependentGP(DATA, matern(), gpflow.likelihoods.Softmax(3)), "Softmax has 3 latent functions.*CVIGP"),
     (lambda: AffineIndependentGP((X, Y + 0.5), matern(), BernoulliLogit()), "outside the support"),
     (lambda: AffineIndependentGP((X[:, 0], Y), matern(), BernoulliLogit()), r"X\[:, None\]"),
@@ -261,7 +261,7 @@ DATA = (X, Y)
     (lambda: AffineIndependentGP(DATA, matern(), BernoulliLogit(), frequencies=1), "frequencies"),
     (lambda: AffineIndependentGP(DATA, matern(), gpflow.likelihoods.Bernoulli(), route="frequency_sum"), "of the site"),
     (lambda: AffineIndependentGP(DATA, matern(), BernoulliLogit(), base="variance_gamma", route="lattice"), "no cdf"),
-    (lambda: AffineIndependentGP(DATA, gpflow.kernels.SharedIndependent(matern(), 2), BernoulliLogit()), "one model a column"),
+    (lambda: AffineIndependentGP(DATA, gpflow.kernels.SharedIndependent(matern(), 2), BernoulliLogit()), "model per column"),
     (lambda: AffineIndependentGLM(DATA, BernoulliLogit(), prior=tfd.Laplace(np.zeros(2), 1.0)), "batch shape"),
     (lambda: AffineIndependentGLM(DATA, BernoulliLogit(), prior=tfd.Laplace(0.0, -1.0)), "repair"),
     (lambda: AffineIndependentGLM((0.0 * X, Y), BernoulliLogit(), intercept=False), "all zero"),

@@ -11,13 +11,13 @@ import tensorflow_probability as tfp
 from gpflow.utilities import set_trainable
 from numpy.testing import assert_allclose
 
-from gpflow_decoupled.errors import DataError, NumericalError
+from gpflow_decoupled.errors import DataError, ModelError, NumericalError
 from gpflow_decoupled.likelihoods import BernoulliLogit, Laplace
-from gpflow_decoupled.models import LCLGLM, LCLGP, AffineIndependentGLM, AffineIndependentGP
+from gpflow_decoupled.models import CVIGP, LCLGLM, LCLGP, AffineIndependentGLM, AffineIndependentGP
 from gpflow_decoupled.optimizers import AffineIndependentAscent, LinearlyConstrainedLagrangian, best_base
 from gpflow_decoupled.optimizers.affine_independent.edgeworth import edgeworth_start
 from gpflow_decoupled.optimizers.affine_independent.gaussian_kl import GaussianProblem
-from gpflow_decoupled.optimizers.affine_independent.result import AffineTrace
+from gpflow_decoupled.optimizers.results import RunResult
 from tests.models.affine_independent.affine_problems import logistic_data, toy_model
 from tests.reference import affine_model as ref
 
@@ -90,7 +90,7 @@ def test_structures(structure):
 
 
 def test_few_variables_that_are_not_normal():
-    """The best directions come first: two of four hold most of the gain, and any number never ends below none."""
+    """The best directions come first: two of four have most of the gain, and any number is at least as good as none."""
     full, (model, two) = logistic_run()[1], logistic_run(non_normal=2)
     assert two.gaussian_elbo + 0.8 * full.gain < two.elbo < full.elbo and two.predicted_gain < full.predicted_gain
     assert model.basis.shapes.shape == (2, 1)
@@ -179,8 +179,8 @@ def test_best_base():
     assert choice.base == "skew_normal" and set(choice.results) == {"normal", "skew_normal"}
     assert_allclose(choice.model.elbo(), choice.results["skew_normal"].elbo, atol=1e-6)
     assert model.elbo() == before and model.basis.base.name == "normal"
-    with pytest.raises(DataError, match="bases is empty"):
-        best_base(model, ())
+    with pytest.raises(DataError, match="candidates is empty"):
+        best_base(model, candidates=())
 
 
 def test_the_record():
@@ -190,7 +190,9 @@ def test_the_record():
     for stage in (0, 1):
         assert np.all(np.diff(history["elbo"][history["stage"] == stage]) >= 0.0)
     assert result.evaluations == np.sum(history["evaluations"]) > 10
-    assert 0.0 < result.tracing_seconds < result.seconds and result.stop_reason == "converged"
+    assert isinstance(result, RunResult) and result.converged and result.reason == "converged"
+    assert 0.0 < result.tracing_seconds < result.seconds and result.steps == len(history["step"])
+    assert 0.0 < result.gaussian_seconds < result.seconds and np.all(np.diff(history["seconds"]) >= 0.0)
     assert result.gain == result.elbo - result.gaussian_elbo > 0.0
     assert "affine kept" in str(result)
 
@@ -199,13 +201,27 @@ def test_evaluations_are_limited():
     X, Y = logistic_data(5, 4)
     model = AffineIndependentGLM((X, Y), BernoulliLogit(), intercept=False)
     result = AffineIndependentAscent(max_evaluations=3).run(model)
-    assert result.stop_reason == "evaluations done" and result.elbo >= result.gaussian_elbo
+    assert result.reason == "evaluations done" and not result.converged and result.elbo >= result.gaussian_elbo
 
 
 def test_settings_are_checked():
     for options in ({"tolerance": 0.0}, {"max_evaluations": 0}):
         with pytest.raises(DataError, match="must be above 0"):
             AffineIndependentAscent(**options)
+
+
+@pytest.mark.parametrize("name, find", [
+    ("AffineIndependentAscent", AffineIndependentAscent().run),
+    ("best_base", best_base),
+])  # fmt: skip
+@pytest.mark.parametrize("kind, way", [(CVIGP, "ConjugateComputation"), (LCLGP, "LinearlyConstrainedLagrangian")])
+def test_models_of_other_families_are_refused(name, find, kind, way):
+    X, Y = logistic_data(5, 2)
+    model = kind((X, Y), gpflow.kernels.Matern32(), BernoulliLogit())
+    with pytest.raises(
+        ModelError, match=f"{name} takes a model of .*AffineIndependentGP, and got {kind.__name__}.*{way}"
+    ):
+        find(model)
 
 
 def test_a_start_without_a_bound_is_refused_and_nothing_changes():
@@ -219,8 +235,7 @@ def test_a_start_without_a_bound_is_refused_and_nothing_changes():
 
 def test_gradient_of_the_gaussian_bound_is_that_of_finite_differences():
     model = toy_model("sparse near", intercept_variance=3.0)
-    trace, groups = AffineTrace(), model.site_groups()
-    problem = GaussianProblem(groups, model.basis.gaussian, 0.0, model.integration, trace)
+    problem = GaussianProblem(model.site_groups(), model.basis.gaussian, 0.0, model.integration)
     b, root = np.array([0.3, -0.2]), np.array([[0.8, 0.0], [-0.4, 0.6]])
     _, d_b, d_root = problem.value_and_gradient(b, root)
     step = 1e-5

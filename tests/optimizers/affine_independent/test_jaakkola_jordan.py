@@ -10,9 +10,9 @@ import tensorflow_probability as tfp
 from numpy.testing import assert_allclose
 from scipy.special import log_expit
 
-from gpflow_decoupled.errors import DataError
+from gpflow_decoupled.errors import DataError, ModelError
 from gpflow_decoupled.likelihoods import BernoulliLogit, BernoulliProbit, Laplace
-from gpflow_decoupled.models import CVIGP, AffineIndependentGLM, AffineIndependentGP
+from gpflow_decoupled.models import CVIGP, LCLGP, ODVGP, AffineIndependentGLM, AffineIndependentGP
 from gpflow_decoupled.optimizers import AffineIndependentAscent, JaakkolaJordan
 from tests.reference import affine_model as ref
 
@@ -52,7 +52,8 @@ def test_three_points(kind):
     assert_allclose(result.elbo, bound, atol=1e-5)  # the jitter of the weights' factor
     mean, variance = model.predict_f(X)
     assert_allclose(np.sqrt(mean**2 + variance)[:, 0], xi, rtol=1e-4)
-    assert np.all(np.diff(result.history["elbo"]) >= -1e-12) and result.reason == "converged"
+    assert np.all(np.diff(result.history["elbo"]) >= -1e-12) and result.converged and result.reason == "converged"
+    assert result.steps == len(result.history["step"]) == result.history["step"][-1]
     assert result.elbo + 1e-3 < float(model.elbo()) < evidence()
     if kind == "weights":
         AffineIndependentAscent(tolerance=1e-9).run(model)  # its base is normal now
@@ -61,7 +62,7 @@ def test_three_points(kind):
 
 @pytest.mark.parametrize("structure", ["full", "lu", "lower"])
 def test_linear_models(structure):
-    """More weights than labels, so that K is regular; every structure holds the q that is found."""
+    """More weights than labels, so that K is regular; every structure can represent the q that is found."""
     rng = np.random.default_rng(0)
     inputs, labels = 2.0 * rng.normal(size=(4, 5)), np.array([[1.0], [0.0], [0.0], [1.0]])
     model = AffineIndependentGLM((inputs, labels), BernoulliLogit(), intercept=False, structure=structure)
@@ -125,6 +126,15 @@ def test_what_is_refused(model, message):
         JaakkolaJordan().run(refused)
     for parameter, held in zip(refused.parameters, before):
         assert_allclose(parameter, held)
+
+
+@pytest.mark.parametrize("model, way", [
+    (lambda: LCLGP((X, Y), matern(), BernoulliLogit()), "got LCLGP.*LinearlyConstrainedLagrangian"),
+    (lambda: ODVGP(matern(), BernoulliLogit(), X.copy(), X[:1] + 0.5, num_data=3), "got ODVGP.*NaturalGradient"),
+])  # fmt: skip
+def test_models_of_other_families_are_refused(model, way):
+    with pytest.raises(ModelError, match=f"JaakkolaJordan takes a model of .*AffineIndependentGP or CVIGP.*{way}"):
+        JaakkolaJordan().run(model())
 
 
 @pytest.mark.parametrize("options", [{"tolerance": 0.0}, {"max_steps": 0}])

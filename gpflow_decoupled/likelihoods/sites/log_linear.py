@@ -1,8 +1,8 @@
-"""The site losses of likelihoods whose rate or scale is the exponential of the latent: Poisson, exponential, gamma."""
+"""Sites of likelihoods whose rate or scale is the exponential of the latent function: Poisson, exponential, gamma."""
 
 from __future__ import annotations
 
-__all__ = ["LogLinearLoss", "gamma_loss", "poisson_loss"]
+__all__ = ["LogLinearLoss", "exponential_sites", "gamma_sites", "poisson_sites"]
 
 from collections.abc import Callable
 from functools import partial
@@ -14,21 +14,29 @@ from gpflow.base import TensorType
 
 from ...errors import DataError
 from ..parameters import constant_parameter
+from ..support import COUNTS, NOT_NEGATIVE, POSITIVE, Support
+from .description import SiteDescription, SiteLossBuilder
 from .site_loss import Expansion, Maximiser, SiteLoss, dual_objective, site_labels
 
 _TINY = 1e-30
-"""Least E at which the maximum is looked for: alpha at the end of S itself stays finite."""
+"""Least E for which h is computed, so that it is finite for an alpha at the end of S too"""
 
 
 class LogLinearLoss(SiteLoss):
-    """f = E - a s h + b with E = exp(s h + sigma^2 / 2 + log c), s = 1 or -1.
+    """The site loss f = E - a s h + b with E = exp(s h + sigma^2 / 2 + log c), where s is 1 or -1.
 
-    Poisson: s = 1, a = y, c the size of a bin. Gamma of shape k: s = -1, a = k, c = y. The exponent is clipped where E would
-    overflow in products.
+    A Poisson likelihood has s = 1, a = y, and the size of a bin as c. A gamma likelihood of shape k has s = -1, a = k and c
+    = y. The exponent is clipped before products of E overflow.
 
-    :param Y: [N, L]. :param sign: s. :param log_scale: log c, a scalar or [N, L].
-    :param weight: gives a, a scalar or [N, L]; a function, so that gradients reach the Parameter behind it.
-    :param constant: gives b, a scalar or [N, L].
+    :param Y: labels [N, L].
+    :param sign: s.
+    :param log_scale: log c, a scalar or [N, L].
+    :param weight: computes a, a scalar or [N, L]; a function, so that gradients reach the Parameter behind it.
+    :param constant: computes b, a scalar or [N, L].
+
+    Example, the loss of exponential waiting times Y with mean e^f, which is e^-f y + f::
+
+        loss = LogLinearLoss(Y, -1.0, tf.math.log(Y), lambda: tf.ones_like(Y), lambda: tf.zeros_like(Y))
     """
 
     def __init__(
@@ -45,12 +53,12 @@ class LogLinearLoss(SiteLoss):
 
     @property
     def lower(self) -> tf.Tensor:
-        """Minus a for s = 1, otherwise -inf: [N, L]."""
+        """-a for s = 1, and minus infinity for s = -1: [N, L]."""
         return -self._weight() * tf.ones_like(self.Y) if self._sign > 0 else self._constant(-np.inf)
 
     @property
     def upper(self) -> tf.Tensor:
-        """Inf for s = 1, otherwise a: [N, L]."""
+        """Infinity for s = 1, and a for s = -1: [N, L]."""
         return self._constant(np.inf) if self._sign > 0 else self._weight() * tf.ones_like(self.Y)
 
     def value(self, h: tf.Tensor, sigma: tf.Tensor) -> tf.Tensor:
@@ -69,7 +77,7 @@ class LogLinearLoss(SiteLoss):
         return self._sign * (tf.math.log(self._mean_at(alpha)) - self._log_scale)
 
     def maximiser(self, alpha: tf.Tensor, lam: tf.Tensor, sigma_k: tf.Tensor, rho: tf.Tensor) -> Maximiser:
-        """The maximum of (V15), [N, L] each; for Poisson (21) of Khan 2014."""
+        """The maximum of (V15), [N, L] each; for Poisson counts it is (21) of Khan 2014."""
         E = self._mean_at(alpha)
         slope = sigma_k / (E + rho)
         sigma = (lam + rho) * slope
@@ -89,26 +97,24 @@ class LogLinearLoss(SiteLoss):
         return E - self._weight() * self._sign * h + self._offset()
 
 
-def poisson_loss(likelihood: gl.Poisson, Y: TensorType) -> LogLinearLoss:
-    """The loss of counts Y [N, L] with rate exp(eta) times the size of a bin."""
+def _poisson_loss(likelihood: gl.Poisson, Y: TensorType) -> LogLinearLoss:
+    """For counts Y [N, L] with rate exp(eta) times the size of a bin."""
     y = site_labels(Y)
     log_bin = tf.cast(tf.math.log(constant_parameter(likelihood.binsize, "binsize", positive=True)), y.dtype)
     offset = tf.math.lgamma(y + 1.0) - y * log_bin
     return LogLinearLoss(y, 1.0, log_bin, partial(tf.identity, y), partial(tf.identity, offset))
 
 
-def gamma_loss(likelihood: gl.Gamma | gl.Exponential, Y: TensorType) -> LogLinearLoss:
-    """The loss of positive Y [N, L] with scale exp(eta); an exponential is a gamma of shape 1.
-
-    Raises `DataError` for labels of 0, at which the density grows without end as the scale falls.
-    """
+def _exponential_loss(likelihood: gl.Exponential, Y: TensorType) -> LogLinearLoss:
+    """For positive Y [N, L] with mean exp(eta)."""
     y = site_labels(Y)
-    if tf.executing_eagerly() and np.any(np.asarray(y) <= 0):
-        raise DataError("Y has entries of exactly 0, at which the density of a scale has no maximum; use Y above 0.")
-    log_y = tf.math.log(y)
-    if isinstance(likelihood, gl.Exponential):
-        return LogLinearLoss(y, -1.0, log_y, partial(tf.ones_like, y), partial(tf.zeros_like, y))
+    return LogLinearLoss(y, -1.0, _log_labels(y), partial(tf.ones_like, y), partial(tf.zeros_like, y))
 
+
+def _gamma_loss(likelihood: gl.Gamma, Y: TensorType) -> LogLinearLoss:
+    """For positive Y [N, L] with scale exp(eta)."""
+    y = site_labels(Y)
+    log_y = _log_labels(y)
     constant_parameter(likelihood.shape, "The shape of the gamma", positive=True)
 
     def shape() -> tf.Tensor:
@@ -118,3 +124,33 @@ def gamma_loss(likelihood: gl.Gamma | gl.Exponential, Y: TensorType) -> LogLinea
         return tf.math.lgamma(shape()) - (shape() - 1.0) * log_y
 
     return LogLinearLoss(y, -1.0, log_y, shape, offset)
+
+
+def _log_labels(y: tf.Tensor) -> tf.Tensor:
+    if tf.executing_eagerly() and np.any(np.asarray(y) <= 0):
+        raise DataError(
+            "Y has entries of exactly 0, at which the density grows without bound as the scale falls; use Y above 0."
+        )
+    return tf.math.log(y)
+
+
+def poisson_sites(likelihood: gl.Poisson) -> SiteDescription:
+    """Sites of a Poisson likelihood."""
+    return _described(likelihood, _poisson_loss, COUNTS)
+
+
+def exponential_sites(likelihood: gl.Exponential) -> SiteDescription:
+    """Sites of an exponential likelihood."""
+    return _described(likelihood, _exponential_loss, NOT_NEGATIVE)
+
+
+def gamma_sites(likelihood: gl.Gamma) -> SiteDescription:
+    """Sites of a gamma likelihood."""
+    return _described(likelihood, _gamma_loss, POSITIVE)
+
+
+def _described(
+    likelihood: gl.Poisson | gl.Exponential | gl.Gamma, loss: SiteLossBuilder, support: Support
+) -> SiteDescription:
+    """These likelihoods take any inverse link; the loss is that of the exponential."""
+    return SiteDescription(loss=loss if likelihood.invlink is tf.exp else None, support=support)

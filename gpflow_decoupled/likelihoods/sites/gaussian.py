@@ -1,20 +1,33 @@
-"""The site loss of Gaussian noise, in closed form."""
+"""Sites of Gaussian noise, in closed form."""
 
 from __future__ import annotations
 
-__all__ = ["GaussianLoss"]
+__all__ = ["GAUSSIAN", "GaussianLoss", "gaussian_site"]
 
 import numpy as np
 import tensorflow as tf
+import tensorflow_probability as tfp
 from gpflow import likelihoods as gl
 from gpflow.base import TensorType
 
-from ..parameters import constant_parameter
+from ...expectations.projections import Site
+from ..parameters import constant_parameter, parameter_per_site
+from .description import SiteDescription
 from .site_loss import Expansion, Maximiser, SiteLoss, dual_objective
 
 
 class GaussianLoss(SiteLoss):
-    """f = log(2 pi s^2) / 2 + ((y - h)^2 + sigma^2) / (2 s^2), for Y [N, L] and the variance s^2 of the likelihood."""
+    """The site loss of Gaussian noise, f = log(2 pi s^2) / 2 + ((y - h)^2 + sigma^2) / (2 s^2).
+
+    :param likelihood: a `gpflow.likelihoods.Gaussian` with the noise variance s^2, or the noise scale s.
+    :param Y: labels y [N, L].
+    :raises DataError: if the variance or scale is a function of the inputs, or not positive.
+
+    Example::
+
+        loss = GaussianLoss(gpflow.likelihoods.Gaussian(0.1), Y)
+        loss.value(h, sigma)  # [N, L], nats
+    """
 
     def __init__(self, likelihood: gl.Gaussian, Y: TensorType) -> None:
         super().__init__(Y)
@@ -28,18 +41,18 @@ class GaussianLoss(SiteLoss):
 
     @property
     def variance(self) -> tf.Tensor:
-        """s^2, of a shape that broadcasts to [N, L]."""
+        """The noise variance s^2, of a shape that broadcasts to [N, L]."""
         parameter = tf.convert_to_tensor(self._parameter)
         return tf.square(parameter) if self._likelihood.variance is None else parameter
 
     @property
     def lower(self) -> tf.Tensor:
-        """-inf [N, L]."""
+        """Minus infinity [N, L]."""
         return self._constant(-np.inf)
 
     @property
     def upper(self) -> tf.Tensor:
-        """Inf [N, L]."""
+        """Infinity [N, L]."""
         return self._constant(np.inf)
 
     def value(self, h: tf.Tensor, sigma: tf.Tensor) -> tf.Tensor:
@@ -59,9 +72,36 @@ class GaussianLoss(SiteLoss):
         return self.Y + self.variance * alpha
 
     def maximiser(self, alpha: tf.Tensor, lam: tf.Tensor, sigma_k: tf.Tensor, rho: tf.Tensor) -> Maximiser:
-        """The maximum of (V15), [N, L] each; Khan 2014, section 6.3."""
+        """The maximum of (V15), [N, L] each; section 6.3 of Khan 2014."""
         variance = self.variance * tf.ones_like(alpha)
         slope = sigma_k / (1.0 / variance + rho)
         h, sigma = self.start(alpha), (lam + rho) * slope
         value = dual_objective(self.value(h, sigma), h, sigma, alpha, lam, sigma_k, rho)
         return Maximiser(h, sigma, value, variance, tf.zeros_like(h), slope)
+
+
+def gaussian_site(y_0: tf.Tensor, s: tf.Tensor) -> Site:
+    """The normal log density of y about y_0 [N] with standard deviation s [N]; only the first two moments of y enter."""
+
+    def smooth(y: tf.Tensor, y_0: tf.Tensor, s: tf.Tensor) -> tf.Tensor:
+        return tfp.distributions.Normal(y_0, s).log_prob(y)
+
+    def gauss(m: tf.Tensor, variance: tf.Tensor, y_0: tf.Tensor, s: tf.Tensor) -> tf.Tensor:
+        return smooth(m, y_0, s) - 0.5 * variance / tf.square(s)
+
+    return Site(
+        smooth=smooth,
+        parameters=(y_0, s),
+        kernel=lambda omega, y_0, s: tf.zeros_like(omega),
+        gauss=gauss,
+        centre=lambda y_0, s: y_0,
+    )
+
+
+def _density(likelihood: gl.Gaussian, Y: tf.Tensor) -> Site:
+    if likelihood.variance is None:
+        return gaussian_site(Y, parameter_per_site(likelihood.scale, "The noise scale", Y))
+    return gaussian_site(Y, tf.sqrt(parameter_per_site(likelihood.variance, "The noise variance", Y)))
+
+
+GAUSSIAN = SiteDescription(GaussianLoss, _density)

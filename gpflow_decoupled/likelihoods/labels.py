@@ -1,0 +1,65 @@
+"""Checks of labels against a likelihood, so that labels outside of its support are refused before any work."""
+
+from __future__ import annotations
+
+__all__ = ["check_labels", "observation_columns"]
+
+import numpy as np
+from gpflow import likelihoods as gl
+
+from ..errors import DataError
+from .sites.registry import site_description
+from .support import classes
+
+
+def check_labels(likelihood: gl.Likelihood, Y: np.ndarray) -> None:
+    """Refuse labels outside of the support of a likelihood.
+
+    :param likelihood: any likelihood; one without a declared support accepts every number.
+    :param Y: labels [N, P]; for a `SwitchedLikelihood` the last column says which of its likelihoods a row belongs to.
+    :raises DataError: if any entry is outside; the message names the first one, the support and how many there are.
+
+    Example::
+
+        check_labels(gpflow.likelihoods.Bernoulli(), np.array([[0.0], [1.0]]))  # passes; with a 2 it raises
+    """
+    if isinstance(likelihood, gl.SwitchedLikelihood):
+        tasks = len(likelihood.likelihoods)
+        if not np.all(classes(tasks).accepts(Y[:, -1])):
+            raise DataError(
+                "The last column of Y says which likelihood a row belongs to; it must consist of whole numbers 0 to "
+                f"{tasks - 1}."
+            )
+        for task, part in enumerate(likelihood.likelihoods):
+            check_labels(part, Y[Y[:, -1] == task, :-1])
+        return
+    support = site_description(likelihood).support
+    if support is None:
+        return
+    outside = ~support.accepts(Y)
+    if np.any(outside):
+        row, column = np.argwhere(outside)[0]
+        raise DataError(
+            f"Y[{row}, {column}] = {Y[row, column]:g} is outside the support of {type(likelihood).__name__}, which takes "
+            f"{support.words}; recode Y ({int(outside.sum())} entries are outside)."
+        )
+
+
+def observation_columns(likelihood: gl.Likelihood, num_outputs: int) -> int | None:
+    """The number of columns that Y must have.
+
+    :param likelihood: any likelihood.
+    :param num_outputs: P, the number of outputs of the model.
+    :return: the number of columns, or None where the likelihood does not determine it.
+
+    Example::
+
+        observation_columns(gpflow.likelihoods.Softmax(3), num_outputs=3)  # 1: the class; 3 latents
+    """
+    if isinstance(likelihood, gl.SwitchedLikelihood):
+        return num_outputs + 1
+    if likelihood.observation_dim is not None:
+        return int(likelihood.observation_dim)
+    if isinstance(likelihood, gl.ScalarLikelihood):
+        return num_outputs
+    return 1 if isinstance(likelihood, (gl.MultiClass, gl.Softmax, gl.HeteroskedasticTFPConditional)) else None

@@ -1,0 +1,113 @@
+"""Sites of Laplace noise, and of Laplace priors, in closed form."""
+
+from __future__ import annotations
+
+__all__ = ["LAPLACE", "LaplaceLoss", "laplace_site"]
+
+import numpy as np
+import tensorflow as tf
+from gpflow.base import TensorType
+
+from ...expectations.projections import Site
+from ..laplace import LEAST_DEVIATION, Laplace, expected_laplace_loss
+from ..parameters import constant_parameter, parameter_per_site
+from .description import SiteDescription
+from .site_loss import Expansion, Maximiser, SiteLoss
+
+_SQRT_2, _SQRT_2_PI = np.sqrt(2.0), np.sqrt(2.0 * np.pi)
+
+
+class LaplaceLoss(SiteLoss):
+    """The site loss of Laplace noise, f = log 2 b + (2 sigma phi(t) + (h - y) (2 Phi(t) - 1)) / b, t = (h - y) / sigma.
+
+    f is convex, but linear along the rays from (h, sigma) = (y, 0), so that (V15) has a maximum for rho > 0 only.
+
+    :param likelihood: with the scale b of the noise.
+    :param Y: labels y [N, L].
+    :raises DataError: if the scale is a function of the inputs, or not positive.
+
+    Example::
+
+        loss = LaplaceLoss(Laplace(0.5), Y)
+        loss.value(h, sigma)  # [N, L], nats
+    """
+
+    needs_penalty = True
+
+    def __init__(self, likelihood: Laplace, Y: TensorType) -> None:
+        super().__init__(Y)
+        self._likelihood = likelihood
+        constant_parameter(likelihood.scale, "The noise scale", positive=True)
+
+    @property
+    def _scale(self) -> tf.Tensor:
+        return tf.convert_to_tensor(self._likelihood.scale)
+
+    @property
+    def lower(self) -> tf.Tensor:
+        """-1 / b [N, L]."""
+        return -tf.ones_like(self.Y) / self._scale
+
+    @property
+    def upper(self) -> tf.Tensor:
+        """1 / b [N, L]."""
+        return tf.ones_like(self.Y) / self._scale
+
+    def value(self, h: tf.Tensor, sigma: tf.Tensor) -> tf.Tensor:
+        """The loss f [N, L]."""
+        return expected_laplace_loss(h - self.Y, tf.maximum(tf.abs(sigma), LEAST_DEVIATION), self._scale)
+
+    def expand(self, h: tf.Tensor, sigma: tf.Tensor) -> Expansion:
+        """The loss and its derivatives, [N, L] each."""
+        size, sign, scale = tf.maximum(tf.abs(sigma), LEAST_DEVIATION), tf.sign(sigma), self._scale
+        t = tf.clip_by_value((h - self.Y) / size, -40.0, 40.0)
+        slope = 2.0 * tf.exp(-0.5 * tf.square(t)) / (_SQRT_2_PI * scale)  # f_sigma
+        bend = slope / size
+        d_h = tf.math.erf(t / _SQRT_2) / scale
+        return Expansion(self.value(h, sigma), d_h, sign * slope, bend, -sign * t * bend, tf.square(t) * bend)
+
+    def start(self, alpha: tf.Tensor) -> tf.Tensor:
+        """The median y [N, L] for each alpha [N, L]."""
+        return self.Y + tf.zeros_like(alpha)
+
+    def maximiser(self, alpha: tf.Tensor, lam: tf.Tensor, sigma_k: tf.Tensor, rho: tf.Tensor) -> Maximiser:
+        """The maximum of (V15) over sigma >= sigma_k / 2, [N, L] each; rho must be above 0."""
+        scale = self._scale
+        # 1) f_h = alpha is an equation for t = (h - y) / sigma alone
+        edge = 1.0 - (1e-15 if alpha.dtype == tf.float64 else 1e-6)
+        t = _SQRT_2 * tf.math.erfinv(tf.clip_by_value(scale * alpha, -edge, edge))
+        # 2) on that ray f_sigma is constant, and (V15) a parabola in sigma
+        slope = 2.0 * tf.exp(-0.5 * tf.square(t)) / (_SQRT_2_PI * scale)
+        free = sigma_k + (lam * sigma_k - slope) / rho
+        moves = tf.cast(free > 0.5 * sigma_k, free.dtype)
+        sigma = tf.maximum(free, 0.5 * sigma_k)
+        # 3) its maximum, with f inserted by hand: alpha h - f cancels all terms in h - y but alpha y
+        pull = lam * sigma_k * (sigma - 0.5 * sigma_k) - 0.5 * rho * tf.square(sigma - sigma_k)
+        value = alpha * self.Y - tf.math.log(2.0 * scale) - slope * sigma + pull  # (V15)
+        d_h_d_alpha = sigma / slope + moves * tf.square(t) / rho  # (V17)
+        return Maximiser(
+            self.Y + sigma * t, sigma, value, d_h_d_alpha, moves * t * sigma_k / rho, moves * sigma_k / rho
+        )
+
+
+def laplace_site(y_0: tf.Tensor, tau: tf.Tensor) -> Site:
+    """The Laplace log density of y about y_0 [N] with scale tau [N]: of a likelihood, or of the prior of a weight."""
+
+    def gauss(m: tf.Tensor, variance: tf.Tensor, y_0: tf.Tensor, tau: tf.Tensor) -> tf.Tensor:
+        return -expected_laplace_loss(m - y_0, tf.sqrt(tf.maximum(variance, LEAST_DEVIATION**2)), tau)
+
+    return Site(
+        smooth=lambda y, y_0, tau: tf.zeros_like(y) - tf.math.log(2.0 * tau),
+        parameters=(y_0, tau),
+        kink=lambda y_0, tau: (y_0, -1.0 / tau),
+        kernel=lambda omega, y_0, tau: tf.zeros_like(omega) - 2.0 / tau,
+        gauss=gauss,
+        centre=lambda y_0, tau: y_0,
+    )
+
+
+def _density(likelihood: Laplace, Y: tf.Tensor) -> Site:
+    return laplace_site(Y, parameter_per_site(likelihood.scale, "The noise scale", Y))
+
+
+LAPLACE = SiteDescription(LaplaceLoss, _density)

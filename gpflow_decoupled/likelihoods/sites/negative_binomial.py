@@ -1,0 +1,39 @@
+"""Sites of negative binomial counts, by quadrature with derivatives by hand."""
+
+from __future__ import annotations
+
+__all__ = ["NEGATIVE_BINOMIAL"]
+
+import tensorflow as tf
+from gpflow.base import TensorType
+
+from ..negative_binomial import NegativeBinomial
+from ..parameters import constant_parameter
+from ..support import COUNTS
+from .description import SiteDescription
+from .quadrature import QuadratureLoss
+from .site_loss import site_labels
+
+
+def _negative_binomial_loss(likelihood: NegativeBinomial, Y: TensorType) -> QuadratureLoss:
+    """The loss of counts with mean exp(eta) and variance mean + mean^2 / size; it is log-concave."""
+    y = site_labels(Y)
+    constant_parameter(likelihood.size, "The size of the negative binomial", positive=True)
+
+    def size() -> tf.Tensor:
+        return tf.convert_to_tensor(likelihood.size)
+
+    def slopes(eta: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        x = eta - tf.math.log(size())
+        p = tf.sigmoid(x)
+        return (y + size()) * p - y, (y + size()) * p * tf.sigmoid(-x)
+
+    def start(alpha: tf.Tensor) -> tf.Tensor:
+        tiny = 1e-12
+        up, down = tf.maximum(y + alpha, tiny), tf.maximum(size() - alpha, tiny)
+        return tf.math.log(size()) + tf.math.log(up) - tf.math.log(down)
+
+    return QuadratureLoss(likelihood, y, -y, size, slopes=slopes, start=start)
+
+
+NEGATIVE_BINOMIAL = SiteDescription(loss=_negative_binomial_loss, support=COUNTS)

@@ -1,0 +1,31 @@
+"""What an affine-independent model refuses: data and likelihoods with several latent functions."""
+
+from __future__ import annotations
+
+__all__ = ["refuse_several_latents"]
+
+import numpy as np
+from gpflow.base import RegressionData
+from gpflow.kernels import Kernel, MultioutputKernel
+from gpflow.likelihoods import Likelihood
+
+from ...errors import DataError
+
+
+def refuse_several_latents(data: RegressionData, kernel: Kernel, likelihood: Likelihood) -> None:
+    """Refuse several latent functions: a likelihood, a kernel or labels Y [N, P] with more than one.
+
+    Independent columns of Y can have a model each; likelihoods of several latent functions need another family of models.
+    """
+    latents, Y = likelihood.latent_dim, np.asarray(data[1])
+    if latents not in (None, 1):
+        raise DataError(
+            f"{type(likelihood).__name__} has {latents} latent functions per observation, and here log p(y | f) must be a "
+            "function of one: use CVIGP or LCLGP."
+        )
+    if isinstance(kernel, MultioutputKernel) or (Y.ndim == 2 and Y.shape[1] != 1):
+        what = type(kernel).__name__ if isinstance(kernel, MultioutputKernel) else f"Y with {Y.shape[1]} columns"
+        raise DataError(
+            f"{what} has several latent functions, and an AffineIndependentGP has one: fit one model per column, Y[:, :1]. "
+            "Independent latent functions share nothing but the kernel, and their bounds add up."
+        )

@@ -1,0 +1,33 @@
+"""The function x / sinh x, the characteristic function of the logistic distribution."""
+
+from __future__ import annotations
+
+__all__ = ["x_over_sinh", "x_over_sinh_and_rest"]
+
+import tensorflow as tf
+
+_SMALL = 0.1
+_SERIES = [1 / 6, -7 / 360, 31 / 15120, -127 / 604800, 73 / 3421440]
+"""(1 - x / sinh x) / x^2 in powers of x^2, for |x| < 0.1"""
+
+
+def x_over_sinh(x: tf.Tensor) -> tf.Tensor:
+    """The even function x / sinh x, of the shape of x; 1 at zero.
+
+    Not `x / tf.sinh(x)`, which is NaN at zero, as is its gradient beyond |x| = 710, where sinh overflows.
+    """
+    return x_over_sinh_and_rest(x)[0]
+
+
+def x_over_sinh_and_rest(x: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """k = x / sinh x and (1 - k) / x^2, each of the shape of x; the second is 1/6 at zero and cancels nowhere."""
+    small = tf.abs(x) < _SMALL
+    # each branch has an argument of its own that is harmless where the other branch is taken, for the sake of gradients
+    safe = tf.where(small, tf.ones_like(x), tf.abs(x))
+    decay = tf.exp(-safe)
+    far = 2.0 * safe * decay / (1.0 - tf.square(decay))
+    square = tf.square(tf.where(small, x, tf.zeros_like(x)))
+    series = tf.zeros_like(x)
+    for coefficient in reversed(_SERIES):
+        series = series * square + coefficient
+    return tf.where(small, 1.0 - square * series, far), tf.where(small, series, (1.0 - far) / tf.square(safe))
