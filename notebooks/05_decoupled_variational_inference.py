@@ -9,7 +9,7 @@
 # %% [markdown]
 # # The linearly constrained Lagrangian
 #
-# The best Gaussian posterior of a latent Gaussian model has two numbers an observation, alpha and lambda. Khan (2014) finds
+# The best Gaussian posterior of a latent Gaussian model has two numbers per observation, alpha and lambda. Khan (2014) finds
 # them through a Lagrangian: the constraints that tie q to the likelihood get multipliers, and each linearised subproblem has
 # a convex dual in which every likelihood term is a problem of its own, in two dimensions. Here it is a minorise-maximise
 # scheme: the true bound rises from any start, and each subproblem says by its duality gap how well it is solved.

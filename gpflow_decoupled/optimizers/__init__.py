@@ -9,7 +9,8 @@ All of them work at fixed hyperparameters, while `gpflow_decoupled.fit` trains b
 | | | `FactorGraph`: `MeanFieldCVI` |
 | `run(model)` | steps until q(f) has converged | `CVIGP`: `ConjugateComputation`, `JaakkolaJordan` |
 | | | `FactorGraph`: `MeanFieldCVI` |
-| | | `LCLGP`: `LinearlyConstrainedLagrangian`, `ConstraintSubset`, `Opper`, `Cholesky` |
+| | | `LCLGP`: `LinearlyConstrainedLagrangian`, `ConstraintSubset`, |
+| | | `OpperArchambeau`, `CholeskyKL` |
 | | | `AffineIndependentGP`: `AffineIndependentAscent`, `JaakkolaJordan` |
 | `sweep(model, data)` | the same, by passes over data of any size | with a coupled or orthogonal basis, SVGP |
 | `optimal_parameters(model, data)` | the best q(f) in closed form | on inducing points, with Gaussian noise |
@@ -21,7 +22,7 @@ bound on all data, shorten steps where it falls, and return a record. A method t
 
 Each method has a package: `natural_gradient`, `conjugate`, `mean_field`, `lagrangian` and `affine_independent`. They share
 `steps` (step sizes, and the policies for negative precisions), `ascent` (the loop that halves a step after which the bound is
-lower) and `results` (what a run returns); read these three first.
+lower), `lbfgs` (SciPy's L-BFGS-B) and `results` (what a run returns); read these first.
 """
 
 from .affine_independent.best_base import BaseChoice, best_base

@@ -108,8 +108,8 @@ def CVIGLM(
         return model
     if total != len(X):
         raise DataError(
-            f"num_data={num_data} and the data have {len(X)} rows, but in function space, which is chosen for {weights} "
-            'weights, the model owns all data: pass all rows, or form="weight".'
+            f"num_data={num_data} and the data have {len(X)} rows: in function space, which is chosen for {weights} weights, "
+            'the model owns all data. Pass all rows, or form="weight".'
         )
     full = CVIGP((X, Y), kernel, likelihood, mean_function=mean_function, num_latent_gps=latents)
     full.basis.tau.assign(np.ones(full.basis.tau.shape))  # then no variance of eta is above 1

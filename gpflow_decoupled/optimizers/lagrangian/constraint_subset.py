@@ -98,7 +98,7 @@ class ConstraintSubset:
             log-concave.
         :raises NumericalError: where no start has a finite bound.
         """
-        require_model("ConstraintSubset", model, LCLGP)
+        require_model("ConstraintSubset.run", model, LCLGP)
         rng = np.random.default_rng(self.seed)
         rows = self._checked_rows(model, rng)
         self._check_model(model)

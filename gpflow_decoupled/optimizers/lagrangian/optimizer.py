@@ -111,7 +111,7 @@ class LinearlyConstrainedLagrangian:
 
         :param model: as of `run`, which also says what is raised.
         """
-        require_model("LinearlyConstrainedLagrangian", model, LCLGP)
+        require_model("LinearlyConstrainedLagrangian.prepare", model, LCLGP)
         problem = DualProblem(model, self.compile)
         check_dual(problem.loss)
         if problem.loss.needs_penalty and self.theta == 0.0:
@@ -136,6 +136,7 @@ class LinearlyConstrainedLagrangian:
             without a dual, which are the piecewise bound, and straight lines by quadrature; for `prepared` of another model.
         :raises NumericalError: where the posterior does not exist at the start.
         """
+        require_model("LinearlyConstrainedLagrangian.run", model, LCLGP)
         record, again = LagrangianRecord(), prepared is not None
         if prepared is None:
             prepared = self.prepare(model)
@@ -150,7 +151,7 @@ class LinearlyConstrainedLagrangian:
 
     def inner_solver(self, model: LCLGP) -> str:
         """How a run on a model minimises its duals: "newton" or "lbfgs"."""
-        require_model("LinearlyConstrainedLagrangian", model, LCLGP)
+        require_model("LinearlyConstrainedLagrangian.inner_solver", model, LCLGP)
         if self.inner != "auto":
             return self.inner
         large = model.basis.geometry.forms_square_matrices and model.basis.num_data > _LARGEST_NEWTON

@@ -267,7 +267,9 @@ def test_models_of_another_family_are_refused(optimizer):
     sites = CVIGP((X, Y), matern(1.0, 1.0), gl.Poisson())
     sparse = gpflow.models.SVGP(matern(1.0, 1.0), gl.Poisson(), X)
     for wrong, advice in ((sites, "ConjugateComputation"), (sparse, "NaturalGradient")):
-        with pytest.raises(ModelError, match=f"{type(optimizer).__name__} takes a model of the class LCLGP.*{advice}"):
+        with pytest.raises(
+            ModelError, match=f"{type(optimizer).__name__}.run takes a model of the class LCLGP.*{advice}"
+        ):
             optimizer.run(wrong)
     if isinstance(optimizer, LinearlyConstrainedLagrangian):
         for method in (optimizer.prepare, optimizer.inner_solver):

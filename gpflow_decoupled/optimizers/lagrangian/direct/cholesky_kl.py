@@ -70,7 +70,7 @@ class CholeskyKL:
         :raises NumericalError: where K is not positive definite, or the bound at the start is not finite; unwhitened, for a
             model with form="weight".
         """
-        require_model("CholeskyKL", model, LCLGP)
+        require_model("CholeskyKL.run", model, LCLGP)
         record, problem = LagrangianRecord(), DualProblem(model, self.compile)
         root = problem.geometry.root if self.whiten else problem.geometry.triangular_root
         A = root(tf.convert_to_tensor(problem.prior))

@@ -59,7 +59,7 @@ class OpperArchambeau:
         :raises DataError: for multipliers outside of their range.
         :raises NumericalError: where no start with a finite bound is found.
         """
-        require_model("OpperArchambeau", model, LCLGP)
+        require_model("OpperArchambeau.run", model, LCLGP)
         record, problem = LagrangianRecord(), DualProblem(model, self.compile)
         at, _ = first_marginals(problem, 0, self.tolerance)
         centred = problem.marginals(tf.zeros_like(at.alpha), at.lam)
