@@ -17,7 +17,7 @@ import tensorflow as tf
 from gpflow.kullback_leiblers import gauss_kl
 from gpflow.models import SVGP, VGP
 
-from ..bases import Basis
+from ..bases import Basis, InducingBasis
 from ..errors import NumericalError
 from ..models import BasisGP, FullGP
 
@@ -48,7 +48,7 @@ def divergence(model: Any) -> float:
 
 def _of_basis(basis: Basis, kernel: Any) -> float:
     """The divergence is linear in the rows of (D25), so that the estimates of all blocks of rows average to its value."""
-    mean = basis.kernel_mean
+    mean = basis.kernel_mean if isinstance(basis, InducingBasis) else None
     if mean is None or mean.subsample is None:
         return float(basis.prior_kl(basis.factor(kernel)))
     blocks = [tf.range(start, min(start + _ROWS, mean.size)) for start in range(0, mean.size, _ROWS)]

@@ -6,7 +6,6 @@ from .affine_independent.result import AffineResult
 from .conjugate.optimizer import ConjugateComputation
 from .conjugate.result import ConjugateResult
 from .conjugate.sweep import sweep
-from .exact import Optimum, collapsed_elbo, optimal_parameters
 from .lagrangian.challis_barber import Cholesky
 from .lagrangian.constraint_subset import ConstraintSubset
 from .lagrangian.opper import Opper
@@ -14,6 +13,7 @@ from .lagrangian.optimizer import LinearlyConstrainedLagrangian
 from .lagrangian.result import LagrangianResult
 from .mean_field.optimizer import MeanFieldCVI
 from .natural_gradient.optimizer import NaturalGradient, StepReport
+from .optimum import Optimum, collapsed_elbo, optimal_parameters
 
 __all__ = [
     "AffineIndependentAscent",

@@ -21,7 +21,6 @@ import numpy as np
 import tensorflow as tf
 from tqdm.auto import tqdm
 
-from ...bases import CoupledBasis, OrthogonalBasis
 from ...compilation import Compiled
 from ...errors import DataError, NumericalError, check_option
 from ...linalg.cholesky import diagnose
@@ -73,7 +72,7 @@ def sweep(
     check_option("negative_precision", negative_precision, POLICIES)
     _check_settings(rho, passes, tolerance)
     view = as_basis_model(model)
-    if not isinstance(view.basis, (CoupledBasis, OrthogonalBasis)):
+    if not view.basis.ties_sites:
         raise TypeError(f"sweep moves tied sites, which {type(view.basis).__name__} has not; train the model with fit.")
     reader = _Reader(view, Blocks(view, data, block), negative_precision, compile)
     record, began = Record(), time.perf_counter()

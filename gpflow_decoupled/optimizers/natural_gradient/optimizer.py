@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 from gpflow.base import RegressionData
 
-from ...bases import Gaussian, OrthogonalBasis
+from ...bases import Gaussian
 from ...errors import NumericalError, UnknownOptionError, check_option
 from ...linalg.gaussians import apply_per_latent
 from ...linalg.triangular import transposed_product
@@ -233,7 +233,7 @@ class NaturalGradient(tf.Module):
 
     def _newton(self, basis: Any, state: Any, features: Any, operator: Any, g: tf.Tensor, h: tf.Tensor) -> tuple:
         """The change of the raw coefficients and the new whitened mean of q(u)."""
-        if not isinstance(basis, OrthogonalBasis):
+        if not basis.solves_mean:
             raise UnknownOptionError(
                 f'mean="newton" solves (D49), which is for OrthogonalBasis, not {type(basis).__name__}.'
             )
