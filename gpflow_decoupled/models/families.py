@@ -1,4 +1,4 @@
-"""The families of models, and what trains each of them: the answer to a method that is handed a model of another family."""
+"""What trains each family of models, for the error message of a method that is handed a model of another family."""
 
 from __future__ import annotations
 
