@@ -7,9 +7,9 @@
 | `SparseCVIGP` | the prior on inducing variables times one Gaussian site | `fit`; `optimizers.sweep` for q alone |
 | `CVIGP` | the prior times one Gaussian site per observation | `fit`; `optimizers.ConjugateComputation` for q alone |
 | `LCLGP` | the same, by the multipliers of a Lagrangian | `fit`; `optimizers.LinearlyConstrainedLagrangian` for q alone |
-| `AffineIndependentGP` | an affine map of independent variables, not Gaussian | `optimizers.AffineIndependentAscent` |
+| `AffineIndependentGP` | an affine map of independent variables | `fit`; `optimizers.AffineIndependentAscent` for q alone |
 | `CVIGLM`, `LCLGLM`, `AffineIndependentGLM` | functions: a linear model as one of the above | as the model they return |
-| `FactorGraph` | independent exponential families | `optimizers.MeanFieldCVI` |
+| `FactorGraph` | independent exponential families | `fit`, or `optimizers.MeanFieldCVI` |
 | `DTC` | GPflow's `SGPR` with another objective | `gpflow.optimizers.Scipy` |
 
 Models on inducing points take data in their methods, as `gpflow.models.SVGP`; those on all data own them, as

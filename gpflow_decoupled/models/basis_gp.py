@@ -104,7 +104,7 @@ class BasisGP(GPModel, ExternalDataTrainingLossMixin):
         :param data: X [N, D] and Y [N, P]: all data, or a minibatch, from which the bound is estimated.
         :raises DataError: for data of the wrong shape or type.
 
-        The class of the basis says what it costs.
+        Cost: see the class of the basis.
         """
         X, Y = self.as_tensors(data)
         state = self.basis.factor(self.kernel)

@@ -35,7 +35,7 @@ class ODVGP(BasisGP):
     :param expectations: a `MonteCarlo` estimates the data term from draws, for likelihoods whose quadrature is expensive.
     :raises DataError: for points that are not finite and distinct, or a gamma that equals beta.
 
-    `OrthogonalBasis` says what it costs. Example::
+    Cost: see `OrthogonalBasis`. Example::
 
         model = ODVGP(gpflow.kernels.SquaredExponential(), gpflow.likelihoods.Gaussian(), gamma, beta)
         result = gpflow_decoupled.fit(model, (X, Y))

@@ -137,7 +137,7 @@ def weights_posterior(model: BasisGP | FullGP) -> WeightsPosterior:
 
         model = CVIGLM((X, Y), gpflow.likelihoods.Poisson(), intercept=False)
         sweep(model, (X, Y))
-        rate = np.exp(X @ weights_posterior(model).mean)
+        rate = np.exp(X @ weights_posterior(model).mean.numpy())
     """
     if not isinstance(model, (BasisGP, FullGP)):
         raise ModelError(
