@@ -165,3 +165,8 @@ def test_declared_properties():
     }
     for name, (basis, holds, ties, solves) in cases.items():
         assert (basis.holds_sites, basis.ties_sites, basis.solves_mean) == (holds, ties, solves), name
+        state = basis.factor(matern(1.3, 0.8))
+        parts = basis.gaussians(state)
+        assert not holds or len(basis.whiteners(state)) == len(parts), name
+        assert not ties or (len(parts) == 1 and parts[0].mean is not None), name
+        assert not solves or basis.mean_coefficients(state).shape == (len(GAMMA), 1), name
