@@ -34,7 +34,7 @@ LAYERS = [  # top first; packages on one line do not import each other
 RANK = {part: rank for rank, layer in enumerate(LAYERS) for part in layer}
 CHOLESKY_FILE = "linalg/cholesky.py"
 REQUIRED = {"gpflow", "tensorflow", "tensorflow_probability", "check_shapes", "numpy", "scipy", "tqdm"}
-MAX_FILE, MAX_FUNCTION = 320, 60
+MAX_FILE, MAX_FUNCTION, MAX_MODULES = 320, 60, 12
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 Import = tuple[int, str]
@@ -213,6 +213,17 @@ def long_code(root: Path) -> list[str]:
     return complaints
 
 
+def crowded_folders(root: Path) -> list[str]:
+    """Folders with too many modules to be one room; beyond that they hold folders."""
+    folders = sorted({path.parent for path in _files(root)})
+    counts = {folder: sum(path.name != "__init__.py" for path in folder.glob("*.py")) for folder in folders}
+    return [
+        f"{folder.relative_to(root.parent)}: {count} modules, at most {MAX_MODULES}"
+        for folder, count in counts.items()
+        if count > MAX_MODULES
+    ]
+
+
 RULES = [
     upward_imports,
     import_cycles,
@@ -220,6 +231,7 @@ RULES = [
     private_or_keras_imports,
     undeclared_imports,
     long_code,
+    crowded_folders,
 ]
 Rule = Callable[[Path], list[str]]
 
@@ -251,6 +263,7 @@ VIOLATIONS: list[tuple[Rule, dict[str, str]]] = [
     (undeclared_imports, {"linalg/a.py": "try:\n    import torch\nexcept ImportError:\n    pass"}),
     (long_code, {"linalg/a.py": "x = 1\n" * (MAX_FILE + 1)}),
     (long_code, {"linalg/a.py": "def f():\n" + "    x = 1\n" * MAX_FUNCTION}),
+    (crowded_folders, {f"linalg/a{number}.py": "" for number in range(MAX_MODULES + 1)}),
 ]
 
 

@@ -6,7 +6,6 @@ For a Gaussian N(m, S) per latent function, with L latent functions of M variabl
 |---|---|
 | mean and root | m [M, L], lower triangular root [L, M, M] with S = root root^T |
 | natural | theta [M, L] = S^-1 m, precision [L, M, M] = S^-1 |
-| expectation | m [M, L], second moment [L, M, M] = S + m m^T |
 
 No jitter is added here, because it would make a natural-gradient step of size one inexact. The cost is M^3 per latent.
 """
@@ -14,8 +13,8 @@ No jitter is added here, because it would make a natural-gradient step of size o
 from __future__ import annotations
 
 __all__ = [
-    "apply_per_latent", "expectation_to_root", "kl_from_whitened", "natural_to_root", "precision_factor",
-    "precision_from_root", "root_from_factor", "root_from_precision", "root_to_expectation", "root_to_natural",
+    "apply_per_latent", "kl_from_whitened", "precision_factor", "precision_from_root", "root_from_factor",
+    "root_from_precision",
 ]  # fmt: skip
 
 import tensorflow as tf
@@ -78,28 +77,3 @@ def root_from_precision(precision: tf.Tensor) -> Factor:
     """The lower root [L, M, M] of S, with a positive diagonal, from the precision S^-1 [L, M, M]; one factorisation."""
     factor, ok = precision_factor(precision)
     return Factor(root_from_factor(factor), ok)
-
-
-def root_to_natural(mean: tf.Tensor, root: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """(m [M, L], root [L, M, M]) -> (S^-1 m, S^-1), of the same shapes."""
-    precision = precision_from_root(root)
-    return apply_per_latent(precision, mean), precision
-
-
-def natural_to_root(theta: tf.Tensor, precision: tf.Tensor) -> tuple[tf.Tensor, Factor]:
-    """(S^-1 m [M, L], S^-1 [L, M, M]) -> m and the lower root of S, with one factorisation; its diagonal is positive."""
-    root, ok = root_from_precision(precision)
-    mean = apply_per_latent(root, apply_per_latent(root, theta, adjoint=True))
-    return mean, Factor(root, ok)
-
-
-def root_to_expectation(mean: tf.Tensor, root: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """(m [M, L], root [L, M, M]) -> (m, S + m m^T), of the same shapes."""
-    columns = tf.transpose(mean)[..., None]
-    return mean, tf.matmul(root, root, transpose_b=True) + tf.matmul(columns, columns, transpose_b=True)
-
-
-def expectation_to_root(mean: tf.Tensor, second_moment: tf.Tensor) -> tuple[tf.Tensor, Factor]:
-    """(m [M, L], S + m m^T [L, M, M]) -> m and the lower root of S, with one factorisation."""
-    columns = tf.transpose(mean)[..., None]
-    return mean, cholesky(second_moment - tf.matmul(columns, columns, transpose_b=True))

@@ -14,7 +14,7 @@ from ..errors import DataError, check_option
 from ..inducing.variables import count_points
 from ..models import CVIGP, LCLGP
 from ..models.checks import check_values
-from ..optimizers.natural_gradient.optimizer import POLICIES
+from ..optimizers.steps import POLICIES
 from .loop import Limits, Loop, Rates
 from .options import check_callbacks, check_counts, check_optimizer, check_rates
 from .result import FitResult

@@ -66,7 +66,7 @@ def set_up_full(model: CVIGP | LCLGP, data: Any, c: Choices) -> Setup:
         more = "build another model" if dual else "model.update(data)"
         raise DataError(f"{name} owns its data: call fit(model), and {more} for more of them.")
     if c.batch_size not in ("auto", None):
-        conjugate = "ConjugateComputation(rho).run(model, batch_size=...)"
+        conjugate = "ConjugateComputation(step_size).run(model, batch_size=...)"
         other = "ConstraintSubset(size, batch_size).run(model)" if dual else conjugate
         raise DataError(
             f"batch_size={c.batch_size!r}: fit takes all data of a {name}; for minibatches at fixed hyperparameters use "

@@ -70,7 +70,7 @@ class SiteStep:
         shortened = clipped = tf.constant(0)
         if self.rule is not None:
             *goal, clipped = self.rule.targets(g, h, mean)
-            rho = tf.constant(self.rule.step_size(0), K.dtype)
+            rho = tf.constant(self.rule.step_size_at(0), K.dtype)
             step, feasible = self.rule.feasible(K, tau, goal[1], rho)
             nu, tau = ((1.0 - step) * old + step * new for old, new in zip((nu, tau), goal))  # (C13)
             ok, shortened = ok & feasible, tf.cast(step < rho, tf.int32)
