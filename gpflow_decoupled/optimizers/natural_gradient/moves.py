@@ -112,7 +112,7 @@ def newton_mean_move(
     :raises UnknownOptionError: for another basis.
     """
     basis, state, features = model.basis, evaluation.state, evaluation.features
-    if not basis.solves_mean:
+    if basis.kernel_mean is None or not basis.solves_mean:
         raise UnknownOptionError(
             f'mean="newton" works for an OrthogonalBasis, not {type(basis).__name__}: use mean="natural", or mean=None with '
             "another optimizer for the mean coefficients."
