@@ -112,7 +112,8 @@ assert max(same) - min(same) < 1e-3 * N, same
 # ## Limits
 #
 # With no mean coefficients, orthogonal is coupled. With all data as mean points its mean is that of the exact GP, though its
-# covariance still has sixteen points: the bound then is the one known as CGLB, (D32).
+# covariance still has sixteen points. The quadratic term of the bound is then that of CGLB (Artemev et al. 2021), (D32); the
+# log-determinant term of CGLB is tighter, and the whole bound is not that of a q of this form.
 
 # %%
 orthogonal = models["orthogonal (20 + 16)"]

@@ -10,8 +10,8 @@
 # # A basis and a likelihood of your own
 #
 # The coupled basis has M (M + 1) / 2 numbers for the covariance of q(u). Here is one with M (r + 1): a diagonal and r columns.
-# It is written down once, as three functions of a kernel, and then everything works on it: the bound, `fit`, the cached
-# posterior. After that a likelihood that neither GPflow nor this package has, for all methods.
+# It is defined once, by three functions of a kernel, and then the bound, `fit` and the cached posterior work with it. After
+# that comes a likelihood that neither GPflow nor this package has, for all methods.
 
 # %%
 import os
@@ -25,7 +25,7 @@ import tensorflow as tf
 from gpflow.utilities import positive
 
 import gpflow_decoupled as gd
-from gpflow_decoupled.bases import Basis, Features
+from gpflow_decoupled.bases import Features, InducingBasis
 from gpflow_decoupled.covariances.latents import gram_to_data, gram_to_factor
 from gpflow_decoupled.inducing.variables import as_inducing, count_points
 from gpflow_decoupled.likelihoods import QuadratureLoss, declare_site_loss
@@ -47,7 +47,7 @@ grid = np.linspace(-0.5, 6.5, 200)[:, None]
 # %% [markdown]
 # ## The basis
 #
-# In whitened coordinates q(u) has mean m and covariance S = diag(d^2) + U U^T. `factor` does what is done once a step,
+# In whitened coordinates q(u) has mean m and covariance S = diag(d^2) + U U^T. `factor` does what is done once per step,
 # `features` gives mean and variances as sums of squares, `prior_kl` the divergence. With E = I + U^T diag(d^-2) U,
 #
 #     KL = 1/2 [m^T m + sum d^2 + sum U^2 - M - 2 sum log d - log det E].
@@ -63,7 +63,7 @@ class LowRankState(NamedTuple):
     tangent: tf.Tensor | None = None
 
 
-class LowRankBasis(Basis):
+class LowRankBasis(InducingBasis):
     """One latent function; q(u) whitened, with the covariance diag(d^2) + U U^T."""
 
     state_type = LowRankState
@@ -100,7 +100,8 @@ class LowRankBasis(Basis):
 # %% [markdown]
 # ## Is the divergence right?
 #
-# A bound must be one. The divergence of two Gaussians, written out, at random parameters:
+# If the divergence is wrong, the bound is not a bound. Here it is beside the divergence of two Gaussians, written out, at
+# random parameters:
 
 # %%
 kernel = gpflow.kernels.Matern52(lengthscales=0.8)
@@ -117,8 +118,9 @@ print(f"KL {divergence:.6f}, written out {written_out:.6f}")
 # %% [markdown]
 # ## It trains
 #
-# The kernel is fixed and the noise is Gaussian, so the best bounds of coupled and exact are known. A few
-# columns do not reach the coupled basis, which contains them all; each one brings them nearer.
+# The kernel is fixed and the noise is Gaussian, so that the best bound of the coupled basis and the log evidence are known in
+# closed form. The coupled basis has the low-rank ones as special cases, and is never below them; each column brings them
+# nearer to it.
 
 # %%
 likelihood = gpflow.likelihoods.Gaussian(0.09)
@@ -138,8 +140,18 @@ for rank in ranks:
     print(f"rank {rank:2d}: bound {bounds[rank]:9.3f}; coupled {best:.3f}, log evidence {exact:.3f}")
 
 # %% [markdown]
-# `fit` takes the model too, with a kernel to learn; natural gradients it leaves out, since this basis names no part that has
-# them.
+# This basis has no closed-form optimum of its own, and so `collapsed_elbo` refuses it.
+
+# %%
+try:
+    gd.optimizers.collapsed_elbo(models[ranks[0]], (X, Y))
+except gd.errors.ModelError as error:
+    refusal = str(error)
+print(refusal)
+
+# %% [markdown]
+# `fit` trains the model too, with a kernel to learn. `natural_gradient=None` trains q by Adam, since this basis defines no
+# part that has natural parameters.
 
 # %%
 learned = gd.models.BasisGP(gpflow.kernels.Matern52(), gpflow.likelihoods.Gaussian(0.5), LowRankBasis(beta, 4))
@@ -150,8 +162,8 @@ mean, variance = learned.posterior().predict_f(grid)
 # %% [markdown]
 # ## The likelihood
 #
-# Logistic noise: tails like those of Laplace noise, and smooth. A density is enough for conjugate computation and for all
-# models on inducing points. The Lagrangian wants to know one thing more: between what numbers the slope of -log p lies.
+# Logistic noise has tails like those of Laplace noise, and is smooth. Its density is enough for conjugate computation and for
+# all models on inducing points. The Lagrangian also needs the interval in which the slope of -log p lies.
 
 
 # %%
@@ -211,6 +223,7 @@ figure.savefig(OUTPUT / "11_your_own.png", dpi=120)
 
 # %%
 assert abs(divergence - written_out) < 1e-9
+assert "LowRankBasis has no closed-form optimum" in refusal
 assert all(bound < best + 1e-6 for bound in bounds.values()) and best < exact
 assert bounds[ranks[-1]] > bounds[ranks[0]]
 assert abs(conjugate.elbo - lagrangian.elbo) < 1e-3

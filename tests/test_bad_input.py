@@ -149,7 +149,9 @@ def test_data_that_is_no_pair_is_refused(data: Any) -> None:
 
 
 def test_model_without_a_basis_is_refused() -> None:
-    with pytest.raises(TypeError, match="takes a model of the class BasisGP or SVGP, and got GPR. GPR is not a model of"):
+    with pytest.raises(
+        TypeError, match="takes a model of the class BasisGP or SVGP, and got GPR. GPR is not a model of"
+    ):
         _fit(gpflow.models.GPR((X, Y), parts()[0]), (X, Y))
     with pytest.raises(TypeError, match="q_diag=True has no full covariance.*q_diag=False"):
         _fit(gpflow.models.SVGP(*parts(), BETA, q_diag=True), (X, Y))

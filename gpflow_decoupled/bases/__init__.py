@@ -1,4 +1,11 @@
-"""Bases: what q(f) is. State from `factor`, moments from `mean_and_cov`, divergence from `prior_kl`."""
+"""Bases: how q(f), the approximate posterior process, is parametrised.
+
+Every basis answers three questions: `factor` (all factorisations, once), `features` (mean and variances of q(f) at inputs)
+and `prior_kl` (the divergence from the prior). Read `base.py` for this contract and `inducing_basis.py` for what bases on
+inducing points add to it; then `coupled.py` (the basis of `gpflow.models.SVGP`), `decoupled.py`, `hybrid.py`,
+`orthogonal.py` and `solve.py`, which go beyond it in this order. `site.py`, `dual.py` (with `weight_space.py`) and
+`affine_independent.py` (with `affine_map.py`) are the bases of models that own their data. `parts/` has the shared pieces.
+"""
 
 from .affine_independent import AffineIndependentBasis
 from .base import Basis, Features, Gaussian
@@ -6,11 +13,13 @@ from .coupled import CoupledBasis
 from .decoupled import DecoupledBasis
 from .dual import DualBasis
 from .hybrid import HybridBasis
+from .inducing_basis import InducingBasis
 from .orthogonal import OrthogonalBasis
+from .parts.optimum import OptimalParameters, Regression
 from .site import SiteBasis
 from .solve import SolveBasis
 
 __all__ = [
     "AffineIndependentBasis", "Basis", "CoupledBasis", "DecoupledBasis", "DualBasis", "Features", "Gaussian", "HybridBasis",
-    "OrthogonalBasis", "SiteBasis", "SolveBasis",
+    "InducingBasis", "OptimalParameters", "OrthogonalBasis", "Regression", "SiteBasis", "SolveBasis",
 ]  # fmt: skip

@@ -1,6 +1,7 @@
 """The coupled basis: one set of points for the mean and the covariance, as in `gpflow.models.SVGP`.
 
-Titsias 2009; Hensman, Fusi & Lawrence 2013; equations (6)-(7) of Salimbeni et al. 2018 (arXiv:1809.08820).
+Titsias 2009; Hensman, Fusi & Lawrence 2013; equations (6)-(7) of Salimbeni et al. 2018 (arXiv:1809.08820). With the
+inducing points beta, L_b the Cholesky factor of K_beta, and q(f(beta)) = N(L_b m~, L_b S~ L_b^T):
 
     m(x) = A_x^T m~,   s(x, x') = k(x, x') - A_x^T A_x' + A_x^T S~ A_x',   A_x = L_b^-1 k_bx       (D3)
     KL = 1/2 m~^T m~ + 1/2 [tr S~ - M - log|S~|]                                                     (D4)
@@ -10,9 +11,12 @@ from __future__ import annotations
 
 __all__ = ["CoupledBasis", "CoupledState"]
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import tensorflow as tf
+from gpflow import Parameter
+from gpflow.base import TensorType
+from gpflow.inducing_variables import InducingVariables
 from gpflow.kernels import Kernel
 
 from ..covariances.latents import gram_to_data, gram_to_factor
@@ -20,12 +24,14 @@ from ..inducing.variables import as_inducing, count_points
 from ..linalg.gaussians import apply_per_latent, kl_from_whitened
 from ..linalg.triangular import transposed_product
 from ..linalg.whitening import Whitener, whiten, whitener
-from .base import Basis, Features, Gaussian
+from .base import Features, Gaussian
+from .inducing_basis import InducingBasis
 from .parts.inducing_gaussian import assign_whitened, gaussian_parameters, whitened
+from .parts.optimum import OptimalParameters, Regression, no_mean_points, project, with_gaussians
 
 
 class CoupledState(NamedTuple):
-    """chol(K_beta) [G, M, M] and the whitened q(u), mean [M, L] and root [L, M, M], of a `CoupledBasis`."""
+    """State of a `CoupledBasis`: chol(K_beta) [G, M, M], and whitened q(u) with mean [M, L] and root [L, M, M]."""
 
     chol: tf.Tensor
     mean: tf.Tensor
@@ -34,29 +40,32 @@ class CoupledState(NamedTuple):
     tangent: tf.Tensor | None = None
 
 
-class CoupledBasis(Basis):
+class CoupledBasis(InducingBasis):
     """q(f) through q(f(beta)) = N(m, S), the basis of `gpflow.models.SVGP`; equations (D3), (D4).
 
     :param beta: inducing points [M, D], or any GPflow inducing variable.
     :param num_latent_gps: L.
     :param whiten: parametrise L_b^-1 f(beta) instead of f(beta).
-    :param q_mu: [M, L]; zeros if not given.
-    :param q_sqrt: [L, M, M], lower triangular; identities if not given.
+    :param q_mu: mean [M, L]; zeros if not given. A `gpflow.Parameter` is shared, and not copied.
+    :param q_sqrt: root of the covariance [L, M, M], lower triangular; identities if not given.
+    :raises DataError: where an array has the wrong shape, or the points are not finite and distinct.
 
-    Raises `DataError` where an array has the wrong shape, or the points are not finite and distinct.
-    Cost of a step on N inputs: M^3 + N M^2.
+    Cost per step on N inputs: M^3 + N M^2. Example::
+
+        basis = CoupledBasis(X[:50], num_latent_gps=2)
+        model = BasisGP(gpflow.kernels.Matern52(), gpflow.likelihoods.HeteroskedasticTFPConditional(), basis)
     """
 
     state_type = CoupledState
 
     def __init__(
         self,
-        beta: Any,
+        beta: InducingVariables | TensorType,
         num_latent_gps: int = 1,
         *,
         whiten: bool = True,
-        q_mu: Any | None = None,
-        q_sqrt: Any | None = None,
+        q_mu: TensorType | None = None,
+        q_sqrt: TensorType | None = None,
     ) -> None:
         super().__init__()
         self.beta = as_inducing(beta, "beta")
@@ -69,19 +78,19 @@ class CoupledBasis(Basis):
         return {"K_beta": gram_to_factor(kernel, self.beta)}
 
     def factor(self, kernel: Kernel, *, rows: tf.Tensor | None = None, with_kl: bool = True) -> CoupledState:
-        """chol(K_beta) and q(u), whitened; M^3 / 3."""
+        """chol(K_beta), and q(u) in whitened coordinates; M^3 / 3."""
         chol, ok, tangent = whitener(gram_to_factor(kernel, self.beta))
         mean, root = whitened(chol, tangent, self.q_mu, self.q_sqrt, self.whiten)
         return CoupledState(chol, mean, root, ok, tangent)
 
     def features(self, state: CoupledState, kernel: Kernel, X: tf.Tensor) -> Features:
-        """(D3) at X [N, D]; N M^2."""
+        """Mean and variances (D3) at X [N, D]; N M^2."""
         A = whiten(state.chol, state.tangent, gram_to_data(kernel, self.beta, X))
         mean = apply_per_latent(A, state.mean, adjoint=True)  # (D3)
         return Features(mean, (A,), (transposed_product(state.root, A),))
 
     def prior_kl(self, state: CoupledState) -> tf.Tensor:
-        """(D4), in nats."""
+        """The divergence (D4) in nats, a scalar."""
         return kl_from_whitened(state.mean, state.root)
 
     def gaussians(self, state: CoupledState) -> tuple[Gaussian, ...]:
@@ -90,17 +99,27 @@ class CoupledBasis(Basis):
 
     @property
     def holds_sites(self) -> bool:
-        """Where whitened."""
+        """True where the Parameters are whitened."""
         return self.whiten
 
+    @property
+    def ties_sites(self) -> bool:
+        """True: q(u) is one Gaussian."""
+        return True
+
     def whiteners(self, state: CoupledState) -> tuple[Whitener, ...]:
-        """That of K_beta."""
+        """The factor of K_beta."""
         return (Whitener(state.chol, state.ok, state.tangent),)
 
-    def gaussian_parameters(self) -> tuple:
+    def gaussian_parameters(self) -> tuple[Parameter, ...]:
         """`q_mu` and `q_sqrt`."""
         return (self.q_mu, self.q_sqrt)
 
     def assign_gaussians(self, state: CoupledState, new: tuple[Gaussian, ...]) -> None:
-        """Write q(u)."""
+        """Write q(u) to `q_mu` and `q_sqrt`."""
         assign_whitened(state.chol, new[0], self.q_mu, self.q_sqrt, self.whiten)
+
+    def optimal_parameters(self, kernel: Kernel, data: Regression) -> OptimalParameters:
+        """The best q(u) for Gaussian noise, as in `gpflow.models.SGPR`: (D26), (D30), (D31); N M^2 + M^3."""
+        _, A = project(kernel, self.beta, data.X)
+        return with_gaussians(kernel, data, [A], no_mean_points(data))

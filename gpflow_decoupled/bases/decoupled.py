@@ -1,6 +1,7 @@
 """The decoupled basis: one set of points for the mean, another for the covariance.
 
 Cheng & Boots 2017 (arXiv:1711.10127), equations (8)-(9); equations (8)-(9) of Salimbeni et al. 2018 (arXiv:1809.08820).
+The mean is a sum of kernels at the points alpha with the coefficients a; the covariance lives on the points beta.
 
 covariance="inverse": with B = C C^T, H = I + C^T K_b C = L_H L_H^T and T_x = L_H^-1 C^T k_bx,
 
@@ -14,57 +15,76 @@ from __future__ import annotations
 
 __all__ = ["DecoupledBasis", "DecoupledState"]
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import tensorflow as tf
 from gpflow import Parameter
+from gpflow.base import TensorType
 from gpflow.inducing_variables import InducingVariables
 from gpflow.kernels import Kernel
 
 from ..covariances.latents import gram, gram_diagonal, gram_to_data, gram_to_factor
 from ..errors import check_option
 from ..inducing.variables import as_inducing, count_points
-from ..linalg.cholesky import cholesky
+from ..linalg.cholesky import add_jitter, cholesky
 from ..linalg.gaussians import kl_from_whitened
 from ..linalg.triangular import inverse, solve, transposed_product
 from ..linalg.whitening import Whitener, whiten, whitener
-from .base import Basis, Features, Gaussian, norm_of
+from .base import Features, Gaussian
+from .inducing_basis import InducingBasis, norm_of
 from .parts.inducing_gaussian import assign_whitened_root, root_parameter, whitened_root
 from .parts.kernel_mean import KernelMean
 from .parts.mean_operator import MeanOperator
+from .parts.optimum import (
+    OptimalParameters,
+    Regression,
+    best_precision,
+    best_root,
+    collapsed_bound,
+    fit_mean_points,
+    no_mean_points,
+    project,
+)
 
 INITIAL_ROOT = 0.1
 """chol_B starts at this times the identity: zero is a saddle point, where its gradient vanishes."""
 
 
 class DecoupledState(NamedTuple):
-    """chol of H ("inverse") or of K_beta ("coupled") [G or L, M_beta, M_beta], root [L, M_beta, M_beta], raw a [M_alpha, L].
-
-    `norm` [] is the squared norm of the mean, where the divergence is wanted.
-    """
+    """State of a `DecoupledBasis`."""
 
     chol: tf.Tensor
+    """Factor of H ("inverse") [L, M_beta, M_beta], or of K_beta ("coupled") [G, M_beta, M_beta]."""
     root: tf.Tensor
+    """C, or a root of S~, [L, M_beta, M_beta]."""
     a: tf.Tensor
+    """Raw coefficients [M_alpha, L]."""
     ok: tf.Tensor
     tangent: tf.Tensor | None = None
     norm: tf.Tensor | None = None
+    """a^T K_a a, a scalar, where the divergence is wanted."""
 
 
-class DecoupledBasis(Basis):
+class DecoupledBasis(InducingBasis):
     """q(f) with mean points alpha and covariance points beta; equations (D5)-(D7), or (D9).
 
-    :param alpha: mean points [M_alpha, D]. :param beta: covariance points [M_beta, D].
+    :param alpha: mean points [M_alpha, D], or a GPflow inducing variable.
+    :param beta: covariance points [M_beta, D], or a GPflow inducing variable.
     :param num_latent_gps: L.
     :param covariance: "inverse" for (D5) with Parameter `chol_B` [L, M_beta, M_beta], or "coupled" for (D9) with
         Parameter `q_sqrt` [L, M_beta, M_beta].
     :param whiten: whether `q_sqrt` is whitened; "inverse" has no use for it.
-    :param mean_scaling: coordinates of `a` [M_alpha, L], see `MeanScaling`. :param mean_subsample: rows of (D25).
+    :param mean_scaling: coordinates in which `a` [M_alpha, L] is learned: "none", "diagonal" or "whitened".
+    :param mean_subsample: number of rows m in the estimate (D25) of the mean's norm; None computes it in full.
+    :raises DataError: for points that are not finite and distinct.
+    :raises UnknownOptionError: for unknown options.
 
-    Mean and covariance share nothing, so no natural parameters exist for the pair: `a` and `chol_B` are learned by
-    gradients; under "coupled" the covariance alone has a natural gradient. The bound is not concave in `chol_B`.
-    Raises `DataError` for points that are not finite and distinct, `UnknownOptionError` for unknown options.
-    Cost of a step on N inputs: N (M_alpha + M_beta^2) + M_beta^3 + m M_alpha.
+    Mean and covariance share no points, so that the pair has no natural parameters: `a` and `chol_B` are learned by
+    gradients, and under "coupled" the covariance alone has a natural gradient. The bound is not concave in `chol_B`.
+    Cost per step on N inputs: N (M_alpha + M_beta^2) + M_beta^3 + m M_alpha. Example::
+
+        basis = DecoupledBasis(X[:500], X[:50], covariance="coupled", mean_subsample=100)
+        model = BasisGP(gpflow.kernels.Matern52(), gpflow.likelihoods.Bernoulli(), basis)
     """
 
     state_type = DecoupledState
@@ -72,8 +92,8 @@ class DecoupledBasis(Basis):
 
     def __init__(
         self,
-        alpha: Any,
-        beta: Any,
+        alpha: InducingVariables | TensorType,
+        beta: InducingVariables | TensorType,
         num_latent_gps: int = 1,
         *,
         covariance: str = "inverse",
@@ -102,16 +122,16 @@ class DecoupledBasis(Basis):
 
     @property
     def a(self) -> Parameter:
-        """The mean coefficients [M_alpha, L] in the coordinates of `mean_scaling`; raw: `mean_coefficients(state)`."""
+        """The coefficients [M_alpha, L] in the coordinates of `mean_scaling`; `mean_coefficients` returns the raw ones."""
         return self.kernel_mean.coefficients
 
     def matrices(self, kernel: Kernel) -> dict[str, tf.Tensor]:
-        """K_beta with its jitter, or H."""
+        """K_beta with its jitter ("coupled"), or H ("inverse")."""
         K_b = gram_to_factor(kernel, self.beta)
         return {"K_beta": K_b} if self.covariance == "coupled" else {"H = I + C^T K_beta C": self._H(K_b)}
 
     def factor(self, kernel: Kernel, *, rows: tf.Tensor | None = None, with_kl: bool = True) -> DecoupledState:
-        """chol(H) or chol(K_beta), and the norm (from `rows` of it); M_beta^3 + m M_alpha."""
+        """chol(H) or chol(K_beta), and the mean's norm, in full or from `rows`; M_beta^3 + m M_alpha."""
         K_b = gram_to_factor(kernel, self.beta)
         if self.covariance == "coupled":
             chol, ok, tangent = whitener(K_b)
@@ -128,7 +148,7 @@ class DecoupledBasis(Basis):
         return DecoupledState(chol, root, a, ok, tangent, norm)
 
     def features(self, state: DecoupledState, kernel: Kernel, X: tf.Tensor) -> Features:
-        """(D5) or (D9) at X [N, D]; N (M_alpha + M_beta^2)."""
+        """Mean and variances (D5) or (D9) at X [N, D]; N (M_alpha + M_beta^2)."""
         mean = self.kernel_mean.values(kernel, state.a, X)
         K_bx = gram_to_data(kernel, self.beta, X)
         if self.covariance == "coupled":
@@ -137,7 +157,7 @@ class DecoupledBasis(Basis):
         return Features(mean, (solve(state.chol, transposed_product(state.root, K_bx)),), ())  # (D7)
 
     def prior_kl(self, state: DecoupledState) -> tf.Tensor:
-        """(D7) or (D9), in nats; unbiased where the norm is sampled."""
+        """The divergence (D7) or (D9) in nats, a scalar; unbiased where the norm is estimated."""
         if self.covariance == "coupled":
             return 0.5 * norm_of(state) + kl_from_whitened(tf.zeros([], state.root.dtype), state.root)  # (D9)
         diagonal = tf.linalg.diag_part(state.chol)
@@ -146,7 +166,7 @@ class DecoupledBasis(Basis):
         return 0.5 * (norm_of(state) + log_det - tf.cast(tf.size(diagonal), trace.dtype) + trace)  # (D7)
 
     def mean_coefficients(self, state: DecoupledState) -> tf.Tensor:
-        """A [M_alpha, L] of equation (8)."""
+        """The raw coefficients a [M_alpha, L] of equation (8)."""
         return state.a
 
     def mean_operator(self, state: DecoupledState, kernel: Kernel, X: tf.Tensor, features: Features) -> MeanOperator:
@@ -154,31 +174,56 @@ class DecoupledBasis(Basis):
         return MeanOperator(gram(kernel, self.alpha), gram_to_data(kernel, self.alpha, X))
 
     def refresh(self, kernel: Kernel) -> None:
-        """Freeze the scaling of `a` at the current K_alpha; q(f) does not change."""
+        """Recompute the frozen scaling of `a` at the current K_alpha; q(f) does not change."""
         self.kernel_mean.refresh(lambda: gram(kernel, self.alpha), lambda: gram_diagonal(kernel, self.alpha))
 
     def gaussians(self, state: DecoupledState) -> tuple[Gaussian, ...]:
-        """Under "coupled", S alone: its mean is not this part's business."""
+        """Under "coupled" the covariance S~ without a mean, which the points alpha give; under "inverse" nothing."""
         return (Gaussian(None, state.root),) if self.covariance == "coupled" else ()
 
     @property
     def holds_sites(self) -> bool:
-        """Where whitened, under "coupled"."""
+        """True under "coupled" where `q_sqrt` is whitened."""
         return self.whiten and self.covariance == "coupled"
 
     def whiteners(self, state: DecoupledState) -> tuple[Whitener, ...]:
-        """That of K_beta, under "coupled"."""
+        """The factor of K_beta, under "coupled"."""
         return (Whitener(state.chol, state.ok, state.tangent),)
 
-    def gaussian_parameters(self) -> tuple:
+    def gaussian_parameters(self) -> tuple[Parameter, ...]:
         """`q_sqrt` under "coupled"."""
         return (self.q_sqrt,) if self.covariance == "coupled" else ()
 
     def assign_gaussians(self, state: DecoupledState, new: tuple[Gaussian, ...]) -> None:
-        """Write S."""
+        """Write the covariance to `q_sqrt`."""
         assign_whitened_root(state.chol, new[0].root, self.q_sqrt, self.whiten)
 
+    def optimal_parameters(self, kernel: Kernel, data: Regression) -> OptimalParameters:
+        """The best a (D28) and covariance (D26), (D27) for Gaussian noise; N (M_alpha^2 + M_beta^2) + M_alpha^3 + M_beta^3."""
+        chol, A = project(kernel, self.beta, data.X)
+        fit = no_mean_points(data)
+        if self.kernel_mean.size > 0:
+            operator = MeanOperator(gram(kernel, self.alpha), gram_to_data(kernel, self.alpha, data.X))
+            fit = fit_mean_points(operator, None, data)
+        precision = best_precision(A, data.noise)
+        elbo = collapsed_bound(kernel, data, [A], [precision], fit)
+        if self.covariance == "coupled":
+            root = best_root(precision, self.num_latent_gps)
+            return OptimalParameters(elbo, fit.coefficients, (Gaussian(None, root),))
+        B = solve(chol, precision - tf.eye(tf.shape(A)[-2], dtype=A.dtype), adjoint=True)
+        B = solve(chol, tf.linalg.matrix_transpose(B), adjoint=True)  # (D27)
+        root = cholesky(add_jitter(B)).chol
+        root = tf.broadcast_to(root, [self.num_latent_gps, *root.shape[1:]])
+        return OptimalParameters(elbo, fit.coefficients, (), root)
+
+    def assign_optimum(self, kernel: Kernel, optimum: OptimalParameters) -> None:
+        """Write `optimal_parameters`, computed with the same kernel, to the Parameters."""
+        super().assign_optimum(kernel, optimum)
+        if optimum.chol_B is not None:
+            self.chol_B.assign(optimum.chol_B)
+
     def _H(self, K_b: tf.Tensor) -> tf.Tensor:
+        """H = I + C^T K_b C [L, M_beta, M_beta], symmetric to the last bit."""
         C = tf.linalg.band_part(tf.convert_to_tensor(self.chol_B), -1, 0)
         inner = transposed_product(C, tf.matmul(K_b, C))
         return 0.5 * (inner + tf.linalg.matrix_transpose(inner)) + tf.eye(tf.shape(inner)[-1], dtype=inner.dtype)

@@ -1,4 +1,4 @@
-"""The hybrid basis: extra mean points beside the inducing points, not orthogonal to them.
+"""The hybrid basis: extra mean points gamma beside the inducing points beta, not orthogonal to them.
 
 Cheng & Boots 2017 (arXiv:1711.10127), appendix; equation (10) of Salimbeni et al. 2018 (arXiv:1809.08820). With
 t = L_b^-1 K_bg a and the coupled part of the mean written a_b = K_b^-1 m_h:
@@ -13,10 +13,11 @@ from __future__ import annotations
 
 __all__ = ["HybridBasis", "HybridState"]
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import tensorflow as tf
 from gpflow import Parameter
+from gpflow.base import TensorType
 from gpflow.inducing_variables import InducingVariables
 from gpflow.kernels import Kernel
 
@@ -25,32 +26,42 @@ from ..inducing.variables import as_inducing, check_separate, count_points
 from ..linalg.gaussians import apply_per_latent, kl_from_whitened
 from ..linalg.triangular import transposed_product
 from ..linalg.whitening import whiten, whitener
-from .base import Basis, Features, Gaussian, norm_of
+from .base import Features, Gaussian
+from .inducing_basis import InducingBasis, norm_of
 from .parts.inducing_gaussian import assign_whitened, gaussian_parameters, whiten_columns, whitened
 from .parts.kernel_mean import KernelMean
 from .parts.mean_operator import MeanOperator
+from .parts.optimum import OptimalParameters, Regression, orthogonal_optimum
 
 
 class HybridState(NamedTuple):
-    """chol(K_beta) [G, M_beta, M_beta], whitened mean [M_beta, L] and root [L, M_beta, M_beta], and the mean part.
-
-    a [M_gamma, L] is raw; t is [M_beta, L]; `norm` [] is the squared norm of the mean part, where the divergence is wanted.
-    """
+    """State of a `HybridBasis`."""
 
     chol: tf.Tensor
+    """chol(K_beta) [G, M_beta, M_beta]"""
     mean: tf.Tensor
+    """m~_h [M_beta, L]"""
     root: tf.Tensor
+    """A root of S~ [L, M_beta, M_beta]."""
     a: tf.Tensor
+    """Raw coefficients [M_gamma, L]."""
     t: tf.Tensor
+    """t = L_b^-1 K_bg a [M_beta, L]"""
     ok: tf.Tensor
     tangent: tf.Tensor | None = None
     norm: tf.Tensor | None = None
+    """a^T K_g a, a scalar, where the divergence is wanted."""
 
 
-class HybridBasis(Basis):
+class HybridBasis(InducingBasis):
     """q(f) with mean points gamma beside the inducing points beta; equations (D10), (D11).
 
-    Parameters, errors and cost as `OrthogonalBasis`. `q_mu` is m_h: here E_q f(beta) = m_h + K_bg a_gamma.
+    Parameters, errors and cost are those of `OrthogonalBasis`, except that `q_mu` is m_h, the inducing points' share of the
+    mean: here E_q f(beta) = m_h + K_bg a_gamma. `OrthogonalBasis` describes the same q(f) in better coordinates (D15).
+    Example::
+
+        basis = HybridBasis(X[:500], X[500:550])
+        model = BasisGP(gpflow.kernels.Matern52(), gpflow.likelihoods.Bernoulli(), basis)
     """
 
     state_type = HybridState
@@ -58,15 +69,15 @@ class HybridBasis(Basis):
 
     def __init__(
         self,
-        gamma: Any,
-        beta: Any,
+        gamma: InducingVariables | TensorType,
+        beta: InducingVariables | TensorType,
         num_latent_gps: int = 1,
         *,
         whiten: bool = True,
         mean_scaling: str = "whitened",
         mean_subsample: int | None = None,
-        q_mu: Any | None = None,
-        q_sqrt: Any | None = None,
+        q_mu: TensorType | None = None,
+        q_sqrt: TensorType | None = None,
     ) -> None:
         super().__init__()
         self.beta = as_inducing(beta, "beta")
@@ -83,7 +94,7 @@ class HybridBasis(Basis):
 
     @property
     def a_gamma(self) -> Parameter:
-        """The mean coefficients [M_gamma, L] in the coordinates of `mean_scaling`; raw: `mean_coefficients(state)`."""
+        """The coefficients [M_gamma, L] in the coordinates of `mean_scaling`; `mean_coefficients` returns the raw ones."""
         return self.kernel_mean.coefficients
 
     def matrices(self, kernel: Kernel) -> dict[str, tf.Tensor]:
@@ -91,7 +102,7 @@ class HybridBasis(Basis):
         return {"K_beta": gram_to_factor(kernel, self.beta)}
 
     def factor(self, kernel: Kernel, *, rows: tf.Tensor | None = None, with_kl: bool = True) -> HybridState:
-        """chol(K_beta), t, and the norm (from `rows` of it); M_beta^3 / 3 + M_beta M_gamma + m M_gamma."""
+        """chol(K_beta), t, and the mean's norm, in full or from `rows`; M_beta^3 / 3 + M_beta M_gamma + m M_gamma."""
         chol, ok, tangent = whitener(gram_to_factor(kernel, self.beta))
         mean, root = whitened(chol, tangent, self.q_mu, self.q_sqrt, self.whiten)
         a = self.kernel_mean.raw()
@@ -103,18 +114,18 @@ class HybridBasis(Basis):
         return HybridState(chol, mean, root, a, t, ok, tangent, norm)
 
     def features(self, state: HybridState, kernel: Kernel, X: tf.Tensor) -> Features:
-        """(D10) at X [N, D]; N (M_gamma + M_beta^2)."""
+        """Mean and variances (D10) at X [N, D]; N (M_gamma + M_beta^2)."""
         A = whiten(state.chol, state.tangent, gram_to_data(kernel, self.beta, X))
         mean = self.kernel_mean.values(kernel, state.a, X) + apply_per_latent(A, state.mean, adjoint=True)  # (D10)
         return Features(mean, (A,), (transposed_product(state.root, A),))
 
     def prior_kl(self, state: HybridState) -> tf.Tensor:
-        """(D11), in nats; unbiased where the norm is sampled."""
+        """The divergence (D11) in nats, a scalar; unbiased where the norm is estimated."""
         cross = tf.reduce_sum(state.t * state.mean)
         return 0.5 * norm_of(state) + cross + kl_from_whitened(state.mean, state.root)  # (D11)
 
     def mean_coefficients(self, state: HybridState) -> tf.Tensor:
-        """a_gamma [M_gamma, L] of equation (10)."""
+        """The raw coefficients a_gamma [M_gamma, L] of equation (10)."""
         return state.a
 
     def mean_operator(self, state: HybridState, kernel: Kernel, X: tf.Tensor, features: Features) -> MeanOperator:
@@ -122,23 +133,27 @@ class HybridBasis(Basis):
         return MeanOperator(gram(kernel, self.gamma), gram_to_data(kernel, self.gamma, X))
 
     def moved(self, state: HybridState, kernel: Kernel, change: tf.Tensor) -> HybridState:
-        """T follows a: at fixed `q_mu` the mean of q(f(beta)) moves with the coefficients."""
+        """The state with a and t changed: at fixed `q_mu` the mean of q(f(beta)) depends on the coefficients."""
         shift = apply_per_latent(cross_gram(kernel, self.beta, self.gamma), change)
         return state._replace(a=state.a + change, t=state.t + whiten_columns(state.chol, None, shift))
 
     def refresh(self, kernel: Kernel) -> None:
-        """Freeze the scaling of `a_gamma` at the current K_gamma; q(f) does not change."""
+        """Recompute the frozen scaling of `a_gamma` at the current K_gamma; q(f) does not change."""
         self.kernel_mean.refresh(lambda: gram(kernel, self.gamma), lambda: gram_diagonal(kernel, self.gamma))
 
     def gaussians(self, state: HybridState) -> tuple[Gaussian, ...]:
-        """q(f(beta)), whitened: its mean is m_h + K_bg a, a constant shift of `q_mu` (appendix C.2 of the paper)."""
+        """q(f(beta)), whitened. Its mean is m_h + K_bg a, at fixed a a shift of `q_mu` (appendix C.2 of the paper)."""
         return (Gaussian(state.mean + state.t, state.root),)
 
-    def gaussian_parameters(self) -> tuple:
+    def gaussian_parameters(self) -> tuple[Parameter, ...]:
         """`q_mu` and `q_sqrt`."""
         return (self.q_mu, self.q_sqrt)
 
     def assign_gaussians(self, state: HybridState, new: tuple[Gaussian, ...]) -> None:
-        """Write (m_h, S) at fixed a_gamma."""
+        """Write q(f(beta)) to `q_mu` and `q_sqrt`, at fixed a_gamma."""
         shifted = Gaussian(new[0].mean - state.t, new[0].root)
         assign_whitened(state.chol, shifted, self.q_mu, self.q_sqrt, self.whiten)
+
+    def optimal_parameters(self, kernel: Kernel, data: Regression) -> OptimalParameters:
+        """The best q(f) for Gaussian noise, the same process as that of `OrthogonalBasis`: (D29)-(D31)."""
+        return orthogonal_optimum(kernel, self.beta, self.kernel_mean, data)

@@ -1,7 +1,8 @@
-"""The orthogonally decoupled basis: extra mean points in the orthogonal complement of the inducing points.
+"""The orthogonally decoupled basis: extra mean points gamma, orthogonal to the inducing points beta.
 
-Salimbeni, Cheng, Boots & Deisenroth 2018 (arXiv:1809.08820), equations (11)-(13), in the order of operations that never
-forms K_b^-1 K_bg or anything M_gamma x M_gamma:
+Salimbeni, Cheng, Boots & Deisenroth 2018 (arXiv:1809.08820), equations (11)-(13). The mean points contribute
+sum_i C(x, gamma_i) a_i, where the residual kernel C is what beta leaves unexplained of the prior. The order of operations
+is such that neither K_b^-1 K_bg nor, where the norm is estimated, anything of size M_gamma x M_gamma is formed:
 
     t = L_b^-1 K_bg a,   w = L_b^-T t
     m(x) = k_xg a + A_x^T (m~ - t),   covariance as in the coupled basis                              (D19), (D20)
@@ -12,10 +13,11 @@ from __future__ import annotations
 
 __all__ = ["OrthogonalBasis", "OrthogonalState"]
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import tensorflow as tf
 from gpflow import Parameter
+from gpflow.base import TensorType
 from gpflow.inducing_variables import InducingVariables
 from gpflow.kernels import Kernel
 
@@ -25,40 +27,55 @@ from ..inducing.variables import as_inducing, check_separate, count_points
 from ..linalg.gaussians import apply_per_latent, kl_from_whitened
 from ..linalg.triangular import transposed_product
 from ..linalg.whitening import Whitener, whiten, whitener
-from .base import Basis, Features, Gaussian, norm_of
+from .base import Features, Gaussian
+from .inducing_basis import InducingBasis, norm_of
 from .parts.inducing_gaussian import assign_whitened, gaussian_parameters, whiten_columns, whitened
 from .parts.kernel_mean import KernelMean
 from .parts.mean_operator import MeanOperator
+from .parts.optimum import OptimalParameters, Regression, orthogonal_optimum
 
 
 class OrthogonalState(NamedTuple):
-    """chol(K_beta) [G, M_beta, M_beta], whitened mean [M_beta, L] and root [L, M_beta, M_beta], and the mean part.
-
-    a [M_gamma, L] is raw; t is [M_beta, L]; `norm` [] is the squared norm of the mean part, where the divergence is wanted.
-    """
+    """State of an `OrthogonalBasis`."""
 
     chol: tf.Tensor
+    """chol(K_beta) [G, M_beta, M_beta]"""
     mean: tf.Tensor
+    """m~ [M_beta, L]"""
     root: tf.Tensor
+    """A root of S~ [L, M_beta, M_beta]."""
     a: tf.Tensor
+    """Raw coefficients [M_gamma, L]."""
     t: tf.Tensor
+    """t = L_b^-1 K_bg a [M_beta, L]"""
     ok: tf.Tensor
     tangent: tf.Tensor | None = None
     norm: tf.Tensor | None = None
+    """a^T C_g a, a scalar, where the divergence is wanted."""
 
 
-class OrthogonalBasis(Basis):
+class OrthogonalBasis(InducingBasis):
     """q(f) with mean points gamma orthogonal to the inducing points beta; equations (D13), (D14).
 
-    :param gamma: mean points [M_gamma, D], or a GPflow inducing variable. :param beta: inducing points [M_beta, D].
-    :param num_latent_gps: L. :param whiten: parametrise L_b^-1 f(beta) instead of f(beta).
-    :param mean_scaling: coordinates of `a_gamma`: "none", "diagonal" or "whitened", see `MeanScaling`.
+    :param gamma: mean points [M_gamma, D], or a GPflow inducing variable.
+    :param beta: inducing points [M_beta, D], or a GPflow inducing variable.
+    :param num_latent_gps: L.
+    :param whiten: parametrise L_b^-1 f(beta) instead of f(beta).
+    :param mean_scaling: coordinates in which `a_gamma` is learned: "none", "diagonal" or "whitened". The last one makes a
+        gradient step a natural-gradient step, and costs M_gamma^3 / 3 per refresh.
     :param mean_subsample: number of rows m in the estimate (D25) of the mean's norm; None computes it in full.
-    :param q_mu: [M_beta, L]. :param q_sqrt: [L, M_beta, M_beta], lower triangular.
+    :param q_mu: mean at beta [M_beta, L]; zeros if not given.
+    :param q_sqrt: root of the covariance [L, M_beta, M_beta], lower triangular; identities if not given.
+    :raises DataError: for points that are not finite and distinct, or a gamma that equals beta.
+    :raises UnknownOptionError: for an unknown `mean_scaling`.
 
-    E_q f(beta) = m whatever `a_gamma` is. Raises `DataError` for points that are not finite and distinct, or a gamma
-    that equals beta. Cost of a step on N inputs: N (M_gamma + M_beta^2) + M_beta^3 + m M_gamma, and M_gamma^2 if
-    whitened.
+    E_q f(beta) = m whatever `a_gamma` is. Cost per step on N inputs: N (M_gamma + M_beta^2) + M_beta^3 + m M_gamma, and
+    M_gamma^2 more if the coefficients are whitened. Example::
+
+        beta = gd.inducing.select(X, 50, kernel)
+        gamma = gd.inducing.select(X, 500, kernel, given=beta)
+        basis = OrthogonalBasis(gamma, beta, mean_subsample=100)
+        model = BasisGP(kernel, gpflow.likelihoods.Bernoulli(), basis)
     """
 
     state_type = OrthogonalState
@@ -66,15 +83,15 @@ class OrthogonalBasis(Basis):
 
     def __init__(
         self,
-        gamma: Any,
-        beta: Any,
+        gamma: InducingVariables | TensorType,
+        beta: InducingVariables | TensorType,
         num_latent_gps: int = 1,
         *,
         whiten: bool = True,
         mean_scaling: str = "whitened",
         mean_subsample: int | None = None,
-        q_mu: Any | None = None,
-        q_sqrt: Any | None = None,
+        q_mu: TensorType | None = None,
+        q_sqrt: TensorType | None = None,
     ) -> None:
         super().__init__()
         self.beta = as_inducing(beta, "beta")
@@ -91,7 +108,7 @@ class OrthogonalBasis(Basis):
 
     @property
     def a_gamma(self) -> Parameter:
-        """The mean coefficients [M_gamma, L] in the coordinates of `mean_scaling`; raw: `mean_coefficients(state)`."""
+        """The coefficients [M_gamma, L] in the coordinates of `mean_scaling`; `mean_coefficients` returns the raw ones."""
         return self.kernel_mean.coefficients
 
     def matrices(self, kernel: Kernel) -> dict[str, tf.Tensor]:
@@ -99,7 +116,7 @@ class OrthogonalBasis(Basis):
         return {"K_beta": gram_to_factor(kernel, self.beta)}
 
     def factor(self, kernel: Kernel, *, rows: tf.Tensor | None = None, with_kl: bool = True) -> OrthogonalState:
-        """chol(K_beta), t, and the norm (from `rows` of it); M_beta^3 / 3 + M_beta M_gamma + m M_gamma."""
+        """chol(K_beta), t, and the mean's norm, in full or from `rows`; M_beta^3 / 3 + M_beta M_gamma + m M_gamma."""
         chol, ok, tangent = whitener(gram_to_factor(kernel, self.beta))
         mean, root = whitened(chol, tangent, self.q_mu, self.q_sqrt, self.whiten)
         a = self.kernel_mean.raw()
@@ -109,7 +126,7 @@ class OrthogonalBasis(Basis):
         return OrthogonalState(chol, mean, root, a, t, ok, tangent, norm)
 
     def features(self, state: OrthogonalState, kernel: Kernel, X: tf.Tensor) -> Features:
-        """(D19), (D20) at X [N, D]; N (M_gamma + M_beta^2)."""
+        """Mean (D19) and variances (D20) at X [N, D]; N (M_gamma + M_beta^2)."""
         A = whiten(state.chol, state.tangent, gram_to_data(kernel, self.beta, X))
         mean = self.kernel_mean.values(kernel, state.a, X) + apply_per_latent(
             A, state.mean - state.t, adjoint=True
@@ -117,11 +134,11 @@ class OrthogonalBasis(Basis):
         return Features(mean, (A,), (transposed_product(state.root, A),))
 
     def prior_kl(self, state: OrthogonalState) -> tf.Tensor:
-        """(D21), in nats; unbiased where the norm is sampled."""
+        """The divergence (D21) in nats, a scalar; unbiased where the norm is estimated."""
         return 0.5 * norm_of(state) + kl_from_whitened(state.mean, state.root)  # (D21)
 
     def mean_coefficients(self, state: OrthogonalState) -> tf.Tensor:
-        """a_gamma [M_gamma, L] of equation (11)."""
+        """The raw coefficients a_gamma [M_gamma, L] of equation (11)."""
         return state.a
 
     def mean_operator(self, state: OrthogonalState, kernel: Kernel, X: tf.Tensor, features: Features) -> MeanOperator:
@@ -131,7 +148,7 @@ class OrthogonalBasis(Basis):
         return MeanOperator(gram(kernel, self.gamma), cross, projection, features.minus[0])
 
     def refresh(self, kernel: Kernel) -> None:
-        """Freeze the scaling of `a_gamma` at the current residual kernel; q(f) does not change."""
+        """Recompute the frozen scaling of `a_gamma` at the current residual kernel; q(f) does not change."""
         self.kernel_mean.refresh(
             lambda: residual_gram(kernel, self.beta, self.gamma),
             lambda: residual_diagonal(kernel, self.beta, self.gamma),
@@ -143,20 +160,34 @@ class OrthogonalBasis(Basis):
 
     @property
     def holds_sites(self) -> bool:
-        """Where whitened."""
+        """True where the Parameters are whitened."""
         return self.whiten
 
+    @property
+    def ties_sites(self) -> bool:
+        """True: q(f(beta)) is one Gaussian, whatever the mean points are."""
+        return True
+
+    @property
+    def solves_mean(self) -> bool:
+        """True: the Hessian of (D49) is that of this basis."""
+        return True
+
     def whiteners(self, state: OrthogonalState) -> tuple[Whitener, ...]:
-        """That of K_beta."""
+        """The factor of K_beta."""
         return (Whitener(state.chol, state.ok, state.tangent),)
 
-    def gaussian_parameters(self) -> tuple:
+    def gaussian_parameters(self) -> tuple[Parameter, ...]:
         """`q_mu` and `q_sqrt`."""
         return (self.q_mu, self.q_sqrt)
 
     def assign_gaussians(self, state: OrthogonalState, new: tuple[Gaussian, ...]) -> None:
-        """Write q(f(beta))."""
+        """Write q(f(beta)) to `q_mu` and `q_sqrt`."""
         assign_whitened(state.chol, new[0], self.q_mu, self.q_sqrt, self.whiten)
+
+    def optimal_parameters(self, kernel: Kernel, data: Regression) -> OptimalParameters:
+        """The best q(f) for Gaussian noise: (D26), (D30), (D31); N (M_gamma^2 + M_beta^2) + M_gamma^3 + M_beta^3."""
+        return orthogonal_optimum(kernel, self.beta, self.kernel_mean, data)
 
     def _norm(
         self,
@@ -168,7 +199,7 @@ class OrthogonalBasis(Basis):
         K_bg: tf.Tensor,
         rows: tf.Tensor | None,
     ) -> tf.Tensor:
-        """a^T C_g a from rows of C_g a = K_g a - K_gb w; the rows are drawn here if the basis samples and none came."""
+        """a^T C_g a from rows of C_g a = K_g a - K_gb w; rows are drawn here if none are given and the basis subsamples."""
         if rows is None:
             rows = self.draw_rows()
         w = whiten_columns(chol, tangent, t, adjoint=True)

@@ -1,4 +1,4 @@
-"""The site basis: the prior times one Gaussian site an observation, the form of q(f) at every optimum of the bound.
+"""The site basis: the prior times one Gaussian site per observation, the form of q(f) at every optimum of the bound.
 
 Khan & Lin 2017 (arXiv:1703.04265); Opper & Archambeau 2009. Sites are centred: with f = m_0 + u, site n is
 exp(nu_n u_n - tau_n u_n^2 / 2), and q(u) = N(K alpha, (K^-1 + W)^-1), W = diag(tau):
@@ -11,8 +11,9 @@ from __future__ import annotations
 
 __all__ = ["SiteBasis", "SiteState"]
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+import numpy.typing as npt
 import tensorflow as tf
 from gpflow.kernels import Kernel
 
@@ -25,20 +26,25 @@ from .parts.observations import observation_points, per_observation
 
 
 class SiteState(NamedTuple):
-    """What predictions need of a `SiteBasis`, and after `ok` what the divergence needs; see `SitePosterior`."""
+    """State of a `SiteBasis`: what predictions need, and after `ok` what the divergence needs; see `SitePosterior`."""
 
     chol: tf.Tensor
+    """L_B [L, N, N], B = I + W^1/2 K W^1/2 of the positive tau."""
     scale: tf.Tensor
+    """W^1/2 of the positive tau [L, N]."""
     negative: tf.Tensor
+    """What negative tau add to standard deviations [L, m, N]."""
     alpha: tf.Tensor
+    """K^-1 u [N, L]"""
     ok: tf.Tensor
-    mean: Any = None
+    mean: tf.Tensor | None = None
     """u at the observations [N, L]"""
-    variance: Any = None
+    variance: tf.Tensor | None = None
     """v at the observations [N, L]"""
-    log_det: Any = None
-    nu: Any = None
-    tau: Any = None
+    log_det: tf.Tensor | None = None
+    """log det(I + K W), summed over latents, a scalar."""
+    nu: tf.Tensor | None = None
+    tau: tf.Tensor | None = None
 
 
 class SiteBasis(Basis):
@@ -46,15 +52,28 @@ class SiteBasis(Basis):
 
     :param points: the inputs of the observations X [N, D]; they stay fixed.
     :param num_latent_gps: L; latents are independent under q, as in `gpflow.models.VGP`.
-    :param nu: first site parameters [N, L]; zeros if not given, at which q is the prior.
-    :param tau: site precisions [N, L], of any sign as long as K^-1 + W is positive definite; zeros if not given.
+    :param nu: site precisions times site means [N, L]; zeros if not given.
+    :param tau: site precisions [N, L], of any sign as long as K^-1 + W is positive definite; zeros if not given. Where both
+        are zero q is the prior.
+    :raises DataError: where an array has the wrong shape or is not finite.
 
-    Raises `DataError` where an array has the wrong shape or is not finite. Cost: 4/3 N^3 a latent, N^2 L memory.
+    Cost: 4/3 N^3 per latent, memory N^2 L. It is the basis of `CVIGP`; by itself, for Gaussian noise of variance s2 the exact
+    posterior is an example::
+
+        basis = SiteBasis(X, nu=Y / s2, tau=np.full(Y.shape, 1.0 / s2))
+        mean, variance = basis.mean_and_cov(basis.factor(kernel), kernel, Xnew)
     """
 
     state_type = SiteState
 
-    def __init__(self, points: Any, num_latent_gps: int = 1, *, nu: Any | None = None, tau: Any | None = None) -> None:
+    def __init__(
+        self,
+        points: npt.ArrayLike,
+        num_latent_gps: int = 1,
+        *,
+        nu: npt.ArrayLike | None = None,
+        tau: npt.ArrayLike | None = None,
+    ) -> None:
         super().__init__()
         self.points = observation_points(points)
         self.num_latent_gps = num_latent_gps
@@ -69,17 +88,17 @@ class SiteBasis(Basis):
 
     @property
     def num_data(self) -> int:
-        """N."""
+        """N, the number of observations."""
         return int(self.X.shape[0])
 
     def matrices(self, kernel: Kernel) -> dict[str, tf.Tensor]:
-        """I + W^1/2 K W^1/2 of the positive sites."""
+        """I + W^1/2 K W^1/2 of the sites with positive precision."""
         scale = tf.sqrt(tf.maximum(tf.transpose(tf.convert_to_tensor(self.tau)), 0.0))
         B = scale[:, :, None] * gram(kernel, self.points) * scale[:, None, :]
         return {"I + W^1/2 K W^1/2": tf.linalg.set_diag(B, tf.linalg.diag_part(B) + 1.0)}
 
     def factor(self, kernel: Kernel, *, rows: tf.Tensor | None = None, with_kl: bool = True) -> SiteState:
-        """(C10)-(C12) at the observations; 4/3 N^3 a latent."""
+        """The posterior (C10)-(C12) at the observations; 4/3 N^3 per latent."""
         return self.state_at(gram(kernel, self.points), self.nu, self.tau)
 
     def state_at(self, K: tf.Tensor, nu: tf.Tensor, tau: tf.Tensor) -> SiteState:
@@ -89,17 +108,26 @@ class SiteBasis(Basis):
         return SiteState(p.chol, p.scale, p.negative, p.alpha, p.ok, p.mean, p.variance, p.log_det, nu, tau)
 
     def features(self, state: SiteState, kernel: Kernel, X: tf.Tensor) -> Features:
-        """(C10), (C11) at X [N*, D]; N^2 N* a latent."""
+        """Mean (C10) and variances (C11) at X [N*, D]; N^2 N* per latent."""
         K_Xx = gram_to_data(kernel, self.points, X)
         mean = apply_per_latent(K_Xx, state.alpha, adjoint=True)
         minus = solve(state.chol, state.scale[:, :, None] * K_Xx)
         return Features(mean, (minus,), (tf.matmul(state.negative, K_Xx),))
 
     def prior_kl(self, state: SiteState) -> tf.Tensor:
-        """(C14), in nats."""
-        quadratic = tf.reduce_sum(state.alpha * state.mean) - tf.reduce_sum(state.tau * state.variance)
-        return 0.5 * (state.log_det + quadratic)  # (C14)
+        """The divergence (C14) in nats, a scalar."""
+        _, tau, mean, variance, log_det = _at_observations(state)
+        quadratic = tf.reduce_sum(state.alpha * mean) - tf.reduce_sum(tau * variance)
+        return 0.5 * (log_det + quadratic)  # (C14)
 
     def log_partition(self, state: SiteState) -> tf.Tensor:
         """The log evidence of the sites under the prior, log integral of N(u; 0, K) prod_n t_n(u_n), in nats."""
-        return 0.5 * (tf.reduce_sum(state.nu * state.mean) - state.log_det)  # (C16)
+        nu, _, mean, _, log_det = _at_observations(state)
+        return 0.5 * (tf.reduce_sum(nu * mean) - log_det)  # (C16)
+
+
+def _at_observations(state: SiteState) -> tuple[tf.Tensor, ...]:
+    """nu, tau, mean, variance and log det of a state; raises `ValueError` for one of a cached posterior."""
+    if state.nu is None:
+        raise ValueError("This state was made for predictions; call factor(kernel) for the divergence.")
+    return state.nu, state.tau, state.mean, state.variance, state.log_det

@@ -12,9 +12,12 @@ from __future__ import annotations
 
 __all__ = ["SolveBasis", "SolveState"]
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import tensorflow as tf
+from gpflow import Parameter
+from gpflow.base import TensorType
+from gpflow.inducing_variables import InducingVariables
 from gpflow.kernels import Kernel
 
 from ..covariances.latents import cross_gram, gram, gram_to_data, gram_to_factor
@@ -24,50 +27,66 @@ from ..linalg.cholesky import add_jitter
 from ..linalg.gaussians import apply_per_latent, kl_from_whitened
 from ..linalg.triangular import transposed_product
 from ..linalg.whitening import Whitener, whiten, whitener
-from .base import Basis, Features, Gaussian
+from .base import Features, Gaussian
+from .inducing_basis import InducingBasis
 from .parts.inducing_gaussian import assign_whitened, gaussian_parameters, whitened
+from .parts.optimum import OptimalParameters, Regression, no_mean_points, project, with_gaussians
 
 
 class SolveState(NamedTuple):
-    """chol(K_beta) [G, M_beta, M_beta], chol(C_gamma) [G, M_gamma, M_gamma], L_b^-1 K_bg, and two whitened Gaussians."""
+    """State of a `SolveBasis`: two factorisations, and two Gaussians in whitened coordinates."""
 
     chol: tf.Tensor
+    """chol(K_beta) [G, M_beta, M_beta]"""
     chol_gamma: tf.Tensor
+    """chol(C_gamma) [G, M_gamma, M_gamma]"""
     projection: tf.Tensor
+    """U = L_b^-1 K_bg [G, M_beta, M_gamma]"""
     mean: tf.Tensor
+    """m~ [M_beta, L]"""
     root: tf.Tensor
+    """A root of S~ [L, M_beta, M_beta]."""
     v_mean: tf.Tensor
+    """m~_v [M_gamma, L]"""
     v_root: tf.Tensor
+    """A root of S~_v [L, M_gamma, M_gamma]."""
     ok: tf.Tensor
     tangent: tf.Tensor | None = None
     tangent_gamma: tf.Tensor | None = None
 
 
-class SolveBasis(Basis):
+class SolveBasis(InducingBasis):
     """q(f) with Gaussians on f(beta) and on the orthogonal part at gamma; equations (D16)-(D18).
 
-    :param gamma: points of the orthogonal part [M_gamma, D]. :param beta: inducing points [M_beta, D].
-    :param num_latent_gps: L. :param whiten: parametrise both Gaussians in whitened coordinates.
-    :param q_mu: [M_beta, L]. :param q_sqrt: [L, M_beta, M_beta]. :param v_mu: [M_gamma, L]. :param v_sqrt: [L,
-        M_gamma, M_gamma].
+    :param gamma: points of the orthogonal part [M_gamma, D], or a GPflow inducing variable.
+    :param beta: inducing points [M_beta, D], or a GPflow inducing variable.
+    :param num_latent_gps: L.
+    :param whiten: parametrise both Gaussians in whitened coordinates.
+    :param q_mu: mean of q(u) [M_beta, L]; zeros if not given.
+    :param q_sqrt: root of its covariance [L, M_beta, M_beta]; identities if not given.
+    :param v_mu: mean of q(v) [M_gamma, L]; zeros if not given.
+    :param v_sqrt: root of its covariance [L, M_gamma, M_gamma]; identities if not given.
+    :raises DataError: for points that are not finite and distinct, or a gamma that equals beta.
 
-    Raises `DataError` for points that are not finite and distinct, or a gamma that equals beta.
-    Cost of a step on N inputs: (N + M_beta + M_gamma) (M_beta^2 + M_gamma^2).
+    Cost per step on N inputs: (N + M_beta + M_gamma) (M_beta^2 + M_gamma^2). Example::
+
+        basis = SolveBasis(X[:50], X[50:100])
+        model = BasisGP(gpflow.kernels.Matern52(), gpflow.likelihoods.Bernoulli(), basis)
     """
 
     state_type = SolveState
 
     def __init__(
         self,
-        gamma: Any,
-        beta: Any,
+        gamma: InducingVariables | TensorType,
+        beta: InducingVariables | TensorType,
         num_latent_gps: int = 1,
         *,
         whiten: bool = True,
-        q_mu: Any | None = None,
-        q_sqrt: Any | None = None,
-        v_mu: Any | None = None,
-        v_sqrt: Any | None = None,
+        q_mu: TensorType | None = None,
+        q_sqrt: TensorType | None = None,
+        v_mu: TensorType | None = None,
+        v_sqrt: TensorType | None = None,
     ) -> None:
         super().__init__()
         self.beta = as_inducing(beta, "beta")
@@ -95,7 +114,7 @@ class SolveBasis(Basis):
         return SolveState(chol, chol_gamma, projection, u.mean, u.root, v.mean, v.root, ok, tangent, tangent_gamma)
 
     def features(self, state: SolveState, kernel: Kernel, X: tf.Tensor) -> Features:
-        """(D16), (D17) at X [N, D]; N (M_beta^2 + M_gamma^2 + M_beta M_gamma)."""
+        """Mean (D16) and variances (D17) at X [N, D]; N (M_beta^2 + M_gamma^2 + M_beta M_gamma)."""
         A = whiten(state.chol, state.tangent, gram_to_data(kernel, self.beta, X))
         C_gx = gram_to_data(kernel, self.gamma, X) - tf.matmul(state.projection, A, transpose_a=True)
         A_v = whiten(state.chol_gamma, state.tangent_gamma, C_gx)
@@ -105,7 +124,7 @@ class SolveBasis(Basis):
         return Features(mean, (A, A_v), (transposed_product(state.root, A), transposed_product(state.v_root, A_v)))
 
     def prior_kl(self, state: SolveState) -> tf.Tensor:
-        """(D18), in nats."""
+        """The divergence (D18) in nats, a scalar."""
         return kl_from_whitened(state.mean, state.root) + kl_from_whitened(state.v_mean, state.v_root)  # (D18)
 
     def gaussians(self, state: SolveState) -> tuple[Gaussian, ...]:
@@ -114,17 +133,17 @@ class SolveBasis(Basis):
 
     @property
     def holds_sites(self) -> bool:
-        """Where whitened."""
+        """True where the Parameters are whitened."""
         return self.whiten
 
     def whiteners(self, state: SolveState) -> tuple[Whitener, ...]:
-        """Those of K_beta and of the residual kernel at gamma."""
+        """The factors of K_beta and of the residual kernel at gamma."""
         return (
             Whitener(state.chol, state.ok, state.tangent),
             Whitener(state.chol_gamma, state.ok, state.tangent_gamma),
         )
 
-    def gaussian_parameters(self) -> tuple:
+    def gaussian_parameters(self) -> tuple[Parameter, ...]:
         """`q_mu`, `q_sqrt`, `v_mu` and `v_sqrt`."""
         return (self.q_mu, self.q_sqrt, self.v_mu, self.v_sqrt)
 
@@ -132,3 +151,9 @@ class SolveBasis(Basis):
         """Write q(u) and q(v)."""
         assign_whitened(state.chol, new[0], self.q_mu, self.q_sqrt, self.whiten)
         assign_whitened(state.chol_gamma, new[1], self.v_mu, self.v_sqrt, self.whiten)
+
+    def optimal_parameters(self, kernel: Kernel, data: Regression) -> OptimalParameters:
+        """The best q(u) q(v) for Gaussian noise: (D26), (D30), (D33); N (M_beta^2 + M_gamma^2) + M_beta^3 + M_gamma^3."""
+        _, A = project(kernel, self.beta, data.X)
+        A_v = self.features(self.factor(kernel, with_kl=False), kernel, data.X).minus[1]
+        return with_gaussians(kernel, data, [A, A_v], no_mean_points(data))

@@ -17,7 +17,7 @@ from gpflow.kernels import Kernel
 from gpflow.kullback_leiblers import gauss_kl
 from gpflow.models import SVGP, VGP, GPModel
 
-from ..bases import Basis
+from ..bases import Basis, InducingBasis
 from ..errors import ModelError, NumericalError
 from ..models import BasisGP, FullGP
 from .classifiers import CERTIFIED
@@ -56,7 +56,7 @@ def _of_basis(basis: Basis, kernel: Kernel) -> float:
     The estimate (D25) is an average over rows. Its average over all blocks of rows, weighted by their sizes, is therefore the
     exact value.
     """
-    mean = basis.kernel_mean
+    mean = basis.kernel_mean if isinstance(basis, InducingBasis) else None
     if mean is None or mean.subsample is None:
         return float(basis.prior_kl(basis.factor(kernel)))
     blocks = [tf.range(start, min(start + _ROWS, mean.size)) for start in range(0, mean.size, _ROWS)]

@@ -1,7 +1,7 @@
-"""Gram matrices of latent functions: one path for one kernel, separate kernels and separate inducing variables.
+"""Gram matrices of latent functions: the same path for one kernel, separate kernels and separate inducing variables.
 
-Everything carries a leading axis G. G = 1 when all latent functions share kernel and inducing variables: their
-factorisations are then done once and broadcast. Otherwise G = L.
+All results have a leading axis G, the groups of latent functions that share kernel and inducing variables. If all of them
+do, G = 1, and factorisations are done once and broadcast. Otherwise G = L.
 """
 
 from __future__ import annotations
@@ -32,10 +32,11 @@ MULTIOUTPUT_INDUCING = (
 
 
 def split_latents(kernel: Kernel, *inducing: InducingVariables) -> list[tuple]:
-    """[(kernel, inducing variable, ...)] of each latent function, or a list of one if they share everything.
+    """(kernel, inducing variable, ...) per latent function, or a list of one such tuple if all functions share everything.
 
-    Raises `NotImplementedError` for the fully correlated case of GPflow, where one set of inducing points stands for
-    all outputs jointly, and `DataError` where the numbers of latent functions disagree.
+    :raises NotImplementedError: for the fully correlated case of GPflow, where one set of inducing points stands for all
+        outputs jointly.
+    :raises DataError: where kernel and inducing variables are for different numbers of latent functions.
     """
     if isinstance(kernel, MultioutputKernel):
         columns = [list(kernel.latent_kernels)]
@@ -55,7 +56,7 @@ def split_latents(kernel: Kernel, *inducing: InducingVariables) -> list[tuple]:
     sizes = {len(column) for column in columns} - {1}
     if len(sizes) > 1:
         raise DataError(
-            f"Kernels and inducing variables come in different numbers: {sorted(sizes)}; use one each a latent."
+            f"Kernels and inducing variables come in different numbers: {sorted(sizes)}; pass one of each per latent function."
         )
     count = sizes.pop() if sizes else 1
     return list(zip(*(column * count if len(column) == 1 else column for column in columns)))
@@ -69,8 +70,8 @@ def gram(kernel: Kernel, points: InducingVariables) -> tf.Tensor:
 def gram_to_factor(kernel: Kernel, points: InducingVariables) -> tf.Tensor:
     """`gram` with the jitter that a factorisation needs, [G, M, M].
 
-    An inducing variable with an attribute `needs_jitter` that is False gets none: `inducing.Weights` have a prior
-    covariance that is positive definite, and jitter on it would be noise on every prediction.
+    An inducing variable whose attribute `needs_jitter` is False gets none. That of `inducing.Weights` is False, since their
+    prior covariance is positive definite, and jitter on it would add noise to every prediction.
     """
     K = gram(kernel, points)
     needed = any(getattr(z, "needs_jitter", True) for _, z in split_latents(kernel, points))
@@ -91,12 +92,12 @@ def gram_to_data(kernel: Kernel, points: InducingVariables, X: tf.Tensor) -> tf.
 
 
 def prior_variance(kernel: Kernel, X: tf.Tensor, full_cov: bool) -> tf.Tensor:
-    """k(X, X) of each latent: [G, N], or [..., G, N, N] if `full_cov`, for X [..., N, D]."""
+    """k(X, X) per latent: [G, N], or [..., G, N, N] if `full_cov`, for X [..., N, D]."""
     return tf.stack([k(X, full_cov=full_cov) for (k,) in split_latents(kernel)], axis=-3 if full_cov else 0)
 
 
 def cross_gram(kernel: Kernel, left: InducingVariables, right: InducingVariables) -> tf.Tensor:
-    """k(left, right) [G, M, K]. One of the two must be plain points, whose values GPflow can covary with anything."""
+    """k(left, right) [G, M, M']. One of the two must be plain points, so that GPflow knows the covariance."""
     return _stack([_cross(k, a, b) for k, a, b in split_latents(kernel, left, right)])
 
 
@@ -106,7 +107,7 @@ def _stack(matrices: list) -> tf.Tensor:
 
 
 def _gram(kernel: Kernel, points: InducingVariables, X: tf.Tensor | None = None) -> tf.Tensor:
-    """k(points, X) or k(points, points): by `stationary_gram` for plain points where it can, else as GPflow dispatches."""
+    """k(points, X) or k(points, points): `stationary_gram` for plain points and kernels it knows, else GPflow's dispatch."""
     fast = stationary_gram(kernel, points.Z, X) if type(points) is InducingPoints else None
     if fast is not None:
         return fast
@@ -114,6 +115,7 @@ def _gram(kernel: Kernel, points: InducingVariables, X: tf.Tensor | None = None)
 
 
 def _cross(kernel: Kernel, left: InducingVariables, right: InducingVariables) -> tf.Tensor:
+    """k(left, right) [M, M'] of one latent."""
     if type(right) is InducingPoints:
         return _gram(kernel, left, right.Z)
     if type(left) is InducingPoints:

@@ -1,4 +1,4 @@
-"""The residual kernel C(x, x') = k(x, x') - k_xb K_b^-1 k_bx' at the mean points."""
+"""The residual kernel C(x, x') = k(x, x') - k_xb K_b^-1 k_bx' at the mean points: what beta leaves of the prior."""
 
 from __future__ import annotations
 
@@ -25,5 +25,6 @@ def residual_diagonal(kernel: Kernel, beta: InducingVariables, gamma: InducingVa
 
 
 def _projection(kernel: Kernel, beta: InducingVariables, gamma: InducingVariables) -> tf.Tensor:
+    """L_b^-1 K_bg [G, M_beta, M_gamma]."""
     chol, _ = cholesky(gram_to_factor(kernel, beta))
     return solve(chol, cross_gram(kernel, beta, gamma))

@@ -1,8 +1,8 @@
 """Gram matrices of GPflow's smooth stationary kernels with their gradient written out.
 
-k = variance f(r2) with r2 = |x - z|^2 of scaled inputs. TensorFlow's gradient of the chain distance, root, exponential,
-product makes some thirty passes over the matrix; k and dk/dr2 share their exponential, and the rest is two products
-with D columns.
+k = variance f(r2) with r2 = |x - z|^2 of scaled inputs. Differentiated operation by operation (distance, root, exponential,
+product), TensorFlow's gradient reads and writes the whole matrix some thirty times. Written out it needs k and dk/dr2, which
+share their exponential, and two products of the matrix with D columns.
 
 | kernel | k / variance | (dk/dr2) / variance |
 |---|---|---|
@@ -10,7 +10,7 @@ with D columns.
 | Matern32, s = sqrt(3 r2) | (1 + s) e^-s | -3/2 e^-s |
 | Matern52, s = sqrt(5 r2) | (1 + s + s^2/3) e^-s | -5/6 (1 + s) e^-s |
 
-Matern12 is left to GPflow: its slope at zero distance makes it depend on how distances are rounded.
+Matern12 is left to GPflow: its slope at zero distance is not zero, so that its values depend on how distances are rounded.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def stationary_gram(kernel: Kernel, Z: tf.Tensor, X: tf.Tensor | None = None) ->
 
 
 def _gram(profile: Profile, variance: tf.Tensor, left: tf.Tensor, right: tf.Tensor, same: bool) -> tf.Tensor:
-    """Variance f(|left_i - right_j|^2) [M, N] for scaled inputs [M, D] and [N, D]."""
+    """The matrix variance * f(|left_i - right_j|^2) [M, N] for scaled inputs [M, D] and [N, D]."""
 
     @tf.custom_gradient
     def run(variance: tf.Tensor, left: tf.Tensor, right: tf.Tensor) -> tuple:

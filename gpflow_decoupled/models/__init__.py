@@ -1,4 +1,21 @@
-"""Thin GPflow models: kernel, likelihood, mean function, basis."""
+"""GPflow models: a kernel, a likelihood, a mean function, and a basis for the approximate posterior q.
+
+| class | what q is | what trains it |
+|---|---|---|
+| `BasisGP` | any `bases.InducingBasis` | `fit`; `optimizers.NaturalGradient` for q alone |
+| `ODVGP`, `HDVGP`, `DVGP`, `SOLVEGP` | a `BasisGP` with that basis, made in one line | as `BasisGP` |
+| `SparseCVIGP` | the prior on inducing variables times one Gaussian site | `fit`; `optimizers.sweep` for q alone |
+| `CVIGP` | the prior times one Gaussian site per observation | `fit`; `optimizers.ConjugateComputation` for q alone |
+| `LCLGP` | the same, by the multipliers of a Lagrangian | `fit`; `optimizers.LinearlyConstrainedLagrangian` for q alone |
+| `AffineIndependentGP` | an affine map of independent variables | `fit`; `optimizers.AffineIndependentAscent` for q alone |
+| `CVIGLM`, `LCLGLM`, `AffineIndependentGLM` | functions: a linear model as one of the above | as the model they return |
+| `FactorGraph` | independent exponential families | `fit`, or `optimizers.MeanFieldCVI` |
+| `DTC` | GPflow's `SGPR` with another objective | `gpflow.optimizers.Scipy` |
+
+Models on inducing points take data in their methods, as `gpflow.models.SVGP`; those on all data own them, as
+`gpflow.models.VGP`. Read `basis_gp.py` first, then `full_gp.py` and `conjugate.py`; `checks.py` has the validation of data,
+`expectations.py` and `monte_carlo.py` the data term of the bound, `families.py` the error messages for the wrong model.
+"""
 
 from .affine_independent.gp import AffineIndependentGP
 from .basis_gp import BasisGP

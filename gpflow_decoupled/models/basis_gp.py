@@ -6,7 +6,6 @@ __all__ = ["BasisGP"]
 
 import warnings
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -18,7 +17,7 @@ from gpflow.likelihoods import Likelihood, Softmax
 from gpflow.models import ExternalDataTrainingLossMixin, GPModel
 from gpflow.posteriors import PrecomputeCacheType
 
-from ..bases.base import Basis
+from ..bases import InducingBasis
 from ..errors import DataError
 from ..inducing.variables import input_dims
 from ..posteriors import BasisPosterior
@@ -28,28 +27,39 @@ from .monte_carlo import MonteCarlo
 
 
 class BasisGP(GPModel, ExternalDataTrainingLossMixin):
-    """Kernel, likelihood, mean function and basis: everything about q(f) is the basis's answer.
+    """A sparse GP whose q(f) is any basis on inducing points: kernel, likelihood, mean function and basis.
 
-    :param kernel: any GPflow kernel. :param likelihood: any GPflow likelihood.
-    :param basis: one of `gpflow_decoupled.bases`, with as many latents as the kernel and the likelihood.
+    :param kernel: any GPflow kernel.
+    :param likelihood: any GPflow likelihood.
+    :param basis: an `InducingBasis`, with as many latents as the kernel and the likelihood.
     :param mean_function: m(x) [N, P], added after the latents are mixed into outputs; zero if not given.
     :param num_data: N of the whole data set, which scales the bound of a minibatch. `fit` sets it.
     :param expectations: a `MonteCarlo` estimates the data term from draws; None takes the likelihood's own integrals.
+    :raises DataError: for a basis that is not on inducing points, where the numbers of latent functions disagree, and for
+        draws from a likelihood without gradients.
 
-    Data are passed to the methods, as to `gpflow.models.SVGP`: X [N, D] and Y [N, P].
-    Raises `DataError` where the numbers of latent functions disagree, and for draws from a likelihood without gradients.
+    Data are passed to the methods, as to `gpflow.models.SVGP`: X [N, D] and Y [N, P]. Example::
+
+        model = BasisGP(gpflow.kernels.Matern52(), gpflow.likelihoods.Bernoulli(), OrthogonalBasis(gamma, beta))
+        result = gpflow_decoupled.fit(model, (X, Y))
+        mean, variance = model.predict_y(Xnew)
     """
 
     def __init__(
         self,
         kernel: Kernel,
         likelihood: Likelihood,
-        basis: Basis,
+        basis: InducingBasis,
         *,
         mean_function: MeanFunction | None = None,
         num_data: int | None = None,
         expectations: MonteCarlo | None = None,
     ) -> None:
+        if not isinstance(basis, InducingBasis):
+            raise DataError(
+                f"basis is a {type(basis).__name__}; a BasisGP needs one on inducing variables: derive it from "
+                "bases.InducingBasis and set its beta, or use CVIGP, LCLGP or AffineIndependentGP for the bases on all data."
+            )
         if expectations is not None:
             check_draws(likelihood)
         infer_num_latent_gps(kernel, likelihood, basis.num_latent_gps)
@@ -65,20 +75,23 @@ class BasisGP(GPModel, ExternalDataTrainingLossMixin):
         return int(self.kernel.W.shape[0]) if isinstance(self.kernel, LinearCoregionalization) else self.num_latent_gps
 
     def prior_kl(self) -> tf.Tensor:
-        """KL[q(f) || p(f)] in nats, a scalar."""
+        """The divergence KL[q(f) || p(f)] in nats, a scalar."""
         return self.basis.prior_kl(self.basis.factor(self.kernel))
 
     def variational_expectations(self, mean: tf.Tensor, variance: tf.Tensor, data: RegressionData) -> tf.Tensor:
-        """E_q log p(y_n | f_n) [N] in nats, from moments [N, L] of the latent functions without mean function.
+        """E_q log p(y_n | f_n) [N] in nats, the data term of the bound per observation.
 
-        With `expectations` an unbiased estimate, from new draws at every call.
+        :param mean: means of the latent functions [N, L], without the mean function.
+        :param variance: their variances [N, L].
+        :param data: X [N, D] and Y [N, P].
+        :return: the expectations [N]; with `expectations` an unbiased estimate, from new draws at every call.
         """
         if self.expectations is None:
             return variational_expectations(self, mean, variance, data)
         return sampled_expectations(self, mean, variance, data, self.expectations.draw(mean))
 
     def scale(self, X: tf.Tensor) -> tf.Tensor:
-        """num_data / batch size; 1, with a warning, if `num_data` is not set."""
+        """The factor num_data / batch size of the data term; 1, with a warning, if `num_data` is not set."""
         dtype = X.dtype
         if self.num_data is None:
             warnings.warn("num_data is not set: the data passed are taken as the whole data set.", stacklevel=4)
@@ -86,9 +99,12 @@ class BasisGP(GPModel, ExternalDataTrainingLossMixin):
         return tf.cast(self.num_data, dtype) / tf.cast(tf.shape(X)[0], dtype)
 
     def elbo(self, data: RegressionData) -> tf.Tensor:
-        """The evidence lower bound in nats of the whole data set, a scalar, estimated from data (X [N, D], Y [N, P]).
+        """The evidence lower bound of the whole data set in nats, a scalar.
 
-        Raises `DataError` for data of the wrong shape or type. Cost: as the basis says.
+        :param data: X [N, D] and Y [N, P]: all data, or a minibatch, from which the bound is estimated.
+        :raises DataError: for data of the wrong shape or type.
+
+        Cost: see the class of the basis.
         """
         X, Y = self.as_tensors(data)
         state = self.basis.factor(self.kernel)
@@ -102,22 +118,24 @@ class BasisGP(GPModel, ExternalDataTrainingLossMixin):
         return self.elbo(data)
 
     def as_tensors(self, data: RegressionData) -> tuple[tf.Tensor, tf.Tensor]:
-        """(X, Y) as tensors, their shapes checked; labels become floats, or integers for `Softmax`, which needs them."""
+        """Data as tensors X [N, D] and Y [N, P], with their shapes checked; Y becomes float, or integer for `Softmax`."""
         X, Y = (array if tf.is_tensor(array) else np.asarray(array) for array in data)
         check_shapes_of_data(X, Y, self.likelihood, self.num_outputs, input_dims(self.basis.beta))
         X, Y = tf.convert_to_tensor(X), tf.convert_to_tensor(Y)
         return X, tf.cast(Y, tf.int32 if isinstance(self.likelihood, Softmax) else X.dtype)
 
     def training_loss(self, data: RegressionData) -> tf.Tensor:
-        """The negative of bound and log prior on data (X [N, D], Y [N, P]), a scalar; checks as `elbo`."""
+        """Minus the bound and the log prior of the hyperparameters, a scalar; data and errors are those of `elbo`."""
         return super().training_loss(self.as_tensors(data))
 
     def training_loss_closure(
         self, data: RegressionData | Iterator, *, compile: bool = True
     ) -> Callable[[], tf.Tensor]:
-        """The negative bound and log prior as a function without arguments, for GPflow's optimizers.
+        """The training loss as a function without arguments, for GPflow's optimizers.
 
-        Arrays are checked here, once. Raises `DataError` for unusable data, or minibatches without `num_data`.
+        :param data: X [N, D] and Y [N, P], whose values are checked here, once; or an iterator of minibatches of them.
+        :param compile: wrap the function in `tf.function`.
+        :raises DataError: for unusable data, and for minibatches if `num_data` is not set.
         """
         if isinstance(data, (tuple, list)):
             data = self.as_tensors(data)
@@ -130,13 +148,17 @@ class BasisGP(GPModel, ExternalDataTrainingLossMixin):
 
     @inherit_check_shapes
     def predict_f(self, Xnew: InputData, full_cov: bool = False, full_output_cov: bool = False) -> MeanAndVariance:
-        """Moments of f at Xnew [..., N, D]: mean [..., N, P] with variances or covariances as GPflow shapes them."""
+        """Moments of f at Xnew [..., N, D], shaped as those of `gpflow.models.SVGP`: mean and variances [..., N, P]."""
         posterior = self.posterior(PrecomputeCacheType.NOCACHE)
         return posterior.fused_predict_f(Xnew, full_cov=full_cov, full_output_cov=full_output_cov)
 
-    def posterior(self, precompute_cache: Any = PrecomputeCacheType.TENSOR) -> BasisPosterior:
-        """A posterior for fast predictions, with the cache "tensor", "variable" (exportable), or "nocache".
+    def posterior(
+        self, precompute_cache: None | str | PrecomputeCacheType = PrecomputeCacheType.TENSOR
+    ) -> BasisPosterior:
+        """A posterior for fast predictions, which keeps the factorisations of the Parameters as they are now.
 
-        It keeps the factorisations of the Parameters as they are now; `update_cache()` brings it up to date.
+        :param precompute_cache: "tensor", "variable" (can be exported, and updated in place), or "nocache".
+        :return: an object with `predict_f`; its `update_cache()` recomputes the factorisations.
+        :raises UnknownOptionError: for another name of a cache.
         """
         return BasisPosterior(self.kernel, self.basis, self.mean_function, precompute_cache=precompute_cache)

@@ -1,14 +1,14 @@
-"""What is refused before anything is computed: shapes when tracing, values where the data are at hand."""
+"""Validation of data and of numbers of latents: shapes also while TensorFlow traces, values where they are known."""
 
 from __future__ import annotations
 
 __all__ = ["check_shapes_of_data", "check_values", "infer_num_latent_gps", "warn_of_values"]
 
 import warnings
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
+from gpflow.base import TensorType
 from gpflow.config import default_float
 from gpflow.kernels import Kernel, LinearCoregionalization, MultioutputKernel
 from gpflow.likelihoods import Likelihood, SwitchedLikelihood
@@ -18,11 +18,14 @@ from ..likelihoods import check_labels, observation_columns
 
 
 def infer_num_latent_gps(kernel: Kernel, likelihood: Likelihood, given: int | None) -> int:
-    """L from the argument, the likelihood and the kernel, whichever say; 1 if none does.
+    """L, the number of latent functions, from whichever of argument, likelihood and kernel states it; 1 if none does.
 
-    Raises `DataError` where two of them disagree.
+    :param kernel: states L if it is a multi-output kernel.
+    :param likelihood: states L if it has a fixed number of latents per observation.
+    :param given: L as the user passed it, or None.
+    :raises DataError: where two of them disagree.
     """
-    # linear coregionalisation mixes L latents into P outputs, so the likelihood's dimension says nothing about L
+    # linear coregionalisation mixes L latents into P outputs: the likelihood then sees P, and says nothing about L
     mixes = isinstance(kernel, LinearCoregionalization)
     claims = {
         "num_latent_gps": given,
@@ -39,8 +42,18 @@ def infer_num_latent_gps(kernel: Kernel, likelihood: Likelihood, given: int | No
     return next(iter(said.values()), 1)
 
 
-def check_shapes_of_data(X: Any, Y: Any, likelihood: Likelihood, num_outputs: int, num_dims: int | None) -> None:
-    """Raise `DataError` unless X is [N, D] and Y [N, P] of the default float type, as far as is known when tracing."""
+def check_shapes_of_data(
+    X: TensorType, Y: TensorType, likelihood: Likelihood, num_outputs: int, num_dims: int | None
+) -> None:
+    """Check shapes and types, as far as they are known when tracing.
+
+    :param X: must be [N, D] of the default float type.
+    :param Y: must be [N, P], of that type, integer or boolean.
+    :param likelihood: determines the columns of Y.
+    :param num_outputs: P of the model's predictions.
+    :param num_dims: D of the inducing points, or None if they have no inputs.
+    :raises DataError: if something is wrong; the message says how to repair it.
+    """
     for name, array in (("X", X), ("Y", Y)):
         rank = array.shape.rank if isinstance(array.shape, tf.TensorShape) else len(array.shape)
         if rank not in (2, None):
@@ -68,7 +81,7 @@ def check_shapes_of_data(X: Any, Y: Any, likelihood: Likelihood, num_outputs: in
 
 
 def check_values(X: np.ndarray, Y: np.ndarray, likelihood: Likelihood) -> None:
-    """Raise `DataError` for X [N, D], Y [N, P] with no rows, NaN or infinite entries, or labels outside the support."""
+    """Raise `DataError` if X [N, D] and Y [N, P] have no rows, entries that are not finite, or labels outside the support."""
     if len(X) == 0:
         raise DataError("X and Y have no rows; there is nothing to learn from.")
     for name, array in (("X", X), ("Y", Y)):
@@ -83,7 +96,7 @@ def check_values(X: np.ndarray, Y: np.ndarray, likelihood: Likelihood) -> None:
 
 
 def warn_of_values(X: np.ndarray, Y: np.ndarray, likelihood: Likelihood, stacklevel: int = 3) -> None:
-    """Warn of what is legitimate and rarely meant in a whole data set X [N, D], Y [N, P]: one row, constant columns."""
+    """Warn of what is legal but rarely intended in a whole data set X [N, D], Y [N, P]: a single row, constant columns."""
     if len(Y) == 1:
         warnings.warn(
             "There is one observation (N = 1): the hyperparameters cannot be learned from it.",

@@ -1,4 +1,4 @@
-"""A full GP whose q(f) is the prior times one Gaussian site an observation."""
+"""A full GP whose q(f) is the prior times one Gaussian site per observation."""
 
 from __future__ import annotations
 
@@ -18,16 +18,20 @@ from .full_gp import FullGP
 class CVIGP(FullGP):
     """Conjugate-computation VI for a full GP (Khan & Lin 2017): a `SiteBasis` on the data, which the model owns.
 
-    :param data: X [N, D], Y [N, P]. :param kernel: any GPflow kernel. :param likelihood: any GPflow likelihood.
+    :param data: X [N, D], Y [N, P].
+    :param kernel: any GPflow kernel.
+    :param likelihood: any GPflow likelihood.
     :param mean_function: m_0(x) [N, P]; zero if not given. Sites are centred on it.
-    :param num_latent_gps: L; by default what the likelihood or the kernel say, else the columns of Y.
+    :param num_latent_gps: L; by default what the likelihood or the kernel state, else the columns of Y.
+    :raises DataError: for unusable data.
 
-    `optimizers.ConjugateComputation` moves the sites; `training_loss` is the negative bound at fixed sites, to be minimised
-    over everything else: it is a bound at every kernel, and for Gaussian noise the evidence. Raises `DataError` for
-    unusable data. Cost: 4/3 N^3 a latent. Example::
+    `fit` trains everything; `optimizers.ConjugateComputation` optimises the sites alone, at fixed hyperparameters.
+    `training_loss` is the negative bound at fixed sites, to be minimised over everything else. It is a bound at every kernel,
+    and at the best sites for Gaussian noise it is the log evidence. Cost: 4/3 N^3 per latent. Example::
 
         model = CVIGP((X, Y), gpflow.kernels.Matern52(), gpflow.likelihoods.Bernoulli())
         result = ConjugateComputation().run(model)
+        mean, variance = model.predict_y(Xnew)
     """
 
     def __init__(
@@ -43,22 +47,28 @@ class CVIGP(FullGP):
         self.basis = SiteBasis(self.data[0].numpy(), self.num_latent_gps)
 
     def elbo(self) -> tf.Tensor:
-        """The evidence lower bound in nats, a scalar: sum_n E_n - KL, (C14); 4/3 N^3 a latent."""
+        """The evidence lower bound in nats, a scalar: sum_n E_n - KL, (C14); 4/3 N^3 per latent."""
         state = self.basis.factor(self.kernel)
         expected = self.variational_expectations(state.mean, state.variance, self.data)
         return tf.reduce_sum(expected) - self.basis.prior_kl(state)
 
     def elbo_of_sites(self) -> tf.Tensor:
-        """The same bound by the evidence of the conjugate model with sites; independent of `prior_kl`. Scalar, nats."""
+        """The same bound in nats, a scalar, from the log evidence of the sites (C15); it does not use `prior_kl`."""
         state = self.basis.factor(self.kernel)
         expected = tf.reduce_sum(self.variational_expectations(state.mean, state.variance, self.data))
         sites = state.nu * state.mean - 0.5 * state.tau * (tf.square(state.mean) + state.variance)
         return self.basis.log_partition(state) + expected - tf.reduce_sum(sites)  # (C15)
 
     def update(self, new_data: RegressionData) -> None:
-        """More observations, X [N*, D] and Y [N*, P]: they join with sites of zero, and the sites there are stay.
+        """Add observations: their sites start at zero, and those of the old observations keep their values.
 
-        Raises `DataError` for unusable data, with nothing changed. Functions that were compiled before must be made anew.
+        :param new_data: X [N*, D] and Y [N*, P].
+        :raises DataError: for unusable data, with nothing changed.
+
+        Functions that were compiled before this call must be compiled again. Example::
+
+            model.update((X_new, Y_new))
+            ConjugateComputation().run(model)
         """
         X, Y = self._checked(*(np.asarray(array) for array in new_data))
         L = self.num_latent_gps

@@ -1,12 +1,12 @@
-"""Short constructors of the obvious combinations; no mathematics of their own."""
+"""Constructors of `BasisGP` with one of the decoupled bases; they have no mathematics of their own."""
 
 from __future__ import annotations
 
 __all__ = ["DVGP", "HDVGP", "ODVGP", "SOLVEGP"]
 
-from typing import Any
-
+from gpflow.base import TensorType
 from gpflow.functions import MeanFunction
+from gpflow.inducing_variables import InducingVariables
 from gpflow.kernels import Kernel
 from gpflow.likelihoods import Likelihood
 
@@ -20,12 +20,22 @@ from .monte_carlo import MonteCarlo
 class ODVGP(BasisGP):
     """Orthogonally decoupled variational GP (Salimbeni et al. 2018): a `BasisGP` with an `OrthogonalBasis`.
 
-    :param gamma: mean points [M_gamma, D]. :param beta: inducing points [M_beta, D].
-    :param num_latent_gps: L; by default what the likelihood or the kernel say, else 1.
-    :param num_data: N of the whole data set; `fit` sets it.
-    :param expectations: a `MonteCarlo` takes the data term from draws, for likelihoods whose quadrature is dear.
+    The mean uses the points gamma and beta, the covariance beta alone, and the points gamma contribute what beta cannot.
 
-    The other arguments are those of `OrthogonalBasis`, which also says the cost and the errors. Example::
+    :param kernel: any GPflow kernel.
+    :param likelihood: any GPflow likelihood.
+    :param gamma: mean points [M_gamma, D], or a GPflow inducing variable.
+    :param beta: inducing points [M_beta, D], or a GPflow inducing variable.
+    :param mean_function: m(x) [N, P]; zero if not given.
+    :param num_latent_gps: L; by default what the likelihood or the kernel state, else 1.
+    :param num_data: N of the whole data set; `fit` sets it.
+    :param whiten: parametrise q(f(beta)) in whitened coordinates.
+    :param mean_scaling: coordinates of the mean coefficients: "none", "diagonal" or "whitened".
+    :param mean_subsample: number of rows in the estimate of the mean's norm; None computes it in full.
+    :param expectations: a `MonteCarlo` estimates the data term from draws, for likelihoods whose quadrature is expensive.
+    :raises DataError: for points that are not finite and distinct, or a gamma that equals beta.
+
+    Cost: see `OrthogonalBasis`. Example::
 
         model = ODVGP(gpflow.kernels.SquaredExponential(), gpflow.likelihoods.Gaussian(), gamma, beta)
         result = gpflow_decoupled.fit(model, (X, Y))
@@ -35,8 +45,8 @@ class ODVGP(BasisGP):
         self,
         kernel: Kernel,
         likelihood: Likelihood,
-        gamma: Any,
-        beta: Any,
+        gamma: InducingVariables | TensorType,
+        beta: InducingVariables | TensorType,
         *,
         mean_function: MeanFunction | None = None,
         num_latent_gps: int | None = None,
@@ -62,15 +72,21 @@ class ODVGP(BasisGP):
 class HDVGP(BasisGP):
     """Hybrid decoupled variational GP (Cheng & Boots 2017, appendix): a `BasisGP` with a `HybridBasis`.
 
-    Arguments as `ODVGP`.
+    :param gamma: mean points [M_gamma, D], or a GPflow inducing variable.
+    :param beta: inducing points [M_beta, D], or a GPflow inducing variable.
+
+    The other arguments are those of `ODVGP`, which describes the same posteriors in better coordinates. Example::
+
+        model = HDVGP(gpflow.kernels.SquaredExponential(), gpflow.likelihoods.Gaussian(), gamma, beta)
+        result = gpflow_decoupled.fit(model, (X, Y))
     """
 
     def __init__(
         self,
         kernel: Kernel,
         likelihood: Likelihood,
-        gamma: Any,
-        beta: Any,
+        gamma: InducingVariables | TensorType,
+        beta: InducingVariables | TensorType,
         *,
         mean_function: MeanFunction | None = None,
         num_latent_gps: int | None = None,
@@ -96,16 +112,22 @@ class HDVGP(BasisGP):
 class DVGP(BasisGP):
     """Decoupled variational GP (Cheng & Boots 2017): a `BasisGP` with a `DecoupledBasis`.
 
-    :param alpha: mean points [M_alpha, D]. :param beta: covariance points [M_beta, D].
-    :param covariance: "inverse" (their parametrisation) or "coupled". Other arguments as `ODVGP`.
+    :param alpha: mean points [M_alpha, D], or a GPflow inducing variable.
+    :param beta: covariance points [M_beta, D], or a GPflow inducing variable.
+    :param covariance: "inverse", the parametrisation of the paper, or "coupled", that of `gpflow.models.SVGP`.
+
+    The other arguments are those of `ODVGP`. Example::
+
+        model = DVGP(gpflow.kernels.SquaredExponential(), gpflow.likelihoods.Gaussian(), alpha, beta, covariance="coupled")
+        result = gpflow_decoupled.fit(model, (X, Y))
     """
 
     def __init__(
         self,
         kernel: Kernel,
         likelihood: Likelihood,
-        alpha: Any,
-        beta: Any,
+        alpha: InducingVariables | TensorType,
+        beta: InducingVariables | TensorType,
         *,
         mean_function: MeanFunction | None = None,
         num_latent_gps: int | None = None,
@@ -133,16 +155,22 @@ class DVGP(BasisGP):
 class SOLVEGP(BasisGP):
     """Sparse orthogonal variational GP (Shi, Titsias & Mnih 2020): a `BasisGP` with a `SolveBasis`.
 
-    :param gamma: points of the orthogonal part [M_gamma, D]. :param beta: inducing points [M_beta, D].
-    Other arguments as `ODVGP`; the mean needs no scaling here, since both parts have natural gradients.
+    :param gamma: points of the orthogonal part [M_gamma, D], or a GPflow inducing variable.
+    :param beta: inducing points [M_beta, D], or a GPflow inducing variable.
+
+    The other arguments are those of `ODVGP`, without those of the mean coefficients: here gamma has a Gaussian of its own, and
+    both Gaussians have natural gradients. Example::
+
+        model = SOLVEGP(gpflow.kernels.SquaredExponential(), gpflow.likelihoods.Gaussian(), gamma, beta)
+        result = gpflow_decoupled.fit(model, (X, Y))
     """
 
     def __init__(
         self,
         kernel: Kernel,
         likelihood: Likelihood,
-        gamma: Any,
-        beta: Any,
+        gamma: InducingVariables | TensorType,
+        beta: InducingVariables | TensorType,
         *,
         mean_function: MeanFunction | None = None,
         num_latent_gps: int | None = None,

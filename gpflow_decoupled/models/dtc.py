@@ -1,7 +1,7 @@
-"""Regression with the deterministic training conditional, or projected process: no bound, but a rival of VFE.
+"""Regression with the deterministic training conditional, or projected process: a rival of VFE that is not a bound.
 
 Seeger, Williams & Lawrence 2003; the comparison is that of Titsias 2009. With Q = K_fu K_u^-1 K_uf, A = L_u^-1 K_uf / s,
-B = I + A A^T = L_B L_B^T and c = L_B^-1 A y / s, in place of log p(y)
+B = I + A A^T = L_B L_B^T and c = L_B^-1 A y / s, the objective in the place of log p(y) is
 
     log N(y; 0, Q + s^2 I) = -1/2 [N log 2 pi s^2 + log|B| + |y|^2 / s^2 - |c|^2]                                (C40)
     mean A_*^T L_B^-T c,   variance k_** - |A_*|^2 + |L_B^-1 A_*|^2,   A_* = L_u^-1 K_u*                         (C41)
@@ -17,8 +17,9 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 from check_shapes import inherit_check_shapes
-from gpflow.base import RegressionData
+from gpflow.base import RegressionData, TensorType
 from gpflow.covariances import Kuf, Kuu
+from gpflow.inducing_variables import InducingVariables
 from gpflow.kernels import Kernel
 from gpflow.likelihoods import Gaussian
 from gpflow.models import SGPR
@@ -32,19 +33,26 @@ from .checks import check_shapes_of_data, check_values
 class DTC(SGPR):
     """GPflow's `SGPR` with the likelihood of the projected process as its objective: the bound without the trace term.
 
-    :param data: X [N, D], Y [N, P]; the outputs share the kernel. :param kernel: a GPflow kernel.
+    :param data: X [N, D], Y [N, P]; the outputs share the kernel.
+    :param kernel: a GPflow kernel.
     :param inducing_variable: points Z [M, D], or a GPflow inducing variable.
     :param options: `mean_function`, `num_latent_gps`, `noise_variance` or `likelihood`, as of `gpflow.models.SGPR`.
+    :raises DataError: for unusable data, or points that are not finite and distinct.
 
-    Predictions are those of `SGPR`, (C41), and `elbo` is its bound at the same parameters. What is maximised is never below
-    the bound, and may be above log p(y): Z can fit the noise. Raises `DataError` for unusable data, or points that are not
-    finite and distinct. Cost: N M^2 + M^3. Example::
+    Predictions are those of `SGPR`, (C41), and `elbo` is its bound at the same parameters. The objective that is maximised is
+    never below that bound and may be above log p(y), so that optimised points can overfit. Cost: N M^2 + M^3. Example::
 
         model = DTC((X, Y), gpflow.kernels.SquaredExponential(), Z, noise_variance=0.1)
         gpflow.optimizers.Scipy().minimize(model.training_loss, model.trainable_variables)
     """
 
-    def __init__(self, data: RegressionData, kernel: Kernel, inducing_variable: Any, **options: Any) -> None:
+    def __init__(
+        self,
+        data: RegressionData,
+        kernel: Kernel,
+        inducing_variable: InducingVariables | TensorType,
+        **options: Any,
+    ) -> None:
         X, Y = (np.asarray(array) for array in data)
         points, likelihood = as_inducing(inducing_variable, "inducing_variable"), Gaussian()
         check_shapes_of_data(X, Y, likelihood, Y.shape[-1], input_dims(points))

@@ -1,4 +1,4 @@
-"""The data term of the bound, from moments of the latent functions: by the likelihood's own integrals, or from draws."""
+"""The data term of the bound, from moments of the latent functions: by the likelihood's own integrals or from draws."""
 
 from __future__ import annotations
 
@@ -15,7 +15,13 @@ from ..posteriors import mix_outputs
 
 
 def variational_expectations(model: GPModel, mean: tf.Tensor, variance: tf.Tensor, data: RegressionData) -> tf.Tensor:
-    """E_q log p(y_n | f_n) [N] in nats, from moments [N, L] of the latent functions without mean function."""
+    """E_q log p(y_n | f_n) [N] in nats, by the likelihood's own integrals.
+
+    :param model: gives kernel, mean function and likelihood.
+    :param mean: means of the latent functions [N, L], without the mean function.
+    :param variance: their variances [N, L].
+    :param data: X [N, D] and Y [N, P].
+    """
     X, Y = data
     mean, variance = mix_outputs(model.kernel, mean, variance)
     return model.likelihood.variational_expectations(X, mean + model.mean_function(X), variance, Y)
@@ -24,9 +30,11 @@ def variational_expectations(model: GPModel, mean: tf.Tensor, variance: tf.Tenso
 def sampled_expectations(
     model: GPModel, mean: tf.Tensor, variance: tf.Tensor, data: RegressionData, epsilon: tf.Tensor
 ) -> tf.Tensor:
-    """An unbiased estimate of the same [N], differentiable in the moments [N, L], from epsilon [S, N, L].
+    """An unbiased estimate of `variational_expectations` [N], differentiable in the moments.
 
-    With f = m + sqrt(v) eps its gradients are E l' and E l' eps / (2 sqrt v), (C5) and the left of (C6).
+    :param epsilon: standard normal numbers [S, N, L]. The other arguments are those of `variational_expectations`.
+
+    The draws are f = m + sqrt(v) eps, and the gradients E l' and E l' eps / (2 sqrt v), (C5) and the left of (C6).
     """
     floor = tf.constant(np.finfo(variance.dtype.as_numpy_dtype).tiny, variance.dtype)
     draws = mean + tf.sqrt(tf.maximum(variance, floor)) * epsilon  # (C6)
@@ -34,9 +42,11 @@ def sampled_expectations(
 
 
 def log_densities(model: GPModel, draws: tf.Tensor, data: RegressionData) -> tf.Tensor:
-    """The log density log p(y_n | f_n) [S, N] in nats, at draws [S, N, L] of the latent functions without mean function.
+    """The log density log p(y_n | f_n) [S, N] in nats, at draws of the latent functions.
 
-    Raises `DataError` for a likelihood that has no log density.
+    :param draws: [S, N, L], without the mean function.
+    :param data: X [N, D] and Y [N, P].
+    :raises DataError: for a likelihood that has no log density.
     """
     S, L = tf.shape(draws)[0], draws.shape[-1]
     X, Y = (tf.tile(part, [S, 1]) for part in data)
@@ -46,7 +56,8 @@ def log_densities(model: GPModel, draws: tf.Tensor, data: RegressionData) -> tf.
         values = model.likelihood.log_prob(X, mixed + model.mean_function(X), Y)
     except NotImplementedError as error:
         raise DataError(
-            f"{type(model.likelihood).__name__} has no log density to be sampled: define its _log_prob, or leave samples out."
+            f"{type(model.likelihood).__name__} has no log density to be sampled: define its _log_prob, or leave samples out "
+            "(expectations=None)."
         ) from error
     return tf.reshape(values, [S, -1])
 

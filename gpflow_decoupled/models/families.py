@@ -1,4 +1,4 @@
-"""The families of models, and what trains each of them: the answer to a method that is handed a model of another family."""
+"""What trains each family of models, for the error message of a method that is handed a model of another family."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from .lcl import LCLGP
 _WAYS: tuple[tuple[tuple[type, ...], str], ...] = (
     (
         (BasisGP, SVGP),
-        "fit(model, data), or with the hyperparameters fixed optimizers.NaturalGradient().minimize(model, data) or "
-        "optimizers.sweep(model, data)",
+        "fit(model, data), or with the hyperparameters fixed optimizers.NaturalGradient().minimize(model, data) or, "
+        "where q(u) is one Gaussian, optimizers.sweep(model, data)",
     ),
     ((CVIGP,), "fit(model), or with the hyperparameters fixed optimizers.ConjugateComputation().run(model)"),
     ((LCLGP,), "fit(model), or with the hyperparameters fixed optimizers.LinearlyConstrainedLagrangian().run(model)"),
@@ -27,12 +27,12 @@ _WAYS: tuple[tuple[tuple[type, ...], str], ...] = (
         "fit(model), or with the hyperparameters fixed optimizers.AffineIndependentAscent().run(model)",
     ),
     ((FactorGraph,), "fit(graph) or optimizers.MeanFieldCVI().run(graph)"),
-    ((DTC,), "gpflow.optimizers.Scipy().minimize(model.training_loss_closure(data), model.trainable_variables)"),
+    ((DTC,), "gpflow.optimizers.Scipy().minimize(model.training_loss, model.trainable_variables)"),
 )
 
 
 def ways_to_train(model: object) -> str:
-    """What trains this model, as the end of an error message; says so if it is not a model of this package."""
+    """A sentence on what trains this model, the end of an error message; also for models that are not of this package."""
     for kinds, way in _WAYS:
         if isinstance(model, kinds):
             return f"Train a {type(model).__name__} by {way}."

@@ -1,11 +1,10 @@
-"""What full GPs that own their data have in common: the checks at the door, predictions, posteriors."""
+"""What full GPs that own their data have in common: input validation, predictions, posteriors."""
 
 from __future__ import annotations
 
 __all__ = ["FullGP"]
 
 import abc
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -26,11 +25,24 @@ from .expectations import variational_expectations
 class FullGP(GPModel, InternalDataTrainingLossMixin, abc.ABC):
     """A GP with a basis on all its data, which it owns; a subclass adds the `basis` and the bound `elbo`.
 
-    :param data: X [N, D], Y [N, P]. :param kernel: any GPflow kernel. :param likelihood: any GPflow likelihood.
+    :param data: X [N, D], Y [N, P].
+    :param kernel: any GPflow kernel.
+    :param likelihood: any GPflow likelihood.
     :param mean_function: m_0(x) [N, P]; zero if not given.
-    :param num_latent_gps: L; by default what the likelihood or the kernel say, else the columns of Y.
+    :param num_latent_gps: L; by default what the likelihood or the kernel state, else the columns of Y.
+    :raises DataError: for unusable data.
 
-    `training_loss` is the negative of bound and log prior at fixed q. Raises `DataError` for unusable data.
+    `training_loss` is minus the bound and the log prior of the hyperparameters, at fixed q. Example::
+
+        class SitesGP(FullGP):
+            def __init__(self, data, kernel, likelihood):
+                super().__init__(data, kernel, likelihood)
+                self.basis = SiteBasis(self.data[0].numpy(), self.num_latent_gps)
+
+            def elbo(self):
+                state = self.basis.factor(self.kernel)
+                expected = self.variational_expectations(state.mean, state.variance, self.data)
+                return tf.reduce_sum(expected) - self.basis.prior_kl(state)
     """
 
     basis: Basis
@@ -62,20 +74,28 @@ class FullGP(GPModel, InternalDataTrainingLossMixin, abc.ABC):
         return self.elbo()
 
     def variational_expectations(self, mean: tf.Tensor, variance: tf.Tensor, data: RegressionData) -> tf.Tensor:
-        """E_q log p(y_n | f_n) [N] in nats, from moments [N, L] of the latent functions without mean function."""
+        """E_q log p(y_n | f_n) [N] in nats, from moments [N, L] of the latent functions without the mean function."""
         return variational_expectations(self, mean, variance, data)
 
     @inherit_check_shapes
     def predict_f(self, Xnew: InputData, full_cov: bool = False, full_output_cov: bool = False) -> MeanAndVariance:
-        """Moments of f at Xnew [..., N, D]: mean [..., N, P] with variances or covariances as GPflow shapes them."""
+        """Moments of f at Xnew [..., N, D], shaped as those of `gpflow.models.VGP`: mean and variances [..., N, P]."""
         posterior = self.posterior(PrecomputeCacheType.NOCACHE)
         return posterior.fused_predict_f(Xnew, full_cov=full_cov, full_output_cov=full_output_cov)
 
-    def posterior(self, precompute_cache: Any = PrecomputeCacheType.TENSOR) -> BasisPosterior:
-        """A posterior for fast predictions, with the cache "tensor", "variable" (exportable), or "nocache"."""
+    def posterior(
+        self, precompute_cache: None | str | PrecomputeCacheType = PrecomputeCacheType.TENSOR
+    ) -> BasisPosterior:
+        """A posterior for fast predictions, which keeps the factorisations of the Parameters as they are now.
+
+        :param precompute_cache: "tensor", "variable" (can be exported, and updated in place), or "nocache".
+        :return: an object with `predict_f`; its `update_cache()` recomputes the factorisations.
+        :raises UnknownOptionError: for another name of a cache.
+        """
         return BasisPosterior(self.kernel, self.basis, self.mean_function, precompute_cache=precompute_cache)
 
     def _checked(self, X: np.ndarray, Y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The data [N, D], [N, P], or more of them; raises `DataError` for unusable ones."""
         outputs = (
             int(self.kernel.W.shape[0]) if isinstance(self.kernel, LinearCoregionalization) else self.num_latent_gps
         )
@@ -85,9 +105,11 @@ class FullGP(GPModel, InternalDataTrainingLossMixin, abc.ABC):
         return X, Y
 
     def _as_tensors(self, X: np.ndarray, Y: np.ndarray) -> tuple[tf.Tensor, tf.Tensor]:
+        """Data as tensors; Y becomes float, or integer for `Softmax`, which needs that."""
         X = tf.convert_to_tensor(X)
         return X, tf.cast(Y, tf.int32 if isinstance(self.likelihood, Softmax) else X.dtype)
 
 
 def _plain(kernel: Kernel) -> bool:
+    """Whether the kernel leaves the number of latents open."""
     return not hasattr(kernel, "latent_kernels")

@@ -1,14 +1,14 @@
-"""What linear models share: the prior over their weights as a mean function and a kernel, and the checks at the door."""
+"""What linear models share: the prior over their weights as a mean function and a kernel, and input validation."""
 
 from __future__ import annotations
 
 __all__ = ["as_arrays", "check_rows", "check_variance", "linear_mean", "linear_prior"]
 
 from numbers import Real
-from typing import Any
 
 import numpy as np
 import tensorflow_probability as tfp
+from gpflow.base import RegressionData
 from gpflow.config import default_float
 from gpflow.functions import Linear as LinearFunction
 from gpflow.functions import MeanFunction
@@ -19,8 +19,8 @@ from ..errors import DataError
 from ..inducing import LinearWeights
 
 
-def as_arrays(data: Any) -> tuple[np.ndarray, np.ndarray]:
-    """X and Y of a pair as arrays of any shape; raises `DataError` for anything else."""
+def as_arrays(data: RegressionData) -> tuple[np.ndarray, np.ndarray]:
+    """X [N, p] and Y [N, P] of a pair as arrays; raises `DataError` if data are not a pair. Shapes are checked elsewhere."""
     if not (isinstance(data, (tuple, list)) and len(data) == 2):
         raise DataError(f"data is a {type(data).__name__}; pass (X, Y), all of them or the first rows.")
     X, Y = data
@@ -28,7 +28,7 @@ def as_arrays(data: Any) -> tuple[np.ndarray, np.ndarray]:
 
 
 def check_rows(X: np.ndarray) -> None:
-    """Raise `DataError` if a row of X [N, p] is all zero."""
+    """Raise `DataError` if a row of X [N, p] is all zero, which without an intercept says nothing about the weights."""
     empty = np.flatnonzero(~np.any(X != 0, axis=1))
     if len(empty):
         raise DataError(
@@ -37,15 +37,15 @@ def check_rows(X: np.ndarray) -> None:
         )
 
 
-def check_variance(value: Any) -> float:
-    """The prior variance of an intercept as a number; raises `DataError` unless it is one above 0."""
+def check_variance(value: float) -> float:
+    """The prior variance of an intercept; raises `DataError` unless it is a number above 0."""
     if not isinstance(value, Real) or not 0.0 < float(value) < np.inf:
         raise DataError(f"intercept_variance={value!r} must be a number above 0, the prior variance of b.")
     return float(value)
 
 
 def linear_mean(mean: np.ndarray, latents: int) -> MeanFunction | None:
-    """x^T m_0 for the prior mean [p]; None where it is zero."""
+    """The mean function x^T m_0 for the prior mean m_0 [p]; None where it is zero."""
     if not np.any(mean):
         return None
     function = LinearFunction(np.tile(mean[:, None], latents), np.zeros(latents, default_float()))
@@ -53,8 +53,13 @@ def linear_mean(mean: np.ndarray, latents: int) -> MeanFunction | None:
     return function
 
 
-def linear_prior(prior: Any | None, columns: int) -> tuple[np.ndarray, Kernel]:
-    """The prior mean [p] and the kernel x^T S x' of a distribution over the weights."""
+def linear_prior(prior: tfp.distributions.Distribution | None, columns: int) -> tuple[np.ndarray, Kernel]:
+    """The mean [p] of a Gaussian prior N(m, S) over the weights, and the kernel x^T S x' that it gives.
+
+    :param prior: a multivariate normal over [p]; None is N(0, I).
+    :param columns: p.
+    :raises DataError: for another distribution, another size, and a covariance that is not positive definite.
+    """
     if prior is None:
         return np.zeros(columns, default_float()), Linear(variance=np.ones(columns, default_float()))
     distributions = tfp.distributions
@@ -66,7 +71,7 @@ def linear_prior(prior: Any | None, columns: int) -> tuple[np.ndarray, Kernel]:
     mean = np.asarray(prior.mean(), default_float())
     if mean.shape != (columns,):
         raise DataError(
-            f"prior is over an array of shape {list(mean.shape)} and X has {columns} columns: it must be over one weight a "
+            f"prior is over an array of shape {list(mean.shape)} and X has {columns} columns: it must be over one weight per "
             "column; the intercept has a prior of its own, see intercept_variance."
         )
     if not np.all(np.isfinite(mean)):
@@ -78,6 +83,7 @@ def linear_prior(prior: Any | None, columns: int) -> tuple[np.ndarray, Kernel]:
 
 
 def _variances(variances: np.ndarray) -> np.ndarray:
+    """Variances [p]; raises `DataError` unless all are above 0 and finite."""
     bad = np.flatnonzero(~((variances > 0) & np.isfinite(variances)))
     if len(bad):
         raise DataError(

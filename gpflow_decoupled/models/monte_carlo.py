@@ -1,4 +1,4 @@
-"""Where the draws of a sampled data term come from."""
+"""The random numbers of a data term that is estimated from draws."""
 
 from __future__ import annotations
 
@@ -12,19 +12,24 @@ from ..errors import DataError
 class MonteCarlo(tf.Module):
     """Stochastic gradient variational Bayes (Kingma & Welling 2014, arXiv:1312.6114): the data term from draws of f.
 
-    `BasisGP(..., expectations=MonteCarlo(10))`, and likewise for the models that are made of it. Bound and gradients, dE/dmean
-    and dE/dvar among them, become unbiased estimates from reparameterised draws f = m + sqrt(v) eps: for likelihoods whose
-    quadrature is too dear (20^L nodes in GPflow, with L latents an observation) or that have none (`Softmax`). The draws of L
-    latents are joint, so that outputs that share latents are correlated as they should be.
+    The bound and its gradients, dE/dmean and dE/dvar among them, become unbiased estimates from reparameterised draws
+    f = m + sqrt(v) eps. Use it for likelihoods whose quadrature is too expensive (GPflow takes 20^L nodes for L latents per
+    observation) or that have none (`Softmax`). The L latents are drawn jointly, so that outputs which share latents are
+    correlated as they should be.
 
-    :param num_samples: S, the draws an observation and evaluation. They come in pairs of opposite signs, which removes the
-        noise of the mean where the likelihood is nearly quadratic; of an odd number one stays alone.
-    :param seed: of the draws. `calls` counts evaluations: the same seed and count give the same draws, in a `tf.function` too
-        (with jit_compile=True TensorFlow draws other numbers, and again the same for the same seed); checkpoints keep it,
-        so that a resumed run goes on to the same trace.
+    :param num_samples: S, the number of draws per observation and evaluation. They come in pairs of opposite signs, which
+        removes the noise of dE/dmean where the likelihood is nearly quadratic; if S is odd, one draw has no partner.
+    :param seed: of the draws. The same seed and the same number of evaluations so far, `calls`, give the same draws, in a
+        `tf.function` too (with jit_compile=True TensorFlow draws other numbers, again the same for the same seed).
+        Checkpoints store `calls`, so that a resumed run continues with the same draws.
+    :raises DataError: for less than one sample.
 
-    Use it with `fit` or other stochastic optimizers; sweeps and L-BFGS want exact values. `model.expectations = None` goes
-    back to quadrature. Raises `DataError` for less than one sample. Cost: S N evaluations of the log density, memory S N L.
+    Use it with `fit` or other stochastic optimizers; sweeps and L-BFGS need exact values. `model.expectations = None` returns
+    to quadrature. Cost: S N evaluations of the log density, memory S N L. Example::
+
+        likelihood = gpflow.likelihoods.Softmax(3)
+        model = ODVGP(gpflow.kernels.Matern52(), likelihood, gamma, beta, expectations=MonteCarlo(10))
+        result = gpflow_decoupled.fit(model, (X, Y))
     """
 
     def __init__(self, num_samples: int = 10, seed: int = 0) -> None:

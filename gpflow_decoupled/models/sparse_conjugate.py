@@ -1,18 +1,17 @@
-"""Conjugate-computation VI on inducing variables: the sites of all observations, tied to q(u)."""
+"""Conjugate-computation VI on inducing variables: the sites of all observations, summed into one site of q(u)."""
 
 from __future__ import annotations
 
 __all__ = ["SparseCVIGP"]
 
-from typing import Any
-
 import tensorflow as tf
+from gpflow.base import TensorType
 from gpflow.functions import MeanFunction
 from gpflow.inducing_variables import InducingVariables
 from gpflow.kernels import Kernel
 from gpflow.likelihoods import Likelihood
 
-from ..bases import Basis, CoupledBasis, OrthogonalBasis
+from ..bases import Basis, CoupledBasis, InducingBasis
 from ..bases.parts.inducing_gaussian import whiten_columns
 from ..errors import DataError
 from ..inducing.variables import as_inducing
@@ -26,31 +25,32 @@ from .monte_carlo import MonteCarlo
 class SparseCVIGP(BasisGP):
     """Sparse conjugate-computation VI (Khan & Lin 2017; Adam et al. 2021): a `BasisGP` with a whitened `CoupledBasis`.
 
-    q(u) is its prior times a Gaussian site, the sum of the sites of all observations, (C22). `fit` moves it by (C25) on
-    minibatches and holds the sites while the kernel moves, (C28); `optimizers.sweep` moves it by passes over all data.
+    q(u) is its prior times a Gaussian site, the sum of the sites of all observations, (C22). `fit` updates it by (C25) on
+    minibatches and keeps the sites while the kernel changes, (C28); `optimizers.sweep` updates it by passes over all data.
 
+    :param kernel: any GPflow kernel.
+    :param likelihood: any GPflow likelihood.
     :param inducing_variable: points [M, D]; a GPflow inducing variable, such as `inducing.Weights`, with which this is
-        conjugate-computation VI of a generalised linear model; or an `OrthogonalBasis`, whose (q_mu, q_sqrt) then have
-        the sites, while its mean points move as `fit` is told.
+        conjugate-computation VI of a generalised linear model; or an `OrthogonalBasis`, of which (q_mu, q_sqrt) then have the
+        sites and the mean points are trained as `fit` is told.
     :param mean_function: m_0(x) [N, P]; zero if not given. Sites are centred on it.
-    :param num_latent_gps: L; by default what the basis, the likelihood or the kernel say, else 1.
+    :param num_latent_gps: L; by default what the basis, the likelihood or the kernel state, else 1.
     :param num_data: N of the whole data set; `fit` and `sweep` set it.
-    :param expectations: a `MonteCarlo` takes the data term from draws.
+    :param expectations: a `MonteCarlo` estimates the data term from draws.
+    :raises DataError: for points that are not finite and distinct, numbers of latents that disagree, and a basis that
+        cannot keep its sites while the kernel changes.
 
-    Raises `DataError` for points that are not finite and distinct, numbers of latents that disagree, and a basis that is
-    not whitened. Cost of a step on N inputs: M^3 + N M^2. Example::
+    Cost per step on N inputs: M^3 + N M^2. Example::
 
         model = SparseCVIGP(gpflow.kernels.Matern52(), gpflow.likelihoods.Bernoulli(), Z)
         result = gpflow_decoupled.fit(model, (X, Y))
     """
 
-    basis: Any
-
     def __init__(
         self,
         kernel: Kernel,
         likelihood: Likelihood,
-        inducing_variable: Any,
+        inducing_variable: InducingVariables | InducingBasis | TensorType,
         *,
         mean_function: MeanFunction | None = None,
         num_latent_gps: int | None = None,
@@ -64,36 +64,41 @@ class SparseCVIGP(BasisGP):
 
     @property
     def inducing_variable(self) -> InducingVariables:
-        """What the sites are tied to."""
+        """The inducing variables u."""
         return self.basis.beta
 
     def sites(self) -> tuple[tf.Tensor, tf.Tensor]:
-        """The projected sites (lambda_1 [M, L], Lambda_2 [L, M, M]) of (C22): q(u) = N(m, S) with
-        S^-1 = K_u^-1 + Lambda_2 and m = S lambda_1; M^3 a latent.
+        """The site of q(u) = N(m, S): S^-1 = K_u^-1 + Lambda_2 and m = S lambda_1, (C22); M^3 per latent.
 
-        `fit` holds them while the kernel moves; other optimizers hold `q_mu` and `q_sqrt`.
+        `fit` keeps it while the kernel changes; other optimizers keep `q_mu` and `q_sqrt`.
+
+        :return: lambda_1 [M, L] and Lambda_2 [L, M, M].
         """
         state = self.basis.factor(self.kernel, with_kl=False)
-        (part,) = self.basis.gaussians(state)
+        (part,), (frame,) = self.basis.gaussians(state), self.basis.whiteners(state)
         precision = precision_from_root(part.root)
         theta = apply_per_latent(precision, part.mean)  # (C24)
         whitened = tf.linalg.set_diag(precision, tf.linalg.diag_part(precision) - 1.0)  # (C24)
-        half = solve(state.chol, whitened, adjoint=True)
-        sites = solve(state.chol, tf.linalg.matrix_transpose(half), adjoint=True)
-        return whiten_columns(state.chol, None, theta, adjoint=True), sites
+        half = solve(frame.chol, whitened, adjoint=True)
+        sites = solve(frame.chol, tf.linalg.matrix_transpose(half), adjoint=True)
+        return whiten_columns(frame.chol, None, theta, adjoint=True), sites
 
 
 def _as_basis(
-    kernel: Kernel, likelihood: Likelihood, inducing_variable: Any, num_latent_gps: int | None
-) -> CoupledBasis | OrthogonalBasis:
+    kernel: Kernel,
+    likelihood: Likelihood,
+    inducing_variable: InducingVariables | Basis | TensorType,
+    num_latent_gps: int | None,
+) -> InducingBasis:
+    """The basis that was passed, or a `CoupledBasis` on the points; raises `DataError` for one that cannot keep its sites."""
     if not isinstance(inducing_variable, Basis):
         latents = infer_num_latent_gps(kernel, likelihood, num_latent_gps)
         return CoupledBasis(as_inducing(inducing_variable, "inducing_variable", kernel), latents)
     basis = inducing_variable
-    if not isinstance(basis, (CoupledBasis, OrthogonalBasis)) or not basis.whiten:
+    if not isinstance(basis, InducingBasis) or not (basis.ties_sites and basis.holds_sites):
         raise DataError(
-            f"A {type(basis).__name__} with whiten={getattr(basis, 'whiten', None)} has no sites that stay while the kernel "
-            "moves: pass an OrthogonalBasis or a CoupledBasis with whiten=True, or use BasisGP."
+            f"inducing_variable is a {type(basis).__name__}, which cannot keep one site of q(u) while the kernel changes: "
+            "pass an OrthogonalBasis or a CoupledBasis with whiten=True, or use BasisGP."
         )
     if num_latent_gps not in (None, basis.num_latent_gps):
         raise DataError(

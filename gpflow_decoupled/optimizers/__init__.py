@@ -32,7 +32,6 @@ from .affine_independent.result import AffineResult
 from .conjugate.optimizer import ConjugateComputation
 from .conjugate.result import ConjugateResult
 from .conjugate.sweep import sweep
-from .exact import Optimum, collapsed_elbo, optimal_parameters
 from .lagrangian.constraint_subset import ConstraintSubset
 from .lagrangian.direct.cholesky_kl import CholeskyKL
 from .lagrangian.direct.opper_archambeau import OpperArchambeau
@@ -40,6 +39,7 @@ from .lagrangian.optimizer import LinearlyConstrainedLagrangian
 from .lagrangian.result import LagrangianResult
 from .mean_field.optimizer import MeanFieldCVI
 from .natural_gradient.optimizer import NaturalGradient
+from .optimum import Optimum, collapsed_elbo, optimal_parameters
 from .steps import StepReport
 
 __all__ = [

@@ -13,6 +13,7 @@ import numpy as np
 import tensorflow as tf
 from gpflow.utilities import parameter_dict
 
+from ..bases import InducingBasis
 from ..errors import DataError, NumericalError
 from ..models import BasisGP
 from .checkpoints import RunCheckpoint
@@ -201,10 +202,11 @@ class Loop:
             self.step.mean_optimizer.learning_rate.assign(factor * self.rates.mean_learning_rate)
 
     def _refresh(self) -> None:
-        if self.view.basis.kernel_mean is None:
+        basis = self.view.basis
+        if not isinstance(basis, InducingBasis) or basis.kernel_mean is None:
             return
         try:
-            self.view.basis.refresh(self.view.kernel)
+            basis.refresh(self.view.kernel)
             self.totals["refreshes"] += 1
         except NumericalError as error:  # only a preconditioner: the old one serves on
             warnings.warn(f"The scaling of the mean coefficients was not refreshed. {error}", stacklevel=2)

@@ -8,7 +8,6 @@ import math
 from numbers import Integral, Real
 from typing import Any
 
-from ..bases import OrthogonalBasis
 from ..errors import DataError, UnknownOptionError
 from ..models import BasisGP
 
@@ -72,7 +71,7 @@ def check_roles(view: BasisGP, natural_gradient: float | None, mean_solver: str)
         raise UnknownOptionError(
             f'mean_solver={mean_solver!r} needs natural_gradient; give a step size, or use "adam".'
         )
-    if mean_solver == "newton" and not isinstance(basis, OrthogonalBasis):
+    if mean_solver == "newton" and not basis.solves_mean:
         raise UnknownOptionError(
             f'mean_solver="newton" is for OrthogonalBasis, not {type(basis).__name__}; use "adam" or "natural".'
         )

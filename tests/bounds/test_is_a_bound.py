@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 import pkgutil
 from functools import lru_cache
 from itertools import combinations
@@ -49,7 +50,7 @@ def _all_bases(root: type) -> set[type]:
         basis
         for child in root.__subclasses__()
         for basis in {child, *_all_bases(child)}
-        if basis.__module__.startswith("gpflow_decoupled.")
+        if basis.__module__.startswith("gpflow_decoupled.") and not inspect.isabstract(basis)
     }
 
 

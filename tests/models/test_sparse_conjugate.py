@@ -13,7 +13,7 @@ from gpflow import likelihoods as gl
 from numpy.testing import assert_allclose
 
 import gpflow_decoupled as gd
-from gpflow_decoupled.bases import CoupledBasis, HybridBasis, OrthogonalBasis
+from gpflow_decoupled.bases import CoupledBasis, HybridBasis, OrthogonalBasis, SiteBasis
 from gpflow_decoupled.errors import DataError
 from gpflow_decoupled.inducing import LinearWeights, Weights
 from gpflow_decoupled.models import SparseCVIGP
@@ -192,9 +192,10 @@ BAD = {
     "NaN": (lambda: np.full((2, 2), np.nan), "inducing_variable has NaN or infinite values"),
     "unwhitened": (
         lambda: OrthogonalBasis(GAMMA, BETA, whiten=False),
-        "A OrthogonalBasis with whiten=False has no sites that stay.*with whiten=True, or use BasisGP",
+        "inducing_variable is a OrthogonalBasis, which cannot keep one site.*with whiten=True, or use BasisGP",
     ),
     "another basis": (lambda: HybridBasis(GAMMA, BETA), "pass an OrthogonalBasis or a CoupledBasis"),
+    "a basis on all data": (lambda: SiteBasis(BETA), "is a SiteBasis, which cannot keep one site.*or use BasisGP"),
     "too few latents": (lambda: OrthogonalBasis(GAMMA, BETA, 2), "num_latent_gps=1 and the basis has 2; leave"),
 }
 

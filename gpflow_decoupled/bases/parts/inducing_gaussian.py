@@ -1,4 +1,8 @@
-"""q(u) = N(m, S) at inducing variables: its Parameters, and whitened coordinates u = L u~ with u~ ~ N(0, I) a priori."""
+"""q(u) = N(m, S) at inducing variables: its Parameters, and the change to whitened coordinates.
+
+Whitened means u = L u~, where L is the Cholesky factor of K_beta, so that u~ ~ N(0, I) a priori. The Parameters q_mu and
+q_sqrt are of u~ where a basis has `whiten=True`, else of u; the rest of the package works with u~ only.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +11,10 @@ __all__ = [
     "whitened_root",
 ]  # fmt: skip
 
-from typing import Any
-
 import numpy as np
 import tensorflow as tf
 from gpflow import Parameter
+from gpflow.base import TensorType
 from gpflow.config import default_float
 from gpflow.utilities import triangular
 
@@ -23,9 +26,16 @@ from ..base import Gaussian
 
 
 def gaussian_parameters(
-    size: int, num_latent_gps: int, mean: Any | None = None, root: Any | None = None
+    size: int, num_latent_gps: int, mean: TensorType | None = None, root: TensorType | None = None
 ) -> tuple[Parameter, Parameter]:
-    """Parameters q_mu [M, L] (zeros) and q_sqrt [L, M, M] (identities, lower triangular); Parameters pass through."""
+    """The Parameters q_mu [M, L] and q_sqrt [L, M, M], lower triangular; given Parameters are returned as they are.
+
+    :param size: M, the number of inducing variables.
+    :param num_latent_gps: L.
+    :param mean: value of q_mu; zeros if not given.
+    :param root: value of q_sqrt; identities if not given.
+    :raises DataError: for arrays of other shapes.
+    """
     mean = np.zeros((size, num_latent_gps)) if mean is None else mean
     if tuple(mean.shape) != (size, num_latent_gps):
         raise DataError(f"q_mu has shape {tuple(mean.shape)}; it must be [M, L] = [{size}, {num_latent_gps}].")
@@ -34,8 +44,8 @@ def gaussian_parameters(
     return mean, root_parameter(size, num_latent_gps, root)
 
 
-def root_parameter(size: int, num_latent_gps: int, root: Any | None = None) -> Parameter:
-    """A Parameter [L, M, M], lower triangular; identities if no value is given; a Parameter passes through."""
+def root_parameter(size: int, num_latent_gps: int, root: TensorType | None = None) -> Parameter:
+    """A Parameter [L, M, M], lower triangular; identities if no value is given. A given Parameter is returned as it is."""
     size = int(size)
     root = np.tile(np.eye(size), (num_latent_gps, 1, 1)) if root is None else root
     if tuple(root.shape) != (num_latent_gps, size, size):
@@ -48,7 +58,7 @@ def root_parameter(size: int, num_latent_gps: int, root: Any | None = None) -> P
 
 
 def whiten_columns(chol: tf.Tensor, tangent: tf.Tensor | None, columns: tf.Tensor, adjoint: bool = False) -> tf.Tensor:
-    """L^-1 (or L^-T) times a column a latent: chol [G, M, M], columns [M, L] -> [M, L]; M^2 L."""
+    """L^-1 (or L^-T if `adjoint`) times one column per latent: chol [G, M, M], columns [M, L] -> [M, L]; M^2 L."""
     if chol.shape[0] == 1:
         return tf.squeeze(whiten(chol, tangent, columns[None], adjoint), 0)
     return tf.transpose(whiten(chol, tangent, tf.transpose(columns)[..., None], adjoint)[..., 0])
@@ -63,7 +73,7 @@ def whitened_root(chol: tf.Tensor, tangent: tf.Tensor | None, root: Parameter, w
 def whitened(
     chol: tf.Tensor, tangent: tf.Tensor | None, mean: Parameter, root: Parameter, whitened_already: bool
 ) -> Gaussian:
-    """(m, S) in whitened coordinates, m~ = L^-1 m and L^-1 root, for chol [G, M, M]; M^3 unless they are already."""
+    """q(u) in whitened coordinates, m~ = L^-1 m and L^-1 root, for chol [G, M, M]; M^3 unless it is already."""
     value = tf.convert_to_tensor(mean)
     if not whitened_already:
         value = whiten_columns(chol, tangent, value)

@@ -1,9 +1,10 @@
 """A mean function sum_i k(x, z_i) a_i: its points, its coefficients, its norm.
 
-The norm a^T C a (C the Gram matrix of the points, or its residual given beta) is computed in full, or estimated: with m
-of M rows drawn uniformly without replacement, (M / m) sum_i a_i (C a)_i is unbiased, and so are all its derivatives: R2
-= (D25). Nothing of size M x M is formed then. Where the coefficients are whitened by a frozen C_0, only a^T (C - C_0) a
-is estimated and a^T C_0 a = |a~|^2 is exact, so that the noise vanishes as C_0 is fresh.
+The divergence needs the squared norm a^T C a, where C is the Gram matrix of the points, or what beta leaves of it. It is
+computed in full, or estimated from m of the M rows, drawn uniformly without replacement: (M / m) sum_i a_i (C a)_i is
+unbiased, and so are all its derivatives, (D25). Then nothing of size M x M is formed. Where the coefficients are whitened
+by a frozen C_0, the part a^T C_0 a = |a~|^2 is exact and only a^T (C - C_0) a is estimated: just after a refresh, when
+C = C_0, the estimate has no variance.
 """
 
 from __future__ import annotations
@@ -11,13 +12,13 @@ from __future__ import annotations
 __all__ = ["KernelMean"]
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
 from gpflow import Parameter
-from gpflow.base import Module
+from gpflow.base import Module, TensorType
 from gpflow.config import default_float
+from gpflow.inducing_variables import InducingVariables
 from gpflow.kernels import Kernel
 
 from ...covariances.latents import gram, gram_to_data, sampled_rows
@@ -28,15 +29,24 @@ from .scaling import MeanScaling
 
 
 class KernelMean(Module):
-    """sum_i k(x, z_i) a_i with coefficients a [M, L], held as a~ with a = T a~ (see `scaling`).
+    """The mean sum_i k(x, z_i) a_i with coefficients a [M, L]; the Parameter is a~ with a = T a~, see `MeanScaling`.
 
-    :param points: [M, D], or a GPflow inducing variable. :param name: what messages call them.
-    :param scaling: "none", "diagonal" or "whitened". :param subsample: number of rows m of (D25); None for all.
-
-    Raises `DataError` for points that are not finite and distinct, or a subsample below 1.
+    :param points: z [M, D], or a GPflow inducing variable.
+    :param name: what error messages call the points.
+    :param num_latent_gps: L.
+    :param scaling: the map T: "none", "diagonal" or "whitened".
+    :param subsample: number of rows m of the estimate (D25); None for all.
+    :raises DataError: for points that are not finite and distinct, or a subsample below 1.
     """
 
-    def __init__(self, points: Any, name: str, num_latent_gps: int, scaling: str, subsample: int | None) -> None:
+    def __init__(
+        self,
+        points: InducingVariables | TensorType,
+        name: str,
+        num_latent_gps: int,
+        scaling: str,
+        subsample: int | None,
+    ) -> None:
         super().__init__()
         self.points = as_inducing(points, name)
         self.size = count_points(self.points)
@@ -47,15 +57,15 @@ class KernelMean(Module):
         self.subsample = subsample if subsample is not None and subsample < self.size else None
 
     def raw(self) -> tf.Tensor:
-        """The coefficients a [M, L]."""
+        """The raw coefficients a [M, L]."""
         return self.scaling.raw(self.coefficients)
 
     def values(self, kernel: Kernel, a: tf.Tensor, X: tf.Tensor) -> tf.Tensor:
-        """K_xz a [N, L] at X [N, D]; N M."""
+        """The mean K_xz a [N, L] at X [N, D]; N M."""
         return apply_per_latent(gram_to_data(kernel, self.points, X), a, adjoint=True)
 
     def draw_rows(self, seed: tf.Tensor | None = None) -> tf.Tensor | None:
-        """Distinct indices [m] by the stateless `seed` [2], or by TensorFlow's global one; None if all are used."""
+        """Distinct row indices [m], from the stateless `seed` [2] or TensorFlow's global one; None if all rows are used."""
         if self.subsample is None:
             return None
         if seed is None:
@@ -68,7 +78,12 @@ class KernelMean(Module):
         return apply_per_latent(block, a)
 
     def norm(self, a: tf.Tensor, products: tf.Tensor, rows: tf.Tensor | None) -> tf.Tensor:
-        """sum_l a_l^T C a_l, a scalar, from rows of C a: [m, L], or [M, L] if `rows` is None."""
+        """The squared norm sum_l a_l^T C a_l, a scalar.
+
+        :param a: raw coefficients [M, L].
+        :param products: rows of C a: [m, L], or all of them [M, L] if `rows` is None.
+        :param rows: which rows these are [m].
+        """
         if rows is None:
             return tf.reduce_sum(a * products)
         share = tf.cast(self.size, a.dtype) / tf.cast(tf.shape(rows)[0], a.dtype)
@@ -80,6 +95,6 @@ class KernelMean(Module):
         return tf.reduce_sum(tf.square(scaled)) + share * tf.reduce_sum(sampled * change)  # (D25) on C - C_0
 
     def refresh(self, matrix: Callable[[], tf.Tensor], diagonal: Callable[[], tf.Tensor]) -> None:
-        """Freeze the scaling at the current C; the mean itself does not change."""
+        """Recompute the frozen scaling at the current C; the mean itself does not change."""
         if self.size > 0:
             self.scaling.refresh(self.coefficients, matrix, diagonal)

@@ -12,9 +12,10 @@ from ...linalg.gaussians import apply_per_latent
 
 
 class MeanOperator(NamedTuple):
-    """C_g and C_gx as operators: C = K - K_.b K_b^-1 K_b. where the mean is orthogonal to beta, else C = K.
+    """Products with C_g and C_gx, where C is the residual kernel given beta if the mean is orthogonal to beta, else K.
 
-    Matrices per group of latents: G = 1 if they share kernel and points.
+    The residual is applied as C = K - U^T A and not formed. One matrix per group of latents: G = 1 if all share kernel and
+    points.
     """
 
     gram: tf.Tensor

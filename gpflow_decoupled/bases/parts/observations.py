@@ -1,12 +1,11 @@
-"""What bases on the data themselves hold: the inputs of the observations, and numbers for each of them."""
+"""For bases on the data themselves: the inputs of the observations, and Parameters with one number per observation."""
 
 from __future__ import annotations
 
 __all__ = ["observation_points", "per_observation"]
 
-from typing import Any
-
 import numpy as np
+import numpy.typing as npt
 from gpflow import Parameter
 from gpflow.config import default_float
 from gpflow.inducing_variables import InducingPoints, SharedIndependentInducingVariables
@@ -16,8 +15,8 @@ from ...errors import DataError
 from ...inducing.checks import check_finite
 
 
-def observation_points(points: Any) -> SharedIndependentInducingVariables:
-    """Inputs X [N, D] as points that stay fixed and serve kernels of every kind. Raises `DataError` for unusable ones."""
+def observation_points(points: npt.ArrayLike) -> SharedIndependentInducingVariables:
+    """Inputs X [N, D] as inducing points that are not trained. Raises `DataError` unless they are finite, of rank 2."""
     points = np.asarray(points)
     if points.ndim != 2:
         raise DataError(f"points has shape {points.shape}; it must be [N, D], the inputs of the observations.")
@@ -27,15 +26,20 @@ def observation_points(points: Any) -> SharedIndependentInducingVariables:
     return inputs
 
 
-def per_observation(name: str, value: Any | None, num_data: int, latents: int, neutral: str) -> Parameter:
-    """A fixed Parameter [N, L], zero if not given.
+def per_observation(name: str, value: npt.ArrayLike | None, num_data: int, latents: int, neutral: str) -> Parameter:
+    """A Parameter [N, L] that is not trained by gradients, zero if no value is given.
 
-    :param neutral: in words, what says nothing of an observation. Raises `DataError` for another shape or what is not finite.
+    :param name: what error messages call it.
+    :param value: [N, L], or None.
+    :param num_data: N.
+    :param latents: L.
+    :param neutral: which value says nothing about an observation, for the error message.
+    :raises DataError: for another shape, or entries that are not finite.
     """
     shape = (num_data, latents)
     value = np.zeros(shape) if value is None else np.asarray(value)
     if value.shape != shape:
-        raise DataError(f"{name} has shape {value.shape}; it must be [N, L] = {list(shape)}, one an observation.")
+        raise DataError(f"{name} has shape {value.shape}; it must be [N, L] = {list(shape)}, one row per observation.")
     if not np.all(np.isfinite(value)):
         raise DataError(f"{name} has entries that are not finite; {neutral}.")
     return Parameter(value, dtype=default_float(), trainable=False)

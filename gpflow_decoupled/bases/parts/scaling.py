@@ -1,7 +1,7 @@
 """Coordinates in which the coefficients of a mean that is a sum of kernels can be learned.
 
-m(x) = sum_i k(x, gamma_i) a_i is badly conditioned in a: Hessian condition numbers of 1e10 are seen. So the Parameter holds
-a~ with a = T a~, and T is frozen between calls of `refresh`: it is a preconditioner, never differentiated through.
+The mean m(x) = sum_i k(x, gamma_i) a_i is badly conditioned in a: condition numbers of the Hessian reach 1e10. So the
+Parameter is a~ with a = T a~. T is a preconditioner: it is frozen between calls of `refresh`, and no gradient goes through it.
 
 | scaling | T | a plain gradient step in a~ is |
 |---|---|---|
@@ -26,13 +26,16 @@ from ...linalg.triangular import solve_frozen
 
 SCALINGS = ("none", "diagonal", "whitened")
 LARGEST_WHITENED = 20_000
-"""The factor of more points would need over 3 GB."""
+"""Mean points that can be whitened: the factor of more of them would need over 3 GB."""
 
 
 class MeanScaling(Module):
     """The frozen map a = T a~ of one set of mean coefficients [M, L].
 
-    Raises `UnknownOptionError` for an unknown `kind`, `DataError` if whitening would not fit into memory.
+    :param kind: "none", "diagonal" or "whitened", see the table above.
+    :param size: M.
+    :raises UnknownOptionError: for an unknown `kind`.
+    :raises DataError: if whitening would not fit into memory.
     """
 
     def __init__(self, kind: str, size: int) -> None:
@@ -48,7 +51,7 @@ class MeanScaling(Module):
         """chol(C + eps I) [G, M, M] if whitened, sqrt(d + eps) [G, M] if diagonal; None stands for I."""
 
     def raw(self, scaled: tf.Tensor) -> tf.Tensor:
-        """A = T a~ for a~ [M, L]; M^2 L if whitened."""
+        """The coefficients a = T a~ for a~ [M, L]; M^2 L if whitened."""
         if self.frozen is None:
             return tf.convert_to_tensor(scaled)
         if self.kind == "diagonal":
@@ -62,7 +65,7 @@ class MeanScaling(Module):
         return gradient / tf.transpose(self.frozen) if self.kind == "diagonal" else self._solve(gradient, adjoint=False)
 
     def scaled(self, raw: tf.Tensor) -> tf.Tensor:
-        """a~ = T^-1 a for a [M, L]."""
+        """The scaled coefficients a~ = T^-1 a for a [M, L]."""
         if self.frozen is None:
             return raw
         if self.kind == "diagonal":
@@ -70,14 +73,16 @@ class MeanScaling(Module):
         return apply_per_latent(self.frozen, raw, adjoint=True)
 
     def frozen_product(self, scaled: tf.Tensor, rows: tf.Tensor) -> tf.Tensor:
-        """Rows [m, L] of (C + eps I) a = L_c a~ with the frozen C; only for whitened coordinates."""
+        """Rows [m, L] of (C + eps I) a = L_c a~ at the frozen C; only for whitened coordinates."""
         return apply_per_latent(tf.gather(self.frozen, rows, axis=-2), scaled)
 
     def refresh(self, scaled: tf.Variable, matrix: Callable[[], tf.Tensor], diagonal: Callable[[], tf.Tensor]) -> None:
-        """Freeze T at the current C; the coefficients `scaled` change so that a stays as it is.
+        """Recompute T at the current C and freeze it; the coefficients a stay as they are. M^3 / 3 if whitened.
 
-        :param matrix: returns C [G, M, M]. :param diagonal: returns its diagonal [G, M].
-        Raises `NumericalError` if C cannot be factorised; nothing is changed then. M^3 / 3 if whitened.
+        :param scaled: the Parameter a~ [M, L], which is rewritten.
+        :param matrix: returns C [G, M, M].
+        :param diagonal: returns the diagonal of C [G, M].
+        :raises NumericalError: if C cannot be factorised; nothing is changed then.
         """
         if self.kind == "none":
             return

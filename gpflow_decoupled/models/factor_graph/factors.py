@@ -1,31 +1,38 @@
-"""Factors of a joint density: what each says of its variables, as an expected log density in nats."""
+"""Factors of a joint density: the expected log density of each, in nats, as a function of beliefs about its variables."""
 
 from __future__ import annotations
 
 __all__ = ["Factor", "SampledFactor", "prior_factor"]
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TypeAlias
 
 import tensorflow as tf
+from gpflow.base import TensorType
 
 from ...distributions.families import Belief
 from ...distributions.families.base import as_float
 from ...errors import DataError
+
+Data: TypeAlias = "TensorType | tuple[TensorType, ...]"
+"""One array [N, ...], or several of them."""
 
 
 class Factor:
     """A factor f whose E_q log f is known, as a function of beliefs about its neighbours.
 
     :param neighbours: the names of its variables.
-    :param expectation: a function of one `Belief` a neighbour and then of the data: a scalar in nats, summed over all rows.
-        What it takes from `belief.expectation` (mu) is differentiated as it stands: for a conditionally conjugate factor this
-        is the exact message. What it takes from `belief.natural` goes through a Fisher solve.
-    :param data: an array [N, ...] or a tuple of them, one row an observation; on minibatches the function gets some of the
-        rows, and is to sum over these. Integers become floats.
+    :param expectation: a function of one `Belief` per neighbour and then of the data, which returns a scalar in nats, summed
+        over all rows. The gradient in `belief.expectation` (mu) is used as it is: for a conditionally conjugate factor it is
+        the exact message. The gradient in `belief.natural` (lambda) is multiplied by the inverse Fisher matrix.
+    :param data: an array [N, ...] or a tuple of them, one row per observation. On minibatches the function gets some of the
+        rows and sums over these. Integers become floats.
     :param local: those of the neighbours that have a row for each row of the data, as the first axis of their batch.
+    :raises DataError: for data that are not finite or disagree in N, and for local names that are not neighbours.
 
-    Raises `DataError` for data that are not finite or disagree in N, and for local names that are no neighbours.
+    Example, Poisson counts y [N] with a Gamma rate, whose expectation parameters are (E log z, E z)::
+
+        counts = Factor("rate", lambda z, y: tf.reduce_sum(y * z.expectation[0] - z.expectation[1]), data=y)
     """
 
     def __init__(
@@ -33,7 +40,7 @@ class Factor:
         neighbours: Sequence[str] | str,
         expectation: Callable[..., tf.Tensor],
         *,
-        data: Any = (),
+        data: Data = (),
         local: Sequence[str] | str = (),
     ) -> None:
         self.neighbours = (neighbours,) if isinstance(neighbours, str) else tuple(neighbours)
@@ -47,10 +54,15 @@ class Factor:
             raise DataError(f"local={self.local} must be among the neighbours {self.neighbours} of the factor.")
         rows = [array.shape[0] if array.shape.rank else None for array in self.data]
         if None in rows or len(set(rows)) > 1:
-            raise DataError(f"the data of a factor have {rows} rows; they must be arrays with one row an observation.")
+            raise DataError(f"the data of a factor have {rows} rows; they must be arrays with one row per observation.")
 
     def expected(self, beliefs: Sequence[Belief], data: Sequence[tf.Tensor], seed: tf.Tensor) -> tf.Tensor:
-        """E_q log f, a scalar in nats, for one belief a neighbour and rows of the data [B, ...]; seed [2] is for samples."""
+        """E_q log f, a scalar in nats.
+
+        :param beliefs: one per neighbour.
+        :param data: rows of the data [B, ...].
+        :param seed: [2], for factors that draw samples.
+        """
         return self.expectation(*beliefs, *data)
 
     @property
@@ -60,13 +72,21 @@ class Factor:
 
 
 class SampledFactor(Factor):
-    """A factor known by its log density alone: gradients by implicit reparameterisation (C36) and a Fisher solve.
+    """A factor of which only the log density is known; its expectation is estimated from draws.
 
-    :param log_density: log f as a function of draws [S, ...], one array a neighbour, and then of the data: [S, ...] in nats,
-        of which all axes but the first are summed.
-    :param samples: S, the draws of a step; the error of a message falls as its root, the cost is S densities.
+    Gradients are taken by implicit reparameterisation (C36) and multiplied by the inverse Fisher matrix.
 
-    The other arguments are those of `Factor`. Raises `DataError` for less than one sample.
+    :param neighbours: the names of its variables.
+    :param log_density: log f as a function of draws [S, ...], one array per neighbour, and then of the data. It returns
+        [S, ...] in nats, of which all axes but the first are summed.
+    :param samples: S, the number of draws per step. The error of a message falls as 1 / sqrt(S), the cost is S densities.
+    :param data: as of `Factor`.
+    :param local: as of `Factor`.
+    :raises DataError: for less than one sample.
+
+    Example, counts y [N] with the rate exp(z)::
+
+        counts = SampledFactor("z", lambda z, y: y * z[:, None] - tf.exp(z)[:, None], data=y, samples=20)
     """
 
     def __init__(
@@ -75,7 +95,7 @@ class SampledFactor(Factor):
         log_density: Callable[..., tf.Tensor],
         *,
         samples: int = 10,
-        data: Any = (),
+        data: Data = (),
         local: Sequence[str] | str = (),
     ) -> None:
         super().__init__(neighbours, log_density, data=data, local=local)
@@ -84,7 +104,10 @@ class SampledFactor(Factor):
         self._samples = samples
 
     def expected(self, beliefs: Sequence[Belief], data: Sequence[tf.Tensor], seed: tf.Tensor) -> tf.Tensor:
-        """An unbiased estimate of E_q log f, a scalar in nats, from draws that are differentiable in lambda."""
+        """An unbiased estimate of E_q log f, a scalar in nats, from draws that are differentiable in lambda.
+
+        The arguments are those of `Factor.expected`, with the seed [2] of the draws.
+        """
         seeds = tf.unstack(tf.random.split(seed, len(beliefs)))
         draws = [belief.sample(self._samples, one) for belief, one in zip(beliefs, seeds)]
         values = self.expectation(*draws, *data)
@@ -97,14 +120,20 @@ class SampledFactor(Factor):
 
     @property
     def samples(self) -> int | None:
-        """The draws of a step."""
+        """S, the number of draws per step."""
         return self._samples
 
 
 def prior_factor(name: str, belief: Belief, *, local: bool = False) -> Factor:
-    """The factor for a prior on the variable `name`: a member of its family, whose message is exact at once.
+    """The factor for a prior on the variable `name`, a member of the variable's family: its message is exact.
 
-    With `local` the variable has a row for each observation, and the prior is one for all, or has the rows too.
+    :param name: of the variable.
+    :param belief: the prior.
+    :param local: whether the variable has a row for each observation. The prior then is one for all rows, or has rows too.
+
+    Example::
+
+        prior = prior_factor("rate", Gamma().belief(2.0, 0.5))
     """
     family, natural = belief.family, belief.natural
     shared = natural[0].shape.rank == family.ranks[0]

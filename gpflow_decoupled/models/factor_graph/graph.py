@@ -1,7 +1,8 @@
 """Mean-field posteriors on factor graphs: variables with families, factors with neighbours, messages between them.
 
-p(z) is proportional to prod_e f_e, q(z) = prod_k q_k(z_k), and the natural parameter of q_k is the sum of the messages that
-its factors send (Khan & Lin 2017, arXiv:1703.04265, section 5).
+The joint density is p(z) proportional to prod_e f_e, and the posterior q(z) = prod_k q_k(z_k), where each q_k is of an
+exponential family. The natural parameter of q_k is the sum of the messages from its factors (Khan & Lin 2017,
+arXiv:1703.04265, section 5).
 """
 
 from __future__ import annotations
@@ -17,21 +18,22 @@ from ...errors import DataError
 from .factors import Factor
 
 Messages = dict[str, dict[str, Natural]]
-"""By factor and then by variable; each has the shape of the variable's natural parameter."""
+"""The messages by factor and then by variable; each has the shape of the variable's natural parameter."""
 Rows = Mapping[str, Sequence[tf.Tensor]]
 """The data of each factor, or some rows of them."""
 
 
 class FactorGraph(tf.Module):
-    """A model as a factor graph, with a mean-field q that `optimizers.MeanFieldCVI` moves.
+    """A model as a factor graph, with a mean-field q that `optimizers.MeanFieldCVI` trains.
 
-    :param variables: by name, the belief at which each starts, which also says family and shape: `Gamma().belief(1.0, 1.0)`.
-        The axes of a batch are independent variables under one name.
-    :param factors: by name, what the joint density is a product of.
+    :param variables: by name, the belief at which each starts, which also fixes its family and shape, for example
+        `Gamma().belief(1.0, 1.0)`. The axes of a batch are independent variables under one name.
+    :param factors: by name, the factors whose product is the joint density.
+    :raises DataError: for names that do not exist, variables without a factor, sizes that disagree, and families that a
+        factor cannot sample. The message names variable and factor.
 
     `graph["z"]` is the belief of a variable. The messages of a variable start as equal shares of its natural parameter.
-    Raises `DataError` that names variable and factor: names that do not exist, variables without a factor, sizes that
-    disagree, families that a factor cannot sample. Example::
+    Example::
 
         graph = FactorGraph({"rate": Gamma().belief(1.0, 1.0)}, {
             "prior": prior_factor("rate", Gamma().belief(2.0, 0.5)),
@@ -82,28 +84,36 @@ class FactorGraph(tf.Module):
         }
 
     def assign(self, messages: Messages) -> None:
-        """Take these messages, tensors of the shapes of the old ones."""
+        """Replace all messages by tensors of the same shapes."""
         tf.nest.map_structure(lambda variable, value: variable.assign(value), self.messages, messages)
 
     def naturals(self, messages: Messages) -> dict[str, Natural]:
-        """lambda_k of every variable, the sum of its messages (C32)."""
+        """The natural parameter lambda_k of every variable, the sum of its messages (C32)."""
         return {
             name: tuple(tf.add_n(parts) for parts in zip(*[messages[key][name] for key in self.factors_of(name)]))
             for name in self.families
         }
 
     def elbo(self, seed: int = 0) -> tf.Tensor:
-        """The bound F = sum_e E_q log f_e + sum_k H[q_k] in nats, a scalar; an estimate where factors are sampled."""
+        """The bound F = sum_e E_q log f_e + sum_k H[q_k] in nats, a scalar; an estimate if some factors are sampled.
+
+        :param seed: of the draws of sampled factors.
+        """
         return self.bound(self.naturals(self.current()), self.data, tf.constant([seed, 0], tf.int32))
 
     def bound(self, naturals: Mapping[str, Natural], data: Rows, seed: tf.Tensor) -> tf.Tensor:
-        """F in nats, a scalar, at natural parameters and for rows of the data; seed [2]."""
+        """The bound F in nats, a scalar, at given natural parameters.
+
+        :param naturals: of every variable, by name.
+        :param data: the data of each factor, or some rows of them.
+        :param seed: [2], of the draws of sampled factors.
+        """
         beliefs = {name: Belief.at(family, naturals[name]) for name, family in self.families.items()}
         entropies = [tf.reduce_sum(belief.entropy()) for belief in beliefs.values()]
         return tf.add_n([*self.expected(beliefs, data, seed).values(), *entropies])
 
     def expected(self, beliefs: Mapping[str, Belief], data: Rows, seed: tf.Tensor) -> dict[str, tf.Tensor]:
-        """E_q log f_e of every factor, scalars in nats, at beliefs of all variables and for rows [B, ...] of the data."""
+        """E_q log f_e of every factor, scalars in nats, for rows [B, ...] of the data; seed [2] is of the draws."""
         return {
             key: factor.expected([beliefs[name] for name in factor.neighbours], data[key], self._seed(key, seed))
             for key, factor in self.factors.items()
@@ -112,9 +122,16 @@ class FactorGraph(tf.Module):
     def outgoing(
         self, key: str, naturals: Mapping[str, Natural], to: Sequence[str], data: Sequence[tf.Tensor], seed: tf.Tensor
     ) -> dict[str, Natural]:
-        """grad_mu E_q log f of the factor `key`, for its neighbours `to`, from rows of its data (C32).
+        """The messages of one factor: the gradients of E_q log f with respect to mu, (C32).
 
-        The parts that depend on mu are differentiated in mu, those that depend on lambda in lambda, and Fisher-solved (C1).
+        :param key: the name of the factor.
+        :param naturals: the natural parameter of every variable, by name.
+        :param to: the neighbours whose messages are wanted.
+        :param data: rows of the factor's data [B, ...].
+        :param seed: [2], of the draws of a sampled factor.
+
+        Where the expectation is written in terms of mu, it is differentiated in mu. Where it is written in terms of lambda, it
+        is differentiated in lambda, and the gradient multiplied by the inverse Fisher matrix, (C1).
         """
         factor = self.factors[key]
         beliefs = [Belief.at(self.families[name], naturals[name]) for name in factor.neighbours]
@@ -133,6 +150,7 @@ class FactorGraph(tf.Module):
         return {name: self._message(key, name, belief, *gradients[name]) for name, belief in wanted.items()}
 
     def _message(self, key: str, name: str, belief: Belief, by_natural: tuple, by_expectation: tuple) -> Natural:
+        """The message from a factor to a variable, from the gradients in lambda and in mu, which may be None."""
         family, explicit = belief.family, _filled(by_expectation, belief)
         if all(part is None for part in (*by_natural, *by_expectation)):
             raise DataError(
@@ -146,9 +164,11 @@ class FactorGraph(tf.Module):
         return message
 
     def _seed(self, key: str, seed: tf.Tensor) -> tf.Tensor:
+        """A seed [2] of its own for each factor."""
         return tf.random.fold_in(seed, list(self.factors).index(key))
 
     def _check_names(self) -> None:
+        """Raise `DataError` unless factors and variables name each other."""
         for key, factor in self.factors.items():
             for name in factor.neighbours:
                 if name not in self.families:
@@ -187,5 +207,5 @@ class FactorGraph(tf.Module):
 
 
 def _filled(parts: tuple, belief: Belief) -> Natural:
-    """A gradient with zeros for the parts that nothing depends on."""
+    """A gradient with zeros for the parts that the expectation does not depend on."""
     return tuple(tf.zeros_like(like) if part is None else part for part, like in zip(parts, belief.natural))

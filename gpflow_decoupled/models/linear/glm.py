@@ -9,10 +9,11 @@ from __future__ import annotations
 
 __all__ = ["CVIGLM", "WeightsPosterior", "weights_posterior"]
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
+import tensorflow_probability as tfp
 from gpflow.base import RegressionData
 from gpflow.config import default_float
 from gpflow.functions import Linear as LinearFunction
@@ -21,12 +22,12 @@ from gpflow.kernels import Constant, Linear
 from gpflow.likelihoods import Likelihood
 from gpflow.utilities import set_trainable
 
-from ...bases import CoupledBasis
-from ...errors import DataError, check_option
+from ...errors import DataError, ModelError, check_option
 from ...inducing import Weights
 from ...inducing.weights import weight_parts
 from ...linalg.gaussians import apply_per_latent
 from ...linalg.triangular import lower_gram, lower_product
+from ..basis_gp import BasisGP
 from ..checks import check_shapes_of_data, check_values, infer_num_latent_gps
 from ..conjugate import CVIGP
 from ..full_gp import FullGP
@@ -34,11 +35,17 @@ from ..linear_parts import as_arrays, check_rows, check_variance, linear_mean, l
 from ..sparse_conjugate import SparseCVIGP
 
 _MAX_ROWS = 10_000
-"""Rows that the start of q is made from."""
+"""At most so many rows of X decide the start of q."""
 
 
 class WeightsPosterior(NamedTuple):
-    """q(w) = N(mean, covariance) of a linear model; the intercept, where there is one, is the last weight."""
+    """Mean and covariance of q(w) of a linear model; the intercept, where there is one, is the last weight.
+
+    Example::
+
+        mean, covariance = weights_posterior(model)
+        deviations = np.sqrt(np.diag(covariance))
+    """
 
     mean: tf.Tensor
     """[p], or [p, L] for several latents."""
@@ -50,7 +57,7 @@ def CVIGLM(
     data: RegressionData,
     likelihood: Likelihood,
     *,
-    prior: Any | None = None,
+    prior: tfp.distributions.Distribution | None = None,
     intercept: bool = True,
     intercept_variance: float = 1e4,
     num_latent_gps: int | None = None,
@@ -59,22 +66,24 @@ def CVIGLM(
 ) -> SparseCVIGP | CVIGP:
     """A Bayesian generalised linear model p(y | x^T w + b), ready to be trained.
 
-    :param data: X [N, p], Y [N, P]. In the form "weight" the model keeps none of it, and takes data when it is trained.
+    :param data: X [N, p], Y [N, P]. In the form "weight" the model does not keep them, and takes
+        data when it is trained.
     :param likelihood: any GPflow likelihood; for logistic regression `Bernoulli(invlink=tf.sigmoid)`.
     :param prior: a `tensorflow_probability.distributions.MultivariateNormalDiag`, `...TriL` or `...FullCovariance` over
-        the weights [p]; N(0, I) if not given. Every latent has it.
-    :param intercept: whether there is a weight b, with prior N(0, intercept_variance), for a column of ones that X has not.
-    :param num_latent_gps: L; by default what the likelihood says, else the columns of Y.
+        the weights [p]; N(0, I) if not given. Every latent has the same prior.
+    :param intercept: whether there is a weight b, for a column of ones that is not in X.
+    :param intercept_variance: the variance of the prior N(0, intercept_variance) of b.
+    :param num_latent_gps: L; by default what the likelihood states, else the columns of Y.
     :param num_data: N, where `data` are only the first rows of a larger set; only the form "weight" takes them so.
     :param form: "weight" computes with p x p matrices, "function" with N x N, and "auto" with the smaller.
     :return: in the form "weight" a `SparseCVIGP` on `inducing.Weights`, for `fit(model, data)` and
         `optimizers.sweep(model, data)`; in the form "function" a `CVIGP`, for `fit(model)` and
         `optimizers.ConjugateComputation().run(model)`. `weights_posterior` reads the weights off both.
+    :raises DataError: for unusable data, and a prior that is of another size or not positive definite.
 
     The prior is not trained. q starts with the prior's mean and a narrower covariance, under which eta has at most unit
-    variance at typical inputs: expectations under a broad prior need not be finite. Raises `DataError` for unusable data,
-    and a prior that is of another size or not positive definite. Cost of a step: N p^2 + p^3 in the form "weight", N^3 in the
-    form "function" (and N^2 p once). Example::
+    variance at typical inputs, since expectations under a broad prior need not be finite. Cost per step: N p^2 + p^3 in the
+    form "weight", N^3 in the form "function" (and N^2 p once). Example::
 
         model = CVIGLM((X, Y), gpflow.likelihoods.Poisson())
         result = sweep(model, (X, Y))
@@ -116,25 +125,42 @@ def CVIGLM(
     return full
 
 
-def weights_posterior(model: SparseCVIGP | FullGP) -> WeightsPosterior:
-    """The weights of a model of `CVIGLM` or `LCLGLM`: mean [p] and covariance [p, p], or [p, L] and [L, p, p] for L latents.
+def weights_posterior(model: BasisGP | FullGP) -> WeightsPosterior:
+    """Mean and covariance of the weights of a linear model.
 
-    The intercept is the last one. Raises `TypeError` for a model whose weights cannot be told: another kernel, or a mean
-    function that is not linear. Cost p^3 in the form "weight" of `CVIGLM`, N p^2 otherwise.
+    :param model: a model of `CVIGLM`, `LCLGLM` or `AffineIndependentGLM`, or another model with a linear kernel on all data or
+        on `inducing.Weights`.
+    :return: mean [p] and covariance [p, p], or [p, L] and [L, p, p] for L latents. The intercept is the last weight.
+    :raises ModelError: a `TypeError`, for a model whose weights are not known: another kernel, other inducing variables, or a
+        mean function that is not linear.
+
+    Cost p^3 in the form "weight" of `CVIGLM`, N p^2 otherwise. Example::
+
+        model = CVIGLM((X, Y), gpflow.likelihoods.Poisson(), intercept=False)
+        sweep(model, (X, Y))
+        rate = np.exp(X @ weights_posterior(model).mean.numpy())
     """
+    if not isinstance(model, (BasisGP, FullGP)):
+        raise ModelError(
+            f"weights_posterior reads the weights off a linear model of this package, and got {type(model).__name__}: make "
+            "the model by CVIGLM, LCLGLM or AffineIndependentGLM."
+        )
     kernel, mean_function = model.kernel, model.mean_function
     try:
         has_intercept = isinstance(weight_parts(kernel)[-1], Constant)
     except NotImplementedError as error:
-        raise TypeError(f"This is no linear model. {error}") from error
+        raise ModelError(f"This is no linear model. {error}") from error
     if not isinstance(mean_function, (Zero, LinearFunction)):
-        raise TypeError(f"The mean function is a {type(mean_function).__name__}, not linear: the weights have no mean.")
+        raise ModelError(
+            f"The mean function is a {type(mean_function).__name__}, not linear: the weights have no mean. Use "
+            "gpflow.functions.Linear, or none."
+        )
     if isinstance(model, FullGP):
         mean, covariance = _weights_of_function(model, has_intercept)
-    elif isinstance(model.basis, CoupledBasis) and isinstance(model.basis.beta, Weights):
+    elif model.basis.ties_sites and isinstance(model.basis.beta, Weights):
         mean, covariance = _inducing_weights(model, has_intercept)
     else:
-        raise TypeError(
+        raise ModelError(
             f"The weights of a {type(model).__name__} are known only with inducing.Weights; use CVIGLM or LCLGLM."
         )
     if model.num_latent_gps == 1:
@@ -142,19 +168,20 @@ def weights_posterior(model: SparseCVIGP | FullGP) -> WeightsPosterior:
     return WeightsPosterior(mean, covariance)
 
 
-def _inducing_weights(model: SparseCVIGP, has_intercept: bool) -> tuple[tf.Tensor, tf.Tensor]:
-    """q(u), and the prior mean that it is centred on."""
+def _inducing_weights(model: BasisGP, has_intercept: bool) -> tuple[tf.Tensor, tf.Tensor]:
+    """Mean [p, L] and covariance [L, p, p] of q(u) = q(w), with the prior mean added that it is centred on."""
     state = model.basis.factor(model.kernel, with_kl=False)
-    mean = apply_per_latent(state.chol, state.mean)
+    (part,), (frame,) = model.basis.gaussians(state), model.basis.whiteners(state)
+    mean = apply_per_latent(frame.chol, part.mean)
     if isinstance(model.mean_function, LinearFunction):
         constant = tf.broadcast_to(model.mean_function.b, [1, model.num_latent_gps])
         parts = [model.mean_function.A, constant] if has_intercept else [model.mean_function.A]
         mean += tf.concat([tf.convert_to_tensor(part) for part in parts], axis=0)
-    return mean, lower_gram(lower_product(state.chol, state.root))
+    return mean, lower_gram(lower_product(frame.chol, part.root))
 
 
 def _weights_of_function(model: FullGP, has_intercept: bool) -> tuple[tf.Tensor, tf.Tensor]:
-    """(C31): b is eta at x = 0, and w_j what the j-th unit vector adds to it."""
+    """Mean [p, L] and covariance [L, p, p] by (C31): b is eta at x = 0, and w_j what the j-th unit vector adds to it."""
     columns = int(model.data[0].shape[1])
     units = np.eye(columns + 1, columns, dtype=default_float())
     eta, cov = model.predict_f(units, full_cov=True)

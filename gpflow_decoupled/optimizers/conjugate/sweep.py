@@ -27,7 +27,6 @@ from gpflow.base import RegressionData
 from gpflow.models import SVGP
 from tqdm.auto import tqdm
 
-from ...bases import CoupledBasis, OrthogonalBasis
 from ...errors import DataError, ModelError, check_option
 from ...models import BasisGP
 from ..ascent import ascend, has_fallen
@@ -91,7 +90,7 @@ def sweep(
     check_option("negative_precision", negative_precision, POLICIES)
     _check_settings(step_size, passes, tolerance)
     view = as_basis_model(model, "sweep")
-    if not isinstance(view.basis, (CoupledBasis, OrthogonalBasis)):
+    if not view.basis.ties_sites:
         raise ModelError(
             f"sweep takes models with a CoupledBasis or an OrthogonalBasis, and this {type(model).__name__} has a "
             f"{type(view.basis).__name__}. Train it by fit(model, data), or with the hyperparameters fixed by "

@@ -8,7 +8,7 @@ from collections.abc import Hashable
 
 import tensorflow as tf
 
-from ...bases import Basis, Gaussian
+from ...bases import Gaussian, InducingBasis
 from ...linalg.gaussians import precision_from_root
 
 Reference = Hashable
@@ -28,31 +28,31 @@ class PrecisionMemory(tf.Module):
         self._precisions: list[tf.Variable] = []
         self._places: dict[tuple[Reference, int], int] = {}
 
-    def recall(self, basis: Basis, part: int, root: tf.Tensor) -> tf.Tensor:
+    def recall(self, basis: InducingBasis, part: int, root: tf.Tensor) -> tf.Tensor:
         """The precision [L, M, M] of the part with this whitened root [L, M, M]."""
-        if not getattr(basis, "whiten", False):  # the root changes whenever the kernel does, and would never match
+        if not basis.whiten:  # the root changes whenever the kernel does, and would never match
             return precision_from_root(root)
         place = self._place(basis, part, root)
         same = tf.reduce_all(tf.equal(self._roots[place], root))
         return tf.cond(same, self._precisions[place].read_value, lambda: precision_from_root(root))
 
-    def store(self, basis: Basis, gaussians: tuple[Gaussian, ...], precisions: tuple[tf.Tensor, ...]) -> None:
+    def store(self, basis: InducingBasis, gaussians: tuple[Gaussian, ...], precisions: tuple[tf.Tensor, ...]) -> None:
         """Remember the precisions [L, M, M] of the new roots."""
-        if not getattr(basis, "whiten", False):
+        if not basis.whiten:
             return
         for part, (gaussian, precision) in enumerate(zip(gaussians, precisions)):
             place = self._place(basis, part, gaussian.root)
             self._roots[place].assign(gaussian.root)
             self._precisions[place].assign(precision)
 
-    def prepare(self, basis: Basis) -> None:
+    def prepare(self, basis: InducingBasis) -> None:
         """Create the variables for the parts of a basis, so that a checkpoint that is read later finds them."""
-        if getattr(basis, "whiten", False):
+        if basis.whiten:
             roots = [parameter for parameter in basis.gaussian_parameters() if len(parameter.shape) == 3]
             for part, root in enumerate(roots):
                 self._place(basis, part, tf.convert_to_tensor(root))
 
-    def _place(self, basis: Basis, part: int, root: tf.Tensor) -> int:
+    def _place(self, basis: InducingBasis, part: int, root: tf.Tensor) -> int:
         key = (basis.gaussian_parameters()[-1].unconstrained_variable.ref(), part)
         if key not in self._places:
             self._places[key] = len(self._roots)

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 from gpflow.base import RegressionData
 
-from ...bases import Gaussian, OrthogonalBasis
+from ...bases import Gaussian
 from ...bases.parts.kernel_mean import KernelMean
 from ...errors import UnknownOptionError
 from ...linalg.gaussians import apply_per_latent
@@ -112,7 +112,7 @@ def newton_mean_move(
     :raises UnknownOptionError: for another basis.
     """
     basis, state, features = model.basis, evaluation.state, evaluation.features
-    if not isinstance(basis, OrthogonalBasis):
+    if basis.kernel_mean is None or not basis.solves_mean:
         raise UnknownOptionError(
             f'mean="newton" works for an OrthogonalBasis, not {type(basis).__name__}: use mean="natural", or mean=None with '
             "another optimizer for the mean coefficients."

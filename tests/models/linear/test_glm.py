@@ -13,8 +13,8 @@ from gpflow import likelihoods as gl
 from numpy.testing import assert_allclose
 
 import gpflow_decoupled as gd
-from gpflow_decoupled.errors import DataError, UnknownOptionError
-from gpflow_decoupled.models import CVIGLM, CVIGP, BasisGP, SparseCVIGP, weights_posterior
+from gpflow_decoupled.errors import DataError, ModelError, UnknownOptionError
+from gpflow_decoupled.models import CVIGLM, CVIGP, DTC, BasisGP, SparseCVIGP, weights_posterior
 from gpflow_decoupled.optimizers import ConjugateComputation, sweep
 from tests.reference import conjugate as cvi
 from tests.reference import generalised_linear as glm
@@ -265,3 +265,10 @@ def test_models_without_weights_have_no_posterior_of_them():
     with pytest.raises(TypeError, match="mean function is a Polynomial"):
         weights_posterior(CVIGP((X, Y), linear, gl.Gaussian(), mean_function=gpflow.functions.Polynomial(2, P)))
     assert isinstance(_call()(), BasisGP)
+
+
+def test_other_models_have_no_weights():
+    sparse = gpflow.models.SVGP(gpflow.kernels.Linear(np.ones(P)), gl.Gaussian(), X[:4])
+    for model in (sparse, DTC((X, Y), gpflow.kernels.Linear(np.ones(P)), X[:4]), None):
+        with pytest.raises(ModelError, match=rf"got {type(model).__name__}: make the model by CVIGLM, LCLGLM or"):
+            weights_posterior(model)

@@ -1,0 +1,150 @@
+"""What bases on inducing variables add to `Basis`: points, natural parameters, mean points, and the best q in closed form.
+
+An optimizer asks the basis what it can do, by the properties of this class, and never which class it is.
+
+| property | True where | asked by |
+|---|---|---|
+| `whiten` | the Parameters of the Gaussian parts are in whitened coordinates | natural gradients |
+| `holds_sites` | the sites of q can stay fixed while kernel and points change, (C28) | `fit` |
+| `ties_sites` | q(u) is one Gaussian, the prior times one site, (C22) | `sweep`, `SparseCVIGP` |
+| `solves_mean` | the Newton system (D49) for all means jointly applies | `mean="newton"` |
+"""
+
+from __future__ import annotations
+
+__all__ = ["InducingBasis", "norm_of"]
+
+import tensorflow as tf
+from gpflow import Parameter
+from gpflow.inducing_variables import InducingVariables
+from gpflow.kernels import Kernel
+
+from ..errors import ModelError
+from ..linalg.whitening import Whitener
+from .base import Basis, Features, Gaussian, State
+from .parts.kernel_mean import KernelMean
+from .parts.mean_operator import MeanOperator
+from .parts.optimum import OptimalParameters, Regression
+
+
+class InducingBasis(Basis):
+    """A basis on inducing variables `beta`, as `BasisGP` and its optimizers take it.
+
+    A subclass sets `beta` and `num_latent_gps` and defines the methods of `Basis`: then it trains by gradients. It gains
+
+    * natural gradients, where it defines `gaussians`, `assign_gaussians` and `gaussian_parameters`;
+    * sites that stay while the kernel changes, where it also defines `whiteners` and returns True from `holds_sites`;
+    * the best q in closed form for Gaussian noise, where it defines `optimal_parameters`. It refuses by default.
+
+    "A basis of your own" in the documentation writes one. Example::
+
+        class DiagonalBasis(InducingBasis):
+            state_type = DiagonalState
+
+            def __init__(self, beta, num_latent_gps=1):
+                super().__init__()
+                self.beta = as_inducing(beta, "beta")
+                self.num_latent_gps = num_latent_gps
+    """
+
+    beta: InducingVariables
+    """The inducing variables [M_beta] that the covariance of q(f) is made from."""
+    kernel_mean: KernelMean | None = None
+    """The part of the mean that has points of its own, where there is one."""
+    whiten: bool = False
+    """Whether the Parameters of `gaussians` are whitened, and so do not change meaning when the kernel does."""
+
+    # --- what the basis can do
+
+    @property
+    def holds_sites(self) -> bool:
+        """Whether q's sites can be kept while kernel and points change: `whiteners` exist, Parameters are whitened."""
+        return False
+
+    @property
+    def ties_sites(self) -> bool:
+        """Whether q(u) is one Gaussian with its own mean: the prior times one site tied to beta, (C22)."""
+        return False
+
+    @property
+    def solves_mean(self) -> bool:
+        """Whether the mean coefficients and the mean of q(u) solve the Newton system (D49) jointly."""
+        return False
+
+    # --- the parts of q that have natural parameters
+
+    def gaussians(self, state: State) -> tuple[Gaussian, ...]:
+        """The parts of q that have natural parameters, whitened; empty if there are none."""
+        return ()
+
+    def assign_gaussians(self, state: State, new: tuple[Gaussian, ...]) -> None:
+        """Write whitened parts back to the Parameters; `state` is the one that they were derived from."""
+        raise NotImplementedError(
+            f"{type(self).__name__} has no natural parameters to assign; train it with fit(..., natural_gradient=None)."
+        )
+
+    def gaussian_parameters(self) -> tuple[Parameter, ...]:
+        """The Parameters that `assign_gaussians` writes; other optimizers leave them alone."""
+        return ()
+
+    def whiteners(self, state: State) -> tuple[Whitener, ...]:
+        """The factor that whitens each part of `gaussians`, for bases that keep their sites."""
+        raise NotImplementedError(
+            f"{type(self).__name__} cannot keep its sites while the kernel changes: holds_sites is False."
+        )
+
+    # --- the part of the mean that has points of its own
+
+    def mean_coefficients(self, state: State) -> tf.Tensor:
+        """The raw coefficients [M, L] of the mean points, whatever coordinates their Parameter has."""
+        raise NotImplementedError(f"{type(self).__name__} has no mean points of its own, and so no coefficients.")
+
+    def mean_operator(self, state: State, kernel: Kernel, X: tf.Tensor, features: Features) -> MeanOperator:
+        """The maps between mean coefficients and the mean at X [N, D]; forms K_gamma [M_gamma, M_gamma]."""
+        raise NotImplementedError(f"{type(self).__name__} has no mean points of its own, and so no coefficients.")
+
+    def moved(self, state: State, kernel: Kernel, change: tf.Tensor) -> State:
+        """The state after the raw mean coefficients changed by `change` [M, L], as far as `gaussians` reads it."""
+        return state
+
+    def draw_rows(self, seed: tf.Tensor | None = None) -> tf.Tensor | None:
+        """Indices [m] for the estimate (D25) of the mean's norm, or None if the basis computes the norm in full."""
+        return None if self.kernel_mean is None else self.kernel_mean.draw_rows(seed)
+
+    def refresh(self, kernel: Kernel) -> None:
+        """Recompute frozen preconditioners at the current kernel; q(f) does not change."""
+
+    # --- the best q for Gaussian noise
+
+    def optimal_parameters(self, kernel: Kernel, data: Regression) -> OptimalParameters:
+        """The best q(f) for Gaussian noise, in closed form, and the bound there.
+
+        :param kernel: the prior covariance of f, as it is.
+        :param data: inputs, observations less the mean function, and the noise variance.
+        :raises ModelError: unless the basis defines it.
+        """
+        raise ModelError(
+            f"{type(self).__name__} has no closed-form optimum: train the model with fit, or define optimal_parameters in "
+            "the basis."
+        )
+
+    def collapsed_elbo(self, kernel: Kernel, data: Regression) -> tf.Tensor:
+        """The bound at the best q(f), a scalar in nats, differentiable in kernel, points and noise.
+
+        Arguments and errors are those of `optimal_parameters`.
+        """
+        return self.optimal_parameters(kernel, data).elbo
+
+    def assign_optimum(self, kernel: Kernel, optimum: OptimalParameters) -> None:
+        """Write `optimal_parameters`, computed with the same kernel, to the Parameters."""
+        if optimum.coefficients is not None and self.kernel_mean is not None:
+            self.kernel_mean.coefficients.assign(self.kernel_mean.scaling.scaled(optimum.coefficients))
+        if optimum.gaussians:  # after the coefficients, since the state may depend on them
+            self.assign_gaussians(self.factor(kernel, with_kl=False), optimum.gaussians)
+
+
+def norm_of(state: State) -> tf.Tensor:
+    """The mean's squared norm, a scalar, of a state of `factor`. Raises `ValueError` if it was left out."""
+    if state.norm is None:
+        raise ValueError("This state was made for predictions (with_kl=False); call factor(kernel) for the divergence.")
+    return state.norm
