@@ -60,7 +60,7 @@ def site_by_density(likelihood: gl.ScalarLikelihood, Y: tf.Tensor) -> Site:
     def smooth(f: tf.Tensor, label: tf.Tensor, *columns: tf.Tensor) -> tf.Tensor:
         substituted = copy.copy(likelihood)
         for name, column in zip(scalars, columns):
-            object.__setattr__(substituted, name, column)  # past gpflow.Module, which accepts Parameters only
+            object.__setattr__(substituted, name, column)  # past the tracking of tf.Module
         return substituted._scalar_log_prob(None, f, label)
 
     rows = tuple(tf.reshape(tf.convert_to_tensor(value), [-1]) + tf.zeros_like(Y) for value in scalars.values())

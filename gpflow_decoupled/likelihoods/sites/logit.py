@@ -82,7 +82,7 @@ class PiecewiseLogitLoss(LogitLoss):
 
     no_dual = (
         "The bound by quadratic pieces is not convex: it cannot be maximised in the dual. Use "
-        'BernoulliLogit(expectation="exact"), or a method that works on q itself: Opper or Cholesky.'
+        'BernoulliLogit(expectation="exact"), or a method that works on q itself: OpperArchambeau or CholeskyKL.'
     )
 
     def value(self, h: tf.Tensor, sigma: tf.Tensor) -> tf.Tensor:
