@@ -1,4 +1,4 @@
-"""Documents in blocks that fit the cache: padded to a common number of distinct words, so that BLAS sees rectangles."""
+"""Documents in blocks that fit the cache, padded to a common number of distinct words, so that BLAS works on rectangles."""
 
 from __future__ import annotations
 
@@ -10,34 +10,37 @@ import numpy as np
 import scipy.sparse as sp
 
 BLOCK_BYTES = 1 << 20
-"""Of the weights [b, W, K] of a block: about the second-level cache of one core; measured, flat from a half to twice."""
+"""Size of the weights [b, W, K] of a block: about the second-level cache of one core. Half and twice of it are as fast"""
 
 
 class Block(NamedTuple):
-    """b documents with at most W distinct words each; padding has word 0 and count 0."""
+    """b documents with at most W distinct words each; shorter ones are padded by word 0 with count 0."""
 
     rows: np.ndarray
-    """[b] which documents"""
+    """Which documents [b]"""
     words: np.ndarray
-    """[b, W] columns of the counts"""
+    """Columns of the counts [b, W]"""
     counts: np.ndarray
     """[b, W]"""
     cells: np.ndarray
-    """[number of words of the block] places among the non-zeros of the counts, in the order of the true words here"""
+    """Places of the true words of the block among the non-zeros of the counts, row by row"""
 
 
-def split_into_blocks(counts: sp.csr_matrix, numbers_a_word: int, numbers_a_document: int = 0) -> list[Block]:
-    """All documents of counts [D, V], short ones first.
+def split_into_blocks(counts: sp.csr_matrix, numbers_per_word: int, numbers_per_document: int = 0) -> list[Block]:
+    """All documents in blocks, documents with few distinct words first; a block has at least one document.
 
-    :param numbers_a_word: K, numbers that a word of a document takes. :param numbers_a_document: what a document takes
-        besides. A block has at least one document.
+    :param counts: [D, V].
+    :param numbers_per_word: how many numbers the local step stores per distinct word of a document, K.
+    :param numbers_per_document: how many it stores per document besides.
     """
     lengths = np.diff(counts.indptr)
     order = np.argsort(lengths, kind="stable")
     budget = BLOCK_BYTES // counts.dtype.itemsize
     blocks, start = [], 0
     while start < len(order):
-        sizes = np.arange(1, len(order) - start + 1) * (lengths[order[start:]] * numbers_a_word + numbers_a_document)
+        sizes = np.arange(1, len(order) - start + 1) * (
+            lengths[order[start:]] * numbers_per_word + numbers_per_document
+        )
         stop = start + max(1, int(np.searchsorted(sizes, budget, side="right")))
         blocks.append(_block(counts, order[start:stop], lengths))
         start = stop

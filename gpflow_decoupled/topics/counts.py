@@ -1,31 +1,36 @@
-"""Counts of words in documents: what is refused, and how documents are split for held-out scores."""
+"""Counts of words in documents: their checks, and the split of documents for held-out scores."""
 
 from __future__ import annotations
 
-__all__ = ["check_counts", "split_words"]
+__all__ = ["Counts", "check_counts", "split_words"]
 
-from typing import Any
+from typing import TypeAlias
 
 import gpflow
 import numpy as np
+import numpy.typing as npt
 import scipy.sparse as sp
 
 from ..errors import DataError
 
+Counts: TypeAlias = npt.ArrayLike | sp.spmatrix | sp.sparray
+"""Counts [D, V] of V words in D documents, dense or sparse"""
 
-def check_counts(X: Any, num_words: int | None = None, name: str = "X", empty: bool = False) -> sp.csr_matrix:
+
+def check_counts(X: Counts, num_words: int | None = None, name: str = "X", empty: bool = False) -> sp.csr_matrix:
     """Counts [D, V] as a CSR matrix without zeros or repeated cells; a copy, unless X is one already.
 
-    Counts need not be whole: a weight is a word that occurs so often. float32 stays, all else becomes GPflow's
-    default float.
+    Counts need not be whole: a fraction is a weight. Single precision is kept, everything else becomes GPflow's default float.
 
-    :param num_words: V of the fitted topics. :param empty: whether documents without words pass.
-
-    Raises `DataError` for what is no matrix of finite numbers of at least 0, for documents without words (an index of the
-    first is named), and for another vocabulary than that of the fit.
+    :param X: counts [D, V].
+    :param num_words: V of the fitted topics, if there are any.
+    :param name: of the argument, for error messages.
+    :param empty: whether documents without words are accepted.
+    :raises DataError: if X is not a matrix of finite numbers of at least 0, if documents have no words (the message names the
+        first), and if the vocabulary is not that of the fit.
     """
     try:
-        counts = X.tocsr() if sp.issparse(X) else sp.csr_matrix(np.asarray(X, dtype=_dtype(X)))
+        counts = sp.csr_matrix(X if sp.issparse(X) else np.asarray(X, dtype=_dtype(X)))
         counts = counts.astype(_dtype(counts), copy=False)
     except (TypeError, ValueError) as error:
         raise DataError(f"{name} must be a matrix [documents, words] of counts, dense or sparse: {error}.") from error
@@ -52,18 +57,25 @@ def check_counts(X: Any, num_words: int | None = None, name: str = "X", empty: b
     return counts
 
 
-def split_words(X: Any, share: float = 0.5, seed: int = 0) -> tuple[sp.csr_matrix, sp.csr_matrix]:
-    """(observed, held out), two CSR matrices of counts [D', V]; an occurrence of a word is observed with probability `share`.
+def split_words(X: Counts, share: float = 0.5, seed: int = 0) -> tuple[sp.csr_matrix, sp.csr_matrix]:
+    """Split the words of each document at random, for the score of `perplexity(observed, held_out)`.
 
-    Documents of which one part would be empty are left out of both. For the score of `perplexity(observed, held_out)`.
+    :param X: counts [D, V], whole numbers.
+    :param share: the probability with which each occurrence of a word is observed.
+    :param seed: of the draws.
+    :return: observed and held-out counts, two CSR matrices [D', V]; documents of which one part is empty are left out of both.
+    :raises DataError: for counts that are not whole, a share outside of (0, 1), and where no document is left.
 
-    Raises `DataError` for counts that are not whole, a share outside of (0, 1), and where no document is left.
+    Example::
+
+        observed, held_out = split_words(counts[test])
+        LatentDirichletAllocation(20).fit(counts[train]).perplexity(observed, held_out)
     """
     counts = check_counts(X, empty=True)
     if not 0.0 < share < 1.0:
-        raise DataError(f"share={share!r} must lie between 0 and 1.")
+        raise DataError(f"share={share!r} must lie between 0 and 1; use 0.5 to observe half of the words.")
     if (counts.data != np.round(counts.data)).any():
-        raise DataError("X has counts that are not whole, and occurrences of words cannot be split then; round them.")
+        raise DataError("X has counts that are not whole, whose occurrences cannot be split; round them.")
     drawn = np.random.default_rng(seed).binomial(counts.data.astype(int), share)
     parts = []
     for values in (drawn, counts.data - drawn):
@@ -73,11 +85,11 @@ def split_words(X: Any, share: float = 0.5, seed: int = 0) -> tuple[sp.csr_matri
         parts.append(part)
     kept = np.flatnonzero((np.diff(parts[0].indptr) > 0) & (np.diff(parts[1].indptr) > 0))
     if len(kept) == 0:
-        raise DataError("No document of X has words in both parts; X must have documents of two words and more.")
+        raise DataError("No document of X has words in both parts; X must have documents of at least two words.")
     return parts[0][kept], parts[1][kept]
 
 
-def _dtype(X: Any) -> Any:
+def _dtype(X: Counts) -> type:
     return np.float32 if getattr(X, "dtype", None) == np.float32 else gpflow.default_float()
 
 

@@ -1,6 +1,9 @@
 """The correlated topic model (Blei & Lafferty 2007) by conjugate-computation variational inference (Khan & Lin 2017).
 
-    eta_d ~ N(mu_0, Sigma_0),   theta_d = softmax(eta_d),   topics and words as in latent Dirichlet allocation
+The proportions theta_d of the K topics in document d are a softmax of correlated Gaussian variables; topics and words are
+those of latent Dirichlet allocation:
+
+    eta_d ~ N(mu_0, Sigma_0),   theta_d = softmax(eta_d)
 
 | paper | code | shape |
 |---|---|---|
@@ -14,16 +17,17 @@ from __future__ import annotations
 
 __all__ = ["CorrelatedTopicModel"]
 
-from typing import Any
+from typing import cast
 
 import numpy as np
+import numpy.typing as npt
 import scipy.sparse as sp
 
 from ..errors import check_option
+from .fitting.passes import Progress
 from .lda import LatentDirichletAllocation
 from .model import TopicModel
 from .options import check_prior, check_whole
-from .passes import Progress
 from .proportions.gaussian import GaussianProportions
 from .proportions.logistic_dirichlet import LogisticDirichlet
 
@@ -31,25 +35,31 @@ POSTERIORS = ("gaussian", "diagonal", "dirichlet")
 
 
 class CorrelatedTopicModel(TopicModel):
-    """Topics whose proportions are correlated across documents; verbs as `LatentDirichletAllocation`.
+    """Topics whose proportions are correlated across documents, with the methods of `LatentDirichletAllocation`.
 
-    :param num_topics: K. :param topic_prior: eta, a number or an array [V]; 1 / K if None.
-    :param posterior: "gaussian", q(eta_d) = N(m, V), (T5)-(T7); "diagonal", the same with V diagonal; "dirichlet",
-        q(theta_d) = Dir(c), which makes each document one of latent Dirichlet allocation, (T8), (T9), all in closed form.
-    :param learn_prior: whether mu_0 and Sigma_0 are learned; otherwise they stay 0 and `prior_variance` times I.
-    :param prior_variance: of Sigma_0 at the start.
-    :param start_passes: passes of `LatentDirichletAllocation` whose topics are the first ones; without them the topics are
-        found slower, and end at a worse optimum.
+    The cost of a local step of a document with W distinct words is W K, and besides K^3 for a Gaussian posterior and K^2 for a
+    Dirichlet one. "gaussian" stores D K^2 numbers. Arguments that are not listed are those of `LatentDirichletAllocation`.
 
-    The other arguments are those of `LatentDirichletAllocation`. Cost of a local step of a document: W K for its W distinct
-    words, and K^3 for a Gaussian or K^2 for "dirichlet"; "gaussian" keeps D K^2 numbers.
+    :param num_topics: K.
+    :param topic_prior: eta, a number or an array [V]; 1 / K if None.
+    :param posterior: "gaussian", q(eta_d) = N(m, V), (T5)-(T7); "diagonal", the same with a diagonal V; or "dirichlet",
+        q(theta_d) = Dir(c), with which each document is one of latent Dirichlet allocation, (T8), (T9), all in closed form.
+    :param learn_prior: whether mu_0 and Sigma_0 are learned; otherwise they stay at 0 and `prior_variance` times I.
+    :param prior_variance: the diagonal of Sigma_0 at the start.
+    :param start_passes: how many passes of `LatentDirichletAllocation` find the topics to start at; with 0 the fit is
+        slower, and ends at a worse optimum.
+
+    Example::
+
+        model = CorrelatedTopicModel(20, posterior="dirichlet").fit(counts)  # [D, V], dense or sparse
+        model.correlations_  # which topics occur together [K, K]
     """
 
     def __init__(
         self,
         num_topics: int = 10,
         *,
-        topic_prior: Any = None,
+        topic_prior: npt.ArrayLike | None = None,
         learn_topic_prior: bool = False,
         posterior: str = "gaussian",
         learn_prior: bool = True,
@@ -92,17 +102,17 @@ class CorrelatedTopicModel(TopicModel):
 
     @property
     def mean_(self) -> np.ndarray:
-        """mu_0, [K] or for "dirichlet" [K - 1]."""
-        return self._shared().proportions.mu
+        """The prior mean mu_0, [K], or [K - 1] for "dirichlet"."""
+        return self._prior().mu
 
     @property
     def covariance_(self) -> np.ndarray:
-        """Sigma_0, [K, K] or for "dirichlet" [K - 1, K - 1]."""
-        return self._shared().proportions.Sigma
+        """The prior covariance Sigma_0, [K, K], or [K - 1, K - 1] for "dirichlet"."""
+        return self._prior().Sigma
 
     @property
     def correlations_(self) -> np.ndarray:
-        """Correlations [K, K] of the centred log-proportions under the prior: of eta less its mean over topics."""
+        """Correlations [K, K] under the prior of the centred log-proportions, eta less its mean over topics."""
         covariance = self.covariance_
         if self.posterior == "dirichlet":  # the last log-ratio is 0
             covariance = np.pad(covariance, (0, 1))
@@ -111,6 +121,9 @@ class CorrelatedTopicModel(TopicModel):
         covariance = centring @ covariance @ centring
         deviations = np.sqrt(np.diagonal(covariance))
         return covariance / np.outer(deviations, deviations)
+
+    def _prior(self) -> GaussianProportions | LogisticDirichlet:
+        return cast(GaussianProportions | LogisticDirichlet, self._shared().proportions)
 
     def _proportions(self) -> GaussianProportions | LogisticDirichlet:
         check_whole("start_passes", self.start_passes, 0)

@@ -1,5 +1,8 @@
 """Latent Dirichlet allocation (Blei, Ng & Jordan 2003) by batch or stochastic variational inference.
 
+Document d has proportions theta_d of K topics, topic k has probabilities beta_k of V words, and each word w_dn of a document
+has a topic z_dn of its own:
+
     beta_k ~ Dir(eta),   theta_d ~ Dir(alpha),   z_dn ~ theta_d,   w_dn ~ beta_z
     q(beta_k) = Dir(lambda_k),   q(theta_d) = Dir(gamma_d),   q(z_dn = k) = phi_dwk                        (T1)-(T4)
 
@@ -16,47 +19,58 @@ from __future__ import annotations
 
 __all__ = ["LatentDirichletAllocation"]
 
-from typing import Any
+from typing import cast
 
 import numpy as np
+import numpy.typing as npt
 
 from ..errors import check_option
 from .model import TopicModel
 from .options import check_prior
-from .proportions.dirichlet_proportions import DirichletProportions
+from .proportions.dirichlet import DirichletProportions
 
 LEARNING = ("none", "symmetric", "vector")
 
 
 class LatentDirichletAllocation(TopicModel):
-    """Topics of documents, sklearn-style: `fit`, `partial_fit`, `transform`, `score`, `perplexity`, `components_`.
+    """Latent Dirichlet allocation, with the methods of scikit-learn estimators: `fit`, `partial_fit`, `transform`, `score`.
 
-    :param num_topics: K. :param doc_prior: alpha, a number or an array [K]; 1 / K if None.
+    The cost of a pass is the number of non-zero counts times K times the local steps; memory is for D K + K V numbers.
+    Counts in single precision are processed in single precision. For errors see `fit`.
+
+    :param num_topics: K.
+    :param doc_prior: alpha, a number or an array [K]; 1 / K if None.
     :param topic_prior: eta, a number or an array [V]; 1 / K if None.
-    :param learn_doc_prior: "none", "symmetric" or "vector": whether alpha is learned, by Newton's method.
+    :param learn_doc_prior: whether alpha is learned, by Newton's method: "none", "symmetric" (one number) or "vector".
     :param learn_topic_prior: whether a symmetric eta is learned.
-    :param method: "batch", where the bound rises in every pass, or "stochastic", (T4): minibatches.
-    :param max_passes: passes over all documents.
-    :param tolerance: a batch fit stops where a pass gains less than this share of the bound.
-    :param fresh_passes: passes in which documents also start anew and take the better of the two; slower, and a better
-        optimum.
-    :param max_local_steps: steps of a document in a pass.
-    :param local_tolerance: they end where gamma changes by less in the mean over topics.
-    :param start: topics start at one document each ("documents"), or at "random" as in scikit-learn.
-    :param batch_size: documents of a minibatch. :param delay: tau_0 >= 0. :param forgetting_rate: kappa in (1/2, 1].
-    :param num_documents: documents of the corpus that `partial_fit` sees parts of.
-    :param seed: fixes the start and the minibatches. :param progress: whether a line shows passes and bound.
+    :param method: "batch", in which the bound rises in each pass, or "stochastic", (T4), with minibatches.
+    :param max_passes: most passes over all documents.
+    :param tolerance: a batch fit stops when a pass raises the bound by less than this share of its size.
+    :param fresh_passes: how many passes start each document anew as well, and take the better of the two results; these
+        passes take twice as long, and lead to a better optimum.
+    :param max_local_steps: most steps of a document in a pass.
+    :param local_tolerance: the steps of a document end when gamma changes by less than this in the mean over topics.
+    :param start: topics start at one document each ("documents"), or at draws ("random"), as in scikit-learn.
+    :param batch_size: documents per minibatch.
+    :param delay: tau_0 >= 0 of the step sizes (tau_0 + t)^-kappa.
+    :param forgetting_rate: kappa in (1/2, 1].
+    :param num_documents: the size of the corpus of which `partial_fit` sees parts.
+    :param seed: determines the start and the minibatches.
+    :param progress: whether a progress bar shows passes and bound.
 
-    Counts may be float32, and then all large arrays are. Cost of a pass: non-zeros of X times K times local steps, and
-    memory for D K + K V numbers. Errors: see `fit`.
+    Example::
+
+        model = LatentDirichletAllocation(20, learn_doc_prior="vector").fit(counts)  # [D, V], dense or sparse
+        model.topics_.argsort(1)[:, -10:]  # the ten most probable words of each topic
+        model.transform(new_counts)  # expected proportions [D, K]
     """
 
     def __init__(
         self,
         num_topics: int = 10,
         *,
-        doc_prior: Any = None,
-        topic_prior: Any = None,
+        doc_prior: npt.ArrayLike | None = None,
+        topic_prior: npt.ArrayLike | None = None,
         learn_doc_prior: str = "none",
         learn_topic_prior: bool = False,
         method: str = "batch",
@@ -94,8 +108,8 @@ class LatentDirichletAllocation(TopicModel):
 
     @property
     def doc_prior_(self) -> np.ndarray:
-        """The concentrations alpha [K], given or learned."""
-        return self._shared().proportions.alpha
+        """The concentrations alpha [K] of the prior of the proportions, given or learned."""
+        return cast(DirichletProportions, self._shared().proportions).alpha
 
     def _proportions(self) -> DirichletProportions:
         check_option("learn_doc_prior", self.learn_doc_prior, LEARNING)

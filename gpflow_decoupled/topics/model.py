@@ -1,4 +1,4 @@
-"""What topic models share: the verbs of scikit-learn, the passes over the documents, held-out scores."""
+"""What topic models share: the methods of scikit-learn estimators, and held-out scores."""
 
 from __future__ import annotations
 
@@ -8,27 +8,30 @@ import inspect
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import scipy.sparse as sp
 
 from ..errors import DataError, UnknownOptionError
 from .blocks import split_into_blocks
-from .counts import check_counts
-from .history import History
-from .local import Limits, Local, local_step
+from .counts import Counts, check_counts
+from .fitting.history import History
+from .fitting.local import Limits, Local, local_step
+from .fitting.passes import Progress, fit_batch, fit_stochastic, minibatch_step
+from .fitting.shared import Shared, start_topics, topics_bound
 from .options import check_prior, check_settings
-from .passes import Progress, fit_batch, fit_stochastic, minibatch_step
+from .proportions.family import Proportions
 from .scores import completion
-from .shared import Shared, start_topics, topics_bound
 from .words import topic_weights
 
 SCORING_STEPS = 100
-"""Local steps of a document that is transformed or scored."""
+"""Most local steps of a document that is transformed or scored"""
 
 
 class TopicModel:
-    """Base of `LatentDirichletAllocation` and `CorrelatedTopicModel`; a subclass says what the proportions are.
+    """The base of `LatentDirichletAllocation` and `CorrelatedTopicModel`; a subclass defines the prior of the proportions.
 
-    Its constructor stores its arguments under their names and does nothing else, as scikit-learn's `clone` expects.
+    The constructor of a subclass stores its arguments under their names and does nothing else, as scikit-learn's `clone`
+    expects.
     """
 
     num_topics: int
@@ -38,7 +41,7 @@ class TopicModel:
     tolerance: float
     max_local_steps: int
     local_tolerance: float
-    topic_prior: Any
+    topic_prior: npt.ArrayLike | None
     learn_topic_prior: bool
     start: str
     batch_size: int
@@ -53,11 +56,14 @@ class TopicModel:
         return {name: getattr(self, name) for name in inspect.signature(type(self)).parameters}
 
     def set_params(self, **params: Any) -> TopicModel:
-        """Change arguments of the constructor. Raises `UnknownOptionError` for a name that it does not have."""
+        """Change arguments of the constructor; returns the model.
+
+        :raises UnknownOptionError: for a name that the constructor does not have.
+        """
         unknown = set(params) - set(self.get_params())
         if unknown:
             raise UnknownOptionError(
-                f"{sorted(unknown)} are no arguments of {type(self).__name__}; it has {', '.join(self.get_params())}."
+                f"{sorted(unknown)} are not arguments of {type(self).__name__}; it has {', '.join(self.get_params())}."
             )
         for name, value in params.items():
             setattr(self, name, value)
@@ -67,12 +73,18 @@ class TopicModel:
         """The class and its arguments."""
         return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in self.get_params().items())})"
 
-    def fit(self, X: Any, y: Any = None) -> TopicModel:
-        """Fit to counts X [D, V], dense or sparse; what was fitted before is forgotten. y is ignored.
+    def fit(self, X: Counts, y: object = None) -> TopicModel:
+        """Fit to counts; what was fitted before is forgotten.
 
-        Raises `DataError` and `UnknownOptionError` before any work. Sets `components_` (lambda [K, V]), `topic_prior_`,
-        `state_` (q(theta_d), arrays [D, ...]), `bound_` (nats), `history_` (arrays "pass", "seconds", "bound") and
-        `stop_reason_`. With method="stochastic" a bound is an estimate: of the minibatches of a pass, while topics move.
+        Sets `components_` (lambda [K, V]), `topic_prior_` (eta [V]), `state_` (parameters of q(theta_d), arrays [D, ...]),
+        `bound_` (nats), `history_` (arrays "pass", "seconds" and "bound") and `stop_reason_`. With method="stochastic" the
+        bound is an estimate: the documents' terms were computed while the topics still changed.
+
+        :param X: counts [D, V], dense or sparse.
+        :param y: ignored.
+        :return: the model.
+        :raises DataError: for counts or settings that make no sense, before any work.
+        :raises UnknownOptionError: for an option that does not exist.
         """
         self._check()
         counts = check_counts(X)
@@ -84,11 +96,14 @@ class TopicModel:
         self.bound_ = float(self.history_["bound"][-1])
         return self
 
-    def partial_fit(self, X: Any, y: Any = None) -> TopicModel:
-        """One stochastic step, (T4), on the minibatch X [B, V] of a corpus of `num_documents`. y is ignored.
+    def partial_fit(self, X: Counts, y: object = None) -> TopicModel:
+        """One stochastic step, (T4), on a minibatch; it continues an earlier fit.
 
-        Without `num_documents` the corpus is all documents seen so far. Goes on from a former fit. Raises as `fit`, and
-        `DataError` for another vocabulary than the fitted one.
+        :param X: counts [B, V] of documents of a corpus of `num_documents`; where that is None, the corpus is all documents
+            that were seen so far.
+        :param y: ignored.
+        :return: the model.
+        :raises DataError: as `fit`, and for another vocabulary than the fitted one.
         """
         self._check()
         fitted = getattr(self, "_fitted", None)
@@ -101,25 +116,28 @@ class TopicModel:
         self._fitted = Progress(shared, fitted.updates + 1, seen)
         return self
 
-    def transform(self, X: Any) -> np.ndarray:
-        """E theta_d [D, K] of each document of X [D, V] at the fitted topics; rows sum to 1."""
+    def transform(self, X: Counts) -> np.ndarray:
+        """The expected proportions E theta_d [D, K] of documents X [D, V] at the fitted topics; rows sum to 1."""
         return self._shared().proportions.mean(self._infer(X).state)
 
-    def fit_transform(self, X: Any, y: Any = None) -> np.ndarray:
+    def fit_transform(self, X: Counts, y: object = None) -> np.ndarray:
         """`fit`, then `transform` of the same documents."""
         return self.fit(X).transform(X)
 
-    def score(self, X: Any, y: Any = None) -> float:
-        """The bound F on log p(X), in nats, (T3): documents at their optimum, and the topics' term once."""
+    def score(self, X: Counts, y: object = None) -> float:
+        """The bound F on log p(X) in nats, (T3), for counts X [D, V], with q(theta_d) of each document at its optimum."""
         return float(self._infer(X).bounds.sum()) + topics_bound(self._shared())
 
-    def perplexity(self, X: Any, held_out: Any | None = None) -> float:
-        """The exponential of minus the score a word: of the bound, or of `held_out` words of the same documents.
+    def perplexity(self, X: Counts, held_out: Counts | None = None) -> float:
+        """The exponential of minus the score per word, of the words of X or of held-out words of the same documents.
 
-        :param X: counts [D, V]. :param held_out: counts [D, V] of words of the same documents, see `split_words`; proportions
-            come from X, and a word scores log sum_k E theta_dk E beta_kw.
+        Without `held_out` the score is the bound, as in scikit-learn; it depends on the priors, so that it compares models
+        of one kind only. With `held_out`, proportions come from X and a held-out word w scores log sum_k E theta_dk E
+        beta_kw, which compares any two models.
 
-        The first is scikit-learn's definition, and depends on the prior; the second compares any two models.
+        :param X: counts [D, V].
+        :param held_out: counts [D, V] of other words of the same documents, see `split_words`.
+        :raises DataError: for counts that make no sense, and for held-out words of other documents.
         """
         if held_out is None:
             counts = check_counts(X, self._shared().components.shape[1])
@@ -129,28 +147,28 @@ class TopicModel:
         if held.shape[0] != len(proportions) or held.nnz == 0:
             raise DataError(
                 f"held_out has {held.shape[0]} documents and {held.nnz} words, X has {len(proportions)} documents; held_out "
-                "must hold other words of the same documents."
+                "must be counts of other words of the same documents."
             )
         return float(np.exp(-completion(proportions, self.topics_, held)))
 
     @property
     def components_(self) -> np.ndarray:
-        """The parameters lambda [K, V] of q(beta_k) = Dir(lambda_k), under scikit-learn's name."""
+        """The parameters lambda [K, V] of q(beta_k) = Dir(lambda_k); the name is scikit-learn's."""
         return self._shared().components
 
     @property
     def topics_(self) -> np.ndarray:
-        """E beta_k [K, V], the topics; rows sum to 1."""
+        """The topics E beta_k [K, V]; rows sum to 1."""
         components = self._shared().components
         return components / components.sum(1, keepdims=True)
 
     @property
     def topic_prior_(self) -> np.ndarray:
-        """The concentrations eta [V], given or learned."""
+        """The concentrations eta [V] of the prior of the topics, given or learned."""
         return self._shared().topic_prior
 
     def _check(self) -> None:
-        """Refuse settings that make no sense, whatever the data."""
+        """Refuse settings that make no sense with any data."""
         check_settings(self)
         self._proportions()
 
@@ -160,8 +178,8 @@ class TopicModel:
             raise DataError(f"This {type(self).__name__} has no topics yet; call fit or partial_fit first.")
         return fitted.shared
 
-    def _proportions(self) -> Any:
-        """The prior of the proportions before learning."""
+    def _proportions(self) -> Proportions[Any]:
+        """The prior of the proportions before learning; the family of its states differs from model to model."""
         raise NotImplementedError
 
     def _start(self, counts: sp.csr_matrix) -> Progress:
@@ -169,11 +187,11 @@ class TopicModel:
         prior = check_prior("topic_prior", self.topic_prior, counts.shape[1], 1.0 / self.num_topics)
         return Progress(Shared(components, prior, self._proportions()))
 
-    def _infer(self, X: Any) -> Local:
-        """The local step to convergence, from nothing, for documents X [D, V]."""
+    def _infer(self, X: Counts) -> Local:
+        """The local step for documents X [D, V], to convergence."""
         shared = self._shared()
         counts = check_counts(X, shared.components.shape[1])
-        blocks = split_into_blocks(counts, self.num_topics, shared.proportions.numbers_a_document)
+        blocks = split_into_blocks(counts, self.num_topics, shared.proportions.numbers_per_document)
         state = shared.proportions.start(counts.shape[0], counts.dtype)
         limits = Limits(self.local_tolerance, SCORING_STEPS)
         return local_step(counts, blocks, topic_weights(shared.components), shared.proportions, state, limits)

@@ -1,13 +1,14 @@
-"""What topic models refuse before any work: numbers that make no sense."""
+"""The settings of topic models, and their checks, which come before any work."""
 
 from __future__ import annotations
 
-__all__ = ["check_prior", "check_settings", "check_whole"]
+__all__ = ["Settings", "check_prior", "check_settings", "check_whole"]
 
 from numbers import Integral, Real
-from typing import Any
+from typing import Protocol
 
 import numpy as np
+import numpy.typing as npt
 
 from ..errors import DataError, check_option
 
@@ -15,8 +16,33 @@ METHODS = ("batch", "stochastic")
 STARTS = ("documents", "random")
 
 
-def check_settings(settings: Any) -> None:
-    """Raise `DataError` or `UnknownOptionError` unless the arguments that all topic models share are sound."""
+class Settings(Protocol):
+    """The arguments of the constructor that all topic models share; see `LatentDirichletAllocation` for what they mean."""
+
+    num_topics: int
+    topic_prior: npt.ArrayLike | None
+    learn_topic_prior: bool
+    method: str
+    max_passes: int
+    tolerance: float
+    fresh_passes: int
+    max_local_steps: int
+    local_tolerance: float
+    start: str
+    batch_size: int
+    delay: float
+    forgetting_rate: float
+    num_documents: int | None
+    seed: int
+    progress: bool
+
+
+def check_settings(settings: Settings) -> None:
+    """Check the arguments that all topic models share.
+
+    :raises DataError: for a number out of its range.
+    :raises UnknownOptionError: for a method or a start that does not exist.
+    """
     check_option("method", settings.method, METHODS)
     check_option("start", settings.start, STARTS)
     for name, least in (
@@ -35,10 +61,14 @@ def check_settings(settings: Any) -> None:
     _check_number("forgetting_rate", settings.forgetting_rate, 0.5, 1.0, text, closed=False)
 
 
-def check_prior(name: str, value: Any, size: int, default: float) -> np.ndarray:
-    """A prior as an array [size]: of a number, an array of that size, or None for the default.
+def check_prior(name: str, value: npt.ArrayLike | None, size: int, default: float) -> np.ndarray:
+    """A prior as an array [size].
 
-    Raises `DataError` unless all are finite and above 0.
+    :param name: of the argument, for error messages.
+    :param value: a number, an array [size], or None for the default.
+    :param size: how many numbers there are.
+    :param default: the number that stands for None.
+    :raises DataError: unless all are finite and above 0.
     """
     try:
         prior = np.asarray(default if value is None else value, dtype=float)
@@ -51,13 +81,13 @@ def check_prior(name: str, value: Any, size: int, default: float) -> np.ndarray:
     return np.full(size, prior)
 
 
-def check_whole(name: str, value: Any, least: int) -> None:
-    """Raise `DataError` unless a whole number of at least `least`."""
+def check_whole(name: str, value: object, least: int) -> None:
+    """Raise `DataError` unless `value` is a whole number of at least `least`."""
     if not isinstance(value, Integral) or isinstance(value, bool) or value < least:
         raise DataError(f"{name}={value!r} must be a whole number of at least {least}.")
 
 
-def _check_number(name: str, value: Any, low: float, high: float, text: str, closed: bool) -> None:
+def _check_number(name: str, value: object, low: float, high: float, text: str, closed: bool) -> None:
     number = float(value) if isinstance(value, Real) else np.nan
     if not (low <= number if closed else low < number) or not number <= high or np.isinf(number):
         raise DataError(f"{name}={value!r} must be {text}.")

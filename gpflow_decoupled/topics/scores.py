@@ -1,4 +1,4 @@
-"""How well proportions and topics predict words."""
+"""The score of topics and proportions on held-out words."""
 
 from __future__ import annotations
 
@@ -11,9 +11,11 @@ _CELLS = 1 << 14
 
 
 def completion(proportions: np.ndarray, topics: np.ndarray, held_out: sp.csr_matrix) -> float:
-    """Mean of log sum_k theta_dk beta_kw over the words of held_out [D, V], nats a word.
+    """The mean of log sum_k theta_dk beta_kw over held-out words, in nats per word.
 
-    :param proportions: E theta [D, K]. :param topics: E beta [K, V].
+    :param proportions: E theta_d [D, K].
+    :param topics: E beta_k [K, V].
+    :param held_out: counts of the words [D, V].
     """
     rows = np.repeat(np.arange(held_out.shape[0]), np.diff(held_out.indptr))
     words = np.ascontiguousarray(topics.T)

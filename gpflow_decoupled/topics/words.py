@@ -1,4 +1,9 @@
-"""The words of a block of documents, and their topics: the step that all topic models share."""
+"""The words of a block of documents, and their assignment to topics: the step that all topic models share.
+
+Given the weights exp E log theta_dk of the topics in a document and exp E log beta_kw of a word in the topics, the best
+assignment phi_dwk is their product, normalised over k, (T2). phi is never stored, only the sums over it that the bound and
+the updates need.
+"""
 
 from __future__ import annotations
 
@@ -10,31 +15,35 @@ import numpy as np
 from scipy.special import psi
 
 from .blocks import Block
-from .proportions.dirichlet import expected_log, scaled_exp
+from .dirichlet import expected_log, scaled_exp
 
 
 class TopicWeights(NamedTuple):
-    """exp E log beta, each word divided by its largest."""
+    """The weights exp E log beta_kw, divided by the largest of each word."""
 
     weights: np.ndarray
     """[V, K]"""
     shift: np.ndarray
-    """[V] logarithm of the largest, nats"""
+    """Logarithm of the largest [V], nats"""
 
 
 class Assignment(NamedTuple):
-    """What the best phi of (T2) says of each document; phi itself is never stored."""
+    """Sums over the best phi of (T2) in each document."""
 
     ratios: np.ndarray
-    """[b, W] n_dw / sum_k of the weights, so that n phi = ratio x weight of the document x weight of the word"""
+    """n_dw over the sum over topics [b, W], so that n phi = ratio x weight of the document x weight of the word"""
     expected: np.ndarray
-    """[b, K] sum_w n_dw phi_dwk"""
+    """sum_w n_dw phi_dwk [b, K]"""
     evidence: np.ndarray
-    """[b] sum_w n_dw log sum_k exp(...), the words' part of the bound at the best phi, nats"""
+    """sum_w n_dw log sum_k exp(E log theta_dk + E log beta_kw) [b], the words' part of the bound at the best phi, nats"""
 
 
 def topic_weights(parameters: np.ndarray, columns: np.ndarray | None = None) -> TopicWeights:
-    """Of q(beta_k) = Dir(lambda_k), lambda [K, V]; of some words alone if `columns` are given."""
+    """The weights for q(beta_k) = Dir(lambda_k).
+
+    :param parameters: lambda [K, V].
+    :param columns: the words whose weights are wanted; all if not given.
+    """
     if columns is None:
         mean_log = expected_log(parameters)  # (T1)
     else:
@@ -43,35 +52,41 @@ def topic_weights(parameters: np.ndarray, columns: np.ndarray | None = None) -> 
 
 
 class Words(NamedTuple):
-    """Distinct words of b documents: weights in the topics [b, W, K], counts [b, W], and per document [b] the sums."""
+    """The distinct words of b documents."""
 
     weights: np.ndarray
+    """Of each word in the topics [b, W, K]"""
     counts: np.ndarray
+    """n_dw [b, W]"""
     lengths: np.ndarray
-    """N_d"""
+    """N_d [b], all words of a document"""
     shift: np.ndarray
-    """sum_w n_dw x the shift of the word, nats"""
+    """sum_w n_dw x the shift of the word [b], nats"""
 
     @classmethod
     def gather(cls, block: Block, topics: TopicWeights) -> Words:
-        """The words of a block; the weights are looked up once and used in all steps of a document."""
+        """The words of a block, with their weights looked up once for all steps of the documents."""
         shift = (block.counts * topics.shift[block.words]).sum(1, dtype=float)
         return cls(topics.weights.take(block.words, axis=0), block.counts, block.counts.sum(1), shift)
 
     def take(self, which: np.ndarray) -> Words:
-        """The same of some documents, a mask or indices."""
+        """The same of some documents, by a mask or by indices."""
         return Words(*(array[which] for array in self))
 
     def totals(self, weights: np.ndarray) -> np.ndarray:
-        """sum_k of document weights [b, K] = exp(E log theta) times those of each word, [b, W]."""
+        """For each word the sum over topics of the document's weights [b, K] times the word's, [b, W]."""
         return np.matmul(self.weights, weights[:, :, None])[..., 0]
 
     def expected(self, weights: np.ndarray, ratios: np.ndarray) -> np.ndarray:
-        """sum_w n_dw phi_dwk [b, K] for ratios = counts / totals."""
+        """sum_w n_dw phi_dwk [b, K], for ratios = counts / totals [b, W]."""
         return weights * np.matmul(ratios[:, None, :], self.weights)[:, 0]  # (T2)
 
     def assign(self, weights: np.ndarray, shift: np.ndarray) -> Assignment:
-        """At the best phi; `shift` [b] is the logarithm by which the weights of a document were divided."""
+        """The sums at the best phi.
+
+        :param weights: of the topics in each document [b, K], divided by the largest.
+        :param shift: logarithm of that largest [b], nats.
+        """
         totals = self.totals(weights)
         ratios = self.counts / totals
         evidence = (self.counts * np.log(totals)).sum(1, dtype=float) + self.lengths * shift + self.shift  # (T3)

@@ -12,7 +12,7 @@ from scipy.special import logsumexp
 from gpflow_decoupled.topics import CorrelatedTopicModel, LatentDirichletAllocation
 from gpflow_decoupled.topics.blocks import split_into_blocks
 from gpflow_decoupled.topics.ctm import POSTERIORS
-from gpflow_decoupled.topics.local import Limits, Local, local_step
+from gpflow_decoupled.topics.fitting.local import Limits, Local, local_step
 from gpflow_decoupled.topics.proportions.ascent import ascend
 from gpflow_decoupled.topics.proportions.gaussian import GaussianProportions, GaussianState
 from gpflow_decoupled.topics.proportions.logistic_dirichlet import LogisticDirichlet, LogisticDirichletState

@@ -9,13 +9,12 @@ import pytest
 import scipy.sparse as sp
 from scipy.special import digamma, polygamma
 
-from gpflow_decoupled.special.polygamma import polygammas
 from gpflow_decoupled.topics import LatentDirichletAllocation, split_words
 from gpflow_decoupled.topics.blocks import split_into_blocks
-from gpflow_decoupled.topics.local import Limits, local_step
-from gpflow_decoupled.topics.proportions.dirichlet import fisher_solve, minus_kl, scaled_exp
-from gpflow_decoupled.topics.proportions.dirichlet_proportions import DirichletProportions, DirichletState
-from gpflow_decoupled.topics.proportions.priors import best_prior, best_symmetric_prior
+from gpflow_decoupled.topics.dirichlet import fisher_solve, minus_kl, scaled_exp
+from gpflow_decoupled.topics.fitting.local import Limits, local_step
+from gpflow_decoupled.topics.priors import best_prior, best_symmetric_prior
+from gpflow_decoupled.topics.proportions.dirichlet import DirichletProportions, DirichletState
 from gpflow_decoupled.topics.words import topic_weights
 from tests.reference import topics as reference
 from tests.topics.corpora import generated, tiny
@@ -91,7 +90,7 @@ def test_fresh_starts_fall_back_to_the_former_state(monkeypatch: pytest.MonkeyPa
         fallbacks.append(len(arguments) == 7 and arguments[6] is not None)
         return local_step(*arguments)
 
-    monkeypatch.setattr("gpflow_decoupled.topics.passes.local_step", spy)
+    monkeypatch.setattr("gpflow_decoupled.topics.fitting.passes.local_step", spy)
     LatentDirichletAllocation(3, fresh_passes=2, max_passes=4, tolerance=0.0).fit(generated())
     assert fallbacks == [False, True, True, False, False]
 
@@ -191,12 +190,6 @@ def test_priors_by_newton_are_where_the_gradient_is_zero(rng: np.random.Generato
     for start in (1e-3, 0.3, 300.0):
         a = best_symmetric_prior(start, mean_log)
         assert digamma(a) - digamma(3 * a) == pytest.approx(mean_log.mean(), abs=1e-7)
-
-
-def test_polygammas_are_those_of_scipy() -> None:
-    x = np.concatenate([np.geomspace(1e-8, 1e8, 400), np.linspace(0.5, 12.0, 100)])
-    for order, found in enumerate(polygammas(x), start=1):
-        np.testing.assert_allclose(found, polygamma(order, x), rtol=1e-11)
 
 
 def test_fisher_solve_inverts_the_fisher_matrix(rng: np.random.Generator) -> None:

@@ -130,7 +130,7 @@ def test_parameters_as_in_scikit_learn(kind: type) -> None:
     other = base.clone(model)
     assert type(other) is kind and other is not model and other.get_params() == model.get_params()
     assert model.set_params(num_topics=2).get_params()["num_topics"] == 2
-    with pytest.raises(UnknownOptionError, match=r"\['n_components'\] are no arguments of .*; it has num_topics"):
+    with pytest.raises(UnknownOptionError, match=r"\['n_components'\] are not arguments of .*; it has num_topics"):
         model.set_params(n_components=3)
     theta = model.set_params(max_passes=2).fit_transform(COUNTS)
     assert theta.shape == (20, 2) and repr(model).startswith(f"{kind.__name__}(num_topics=2")

@@ -13,7 +13,7 @@ from gpflow.base import TensorType
 from ...expectations.projections import Site
 from ..parameters import constant_parameter, parameter_per_site
 from .description import SiteDescription
-from .site_loss import Expansion, Maximiser, SiteLoss, penalised_site
+from .site_loss import Expansion, Maximiser, SiteLoss, dual_objective
 
 
 class GaussianLoss(SiteLoss):
@@ -76,7 +76,7 @@ class GaussianLoss(SiteLoss):
         variance = self.variance * tf.ones_like(alpha)
         slope = sigma_k / (1.0 / variance + rho)
         h, sigma = self.start(alpha), (lam + rho) * slope
-        value = penalised_site(self.value(h, sigma), h, sigma, alpha, lam, sigma_k, rho)
+        value = dual_objective(self.value(h, sigma), h, sigma, alpha, lam, sigma_k, rho)
         return Maximiser(h, sigma, value, variance, tf.zeros_like(h), slope)
 
 

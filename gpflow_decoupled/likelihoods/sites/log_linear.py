@@ -16,7 +16,7 @@ from ...errors import DataError
 from ..parameters import constant_parameter
 from ..support import COUNTS, NOT_NEGATIVE, POSITIVE, Support
 from .description import SiteDescription, SiteLossBuilder
-from .site_loss import Expansion, Maximiser, SiteLoss, penalised_site, site_labels
+from .site_loss import Expansion, Maximiser, SiteLoss, dual_objective, site_labels
 
 _TINY = 1e-30
 """Least E for which h is computed, so that it is finite for an alpha at the end of S too"""
@@ -82,7 +82,7 @@ class LogLinearLoss(SiteLoss):
         slope = sigma_k / (E + rho)
         sigma = (lam + rho) * slope
         h = self.start(alpha) - 0.5 * self._sign * tf.square(sigma)
-        value = penalised_site(self._loss(E, h), h, sigma, alpha, lam, sigma_k, rho)
+        value = dual_objective(self._loss(E, h), h, sigma, alpha, lam, sigma_k, rho)
         return Maximiser(h, sigma, value, 1.0 / E + tf.square(sigma) / (E + rho), -self._sign * sigma * slope, slope)
 
     def _mean(self, h: tf.Tensor, sigma: tf.Tensor) -> tf.Tensor:

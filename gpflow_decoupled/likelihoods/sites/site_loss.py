@@ -13,7 +13,7 @@ The Lagrangian dual needs, for each site on its own, the maximum over (h, sigma)
     -f(h, sigma) + alpha h + lambda sigma_k (sigma - sigma_k / 2) - rho / 2 (sigma - sigma_k)^2                    (V15)
 
 with the multipliers alpha, lambda of the site's mean and variance, the standard deviation sigma_k where the dual was
-linearised, and a penalty rho. `penalised_site` is this function, with further proximal terms where they are given.
+linearised, and a penalty rho. `dual_objective` is this function, with a proximal term in h where one is wanted.
 
 Source: Khan 2014, section 4, with the standard deviation in the place of the variance: then f is even in sigma, and jointly
 convex in (h, sigma) where the likelihood is log-concave.
@@ -21,7 +21,7 @@ convex in (h, sigma) where the likelihood is log-concave.
 
 from __future__ import annotations
 
-__all__ = ["Expansion", "Maximiser", "SiteLoss", "penalised_site", "site_labels"]
+__all__ = ["Expansion", "Maximiser", "SiteLoss", "dual_objective", "site_labels"]
 
 from abc import ABC, abstractmethod
 from typing import NamedTuple
@@ -177,36 +177,31 @@ class SiteLoss(ABC):
         return tf.fill(tf.shape(self.Y), np.array(number, self.Y.dtype.as_numpy_dtype))
 
 
-def penalised_site(
-    loss: tf.Tensor,
+def dual_objective(
+    value: tf.Tensor,
     h: tf.Tensor,
     sigma: tf.Tensor,
     alpha: tf.Tensor,
     lam: tf.Tensor,
     sigma_k: tf.Tensor,
     rho: tf.Tensor,
-    *,
-    h_k: tf.Tensor | None = None,
     kappa: tf.Tensor | None = None,
-    delta: tf.Tensor | None = None,
+    h_k: tf.Tensor | None = None,
 ) -> tf.Tensor:
     """What (V15) maximises, at one (h, sigma) per observation; all arguments and the result are [N, L].
 
-    :param loss: f(h, sigma).
+    :param value: the loss f(h, sigma).
     :param h: means.
     :param sigma: standard deviations, of any sign.
     :param alpha: multipliers of the means.
     :param lam: multipliers of the variances.
     :param sigma_k: standard deviations where the dual was linearised.
-    :param rho: weights of -1/2 (sigma - sigma_k)^2.
-    :param h_k: means where the dual was linearised; needed with `kappa` only.
-    :param kappa: weights of -1/2 (h - h_k)^2; None stands for zero.
-    :param delta: weights of the augmented term -1/2 (sigma - sigma_k)^4, (19) of the paper; None stands for zero.
+    :param rho: weights of the term -1/2 (sigma - sigma_k)^2.
+    :param kappa: weights of the term -1/2 (h - h_k)^2; None stands for zero.
+    :param h_k: means where the dual was linearised; needed together with `kappa`.
     """
-    moved = sigma - sigma_k
-    value = alpha * h + lam * sigma_k * (sigma - 0.5 * sigma_k) - loss - 0.5 * rho * tf.square(moved)
+    linear = alpha * h + lam * sigma_k * (sigma - 0.5 * sigma_k)
+    objective = linear - value - 0.5 * rho * tf.square(sigma - sigma_k)
     if kappa is not None:
-        value -= 0.5 * kappa * tf.square(h - h_k)
-    if delta is not None:
-        value -= 0.5 * delta * moved**4
-    return value  # (V15)
+        objective -= 0.5 * kappa * tf.square(h - h_k)
+    return objective  # (V15)

@@ -1,56 +1,71 @@
-"""Conjugate-computation steps for a block of documents, each with a step size of its own that keeps its bound rising."""
+"""Conjugate-computation steps for a block of documents, with a step size per document that keeps its bound from falling."""
 
 from __future__ import annotations
 
 __all__ = ["ascend"]
 
-from typing import Any
+from typing import Protocol, TypeVar
 
 import numpy as np
 
+from ..documents import PerDocument, chosen, copied, put_rows, rows_of
 from ..words import Words
 
 _LEAST_STEP = 1e-3
 
 
-def ascend(family: Any, words: Words, state: Any, tolerance: float, max_steps: int) -> Any:
-    """Steps from `state` until the expected words of a topic change by less than `tolerance` in the mean over topics.
+class _Evaluation(PerDocument, Protocol):
+    @property
+    def bound(self) -> np.ndarray:
+        """[b], minus infinity where the state is not allowed."""
 
-    :param family: has `evaluate(words, state)`, a NamedTuple of arrays [b, ...] with `bound` and `expected`, the bound -inf
-        where the state is not allowed; and `propose(state, evaluation, rho [b])`, a state.
+    @property
+    def expected(self) -> np.ndarray:
+        """Expected words of each topic [b, K]."""
 
-    A step that would lower a document's bound is not made, and its rho is quartered; each success doubles it, up to 1.
+
+State = TypeVar("State", bound=PerDocument)
+Found = TypeVar("Found", bound=_Evaluation)
+
+
+class _Family(Protocol[State, Found]):
+    def evaluate(self, words: Words, state: State) -> Found:
+        """The bound and whatever `propose` needs."""
+
+    def propose(self, state: State, now: Found, rho: np.ndarray) -> State:
+        """The state after a step of size rho [b]."""
+
+
+def ascend(family: _Family[State, Found], words: Words, state: State, tolerance: float, max_steps: int) -> State:
+    """Steps from `state` until the expected words of a topic change by less than `tolerance`, in the mean over topics.
+
+    A step that would lower the bound of a document is refused, and the step size of this document divided by four; each step
+    that is made doubles it, up to 1.
+
+    :param family: offers the bound and the steps.
+    :param words: of b documents.
+    :param state: arrays [b, ...].
+    :param tolerance: of a full step; the change is divided by the step size.
+    :param max_steps: at most.
     """
-    state, now = _copy(state), family.evaluate(words, state)
+    state, now = copied(state), family.evaluate(words, state)
     active, rho = np.arange(len(now.bound)), np.ones(len(now.bound))
     part_state, part_now, part_words = state, now, words
     for _ in range(max_steps):
+        # 1) a trial step in every document that is not done
         trial_state = family.propose(part_state, part_now, rho)
         trial = family.evaluate(part_words, trial_state)
+        # 2) kept where the bound has not fallen
         better = trial.bound >= part_now.bound
         change = np.abs(trial.expected - part_now.expected).mean(1) / rho
-        part_state, part_now = _choose(better, trial_state, part_state), _choose(better, trial, part_now)
-        _put(state, active, part_state)
+        part_state, part_now = chosen(better, trial_state, part_state), chosen(better, trial, part_now)
+        put_rows(state, active, part_state)
+        # 3) the next step sizes, and the documents that go on
         rho = np.where(better, np.minimum(1.0, 2.0 * rho), 0.25 * rho)
         moving = np.where(better, change >= tolerance, rho > _LEAST_STEP)
         if not moving.any():
             break
-        if moving.mean() < 0.5:  # fewer, larger copies than dropping each document when it is done
+        if moving.mean() < 0.5:  # a few large copies cost less than dropping each document when it is done
             active, rho, part_words = active[moving], rho[moving], part_words.take(moving)
-            part_state, part_now = (type(it)(*(array[moving] for array in it)) for it in (part_state, part_now))
+            part_state, part_now = rows_of(part_state, moving), rows_of(part_now, moving)
     return state
-
-
-def _copy(state: Any) -> Any:
-    return type(state)(*(array.copy() for array in state))
-
-
-def _choose(which: np.ndarray, first: Any, second: Any) -> Any:
-    """Document by document, that of `first` where `which` [b], else of `second`."""
-    pairs = zip(first, second)
-    return type(first)(*(np.where(which.reshape(-1, *[1] * (a.ndim - 1)), a, b) for a, b in pairs))
-
-
-def _put(state: Any, rows: np.ndarray, part: Any) -> None:
-    for array, values in zip(state, part):
-        array[rows] = values

@@ -1,52 +1,92 @@
-"""Dirichlet densities in NumPy, one a row: expected logarithms, divergence, the Fisher solve, the best prior."""
+"""Dirichlet prior and Dirichlet posterior of the topic proportions: the local step of latent Dirichlet allocation."""
 
 from __future__ import annotations
 
-__all__ = ["expected_log", "fisher_solve", "log_normalizer", "minus_kl", "scaled_exp"]
+__all__ = ["DirichletEvaluation", "DirichletProportions", "DirichletState"]
+
+from typing import NamedTuple
 
 import numpy as np
-from scipy.special import gammaln, psi
+import numpy.typing as npt
+from scipy.special import psi
 
-from ...special.polygamma import polygammas
-
-
-def expected_log(c: np.ndarray) -> np.ndarray:
-    """E log theta [..., K] of Dir(c), c [..., K]."""
-    return psi(c) - psi(c.sum(-1, keepdims=True))  # (T1)
+from ..dirichlet import expected_log, minus_kl, scaled_exp
+from ..priors import best_prior, best_symmetric_prior
+from ..words import Words
 
 
-def log_normalizer(c: np.ndarray) -> np.ndarray:
-    """The log of the multivariate beta function of c [..., K], of shape [...]."""
-    return gammaln(c).sum(-1) - gammaln(c.sum(-1))
+class DirichletState(NamedTuple):
+    """q(theta_d) = Dir(gamma_d)."""
+
+    gamma: np.ndarray
+    """gamma_d [b, K]"""
 
 
-def minus_kl(prior: np.ndarray | float, c: np.ndarray, mean_log: np.ndarray | None = None) -> np.ndarray:
-    """-KL[Dir(c) || Dir(prior)] in nats [...], c [..., K], prior [K] or a scalar.
+class DirichletEvaluation(NamedTuple):
+    """The bound at a state, and the assignment of words to topics."""
 
-    :param mean_log: `expected_log(c)`, where it is known already.
+    bound: np.ndarray
+    """F_d [b], nats"""
+    weights: np.ndarray
+    """exp E log theta_d [b, K], up to a factor per document"""
+    ratios: np.ndarray
+    """Counts over totals [b, W]"""
+
+
+class DirichletProportions(NamedTuple):
+    """The prior theta_d ~ Dir(alpha).
+
+    :param alpha: [K].
+    :param learn: whether alpha is learned: "none", "symmetric" or "vector".
     """
-    mean_log = expected_log(c) if mean_log is None else mean_log
-    prior = np.broadcast_to(np.asarray(prior), c.shape[-1:])
-    return log_normalizer(c) - log_normalizer(prior) + ((prior - c) * mean_log).sum(-1)  # (T3)
 
+    alpha: np.ndarray
+    learn: str = "none"
 
-def fisher_solve(c: np.ndarray, g: np.ndarray, slopes: np.ndarray | None = None) -> np.ndarray:
-    """I(c)^-1 g [..., K], I the Fisher matrix of Dir(c): diagonal less a constant, so O(K).
+    @property
+    def numbers_per_document(self) -> int:
+        """How many numbers the local step stores per document, besides its words."""
+        return 4 * len(self.alpha)
 
-    :param slopes: psi'(c), where it is known already.
-    """
-    inverse = 1.0 / (polygammas(c)[0] if slopes is None else slopes)
-    total, _ = polygammas(c.sum(-1, keepdims=True))
-    shared = total * (g * inverse).sum(-1, keepdims=True) / (1.0 - total * inverse.sum(-1, keepdims=True))
-    return (g + shared) * inverse  # (C35)
+    def start(self, num_documents: int, dtype: npt.DTypeLike) -> DirichletState:
+        """The state before the first step: all topics have the same weight."""
+        return DirichletState(np.ones((num_documents, len(self.alpha)), dtype=dtype))
 
+    def converge(self, words: Words, state: DirichletState, tolerance: float, max_steps: int) -> DirichletState:
+        """Alternate phi and gamma in each document until gamma changes by less than `tolerance` in the mean over topics."""
+        gamma, active = state.gamma.copy(), np.arange(len(state.gamma))
+        alpha = self.alpha.astype(gamma.dtype)
+        for _ in range(max_steps):
+            old = gamma[active]
+            weights, _ = scaled_exp(psi(old))
+            new = alpha + words.expected(weights, words.counts / words.totals(weights))  # (T2)
+            gamma[active] = new
+            moving = np.abs(new - old).mean(1) >= tolerance
+            if not moving.any():
+                break
+            if moving.mean() < 0.5:  # a few large copies cost less than dropping each document when it is done
+                words, active = words.take(moving), active[moving]
+        return DirichletState(gamma)
 
-def scaled_exp(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """exp(x - max x) [..., K] and the maximum over the last axis [...]; neither overflows nor is zero.
+    def evaluate(self, words: Words, state: DirichletState) -> DirichletEvaluation:
+        """The bound of each document, (T3), at the best phi."""
+        mean_log = expected_log(state.gamma)  # (T1)
+        weights, shift = scaled_exp(mean_log)
+        assignment = words.assign(weights, shift)
+        bound = assignment.evidence + minus_kl(self.alpha, state.gamma.astype(float), mean_log)  # (T3)
+        return DirichletEvaluation(bound, weights, assignment.ratios)
 
-    Values below the floor, e^-318 of the largest in float64 and e^-39 in float32, are raised to it: the product of two of
-    them is still a normal number, so that no word ends without a topic.
-    """
-    top = x.max(-1, keepdims=True)
-    floor = 0.45 * np.log(np.finfo(x.dtype).tiny)
-    return np.exp(np.maximum(x - top, floor)), top[..., 0]
+    def mean(self, state: DirichletState) -> np.ndarray:
+        """E theta_d [b, K]."""
+        return state.gamma / state.gamma.sum(1, keepdims=True)
+
+    def learned(self, state: DirichletState, rate: float = 1.0) -> DirichletProportions:
+        """With the best alpha for these documents, or a step of size `rate` towards it in log alpha."""
+        if self.learn == "none":
+            return self
+        mean_log = expected_log(state.gamma.astype(float))
+        if self.learn == "symmetric":
+            best = np.full_like(self.alpha, best_symmetric_prior(float(self.alpha.mean()), mean_log))
+        else:
+            best = best_prior(self.alpha, mean_log)
+        return self._replace(alpha=np.exp((1.0 - rate) * np.log(self.alpha) + rate * np.log(best)))

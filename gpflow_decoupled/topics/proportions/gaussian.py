@@ -1,24 +1,25 @@
 """Proportions softmax(eta_d) with Gaussian q(eta_d): conjugate computation for correlated topics, (T5)-(T7).
 
-The state is (m, V^-1), and a of the bound on E lse (`lse`), in closed form: F stays a bound on log p. With H <= 0 of (T6), and
-the sites of (T7) written as what V^-1 has besides Sigma_0^-1,
+The state of a document is the mean m and precision V^-1 of q(eta_d), and the parameter a of the bound on E log sum_k exp
+eta_k (see `lse`), which keeps F a bound on log p. With the gradient g and the Hessian H <= 0 of (T6), a step of size rho is
 
-    V^-1 <- (1 - rho) V^-1 + rho (Sigma_0^-1 - H),   m <- m + rho V (g - Sigma_0^-1 (m - mu_0))               (T7)
+    V^-1 <- (1 - rho) V^-1 + rho (Sigma_0^-1 - H),   m <- m + rho V (g - Sigma_0^-1 (m - mu_0)).              (T7)
 
-so that V^-1 stays positive definite also where Sigma_0 was learned in between.
+V^-1 is an average of positive definite matrices, so that it stays positive definite even if Sigma_0 is learned in between.
 """
 
 from __future__ import annotations
 
 __all__ = ["GaussianEvaluation", "GaussianProportions", "GaussianState"]
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
+from ..dirichlet import scaled_exp
 from ..words import Words
 from .ascent import ascend
-from .dirichlet import scaled_exp
 from .lse import best_tilt, normal_points, tilted_bound
 
 _POINTS, _DOCUMENTS = 128, 64
@@ -32,17 +33,20 @@ class GaussianState(NamedTuple):
     precision: np.ndarray
     """V^-1 [b, K, K], or its diagonal [b, K]"""
     tilt: np.ndarray
-    """a [b, K] of the bound on E lse"""
+    """a [b, K] of the bound on E log sum_k exp eta_k"""
 
 
 class GaussianEvaluation(NamedTuple):
-    """The bound of each document, what other modules need, and the derivatives (T6)."""
+    """The bound at a state, the assignment of words to topics, and the derivatives (T6)."""
 
     bound: np.ndarray
+    """F_d [b], nats"""
     weights: np.ndarray
+    """exp m [b, K], up to a factor per document"""
     ratios: np.ndarray
+    """Counts over totals [b, W]"""
     expected: np.ndarray
-    """N_d times the derivative of the bound on E lse [b, K], in the mean the proportions"""
+    """Expected words of each topic [b, K]: N_d times the derivative in m of the bound on E log sum_k exp eta_k"""
     gradient: np.ndarray
     """g [b, K]"""
     curvature: np.ndarray
@@ -50,10 +54,12 @@ class GaussianEvaluation(NamedTuple):
 
 
 class GaussianProportions(NamedTuple):
-    """eta_d ~ N(mu_0, Sigma_0), theta_d = softmax(eta_d).
+    """The prior eta_d ~ N(mu_0, Sigma_0), theta_d = softmax(eta_d).
 
-    :param mu: [K]. :param Sigma: [K, K]. :param diagonal: whether V is diagonal. :param learn: whether mu_0 and Sigma_0 are
-        learned.
+    :param mu: mu_0 [K].
+    :param Sigma: Sigma_0 [K, K].
+    :param diagonal: whether V is diagonal.
+    :param learn: whether mu_0 and Sigma_0 are learned.
     """
 
     mu: np.ndarray
@@ -62,23 +68,23 @@ class GaussianProportions(NamedTuple):
     learn: bool = True
 
     @property
-    def numbers_a_document(self) -> int:
-        """How many numbers the local step holds of a document, besides its words."""
+    def numbers_per_document(self) -> int:
+        """How many numbers the local step stores per document, besides its words."""
         return 6 * len(self.mu) * (1 + len(self.mu))
 
-    def start(self, num_documents: int, dtype: Any) -> GaussianState:
-        """The prior in each document, with variances of at most 1: from wide ones the first steps go astray."""
+    def start(self, num_documents: int, dtype: npt.DTypeLike) -> GaussianState:
+        """The prior in each document, with variances of at most 1: from larger ones the first steps lead to poor optima."""
         precision = np.linalg.inv(self.Sigma) + np.eye(len(self.mu))
         precision = np.diagonal(precision) if self.diagonal else precision
         arrays = self.mu, precision, np.full(len(self.mu), 1.0 / len(self.mu))
         return GaussianState(*(np.broadcast_to(a, (num_documents, *a.shape)).astype(dtype) for a in arrays))
 
     def converge(self, words: Words, state: GaussianState, tolerance: float, max_steps: int) -> GaussianState:
-        """Steps (T7) in each document, of a size that keeps its bound rising."""
+        """Steps (T7) in each document, of sizes that keep its bound from falling."""
         return ascend(self, words, state, tolerance, max_steps)
 
     def evaluate(self, words: Words, state: GaussianState) -> GaussianEvaluation:
-        """The documents' terms of the bound, (T5), at the best phi, and the derivatives (T6)."""
+        """The bound of each document, (T5), at the best phi, and the derivatives (T6)."""
         covariance, log_det = self._covariance(state)
         lse, softmax = tilted_bound(state.mean, covariance, state.tilt)
         weights, shift = scaled_exp(state.mean)
@@ -100,7 +106,7 @@ class GaussianProportions(NamedTuple):
         slope = now.gradient - (state.mean - self.mu) @ prior
         if self.diagonal:
             precision = (1.0 - step) * state.precision + step * (np.diagonal(prior) + now.curvature)  # (T7)
-            solver = prior + _diagonal(now.curvature)  # the mean is not diagonal: its Newton matrix
+            solver = prior + _diagonal(now.curvature)  # the Newton matrix of the mean, which is not diagonal
         else:
             by = step[..., None]
             precision = solver = (1.0 - by) * state.precision + by * (prior + now.curvature)  # (T7)
@@ -110,7 +116,7 @@ class GaussianProportions(NamedTuple):
         return GaussianState(mean, precision, best_tilt(mean, covariance, state.tilt))
 
     def mean(self, state: GaussianState) -> np.ndarray:
-        """E softmax(eta_d) [b, K], over fixed points."""
+        """E softmax(eta_d) [b, K], by an average over fixed points."""
         points = normal_points(max(_POINTS, 2 * len(self.mu)), len(self.mu))
         means = np.empty_like(state.mean)
         for first in range(0, len(means), _DOCUMENTS):
@@ -122,7 +128,7 @@ class GaussianProportions(NamedTuple):
         return means
 
     def learned(self, state: GaussianState, rate: float = 1.0) -> GaussianProportions:
-        """With the best mu_0 and Sigma_0 for these documents; their moments move there by the share `rate`."""
+        """With the best mu_0 and Sigma_0 for these documents, or a step of size `rate` towards them in the moments."""
         if not self.learn:
             return self
         covariance = self._covariance(state)[0].mean(0, dtype=float)
@@ -134,7 +140,7 @@ class GaussianProportions(NamedTuple):
         return self._replace(mu=mu, Sigma=second - np.outer(mu, mu))
 
     def _covariance(self, state: GaussianState) -> tuple[np.ndarray, np.ndarray]:
-        """V [b, K, K] and log det V [b]; of a diagonal V its diagonal [b, K]."""
+        """V [b, K, K], or its diagonal [b, K] where it is diagonal, and log det V [b]."""
         if self.diagonal:
             return 1.0 / state.precision, -np.log(state.precision).sum(1)
         chol = np.linalg.cholesky(state.precision)

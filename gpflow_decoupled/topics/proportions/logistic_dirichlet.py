@@ -1,7 +1,8 @@
-"""Proportions with a logistic-normal prior and a Dirichlet posterior: correlated topics as inference in LDA, (T8), (T9).
+"""Logistic-normal prior and Dirichlet posterior of the topic proportions: correlated topics as inference in LDA, (T8), (T9).
 
-The prior is the non-conjugate factor: its site makes each document's posterior that of latent Dirichlet allocation with the
-pseudo-prior alpha_d = 1 + lambda~_d. With (T9) at c and the expected words of topics e, a step of the natural parameters is
+Here the prior is the factor that is not conjugate. Its site in each document is Dirichlet, with natural parameters lambda,
+so that the posterior is that of latent Dirichlet allocation with the pseudo-prior alpha_d = 1 + lambda. With lambda^(c), the
+site (T9) at the current c, and the expected words of each topic e(c), a step of size rho of the natural parameters is
 
     c <- (1 - rho) c + rho (1 + lambda^(c) + e(c)).
 """
@@ -10,42 +11,48 @@ from __future__ import annotations
 
 __all__ = ["LogisticDirichlet", "LogisticDirichletEvaluation", "LogisticDirichletState"]
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from ...special.polygamma import polygammas
+from ..dirichlet import expected_log, fisher_solve, log_normalizer, scaled_exp
 from ..words import Words
 from .ascent import ascend
-from .dirichlet import expected_log, fisher_solve, log_normalizer, scaled_exp
 
 LEAST = 1e-8
-"""Where the digamma function is still a number; a state below is refused."""
+"""Least c, at which the digamma function is still a number; a state with less is refused"""
 
 
 class LogisticDirichletState(NamedTuple):
     """q(theta_d) = Dir(c_d)."""
 
     c: np.ndarray
-    """[b, K]"""
+    """c_d [b, K]"""
 
 
 class LogisticDirichletEvaluation(NamedTuple):
-    """The bound of each document, what other modules need, and where a full step would lead."""
+    """The bound at a state, the assignment of words to topics, and the target of a full step."""
 
     bound: np.ndarray
+    """F_d [b], nats; minus infinity where c is not above 0"""
     weights: np.ndarray
+    """exp E log theta_d [b, K], up to a factor per document"""
     ratios: np.ndarray
+    """Counts over totals [b, W]"""
     expected: np.ndarray
-    """e [b, K], sum_w n_dw phi_dwk"""
+    """Expected words of each topic e [b, K], sum_w n_dw phi_dwk"""
     pseudo_prior: np.ndarray
     """1 + lambda^(c) [b, K]"""
 
 
 class LogisticDirichlet(NamedTuple):
-    """The log-ratios log(theta_k / theta_K), k < K, are Gaussian.
+    """The prior under which the log-ratios log(theta_k / theta_K), k < K, are Gaussian.
 
-    :param mu: [K - 1]. :param Sigma: [K - 1, K - 1]. :param learn: whether both are learned.
+    :param mu: mu_0 [K - 1].
+    :param Sigma: Sigma_0 [K - 1, K - 1].
+    :param learn: whether both are learned.
     """
 
     mu: np.ndarray
@@ -53,22 +60,22 @@ class LogisticDirichlet(NamedTuple):
     learn: bool = True
 
     @property
-    def numbers_a_document(self) -> int:
-        """How many numbers the local step holds of a document, besides its words."""
+    def numbers_per_document(self) -> int:
+        """How many numbers the local step stores per document, besides its words."""
         return 12 * (len(self.mu) + 1)
 
-    def start(self, num_documents: int, dtype: Any) -> LogisticDirichletState:
-        """All topics alike, two words each."""
+    def start(self, num_documents: int, dtype: npt.DTypeLike) -> LogisticDirichletState:
+        """The state before the first step: c = 2 for each topic."""
         return LogisticDirichletState(np.full((num_documents, len(self.mu) + 1), 2.0, dtype=dtype))
 
     def converge(
         self, words: Words, state: LogisticDirichletState, tolerance: float, max_steps: int
     ) -> LogisticDirichletState:
-        """Steps in each document, of a size that keeps its bound rising and c above 0."""
+        """Steps in each document, of sizes that keep its bound from falling and c above 0."""
         return ascend(self, words, state, tolerance, max_steps)
 
     def evaluate(self, words: Words, state: LogisticDirichletState) -> LogisticDirichletEvaluation:
-        """The documents' terms of the bound at the best phi, -inf where c is not above 0, and the target (T9)."""
+        """The bound of each document at the best phi, minus infinity where c is not above 0, and the target (T9)."""
         allowed, c = (state.c > LEAST).all(1), np.maximum(state.c, LEAST)
         mean_log = expected_log(c)  # (T1)
         weights, shift = scaled_exp(mean_log)
@@ -81,7 +88,7 @@ class LogisticDirichlet(NamedTuple):
     def propose(
         self, state: LogisticDirichletState, now: LogisticDirichletEvaluation, rho: np.ndarray
     ) -> LogisticDirichletState:
-        """The state after a step of size rho [b]; not yet known to be above 0."""
+        """The state after a step of size rho [b]; its c may be below 0, which `evaluate` finds out."""
         c = state.c + rho[:, None] * (now.pseudo_prior + now.expected - state.c)
         return LogisticDirichletState(c.astype(state.c.dtype))
 
@@ -90,7 +97,7 @@ class LogisticDirichlet(NamedTuple):
         return state.c / state.c.sum(1, keepdims=True)
 
     def learned(self, state: LogisticDirichletState, rate: float = 1.0) -> LogisticDirichlet:
-        """With the best mu and Sigma for these documents, (T8); their moments move there by the share `rate`."""
+        """With the best mu and Sigma for these documents, (T8), or a step of size `rate` towards them in the moments."""
         if not self.learn:
             return self
         c = state.c.astype(float)
@@ -103,12 +110,12 @@ class LogisticDirichlet(NamedTuple):
         return self._replace(mu=mu, Sigma=second - np.outer(mu, mu))
 
     def _prior(self, c: np.ndarray, mean_log: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """E log p(theta) [b], and the natural-gradient target lambda^ [b, K]."""
+        """E log p(theta) [b], and the site lambda^(c) [b, K], its natural gradient."""
         Q = np.linalg.inv(self.Sigma)
         e = mean_log[:, :-1] - mean_log[:, -1:] - self.mu
         q = e @ Q
         slopes, bends = polygammas(c)  # psi', psi''
-        curvature = np.append(np.diagonal(Q), Q.sum())  # of the trace in each psi'(c_k)
+        curvature = np.append(np.diagonal(Q), Q.sum())  # derivative of the trace in each psi'(c_k)
         log_det = np.linalg.slogdet(2.0 * np.pi * self.Sigma)[1]
         value = -0.5 * ((q * e).sum(1) + slopes @ curvature + log_det) - mean_log.sum(1)  # (T8)
         slope = -np.concatenate([q, -q.sum(1, keepdims=True)], axis=1) - 1.0

@@ -1,39 +1,53 @@
-"""Passes over the documents: coordinate ascent on all of them, or natural-gradient steps on minibatches."""
+"""Passes over the documents: coordinate ascent on all of them, or natural-gradient steps on minibatches.
+
+A pass alternates two steps: q(theta_d) of each document at fixed topics (`local`), then the topics, and the priors where
+they are learned, at fixed q(theta_d) (`shared`).
+"""
 
 from __future__ import annotations
 
 __all__ = ["Progress", "fit_batch", "fit_stochastic", "minibatch_step"]
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 
-from .blocks import split_into_blocks
+from ..blocks import split_into_blocks
+from ..documents import PerDocument, put_rows, rows_of
+from ..options import Settings
+from ..words import topic_weights
 from .history import History
 from .local import Limits, Local, local_step
 from .shared import Shared, batch_update, stochastic_update, topics_bound, with_best_topic_prior
-from .words import topic_weights
 
 
 class Progress(NamedTuple):
-    """Where a fit is."""
+    """The state of a fit between two passes."""
 
     shared: Shared
     updates: int = 0
-    """stochastic steps made"""
+    """Stochastic steps made"""
     seen: int = 0
-    """documents given to `fit` and `partial_fit`"""
+    """Documents given to `fit` and `partial_fit`"""
 
 
-def fit_batch(settings: Any, counts: sp.csr_matrix, begun: Progress, history: History) -> tuple[Progress, Any, str]:
-    """(T2) on all documents until the bound settles. Returns the progress, the local state and why it stopped.
+def fit_batch(
+    settings: Settings, counts: sp.csr_matrix, begun: Progress, history: History
+) -> tuple[Progress, PerDocument, str]:
+    """The updates (T2) on all documents until the bound settles.
 
-    Local states are kept from pass to pass. In each of the first `fresh_passes` every document starts anew as well, and
-    takes what is better: documents leave topics that they were given by chance, and the bound rises all the same.
+    Local states are kept from pass to pass. In each of the first `fresh_passes` every document starts anew as well and takes
+    the better of the two results: so it can leave topics that it was given by chance, and yet the bound does not fall.
+
+    :param settings: the model.
+    :param counts: [D, V].
+    :param begun: topics and priors to start at.
+    :param history: receives a row per pass.
+    :return: the progress, the local state of all documents, and why the fit stopped.
     """
     shared, limits = begun.shared, Limits(settings.local_tolerance, settings.max_local_steps)
-    blocks = split_into_blocks(counts, settings.num_topics, shared.proportions.numbers_a_document)
+    blocks = split_into_blocks(counts, settings.num_topics, shared.proportions.numbers_per_document)
     fresh = shared.proportions.start(counts.shape[0], counts.dtype)
     local = local_step(counts, blocks, topic_weights(shared.components), shared.proportions, fresh, limits)
     for number in range(1, settings.max_passes + 1):
@@ -48,11 +62,11 @@ def fit_batch(settings: Any, counts: sp.csr_matrix, begun: Progress, history: Hi
 
 
 def fit_stochastic(
-    settings: Any, counts: sp.csr_matrix, begun: Progress, history: History
-) -> tuple[Progress, Any, str]:
-    """(T4) on shuffled minibatches, `max_passes` times through all documents. Returns as `fit_batch`.
+    settings: Settings, counts: sp.csr_matrix, begun: Progress, history: History
+) -> tuple[Progress, PerDocument, str]:
+    """The steps (T4) on shuffled minibatches, `max_passes` times through all documents.
 
-    The local states of the last visit are where the next one starts.
+    The local step of a document starts at the result of the last one. Arguments and result are those of `fit_batch`.
     """
     generator, now = np.random.default_rng(settings.seed), begun
     state = now.shared.proportions.start(counts.shape[0], counts.dtype)
@@ -61,11 +75,10 @@ def fit_stochastic(
         order = generator.permutation(counts.shape[0])
         for first in range(0, len(order), settings.batch_size):
             rows = order[first : first + settings.batch_size]
-            part = type(state)(*(array[rows] for array in state))
-            shared, local = minibatch_step(settings, now, counts[rows], part, counts.shape[0] / len(rows))
+            part, scale = rows_of(state, rows), counts.shape[0] / len(rows)
+            shared, local = minibatch_step(settings, now, counts[rows], part, scale)
             now, bounds[rows] = Progress(shared, now.updates + 1, counts.shape[0]), local.bounds
-            for array, found in zip(state, local.state):
-                array[rows] = found
+            put_rows(state, rows, local.state)
         if settings.learn_topic_prior:
             now = now._replace(shared=with_best_topic_prior(now.shared))
         history.append(number, float(bounds.sum()) + topics_bound(now.shared))
@@ -73,15 +86,23 @@ def fit_stochastic(
 
 
 def minibatch_step(
-    settings: Any, now: Progress, counts: sp.csr_matrix, state: Any, scale: float
+    settings: Settings, now: Progress, counts: sp.csr_matrix, state: PerDocument, scale: float
 ) -> tuple[Shared, Local]:
-    """One step (T4) from documents [B, V] that stand for `scale` times as many; the local step starts at `state`."""
+    """One step (T4) on a minibatch.
+
+    :param settings: the model.
+    :param now: the progress so far.
+    :param counts: documents of the minibatch [B, V].
+    :param state: where their local step starts, arrays [B, ...].
+    :param scale: how many documents of the corpus each of them stands for.
+    """
+    # the local step sees only the words that occur, so that its cost does not grow with the vocabulary
     columns, inverse = np.unique(counts.indices, return_inverse=True)
     part = sp.csr_matrix(
         (counts.data, inverse.astype(counts.indptr.dtype), counts.indptr), (counts.shape[0], len(columns))
     )
     proportions = now.shared.proportions
-    blocks = split_into_blocks(part, settings.num_topics, proportions.numbers_a_document)
+    blocks = split_into_blocks(part, settings.num_topics, proportions.numbers_per_document)
     limits = Limits(settings.local_tolerance, settings.max_local_steps)
     topics = topic_weights(now.shared.components, columns)
     local = local_step(part, blocks, topics, proportions, state, limits)

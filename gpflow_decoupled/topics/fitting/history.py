@@ -1,4 +1,4 @@
-"""The record of a fit of topics, and its progress line."""
+"""The record of a fit of topics, with its progress bar."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from tqdm.auto import tqdm
 
 
 class History:
-    """Passes over the documents, seconds and bounds; a context that shows where the fit is.
+    """Passes over the documents, seconds and bounds; a context manager that closes the progress bar at its end.
 
-    :param passes: how many there will be at most. :param show: whether a line is shown.
+    :param passes: how many there will be at most.
+    :param show: whether a progress bar is shown.
     """
 
     def __init__(self, passes: int, show: bool) -> None:
@@ -23,7 +24,7 @@ class History:
         self._bar = tqdm(total=passes, disable=not show, unit="pass")
 
     def append(self, passes: float, bound: float) -> None:
-        """One entry: passes so far, and the bound in nats."""
+        """Record the number of passes so far and the bound in nats."""
         self._rows.append((passes, time.perf_counter() - self._began, bound))
         self._bar.update(passes - self._bar.n)
         self._bar.set_postfix(bound=f"{bound:.6g}")
@@ -37,7 +38,7 @@ class History:
 
     @property
     def arrays(self) -> dict[str, np.ndarray]:
-        """Arrays "pass", "seconds" (wall clock) and "bound" (nats), one entry a pass."""
+        """Arrays "pass", "seconds" (wall clock) and "bound" (nats), one entry per pass."""
         columns = np.array(self._rows, dtype=float).reshape(-1, 3).T
         return dict(zip(("pass", "seconds", "bound"), columns))
 

@@ -1,4 +1,4 @@
-"""The best Dirichlet prior of many Dirichlet posteriors, by Newton's method: symmetric, or one number a component."""
+"""The best Dirichlet prior of many Dirichlet posteriors by Newton's method: symmetric, or with one parameter per component."""
 
 from __future__ import annotations
 
@@ -7,18 +7,19 @@ __all__ = ["best_symmetric_prior", "best_prior"]
 import numpy as np
 from scipy.special import psi
 
-from ...special.polygamma import polygammas
+from ..special.polygamma import polygammas
 from .dirichlet import fisher_solve, log_normalizer
 
 LEAST, MOST = 1e-4, 1e4
-"""Where a prior is kept: without words that tell it, the best one may be 0 or infinite."""
+"""Bounds on learned priors: where the documents do not determine it, the best prior may be 0 or infinite."""
 _STEPS, _TOLERANCE = 50, 1e-8
 
 
 def best_symmetric_prior(prior: float, mean_log: np.ndarray) -> float:
-    """The scalar a that maximises sum_d E log Dir(theta_d | a); Newton in log a.
+    """The scalar a that maximises sum_d E log Dir(theta_d | a), by Newton's method in log a inside a bracket.
 
-    :param prior: where to start. :param mean_log: E log theta [D, K].
+    :param prior: where to start.
+    :param mean_log: E log theta_d [D, K].
     """
     documents, topics = mean_log.shape
     total = float(mean_log.sum(dtype=float))
@@ -27,7 +28,9 @@ def best_symmetric_prior(prior: float, mean_log: np.ndarray) -> float:
     for _ in range(_STEPS):
         a = np.exp(log_a)
         slope = documents * topics * (psi(topics * a) - psi(a)) + total
-        low, high = (log_a, high) if slope > 0.0 else (low, log_a)  # concave in a, so the slope tells the side
+        low, high = (
+            (log_a, high) if slope > 0.0 else (low, log_a)
+        )  # concave in a: the sign of the slope says on which side the maximum is
         (own, shared), _ = polygammas(np.array([a, topics * a]))
         curvature = documents * topics * (topics * shared - own)
         bend = a * a * curvature + a * slope  # the second derivative in log a
@@ -40,9 +43,12 @@ def best_symmetric_prior(prior: float, mean_log: np.ndarray) -> float:
 
 
 def best_prior(prior: np.ndarray, mean_log: np.ndarray) -> np.ndarray:
-    """The vector alpha [K] that maximises sum_d E log Dir(theta_d | alpha); mean_log = E log theta [D, K].
+    """The vector alpha [K] that maximises sum_d E log Dir(theta_d | alpha), by Newton's method with halved steps.
 
-    The Hessian is -D times the Fisher matrix, so that each Newton step takes O(K), (C35).
+    The Hessian is -D times the Fisher matrix of Dir(alpha), so that each Newton step takes O(K), (C35).
+
+    :param prior: where to start [K].
+    :param mean_log: E log theta_d [D, K].
     """
     target = mean_log.mean(0, dtype=float)
     alpha = np.clip(np.array(prior, dtype=float), LEAST, MOST)

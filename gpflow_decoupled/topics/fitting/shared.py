@@ -1,4 +1,4 @@
-"""What all documents share: q(beta), its prior, the prior of the proportions; and how a pass moves them."""
+"""What all documents share: q(beta) and its prior, and the prior of the proportions; and the updates of all three."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
+from ..dirichlet import expected_log, minus_kl
+from ..priors import best_symmetric_prior
+from ..proportions.family import Proportions
 from .local import Local
-from .proportions.dirichlet import expected_log, minus_kl
-from .proportions.priors import best_symmetric_prior
 
 
 class Shared(NamedTuple):
@@ -21,39 +22,52 @@ class Shared(NamedTuple):
     """lambda [K, V] of q(beta_k) = Dir(lambda_k)"""
     topic_prior: np.ndarray
     """eta [V]"""
-    proportions: Any
-    """prior of theta_d, and its local step"""
+    proportions: Proportions[Any]
+    """Prior of theta_d, and the local step; the family of its states differs from model to model"""
 
 
 def start_topics(counts: sp.csr_matrix, num_topics: int, start: str, seed: int) -> np.ndarray:
-    """The lambda [K, V] to start at: one document a topic and 1 for every word, or Gamma(100, 1 / 100) draws if "random"."""
+    """The parameters lambda [K, V] of the topics before the first pass.
+
+    :param counts: [D, V].
+    :param num_topics: K.
+    :param start: "documents" for the counts of one document per topic plus draws of Gamma(100, 1/100), "random" for draws
+        alone.
+    :param seed: of the draws and of the choice of documents.
+    """
     generator = np.random.default_rng(seed)
     if start == "random":
         return generator.gamma(100.0, 0.01, (num_topics, counts.shape[1])).astype(counts.dtype)
     rows = generator.permutation(counts.shape[0])[:num_topics]
-    if len(rows) < num_topics:  # fewer documents than topics: some serve twice, and noise tells their topics apart
+    if (
+        len(rows) < num_topics
+    ):  # fewer documents than topics: some are used twice, and the draws make their topics differ
         rows = np.resize(rows, num_topics)
     noise = generator.gamma(100.0, 0.01, (num_topics, counts.shape[1]))
     return (counts[rows].toarray() + noise).astype(counts.dtype)
 
 
 def batch_update(shared: Shared, local: Local, learn_topics: bool) -> Shared:
-    """The best topics and priors for the local state of all documents."""
+    """The best topics and priors for the local states of all documents."""
     components = (shared.topic_prior + local.statistics).astype(local.statistics.dtype)  # (T2)
     shared = Shared(components, shared.topic_prior, shared.proportions.learned(local.state))
     return with_best_topic_prior(shared) if learn_topics else shared
 
 
 def with_best_topic_prior(shared: Shared) -> Shared:
-    """With the symmetric eta that is best for the topics."""
+    """The same topics with the symmetric eta that is best for them."""
     best = best_symmetric_prior(float(shared.topic_prior.mean()), expected_log(shared.components.astype(float)))
     return shared._replace(topic_prior=np.full_like(shared.topic_prior, best))
 
 
 def stochastic_update(shared: Shared, local: Local, columns: np.ndarray, scale: float, rho: float) -> Shared:
-    """A natural-gradient step of size rho from a minibatch that stands for `scale` times as many documents.
+    """A natural-gradient step from a minibatch.
 
-    :param columns: [V'] words that occur in it, the columns of its statistics.
+    :param shared: topics and priors before.
+    :param local: the local step of the minibatch.
+    :param columns: the words that occur in it [V'], which are the columns of its statistics.
+    :param scale: how many documents of the corpus each of its documents stands for.
+    :param rho: the step size, in (0, 1].
     """
     components = (1.0 - rho) * shared.components + (rho * shared.topic_prior).astype(shared.components.dtype)  # (T4)
     components[:, columns] += rho * scale * local.statistics  # (T4)

@@ -1,0 +1,57 @@
+"""What topic models need of a family of posteriors over the topic proportions of documents."""
+
+from __future__ import annotations
+
+__all__ = ["Evaluation", "Proportions"]
+
+from typing import Protocol, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from ..documents import PerDocument
+from ..words import Words
+
+State = TypeVar("State", bound=PerDocument)
+
+
+class Evaluation(PerDocument, Protocol):
+    """What the rest of the model needs of each document."""
+
+    @property
+    def bound(self) -> np.ndarray:
+        """F_d [b], the document's terms of the bound, nats."""
+
+    @property
+    def weights(self) -> np.ndarray:
+        """The weights of the topics in each document [b, K], up to a factor per document."""
+
+    @property
+    def ratios(self) -> np.ndarray:
+        """Counts over the sum of weights over topics [b, W]; see `words.Assignment`."""
+
+
+class Proportions(Protocol[State]):
+    """The prior of the proportions theta_d, and the local step that finds q(theta_d) of each document.
+
+    A state is a NamedTuple of arrays [b, ...], the parameters of q(theta_d) of b documents.
+    """
+
+    @property
+    def numbers_per_document(self) -> int:
+        """How many numbers the local step stores per document, besides its words."""
+
+    def start(self, num_documents: int, dtype: npt.DTypeLike) -> State:
+        """The state before the first step."""
+
+    def converge(self, words: Words, state: State, tolerance: float, max_steps: int) -> State:
+        """The state after steps at fixed topics, until the expected words of a topic change by less than `tolerance`."""
+
+    def evaluate(self, words: Words, state: State) -> Evaluation:
+        """The bound of each document, at the best assignment of its words to topics."""
+
+    def mean(self, state: State) -> np.ndarray:
+        """E theta_d [b, K]."""
+
+    def learned(self, state: State, rate: float = 1.0) -> Proportions[State]:
+        """With the best prior for these documents, or a step of size `rate` towards it."""
