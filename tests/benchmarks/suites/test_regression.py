@@ -3,31 +3,34 @@
 from __future__ import annotations
 
 import argparse
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from benchmarks import regression_clock, regression_table
-from benchmarks.models import Settings
-from benchmarks.records import Record, Snapshot
-from benchmarks.report import draw
+from benchmarks.harness.pictures import draw
+from benchmarks.harness.records import Snapshot
+from benchmarks.harness.report import Section
+from benchmarks.harness.runner import Suite, run
+from benchmarks.libraries.models import Settings
+from benchmarks.suites.regression import clock
+from benchmarks.suites.regression import table as table_part
+from benchmarks.suites.regression.runs import Run
 
 SIZES = [3, 7, 4]
-MODELS = list(regression_table.models(*SIZES))
+MODELS = list(table_part.models(*SIZES))
 
 
-def result(task: str, model: str, mae: float | None, split: int = 0, steps: int = 10) -> dict[str, Any]:
+def result(task: str, model: str, mae: float | None, split: int = 0, steps: int = 10) -> Run:
     """Of a run that took a processor second and two of the wall; None: it failed."""
     metrics = {} if mae is None else {"mae": mae, "rmse": 2.0 * mae, "log_density": -mae, "elbo": -100.0 * mae}
     end = Snapshot(float(steps), 2.0, 1.0, steps, True, metrics)
-    return {"split": split, **asdict(Record(task, model, "any", 0.0, 200.0, [end], "" if metrics else "failed"))}
+    return Run(task, model, "any", 0.0, 200.0, [end], "" if metrics else "failed", split)
 
 
-def table(results: list[dict[str, Any]]) -> Any:
-    return regression_table.section(results, argparse.Namespace(steps=10, sizes=SIZES))
+def table(results: list[Run]) -> Section:
+    return table_part.section(results, argparse.Namespace(steps=10, sizes=SIZES))
 
 
 def test_table_one(tmp_path: Path) -> None:
@@ -57,7 +60,7 @@ def test_table_of_an_interrupted_run_and_of_splits() -> None:
 
 def test_every_published_rank_has_a_model() -> None:
     """As in the paper: eight models, whose average ranks add up to 36."""
-    published = [one for one in regression_table.models(*SIZES).values() if one]
+    published = [one for one in table_part.models(*SIZES).values() if one]
     assert len(published) == 8
     assert sum(one.rank for one in published) == pytest.approx(36.0, abs=0.02)
 
@@ -65,20 +68,26 @@ def test_every_published_rank_has_a_model() -> None:
 def test_clock(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """The coupled size is read off times that grow with M^2; all runs take the steps that the first one has seconds for."""
     times = {"orthogonal-100+7": 28.0, "coupled-100": 10.0, "coupled-140": 19.6, "coupled-200": 40.0}
-    monkeypatch.setattr(regression_clock, "build", lambda spec, *_: spec.name)
-    monkeypatch.setattr(regression_clock, "whole_step", lambda name, *_, **__: name)
-    monkeypatch.setattr(regression_clock, "load", lambda *_: None)
-    monkeypatch.setattr(
-        regression_clock, "interleave", lambda steps, *_: {name: np.full(3, times[name]) for name in steps}
-    )
+    monkeypatch.setattr(clock, "build", lambda spec, *_: spec.name)
+    monkeypatch.setattr(clock, "whole_step", lambda name, *_, **__: name)
+    monkeypatch.setattr(clock, "load", lambda *_: None)
+    monkeypatch.setattr(clock, "interleave", lambda steps, *_: {name: np.full(3, times[name]) for name in steps})
     budgets: list[tuple] = []
 
-    def train(options: Any, settings: Settings, targets: list, task: str, split: int, model: str) -> dict[str, Any]:
+    def train(options: Any, settings: Settings, targets: list, task: str, split: int, model: str) -> Run:
         budgets.append((settings.unit, *settings.budgets, targets[-1]))
         return result(task, model, {"o": 0.1, "c": 0.2, "h": 0.3}[model[0]], split, int(settings.budgets[0]))
 
-    monkeypatch.setattr(regression_clock, "train", train)
+    monkeypatch.setattr(clock, "trained", train)
+    sections: list[Section] = []
+
+    def noted(runs: list[Run], options: argparse.Namespace) -> Section:
+        sections.append(clock.section(runs, options))
+        return sections[-1]
+
     options = argparse.Namespace(
+        suite="made",
+        parts=["clock"],
         clock_task="made",
         clock_models=["orthogonal-100+7", "hybrid-100+7-adam"],
         clock_seconds=5.6,
@@ -90,10 +99,10 @@ def test_clock(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         seed=0,
         float32=False,
     )
-    seen: list[list[dict[str, Any]]] = []
-    regression_clock.measure(options, tmp_path, seen.append)
-    assert [one["model"] for one in seen[-1]] == ["orthogonal-100+7", "coupled-167", "hybrid-100+7-adam"]
+    suite = Suite("Made", {"clock": clock.PART._replace(section=noted)}, clock.add_arguments)
+    rows = run(suite, options, "command", tmp_path)
+    assert [one["model"] for one in rows] == ["orthogonal-100+7", "coupled-167", "hybrid-100+7-adam"]
+    assert [one["timed"] for one in rows] == [times, {}, {}]
     assert budgets == 3 * [("steps", 200, 200)]
-    section = regression_clock.section(seen[-1], options)
-    assert [row[:5] for row in section.tables[0].rows][0] == ["orthogonal-100+7", "5.0", "200", "1", "**0.1000**"]
-    assert [panel.ylabel for panel in section.figures[0].panels][2] == "test MAE"
+    assert [row[:5] for row in sections[-1].tables[0].rows][0] == ["orthogonal-100+7", "5.0", "200", "1", "**0.1000**"]
+    assert [panel.ylabel for panel in sections[-1].figures[0].panels][2] == "test MAE"

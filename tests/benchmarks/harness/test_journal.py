@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from benchmarks import journal
-from benchmarks.journal import Journal, setting_of
+from benchmarks.harness import journal
+from benchmarks.harness.journal import Journal, setting_of
 
 PIECES = [("kin40k", 0), ("kin40k", 1), ("protein", 0)]
 
@@ -75,6 +75,7 @@ def test_journals_may_be_concatenated(tmp_path: Path) -> None:
 
 def test_a_setting_names_what_a_result_depends_on() -> None:
     shared = {"verb": "run", "suite": "made", "threads": 1, "resume": True, "open": False, "out": Path("here")}
+    shared["gpjax_python"] = "/some/python"
     options = Namespace(**shared, data="/some/place/sets", seed=3, steps=10, tasks=["a", "b"])
     assert setting_of(options, "tasks") == {"seed": 3, "steps": 10, "data": "sets"}
     assert setting_of(Namespace(**{**vars(options), "data": None}), "tasks", "steps") == {"seed": 3, "data": None}

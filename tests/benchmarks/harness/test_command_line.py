@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 from pathlib import Path
 
 import pytest
 
-from benchmarks import command_line
-from benchmarks.command_line import SUITES, _without_places, parse
+from benchmarks.harness import command_line
+from benchmarks.harness.command_line import _without_places, parse
+from benchmarks.suites import SUITES
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 COMMAND = re.compile(r"`python -m benchmarks (run [^`]+)`")
 
@@ -27,6 +29,8 @@ def test_a_report_names_no_place() -> None:
         "gpflow-5",
         "--data",
         "/c/d",
+        "--gpjax-python",
+        "/e/python",
         "--resume",
         "--open",
     ]
@@ -53,7 +57,7 @@ def test_help_lists_the_suites(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_every_documented_command_is_understood(monkeypatch: pytest.MonkeyPatch) -> None:
     """Commands beside the numbers of README.md and docs name suites, parts and options that there are."""
-    monkeypatch.setattr(command_line, "_set_environment", lambda threads: None)
+    monkeypatch.setattr(command_line, "_set_environment", lambda *_: None)
     found = [(page.name, command) for page in PAGES for command in COMMAND.findall(page.read_text(encoding="utf-8"))]
     commands = [
         (page, shlex.split(command)) for page, command in found if "NAME" not in command and "PART" not in command
@@ -64,3 +68,12 @@ def test_every_documented_command_is_understood(monkeypatch: pytest.MonkeyPatch)
             parse(command)
         except SystemExit:
             pytest.fail(f"{page}: {shlex.join(command)}")
+
+
+def test_the_python_of_gpjax_is_known_to_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The option takes the place of the environment variable."""
+    monkeypatch.setenv("GPJAX_PYTHON", "/one/python")
+    parse(["run", "--suite", "ci"])
+    assert os.environ["GPJAX_PYTHON"] == "/one/python"
+    parse(["run", "--suite", "ci", "--gpjax-python", "/other/python"])
+    assert os.environ["GPJAX_PYTHON"] == "/other/python"

@@ -1,25 +1,17 @@
-"""The parts of the classification suite: ranks beside the paper's, classes as data, and models of other libraries."""
+"""Classes as data, and classifiers of every library."""
 
 from __future__ import annotations
-
-import argparse
-import json
-from pathlib import Path
 
 import gpflow
 import numpy as np
 import pytest
 
-from benchmarks.baselines import BASELINES, train_baseline
-from benchmarks.classification_report import Outcome, published, write_report
-from benchmarks.data import Data, standardise
-from benchmarks.metrics import evaluate_classes
-from benchmarks.models import Settings, build, parse
-from benchmarks.peers import gpflow_steps
-from benchmarks.selu_network import train_network
-
-OPTIONS = argparse.Namespace(sizes=[3, 7, 4], steps=10, batch_size=5, network_depths=[2], network_seconds=1.0)
-MODELS = [*published(*OPTIONS.sizes), "logistic"]
+from benchmarks.harness.data import Data, standardise
+from benchmarks.harness.metrics import evaluate_classes
+from benchmarks.libraries.gpflow_svgp import gpflow_steps
+from benchmarks.libraries.models import Settings, build, parse
+from benchmarks.libraries.scikit_learn import BASELINES, train_baseline
+from benchmarks.libraries.selu_network import train_network
 
 
 @pytest.fixture(scope="module")
@@ -30,43 +22,6 @@ def data() -> Data:
     Y = 2 * (X[:, :1] > 0.0).astype(int)
     Y[0], Y[1] = 1, 3
     return standardise("made", X, Y, np.arange(120) < 40).classes()
-
-
-def outcome(task: str, model: str, accuracy: float, split: int = 0) -> Outcome:
-    return Outcome(task, split, model, 90, 2, 2, accuracy, 1.0 - accuracy, float("nan"), 2.0, 10, "")
-
-
-def rows_of(folder: Path, heading: str) -> dict[str, list[str]]:
-    section = (folder / "classification.md").read_text().split(f"## {heading}")[1].split("\n\n")[1]
-    cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in section.splitlines()[2:]]
-    return {row[0]: row[1:] for row in cells}
-
-
-def test_table_two(tmp_path: Path) -> None:
-    """The order of two data sets becomes ranks; a third that lacks models has a table and no rank; splits are averaged."""
-    first = [outcome("one", model, 0.9 - 0.1 * place) for place, model in enumerate(MODELS)]
-    second = [outcome("two", model, 0.1 * place, split) for split in (0, 1) for place, model in enumerate(MODELS)]
-    second[len(MODELS)] = outcome("two", MODELS[0], 0.05, 1)
-    write_report([*first, *second, outcome("three", MODELS[0], 0.5)], OPTIONS, "command", tmp_path)
-    summary = rows_of(tmp_path, "2 data sets")
-    assert list(summary) == MODELS
-    mean = f"{50 * (0.9 + 0.025):.1f}"
-    assert summary["coupled-4-adam"][:6] == [mean, mean, "4.00 (3.00)", "90.4", "94.8", "3.89 (0.42) Coupled"]
-    assert summary["coupled-4-adam"][6:] == ["4.50 (3.50)", "4.50 (3.50)", "0.537", "2.0"]
-    assert summary["logistic"][2:7] == ["", "", "", "", "4.50 (3.50)"]
-    assert rows_of(tmp_path, "two")["coupled-4-adam"][:2] == ["2.50", "0.9750"]
-    assert rows_of(tmp_path, "one")["coupled-4-adam"][:3] == ["**90.00**", "**0.1000**", ""]
-    assert list(rows_of(tmp_path, "three")) == MODELS[:1]
-    assert json.loads((tmp_path / "classification.json").read_text())["results"][0]["elbo"] is None
-    assert (tmp_path / "classification.png").stat().st_size > 10_000
-
-
-def test_every_published_rank_has_a_model() -> None:
-    """Average ranks of seven add up to 28, but for the rounding of the paper's."""
-    columns = published(*OPTIONS.sizes)
-    assert len(columns) == 7 and sum(one.rank for one in columns.values()) == pytest.approx(28.0, abs=0.03)
-    for name in set(columns) - {"network"}:
-        assert parse(name).name == name
 
 
 def test_declared_classes_choose_likelihood_and_latents(data: Data) -> None:

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from benchmarks.data import Data, standardise
-from benchmarks.metrics import METRICS, average_ranks, classification_scores, elbo, evaluate
+from benchmarks.harness.data import Data, standardise
+from benchmarks.harness.metrics import METRICS, average_ranks, classification_scores, elbo, evaluate, gaussian_scores
 
 LABELS = np.array([[0], [2], [1], [2]])
 SURE = np.array([[0.8, 0.1, 0.1], [0.2, 0.1, 0.7], [0.1, 0.6, 0.3], [0.4, 0.3, 0.3]])
@@ -58,6 +58,7 @@ def test_values_and_batches(data: Data) -> None:
     }
     for batch_size in (7, 100):
         assert evaluate(trained, data, batch_size) == pytest.approx(expected, rel=1e-10)
+    assert gaussian_scores(mean, variance, data.Y_test) == pytest.approx(expected, rel=1e-10)
     whole = float(trained.elbo((data.X_train, data.Y_train)))
     assert elbo(trained, data, batch_size=7) == pytest.approx(whole, rel=1e-10)
 

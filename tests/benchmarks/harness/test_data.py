@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks.data import EMBEDDED, FOLDER_VARIABLE, inducing_points, load, standardise
+from benchmarks.harness.data import EMBEDDED, FOLDER_VARIABLE, inducing_points, load, standardise
 
 
 def raw(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
