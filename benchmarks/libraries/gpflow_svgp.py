@@ -40,7 +40,7 @@ class GPflowSteps(NamedTuple):
 def gpflow_steps(model: gpflow.models.SVGP, data: Data, settings: Settings, natural_q: bool = True) -> GPflowSteps:
     """A tf.function per optimiser, and one for both.
 
-    Adam moves kernel, noise and inducing inputs, and q as well where natural gradients do not.
+    Adam trains kernel, noise and inducing inputs, and q as well where natural gradients do not.
     """
     gpflow.set_trainable(model.q_mu, not natural_q)
     gpflow.set_trainable(model.q_sqrt, not natural_q)

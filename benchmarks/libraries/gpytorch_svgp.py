@@ -117,13 +117,16 @@ def gpytorch_step(beta: np.ndarray, data: Data, settings: Settings) -> Callable[
 
 
 def train_gpytorch(spec: Spec, data: Data, targets: Sequence[float], settings: Settings) -> Record:
-    """Train by Adam on all parameters, in float32 as is GPyTorch's default, until the last of `targets` (seconds)."""
+    """Train by Adam on all parameters, in float32 as is GPyTorch's default, until the last of `targets`."""
     import torch
 
     model, likelihood = _build(*points(spec, data, settings), settings)
     step, both = _stepping(model, likelihood, data, settings), torch.nn.ModuleList([model, likelihood])
     recorder = Recorder(
-        targets, lambda: {k: v.detach().clone() for k, v in both.state_dict().items()}, both.load_state_dict
+        targets,
+        lambda: {name: value.detach().clone() for name, value in both.state_dict().items()},
+        both.load_state_dict,
+        settings.unit,
     )
     recorder.start()
     while not recorder.done:

@@ -90,7 +90,7 @@ def build_large(gamma: np.ndarray, beta: np.ndarray, num_data: int, subsample: i
 
 
 def whole_step(model: gpflow.models.GPModel, data: Data, settings: Settings, hold_sites: bool) -> Callable[[], object]:
-    """The compiled step of `fit` on random rows: one pass, then q moves by a natural gradient and the rest by Adam.
+    """The compiled step of `fit` on random rows: one pass, then a natural gradient for q and Adam for the rest.
 
     :param hold_sites: whether the sites of q stay the same while the kernel changes, as `fit` does by default.
     """

@@ -17,7 +17,7 @@ SUITES = {
     "classification": "Table 2 of the orthogonal paper: accuracy, log loss, average ranks",
     "full_gp": "full-GP classification: seconds to the best bound",
     "glm": "Bayesian logistic regression: seconds and memory to the optimum",
-    "policies": "what becomes of negative precisions",
+    "policies": "what each policy for negative precisions does",
     "lagrangian": "decoupled variational Gaussian inference",
     "affine": "skewed and heavy-tailed posteriors",
     "topics": "topic models on held-out words",

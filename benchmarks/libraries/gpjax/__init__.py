@@ -45,7 +45,7 @@ def missing() -> str:
 def train_gpjax(spec: Spec, data: Data, targets: Sequence[float], settings: Settings) -> Record:
     """Train GPJax's whitened SVGP in float64 until the last of `targets`, and evaluate it at each of them.
 
-    q moves by natural gradients and the rest by Adam; with `-adam` after the name, Adam moves everything.
+    Natural gradients train q, and Adam the rest; with `-adam` after the name, Adam trains everything.
     """
     request = {
         "targets": list(targets),

@@ -61,7 +61,7 @@ def compiled_step(
 ) -> tuple[Callable[..., tuple[Any, Any]], Any]:
     """A training step, compiled: (arrays of the family, optimiser's state, random key, gamma) to (arrays, state).
 
-    With natural gradients, q moves by one of step size gamma and then the rest by Adam; without, Adam moves everything.
+    With natural gradients, q takes one of step size gamma, and then Adam updates the rest; else Adam updates everything.
 
     :return: the step, and the first state of the optimiser.
     """
@@ -70,7 +70,7 @@ def compiled_step(
     first, static = eqx.partition(family, eqx.is_array)
 
     def split(arrays: eqx.Module) -> tuple[eqx.Module, eqx.Module]:
-        """What natural gradients move, and what Adam moves."""
+        """What natural gradients update, and what Adam updates."""
         return partition_variational(arrays) if natural else (jax.tree.map(lambda _: None, arrays), arrays)
 
     def step(arrays: eqx.Module, state: Any, key: jax.Array, gamma: jax.Array) -> tuple[eqx.Module, Any]:
@@ -124,7 +124,7 @@ def train(folder: Path) -> dict[str, Any]:
     """Train as the request in `folder` says, write the predictions there, and return the answer.
 
     The request has `targets` and their `unit` ("seconds" or "steps"), `batch_size`, `learning_rate` of Adam,
-    `natural_gradient` (its step size, or None: Adam moves everything), `noise` (the first variance) and `seed`.
+    `natural_gradient` (its step size; None for Adam alone), `noise` (the first variance) and `seed`.
     """
     request = json.loads((folder / "request.json").read_text())
     with np.load(folder / "request.npz") as file:

@@ -44,7 +44,7 @@ class Problem(NamedTuple):
     X: np.ndarray
     Y: np.ndarray
     kernel: gpflow.kernels.Kernel
-    likelihood: Any
+    likelihood: gpflow.likelihoods.Likelihood
     log_label: Callable[[tf.Tensor], tf.Tensor]
     mean: float = 0.0
 

@@ -11,7 +11,7 @@ __all__ = ["PART"]
 import argparse
 import warnings
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import gpflow
 import numpy as np
@@ -37,8 +37,8 @@ class Problem(NamedTuple):
 
     name: str
     data: tuple[np.ndarray, np.ndarray]
-    likelihood: Any
-    prior: Any
+    likelihood: gpflow.likelihoods.Likelihood
+    prior: tfd.Distribution
     base: str
     log_joint: Callable[[np.ndarray], np.ndarray]
     """w [S, 2] -> log p(y, w) [S]"""

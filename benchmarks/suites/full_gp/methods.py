@@ -113,7 +113,9 @@ def _natural_gradient(gammas: Sequence[float], label: str) -> Callable[[Problem,
     return run
 
 
-def _iterate(step: Callable[[], Any], elbo: Callable[[], float], limit: float) -> tuple[list[float], list[float], str]:
+def _iterate(
+    step: Callable[[], object], elbo: Callable[[], float], limit: float
+) -> tuple[list[float], list[float], str]:
     """Seconds and bounds after each step, and how it ended; evaluations of the bound are not in the seconds."""
     seconds, values = [0.0], [elbo()]
     while seconds[-1] < limit:

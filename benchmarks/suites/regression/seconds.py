@@ -57,7 +57,7 @@ def _section(runs: Sequence[Run], options: argparse.Namespace) -> Section:
         "Seconds are wall-clock, without compilation, k-means and evaluation. All models start at the same "
         "kernel, noise and inducing points, and learn all of them. Best of a column in bold.",
         "`fit` lets its step sizes fall towards the end of the time it is given, so that each budget is a run of its own "
-        "(points). The peers keep their step sizes, and are evaluated on the way.",
+        "(points). The peers keep their step sizes, and are evaluated at times in between.",
         *(f"Left out: {reason}" for reason in map(missing, ("gpytorch", "gpjax")) if reason and not options.models),
     ]
     panels = [

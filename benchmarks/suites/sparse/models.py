@@ -5,8 +5,8 @@ from __future__ import annotations
 __all__ = ["METHODS", "Fit", "Problem", "clumped", "exact", "make_problem", "recovered", "sparse", "start"]
 
 import time
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import gpflow
 import numpy as np
@@ -45,7 +45,7 @@ class Problem(NamedTuple):
 class Fit(NamedTuple):
     """A model that was trained, and how."""
 
-    model: Any
+    model: gpflow.models.GPModel
     objective: float
     """what was maximised, nats"""
     iterations: int
@@ -93,7 +93,14 @@ def exact(problem: Problem, iterations: int) -> Fit:
     return _maximise(model, lambda: model.training_loss(), model.trainable_variables, iterations)
 
 
-def sparse(method: str, problem: Problem, Z: np.ndarray, iterations: int, like: Any = None, fixed: bool = False) -> Fit:
+def sparse(
+    method: str,
+    problem: Problem,
+    Z: np.ndarray,
+    iterations: int,
+    like: gpflow.models.GPModel | None = None,
+    fixed: bool = False,
+) -> Fit:
     """Train one of `METHODS`.
 
     :param Z: inducing inputs at the start, [M, 1].
@@ -104,8 +111,8 @@ def sparse(method: str, problem: Problem, Z: np.ndarray, iterations: int, like: 
     return METHODS[method][1](problem, Z, iterations, like, fixed)
 
 
-def _collapsed(model_type: Any) -> Callable[..., Fit]:
-    def run(problem: Problem, Z: np.ndarray, iterations: int, like: Any, fixed: bool) -> Fit:
+def _collapsed(model_type: type[SGPR] | type[GPRFITC] | type[DTC]) -> Callable[..., Fit]:
+    def run(problem: Problem, Z: np.ndarray, iterations: int, like: gpflow.models.GPModel | None, fixed: bool) -> Fit:
         model = model_type((problem.X, problem.Y), _kernel(), Z.copy(), noise_variance=0.1)
         variables = _adopt(model, like, fixed) or model.trainable_variables
         return _maximise(model, lambda: model.training_loss(), variables, iterations)
@@ -113,7 +120,9 @@ def _collapsed(model_type: Any) -> Callable[..., Fit]:
     return run
 
 
-def _orthogonal(problem: Problem, Z: np.ndarray, iterations: int, like: Any, fixed: bool) -> Fit:
+def _orthogonal(
+    problem: Problem, Z: np.ndarray, iterations: int, like: gpflow.models.GPModel | None, fixed: bool
+) -> Fit:
     """The collapsed orthogonal bound; 50 of the inputs are mean points, which are not trained."""
     rows = np.linspace(0, len(problem.X) - 1, min(_MEAN_POINTS, len(problem.X))).astype(int)
     gamma = np.setdiff1d(problem.X[np.argsort(problem.X[:, 0])[rows]], Z)[:, None]
@@ -130,7 +139,9 @@ def _orthogonal(problem: Problem, Z: np.ndarray, iterations: int, like: Any, fix
     return fit
 
 
-def _uncollapsed(problem: Problem, Z: np.ndarray, iterations: int, like: Any, fixed: bool) -> Fit:
+def _uncollapsed(
+    problem: Problem, Z: np.ndarray, iterations: int, like: gpflow.models.GPModel | None, fixed: bool
+) -> Fit:
     """GPflow's `SVGP` by `fit`: natural gradients, Adam and minibatches of 50; an iteration is a step."""
     model = SVGP(_kernel(), gpflow.likelihoods.Gaussian(0.1), Z.copy(), num_data=len(problem.X))
     _adopt(model, like, fixed)
@@ -151,7 +162,9 @@ METHODS: dict[str, tuple[str, Callable[..., Fit]]] = {
 """Name -> label, and function that trains it."""
 
 
-def _maximise(model: Any, loss: Callable[[], tf.Tensor], variables: Any, iterations: int) -> Fit:
+def _maximise(
+    model: gpflow.models.GPModel, loss: Callable[[], tf.Tensor], variables: Sequence[tf.Variable], iterations: int
+) -> Fit:
     """L-BFGS on a compiled loss, until it stops or for so many iterations."""
     begin = time.process_time()
     if iterations == 0 or not len(variables):
@@ -161,7 +174,7 @@ def _maximise(model: Any, loss: Callable[[], tf.Tensor], variables: Any, iterati
     return Fit(model, -float(found.fun), int(found.nit), time.process_time() - begin)
 
 
-def _adopt(model: Any, like: Any, fixed: bool) -> list | None:
+def _adopt(model: gpflow.models.GPModel, like: gpflow.models.GPModel | None, fixed: bool) -> list[tf.Variable] | None:
     """Copy kernel and noise of `like`; if `fixed`, return the variables of the inducing inputs, which alone are trained."""
     if like is not None:
         gpflow.utilities.multiple_assign(model.kernel, gpflow.utilities.read_values(like.kernel))

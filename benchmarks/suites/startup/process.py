@@ -28,7 +28,7 @@ class Sizes(NamedTuple):
 
 
 def imports(sizes: Sizes, done: Done) -> None:
-    """Import GPflow and then this package, in one process, so that the difference is not lost in the noise of two."""
+    """Import GPflow and then this package, in one process, because the difference is smaller than the noise between two."""
     import gpflow  # noqa: F401
 
     done("import gpflow")
