@@ -64,7 +64,8 @@ def gpflow_steps(model: gpflow.models.SVGP, data: Data, settings: Settings, natu
         adam.minimize(lambda: model.training_loss(batch), variables)
 
     parts = natural, hyperparameters, both if natural_q else hyperparameters
-    return GPflowSteps(*map(tf.function, parts), gamma, adam.learning_rate)
+    # without AutoGraph: nothing here needs it, the graph is the same, and it takes most of the time of tracing
+    return GPflowSteps(*(tf.function(part, autograph=False) for part in parts), gamma, adam.learning_rate)
 
 
 def train_gpflow(spec: Spec, data: Data, targets: Sequence[float], settings: Settings) -> Record:
