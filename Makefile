@@ -71,7 +71,7 @@ bench: $(INSTALLED) ## every benchmark in small, a few minutes; opens its report
 	$(BIN)/python -m benchmarks run --suite ci --open $(BENCHMARK_ARGS)
 
 bench-full: $(INSTALLED) ## every benchmark at its own size, for hours; BENCHMARK_ARGS='--data DIR --resume'
-	@set -e; for suite in $$($(BIN)/python -c 'from benchmarks.ci import PARTS; print(*PARTS)'); do \
+	@set -e; for suite in $$($(BIN)/python -c 'from benchmarks.suites.ci import TINY; print(*TINY)'); do \
 	  echo "$$suite"; $(BIN)/python -m benchmarks run --suite $$suite $(BENCHMARK_ARGS); done
 
 notebooks: $(INSTALLED) ## run every notebook (they are scripts) from top to bottom

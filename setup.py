@@ -28,8 +28,6 @@ setup(
         "demo": ["scikit-learn>=1.3", "matplotlib>=3.7", "pillow>=9"],
         "benchmark": ["scikit-learn>=1.3", "matplotlib>=3.7", "markdown-it-py>=2.2"],
         "gpytorch": ["gpytorch>=1.11"],  # a peer of the benchmarks
-        # another: 0.9 is the newest that takes NumPy below 2; its dispatch is ambiguous under newer beartypes
-        "gpjax": ["gpjax>=0.9.5,<0.10", "beartype<0.19"],
         "docs": ["sphinx>=7.2", "myst-parser>=3", "furo>=2024.1.29"],
         "sklearn": ["scikit-learn>=1.6"],  # its estimator checks and validate_data; the estimators
         "trieste": ["trieste>=4.6,<5"],  # its 4.6 wants TensorFlow below 2.19

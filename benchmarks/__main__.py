@@ -1,11 +1,11 @@
-"""The one entry: `python -m benchmarks run --suite NAME`; `--help` lists suites, or with a suite its options."""
+"""Entry point: `python -m benchmarks run --suite NAME`. `--help` lists the suites, or the options of a named one."""
 
 from __future__ import annotations
 
 import sys
 import webbrowser
 
-from .command_line import execute
+from .harness.command_line import execute
 
 page = execute(sys.argv[1:])
 print(f"wrote {page}", flush=True)

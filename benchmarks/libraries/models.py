@@ -1,0 +1,146 @@
+"""The models of the benchmarks, declared as data: `orthogonal-300+1000` has 300 covariance and 1000 mean points."""
+
+from __future__ import annotations
+
+__all__ = ["FAMILIES", "Settings", "Spec", "build", "kernel_and_likelihood", "parse", "points", "precision"]
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import NamedTuple
+
+import gpflow
+import numpy as np
+
+from gpflow_decoupled import bases, models
+
+from ..harness.data import Data, inducing_points
+
+MEAN_SUBSAMPLE = 128
+"""Rows in the estimate (D25) of the quadratic form of the mean basis."""
+
+
+class Settings(NamedTuple):
+    """What all models of a run share, ours and those of other libraries."""
+
+    batch_size: int = 1024
+    learning_rate: float = 0.01
+    natural_gradient: float = 0.2
+    noise: float = 1.0
+    """initial noise variance, in units of the output's variance"""
+    seed: int = 0
+    budgets: tuple[float, ...] = (60.0,)
+    """times of training, each a run of its own with our models, in units of `unit`"""
+    unit: str = "seconds"
+    """of the budgets: either "seconds" or "steps", as for `Recorder`"""
+    dtype: str = "float64"
+    """floating type of our models; GPflow and GPJax are always trained in float64, GPyTorch in float32"""
+
+
+class Spec(NamedTuple):
+    """A declared model: its family, its numbers of points, and how q is trained."""
+
+    family: str
+    num_beta: int
+    """inducing points of the covariance"""
+    num_gamma: int = 0
+    """further inducing points of the mean"""
+    natural: bool = True
+    """natural gradients where the family has them; otherwise Adam for all parameters, written FAMILY-M-adam"""
+
+    @property
+    def name(self) -> str:
+        sizes = f"{self.num_beta}+{self.num_gamma}" if self.num_gamma else f"{self.num_beta}"
+        return f"{self.family}-{sizes}" + ("" if self.natural else "-adam")
+
+    @property
+    def library(self) -> str:
+        return FAMILIES[self.family]
+
+
+FAMILIES = {
+    "coupled": "gpflow_decoupled",
+    "whitened": "gpflow_decoupled",
+    "decoupled": "gpflow_decoupled",
+    "hybrid": "gpflow_decoupled",
+    "orthogonal": "gpflow_decoupled",
+    "solve": "gpflow_decoupled",
+    "gpflow": "gpflow",
+    "gpytorch": "gpytorch",
+    "gpjax": "gpjax",
+}
+"""Family -> library. `whitened` is the coupled basis whose whitened q(u), in the place of its sites, stays the same while the
+kernel changes. `gpflow` and `gpjax` are the whitened SVGP of these libraries; `gpytorch` is the SVGP of GPyTorch, and its
+orthogonally decoupled one where there are mean points."""
+
+
+def parse(name: str) -> Spec:
+    """The declaration that a name stands for: `orthogonal-300+1000` is Spec("orthogonal", 300, 1000).
+
+    :raises ValueError: if the name is no declaration; the message says how to write one.
+    """
+    match = re.fullmatch(r"([a-z]+)-(\d+)(?:\+(\d+))?(-adam)?", name)
+    if not match or match[1] not in FAMILIES:
+        families = ", ".join(FAMILIES)
+        raise ValueError(
+            f"Model {name!r} is not known; write FAMILY-M or FAMILY-M+MEAN_POINTS, and -adam after it, with {families}."
+        )
+    spec = Spec(match[1], int(match[2]), int(match[3] or 0), match[4] is None)
+    if spec.library == "gpytorch" and not spec.natural:
+        raise ValueError(f"Model {name!r}: {spec.family} is always trained by Adam; leave out -adam.")
+    if spec.family in ("coupled", "gpflow", "gpjax", "whitened") and spec.num_gamma:
+        raise ValueError(f"Model {name!r}: {spec.family} has no mean points of its own; leave out +{spec.num_gamma}.")
+    if spec.family in ("decoupled", "hybrid", "orthogonal", "solve") and not spec.num_gamma:
+        raise ValueError(f"Model {name!r}: {spec.family} needs mean points; write {name}+MEAN_POINTS.")
+    return spec
+
+
+@contextmanager
+def precision(dtype: str) -> Iterator[None]:
+    """Set GPflow's default float inside the block, with the larger jitter that GPflow's models need in float32."""
+    jitter = 1e-6 if dtype == "float64" else 1e-4
+    with gpflow.config.as_context(gpflow.config.Config(float=np.dtype(dtype).type, jitter=jitter)):
+        yield
+
+
+def kernel_and_likelihood(
+    data: Data, settings: Settings
+) -> tuple[gpflow.kernels.Kernel, gpflow.likelihoods.Likelihood]:
+    """The kernel and the likelihood that all models start from.
+
+    The kernel is Matern-5/2 with a lengthscale per input, which starts at 1, or at sqrt(D), as in our wrappers, where classes
+    are declared. The likelihood is Gaussian, Bernoulli for labels of two classes, or robust maximum for more.
+    """
+    num_inputs = data.X_train.shape[1]
+    kernel = gpflow.kernels.Matern52(lengthscales=np.full(num_inputs, np.sqrt(num_inputs) if data.num_classes else 1.0))
+    if data.num_classes > 2:
+        return kernel, gpflow.likelihoods.MultiClass(data.num_classes)
+    if set(np.unique(data.Y_train)) == {0.0, 1.0}:
+        return kernel, gpflow.likelihoods.Bernoulli()
+    return kernel, gpflow.likelihoods.Gaussian(settings.noise)
+
+
+def points(spec: Spec, data: Data, settings: Settings) -> tuple[np.ndarray, np.ndarray]:
+    """Inducing points beta [M_beta, D], which are the same for all models of that size, and gamma [M_gamma, D]."""
+    beta = inducing_points(data, spec.num_beta, settings.seed)
+    if not spec.num_gamma:
+        return beta, np.zeros([0, beta.shape[1]])
+    return beta, inducing_points(data, spec.num_gamma, settings.seed + 1, given=beta)
+
+
+def build(spec: Spec, data: Data, settings: Settings) -> gpflow.models.GPModel:
+    """The GPflow model of a declaration, one of ours or GPflow's own, ready to be trained."""
+    kernel, likelihood = kernel_and_likelihood(data, settings)
+    beta, gamma = points(spec, data, settings)
+    num_data, L = len(data.X_train), data.num_classes if data.num_classes > 2 else 1
+    if spec.family == "gpflow":
+        return gpflow.models.SVGP(kernel, likelihood, beta, whiten=True, num_latent_gps=L, num_data=num_data)
+    if spec.family in ("coupled", "whitened"):
+        return models.BasisGP(kernel, likelihood, bases.CoupledBasis(beta, L), num_data=num_data)
+    if spec.family == "decoupled":
+        alpha = np.concatenate([gamma, beta])
+        options = {"num_latent_gps": L, "num_data": num_data, "mean_subsample": MEAN_SUBSAMPLE}
+        return models.DVGP(kernel, likelihood, alpha, beta, **options)
+    constructor = {"hybrid": models.HDVGP, "orthogonal": models.ODVGP, "solve": models.SOLVEGP}[spec.family]
+    options = {} if spec.family == "solve" else {"mean_subsample": MEAN_SUBSAMPLE}
+    return constructor(kernel, likelihood, gamma, beta, num_latent_gps=L, num_data=num_data, **options)

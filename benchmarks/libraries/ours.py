@@ -1,0 +1,120 @@
+"""This package as the benchmarks use it: what depends on its optimizers and on `fit` is here."""
+
+from __future__ import annotations
+
+__all__ = ["build_large", "fit_step", "natural_step", "train_ours", "whole_step"]
+
+import itertools
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import gpflow
+import numpy as np
+import tensorflow as tf
+from gpflow.keras import tf_keras
+
+from gpflow_decoupled import fit
+from gpflow_decoupled.errors import NumericalError
+from gpflow_decoupled.models import ODVGP
+from gpflow_decoupled.optimizers import NaturalGradient
+from gpflow_decoupled.training.batches import ArrayBatches
+from gpflow_decoupled.training.routes.inducing import TrainingStep
+
+from ..harness.data import Data
+from ..harness.records import Record, Recorder
+from .models import Settings, Spec, build, precision
+from .tensorflow_tools import minibatches, recorder_for, scores
+
+
+def train_ours(spec: Spec, data: Data, targets: Sequence[float], settings: Settings) -> Record:
+    """Train one of our models by `fit`, once for every budget of `settings`, and evaluate it afterwards.
+
+    `fit` lets its step sizes fall towards the end of its time, so that each budget needs a run of its own. The run of the
+    largest budget also gives the curve at `targets`. A run that fails has no metrics at its end.
+    """
+    with precision(settings.dtype):
+        return _train(spec, data.cast(settings.dtype), targets, settings)
+
+
+def _train(spec: Spec, data: Data, targets: Sequence[float], settings: Settings) -> Record:
+    snapshots, shortened, failures = [], 0, ""
+    for budget in sorted(settings.budgets):
+        model = build(spec, data, settings)
+        longest = budget == max(settings.budgets)
+        before = [target for target in targets if longest and target < budget]
+        recorder = recorder_for(model, [*before, math.inf], settings.unit)  # inf: the end
+        failed = False
+        try:
+            result = fit(model, (data.X_train, data.Y_train), **_options(spec, data, settings, budget, recorder))
+        except NumericalError as error:
+            result, failed = error.result, True
+            failures = f"failed in step {result.steps + 1}"
+        snapshots += recorder.finish(lambda model=model: scores(model, data), result.history.get("seconds"), failed)
+        snapshots[-1].target, snapshots[-1].final = budget, True
+        shortened += result.shortened_steps
+    note = failures or (f"{shortened} shortened steps" if shortened else "")
+    ms = 1e3 * result.seconds / max(result.steps, 1)
+    return Record(data.name, spec.name, spec.library, result.compile_seconds, ms, snapshots, note)
+
+
+def _options(spec: Spec, data: Data, settings: Settings, budget: float, recorder: Recorder) -> dict[str, Any]:
+    """The options of `fit`."""
+    return {
+        settings.unit: int(budget) if settings.unit == "steps" else budget,
+        "batch_size": min(settings.batch_size, len(data.X_train)),
+        "learning_rate": settings.learning_rate,
+        "natural_gradient": settings.natural_gradient if spec.natural else None,
+        "hold": "whitened" if spec.family == "whitened" else "sites",
+        "seed": settings.seed,
+        "progress": False,
+        "callbacks": [recorder],
+        "report_every": 1,
+    }
+
+
+def natural_step(model: gpflow.models.GPModel, data: Data, settings: Settings) -> Callable[[], object]:
+    """One compiled natural-gradient step on a minibatch gathered in the graph."""
+    natural_gradient, draw = NaturalGradient(gamma=settings.natural_gradient), minibatches(data, settings)
+    return tf.function(lambda: natural_gradient.minimize(model, draw()), autograph=False)
+
+
+def build_large(gamma: np.ndarray, beta: np.ndarray, num_data: int, subsample: int) -> gpflow.models.GPModel:
+    """An ODVGP for very many mean points: diagonal scaling and a sampled divergence, so that nothing is M_gamma x M_gamma.
+
+    :param subsample: mean points that the divergence is estimated from in each step.
+    """
+    kernel = gpflow.kernels.Matern52(lengthscales=np.ones(beta.shape[1]))
+    likelihood = gpflow.likelihoods.Gaussian(0.1)
+    return ODVGP(kernel, likelihood, gamma, beta, num_data=num_data, mean_scaling="diagonal", mean_subsample=subsample)
+
+
+def whole_step(model: gpflow.models.GPModel, data: Data, settings: Settings, hold_sites: bool) -> Callable[[], object]:
+    """The compiled step of `fit` on random rows: one pass, then a natural gradient for q and Adam for the rest.
+
+    :param hold_sites: whether the sites of q stay the same while the kernel changes, as `fit` does by default.
+    """
+    step = _training_step(model, settings, hold_sites)
+    draw, seed = minibatches(data, settings), tf.constant([settings.seed, 0])
+    return tf.function(lambda: step.run(*draw(), seed), autograph=False)
+
+
+def fit_step(model: gpflow.models.GPModel, data: Data, settings: Settings) -> Callable[[], object]:
+    """The same step on the minibatches of `fit`, which shuffles all rows once per epoch."""
+    run = _training_step(model, settings, hold_sites=True, compile=True).run
+    batches = ArrayBatches(*map(tf.constant, (data.X_train, data.Y_train)), settings.batch_size, settings.seed)
+    number, seed = itertools.count(), tf.constant([settings.seed, 0])
+    return lambda: run(*batches(next(number)), seed)
+
+
+def _training_step(
+    model: gpflow.models.GPModel, settings: Settings, hold_sites: bool, compile: bool = False
+) -> TrainingStep:
+    return TrainingStep(
+        model,
+        NaturalGradient(settings.natural_gradient),
+        tf_keras.optimizers.Adam(settings.learning_rate),
+        tf_keras.optimizers.Adam(0.03),
+        compile=compile,
+        hold_sites=hold_sites,
+    )

@@ -1,0 +1,48 @@
+"""Trains a declared model with the library that it belongs to, and says which libraries are missing."""
+
+from __future__ import annotations
+
+__all__ = ["installed", "missing", "train"]
+
+import warnings
+from collections.abc import Callable, Iterable, Sequence
+
+from ..harness.data import Data
+from ..harness.records import Record
+from . import gpjax, gpytorch_svgp
+from .gpflow_svgp import train_gpflow
+from .models import Settings, Spec, parse
+from .ours import train_ours
+
+_TRAINERS: dict[str, Callable[[Spec, Data, Sequence[float], Settings], Record]] = {
+    "gpflow_decoupled": train_ours,
+    "gpflow": train_gpflow,
+    "gpytorch": gpytorch_svgp.train_gpytorch,
+    "gpjax": gpjax.train_gpjax,
+}
+_MISSING: dict[str, Callable[[], str]] = {"gpytorch": gpytorch_svgp.missing, "gpjax": gpjax.missing}
+
+
+def train(spec: Spec, data: Data, targets: Sequence[float], settings: Settings) -> Record:
+    """Train a model until the last of `targets`, and evaluate it afterwards at each of them.
+
+    :param targets: times of training, in units of `settings.unit`.
+    :return: the record, with metrics of the test rows and the ELBO at each target.
+    :raises RuntimeError: if the library of the model is missing; the message says how to get it.
+    """
+    if reason := missing(spec.library):
+        raise RuntimeError(f"Model {spec.name!r} cannot be trained. {reason}")
+    return _TRAINERS[spec.library](spec, data, targets, settings)
+
+
+def missing(library: str) -> str:
+    """Why a library cannot be used here and how to get it, as a sentence; empty if it can be used."""
+    return _MISSING[library]() if library in _MISSING else ""
+
+
+def installed(names: Iterable[str]) -> list[str]:
+    """Those of the named models whose library can be used here; a warning says what was left out."""
+    models = {name: missing(parse(name).library) for name in names}
+    for reason in dict.fromkeys(filter(None, models.values())):
+        warnings.warn(f"Models are left out. {reason}", stacklevel=2)
+    return [name for name, reason in models.items() if not reason]

@@ -1,0 +1,35 @@
+"""Regression: Table 1 of the orthogonal paper in small, quality for time, and a comparison at equal seconds.
+
+- `table`: the models of Table 1 of Salimbeni et al. (2018) after equal numbers of steps;
+- `seconds`: test errors and log densities after given seconds of training, our models and those of other libraries;
+- `clock`: decoupled models against a coupled one whose steps take as long;
+- `runs`: what the three share, one run of a model on a split.
+"""
+
+from __future__ import annotations
+
+__all__ = ["SUITE"]
+
+import argparse
+
+from ...harness.runner import Suite
+from . import clock, seconds, table
+
+
+def _add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--tasks", nargs="+", help="default: those of each part; without --data embedded ones")
+    parser.add_argument("--models", nargs="+", help="FAMILY-M or FAMILY-M+MEAN_POINTS, and -adam: all by Adam")
+    parser.add_argument("--splits", nargs="+", type=int, default=[0])
+    parser.add_argument("--batch-size", type=int, default=1024)
+    parser.add_argument("--learning-rate", type=float, default=0.03, help="of Adam, ours and the peers'")
+    parser.add_argument("--float32", action="store_true", help="our models in float32; GPflow stays in float64")
+    for part in (table, seconds, clock):
+        part.add_arguments(parser)
+
+
+SUITE = Suite(
+    "Regression",
+    {"table": table.PART, "seconds": seconds.PART, "clock": clock.PART},
+    _add_arguments,
+    selecting=("tasks", "models", "splits"),
+)

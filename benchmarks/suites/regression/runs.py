@@ -1,0 +1,61 @@
+"""What the parts of the regression suite share: one run of a model on a split, and cells of tables."""
+
+from __future__ import annotations
+
+__all__ = ["Run", "cell", "pieces", "settings_of", "trained"]
+
+import argparse
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, field
+from itertools import product
+
+from ...harness.data import load
+from ...harness.records import Record
+from ...libraries.models import Settings, parse
+from ...libraries.training import train
+
+EMBEDDED_TASKS = ("synthetic", "diabetes")
+
+
+@dataclass
+class Run(Record):
+    """The record of one model on one split of a task."""
+
+    split: int = 0
+    timed: dict[str, float] = field(default_factory=dict)
+    """part `clock`: processor milliseconds of a step of each model that was timed beforehand"""
+
+
+def pieces(options: argparse.Namespace, tasks: Sequence[str], models: Iterable[str]) -> list[tuple]:
+    """(task, split, model) for the tasks and models that the options name, else for those that are given.
+
+    :param tasks: those of a folder of data; without one they are the embedded ones.
+    """
+    named = options.tasks or (tasks if options.data else EMBEDDED_TASKS)
+    return list(product(named, options.splits, models))
+
+
+def settings_of(options: argparse.Namespace, budgets: Sequence[float], unit: str) -> Settings:
+    """The settings of training that the command line gives."""
+    return Settings(
+        batch_size=options.batch_size,
+        learning_rate=options.learning_rate,
+        seed=options.seed,
+        budgets=tuple(budgets),
+        unit=unit,
+        dtype="float32" if options.float32 else "float64",
+    )
+
+
+def trained(
+    options: argparse.Namespace, settings: Settings, targets: Sequence[float], task: str, split: int, model: str
+) -> Run:
+    """Train one model on one split, until the last of `targets`."""
+    record = train(parse(model), load(task, split, options.data), targets, settings)
+    return Run(**asdict(record), split=split)
+
+
+def cell(name: str, value: float, bold: bool = False) -> str:
+    """A metric as a cell of a table, which is empty where the metric is NaN."""
+    text = "" if value != value else f"{value:.0f}" if name == "elbo" else f"{value:.4f}"
+    return f"**{text}**" if bold else text

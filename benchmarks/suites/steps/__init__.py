@@ -1,0 +1,46 @@
+"""What a training step costs: its time beside GPflow's, memory with very many mean points, and how both scale.
+
+- `speed`: milliseconds of a step, in turn with GPflow's;
+- `memory`: time and peak memory of `ODVGP` against the number of mean points;
+- `scaling`: both against M_beta, M_gamma, N, D and the number of latents L, beside the `SVGP` of GPflow and GPyTorch.
+"""
+
+from __future__ import annotations
+
+__all__ = ["SUITE"]
+
+import argparse
+
+from ...harness.runner import Suite
+from . import memory, scaling, speed
+
+
+def _add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--tasks", nargs=1, help="of speed; default: kin40k, or synthetic where no --data is given")
+    parser.add_argument("--sizes", nargs="+", type=int, default=[100, 300, 500, 1000], help="M of speed")
+    parser.add_argument("--float32", action="store_true", help="speed in float32 too")
+    parser.add_argument("--mean-points", nargs="+", type=int, default=[1_000, 10_000, 100_000], help="of memory")
+    parser.add_argument("--num-beta", type=int, default=300, help="of memory, and of scaling where it does not vary")
+    parser.add_argument("--subsample", type=int, default=100, help="mean_subsample: rows of the sampled divergence")
+    parser.add_argument("--steps", type=int, default=7, help="that memory and scaling take in a process of their own")
+    parser.add_argument(
+        "--dimensions", nargs="+", default=list(scaling.FACTORS), choices=list(scaling.FACTORS), help="of scaling"
+    )
+    parser.add_argument("--points", type=int, help="at most so many sizes of each dimension")
+    parser.add_argument(
+        "--models", nargs="+", default=list(scaling.MODELS), choices=list(scaling.MODELS), help="of scaling"
+    )
+    parser.add_argument("--processes", type=int, default=1, help="0: no memory in scaling, which takes a process each")
+    parser.add_argument("--num-gamma", type=int, default=1000, help="of scaling where it does not vary")
+    parser.add_argument("--num-data", type=int, default=100_000, help="of scaling where it does not vary")
+    parser.add_argument("--batch-size", type=int, default=1024)
+    parser.add_argument("--rounds", type=int, default=7, help="how often every step is timed, in turn")
+    parser.add_argument("--seconds", type=float, default=0.5, help="length of one timing")
+
+
+SUITE = Suite(
+    "Cost of a training step",
+    {"speed": speed.PART, "memory": memory.PART, "scaling": scaling.PART},
+    _add_arguments,
+    selecting=("sizes", "mean_points", "dimensions", "points"),
+)

@@ -1,0 +1,18 @@
+"""Names of models, and what is built from them."""
+
+from __future__ import annotations
+
+import pytest
+
+from benchmarks.libraries.models import Spec, parse
+
+
+def test_names_of_models() -> None:
+    assert parse("orthogonal-300+1000") == Spec("orthogonal", 300, 1000)
+    assert parse("hybrid-300+1000-adam") == Spec("hybrid", 300, 1000, natural=False)
+    peers = ("gpflow-5-adam", "gpytorch-3", "gpytorch-3+4", "gpjax-3", "gpjax-3-adam")
+    for name in ("coupled-300", "coupled-3-adam", *peers, "solve-3+4-adam"):
+        assert parse(name).name == name
+    for name in ("coupled-300+10", "orthogonal-300", "nobody-3", "coupled", "gpytorch-3-adam", "gpjax-3+4"):
+        with pytest.raises(ValueError, match=f"Model '{name.replace('+', '[+]')}'"):
+            parse(name)

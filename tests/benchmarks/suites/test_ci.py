@@ -1,0 +1,248 @@
+"""Everything in `benchmarks/`, at its tiny size, from the command line."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from benchmarks.harness import report
+from benchmarks.harness.command_line import execute
+from benchmarks.suites import SUITES
+from benchmarks.suites.ci import TINY, tiny
+from benchmarks.suites.convergence import optima
+from benchmarks.suites.convergence.methods import OPTIMUM, Curve
+
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("benchmarks")
+    environment = {key: value for key, value in os.environ.items() if key != "GPFLOW_DECOUPLED_DATA"}
+    command = [sys.executable, "-m", "benchmarks", "run", "--suite", "ci", "--out", str(folder)]
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=1200, check=False)
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
+    return folder
+
+
+def load(folder: Path, name: str) -> tuple[dict, str]:
+    text = (folder / f"{name}.md").read_text()
+    assert f"`python -m benchmarks run --suite {name}" in text
+    assert str(folder) not in text
+    assert (folder / f"{name}.png").stat().st_size > 10_000
+    return json.loads((folder / f"{name}.json").read_text()), text
+
+
+def test_page_of_all(results: Path) -> None:
+    """It opens with what was run, and has every report in it."""
+    page = (results / "ci.html").read_text()
+    seconds = {one["suite"]: one["seconds"] for one in json.loads((results / "ci.json").read_text())["results"]}
+    assert set(seconds) == set(TINY) == set(SUITES) - {"ci"}
+    for name in seconds:
+        assert f'<a id="{name}"></a>' in page and f"--suite {name} " in page and f'src="{name}.png"' in page
+    assert page.count("<h1>") == 1
+
+
+def test_a_finished_run_goes_on_without_work(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No suite ignores --resume: no piece is worked on, and the journals stay as they were."""
+
+    def worked(_: int) -> None:
+        raise AssertionError("a piece was written to a journal")
+
+    monkeypatch.setattr(os, "fsync", worked)
+    monkeypatch.setattr(report, "draw", lambda figure, folder: folder / f"{figure.name}.png")
+    monkeypatch.delenv("GPFLOW_DECOUPLED_DATA", raising=False)
+    before = {path: path.read_text() for path in results.glob("*.jsonl")}
+    assert {path.stem for path, text in before.items() if text} == set(SUITES)
+    for name in TINY:
+        execute(tiny(name, results, resume=True))
+    execute(["run", "--suite", "ci", "--out", str(results), "--resume"])
+    assert {path: path.read_text() for path in results.glob("*.jsonl")} == before
+
+
+def test_steps(results: Path) -> None:
+    """Speed in pairs, a process a number of mean points, and every size of the latents beside GPflow."""
+    content, text = load(results, "steps")
+    parts = {
+        part: [one for one in content["results"] if one["part"] == part] for part in ("speed", "memory", "scaling")
+    }
+    assert len({(one["kind"], one["label"]) for one in parts["speed"]}) == len(parts["speed"]) == 6
+    for one in parts["speed"]:
+        assert one["ms"] > 0.0
+        assert (one["ratio"] == 1.0) == (one["label"] == "GPflow float64")
+    assert [one["num_gamma"] for one in parts["memory"]] == [100, 200]
+    assert all(one["peak_mb"] > 100.0 and one["step_mb"] > 0.0 and one["ms"] > 0.0 for one in parts["memory"])
+    scaling = {
+        model: [one["L"] for one in parts["scaling"] if one["model"] == model] for model in ("coupled", "GPflow")
+    }
+    assert scaling == {"coupled": [1, 2], "GPflow": [1, 2]} and len(parts["scaling"]) == 4
+    assert all(one["ms"] > 0.0 and one["step_mb"] is None for one in parts["scaling"])
+    assert "## Scaling in L: 1, 2" in text and "## Scaling in D" not in text
+
+
+def test_regression(results: Path) -> None:
+    """Both models in both parts, each to the end of its budget; equal steps beat a constant."""
+    content, text = load(results, "regression")
+    runs = {(one["part"], one["model"]): one["snapshots"] for one in content["results"]}
+    assert set(runs) == {(part, model) for part in ("table", "seconds") for model in ("coupled-20-adam", "gpflow-20")}
+    for (part, model), snapshots in runs.items():
+        assert f"| {model} |" in text
+        assert (snapshots[-1]["step"] == 60) if part == "table" else (snapshots[-1]["target"] == 1.0)
+        metrics = snapshots[-1]["metrics"]
+        assert 0.0 < metrics["mae"] < metrics["rmse"] < (1.0 if part == "table" else 1.5)  # a second may be one step
+        assert -3.0 < metrics["log_density"] < 0.0
+    assert "## Table 1 in small" in text and "(regression_seconds.png)" in text
+
+
+def test_startup(results: Path) -> None:
+    """Every kind was measured, and ours are compared with GPflow's."""
+    content, text = load(results, "startup")
+    seconds = {one["kind"]: one["processor"] for one in content["results"]}
+    assert len(seconds) == 5 and text.count(" % |") == 6
+    assert min(seconds.values()) > 0.0
+
+
+def test_convergence(results: Path) -> None:
+    """No curve crosses the optimum, and Newton's reaches that of equation (D31)."""
+    content, _ = load(results, "convergence")
+    curves = [Curve(**{key: value for key, value in one.items() if key != "part"}) for one in content["results"]]
+    best = optima(curves)
+    assert len(best) == 2 and len(curves) == 6
+    for curve in (one for one in curves if one.label != OPTIMUM):
+        assert max(curve.elbo) <= best[curve.problem] + 1e-6
+        if "Newton" in curve.label and "gaussian" in curve.problem:
+            assert curve.elbo[-1] == pytest.approx(best[curve.problem], abs=1e-3)
+        assert curve.elbo[-1] > curve.elbo[0]
+
+
+def test_classification(results: Path) -> None:
+    """Two data sets, one of ten classes; predictions are better than the commonest class, and the ranks are there."""
+    content, text = load(results, "classification")
+    outcomes = {(one["task"], one["model"]): one for one in content["results"]}
+    assert len(outcomes) == len(content["results"]) == 8
+    assert {task: one["num_classes"] for (task, _), one in outcomes.items()} == {
+        "breast_cancer_sklearn": 2,
+        "digits": 10,
+    }
+    for (task, model), one in outcomes.items():
+        assert f"## {task}: {one['num_data']:,} training rows" in text and f"| {model} |" in text
+        assert 0.0 < one["accuracy"] <= 1.0 and one["log_loss"] > 0.0 and one["seconds"] > 0.0
+        assert model == "network" or (
+            one["accuracy"] > 0.75 and one["log_loss"] < 1.3
+        )  # it is given seconds, not steps
+    assert "## 2 data sets" in text and "3.42 (0.31) OrthNat" in text
+
+
+def test_full_gp(results: Path) -> None:
+    """Ours gets to the best ELBO of all; all predictions are better than chance."""
+    content, text = load(results, "full_gp")
+    outcomes = {one["label"]: one for one in content["results"]}
+    assert len(outcomes) == 6
+    best = max(max(one["elbo"]) for one in outcomes.values() if one["elbo"])
+    for label, one in outcomes.items():
+        assert label in text
+        assert one["num_data"] == 120
+        assert 0.0 < one["log_loss"] < 0.6
+        assert one["seconds"] == sorted(one["seconds"])
+        if "CVIGP" in label:
+            assert one["elbo"][-1] == pytest.approx(best, abs=1e-4)
+    assert not outcomes["scikit-learn, Laplace"]["elbo"]
+
+
+def test_glm(results: Path) -> None:
+    """Sweeps and sites end at the optimum, which L-BFGS does not pass; blocks on disk take less memory than all rows."""
+    content, text = load(results, "glm")
+    traces = {(one["task"], one["method"]): one for one in content["results"]}
+    assert len(traces) == len(content["results"]) == 4
+    for task in ("generated", "generated_wide"):
+        ours, peer = (traces[task, method] for method in ("conjugate computation", "L-BFGS"))
+        assert f"## {task}: {ours['num_data']:,} observations, {ours['num_weights']:,} weights" in text
+        assert max(peer["elbo"]) <= ours["elbo"][-1] + 1e-5 * abs(ours["elbo"][-1])
+        assert "converged" in ours["note"] and ours["seconds"] == sorted(ours["seconds"])
+        for trace in (ours["elbo"], peer["elbo"]):
+            assert np.all(np.diff(trace) >= -1e-9 * abs(trace[-1])), "a bound fell by more than round-off"
+    assert [traces[task, "L-BFGS"]["num_weights"] for task in ("generated", "generated_wide")] == [6, 51]
+    assert traces["generated", "conjugate computation"]["data_mb"] > 0.0
+
+
+def test_policies(results: Path) -> None:
+    """Clipping leaves no negative site; where nothing is refused the bound is finite."""
+    content, text = load(results, "policies")
+    assert len(content["results"]) == 6
+    for one in content["results"]:
+        assert one["likelihood"] in text and one["policy"] in text
+        assert (one["elbo"] is None) == (one["stop_reason"] == "raised")
+        assert one["stop_reason"] != "raised" or one["policy"] == "raise"
+        assert one["policy"] != "clip" or one["negative"] == 0
+        assert one["policy"] == "clip" or one["clipped"] == 0
+
+
+def test_lagrangian(results: Path) -> None:
+    """All parts; with the terms of curvature no outer iteration loses, and the three posteriors agree."""
+    content, text = load(results, "lagrangian")
+    rows = content["results"]
+    assert {one["part"] for one in rows} == {"cost", "starts", "held-out"}
+    assert all(one["falls"] == 0 for one in rows if one.get("variant") == "curvature")
+    densities = [one["log_density"] for one in rows if one["part"] == "held-out"]
+    assert len(densities) == 3 and np.ptp(densities) < 0.2
+    assert "GPflow VGP" in text
+
+
+def test_topics(results: Path) -> None:
+    """All methods; batch bounds rise, ours is as good as scikit-learn's, and no method predicts worse than single words."""
+    content, text = load(results, "topics")
+    outcomes = {one["method"]: one for one in content["results"]}
+    assert len(outcomes) == 13 and all(method in text for method in outcomes)
+    assert all(one["falls"] <= 0 for one in outcomes.values())
+    assert all(60.0 < one["perplexity"] < 250.0 for one in outcomes.values())
+    assert outcomes["LDA"]["perplexity"] < 1.02 * outcomes["scikit-learn, 10"]["perplexity"]
+    assert "topics that go together" in text
+
+
+def test_affine(results: Path) -> None:
+    """Bounds rise from the local one over the Gaussian to the affine-independent one, which is nearer to NUTS too; frequency
+    sums are exact where lattices are not."""
+    content, text = load(results, "affine")
+    parts = {
+        part: [one for one in content["results"] if one["part"] == part] for part in ("gain", "kernel", "routes", "hmc")
+    }
+    (gain,) = parts["gain"]
+    assert gain["local"] < gain["gaussian"] <= gain["affine"]
+    assert gain["affine_test"] < 0.0 and gain["gaussian_test"] < 0.0
+    fits = {one["shapes"]: one for one in parts["kernel"]}
+    assert fits["learned"]["affine"] > max(fits["learned"]["gaussian"], fits["fixed at 1.5"]["affine"])
+    routes = {(one["route"], one["size"]): one["error"] for one in parts["routes"]}
+    assert max(routes["frequency_sum", 64], routes["spectral", 1024]) < 1e-7 < routes["lattice", 256]
+    (posterior,) = parts["hmc"]
+    assert np.mean(posterior["affine"]) < np.mean(posterior["gaussian"]) and posterior["worst_r_hat"] < 1.2
+    assert all(heading in text for heading in ("R3, frequency sum", "## Gain", "## Sparse robust", "## Against"))
+
+
+def test_sparse(results: Path) -> None:
+    """The bound is below the exact evidence and no inducing input lowers it; all objectives agree at Z = X."""
+    content, text = load(results, "sparse")
+    rows = content["results"]
+    evidence = next(one["objective"] for one in rows if one["part"] == "exact")
+    assert {one["part"] for one in rows} == {"exact", "numbers", "added", "recovery"}
+    assert all(one["objective"] < evidence + 1e-6 for one in rows if one.get("method") == "VFE" and "objective" in one)
+    assert all(one["least"] > -1e-3 for one in rows if one["part"] == "added" and one["method"] == "VFE")
+    exact = [one for one in rows if one.get("way") == "Z = X"]
+    assert len(exact) == 2 and all(abs(one["first"]) < 1e-2 and one["first_kl"] < 1e-6 for one in exact)
+    assert "As inducing inputs are added" in text and "VFE's, M = 4" in text
+
+
+def test_certificates(results: Path) -> None:
+    """Bounds are above what they bound; the chosen setting pays for the choice."""
+    content, text = load(results, "certificates")
+    coverage, *errors = content["results"]
+    assert coverage["part"] == "coverage" and coverage["maurer"] < coverage["seeger"] < coverage["mcallester"]
+    assert [one["settings"] for one in errors] == [1, 2]
+    for one in errors:
+        assert one["held_out_gibbs"] < one["seeger"] < 1.0 and one["held_out_bayes"] == one["held_out_voting"]
+        assert f"{one['kl']:.1f}" in text
