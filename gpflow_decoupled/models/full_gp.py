@@ -75,6 +75,13 @@ class FullGP(GPModel, InternalDataTrainingLossMixin, abc.ABC):
         """A posterior for fast predictions, with the cache "tensor", "variable" (exportable), or "nocache"."""
         return BasisPosterior(self.kernel, self.basis, self.mean_function, precompute_cache=precompute_cache)
 
+    def as_tensors(self, data: RegressionData) -> tuple[tf.Tensor, tf.Tensor]:
+        """(X, Y) as tensors, checked as the model's own data: held-out X [N, D] and Y [N, P].
+
+        :raises DataError: for unusable data.
+        """
+        return self._as_tensors(*self._checked(*(np.asarray(array) for array in data)))
+
     def _checked(self, X: np.ndarray, Y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         outputs = (
             int(self.kernel.W.shape[0]) if isinstance(self.kernel, LinearCoregionalization) else self.num_latent_gps
