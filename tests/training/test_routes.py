@@ -13,9 +13,10 @@ import tensorflow as tf
 from gpflow.keras import tf_keras
 
 import gpflow_decoupled as gd
+from gpflow_decoupled.compilation import Compiled
 from gpflow_decoupled.errors import ModelError, UnknownOptionError
 from gpflow_decoupled.likelihoods import BernoulliLogit
-from gpflow_decoupled.models import CVIGLM, CVIGP, DTC, LCLGLM, LCLGP, AffineIndependentGLM, AffineIndependentGP
+from gpflow_decoupled.models import CVIGLM, CVIGP, DTC, LCLGLM, LCLGP, ODVGP, AffineIndependentGLM, AffineIndependentGP
 from gpflow_decoupled.optimizers import AffineIndependentAscent
 from gpflow_decoupled.training import Callbacks, Checkpoints, Evaluation, Schedule
 from gpflow_decoupled.training.routes import ROUTES, route_for
@@ -25,7 +26,7 @@ from gpflow_decoupled.training.routes.mean_field import MeanFieldRoute
 from gpflow_decoupled.training.routes.multipliers import MultipliersRoute
 from gpflow_decoupled.training.routes.sites import SitesRoute
 from tests.optimizers.mean_field import mean_field_problems
-from tests.training.problems import MODELS, grouped, orthogonal, sine, unchanged, values
+from tests.training.problems import BETA, GAMMA, MODELS, grouped, orthogonal, sine, unchanged, values
 
 X, Y = sine(8)
 LABELS = (Y > 0).astype(float)
@@ -36,13 +37,18 @@ def _kernel() -> gpflow.kernels.Kernel:
     return gpflow.kernels.Matern52(lengthscales=0.3)
 
 
+def _student() -> gpflow.likelihoods.Likelihood:
+    """Not log-concave, so that the policies for negative precisions differ."""
+    return gpflow.likelihoods.StudentT(scale=0.1)
+
+
 def _counts_model(kind: type) -> Any:
     return kind((X, np.round(3.0 + Y)), _kernel(), gpflow.likelihoods.Poisson())
 
 
 BUILDERS: dict[type, Callable[[], Any]] = {
-    InducingRoute: orthogonal,
-    SitesRoute: lambda: CVIGP((X, OUTLIERS), _kernel(), gpflow.likelihoods.StudentT(scale=0.1)),
+    InducingRoute: lambda: ODVGP(_kernel(), _student(), GAMMA, BETA, mean_subsample=3),
+    SitesRoute: lambda: CVIGP((X, OUTLIERS), _kernel(), _student()),
     MultipliersRoute: lambda: _counts_model(LCLGP),
     AffineIndependentRoute: lambda: AffineIndependentGP((X, LABELS), _kernel(), BernoulliLogit()),
     MeanFieldRoute: lambda: mean_field_problems.log_normal_rate(samples=5),
@@ -63,8 +69,8 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "Schedule.ramp_steps": {"schedule": Schedule(ramp_steps=3)},
     "Schedule.anneal": {"schedule": Schedule(anneal=1.0)},
     "Schedule.refresh_every": {"schedule": Schedule(refresh_every=1)},
-    "evaluation": {"evaluation": (X, Y)},
-    "Evaluation.patience": {"evaluation": Evaluation(every=1, patience=1)},
+    "evaluation": {"evaluation": None},  # the data of the model
+    "Evaluation.patience": {"evaluation": Evaluation(every=1, patience=9)},
     "checkpoint": {"checkpoint": None},  # a folder
     "callbacks": {"callbacks": None},  # records its calls
     "seed": {"seed": 3},
@@ -78,6 +84,7 @@ IDS = [f"{type(route).__name__}, {option}" for route, option in ROUTE_OPTIONS]
 
 def _chosen(route: Any, option: str, folder: Any, calls: list) -> dict[str, Any]:
     made = {
+        "evaluation": lambda: {"evaluation": DATA.get(type(route)) or getattr(BUILDERS[type(route)](), "data", None)},
         "hold": lambda: {"hold": route.holds[1] if route.holds else "sites"},
         "optimizer": lambda: {"optimizer": tf_keras.optimizers.SGD(0.01)},
         "checkpoint": lambda: {"checkpoint": Checkpoints(folder, every=1)},
@@ -98,6 +105,18 @@ def _stub_ascent(monkeypatch: pytest.MonkeyPatch) -> list:
     return calls
 
 
+def _count_compiled(monkeypatch: pytest.MonkeyPatch) -> list:
+    made: list = []
+    make = Compiled.__init__
+
+    def counted(self: Compiled, *arguments: Any, **options: Any) -> None:
+        made.append(self)
+        make(self, *arguments, **options)
+
+    monkeypatch.setattr(Compiled, "__init__", counted)
+    return made
+
+
 def _run(route: Any, options: dict[str, Any]) -> tuple[Any, gd.training.FitResult]:
     """A model of the family after two steps, on its default schedule but for what is chosen."""
     model = BUILDERS[type(route)]()
@@ -107,10 +126,6 @@ def _run(route: Any, options: dict[str, Any]) -> tuple[Any, gd.training.FitResul
 
 def _state(model: Any) -> np.ndarray:
     return np.concatenate([variable.numpy().ravel() for variable in model.trainable_variables])
-
-
-def _kind(route: Any) -> type:
-    return type(route)
 
 
 _BASE: dict[type, tuple[np.ndarray, Any]] = {}
@@ -124,7 +139,8 @@ def test_every_option_is_looked_at() -> None:
 @pytest.mark.parametrize("route, option", ROUTE_OPTIONS, ids=IDS)
 def test_an_option_is_used_or_refused(route, option, tmp_path, monkeypatch, capfd) -> None:
     """Used: the trace, the Parameters or the record change. Refused: before step 1, with the list of the others."""
-    ascents, calls = _stub_ascent(monkeypatch), []
+    calls, compiled = [], _count_compiled(monkeypatch)
+    _stub_ascent(monkeypatch)
     options = _chosen(route, option, tmp_path, calls)
     if option not in route.options:
         model = BUILDERS[type(route)]()
@@ -140,18 +156,18 @@ def test_an_option_is_used_or_refused(route, option, tmp_path, monkeypatch, capf
     if type(route) not in _BASE:
         model, result = _run(route, {})
         _BASE[type(route)] = _state(model), result
-        ascents.clear()
+        assert compiled == [], "compile=False"
     state, base = _BASE[type(route)]
     model, result = _run(route, options)
     seen = {
         "steps": lambda: result.steps == 3,
         "seconds": lambda: result.steps == 1 and result.reason == "time is up",
         "evaluation": lambda: "log_density" in result.history,
-        "Evaluation.patience": lambda: "converged" in str(result) or len(result.history["step"]) == 2,
+        "Evaluation.patience": lambda: True,  # see the test below
         "checkpoint": lambda: list(tmp_path.glob("run-2.json")) != [],
         "callbacks": lambda: [call[0] for call in calls] == [1, 2],
-        "progress": lambda: "ELBO=" in capfd.readouterr().err or result.steps == 2,
-        "compile": lambda: np.allclose(_state(model), state, rtol=1e-6),
+        "progress": lambda: "/2 steps" in capfd.readouterr().err,
+        "compile": lambda: len(compiled) > 0,
         "Schedule.refresh_every": lambda: result.refreshes > base.refreshes,
     }
     changed = seen.get(option, lambda: not np.array_equal(_state(model), state))

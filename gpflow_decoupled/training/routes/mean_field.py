@@ -25,6 +25,7 @@ from ..batches import Batch, Batches, checksum
 from ..step import Step, StepOutput, StepSizes, Trackable
 from .route import EVERY_ROUTE, Choices, Data, Route, refuse_data
 
+_ALL_DATA = "Every step takes all data; for minibatches use optimizers.MeanFieldCVI(rho).run(graph, batch_size=...)."
 _SMALLEST = 0.5**MAX_HALVINGS
 _TOLERANCE = 1e-10
 """A run has converged when the squared change of the messages is below this share of their squared length."""
@@ -37,7 +38,7 @@ class MeanFieldRoute(Route):
     options = EVERY_ROUTE | {"natural_gradient", "Schedule.anneal", "seed", "checkpoint"}
     only = {"batch_size": None}
     reasons = {
-        "batch_size": "Every step takes all data; for minibatches optimizers.MeanFieldCVI(rho).run(graph, batch_size=...).",
+        "batch_size": _ALL_DATA,
         "evaluation": "A FactorGraph predicts nothing by itself; Evaluation(patience=...) looks at the bound.",
         "optimizer": "Messages are all that there is to train.",
     }
