@@ -155,7 +155,7 @@ class DatasetBatches:
 
 
 def checksum(arrays: Iterable[tf.Tensor]) -> int:
-    """A number that tells whether arrays are the same as before."""
+    """A number that tells whether arrays, of any shapes [...], are the same as before."""
     digest = 0
     for array in arrays:
         digest = zlib.crc32(array.numpy().tobytes(), digest)

@@ -17,8 +17,8 @@ from .loop import Limits, Loop, Plan
 from .options import check_counts, check_rates, chosen
 from .progress import Callback, Callbacks
 from .result import FitResult
-from .routes import route_for
 from .routes.keras import Optimizer
+from .routes.registry import route_for
 from .routes.route import Data, MeanSolver, Model
 from .schedules import Schedule
 

@@ -19,11 +19,11 @@ from gpflow_decoupled.likelihoods import BernoulliLogit
 from gpflow_decoupled.models import CVIGLM, CVIGP, DTC, LCLGLM, LCLGP, ODVGP, AffineIndependentGLM, AffineIndependentGP
 from gpflow_decoupled.optimizers import AffineIndependentAscent
 from gpflow_decoupled.training import Callbacks, Checkpoints, Evaluation, Schedule
-from gpflow_decoupled.training.routes import ROUTES, route_for
 from gpflow_decoupled.training.routes.affine_independent import AffineIndependentRoute
 from gpflow_decoupled.training.routes.inducing import InducingRoute
 from gpflow_decoupled.training.routes.mean_field import MeanFieldRoute
 from gpflow_decoupled.training.routes.multipliers import MultipliersRoute
+from gpflow_decoupled.training.routes.registry import ROUTES, route_for
 from gpflow_decoupled.training.routes.sites import SitesRoute
 from tests.optimizers.mean_field import mean_field_problems
 from tests.training.problems import BETA, GAMMA, MODELS, grouped, orthogonal, sine, unchanged, values

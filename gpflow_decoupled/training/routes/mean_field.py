@@ -7,7 +7,7 @@ up to rho again. Where factors are sampled the bound is an estimate, and only st
 
 from __future__ import annotations
 
-__all__ = ["MeanFieldRoute", "MessageStep"]
+__all__ = ["GraphData", "MeanFieldRoute", "MessageStep"]
 
 import tensorflow as tf
 from gpflow.config import default_float
