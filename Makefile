@@ -23,7 +23,7 @@ export MPLBACKEND ?= Agg
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help install demo test unit lint format bench bench-full notebooks docs clean
+.PHONY: help install demo test test-all unit lint format bench bench-full notebooks docs clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(firstword $(MAKEFILE_LIST)) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 18
@@ -45,14 +45,17 @@ install: $(INSTALLED) ## create .venv; install the package and what demo, benchm
 demo: $(INSTALLED) ## fit a photograph with each basis; SECONDS=20 a model, pictures in OUTPUT=demo_output
 	$(BIN)/python -m demo.photograph --seconds $(SECONDS) --output "$(OUTPUT)"
 
-test: lint unit ## linters, then all tests
+test: lint unit ## linters, then the short run of the tests, a few minutes on two cores
+
+test-all: lint ## linters, then every test with all of its parameters, notebooks and benchmarks in small too
+	@$(MAKE) --no-print-directory unit PYTEST_ARGS="--exhaustive $(PYTEST_ARGS)"
 
 # one TensorFlow thread a worker: tests are small, and tracing, which dominates, is single-threaded
 unit: export CUDA_VISIBLE_DEVICES = -1
-unit: export TF_NUM_INTRAOP_THREADS = 1
-unit: export TF_NUM_INTEROP_THREADS = 1
-unit: export OMP_NUM_THREADS = 1
-unit: $(INSTALLED) ## all tests, without the linters; PYTEST_ARGS='-k layers'
+unit: export TF_NUM_INTRAOP_THREADS ?= 1
+unit: export TF_NUM_INTEROP_THREADS ?= 1
+unit: export OMP_NUM_THREADS ?= 1
+unit: $(INSTALLED) ## the tests without the linters; PYTEST_ARGS='-k layers'
 	$(BIN)/python -m pytest -n $(WORKERS) $(PYTEST_ARGS)
 
 lint: $(INSTALLED) ## ruff and mypy

@@ -1,4 +1,10 @@
-"""Decoupled variational inference for latent Gaussian models on GPflow."""
+"""Variational inference for latent Gaussian models on GPflow, with the parts of the posterior taken apart.
+
+A model joins a kernel, a likelihood and an approximate posterior q(f). Read in this order: `bases` (what q(f) is), `models`
+(GPflow models built from a basis), `optimizers` (how q(f) is updated), and `training`, whose `fit` trains any model.
+`inducing` chooses inducing points, and `likelihoods` and `distributions` add what GPflow and TensorFlow Probability do not
+have. `pathwise`, `certificates` and `topics` use a trained posterior; `wrappers` connects to scikit-learn and other libraries.
+"""
 
 from . import (
     bases,

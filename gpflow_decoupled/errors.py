@@ -1,44 +1,101 @@
-"""Exceptions of the package: every message names the array, parameter or matrix, and the fix."""
+"""Exceptions of the package: every message names the array, parameter or matrix, and says how to fix it."""
 
 from __future__ import annotations
 
-__all__ = ["DataError", "ModelError", "NumericalError", "UnknownOptionError", "check_option"]
+__all__ = ["DataError", "ModelError", "NumericalError", "RunRecord", "UnknownOptionError", "check_option"]
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Protocol
+
+import numpy as np
+
+
+class RunRecord(Protocol):
+    """What an error that stops a training run tells about the steps before it, for instance a `training.FitResult`.
+
+    `history` has arrays [steps], among them "step", "seconds" and "elbo". Example::
+
+        try:
+            result = gpflow_decoupled.fit(model, data)
+        except gpflow_decoupled.errors.NumericalError as error:
+            result = error.result
+        print(result.steps, result.history["elbo"])
+    """
+
+    steps: int
+    seconds: float
+    history: dict[str, np.ndarray]
 
 
 class DataError(ValueError):
-    """Data, inducing points or a setting were refused before anything was computed; nothing was changed.
+    """Data, inducing points or a setting that cannot be used; raised before anything is computed or changed.
 
-    Only a `tf.data.Dataset` can still turn bad in training: then `result` is the record of the steps before.
+    The one exception is a `tf.data.Dataset`, whose later batches are only seen during training. Then `result` is the record
+    of the steps before the bad batch. Example::
+
+        try:
+            result = gpflow_decoupled.fit(model, dataset)
+        except gpflow_decoupled.errors.DataError as error:
+            print(error, error.result)
     """
 
-    result: Any = None
+    result: RunRecord | None = None
 
 
 class UnknownOptionError(ValueError):
-    """An option has a value, or a name, that does not exist."""
+    """An option, or the value of an option, that does not exist; the message lists those that do.
+
+    Example::
+
+        inducing.select(X, 10, method="k-means")  # raises: use one of "greedy_variance", "kmeans", "random"
+    """
 
 
 class ModelError(TypeError):
-    """A method was handed a model of a family that it cannot work on; the message says what to use for that model."""
+    """A method was given a model of a family that it cannot work on; the message says what to use for that model.
+
+    Example::
+
+        model = LCLGP((X, Y), kernel, likelihood)
+        ConjugateComputation().run(model)  # raises: LinearlyConstrainedLagrangian().run(model) trains an LCLGP
+    """
 
 
 class NumericalError(ArithmeticError):
-    """A computation failed in training. The model holds the last good parameters.
+    """A computation failed, for instance a Cholesky factorisation.
 
-    `matrix` names what failed; `result`, where training had begun, is the record of the steps before.
+    If it failed during training, the model has been set back to the last parameters at which everything was finite.
+
+    :param message: what failed, and the likely fixes.
+    :param matrix: the name of the matrix or quantity that failed.
+    :param result: the record of the steps before the failure; None if training had not begun.
+
+    Example::
+
+        try:
+            result = gpflow_decoupled.fit(model, data)
+        except gpflow_decoupled.errors.NumericalError as error:
+            print(error.matrix, error.result)
     """
 
-    def __init__(self, message: str, matrix: str = "", result: Any = None) -> None:
+    def __init__(self, message: str, matrix: str = "", result: RunRecord | None = None) -> None:
         super().__init__(message)
         self.matrix = matrix
         self.result = result
 
 
-def check_option(name: str, value: Any, allowed: Iterable[Any]) -> None:
-    """Raise `UnknownOptionError` unless `value` is one of `allowed`."""
+def check_option(name: str, value: object, allowed: Iterable[object]) -> None:
+    """Refuse a value that is not one of `allowed`.
+
+    :param name: the name of the option, for the message.
+    :param value: what the caller passed.
+    :param allowed: the values that exist.
+    :raises UnknownOptionError: unless `value` is one of them.
+
+    Example::
+
+        check_option("method", method, ("greedy_variance", "kmeans", "random"))
+    """
     allowed = tuple(allowed)
     if value not in allowed:
         raise UnknownOptionError(f"{name}={value!r} is not known; use one of {', '.join(map(repr, allowed))}.")

@@ -1,6 +1,7 @@
-"""GPflow posterior objects that cache the state of a basis.
+"""GPflow posterior objects that cache the factorisations of a basis.
 
-The cache is the state itself, so that cached and uncached predictions are the same computation.
+What is cached is the state that `basis.factor` returns. Cached and uncached predictions therefore run the same code on the
+same numbers.
 """
 
 from __future__ import annotations
@@ -21,7 +22,11 @@ from .errors import UnknownOptionError
 
 
 def cache_type(value: None | str | PrecomputeCacheType) -> PrecomputeCacheType:
-    """GPflow's cache type from its name; None stands for "nocache". Raises `UnknownOptionError` for anything else."""
+    """The GPflow cache type with this name.
+
+    :param value: a cache type or its name; None stands for "nocache".
+    :raises UnknownOptionError: for any other value.
+    """
     if value is None:
         return PrecomputeCacheType.NOCACHE
     try:
@@ -34,10 +39,16 @@ def cache_type(value: None | str | PrecomputeCacheType) -> PrecomputeCacheType:
 def mix_outputs(
     kernel: Kernel, mean: tf.Tensor, cov: tf.Tensor, full_cov: bool = False, full_output_cov: bool = False
 ) -> MeanAndVariance:
-    """From L latent functions to P outputs: mean [..., N, L] -> [..., N, P], with the covariances of GPflow's
-    `predict_f`.
+    """Moments of the P outputs from the moments of the L latent functions, in the shapes of GPflow's `predict_f`.
 
-    Only linear coregionalisation mixes: mean W^T, cov (W * W)^T, the forward side of (D51).
+    The latent functions are the outputs, P = L, unless the kernel is a `LinearCoregionalization` with mixing matrix W [P, L].
+    Then f(x) = W g(x), with mean E[g] W^T and variances var[g] (W * W)^T; this is the forward direction of (D51).
+
+    :param mean: [..., N, L].
+    :param cov: variances [..., N, L], or covariances [..., L, N, N] if `full_cov`.
+    :param full_cov: whether covariances between inputs are asked for.
+    :param full_output_cov: whether covariances between outputs are asked for.
+    :return: the mean [..., N, P] and the variances or covariances.
     """
     if isinstance(kernel, LinearCoregionalization):
         leading = tf.transpose(cov, _latents_first(cov)) if full_cov else cov  # GPflow's mixing wants [L, ..., N, N]
@@ -47,6 +58,7 @@ def mix_outputs(
     if not full_cov:
         return mean, tf.linalg.diag(cov)  # [..., N, P, P]
     rank = cov.shape.rank
+    # outputs that are not mixed are independent: P goes last, onto a diagonal, and then where GPflow has it
     cov = tf.linalg.diag(tf.transpose(cov, [*range(rank - 3), rank - 2, rank - 1, rank - 3]))  # [..., N, N, P, P]
     return mean, tf.transpose(cov, [*range(rank - 3), rank - 3, rank - 1, rank - 2, rank])
 
@@ -57,11 +69,19 @@ def _latents_first(cov: tf.Tensor) -> list[int]:
 
 
 class BasisPosterior(AbstractPosterior):
-    """The posterior of a basis: GPflow's `predict_f`, from cached factorisations.
+    """The posterior of a model with a basis: GPflow's `predict_f` from cached factorisations.
 
-    :param basis: what q(f) is. :param precompute_cache: how its state is kept, see `cache_type`.
+    :param kernel: the kernel of the model.
+    :param basis: the basis that represents q(f).
+    :param mean_function: added to the mean of the outputs; zero if not given.
+    :param precompute_cache: how the factorisations are stored: "tensor", "variable", or "nocache" to repeat them at every
+        prediction; see `cache_type`.
 
-    Cost at N points, cached: N M^2 for the variances. Xnew may have batch dimensions, cached or not.
+    Predictions at N points cost N M^2 for the variances once the factorisations are cached. Xnew may have batch dimensions.
+    Example::
+
+        posterior = model.posterior()  # a BasisPosterior
+        mean, variance = posterior.predict_f(Xnew)
     """
 
     def __init__(
@@ -77,14 +97,17 @@ class BasisPosterior(AbstractPosterior):
         self.update_cache(precompute_cache)
 
     def update_cache(self, precompute_cache: None | str | PrecomputeCacheType = None) -> None:
-        """Recompute the cache from the Parameters as they are now; by default with the kind used last."""
+        """Compute the cache again from the present values of the Parameters.
+
+        :param precompute_cache: the cache type from now on; by default the one that was used last.
+        """
         super().update_cache(
             None if precompute_cache is None and self._precompute_cache else cache_type(precompute_cache)
         )
 
     def _precompute(self) -> tuple[PrecomputedValue, ...]:
         state = self.basis.factor(self.kernel, with_kl=False)
-        tensors = state[: state._fields.index("ok") + 1]  # what follows is for gradients and the divergence
+        tensors = state[: state._fields.index("ok") + 1]  # the later fields serve gradients and the divergence
         return tuple(PrecomputedValue(value, (False,) * value.shape.rank) for value in tensors)
 
     @inherit_check_shapes
@@ -103,6 +126,8 @@ class BasisPosterior(AbstractPosterior):
     ) -> MeanAndVariance:
         return self._predict(self.basis.factor(self.kernel, with_kl=False), Xnew, full_cov, full_output_cov)
 
-    def _predict(self, state: tuple, Xnew: TensorType, full_cov: bool, full_output_cov: bool) -> MeanAndVariance:
+    def _predict(
+        self, state: tuple[tf.Tensor, ...], Xnew: TensorType, full_cov: bool, full_output_cov: bool
+    ) -> MeanAndVariance:
         mean, cov = self.basis.mean_and_cov(state, self.kernel, Xnew, full_cov=full_cov)
         return mix_outputs(self.kernel, mean, cov, full_cov, full_output_cov)

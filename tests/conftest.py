@@ -1,4 +1,9 @@
-"""Every test starts from the same seeds and from GPflow's default configuration.
+"""Every test starts from the same seeds and from GPflow's default configuration; the short run and the exhaustive one.
+
+Two markers divide the tests. `exhaustive` is for what repeats others at length (notebooks, benchmarks, random campaigns):
+only `--exhaustive` runs it. `costly(keep=2)` is for a test whose parameter sets each take a second or so: the short run
+takes `keep` of them, and which ones depends on the name of the test, so that tests with the same list of models take
+different models; `--exhaustive` runs all. Every test without a marker belongs to both runs.
 
 TensorFlow is imported in the fixture: the process that hands out tests to the workers then never loads it,
 and what it logs when loaded does not end up below pytest's closing line.
@@ -10,6 +15,29 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
+
+from tests.selection import left_out
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """`--exhaustive`, which `make test-all` passes."""
+    parser.addoption("--exhaustive", action="store_true", help="all tests with all parameters, also the costly ones")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Declare the markers."""
+    config.addinivalue_line("markers", "exhaustive: runs with --exhaustive alone")
+    config.addinivalue_line("markers", "costly(keep=2): the short run takes `keep` of the parameter sets")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what the short run does not take. Tests that were named one by one are all run."""
+    if config.getoption("exhaustive") or any("::" in argument for argument in config.args):
+        return
+    unwanted = left_out(items)
+    dropped = {id(item) for item in unwanted}
+    config.hook.pytest_deselected(items=unwanted)
+    items[:] = [item for item in items if id(item) not in dropped]
 
 
 @pytest.fixture(autouse=True)

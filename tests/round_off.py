@@ -15,6 +15,7 @@ import numpy as np
 
 _DRAWS = ("normal", "standard_normal", "uniform", "random", "gamma", "exponential", "beta", "standard_t", "laplace")
 _default_rng = np.random.default_rng
+VARIABLE = "GPFLOW_DECOUPLED_ROUND_OFF"
 
 
 def moved(values: Any, variant: int) -> Any:
@@ -41,7 +42,12 @@ def _override(name: str, variant: int) -> Callable:
 
 def pytest_configure() -> None:
     """Put the moved generator in the place of NumPy's before any test module draws its data."""
-    variant = int(os.environ.get("GPFLOW_DECOUPLED_ROUND_OFF", "1"))
+    variant = int(os.environ.setdefault(VARIABLE, "1"))  # processes that a test starts read it too
     for name in _DRAWS:
         setattr(_Moved, name, _override(name, variant))
-    np.random.default_rng = lambda seed=None: _Moved(_default_rng(seed).bit_generator)
+    np.random.default_rng = _moved_rng
+
+
+def _moved_rng(seed: Any = None) -> np.random.Generator:
+    """NumPy's `default_rng`, moved; a generator that a test brings is passed through, as NumPy does."""
+    return seed if isinstance(seed, np.random.Generator) else _Moved(_default_rng(seed).bit_generator)

@@ -31,7 +31,7 @@ def test_python_runs_as_printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert names["result"].steps == 20, "the number of steps in README.md is not what this test replaces"
     assert (tmp_path / "posterior.png").stat().st_size > 10_000
     exec("\n".join(more), names)
-    assert names["result"].stop_reason == "converged"
+    assert names["result"].reason == "converged"
     test = doctest.DocTestParser().get_doctest(session, names, "README.md", "README.md", 0)
     assert len(test.examples) >= 3
     said: list[str] = []

@@ -1,4 +1,9 @@
-"""PAC-Bayes certificates: bounds of a classifier's error rate on new data, from its training data alone."""
+"""PAC-Bayes certificates: bounds on the error rate of a GP classifier on new data, from its training data alone.
+
+Read `certificate` first: a certificate is one of the `bounds`, which need `binary_kl`, at the error rates of `classifiers` and
+the KL divergence of `divergence`. `conditions` checks what makes it valid, that the prior does not depend on the data.
+`split` and `model_selection` are two ways to choose hyperparameters for which it stays valid.
+"""
 
 from .binary_kl import binary_kl, inverse_binary_kl
 from .bounds import maurer, mcallester, pinsker, seeger

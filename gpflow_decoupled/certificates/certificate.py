@@ -1,13 +1,13 @@
-"""A bound, from the training data alone, of the error rate that a GP classifier will have on new data."""
+"""A bound on the error rate of a GP classifier on new data, computed from its training data alone."""
 
 from __future__ import annotations
 
 __all__ = ["PacBayesCertificate", "pac_bayes_certificate"]
 
 from dataclasses import dataclass
-from typing import Any
 
 from gpflow.base import RegressionData
+from gpflow.models import GPModel
 
 from .bounds import maurer, mcallester, pinsker, seeger
 from .classifiers import checked_data, classifier_errors
@@ -17,46 +17,59 @@ from .divergence import divergence
 
 @dataclass(frozen=True)
 class PacBayesCertificate:
-    """Error rates on the sample, KL[Q || P], and bounds of the risk of the Gibbs classifier on new data.
+    """Error rates on the sample, and PAC-Bayes bounds on the risk of the Gibbs classifier, its error rate on new data.
 
-    Each bound holds with probability 1 - delta over samples, if the prior did not depend on the sample. Seeger's, Maurer's and
-    Pinsker's hold at once.
+    Each bound holds with probability 1 - delta over samples, if the prior did not depend on the sample. The bounds of Seeger,
+    Maurer and Pinsker hold together with that probability.
+
+    Example::
+
+        certificate = pac_bayes_certificate(model, (X, Y), hyperparameters="fixed")
+        print(certificate)  # a table
+        certificate.bound, certificate.bayes_bound, certificate.holds
     """
 
     gibbs_error: float
-    """on the sample, the expectation over draws"""
+    """The error rate of the Gibbs classifier on the sample, in expectation over its draws."""
     bayes_error: float
+    """The error rate of the Bayes classifier on the sample."""
     voting_error: float
+    """The error rate of the voting classifier on the sample."""
     kl: float
-    """KL[Q || P], nats"""
+    """KL[Q || P] in nats."""
     n: int
+    """The number of observations in the sample."""
     delta: float
+    """The probability with which the bounds may fail."""
     settings: int
-    """J: among how many settings this one may have been chosen; each bound is at delta / J"""
+    """J, the number of settings of the hyperparameters from which this one may have been chosen; bounds are at delta / J."""
     seeger: float
     maurer: float
     pinsker: float
     mcallester: float
     hyperparameters: str
-    """where those of the prior come from: "fixed", "split", "unknown" or "same-data" """
+    """How the hyperparameters of the prior were found: "fixed", "split", "unknown" or "same-data"."""
 
     @property
     def bound(self) -> float:
-        """The bound to quote for the Gibbs classifier, the least of the first three."""
+        """The bound on the risk of the Gibbs classifier: the smallest of Seeger's, Maurer's and Pinsker's."""
         return min(self.seeger, self.maurer, self.pinsker)
 
     @property
     def bayes_bound(self) -> float:
-        """Of the Bayes and the voting classifier: where they err, a draw errs with probability 1/2 or more."""
+        """The bound on the risks of the Bayes and the voting classifier, twice that of Gibbs.
+
+        Wherever one of the two errs, a draw from the posterior errs with a probability of at least 1/2.
+        """
         return min(1.0, 2.0 * self.bound)
 
     @property
     def holds(self) -> bool | None:
-        """Whether the prior was independent of the sample, so that the bounds hold; None where that is not known."""
+        """Whether the prior was independent of the sample, so that the bounds hold; None if that is not known."""
         return {"unknown": None, "same-data": False}.get(self.hyperparameters, True)
 
     def __str__(self) -> str:
-        """A table, and what it assumes."""
+        """A table of the numbers, and the assumption under which they are bounds."""
         level = f"delta = {self.delta:g}" + (f" / {self.settings} settings" if self.settings > 1 else "")
         rows = [
             ("Gibbs error on the sample", self.gibbs_error),
@@ -75,7 +88,7 @@ class PacBayesCertificate:
 
 
 def pac_bayes_certificate(
-    model: Any,
+    model: GPModel,
     data: RegressionData,
     delta: float = 0.05,
     *,
@@ -83,32 +96,39 @@ def pac_bayes_certificate(
     learned_on: RegressionData | None = None,
     settings: int = 1,
 ) -> PacBayesCertificate:
-    """Bounds of the error rate of a binary classifier on new data, from its training data alone.
+    """Bounds on the error rate of a binary classifier on new data, from its training data alone.
 
-    :param model: any model of this package with a Gaussian posterior, or `gpflow.models.VGP` or `SVGP`, with a symmetric
-        likelihood of two classes. Its posterior, inducing inputs included, may have been learned on the same data.
-    :param data: independent draws, X [N, D] and labels Y [N, 1] of 0 and 1, none of them picked by what the model makes of it.
-    :param delta: the probability with which the sample may mislead, in (0, 1).
-    :param hyperparameters: those of kernel and mean function: "fixed" before the sample was seen, learned on another "split",
-        or learned on the "same-data", for which there is no bound. If None, a prior without trainable Parameters is taken
-        as fixed, and for any other a warning says that it is not known.
-    :param learned_on: the other data X [N', D], Y [N', 1]; rows in common are looked for.
-    :param settings: J, among how many settings of the hyperparameters, named beforehand, this one is chosen by its result.
+    P is the prior, which has the kernel and the mean function of the model; a mean function other than zero is part of P. Q is
+    the posterior. It may depend on the sample in any way, inducing inputs included. The bounds say nothing about data from
+    another distribution, and little as long as KL[Q || P] is not small compared with N.
 
-    A mean function other than zero is part of the prior, and the classifier is the sign of all of f. The bounds say nothing of
-    data from elsewhere, and little while KL[Q || P] is not small against N.
+    :param model: a model of this package with a Gaussian posterior, or `gpflow.models.VGP` or `SVGP`, with one latent function
+        and a symmetric likelihood of two classes.
+    :param data: inputs X [N, D] and labels Y [N, 1], 0 or 1. They must be independent draws, none of them selected by a result
+        of the model.
+    :param delta: the probability in (0, 1) with which the bounds may fail, over samples.
+    :param hyperparameters: how the Parameters of kernel and mean function were found: "fixed" before the sample was seen,
+        learned on another part of a "split", or learned on the "same-data", for which the numbers are no bounds. If None, a
+        prior without trainable Parameters counts as fixed, and for any other one a warning says that it is not known.
+    :param learned_on: the other data X [N', D], Y [N', 1] of a split. They are searched for rows that are also in `data`.
+    :param settings: J, if the hyperparameters are chosen, by their result, from J settings that were named beforehand.
+    :return: a `PacBayesCertificate`. Cost: prediction at N points and one `prior_kl`.
+    :raises DataError: for data that cannot be used, a delta outside (0, 1), and a likelihood that is not of two classes.
+    :raises ModelError: for a model whose posterior is not a Gaussian process with a known KL[Q || P].
+    :raises UnknownOptionError: for another value of `hyperparameters`.
 
-    Raises `DataError` for unusable data, a delta outside (0, 1) and models that are no binary classifiers, `TypeError` where
-    KL[Q || P] is not known, and `UnknownOptionError`. Cost: of predicting N marginals, and of `prior_kl`. Example::
+    Example::
 
         model = CVIGP((X, Y), gpflow.kernels.SquaredExponential(), BernoulliLogit())
         ConjugateComputation().run(model)
         print(pac_bayes_certificate(model, (X, Y), delta=0.05, hyperparameters="fixed"))
     """
+    # 1) what the caller states, the error rates on the sample, and whether the prior may depend on it
     check_level(delta, settings)
     errors = classifier_errors(model, data)
     X, Y = checked_data(model, data)
     origin = prior_origin(model, (X, Y), hyperparameters, learned_on)
+    # 2) the divergence, and the bounds, each at delta / J so that those of all J settings hold together
     kl, n = divergence(model), len(X)
     known = (errors.gibbs, kl, n, delta / settings)
     bounds = {rule.__name__: float(rule(*known)) for rule in (seeger, maurer, pinsker, mcallester)}

@@ -1,13 +1,20 @@
-"""The three classifiers in a posterior q over latent functions, and their error rates.
+"""The three classifiers that a posterior q over latent functions defines, and their error rates.
 
-Labels are 0 or 1, t = 2 y - 1. With mean mu(x) and variance v(x) of q(f(x)), the Gibbs classifier answers with the sign of a
-fresh draw f ~ q, Bayes with the sign of E f, Bayes voting with the sign of E sgn f = 2 Phi(mu / sqrt v) - 1. For Gaussian
-marginals the last two agree.
+Let mu(x) and v(x) be the mean and the variance of q(f(x)), y in {0, 1} the label and t = 2 y - 1 in {-1, 1} its sign. At x
+
+| classifier | predicts the sign of | errs on the sample at the rate |
+|---|---|---|
+| Gibbs | a fresh draw f(x) ~ q | mean of Phi(-t mu / sqrt v), in expectation over draws |
+| Bayes | the mean mu(x) | share of points with t mu <= 0 |
+| voting | the average sign of all draws, E sgn f(x) = 2 Phi(mu / sqrt v) - 1 | share of points with t E sgn f <= 0 |
+
+where Phi is the normal distribution function. For Gaussian marginals the last two are the same.
 """
 
 from __future__ import annotations
 
 __all__ = [
+    "CERTIFIED",
     "ClassifierErrors",
     "check_classifier",
     "checked_data",
@@ -16,7 +23,7 @@ __all__ = [
     "predict_labels",
 ]
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -27,32 +34,54 @@ from gpflow.models import GPModel
 from scipy.special import erf, ndtr
 
 from ..bases import AffineIndependentBasis
-from ..errors import DataError, NumericalError, check_option
+from ..errors import DataError, ModelError, NumericalError, check_option
 from ..inducing.variables import input_dims
 from ..likelihoods import BernoulliLogit, BernoulliProbit
 from ..models.checks import check_shapes_of_data, check_values
 
+CERTIFIED = (
+    "a model of gpflow_decoupled.models with a Gaussian posterior (ODVGP, SOLVEGP, HDVGP, DVGP, SparseCVIGP, CVIGP, LCLGP, "
+    "CVIGLM, LCLGLM, BasisGP), or gpflow.models.VGP or SVGP"
+)
+"""The models that have certificates, for messages."""
 _ROWS = 4096
-"""Most inputs that are predicted at once."""
+"""Largest number of inputs that are predicted at once."""
 _PROBES = np.array([0.0, 0.1, 0.5, 1.0, 2.0, 5.0])
+"""Values of f at which a likelihood is tested for symmetry, also with the opposite sign."""
 _SYMMETRY = 1e-6
+"""Largest deviation of p(1 | f) + p(1 | -f) from 1 that counts as round-off."""
 
 
 class ClassifierErrors(NamedTuple):
-    """Error rates on a sample, between 0 and 1."""
+    """The error rates of the three classifiers on a sample, between 0 and 1.
+
+    A point at which a classifier does not decide, because mu = 0, counts as an error. Example::
+
+        errors = classifier_errors(model, (X, Y))
+        errors.gibbs, errors.bayes, errors.voting
+    """
 
     gibbs: float
-    """the expectation over draws, in closed form: the mean of Phi(-t mu / sqrt v)"""
+    """In expectation over draws, in closed form: the mean of Phi(-t mu / sqrt v)."""
     bayes: float
-    """where t mu <= 0: a point that is not decided counts as an error"""
+    """The share of points with t mu <= 0."""
     voting: float
+    """The share of points with t E sgn f <= 0."""
 
 
-def classifier_errors(model: Any, data: RegressionData) -> ClassifierErrors:
-    """The error rates of the three classifiers of `model` on data X [N, D], Y [N, 1] of labels 0 and 1.
+def classifier_errors(model: GPModel, data: RegressionData) -> ClassifierErrors:
+    """The error rates of the Gibbs, the Bayes and the voting classifier of a model.
 
-    Raises `DataError` for unusable data, and for models that are no binary classifiers, see `check_classifier`. Cost: that
-    of predicting N marginals.
+    :param model: a GP model with one latent function, Gaussian marginals and a symmetric likelihood of two classes.
+    :param data: inputs X [N, D] and labels Y [N, 1], 0 or 1; training or test data.
+    :return: three rates between 0 and 1. Cost: prediction at N points.
+    :raises DataError: for data that cannot be used, and a likelihood that is not of two classes.
+    :raises ModelError: for what is not a GP model, and for marginals that are not Gaussian.
+
+    Example::
+
+        held_out = classifier_errors(model, (X_test, Y_test))
+        print(f"{held_out.bayes:.1%} of the predicted labels are wrong")
     """
     check_classifier(model)
     X, Y = checked_data(model, data)
@@ -63,12 +92,19 @@ def classifier_errors(model: Any, data: RegressionData) -> ClassifierErrors:
     return ClassifierErrors(float(np.mean(gibbs)), float(np.mean(signed <= 0.0)), float(np.mean(votes <= 0.0)))
 
 
-def predict_labels(model: Any, Xnew: InputData, rule: str = "bayes", seed: int = 0) -> np.ndarray:
-    """Labels 0 or 1 [N, 1] at Xnew [N, D] by one of the three classifiers; 0 where nothing is decided.
+def predict_labels(model: GPModel, Xnew: InputData, rule: str = "bayes", seed: int = 0) -> np.ndarray:
+    """The labels that one of the three classifiers predicts.
 
-    :param rule: "gibbs", with a draw of its own for every input, "bayes" or "voting". :param seed: of the draws.
+    :param model: a model as for `classifier_errors`.
+    :param Xnew: inputs [N, D].
+    :param rule: "gibbs", with an independent draw per input, "bayes" or "voting".
+    :param seed: the seed of these draws.
+    :return: labels [N, 1], 0 or 1; 0 where the classifier does not decide.
+    :raises UnknownOptionError: for another rule; other errors are those of `classifier_errors`.
 
-    Raises `UnknownOptionError` for another rule, and as `classifier_errors`.
+    Example::
+
+        labels = predict_labels(model, X_test, rule="bayes")
     """
     check_option("rule", rule, ("gibbs", "bayes", "voting"))
     check_classifier(model)
@@ -80,51 +116,65 @@ def predict_labels(model: Any, Xnew: InputData, rule: str = "bayes", seed: int =
     return (score > 0.0).astype(int)[:, None]
 
 
-def latent_moments(model: Any, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Mean [N] and standard deviation [N] of f, with the mean function, at X [N, D], by blocks of rows.
+def latent_moments(model: GPModel, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Mean [N] and standard deviation [N] of f at X [N, D], with the mean function; computed in blocks of rows.
 
-    Raises `NumericalError` where they are not finite.
+    :raises NumericalError: if they are not finite.
     """
     parts = [model.predict_f(X[start : start + _ROWS]) for start in range(0, len(X), _ROWS)]
     mean, variance = (np.concatenate([np.asarray(part, float)[:, 0] for part in column]) for column in zip(*parts))
     if not np.all(np.isfinite(mean) & np.isfinite(variance)):
         raise NumericalError(
             f"q(f) of the {type(model).__name__} is not finite at {int(np.sum(~np.isfinite(mean + variance)))} of {len(X)} "
-            "inputs: train the model, or set_default_jitter to more.",
+            "inputs: train the model, or increase the jitter by gpflow.config.set_default_jitter.",
             matrix="q(f)",
         )
     return mean, np.sqrt(np.maximum(variance, 0.0))
 
 
-def check_classifier(model: Any) -> None:
-    """Raise `DataError` unless the model has one Gaussian latent function and a likelihood of two classes, p(1 | f) =
-    p(0 | -f), and `TypeError` for what is no GP model.
+def check_classifier(model: GPModel) -> None:
+    """Refuse a model that does not have the three classifiers.
+
+    They exist for one latent function with Gaussian marginals, and a likelihood of two classes for which the sign of f decides
+    which class is more probable: p(1 | f) = p(0 | -f), increasing in f.
+
+    :raises ModelError: for what is not a GP model, and for marginals that are not Gaussian.
+    :raises DataError: for another number of latent functions, or another likelihood.
     """
     if not isinstance(model, GPModel):
-        raise TypeError(
-            f"A {type(model).__name__} is no GP model; see pac_bayes_certificate for what can be certified."
+        raise ModelError(
+            f"Certificates and classifiers take {CERTIFIED}, and got {type(model).__name__}, which has no latent function "
+            "of the inputs. For inputs X and labels Y use CVIGP((X, Y), kernel, BernoulliLogit())."
         )
     likelihood, latents = model.likelihood, int(model.num_latent_gps)
     if not isinstance(likelihood, (Bernoulli, BernoulliLogit, BernoulliProbit)):
         raise DataError(
-            f"{type(likelihood).__name__} is no likelihood of two classes; the three classifiers are those of a Bernoulli, "
-            "BernoulliLogit or BernoulliProbit. For several classes, certify one class against the rest."
+            f"{type(likelihood).__name__} is not a likelihood of two classes: give the model a Bernoulli, BernoulliLogit or "
+            "BernoulliProbit likelihood. For several classes, certify a model of one class against the rest."
         )
     if latents != 1 or getattr(model, "num_outputs", 1) != 1:
-        raise DataError(f"The model has {latents} latent functions; a binary classifier is the sign of one.")
+        raise DataError(
+            f"The model has {latents} latent functions; a binary classifier is the sign of one. Build it with one column of Y."
+        )
     if isinstance(getattr(model, "basis", None), AffineIndependentBasis):
-        raise DataError("The marginals of this model are not Gaussian, and closed forms need that; use CVIGP or LCLGP.")
+        raise ModelError(
+            f"The marginals of an {type(model).__name__} are not Gaussian, and the error rates and KL[Q || P] are computed "
+            "for Gaussian ones: use CVIGP or LCLGP with the same data, kernel and likelihood."
+        )
     f = np.concatenate([-_PROBES[::-1], _PROBES])[:, None]
     p = np.asarray(likelihood.conditional_mean(tf.zeros_like(f), tf.constant(f, default_float())), float)
     if np.any(np.abs(p + p[::-1] - 1.0) > _SYMMETRY) or np.any(np.diff(p[:, 0]) < 0.0):
         raise DataError(
-            f"The link of {type(likelihood).__name__} is not symmetric, p(y = 1 | f) + p(y = 1 | -f) is not 1: the sign of f "
-            "is then not its class; use the logit or the probit."
+            f"The link of {type(likelihood).__name__} is not symmetric: p(y = 1 | f) + p(y = 1 | -f) is not 1, so that the "
+            "sign of f is not the more probable class. Use BernoulliLogit or BernoulliProbit."
         )
 
 
-def checked_data(model: Any, data: RegressionData) -> tuple[np.ndarray, np.ndarray]:
-    """X [N, D] and labels Y [N, 1] as floats. Raises `DataError` for what is no pair of such arrays."""
+def checked_data(model: GPModel, data: RegressionData) -> tuple[np.ndarray, np.ndarray]:
+    """The data X [N, D] and Y [N, 1], labels 0 or 1, as arrays of floats.
+
+    :raises DataError: for anything else; the message says what is wrong.
+    """
     if not (isinstance(data, (tuple, list)) and len(data) == 2):
         raise DataError(f"data is a {type(data).__name__}; pass (X, Y).")
     X, Y = (np.asarray(array) for array in data)
@@ -133,14 +183,18 @@ def checked_data(model: Any, data: RegressionData) -> tuple[np.ndarray, np.ndarr
     return X, Y.astype(X.dtype)
 
 
-def _columns(model: Any) -> int | None:
-    """D of the data that a model owns, or of its inducing points."""
+def _columns(model: GPModel) -> int | None:
+    """The number D of input columns of a model: that of the data it owns, or of its inducing points."""
     if hasattr(model, "data"):
         return int(model.data[0].shape[1])
     return input_dims(model.basis.beta if hasattr(model, "basis") else model.inducing_variable)
 
 
 def _ratio(mean: np.ndarray, deviation: np.ndarray) -> np.ndarray:
-    """Mean over deviation [N]; where nothing is random, infinite with the sign of the mean, and -infinity for an f of 0."""
+    """The mean divided by the deviation, [N].
+
+    Where the deviation is zero it is infinite with the sign of the mean, and minus infinity for a mean of zero, because a
+    point without a decision counts as an error.
+    """
     certain = deviation == 0.0
     return np.where(certain, np.where(mean > 0.0, np.inf, -np.inf), mean / np.where(certain, 1.0, deviation))

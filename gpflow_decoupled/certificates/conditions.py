@@ -1,7 +1,7 @@
-"""What a certificate assumes, checked as far as a model and its data can tell, and else asked of the caller.
+"""The assumptions of a certificate: checked as far as the model and the data allow, and otherwise stated by the caller.
 
-The bounds hold for every Q, whatever it was learned from, inducing inputs included. They do not hold for a prior P, that is
-kernel and mean function, that was learned on the same sample.
+The bounds hold for every posterior Q, also for one with inducing inputs learned on the sample. They do not hold if the prior
+P, that is the kernel and the mean function, was learned on the same sample.
 """
 
 from __future__ import annotations
@@ -9,23 +9,24 @@ from __future__ import annotations
 __all__ = ["ORIGINS", "check_level", "prior_origin"]
 
 import warnings
-from typing import Any
 
 import numpy as np
 from gpflow.base import RegressionData
+from gpflow.models import GPModel
 
 from ..errors import DataError, check_option
+from ..inducing.checks import rows_in
 
 ORIGINS = {
     "fixed": "The prior did not depend on the data.",
     "split": "The prior was learned on other data.",
-    "unknown": "Whether the prior depends on the data is not known; if it does, these are no bounds.",
-    "same-data": "The prior was learned on the same data: these are no bounds of the risk, only a score of the fit.",
+    "unknown": "Whether the prior depends on the data is not known; if it does, these numbers are not bounds.",
+    "same-data": "The prior was learned on the same data: these numbers are not bounds on the risk, only a score of the fit.",
 }
-"""Where the hyperparameters of the prior come from, and what the certificate then means."""
+"""How the hyperparameters of the prior were found, and what the certificate then means."""
 _FIX = (
-    "Learn them on other rows (certificates.split_for_certificate), fix them beforehand, or choose among settings that were "
-    "named beforehand (certificates.select_by_certificate)."
+    "Learn them on other rows (certificates.split_for_certificate), fix them before the data are seen, or choose from "
+    "settings that were named beforehand (certificates.select_by_certificate)."
 )
 
 
@@ -37,14 +38,18 @@ def check_level(delta: float, settings: int) -> None:
         raise DataError(f"settings={settings!r}; use the number of settings that were compared, at least 1.")
 
 
-def prior_origin(model: Any, data: RegressionData, stated: str | None, learned_on: RegressionData | None) -> str:
-    """One of `ORIGINS` for data X [N, D], Y [N, 1]: what the caller stated, unless the data speak against it.
+def prior_origin(model: GPModel, data: RegressionData, stated: str | None, learned_on: RegressionData | None) -> str:
+    """How the hyperparameters of the prior were found: what the caller states, unless the data contradict it.
 
-    :param stated: "fixed", "split", "same-data", or None. Then a prior without trainable Parameters is taken as fixed, and
-        any other is "unknown", with a warning.
-    :param learned_on: the data X [N', D], Y [N', 1] of the hyperparameters, whose rows must not be among these.
-
-    Raises `UnknownOptionError` for another statement.
+    :param model: the model whose kernel and mean function are the prior.
+    :param data: the sample X [N, D], Y [N, 1].
+    :param stated: "fixed", "split" or "same-data". With None, a prior without trainable Parameters counts as fixed, and any
+        other one as unknown, with a warning.
+    :param learned_on: the data X [N', D], Y [N', 1] on which the hyperparameters were learned; none of its rows may be in the
+        sample.
+    :return: one of the keys of `ORIGINS`.
+    :raises UnknownOptionError: for another statement.
+    :raises DataError: if `learned_on` does not have the columns of `data`.
     """
     if stated is not None:
         check_option("hyperparameters", stated, ("fixed", "split", "same-data"))
@@ -61,24 +66,25 @@ def prior_origin(model: Any, data: RegressionData, stated: str | None, learned_o
     if not trainable:
         return "fixed"
     warnings.warn(
-        f"{', '.join(trainable)} can be trained, and a model does not tell on what it was: if on these data, then the bounds "
-        'hold for no delta. Say hyperparameters="fixed" or "split" if they were not, or "same-data". ' + _FIX,
+        f"{', '.join(trainable)} can be trained, and it is not known on which data they were: if on these, the bounds do not "
+        'hold. Pass hyperparameters="fixed" or "split" if they were not, and otherwise "same-data". ' + _FIX,
         stacklevel=3,
     )
     return "unknown"
 
 
 def _warned(finding: str) -> str:
+    """Warn that the prior depends on the sample; return that origin."""
     warnings.warn(
-        f"{finding} The prior then depends on the sample, and the certificate is none: its numbers score the fit, and the "
-        "risk may be above them. " + _FIX,
+        f"{finding} The prior then depends on the sample, and the numbers are not bounds: the risk may be above them. "
+        + _FIX,
         stacklevel=4,
     )
     return "same-data"
 
 
-def _trainable(model: Any) -> list[str]:
-    """The trainable Parameters of the prior, of kernel and mean function; those of the likelihood are in Q alone."""
+def _trainable(model: GPModel) -> list[str]:
+    """The parts of the prior with trainable Parameters; the likelihood is not one, because it enters Q alone."""
     parts = (("kernel", model.kernel), ("mean_function", model.mean_function))
     return [
         f"{name} ({len(part.trainable_parameters)} Parameters)" for name, part in parts if part.trainable_parameters
@@ -86,7 +92,11 @@ def _trainable(model: Any) -> list[str]:
 
 
 def _shared_rows(data: RegressionData, other: RegressionData) -> int:
-    """How many rows of (X, Y) are also rows of the other pair."""
+    """How many rows of the pair (X, Y) are also rows of the other pair."""
     here, there = (np.hstack([np.asarray(part, float) for part in pair]) for pair in (data, other))
-    known = {row.tobytes() for row in there}
-    return sum(row.tobytes() in known for row in here)
+    if here.shape[1] != there.shape[1]:
+        raise DataError(
+            f"learned_on has {there.shape[1]} columns in X and Y together, and data has {here.shape[1]}: pass the (X, Y) on "
+            "which the hyperparameters of this model were learned."
+        )
+    return int(np.sum(rows_in(here, there)))

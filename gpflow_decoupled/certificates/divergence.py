@@ -1,34 +1,38 @@
-"""KL[Q || P] of any binary classifier in this package, or of GPflow's `VGP` and `SVGP`, exactly.
+"""The exact KL[Q || P] of a model of this package with a Gaussian posterior, or of GPflow's `VGP` and `SVGP`.
 
-P is the GP of kernel and mean function, Q the posterior. The two differ only in finitely many values, so that the
-divergence of the processes is that of these values: `prior_kl`. Inducing inputs parametrise Q and are not in P. Jitter is a
-small noise on the inducing values, which are then still variables of P's joint law with f; the divergence and the predictions
-have the same.
+P is the GP with the model's kernel and mean function, and Q the posterior. Q is P with another distribution of finitely many
+values of f, and the same conditional distribution of f given them. The divergence of the processes is therefore that of these
+values, which is `prior_kl`. Inducing inputs are parameters of Q and do not occur in P. Jitter adds small noise to the inducing
+values. They are then still random variables with a joint distribution with f under P, and the divergence and the predictions
+use the same one.
 """
 
 from __future__ import annotations
 
 __all__ = ["divergence"]
 
-from typing import Any
-
 import numpy as np
 import tensorflow as tf
+from gpflow.kernels import Kernel
 from gpflow.kullback_leiblers import gauss_kl
-from gpflow.models import SVGP, VGP
+from gpflow.models import SVGP, VGP, GPModel
 
 from ..bases import Basis
-from ..errors import NumericalError
+from ..errors import ModelError, NumericalError
 from ..models import BasisGP, FullGP
+from .classifiers import CERTIFIED
 
 _ROWS = 2048
-"""Rows of the Gram matrix of the mean points that are there at once."""
+"""Number of rows of the mean points' Gram matrix that are computed at a time."""
 
 
-def divergence(model: Any) -> float:
-    """KL[Q || P] in nats, in full also where the model subsamples the norm of its mean.
+def divergence(model: GPModel) -> float:
+    """KL[Q || P] in nats; it is exact also for a model that estimates the norm of its mean from a subsample.
 
-    Raises `TypeError` for other models, and `NumericalError` where it is not finite. Cost: that of `prior_kl`, and M_gamma^2.
+    The cost is that of `prior_kl`, and M_gamma^2 where the norm is subsampled.
+
+    :raises ModelError: for a model of another family.
+    :raises NumericalError: if it is not finite.
     """
     if isinstance(model, (BasisGP, FullGP)):
         kl = _of_basis(model.basis, model.kernel)
@@ -37,17 +41,21 @@ def divergence(model: Any) -> float:
     elif isinstance(model, SVGP):
         kl = float(model.prior_kl())
     else:
-        raise TypeError(
-            f"KL[Q || P] of a {type(model).__name__} is not known; use a model of gpflow_decoupled.models, or "
-            "gpflow.models.VGP or SVGP."
+        raise ModelError(
+            f"KL[Q || P] of a {type(model).__name__} is not known: a certificate takes {CERTIFIED}. With the same data, "
+            "kernel and likelihood use CVIGP or LCLGP, or with inducing points SparseCVIGP."
         )
     if not np.isfinite(kl):
-        raise NumericalError(f"KL[Q || P] is {kl}: a factorisation failed; train the model again.", matrix="KL")
+        raise NumericalError(f"KL[Q || P] is {kl}, because a factorisation failed: train the model again.", matrix="KL")
     return max(kl, 0.0)
 
 
-def _of_basis(basis: Basis, kernel: Any) -> float:
-    """The divergence is linear in the rows of (D25), so that the estimates of all blocks of rows average to its value."""
+def _of_basis(basis: Basis, kernel: Kernel) -> float:
+    """The divergence of a basis, in blocks of rows where the basis subsamples.
+
+    The estimate (D25) is an average over rows. Its average over all blocks of rows, weighted by their sizes, is therefore the
+    exact value.
+    """
     mean = basis.kernel_mean
     if mean is None or mean.subsample is None:
         return float(basis.prior_kl(basis.factor(kernel)))

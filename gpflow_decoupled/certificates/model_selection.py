@@ -1,4 +1,4 @@
-"""Choosing hyperparameters by their certificate, which stays valid: a bound at delta / J for each of J settings."""
+"""Choice of hyperparameters by their certificate, which stays valid because each of J settings is certified at delta / J."""
 
 from __future__ import annotations
 
@@ -6,42 +6,51 @@ __all__ = ["CertifiedSelection", "select_by_certificate"]
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Generic, TypeVar
 
 from gpflow.base import RegressionData
-from gpflow.models import InternalDataTrainingLossMixin
+from gpflow.models import GPModel, InternalDataTrainingLossMixin
 
 from ..errors import DataError
 from .certificate import PacBayesCertificate, pac_bayes_certificate
 from .classifiers import ClassifierErrors, checked_data, classifier_errors
 
+Setting = TypeVar("Setting")
+
 
 @dataclass(frozen=True)
-class CertifiedSelection:
-    """What each setting came to; all certificates hold at once with probability 1 - delta, and so does that of the best."""
+class CertifiedSelection(Generic[Setting]):
+    """The certificate of each setting of the hyperparameters, and the model with the smallest bound.
 
-    settings: tuple
+    All certificates hold together with probability 1 - delta, and so does that of the best setting. Example::
+
+        selection = select_by_certificate(build, [0.5, 1.0, 2.0], (X, Y))
+        print(selection)  # a table, the best setting marked
+        selection.settings[selection.best], selection.certificate.bound
+    """
+
+    settings: tuple[Setting, ...]
     certificates: tuple[PacBayesCertificate, ...]
     log_evidence: tuple[float, ...]
-    """the models' evidence lower bounds, nats"""
+    """The evidence lower bounds of the models, in nats."""
     test_errors: tuple[ClassifierErrors, ...]
-    """on held-out data; empty if there were none"""
-    model: Any
-    """of the best setting"""
+    """The error rates on held-out data; empty if there are none."""
+    model: GPModel
+    """The model of the best setting."""
 
     @property
     def best(self) -> int:
-        """The place of the setting with the least bound."""
+        """The index in `settings` of the setting with the smallest bound."""
         bounds = [one.bound for one in self.certificates]
         return bounds.index(min(bounds))
 
     @property
     def certificate(self) -> PacBayesCertificate:
-        """Of the best setting."""
+        """The certificate of the best setting."""
         return self.certificates[self.best]
 
     def __str__(self) -> str:
-        """A table, the best setting marked."""
+        """A table of all settings, in which a star marks the best one."""
         head = f"  {'setting':>12s}{'bound':>9s}{'Gibbs':>9s}{'KL':>10s}{'ELBO':>12s}"
         lines = [head + f"{'held-out Gibbs, Bayes':>24s}" if self.test_errors else head]
         for place, (setting, one, elbo) in enumerate(zip(self.settings, self.certificates, self.log_evidence)):
@@ -54,20 +63,27 @@ class CertifiedSelection:
 
 
 def select_by_certificate(
-    build: Callable[[Any], Any],
-    settings: Sequence,
+    build: Callable[[Setting], GPModel],
+    settings: Sequence[Setting],
     data: RegressionData,
     delta: float = 0.05,
     *,
     test: RegressionData | None = None,
-) -> CertifiedSelection:
-    """Train a model for each of J settings and certify it at delta / J; the setting with the least bound is the best.
+) -> CertifiedSelection[Setting]:
+    """Train a model for each of J settings of the hyperparameters and choose the one with the smallest bound.
 
-    :param build: a function of a setting that returns a model with this prior, trained on `data` without learning the prior.
-    :param settings: named before the data were seen, for example lengthscales. :param data: X [N, D], labels Y [N, 1].
-    :param test: held-out X [N', D], Y [N', 1] for a comparison; nothing is chosen by them.
+    Each model is certified at delta / J. By a union bound all J certificates hold together with probability 1 - delta, so that
+    the one of the chosen setting holds too.
 
-    Raises `DataError` for no settings, and as `pac_bayes_certificate`. Cost: J trainings. Example::
+    :param build: a function of a setting that returns a model with this prior, trained on `data` with the prior fixed.
+    :param settings: the J settings, for example lengthscales; they must be named before the data are seen.
+    :param data: X [N, D] and labels Y [N, 1], 0 or 1.
+    :param delta: the probability in (0, 1) with which one of the bounds may fail, over samples.
+    :param test: held-out X [N', D], Y [N', 1], whose error rates are reported; they do not influence the choice.
+    :return: the certificates and the best model. Cost: J trainings.
+    :raises DataError: if there are no settings; other errors are those of `pac_bayes_certificate`.
+
+    Example::
 
         def build(lengthscale):
             model = CVIGP(data, gpflow.kernels.SquaredExponential(10.0, lengthscale), BernoulliLogit())
@@ -79,7 +95,7 @@ def select_by_certificate(
     """
     settings = tuple(settings)
     if not settings:
-        raise DataError("settings is empty; name at least one.")
+        raise DataError("settings is empty; name at least one setting of the hyperparameters.")
     certificates: list[PacBayesCertificate] = []
     evidence, errors, best = [], [], None
     for setting in settings:
@@ -93,6 +109,7 @@ def select_by_certificate(
     return CertifiedSelection(settings, tuple(certificates), tuple(evidence), tuple(errors), best)
 
 
-def _elbo(model: Any, data: RegressionData) -> float:
+def _elbo(model: GPModel, data: RegressionData) -> float:
+    """The evidence lower bound in nats of a model that owns its data, or takes them."""
     owns_data = isinstance(model, InternalDataTrainingLossMixin)
     return float(model.elbo() if owns_data else model.elbo(checked_data(model, data)))

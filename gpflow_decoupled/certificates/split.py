@@ -1,4 +1,4 @@
-"""Two parts of a sample: one for the hyperparameters of the prior, one for posterior and certificate."""
+"""A random split of a sample: one part for the hyperparameters of the prior, one for the posterior and the certificate."""
 
 from __future__ import annotations
 
@@ -13,13 +13,26 @@ from ..errors import DataError
 def split_for_certificate(
     data: RegressionData, fraction: float = 0.5, seed: int = 0, *, stratify: bool = False
 ) -> tuple[RegressionData, RegressionData]:
-    """((X, Y) to learn the prior's hyperparameters on, (X, Y) for posterior and certificate), at random, without overlap.
+    """Split a sample at random into two parts without common rows.
 
-    :param data: X [N, D], Y [N, 1]. :param fraction: of the rows for the hyperparameters, in (0, 1). :param seed: of the draw.
-    :param stratify: the same share of every class in both parts. Then the class counts of one tell those of the other, so that
-        the certified part is not quite an independent sample; a plain split is.
+    Hyperparameters may be learned on the first part, because posterior and certificate use the second part only.
 
-    Raises `DataError` for a fraction outside (0, 1), arrays of different lengths, or a part without rows.
+    :param data: X [N, D] and Y [N, 1].
+    :param fraction: the share of the rows in the first part, in (0, 1).
+    :param seed: the seed of the split.
+    :param stratify: give both parts the same share of each class. The class counts of one part are then known from the other,
+        so that the second part is not quite an independent sample; without `stratify` it is one.
+    :return: the first part (X, Y) and the second part (X, Y).
+    :raises DataError: for a fraction outside (0, 1), arrays of different lengths, or a part without rows.
+
+    Example::
+
+        first, second = split_for_certificate((X, Y), 0.3)
+        kernel = gpflow.kernels.SquaredExponential()
+        fit(CVIGP(first, kernel, BernoulliLogit()))  # learns the hyperparameters
+        model = CVIGP(second, kernel, BernoulliLogit())
+        ConjugateComputation().run(model)  # learns the posterior alone
+        certificate = pac_bayes_certificate(model, second, learned_on=first)
     """
     if not 0.0 < fraction < 1.0:
         raise DataError(f"fraction={fraction!r}; use a number between 0 and 1.")
@@ -32,5 +45,7 @@ def split_for_certificate(
     for rows in classes:
         first[generator.permutation(rows)[: round(fraction * len(rows))]] = True
     if not 0 < np.sum(first) < len(X):
-        raise DataError(f"fraction={fraction:g} of {len(X)} rows leaves one part empty; change it, or get more data.")
+        raise DataError(
+            f"fraction={fraction:g} of {len(X)} rows leaves one part empty; use a fraction closer to 0.5, or more rows."
+        )
     return (X[first], Y[first]), (X[~first], Y[~first])

@@ -1,25 +1,36 @@
-"""Checks of inducing inputs, made once, before they cost a training run."""
+"""Checks of inducing points, made once when a model is built, so that an error does not appear later in training."""
 
 from __future__ import annotations
 
 __all__ = ["check_disjoint", "check_finite", "check_inducing", "first_equal_row", "read", "rows_in"]
 
 import warnings
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
+from gpflow.base import TensorType
+from numpy.typing import ArrayLike, DTypeLike
 
 from ..errors import DataError
 
 
-def check_inducing(Z: Any, name: str, num_dims: int | None = None, dtype: Any = None) -> None:
-    """Raise `DataError`, a `ValueError`, unless Z [M, D] can serve as inducing inputs.
+def check_inducing(
+    Z: ArrayLike | TensorType, name: str, num_dims: int | None = None, dtype: DTypeLike | tf.DType | None = None
+) -> None:
+    """Refuse an array that cannot be used as inducing points.
 
-    Z is an array, a tensor or a variable; `name` is what the message calls it. It must have rank 2, at least
-    one row, `num_dims` columns and the dtype `dtype` (each if given), finite entries, and no two equal rows.
-    A tensor whose values are not known yet, inside a `tf.function`, is checked as far as its static shape
-    goes. Cost M D log M.
+    Inducing points are finite, distinct rows of an array of rank 2 with at least one row. Inside a `tf.function` the values
+    of a tensor are not known yet; then only its static shape is checked. Cost: M D log M.
+
+    :param Z: the points [M, D], an array, a tensor or a variable.
+    :param name: what the message calls them, for example "beta".
+    :param num_dims: the number D of columns that they must have, if given.
+    :param dtype: the dtype that they must have, if given.
+    :raises DataError: a `ValueError` that says what is wrong and how to fix it.
+
+    Example::
+
+        check_inducing(Z, "beta", num_dims=X.shape[1])
     """
     values, shape, Z_dtype = read(Z, name)
     if shape.rank is not None:
@@ -33,11 +44,22 @@ def check_inducing(Z: Any, name: str, num_dims: int | None = None, dtype: Any = 
         _check_values(values, name)
 
 
-def check_disjoint(gamma: Any, beta: Any) -> None:
-    """Warn if some rows of gamma [M_gamma, D] are rows of beta [M_beta, D]; raise `DataError` if all are.
+def check_disjoint(gamma: ArrayLike | TensorType, beta: ArrayLike | TensorType) -> None:
+    """Warn if some points gamma are also points beta, and refuse a gamma of which all are.
 
-    What gamma adds to the mean is its residual given beta, which is zero at the points of beta. Inputs whose
-    values are not known yet are not checked. Cost (M_gamma + M_beta) D log(M_gamma + M_beta).
+    In an orthogonally decoupled model gamma enters through the residual kernel given beta. That kernel is zero at the points
+    of beta, so that a gamma there adds nothing to the mean. Tensors whose values are not known yet are not checked. Cost:
+    (M_gamma + M_beta) D log(M_gamma + M_beta).
+
+    :param gamma: the points of the mean alone [M_gamma, D].
+    :param beta: the points of mean and covariance [M_beta, D].
+    :raises DataError: if all rows of gamma are rows of beta, or if the numbers of columns differ.
+
+    Example::
+
+        beta = inducing.select(X, 50, kernel)
+        gamma = inducing.select(X, 500, kernel, given=beta)
+        check_disjoint(gamma, beta)  # passes: select chooses no row of `given`
     """
     gamma_values, beta_values = read(gamma, "gamma")[0], read(beta, "beta")[0]
     if gamma_values is None or beta_values is None:
@@ -57,9 +79,12 @@ def check_disjoint(gamma: Any, beta: Any) -> None:
         )
 
 
-def read(Z: Any, name: str) -> tuple[np.ndarray | None, tf.TensorShape, tf.DType]:
-    """Values (None when they are not known yet), static shape and dtype."""
-    try:  # a list goes through numpy, because TensorFlow alone would make it float32
+def read(Z: ArrayLike | TensorType, name: str) -> tuple[np.ndarray | None, tf.TensorShape, tf.DType]:
+    """The values of an array [M, D], None if they are not known yet; its static shape; its dtype.
+
+    :raises DataError: for what is not an array of numbers; `name` is what the message calls it.
+    """
+    try:  # numpy first: TensorFlow alone would make float32 of a list
         tensor = tf.convert_to_tensor(Z if hasattr(Z, "dtype") else np.asarray(Z))
     except (TypeError, ValueError) as error:
         raise DataError(f"{name} is not an array of numbers: pass one of shape [M, D].") from error
@@ -69,7 +94,7 @@ def read(Z: Any, name: str) -> tuple[np.ndarray | None, tf.TensorShape, tf.DType
 
 
 def check_finite(values: np.ndarray, name: str) -> None:
-    """Raise `DataError` if an entry of [N, D] is NaN or infinite."""
+    """Raise `DataError` if an entry of an array [N, D] is NaN or infinite."""
     bad = np.flatnonzero(~np.all(np.isfinite(values), axis=1))
     if len(bad):
         raise DataError(
@@ -79,18 +104,13 @@ def check_finite(values: np.ndarray, name: str) -> None:
 
 
 def first_equal_row(rows: np.ndarray) -> np.ndarray:
-    """For each row of [N, D] the index of the first row that equals it exactly; N D log N."""
-    order = np.lexsort(rows.T[::-1])  # stable, so the first of equal rows leads its group
-    in_order = rows[order]
-    is_new = np.ones(len(rows), bool)
-    is_new[1:] = np.any(in_order[1:] != in_order[:-1], axis=1)
-    first = np.empty(len(rows), np.int64)
-    first[order] = order[np.flatnonzero(is_new)[np.cumsum(is_new) - 1]]
-    return first
+    """For each row of [N, D], the index [N] of the first row that equals it exactly; cost N D log N."""
+    _, first, group = np.unique(rows, axis=0, return_index=True, return_inverse=True)
+    return first[group.reshape(-1)]  # numpy 2.0 alone returns a column
 
 
 def rows_in(rows: np.ndarray, others: np.ndarray) -> np.ndarray:
-    """For each row of [N, D], whether it is also a row of `others` [M, D]."""
+    """For each row of [N, D], whether it is also a row of `others` [M, D]; booleans [N]."""
     return first_equal_row(np.concatenate([others, rows]))[len(others) :] < len(others)
 
 
@@ -100,7 +120,7 @@ def _check_shape(shape: tf.TensorShape, name: str, num_dims: int | None) -> None
         raise DataError(f"{name} has shape {shape.as_list()}, but must be [M, D]{fix}.")
     rows, columns = shape.as_list()
     if rows == 0 or columns == 0:
-        raise DataError(f"{name} is empty (shape {shape.as_list()}): pass one point at least.")
+        raise DataError(f"{name} is empty (shape {shape.as_list()}): pass at least one point [1, D].")
     if num_dims is not None and columns is not None and columns != num_dims:
         raise DataError(f"{name} has {columns} columns, the inputs X have {num_dims}: use the columns of X.")
 

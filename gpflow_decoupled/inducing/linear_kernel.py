@@ -4,8 +4,6 @@ from __future__ import annotations
 
 __all__ = ["LinearWeights"]
 
-from typing import Any
-
 import numpy as np
 import tensorflow as tf
 from check_shapes import inherit_check_shapes
@@ -15,22 +13,30 @@ from gpflow.config import default_float
 from gpflow.kernels import Kernel
 from gpflow.kernels.base import ActiveDims
 from gpflow.utilities import triangular
+from numpy.typing import ArrayLike
 
 from ..errors import DataError
 from ..linalg.cholesky import cholesky
 
 
 class LinearWeights(Kernel):
-    """k(x, x') = x^T S x', the covariance of f(x) = x^T w for weights w with prior covariance S.
+    """The covariance k(x, x') = x^T S x' of a linear function f(x) = x^T w whose weights w have the prior covariance S.
 
-    :param covariance: S [p, p]. :param active_dims: the p columns of X that the weights belong to; all if not given.
+    `gpflow.kernels.Linear` is the special case of a diagonal S. S is a fixed prior: its Cholesky factor `scale_tril` is a
+    Parameter that is not trainable unless `gpflow.utilities.set_trainable` makes it so. The Gram matrix of N inputs costs
+    N p^2 + N^2 p.
 
-    `gpflow.kernels.Linear` is the same with a diagonal S. The prior is taken as given: its factor is not trainable unless
-    `gpflow.utilities.set_trainable` says so. Raises `DataError` unless S is finite, symmetric and positive definite.
-    Cost of a Gram matrix of N inputs: N p^2 + N^2 p.
+    :param covariance: S [p, p], symmetric and positive definite.
+    :param active_dims: the p columns of X that the weights multiply; all columns if not given.
+    :raises DataError: unless S is finite, symmetric and positive definite.
+
+    Example::
+
+        S = np.array([[1.0, 0.5], [0.5, 2.0]])
+        model = SparseCVIGP(LinearWeights(S), gpflow.likelihoods.Poisson(), Weights(2))
     """
 
-    def __init__(self, covariance: Any, active_dims: ActiveDims | None = None) -> None:
+    def __init__(self, covariance: ArrayLike, active_dims: ActiveDims | None = None) -> None:
         super().__init__(active_dims)
         self.scale_tril = Parameter(_factor(covariance), transform=triangular(), trainable=False)
         self._validate_ard_active_dims(self.scale_tril)
@@ -42,12 +48,12 @@ class LinearWeights(Kernel):
 
     @property
     def covariance(self) -> tf.Tensor:
-        """S [p, p]."""
+        """The prior covariance S [p, p] of the weights."""
         return tf.matmul(self.scale_tril, self.scale_tril, transpose_b=True)
 
     @inherit_check_shapes
     def K(self, X: TensorType, X2: TensorType | None = None) -> tf.Tensor:
-        """x^T S x' between the rows of X [..., N, p], or of X and X2 [..., N2, p]."""
+        """x^T S x' for all pairs of rows of X [..., N, p], or of a row of X and one of X2 [..., N2, p]."""
         left = self._whitened(X)
         if X2 is None:
             return tf.matmul(left, left, transpose_b=True)
@@ -55,20 +61,20 @@ class LinearWeights(Kernel):
 
     @inherit_check_shapes
     def K_diag(self, X: TensorType) -> tf.Tensor:
-        """x^T S x of each row of X [..., N, p]."""
+        """x^T S x for each row of X [..., N, p]."""
         return tf.reduce_sum(tf.square(self._whitened(X)), axis=-1)
 
     def _whitened(self, X: TensorType) -> tf.Tensor:
-        """x^T R of each row, S = R R^T: the kernel is their inner product."""
+        """R^T x for each row x, where S = R R^T; the kernel is the inner product of two of these."""
         return tf.tensordot(X, tf.convert_to_tensor(self.scale_tril), [[-1], [0]])
 
 
-def _factor(covariance: Any) -> np.ndarray:
-    """The lower Cholesky factor [p, p]; raises `DataError` where there is none."""
+def _factor(covariance: ArrayLike) -> np.ndarray:
+    """The lower Cholesky factor [p, p] of a covariance; raises `DataError` if it has none."""
     S = np.asarray(covariance, dtype=default_float())
     if S.ndim != 2 or S.shape[0] != S.shape[1] or not len(S):
         raise DataError(
-            f"covariance has shape {list(S.shape)}; it must be [p, p], p weights. For independent weights with prior "
+            f"covariance has shape {list(S.shape)}; it must be [p, p], for p weights. For independent weights with prior "
             "variances [p] use gpflow.kernels.Linear(variance=variances)."
         )
     if not np.all(np.isfinite(S)):
@@ -78,7 +84,7 @@ def _factor(covariance: Any) -> np.ndarray:
         row, column = np.unravel_index(np.argmax(gap), gap.shape)
         raise DataError(
             f"covariance is not symmetric: [{row}, {column}] is {S[row, column]:g} and [{column}, {row}] is "
-            f"{S[column, row]:g}; use 0.5 * (S + S.T) if that is rounding."
+            f"{S[column, row]:g}; pass 0.5 * (S + S.T) if the difference is due to rounding."
         )
     chol, ok = cholesky(tf.constant(0.5 * (S + S.T)))
     if not bool(ok):

@@ -1,10 +1,9 @@
-"""Choose inducing inputs from data: at random, by k-means, or by greedy conditional variance.
+"""Choice of inducing points from data: at random, by k-means, or by greedy conditional variance.
 
-Greedy conditional variance (Burt, Rasmussen, van der Wilk, JMLR 2020) takes, one after another, the point
-whose prior variance given the points taken so far is largest. It is the pivoted Cholesky factorisation of
-k(X, X). Given beta, the same with the residual kernel C(x, x') = k(x, x') - k(x, beta) K_b^{-1} k(beta, x')
-chooses the extra points gamma of the mean for the orthogonally decoupled model (Salimbeni et al., NeurIPS
-2018).
+Greedy conditional variance (Burt, Rasmussen, van der Wilk, JMLR 2020) repeatedly takes the row of X whose prior variance,
+given the values of f at the rows taken before it, is largest. These rows are the pivots of a pivoted Cholesky factorisation of
+k(X, X). The same with the residual kernel C(x, x') = k(x, x') - k(x, beta) K_b^{-1} k(beta, x') chooses the additional points
+gamma of the mean in the orthogonally decoupled model, for a given beta (Salimbeni et al., NeurIPS 2018).
 """
 
 from __future__ import annotations
@@ -13,65 +12,73 @@ __all__ = ["METHODS", "select"]
 
 import operator
 import warnings
-from collections.abc import Callable
-from typing import Any
 
 import gpflow
 import numpy as np
 import tensorflow as tf
+from gpflow.base import TensorType
 from gpflow.kernels import Kernel, MultioutputKernel
+from numpy.typing import ArrayLike
 from scipy.cluster.vq import kmeans2
 
 from ..compilation import Compiled
 from ..errors import DataError, check_option
 from ..linalg.cholesky import add_jitter, cholesky, diagnose
-from ..linalg.pivoted import pivoted_cholesky
+from ..linalg.pivoted import Entries, pivoted_cholesky
 from ..linalg.triangular import solve
 from .checks import check_finite, check_inducing, first_equal_row, read, rows_in
 
 METHODS = ("greedy_variance", "kmeans", "random")
 
 _MAX_ROWS = 20_000
-"""Rows looked at by default; more change the choice little and cost in proportion."""
+"""Number of rows among which points are chosen by default; more rows change the choice little and cost in proportion."""
 _MAX_BYTES = 4 * 2**30
-"""Most memory for the N M numbers that two of the methods keep."""
+"""Largest memory for the N M numbers that two of the methods keep."""
+_ULPS = 100.0
+"""A variance below this multiple of the machine epsilon times the largest prior variance counts as zero."""
 
 
 def select(
-    X: Any,
+    X: ArrayLike | TensorType,
     M: int,
     kernel: Kernel | None = None,
     *,
     method: str = "greedy_variance",
-    given: Any = None,
+    given: ArrayLike | TensorType | None = None,
     seed: int | np.random.Generator = 0,
     max_rows: int | None = None,
 ) -> np.ndarray:
-    """Choose M distinct inducing inputs [M, D] for inputs X [N, D].
+    """Choose M distinct inducing points [M, D] for inputs X [N, D].
 
     `method` is one of
 
-    * "greedy_variance": rows of X in the order of the largest variance under `kernel` given those before, so
-      that the first m rows are the choice for m points. It needs a single-output kernel, and uses its
-      hyperparameters as they are now. Time N M^2, memory N M.
-    * "kmeans": centres of clusters in Euclidean distance, so scale the columns of X alike first. Time 10 N M
-      D, memory N M.
-    * "random": rows of X without replacement. N log N.
+    * "greedy_variance": rows of X, each with the largest prior variance given those before it, so that the first m rows are
+      the choice for m points. It needs a single-output kernel and uses its present hyperparameters. Time N M^2, memory N M.
+    * "kmeans": the centres of clusters in Euclidean distance; scale the columns of X alike first. Time 10 N M D, memory N M.
+    * "random": rows of X without replacement. Time N log N.
 
-    `given` [M_given, D], for instance beta when choosing gamma, are points that exist already: no row equal
-    to one of them is chosen, and "greedy_variance" works with the variance that they leave (N M_given more
-    memory).
+    If no row has any variance left before M points are found, because M exceeds the numerical rank of the kernel matrix,
+    distinct random rows follow, with a warning.
 
-    Of more than `max_rows` rows (default: the larger of 20000 and 2 M) a random subset is used, with a
-    warning unless the choice is random anyway. When no variance is left before M points are found, because M
-    exceeds the numerical rank of the kernel matrix, random distinct rows follow, with a warning. The same
-    `seed` gives the same points. The result has the dtype of X, or GPflow's default float if X holds
-    integers.
+    :param X: the inputs [N, D]; only finite values.
+    :param M: the number of points.
+    :param kernel: the kernel of "greedy_variance"; for a multi-output kernel, one of its latent kernels.
+    :param method: see above.
+    :param given: points [M_given, D] that exist already, for example beta when gamma is chosen. No row that equals one of them
+        is chosen, and "greedy_variance" takes the variance given them too, with N M_given more memory.
+    :param seed: the same seed gives the same points.
+    :param max_rows: if X has more rows, points are chosen from a random subset of this size, with a warning unless the method
+        is "random". By default the larger of 20000 and 2 M.
+    :return: the points, in the dtype of X, or in GPflow's default float if X has integers.
+    :raises DataError: a `ValueError`, for an X that is not a finite [N, D] array, for fewer than M distinct rows, and for a
+        kernel that is missing or does not fit.
+    :raises UnknownOptionError: for an unknown method.
+    :raises NumericalError: if k(given, given) cannot be factorised.
 
-    Raises `DataError` (a `ValueError`) for X that is not a finite [N, D] array, for fewer than M distinct
-    rows, and for a kernel that is missing or does not fit; `UnknownOptionError` for an unknown method;
-    `NumericalError` if k(given, given) cannot be factorised. For a multi-output kernel, pass one of its
-    latent kernels.
+    Example::
+
+        beta = inducing.select(X, 100, kernel)
+        gamma = inducing.select(X, 1000, kernel, given=beta)
     """
     check_option("method", method, METHODS)
     X = _inputs(X)
@@ -92,14 +99,16 @@ def select(
     return _greedy(pool, M, kernel, given, rng)
 
 
-def _values(Z: Any, name: str) -> np.ndarray:
+def _values(Z: ArrayLike | TensorType, name: str) -> np.ndarray:
+    """The values of an array; raises `DataError` inside a `tf.function`, where they are not known."""
     values = read(Z, name)[0]
     if values is None:
         raise DataError(f"{name} has no values inside a tf.function: call select outside of it.")
     return values
 
 
-def _inputs(X: Any) -> np.ndarray:
+def _inputs(X: ArrayLike | TensorType) -> np.ndarray:
+    """X [N, D] as a finite array of floats."""
     values = _values(X, "X")
     if values.ndim != 2 or values.shape[1] == 0:
         fix = "; use X[:, None] if there is one input dimension" if values.ndim == 1 else ""
@@ -108,9 +117,10 @@ def _inputs(X: Any) -> np.ndarray:
     return values if values.dtype in (np.float32, np.float64) else values.astype(gpflow.default_float())
 
 
-def _count(name: str, value: Any) -> int:
+def _count(name: str, value: object) -> int:
+    """A whole number of at least 1."""
     try:
-        number = operator.index(value)
+        number = operator.index(value)  # type: ignore[arg-type]
     except TypeError:
         number = 0
     if number < 1:
@@ -118,7 +128,8 @@ def _count(name: str, value: Any) -> int:
     return number
 
 
-def _check_kernel(kernel: Any) -> None:
+def _check_kernel(kernel: object) -> None:
+    """Refuse what "greedy_variance" cannot use as its kernel."""
     if kernel is None:
         raise DataError("method='greedy_variance' needs a kernel: pass kernel=..., or use method='kmeans'.")
     if isinstance(kernel, MultioutputKernel):
@@ -131,6 +142,7 @@ def _check_kernel(kernel: Any) -> None:
 
 
 def _check_size(X: np.ndarray, M: int, method: str, limit: int) -> None:
+    """Refuse an M that does not fit into the rows of X, into `max_rows`, or into memory."""
     if M > len(X):
         raise DataError(f"M={M} points cannot be chosen from the {len(X)} rows of X: use M <= {len(X)}.")
     if M > limit:
@@ -146,7 +158,7 @@ def _check_size(X: np.ndarray, M: int, method: str, limit: int) -> None:
 def _pool(
     X: np.ndarray, M: int, method: str, given: np.ndarray | None, limit: int, rng: np.random.Generator
 ) -> np.ndarray:
-    """At most `limit` distinct rows of X, none of them in `given`."""
+    """The rows among which points are chosen: at most `limit` distinct rows of X, none of them in `given`."""
     N = len(X)
     if N <= limit:
         pool = _distinct(X, given)
@@ -158,7 +170,7 @@ def _pool(
                 stacklevel=3,
             )
         pool = _distinct(X[np.sort(rng.choice(N, limit, replace=False))], given)
-        if len(pool) < M:  # many repeated rows: look at all of them
+        if len(pool) < M:  # X repeats many rows: remove the repeated ones before the random choice
             pool = _distinct(X, given)
             pool = pool[np.sort(rng.permutation(len(pool))[:limit])]
     if len(pool) < M:
@@ -171,14 +183,16 @@ def _pool(
 
 
 def _distinct(X: np.ndarray, given: np.ndarray | None) -> np.ndarray:
+    """The rows of X without repetitions, in their order, and without those in `given`."""
     X = X[first_equal_row(X) == np.arange(len(X))]
     return X if given is None else X[~rows_in(X, given)]
 
 
 def _kmeans(pool: np.ndarray, M: int, given: np.ndarray | None, rng: np.random.Generator) -> np.ndarray:
-    start = pool[rng.permutation(len(pool))[:M]]  # distinct rows: an empty cluster is then rare
+    """M centres of clusters; those that are empty, repeated or in `given` are replaced by random rows."""
+    start = pool[rng.permutation(len(pool))[:M]]  # from distinct rows, so that a cluster is rarely empty
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # empty clusters are repaired below
+        warnings.simplefilter("ignore", UserWarning)  # of empty clusters, which are replaced below
         centres, labels = kmeans2(pool, start, minit="matrix")
     keep = np.bincount(labels, minlength=M) > 0
     keep &= first_equal_row(centres) == np.arange(M)
@@ -188,16 +202,18 @@ def _kmeans(pool: np.ndarray, M: int, given: np.ndarray | None, rng: np.random.G
 
 
 def _complete(chosen: np.ndarray, pool: np.ndarray, M: int, rng: np.random.Generator) -> np.ndarray:
-    """`chosen`, followed by random rows of `pool` that are not among them, M in all."""
+    """The rows `chosen`, and after them random other rows of `pool`, until there are M."""
     spare = pool[~rows_in(pool, chosen)]
     return np.concatenate([chosen, spare[rng.permutation(len(spare))[: M - len(chosen)]]])
 
 
 def _greedy(pool: np.ndarray, M: int, kernel: Kernel, given: np.ndarray | None, rng: np.random.Generator) -> np.ndarray:
+    """M rows of `pool` by greedy conditional variance, in the order of their choice."""
     dtype = kernel.parameters[0].dtype if kernel.parameters else gpflow.default_float()
     points = tf.constant(pool, dtype)
     diagonal, entries = _kernel_entries(kernel, points)
-    floor = 100.0 * np.finfo(diagonal.dtype).eps * np.max(diagonal)  # the residual may be all round-off
+    # relative to the prior variance: the residual given `given` may consist of round-off only
+    floor = _ULPS * np.finfo(diagonal.dtype).eps * np.max(diagonal)
     if given is not None:
         diagonal, entries = _residual_entries(kernel, points, tf.constant(given, dtype), diagonal, entries)
     pivots = pivoted_cholesky(diagonal, entries, M, floor).pivots
@@ -210,20 +226,17 @@ def _greedy(pool: np.ndarray, M: int, kernel: Kernel, given: np.ndarray | None, 
     return _complete(pool[pivots], pool, M, rng)
 
 
-Entries = Callable[[Any, np.ndarray], np.ndarray]
-
-
 def _kernel_entries(kernel: Kernel, points: tf.Tensor) -> tuple[np.ndarray, Entries]:
-    """The diagonal [N] of k(points, points), and a function that returns blocks of it."""
+    """The diagonal [N] of k(points, points) and a function that computes its blocks, as `pivoted_cholesky` takes them."""
     spec = tf.TensorSpec([None, points.shape[1]], points.dtype)
     compiled = Compiled(lambda left, right: kernel(left, right), input_signature=[spec, spec])
     values = points.numpy()
 
-    def entries(rows: Any, columns: np.ndarray) -> np.ndarray:
+    def entries(rows: np.ndarray | slice, columns: np.ndarray) -> np.ndarray:
         left = points if isinstance(rows, slice) else tf.constant(values[rows])
         return compiled(left, tf.constant(values[columns])).numpy()
 
-    try:
+    try:  # one entry, so that a kernel that does not fit X fails here
         entries(np.arange(1), np.arange(1))
     except Exception as error:
         raise DataError(
@@ -242,14 +255,14 @@ def _kernel_entries(kernel: Kernel, points: tf.Tensor) -> tuple[np.ndarray, Entr
 def _residual_entries(
     kernel: Kernel, points: tf.Tensor, given: tf.Tensor, diagonal: np.ndarray, entries: Entries
 ) -> tuple[np.ndarray, Entries]:
-    """The same for the residual kernel C, by A = L_b^{-1} k(beta, X) [M_b, N]."""
+    """The same for the residual kernel k(X, X) - A^T A given beta = `given`, with A = L_b^{-1} k(beta, X) [M_b, N]."""
     K_b = add_jitter(kernel(given))
     chol, ok = cholesky(K_b)
     if not bool(ok):
         raise diagnose("k(given, given)", K_b.numpy())
     A = solve(chol, kernel(given, points)).numpy().T
 
-    def residual_entries(rows: Any, columns: np.ndarray) -> np.ndarray:
+    def residual_entries(rows: np.ndarray | slice, columns: np.ndarray) -> np.ndarray:
         return entries(rows, columns) - A[rows] @ A[columns].T
 
     return np.maximum(diagonal - np.einsum("nm,nm->n", A, A), 0), residual_entries

@@ -1,21 +1,26 @@
-"""Inducing variables of GPflow as models take them: made from arrays, checked, counted."""
+"""GPflow's inducing variables, as the models of this package take them: made from arrays, checked and counted."""
 
 from __future__ import annotations
 
 __all__ = ["as_inducing", "check_separate", "count_points", "input_dims", "point_values"]
 
-from typing import Any
-
+from gpflow.base import TensorType
 from gpflow.inducing_variables import InducingPoints, InducingVariables, SharedIndependentInducingVariables
 from gpflow.kernels import Kernel, MultioutputKernel
+from numpy.typing import ArrayLike
 
 from .checks import check_disjoint, check_inducing
 
 
-def as_inducing(points: Any, name: str, kernel: Kernel | None = None) -> InducingVariables:
-    """Arrays [M, D] become trainable inducing points, shared by the latents of a multi-output kernel.
+def as_inducing(
+    points: ArrayLike | TensorType | InducingVariables, name: str, kernel: Kernel | None = None
+) -> InducingVariables:
+    """Inducing variables from an array; inducing variables are returned as they are. Both are checked.
 
-    Inducing variables pass through. Raises `DataError` for arrays that are not distinct finite points.
+    :param points: an array [M, D], of which trainable inducing points are made, or inducing variables.
+    :param name: what an error message calls them, for example "beta".
+    :param kernel: if it is a multi-output kernel, its latent functions share the points.
+    :raises DataError: for points that are not finite and distinct.
     """
     if isinstance(points, InducingVariables):
         for values in point_values(points):
@@ -27,24 +32,27 @@ def as_inducing(points: Any, name: str, kernel: Kernel | None = None) -> Inducin
 
 
 def check_separate(gamma: InducingVariables, beta: InducingVariables) -> None:
-    """Refuse a gamma that equals beta, warn of one that overlaps it: `check_disjoint` of each latent function."""
+    """Apply `check_disjoint` to the points of each latent function."""
     for mean_points, points in zip(point_values(gamma), point_values(beta)):
         check_disjoint(mean_points, points)
 
 
-def point_values(variable: InducingVariables) -> list[Any]:
-    """The plain points [M, D] in an inducing variable: one array a latent function, or one for all."""
+def point_values(variable: InducingVariables) -> list[TensorType]:
+    """The inducing points [M, D] in an inducing variable: one array per latent function, or one that all share.
+
+    Inducing variables that are not points of the input space, such as `Weights`, have none.
+    """
     parts = getattr(variable, "inducing_variables", (variable,))
     return [part.Z for part in parts if type(part) is InducingPoints]
 
 
 def count_points(variable: InducingVariables) -> int:
-    """M, as a number also while tracing."""
+    """The number M of inducing variables, a Python integer also inside a `tf.function`."""
     size = variable.shape[0]
     return int(variable.num_inducing) if size is None else int(size)
 
 
 def input_dims(variable: InducingVariables) -> int | None:
-    """D where the inducing points live in the space of the inputs, else None."""
+    """The number D of input columns if the inducing variables are points of the input space, otherwise None."""
     points = point_values(variable)
     return int(points[0].shape[1]) if points else None

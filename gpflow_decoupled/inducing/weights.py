@@ -1,17 +1,18 @@
-"""The weights of a linear function as inducing variables: sparse inference with them is inference in weight space.
+"""The weights of a linear function as inducing variables, with which sparse inference is inference in weight space.
 
-For f(x) = x^T w with prior w ~ N(0, S), which is a GP with k(x, x') = x^T S x', and u = w:
+The function f(x) = x^T w with the prior w ~ N(0, S) is a GP with the kernel k(x, x') = x^T S x'. With the weights as inducing
+variables, u = w, nothing is approximated, because f(x) is a function of u:
 
     K_u = S,   K_ux = S x,   so that   K_u^-1 K_ux = x   and   k(x, x) - k_xu K_u^-1 k_ux = 0
 
-and the tied sites (C22) of u are those of a generalised linear model (C29).
+The tied sites (C22) of u are then those of a generalised linear model (C29).
 
 | kernel | weights | S |
 |---|---|---|
-| `gpflow.kernels.Linear` | one for each active column | diag(variance) |
-| `LinearWeights` | one for each active column | `covariance` |
-| `gpflow.kernels.Constant` | 1, an intercept | `variance` |
-| a sum of these | all of them, in the order of the sum | block diagonal |
+| `gpflow.kernels.Linear` | one per active column | diag(variance) |
+| `LinearWeights` | one per active column | `covariance` |
+| `gpflow.kernels.Constant` | one, the intercept | `variance` |
+| a sum of these | those of all terms, in the order of the sum | block diagonal |
 """
 
 from __future__ import annotations
@@ -19,7 +20,6 @@ from __future__ import annotations
 __all__ = ["Weights", "weight_counts", "weight_parts"]
 
 from numbers import Integral
-from typing import Any
 
 import tensorflow as tf
 from check_shapes import Shape, check_shapes
@@ -33,22 +33,28 @@ from .linear_kernel import LinearWeights
 
 
 class Weights(InducingVariables):
-    """The weights w [p] of f(x) = x^T w; their prior covariance is the kernel's.
+    """The weights w [p] of a linear function f(x) = x^T w as inducing variables; the kernel determines their prior.
 
-    :param num_weights: p, the number of columns of X that the kernel uses, and 1 more for an intercept
+    Their prior covariance S is positive definite, so that no jitter is added. They can
+    be used with linear kernels only, see the table of `inducing.weights`; other kernels raise `NotImplementedError`, and a
+    kernel with another number of weights raises `DataError`, when the model first uses them.
+
+    :param num_weights: p, the number of columns of X that the kernel uses, plus one for an intercept
         (`gpflow.kernels.Constant`).
+    :raises DataError: for a number that is not at least 1.
 
-    Raises `DataError` for a number that is not at least 1, and when used with a kernel or inputs of other sizes;
-    `NotImplementedError` when used with a kernel that is not linear. No jitter is needed. Example::
+    Example::
 
         kernel = gpflow.kernels.Linear(variance=np.ones(4)) + gpflow.kernels.Constant(100.0)
         model = SparseCVIGP(kernel, gpflow.likelihoods.Poisson(), Weights(5))
     """
 
+    num_weights: int
+    """p."""
     needs_jitter = False
-    """Their prior covariance is positive definite."""
+    """False, because the prior covariance S is given and positive definite."""
 
-    def __init__(self, num_weights: Any) -> None:
+    def __init__(self, num_weights: int) -> None:
         super().__init__()
         if not isinstance(num_weights, Integral) or isinstance(num_weights, bool) or num_weights < 1:
             raise DataError(f"num_weights={num_weights!r} must be a whole number of at least 1, the length of w.")
@@ -56,17 +62,17 @@ class Weights(InducingVariables):
 
     @property
     def num_inducing(self) -> tf.Tensor:
-        """The number of weights p, a scalar."""
+        """The number p of weights, a scalar tensor as in all inducing variables of GPflow."""
         return tf.constant(self.num_weights)
 
     @property
     def shape(self) -> Shape:
-        """[M, D, P] as GPflow reads it: p weights, any number of input columns, one output."""
+        """The shape [M, D, P] that GPflow checks: p weights, any number of input columns, one output."""
         return (self.num_weights, None, 1)
 
 
 def weight_parts(kernel: Kernel) -> list[Kernel]:
-    """The terms of a linear kernel, each with weights of its own; raises `NotImplementedError` for other kernels."""
+    """The terms of a linear kernel, each of which has its own weights; other kernels raise `NotImplementedError`."""
     parts = list(kernel.kernels) if type(kernel) is Sum else [kernel]
     for part in parts:
         if type(part) not in (Linear, LinearWeights, Constant):  # a Polynomial is a Linear, but not linear
@@ -78,22 +84,30 @@ def weight_parts(kernel: Kernel) -> list[Kernel]:
 
 
 def weight_counts(kernel: Kernel, total: int) -> list[int]:
-    """How many of `total` weights belong to each term of a linear kernel. Raises `DataError` where they do not add up."""
+    """How many of `total` weights belong to each term of a linear kernel.
+
+    A `Linear` kernel with one variance for all columns takes the weights that the other terms leave.
+
+    :raises DataError: if the terms need another total, or if more than one of them has no number of its own.
+    """
     known = [_own_count(part) for part in weight_parts(kernel)]
     missing = [place for place, count in enumerate(known) if count is None]
     if len(missing) > 1:
-        raise DataError("Several Linear kernels share one variance each: give all but one of them a variance a column.")
+        raise DataError(
+            "Several Linear kernels of the sum have one variance for all of their columns, so that the numbers of their "
+            "weights are not known: give all but one of them one variance per column."
+        )
     rest = total - sum(count for count in known if count is not None)
     if (missing and rest < 1) or (not missing and rest != 0):
         raise DataError(
             f"Weights({total}) does not fit the kernel, which has {total - rest}{' or more' if missing else ''} weights: "
-            "one for each column of a Linear kernel, one for a Constant; pass that number."
+            "one per column of a Linear kernel, and one for a Constant; pass that number."
         )
     return [rest if count is None else count for count in known]
 
 
 def _own_count(part: Kernel) -> int | None:
-    """The number of weights of one term, None where it depends on the inputs."""
+    """The number of weights of one term, or None if it depends on the number of columns of X."""
     if isinstance(part, Constant):
         return 1
     if isinstance(part, LinearWeights):
@@ -102,20 +116,20 @@ def _own_count(part: Kernel) -> int | None:
 
 
 def _times_covariance(part: Kernel, columns: tf.Tensor) -> tf.Tensor:
-    """S z for each row z of columns [..., p]."""
+    """S z for each row z of `columns` [..., p], with the prior covariance S of this term."""
     if isinstance(part, LinearWeights):
         return tf.tensordot(columns, part.covariance, [[-1], [0]])
     return columns * part.variance
 
 
 def _columns(part: Kernel, count: int, X: tf.Tensor) -> tf.Tensor:
-    """The inputs that the weights of one term multiply, [..., N, count]."""
+    """The inputs [..., N, count] that the weights of one term multiply; ones for an intercept."""
     if isinstance(part, Constant):
         return tf.ones_like(X[..., :1])
     columns, _ = part.slice(X)
     if columns.shape[-1] is not None and columns.shape[-1] != count:
         raise DataError(
-            f"X has {columns.shape[-1]} columns for {count} weights: pass the X that the weights are for, or Weights of "
+            f"X has {columns.shape[-1]} columns for {count} weights: pass the X that the weights are for, or Weights with "
             "another number."
         )
     return columns
@@ -124,7 +138,7 @@ def _columns(part: Kernel, count: int, X: tf.Tensor) -> tf.Tensor:
 @Kuu.register(Weights, Kernel)
 @check_shapes("inducing_variable: [M, ., 1]", "return: [M, M]")
 def _kuu_weights(inducing_variable: Weights, kernel: Kernel, *, jitter: float = 0.0) -> tf.Tensor:
-    """K_u = S."""
+    """K_u = S, block diagonal for a sum of kernels."""
     parts, counts = weight_parts(kernel), weight_counts(kernel, inducing_variable.num_weights)
     dtype = parts[0].parameters[0].dtype
     blocks = [_times_covariance(part, tf.eye(count, dtype=dtype)) for part, count in zip(parts, counts)]
@@ -136,8 +150,8 @@ def _kuu_weights(inducing_variable: Weights, kernel: Kernel, *, jitter: float = 
 @Kuf.register(Weights, Kernel, object)
 @check_shapes("inducing_variable: [M, ., 1]", "Xnew: [batch..., N, D]", "return: [M, batch..., N]")
 def _kuf_weights(inducing_variable: Weights, kernel: Kernel, Xnew: TensorType) -> tf.Tensor:
-    """K_ux = S x; N p for a diagonal S, N p^2 for `LinearWeights`."""
-    X: Any = tf.convert_to_tensor(Xnew)
+    """K_ux = S x; the cost is N p for a diagonal S and N p^2 for `LinearWeights`."""
+    X = tf.convert_to_tensor(Xnew)
     counts = weight_counts(kernel, inducing_variable.num_weights)
     rows = [_times_covariance(part, _columns(part, count, X)) for part, count in zip(weight_parts(kernel), counts)]
     joined = rows[0] if len(rows) == 1 else tf.concat(rows, axis=-1)

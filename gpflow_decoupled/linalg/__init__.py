@@ -1,4 +1,9 @@
-"""Linear algebra: tensors in, tensors out; no GPflow objects, no Parameters."""
+"""Linear algebra on tensors, without GPflow objects or Parameters.
+
+`triangular` has products and solves with triangular matrices, and `cholesky` the one factorisation of the package; read these
+two first. `whitening` differentiates through a factor at low cost. `gaussians` has divergences and changes of parametrisation,
+`pivoted` low-rank factors of large matrices, and the others solves with the sums of matrices that occur in the models.
+"""
 
 from .cholesky import Factor, add_jitter, cholesky, diagnose
 

@@ -1,7 +1,7 @@
-"""The only place that factorises a matrix or adds jitter.
+"""Cholesky factorisation, jitter, and the diagnosis of a failure. No other module of the package factorises a matrix.
 
-TensorFlow returns NaN silently when a matrix is not positive definite, in eager, graph and XLA mode. So every
-factorisation here travels with a status, which the training loop reads on the host.
+TensorFlow does not raise an error when a matrix is not positive definite: the factor is silently NaN, in eager, graph and XLA
+mode. Every factorisation here therefore returns a boolean with its factor, which the training loop reads on the host.
 """
 
 from __future__ import annotations
@@ -18,11 +18,17 @@ from ..errors import NumericalError
 from .triangular import lower_transposed_product, mirror, solve
 
 _ULPS = 500.0
-"""Least jitter, in units in the last place of the mean diagonal: 1e-13 in float64, 6e-5 in float32."""
+"""Smallest jitter, as a multiple of the machine epsilon times the mean diagonal: 1e-13 in float64, 6e-5 in float32."""
 
 
 class Factor(NamedTuple):
-    """A Cholesky factor and whether the factorisation succeeded."""
+    """A Cholesky factor and whether the factorisation succeeded.
+
+    Example::
+
+        factor = cholesky(matrix)
+        log_determinant = 2.0 * tf.reduce_sum(tf.math.log(tf.linalg.diag_part(factor.chol)))
+    """
 
     chol: tf.Tensor
     """[..., M, M], lower triangular."""
@@ -31,26 +37,44 @@ class Factor(NamedTuple):
 
 
 def jitter(diagonal: tf.Tensor) -> tf.Tensor:
-    """What to add to a diagonal [..., M] before factorising: [..., 1].
+    """The number that is added to the diagonal of a matrix before it is factorised.
 
-    GPflow's default jitter, or 500 ulp of the mean diagonal if that is more. In float64 this is GPflow's own jitter, so
-    that results equal GPflow's to round-off; in float32, where that is below round-off, it follows the matrix's scale.
+    It is GPflow's default jitter, or 500 machine epsilons of the mean diagonal if that is larger. In float64 that is GPflow's
+    own jitter, so that results equal GPflow's to round-off. In float32, where GPflow's jitter is below round-off, it grows
+    with the scale of the matrix.
+
+    :param diagonal: the diagonals [..., M].
+    :return: one number per matrix, [..., 1].
     """
+    # a constant of the derivative, as GPflow's jitter is
     scale = tf.reduce_mean(tf.stop_gradient(diagonal), axis=-1, keepdims=True)
     floor = tf.constant(_ULPS * np.finfo(diagonal.dtype.as_numpy_dtype).eps, diagonal.dtype) * scale
     return tf.maximum(floor, tf.constant(default_jitter(), diagonal.dtype))
 
 
 def add_jitter(matrix: tf.Tensor) -> tf.Tensor:
-    """The matrix [..., M, M] with `jitter` added to its diagonal."""
+    """The matrix [..., M, M] with `jitter` added to its diagonal.
+
+    Example::
+
+        K = add_jitter(kernel(Z))
+    """
     diagonal = tf.linalg.diag_part(matrix)
     return tf.linalg.set_diag(matrix, diagonal + jitter(diagonal))
 
 
 def cholesky(matrix: tf.Tensor) -> Factor:
-    """Lower Cholesky factor of a symmetric matrix [..., M, M], with its status and a fast gradient; M^3 / 3.
+    """The lower Cholesky factor of a symmetric matrix, and whether the factorisation succeeded.
 
-    The gradient is written out: two triangular solves with M right-hand sides, where TensorFlow's own forms an inverse.
+    Its gradient is implemented here by two triangular solves with M right-hand sides. TensorFlow's own gradient forms an
+    inverse, which costs more.
+
+    :param matrix: [..., M, M], of which only the lower triangle is read.
+    :return: the factor [..., M, M] and its status. Cost: M^3 / 3 per matrix.
+
+    Example::
+
+        chol, ok = cholesky(add_jitter(kernel(Z)))
     """
     chol = _cholesky(matrix)
     return Factor(chol, tf.reduce_all(tf.math.is_finite(tf.linalg.diag_part(tf.stop_gradient(chol)))))
@@ -61,8 +85,10 @@ def _cholesky(matrix: tf.Tensor) -> tuple:
     chol = tf.linalg.cholesky(matrix)
 
     def grad(upstream: tf.Tensor) -> tf.Tensor:
-        # dL = L phi(L^-1 dK L^-T), phi: lower triangle with half the diagonal
+        # For a change dK of the matrix, dL = L phi(L^-1 dK L^-T), where phi keeps the lower triangle and halves its diagonal.
+        # 1) the adjoint of phi and of the product with L
         share = mirror(lower_transposed_product(chol, tf.linalg.band_part(upstream, -1, 0)))
+        # 2) the adjoint of the two solves: L^-T (share / 2) L^-1
         half = solve(chol, 0.5 * share, adjoint=True)
         return solve(chol, tf.linalg.matrix_transpose(half), adjoint=True)
 
@@ -70,7 +96,19 @@ def _cholesky(matrix: tf.Tensor) -> tuple:
 
 
 def diagnose(name: str, matrix: np.ndarray) -> NumericalError:
-    """The error for a matrix [..., M, M] whose factorisation failed: name, size, diagonal, condition and fixes."""
+    """The error for a matrix whose factorisation failed, with its size, smallest diagonal, condition and the likely fixes.
+
+    :param name: what the message calls the matrix.
+    :param matrix: the values [..., M, M] that were factorised.
+    :return: the error, to be raised by the caller. Cost: the eigenvalues of the matrix.
+
+    Example::
+
+        K = add_jitter(kernel(Z))
+        chol, ok = cholesky(K)
+        if not ok:
+            raise diagnose("k(Z, Z)", K.numpy())
+    """
     matrix = np.asarray(matrix, dtype=np.float64)
     size = matrix.shape[-1]
     if not np.all(np.isfinite(matrix)):

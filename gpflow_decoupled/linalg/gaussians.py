@@ -1,19 +1,20 @@
-"""Gaussians by their factors: Kullback-Leibler divergences and changes of parametrisation.
+"""Divergences of Gaussians, and changes between their parametrisations, computed from factors of the covariance.
+
+For a Gaussian N(m, S) per latent function, with L latent functions of M variables each:
 
 | parametrisation | arrays |
 |---|---|
-| mean and root | m [M, L], lower root [L, M, M] with S = root root^T |
+| mean and root | m [M, L], lower triangular root [L, M, M] with S = root root^T |
 | natural | theta [M, L] = S^-1 m, precision [L, M, M] = S^-1 |
-| expectation | m [M, L], second moment [L, M, M] = S + m m^T |
 
-No jitter is added here: it would make a natural-gradient step of size one inexact. Cost M^3 per latent.
+No jitter is added here, because it would make a natural-gradient step of size one inexact. The cost is M^3 per latent.
 """
 
 from __future__ import annotations
 
 __all__ = [
-    "apply_per_latent", "expectation_to_root", "kl_from_whitened", "natural_to_root", "precision_factor",
-    "precision_from_root", "root_from_factor", "root_from_precision", "root_to_expectation", "root_to_natural",
+    "apply_per_latent", "kl_from_whitened", "precision_factor", "precision_from_root", "root_from_factor",
+    "root_from_precision",
 ]  # fmt: skip
 
 import tensorflow as tf
@@ -23,7 +24,13 @@ from .triangular import inverse, lower_root_gram
 
 
 def apply_per_latent(matrix: tf.Tensor, vectors: tf.Tensor, adjoint: bool = False) -> tf.Tensor:
-    """A matrix a latent times a column a latent: [L, M, K] (or [1, M, K] for all) and [K, L] -> [M, L]; M K L."""
+    """The product of one matrix and one column per latent function; cost M K L.
+
+    :param matrix: [L, M, K], or [1, M, K] if all latents share it.
+    :param vectors: [K, L], the column of each latent.
+    :param adjoint: multiply by the transposed matrices; `vectors` is then [M, L] and the result [K, L].
+    :return: [M, L].
+    """
     if matrix.shape[0] == 1:
         return tf.matmul(tf.squeeze(matrix, 0), vectors, transpose_a=adjoint)
     columns = tf.linalg.matvec(matrix, tf.transpose(vectors), transpose_a=adjoint)
@@ -31,7 +38,13 @@ def apply_per_latent(matrix: tf.Tensor, vectors: tf.Tensor, adjoint: bool = Fals
 
 
 def kl_from_whitened(mean: tf.Tensor, root: tf.Tensor) -> tf.Tensor:
-    """KL[N(m, S) || N(0, I)] in nats, summed over latents: the second form of (D2) and (D4); L M^2."""
+    """KL[N(m, S) || N(0, I)] in nats, summed over the latents: the second form of (D2) and (D4); cost L M^2.
+
+    :param mean: m [M, L].
+    :param root: [L, M, M], lower triangular with S = root root^T.
+    :return: a scalar.
+    """
+    # log det S = 2 sum log |root_ii|; the sign of a column of the root is free
     log_diagonal = tf.math.log(tf.abs(tf.linalg.diag_part(root)))
     size = tf.cast(tf.size(log_diagonal), root.dtype)
     trace = tf.reduce_sum(tf.square(root))
@@ -39,49 +52,28 @@ def kl_from_whitened(mean: tf.Tensor, root: tf.Tensor) -> tf.Tensor:
 
 
 def precision_from_root(root: tf.Tensor) -> tf.Tensor:
-    """S^-1 [L, M, M] from the lower root of S."""
+    """The precision S^-1 [L, M, M] from the lower root [L, M, M] of S."""
     return lower_root_gram(inverse(root))
 
 
 def precision_factor(precision: tf.Tensor) -> Factor:
-    """The lower L [L, M, M] with J P J = L L^T, J the reversal of the coordinates: what roots come from; M^3 / 3."""
+    """The lower factor F [L, M, M] of J P J = F F^T, where P is `precision` and J reverses the order of the variables.
+
+    `root_from_factor` turns it into a lower root of P^-1. Cost: M^3 / 3 per latent.
+    """
     return cholesky(tf.reverse(precision, axis=[-2, -1]))
 
 
 def root_from_factor(factor: tf.Tensor) -> tf.Tensor:
-    """The lower root [L, M, M] of S from `precision_factor` of S^-1; its diagonal is positive.
+    """The lower root [L, M, M] of S, with a positive diagonal, from the `precision_factor` of its inverse.
 
-    P = U U^T for U = J L J, upper triangular, so that U^-T = J L^-T J is lower triangular and a root of S (section 9).
+    Let J reverse the order of the variables, and J P J = F F^T be the factorisation of the reversed precision P = S^-1. Then
+    P = U U^T for the upper triangular U = J F J, so that U^-T = J F^-T J is lower triangular and a root of S.
     """
     return tf.reverse(tf.linalg.matrix_transpose(inverse(factor)), axis=[-2, -1])
 
 
 def root_from_precision(precision: tf.Tensor) -> Factor:
-    """The lower root [L, M, M] of S from P = S^-1, with one factorisation; its diagonal is positive."""
+    """The lower root [L, M, M] of S, with a positive diagonal, from the precision S^-1 [L, M, M]; one factorisation."""
     factor, ok = precision_factor(precision)
     return Factor(root_from_factor(factor), ok)
-
-
-def root_to_natural(mean: tf.Tensor, root: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """(m [M, L], root [L, M, M]) -> (S^-1 m, S^-1), of the same shapes."""
-    precision = precision_from_root(root)
-    return apply_per_latent(precision, mean), precision
-
-
-def natural_to_root(theta: tf.Tensor, precision: tf.Tensor) -> tuple[tf.Tensor, Factor]:
-    """(S^-1 m [M, L], S^-1 [L, M, M]) -> m and the lower root of S, with one factorisation; its diagonal is positive."""
-    root, ok = root_from_precision(precision)
-    mean = apply_per_latent(root, apply_per_latent(root, theta, adjoint=True))
-    return mean, Factor(root, ok)
-
-
-def root_to_expectation(mean: tf.Tensor, root: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """(m [M, L], root [L, M, M]) -> (m, S + m m^T), of the same shapes."""
-    columns = tf.transpose(mean)[..., None]
-    return mean, tf.matmul(root, root, transpose_b=True) + tf.matmul(columns, columns, transpose_b=True)
-
-
-def expectation_to_root(mean: tf.Tensor, second_moment: tf.Tensor) -> tuple[tf.Tensor, Factor]:
-    """(m [M, L], S + m m^T [L, M, M]) -> m and the lower root of S, with one factorisation."""
-    columns = tf.transpose(mean)[..., None]
-    return mean, cholesky(second_moment - tf.matmul(columns, columns, transpose_b=True))

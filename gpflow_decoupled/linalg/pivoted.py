@@ -7,8 +7,8 @@ r"""Pivoted Cholesky of a matrix that is never stored, and solves with the low-r
 | $\mathrm{diag}(K - R R^T)$ | `residual` | [N] |
 | $\Delta$ | `diagonal` | [N], positive |
 
-The pivot of each step is the index of the largest residual: the point whose value is known least given the
-pivots before it. That is greedy conditional variance when K is a kernel matrix (Burt, Rasmussen, van der
+Each step takes the row with the largest residual as its pivot. If K is a kernel matrix, the residual is the prior variance
+given the values at the pivots so far, so that the pivots are chosen by greedy conditional variance (Burt, Rasmussen, van der
 Wilk, JMLR 2020).
 """
 
@@ -27,40 +27,45 @@ from ..errors import NumericalError
 from .cholesky import cholesky
 
 Entries = Callable[[np.ndarray | slice, np.ndarray], np.ndarray]
+"""(rows, columns) -> the block K[rows][:, columns]."""
 
 _ULPS = 100.0
-"""A residual below this many units in the last place of the largest diagonal entry is round-off."""
+"""A residual below this multiple of the machine epsilon times the largest diagonal entry counts as round-off."""
 _LEAST_CANDIDATES, _MOST_CANDIDATES = 64, 512
-"""Bounds on the number of rows in which the next pivots are looked for."""
+"""Bounds on the number of rows among which the next pivots are searched."""
 _BLOCK_ENTRIES = 2**24
-"""Most entries of K asked for at a time: 128 MiB in float64."""
+"""The largest number of entries of K that are computed at a time: 128 MiB in float64."""
 
 
 class PivotedCholesky(NamedTuple):
-    """K ~ R R^T from r rows of K."""
+    """The low-rank approximation R R^T of K that uses r rows of K."""
 
     pivots: np.ndarray
-    """[r], int: the chosen rows, in order, all different."""
+    """[r], int: the chosen rows, all different, in the order of the choice."""
     factor: np.ndarray
     """[N, r]: R; its rows `pivots` are lower triangular."""
     residual: np.ndarray
-    """[N]: diag(K - R R^T), not negative, zero at the pivots."""
+    """[N]: the diagonal of K - R R^T, which is zero at the pivots and not negative elsewhere."""
 
 
 def pivoted_cholesky(
     diagonal: np.ndarray, entries: Entries, rank: int, tolerance: float | None = None
 ) -> PivotedCholesky:
-    """Greedy low-rank factor of a positive semi-definite matrix K [N, N].
+    """A low-rank factor of a positive semi-definite matrix K [N, N], by greedy choice of its rows.
 
-    `diagonal` [N] is that of K, and `entries(rows, columns)` returns K[rows][:, columns] for index arrays;
-    `rows` is `slice(None)` for all. There are `rank` pivots at most, fewer when the largest residual falls to
-    `tolerance` (by default 100 ulp of the largest diagonal entry, which is round-off). The dtype is that of
-    `diagonal`.
+    The pivots are those of the algorithm that reads one column at a time. Residuals only decrease, so the best of a few
+    candidates is the best of all rows for as long as its residual exceeds every residual that was left out at the start. This
+    allows columns to be read, and the factor to be updated, in blocks.
 
-    Time N r^2, plus r columns of K and some small blocks; memory N r. The pivots are the same as by one
-    column at a time: residuals only fall, so as long as the best of a few candidates is above all that was
-    left out, it is the best of all. So columns are read, and the factor is updated, in blocks. Raises
-    `ValueError` for a rank below one, `NumericalError` when K has NaN.
+    :param diagonal: the diagonal [N] of K; its dtype is that of the result.
+    :param entries: a function of index arrays (rows, columns) that returns K[rows][:, columns]; `rows` is `slice(None)` for
+        all rows.
+    :param rank: the largest number of pivots.
+    :param tolerance: stop when the largest residual falls to this; by default 100 machine epsilons of the largest diagonal
+        entry, below which residuals are round-off.
+    :return: pivots, factor and residual. Cost: time N r^2, r columns of K and some small blocks of it; memory N r.
+    :raises ValueError: for a rank below one.
+    :raises NumericalError: if K has NaN or infinite entries.
     """
     if rank < 1:
         raise ValueError(f"rank={rank} must be at least 1.")
@@ -74,21 +79,25 @@ def pivoted_cholesky(
     pivots = np.empty(0, np.int64)
     width = _LEAST_CANDIDATES
     while (done := len(pivots)) < rank:
+        # 1) a small block of K, at the rows with the largest residuals, less what the pivots so far explain of it
         candidates, rest = _largest(residual, min(width, most))
         known = factor[:, :done]
         local = entries(candidates, candidates) - known[candidates] @ known[candidates].T
+        # 2) pivots from this block alone, while their residual is at least that of every row outside of it
         order, chol = _greedy(local, residual[candidates], max(rest, tolerance), tolerance, rank - done)
         if not len(order):
             break
+        # 3) the columns of the factor for these pivots, and what they leave
         block = candidates[order]
         new = entries(slice(None), block) - known @ known[block].T
         new = solve_triangular(chol, new.T, lower=True, check_finite=False).T
         factor[:, done : done + len(block)] = new
         residual -= np.einsum("nb,nb->n", new, new)
         if not np.all(np.isfinite(residual[residual != -np.inf])):
-            raise NumericalError("K has NaN or infinite entries: check the kernel's parameters.", "K")
+            raise NumericalError("K has NaN or infinite entries: check the kernel's parameters and its inputs.", "K")
         residual[block] = -np.inf  # never chosen again
         pivots = np.concatenate([pivots, block])
+        # 4) as many candidates as the last block suggests: one that yielded few pivots was too wide
         width = max(_LEAST_CANDIDATES, 4 * len(block))
     return PivotedCholesky(pivots, factor[:, : len(pivots)], np.maximum(residual, 0))
 
@@ -104,9 +113,9 @@ def _largest(values: np.ndarray, count: int) -> tuple[np.ndarray, float]:
 def _greedy(
     matrix: np.ndarray, residual: np.ndarray, least: float, tolerance: float, rank: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Pivots [b] of a small matrix [c, c] while their residual is at least `least` and above `tolerance`.
+    """Pivots of a small matrix [c, c], one at a time, while the residual is at least `least` and above `tolerance`.
 
-    Also the Cholesky factor [b, b] of matrix[pivots][:, pivots].
+    :return: the pivots [b], and the Cholesky factor [b, b] of matrix[pivots][:, pivots].
     """
     residual = residual.copy()
     factor = np.zeros((len(matrix), min(rank, len(matrix))), matrix.dtype)

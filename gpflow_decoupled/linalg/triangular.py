@@ -1,8 +1,9 @@
-"""Triangular solves and products in their fast forms.
+"""Solves and products with lower triangular matrices, faster than TensorFlow's own.
 
-TensorFlow's triangular solve uses one core, and it multiplies full matrices where only a triangle is needed. Splitting
-the right-hand sides puts a solve on all cores; multiplying by blocks of rows skips most of the zeros. Batch dimensions
-broadcast everywhere.
+TensorFlow's triangular solve runs on one core, and its products do not use that a factor is triangular. Here the right-hand
+sides of a solve are split, so that it runs on all cores, and a product is computed by blocks of rows, which skips most of the
+zeros. The product of an [M, M] and an [M, N] matrix takes 2 M^2 N operations, and costs below are fractions of that. Batch
+dimensions broadcast everywhere. All functions can be differentiated.
 """
 
 from __future__ import annotations
@@ -26,21 +27,28 @@ __all__ = [
 import tensorflow as tf
 
 _LEAF = 128
-"""Least height of a block of rows: below it a call costs more than the zeros that it skips."""
+"""Smallest height of a block of rows: below it one more call costs more than the zeros that it skips."""
 _BLOCKS = 4
-"""Most blocks of rows: with four, 5/8 of the full product is done; more blocks cost what they save."""
+"""Largest number of blocks of rows. Four blocks compute 5/8 of the full product; more of them save no time."""
 _CHUNKS = 4
+"""Largest number of chunks of right-hand sides in a solve."""
 _CHUNK = 256
-"""Least number of right-hand sides in one chunk of a solve."""
+"""Smallest number of right-hand sides in one chunk of a solve."""
 
 
 def solve(chol: tf.Tensor, rhs: tf.Tensor, adjoint: bool = False) -> tf.Tensor:
-    """L^-1 rhs, or L^-T rhs if `adjoint`: L [..., M, M] lower, rhs [..., M, N] -> [..., M, N]; M^2 N."""
+    """The solution X of L X = R, or of L^T X = R if `adjoint`; cost M^2 N.
+
+    :param chol: L [..., M, M], lower triangular.
+    :param rhs: R [..., M, N].
+    :param adjoint: solve with the transposed matrix.
+    :return: X [..., M, N].
+    """
     return _solve_adjoint(chol, rhs) if adjoint else _solve(chol, rhs)
 
 
 def solve_frozen(chol: tf.Tensor, rhs: tf.Tensor, adjoint: bool = False) -> tf.Tensor:
-    """As `solve` ([..., M, M] and [..., M, N]), for a constant L: no gradient with respect to it is ever formed."""
+    """`solve` for [..., M, M] and [..., M, N] with L as a constant: its gradient is not formed, which saves time."""
 
     @tf.custom_gradient
     def frozen(vectors: tf.Tensor) -> tuple:
@@ -51,34 +59,37 @@ def solve_frozen(chol: tf.Tensor, rhs: tf.Tensor, adjoint: bool = False) -> tf.T
 
 
 def solve_lower(chol: tf.Tensor, rhs: tf.Tensor) -> tf.Tensor:
-    """L^-1 R for lower triangular L and R [..., M, M], which is lower triangular too; half of a full solve."""
+    """L^-1 R for lower triangular L and R, all [..., M, M]. It is lower triangular too and costs half of a full solve."""
     columns = [_pad_above(solve(chol[..., i:, i:], rhs[..., i:, i:j]), chol) for i, j in _row_blocks(chol)]
     return _concat(columns, axis=-1)
 
 
 def inverse(chol: tf.Tensor) -> tf.Tensor:
-    """L^-1 of a lower triangular L [..., M, M]; M^3 / 2."""
+    """The inverse of a lower triangular matrix [..., M, M]; cost M^3 / 2."""
     size = chol.shape[-1] if chol.shape[-1] is not None else tf.shape(chol)[-1]
     return solve_lower(chol, tf.eye(size, batch_shape=tf.shape(chol)[:-2], dtype=chol.dtype))
 
 
 def lower_product(left: tf.Tensor, right: tf.Tensor) -> tf.Tensor:
-    """L R for a lower triangular L [..., M, M] and a full R [..., M, N]; 5/8 of 2 M^2 N."""
+    """L R for a lower triangular L [..., M, M] and a full R [..., M, N]; 5/8 of the cost of a full product."""
     return _lower_product(left, right)
 
 
 def transposed_product(left: tf.Tensor, right: tf.Tensor) -> tf.Tensor:
-    """L^T R for a lower triangular L [..., M, M] and a full R [..., M, N]; 5/8 of 2 M^2 N."""
+    """L^T R for a lower triangular L [..., M, M] and a full R [..., M, N]; 5/8 of the cost of a full product."""
     return _transposed_product(left, right)
 
 
 def lower_root_gram(root: tf.Tensor) -> tf.Tensor:
-    """R^T R for a lower triangular R [..., M, M]: a precision from its root; about M^3 / 2 multiply-adds."""
+    """R^T R for a lower triangular R [..., M, M], for example a precision from its root; about M^3 / 2 multiplications."""
     return mirror(lower_transposed_product(root, root))
 
 
 def lower_transposed_product(left: tf.Tensor, right: tf.Tensor) -> tf.Tensor:
-    """L^T R for a lower triangular L [..., M, M] and R [..., M, M], right in its lower triangle only; 2/5 of 2 M^3."""
+    """The lower triangle of L^T R for lower triangular L and R [..., M, M]; 2/5 of the cost of a full product.
+
+    The entries above the diagonal are not those of the product; `mirror` replaces them where the product is symmetric.
+    """
     rows = [
         _pad_right(tf.matmul(left[..., i:, i:j], right[..., i:, :j], transpose_a=True), left)
         for i, j in _row_blocks(left)
@@ -87,7 +98,7 @@ def lower_transposed_product(left: tf.Tensor, right: tf.Tensor) -> tf.Tensor:
 
 
 def lower_gram(root: tf.Tensor) -> tf.Tensor:
-    """R R^T for a lower triangular R [..., M, M]: a covariance from its root; about M^3 / 2 multiply-adds."""
+    """R R^T for a lower triangular R [..., M, M], for example a covariance from its root; about M^3 / 2 multiplications."""
     rows = [
         _pad_right(tf.matmul(root[..., i:j, :j], root[..., :j, :j], transpose_b=True), root)
         for i, j in _row_blocks(root)
@@ -96,7 +107,7 @@ def lower_gram(root: tf.Tensor) -> tf.Tensor:
 
 
 def symmetric_product(factor: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
-    """A diag(w) A^T for A [..., M, N], w [..., N] -> [..., M, M], symmetric; 5/8 of 2 M^2 N."""
+    """A diag(w) A^T [..., M, M] for A [..., M, N] and weights w [..., N]; 5/8 of the cost of a full product."""
     return mirror(lower_outer(factor * weights[..., None, :], factor))
 
 
@@ -105,6 +116,7 @@ def _solve(chol: tf.Tensor, rhs: tf.Tensor) -> tuple:
     value = _chunked_solve(chol, rhs, False)
 
     def grad(upstream: tf.Tensor) -> tuple:
+        # d(L^-1 R) = L^-1 (dR - dL L^-1 R)
         rhs_grad = _chunked_solve(chol, upstream, True)
         return sum_to(-_lower(lower_outer(rhs_grad, value)), chol), sum_to(rhs_grad, rhs)
 
@@ -116,6 +128,7 @@ def _solve_adjoint(chol: tf.Tensor, rhs: tf.Tensor) -> tuple:
     value = _chunked_solve(chol, rhs, True)
 
     def grad(upstream: tf.Tensor) -> tuple:
+        # d(L^-T R) = L^-T (dR - dL^T L^-T R)
         rhs_grad = _chunked_solve(chol, upstream, False)
         return sum_to(-_lower(lower_outer(value, rhs_grad)), chol), sum_to(rhs_grad, rhs)
 
@@ -153,7 +166,10 @@ def _chunked_solve(chol: tf.Tensor, rhs: tf.Tensor, adjoint: bool) -> tf.Tensor:
 
 
 def lower_outer(left: tf.Tensor, right: tf.Tensor) -> tf.Tensor:
-    """X Y^T for X and Y [..., M, N], right in its lower triangle only; 5/8 of 2 M^2 N."""
+    """The lower triangle of X Y^T for X and Y [..., M, N]; 5/8 of the cost of a full product.
+
+    The entries above the diagonal are not those of the product; `mirror` replaces them where the product is symmetric.
+    """
     rows = [
         _pad_right(tf.matmul(left[..., i:j, :], right[..., :j, :], transpose_b=True), left, axis=-2)
         for i, j in _row_blocks(left)
@@ -165,8 +181,8 @@ def _lower(matrix: tf.Tensor) -> tf.Tensor:
     return tf.linalg.band_part(matrix, -1, 0)
 
 
-def _row_blocks(matrix: tf.Tensor) -> list:
-    """(first, last) rows of the blocks; one block where the size is small or not known when tracing."""
+def _row_blocks(matrix: tf.Tensor) -> list[tuple[int, int]]:
+    """The first row of each block and the one after its last; one block where M is small, or not known while tracing."""
     size = matrix.shape[-2]
     if size is None:
         return [(0, tf.shape(matrix)[-2])]
@@ -176,7 +192,7 @@ def _row_blocks(matrix: tf.Tensor) -> list:
 
 
 def _pad_right(block: tf.Tensor, like: tf.Tensor, axis: int = -1) -> tf.Tensor:
-    """Zeros on the right, up to the size of `like` along `axis`."""
+    """The block with zeros to its right, as many as make its width the size of `like` along `axis`."""
     if like.shape[axis] is not None and block.shape[-1] == like.shape[axis]:
         return block
     missing = tf.shape(like)[axis] - tf.shape(block)[-1]
@@ -187,25 +203,25 @@ def _pad_right(block: tf.Tensor, like: tf.Tensor, axis: int = -1) -> tf.Tensor:
 
 
 def _pad_above(block: tf.Tensor, like: tf.Tensor) -> tf.Tensor:
-    """Zeros above, up to the height of `like`."""
+    """The block with zeros above it, as many as make its height that of `like`."""
     if like.shape[-2] is not None and block.shape[-2] == like.shape[-2]:
         return block
     missing = tf.shape(like)[-2] - tf.shape(block)[-2]
     return tf.pad(block, [[0, 0]] * (block.shape.rank - 2) + [[missing, 0], [0, 0]])
 
 
-def _concat(parts: list, axis: int) -> tf.Tensor:
+def _concat(parts: list[tf.Tensor], axis: int) -> tf.Tensor:
     return parts[0] if len(parts) == 1 else tf.concat(parts, axis=axis)
 
 
 def mirror(matrix: tf.Tensor) -> tf.Tensor:
-    """The symmetric matrix whose lower triangle is that of `matrix` [..., M, M]; what is above it does not count."""
+    """The symmetric matrix with the lower triangle of `matrix` [..., M, M]; the entries above the diagonal are ignored."""
     rows = tf.range(tf.shape(matrix)[-1])
     return tf.where(rows[:, None] >= rows, matrix, tf.linalg.matrix_transpose(matrix))
 
 
 def sum_to(gradient: tf.Tensor, like: tf.Tensor) -> tf.Tensor:
-    """A gradient [..., M, N] summed over the batch dimensions along which `like` [..., M, N] was broadcast."""
+    """A gradient [..., M, N] summed over the batch dimensions along which its variable `like` [..., M, N] was broadcast."""
     if gradient.shape.is_fully_defined() and gradient.shape == like.shape:
         return gradient
     extra = gradient.shape.rank - like.shape.rank

@@ -1,14 +1,18 @@
-"""Whitening by a Cholesky factor, with the derivative carried in whitened coordinates.
+"""Whitening by a Cholesky factor K = L L^T, with a gradient that is cheaper than the one through the factor.
 
-Through dL = L phi(X), X = L^-1 dK L^-T, phi = lower triangle with half the diagonal, every solve with L depends on K by
-X alone:
+A change dK of the matrix changes its factor by dL = L phi(X), where X = L^-1 dK L^-T, and phi(X) is the lower triangle of X
+with half of its diagonal. A solve with L therefore depends on K through X alone:
 
     A = L^-1 R:    dA = -phi(X) A + L^-1 dR            B = L^-T R:    dB = -L^-T phi(X)^T R + L^-T dR
 
-So a factorisation hands out a formal zero, the tangent, that stands for X. Each solve sends its share of the gradient
-to it, the shares add up, and K's gradient 1/2 L^-T (share, mirrored from its lower triangle) L^-1 is formed once. Going
-through dL instead would cost another product of two triangles for each factorisation. Differentiate through `whiten`, not
-through the factor.
+The gradient is computed in three steps:
+
+1) `whitener` returns, beside the factor, a matrix of zeros that takes the place of X: the tangent.
+2) Each `whiten` adds its contribution to the gradient of the tangent.
+3) The sum G of these contributions gives the gradient of K, 1/2 L^-T (G, mirrored from its lower triangle) L^-1, once.
+
+The gradient through dL would need one more product of two triangular matrices per factorisation. For step 2 to happen,
+solves must be done by `whiten` and not with the factor itself.
 """
 
 from __future__ import annotations
@@ -24,19 +28,19 @@ from .triangular import lower_outer, mirror, solve, solve_frozen, sum_to
 
 
 class Whitener(NamedTuple):
-    """The factor of a matrix [..., M, M] and what its derivative goes through."""
+    """The factor of a matrix [..., M, M], and the tangent through which its derivative is computed."""
 
     chol: tf.Tensor
-    """[..., M, M], lower triangular; solves with it go through `whiten`."""
+    """[..., M, M], lower triangular; use `whiten` to solve with it."""
     ok: tf.Tensor
     """[], bool: whether the factorisation succeeded."""
     tangent: tf.Tensor
-    """[..., M, M], zero."""
+    """[..., M, M], zeros; see the module's docstring."""
 
 
 def whitener(matrix: tf.Tensor) -> Whitener:
-    """Factorise a positive definite matrix [..., M, M]; M^3 / 3, and M^3 for the gradient."""
-    chol, ok = cholesky(matrix)  # first derivatives go through the tangent, second ones through this as well
+    """Factorise a positive definite matrix [..., M, M]; the cost is M^3 / 3, and M^3 for the gradient."""
+    chol, ok = cholesky(matrix)  # first derivatives use the tangent only, second derivatives also this factor
 
     @tf.custom_gradient
     def tangent_of(matrix: tf.Tensor) -> tuple:
@@ -50,9 +54,13 @@ def whitener(matrix: tf.Tensor) -> Whitener:
 
 
 def whiten(chol: tf.Tensor, tangent: tf.Tensor | None, rhs: tf.Tensor, adjoint: bool = False) -> tf.Tensor:
-    """L^-1 rhs, or L^-T rhs if `adjoint`: chol [..., M, M], rhs [..., M, N] -> [..., M, N]; M^2 N.
+    """The product L^-1 R, or L^-T R if `adjoint`; cost M^2 N.
 
-    Without a tangent the factor is a constant in every respect.
+    :param chol: L [..., M, M], from a `Whitener`.
+    :param tangent: the `Whitener`'s tangent [..., M, M]; with None the factor is a constant, and has no gradient.
+    :param rhs: R [..., M, N].
+    :param adjoint: solve with the transposed factor.
+    :return: [..., M, N].
     """
     if tangent is None:
         return solve_frozen(chol, rhs, adjoint)
@@ -62,6 +70,7 @@ def whiten(chol: tf.Tensor, tangent: tf.Tensor | None, rhs: tf.Tensor, adjoint: 
         value = solve(chol, rhs, adjoint)
 
         def grad(upstream: tf.Tensor) -> tuple:
+            # the adjoints of dA and dB above; the tangent takes only the lower triangle of its contribution
             back = solve(chol, upstream, not adjoint)
             share = lower_outer(rhs, back) if adjoint else lower_outer(upstream, value)
             return sum_to(-share, tangent), sum_to(back, rhs)

@@ -1,4 +1,28 @@
-"""How q moves."""
+"""Optimizers for the variational posterior q(f).
+
+All of them work at fixed hyperparameters, while `gpflow_decoupled.fit` trains both. A verb means the same everywhere:
+
+| call | what it does | for which models, by which optimizer |
+|---|---|---|
+| `minimize(model, data)` | one step on all data or on a batch | on inducing points, SVGP: `NaturalGradient` |
+| `minimize(model)` | one step on the model's own data | `CVIGP`: `ConjugateComputation` |
+| | | `FactorGraph`: `MeanFieldCVI` |
+| `run(model)` | steps until q(f) has converged | `CVIGP`: `ConjugateComputation`, `JaakkolaJordan` |
+| | | `FactorGraph`: `MeanFieldCVI` |
+| | | `LCLGP`: `LinearlyConstrainedLagrangian`, `ConstraintSubset`, `Opper`, `Cholesky` |
+| | | `AffineIndependentGP`: `AffineIndependentAscent`, `JaakkolaJordan` |
+| `sweep(model, data)` | the same, by passes over data of any size | with a coupled or orthogonal basis, SVGP |
+| `optimal_parameters(model, data)` | the best q(f) in closed form | on inducing points, with Gaussian noise |
+| `fit(model)`, `fit(model, data)` | trains q(f) and the hyperparameters | of every kind |
+
+`minimize` does not compute the bound after the step, and may be called inside `tf.function`. `run` and `sweep` watch the
+bound on all data, shorten steps where it falls, and return a record. A method that is handed another kind of model raises
+`ModelError`, and the message says what to use for that model.
+
+Each method has a package: `natural_gradient`, `conjugate`, `mean_field`, `lagrangian` and `affine_independent`. They share
+`steps` (step sizes, and the policies for negative precisions), `ascent` (the loop that halves a step after which the bound is
+lower) and `results` (what a run returns); read these three first.
+"""
 
 from .affine_independent.jaakkola_jordan import JaakkolaJordan
 from .affine_independent.optimizer import AffineIndependentAscent, BaseChoice, best_base
@@ -13,7 +37,8 @@ from .lagrangian.opper import Opper
 from .lagrangian.optimizer import LinearlyConstrainedLagrangian
 from .lagrangian.result import LagrangianResult
 from .mean_field.optimizer import MeanFieldCVI
-from .natural_gradient.optimizer import NaturalGradient, StepReport
+from .natural_gradient.optimizer import NaturalGradient
+from .steps import StepReport
 
 __all__ = [
     "AffineIndependentAscent",

@@ -1,4 +1,9 @@
-"""Draws from a posterior as functions, for Thompson sampling and for whatever needs one sample at many inputs."""
+"""Functions drawn from a posterior, for Thompson sampling and other uses that evaluate one draw at many inputs.
+
+A draw from the posterior is a draw from the prior plus a correction (Matheron's rule). `samples` has `pathwise_samples`,
+which users call; read it first. `prior` draws functions from the prior, `projection` computes what they imply for the values
+on which a basis conditions, and `arrays` has the products of draws that both need.
+"""
 
 from .prior import PriorDraws, draw_prior
 from .projection import prior_coordinates

@@ -1,15 +1,20 @@
-"""Draws from a GP prior as functions g(x) = phi(x)^T w, w ~ N(0, I): features of the kernel, random where it is stationary.
+"""Functions drawn from a GP prior: g(x) = phi(x)^T w with features phi of the kernel and weights w ~ N(0, I).
 
-A stationary kernel is variance E cos(omega^T (x - z)) over its spectral density (Bochner), so that F draws of omega give the
-2 F features sqrt(variance / F) (cos omega^T x, sin omega^T x) (Rahimi & Recht 2007). With x in units of lengthscales
+A stationary kernel is variance E[cos(omega^T (x - x'))], with omega drawn from its spectral density (Bochner's theorem).
+F draws of omega therefore give 2 F features whose inner product estimates the kernel,
 
-| kernel | omega, z ~ N(0, I) |
+    phi(x) = sqrt(variance / F) (cos omega_1^T x, ..., cos omega_F^T x, sin omega_1^T x, ..., sin omega_F^T x)
+
+(Rahimi & Recht, "Random Features for Large-Scale Kernel Machines", 2007). For x in units of the lengthscales and z ~ N(0, I),
+
+| kernel | omega |
 |---|---|
 | SquaredExponential | z |
-| Matern nu | z / sqrt(c / 2 nu), c ~ chi^2 with 2 nu degrees of freedom: Student's t |
-| RationalQuadratic alpha | z sqrt(s), s ~ Gamma(alpha, 1 / alpha): a mixture of squared exponentials |
+| Matern with smoothness nu | z / sqrt(c / 2 nu), c ~ chi^2 with 2 nu degrees of freedom: Student's t |
+| RationalQuadratic with alpha | z sqrt(s), s ~ Gamma(alpha, 1 / alpha): a mixture of squared exponentials |
 
-Linear and constant kernels have one feature an input, and one, without approximation; those of a sum stand side by side.
+The features of linear kernels (one per input column) and constant kernels (one) are exact. A sum of kernels has the features
+of all of its terms.
 """
 
 from __future__ import annotations
@@ -35,24 +40,33 @@ from gpflow.kernels import (
 from ..errors import DataError
 
 Features = Callable[[tf.Tensor], tf.Tensor]
-"""X [N, D] -> phi(X) [N, K]."""
+"""A function of inputs X [N, D] that returns phi(X) [N, K]."""
 _DEGREES = {Matern12: 1, Matern32: 3, Matern52: 5}
+"""2 nu."""
 _KNOWN = "SquaredExponential, Matern12, Matern32, Matern52, RationalQuadratic, Linear, Constant and sums of them"
 
 
 class PriorDraws:
-    """S functions g ~ GP(0, k_l) for each of L latents.
+    """S functions drawn from the prior GP(0, k_l) of each of L latent functions; made by `draw_prior`.
 
-    :param features: one function a latent, shared where kernels are. :param weights: for each latent, w [S, K].
+    :param features: phi of each latent; latents with the same kernel share theirs.
+    :param weights: w of each latent, [S, K].
+
+    Example::
+
+        prior = draw_prior([gpflow.kernels.Matern52()], 2, 10, 1000, np.random.default_rng(0))
+        values = prior(X)  # [10, 1, N]
     """
 
     def __init__(self, features: list[Features], weights: list[tf.Tensor]) -> None:
         self.features, self.weights = features, weights
 
     def __call__(self, X: list[tf.Tensor] | tf.Tensor, own: bool = False) -> tf.Tensor:
-        """The values [S, L, N] at X [N, D], the same for all latents or one array each; S N K a latent.
+        """The values of the drawn functions; cost S N K per latent.
 
-        With `own` X [S N, D] holds N inputs for each draw, which is not evaluated at the others'.
+        :param X: inputs [N, D], or a list with one such array per latent.
+        :param own: X is [S N, D], with N inputs for each draw, and each draw is evaluated at its own inputs only.
+        :return: [S, L, N].
         """
         inputs = X if isinstance(X, list) else [X] * len(self.features)
         values = []
@@ -67,9 +81,21 @@ class PriorDraws:
 def draw_prior(
     kernels: list[Kernel], num_dims: int, num_samples: int, num_frequencies: int, rng: np.random.Generator
 ) -> PriorDraws:
-    """S draws from the prior of each kernel on inputs of `num_dims` columns; F = `num_frequencies` where it is stationary.
+    """Draw functions from the priors of several latent functions.
 
-    Raises `DataError` for a kernel whose spectral density is not known here.
+    :param kernels: the kernel of each latent: SquaredExponential, Matern, RationalQuadratic, Linear, Constant or a sum of
+        them. Latents with the same kernel object share its features and have independent weights.
+    :param num_dims: the number of columns of the inputs.
+    :param num_samples: S, the number of draws.
+    :param num_frequencies: F, the number of random frequencies of a stationary kernel. The error of the covariance is about
+        variance / sqrt(F).
+    :param rng: the source of frequencies and weights.
+    :return: the functions, to be evaluated at inputs X [N, D].
+    :raises DataError: for another kernel, whose spectral density is not known here.
+
+    Example::
+
+        prior = draw_prior([gpflow.kernels.Matern52()], 2, 10, 1000, np.random.default_rng(0))
     """
     made = {id(kernel): _features(kernel, num_dims, num_frequencies, rng) for kernel in kernels}
     features = [made[id(kernel)] for kernel in kernels]
@@ -79,6 +105,7 @@ def draw_prior(
 
 
 def _features(kernel: Kernel, num_dims: int, count: int, rng: np.random.Generator) -> Features:
+    """The features phi of one kernel, with `count` random frequencies if it is stationary."""
     if isinstance(kernel, Sum):
         parts = [_features(part, num_dims, count, rng) for part in kernel.kernels]
         return lambda X: tf.concat([phi(X) for phi in parts], axis=1)
@@ -97,7 +124,7 @@ def _features(kernel: Kernel, num_dims: int, count: int, rng: np.random.Generato
 
 
 def _frequencies(kernel: Kernel, shape: tuple[int, int], rng: np.random.Generator) -> np.ndarray:
-    """[D, F] draws from the spectral density for inputs in units of lengthscales."""
+    """Draws [D, F] from the spectral density of a kernel, for inputs in units of its lengthscales."""
     z = rng.normal(size=shape)
     if type(kernel) is SquaredExponential:
         return z
@@ -108,6 +135,6 @@ def _frequencies(kernel: Kernel, shape: tuple[int, int], rng: np.random.Generato
         alpha = float(tf.convert_to_tensor(kernel.alpha))
         return z * np.sqrt(rng.gamma(alpha, 1.0 / alpha, shape[1]))
     raise DataError(
-        f"Draws from the prior of {type(kernel).__name__} as functions are not known; there are those of {_KNOWN}. Use "
-        "predict_f_samples for draws at given inputs."
+        f"Functions cannot be drawn from the prior of {type(kernel).__name__}, because its spectral density is not known "
+        f"here. They can be drawn for {_KNOWN}. For draws at given inputs use predict_f_samples."
     )

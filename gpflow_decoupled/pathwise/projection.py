@@ -1,9 +1,14 @@
-"""What a draw from the prior says about the values that a basis conditions on, in whitened coordinates.
+"""What a draw from the prior implies for the values on which a basis conditions, in whitened coordinates.
 
-Under every Gaussian basis var f(x) = k(x, x) - |minus(x)|^2 + |plus(x)|^2. If eta ~ N(0, I) is made from the prior draw g (and
-fresh noise) so that cov(g(x), eta) = minus(x), then g(x) - minus(x)^T eta has the variance k - |minus|^2, at all x at once
-(Matheron's rule; Wilson et al. 2020, arXiv:2002.09309). For inducing points eta = L^-1 g(beta), for observations with sites it
-is L_B^-1 (Lambda^1/2 g(X) + noise).
+Under a Gaussian basis f(x) has the variance k(x, x) - |minus(x)|^2 + |plus(x)|^2, where `minus` and `plus` are the features of
+`bases.base.Features`. Let g be a draw from the prior, and eta ~ N(0, I) a function of g and of fresh noise with
+cov(g(x), eta) = minus(x). Then g(x) - minus(x)^T eta has the covariance of the first two terms, at all x at once (Matheron's
+rule; Wilson et al. 2020, arXiv:2002.09309). This eta is
+
+| the basis conditions on | eta |
+|---|---|
+| values at inducing points, K_b = L L^T | L^-1 g(beta) |
+| observations with sites of precision Lambda, B = I + Lambda^1/2 K Lambda^1/2 = L_B L_B^T | L_B^-1 (Lambda^1/2 g(X) + noise) |
 """
 
 from __future__ import annotations
@@ -11,7 +16,6 @@ from __future__ import annotations
 __all__ = ["prior_coordinates"]
 
 from functools import singledispatch
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -19,9 +23,16 @@ from gpflow.inducing_variables import InducingPoints, InducingVariables
 from gpflow.kernels import Kernel
 
 from ..bases import Basis, CoupledBasis, DecoupledBasis, DualBasis, HybridBasis, OrthogonalBasis, SiteBasis, SolveBasis
+from ..bases.coupled import CoupledState
+from ..bases.decoupled import DecoupledState
+from ..bases.dual import DualState
+from ..bases.hybrid import HybridState
+from ..bases.orthogonal import OrthogonalState
+from ..bases.site import SiteState
+from ..bases.solve import SolveState
 from ..covariances.latents import gram, gram_to_factor, split_latents
 from ..covariances.residual import residual_gram
-from ..errors import DataError
+from ..errors import DataError, ModelError
 from ..linalg.cholesky import add_jitter
 from .arrays import normal, project, solve_draws
 from .prior import PriorDraws
@@ -29,15 +40,29 @@ from .prior import PriorDraws
 
 @singledispatch
 def prior_coordinates(
-    basis: Basis, state: Any, kernel: Kernel, prior: PriorDraws, rng: np.random.Generator
+    basis: Basis, state: tuple[tf.Tensor, ...], kernel: Kernel, prior: PriorDraws, rng: np.random.Generator
 ) -> tuple[tf.Tensor, ...]:
-    """Eta for each of the basis's `Features.minus`, each [S, L, M], from draws of the prior; register it for a basis of yours.
+    """The whitened values eta that draws from the prior imply; register an implementation for a basis of your own.
 
-    Raises `DataError` for a basis that it is not known for, and for inducing variables that are not points.
+    :param basis: the basis, by whose class the implementation is chosen.
+    :param state: the result of `basis.factor(kernel)`.
+    :param kernel: the kernel.
+    :param prior: S draws from the prior.
+    :param rng: the source of fresh noise.
+    :return: one array [S, L, M] for each of the basis's `Features.minus`, in their order.
+    :raises ModelError: for a basis without an implementation.
+    :raises DataError: for inducing variables that are not points.
+
+    Example::
+
+        @prior_coordinates.register
+        def _(basis: MyBasis, state, kernel, prior, rng):
+            values = prior(basis.beta.Z)  # [S, L, M]
+            return (tf.linalg.triangular_solve(state.chol, values[..., None])[..., 0],)
     """
-    raise DataError(
-        f"Pathwise samples are not known for {type(basis).__name__}; use predict_f_samples, or register "
-        "pathwise.prior_coordinates for it."
+    raise ModelError(
+        f"Pathwise samples are not known for {type(basis).__name__}: for draws at given inputs use predict_f_samples, or "
+        "register the basis with pathwise.prior_coordinates."
     )
 
 
@@ -45,16 +70,22 @@ def prior_coordinates(
 @prior_coordinates.register(HybridBasis)
 @prior_coordinates.register(OrthogonalBasis)
 def _of_inducing_points(
-    basis: Any, state: Any, kernel: Kernel, prior: PriorDraws, rng: np.random.Generator
+    basis: CoupledBasis | HybridBasis | OrthogonalBasis | DecoupledBasis,
+    state: CoupledState | HybridState | OrthogonalState | DecoupledState,
+    kernel: Kernel,
+    prior: PriorDraws,
+    rng: np.random.Generator,
 ) -> tuple[tf.Tensor, ...]:
+    """eta = L^-1 (g(beta) + noise), where the noise has the variance of the jitter in L L^T."""
     jitter = gram_to_factor(kernel, basis.beta) - gram(kernel, basis.beta)
     return (_whitened(state.chol, prior(_points(kernel, basis.beta)), jitter, rng),)
 
 
 @prior_coordinates.register
 def _of_decoupled(
-    basis: DecoupledBasis, state: Any, kernel: Kernel, prior: PriorDraws, rng: np.random.Generator
+    basis: DecoupledBasis, state: DecoupledState, kernel: Kernel, prior: PriorDraws, rng: np.random.Generator
 ) -> tuple[tf.Tensor, ...]:
+    """As for inducing points if the covariance is "coupled", and otherwise as for noisy observations of C^T f(beta)."""
     if basis.covariance == "coupled":
         return _of_inducing_points(basis, state, kernel, prior, rng)
     # (D7): V = (K_b^-1 + C C^T)^-1 on beta, as if C^T f(beta) were observed with unit noise
@@ -66,9 +97,10 @@ def _of_decoupled(
 
 
 @prior_coordinates.register
-def _ofsolve_draws(
-    basis: SolveBasis, state: Any, kernel: Kernel, prior: PriorDraws, rng: np.random.Generator
+def _of_solve(
+    basis: SolveBasis, state: SolveState, kernel: Kernel, prior: PriorDraws, rng: np.random.Generator
 ) -> tuple[tf.Tensor, ...]:
+    """Two parts: eta of beta, and that of the residual of g at gamma given beta."""
     jitter = gram_to_factor(kernel, basis.beta) - gram(kernel, basis.beta)
     eta = _whitened(state.chol, prior(_points(kernel, basis.beta)), jitter, rng)
     residual = prior(_points(kernel, basis.gamma)) - project(state.projection, eta)
@@ -79,28 +111,40 @@ def _ofsolve_draws(
 @prior_coordinates.register(SiteBasis)
 @prior_coordinates.register(DualBasis)
 def _of_observations(
-    basis: Any, state: Any, kernel: Kernel, prior: PriorDraws, rng: np.random.Generator
+    basis: SiteBasis | DualBasis,
+    state: SiteState | DualState,
+    kernel: Kernel,
+    prior: PriorDraws,
+    rng: np.random.Generator,
 ) -> tuple[tf.Tensor, ...]:
+    """eta = L_B^-1 (Lambda^1/2 g(X) + noise), where the noise has unit variance."""
     if getattr(basis, "form", "function") != "function":
-        raise DataError("In the weight form draw the weights instead: see models.weights_posterior.")
+        raise DataError(
+            "Pathwise samples need a model in function space. The posterior of a model in weight space is one of its weights: "
+            "draw these from models.weights_posterior(model)."
+        )
     values = prior(basis.X)
     return (solve_draws(state.chol, state.scale * values + normal(values, rng)),)
 
 
 def _points(kernel: Kernel, points: InducingVariables) -> tf.Tensor | list[tf.Tensor]:
-    """The inputs [M, D] of each latent, or of all of them. Raises `DataError` for inducing variables that are no points."""
+    """The inducing points [M, D], or a list with those of each latent; raises `DataError` for other inducing variables."""
     pairs = split_latents(kernel, points)
     for _, z in pairs:
         if type(z) is not InducingPoints:
-            raise DataError(f"Pathwise samples need inducing points, not {type(z).__name__}; use predict_f_samples.")
+            raise DataError(
+                f"Pathwise samples need inducing points, not {type(z).__name__}: for draws at given inputs use "
+                "predict_f_samples."
+            )
     inputs = [tf.convert_to_tensor(z.Z) for _, z in pairs]
     return inputs[0] if len(inputs) == 1 else inputs
 
 
 def _whitened(chol: tf.Tensor, values: tf.Tensor, jitter: tf.Tensor, rng: np.random.Generator) -> tf.Tensor:
-    """L^-1 (values + noise of the jitter's variance), [S, L, M] for L [G, M, M]."""
+    """L^-1 (values + noise) [S, L, M] for L [G, M, M], where the noise has the variance of the jitter in L L^T."""
     return solve_draws(chol, values + _deviation(jitter) * normal(values, rng))
 
 
 def _deviation(jitter: tf.Tensor) -> tf.Tensor:
+    """The standard deviations on the diagonal of a jitter matrix, which round-off may have made negative."""
     return tf.sqrt(tf.maximum(tf.linalg.diag_part(jitter), 0.0))

@@ -1,21 +1,20 @@
-"""Draws from q(f) as functions: prior draws, corrected at the points of the basis."""
+"""Functions drawn from q(f): draws from the prior, with a correction at the values on which q conditions (Matheron's rule)."""
 
 from __future__ import annotations
 
 __all__ = ["PathwiseSamples", "pathwise_samples"]
-
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
 from gpflow.base import InputData
 from gpflow.functions import MeanFunction
 from gpflow.kernels import Kernel, LinearCoregionalization
+from gpflow.models import SVGP, GPModel
 from gpflow.utilities import deepcopy
 
 from ..bases import Basis
 from ..covariances.latents import split_latents
-from ..errors import DataError
+from ..errors import DataError, ModelError
 from ..inducing.variables import point_values
 from ..models import BasisGP, FullGP
 from .arrays import project
@@ -24,12 +23,23 @@ from .projection import prior_coordinates
 
 
 class PathwiseSamples:
-    """S functions drawn from q(f); call them at inputs X [N, D]. Made by `pathwise_samples`.
+    """S functions drawn from q(f) by `pathwise_samples`, to be called at inputs X [N, D].
 
-    :param prior: S draws of the prior. :param minus: eta of each `Features.minus`, [S, L, M]. :param plus: standard normal
-        numbers for each `Features.plus`, [S, L, M]. :param state: of the basis.
+    They remain the same functions when the model is trained further. They can be differentiated with respect to X and called
+    inside `tf.function`.
 
-    They stay the same functions when the model is trained on, can be differentiated in X, and run inside `tf.function`.
+    :param kernel: a copy of the model's kernel.
+    :param basis: a copy of its basis.
+    :param mean_function: a copy of its mean function.
+    :param prior: S draws from the prior.
+    :param minus: for each of the basis's `Features.minus`, the whitened values eta [S, L, M] of `prior_coordinates`.
+    :param plus: for each of the basis's `Features.plus`, standard normal numbers [S, L, M].
+    :param state: the result of `basis.factor(kernel)`.
+
+    Example::
+
+        draws = pathwise_samples(model, 5)
+        values = draws(X)  # [5, N, P]
     """
 
     def __init__(
@@ -40,31 +50,37 @@ class PathwiseSamples:
         prior: PriorDraws,
         minus: tuple[tf.Tensor, ...],
         plus: tuple[tf.Tensor, ...],
-        state: Any,
+        state: tuple[tf.Tensor, ...],
     ) -> None:
         self._kernel, self._basis, self._mean_function = kernel, basis, mean_function
         self._prior, self._minus, self._plus, self._state = prior, minus, plus, state
 
     @property
     def num_samples(self) -> int:
-        """S."""
+        """The number S of functions."""
         return int(self._prior.weights[0].shape[0])
 
     def __call__(self, X: InputData) -> tf.Tensor:
-        """The values [S, N, P] at X [N, D], or at X [S, N, D], N inputs of its own for each draw.
+        """The values of the functions.
 
-        Cost: N (F + M^2) + S N (F + M) each latent, with S N inputs in place of N in the first term where they are its own.
+        The cost per latent is N (F + M^2) + S N (F + M) for F random frequencies; if each draw has inputs of its own, the
+        first term has S N in the place of N.
+
+        :param X: inputs [N, D] for all draws, or [S, N, D], N inputs for each draw.
+        :return: the values [S, N, P].
+        :raises DataError: if X has rank 3 and not S entries in its first axis.
         """
         X = tf.convert_to_tensor(X)
         own = X.shape.rank == 3
         if own and X.shape[0] != self.num_samples:
             raise DataError(
-                f"X has shape {tuple(X.shape)} and there are {self.num_samples} draws: pass X [N, D] for all "
-                "of them, or [S, N, D], N inputs for each."
+                f"X has shape {tuple(X.shape)} and there are {self.num_samples} draws: pass X [N, D] for all of them, or "
+                f"[{self.num_samples}, N, D], N inputs for each."
             )
         inputs = tf.reshape(X, [-1, X.shape[-1]]) if own else X
         features = self._basis.features(self._state, self._kernel, inputs)
         values = self._prior(inputs, own)
+        # Matheron's rule: subtract what the draw implies for the values that q conditions on, then add q's noise and mean
         for feature, coordinates in zip(features.minus, self._minus):
             values -= project(feature, coordinates, own)
         for feature, noise in zip(features.plus, self._plus):
@@ -79,42 +95,70 @@ class PathwiseSamples:
 def pathwise_samples(
     model: BasisGP | FullGP, num_samples: int, *, num_frequencies: int = 1000, seed: int | np.random.Generator = 0
 ) -> PathwiseSamples:
-    """Draw S = `num_samples` functions from the posterior of a model.
+    """Draw functions from the posterior of a model.
 
-    Mean and corrections are exact; the prior is as good as its F = `num_frequencies` random frequencies, an error of the
-    covariance of about variance / sqrt(F) away from the data. `predict_f_samples` is exact and costs N^3.
+    A draw can be evaluated at any inputs, at a cost that grows linearly with their number. The correction from prior to
+    posterior is exact. The prior is approximated by F random frequencies, with an error of the covariance of about
+    variance / sqrt(F) away from the data. `predict_f_samples` is exact, and costs N^3 for N inputs.
 
-    :param model: any with a Gaussian posterior in function form. :param seed: of frequencies and draws.
+    :param model: a model of this package whose posterior is Gaussian and in function space.
+    :param num_samples: S, the number of functions.
+    :param num_frequencies: F, the number of random frequencies of a stationary kernel.
+    :param seed: the seed of frequencies and draws, or their source.
+    :return: the functions. Cost: `basis.factor`, and S (M F + M^2).
+    :raises DataError: for numbers below 1, and for kernels and inducing variables that do not allow it.
+    :raises ModelError: for a model of another family.
 
-    Raises `DataError` for numbers below 1, and for kernels, bases and inducing variables that this is not known for. Cost:
-    that of `basis.factor`, and S (M F + M^2). Example::
+    Example::
 
         draw = pathwise_samples(model, 1)
         best = X[np.argmax(draw(X)[0, :, 0])]  # Thompson sampling
     """
     for name, number in (("num_samples", num_samples), ("num_frequencies", num_frequencies)):
         if number < 1:
-            raise DataError(f"{name}={number!r} must be at least 1.")
+            raise DataError(f"{name}={number!r}; pass a whole number of at least 1.")
     if not isinstance(model, (BasisGP, FullGP)):
-        raise DataError(f"{type(model).__name__} has no basis; pass a model of gpflow_decoupled.models.")
+        raise ModelError(_wrong_model(model))
     rng = np.random.default_rng(seed)
+    # 1) copies, so that the draws do not change when the model is trained further
     kernel, basis = deepcopy(model.kernel), deepcopy(model.basis)
     state = basis.factor(kernel, with_kl=False)
     kernels = [k for (k,) in split_latents(kernel)]
     latents = basis.num_latent_gps
+    # 2) draws from the prior, and the values that they imply where the basis conditions
     X = _some_input(model)
     prior = draw_prior(kernels * (latents // len(kernels)), int(X.shape[1]), num_samples, num_frequencies, rng)
     minus = prior_coordinates(basis, state, kernel, prior, rng)
+    # 3) the noise of q at these values
     shapes = [(num_samples, latents, int(part.shape[1])) for part in basis.features(state, kernel, X).plus]
     plus = tuple(tf.constant(rng.standard_normal(shape), X.dtype) for shape in shapes)
     return PathwiseSamples(kernel, basis, deepcopy(model.mean_function), prior, minus, plus, state)
 
 
+def _wrong_model(model: object) -> str:
+    """The message for a model of another family: what is taken, and what to use for this one."""
+    message = (
+        "pathwise_samples takes a model of gpflow_decoupled.models with a Gaussian posterior in function space (ODVGP, "
+        f"SOLVEGP, HDVGP, DVGP, SparseCVIGP, CVIGP, LCLGP, BasisGP), and got {type(model).__name__}"
+    )
+    if isinstance(model, SVGP):
+        return (
+            f"{message}. Use BasisGP(kernel, likelihood, CoupledBasis(Z, q_mu=..., q_sqrt=..., whiten=...)) with the same "
+            "parameters, which has the same posterior."
+        )
+    if isinstance(model, GPModel):
+        return f"{message}. For draws at given inputs use its predict_f_samples(Xnew, num_samples)."
+    return f"{message}, which has no latent function of the inputs."
+
+
 def _some_input(model: BasisGP | FullGP) -> tf.Tensor:
-    """One row [1, D]."""
+    """One input [1, D], from which the sizes of the features are read."""
     if isinstance(model, FullGP):
         return model.data[0][:1]
     inputs = point_values(model.basis.beta)
     if not inputs:
-        raise DataError(f"Pathwise samples need inducing points, not {type(model.basis.beta).__name__}.")
+        raise DataError(
+            f"Pathwise samples need inducing points, not {type(model.basis.beta).__name__}: for draws at given inputs use "
+            "predict_f_samples, or for weights models.weights_posterior(model)."
+        )
     return tf.convert_to_tensor(inputs[0])[:1]

@@ -20,9 +20,19 @@ from gpflow_decoupled.certificates import (
     predict_labels,
     split_for_certificate,
 )
-from gpflow_decoupled.errors import DataError, NumericalError, UnknownOptionError
+from gpflow_decoupled.errors import DataError, ModelError, NumericalError, UnknownOptionError
 from gpflow_decoupled.likelihoods import BernoulliLogit, BernoulliProbit
-from gpflow_decoupled.models import CVIGLM, CVIGP, LCLGLM, LCLGP, ODVGP, AffineIndependentGP, BasisGP, SparseCVIGP
+from gpflow_decoupled.models import (
+    CVIGLM,
+    CVIGP,
+    LCLGLM,
+    LCLGP,
+    ODVGP,
+    AffineIndependentGP,
+    BasisGP,
+    FactorGraph,
+    SparseCVIGP,
+)
 from tests.bounds.registry import CASES, OWNERS, matern, numpy_kernel, randomize
 from tests.reference import decoupled as dec
 from tests.reference import grams as gr
@@ -203,14 +213,14 @@ def test_a_certificate_can_be_read_and_not_changed() -> None:
 
 def test_where_the_prior_comes_from() -> None:
     model = _classifier()
-    with pytest.warns(UserWarning, match=r"kernel \(2 Parameters\) can be trained, and a model does not tell on what"):
+    with pytest.warns(UserWarning, match=r"kernel \(2 Parameters\) can be trained, and it is not known on which data"):
         unknown = pac_bayes_certificate(model, DATA)
     assert unknown.holds is None and "is not known" in str(unknown)
     with pytest.warns(
         UserWarning, match="The hyperparameters were learned on these data. The prior then depends on the"
     ):
         fitted = pac_bayes_certificate(model, DATA, hyperparameters="same-data")
-    assert fitted.holds is False and "no bounds of the risk" in str(fitted)
+    assert fitted.holds is False and "not bounds on the risk" in str(fitted)
     with pytest.warns(UserWarning, match="3 of the 16 rows are also in learned_on"):
         shared = pac_bayes_certificate(model, DATA, learned_on=(X[:3], Y[:3]), hyperparameters="split")
     assert shared.hyperparameters == "same-data"
@@ -280,14 +290,14 @@ REFUSED = {
         DATA,
         {},
         DataError,
-        "Gaussian is no likelihood of two",
+        "Gaussian is not a likelihood of two",
     ),
     "three classes": (
         lambda: _sparse(gpflow.likelihoods.MultiClass(3), 3),
         DATA,
         {},
         DataError,
-        "MultiClass is no likelihood of two classes; .* certify one class against the rest",
+        "MultiClass is not a likelihood of two classes: .* certify a model of one class against the rest",
     ),
     "two latents": (
         lambda: _sparse(BernoulliLogit(), 2),
@@ -307,16 +317,30 @@ REFUSED = {
         lambda: AffineIndependentGP((X[:4], Y[:4]), matern(1.0, 1.0), BernoulliLogit()),
         DATA,
         {},
-        DataError,
-        "The marginals of this model are not Gaussian, and closed forms need that; use CVIGP or LCLGP",
+        ModelError,
+        "The marginals of an AffineIndependentGP are not Gaussian, .* use CVIGP or LCLGP with the same data",
     ),
-    "no model": (lambda: None, DATA, {}, TypeError, "A NoneType is no GP model; see pac_bayes_certificate"),
+    "no model": (lambda: None, DATA, {}, ModelError, "take a model of .* and got NoneType"),
+    "a factor graph": (
+        lambda: FactorGraph({}, {}),
+        DATA,
+        {},
+        ModelError,
+        r"got FactorGraph, which has no latent function .* use CVIGP\(\(X, Y\), kernel, BernoulliLogit\(\)\)",
+    ),
+    "other columns in learned_on": (
+        lambda: _classifier(),
+        DATA,
+        {"hyperparameters": None, "learned_on": (X[:, :1], Y)},
+        DataError,
+        "learned_on has 2 columns in X and Y together, and data has 3: pass",
+    ),
     "another model": (
         lambda: gpflow.models.VGPOpperArchambeau(DATA, matern(1.0, 1.0), BernoulliLogit()),
         DATA,
         {},
-        TypeError,
-        r"KL\[Q \|\| P\] of a VGPOpperArchambeau is not known; use a model of gpflow_decoupled.models",
+        ModelError,
+        r"KL\[Q \|\| P\] of a VGPOpperArchambeau is not known: a certificate takes .* use CVIGP or LCLGP",
     ),
 }
 

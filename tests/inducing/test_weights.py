@@ -150,7 +150,7 @@ BAD_COVARIANCES = {
     "not square": (S[:2], r"covariance has shape \[2, 3\]"),
     "empty": (np.zeros((0, 0)), r"covariance has shape \[0, 0\]"),
     "NaN": (np.where(np.eye(3), np.nan, S), "covariance has 3 entries that are NaN or infinite: repair them"),
-    "not symmetric": (np.tril(S), r"covariance is not symmetric: \[\d, \d\] is .*use 0.5 \* \(S \+ S.T\)"),
+    "not symmetric": (np.tril(S), r"covariance is not symmetric: \[\d, \d\] is .*pass 0.5 \* \(S \+ S.T\)"),
     "indefinite": (
         np.array([[1.0, 2.0], [2.0, 1.0]]),
         r"covariance \(2 x 2\) is not positive definite: its smallest eigenvalue is -1\. .*numpy.eye\(p\)",
@@ -188,7 +188,7 @@ BAD_USES = {
     "ambiguous": (
         lambda: Kuu(Weights(4), LINEAR() + LINEAR(active_dims=[0])),
         DataError,
-        "give all but one of them a variance a column",
+        "give all but one of them one variance per column",
     ),
     "other inputs": (lambda: Kuf(Weights(2), LINEAR(), X), DataError, "X has 3 columns for 2 weights: pass the X"),
     "polynomial": (

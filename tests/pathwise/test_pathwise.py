@@ -12,8 +12,18 @@ import pytest
 import tensorflow as tf
 
 from gpflow_decoupled.bases import CoupledBasis, HybridBasis
-from gpflow_decoupled.errors import DataError
-from gpflow_decoupled.models import CVIGLM, CVIGP, DVGP, LCLGP, ODVGP, SOLVEGP, AffineIndependentGP, BasisGP
+from gpflow_decoupled.errors import DataError, ModelError
+from gpflow_decoupled.models import (
+    CVIGLM,
+    CVIGP,
+    DVGP,
+    LCLGP,
+    ODVGP,
+    SOLVEGP,
+    AffineIndependentGP,
+    BasisGP,
+    FactorGraph,
+)
 from gpflow_decoupled.pathwise import draw_prior, pathwise_samples
 
 NEW = np.array([[-0.9, 0.3], [0.1, 0.2], [0.8, -0.7], [2.0, 1.0]])
@@ -159,11 +169,15 @@ def test_what_is_not_known_is_refused(rng) -> None:
     noise = gpflow.likelihoods.Gaussian(0.1)
     with pytest.raises(DataError, match="num_samples=0"):
         pathwise_samples(CVIGP(data, _kernel(), noise), 0)
-    with pytest.raises(DataError, match="prior of Cosine"):
+    with pytest.raises(DataError, match="prior of Cosine.*use predict_f_samples"):
         pathwise_samples(CVIGP(data, gpflow.kernels.Cosine(), noise), 1)
-    with pytest.raises(DataError, match="AffineIndependentBasis"):
+    with pytest.raises(ModelError, match="known for AffineIndependentBasis.*predict_f_samples"):
         pathwise_samples(AffineIndependentGP(data, gpflow.kernels.Matern32(), noise), 1)
-    with pytest.raises(DataError, match="has no basis"):
+    with pytest.raises(ModelError, match="ODVGP.* and got GPR. .* at given inputs use its predict_f_samples"):
         pathwise_samples(gpflow.models.GPR(data, _kernel()), 1)
+    with pytest.raises(ModelError, match="and got SVGP. .*CoupledBasis"):
+        pathwise_samples(gpflow.models.SVGP(_kernel(), noise, data[0]), 1)
+    with pytest.raises(ModelError, match="and got FactorGraph, which has no latent function"):
+        pathwise_samples(FactorGraph({}, {}), 1)
     with pytest.raises(DataError, match="inducing points, not Weights"):
         pathwise_samples(CVIGLM(data, noise), 1)

@@ -59,13 +59,13 @@ def _coupled() -> FactorGraph:
 def test_a_step_that_lowers_the_bound_is_undone(monkeypatch) -> None:
     from gpflow_decoupled.training.routes import mean_field
 
-    graph, sweep, lengths = problems.log_normal_rate(), mean_field.sweep, []
+    graph, move_groups, lengths = problems.log_normal_rate(), mean_field.move_groups, []
 
-    def overshoots(graph, now, groups, rho, data, seed):
-        lengths.append(float(rho))
-        return sweep(graph, now, groups, (4.0 if len(lengths) == 2 else 1.0) * rho, data, seed)
+    def overshoots(graph, now, groups, step_size, data, seed):
+        lengths.append(float(step_size))
+        return move_groups(graph, now, groups, (4.0 if len(lengths) == 2 else 1.0) * step_size, data, seed)
 
-    monkeypatch.setattr(mean_field, "sweep", overshoots)
+    monkeypatch.setattr(mean_field, "move_groups", overshoots)
     result = gd.fit(graph, steps=5, natural_gradient=0.6, progress=False, compile=False)
     assert_allclose(lengths, [0.6, 0.6, 0.3, 0.6, 0.6])
     assert result.shortened_steps == 1

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 __all__ = ["JaakkolaJordan"]
 
-import time
 from typing import Protocol
 
 import numpy as np
@@ -24,7 +23,7 @@ from ...covariances.latents import gram
 from ...errors import DataError
 from ...likelihoods.sites.affine_sites import is_logit
 from ...models import CVIGP, AffineIndependentGP
-from ..conjugate.result import ConjugateResult, Record
+from ..conjugate.result import ConjugateRecorder, ConjugateResult
 from .gaussian_kl import moments_of
 
 _SMALL = 1e-4
@@ -54,7 +53,7 @@ class JaakkolaJordan:
         """
         _check(model)
         q: _Gaussian = _Weights(model) if isinstance(model, AffineIndependentGP) else _Sites(model)
-        began, record, reason = time.perf_counter(), Record(), "steps done"
+        record, reason = ConjugateRecorder(), "steps done"
         Y = model.data[1].numpy()
         mean, variance, _ = q.moments(0.0 * Y, 0.0 * Y)
         xi, bound = np.sqrt(mean**2 + variance), -np.inf
@@ -65,13 +64,13 @@ class JaakkolaJordan:
             local = log_expit(xi) - 0.5 * xi + (Y - 0.5) * mean - 0.5 * tau * (square - xi**2)
             previous, bound = bound, float(np.sum(local)) - divergence  # (C39)
             change = float(np.sum((np.sqrt(square) - xi) ** 2))
-            record.append(time.perf_counter() - began, 1.0, change, bound, 0)
+            record.add(1.0, change, bound)
             if bound - previous < self.tolerance:
                 reason = "converged"
                 break
             xi = np.sqrt(square)
         q.write()
-        return record.result(time.perf_counter() - began, reason)
+        return record.result(reason)
 
 
 class _Gaussian(Protocol):

@@ -1,15 +1,16 @@
-"""A data set of any size, a block of rows at a time, as often as asked."""
+"""Repeated passes over a data set of any size, one block of rows at a time."""
 
 from __future__ import annotations
 
-__all__ = ["Blocks"]
+__all__ = ["Batches", "Blocks"]
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from numbers import Integral
-from typing import Any
+from typing import SupportsIndex
 
 import numpy as np
 import tensorflow as tf
+from gpflow.base import RegressionData
 
 from ...errors import DataError
 from ...inducing.variables import input_dims
@@ -17,21 +18,24 @@ from ...models import BasisGP
 from ...models.checks import check_shapes_of_data, check_values
 
 Batch = tuple[tf.Tensor, tf.Tensor]
+"""X [B, D] and Y [B, P]."""
+Batches = Callable[[], Iterator[Batch]]
+"""Starts a pass."""
 
 
 class Blocks:
-    """Passes over data, in blocks; one is in memory at a time. Arrays are checked in the first pass, streams in each.
+    """Passes over data with one block in memory at a time. Arrays are checked in the first pass, streams in every pass.
 
+    :param model: checks the data, and says what shapes they must have.
     :param data: (X [N, D], Y [N, P]), where `numpy.memmap` is read block by block; a `tf.data.Dataset` of batches (X, Y);
-        or a function without arguments that returns an iterator of such batches, called once a pass.
-    :param size: rows of a block of arrays.
-
-    Raises `DataError` for data of another kind, shape or type, and while iterating for blocks without rows, entries that
-    are not finite, labels outside the likelihood's support, and a number of rows that is not `num_data` of the model or
-    that of the pass before.
+        or a function without arguments that returns an iterator of such batches, called once per pass.
+    :param size: rows per block of arrays.
+    :raises DataError: for data of another kind, shape or type; and while iterating, for blocks without rows, entries that are
+        not finite, labels outside the likelihood's support, and a number of rows that is neither `num_data` of the model nor
+        that of the pass before.
     """
 
-    def __init__(self, model: BasisGP, data: Any, size: Any) -> None:
+    def __init__(self, model: BasisGP, data: RegressionData | tf.data.Dataset | Batches, size: SupportsIndex) -> None:
         if not isinstance(size, Integral) or isinstance(size, bool) or size < 1:
             raise DataError(
                 f"block={size!r} must be a whole number of at least 1, the rows that are in memory at a time."
@@ -42,7 +46,7 @@ class Blocks:
         self._source = self._factory(data)
 
     def __iter__(self) -> Iterator[Batch]:
-        """One pass: X [B, D], Y [B, P]."""
+        """One pass: blocks X [B, D], Y [B, P]."""
         rows = 0
         for X, Y in self._source():
             X, Y = self.model.as_tensors((X, Y))
@@ -58,16 +62,16 @@ class Blocks:
             raise DataError("The data have no rows: check what they are made from; an iterator serves one pass only.")
         if self.num_data is not None and rows != self.num_data:
             raise DataError(
-                f"This pass had {rows} rows and num_data is {self.num_data}: every pass must bring the whole data set; if "
-                f"these are all data, set model.num_data = {rows}."
+                f"This pass had {rows} rows and num_data is {self.num_data}: every pass must go through the whole data set. "
+                f"If these rows are all data, set model.num_data = {rows}."
             )
         self.num_data = rows
 
-    def _factory(self, data: Any) -> Any:
+    def _factory(self, data: RegressionData | tf.data.Dataset | Batches) -> Batches:
         """A function that starts a pass."""
         if isinstance(data, tf.data.Dataset):
             if int(data.cardinality()) == tf.data.INFINITE_CARDINALITY:
-                raise DataError("The dataset has no end, and a pass needs one: leave out repeat().")
+                raise DataError("The dataset has no end, and a pass must come to one: leave out repeat().")
             return lambda: iter(data)
         if callable(data):
             return data

@@ -1,29 +1,37 @@
-"""dE/dmean and dE/dvar of each observation, by GPflow's quadrature or by Monte Carlo."""
+"""What one observation contributes to the bound, and its derivatives: by GPflow's quadrature, or from draws."""
 
 from __future__ import annotations
 
 __all__ = ["Expectations", "by_quadrature", "by_sampling"]
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import tensorflow as tf
 from gpflow.base import RegressionData
 
+from ...models import CVIGP, BasisGP
 from ...models.expectations import check_draws, log_densities
 
 
 class Expectations(NamedTuple):
-    """E = E_q log p(y_n | f_n) [N] in nats, and its derivatives with respect to mean and variance of the latents."""
+    """E_n = E_q log p(y_n | f_n), and its derivatives with respect to mean and variance of the latents."""
 
     value: tf.Tensor
+    """E [N], nats."""
     g: tf.Tensor
-    """[N, L]"""
+    """dE/dmean [N, L]."""
     h: tf.Tensor
-    """[N, L]"""
+    """dE/dvariance [N, L]."""
 
 
-def by_quadrature(model: Any, mean: tf.Tensor, variance: tf.Tensor, data: RegressionData) -> Expectations:
-    """As the likelihood integrates: closed forms and Gauss-Hermite quadrature; moments are [N, L]."""
+def by_quadrature(model: CVIGP | BasisGP, mean: tf.Tensor, variance: tf.Tensor, data: RegressionData) -> Expectations:
+    """As the likelihood integrates: in closed form, or by Gauss-Hermite quadrature.
+
+    :param model: its likelihood, mean function and mixing of outputs are used.
+    :param mean: of the latents under q [N, L], less the mean function.
+    :param variance: of the latents under q [N, L].
+    :param data: X [N, D], Y [N, P].
+    """
     with tf.GradientTape(watch_accessed_variables=False) as tape:
         tape.watch([mean, variance])
         value = model.variational_expectations(mean, variance, data)
@@ -31,12 +39,20 @@ def by_quadrature(model: Any, mean: tf.Tensor, variance: tf.Tensor, data: Regres
 
 
 def by_sampling(
-    model: Any, mean: tf.Tensor, variance: tf.Tensor, data: RegressionData, samples: int, seed: tf.Tensor
+    model: CVIGP | BasisGP, mean: tf.Tensor, variance: tf.Tensor, data: RegressionData, samples: int, seed: tf.Tensor
 ) -> Expectations:
-    """From `samples` draws of each latent, independent across observations; moments are [N, L], seed [2].
+    """From draws of each latent, independent across observations.
 
-    g = E l', h = E l' eps / (2 sd), (C5) and the left of (C6): unbiased, and no second derivative is needed.
-    Raises `DataError` for likelihoods whose draws have no gradient, or no density.
+    With l = log p(y | f), f = mean + sd eps and eps ~ N(0, 1), the derivatives are g = E l' and h = E l' eps / (2 sd). Their
+    averages over draws are unbiased, and no second derivative is needed.
+
+    :param model: as for `by_quadrature`.
+    :param mean: of the latents under q [N, L], less the mean function.
+    :param variance: of the latents under q [N, L].
+    :param data: X [N, D], Y [N, P].
+    :param samples: draws per observation.
+    :param seed: [2].
+    :raises DataError: for likelihoods whose draws have no gradient, or that have no density.
     """
     check_draws(model.likelihood)
     shape = tf.concat([[samples], tf.shape(mean)], axis=0)

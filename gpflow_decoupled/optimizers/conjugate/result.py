@@ -1,61 +1,70 @@
-"""What a run of conjugate computation leaves behind."""
+"""What a run of conjugate computation returns, and the record from which it is made."""
 
 from __future__ import annotations
 
-__all__ = ["ConjugateResult", "Record"]
+__all__ = ["ConjugateRecorder", "ConjugateResult"]
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
+from ..ascent import CONVERGED
+from ..results import Recorder, RunResult
 
-@dataclass
-class ConjugateResult:
-    """The record of `ConjugateComputation.run` and of `MeanFieldCVI.run`, whose messages are sites too.
 
-    `history` has arrays [steps], one entry an accepted step: "step", "seconds", "rho", "change" (squared change of the
-    sites over the step size, sum over sites) and "elbo" (nats); on minibatches the bound is there at the ends of epochs,
-    else NaN.
+@dataclass(kw_only=True)
+class ConjugateResult(RunResult):
+    """The record of `ConjugateComputation.run`, `sweep` or `MeanFieldCVI.run`, whose messages are sites too.
+
+    The arrays of `history` have one entry per step that was kept: "step", "seconds", "step_size", "change" (the squared
+    distance of the sites from where a full step leads, summed over all sites) and "elbo" (nats). On minibatches the bound is
+    computed at the end of each epoch, and is NaN elsewhere; `elbo` is the last one that was computed.
+
+    Example::
+
+        result = ConjugateComputation().run(model)
+        print(result)
+        plt.plot(result.history["seconds"], result.history["elbo"])
     """
 
-    history: dict[str, np.ndarray]
-    steps: int
-    seconds: float
-    """Wall-clock time, compilation included."""
-    stop_reason: str
     shortened_steps: int = 0
-    """How often a step was halved, to stay feasible or because the bound fell."""
+    """How often a step was halved: to end at a distribution, or because the bound had fallen."""
     clipped_sites: int = 0
-    """Negative site precisions that were clipped, summed over steps."""
-
-    @property
-    def elbo(self) -> float:
-        """The last bound that was computed, in nats."""
-        known = self.history["elbo"][np.isfinite(self.history["elbo"])]
-        return float(known[-1]) if len(known) else float("nan")
+    """How many negative precisions were replaced by zero, summed over the steps."""
 
     def __str__(self) -> str:
-        """One line: steps, time, bound and why it stopped."""
+        """One line: steps, time, bound, why the run ended, and how many steps and sites were changed."""
         extra = f", {self.shortened_steps} halvings" if self.shortened_steps else ""
         extra += f", {self.clipped_sites} clipped sites" if self.clipped_sites else ""
-        return f"{self.steps} steps in {self.seconds:.2f} s, ELBO {self.elbo:.6g}, stopped: {self.stop_reason}{extra}"
+        return super().__str__() + extra
 
 
-@dataclass
-class Record:
-    """The record while it grows."""
+class ConjugateRecorder(Recorder):
+    """The history of a run while it grows, with the two counts of a `ConjugateResult`."""
 
-    rows: list[tuple] = field(default_factory=list)
-    shortened: int = 0
-    clipped: int = 0
+    def __init__(self) -> None:
+        super().__init__("step_size", "change", "elbo")
+        self.shortened = 0
+        self.clipped = 0
 
-    def append(self, seconds: float, rho: float, change: float, elbo: float, clipped: int) -> None:
-        """One accepted step."""
-        self.rows.append((len(self.rows) + 1, seconds, rho, change, elbo))
+    def add(self, step_size: float, change: float, elbo: float, clipped: int = 0) -> None:
+        """Record a step that was kept; `elbo` is NaN where the bound was not computed."""
+        self.append(len(self) + 1, step_size=step_size, change=change, elbo=elbo)
         self.clipped += clipped
 
-    def result(self, seconds: float, reason: str) -> ConjugateResult:
-        """What the run returns."""
-        columns = np.array(self.rows).reshape(-1, 5).T
-        history = dict(zip(("step", "seconds", "rho", "change", "elbo"), columns))
-        return ConjugateResult(history, len(self.rows), seconds, reason, self.shortened, self.clipped)
+    def result(self, reason: str, elbo: float | None = None) -> ConjugateResult:
+        """What the run returns; `elbo` is the bound at its end, by default the last one that was recorded."""
+        history = self.history
+        if elbo is None:
+            known = history["elbo"][np.isfinite(history["elbo"])]
+            elbo = float(known[-1]) if len(known) else float("nan")
+        return ConjugateResult(
+            elbo=elbo,
+            steps=len(self),
+            seconds=self.seconds,
+            history=history,
+            converged=reason == CONVERGED,
+            reason=reason,
+            shortened_steps=self.shortened,
+            clipped_sites=self.clipped,
+        )

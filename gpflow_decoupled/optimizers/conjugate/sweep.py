@@ -1,49 +1,53 @@
-"""Conjugate-computation VI of tied sites by passes over all data, in bounded memory.
+"""Conjugate-computation VI on inducing variables, by passes over all data in bounded memory.
 
-With q fixed the targets of all observations are summed, block by block, and q moves once a pass:
+The sites of all observations add up to the natural parameters of one Gaussian q(u), whitened: theta = S~^-1 m~ and P = S~^-1.
+With A = L_b^-1 K_bx, one pass goes through the data block by block at a fixed q(u), and
 
-    theta* = A (g - 2 h A^T m~),   P* = I - 2 A diag(h) A^T,   (theta, P) <- (1 - rho) (theta, P) + rho (theta*, P*)   (C25)
+1. computes g_n = dE_n/dmean and h_n = dE_n/dvariance for each observation of the block;
+2. adds A (g - 2 h A^T m~) to theta* and -2 A diag(h) A^T to P*, which begins at I;
+3. adds E_n to the bound of the q(u) that the pass began from.
 
-which is the natural-gradient step (D46) on all data, and (C29) where q(u) is that of `inducing.Weights`. The same pass
-gives the bound of the q that it started from, so that a step which lowered the bound is known one pass later.
+After the pass all observations move q(u) at once:
+
+    (theta, P) <- (1 - rho) (theta, P) + rho (theta*, P*)                                                  (C25)
+
+This is the natural-gradient step (D46) on all data, and (C29) where u are the weights of a linear model, `inducing.Weights`.
+The bound after a step is known from the next pass; if it is lower than before, the step is taken back.
 """
 
 from __future__ import annotations
 
 __all__ = ["sweep"]
 
-import math
-import time
 from numbers import Integral, Real
-from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
+from gpflow.base import RegressionData
+from gpflow.models import SVGP
 from tqdm.auto import tqdm
 
 from ...bases import CoupledBasis, OrthogonalBasis
-from ...compilation import Compiled
-from ...errors import DataError, NumericalError, check_option
-from ...linalg.cholesky import diagnose
-from ...linalg.gaussians import apply_per_latent, precision_from_root
-from ...linalg.triangular import symmetric_product
+from ...errors import DataError, ModelError, check_option
 from ...models import BasisGP
+from ..ascent import ascend, has_fallen
 from ..natural_gradient.evaluation import as_basis_model
 from ..natural_gradient.natural import Natural
-from ..natural_gradient.optimizer import MAX_HALVINGS, POLICIES
-from .blocks import Blocks
-from .local_expectations import by_quadrature
-from .result import ConjugateResult, Record
+from ..steps import POLICIES, StepSize, step_size_at
+from .blocks import Batches, Blocks
+from .passes import PassReader, Reading, step_failure
+from .result import ConjugateRecorder, ConjugateResult
 
-ROUND_OFF = 1e3
-"""Loss of the bound, in units in its last place, that does not count as one."""
+_ROUND_OFF = 1e3
+"""A loss of the bound that does not count, in units in its last place."""
+_PASSES_DONE = "passes done"
 
 
 def sweep(
-    model: Any,
-    data: Any,
+    model: BasisGP | SVGP,
+    data: RegressionData | tf.data.Dataset | Batches,
     *,
-    rho: float = 1.0,
+    step_size: StepSize = 1.0,
     block: int = 8192,
     passes: int = 100,
     tolerance: float = 1e-6,
@@ -51,197 +55,105 @@ def sweep(
     progress: bool = False,
     compile: bool = True,
 ) -> ConjugateResult:
-    """Bring q(u) to its fixed point at fixed hyperparameters, with one block of data in memory at a time.
+    """Find the best q(u) at fixed hyperparameters, with one block of data in memory at a time.
 
-    :param model: a `SparseCVIGP`, another model with a `CoupledBasis` or an `OrthogonalBasis` (whose mean points stay), or
-        a `gpflow.models.SVGP`.
+    Each pass over the data takes one step, and the next pass computes the bound after it. So `history["elbo"]` is the bound
+    after each step, and NaN for a step that was taken after the last pass. Cost of a pass: 3 M^2 N multiply-adds, and M^3 per
+    latent.
+
+    :param model: a `SparseCVIGP`, another model with a `CoupledBasis` or an `OrthogonalBasis` (whose mean coefficients stay as
+        they are), or a `gpflow.models.SVGP`. Its `num_data` is set to the number of rows.
     :param data: (X [N, D], Y [N, P]), which may be `numpy.memmap`; a `tf.data.Dataset` of batches of such pairs; or a
-        function that returns an iterator of such batches, called once a pass.
-    :param rho: step size in (0, 1]; a step after which the bound is lower is halved, and later steps grow back.
-    :param block: rows of a block of arrays. :param passes: at most so many passes over the data.
-    :param tolerance: stop when a full step promises less than so many nats, which is, to second order, how far the bound
+        function without arguments that returns an iterator of such batches, called once per pass.
+    :param step_size: rho in (0, 1], a number or a function of the step 0, 1, ... A step after which the bound is lower is
+        taken back and halved, and later steps grow back.
+    :param block: rows per block of arrays.
+    :param passes: at most so many passes over the data.
+    :param tolerance: stop when a full step would gain less than so many nats, to second order. That is about how far the bound
         is from its optimum.
-    :param negative_precision: where h > 0: "damp" halves the step until the covariance is positive definite, and then once
-        more; "clip" replaces h by min(h, 0); "raise" refuses the step.
+    :param negative_precision: what to do where h > 0, which happens if the likelihood is not log-concave: "damp" halves the
+        step until the covariance is positive definite, and then once more; "clip" replaces h by min(h, 0); "raise" refuses
+        the step.
+    :param progress: show a progress bar.
+    :param compile: False runs eagerly, which is faster for a few small blocks.
+    :return: the record of the run.
+    :raises ModelError: for a model without such a q(u); the message says what to use for it.
+    :raises DataError: for unusable settings and data.
+    :raises UnknownOptionError: for an unknown policy.
+    :raises NumericalError: if the bound is not finite at the start, or no step can be taken. The model is left at the last
+        q(u) whose bound is known.
 
-    A pass takes one step, and the next one tells its bound: `history["elbo"]` is that after each step, NaN for a step
-    taken by the last of `passes`; "change" is the squared change of the whitened natural parameters over the step size.
-    Raises `DataError` and `UnknownOptionError` for unusable arguments and data, `TypeError` for models without tied sites,
-    `NumericalError` where the bound is not finite from the start or a step is refused; q is the last one whose bound is
-    known then. Cost of a pass: 3 M^2 N multiply-adds and M^3 a latent.
+    Example::
+
+        model = SparseCVIGP(gpflow.kernels.Matern52(), gpflow.likelihoods.Bernoulli(), Z)
+        result = sweep(model, (X, Y), block=1000)
     """
     check_option("negative_precision", negative_precision, POLICIES)
-    _check_settings(rho, passes, tolerance)
-    view = as_basis_model(model)
+    _check_settings(step_size, passes, tolerance)
+    view = as_basis_model(model, "sweep")
     if not isinstance(view.basis, (CoupledBasis, OrthogonalBasis)):
-        raise TypeError(f"sweep moves tied sites, which {type(view.basis).__name__} has not; train the model with fit.")
-    reader = _Reader(view, Blocks(view, data, block), negative_precision, compile)
-    record, began = Record(), time.perf_counter()
-    bar = tqdm(total=passes, disable=not progress, desc="sweep")
-    now = reader.read(None, bar)
-    if not now.ok:
-        raise _failure("The bound is not finite")
-    view.num_data = model.num_data = reader.blocks.num_data
-    reason = _climb(reader, now, record, began, rho, passes, tolerance, bar)
-    bar.close()
-    return record.result(time.perf_counter() - began, reason)
-
-
-class _Reading(NamedTuple):
-    """What a pass over the data says of a q."""
-
-    natural: Natural
-    theta: tf.Tensor
-    """Target [M, L]."""
-    precision: tf.Tensor
-    """Target [L, M, M]."""
-    elbo: float
-    clipped: int
-
-    @property
-    def ok(self) -> bool:
-        return bool(np.isfinite(self.elbo))
-
-    def distance(self) -> tuple[float, float]:
-        """Squared distance from q to its target in natural parameters, and what a full step promises, in nats.
-
-        The promise is KL[q || target] to second order: 1/2 |R^T (theta* - P* m)|^2 + 1/4 |R^T (P* - P) R|^2, S = R R^T.
-        """
-        mean, root = self.natural.gaussian()
-        theta, precision = self.theta - self.natural.theta, self.precision - self.natural.precision
-        change = tf.reduce_sum(tf.square(theta)) + tf.reduce_sum(tf.square(precision))
-        slope = apply_per_latent(root, theta - apply_per_latent(precision, mean), adjoint=True)
-        bend = tf.matmul(root, tf.matmul(precision, root), transpose_a=True)
-        return float(change), float(0.5 * tf.reduce_sum(tf.square(slope)) + 0.25 * tf.reduce_sum(tf.square(bend)))
-
-
-class _Sums(NamedTuple):
-    """Sums over the observations seen so far in a pass."""
-
-    expected: tf.Tensor
-    theta: tf.Tensor
-    sites: tf.Tensor
-    clipped: tf.Tensor
-
-
-class _Reader:
-    """Reads data for the q that a model holds, and moves it."""
-
-    def __init__(self, model: BasisGP, blocks: Blocks, negative_precision: str, compile: bool) -> None:
-        self.model, self.blocks, self.negative_precision = model, blocks, negative_precision
-        self._rows = model.basis.draw_rows()  # one draw for all passes: bounds must be comparable
-        self._add: Any = Compiled(self._sums, reduce_retracing=True) if compile else self._sums
-        state = model.basis.factor(model.kernel, with_kl=False)
-        if not state.ok:
-            name, matrix = next(iter(model.basis.matrices(model.kernel).items()))
-            raise diagnose(name, matrix.numpy())
-
-    def read(self, natural: Natural | None, bar: Any) -> _Reading:
-        """One pass at the model's q; `natural` is that q, where it is known."""
-        basis = self.model.basis
-        state = basis.factor(self.model.kernel, rows=self._rows)
-        (part,) = basis.gaussians(state)
-        if natural is None:
-            precision = precision_from_root(part.root)
-            natural = Natural.of(apply_per_latent(precision, part.mean), precision)
-        zero = tf.zeros([], part.root.dtype)
-        sums = _Sums(zero, tf.zeros_like(part.mean), tf.zeros_like(part.root), tf.constant(0))
-        for X, Y in self.blocks:
-            sums = self._add(state, sums, X, Y)
-        elbo = float(sums.expected - basis.prior_kl(state))
-        bar.update()
-        bar.set_postfix(ELBO=f"{elbo:.8g}")
-        target = tf.linalg.set_diag(sums.sites, tf.linalg.diag_part(sums.sites) + 1.0)  # (C25)
-        return _Reading(natural, sums.theta, target, elbo, int(sums.clipped))
-
-    def _sums(self, state: Any, sums: _Sums, X: tf.Tensor, Y: tf.Tensor) -> _Sums:
-        """Add one block: E, A (g - 2 h A^T m~) and -2 A diag(h) A^T."""
-        basis, kernel = self.model.basis, self.model.kernel
-        features = basis.features(state, kernel, X)
-        found = by_quadrature(self.model, features.mean, basis.variance(features, kernel, X), (X, Y))
-        h, clipped = found.h, sums.clipped
-        if self.negative_precision == "clip":
-            h, clipped = tf.minimum(h, 0.0), clipped + tf.math.count_nonzero(h > 0, dtype=tf.int32)
-        A, own_mean = features.minus[0], basis.gaussians(state)[0].mean
-        own_mean = apply_per_latent(A, own_mean, adjoint=True)
-        return _Sums(
-            sums.expected + tf.reduce_sum(found.value),
-            sums.theta + apply_per_latent(A, found.g - 2.0 * h * own_mean),  # (C25)
-            sums.sites + symmetric_product(A, -2.0 * tf.transpose(h)),  # (C25)
-            clipped,
+        raise ModelError(
+            f"sweep takes models with a CoupledBasis or an OrthogonalBasis, and this {type(model).__name__} has a "
+            f"{type(view.basis).__name__}. Train it by fit(model, data), or with the hyperparameters fixed by "
+            "optimizers.NaturalGradient().minimize(model, data)."
         )
-
-    def assign(self, natural: Natural) -> None:
-        """Write q to the model."""
-        basis = self.model.basis
-        basis.assign_gaussians(basis.factor(self.model.kernel, with_kl=False), (natural.gaussian(),))
-
-    def step(self, now: _Reading, rho: float) -> tuple[Natural, float, bool]:
-        """The q after a step of size rho, the size it had to have to be one, and whether that is smaller."""
-        old_theta: Any = now.natural.theta
-
-        def at(step: float) -> Natural:
-            theta = (1.0 - step) * old_theta + step * now.theta  # (C25)
-            return Natural.of(theta, (1.0 - step) * now.natural.precision + step * now.precision)  # (C25)
-
-        new, size = at(rho), rho
-        if new.ok:
-            return new, size, False
-        if self.negative_precision == "raise":
-            raise _failure("The precision of q(u) after the step is not positive definite")
-        while not new.ok and size > rho * 0.5**MAX_HALVINGS:
-            size *= 0.5
-            new = at(size)
-        if not new.ok:
-            raise _failure("No step, however short, leaves the precision of q(u) positive definite")
-        return at(0.5 * size), 0.5 * size, True  # away from the edge, where the covariance explodes
+    blocks = Blocks(view, data, block)
+    with tqdm(total=passes, disable=not progress, desc="sweep") as bar:
+        climber = _PassClimber(PassReader(view, blocks, negative_precision, compile, bar), step_size, tolerance)
+        start = climber.reader.start()
+        if not start.ok:
+            raise step_failure("The bound is not finite")
+        view.num_data = model.num_data = blocks.num_data
+        end = ascend(climber, start, range(passes - 1), spent=_PASSES_DONE)
+        if end.reason == _PASSES_DONE and end.refused is None:
+            # the last pass gives one more step; not after a refused one, since its bound would stay unknown
+            climber.last_step(end.now, passes - 1, end.share)
+            return climber.record.result(end.reason)
+    return climber.record.result(end.reason, end.now.elbo)
 
 
-def _climb(
-    reader: _Reader, now: _Reading, record: Record, began: float, rho: float, passes: int, tolerance: float, bar: Any
-) -> str:
-    """Steps from the first reading on; returns why they end."""
-    share = 1.0
-    for done in range(1, passes + 1):
-        change, promise = now.distance()
-        if promise <= tolerance:
-            return "converged"
-        new, step, shortened = reader.step(now, share * rho)
-        record.shortened += int(shortened)
-        reader.assign(new)
-        if done == passes:
-            record.append(time.perf_counter() - began, step, change, float("nan"), now.clipped)
-            break
-        try:
-            then = reader.read(new, bar)
-        except BaseException:  # an interrupt, or data that turned bad
-            reader.assign(now.natural)
-            raise
-        slack = ROUND_OFF * np.finfo(new.precision.dtype.as_numpy_dtype).eps * (1.0 + abs(now.elbo))
-        if then.ok and then.elbo >= now.elbo - slack:
-            record.append(time.perf_counter() - began, step, change, then.elbo, now.clipped)
-            now, share = then, min(1.0, 2.0 * share)
-            continue
-        reader.assign(now.natural)
-        share, record.shortened = 0.5 * share, record.shortened + 1
-        if done + 1 == passes:
-            break  # a direction that has just failed is not followed unchecked
-        if share < 0.5**MAX_HALVINGS:
-            return "the bound does not rise any more"
-    return "passes done"
+class _PassClimber:
+    """Steps of q(u), one per pass, for `ascend`."""
+
+    def __init__(self, reader: PassReader, step_size: StepSize, tolerance: float) -> None:
+        self.reader, self.step_size, self.tolerance = reader, step_size, tolerance
+        self.record = ConjugateRecorder()
+
+    def propose(self, now: Reading, step: int, share: float) -> Reading:
+        """Read the data after a step from `now`."""
+        new, size = self._step(now, step, share)
+        return self.reader.read(new, size, otherwise=now)
+
+    def accept(self, now: Reading, then: Reading) -> bool:
+        """Whether the bound has not fallen; if it has, q(u) is taken back."""
+        slack = _ROUND_OFF * float(np.finfo(now.precision.dtype.as_numpy_dtype).eps)
+        if has_fallen(now.elbo, then.elbo, relative=slack, absolute=slack) or not then.ok:
+            self.record.shortened += 1
+            self.reader.assign(now.natural)
+            return False
+        self.record.add(then.step_size, now.distance(), then.elbo, now.clipped)
+        return True
+
+    def converged(self, now: Reading) -> bool:
+        """Whether a full step would gain less than the tolerance."""
+        return now.promise() <= self.tolerance
+
+    def last_step(self, now: Reading, step: int, share: float) -> None:
+        """A step after the last pass, whose bound stays unknown."""
+        new, size = self._step(now, step, share)
+        self.reader.assign(new)
+        self.record.add(size, now.distance(), np.nan, now.clipped)
+
+    def _step(self, now: Reading, step: int, share: float) -> tuple[Natural, float]:
+        """The q(u) after a step, and the step size that led there."""
+        new, size, halved = self.reader.step(now, share * step_size_at(self.step_size, step))
+        self.record.shortened += int(halved)
+        return new, size
 
 
-def _failure(what: str) -> NumericalError:
-    return NumericalError(
-        f'{what}. Use a smaller rho, negative_precision="clip" for likelihoods that are not log-concave, or start from a '
-        "narrower q (a smaller q_sqrt); q is the last one whose bound is known.",
-        matrix="precision of q(u)",
-    )
-
-
-def _check_settings(rho: Any, passes: Any, tolerance: Any) -> None:
-    for name, value, high in (("rho", rho, 1.0), ("tolerance", tolerance, math.inf)):
-        if not isinstance(value, Real) or isinstance(value, bool) or not 0.0 < float(value) <= high:
-            raise DataError(f"{name}={value!r} must be a number above 0{'' if high > 1 else ' and at most 1'}.")
+def _check_settings(step_size: StepSize, passes: int, tolerance: float) -> None:
+    step_size_at(step_size, 0)
+    if not isinstance(tolerance, Real) or isinstance(tolerance, bool) or not float(tolerance) > 0.0:
+        raise DataError(f"tolerance={tolerance!r} must be a number above 0, in nats.")
     if not isinstance(passes, Integral) or isinstance(passes, bool) or passes < 1:
         raise DataError(f"passes={passes!r} must be a whole number of at least 1.")

@@ -1,84 +1,107 @@
-"""Mean-field conjugate computation on factor graphs: messages between factors and variables.
+"""Mean-field conjugate computation on factor graphs.
 
-Khan & Lin 2017 (arXiv:1703.04265), section 5. Every message moves towards the gradient of its factor's expectation:
+Khan & Lin 2017 (arXiv:1703.04265), section 5. A joint density is a product of factors f, and q is a product of one exponential
+family per variable z_k. Each factor sends a message to each of its variables, and the natural parameter lambda_k of q(z_k) is
+the sum of the messages that z_k receives. A step of size rho for some variables goes in three stages:
 
-    lambda(f -> z_k) <- (1 - rho) lambda(f -> z_k) + rho grad_mu_k E_q log f,   lambda_k = sum_f lambda(f -> z_k)   (C32)
+1. Sum the messages, which gives the natural parameters of q.
+2. For each factor of these variables, differentiate E_q log f with respect to mu_k, the expectation parameters of q(z_k).
+3. Move the messages towards these gradients:
 
-With rho = 1, one variable after the other and conjugate factors it is variational message passing, and the bound rises.
+       lambda(f -> z_k) <- (1 - rho) lambda(f -> z_k) + rho grad_mu_k E_q log f                            (C32)
+
+A gradient in expectation parameters is a natural gradient, so that this is a natural-gradient step on the bound. With rho = 1,
+one variable after the other and conjugate factors, it is variational message passing, and the bound rises in every step.
 """
 
 from __future__ import annotations
 
 __all__ = ["MeanFieldCVI"]
 
-
 import tensorflow as tf
 from gpflow.config import default_float
 
 from ...errors import DataError, check_option
 from ...models.factor_graph.graph import FactorGraph
+from ...models.families import require_model
 from ..conjugate.result import ConjugateResult
-from ..natural_gradient.optimizer import StepReport
-from ..steps import Rho, step_size
-from .runs import run_batches, run_whole, start
-from .steps import diagnose_messages, sweep
+from ..steps import StepReport, StepSize, step_size_at
+from .messages import Moved, diagnose_messages, move_groups
+from .runs import run_batches, run_whole
 
 
 class MeanFieldCVI(tf.Module):
     """Mean-field conjugate-computation VI for `models.FactorGraph`.
 
-    :param rho: step size in (0, 1], a number or a function of the step 0, 1, ...
-    :param schedule: "sequential" moves one variable after the other, in the order of the graph; "parallel" all at once, which
-        wants rho below 1.
-    :param update: on minibatches "local", where each part of the data keeps its own message (C20), or "global", where messages
-        shrink and gain the scaled gradient (C19): stochastic variational inference.
-    :param local_rho: on minibatches, the step size of variables with a row an observation.
+    The posterior to which it converges does not depend on the step size. A step that would leave the domain of a family is
+    halved until it does not. Cost of a step: the gradient of each factor for each of its variables, and the solution of a
+    linear system with the Fisher matrix of each variable.
+
+    :param step_size: rho in (0, 1], a number or a function of the step 0, 1, ...
+    :param schedule: "sequential" moves one variable after the other, in the order of the graph; "parallel" moves all at once,
+        and then the step size should be below 1.
+    :param update: on minibatches, "local" gives each part of the data a message of its own (C20); "global" lets messages
+        shrink and gain the scaled gradient (C19), which is stochastic variational inference.
+    :param local_step_size: on minibatches, the step size of variables that have one row per observation.
     :param local_sweeps: on minibatches, how often these move before the others do.
     :param seed: of draws and minibatches.
+    :raises DataError: for step sizes outside (0, 1], and `local_sweeps` below 1.
+    :raises UnknownOptionError: for unknown options.
 
-    The posterior does not depend on rho. A step that would leave the domain of a family is halved until it does not. Cost of
-    a step: the gradient of each factor for each neighbour, and a Fisher solve of the size of the natural parameter.
-    Raises `DataError` for step sizes outside (0, 1], `UnknownOptionError` for unknown options.
+    Example::
+
+        graph = FactorGraph({"rate": Gamma().belief(1.0, 1.0)}, {
+            "prior": prior_factor("rate", Gamma().belief(2.0, 0.5)),
+            "counts": Factor("rate", lambda z, y: tf.reduce_sum(y * z.expectation[0] - z.expectation[1]), data=counts),
+        })
+        result = MeanFieldCVI().run(graph)
+        print(graph["rate"].distribution.mean())
     """
 
     def __init__(
         self,
-        rho: Rho = 1.0,
+        step_size: StepSize = 1.0,
         *,
         schedule: str = "sequential",
         update: str = "local",
-        local_rho: float = 1.0,
+        local_step_size: float = 1.0,
         local_sweeps: int = 1,
         seed: int = 0,
     ) -> None:
         super().__init__()
         check_option("schedule", schedule, ("sequential", "parallel"))
         check_option("update", update, ("local", "global"))
-        if not 0.0 < local_rho <= 1.0:
-            raise DataError(f"local_rho={local_rho!r} must be in (0, 1].")
+        if not 0.0 < local_step_size <= 1.0:
+            raise DataError(f"local_step_size={local_step_size!r} must be a number above 0 and at most 1.")
         if local_sweeps < 1:
             raise DataError(f"local_sweeps={local_sweeps!r} must be at least 1.")
-        self.rho, self.schedule, self.update = rho, schedule, update
-        self.local_rho, self.local_sweeps, self.seed = local_rho, local_sweeps, seed
-        self.step_size(0)
+        self.step_size, self.schedule, self.update = step_size, schedule, update
+        self.local_step_size, self.local_sweeps, self.seed = local_step_size, local_sweeps, seed
+        self.step_size_at(0)
 
-    def step_size(self, step: int) -> float:
-        """Rho of step 0, 1, ...; raises `DataError` outside (0, 1]."""
-        return step_size(self.rho, step)
+    def step_size_at(self, step: int) -> float:
+        """The step size of step 0, 1, ...; raises `DataError` outside (0, 1]."""
+        return step_size_at(self.step_size, step)
 
     def groups(self, names: list[str]) -> list[list[str]]:
         """Which of the variables move together."""
         return [[name] for name in names] if self.schedule == "sequential" else [names] if names else []
 
     def minimize(self, graph: FactorGraph, step: int = 0) -> StepReport:
-        """One step of all variables on all data; `step` sets rho and the draws. The bound is not looked at.
+        """Take one step of all variables on all data. The bound is not computed; it may fall, and `run` is the safe way.
 
-        Raises `NumericalError` that names factor and variable if the step fails, with nothing changed.
+        :param graph: the model, which has its own data.
+        :param step: the number of the step, which sets step size and draws.
+        :return: whether the step was taken, and how often it was halved. Inside `tf.function` nothing can be raised: read its
+            `ok`.
+        :raises ModelError: for another kind of model.
+        :raises NumericalError: if the step fails; the message names factor and variable, and nothing is changed.
         """
+        require_model("MeanFieldCVI.minimize", graph, FactorGraph)
         seed = tf.constant([self.seed, step], tf.int32)
-        now = start(graph.current())
-        rho = tf.constant(self.step_size(step), default_float())
-        then = sweep(graph, now, self.groups(list(graph.families)), rho, graph.data, seed)
+        now = Moved.at(graph.current())
+        size = tf.constant(self.step_size_at(step), default_float())
+        then = move_groups(graph, now, self.groups(list(graph.families)), size, graph.data, seed)
         if tf.executing_eagerly() and not then.ok:
             raise diagnose_messages(graph, now.messages, graph.data, seed)
         graph.assign(tf.nest.map_structure(lambda new, old: tf.where(then.ok, new, old), then.messages, now.messages))
@@ -93,13 +116,24 @@ class MeanFieldCVI(tf.Module):
         batch_size: int | None = None,
         progress: bool = False,
     ) -> ConjugateResult:
-        """Step until the squared change of the messages is below `tolerance` times their squared length, or `steps` times.
+        """Take steps until the messages have converged.
 
-        On all data a step after which the bound is lower is halved, and later steps grow back to rho; with sampled factors,
-        whose bound is an estimate, and on minibatches it is not: use rho below 1, or let it decay. Minibatches are a fixed
-        division of the rows, visited in random order; the bound is computed at the end of each epoch then.
-        Raises `DataError` for a batch size that does not fit, and as `minimize`; the messages are the last sound ones then.
+        On all data, a step after which the bound is lower is taken back and halved, and later steps grow back to the step
+        size. The bound is not watched with sampled factors, where it is an estimate, nor on minibatches: use a step size below
+        1, or one that decays. Minibatches are a fixed division of the rows, visited in random order.
+
+        :param graph: the model, which is left at the last messages that were accepted.
+        :param steps: at most so many steps, those that were taken back included.
+        :param tolerance: stop when the squared distance of the messages to where a full step leads is below this share of
+            their squared length.
+        :param batch_size: rows per minibatch; None takes all data. Runs on minibatches take all `steps`.
+        :param progress: show a progress bar.
+        :return: the record of the run.
+        :raises ModelError: for another kind of model.
+        :raises DataError: for a batch size that does not fit the data, and for a step size outside (0, 1].
+        :raises NumericalError: if a step fails; the message names factor and variable.
         """
+        require_model("MeanFieldCVI.run", graph, FactorGraph)
         if batch_size is None:
             return run_whole(self, graph, steps, tolerance, progress)
         return run_batches(self, graph, steps, batch_size, progress)

@@ -1,3 +1,8 @@
-"""Natural gradients of bases with inducing points."""
+"""Natural gradients in closed form for models on inducing points (Salimbeni, Eleftheriadis & Hensman 2018).
+
+Read `optimizer` first: `NaturalGradient`, which evaluates the bound (`evaluation`), asks `moves` where q goes, and writes it.
+`natural` has the natural parameters of one Gaussian part, `mean_steps` the steps of the mean coefficients, `memory` keeps
+precisions from one step to the next, and `held_sites` carries q along while the kernel moves.
+"""
 
 __all__: list[str] = []

@@ -1,4 +1,4 @@
-"""One pass through the bound that serves every optimizer: its value, dE/dmean and dE/dvar, and the other gradients."""
+"""One pass through the bound: its value, and the derivatives that natural gradients and ordinary ones need."""
 
 from __future__ import annotations
 
@@ -12,40 +12,46 @@ from gpflow.base import RegressionData
 from gpflow.models import SVGP
 
 from ...bases import CoupledBasis, Features
+from ...errors import ModelError
 from ...models import BasisGP
+from ...models.families import require_model
 from .held_sites import share_of_sites
 
 
 class Evaluation(NamedTuple):
-    """The bound at the current Parameters, and what its optimizers need."""
+    """The bound at the current Parameters, and its derivatives."""
 
     elbo: tf.Tensor
     """[], nats of the whole data set."""
     state: Any
+    """What the basis's `factor` returned, a NamedTuple of its own type."""
     features: Features
+    """Of the basis at the data."""
     variance: tf.Tensor
-    """[N, L]"""
+    """Of q(f) at the data [N, L]."""
     g: tf.Tensor
-    """[N, L]: derivative of the scaled expected log density with respect to the mean."""
+    """dE/dmean [N, L], where E is the expected log density, scaled to the whole data set."""
     h: tf.Tensor
-    """[N, L]: with respect to the variance, the mean held fixed."""
-    gradients: list
-    """Of bound plus log prior, one a variable asked for; None where it does not depend on it."""
+    """dE/dvariance [N, L], the mean held fixed."""
+    gradients: list[tf.Tensor | None]
+    """Of the bound plus the log prior, one per variable that was asked for; None where it does not depend on the variable."""
 
 
-def as_basis_model(model: Any) -> BasisGP:
+def as_basis_model(model: BasisGP | SVGP, method: str = "This method") -> BasisGP:
     """The model itself, or a `BasisGP` that shares all Parameters with a plain `gpflow.models.SVGP`.
 
-    Raises `TypeError` for other models, and for an SVGP with a diagonal covariance.
+    :param model: what a user passed.
+    :param method: the name of what was called, for the message.
+    :raises ModelError: for other models, and for an SVGP with a diagonal covariance.
     """
     if isinstance(model, BasisGP):
         return model
-    if not isinstance(model, SVGP):
-        raise TypeError(
-            f"{type(model).__name__} has no basis; use a model of gpflow_decoupled.models, or gpflow.models.SVGP."
-        )
+    require_model(method, model, BasisGP, SVGP)
     if model.q_sqrt.shape.rank != 3:
-        raise TypeError("SVGP with q_diag=True has no full covariance to step in; build it with q_diag=False.")
+        raise ModelError(
+            f"{method} needs an SVGP with a full covariance, and q_diag=True has no full covariance: build the model with "
+            "q_diag=False."
+        )
     basis = CoupledBasis(
         model.inducing_variable,
         model.num_latent_gps,
@@ -63,11 +69,13 @@ def evaluate(
     rows: tf.Tensor | None = None,
     hold_sites: bool = False,
 ) -> Evaluation:
-    """The bound and all gradients from one forward and one backward pass.
+    """The bound and all derivatives, from one forward and one backward pass.
 
-    :param data: X [N, D], Y [N, P]. :param variables: what to differentiate with respect to, besides the moments.
-    :param rows: indices for the mean's norm, see `Basis.factor`.
-    :param hold_sites: differentiate at fixed sites of q's Gaussians, (C28), instead of at fixed Parameters.
+    :param model: a model on inducing points.
+    :param data: X [N, D], Y [N, P].
+    :param variables: what to differentiate with respect to, besides the moments of q(f).
+    :param rows: indices [m] for the estimate of the mean's norm, see `Basis.factor`.
+    :param hold_sites: differentiate while the sites of q's Gaussians stay as they are, (C28), instead of the Parameters.
     """
     X, Y = model.as_tensors(data)
     with tf.GradientTape(persistent=True, watch_accessed_variables=False) as tape:
@@ -82,6 +90,7 @@ def evaluate(
     g, h = tape.gradient(expected, [mean, variance])
     targets, upstream = [objective], [tf.ones_like(objective)]
     if hold_sites:
+        # what fixed sites add enters as a gradient with respect to the tangent of each whitening factor
         basis = model.basis
         for frame, part, A in zip(basis.whiteners(state), basis.gaussians(state), features.minus):
             targets.append(frame.tangent)
@@ -93,7 +102,13 @@ def evaluate(
 def local_gradient(
     model: BasisGP, mean: tf.Tensor, variance: tf.Tensor, data: RegressionData
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """G and h [N, L] at given moments [N, L]: reverse mode through the likelihood only."""
+    """dE/dmean and dE/dvariance [N, L] at given moments, from a backward pass through the likelihood alone.
+
+    :param model: its likelihood, mean function and mixing of outputs are used.
+    :param mean: of q(f) at the data [N, L], less the mean function.
+    :param variance: of q(f) at the data [N, L].
+    :param data: X [N, D], Y [N, P].
+    """
     with tf.GradientTape(watch_accessed_variables=False) as tape:
         tape.watch([mean, variance])
         expected = model.scale(data[0]) * tf.reduce_sum(model.variational_expectations(mean, variance, data))

@@ -1,17 +1,19 @@
-"""Sites that stay while the kernel moves: the M-step of conjugate-computation VI, for any whitened Gaussian part.
+"""How q follows when the kernel moves: its sites stay, and not its mean and covariance.
 
-Adam, Chang, Khan & Solin 2021 (arXiv:2111.03412). q(u) = p(u) x sites, whitened P = S~^-1 = I + Lambda~ and theta = P m~.
-With T = L_old^-1 L_new, the same sites under the new kernel are
+Adam, Chang, Khan & Solin 2021 (arXiv:2111.03412), the M-step of conjugate-computation VI, for any whitened Gaussian part.
+q(u) is p(u) times a Gaussian site, and in whitened coordinates the site has the precision P - I and the linear term
+theta = P m~, where P = S~^-1. When the kernel moves, p(u) changes and its Cholesky factor L_old becomes L_new. With
+T = L_old^-1 L_new, the same site under the new kernel is
 
     theta <- T^T theta,   P <- I + T^T (P - I) T                                                            (C28)
 
-A q(u) held by its sites loses far less of the bound when the kernel moves than one held by (m~, S~), and the gradient
-of the kernel is that of the bound at fixed sites: in dT = phi(X), X = L^-1 dK L^-T, with P* = I - 2 A diag(h) A^T, the
-gradient g_m = A g - m~ and u = S~ g_m,
+The bound then falls far less than if the whitened m~ and S~ stayed. The gradient for the kernel is that of the bound at fixed
+sites. For a small change of the kernel matrix dK, dT = phi(X) with X = L^-1 dK L^-T, where phi takes the lower triangle and
+half of the diagonal. With P* = I - 2 A diag(h) A^T, the gradient g_m = A g - m~ and u = S~ g_m, fixed sites add
 
     dF = < (I - S~) (S~ P* - I)^T + m~ u^T + (u - g_m) m~^T,  phi(X) >
 
-beside what (m~, S~) fixed gives; it vanishes where q is optimal.
+to what fixed m~ and S~ give. It vanishes where q is optimal.
 """
 
 from __future__ import annotations
@@ -34,15 +36,20 @@ from .natural import Natural
 
 
 def site_precision(A: tf.Tensor, h: tf.Tensor) -> tf.Tensor:
-    """P* = I - 2 A diag(h) A^T for A [G, M, N] and h [N, L] -> [L, M, M]; M^2 N."""
+    """P* = I - 2 A diag(h) A^T [L, M, M] for A [G, M, N] and h [N, L]; cost M^2 N per latent."""
     sites = symmetric_product(A, -2.0 * tf.transpose(h))
     return tf.linalg.set_diag(sites, tf.linalg.diag_part(sites) + 1.0)
 
 
 def share_of_sites(part: Gaussian, A: tf.Tensor, g: tf.Tensor, h: tf.Tensor, tangent: tf.Tensor) -> tf.Tensor:
-    """What fixed sites add to the gradient with respect to a tangent [G, M, M]; 2 M^3 + M^2 N a latent.
+    """What fixed sites add to the gradient with respect to X, the tangent of L; cost 2 M^3 + M^2 N per latent.
 
-    :param A: [G, M, N]. :param g: [N, L]. :param h: [N, L].
+    :param part: q(u), whitened.
+    :param A: L^-1 K_ux [G, M, N].
+    :param g: dE/dmean [N, L].
+    :param h: dE/dvariance [N, L].
+    :param tangent: see `linalg.whitening`; gives the shape of the result.
+    :return: [G, M, M].
     """
     covariance = lower_gram(part.root)
     identity = tf.eye(tf.shape(covariance)[-1], dtype=h.dtype)
@@ -56,7 +63,12 @@ def share_of_sites(part: Gaussian, A: tf.Tensor, g: tf.Tensor, h: tf.Tensor, tan
 
 
 def carry_over(natural: Natural, old: tf.Tensor, new: tf.Tensor) -> Natural:
-    """(C28): the same sites under another factor of the kernel, L_old and L_new [G, M, M]; 2 M^3 a latent."""
+    """(C28): the same sites under another kernel; cost 2 M^3 per latent.
+
+    :param natural: of the whitened q(u) under the old kernel.
+    :param old: L_old [G, M, M].
+    :param new: L_new [G, M, M].
+    """
     T = solve_lower(old, new)
     sites = tf.linalg.set_diag(natural.precision, tf.linalg.diag_part(natural.precision) - 1.0)
     sites = mirror(lower_transposed_product(T, tf.matmul(sites, T)))
@@ -66,5 +78,5 @@ def carry_over(natural: Natural, old: tf.Tensor, new: tf.Tensor) -> Natural:
 
 
 def _columns_outer(left: tf.Tensor, right: tf.Tensor) -> tf.Tensor:
-    """Outer products of each latent: [M, L] and [M, L] -> [L, M, M]."""
+    """The outer product per latent of columns [M, L] and [M, L], an [L, M, M]."""
     return tf.transpose(left)[:, :, None] * tf.transpose(right)[:, None, :]

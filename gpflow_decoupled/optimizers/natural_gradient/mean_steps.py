@@ -1,7 +1,7 @@
-"""Steps for the coefficients of the mean points: steepest ascent in scaled coordinates, and Newton by conjugate
-gradients.
+"""Steps for the coefficients of the mean points: steepest ascent in scaled coordinates, and Newton's by conjugate gradients.
 
-With w = -2 h >= 0 the Hessian of the negative bound over (a, m~) is
+With weights w = -2 h >= 0 and W = diag(w), the Hessian of the negative bound over the coefficients a of the mean points and
+the whitened mean m~ of q(u) is
 
     [ C_g + C_gx W C_xg    C_gx W A^T  ]
     [ A W C_xg             I + A W A^T ]                                                                (D49)
@@ -25,16 +25,24 @@ from ...linalg.pivoted import woodbury_factor, woodbury_solve
 from ...linalg.triangular import symmetric_product
 
 Pair = tuple[tf.Tensor, tf.Tensor]
+"""One block for the coefficients [M_gamma, L], one for the whitened mean of q(u) [M_beta, L]."""
 
 
 def steepest_step(
     operator: MeanOperator, scaling: MeanScaling, gradient: tf.Tensor, h: tf.Tensor, step: tf.Tensor
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """The change of the scaled coefficients along their gradient [M, L], and whether it was shortened.
+    """A step of the scaled coefficients along their gradient d; cost N M + M^2.
 
-    In whitened coordinates the gradient is the exact natural gradient (D41), in diagonal ones the rule (D42). Its
-    metric is the prior's, so a step of size one overshoots by the limit (D43); the step is shortened to the maximum of
-    the local quadratic model along the gradient, |d|^2 / d^T H d, which never overshoots. Cost N M + M^2.
+    In whitened coordinates the gradient is the exact natural gradient (D41), in diagonal ones the rule (D42). Its metric is
+    that of the prior, so that a step of size one overshoots, by (D43). The step is therefore shortened to the maximum of the
+    local quadratic model along the gradient, |d|^2 / d^T H d, which never overshoots.
+
+    :param operator: between mean coefficients and the mean at the data.
+    :param scaling: the coordinates of the coefficients.
+    :param gradient: d [M, L], in these coordinates.
+    :param h: dE/dvariance [N, L]; entries above zero count as zero.
+    :param step: the step size that is wanted, [].
+    :return: the change of the scaled coefficients [M, L], and [] bool whether it was shortened.
     """
     raw = scaling.raw(gradient)
     weights = tf.maximum(-2.0 * h, 0.0)
@@ -47,8 +55,9 @@ class NewtonOptions(NamedTuple):
     """How the Newton system is solved."""
 
     rank: int | None = None
-    """Rank of the pivoted Cholesky of C_g as preconditioner (D47); None uses the basis's own scaling."""
+    """Rank of the pivoted Cholesky of C_g as preconditioner (D47); None takes the basis's own scaling."""
     iterations: int = 50
+    """At most so many."""
     tolerance: float = 1e-8
     """Relative residual at which the iteration ends."""
 
@@ -61,10 +70,16 @@ def newton_direction(
     h: tf.Tensor,
     options: NewtonOptions,
 ) -> Pair:
-    """The Newton direction over (a [M_gamma, L], m~ [M_beta, L]), gradients of the bound given; (D49).
+    """The Newton direction over the raw coefficients and the whitened mean of q(u): (D49).
 
-    :param A: [G, M_beta, N]. :param h: [N, L]; entries above zero count as zero, so that the system stays definite.
-    Cost a CG iteration: N (M_gamma + M_beta) + M_gamma^2, once M_beta^3.
+    Cost: N (M_gamma + M_beta) + M_gamma^2 per iteration of conjugate gradients, and M_beta^3 once.
+
+    :param operator: between mean coefficients and the mean at the data.
+    :param scaling: the coordinates of the coefficients, as a preconditioner.
+    :param A: L_b^-1 K_bx [G, M_beta, N].
+    :param gradient: of the bound, [M_gamma, L] and [M_beta, L].
+    :param h: dE/dvariance [N, L]; entries above zero count as zero, so that the system stays positive definite.
+    :param options: how the system is solved.
     """
     weights = tf.maximum(-2.0 * h, 0.0)
 
@@ -86,6 +101,7 @@ def newton_direction(
 def _coefficient_preconditioner(
     operator: MeanOperator, scaling: MeanScaling, options: NewtonOptions
 ) -> Callable[[tf.Tensor], tf.Tensor]:
+    """An approximation of C_g^-1, as a function of coefficients [M_gamma, L]."""
     if options.rank is None:
         return lambda z: scaling.raw(scaling.dual(z))  # T T^T
     C = operator.dense()

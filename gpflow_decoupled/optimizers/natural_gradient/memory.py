@@ -1,38 +1,43 @@
-"""The precisions that a natural-gradient optimizer left behind, so that the next step need not recompute them."""
+"""The precisions from the last natural-gradient step, so that the next one need not compute them again."""
 
 from __future__ import annotations
 
 __all__ = ["PrecisionMemory"]
+
+from collections.abc import Hashable
 
 import tensorflow as tf
 
 from ...bases import Basis, Gaussian
 from ...linalg.gaussians import precision_from_root
 
+Reference = Hashable
+"""Of a variable, which tells it from those of other models."""
+
 
 class PrecisionMemory(tf.Module):
-    """S^-1 of each whitened Gaussian part [L, M, M], beside the root that it belongs to.
+    """S^-1 of each whitened Gaussian part [L, M, M], next to the root from which it was computed.
 
-    A precision is used only while the root is, to the last bit, the one that was stored with it: a q that was assigned,
-    restored or moved by something else is noticed, and its precision is computed anew. Saves M^3 (1/3 to 1) a step.
+    A precision is used only while the root is, to the last bit, the one that was stored with it. If q was assigned, restored
+    or moved by something else, then its precision is computed anew. This saves M^3 (1/3 to 1) multiply-adds per step.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self._roots: list[tf.Variable] = []
         self._precisions: list[tf.Variable] = []
-        self._places: dict = {}
+        self._places: dict[tuple[Reference, int], int] = {}
 
     def recall(self, basis: Basis, part: int, root: tf.Tensor) -> tf.Tensor:
-        """The precision [L, M, M] of the part with this whitened root."""
-        if not getattr(basis, "whiten", False):  # unwhitened roots move with the kernel: they never match
+        """The precision [L, M, M] of the part with this whitened root [L, M, M]."""
+        if not getattr(basis, "whiten", False):  # the root changes whenever the kernel does, and would never match
             return precision_from_root(root)
         place = self._place(basis, part, root)
         same = tf.reduce_all(tf.equal(self._roots[place], root))
         return tf.cond(same, self._precisions[place].read_value, lambda: precision_from_root(root))
 
     def store(self, basis: Basis, gaussians: tuple[Gaussian, ...], precisions: tuple[tf.Tensor, ...]) -> None:
-        """Remember the precisions of new roots."""
+        """Remember the precisions [L, M, M] of the new roots."""
         if not getattr(basis, "whiten", False):
             return
         for part, (gaussian, precision) in enumerate(zip(gaussians, precisions)):
@@ -41,7 +46,7 @@ class PrecisionMemory(tf.Module):
             self._precisions[place].assign(precision)
 
     def prepare(self, basis: Basis) -> None:
-        """Make room for the parts of a basis, so that a checkpoint that is read later finds it."""
+        """Create the variables for the parts of a basis, so that a checkpoint that is read later finds them."""
         if getattr(basis, "whiten", False):
             roots = [parameter for parameter in basis.gaussian_parameters() if len(parameter.shape) == 3]
             for part, root in enumerate(roots):
@@ -51,7 +56,7 @@ class PrecisionMemory(tf.Module):
         key = (basis.gaussian_parameters()[-1].unconstrained_variable.ref(), part)
         if key not in self._places:
             self._places[key] = len(self._roots)
-            with tf.init_scope():
+            with tf.init_scope():  # variables cannot be created inside of a graph
                 for slots in (self._roots, self._precisions):
                     slots.append(tf.Variable(tf.zeros(root.shape, root.dtype), trainable=False))
         return self._places[key]

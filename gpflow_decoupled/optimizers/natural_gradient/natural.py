@@ -1,8 +1,8 @@
-"""A Gaussian part of q by its natural parameters, on its way from one step to the next."""
+"""A Gaussian part of q by its natural parameters, and a step of these that ends at a Gaussian."""
 
 from __future__ import annotations
 
-__all__ = ["Natural"]
+__all__ = ["Natural", "natural_step"]
 
 from typing import NamedTuple
 
@@ -13,7 +13,10 @@ from ...linalg.gaussians import apply_per_latent, precision_factor, root_from_fa
 
 
 class Natural(NamedTuple):
-    """Whitened: theta = S^-1 m and P = S^-1, with the factorisation that says whether P is positive definite."""
+    """The whitened natural parameters theta = S^-1 m and P = S^-1.
+
+    The factorisation of P comes with them, because it shows whether P is positive definite.
+    """
 
     theta: tf.Tensor | None
     """[M, L]; None where the basis ties only the covariance to this part."""
@@ -22,17 +25,56 @@ class Natural(NamedTuple):
     factor: tf.Tensor
     """[L, M, M], see `precision_factor`."""
     ok: tf.Tensor
-    """[], bool"""
+    """[], bool: whether all numbers are finite and P is positive definite."""
 
     @classmethod
     def of(cls, theta: tf.Tensor | None, precision: tf.Tensor) -> Natural:
-        """With its factorisation; M^3 / 3 a latent."""
+        """Factorise the precision; cost M^3 / 3 per latent."""
         factor, ok = precision_factor(precision)
         return cls(theta, precision, factor, ok if theta is None else ok & tf.reduce_all(tf.math.is_finite(theta)))
 
     def gaussian(self) -> Gaussian:
-        """Mean and root; M^3 / 2 a latent."""
+        """The mean and the root of S; cost M^3 / 2 per latent."""
         root = root_from_factor(self.factor)
         if self.theta is None:
             return Gaussian(None, root)
         return Gaussian(apply_per_latent(root, apply_per_latent(root, self.theta, adjoint=True)), root)
+
+
+def natural_step(
+    theta: tf.Tensor,
+    precision: tf.Tensor,
+    target_theta: tf.Tensor,
+    target_precision: tf.Tensor,
+    step_size: tf.Tensor,
+    max_halvings: int,
+) -> tuple[Natural, tf.Tensor]:
+    """Move natural parameters towards a target, with a step that is halved until the precision is positive definite.
+
+    A step that had to be halved is halved once more. The first one that is feasible may end at the edge of the cone of
+    positive definite matrices, where a covariance explodes; half of it keeps at least half of the old precision in every
+    direction.
+
+    :param theta: [M, L].
+    :param precision: [L, M, M].
+    :param target_theta: [M, L].
+    :param target_precision: [L, M, M].
+    :param step_size: rho [].
+    :param max_halvings: how often the step may be halved; 0 takes it as it is.
+    :return: the new parameters, whose `ok` is false if no step was feasible, and the number of halvings [], int.
+    """
+
+    def at(step: tf.Tensor) -> Natural:
+        new = (1.0 - step) * theta + step * target_theta  # (D46), (C25)
+        return Natural.of(new, (1.0 - step) * precision + step * target_precision)  # (D46), (C25)
+
+    def halve(tries: tf.Tensor, _: Natural) -> tuple[tf.Tensor, Natural]:
+        return tries + 1, at(step_size / tf.cast(2 ** (tries + 1), step_size.dtype))
+
+    def infeasible(tries: tf.Tensor, new: Natural) -> tf.Tensor:
+        return tf.logical_and(tries < max_halvings, tf.logical_not(new.ok))
+
+    tries, new = tf.while_loop(infeasible, halve, (tf.constant(0), at(step_size)))
+    was_halved = tf.logical_and(new.ok, tries > 0)
+    tries, new = tf.cond(was_halved, lambda: halve(tries, new), lambda: (tries, new))
+    return new, tries

@@ -1,91 +1,93 @@
-"""Natural gradients in closed form, from dE/dmean and dE/dvar at the data.
+"""Natural gradients in closed form, from the derivatives of the expected log density at the data.
 
-Salimbeni, Eleftheriadis & Hensman 2018 (arXiv:1803.09151) for (m, S); Salimbeni et al. 2018 (arXiv:1809.08820),
-equations (14)-(16), for the mean points. Whitened, with P = S~^-1 and A = L_b^-1 K_bx:
+Salimbeni, Eleftheriadis & Hensman 2018 (arXiv:1803.09151) for q(u) = N(m, S); Salimbeni et al. 2018 (arXiv:1809.08820),
+equations (14)-(16), for the coefficients of the mean points. A natural-gradient step adds the gradient in the expectation
+parameters to the natural parameters. For q(u) that needs no matrix of derivatives. In whitened coordinates, with P = S~^-1,
+theta = P m~ and A = L_b^-1 K_bx at the N inputs of the batch, a step of size rho is:
 
-    P <- (1 - rho) P + rho (I - 2 A diag(h) A^T)                                                    (D46)
-    P m~ <- (1 - rho) P m~ + rho A (g - 2 h A^T m~)                                                  (D46)
+1. Compute the moments of q(f_n), and E_n, the expected log density of each observation.
+2. Differentiate E_n with respect to the mean and the variance of q(f_n): g_n = dE_n/dmean, h_n = dE_n/dvariance. This is
+   reverse mode through the likelihood alone.
+3. Apply the chain rule: with F the bound, its gradient in the expectation parameter m is dF/dm - 2 (dF/dS) m, and in S + m m^T
+   it is dF/dS (D40). Added to the natural parameters, rho times as much, that is
 
-A^T m~ is the part of the mean that belongs to the inducing points: neither the mean points nor the mean function enter
-it, while g and h are taken at the total mean. Nothing is differentiated through a Cholesky factor.
+       P <- (1 - rho) P + rho (I - 2 A diag(h) A^T)                                                     (D46)
+       theta <- (1 - rho) theta + rho A (g - 2 h A^T m~)                                                (D46)
+
+4. Factorise the new P, which shows whether it is positive definite, and return to m~ and a root of S~.
+
+A^T m~ is the part of the mean that belongs to the inducing points: neither the mean points nor the mean function enter it,
+while g and h are taken at the whole mean. Nothing is differentiated through a Cholesky factor.
 """
 
 from __future__ import annotations
 
-__all__ = ["Move", "NaturalGradient", "StepReport"]
+__all__ = ["NaturalGradient"]
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, TypeAlias
 
 import tensorflow as tf
 from gpflow.base import RegressionData
+from gpflow.models import SVGP
 
-from ...bases import Gaussian, OrthogonalBasis
-from ...errors import NumericalError, UnknownOptionError, check_option
+from ...bases import Gaussian
+from ...errors import NumericalError, check_option
 from ...linalg.gaussians import apply_per_latent
-from ...linalg.triangular import transposed_product
 from ...models import BasisGP
-from .evaluation import Evaluation, as_basis_model, evaluate, local_gradient
-from .held_sites import carry_over, site_precision
-from .mean_steps import NewtonOptions, newton_direction, steepest_step
+from ..steps import MAX_HALVINGS, POLICIES, StepReport, clip_curvature
+from .evaluation import Evaluation, as_basis_model, evaluate
+from .held_sites import carry_over
+from .mean_steps import NewtonOptions
 from .memory import PrecisionMemory
-from .natural import Natural
+from .moves import MeanMove, Moments, Move, gaussian_target, natural_mean_move, newton_mean_move, replaced
+from .natural import Natural, natural_step
 
-MAX_HALVINGS = 30
-POLICIES = ("damp", "clip", "raise")
 MEAN_SOLVERS = (None, "natural", "newton")
-StepSize = Any  # a number, a tf.Variable, or a function without arguments
-
-
-class StepReport(NamedTuple):
-    """What a step did."""
-
-    ok: tf.Tensor
-    """[], bool: false if a factorisation failed; nothing was changed then."""
-    shortened: tf.Tensor
-    """[], int: how many parts of the step were shortened to stay feasible."""
-    clipped: tf.Tensor
-    """[], int: how many observations had a negative precision clipped."""
-
-
-class Move(NamedTuple):
-    """Where a step goes."""
-
-    state: Any
-    """Of the basis, at the new coefficients."""
-    naturals: tuple[Natural, ...]
-    coefficients: tf.Tensor | None
-    """[M_gamma, L], in the basis's coordinates; None if they stay."""
-    ok: tf.Tensor
-    """[], bool: whether all of it is finite and positive definite."""
-    shortened: tf.Tensor
-    clipped: tf.Tensor
+Gamma: TypeAlias = float | tf.Variable | Callable[[], float | tf.Tensor]
+"""A step size: a number, a variable that is read in each step, or a function without arguments."""
 
 
 class NaturalGradient(tf.Module):
-    """Natural-gradient steps for models with a basis, and for plain `gpflow.models.SVGP`.
+    """Natural-gradient steps for models on inducing points, and for plain `gpflow.models.SVGP`.
 
-    :param gamma: step size rho in (0, 1]; a number, a `tf.Variable`, or a function without arguments.
-    :param mean: how the coefficients of the mean points move: None leaves them to another optimizer; "natural" takes a
-        gradient step in the basis's own coordinates, which is (D41) for mean_scaling="whitened" and (D42) for
-        "diagonal"; "newton" solves (D49) for them and the mean of q(u) jointly, by conjugate gradients.
-    :param mean_step: step size of `mean`, as `gamma`; a "natural" step is shortened to the maximum of the bound's
+    A step that is neither shortened nor clipped gives the same q(u) as `gpflow.optimizers.NaturalGradient` on a model with one
+    Gaussian part, to round-off: SVGP and models with a `CoupledBasis`, `OrthogonalBasis` or `HybridBasis`. A `SOLVEGP` has two
+    parts, and there q differs: GPflow takes the gradients of both before either moves, while here the second part moves by its
+    gradient after the first one has moved. The fixed points are the same. A `DVGP` with covariance="coupled" has natural
+    parameters for its covariance alone, and one with covariance="inverse" has none and stays as it is.
+
+    Cost per latent: 4 M^2 N + M^3 (2/3 to 2) multiply-adds.
+
+    :param gamma: the step size rho in (0, 1]: a number, a `tf.Variable`, or a function without arguments.
+    :param mean: how the coefficients of the mean points move. None leaves them to another optimizer. "natural" takes a
+        gradient step in the basis's own coordinates, which is (D41) for mean_scaling="whitened" and (D42) for "diagonal".
+        "newton" solves (D49) for them and the mean of q(u) jointly, by conjugate gradients.
+    :param mean_step: the step size of `mean`, given as `gamma` is. A "natural" step is shortened to the maximum of the bound's
         local quadratic model.
-    :param preconditioner: for "newton": "scaling" (that of the basis) or "pivoted" (rank `rank`, (D47)).
+    :param preconditioner: of "newton": "scaling" (that of the basis) or "pivoted" (pivoted Cholesky, (D47)).
+    :param rank: of the pivoted Cholesky.
+    :param cg_iterations: conjugate-gradient iterations at most.
+    :param cg_tolerance: relative residual at which they end.
     :param negative_precision: what to do where h > 0, which happens if the likelihood is not log-concave: "damp" halves
         the step until the covariance is positive definite, and then once more; "clip" replaces h by min(h, 0); "raise"
         refuses the step.
+    :raises UnknownOptionError: for unknown options.
 
-    On the same model a step gives the same q as `gpflow.optimizers.NaturalGradient`, to round-off. Cost per latent:
-    4 M^2 N + M^3 (2/3 to 2). Raises `UnknownOptionError` for unknown options.
+    Example::
+
+        model = ODVGP(gpflow.kernels.Matern52(), gpflow.likelihoods.Bernoulli(), gamma, beta, num_data=len(X))
+        optimizer = NaturalGradient(gamma=0.5)
+        for _ in range(20):
+            optimizer.minimize(model, (X, Y))
     """
 
     def __init__(
         self,
-        gamma: StepSize = 1.0,
+        gamma: Gamma = 1.0,
         *,
         mean: str | None = None,
-        mean_step: StepSize = 1.0,
+        mean_step: Gamma = 1.0,
         preconditioner: str = "scaling",
         rank: int = 100,
         cg_iterations: int = 50,
@@ -96,20 +98,25 @@ class NaturalGradient(tf.Module):
         check_option("mean", mean, MEAN_SOLVERS)
         check_option("preconditioner", preconditioner, ("scaling", "pivoted"))
         check_option("negative_precision", negative_precision, POLICIES)
-        self.gamma = gamma
+        self.gamma: Any = gamma  # training assigns to it where it is a variable
         self._memory = PrecisionMemory()
         self.mean = mean
-        self.mean_step = mean_step
+        self.mean_step: Any = mean_step
         self.negative_precision = negative_precision
         self.newton_options = NewtonOptions(rank if preconditioner == "pivoted" else None, cg_iterations, cg_tolerance)
 
-    def minimize(self, model: Any, data: RegressionData) -> StepReport:
-        """One step that raises the bound of `model` on data (X [N, D], Y [N, P]); safe inside `tf.function`.
+    def minimize(self, model: BasisGP | SVGP, data: RegressionData) -> StepReport:
+        """Take one step on the negative bound of a model; safe inside `tf.function`.
 
-        Raises `NumericalError` if a factorisation fails; the model is as before then. Inside `tf.function` nothing can
-        be raised: read `StepReport.ok`.
+        The bound after the step is not computed. With a step size of 1 and a likelihood that is not Gaussian it may fall.
+
+        :param model: a model on inducing points.
+        :param data: X [N, D], Y [N, P], all data or a minibatch.
+        :return: whether the step was taken, shortened or clipped. Inside `tf.function` nothing can be raised: read its `ok`.
+        :raises ModelError: for another kind of model; the message says what to use for it.
+        :raises NumericalError: if a factorisation fails or the bound is not finite; the model is as before then.
         """
-        model = as_basis_model(model)
+        model = as_basis_model(model, "NaturalGradient.minimize")
         data = model.as_tensors(data)
         rows = model.basis.draw_rows()
         evaluation = evaluate(model, data, self.mean_variables(model), rows)
@@ -137,6 +144,9 @@ class NaturalGradient(tf.Module):
     ) -> StepReport:
         """Move q from an evaluation at the current Parameters; nothing moves if anything fails.
 
+        :param model: the model.
+        :param data: X [N, D], Y [N, P], those of the evaluation.
+        :param evaluation: at the current Parameters.
         :param mean_gradients: the gradients of `mean_variables(model)`.
         """
         move = self.propose(model, data, evaluation, mean_gradients)
@@ -146,11 +156,18 @@ class NaturalGradient(tf.Module):
     def propose(
         self, model: BasisGP, data: RegressionData, evaluation: Evaluation, mean_gradients: list[tf.Tensor]
     ) -> Move:
-        """Where `apply` would go."""
-        move = self._move(model, data, evaluation, mean_gradients, _step_size(self.gamma, evaluation.elbo.dtype))
-        finite = [] if move.coefficients is None else [tf.reduce_all(tf.math.is_finite(move.coefficients))]
-        ok = [evaluation.state.ok, tf.math.is_finite(evaluation.elbo), *finite, *(part.ok for part in move.naturals)]
-        return move._replace(ok=tf.reduce_all(tf.stack(ok)))
+        """Where `apply` would go: the mean coefficients first, then each Gaussian part at the moments that result.
+
+        The parameters are those of `apply`; X is [N, D] and Y is [N, P].
+        """
+        _, clipped = clip_curvature(evaluation.h, self.negative_precision)
+        mean_move = self._mean_move(model, data, evaluation, mean_gradients)
+        naturals, shortened = self._gaussian_moves(model, data, evaluation, mean_move)
+        coefficients = mean_move.coefficients
+        finite = [] if coefficients is None else [tf.reduce_all(tf.math.is_finite(coefficients))]
+        ok = [evaluation.state.ok, tf.math.is_finite(evaluation.elbo), *finite, *(part.ok for part in naturals)]
+        shortened += mean_move.shortened
+        return Move(mean_move.state, naturals, coefficients, tf.reduce_all(tf.stack(ok)), shortened, clipped)
 
     def commit(self, model: BasisGP, move: Move) -> None:
         """Write a move to the Parameters, if it is sound."""
@@ -158,7 +175,7 @@ class NaturalGradient(tf.Module):
         tf.cond(move.ok, lambda: self._assign(model, move, gaussians), lambda: False)
 
     def commit_after(self, model: BasisGP, move: Move) -> None:
-        """Write a move after kernel and inducing points have moved too: q keeps its sites, (C28).
+        """Write a move after kernel and inducing points have moved too, so that q keeps its sites, (C28).
 
         Where that would leave the cone of positive definite matrices, q keeps its whitened mean and root.
         """
@@ -187,110 +204,49 @@ class NaturalGradient(tf.Module):
             model.basis.kernel_mean.coefficients.assign(move.coefficients)
         return True
 
-    def _move(
-        self,
-        model: BasisGP,
-        data: RegressionData,
-        evaluation: Evaluation,
-        mean_gradients: list[tf.Tensor],
-        rho: tf.Tensor,
-    ) -> Move:
-        """Where q goes: the mean coefficients first, then each Gaussian part at the moments that result."""
-        basis, features, state = model.basis, evaluation.features, evaluation.state
-        mean, variance, g, h = features.mean, evaluation.variance, evaluation.g, evaluation.h
-        clipped = tf.math.count_nonzero(h > 0, dtype=tf.int32) if self.negative_precision == "clip" else tf.constant(0)
-        shortened = tf.constant(0)
-        coefficients, newton_mean = None, None
-        if self.mean is not None and basis.kernel_mean is not None:
-            operator = basis.mean_operator(state, model.kernel, data[0], features)
-            scaled = tf.convert_to_tensor(basis.kernel_mean.coefficients)
-            if self.mean == "newton":
-                change, newton_mean = self._newton(basis, state, features, operator, g, h)
-                coefficients = scaled + basis.kernel_mean.scaling.scaled(change)
-            else:
-                step = _step_size(self.mean_step, h.dtype)
-                change, short = steepest_step(operator, basis.kernel_mean.scaling, mean_gradients[0], h, step)
-                coefficients, shortened = scaled + change, shortened + tf.cast(short, tf.int32)
-                raw = basis.kernel_mean.scaling.raw(change)
-                state = basis.moved(state, model.kernel, raw)
-                mean += operator.to_data(raw)
-                g, h = local_gradient(model, mean, variance, data)
+    def _mean_move(
+        self, model: BasisGP, data: RegressionData, evaluation: Evaluation, gradients: list[tf.Tensor]
+    ) -> MeanMove:
+        """Where the mean coefficients go, if this optimizer moves them."""
+        now, kernel_mean = evaluation, model.basis.kernel_mean
+        if self.mean is None or kernel_mean is None:
+            return MeanMove(now.state, Moments(now.features.mean, now.variance, now.g, now.h))
+        step_size = _as_tensor(self.mean_step, now.h.dtype)
+        if self.mean == "newton":
+            return newton_mean_move(model, data, now, step_size, self.newton_options)
+        return natural_mean_move(model, kernel_mean, data, now, gradients[0], step_size)
+
+    def _gaussian_moves(
+        self, model: BasisGP, data: RegressionData, evaluation: Evaluation, start: MeanMove
+    ) -> tuple[tuple[Natural, ...], tf.Tensor]:
+        """(D46) for each Gaussian part, one after the other, and how many of these steps were shortened."""
+        rho = _as_tensor(self.gamma, evaluation.elbo.dtype)
+        halvings = MAX_HALVINGS if self.negative_precision == "damp" else 0
+        features, moments, shortened = evaluation.features, start.moments, tf.constant(0)
         naturals: list[Natural] = []
-        parts: Any = basis.gaussians(state)
+        parts = model.basis.gaussians(start.state)
         for k, (old, A) in enumerate(zip(parts, features.minus)):
-            if k > 0:  # the part before has moved
-                new_mean, new_root = naturals[-1].gaussian()
-                mean += apply_per_latent(features.minus[k - 1], new_mean - parts[k - 1].mean, adjoint=True)
-                new_plus = transposed_product(new_root, features.minus[k - 1])
-                variance += tf.transpose(tf.reduce_sum(tf.square(new_plus) - tf.square(features.plus[k - 1]), axis=-2))
-                g, h = local_gradient(model, mean, variance, data)
-            natural, tries = self._gaussian_step(old, self._memory.recall(basis, k, old.root), A, g, h, rho)
-            if newton_mean is not None:
-                natural = natural._replace(theta=apply_per_latent(natural.precision, newton_mean))
+            if k > 0:  # the part before has moved, and with it the moments
+                moved = naturals[-1].gaussian()
+                A_before, plus = features.minus[k - 1], features.plus[k - 1]
+                moments = replaced(model, data, moments, A_before, plus, parts[k - 1], moved)
+            h, _ = clip_curvature(moments.h, self.negative_precision)
+            precision = self._memory.recall(model.basis, k, old.root)
+            target = gaussian_target(old, A, moments.g, h)
+            theta = tf.zeros_like(target[0]) if old.mean is None else apply_per_latent(precision, old.mean)
+            natural, tries = natural_step(theta, precision, *target, rho, halvings)
+            if old.mean is None:
+                natural = natural._replace(theta=None)
+            if start.inducing_mean is not None:
+                natural = natural._replace(theta=apply_per_latent(natural.precision, start.inducing_mean))
             naturals.append(natural)
             shortened += tf.cast(tries > 0, tf.int32)
-        return Move(state, tuple(naturals), coefficients, tf.constant(True), shortened, clipped)
-
-    def _newton(self, basis: Any, state: Any, features: Any, operator: Any, g: tf.Tensor, h: tf.Tensor) -> tuple:
-        """The change of the raw coefficients and the new whitened mean of q(u)."""
-        if not isinstance(basis, OrthogonalBasis):
-            raise UnknownOptionError(
-                f'mean="newton" solves (D49), which is for OrthogonalBasis, not {type(basis).__name__}.'
-            )
-        A = features.minus[0]
-        gradient = operator.from_data(g) - operator.product(state.a)  # (D41)
-        direction = newton_direction(
-            operator,
-            basis.kernel_mean.scaling,
-            A,
-            (gradient, apply_per_latent(A, g) - state.mean),
-            h,
-            self.newton_options,
-        )
-        step = _step_size(self.mean_step, g.dtype)
-        return step * direction[0], state.mean + step * direction[1]
-
-    def _gaussian_step(
-        self, old: Gaussian, old_precision: tf.Tensor, A: tf.Tensor, g: tf.Tensor, h: tf.Tensor, rho: tf.Tensor
-    ) -> tuple[Natural, tf.Tensor]:
-        """(D46) for one Gaussian part: the new one, and how often the step was halved."""
-        if self.negative_precision == "clip":
-            h = tf.minimum(h, 0.0)
-        target = site_precision(A, h)
-        if old.mean is None:
-            old_theta = target_theta = tf.zeros([tf.shape(old.root)[1], tf.shape(old.root)[0]], g.dtype)
-        else:
-            own_mean = apply_per_latent(A, old.mean, adjoint=True)
-            old_theta = apply_per_latent(old_precision, old.mean)
-            target_theta = apply_per_latent(A, g - 2.0 * h * own_mean)  # (D46)
-
-        def at(step: tf.Tensor) -> Natural:
-            theta = (1.0 - step) * old_theta + step * target_theta  # (D46)
-            return Natural.of(theta, (1.0 - step) * old_precision + step * target)  # (D46)
-
-        tries, new = _feasible(at, rho, MAX_HALVINGS if self.negative_precision == "damp" else 0)
-        return new if old.mean is not None else new._replace(theta=None), tries
+        return tuple(naturals), shortened
 
 
-def _step_size(value: StepSize, dtype: tf.DType) -> tf.Tensor:
+def _as_tensor(value: Gamma, dtype: tf.DType) -> tf.Tensor:
+    """The step size now, a scalar."""
     value = value() if callable(value) and not isinstance(value, tf.Variable) else value
     if isinstance(value, (tf.Tensor, tf.Variable)):
         return tf.cast(value, dtype)
     return tf.constant(value, dtype)  # tf.cast would pass a Python float through float32
-
-
-def _feasible(at: Callable[[tf.Tensor], Natural], rho: tf.Tensor, halvings: int) -> tuple[tf.Tensor, Natural]:
-    """The number of halvings, and what `at` gives at the first of rho, rho / 2, ... that is feasible.
-
-    A step that had to be halved is halved once more: the feasible one may end at the edge of the cone, where a covariance
-    explodes, while half of it keeps at least half of the old precision in every direction.
-    """
-
-    def halve(tries: tf.Tensor, _: Natural) -> tuple:
-        return tries + 1, at(rho / tf.cast(2 ** (tries + 1), rho.dtype))
-
-    def infeasible(tries: tf.Tensor, new: Natural) -> tf.Tensor:
-        return tf.logical_and(tries < halvings, tf.logical_not(new.ok))
-
-    tries, new = tf.while_loop(infeasible, halve, (tf.constant(0), at(rho)))
-    return tf.cond(tf.logical_and(new.ok, tries > 0), lambda: halve(tries, new), lambda: (tries, new))

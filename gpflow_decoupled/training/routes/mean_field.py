@@ -1,8 +1,8 @@
-"""Factor graphs: all messages by mean-field conjugate computation, with a check of the bound after every step.
+"""Factor graphs: all messages by mean-field conjugate computation, with a look at the bound after every step.
 
-A step moves every message by rho towards the gradient of its factor's expectation, (C32), one variable after the other. If
-the bound then is lower, or not finite, the step is undone and the next one is half as long; each success doubles the length
-up to rho again. Where factors are sampled the bound is an estimate, and only steps that are not finite are undone.
+A step moves every message by the step size towards the gradient of its factor's expectation, (C32), one variable after the
+other. If the bound then is lower, or not finite, the step is undone and the next one is half as long; each success doubles the
+length, up to the step size again. Where factors are sampled the bound is an estimate, and only steps that are not finite are undone.
 """
 
 from __future__ import annotations
@@ -17,15 +17,16 @@ from ...errors import DataError
 from ...models import FactorGraph
 from ...models.factor_graph.graph import Messages
 from ...optimizers import MeanFieldCVI
-from ...optimizers.conjugate.runs import ROUND_OFF
-from ...optimizers.mean_field.runs import start
-from ...optimizers.mean_field.steps import Moved, diagnose_messages, sweep
-from ...optimizers.natural_gradient.optimizer import MAX_HALVINGS
+from ...optimizers.ascent import CONVERGED, STUCK, has_fallen
+from ...optimizers.mean_field.messages import Moved, diagnose_messages, move_groups
+from ...optimizers.steps import MAX_HALVINGS
 from ..batches import Batch, Batches, checksum
 from ..step import Step, StepOutput, StepSizes, Trackable
 from .route import EVERY_ROUTE, Choices, Data, Route, refuse_data
 
-_ALL_DATA = "Every step takes all data; for minibatches use optimizers.MeanFieldCVI(rho).run(graph, batch_size=...)."
+_ALL_DATA = (
+    "Every step takes all data; for minibatches use optimizers.MeanFieldCVI(step_size).run(graph, batch_size=...)."
+)
 _SMALLEST = 0.5**MAX_HALVINGS
 _TOLERANCE = 1e-10
 """A run has converged when the squared change of the messages is below this share of their squared length."""
@@ -51,7 +52,7 @@ class MeanFieldRoute(Route):
             raise DataError(
                 "natural_gradient=None leaves the messages where they are, and a FactorGraph has nothing else."
             )
-        return MessageStep(model, choices.natural_gradient, choices.seed, choices.compile), GraphData(model)
+        return MessageStep(model, choices.natural_gradient, choices.compile), GraphData(model)
 
 
 class GraphData:
@@ -85,17 +86,16 @@ class MessageStep(Step):
     """One sweep over all variables, undone where the bound falls.
 
     :param graph: whose messages move.
-    :param rho: the step size in (0, 1] before annealing.
-    :param seed: of sampled factors.
+    :param step_size: in (0, 1], before annealing.
     :param compile: False runs eagerly.
     """
 
-    def __init__(self, graph: FactorGraph, rho: float, seed: int, compile: bool = True) -> None:
-        self.graph, self.rho, self.seed = graph, rho, seed
-        self.groups = MeanFieldCVI(rho).groups(list(graph.families))
+    def __init__(self, graph: FactorGraph, step_size: float, compile: bool = True) -> None:
+        self.graph, self.step_size = graph, step_size
+        self.groups = MeanFieldCVI(step_size).groups(list(graph.families))
         self.sampled = any(factor.samples is not None for factor in graph.factors.values())
         self.share = tf.Variable(1.0, dtype=tf.float64, trainable=False)
-        """The length of the next step over rho."""
+        """The length of the next step, as a share of the step size."""
         self._elbo: tf.Tensor | None = None
         self._moved: Compiled | None = Compiled(self._move) if compile else None
 
@@ -123,7 +123,7 @@ class MessageStep(Step):
     def set_step_sizes(self, sizes: StepSizes) -> None:
         """Take that of the messages."""
         if sizes.natural_gradient is not None:
-            self.rho = sizes.natural_gradient
+            self.step_size = sizes.natural_gradient
 
     def bound(self, X: tf.Tensor, Y: tf.Tensor) -> tf.Tensor | None:
         """The bound, unless sampled factors estimate it."""
@@ -139,12 +139,12 @@ class MessageStep(Step):
         then, reached = (self._move if self._moved is None else self._moved)(messages, self._length(), seed)
         # 1. a step that is not sound, or lowers the bound, is undone, and the next one is shorter
         sound = bool(then.ok) and bool(tf.math.is_finite(reached))
-        rises = self.sampled or bool(reached >= self._elbo - ROUND_OFF * tf.abs(self._elbo))
+        rises = self.sampled or not has_fallen(float(self._elbo), float(reached))
         if not (sound and rises):
             if float(self.share) < _SMALLEST:
                 if not sound:
                     raise diagnose_messages(self.graph, messages, self.graph.data, seed)
-                self.finished = "the bound does not rise any more"
+                self.finished = STUCK
             self.share.assign(0.5 * self.share)
             return StepOutput.sound(self._elbo, shortened=1)
         # 2. else it stands
@@ -152,16 +152,16 @@ class MessageStep(Step):
         self.share.assign(tf.minimum(2.0 * self.share, 1.0))
         self._elbo = reached
         if float(then.change) <= _TOLERANCE * (1.0 + _squared(then.messages)):
-            self.finished, self.converged = "converged", True
+            self.finished, self.converged = CONVERGED, True
         return StepOutput.sound(reached, shortened=then.shortened)
 
     def _length(self) -> tf.Tensor:
-        return tf.cast(self.rho * self.share, default_float())
+        return tf.cast(self.step_size * self.share, default_float())
 
-    def _move(self, messages: Messages, rho: tf.Tensor, seed: tf.Tensor) -> tuple[Moved, tf.Tensor]:
-        """The messages after a sweep by rho [], and the bound there; seed [2]."""
+    def _move(self, messages: Messages, step_size: tf.Tensor, seed: tf.Tensor) -> tuple[Moved, tf.Tensor]:
+        """The messages after one step of all variables, and the bound there; seed [2]."""
         graph = self.graph
-        then = sweep(graph, start(messages), self.groups, rho, graph.data, seed)
+        then = move_groups(graph, Moved.at(messages), self.groups, step_size, graph.data, seed)
         draws = tf.random.fold_in(seed, len(self.groups))
         return then, graph.bound(graph.naturals(then.messages), graph.data, draws)
 

@@ -18,7 +18,7 @@ from gpflow.models import GPModel
 
 from ...errors import DataError, UnknownOptionError, check_option
 from ...models import BasisGP, FactorGraph, FullGP
-from ...optimizers.natural_gradient.optimizer import POLICIES
+from ...optimizers.steps import POLICIES
 from ..batches import Batches
 from ..options import check_counts, check_optimizer, check_rates
 from ..schedules import Rates

@@ -20,7 +20,7 @@ from .route import EVERY_ROUTE, OF_OPTIMIZER, OWN_DATA, Choices, Data, Route, ki
 
 _ALL_DATA = (
     "Every step takes all data; for minibatches at fixed hyperparameters use "
-    "optimizers.ConjugateComputation(rho).run(model, batch_size=...)."
+    "optimizers.ConjugateComputation(step_size).run(model, batch_size=...)."
 )
 
 
@@ -133,7 +133,7 @@ class SiteStep(Step):
         shortened = clipped = tf.constant(0)
         if self.rule is not None:
             *goal, clipped = self.rule.targets(g, h, mean)
-            rho = tf.constant(self.rule.step_size(0), K.dtype)
+            rho = tf.constant(self.rule.step_size_at(0), K.dtype)
             step, feasible = self.rule.feasible(K, tau, goal[1], rho)
             nu, tau = ((1.0 - step) * old + step * new for old, new in zip((nu, tau), goal))  # (C13)
             ok, shortened = ok & feasible, tf.cast(step < rho, tf.int32)

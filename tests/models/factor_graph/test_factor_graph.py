@@ -128,9 +128,9 @@ def test_failures_name_factor_and_variable():
 @pytest.mark.parametrize(
     "options, message",
     [
-        ({"rho": 0.0}, "rho=0.0 at step 0 must be in"),
-        ({"rho": lambda step: 2.0}, "rho=2.0 at step 0"),
-        ({"local_rho": 1.5}, "local_rho=1.5 must be in"),
+        ({"step_size": 0.0}, "step_size=0.0 at step 0 must be a number above 0"),
+        ({"step_size": lambda step: 2.0}, "step_size=2.0 at step 0"),
+        ({"local_step_size": 1.5}, "local_step_size=1.5 must be a number above 0"),
         ({"local_sweeps": 0}, "local_sweeps=0 must be at least 1"),
     ],
 )

@@ -52,7 +52,7 @@ def test_three_points(kind):
     assert_allclose(result.elbo, bound, atol=1e-5)  # the jitter of the weights' factor
     mean, variance = model.predict_f(X)
     assert_allclose(np.sqrt(mean**2 + variance)[:, 0], xi, rtol=1e-4)
-    assert np.all(np.diff(result.history["elbo"]) >= -1e-12) and result.stop_reason == "converged"
+    assert np.all(np.diff(result.history["elbo"]) >= -1e-12) and result.reason == "converged"
     assert result.elbo + 1e-3 < float(model.elbo()) < evidence()
     if kind == "weights":
         AffineIndependentAscent(tolerance=1e-9).run(model)  # its base is normal now
@@ -95,7 +95,7 @@ def test_both_logits_and_steps_that_run_out():
         JaakkolaJordan(max_steps=1).run(make("weights", likelihood))
         for likelihood in (BernoulliLogit(), gpflow.likelihoods.Bernoulli(invlink=tf.sigmoid))
     ]
-    assert bounds[0].elbo == bounds[1].elbo and bounds[0].steps == 1 and bounds[0].stop_reason == "steps done"
+    assert bounds[0].elbo == bounds[1].elbo and bounds[0].steps == 1 and bounds[0].reason == "steps done"
     first = ref.jaakkola_jordan_bound(matern()(X).numpy(), np.full(3, 0.4), Y[:, 0], np.full(3, np.sqrt(3.16)))
     assert_allclose(bounds[0].elbo, first, atol=1e-5)  # at the xi of the prior
 

@@ -114,7 +114,7 @@ def test_local_steps_of_constant_size_end_at_the_fixed_point():
     optimum = full.basis.nu.numpy()
     ConjugateComputation(0.7).minimize(full, [2, 5])
     assert_allclose(full.basis.nu, optimum, rtol=1e-9, atol=1e-9)
-    assert result.steps == 36 and result.stop_reason == "steps done"
+    assert result.steps == 36 and result.reason == "steps done"
     known = np.isfinite(result.history["elbo"])
     assert list(np.flatnonzero(known)) == list(range(2, 36, 3))  # the ends of epochs
     assert result.elbo == pytest.approx(float(batches.elbo()))
@@ -181,7 +181,7 @@ def test_runs_on_samples_end_near_the_fixed_point(batch_size):
     assert_allclose(model.predict_f(X)[0], full.predict_f(X)[0], atol=0.15)
 
 
-@pytest.mark.parametrize("options", [{}, {"samples": 5, "rho": 0.3}], ids=["quadrature", "samples"])
+@pytest.mark.parametrize("options", [{}, {"samples": 5, "step_size": 0.3}], ids=["quadrature", "samples"])
 def test_a_seed_fixes_the_trace(options):
     traces = []
     for seed in (0, 0, 1):

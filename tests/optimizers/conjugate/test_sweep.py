@@ -14,7 +14,7 @@ from gpflow import likelihoods as gl
 from numpy.testing import assert_allclose
 
 from gpflow_decoupled.bases import HybridBasis, OrthogonalBasis
-from gpflow_decoupled.errors import DataError, NumericalError, UnknownOptionError
+from gpflow_decoupled.errors import DataError, ModelError, NumericalError, UnknownOptionError
 from gpflow_decoupled.inducing import LinearWeights, Weights
 from gpflow_decoupled.models import BasisGP, SparseCVIGP
 from gpflow_decoupled.optimizers import NaturalGradient, sweep
@@ -56,11 +56,11 @@ def test_a_pass_is_a_natural_gradient_step_on_all_data(name, block, rho):
     model, data = _model(name, latents=2, mean_function=None)
     model.basis.q_mu.assign(0.3 * np.random.default_rng(0).normal(size=(4, 2)))
     twin = copy.deepcopy(model)
-    result = _sweep(model, data, passes=1, block=block, rho=rho)
+    result = _sweep(model, data, passes=1, block=block, step_size=rho)
     twin.num_data = N
     NaturalGradient(rho).minimize(twin, data)
     _same_q(model, twin)
-    assert result.steps == 1 and result.stop_reason == "passes done" and np.isnan(result.elbo)
+    assert result.steps == 1 and result.reason == "passes done" and np.isnan(result.elbo)
     assert model.num_data == N
 
 
@@ -76,14 +76,14 @@ def test_it_ends_at_the_fixed_point(name):
     for ours, reference in zip(model.sites(), (sites.lambda1[:, None], sites.Lambda2[None])):
         assert_allclose(ours, reference, rtol=1e-6, atol=1e-6)
     assert_allclose(result.elbo, sp.projected_bound(*matrices, sites, expect, trend), rtol=1e-10)
-    assert result.stop_reason == "converged"
+    assert result.reason == "converged"
     assert_allclose(result.elbo, model.elbo(data), rtol=1e-12)
 
 
 def test_gaussian_noise_needs_one_step():
     model, data = _model("gaussian")
     result = _sweep(model, data)
-    assert result.steps == 1 and result.stop_reason == "converged"
+    assert result.steps == 1 and result.reason == "converged"
     sgpr = gpflow.models.SGPR(data, matern(1.3, 0.8), BETA, mean_function=TREND, noise_variance=0.3)
     assert_allclose(result.elbo, sgpr.elbo(), rtol=1e-9)
 
@@ -92,7 +92,7 @@ def test_history_is_that_of_the_steps():
     model, data = _model("poisson")
     model.num_data = N
     twin, before = copy.deepcopy(model), model.elbo(data)
-    result = _sweep(model, data, rho=0.5)
+    result = _sweep(model, data, step_size=0.5)
     assert len(result.history["elbo"]) == result.steps > 5
     bounds, changes = [], []
     for _ in range(3):
@@ -104,7 +104,7 @@ def test_history_is_that_of_the_steps():
     assert_allclose(result.history["elbo"][:3], bounds, rtol=1e-10)
     assert_allclose(result.history["change"][:3], changes, rtol=1e-7)
     assert bounds[0] > before and np.all(np.diff(result.history["seconds"]) > 0)
-    assert np.array_equal(result.history["rho"], np.full(result.steps, 0.5))
+    assert np.array_equal(result.history["step_size"], np.full(result.steps, 0.5))
 
 
 def _naturals(model: Any) -> tuple[np.ndarray, np.ndarray]:
@@ -144,7 +144,7 @@ def test_every_kind_of_data_gives_the_same(tmp_path):
     }
     for source, data in sources.items():
         twin = copy.deepcopy(model)
-        assert _sweep(twin, data).stop_reason == "converged", source
+        assert _sweep(twin, data).reason == "converged", source
         _same_q(twin, expected, 1e-9)
 
 
@@ -183,13 +183,20 @@ def test_compiled_and_eager_are_the_same_and_blocks_are_traced_twice_at_most(mon
     _same_q(model, twin)
 
 
+def test_step_sizes_may_be_a_function():
+    """Of the number of the step, 0 in the first pass."""
+    model, data = _model("logit")
+    result = _sweep(model, data, step_size=lambda step: 1.0 / (2.0 + step), passes=4)
+    assert_allclose(result.history["step_size"], [1 / 2, 1 / 3, 1 / 4, 1 / 5])
+
+
 def test_a_step_that_lowers_the_bound_is_halved():
     """Counts far above their rate: a full step overshoots."""
     model, data = _model("poisson", mean_function=None)
     Y = 30.0 + 50.0 * (X[:, :1] > 0)
     result = _sweep(model, (X, Y))
-    assert result.stop_reason == "converged" and result.shortened_steps > 0
-    assert np.min(result.history["rho"]) < 1.0 and result.history["rho"][-1] == 1.0
+    assert result.reason == "converged" and result.shortened_steps > 0
+    assert np.min(result.history["step_size"]) < 1.0 and result.history["step_size"][-1] == 1.0
     assert np.all(np.diff(result.history["elbo"]) > -1e-9)
     assert_allclose(result.elbo, model.elbo((X, Y)), rtol=1e-12)
 
@@ -198,7 +205,8 @@ def test_a_rejected_step_is_taken_back_when_passes_run_out():
     model, _ = _model("poisson", mean_function=None)
     before = values(model)
     result = _sweep(model, (X, 30.0 + 50.0 * (X[:, :1] > 0)), passes=2)
-    assert result.steps == 0 and result.shortened_steps == 1 and result.stop_reason == "passes done"
+    assert result.steps == 0 and result.shortened_steps == 1 and result.reason == "passes done"
+    assert not result.converged and np.isfinite(result.elbo)  # that of the start
     after = values(model)
     assert all(np.allclose(before[name], after[name]) for name in before)
 
@@ -248,7 +256,9 @@ def test_negative_precisions_are_damped_clipped_or_refused():
     assert result.clipped_sites == report.clipped > 0
     _same_q(clipped, model)
     before = values(refused)
-    with pytest.raises(NumericalError, match='not positive definite. Use a smaller rho, negative_precision="clip"'):
+    with pytest.raises(
+        NumericalError, match='not positive definite. Use a smaller step_size, negative_precision="clip"'
+    ):
         _sweep(refused, data, negative_precision="raise")
     assert unchanged(before, refused)
 
@@ -310,8 +320,12 @@ BAD = {
     ),
     "single rows": (tf.data.Dataset.from_tensor_slices(LOGIT), {}, r"X has shape \(2,\)"),
     "an empty batch": (lambda: iter([(X[:0], LOGIT[1][:0])]), {}, "X and Y have no rows"),
-    "rho above 1": (LOGIT, {"rho": 1.5}, "rho=1.5 must be a number above 0 and at most 1"),
-    "rho 0": (LOGIT, {"rho": 0.0}, "rho=0.0 must be a number above 0"),
+    "step size above 1": (
+        LOGIT,
+        {"step_size": 1.5},
+        "step_size=1.5 at step 0 must be a number above 0 and at most 1",
+    ),
+    "step size 0": (LOGIT, {"step_size": 0.0}, "step_size=0.0 at step 0 must be a number above 0"),
     "tolerance": (LOGIT, {"tolerance": -1.0}, "tolerance=-1.0 must be a number above 0"),
     "passes": (LOGIT, {"passes": 0}, "passes=0 must be a whole number of at least 1"),
     "block": (LOGIT, {"block": 0}, "block=0 must be a whole number of at least 1"),
@@ -344,7 +358,9 @@ def test_rows_that_are_not_the_whole_set_are_refused():
 def test_models_without_tied_sites_are_refused():
     gpflow.config.set_default_jitter(JITTER)
     hybrid = BasisGP(matern(1.3, 0.8), gl.Gaussian(), HybridBasis(GAMMA, BETA))
-    with pytest.raises(TypeError, match="sweep moves tied sites, which HybridBasis has not"):
+    with pytest.raises(
+        ModelError, match="sweep takes models with a CoupledBasis or an OrthogonalBasis, .*a HybridBasis"
+    ):
         _sweep(hybrid, LOGIT)
     with pytest.raises(UnknownOptionError, match="negative_precision='mend'"):
         _sweep(_model("logit")[0], LOGIT, negative_precision="mend")

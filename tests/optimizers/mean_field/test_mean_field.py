@@ -11,8 +11,7 @@ from numpy.testing import assert_allclose
 
 from gpflow_decoupled.distributions.families import Gamma
 from gpflow_decoupled.optimizers import MeanFieldCVI
-from gpflow_decoupled.optimizers.mean_field.runs import start
-from gpflow_decoupled.optimizers.mean_field.steps import sweep
+from gpflow_decoupled.optimizers.mean_field.messages import Moved, move_groups
 from tests.reference import mean_field as reference
 
 from . import mean_field_problems as problems
@@ -42,7 +41,7 @@ def test_gamma_poisson_is_exact_after_one_sweep():
     assert_allclose(rate(graph), [a, b], rtol=1e-14)
     assert_allclose(graph.elbo(), evidence, rtol=1e-13)
     result = MeanFieldCVI(0.6).run(graph)
-    assert result.stop_reason == "converged" and result.steps == 1 and result.history["change"][0] == 0.0
+    assert result.reason == "converged" and result.steps == 1 and result.history["change"][0] == 0.0
     assert_allclose(result.elbo, evidence, rtol=1e-13)
 
 
@@ -77,7 +76,7 @@ def test_full_sequential_steps_are_message_passing(fitted_regression):
         q = reference.regression_sweep(X, Y, q, *prior)
         trace.append(reference.regression_bound(X, Y, q, *prior))
     assert_allclose(result.history["elbo"], trace, rtol=1e-12)
-    assert result.stop_reason == "converged" and np.all(np.diff(trace) > -1e-12)
+    assert result.reason == "converged" and np.all(np.diff(trace) > -1e-12)
     mean, cov = graph["w"].family.mean_and_covariance(graph["w"].natural)
     assert_allclose(mean, q.mean, rtol=1e-10)
     assert_allclose(cov, q.cov, rtol=1e-10)
@@ -85,11 +84,11 @@ def test_full_sequential_steps_are_message_passing(fitted_regression):
     assert result.elbo < reference.regression_evidence(X, Y, *prior) < result.elbo + 0.5
 
 
-@pytest.mark.parametrize("options", [{"rho": 0.5, "schedule": "parallel"}, {"rho": lambda step: 0.8}])
+@pytest.mark.parametrize("options", [{"step_size": 0.5, "schedule": "parallel"}, {"step_size": lambda step: 0.8}])
 def test_the_posterior_does_not_depend_on_the_step(options, fitted_regression):
     graph = problems.regression(X, Y)
     result = MeanFieldCVI(**options).run(graph, tolerance=1e-25)
-    assert result.stop_reason == "converged"
+    assert result.reason == "converged"
     assert_allclose(result.elbo, fitted_regression[1].elbo, rtol=1e-13)
     assert distance(graph, fitted_regression[0]) < 1e-9
 
@@ -111,7 +110,9 @@ def test_global_minibatches_average_to_the_full_step():
     for rows in np.array_split(np.random.default_rng(0).permutation(len(X)), 4):
         graph = problems.regression(X, Y)
         data = {key: tuple(tf.gather(part, rows) for part in parts) for key, parts in graph.data.items()}
-        then = sweep(graph, start(graph.current()), [["w", "t"]], tf.constant(0.3, tf.float64), data, SEED, scale=4.0)
+        then = move_groups(
+            graph, Moved.at(graph.current()), [["w", "t"]], tf.constant(0.3, tf.float64), data, SEED, scale=4.0
+        )
         steps.append(tf.nest.flatten(then.messages))
     for mean, expected in zip((np.mean(parts, axis=0) for parts in zip(*steps)), tf.nest.flatten(full.current())):
         assert_allclose(mean, expected, atol=1e-12)
@@ -189,7 +190,7 @@ def test_steps_stay_in_the_domain():
     report = MeanFieldCVI().minimize(copy.deepcopy(graph))
     assert report.ok and report.shortened > 0
     result = MeanFieldCVI().run(graph, tolerance=1e-20)
-    assert result.stop_reason == "converged" and result.shortened_steps > 0 and "halvings" in str(result)
+    assert result.reason == "converged" and result.shortened_steps > 0 and "halvings" in str(result)
     best, _ = reference.best_positive(lambda p: reference.gamma_bound(problems.COUNTS, *p, *problems.LOG_RATE), 2)
     assert_allclose(rate(graph), best, rtol=1e-6)
 
@@ -225,9 +226,9 @@ def test_stochastic_gradients_find_the_optimum_and_repeat_themselves():
 def test_history_and_state_are_those_of_the_run():
     graph = problems.log_normal_rate()
     result = MeanFieldCVI(0.4).run(graph, steps=5)
-    assert list(result.history) == ["step", "seconds", "rho", "change", "elbo"]
-    assert_allclose(result.history["rho"], 0.4)
-    assert result.stop_reason == "steps done" and result.steps == len(result.history["elbo"]) == 5
+    assert list(result.history) == ["step", "seconds", "step_size", "change", "elbo"]
+    assert_allclose(result.history["step_size"], 0.4)
+    assert result.reason == "steps done" and result.steps == len(result.history["elbo"]) == 5
     assert_allclose(graph.elbo(), result.elbo)
     twin = copy.deepcopy(graph)
     MeanFieldCVI().run(twin)
@@ -247,8 +248,8 @@ def test_single_precision_and_xla():
     graph = problems.log_normal_rate()
     arguments = [["rate"]], tf.constant(0.5, tf.float64), graph.data, SEED
     compiled = tf.function(
-        lambda: sweep(graph, start(graph.current()), *arguments), jit_compile=True, autograph=False
+        lambda: move_groups(graph, Moved.at(graph.current()), *arguments), jit_compile=True, autograph=False
     )()
-    plain = sweep(graph, start(graph.current()), *arguments)
+    plain = move_groups(graph, Moved.at(graph.current()), *arguments)
     for left, right in zip(tf.nest.flatten(compiled), tf.nest.flatten(plain)):
         assert_allclose(left, right, rtol=1e-9)

@@ -1,19 +1,20 @@
-"""Steps of mean-field conjugate computation, as pure functions of messages."""
+"""One step of mean-field conjugate computation, as a pure function of the messages."""
 
 from __future__ import annotations
 
-__all__ = ["Moved", "diagnose_messages", "move", "sweep"]
+__all__ = ["Moved", "diagnose_messages", "move", "move_groups"]
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
+from gpflow.config import default_float
 
 from ...distributions.families import Belief, Natural
 from ...errors import NumericalError
 from ...models.factor_graph.graph import FactorGraph, Messages, Rows
-from ..natural_gradient.optimizer import MAX_HALVINGS
+from ..steps import largest_feasible_step
 
 
 class Moved(NamedTuple):
@@ -21,36 +22,51 @@ class Moved(NamedTuple):
 
     messages: Messages
     parts: Messages
-    """Of the messages of factors that minibatches divide, what the minibatch at hand contributes."""
+    """For messages of factors that minibatches divide: the part of them that the present minibatch contributes."""
     change: tf.Tensor
-    """[]: squared distance of the messages to where they go, before the step."""
+    """[]: squared distance of the messages to where a full step leads, before the step."""
     shortened: tf.Tensor
     """[], int: how often the step was halved to stay in the domain."""
     ok: tf.Tensor
-    """[], bool: false if no step stays in the domain; the messages are of no use then."""
+    """[], bool: false if no step stays in the domain; then the messages are of no use."""
+
+    @classmethod
+    def at(cls, messages: Messages, parts: Messages | None = None) -> Moved:
+        """Messages before any step."""
+        return cls(messages, parts or {}, tf.zeros([], default_float()), tf.constant(0), tf.constant(True))
 
 
 def move(
     graph: FactorGraph,
     now: Moved,
     names: Sequence[str],
-    rho: tf.Tensor,
+    step_size: tf.Tensor,
     data: Rows,
     seed: tf.Tensor,
     scale: float = 1.0,
 ) -> Moved:
-    """All messages to the variables `names` move by rho [] towards the gradients at the messages as they are (C32).
+    """Move all messages to some variables towards the gradients at the messages as they are: (C32).
 
-    A factor with `parts` moves its share of a minibatch alone (C20); the gradients of other factors that minibatches divide
-    count `scale` times (C19). One step size for all names: it is halved until every posterior exists. The seed [2] is that
-    of sampled factors.
+    On a minibatch, a factor with `parts` moves its part of the message alone (C20); the gradients of other factors that
+    minibatches divide count `scale` times (C19). All variables have the same step size, which is halved until the posterior of
+    each of them exists.
+
+    :param graph: the model.
+    :param now: the messages.
+    :param names: the variables.
+    :param step_size: rho [].
+    :param data: of each factor, all rows or those of a minibatch.
+    :param seed: of sampled factors [2].
+    :param scale: N/B on a minibatch.
     """
+    # 1) the natural parameters of q, and the gradient of each factor of these variables
     naturals = graph.naturals(now.messages)
     gradients: Messages = {}
     for key, factor in graph.factors.items():
         to = [name for name in names if name in factor.neighbours]
         if to:
             gradients[key] = graph.outgoing(key, naturals, to, data[key], seed)
+    # 2) where a full step takes each message, and with them the natural parameters
     goals = {
         key: {name: _goal(graph, now, key, name, g, scale) for name, g in row.items()} for key, row in gradients.items()
     }
@@ -58,31 +74,32 @@ def move(
         (name, _difference(goal, now.messages[key][name])) for key, row in goals.items() for name, goal in row.items()
     ]
     drifts = {name: _total([gap for owner, gap in gaps if owner == name]) for name in names}
-    step, ok = _feasible({name: graph.families[name].in_domain for name in names}, naturals, drifts, rho)
+    # 3) a step that stays in the domain of each family
+    step, ok = _feasible({name: graph.families[name].in_domain for name in names}, naturals, drifts, step_size)
     messages = _towards(now.messages, goals, step)
     parts = _towards(now.parts, gradients, step)
     change = tf.add_n([tf.reduce_sum(tf.square(part)) for _, gap in gaps for part in gap])
-    halvings = tf.cast(tf.round(tf.math.log(rho / step) / np.log(2.0)), tf.int32)
+    halvings = tf.cast(tf.round(tf.math.log(step_size / step) / np.log(2.0)), tf.int32)
     return Moved(messages, parts, now.change + change, now.shortened + halvings, now.ok & ok)
 
 
-def sweep(
+def move_groups(
     graph: FactorGraph,
     now: Moved,
     groups: Sequence[Sequence[str]],
-    rho: tf.Tensor,
+    step_size: tf.Tensor,
     data: Rows,
     seed: tf.Tensor,
     scale: float = 1.0,
 ) -> Moved:
-    """One `move` by rho [] for each group of variables, one after the other; seed [2]."""
+    """One `move` for each group of variables, one after the other; step_size is [] and seed [2]."""
     for place, names in enumerate(groups):
-        now = move(graph, now, names, rho, data, tf.random.fold_in(seed, place), scale)
+        now = move(graph, now, names, step_size, data, tf.random.fold_in(seed, place), scale)
     return now
 
 
 def _goal(graph: FactorGraph, now: Moved, key: str, name: str, gradient: Natural, scale: float) -> Natural:
-    """Where a message goes."""
+    """Where a full step takes a message."""
     if name in now.parts.get(key, {}):
         old, part = now.messages[key][name], now.parts[key][name]
         return tuple(total + (g - share) for total, g, share in zip(old, gradient, part))  # (C20)
@@ -92,7 +109,7 @@ def _goal(graph: FactorGraph, now: Moved, key: str, name: str, gradient: Natural
 
 
 def _towards(old: Messages, goals: Messages, step: tf.Tensor) -> Messages:
-    """The messages `old`, those that have a goal moved towards it."""
+    """The messages `old`, of which those that have a goal are moved towards it."""
 
     def moved(key: str, name: str) -> Natural:
         if name not in goals.get(key, {}):
@@ -114,22 +131,19 @@ def _feasible(
     domains: Mapping[str, Callable[[Natural], tf.Tensor]],
     naturals: Mapping[str, Natural],
     drifts: Mapping[str, Natural],
-    rho: tf.Tensor,
+    step_size: tf.Tensor,
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """The largest of rho, rho / 2, ... that keeps all variables in their domains, and whether there is one."""
+    """The first of step_size, step_size / 2, ... that keeps all variables in their domains, and whether there is one."""
 
     def inside(step: tf.Tensor) -> tf.Tensor:
         reached = {name: tuple(a + step * b for a, b in zip(naturals[name], drift)) for name, drift in drifts.items()}
         return tf.reduce_all([tf.reduce_all(domains[name](natural)) for name, natural in reached.items()])
 
-    def fails(step: tf.Tensor, ok: tf.Tensor) -> tf.Tensor:
-        return tf.logical_not(ok) & (step > rho * 0.5**MAX_HALVINGS)
-
-    return tf.while_loop(fails, lambda step, _: (0.5 * step, inside(0.5 * step)), (rho, inside(rho)))
+    return largest_feasible_step(inside, step_size)
 
 
 def diagnose_messages(graph: FactorGraph, messages: Messages, data: Rows, seed: tf.Tensor) -> NumericalError:
-    """The error for a step from these messages that failed: which factor or which variable, and the fix; seed [2]."""
+    """The error for a step from these messages that failed: names the factor or the variable, and the fix; seed is [2]."""
     naturals = graph.naturals(messages)
     beliefs = {name: Belief.at(family, naturals[name]) for name, family in graph.families.items()}
     for key, value in graph.expected(beliefs, data, seed).items():
@@ -143,8 +157,8 @@ def diagnose_messages(graph: FactorGraph, messages: Messages, data: Rows, seed: 
         for name, message in graph.outgoing(key, naturals, factor.neighbours, data[key], seed).items():
             if not all(np.all(np.isfinite(part)) for part in message):
                 return NumericalError(
-                    f"the message of the factor '{key}' to the variable '{name}' is not finite; use a smaller rho, or start "
-                    "nearer to the posterior.",
+                    f"the message of the factor '{key}' to the variable '{name}' is not finite; use a smaller step_size, or "
+                    "start nearer to the posterior.",
                     matrix=f"{key} -> {name}",
                 )
     for name, family in graph.families.items():
@@ -152,7 +166,7 @@ def diagnose_messages(graph: FactorGraph, messages: Messages, data: Rows, seed: 
         if not np.all(family.in_domain(drift)):
             return NumericalError(
                 f"the messages of {', '.join(map(repr, graph.factors_of(name)))} lead the {family.name} '{name}' out of its "
-                "domain, however small the step; give it a proper prior, or use a smaller rho.",
+                "domain, however small the step; give it a proper prior, or use a smaller step_size.",
                 matrix=name,
             )
-    return NumericalError("the bound is not finite after the step; use a smaller rho.", matrix="bound")
+    return NumericalError("the bound is not finite after the step; use a smaller step_size.", matrix="bound")

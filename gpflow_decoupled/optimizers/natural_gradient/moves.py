@@ -1,0 +1,170 @@
+"""Where a natural-gradient step goes: the mean coefficients first, then each Gaussian part of q. Nothing is written here."""
+
+from __future__ import annotations
+
+__all__ = ["MeanMove", "Moments", "Move", "gaussian_target", "natural_mean_move", "newton_mean_move", "replaced"]
+
+from typing import Any, NamedTuple
+
+import tensorflow as tf
+from gpflow.base import RegressionData
+
+from ...bases import Gaussian, OrthogonalBasis
+from ...bases.parts.kernel_mean import KernelMean
+from ...errors import UnknownOptionError
+from ...linalg.gaussians import apply_per_latent
+from ...linalg.triangular import transposed_product
+from ...models import BasisGP
+from .evaluation import Evaluation, local_gradient
+from .held_sites import site_precision
+from .mean_steps import NewtonOptions, newton_direction, steepest_step
+from .natural import Natural
+
+
+class Move(NamedTuple):
+    """Where a step goes."""
+
+    state: Any
+    """Of the basis, at the new coefficients."""
+    naturals: tuple[Natural, ...]
+    """The new Gaussian parts."""
+    coefficients: tf.Tensor | None
+    """The new mean coefficients [M_gamma, L] in the basis's coordinates; None if they stay."""
+    ok: tf.Tensor
+    """[], bool: whether all of it is finite and positive definite."""
+    shortened: tf.Tensor
+    """[], int: how many parts of the step were shortened."""
+    clipped: tf.Tensor
+    """[], int: how many observations had a negative precision clipped."""
+
+
+class Moments(NamedTuple):
+    """Moments of q(f) at the data without the mean function, and the derivatives of the expected log density there."""
+
+    mean: tf.Tensor
+    """[N, L]"""
+    variance: tf.Tensor
+    """[N, L]"""
+    g: tf.Tensor
+    """dE/dmean [N, L]."""
+    h: tf.Tensor
+    """dE/dvariance [N, L]."""
+
+    @classmethod
+    def at(cls, model: BasisGP, mean: tf.Tensor, variance: tf.Tensor, data: RegressionData) -> Moments:
+        """Differentiate at other moments [N, L]; one pass through the likelihood."""
+        return cls(mean, variance, *local_gradient(model, mean, variance, data))
+
+
+class MeanMove(NamedTuple):
+    """Where the mean coefficients go, and what the Gaussian parts are moved from after that."""
+
+    state: Any
+    """Of the basis, at the new coefficients."""
+    moments: Moments
+    """At the new coefficients, or for a Newton step at the old ones."""
+    coefficients: tf.Tensor | None = None
+    """[M_gamma, L], in the basis's coordinates; None if they stay."""
+    inducing_mean: tf.Tensor | None = None
+    """The new whitened mean of q(u) [M_beta, L] where it is solved for jointly; None where it follows from (D46)."""
+    shortened: tf.Tensor | int = 0
+    """[], int: 1 if the step was shortened."""
+
+
+def natural_mean_move(
+    model: BasisGP,
+    kernel_mean: KernelMean,
+    data: RegressionData,
+    evaluation: Evaluation,
+    gradient: tf.Tensor,
+    step_size: tf.Tensor,
+) -> MeanMove:
+    """A gradient step of the coefficients in the basis's own coordinates: (D41) or (D42).
+
+    :param model: a model with mean coefficients.
+    :param kernel_mean: the part of its basis that has them.
+    :param data: X [N, D], Y [N, P].
+    :param evaluation: at the current Parameters.
+    :param gradient: of the bound in the Parameter [M_gamma, L].
+    :param step_size: eta [].
+    """
+    basis, now = model.basis, evaluation
+    operator = basis.mean_operator(now.state, model.kernel, data[0], now.features)
+    scaling = kernel_mean.scaling
+    change, is_short = steepest_step(operator, scaling, gradient, now.h, step_size)
+    raw = scaling.raw(change)
+    moments = Moments.at(model, now.features.mean + operator.to_data(raw), now.variance, data)
+    coefficients = tf.convert_to_tensor(kernel_mean.coefficients) + change
+    state = basis.moved(now.state, model.kernel, raw)
+    return MeanMove(state, moments, coefficients, shortened=tf.cast(is_short, tf.int32))
+
+
+def newton_mean_move(
+    model: BasisGP, data: RegressionData, evaluation: Evaluation, step_size: tf.Tensor, options: NewtonOptions
+) -> MeanMove:
+    """A Newton step of the coefficients and the mean of q(u) jointly: (D49).
+
+    :param model: a model with an `OrthogonalBasis`.
+    :param data: X [N, D], Y [N, P].
+    :param evaluation: at the current Parameters.
+    :param step_size: [], which share of the Newton step to take.
+    :param options: how the system is solved.
+    :raises UnknownOptionError: for another basis.
+    """
+    basis, state, features = model.basis, evaluation.state, evaluation.features
+    if not isinstance(basis, OrthogonalBasis):
+        raise UnknownOptionError(
+            f'mean="newton" works for an OrthogonalBasis, not {type(basis).__name__}: use mean="natural", or mean=None with '
+            "another optimizer for the mean coefficients."
+        )
+    operator = basis.mean_operator(state, model.kernel, data[0], features)
+    g, h, A = evaluation.g, evaluation.h, features.minus[0]
+    gradient = (
+        operator.from_data(g) - operator.product(state.a),  # (D41)
+        apply_per_latent(A, g) - state.mean,
+    )
+    scaling = basis.kernel_mean.scaling
+    direction = newton_direction(operator, scaling, A, gradient, h, options)
+    change = scaling.scaled(step_size * direction[0])
+    coefficients = tf.convert_to_tensor(basis.kernel_mean.coefficients) + change
+    moments = Moments(features.mean, evaluation.variance, g, h)
+    return MeanMove(state, moments, coefficients, state.mean + step_size * direction[1])
+
+
+def gaussian_target(part: Gaussian, A: tf.Tensor, g: tf.Tensor, h: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """Where a full step takes the natural parameters of a whitened Gaussian part: (D46).
+
+    A^T m~ is the share of this part in the mean at the data, while g and h are taken at the whole mean.
+
+    :param part: with a mean, or without one, and then the first target means nothing and is zero.
+    :param A: the features of the part [G, M, N].
+    :param g: dE/dmean [N, L].
+    :param h: dE/dvariance [N, L].
+    :return: theta* [M, L] and P* [L, M, M].
+    """
+    precision = site_precision(A, h)
+    if part.mean is None:
+        return tf.zeros([tf.shape(part.root)[1], tf.shape(part.root)[0]], g.dtype), precision
+    own_mean = apply_per_latent(A, part.mean, adjoint=True)
+    return apply_per_latent(A, g - 2.0 * h * own_mean), precision  # (D46)
+
+
+def replaced(
+    model: BasisGP, data: RegressionData, at: Moments, A: tf.Tensor, plus: tf.Tensor, old: Gaussian, new: Gaussian
+) -> Moments:
+    """The moments after one Gaussian part was replaced by another.
+
+    :param model: whose likelihood is differentiated.
+    :param data: X [N, D], Y [N, P].
+    :param at: the moments before.
+    :param A: the features of the part [G, M, N].
+    :param plus: root^T A of the old part [L, M, N].
+    :param old: the old part.
+    :param new: the new part.
+    """
+    mean = at.mean
+    if old.mean is not None and new.mean is not None:  # else the covariance alone was replaced
+        mean += apply_per_latent(A, new.mean - old.mean, adjoint=True)
+    new_plus = transposed_product(new.root, A)
+    variance = at.variance + tf.transpose(tf.reduce_sum(tf.square(new_plus) - tf.square(plus), axis=-2))
+    return Moments.at(model, mean, variance, data)
