@@ -66,7 +66,7 @@ def plot_history(result: FitResult, ax: Axes | None = None, *, window: int = 20)
             right.plot(history["evaluation_seconds"], history[name], "o-", ms=3, color=colour, label=LABELS[name])
         right.set_ylabel("held-out data")
         handles = [*ax.get_lines(), *right.get_lines()]
-        right.legend(handles, [handle.get_label() for handle in handles], frameon=False, loc="center right")
+        right.legend(handles, [str(handle.get_label()) for handle in handles], frameon=False, loc="center right")
     return ax
 
 
@@ -159,7 +159,7 @@ def plot_selection(selection: CertifiedSelection, ax: Axes | None = None, *, lab
         ax.set_xscale("log")
     ax.set(xlabel=label, ylabel="error rate", ylim=(0.0, None))
     handles = [*ax.get_lines()[: len(rates)], right.get_lines()[0]]
-    ax.legend(handles, [handle.get_label() for handle in handles], frameon=False, fontsize="small")
+    ax.legend(handles, [str(handle.get_label()) for handle in handles], frameon=False, fontsize="small")
     return ax
 
 

@@ -84,8 +84,8 @@ class _DecoupledGP(BaseEstimator):
     def _moments(self, X: npt.ArrayLike) -> tuple[np.ndarray, np.ndarray]:
         """Mean and variance [N, P] of observations at X [N, D], in blocks."""
         check_is_fitted(self)
-        X = self._inputs(validate_data(self, X, reset=False))
-        blocks = [self.model_.predict_y(X[start : start + _BLOCK]) for start in range(0, len(X), _BLOCK)]
+        inputs = self._inputs(validate_data(self, X, reset=False))
+        blocks = [self.model_.predict_y(inputs[start : start + _BLOCK]) for start in range(0, len(inputs), _BLOCK)]
         mean, variance = zip(*blocks)
         return np.concatenate(mean), np.concatenate(variance)
 
@@ -119,14 +119,14 @@ class DecoupledGPRegressor(RegressorMixin, _DecoupledGP):
 
         :raises ValueError: for data that scikit-learn or the model refuses.
         """
-        X, y = validate_data(self, X, y, y_numeric=True, multi_output=True)
-        if len(X) < 2:
+        inputs, observed = validate_data(self, X, y, y_numeric=True, multi_output=True)
+        if len(inputs) < 2:
             raise DataError("y has n_samples = 1: neither scale nor noise can be learned from one observation.")
-        targets = y.reshape(len(y), -1).astype(gpflow.default_float())
+        targets = observed.reshape(len(observed), -1).astype(gpflow.default_float())
         self.y_scaler_ = StandardScaler().fit(targets)
-        self._single_target = y.ndim == 1
+        self._single_target = observed.ndim == 1
         likelihood = gpflow.utilities.deepcopy(self.likelihood or gpflow.likelihoods.Gaussian(0.1))
-        self._train(X, self.y_scaler_.transform(targets), likelihood, targets.shape[1])
+        self._train(inputs, self.y_scaler_.transform(targets), likelihood, targets.shape[1])
         return self
 
     def predict(self, X: npt.ArrayLike, return_std: bool = False) -> np.ndarray | tuple[np.ndarray, np.ndarray]:
@@ -142,8 +142,8 @@ class DecoupledGPRegressor(RegressorMixin, _DecoupledGP):
     ) -> np.ndarray:
         """Joint samples of f at X [N, D], in the units of y: [N, n_samples], or [N, P, n_samples]. Cost N^3."""
         check_is_fitted(self)
-        X = self._inputs(validate_data(self, X, reset=False))
-        mean, cov = (tensor.numpy() for tensor in self.model_.predict_f(X, full_cov=True))  # [N, P], [P, N, N]
+        inputs = self._inputs(validate_data(self, X, reset=False))
+        mean, cov = (tensor.numpy() for tensor in self.model_.predict_f(inputs, full_cov=True))  # [N, P], [P, N, N]
         rng = check_random_state(random_state)
         draws = [rng.multivariate_normal(mean[:, p], cov[p], n_samples).T for p in range(mean.shape[1])]
         samples = np.stack(draws, axis=1) * self.y_scaler_.scale_[:, None] + self.y_scaler_.mean_[:, None]
@@ -175,15 +175,15 @@ class DecoupledGPClassifier(ClassifierMixin, _DecoupledGP):
 
         :raises ValueError: for data that scikit-learn or the model refuses, and for one class alone.
         """
-        X, y = validate_data(self, X, y)
-        check_classification_targets(y)
-        self.classes_, labels = np.unique(y, return_inverse=True)
+        inputs, observed = validate_data(self, X, y)
+        check_classification_targets(observed)
+        self.classes_, labels = np.unique(observed, return_inverse=True)
         count = len(self.classes_)
         if count < 2:
             raise DataError(f"y has one class, {self.classes_[0]!r}; there is nothing to tell apart.")
         likelihood = gpflow.utilities.deepcopy(self.likelihood or class_likelihood(count))
         labels = labels.astype(gpflow.default_float())[:, None]
-        self._train(X, labels, likelihood, num_latents_of(count))
+        self._train(inputs, labels, likelihood, num_latents_of(count))
         return self
 
     def predict_proba(self, X: npt.ArrayLike) -> np.ndarray:

@@ -2,7 +2,8 @@
 
 A step moves every message by the step size towards the gradient of its factor's expectation, (C32), one variable after the
 other. If the bound then is lower, or not finite, the step is undone and the next one is half as long; each success doubles the
-length, up to the step size again. Where factors are sampled the bound is an estimate, and only steps that are not finite are undone.
+length, up to the step size again. Where factors are sampled the bound is an estimate, and only steps that are not finite are
+undone.
 """
 
 from __future__ import annotations
