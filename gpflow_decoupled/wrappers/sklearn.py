@@ -6,6 +6,7 @@ __all__ = ["DecoupledGPClassifier", "DecoupledGPRegressor"]
 
 from collections.abc import Callable
 from numbers import Integral
+from typing import Any
 
 import gpflow
 import numpy as np
@@ -39,7 +40,7 @@ class _DecoupledGP(BaseEstimator):
         num_mean_points: int = 1000,
         steps: int | None = 1000,
         seconds: float | None = None,
-        fit_options: dict[str, object] | None = None,
+        fit_options: dict[str, Any] | None = None,
         random_state: int | np.random.RandomState | None = 0,
         verbose: bool = False,
     ) -> None:
@@ -74,7 +75,12 @@ class _DecoupledGP(BaseEstimator):
             num_mean_points=self.num_mean_points,
             seed=seed,
         )
-        options = {"steps": self.steps, "seconds": self.seconds, "seed": seed, "progress": bool(self.verbose)}
+        options: dict[str, Any] = {
+            "steps": self.steps,
+            "seconds": self.seconds,
+            "seed": seed,
+            "progress": bool(self.verbose),
+        }
         self.result_: FitResult = fit(model, (X, Y), **(options | (self.fit_options or {})))
         self.model_ = model
 
