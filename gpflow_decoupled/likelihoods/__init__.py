@@ -12,12 +12,12 @@ from .bernoulli_logit import BernoulliLogit
 from .bernoulli_probit import BernoulliProbit
 from .labels import check_labels, observation_columns
 from .laplace import Laplace
+from .lookup import declare_site_loss, likelihood_site, site_loss
 from .negative_binomial import NegativeBinomial
 from .sites.gaussian import GaussianLoss
 from .sites.laplace import LaplaceLoss
 from .sites.log_linear import LogLinearLoss
 from .sites.logit import LogitLoss, PiecewiseLogitLoss
-from .sites.lookup import declare_site_loss, likelihood_site, site_loss
 from .sites.priors import prior_site
 from .sites.quadrature import QuadratureLoss
 from .sites.registry import declare_site

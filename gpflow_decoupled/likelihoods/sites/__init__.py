@@ -1,7 +1,8 @@
 """The site of one observation: what it contributes to a bound, as a function of the distribution of its latent function.
 
 `description.py` defines `SiteDescription`, the one record of what is known of the sites of a likelihood; `registry.py` says
-which description belongs to which class of likelihoods; `lookup.py` has the functions that the rest of the package calls.
+which description belongs to which class of likelihoods; `lookup.py`, one folder up,
+has the functions that the rest of the package calls.
 A family of likelihoods is one file (`gaussian`, `laplace`, `logit`, `probit`, `student_t`, `log_linear`, `negative_binomial`),
 with all of its formulas; `quadrature.py` serves likelihoods without closed forms, and `priors.py` priors of weights. Read
 `site_loss.py` (expectations under a Gaussian) first, then `description.py`, `laplace.py` as an example, and `registry.py`.

@@ -22,7 +22,7 @@ from scipy.special import log_expit
 
 from ...covariances.latents import gram
 from ...errors import DataError
-from ...likelihoods.sites.lookup import is_logit
+from ...likelihoods.lookup import is_logit
 from ...models import CVIGP, AffineIndependentGP
 from ...models.families import require_model
 from ..results import Recorder, RunResult

@@ -9,13 +9,13 @@ import tensorflow as tf
 from gpflow import likelihoods as gl
 from gpflow.base import TensorType
 
-from ...errors import DataError
-from ...expectations.projections import Site
-from ..labels import check_labels
-from .description import SiteLossBuilder, check_one_latent
-from .logit import LOGIT
-from .registry import declare_site, site_description
-from .site_loss import SiteLoss, site_labels
+from ..errors import DataError
+from ..expectations.projections import Site
+from .labels import check_labels
+from .sites.description import SiteLossBuilder, check_one_latent
+from .sites.logit import LOGIT
+from .sites.registry import declare_site, site_description
+from .sites.site_loss import SiteLoss, site_labels
 
 
 def site_loss(likelihood: gl.Likelihood, Y: TensorType) -> SiteLoss:
