@@ -18,7 +18,7 @@ import tensorflow as tf
 
 from ...errors import DataError
 from ...likelihoods import Expansion, Maximiser, SiteLoss
-from ...likelihoods.sites.site_loss import penalised_site
+from ...likelihoods.sites.site_loss import dual_objective
 
 _MAX_STEPS = 60
 _DECREMENT = 1e-12
@@ -148,10 +148,11 @@ def _advance(loss: SiteLoss, sub: Subproblem, alpha: tf.Tensor, lam: tf.Tensor, 
 def _value(
     sub: Subproblem, alpha: tf.Tensor, lam: tf.Tensor, h: tf.Tensor, sigma: tf.Tensor, loss: tf.Tensor
 ) -> tf.Tensor:
-    """What (V15) maximises [N, L], at (h, sigma) with the loss given."""
-    return penalised_site(
-        loss, h, sigma, alpha, lam, sub.sigma, sub.rho, h_k=sub.h, kappa=sub.kappa, delta=sub.delta
-    )  # (V15)
+    """What (V15) maximises [N, L], at (h, sigma) with the loss given, less the augmented term of the paper's (19)."""
+    value = dual_objective(loss, h, sigma, alpha, lam, sub.sigma, sub.rho, sub.kappa, sub.h)  # (V15)
+    if sub.delta is not None:
+        value -= 0.5 * sub.delta * (sigma - sub.sigma) ** 4
+    return value
 
 
 def _model(sub: Subproblem, alpha: tf.Tensor, lam: tf.Tensor, h: tf.Tensor, sigma: tf.Tensor, at: Expansion) -> _Model:
