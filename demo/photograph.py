@@ -27,7 +27,7 @@ import gpflow_decoupled
 from gpflow_decoupled.bases import CoupledBasis
 from gpflow_decoupled.inducing import select
 from gpflow_decoupled.models import DVGP, HDVGP, ODVGP, BasisGP
-from gpflow_decoupled.training import FitResult
+from gpflow_decoupled.training import Evaluation, FitResult, MeanSolver, Schedule
 
 from .pictures import draw_reconstructions, draw_training
 from .pixels import Pixels, load_pixels
@@ -125,17 +125,17 @@ def train(model: BasisGP, pixels: Pixels, size: Size, seconds: float, seed: int)
     """Train for so many seconds, with the same settings for every model."""
     X, Y = pixels.test
     watched = np.random.default_rng(seed).permutation(len(X))[: size.watched]
+    has_mean_points = model.basis.kernel_mean is not None
     return gpflow_decoupled.fit(
         model,
         pixels.training,
         seconds=seconds,
         batch_size=size.batch,
         natural_gradient=0.3,
-        learning_rate=0.01,  # moves an inducing point by two pixels a step at most
-        mean_learning_rate=0.3,
-        anneal=0.5,
-        evaluation=(X[watched], Y[watched]),
-        evaluate_every=size.evaluate_every,
+        learning_rate=0.01,  # moves an inducing point by two pixels per step at most
+        mean_solver=MeanSolver(learning_rate=0.3) if has_mean_points else None,
+        schedule=Schedule(anneal=0.5),
+        evaluation=Evaluation((X[watched], Y[watched]), every=size.evaluate_every),
         seed=seed,
     )
 

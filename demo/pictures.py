@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import matplotlib
 
@@ -15,11 +15,14 @@ import numpy as np
 
 from .pixels import CENTRE, Pixels
 
+if TYPE_CHECKING:
+    from .photograph import Outcome
+
 COLOURS = ["#4c72b0", "#dd8452", "#937860", "#55a868", "#c44e52"]
 MISSING = "#d62728"
 
 
-def draw_reconstructions(pixels: Pixels, outcomes: Sequence[Any], path: Path) -> None:
+def draw_reconstructions(pixels: Pixels, outcomes: Sequence[Outcome], path: Path) -> None:
     """Original, training pixels and each model: all of it, a close-up, the predictive standard deviation."""
     height, width = pixels.grey.shape
     columns = 2 + len(outcomes)
@@ -58,7 +61,7 @@ def _close_up(height: int, width: int) -> tuple[slice, slice]:
     return slice(CENTRE[0] - 60, CENTRE[0] + 60), slice(CENTRE[1] - 90, CENTRE[1] + 90)
 
 
-def draw_training(outcomes: Sequence[Any], num_data: int, path: Path) -> None:
+def draw_training(outcomes: Sequence[Outcome], num_data: int, path: Path) -> None:
     """Bound and held-out error against seconds of training."""
     figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4), layout="constrained")
     ends = []

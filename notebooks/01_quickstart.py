@@ -65,7 +65,8 @@ model = gd.models.ODVGP(kernel, gpflow.likelihoods.Gaussian(0.1), gamma, beta)
 # %%
 X_test = rng.uniform(0, 4, (500, 1))
 Y_test = truth(X_test) + NOISE * rng.standard_normal(X_test.shape)
-result = gd.fit(model, (X, Y), steps=STEPS, evaluation=(X_test, Y_test), evaluate_every=STEPS // 5)
+evaluation = gd.training.Evaluation((X_test, Y_test), every=STEPS // 5)
+result = gd.fit(model, (X, Y), steps=STEPS, evaluation=evaluation)
 print(result)
 gpflow.utilities.print_summary(model.kernel)
 

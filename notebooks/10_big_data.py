@@ -110,10 +110,8 @@ FOLDER = OUTPUT / "10_checkpoints"
 shutil.rmtree(FOLDER, ignore_errors=True)
 settings = {
     "steps": STEPS,
-    "evaluation": evaluation,
-    "evaluate_every": STEPS // 4,
-    "checkpoint": FOLDER,
-    "checkpoint_every": STEPS // 4,
+    "evaluation": gd.training.Evaluation(evaluation, every=STEPS // 4),
+    "checkpoint": gd.training.Checkpoints(FOLDER, every=STEPS // 4),
     "compile": not FAST,  # a short run is over before it is compiled
 }
 interrupted = False

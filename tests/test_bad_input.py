@@ -12,7 +12,7 @@ import pytest
 import tensorflow as tf
 
 import gpflow_decoupled as gd
-from gpflow_decoupled.errors import DataError
+from gpflow_decoupled.errors import DataError, ModelError
 from gpflow_decoupled.models import HDVGP, ODVGP, SOLVEGP
 from tests.training.problems import BETA, GAMMA, MODELS, orthogonal, parts, sine, unchanged, values
 
@@ -150,7 +150,7 @@ def test_data_that_is_no_pair_is_refused(data: Any) -> None:
 
 def test_model_without_a_basis_is_refused() -> None:
     with pytest.raises(
-        TypeError, match="takes a model of the class BasisGP or SVGP, and got GPR. GPR is not a model of"
+        ModelError, match="fit takes models of the classes .*SVGP.*, and got GPR. GPR is not a model of this package"
     ):
         _fit(gpflow.models.GPR((X, Y), parts()[0]), (X, Y))
     with pytest.raises(TypeError, match="q_diag=True has no full covariance.*q_diag=False"):

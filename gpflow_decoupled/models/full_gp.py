@@ -94,6 +94,13 @@ class FullGP(GPModel, InternalDataTrainingLossMixin, abc.ABC):
         """
         return BasisPosterior(self.kernel, self.basis, self.mean_function, precompute_cache=precompute_cache)
 
+    def as_tensors(self, data: RegressionData) -> tuple[tf.Tensor, tf.Tensor]:
+        """(X, Y) as tensors, checked as the model's own data: held-out X [N, D] and Y [N, P].
+
+        :raises DataError: for unusable data.
+        """
+        return self._as_tensors(*self._checked(*(np.asarray(array) for array in data)))
+
     def _checked(self, X: np.ndarray, Y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The data [N, D], [N, P], or more of them; raises `DataError` for unusable ones."""
         outputs = (

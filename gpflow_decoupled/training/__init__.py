@@ -1,8 +1,27 @@
-"""Training: `fit`, and the pieces it is made of."""
+"""Training: `fit`, the objects that its options are made of, and its result.
 
-from .evaluation import held_out_metrics
+`fit.py` looks up the route of the model, checks the options and starts the loop. `routes/` has one module for each family of
+models. `step.py` says what a step is, `loop.py` repeats it; `batches`, `schedules`, `evaluation`, `checkpoints`, `progress`
+and `failure` are what the loop does besides, each with the option that belongs to it; `result.py` is the record. Read
+`fit.py`, `step.py`, `loop.py`, then one route.
+"""
+
+from .checkpoints import Checkpoints
+from .evaluation import Evaluation, held_out_metrics
 from .fit import fit
-from .progress import TensorBoard
+from .progress import Callbacks, TensorBoard
 from .result import FitResult
+from .routes.route import MeanSolver
+from .schedules import Schedule
 
-__all__ = ["FitResult", "TensorBoard", "fit", "held_out_metrics"]
+__all__ = [
+    "Callbacks",
+    "Checkpoints",
+    "Evaluation",
+    "FitResult",
+    "MeanSolver",
+    "Schedule",
+    "TensorBoard",
+    "fit",
+    "held_out_metrics",
+]

@@ -1,14 +1,16 @@
-"""Where the minibatches of a run come from: arrays in memory, or a `tf.data.Dataset` larger than it."""
+"""Where the minibatches of a run come from: arrays in memory, or a `tf.data.Dataset` that may be larger than memory."""
 
 from __future__ import annotations
 
-__all__ = ["ArrayBatches", "DatasetBatches", "make_batches"]
+__all__ = ["ArrayBatches", "Batch", "Batches", "DatasetBatches", "checksum", "make_batches"]
 
 import zlib
+from collections.abc import Iterable, Sequence
 from numbers import Integral
-from typing import Any
+from typing import Protocol
 
 import numpy as np
+import numpy.typing as npt
 import tensorflow as tf
 from gpflow.likelihoods import Likelihood
 
@@ -17,17 +19,46 @@ from ..inducing.variables import input_dims
 from ..likelihoods import check_labels
 from ..models import BasisGP
 from ..models.checks import check_shapes_of_data, check_values, warn_of_values
+from .step import Trackable
 
 Batch = tuple[tf.Tensor, tf.Tensor]
 
 DEFAULT_BATCH = 1024
 
 
+class Batches(Protocol):
+    """What the loop needs of the data: a batch for each step, and what a checkpoint must know of them."""
+
+    num_data: int
+
+    @property
+    def whole(self) -> Batch | None:
+        """All data, where every step sees all of them; else None."""
+        ...
+
+    @property
+    def checkpointable(self) -> dict[str, Trackable]:
+        """What a checkpoint saves to find the place in the data again, by name."""
+        ...
+
+    @property
+    def settings(self) -> dict[str, object]:
+        """What must be the same for a resumed run to go on, by name."""
+        ...
+
+    def __call__(self, step: int) -> Batch:
+        """The batch of step 0, 1, ...: X [B, D], Y [B, P]."""
+        ...
+
+
 class ArrayBatches:
     """Minibatches of arrays, without replacement within an epoch, each a function of (seed, step) alone.
 
-    :param X: [N, D]. :param Y: [N, P]. :param batch_size: rows of a batch; None takes all, "auto" at most 1024.
-    Raises `DataError` for a batch larger than the data.
+    :param X: [N, D].
+    :param Y: [N, P].
+    :param batch_size: rows of a batch; None takes all rows, "auto" at most 1024.
+    :param seed: of the order of the rows.
+    :raises DataError: for a batch larger than the data.
     """
 
     def __init__(self, X: tf.Tensor, Y: tf.Tensor, batch_size: int | None | str, seed: int) -> None:
@@ -48,14 +79,19 @@ class ArrayBatches:
         self._order = np.arange(self.num_data)
 
     @property
-    def checkpointable(self) -> dict[str, Any]:
+    def whole(self) -> Batch | None:
+        """All rows, where a batch has them all."""
+        return (self.X, self.Y) if self.batch_size == self.num_data else None
+
+    @property
+    def checkpointable(self) -> dict[str, Trackable]:
         """Nothing: the batches follow from the seed and the step."""
         return {}
 
     @property
-    def settings(self) -> dict[str, Any]:
-        """What must be the same for a run to go on."""
-        digest = zlib.crc32(self.Y.numpy().tobytes(), zlib.crc32(self.X.numpy().tobytes()))
+    def settings(self) -> dict[str, object]:
+        """Sizes, and a checksum of the arrays."""
+        digest = checksum((self.X, self.Y))
         return {"num_data": self.num_data, "batch_size": self.batch_size, "checksum of the data": digest}
 
     def __call__(self, step: int) -> Batch:
@@ -73,9 +109,14 @@ class ArrayBatches:
 class DatasetBatches:
     """The batches of a `tf.data.Dataset` of (X, Y), in its order, from the start again when it ends.
 
-    Shuffling and batching are the dataset's own. There is one iterator, since a second one, to look at the data first,
-    would change the order of a shuffled dataset. Raises `DataError` for a dataset without batches, a first batch that
-    is not finite, and labels outside the likelihood's support; later batches that are not finite make the step fail.
+    Shuffling and batching are left to the dataset. There is one iterator only: a second one, to look at the data first,
+    would change the order of a shuffled dataset.
+
+    :param dataset: of pairs (X [B, D], Y [B, P]).
+    :param num_data: N, the rows of all batches together.
+    :param likelihood: whose support the labels are checked against.
+    :raises DataError: when called, for a dataset without batches, a first batch that is not finite, and labels outside the
+        likelihood's support. Later batches that are not finite make the step fail.
     """
 
     def __init__(self, dataset: tf.data.Dataset, num_data: int, likelihood: Likelihood) -> None:
@@ -84,13 +125,18 @@ class DatasetBatches:
         self._is_first = True
 
     @property
-    def checkpointable(self) -> dict[str, Any]:
+    def whole(self) -> None:
+        """None: a dataset is read in batches."""
+        return None
+
+    @property
+    def checkpointable(self) -> dict[str, Trackable]:
         """The place in the dataset."""
         return {"iterator": self.iterator}
 
     @property
-    def settings(self) -> dict[str, Any]:
-        """What must be the same for a run to go on."""
+    def settings(self) -> dict[str, object]:
+        """The size of the data."""
         return {"num_data": self.num_data}
 
     def __call__(self, step: int) -> Batch:
@@ -108,12 +154,24 @@ class DatasetBatches:
         return X, Y
 
 
-def make_batches(
-    model: BasisGP, data: tuple | tf.data.Dataset, batch_size: int | None | str, seed: int
-) -> ArrayBatches | DatasetBatches:
-    """Check the data and wrap them. Arrays are checked in full, a dataset by its types and as it goes.
+def checksum(arrays: Iterable[tf.Tensor]) -> int:
+    """A number that tells whether arrays, of any shapes [...], are the same as before."""
+    digest = 0
+    for array in arrays:
+        digest = zlib.crc32(array.numpy().tobytes(), digest)
+    return digest
 
-    Raises `DataError` for unusable data, a dataset without `num_data`, or a `num_data` that is not that of the arrays.
+
+def make_batches(
+    model: BasisGP, data: Sequence[npt.ArrayLike] | tf.data.Dataset | None, batch_size: int | None | str, seed: int
+) -> ArrayBatches | DatasetBatches:
+    """Check the data and wrap them. Arrays are checked in full, a dataset by its types now and by its values in training.
+
+    :param model: whose likelihood and number of inputs and outputs the data must fit.
+    :param data: arrays (X [N, D], Y [N, P]), or a dataset of batches of them.
+    :param batch_size: of arrays, see `ArrayBatches`.
+    :param seed: of the order of the rows.
+    :raises DataError: for unusable data, a dataset without `num_data`, or a `num_data` that is not that of the arrays.
     """
     if isinstance(data, tf.data.Dataset):
         return _dataset_batches(model, data, batch_size)

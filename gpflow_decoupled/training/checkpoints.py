@@ -2,35 +2,63 @@
 
 from __future__ import annotations
 
-__all__ = ["RunCheckpoint"]
+__all__ = ["Checkpoints", "RunCheckpoint"]
 
 import json
 import os
 import warnings
 import zipfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import BinaryIO
 
 import numpy as np
 import tensorflow as tf
 
 from ..errors import DataError
+from .options import check_counts
 from .result import History
+from .step import Trackable
 
 UNREADABLE = (OSError, ValueError, KeyError, EOFError, AssertionError, zipfile.BadZipFile, tf.errors.OpError)
+
+
+@dataclass(frozen=True)
+class Checkpoints:
+    """Where `fit` saves a run, and how often: a killed run goes on from there to the same trace.
+
+    :param folder: where the state is saved. A run that finds a state in it goes on from that one; the limits of the run may
+        then be others, while other data or settings are refused.
+    :param every: steps between two checkpoints; there is one more at the end.
+    :raises DataError: unless `every` is at least 1.
+
+    Example::
+
+        fit(model, (X, Y), steps=10_000, checkpoint=Checkpoints("run", every=1000))
+    """
+
+    folder: str | os.PathLike[str]
+    every: int = 500
+
+    def __post_init__(self) -> None:
+        check_counts(1, every=self.every)
 
 
 class RunCheckpoint:
     """Model, optimizers, place in the data and history of a run, in one folder.
 
-    :param objects: what TensorFlow saves. :param settings: what must be the same for the trace to go on; a folder that
-        was written with other settings is refused with a `DataError` that names the difference.
+    :param folder: where the files are; it is created when the first state is saved.
+    :param objects: what TensorFlow saves, by name.
+    :param settings: what must be the same for the trace to go on, by name.
 
-    The record and the history are written before TensorFlow's own index, and each file is renamed into place, so that a
-    kill at any moment leaves the checkpoint before.
+    The record and the history are written before TensorFlow's own index, and each file is renamed into place. A kill at any
+    moment therefore leaves the checkpoint before.
     """
 
-    def __init__(self, folder: Any, objects: dict[str, Any], settings: dict[str, Any]) -> None:
+    def __init__(
+        self, folder: str | os.PathLike[str], objects: Mapping[str, Trackable], settings: Mapping[str, object]
+    ) -> None:
         self.folder = Path(folder)
         self.settings = json.loads(json.dumps(settings))
         self.checkpoint = tf.train.Checkpoint(**objects)
@@ -59,9 +87,11 @@ class RunCheckpoint:
             half.unlink()
 
     def restore(self, history: History) -> tuple[int, dict[str, float]] | None:
-        """Go back to the latest state that can be read: (steps done, totals), or None if the folder holds none.
+        """Go back to the latest state that can be read.
 
-        Raises `DataError` for other settings, and where no state can be read.
+        :param history: takes the traces of that state.
+        :return: (steps done, totals), or None if there is no state in the folder.
+        :raises DataError: if the state was written with other settings, or if no state can be read.
         """
         problems = []
         for path in reversed(self.manager.checkpoints):
@@ -92,7 +122,7 @@ class RunCheckpoint:
             )
         return None
 
-    def _compare(self, written: dict[str, Any]) -> None:
+    def _compare(self, written: Mapping[str, object]) -> None:
         for name in [*self.settings, *(name for name in written if name not in self.settings)]:
             old, new = written.get(name), self.settings.get(name)
             if old != new:
@@ -101,7 +131,7 @@ class RunCheckpoint:
                     "same value, or another folder."
                 )
 
-    def _replace(self, name: str, write: Any) -> None:
+    def _replace(self, name: str, write: Callable[[BinaryIO], object]) -> None:
         temporary = self.folder / (name + ".part")
         with open(temporary, "wb") as file:
             write(file)

@@ -1,32 +1,105 @@
-"""Held-out quality of a model, in chunks, so that any number of points fits into memory."""
+"""Held-out quality of a model while it trains, and when that stops a run."""
 
 from __future__ import annotations
 
-__all__ = ["held_out_metrics"]
+__all__ = ["Evaluation", "check_held_out", "held_out_metrics"]
 
-from typing import Any
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 import tensorflow as tf
+from gpflow.models import GPModel
+
+from ..errors import DataError
+from ..models import AffineIndependentGP, BasisGP, FullGP
+from ..models.checks import check_values
+from .options import check_counts
+
+Predictions = Callable[[tf.Tensor, tf.Tensor], tuple[tf.Tensor, tf.Tensor]]
 
 
-def held_out_metrics(model: Any, data: tuple, chunk: int = 4096) -> dict[str, float]:
-    """RMSE of the predictive mean and mean log density (nats per observation) on data (X [N, D], Y [N, P]).
+@dataclass(frozen=True)
+class Evaluation:
+    """Scores of `fit` on data that the model does not train on, and early stopping.
 
-    Uses the cached posterior; N M^2. The RMSE compares E[y] with Y, so for class labels it is not an error rate.
+    :param data: held-out (X [N, D], Y [N, P]). Without them nothing is scored, and `patience` looks at the bound.
+    :param every: steps between two evaluations; there is one more at the end of the run.
+    :param patience: stop after so many evaluations without a better log density (or bound); None never stops.
+    :raises DataError: for numbers out of range, and where there is neither data nor patience.
+
+    Example::
+
+        fit(model, (X, Y), evaluation=Evaluation((X_test, Y_test), every=200, patience=3))
+    """
+
+    data: Sequence[npt.ArrayLike] | None = None
+    every: int = 500
+    patience: int | None = None
+
+    def __post_init__(self) -> None:
+        check_counts(1, every=self.every, patience=self.patience)
+        if self.data is None and self.patience is None:
+            raise DataError("Evaluation() has nothing to do: give it held-out data=(X, Y), or patience, or both.")
+
+
+def check_held_out(model: BasisGP | FullGP, data: Sequence[npt.ArrayLike]) -> tuple[np.ndarray, np.ndarray]:
+    """The held-out data as arrays X [N, D], Y [N, P], checked as training data are.
+
+    :raises DataError: with "evaluation: " in front, so that the message tells which data are meant.
+    """
+    if not (isinstance(data, (tuple, list)) and len(data) == 2):
+        raise DataError(f"evaluation is a {type(data).__name__}; pass held-out (X, Y), or an Evaluation.")
+    try:
+        X, Y = (tensor.numpy() for tensor in model.as_tensors(data))
+        check_values(X, Y, model.likelihood)
+    except DataError as error:
+        raise DataError(f"evaluation: {error}") from error
+    return X, Y
+
+
+def held_out_metrics(model: GPModel, data: Sequence[npt.ArrayLike], chunk: int = 4096) -> dict[str, float]:
+    """Score the predictions of a model on data that it has not seen.
+
+    :param model: a GP model of this package, or any GPflow model with a `posterior`.
+    :param data: (X [N, D], Y [N, P]).
+    :param chunk: rows that are predicted at once, so that any number of rows fits into memory.
+    :return: "rmse", of the predictive mean E[y], which for class labels is no error rate, and "log_density", the mean log
+        predictive density in nats per observation.
+
+    Factorisations are computed once; after that N M^2 for M points. Example::
+
+        held_out_metrics(model, (X_test, Y_test))["log_density"]
     """
     X, Y = (np.asarray(array) for array in data)
-    posterior = model.posterior()
+    score = _own_predictions(model) if isinstance(model, AffineIndependentGP) else _gaussian_predictions(model)
     squares, densities = [], []
     for start in range(0, len(X), chunk):
         x, y = tf.convert_to_tensor(X[start : start + chunk]), tf.convert_to_tensor(Y[start : start + chunk])
         y = tf.cast(y, x.dtype)
-        mean, variance = posterior.predict_f(x)
-        densities.append(model.likelihood.predict_log_density(x, mean, variance, y).numpy())
-        predicted, _ = model.likelihood.predict_mean_and_var(x, mean, variance)
+        predicted, density = score(x, y)
+        densities.append(density.numpy())
         columns = min(predicted.shape[1], y.shape[1])
         squares.append(np.square(predicted.numpy()[:, :columns] - y.numpy()[:, :columns]))
     return {
         "rmse": float(np.sqrt(np.mean(np.concatenate(squares)))),
         "log_density": float(np.mean(np.concatenate(densities))),
     }
+
+
+def _gaussian_predictions(model: GPModel) -> Predictions:
+    """E[y] [N, P] and log densities [N] by the cached posterior, whose marginals of f are Gaussian."""
+    posterior = model.posterior()
+
+    def score(x: tf.Tensor, y: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        mean, variance = posterior.predict_f(x)
+        density = model.likelihood.predict_log_density(x, mean, variance, y)
+        return model.likelihood.predict_mean_and_var(x, mean, variance)[0], density
+
+    return score
+
+
+def _own_predictions(model: AffineIndependentGP) -> Predictions:
+    """The same by the model's own integrals, where the marginals of f are not Gaussian."""
+    return lambda x, y: (model.predict_y(x)[0], model.predict_log_density((x, y)))

@@ -1,20 +1,31 @@
-"""What went wrong in a step, said in one sentence that names it."""
+"""Why a step failed, as an error that names the cause."""
 
 from __future__ import annotations
 
 __all__ = ["explain", "restored"]
 
+from collections.abc import Mapping
+
 import numpy as np
+import tensorflow as tf
 
 from ..errors import NumericalError
 from ..linalg.cholesky import diagnose
-from ..models import BasisGP
+from .batches import Batch
 
 RESTORED = " The model holds the last good parameters."
 
 
-def explain(model: BasisGP, batch: tuple, step: int) -> NumericalError:
-    """The error for a failed step, found at the parameters at which it failed."""
+def explain(matrices: Mapping[str, tf.Tensor], batch: Batch, step: int) -> NumericalError:
+    """The error for a step that failed without saying why.
+
+    The causes are looked for in this order: rows of the batch that are not finite, a matrix that has no Cholesky factor, and,
+    if there is neither, the posterior precision or a gradient.
+
+    :param matrices: what the step factorises, by name, at the Parameters at which it failed.
+    :param batch: X [B, D] and Y [B, P] of the step.
+    :param step: its number.
+    """
     for name, array in zip("XY", batch):
         bad = ~np.all(np.isfinite(array.numpy()), axis=1)
         if np.any(bad):
@@ -23,7 +34,7 @@ def explain(model: BasisGP, batch: tuple, step: int) -> NumericalError:
                 "from the dataset." + RESTORED,
                 matrix=name,
             )
-    for name, matrix in model.basis.matrices(model.kernel).items():
+    for name, matrix in matrices.items():
         values = matrix.numpy()
         if not np.all(np.isfinite(values)) or np.min(np.linalg.eigvalsh(values)) <= 0:
             return restored(diagnose(name, values), step)
@@ -36,5 +47,5 @@ def explain(model: BasisGP, batch: tuple, step: int) -> NumericalError:
 
 
 def restored(error: NumericalError, step: int) -> NumericalError:
-    """The same error, with the step at which it came up and what became of the model."""
+    """The same error, with the number of the step in front and what became of the model at the end."""
     return NumericalError(f"Step {step}: {error}{RESTORED}", matrix=error.matrix)

@@ -2,13 +2,53 @@
 
 from __future__ import annotations
 
-__all__ = ["ProgressLine", "TensorBoard", "call_back"]
+__all__ = ["Callback", "Callbacks", "ProgressLine", "TensorBoard"]
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from dataclasses import dataclass
 
+from gpflow.models import GPModel
 from gpflow.monitor import Monitor
 from tqdm.auto import tqdm
+
+from ..errors import DataError
+from ..models import FactorGraph
+from .options import check_counts
+
+Callback = Callable[[int, dict[str, float], GPModel | FactorGraph], object]
+
+
+@dataclass(frozen=True)
+class Callbacks:
+    """Functions that `fit` calls while it trains, and how often.
+
+    :param functions: each is called with (step, metrics, model); `metrics` has "elbo", the mean bound since the call before,
+        and after an evaluation "rmse" and "log_density". A `gpflow.monitor.Monitor` may be one of them.
+    :param every: steps between two calls. The progress line changes as often.
+    :raises DataError: for what is no list of functions, and for `every` below 1.
+
+    Example::
+
+        fit(model, (X, Y), callbacks=Callbacks([lambda step, metrics, model: print(step, metrics)], every=100))
+    """
+
+    functions: Sequence[Callback | Monitor] = ()
+    every: int = 20
+
+    def __post_init__(self) -> None:
+        check_counts(1, every=self.every)
+        if not isinstance(self.functions, (list, tuple)) or not all(callable(one) for one in self.functions):
+            raise DataError(
+                "callbacks must be a list of functions of (step, metrics, model), or of gpflow.monitor.Monitor."
+            )
+
+    def __call__(self, step: int, metrics: dict[str, float], model: GPModel | FactorGraph) -> None:
+        """Call each function, a `Monitor` with the step alone."""
+        for function in self.functions:
+            if isinstance(function, Monitor):
+                function(step)
+            else:
+                function(step, metrics, model)
 
 
 class ProgressLine:
@@ -42,9 +82,14 @@ class ProgressLine:
 
 
 class TensorBoard:
-    """A callback that writes every reported metric to TensorBoard.
+    """A callback of `fit` that writes every reported metric to TensorBoard.
 
-    :param folder: where the event files go. Raises `ImportError`, with the fix, if TensorBoard is not installed.
+    :param folder: where the event files go.
+    :raises ImportError: with the fix, if TensorBoard is not installed.
+
+    Example::
+
+        fit(model, (X, Y), callbacks=[TensorBoard("logs")])
     """
 
     def __init__(self, folder: str) -> None:
@@ -56,18 +101,9 @@ class TensorBoard:
 
         self._summary, self._writer = tf.summary, tf.summary.create_file_writer(folder)
 
-    def __call__(self, step: int, metrics: dict[str, float], model: Any) -> None:
+    def __call__(self, step: int, metrics: dict[str, float], model: GPModel | FactorGraph) -> None:
         """Write the metrics of one step."""
         with self._writer.as_default():
             for name, value in metrics.items():
                 self._summary.scalar(name, value, step=step)
         self._writer.flush()
-
-
-def call_back(callbacks: Sequence[Callable], step: int, metrics: dict[str, float], model: Any) -> None:
-    """Call each with (step, metrics, model); a `gpflow.monitor.Monitor` as it wants to be called."""
-    for callback in callbacks:
-        if isinstance(callback, Monitor):
-            callback(step)
-        else:
-            callback(step, metrics, model)

@@ -1,17 +1,23 @@
-"""What a run leaves behind."""
+"""The record of a run of `fit`."""
 
 from __future__ import annotations
 
-__all__ = ["FitResult", "History"]
+__all__ = ["RECENT", "FitResult", "History", "Totals"]
 
 from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
+from ..optimizers.results import RunResult
+
+RECENT = 20
+"""Steps whose mean stands for the bound where each step has an estimate of its own."""
+
 
 class History:
-    """Traces of a run: one list a quantity, each with the steps at which it was recorded."""
+    """The traces of a run: one list for each quantity, each with the steps at which it was recorded."""
 
     def __init__(self) -> None:
         self._values: dict[str, list[float]] = defaultdict(list)
@@ -29,7 +35,12 @@ class History:
         """The last `count` values of a quantity, or as many as there are."""
         return self._values[name][-count:] if name in self._values else []
 
-    def load(self, arrays: dict[str, np.ndarray]) -> None:
+    def mean(self, name: str, count: int) -> float:
+        """The mean of the last `count` values; NaN if there are none."""
+        values = self.tail(name, count)
+        return float(np.mean(values)) if values else float("nan")
+
+    def load(self, arrays: Mapping[str, np.ndarray]) -> None:
         """Go on from saved traces."""
         self._values.clear()
         for name, values in arrays.items():
@@ -37,32 +48,56 @@ class History:
 
 
 @dataclass
-class FitResult:
+class Totals:
+    """What a run adds up from step to step; a checkpoint keeps it."""
+
+    seconds: float = 0.0
+    shortened: int = 0
+    clipped: int = 0
+    refreshes: int = 0
+    best: float = -np.inf
+    """The best score of an evaluation."""
+    waited: int = 0
+    """Evaluations since then."""
+
+    @classmethod
+    def of(cls, saved: Mapping[str, float]) -> Totals:
+        """Those of a checkpoint, where all numbers are floats."""
+        counts = {name: int(saved[name]) for name in ("shortened", "clipped", "refreshes", "waited")}
+        return cls(seconds=saved["seconds"], best=saved["best"], **counts)
+
+
+@dataclass(kw_only=True)
+class FitResult(RunResult):
     """The record of a run of `fit`.
 
-    `history["step"]`, `["seconds"]`, `["elbo"]` have one entry a step, the bound in nats of the whole data set,
-    estimated from the step's minibatch; `["evaluation_step"]`, `["rmse"]`, `["log_density"]` one an evaluation, the log
-    density in nats per observation.
+    `elbo` is the bound in nats at the Parameters as the run left them, where a step sees all data and nothing is sampled; on
+    minibatches it is the mean of the last 20 estimates, and NaN for a run without steps. `seconds` is the time of the
+    training steps; compilation and evaluations are not part of it. `converged` says that patience or a tolerance ended the
+    run, and not a limit.
+
+    `history` has arrays "step", "seconds" and "elbo" with one entry per step; the bound is in nats of the whole data set,
+    estimated from the step's batch at the Parameters before the step for models on inducing points and with sites, after it
+    for the others. With `Evaluation` it also has "evaluation_step", "evaluation_seconds", "rmse" and "log_density" (nats per
+    observation), with one entry per evaluation. Example::
+
+        result = fit(model, (X, Y))
+        print(result, result.history["elbo"][-1])
     """
 
-    history: dict[str, np.ndarray]
-    steps: int
-    seconds: float
-    """Wall-clock time of the training steps; compilation and evaluations are not in it."""
     compile_seconds: float
-    stop_reason: str
+    """Wall-clock time of tracing the first step, which is not part of `seconds`."""
     shortened_steps: int = 0
-    """Natural-gradient steps that were shortened to stay feasible."""
+    """How many updates of q were shortened to stay feasible."""
     clipped_sites: int = 0
     """Observations whose negative precision was clipped, summed over steps."""
     refreshes: int = 0
-    """How often the frozen scaling of the mean coefficients was brought up to date."""
+    """How often what is held fixed between refreshes was brought up to date, see `Schedule`."""
 
     def __str__(self) -> str:
-        """One line: steps, time, reason, and the mean bound of the last steps."""
-        bound = float(np.mean(self.history["elbo"][-20:])) if self.steps else float("nan")
+        """One line: steps, time, bound, why the run ended."""
         pace = 1e3 * self.seconds / max(1, self.steps)
-        line = f"{self.steps} steps in {self.seconds:.1f} s ({pace:.1f} ms a step), ELBO about {bound:.4g}, stopped: "
+        line = f"{self.steps} steps in {self.seconds:.1f} s ({pace:.1f} ms per step), ELBO {self.elbo:.4g}, stopped: "
         extra = f", {self.shortened_steps} shortened steps" if self.shortened_steps else ""
         extra += f", {self.clipped_sites} clipped sites" if self.clipped_sites else ""
-        return line + self.stop_reason + extra
+        return line + self.reason + extra

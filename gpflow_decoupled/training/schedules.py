@@ -1,13 +1,60 @@
-"""Step sizes over a run, as plain functions of the step and of the share of the run that is done."""
+"""Step sizes over a run, as functions of the step and of the share of the run that is done."""
 
 from __future__ import annotations
 
-__all__ = ["annealed", "ramped"]
+__all__ = ["Rates", "Schedule", "annealed", "ramped"]
 
 import math
+from dataclasses import dataclass
+
+from .options import check_counts, check_rates
+from .step import StepSizes
 
 FLOOR = 0.02
 """Share of the step size that is left at the end of an annealed run."""
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """How the step sizes of `fit` change over a run. What is None has the default of the model's family.
+
+    :param ramp_steps: steps over which the step size of q grows from 1e-4 to its final value; 10 for models on inducing
+        points. Other families need no ramp and refuse this field.
+    :param anneal: share of the run, at its end, over which all step sizes fall to 2 %; 0.2, and 0 for factor graphs.
+    :param refresh_every: steps between updates of what is otherwise held fixed: the scaling of the mean coefficients (100),
+        or q of an affine-independent model (20).
+    :raises DataError: for numbers out of range.
+
+    Example::
+
+        fit(model, (X, Y), schedule=Schedule(ramp_steps=0, anneal=0.5))
+    """
+
+    ramp_steps: int | None = None
+    anneal: float | None = None
+    refresh_every: int | None = None
+
+    def __post_init__(self) -> None:
+        check_counts(0, ramp_steps=self.ramp_steps)
+        check_counts(1, refresh_every=self.refresh_every)
+        check_rates(1.0, anneal=self.anneal or None)
+
+
+@dataclass(frozen=True)
+class Rates:
+    """The step sizes of a run before ramp and annealing; the names are those of the arguments of `fit`."""
+
+    natural_gradient: float | None
+    learning_rate: float
+    mean_learning_rate: float
+    ramp_steps: int
+    anneal: float
+
+    def at(self, step: int, share: float) -> StepSizes:
+        """The sizes of step 0, 1, ..., at a share of the run in [0, 1]."""
+        factor, rho = annealed(share, self.anneal), self.natural_gradient
+        natural = None if rho is None else factor * ramped(step, rho, self.ramp_steps)
+        return StepSizes(natural, factor * self.learning_rate, factor * self.mean_learning_rate)
 
 
 def ramped(step: int, final: float, steps: int, initial: float = 1e-4) -> float:
@@ -21,9 +68,10 @@ def ramped(step: int, final: float, steps: int, initial: float = 1e-4) -> float:
 
 
 def annealed(share: float, tail: float) -> float:
-    """1 until the last `tail` of the run, then half a cosine down to 2 %: averages out the noise of the minibatches.
+    """1 until the last `tail` of the run, then half a cosine down to 2 %, which averages out the noise of minibatches.
 
     :param share: how much of the run is done, in [0, 1].
+    :param tail: the share of the run over which the factor falls, in [0, 1].
     """
     if tail <= 0.0 or share <= 1.0 - tail:
         return 1.0

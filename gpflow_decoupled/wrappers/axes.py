@@ -1,14 +1,20 @@
-"""Where a plot is drawn. Matplotlib is optional, and imported here alone."""
+"""The axes of a plot. Matplotlib is optional, and this is the only place where it is imported."""
 
 from __future__ import annotations
 
 __all__ = ["axes_or_new"]
 
-from typing import Any
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 
-def axes_or_new(ax: Any | None) -> Any:
-    """`ax`, or new axes; raises `ImportError`, with the fix, without Matplotlib."""
+def axes_or_new(ax: Axes | None) -> Axes:
+    """`ax`, or new axes if it is None.
+
+    :raises ImportError: with the fix, if Matplotlib is not installed.
+    """
     try:
         import matplotlib.pyplot as plt
     except ImportError as error:

@@ -60,14 +60,24 @@ class _Model:
 class RegressionModel(_Model):
     """An `ODVGP` with Gaussian noise for standardised data.
 
-    :param is_test: ten steps on at most 20 + 20 points, to see that a harness runs. :param seed: of points and minibatches.
-    :param num_inducing: M_beta. :param num_mean_points: M_gamma. :param steps: of training.
+    :param is_test: ten steps on at most 20 + 20 points, to see that a harness runs.
+    :param seed: of points and minibatches.
+    :param num_inducing: M_beta, points of mean and covariance.
+    :param num_mean_points: M_gamma, further points of the mean.
+    :param steps: of training.
 
-    `fit` starts from scratch at every call. Cost: as `gpflow_decoupled.fit` of an `ODVGP`.
+    `fit` starts from scratch at every call. Cost: as `gpflow_decoupled.fit` of an `ODVGP`. Example::
+
+        model = RegressionModel(steps=500)
+        model.fit(X, Y)
+        mean, variance = model.predict(X_new)
     """
 
     def fit(self, X: np.ndarray, Y: np.ndarray) -> None:
-        """Learn from X [N, D] and Y [N, P]. Raises `DataError` for data that cannot be used."""
+        """Learn from X [N, D] and Y [N, P].
+
+        :raises DataError: for data that cannot be used.
+        """
         X, Y = (np.asarray(array, gpflow.default_float()) for array in (X, Y))
         self._train(X, Y, gpflow.likelihoods.Gaussian(0.1), Y.shape[1])
 
@@ -85,7 +95,13 @@ class RegressionModel(_Model):
 class ClassificationModel(_Model):
     """An `ODVGP` for K classes: a logistic link and one latent function for two, GPflow's `MultiClass` for more.
 
-    :param K: number of classes, labelled 0, ..., K - 1. The other arguments are those of `RegressionModel`.
+    :param K: the number of classes, which are labelled 0, ..., K - 1.
+
+    The other arguments are those of `RegressionModel`. Example::
+
+        model = ClassificationModel(3, steps=500)
+        model.fit(X, labels)
+        probabilities = model.predict(X_new)
     """
 
     def __init__(self, K: int, is_test: bool = False, seed: int = 0, **settings: int) -> None:
@@ -95,7 +111,10 @@ class ClassificationModel(_Model):
         self.K = K
 
     def fit(self, X: np.ndarray, Y: np.ndarray) -> None:
-        """Learn from X [N, D] and labels Y [N, 1]. Raises `DataError` for data that cannot be used."""
+        """Learn from X [N, D] and labels Y [N, 1].
+
+        :raises DataError: for data that cannot be used.
+        """
         X, Y = (np.asarray(array, gpflow.default_float()) for array in (X, Y))
         self._train(X, Y, class_likelihood(self.K), num_latents_of(self.K))
 

@@ -1,34 +1,51 @@
-"""How often predictions come true. Matplotlib and, for labels, scikit-learn are imported when a plot is drawn."""
+"""Whether predicted frequencies are the observed ones.
+
+Matplotlib and, for binary labels, scikit-learn are imported when a plot is drawn.
+"""
 
 from __future__ import annotations
 
 __all__ = ["plot_calibration"]
 
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
 from gpflow.likelihoods import Bernoulli
+from gpflow.models import GPModel
 from scipy.stats import kstwobign, norm
 
 from ..errors import DataError
 from ..likelihoods import BernoulliLogit, BernoulliProbit
 from .axes import axes_or_new
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
 _BINARY = (Bernoulli, BernoulliLogit, BernoulliProbit)
 
 
-def plot_calibration(model: Any, data: tuple, ax: Any | None = None, *, num_bins: int = 10) -> Any:
-    """Draw predicted against observed frequencies on data X [N, D], Y [N, 1] that the model has not seen.
+def plot_calibration(
+    model: GPModel, data: Sequence[npt.ArrayLike], ax: Axes | None = None, *, num_bins: int = 10
+) -> Axes:
+    """Draw predicted against observed frequencies on data that the model has not seen; a calibrated model is on the diagonal.
 
-    Of a regression: the share of observations below each predictive quantile, quantiles as if the predictive
-    distribution were normal; the grey band holds a calibrated model's line with probability 0.95 (Kolmogorov). Of binary
-    labels: the share of ones among `num_bins` groups of equal size, by predicted probability. A calibrated model is on the
-    diagonal.
+    For a regression the line is the share of observations below each predictive quantile, where the predictive distribution
+    is taken as normal. The line of a calibrated model lies inside of the grey band with probability 0.95 (Kolmogorov). For
+    binary labels the points are the shares of ones among groups of equal size, by predicted probability.
 
-    :param ax: Matplotlib axes; new ones if not given. Returns them.
+    :param model: any GPflow model.
+    :param data: X [N, D] and Y [N, 1].
+    :param ax: Matplotlib axes; new ones if not given.
+    :param num_bins: the number of groups of binary labels.
+    :return: the axes.
+    :raises DataError: for more than one column of Y.
+    :raises ImportError: with the fix, if Matplotlib is not installed.
 
-    Raises `DataError` for more than one column of Y, and `ImportError`, with the fix, without Matplotlib. Cost: a
-    prediction at N inputs.
+    Cost: a prediction at N inputs. Example::
+
+        plot_calibration(model, (X_test, Y_test)).figure.savefig("calibration.png")
     """
     X, Y = (np.asarray(array) for array in data)
     if Y.ndim != 2 or Y.shape[1] != 1:

@@ -1,4 +1,4 @@
-"""A model for arrays: how many points of which kind, and where they start. What the wrappers share."""
+"""A model for plain arrays: which basis, how many points, and where they start."""
 
 from __future__ import annotations
 
@@ -26,20 +26,26 @@ def model_for(
     num_mean_points: int = 1000,
     seed: int = 0,
 ) -> BasisGP:
-    """An untrained `ODVGP` on standardised inputs X [N, D], or a coupled `BasisGP` where no rows are left for the mean.
+    """An untrained `ODVGP`, or a `BasisGP` with a `CoupledBasis` where no rows are left for mean points.
 
-    :param kernel: copied; Matern 5/2 with a lengthscale of sqrt(D) a column if not given.
+    The points are rows of X of greatest conditional variance.
+
+    :param X: standardised inputs [N, D].
+    :param likelihood: any GPflow likelihood.
+    :param kernel: is copied; Matern 5/2 with one lengthscale of sqrt(D) per column if not given.
+    :param num_latent_gps: L.
     :param num_inducing: M_beta, at most the number of distinct rows of X.
-    :param num_mean_points: M_gamma, at most what distinct rows then remain.
+    :param num_mean_points: M_gamma, at most the number of distinct rows that then remain.
+    :param seed: of the choice of points.
 
-    The points are rows of X of greatest conditional variance. Cost: N (M_beta + M_gamma)^2 once.
+    Cost: N (M_beta + M_gamma)^2, once.
     """
     kernel = gpflow.utilities.deepcopy(kernel) if kernel is not None else _default_kernel(X.shape[1])
     distinct = len(np.unique(X, axis=0))
     M_beta = min(num_inducing, distinct)
     M_gamma = min(num_mean_points, distinct - M_beta)
     with warnings.catch_warnings():
-        # of many rows a sample is looked at, and where no variance is left random rows do: both are fine here
+        # `select` warns that it looks at a sample of many rows, or takes random ones where no variance is left: both will do
         warnings.simplefilter("ignore", UserWarning)
         beta = select(X, M_beta, kernel, seed=seed)
         gamma = select(X, M_gamma, kernel, given=beta, seed=seed) if M_gamma else None

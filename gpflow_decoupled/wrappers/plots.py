@@ -1,4 +1,4 @@
-"""Plots of a run, of a posterior over one input, of a choice by certificate.
+"""Plots of a run, of a posterior over one input, and of a choice by certificate.
 
 Matplotlib is optional, and imported when a plot is drawn.
 """
@@ -7,10 +7,13 @@ from __future__ import annotations
 
 __all__ = ["plot_history", "plot_posterior_1d", "plot_selection"]
 
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
 from gpflow.likelihoods import Gaussian
+from gpflow.models import GPModel
 from gpflow.utilities import deepcopy
 
 from ..certificates import CertifiedSelection
@@ -20,19 +23,29 @@ from ..optimizers.natural_gradient.evaluation import as_basis_model
 from ..training import FitResult
 from .axes import axes_or_new
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
 LABELS = {"elbo": "ELBO (nats)", "rmse": "held-out RMSE", "log_density": "held-out log density (nats)"}
 POINTS = {"beta": "inducing points beta", "gamma": "mean points gamma", "alpha": "mean points alpha"}
 
 
-def plot_history(result: FitResult, ax: Any | None = None, *, window: int = 20) -> Any:
-    """Draw the bound against seconds of training, and what was scored on held-out data, if anything was.
+def plot_history(result: FitResult, ax: Axes | None = None, *, window: int = 20) -> Axes:
+    """Draw the bound against seconds of training, and the scores on held-out data, if there are any.
 
-    The bound is a running mean over `window` steps, since each value comes from one minibatch, and its axis leaves out
-    the first fifth of the run if that lies far below the rest. Held-out metrics share an axis on the right.
+    The axis of the bound leaves out the first fifth of the run if that lies far below the rest. Held-out metrics share an
+    axis on the right.
 
-    :param ax: Matplotlib axes for the bound; new ones if not given. Returns them.
+    :param result: of `fit`.
+    :param ax: Matplotlib axes for the bound; new ones if not given.
+    :param window: steps over which the bound is averaged, since each value comes from one minibatch.
+    :return: the axes.
+    :raises DataError: for a result without steps.
+    :raises ImportError: with the fix, if Matplotlib is not installed.
 
-    Raises `DataError` for a result without steps, and `ImportError`, with the fix, without Matplotlib.
+    Example::
+
+        plot_history(fit(model, (X, Y))).figure.savefig("training.png")
     """
     if result.steps == 0 or len(result.history.get("elbo", ())) == 0:
         raise DataError("result has no steps, so there is nothing to plot.")
@@ -53,25 +66,36 @@ def plot_history(result: FitResult, ax: Any | None = None, *, window: int = 20) 
             right.plot(history["evaluation_seconds"], history[name], "o-", ms=3, color=colour, label=LABELS[name])
         right.set_ylabel("held-out data")
         handles = [*ax.get_lines(), *right.get_lines()]
-        right.legend(handles, [handle.get_label() for handle in handles], frameon=False, loc="center right")
+        right.legend(handles, [str(handle.get_label()) for handle in handles], frameon=False, loc="center right")
     return ax
 
 
 def plot_posterior_1d(
-    model: Any, data: tuple, ax: Any | None = None, *, num_points: int = 300, parts: bool = False
-) -> Any:
+    model: GPModel,
+    data: Sequence[npt.ArrayLike],
+    ax: Axes | None = None,
+    *,
+    num_points: int = 300,
+    parts: bool = False,
+) -> Axes:
     """Draw the posterior of a model with one input: mean, a band of two standard deviations, data, inducing points.
 
-    Mean and band are those of the latent functions with their mean function, one colour an output; for Gaussian noise
+    Mean and band are those of the latent functions with their mean function, with one colour per output. For Gaussian noise
     dotted lines show two standard deviations of an observation. Inducing points beta are ticks at the bottom, mean
-    points (gamma or alpha) ticks at the top. `parts` adds the mean as it would be without the coefficients of its own
-    points, and what these add, both dashed.
+    points (gamma or alpha) ticks at the top.
 
-    :param model: a model of this package, or a `gpflow.models.SVGP`. :param data: X [N, 1] and Y [N, P].
-    :param ax: Matplotlib axes; new ones if not given. Returns them.
+    :param model: a model of this package, or a `gpflow.models.SVGP`.
+    :param data: X [N, 1] and Y [N, P].
+    :param ax: Matplotlib axes; new ones if not given.
+    :param num_points: the inputs at which the posterior is computed.
+    :param parts: add the mean without the coefficients of its own points, and what these add to it, both dashed.
+    :return: the axes.
+    :raises DataError: for inputs that are not [N, 1], and for `parts` of a mean that has no points of its own.
+    :raises ImportError: with the fix, if Matplotlib is not installed.
 
-    Raises `DataError` for inputs that are not [N, 1], or for `parts` of a mean that has no points of its own, and
-    `ImportError`, with the fix, without Matplotlib. Cost: a prediction at `num_points` inputs, two with `parts`.
+    Cost: a prediction at `num_points` inputs, two with `parts`. Example::
+
+        plot_posterior_1d(model, (X, Y), parts=True).figure.savefig("posterior.png")
     """
     X, Y = (np.asarray(array) for array in data)
     if X.ndim != 2 or X.shape[1] != 1:
@@ -98,15 +122,21 @@ def plot_posterior_1d(
     return ax
 
 
-def plot_selection(selection: CertifiedSelection, ax: Any | None = None, *, label: str = "setting") -> Any:
+def plot_selection(selection: CertifiedSelection, ax: Axes | None = None, *, label: str = "setting") -> Axes:
     """Draw bound and error rates against the settings, and the log evidence (the ELBO) on an axis at the right.
 
     The setting with the least bound is marked, and so is the one with the most evidence. Settings that are no numbers are
     numbered from 0.
 
-    :param ax: Matplotlib axes; new ones if not given. Returns them. :param label: what the settings are.
+    :param selection: of `certificates.select_by_certificate`.
+    :param ax: Matplotlib axes; new ones if not given.
+    :param label: what the settings are, for the axis.
+    :return: the axes.
+    :raises ImportError: with the fix, if Matplotlib is not installed.
 
-    Raises `ImportError`, with the fix, without Matplotlib.
+    Example::
+
+        plot_selection(selection, label="lengthscale").figure.savefig("selection.png")
     """
     ax = axes_or_new(ax)
     numbers = [value for value in selection.settings if np.ndim(value) == 0 and not isinstance(value, str)]
@@ -129,12 +159,12 @@ def plot_selection(selection: CertifiedSelection, ax: Any | None = None, *, labe
         ax.set_xscale("log")
     ax.set(xlabel=label, ylabel="error rate", ylim=(0.0, None))
     handles = [*ax.get_lines()[: len(rates)], right.get_lines()[0]]
-    ax.legend(handles, [handle.get_label() for handle in handles], frameon=False, fontsize="small")
+    ax.legend(handles, [str(handle.get_label()) for handle in handles], frameon=False, fontsize="small")
     return ax
 
 
-def _draw_parts(model: Any, grid: np.ndarray, mean: np.ndarray, ax: Any) -> None:
-    """The mean without its own points' coefficients, and the difference that they make."""
+def _draw_parts(model: GPModel, grid: np.ndarray, mean: np.ndarray, ax: Axes) -> None:
+    """The mean without the coefficients of its own points, and the difference that they make."""
     if getattr(getattr(model, "basis", None), "kernel_mean", None) is None:
         raise DataError(f"The mean of this {type(model).__name__} has no points of its own; leave out parts=True.")
     without = deepcopy(model)
@@ -147,7 +177,7 @@ def _draw_parts(model: Any, grid: np.ndarray, mean: np.ndarray, ax: Any) -> None
         ax.plot(grid[:, 0], (mean - rest)[:, output], "-.", color=f"C{output}", lw=1, label=f"from mean points{name}")
 
 
-def _draw_points(model: Any, ax: Any) -> None:
+def _draw_points(model: GPModel, ax: Axes) -> None:
     """Ticks for beta at the bottom, for gamma or alpha at the top."""
     basis = as_basis_model(model).basis
     for name, label in POINTS.items():

@@ -10,11 +10,12 @@ from typing import Any
 
 import gpflow
 import numpy as np
+import numpy.typing as npt
 from gpflow.kernels import Kernel
 from gpflow.likelihoods import Likelihood
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.preprocessing import StandardScaler
-from sklearn.utils import check_random_state
+from sklearn.utils import Tags, check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -28,7 +29,7 @@ _BLOCK = 8192
 
 
 class _DecoupledGP(BaseEstimator):
-    """What both estimators share: their hyperparameters, standardised inputs, training, moments of f."""
+    """The part that both estimators share: hyperparameters, standardised inputs, training, predictive moments."""
 
     def __init__(
         self,
@@ -74,18 +75,23 @@ class _DecoupledGP(BaseEstimator):
             num_mean_points=self.num_mean_points,
             seed=seed,
         )
-        options = {"steps": self.steps, "seconds": self.seconds, "seed": seed, "progress": bool(self.verbose)}
+        options: dict[str, Any] = {
+            "steps": self.steps,
+            "seconds": self.seconds,
+            "seed": seed,
+            "progress": bool(self.verbose),
+        }
         self.result_: FitResult = fit(model, (X, Y), **(options | (self.fit_options or {})))
         self.model_ = model
 
     def _inputs(self, X: np.ndarray) -> np.ndarray:
         return self.X_scaler_.transform(X).astype(gpflow.default_float())
 
-    def _moments(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
-        """Mean and variance [N, P] of what is observed at X [N, D], in blocks."""
+    def _moments(self, X: npt.ArrayLike) -> tuple[np.ndarray, np.ndarray]:
+        """Mean and variance [N, P] of observations at X [N, D], in blocks."""
         check_is_fitted(self)
-        X = self._inputs(validate_data(self, X, reset=False))
-        blocks = [self.model_.predict_y(X[start : start + _BLOCK]) for start in range(0, len(X), _BLOCK)]
+        inputs = self._inputs(validate_data(self, X, reset=False))
+        blocks = [self.model_.predict_y(inputs[start : start + _BLOCK]) for start in range(0, len(inputs), _BLOCK)]
         mean, variance = zip(*blocks)
         return np.concatenate(mean), np.concatenate(variance)
 
@@ -96,48 +102,60 @@ class DecoupledGPRegressor(RegressorMixin, _DecoupledGP):
     Inputs and targets are standardised inside, and predictions are in the units of y. Several targets are independent
     Gaussian processes with one kernel.
 
-    :param kernel: a GPflow kernel for standardised inputs, or a function from their number to one; Matern 5/2 with a
-        lengthscale a column if None. :param likelihood: a GPflow likelihood of standardised targets; Gaussian if None.
-    :param num_inducing: M_beta, points of mean and covariance. :param num_mean_points: M_gamma, further ones of the mean.
-    :param steps: training steps. :param seconds: limit on their wall-clock time; either may be None.
+    :param kernel: a GPflow kernel for standardised inputs, or a function from their number to one; Matern 5/2 with one
+        lengthscale per column if None.
+    :param likelihood: a GPflow likelihood of standardised targets; Gaussian if None.
+    :param num_inducing: M_beta, points of mean and covariance.
+    :param num_mean_points: M_gamma, further points of the mean.
+    :param steps: training steps; None leaves the limit to `seconds`.
+    :param seconds: limit on the wall-clock time of the steps; None leaves it to `steps`.
     :param fit_options: further arguments of `gpflow_decoupled.fit`.
-    :param random_state: seed of points and minibatches. :param verbose: show progress.
+    :param random_state: seed of points and minibatches.
+    :param verbose: show progress.
 
-    After `fit`: `model_`, the trained GPflow model; `result_`, the record of training; `n_features_in_`, and
-    `feature_names_in_` for data frames. Cost: N (M_beta + M_gamma)^2 once, then that of an `ODVGP` step each.
+    After `fit` there are `model_`, the trained GPflow model; `result_`, the record of training; `n_features_in_`, and
+    `feature_names_in_` for data frames. Cost: N (M_beta + M_gamma)^2 once, then that of an `ODVGP` per step. Example::
+
+        regressor = DecoupledGPRegressor(num_inducing=50, num_mean_points=100, steps=200).fit(X, y)
+        mean, std = regressor.predict(X_new, return_std=True)
     """
 
-    def fit(self, X: Any, y: Any) -> DecoupledGPRegressor:
-        """Learn from X [N, D] and y [N] or [N, P]. Raises `ValueError` for data that scikit-learn or the model refuses."""
-        X, y = validate_data(self, X, y, y_numeric=True, multi_output=True)
-        if len(X) < 2:
+    def fit(self, X: npt.ArrayLike, y: npt.ArrayLike) -> DecoupledGPRegressor:
+        """Learn from X [N, D] and y [N] or [N, P].
+
+        :raises ValueError: for data that scikit-learn or the model refuses.
+        """
+        inputs, observed = validate_data(self, X, y, y_numeric=True, multi_output=True)
+        if len(inputs) < 2:
             raise DataError("y has n_samples = 1: neither scale nor noise can be learned from one observation.")
-        targets = y.reshape(len(y), -1).astype(gpflow.default_float())
+        targets = observed.reshape(len(observed), -1).astype(gpflow.default_float())
         self.y_scaler_ = StandardScaler().fit(targets)
-        self._single_target = y.ndim == 1
+        self._single_target = observed.ndim == 1
         likelihood = gpflow.utilities.deepcopy(self.likelihood or gpflow.likelihoods.Gaussian(0.1))
-        self._train(X, self.y_scaler_.transform(targets), likelihood, targets.shape[1])
+        self._train(inputs, self.y_scaler_.transform(targets), likelihood, targets.shape[1])
         return self
 
-    def predict(self, X: Any, return_std: bool = False) -> Any:
-        """Predictive mean of y at X [N, D], shaped as y was; with `return_std`, its standard deviation too."""
+    def predict(self, X: npt.ArrayLike, return_std: bool = False) -> np.ndarray | tuple[np.ndarray, np.ndarray]:
+        """Predictive mean of y at X [N, D], shaped as y was; with `return_std` also the predictive standard deviation."""
         mean, variance = self._moments(X)
         mean, std = self.y_scaler_.inverse_transform(mean), np.sqrt(variance) * self.y_scaler_.scale_
         if self._single_target:
             mean, std = mean[:, 0], std[:, 0]
         return (mean, std) if return_std else mean
 
-    def sample_y(self, X: Any, n_samples: int = 1, random_state: int | np.random.RandomState | None = 0) -> np.ndarray:
+    def sample_y(
+        self, X: npt.ArrayLike, n_samples: int = 1, random_state: int | np.random.RandomState | None = 0
+    ) -> np.ndarray:
         """Joint samples of f at X [N, D], in the units of y: [N, n_samples], or [N, P, n_samples]. Cost N^3."""
         check_is_fitted(self)
-        X = self._inputs(validate_data(self, X, reset=False))
-        mean, cov = (tensor.numpy() for tensor in self.model_.predict_f(X, full_cov=True))  # [N, P], [P, N, N]
+        inputs = self._inputs(validate_data(self, X, reset=False))
+        mean, cov = (tensor.numpy() for tensor in self.model_.predict_f(inputs, full_cov=True))  # [N, P], [P, N, N]
         rng = check_random_state(random_state)
         draws = [rng.multivariate_normal(mean[:, p], cov[p], n_samples).T for p in range(mean.shape[1])]
         samples = np.stack(draws, axis=1) * self.y_scaler_.scale_[:, None] + self.y_scaler_.mean_[:, None]
         return samples[:, 0] if self._single_target else samples
 
-    def __sklearn_tags__(self) -> Any:
+    def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.target_tags.multi_output = True
         return tags
@@ -146,33 +164,39 @@ class DecoupledGPRegressor(RegressorMixin, _DecoupledGP):
 class DecoupledGPClassifier(ClassifierMixin, _DecoupledGP):
     """Gaussian process classification by an orthogonally decoupled posterior, trained by `gpflow_decoupled.fit`.
 
-    Two classes share one latent function and a logistic link with exact expectations; of more, each has its own, and
-    the likelihood is GPflow's `MultiClass` (robust maximum). Inputs are standardised inside. The class of greatest
-    probability is predicted.
+    Two classes share one latent function and a logistic link with exact expectations. Of more classes each has a latent
+    function of its own, and the likelihood is GPflow's `MultiClass` (robust maximum). Inputs are standardised inside. The
+    class of greatest probability is predicted.
 
     :param likelihood: a GPflow likelihood of labels 0, 1, ... in the order of `classes_`, if the default is not wanted.
 
-    The other arguments and attributes are those of `DecoupledGPRegressor`, and `classes_`.
+    The other arguments and attributes are those of `DecoupledGPRegressor`, and `classes_`. Example::
+
+        classifier = DecoupledGPClassifier(num_inducing=50, num_mean_points=100, steps=200).fit(X, labels)
+        probabilities = classifier.predict_proba(X_new)
     """
 
-    def fit(self, X: Any, y: Any) -> DecoupledGPClassifier:
-        """Learn from X [N, D] and labels y [N]. Raises `ValueError` for one class alone, and for data that is refused."""
-        X, y = validate_data(self, X, y)
-        check_classification_targets(y)
-        self.classes_, labels = np.unique(y, return_inverse=True)
+    def fit(self, X: npt.ArrayLike, y: npt.ArrayLike) -> DecoupledGPClassifier:
+        """Learn from X [N, D] and labels y [N].
+
+        :raises ValueError: for data that scikit-learn or the model refuses, and for one class alone.
+        """
+        inputs, observed = validate_data(self, X, y)
+        check_classification_targets(observed)
+        self.classes_, labels = np.unique(observed, return_inverse=True)
         count = len(self.classes_)
         if count < 2:
             raise DataError(f"y has one class, {self.classes_[0]!r}; there is nothing to tell apart.")
         likelihood = gpflow.utilities.deepcopy(self.likelihood or class_likelihood(count))
         labels = labels.astype(gpflow.default_float())[:, None]
-        self._train(X, labels, likelihood, num_latents_of(count))
+        self._train(inputs, labels, likelihood, num_latents_of(count))
         return self
 
-    def predict_proba(self, X: Any) -> np.ndarray:
+    def predict_proba(self, X: npt.ArrayLike) -> np.ndarray:
         """Class probabilities [N, C] at X [N, D], columns as `classes_`."""
         return class_probabilities(self._moments(X)[0])
 
-    def predict(self, X: Any) -> np.ndarray:
+    def predict(self, X: npt.ArrayLike) -> np.ndarray:
         """The most probable class at each row of X [N, D]."""
         best = np.argmax(self.predict_proba(X), axis=1)
         return self.classes_[best]

@@ -1,11 +1,10 @@
-"""Models of this package in Bayesian-optimisation loops of trieste, which must be installed: `.[trieste]`."""
+"""Models of this package in the Bayesian-optimisation loops of trieste, which must be installed: `.[trieste]`."""
 
 from __future__ import annotations
 
 __all__ = ["DecoupledVariational"]
 
 import warnings
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -27,16 +26,23 @@ DEFAULT_SETTINGS = {"steps": 300, "progress": False}
 
 
 class DecoupledVariational(GPflowPredictor, EncodedSupportsCovarianceBetweenPoints, HasTrajectorySampler):
-    """A model with inducing points, trained by `fit` and predicting from a cached posterior, as trieste wants models.
+    """A model on inducing points with the interface that trieste wants: trained by `fit`, predictions from a cache.
+
+    `update` checks the data and `optimize` learns from them, starting where the last training ended. The cache is kept in
+    variables and brought up to date in place, so that what trieste has compiled stays valid.
 
     :param model: an `ODVGP`, `HDVGP`, `SOLVEGP`, `DVGP` or `BasisGP`. Its points belong in the encoded search space, for
         example `search_space.sample_sobol(M)`; training moves them.
-    :param num_frequencies: of the prior in trajectories, see `pathwise_samples`. :param seed: of trajectories.
-    :param encoder: trieste's, of query points. :param settings: of `fit`; 300 steps without a progress line if not given.
+    :param num_frequencies: of the prior in trajectories, see `pathwise_samples`.
+    :param seed: of trajectories.
+    :param encoder: trieste's encoder of query points.
+    :param settings: further arguments of `fit`; 300 steps without a progress line if not given.
+    :raises DataError: for models without inducing points.
 
-    `update` checks the data and `optimize` learns from them, starting where the last training ended. The cache is kept in
-    variables and brought up to date in place, so that what trieste has compiled stays valid. A prediction costs N M^2,
-    an `optimize` as `fit` says. Raises `DataError` for models without inducing points.
+    A prediction costs N M^2, and `optimize` as much as `fit` says. Example::
+
+        wrapped = DecoupledVariational(model, steps=200)
+        BayesianOptimizer(observer, space).optimize(10, initial_data, wrapped)
     """
 
     def __init__(
@@ -46,7 +52,7 @@ class DecoupledVariational(GPflowPredictor, EncodedSupportsCovarianceBetweenPoin
         num_frequencies: int = 1000,
         seed: int = 0,
         encoder: EncoderFunction | None = None,
-        **settings: Any,
+        **settings: object,
     ) -> None:
         if not isinstance(model, BasisGP):
             raise DataError(
@@ -75,16 +81,19 @@ class DecoupledVariational(GPflowPredictor, EncodedSupportsCovarianceBetweenPoin
         return covariance[..., :count, count:]
 
     def update_encoded(self, dataset: Dataset) -> None:
-        """Check the data and count them; q(f) moves in `optimize`. Raises `DataError`, and nothing is changed then."""
+        """Check the data and count them; q(f) is trained by `optimize`.
+
+        :raises DataError: for unusable data, with nothing changed.
+        """
         X, Y = (tensor.numpy() for tensor in self.model.as_tensors(dataset.astuple()))
         check_values(X, Y, self.model.likelihood)
         self.model.num_data = len(X)
 
     def optimize_encoded(self, dataset: Dataset) -> FitResult:
-        """Train on all data, and bring the cached posterior up to date. Raises as `fit`."""
+        """Train on all data, and bring the cached posterior up to date; raises as `fit`."""
         self.update_encoded(dataset)
         with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "beta has .* points and the data")  # as every search begins
+            warnings.filterwarnings("ignore", "beta has .* points and the data")  # every search begins with few data
             result = fit(self.model, dataset.astuple(), **self.optimizer.minimize_args)
         self.update_posterior_cache()
         return result

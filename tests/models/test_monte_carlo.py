@@ -185,7 +185,7 @@ def test_fit_trains_from_draws_on_minibatches_and_repeats_itself():
 
 
 def test_a_resumed_fit_goes_on_to_the_same_trace(tmp_path):
-    options = {"batch_size": 10, "progress": False, "compile": False, "anneal": 0.0}
+    options = {"batch_size": 10, "progress": False, "compile": False, "schedule": gd.training.Schedule(anneal=0.0)}
     build = lambda: coupled(gpflow.likelihoods.Poisson(), 3)  # noqa: E731
     whole = gd.fit(build(), (X, COUNTS), steps=4, **options).history["elbo"]
     gd.fit(build(), (X, COUNTS), steps=2, checkpoint=tmp_path, **options)

@@ -13,7 +13,7 @@ import tensorflow as tf
 
 import gpflow_decoupled as gd
 from tests import round_off
-from tests.training.problems import orthogonal, sine
+from tests.training.problems import grouped, orthogonal, sine
 
 STEPS, KILLED_AT = 14, 11
 
@@ -32,7 +32,7 @@ def run(kind: str, folder: Path | None, callback: Any = None) -> np.ndarray:
         options |= {"checkpoint": folder / kind, "checkpoint_every": 5}
     if callback is not None:
         options["callbacks"] = [callback]
-    result = gd.fit(model, data, **options)
+    result = gd.fit(model, data, **grouped(**options))
     held_out = float(np.mean(model.predict_log_density(sine(seed=1))))
     return np.append(result.history["elbo"], [held_out, result.refreshes, result.steps])
 

@@ -11,6 +11,7 @@ from gpflow.models import GPModel
 
 from gpflow_decoupled.bases import CoupledBasis
 from gpflow_decoupled.models import DVGP, HDVGP, ODVGP, SOLVEGP, BasisGP
+from gpflow_decoupled.training import Callbacks, Checkpoints, Evaluation, MeanSolver, Schedule
 
 Data = tuple[np.ndarray, np.ndarray]
 
@@ -45,6 +46,26 @@ MODELS: dict[str, Callable[..., Any]] = {
     "SVGP": lambda **options: gpflow.models.SVGP(*parts(), BETA, **options),
     "SVGP not whitened": lambda **options: gpflow.models.SVGP(*parts(), BETA, whiten=False, **options),
 }
+
+
+_OBJECTS: dict[str, tuple[type, dict[str, str]]] = {
+    "schedule": (Schedule, {name: name for name in ("ramp_steps", "anneal", "refresh_every")}),
+    "evaluation": (Evaluation, {"evaluation": "data", "evaluate_every": "every", "patience": "patience"}),
+    "checkpoint": (Checkpoints, {"checkpoint": "folder", "checkpoint_every": "every"}),
+    "callbacks": (Callbacks, {"callbacks": "functions", "report_every": "every"}),
+    "mean_solver": (MeanSolver, {"mean_solver": "method", "mean_learning_rate": "learning_rate"}),
+}
+"""By argument of `fit`: its class, and the fields by the names that `grouped` takes."""
+
+
+def grouped(**flat: Any) -> dict[str, Any]:
+    """Options of `fit` from one flat list, so that tests may change one field of an object and leave the others."""
+    options = dict(flat)
+    for name, (kind, fields) in _OBJECTS.items():
+        found = {field: options.pop(flat_name) for flat_name, field in fields.items() if flat_name in options}
+        if found:
+            options[name] = kind(**found)
+    return options
 
 
 def values(model: Any) -> dict[str, np.ndarray]:

@@ -16,7 +16,7 @@ import tensorflow as tf
 import gpflow_decoupled as gd
 from gpflow_decoupled.errors import DataError
 from tests.training.killed_run import run
-from tests.training.problems import GAMMA, MODELS, orthogonal, sine, unchanged, values
+from tests.training.problems import GAMMA, MODELS, grouped, orthogonal, sine, unchanged, values
 
 ROOT = Path(__file__).parents[2]
 
@@ -46,7 +46,8 @@ def _fit(folder: Path, steps: int = 3, model=None, data=None, **options):
         "compile": False,
         **options,
     }
-    return gd.fit(model, sine() if data is None else data, steps=steps, checkpoint=folder, **settings)
+    options = grouped(checkpoint=folder, **settings)
+    return gd.fit(model, sine() if data is None else data, steps=steps, **options)
 
 
 def _fixed_gamma():
@@ -100,7 +101,7 @@ def test_other_settings_are_refused(changes: dict, message: str, folder: Path) -
 def test_finished_run_is_read_back_and_extended(folder: Path, tmp_path: Path) -> None:
     model = orthogonal()
     again = _fit(folder, model=model)
-    assert (again.steps, again.stop_reason) == (3, "steps done")
+    assert (again.steps, again.reason) == (3, "steps done")
     reference = orthogonal()
     expected = _fit(tmp_path / "other", model=reference)
     assert np.array_equal(again.history["elbo"], expected.history["elbo"])
@@ -174,14 +175,13 @@ def test_early_stop_is_remembered(tmp_path: Path) -> None:
     options = {"patience": 1, "evaluate_every": 1, "evaluation": (X, -Y), "anneal": 0.0}
     for _ in range(2):
         result = _fit(tmp_path, steps=9, **options)
-        assert (result.stop_reason, result.steps) == ("no improvement in 1 evaluations", 2)
+        assert (result.reason, result.steps) == ("no improvement in 1 evaluations", 2)
     assert _fit(tmp_path, steps=9, **{**options, "patience": 2}).steps == 3
 
 
 def test_svgp_and_batched_arrays_are_resumed(tmp_path: Path) -> None:
-    expected = gd.fit(
-        MODELS["SVGP"](), sine(), steps=4, batch_size=20, anneal=0.0, learning_rate=0.01, progress=False, compile=False
-    )
+    options = grouped(batch_size=20, anneal=0.0, learning_rate=0.01, progress=False, compile=False)
+    expected = gd.fit(MODELS["SVGP"](), sine(), steps=4, **options)
     for steps in (2, 4):
         result = _fit(tmp_path, steps=steps, model=MODELS["SVGP"](), anneal=0.0)
     np.testing.assert_allclose(result.history["elbo"], expected.history["elbo"], rtol=1e-12)

@@ -9,7 +9,7 @@ import pytest
 import gpflow_decoupled as gd
 from gpflow_decoupled.errors import NumericalError
 from gpflow_decoupled.training import loop
-from tests.training.problems import GAMMA, MODELS, orthogonal, sine, values
+from tests.training.problems import GAMMA, MODELS, grouped, orthogonal, sine, values
 
 
 def _is_finite(model) -> bool:
@@ -25,7 +25,7 @@ def test_huge_steps_fail_with_a_name_and_a_sound_model(name: str) -> None:
     error = info.value
     assert error.matrix and str(error).startswith(f"Step {error.result.steps}: ")
     assert "Likely fixes: " in str(error) and str(error).endswith("The model holds the last good parameters.")
-    assert error.result.stop_reason == "numerical failure"
+    assert error.result.reason == "numerical failure"
     assert len(error.result.history["elbo"]) == error.result.steps > 0
     assert np.all(np.isfinite(error.result.history["elbo"]))
     assert _is_finite(model)
@@ -67,7 +67,7 @@ def _poisoned(model, at: int, **options) -> tuple[dict, NumericalError]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(loop.Loop, "_snapshot", record)
         with pytest.raises(NumericalError, match="bound, one of its gradients, or the precision of q") as info:
-            gd.fit(model, sine(), steps=9, progress=False, compile=False, **options)
+            gd.fit(model, sine(), steps=9, progress=False, compile=False, **grouped(**options))
     return seen[at - 1], info.value
 
 
@@ -85,7 +85,8 @@ def test_refresh_of_the_scaling_is_undone_with_the_step() -> None:
     model = orthogonal()
     _poisoned(model, at=3, refresh_every=3)
     expected = orthogonal()
-    trace = gd.fit(expected, sine(), steps=2, refresh_every=3, progress=False, compile=False, anneal=0.0)
+    schedule = gd.training.Schedule(refresh_every=3, anneal=0.0)
+    trace = gd.fit(expected, sine(), steps=2, schedule=schedule, progress=False, compile=False)
     assert trace.steps == 2
     state, other = (m.basis.factor(m.kernel) for m in (model, expected))
     np.testing.assert_allclose(model.basis.mean_coefficients(state), expected.basis.mean_coefficients(other), rtol=1e-6)
@@ -106,7 +107,7 @@ def test_refused_step_of_the_policy_raise_says_so() -> None:
     model = gd.models.ODVGP(
         gpflow.kernels.SquaredExponential(), gpflow.likelihoods.StudentT(scale=0.1), GAMMA, [[0.2], [0.8]]
     )
-    options = {"natural_gradient": 1.0, "ramp_steps": 0, "negative_precision": "raise"}
+    options = grouped(natural_gradient=1.0, ramp_steps=0, negative_precision="raise")
     with pytest.raises(NumericalError, match='precision of q.*negative_precision="clip"') as info:
         gd.fit(model, (X, Y), steps=20, progress=False, compile=False, **options)
     assert _is_finite(model) and info.value.matrix == "precision of q"

@@ -10,6 +10,7 @@ import tensorflow_probability as tfp
 from gpflow.keras import tf_keras
 
 import gpflow_decoupled as gd
+from gpflow_decoupled.training import Schedule
 from tests.training.problems import BETA, GAMMA, MODELS, orthogonal, parts, sine, values
 
 
@@ -23,7 +24,7 @@ def test_bound_rises_and_the_result_says_how(name: str) -> None:
     trace = result.history["elbo"]
     assert np.mean(trace[-10:]) > np.mean(trace[:10]) + 50
     assert float(model.elbo(data)) == pytest.approx(np.mean(trace[-10:]), abs=15)
-    assert (result.steps, result.stop_reason) == (60, "steps done")
+    assert (result.steps, result.reason) == (60, "steps done")
     assert np.array_equal(result.history["step"], np.arange(1, 61))
     assert np.all(np.diff(result.history["seconds"]) > 0)
     assert result.history["seconds"][-1] == result.seconds > 0
@@ -46,7 +47,7 @@ def test_a_plain_gradient_step_is_the_gradient_of_bound_and_prior(name: str) -> 
     gradients = tape.gradient(loss, variables)
     before = [v.numpy() for v in variables]
     optimizer = tf_keras.optimizers.SGD(rate)
-    gd.fit(model, data, steps=1, optimizer=optimizer, anneal=0.0, progress=False, compile=False)
+    gd.fit(model, data, steps=1, optimizer=optimizer, schedule=Schedule(anneal=0.0), progress=False, compile=False)
     assert len(variables) == 5
     for variable, old, gradient in zip(variables, before, gradients):
         np.testing.assert_allclose((old - variable.numpy()) / rate, gradient, rtol=1e-6, atol=1e-6)
@@ -135,7 +136,7 @@ def test_second_fit_goes_on_from_the_first() -> None:
 
 
 def test_scaling_is_refreshed_every_so_many_steps() -> None:
-    result = gd.fit(orthogonal(), sine(), steps=7, refresh_every=3, progress=False, compile=False)
+    result = gd.fit(orthogonal(), sine(), steps=7, schedule=Schedule(refresh_every=3), progress=False, compile=False)
     assert result.refreshes == 3
     result = gd.fit(MODELS["SVGP"](), sine(), steps=3, progress=False, compile=False)
     assert result.refreshes == 0

@@ -16,6 +16,7 @@ import gpflow_decoupled as gd
 from gpflow_decoupled.errors import DataError, NumericalError, UnknownOptionError
 from gpflow_decoupled.models import LCLGLM, LCLGP
 from gpflow_decoupled.optimizers import LinearlyConstrainedLagrangian
+from gpflow_decoupled.training import Checkpoints, Schedule
 from gpflow_decoupled.training.routes.multipliers import LagrangianStep
 from tests.optimizers.lagrangian import lcl_problems as problems
 from tests.reference import lcl
@@ -44,10 +45,10 @@ def _gradient(model: LCLGP, hold: str) -> list[Array]:
     step = LagrangianStep(model, False, tf_keras.optimizers.SGD(1.0), hold, compile=False)
     before = [v.numpy() for v in step.variables]
     step.run(*model.data, tf.constant([0, 0]))
-    after = [v.numpy() for v in step.other_variables]
+    after = [v.numpy() for v in step.others.moved]
     for v, old in zip(step.variables, before):
         v.assign(old)
-    return [new - v.numpy() for new, v in zip(after, step.other_variables)]
+    return [new - v.numpy() for new, v in zip(after, step.others.moved)]
 
 
 def _functions(name: str, model: LCLGP) -> list[ref.SiteFunction]:
@@ -113,7 +114,7 @@ def test_learning_with_gaussian_noise_is_that_of_the_exact_gp(noise):
     exact = gpflow.models.GPR(model.data, *parts, noise_variance=problems.NOISE)
     for likelihood in (model.likelihood, exact.likelihood):
         set_trainable(likelihood, noise)
-    result = gd.fit(model, steps=6, learning_rate=rate, anneal=0.0, progress=False, compile=False)
+    result = gd.fit(model, steps=6, learning_rate=rate, schedule=Schedule(anneal=0.0), progress=False, compile=False)
     adam, evidences = tf_keras.optimizers.Adam(rate), []
     for _ in range(6):
         with tf.GradientTape() as tape:
@@ -157,7 +158,7 @@ def test_with_nothing_else_to_train_it_is_the_lagrangian():
     set_trainable(model, False)
     result = gd.fit(model, steps=50, progress=False)
     found = LinearlyConstrainedLagrangian().run(alone)
-    assert result.steps == 1 and result.stop_reason == found.reason == "converged"
+    assert result.steps == 1 and result.reason == found.reason == "converged" and result.converged
     assert_allclose(result.history["elbo"], [found.elbo], atol=1e-6)
     assert_allclose(model.basis.alpha, alone.basis.alpha, atol=1e-4)
 
@@ -175,11 +176,11 @@ def test_precisions_that_the_new_kernel_does_not_allow_lose_their_negative_part(
 
 
 def test_a_resumed_fit_goes_on_to_the_same_trace(tmp_path):
-    options = {"anneal": 0.0, "progress": False, "compile": False}
+    options = {"schedule": Schedule(anneal=0.0), "progress": False, "compile": False}
     expected = gd.fit(problems.model("Poisson", 8), steps=4, **options).history["elbo"]
     for steps in (2, 4):
         model = problems.model("Poisson", 8)
-        result = gd.fit(model, steps=steps, checkpoint=tmp_path, checkpoint_every=2, **options)
+        result = gd.fit(model, steps=steps, checkpoint=Checkpoints(tmp_path, every=2), **options)
     assert_allclose(result.history["elbo"], expected, rtol=1e-10)
     assert_allclose(model.elbo(), expected[-1], rtol=1e-10)
 
@@ -189,11 +190,15 @@ BAD = {
     "data": ({"data": DATA}, DataError, r"LCLGP owns its data: call fit\(model\), and build another model for more"),
     "minibatch": (
         {"batch_size": 5},
-        DataError,
-        r"batch_size=5: .* use optimizers.ConstraintSubset\(size, batch_size\)",
+        UnknownOptionError,
+        r"does not use batch_size=5 for LCLGP.* use optimizers.ConstraintSubset\(size, batch_size\)",
     ),
     "hold": ({"hold": "moments"}, UnknownOptionError, "hold='moments' is not known; use one of 'sites', 'multipliers'"),
-    "step": ({"natural_gradient": 1.5}, DataError, "natural_gradient=1.5 must be a number above 0 and at most 1"),
+    "step": (
+        {"natural_gradient": 1.5},
+        UnknownOptionError,
+        "does not use natural_gradient=1.5 for LCLGP.* no step size",
+    ),
 }
 
 
@@ -222,7 +227,7 @@ def test_a_failure_restores_what_was_there():
     model = _model("Poisson")
     with pytest.raises(NumericalError, match="^Step [012]: .* The model holds the last good parameters") as info:
         gd.fit(model, steps=3, progress=False, optimizer=tf_keras.optimizers.SGD(1e6), compile=False)
-    assert info.value.result.stop_reason == "numerical failure"
+    assert info.value.result.reason == "numerical failure"
     assert all(np.all(np.isfinite(value)) for value in values(model).values())
 
 

@@ -11,13 +11,13 @@ import pytest
 import gpflow_decoupled as gd
 from gpflow_decoupled.errors import DataError, UnknownOptionError
 from gpflow_decoupled.models import DVGP
-from tests.training.problems import BETA, GAMMA, MODELS, orthogonal, parts, sine, unchanged, values
+from tests.training.problems import BETA, GAMMA, MODELS, grouped, orthogonal, parts, sine, unchanged, values
 
 X, Y = sine()
 
 
 def _fit(model: Any, data: Any, **options: Any) -> gd.training.FitResult:
-    return gd.fit(model, data, **{"steps": 1, "progress": False, "compile": False, **options})
+    return gd.fit(model, data, **{"steps": 1, "progress": False, "compile": False, **grouped(**options)})
 
 
 BAD = {
@@ -40,10 +40,13 @@ BAD = {
     "text": ({"learning_rate": "fast"}, "learning_rate='fast' must be a number above 0"),
     "natural gradient": ({"natural_gradient": 1.5}, "natural_gradient=1.5 must be a number above 0 and at most 1"),
     "anneal": ({"anneal": 2}, "anneal=2 must be a number above 0 and at most 1"),
-    "evaluate_every": ({"evaluate_every": 0}, "evaluate_every=0 must be a whole number of at least 1"),
-    "report_every": ({"report_every": 0}, "report_every=0 must be a whole number of at least 1"),
+    "evaluate_every": ({"evaluate_every": 0}, "every=0 must be a whole number of at least 1"),
+    "report_every": ({"report_every": 0}, "every=0 must be a whole number of at least 1"),
     "refresh_every": ({"refresh_every": -1}, "refresh_every=-1 must be a whole number of at least 1"),
-    "checkpoint_every": ({"checkpoint_every": 0}, "checkpoint_every=0 must be a whole number of at least 1"),
+    "checkpoint_every": (
+        {"checkpoint": "folder", "checkpoint_every": 0},
+        "every=0 must be a whole number of at least 1",
+    ),
     "patience": ({"patience": 0}, "patience=0 must be a whole number of at least 1"),
     "seed": ({"seed": -1}, "seed=-1 must be a whole number of at least 0"),
     "ramp_steps": ({"ramp_steps": None, "seed": 0.5}, "seed=0.5 must be a whole number of at least 0"),

@@ -10,6 +10,7 @@ import tensorflow as tf
 
 import gpflow_decoupled as gd
 from gpflow_decoupled.errors import DataError, NumericalError
+from gpflow_decoupled.training import MeanSolver
 from gpflow_decoupled.training.batches import ArrayBatches
 from tests.training.problems import MODELS, orthogonal, sine, unchanged, values
 
@@ -96,7 +97,12 @@ def test_dataset_of_all_rows_is_the_same_as_arrays() -> None:
 
 def test_partial_batch_is_scaled_by_its_own_size() -> None:
     trace = _trace(
-        _dataset("batched"), num_data=60, steps=3, natural_gradient=None, learning_rate=1e-12, mean_learning_rate=1e-12
+        _dataset("batched"),
+        num_data=60,
+        steps=3,
+        natural_gradient=None,
+        learning_rate=1e-12,
+        mean_solver=MeanSolver(learning_rate=1e-12),
     )
     X, Y = sine()
     model, expected = orthogonal(num_data=60), []

@@ -14,6 +14,7 @@ import gpflow_decoupled as gd
 from gpflow_decoupled.errors import DataError, NumericalError, UnknownOptionError
 from gpflow_decoupled.models import CVIGP
 from gpflow_decoupled.optimizers import ConjugateComputation
+from gpflow_decoupled.training import Checkpoints, Schedule
 from gpflow_decoupled.training.routes.sites import SiteStep
 from tests.reference import conjugate as ref
 from tests.training.problems import slope, unchanged, values
@@ -41,11 +42,11 @@ def _model(likelihood: str = "gaussian", steps: int = 2) -> CVIGP:
 def _gradient(model: CVIGP, hold: str) -> list[np.ndarray]:
     """What the step hands to its optimizer: with plain descent at rate 1, the change of the variables."""
     step = SiteStep(model, None, tf_keras.optimizers.SGD(1.0), hold, compile=False)
-    before = [v.numpy() for v in step.other_variables]
+    before = [v.numpy() for v in step.others.moved]
     sites = model.basis.nu.numpy(), model.basis.tau.numpy()
     step.run(*model.data, tf.constant([0, 0]))
-    gradient = [v.numpy() - old for v, old in zip(step.other_variables, before)]
-    for v, old in zip(step.other_variables, before):
+    gradient = [v.numpy() - old for v, old in zip(step.others.moved, before)]
+    for v, old in zip(step.others.moved, before):
         v.assign(old)
     model.basis.nu.assign(sites[0])
     model.basis.tau.assign(sites[1])
@@ -133,9 +134,19 @@ def test_sites_follow_the_mean_function():
 def test_a_resumed_fit_goes_on_to_the_same_trace(tmp_path):
     straight = _model("logit", steps=0)
     expected = gd.fit(straight, steps=8, progress=False).history["elbo"]
-    gd.fit(_model("logit", steps=0), steps=4, anneal=0.0, progress=False, checkpoint=tmp_path, checkpoint_every=2)
+    gd.fit(
+        _model("logit", steps=0),
+        steps=4,
+        schedule=Schedule(anneal=0.0),
+        progress=False,
+        checkpoint=Checkpoints(tmp_path, every=2),
+    )
     again = gd.fit(
-        _model("logit", steps=0), steps=8, anneal=0.0, progress=False, checkpoint=tmp_path, checkpoint_every=2
+        _model("logit", steps=0),
+        steps=8,
+        schedule=Schedule(anneal=0.0),
+        progress=False,
+        checkpoint=Checkpoints(tmp_path, every=2),
     )
     assert_allclose(again.history["elbo"][:5], expected[:5], rtol=1e-12)
     assert again.steps == 8
@@ -143,7 +154,11 @@ def test_a_resumed_fit_goes_on_to_the_same_trace(tmp_path):
 
 BAD = {
     "data": ({"data": (X, Y)}, DataError, r"CVIGP owns its data: call fit\(model\), and model.update\(data\)"),
-    "minibatch": ({"batch_size": 5}, DataError, "batch_size=5: fit takes all data of a CVIGP; for minibatches"),
+    "minibatch": (
+        {"batch_size": 5},
+        UnknownOptionError,
+        "batch_size=5 for CVIGP. Every step takes all data; for minibatches",
+    ),
     "hold": ({"hold": "whitened"}, UnknownOptionError, "hold='whitened' is not known; use one of 'sites', 'moments'"),
     "step": ({"natural_gradient": 1.5}, DataError, "natural_gradient=1.5 must be a number above 0 and at most 1"),
 }

@@ -10,24 +10,22 @@ from gpflow.keras import tf_keras
 
 import gpflow_decoupled as gd
 from gpflow_decoupled.errors import DataError
-from tests.training.problems import BETA, GAMMA, MODELS, orthogonal, parts, sine, unchanged, values
+from tests.training.problems import BETA, GAMMA, MODELS, grouped, orthogonal, parts, sine, unchanged, values
 
 
 def _fit(model, **options):
-    return gd.fit(model, sine(), **{"steps": 6, "progress": False, "compile": False, **options})
+    return gd.fit(model, sine(), **{"steps": 6, "progress": False, "compile": False, **grouped(**options)})
 
 
 @pytest.mark.parametrize(
     "solver, name",
     [("adam", "ODVGP"), ("natural", "ODVGP"), ("newton", "ODVGP"), ("natural", "HDVGP")]
-    + [("natural", "DVGP inverse"), ("natural", "DVGP coupled"), ("natural", "SVGP")],
+    + [("natural", "DVGP inverse"), ("natural", "DVGP coupled")],
 )
 def test_every_solver_of_the_mean_raises_the_bound(solver: str, name: str) -> None:
     model = MODELS[name]()
     before = values(model)
-    trace = gd.fit(
-        model, sine(), steps=15, mean_solver=solver, natural_gradient=0.5, ramp_steps=5, progress=False, compile=False
-    ).history
+    trace = _fit(model, steps=15, mean_solver=solver, natural_gradient=0.5, ramp_steps=5).history
     assert trace["elbo"][-1] > trace["elbo"][0] + 50
     after = values(model)
     assert all(not np.array_equal(before[path], after[path]) for path in before)
@@ -63,8 +61,9 @@ def _student() -> tuple[gd.models.ODVGP, tuple]:
 @pytest.mark.parametrize("policy", ["damp", "clip"])
 def test_outliers_are_counted(policy: str) -> None:
     model, data = _student()
-    options = {"natural_gradient": 1.0, "ramp_steps": 0, "negative_precision": policy, "learning_rate": 1e-3}
-    result = gd.fit(model, data, steps=8, anneal=0.0, progress=False, compile=False, **options)
+    schedule = gd.training.Schedule(ramp_steps=0, anneal=0.0)
+    options = {"natural_gradient": 1.0, "negative_precision": policy, "learning_rate": 1e-3, "schedule": schedule}
+    result = gd.fit(model, data, steps=8, progress=False, compile=False, **options)
     counts = {"damp": result.shortened_steps, "clip": result.clipped_sites}
     assert counts.pop(policy) > 0 and sum(counts.values()) == 0
     assert ("shortened steps" if policy == "damp" else "clipped sites") in str(result)
@@ -82,7 +81,8 @@ def test_float32_models_train(name: str) -> None:
     else:
         model = getattr(gd.models, name.split()[0])(*parts(), gamma, beta, **coupled)
     data = X.astype(np.float32), Y.astype(np.float32)
-    result = gd.fit(model, data, steps=15, batch_size=30, evaluation=data, ramp_steps=5, progress=False, compile=False)
+    options = grouped(evaluation=data, ramp_steps=5, progress=False, compile=False)
+    result = gd.fit(model, data, steps=15, batch_size=30, **options)
     assert result.history["elbo"][-1] > result.history["elbo"][0] + 50
     assert {value.dtype for value in values(model).values()} == {np.dtype(np.float32)}
 
@@ -148,7 +148,7 @@ UNUSABLE = {
         lambda: tf.keras.optimizers.Adam(tf.keras.optimizers.schedules.ExponentialDecay(0.1, 10, 0.9)),
         "is a schedule, and fit anneals it by itself; pass a number",
     ),
-    "used": (_used, "was used before and holds the state of other variables; pass a new instance"),
+    "used": (_used, "was used before and has the state of other variables; pass a new instance"),
 }
 
 

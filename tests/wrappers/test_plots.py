@@ -35,10 +35,22 @@ def data(rng):
     return X, np.sin(5 * X) + 0.1 * rng.standard_normal((30, 1))
 
 
+def _record(history: dict, steps: int) -> FitResult:
+    return FitResult(
+        elbo=float("nan"),
+        steps=steps,
+        seconds=0.5 * steps,
+        history=history,
+        converged=False,
+        reason="steps done",
+        compile_seconds=0.0,
+    )
+
+
 def _result(steps: int, **history) -> FitResult:
     clock = np.arange(1, steps + 1) * 0.5
     arrays = {"step": np.arange(1, steps + 1), "seconds": clock, "elbo": -100.0 / clock, **history}
-    return FitResult(arrays, steps, 0.5 * steps, 0.0, "steps done")
+    return _record(arrays, steps)
 
 
 def _lines(ax) -> dict[str, tuple[np.ndarray, np.ndarray]]:
@@ -73,7 +85,7 @@ def test_history_of_one_step(ax) -> None:
 
 def test_history_without_steps_is_refused(ax) -> None:
     with pytest.raises(DataError, match="no steps"):
-        plot_history(FitResult({}, 0, 0.0, 0.0, "nothing to do"), ax)
+        plot_history(_record({}, 0), ax)
 
 
 def test_posterior_shows_moments_data_and_points(ax, data) -> None:

@@ -14,10 +14,16 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from gpflow_decoupled.bases import CoupledBasis, OrthogonalBasis
 from gpflow_decoupled.errors import DataError
+from gpflow_decoupled.training import Schedule
 from gpflow_decoupled.wrappers.sklearn import DecoupledGPClassifier, DecoupledGPRegressor
 
 # eager steps of size 1: nothing to trace, and a handful of them is enough for small data
-EAGER = {"compile": False, "natural_gradient": 1.0, "ramp_steps": 0, "anneal": 0.0, "learning_rate": 0.1}
+EAGER = {
+    "compile": False,
+    "natural_gradient": 1.0,
+    "schedule": Schedule(ramp_steps=0, anneal=0.0),
+    "learning_rate": 0.1,
+}
 FAST = {"num_inducing": 20, "num_mean_points": 0, "fit_options": EAGER}
 
 

@@ -1,93 +1,202 @@
-"""One compiled training step: the bound once, the natural gradient of q and the gradient of the rest from it."""
+"""Models on inducing points: q(u) by natural gradients, the mean points by a solver of their own, the rest by an optimizer.
+
+A step is compiled as one function:
+
+1. One pass through the bound gives its value and all gradients, at the Parameters as they are.
+2. The natural gradient of q(u) follows from the derivatives by mean and variance at the data, without a pass of its own.
+3. Mean coefficients, then kernel, likelihood, mean function and inducing points move by their gradients.
+4. q(u) is written: its new sites in the frame of the new kernel, (C28), or its new whitened mean and root.
+"""
 
 from __future__ import annotations
 
-__all__ = ["StepOutput", "TrainingStep", "ascend"]
+__all__ = ["InducingRoute", "TrainingStep"]
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+import warnings
 
 import tensorflow as tf
+from gpflow.keras import tf_keras
+from gpflow.models import SVGP
 
 from ...compilation import Compiled
+from ...errors import DataError, NumericalError, UnknownOptionError
+from ...inducing.variables import count_points
 from ...models import BasisGP
 from ...optimizers import NaturalGradient
-from ...optimizers.natural_gradient.evaluation import evaluate
+from ...optimizers.natural_gradient.evaluation import as_basis_model, evaluate
+from ..batches import Batches, make_batches
+from ..step import Step, StepOutput, StepSizes, Trackable, all_finite
+from .keras import KerasAscent, Optimizer
+from .route import EVERY_ROUTE, OF_OPTIMIZER, Choices, Data, MeanSolver, Model, Route, kinds_of
+
+_OF_MEAN = frozenset({"mean_solver", "Schedule.refresh_every"})
+"""What acts on mean points alone."""
 
 
-class StepOutput(NamedTuple):
-    """What a step reports to the loop; all of shape []."""
+class InducingRoute(Route):
+    """`BasisGP` with its kin (`ODVGP`, `SparseCVIGP`, ...) and plain `gpflow.models.SVGP`."""
 
-    elbo: tf.Tensor
-    ok: tf.Tensor
-    shortened: tf.Tensor
-    clipped: tf.Tensor
+    models = (BasisGP, SVGP)
+    options = (
+        EVERY_ROUTE
+        | OF_OPTIMIZER
+        | _OF_MEAN
+        | {"batch_size", "natural_gradient", "hold", "negative_precision", "Schedule.ramp_steps", "seed"}
+        | {"evaluation", "checkpoint"}
+    )
+    reasons = dict.fromkeys(_OF_MEAN, "This model has no mean points.")
+    defaults = {"natural_gradient": 0.2, "Schedule.ramp_steps": 10}
+    holds = ("sites", "whitened")
+
+    def options_of(self, model: Model) -> frozenset[str]:
+        """All, or all but those of the mean points where there are none."""
+        has_mean = isinstance(model, BasisGP) and model.basis.kernel_mean is not None
+        return self.options if has_mean else self.options - _OF_MEAN
+
+    def view(self, model: Model) -> BasisGP:
+        """The model, or a `BasisGP` that shares its Parameters with a plain SVGP."""
+        return as_basis_model(model)
+
+    def mean_rate(self, model: BasisGP, solver: MeanSolver) -> float:
+        """See `MeanSolver`."""
+        if solver.method != "adam":
+            return 1.0
+        mean = model.basis.kernel_mean
+        return 0.03 if mean is None else 0.03 * min(1.0, 1000.0 / max(1, count_points(mean.points)))
+
+    def accept(self, model: BasisGP | SVGP, view: BasisGP, batches: Batches) -> None:
+        """Set the number of observations, which scales the bound of a minibatch."""
+        view.num_data = model.num_data = batches.num_data
+
+    def parts(self, model: BasisGP, data: Data, choices: Choices) -> tuple[Step, Batches]:
+        """A `TrainingStep` on minibatches of the data."""
+        rho, solver = choices.natural_gradient, choices.mean_solver.method
+        _check_roles(model, rho, solver)
+        batches = make_batches(model, data, choices.batch_size, choices.seed)
+        _warn_of_sizes(model, batches.num_data)
+        rate = self.rates(model, choices).mean_learning_rate
+        natural = None if rho is None else _natural_gradient(model, rho, rate, choices)
+        mean_optimizer = tf_keras.optimizers.Adam(rate) if solver == "adam" else None
+        held = choices.hold == "sites"
+        step = TrainingStep(model, natural, choices.optimizer, mean_optimizer, choices.compile, held)
+        return step, batches
 
 
-class TrainingStep:
-    """Natural gradient on the Gaussians of q, one optimizer on the mean coefficients, another on everything else.
+class TrainingStep(Step):
+    """Natural gradients on the Gaussians of q, one optimizer on the mean coefficients, another on everything else.
 
-    :param natural: None hands the Gaussians of q to `optimizer` too.
-    :param optimizer: a Keras optimizer for kernel, likelihood, mean function and inducing inputs.
-    :param mean_optimizer: a Keras optimizer for the mean coefficients; None where `natural` moves them.
+    :param model: whose `trainable` flags are read and left alone.
+    :param natural: the rule for q; None hands the Gaussians of q to `optimizer` too.
+    :param optimizer: for kernel, likelihood, mean function and inducing points.
+    :param mean_optimizer: for the mean coefficients; None where `natural` moves them.
+    :param compile: False runs eagerly.
     :param hold_sites: hold q's sites while kernel and inducing points move, where the basis can; else its Parameters.
-
-    The `trainable` flags of the model are read and left alone. All updates start from the same Parameters.
     """
-
-    stop_reason = ""
-    """Why there is nothing left to do, if a step finds that."""
 
     def __init__(
         self,
         model: BasisGP,
         natural: NaturalGradient | None,
-        optimizer: Any,
-        mean_optimizer: Any | None,
+        optimizer: Optimizer,
+        mean_optimizer: Optimizer | None,
         compile: bool = True,
         hold_sites: bool = True,
     ) -> None:
         self.model, self.natural = model, natural
-        self.optimizer, self.mean_optimizer = optimizer, mean_optimizer
         mean = [] if model.basis.kernel_mean is None else [model.basis.kernel_mean.coefficients.unconstrained_variable]
         gaussians = [p.unconstrained_variable for p in model.basis.gaussian_parameters()]
         trainable = {v.ref() for v in model.trainable_variables}
         self.mean_variables = [v for v in mean if v.ref() in trainable and v.shape[0] > 0]
         taken = {v.ref() for v in mean} | ({v.ref() for v in gaussians} if natural is not None else set())
-        self.other_variables = [v for v in model.trainable_variables if v.ref() not in taken]
+        others = [v for v in model.trainable_variables if v.ref() not in taken]
         movable = gaussians + (mean if natural is not None and natural.mean is not None else [])
         self.moves_naturally = natural is not None and any(v.ref() in trainable for v in movable)
         if natural is not None and self.moves_naturally:
             natural.prepare(model)
         prior = {v.ref() for v in (*model.kernel.trainable_variables, *model.basis.trainable_variables)}
-        moves_prior = any(v.ref() in prior for v in self.other_variables)
+        moves_prior = any(v.ref() in prior for v in others)
         self.holds_sites = hold_sites and self.moves_naturally and model.basis.holds_sites and moves_prior
-        for rule, variables in ((optimizer, self.other_variables), (mean_optimizer, self.mean_variables)):
-            if rule is not None and variables:
-                rule.build(variables)
-        self.run: Any = Compiled(self._step, reduce_retracing=True) if compile else self._step
+        self.others = KerasAscent(optimizer, others)
+        self.mean = None if mean_optimizer is None else KerasAscent(mean_optimizer, self.mean_variables)
+        self._run: Compiled | None = Compiled(self._step, reduce_retracing=True) if compile else None
 
     @property
     def variables(self) -> list[tf.Variable]:
-        """Everything a step writes: what must be restored after a failure."""
+        """Everything that a step writes."""
         own = [p.unconstrained_variable for p in self.model.basis.gaussian_parameters()]
         mean = self.model.basis.kernel_mean
         scaling = [] if mean is None or mean.scaling.frozen is None else [mean.scaling.frozen]
-        rules = [r for r in (self.optimizer, self.mean_optimizer) if r is not None]
-        states = [
-            v if isinstance(v, tf.Variable) else v.value for rule in rules for v in rule.variables
-        ]  # Keras 3 wraps
-        return [*own, *self.mean_variables, *self.other_variables, *scaling, *states]
+        by_mean = [] if self.mean is None else self.mean.variables
+        return [*own, *self.mean_variables, *self.others.variables, *by_mean, *scaling]
+
+    @property
+    def checkpointable(self) -> dict[str, Trackable]:
+        """Both optimizers and the natural gradient, as far as there are any."""
+        found = {"optimizer": self.others.optimizer, "natural": self.natural}
+        found["mean_optimizer"] = None if self.mean is None else self.mean.optimizer
+        return {name: part for name, part in found.items() if part is not None}
+
+    @property
+    def settings(self) -> dict[str, object]:
+        """How q and the mean coefficients move, and the parts of the model."""
+        natural = self.natural
+        return {
+            **kinds_of(self.model),
+            "mean_solver": None if natural is None else natural.mean,
+            "negative_precision": None if natural is None else natural.negative_precision,
+            "optimizer": self.others.name,
+            "holds_sites": self.holds_sites,
+            "num_samples": None if self.model.expectations is None else self.model.expectations.num_samples,
+        }
+
+    def trace(self, X: tf.Tensor, Y: tf.Tensor, seed: tf.Tensor) -> None:
+        """Compile the step for X [B, D], Y [B, P]."""
+        if self._run is not None:
+            self._run.get_concrete_function(X, Y, seed)
+
+    def set_step_sizes(self, sizes: StepSizes) -> None:
+        """Take those of q, of the mean coefficients and of everything else."""
+        if self.natural is not None and sizes.natural_gradient is not None:
+            self.natural.gamma.assign(sizes.natural_gradient)
+            self.natural.mean_step.assign(sizes.mean_learning_rate)
+        self.others.set_rate(sizes.learning_rate)
+        if self.mean is not None:
+            self.mean.set_rate(sizes.mean_learning_rate)
+
+    def refresh(self) -> bool:
+        """Bring the frozen scaling of the mean coefficients up to date; q(f) does not change."""
+        if self.model.basis.kernel_mean is None:
+            return False
+        try:
+            self.model.basis.refresh(self.model.kernel)
+        except NumericalError as error:  # it is only a preconditioner: the old one will do
+            warnings.warn(f"The scaling of the mean coefficients was not refreshed. {error}", stacklevel=2)
+            return False
+        return True
+
+    def bound(self, X: tf.Tensor, Y: tf.Tensor) -> tf.Tensor | None:
+        """The bound on all data, unless draws or a subsample of the mean points estimate it."""
+        mean = self.model.basis.kernel_mean
+        sampled = self.model.expectations is not None or (mean is not None and mean.subsample is not None)
+        return None if sampled else self.model.elbo((X, Y))
+
+    def matrices(self) -> dict[str, tf.Tensor]:
+        """Those of the basis."""
+        return self.model.basis.matrices(self.model.kernel)
+
+    def run(self, X: tf.Tensor, Y: tf.Tensor, seed: tf.Tensor) -> StepOutput:
+        """One step on X [B, D], Y [B, P]; see the top of this file."""
+        return (self._step if self._run is None else self._run)(X, Y, seed)
 
     def _step(self, X: tf.Tensor, Y: tf.Tensor, seed: tf.Tensor) -> StepOutput:
+        # 1. the bound and its gradients
         rows = self.model.basis.draw_rows(seed)
-        evaluation = evaluate(self.model, (X, Y), [*self.mean_variables, *self.other_variables], rows, self.holds_sites)
+        moved = [*self.mean_variables, *self.others.moved]
+        evaluation = evaluate(self.model, (X, Y), moved, rows, self.holds_sites)
         count = len(self.mean_variables)
         mean_gradients, other_gradients = evaluation.gradients[:count], evaluation.gradients[count:]
-        ok = tf.logical_and(evaluation.state.ok, tf.math.is_finite(evaluation.elbo))
-        for gradient in evaluation.gradients:
-            if gradient is not None:
-                ok = tf.logical_and(ok, tf.reduce_all(tf.math.is_finite(gradient)))
+        ok = tf.logical_and(evaluation.state.ok, all_finite([evaluation.elbo, *evaluation.gradients]))
+        # 2. where q goes; at fixed Parameters it may be written at once
         shortened = clipped = tf.constant(0)
         natural = self.natural if self.moves_naturally else None
         if natural is not None:
@@ -95,16 +204,64 @@ class TrainingStep:
             ok, shortened, clipped = tf.logical_and(ok, move.ok), move.shortened, move.clipped
             if not self.holds_sites:
                 natural.commit(self.model, move)
-        if self.mean_optimizer is not None:
-            ascend(self.mean_optimizer, self.mean_variables, mean_gradients)
-        ascend(self.optimizer, self.other_variables, other_gradients)
+        # 3. everything else
+        if self.mean is not None:
+            self.mean.ascend(mean_gradients)
+        self.others.ascend(other_gradients)
+        # 4. q at its sites, under the new kernel
         if natural is not None and self.holds_sites:
             natural.commit_after(self.model, move)
         return StepOutput(evaluation.elbo, ok, shortened, clipped)
 
 
-def ascend(optimizer: Any, variables: Sequence[tf.Variable], gradients: Sequence[tf.Tensor | None]) -> None:
-    """Apply the gradients that there are, each of its variable's shape [...], uphill."""
-    pairs = [(-gradient, variable) for gradient, variable in zip(gradients, variables) if gradient is not None]
-    if pairs:
-        optimizer.apply_gradients(pairs)
+def _natural_gradient(model: BasisGP, rho: float, mean_rate: float, choices: Choices) -> NaturalGradient:
+    """The rule for q(u), and for the mean coefficients if they are to move with it; step sizes are variables."""
+    mean, solver = model.basis.kernel_mean, choices.mean_solver.method
+    moves_mean = solver != "adam" and mean is not None and mean.coefficients.trainable
+    return NaturalGradient(
+        tf.Variable(rho, dtype=tf.float64, trainable=False),
+        mean=solver if moves_mean else None,
+        mean_step=tf.Variable(mean_rate, dtype=tf.float64, trainable=False),
+        negative_precision=choices.negative_precision,
+    )
+
+
+def _check_roles(model: BasisGP, rho: float | None, mean_solver: str) -> None:
+    """Refuse flags of q that disagree with the choice of solvers: natural gradients move all of q(u), or none of it.
+
+    :raises DataError: for such flags, and where nothing is trainable.
+    :raises UnknownOptionError: for a solver of the mean that this model, or this choice of `natural_gradient`, rules out.
+    """
+    basis = model.basis
+    flags = [parameter.trainable for parameter in basis.gaussian_parameters()]
+    if rho is not None and any(flags) and not all(flags):
+        raise DataError(
+            "Some Parameters of q(u) are trainable and some are not, and natural gradients move them together: set the same "
+            "flag on all of them, or pass natural_gradient=None."
+        )
+    if not model.trainable_variables:
+        raise DataError("No Parameter of the model is trainable; use gpflow.utilities.set_trainable(model, True).")
+    if mean_solver == "adam" or basis.kernel_mean is None:
+        return
+    if rho is None:
+        raise UnknownOptionError(
+            f'mean_solver={mean_solver!r} needs natural_gradient; give a step size, or use "adam".'
+        )
+    if mean_solver == "newton" and not basis.solves_mean:
+        raise UnknownOptionError(
+            f'mean_solver="newton" is for OrthogonalBasis, not {type(basis).__name__}; use "adam" or "natural".'
+        )
+    if basis.kernel_mean.coefficients.trainable and flags and not any(flags):
+        raise DataError(
+            f'mean_solver={mean_solver!r} moves q(u) too, which is not trainable here; use mean_solver="adam", or make it so.'
+        )
+
+
+def _warn_of_sizes(model: BasisGP, num_data: int) -> None:
+    """Warn of more inducing points than observations: that is legitimate, but slower than an exact model."""
+    size = count_points(model.basis.beta)
+    if size > num_data:
+        warnings.warn(
+            f"beta has {size} points and the data {num_data} rows: the posterior needs no more points than rows.",
+            stacklevel=4,
+        )

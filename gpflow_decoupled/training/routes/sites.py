@@ -1,60 +1,123 @@
-"""One compiled step of a full GP with sites: the sites by conjugate computation, everything else by the bound's gradient."""
+"""Full GPs with sites: the sites by conjugate computation, everything else by the gradient of the bound, on all data."""
 
 from __future__ import annotations
 
-__all__ = ["SiteStep"]
-
-from typing import Any
+__all__ = ["SiteStep", "SitesRoute"]
 
 import tensorflow as tf
 from gpflow.kernels import LinearCoregionalization
 
+from ...bases.site import SiteState
 from ...compilation import Compiled
 from ...covariances.latents import gram
+from ...errors import DataError
 from ...models import CVIGP
 from ...optimizers import ConjugateComputation
-from .inducing import StepOutput, ascend
+from ..batches import ArrayBatches, Batch
+from ..step import Step, StepOutput, StepSizes, Trackable, all_finite
+from .keras import KerasAscent, Optimizer
+from .route import EVERY_ROUTE, OF_OPTIMIZER, OWN_DATA, Choices, Data, Route, kinds_of, refuse_data
+
+_ALL_DATA = (
+    "Every step takes all data; for minibatches at fixed hyperparameters use "
+    "optimizers.ConjugateComputation(step_size).run(model, batch_size=...)."
+)
 
 
-class SiteStep:
-    """E-step and M-step from one pass over all data, from the same Parameters.
+class SitesRoute(Route):
+    """`CVIGP`, also as what `CVIGLM` returns for more weights than observations."""
 
+    models = (CVIGP,)
+    options = (
+        EVERY_ROUTE | OF_OPTIMIZER | {"natural_gradient", "hold", "negative_precision", "evaluation", "checkpoint"}
+    )
+    only = OWN_DATA
+    reasons = {"batch_size": _ALL_DATA, "seed": "Nothing in a step is random."}
+    defaults = {"natural_gradient": 0.5}
+    holds = ("sites", "moments")
+
+    def parts(self, model: CVIGP, data: Data, choices: Choices) -> tuple[Step, ArrayBatches]:
+        """A `SiteStep` on all data."""
+        refuse_data(model, data, "model.update(data)")
+        rho = choices.natural_gradient
+        if rho is None and not model.trainable_variables:
+            raise DataError(
+                "No Parameter of the model is trainable, and natural_gradient=None leaves q(f) where it is."
+            )
+        rule = None if rho is None else ConjugateComputation(rho, negative_precision=choices.negative_precision)
+        step = SiteStep(model, rule, choices.optimizer, choices.hold, choices.compile)
+        return step, ArrayBatches(*model.data, None, choices.seed)
+
+
+class SiteStep(Step):
+    """An update of the sites and a gradient step of the hyperparameters, from one pass over all data.
+
+    Both start from the same Parameters. Sites are centred on the mean function: when that moves, nu follows, so that the
+    site as a function of f stays.
+
+    :param model: whose `trainable` flags are read.
     :param rule: moves the sites by its step size; None leaves them alone.
-    :param optimizer: a Keras optimizer for kernel, likelihood and mean function.
-    :param hold: what stays while they move: the "sites", whose bound is the evidence for Gaussian noise, or the "moments"
-        of q(f), whose gradient is that of an ordinary variational M-step.
-
-    Sites are centred on the mean function; when that moves, nu follows, so that the site as a function of f stays.
+    :param optimizer: for kernel, likelihood and mean function.
+    :param hold: what stays while they move: the "sites", at which the bound is the evidence for Gaussian noise, or the
+        "moments" of q(f), which gives the gradient of an ordinary variational M-step.
+    :param compile: False runs eagerly.
     """
 
-    natural = None
-    mean_optimizer = None
-    stop_reason = ""
-
     def __init__(
-        self, model: CVIGP, rule: ConjugateComputation | None, optimizer: Any, hold: str, compile: bool = True
+        self, model: CVIGP, rule: ConjugateComputation | None, optimizer: Optimizer, hold: str, compile: bool = True
     ) -> None:
-        self.model, self.rule, self.optimizer = model, rule, optimizer
+        self.model, self.rule = model, rule
         self.holds_sites = hold == "sites"
-        self.other_variables = list(model.trainable_variables)
-        if self.other_variables:
-            optimizer.build(self.other_variables)
-        self.run: Any = Compiled(self._step, reduce_retracing=True) if compile else self._step
+        self.others = KerasAscent(optimizer, model.trainable_variables)
+        self._run: Compiled | None = Compiled(self._step, reduce_retracing=True) if compile else None
 
     @property
     def variables(self) -> list[tf.Variable]:
-        """Everything a step writes: what must be restored after a failure."""
+        """Everything that a step writes."""
         basis = self.model.basis
-        states = [v if isinstance(v, tf.Variable) else v.value for v in self.optimizer.variables]  # Keras 3 wraps
-        return [basis.nu.unconstrained_variable, basis.tau.unconstrained_variable, *self.other_variables, *states]
+        return [basis.nu.unconstrained_variable, basis.tau.unconstrained_variable, *self.others.variables]
+
+    @property
+    def checkpointable(self) -> dict[str, Trackable]:
+        """The optimizer."""
+        return {"optimizer": self.others.optimizer}
+
+    @property
+    def settings(self) -> dict[str, object]:
+        """The parts of the model, and how its sites move."""
+        policy = None if self.rule is None else self.rule.negative_precision
+        of_step = {"negative_precision": policy, "optimizer": self.others.name, "holds_sites": self.holds_sites}
+        return {**kinds_of(self.model), **of_step}
+
+    def trace(self, X: tf.Tensor, Y: tf.Tensor, seed: tf.Tensor) -> None:
+        """Compile the step for X [N, D], Y [N, P]."""
+        if self._run is not None:
+            self._run.get_concrete_function(X, Y, seed)
+
+    def set_step_sizes(self, sizes: StepSizes) -> None:
+        """Take that of the optimizer; that of the sites stays as it is."""
+        self.others.set_rate(sizes.learning_rate)
+
+    def bound(self, X: tf.Tensor, Y: tf.Tensor) -> tf.Tensor:
+        """The bound on all data."""
+        return self.model.elbo()
+
+    def matrices(self) -> dict[str, tf.Tensor]:
+        """That of the prior."""
+        return self.model.basis.matrices(self.model.kernel)
+
+    def run(self, X: tf.Tensor, Y: tf.Tensor, seed: tf.Tensor) -> StepOutput:
+        """One step on all data X [N, D], Y [N, P]."""
+        return (self._step if self._run is None else self._run)(X, Y, seed)
 
     def _step(self, X: tf.Tensor, Y: tf.Tensor, seed: tf.Tensor) -> StepOutput:
-        model, basis = self.model, self.model.basis
+        model, basis, moved = self.model, self.model.basis, self.others.moved
+        # 1. the bound and its gradients, by the moments at the data and by everything else
         nu, tau = tf.convert_to_tensor(basis.nu), tf.convert_to_tensor(basis.tau)
         with tf.GradientTape(persistent=True, watch_accessed_variables=False) as tape:
-            tape.watch(self.other_variables)
+            tape.watch(moved)
             drift = self._prior_mean(X)
-            drift -= tf.stop_gradient(drift)
+            drift -= tf.stop_gradient(drift)  # zero, with the gradient of the mean function
             K = gram(model.kernel, basis.points)
             state = basis.state_at(K, nu - tau * drift, tau)
             mean, variance = state.mean, state.variance
@@ -64,9 +127,9 @@ class SiteStep:
             objective = elbo if self.holds_sites else self._at_fixed_moments(state, drift, (X, Y))
             objective += model.log_prior_density()
         g, h = tape.gradient(expected, [mean, variance])
-        gradients = tape.gradient(objective, self.other_variables)
-        finite = [tf.reduce_all(tf.math.is_finite(x)) for x in (elbo, g, h, *gradients) if x is not None]
-        ok = tf.reduce_all(tf.stack([state.ok, *finite]))
+        gradients = tape.gradient(objective, moved)
+        ok = tf.logical_and(state.ok, all_finite([elbo, g, h, *gradients]))
+        # 2. where the sites go
         shortened = clipped = tf.constant(0)
         if self.rule is not None:
             *goal, clipped = self.rule.targets(g, h, mean)
@@ -74,8 +137,9 @@ class SiteStep:
             step, feasible = self.rule.feasible(K, tau, goal[1], rho)
             nu, tau = ((1.0 - step) * old + step * new for old, new in zip((nu, tau), goal))  # (C13)
             ok, shortened = ok & feasible, tf.cast(step < rho, tf.int32)
+        # 3. everything else; the sites follow the mean function
         before = self._prior_mean(X)
-        ascend(self.optimizer, self.other_variables, gradients)
+        self.others.ascend(gradients)
         nu -= tau * (self._prior_mean(X) - before)
         ok = ok & tf.reduce_all(tf.math.is_finite(nu))
         tf.cond(ok, lambda: self._assign(nu, tau), lambda: False)
@@ -91,10 +155,10 @@ class SiteStep:
         none = tf.zeros_like(tf.convert_to_tensor(self.model.basis.nu))
         return none if isinstance(self.model.kernel, LinearCoregionalization) else none + self.model.mean_function(X)
 
-    def _at_fixed_moments(self, state: Any, drift: tf.Tensor, data: tuple) -> tf.Tensor:
+    def _at_fixed_moments(self, state: SiteState, drift: tf.Tensor, data: Batch) -> tf.Tensor:
         """What has the gradient of the bound at a fixed q(f): log Z~ has that of -KL (section 3.5)."""
         mean, variance = tf.stop_gradient(state.mean), tf.stop_gradient(state.variance)
         expected = tf.reduce_sum(self.model.variational_expectations(mean - drift, variance, data))
-        nu = tf.stop_gradient(state.nu)
-        constant = nu * drift - 0.5 * state.tau * tf.square(drift)
+        nu, tau = tf.stop_gradient(state.nu), tf.convert_to_tensor(state.tau)
+        constant = nu * drift - 0.5 * tau * tf.square(drift)
         return expected + self.model.basis.log_partition(state) + tf.reduce_sum(constant)  # (C16)

@@ -1,0 +1,218 @@
+"""The contract between `fit` and the families of models."""
+
+from __future__ import annotations
+
+__all__ = [
+    "EVERY_ROUTE", "OF_OPTIMIZER", "OWN_DATA", "Choices", "Data", "MeanSolver", "Model", "Route", "kinds_of", "refuse_data",
+]  # fmt: skip
+
+import abc
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, TypeAlias
+
+import numpy.typing as npt
+import tensorflow as tf
+from gpflow.keras import tf_keras
+from gpflow.models import GPModel
+
+from ...errors import DataError, UnknownOptionError, check_option
+from ...models import BasisGP, FactorGraph, FullGP
+from ...optimizers.steps import POLICIES
+from ..batches import Batches
+from ..options import check_counts, check_optimizer, check_rates
+from ..schedules import Rates
+from ..step import Step
+from .keras import Optimizer
+
+Model: TypeAlias = GPModel | FactorGraph
+Data: TypeAlias = "Sequence[npt.ArrayLike] | tf.data.Dataset | None"
+
+EVERY_ROUTE = frozenset({"steps", "seconds", "Evaluation.patience", "callbacks", "progress", "compile"})
+OF_OPTIMIZER = frozenset({"learning_rate", "optimizer", "Schedule.anneal"})
+"""What a route takes that has an optimizer for kernel, likelihood and mean function."""
+OWN_DATA: Mapping[str, object] = {"batch_size": None}
+"""What a route says of the data of models that own them: every step sees them all."""
+
+DEFAULT_RATE = 0.03
+
+
+@dataclass(frozen=True)
+class MeanSolver:
+    """What `fit` moves the coefficients of the mean points by.
+
+    :param method: "adam"; "natural", a natural gradient, (D41) or (D42); or "newton", which solves (D49) by conjugate
+        gradients and is for `OrthogonalBasis`.
+    :param learning_rate: its step size. If it is not given, 1 for "natural" and "newton"; for "adam" 0.03 up to 1000 mean
+        points and in inverse proportion to their number beyond, where the noise of minibatches would carry them away.
+    :raises UnknownOptionError: for another method.
+    :raises DataError: for a step size that is not above 0.
+
+    Example::
+
+        fit(model, (X, Y), mean_solver=MeanSolver("natural", learning_rate=0.5))
+    """
+
+    method: str = "adam"
+    learning_rate: float | None = None
+
+    def __post_init__(self) -> None:
+        check_option("mean_solver", self.method, ("adam", "natural", "newton"))
+        check_rates(mean_learning_rate=self.learning_rate)
+
+
+@dataclass(frozen=True)
+class Choices:
+    """The options that shape a step and its batches, with the defaults of the route filled in and values checked."""
+
+    batch_size: int | None | str
+    natural_gradient: float | None
+    hold: str
+    optimizer: Optimizer
+    learning_rate: float
+    mean_solver: MeanSolver
+    negative_precision: str
+    ramp_steps: int
+    anneal: float
+    refresh_every: int
+    seed: int
+    compile: bool
+
+
+class Route(abc.ABC):
+    """How `fit` trains one family of models.
+
+    :cvar models: the classes of the family.
+    :cvar options: the names of the options that it uses; a field of an object is written as `Schedule.anneal`.
+    :cvar only: options of which it takes one value alone, which says what it does anyway.
+    :cvar reasons: for options that it does not use, why, or what to use instead.
+    :cvar defaults: values of options that are not chosen, where they differ from those of the other routes.
+    :cvar holds: the values of `hold`.
+    """
+
+    models: ClassVar[tuple[type, ...]]
+    options: ClassVar[frozenset[str]]
+    only: ClassVar[Mapping[str, object]] = {}
+    reasons: ClassVar[Mapping[str, str]] = {}
+    defaults: ClassVar[Mapping[str, Any]] = {}
+    holds: ClassVar[tuple[str, ...]] = ()
+
+    def options_of(self, model: Model) -> frozenset[str]:
+        """The options that this model uses; fewer than `options` where it lacks what one of them acts on."""
+        return self.options
+
+    def view(self, model: Model) -> BasisGP | FullGP | FactorGraph:
+        """The model as its step sees it: itself, or a model of this package that shares its Parameters.
+
+        :raises ModelError: for a model of the family that cannot be trained.
+        """
+        return model
+
+    @abc.abstractmethod
+    def parts(self, model: Model, data: Data, choices: Choices) -> tuple[Step, Batches]:
+        """The step and the batches; all that is refused is refused here, with nothing changed.
+
+        :param model: what `view` returned.
+        :param data: as they were passed to `fit`.
+        :raises DataError: for unusable data, and where there is nothing to train.
+        """
+
+    def accept(self, model: Model, view: Model, batches: Batches) -> None:
+        """Tell the model what it must know of the data; this is the first change that a run makes."""
+        return None
+
+    def mean_rate(self, model: Model, solver: MeanSolver) -> float:
+        """The step size of the mean coefficients; for routes that have none, any number."""
+        return 1.0
+
+    def check(self, model: Model, chosen: Mapping[str, object]) -> None:
+        """Refuse options that would be ignored.
+
+        :param chosen: the options that the caller has chosen, by name.
+        :raises UnknownOptionError: with the options that this model takes.
+        """
+        taken = self.options_of(model)
+        bad = [
+            name
+            for name, value in chosen.items()
+            if name not in taken and not (name in self.only and value is self.only[name])
+        ]
+        if not bad:
+            return
+        shown = ", ".join(_shown(name, chosen[name]) for name in bad)
+        reasons = "".join(f" {self.reasons[name]}" for name in bad if name in self.reasons)
+        names = sorted(taken, key=str.lower) + [_shown(*item) for item in self.only.items()]
+        raise UnknownOptionError(
+            f"fit does not use {shown} for {type(model).__name__}.{reasons} It takes {', '.join(names)}."
+        )
+
+    def choose(self, chosen: Mapping[str, Any]) -> Choices:
+        """The choices of the caller, and defaults for the rest.
+
+        :raises DataError: for values out of range.
+        :raises UnknownOptionError: for values that do not exist.
+        """
+        values = {**_DEFAULTS, **self.defaults, **chosen}
+        check_counts(0, seed=values["seed"])
+        check_rates(learning_rate=values["learning_rate"])
+        check_rates(1.0, natural_gradient=values["natural_gradient"])
+        check_option("negative_precision", values["negative_precision"], POLICIES)
+        if self.holds:
+            check_option("hold", values["hold"], self.holds)
+        solver, rate, optimizer = values["mean_solver"], values["learning_rate"], values["optimizer"]
+        if optimizer is None:
+            optimizer = tf_keras.optimizers.Adam(DEFAULT_RATE if rate is None else rate)
+        else:
+            check_optimizer(optimizer)
+        return Choices(
+            batch_size=values["batch_size"],
+            natural_gradient=values["natural_gradient"],
+            hold=values["hold"],
+            optimizer=optimizer,
+            learning_rate=float(optimizer.learning_rate) if rate is None else rate,
+            mean_solver=solver if isinstance(solver, MeanSolver) else MeanSolver(solver),
+            negative_precision=values["negative_precision"],
+            ramp_steps=values["Schedule.ramp_steps"],
+            anneal=values["Schedule.anneal"],
+            refresh_every=values["Schedule.refresh_every"],
+            seed=values["seed"],
+            compile=values["compile"],
+        )
+
+    def rates(self, model: Model, choices: Choices) -> Rates:
+        """The step sizes before ramp and annealing."""
+        mean_rate = choices.mean_solver.learning_rate or self.mean_rate(model, choices.mean_solver)
+        return Rates(choices.natural_gradient, choices.learning_rate, mean_rate, choices.ramp_steps, choices.anneal)
+
+
+_DEFAULTS: Mapping[str, Any] = {
+    "batch_size": "auto",
+    "natural_gradient": None,
+    "hold": "sites",
+    "optimizer": None,
+    "learning_rate": None,
+    "mean_solver": "adam",
+    "negative_precision": "damp",
+    "Schedule.ramp_steps": 0,
+    "Schedule.anneal": 0.2,
+    "Schedule.refresh_every": 100,
+    "seed": 0,
+    "compile": True,
+}
+
+
+def _shown(name: str, value: object) -> str:
+    """An option as it is written in a call."""
+    plain = value is None or isinstance(value, (str, int, float))
+    return f"{name}={value!r}" if plain else name
+
+
+def refuse_data(model: Model, data: Data, more: str) -> None:
+    """Raise `DataError` if data were passed to a model that owns them; `more` says what to do with other data."""
+    if data is not None:
+        raise DataError(f"{type(model).__name__} owns its data: call fit(model), and {more} for more of them.")
+
+
+def kinds_of(model: GPModel) -> dict[str, object]:
+    """The classes of the parts of a model, which must be the same for a run to go on."""
+    return {part: type(getattr(model, part)).__name__ for part in ("basis", "kernel", "likelihood", "mean_function")}

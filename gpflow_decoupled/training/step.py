@@ -1,0 +1,116 @@
+"""What the loop of `fit` needs of one training step, whatever the family of models."""
+
+from __future__ import annotations
+
+__all__ = ["Step", "StepOutput", "StepSizes", "Trackable", "all_finite"]
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple, Protocol, TypeAlias
+
+import tensorflow as tf
+
+Trackable: TypeAlias = "tf.Module | tf.Variable | tf.data.Iterator"
+"""What `tf.train.Checkpoint` saves."""
+
+
+class StepOutput(NamedTuple):
+    """What a step reports to the loop; all tensors are scalars."""
+
+    elbo: tf.Tensor
+    """The bound in nats of the whole data set, as the step computed it."""
+    ok: tf.Tensor
+    """False if anything in the step was not finite or not positive definite: the loop then undoes the step and stops."""
+    shortened: tf.Tensor
+    """How often the update of q was shortened."""
+    clipped: tf.Tensor
+    """How many observations had a negative precision clipped."""
+
+    @classmethod
+    def sound(cls, elbo: tf.Tensor, ok: tf.Tensor | bool = True, shortened: tf.Tensor | int = 0) -> StepOutput:
+        """The report of a step that clips nothing."""
+        return cls(elbo, tf.convert_to_tensor(ok), tf.convert_to_tensor(shortened), tf.constant(0))
+
+
+class StepSizes(NamedTuple):
+    """The step sizes of one step, after ramp and annealing; a step reads those that it uses."""
+
+    natural_gradient: float | None
+    """Of the update of q; None where q is left to the optimizer."""
+    learning_rate: float
+    """Of the optimizer of everything else."""
+    mean_learning_rate: float
+    """Of the coefficients of the mean points."""
+
+
+class Step(Protocol):
+    """One training step of a model. Routes derive from this class and override what does not hold for them.
+
+    The order of calls is: `trace` once; then for every step `set_step_sizes`, `refresh` where it is due, and `run`; after
+    the last step `finish` and `bound`. The loop copies `variables` before a step and writes them back if it fails.
+    """
+
+    finished: str = ""
+    """Why there is nothing left to do, as soon as a step finds that; empty before."""
+    converged: bool = False
+    """Whether `finished` means that a tolerance was reached."""
+
+    @property
+    def variables(self) -> Sequence[tf.Variable]:
+        """Everything that a step writes, the state of the optimizers included."""
+        ...
+
+    @property
+    def checkpointable(self) -> dict[str, Trackable]:
+        """What a checkpoint saves beside the model, by name."""
+        return {}
+
+    @property
+    def settings(self) -> dict[str, object]:
+        """What must be the same for a resumed run to go on to the same trace, by name."""
+        return {}
+
+    def trace(self, X: tf.Tensor, Y: tf.Tensor, seed: tf.Tensor) -> None:
+        """Compile the step for batches like this one; nothing is computed."""
+        return None
+
+    def set_step_sizes(self, sizes: StepSizes) -> None:
+        """Take the step sizes of the next step."""
+        return None
+
+    def refresh(self) -> bool:
+        """Bring up to date what stays as it is for many steps; whether there was anything to do.
+
+        :raises NumericalError: if that fails; the loop then undoes it and stops.
+        """
+        return False
+
+    def run(self, X: tf.Tensor, Y: tf.Tensor, seed: tf.Tensor) -> StepOutput:
+        """Take one step.
+
+        :param X: the inputs [B, D] of the batch.
+        :param Y: the observations [B, P] of the batch.
+        :param seed: [2], the seed of the run and the number 0, 1, ... of the step.
+        :raises NumericalError: if the step fails and knows why; else `StepOutput.ok` is False.
+        """
+        ...
+
+    def finish(self) -> bool:
+        """Do what remains after the last step; whether there was anything to do.
+
+        :raises NumericalError: if that fails; the loop then undoes it.
+        """
+        return False
+
+    def bound(self, X: tf.Tensor, Y: tf.Tensor) -> tf.Tensor | None:
+        """The bound at the Parameters as they are, in nats, on all data X [N, D], Y [N, P]; None if only estimates exist."""
+        return None
+
+    def matrices(self) -> dict[str, tf.Tensor]:
+        """The matrices that a step factorises, by name, to find out which one made it fail."""
+        return {}
+
+
+def all_finite(tensors: Iterable[tf.Tensor | None]) -> tf.Tensor:
+    """Whether all entries of all tensors are finite, a scalar; None stands for a gradient that does not exist."""
+    checks = [tf.reduce_all(tf.math.is_finite(tensor)) for tensor in tensors if tensor is not None]
+    return tf.reduce_all(tf.stack(checks))
