@@ -18,6 +18,7 @@ from gpflow_decoupled import fit
 from gpflow_decoupled.errors import NumericalError
 from gpflow_decoupled.models import ODVGP
 from gpflow_decoupled.optimizers import NaturalGradient
+from gpflow_decoupled.training import Callbacks
 from gpflow_decoupled.training.batches import ArrayBatches
 from gpflow_decoupled.training.routes.inducing import TrainingStep
 
@@ -68,8 +69,7 @@ def _options(spec: Spec, data: Data, settings: Settings, budget: float, recorder
         "hold": "whitened" if spec.family == "whitened" else "sites",
         "seed": settings.seed,
         "progress": False,
-        "callbacks": [recorder],
-        "report_every": 1,
+        "callbacks": Callbacks([recorder], every=1),
     }
 
 

@@ -99,7 +99,7 @@ def _stub_ascent(monkeypatch: pytest.MonkeyPatch) -> list:
 
     def run(self: AffineIndependentAscent, model: Any) -> SimpleNamespace:
         calls.append(self.keep_better)
-        return SimpleNamespace(elbo=float(model.elbo()), stop_reason="converged", reason="converged", converged=True)
+        return SimpleNamespace(elbo=float(model.elbo()), reason="converged", converged=True)
 
     monkeypatch.setattr(AffineIndependentAscent, "run", run)
     return calls
