@@ -18,6 +18,7 @@ from benchmarks.suites.ci import TINY, tiny
 from benchmarks.suites.convergence import optima
 from benchmarks.suites.convergence.methods import OPTIMUM, Curve
 
+pytestmark = pytest.mark.exhaustive  # it runs every suite, in minutes
 ROOT = Path(__file__).parents[3]
 
 
