@@ -76,7 +76,7 @@ def _conjugate(rho: float) -> Callable[[Problem, float], Fit]:
         setattr(rule, "compiled_probe", lambda _: traced)  # noqa: B010
         result = rule.run(model)
         seconds, elbo = (list(column) for column in zip(*trace[1:]))  # the first is the prior
-        return Fit(f"CVIGP, rho {rho:g}", compile_seconds, seconds, elbo, _probability(model), result.stop_reason)
+        return Fit(f"CVIGP, rho {rho:g}", compile_seconds, seconds, elbo, _probability(model), result.reason)
 
     return run
 
@@ -190,7 +190,7 @@ def _lagrangian(problem: Problem, limit: float) -> Fit:
     result = rule.run(model, prepared=prepared)
     share = (clock() - start) / result.seconds  # of the processor where that is the clock
     seconds = [share * float(one) for one in result.history["seconds"]]
-    bounds, note = list(result.history["elbo"]), f"{result.stop_reason}, {result.inner_steps} Newton steps"
+    bounds, note = list(result.history["elbo"]), f"{result.reason}, {result.inner_steps} Newton steps"
     return Fit("LCLGP", compile_seconds - seconds[-1], seconds, bounds, _probability(model), note)
 
 
@@ -217,7 +217,7 @@ def _alternative(label: str, rule: OpperArchambeau | CholeskyKL) -> Callable[[Pr
         first = one * float(np.sum(history["inner_steps"][:2]))
         seconds = share * np.concatenate([[one], first + history["seconds"][1:] - history["seconds"][1]])
         compile_seconds = share * result.seconds - seconds[-1]
-        evaluations = f"{result.stop_reason}, {result.inner_steps} evaluations"
+        evaluations = f"{result.reason}, {result.inner_steps} evaluations"
         return Fit(label, compile_seconds, list(seconds), list(history["elbo"]), _probability(model), evaluations)
 
     return run

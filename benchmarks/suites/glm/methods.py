@@ -81,7 +81,7 @@ def _sweep(problem: Problem) -> tuple[list[float], list[float], float, str]:
     # the first block of each shape was traced
     compiled = sum(spent[0][place] - spent[1][place] for place in {0, len(spent[0]) - 1})
     seconds = [float(share * (one - compiled)) for one in result.history["seconds"]]
-    note = f"{len(spent)} passes, {result.stop_reason}"
+    note = f"{len(spent)} passes, {result.reason}"
     return seconds, result.history["elbo"].tolist(), share * compiled, note
 
 
@@ -96,7 +96,7 @@ def _sites(problem: Problem) -> tuple[list[float], list[float], float, str]:
     result = rule.run(model, tolerance=1e-16)
     share = (clock() - cpu) / (time.perf_counter() - wall)
     seconds = [float(share * one) for one in result.history["seconds"]]
-    return seconds, result.history["elbo"].tolist(), compiled, f"{result.steps} steps, {result.stop_reason}"
+    return seconds, result.history["elbo"].tolist(), compiled, f"{result.steps} steps, {result.reason}"
 
 
 def _l_bfgs(problem: Problem, primal: bool, limit: float) -> tuple[list[float], list[float], float, str]:

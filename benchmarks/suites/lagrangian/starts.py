@@ -66,7 +66,7 @@ def _from_a_start(rule: LinearlyConstrainedLagrangian, model: LCLGP, prepared: A
         return End(variant, start, type(error).__name__, 0, 0, first)
     bounds = result.history["elbo"]
     falls = int(np.sum(~(np.diff(bounds) >= -1e-6)))
-    return End(variant, start, result.stop_reason, len(bounds) - 1, falls, result.elbo)
+    return End(variant, start, result.reason, len(bounds) - 1, falls, result.elbo)
 
 
 def _section(rows: list[End], _: argparse.Namespace) -> Section:

@@ -80,7 +80,7 @@ def _measure(options: argparse.Namespace, likelihood: str, policy: str, seed: in
         return [Outcome(likelihood, policy, seed, 0, 0, 0, 0, "raised", float("nan"))]
     negative = int(np.sum(model.basis.tau.numpy() < 0.0))
     counts = result.steps, result.shortened_steps, result.clipped_sites, negative
-    return [Outcome(likelihood, policy, seed, *counts, result.stop_reason, result.elbo)]
+    return [Outcome(likelihood, policy, seed, *counts, result.reason, result.elbo)]
 
 
 def _section(outcomes: list[Outcome], _: argparse.Namespace) -> Section:
