@@ -21,7 +21,7 @@ from ..bases import InducingBasis
 from ..errors import DataError
 from ..inducing.variables import input_dims
 from ..posteriors import BasisPosterior
-from .checks import check_shapes_of_data, check_values, infer_num_latent_gps, warn_of_values
+from .checks import check_num_data, check_shapes_of_data, check_values, infer_num_latent_gps, warn_of_values
 from .expectations import check_draws, sampled_expectations, variational_expectations
 from .monte_carlo import MonteCarlo
 
@@ -63,6 +63,7 @@ class BasisGP(GPModel, ExternalDataTrainingLossMixin):
         if expectations is not None:
             check_draws(likelihood)
         infer_num_latent_gps(kernel, likelihood, basis.num_latent_gps)
+        check_num_data(num_data)
         super().__init__(kernel, likelihood, mean_function, basis.num_latent_gps)
         self.basis = basis
         self.num_data = num_data
@@ -96,17 +97,18 @@ class BasisGP(GPModel, ExternalDataTrainingLossMixin):
         if self.num_data is None:
             warnings.warn("num_data is not set: the data passed are taken as the whole data set.", stacklevel=4)
             return tf.ones([], dtype)
+        check_num_data(self.num_data)
         return tf.cast(self.num_data, dtype) / tf.cast(tf.shape(X)[0], dtype)
 
     def elbo(self, data: RegressionData) -> tf.Tensor:
         """The evidence lower bound of the whole data set in nats, a scalar.
 
         :param data: X [N, D] and Y [N, P]: all data, or a minibatch, from which the bound is estimated.
-        :raises DataError: for data of the wrong shape or type.
+        :raises DataError: for unusable data; inside a `tf.function`, where values are not known, for wrong shapes and types.
 
         Cost: see the class of the basis.
         """
-        X, Y = self.as_tensors(data)
+        X, Y = self.checked(data)
         state = self.basis.factor(self.kernel)
         features = self.basis.features(state, self.kernel, X)
         variance = self.basis.variance(features, self.kernel, X)
@@ -124,9 +126,20 @@ class BasisGP(GPModel, ExternalDataTrainingLossMixin):
         X, Y = tf.convert_to_tensor(X), tf.convert_to_tensor(Y)
         return X, tf.cast(Y, tf.int32 if isinstance(self.likelihood, Softmax) else X.dtype)
 
+    def checked(self, data: RegressionData) -> tuple[tf.Tensor, tf.Tensor]:
+        """Data as tensors X [N, D] and Y [N, P], with their values checked too, where they are known.
+
+        :param data: all data or a minibatch of them.
+        :raises DataError: for unusable data.
+        """
+        X, Y = self.as_tensors(data)
+        if tf.executing_eagerly():
+            check_values(X.numpy(), Y.numpy(), self.likelihood)
+        return X, Y
+
     def training_loss(self, data: RegressionData) -> tf.Tensor:
         """Minus the bound and the log prior of the hyperparameters, a scalar; data and errors are those of `elbo`."""
-        return super().training_loss(self.as_tensors(data))
+        return super().training_loss(self.checked(data))
 
     def training_loss_closure(
         self, data: RegressionData | Iterator, *, compile: bool = True
@@ -138,10 +151,8 @@ class BasisGP(GPModel, ExternalDataTrainingLossMixin):
         :raises DataError: for unusable data, and for minibatches if `num_data` is not set.
         """
         if isinstance(data, (tuple, list)):
-            data = self.as_tensors(data)
-            X, Y = (array.numpy() for array in data)
-            check_values(X, Y, self.likelihood)
-            warn_of_values(X, Y, self.likelihood)
+            data = self.checked(data)
+            warn_of_values(data[0].numpy(), data[1].numpy(), self.likelihood)
         elif self.num_data is None:
             raise DataError("Minibatches need the size of the whole data set: pass num_data=N to the model.")
         return super().training_loss_closure(data, compile=compile)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["check_shapes_of_data", "check_values", "infer_num_latent_gps", "warn_of_values"]
+__all__ = ["check_num_data", "check_shapes_of_data", "check_values", "infer_num_latent_gps", "warn_of_values"]
 
 import warnings
 
@@ -14,6 +14,7 @@ from gpflow.kernels import Kernel, LinearCoregionalization, MultioutputKernel
 from gpflow.likelihoods import Likelihood, SwitchedLikelihood
 
 from ..errors import DataError
+from ..inputs import check_whole, is_whole
 from ..likelihoods import check_labels, observation_columns
 
 
@@ -23,8 +24,10 @@ def infer_num_latent_gps(kernel: Kernel, likelihood: Likelihood, given: int | No
     :param kernel: states L if it is a multi-output kernel.
     :param likelihood: states L if it has a fixed number of latents per observation.
     :param given: L as the user passed it, or None.
-    :raises DataError: where two of them disagree.
+    :raises DataError: where two of them disagree, and for a number that is not at least 1.
     """
+    if given is not None:
+        check_whole(1, num_latent_gps=given)
     # linear coregionalisation mixes L latents into P outputs: the likelihood then sees P, and says nothing about L
     mixes = isinstance(kernel, LinearCoregionalization)
     claims = {
@@ -40,6 +43,18 @@ def infer_num_latent_gps(kernel: Kernel, likelihood: Likelihood, given: int | No
             + "; change one of them."
         )
     return next(iter(said.values()), 1)
+
+
+def check_num_data(num_data: object) -> None:
+    """Refuse a size of the data set that is not None, a tensor, or a whole number of at least 1; raises `DataError`."""
+    if num_data is None or tf.is_tensor(num_data):
+        return
+    if is_whole(num_data, 1) or (isinstance(num_data, float) and num_data >= 1.0 and num_data.is_integer()):
+        return
+    raise DataError(
+        f"num_data={num_data!r} must be a whole number of at least 1, the rows of the whole data set; leave it out for fit to "
+        "set it."
+    )
 
 
 def check_shapes_of_data(

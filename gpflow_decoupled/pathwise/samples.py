@@ -16,6 +16,7 @@ from ..bases import Basis
 from ..covariances.latents import split_latents
 from ..errors import DataError, ModelError
 from ..inducing.variables import point_values
+from ..inputs import is_whole
 from ..models import BasisGP, FullGP
 from .arrays import project
 from .prior import PriorDraws, draw_prior
@@ -115,7 +116,7 @@ def pathwise_samples(
         best = X[np.argmax(draw(X)[0, :, 0])]  # Thompson sampling
     """
     for name, number in (("num_samples", num_samples), ("num_frequencies", num_frequencies)):
-        if number < 1:
+        if not is_whole(number, 1):
             raise DataError(f"{name}={number!r}; pass a whole number of at least 1.")
     if not isinstance(model, (BasisGP, FullGP)):
         raise ModelError(_wrong_model(model))
