@@ -16,7 +16,6 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
-from check_shapes import inherit_check_shapes
 from gpflow.base import InputData, MeanAndVariance, RegressionData, TensorType
 from gpflow.functions import MeanFunction
 from gpflow.inducing_variables import InducingPoints, InducingVariables, SharedIndependentInducingVariables
@@ -195,7 +194,7 @@ class AffineIndependentGP(FullGP):
 
     def projections(self, Xnew: InputData) -> Projections:
         """f(x) at Xnew [N, D] as a sum of base variables, mean and noise."""
-        X = tf.convert_to_tensor(Xnew)
+        X = self.inputs(Xnew)
         features, noise = self._features(self.basis.factor(self.kernel, with_kl=False), X)
         return self.basis.projections(SiteGroup(Site(tf.zeros_like), features, self._mean(X), noise))
 
@@ -223,7 +222,6 @@ class AffineIndependentGP(FullGP):
             raise DataError(f"probabilities={probabilities!r}: they must lie between 0 and 1, without these two.")
         return quantiles(self.basis.base, self.projections(Xnew), levels, self.integration.points, self._asked.memory)
 
-    @inherit_check_shapes
     def predict_y(self, Xnew: InputData, full_cov: bool = False, full_output_cov: bool = False) -> MeanAndVariance:
         """Mean and variance of labels at Xnew [N, D], [N, 1] each. For binary labels the mean is the class probability."""
         if full_cov or full_output_cov:
@@ -238,7 +236,6 @@ class AffineIndependentGP(FullGP):
         mean, square = tf.unstack(self._expected(Xnew, moments))
         return mean[:, None], (square - tf.square(mean))[:, None]
 
-    @inherit_check_shapes
     def predict_log_density(
         self, data: RegressionData, full_cov: bool = False, full_output_cov: bool = False
     ) -> tf.Tensor:
@@ -247,8 +244,8 @@ class AffineIndependentGP(FullGP):
             raise NotImplementedError(
                 "predict_log_density gives the marginals of single labels only: leave out full_cov."
             )
-        X, Y = (tf.convert_to_tensor(array) for array in data)
-        site = likelihood_site(self.likelihood, tf.cast(Y[:, 0], X.dtype))
+        X, Y = self.checked(data)
+        site = likelihood_site(self.likelihood, Y[:, 0])
         columns = [part[:, None] for part in site.parameters]
 
         def density(f: tf.Tensor) -> tf.Tensor:
@@ -265,7 +262,6 @@ class AffineIndependentGP(FullGP):
         """E function(f(x)) [..., N] at Xnew [N, D]."""
         return expected(self.basis.base, self.projections(Xnew), function, self.integration.points, self._asked.memory)
 
-    @inherit_check_shapes
     def predict_f_samples(
         self,
         Xnew: InputData,
@@ -284,7 +280,7 @@ class AffineIndependentGP(FullGP):
             raise NotImplementedError("There is one output: leave out full_output_cov.")
         basis, S = self.basis, 1 if num_samples is None else num_samples
         state = basis.factor(self.kernel, with_kl=False)
-        X = tf.convert_to_tensor(Xnew)
+        X = self.inputs(Xnew)
         features, noise = self._features(state, X)
         f = self._mean(X) + tf.matmul(basis.sample(S), features, transpose_b=True)
         if noise is not None:
