@@ -27,6 +27,7 @@ from .checks import (
     check_shapes_of_data,
     check_values,
     infer_num_latent_gps,
+    refuse_replicas,
     warn_of_values,
 )
 from .expectations import check_draws, sampled_expectations, variational_expectations
@@ -70,6 +71,7 @@ class BasisGP(CheckedPredictions, ExternalDataTrainingLossMixin):
         if expectations is not None:
             check_draws(likelihood)
         infer_num_latent_gps(kernel, likelihood, basis.num_latent_gps)
+        refuse_replicas(type(self).__name__)
         check_num_data(num_data)
         check_kernel(kernel, input_dims(basis.beta))
         super().__init__(kernel, likelihood, mean_function, basis.num_latent_gps)
@@ -106,6 +108,7 @@ class BasisGP(CheckedPredictions, ExternalDataTrainingLossMixin):
 
     def scale(self, X: tf.Tensor) -> tf.Tensor:
         """The factor num_data / batch size of the data term; 1, with a warning, if `num_data` is not set."""
+        refuse_replicas("The bound")
         dtype = X.dtype
         if self.num_data is None:
             warnings.warn("num_data is not set: the data passed are taken as the whole data set.", stacklevel=4)

@@ -22,11 +22,13 @@ from gpflow.inducing_variables import InducingVariables
 from gpflow.kernels import Kernel
 from gpflow.likelihoods import Gaussian
 from gpflow.models import SGPR
+from gpflow.posteriors import PrecomputeCacheType, SGPRPosterior
 
 from ..inducing.variables import as_inducing, input_dims
 from ..inputs import as_array, as_pair, as_values, check_finite_entries, float_type
 from ..linalg.cholesky import add_jitter, cholesky
 from ..linalg.triangular import solve
+from ..posteriors import cache_type
 from .checks import CheckedPredictions, check_kernel, check_shapes_of_data, check_values
 
 
@@ -78,6 +80,16 @@ class DTC(CheckedPredictions, SGPR):
     def predict_f(self, Xnew: InputData, full_cov: bool = False, full_output_cov: bool = False) -> MeanAndVariance:
         """Moments of f at Xnew [..., N, D], (C41): mean and variances [..., N, P]; raises `DataError` for unusable inputs."""
         return super().predict_f(self.inputs(Xnew), full_cov, full_output_cov)
+
+    def posterior(
+        self, precompute_cache: None | str | PrecomputeCacheType = PrecomputeCacheType.TENSOR
+    ) -> SGPRPosterior:
+        """A posterior for fast predictions, which keeps the factorisations of the Parameters as they are now.
+
+        :param precompute_cache: "tensor", "variable" (can be exported, and updated in place), or "nocache".
+        :raises UnknownOptionError: for another name of a cache.
+        """
+        return super().posterior(cache_type(precompute_cache))
 
     @inherit_check_shapes
     def maximum_log_likelihood_objective(self) -> tf.Tensor:

@@ -25,6 +25,7 @@ from .checks import (
     check_shapes_of_data,
     check_values,
     infer_num_latent_gps,
+    refuse_replicas,
     warn_of_values,
 )
 from .expectations import variational_expectations
@@ -64,6 +65,7 @@ class FullGP(CheckedPredictions, InternalDataTrainingLossMixin, abc.ABC):
         mean_function: MeanFunction | None = None,
         num_latent_gps: int | None = None,
     ) -> None:
+        refuse_replicas(type(self).__name__)
         check_parts(kernel, likelihood)
         X, Y = self._as_arrays(data, float_type(kernel))
         if num_latent_gps is None and likelihood.latent_dim is None and Y.ndim == 2 and _plain(kernel):

@@ -30,6 +30,7 @@ from ...errors import DataError
 from ...expectations.projections import Projections, Site
 from ...expectations.site_integrals import Integration, SiteGroup, frequencies_for, integrate, points_for, route_of
 from ...inducing.weights import Weights
+from ...inputs import as_array
 from ...likelihoods import likelihood_site
 from ...linalg.cholesky import add_jitter, cholesky
 from ..full_gp import FullGP
@@ -48,7 +49,8 @@ class AffineIndependentGP(FullGP):
     """A GP with one latent function and an affine-independent posterior, w = A v + b; the model owns its data.
 
     `optimizers.AffineIndependentAscent` finds A, b and the shapes. `training_loss` is the negative bound (A2). A bound costs
-    M^3 + N M^2 + N k T, for T frequencies.
+    M^3 + N M^2 + N k T, for T frequencies. `tf.function(jit_compile=True)` refuses it: the characteristic function of the
+    default base distribution needs Dawson's integral, for which TensorFlow has no XLA kernel; compile without that option.
 
     :param data: X [N, D], Y [N, 1].
     :param kernel: any GPflow kernel with one output.
@@ -205,7 +207,7 @@ class AffineIndependentGP(FullGP):
         :param grid: the values of f at which the density is computed, [G], or [N, G] with a row for each input.
         """
         y = self.projections(Xnew)
-        grid = tf.convert_to_tensor(grid, y.alpha.dtype)
+        grid = tf.convert_to_tensor(as_array(grid, "grid", y.alpha.dtype), y.alpha.dtype)
         if grid.shape.rank not in (1, 2):
             raise DataError(f"grid has shape {grid.shape}; it must be [G], or [N, G] with a row for each row of Xnew.")
         grid = tf.broadcast_to(grid, [y.alpha.shape[0], grid.shape[-1]])

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-__all__ = ["check_kernel", "check_likelihood", "check_parts"]
+__all__ = ["check_kernel", "check_likelihood", "check_parts", "refuse_replicas"]
 
 from collections.abc import Iterator
 
 import numpy as np
+import tensorflow as tf
 from gpflow.kernels import ChangePoints, Combination, Kernel, MultioutputKernel
 from gpflow.likelihoods import Likelihood
 
-from ...errors import DataError
+from ...errors import DataError, ModelError
 
 _ARD = ("lengthscales", "weight_variances", "variance")
 """Where a kernel of GPflow keeps its numbers per column, the first that it has."""
@@ -66,6 +67,16 @@ def check_kernel(kernel: Kernel, num_dims: int | None) -> None:
                 f"The kernel {name} has {ard.shape[0]} {owner} and reads {count} columns of the inputs; pass one number for "
                 "each column, or a single one."
             )
+
+
+def refuse_replicas(what: str) -> None:
+    """Refuse several replicas of `tf.distribute`, whose bounds nothing would add up; raises `ModelError`."""
+    replicas = int(tf.distribute.get_strategy().num_replicas_in_sync)
+    if replicas > 1:
+        raise ModelError(
+            f"{what} does not work under a tf.distribute strategy of {replicas} replicas, whose bounds it would not add up; "
+            "leave strategy.scope(), or use a strategy with one replica."
+        )
 
 
 def _terms(kernel: Kernel) -> Iterator[Kernel]:
