@@ -85,7 +85,7 @@ def check_type(
 ) -> None:
     """Refuse numbers of another type than the model's.
 
-    :param array: of `as_array`, or the specification of what a dataset gives.
+    :param array: of any shape [...], from `as_array`, or the specification of what a dataset gives.
     :param name: what the message calls it.
     :param dtype: of the model; GPflow's default float if not given.
     :param labels: whether integers and booleans are taken too.
