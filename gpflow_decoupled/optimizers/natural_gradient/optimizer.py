@@ -64,7 +64,7 @@ class NaturalGradient(tf.Module):
     :param gamma: the step size rho in (0, 1]: a number, a `tf.Variable`, or a function without arguments.
     :param mean: how the coefficients of the mean points move. None leaves them to another optimizer. "natural" takes a
         gradient step in the basis's own coordinates, which is (D41) for mean_scaling="whitened" and (D42) for "diagonal".
-        For an `HDVGP` it is the step of the `ODVGP` with the same q, at M^3 / 3 more if whitened.
+        For an `HDVGP` it is neither: the step ascends at fixed `q_mu`, in the metric of K_gamma. Use an `ODVGP` for (D41).
         "newton" solves (D49) for them and the mean of q(u) jointly, by conjugate gradients.
     :param mean_step: the step size of `mean`, given as `gamma` is. A "natural" step is shortened to the maximum of the bound's
         local quadratic model.
