@@ -50,8 +50,8 @@ def fit(
 
     | model | what updates q | what updates the rest | options beside those of all |
     |---|---|---|---|
-    | `BasisGP`, `ODVGP`, `HDVGP`, `SOLVEGP`, `DVGP`, `SparseCVIGP`, `CVIGLM` in weight space, GPflow's `SVGP` | natural gradients; \
-`mean_solver` for the mean points | `optimizer` | all |
+    | `BasisGP`, `ODVGP`, `HDVGP`, `SOLVEGP`, `DVGP`, `SparseCVIGP`, `CVIGLM` in weight space, \
+GPflow's `SVGP` | natural gradients; `mean_solver` for the mean points | `optimizer` | all |
     | `CVIGP`, `CVIGLM` in function space | conjugate computation of the sites | `optimizer` | `natural_gradient`, `hold`, \
 `negative_precision`, `learning_rate`, `optimizer`, `Schedule.anneal`, `evaluation`, `checkpoint` |
     | `LCLGP`, `LCLGLM` | a run of the Lagrangian, then one outer iteration per step | `optimizer` | `hold`, `learning_rate`, \
