@@ -68,6 +68,7 @@ def test_what_is_included_has_its_markers() -> None:
             assert path.read_text(encoding="utf-8").count(marker) == 1, (path, marker)
 
 
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("page", WITH_CODE)
 def test_python_runs_as_printed(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip(NEEDS.get(page, "matplotlib"))

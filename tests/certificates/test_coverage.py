@@ -30,6 +30,7 @@ def _posterior(places: np.ndarray, Y: np.ndarray) -> tuple[np.ndarray, np.ndarra
     return mean, cov
 
 
+@pytest.mark.exhaustive
 def test_violations() -> None:
     """An example is one of nine inputs, with a label of its own PROBABILITY."""
     rng = np.random.default_rng(0)

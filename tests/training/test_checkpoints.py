@@ -26,6 +26,7 @@ def _process(action: str, folder: Path) -> int:
     return subprocess.run(command, cwd=ROOT, env={**os.environ, "CUDA_VISIBLE_DEVICES": "-1"}, timeout=300).returncode
 
 
+@pytest.mark.exhaustive
 def test_killed_run_goes_on_to_the_same_trace(tmp_path: Path) -> None:
     assert _process("start", tmp_path) == -signal.SIGKILL
     assert {path.name for path in (tmp_path / "arrays").glob("run-*")} == {"run-5.json", "run-10.json"}
@@ -89,6 +90,7 @@ def folder(tmp_path_factory) -> Path:
     return folder
 
 
+@pytest.mark.costly(keep=2)
 @pytest.mark.parametrize("changes, message", OTHER.values(), ids=OTHER)
 def test_other_settings_are_refused(changes: dict, message: str, folder: Path) -> None:
     options = {**changes, "model": changes["model"]() if "model" in changes else orthogonal()}
@@ -133,6 +135,7 @@ DAMAGE = {
 }
 
 
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("damage", DAMAGE.values(), ids=DAMAGE)
 def test_damaged_state_gives_way_to_the_one_before(damage, tmp_path: Path) -> None:
     options = {"checkpoint_every": 4, "anneal": 0.0, "natural_gradient": None}

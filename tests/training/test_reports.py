@@ -50,6 +50,7 @@ def test_chunks_of_the_evaluation_do_not_matter() -> None:
     assert whole == pytest.approx(parts, rel=1e-12)
 
 
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("held_out", [True, False])
 def test_patience_ends_a_run_that_gets_no_better(held_out: bool) -> None:
     X, Y = sine()
@@ -113,6 +114,7 @@ def test_progress_line_can_be_switched_off(capfd) -> None:
     assert capfd.readouterr() == ("", "")
 
 
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("limit", [{"steps": 4}, {"steps": None, "seconds": 0.3}])
 def test_progress_line_shows_where_the_run_is(limit: dict, capfd) -> None:
     result = _fit(progress=True, evaluation=sine(seed=1), evaluate_every=1, report_every=1, **limit)
@@ -137,6 +139,7 @@ def test_interrupt_in_a_callback_ends_the_run_with_a_result() -> None:
     assert _fit(model, steps=1).history["elbo"][0] > result.history["elbo"][-1]
 
 
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("kind", [KeyboardInterrupt, MemoryError])
 def test_interrupt_in_the_middle_of_a_step_leaves_the_state_before_it(kind, monkeypatch) -> None:
     """The model is the one after the last whole step, though the natural gradient had moved q already."""

@@ -151,6 +151,7 @@ def _random_problem(number: int) -> CVIGP:
     return CVIGP((inputs, observe(f)), kernel, likelihood)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.filterwarnings("ignore:Y.* is constant")
 def test_nothing_is_nan_in_a_hundred_random_problems():
     """Also with full steps, which nothing but the existence of the posterior holds back."""

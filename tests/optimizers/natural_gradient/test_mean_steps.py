@@ -122,6 +122,7 @@ def test_gaussian_step_of_size_one_is_optimal_for_the_new_coefficients(basis, sc
     assert_allclose(model.basis.q_sqrt, after[1], rtol=1e-8, atol=1e-9)
 
 
+@pytest.mark.costly(keep=2)
 @pytest.mark.parametrize("options", [{}, {"preconditioner": "pivoted", "rank": 3}], ids=["scaling", "pivoted"])
 @pytest.mark.parametrize("scaling", ["none", "diagonal", "whitened"])
 def test_newton_step_is_the_optimum_from_anywhere(scaling, options):
@@ -153,6 +154,7 @@ def test_newton_step_of_a_minibatch_is_the_reference():
     assert_allclose(new_S, expected_S, rtol=1e-9)
 
 
+@pytest.mark.costly(keep=2)
 @pytest.mark.parametrize("options", [{}, {"preconditioner": "pivoted"}], ids=["scaling", "pivoted"])
 @pytest.mark.parametrize("kind", ["two", "separate"])
 def test_newton_step_of_two_latents_is_one_each(kind, options):
