@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gpflow
 import numpy as np
+import pytest
 from scipy.stats import norm
 
 from gpflow_decoupled.certificates import PacBayesCertificate, pac_bayes_certificate
