@@ -92,6 +92,7 @@ end | `optimizer` | `learning_rate`, `optimizer`, `Schedule.anneal`, `Schedule.r
     :return: the record of the run.
     :raises ModelError: for a model of another kind, with what trains it.
     :raises DataError: for unusable data and values out of range, before the first step and with nothing changed.
+    :raises CheckpointError: if the folder of `checkpoint` is in use by another run, or cannot be written.
     :raises UnknownOptionError: for an option that this model does not use, with those that it does, and for unknown values.
     :raises NumericalError: if a step fails. The last good parameters are restored, and the record so far is in its `result`.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 __all__ = ["Limits", "Loop", "Plan"]
 
 import time
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from typing import NoReturn
 
@@ -12,7 +13,7 @@ import tensorflow as tf
 from gpflow.models import GPModel
 from gpflow.utilities import parameter_dict
 
-from ..errors import DataError, NumericalError
+from ..errors import CheckpointError, DataError, NumericalError
 from ..models import FactorGraph
 from .batches import Batch, Batches
 from .checkpoints import Checkpoints, RunCheckpoint
@@ -84,7 +85,11 @@ class Loop:
         return RunCheckpoint(checkpoints.folder, objects, settings)
 
     def run(self) -> FitResult:
-        """Train until a limit is reached."""
+        """Train until a limit is reached, with the folder of the checkpoints locked."""
+        with nullcontext() if self._checkpoint is None else self._checkpoint.locked():
+            return self._run()
+
+    def _run(self) -> FitResult:
         done, limits = self._resume(), self.plan.limits
         self._compile(done)
         line = ProgressLine(self.plan.progress, limits.steps, limits.seconds)
@@ -102,6 +107,9 @@ class Loop:
         except DataError as error:
             error.result = self._result(done, "unusable data")
             raise
+        except CheckpointError as error:
+            error.result = self._result(done, "no checkpoint could be written")
+            raise
         finally:
             line.close()
         return self._close(done, reason)
@@ -110,17 +118,18 @@ class Loop:
         """Steps that an earlier run has done; a folder without a state gets one now, so that what fails does so early."""
         if self._checkpoint is None:
             return 0
-        before = self._snapshot()
+        before = [(variable, variable.read_value()) for variable in (*self.step.variables, *self.model.variables)]
+        state = None
         try:
             state = self._checkpoint.restore(self.history)
-        except DataError:
-            _write(before)
-            raise
+        finally:
+            if state is None:  # a damaged state may have been read in part
+                _write(before)
         if state is None:
-            self._checkpoint.save(0, self.history, asdict(self.totals))
+            self._save(0)
             return 0
-        self.totals = Totals.of(state[1])
-        return state[0]
+        done, self.totals = state
+        return done
 
     def _compile(self, done: int) -> None:
         """Trace the step for its first batch, and note how long that took."""
@@ -207,7 +216,7 @@ class Loop:
 
     def _save(self, done: int) -> None:
         if self._checkpoint is not None:
-            self._checkpoint.save(done, self.history, asdict(self.totals))
+            self._checkpoint.save(done, self.history, self.totals)
 
     def _evaluate(self, done: int) -> dict[str, float]:
         if self.plan.evaluation is None or self.plan.evaluation.data is None:
