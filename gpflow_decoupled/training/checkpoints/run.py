@@ -18,6 +18,7 @@ import tensorflow as tf
 
 from ...errors import CheckpointError, DataError
 from ..result import History, Totals
+from ..states import Best
 from ..step import Trackable
 from .folder import StateFolder
 from .lock import locked
@@ -26,6 +27,9 @@ UNREADABLE = (
     OSError, ValueError, LookupError, TypeError, EOFError, AssertionError, zipfile.BadZipFile, tf.errors.OpError,
 )  # fmt: skip
 """What damaged files make NumPy, JSON and TensorFlow raise."""
+
+BEST = "best "
+"""What the names of the arrays begin with that are no traces, but the state at the best evaluation."""
 
 KEPT = 2
 """States in a folder: the latest, and the one before it, in case that one is damaged."""
@@ -53,19 +57,23 @@ class RunCheckpoint:
         """Keep other runs out of the folder; see `lock.locked`."""
         return locked(self.folder.path)
 
-    def save(self, step: int, history: History, totals: Totals) -> None:
+    def save(self, step: int, history: History, totals: Totals, best: Best) -> None:
         """Write the state after `step` steps, unless it is there.
 
+        :param history: the traces.
+        :param totals: what the run has added up.
+        :param best: the state at the best evaluation.
         :raises CheckpointError: if it cannot be written; the states before it stay.
         :raises DataError: if the place in the dataset cannot be saved.
         """
         if self.sound and self.sound[-1] == step:
             return
         folder, record = self.folder, {"settings": self.settings, "totals": asdict(totals)}
+        kept = {f"{BEST}{place}": value for place, value in enumerate(best.values)}
         states = [*self.sound, step][-KEPT:]
         try:
             folder.write(f"run-{step}.json", lambda file: file.write(json.dumps(record).encode()))
-            folder.write(f"history-{step}.npz", lambda file: np.savez(file, **history.arrays()))
+            folder.write(f"history-{step}.npz", lambda file: np.savez(file, **history.arrays(), **kept))
             self.checkpoint.write(folder.tensors(step))
             folder.list_states(states)
         except tf.errors.FailedPreconditionError as error:
@@ -83,10 +91,11 @@ class RunCheckpoint:
         finally:
             folder.clean(self.sound or states)
 
-    def restore(self, history: History) -> tuple[int, Totals] | None:
+    def restore(self, history: History, best: Best) -> tuple[int, Totals] | None:
         """Go back to the latest state that can be read.
 
         :param history: takes the traces of that state.
+        :param best: takes what was best until then.
         :return: (steps done, totals), or None if there is no state in the folder.
         :raises DataError: if the state was written with other settings, or if no state can be read.
         """
@@ -112,6 +121,7 @@ class RunCheckpoint:
                     f"The run goes on from step {step}: a later state is damaged ({problems[0]}).",
                     stacklevel=2,
                 )
+            best.values = [traces.pop(f"{BEST}{place}") for place in range(sum(BEST in name for name in traces))]
             history.load(traces)
             self.sound = steps[: place + 1]
             return step, totals
