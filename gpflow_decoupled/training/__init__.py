@@ -2,7 +2,8 @@
 
 `fit.py` looks up the route of the model, checks the options and starts the loop. `routes/` has one module for each family of
 models. `step.py` says what a step is, `loop.py` repeats it; `batches`, `schedules`, `evaluation`, `checkpoints`, `progress`
-and `failure` are what the loop does besides, each with the option that belongs to it; `result.py` is the record. Read
+and `failure` are what the loop does besides, each with the option that belongs to it; `states.py` has what it goes back to,
+and `result.py` is the record. Read
 `fit.py`, `step.py`, `loop.py`, then one route.
 """
 

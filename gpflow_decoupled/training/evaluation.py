@@ -12,7 +12,7 @@ import numpy.typing as npt
 import tensorflow as tf
 from gpflow.models import GPModel
 
-from ..errors import DataError
+from ..errors import DataError, check_option
 from ..models import AffineIndependentGP, BasisGP, FullGP
 from ..models.checks import check_values
 from .options import check_counts
@@ -27,6 +27,8 @@ class Evaluation:
     :param data: held-out (X [N, D], Y [N, P]). Without them nothing is scored, and `patience` looks at the bound.
     :param every: steps between two evaluations; there is one more at the end of the run.
     :param patience: stop after so many evaluations without a better log density (or bound); None never stops.
+    :param restore_best: where patience stops a run, go back to the Parameters of the best evaluation; False keeps the last
+        ones. The copy takes as much memory as the Parameters and the state of the optimizers.
     :raises DataError: for numbers out of range, and where there is neither data nor patience.
 
     Example::
@@ -37,9 +39,11 @@ class Evaluation:
     data: Sequence[npt.ArrayLike] | None = None
     every: int = 500
     patience: int | None = None
+    restore_best: bool = True
 
     def __post_init__(self) -> None:
         check_counts(1, every=self.every, patience=self.patience)
+        check_option("restore_best", self.restore_best, (True, False))
         if self.data is None and self.patience is None:
             raise DataError("Evaluation() has nothing to do: give it held-out data=(X, Y), or patience, or both.")
 
