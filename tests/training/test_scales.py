@@ -91,8 +91,8 @@ def test_each_output_has_its_prior() -> None:
     Y = np.concatenate([np.sin(X), 100.0 * np.cos(X)], axis=1)
     warn_of_scales(model, X, Y, len(X))
     with pytest.warns(UserWarning) as record:
-        warn_of_scales(model, X, Y[:, ::-1] * [1.0, 1e-2], len(X))
-    assert [str(one.message)[:7] for one in record] == ["Y[:, 0]", "Y[:, 1]"][: len(record)] and len(record) >= 1
+        warn_of_scales(model, X, Y[:, ::-1], len(X))
+    assert [str(one.message)[:7] for one in record] == ["Y[:, 0]"], "a vague prior of the second output does no harm"
 
 
 SHORT = gpflow.kernels.Matern52(lengthscales=1e-4)
