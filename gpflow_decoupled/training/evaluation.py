@@ -66,7 +66,7 @@ def check_held_out(model: BasisGP | FullGP, data: Sequence[npt.ArrayLike]) -> tu
 def held_out_metrics(model: GPModel, data: Sequence[npt.ArrayLike], chunk: int = 4096) -> dict[str, float]:
     """Score the predictions of a model on data that it has not seen.
 
-    :param model: a GP model of this package, or any GPflow model with a `posterior`.
+    :param model: a GP model of this package, a `Standardized` one, or any GPflow model with a `posterior`.
     :param data: (X [N, D], Y [N, P]).
     :param chunk: rows that are predicted at once, so that any number of rows fits into memory.
     :return: "rmse", of the predictive mean E[y], which for class labels is no error rate, and "log_density", the mean log
@@ -77,7 +77,8 @@ def held_out_metrics(model: GPModel, data: Sequence[npt.ArrayLike], chunk: int =
         held_out_metrics(model, (X_test, Y_test))["log_density"]
     """
     X, Y = (np.asarray(array) for array in data)
-    score = _own_predictions(model) if isinstance(model, AffineIndependentGP) else _gaussian_predictions(model)
+    has_posterior = hasattr(model, "posterior") and not isinstance(model, AffineIndependentGP)
+    score = _gaussian_predictions(model) if has_posterior else _own_predictions(model)
     squares, densities = [], []
     for start in range(0, len(X), chunk):
         x, y = tf.convert_to_tensor(X[start : start + chunk]), tf.convert_to_tensor(Y[start : start + chunk])
@@ -105,5 +106,5 @@ def _gaussian_predictions(model: GPModel) -> Predictions:
 
 
 def _own_predictions(model: AffineIndependentGP) -> Predictions:
-    """The same by the model's own integrals, where the marginals of f are not Gaussian."""
+    """The same by the model's own verbs, where the marginals of f are not Gaussian, or are in other units."""
     return lambda x, y: (model.predict_y(x)[0], model.predict_log_density((x, y)))

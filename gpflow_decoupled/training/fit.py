@@ -20,6 +20,7 @@ from .result import FitResult
 from .routes.keras import Optimizer
 from .routes.registry import route_for
 from .routes.route import Data, MeanSolver, Model
+from .scales import look_at_scales
 from .schedules import Limits, Schedule
 
 DEFAULT_STEPS = 2000
@@ -62,7 +63,8 @@ end | `optimizer` | `learning_rate`, `optimizer`, `Schedule.anneal`, `Schedule.r
 
     All take `steps`, `seconds`, `callbacks`, `progress`, `compile` and the patience of `Evaluation`. What is trainable moves
     and nothing else does; if only q is trainable, the Lagrangian and the ascent run once, to their end. An option that a model
-    does not use is refused.
+    does not use is refused. Before the first step there is a warning where the data are on another scale than the model; see
+    `Standardized`.
 
     :param model: is trained in place.
     :param data: (X [N, D], Y [N, P]), or a `tf.data.Dataset` of batches of such pairs, which is repeated as often as needed;
@@ -136,6 +138,7 @@ end | `optimizer` | `learning_rate`, `optimizer`, `Schedule.anneal`, `Schedule.r
     if scores is not None and scores.data is not None:
         scores = replace(scores, data=check_held_out(view, scores.data))
     step, batches = route.parts(view, data, choices)
+    look_at_scales(view, batches)
     # 3. the run; from here on the model is changed
     limits = Limits(DEFAULT_STEPS if steps is None and seconds is None else steps, seconds)
     rates = route.rates(view, choices)

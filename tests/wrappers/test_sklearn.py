@@ -85,6 +85,14 @@ def test_several_targets(data) -> None:
     assert model.sample_y(X[:3], 2).shape == (3, 2, 2)
 
 
+def test_counts_are_not_standardised(data) -> None:
+    counts = np.random.default_rng(0).poisson(5.0, 60)
+    model = DecoupledGPRegressor(likelihood=gpflow.likelihoods.Poisson(), steps=2, **FAST).fit(data[0], counts)
+    assert model.y_scaler_ is None
+    np.testing.assert_allclose(model.predict(data[0]).mean(), counts.mean(), rtol=0.5)
+    assert model.sample_y(data[0][:3], 2).shape == (3, 2)
+
+
 def test_few_rows_need_no_more_points_than_rows(data) -> None:
     X, y = data
     model = DecoupledGPRegressor(steps=1, num_inducing=300, fit_options=EAGER).fit(np.repeat(X[:5], 2, axis=0), y[:10])
