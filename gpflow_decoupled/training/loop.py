@@ -14,6 +14,7 @@ from gpflow.utilities import parameter_dict
 
 from ..errors import DataError, NumericalError
 from ..models import FactorGraph
+from ..optimizers.expectation_check import warn_of_quadrature
 from .batches import Batch, Batches
 from .checkpoints import Checkpoints, RunCheckpoint
 from .evaluation import Evaluation, held_out_metrics
@@ -69,6 +70,7 @@ class Loop:
         self.history, self.totals = History(), Totals()
         self._checkpoint = None if plan.checkpoints is None else self._run_checkpoint(plan.checkpoints)
         self._batch: Batch | None = None
+        self._seen: Batch | None = None
         self._good: Snapshot | None = None
         self._compile_seconds = 0.0
 
@@ -162,7 +164,7 @@ class Loop:
             raise
         if not ok:
             self._fail(batch, now, done)
-        self._good = now
+        self._good, self._seen = now, batch
         return output
 
     def _finish(self, done: int) -> None:
@@ -239,6 +241,8 @@ class Loop:
         result = self._result(done, reason)
         exact = self.step.bound(*self.batches.whole) if done and self.batches.whole is not None else None
         result.elbo = result.elbo if exact is None else float(exact)
+        if done and self._seen is not None:
+            warn_of_quadrature(self.model, result.elbo, self._seen, stacklevel=5)
         return result
 
     def _result(self, done: int, reason: str) -> FitResult:
