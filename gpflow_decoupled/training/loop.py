@@ -17,6 +17,7 @@ from gpflow.utilities import parameter_dict
 
 from ..errors import CheckpointError, DataError, NumericalError
 from ..models import FactorGraph
+from ..optimizers.expectation_check import warn_of_quadrature
 from .batches import Batch, Batches
 from .checkpoints import Checkpoints, RunCheckpoint
 from .evaluation import Evaluation, held_out_metrics
@@ -273,6 +274,8 @@ class Loop:
         if finished or self._restored_step is not None:
             exact = exact_bound(self.step, self.batches.whole)
         result.elbo = result.elbo if exact is None or not done else exact
+        if done and self._last is not None:
+            warn_of_quadrature(self.model, result.elbo, self._last, stacklevel=5)
         return result
 
     def _is_sound(self, done: int, bound: float | None = None) -> bool:
