@@ -11,7 +11,7 @@ __all__ = ["BasisPosterior", "cache_type", "mix_outputs"]
 
 import tensorflow as tf
 from check_shapes import inherit_check_shapes
-from gpflow.base import MeanAndVariance, TensorType
+from gpflow.base import InputData, MeanAndVariance, TensorType
 from gpflow.conditionals.util import mix_latent_gp
 from gpflow.functions import MeanFunction
 from gpflow.kernels import Kernel, LinearCoregionalization
@@ -19,6 +19,7 @@ from gpflow.posteriors import AbstractPosterior, PrecomputeCacheType, Precompute
 
 from .bases.base import Basis
 from .errors import UnknownOptionError
+from .inputs import as_inputs, float_type
 
 
 def cache_type(value: None | str | PrecomputeCacheType) -> PrecomputeCacheType:
@@ -76,6 +77,7 @@ class BasisPosterior(AbstractPosterior):
     :param mean_function: added to the mean of the outputs; zero if not given.
     :param precompute_cache: how the factorisations are stored: "tensor", "variable", or "nocache" to repeat them at every
         prediction; see `cache_type`.
+    :param num_dims: D, the columns that inputs must have; None takes any number.
 
     Predictions at N points cost N M^2 for the variances once the factorisations are cached. Xnew may have batch dimensions.
     Example::
@@ -91,9 +93,10 @@ class BasisPosterior(AbstractPosterior):
         mean_function: MeanFunction | None = None,
         *,
         precompute_cache: None | str | PrecomputeCacheType = PrecomputeCacheType.TENSOR,
+        num_dims: int | None = None,
     ) -> None:
         super().__init__(kernel, None, mean_function=mean_function)
-        self.basis = basis
+        self.basis, self.num_dims = basis, num_dims
         self.update_cache(precompute_cache)
 
     def update_cache(self, precompute_cache: None | str | PrecomputeCacheType = None) -> None:
@@ -104,6 +107,18 @@ class BasisPosterior(AbstractPosterior):
         super().update_cache(
             None if precompute_cache is None and self._precompute_cache else cache_type(precompute_cache)
         )
+
+    def predict_f(self, Xnew: InputData, full_cov: bool = False, full_output_cov: bool = False) -> MeanAndVariance:
+        """Moments of f at Xnew [..., N, D] from the cache; raises `DataError` for unusable inputs."""
+        X = as_inputs(Xnew, "Xnew", self.num_dims, float_type(self.kernel))
+        return super().predict_f(X, full_cov=full_cov, full_output_cov=full_output_cov)
+
+    def fused_predict_f(
+        self, Xnew: InputData, full_cov: bool = False, full_output_cov: bool = False
+    ) -> MeanAndVariance:
+        """The same from new factorisations, without the cache."""
+        X = as_inputs(Xnew, "Xnew", self.num_dims, float_type(self.kernel))
+        return super().fused_predict_f(X, full_cov=full_cov, full_output_cov=full_output_cov)
 
     def _precompute(self) -> tuple[PrecomputedValue, ...]:
         state = self.basis.factor(self.kernel, with_kl=False)

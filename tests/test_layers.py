@@ -29,6 +29,7 @@ LAYERS = [  # top first; packages on one line do not import each other
     {"distributions"},
     {"linalg"},
     {"special"},
+    {"inputs"},
     {"compilation", "errors"},
 ]
 RANK = {part: rank for rank, layer in enumerate(LAYERS) for part in layer}

@@ -12,6 +12,7 @@ from gpflow.base import TensorType
 from numpy.typing import ArrayLike, DTypeLike
 
 from ..errors import DataError
+from ..inputs import as_array
 
 
 def check_inducing(
@@ -84,10 +85,7 @@ def read(Z: ArrayLike | TensorType, name: str) -> tuple[np.ndarray | None, tf.Te
 
     :raises DataError: for what is not an array of numbers; `name` is what the message calls it.
     """
-    try:  # numpy first: TensorFlow alone would make float32 of a list
-        tensor = tf.convert_to_tensor(Z if hasattr(Z, "dtype") else np.asarray(Z))
-    except (TypeError, ValueError) as error:
-        raise DataError(f"{name} is not an array of numbers: pass one of shape [M, D].") from error
+    tensor = tf.convert_to_tensor(as_array(Z, name))
     if not (tensor.dtype.is_floating or tensor.dtype.is_integer):
         raise DataError(f"{name} has dtype {tensor.dtype.name}, not numbers: pass an array of floats [M, D].")
     return tf.get_static_value(tensor), tensor.shape, tensor.dtype

@@ -23,6 +23,7 @@ from scipy.cluster.vq import kmeans2
 
 from ..compilation import Compiled
 from ..errors import DataError, check_option
+from ..inputs import is_whole
 from ..linalg.cholesky import add_jitter, cholesky, diagnose
 from ..linalg.pivoted import Entries, pivoted_cholesky
 from ..linalg.triangular import solve
@@ -119,13 +120,9 @@ def _inputs(X: ArrayLike | TensorType) -> np.ndarray:
 
 def _count(name: str, value: object) -> int:
     """A whole number of at least 1."""
-    try:
-        number = operator.index(value)  # type: ignore[arg-type]
-    except TypeError:
-        number = 0
-    if number < 1:
+    if not is_whole(value, 1):
         raise DataError(f"{name}={value!r} must be an integer, at least 1.")
-    return number
+    return operator.index(value)  # type: ignore[arg-type]
 
 
 def _check_kernel(kernel: object) -> None:

@@ -9,6 +9,7 @@ from gpflow.inducing_variables import InducingPoints, InducingVariables, SharedI
 from gpflow.kernels import Kernel, MultioutputKernel
 from numpy.typing import ArrayLike
 
+from ..inputs import as_array
 from .checks import check_disjoint, check_inducing
 
 
@@ -27,7 +28,7 @@ def as_inducing(
             check_inducing(values, name)
         return points
     check_inducing(points, name)
-    variable = InducingPoints(points)
+    variable = InducingPoints(as_array(points, name))
     return SharedIndependentInducingVariables(variable) if isinstance(kernel, MultioutputKernel) else variable
 
 

@@ -7,26 +7,34 @@ __all__ = ["BasisGP"]
 import warnings
 from collections.abc import Callable, Iterator
 
-import numpy as np
 import tensorflow as tf
-from check_shapes import inherit_check_shapes
 from gpflow.base import InputData, MeanAndVariance, RegressionData
 from gpflow.functions import MeanFunction
 from gpflow.kernels import Kernel, LinearCoregionalization
 from gpflow.likelihoods import Likelihood, Softmax
-from gpflow.models import ExternalDataTrainingLossMixin, GPModel
+from gpflow.models import ExternalDataTrainingLossMixin
 from gpflow.posteriors import PrecomputeCacheType
 
 from ..bases import InducingBasis
 from ..errors import DataError
 from ..inducing.variables import input_dims
+from ..inputs import as_array, as_pair
 from ..posteriors import BasisPosterior
-from .checks import check_shapes_of_data, check_values, infer_num_latent_gps, warn_of_values
+from .checks import (
+    CheckedPredictions,
+    check_kernel,
+    check_num_data,
+    check_shapes_of_data,
+    check_values,
+    infer_num_latent_gps,
+    refuse_replicas,
+    warn_of_values,
+)
 from .expectations import check_draws, sampled_expectations, variational_expectations
 from .monte_carlo import MonteCarlo
 
 
-class BasisGP(GPModel, ExternalDataTrainingLossMixin):
+class BasisGP(CheckedPredictions, ExternalDataTrainingLossMixin):
     """A sparse GP whose q(f) is any basis on inducing points: kernel, likelihood, mean function and basis.
 
     :param kernel: any GPflow kernel.
@@ -63,6 +71,9 @@ class BasisGP(GPModel, ExternalDataTrainingLossMixin):
         if expectations is not None:
             check_draws(likelihood)
         infer_num_latent_gps(kernel, likelihood, basis.num_latent_gps)
+        refuse_replicas(type(self).__name__)
+        check_num_data(num_data)
+        check_kernel(kernel, input_dims(basis.beta))
         super().__init__(kernel, likelihood, mean_function, basis.num_latent_gps)
         self.basis = basis
         self.num_data = num_data
@@ -73,6 +84,11 @@ class BasisGP(GPModel, ExternalDataTrainingLossMixin):
     def num_outputs(self) -> int:
         """P, the number of columns of predictions."""
         return int(self.kernel.W.shape[0]) if isinstance(self.kernel, LinearCoregionalization) else self.num_latent_gps
+
+    @property
+    def num_dims(self) -> int | None:
+        """D of the inducing points, or None for those that are not points, such as `inducing.Weights`."""
+        return input_dims(self.basis.beta)
 
     def prior_kl(self) -> tf.Tensor:
         """The divergence KL[q(f) || p(f)] in nats, a scalar."""
@@ -92,21 +108,23 @@ class BasisGP(GPModel, ExternalDataTrainingLossMixin):
 
     def scale(self, X: tf.Tensor) -> tf.Tensor:
         """The factor num_data / batch size of the data term; 1, with a warning, if `num_data` is not set."""
+        refuse_replicas("The bound")
         dtype = X.dtype
         if self.num_data is None:
             warnings.warn("num_data is not set: the data passed are taken as the whole data set.", stacklevel=4)
             return tf.ones([], dtype)
+        check_num_data(self.num_data)
         return tf.cast(self.num_data, dtype) / tf.cast(tf.shape(X)[0], dtype)
 
     def elbo(self, data: RegressionData) -> tf.Tensor:
         """The evidence lower bound of the whole data set in nats, a scalar.
 
         :param data: X [N, D] and Y [N, P]: all data, or a minibatch, from which the bound is estimated.
-        :raises DataError: for data of the wrong shape or type.
+        :raises DataError: for unusable data; inside a `tf.function`, where values are not known, for wrong shapes and types.
 
         Cost: see the class of the basis.
         """
-        X, Y = self.as_tensors(data)
+        X, Y = self.checked(data)
         state = self.basis.factor(self.kernel)
         features = self.basis.features(state, self.kernel, X)
         variance = self.basis.variance(features, self.kernel, X)
@@ -119,14 +137,25 @@ class BasisGP(GPModel, ExternalDataTrainingLossMixin):
 
     def as_tensors(self, data: RegressionData) -> tuple[tf.Tensor, tf.Tensor]:
         """Data as tensors X [N, D] and Y [N, P], with their shapes checked; Y becomes float, or integer for `Softmax`."""
-        X, Y = (array if tf.is_tensor(array) else np.asarray(array) for array in data)
-        check_shapes_of_data(X, Y, self.likelihood, self.num_outputs, input_dims(self.basis.beta))
+        X, Y = (as_array(array, name, self.float_type) for array, name in zip(as_pair(data), "XY"))
+        check_shapes_of_data(X, Y, self.likelihood, self.num_outputs, self.num_dims, self.float_type)
         X, Y = tf.convert_to_tensor(X), tf.convert_to_tensor(Y)
         return X, tf.cast(Y, tf.int32 if isinstance(self.likelihood, Softmax) else X.dtype)
 
+    def checked(self, data: RegressionData) -> tuple[tf.Tensor, tf.Tensor]:
+        """Data as tensors X [N, D] and Y [N, P], with their values checked too, where they are known.
+
+        :param data: all data or a minibatch of them.
+        :raises DataError: for unusable data.
+        """
+        X, Y = self.as_tensors(data)
+        if tf.executing_eagerly():
+            check_values(X.numpy(), Y.numpy(), self.likelihood)
+        return X, Y
+
     def training_loss(self, data: RegressionData) -> tf.Tensor:
         """Minus the bound and the log prior of the hyperparameters, a scalar; data and errors are those of `elbo`."""
-        return super().training_loss(self.as_tensors(data))
+        return super().training_loss(self.checked(data))
 
     def training_loss_closure(
         self, data: RegressionData | Iterator, *, compile: bool = True
@@ -138,17 +167,14 @@ class BasisGP(GPModel, ExternalDataTrainingLossMixin):
         :raises DataError: for unusable data, and for minibatches if `num_data` is not set.
         """
         if isinstance(data, (tuple, list)):
-            data = self.as_tensors(data)
-            X, Y = (array.numpy() for array in data)
-            check_values(X, Y, self.likelihood)
-            warn_of_values(X, Y, self.likelihood)
+            data = self.checked(data)
+            warn_of_values(data[0].numpy(), data[1].numpy(), self.likelihood)
         elif self.num_data is None:
             raise DataError("Minibatches need the size of the whole data set: pass num_data=N to the model.")
         return super().training_loss_closure(data, compile=compile)
 
-    @inherit_check_shapes
     def predict_f(self, Xnew: InputData, full_cov: bool = False, full_output_cov: bool = False) -> MeanAndVariance:
-        """Moments of f at Xnew [..., N, D], shaped as those of `gpflow.models.SVGP`: mean and variances [..., N, P]."""
+        """Moments of f at Xnew [..., N, D], shaped as those of GPflow's models: mean and variances [..., N, P]."""
         posterior = self.posterior(PrecomputeCacheType.NOCACHE)
         return posterior.fused_predict_f(Xnew, full_cov=full_cov, full_output_cov=full_output_cov)
 
@@ -161,4 +187,10 @@ class BasisGP(GPModel, ExternalDataTrainingLossMixin):
         :return: an object with `predict_f`; its `update_cache()` recomputes the factorisations.
         :raises UnknownOptionError: for another name of a cache.
         """
-        return BasisPosterior(self.kernel, self.basis, self.mean_function, precompute_cache=precompute_cache)
+        return BasisPosterior(
+            self.kernel,
+            self.basis,
+            self.mean_function,
+            precompute_cache=precompute_cache,
+            num_dims=self.num_dims,
+        )

@@ -70,7 +70,7 @@ class CVIGP(FullGP):
             model.update((X_new, Y_new))
             ConjugateComputation().run(model)
         """
-        X, Y = self._checked(*(np.asarray(array) for array in new_data))
+        X, Y = self._checked(*self._as_arrays(new_data, self.float_type))
         L = self.num_latent_gps
         nu, tau = (np.concatenate([site.numpy(), np.zeros((len(X), L))]) for site in (self.basis.nu, self.basis.tau))
         X = np.concatenate([self.data[0].numpy(), X])

@@ -14,23 +14,25 @@ __all__ = ["DTC"]
 import math
 from typing import Any
 
-import numpy as np
 import tensorflow as tf
 from check_shapes import inherit_check_shapes
-from gpflow.base import RegressionData, TensorType
+from gpflow.base import InputData, MeanAndVariance, RegressionData, TensorType
 from gpflow.covariances import Kuf, Kuu
 from gpflow.inducing_variables import InducingVariables
 from gpflow.kernels import Kernel
 from gpflow.likelihoods import Gaussian
 from gpflow.models import SGPR
+from gpflow.posteriors import PrecomputeCacheType, SGPRPosterior
 
 from ..inducing.variables import as_inducing, input_dims
+from ..inputs import as_array, as_pair, as_values, check_finite_entries, float_type
 from ..linalg.cholesky import add_jitter, cholesky
 from ..linalg.triangular import solve
-from .checks import check_shapes_of_data, check_values
+from ..posteriors import cache_type
+from .checks import CheckedPredictions, check_kernel, check_shapes_of_data, check_values
 
 
-class DTC(SGPR):
+class DTC(CheckedPredictions, SGPR):
     """GPflow's `SGPR` with the likelihood of the projected process as its objective: the bound without the trace term.
 
     :param data: X [N, D], Y [N, P]; the outputs share the kernel.
@@ -53,11 +55,41 @@ class DTC(SGPR):
         inducing_variable: InducingVariables | TensorType,
         **options: Any,
     ) -> None:
-        X, Y = (np.asarray(array) for array in data)
+        dtype = float_type(kernel)
+        X, Y = (as_values(array, name, dtype) for array, name in zip(as_pair(data), "XY"))
         points, likelihood = as_inducing(inducing_variable, "inducing_variable"), Gaussian()
-        check_shapes_of_data(X, Y, likelihood, Y.shape[-1], input_dims(points))
+        check_shapes_of_data(X, Y, likelihood, Y.shape[-1], input_dims(points), dtype)
         check_values(X, Y, likelihood)
+        check_kernel(kernel, X.shape[1])
         super().__init__((X, Y), kernel, points, **options)
+
+    @property
+    def num_dims(self) -> int:
+        """D of the data."""
+        return int(self.data[0].shape[1])
+
+    def checked(self, data: RegressionData) -> tuple[tf.Tensor, tf.Tensor]:
+        """Held-out X [N, D] and Y [N, P] as tensors; raises `DataError` for unusable data."""
+        dtype = self.float_type
+        X, Y = (as_array(array, name, dtype) for array, name in zip(as_pair(data), "XY"))
+        check_shapes_of_data(X, Y, self.likelihood, self.num_latent_gps, self.num_dims, dtype)
+        check_finite_entries(X, "X")
+        check_finite_entries(Y, "Y")
+        return tf.convert_to_tensor(X), tf.cast(Y, dtype)
+
+    def predict_f(self, Xnew: InputData, full_cov: bool = False, full_output_cov: bool = False) -> MeanAndVariance:
+        """Moments of f at Xnew [..., N, D], (C41): mean and variances [..., N, P]; raises `DataError` for unusable inputs."""
+        return super().predict_f(self.inputs(Xnew), full_cov, full_output_cov)
+
+    def posterior(
+        self, precompute_cache: None | str | PrecomputeCacheType = PrecomputeCacheType.TENSOR
+    ) -> SGPRPosterior:
+        """A posterior for fast predictions, which keeps the factorisations of the Parameters as they are now.
+
+        :param precompute_cache: "tensor", "variable" (can be exported, and updated in place), or "nocache".
+        :raises UnknownOptionError: for another name of a cache.
+        """
+        return super().posterior(cache_type(precompute_cache))
 
     @inherit_check_shapes
     def maximum_log_likelihood_objective(self) -> tf.Tensor:

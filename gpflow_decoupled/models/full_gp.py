@@ -8,21 +8,30 @@ import abc
 
 import numpy as np
 import tensorflow as tf
-from check_shapes import inherit_check_shapes
 from gpflow.base import InputData, MeanAndVariance, RegressionData
 from gpflow.functions import MeanFunction
 from gpflow.kernels import Kernel, LinearCoregionalization
 from gpflow.likelihoods import Likelihood, Softmax
-from gpflow.models import GPModel, InternalDataTrainingLossMixin
+from gpflow.models import InternalDataTrainingLossMixin
 from gpflow.posteriors import PrecomputeCacheType
 
 from ..bases import Basis
+from ..inputs import as_array, as_pair, as_values, float_type
 from ..posteriors import BasisPosterior
-from .checks import check_shapes_of_data, check_values, infer_num_latent_gps, warn_of_values
+from .checks import (
+    CheckedPredictions,
+    check_kernel,
+    check_parts,
+    check_shapes_of_data,
+    check_values,
+    infer_num_latent_gps,
+    refuse_replicas,
+    warn_of_values,
+)
 from .expectations import variational_expectations
 
 
-class FullGP(GPModel, InternalDataTrainingLossMixin, abc.ABC):
+class FullGP(CheckedPredictions, InternalDataTrainingLossMixin, abc.ABC):
     """A GP with a basis on all its data, which it owns; a subclass adds the `basis` and the bound `elbo`.
 
     :param data: X [N, D], Y [N, P].
@@ -56,12 +65,15 @@ class FullGP(GPModel, InternalDataTrainingLossMixin, abc.ABC):
         mean_function: MeanFunction | None = None,
         num_latent_gps: int | None = None,
     ) -> None:
-        X, Y = (np.asarray(array) for array in data)
+        refuse_replicas(type(self).__name__)
+        check_parts(kernel, likelihood)
+        X, Y = self._as_arrays(data, float_type(kernel))
         if num_latent_gps is None and likelihood.latent_dim is None and Y.ndim == 2 and _plain(kernel):
             num_latent_gps = Y.shape[1]
         latents = infer_num_latent_gps(kernel, likelihood, num_latent_gps)
         super().__init__(kernel, likelihood, mean_function, latents)
         X, Y = self._checked(X, Y)
+        check_kernel(kernel, X.shape[1])
         warn_of_values(X, Y, likelihood, stacklevel=4)
         self.data = self._as_tensors(X, Y)
 
@@ -77,9 +89,13 @@ class FullGP(GPModel, InternalDataTrainingLossMixin, abc.ABC):
         """E_q log p(y_n | f_n) [N] in nats, from moments [N, L] of the latent functions without the mean function."""
         return variational_expectations(self, mean, variance, data)
 
-    @inherit_check_shapes
+    @property
+    def num_dims(self) -> int:
+        """D of the data."""
+        return int(self.data[0].shape[1])
+
     def predict_f(self, Xnew: InputData, full_cov: bool = False, full_output_cov: bool = False) -> MeanAndVariance:
-        """Moments of f at Xnew [..., N, D], shaped as those of `gpflow.models.VGP`: mean and variances [..., N, P]."""
+        """Moments of f at Xnew [..., N, D], shaped as those of GPflow's models: mean and variances [..., N, P]."""
         posterior = self.posterior(PrecomputeCacheType.NOCACHE)
         return posterior.fused_predict_f(Xnew, full_cov=full_cov, full_output_cov=full_output_cov)
 
@@ -92,14 +108,29 @@ class FullGP(GPModel, InternalDataTrainingLossMixin, abc.ABC):
         :return: an object with `predict_f`; its `update_cache()` recomputes the factorisations.
         :raises UnknownOptionError: for another name of a cache.
         """
-        return BasisPosterior(self.kernel, self.basis, self.mean_function, precompute_cache=precompute_cache)
+        return BasisPosterior(
+            self.kernel,
+            self.basis,
+            self.mean_function,
+            precompute_cache=precompute_cache,
+            num_dims=self.num_dims,
+        )
 
     def as_tensors(self, data: RegressionData) -> tuple[tf.Tensor, tf.Tensor]:
         """(X, Y) as tensors, checked as the model's own data: held-out X [N, D] and Y [N, P].
 
         :raises DataError: for unusable data.
         """
-        return self._as_tensors(*self._checked(*(np.asarray(array) for array in data)))
+        X, Y = (as_array(array, name, self.float_type) for array, name in zip(as_pair(data), "XY"))
+        return self._as_tensors(*self._checked(X, Y))
+
+    def checked(self, data: RegressionData) -> tuple[tf.Tensor, tf.Tensor]:
+        """Data X [N, D] and Y [N, P] as tensors: see `as_tensors`."""
+        return self.as_tensors(data)
+
+    def _as_arrays(self, data: RegressionData, dtype: tf.DType) -> list[np.ndarray]:
+        """The arrays of data that the model is to own; raises `DataError` for what has no values."""
+        return [as_values(array, name, dtype) for array, name in zip(as_pair(data), "XY")]
 
     def _checked(self, X: np.ndarray, Y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The data [N, D], [N, P], or more of them; raises `DataError` for unusable ones."""
@@ -107,8 +138,10 @@ class FullGP(GPModel, InternalDataTrainingLossMixin, abc.ABC):
             int(self.kernel.W.shape[0]) if isinstance(self.kernel, LinearCoregionalization) else self.num_latent_gps
         )
         dims = int(self.data[0].shape[1]) if hasattr(self, "data") else None
-        check_shapes_of_data(X, Y, self.likelihood, outputs, dims)
-        check_values(X, Y, self.likelihood)
+        check_shapes_of_data(X, Y, self.likelihood, outputs, dims, self.float_type)
+        x, y = (array if isinstance(array, np.ndarray) else tf.get_static_value(array) for array in (X, Y))
+        if x is not None and y is not None:
+            check_values(x, y, self.likelihood)
         return X, Y
 
     def _as_tensors(self, X: np.ndarray, Y: np.ndarray) -> tuple[tf.Tensor, tf.Tensor]:

@@ -17,14 +17,13 @@ from gpflow.utilities import set_trainable
 
 from ..errors import DataError
 from ..inducing import LinearWeights
+from ..inputs import as_pair, as_values
 
 
 def as_arrays(data: RegressionData) -> tuple[np.ndarray, np.ndarray]:
     """X [N, p] and Y [N, P] of a pair as arrays; raises `DataError` if data are not a pair. Shapes are checked elsewhere."""
-    if not (isinstance(data, (tuple, list)) and len(data) == 2):
-        raise DataError(f"data is a {type(data).__name__}; pass (X, Y), all of them or the first rows.")
-    X, Y = data
-    return np.asarray(X), np.asarray(Y)
+    X, Y = as_pair(data)
+    return as_values(X, "X"), as_values(Y, "Y")
 
 
 def check_rows(X: np.ndarray) -> None:

@@ -7,6 +7,7 @@ __all__ = ["MonteCarlo"]
 import tensorflow as tf
 
 from ..errors import DataError
+from ..inputs import is_whole
 
 
 class MonteCarlo(tf.Module):
@@ -34,7 +35,7 @@ class MonteCarlo(tf.Module):
 
     def __init__(self, num_samples: int = 10, seed: int = 0) -> None:
         super().__init__()
-        if isinstance(num_samples, bool) or int(num_samples) != num_samples or num_samples < 1:
+        if not is_whole(num_samples, 1):
             raise DataError(f"num_samples={num_samples!r} must be a whole number, at least 1.")
         self.num_samples, self.seed = int(num_samples), seed
         self.calls = tf.Variable(0, dtype=tf.int64, trainable=False, name="calls")

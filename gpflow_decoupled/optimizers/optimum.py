@@ -81,5 +81,5 @@ def _regression(model: BasisGP, data: RegressionData) -> Regression:
             "The optimum is in closed form only for latents that are not mixed, and the kernel is a LinearCoregionalization; "
             "train the model with fit."
         )
-    X, Y = model.as_tensors(data)
+    X, Y = model.checked(data)
     return Regression(X, Y - model.mean_function(X), tf.convert_to_tensor(model.likelihood.variance))

@@ -18,6 +18,7 @@ import math
 from collections.abc import Callable
 from typing import NamedTuple
 
+import numpy as np
 import tensorflow as tf
 
 from ..errors import DataError
@@ -56,7 +57,7 @@ def step_size_at(step_size: StepSize, step: int) -> float:
     """
     value = step_size(step) if callable(step_size) else step_size
     try:
-        number = math.nan if isinstance(value, bool) else float(value)
+        number = math.nan if isinstance(value, (bool, np.bool_, str)) else float(value)
     except (TypeError, ValueError):
         number = math.nan
     if not 0.0 < number <= 1.0:

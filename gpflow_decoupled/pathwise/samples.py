@@ -16,6 +16,7 @@ from ..bases import Basis
 from ..covariances.latents import split_latents
 from ..errors import DataError, ModelError
 from ..inducing.variables import point_values
+from ..inputs import as_inputs, float_type, is_whole
 from ..models import BasisGP, FullGP
 from .arrays import project
 from .prior import PriorDraws, draw_prior
@@ -35,6 +36,7 @@ class PathwiseSamples:
     :param minus: for each of the basis's `Features.minus`, the whitened values eta [S, L, M] of `prior_coordinates`.
     :param plus: for each of the basis's `Features.plus`, standard normal numbers [S, L, M].
     :param state: the result of `basis.factor(kernel)`.
+    :param num_dims: D, the columns that inputs must have; None takes any number.
 
     Example::
 
@@ -51,8 +53,10 @@ class PathwiseSamples:
         minus: tuple[tf.Tensor, ...],
         plus: tuple[tf.Tensor, ...],
         state: tuple[tf.Tensor, ...],
+        num_dims: int | None = None,
     ) -> None:
         self._kernel, self._basis, self._mean_function = kernel, basis, mean_function
+        self._num_dims = num_dims
         self._prior, self._minus, self._plus, self._state = prior, minus, plus, state
 
     @property
@@ -68,9 +72,9 @@ class PathwiseSamples:
 
         :param X: inputs [N, D] for all draws, or [S, N, D], N inputs for each draw.
         :return: the values [S, N, P].
-        :raises DataError: if X has rank 3 and not S entries in its first axis.
+        :raises DataError: for unusable inputs, and if X has rank 3 and not S entries in its first axis.
         """
-        X = tf.convert_to_tensor(X)
+        X = as_inputs(X, "X", self._num_dims, float_type(self._kernel))
         own = X.shape.rank == 3
         if own and X.shape[0] != self.num_samples:
             raise DataError(
@@ -115,7 +119,7 @@ def pathwise_samples(
         best = X[np.argmax(draw(X)[0, :, 0])]  # Thompson sampling
     """
     for name, number in (("num_samples", num_samples), ("num_frequencies", num_frequencies)):
-        if number < 1:
+        if not is_whole(number, 1):
             raise DataError(f"{name}={number!r}; pass a whole number of at least 1.")
     if not isinstance(model, (BasisGP, FullGP)):
         raise ModelError(_wrong_model(model))
@@ -132,7 +136,7 @@ def pathwise_samples(
     # 3) the noise of q at these values
     shapes = [(num_samples, latents, int(part.shape[1])) for part in basis.features(state, kernel, X).plus]
     plus = tuple(tf.constant(rng.standard_normal(shape), X.dtype) for shape in shapes)
-    return PathwiseSamples(kernel, basis, deepcopy(model.mean_function), prior, minus, plus, state)
+    return PathwiseSamples(kernel, basis, deepcopy(model.mean_function), prior, minus, plus, state, model.num_dims)
 
 
 def _wrong_model(model: object) -> str:

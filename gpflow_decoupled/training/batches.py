@@ -15,7 +15,6 @@ import tensorflow as tf
 from gpflow.likelihoods import Likelihood
 
 from ..errors import DataError
-from ..inducing.variables import input_dims
 from ..likelihoods import check_labels
 from ..models import BasisGP
 from ..models.checks import check_shapes_of_data, check_values, warn_of_values
@@ -204,5 +203,5 @@ def _dataset_batches(model: BasisGP, dataset: tf.data.Dataset, batch_size: int |
         raise DataError(f"The dataset's elements are {spec}; they must be pairs (X [B, D], Y [B, P]).")
     if spec[0].shape.rank == 1:
         raise DataError("The dataset gives single observations, not batches: use dataset.batch(1024).")
-    check_shapes_of_data(*spec, model.likelihood, model.num_outputs, input_dims(model.basis.beta))
+    check_shapes_of_data(*spec, model.likelihood, model.num_outputs, model.num_dims, model.float_type)
     return DatasetBatches(dataset, int(model.num_data), model.likelihood)

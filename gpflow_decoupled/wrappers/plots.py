@@ -19,6 +19,7 @@ from gpflow.utilities import deepcopy
 from ..certificates import CertifiedSelection
 from ..errors import DataError
 from ..inducing.variables import point_values
+from ..inputs import as_pair, as_values, check_finite_entries, check_whole, float_type
 from ..optimizers.natural_gradient.evaluation import as_basis_model
 from ..training import FitResult, Standardized
 from .axes import axes_or_new
@@ -47,6 +48,7 @@ def plot_history(result: FitResult, ax: Axes | None = None, *, window: int = 20)
 
         plot_history(fit(model, (X, Y))).figure.savefig("training.png")
     """
+    check_whole(1, window=window)
     if result.steps == 0 or len(result.history.get("elbo", ())) == 0:
         raise DataError("result has no steps, so there is nothing to plot.")
     ax = axes_or_new(ax)
@@ -97,13 +99,20 @@ def plot_posterior_1d(
 
         plot_posterior_1d(model, (X, Y), parts=True).figure.savefig("posterior.png")
     """
-    X, Y = (np.asarray(array) for array in data)
+    check_whole(1, num_points=num_points)
+    dtype = float_type(getattr(model, "kernel", None))
+    X, Y = (as_values(array, name, dtype) for array, name in zip(as_pair(data), "XY"))
     if X.ndim != 2 or X.shape[1] != 1:
         fix = "use X[:, None]" if X.ndim == 1 else "this plot needs one input column"
         raise DataError(f"X has shape {X.shape}; {fix}.")
+    if Y.ndim != 2 or len(Y) != len(X) or len(X) == 0:
+        raise DataError(
+            f"X has shape {X.shape} and Y {Y.shape}; pass X [N, 1] and Y [N, P] of the same N observations."
+        )
+    check_finite_entries(X, "X")
     ax = axes_or_new(ax)
     margin = 0.1 * (np.ptp(X) or 1.0)
-    grid = np.linspace(X.min() - margin, X.max() + margin, num_points)[:, None].astype(X.dtype)
+    grid = np.linspace(X.min() - margin, X.max() + margin, num_points)[:, None].astype(dtype.as_numpy_dtype)
     mean, variance = (tensor.numpy() for tensor in model.predict_f(grid))
     inside = model.model if isinstance(model, Standardized) else model
     noisy = model.predict_y(grid)[1].numpy() if isinstance(inside.likelihood, Gaussian) else None

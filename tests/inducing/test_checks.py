@@ -39,7 +39,7 @@ BAD = [
         {},
         "beta has 1 duplicate rows: row 3 equals row 1.*distinct: use numpy.unique",
     ),
-    (np.array([["a"]]), {}, "beta has dtype string, not numbers"),
+    (np.array([["a"]]), {}, "beta holds string values; encode them as numbers"),
 ]
 
 
@@ -51,7 +51,7 @@ def test_bad_points_are_refused(Z, options: dict, message: str, as_tensor: bool)
 
 
 def test_ragged_lists_are_refused() -> None:
-    with pytest.raises(DataError, match=r"beta is not an array of numbers: pass one of shape \[M, D\]"):
+    with pytest.raises(DataError, match=r"beta is ragged: give all rows the same length; pass a matrix"):
         check_inducing([[1.0], [1.0, 2.0]], "beta")
 
 

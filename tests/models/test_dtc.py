@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from gpflow.models import GPR, GPRFITC, SGPR
+from gpflow.posteriors import PrecomputeCacheType
 from numpy.testing import assert_allclose
 
-from gpflow_decoupled.errors import DataError
+from gpflow_decoupled.errors import DataError, UnknownOptionError
 from gpflow_decoupled.models import DTC
 from tests.bounds.registry import matern
 from tests.reference import grams as gr
@@ -119,3 +120,16 @@ def test_bad_data_are_refused() -> None:
         DTC((X[:0], Y[:0]), matern(1.0, 1.0), Z)
     with pytest.raises(DataError, match="inducing_variable has 1 duplicate rows"):
         DTC((X, Y), matern(1.0, 1.0), np.concatenate([Z, Z[:1]]))
+
+
+@pytest.mark.parametrize("cache", ["variable", "tensor", "VARIABLE", PrecomputeCacheType.VARIABLE])
+def test_cached_posteriors(cache: str | PrecomputeCacheType) -> None:
+    model = DTC((X, Y), matern(1.3, 0.8), Z)
+    posterior = model.posterior(cache)
+    for left, right in zip(posterior.predict_f(NEW), model.predict_f(NEW)):
+        assert_allclose(left, right, rtol=1e-6, atol=1e-6)
+    model.kernel.variance.assign(2.0)
+    posterior.update_cache()
+    assert_allclose(posterior.predict_f(NEW)[0], model.predict_f(NEW)[0], rtol=1e-6, atol=1e-6)
+    with pytest.raises(UnknownOptionError, match="precompute_cache='disk' is not known; use one of"):
+        model.posterior("disk")

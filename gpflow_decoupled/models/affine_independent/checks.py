@@ -4,12 +4,13 @@ from __future__ import annotations
 
 __all__ = ["refuse_several_latents"]
 
-import numpy as np
 from gpflow.base import RegressionData
 from gpflow.kernels import Kernel, MultioutputKernel
 from gpflow.likelihoods import Likelihood
 
 from ...errors import DataError
+from ...inputs import as_pair, as_values, float_type
+from ..checks import check_parts
 
 
 def refuse_several_latents(data: RegressionData, kernel: Kernel, likelihood: Likelihood) -> None:
@@ -17,7 +18,8 @@ def refuse_several_latents(data: RegressionData, kernel: Kernel, likelihood: Lik
 
     Independent columns of Y can have a model each; likelihoods of several latent functions need another family of models.
     """
-    latents, Y = likelihood.latent_dim, np.asarray(data[1])
+    check_parts(kernel, likelihood)
+    latents, Y = likelihood.latent_dim, as_values(as_pair(data)[1], "Y", float_type(kernel))
     if latents not in (None, 1):
         raise DataError(
             f"{type(likelihood).__name__} has {latents} latent functions per observation, and here log p(y | f) must be a "

@@ -16,7 +16,6 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
-from check_shapes import inherit_check_shapes
 from gpflow.base import InputData, MeanAndVariance, RegressionData, TensorType
 from gpflow.functions import MeanFunction
 from gpflow.inducing_variables import InducingPoints, InducingVariables, SharedIndependentInducingVariables
@@ -31,6 +30,7 @@ from ...errors import DataError
 from ...expectations.projections import Projections, Site
 from ...expectations.site_integrals import Integration, SiteGroup, frequencies_for, integrate, points_for, route_of
 from ...inducing.weights import Weights
+from ...inputs import as_array
 from ...likelihoods import likelihood_site
 from ...linalg.cholesky import add_jitter, cholesky
 from ..full_gp import FullGP
@@ -49,7 +49,8 @@ class AffineIndependentGP(FullGP):
     """A GP with one latent function and an affine-independent posterior, w = A v + b; the model owns its data.
 
     `optimizers.AffineIndependentAscent` finds A, b and the shapes. `training_loss` is the negative bound (A2). A bound costs
-    M^3 + N M^2 + N k T, for T frequencies.
+    M^3 + N M^2 + N k T, for T frequencies. `tf.function(jit_compile=True)` refuses it: the characteristic function of the
+    default base distribution needs Dawson's integral, for which TensorFlow has no XLA kernel; compile without that option.
 
     :param data: X [N, D], Y [N, 1].
     :param kernel: any GPflow kernel with one output.
@@ -195,7 +196,7 @@ class AffineIndependentGP(FullGP):
 
     def projections(self, Xnew: InputData) -> Projections:
         """f(x) at Xnew [N, D] as a sum of base variables, mean and noise."""
-        X = tf.convert_to_tensor(Xnew)
+        X = self.inputs(Xnew)
         features, noise = self._features(self.basis.factor(self.kernel, with_kl=False), X)
         return self.basis.projections(SiteGroup(Site(tf.zeros_like), features, self._mean(X), noise))
 
@@ -206,7 +207,7 @@ class AffineIndependentGP(FullGP):
         :param grid: the values of f at which the density is computed, [G], or [N, G] with a row for each input.
         """
         y = self.projections(Xnew)
-        grid = tf.convert_to_tensor(grid, y.alpha.dtype)
+        grid = tf.convert_to_tensor(as_array(grid, "grid", y.alpha.dtype), y.alpha.dtype)
         if grid.shape.rank not in (1, 2):
             raise DataError(f"grid has shape {grid.shape}; it must be [G], or [N, G] with a row for each row of Xnew.")
         grid = tf.broadcast_to(grid, [y.alpha.shape[0], grid.shape[-1]])
@@ -223,7 +224,6 @@ class AffineIndependentGP(FullGP):
             raise DataError(f"probabilities={probabilities!r}: they must lie between 0 and 1, without these two.")
         return quantiles(self.basis.base, self.projections(Xnew), levels, self.integration.points, self._asked.memory)
 
-    @inherit_check_shapes
     def predict_y(self, Xnew: InputData, full_cov: bool = False, full_output_cov: bool = False) -> MeanAndVariance:
         """Mean and variance of labels at Xnew [N, D], [N, 1] each. For binary labels the mean is the class probability."""
         if full_cov or full_output_cov:
@@ -238,7 +238,6 @@ class AffineIndependentGP(FullGP):
         mean, square = tf.unstack(self._expected(Xnew, moments))
         return mean[:, None], (square - tf.square(mean))[:, None]
 
-    @inherit_check_shapes
     def predict_log_density(
         self, data: RegressionData, full_cov: bool = False, full_output_cov: bool = False
     ) -> tf.Tensor:
@@ -247,8 +246,8 @@ class AffineIndependentGP(FullGP):
             raise NotImplementedError(
                 "predict_log_density gives the marginals of single labels only: leave out full_cov."
             )
-        X, Y = (tf.convert_to_tensor(array) for array in data)
-        site = likelihood_site(self.likelihood, tf.cast(Y[:, 0], X.dtype))
+        X, Y = self.checked(data)
+        site = likelihood_site(self.likelihood, Y[:, 0])
         columns = [part[:, None] for part in site.parameters]
 
         def density(f: tf.Tensor) -> tf.Tensor:
@@ -265,7 +264,6 @@ class AffineIndependentGP(FullGP):
         """E function(f(x)) [..., N] at Xnew [N, D]."""
         return expected(self.basis.base, self.projections(Xnew), function, self.integration.points, self._asked.memory)
 
-    @inherit_check_shapes
     def predict_f_samples(
         self,
         Xnew: InputData,
@@ -284,7 +282,7 @@ class AffineIndependentGP(FullGP):
             raise NotImplementedError("There is one output: leave out full_output_cov.")
         basis, S = self.basis, 1 if num_samples is None else num_samples
         state = basis.factor(self.kernel, with_kl=False)
-        X = tf.convert_to_tensor(Xnew)
+        X = self.inputs(Xnew)
         features, noise = self._features(state, X)
         f = self._mean(X) + tf.matmul(basis.sample(S), features, transpose_b=True)
         if noise is not None:

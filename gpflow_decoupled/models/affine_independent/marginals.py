@@ -55,29 +55,36 @@ def expected(
 def density_at(base: Base, y: Projections, grid: tf.Tensor, points: int, memory: float) -> tf.Tensor:
     """The densities [N, G] at values [N, G], by the sum over frequencies itself; 0 beyond the tails of the base.
 
-    Unlike the FFT of `marginal_densities` the sum gives the density at any value, without interpolation.
+    Unlike the FFT of `marginal_densities` the sum gives the density at any value, without interpolation. It is computed in
+    blocks of rows and of values, each of which takes no more than `memory` bytes.
     """
-    R = reach_of(base, y.theta)
-    scale, start, rows = y.spread, 0, []
-    for part in _blocks(
-        base, y, max(points // 2 + 1, int(grid.shape[1]) * (points // 2 + 1) // y.alpha.shape[1]), memory
-    ):
+    R, scale, start, rows = reach_of(base, y.theta), y.spread, 0, []
+    dims, frequencies = int(y.alpha.shape[1]), points // 2 + 1
+    values = int(max(1, min(int(grid.shape[1]), memory // (2 * y.alpha.dtype.size * base.work * frequencies))))
+    for part in _blocks(base, y, max(frequencies, values * frequencies // dims), memory):
         count = part.alpha.shape[0]
         width = R * scale[start : start + count, None]
         alpha, _, noise, _ = part.per_site
-        step = math.pi / width
-        omega = step * tf.range(points // 2, dtype=width.dtype)
+        omega = math.pi / width * tf.range(points // 2, dtype=width.dtype)
         phi = transform_of(base.characteristic, alpha, noise, omega, y.theta)
         u = grid[start : start + count] - part.beta[:, None]
-        angle = omega[:, :, None] * u[:, None, :]
-        waves = tf.math.real(phi)[:, :, None] * tf.cos(angle)
-        if phi.dtype.is_complex:
-            waves += tf.math.imag(phi)[:, :, None] * tf.sin(angle)
-        weights = tf.constant([0.5] + [1.0] * (points // 2 - 1), width.dtype)[:, None]
-        q = tf.reduce_sum(weights * waves, axis=1) * step / math.pi  # (A10)
-        rows.append(tf.where(tf.abs(u) < width, tf.maximum(q, 0.0), 0.0))
+        columns = [
+            _density_of(phi, omega, u[:, first : first + values], width) for first in range(0, grid.shape[1], values)
+        ]
+        rows.append(tf.concat(columns, axis=1))
         start += count
     return tf.concat(rows, axis=0)
+
+
+def _density_of(phi: tf.Tensor, omega: tf.Tensor, u: tf.Tensor, width: tf.Tensor) -> tf.Tensor:
+    """The density [n, G] at distances u [n, G] from the mean, from the transform phi at frequencies omega, [n, T] each."""
+    angle = omega[:, :, None] * u[:, None, :]
+    waves = tf.math.real(phi)[:, :, None] * tf.cos(angle)
+    if phi.dtype.is_complex:
+        waves += tf.math.imag(phi)[:, :, None] * tf.sin(angle)
+    weights = tf.constant([0.5] + [1.0] * (int(phi.shape[1]) - 1), width.dtype)[:, None]
+    q = tf.reduce_sum(weights * waves, axis=1) / width  # (A10)
+    return tf.where(tf.abs(u) < width, tf.maximum(q, 0.0), 0.0)
 
 
 def quantiles(base: Base, y: Projections, probabilities: np.ndarray, points: int, memory: float) -> np.ndarray:

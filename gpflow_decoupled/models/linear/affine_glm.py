@@ -14,7 +14,7 @@ from ...distributions import BaseLike
 from ...inducing.weights import Weights
 from ..affine_independent.gp import AffineIndependentGP
 from ..affine_independent.weight_priors import split_prior
-from ..checks import check_shapes_of_data, check_values
+from ..checks import check_likelihood, check_shapes_of_data, check_values
 from ..linear_parts import as_arrays, check_rows, check_variance, linear_mean
 
 
@@ -64,6 +64,7 @@ def AffineIndependentGLM(
         result = AffineIndependentAscent().run(model)
         weights = gd.models.weights_posterior(model)
     """
+    check_likelihood(likelihood)
     X, Y = as_arrays(data)
     check_shapes_of_data(X, Y, likelihood, 1, None)
     check_values(X, Y, likelihood)

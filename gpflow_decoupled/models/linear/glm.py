@@ -28,7 +28,7 @@ from ...inducing.weights import weight_parts
 from ...linalg.gaussians import apply_per_latent
 from ...linalg.triangular import lower_gram, lower_product
 from ..basis_gp import BasisGP
-from ..checks import check_shapes_of_data, check_values, infer_num_latent_gps
+from ..checks import check_likelihood, check_num_data, check_shapes_of_data, check_values, infer_num_latent_gps
 from ..conjugate import CVIGP
 from ..full_gp import FullGP
 from ..linear_parts import as_arrays, check_rows, check_variance, linear_mean, linear_prior
@@ -90,6 +90,8 @@ def CVIGLM(
         mean, covariance = weights_posterior(model)
     """
     check_option("form", form, ("auto", "weight", "function"))
+    check_num_data(num_data)
+    check_likelihood(likelihood)
     X, Y = as_arrays(data)
     if num_latent_gps is None and likelihood.latent_dim is None and Y.ndim == 2:
         num_latent_gps = Y.shape[1]

@@ -10,7 +10,7 @@ from gpflow.kernels import Constant, Linear
 from gpflow.likelihoods import Likelihood
 from gpflow.utilities import set_trainable
 
-from ..checks import check_shapes_of_data, check_values, infer_num_latent_gps
+from ..checks import check_likelihood, check_shapes_of_data, check_values, infer_num_latent_gps
 from ..lcl import LCLGP
 from ..linear_parts import as_arrays, check_rows, check_variance, linear_mean, linear_prior
 
@@ -44,6 +44,7 @@ def LCLGLM(
         LinearlyConstrainedLagrangian().run(model)
         mean, covariance = weights_posterior(model)
     """
+    check_likelihood(likelihood)
     X, Y = as_arrays(data)
     if num_latent_gps is None and likelihood.latent_dim is None and Y.ndim == 2:
         num_latent_gps = Y.shape[1]

@@ -13,7 +13,7 @@ import tensorflow as tf
 from gpflow.base import RegressionData
 
 from ...errors import DataError
-from ...inducing.variables import input_dims
+from ...inputs import as_array
 from ...models import BasisGP
 from ...models.checks import check_shapes_of_data, check_values
 
@@ -84,7 +84,10 @@ class Blocks:
                 f"data is a {type(data).__name__}; pass (X, Y), a tf.data.Dataset of batches (X, Y), or a function that "
                 "returns an iterator of such batches."
             )
-        X, Y = (array if hasattr(array, "shape") else np.asarray(array) for array in data)
         model = self.model
-        check_shapes_of_data(X, Y, model.likelihood, model.num_outputs, input_dims(model.basis.beta))
+        X, Y = (  # a memory map stays one
+            array if isinstance(array, np.memmap) else as_array(array, name, model.float_type)
+            for array, name in zip(data, "XY")
+        )
+        check_shapes_of_data(X, Y, model.likelihood, model.num_outputs, model.num_dims, model.float_type)
         return lambda: ((X[i : i + self.size], Y[i : i + self.size]) for i in range(0, len(X), self.size))

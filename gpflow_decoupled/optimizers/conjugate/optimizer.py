@@ -31,6 +31,7 @@ from ...bases import SiteBasis
 from ...compilation import Compiled
 from ...covariances.latents import gram, prior_variance
 from ...errors import DataError, check_option
+from ...inputs import check_rate, check_whole, is_whole
 from ...linalg.sites import site_posterior
 from ...models import CVIGP
 from ...models.families import require_model
@@ -91,8 +92,8 @@ class ConjugateComputation(tf.Module):
         super().__init__()
         check_option("update", update, ("local", "global"))
         check_option("negative_precision", negative_precision, POLICIES)
-        if samples is not None and samples < 1:
-            raise DataError(f"samples={samples!r} must be at least 1, or None for quadrature.")
+        if samples is not None and not is_whole(samples, 1):
+            raise DataError(f"samples={samples!r} must be a whole number of at least 1, or None for quadrature.")
         self.step_size, self.update, self.samples = step_size, update, samples
         self.negative_precision, self.seed = negative_precision, seed
         self.step_size_at(0)
@@ -149,10 +150,12 @@ class ConjugateComputation(tf.Module):
         :param progress: show a progress bar.
         :return: the record of the run.
         :raises ModelError: for another kind of model.
-        :raises DataError: for a batch size below 1 or above N, and for a step size outside (0, 1].
+        :raises DataError: for a batch size below 1 or above N, a step size outside (0, 1], and other numbers out of range.
         :raises NumericalError: if the posterior does not exist at the start, or a step fails.
         """
         require_model("ConjugateComputation.run", model, CVIGP)
+        check_whole(1, steps=steps)
+        check_rate(tolerance=tolerance)
         if batch_size is None:
             result = run_whole(self, model, steps, tolerance, progress)
         else:

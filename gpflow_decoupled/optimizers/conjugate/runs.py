@@ -13,6 +13,7 @@ import tensorflow as tf
 from tqdm.auto import tqdm
 
 from ...errors import DataError, NumericalError
+from ...inputs import is_whole
 from ...models import CVIGP
 from ..ascent import ascend, has_fallen
 from ..steps import StepReport
@@ -117,8 +118,10 @@ def run_whole(rule: SiteRule, model: CVIGP, steps: int, tolerance: float, progre
 def run_batches(rule: SiteRule, model: CVIGP, steps: int, batch_size: int, progress: bool) -> ConjugateResult:
     """Steps of `rule` on minibatches without replacement; the bound is computed at the end of each epoch."""
     basis = model.basis
-    if not 1 <= batch_size <= basis.num_data:
-        raise DataError(f"batch_size={batch_size} must be from 1 to the number of observations, {basis.num_data}.")
+    if not (is_whole(batch_size, 1) and batch_size <= basis.num_data):
+        raise DataError(
+            f"batch_size={batch_size!r} must be from 1 to the number of observations, {basis.num_data}."
+        )
     record, per_epoch = ConjugateRecorder(), -(-basis.num_data // batch_size)
     generator, order = np.random.default_rng(rule.seed), np.arange(0)
     for step in tqdm(range(steps), disable=not progress, desc="CVI"):

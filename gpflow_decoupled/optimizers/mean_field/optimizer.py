@@ -22,6 +22,7 @@ import tensorflow as tf
 from gpflow.config import default_float
 
 from ...errors import DataError, check_option
+from ...inputs import check_whole
 from ...models.factor_graph.graph import FactorGraph
 from ...models.families import require_model
 from ..conjugate.result import ConjugateResult
@@ -134,6 +135,7 @@ class MeanFieldCVI(tf.Module):
         :raises NumericalError: if a step fails; the message names factor and variable.
         """
         require_model("MeanFieldCVI.run", graph, FactorGraph)
+        check_whole(1, steps=steps)
         if batch_size is None:
             return run_whole(self, graph, steps, tolerance, progress)
         return run_batches(self, graph, steps, batch_size, progress)

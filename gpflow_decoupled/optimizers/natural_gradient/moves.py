@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-__all__ = ["MeanMove", "Moments", "Move", "gaussian_target", "natural_mean_move", "newton_mean_move", "replaced"]
+__all__ = [
+    "MeanMove",
+    "Moments",
+    "Move",
+    "gaussian_target",
+    "hybrid_mean_move",
+    "natural_mean_move",
+    "newton_mean_move",
+    "replaced",
+]
 
 from typing import Any, NamedTuple
 
@@ -10,10 +19,15 @@ import tensorflow as tf
 from gpflow.base import RegressionData
 
 from ...bases import Gaussian
+from ...bases.hybrid import HybridState
 from ...bases.parts.kernel_mean import KernelMean
+from ...bases.parts.mean_operator import MeanOperator
+from ...covariances.latents import cross_gram
 from ...errors import UnknownOptionError
+from ...linalg.cholesky import add_jitter, cholesky
 from ...linalg.gaussians import apply_per_latent
 from ...linalg.triangular import transposed_product
+from ...linalg.whitening import whiten
 from ...models import BasisGP
 from .evaluation import Evaluation, local_gradient
 from .held_sites import site_precision
@@ -89,6 +103,8 @@ def natural_mean_move(
     :param step_size: eta [].
     """
     basis, now = model.basis, evaluation
+    if isinstance(now.state, HybridState):
+        return hybrid_mean_move(model, kernel_mean, data, evaluation, step_size)
     operator = basis.mean_operator(now.state, model.kernel, data[0], now.features)
     scaling = kernel_mean.scaling
     change, is_short = steepest_step(operator, scaling, gradient, now.h, step_size)
@@ -97,6 +113,53 @@ def natural_mean_move(
     coefficients = tf.convert_to_tensor(kernel_mean.coefficients) + change
     state = basis.moved(now.state, model.kernel, raw)
     return MeanMove(state, moments, coefficients, shortened=tf.cast(is_short, tf.int32))
+
+
+def hybrid_mean_move(
+    model: BasisGP, kernel_mean: KernelMean, data: RegressionData, evaluation: Evaluation, step_size: tf.Tensor
+) -> MeanMove:
+    """The same step, (D41) or (D42), for mean points that are not orthogonal to the inducing points.
+
+    Natural gradients depend on q and not on its coordinates. So this is the step of the `OrthogonalBasis` with the same q,
+    (D15): the coefficients move while the mean of q(f(beta)), and not `q_mu`, stays. Cost: N M + M^2 M_beta, and M^3 / 3 more
+    if whitened.
+
+    :param model: a model with a `HybridBasis`.
+    :param kernel_mean: the part of its basis that has the coefficients.
+    :param data: X [N, D], Y [N, P].
+    :param evaluation: at the current Parameters.
+    :param step_size: eta [].
+    """
+    basis, kernel, now, state = model.basis, model.kernel, evaluation, evaluation.state
+    projection = whiten(state.chol, None, cross_gram(kernel, basis.beta, basis.gamma))
+    operator = basis.mean_operator(state, kernel, data[0], now.features)
+    operator = operator._replace(projection=projection, data_projection=now.features.minus[0])
+    scaling = kernel_mean.scaling
+    gradient = operator.from_data(now.g) - operator.product(state.a)  # (D41)
+    direction = _natural_direction(operator, scaling.kind, gradient)
+    weights = tf.maximum(-2.0 * now.h, 0.0)
+    curvature = tf.reduce_sum(weights * tf.square(operator.to_data(direction)))
+    curvature += tf.reduce_sum(direction * operator.product(direction))
+    best = tf.math.divide_no_nan(tf.reduce_sum(gradient * direction), curvature)
+    raw = tf.minimum(step_size, best) * direction
+    shift = apply_per_latent(projection, raw)
+    moments = Moments.at(model, now.features.mean + operator.to_data(raw), now.variance, data)
+    coefficients = tf.convert_to_tensor(kernel_mean.coefficients) + scaling.scaled(raw)
+    moved = state._replace(a=state.a + raw, t=state.t + shift, mean=state.mean - shift)
+    return MeanMove(moved, moments, coefficients, shortened=tf.cast(best < step_size, tf.int32))
+
+
+def _natural_direction(operator: MeanOperator, kind: str, gradient: tf.Tensor) -> tf.Tensor:
+    """The gradient [M, L] in the metric that belongs to a `mean_scaling`: C_g, its diagonal, or the identity."""
+    if kind == "none":
+        return gradient
+    C = add_jitter(operator.dense())
+    if kind == "diagonal":
+        return gradient / tf.transpose(tf.linalg.diag_part(C))  # (D42)
+    chol = cholesky(C).chol
+    if chol.shape[0] == 1:
+        return tf.linalg.cholesky_solve(chol[0], gradient)  # (D41)
+    return tf.transpose(tf.linalg.cholesky_solve(chol, tf.transpose(gradient)[..., None])[..., 0])
 
 
 def newton_mean_move(

@@ -24,6 +24,7 @@ from __future__ import annotations
 
 __all__ = ["NaturalGradient"]
 
+import math
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
@@ -33,6 +34,7 @@ from gpflow.models import SVGP
 
 from ...bases import Gaussian
 from ...errors import NumericalError, check_option
+from ...inputs import check_rate, check_whole
 from ...linalg.gaussians import apply_per_latent
 from ...models import BasisGP
 from ..steps import MAX_HALVINGS, POLICIES, StepReport, clip_curvature
@@ -62,6 +64,7 @@ class NaturalGradient(tf.Module):
     :param gamma: the step size rho in (0, 1]: a number, a `tf.Variable`, or a function without arguments.
     :param mean: how the coefficients of the mean points move. None leaves them to another optimizer. "natural" takes a
         gradient step in the basis's own coordinates, which is (D41) for mean_scaling="whitened" and (D42) for "diagonal".
+        For an `HDVGP` it is the step of the `ODVGP` with the same q, at M^3 / 3 more if whitened.
         "newton" solves (D49) for them and the mean of q(u) jointly, by conjugate gradients.
     :param mean_step: the step size of `mean`, given as `gamma` is. A "natural" step is shortened to the maximum of the bound's
         local quadratic model.
@@ -73,6 +76,7 @@ class NaturalGradient(tf.Module):
         the step until the covariance is positive definite, and then once more; "clip" replaces h by min(h, 0); "raise"
         refuses the step.
     :raises UnknownOptionError: for unknown options.
+    :raises DataError: for numbers out of range; those that a variable or a function gives are checked by `minimize`.
 
     Example::
 
@@ -98,6 +102,11 @@ class NaturalGradient(tf.Module):
         check_option("mean", mean, MEAN_SOLVERS)
         check_option("preconditioner", preconditioner, ("scaling", "pivoted"))
         check_option("negative_precision", negative_precision, POLICIES)
+        check_whole(1, rank=rank, cg_iterations=cg_iterations)
+        check_rate(cg_tolerance=cg_tolerance)
+        for name, value, high in (("gamma", gamma, 1.0), ("mean_step", mean_step, math.inf)):
+            if not (callable(value) or isinstance(value, (tf.Tensor, tf.Variable))):
+                check_rate(high, **{name: value})
         self.gamma: Any = gamma  # training assigns to it where it is a variable
         self._memory = PrecisionMemory()
         self.mean = mean
@@ -114,10 +123,11 @@ class NaturalGradient(tf.Module):
         :param data: X [N, D], Y [N, P], all data or a minibatch.
         :return: whether the step was taken, shortened or clipped. Inside `tf.function` nothing can be raised: read its `ok`.
         :raises ModelError: for another kind of model; the message says what to use for it.
+        :raises DataError: for unusable data, and a step size outside of its range.
         :raises NumericalError: if a factorisation fails or the bound is not finite; the model is as before then.
         """
         model = as_basis_model(model, "NaturalGradient.minimize")
-        data = model.as_tensors(data)
+        data = model.checked(data)
         rows = model.basis.draw_rows()
         evaluation = evaluate(model, data, self.mean_variables(model), rows)
         report = self.apply(model, data, evaluation, evaluation.gradients)
@@ -211,7 +221,7 @@ class NaturalGradient(tf.Module):
         now, kernel_mean = evaluation, model.basis.kernel_mean
         if self.mean is None or kernel_mean is None:
             return MeanMove(now.state, Moments(now.features.mean, now.variance, now.g, now.h))
-        step_size = _as_tensor(self.mean_step, now.h.dtype)
+        step_size = _as_tensor("mean_step", self.mean_step, math.inf, now.h.dtype)
         if self.mean == "newton":
             return newton_mean_move(model, data, now, step_size, self.newton_options)
         return natural_mean_move(model, kernel_mean, data, now, gradients[0], step_size)
@@ -220,7 +230,7 @@ class NaturalGradient(tf.Module):
         self, model: BasisGP, data: RegressionData, evaluation: Evaluation, start: MeanMove
     ) -> tuple[tuple[Natural, ...], tf.Tensor]:
         """(D46) for each Gaussian part, one after the other, and how many of these steps were shortened."""
-        rho = _as_tensor(self.gamma, evaluation.elbo.dtype)
+        rho = _as_tensor("gamma", self.gamma, 1.0, evaluation.elbo.dtype)
         halvings = MAX_HALVINGS if self.negative_precision == "damp" else 0
         features, moments, shortened = evaluation.features, start.moments, tf.constant(0)
         naturals: list[Natural] = []
@@ -244,9 +254,14 @@ class NaturalGradient(tf.Module):
         return tuple(naturals), shortened
 
 
-def _as_tensor(value: Gamma, dtype: tf.DType) -> tf.Tensor:
-    """The step size now, a scalar."""
+def _as_tensor(name: str, value: Gamma, high: float, dtype: tf.DType) -> tf.Tensor:
+    """The step size now, a scalar; raises `DataError` for one that is known here and is not above 0 and at most `high`."""
     value = value() if callable(value) and not isinstance(value, tf.Variable) else value
     if isinstance(value, (tf.Tensor, tf.Variable)):
-        return tf.cast(value, dtype)
+        tensor = tf.cast(tf.convert_to_tensor(value), dtype)
+        known = tf.get_static_value(tensor)
+        if known is not None:
+            check_rate(high, **{name: float(known)})
+        return tensor
+    check_rate(high, **{name: value})
     return tf.constant(value, dtype)  # tf.cast would pass a Python float through float32

@@ -116,6 +116,16 @@ def test_densities_and_quantiles_agree():
     assert_allclose([np.interp(quantile, grid, row) for quantile, row in zip(found, q)], own, rtol=1e-4)
 
 
+@pytest.mark.parametrize("memory", [2.0**19, 2.0**22])
+def test_densities_at_many_values_are_computed_in_blocks(memory):
+    """Each of 2801 values takes as much as a site: together they are far above the limit."""
+    model, grid = gp(inducing=X[::2].copy()), np.linspace(-14.0, 14.0, 2801)
+    expected = model.predict_f_density(XNEW, grid)
+    model._asked = model._asked._replace(memory=memory)
+    assert_allclose(model.predict_f_density(XNEW, grid), expected, atol=1e-13)
+    assert_allclose(model.predict_f_density(XNEW, np.tile(grid, (5, 1))), expected, atol=1e-13)
+
+
 def test_a_normal_base_predicts_what_gaussians_predict():
     model = gp(base="normal")
     mean, variance = (part.numpy()[:, 0] for part in model.predict_f(XNEW))

@@ -122,6 +122,27 @@ def test_gaussian_step_of_size_one_is_optimal_for_the_new_coefficients(basis, sc
     assert_allclose(model.basis.q_sqrt, after[1], rtol=1e-8, atol=1e-9)
 
 
+@pytest.mark.costly(keep=3)
+@pytest.mark.parametrize("mean_step", [1e-3, 1e3])
+@pytest.mark.parametrize("latents", [1, 2])
+@pytest.mark.parametrize("scaling", ["none", "diagonal", "whitened"])
+def test_natural_step_does_not_depend_on_the_coordinates(scaling, latents, mean_step, rng):
+    """(D15): a hybrid model with the q of an orthogonal one has the same q after a step, short or shortened."""
+    orthogonal = OrthogonalBasis(GAMMA, BETA, latents, whiten=False, mean_scaling=scaling)
+    hybrid = HybridBasis(GAMMA, BETA, latents, whiten=False, mean_scaling=scaling)
+    models = [BasisGP(matern(1.3, 0.8), gl.Poisson(), basis, num_data=len(X)) for basis in (orthogonal, hybrid)]
+    a, m = (0.3 * rng.standard_normal((len(points), latents)) for points in (GAMMA, BETA))
+    for basis, mean in ((orthogonal, m), (hybrid, m - models[0].kernel(BETA, GAMMA).numpy() @ a)):
+        basis.kernel_mean.coefficients.assign(basis.kernel_mean.scaling.scaled(tf.constant(a)))
+        basis.q_mu.assign(mean)
+    data = (X, np.tile(observations(gl.Poisson()), latents))
+    assert_allclose(*(model.predict_f(X)[0] for model in models), atol=1e-8)
+    reports = [NaturalGradient(0.3, mean="natural", mean_step=mean_step).minimize(model, data) for model in models]
+    assert reports[0].shortened == reports[1].shortened == (mean_step > 1.0)
+    for left, right in zip(*(model.predict_f(X, full_cov=True) for model in models)):
+        assert_allclose(left, right, rtol=1e-5, atol=1e-5)
+
+
 @pytest.mark.costly(keep=2)
 @pytest.mark.parametrize("options", [{}, {"preconditioner": "pivoted", "rank": 3}], ids=["scaling", "pivoted"])
 @pytest.mark.parametrize("scaling", ["none", "diagonal", "whitened"])

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-__all__ = ["check_shapes_of_data", "check_values", "infer_num_latent_gps", "warn_of_values"]
+__all__ = ["check_num_data", "check_shapes_of_data", "check_values", "infer_num_latent_gps", "warn_of_values"]
 
 import warnings
 
 import numpy as np
 import tensorflow as tf
 from gpflow.base import TensorType
-from gpflow.config import default_float
 from gpflow.kernels import Kernel, LinearCoregionalization, MultioutputKernel
 from gpflow.likelihoods import Likelihood, SwitchedLikelihood
 
-from ..errors import DataError
-from ..likelihoods import check_labels, observation_columns
+from ...errors import DataError
+from ...inputs import check_finite_entries, check_type, check_whole, is_whole
+from ...likelihoods import check_labels, observation_columns
+from .parts import check_parts
 
 
 def infer_num_latent_gps(kernel: Kernel, likelihood: Likelihood, given: int | None) -> int:
@@ -23,8 +24,11 @@ def infer_num_latent_gps(kernel: Kernel, likelihood: Likelihood, given: int | No
     :param kernel: states L if it is a multi-output kernel.
     :param likelihood: states L if it has a fixed number of latents per observation.
     :param given: L as the user passed it, or None.
-    :raises DataError: where two of them disagree.
+    :raises DataError: where two of them disagree, and for a number that is not at least 1.
     """
+    check_parts(kernel, likelihood)
+    if given is not None:
+        check_whole(1, num_latent_gps=given)
     # linear coregionalisation mixes L latents into P outputs: the likelihood then sees P, and says nothing about L
     mixes = isinstance(kernel, LinearCoregionalization)
     claims = {
@@ -42,16 +46,34 @@ def infer_num_latent_gps(kernel: Kernel, likelihood: Likelihood, given: int | No
     return next(iter(said.values()), 1)
 
 
+def check_num_data(num_data: object) -> None:
+    """Refuse a size of the data set that is not None, a tensor, or a whole number of at least 1; raises `DataError`."""
+    if num_data is None or tf.is_tensor(num_data):
+        return
+    if is_whole(num_data, 1) or (isinstance(num_data, float) and num_data >= 1.0 and num_data.is_integer()):
+        return
+    raise DataError(
+        f"num_data={num_data!r} must be a whole number of at least 1, the rows of the whole data set; leave it out for fit to "
+        "set it."
+    )
+
+
 def check_shapes_of_data(
-    X: TensorType, Y: TensorType, likelihood: Likelihood, num_outputs: int, num_dims: int | None
+    X: TensorType,
+    Y: TensorType,
+    likelihood: Likelihood,
+    num_outputs: int,
+    num_dims: int | None,
+    dtype: tf.DType | None = None,
 ) -> None:
     """Check shapes and types, as far as they are known when tracing.
 
-    :param X: must be [N, D] of the default float type.
+    :param X: must be [N, D] of the model's type; an array, a tensor, or the specification of a dataset's.
     :param Y: must be [N, P], of that type, integer or boolean.
     :param likelihood: determines the columns of Y.
     :param num_outputs: P of the model's predictions.
     :param num_dims: D of the inducing points, or None if they have no inputs.
+    :param dtype: the model's type; GPflow's default float if not given.
     :raises DataError: if something is wrong; the message says how to repair it.
     """
     for name, array in (("X", X), ("Y", Y)):
@@ -61,13 +83,8 @@ def check_shapes_of_data(
             raise DataError(f"{name} has shape {tuple(array.shape)}; {fix}.")
     if X.shape[0] is not None and Y.shape[0] is not None and X.shape[0] != Y.shape[0]:
         raise DataError(f"X has {X.shape[0]} rows and Y has {Y.shape[0]}; they must be the same observations.")
-    kinds = {"X": tf.as_dtype(X.dtype), "Y": tf.as_dtype(Y.dtype)}
-    if not (kinds["Y"].is_floating or kinds["Y"].is_integer or kinds["Y"].is_bool):
-        raise DataError(f"Y holds {kinds['Y'].name} values; encode them as numbers, for example classes as 0, 1, 2.")
-    for name in ("X",) if not kinds["Y"].is_floating else ("X", "Y"):
-        if kinds[name] != tf.as_dtype(default_float()):
-            wanted = tf.as_dtype(default_float()).name
-            raise DataError(f"{name} is {kinds[name].name} and the model {wanted}; use {name}.astype(np.{wanted}).")
+    check_type(Y, "Y", dtype, labels=True)
+    check_type(X, "X", dtype)
     columns = observation_columns(likelihood, num_outputs)
     if columns is not None and Y.shape[1] is not None and Y.shape[1] != columns:
         raise DataError(
@@ -85,13 +102,7 @@ def check_values(X: np.ndarray, Y: np.ndarray, likelihood: Likelihood) -> None:
     if len(X) == 0:
         raise DataError("X and Y have no rows; there is nothing to learn from.")
     for name, array in (("X", X), ("Y", Y)):
-        bad = ~np.isfinite(array)
-        if np.any(bad):
-            row, column = np.argwhere(bad)[0]
-            raise DataError(
-                f"{name}[{row}, {column}] is {array[row, column]}; remove or impute the {int(bad.any(axis=1).sum())} rows "
-                "with entries that are not finite."
-            )
+        check_finite_entries(array, name)
     check_labels(likelihood, Y)
 
 

@@ -1,0 +1,229 @@
+"""The one rule for what callers pass: which arrays and numbers are taken or converted, and in which words others are refused.
+
+Arrays, data frames and tensors keep their own type, which must be that of the model; numbers in lists take the model's type.
+Labels may be integers or booleans. Inside a `tf.function` types and static shapes are checked, and values are not.
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "as_array", "as_inputs", "as_pair", "as_values", "check_finite_entries", "check_rate", "check_type", "check_whole",
+    "float_type", "is_whole",
+]  # fmt: skip
+
+import math
+from numbers import Integral, Real
+from typing import TypeAlias
+
+import gpflow
+import numpy as np
+import tensorflow as tf
+from numpy.typing import DTypeLike
+from scipy import sparse
+
+from .errors import DataError
+
+Array: TypeAlias = "np.ndarray | tf.Tensor"
+"""Tensors inside a `tf.function` have no values yet."""
+
+_EXAMPLES = {
+    "c": "real and imaginary parts as two columns",
+    "M": "dates as days since the first one",
+    "m": "durations as seconds",
+}
+"""How what is no number becomes one, by NumPy's letter for the kind."""
+_DENSE = {tf.SparseTensor: "tf.sparse.to_dense({})", tf.RaggedTensor: "{}.to_tensor(), where all rows are as long"}
+
+
+def as_array(value: object, name: str, dtype: DTypeLike | tf.DType = None) -> Array:
+    """A dense array of numbers from what a caller passed; tensors, in a graph too, are returned as tensors.
+
+    :param value: an array, a list, a data frame, a tensor or a variable, of any shape [...].
+    :param name: what the message calls it, for example "X".
+    :param dtype: of the model, which numbers in lists take; GPflow's default float if not given.
+    :raises DataError: for masked entries, sparse or ragged arrays, and for what holds no numbers.
+
+    Example::
+
+        X = as_array([[0.0], [1.0]], "X")
+    """
+    wanted = np.dtype(gpflow.default_float() if dtype is None else tf.as_dtype(dtype).as_numpy_dtype)
+    _refuse_structure(value, name)
+    if isinstance(value, (tf.Variable, gpflow.Parameter)) or tf.is_tensor(value):
+        tensor = tf.convert_to_tensor(value)
+        _refuse_kind(tensor.dtype, name, wanted)
+        return tensor
+    try:
+        array = np.asarray(value)
+    except (TypeError, ValueError) as error:
+        fix = (
+            "is ragged: give all rows the same length"
+            if "inhomogeneous" in str(error)
+            else "is not an array of numbers"
+        )
+        raise DataError(f"{name} {fix}; pass a matrix.") from error
+    if array.dtype == object and array.ndim == 0:
+        raise DataError(f"{name} is a {type(value).__name__} and not an array of numbers; pass a matrix.")
+    _refuse_kind(array.dtype, name, wanted)
+    return array.astype(wanted) if isinstance(value, (list, tuple)) and array.dtype.kind in "iuf" else array
+
+
+def as_values(value: object, name: str, dtype: DTypeLike | tf.DType = None) -> np.ndarray:
+    """The same as an array whose values are known; raises `DataError` for a tensor inside a `tf.function` too."""
+    array = as_array(value, name, dtype)
+    if isinstance(array, np.ndarray):
+        return array
+    check_type(array, name, dtype, labels=True)
+    values = tf.get_static_value(array)
+    if values is None:
+        raise DataError(f"{name} has no values inside a tf.function; build the model outside of it.")
+    return np.asarray(values)
+
+
+def check_type(
+    array: Array | tf.TensorSpec, name: str, dtype: DTypeLike | tf.DType = None, labels: bool = False
+) -> None:
+    """Refuse numbers of another type than the model's.
+
+    :param array: of any shape [...], from `as_array`, or the specification of what a dataset gives.
+    :param name: what the message calls it.
+    :param dtype: of the model; GPflow's default float if not given.
+    :param labels: whether integers and booleans are taken too.
+    :raises DataError: with the cast that helps.
+
+    Example::
+
+        check_type(as_array(X, "X"), "X", np.float64)
+    """
+    wanted = np.dtype(gpflow.default_float() if dtype is None else tf.as_dtype(dtype).as_numpy_dtype)
+    _refuse_kind(array.dtype, name, wanted)
+    kind = array.dtype if isinstance(array.dtype, tf.DType) else tf.as_dtype(array.dtype)
+    if kind != tf.as_dtype(wanted) and not (labels and (kind.is_integer or kind.is_bool)):
+        fix = (
+            f"{name}.astype(np.{wanted.name})"
+            if isinstance(array, np.ndarray)
+            else f"tf.cast({name}, tf.{wanted.name})"
+        )
+        where = " in dataset.map" if isinstance(array, tf.TensorSpec) else ""
+        raise DataError(f"{name} is {kind.name} and the model {wanted.name}; use {fix}{where}.")
+
+
+def check_finite_entries(array: Array, name: str) -> None:
+    """Refuse entries [..., N, D] that are NaN or infinite, where the values are known; raises `DataError`."""
+    values = array if isinstance(array, np.ndarray) else tf.get_static_value(array)
+    if values is None:
+        return
+    bad = ~np.isfinite(values)
+    if np.any(bad):
+        place = tuple(int(index) for index in np.argwhere(bad)[0])
+        raise DataError(
+            f"{name}{list(place)} is {values[place]}; remove or impute the {int(np.sum(np.any(bad, axis=-1)))} rows with "
+            "entries that are not finite."
+        )
+
+
+def as_inputs(value: object, name: str, num_dims: int | None, dtype: DTypeLike | tf.DType = None) -> tf.Tensor:
+    """Inputs [..., N, D] at which a model is evaluated, as a tensor.
+
+    :param value: what the caller passed, see `as_array`.
+    :param name: what the message calls it.
+    :param num_dims: D, the columns of the inputs that the model was made for; None if it takes any number.
+    :param dtype: of the model.
+    :raises DataError: for unusable inputs, and another number of columns.
+
+    Example::
+
+        Xnew = as_inputs(Xnew, "Xnew", 2, np.float64)
+    """
+    array = as_array(value, name, dtype)
+    rank = array.shape.rank if isinstance(array.shape, tf.TensorShape) else array.ndim
+    if rank is not None and rank < 2:
+        fix = f"use {name}[:, None], or {name}[None, :] for one input" if rank == 1 else f"{name} must be a matrix"
+        raise DataError(f"{name} has shape {tuple(array.shape)}; {fix}.")
+    check_type(array, name, dtype)
+    columns = None if rank is None else array.shape[-1]
+    if num_dims is not None and columns is not None and columns != num_dims:
+        raise DataError(
+            f"{name} has {columns} columns and the model was made for {num_dims}; pass the columns that it was trained on."
+        )
+    check_finite_entries(array, name)
+    return tf.convert_to_tensor(array)
+
+
+def as_pair(data: object) -> tuple[object, object]:
+    """X and Y of a pair of arrays; raises `DataError` for anything else."""
+    if not (isinstance(data, (tuple, list)) and len(data) == 2):
+        raise DataError(f"data is a {type(data).__name__}; pass (X, Y).")
+    return data[0], data[1]
+
+
+def float_type(module: tf.Module | None) -> tf.DType:
+    """The type of a model's numbers: that of the first Parameter of its kernel, or GPflow's default float."""
+    parameters = getattr(module, "parameters", ())
+    return tf.as_dtype(parameters[0].dtype if parameters else gpflow.default_float())
+
+
+def is_whole(value: object, low: int) -> bool:
+    """Whether a value is a whole number of at least `low`; True and False are no numbers."""
+    return isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= low
+
+
+def check_whole(low: int, **values: object) -> None:
+    """Refuse numbers that count nothing.
+
+    :param low: the least number that is taken.
+    :param values: the values, by the name of their argument.
+    :raises DataError: unless each is a whole number of at least `low`.
+
+    Example::
+
+        check_whole(1, steps=steps)
+    """
+    for name, value in values.items():
+        if not is_whole(value, low):
+            raise DataError(f"{name}={value!r} must be a whole number of at least {low}.")
+
+
+def check_rate(high: float = math.inf, **values: object) -> None:
+    """Refuse numbers that are no step size or tolerance.
+
+    :param high: the largest number that is taken.
+    :param values: the values, by the name of their argument.
+    :raises DataError: unless each is a finite number above 0 and at most `high`.
+
+    Example::
+
+        check_rate(1.0, gamma=gamma)
+    """
+    for name, value in values.items():
+        number = float(value) if isinstance(value, Real) and not isinstance(value, bool) else math.nan
+        if not 0.0 < number <= high or math.isinf(number):
+            limit = "" if math.isinf(high) else f" and at most {high:g}"
+            raise DataError(f"{name}={value!r} must be a number above 0{limit}.")
+
+
+def _refuse_structure(value: object, name: str) -> None:
+    """Refuse arrays whose entries are not all there; raises `DataError`."""
+    if np.ma.is_masked(value):
+        count = int(np.sum(np.ma.getmaskarray(value)))
+        raise DataError(f"{name} has {count} masked entries; remove or impute their rows, and pass {name}.data.")
+    dense = next((words for kind, words in _DENSE.items() if isinstance(value, kind)), None)
+    dense = "{}.toarray()" if sparse.issparse(value) else dense
+    if dense is not None:
+        raise DataError(f"{name} is a {type(value).__name__} and must be dense; use {dense.format(name)}.")
+
+
+def _refuse_kind(dtype: np.dtype | tf.DType, name: str, wanted: np.dtype) -> None:
+    """Refuse entries that are no numbers, or that TensorFlow has no type for; raises `DataError`."""
+    if isinstance(dtype, tf.DType):
+        if dtype.is_floating or dtype.is_integer or dtype.is_bool:
+            return
+        kind, text = ("c" if dtype.is_complex else "U"), dtype.name
+    elif dtype.kind in "iub" or (dtype.kind == "f" and dtype.itemsize <= 8):
+        return
+    elif dtype.kind in "fO":  # numbers may hide in objects, and extended precision has no tensors
+        raise DataError(f"{name} is {dtype.name} and the model {wanted.name}; use {name}.astype(np.{wanted.name}).")
+    else:
+        kind, text = dtype.kind, "string" if dtype.kind in "US" else dtype.name
+    example = _EXAMPLES.get(kind, "classes as 0, 1, 2")
+    raise DataError(f"{name} holds {text} values; encode them as numbers, for example {example}.")

@@ -1,0 +1,100 @@
+"""Checks of the kernel and the likelihood of a model, made once when it is built."""
+
+from __future__ import annotations
+
+__all__ = ["check_kernel", "check_likelihood", "check_parts", "refuse_replicas"]
+
+from collections.abc import Iterator
+
+import numpy as np
+import tensorflow as tf
+from gpflow.kernels import ChangePoints, Combination, Kernel, MultioutputKernel
+from gpflow.likelihoods import Likelihood
+
+from ...errors import DataError, ModelError
+
+_ARD = ("lengthscales", "weight_variances", "variance")
+"""Where a kernel of GPflow keeps its numbers per column, the first that it has."""
+
+
+def check_likelihood(likelihood: object) -> None:
+    """Refuse what is no likelihood; raises `DataError`."""
+    _check_kind("likelihood", likelihood, Likelihood, "gpflow.likelihoods.Gaussian()")
+
+
+def check_parts(kernel: object, likelihood: object) -> None:
+    """Refuse what is no kernel and no likelihood, and the two in the wrong order; raises `DataError`."""
+    if isinstance(kernel, Likelihood) and isinstance(likelihood, Kernel):
+        raise DataError(
+            f"kernel is the likelihood {type(kernel).__name__} and likelihood the kernel {type(likelihood).__name__}; swap "
+            "them: the kernel comes first."
+        )
+    _check_kind("kernel", kernel, Kernel, "gpflow.kernels.Matern52()")
+    check_likelihood(likelihood)
+
+
+def check_kernel(kernel: Kernel, num_dims: int | None) -> None:
+    """Refuse a kernel that reads columns which the inputs do not have, or has numbers for more or fewer of them.
+
+    :param kernel: any kernel; sums, products and multi-output kernels are checked term by term.
+    :param num_dims: D, the columns of the inputs; None if they are not known.
+    :raises DataError: with both numbers.
+
+    Example::
+
+        check_kernel(gpflow.kernels.Matern52(lengthscales=[1.0, 2.0]), 2)
+    """
+    _check_kind("kernel", kernel, Kernel, "gpflow.kernels.Matern52()")
+    if num_dims is None:
+        return
+    for part in _terms(kernel):
+        name, dims = type(part).__name__, part.active_dims
+        if isinstance(dims, slice):
+            count, last = len(range(num_dims)[dims]), int(dims.stop or 0) - 1
+        else:
+            count, last = len(dims), int(np.max(dims, initial=-1))
+        if last >= num_dims:
+            raise DataError(
+                f"The kernel {name} has active_dims up to {last} and the inputs have {num_dims} columns; use active_dims "
+                f"from 0 to {num_dims - 1}."
+            )
+        owner = next((field for field in _ARD if hasattr(part, field)), "")
+        ard = getattr(part, owner, None)
+        if not type(part).__module__.startswith("gpflow.") or ard is None or ard.shape.rank != 1:
+            continue  # a kernel of the user's own may map its inputs to any number of columns first
+        if ard.shape[0] != count:
+            raise DataError(
+                f"The kernel {name} has {ard.shape[0]} {owner} and reads {count} columns of the inputs; pass one number for "
+                "each column, or a single one."
+            )
+
+
+def refuse_replicas(what: str) -> None:
+    """Refuse several replicas of `tf.distribute`, whose bounds nothing would add up; raises `ModelError`."""
+    replicas = int(tf.distribute.get_strategy().num_replicas_in_sync)
+    if replicas > 1:
+        raise ModelError(
+            f"{what} does not work under a tf.distribute strategy of {replicas} replicas, whose bounds it would not add up; "
+            "leave strategy.scope(), or use a strategy with one replica."
+        )
+
+
+def _terms(kernel: Kernel) -> Iterator[Kernel]:
+    """The kernels of one term each that see the inputs themselves."""
+    if isinstance(kernel, MultioutputKernel):
+        for latent in kernel.latent_kernels:
+            yield from _terms(latent)
+    elif isinstance(kernel, (Combination, ChangePoints)):
+        for part in kernel.kernels:
+            yield from _terms(part)
+    else:
+        yield kernel
+
+
+def _check_kind(name: str, value: object, kind: type, example: str) -> None:
+    if isinstance(value, kind):
+        return
+    package = f"gpflow.{name}s"
+    if isinstance(value, type) and issubclass(value, kind):
+        raise DataError(f"{name} is the class {value.__name__} itself; pass an instance, {value.__name__}().")
+    raise DataError(f"{name} is a {type(value).__name__}; pass an instance of {package}, for example {example}.")

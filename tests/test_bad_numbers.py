@@ -1,0 +1,134 @@
+"""Numbers that count or scale nothing: refused where they are passed, in one sentence with name, value and fix."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import gpflow
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import gpflow_decoupled as gd
+from gpflow_decoupled.errors import DataError
+from gpflow_decoupled.models import CVIGLM, CVIGP, LCLGP, ODVGP, BasisGP, SparseCVIGP
+from gpflow_decoupled.optimizers import ConjugateComputation, MeanFieldCVI, NaturalGradient, collapsed_elbo, sweep
+from tests.optimizers.mean_field.mean_field_problems import gamma_poisson
+from tests.training.problems import BETA, GAMMA, orthogonal, parts, sine, unchanged, values
+
+X, Y = sine()
+LABELS = (Y > 0).astype(float)
+
+
+def _classifier() -> ODVGP:
+    return ODVGP(gpflow.kernels.SquaredExponential(), gpflow.likelihoods.Bernoulli(), GAMMA, BETA, num_data=60)
+
+
+@pytest.mark.parametrize("gamma", [-0.5, 0, 0.0, 2, float("nan"), True, np.True_, "1", None])
+def test_step_sizes_of_natural_gradients(gamma: object) -> None:
+    with pytest.raises(DataError, match=r"gamma=.* must be a number above 0 and at most 1\."):
+        NaturalGradient(gamma)
+    with pytest.raises(DataError, match=r"mean_step=.* must be a number above 0\."):
+        NaturalGradient(mean="natural", mean_step=-1.0)
+    if isinstance(gamma, (int, float)) and not isinstance(gamma, bool):
+        model = orthogonal(num_data=60)
+        before = values(model)
+        for given in (tf.Variable(gamma, dtype=tf.float64), lambda: gamma):
+            with pytest.raises(DataError, match=r"gamma=.* must be a number above 0 and at most 1\."):
+                NaturalGradient(given).minimize(model, (X, Y))
+        assert unchanged(before, model)
+
+
+@pytest.mark.parametrize("options", [{"rank": 0}, {"cg_iterations": -1}, {"cg_tolerance": 0.0}, {"rank": True}])
+def test_numbers_of_the_newton_step(options: dict) -> None:
+    with pytest.raises(DataError, match=f"{next(iter(options))}=.* must be a"):
+        NaturalGradient(mean="newton", **options)
+
+
+@pytest.mark.parametrize("num_data", [0, -3, True, 2.5, float("nan"), "60"])
+def test_sizes_of_the_data_set(num_data: object) -> None:
+    message = r"num_data=.* must be a whole number of at least 1, the rows of the whole data set; leave it out"
+    makes: list[Callable[[], object]] = [
+        lambda: orthogonal(num_data=num_data),
+        lambda: SparseCVIGP(*parts(), BETA, num_data=num_data),
+        lambda: CVIGLM((X, Y), gpflow.likelihoods.Gaussian(), num_data=num_data),
+    ]
+    for make in makes:
+        with pytest.raises(DataError, match=message):
+            make()
+    model = orthogonal()
+    model.num_data = num_data
+    with pytest.raises(DataError, match=message):
+        model.elbo((X, Y))
+
+
+def test_sizes_that_are_numbers_are_taken() -> None:
+    expected = orthogonal(num_data=60).elbo((X, Y))
+    for num_data in (np.int64(60), 60.0, tf.constant(60), tf.Variable(60.0)):
+        assert float(orthogonal(num_data=num_data).elbo((X, Y))) == float(expected)
+
+
+@pytest.mark.parametrize("number", [0, -1, True, 1.5])
+def test_numbers_of_latent_functions(number: object) -> None:
+    for make in (
+        lambda: ODVGP(*parts(), GAMMA, BETA, num_latent_gps=number),
+        lambda: SparseCVIGP(*parts(), BETA, num_latent_gps=number),
+        lambda: CVIGP((X, Y), *parts(), num_latent_gps=number),
+        lambda: LCLGP((X, Y), *parts(), num_latent_gps=number),
+        lambda: CVIGLM((X, Y), gpflow.likelihoods.Gaussian(), num_latent_gps=number),
+    ):
+        with pytest.raises(DataError, match=r"num_latent_gps=.* must be a whole number of at least 1\."):
+            make()
+
+
+@pytest.mark.parametrize("steps", [-3, 0, True, 2.0])
+def test_numbers_of_steps(steps: object) -> None:
+    model = CVIGP((X, Y), *parts())
+    with pytest.raises(DataError, match=r"steps=.* must be a whole number of at least 1\."):
+        ConjugateComputation().run(model, steps=steps)
+    with pytest.raises(DataError, match=r"steps=.* must be a whole number of at least 1\."):
+        MeanFieldCVI().run(gamma_poisson(), steps=steps)
+    with pytest.raises(DataError, match=r"batch_size=.* must be from 1 to .* 60"):
+        ConjugateComputation().run(model, batch_size=steps if steps != 2.0 else 2.5)
+    with pytest.raises(DataError, match=r"samples=.* must be a whole number of at least 1, or None"):
+        ConjugateComputation(samples=steps)
+    with pytest.raises(DataError, match=r"tolerance=-1.0 must be a number above 0\."):
+        ConjugateComputation().run(model, tolerance=-1.0)
+    with pytest.raises(DataError, match="step_size=True|step_size='1'|step_size=0"):
+        ConjugateComputation({-3: "1", 0: 0}.get(steps, np.True_))
+    with pytest.raises(DataError, match=r"num_samples=.*; pass a whole number of at least 1\."):
+        gd.pathwise.pathwise_samples(model, steps)
+    with pytest.raises(DataError, match=r"M=.* must be an integer, at least 1\."):
+        gd.inducing.select(X, steps, model.kernel)
+    with pytest.raises(DataError, match=r"num_samples=.* must be a whole number, at least 1\."):
+        gd.models.MonteCarlo(steps)
+
+
+BOUNDS = ["elbo", "training_loss", "maximum_log_likelihood_objective"]
+
+
+@pytest.mark.parametrize("verb", BOUNDS)
+def test_bounds_check_values(verb: str) -> None:
+    model = _classifier()
+    with pytest.raises(DataError, match=r"Y\[\d+, 0\] = -1 is outside the support of Bernoulli, which takes 0 or 1"):
+        getattr(model, verb)((X, 2 * LABELS - 1))
+    broken = X.copy()
+    broken[4, 0] = np.nan
+    with pytest.raises(DataError, match=r"X\[4, 0\] is nan; remove or impute"):
+        getattr(model, verb)((broken, LABELS))
+    compiled = tf.function(lambda y: getattr(model, verb)((X, y)), autograph=False)
+    assert np.isfinite(compiled(tf.constant(LABELS)))  # inside a graph there are no values to check
+
+
+def test_optimizers_and_closed_forms_check_values() -> None:
+    model, bad = BasisGP(*parts(), gd.bases.CoupledBasis(BETA), num_data=60), Y.copy()
+    bad[7, 0] = np.nan
+    before = values(model)
+    for use in (
+        lambda: collapsed_elbo(model, (X, bad)),
+        lambda: NaturalGradient().minimize(model, (X, bad)),
+        lambda: sweep(model, (X, bad)),
+    ):
+        with pytest.raises(DataError, match=r"Y\[7, 0\] is nan; remove or impute the 1 rows"):
+            use()
+    assert unchanged(before, model)
