@@ -1,9 +1,10 @@
 """Variational inference for latent Gaussian models on GPflow, with the parts of the posterior taken apart.
 
 A model joins a kernel, a likelihood and an approximate posterior q(f). Read in this order: `bases` (what q(f) is), `models`
-(GPflow models built from a basis), `optimizers` (how q(f) is updated), and `training`, whose `fit` trains any model.
-`inducing` chooses inducing points, and `likelihoods` and `distributions` add what GPflow and TensorFlow Probability do not
-have. `pathwise`, `certificates` and `topics` use a trained posterior; `wrappers` connects to scikit-learn and other libraries.
+(GPflow models built from a basis), `optimizers` (how q(f) is updated), and `training`: its `fit` trains any model, and its
+`Standardized` brings data to the scale of a model and predictions back to the units of the data. `inducing` chooses inducing
+points, and `likelihoods` and `distributions` add what GPflow and TensorFlow Probability do not have. `pathwise`,
+`certificates` and `topics` use a trained posterior; `wrappers` connects to scikit-learn and other libraries.
 """
 
 from . import (
@@ -21,10 +22,10 @@ from . import (
     wrappers,
 )
 from .certificates import pac_bayes_certificate
-from .training import fit
+from .training import Standardized, fit
 
 __version__ = "0.1.0"
 __all__ = [
-    "bases", "certificates", "distributions", "errors", "fit", "inducing", "likelihoods", "models", "optimizers",
-    "pac_bayes_certificate", "pathwise", "topics", "training", "wrappers",
+    "Standardized", "bases", "certificates", "distributions", "errors", "fit", "inducing", "likelihoods", "models",
+    "optimizers", "pac_bayes_certificate", "pathwise", "topics", "training", "wrappers",
 ]  # fmt: skip

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-__all__ = ["DataError", "ModelError", "NumericalError", "RunRecord", "UnknownOptionError", "check_option"]
+__all__ = [
+    "CheckpointError", "DataError", "ModelError", "NumericalError", "RunRecord", "UnknownOptionError", "check_option",
+]  # fmt: skip
 
 from collections.abc import Iterable
 from typing import Protocol
@@ -36,6 +38,21 @@ class DataError(ValueError):
         try:
             result = gpflow_decoupled.fit(model, dataset)
         except gpflow_decoupled.errors.DataError as error:
+            print(error, error.result)
+    """
+
+    result: RunRecord | None = None
+
+
+class CheckpointError(OSError):
+    """The folder of a run's checkpoints cannot be used or written: another run holds it, it is a file, the disk is full.
+
+    The states that are in the folder stay, and a later run goes on from them. If training had begun, the model is as the last
+    whole step left it, and `result` is the record of the steps. Example::
+
+        try:
+            result = gpflow_decoupled.fit(model, data, checkpoint="run")
+        except gpflow_decoupled.errors.CheckpointError as error:
             print(error, error.result)
     """
 

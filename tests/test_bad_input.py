@@ -120,6 +120,7 @@ def test_training_loss_closure_refuses_bad_data(make: Callable, data: Any, messa
         make().training_loss_closure(data)
 
 
+@pytest.mark.costly(keep=3)
 @pytest.mark.parametrize("make, data, message", **_cases(BAD_SHAPES))
 @pytest.mark.parametrize("verb", ["elbo", "training_loss", "maximum_log_likelihood_objective"])
 def test_bound_refuses_bad_shapes(make: Callable, data: Any, message: str, verb: str) -> None:
@@ -129,6 +130,7 @@ def test_bound_refuses_bad_shapes(make: Callable, data: Any, message: str, verb:
         getattr(model, verb)(data)
 
 
+@pytest.mark.costly(keep=3)
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize("bad", ["Y rank 1", "Y with two columns", "float32 X"])
 def test_every_model_refuses(name: str, bad: str) -> None:
@@ -171,6 +173,7 @@ BAD_DATASETS = {
 }
 
 
+@pytest.mark.costly(keep=3)
 @pytest.mark.parametrize("data, message", **_cases(BAD_DATASETS))
 def test_bad_datasets_are_refused(data: tf.data.Dataset, message: str) -> None:
     model = orthogonal(num_data=60)
@@ -207,6 +210,7 @@ def test_num_data_that_disagrees_is_refused() -> None:
         _fit(orthogonal(num_data=61), (X, Y))
 
 
+@pytest.mark.costly(keep=2)
 @pytest.mark.parametrize("make", [ODVGP, HDVGP, SOLVEGP])
 def test_inducing_points_are_checked(make: Callable) -> None:
     with pytest.raises(DataError, match="beta has 1 duplicate rows: row 5 equals row 0.*must be distinct"):
@@ -246,6 +250,7 @@ HANDLED = {
 }
 
 
+@pytest.mark.costly(keep=2)
 @pytest.mark.filterwarnings("ignore:beta has 5 points and the data 1 rows")
 @pytest.mark.parametrize("data, message", **_cases(HANDLED))
 def test_odd_data_are_handled_with_a_warning(data: tuple, message: str) -> None:
@@ -269,6 +274,7 @@ def test_column_that_picks_a_likelihood_may_be_constant() -> None:
         _fit(ODVGP(parts()[0], likelihood, GAMMA, BETA), (X, np.concatenate([Y, 0 * Y], axis=1)))
 
 
+@pytest.mark.costly(keep=2)
 @pytest.mark.parametrize("kind", ["int64", "int32", "bool", "uint8"])
 def test_integer_labels_are_accepted(kind: str) -> None:
     traces = [
@@ -292,6 +298,7 @@ class _Frame:
 KINDS = {"lists": np.ndarray.tolist, "tensors": tf.constant, "variables": tf.Variable, "frames": _Frame}
 
 
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("kind", KINDS)
 def test_lists_tensors_and_frames_are_accepted(kind: str) -> None:
     convert = KINDS[kind]

@@ -68,13 +68,16 @@ def test_what_is_included_has_its_markers() -> None:
             assert path.read_text(encoding="utf-8").count(marker) == 1, (path, marker)
 
 
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("page", WITH_CODE)
 def test_python_runs_as_printed(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip(NEEDS.get(page, "matplotlib"))
     pytest.importorskip("matplotlib").use("Agg")
     monkeypatch.chdir(tmp_path)
     quick = {"steps": 2, "compile": False, "progress": False, "seconds": None}
-    monkeypatch.setattr(gpflow_decoupled, "fit", functools.partial(short, gpflow_decoupled.fit, quick))
+    quick_fit = functools.partial(short, gpflow_decoupled.fit, quick)
+    monkeypatch.setattr(gpflow_decoupled, "fit", quick_fit)
+    monkeypatch.setattr("gpflow_decoupled.training.standardized.model.fit", quick_fit)
     names: dict = {}
     for number, code in enumerate(PYTHON.findall(PAGES[page])):
         if not code.startswith(">>>"):

@@ -4,6 +4,7 @@
 |---|---|---|---|
 | E log(1 + e^f), f Gaussian, and its derivatives | `logit_integrals` | 1e-12 | 40 or 112 nodes |
 | the same by a quadratic upper bound in R pieces | `piecewise` | above by at most 1.4e-4 nats at R = 20 | R |
+| E g(f), f Gaussian, for a g that bends near one place | `peaked` | 1e-9 | 128 nodes |
 | E g(y), y = alpha^T v + beta, v independent: any route | `site_integrals`, `fourier` | as below | as below |
 | - by a frequency sum, for g with a known transform | `frequency_sum` | 1e-10 at T = 64 frequencies | D T |
 | - by the density of y from characteristic functions | `spectral` | 1e-9 at K = 1024 points | D K + K log K |

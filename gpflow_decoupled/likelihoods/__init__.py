@@ -3,8 +3,8 @@
 One file per likelihood class (`bernoulli_logit.py`, `bernoulli_probit.py`, `laplace.py`, `negative_binomial.py`); they use
 nothing of the sites. `sites/` describes the site of every likelihood, GPflow's included, in one registry: expected losses with
 derivatives for the Lagrangian dual, log densities with Fourier transforms for affine-independent inference, and valid labels.
-`support.py` and `labels.py` check labels. A likelihood of your own is declared once, by `declare_site`. Read `laplace.py`
-first, then `sites/__init__.py`.
+`support.py` and `labels.py` check labels, and `accuracy.py` checks quadrature. A likelihood of your own is declared once, by
+`declare_site`. Read `laplace.py` first, then `sites/__init__.py`.
 """
 
 from ..expectations.projections import Site

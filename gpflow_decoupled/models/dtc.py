@@ -1,4 +1,4 @@
-"""Regression with the deterministic training conditional, or projected process, whose objective is not a bound, beside VFE.
+"""Regression with the deterministic training conditional (projected process), an approximation that is not a bound.
 
 Seeger, Williams & Lawrence 2003; the comparison is that of Titsias 2009. With Q = K_fu K_u^-1 K_uf, A = L_u^-1 K_uf / s,
 B = I + A A^T = L_B L_B^T and c = L_B^-1 A y / s, the objective in the place of log p(y) is

@@ -2,8 +2,9 @@
 
 `fit.py` looks up the route of the model, checks the options and starts the loop. `routes/` has one module for each family of
 models. `step.py` says what a step is, `loop.py` repeats it; `batches`, `schedules`, `evaluation`, `checkpoints`, `progress`
-and `failure` are what the loop does besides, each with the option that belongs to it; `result.py` is the record. Read
-`fit.py`, `step.py`, `loop.py`, then one route.
+and `failure` are what the loop does besides, each with the option that belongs to it; `states.py` has what it goes back to,
+and `result.py` is the record. `scales/` warns of data on another scale than the model, and `standardized/` trains and
+predicts in the units of the data. Read `fit.py`, `step.py`, `loop.py`, then one route.
 """
 
 from .checkpoints import Checkpoints
@@ -13,6 +14,7 @@ from .progress import Callbacks, TensorBoard
 from .result import FitResult
 from .routes.route import MeanSolver
 from .schedules import Schedule
+from .standardized import Standardization, Standardized
 
 __all__ = [
     "Callbacks",
@@ -21,6 +23,8 @@ __all__ = [
     "FitResult",
     "MeanSolver",
     "Schedule",
+    "Standardization",
+    "Standardized",
     "TensorBoard",
     "fit",
     "held_out_metrics",

@@ -5,7 +5,7 @@ from __future__ import annotations
 __all__ = ["ArrayBatches", "Batch", "Batches", "DatasetBatches", "checksum", "make_batches"]
 
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from numbers import Integral
 from typing import Protocol
 
@@ -121,6 +121,8 @@ class DatasetBatches:
     def __init__(self, dataset: tf.data.Dataset, num_data: int, likelihood: Likelihood) -> None:
         self.num_data, self.likelihood = num_data, likelihood
         self.iterator = iter(dataset.repeat())
+        self.look: Callable[[np.ndarray, np.ndarray], None] = lambda X, Y: None
+        """Is shown X [B, D] and Y [B, P] of the first batch, once they are checked"""
         self._is_first = True
 
     @property
@@ -147,6 +149,7 @@ class DatasetBatches:
         labels = Y.numpy()
         if self._is_first:
             check_values(X.numpy(), labels, self.likelihood)
+            self.look(X.numpy(), labels)
         elif np.all(np.isfinite(labels)):
             check_labels(self.likelihood, labels)
         self._is_first = False

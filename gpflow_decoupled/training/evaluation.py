@@ -12,7 +12,7 @@ import numpy.typing as npt
 import tensorflow as tf
 from gpflow.models import GPModel
 
-from ..errors import DataError
+from ..errors import DataError, check_option
 from ..models import AffineIndependentGP, BasisGP, FullGP
 from ..models.checks import check_values
 from .options import check_counts
@@ -27,6 +27,8 @@ class Evaluation:
     :param data: held-out (X [N, D], Y [N, P]). Without them nothing is scored, and `patience` looks at the bound.
     :param every: steps between two evaluations; there is one more at the end of the run.
     :param patience: stop after so many evaluations without a better log density (or bound); None never stops.
+    :param restore_best: where patience stops a run, go back to the Parameters of the best evaluation; False keeps the last
+        ones. The copy takes as much memory as the Parameters and the state of the optimizers.
     :raises DataError: for numbers out of range, and where there is neither data nor patience.
 
     Example::
@@ -37,9 +39,11 @@ class Evaluation:
     data: Sequence[npt.ArrayLike] | None = None
     every: int = 500
     patience: int | None = None
+    restore_best: bool = True
 
     def __post_init__(self) -> None:
         check_counts(1, every=self.every, patience=self.patience)
+        check_option("restore_best", self.restore_best, (True, False))
         if self.data is None and self.patience is None:
             raise DataError("Evaluation() has nothing to do: give it held-out data=(X, Y), or patience, or both.")
 
@@ -62,7 +66,7 @@ def check_held_out(model: BasisGP | FullGP, data: Sequence[npt.ArrayLike]) -> tu
 def held_out_metrics(model: GPModel, data: Sequence[npt.ArrayLike], chunk: int = 4096) -> dict[str, float]:
     """Score the predictions of a model on data that it has not seen.
 
-    :param model: a GP model of this package, or any GPflow model with a `posterior`.
+    :param model: a GP model of this package, a `Standardized` one, or any GPflow model with a `posterior`.
     :param data: (X [N, D], Y [N, P]).
     :param chunk: rows that are predicted at once, so that any number of rows fits into memory.
     :return: "rmse", of the predictive mean E[y], which for class labels is no error rate, and "log_density", the mean log
@@ -73,7 +77,8 @@ def held_out_metrics(model: GPModel, data: Sequence[npt.ArrayLike], chunk: int =
         held_out_metrics(model, (X_test, Y_test))["log_density"]
     """
     X, Y = (np.asarray(array) for array in data)
-    score = _own_predictions(model) if isinstance(model, AffineIndependentGP) else _gaussian_predictions(model)
+    has_posterior = hasattr(model, "posterior") and not isinstance(model, AffineIndependentGP)
+    score = _gaussian_predictions(model) if has_posterior else _own_predictions(model)
     squares, densities = [], []
     for start in range(0, len(X), chunk):
         x, y = tf.convert_to_tensor(X[start : start + chunk]), tf.convert_to_tensor(Y[start : start + chunk])
@@ -101,5 +106,5 @@ def _gaussian_predictions(model: GPModel) -> Predictions:
 
 
 def _own_predictions(model: AffineIndependentGP) -> Predictions:
-    """The same by the model's own integrals, where the marginals of f are not Gaussian."""
+    """The same by the model's own verbs, where the marginals of f are not Gaussian, or are in other units."""
     return lambda x, y: (model.predict_y(x)[0], model.predict_log_density((x, y)))

@@ -13,14 +13,15 @@ from gpflow.monitor import Monitor
 
 from .checkpoints import Checkpoints
 from .evaluation import Evaluation, check_held_out
-from .loop import Limits, Loop, Plan
+from .loop import Loop, Plan
 from .options import check_counts, check_rates, chosen
 from .progress import Callback, Callbacks
 from .result import FitResult
 from .routes.keras import Optimizer
 from .routes.registry import route_for
 from .routes.route import Data, MeanSolver, Model
-from .schedules import Schedule
+from .scales import look_at_scales
+from .schedules import Limits, Schedule
 
 DEFAULT_STEPS = 2000
 
@@ -50,8 +51,8 @@ def fit(
 
     | model | what updates q | what updates the rest | options beside those of all |
     |---|---|---|---|
-    | `BasisGP`, `ODVGP`, `HDVGP`, `SOLVEGP`, `DVGP`, `SparseCVIGP`, `CVIGLM` in weight space, GPflow's `SVGP` | natural gradients; \
-`mean_solver` for the mean points | `optimizer` | all |
+    | `BasisGP`, `ODVGP`, `HDVGP`, `SOLVEGP`, `DVGP`, `SparseCVIGP`, `CVIGLM` in weight space, \
+GPflow's `SVGP` | natural gradients; `mean_solver` for the mean points | `optimizer` | all |
     | `CVIGP`, `CVIGLM` in function space | conjugate computation of the sites | `optimizer` | `natural_gradient`, `hold`, \
 `negative_precision`, `learning_rate`, `optimizer`, `Schedule.anneal`, `evaluation`, `checkpoint` |
     | `LCLGP`, `LCLGLM` | a run of the Lagrangian, then one outer iteration per step | `optimizer` | `hold`, `learning_rate`, \
@@ -62,7 +63,8 @@ end | `optimizer` | `learning_rate`, `optimizer`, `Schedule.anneal`, `Schedule.r
 
     All take `steps`, `seconds`, `callbacks`, `progress`, `compile` and the patience of `Evaluation`. What is trainable moves
     and nothing else does; if only q is trainable, the Lagrangian and the ascent run once, to their end. An option that a model
-    does not use is refused.
+    does not use is refused. Before the first step there is a warning where the data are on another scale than the model; see
+    `Standardized`.
 
     :param model: is trained in place.
     :param data: (X [N, D], Y [N, P]), or a `tf.data.Dataset` of batches of such pairs, which is repeated as often as needed;
@@ -81,7 +83,8 @@ end | `optimizer` | `learning_rate`, `optimizer`, `Schedule.anneal`, `Schedule.r
     :param learning_rate: of `optimizer`, in place of its own; 0.03 for Adam.
     :param optimizer: a new Keras 2 or Keras 3 optimizer for the rest; Adam if not given.
     :param schedule: a `Schedule` of ramp, annealing and refreshes.
-    :param evaluation: held-out (X, Y), scored every 500 steps and at the end, or an `Evaluation`, which also has patience.
+    :param evaluation: held-out (X, Y), scored every 500 steps and at the end, or an `Evaluation`, which also has patience
+        and then ends with the Parameters that scored best.
     :param checkpoint: a folder, where the state is saved every 500 steps and a run goes on that finds one, or a `Checkpoints`.
     :param callbacks: functions of (step, metrics, model), called every 20 steps, or a `Callbacks`.
     :param seed: fixes shuffling and subsampling: same seed, same trace; 0 if not given. `MonteCarlo` has a seed of its own,
@@ -92,6 +95,7 @@ end | `optimizer` | `learning_rate`, `optimizer`, `Schedule.anneal`, `Schedule.r
     :return: the record of the run.
     :raises ModelError: for a model of another kind, with what trains it.
     :raises DataError: for unusable data and values out of range, before the first step and with nothing changed.
+    :raises CheckpointError: if the folder of `checkpoint` is in use by another run, or cannot be written.
     :raises UnknownOptionError: for an option that this model does not use, with those that it does, and for unknown values.
     :raises NumericalError: if a step fails. The last good parameters are restored, and the record so far is in its `result`.
 
@@ -129,14 +133,14 @@ end | `optimizer` | `learning_rate`, `optimizer`, `Schedule.anneal`, `Schedule.r
     )
     route.check(model, asked)
     choices = route.choose(asked)
-    # 2. the parts of the run; from here on the model is changed
+    # 2. the parts of the run
     view = route.view(model)
     if scores is not None and scores.data is not None:
         scores = replace(scores, data=check_held_out(view, scores.data))
     step, batches = route.parts(view, data, choices)
-    route.accept(model, view, batches)
-    # 3. the run
+    look_at_scales(view, batches)
+    # 3. the run; from here on the model is changed
     limits = Limits(DEFAULT_STEPS if steps is None and seconds is None else steps, seconds)
     rates = route.rates(view, choices)
     run = Plan(limits, rates, choices.refresh_every, scores, folder, calls, choices.seed, progress)
-    return Loop(model, step, batches, run).run()
+    return Loop(model, step, batches, run, lambda: route.accept(model, view, batches)).run()

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-__all__ = ["Limits", "Loop", "Plan"]
+__all__ = ["Loop", "Plan"]
 
 import time
+import warnings
+from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from typing import NoReturn
 
@@ -12,33 +15,21 @@ import tensorflow as tf
 from gpflow.models import GPModel
 from gpflow.utilities import parameter_dict
 
-from ..errors import DataError, NumericalError
+from ..errors import CheckpointError, DataError, NumericalError
 from ..models import FactorGraph
+from ..optimizers.expectation_check import warn_of_quadrature
 from .batches import Batch, Batches
 from .checkpoints import Checkpoints, RunCheckpoint
 from .evaluation import Evaluation, held_out_metrics
 from .failure import explain, restored
 from .progress import Callbacks, ProgressLine
 from .result import RECENT, FitResult, History, Totals
-from .schedules import Rates
+from .schedules import Limits, Rates
+from .states import Best, Snapshot, exact_bound, go_back, is_sound, snapshot
 from .step import Step, StepOutput
 
-Snapshot = list[tuple[tf.Variable, tf.Tensor]]
-"""Variables with the values that they had."""
-
-
-@dataclass(frozen=True)
-class Limits:
-    """When a run ends; a limit that is None does not end it."""
-
-    steps: int | None
-    seconds: float | None
-
-    def share(self, step: int, seconds: float) -> float:
-        """How much of the run is done, in [0, 1]."""
-        shares = [step / self.steps] if self.steps else []
-        shares += [seconds / self.seconds] if self.seconds else []
-        return max(shares, default=1.0)
+INTERRUPTED = "interrupted"
+SPOILT = "; the last step was undone, because the bound after it is not finite"
 
 
 @dataclass(frozen=True)
@@ -62,14 +53,26 @@ class Loop:
     :param step: one training step of it.
     :param batches: where the data of each step come from.
     :param plan: limits, step sizes, and what happens between steps.
+    :param accept: tells the model what it must know of the data, as soon as nothing can be refused any more.
     """
 
-    def __init__(self, model: GPModel | FactorGraph, step: Step, batches: Batches, plan: Plan) -> None:
+    def __init__(
+        self,
+        model: GPModel | FactorGraph,
+        step: Step,
+        batches: Batches,
+        plan: Plan,
+        accept: Callable[[], None],
+    ) -> None:
         self.model, self.step, self.batches, self.plan = model, step, batches, plan
+        self._accept = accept
         self.history, self.totals = History(), Totals()
         self._checkpoint = None if plan.checkpoints is None else self._run_checkpoint(plan.checkpoints)
         self._batch: Batch | None = None
+        self._last: Batch | None = None
         self._good: Snapshot | None = None
+        self._best = Best()
+        self._restored_step: int | None = None
         self._compile_seconds = 0.0
 
     def _run_checkpoint(self, checkpoints: Checkpoints) -> RunCheckpoint:
@@ -84,11 +87,16 @@ class Loop:
         return RunCheckpoint(checkpoints.folder, objects, settings)
 
     def run(self) -> FitResult:
-        """Train until a limit is reached."""
+        """Train until a limit is reached, with the folder of the checkpoints locked."""
+        with nullcontext() if self._checkpoint is None else self._checkpoint.locked():
+            return self._run()
+
+    def _run(self) -> FitResult:
         done, limits = self._resume(), self.plan.limits
-        self._compile(done)
+        self._accept()
         line = ProgressLine(self.plan.progress, limits.steps, limits.seconds)
         try:
+            self._compile(done)
             while (reason := self._reason_to_stop(done)) is None:
                 began = time.perf_counter()
                 output = self._advance(done)
@@ -96,9 +104,8 @@ class Loop:
                 self.totals.seconds += time.perf_counter() - began
                 self._record(done, output)
                 self._after_step(done, line)
-            self._finish(done)
         except KeyboardInterrupt:
-            reason = "interrupted"
+            reason = INTERRUPTED
         except DataError as error:
             error.result = self._result(done, "unusable data")
             raise
@@ -110,17 +117,18 @@ class Loop:
         """Steps that an earlier run has done; a folder without a state gets one now, so that what fails does so early."""
         if self._checkpoint is None:
             return 0
-        before = self._snapshot()
+        before = snapshot((*self.step.variables, *self.model.variables))
+        state = None
         try:
-            state = self._checkpoint.restore(self.history)
-        except DataError:
-            _write(before)
-            raise
+            state = self._checkpoint.restore(self.history, self._best)
+        finally:
+            if state is None:  # a damaged state may have been read in part
+                go_back(before)
         if state is None:
-            self._checkpoint.save(0, self.history, asdict(self.totals))
+            self._save(0)
             return 0
-        self.totals = Totals.of(state[1])
-        return state[0]
+        done, self.totals = state
+        return done
 
     def _compile(self, done: int) -> None:
         """Trace the step for its first batch, and note how long that took."""
@@ -158,31 +166,33 @@ class Loop:
         except NumericalError as error:
             self._fail(batch, now, done, error)
         except BaseException:  # an interrupt, or no memory
-            _write(now)
+            go_back(now)
             raise
         if not ok:
             self._fail(batch, now, done)
-        self._good = now
+        self._good, self._last = now, batch
         return output
 
-    def _finish(self, done: int) -> None:
-        """What the step leaves for the end; a failure leaves the Parameters as the last step made them."""
+    def _finish(self, done: int) -> bool:
+        """What the step leaves for the end, and whether that was anything; a failure leaves the Parameters as they were."""
         now, began = self._snapshot(), time.perf_counter()
         try:
-            if self.step.finish():
-                self.totals.seconds += time.perf_counter() - began
-                self.totals.refreshes += 1
+            if not self.step.finish():
+                return False
         except NumericalError as error:
-            _write(now)
+            go_back(now)
             failure = restored(error, done)
             failure.result = self._result(done, "numerical failure")
             raise failure from error
         except BaseException:
-            _write(now)
+            go_back(now)
             raise
+        self.totals.seconds += time.perf_counter() - began
+        self.totals.refreshes += 1
+        return True
 
     def _snapshot(self) -> Snapshot:
-        return [(variable, variable.read_value()) for variable in self.step.variables]
+        return snapshot(self.step.variables)
 
     def _seed(self, step: int) -> tf.Tensor:
         return tf.constant([self.plan.seed, step], tf.int32)
@@ -197,17 +207,24 @@ class Loop:
         plan, metrics = self.plan, dict[str, float]()
         if plan.evaluation is not None and done % plan.evaluation.every == 0:
             metrics = self._evaluate(done)
-            self._count_patience(metrics, plan.evaluation)
+            self._count_patience(done, metrics, plan.evaluation)
         if done % plan.callbacks.every == 0 or metrics:
             recent = self.history.mean("elbo", plan.callbacks.every)
             line.update(done, self.totals.seconds, recent, **metrics)
             plan.callbacks(done, {"elbo": recent, **metrics}, self.model)
-        if plan.checkpoints is not None and done % plan.checkpoints.every == 0:
+        if plan.checkpoints is not None and done % plan.checkpoints.every == 0 and self._reason_to_stop(done) is None:
+            if self._last is not None and not self._is_sound(done):
+                self._fail(self._last, self._snapshot(), done)
             self._save(done)
 
     def _save(self, done: int) -> None:
-        if self._checkpoint is not None:
-            self._checkpoint.save(done, self.history, asdict(self.totals))
+        if self._checkpoint is None:
+            return
+        try:
+            self._checkpoint.save(done, self.history, self.totals, self._best)
+        except CheckpointError as error:
+            error.result = self._result(done, "no checkpoint could be written")
+            raise
 
     def _evaluate(self, done: int) -> dict[str, float]:
         if self.plan.evaluation is None or self.plan.evaluation.data is None:
@@ -216,35 +233,63 @@ class Loop:
         self.history.append(evaluation_step=done, evaluation_seconds=self.totals.seconds, **metrics)
         return metrics
 
-    def _count_patience(self, metrics: dict[str, float], evaluation: Evaluation) -> None:
+    def _count_patience(self, done: int, metrics: dict[str, float], evaluation: Evaluation) -> None:
         score = metrics.get("log_density", self.history.mean("elbo", evaluation.every))
-        better = score > self.totals.best
-        self.totals.best = max(score, self.totals.best)
-        self.totals.waited = 0 if better else self.totals.waited + 1
+        self.totals.waited += 1
+        if score > self.totals.best:
+            self.totals.best, self.totals.best_step, self.totals.waited = score, done, 0
+            if evaluation.patience is not None and evaluation.restore_best:
+                self._best.take(self.step.variables)
 
     def _fail(self, batch: Batch, now: Snapshot, done: int, cause: NumericalError | None = None) -> NoReturn:
         """Find the cause at the Parameters that failed, then go back to the last ones at which the bound was sound."""
-        _write(now)
+        go_back(now)
         error = explain(self.step.matrices(), batch, done) if cause is None else restored(cause, done)
-        _write(now if self._good is None else self._good)
+        go_back(now if self._good is None else self._good)
         error.result = self._result(done, "numerical failure")
         raise error from cause
 
     def _close(self, done: int, reason: str) -> FitResult:
-        """The last evaluation, checkpoint and bound."""
+        """Go back to what is sound and best, finish, and take the last evaluation, checkpoint and bound."""
+        exact, stopped = exact_bound(self.step, self.batches.whole), self._out_of_patience
+        spoilt = not self._is_sound(done, exact)
+        if spoilt and self._good is not None:
+            go_back(self._good)
+            self._restored_step, reason = done - 1, reason + SPOILT
+            warnings.warn(f"Step {done} left a bound that is not finite, and was undone.", stacklevel=5)
+        elif stopped:
+            self._save(done)
+        if stopped and self._best.put_back(self.step.variables):
+            self._restored_step = self.totals.best_step
+        try:
+            finished = self._finish(done) if reason != INTERRUPTED else False
+        except KeyboardInterrupt:
+            finished, reason = False, INTERRUPTED
         evaluated = self.history.tail("evaluation_step", 1)
         if not evaluated or evaluated[0] != done:
-            self._evaluate(done)
-        self._save(done)
+            self._evaluate(done if self._restored_step is None else self._restored_step)
+        if not spoilt:
+            self._save(done)
         result = self._result(done, reason)
-        exact = self.step.bound(*self.batches.whole) if done and self.batches.whole is not None else None
-        result.elbo = result.elbo if exact is None else float(exact)
+        if finished or self._restored_step is not None:
+            exact = exact_bound(self.step, self.batches.whole)
+        result.elbo = result.elbo if exact is None or not done else exact
+        if done and self._last is not None:
+            warn_of_quadrature(self.model, result.elbo, self._last, stacklevel=5)
         return result
+
+    def _is_sound(self, done: int, bound: float | None = None) -> bool:
+        """Whether the Parameters after a step of this run are finite, and the bound there, which is computed if not given."""
+        if (batch := self._last) is None:
+            return True
+        own = {variable.ref() for variable in self.model.variables}
+        moved = [variable for variable in self.step.variables if variable.ref() in own]
+        return is_sound(moved, lambda: self.step.probe(*batch, self._seed(done)) if bound is None else bound)
 
     def _result(self, done: int, reason: str) -> FitResult:
         totals = self.totals
         return FitResult(
-            elbo=self.history.mean("elbo", RECENT),
+            elbo=self.history.mean("elbo", RECENT, 0 if self._restored_step is None else done - self._restored_step),
             steps=done,
             seconds=totals.seconds,
             history=self.history.arrays(),
@@ -254,9 +299,5 @@ class Loop:
             shortened_steps=totals.shortened,
             clipped_sites=totals.clipped,
             refreshes=totals.refreshes,
+            restored_step=self._restored_step,
         )
-
-
-def _write(snapshot: Snapshot) -> None:
-    for variable, value in snapshot:
-        variable.assign(value)

@@ -35,9 +35,10 @@ class History:
         """The last `count` values of a quantity, or as many as there are."""
         return self._values[name][-count:] if name in self._values else []
 
-    def mean(self, name: str, count: int) -> float:
-        """The mean of the last `count` values; NaN if there are none."""
-        values = self.tail(name, count)
+    def mean(self, name: str, count: int, skip: int = 0) -> float:
+        """The mean of the last `count` values before the last `skip` of them; NaN if there are none."""
+        values = self.tail(name, count + skip)
+        values = values[: len(values) - skip]
         return float(np.mean(values)) if values else float("nan")
 
     def load(self, arrays: Mapping[str, np.ndarray]) -> None:
@@ -57,6 +58,8 @@ class Totals:
     refreshes: int = 0
     best: float = -np.inf
     """The best score of an evaluation."""
+    best_step: int = 0
+    """The step of that evaluation."""
     waited: int = 0
     """Evaluations since then."""
 
@@ -64,7 +67,7 @@ class Totals:
     def of(cls, saved: Mapping[str, float]) -> Totals:
         """Those of a checkpoint, where all numbers are floats."""
         counts = {name: int(saved[name]) for name in ("shortened", "clipped", "refreshes", "waited")}
-        return cls(seconds=saved["seconds"], best=saved["best"], **counts)
+        return cls(seconds=saved["seconds"], best=saved["best"], best_step=int(saved.get("best_step", 0)), **counts)
 
 
 @dataclass(kw_only=True)
@@ -93,6 +96,9 @@ class FitResult(RunResult):
     """Observations whose negative precision was clipped, summed over steps."""
     refreshes: int = 0
     """How often what is held fixed between refreshes was brought up to date, see `Schedule`."""
+    restored_step: int | None = None
+    """The step whose Parameters the model has, where the run went back to them: that of the best evaluation if patience ended
+    the run, that of the last sound bound if the last step spoilt it. None: they are those of the last step."""
 
     def __str__(self) -> str:
         """One line: steps, time, bound, why the run ended."""
@@ -100,4 +106,5 @@ class FitResult(RunResult):
         line = f"{self.steps} steps in {self.seconds:.1f} s ({pace:.1f} ms per step), ELBO {self.elbo:.4g}, stopped: "
         extra = f", {self.shortened_steps} shortened steps" if self.shortened_steps else ""
         extra += f", {self.clipped_sites} clipped sites" if self.clipped_sites else ""
+        extra += "" if self.restored_step is None else f", Parameters of step {self.restored_step}"
         return line + self.reason + extra

@@ -1,8 +1,8 @@
-"""Step sizes over a run, as functions of the step and of the share of the run that is done."""
+"""When a run ends, and its step sizes, as functions of the step and of the share of the run that is done."""
 
 from __future__ import annotations
 
-__all__ = ["Rates", "Schedule", "annealed", "ramped"]
+__all__ = ["Limits", "Rates", "Schedule", "annealed", "ramped"]
 
 import math
 from dataclasses import dataclass
@@ -12,6 +12,20 @@ from .step import StepSizes
 
 FLOOR = 0.02
 """Share of the step size that is left at the end of an annealed run."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """When a run ends; a limit that is None does not end it."""
+
+    steps: int | None
+    seconds: float | None
+
+    def share(self, step: int, seconds: float) -> float:
+        """How much of the run is done, in [0, 1]."""
+        shares = [step / self.steps] if self.steps else []
+        shares += [seconds / self.seconds] if self.seconds else []
+        return max(shares, default=1.0)
 
 
 @dataclass(frozen=True)

@@ -105,6 +105,16 @@ class Step(Protocol):
         """The bound at the Parameters as they are, in nats, on all data X [N, D], Y [N, P]; None if only estimates exist."""
         return None
 
+    def probe(self, X: tf.Tensor, Y: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
+        """A number that is finite where the bound is, at the Parameters as they are; nothing that a run draws is used up.
+
+        :param X: the inputs [B, D] of a batch.
+        :param Y: the observations [B, P] of a batch.
+        :param seed: [2], as for `run`.
+        """
+        bound = self.bound(X, Y)
+        return tf.zeros([]) if bound is None else bound
+
     def matrices(self) -> dict[str, tf.Tensor]:
         """The matrices that a step factorises, by name, to find out which one made it fail."""
         return {}

@@ -21,7 +21,7 @@ from ..errors import DataError
 from ..inducing.variables import point_values
 from ..inputs import as_pair, as_values, check_finite_entries, check_whole, float_type
 from ..optimizers.natural_gradient.evaluation import as_basis_model
-from ..training import FitResult
+from ..training import FitResult, Standardized
 from .axes import axes_or_new
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def plot_history(result: FitResult, ax: Axes | None = None, *, window: int = 20)
 
 
 def plot_posterior_1d(
-    model: GPModel,
+    model: GPModel | Standardized,
     data: Sequence[npt.ArrayLike],
     ax: Axes | None = None,
     *,
@@ -86,7 +86,7 @@ def plot_posterior_1d(
     dotted lines show two standard deviations of an observation. Inducing points beta are ticks at the bottom, mean
     points (gamma or alpha) ticks at the top.
 
-    :param model: a model of this package, or a `gpflow.models.SVGP`.
+    :param model: a model of this package, or a `gpflow.models.SVGP`; or a `Standardized` one, without `parts`.
     :param data: X [N, 1] and Y [N, P].
     :param ax: Matplotlib axes; new ones if not given.
     :param num_points: the inputs at which the posterior is computed.
@@ -114,15 +114,16 @@ def plot_posterior_1d(
     margin = 0.1 * (np.ptp(X) or 1.0)
     grid = np.linspace(X.min() - margin, X.max() + margin, num_points)[:, None].astype(dtype.as_numpy_dtype)
     mean, variance = (tensor.numpy() for tensor in model.predict_f(grid))
+    inside = model.model if isinstance(model, Standardized) else model
+    noisy = model.predict_y(grid)[1].numpy() if isinstance(inside.likelihood, Gaussian) else None
     ax.plot(X, Y, "x", color="0.5", ms=3, alpha=min(1.0, 20 / len(X) ** 0.5), zorder=1)
     for output in range(mean.shape[1]):
         centre, spread = mean[:, output], 2.0 * np.sqrt(variance[:, output])
         ax.plot(grid[:, 0], centre, color=f"C{output}", label="mean" if mean.shape[1] == 1 else f"mean {output}")
         ax.fill_between(grid[:, 0], centre - spread, centre + spread, color=f"C{output}", alpha=0.25, lw=0)
-        if isinstance(model.likelihood, Gaussian):
-            noisy = model.likelihood.predict_mean_and_var(grid, mean, variance)[1].numpy()[:, output]
+        if noisy is not None:
             for sign in (-2.0, 2.0):
-                ax.plot(grid[:, 0], centre + sign * np.sqrt(noisy), ":", color=f"C{output}", lw=1)
+                ax.plot(grid[:, 0], centre + sign * np.sqrt(noisy[:, output]), ":", color=f"C{output}", lw=1)
     if parts:
         _draw_parts(model, grid, mean, ax)
     _draw_points(model, ax)
@@ -172,7 +173,7 @@ def plot_selection(selection: CertifiedSelection, ax: Axes | None = None, *, lab
     return ax
 
 
-def _draw_parts(model: GPModel, grid: np.ndarray, mean: np.ndarray, ax: Axes) -> None:
+def _draw_parts(model: GPModel | Standardized, grid: np.ndarray, mean: np.ndarray, ax: Axes) -> None:
     """The mean without the coefficients of its own points, and the difference that they make."""
     if getattr(getattr(model, "basis", None), "kernel_mean", None) is None:
         raise DataError(f"The mean of this {type(model).__name__} has no points of its own; leave out parts=True.")
@@ -186,14 +187,14 @@ def _draw_parts(model: GPModel, grid: np.ndarray, mean: np.ndarray, ax: Axes) ->
         ax.plot(grid[:, 0], (mean - rest)[:, output], "-.", color=f"C{output}", lw=1, label=f"from mean points{name}")
 
 
-def _draw_points(model: GPModel, ax: Axes) -> None:
-    """Ticks for beta at the bottom, for gamma or alpha at the top."""
-    basis = as_basis_model(model).basis
+def _draw_points(model: GPModel | Standardized, ax: Axes) -> None:
+    """Ticks for beta at the bottom, for gamma or alpha at the top, in the units of X."""
+    basis = as_basis_model(model.model if isinstance(model, Standardized) else model).basis
     for name, label in POINTS.items():
         sets = point_values(getattr(basis, name)) if hasattr(basis, name) else []
         place, mark, colour = (0.02, "|", "k") if name == "beta" else (0.98, "|", "C3")
         for values in sets[:1]:
-            z = np.asarray(values)[:, 0]
+            z = np.asarray(model.inputs.inverse_transform(values) if isinstance(model, Standardized) else values)[:, 0]
             ax.plot(z, np.full(len(z), place), mark, color=colour, transform=ax.get_xaxis_transform(), label=label)
 
 

@@ -14,13 +14,13 @@ import numpy.typing as npt
 from gpflow.kernels import Kernel
 from gpflow.likelihoods import Likelihood
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
-from sklearn.preprocessing import StandardScaler
 from sklearn.utils import Tags, check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ..errors import DataError
-from ..training import FitResult, fit
+from ..training import FitResult, Standardized
+from ..training.scales import has_scale
 from .classes import class_likelihood, class_probabilities, num_latents_of
 from .from_arrays import model_for
 
@@ -55,43 +55,38 @@ class _DecoupledGP(BaseEstimator):
         self.verbose = verbose
 
     def _train(self, X: np.ndarray, Y: np.ndarray, likelihood: Likelihood, num_latent_gps: int) -> None:
-        """Set `X_scaler_`, `model_` and `result_` from X [N, D] and Y [N, P] as the likelihood wants it."""
+        """Set `standardized_`, `model_`, the scalers and `result_` from X [N, D] and Y [N, P] in their own units."""
         for name, low in (("num_inducing", 1), ("num_mean_points", 0)):
             value = getattr(self, name)
             if not isinstance(value, Integral) or value < low:
                 raise DataError(f"{name}={value!r} must be a whole number of at least {low}.")
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        self.X_scaler_ = StandardScaler().fit(X)
-        X = self._inputs(X)
-        kernel = (
-            self.kernel(X.shape[1]) if callable(self.kernel) and not isinstance(self.kernel, Kernel) else self.kernel
+        kernel = self.kernel
+        if callable(kernel) and not isinstance(kernel, Kernel):
+            kernel = kernel(X.shape[1])
+        points = {"num_inducing": self.num_inducing, "num_mean_points": self.num_mean_points, "seed": seed}
+        self.standardized_ = Standardized(
+            lambda X, Y: model_for(X, likelihood, kernel, num_latent_gps=num_latent_gps, **points),
+            (X, Y),
+            scale_outputs=has_scale(likelihood),
         )
-        model = model_for(
-            X,
-            likelihood,
-            kernel,
-            num_latent_gps=num_latent_gps,
-            num_inducing=self.num_inducing,
-            num_mean_points=self.num_mean_points,
-            seed=seed,
-        )
+        self.model_ = self.standardized_.model
+        self.X_scaler_, self.y_scaler_ = self.standardized_.inputs, self.standardized_.outputs
         options: dict[str, Any] = {
             "steps": self.steps,
             "seconds": self.seconds,
             "seed": seed,
             "progress": bool(self.verbose),
         }
-        self.result_: FitResult = fit(model, (X, Y), **(options | (self.fit_options or {})))
-        self.model_ = model
-
-    def _inputs(self, X: np.ndarray) -> np.ndarray:
-        return self.X_scaler_.transform(X).astype(gpflow.default_float())
+        self.result_: FitResult = self.standardized_.fit(**(options | (self.fit_options or {})))
 
     def _moments(self, X: npt.ArrayLike) -> tuple[np.ndarray, np.ndarray]:
         """Mean and variance [N, P] of observations at X [N, D], in blocks."""
         check_is_fitted(self)
-        inputs = self._inputs(validate_data(self, X, reset=False))
-        blocks = [self.model_.predict_y(inputs[start : start + _BLOCK]) for start in range(0, len(inputs), _BLOCK)]
+        inputs = validate_data(self, X, reset=False)
+        blocks = [
+            self.standardized_.predict_y(inputs[start : start + _BLOCK]) for start in range(0, len(inputs), _BLOCK)
+        ]
         mean, variance = zip(*blocks)
         return np.concatenate(mean), np.concatenate(variance)
 
@@ -99,12 +94,13 @@ class _DecoupledGP(BaseEstimator):
 class DecoupledGPRegressor(RegressorMixin, _DecoupledGP):
     """Gaussian process regression by an orthogonally decoupled posterior, trained by `gpflow_decoupled.fit`.
 
-    Inputs and targets are standardised inside, and predictions are in the units of y. Several targets are independent
-    Gaussian processes with one kernel.
+    Inputs and targets are standardised inside by `Standardized`, and predictions are in the units of y. Several targets are
+    independent Gaussian processes with one kernel.
 
     :param kernel: a GPflow kernel for standardised inputs, or a function from their number to one; Matern 5/2 with one
         lengthscale per column if None.
-    :param likelihood: a GPflow likelihood of standardised targets; Gaussian if None.
+    :param likelihood: a GPflow likelihood of standardised targets, or one whose targets have no scale, such as counts, which
+        then are not standardised; Gaussian if None.
     :param num_inducing: M_beta, points of mean and covariance.
     :param num_mean_points: M_gamma, further points of the mean.
     :param steps: training steps; None leaves the limit to `seconds`.
@@ -113,8 +109,9 @@ class DecoupledGPRegressor(RegressorMixin, _DecoupledGP):
     :param random_state: seed of points and minibatches.
     :param verbose: show progress.
 
-    After `fit` there are `model_`, the trained GPflow model; `result_`, the record of training; `n_features_in_`, and
-    `feature_names_in_` for data frames. Cost: N (M_beta + M_gamma)^2 once, then that of an `ODVGP` per step. Example::
+    After `fit` there are `model_`, the trained GPflow model of standardised data; `standardized_`, which predicts in the
+    units of the data; `result_`, the record of training; `n_features_in_`, and `feature_names_in_` for data frames.
+    Cost: N (M_beta + M_gamma)^2 once, then that of an `ODVGP` per step. Example::
 
         regressor = DecoupledGPRegressor(num_inducing=50, num_mean_points=100, steps=200).fit(X, y)
         mean, std = regressor.predict(X_new, return_std=True)
@@ -129,16 +126,15 @@ class DecoupledGPRegressor(RegressorMixin, _DecoupledGP):
         if len(inputs) < 2:
             raise DataError("y has n_samples = 1: neither scale nor noise can be learned from one observation.")
         targets = observed.reshape(len(observed), -1).astype(gpflow.default_float())
-        self.y_scaler_ = StandardScaler().fit(targets)
         self._single_target = observed.ndim == 1
         likelihood = gpflow.utilities.deepcopy(self.likelihood or gpflow.likelihoods.Gaussian(0.1))
-        self._train(inputs, self.y_scaler_.transform(targets), likelihood, targets.shape[1])
+        self._train(inputs, targets, likelihood, targets.shape[1])
         return self
 
     def predict(self, X: npt.ArrayLike, return_std: bool = False) -> np.ndarray | tuple[np.ndarray, np.ndarray]:
         """Predictive mean of y at X [N, D], shaped as y was; with `return_std` also the predictive standard deviation."""
         mean, variance = self._moments(X)
-        mean, std = self.y_scaler_.inverse_transform(mean), np.sqrt(variance) * self.y_scaler_.scale_
+        std = np.sqrt(variance)
         if self._single_target:
             mean, std = mean[:, 0], std[:, 0]
         return (mean, std) if return_std else mean
@@ -148,11 +144,14 @@ class DecoupledGPRegressor(RegressorMixin, _DecoupledGP):
     ) -> np.ndarray:
         """Joint samples of f at X [N, D], in the units of y: [N, n_samples], or [N, P, n_samples]. Cost N^3."""
         check_is_fitted(self)
-        inputs = self._inputs(validate_data(self, X, reset=False))
+        inputs = self.X_scaler_.transform(validate_data(self, X, reset=False))
         mean, cov = (tensor.numpy() for tensor in self.model_.predict_f(inputs, full_cov=True))  # [N, P], [P, N, N]
         rng = check_random_state(random_state)
         draws = [rng.multivariate_normal(mean[:, p], cov[p], n_samples).T for p in range(mean.shape[1])]
-        samples = np.stack(draws, axis=1) * self.y_scaler_.scale_[:, None] + self.y_scaler_.mean_[:, None]
+        samples = np.stack(draws, axis=2)  # [N, n_samples, P]
+        if self.y_scaler_ is not None:
+            samples = self.y_scaler_.inverse_transform(samples).numpy()
+        samples = np.moveaxis(samples, 2, 1)
         return samples[:, 0] if self._single_target else samples
 
     def __sklearn_tags__(self) -> Tags:

@@ -34,6 +34,7 @@ def _residual(name: str, kernel: Any, latent: int) -> np.ndarray:
     return k(GAMMA, GAMMA) - K_gb @ np.linalg.solve(k(BETA, BETA) + 1e-6 * np.eye(4), K_gb.T)
 
 
+@pytest.mark.costly(keep=2)
 @pytest.mark.parametrize("kind", ["two", "separate"])
 @names
 def test_raw_coefficients_are_those_of_the_table(name, kind, rng):
@@ -54,6 +55,7 @@ def test_raw_coefficients_are_those_of_the_table(name, kind, rng):
     assert basis.mean_coefficients(basis.factor(kernel, with_kl=False)).shape == (4, latents)
 
 
+@pytest.mark.costly(keep=2)
 @pytest.mark.parametrize("kind", ["two", "separate"])
 @names
 def test_refresh_does_not_change_q(name, kind, rng):

@@ -45,6 +45,7 @@ def _columns(name: str, inputs: np.ndarray) -> np.ndarray:
     return np.concatenate([inputs, np.ones((len(inputs), 1))], axis=1) if name == "intercept" else inputs
 
 
+@pytest.mark.costly(keep=2)
 @SIGNS
 @pytest.mark.parametrize("name", KERNELS)
 def test_both_forms_are_the_posterior_of_the_weights(name, low):
@@ -71,6 +72,7 @@ def test_both_forms_are_the_posterior_of_the_weights(name, low):
         assert_allclose(basis.prior_kl(state), divergence, rtol=1e-9)
 
 
+@pytest.mark.costly(keep=2)
 @SIGNS
 @pytest.mark.parametrize("name", KERNELS)
 def test_forms_agree_to_round_off(name, low):

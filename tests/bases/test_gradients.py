@@ -52,6 +52,7 @@ PAIRS = [(name, "separate") for name in CASES if CASES[name].basis not in OWNERS
 PAIRS += [(name, "two") for name in ("coupled-unwhitened", "solve-unwhitened", "orthogonal-whitened", "inverse-none")]
 
 
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("name, kind", PAIRS)
 def test_gradient_in_every_parameter(name, kind):
     kernel, latents = kernel_of(kind)
@@ -73,6 +74,7 @@ KERNELS: dict[str, Any] = {
 }
 
 
+@pytest.mark.costly(keep=2)
 @pytest.mark.parametrize("name", KERNELS)
 def test_any_kernel(name, rng):
     """Value and gradient; the Gram matrices are GPflow's."""

@@ -69,6 +69,7 @@ def _pair(name: str, whiten: bool) -> tuple[BasisGP, gpflow.models.SVGP, int]:
     return model, svgp, outputs
 
 
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize(
     "name, whiten",
     [(name, True) for name in SETTINGS] + [("coregionalisation, separate", False), ("one kernel", False)],
@@ -95,6 +96,7 @@ def test_coupled_model_is_svgp(name, whiten, rng):
             assert_allclose(left, right, rtol=1e-10, atol=1e-11)
 
 
+@pytest.mark.costly(keep=2)
 @pytest.mark.parametrize("basis", [OrthogonalBasis, HybridBasis, SolveBasis, DecoupledBasis])
 @pytest.mark.parametrize("name", ["separate both", "coregionalisation, separate"])
 def test_each_latent_is_a_model_of_its_own(name, basis, rng):
@@ -170,6 +172,7 @@ def test_interdomain_points_carry_the_covariance(name, whiten, rng):
         assert_allclose(left, right, rtol=1e-9, atol=1e-10)
 
 
+@pytest.mark.costly(keep=2)
 @pytest.mark.parametrize("scaling", ["none", "diagonal", "whitened"])
 @pytest.mark.parametrize("name", ["multiscale", "patches"])
 def test_plain_mean_points_beside_interdomain_points(name, scaling, rng):

@@ -138,6 +138,7 @@ def test_diagonal_of_the_covariance_is_the_variance(name, kind):
     assert np.all(variance.numpy() > 0)
 
 
+@pytest.mark.costly(keep=2)
 @pytest.mark.parametrize("kind", ["one", "two"])
 @pytest.mark.parametrize("case", BOUNDED.values(), ids=BOUNDED)
 def test_elbo_is_below_the_evidence(case, kind, rng):
@@ -189,6 +190,7 @@ def _bernoulli_evidence(K: np.ndarray, Y: np.ndarray, order: int = 150) -> float
     return float(logsumexp(log_p + log_weights[:, None] + log_weights))
 
 
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("name", ["coupled", "inverse-whitened", "decoupled-whitened", "hybrid-whitened",
                                   "orthogonal-whitened", "solve"])  # fmt: skip
 def test_elbo_is_below_the_evidence_of_labels(name, rng):
@@ -212,6 +214,7 @@ def test_elbo_is_below_the_evidence_of_labels(name, rng):
         assert float(elbo(data)) < evidence
 
 
+@pytest.mark.costly(keep=2)
 @pytest.mark.parametrize("stale, kind", [(False, "two"), (True, "separate")], ids=["fresh", "stale"])
 @pytest.mark.parametrize(
     "name", [name for name, case in CASES.items() if case.has_mean_points and not name.endswith("unwhitened")]
@@ -264,6 +267,7 @@ def test_all_minibatches_and_rows_average_to_the_full_elbo(same_rows, rng):
     assert_allclose(np.mean(values), full.elbo((X, Y)), rtol=1e-12)
 
 
+@pytest.mark.costly(keep=2)
 @kinds
 @pytest.mark.parametrize("name", ["coupled", "inverse-whitened", "decoupled-none", "hybrid-whitened",
                                   "orthogonal-whitened", "solve-unwhitened"])  # fmt: skip

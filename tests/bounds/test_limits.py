@@ -42,6 +42,7 @@ def assert_same_process(kernel: Any, left: Any, right: Any, rtol: float = 1e-9) 
     assert_allclose(_model(kernel, left).elbo((X, Y)), _model(kernel, right).elbo((X, Y)), rtol=rtol)
 
 
+@pytest.mark.costly(keep=2)
 @pytest.mark.parametrize("whiten", [True, False])
 @pytest.mark.parametrize("basis_type", [OrthogonalBasis, HybridBasis, CoupledBasis])
 def test_without_coefficients_it_is_svgp(basis_type, whiten, rng):
@@ -110,6 +111,7 @@ def test_inverse_covariance_is_the_coupled_one(rng):
     assert_same_process(kernel, inverse, coupled)
 
 
+@pytest.mark.costly(keep=2)
 @pytest.mark.parametrize("kind", ["two", "separate"])
 @pytest.mark.parametrize("scaling", ["none", "whitened"])
 def test_hybrid_is_orthogonal_with_a_shifted_mean(scaling, kind, rng):
@@ -147,6 +149,7 @@ def test_solve_with_the_prior_covariance_is_orthogonal(whiten, rng):
     assert_same_process(kernel, solve, orthogonal)
 
 
+@pytest.mark.costly(keep=2)
 @pytest.mark.parametrize("name", CASES)
 def test_a_new_basis_is_the_prior(name):
     """The inverse parametrisation starts next to it, since the prior is a saddle point of its bound."""

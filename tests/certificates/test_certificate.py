@@ -57,6 +57,7 @@ def _check(certificate: gd.certificates.PacBayesCertificate, expected: dict[str,
         assert_allclose(getattr(certificate, name), value, rtol=rtol, err_msg=name)
 
 
+@pytest.mark.costly(keep=2)
 @pytest.mark.parametrize("name", CASES)
 def test_every_basis(name: str) -> None:
     """Risk and divergence of the joint law of (u, f), with a mean function; bases on the data in the model that owns them."""
@@ -81,6 +82,7 @@ def test_every_basis(name: str) -> None:
     assert certificate.bayes_error == np.mean((2 * Y[:, 0] - 1) * mean <= 0) == certificate.voting_error
 
 
+@pytest.mark.costly(keep=2)
 @pytest.mark.parametrize("scaling", ["none", "diagonal", "whitened"])
 def test_a_sampled_norm_is_computed_in_full(scaling: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """In blocks of any size, and also where the frozen scaling is that of another kernel."""
@@ -345,6 +347,7 @@ REFUSED = {
 }
 
 
+@pytest.mark.costly(keep=3)
 @pytest.mark.parametrize("make, data, options, error, message", list(REFUSED.values()), ids=list(REFUSED))
 def test_what_is_refused(make: Any, data: Any, options: dict, error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gpflow
 import numpy as np
+import pytest
 from scipy.stats import norm
 
 from gpflow_decoupled.certificates import PacBayesCertificate, pac_bayes_certificate
@@ -30,6 +31,7 @@ def _posterior(places: np.ndarray, Y: np.ndarray) -> tuple[np.ndarray, np.ndarra
     return mean, cov
 
 
+@pytest.mark.exhaustive
 def test_violations() -> None:
     """An example is one of nine inputs, with a label of its own PROBABILITY."""
     rng = np.random.default_rng(0)

@@ -44,6 +44,7 @@ def test_contrast_sees_edges_and_no_held_out_pixel(pixels) -> None:
     np.testing.assert_allclose(sorted(set(contrast.round(12))), [0.0, 0.5])
 
 
+@pytest.mark.exhaustive
 def test_demo_runs(tmp_path: Path, capfd: pytest.CaptureFixture) -> None:
     outcomes = photograph.run("small", seconds=1.0, output=tmp_path)
     printed = capfd.readouterr().out

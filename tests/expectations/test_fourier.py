@@ -42,6 +42,7 @@ def test_three_dimensions(site):
     assert_allclose(by_route("skew_normal", y, case.site(), "frequency_sum", 128)[:2], expected, atol=5e-6)
 
 
+@pytest.mark.costly(keep=3)
 @pytest.mark.parametrize("site", SITES)
 @pytest.mark.parametrize("name", ["normal", "generalized_normal", "variance_gamma", "student_t", "skew_normal"])
 def test_routes_agree(name, site):
@@ -70,6 +71,7 @@ def test_rough_bases(rng):
     assert_allclose(by_route("laplace", y, site, "lattice", 2**13), exact, atol=2e-5)
 
 
+@pytest.mark.costly(keep=2)
 @pytest.mark.parametrize("site", ["logistic", "laplace", "gaussian"])
 def test_the_lattice_gains_sixteen_fold_by_four_times_the_points(site):
     y, case = projections("skew_normal", 4), SITES[site]

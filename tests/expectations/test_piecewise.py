@@ -20,6 +20,7 @@ def bound(pieces: piecewise.Pieces, x: np.ndarray) -> np.ndarray:
     return pieces.a[r] * x**2 + pieces.b[r] * x + pieces.c[r]
 
 
+@pytest.mark.costly(keep=2)
 @pytest.mark.parametrize("number", GAPS)
 def test_pieces_are_above_by_the_gap_at_most(number):
     pieces = piecewise.softplus_pieces(number)

@@ -38,6 +38,7 @@ problems = pytest.mark.parametrize("name", PROBLEMS)
 means = pytest.mark.parametrize("with_mean", [False, True], ids=["zero mean", "linear mean"])
 
 
+@pytest.mark.costly(keep=3)
 @means
 @problems
 def test_both_forms_of_the_bound_agree(name, with_mean):
@@ -133,6 +134,7 @@ def test_bound_is_below_the_evidence(with_mean, rng):
     assert min(gaps) < 1e-4  # else the bound could be wrong unnoticed
 
 
+@pytest.mark.costly(keep=2)
 @pytest.mark.parametrize("name", ["Poisson, separate", "Student-t, coregionalised", "multiclass"])
 def test_gradients_of_the_bound_are_finite_differences(name):
     """In kernel, mean function and likelihood, with sites of both signs; the sites themselves are not trainable."""
@@ -163,6 +165,7 @@ def test_gradient_of_positive_sites_in_a_compiled_step():
     assert float(loss()) < before - 0.1
 
 
+@pytest.mark.costly(keep=2)
 @pytest.mark.parametrize("name", ["Gaussian", "Gaussian, two latents", "Student-t, coregionalised"])
 def test_shifting_data_and_mean_function_together_changes_nothing(name):
     plain = problem(name, with_mean=False)

@@ -32,6 +32,7 @@ from tests.reference import lcl
 RULE = LinearlyConstrainedLagrangian(tolerance=1e-9, compile=False)
 
 
+@pytest.mark.costly(keep=3)
 @pytest.mark.parametrize("name", KINDS)
 @pytest.mark.parametrize("latents, with_mean", [(1, False), (2, True)])
 def test_bound_is_that_of_brute_force(name, latents, with_mean):
@@ -59,6 +60,7 @@ def test_bound_is_below_the_evidence(rng):
     assert min(gaps) < 1e-4  # else the bound could be wrong unnoticed
 
 
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("name", ["Gaussian", "Poisson", "Laplace"])
 def test_gradient_at_fixed_multipliers_is_that_of_the_best_bound(name):
     """(V24): against a new optimum at kernels, noise and mean functions next by."""

@@ -21,6 +21,7 @@ PAIRS += [(model, likelihood) for model in MODELS if model != "ODVGP" for likeli
 FLAGS = [(cov, output) for cov in (False, True) for output in (False, True)]
 
 
+@pytest.mark.costly(keep=2)
 @pytest.mark.parametrize("model_name, likelihood", PAIRS)
 def test_verbs(model_name, likelihood, rng):
     model, data = build(model_name, likelihood)
@@ -74,6 +75,7 @@ def test_samples_have_the_joint_covariance(name):
     assert np.abs(cov[1, 0, 1]) > 0.02
 
 
+@pytest.mark.costly(keep=3)
 @pytest.mark.parametrize(
     "name, full_cov, full_output_cov",
     [("ODVGP", *flags) for flags in FLAGS] + [(name, True, True) for name in MODELS if name != "ODVGP"],
@@ -93,6 +95,7 @@ def test_batches_of_inputs_cached_and_fused(name, full_cov, full_output_cov, rng
         assert_allclose(together, np.stack([one[part] for one in each]), rtol=1e-9, atol=1e-11)
 
 
+@pytest.mark.costly(keep=2)
 @pytest.mark.parametrize("name", MODELS)
 def test_float32(name):
     gpflow.config.set_default_float(np.float32)

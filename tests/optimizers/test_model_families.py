@@ -32,7 +32,7 @@ MODELS: dict[str, Callable[[], Any]] = {
 USES = {
     "CVIGP": r"Train a CVIGP by fit\(model\), or .*ConjugateComputation\(\).run\(model\)",
     "LCLGP": r"Train a LCLGP by fit\(model\), or .*LinearlyConstrainedLagrangian\(\).run\(model\)",
-    "SparseCVIGP": r"Train a SparseCVIGP by fit\(model, data\), or .*NaturalGradient\(\).minimize\(model, data\) or .*sweep",
+    "SparseCVIGP": r"Train a SparseCVIGP by fit\(model, data\), or .*NaturalGradient\(\).minimize\(model, data\) or, .*sweep",
     "FactorGraph": r"Train a FactorGraph by .*MeanFieldCVI\(\).run\(graph\)",
     "GPR": "GPR is not a model of this package",
     "str": "Pass a model of gpflow_decoupled.models",

@@ -40,6 +40,7 @@ def _words() -> Words:
     return words.take(np.argsort(block.rows))
 
 
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("diagonal", [False, True])
 def test_gaussian_documents_are_at_the_optimum_of_the_reference(diagonal: bool) -> None:
     """And the bound on E lse costs little: that of the exact one, by quadrature, is above by a few hundredths of a nat."""
@@ -154,6 +155,7 @@ def test_steps_that_lower_a_bound_are_not_made() -> None:
     np.testing.assert_allclose(found.x, 0.0, atol=1e-9)
 
 
+@pytest.mark.costly(keep=2)
 @pytest.mark.parametrize("posterior", POSTERIORS)
 def test_bound_rises_and_topics_that_go_together_are_correlated(posterior: str) -> None:
     counts = generated(200, topics=4)

@@ -50,7 +50,10 @@ MODELS: dict[str, Callable[..., Any]] = {
 
 _OBJECTS: dict[str, tuple[type, dict[str, str]]] = {
     "schedule": (Schedule, {name: name for name in ("ramp_steps", "anneal", "refresh_every")}),
-    "evaluation": (Evaluation, {"evaluation": "data", "evaluate_every": "every", "patience": "patience"}),
+    "evaluation": (
+        Evaluation,
+        {"evaluation": "data", "evaluate_every": "every", "patience": "patience", "restore_best": "restore_best"},
+    ),
     "checkpoint": (Checkpoints, {"checkpoint": "folder", "checkpoint_every": "every"}),
     "callbacks": (Callbacks, {"callbacks": "functions", "report_every": "every"}),
     "mean_solver": (MeanSolver, {"mean_solver": "method", "mean_learning_rate": "learning_rate"}),

@@ -14,7 +14,7 @@ import pytest
 import tensorflow as tf
 
 import gpflow_decoupled as gd
-from gpflow_decoupled.errors import DataError
+from gpflow_decoupled.errors import CheckpointError, DataError
 from tests.training.killed_run import run
 from tests.training.problems import GAMMA, MODELS, grouped, orthogonal, sine, unchanged, values
 
@@ -26,6 +26,7 @@ def _process(action: str, folder: Path) -> int:
     return subprocess.run(command, cwd=ROOT, env={**os.environ, "CUDA_VISIBLE_DEVICES": "-1"}, timeout=300).returncode
 
 
+@pytest.mark.exhaustive
 def test_killed_run_goes_on_to_the_same_trace(tmp_path: Path) -> None:
     assert _process("start", tmp_path) == -signal.SIGKILL
     assert {path.name for path in (tmp_path / "arrays").glob("run-*")} == {"run-5.json", "run-10.json"}
@@ -89,6 +90,7 @@ def folder(tmp_path_factory) -> Path:
     return folder
 
 
+@pytest.mark.costly(keep=2)
 @pytest.mark.parametrize("changes, message", OTHER.values(), ids=OTHER)
 def test_other_settings_are_refused(changes: dict, message: str, folder: Path) -> None:
     options = {**changes, "model": changes["model"]() if "model" in changes else orthogonal()}
@@ -133,6 +135,7 @@ DAMAGE = {
 }
 
 
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("damage", DAMAGE.values(), ids=DAMAGE)
 def test_damaged_state_gives_way_to_the_one_before(damage, tmp_path: Path) -> None:
     options = {"checkpoint_every": 4, "anneal": 0.0, "natural_gradient": None}
@@ -141,6 +144,128 @@ def test_damaged_state_gives_way_to_the_one_before(damage, tmp_path: Path) -> No
     with pytest.warns(UserWarning, match="goes on from step 4: a later state is damaged .step 5"):
         result = _fit(tmp_path, steps=5, **options)
     assert np.array_equal(result.history["elbo"], expected.history["elbo"])
+
+
+PARTS = ("run-5.json", "history-5.npz", "ckpt-5.index", "ckpt-5.data-00000-of-00001")
+
+
+@pytest.mark.costly
+@pytest.mark.parametrize("share", [0.0, 0.5, 0.99])
+def test_a_truncated_file_gives_way_to_the_state_before(share: float, tmp_path: Path) -> None:
+    options = {"checkpoint_every": 4, "anneal": 0.0, "natural_gradient": None}
+    expected = _fit(tmp_path, steps=5, **options)
+    for name in PARTS:
+        whole = (tmp_path / name).read_bytes()
+        (tmp_path / name).write_bytes(whole[: int(share * len(whole))])
+        with pytest.warns(UserWarning, match="goes on from step 4: a later state is damaged .step 5"):
+            result = _fit(tmp_path, steps=5, **options)
+        assert np.array_equal(result.history["elbo"], expected.history["elbo"]), name
+        assert (tmp_path / name).read_bytes() != whole[: int(share * len(whole))], "the state is written again"
+
+
+INDEX = {
+    "missing": lambda index: index.unlink(),
+    "empty": lambda index: index.write_bytes(b""),
+    "garbled": lambda index: index.write_bytes(b"\xff\x00 no index"),
+    "cut at a line": lambda index: index.write_text("".join(index.read_text().splitlines(True)[:-1])),
+    "cut in a line": lambda index: index.write_text(index.read_text()[:-8]),
+}
+
+
+@pytest.mark.costly
+@pytest.mark.parametrize("damage", INDEX.values(), ids=INDEX)
+def test_without_its_index_a_folder_goes_on_from_its_latest_state(damage, tmp_path: Path) -> None:
+    expected = _fit(tmp_path, steps=5, anneal=0.0)
+    damage(tmp_path / "checkpoint")
+    with pytest.warns(UserWarning, match=r"index .* is missing or damaged; the states \[4, 5\] are found"):
+        again = _fit(tmp_path, steps=5, model=orthogonal(), anneal=0.0)
+    assert np.array_equal(again.history["elbo"], expected.history["elbo"])
+    with pytest.warns(UserWarning, match="missing or damaged"):
+        assert _fit(tmp_path, steps=7, anneal=0.0).steps == 7
+    assert tf.train.latest_checkpoint(str(tmp_path)) == str(tmp_path / "ckpt-7")
+    assert _fit(tmp_path, steps=7, anneal=0.0).steps == 7, "with an index again, and no warning"
+
+
+def test_a_first_state_that_broke_off_is_no_state(tmp_path: Path) -> None:
+    """Nothing is lost with it: the folder is used, though it has no other."""
+    (tmp_path / "ckpt-0_temp").mkdir()
+    (tmp_path / "ckpt-0.data-00000-of-00001").write_bytes(b"half")
+    with pytest.warns(UserWarning, match="index .* is missing or damaged"):
+        result = _fit(tmp_path)
+    assert np.array_equal(result.history["elbo"], _fit(tmp_path / "other").history["elbo"])
+    assert not list(tmp_path.glob("*_temp"))
+
+
+_HOLD = """
+import sys
+from pathlib import Path
+from gpflow_decoupled.training.checkpoints.lock import locked
+with locked(Path(sys.argv[1])):
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+
+def test_a_second_process_is_refused_until_the_first_is_dead(tmp_path: Path) -> None:
+    model = orthogonal()
+    before = values(model)
+    command = [sys.executable, "-c", _HOLD, str(tmp_path)]
+    with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
+        assert other.stdout is not None and other.stdout.readline() == b"held\n"
+        with pytest.raises(CheckpointError, match=f"Another run uses the folder {tmp_path}.*or use another folder"):
+            _fit(tmp_path, model=model)
+        assert unchanged(before, model)
+        other.kill()
+    assert _fit(tmp_path, model=model).steps == 3
+
+
+def test_a_run_inside_a_run_is_refused_in_the_same_folder(tmp_path: Path) -> None:
+    with pytest.raises(CheckpointError, match="Another run uses the folder"):
+        _fit(tmp_path, callbacks=[lambda *_: _fit(tmp_path)], report_every=1)
+    assert _fit(tmp_path).steps == 3
+
+
+def test_a_folder_that_cannot_be_locked_is_warned_of(tmp_path: Path, monkeypatch) -> None:
+    from gpflow_decoupled.training.checkpoints import lock
+
+    monkeypatch.setattr(lock, "fcntl", None)
+    with pytest.warns(
+        UserWarning, match="cannot be locked .this system has none.; see to it that no other run uses it"
+    ):
+        assert _fit(tmp_path).steps == 3
+
+
+@pytest.mark.parametrize("below", [(), ("run",)], ids=["itself", "above it"])
+def test_a_file_is_no_folder(below: tuple, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("mine")
+    folder = tmp_path.joinpath("file", *below)
+    model = orthogonal()
+    before = values(model)
+    with pytest.raises(CheckpointError, match=f"checkpoint='{folder}' cannot be used as a folder .*one that can be"):
+        _fit(folder, model=model)
+    assert unchanged(before, model) and (tmp_path / "file").read_text() == "mine"
+
+
+@pytest.mark.parametrize("limit", [100, 2500])
+def test_a_full_disk_is_named_and_the_folder_resumes(limit: int, tmp_path: Path) -> None:
+    resource = pytest.importorskip("resource")  # no file may grow beyond the limit
+    expected = _fit(tmp_path, steps=4, anneal=0.0)
+    model, soft_and_hard = orthogonal(), resource.getrlimit(resource.RLIMIT_FSIZE)
+
+    def fill(step: int, *_) -> None:
+        if step == 5:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (limit, soft_and_hard[1]))
+
+    try:
+        with pytest.raises(CheckpointError, match="The state of step 6 cannot be written to checkpoint=") as info:
+            _fit(tmp_path, steps=9, model=model, anneal=0.0, callbacks=[fill], report_every=1)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, soft_and_hard)
+    assert info.value.result.steps == 6 and np.isfinite(model.elbo(sine()))
+    names = {path.name for path in tmp_path.iterdir()}
+    assert not [name for name in names if "_temp" in name or "part" in name or "-6." in name]
+    again = _fit(tmp_path, steps=9, anneal=0.0)
+    assert np.array_equal(again.history["elbo"][:4], expected.history["elbo"]) and again.steps == 9
 
 
 def test_kill_during_a_save_leaves_the_state_before(tmp_path: Path) -> None:

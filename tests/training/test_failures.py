@@ -16,6 +16,7 @@ def _is_finite(model) -> bool:
     return all(np.all(np.isfinite(value)) for value in values(model).values())
 
 
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("name", ["ODVGP", "SOLVEGP", "DVGP inverse", "SVGP"])
 def test_huge_steps_fail_with_a_name_and_a_sound_model(name: str) -> None:
     gpflow.config.set_default_jitter(0.0)
@@ -71,6 +72,7 @@ def _poisoned(model, at: int, **options) -> tuple[dict, NumericalError]:
     return seen[at - 1], info.value
 
 
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("name", ["ODVGP", "DVGP coupled", "SVGP"])
 def test_parameters_are_those_of_the_last_good_step(name: str) -> None:
     model = MODELS[name]()

@@ -14,6 +14,7 @@ from gpflow_decoupled.training import Schedule
 from tests.training.problems import BETA, GAMMA, MODELS, orthogonal, parts, sine, values
 
 
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("name", MODELS)
 def test_bound_rises_and_the_result_says_how(name: str) -> None:
     data = sine()
@@ -34,6 +35,7 @@ def test_bound_rises_and_the_result_says_how(name: str) -> None:
     assert str(result).startswith("60 steps in ") and str(result).endswith("stopped: steps done")
 
 
+@pytest.mark.costly(keep=2)
 @pytest.mark.parametrize("name", MODELS)
 def test_a_plain_gradient_step_is_the_gradient_of_bound_and_prior(name: str) -> None:
     X, Y = data = sine(30)
@@ -84,6 +86,7 @@ FROZEN = {
 }
 
 
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("frozen", FROZEN)
 @pytest.mark.parametrize("mean_solver", ["adam", "natural"])
 def test_what_is_not_trainable_stays(frozen: str, mean_solver: str) -> None:
@@ -99,6 +102,7 @@ def test_what_is_not_trainable_stays(frozen: str, mean_solver: str) -> None:
     assert held and moved == set(before) - held
 
 
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("name", MODELS)
 def test_without_natural_gradients_adam_moves_all(name: str) -> None:
     model = MODELS[name]()

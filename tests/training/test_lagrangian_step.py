@@ -61,6 +61,7 @@ def _functions(name: str, model: LCLGP) -> list[ref.SiteFunction]:
     return [function(float(y)) for y in model.data[1].numpy()[:, 0]]
 
 
+@pytest.mark.costly(keep=2)
 @pytest.mark.parametrize("name", LOSSES)
 def test_gradients_are_the_slopes_of_the_bound(name):
     """At held sites, which are functions of f and not of f - m_0, and at held multipliers; in the reference."""
@@ -106,6 +107,7 @@ def test_sites_follow_kernel_and_mean_function(name):
     assert_allclose(sites(), before, rtol=1e-9, atol=1e-9)
 
 
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("noise", [False, True], ids=["noise fixed", "noise learned"])
 def test_learning_with_gaussian_noise_is_that_of_the_exact_gp(noise):
     """Step by step: with fixed noise the bound at held sites is the evidence; else multipliers lag behind by one iteration."""
@@ -127,6 +129,7 @@ def test_learning_with_gaussian_noise_is_that_of_the_exact_gp(noise):
     assert_allclose(model.likelihood.variance, exact.likelihood.variance, atol=tolerance)
 
 
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("name, hold", [("Laplace", "multipliers"), ("Student-t", "sites")])
 def test_bound_rises(name, hold):
     """In every step; and one iteration a step is nearly enough."""

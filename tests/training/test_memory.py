@@ -25,6 +25,7 @@ def _resident_megabytes() -> float:
     return int(STATUS.read_text().split()[1]) * 4096 / 2**20
 
 
+@pytest.mark.exhaustive
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc/self/statm")
 @pytest.mark.parametrize("compile, first, last, limit", [(False, 4, 10, 1.0), (True, 1, 4, 25.0)])
 def test_fits_in_a_loop_keep_a_bounded_amount_of_memory(compile: bool, first: int, last: int, limit: float) -> None:

@@ -21,6 +21,7 @@ def _trace(data, seed: int = 0, name: str = "ODVGP", num_data: int | None = None
     return gd.fit(model, data, seed=seed, **settings).history["elbo"]
 
 
+@pytest.mark.costly(keep=2)
 @pytest.mark.parametrize("name", MODELS)
 def test_same_seed_same_trace(name: str) -> None:
     one, two, other = (_trace(sine(), seed, name, batch_size=20) for seed in (3, 3, 4))
@@ -79,6 +80,7 @@ def _dataset(kind: str) -> tf.data.Dataset:
     }[kind]()
 
 
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("kind", ["batched", "repeated", "shuffled", "shuffled and repeated", "one batch"])
 def test_datasets_are_repeatable_and_go_on_when_they_end(kind: str) -> None:
     one, two = (_trace(_dataset(kind), num_data=60, steps=7) for _ in range(2))

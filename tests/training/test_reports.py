@@ -50,6 +50,7 @@ def test_chunks_of_the_evaluation_do_not_matter() -> None:
     assert whole == pytest.approx(parts, rel=1e-12)
 
 
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("held_out", [True, False])
 def test_patience_ends_a_run_that_gets_no_better(held_out: bool) -> None:
     X, Y = sine()
@@ -113,6 +114,7 @@ def test_progress_line_can_be_switched_off(capfd) -> None:
     assert capfd.readouterr() == ("", "")
 
 
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("limit", [{"steps": 4}, {"steps": None, "seconds": 0.3}])
 def test_progress_line_shows_where_the_run_is(limit: dict, capfd) -> None:
     result = _fit(progress=True, evaluation=sine(seed=1), evaluate_every=1, report_every=1, **limit)
@@ -137,6 +139,7 @@ def test_interrupt_in_a_callback_ends_the_run_with_a_result() -> None:
     assert _fit(model, steps=1).history["elbo"][0] > result.history["elbo"][-1]
 
 
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("kind", [KeyboardInterrupt, MemoryError])
 def test_interrupt_in_the_middle_of_a_step_leaves_the_state_before_it(kind, monkeypatch) -> None:
     """The model is the one after the last whole step, though the natural gradient had moved q already."""
@@ -181,3 +184,44 @@ def test_schedules() -> None:
 def test_svgp_is_evaluated_too() -> None:
     result = _fit(MODELS["SVGP"](), evaluation=sine(seed=1))
     assert np.isfinite(result.history["log_density"][-1])
+
+
+@pytest.mark.costly
+@pytest.mark.parametrize("resumed", [False, True])
+@pytest.mark.parametrize("batch_size", [None, 20])
+def test_where_patience_ends_a_run_the_best_parameters_come_back(batch_size, resumed: bool, tmp_path) -> None:
+    X, Y = sine()
+    options = {
+        "batch_size": batch_size,
+        "evaluation": (X[:30], 0.2 * Y[:30]),  # at first the better for a fit, then the worse
+        "evaluate_every": 1,
+        "patience": 3,
+        "learning_rate": 0.05,
+        "anneal": 0.0,
+    }
+    if resumed:  # in a second process, as it were, past the best step
+        options |= {"checkpoint": tmp_path / "run"}
+        steps = _fit(orthogonal(), steps=60, **{**options, "checkpoint": tmp_path / "whole"}).steps
+        _fit(orthogonal(), steps=steps - 1, **options)
+    model = orthogonal()
+    result = _fit(model, steps=60, **options)
+    densities = result.history["log_density"]
+    assert (result.reason, result.converged) == ("no improvement in 3 evaluations", True)
+    assert result.restored_step == 1 + np.argmax(densities) == result.steps - 3
+    assert f"Parameters of step {result.restored_step}" in str(result)
+    assert held_out_metrics(model, options["evaluation"])["log_density"] == pytest.approx(max(densities), rel=1e-12)
+    if batch_size is None:
+        assert result.elbo == pytest.approx(float(model.elbo((X, Y))), rel=1e-12)
+    else:
+        assert result.elbo == pytest.approx(np.mean(result.history["elbo"][: result.restored_step][-20:]), rel=1e-12)
+
+
+def test_the_last_parameters_stay_where_that_is_asked_for() -> None:
+    X, Y = sine()
+    model = orthogonal()
+    options = {"evaluation": (X, -Y), "evaluate_every": 1, "patience": 2}
+    result = _fit(model, steps=20, **options, restore_best=False)
+    assert result.restored_step is None and result.reason == "no improvement in 2 evaluations"
+    score = held_out_metrics(model, (X, -Y))["log_density"]
+    assert score == pytest.approx(result.history["log_density"][-1], rel=1e-12)
+    assert score < max(result.history["log_density"])

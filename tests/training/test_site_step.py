@@ -77,6 +77,7 @@ def test_gradient_at_held_sites_is_the_slope_of_the_bound(likelihood):
     assert_allclose(ours, slope(model, bound, direction), rtol=1e-5)
 
 
+@pytest.mark.costly(keep=2)
 @pytest.mark.parametrize("likelihood", LIKELIHOODS)
 def test_gradient_at_held_moments_is_the_slope_of_the_bound(likelihood):
     model = _model(likelihood)
@@ -108,6 +109,7 @@ def test_bound_at_held_sites_is_the_evidence_for_gaussian_noise():
         assert_allclose(model.elbo(), exact.log_marginal_likelihood(), rtol=1e-10)
 
 
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("hold", ["sites", "moments"])
 def test_fit_reaches_the_optimum_of_the_exact_gp(hold):
     model = _model(steps=0)

@@ -17,6 +17,7 @@ def _fit(model, **options):
     return gd.fit(model, sine(), **{"steps": 6, "progress": False, "compile": False, **grouped(**options)})
 
 
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize(
     "solver, name",
     [("adam", "ODVGP"), ("natural", "ODVGP"), ("newton", "ODVGP"), ("natural", "HDVGP")]
@@ -58,6 +59,7 @@ def _student() -> tuple[gd.models.ODVGP, tuple]:
     return gd.models.ODVGP(gpflow.kernels.SquaredExponential(), likelihood, GAMMA, BETA), (X, Y)
 
 
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("policy", ["damp", "clip"])
 def test_outliers_are_counted(policy: str) -> None:
     model, data = _student()
@@ -70,6 +72,7 @@ def test_outliers_are_counted(policy: str) -> None:
     assert np.all(np.isfinite(result.history["elbo"]))
 
 
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("name", ["ODVGP", "HDVGP", "DVGP inverse", "DVGP coupled", "SOLVEGP", "SVGP"])
 def test_float32_models_train(name: str) -> None:
     X, Y = sine()
@@ -96,6 +99,7 @@ OPTIMIZERS = {
 }
 
 
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("make", OPTIMIZERS.values(), ids=OPTIMIZERS)
 def test_any_keras_optimizer_will_do(make, tmp_path) -> None:
     expected = _fit(orthogonal(), optimizer=make(), anneal=0.0)

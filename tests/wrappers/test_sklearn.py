@@ -27,6 +27,7 @@ EAGER = {
 FAST = {"num_inducing": 20, "num_mean_points": 0, "fit_options": EAGER}
 
 
+@pytest.mark.exhaustive
 @parametrize_with_checks([DecoupledGPRegressor(steps=4, **FAST), DecoupledGPClassifier(steps=6, **FAST)])
 def test_scikit_learn_accepts(estimator, check) -> None:
     check(estimator)
@@ -82,6 +83,14 @@ def test_several_targets(data) -> None:
     assert mean.shape == std.shape == (60, 2)
     np.testing.assert_allclose(std[:, 1], 2.0 * std[:, 0])
     assert model.sample_y(X[:3], 2).shape == (3, 2, 2)
+
+
+def test_counts_are_not_standardised(data) -> None:
+    counts = np.random.default_rng(0).poisson(5.0, 60)
+    model = DecoupledGPRegressor(likelihood=gpflow.likelihoods.Poisson(), steps=2, **FAST).fit(data[0], counts)
+    assert model.y_scaler_ is None
+    np.testing.assert_allclose(model.predict(data[0]).mean(), counts.mean(), rtol=0.5)
+    assert model.sample_y(data[0][:3], 2).shape == (3, 2)
 
 
 def test_few_rows_need_no_more_points_than_rows(data) -> None:

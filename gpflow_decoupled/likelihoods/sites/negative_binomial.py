@@ -4,6 +4,7 @@ from __future__ import annotations
 
 __all__ = ["NEGATIVE_BINOMIAL"]
 
+import numpy as np
 import tensorflow as tf
 from gpflow.base import TensorType
 
@@ -33,7 +34,10 @@ def _negative_binomial_loss(likelihood: NegativeBinomial, Y: TensorType) -> Quad
         up, down = tf.maximum(y + alpha, tiny), tf.maximum(size() - alpha, tiny)
         return tf.math.log(size()) + tf.math.log(up) - tf.math.log(down)
 
-    return QuadratureLoss(likelihood, y, -y, size, slopes=slopes, start=start)
+    def centre() -> tf.Tensor:
+        return tf.math.log(size())  # with pi i it is where 1 + exp(eta) / size is zero
+
+    return QuadratureLoss(likelihood, y, -y, size, slopes=slopes, start=start, width=np.pi, centre=centre)
 
 
 NEGATIVE_BINOMIAL = SiteDescription(loss=_negative_binomial_loss, support=COUNTS)

@@ -26,6 +26,10 @@ JITTER = 1e-3
 """Distance that GPflow's `inv_probit` keeps between probabilities and 0 or 1"""
 _FAR = 1e3
 """Where phi / Phi is replaced by its expansion"""
+_PLACE, _WIDTH = 1.9, 2.8
+"""The zeros of Phi that are nearest to the real line are -1.9 +- 2.8 i"""
+_JITTERED_PLACE, _JITTERED_WIDTH = 3.2, 0.9
+"""With the jitter they are -3.2 +- 0.9 i"""
 
 
 def _probit_loss(likelihood: gl.ScalarLikelihood, Y: TensorType) -> QuadratureLoss:
@@ -53,7 +57,7 @@ def _probit_loss(likelihood: gl.ScalarLikelihood, Y: TensorType) -> QuadratureLo
 
     zero, infinite = tf.zeros_like(y), np.inf * tf.ones_like(y)
     lower, upper = tf.where(t > 0.0, -infinite, zero), tf.where(t > 0.0, zero, infinite)
-    return QuadratureLoss(likelihood, y, lower, upper, slopes=slopes, start=start)
+    return QuadratureLoss(likelihood, y, lower, upper, slopes=slopes, start=start, width=_WIDTH, centre=-_PLACE * t)
 
 
 def _jittered_probit_loss(likelihood: gl.Bernoulli, Y: TensorType) -> QuadratureLoss:
@@ -70,7 +74,9 @@ def _jittered_probit_loss(likelihood: gl.Bernoulli, Y: TensorType) -> Quadrature
 
     zero, ones = tf.zeros_like(t), tf.ones_like(t)
     lower, upper = tf.where(t > 0.0, -steepest * ones, zero), tf.where(t > 0.0, zero, steepest * ones)
-    return QuadratureLoss(likelihood, y, lower, upper, curvature, slopes=slopes)
+    return QuadratureLoss(
+        likelihood, y, lower, upper, curvature, slopes=slopes, width=_JITTERED_WIDTH, centre=-_JITTERED_PLACE * t
+    )
 
 
 @cache

@@ -21,6 +21,7 @@ Batch = tuple[tf.Tensor, tf.Tensor]
 """X [B, D] and Y [B, P]."""
 Batches = Callable[[], Iterator[Batch]]
 """Starts a pass."""
+_SAMPLE = 2048
 
 
 class Blocks:
@@ -44,6 +45,8 @@ class Blocks:
         self.num_data = None if model.num_data is None else int(model.num_data)
         self._streams, self._must_check = callable(data) or isinstance(data, tf.data.Dataset), True
         self._source = self._factory(data)
+        self.sample: Batch | None = None
+        """Rows of the last block, for the check at the end of a run"""
 
     def __iter__(self) -> Iterator[Batch]:
         """One pass: blocks X [B, D], Y [B, P]."""
@@ -53,6 +56,7 @@ class Blocks:
             if self._must_check:
                 check_values(X.numpy(), Y.numpy(), self.model.likelihood)
             rows += int(X.shape[0])
+            self.sample = X[:: -(-int(X.shape[0]) // _SAMPLE)], Y[:: -(-int(X.shape[0]) // _SAMPLE)]
             yield X, Y
         self._count(rows)
         self._must_check = self._streams

@@ -35,6 +35,7 @@ from ...inputs import check_rate, check_whole, is_whole
 from ...linalg.sites import site_posterior
 from ...models import CVIGP
 from ...models.families import require_model
+from ..expectation_check import warn_of_quadrature
 from ..steps import POLICIES, StepReport, StepSize, clip_curvature, largest_feasible_step, step_size_at
 from .local_expectations import Expectations, by_quadrature, by_sampling
 from .result import ConjugateResult
@@ -156,8 +157,11 @@ class ConjugateComputation(tf.Module):
         check_whole(1, steps=steps)
         check_rate(tolerance=tolerance)
         if batch_size is None:
-            return run_whole(self, model, steps, tolerance, progress)
-        return run_batches(self, model, steps, batch_size, progress)
+            result = run_whole(self, model, steps, tolerance, progress)
+        else:
+            result = run_batches(self, model, steps, batch_size, progress)
+        warn_of_quadrature(model, result.elbo)
+        return result
 
     def compiled_probe(self, model: CVIGP) -> Callable[[tf.Tensor, tf.Tensor, tf.Tensor], Probe]:
         """A function from nu, tau [N, L] and a seed [2] to the bound and the next targets.

@@ -119,9 +119,7 @@ def run_batches(rule: SiteRule, model: CVIGP, steps: int, batch_size: int, progr
     """Steps of `rule` on minibatches without replacement; the bound is computed at the end of each epoch."""
     basis = model.basis
     if not (is_whole(batch_size, 1) and batch_size <= basis.num_data):
-        raise DataError(
-            f"batch_size={batch_size!r} must be from 1 to the number of observations, {basis.num_data}."
-        )
+        raise DataError(f"batch_size={batch_size!r} must be from 1 to the number of observations, {basis.num_data}.")
     record, per_epoch = ConjugateRecorder(), -(-basis.num_data // batch_size)
     generator, order = np.random.default_rng(rule.seed), np.arange(0)
     for step in tqdm(range(steps), disable=not progress, desc="CVI"):

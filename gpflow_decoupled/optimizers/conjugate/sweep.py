@@ -30,6 +30,7 @@ from tqdm.auto import tqdm
 from ...errors import DataError, ModelError, check_option
 from ...models import BasisGP
 from ..ascent import ascend, has_fallen
+from ..expectation_check import warn_of_quadrature
 from ..natural_gradient.evaluation import as_basis_model
 from ..natural_gradient.natural import Natural
 from ..steps import POLICIES, StepSize, step_size_at
@@ -107,8 +108,11 @@ def sweep(
         if end.reason == _PASSES_DONE and end.refused is None:
             # the last pass gives one more step; not after a refused one, since its bound would stay unknown
             climber.last_step(end.now, passes - 1, end.share)
-            return climber.record.result(end.reason)
-    return climber.record.result(end.reason, end.now.elbo)
+            result = climber.record.result(end.reason)
+        else:
+            result = climber.record.result(end.reason, end.now.elbo)
+    warn_of_quadrature(view, result.elbo, blocks.sample)
+    return result
 
 
 class _PassClimber:

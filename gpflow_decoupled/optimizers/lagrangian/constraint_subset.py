@@ -22,6 +22,7 @@ from ...errors import DataError, NumericalError
 from ...linalg.triangular import solve
 from ...models import LCLGP
 from ...models.families import require_model
+from ..expectation_check import warn_of_quadrature
 from ..lbfgs import lbfgs_ascent, settled
 from .result import LagrangianRecord, LagrangianResult
 from .start import NOT_FINITE
@@ -113,7 +114,9 @@ class ConstraintSubset:
             value = np.zeros(parameter.shape)
             value[rows] = part
             parameter.assign(value)
-        return record.result(converged, reason)
+        result = record.result(converged, reason)
+        warn_of_quadrature(model, result.elbo)
+        return result
 
     def _checked_rows(self, model: LCLGP, rng: np.random.Generator) -> np.ndarray:
         """The subset [M]: drawn at random, or what the user gave."""

@@ -19,6 +19,7 @@ from tqdm.auto import tqdm
 from ...errors import DataError, check_option
 from ...models import LCLGP
 from ...models.families import require_model
+from ..expectation_check import warn_of_quadrature
 from .dual import DualPoint, DualProblem, Marginals
 from .lbfgs_solve import lbfgs_solve
 from .newton import Direction, newton_direction, newton_solve
@@ -147,7 +148,10 @@ class LinearlyConstrainedLagrangian:
         problem = prepared.problem
         at, start = first_marginals(problem, self.sweeps, self.tolerance, project=again)
         record.add(float(at.bound))
-        return _Run(self, prepared, record).iterate(at, start, progress)
+        result = _Run(self, prepared, record).iterate(at, start, progress)
+        if not again:
+            warn_of_quadrature(model, result.elbo)
+        return result
 
     def inner_solver(self, model: LCLGP) -> str:
         """How a run on a model minimises its duals: "newton" or "lbfgs"."""

@@ -16,6 +16,7 @@ import warnings
 
 import tensorflow as tf
 from gpflow.keras import tf_keras
+from gpflow.likelihoods import MonteCarloLikelihood
 from gpflow.models import SVGP
 
 from ...compilation import Compiled
@@ -179,6 +180,17 @@ class TrainingStep(Step):
         mean = self.model.basis.kernel_mean
         sampled = self.model.expectations is not None or (mean is not None and mean.subsample is not None)
         return None if sampled else self.model.elbo((X, Y))
+
+    def probe(self, X: tf.Tensor, Y: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
+        """The bound, or what it is made of where it is sampled; X [B, D], Y [B, P], and `seed` [2] chooses rows."""
+        model, basis = self.model, self.model.basis
+        X, Y = model.as_tensors((X, Y))
+        state = basis.factor(model.kernel, rows=basis.draw_rows(seed))
+        features = basis.features(state, model.kernel, X)
+        mean, variance = features.mean, basis.variance(features, model.kernel, X)
+        samples = model.expectations is not None or isinstance(model.likelihood, MonteCarloLikelihood)
+        expected = mean + variance if samples else model.variational_expectations(mean, variance, (X, Y))
+        return model.scale(X) * tf.reduce_sum(expected) - basis.prior_kl(state)
 
     def matrices(self) -> dict[str, tf.Tensor]:
         """Those of the basis."""

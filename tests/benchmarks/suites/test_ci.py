@@ -40,6 +40,7 @@ def load(folder: Path, name: str) -> tuple[dict, str]:
     return json.loads((folder / f"{name}.json").read_text()), text
 
 
+@pytest.mark.exhaustive
 def test_page_of_all(results: Path) -> None:
     """It opens with what was run, and has every report in it."""
     page = (results / "ci.html").read_text()

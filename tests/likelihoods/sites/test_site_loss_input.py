@@ -191,23 +191,29 @@ def test_what_cannot_be_declared():
     for curvature in [-0.1, np.inf]:
         with pytest.raises(DataError, match="curvature must be 0 or more and finite"):
             own.QuadratureLoss(Huber(), REAL, -1.0, 1.0, curvature)
+    for width in [0.0, np.inf]:
+        with pytest.raises(DataError, match="width must be above 0 and finite"):
+            own.QuadratureLoss(Huber(), REAL, -1.0, 1.0, width=width)
 
 
 @pytest.mark.parametrize("name", ["probit", "negative binomial", "Student-t", "probit of GPflow"])
 def test_automatic_derivatives_are_those_by_hand(name):
     case = CASES[name]
     likelihood = case.make()
-    by_hand = own.site_loss(likelihood, case.Y).expand(tf.constant(H), tf.constant(3.0 * SIGMA))
-    automatic = own.QuadratureLoss(likelihood, case.Y, -np.inf, np.inf).expand(tf.constant(H), tf.constant(3.0 * SIGMA))
+    loss = own.site_loss(likelihood, case.Y)
+    by_hand = loss.expand(tf.constant(H), tf.constant(3.0 * SIGMA))
+    where = {"width": loss.width, "centre": loss.centre}
+    automatic = own.QuadratureLoss(likelihood, case.Y, -np.inf, np.inf, **where)
+    automatic = automatic.expand(tf.constant(H), tf.constant(3.0 * SIGMA))
     for field, left, right in zip(by_hand._fields, automatic, by_hand):
         assert_allclose(left, right, rtol=1e-9, atol=1e-10, err_msg=field)
 
 
-def test_the_nodes_are_those_of_the_likelihood():
+def test_without_a_width_the_nodes_are_those_of_the_likelihood():
     values = []
     for points in [5, 60]:
         likelihood = gl.StudentT(0.2, 3.0, quadrature=gpflow.quadrature.NDiagGHQuadrature(1, points))
-        value = own.site_loss(likelihood, REAL).value(tf.constant(H), tf.constant(SIGMA))
+        value = own.QuadratureLoss(likelihood, REAL, -np.inf, np.inf).value(tf.constant(H), tf.constant(SIGMA))
         expected = -likelihood.variational_expectations(np.zeros((6, 1)), H, SIGMA**2, REAL)
         assert_allclose(value[:, 0], expected, rtol=1e-12)
         values.append(value)

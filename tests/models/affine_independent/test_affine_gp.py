@@ -69,6 +69,7 @@ def test_bound_of_inducing_points_by_sampling():
     assert abs(np.mean(terms) - found) < 4.5 * np.std(terms) / np.sqrt(DRAWS)  # fails once in 10^5 seeds
 
 
+@pytest.mark.costly(keep=2)
 @pytest.mark.parametrize("make", [gp, lambda: gp(inducing=X[::2].copy()), glm], ids=["full", "inducing", "linear"])
 @pytest.mark.parametrize("full_cov", [False, True])
 def test_predictions_are_those_of_samples(make, full_cov):
@@ -141,6 +142,7 @@ def test_a_normal_base_predicts_what_gaussians_predict():
     )
 
 
+@pytest.mark.costly(keep=2)
 @pytest.mark.parametrize(
     "likelihood", [Laplace(0.5), gpflow.likelihoods.StudentT(0.4), gpflow.likelihoods.Gaussian(0.2)]
 )

@@ -39,6 +39,7 @@ def logistic_run(**options):
     return model, AffineIndependentAscent().run(model)
 
 
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("name", TABLE)
 def test_the_toy_problems(name):
     model = toy_model(name)
@@ -51,6 +52,7 @@ def test_the_toy_problems(name):
     assert result.predicted_gain > 0.3 * result.gain
 
 
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("likelihood", [BernoulliLogit(), Laplace(0.7)], ids=["logit", "Laplace"])
 def test_normal_base_is_gaussian_kl_inference(likelihood):
     """The same bound, and the same weights, as the linearly constrained Lagrangian finds."""
@@ -81,6 +83,7 @@ def test_a_gp_on_the_data_with_a_normal_base():
     assert result.elbo > model.elbo() + 0.005 and result.kept == "affine"
 
 
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("structure", ["lu", "lower", "low_rank"])
 def test_structures(structure):
     full, structured = logistic_run()[1], logistic_run(structure=structure, rank=4)[1]

@@ -45,7 +45,7 @@ KINDS: dict[str, Kind] = {
     "Laplace": Kind(lambda: own.Laplace(0.4), lambda rng, f: f + 0.4 * rng.laplace(size=f.shape),
                     lambda y: ref.laplace(y, 0.4), None),
     "Student-t": Kind(lambda: gl.StudentT(0.3, 4.0), _with_outliers,
-                      lambda y: ref.student_t(y, 4.0, 0.3), 20, False),
+                      lambda y: ref.student_t(y, 4.0, 0.3), None, False),
 }  # fmt: skip
 CONCAVE = [name for name, kind in KINDS.items() if kind.concave]
 

@@ -126,6 +126,7 @@ def test_rows_are_nested_and_a_run_goes_on_from_the_last():
     assert other.history["elbo"][0] < large.elbo
 
 
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("name", ["Poisson", "logit"])
 def test_batches_reach_what_all_data_do(name):
     """Within 0.2 nats of the bound of L-BFGS-B on the same rows, and the bound is that of all data."""

@@ -65,6 +65,7 @@ def test_bounds_are_those_of_brute_force(name):
     assert_allclose(point.primal, lcl.primal(K, m_0, m, V, _numpy(sub, 5), f), rtol=1e-9)
 
 
+@pytest.mark.costly(keep=2)
 @pytest.mark.parametrize(
     "name", [name for name in KINDS if name != "Laplace"]
 )  # clamped, and tested with its site loss
@@ -103,6 +104,7 @@ def test_gradient_and_hessian_are_finite_differences(name):
     assert_allclose(p_lam, d_lam, rtol=1e-3, atol=1e-6)
 
 
+@pytest.mark.costly(keep=2)
 @names
 def test_strong_duality_and_both_solvers(name):
     """min D_k = max Q_k, at the same multipliers; Q_k is below the bound everywhere, and touches it where it was made."""
@@ -144,6 +146,7 @@ def test_subproblem_touches_the_bound_where_it_was_made():
         assert_allclose(problem.point(sub, at, at.mean, at.deviation).primal, at.bound, rtol=1e-12)
 
 
+@pytest.mark.costly(keep=2)
 @pytest.mark.parametrize("name", ["logit", "probit", "Student-t"])
 @pytest.mark.parametrize("far", [0.0, 300.0])
 def test_maximiser_finds_the_same_point_from_afar(name, far):
@@ -157,6 +160,7 @@ def test_maximiser_finds_the_same_point_from_afar(name, far):
             assert_allclose(left, right, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.costly(keep=2)
 @pytest.mark.parametrize("name", ["Poisson", "logit", "Student-t"])
 def test_derivatives_of_the_maximiser(name):
     """(V17) against differences."""

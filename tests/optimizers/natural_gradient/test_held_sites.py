@@ -80,6 +80,7 @@ def _bound_at_held_sites(model: BasisGP, data: tuple, naturals: tuple, old: Any)
     return float(model.elbo(data))
 
 
+@pytest.mark.costly(keep=2)
 @pytest.mark.parametrize("likelihood", LIKELIHOODS)
 @pytest.mark.parametrize("name", BASES)
 def test_gradient_is_the_slope_of_the_bound_at_held_sites(name, likelihood):
@@ -112,6 +113,7 @@ def _step(model: BasisGP, hold_sites: bool = True) -> TrainingStep:
     return TrainingStep(model, NaturalGradient(0.4), tf_keras.optimizers.Adam(0.1), None, True, hold_sites)
 
 
+@pytest.mark.costly(keep=2)
 @pytest.mark.parametrize("name", BASES)
 def test_a_training_step_moves_the_kernel_under_the_new_sites(name):
     model, data = _model(BASES[name]())
@@ -143,6 +145,7 @@ def test_sites_that_cannot_be_carried_leave_the_whitened_parameters():
     assert_allclose(model.basis.q_sqrt.numpy(), 10.0 * np.eye(4)[None] * np.ones((2, 1, 1)), atol=1e-3)
 
 
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("basis", [lambda: HybridBasis(GAMMA, BETA, 2), lambda: CoupledBasis(BETA, 2, whiten=False)])
 def test_bases_without_whitened_sites_keep_their_parameters(basis):
     results = []

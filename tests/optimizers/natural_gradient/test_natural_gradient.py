@@ -64,6 +64,7 @@ def _assert_same(theirs: list, ours: list) -> None:
         assert_allclose(right, left, rtol=1e-8, atol=1e-8)
 
 
+@pytest.mark.costly(keep=3)
 @pytest.mark.parametrize("whiten", [True, False])
 @pytest.mark.parametrize("name", LIKELIHOODS)
 def test_step_is_gpflows_on_svgp(name, whiten):
@@ -78,6 +79,7 @@ def test_step_is_gpflows_on_svgp(name, whiten):
     _assert_same(*_both_steps(model, data, model.q_mu, model.q_sqrt, 0.3))
 
 
+@pytest.mark.costly(keep=2)
 @pytest.mark.parametrize("whiten", [True, False])
 @pytest.mark.parametrize("kind", ["separate", "coregionalisation"])
 def test_step_is_gpflows_with_many_outputs(kind, whiten, rng):
@@ -99,6 +101,7 @@ def test_step_is_gpflows_with_many_outputs(kind, whiten, rng):
     _assert_same(*_both_steps(twin, data, model.q_mu, model.q_sqrt, 0.3))
 
 
+@pytest.mark.costly(keep=3)
 @pytest.mark.parametrize("name", ["gaussian-2", "bernoulli", "poisson"])
 @pytest.mark.parametrize("basis", [OrthogonalBasis, HybridBasis])
 @pytest.mark.parametrize("whiten", [True, False])

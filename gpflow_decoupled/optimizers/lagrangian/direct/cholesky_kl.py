@@ -21,6 +21,7 @@ from ....errors import DataError
 from ....linalg.triangular import solve
 from ....models import LCLGP
 from ....models.families import require_model
+from ...expectation_check import warn_of_quadrature
 from ...lbfgs import lbfgs_ascent, settled
 from ..dual import DualProblem
 from ..result import LagrangianRecord, LagrangianResult
@@ -99,7 +100,9 @@ class CholeskyKL:
             low=low, record=record.add, advice=NOT_FINITE, matrix="K",
         )  # fmt: skip
         self._write(problem, A, *unpacked(found.x))
-        return record.result(found.converged, found.reason)
+        result = record.result(found.converged, found.reason)
+        warn_of_quadrature(model, result.elbo)
+        return result
 
     def _write(self, problem: DualProblem, A: tf.Tensor, t: tf.Tensor, T: tf.Tensor) -> None:
         """Leave the model at multipliers with this mean and variances: alpha from the losses, or from the mean itself."""

@@ -19,6 +19,7 @@ from gpflow.optimizers import Scipy
 from ....errors import DataError
 from ....models import LCLGP
 from ....models.families import require_model
+from ...expectation_check import warn_of_quadrature
 from ...lbfgs import lbfgs_ascent, settled
 from ..dual import DualProblem
 from ..result import LagrangianRecord, LagrangianResult
@@ -83,7 +84,9 @@ class OpperArchambeau:
         )  # fmt: skip
         alpha, lam = Scipy.unpack_tensors(multipliers, tf.constant(found.x))
         problem.write_best([(alpha, lam)])
-        return record.result(found.converged, found.reason)
+        result = record.result(found.converged, found.reason)
+        warn_of_quadrature(model, result.elbo)
+        return result
 
 
 def _value_and_gradient(

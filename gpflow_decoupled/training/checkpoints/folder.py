@@ -1,0 +1,93 @@
+"""The files of a folder of states: which there are, how a new one takes its place, and what a kill leaves over."""
+
+from __future__ import annotations
+
+__all__ = ["StateFolder"]
+
+import os
+import re
+import shutil
+import warnings
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import BinaryIO
+
+import tensorflow as tf
+
+INDEX = "checkpoint"
+"""TensorFlow's name of the file that lists the states, so that `tf.train.latest_checkpoint` works too."""
+
+_STATE = re.compile(r"ckpt-(\d+)(\..*)?")
+_FILES = re.compile(r"(?:ckpt|run|history)-(\d+)\..*")
+_HALVES = re.compile(r"ckpt-\d+_temp|.*\.part")
+
+
+class StateFolder:
+    """States by the number of their step: `ckpt-N.*` has the tensors, `history-N.npz` the traces, `run-N.json` the record.
+
+    A state counts as soon as the index lists it, which is the last thing that is written. Every file but TensorFlow's own is
+    written beside its place and renamed, so that a kill at any moment leaves the states before.
+
+    :param path: of the folder.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def tensors(self, step: int) -> str:
+        """What the names of the files with the tensors of a state begin with."""
+        return str(self.path / f"ckpt-{step}")
+
+    def steps(self) -> list[int]:
+        """The states that the index lists, the oldest first; without a sound index, with a warning, all that have files."""
+        listed = self._listed()
+        if listed is not None:
+            return listed
+        found = sorted({int(match[1]) for match in self._matches(_STATE) if match[2]})
+        if found:
+            warnings.warn(
+                f"The index {self.path / INDEX} is missing or damaged; the states {found} are found by their files.",
+                stacklevel=3,
+            )
+        return found
+
+    def list_states(self, steps: Sequence[int]) -> None:
+        """Write the index; the last of `steps` is the latest state."""
+        lines = [f'model_checkpoint_path: "ckpt-{steps[-1]}"']
+        lines += [f'all_model_checkpoint_paths: "ckpt-{step}"' for step in steps]
+        self.write(INDEX, lambda file: file.write("\n".join([*lines, ""]).encode()))
+
+    def write(self, name: str, fill: Callable[[BinaryIO], object]) -> None:
+        """Write a file beside its place, and rename it."""
+        temporary = self.path / (name + ".part")
+        with open(temporary, "wb") as file:
+            fill(file)
+        os.replace(temporary, self.path / name)
+
+    def clean(self, kept: Sequence[int] = ()) -> None:
+        """Remove what a write that broke off has left, and the files of all states but those of `kept`, if there are any."""
+        for match in self._matches(_HALVES):
+            shutil.rmtree(self.path / match[0], ignore_errors=True)
+            (self.path / match[0]).unlink(missing_ok=True)
+        for match in self._matches(_FILES):
+            if kept and int(match[1]) not in kept:
+                (self.path / match[0]).unlink(missing_ok=True)
+
+    def _listed(self) -> list[int] | None:
+        """The states of the index, oldest first; None if it is missing, or damaged."""
+        try:
+            state = tf.train.get_checkpoint_state(str(self.path))
+        except ValueError:
+            return None
+        if state is None:
+            return None
+        names = [path.replace("\\", "/").rsplit("/", 1)[-1] for path in state.all_model_checkpoint_paths]
+        matches = [_STATE.fullmatch(name) for name in names]
+        steps = [int(match[1]) for match in matches if match is not None and match[2] is None]
+        if len(steps) < len(names) or not steps or not state.model_checkpoint_path.endswith(f"ckpt-{steps[-1]}"):
+            return None
+        return steps
+
+    def _matches(self, pattern: re.Pattern[str]) -> list[re.Match[str]]:
+        names = os.listdir(self.path) if self.path.is_dir() else []
+        return [match for match in map(pattern.fullmatch, names) if match is not None]

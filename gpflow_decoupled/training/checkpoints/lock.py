@@ -1,0 +1,62 @@
+"""One run at a time in a folder."""
+
+from __future__ import annotations
+
+__all__ = ["locked"]
+
+import os
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from ...errors import CheckpointError
+
+try:
+    import fcntl
+except ImportError:  # pragma: no cover  (Windows)
+    fcntl = None  # type: ignore[assignment]
+
+NAME = "lock"
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Hold the lock of a folder, which is created if it is not there.
+
+    The lock is one of the operating system on the file `lock`, so that a process that ends in whatever way, killed or not,
+    gives it back; the empty file itself stays. Where the system, or the file system, has no such locks, there is a warning
+    instead, and it is up to the user that no two runs share the folder.
+
+    :raises CheckpointError: if another run holds it, or the folder cannot be written.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        handle = os.open(folder / NAME, os.O_RDWR | os.O_CREAT, 0o666)
+    except OSError as error:
+        raise CheckpointError(
+            f"checkpoint={str(folder)!r} cannot be used as a folder ({error.strerror}); use one that can be written."
+        ) from error
+    try:
+        _take(handle, folder)
+        yield
+    finally:
+        os.close(handle)  # gives the lock back
+
+
+def _take(handle: int, folder: Path) -> None:
+    reason = "this system has none"
+    if fcntl is not None:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        except BlockingIOError as error:
+            raise CheckpointError(
+                f"Another run uses the folder {folder}, and two would overwrite each other's states; wait until it ends, "
+                "or use another folder."
+            ) from error
+        except OSError as error:
+            reason = str(error.strerror)
+    warnings.warn(
+        f"The folder {folder} cannot be locked ({reason}); see to it that no other run uses it.", stacklevel=4
+    )

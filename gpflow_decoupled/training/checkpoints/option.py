@@ -1,0 +1,31 @@
+"""What `fit` takes for its argument `checkpoint`."""
+
+from __future__ import annotations
+
+__all__ = ["Checkpoints"]
+
+import os
+from dataclasses import dataclass
+
+from ..options import check_counts
+
+
+@dataclass(frozen=True)
+class Checkpoints:
+    """Where `fit` saves a run, and how often: a killed run goes on from there to the same trace.
+
+    :param folder: where the state is saved. A run that finds a state in it goes on from that one; the limits of the run may
+        then be others, while other data or settings are refused. One run at a time may use a folder.
+    :param every: steps between two checkpoints; there is one more at the end.
+    :raises DataError: unless `every` is at least 1.
+
+    Example::
+
+        fit(model, (X, Y), steps=10_000, checkpoint=Checkpoints("run", every=1000))
+    """
+
+    folder: str | os.PathLike[str]
+    every: int = 500
+
+    def __post_init__(self) -> None:
+        check_counts(1, every=self.every)

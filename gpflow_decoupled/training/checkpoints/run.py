@@ -1,0 +1,148 @@
+"""What is saved of a run, and how it is read back."""
+
+from __future__ import annotations
+
+__all__ = ["RunCheckpoint"]
+
+import json
+import os
+import warnings
+import zipfile
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from dataclasses import asdict
+from pathlib import Path
+
+import numpy as np
+import tensorflow as tf
+
+from ...errors import CheckpointError, DataError
+from ..result import History, Totals
+from ..states import Best
+from ..step import Trackable
+from .folder import StateFolder
+from .lock import locked
+
+UNREADABLE = (
+    OSError, ValueError, LookupError, TypeError, EOFError, AssertionError, zipfile.BadZipFile, tf.errors.OpError,
+)  # fmt: skip
+"""What damaged files make NumPy, JSON and TensorFlow raise."""
+
+BEST = "best "
+"""What the names of the arrays begin with that are no traces, but the state at the best evaluation."""
+
+KEPT = 2
+"""States in a folder: the latest, and the one before it, in case that one is damaged."""
+
+
+class RunCheckpoint:
+    """Model, optimizers, place in the data and history of a run, in one folder.
+
+    :param folder: where the files are; it is created when the run takes its lock.
+    :param objects: what TensorFlow saves, by name.
+    :param settings: what must be the same for the trace to go on, by name.
+    """
+
+    def __init__(
+        self, folder: str | os.PathLike[str], objects: Mapping[str, Trackable], settings: Mapping[str, object]
+    ) -> None:
+        self.folder = StateFolder(Path(folder))
+        self.settings = json.loads(json.dumps(settings))
+        self.checkpoint = tf.train.Checkpoint(**objects)
+        self.checkpoint.save_counter.assign(0)  # it exists from now on: TensorFlow asks for it in every state
+        self.sound: list[int] = []
+        """The states in the folder that this run has read or written, the oldest first."""
+
+    def locked(self) -> AbstractContextManager[None]:
+        """Keep other runs out of the folder; see `lock.locked`."""
+        return locked(self.folder.path)
+
+    def save(self, step: int, history: History, totals: Totals, best: Best) -> None:
+        """Write the state after `step` steps, unless it is there.
+
+        :param history: the traces.
+        :param totals: what the run has added up.
+        :param best: the state at the best evaluation.
+        :raises CheckpointError: if it cannot be written; the states before it stay.
+        :raises DataError: if the place in the dataset cannot be saved.
+        """
+        if self.sound and self.sound[-1] == step:
+            return
+        folder, record = self.folder, {"settings": self.settings, "totals": asdict(totals)}
+        kept = {f"{BEST}{place}": value for place, value in enumerate(best.values)}
+        states = [*self.sound, step][-KEPT:]
+        try:
+            folder.write(f"run-{step}.json", lambda file: file.write(json.dumps(record).encode()))
+            folder.write(f"history-{step}.npz", lambda file: np.savez(file, **history.arrays(), **kept))
+            self.checkpoint.write(folder.tensors(step))
+            folder.list_states(states)
+        except tf.errors.FailedPreconditionError as error:
+            raise DataError(
+                "This dataset's place cannot be saved (it depends on Python state, as from_generator does); "
+                "fit arrays, or leave checkpoint out."
+            ) from error
+        except (OSError, tf.errors.OpError) as error:
+            raise CheckpointError(
+                f"The state of step {step} cannot be written to checkpoint={str(folder.path)!r} ({_cause(error)}); make room, "
+                "or use another folder. A run goes on from the state before it."
+            ) from error
+        else:
+            self.sound = states
+        finally:
+            folder.clean(self.sound or states)
+
+    def restore(self, history: History, best: Best) -> tuple[int, Totals] | None:
+        """Go back to the latest state that can be read.
+
+        :param history: takes the traces of that state.
+        :param best: takes what was best until then.
+        :return: (steps done, totals), or None if there is no state in the folder.
+        :raises DataError: if the state was written with other settings, or if no state can be read.
+        """
+        self.folder.clean()
+        problems, steps = [], self.folder.steps()
+        for place, step in reversed(list(enumerate(steps))):
+            try:
+                record = json.loads((self.folder.path / f"run-{step}.json").read_text())
+                settings, totals = dict(record["settings"]), Totals.of(record["totals"])
+                with open(self.folder.path / f"history-{step}.npz", "rb") as file, np.load(file) as arrays:
+                    traces = dict(arrays)
+            except UNREADABLE as error:
+                problems.append(f"step {step}: {_cause(error)}")
+                continue
+            self._compare(settings)
+            try:
+                self.checkpoint.restore(self.folder.tensors(step)).assert_existing_objects_matched()
+            except UNREADABLE as error:
+                problems.append(f"step {step}: {_cause(error)}")
+                continue
+            if problems:
+                warnings.warn(
+                    f"The run goes on from step {step}: a later state is damaged ({problems[0]}).",
+                    stacklevel=2,
+                )
+            best.values = [traces.pop(f"{BEST}{place}") for place in range(sum(BEST in name for name in traces))]
+            history.load(traces)
+            self.sound = steps[: place + 1]
+            return step, totals
+        if problems and steps != [0]:
+            raise DataError(
+                f"No state in {self.folder.path} can be read ({problems[0]}); empty the folder to start "
+                "afresh, or use another."
+            )
+        return None  # no state, or a damaged one of step 0, with which nothing is lost
+
+    def _compare(self, written: Mapping[str, object]) -> None:
+        for name in [*self.settings, *(name for name in written if name not in self.settings)]:
+            old, new = written.get(name), self.settings.get(name)
+            if old != new:
+                raise DataError(
+                    f"The checkpoint in {self.folder.path} was written with {name}={old!r}, and this run has {new!r}; use the "
+                    "same value, or another folder."
+                )
+
+
+def _cause(error: BaseException) -> str:
+    """What went wrong, on one line."""
+    text = str(error).strip() or type(error).__name__
+    return text.splitlines()[0]

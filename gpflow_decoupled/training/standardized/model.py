@@ -1,0 +1,180 @@
+"""A model of standardised data that is trained, asked and answers in the units of the data."""
+
+from __future__ import annotations
+
+__all__ = ["Standardized"]
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import tensorflow as tf
+from gpflow.base import MeanAndVariance, TensorType
+from gpflow.models import GPModel
+
+from ...errors import DataError, ModelError, check_option
+from ..evaluation import Evaluation
+from ..fit import fit
+from ..result import FitResult
+from ..scales import has_scale
+from .transform import Standardization
+
+Build: TypeAlias = Callable[[np.ndarray, np.ndarray], GPModel]
+
+
+class Standardized(tf.Module):
+    """A model of X and Y less their means and over their standard deviations, with predictions in the units of the data.
+
+    Kernel, noise, mean function and inducing points of the model inside are those of standardised data, for which
+    lengthscales, variances and step sizes of order one are a good start. Where Y has no scale (counts, labels, proportions),
+    Y stays as it is, and X alone is standardised.
+
+    :param build: a function of the standardised X [N, D] and Y [N, P] that returns the model: one that `fit` trains.
+    :param data: (X [N, D], Y [N, P]) in their own units.
+    :param scale_outputs: whether Y is standardised. None: if the likelihood is `Gaussian`, `StudentT` or `Laplace`; `build` is
+        then called once more, with Y as it is, if the likelihood turns out to be another. True is for a likelihood of your own
+        whose observations are f plus noise.
+    :raises DataError: for unusable data, and for one row.
+    :raises ModelError: if `build` is not a function that returns a GPflow model.
+
+    `model` is the model inside; `inputs` and `outputs` are the `Standardization` of X and of Y, None if Y stays as it is.
+    All of them are copied by `deepcopy` and saved by `tf.train.Checkpoint`. Example::
+
+        def build(X, Y):
+            kernel = gpflow.kernels.Matern52()
+            return gpflow.models.SVGP(kernel, gpflow.likelihoods.Gaussian(0.1), inducing.select(X, 30, kernel))
+
+        model = Standardized(build, (X, Y))
+        model.fit(steps=1000)
+        mean, variance = model.predict_y(X_new)
+    """
+
+    def __init__(self, build: Build, data: Sequence[npt.ArrayLike], *, scale_outputs: bool | None = None) -> None:
+        super().__init__()
+        if not callable(build):
+            raise ModelError(
+                f"build is a {type(build).__name__}; pass a function of the standardised X and Y that returns the model, so "
+                "that its inducing points are standardised too: Standardized(lambda X, Y: SVGP(...), (X, Y))."
+            )
+        check_option("scale_outputs", scale_outputs, (None, True, False))
+        if not (isinstance(data, (tuple, list)) and len(data) == 2):
+            raise DataError(f"data is a {type(data).__name__}; pass (X, Y).")
+        X, Y = (np.asarray(array) for array in data)
+        self.inputs = Standardization(X, "X")
+        outputs = Standardization(Y, "Y")  # in any case: it checks Y
+        if len(X) != len(Y):
+            raise DataError(f"X has {len(X)} rows and Y has {len(Y)}; they must be the same observations.")
+        inside, scaled = self.inputs.transform(X).numpy(), outputs.transform(Y).numpy()
+        unscaled = Y if Y.dtype.kind != "f" else Y.astype(scaled.dtype)
+        tries = [Y for Y, wanted in ((scaled, scale_outputs is not False), (unscaled, not scale_outputs)) if wanted]
+        self.model, used = _built(build, inside, tries)
+        self.outputs = outputs if used is scaled else None
+        self._X, self._Y = inside, used
+
+    def fit(self, **options: Any) -> FitResult:
+        """Train the model inside on the standardised data.
+
+        :param options: of `gpflow_decoupled.fit`; held-out data of `evaluation` are (X, Y) in their own units.
+        :return: the record of the run, whose bounds and scores are those of standardised data.
+        """
+        scores = options.get("evaluation")
+        if isinstance(scores, Evaluation):
+            held_out = None if scores.data is None else self._standardised(scores.data)
+            options["evaluation"] = replace(scores, data=held_out)
+        elif scores is not None:
+            options["evaluation"] = self._standardised(scores)
+        return fit(self.model, self._data, **options)
+
+    def elbo(self) -> tf.Tensor:
+        """The evidence lower bound of all training data in nats, a scalar: a bound on log p(Y) in the units of Y."""
+        data = self._data
+        bound = self.model.elbo() if data is None else self.model.elbo(data)
+        return bound - len(self._X) * self._log_scale(bound.dtype)
+
+    def predict_f(
+        self, Xnew: TensorType, full_cov: bool = False, full_output_cov: bool = False
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """Moments of f at Xnew [..., N, D] in the units of Y, with the shapes of GPflow: mean and variances [..., N, P]."""
+        moments = self.model.predict_f(self.inputs.transform(Xnew), full_cov=full_cov, full_output_cov=full_output_cov)
+        return self._in_units(moments, full_cov, full_output_cov)
+
+    def predict_y(
+        self, Xnew: TensorType, full_cov: bool = False, full_output_cov: bool = False
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """Moments of new observations at Xnew [..., N, D] in the units of Y, shaped as those of `predict_f`."""
+        moments = self.model.predict_y(self.inputs.transform(Xnew), full_cov=full_cov, full_output_cov=full_output_cov)
+        return self._in_units(moments, full_cov, full_output_cov)
+
+    def predict_log_density(
+        self, data: Sequence[TensorType], full_cov: bool = False, full_output_cov: bool = False
+    ) -> tf.Tensor:
+        """Log predictive densities [..., N] in nats of observations Y [..., N, P] at X [..., N, D], per unit of Y."""
+        inside = self._standardised(data)
+        density = self.model.predict_log_density(inside, full_cov=full_cov, full_output_cov=full_output_cov)
+        return density - self._log_scale(density.dtype)
+
+    def predict_f_samples(
+        self, Xnew: TensorType, num_samples: int | None = None, full_cov: bool = True, full_output_cov: bool = False
+    ) -> tf.Tensor:
+        """Samples of f at Xnew [..., N, D] in the units of Y: [..., S, N, P], or [..., N, P] without `num_samples`."""
+        inside = self.inputs.transform(Xnew)
+        samples = self.model.predict_f_samples(inside, num_samples, full_cov=full_cov, full_output_cov=full_output_cov)
+        return samples if self.outputs is None else self.outputs.inverse_transform(samples)
+
+    @property
+    def _data(self) -> tuple[np.ndarray, np.ndarray] | None:
+        """What `fit` needs: nothing for a model that owns its data."""
+        return None if hasattr(self.model, "data") else (self._X, self._Y)
+
+    def _standardised(self, data: Sequence[TensorType]) -> tuple[TensorType, TensorType]:
+        X, Y = data
+        return self.inputs.transform(X), Y if self.outputs is None else self.outputs.transform(Y)
+
+    def _log_scale(self, dtype: tf.DType) -> tf.Tensor:
+        """The log determinant of dY/dz of one observation, a scalar."""
+        total = 0.0 if self.outputs is None else tf.reduce_sum(tf.math.log(self.outputs.scale))
+        return tf.cast(total, dtype)
+
+    def _in_units(self, moments: MeanAndVariance, full_cov: bool, full_output_cov: bool) -> tuple[tf.Tensor, tf.Tensor]:
+        """Mean [..., N, P] and variances or covariances in the units of Y."""
+        mean, cov = moments
+        if self.outputs is None:
+            return mean, cov
+        scale = tf.cast(self.outputs.scale, cov.dtype)
+        if full_output_cov:  # [..., N, P, P], or [..., N, P, N, P]
+            factor = scale[:, None, None] * scale if full_cov else scale[:, None] * scale
+        else:  # [..., P, N, N], or [..., N, P]
+            factor = tf.square(scale)[:, None, None] if full_cov else tf.square(scale)
+        return self.outputs.inverse_transform(mean), cov * factor
+
+
+def _built(build: Build, X: np.ndarray, tries: Sequence[np.ndarray]) -> tuple[GPModel, np.ndarray]:
+    """The model, and which of the Y it is for: the first is standardised where there are two.
+
+    A model that owns its data refuses standardised counts or labels; that one then is built from the second.
+    """
+    Y = tries[-1]
+    if len(tries) == 2:
+        try:
+            model = _checked(build(X, tries[0]), X)
+            if has_scale(model.likelihood):
+                return model, tries[0]
+        except DataError as error:
+            model = _checked(build(X, Y), X)
+            if has_scale(model.likelihood):
+                raise error
+            return model, Y
+    return _checked(build(X, Y), X), Y
+
+
+def _checked(model: GPModel, X: np.ndarray) -> GPModel:
+    """The model, if it is one, and if data that it owns are those that `build` was handed."""
+    if not isinstance(model, GPModel):
+        raise ModelError(f"build returned a {type(model).__name__}; it must return a GPflow model.")
+    if hasattr(model, "data"):
+        own = np.asarray(model.data[0])
+        if own.shape == X.shape and not np.allclose(own, X, rtol=1e-4, atol=1e-4):
+            raise DataError("The data of the model are not those that build was handed: use its arguments X and Y.")
+    return model

@@ -1,0 +1,93 @@
+"""The shift and scale of the columns of an array, learned from training data."""
+
+from __future__ import annotations
+
+__all__ = ["Standardization"]
+
+import warnings
+
+import numpy as np
+import numpy.typing as npt
+import tensorflow as tf
+from gpflow.base import TensorType
+from gpflow.config import default_float
+
+from ...errors import DataError
+
+_DIGITS = 8.0 * np.finfo(np.float64).eps
+"""Range of a column, relative to its size, below which it varies by nothing but round-off."""
+
+
+class Standardization(tf.Module):
+    """Columns less their mean, over their standard deviation: z = (x - mean) / scale.
+
+    A constant column is shifted to 0 and keeps its scale. Mean and scale [D] are saved with a `tf.train.Checkpoint`.
+
+    :param array: the training data [N, D], at least two rows.
+    :param name: of the array, for messages.
+    :raises DataError: for one row, for entries that are not finite numbers, and for other shapes.
+
+    Example::
+
+        inputs = Standardization(X, "X")
+        inputs.transform(X_new)  # the new rows, by mean and standard deviation of X
+    """
+
+    def __init__(self, array: npt.ArrayLike, name: str = "X") -> None:
+        super().__init__()
+        self._of = name
+        values = _checked(array, name)
+        largest = np.max(np.abs(values), axis=0)
+        constant = np.ptp(values, axis=0) <= _DIGITS * largest
+        for column in np.flatnonzero(constant & np.any(values != values[:1], axis=0)):
+            warnings.warn(
+                f"{name}[:, {column}] is {values[0, column]:.6g} and differs in its last digits only: taken as constant.",
+                stacklevel=3,
+            )
+        mean = np.where(
+            constant, values[0], np.mean(values / np.maximum(largest, 1.0), axis=0) * np.maximum(largest, 1.0)
+        )
+        centred = values - mean
+        size = np.where(constant, 1.0, np.max(np.abs(centred), axis=0))
+        scale = np.where(constant, 1.0, size * np.sqrt(np.mean(np.square(centred / size), axis=0)))
+        self.mean, self.scale = (tf.Variable(part, trainable=False, dtype=tf.float64) for part in (mean, scale))
+
+    def transform(self, array: TensorType) -> tf.Tensor:
+        """An array [..., D] in standard deviations from the mean, of GPflow's default float type.
+
+        :raises DataError: for another number of columns.
+        """
+        values = _float64(array)
+        columns = self.mean.shape[0]
+        if values.shape.rank is not None and (values.shape.rank < 2 or values.shape[-1] not in (None, columns)):
+            raise DataError(
+                f"{self._of} has shape {tuple(values.shape)}; it must be a matrix of {columns} columns, as in training."
+            )
+        return tf.cast((values - self.mean) / self.scale, default_float())
+
+    def inverse_transform(self, array: TensorType) -> tf.Tensor:
+        """A standardised array [..., D] in the units of the data."""
+        return tf.cast(_float64(array) * self.scale + self.mean, default_float())
+
+
+def _float64(array: TensorType) -> tf.Tensor:
+    return tf.cast(array if tf.is_tensor(array) else np.asarray(array), tf.float64)
+
+
+def _checked(array: npt.ArrayLike, name: str) -> np.ndarray:
+    """The array [N, D] in float64."""
+    values = np.asarray(array)
+    if values.ndim != 2:
+        fix = f"use {name}[:, None]" if values.ndim == 1 else f"{name} must be a matrix"
+        raise DataError(f"{name} has shape {values.shape}; {fix}.")
+    if values.dtype.kind not in "fiub":
+        raise DataError(f"{name} holds {values.dtype} values; encode them as numbers.")
+    if len(values) < 2:
+        raise DataError(
+            f"{name} has {len(values)} row(s): no scale can be learned from that; use more rows, or the model as it is."
+        )
+    values = values.astype(np.float64)
+    if not np.all(np.isfinite(values)):
+        row, column = np.argwhere(~np.isfinite(values))[0]
+        raise DataError(f"{name}[{row}, {column}] is {values[row, column]}; remove or impute rows that are not finite.")
+    return values

@@ -1,0 +1,52 @@
+"""The methods that maximise the bound itself: their gradients against finite differences of the bound."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from numpy.testing import assert_allclose
+
+from gpflow_decoupled.optimizers.lagrangian.direct import cholesky_kl, opper_archambeau
+from gpflow_decoupled.optimizers.lagrangian.dual import DualProblem
+from tests.optimizers.lagrangian.lcl_problems import model
+
+NAMES = ["logit", "Poisson", "Student-t"]
+
+
+def _slope(value: Callable[..., tf.Tensor], at: list[np.ndarray], direction: list[np.ndarray]) -> float:
+    step = 1e-5
+    ends = [value(*(tf.constant(a + sign * step * d) for a, d in zip(at, direction))) for sign in (1.0, -1.0)]
+    return float(ends[0] - ends[1]) / (2.0 * step)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_gradient_in_the_multipliers(name, rng):
+    """(V21), in alpha and lambda one after the other."""
+    problem = DualProblem(model(name, 6), compile=False)
+    at = [0.3 * rng.normal(size=(6, 1)), rng.uniform(0.2, 1.0, size=(6, 1))]
+    _, *gradients = opper_archambeau._value_and_gradient(problem, *map(tf.constant, at))
+    for place, gradient in enumerate(gradients):
+        direction = [np.zeros((6, 1)), np.zeros((6, 1))]
+        direction[place] = rng.normal(size=(6, 1))
+        slope = _slope(lambda *p: opper_archambeau._value_and_gradient(problem, *p)[0], at, direction)
+        assert_allclose(np.sum(gradient * direction[place]), slope, rtol=1e-5)
+
+
+@pytest.mark.parametrize("whiten", [True, False])
+@pytest.mark.parametrize("name", NAMES)
+def test_gradient_in_mean_and_factor(name, whiten, rng):
+    """(V23), in t and in the lower triangle of T."""
+    problem = DualProblem(model(name, 6), compile=False)
+    geometry = problem.geometry
+    A = (geometry.root if whiten else geometry.triangular_root)(tf.convert_to_tensor(problem.prior))
+    at = [0.3 * rng.normal(size=(6, 1)), np.tril(0.1 * rng.normal(size=(1, 6, 6))) + 0.5 * np.eye(6)]
+    _, *gradients = cholesky_kl._value_and_gradient(problem, A, whiten, *map(tf.constant, at))
+    for place, gradient in enumerate(gradients):
+        direction = [np.zeros((6, 1)), np.zeros((1, 6, 6))]
+        direction[place] = rng.normal(size=direction[place].shape)
+        direction[1] = np.tril(direction[1])
+        slope = _slope(lambda *p: cholesky_kl._value_and_gradient(problem, A, whiten, *p)[0], at, direction)
+        assert_allclose(np.sum(gradient * direction[place]), slope, rtol=1e-5)

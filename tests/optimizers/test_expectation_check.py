@@ -1,0 +1,131 @@
+"""The check of expectations at the end of a run, and the bound of a likelihood that is much narrower than q(f)."""
+
+from __future__ import annotations
+
+import re
+import warnings
+
+import gpflow
+import numpy as np
+import pytest
+from gpflow import likelihoods as gl
+from gpflow.quadrature import NDiagGHQuadrature
+from numpy.testing import assert_allclose
+from scipy import stats
+from scipy.integrate import trapezoid
+
+import gpflow_decoupled
+from gpflow_decoupled.models import CVIGP, LCLGP, ODVGP, SparseCVIGP
+from gpflow_decoupled.optimizers import ConjugateComputation, LinearlyConstrainedLagrangian, OpperArchambeau, sweep
+
+SCALE, DF = 0.02, 3.0
+X = 3.0 * np.arange(12.0)[:, None]  # so far apart that the latents are independent, and the evidence a product
+Y = np.sin(3.0 * X) + 0.1 * np.random.default_rng(0).normal(size=X.shape)
+
+
+def kernel(variance: float = 4.0) -> gpflow.kernels.Kernel:
+    return gpflow.kernels.Matern32(variance=variance, lengthscales=0.1)
+
+
+def narrow() -> gl.Likelihood:
+    return gl.StudentT(scale=SCALE, df=DF)
+
+
+def fine_bound(model, mean, variance, kl):
+    """The bound of moments [N] by panels that are graded towards each label."""
+    x, w = np.polynomial.legendre.leggauss(16)
+    total, scale = -kl, float(model.likelihood.scale.numpy())
+    for m, s, y in zip(mean, np.sqrt(variance), Y[:, 0]):
+        edges = np.clip(y + scale * np.sinh(np.linspace(-20, 20, 801)), m - 9 * s, m + 9 * s)
+        edges = np.unique(np.concatenate([edges, m + s * np.linspace(-9, 9, 91)]))
+        half = 0.5 * np.diff(edges)[:, None]
+        f = 0.5 * (edges[1:] + edges[:-1])[:, None] + half * x
+        total += np.sum(half * w * stats.norm.pdf(f, m, s) * stats.t.logpdf((y - f) / scale, DF)) - np.log(scale)
+    return total
+
+
+def test_bound_of_a_narrow_likelihood_is_one():
+    model = LCLGP((X, Y), kernel(), narrow())
+    for rule in [LinearlyConstrainedLagrangian(), OpperArchambeau()]:
+        bound = rule.run(model).elbo
+        state = model.basis.factor(model.kernel)
+        moments = state.mean.numpy()[:, 0], state.variance.numpy()[:, 0]
+        assert_allclose(model.elbo(), fine_bound(model, *moments, float(model.basis.prior_kl(state))), rtol=1e-8)
+        assert_allclose(bound, model.elbo(), rtol=1e-8)
+        f = np.sinh(np.linspace(-12, 12, 200_001)) * SCALE  # residuals
+        density = stats.t.pdf(f / SCALE, DF) / SCALE
+        evidence = sum(np.log(trapezoid(stats.norm.pdf(y - f, 0, 2.0) * density, f)) for y in Y[:, 0])
+        assert bound < evidence
+
+
+def _name(likelihood: gl.Likelihood) -> str:
+    return type(likelihood).__name__
+
+
+def figures(caught) -> tuple[float, float]:
+    """The bound that was reported and that of the fine rule."""
+    messages = [str(one.message) for one in caught if "is not accurate" in str(one.message)]
+    assert len(messages) == 1, messages
+    found = re.match(r"The bound of (\S+) nats is not accurate: with the same q\(f\) it is (\S+) nats", messages[0])
+    assert "200 nodes would not do either" in messages[0] and "LCLGP" in messages[0]
+    return float(found[1]), float(found[2])
+
+
+def test_narrow_likelihood_of_sites_is_reported():
+    model = CVIGP((X, Y), kernel(), narrow())
+    for train in [
+        lambda: ConjugateComputation().run(model),
+        lambda: gpflow_decoupled.fit(model, steps=3, progress=False),
+    ]:
+        with pytest.warns(UserWarning, match="StudentT") as caught:
+            result = train()
+        assert all(one.filename == __file__ for one in caught), "the line that started the run"
+        state = model.basis.factor(model.kernel)
+        moments = state.mean.numpy()[:, 0], state.variance.numpy()[:, 0]
+        fine = fine_bound(model, *moments, float(model.basis.prior_kl(state)))
+        assert fine < result.elbo - 1.0
+        assert_allclose(figures(caught), [result.elbo, fine], rtol=1e-5)
+
+
+@pytest.mark.parametrize("batch_size", [None, 6])
+def test_narrow_likelihood_on_inducing_points_is_reported(batch_size):
+    model = ODVGP(kernel(), narrow(), X[::2], X[1::2])
+    gpflow.set_trainable(model.kernel, False)
+    with pytest.warns(UserWarning, match="StudentT") as caught:
+        result = gpflow_decoupled.fit(model, (X, Y), steps=3, batch_size=batch_size, progress=False)
+    reported, finer = figures(caught)
+    assert_allclose(reported, result.elbo, rtol=1e-5)
+    mean, variance = (part.numpy()[:, 0] for part in model.predict_f(X))
+    fine = fine_bound(model, mean, variance, float(model.prior_kl()))
+    if batch_size is None:
+        assert_allclose(finer, fine, rtol=1e-5)
+    assert reported - finer > 0.1
+
+
+def test_narrow_likelihood_of_a_sweep_is_reported():
+    model = SparseCVIGP(kernel(), narrow(), X[::2])
+    with pytest.warns(UserWarning, match="is not accurate") as caught:
+        result = sweep(model, (X, Y), block=6, passes=4)
+    reported, finer = figures(caught)
+    assert_allclose(reported, result.elbo, rtol=1e-5)
+    assert reported - finer > 1.0
+
+
+def test_advised_nodes_are_enough():
+    labels = 1.0 * (Y > 0)
+    with pytest.warns(
+        UserWarning, match=r"quadrature=gpflow.quadrature.NDiagGHQuadrature\(1, (50|100|200)\)"
+    ) as caught:
+        ConjugateComputation().run(CVIGP((X, labels), kernel(100.0), gl.Bernoulli()))
+    nodes = int(re.search(r"NDiagGHQuadrature\(1, (\d+)\)", str(caught[0].message))[1])
+    model = CVIGP((X, labels), kernel(100.0), gl.Bernoulli(quadrature=NDiagGHQuadrature(1, nodes)))
+    ConjugateComputation().run(model)  # a warning would be an error
+
+
+@pytest.mark.parametrize("likelihood", [gl.StudentT(0.5), gl.Bernoulli(), gl.Gaussian(1e-4), gl.Poisson()], ids=_name)
+def test_resolved_likelihoods_are_not(likelihood):
+    labels = Y if isinstance(likelihood, (gl.StudentT, gl.Gaussian)) else 1.0 * (Y > 0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        ConjugateComputation().run(CVIGP((X, labels), kernel(0.5), likelihood))
+        gpflow_decoupled.fit(ODVGP(kernel(0.5), likelihood, X[::2], X[1::2]), (X, labels), steps=3, progress=False)
