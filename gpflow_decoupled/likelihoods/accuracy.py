@@ -72,7 +72,7 @@ def integrates_by_nodes(
 ) -> bool:
     """Whether expected log densities depend on the number of nodes, at any moments; False for closed forms and for draws.
 
-    The arguments are those of `accurate_expectations`, with any mean and variance.
+    The arguments are those of `accurate_expectations`, with any mean and variance [N, L].
     """
     if nodes_of(likelihood) is None:
         return False

@@ -16,6 +16,7 @@ from ...errors import DataError, NumericalError
 from ...models import CVIGP
 from ..ascent import ascend, has_fallen
 from ..steps import StepReport
+from ..unusable_observation import unusable_observation
 from .result import ConjugateRecorder, ConjugateResult
 
 
@@ -109,7 +110,7 @@ def run_whole(rule: SiteRule, model: CVIGP, steps: int, tolerance: float, progre
     climber = _SiteClimber(rule, model, tolerance, bar)
     start = climber.start()
     if not start.probe.ok:
-        raise step_failure()
+        raise unusable_observation(model, None) or step_failure()
     end = ascend(climber, start, bar)
     return climber.record.result(end.reason, float(end.now.probe.elbo))
 
