@@ -45,9 +45,9 @@ def unusable_observation(model: object, data: RegressionData | None) -> Numerica
     row = int(np.argmax(bad))
     y, m, v = (np.array2string(part.numpy()[row], precision=4) for part in (Y, mean, variance))
     return NumericalError(
-        f"The bound is not finite because the expected log density of {type(likelihood).__name__} is {values[row]} at "
-        f"row {row} of the data of this step, Y = {y}, where f has mean {m} and variance {v} ({int(bad.sum())} of {len(bad)} rows are like that). "
-        + _remedy(likelihood),
+        f"The bound is not finite: the expected log density of {type(likelihood).__name__} is {values[row]} at "
+        f"row {row} of the data of this step, Y = {y}, where f has mean {m} and variance {v} ({int(bad.sum())} of {len(bad)} "
+        "rows are like that). " + _remedy(likelihood),
         matrix=f"expected log density of {type(likelihood).__name__}",
     )
 
