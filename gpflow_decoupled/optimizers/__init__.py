@@ -23,7 +23,7 @@ bound on all data, shorten steps where it falls, and return a record. A method t
 Each method has a package: `natural_gradient`, `conjugate`, `mean_field`, `lagrangian` and `affine_independent`. They share
 `steps` (step sizes, and the policies for negative precisions), `ascent` (the loop that halves a step after which the bound is
 lower), `lbfgs` (SciPy's L-BFGS-B), `results` (what a run returns) and `expectation_check` (the warning at the end of a run
-whose expectations were too coarse); read these first.
+whose expectations were too coarse); read these first. `unusable_observation` names the row that makes a bound infinite.
 """
 
 from .affine_independent.best_base import BaseChoice, best_base

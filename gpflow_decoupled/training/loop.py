@@ -18,6 +18,7 @@ from gpflow.utilities import parameter_dict
 from ..errors import CheckpointError, DataError, NumericalError
 from ..models import FactorGraph
 from ..optimizers.expectation_check import warn_of_quadrature
+from ..optimizers.unusable_observation import unusable_observation
 from .batches import Batch, Batches
 from .checkpoints import Checkpoints, RunCheckpoint
 from .evaluation import Evaluation, held_out_metrics
@@ -244,6 +245,7 @@ class Loop:
     def _fail(self, batch: Batch, now: Snapshot, done: int, cause: NumericalError | None = None) -> NoReturn:
         """Find the cause at the Parameters that failed, then go back to the last ones at which the bound was sound."""
         go_back(now)
+        cause = unusable_observation(self.model, batch) if cause is None and done == 0 else cause
         error = explain(self.step.matrices(), batch, done) if cause is None else restored(cause, done)
         go_back(now if self._good is None else self._good)
         error.result = self._result(done, "numerical failure")

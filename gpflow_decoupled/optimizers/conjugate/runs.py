@@ -17,6 +17,7 @@ from ...inputs import is_whole
 from ...models import CVIGP
 from ..ascent import ascend, has_fallen
 from ..steps import StepReport
+from ..unusable_observation import unusable_observation
 from .result import ConjugateRecorder, ConjugateResult
 
 
@@ -110,7 +111,7 @@ def run_whole(rule: SiteRule, model: CVIGP, steps: int, tolerance: float, progre
     climber = _SiteClimber(rule, model, tolerance, bar)
     start = climber.start()
     if not start.probe.ok:
-        raise step_failure()
+        raise unusable_observation(model, None) or step_failure()
     end = ascend(climber, start, bar)
     return climber.record.result(end.reason, float(end.now.probe.elbo))
 

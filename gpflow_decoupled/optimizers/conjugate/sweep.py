@@ -34,6 +34,7 @@ from ..expectation_check import warn_of_quadrature
 from ..natural_gradient.evaluation import as_basis_model
 from ..natural_gradient.natural import Natural
 from ..steps import POLICIES, StepSize, step_size_at
+from ..unusable_observation import unusable_observation
 from .blocks import Batches, Blocks
 from .passes import PassReader, Reading, step_failure
 from .result import ConjugateRecorder, ConjugateResult
@@ -102,7 +103,7 @@ def sweep(
         climber = _PassClimber(PassReader(view, blocks, negative_precision, compile, bar), step_size, tolerance)
         start = climber.reader.start()
         if not start.ok:
-            raise step_failure("The bound is not finite")
+            raise unusable_observation(view, blocks.sample) or step_failure("The bound is not finite")
         view.num_data = model.num_data = blocks.num_data
         end = ascend(climber, start, range(passes - 1), spent=_PASSES_DONE)
         if end.reason == _PASSES_DONE and end.refused is None:
