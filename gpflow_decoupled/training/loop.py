@@ -277,7 +277,7 @@ class Loop:
             exact = exact_bound(self.step, self.batches.whole)
         result.elbo = result.elbo if exact is None or not done else exact
         if done and self._last is not None:
-            warn_of_quadrature(self.model, result.elbo, self._last, stacklevel=5)
+            warn_of_quadrature(self.model, result.elbo, self._last, stacklevel=6)
         return result
 
     def _is_sound(self, done: int, bound: float | None = None) -> bool:

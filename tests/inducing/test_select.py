@@ -186,7 +186,7 @@ BAD = [
     ((np.zeros((2, 2, 2)), 2), {}, r"X has shape \[2, 2, 2\], but must be \[N, D\]\.$"),
     ((np.zeros((5, 0)), 2), {}, r"X has shape \[5, 0\]"),
     (([[0.0], [np.nan]], 1), {}, "X has NaN or infinite values in 1 of 2 rows, row 1 first"),
-    (([["a"]], 1), {}, "X has dtype string, not numbers"),
+    (([["a"]], 1), {}, "X holds string values; encode them as numbers"),
     ((LINE, 0), {}, "M=0 must be an integer, at least 1"),
     ((LINE, -3), {}, "M=-3 must be an integer"),
     ((LINE, 2.0), {}, "M=2.0 must be an integer"),

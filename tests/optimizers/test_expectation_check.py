@@ -18,6 +18,7 @@ import gpflow_decoupled
 from gpflow_decoupled.models import CVIGP, LCLGP, ODVGP, SparseCVIGP
 from gpflow_decoupled.optimizers import ConjugateComputation, LinearlyConstrainedLagrangian, OpperArchambeau, sweep
 
+pytestmark = pytest.mark.filterwarnings("ignore:A row of X is typically")  # these latents are meant to be independent
 SCALE, DF = 0.02, 3.0
 X = 3.0 * np.arange(12.0)[:, None]  # so far apart that the latents are independent, and the evidence a product
 Y = np.sin(3.0 * X) + 0.1 * np.random.default_rng(0).normal(size=X.shape)
@@ -79,7 +80,8 @@ def test_narrow_likelihood_of_sites_is_reported():
     ]:
         with pytest.warns(UserWarning, match="StudentT") as caught:
             result = train()
-        assert all(one.filename == __file__ for one in caught), "the line that started the run"
+        started = [one.filename for one in caught if "is not accurate" in str(one.message)]
+        assert started == [__file__], "the line that started the run"
         state = model.basis.factor(model.kernel)
         moments = state.mean.numpy()[:, 0], state.variance.numpy()[:, 0]
         fine = fine_bound(model, *moments, float(model.basis.prior_kl(state)))
@@ -126,6 +128,6 @@ def test_advised_nodes_are_enough():
 def test_resolved_likelihoods_are_not(likelihood):
     labels = Y if isinstance(likelihood, (gl.StudentT, gl.Gaussian)) else 1.0 * (Y > 0)
     with warnings.catch_warnings():
-        warnings.simplefilter("error")
+        warnings.filterwarnings("error", message="The bound of")
         ConjugateComputation().run(CVIGP((X, labels), kernel(0.5), likelihood))
         gpflow_decoupled.fit(ODVGP(kernel(0.5), likelihood, X[::2], X[1::2]), (X, labels), steps=3, progress=False)

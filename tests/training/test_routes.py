@@ -28,6 +28,7 @@ from gpflow_decoupled.training.routes.sites import SitesRoute
 from tests.optimizers.mean_field import mean_field_problems
 from tests.training.problems import BETA, GAMMA, MODELS, grouped, orthogonal, sine, unchanged, values
 
+pytestmark = pytest.mark.filterwarnings("ignore:The bound of .* is not accurate")  # a narrow Student-t, on purpose
 X, Y = sine(8)
 LABELS = (Y > 0).astype(float)
 OUTLIERS = np.where(np.arange(8)[:, None] == 2, Y + 30.0, Y)

@@ -11,6 +11,7 @@ from typing import SupportsIndex
 import numpy as np
 import tensorflow as tf
 from gpflow.base import RegressionData
+from scipy.sparse import issparse
 
 from ...errors import DataError
 from ...inputs import as_array
@@ -28,8 +29,9 @@ class Blocks:
     """Passes over data with one block in memory at a time. Arrays are checked in the first pass, streams in every pass.
 
     :param model: checks the data, and says what shapes they must have.
-    :param data: (X [N, D], Y [N, P]), where `numpy.memmap` is read block by block; a `tf.data.Dataset` of batches (X, Y);
-        or a function without arguments that returns an iterator of such batches, called once per pass.
+    :param data: (X [N, D], Y [N, P]), which are read block by block where they are not in memory (`numpy.memmap`, or another
+        array with a shape, a dtype and slices); a `tf.data.Dataset` of batches (X, Y); or a function without arguments that
+        returns an iterator of such batches, called once per pass.
     :param size: rows per block of arrays.
     :raises DataError: for data of another kind, shape or type; and while iterating, for blocks without rows, entries that are
         not finite, labels outside the likelihood's support, and a number of rows that is neither `num_data` of the model nor
@@ -85,9 +87,16 @@ class Blocks:
                 "returns an iterator of such batches."
             )
         model = self.model
-        X, Y = (  # a memory map stays one
-            array if isinstance(array, np.memmap) else as_array(array, name, model.float_type)
+        X, Y = (
+            array if _stays_on_disk(array) else as_array(array, name, model.float_type)
             for array, name in zip(data, "XY")
         )
         check_shapes_of_data(X, Y, model.likelihood, model.num_outputs, model.num_dims, model.float_type)
         return lambda: ((X[i : i + self.size], Y[i : i + self.size]) for i in range(0, len(X), self.size))
+
+
+def _stays_on_disk(array: object) -> bool:
+    """Whether an array is read block by block: a memory map, or an array of a library of its own, as HDF5 files have."""
+    in_memory = isinstance(array, (np.ndarray, tf.Tensor, tf.Variable)) or issparse(array) or hasattr(array, "iloc")
+    sliced = all(hasattr(array, name) for name in ("shape", "dtype", "__getitem__"))
+    return isinstance(array, np.memmap) or (sliced and not in_memory)

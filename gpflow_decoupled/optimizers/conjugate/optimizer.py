@@ -155,7 +155,8 @@ class ConjugateComputation(tf.Module):
         """
         require_model("ConjugateComputation.run", model, CVIGP)
         check_whole(1, steps=steps)
-        check_rate(tolerance=tolerance)
+        if tolerance != 0.0:  # zero: all steps are taken
+            check_rate(tolerance=tolerance)
         if batch_size is None:
             result = run_whole(self, model, steps, tolerance, progress)
         else:

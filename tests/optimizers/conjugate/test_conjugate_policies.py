@@ -212,7 +212,7 @@ def test_more_steps_continue_a_run():
     ({"step_size": True}, "step_size=True at step 0 must be a number"),
     ({"step_size": "half"}, "step_size='half' at step 0 must be a number"),
     ({"step_size": lambda t: -1.0}, "step_size=-1.0 at step 0"),
-    ({"samples": 0}, "samples=0 must be at least 1, or None for quadrature"),
+    ({"samples": 0}, "samples=0 must be a whole number of at least 1, or None for quadrature"),
 ])  # fmt: skip
 def test_options_out_of_range_are_refused(options, message):
     with pytest.raises(DataError, match=message):

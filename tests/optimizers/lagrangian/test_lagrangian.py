@@ -338,6 +338,7 @@ declare_site_loss(StraightLines, lambda likelihood, Y: QuadratureLoss(likelihood
 
 
 @pytest.mark.costly(keep=2)
+@pytest.mark.filterwarnings("ignore:The bound of .* is not accurate")  # the nodes know nothing of the kink
 @pytest.mark.parametrize("options", [{}, {"augmented": True}, {"inner": "lbfgs", "augmented": True}], ids=str)
 @pytest.mark.parametrize("likelihood, message", [
     (BernoulliLogit("piecewise"), 'not convex: .* Use BernoulliLogit.expectation="exact".'),
