@@ -105,6 +105,7 @@ def _cases(table: dict) -> dict:
     return {"argvalues": list(table.values()), "ids": list(table)}
 
 
+@pytest.mark.costly(keep=12)
 @pytest.mark.parametrize("make, data, message", **_cases({**BAD_SHAPES, **BAD_VALUES}))
 def test_fit_refuses_bad_data(make: Callable, data: Any, message: str) -> None:
     model = make()
@@ -114,6 +115,7 @@ def test_fit_refuses_bad_data(make: Callable, data: Any, message: str) -> None:
     assert unchanged(before, model) and model.num_data is None
 
 
+@pytest.mark.costly(keep=12)
 @pytest.mark.parametrize("make, data, message", **_cases({**BAD_SHAPES, **BAD_VALUES}))
 def test_training_loss_closure_refuses_bad_data(make: Callable, data: Any, message: str) -> None:
     with pytest.raises(DataError, match=message):
@@ -274,7 +276,7 @@ def test_column_that_picks_a_likelihood_may_be_constant() -> None:
         _fit(ODVGP(parts()[0], likelihood, GAMMA, BETA), (X, np.concatenate([Y, 0 * Y], axis=1)))
 
 
-@pytest.mark.costly(keep=2)
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("kind", ["int64", "int32", "bool", "uint8"])
 def test_integer_labels_are_accepted(kind: str) -> None:
     traces = [

@@ -24,6 +24,7 @@ def _classifier() -> ODVGP:
     return ODVGP(gpflow.kernels.SquaredExponential(), gpflow.likelihoods.Bernoulli(), GAMMA, BETA, num_data=60)
 
 
+@pytest.mark.costly(keep=3)
 @pytest.mark.parametrize("gamma", [-0.5, 0, 0.0, 2, float("nan"), True, np.True_, "1", None])
 def test_step_sizes_of_natural_gradients(gamma: object) -> None:
     with pytest.raises(DataError, match=r"gamma=.* must be a number above 0 and at most 1\."):
@@ -45,6 +46,7 @@ def test_numbers_of_the_newton_step(options: dict) -> None:
         NaturalGradient(mean="newton", **options)
 
 
+@pytest.mark.costly(keep=2)
 @pytest.mark.parametrize("num_data", [0, -3, True, 2.5, float("nan"), "60"])
 def test_sizes_of_the_data_set(num_data: object) -> None:
     message = r"num_data=.* must be a whole number of at least 1, the rows of the whole data set; leave it out"
@@ -107,6 +109,7 @@ def test_numbers_of_steps(steps: object) -> None:
 BOUNDS = ["elbo", "training_loss", "maximum_log_likelihood_objective"]
 
 
+@pytest.mark.costly(keep=2)
 @pytest.mark.parametrize("verb", BOUNDS)
 def test_bounds_check_values(verb: str) -> None:
     model = _classifier()

@@ -94,6 +94,7 @@ VERBS = {
 }
 
 
+@pytest.mark.costly(keep=12)
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize("convert, message", **_cases({**BAD, **OTHER_TYPES, **INTEGERS, **NOT_FINITE}))
 def test_predictions_refuse(name: str, convert: Callable, message: str) -> None:
@@ -103,6 +104,7 @@ def test_predictions_refuse(name: str, convert: Callable, message: str) -> None:
             VERBS[verb](MODELS[name], convert(NEW))
 
 
+@pytest.mark.costly(keep=2)
 @pytest.mark.parametrize("name", MODELS)
 def test_columns_of_predictions(name: str) -> None:
     for verb in ["predict_f", "predict_y"]:
@@ -114,6 +116,7 @@ def test_columns_of_predictions(name: str) -> None:
     assert compiled(tf.constant(NEW)).shape == (7, 1)
 
 
+@pytest.mark.costly(keep=2)
 @pytest.mark.parametrize("name", MODELS)
 def test_predictions_take_lists_frames_and_tensors(name: str) -> None:
     model = MODELS[name]
@@ -151,6 +154,7 @@ ENTRIES: dict[str, Callable[[Any, Any], object]] = {
 }
 
 
+@pytest.mark.costly(keep=2)
 @pytest.mark.parametrize("entry", ENTRIES)
 def test_every_entry_refuses(entry: str) -> None:
     for convert, message in {**BAD, **OTHER_TYPES, **NOT_FINITE}.values():
@@ -163,6 +167,7 @@ def test_every_entry_refuses(entry: str) -> None:
             MODELS["inducing"].elbo((X,))
 
 
+@pytest.mark.costly(keep=3)
 @pytest.mark.parametrize("convert, message", **_cases({k: v for k, v in BAD.items() if k != "rank 1"}))
 def test_inducing_points_and_functions_refuse(convert: Callable, message: str) -> None:
     with pytest.raises(DataError, match=f"^beta {message}"):

@@ -155,6 +155,7 @@ def _interdomain(name: str, rng: np.random.Generator) -> tuple[Any, Any, np.ndar
     return kernel, InducingPatches(rng.normal(size=(4, 4))), rng.normal(size=(5, 9))
 
 
+@pytest.mark.costly(keep=2)
 @pytest.mark.parametrize("whiten", [True, False])
 @pytest.mark.parametrize("name", ["multiscale", "patches"])
 def test_interdomain_points_carry_the_covariance(name, whiten, rng):

@@ -89,6 +89,7 @@ def test_random_sites_are_of_both_signs(kind):
     assert np.any(tau < 0) and np.any(tau > 0)
 
 
+@pytest.mark.costly(keep=3)
 @kinds
 @names
 def test_moments_and_kl_are_those_of_the_joint(name, kind):
@@ -109,6 +110,7 @@ def test_moments_and_kl_are_those_of_the_joint(name, kind):
     assert_allclose(basis.prior_kl(state), expected, rtol=1e-10)
 
 
+@pytest.mark.costly(keep=12)
 @kinds
 @names
 def test_kl_is_that_of_f_on_a_grid(name, kind):
@@ -125,6 +127,7 @@ def test_kl_is_that_of_f_on_a_grid(name, kind):
     assert_allclose(basis.prior_kl(state), sum(divergences), rtol=1e-10)
 
 
+@pytest.mark.costly(keep=12)
 @kinds
 @names
 def test_diagonal_of_the_covariance_is_the_variance(name, kind):
@@ -138,7 +141,7 @@ def test_diagonal_of_the_covariance_is_the_variance(name, kind):
     assert np.all(variance.numpy() > 0)
 
 
-@pytest.mark.costly(keep=2)
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("kind", ["one", "two"])
 @pytest.mark.parametrize("case", BOUNDED.values(), ids=BOUNDED)
 def test_elbo_is_below_the_evidence(case, kind, rng):
@@ -250,6 +253,7 @@ def test_all_rows_are_the_full_norm():
         assert_allclose(sampled.prior_kl(sampled.factor(kernel, rows=tf.range(4))), expected, rtol=1e-8)
 
 
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("same_rows", [True, False])
 def test_all_minibatches_and_rows_average_to_the_full_elbo(same_rows, rng):
     """The two samples may even be the same one (section 5)."""

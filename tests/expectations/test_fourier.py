@@ -23,6 +23,7 @@ from tests.reference import affine_independent as reference
 SKEW = SkewNormalBase()
 
 
+@pytest.mark.costly(keep=3)
 @pytest.mark.parametrize("site", SITES)
 @pytest.mark.parametrize("name, D", [("skew_normal", 1), ("skew_normal", 2), ("logistic", 2)], ids=str)
 def test_frequency_sum_and_spectral_are_quadrature(name, D, site):

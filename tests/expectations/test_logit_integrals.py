@@ -110,6 +110,7 @@ def test_graphs_with_and_without_sizes(dtype, tolerance):
             assert_allclose(left, right, rtol=tolerance, atol=tolerance, err_msg=field)
 
 
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("traced", [False, True])
 def test_gradient_of_the_mean(traced):
     h, sigma = tf.constant(np.linspace(-5.0, 5.0, 9)), tf.constant(np.geomspace(0.1, 20.0, 9))

@@ -30,6 +30,7 @@ CASES = {
 }
 
 
+@pytest.mark.costly(keep=3)
 @pytest.mark.parametrize("name", CASES)
 def test_accurate_expectations(name):
     make, Y = CASES[name]

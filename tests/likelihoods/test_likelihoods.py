@@ -93,6 +93,7 @@ def test_latents_are_summed_and_arguments_broadcast(name):
     assert mean.shape == variance.shape == (5, 2)
 
 
+@pytest.mark.costly(keep=2)
 @each
 def test_no_nan_far_out(name):
     make, Y, _, _ = CASES[name]
@@ -162,7 +163,7 @@ def _variables(model):
     return [model.q_mu.unconstrained_variable, model.q_sqrt.unconstrained_variable]
 
 
-@pytest.mark.costly(keep=2)
+@pytest.mark.costly(keep=1)
 @each
 def test_in_models_of_gpflow_and_in_cvi(name):
     """The same bound from all three at the same q, and training raises it."""
@@ -189,6 +190,7 @@ def test_in_models_of_gpflow_and_in_cvi(name):
         assert np.all(np.isfinite(model.predict_log_density((new, Y[:4]))))
 
 
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("name", ["Laplace", "negative binomial"])
 def test_parameters_are_learned(name):
     X, Y = _data(name)

@@ -83,6 +83,7 @@ def _value_and_gradients(function: Callable, L: tf.Tensor, R: tf.Tensor) -> list
     return [result, value, _tril(grad_L), grad_R]
 
 
+@pytest.mark.costly(keep=12)
 @pytest.mark.parametrize("size", SIZES)
 @operations
 def test_value_and_gradient(name, size, rng):
@@ -103,6 +104,7 @@ def test_batches_broadcast(name, shapes, rng):
         assert_allclose(left, right, rtol=1e-10, atol=1e-11)
 
 
+@pytest.mark.costly(keep=12)
 @pytest.mark.parametrize("traced", [False, True])
 @operations
 def test_second_derivative(name, traced, rng):
@@ -124,7 +126,7 @@ def test_second_derivative(name, traced, rng):
     assert_allclose(found, expected, rtol=1e-9, atol=1e-10)
 
 
-@pytest.mark.costly(keep=3)
+@pytest.mark.costly(keep=2)
 @operations
 def test_xla_gives_the_same_numbers(name, rng):
     L, R = _lower(rng, 1, 20, 20), _full(rng, 2, 20, 6)

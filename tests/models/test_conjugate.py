@@ -38,7 +38,7 @@ problems = pytest.mark.parametrize("name", PROBLEMS)
 means = pytest.mark.parametrize("with_mean", [False, True], ids=["zero mean", "linear mean"])
 
 
-@pytest.mark.costly(keep=3)
+@pytest.mark.costly(keep=2)
 @means
 @problems
 def test_both_forms_of_the_bound_agree(name, with_mean):
@@ -51,6 +51,7 @@ def test_both_forms_of_the_bound_agree(name, with_mean):
         assert_allclose(model.maximum_log_likelihood_objective(), model.elbo(), rtol=1e-13)
 
 
+@pytest.mark.costly(keep=3)
 @means
 @problems
 def test_bound_is_that_of_the_textbook(name, with_mean):
@@ -87,6 +88,7 @@ def test_bound_is_that_of_the_reference(likelihood, reference):
         assert_allclose(form(gram(model), prior_mean(model), sites_on_f(model), expect), model.elbo(), rtol=1e-9)
 
 
+@pytest.mark.costly(keep=2)
 @pytest.mark.parametrize("latents, make", [(1, lambda: matern(1.0, 1.0)), (2, lambda: matern(1.0, 1.0)), (2, separate)])
 def test_bound_of_gaussian_noise_is_the_evidence_at_every_kernel(latents, make, rng):
     """The sites of Gaussian noise know nothing of the kernel, nor of a mean function once they are centred on it."""
@@ -134,7 +136,7 @@ def test_bound_is_below_the_evidence(with_mean, rng):
     assert min(gaps) < 1e-4  # else the bound could be wrong unnoticed
 
 
-@pytest.mark.costly(keep=2)
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("name", ["Poisson, separate", "Student-t, coregionalised", "multiclass"])
 def test_gradients_of_the_bound_are_finite_differences(name):
     """In kernel, mean function and likelihood, with sites of both signs; the sites themselves are not trainable."""

@@ -28,7 +28,7 @@ FLAGS = [(cov, output) for cov in (False, True) for output in (False, True)]
 problems = pytest.mark.parametrize("name", PROBLEMS)
 
 
-@pytest.mark.costly(keep=3)
+@pytest.mark.costly(keep=2)
 @pytest.mark.parametrize("likelihood", LIKELIHOODS)
 def test_verbs(likelihood, rng):
     make, latents, observe = LIKELIHOODS[likelihood]
@@ -51,7 +51,7 @@ def test_verbs(likelihood, rng):
         assert np.all(np.isfinite(y_mean)) and np.all(y_variance > 0)
 
 
-@pytest.mark.costly(keep=3)
+@pytest.mark.costly(keep=2)
 @pytest.mark.parametrize("full_cov, full_output_cov", FLAGS)
 @pytest.mark.parametrize("name", ["heteroscedastic", "Student-t, coregionalised"])
 def test_batches_of_inputs_cached_and_fused(name, full_cov, full_output_cov, rng):

@@ -43,6 +43,7 @@ def _matrices() -> tuple[np.ndarray, ...]:
     return k(X, X), k(Z, Z) + JITTER * np.eye(5), k(Z, X), k(Z, NEW), k(NEW, NEW)
 
 
+@pytest.mark.costly(keep=3)
 @pytest.mark.parametrize("varying", [False, True], ids=["one noise variance", "varying noise"])
 @pytest.mark.parametrize("kind, model_type", [("dtc", DTC), ("vfe", SGPR), ("fitc", GPRFITC)])
 def test_objective_and_predictions(kind: str, model_type: Any, varying: bool) -> None:

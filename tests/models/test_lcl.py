@@ -32,7 +32,7 @@ from tests.reference import lcl
 RULE = LinearlyConstrainedLagrangian(tolerance=1e-9, compile=False)
 
 
-@pytest.mark.costly(keep=3)
+@pytest.mark.costly(keep=2)
 @pytest.mark.parametrize("name", KINDS)
 @pytest.mark.parametrize("latents, with_mean", [(1, False), (2, True)])
 def test_bound_is_that_of_brute_force(name, latents, with_mean):
@@ -134,6 +134,7 @@ def test_separate_kernels():
     assert_allclose(sum(RULE.run(part).elbo for part in parts), total, atol=1e-7)
 
 
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("intercept", [True, False])
 def test_linear_model_is_the_same_in_both_forms(intercept, rng):
     """And the same as by conjugate computation on the weights."""

@@ -53,6 +53,7 @@ def _matrices(model: SparseCVIGP, rows: slice = slice(None)) -> tuple:
     return Kuu, kernel(BETA, X[rows]), np.diag(kernel(X[rows], X[rows]))
 
 
+@pytest.mark.costly(keep=2)
 @pytest.mark.parametrize("name", LIKELIHOODS)
 def test_steps_on_minibatches_are_those_of_projected_sites(name):
     """In every step, with a mean function, which the sites leave out."""

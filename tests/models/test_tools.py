@@ -18,6 +18,7 @@ from tests.models.builders import MODELS, build
 names = pytest.mark.parametrize("name", MODELS)
 
 
+@pytest.mark.costly(keep=2)
 @names
 def test_deepcopy_is_equal_and_independent(name):
     model, data = build(name)
@@ -30,6 +31,7 @@ def test_deepcopy_is_equal_and_independent(name):
     assert abs(float(twin.elbo(data)) - before) > 1e-3
 
 
+@pytest.mark.costly(keep=2)
 @names
 def test_checkpoint_restores_into_a_fresh_model(name, tmp_path: Path):
     """Also the frozen coordinates of the mean, which belong to the kernel when they were refreshed."""
@@ -43,6 +45,7 @@ def test_checkpoint_restores_into_a_fresh_model(name, tmp_path: Path):
     assert_allclose(fresh.elbo(data), model.elbo(data), rtol=1e-12)
 
 
+@pytest.mark.costly(keep=2)
 @names
 def test_values_travel_through_dictionaries(name):
     model, data = build(name)
@@ -52,6 +55,7 @@ def test_values_travel_through_dictionaries(name):
     assert_allclose(fresh.elbo(data), model.elbo(data), rtol=1e-12)
 
 
+@pytest.mark.costly(keep=3)
 @names
 def test_summary_lists_every_parameter(name, capsys):
     model, _ = build(name)
@@ -63,6 +67,7 @@ def test_summary_lists_every_parameter(name, capsys):
     assert len(model.parameters) == len(set(map(id, model.parameters)))
 
 
+@pytest.mark.costly(keep=3)
 @names
 def test_trainable_flags_are_respected(name):
     model, data = build(name)
@@ -105,6 +110,7 @@ def test_xla_gives_the_same_bound_and_gradient(name):
         assert_allclose(left, right, rtol=1e-8, atol=1e-9)
 
 
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("name", ["ODVGP", "HDVGP"])
 def test_gpflows_natural_gradient_works_on_the_parameters(name):
     """And does what ours does."""

@@ -45,6 +45,7 @@ def test_verbs(model_name, likelihood, rng):
         assert np.all(np.isfinite(y_mean)) and np.all(y_variance > 0)
 
 
+@pytest.mark.costly(keep=2)
 @pytest.mark.parametrize("name", MODELS)
 def test_bound_and_predictions_agree(name, rng):
     """Over all verbs: one likelihood, one mean function, one covariance."""
@@ -62,6 +63,7 @@ def test_bound_and_predictions_agree(name, rng):
     assert_allclose(samples.mean(axis=0), mean, atol=5 * np.sqrt(np.max(variance) / 4000))
 
 
+@pytest.mark.costly(keep=3)
 @pytest.mark.parametrize("name", MODELS)
 def test_samples_have_the_joint_covariance(name):
     model, _ = build(name)
@@ -75,7 +77,7 @@ def test_samples_have_the_joint_covariance(name):
     assert np.abs(cov[1, 0, 1]) > 0.02
 
 
-@pytest.mark.costly(keep=3)
+@pytest.mark.costly(keep=2)
 @pytest.mark.parametrize(
     "name, full_cov, full_output_cov",
     [("ODVGP", *flags) for flags in FLAGS] + [(name, True, True) for name in MODELS if name != "ODVGP"],

@@ -89,6 +89,7 @@ def test_narrow_likelihood_of_sites_is_reported():
         assert_allclose(figures(caught), [result.elbo, fine], rtol=1e-5)
 
 
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("batch_size", [None, 6])
 def test_narrow_likelihood_on_inducing_points_is_reported(batch_size):
     model = ODVGP(kernel(), narrow(), X[::2], X[1::2])
@@ -124,6 +125,7 @@ def test_advised_nodes_are_enough():
     ConjugateComputation().run(model)  # a warning would be an error
 
 
+@pytest.mark.costly(keep=2)
 @pytest.mark.parametrize("likelihood", [gl.StudentT(0.5), gl.Bernoulli(), gl.Gaussian(1e-4), gl.Poisson()], ids=_name)
 def test_resolved_likelihoods_are_not(likelihood):
     labels = Y if isinstance(likelihood, (gl.StudentT, gl.Gaussian)) else 1.0 * (Y > 0)

@@ -60,7 +60,7 @@ def _reference(name: str, k: gr.Grams, y: np.ndarray) -> float:
     return col.collapsed_orthogonal(k, y, NOISE)
 
 
-@pytest.mark.costly(keep=3)
+@pytest.mark.costly(keep=2)
 @pytest.mark.parametrize("whiten", [True, False])
 @pytest.mark.parametrize("latents", [1, 2])
 @pytest.mark.parametrize("name", BASES)
@@ -161,7 +161,7 @@ def test_any_coefficients_at_the_data_give_the_cglb_bound():
     assert_allclose(model.elbo((X, Y[:, :1])), col.cglb_bound(K_x, k.Q_x, _rest(0), NOISE, v), rtol=1e-9)
 
 
-@pytest.mark.costly(keep=2)
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("name", BASES)
 def test_gradient_by_finite_differences(name):
     """In hyperparameters and all points; and at the optimum it is that of the bound with q held fixed."""

@@ -32,6 +32,7 @@ RUNS = {
 }
 
 
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("run", RUNS)
 @pytest.mark.parametrize("name", CASES)
 def test_start_that_is_not_finite_names_the_observation(name, run):

@@ -96,7 +96,7 @@ def models() -> dict:
         return _models(np.random.default_rng(0))
 
 
-@pytest.mark.costly(keep=3)
+@pytest.mark.costly(keep=2)
 @pytest.mark.parametrize("name", NAMES)
 def test_moments_are_those_of_predict_f(models, name, rng) -> None:
     with gpflow.config.as_context(gpflow.config.Config(jitter=1e-3)):

@@ -118,6 +118,7 @@ def test_inducing_points_at_the_data_have_the_sites_of_the_full_gp_less_the_prio
     assert_allclose(sp.projected_bound(K, K, kdiag, tied, expect, MEAN), bound, rtol=1e-10)
 
 
+@pytest.mark.costly(keep=2)
 @pytest.mark.parametrize("name", LIKELIHOODS)
 def test_fixed_point_is_the_best_gaussian(name):
     _, (Kuu, Kuf, kdiag), expect = setting(name, M=3)

@@ -149,7 +149,7 @@ def test_damaged_state_gives_way_to_the_one_before(damage, tmp_path: Path) -> No
 PARTS = ("run-5.json", "history-5.npz", "ckpt-5.index", "ckpt-5.data-00000-of-00001")
 
 
-@pytest.mark.costly
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("share", [0.0, 0.5, 0.99])
 def test_a_truncated_file_gives_way_to_the_state_before(share: float, tmp_path: Path) -> None:
     options = {"checkpoint_every": 4, "anneal": 0.0, "natural_gradient": None}
@@ -172,7 +172,7 @@ INDEX = {
 }
 
 
-@pytest.mark.costly
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("damage", INDEX.values(), ids=INDEX)
 def test_without_its_index_a_folder_goes_on_from_its_latest_state(damage, tmp_path: Path) -> None:
     expected = _fit(tmp_path, steps=5, anneal=0.0)
@@ -246,6 +246,7 @@ def test_a_file_is_no_folder(below: tuple, tmp_path: Path) -> None:
     assert unchanged(before, model) and (tmp_path / "file").read_text() == "mine"
 
 
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("limit", [100, 2500])
 def test_a_full_disk_is_named_and_the_folder_resumes(limit: int, tmp_path: Path) -> None:
     resource = pytest.importorskip("resource")  # no file may grow beyond the limit

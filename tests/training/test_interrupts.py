@@ -12,6 +12,7 @@ from gpflow_decoupled.training.routes.inducing import TrainingStep
 from tests.training.problems import orthogonal, sine, unchanged, values
 
 
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("resumed", [False, True])
 def test_an_interrupt_while_tracing_ends_the_run_with_a_result(resumed: bool, monkeypatch, tmp_path: Path) -> None:
     options = {"progress": False, "compile": False, "checkpoint": tmp_path}

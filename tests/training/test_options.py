@@ -67,6 +67,7 @@ BAD = {
 }
 
 
+@pytest.mark.costly(keep=12)
 @pytest.mark.parametrize("options, message", BAD.values(), ids=BAD)
 def test_fit_refuses_bad_options(options: dict, message: str) -> None:
     model = orthogonal()

@@ -21,7 +21,7 @@ def _trace(data, seed: int = 0, name: str = "ODVGP", num_data: int | None = None
     return gd.fit(model, data, seed=seed, **settings).history["elbo"]
 
 
-@pytest.mark.costly(keep=2)
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("name", MODELS)
 def test_same_seed_same_trace(name: str) -> None:
     one, two, other = (_trace(sine(), seed, name, batch_size=20) for seed in (3, 3, 4))

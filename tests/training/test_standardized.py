@@ -63,6 +63,7 @@ def test_densities_integrate_to_one(trained) -> None:
     assert density.sum() * (Y[1, 0] - Y[0, 0]) == pytest.approx(1.0, abs=1e-6)
 
 
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("outputs", [1, 2])
 def test_predictions_are_those_of_a_model_in_the_units_of_the_data(outputs: int) -> None:
     """Hyperparameters scaled by hand, and the optimal q of each."""

@@ -68,6 +68,7 @@ def test_baseline_gives_an_absent_class_nothing(data: Data) -> None:
         assert np.mean(chances.argmax(1) == data.Y_test[:, 0]) > 0.9
 
 
+@pytest.mark.exhaustive
 def test_network_learns_and_ends_in_time(data: Data) -> None:
     chances, seconds, steps, note = train_network(data, [2], 5.0, seed=0)
     assert chances.shape == (40, 4) and steps > 10 and seconds > 0.0 and note == "2 hidden layers"

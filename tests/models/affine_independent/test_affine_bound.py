@@ -38,6 +38,7 @@ def small_model(likelihood, base="skew_normal", prior=None, **options):
     return model
 
 
+@pytest.mark.costly(keep=2)
 @pytest.mark.parametrize("base", BASES)
 @pytest.mark.parametrize("name", ["sparse far", "logistic 1", "robust"])
 def test_bound_by_sampling(name, base, rng):
@@ -88,6 +89,7 @@ def test_gradient_is_that_of_finite_differences(likelihood, prior, structure, ba
             assert_allclose(np.sum(gradient.numpy() * direction), difference, rtol=1e-6, atol=1e-6)
 
 
+@pytest.mark.costly(keep=2)
 @pytest.mark.parametrize("likelihood", [BernoulliLogit(), Laplace(0.7)], ids=["logit", "Laplace"])
 @pytest.mark.parametrize("base", ["skew_normal", "generalized_normal", "laplace"])
 def test_routes_agree(likelihood, base):
@@ -111,6 +113,7 @@ def test_blocks_change_nothing():
     assert_allclose(model.bound(groups, whole._replace(memory=memory)), model.bound(groups, whole), rtol=1e-13)
 
 
+@pytest.mark.costly(keep=3)
 @pytest.mark.parametrize("base, theta", [("skew_normal", 0.0), ("generalized_normal", 2.0)])
 @pytest.mark.parametrize("likelihood", [BernoulliLogit(), Laplace(0.7), gpflow.likelihoods.Poisson()])
 def test_a_normal_shape_is_a_normal_base(likelihood, base, theta):
@@ -174,6 +177,7 @@ def test_half_normal_limit():
     assert np.isfinite(model.elbo())
 
 
+@pytest.mark.costly(keep=2)
 @pytest.mark.parametrize("likelihood", [
     gpflow.likelihoods.Bernoulli(),
     BernoulliProbit(),
@@ -231,6 +235,7 @@ def test_expectations_that_do_not_exist_are_minus_infinity():
     assert "no finite bound" in result.reason and not result.converged
 
 
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("likelihood", [BernoulliLogit(), BernoulliProbit()], ids=["logit", "probit"])
 def test_two_variables_that_are_not_normal(likelihood):
     """They cost two dimensions a site, and are the others with a shape of zero: bound, gradients, predictions, samples."""

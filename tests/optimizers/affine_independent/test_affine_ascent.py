@@ -68,6 +68,7 @@ def test_normal_base_is_gaussian_kl_inference(likelihood):
         assert_allclose(left, right, atol=1e-3)
 
 
+@pytest.mark.exhaustive
 def test_a_gp_on_the_data_with_a_normal_base():
     rng = np.random.default_rng(0)
     X = rng.uniform(-2.0, 2.0, size=(12, 1))
@@ -154,6 +155,7 @@ def test_slopes_of_the_edgeworth_expansion():
         assert_allclose((gains[1] - gains[0]) / (2.0 * gamma), s[d] / 6.0, atol=2e-3)
 
 
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("structure", ["full", "low_rank"])
 def test_a_gaussian_that_is_better_is_kept(structure):
     """Laplace's density has no normal in its family."""

@@ -60,6 +60,7 @@ def test_three_points(kind):
         assert result.elbo + 1e-2 < float(model.elbo()) < evidence()
 
 
+@pytest.mark.costly(keep=2)
 @pytest.mark.parametrize("structure", ["full", "lu", "lower"])
 def test_linear_models(structure):
     """More weights than labels, so that K is regular; every structure can represent the q that is found."""

@@ -46,6 +46,7 @@ def _centred(sites: conj.Sites, model: CVIGP) -> tuple[np.ndarray, np.ndarray]:
     return sites.nu - sites.tau * prior_mean(model), sites.tau
 
 
+@pytest.mark.costly(keep=3)
 @pytest.mark.parametrize("visited", [len(X), 5, 0])
 @pytest.mark.parametrize("update", ["local", "global"])
 def test_a_step_is_that_of_the_reference(update, visited):
@@ -77,6 +78,7 @@ def test_only_visited_observations_are_looked_at(monkeypatch):
     assert sizes == [2, 4, 5, 5]
 
 
+@pytest.mark.costly(keep=2)
 @pytest.mark.parametrize("name", ["Poisson, separate", "Student-t, coregionalised"])
 @pytest.mark.parametrize("update", ["local", "global"])
 def test_a_batch_of_all_data_is_a_full_step(update, name):
@@ -143,6 +145,7 @@ def test_a_stream_ends_where_training_from_scratch_does():
     assert_allclose(stream.elbo(), scratch.elbo(), rtol=1e-12)
 
 
+@pytest.mark.costly(keep=2)
 @pytest.mark.parametrize("name", ["probit", "heteroscedastic", "Student-t, coregionalised"])
 def test_sampled_expectations_are_unbiased(name):
     """The mean over many seeds, within four standard errors; and no bias that these hide."""
@@ -171,6 +174,7 @@ def test_draws_differ_between_observations_and_seeds():
     assert np.all(first != second)
 
 
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("batch_size", [None, 4])
 def test_runs_on_samples_end_near_the_fixed_point(batch_size):
     model, full = conjugate_model(gl.Bernoulli()), conjugate_model(gl.Bernoulli())
@@ -181,6 +185,7 @@ def test_runs_on_samples_end_near_the_fixed_point(batch_size):
     assert_allclose(model.predict_f(X)[0], full.predict_f(X)[0], atol=0.15)
 
 
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("options", [{}, {"samples": 5, "step_size": 0.3}], ids=["quadrature", "samples"])
 def test_a_seed_fixes_the_trace(options):
     traces = []

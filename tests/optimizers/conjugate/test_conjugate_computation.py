@@ -61,6 +61,7 @@ def _vgp(model: CVIGP) -> gpflow.models.VGP:
     return vgp
 
 
+@pytest.mark.costly(keep=2)
 @pytest.mark.parametrize("with_mean", [False, True], ids=["zero mean", "linear mean"])
 @pytest.mark.parametrize("latents, kernel", [(1, None), (2, None), (2, separate)], ids=["one", "two", "separate"])
 def test_one_step_of_gaussian_noise_is_the_exact_gp(latents, kernel, with_mean, rng):
@@ -82,6 +83,7 @@ def test_one_step_of_gaussian_noise_is_the_exact_gp(latents, kernel, with_mean, 
     assert_allclose(model.basis.nu, residual / NOISE, rtol=1e-10)
 
 
+@pytest.mark.costly(keep=3)
 @pytest.mark.parametrize("rho", [0.3, 1.0])
 @pytest.mark.parametrize("name", REFERENCES)
 def test_a_step_is_that_of_the_reference(name, rho):
@@ -98,6 +100,7 @@ def test_a_step_is_that_of_the_reference(name, rho):
     assert_allclose(sites_on_f(model).tau, expected.tau, rtol=1e-8, atol=1e-9)
 
 
+@pytest.mark.costly(keep=2)
 @pytest.mark.parametrize(
     "name", ["Poisson, shared", "probit", "multiclass", "heteroscedastic", "Gaussian, two latents"]
 )

@@ -50,7 +50,7 @@ def _same_q(model: Any, twin: Any, tolerance: float = 1e-10) -> None:
     assert_allclose(model.basis.q_sqrt, twin.basis.q_sqrt, rtol=tolerance, atol=tolerance)
 
 
-@pytest.mark.costly(keep=3)
+@pytest.mark.costly(keep=2)
 @names
 @pytest.mark.parametrize(("block", "rho"), [(1, 1.0), (4, 0.5), (100, 0.7)])
 def test_a_pass_is_a_natural_gradient_step_on_all_data(name, block, rho):

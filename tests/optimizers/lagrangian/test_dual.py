@@ -53,6 +53,7 @@ def _numpy(sub: Subproblem, N: int) -> lcl.Linearised:
     return lcl.Linearised(sub.h.numpy()[:, 0], sub.sigma.numpy()[:, 0], sub.rho.numpy()[:, 0], kappa)
 
 
+@pytest.mark.costly(keep=2)
 @names
 def test_bounds_are_those_of_brute_force(name):
     """F, and Q_k at any point: divergences of matrices, expectations of the reference."""
@@ -65,7 +66,7 @@ def test_bounds_are_those_of_brute_force(name):
     assert_allclose(point.primal, lcl.primal(K, m_0, m, V, _numpy(sub, 5), f), rtol=1e-9)
 
 
-@pytest.mark.costly(keep=2)
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize(
     "name", [name for name in KINDS if name != "Laplace"]
 )  # clamped, and tested with its site loss
@@ -81,6 +82,7 @@ def test_dual_is_that_of_brute_force(name):
     assert_allclose(point.sites.sigma[:, 0], where[:, 1], rtol=1e-3, atol=1e-3)
 
 
+@pytest.mark.costly(keep=2)
 @names
 def test_gradient_and_hessian_are_finite_differences(name):
     """(V16); and along random directions the change of the gradient is (V18), read off a Newton step on a free set."""
@@ -104,7 +106,7 @@ def test_gradient_and_hessian_are_finite_differences(name):
     assert_allclose(p_lam, d_lam, rtol=1e-3, atol=1e-6)
 
 
-@pytest.mark.costly(keep=2)
+@pytest.mark.costly(keep=1)
 @names
 def test_strong_duality_and_both_solvers(name):
     """min D_k = max Q_k, at the same multipliers; Q_k is below the bound everywhere, and touches it where it was made."""
@@ -146,7 +148,7 @@ def test_subproblem_touches_the_bound_where_it_was_made():
         assert_allclose(problem.point(sub, at, at.mean, at.deviation).primal, at.bound, rtol=1e-12)
 
 
-@pytest.mark.costly(keep=2)
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("name", ["logit", "probit", "Student-t"])
 @pytest.mark.parametrize("far", [0.0, 300.0])
 def test_maximiser_finds_the_same_point_from_afar(name, far):
@@ -197,6 +199,7 @@ def test_start_from_nothing_bears_a_wide_prior():
     assert_allclose(starts[0], starts[1], rtol=1e-5)
 
 
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("name", ["Poisson", "Student-t"])
 def test_newton_direction_is_the_same_in_both_forms(name):
     """Of weights by thin products and conjugate gradients, of functions by N x N matrices; some lambda negative."""

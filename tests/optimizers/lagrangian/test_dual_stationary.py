@@ -43,7 +43,7 @@ def test_step_undoes_the_conditions_to_first_order(name):
     assert_allclose(slope, -now, atol=5e-3 * np.max(np.abs(now)))
 
 
-@pytest.mark.costly(keep=2)
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("name", ["Poisson", "logit", "Student-t"])
 def test_steps_double_the_digits(name):
     """Until the tolerance of the system: the third change is below the square of the second's share."""

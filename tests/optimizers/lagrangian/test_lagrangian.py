@@ -99,7 +99,7 @@ def test_ascent_is_monotone_from_random_starts(name, seed):
     assert_allclose(ends[0], ends[1], atol=1e-6)
 
 
-@pytest.mark.costly(keep=2)
+@pytest.mark.costly(keep=1)
 @names
 def test_relations_at_the_solution(name):
     """Theorem 4.1: alpha = f_h, lambda = f_sigma / sigma; and the gradient (V16) of every subproblem is zero there."""
@@ -165,6 +165,7 @@ def _random(name: str) -> LCLGP:
     return built
 
 
+@pytest.mark.exhaustive
 def test_without_curvature_terms_nothing_is_promised():
     """The best point is kept all the same, and with them it is at least as good."""
     ends = {}
@@ -202,7 +203,7 @@ def test_several_latents_are_separate_problems():
     assert_allclose(sum(lagrangian().run(part).elbo for part in parts), total, atol=1e-7)
 
 
-@pytest.mark.costly(keep=2)
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("name", ["Gaussian", "Poisson", "logit"])
 def test_extreme_multipliers_are_no_obstacle(name):
     """Next to both ends of S, and lambda from 1e-6 to 1e3."""
@@ -337,7 +338,7 @@ def test_site_fixed_points_help_where_a_subproblem_finds_no_step(rng):
 declare_site_loss(StraightLines, lambda likelihood, Y: QuadratureLoss(likelihood, Y, -1.0, 1.0))
 
 
-@pytest.mark.costly(keep=2)
+@pytest.mark.costly(keep=1)
 @pytest.mark.filterwarnings("ignore:The bound of .* is not accurate")  # the nodes know nothing of the kink
 @pytest.mark.parametrize("options", [{}, {"augmented": True}, {"inner": "lbfgs", "augmented": True}], ids=str)
 @pytest.mark.parametrize("likelihood, message", [

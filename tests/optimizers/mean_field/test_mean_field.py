@@ -126,6 +126,7 @@ def test_a_minibatch_counts_for_itself_or_for_all(update, share):
     assert_allclose(graph.messages["data"]["t"][0], 0.3 * share * len(X) / 8)
 
 
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("update", ["local", "global"])
 def test_rows_of_their_own_move_with_their_minibatch(update):
     """A mixture: assignments of the rows first, then means and weights; compared with the run on all data."""

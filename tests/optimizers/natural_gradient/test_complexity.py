@@ -84,7 +84,7 @@ def test_bound_and_gradient_factorise_once(name):
     assert _factorisations(_everything(model, data)) == (expected, 0)
 
 
-@pytest.mark.costly(keep=2)
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("name", ["coupled", "hybrid", "orthogonal", "solve"])
 def test_natural_gradient_adds_one_factorisation_for_each_gaussian(name):
     """Fewer than GPflow's on the same model. Two more run only when a step is too long: while it is halved, and once after."""
@@ -98,7 +98,7 @@ def test_natural_gradient_adds_one_factorisation_for_each_gaussian(name):
     assert _factorisations(lambda: theirs.minimize(lambda: model.training_loss(data), pairs))[0] > expected + 1
 
 
-@pytest.mark.costly(keep=2)
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("work", ["gradient", "natural gradient"])
 @pytest.mark.parametrize(
     "basis, scaling",

@@ -113,7 +113,7 @@ def _step(model: BasisGP, hold_sites: bool = True) -> TrainingStep:
     return TrainingStep(model, NaturalGradient(0.4), tf_keras.optimizers.Adam(0.1), None, True, hold_sites)
 
 
-@pytest.mark.costly(keep=2)
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("name", BASES)
 def test_a_training_step_moves_the_kernel_under_the_new_sites(name):
     model, data = _model(BASES[name]())

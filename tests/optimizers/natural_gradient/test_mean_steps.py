@@ -61,6 +61,7 @@ def _reference_step(k: Any, scaling: str, a: np.ndarray, g: np.ndarray, eta: flo
     return step(k, a, g, eta, SCALE, JITTER)
 
 
+@pytest.mark.costly(keep=2)
 @pytest.mark.parametrize("scaling", ["none", "diagonal", "whitened"])
 @pytest.mark.parametrize("name", LIKELIHOODS)
 def test_small_step_is_not_shortened(name, scaling):
@@ -79,6 +80,7 @@ def test_small_step_is_not_shortened(name, scaling):
         assert_allclose(left, right, rtol=1e-9, atol=1e-9)
 
 
+@pytest.mark.costly(keep=2)
 @pytest.mark.parametrize("scaling", ["none", "diagonal", "whitened"])
 @pytest.mark.parametrize("name", LIKELIHOODS)
 def test_large_step_is_shortened_to_the_best_of_the_quadratic_model_and_counted(name, scaling):
@@ -109,6 +111,7 @@ def test_natural_steps_reach_the_optimum():
     assert best - 1e-4 < float(model.elbo((X, Y))) < best + 1e-9
 
 
+@pytest.mark.costly(keep=2)
 @pytest.mark.parametrize("scaling", ["none", "whitened"])
 @pytest.mark.parametrize("basis", [OrthogonalBasis, HybridBasis])
 def test_gaussian_step_of_size_one_is_optimal_for_the_new_coefficients(basis, scaling):
@@ -122,6 +125,7 @@ def test_gaussian_step_of_size_one_is_optimal_for_the_new_coefficients(basis, sc
     assert_allclose(model.basis.q_sqrt, after[1], rtol=1e-8, atol=1e-9)
 
 
+@pytest.mark.costly(keep=2)
 @pytest.mark.parametrize("options", [{}, {"preconditioner": "pivoted", "rank": 3}], ids=["scaling", "pivoted"])
 @pytest.mark.parametrize("scaling", ["none", "diagonal", "whitened"])
 def test_newton_step_is_the_optimum_from_anywhere(scaling, options):
@@ -153,6 +157,7 @@ def test_newton_step_of_a_minibatch_is_the_reference():
     assert_allclose(new_S, expected_S, rtol=1e-9)
 
 
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("options", [{}, {"preconditioner": "pivoted"}], ids=["scaling", "pivoted"])
 @pytest.mark.parametrize("kind", ["two", "separate"])
 def test_newton_step_of_two_latents_is_one_each(kind, options):
@@ -173,6 +178,7 @@ def test_newton_step_of_two_latents_is_one_each(kind, options):
         assert_allclose(single.basis.q_mu[:, 0], basis.q_mu[:, latent], rtol=1e-7, atol=1e-8)
 
 
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("name", LIKELIHOODS)
 def test_optimum_of_any_likelihood_is_stationary(name):
     """(D34): found by the package, checked by the reference."""

@@ -64,7 +64,7 @@ def _assert_same(theirs: list, ours: list) -> None:
         assert_allclose(right, left, rtol=1e-8, atol=1e-8)
 
 
-@pytest.mark.costly(keep=3)
+@pytest.mark.costly(keep=2)
 @pytest.mark.parametrize("whiten", [True, False])
 @pytest.mark.parametrize("name", LIKELIHOODS)
 def test_step_is_gpflows_on_svgp(name, whiten):
@@ -101,7 +101,7 @@ def test_step_is_gpflows_with_many_outputs(kind, whiten, rng):
     _assert_same(*_both_steps(twin, data, model.q_mu, model.q_sqrt, 0.3))
 
 
-@pytest.mark.costly(keep=3)
+@pytest.mark.costly(keep=2)
 @pytest.mark.parametrize("name", ["gaussian-2", "bernoulli", "poisson"])
 @pytest.mark.parametrize("basis", [OrthogonalBasis, HybridBasis])
 @pytest.mark.parametrize("whiten", [True, False])
@@ -113,6 +113,7 @@ def test_step_is_gpflows_beside_mean_points(basis, name, whiten):
     _assert_same(*_both_steps(model, data, model.basis.q_mu, model.basis.q_sqrt, 0.4))
 
 
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("whiten", [True, False])
 def test_many_steps_of_one_optimizer_are_gpflows(whiten):
     """Also where the kernel, or q itself, was changed between steps by something else."""
@@ -174,6 +175,7 @@ def _reference_targets(model: Any, k: Any, Y: np.ndarray, name: str) -> tuple:
     return a, m, S, g, h
 
 
+@pytest.mark.costly(keep=2)
 @pytest.mark.parametrize("rho", [0.1, 1.0])
 @pytest.mark.parametrize("name", REFERENCES)
 def test_step_is_the_reference(name, rho):

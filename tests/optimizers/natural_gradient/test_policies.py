@@ -106,6 +106,7 @@ def test_damped_steps_raise_the_bound_of_outliers():
     assert model.elbo(data) > start + 3.0
 
 
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("compiled", [False, True])
 def test_a_failed_factorisation_changes_nothing(compiled):
     model = decoupled_model(gl.Poisson(), mean_scaling="none")
@@ -161,6 +162,7 @@ def test_step_of_solve_is_one_part_after_the_other(rng):
         assert_allclose(left, right, rtol=1e-8, atol=1e-9)
 
 
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("whiten", [True, False])
 def test_alternating_steps_reach_the_optimum_of_solve(whiten, rng):
     """Both covariances after one step, both means in the limit: (D33)."""
