@@ -3,7 +3,8 @@
 Two markers divide the tests. `exhaustive` is for what repeats others at length (notebooks, benchmarks, random campaigns):
 only `--exhaustive` runs it. `costly(keep=2)` is for a test whose parameter sets each take a second or so: the short run
 takes `keep` of them, and which ones depends on the name of the test, so that tests with the same list of models take
-different models; `--exhaustive` runs all. Every test without a marker belongs to both runs.
+different models; `--exhaustive` runs all. Lists whose entries are formulas of their own (distributions, site losses) have no
+marker. Every test without a marker belongs to both runs.
 
 TensorFlow is imported in the fixture: the process that hands out tests to the workers then never loads it,
 and what it logs when loaded does not end up below pytest's closing line.

@@ -54,20 +54,17 @@ def test_every_base_is_tested():
     assert set(SHAPES) == set(BASES)
 
 
-@pytest.mark.costly(keep=3)
 def test_density_is_the_standardised_one(case):
     base, theta, density = case
     v = np.array([-3.1, -0.7, 0.2, 1.9])[:, None]
     assert_allclose(base.log_prob(v, theta)[:, 0], density.log_pdf(v[:, 0]), rtol=1e-7, atol=1e-8)
 
 
-@pytest.mark.costly(keep=3)
 def test_entropy(case):
     base, theta, density = case
     assert_allclose(base.entropy(theta), [reference.entropy(density)], atol=1e-8)
 
 
-@pytest.mark.costly(keep=2)
 def test_characteristic_function(case):
     base, theta, density = case
     omega = OMEGA if base.name != "student_t" else OMEGA[:3]
@@ -122,7 +119,6 @@ def slopes(function, x: tf.Tensor) -> tuple[tf.Tensor, np.ndarray]:
     return tape.gradient(value, x), numeric
 
 
-@pytest.mark.costly(keep=2)
 @pytest.mark.parametrize("name, shape", [(name, shape) for name, shape in CASES if shape], ids=str)
 def test_derivatives_in_theta(name, shape):
     base, theta = base_of(name), tensor(shape)
@@ -146,7 +142,6 @@ def test_derivatives_in_theta(name, shape):
         assert_allclose(ours, numeric, rtol=1e-6, atol=2e-7)
 
 
-@pytest.mark.costly(keep=2)
 @pytest.mark.parametrize("name, shape", CASES, ids=str)
 def test_derivative_in_omega(name, shape):
     base, theta = base_of(name), tensor(shape)
@@ -214,7 +209,6 @@ def test_skew_normal_mirrors():
     assert_allclose(base.characteristic(v, tensor((2.0,))), base.characteristic(-v, tensor((-2.0,))), rtol=1e-14)
 
 
-@pytest.mark.costly(keep=2)
 @pytest.mark.parametrize("name", SHAPES)
 def test_theta_broadcasts_elementwise_and_traces(name):
     base, shapes = base_of(name), SHAPES[name][-1]
@@ -228,7 +222,6 @@ def test_theta_broadcasts_elementwise_and_traces(name):
     assert base.entropy(theta).shape == base.tail(theta).shape == [3]
 
 
-@pytest.mark.costly(keep=3)
 @pytest.mark.parametrize("name", SHAPES)
 def test_single_precision(name):
     base, theta = base_of(name), tensor(SHAPES[name][-1], 2)

@@ -95,7 +95,6 @@ def test_fisher_solves_keep_their_digits(a):
     assert_allclose(families.dirichlet_fisher_solve(c, g), dirichlet_solution, rtol=1e-13)
 
 
-@pytest.mark.costly(keep=2)
 @pytest.mark.parametrize("name", FAMILIES)
 def test_densities_entropies_and_divergences_are_tfps(name):
     family, natural, _ = member(name)
@@ -117,7 +116,6 @@ def test_densities_entropies_and_divergences_are_tfps(name):
     assert_allclose(family.kl(natural, other), tfp.distributions.kl_divergence(*theirs), rtol=1e-9, atol=1e-12)
 
 
-@pytest.mark.costly(keep=2)
 @pytest.mark.parametrize("name", [name for name in FAMILIES if name != "Categorical"])
 def test_samples_are_differentiable(name):
     """The average of the implicit gradients of <phi(z), t> over draws is I(lambda) t, within four standard errors."""

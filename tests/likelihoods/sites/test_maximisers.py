@@ -25,7 +25,6 @@ def tensors(*arrays: np.ndarray) -> list[tf.Tensor]:
     return [tf.constant(array) for array in arrays]
 
 
-@pytest.mark.costly(keep=2)
 @closed
 def test_maximum_against_a_search(name):
     loss, alpha = built(name), slopes(name)
