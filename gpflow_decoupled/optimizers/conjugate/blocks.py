@@ -97,6 +97,6 @@ class Blocks:
 
 def _stays_on_disk(array: object) -> bool:
     """Whether an array is read block by block: a memory map, or an array of a library of its own, as HDF5 files have."""
-    in_memory = isinstance(array, (np.ndarray, tf.Tensor, tf.Variable)) or issparse(array) or hasattr(array, "iloc")
+    in_memory = isinstance(array, np.ndarray) or tf.is_tensor(array) or issparse(array) or hasattr(array, "iloc")
     sliced = all(hasattr(array, name) for name in ("shape", "dtype", "__getitem__"))
     return isinstance(array, np.memmap) or (sliced and not in_memory)
