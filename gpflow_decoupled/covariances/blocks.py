@@ -18,9 +18,9 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-Visit = Callable[[tf.Tensor, tf.Tensor, bool], tuple[tf.Tensor, tf.Tensor | None]]
-"""(rows [B, P], columns [C, Q], whether both are one block of the diagonal) -> what the block adds to the sums of its rows
-[p, B], and to those of its columns [q, C], or None."""
+Visit = Callable[[tf.Tensor, tf.Tensor, tf.Tensor, bool], tuple[tf.Tensor, tf.Tensor | None]]
+"""(rows [B, P], the same as [P, B], columns [C, Q], whether both are one block of the diagonal) -> what the block adds to the
+sums of its rows [B, p], and to those of its columns [q, C], or None."""
 
 _ENTRIES = 1e8
 """Matrix entries of a chunk."""
@@ -48,8 +48,8 @@ def split(array: tf.Tensor, size: int, roomy: bool = False) -> tuple[tf.Tensor, 
 
 
 def unsplit(blocks: tf.Tensor, size: tf.Tensor) -> tf.Tensor:
-    """The first `size` rows [size, p] of blocks [blocks, p, B]."""
-    return tf.reshape(tf.transpose(blocks, [0, 2, 1]), [-1, blocks.shape[1]])[:size]
+    """The first `size` rows [size, P] of blocks [blocks, B, P]."""
+    return tf.reshape(blocks, [-1, blocks.shape[2]])[:size]
 
 
 def sweep(
@@ -61,7 +61,7 @@ def sweep(
     widths: tuple[int, int],
     dtype: tf.DType,
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """The sums over columns [blocks, p, B] of the rows in question, and what these rows add to the columns [blocks, q, C].
+    """The sums over columns [blocks, B, p] of the rows in question, and what these rows add to the columns [blocks, C, q].
 
     :param visit: what one block adds to both.
     :param rows: data of the rows, [blocks, B, P].
@@ -77,13 +77,14 @@ def sweep(
 
     def row_block(index: tf.Tensor, row_sums: tf.TensorArray, *column_sums: tf.Tensor) -> tuple:
         row = rows[index]
-        start, total_of_row = tf.zeros([], tf.int32), tf.zeros([p, B], dtype)
+        turned = tf.transpose(row)  # here, because XLA would fold it into a product, which is slow then
+        start, total_of_row = tf.zeros([], tf.int32), tf.zeros([B, p], dtype)
         if same:
-            start, total_of_row = index + 1, tf.cast(visit(row, columns[index], True)[0], dtype)
+            start, total_of_row = index + 1, tf.cast(visit(row, turned, columns[index], True)[0], dtype)
         parts = [_array(dtype, many_columns, [q, C])] if q else []
 
         def column_block(at: tf.Tensor, sums: tf.Tensor, *parts: tf.TensorArray) -> tuple:
-            to_row, to_column = visit(row, columns[at], False)
+            to_row, to_column = visit(row, turned, columns[at], False)
             # written once and added up below: XLA copies an array that one loop reads and writes
             return at + 1, sums + tf.cast(to_row, dtype), *(part.write(at, tf.cast(to_column, dtype)) for part in parts)
 
@@ -97,9 +98,10 @@ def sweep(
         )
 
     zeros = [tf.zeros([many_columns, q, C], dtype)] if q else []
-    state = (first, _array(dtype, many_rows, [p, B]), *zeros)
+    state = (first, _array(dtype, many_rows, [B, p]), *zeros)
     _, row_sums, *column_sums = tf.while_loop(lambda index, *_: index < last, row_block, state, parallel_iterations=1)
-    return row_sums.stack(), column_sums[0] if q else tf.zeros([many_columns, 0, C], dtype)
+    other_sums = tf.linalg.matrix_transpose(column_sums[0]) if q else tf.zeros([many_columns, C, 0], dtype)
+    return row_sums.stack(), other_sums
 
 
 def _array(dtype: tf.DType, size: tf.Tensor, shape: list[int]) -> tf.TensorArray:

@@ -238,11 +238,13 @@ def _widened(V: tf.Tensor, columns: int) -> tf.Tensor:
     return tf.pad(V, [[0, 0], [0, columns - V.shape[1]]])
 
 
-def _block(task: _Task, variance: tf.Tensor, row: tf.Tensor, column: tf.Tensor, diagonal: bool) -> tuple:
-    """What one block adds to its rows [p, B] and its columns [q, C].
+def _block(
+    task: _Task, variance: tf.Tensor, row: tf.Tensor, turned: tf.Tensor, column: tf.Tensor, diagonal: bool
+) -> tuple:
+    """What one block adds to its rows [B, p] and its columns [q, C].
 
     `row` has (-2 x, |x|^2, 1, U, V) and `column` (z, 1, |z|^2, V, U); the last only where both are the same points, and no U
-    in the product itself.
+    in the product itself; `turned` is the transpose of `row`.
     """
     A, R = task.inputs + 2, task.right
     squares = tf.maximum(tf.matmul(row[:, :A], column[:, :A], transpose_b=True), 0.0)
@@ -250,14 +252,13 @@ def _block(task: _Task, variance: tf.Tensor, row: tf.Tensor, column: tf.Tensor, 
         squares = tf.linalg.set_diag(squares, tf.zeros_like(row[:, 0]))
     values, slopes = task.profile(squares, variance)
     if not task.backward:
-        to_row = tf.transpose(tf.matmul(values, column[:, A:]))
-        return to_row, tf.matmul(row[:, A:], values, transpose_a=True) if task.same else None
+        return tf.matmul(values, column[:, A:]), tf.matmul(turned[A:], values) if task.same else None
     weights = slopes * tf.matmul(row[:, A:], column[:, A:], transpose_b=True)
     to_row = [tf.matmul(weights, column[:, : A - 1])]
     if task.same:
         to_row.append(tf.matmul(values, column[:, A + R :]))
-    to_column = [(row[:, :A], weights), (row[:, A : A + R], values)]
-    return tf.transpose(tf.concat(to_row, 1)), tf.concat([tf.matmul(a, b, transpose_a=True) for a, b in to_column], 0)
+    to_column = [tf.matmul(turned[:A], weights), tf.matmul(turned[A : A + R], values)]
+    return tf.concat(to_row, 1), tf.concat(to_column, 0)
 
 
 def _loop(task: _Task, variance: tf.Tensor, rows: tf.Tensor, columns: tf.Tensor, *bounds: tf.Tensor) -> tuple:
