@@ -80,8 +80,8 @@ def kernel_product(
             f"V has shape {V.shape} for a kernel matrix with {right.shape[0]} columns; pass V of shape [M, R], "
             "with a row for each row of Z (of X, where Z is None)."
         )
-    entries = (X.shape[0] or 0) * (right.shape[0] or 0)
-    if block is None and 0 < entries <= _SMALL:
+    sizes = X.shape[0], right.shape[0]
+    if block is None and None not in sizes and sizes[0] * sizes[1] <= _SMALL:
         gram = stationary_gram(kernel, X, Z)
         return tf.matmul(tf.cast(kernel(X, Z) if gram is None else gram, V.dtype), V)
     profile = PROFILES.get(type(kernel))
