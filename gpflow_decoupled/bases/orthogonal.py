@@ -29,6 +29,7 @@ from ..linalg.gaussians import apply_per_latent, kl_from_whitened
 from ..linalg.triangular import transposed_product
 from ..linalg.whitening import Whitener, whiten, whitener
 from .base import Features, Gaussian
+from .coupled import CoupledBasis
 from .inducing_basis import InducingBasis, norm_of
 from .parts.inducing_gaussian import assign_whitened, gaussian_parameters, whiten_columns, whitened
 from .parts.data_mean import mean_points
@@ -154,6 +155,10 @@ class OrthogonalBasis(InducingBasis):
         projection = whiten(state.chol, None, cross_gram(kernel, self.beta, self.gamma))
         cross = gram_to_data(kernel, self.gamma, X)
         return MeanOperator(gram(kernel, self.gamma), cross, projection, features.minus[0])
+
+    def without_mean_points(self) -> CoupledBasis:
+        """The coupled basis with the same q(f(beta)), sharing its Parameters."""
+        return CoupledBasis(self.beta, self.num_latent_gps, whiten=self.whiten, q_mu=self.q_mu, q_sqrt=self.q_sqrt)
 
     def refresh(self, kernel: Kernel) -> None:
         """Recompute the frozen scaling of `a_gamma` at the current residual kernel; q(f) does not change."""

@@ -13,20 +13,23 @@ from __future__ import annotations
 __all__ = ["InducingRoute", "TrainingStep"]
 
 import warnings
+from dataclasses import replace
 
 import tensorflow as tf
 from gpflow.keras import tf_keras
 from gpflow.likelihoods import MonteCarloLikelihood
 from gpflow.models import SVGP
 
+from ...bases.parts.data_mean import DataMean
 from ...compilation import Compiled
 from ...errors import DataError, NumericalError, UnknownOptionError
 from ...inducing.variables import count_points
 from ...models import BasisGP
-from ...optimizers import NaturalGradient
+from ...optimizers import ConjugateGradients, NaturalGradient
 from ...optimizers.natural_gradient.evaluation import as_basis_model, evaluate
 from ..batches import Batches, make_batches
 from ..step import Step, StepOutput, StepSizes, Trackable, all_finite
+from .data_mean import AllRows, DataMeanStep
 from .keras import KerasAscent, Optimizer
 from .route import EVERY_ROUTE, OF_OPTIMIZER, Choices, Data, MeanSolver, Model, Route, kinds_of
 
@@ -60,7 +63,7 @@ class InducingRoute(Route):
 
     def mean_rate(self, model: BasisGP, solver: MeanSolver) -> float:
         """See `MeanSolver`."""
-        if solver.method != "adam":
+        if not isinstance(solver, MeanSolver) or solver.method != "adam":
             return 1.0
         mean = model.basis.kernel_mean
         return 0.03 if mean is None else 0.03 * min(1.0, 1000.0 / max(1, count_points(mean.points)))
@@ -71,6 +74,13 @@ class InducingRoute(Route):
 
     def parts(self, model: BasisGP, data: Data, choices: Choices) -> tuple[Step, Batches]:
         """A `TrainingStep` on minibatches of the data."""
+        if isinstance(model.basis.kernel_mean, DataMean):
+            return self._parts_of_data_mean(model, model.basis.kernel_mean, data, choices)
+        if not isinstance(choices.mean_solver, MeanSolver):
+            raise UnknownOptionError(
+                f'ConjugateGradients needs a mean on all data, gamma="data", and the mean points of this '
+                f'{type(model).__name__} are its own: use mean_solver="adam" or "newton".'
+            )
         rho, solver = choices.natural_gradient, choices.mean_solver.method
         _check_roles(model, rho, solver)
         batches = make_batches(model, data, choices.batch_size, choices.seed)
@@ -81,6 +91,36 @@ class InducingRoute(Route):
         held = choices.hold == "sites"
         step = TrainingStep(model, natural, choices.optimizer, mean_optimizer, choices.compile, held)
         return step, batches
+
+    def _parts_of_data_mean(
+        self, model: BasisGP, mean: DataMean, data: Data, choices: Choices
+    ) -> tuple[AllRows, DataMeanStep]:
+        """A `DataMeanStep`, which begins with steps of a model with the same Parameters and no mean points."""
+        solver = choices.mean_solver
+        if isinstance(solver, MeanSolver) and solver != MeanSolver():
+            raise UnknownOptionError(
+                f'mean_solver={solver.method!r} is for mean points that are stored; gamma="data" takes a '
+                "ConjugateGradients, which is also the default."
+            )
+        if isinstance(data, tf.data.Dataset):
+            raise DataError(
+                'gamma="data" needs all data in memory, and a tf.data.Dataset is a stream: pass arrays (X, Y), or choose '
+                "mean points by inducing.select(X, M, kernel, given=beta)."
+            )
+        view = BasisGP(
+            model.kernel,
+            model.likelihood,
+            model.basis.without_mean_points(),
+            mean_function=model.mean_function,
+            num_data=model.num_data,
+            expectations=model.expectations,
+        )
+        step, found = self.parts(view, data, replace(choices, mean_solver=MeanSolver()))
+        batches = AllRows(found.X, found.Y, found.batch_size, choices.seed)
+        mean.set_data(batches.X.numpy())
+        view.num_data = batches.num_data
+        conjugate = ConjugateGradients() if isinstance(solver, MeanSolver) else solver
+        return DataMeanStep(model, mean, step, batches.whole, conjugate, choices.limits), batches
 
 
 class TrainingStep(Step):

@@ -1,0 +1,151 @@
+"""Training with a mean on all data: a coupled model first, then mean and hyperparameters in turns.
+
+1. In the first third of the run, a model without mean points that shares all Parameters takes steps on minibatches: it finds
+   kernel, noise and inducing points roughly, and q(u) is a good start.
+2. For Gaussian noise each further step is a round: conjugate gradients solve for the mean on all data, then L-BFGS climbs the
+   bound of the evidence at this mean for a few evaluations. A round that gains less than `_ENOUGH` ends the run.
+   For other likelihoods there are no rounds: the first phase is the whole run.
+3. At the end the mean is solved for at the hyperparameters as they are.
+"""
+
+from __future__ import annotations
+
+__all__ = ["AllRows", "DataMeanStep"]
+
+import time
+
+import tensorflow as tf
+from gpflow.likelihoods import Gaussian as GaussianNoise
+
+from ...bases.parts.data_mean import DataMean
+from ...models import BasisGP
+from ...optimizers import ConjugateGradients, MeanResult
+from ...optimizers.data_mean.hyperparameters import climb_evidence
+from ..batches import ArrayBatches, Batch
+from ..schedules import Limits
+from ..step import Step, StepOutput, StepSizes, Trackable
+
+_COUPLED_SHARE = 1.0 / 3.0
+"""The share of a run before the rounds."""
+_EVALUATIONS = 8
+"""Evaluations of the bound of the evidence in a round: more of them leave the mean too far behind."""
+_ENOUGH = 1e-3
+"""A round that gains less than so many nats per observation is the last."""
+
+
+class AllRows(ArrayBatches):
+    """Minibatches of arrays for a step that sees all rows at the end of a run."""
+
+    @property
+    def whole(self) -> Batch:
+        """All rows."""
+        return self.X, self.Y
+
+
+class DataMeanStep(Step):
+    """A step of the coupled model, or a round; see the top of this file.
+
+    :param model: the model with the mean on all data.
+    :param mean: its mean.
+    :param coupled: the training step of a model without mean points that shares its Parameters.
+    :param data: all rows, X [N, D] and Y [N, P].
+    :param solver: of the mean.
+    :param limits: of the run.
+    """
+
+    def __init__(
+        self,
+        model: BasisGP,
+        mean: DataMean,
+        coupled: Step,
+        data: Batch,
+        solver: ConjugateGradients,
+        limits: Limits,
+    ) -> None:
+        self.model, self.mean, self.coupled, self.data = model, mean, coupled, data
+        self.solver, self.limits = solver, limits
+        q = {parameter.unconstrained_variable.ref() for parameter in model.basis.gaussian_parameters()}
+        self.climbs = isinstance(model.likelihood, GaussianNoise) and model.likelihood.variance is not None
+        self.hyperparameters = [v for v in model.trainable_variables if v.ref() not in q]
+        self._share = 0.0
+        self._solved: MeanResult | None = None
+
+    @property
+    def variables(self) -> list[tf.Variable]:
+        """Everything that a step writes."""
+        return [*self.coupled.variables, self.mean.coefficients.unconstrained_variable, *self._not_in_coupled()]
+
+    @property
+    def checkpointable(self) -> dict[str, Trackable]:
+        """The optimizers of the coupled steps."""
+        return self.coupled.checkpointable
+
+    @property
+    def settings(self) -> dict[str, object]:
+        """Those of the coupled steps, and what solves for the mean."""
+        return {**self.coupled.settings, "mean_solver": "conjugate_gradients"}
+
+    def trace(self, X: tf.Tensor, Y: tf.Tensor, seed: tf.Tensor) -> None:
+        """Compile the coupled step for X [B, D], Y [B, P]."""
+        self.coupled.trace(X, Y, seed)
+
+    def set_step_sizes(self, sizes: StepSizes) -> None:
+        """Those of the coupled steps, annealed over their own part of the run."""
+        self._share = sizes.share
+        self.coupled.set_step_sizes(sizes)
+
+    def run(self, X: tf.Tensor, Y: tf.Tensor, seed: tf.Tensor) -> StepOutput:
+        """A coupled step on X [B, D], Y [B, P], or a round on all rows."""
+        if not self.hyperparameters:
+            self.finished, self.converged = "the mean is solved for", True
+            return StepOutput.sound(self._solve())
+        if not self.climbs or self._share < _COUPLED_SHARE:
+            self._solved = None
+            return self.coupled.run(X, Y, seed)
+        return self._round()
+
+    def finish(self) -> bool:
+        """Solve for the mean, unless the last step did."""
+        if self._solved is None:
+            self._solve()
+            return True
+        return False
+
+    def bound(self, X: tf.Tensor, Y: tf.Tensor) -> tf.Tensor | None:
+        """The bound on all data X [N, D], Y [N, P], where the last step computed it."""
+        return None if self._solved is None else tf.constant(self._solved.elbo, X.dtype)
+
+    def probe(self, X: tf.Tensor, Y: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
+        """The bound of the coupled model on a batch, or of this one after a round."""
+        return self.coupled.probe(X, Y, seed) if self._solved is None else tf.constant(self._solved.elbo, X.dtype)
+
+    def matrices(self) -> dict[str, tf.Tensor]:
+        """Those of the basis."""
+        return self.coupled.matrices()
+
+    def _round(self) -> StepOutput:
+        deadline = self._deadline()
+        if self._solved is None:
+            self._solve(deadline)
+        model, mean = self.model, self.mean
+        dtype = tf.float32 if self.solver.float32 else None
+        run = climb_evidence(model, mean, self.data, evaluations=_EVALUATIONS, dtype=dtype, deadline=deadline)
+        gain = run.value - run.start
+        elbo = self._solve(deadline)
+        if gain < _ENOUGH * len(self.data[0]):
+            self.finished, self.converged = "converged", True
+        return StepOutput.sound(elbo)
+
+    def _solve(self, deadline: float = float("inf")) -> tf.Tensor:
+        """The bound after a solve."""
+        self._solved = self.solver.run(self.model, self.data, deadline=deadline)
+        return tf.constant(self._solved.elbo, self.data[0].dtype)
+
+    def _deadline(self) -> float:
+        if self.limits.seconds is None:
+            return float("inf")
+        return time.perf_counter() + (1.0 - self._share) * self.limits.seconds
+
+    def _not_in_coupled(self) -> list[tf.Variable]:
+        known = {variable.ref() for variable in self.coupled.variables}
+        return [variable for variable in self.hyperparameters if variable.ref() not in known]
