@@ -134,6 +134,12 @@ def test_blocks_in_single_precision_far_from_the_origin(same: bool, rng: np.rand
         assert 0.0 < error < 1e-5
 
 
+def test_a_point_has_no_distance_to_itself(rng: np.random.Generator) -> None:
+    """Points that are far from each other leave the diagonal alone, whose distances would be rounded to about a hundredth."""
+    X, V = tf.constant(rng.normal(size=(40, 3)) * 1e3), tf.constant(rng.normal(size=(40, 1)))
+    assert_allclose(kernel_product(Matern32(1.5), X, None, V, dtype=tf.float32, block=(16, 16)), 1.5 * V, rtol=1e-6)
+
+
 def test_small_products_are_those_of_the_stored_matrix(rng: np.random.Generator) -> None:
     X, Z, V, _ = _problem(rng, False)
     for name in ("matern32", "matern12"):
