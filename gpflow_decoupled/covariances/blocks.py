@@ -137,7 +137,7 @@ def in_chunks(
         sums = found if sums is None else (sums[0] + found[0], sums[1] + found[1])
         done += part.entries
         if progress is not None:
-            progress(done / whole)
+            progress(done / max(whole, 1))
     assert sums is not None
     return sums
 

@@ -35,8 +35,8 @@ def strip_product(
 
     @tf.custom_gradient
     def run(X: tf.Tensor, V: tf.Tensor, *others: tf.Tensor) -> tuple:
-        N, R = tf.shape(X)[0], V.shape[1]
-        rows = tf.maximum(entries // tf.shape(V)[0], 1)
+        N, R = tf.maximum(tf.shape(X)[0], 1), V.shape[1]  # one strip, without rows, where there are none
+        rows = tf.maximum(entries // tf.maximum(tf.shape(V)[0], 1), 1)
 
         # `recompute_grad` keeps what is computed within a strip out of the tape of the caller
         unrecorded = tf.recompute_grad(lambda first, X, V, *others: _strip(kernel, first, rows, X, V, others))

@@ -36,7 +36,7 @@ from numpy.testing import assert_allclose
 
 from gpflow_decoupled.covariances.blocks import chunks
 from gpflow_decoupled.covariances.products import gram_product, kernel_product
-from gpflow_decoupled.errors import DataError
+from gpflow_decoupled.errors import DataError, UnknownOptionError
 from tests.reference.grams import matern32
 
 ARD = [0.5, 0.8, 1.3]
@@ -134,6 +134,12 @@ def test_blocks_in_single_precision_far_from_the_origin(same: bool, rng: np.rand
         assert 0.0 < error < 1e-5
 
 
+def test_a_point_has_no_distance_to_itself(rng: np.random.Generator) -> None:
+    """Points that are far from each other leave the diagonal alone, whose distances would be rounded to about a hundredth."""
+    X, V = tf.constant(rng.normal(size=(40, 3)) * 1e3), tf.constant(rng.normal(size=(40, 1)))
+    assert_allclose(kernel_product(Matern32(1.5), X, None, V, dtype=tf.float32, block=(16, 16)), 1.5 * V, rtol=1e-6)
+
+
 def test_small_products_are_those_of_the_stored_matrix(rng: np.random.Generator) -> None:
     X, Z, V, _ = _problem(rng, False)
     for name in ("matern32", "matern12"):
@@ -174,7 +180,7 @@ def test_export(xla: bool, tmp_path: Path, rng: np.random.Generator) -> None:
 @pytest.mark.parametrize("name", ["matern32", "matern12"])
 def test_progress_and_interrupt(name: str, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gpflow_decoupled.covariances.blocks._ENTRIES", 500.0)
-    monkeypatch.setattr("gpflow_decoupled.covariances.products.number_of_threads", lambda: 2)
+    monkeypatch.setattr("gpflow_decoupled.covariances.stationary_products.number_of_threads", lambda: 2)
     X, Z, V, _ = _problem(rng, False, 1)
     shares: list[float] = []
     whole = kernel_product(KERNELS[name](), X, Z, V, block=(8, 16), progress=shares.append)
@@ -206,6 +212,26 @@ def test_wrong_shapes_are_refused(rng: np.random.Generator) -> None:
         kernel_product(RBF(), X, None, V)
     with pytest.raises(DataError, match=r"pass V of shape \[M, R\]"):
         kernel_product(RBF(), X, Z, V[:, 0])
+    with pytest.raises(UnknownOptionError, match="dtype=tf.float16"):
+        kernel_product(RBF(), X, Z, V, dtype=tf.float16, block=(8, 8))
+
+
+def test_second_derivatives_are_refused(rng: np.random.Generator) -> None:
+    """They would lack what comes through the sums."""
+    X, Z, V, _ = _problem(rng, False)
+    with tf.GradientTape() as outer:
+        with tf.GradientTape() as inner:
+            value = tf.reduce_sum(kernel_product(RBF(), X, Z, V, block=(8, 16)) ** 2)
+        slope = tf.reduce_sum(inner.gradient(value, X) ** 2)
+    with pytest.raises(NotImplementedError, match="differentiated once"):
+        outer.gradient(slope, X)
+
+
+@pytest.mark.parametrize("name", ["matern32", "matern12"])
+def test_empty_inputs(name: str, rng: np.random.Generator) -> None:
+    X, Z, V, _ = _problem(rng, False, 2)
+    assert kernel_product(KERNELS[name](), X[:0], Z, V).shape == (0, 2)
+    assert_allclose(kernel_product(KERNELS[name](), X, Z[:0], V[:0]), np.zeros([37, 2]))
 
 
 def _multioutput(rng: np.random.Generator, kind: str) -> tuple[Kernel, gpflow.inducing_variables.InducingVariables]:

@@ -83,7 +83,7 @@ def test_steps(results: Path) -> None:
     assert all(one["peak_mb"] > 100.0 and one["step_mb"] > 0.0 and one["ms"] > 0.0 for one in parts["memory"])
     assert [one["dtype"] for one in parts["products"]] == ["float32", "float64"]
     for one in parts["products"]:
-        assert 0.0 < one["seconds"] < one["gradient_seconds"] and one["share"] > 0.0
+        assert min(one["seconds"], one["gradient_seconds"], one["share"]) > 0.0
     scaling = {
         model: [one["L"] for one in parts["scaling"] if one["model"] == model] for model in ("coupled", "GPflow")
     }
