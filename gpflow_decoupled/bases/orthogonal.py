@@ -31,8 +31,8 @@ from ..linalg.whitening import Whitener, whiten, whitener
 from .base import Features, Gaussian
 from .coupled import CoupledBasis
 from .inducing_basis import InducingBasis, norm_of
-from .parts.inducing_gaussian import assign_whitened, gaussian_parameters, whiten_columns, whitened
 from .parts.data_mean import mean_points
+from .parts.inducing_gaussian import assign_whitened, gaussian_parameters, whiten_columns, whitened
 from .parts.kernel_mean import KernelMean
 from .parts.mean_operator import MeanOperator
 from .parts.optimum import OptimalParameters, Regression, orthogonal_optimum
@@ -149,7 +149,7 @@ class OrthogonalBasis(InducingBasis):
         """The maps between mean coefficients and the mean at X [N, D]. Raises `ModelError` where gamma is the data."""
         if not self.kernel_mean.stored:
             raise ModelError(
-                "The Newton and natural steps of the mean store K_gamma, which gamma=\"data\" does not: use "
+                'The Newton and natural steps of the mean store K_gamma, which gamma="data" does not: use '
                 "optimizers.ConjugateGradients().run(model, data), or fit with its default mean_solver."
             )
         projection = whiten(state.chol, None, cross_gram(kernel, self.beta, self.gamma))

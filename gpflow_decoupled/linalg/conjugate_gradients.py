@@ -49,7 +49,9 @@ def begin(precondition: Callable[[Blocks], Blocks], right: Blocks, inner: Inner)
     start = precondition(right)
     size = inner(right, start)
     nothing = tuple(tf.zeros_like(block) for block in start)
-    return Iterate(tf.constant(0), nothing, right, start, size, tf.fill(tf.shape(size), tf.constant(np.inf, size.dtype)))
+    return Iterate(
+        tf.constant(0), nothing, right, start, size, tf.fill(tf.shape(size), tf.constant(np.inf, size.dtype))
+    )
 
 
 def advance(

@@ -113,7 +113,7 @@ def data_mean_of(model: BasisGP, method: str) -> DataMean:
     mean = model.basis.kernel_mean
     if not isinstance(mean, DataMean):
         raise ModelError(
-            f'{method} is for models with a mean on all data, and this {type(model).__name__} has none: build '
+            f"{method} is for models with a mean on all data, and this {type(model).__name__} has none: build "
             'ODVGP(kernel, likelihood, "data", beta), or train this model by fit(model, data).'
         )
     return mean
