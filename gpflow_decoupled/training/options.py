@@ -55,7 +55,7 @@ def check_optimizer(optimizer: object) -> None:
     """
     kind = type(optimizer).__name__
     needed = ("build", "apply_gradients", "iterations", "get_config")
-    parts: list[Any] = [getattr(optimizer, name, None) for name in needed]
+    parts: list[Any] = [getattr(optimizer, name, None) for name in needed]  # of an object that may be anything
     if any(part is None for part in parts) or not isinstance(getattr(optimizer, "variables", None), (list, tuple)):
         raise DataError(
             f"optimizer is a {kind}, which fit cannot drive; pass an instance from gpflow.keras.tf_keras.optimizers "

@@ -55,7 +55,7 @@ class Family(ABC):
     """Whether samples are differentiable in lambda."""
 
     @abstractmethod
-    def natural(self, *parameters: Any, **named: Any) -> Natural:
+    def natural(self, *parameters: Any, **named: Any) -> Natural:  # only with Any may subclasses name theirs
         """The natural parameters for the usual parameters of the family, arrays that each family names.
 
         :raises DataError: for parameters outside of the domain.

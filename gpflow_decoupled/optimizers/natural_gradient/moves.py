@@ -4,12 +4,13 @@ from __future__ import annotations
 
 __all__ = ["MeanMove", "Moments", "Move", "gaussian_target", "natural_mean_move", "newton_mean_move", "replaced"]
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import tensorflow as tf
 from gpflow.base import RegressionData
 
 from ...bases import Gaussian
+from ...bases.base import State
 from ...bases.parts.kernel_mean import KernelMean
 from ...errors import UnknownOptionError
 from ...linalg.gaussians import apply_per_latent
@@ -24,7 +25,7 @@ from .natural import Natural
 class Move(NamedTuple):
     """Where a step goes."""
 
-    state: Any
+    state: State
     """Of the basis, at the new coefficients."""
     naturals: tuple[Natural, ...]
     """The new Gaussian parts."""
@@ -59,7 +60,7 @@ class Moments(NamedTuple):
 class MeanMove(NamedTuple):
     """Where the mean coefficients go, and what the Gaussian parts are moved from after that."""
 
-    state: Any
+    state: State
     """Of the basis, at the new coefficients."""
     moments: Moments
     """At the new coefficients, or for a Newton step at the old ones."""

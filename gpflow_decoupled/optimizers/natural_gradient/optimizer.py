@@ -110,7 +110,7 @@ class NaturalGradient(tf.Module):
         self.gamma: Any = gamma  # training assigns to it where it is a variable
         self._memory = PrecisionMemory()
         self.mean = mean
-        self.mean_step: Any = mean_step
+        self.mean_step: Any = mean_step  # as for gamma
         self.negative_precision = negative_precision
         self.newton_options = NewtonOptions(rank if preconditioner == "pivoted" else None, cg_iterations, cg_tolerance)
 

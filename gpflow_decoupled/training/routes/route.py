@@ -94,7 +94,7 @@ class Route(abc.ABC):
     options: ClassVar[frozenset[str]]
     only: ClassVar[Mapping[str, object]] = {}
     reasons: ClassVar[Mapping[str, str]] = {}
-    defaults: ClassVar[Mapping[str, Any]] = {}
+    defaults: ClassVar[Mapping[str, object]] = {}
     holds: ClassVar[tuple[str, ...]] = ()
 
     def options_of(self, model: Model) -> frozenset[str]:
@@ -146,13 +146,13 @@ class Route(abc.ABC):
             f"fit does not use {shown} for {type(model).__name__}.{reasons} It takes {', '.join(names)}."
         )
 
-    def choose(self, chosen: Mapping[str, Any]) -> Choices:
+    def choose(self, chosen: Mapping[str, object]) -> Choices:
         """The choices of the caller, and defaults for the rest.
 
         :raises DataError: for values out of range.
         :raises UnknownOptionError: for values that do not exist.
         """
-        values = {**_DEFAULTS, **self.defaults, **chosen}
+        values: dict[str, Any] = {**_DEFAULTS, **self.defaults, **chosen}  # each of the type of its field
         check_counts(0, seed=values["seed"])
         check_rates(learning_rate=values["learning_rate"])
         check_rates(1.0, natural_gradient=values["natural_gradient"])
@@ -185,7 +185,7 @@ class Route(abc.ABC):
         return Rates(choices.natural_gradient, choices.learning_rate, mean_rate, choices.ramp_steps, choices.anneal)
 
 
-_DEFAULTS: Mapping[str, Any] = {
+_DEFAULTS: Mapping[str, object] = {
     "batch_size": "auto",
     "natural_gradient": None,
     "hold": "sites",

@@ -73,7 +73,7 @@ class Standardized(tf.Module):
         self.outputs = outputs if used is scaled else None
         self._X, self._Y = inside, used
 
-    def fit(self, **options: Any) -> FitResult:
+    def fit(self, **options: Any) -> FitResult:  # the arguments of `fit` are of many types
         """Train the model inside on the standardised data.
 
         :param options: of `gpflow_decoupled.fit`; held-out data of `evaluation` are (X, Y) in their own units.
