@@ -19,6 +19,7 @@ from ...expectations.site_integrals import Integration, SiteGroup
 from ...models.affine_independent.gp import AffineIndependentGP
 from ...models.families import require_model
 from ..results import Recorder
+from ..unusable_observation import naming_observation
 from .climb import climb
 from .edgeworth import Start, edgeworth_shapes, edgeworth_start
 from .frame import Frame
@@ -95,7 +96,8 @@ class AffineIndependentAscent:
         :param model: an `AffineIndependentGP`, or the model that `AffineIndependentGLM` returns.
         :return: bounds, history and times.
         :raises ModelError: for a model of another family.
-        :raises NumericalError: if the Gaussian bound is not finite where the run starts; the model is not changed then.
+        :raises NumericalError: if the Gaussian bound is not finite where the run starts, naming the observation; the model
+            is not changed then.
         """
         require_model("AffineIndependentAscent", model, AffineIndependentGP)
         recorder = Recorder("elbo", "evaluations", "stage")
@@ -111,7 +113,8 @@ class AffineIndependentAscent:
 
         # 3) A, b and the shapes together
         try:
-            joint = self._joint_stage(model, groups, gaussian, start, stage_record(recorder, 1))
+            with naming_observation(model):
+                joint = self._joint_stage(model, groups, gaussian, start, stage_record(recorder, 1))
         except NumericalError:
             if not self.keep_better:
                 raise
@@ -145,7 +148,8 @@ class AffineIndependentAscent:
         basis = model.basis
         constant = 0.0 if model.weight_priors is None else model.weight_priors.log_volume
         problem = GaussianProblem(groups, basis.gaussian, constant, model.integration)
-        dense = problem.solve(self.tolerance, self.max_evaluations, record)
+        with naming_observation(model, lambda: problem.start_moments(model.data[0].shape[0])):
+            dense = problem.solve(self.tolerance, self.max_evaluations, record)
         if basis.structure != "low_rank":
             return dense, problem.tracing_seconds
         # diag(s) + F S^T cannot represent every covariance: run again within the structure, from the dense optimum.

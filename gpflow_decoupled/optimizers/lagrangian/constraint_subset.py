@@ -24,6 +24,7 @@ from ...models import LCLGP
 from ...models.families import require_model
 from ..expectation_check import warn_of_quadrature
 from ..lbfgs import lbfgs_ascent, settled
+from ..unusable_observation import naming_observation, unusable_observation
 from .result import LagrangianRecord, LagrangianResult
 from .start import NOT_FINITE
 from .subset_bound import SubsetBound, SubsetPoint
@@ -165,10 +166,11 @@ class ConstraintSubset:
 
         start = packed(_product(root, alpha), lam / unit)
         low = np.repeat([-np.inf, 0.0], len(start) // 2)
-        found = lbfgs_ascent(
-            value_and_gradient, start, settled(self.tolerance), self.steps, low=low, record=record.add, advice=NOT_FINITE,
-            matrix="K",
-        )  # fmt: skip
+        with naming_observation(bound.model):
+            found = lbfgs_ascent(
+                value_and_gradient, start, settled(self.tolerance), self.steps, low=low, record=record.add, advice=NOT_FINITE,
+                matrix="K",
+            )  # fmt: skip
         best_alpha, best_lam = multipliers(found.x)
         return best_alpha.numpy(), best_lam.numpy(), found.converged, found.reason
 
@@ -193,7 +195,9 @@ class ConstraintSubset:
                 step(tf.constant(next(batches)))
                 since += 1
         if not math.isfinite(best[0]):
-            raise NumericalError("The bound is not finite at any step: use a kernel with a smaller variance.", "K")
+            raise unusable_observation(bound.model, None) or NumericalError(
+                "The bound is not finite at any step: use a kernel with a smaller variance.", "K"
+            )
         return best[1].numpy(), best[2].numpy()
 
     def _make_step(

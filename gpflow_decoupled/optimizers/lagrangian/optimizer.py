@@ -20,6 +20,7 @@ from ...errors import DataError, check_option
 from ...models import LCLGP
 from ...models.families import require_model
 from ..expectation_check import warn_of_quadrature
+from ..unusable_observation import unusable_observation
 from .dual import DualPoint, DualProblem, Marginals
 from .lbfgs_solve import lbfgs_solve
 from .newton import Direction, newton_direction, newton_solve
@@ -114,7 +115,10 @@ class LinearlyConstrainedLagrangian:
         """
         require_model("LinearlyConstrainedLagrangian.prepare", model, LCLGP)
         problem = DualProblem(model, self.compile)
-        check_dual(problem.loss)
+        try:
+            check_dual(problem.loss)
+        except DataError as error:  # derivatives that overflow look like those of straight lines
+            raise unusable_observation(model, None) or error from error
         if problem.loss.needs_penalty and self.theta == 0.0:
             name = type(model.likelihood).__name__
             raise DataError(f"theta must be above 0: {name} needs a penalty, or its subproblems have no maximum.")
@@ -135,7 +139,8 @@ class LinearlyConstrainedLagrangian:
         :raises ModelError: for a model of another class.
         :raises DataError: for multipliers outside of S; for theta = 0 where the likelihood needs a penalty; for site losses
             without a dual, which are the piecewise bound, and straight lines by quadrature; for `prepared` of another model.
-        :raises NumericalError: where the posterior does not exist at the start.
+        :raises NumericalError: where the posterior does not exist at the start, or the bound there is not finite; the
+            message names the observation.
         """
         require_model("LinearlyConstrainedLagrangian.run", model, LCLGP)
         record, again = LagrangianRecord(), prepared is not None

@@ -23,6 +23,7 @@ from ....models import LCLGP
 from ....models.families import require_model
 from ...expectation_check import warn_of_quadrature
 from ...lbfgs import lbfgs_ascent, settled
+from ...unusable_observation import naming_observation
 from ..dual import DualProblem
 from ..result import LagrangianRecord, LagrangianResult
 from ..start import NOT_FINITE, isolated_sites
@@ -95,10 +96,11 @@ class CholeskyKL:
 
         diagonal = np.tile(np.where(places[0] == places[1], _LEAST, -np.inf), shape_T[0])
         low = np.concatenate([np.full(size, -np.inf), diagonal])
-        found = lbfgs_ascent(
-            value_and_gradient, packed(*_start(problem, A, self.whiten)), settled(self.tolerance), self.max_evaluations,
-            low=low, record=record.add, advice=NOT_FINITE, matrix="K",
-        )  # fmt: skip
+        with naming_observation(model):
+            found = lbfgs_ascent(
+                value_and_gradient, packed(*_start(problem, A, self.whiten)), settled(self.tolerance), self.max_evaluations,
+                low=low, record=record.add, advice=NOT_FINITE, matrix="K",
+            )  # fmt: skip
         self._write(problem, A, *unpacked(found.x))
         result = record.result(found.converged, found.reason)
         warn_of_quadrature(model, result.elbo)
