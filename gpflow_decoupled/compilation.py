@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-__all__ = ["Compiled"]
+__all__ = ["Compiled", "traced_for_xla"]
 
 from collections.abc import Callable
 from typing import Generic, ParamSpec, TypeVar
 
 import tensorflow as tf
+from tensorflow.python.ops import control_flow_util
 
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
@@ -58,3 +59,13 @@ class Compiled(Generic[Arguments, Result]):
         self._may_need_autograph = False
         self._graph = tf.function(self._function, **self._options)
         return use(self._graph)
+
+
+def traced_for_xla() -> bool:
+    """Whether a `tf.function` with `jit_compile=True` is being traced, in which no shape may depend on values.
+
+    Example::
+
+        rows = tf.linalg.diag(mask) if traced_for_xla() else tf.boolean_mask(tf.eye(N), mask)
+    """
+    return bool(control_flow_util.GraphOrParentsInXlaContext(tf.compat.v1.get_default_graph()))
