@@ -14,8 +14,9 @@ from typing import NamedTuple
 import numpy as np
 
 from ...bases.affine_independent import AffineIndependentBasis
-from ...errors import DataError, NumericalError
+from ...errors import NumericalError
 from ...expectations.site_integrals import Integration, SiteGroup
+from ...inputs import check_rate, check_whole
 from ...models.affine_independent.gp import AffineIndependentGP
 from ...models.families import require_model
 from ..results import Recorder
@@ -83,10 +84,8 @@ class AffineIndependentAscent:
         rotate: bool = True,
         keep_better: bool = True,
     ) -> None:
-        if not tolerance > 0.0 or max_evaluations < 1:
-            raise DataError(
-                f"tolerance={tolerance!r} must be above 0 and max_evaluations={max_evaluations!r} at least 1."
-            )
+        check_rate(tolerance=tolerance)
+        check_whole(1, max_evaluations=max_evaluations)
         self.tolerance, self.max_evaluations = float(tolerance), int(max_evaluations)
         self.rotate, self.keep_better = rotate, keep_better
 

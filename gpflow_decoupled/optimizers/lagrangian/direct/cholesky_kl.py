@@ -17,7 +17,7 @@ from collections.abc import Callable
 import numpy as np
 import tensorflow as tf
 
-from ....errors import DataError
+from ....inputs import check_rate, check_whole
 from ....linalg.triangular import solve
 from ....models import LCLGP
 from ....models.families import require_model
@@ -54,10 +54,8 @@ class CholeskyKL:
     def __init__(
         self, whiten: bool = True, tolerance: float = 1e-4, max_evaluations: int = 5000, compile: bool = True
     ) -> None:
-        if not tolerance > 0.0 or max_evaluations < 1:
-            raise DataError(
-                f"tolerance={tolerance!r} must be above 0 and max_evaluations={max_evaluations!r} at least 1."
-            )
+        check_rate(tolerance=tolerance)
+        check_whole(1, max_evaluations=max_evaluations)
         self.whiten, self.tolerance = whiten, float(tolerance)
         self.max_evaluations, self.compile = max_evaluations, compile
 

@@ -16,7 +16,7 @@ import numpy as np
 import tensorflow as tf
 from gpflow.optimizers import Scipy
 
-from ....errors import DataError
+from ....inputs import check_rate, check_whole
 from ....models import LCLGP
 from ....models.families import require_model
 from ...expectation_check import warn_of_quadrature
@@ -45,10 +45,8 @@ class OpperArchambeau:
     """
 
     def __init__(self, tolerance: float = 1e-4, max_evaluations: int = 5000, compile: bool = True) -> None:
-        if not tolerance > 0.0 or max_evaluations < 1:
-            raise DataError(
-                f"tolerance={tolerance!r} must be above 0 and max_evaluations={max_evaluations!r} at least 1."
-            )
+        check_rate(tolerance=tolerance)
+        check_whole(1, max_evaluations=max_evaluations)
         self.tolerance, self.max_evaluations, self.compile = float(tolerance), max_evaluations, compile
 
     def run(self, model: LCLGP) -> LagrangianResult:
