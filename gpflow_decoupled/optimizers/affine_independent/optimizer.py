@@ -19,6 +19,7 @@ from ...expectations.site_integrals import Integration, SiteGroup
 from ...inputs import check_rate, check_whole
 from ...models.affine_independent.gp import AffineIndependentGP
 from ...models.families import require_model
+from ..expectation_check import warn_of_quadrature
 from ..results import Recorder
 from ..unusable_observation import naming_observation
 from .climb import climb
@@ -124,7 +125,7 @@ class AffineIndependentAscent:
         if gaussian_is_kept:
             _assign(basis, gaussian, gaussian.root)
             basis.assign_base("normal")
-        return AffineResult(
+        result = AffineResult(
             elbo=gaussian.bound if gaussian_is_kept else joint.elbo,
             steps=len(recorder),
             seconds=recorder.seconds,
@@ -139,6 +140,8 @@ class AffineIndependentAscent:
             predicted_gain=start.gain,
             resolution=joint.resolution,
         )
+        warn_of_quadrature(model, result.elbo)
+        return result
 
     def _gaussian_stage(
         self, model: AffineIndependentGP, groups: list[SiteGroup], record: StageRecord
