@@ -13,7 +13,7 @@ __all__ = [
 
 import math
 from numbers import Integral, Real
-from typing import TypeAlias
+from typing import TypeAlias, TypeGuard
 
 import gpflow
 import numpy as np
@@ -168,7 +168,7 @@ def is_whole(value: object, low: int) -> bool:
     return isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= low
 
 
-def is_number(value: object) -> bool:
+def is_number(value: object) -> TypeGuard[float]:
     """Whether a value is a finite number; True and False are no numbers."""
     return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(float(value))
 

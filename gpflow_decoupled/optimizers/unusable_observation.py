@@ -95,11 +95,12 @@ def _candidates(
     """Where to look, in this order: the observations Y [N, P], and what computes their expectations."""
     own = None if isinstance(model, BasisGP) else model.data
     if moments is not None:
-        given, at = data or own, moments
-        yield given[1], lambda: _at(model, given, *at)
+        at, given = moments, own if data is None else data
+        if given is not None:
+            yield given[1], lambda: _at(model, given, *at)
         if data is not None:
             return  # some of the rows, and the moments of all may cost too much
-    whole = own or data
+    whole = data if own is None else own
     if whole is None:
         return
     if isinstance(model, AffineIndependentGP):

@@ -65,7 +65,7 @@ class ArrayBatches:
         self.num_data = int(X.shape[0])
         if batch_size == "auto":
             batch_size = min(DEFAULT_BATCH, self.num_data)
-        elif batch_size is not None and not is_whole(batch_size, 1):
+        elif batch_size is not None and (isinstance(batch_size, str) or not is_whole(batch_size, 1)):
             raise DataError(
                 f'batch_size={batch_size!r} must be a whole number of at least 1, None for all rows, or "auto".'
             )

@@ -24,7 +24,7 @@ def chosen(options: Mapping[str, object]) -> dict[str, object]:
     }
 
 
-def given(**options: object) -> dict[str, object]:
+def given(**options: Any) -> dict[str, Any]:
     """The options that are not None, for `inputs.check_whole` and `inputs.check_rate`, where None is a default."""
     return {name: value for name, value in options.items() if value is not None}
 
