@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import gpflow
 import numpy as np
@@ -10,9 +11,22 @@ import pytest
 import tensorflow as tf
 
 import gpflow_decoupled as gd
+import gpflow_decoupled.certificates
 from gpflow_decoupled.errors import DataError
 from gpflow_decoupled.models import CVIGLM, CVIGP, LCLGP, ODVGP, BasisGP, SparseCVIGP
-from gpflow_decoupled.optimizers import ConjugateComputation, MeanFieldCVI, NaturalGradient, collapsed_elbo, sweep
+from gpflow_decoupled.optimizers import (
+    AffineIndependentAscent,
+    CholeskyKL,
+    ConjugateComputation,
+    ConstraintSubset,
+    JaakkolaJordan,
+    LinearlyConstrainedLagrangian,
+    MeanFieldCVI,
+    NaturalGradient,
+    OpperArchambeau,
+    collapsed_elbo,
+    sweep,
+)
 from tests.optimizers.mean_field.mean_field_problems import gamma_poisson
 from tests.training.problems import BETA, GAMMA, orthogonal, parts, sine, unchanged, values
 
@@ -135,3 +149,60 @@ def test_optimizers_and_closed_forms_check_values() -> None:
         with pytest.raises(DataError, match=r"Y\[7, 0\] is nan; remove or impute the 1 rows"):
             use()
     assert unchanged(before, model)
+
+
+SETTINGS: list[tuple[Callable[..., object], dict[str, object]]] = [
+    (LinearlyConstrainedLagrangian, {"theta": True}),
+    (LinearlyConstrainedLagrangian, {"tolerance": True}),
+    (LinearlyConstrainedLagrangian, {"tolerance": float("inf")}),
+    (LinearlyConstrainedLagrangian, {"trust_region": True}),
+    (LinearlyConstrainedLagrangian, {"sweeps": True}),
+    (LinearlyConstrainedLagrangian, {"max_outer": True}),
+    (LinearlyConstrainedLagrangian, {"max_outer": 2.5}),
+    (OpperArchambeau, {"tolerance": True}),
+    (OpperArchambeau, {"max_evaluations": True}),
+    (CholeskyKL, {"tolerance": True}),
+    (CholeskyKL, {"max_evaluations": 10.5}),
+    (ConstraintSubset, {"size": True}),
+    (partial(ConstraintSubset, 3), {"batch_size": True}),
+    (partial(ConstraintSubset, 3), {"steps": True}),
+    (partial(ConstraintSubset, 3), {"learning_rate": True}),
+    (partial(ConstraintSubset, 3), {"tolerance": True}),
+    (JaakkolaJordan, {"tolerance": True}),
+    (JaakkolaJordan, {"max_steps": True}),
+    (AffineIndependentAscent, {"tolerance": True}),
+    (AffineIndependentAscent, {"max_evaluations": True}),
+    (gd.training.Schedule, {"anneal": True}),
+    (gd.training.Schedule, {"anneal": False}),
+    (gd.training.Schedule, {"ramp_steps": True}),
+    (gd.training.MeanSolver, {"learning_rate": True}),
+    (gd.training.Evaluation, {"patience": True}),
+]
+
+
+@pytest.mark.parametrize("make, options", SETTINGS)
+def test_booleans_and_infinities_are_no_settings(make: Callable[..., object], options: dict[str, object]) -> None:
+    (name,) = options
+    with pytest.raises(DataError, match=f"{name}=.* must be a"):
+        make(**options)
+
+
+@pytest.mark.parametrize("options", [{"batch_size": True}, {"learning_rate": True}, {"seed": True}, {"seconds": True}])
+def test_booleans_are_no_options_of_fit(options: dict[str, object]) -> None:
+    model = orthogonal()
+    before = values(model)
+    with pytest.raises(DataError, match=f"{next(iter(options))}=True must be a"):
+        gd.fit(model, (X, Y), steps=1, progress=False, **options)
+    assert unchanged(before, model)
+
+
+def test_numbers_of_a_certificate() -> None:
+    for options, message in (
+        ({"delta": True}, "delta=True; .* number between 0 and 1"),
+        ({"settings": True}, "settings=True; use the number"),
+    ):
+        with pytest.raises(DataError, match=message):
+            gd.certificates.pac_bayes_certificate(_classifier(), (X, LABELS), **options)
+    for given, message in (({"fraction": True}, "fraction=True"), ({"seed": True}, "seed=True must be a whole")):
+        with pytest.raises(DataError, match=message):
+            gd.certificates.split_for_certificate((X, LABELS), **given)

@@ -8,6 +8,7 @@ import numpy as np
 from gpflow.base import RegressionData
 
 from ..errors import DataError
+from ..inputs import as_array, as_pair, check_whole, is_number
 
 
 def split_for_certificate(
@@ -34,9 +35,10 @@ def split_for_certificate(
         ConjugateComputation().run(model)  # learns the posterior alone
         certificate = pac_bayes_certificate(model, second, learned_on=first)
     """
-    if not 0.0 < fraction < 1.0:
+    if not is_number(fraction) or not 0.0 < fraction < 1.0:
         raise DataError(f"fraction={fraction!r}; use a number between 0 and 1.")
-    X, Y = (np.asarray(array) for array in data)
+    check_whole(0, seed=seed)
+    X, Y = (np.asarray(as_array(array, name)) for array, name in zip(as_pair(data), "XY"))
     if len(X) != len(Y):
         raise DataError(f"X has {len(X)} rows and Y has {len(Y)}; they must be the same observations.")
     generator = np.random.default_rng(seed)

@@ -246,7 +246,8 @@ class Loop:
         """Find the cause at the Parameters that failed, then go back to the last ones at which the bound was sound."""
         go_back(now)
         cause = unusable_observation(self.model, batch) if cause is None and done == 0 else cause
-        error = explain(self.step.matrices(), batch, done) if cause is None else restored(cause, done)
+        likelihood = getattr(self.model, "likelihood", None)
+        error = explain(self.step.matrices(), batch, done, likelihood) if cause is None else restored(cause, done)
         go_back(now if self._good is None else self._good)
         error.result = self._result(done, "numerical failure")
         raise error from cause

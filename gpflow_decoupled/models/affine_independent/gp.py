@@ -49,8 +49,9 @@ class AffineIndependentGP(FullGP):
     """A GP with one latent function and an affine-independent posterior, w = A v + b; the model owns its data.
 
     `optimizers.AffineIndependentAscent` finds A, b and the shapes. `training_loss` is the negative bound (A2). A bound costs
-    M^3 + N M^2 + N k T, for T frequencies. `tf.function(jit_compile=True)` refuses it: the characteristic function of the
-    default base distribution needs Dawson's integral, for which TensorFlow has no XLA kernel; compile without that option.
+    M^3 + N M^2 + N k T, for T frequencies. `tf.function(jit_compile=True)` refuses it, because TensorFlow has no XLA
+    kernels for Dawson's integral, which the default base distribution needs, and for the log determinant of a full A:
+    compile without that option.
 
     :param data: X [N, D], Y [N, 1].
     :param kernel: any GPflow kernel with one output.

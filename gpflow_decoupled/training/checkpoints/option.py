@@ -7,7 +7,7 @@ __all__ = ["Checkpoints"]
 import os
 from dataclasses import dataclass
 
-from ..options import check_counts
+from ...inputs import check_whole
 
 
 @dataclass(frozen=True)
@@ -28,4 +28,4 @@ class Checkpoints:
     every: int = 500
 
     def __post_init__(self) -> None:
-        check_counts(1, every=self.every)
+        check_whole(1, every=self.every)

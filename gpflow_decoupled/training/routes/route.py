@@ -17,10 +17,11 @@ from gpflow.keras import tf_keras
 from gpflow.models import GPModel
 
 from ...errors import DataError, UnknownOptionError, check_option
+from ...inputs import check_rate, check_whole
 from ...models import BasisGP, FactorGraph, FullGP
 from ...optimizers.steps import POLICIES
 from ..batches import Batches
-from ..options import check_counts, check_optimizer, check_rates
+from ..options import check_optimizer, given
 from ..schedules import Rates
 from ..step import Step
 from .keras import Optimizer
@@ -58,7 +59,7 @@ class MeanSolver:
 
     def __post_init__(self) -> None:
         check_option("mean_solver", self.method, ("adam", "natural", "newton"))
-        check_rates(mean_learning_rate=self.learning_rate)
+        check_rate(**given(mean_learning_rate=self.learning_rate))
 
 
 @dataclass(frozen=True)
@@ -153,9 +154,9 @@ class Route(abc.ABC):
         :raises UnknownOptionError: for values that do not exist.
         """
         values: dict[str, Any] = {**_DEFAULTS, **self.defaults, **chosen}  # each of the type of its field
-        check_counts(0, seed=values["seed"])
-        check_rates(learning_rate=values["learning_rate"])
-        check_rates(1.0, natural_gradient=values["natural_gradient"])
+        check_whole(0, **given(seed=values["seed"]))
+        check_rate(**given(learning_rate=values["learning_rate"]))
+        check_rate(1.0, **given(natural_gradient=values["natural_gradient"]))
         check_option("negative_precision", values["negative_precision"], POLICIES)
         if self.holds:
             check_option("hold", values["hold"], self.holds)
