@@ -19,6 +19,7 @@ from gpflow.optimizers import Scipy
 
 from ...compilation import Compiled
 from ...errors import DataError, NumericalError
+from ...inputs import check_rate, check_whole
 from ...linalg.triangular import solve
 from ...models import LCLGP
 from ...models.families import require_model
@@ -75,14 +76,8 @@ class ConstraintSubset:
     ) -> None:
         if (size is None) == (rows is None):
             raise DataError("Give either size, the number of observations with multipliers, or rows, their indices.")
-        if size is not None and size < 1:
-            raise DataError(f"size={size!r} must be between 1 and the number of observations.")
-        if batch_size is not None and batch_size < 1:
-            raise DataError(f"batch_size={batch_size!r} must be at least 1, or None for all observations.")
-        if steps < 1 or not tolerance > 0.0:
-            raise DataError(f"steps={steps!r} must be at least 1 and tolerance={tolerance!r} above 0.")
-        if not (math.isfinite(learning_rate) and learning_rate > 0.0):
-            raise DataError(f"learning_rate={learning_rate!r} must be a number above 0.")
+        check_whole(1, steps=steps, **{k: v for k, v in (("size", size), ("batch_size", batch_size)) if v is not None})
+        check_rate(learning_rate=learning_rate, tolerance=tolerance)
         self.size, self.batch_size, self.steps, self.learning_rate = size, batch_size, steps, float(learning_rate)
         self.seed, self.rows, self.tolerance, self.compile = seed, rows, float(tolerance), compile
 

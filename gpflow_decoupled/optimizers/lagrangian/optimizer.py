@@ -11,12 +11,14 @@ __all__ = ["LinearlyConstrainedLagrangian", "Prepared"]
 
 import math
 from functools import partial
+from numbers import Real
 from typing import NamedTuple
 
 import tensorflow as tf
 from tqdm.auto import tqdm
 
 from ...errors import DataError, check_option
+from ...inputs import check_rate, check_whole
 from ...models import LCLGP
 from ...models.families import require_model
 from ..expectation_check import warn_of_quadrature
@@ -95,14 +97,13 @@ class LinearlyConstrainedLagrangian:
         compile: bool = True,
     ) -> None:
         check_option("inner", inner, ("auto", "newton", "lbfgs"))
-        if not (math.isfinite(theta) and theta >= 0.0):
+        if not (isinstance(theta, Real) and math.isfinite(theta) and theta >= 0.0):
             raise DataError(f"theta={theta!r} must be a number of at least 0; the paper's is 1, and 0.1 is faster.")
-        if not tolerance > 0.0:
-            raise DataError(f"tolerance={tolerance!r} must be above 0: a change of the bound in nats.")
-        if trust_region is not None and not trust_region > 0.0:
-            raise DataError(f"trust_region={trust_region!r} must be above 0, or None for no limit.")
-        if sweeps < 0 or max_outer < 1:
-            raise DataError(f"sweeps={sweeps!r} must be at least 0 and max_outer={max_outer!r} at least 1.")
+        check_rate(tolerance=tolerance)
+        if trust_region is not None:
+            check_rate(trust_region=trust_region)
+        check_whole(0, sweeps=sweeps)
+        check_whole(1, max_outer=max_outer)
         self.theta, self.inner, self.tolerance = float(theta), inner, float(tolerance)
         self.accelerate, self.trust_region, self.augmented = accelerate, trust_region, augmented
         self.curvature, self.sweeps, self.max_outer, self.compile = curvature, sweeps, max_outer, compile
