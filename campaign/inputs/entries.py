@@ -246,7 +246,7 @@ ENTRIES: dict[str, Entry] = {
     "weights_posterior": Entry(models.weights_posterior, {"model": linear}, {"model": "model"}),
     "select": Entry(
         lambda X, M, method="greedy_variance", **given: inducing.select(X, M, kernel(), method=method, **given),
-        {"X": X, "M": 4},
+        {"X": X, "M": 2, "given": GAMMA},
         {"X": "inputs", "M": "whole number", "method": "word", "given": "points"},
         {"X": ("float32", "integers", "booleans", "extended precision"), "given": ("float32", "None", "duplicates")},
     ),

@@ -81,6 +81,8 @@ def _checked(array: npt.ArrayLike, name: str) -> np.ndarray:
     if values.ndim != 2:
         fix = f"use {name}[:, None]" if values.ndim == 1 else f"{name} must be a matrix"
         raise DataError(f"{name} has shape {values.shape}; {fix}.")
+    if values.shape[1] == 0:
+        raise DataError(f"{name} has no columns; pass a matrix with at least one.")
     if values.dtype.kind not in "fiub":
         raise DataError(f"{name} holds {values.dtype} values; encode them as numbers.")
     if len(values) < 2:
