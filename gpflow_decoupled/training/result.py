@@ -62,12 +62,17 @@ class Totals:
     """The step of that evaluation."""
     waited: int = 0
     """Evaluations since then."""
+    finished: str = ""
+    """Why the step has nothing left to do, see `Step.finished`."""
+    converged: bool = False
 
     @classmethod
-    def of(cls, saved: Mapping[str, float]) -> Totals:
-        """Those of a checkpoint, where all numbers are floats."""
+    def of(cls, saved: Mapping[str, float | str]) -> Totals:
+        """Those of a checkpoint."""
         counts = {name: int(saved[name]) for name in ("shortened", "clipped", "refreshes", "waited")}
-        return cls(seconds=saved["seconds"], best=saved["best"], best_step=int(saved.get("best_step", 0)), **counts)
+        ended = {"finished": str(saved.get("finished", "")), "converged": bool(saved.get("converged", False))}
+        best, best_step = float(saved["best"]), int(saved.get("best_step", 0))
+        return cls(float(saved["seconds"]), best=best, best_step=best_step, **counts, **ended)
 
 
 @dataclass(kw_only=True)
