@@ -78,7 +78,9 @@ def check_predictions(model: GPModel, problem: Problem, rng: np.random.Generator
             continue
         sound = _no_nan if verb == "predict_y" and problem.likelihood in EXPONENTIAL else np.isfinite
         mean, variance = (np.asarray(part) for part in getattr(model, verb)(inputs))
-        overflow = np.isinf(mean)  # GPflow's variance is then E y^2 - (E y)^2 of two infinities
+        # where squares are beyond the range of floats, GPflow's E y^2 - (E y)^2 is a difference of two infinities
+        with np.errstate(over="ignore"):
+            overflow = ~np.isfinite(np.square(mean)) & (verb == "predict_y" and problem.likelihood in EXPONENTIAL)
         for name, bad in (("mean", ~sound(mean)), ("variance", ~(sound(variance) & (variance >= 0.0) | overflow))):
             if np.any(bad):
                 row, column = np.argwhere(bad)[0]

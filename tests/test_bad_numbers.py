@@ -189,3 +189,13 @@ def test_arrays_that_only_look_like_numbers() -> None:
     ):
         with pytest.raises(DataError, match=message):
             gd.topics.LatentDirichletAllocation(2).fit(documents)
+
+
+@pytest.mark.parametrize("value", [3, [1], {"a": 1}])
+def test_objects_of_fit(value: object) -> None:
+    for name, message in (
+        ("schedule", "schedule is a .*; pass a training.Schedule"),
+        ("checkpoint", "is no folder; pass"),
+    ):
+        with pytest.raises(DataError, match=message):
+            gd.fit(orthogonal(), (X, Y), steps=1, progress=False, **{name: value})

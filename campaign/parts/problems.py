@@ -71,8 +71,8 @@ def _tried(problem: Problem, rng: np.random.Generator) -> list[str]:
 def _train(model: GPModel, flag: bool) -> None:
     """Whether all but what natural gradients move is trained.
 
-    The mean coefficients of decoupled bases are not among that: they move by Adam or in the metric of the prior, with steps that
-    are too long for some ratio of signal to noise.
+    The mean coefficients of decoupled bases are not among that: they move by Adam or in the metric of the prior, with steps
+    that are too long for some ratio of signal to noise.
     """
     for part in (model.kernel, model.likelihood, model.mean_function):
         gpflow.set_trainable(part, flag)

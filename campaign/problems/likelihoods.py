@@ -60,7 +60,7 @@ def _one_of_two(rng: np.random.Generator, f: np.ndarray, noise: float) -> np.nda
 
 LIKELIHOODS: dict[str, Choice] = {
     "Gaussian": Choice(lambda s: gl.Gaussian(s**2, variance_lower_bound=0.0), _noisy, has_scale=True),
-    "StudentT": Choice(lambda s: gl.StudentT(s, df=4.0), _noisy, has_scale=True),
+    "StudentT": Choice(lambda s: gl.StudentT(s, df=4.0, scale_lower_bound=0.0), _noisy, has_scale=True),
     "Laplace": Choice(lambda s: ours.Laplace(s), _noisy, has_scale=True),
     "Bernoulli": Choice(lambda _: gl.Bernoulli(), _labels),
     "BernoulliLogit": Choice(lambda _: ours.BernoulliLogit(), _labels),
