@@ -69,10 +69,17 @@ class Totals:
     @classmethod
     def of(cls, saved: Mapping[str, float | str]) -> Totals:
         """Those of a checkpoint."""
-        counts = {name: int(saved[name]) for name in ("shortened", "clipped", "refreshes", "waited")}
-        ended = {"finished": str(saved.get("finished", "")), "converged": bool(saved.get("converged", False))}
-        best, best_step = float(saved["best"]), int(saved.get("best_step", 0))
-        return cls(float(saved["seconds"]), best=best, best_step=best_step, **counts, **ended)
+        return cls(
+            seconds=float(saved["seconds"]),
+            shortened=int(saved["shortened"]),
+            clipped=int(saved["clipped"]),
+            refreshes=int(saved["refreshes"]),
+            best=float(saved["best"]),
+            best_step=int(saved.get("best_step", 0)),
+            waited=int(saved["waited"]),
+            finished=str(saved.get("finished", "")),
+            converged=bool(saved.get("converged", False)),
+        )
 
 
 @dataclass(kw_only=True)

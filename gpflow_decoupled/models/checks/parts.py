@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import numpy as np
 import tensorflow as tf
 from gpflow.config import default_float
-from gpflow.functions import Function
+from gpflow.functions import Function, MeanFunction
 from gpflow.kernels import ChangePoints, Combination, Kernel, MultioutputKernel
 from gpflow.likelihoods import Likelihood
 
@@ -71,7 +71,7 @@ def check_kernel(kernel: Kernel, num_dims: int | None) -> None:
             )
 
 
-def check_mean_function(mean_function: object, num_dims: int | None, num_outputs: int) -> None:
+def check_mean_function(mean_function: MeanFunction | None, num_dims: int | None, num_outputs: int) -> None:
     """Refuse what is no mean function, and one for other inputs or outputs; it is called once, at an input of zeros.
 
     :param mean_function: a function of X [N, D] with values [N, P] or [N, 1]; None is zero.

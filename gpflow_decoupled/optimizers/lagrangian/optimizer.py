@@ -97,7 +97,8 @@ class LinearlyConstrainedLagrangian:
         compile: bool = True,
     ) -> None:
         check_option("inner", inner, ("auto", "newton", "lbfgs"))
-        if not (isinstance(theta, Real) and math.isfinite(theta) and theta >= 0.0):
+        given: object = theta
+        if not (isinstance(given, Real) and 0.0 <= float(given) < math.inf):
             raise DataError(f"theta={theta!r} must be a number of at least 0; the paper's is 1, and 0.1 is faster.")
         check_rate(tolerance=tolerance)
         if trust_region is not None:
