@@ -62,7 +62,7 @@ class Part:
     :param cases: how many there are by default.
     :param run: tries one.
     :param seconds: after which a case counts as one that does not end.
-    :param alone: whether cases run one after the other, in a process that does nothing else.
+    :param alone: whether each case has a new process.
     """
 
     name: str

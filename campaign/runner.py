@@ -7,6 +7,7 @@ __all__ = ["Record", "attempt", "run_cases"]
 import json
 import os
 import signal
+import threading
 import time
 import warnings
 from collections.abc import Iterator
@@ -60,7 +61,7 @@ def attempt(name: str, number: int, seed: int) -> Record:
     def ring(*_: object) -> None:
         raise _Late
 
-    signal.signal(signal.SIGALRM, ring)
+    before = signal.signal(signal.SIGALRM, ring)
     signal.alarm(chosen.seconds)
     try:
         with warnings.catch_warnings():
@@ -72,6 +73,7 @@ def attempt(name: str, number: int, seed: int) -> Record:
         outcome = Outcome(f"case {number}", [f"{type(error).__name__}: {error}"])
     finally:
         signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
     seconds = time.perf_counter() - began
     return Record(
         name,
@@ -124,13 +126,11 @@ def read(journal: Path) -> list[Record]:
 
 def _tried(name: str, numbers: list[int], seed: int, workers: int) -> Iterator[Record]:
     """The records of cases, as they come; a case whose process dies is wrong, and the others go on in a new one."""
-    os.environ.update(ONE_THREAD)
-    chosen_alone = name in ("many_fits",)
-    size = 1 if chosen_alone else CASES_A_PROCESS
+    size = 1 if part(name).alone else CASES_A_PROCESS
     waiting = list(numbers)
     while waiting:
         block, seen = waiting[: size * workers], set[int]()
-        with ProcessPoolExecutor(min(workers, len(block)), mp_context=get_context("spawn")) as pool:
+        with _pool(min(workers, len(block))) as pool:
             running = {pool.submit(attempt, name, number, seed): number for number in block}
             try:
                 for future in as_completed(running):
@@ -144,9 +144,26 @@ def _tried(name: str, numbers: list[int], seed: int, workers: int) -> Iterator[R
         waiting = waiting[len(block) :]
 
 
+def _pool(workers: int) -> ProcessPoolExecutor:
+    """Processes that read `ONE_THREAD` before they import TensorFlow."""
+    return ProcessPoolExecutor(workers, mp_context=get_context("spawn"), initializer=_begin, initargs=(os.getpid(),))
+
+
+def _begin(parent: int) -> None:
+    """Take one thread, and end when the parent does, also where that is killed and cannot say so."""
+    os.environ.update(ONE_THREAD)
+
+    def look() -> None:
+        while os.getppid() == parent:
+            time.sleep(1.0)
+        os._exit(1)
+
+    threading.Thread(target=look, daemon=True).start()
+
+
 def _one_by_one(name: str, numbers: list[int], seed: int) -> Iterator[Record]:
     for number in numbers:
-        with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+        with _pool(1) as pool:
             try:
                 yield pool.submit(attempt, name, number, seed).result()
             except BrokenProcessPool:
