@@ -129,6 +129,7 @@ class Loop:
             self._save(0)
             return 0
         done, self.totals = state
+        self.step.finished, self.step.converged = self.totals.finished, self.totals.converged
         return done
 
     def _compile(self, done: int) -> None:
@@ -221,6 +222,7 @@ class Loop:
     def _save(self, done: int) -> None:
         if self._checkpoint is None:
             return
+        self.totals.finished, self.totals.converged = self.step.finished, self.step.converged
         try:
             self._checkpoint.save(done, self.history, self.totals, self._best)
         except CheckpointError as error:
