@@ -10,20 +10,21 @@ OUTPUT ?= demo_output
 WORKERS ?= 2
 PYTEST_ARGS ?=
 BENCHMARK_ARGS ?=
+CAMPAIGN_ARGS ?=
 
 ADVICE := name a Python 3.10, 3.11 or 3.12, for example with PYTHON=python3.11
 BIN := $(VENV)/bin
 CREATED := $(VENV)/.created
 INSTALLED := $(VENV)/.installed
 DOCS := $(VENV)/.docs
-SOURCES = $(wildcard gpflow_decoupled tests benchmarks demo notebooks docs) setup.py
+SOURCES = $(wildcard gpflow_decoupled tests benchmarks campaign demo notebooks docs) setup.py
 
 export TF_CPP_MIN_LOG_LEVEL ?= 2
 export MPLBACKEND ?= Agg
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help install demo test test-all unit lint format bench bench-full notebooks docs clean
+.PHONY: help install demo test test-all unit lint format bench bench-full campaign notebooks docs clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(firstword $(MAKEFILE_LIST)) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 18
@@ -74,6 +75,9 @@ bench-full: $(INSTALLED) ## every benchmark at its own size, for hours; BENCHMAR
 	@set -e; for suite in $$($(BIN)/python -c 'from benchmarks.suites.ci import TINY; print(*TINY)'); do \
 	  echo "$$suite"; $(BIN)/python -m benchmarks run --suite $$suite $(BENCHMARK_ARGS); done
 
+campaign: $(INSTALLED) ## try the package at random and count what held, under an hour; CAMPAIGN_ARGS='--part kills --case 3'
+	$(BIN)/python -m campaign --workers $(WORKERS) $(CAMPAIGN_ARGS)
+
 notebooks: $(INSTALLED) ## run every notebook (they are scripts) from top to bottom
 	@set -e; for script in $(sort $(wildcard notebooks/*.py)); do echo "$$script"; $(BIN)/python "$$script"; done
 
@@ -85,5 +89,5 @@ docs: $(DOCS) ## build the documentation, warnings as errors: docs/_build/html/i
 	$(BIN)/python -m sphinx -W --keep-going -b html docs docs/_build/html
 
 clean: ## remove the environment, caches and outputs
-	rm -rf "$(VENV)" build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache demo_output benchmarks/results docs/_build
+	rm -rf "$(VENV)" build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache demo_output campaign_output benchmarks/results docs/_build
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

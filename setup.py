@@ -31,7 +31,16 @@ setup(
         "docs": ["sphinx>=7.2", "myst-parser>=3", "furo>=2024.1.29"],
         "sklearn": ["scikit-learn>=1.6"],  # its estimator checks and validate_data; the estimators
         "trieste": ["trieste>=4.6,<5"],  # its 4.6 wants TensorFlow below 2.19
-        "test": ["scikit-learn>=1.6", "pandas>=2", "pytest>=7.4", "pytest-xdist>=3.3", "ruff>=0.6", "mypy>=1.8"],
+        "test": [
+            "scikit-learn>=1.6",
+            "pandas>=2",
+            "pytest>=7.4",
+            "pytest-xdist>=3.3",
+            "hypothesis>=6.100",
+            "rich>=13",  # progress of the campaign
+            "ruff>=0.6",
+            "mypy>=1.8",
+        ],
     },
     classifiers=[
         "Development Status :: 3 - Alpha",

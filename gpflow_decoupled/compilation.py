@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-__all__ = ["Compiled"]
+__all__ = ["Compiled", "traced_for_xla"]
 
+import weakref
 from collections.abc import Callable
 from typing import Generic, ParamSpec, TypeVar
 
 import tensorflow as tf
+import tensorflow_probability as tfp
+from tensorflow.python.framework import ops
+from tensorflow.python.ops import control_flow_util
 
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
@@ -34,6 +38,8 @@ class Compiled(Generic[Arguments, Result]):
         self._function, self._options = function, options
         self._graph = tf.function(function, autograph=False, **options)
         self._may_need_autograph = True
+        self._gradients = list[str]()
+        weakref.finalize(self, _forget_gradients, self._gradients)
 
     def __call__(self, *args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
         """What the function returns for these arguments."""
@@ -50,11 +56,57 @@ class Compiled(Generic[Arguments, Result]):
 
     def _use(self, use: Callable[[tf.types.experimental.PolymorphicFunction], Outcome]) -> Outcome:
         """Apply `use` to the graph; where that needs AutoGraph, replace the graph once and apply it again."""
+        traces, gradients = self.traces, len(_registered_gradients())
         try:
-            return use(self._graph)
+            outcome = use(self._graph)
+            if self.traces > traces:
+                self._tidy(gradients)
+            return outcome
         except TypeError:  # tf.errors.OperatorNotAllowedInGraphError is one; int(tensor) raises a plain one
             if not self._may_need_autograph:
                 raise
         self._may_need_autograph = False
         self._graph = tf.function(self._function, **self._options)
-        return use(self._graph)
+        outcome = use(self._graph)
+        self._tidy(gradients)
+        return outcome
+
+    def _tidy(self, gradients: int) -> None:
+        """Note the gradients that a trace registered, after the first so many, and empty the cache of bijectors."""
+        self._gradients.extend(list(_registered_gradients())[gradients:])
+        _forget_graph_tensors()
+
+
+def _registered_gradients() -> dict[str, object]:
+    """TensorFlow's table of gradients by name, to which each `tf.custom_gradient` of a graph adds one, for good."""
+    registry: dict[str, object] = getattr(ops.gradient_registry, "_registry", {})
+    return registry
+
+
+def _forget_gradients(names: list[str]) -> None:
+    """Remove the gradients of a function that is gone: they would keep its graphs in memory."""
+    for name in names:
+        _registered_gradients().pop(name, None)
+
+
+def _forget_graph_tensors() -> None:
+    """Remove the tensors of graphs from the cache that all bijectors of TensorFlow Probability share.
+
+    An entry of that cache lives as long as its output, and holds its input. In a graph the input keeps the output alive, so
+    that each graph which reads a Parameter would stay in memory for good. The entries only save work while a graph is traced.
+    """
+    storage = getattr(getattr(tfp.bijectors.Bijector, "_cache", None), "storage", {})
+    for key in list(storage):
+        if any(hasattr(tensor, "graph") for tensor in tf.nest.flatten(key())):
+            key.cancel()
+            storage.pop(key, None)
+
+
+def traced_for_xla() -> bool:
+    """Whether a `tf.function` with `jit_compile=True` is being traced, in which no shape may depend on values.
+
+    Example::
+
+        rows = tf.linalg.diag(mask) if traced_for_xla() else tf.boolean_mask(tf.eye(N), mask)
+    """
+    return bool(control_flow_util.GraphOrParentsInXlaContext(tf.compat.v1.get_default_graph()))

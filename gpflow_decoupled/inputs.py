@@ -8,12 +8,12 @@ from __future__ import annotations
 
 __all__ = [
     "as_array", "as_inputs", "as_pair", "as_values", "check_finite_entries", "check_rate", "check_type", "check_whole",
-    "float_type", "is_whole",
+    "float_type", "is_number", "is_whole",
 ]  # fmt: skip
 
 import math
 from numbers import Integral, Real
-from typing import TypeAlias
+from typing import TypeAlias, TypeGuard
 
 import gpflow
 import numpy as np
@@ -168,6 +168,11 @@ def is_whole(value: object, low: int) -> bool:
     return isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= low
 
 
+def is_number(value: object) -> TypeGuard[float]:
+    """Whether a value is a finite number; True and False are no numbers."""
+    return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(float(value))
+
+
 def check_whole(low: int, **values: object) -> None:
     """Refuse numbers that count nothing.
 
@@ -196,8 +201,7 @@ def check_rate(high: float = math.inf, **values: object) -> None:
         check_rate(1.0, gamma=gamma)
     """
     for name, value in values.items():
-        number = float(value) if isinstance(value, Real) and not isinstance(value, bool) else math.nan
-        if not 0.0 < number <= high or math.isinf(number):
+        if not (is_number(value) and 0.0 < float(value) <= high):
             limit = "" if math.isinf(high) else f" and at most {high:g}"
             raise DataError(f"{name}={value!r} must be a number above 0{limit}.")
 

@@ -75,6 +75,8 @@ BAD_SHAPES = {
     ),
     "text in Y": (orthogonal, (X, np.full((60, 1), "cat")), "Y holds string values; encode them as numbers"),
     "objects in X": (orthogonal, (X.astype(object), Y), r"X is \w+ and the model float64; use X.astype\(np.float64\)"),
+    "X without columns": (orthogonal, (X[:, :0], Y), "X has no columns; pass a matrix with at least one"),
+    "Y without columns": (orthogonal, (X, Y[:, :0]), "Y has no columns; pass a matrix with at least one"),
     "complex Y": (orthogonal, (X, Y + 1j), "Y holds complex128 values; encode them as numbers"),
 }
 
@@ -323,3 +325,9 @@ def test_frame_of_rank_1_is_refused() -> None:
 def test_numbers_of_latent_functions_that_disagree_are_refused() -> None:
     with pytest.raises(DataError, match="num_latent_gps says 1, the likelihood MultiClass says 3; change one of them"):
         ODVGP(gpflow.kernels.Matern32(), gpflow.likelihoods.MultiClass(3), GAMMA, BETA, num_latent_gps=1)
+
+
+def test_linear_models_need_columns() -> None:
+    for make in (gd.models.CVIGLM, gd.models.LCLGLM, gd.models.AffineIndependentGLM):
+        with pytest.raises(DataError, match="X has no columns"):
+            make((X[:, :0], LABELS), gd.likelihoods.BernoulliLogit())

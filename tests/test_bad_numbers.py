@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import gpflow
 import numpy as np
@@ -10,9 +11,23 @@ import pytest
 import tensorflow as tf
 
 import gpflow_decoupled as gd
+import gpflow_decoupled.certificates
 from gpflow_decoupled.errors import DataError
-from gpflow_decoupled.models import CVIGLM, CVIGP, LCLGP, ODVGP, BasisGP, SparseCVIGP
-from gpflow_decoupled.optimizers import ConjugateComputation, MeanFieldCVI, NaturalGradient, collapsed_elbo, sweep
+from gpflow_decoupled.likelihoods import BernoulliLogit
+from gpflow_decoupled.models import CVIGLM, CVIGP, LCLGP, ODVGP, AffineIndependentGP, BasisGP, Factor, SparseCVIGP
+from gpflow_decoupled.optimizers import (
+    AffineIndependentAscent,
+    CholeskyKL,
+    ConjugateComputation,
+    ConstraintSubset,
+    JaakkolaJordan,
+    LinearlyConstrainedLagrangian,
+    MeanFieldCVI,
+    NaturalGradient,
+    OpperArchambeau,
+    collapsed_elbo,
+    sweep,
+)
 from tests.optimizers.mean_field.mean_field_problems import gamma_poisson
 from tests.training.problems import BETA, GAMMA, orthogonal, parts, sine, unchanged, values
 
@@ -135,3 +150,115 @@ def test_optimizers_and_closed_forms_check_values() -> None:
         with pytest.raises(DataError, match=r"Y\[7, 0\] is nan; remove or impute the 1 rows"):
             use()
     assert unchanged(before, model)
+
+
+SETTINGS: list[tuple[Callable[..., object], dict[str, object]]] = [
+    (LinearlyConstrainedLagrangian, {"theta": True}),
+    (LinearlyConstrainedLagrangian, {"tolerance": True}),
+    (LinearlyConstrainedLagrangian, {"tolerance": float("inf")}),
+    (LinearlyConstrainedLagrangian, {"trust_region": True}),
+    (LinearlyConstrainedLagrangian, {"sweeps": True}),
+    (LinearlyConstrainedLagrangian, {"max_outer": True}),
+    (LinearlyConstrainedLagrangian, {"max_outer": 2.5}),
+    (OpperArchambeau, {"tolerance": True}),
+    (OpperArchambeau, {"max_evaluations": True}),
+    (CholeskyKL, {"tolerance": True}),
+    (CholeskyKL, {"max_evaluations": 10.5}),
+    (ConstraintSubset, {"size": True}),
+    (partial(ConstraintSubset, 3), {"batch_size": True}),
+    (partial(ConstraintSubset, 3), {"steps": True}),
+    (partial(ConstraintSubset, 3), {"learning_rate": True}),
+    (partial(ConstraintSubset, 3), {"tolerance": True}),
+    (JaakkolaJordan, {"tolerance": True}),
+    (JaakkolaJordan, {"max_steps": True}),
+    (AffineIndependentAscent, {"tolerance": True}),
+    (AffineIndependentAscent, {"max_evaluations": True}),
+    (gd.training.Schedule, {"anneal": True}),
+    (gd.training.Schedule, {"anneal": False}),
+    (gd.training.Schedule, {"ramp_steps": True}),
+    (gd.training.MeanSolver, {"learning_rate": True}),
+    (gd.training.Evaluation, {"patience": True}),
+]
+
+
+@pytest.mark.parametrize("make, options", SETTINGS)
+def test_booleans_and_infinities_are_no_settings(make: Callable[..., object], options: dict[str, object]) -> None:
+    (name,) = options
+    with pytest.raises(DataError, match=f"{name}=.* must be a"):
+        make(**options)
+
+
+@pytest.mark.parametrize("options", [{"batch_size": True}, {"learning_rate": True}, {"seed": True}, {"seconds": True}])
+def test_booleans_are_no_options_of_fit(options: dict[str, object]) -> None:
+    model = orthogonal()
+    before = values(model)
+    with pytest.raises(DataError, match=f"{next(iter(options))}=True must be a"):
+        gd.fit(model, (X, Y), steps=1, progress=False, **options)
+    assert unchanged(before, model)
+
+
+def test_numbers_of_a_certificate() -> None:
+    for options, message in (
+        ({"delta": True}, "delta=True; .* number between 0 and 1"),
+        ({"settings": True}, "settings=True; use the number"),
+    ):
+        with pytest.raises(DataError, match=message):
+            gd.certificates.pac_bayes_certificate(_classifier(), (X, LABELS), **options)
+    for given, message in (({"fraction": True}, "fraction=True"), ({"seed": True}, "seed=True must be a whole")):
+        with pytest.raises(DataError, match=message):
+            gd.certificates.split_for_certificate((X, LABELS), **given)
+
+
+@pytest.mark.parametrize("value", ["fast", 0.0, -1.0, float("nan"), float("inf"), [0.1]])
+def test_numbers_of_the_lagrangian(value: object) -> None:
+    for name in ("tolerance", "trust_region"):
+        with pytest.raises(DataError, match=rf"{name}=.* must be a number above 0\."):
+            LinearlyConstrainedLagrangian(**{name: value})
+    for name in ("tolerance", "learning_rate"):
+        with pytest.raises(DataError, match=rf"{name}=.* must be a number above 0\."):
+            ConstraintSubset(size=3, **{name: value})
+    with pytest.raises(DataError, match=r"sweeps=.* must be a whole number of at least 0"):
+        LinearlyConstrainedLagrangian(sweeps=1.5)
+    with pytest.raises(DataError, match=r"size=.* must be a whole number of at least 1"):
+        ConstraintSubset(size="3")
+
+
+@pytest.mark.parametrize("options", [{"frequencies": 0}, {"points": 0}, {"memory": np.inf}, {"memory": [0.1]}])
+def test_numbers_of_integrals(options: dict) -> None:
+    with pytest.raises(DataError, match=f"{next(iter(options))}=.* must be a"):
+        AffineIndependentGP((X, LABELS), gpflow.kernels.Matern52(), BernoulliLogit(), **options)
+
+
+MASKED = np.ma.MaskedArray(Y, np.arange(60)[:, None] == 7)
+
+
+def test_arrays_that_only_look_like_numbers() -> None:
+    """NumPy parses text and drops masks: the rule for arrays is the same wherever one is passed."""
+    for bad, message in ((Y.astype(str), "holds string values"), (MASKED, "1 masked entries")):
+        with pytest.raises(DataError, match=message):
+            Factor("z", lambda z, y: z, data=bad)
+        with pytest.raises(DataError, match=message):
+            gd.Standardized(lambda X, Y: orthogonal(), (X, bad))
+        with pytest.raises(DataError, match=message):
+            gd.certificates.split_for_certificate((X, bad))
+    with pytest.raises(DataError, match="Y is a NoneType"):
+        gd.certificates.split_for_certificate((X, None))
+    with pytest.raises(DataError, match="X has no columns"):
+        gd.Standardized(lambda X, Y: orthogonal(), (X[:, :0], Y))
+    counts = np.ones((4, 3), int)
+    for documents, message in (
+        (counts.astype(str), "X holds <U21 values; it must be a matrix"),
+        (np.ma.MaskedArray(counts, counts * np.eye(4, 3)), "X has masked entries; they must be counts"),
+    ):
+        with pytest.raises(DataError, match=message):
+            gd.topics.LatentDirichletAllocation(2).fit(documents)
+
+
+@pytest.mark.parametrize("value", [3, [1], {"a": 1}])
+def test_objects_of_fit(value: object) -> None:
+    for name, message in (
+        ("schedule", "schedule is a .*; pass a training.Schedule"),
+        ("checkpoint", "is no folder; pass"),
+    ):
+        with pytest.raises(DataError, match=message):
+            gd.fit(orthogonal(), (X, Y), steps=1, progress=False, **{name: value})

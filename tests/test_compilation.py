@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import gc
 import inspect
+import weakref
 
 import gpflow
 import numpy as np
 import pytest
 import tensorflow as tf
+from gpflow import likelihoods as gl
+from tensorflow.python.framework.func_graph import FuncGraph
 
+import gpflow_decoupled
 import gpflow_decoupled as gd
 from gpflow_decoupled.compilation import Compiled
+from gpflow_decoupled.linalg.cholesky import cholesky
+from gpflow_decoupled.models import CVIGP
 
 
 def test_what_needs_no_autograph_is_traced_once_as_it_is_written() -> None:
@@ -84,3 +91,36 @@ def test_fit_pays_for_autograph_only_where_a_user_needs_it(branches: bool, rng: 
         bounds.append(gd.fit(model, data, callbacks=calls, **options).history["elbo"])
         assert (sources[-1] == __file__) == (not compile or not branches)
     np.testing.assert_allclose(*bounds, rtol=1e-10)
+
+
+def _compiled_root(parameter: gpflow.Parameter) -> Compiled:
+    """A function with a bijector and a custom gradient, each of which TensorFlow remembers in a table of its own."""
+    return Compiled(lambda x: tf.reduce_sum(cholesky(parameter * x).chol))
+
+
+def test_graphs_go_with_their_function() -> None:
+    """Neither the gradients' registry nor the bijectors' cache keeps one, while functions that are still there work on."""
+    parameter = gpflow.Parameter(2.0, transform=gpflow.utilities.positive())
+    x, kept, gone = tf.eye(3, dtype=tf.float64), _compiled_root(parameter), _compiled_root(parameter)
+    kept(x)
+    graph = weakref.ref(gone.get_concrete_function(x).graph)
+    assert graph() is not None
+    del gone
+    gc.collect()
+    assert graph() is None
+    with tf.GradientTape() as tape:
+        value = kept(x)
+    slope = tape.gradient(value, parameter.unconstrained_variable)
+    assert np.isclose(float(value), 3.0 * np.sqrt(2.0)) and np.isfinite(float(slope))
+
+
+def test_fits_of_one_model_leave_no_graphs() -> None:
+    model = CVIGP(
+        (np.linspace(0.0, 1.0, 6)[:, None], np.arange(6.0)[:, None] - 2.5), gpflow.kernels.Matern32(), gl.Gaussian()
+    )
+    counts = []
+    for _ in range(3):
+        gpflow_decoupled.fit(model, steps=1, progress=False)
+        gc.collect()
+        counts.append(sum(isinstance(one, FuncGraph) for one in gc.get_objects()))
+    assert counts[1] == counts[2]

@@ -12,6 +12,8 @@ import tensorflow as tf
 from scipy import sparse
 
 import gpflow_decoupled as gd
+import gpflow_decoupled.certificates
+import gpflow_decoupled.wrappers.calibration
 from gpflow_decoupled.errors import DataError
 from gpflow_decoupled.models import CVIGLM, CVIGP, DTC, LCLGLM, LCLGP, ODVGP, AffineIndependentGP, BasisGP, SparseCVIGP
 from gpflow_decoupled.optimizers import NaturalGradient, collapsed_elbo, sweep
@@ -257,3 +259,62 @@ def test_plots_refuse() -> None:
         gd.wrappers.plots.plot_posterior_1d(MODELS["inducing"], (X, Y), num_points=0)
     with pytest.raises(DataError, match=r"X has shape \(60, 1\) and Y \(60,\)"):
         gd.wrappers.plots.plot_posterior_1d(MODELS["inducing"], (X, Y[:, 0]))
+
+
+def _labels() -> np.ndarray:
+    return (Y > 0.0).astype(float)
+
+
+def _classifier() -> CVIGP:
+    model = CVIGP((X, _labels()), gpflow.kernels.Matern52(), gd.likelihoods.BernoulliLogit())
+    gpflow.set_trainable(model.kernel, False)
+    return model
+
+
+SCORES: dict[str, Callable[[Any, Any, Any], Any]] = {
+    "certificate": lambda model, x, y: gd.certificates.pac_bayes_certificate(model, (x, y)),
+    "learned_on": lambda model, x, y: gd.certificates.pac_bayes_certificate(model, (X, _labels()), learned_on=(x, y)),
+    "classifiers": lambda model, x, y: gd.certificates.classifier_errors(model, (x, y)),
+    "split": lambda model, x, y: gd.certificates.split_for_certificate((x, y)),
+    "selection": lambda model, x, y: gd.certificates.select_by_certificate(lambda _: model, [1], (x, y)),
+    "calibration": lambda model, x, y: gd.wrappers.calibration.plot_calibration(model, (x, y)),
+    "held-out scores": lambda model, x, y: gd.training.evaluation.held_out_metrics(model, (x, y)),
+}
+"""What scores a model on data, or prepares that."""
+
+
+@pytest.mark.parametrize("score", SCORES)
+def test_scores_refuse_what_is_no_dense_array_of_numbers(score: str) -> None:
+    model, labels = _classifier(), _labels()
+    for kind in ("masked", "SciPy sparse", "ragged tensor", "complex", "text"):
+        make, message = BAD[kind]
+        for x, y, name in ((make(X), labels, "X"), (X, make(labels), "Y")):
+            with pytest.raises(DataError, match=f"{name}.* {message}"):
+                SCORES[score](model, x, y)
+
+
+@pytest.mark.parametrize("score", SCORES)
+def test_scores_of_lists_and_tensors_are_those_of_arrays(score: str) -> None:
+    model, labels = _classifier(), _labels()
+    pytest.importorskip("matplotlib").use("Agg")
+    if score == "learned_on":
+        with pytest.warns(UserWarning, match="also in learned_on"):
+            SCORES[score](model, X.tolist(), tf.constant(labels))
+        return
+    found, expected = SCORES[score](model, X.tolist(), tf.constant(labels)), SCORES[score](model, X, labels)
+    if score == "calibration":
+        found, expected = (axes.lines[-1].get_xydata() for axes in (found, expected))
+    if score == "selection":
+        found, expected = str(found), str(expected)
+    np.testing.assert_equal(found, expected)
+
+
+def test_predicted_classes_refuse_masks_and_wrong_columns() -> None:
+    for wrong, message in ((BAD["masked"][0](X), "Xnew has 1 masked"), (np.hstack([X, X]), "Xnew has 2 columns")):
+        with pytest.raises(DataError, match=message):
+            gd.certificates.predict_labels(_classifier(), wrong)
+
+
+def test_calibration_refuses_entries_that_are_not_finite() -> None:
+    with pytest.raises(DataError, match=r"X\[4, 0\] is nan"):
+        gd.wrappers.calibration.plot_calibration(_classifier(), (NOT_FINITE["NaN"][0](X), _labels()))

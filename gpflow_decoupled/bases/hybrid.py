@@ -30,7 +30,6 @@ from .base import Features, Gaussian
 from .inducing_basis import InducingBasis, norm_of
 from .parts.inducing_gaussian import assign_whitened, gaussian_parameters, whiten_columns, whitened
 from .parts.kernel_mean import KernelMean
-from .parts.mean_operator import MeanOperator
 from .parts.optimum import OptimalParameters, Regression, orthogonal_optimum
 
 
@@ -128,14 +127,10 @@ class HybridBasis(InducingBasis):
         """The raw coefficients a_gamma [M_gamma, L] of equation (10)."""
         return state.a
 
-    def mean_operator(self, state: HybridState, kernel: Kernel, X: tf.Tensor, features: Features) -> MeanOperator:
-        """The maps between mean coefficients and the mean at X [N, D]."""
-        return MeanOperator(gram(kernel, self.gamma), gram_to_data(kernel, self.gamma, X))
-
-    def moved(self, state: HybridState, kernel: Kernel, change: tf.Tensor) -> HybridState:
-        """The state with a and t changed: at fixed `q_mu` the mean of q(f(beta)) depends on the coefficients."""
-        shift = apply_per_latent(cross_gram(kernel, self.beta, self.gamma), change)
-        return state._replace(a=state.a + change, t=state.t + whiten_columns(state.chol, None, shift))
+    @property
+    def steps_mean(self) -> bool:
+        """False: where the coefficients move at fixed `q_mu`, q(f(beta)) moves too, which is not (D41)."""
+        return False
 
     def refresh(self, kernel: Kernel) -> None:
         """Recompute the frozen scaling of `a_gamma` at the current K_gamma; q(f) does not change."""

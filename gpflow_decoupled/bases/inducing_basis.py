@@ -7,6 +7,7 @@ An optimizer asks the basis what it can do, by the properties of this class, and
 | `whiten` | the Parameters of the Gaussian parts are in whitened coordinates | natural gradients |
 | `holds_sites` | the sites of q can stay fixed while kernel and points change, (C28) | `fit` |
 | `ties_sites` | q(u) is one Gaussian, the prior times one site, (C22) | `sweep`, `SparseCVIGP` |
+| `steps_mean` | the coefficients of mean points have natural steps of their own, (D41), (D42) | `mean="natural"` |
 | `solves_mean` | the Newton system (D49) for all means jointly applies | `mean="newton"` |
 """
 
@@ -67,6 +68,11 @@ class InducingBasis(Basis):
         return False
 
     @property
+    def steps_mean(self) -> bool:
+        """Whether a gradient step of the mean coefficients is a natural one, (D41) or (D42): q(f(beta)) stays meanwhile."""
+        return self.kernel_mean is not None
+
+    @property
     def solves_mean(self) -> bool:
         """Whether the mean coefficients and the mean of q(u) solve the Newton system (D49) jointly."""
         return False
@@ -102,10 +108,6 @@ class InducingBasis(Basis):
     def mean_operator(self, state: State, kernel: Kernel, X: tf.Tensor, features: Features) -> MeanOperator:
         """The maps between mean coefficients and the mean at X [N, D]; forms K_gamma [M_gamma, M_gamma]."""
         raise NotImplementedError(f"{type(self).__name__} has no mean points of its own, and so no coefficients.")
-
-    def moved(self, state: State, kernel: Kernel, change: tf.Tensor) -> State:
-        """The state after the raw mean coefficients changed by `change` [M, L], as far as `gaussians` reads it."""
-        return state
 
     def without_mean_points(self) -> InducingBasis:
         """The basis with the same q(u), sharing its Parameters, without the mean points."""

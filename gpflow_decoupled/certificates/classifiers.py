@@ -36,6 +36,7 @@ from scipy.special import erf, ndtr
 from ..bases import AffineIndependentBasis
 from ..errors import DataError, ModelError, NumericalError, check_option
 from ..inducing.variables import input_dims
+from ..inputs import as_array, as_inputs, as_pair, float_type
 from ..likelihoods import BernoulliLogit, BernoulliProbit
 from ..models.checks import check_shapes_of_data, check_values
 
@@ -108,7 +109,8 @@ def predict_labels(model: GPModel, Xnew: InputData, rule: str = "bayes", seed: i
     """
     check_option("rule", rule, ("gibbs", "bayes", "voting"))
     check_classifier(model)
-    mean, deviation = latent_moments(model, np.asarray(Xnew, default_float()))
+    inputs = as_inputs(Xnew, "Xnew", _columns(model), float_type(model.kernel))
+    mean, deviation = latent_moments(model, np.asarray(inputs))
     if rule == "gibbs":
         score = mean + deviation * np.random.default_rng(seed).standard_normal(len(mean))
     else:
@@ -175,9 +177,7 @@ def checked_data(model: GPModel, data: RegressionData) -> tuple[np.ndarray, np.n
 
     :raises DataError: for anything else; the message says what is wrong.
     """
-    if not (isinstance(data, (tuple, list)) and len(data) == 2):
-        raise DataError(f"data is a {type(data).__name__}; pass (X, Y).")
-    X, Y = (np.asarray(array) for array in data)
+    X, Y = (np.asarray(as_array(array, name, float_type(model.kernel))) for array, name in zip(as_pair(data), "XY"))
     check_shapes_of_data(X, Y, model.likelihood, 1, _columns(model))
     check_values(X, Y, model.likelihood)
     return X, Y.astype(X.dtype)

@@ -16,6 +16,7 @@ from gpflow.models import GPModel
 
 from ..errors import DataError, check_option
 from ..inducing.checks import rows_in
+from ..inputs import as_array, as_pair, is_number, is_whole
 
 ORIGINS = {
     "fixed": "The prior did not depend on the data.",
@@ -32,9 +33,9 @@ _FIX = (
 
 def check_level(delta: float, settings: int) -> None:
     """Raise `DataError` unless 0 < delta < 1 and the number of settings is at least 1."""
-    if not (np.ndim(delta) == 0 and 0.0 < delta < 1.0):
+    if not is_number(delta) or not 0.0 < delta < 1.0:
         raise DataError(f"delta={delta!r}; the bound holds with probability 1 - delta: use a number between 0 and 1.")
-    if not isinstance(settings, int) or settings < 1:
+    if not is_whole(settings, 1):
         raise DataError(f"settings={settings!r}; use the number of settings that were compared, at least 1.")
 
 
@@ -93,7 +94,11 @@ def _trainable(model: GPModel) -> list[str]:
 
 def _shared_rows(data: RegressionData, other: RegressionData) -> int:
     """How many rows of the pair (X, Y) are also rows of the other pair."""
-    here, there = (np.hstack([np.asarray(part, float) for part in pair]) for pair in (data, other))
+    try:
+        others = [np.asarray(as_array(part, name), float) for part, name in zip(as_pair(other), "XY")]
+    except DataError as error:
+        raise DataError(f"learned_on: {error}") from error
+    here, there = np.hstack([np.asarray(part, float) for part in data]), np.hstack(others)
     if here.shape[1] != there.shape[1]:
         raise DataError(
             f"learned_on has {there.shape[1]} columns in X and Y together, and data has {here.shape[1]}: pass the (X, Y) on "

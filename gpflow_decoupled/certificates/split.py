@@ -8,6 +8,7 @@ import numpy as np
 from gpflow.base import RegressionData
 
 from ..errors import DataError
+from ..inputs import as_pair, as_values, check_finite_entries, check_whole, is_number
 
 
 def split_for_certificate(
@@ -23,7 +24,8 @@ def split_for_certificate(
     :param stratify: give both parts the same share of each class. The class counts of one part are then known from the other,
         so that the second part is not quite an independent sample; without `stratify` it is one.
     :return: the first part (X, Y) and the second part (X, Y).
-    :raises DataError: for a fraction outside (0, 1), arrays of different lengths, or a part without rows.
+    :raises DataError: for arrays that are not numbers or not finite, a fraction outside (0, 1), arrays of different lengths,
+        or a part without rows.
 
     Example::
 
@@ -34,9 +36,12 @@ def split_for_certificate(
         ConjugateComputation().run(model)  # learns the posterior alone
         certificate = pac_bayes_certificate(model, second, learned_on=first)
     """
-    if not 0.0 < fraction < 1.0:
+    if not is_number(fraction) or not 0.0 < fraction < 1.0:
         raise DataError(f"fraction={fraction!r}; use a number between 0 and 1.")
-    X, Y = (np.asarray(array) for array in data)
+    check_whole(0, seed=seed)
+    X, Y = (as_values(array, name) for array, name in zip(as_pair(data), "XY"))
+    for array, name in ((X, "X"), (Y, "Y")):
+        check_finite_entries(array, name)
     if len(X) != len(Y):
         raise DataError(f"X has {len(X)} rows and Y has {len(Y)}; they must be the same observations.")
     generator = np.random.default_rng(seed)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 __all__ = ["BernoulliProbit"]
 
-from typing import Any
-
 import tensorflow as tf
 from gpflow.base import MeanAndVariance, TensorType
 from gpflow.likelihoods import ScalarLikelihood
@@ -31,7 +29,7 @@ class BernoulliProbit(ScalarLikelihood):
         probability, _ = model.predict_y(Xnew)
     """
 
-    def __init__(self, **kwargs: Any) -> None:
+    def __init__(self, **kwargs: object) -> None:
         kwargs.setdefault("quadrature", NDiagGHQuadrature(1, _NODES))
         super().__init__(**kwargs)
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 __all__ = ["NegativeBinomial"]
 
-from typing import Any
-
 import tensorflow as tf
 import tensorflow_probability as tfp
 from gpflow import Parameter
@@ -37,7 +35,7 @@ class NegativeBinomial(ScalarLikelihood):
         mean, variance = model.predict_y(Xnew)
     """
 
-    def __init__(self, size: float = 1.0, **kwargs: Any) -> None:
+    def __init__(self, size: float = 1.0, **kwargs: object) -> None:
         kwargs.setdefault("quadrature", NDiagGHQuadrature(1, _NODES))
         super().__init__(**kwargs)
         self.size: Parameter = positive_parameter(size, "size")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["constant_parameter", "parameter_per_site", "positive_parameter"]
+__all__ = ["constant_parameter", "extreme_parameters", "parameter_per_site", "positive_parameter"]
 
 import numpy as np
 import numpy.typing as npt
@@ -11,9 +11,13 @@ from gpflow import Parameter
 from gpflow.base import TensorType
 from gpflow.config import default_likelihood_positive_minimum
 from gpflow.functions import Function
-from gpflow.utilities import positive
+from gpflow.likelihoods import Likelihood
+from gpflow.utilities import parameter_dict, positive
 
 from ..errors import DataError
+
+_LEAST, _MOST = 1e-5, 1e8
+"""Parameters outside of this range are named as likely causes of numbers that are not finite"""
 
 
 def constant_parameter(parameter: TensorType | Function, name: str, positive: bool = False) -> tf.Tensor:
@@ -64,3 +68,18 @@ def positive_parameter(value: Parameter | npt.ArrayLike, name: str) -> Parameter
     if not np.all(np.isfinite(numbers) & (numbers > least)):
         raise DataError(f"{name}={value!r} must be a finite number above {least:g}.")
     return Parameter(value, transform=positive(least))
+
+
+def extreme_parameters(likelihood: Likelihood) -> str:
+    """The Parameters that are so small, so large or so little finite that densities may overflow, as a sentence; or "".
+
+    Example::
+
+        extreme_parameters(gpflow.likelihoods.StudentT(scale=1e-200))  # "Out of range is scale = 1.e-200 of the ..."
+    """
+    extreme = [
+        f"{name.lstrip('.')} = {np.array2string(np.asarray(value), precision=4, threshold=6)}"
+        for name, value in parameter_dict(likelihood).items()
+        if np.any(~np.isfinite(value)) or np.any(np.abs(value) < _LEAST) or np.any(np.abs(value) > _MOST)
+    ]
+    return f"Out of range is {', '.join(extreme)} of the likelihood: start from another value." if extreme else ""

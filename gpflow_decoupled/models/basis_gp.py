@@ -23,6 +23,7 @@ from ..posteriors import BasisPosterior
 from .checks import (
     CheckedPredictions,
     check_kernel,
+    check_mean_function,
     check_num_data,
     check_shapes_of_data,
     check_values,
@@ -78,6 +79,7 @@ class BasisGP(CheckedPredictions, ExternalDataTrainingLossMixin):
         self.basis = basis
         self.num_data = num_data
         self.expectations = expectations
+        check_mean_function(mean_function, self.num_dims, self.num_outputs)
         basis.refresh(kernel)
 
     @property

@@ -12,7 +12,6 @@ from __future__ import annotations
 __all__ = ["DTC"]
 
 import math
-from typing import Any
 
 import tensorflow as tf
 from check_shapes import inherit_check_shapes
@@ -53,7 +52,7 @@ class DTC(CheckedPredictions, SGPR):
         data: RegressionData,
         kernel: Kernel,
         inducing_variable: InducingVariables | TensorType,
-        **options: Any,
+        **options: object,
     ) -> None:
         dtype = float_type(kernel)
         X, Y = (as_values(array, name, dtype) for array, name in zip(as_pair(data), "XY"))

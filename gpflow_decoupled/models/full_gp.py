@@ -21,6 +21,7 @@ from ..posteriors import BasisPosterior
 from .checks import (
     CheckedPredictions,
     check_kernel,
+    check_mean_function,
     check_parts,
     check_shapes_of_data,
     check_values,
@@ -76,6 +77,7 @@ class FullGP(CheckedPredictions, InternalDataTrainingLossMixin, abc.ABC):
         check_kernel(kernel, X.shape[1])
         warn_of_values(X, Y, likelihood, stacklevel=4)
         self.data = self._as_tensors(X, Y)
+        check_mean_function(mean_function, X.shape[1], self._num_outputs)
 
     @abc.abstractmethod
     def elbo(self) -> tf.Tensor:
@@ -128,17 +130,19 @@ class FullGP(CheckedPredictions, InternalDataTrainingLossMixin, abc.ABC):
         """Data X [N, D] and Y [N, P] as tensors: see `as_tensors`."""
         return self.as_tensors(data)
 
+    @property
+    def _num_outputs(self) -> int:
+        """P, the columns of predictions."""
+        return int(self.kernel.W.shape[0]) if isinstance(self.kernel, LinearCoregionalization) else self.num_latent_gps
+
     def _as_arrays(self, data: RegressionData, dtype: tf.DType) -> list[np.ndarray]:
         """The arrays of data that the model is to own; raises `DataError` for what has no values."""
         return [as_values(array, name, dtype) for array, name in zip(as_pair(data), "XY")]
 
     def _checked(self, X: np.ndarray, Y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The data [N, D], [N, P], or more of them; raises `DataError` for unusable ones."""
-        outputs = (
-            int(self.kernel.W.shape[0]) if isinstance(self.kernel, LinearCoregionalization) else self.num_latent_gps
-        )
         dims = int(self.data[0].shape[1]) if hasattr(self, "data") else None
-        check_shapes_of_data(X, Y, self.likelihood, outputs, dims, self.float_type)
+        check_shapes_of_data(X, Y, self.likelihood, self._num_outputs, dims, self.float_type)
         x, y = (array if isinstance(array, np.ndarray) else tf.get_static_value(array) for array in (X, Y))
         if x is not None and y is not None:
             check_values(x, y, self.likelihood)

@@ -13,8 +13,9 @@ from gpflow.base import RegressionData
 
 from ..likelihoods import BernoulliProbit, QuadratureLoss, site_loss
 from ..likelihoods.accuracy import accurate_expectations, integrates_by_nodes, nodes_of, with_nodes
-from ..models import CVIGP, LCLGP, BasisGP
+from ..models import CVIGP, LCLGP, AffineIndependentGP, BasisGP
 from ..posteriors import mix_outputs
+from .frequency_check import frequency_warning
 
 _ROWS = 2048
 """Observations that are checked at most, evenly spaced"""
@@ -34,13 +35,22 @@ _INSTEAD: tuple[tuple[type[gl.Likelihood], str], ...] = (
 def warn_of_quadrature(model: object, elbo: float, data: RegressionData | None = None, stacklevel: int = 3) -> None:
     """Warn where the expected log densities at the model's q(f) are not what the bound of a run takes for them.
 
-    :param model: a `CVIGP` or `LCLGP`, or a `BasisGP` with `data`; other models are not checked.
+    Not covered are likelihoods with more than two latent functions per observation, where finer rules have too many nodes,
+    but for `MultiClass`; expectations from draws, which `Softmax` and `models.MonteCarlo` take; and priors of weights that are
+    not Gaussian.
+
+    :param model: a `CVIGP`, `LCLGP` or `AffineIndependentGP`, or a `BasisGP` with `data`; other models are not checked.
     :param elbo: the bound that the run reports, in nats.
     :param data: X [N, D] and Y [N, P] of a `BasisGP`, or a part of them.
     :param stacklevel: as of `warnings.warn`.
 
     At most 2048 observations are checked, evenly spaced, and their error is scaled to all. Cost: as of a prediction for them.
     """
+    if isinstance(model, AffineIndependentGP) and np.isfinite(elbo):
+        message = frequency_warning(model, elbo, _ROWS, _allowed(int(model.data[0].shape[0])))
+        if message is not None:
+            warnings.warn(message, stacklevel=stacklevel)
+        return
     found = _moments(model, data)
     if found is None or not np.isfinite(elbo):
         return

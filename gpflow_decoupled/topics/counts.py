@@ -30,7 +30,7 @@ def check_counts(X: Counts, num_words: int | None = None, name: str = "X", empty
         first), and if the vocabulary is not that of the fit.
     """
     try:
-        counts = sp.csr_matrix(X if sp.issparse(X) else np.asarray(X, dtype=_dtype(X)))
+        counts = sp.csr_matrix(X if sp.issparse(X) else _as_numbers(X, name))
         counts = counts.astype(_dtype(counts), copy=False)
     except (TypeError, ValueError) as error:
         raise DataError(f"{name} must be a matrix [documents, words] of counts, dense or sparse: {error}.") from error
@@ -87,6 +87,18 @@ def split_words(X: Counts, share: float = 0.5, seed: int = 0) -> tuple[sp.csr_ma
     if len(kept) == 0:
         raise DataError("No document of X has words in both parts; X must have documents of at least two words.")
     return parts[0][kept], parts[1][kept]
+
+
+def _as_numbers(X: npt.ArrayLike, name: str) -> np.ndarray:
+    """Dense counts as an array of floats; raises `DataError` for text, which NumPy would parse, and for masked entries."""
+    if np.ma.is_masked(X):
+        raise DataError(
+            f"{name} has masked entries; they must be counts: use {name}.filled(0), or remove their documents."
+        )
+    array = np.asarray(X)
+    if array.dtype.kind in "USMmc":
+        raise DataError(f"{name} holds {array.dtype} values; it must be a matrix [documents, words] of counts.")
+    return np.asarray(array, dtype=_dtype(X))
 
 
 def _dtype(X: Counts) -> type:

@@ -51,11 +51,11 @@ class TopicModel:
     seed: int
     progress: bool
 
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
+    def get_params(self, deep: bool = True) -> dict[str, Any]:  # of many types, so that the constructor takes them
         """The arguments of the constructor, by name."""
         return {name: getattr(self, name) for name in inspect.signature(type(self)).parameters}
 
-    def set_params(self, **params: Any) -> TopicModel:
+    def set_params(self, **params: object) -> TopicModel:
         """Change arguments of the constructor; returns the model.
 
         :raises UnknownOptionError: for a name that the constructor does not have.

@@ -6,7 +6,6 @@ __all__ = ["ArrayBatches", "Batch", "Batches", "DatasetBatches", "checksum", "ma
 
 import zlib
 from collections.abc import Callable, Iterable, Sequence
-from numbers import Integral
 from typing import Protocol
 
 import numpy as np
@@ -15,6 +14,7 @@ import tensorflow as tf
 from gpflow.likelihoods import Likelihood
 
 from ..errors import DataError
+from ..inputs import is_whole
 from ..likelihoods import check_labels
 from ..models import BasisGP
 from ..models.checks import check_shapes_of_data, check_values, warn_of_values
@@ -65,7 +65,7 @@ class ArrayBatches:
         self.num_data = int(X.shape[0])
         if batch_size == "auto":
             batch_size = min(DEFAULT_BATCH, self.num_data)
-        elif batch_size is not None and (not isinstance(batch_size, Integral) or batch_size < 1):
+        elif batch_size is not None and (isinstance(batch_size, str) or not is_whole(batch_size, 1)):
             raise DataError(
                 f'batch_size={batch_size!r} must be a whole number of at least 1, None for all rows, or "auto".'
             )

@@ -13,9 +13,10 @@ import tensorflow as tf
 from gpflow.models import GPModel
 
 from ..errors import DataError, check_option
+from ..inputs import as_array, as_pair, check_whole
 from ..models import AffineIndependentGP, BasisGP, FullGP
 from ..models.checks import check_values
-from .options import check_counts
+from .options import given
 
 Predictions = Callable[[tf.Tensor, tf.Tensor], tuple[tf.Tensor, tf.Tensor]]
 
@@ -42,7 +43,7 @@ class Evaluation:
     restore_best: bool = True
 
     def __post_init__(self) -> None:
-        check_counts(1, every=self.every, patience=self.patience)
+        check_whole(1, every=self.every, **given(patience=self.patience))
         check_option("restore_best", self.restore_best, (True, False))
         if self.data is None and self.patience is None:
             raise DataError("Evaluation() has nothing to do: give it held-out data=(X, Y), or patience, or both.")
@@ -72,11 +73,13 @@ def held_out_metrics(model: GPModel, data: Sequence[npt.ArrayLike], chunk: int =
     :return: "rmse", of the predictive mean E[y], which for class labels is no error rate, and "log_density", the mean log
         predictive density in nats per observation.
 
+    :raises DataError: for masked, sparse or ragged arrays, and for what holds no numbers.
+
     Factorisations are computed once; after that N M^2 for M points. Example::
 
         held_out_metrics(model, (X_test, Y_test))["log_density"]
     """
-    X, Y = (np.asarray(array) for array in data)
+    X, Y = (np.asarray(as_array(array, name)) for array, name in zip(as_pair(data), "XY"))
     has_posterior = hasattr(model, "posterior") and not isinstance(model, AffineIndependentGP)
     score = _gaussian_predictions(model) if has_posterior else _own_predictions(model)
     squares, densities = [], []

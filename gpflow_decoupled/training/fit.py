@@ -11,11 +11,13 @@ from dataclasses import replace
 import numpy.typing as npt
 from gpflow.monitor import Monitor
 
+from ..errors import DataError
+from ..inputs import check_rate, check_whole
 from ..optimizers import ConjugateGradients
 from .checkpoints import Checkpoints
 from .evaluation import Evaluation, check_held_out
 from .loop import Loop, Plan
-from .options import check_counts, check_rates, chosen
+from .options import chosen, given
 from .progress import Callback, Callbacks
 from .result import FitResult
 from .routes.keras import Optimizer
@@ -115,8 +117,12 @@ end | `optimizer` | `learning_rate`, `optimizer`, `Schedule.anneal`, `Schedule.r
     folder = checkpoint if checkpoint is None or isinstance(checkpoint, Checkpoints) else Checkpoints(checkpoint)
     calls = callbacks if isinstance(callbacks, Callbacks) else Callbacks(() if callbacks is None else callbacks)
     plan = Schedule() if schedule is None else schedule
-    check_counts(1, steps=steps)
-    check_rates(seconds=seconds)
+    if not isinstance(plan, Schedule):
+        raise DataError(
+            f"schedule is a {type(plan).__name__}; pass a training.Schedule, for example Schedule(anneal=0.5)."
+        )
+    check_whole(1, **given(steps=steps))
+    check_rate(**given(seconds=seconds))
     asked = chosen(
         {
             "batch_size": batch_size,

@@ -129,6 +129,7 @@ class Loop:
             self._save(0)
             return 0
         done, self.totals = state
+        self.step.finished, self.step.converged = self.totals.finished, self.totals.converged
         return done
 
     def _compile(self, done: int) -> None:
@@ -221,6 +222,7 @@ class Loop:
     def _save(self, done: int) -> None:
         if self._checkpoint is None:
             return
+        self.totals.finished, self.totals.converged = self.step.finished, self.step.converged
         try:
             self._checkpoint.save(done, self.history, self.totals, self._best)
         except CheckpointError as error:
@@ -246,7 +248,8 @@ class Loop:
         """Find the cause at the Parameters that failed, then go back to the last ones at which the bound was sound."""
         go_back(now)
         cause = unusable_observation(self.model, batch) if cause is None and done == 0 else cause
-        error = explain(self.step.matrices(), batch, done) if cause is None else restored(cause, done)
+        likelihood = getattr(self.model, "likelihood", None)
+        error = explain(self.step.matrices(), batch, done, likelihood) if cause is None else restored(cause, done)
         go_back(now if self._good is None else self._good)
         error.result = self._result(done, "numerical failure")
         raise error from cause

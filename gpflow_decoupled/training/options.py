@@ -1,12 +1,11 @@
-"""Which options of `fit` a caller has chosen, and checks of their values that hold for every family of models."""
+"""Which options of `fit` a caller has chosen, and the check of an optimizer."""
 
 from __future__ import annotations
 
-__all__ = ["check_counts", "check_optimizer", "check_rates", "chosen"]
+__all__ = ["check_optimizer", "chosen", "given"]
 
-import math
 from collections.abc import Mapping
-from numbers import Integral, Real
+from numbers import Real
 from typing import Any
 
 from ..errors import DataError
@@ -25,27 +24,9 @@ def chosen(options: Mapping[str, object]) -> dict[str, object]:
     }
 
 
-def check_counts(low: int, **counts: object) -> None:
-    """Refuse numbers that do not count anything.
-
-    :raises DataError: unless each is None or a whole number of at least `low`.
-    """
-    for name, value in counts.items():
-        if value is not None and (not isinstance(value, Integral) or isinstance(value, bool) or value < low):
-            raise DataError(f"{name}={value!r} must be a whole number of at least {low}.")
-
-
-def check_rates(high: float = math.inf, **rates: object) -> None:
-    """Refuse numbers that are no step size.
-
-    :raises DataError: unless each is None or a finite number above 0, and at most `high`.
-    """
-    for name, value in rates.items():
-        if value is None:
-            continue
-        if not isinstance(value, Real) or not 0 < float(value) <= high or math.isinf(value):
-            limit = "" if math.isinf(high) else f" and at most {high:g}"
-            raise DataError(f"{name}={value!r} must be a number above 0{limit}.")
+def given(**options: Any) -> dict[str, Any]:
+    """The options that are not None, for `inputs.check_whole` and `inputs.check_rate`, where None is a default."""
+    return {name: value for name, value in options.items() if value is not None}
 
 
 def check_optimizer(optimizer: object) -> None:
@@ -55,7 +36,7 @@ def check_optimizer(optimizer: object) -> None:
     """
     kind = type(optimizer).__name__
     needed = ("build", "apply_gradients", "iterations", "get_config")
-    parts: list[Any] = [getattr(optimizer, name, None) for name in needed]
+    parts: list[Any] = [getattr(optimizer, name, None) for name in needed]  # of an object that may be anything
     if any(part is None for part in parts) or not isinstance(getattr(optimizer, "variables", None), (list, tuple)):
         raise DataError(
             f"optimizer is a {kind}, which fit cannot drive; pass an instance from gpflow.keras.tf_keras.optimizers "

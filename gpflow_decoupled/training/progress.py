@@ -12,8 +12,8 @@ from gpflow.monitor import Monitor
 from tqdm.auto import tqdm
 
 from ..errors import DataError
+from ..inputs import check_whole
 from ..models import FactorGraph
-from .options import check_counts
 
 Callback = Callable[[int, dict[str, float], GPModel | FactorGraph], object]
 
@@ -36,7 +36,7 @@ class Callbacks:
     every: int = 20
 
     def __post_init__(self) -> None:
-        check_counts(1, every=self.every)
+        check_whole(1, every=self.every)
         if not isinstance(self.functions, (list, tuple)) or not all(callable(one) for one in self.functions):
             raise DataError(
                 "callbacks must be a list of functions of (step, metrics, model), or of gpflow.monitor.Monitor."

@@ -62,12 +62,24 @@ class Totals:
     """The step of that evaluation."""
     waited: int = 0
     """Evaluations since then."""
+    finished: str = ""
+    """Why the step has nothing left to do, see `Step.finished`."""
+    converged: bool = False
 
     @classmethod
-    def of(cls, saved: Mapping[str, float]) -> Totals:
-        """Those of a checkpoint, where all numbers are floats."""
-        counts = {name: int(saved[name]) for name in ("shortened", "clipped", "refreshes", "waited")}
-        return cls(seconds=saved["seconds"], best=saved["best"], best_step=int(saved.get("best_step", 0)), **counts)
+    def of(cls, saved: Mapping[str, float | str]) -> Totals:
+        """Those of a checkpoint."""
+        return cls(
+            seconds=float(saved["seconds"]),
+            shortened=int(saved["shortened"]),
+            clipped=int(saved["clipped"]),
+            refreshes=int(saved["refreshes"]),
+            best=float(saved["best"]),
+            best_step=int(saved.get("best_step", 0)),
+            waited=int(saved["waited"]),
+            finished=str(saved.get("finished", "")),
+            converged=bool(saved.get("converged", False)),
+        )
 
 
 @dataclass(kw_only=True)

@@ -7,7 +7,8 @@ __all__ = ["Limits", "Rates", "Schedule", "annealed", "ramped"]
 import math
 from dataclasses import dataclass
 
-from .options import check_counts, check_rates
+from ..inputs import check_rate, check_whole
+from .options import given
 from .step import StepSizes
 
 FLOOR = 0.02
@@ -49,9 +50,10 @@ class Schedule:
     refresh_every: int | None = None
 
     def __post_init__(self) -> None:
-        check_counts(0, ramp_steps=self.ramp_steps)
-        check_counts(1, refresh_every=self.refresh_every)
-        check_rates(1.0, anneal=self.anneal or None)
+        check_whole(0, **given(ramp_steps=self.ramp_steps))
+        check_whole(1, **given(refresh_every=self.refresh_every))
+        if isinstance(self.anneal, bool) or self.anneal != 0.0:  # zero: step sizes stay
+            check_rate(1.0, **given(anneal=self.anneal))
 
 
 @dataclass(frozen=True)

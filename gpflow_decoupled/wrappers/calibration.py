@@ -17,6 +17,7 @@ from gpflow.models import GPModel
 from scipy.stats import kstwobign, norm
 
 from ..errors import DataError
+from ..inputs import as_array, as_pair, check_finite_entries, check_whole
 from ..likelihoods import BernoulliLogit, BernoulliProbit
 from .axes import axes_or_new
 
@@ -40,14 +41,18 @@ def plot_calibration(
     :param ax: Matplotlib axes; new ones if not given.
     :param num_bins: the number of groups of binary labels.
     :return: the axes.
-    :raises DataError: for more than one column of Y.
+    :raises DataError: for more than one column of Y, for masked entries and for those that are not finite, and for a number of
+        groups below 1.
     :raises ImportError: with the fix, if Matplotlib is not installed.
 
     Cost: a prediction at N inputs. Example::
 
         plot_calibration(model, (X_test, Y_test)).figure.savefig("calibration.png")
     """
-    X, Y = (np.asarray(array) for array in data)
+    check_whole(1, num_bins=num_bins)
+    X, Y = (np.asarray(as_array(array, name)) for array, name in zip(as_pair(data), "XY"))
+    for array, name in ((X, "X"), (Y, "Y")):
+        check_finite_entries(array, name)
     if Y.ndim != 2 or Y.shape[1] != 1:
         raise DataError(f"Y has shape {Y.shape}; calibration is drawn for one column, [N, 1].")
     ax = axes_or_new(ax)

@@ -40,7 +40,7 @@ class _DecoupledGP(BaseEstimator):
         num_mean_points: int = 1000,
         steps: int | None = 1000,
         seconds: float | None = None,
-        fit_options: dict[str, Any] | None = None,
+        fit_options: dict[str, Any] | None = None,  # the arguments of `fit` are of many types
         random_state: int | np.random.RandomState | None = 0,
         verbose: bool = False,
     ) -> None:
@@ -72,7 +72,7 @@ class _DecoupledGP(BaseEstimator):
         )
         self.model_ = self.standardized_.model
         self.X_scaler_, self.y_scaler_ = self.standardized_.inputs, self.standardized_.outputs
-        options: dict[str, Any] = {
+        options: dict[str, object] = {
             "steps": self.steps,
             "seconds": self.seconds,
             "seed": seed,

@@ -15,8 +15,16 @@ from scipy import stats
 from scipy.integrate import trapezoid
 
 import gpflow_decoupled
-from gpflow_decoupled.models import CVIGP, LCLGP, ODVGP, SparseCVIGP
-from gpflow_decoupled.optimizers import ConjugateComputation, LinearlyConstrainedLagrangian, OpperArchambeau, sweep
+from gpflow_decoupled.likelihoods import Laplace
+from gpflow_decoupled.models import CVIGP, LCLGP, ODVGP, AffineIndependentGP, SparseCVIGP
+from gpflow_decoupled.optimizers import (
+    AffineIndependentAscent,
+    ConjugateComputation,
+    LinearlyConstrainedLagrangian,
+    OpperArchambeau,
+    sweep,
+)
+from gpflow_decoupled.optimizers.expectation_check import warn_of_quadrature
 
 pytestmark = pytest.mark.filterwarnings("ignore:A row of X is typically")  # these latents are meant to be independent
 SCALE, DF = 0.02, 3.0
@@ -133,3 +141,58 @@ def test_resolved_likelihoods_are_not(likelihood):
         warnings.filterwarnings("error", message="The bound of")
         ConjugateComputation().run(CVIGP((X, labels), kernel(0.5), likelihood))
         gpflow_decoupled.fit(ODVGP(kernel(0.5), likelihood, X[::2], X[1::2]), (X, labels), steps=3, progress=False)
+
+
+def _affine(likelihood, **options) -> AffineIndependentGP:
+    rng = np.random.default_rng(1)
+    model = AffineIndependentGP((X, Y), kernel(4.0), likelihood, **options)
+    basis = model.basis
+    basis.map.assign_matrix(np.diag(rng.uniform(0.5, 0.9, size=len(X))))
+    basis.b.assign(rng.normal(size=len(X)))
+    basis.theta.assign(np.full(basis.theta.shape, 4.0))
+    return model
+
+
+@pytest.mark.costly(keep=2)
+@pytest.mark.parametrize(
+    "make, options, name",
+    [
+        (lambda: Laplace(0.3), {"route": "frequency_sum", "frequencies": 2}, "frequencies"),
+        (narrow, {"route": "spectral", "points": 128}, "points"),
+    ],
+)
+def test_too_few_frequencies_are_told_with_the_bound_of_enough(make, options, name):
+    coarse, fine = _affine(make(), **options), _affine(make(), frequencies=512, points=16384)
+    bound = float(coarse.elbo())
+    with pytest.warns(UserWarning, match=f"not accurate.*{name} in the place of .*train again") as record:
+        warn_of_quadrature(coarse, bound)
+    told = float(re.search(r"it is (-?[0-9.]+) nats", str(record[0].message)).group(1))
+    assert abs(told - float(fine.elbo())) < 0.05 * abs(bound - float(fine.elbo()))
+    advised = int(re.search(rf"{name}=(\d+)", str(record[0].message)).group(1))
+    better = _affine(make(), **{**options, name: advised})
+    warn_of_quadrature(better, float(better.elbo()))  # silent, as warnings are errors
+
+
+def test_enough_frequencies_are_silent():
+    model = _affine(Laplace(0.3))
+    warn_of_quadrature(model, float(model.elbo()))
+    model.basis.assign_base("normal")
+    warn_of_quadrature(model, float(model.elbo()))
+
+
+def test_a_run_of_an_affine_independent_model_is_checked_once(monkeypatch):
+    """Also by `fit`, which runs several ascents."""
+    asked = []
+
+    def message(model, elbo, rows, allowed):
+        asked.append(elbo)
+        return f"The bound of {elbo} nats is not accurate: a stub."
+
+    monkeypatch.setattr("gpflow_decoupled.optimizers.expectation_check.frequency_warning", message)
+    model = AffineIndependentGP((X[:4], Y[:4]), kernel(1.0), Laplace(0.3))
+    with pytest.warns(UserWarning, match="is not accurate") as record:
+        result = AffineIndependentAscent(max_evaluations=3).run(model)
+    assert len(record) == 1 and asked == [result.elbo]
+    with pytest.warns(UserWarning, match="is not accurate") as record:
+        fitted = gpflow_decoupled.fit(model, steps=2, progress=False)
+    assert len(record) == 1 and asked[-1] == fitted.elbo

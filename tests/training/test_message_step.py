@@ -105,6 +105,15 @@ def test_a_resumed_fit_goes_on_to_the_same_trace(tmp_path) -> None:
         gd.fit(GRAPHS["two variables"](), checkpoint=tmp_path, **options)
 
 
+def test_a_converged_fit_that_is_resumed_takes_no_more_steps(tmp_path) -> None:
+    options = {"progress": False, "compile": False, "checkpoint": tmp_path}
+    expected = gd.fit(problems.gamma_poisson(), **options)
+    assert expected.converged
+    again = gd.fit(problems.gamma_poisson(), **options)
+    assert (again.steps, again.reason, again.converged) == (expected.steps, expected.reason, True)
+    assert again.elbo == expected.elbo
+
+
 def test_a_failure_names_the_factor_and_restores_the_messages() -> None:
     improper = Factor("rate", lambda z: tf.reduce_sum(3.0 * z.expectation[1]))
     graph = FactorGraph({"rate": Gamma().belief(1.0, 1.0)}, {"improper": improper})

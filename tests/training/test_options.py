@@ -110,8 +110,12 @@ def test_flags_that_natural_gradients_cannot_follow_are_refused() -> None:
         _fit(model, (X, Y))
 
 
-def test_newton_is_for_the_orthogonal_basis() -> None:
+@pytest.mark.parametrize("solver, reason", [("newton", "Newton's method"), ("natural", "which stays in .D41.")])
+def test_hybrid_basis_leaves_its_coefficients_to_adam(solver, reason) -> None:
+    model = MODELS["HDVGP"]()
+    before = values(model)
     with pytest.raises(
-        UnknownOptionError, match='"newton" is for OrthogonalBasis, not HybridBasis; use "adam" or "natural"'
+        UnknownOptionError, match=f'HybridBasis .*{reason}. Use mean_solver="adam" of fit.*OrthogonalBasis'
     ):
-        _fit(MODELS["HDVGP"](), (X, Y), mean_solver="newton")
+        _fit(model, (X, Y), mean_solver=solver)
+    assert unchanged(before, model)

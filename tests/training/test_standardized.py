@@ -225,7 +225,7 @@ def test_float32_keeps_the_digits_of_large_numbers() -> None:
         ((np.ones(5), np.ones((5, 1))), r"X has shape \(5,\); use X\[:, None\]"),
         ((np.eye(5), np.arange(4.0)[:, None]), "X has 5 rows and Y has 4"),
         ((np.eye(3), np.array([[1.0], [np.nan], [2.0]])), r"Y\[1, 0\] is nan"),
-        ((np.eye(2), np.array([["a"], ["b"]])), "Y holds <U1 values"),
+        ((np.eye(2), np.array([["a"], ["b"]])), "Y holds string values; encode them as numbers"),
         (np.eye(3), "data is a ndarray"),
     ],
 )

@@ -28,6 +28,7 @@ import tensorflow_probability as tfp
 from gpflow.config import default_float
 
 from ...errors import DataError
+from ...inputs import as_array
 from ..base import Seed
 
 Natural = tuple[tf.Tensor, ...]
@@ -55,7 +56,7 @@ class Family(ABC):
     """Whether samples are differentiable in lambda."""
 
     @abstractmethod
-    def natural(self, *parameters: Any, **named: Any) -> Natural:
+    def natural(self, *parameters: Any, **named: Any) -> Natural:  # only with Any may subclasses name theirs
         """The natural parameters for the usual parameters of the family, arrays that each family names.
 
         :raises DataError: for parameters outside of the domain.
@@ -162,9 +163,10 @@ class Belief(NamedTuple):
 def as_float(name: str, value: tf.Tensor | npt.ArrayLike) -> tf.Tensor:
     """A tensor [...], of GPflow's float type unless it was one before.
 
-    :raises DataError: for entries that are not finite; `name` says which array that is.
+    :raises DataError: for entries that are not finite, and for what holds no numbers; `name` says which array that is.
     """
-    tensor = tf.convert_to_tensor(value) if tf.is_tensor(value) else tf.constant(np.asarray(value), default_float())
+    array = as_array(value, name)
+    tensor = tf.convert_to_tensor(array) if tf.is_tensor(array) else tf.constant(array, default_float())
     known = tf.get_static_value(tensor)
     if known is not None and not np.all(np.isfinite(known)):
         raise DataError(f"{name} has entries that are not finite: {known}.")

@@ -16,6 +16,7 @@ from numpy.polynomial.hermite_e import hermegauss
 
 from ...errors import DataError
 from ...expectations.peaked import peaked_rule
+from ..parameters import extreme_parameters
 from .description import check_one_latent
 from .site_loss import Expansion, SiteLoss
 
@@ -86,7 +87,8 @@ class QuadratureLoss(SiteLoss):
             )
         if not np.all((np.asarray(self.curvature) >= 0) & np.isfinite(np.asarray(self.curvature))):
             raise DataError(
-                "curvature must be 0 or more and finite: the second derivative of -log p(y | f) in f is at least -curvature."
+                "curvature must be 0 or more and finite: the second derivative of -log p(y | f) in f is at least -curvature. "
+                + extreme_parameters(self._likelihood)
             )
         width = 1.0 if self.width is None else np.asarray(self.width)
         if not np.all((width > 0) & np.isfinite(width)):

@@ -24,7 +24,7 @@ from .negative_binomial import NEGATIVE_BINOMIAL
 from .probit import PROBIT, bernoulli_sites
 from .student_t import STUDENT_T
 
-Describe = Callable[[Any], SiteDescription]
+Describe = Callable[[Any], SiteDescription]  # Any for the reason that `description.SiteLossBuilder` has
 """Of a likelihood of the class, since options such as its inverse link matter"""
 
 _DESCRIPTIONS: dict[type[gl.Likelihood], Describe] = {
@@ -74,7 +74,7 @@ def declare_site(
         raise DataError(f"{kind!r} is not a class of likelihoods; pass the class, not a likelihood.")
     describe = _DESCRIPTIONS.get(kind, lambda _: SiteDescription())
 
-    def declared(likelihood: Any) -> SiteDescription:
+    def declared(likelihood: gl.Likelihood) -> SiteDescription:
         before = describe(likelihood)
         return SiteDescription(loss or before.loss, density or before.density, support or before.support)
 

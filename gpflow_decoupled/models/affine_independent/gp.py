@@ -30,7 +30,7 @@ from ...errors import DataError
 from ...expectations.projections import Projections, Site
 from ...expectations.site_integrals import Integration, SiteGroup, frequencies_for, integrate, points_for, route_of
 from ...inducing.weights import Weights
-from ...inputs import as_array
+from ...inputs import as_array, check_rate, check_whole
 from ...likelihoods import likelihood_site
 from ...linalg.cholesky import add_jitter, cholesky
 from ..full_gp import FullGP
@@ -49,8 +49,9 @@ class AffineIndependentGP(FullGP):
     """A GP with one latent function and an affine-independent posterior, w = A v + b; the model owns its data.
 
     `optimizers.AffineIndependentAscent` finds A, b and the shapes. `training_loss` is the negative bound (A2). A bound costs
-    M^3 + N M^2 + N k T, for T frequencies. `tf.function(jit_compile=True)` refuses it: the characteristic function of the
-    default base distribution needs Dawson's integral, for which TensorFlow has no XLA kernel; compile without that option.
+    M^3 + N M^2 + N k T, for T frequencies. `tf.function(jit_compile=True)` refuses it, because TensorFlow has no XLA
+    kernels for Dawson's integral, which the default base distribution needs, and for the log determinant of a full A:
+    compile without that option.
 
     :param data: X [N, D], Y [N, 1].
     :param kernel: any GPflow kernel with one output.
@@ -100,6 +101,8 @@ class AffineIndependentGP(FullGP):
         weight_priors: WeightPriors | None = None,
     ) -> None:
         refuse_several_latents(data, kernel, likelihood)
+        check_rate(memory=memory)
+        check_whole(1, **{k: v for k, v in (("frequencies", frequencies), ("points", points)) if v is not None})
         super().__init__(data, kernel, likelihood, mean_function=mean_function)
         self._full = inducing_variable is None
         if self._full:  # as data have the same row twice at times, these points are not checked to be distinct
@@ -236,7 +239,8 @@ class AffineIndependentGP(FullGP):
             return tf.stack([mean, variance + tf.square(mean)])
 
         mean, square = tf.unstack(self._expected(Xnew, moments))
-        return mean[:, None], (square - tf.square(mean))[:, None]
+        variance = tf.where(tf.math.is_finite(square), square - tf.square(mean), square)  # beyond the range of floats
+        return mean[:, None], variance[:, None]
 
     def predict_log_density(
         self, data: RegressionData, full_cov: bool = False, full_output_cov: bool = False

@@ -81,6 +81,8 @@ def check_shapes_of_data(
         if rank not in (2, None):
             fix = f"use {name}[:, None]" if rank == 1 else f"{name} must be a matrix"
             raise DataError(f"{name} has shape {tuple(array.shape)}; {fix}.")
+        if rank == 2 and array.shape[1] == 0:
+            raise DataError(f"{name} has no columns; pass a matrix with at least one.")
     if X.shape[0] is not None and Y.shape[0] is not None and X.shape[0] != Y.shape[0]:
         raise DataError(f"X has {X.shape[0]} rows and Y has {Y.shape[0]}; they must be the same observations.")
     check_type(Y, "Y", dtype, labels=True)

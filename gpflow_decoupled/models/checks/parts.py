@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-__all__ = ["check_kernel", "check_likelihood", "check_parts", "refuse_replicas"]
+__all__ = ["check_kernel", "check_likelihood", "check_mean_function", "check_parts", "refuse_replicas"]
 
 from collections.abc import Iterator
 
 import numpy as np
 import tensorflow as tf
+from gpflow.config import default_float
+from gpflow.functions import Function, MeanFunction
 from gpflow.kernels import ChangePoints, Combination, Kernel, MultioutputKernel
 from gpflow.likelihoods import Likelihood
 
@@ -69,6 +71,40 @@ def check_kernel(kernel: Kernel, num_dims: int | None) -> None:
             )
 
 
+def check_mean_function(mean_function: MeanFunction | None, num_dims: int | None, num_outputs: int) -> None:
+    """Refuse what is no mean function, and one for other inputs or outputs; it is called once, at an input of zeros.
+
+    :param mean_function: a function of X [N, D] with values [N, P] or [N, 1]; None is zero.
+    :param num_dims: D, the columns of the inputs; None if they are not known.
+    :param num_outputs: P.
+    :raises DataError: with both shapes.
+
+    Example::
+
+        check_mean_function(gpflow.functions.Linear(np.ones((2, 1))), 2, 1)
+    """
+    if mean_function is None:
+        return
+    if isinstance(mean_function, (type, Kernel, Likelihood)) or not callable(mean_function):
+        _check_kind("mean_function", mean_function, Function, "gpflow.functions.Constant()")
+    if num_dims is None:
+        return
+    name = type(mean_function).__name__
+    try:
+        values = mean_function(tf.zeros([2, num_dims], default_float()))
+        shape = tuple(np.shape(values))
+    except (tf.errors.InvalidArgumentError, ValueError) as error:
+        raise DataError(
+            f"mean_function {name} cannot be evaluated at inputs of {num_dims} columns, those of the model: give it "
+            f"parameters of that shape. ({str(error).splitlines()[0][:200]})"
+        ) from error
+    if len(shape) != 2 or shape[0] not in (1, 2) or shape[1] not in (1, num_outputs):
+        raise DataError(
+            f"mean_function {name} gives values of shape {list(shape)} for two inputs, and the model has {num_outputs} "
+            f"outputs; make it return [N, {num_outputs}] or [N, 1]."
+        )
+
+
 def refuse_replicas(what: str) -> None:
     """Refuse several replicas of `tf.distribute`, whose bounds nothing would add up; raises `ModelError`."""
     replicas = int(tf.distribute.get_strategy().num_replicas_in_sync)
@@ -94,7 +130,7 @@ def _terms(kernel: Kernel) -> Iterator[Kernel]:
 def _check_kind(name: str, value: object, kind: type, example: str) -> None:
     if isinstance(value, kind):
         return
-    package = f"gpflow.{name}s"
+    package = f"gpflow.{kind.__module__.split('.')[1]}"
     if isinstance(value, type) and issubclass(value, kind):
         raise DataError(f"{name} is the class {value.__name__} itself; pass an instance, {value.__name__}().")
     raise DataError(f"{name} is a {type(value).__name__}; pass an instance of {package}, for example {example}.")

@@ -112,6 +112,17 @@ class GaussianProblem:
             b, root = self._approach(tolerance, record)
             return self._climb(b, root, tolerance, max_evaluations, record)
 
+    def start_moments(self, rows: int) -> tuple[tf.Tensor, tf.Tensor]:
+        """Mean and variance of f where `solve` starts, at the first `rows` sites, [rows, 1] each."""
+        b, root = moments_of(*self._start())
+        mean, variance = self.offset + self.features @ b, np.sum((self.features @ root) ** 2, axis=1) + self.noise
+        return tuple(tf.constant(part[:rows, None], self.dtype) for part in (mean, variance))
+
+    def _start(self) -> tuple[np.ndarray, np.ndarray]:
+        """V^-1 m [D] and V^-1 [D, D] of a q that is narrower than the posterior of any reasonable noise."""
+        D = self.features.shape[1]  # no expectation overflows where q is so narrow
+        return np.zeros(D), np.diag(self.gaussian + D * np.mean(self.features**2, axis=0) + 1e-3)
+
     def _climb(
         self, b: np.ndarray, root: np.ndarray, tolerance: float, max_evaluations: int, record: StageRecord
     ) -> GaussianSolution:
@@ -136,10 +147,7 @@ class GaussianProblem:
 
     def _approach(self, tolerance: float, record: StageRecord) -> tuple[np.ndarray, np.ndarray]:
         """Steps (C9) of the natural parameters, as long as they raise the bound: the mean [D] and the root [D, D]."""
-        D = self.features.shape[1]
-        # a q that is narrower than the posterior of any reasonable noise: no expectation overflows there
-        precision = np.diag(self.gaussian + D * np.mean(self.features**2, axis=0) + 1e-3)
-        first = np.zeros(D)
+        first, precision = self._start()
         b, root = moments_of(first, precision)
         value, g, h = self.at(b, root)
         record(value, 1)

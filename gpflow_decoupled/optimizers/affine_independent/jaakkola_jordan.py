@@ -22,6 +22,7 @@ from scipy.special import log_expit
 
 from ...covariances.latents import gram
 from ...errors import DataError
+from ...inputs import check_rate, check_whole
 from ...likelihoods.lookup import is_logit
 from ...models import CVIGP, AffineIndependentGP
 from ...models.families import require_model
@@ -50,8 +51,8 @@ class JaakkolaJordan:
     """
 
     def __init__(self, tolerance: float = 1e-8, max_steps: int = 2000) -> None:
-        if not tolerance > 0.0 or max_steps < 1:
-            raise DataError(f"tolerance={tolerance!r} must be above 0 and max_steps={max_steps!r} at least 1.")
+        check_rate(tolerance=tolerance)
+        check_whole(1, max_steps=max_steps)
         self.tolerance, self.max_steps = float(tolerance), int(max_steps)
 
     def run(self, model: AffineIndependentGP | CVIGP) -> RunResult:

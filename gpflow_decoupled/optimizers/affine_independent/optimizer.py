@@ -14,11 +14,14 @@ from typing import NamedTuple
 import numpy as np
 
 from ...bases.affine_independent import AffineIndependentBasis
-from ...errors import DataError, NumericalError
+from ...errors import NumericalError
 from ...expectations.site_integrals import Integration, SiteGroup
+from ...inputs import check_rate, check_whole
 from ...models.affine_independent.gp import AffineIndependentGP
 from ...models.families import require_model
+from ..expectation_check import warn_of_quadrature
 from ..results import Recorder
+from ..unusable_observation import naming_observation
 from .climb import climb
 from .edgeworth import Start, edgeworth_shapes, edgeworth_start
 from .frame import Frame
@@ -82,10 +85,8 @@ class AffineIndependentAscent:
         rotate: bool = True,
         keep_better: bool = True,
     ) -> None:
-        if not tolerance > 0.0 or max_evaluations < 1:
-            raise DataError(
-                f"tolerance={tolerance!r} must be above 0 and max_evaluations={max_evaluations!r} at least 1."
-            )
+        check_rate(tolerance=tolerance)
+        check_whole(1, max_evaluations=max_evaluations)
         self.tolerance, self.max_evaluations = float(tolerance), int(max_evaluations)
         self.rotate, self.keep_better = rotate, keep_better
 
@@ -95,7 +96,8 @@ class AffineIndependentAscent:
         :param model: an `AffineIndependentGP`, or the model that `AffineIndependentGLM` returns.
         :return: bounds, history and times.
         :raises ModelError: for a model of another family.
-        :raises NumericalError: if the Gaussian bound is not finite where the run starts; the model is not changed then.
+        :raises NumericalError: if the Gaussian bound is not finite where the run starts, naming the observation; the model
+            is not changed then.
         """
         require_model("AffineIndependentAscent", model, AffineIndependentGP)
         recorder = Recorder("elbo", "evaluations", "stage")
@@ -111,7 +113,8 @@ class AffineIndependentAscent:
 
         # 3) A, b and the shapes together
         try:
-            joint = self._joint_stage(model, groups, gaussian, start, stage_record(recorder, 1))
+            with naming_observation(model):
+                joint = self._joint_stage(model, groups, gaussian, start, stage_record(recorder, 1))
         except NumericalError:
             if not self.keep_better:
                 raise
@@ -122,7 +125,7 @@ class AffineIndependentAscent:
         if gaussian_is_kept:
             _assign(basis, gaussian, gaussian.root)
             basis.assign_base("normal")
-        return AffineResult(
+        result = AffineResult(
             elbo=gaussian.bound if gaussian_is_kept else joint.elbo,
             steps=len(recorder),
             seconds=recorder.seconds,
@@ -137,6 +140,8 @@ class AffineIndependentAscent:
             predicted_gain=start.gain,
             resolution=joint.resolution,
         )
+        warn_of_quadrature(model, result.elbo)
+        return result
 
     def _gaussian_stage(
         self, model: AffineIndependentGP, groups: list[SiteGroup], record: StageRecord
@@ -145,7 +150,8 @@ class AffineIndependentAscent:
         basis = model.basis
         constant = 0.0 if model.weight_priors is None else model.weight_priors.log_volume
         problem = GaussianProblem(groups, basis.gaussian, constant, model.integration)
-        dense = problem.solve(self.tolerance, self.max_evaluations, record)
+        with naming_observation(model, lambda: problem.start_moments(model.data[0].shape[0])):
+            dense = problem.solve(self.tolerance, self.max_evaluations, record)
         if basis.structure != "low_rank":
             return dense, problem.tracing_seconds
         # diag(s) + F S^T cannot represent every covariance: run again within the structure, from the dense optimum.

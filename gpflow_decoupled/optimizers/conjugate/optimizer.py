@@ -28,15 +28,18 @@ import tensorflow as tf
 from gpflow.base import RegressionData
 
 from ...bases import SiteBasis
+from ...bases.site import SiteState
 from ...compilation import Compiled
 from ...covariances.latents import gram, prior_variance
-from ...errors import DataError, check_option
+from ...errors import DataError, NumericalError, check_option
 from ...inputs import check_rate, check_whole, is_whole
 from ...linalg.sites import site_posterior
 from ...models import CVIGP
 from ...models.families import require_model
+from ...posteriors import mix_outputs
 from ..expectation_check import warn_of_quadrature
 from ..steps import POLICIES, StepReport, StepSize, clip_curvature, largest_feasible_step, step_size_at
+from ..unusable_observation import unusable_observation
 from .local_expectations import Expectations, by_quadrature, by_sampling
 from .result import ConjugateResult
 from .runs import Probe, run_batches, run_whole, step_failure
@@ -53,6 +56,19 @@ class _AtSites(NamedTuple):
     """[], KL from the prior in nats."""
     ok: tf.Tensor
     """[], bool: whether the posterior exists."""
+
+
+class _Visited(NamedTuple):
+    """The observations that have sites, of which a minibatch is a part, and their posterior."""
+
+    known: tf.Tensor
+    """Their indices [n]"""
+    places: tf.Tensor
+    """Where the minibatch is among them [B]"""
+    K: tf.Tensor
+    """Their prior covariance [G, n, n]"""
+    state: SiteState
+    """Of the n observations"""
 
 
 class ConjugateComputation(tf.Module):
@@ -114,7 +130,7 @@ class ConjugateComputation(tf.Module):
         :return: whether the step was taken, shortened or clipped. Inside `tf.function` nothing can be raised: read its `ok`.
         :raises ModelError: for another kind of model.
         :raises DataError: for rows that are empty or out of range.
-        :raises NumericalError: if the step fails; nothing is changed then.
+        :raises NumericalError: if the step fails, naming the observation where one is the cause; nothing is changed then.
         """
         require_model("ConjugateComputation.minimize", model, CVIGP)
         size = tf.constant(self.step_size_at(step), model.basis.nu.dtype)
@@ -124,7 +140,7 @@ class ConjugateComputation(tf.Module):
         else:
             report = self._batch(model, _checked_rows(model, rows), size, seed)
         if tf.executing_eagerly() and not report.ok:
-            raise step_failure()
+            raise self._cause(model, None if rows is None else _checked_rows(model, rows)) or step_failure()
         return report
 
     def run(
@@ -239,20 +255,16 @@ class ConjugateComputation(tf.Module):
         old = tf.convert_to_tensor(basis.nu), tf.convert_to_tensor(basis.tau)
         step, ok = self.feasible(K, old[1], target[1], step_size)
         new = [(1.0 - step) * was + step * goal for was, goal in zip(old, target)]  # (C13)
-        return _write(basis, new, state.ok & ok, tf.cast(step < step_size, tf.int32), clipped)
+        ok = state.ok & ok & _all_finite(found.value)
+        return _write(basis, new, ok, tf.cast(step < step_size, tf.int32), clipped)
 
     def _batch(self, model: CVIGP, rows: tf.Tensor, step_size: tf.Tensor, seed: tf.Tensor) -> StepReport:
         """(C19) or (C20), with the posterior of the visited observations alone (C21)."""
         basis = model.basis
         nu, tau = tf.convert_to_tensor(basis.nu), tf.convert_to_tensor(basis.tau)
-        # 1) the observations whose sites are not zero, and those of the minibatch
-        visited = tf.reduce_any((nu != 0.0) | (tau != 0.0), axis=1)
-        visited = tf.tensor_scatter_nd_update(visited, rows[:, None], tf.ones_like(rows, tf.bool))
-        known = tf.where(visited)[:, 0]
-        places = tf.gather(tf.cumsum(tf.cast(visited, tf.int32)) - 1, rows)  # of the minibatch among them
-        # 2) their posterior, and what the minibatch contributes
-        K = prior_variance(model.kernel, tf.gather(basis.X, known), full_cov=True)
-        state = basis.state_at(K, tf.gather(nu, known), tf.gather(tau, known))  # (C21)
+        # 1) the posterior of the observations whose sites are not zero, and of those of the minibatch
+        known, places, K, state = self._visited(model, rows)
+        # 2) what the minibatch contributes
         u, v = (tf.gather(moment, places) for moment in (state.mean, state.variance))
         batch = tuple(tf.gather(array, rows) for array in model.data)
         found = self._expectations(model, u, v, batch, seed)
@@ -261,7 +273,28 @@ class ConjugateComputation(tf.Module):
         goals = [self._spread(goal, old, rows) for goal, old in zip(target, (nu, tau))]
         step, ok = self.feasible(K, tf.gather(tau, known), tf.gather(goals[1], known), step_size)
         new = [(1.0 - step) * old + step * goal for old, goal in zip((nu, tau), goals)]
-        return _write(basis, new, state.ok & ok, tf.cast(step < step_size, tf.int32), clipped)
+        ok = state.ok & ok & _all_finite(found.value)
+        return _write(basis, new, ok, tf.cast(step < step_size, tf.int32), clipped)
+
+    def _visited(self, model: CVIGP, rows: tf.Tensor) -> _Visited:
+        """The posterior of the visited observations alone (C21), where those of `rows` [B] count as visited."""
+        basis = model.basis
+        nu, tau = tf.convert_to_tensor(basis.nu), tf.convert_to_tensor(basis.tau)
+        visited = tf.reduce_any((nu != 0.0) | (tau != 0.0), axis=1)
+        visited = tf.tensor_scatter_nd_update(visited, rows[:, None], tf.ones_like(rows, tf.bool))
+        known = tf.where(visited)[:, 0]
+        places = tf.gather(tf.cumsum(tf.cast(visited, tf.int32)) - 1, rows)
+        K = prior_variance(model.kernel, tf.gather(basis.X, known), full_cov=True)
+        return _Visited(known, places, K, basis.state_at(K, tf.gather(nu, known), tf.gather(tau, known)))  # (C21)
+
+    def _cause(self, model: CVIGP, rows: tf.Tensor | None) -> NumericalError | None:
+        """The error that names the observation because of which a step on `rows` [B] failed, if there is one."""
+        if rows is None:
+            return unusable_observation(model, None)
+        _, places, _, state = self._visited(model, rows)
+        X, Y = (tf.gather(array, rows) for array in model.data)
+        mean, variance = mix_outputs(model.kernel, *(tf.gather(part, places) for part in (state.mean, state.variance)))
+        return unusable_observation(model, (X, Y), (mean + model.mean_function(X), variance), rows.numpy())
 
     def _spread(self, goal: tf.Tensor, old: tf.Tensor, rows: tf.Tensor) -> tf.Tensor:
         """Targets of all sites [N, L] from those of the batch."""
@@ -269,6 +302,10 @@ class ConjugateComputation(tf.Module):
             return tf.tensor_scatter_nd_update(old, rows[:, None], goal)  # (C20)
         scale = tf.cast(tf.shape(old)[0], goal.dtype) / tf.cast(tf.shape(rows)[0], goal.dtype)
         return tf.tensor_scatter_nd_add(tf.zeros_like(old), rows[:, None], scale * goal)  # (C19)
+
+
+def _all_finite(values: tf.Tensor) -> tf.Tensor:
+    return tf.reduce_all(tf.math.is_finite(values))
 
 
 def _checked_rows(model: CVIGP, rows: npt.ArrayLike) -> tf.Tensor:
@@ -285,7 +322,7 @@ def _write(
     basis: SiteBasis, new: list[tf.Tensor], ok: tf.Tensor, shortened: tf.Tensor, clipped: tf.Tensor
 ) -> StepReport:
     """Write new sites [N, L], if all is well, and report."""
-    ok = ok & tf.reduce_all([tf.reduce_all(tf.math.is_finite(value)) for value in new])
+    ok = ok & tf.reduce_all([_all_finite(value) for value in new])
 
     def assign() -> tf.Tensor:
         basis.nu.assign(new[0])

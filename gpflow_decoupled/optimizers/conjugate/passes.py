@@ -4,12 +4,13 @@ from __future__ import annotations
 
 __all__ = ["PassReader", "Reading", "step_failure"]
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
 from tqdm.auto import tqdm
 
+from ...bases.base import State
 from ...compilation import Compiled
 from ...errors import NumericalError
 from ...linalg.cholesky import diagnose
@@ -149,7 +150,7 @@ class PassReader:
         target = tf.linalg.set_diag(sums.sites, tf.linalg.diag_part(sums.sites) + 1.0)  # (C25)
         return Reading(natural, sums.theta, target, elbo, int(sums.clipped), step_size)
 
-    def _sums(self, state: Any, sums: _Sums, X: tf.Tensor, Y: tf.Tensor) -> _Sums:
+    def _sums(self, state: State, sums: _Sums, X: tf.Tensor, Y: tf.Tensor) -> _Sums:
         """Add one block: E, A (g - 2 h A^T m~) and -2 A diag(h) A^T."""
         basis, kernel = self.model.basis, self.model.kernel
         features = basis.features(state, kernel, X)

@@ -27,7 +27,7 @@ from gpflow.base import RegressionData
 from gpflow.models import SVGP
 from tqdm.auto import tqdm
 
-from ...errors import DataError, ModelError, check_option
+from ...errors import DataError, ModelError, NumericalError, check_option
 from ...models import BasisGP
 from ..ascent import ascend, has_fallen
 from ..expectation_check import warn_of_quadrature
@@ -103,7 +103,7 @@ def sweep(
         climber = _PassClimber(PassReader(view, blocks, negative_precision, compile, bar), step_size, tolerance)
         start = climber.reader.start()
         if not start.ok:
-            raise unusable_observation(view, blocks.sample) or step_failure("The bound is not finite")
+            raise _first_unusable(view, blocks) or step_failure("The bound is not finite")
         view.num_data = model.num_data = blocks.num_data
         end = ascend(climber, start, range(passes - 1), spent=_PASSES_DONE)
         if end.reason == _PASSES_DONE and end.refused is None:
@@ -153,6 +153,17 @@ class _PassClimber:
         new, size, halved = self.reader.step(now, share * step_size_at(self.step_size, step))
         self.record.shortened += int(halved)
         return new, size
+
+
+def _first_unusable(model: BasisGP, blocks: Blocks) -> NumericalError | None:
+    """The error for the first row of a pass whose expected log density is not finite; None where there is none."""
+    first = 0
+    for X, Y in blocks:
+        error = unusable_observation(model, (X, Y), rows=np.arange(first, first + X.shape[0]))
+        if error is not None:
+            return error
+        first += int(X.shape[0])
+    return None
 
 
 def _check_settings(step_size: StepSize, passes: int, tolerance: float) -> None:

@@ -19,11 +19,13 @@ from gpflow.optimizers import Scipy
 
 from ...compilation import Compiled
 from ...errors import DataError, NumericalError
+from ...inputs import check_rate, check_whole
 from ...linalg.triangular import solve
 from ...models import LCLGP
 from ...models.families import require_model
 from ..expectation_check import warn_of_quadrature
 from ..lbfgs import lbfgs_ascent, settled
+from ..unusable_observation import naming_observation, unusable_observation
 from .result import LagrangianRecord, LagrangianResult
 from .start import NOT_FINITE
 from .subset_bound import SubsetBound, SubsetPoint
@@ -75,14 +77,12 @@ class ConstraintSubset:
     ) -> None:
         if (size is None) == (rows is None):
             raise DataError("Give either size, the number of observations with multipliers, or rows, their indices.")
-        if size is not None and size < 1:
-            raise DataError(f"size={size!r} must be between 1 and the number of observations.")
-        if batch_size is not None and batch_size < 1:
-            raise DataError(f"batch_size={batch_size!r} must be at least 1, or None for all observations.")
-        if steps < 1 or not tolerance > 0.0:
-            raise DataError(f"steps={steps!r} must be at least 1 and tolerance={tolerance!r} above 0.")
-        if not (math.isfinite(learning_rate) and learning_rate > 0.0):
-            raise DataError(f"learning_rate={learning_rate!r} must be a number above 0.")
+        for name, number in (("size", size), ("batch_size", batch_size)):
+            if number is not None:
+                check_whole(1, **{name: number})
+        check_whole(1, steps=steps)
+        check_whole(0, seed=seed)
+        check_rate(tolerance=tolerance, learning_rate=learning_rate)
         self.size, self.batch_size, self.steps, self.learning_rate = size, batch_size, steps, float(learning_rate)
         self.seed, self.rows, self.tolerance, self.compile = seed, rows, float(tolerance), compile
 
@@ -165,10 +165,11 @@ class ConstraintSubset:
 
         start = packed(_product(root, alpha), lam / unit)
         low = np.repeat([-np.inf, 0.0], len(start) // 2)
-        found = lbfgs_ascent(
-            value_and_gradient, start, settled(self.tolerance), self.steps, low=low, record=record.add, advice=NOT_FINITE,
-            matrix="K",
-        )  # fmt: skip
+        with naming_observation(bound.model):
+            found = lbfgs_ascent(
+                value_and_gradient, start, settled(self.tolerance), self.steps, low=low, record=record.add, advice=NOT_FINITE,
+                matrix="K",
+            )  # fmt: skip
         best_alpha, best_lam = multipliers(found.x)
         return best_alpha.numpy(), best_lam.numpy(), found.converged, found.reason
 
@@ -193,7 +194,9 @@ class ConstraintSubset:
                 step(tf.constant(next(batches)))
                 since += 1
         if not math.isfinite(best[0]):
-            raise NumericalError("The bound is not finite at any step: use a kernel with a smaller variance.", "K")
+            raise unusable_observation(bound.model, None) or NumericalError(
+                "The bound is not finite at any step: use a kernel with a smaller variance.", "K"
+            )
         return best[1].numpy(), best[2].numpy()
 
     def _make_step(

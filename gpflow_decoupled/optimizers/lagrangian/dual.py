@@ -17,7 +17,7 @@ __all__ = ["DualPoint", "DualProblem", "Marginals"]
 
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple, ParamSpec, TypeVar
 
 import tensorflow as tf
 
@@ -26,6 +26,9 @@ from ...compilation import Compiled
 from ...likelihoods import Maximiser
 from ...models import LCLGP
 from .site_maximiser import Subproblem, maximise
+
+Arguments = ParamSpec("Arguments")
+Result = TypeVar("Result")
 
 
 class Marginals(NamedTuple):
@@ -83,7 +86,7 @@ class DualProblem:
         self.with_alpha = self.compiled(self._with_alpha)
         self.sweep = self.compiled(self._sweep)
 
-    def compiled(self, function: Callable[..., Any]) -> Any:
+    def compiled(self, function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
         """The function, compiled unless this problem is not."""
         return Compiled(function, reduce_retracing=True) if self.compile else function
 

@@ -17,9 +17,11 @@ import tensorflow as tf
 from tqdm.auto import tqdm
 
 from ...errors import DataError, check_option
+from ...inputs import check_rate, check_whole, is_number
 from ...models import LCLGP
 from ...models.families import require_model
 from ..expectation_check import warn_of_quadrature
+from ..unusable_observation import unusable_observation
 from .dual import DualPoint, DualProblem, Marginals
 from .lbfgs_solve import lbfgs_solve
 from .newton import Direction, newton_direction, newton_solve
@@ -95,14 +97,13 @@ class LinearlyConstrainedLagrangian:
         compile: bool = True,
     ) -> None:
         check_option("inner", inner, ("auto", "newton", "lbfgs"))
-        if not (math.isfinite(theta) and theta >= 0.0):
+        if not is_number(theta) or theta < 0.0:
             raise DataError(f"theta={theta!r} must be a number of at least 0; the paper's is 1, and 0.1 is faster.")
-        if not tolerance > 0.0:
-            raise DataError(f"tolerance={tolerance!r} must be above 0: a change of the bound in nats.")
-        if trust_region is not None and not trust_region > 0.0:
-            raise DataError(f"trust_region={trust_region!r} must be above 0, or None for no limit.")
-        if sweeps < 0 or max_outer < 1:
-            raise DataError(f"sweeps={sweeps!r} must be at least 0 and max_outer={max_outer!r} at least 1.")
+        check_rate(tolerance=tolerance)
+        if trust_region is not None:
+            check_rate(trust_region=trust_region)
+        check_whole(0, sweeps=sweeps)
+        check_whole(1, max_outer=max_outer)
         self.theta, self.inner, self.tolerance = float(theta), inner, float(tolerance)
         self.accelerate, self.trust_region, self.augmented = accelerate, trust_region, augmented
         self.curvature, self.sweeps, self.max_outer, self.compile = curvature, sweeps, max_outer, compile
@@ -114,7 +115,10 @@ class LinearlyConstrainedLagrangian:
         """
         require_model("LinearlyConstrainedLagrangian.prepare", model, LCLGP)
         problem = DualProblem(model, self.compile)
-        check_dual(problem.loss)
+        try:
+            check_dual(problem.loss)
+        except DataError as error:  # derivatives that overflow look like those of straight lines
+            raise unusable_observation(model, None) or error from error
         if problem.loss.needs_penalty and self.theta == 0.0:
             name = type(model.likelihood).__name__
             raise DataError(f"theta must be above 0: {name} needs a penalty, or its subproblems have no maximum.")
@@ -135,7 +139,8 @@ class LinearlyConstrainedLagrangian:
         :raises ModelError: for a model of another class.
         :raises DataError: for multipliers outside of S; for theta = 0 where the likelihood needs a penalty; for site losses
             without a dual, which are the piecewise bound, and straight lines by quadrature; for `prepared` of another model.
-        :raises NumericalError: where the posterior does not exist at the start.
+        :raises NumericalError: where the posterior does not exist at the start, or the bound there is not finite; the
+            message names the observation.
         """
         require_model("LinearlyConstrainedLagrangian.run", model, LCLGP)
         record, again = LagrangianRecord(), prepared is not None

@@ -10,9 +10,11 @@ __all__ = ["NOT_FINITE", "first_marginals", "inside", "isolated_sites"]
 
 import math
 
+import numpy as np
 import tensorflow as tf
 
 from ...errors import DataError, NumericalError
+from ..unusable_observation import unusable_observation
 from .dual import DualProblem, Marginals
 from .newton import MARGIN, box_of
 from .subproblem import EXCESS
@@ -174,11 +176,11 @@ def _checked(problem: DualProblem, alpha: tf.Tensor, lam: tf.Tensor) -> Marginal
 
 def _failure(problem: DualProblem, at: Marginals) -> NumericalError:
     """The error for a start at which V does not exist, or the bound is not finite."""
-    if not bool(at.state.ok):
+    if not bool(at.state.ok) and np.all(np.isfinite(at.lam)):
         error = problem.geometry.diagnosis(problem.prior)
         if error is not None:
             return error
-    return NumericalError(
+    return unusable_observation(problem.model, None, (at.mean, tf.square(at.deviation))) or NumericalError(
         "The bound at the first multipliers is not finite: the kernel's variance, the data or the likelihood's parameters are "
         "too extreme for the expectations. Scale the inputs, or use a kernel with a smaller variance.",
         matrix="K",

@@ -5,13 +5,14 @@ from __future__ import annotations
 __all__ = ["Evaluation", "as_basis_model", "evaluate", "local_gradient"]
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import tensorflow as tf
 from gpflow.base import RegressionData
 from gpflow.models import SVGP
 
 from ...bases import CoupledBasis, Features
+from ...bases.base import State
 from ...errors import ModelError
 from ...models import BasisGP
 from ...models.families import require_model
@@ -23,7 +24,7 @@ class Evaluation(NamedTuple):
 
     elbo: tf.Tensor
     """[], nats of the whole data set."""
-    state: Any
+    state: State
     """What the basis's `factor` returned, a NamedTuple of its own type."""
     features: Features
     """Of the basis at the data."""

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-__all__ = ["MeanMove", "Moments", "Move", "gaussian_target", "natural_mean_move", "newton_mean_move", "replaced"]
+__all__ = [
+    "MeanMove", "Moments", "Move", "check_mean_solver", "gaussian_target", "natural_mean_move", "newton_mean_move",
+    "replaced",
+]  # fmt: skip
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import tensorflow as tf
 from gpflow.base import RegressionData
 
-from ...bases import Gaussian
+from ...bases import Gaussian, InducingBasis
+from ...bases.base import State
 from ...bases.parts.kernel_mean import KernelMean
 from ...errors import UnknownOptionError
 from ...linalg.gaussians import apply_per_latent
@@ -24,7 +28,7 @@ from .natural import Natural
 class Move(NamedTuple):
     """Where a step goes."""
 
-    state: Any
+    state: State
     """Of the basis, at the new coefficients."""
     naturals: tuple[Natural, ...]
     """The new Gaussian parts."""
@@ -59,7 +63,7 @@ class Moments(NamedTuple):
 class MeanMove(NamedTuple):
     """Where the mean coefficients go, and what the Gaussian parts are moved from after that."""
 
-    state: Any
+    state: State
     """Of the basis, at the new coefficients."""
     moments: Moments
     """At the new coefficients, or for a Newton step at the old ones."""
@@ -69,6 +73,28 @@ class MeanMove(NamedTuple):
     """The new whitened mean of q(u) [M_beta, L] where it is solved for jointly; None where it follows from (D46)."""
     shortened: tf.Tensor | int = 0
     """[], int: 1 if the step was shortened."""
+
+
+def check_mean_solver(basis: InducingBasis, solver: str) -> None:
+    """Refuse a way to move the mean coefficients that this basis does not have.
+
+    :param basis: with mean coefficients.
+    :param solver: "natural" or "newton".
+    :raises UnknownOptionError: with those that it has.
+    """
+    able = {"natural": basis.steps_mean, "newton": basis.solves_mean}
+    if able[solver]:
+        return
+    why = {
+        "natural": "has no natural steps of the coefficients alone: they shift the mean of q(f(beta)), which stays in (D41)",
+        "newton": "does not solve for the mean coefficients by Newton's method",
+    }
+    others = " or ".join(f'"{name}"' for name in able if able[name])
+    raise UnknownOptionError(
+        f'A {type(basis).__name__} {why[solver]}. Use mean_solver="adam" of fit, or mean=None of NaturalGradient with another '
+        "optimizer for the coefficients; an OrthogonalBasis, which describes the same q(f) by other coordinates, takes "
+        f'"natural" and "newton"' + (f", and this basis takes {others}." if others else ".")
+    )
 
 
 def natural_mean_move(
@@ -95,38 +121,37 @@ def natural_mean_move(
     raw = scaling.raw(change)
     moments = Moments.at(model, now.features.mean + operator.to_data(raw), now.variance, data)
     coefficients = tf.convert_to_tensor(kernel_mean.coefficients) + change
-    state = basis.moved(now.state, model.kernel, raw)
-    return MeanMove(state, moments, coefficients, shortened=tf.cast(is_short, tf.int32))
+    return MeanMove(now.state, moments, coefficients, shortened=tf.cast(is_short, tf.int32))
 
 
 def newton_mean_move(
-    model: BasisGP, data: RegressionData, evaluation: Evaluation, step_size: tf.Tensor, options: NewtonOptions
+    model: BasisGP,
+    kernel_mean: KernelMean,
+    data: RegressionData,
+    evaluation: Evaluation,
+    step_size: tf.Tensor,
+    options: NewtonOptions,
 ) -> MeanMove:
     """A Newton step of the coefficients and the mean of q(u) jointly: (D49).
 
     :param model: a model with an `OrthogonalBasis`.
+    :param kernel_mean: the part of its basis that has mean coefficients.
     :param data: X [N, D], Y [N, P].
     :param evaluation: at the current Parameters.
     :param step_size: [], which share of the Newton step to take.
     :param options: how the system is solved.
-    :raises UnknownOptionError: for another basis.
     """
     basis, state, features = model.basis, evaluation.state, evaluation.features
-    if basis.kernel_mean is None or not basis.solves_mean:
-        raise UnknownOptionError(
-            f'mean="newton" works for an OrthogonalBasis, not {type(basis).__name__}: use mean="natural", or mean=None with '
-            "another optimizer for the mean coefficients."
-        )
     operator = basis.mean_operator(state, model.kernel, data[0], features)
     g, h, A = evaluation.g, evaluation.h, features.minus[0]
     gradient = (
         operator.from_data(g) - operator.product(state.a),  # (D41)
         apply_per_latent(A, g) - state.mean,
     )
-    scaling = basis.kernel_mean.scaling
+    scaling = kernel_mean.scaling
     direction = newton_direction(operator, scaling, A, gradient, h, options)
     change = scaling.scaled(step_size * direction[0])
-    coefficients = tf.convert_to_tensor(basis.kernel_mean.coefficients) + change
+    coefficients = tf.convert_to_tensor(kernel_mean.coefficients) + change
     moments = Moments(features.mean, evaluation.variance, g, h)
     return MeanMove(state, moments, coefficients, state.mean + step_size * direction[1])
 

@@ -42,7 +42,16 @@ from .evaluation import Evaluation, as_basis_model, evaluate
 from .held_sites import carry_over
 from .mean_steps import NewtonOptions
 from .memory import PrecisionMemory
-from .moves import MeanMove, Moments, Move, gaussian_target, natural_mean_move, newton_mean_move, replaced
+from .moves import (
+    MeanMove,
+    Moments,
+    Move,
+    check_mean_solver,
+    gaussian_target,
+    natural_mean_move,
+    newton_mean_move,
+    replaced,
+)
 from .natural import Natural, natural_step
 
 MEAN_SOLVERS = (None, "natural", "newton")
@@ -64,8 +73,8 @@ class NaturalGradient(tf.Module):
     :param gamma: the step size rho in (0, 1]: a number, a `tf.Variable`, or a function without arguments.
     :param mean: how the coefficients of the mean points move. None leaves them to another optimizer. "natural" takes a
         gradient step in the basis's own coordinates, which is (D41) for mean_scaling="whitened" and (D42) for "diagonal".
-        For an `HDVGP` it is neither: the step ascends at fixed `q_mu`, in the metric of K_gamma. Use an `ODVGP` for (D41).
-        "newton" solves (D49) for them and the mean of q(u) jointly, by conjugate gradients.
+        "newton" solves (D49) for them and the mean of q(u) jointly, by conjugate gradients, for an `ODVGP`. An `HDVGP` has
+        neither, as its coefficients shift the mean of q(u); an `ODVGP` describes the same q(f).
     :param mean_step: the step size of `mean`, given as `gamma` is. A "natural" step is shortened to the maximum of the bound's
         local quadratic model.
     :param preconditioner: of "newton": "scaling" (that of the basis) or "pivoted" (pivoted Cholesky, (D47)).
@@ -110,7 +119,7 @@ class NaturalGradient(tf.Module):
         self.gamma: Any = gamma  # training assigns to it where it is a variable
         self._memory = PrecisionMemory()
         self.mean = mean
-        self.mean_step: Any = mean_step
+        self.mean_step: Any = mean_step  # as for gamma
         self.negative_precision = negative_precision
         self.newton_options = NewtonOptions(rank if preconditioner == "pivoted" else None, cg_iterations, cg_tolerance)
 
@@ -123,6 +132,7 @@ class NaturalGradient(tf.Module):
         :param data: X [N, D], Y [N, P], all data or a minibatch.
         :return: whether the step was taken, shortened or clipped. Inside `tf.function` nothing can be raised: read its `ok`.
         :raises ModelError: for another kind of model; the message says what to use for it.
+        :raises UnknownOptionError: for a `mean` that the basis does not have.
         :raises DataError: for unusable data, and a step size outside of its range.
         :raises NumericalError: if a factorisation fails or the bound is not finite; the model is as before then.
         """
@@ -221,9 +231,10 @@ class NaturalGradient(tf.Module):
         now, kernel_mean = evaluation, model.basis.kernel_mean
         if self.mean is None or kernel_mean is None:
             return MeanMove(now.state, Moments(now.features.mean, now.variance, now.g, now.h))
+        check_mean_solver(model.basis, self.mean)
         step_size = _as_tensor("mean_step", self.mean_step, math.inf, now.h.dtype)
         if self.mean == "newton":
-            return newton_mean_move(model, data, now, step_size, self.newton_options)
+            return newton_mean_move(model, kernel_mean, data, now, step_size, self.newton_options)
         return natural_mean_move(model, kernel_mean, data, now, gradients[0], step_size)
 
     def _gaussian_moves(

@@ -7,7 +7,8 @@ __all__ = ["Checkpoints"]
 import os
 from dataclasses import dataclass
 
-from ..options import check_counts
+from ...errors import DataError
+from ...inputs import check_whole
 
 
 @dataclass(frozen=True)
@@ -17,7 +18,7 @@ class Checkpoints:
     :param folder: where the state is saved. A run that finds a state in it goes on from that one; the limits of the run may
         then be others, while other data or settings are refused. One run at a time may use a folder.
     :param every: steps between two checkpoints; there is one more at the end.
-    :raises DataError: unless `every` is at least 1.
+    :raises DataError: for what is no path, and unless `every` is at least 1.
 
     Example::
 
@@ -28,4 +29,6 @@ class Checkpoints:
     every: int = 500
 
     def __post_init__(self) -> None:
-        check_counts(1, every=self.every)
+        if not isinstance(self.folder, (str, os.PathLike)):
+            raise DataError(f"checkpoint={self.folder!r} is no folder; pass its path, or a training.Checkpoints.")
+        check_whole(1, every=self.every)

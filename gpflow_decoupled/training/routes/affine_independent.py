@@ -8,6 +8,7 @@ from __future__ import annotations
 
 __all__ = ["AffineIndependentRoute", "AscentStep"]
 
+import warnings
 from collections.abc import Callable
 
 import tensorflow as tf
@@ -113,7 +114,9 @@ class AscentStep(Step):
         basis, integration = self.model.basis, self.model.integration
         base, theta = basis.base, basis.theta
         try:
-            self._found = AffineIndependentAscent(keep_better=keep_better).run(self.model)
+            with warnings.catch_warnings():
+                warnings.filterwarnings("ignore", "The bound of .* is not accurate")  # the loop says so, once
+                self._found = AffineIndependentAscent(keep_better=keep_better).run(self.model)
         except BaseException:  # the ascent tries a normal base: what it breaks off at is not what it began with
             basis.base, basis.theta = base, theta
             raise

@@ -27,6 +27,7 @@ from ...inducing.variables import count_points
 from ...models import BasisGP
 from ...optimizers import ConjugateGradients, NaturalGradient
 from ...optimizers.natural_gradient.evaluation import as_basis_model, evaluate
+from ...optimizers.natural_gradient.moves import check_mean_solver
 from ..batches import Batches, make_batches
 from ..step import Step, StepOutput, StepSizes, Trackable, all_finite
 from .data_mean import AllRows, DataMeanStep
@@ -299,10 +300,7 @@ def _check_roles(model: BasisGP, rho: float | None, mean_solver: str) -> None:
         raise UnknownOptionError(
             f'mean_solver={mean_solver!r} needs natural_gradient; give a step size, or use "adam".'
         )
-    if mean_solver == "newton" and not basis.solves_mean:
-        raise UnknownOptionError(
-            f'mean_solver="newton" is for OrthogonalBasis, not {type(basis).__name__}; use "adam" or "natural".'
-        )
+    check_mean_solver(basis, mean_solver)
     if basis.kernel_mean.coefficients.trainable and flags and not any(flags):
         raise DataError(
             f'mean_solver={mean_solver!r} moves q(u) too, which is not trainable here; use mean_solver="adam", or make it so.'

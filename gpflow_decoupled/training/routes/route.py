@@ -17,11 +17,12 @@ from gpflow.keras import tf_keras
 from gpflow.models import GPModel
 
 from ...errors import DataError, UnknownOptionError, check_option
+from ...inputs import check_rate, check_whole
 from ...models import BasisGP, FactorGraph, FullGP
 from ...optimizers import ConjugateGradients
 from ...optimizers.steps import POLICIES
 from ..batches import Batches
-from ..options import check_counts, check_optimizer, check_rates
+from ..options import check_optimizer, given
 from ..schedules import Limits, Rates
 from ..step import Step
 from .keras import Optimizer
@@ -60,7 +61,7 @@ class MeanSolver:
 
     def __post_init__(self) -> None:
         check_option("mean_solver", self.method, ("adam", "natural", "newton"))
-        check_rates(mean_learning_rate=self.learning_rate)
+        check_rate(**given(mean_learning_rate=self.learning_rate))
 
 
 @dataclass(frozen=True)
@@ -97,7 +98,7 @@ class Route(abc.ABC):
     options: ClassVar[frozenset[str]]
     only: ClassVar[Mapping[str, object]] = {}
     reasons: ClassVar[Mapping[str, str]] = {}
-    defaults: ClassVar[Mapping[str, Any]] = {}
+    defaults: ClassVar[Mapping[str, object]] = {}
     holds: ClassVar[tuple[str, ...]] = ()
 
     def options_of(self, model: Model) -> frozenset[str]:
@@ -149,7 +150,7 @@ class Route(abc.ABC):
             f"fit does not use {shown} for {type(model).__name__}.{reasons} It takes {', '.join(names)}."
         )
 
-    def choose(self, chosen: Mapping[str, Any], limits: Limits) -> Choices:
+    def choose(self, chosen: Mapping[str, object], limits: Limits) -> Choices:
         """The choices of the caller, and defaults for the rest.
 
         :param chosen: the options that the caller has chosen, by name.
@@ -157,10 +158,10 @@ class Route(abc.ABC):
         :raises DataError: for values out of range.
         :raises UnknownOptionError: for values that do not exist.
         """
-        values = {**_DEFAULTS, **self.defaults, **chosen}
-        check_counts(0, seed=values["seed"])
-        check_rates(learning_rate=values["learning_rate"])
-        check_rates(1.0, natural_gradient=values["natural_gradient"])
+        values: dict[str, Any] = {**_DEFAULTS, **self.defaults, **chosen}  # each of the type of its field
+        check_whole(0, **given(seed=values["seed"]))
+        check_rate(**given(learning_rate=values["learning_rate"]))
+        check_rate(1.0, **given(natural_gradient=values["natural_gradient"]))
         check_option("negative_precision", values["negative_precision"], POLICIES)
         if self.holds:
             check_option("hold", values["hold"], self.holds)
@@ -193,7 +194,7 @@ class Route(abc.ABC):
         return Rates(choices.natural_gradient, choices.learning_rate, mean_rate, choices.ramp_steps, choices.anneal)
 
 
-_DEFAULTS: Mapping[str, Any] = {
+_DEFAULTS: Mapping[str, object] = {
     "batch_size": "auto",
     "natural_gradient": None,
     "hold": "sites",

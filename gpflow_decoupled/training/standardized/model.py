@@ -15,6 +15,7 @@ from gpflow.base import MeanAndVariance, TensorType
 from gpflow.models import GPModel
 
 from ...errors import DataError, ModelError, check_option
+from ...inputs import as_values
 from ..evaluation import Evaluation
 from ..fit import fit
 from ..result import FitResult
@@ -61,7 +62,7 @@ class Standardized(tf.Module):
         check_option("scale_outputs", scale_outputs, (None, True, False))
         if not (isinstance(data, (tuple, list)) and len(data) == 2):
             raise DataError(f"data is a {type(data).__name__}; pass (X, Y).")
-        X, Y = (np.asarray(array) for array in data)
+        X, Y = (as_values(array, name) for array, name in zip(data, "XY"))
         self.inputs = Standardization(X, "X")
         outputs = Standardization(Y, "Y")  # in any case: it checks Y
         if len(X) != len(Y):
@@ -73,7 +74,7 @@ class Standardized(tf.Module):
         self.outputs = outputs if used is scaled else None
         self._X, self._Y = inside, used
 
-    def fit(self, **options: Any) -> FitResult:
+    def fit(self, **options: Any) -> FitResult:  # the arguments of `fit` are of many types
         """Train the model inside on the standardised data.
 
         :param options: of `gpflow_decoupled.fit`; held-out data of `evaluation` are (X, Y) in their own units.

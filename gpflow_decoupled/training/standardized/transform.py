@@ -13,6 +13,7 @@ from gpflow.base import TensorType
 from gpflow.config import default_float
 
 from ...errors import DataError
+from ...inputs import as_values
 
 _DIGITS = 8.0 * np.finfo(np.float64).eps
 """Range of a column, relative to its size, below which it varies by nothing but round-off."""
@@ -76,10 +77,12 @@ def _float64(array: TensorType) -> tf.Tensor:
 
 def _checked(array: npt.ArrayLike, name: str) -> np.ndarray:
     """The array [N, D] in float64."""
-    values = np.asarray(array)
+    values = as_values(array, name)
     if values.ndim != 2:
         fix = f"use {name}[:, None]" if values.ndim == 1 else f"{name} must be a matrix"
         raise DataError(f"{name} has shape {values.shape}; {fix}.")
+    if values.shape[1] == 0:
+        raise DataError(f"{name} has no columns; pass a matrix with at least one.")
     if values.dtype.kind not in "fiub":
         raise DataError(f"{name} holds {values.dtype} values; encode them as numbers.")
     if len(values) < 2:

@@ -211,7 +211,7 @@ def test_evaluations_are_limited():
 
 def test_settings_are_checked():
     for options in ({"tolerance": 0.0}, {"max_evaluations": 0}):
-        with pytest.raises(DataError, match="must be above 0"):
+        with pytest.raises(DataError, match="must be a (whole )?number"):
             AffineIndependentAscent(**options)
 
 

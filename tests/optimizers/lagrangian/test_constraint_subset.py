@@ -183,7 +183,7 @@ def test_no_step_forms_an_array_of_all_pairs():
     [
         ({}, "either size"),
         ({"size": 3, "rows": ROWS}, "either size"),
-        ({"size": 0}, "between 1"),
+        ({"size": 0}, "size=0 must be a whole number of at least 1"),
         ({"size": 3, "batch_size": 0}, "batch_size"),
         ({"size": 3, "steps": 0}, "steps"),
         ({"size": 3, "tolerance": 0.0}, "tolerance"),

@@ -17,12 +17,13 @@ from collections.abc import Callable
 import numpy as np
 import tensorflow as tf
 
-from ....errors import DataError
+from ....inputs import check_rate, check_whole
 from ....linalg.triangular import solve
 from ....models import LCLGP
 from ....models.families import require_model
 from ...expectation_check import warn_of_quadrature
 from ...lbfgs import lbfgs_ascent, settled
+from ...unusable_observation import naming_observation
 from ..dual import DualProblem
 from ..result import LagrangianRecord, LagrangianResult
 from ..start import NOT_FINITE, isolated_sites
@@ -53,10 +54,8 @@ class CholeskyKL:
     def __init__(
         self, whiten: bool = True, tolerance: float = 1e-4, max_evaluations: int = 5000, compile: bool = True
     ) -> None:
-        if not tolerance > 0.0 or max_evaluations < 1:
-            raise DataError(
-                f"tolerance={tolerance!r} must be above 0 and max_evaluations={max_evaluations!r} at least 1."
-            )
+        check_rate(tolerance=tolerance)
+        check_whole(1, max_evaluations=max_evaluations)
         self.whiten, self.tolerance = whiten, float(tolerance)
         self.max_evaluations, self.compile = max_evaluations, compile
 
@@ -95,10 +94,11 @@ class CholeskyKL:
 
         diagonal = np.tile(np.where(places[0] == places[1], _LEAST, -np.inf), shape_T[0])
         low = np.concatenate([np.full(size, -np.inf), diagonal])
-        found = lbfgs_ascent(
-            value_and_gradient, packed(*_start(problem, A, self.whiten)), settled(self.tolerance), self.max_evaluations,
-            low=low, record=record.add, advice=NOT_FINITE, matrix="K",
-        )  # fmt: skip
+        with naming_observation(model):
+            found = lbfgs_ascent(
+                value_and_gradient, packed(*_start(problem, A, self.whiten)), settled(self.tolerance), self.max_evaluations,
+                low=low, record=record.add, advice=NOT_FINITE, matrix="K",
+            )  # fmt: skip
         self._write(problem, A, *unpacked(found.x))
         result = record.result(found.converged, found.reason)
         warn_of_quadrature(model, result.elbo)

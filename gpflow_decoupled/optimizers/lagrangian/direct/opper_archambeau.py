@@ -16,11 +16,12 @@ import numpy as np
 import tensorflow as tf
 from gpflow.optimizers import Scipy
 
-from ....errors import DataError
+from ....inputs import check_rate, check_whole
 from ....models import LCLGP
 from ....models.families import require_model
 from ...expectation_check import warn_of_quadrature
 from ...lbfgs import lbfgs_ascent, settled
+from ...unusable_observation import naming_observation
 from ..dual import DualProblem
 from ..result import LagrangianRecord, LagrangianResult
 from ..start import NOT_FINITE, first_marginals
@@ -44,10 +45,8 @@ class OpperArchambeau:
     """
 
     def __init__(self, tolerance: float = 1e-4, max_evaluations: int = 5000, compile: bool = True) -> None:
-        if not tolerance > 0.0 or max_evaluations < 1:
-            raise DataError(
-                f"tolerance={tolerance!r} must be above 0 and max_evaluations={max_evaluations!r} at least 1."
-            )
+        check_rate(tolerance=tolerance)
+        check_whole(1, max_evaluations=max_evaluations)
         self.tolerance, self.max_evaluations, self.compile = float(tolerance), max_evaluations, compile
 
     def run(self, model: LCLGP) -> LagrangianResult:
@@ -78,10 +77,11 @@ class OpperArchambeau:
         # lambda stays at 0 or above where the likelihood is log-concave
         bumpy = np.asarray(tf.convert_to_tensor(problem.loss.curvature) > 0.0)
         low = np.concatenate([np.full(start.size // 2, -np.inf), np.where(bumpy, -np.inf, 0.0).ravel()])
-        found = lbfgs_ascent(
-            value_and_gradient, start, settled(self.tolerance), self.max_evaluations, low=low, record=record.add,
-            advice=NOT_FINITE, matrix="K",
-        )  # fmt: skip
+        with naming_observation(model):
+            found = lbfgs_ascent(
+                value_and_gradient, start, settled(self.tolerance), self.max_evaluations, low=low, record=record.add,
+                advice=NOT_FINITE, matrix="K",
+            )  # fmt: skip
         alpha, lam = Scipy.unpack_tensors(multipliers, tf.constant(found.x))
         problem.write_best([(alpha, lam)])
         result = record.result(found.converged, found.reason)

@@ -1,0 +1,71 @@
+"""Small data sets and models on which public functions are called; every function makes new ones."""
+
+from __future__ import annotations
+
+__all__ = [
+    "BETA",
+    "COUNTS",
+    "DOCUMENTS",
+    "GAMMA",
+    "LABELS",
+    "X",
+    "Y",
+    "classifier",
+    "dual",
+    "graph",
+    "linear",
+    "sparse",
+]
+
+import gpflow
+import numpy as np
+import tensorflow as tf
+
+import gpflow_decoupled as gd
+
+_RNG = np.random.default_rng(0)
+X = _RNG.uniform(size=(12, 2))
+Y = np.sin(6.0 * X[:, :1]) + 0.1 * _RNG.normal(size=(12, 1))
+LABELS = (Y > 0.2).astype(float)
+COUNTS = _RNG.poisson(2.0, (12, 1)).astype(float)
+DOCUMENTS = _RNG.poisson(0.7, (12, 8)) + np.eye(12, 8, dtype=int)
+BETA, GAMMA = X[:4], X[4:9]
+
+
+def kernel() -> gpflow.kernels.Kernel:
+    """A kernel."""
+    return gpflow.kernels.Matern52(lengthscales=0.5)
+
+
+def noise() -> gpflow.likelihoods.Likelihood:
+    """A likelihood."""
+    return gpflow.likelihoods.Gaussian(0.1)
+
+
+def sparse() -> gd.models.ODVGP:
+    """A model on inducing points."""
+    return gd.models.ODVGP(kernel(), noise(), GAMMA, BETA, num_data=12)
+
+
+def classifier() -> gd.models.CVIGP:
+    """A full GP with labels."""
+    return gd.models.CVIGP((X, LABELS), kernel(), gpflow.likelihoods.Bernoulli())
+
+
+def dual() -> gd.models.LCLGP:
+    """A full GP by multipliers."""
+    return gd.models.LCLGP((X, LABELS), kernel(), gd.likelihoods.BernoulliLogit())
+
+
+def linear() -> gd.models.SparseCVIGP:
+    """A linear model."""
+    return gd.models.CVIGLM((X, Y), noise())
+
+
+def graph() -> gd.models.FactorGraph:
+    """A graph of one variable."""
+    gamma = gd.distributions.families.Gamma()
+    expected = lambda z, y: tf.reduce_sum(y * z.expectation[0] - z.expectation[1])  # noqa: E731
+    prior = gd.models.prior_factor("rate", gamma.belief(2.0, 0.5))
+    factors = {"prior": prior, "counts": gd.models.Factor("rate", expected, data=COUNTS[:, 0])}
+    return gd.models.FactorGraph({"rate": gamma.belief(1.0, 1.0)}, factors)

@@ -1,0 +1,88 @@
+"""Likelihoods with observations that they accept."""
+
+from __future__ import annotations
+
+__all__ = ["LIKELIHOODS", "Choice", "draw_likelihood"]
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from gpflow import likelihoods as gl
+
+from gpflow_decoupled import likelihoods as ours
+
+Observe = Callable[[np.random.Generator, np.ndarray, float], np.ndarray]
+"""Of latent functions [N, L] and the scale of the noise."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A likelihood: how it is made from the scale of its noise, what it observes, and how many latents it needs."""
+
+    make: Callable[[float], gl.Likelihood]
+    observe: Observe
+    latents: int | None = None
+    has_scale: bool = False
+
+
+def _noisy(rng: np.random.Generator, f: np.ndarray, noise: float) -> np.ndarray:
+    return f + noise * rng.normal(size=f.shape)
+
+
+def _labels(rng: np.random.Generator, f: np.ndarray, noise: float) -> np.ndarray:
+    return (f + 0.3 * rng.normal(size=f.shape) > 0).astype(float)
+
+
+def _counts(rng: np.random.Generator, f: np.ndarray, noise: float) -> np.ndarray:
+    return rng.poisson(np.exp(np.clip(f, -5.0, 4.0))).astype(float)
+
+
+def _positive(rng: np.random.Generator, f: np.ndarray, noise: float) -> np.ndarray:
+    return rng.gamma(2.0, size=f.shape) * np.exp(np.clip(f, -3.0, 3.0)) + 1e-6
+
+
+def _proportions(rng: np.random.Generator, f: np.ndarray, noise: float) -> np.ndarray:
+    return rng.uniform(0.02, 0.98, size=f.shape)
+
+
+def _classes(rng: np.random.Generator, f: np.ndarray, noise: float) -> np.ndarray:
+    return np.argmax(f + 0.3 * rng.normal(size=f.shape), axis=1)[:, None].astype(float)
+
+
+def _grades(rng: np.random.Generator, f: np.ndarray, noise: float) -> np.ndarray:
+    return rng.integers(1, 3, size=f.shape).astype(float)  # GPflow's is NaN in the outermost bins
+
+
+def _one_of_two(rng: np.random.Generator, f: np.ndarray, noise: float) -> np.ndarray:
+    return f[:, :1] + 0.1 * rng.normal(size=(len(f), 1))
+
+
+LIKELIHOODS: dict[str, Choice] = {
+    "Gaussian": Choice(lambda s: gl.Gaussian(s**2, variance_lower_bound=0.0), _noisy, has_scale=True),
+    "StudentT": Choice(lambda s: gl.StudentT(s, df=4.0, scale_lower_bound=0.0), _noisy, has_scale=True),
+    "Laplace": Choice(lambda s: ours.Laplace(s), _noisy, has_scale=True),
+    "Bernoulli": Choice(lambda _: gl.Bernoulli(), _labels),
+    "BernoulliLogit": Choice(lambda _: ours.BernoulliLogit(), _labels),
+    "BernoulliProbit": Choice(lambda _: ours.BernoulliProbit(), _labels),
+    "Poisson": Choice(lambda _: gl.Poisson(), _counts),
+    "NegativeBinomial": Choice(lambda _: ours.NegativeBinomial(), _counts),
+    "Exponential": Choice(lambda _: gl.Exponential(), _positive),
+    "Gamma": Choice(lambda _: gl.Gamma(), _positive),
+    "Beta": Choice(lambda _: gl.Beta(), _proportions),
+    "Ordinal": Choice(lambda _: gl.Ordinal(np.array([-1.0, 0.0, 1.0])), _grades),
+    "MultiClass": Choice(lambda _: gl.MultiClass(3), _classes, 3),
+    "Softmax": Choice(lambda _: gl.Softmax(3), _classes, 3),
+    "Heteroskedastic": Choice(lambda _: gl.HeteroskedasticTFPConditional(), _one_of_two, 2),
+}
+
+
+def draw_likelihood(rng: np.random.Generator, several: bool) -> tuple[str, int]:
+    """The name of a likelihood, a third of the times Gaussian, and how many latents it has.
+
+    :param several: whether more than one latent is possible.
+    """
+    names = [name for name, choice in LIKELIHOODS.items() if several or choice.latents is None]
+    name = "Gaussian" if rng.uniform() < 0.35 else str(rng.choice(names))
+    needed = LIKELIHOODS[name].latents
+    return name, needed or (int(rng.choice([1, 1, 2, 3])) if several else 1)

@@ -1,0 +1,144 @@
+"""One random problem."""
+
+from __future__ import annotations
+
+__all__ = ["Problem", "draw_problem"]
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+import gpflow
+import numpy as np
+from gpflow.models import GPModel
+
+from .data import COLUMNS, ROWS, draw_inputs, draw_scale
+from .kernels import STATIONARY, draw_kernel
+from .likelihoods import LIKELIHOODS, draw_likelihood
+from .means import draw_mean
+from .models import LINEAR, MODELS, Data, Parts
+
+SLOW = ("AffineIndependentGP", "AffineIndependentGLM", "LCLGP", "LCLGLM")
+"""Models whose optimizers are always compiled: they are drawn less often."""
+ONE_LATENT = ("AffineIndependentGP", "AffineIndependentGLM")
+
+
+@dataclass
+class Problem:
+    """What was drawn. Its model is built within `config`, so that all numbers have its type."""
+
+    model: str
+    likelihood: str
+    kernel: str
+    mean: str
+    dtype: type
+    data: Data
+    noise: float
+    size: float
+    lengthscale: float
+    latents: int
+    notes: list[str]
+    parts_seed: list[int] = field(repr=False)
+
+    @property
+    def title(self) -> str:
+        """The problem in words."""
+        (N, D), P = self.data[0].shape, self.data[1].shape[1]
+        words = [
+            f"{self.model}, {self.likelihood}, {self.kernel}, mean {self.mean}, {self.dtype.__name__}",
+            f"N={N} D={D} P={P} L={self.latents}",
+            f"sizes of X {self.lengthscale:g}, of f {self.size:g}, of noise {self.noise:g}",
+            *self.notes,
+        ]
+        return "; ".join(word for word in words if word)
+
+    @property
+    def is_stationary(self) -> bool:
+        """Whether far from the data the posterior is the prior."""
+        return self.model not in LINEAR and self.kernel.split(" ARD")[0] in STATIONARY
+
+    @property
+    def is_moderate(self) -> bool:
+        """Whether all scales are within a factor of ten of one, so that steps of Adam are small."""
+        return all(0.1 <= scale <= 10.0 for scale in (self.lengthscale, self.size, self.noise)) and not self.notes
+
+    @contextmanager
+    def config(self) -> Iterator[None]:
+        """GPflow's float type for this problem."""
+        with gpflow.config.as_context(gpflow.config.Config(float=self.dtype)):
+            yield
+
+    def build(self, rows: np.ndarray | None = None) -> GPModel:
+        """A new model, the same at every call.
+
+        :param rows: inputs [N, D] among which the inducing points are drawn; those of the data if not given.
+        """
+        rng = np.random.default_rng(self.parts_seed)
+        X = self.data[0] if rows is None else rows
+        kernel, _ = draw_kernel(rng, self.size**2, self.lengthscale, X.shape[1], self.latents)
+        mean, _ = draw_mean(rng, X, self.latents, self.size)
+        beta, gamma = _points(rng, X, self.lengthscale)
+        likelihood = LIKELIHOODS[self.likelihood].make(self.noise)
+        return MODELS[self.model](Parts(self.data, kernel, likelihood, mean, self.latents, beta, gamma))
+
+
+def draw_problem(
+    rng: np.random.Generator,
+    *,
+    gaussian: bool = False,
+    moderate: bool = False,
+    rows: int | None = None,
+    model: str | None = None,
+) -> Problem:
+    """Draw a problem.
+
+    :param rng: of the case.
+    :param gaussian: Gaussian noise only.
+    :param moderate: scales of one, float64 and no duplicates.
+    :param rows: N, if it is given.
+    :param model: its name, if it is given.
+    """
+    names = [name for name in MODELS if name not in SLOW]
+    model = str(rng.choice(names if rng.uniform() < 0.85 else SLOW)) if model is None else model
+    dtype = np.float64 if moderate or rng.uniform() < 0.75 else np.float32
+    likelihood, latents = draw_likelihood(rng, several=model not in ONE_LATENT)
+    if gaussian:
+        likelihood, latents = "Gaussian", 1
+    rows = int(rng.choice(ROWS)) if rows is None else rows
+    columns = int(rng.choice(COLUMNS))
+    lengthscale = 1.0 if moderate else draw_scale(rng, dtype)
+    X, note = draw_inputs(rng, rows, columns, lengthscale)
+    if moderate:
+        X, note = rng.uniform(-2.0, 2.0, (rows, columns)), ""
+    size = draw_scale(rng, dtype) if LIKELIHOODS[likelihood].has_scale and not moderate else 1.0
+    noise = size * float(rng.choice([0.1, 0.3, 1.0, 1e-4 if dtype is np.float64 else 0.01]))
+    notes = [note] if note else []
+    if not moderate and likelihood == "Gaussian" and rng.uniform() < 0.1:
+        noise = 1e-4 if dtype is np.float64 else 1e-2  # a variance of 1e-8, whatever the size of f
+        notes.append("least noise")
+    seed = [int(number) for number in rng.integers(0, 2**31, 4)]
+    parts = np.random.default_rng(seed)
+    kernel, kernel_name = draw_kernel(parts, size**2, lengthscale, columns, latents)
+    mean, mean_name = draw_mean(parts, X, latents, size)
+    f = size * np.cumsum(np.sin(3.0 * X / lengthscale + rng.uniform(0.0, 6.0, columns)), axis=1)[:, -1:]
+    f = f * rng.normal(size=latents) + (0.0 if mean is None else np.asarray(mean(X)))
+    Y = LIKELIHOODS[likelihood].observe(rng, f, noise)
+    if not moderate and rng.uniform() < 0.1:
+        Y, _ = np.tile(Y[:1], (rows, 1)), notes.append("constant Y")
+    if not moderate and LIKELIHOODS[likelihood].has_scale and rng.uniform() < 0.15:
+        wrong = draw_scale(rng, dtype)
+        Y, _ = Y * wrong, notes.append(f"Y times {wrong:g}")
+    data = X.astype(dtype), Y.astype(dtype)
+    return Problem(
+        model, likelihood, kernel_name, mean_name, dtype, data, noise, size, lengthscale, latents, notes, seed
+    )
+
+
+def _points(rng: np.random.Generator, X: np.ndarray, lengthscale: float) -> tuple[np.ndarray, np.ndarray]:
+    """beta [M_b, D] and gamma [M_g, D], distinct: rows of X, and new points among them."""
+    rows = np.unique(X, axis=0)
+    rows = rows[rng.permutation(len(rows))]
+    cut = max(1, min(len(rows) // 2, 10))
+    new = X[rng.integers(len(X), size=3)] + 0.3 * lengthscale * rng.normal(size=(3, X.shape[1])).astype(X.dtype)
+    gamma = np.concatenate([rows[cut : cut + 10], new.astype(X.dtype)])
+    return rows[:cut], np.unique(gamma, axis=0)
