@@ -74,8 +74,8 @@ FAMILIES = {
 }
 """Family -> library. `whitened` is the coupled basis whose whitened q(u), in the place of its sites, stays the same while the
 kernel changes. `data` has its mean on all training rows. `sgpr` is GPflow's SGPR by L-BFGS, and `trees` are scikit-learn's
-gradient-boosted trees, of which the number is the limit of iterations. `gpflow` and `gpjax` are the whitened SVGP of these libraries; `gpytorch` is the SVGP of GPyTorch, and its
-orthogonally decoupled one where there are mean points."""
+gradient-boosted trees, of which the number is the limit of iterations. `gpflow` and `gpjax` are the whitened SVGP of these
+libraries; `gpytorch` is the SVGP of GPyTorch, and its orthogonally decoupled one where there are mean points."""
 
 
 def parse(name: str) -> Spec:

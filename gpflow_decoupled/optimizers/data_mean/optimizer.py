@@ -56,8 +56,8 @@ class ConjugateGradients:
     :param max_steps: solves, for likelihoods other than Gaussian noise.
     :param rank: R, points of the preconditioner, beta included; more points take fewer products. None is 1000, or N / 4 if
         that is less. It costs N R^2 per solve and N R numbers of memory.
-    :param float32: compute products in float32 and add them up in float64, two to three times faster; the certificate is always
-        computed in full.
+    :param float32: compute products in float32 and add them up in float64, two to three times faster; the certificate is
+        always computed in full.
     :param progress: show a progress bar.
     :raises DataError: for settings out of range.
 
