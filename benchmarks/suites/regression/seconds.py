@@ -62,8 +62,8 @@ def _section(runs: Sequence[Run], options: argparse.Namespace) -> Section:
         "`fit` lets its step sizes fall towards the end of the time it is given, so that each budget is a run of its own "
         "(points). The peers keep their step sizes, and are evaluated at times in between.",
         "`data`: the mean on all training rows. `sgpr`: L-BFGS, evaluated when each budget has passed. `trees`: "
-        "gradient-boosted trees until their own stop; their log density is that of a Gaussian with the variance of residuals on "
-        "a tenth of the training rows that was held out.",
+        "gradient-boosted trees until their own stop; their log density is that of a Gaussian with the variance of the "
+        "residuals on a tenth of the training rows that was held out.",
         *(f"Left out: {reason}" for reason in map(missing, ("gpytorch", "gpjax")) if reason and not options.models),
     ]
     panels = [

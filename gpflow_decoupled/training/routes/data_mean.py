@@ -1,6 +1,6 @@
 """Training with a mean on all data: a coupled model first, then mean and hyperparameters in turns.
 
-1. In the first third of the run, a model without mean points that shares all Parameters takes steps on minibatches: it finds
+1. In the first fifth of the run, a model without mean points that shares all Parameters takes steps on minibatches: it finds
    kernel, noise and inducing points roughly, and q(u) is a good start.
 2. For Gaussian noise each further step is a round: conjugate gradients solve for the mean on all data, then L-BFGS climbs the
    bound of the evidence at this mean for a few evaluations. A round that gains less than `_ENOUGH` ends the run.
@@ -25,7 +25,7 @@ from ..batches import ArrayBatches, Batch
 from ..schedules import Limits
 from ..step import Step, StepOutput, StepSizes, Trackable
 
-_COUPLED_SHARE = 1.0 / 3.0
+_COUPLED_SHARE = 0.2
 """The share of a run before the rounds."""
 _EVALUATIONS = 8
 """Evaluations of the bound of the evidence in a round: more of them leave the mean too far behind."""
