@@ -13,6 +13,7 @@ from __future__ import annotations
 __all__ = ["InducingRoute", "TrainingStep"]
 
 import warnings
+from collections.abc import Mapping
 from dataclasses import replace
 
 import tensorflow as tf
@@ -48,14 +49,27 @@ class InducingRoute(Route):
         | {"batch_size", "natural_gradient", "hold", "negative_precision", "Schedule.ramp_steps", "seed"}
         | {"evaluation", "checkpoint"}
     )
-    reasons = dict.fromkeys(_OF_MEAN, "This model has no mean points.")
+    reasons = dict.fromkeys(_OF_MEAN, "This model has no mean points of its own.")
     defaults = {"natural_gradient": 0.2, "Schedule.ramp_steps": 10}
     holds = ("sites", "whitened")
 
     def options_of(self, model: Model) -> frozenset[str]:
-        """All, or all but those of the mean points where there are none."""
-        has_mean = isinstance(model, BasisGP) and model.basis.kernel_mean is not None
-        return self.options if has_mean else self.options - _OF_MEAN
+        """All, or all but those of the mean points where there are none; a mean on all data has a solver, and no refreshes."""
+        mean = model.basis.kernel_mean if isinstance(model, BasisGP) else None
+        if isinstance(mean, DataMean):
+            return self.options - {"Schedule.refresh_every"}
+        return self.options - _OF_MEAN if mean is None else self.options
+
+    def check(self, model: Model, chosen: Mapping[str, object]) -> None:
+        """Refuse options that would be ignored, and solvers of other mean points for a mean on all data."""
+        super().check(model, chosen)
+        solver = chosen.get("mean_solver")
+        of_data = isinstance(model, BasisGP) and isinstance(model.basis.kernel_mean, DataMean)
+        if of_data and solver is not None and not isinstance(solver, ConjugateGradients):
+            raise UnknownOptionError(
+                f'mean_solver={solver!r} is for mean points that are stored; gamma="data" takes a ConjugateGradients, '
+                "which is also the default."
+            )
 
     def view(self, model: Model) -> BasisGP:
         """The model, or a `BasisGP` that shares its Parameters with a plain SVGP."""
@@ -97,11 +111,6 @@ class InducingRoute(Route):
     ) -> tuple[AllRows, DataMeanStep]:
         """A `DataMeanStep`, which begins with steps of a model with the same Parameters and no mean points."""
         solver = choices.mean_solver
-        if isinstance(solver, MeanSolver) and solver != MeanSolver():
-            raise UnknownOptionError(
-                f'mean_solver={solver.method!r} is for mean points that are stored; gamma="data" takes a '
-                "ConjugateGradients, which is also the default."
-            )
         if isinstance(data, tf.data.Dataset):
             raise DataError(
                 'gamma="data" needs all data in memory, and a tf.data.Dataset is a stream: pass arrays (X, Y), or choose '
