@@ -187,8 +187,8 @@ class _Server(tf.Module):
 
 _LOAD = """
 import sys, numpy as np, tensorflow as tf
-found = tf.saved_model.load(sys.argv[1]).predict(tf.constant(np.load(sys.argv[1] + "/new.npy")))
-np.save(sys.argv[1] + "/found.npy", np.stack(found))
+loaded = tf.saved_model.load(sys.argv[1])
+np.save(sys.argv[1] + "/found.npy", np.stack(loaded.predict(tf.constant(np.load(sys.argv[1] + "/new.npy")))))
 assert "gpflow" not in sys.modules
 """
 
