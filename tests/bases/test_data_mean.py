@@ -279,5 +279,7 @@ STORED = {
 
 @pytest.mark.parametrize("method", STORED)
 def test_methods_that_store_the_matrix_of_the_mean_points_are_refused(solved: ODVGP, method: str) -> None:
-    with pytest.raises(ModelError, match=r'gamma="data" does not: use optimizers.ConjugateGradients\(\).run\(model, data'):
+    with pytest.raises(
+        ModelError, match=r'gamma="data" does not: use optimizers.ConjugateGradients\(\).run\(model, data'
+    ):
         STORED[method](solved, (X, Y[:, :1]))
