@@ -32,7 +32,7 @@ def _model(likelihood: Any = None, **options: Any) -> ODVGP:
 
 
 def _fit(model: ODVGP, data: Any = None, **options: Any) -> FitResult:
-    settings = {"steps": 12, "progress": False, "compile": False, "mean_solver": SOLVER, "learning_rate": 0.03}
+    settings = {"steps": 6, "progress": False, "compile": False, "mean_solver": SOLVER, "learning_rate": 0.03}
     return gd.fit(model, (X, Y) if data is None else data, **{**settings, **options})
 
 
@@ -58,7 +58,7 @@ def test_gaussian_noise_trains_all_of_it(fitted: tuple[ODVGP, FitResult]) -> Non
     assert model.kernel.lengthscales != 0.3 and model.num_data == 60
     assert result.elbo == pytest.approx(float(model.elbo((X, Y))), rel=1e-9)
     assert result.elbo < float(exact.log_marginal_likelihood())
-    assert result.history["elbo"][-1] > result.history["elbo"][3] and result.steps <= 12
+    assert result.history["elbo"][-1] > result.history["elbo"][1] and result.steps <= 6
     assert [variable.shape[0] for variable in model.basis.kernel_mean.parameters] == [60, 60]
 
 
@@ -83,13 +83,10 @@ def test_without_rounds_the_mean_is_solved_for_once_at_the_end(name: str) -> Non
         model = ODVGP(kernel, gl.Gaussian(0.1), "data", BETA, num_latent_gps=2)
         data = X, np.hstack([Y, -Y, 0.5 * Y])
     before = values(model)
-    result = _fit(model, data, steps=6)
-    assert (result.steps, result.reason, result.refreshes) == (6, "steps done", 1)
+    result = _fit(model, data, steps=4)
+    assert (result.steps, result.reason, result.refreshes) == (4, "steps done", 1)
     assert result.elbo == pytest.approx(float(model.elbo(data)), rel=1e-9)
-    assert (
-        not np.array_equal(before[".likelihood.variance"], values(model)[".likelihood.variance"])
-        or name != "mixed outputs"
-    )
+    assert not np.array_equal(before[".basis.q_mu"], values(model)[".basis.q_mu"])
     assert np.any(model.basis.a_gamma)
     again = ConjugateGradients(tolerance=1e-3).run(_copy(model), data)
     assert again.elbo == pytest.approx(result.elbo, abs=5e-3)
@@ -114,16 +111,28 @@ def test_seconds_end_a_run_with_a_solved_mean() -> None:
 def test_evaluation_sees_the_model(fitted: tuple[ODVGP, FitResult]) -> None:
     held_out = sine(20, seed=1)
     model = _model()
-    result = _fit(model, evaluation=Evaluation(held_out, every=4))
+    result = _fit(model, evaluation=Evaluation(held_out, every=2))
     expected = gd.training.held_out_metrics(model, held_out)
     assert result.history["rmse"][-1] == pytest.approx(expected["rmse"], rel=1e-9)
     assert len(result.history["rmse"]) >= 2
     assert result.elbo == pytest.approx(fitted[1].elbo, rel=1e-9)
 
 
-@pytest.mark.parametrize("stop", [2, 6])
+@pytest.mark.parametrize("best", [1, 2, 3])
+def test_parameters_that_patience_puts_back_have_a_solved_mean(best: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of a coupled step, which has no mean of its own, and those of a round before the last."""
+    scores = iter([step if step <= best else -1.0 for step in range(1, 7)])
+    monkeypatch.setattr("gpflow_decoupled.training.loop.held_out_metrics", lambda *_: {"log_density": next(scores)})
+    model = _model()
+    result = _fit(model, evaluation=Evaluation((X, Y), every=1, patience=1))
+    assert result.restored_step == best
+    assert result.elbo == pytest.approx(float(model.elbo((X, Y))), rel=1e-9)
+    assert SOLVER.run(_copy(model), (X, Y)).elbo == pytest.approx(result.elbo, abs=2e-3)
+
+
+@pytest.mark.parametrize("stop", [1, 3])
 def test_a_run_that_is_resumed_is_the_run(stop: int, fitted: tuple[ODVGP, FitResult], tmp_path: Path) -> None:
-    """The first four of 12 steps are coupled; `steps` shapes the schedule, so the runs are stopped from outside."""
+    """The first two of 6 steps are coupled; `steps` shapes the schedule, so the runs are stopped from outside."""
     folder = gd.training.Checkpoints(tmp_path, every=1)
 
     def interrupt(step: int, metrics: dict, model: Any) -> None:
@@ -142,9 +151,9 @@ def test_a_run_that_is_resumed_is_the_run(stop: int, fitted: tuple[ODVGP, FitRes
         np.testing.assert_allclose(values(model)[name], value, rtol=1e-6, atol=1e-8, err_msg=name)
 
 
-@pytest.mark.parametrize("at", [2, 30])
-def test_an_interrupt_of_a_solve_ends_the_run(at: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rather than one product of it; what was found stays."""
+@pytest.mark.parametrize("at, kept", [(2, True), (7, False)])
+def test_an_interrupt_of_a_solve_ends_the_run(at: int, kept: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rather than one product of it. What was found stays; only a solve that had not begun to move is taken back."""
     product, count = system.gram_product, 0
 
     def counted(*arguments: Any, **options: Any) -> tf.Tensor:
@@ -158,10 +167,10 @@ def test_an_interrupt_of_a_solve_ends_the_run(at: int, monkeypatch: pytest.Monke
     with monkeypatch.context() as patch:
         patch.setattr(system, "gram_product", counted)
         result = _fit(model, mean_solver=ConjugateGradients(tolerance=1e-9))
-    assert (result.reason, result.converged) == ("interrupted", False) and 0 < result.steps < 12
+    assert (result.reason, result.converged) == ("interrupted", False) and 0 < result.steps < 6
     assert count <= at + 1
-    assert result.elbo == pytest.approx(float(model.elbo((X, Y))), rel=1e-6)
-    _fit(model)
+    assert (result.elbo == pytest.approx(float(model.elbo((X, Y))), rel=1e-6)) is kept
+    assert bool(np.any(model.basis.a_gamma)) is kept
 
 
 def test_an_interrupt_of_the_last_solve_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -186,7 +195,7 @@ def test_inputs_stay_where_they_are_whatever_is_trainable() -> None:
     model = _model()
     model.basis.kernel_mean.set_data(X)
     gpflow.set_trainable(model, True)
-    _fit(model, steps=9)
+    _fit(model, steps=4)
     np.testing.assert_array_equal(model.basis.gamma.Z, X)
 
 
@@ -195,7 +204,7 @@ def test_standardized() -> None:
         return ODVGP(*parts(), "data", np.linspace(X.min(), X.max(), 5)[:, None])
 
     scaled = gd.Standardized(build, (100.0 * X, 10.0 * Y + 50.0))
-    scaled.fit(steps=9, progress=False, compile=False, mean_solver=SOLVER)
+    scaled.fit(steps=4, progress=False, compile=False, mean_solver=SOLVER)
     mean, variance = scaled.predict_y(100.0 * X)
     assert np.sqrt(np.mean((mean.numpy() - (10.0 * Y + 50.0)) ** 2)) < 2.0
     assert np.all(variance.numpy() > 0.0)

@@ -41,8 +41,8 @@ from .solve import INTERRUPTED, TIME_IS_UP, MeanSolution, solve_mean
 from .system import MeanSystem
 
 _LEAST_WEIGHT = 1e-8
-"""The smallest precision of a site in the linear system, relative to the largest curvature. It changes the steps of the mean but
-not where they end; the covariance takes the curvatures as they are."""
+"""The smallest precision of a site in the linear system, relative to the largest curvature. It changes the steps of the mean
+but not where they end; the covariance takes the curvatures as they are."""
 
 
 @dataclass(frozen=True)
@@ -53,16 +53,16 @@ class ConjugateGradients:
     beta. At the sites of q(f), which for Gaussian noise are the data themselves, the coefficients solve (K + W^-1) a = y~.
     Each product with K is computed in blocks, and K is never stored. The run ends when the bound is certified to be within
     `tolerance` nats of its maximum over the mean: the gap (D32) is an upper bound of the distance, and not an estimate. For
-    other likelihoods, and where a `LinearCoregionalization` mixes the latents, solves and updates of the sites take turns until a
-    whole step raises the bound by less than `tolerance`; a step that would lower it is shortened, which takes no new solve.
+    other likelihoods, and where a `LinearCoregionalization` mixes the latents, solves and updates of the sites take turns until
+    a whole step raises the bound by less than `tolerance`; a step that would lower it is shortened, which takes no new solve.
 
     :param tolerance: nats.
     :param max_products: of a solve; the run ends there if the gap is not reached, and says so.
     :param max_steps: at most so many solves, shortened steps among them, where one is not enough.
     :param rank: R, points of the preconditioner, beta included; more points take fewer products. None is 1000, or N / 4 if
         that is less. It costs N R^2 per solve and N R numbers of memory.
-    :param float32: compute products in float32 and add them up in float64, two to three times faster; the certificate is always
-        computed in full.
+    :param float32: compute products in float32 and add them up in float64, two to three times faster; the certificate is
+        always computed in full.
     :param progress: show a progress bar.
     :raises DataError: for settings out of range.
 
@@ -95,8 +95,8 @@ class ConjugateGradients:
         :param deadline: a value of `time.perf_counter` after which no further product is begun.
         :raises ModelError: for another model.
         :raises DataError: for unusable data.
-        :raises NumericalError: if a matrix cannot be factorised, or the bound is not finite. The model is left as it was, except
-            that the data are its mean points.
+        :raises NumericalError: if a matrix cannot be factorised, or the bound is not finite. The model is left as it was,
+            except that the data are its mean points.
         """
         mean = data_mean_of(model, "ConjugateGradients")
         X, Y = model.checked(data)

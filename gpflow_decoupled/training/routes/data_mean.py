@@ -14,6 +14,7 @@ __all__ = ["AllRows", "DataMeanStep"]
 
 import time
 
+import numpy as np
 import tensorflow as tf
 from gpflow.kernels import LinearCoregionalization
 from gpflow.likelihoods import Gaussian as GaussianNoise
@@ -70,7 +71,8 @@ class DataMeanStep(Step):
         self.climbs = constant_noise and not isinstance(model.kernel, LinearCoregionalization)
         self.hyperparameters = hyperparameters_of(model, mean)
         self._share = 0.0
-        self._solved: MeanResult | None = None
+        self._last: MeanResult | None = None
+        self._values: list[np.ndarray] = []
 
     @property
     def variables(self) -> list[tf.Variable]:
@@ -101,27 +103,28 @@ class DataMeanStep(Step):
         if not self.hyperparameters:
             elbo = self._solve()
             self.finished = self.finished or "the mean is solved for"
-            self.converged = self._solved is not None and self._solved.converged
+            self.converged = self._last is not None and self._last.converged
             return StepOutput.sound(elbo)
         if not self.climbs or self._share < _COUPLED_SHARE:
-            self._solved = None
             return self.coupled.run(X, Y, seed)
         return self._round()
 
     def finish(self) -> bool:
         """Solve for the mean, unless the last step did."""
-        if self._solved is None:
-            self._solve()
-            return True
-        return False
+        if self._solved is not None:
+            return False
+        self._solve()
+        return True
 
     def bound(self, X: tf.Tensor, Y: tf.Tensor) -> tf.Tensor | None:
         """The bound on all data X [N, D], Y [N, P], where the last step computed it."""
-        return None if self._solved is None else tf.constant(self._solved.elbo, X.dtype)
+        solved = self._solved
+        return None if solved is None else tf.constant(solved.elbo, X.dtype)
 
     def probe(self, X: tf.Tensor, Y: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
         """The bound of the coupled model on a batch, or of this one after a round."""
-        return self.coupled.probe(X, Y, seed) if self._solved is None else tf.constant(self._solved.elbo, X.dtype)
+        bound = self.bound(X, Y)
+        return self.coupled.probe(X, Y, seed) if bound is None else bound
 
     def matrices(self) -> dict[str, tf.Tensor]:
         """Those of the basis."""
@@ -129,7 +132,8 @@ class DataMeanStep(Step):
 
     def _round(self) -> StepOutput:
         deadline = self._deadline()
-        elbo = self._solve(deadline) if self._solved is None else tf.constant(self._solved.elbo, self.data[0].dtype)
+        elbo = self.bound(*self.data)
+        elbo = self._solve(deadline) if elbo is None else elbo
         if self.finished:
             return StepOutput.sound(elbo)
         model, mean = self.model, self.mean
@@ -143,10 +147,20 @@ class DataMeanStep(Step):
 
     def _solve(self, deadline: float = float("inf")) -> tf.Tensor:
         """The bound after a solve. One that was interrupted leaves what it has found, and ends the run."""
-        self._solved = self.solver.run(self.model, self.data, deadline=deadline)
-        if self._solved.reason == INTERRUPTED:
+        self._last = self.solver.run(self.model, self.data, deadline=deadline)
+        self._values = self._state()
+        if self._last.reason == INTERRUPTED:
             self.finished = INTERRUPTED
-        return tf.constant(self._solved.elbo, self.data[0].dtype)
+        return tf.constant(self._last.elbo, self.data[0].dtype)
+
+    @property
+    def _solved(self) -> MeanResult | None:
+        """What the last solve returned, unless the model was changed or taken back since."""
+        same = self._last is not None and all(map(np.array_equal, self._values, self._state()))
+        return self._last if same else None
+
+    def _state(self) -> list[np.ndarray]:
+        return [variable.numpy() for variable in self.model.variables]
 
     def _deadline(self) -> float:
         if self.limits.seconds is None:

@@ -160,7 +160,7 @@ BAD_DATA = {
     "D": ((X[:, :1], Y[:, :1]), "X has 1 columns and the inducing points have 2"),
     "P": ((X, Y), "Y has 2 columns and the model expects 1"),
     "N": ((X, Y[:-1, :1]), "X has 60 rows and Y has 59"),
-    "none": ((X[:0], Y[:0, :1]), "X has no rows"),
+    "none": ((X[:0], Y[:0, :1]), "X and Y have no rows"),
 }
 
 
