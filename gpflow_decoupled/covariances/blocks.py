@@ -94,7 +94,8 @@ def sweep(
         return (
             index + 1,
             row_sums.write(index, total_of_row),
-            *(part.stack() + sums for part, sums in zip(parts, column_sums)),
+            # the stack of a graph forgets how many it holds, and a loop's state must keep its shape
+            *(tf.ensure_shape(part.stack(), sums.shape) + sums for part, sums in zip(parts, column_sums)),
         )
 
     zeros = [tf.zeros([many_columns, q, C], dtype)] if q else []

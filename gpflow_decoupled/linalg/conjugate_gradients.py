@@ -3,8 +3,8 @@
 SciPy's and TensorFlow's own take one flat vector, one inner product and one relative residual. Newton steps here need an
 unknown in several tensors, an inner product other than the dot product, and to know whether the system was positive definite.
 
-`conjugate_gradients` is the whole iteration, also inside a `tf.function`. Where one product takes seconds, the caller decides
-after each of them whether to go on, and calls `begin` and `advance` itself.
+`conjugate_gradients` is the whole iteration, also inside a `tf.function`. Where one product takes seconds and the caller
+decides after each of them whether to go on, it calls `begin` and `advance` itself.
 """
 
 from __future__ import annotations

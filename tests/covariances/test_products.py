@@ -162,6 +162,21 @@ def test_function_of_unknown_sizes(name: str, rng: np.random.Generator) -> None:
     assert function.experimental_get_tracing_count() == 1
 
 
+def test_gradient_in_a_function_of_unknown_rows_and_known_columns(rng: np.random.Generator) -> None:
+    """What the exporter traces for a model whose points are constants."""
+    X, Z, V, _ = _problem(rng, False, 2, 5, 7)
+    kernel = Matern32(0.7, ARD)
+
+    def gradient(rows: tf.Tensor, block: tuple[int, int] | None) -> tf.Tensor:
+        with tf.GradientTape() as tape:
+            tape.watch(rows)
+            total = tf.reduce_sum(kernel_product(kernel, rows, tf.reshape(Z, [7, 3]), V, block=block))
+        return tape.gradient(total, rows)
+
+    compiled = tf.function(lambda rows: gradient(rows, (8, 16)), input_signature=[tf.TensorSpec([None, 3], tf.float64)])
+    assert_allclose(compiled(X), gradient(tf.constant(X), None), rtol=1e-9)
+
+
 @pytest.mark.parametrize("xla", [False, True])
 def test_export(xla: bool, tmp_path: Path, rng: np.random.Generator) -> None:
     """A model with a product can be saved and loaded, compiled blocks included."""

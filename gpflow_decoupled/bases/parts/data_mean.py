@@ -18,7 +18,7 @@ from ...covariances.products import gram_product
 from ...errors import DataError, check_option
 from ...inducing.variables import check_separate, input_dims
 from .kernel_mean import KernelMean
-from .scaling import MeanScaling
+from .scaling import SCALINGS, MeanScaling
 
 
 def mean_points(
@@ -30,9 +30,9 @@ def mean_points(
 ) -> KernelMean:
     """The mean points of an `OrthogonalBasis`: a `DataMean` for gamma = "data", else a `KernelMean`.
 
-    :raises UnknownOptionError: for another word than "data".
+    :raises UnknownOptionError: for another word than "data", or an unknown scaling.
     :raises DataError: for points that are not finite and distinct, a gamma that equals beta, and for "data" beside inducing
-        variables that are not points of the input space.
+        variables that are not points of the input space, or with a subsample.
     """
     if not isinstance(gamma, str):
         points = KernelMean(gamma, "gamma", num_latent_gps, scaling, subsample)
@@ -44,6 +44,11 @@ def mean_points(
         raise DataError(
             f'gamma="data" needs a beta of inducing points, and {type(beta).__name__} is none: pass points [M, D] as beta, or '
             "choose gamma by inducing.select(X, M, kernel)."
+        )
+    check_option("mean_scaling", scaling, SCALINGS)
+    if subsample is not None:
+        raise DataError(
+            f'mean_subsample={subsample!r}: gamma="data" computes the norm of the mean in full; leave the option out.'
         )
     return DataMean(dims, num_latent_gps, isinstance(beta, MULTIOUTPUT_INDUCING))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["climb_evidence"]
+__all__ = ["climb_evidence", "hyperparameters_of"]
 
 import time
 
@@ -14,6 +14,13 @@ from ...bases.parts.data_mean import DataMean
 from ...models import BasisGP
 from ..lbfgs import LBFGSRun, lbfgs_ascent
 from .evidence import evidence_bound
+
+
+def hyperparameters_of(model: BasisGP, mean: DataMean) -> list[tf.Variable]:
+    """What is trainable beside q(f) and its mean points, which are the inputs whatever their flags say."""
+    parts = [parameter.unconstrained_variable for parameter in model.basis.gaussian_parameters()]
+    of_q = {variable.ref() for variable in (*parts, *mean.variables)}
+    return [variable for variable in model.trainable_variables if variable.ref() not in of_q]
 
 
 def climb_evidence(
@@ -38,8 +45,7 @@ def climb_evidence(
     :raises NumericalError: if the bound is not finite at the start.
     """
     X, Y = data
-    q = {parameter.unconstrained_variable.ref() for parameter in model.basis.gaussian_parameters()}
-    variables = [variable for variable in model.trainable_variables if variable.ref() not in q]
+    variables = hyperparameters_of(model, mean)
     a = tf.convert_to_tensor(mean.coefficients)
 
     def function(x: np.ndarray) -> tuple[float, np.ndarray]:

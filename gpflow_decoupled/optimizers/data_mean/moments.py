@@ -20,6 +20,8 @@ class Posterior(NamedTuple):
 
     a: tf.Tensor
     """Coefficients [N, L]."""
+    K_a: tf.Tensor
+    """K a [N, L]."""
     inducing: Gaussian
     """q(u), whitened."""
     mean: tf.Tensor
@@ -53,4 +55,4 @@ def posterior_of(
     g, h = tape.gradient(expected, [mean, variance])
     norm = tf.reduce_sum(a * K_a) - tf.reduce_sum(tf.square(t))
     kl = 0.5 * norm + kl_from_whitened(inducing.mean, inducing.root)  # (D21)
-    return Posterior(a, inducing, mean, g, h, float(expected - kl))
+    return Posterior(a, K_a, inducing, mean, g, h, float(expected - kl))

@@ -5,7 +5,9 @@ from __future__ import annotations
 __all__ = ["ConjugateGradients"]
 
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -16,6 +18,7 @@ from gpflow.inducing_variables import (
     SeparateIndependentInducingVariables,
     SharedIndependentInducingVariables,
 )
+from gpflow.kernels import LinearCoregionalization
 from gpflow.likelihoods import Gaussian as GaussianNoise
 from tqdm.auto import tqdm
 
@@ -24,21 +27,22 @@ from ...bases.parts.data_mean import DataMean
 from ...errors import ModelError, NumericalError
 from ...inducing.variables import point_values
 from ...inputs import check_rate, check_whole
-from ...linalg.gaussians import root_from_precision
+from ...linalg.gaussians import precision_from_root, root_from_precision
 from ...models import BasisGP
 from ...models.families import require_model
-from ..ascent import ascend, has_fallen
+from ..ascent import CONVERGED, ascend, has_fallen
 from ..expectation_check import warn_of_quadrature
 from ..results import Recorder
 from ..unusable_observation import unusable_observation
 from .moments import Posterior, posterior_of
 from .projections import nested_points, project_rows
 from .result import MeanResult
-from .solve import MeanSolution, solve_mean
+from .solve import INTERRUPTED, TIME_IS_UP, MeanSolution, solve_mean
 from .system import MeanSystem
 
 _LEAST_WEIGHT = 1e-8
-"""The smallest precision of a site, relative to the largest. It changes the steps but not where they end."""
+"""The smallest precision of a site in the linear system, relative to the largest curvature. It changes the steps of the mean
+but not where they end; the covariance takes the curvatures as they are."""
 
 
 @dataclass(frozen=True)
@@ -49,11 +53,12 @@ class ConjugateGradients:
     beta. At the sites of q(f), which for Gaussian noise are the data themselves, the coefficients solve (K + W^-1) a = y~.
     Each product with K is computed in blocks, and K is never stored. The run ends when the bound is certified to be within
     `tolerance` nats of its maximum over the mean: the gap (D32) is an upper bound of the distance, and not an estimate. For
-    other likelihoods, solves and updates of the sites take turns until the bound rises by less than `tolerance`.
+    other likelihoods, and where a `LinearCoregionalization` mixes the latents, solves and updates of the sites take turns until
+    a whole step raises the bound by less than `tolerance`; a step that would lower it is shortened, which takes no new solve.
 
     :param tolerance: nats.
     :param max_products: of a solve; the run ends there if the gap is not reached, and says so.
-    :param max_steps: solves, for likelihoods other than Gaussian noise.
+    :param max_steps: at most so many solves, shortened steps among them, where one is not enough.
     :param rank: R, points of the preconditioner, beta included; more points take fewer products. None is 1000, or N / 4 if
         that is less. It costs N R^2 per solve and N R numbers of memory.
     :param float32: compute products in float32 and add them up in float64, two to three times faster; the certificate is
@@ -90,8 +95,8 @@ class ConjugateGradients:
         :param deadline: a value of `time.perf_counter` after which no further product is begun.
         :raises ModelError: for another model.
         :raises DataError: for unusable data.
-        :raises NumericalError: if a matrix cannot be factorised, or the bound is not finite at the start. The model is left as
-            it was, except that the data are its mean points.
+        :raises NumericalError: if a matrix cannot be factorised, or the bound is not finite. The model is left as it was,
+            except that the data are its mean points.
         """
         mean = data_mean_of(model, "ConjugateGradients")
         X, Y = model.checked(data)
@@ -119,8 +124,21 @@ def data_mean_of(model: BasisGP, method: str) -> DataMean:
     return mean
 
 
+class _Full(NamedTuple):
+    """Where a whole step leads."""
+
+    a: tf.Tensor
+    """Coefficients [N, L]."""
+    K_a: tf.Tensor
+    """K a [N, L]."""
+    mean: tf.Tensor
+    """Of q(u), whitened [M, L]."""
+    precision: tf.Tensor
+    """Of q(u), whitened [L, M, M]."""
+
+
 class _Run:
-    """One run: sites, solves and what they have found so far; the climber of `ascend`."""
+    """One run: solves and what they have found so far; the climber of `ascend`."""
 
     def __init__(
         self,
@@ -136,9 +154,8 @@ class _Run:
         self.record = Recorder("elbo", "gap", "products")
         self.products = 0
         self.last: MeanSolution | None = None
-        self._sites: tuple[tf.Tensor, tf.Tensor] | None = None
-        self._proposed: tuple[tf.Tensor, tf.Tensor] | None = None
-        self._gain = np.inf
+        self._step: tuple[Posterior, _Full] | None = None
+        self._share, self._gain = 1.0, np.inf
         X = data[0]
         beta = model.basis.beta
         size = int(point_values(beta)[0].shape[0])
@@ -146,16 +163,21 @@ class _Run:
         self.projections = project_rows(model.kernel, with_rows(beta, X.numpy(), rank), X, size)
 
     def solve(self) -> MeanResult:
-        """Solve once for Gaussian noise, else until the sites stay."""
-        now = self._start()
-        if isinstance(self.model.likelihood, GaussianNoise):
-            end, reason = self.propose(now, 0, 1.0), ""
-            self._write(end)
+        """Solve once where the sites are the data, else until they stay."""
+        now, kernel = self._start(), self.model.kernel
+        if isinstance(self.model.likelihood, GaussianNoise) and not isinstance(kernel, LinearCoregionalization):
+            end, reason = self.propose(now, 0, 1.0), CONVERGED
+            if not np.isfinite(end.elbo):
+                raise NumericalError(
+                    "The bound after the solve is not finite: standardise X and Y, or pass float32=False.", "K"
+                )
+            self._take(end)
         else:
-            climbed = ascend(self, now, range(self.settings.max_steps))
+            climbed = ascend(self, now, self._steps())
             end, reason = climbed.now, climbed.reason
+            reason = reason if reason == CONVERGED else self._over() or reason
         last = self.last
-        if last is not None and (not reason or last.reason != "converged"):
+        if last is not None and reason == CONVERGED:
             reason = last.reason
         gap = float("nan") if last is None else last.gap
         return MeanResult(
@@ -163,7 +185,7 @@ class _Run:
             steps=len(self.record),
             seconds=self.record.seconds,
             history=self.record.history,
-            converged=reason == "converged",
+            converged=reason == CONVERGED,
             reason=reason,
             gap=gap,
             gaps=[] if last is None else last.gaps,
@@ -171,12 +193,45 @@ class _Run:
         )
 
     def propose(self, now: Posterior, step: int, share: float) -> Posterior:
-        """The posterior of sites that moved by `share` from those of `now` to those that its moments suggest."""
-        natural, weights = sites_of(now)
-        if self._sites is not None:
-            natural = (1.0 - share) * self._sites[0] + share * natural  # (C13)
-            weights = (1.0 - share) * self._sites[1] + share * weights
-        self._proposed = natural, weights
+        """The posterior after a share of the step to the best q(f) at the sites that the moments of `now` suggest."""
+        self._share = share
+        if self._step is None or self._step[0] is not now:
+            self._step = now, self._whole_step(now)
+        full = self._step[1]
+        if share == 1.0:
+            return self._posterior(full)
+        # the mean moves on a line, on which the bound is concave where the likelihood is log-concave
+        old = now.a, now.K_a, now.inducing.mean, precision_from_root(now.inducing.root)
+        return self._posterior(_Full(*((1.0 - share) * left + share * right for left, right in zip(old, full))))
+
+    def accept(self, now: Posterior, then: Posterior) -> bool:
+        """Whether the bound has not fallen by more than the solves are exact to."""
+        if has_fallen(now.elbo, then.elbo, absolute=self.settings.tolerance):
+            return False
+        self._take(then)
+        self._gain = (then.elbo - now.elbo) / self._share
+        return True
+
+    def converged(self, now: Posterior) -> bool:
+        """Whether the last step gained less than the tolerance, or would have if it had been a whole one."""
+        return abs(self._gain) < self.settings.tolerance
+
+    def _steps(self) -> Iterator[int]:
+        """The numbers of the steps, until there is no time left."""
+        for step in range(self.settings.max_steps):
+            if self._over():
+                return
+            yield step
+
+    def _over(self) -> str:
+        """Why no further step is to be taken, or nothing."""
+        if self.last is not None and self.last.reason == INTERRUPTED:
+            return INTERRUPTED
+        return TIME_IS_UP if time.perf_counter() >= self.deadline else ""
+
+    def _whole_step(self, now: Posterior) -> _Full:
+        """Solve for the mean at the sites of `now`."""
+        natural, weights, precisions = sites_of(now)
         system = MeanSystem(self.model.kernel, self.mean, self.projections, weights, natural / weights)
         dtype = tf.float32 if self.settings.float32 and now.a.dtype == tf.float64 else None
         found = solve_mean(
@@ -190,21 +245,10 @@ class _Run:
         )
         self.products += found.products
         self.last = found
-        return self._posterior(system, found)
-
-    def accept(self, now: Posterior, then: Posterior) -> bool:
-        """Whether the bound has not fallen by more than the solves are exact to."""
-        if has_fallen(now.elbo, then.elbo, absolute=self.settings.tolerance):
-            return False
-        self._sites = self._proposed
-        self._write(then)
-        self._gain = then.elbo - now.elbo
-        return True
-
-    def converged(self, now: Posterior) -> bool:
-        """Whether the last step gained less than the tolerance, or there is no time left."""
-        late = time.perf_counter() >= self.deadline or (self.last is not None and self.last.reason == "interrupted")
-        return late or abs(self._gain) < self.settings.tolerance
+        K_a = system.target - found.residual - found.a / weights
+        same = bool(tf.reduce_all(precisions == weights))
+        precision = system.inducing_precision() if same else self.projections.precision(precisions, system.size)
+        return _Full(found.a, K_a, system.inducing_mean(found.a, found.residual), precision)
 
     def _start(self) -> Posterior:
         """q(f) as the model has it."""
@@ -219,14 +263,16 @@ class _Run:
             )
         return now
 
-    def _posterior(self, system: MeanSystem, found: MeanSolution) -> Posterior:
-        """The best q(f) given the coefficients."""
-        mean = system.inducing_mean(found.a, found.residual)
-        root = root_from_precision(system.inducing_precision()).chol
-        K_a = system.target - found.residual - found.a / system.weights
-        then = posterior_of(self.model, self.data, self.projections, found.a, K_a, Gaussian(mean, root))
-        self.record.append(len(self.record) + 1, elbo=then.elbo, gap=found.gap, products=self.products)
-        return then
+    def _posterior(self, point: _Full) -> Posterior:
+        """q(f) and its bound, which is not a number where the precision of q(u) is not positive definite."""
+        inducing = Gaussian(point.mean, root_from_precision(point.precision).chol)
+        return posterior_of(self.model, self.data, self.projections, point.a, point.K_a, inducing)
+
+    def _take(self, then: Posterior) -> None:
+        """Record a step, and write it to the model."""
+        gap = float("nan") if self.last is None else self.last.gap
+        self.record.append(len(self.record) + 1, elbo=then.elbo, gap=gap, products=self.products)
+        self._write(then)
 
     def _write(self, now: Posterior) -> None:
         basis, kernel = self.model.basis, self.model.kernel
@@ -240,16 +286,21 @@ class _Run:
         )
 
 
-def sites_of(now: Posterior) -> tuple[tf.Tensor, tf.Tensor]:
-    """The sites that the moments suggest, (C13): natural means g - 2 h m and precisions -2 h, both [N, L] and above zero."""
-    weights = tf.maximum(-2.0 * now.h, 0.0)
-    weights = tf.maximum(weights, _LEAST_WEIGHT * tf.reduce_max(weights))
-    return now.g + weights * now.mean, weights
+def sites_of(now: Posterior) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    """The sites that the moments suggest, (C13), each [N, L].
+
+    :return: natural means g + w m; precisions w above zero, for the mean; and precisions -2 h as they are, for the covariance.
+    """
+    precisions = -2.0 * now.h
+    weights = tf.maximum(precisions, _LEAST_WEIGHT * tf.reduce_max(tf.abs(precisions)))
+    return now.g + weights * now.mean, weights, precisions
 
 
 def with_rows(beta: InducingVariables, X: np.ndarray, rank: int) -> InducingVariables:
     """The points beta of each latent, and random rows of X [N, D] after them, `rank` in all."""
-    parts = [InducingPoints(nested_points(np.asarray(values), X, rank)) for values in point_values(beta)]
+    sets = [nested_points(np.asarray(values), X, rank) for values in point_values(beta)]
+    count = min(len(one) for one in sets)  # rows of X that repeat, or are points of beta, may leave one with fewer
+    parts = [InducingPoints(one[:count]) for one in sets]
     if isinstance(beta, InducingPoints):
         return parts[0]
     if len(parts) == 1:

@@ -46,10 +46,10 @@ class Projections(NamedTuple):
         rows = columns.shape[0]
         return tf.concat([apply_per_latent(block[:, :rows], columns, adjoint=True) for block in self.blocks], axis=0)
 
-    def precision(self, weights: tf.Tensor) -> tf.Tensor:
-        """I + A diag(w) A^T [L, R, R] for w [N, L]; N R^2 L."""
+    def precision(self, weights: tf.Tensor, rows: int | None = None) -> tf.Tensor:
+        """I + A diag(w) A^T [L, R, R] for w [N, L], or that of the first `rows` rows of A; N R^2 L."""
         parts = tf.split(tf.transpose(weights), [block.shape[-1] for block in self.blocks], axis=1)
-        product = tf.add_n([symmetric_product(block, part) for block, part in zip(self.blocks, parts)])
+        product = tf.add_n([symmetric_product(block[:, :rows], part) for block, part in zip(self.blocks, parts)])
         return tf.linalg.set_diag(product, tf.linalg.diag_part(product) + 1.0)
 
     def variances(self, root: tf.Tensor) -> tf.Tensor:

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-__all__ = ["MeanSolution", "Report", "solve_mean"]
+__all__ = ["INTERRUPTED", "TIME_IS_UP", "MeanSolution", "Report", "solve_mean"]
 
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import numpy as np
 import tensorflow as tf
 
+from ...errors import NumericalError
 from ...linalg.conjugate_gradients import Blocks, advance, begin
 from .system import MeanSystem
 
 Report = Callable[[int, float, float], None]
 """Called with the number of products so far, the share of the next one that is done, and the gap in nats."""
+
+INTERRUPTED = "interrupted"
+TIME_IS_UP = "time is up"
 
 _SHARE = 0.5
 """The gap that the recursion must reach, as a share of the tolerance, before a product in full precision is spent on it."""
@@ -61,6 +66,7 @@ def solve_mean(
     :param dtype: tf.float32 for faster products; None is the dtype of the data.
     :param deadline: a value of `time.perf_counter` after which no further product is begun.
     :param report: shows progress.
+    :raises NumericalError: if the gap is not a finite number: a product has overflowed.
     """
     full = start.dtype
     dtype = full if dtype is None else dtype
@@ -85,6 +91,10 @@ def solve_mean(
             return MeanSolution(a, residual, gaps[-1], products, gaps, "converged")
         if reason:
             return MeanSolution(a, residual, gaps[-1], products, gaps, reason)
+        if not np.isfinite(gaps[-1]):
+            raise NumericalError(
+                "A product with the kernel matrix is not finite: standardise X and Y, or pass float32=False.", "K"
+            )
         before = gaps[-1]
         now = begin(precondition, (residual,), _inner)
         try:
@@ -94,7 +104,7 @@ def solve_mean(
                 gaps.append(system.gap(now.residual[0]))
                 report(products, 0.0, gaps[-1])
         except KeyboardInterrupt:
-            reason = "interrupted"
+            reason = INTERRUPTED
         a = a + now.x[0]
         residual = system.target - product(a, full)  # the recursion's own residual drifts
         products += 1
@@ -105,7 +115,7 @@ def solve_mean(
 def _stop(products: int, most: int, deadline: float) -> str:
     if products >= most:
         return "products done"
-    return "time is up" if time.perf_counter() >= deadline else ""
+    return TIME_IS_UP if time.perf_counter() >= deadline else ""
 
 
 def _inner(residual: Blocks, direction: Blocks) -> tf.Tensor:

@@ -62,6 +62,11 @@ class MeanSystem:
                 "I + A W A^T",
             )
 
+    @property
+    def size(self) -> int:
+        """M, the points of beta."""
+        return self.projections.size
+
     def product(self, a: tf.Tensor, dtype: tf.DType | None, progress: Progress | None = None) -> tf.Tensor:
         """(K + D) a [N, L]; N^2 L. With `dtype` the kernel is computed in it, and added up in that of a."""
         return gram_product(self.kernel, self.mean.points, None, a, dtype=dtype, progress=progress) + a / self.weights

@@ -4,7 +4,7 @@
    kernel, noise and inducing points roughly, and q(u) is a good start.
 2. For Gaussian noise each further step is a round: conjugate gradients solve for the mean on all data, then L-BFGS climbs the
    bound of the evidence at this mean for a few evaluations. A round that gains less than `_ENOUGH` ends the run.
-   For other likelihoods there are no rounds: the first phase is the whole run.
+   For other likelihoods, and where outputs are mixed, there are no rounds: the first phase is the whole run.
 3. At the end the mean is solved for at the hyperparameters as they are.
 """
 
@@ -14,13 +14,16 @@ __all__ = ["AllRows", "DataMeanStep"]
 
 import time
 
+import numpy as np
 import tensorflow as tf
+from gpflow.kernels import LinearCoregionalization
 from gpflow.likelihoods import Gaussian as GaussianNoise
 
 from ...bases.parts.data_mean import DataMean
 from ...models import BasisGP
 from ...optimizers import ConjugateGradients, MeanResult
-from ...optimizers.data_mean.hyperparameters import climb_evidence
+from ...optimizers.data_mean.hyperparameters import climb_evidence, hyperparameters_of
+from ...optimizers.data_mean.solve import INTERRUPTED
 from ..batches import ArrayBatches, Batch
 from ..schedules import Limits
 from ..step import Step, StepOutput, StepSizes, Trackable
@@ -64,11 +67,12 @@ class DataMeanStep(Step):
     ) -> None:
         self.model, self.mean, self.coupled, self.data = model, mean, coupled, data
         self.solver, self.limits = solver, limits
-        q = {parameter.unconstrained_variable.ref() for parameter in model.basis.gaussian_parameters()}
-        self.climbs = isinstance(model.likelihood, GaussianNoise) and model.likelihood.variance is not None
-        self.hyperparameters = [v for v in model.trainable_variables if v.ref() not in q]
+        constant_noise = isinstance(model.likelihood, GaussianNoise) and model.likelihood.variance is not None
+        self.climbs = constant_noise and not isinstance(model.kernel, LinearCoregionalization)
+        self.hyperparameters = hyperparameters_of(model, mean)
         self._share = 0.0
-        self._solved: MeanResult | None = None
+        self._last: MeanResult | None = None
+        self._values: list[np.ndarray] = []
 
     @property
     def variables(self) -> list[tf.Variable]:
@@ -97,27 +101,30 @@ class DataMeanStep(Step):
     def run(self, X: tf.Tensor, Y: tf.Tensor, seed: tf.Tensor) -> StepOutput:
         """A coupled step on X [B, D], Y [B, P], or a round on all rows."""
         if not self.hyperparameters:
-            self.finished, self.converged = "the mean is solved for", True
-            return StepOutput.sound(self._solve())
+            elbo = self._solve()
+            self.finished = self.finished or "the mean is solved for"
+            self.converged = self._last is not None and self._last.converged
+            return StepOutput.sound(elbo)
         if not self.climbs or self._share < _COUPLED_SHARE:
-            self._solved = None
             return self.coupled.run(X, Y, seed)
         return self._round()
 
     def finish(self) -> bool:
         """Solve for the mean, unless the last step did."""
-        if self._solved is None:
-            self._solve()
-            return True
-        return False
+        if self._solved is not None:
+            return False
+        self._solve()
+        return True
 
     def bound(self, X: tf.Tensor, Y: tf.Tensor) -> tf.Tensor | None:
         """The bound on all data X [N, D], Y [N, P], where the last step computed it."""
-        return None if self._solved is None else tf.constant(self._solved.elbo, X.dtype)
+        solved = self._solved
+        return None if solved is None else tf.constant(solved.elbo, X.dtype)
 
     def probe(self, X: tf.Tensor, Y: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
         """The bound of the coupled model on a batch, or of this one after a round."""
-        return self.coupled.probe(X, Y, seed) if self._solved is None else tf.constant(self._solved.elbo, X.dtype)
+        bound = self.bound(X, Y)
+        return self.coupled.probe(X, Y, seed) if bound is None else bound
 
     def matrices(self) -> dict[str, tf.Tensor]:
         """Those of the basis."""
@@ -125,21 +132,35 @@ class DataMeanStep(Step):
 
     def _round(self) -> StepOutput:
         deadline = self._deadline()
-        if self._solved is None:
-            self._solve(deadline)
+        elbo = self.bound(*self.data)
+        elbo = self._solve(deadline) if elbo is None else elbo
+        if self.finished:
+            return StepOutput.sound(elbo)
         model, mean = self.model, self.mean
         dtype = tf.float32 if self.solver.float32 else None
         run = climb_evidence(model, mean, self.data, evaluations=_EVALUATIONS, dtype=dtype, deadline=deadline)
         gain = run.value - run.start
         elbo = self._solve(deadline)
-        if gain < _ENOUGH * len(self.data[0]):
+        if not self.finished and gain < _ENOUGH * len(self.data[0]):
             self.finished, self.converged = "converged", True
         return StepOutput.sound(elbo)
 
     def _solve(self, deadline: float = float("inf")) -> tf.Tensor:
-        """The bound after a solve."""
-        self._solved = self.solver.run(self.model, self.data, deadline=deadline)
-        return tf.constant(self._solved.elbo, self.data[0].dtype)
+        """The bound after a solve. One that was interrupted leaves what it has found, and ends the run."""
+        self._last = self.solver.run(self.model, self.data, deadline=deadline)
+        self._values = self._state()
+        if self._last.reason == INTERRUPTED:
+            self.finished = INTERRUPTED
+        return tf.constant(self._last.elbo, self.data[0].dtype)
+
+    @property
+    def _solved(self) -> MeanResult | None:
+        """What the last solve returned, unless the model was changed or taken back since."""
+        same = self._last is not None and all(map(np.array_equal, self._values, self._state()))
+        return self._last if same else None
+
+    def _state(self) -> list[np.ndarray]:
+        return [variable.numpy() for variable in self.model.variables]
 
     def _deadline(self) -> float:
         if self.limits.seconds is None:

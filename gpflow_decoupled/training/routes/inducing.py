@@ -13,7 +13,9 @@ from __future__ import annotations
 __all__ = ["InducingRoute", "TrainingStep"]
 
 import warnings
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import cast
 
 import tensorflow as tf
 from gpflow.keras import tf_keras
@@ -49,14 +51,27 @@ class InducingRoute(Route):
         | {"batch_size", "natural_gradient", "hold", "negative_precision", "Schedule.ramp_steps", "seed"}
         | {"evaluation", "checkpoint"}
     )
-    reasons = dict.fromkeys(_OF_MEAN, "This model has no mean points.")
+    reasons = dict.fromkeys(_OF_MEAN, "This model has no mean points of its own.")
     defaults = {"natural_gradient": 0.2, "Schedule.ramp_steps": 10}
     holds = ("sites", "whitened")
 
     def options_of(self, model: Model) -> frozenset[str]:
-        """All, or all but those of the mean points where there are none."""
-        has_mean = isinstance(model, BasisGP) and model.basis.kernel_mean is not None
-        return self.options if has_mean else self.options - _OF_MEAN
+        """All, or all but those of the mean points where there are none; a mean on all data has a solver, and no refreshes."""
+        mean = model.basis.kernel_mean if isinstance(model, BasisGP) else None
+        if isinstance(mean, DataMean):
+            return self.options - {"Schedule.refresh_every"}
+        return self.options - _OF_MEAN if mean is None else self.options
+
+    def check(self, model: Model, chosen: Mapping[str, object]) -> None:
+        """Refuse options that would be ignored, and solvers of other mean points for a mean on all data."""
+        super().check(model, chosen)
+        solver = chosen.get("mean_solver")
+        of_data = isinstance(model, BasisGP) and isinstance(model.basis.kernel_mean, DataMean)
+        if of_data and solver is not None and not isinstance(solver, ConjugateGradients):
+            raise UnknownOptionError(
+                f'mean_solver={solver!r} is for mean points that are stored; gamma="data" takes a ConjugateGradients, '
+                "which is also the default."
+            )
 
     def view(self, model: Model) -> BasisGP:
         """The model, or a `BasisGP` that shares its Parameters with a plain SVGP."""
@@ -98,10 +113,10 @@ class InducingRoute(Route):
     ) -> tuple[DataMeanStep, AllRows]:
         """A `DataMeanStep`, which begins with steps of a model with the same Parameters and no mean points."""
         solver = choices.mean_solver
-        if isinstance(solver, MeanSolver) and solver != MeanSolver():
-            raise UnknownOptionError(
-                f'mean_solver={solver.method!r} is for mean points that are stored; gamma="data" takes a '
-                "ConjugateGradients, which is also the default."
+        if isinstance(data, tf.data.Dataset):
+            raise DataError(
+                'gamma="data" needs all data in memory, and a tf.data.Dataset is a stream: pass arrays (X, Y), or choose '
+                "mean points by inducing.select(X, M, kernel, given=beta)."
             )
         view = BasisGP(
             model.kernel,
@@ -112,12 +127,8 @@ class InducingRoute(Route):
             expectations=model.expectations,
         )
         step, found = self.parts(view, data, replace(choices, mean_solver=MeanSolver()))
-        if not isinstance(found, ArrayBatches):
-            raise DataError(
-                'gamma="data" needs all data in memory, and a tf.data.Dataset is a stream: pass arrays (X, Y), or choose '
-                "mean points by inducing.select(X, M, kernel, given=beta)."
-            )
-        batches = AllRows(found.X, found.Y, found.batch_size, choices.seed)
+        arrays = cast(ArrayBatches, found)
+        batches = AllRows(arrays.X, arrays.Y, arrays.batch_size, choices.seed)
         mean.set_data(batches.X.numpy())
         view.num_data = batches.num_data
         conjugate = ConjugateGradients() if isinstance(solver, MeanSolver) else solver
