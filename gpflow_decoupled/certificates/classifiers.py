@@ -36,6 +36,7 @@ from scipy.special import erf, ndtr
 from ..bases import AffineIndependentBasis
 from ..errors import DataError, ModelError, NumericalError, check_option
 from ..inducing.variables import input_dims
+from ..inputs import as_pair, as_values
 from ..likelihoods import BernoulliLogit, BernoulliProbit
 from ..models.checks import check_shapes_of_data, check_values
 
@@ -175,9 +176,7 @@ def checked_data(model: GPModel, data: RegressionData) -> tuple[np.ndarray, np.n
 
     :raises DataError: for anything else; the message says what is wrong.
     """
-    if not (isinstance(data, (tuple, list)) and len(data) == 2):
-        raise DataError(f"data is a {type(data).__name__}; pass (X, Y).")
-    X, Y = (np.asarray(array) for array in data)
+    X, Y = (as_values(array, name) for array, name in zip(as_pair(data), "XY"))
     check_shapes_of_data(X, Y, model.likelihood, 1, _columns(model))
     check_values(X, Y, model.likelihood)
     return X, Y.astype(X.dtype)

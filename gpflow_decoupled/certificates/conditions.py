@@ -16,6 +16,7 @@ from gpflow.models import GPModel
 
 from ..errors import DataError, check_option
 from ..inducing.checks import rows_in
+from ..inputs import is_whole
 
 ORIGINS = {
     "fixed": "The prior did not depend on the data.",
@@ -34,7 +35,7 @@ def check_level(delta: float, settings: int) -> None:
     """Raise `DataError` unless 0 < delta < 1 and the number of settings is at least 1."""
     if not (np.ndim(delta) == 0 and 0.0 < delta < 1.0):
         raise DataError(f"delta={delta!r}; the bound holds with probability 1 - delta: use a number between 0 and 1.")
-    if not isinstance(settings, int) or settings < 1:
+    if not is_whole(settings, 1):
         raise DataError(f"settings={settings!r}; use the number of settings that were compared, at least 1.")
 
 

@@ -17,6 +17,7 @@ from gpflow.models import GPModel
 from scipy.stats import kstwobign, norm
 
 from ..errors import DataError
+from ..inputs import as_pair, as_values
 from ..likelihoods import BernoulliLogit, BernoulliProbit
 from .axes import axes_or_new
 
@@ -47,7 +48,7 @@ def plot_calibration(
 
         plot_calibration(model, (X_test, Y_test)).figure.savefig("calibration.png")
     """
-    X, Y = (np.asarray(array) for array in data)
+    X, Y = (as_values(array, name) for array, name in zip(as_pair(data), "XY"))
     if Y.ndim != 2 or Y.shape[1] != 1:
         raise DataError(f"Y has shape {Y.shape}; calibration is drawn for one column, [N, 1].")
     ax = axes_or_new(ax)
