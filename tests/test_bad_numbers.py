@@ -262,3 +262,17 @@ def test_objects_of_fit(value: object) -> None:
     ):
         with pytest.raises(DataError, match=message):
             gd.fit(orthogonal(), (X, Y), steps=1, progress=False, **{name: value})
+
+
+def test_masks_are_seen_by_scores_and_certificates() -> None:
+    classifier = CVIGP((X, LABELS), gpflow.kernels.Matern52(), BernoulliLogit())
+    labels = np.ma.MaskedArray(LABELS, MASKED.mask)
+    for X_given, Y_given in ((X, labels), (np.ma.MaskedArray(X, MASKED.mask), LABELS)):
+        with pytest.raises(DataError, match="[XY] has 1 masked entries"):
+            gd.pac_bayes_certificate(classifier, (X_given, Y_given), hyperparameters="fixed")
+        with pytest.raises(DataError, match="[XY] has 1 masked entries"):
+            gd.training.held_out_metrics(classifier, (X_given, Y_given))
+    with pytest.raises(DataError, match="settings=True; use the number of settings"):
+        gd.pac_bayes_certificate(classifier, (X, LABELS), hyperparameters="fixed", settings=True)
+    with pytest.raises(DataError, match="X has 1 masked entries"):
+        gd.training.Standardization(X, "X").transform(np.ma.MaskedArray(X, MASKED.mask))

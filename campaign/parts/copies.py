@@ -67,6 +67,10 @@ def _pickle(model: GPModel, problem: Problem, X: np.ndarray) -> list[np.ndarray]
 def _checkpoint(model: GPModel, problem: Problem, X: np.ndarray) -> list[np.ndarray]:
     """Into a fresh model."""
     fresh = problem.build()
+    if isinstance(
+        model, gd.models.AffineIndependentGP
+    ):  # the ascent may choose another base, which no checkpoint saves
+        fresh.basis.base, fresh.basis.theta = model.basis.base, gpflow.Parameter(np.zeros(model.basis.theta.shape))
     with tempfile.TemporaryDirectory() as folder:
         path = tf.train.Checkpoint(model=model).write(str(Path(folder) / "state"))
         tf.train.Checkpoint(model=fresh).read(path).assert_existing_objects_matched()
@@ -81,7 +85,8 @@ def _saved_model(model: GPModel, problem: Problem, X: np.ndarray) -> list[np.nda
     served.predict = tf.function(served.source.predict_f, input_signature=[signature], autograph=False)
     with tempfile.TemporaryDirectory() as folder:
         tf.saved_model.save(served, folder)
-        return [np.asarray(part) for part in tf.saved_model.load(folder).predict(tf.constant(X))]
+        loaded = tf.saved_model.load(folder)  # whose variables live as long as it does
+        return [np.asarray(part) for part in loaded.predict(tf.constant(X))]
 
 
 WAYS: dict[str, Copy] = {

@@ -86,7 +86,6 @@ def _quadrature(case: Case, rng: np.random.Generator) -> Outcome:
     gd.fit(model, data_of(model, problem.data), **{**QUICK, "steps": 30})
     evidence, error = evidence_of(model, problem)
     reached = bound(model, problem.data)
-    outcome.figures["gap in nats"] = evidence - reached
     if math.isnan(evidence):
         outcome.title += " (no evidence)"
     elif reached > evidence + error + 1e-6 * max(1.0, abs(evidence)):

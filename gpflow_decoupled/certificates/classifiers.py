@@ -36,7 +36,7 @@ from scipy.special import erf, ndtr
 from ..bases import AffineIndependentBasis
 from ..errors import DataError, ModelError, NumericalError, check_option
 from ..inducing.variables import input_dims
-from ..inputs import as_array, as_inputs, as_pair, float_type
+from ..inputs import as_inputs, as_pair, as_values, float_type
 from ..likelihoods import BernoulliLogit, BernoulliProbit
 from ..models.checks import check_shapes_of_data, check_values
 
@@ -177,7 +177,7 @@ def checked_data(model: GPModel, data: RegressionData) -> tuple[np.ndarray, np.n
 
     :raises DataError: for anything else; the message says what is wrong.
     """
-    X, Y = (np.asarray(as_array(array, name, float_type(model.kernel))) for array, name in zip(as_pair(data), "XY"))
+    X, Y = (as_values(array, name, float_type(model.kernel)) for array, name in zip(as_pair(data), "XY"))
     check_shapes_of_data(X, Y, model.likelihood, 1, _columns(model))
     check_values(X, Y, model.likelihood)
     return X, Y.astype(X.dtype)

@@ -13,7 +13,7 @@ import tensorflow as tf
 from gpflow.models import GPModel
 
 from ..errors import DataError, check_option
-from ..inputs import as_array, as_pair, check_whole
+from ..inputs import as_pair, as_values, check_whole
 from ..models import AffineIndependentGP, BasisGP, FullGP
 from ..models.checks import check_values
 from .options import given
@@ -79,7 +79,7 @@ def held_out_metrics(model: GPModel, data: Sequence[npt.ArrayLike], chunk: int =
 
         held_out_metrics(model, (X_test, Y_test))["log_density"]
     """
-    X, Y = (np.asarray(as_array(array, name)) for array, name in zip(as_pair(data), "XY"))
+    X, Y = (as_values(array, name) for array, name in zip(as_pair(data), "XY"))
     has_posterior = hasattr(model, "posterior") and not isinstance(model, AffineIndependentGP)
     score = _gaussian_predictions(model) if has_posterior else _own_predictions(model)
     squares, densities = [], []

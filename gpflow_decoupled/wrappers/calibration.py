@@ -17,7 +17,7 @@ from gpflow.models import GPModel
 from scipy.stats import kstwobign, norm
 
 from ..errors import DataError
-from ..inputs import as_array, as_pair, check_finite_entries, check_whole
+from ..inputs import as_pair, as_values, check_finite_entries, check_whole
 from ..likelihoods import BernoulliLogit, BernoulliProbit
 from .axes import axes_or_new
 
@@ -50,7 +50,7 @@ def plot_calibration(
         plot_calibration(model, (X_test, Y_test)).figure.savefig("calibration.png")
     """
     check_whole(1, num_bins=num_bins)
-    X, Y = (np.asarray(as_array(array, name)) for array, name in zip(as_pair(data), "XY"))
+    X, Y = (as_values(array, name) for array, name in zip(as_pair(data), "XY"))
     for array, name in ((X, "X"), (Y, "Y")):
         check_finite_entries(array, name)
     if Y.ndim != 2 or Y.shape[1] != 1:

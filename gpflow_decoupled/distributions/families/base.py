@@ -169,7 +169,8 @@ def as_float(name: str, value: tf.Tensor | npt.ArrayLike) -> tf.Tensor:
     tensor = tf.convert_to_tensor(array) if tf.is_tensor(array) else tf.constant(array, default_float())
     known = tf.get_static_value(tensor)
     if known is not None and not np.all(np.isfinite(known)):
-        raise DataError(f"{name} has entries that are not finite: {known}.")
+        value = np.ravel(known)[~np.isfinite(np.ravel(known))][0]
+        raise DataError(f"{name} has entries that are not finite, {value} first; remove or impute them.")
     return tensor
 
 

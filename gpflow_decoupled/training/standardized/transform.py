@@ -13,7 +13,7 @@ from gpflow.base import TensorType
 from gpflow.config import default_float
 
 from ...errors import DataError
-from ...inputs import as_values
+from ...inputs import as_array, as_values
 
 _DIGITS = 8.0 * np.finfo(np.float64).eps
 """Range of a column, relative to its size, below which it varies by nothing but round-off."""
@@ -58,7 +58,7 @@ class Standardization(tf.Module):
 
         :raises DataError: for another number of columns.
         """
-        values = _float64(array)
+        values = _float64(array, self._of)
         columns = self.mean.shape[0]
         if values.shape.rank is not None and (values.shape.rank < 2 or values.shape[-1] not in (None, columns)):
             raise DataError(
@@ -68,11 +68,11 @@ class Standardization(tf.Module):
 
     def inverse_transform(self, array: TensorType) -> tf.Tensor:
         """A standardised array [..., D] in the units of the data."""
-        return tf.cast(_float64(array) * self.scale + self.mean, default_float())
+        return tf.cast(_float64(array, self._of) * self.scale + self.mean, default_float())
 
 
-def _float64(array: TensorType) -> tf.Tensor:
-    return tf.cast(array if tf.is_tensor(array) else np.asarray(array), tf.float64)
+def _float64(array: TensorType, name: str) -> tf.Tensor:
+    return tf.cast(as_array(array, name), tf.float64)
 
 
 def _checked(array: npt.ArrayLike, name: str) -> np.ndarray:
