@@ -63,9 +63,7 @@ def evidence_bound(
     K_a = gram_product(kernel, mean.points, None, a, dtype=dtype)
     r = y - K_a - noise * a
     chol = cholesky(gram_to_factor(kernel, beta)).chol
-    gram_sum, pulled, squares = _sums_over_rows(
-        kernel, beta, chol, mean.inputs, r, y.dtype if dtype is None else dtype
-    )
+    gram_sum, pulled, squares = _sums_over_rows(kernel, beta, chol, mean.inputs, r, y.dtype if dtype is None else dtype)
     precision = gram_sum / noise
     precision = tf.linalg.set_diag(precision, tf.linalg.diag_part(precision) + 1.0)  # I + A A^T / s2
     root = cholesky(precision).chol

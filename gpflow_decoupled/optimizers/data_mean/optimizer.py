@@ -53,8 +53,9 @@ class ConjugateGradients:
     beta. At the sites of q(f), which for Gaussian noise are the data themselves, the coefficients solve (K + W^-1) a = y~.
     Each product with K is computed in blocks, and K is never stored. The run ends when the bound is certified to be within
     `tolerance` nats of its maximum over the mean: the gap (D32) is an upper bound of the distance, and not an estimate. For
-    other likelihoods, and where a `LinearCoregionalization` mixes the latents, solves and updates of the sites take turns until
-    a whole step raises the bound by less than `tolerance`; a step that would lower it is shortened, which takes no new solve.
+    other likelihoods, and where a `LinearCoregionalization` mixes the latents, solves and updates of the sites take turns
+    until a whole step raises the bound by less than `tolerance`; a step that would lower it is shortened, which takes no new
+    solve.
 
     :param tolerance: nats.
     :param max_products: of a solve; the run ends there if the gap is not reached, and says so.
