@@ -240,6 +240,7 @@ class _Run:
             now.a,
             self.settings.tolerance,
             self.settings.max_products,
+            K_start=now.K_a,
             dtype=dtype,
             deadline=self.deadline,
             report=self._report,
@@ -255,7 +256,10 @@ class _Run:
         """q(f) as the model has it."""
         basis, kernel = self.model.basis, self.model.kernel
         state = basis.factor(kernel, with_kl=False)
-        K_a = self.mean.products(kernel, state.a, None) if bool(tf.reduce_any(state.a != 0.0)) else state.a
+        K_a = tf.zeros_like(state.a)
+        if bool(tf.reduce_any(state.a != 0.0)):
+            K_a = self.mean.products(kernel, state.a, None)
+            self.products += 1
         now = posterior_of(self.model, self.data, self.projections, state.a, K_a, Gaussian(state.mean, state.root))
         if not np.isfinite(now.elbo):
             raise unusable_observation(self.model, self.data) or NumericalError(

@@ -50,6 +50,7 @@ def solve_mean(
     tolerance: float,
     max_products: int,
     *,
+    K_start: tf.Tensor | None = None,
     dtype: tf.DType | None = None,
     deadline: float = float("inf"),
     report: Report = lambda products, share, gap: None,
@@ -63,6 +64,7 @@ def solve_mean(
     :param start: a [N, L], as found for a similar system, or zeros.
     :param tolerance: the gap in nats that is good enough.
     :param max_products: at most so many products, one more for the certificate.
+    :param K_start: K a of the start [N, L], where it is known; else it takes a product.
     :param dtype: tf.float32 for faster products; None is the dtype of the data.
     :param deadline: a value of `time.perf_counter` after which no further product is begun.
     :param report: shows progress.
@@ -82,7 +84,9 @@ def solve_mean(
         return (system.precondition(residual[0]),)
 
     residual = system.target
-    if bool(tf.reduce_any(start != 0.0)):
+    if K_start is not None:
+        residual = system.target - K_start - start / system.weights
+    elif bool(tf.reduce_any(start != 0.0)):
         residual = system.target - product(start, full)
         products += 1
     gaps.append(system.gap(residual))
