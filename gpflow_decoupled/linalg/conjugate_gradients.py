@@ -32,7 +32,7 @@ class Solution(NamedTuple):
 
 
 class Iterate(NamedTuple):
-    """Where an iteration stands."""
+    """Where an iteration stands; blocks have the shapes of those of the caller, for example [N, L]."""
 
     step: tf.Tensor
     x: Blocks

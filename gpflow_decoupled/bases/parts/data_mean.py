@@ -30,6 +30,11 @@ def mean_points(
 ) -> KernelMean:
     """The mean points of an `OrthogonalBasis`: a `DataMean` for gamma = "data", else a `KernelMean`.
 
+    :param gamma: points [M_gamma, D], inducing variables, or "data".
+    :param beta: the inducing variables of the covariance.
+    :param num_latent_gps: L.
+    :param scaling: see `MeanScaling`.
+    :param subsample: rows of the estimate (D25), or None.
     :raises UnknownOptionError: for another word than "data", or an unknown scaling.
     :raises DataError: for points that are not finite and distinct, a gamma that equals beta, and for "data" beside inducing
         variables that are not points of the input space, or with a subsample.

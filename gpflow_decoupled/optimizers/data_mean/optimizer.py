@@ -12,12 +12,6 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 from gpflow.base import RegressionData
-from gpflow.inducing_variables import (
-    InducingPoints,
-    InducingVariables,
-    SeparateIndependentInducingVariables,
-    SharedIndependentInducingVariables,
-)
 from gpflow.kernels import LinearCoregionalization
 from gpflow.likelihoods import Gaussian as GaussianNoise
 from tqdm.auto import tqdm
@@ -35,7 +29,7 @@ from ..expectation_check import warn_of_quadrature
 from ..results import Recorder
 from ..unusable_observation import unusable_observation
 from .moments import Posterior, posterior_of
-from .projections import nested_points, project_rows
+from .projections import project_rows, with_rows
 from .result import MeanResult
 from .solve import INTERRUPTED, TIME_IS_UP, MeanSolution, solve_mean
 from .system import MeanSystem
@@ -54,7 +48,7 @@ class ConjugateGradients:
     Each product with K is computed in blocks, and K is never stored. The run ends when the bound is certified to be within
     `tolerance` nats of its maximum over the mean: the gap (D32) is an upper bound of the distance, and not an estimate. For
     other likelihoods, and where a `LinearCoregionalization` mixes the latents, solves and updates of the sites take turns
-    until a whole step raises the bound by less than `tolerance`; a step that would lower it is shortened, which takes no new
+    until a whole step raises the bound by less than `tolerance`. A step that would lower it is shortened, which takes no new
     solve.
 
     :param tolerance: nats.
@@ -99,7 +93,7 @@ class ConjugateGradients:
         :raises NumericalError: if a matrix cannot be factorised, or the bound is not finite. The model is left as it was,
             except that the data are its mean points.
         """
-        mean = data_mean_of(model, "ConjugateGradients")
+        mean = _data_mean_of(model, "ConjugateGradients")
         X, Y = model.checked(data)
         model.num_data = int(X.shape[0])
         mean.set_data(X.numpy())
@@ -110,7 +104,7 @@ class ConjugateGradients:
         return result
 
 
-def data_mean_of(model: BasisGP, method: str) -> DataMean:
+def _data_mean_of(model: BasisGP, method: str) -> DataMean:
     """The mean on all data of a model.
 
     :raises ModelError: for a model that has none.
@@ -232,7 +226,7 @@ class _Run:
 
     def _whole_step(self, now: Posterior) -> _Full:
         """Solve for the mean at the sites of `now`."""
-        natural, weights, precisions = sites_of(now)
+        natural, weights, precisions = _sites_of(now)
         system = MeanSystem(self.model.kernel, self.mean, self.projections, weights, natural / weights)
         dtype = tf.float32 if self.settings.float32 and now.a.dtype == tf.float64 else None
         found = solve_mean(
@@ -291,7 +285,7 @@ class _Run:
         )
 
 
-def sites_of(now: Posterior) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+def _sites_of(now: Posterior) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
     """The sites that the moments suggest, (C13), each [N, L].
 
     :return: natural means g + w m; precisions w above zero, for the mean; and precisions -2 h as they are, for the covariance.
@@ -299,15 +293,3 @@ def sites_of(now: Posterior) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
     precisions = -2.0 * now.h
     weights = tf.maximum(precisions, _LEAST_WEIGHT * tf.reduce_max(tf.abs(precisions)))
     return now.g + weights * now.mean, weights, precisions
-
-
-def with_rows(beta: InducingVariables, X: np.ndarray, rank: int) -> InducingVariables:
-    """The points beta of each latent, and random rows of X [N, D] after them, `rank` in all."""
-    sets = [nested_points(np.asarray(values), X, rank) for values in point_values(beta)]
-    count = min(len(one) for one in sets)  # rows of X that repeat, or are points of beta, may leave one with fewer
-    parts = [InducingPoints(one[:count]) for one in sets]
-    if isinstance(beta, InducingPoints):
-        return parts[0]
-    if len(parts) == 1:
-        return SharedIndependentInducingVariables(parts[0])
-    return SeparateIndependentInducingVariables(parts)

@@ -7,17 +7,23 @@ rows of X, so that no second array of its size exists at any time.
 
 from __future__ import annotations
 
-__all__ = ["ROWS", "Projections", "nested_points", "project_rows"]
+__all__ = ["ROWS", "Projections", "nested_points", "project_rows", "with_rows"]
 
 from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
-from gpflow.inducing_variables import InducingVariables
+from gpflow.inducing_variables import (
+    InducingPoints,
+    InducingVariables,
+    SeparateIndependentInducingVariables,
+    SharedIndependentInducingVariables,
+)
 from gpflow.kernels import Kernel
 
 from ...covariances.latents import gram_to_data, gram_to_factor, prior_variance
 from ...errors import NumericalError
+from ...inducing.variables import point_values
 from ...linalg.cholesky import cholesky
 from ...linalg.gaussians import apply_per_latent
 from ...linalg.triangular import solve, symmetric_product
@@ -92,3 +98,15 @@ def nested_points(beta: np.ndarray, X: np.ndarray, rank: int, seed: int = 0) -> 
     known = {row.tobytes() for row in np.ascontiguousarray(beta)}
     new = [row for row in candidates if row.tobytes() not in known][:extra]
     return np.concatenate([beta, np.array(new).reshape(-1, beta.shape[1])])
+
+
+def with_rows(beta: InducingVariables, X: np.ndarray, rank: int) -> InducingVariables:
+    """The points beta of each latent, and random rows of X [N, D] after them, `rank` in all."""
+    sets = [nested_points(np.asarray(values), X, rank) for values in point_values(beta)]
+    count = min(len(one) for one in sets)  # rows of X that repeat, or are points of beta, may leave one with fewer
+    parts = [InducingPoints(one[:count]) for one in sets]
+    if isinstance(beta, InducingPoints):
+        return parts[0]
+    if len(parts) == 1:
+        return SharedIndependentInducingVariables(parts[0])
+    return SeparateIndependentInducingVariables(parts)

@@ -13,9 +13,8 @@ from ..results import RunResult
 class MeanResult(RunResult):
     """The record of `ConjugateGradients.run`.
 
-    A step is one linear solve: one for Gaussian noise, several where sites have to be found. The arrays of `history` have one
-    entry per step: "step", "seconds", "elbo" (nats), "gap" (nats) and "products" (so far). `gaps` has the certified gap after
-    each product of the last solve. Example::
+    A step is one linear solve: one for Gaussian noise, several where sites have to be found. The arrays [steps] of `history`
+    have one entry per step: "step", "seconds", "elbo" (nats), "gap" (nats) and "products" (so far). Example::
 
         result = ConjugateGradients(tolerance=0.1).run(model, (X, Y))
         print(result, result.gap)
@@ -24,7 +23,8 @@ class MeanResult(RunResult):
     gap: float
     """Nats: at the sites of q(f) the bound is at most so far below its maximum over the mean."""
     gaps: list[float]
-    """The gap after each product of the last solve, in nats."""
+    """The gap after each product of the last solve, in nats, as conjugate gradients carry it along. The last one is computed
+    anew from the coefficients, and is `gap`."""
     products: int
     """Products with the kernel matrix [N, N]."""
 

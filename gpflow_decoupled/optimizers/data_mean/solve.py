@@ -29,7 +29,7 @@ _PROGRESS = 0.5
 
 @dataclass
 class MeanSolution:
-    """Coefficients, and how good they are."""
+    """Coefficients [N, L], and how good they are."""
 
     a: tf.Tensor
     """[N, L]"""

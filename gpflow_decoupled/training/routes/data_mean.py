@@ -23,7 +23,7 @@ from ...bases.parts.data_mean import DataMean
 from ...models import BasisGP
 from ...optimizers import ConjugateGradients, MeanResult
 from ...optimizers.data_mean.hyperparameters import climb_evidence, hyperparameters_of
-from ...optimizers.data_mean.solve import INTERRUPTED
+from ...optimizers.data_mean.solve import INTERRUPTED, TIME_IS_UP
 from ..batches import ArrayBatches, Batch
 from ..schedules import Limits
 from ..step import Step, StepOutput, StepSizes, Trackable
@@ -37,7 +37,7 @@ _ENOUGH = 1e-3
 
 
 class AllRows(ArrayBatches):
-    """Minibatches of arrays for a step that sees all rows at the end of a run."""
+    """Minibatches of X [N, D], Y [N, P] for a step that sees all rows at the end of a run."""
 
     @property
     def whole(self) -> Batch:
@@ -110,8 +110,9 @@ class DataMeanStep(Step):
         return self._round()
 
     def finish(self) -> bool:
-        """Solve for the mean, unless the last step did."""
-        if self._solved is not None:
+        """Solve for the mean, unless the last step did; what was cut short by a limit of seconds goes on from there."""
+        solved = self._solved
+        if solved is not None and solved.reason != TIME_IS_UP:
             return False
         self._solve()
         return True

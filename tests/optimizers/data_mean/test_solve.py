@@ -13,8 +13,7 @@ from gpflow.kernels import SeparateIndependent
 from numpy.testing import assert_allclose
 
 from gpflow_decoupled.optimizers import ConjugateGradients, NaturalGradient
-from gpflow_decoupled.optimizers.data_mean.optimizer import with_rows
-from gpflow_decoupled.optimizers.data_mean.projections import nested_points, project_rows
+from gpflow_decoupled.optimizers.data_mean.projections import nested_points, project_rows, with_rows
 from gpflow_decoupled.optimizers.data_mean.solve import solve_mean
 from gpflow_decoupled.optimizers.data_mean.system import MeanSystem
 from tests.bounds.registry import matern, numpy_kernel
