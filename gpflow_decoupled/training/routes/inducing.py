@@ -28,7 +28,7 @@ from ...inducing.variables import count_points
 from ...models import BasisGP
 from ...optimizers import ConjugateGradients, NaturalGradient
 from ...optimizers.natural_gradient.evaluation import as_basis_model, evaluate
-from ..batches import Batches, make_batches
+from ..batches import ArrayBatches, Batches, make_batches
 from ..step import Step, StepOutput, StepSizes, Trackable, all_finite
 from .data_mean import AllRows, DataMeanStep
 from .keras import KerasAscent, Optimizer
@@ -77,7 +77,7 @@ class InducingRoute(Route):
 
     def mean_rate(self, model: BasisGP, solver: MeanSolver) -> float:
         """See `MeanSolver`."""
-        if not isinstance(solver, MeanSolver) or solver.method != "adam":
+        if solver.method != "adam":
             return 1.0
         mean = model.basis.kernel_mean
         return 0.03 if mean is None else 0.03 * min(1.0, 1000.0 / max(1, count_points(mean.points)))
@@ -100,15 +100,13 @@ class InducingRoute(Route):
         batches = make_batches(model, data, choices.batch_size, choices.seed)
         _warn_of_sizes(model, batches.num_data)
         rate = self.rates(model, choices).mean_learning_rate
-        natural = None if rho is None else _natural_gradient(model, rho, rate, choices)
+        natural = None if rho is None else _natural_gradient(model, rho, rate, solver, choices.negative_precision)
         mean_optimizer = tf_keras.optimizers.Adam(rate) if solver == "adam" else None
         held = choices.hold == "sites"
         step = TrainingStep(model, natural, choices.optimizer, mean_optimizer, choices.compile, held)
         return step, batches
 
-    def _parts_of_data_mean(
-        self, model: BasisGP, mean: DataMean, data: Data, choices: Choices
-    ) -> tuple[AllRows, DataMeanStep]:
+    def _parts_of_data_mean(self, model: BasisGP, mean: DataMean, data: Data, choices: Choices) -> tuple[Step, Batches]:
         """A `DataMeanStep`, which begins with steps of a model with the same Parameters and no mean points."""
         solver = choices.mean_solver
         if isinstance(data, tf.data.Dataset):
@@ -125,6 +123,7 @@ class InducingRoute(Route):
             expectations=model.expectations,
         )
         step, found = self.parts(view, data, replace(choices, mean_solver=MeanSolver()))
+        assert isinstance(found, ArrayBatches)
         batches = AllRows(found.X, found.Y, found.batch_size, choices.seed)
         mean.set_data(batches.X.numpy())
         view.num_data = batches.num_data
@@ -275,15 +274,15 @@ class TrainingStep(Step):
         return StepOutput(evaluation.elbo, ok, shortened, clipped)
 
 
-def _natural_gradient(model: BasisGP, rho: float, mean_rate: float, choices: Choices) -> NaturalGradient:
+def _natural_gradient(model: BasisGP, rho: float, mean_rate: float, solver: str, policy: str) -> NaturalGradient:
     """The rule for q(u), and for the mean coefficients if they are to move with it; step sizes are variables."""
-    mean, solver = model.basis.kernel_mean, choices.mean_solver.method
+    mean = model.basis.kernel_mean
     moves_mean = solver != "adam" and mean is not None and mean.coefficients.trainable
     return NaturalGradient(
         tf.Variable(rho, dtype=tf.float64, trainable=False),
         mean=solver if moves_mean else None,
         mean_step=tf.Variable(mean_rate, dtype=tf.float64, trainable=False),
-        negative_precision=choices.negative_precision,
+        negative_precision=policy,
     )
 
 

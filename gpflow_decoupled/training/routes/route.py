@@ -188,8 +188,10 @@ class Route(abc.ABC):
     def rates(self, model: Model, choices: Choices) -> Rates:
         """The step sizes before ramp and annealing."""
         solver = choices.mean_solver
-        mean_rate = solver.learning_rate if isinstance(solver, MeanSolver) else 1.0
-        mean_rate = mean_rate or self.mean_rate(model, solver)
+        if isinstance(solver, MeanSolver):
+            mean_rate = solver.learning_rate or self.mean_rate(model, solver)
+        else:
+            mean_rate = 1.0  # a solve has no step size
         return Rates(choices.natural_gradient, choices.learning_rate, mean_rate, choices.ramp_steps, choices.anneal)
 
 
