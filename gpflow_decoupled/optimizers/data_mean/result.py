@@ -23,8 +23,8 @@ class MeanResult(RunResult):
     gap: float
     """Nats: at the sites of q(f) the bound is at most so far below its maximum over the mean."""
     gaps: list[float]
-    """The gap after each product of the last solve, in nats, as conjugate gradients carry it along. The last one is computed
-    anew from the coefficients, and is `gap`."""
+    """The gap after each product of the last solve, in nats, as conjugate gradients carry it along, which drifts by a few
+    per cent where products are in float32. The last one is computed anew from the coefficients: it is `gap`, and a bound."""
     products: int
     """Products with the kernel matrix [N, N]."""
 
