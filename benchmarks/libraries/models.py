@@ -65,13 +65,17 @@ FAMILIES = {
     "hybrid": "gpflow_decoupled",
     "orthogonal": "gpflow_decoupled",
     "solve": "gpflow_decoupled",
+    "data": "gpflow_decoupled",
     "gpflow": "gpflow",
+    "sgpr": "gpflow",
+    "trees": "scikit-learn",
     "gpytorch": "gpytorch",
     "gpjax": "gpjax",
 }
 """Family -> library. `whitened` is the coupled basis whose whitened q(u), in the place of its sites, stays the same while the
-kernel changes. `gpflow` and `gpjax` are the whitened SVGP of these libraries; `gpytorch` is the SVGP of GPyTorch, and its
-orthogonally decoupled one where there are mean points."""
+kernel changes. `data` has its mean on all training rows. `sgpr` is GPflow's SGPR by L-BFGS, and `trees` are scikit-learn's
+gradient-boosted trees, of which the number is the limit of iterations. `gpflow` and `gpjax` are the whitened SVGP of these
+libraries; `gpytorch` is the SVGP of GPyTorch, and its orthogonally decoupled one where there are mean points."""
 
 
 def parse(name: str) -> Spec:
@@ -86,9 +90,9 @@ def parse(name: str) -> Spec:
             f"Model {name!r} is not known; write FAMILY-M or FAMILY-M+MEAN_POINTS, and -adam after it, with {families}."
         )
     spec = Spec(match[1], int(match[2]), int(match[3] or 0), match[4] is None)
-    if spec.library == "gpytorch" and not spec.natural:
-        raise ValueError(f"Model {name!r}: {spec.family} is always trained by Adam; leave out -adam.")
-    if spec.family in ("coupled", "gpflow", "gpjax", "whitened") and spec.num_gamma:
+    if spec.family in ("data", "gpytorch", "sgpr", "trees") and not spec.natural:
+        raise ValueError(f"Model {name!r}: {spec.family} has one way of training; leave out -adam.")
+    if spec.family in ("coupled", "data", "gpflow", "gpjax", "sgpr", "trees", "whitened") and spec.num_gamma:
         raise ValueError(f"Model {name!r}: {spec.family} has no mean points of its own; leave out +{spec.num_gamma}.")
     if spec.family in ("decoupled", "hybrid", "orthogonal", "solve") and not spec.num_gamma:
         raise ValueError(f"Model {name!r}: {spec.family} needs mean points; write {name}+MEAN_POINTS.")
@@ -137,6 +141,8 @@ def build(spec: Spec, data: Data, settings: Settings) -> gpflow.models.GPModel:
         return gpflow.models.SVGP(kernel, likelihood, beta, whiten=True, num_latent_gps=L, num_data=num_data)
     if spec.family in ("coupled", "whitened"):
         return models.BasisGP(kernel, likelihood, bases.CoupledBasis(beta, L), num_data=num_data)
+    if spec.family == "data":
+        return models.ODVGP(kernel, likelihood, "data", beta, num_latent_gps=L, num_data=num_data)
     if spec.family == "decoupled":
         alpha = np.concatenate([gamma, beta])
         options = {"num_latent_gps": L, "num_data": num_data, "mean_subsample": MEAN_SUBSAMPLE}

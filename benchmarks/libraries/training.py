@@ -10,16 +10,22 @@ from collections.abc import Callable, Iterable, Sequence
 from ..harness.data import Data
 from ..harness.records import Record
 from . import gpjax, gpytorch_svgp
+from .boosted_trees import train_trees
+from .gpflow_sgpr import train_sgpr
 from .gpflow_svgp import train_gpflow
 from .models import Settings, Spec, parse
 from .ours import train_ours
 
-_TRAINERS: dict[str, Callable[[Spec, Data, Sequence[float], Settings], Record]] = {
+Trainer = Callable[[Spec, Data, Sequence[float], Settings], Record]
+
+_TRAINERS: dict[str, Trainer] = {
     "gpflow_decoupled": train_ours,
     "gpflow": train_gpflow,
     "gpytorch": gpytorch_svgp.train_gpytorch,
     "gpjax": gpjax.train_gpjax,
 }
+_OF_FAMILY: dict[str, Trainer] = {"sgpr": train_sgpr, "trees": train_trees}
+"""Models that are not trained like the others of their library."""
 _MISSING: dict[str, Callable[[], str]] = {"gpytorch": gpytorch_svgp.missing, "gpjax": gpjax.missing}
 
 
@@ -32,7 +38,8 @@ def train(spec: Spec, data: Data, targets: Sequence[float], settings: Settings) 
     """
     if reason := missing(spec.library):
         raise RuntimeError(f"Model {spec.name!r} cannot be trained. {reason}")
-    return _TRAINERS[spec.library](spec, data, targets, settings)
+    trainer = _OF_FAMILY.get(spec.family) or _TRAINERS[spec.library]
+    return trainer(spec, data, targets, settings)
 
 
 def missing(library: str) -> str:

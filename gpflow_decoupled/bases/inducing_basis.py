@@ -109,6 +109,10 @@ class InducingBasis(Basis):
         """The maps between mean coefficients and the mean at X [N, D]; forms K_gamma [M_gamma, M_gamma]."""
         raise NotImplementedError(f"{type(self).__name__} has no mean points of its own, and so no coefficients.")
 
+    def without_mean_points(self) -> InducingBasis:
+        """The basis with the same q(u), sharing its Parameters, without the mean points."""
+        raise NotImplementedError(f"{type(self).__name__} has no mean points that could be left out.")
+
     def draw_rows(self, seed: tf.Tensor | None = None) -> tf.Tensor | None:
         """Indices [m] for the estimate (D25) of the mean's norm, or None if the basis computes the norm in full."""
         return None if self.kernel_mean is None else self.kernel_mean.draw_rows(seed)

@@ -23,12 +23,15 @@ from gpflow.kernels import Kernel
 
 from ..covariances.latents import cross_gram, gram, gram_to_data, gram_to_factor
 from ..covariances.residual import residual_diagonal, residual_gram
-from ..inducing.variables import as_inducing, check_separate, count_points
+from ..errors import ModelError
+from ..inducing.variables import as_inducing, count_points
 from ..linalg.gaussians import apply_per_latent, kl_from_whitened
 from ..linalg.triangular import transposed_product
 from ..linalg.whitening import Whitener, whiten, whitener
 from .base import Features, Gaussian
+from .coupled import CoupledBasis
 from .inducing_basis import InducingBasis, norm_of
+from .parts.data_mean import mean_points
 from .parts.inducing_gaussian import assign_whitened, gaussian_parameters, whiten_columns, whitened
 from .parts.kernel_mean import KernelMean
 from .parts.mean_operator import MeanOperator
@@ -57,7 +60,8 @@ class OrthogonalState(NamedTuple):
 class OrthogonalBasis(InducingBasis):
     """q(f) with mean points gamma orthogonal to the inducing points beta; equations (D13), (D14).
 
-    :param gamma: mean points [M_gamma, D], or a GPflow inducing variable.
+    :param gamma: mean points [M_gamma, D], or a GPflow inducing variable; or "data", the training inputs themselves, which
+        `fit` and `optimizers.ConjugateGradients` set. `mean_scaling` and `mean_subsample` do not apply to these.
     :param beta: inducing points [M_beta, D], or a GPflow inducing variable.
     :param num_latent_gps: L.
     :param whiten: parametrise L_b^-1 f(beta) instead of f(beta).
@@ -83,7 +87,7 @@ class OrthogonalBasis(InducingBasis):
 
     def __init__(
         self,
-        gamma: InducingVariables | TensorType,
+        gamma: InducingVariables | TensorType | str,
         beta: InducingVariables | TensorType,
         num_latent_gps: int = 1,
         *,
@@ -95,8 +99,7 @@ class OrthogonalBasis(InducingBasis):
     ) -> None:
         super().__init__()
         self.beta = as_inducing(beta, "beta")
-        self.kernel_mean = KernelMean(gamma, "gamma", num_latent_gps, mean_scaling, mean_subsample)
-        check_separate(self.gamma, self.beta)
+        self.kernel_mean = mean_points(gamma, self.beta, num_latent_gps, mean_scaling, mean_subsample)
         self.num_latent_gps = num_latent_gps
         self.whiten = whiten
         self.q_mu, self.q_sqrt = gaussian_parameters(count_points(self.beta), num_latent_gps, q_mu, q_sqrt)
@@ -120,8 +123,9 @@ class OrthogonalBasis(InducingBasis):
         chol, ok, tangent = whitener(gram_to_factor(kernel, self.beta))
         mean, root = whitened(chol, tangent, self.q_mu, self.q_sqrt, self.whiten)
         a = self.kernel_mean.raw()
-        K_bg = cross_gram(kernel, self.beta, self.gamma)
-        t = whiten_columns(chol, tangent, apply_per_latent(K_bg, a))  # (D19)
+        K_bg = cross_gram(kernel, self.beta, self.gamma) if self.kernel_mean.stored else None
+        at_beta = self.kernel_mean.at(kernel, self.beta, a) if K_bg is None else apply_per_latent(K_bg, a)
+        t = whiten_columns(chol, tangent, at_beta)  # (D19)
         norm = self._norm(kernel, a, chol, tangent, t, K_bg, rows) if with_kl else None
         return OrthogonalState(chol, mean, root, a, t, ok, tangent, norm)
 
@@ -142,10 +146,19 @@ class OrthogonalBasis(InducingBasis):
         return state.a
 
     def mean_operator(self, state: OrthogonalState, kernel: Kernel, X: tf.Tensor, features: Features) -> MeanOperator:
-        """The maps between mean coefficients and the mean at X [N, D]."""
+        """The maps between mean coefficients and the mean at X [N, D]. Raises `ModelError` where gamma is the data."""
+        if not self.kernel_mean.stored:
+            raise ModelError(
+                'The Newton and natural steps of the mean store K_gamma, which gamma="data" does not: use '
+                "optimizers.ConjugateGradients().run(model, data), or fit with its default mean_solver."
+            )
         projection = whiten(state.chol, None, cross_gram(kernel, self.beta, self.gamma))
         cross = gram_to_data(kernel, self.gamma, X)
         return MeanOperator(gram(kernel, self.gamma), cross, projection, features.minus[0])
+
+    def without_mean_points(self) -> CoupledBasis:
+        """The coupled basis with the same q(f(beta)), sharing its Parameters."""
+        return CoupledBasis(self.beta, self.num_latent_gps, whiten=self.whiten, q_mu=self.q_mu, q_sqrt=self.q_sqrt)
 
     def refresh(self, kernel: Kernel) -> None:
         """Recompute the frozen scaling of `a_gamma` at the current residual kernel; q(f) does not change."""
@@ -186,7 +199,15 @@ class OrthogonalBasis(InducingBasis):
         assign_whitened(state.chol, new[0], self.q_mu, self.q_sqrt, self.whiten)
 
     def optimal_parameters(self, kernel: Kernel, data: Regression) -> OptimalParameters:
-        """The best q(f) for Gaussian noise: (D26), (D30), (D31); N (M_gamma^2 + M_beta^2) + M_gamma^3 + M_beta^3."""
+        """The best q(f) for Gaussian noise: (D26), (D30), (D31); N (M_gamma^2 + M_beta^2) + M_gamma^3 + M_beta^3.
+
+        Raises `ModelError` where gamma is the data.
+        """
+        if not self.kernel_mean.stored:
+            raise ModelError(
+                'The closed form stores K_gamma, which gamma="data" does not: use '
+                "optimizers.ConjugateGradients().run(model, data), which reaches the same optimum to a certified gap."
+            )
         return orthogonal_optimum(kernel, self.beta, self.kernel_mean, data)
 
     def _norm(
@@ -196,10 +217,15 @@ class OrthogonalBasis(InducingBasis):
         chol: tf.Tensor,
         tangent: tf.Tensor,
         t: tf.Tensor,
-        K_bg: tf.Tensor,
+        K_bg: tf.Tensor | None,
         rows: tf.Tensor | None,
     ) -> tf.Tensor:
-        """a^T C_g a from rows of C_g a = K_g a - K_gb w; rows are drawn here if none are given and the basis subsamples."""
+        """a^T C_g a from rows of C_g a = K_g a - K_gb w; rows are drawn here if none are given and the basis subsamples.
+
+        Where K_bg is not stored, a^T K_gb w = t^T t takes the place of its rows.
+        """
+        if K_bg is None:
+            return tf.reduce_sum(a * self.kernel_mean.products(kernel, a, None)) - tf.reduce_sum(tf.square(t))  # (D21)
         if rows is None:
             rows = self.draw_rows()
         w = whiten_columns(chol, tangent, t, adjoint=True)

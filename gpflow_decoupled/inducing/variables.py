@@ -9,6 +9,7 @@ from gpflow.inducing_variables import InducingPoints, InducingVariables, SharedI
 from gpflow.kernels import Kernel, MultioutputKernel
 from numpy.typing import ArrayLike
 
+from ..errors import DataError
 from ..inputs import as_array
 from .checks import check_disjoint, check_inducing
 
@@ -27,6 +28,11 @@ def as_inducing(
         for values in point_values(points):
             check_inducing(values, name)
         return points
+    if isinstance(points, str):
+        raise DataError(
+            f'{name}={points!r}: pass points [M, D]. A mean on all data is gamma="data" of ODVGP or OrthogonalBasis, and of '
+            "no other model."
+        )
     check_inducing(points, name)
     variable = InducingPoints(as_array(points, name))
     return SharedIndependentInducingVariables(variable) if isinstance(kernel, MultioutputKernel) else variable

@@ -2,19 +2,25 @@
 
 SciPy's and TensorFlow's own take one flat vector, one inner product and one relative residual. Newton steps here need an
 unknown in several tensors, an inner product other than the dot product, and to know whether the system was positive definite.
+
+`conjugate_gradients` is the whole iteration, also inside a `tf.function`. Where one product takes seconds and the caller
+decides after each of them whether to go on, it calls `begin` and `advance` itself.
 """
 
 from __future__ import annotations
 
-__all__ = ["Solution", "conjugate_gradients"]
+__all__ = ["Iterate", "Solution", "advance", "begin", "conjugate_gradients"]
 
 from collections.abc import Callable
 from typing import NamedTuple
 
+import numpy as np
 import tensorflow as tf
 
 Blocks = tuple[tf.Tensor, ...]
 """The blocks of one vector."""
+Inner = Callable[[Blocks, Blocks], tf.Tensor]
+"""An inner product of a residual and a direction, see `conjugate_gradients`."""
 
 
 class Solution(NamedTuple):
@@ -25,21 +31,49 @@ class Solution(NamedTuple):
     """[], bool: whether every direction had positive curvature, and the tolerance was reached."""
 
 
-class _Loop(NamedTuple):
+class Iterate(NamedTuple):
+    """Where an iteration stands; blocks have the shapes of those of the caller, for example [N, L]."""
+
     step: tf.Tensor
     x: Blocks
     residual: Blocks
     direction: Blocks
     size: tf.Tensor
     """<residual, preconditioned residual>"""
-    ok: tf.Tensor
+    curvature: tf.Tensor
+    """<direction, matrix direction> of the last step; infinite before the first."""
+
+
+def begin(precondition: Callable[[Blocks], Blocks], right: Blocks, inner: Inner) -> Iterate:
+    """The iterate x = 0; the arguments are those of `conjugate_gradients`."""
+    start = precondition(right)
+    size = inner(right, start)
+    nothing = tuple(tf.zeros_like(block) for block in start)
+    return Iterate(
+        tf.constant(0), nothing, right, start, size, tf.fill(tf.shape(size), tf.constant(np.inf, size.dtype))
+    )
+
+
+def advance(
+    now: Iterate, apply: Callable[[Blocks], Blocks], precondition: Callable[[Blocks], Blocks], inner: Inner
+) -> Iterate:
+    """One more step: one product with the matrix and one with the preconditioner."""
+    product = apply(now.direction)
+    curvature = inner(product, now.direction)
+    length = tf.math.divide_no_nan(now.size, curvature)
+    x = _moved(now.x, length, now.direction)
+    residual = _moved(now.residual, -length, product)
+    z = precondition(residual)
+    size = inner(residual, z)
+    direction = _moved(z, tf.math.divide_no_nan(size, now.size), now.direction)
+    return Iterate(now.step + 1, x, residual, direction, size, curvature)
 
 
 def conjugate_gradients(
     apply: Callable[[Blocks], Blocks],
     precondition: Callable[[Blocks], Blocks],
     right: Blocks,
-    inner: Callable[[Blocks, Blocks], tf.Tensor],
+    inner: Inner,
     tolerance: float,
     iterations: int,
     norm: Callable[[Blocks], tf.Tensor] | None = None,
@@ -56,34 +90,24 @@ def conjugate_gradients(
     :param iterations: at most so many.
     :param norm: the squared size of a residual; by default its inner product with the preconditioned residual.
     """
-    start = precondition(right)
-    size = inner(right, start)
-    goal = tolerance**2 * (size if norm is None else norm(right))
+    first = begin(precondition, right, inner)
+    goal = tolerance**2 * (first.size if norm is None else norm(right))
 
-    def left(now: _Loop) -> tf.Tensor:
+    def left(now: Iterate) -> tf.Tensor:
         return now.size if norm is None else norm(now.residual)
 
-    def running(*state: tf.Tensor) -> tf.Tensor:
-        now = _Loop(*state)
+    def running(ok: tf.Tensor, *state: tf.Tensor) -> tf.Tensor:
+        now = Iterate(*state)
         return (now.step < iterations) & tf.reduce_any(left(now) > goal)
 
-    def body(*state: tf.Tensor) -> _Loop:
-        now = _Loop(*state)
-        product = apply(now.direction)
-        curvature = inner(product, now.direction)
-        ok = now.ok & tf.reduce_all((curvature > 0.0) | (left(now) <= goal))
-        length = tf.math.divide_no_nan(now.size, curvature)
-        x = _moved(now.x, length, now.direction)
-        residual = _moved(now.residual, -length, product)
-        z = precondition(residual)
-        size = inner(residual, z)
-        direction = _moved(z, tf.math.divide_no_nan(size, now.size), now.direction)
-        return _Loop(now.step + 1, x, residual, direction, size, ok)
+    def body(ok: tf.Tensor, *state: tf.Tensor) -> tuple:
+        before = Iterate(*state)
+        now = advance(before, apply, precondition, inner)
+        return ok & tf.reduce_all((now.curvature > 0.0) | (left(before) <= goal)), *now
 
-    nothing = tuple(tf.zeros_like(block) for block in start)
-    first = _Loop(tf.constant(0), nothing, right, start, size, tf.constant(True))
-    last = _Loop(*tf.while_loop(running, body, first))
-    return Solution(last.x, last.ok & tf.reduce_all(left(last) <= goal))
+    ok, *state = tf.while_loop(running, body, (tf.constant(True), *first))
+    last = Iterate(*state)
+    return Solution(last.x, ok & tf.reduce_all(left(last) <= goal))
 
 
 def _moved(blocks: Blocks, length: tf.Tensor, by: Blocks) -> Blocks:

@@ -24,7 +24,8 @@ class ODVGP(BasisGP):
 
     :param kernel: any GPflow kernel.
     :param likelihood: any GPflow likelihood.
-    :param gamma: mean points [M_gamma, D], or a GPflow inducing variable.
+    :param gamma: mean points [M_gamma, D], or a GPflow inducing variable; or "data" for a mean on all training inputs, which
+        `fit` solves for, see `optimizers.ConjugateGradients`.
     :param beta: inducing points [M_beta, D], or a GPflow inducing variable.
     :param mean_function: m(x) [N, P]; zero if not given.
     :param num_latent_gps: L; by default what the likelihood or the kernel state, else 1.
@@ -45,7 +46,7 @@ class ODVGP(BasisGP):
         self,
         kernel: Kernel,
         likelihood: Likelihood,
-        gamma: InducingVariables | TensorType,
+        gamma: InducingVariables | TensorType | str,
         beta: InducingVariables | TensorType,
         *,
         mean_function: MeanFunction | None = None,
@@ -57,7 +58,7 @@ class ODVGP(BasisGP):
         expectations: MonteCarlo | None = None,
     ) -> None:
         basis = OrthogonalBasis(
-            as_inducing(gamma, "gamma", kernel),
+            gamma if isinstance(gamma, str) else as_inducing(gamma, "gamma", kernel),
             as_inducing(beta, "beta", kernel),
             infer_num_latent_gps(kernel, likelihood, num_latent_gps),
             whiten=whiten,

@@ -33,6 +33,8 @@ from .affine_independent.result import AffineResult
 from .conjugate.optimizer import ConjugateComputation
 from .conjugate.result import ConjugateResult
 from .conjugate.sweep import sweep
+from .data_mean.optimizer import ConjugateGradients
+from .data_mean.result import MeanResult
 from .lagrangian.constraint_subset import ConstraintSubset
 from .lagrangian.direct.cholesky_kl import CholeskyKL
 from .lagrangian.direct.opper_archambeau import OpperArchambeau
@@ -49,12 +51,14 @@ __all__ = [
     "BaseChoice",
     "CholeskyKL",
     "ConjugateComputation",
+    "ConjugateGradients",
     "ConjugateResult",
     "ConstraintSubset",
     "JaakkolaJordan",
     "LagrangianResult",
     "LinearlyConstrainedLagrangian",
     "MeanFieldCVI",
+    "MeanResult",
     "NaturalGradient",
     "OpperArchambeau",
     "Optimum",

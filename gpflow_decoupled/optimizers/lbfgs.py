@@ -31,6 +31,8 @@ class LBFGSRun(NamedTuple):
     """The best point [n]."""
     value: float
     """The value there."""
+    start: float
+    """The value at the start."""
     evaluations: int
     converged: bool
     """False where the evaluations ran out."""
@@ -122,4 +124,4 @@ def lbfgs_ascent(
     if unreported:
         report()
     converged = total < max_evaluations
-    return LBFGSRun(*best, total, converged, "converged" if converged else "evaluations done")
+    return LBFGSRun(*best, values[0], total, converged, "converged" if converged else "evaluations done")

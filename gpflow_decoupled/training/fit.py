@@ -13,6 +13,7 @@ from gpflow.monitor import Monitor
 
 from ..errors import DataError
 from ..inputs import check_rate, check_whole
+from ..optimizers import ConjugateGradients
 from .checkpoints import Checkpoints
 from .evaluation import Evaluation, check_held_out
 from .loop import Loop, Plan
@@ -38,7 +39,7 @@ def fit(
     natural_gradient: float | None | str = "auto",
     hold: str | None = None,
     negative_precision: str | None = None,
-    mean_solver: str | MeanSolver | None = None,
+    mean_solver: str | MeanSolver | ConjugateGradients | None = None,
     learning_rate: float | None = None,
     optimizer: Optimizer | None = None,
     schedule: Schedule | None = None,
@@ -81,7 +82,10 @@ end | `optimizer` | `learning_rate`, `optimizer`, `Schedule.anneal`, `Schedule.r
         training; of a `CVIGP` the "moments" of q(f); of an `LCLGP` the "multipliers". Bases and parametrisations without
         sites (unwhitened, hybrid, inverse) hold their Parameters.
     :param negative_precision: "damp" (the default), "clip" or "raise", see `optimizers.NaturalGradient`.
-    :param mean_solver: "adam" (the default), "natural" or "newton", or a `MeanSolver` with a step size.
+    :param mean_solver: "adam" (the default), "natural" or "newton", or a `MeanSolver` with a step size. A mean on all data,
+        `gamma="data"`, is solved for by conjugate gradients, with the settings of a `ConjugateGradients` if one is given. The
+        first fifth of the run trains on beta alone; then, for Gaussian noise, kernel and noise climb a bound of the evidence
+        in turns with the mean, and for other likelihoods the mean is solved for once, at the end.
     :param learning_rate: of `optimizer`, in place of its own; 0.03 for Adam.
     :param optimizer: a new Keras 2 or Keras 3 optimizer for the rest; Adam if not given.
     :param schedule: a `Schedule` of ramp, annealing and refreshes.
@@ -138,7 +142,8 @@ end | `optimizer` | `learning_rate`, `optimizer`, `Schedule.anneal`, `Schedule.r
         }
     )
     route.check(model, asked)
-    choices = route.choose(asked)
+    limits = Limits(DEFAULT_STEPS if steps is None and seconds is None else steps, seconds)
+    choices = route.choose(asked, limits)
     # 2. the parts of the run
     view = route.view(model)
     if scores is not None and scores.data is not None:
@@ -146,7 +151,6 @@ end | `optimizer` | `learning_rate`, `optimizer`, `Schedule.anneal`, `Schedule.r
     step, batches = route.parts(view, data, choices)
     look_at_scales(view, batches)
     # 3. the run; from here on the model is changed
-    limits = Limits(DEFAULT_STEPS if steps is None and seconds is None else steps, seconds)
     rates = route.rates(view, choices)
     run = Plan(limits, rates, choices.refresh_every, scores, folder, calls, choices.seed, progress)
     return Loop(model, step, batches, run, lambda: route.accept(model, view, batches)).run()

@@ -270,6 +270,7 @@ class Loop:
             finished = self._finish(done) if reason != INTERRUPTED else False
         except KeyboardInterrupt:
             finished, reason = False, INTERRUPTED
+        reason = INTERRUPTED if self.step.finished == INTERRUPTED else reason
         evaluated = self.history.tail("evaluation_step", 1)
         if not evaluated or evaluated[0] != done:
             self._evaluate(done if self._restored_step is None else self._restored_step)

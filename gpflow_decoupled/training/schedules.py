@@ -70,7 +70,7 @@ class Rates:
         """The sizes of step 0, 1, ..., at a share of the run in [0, 1]."""
         factor, rho = annealed(share, self.anneal), self.natural_gradient
         natural = None if rho is None else factor * ramped(step, rho, self.ramp_steps)
-        return StepSizes(natural, factor * self.learning_rate, factor * self.mean_learning_rate)
+        return StepSizes(natural, factor * self.learning_rate, factor * self.mean_learning_rate, share)
 
 
 def ramped(step: int, final: float, steps: int, initial: float = 1e-4) -> float:

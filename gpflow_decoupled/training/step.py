@@ -40,6 +40,8 @@ class StepSizes(NamedTuple):
     """Of the optimizer of everything else."""
     mean_learning_rate: float
     """Of the coefficients of the mean points."""
+    share: float = 0.0
+    """How much of the run is done, in [0, 1]."""
 
 
 class Step(Protocol):

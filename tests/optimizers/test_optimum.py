@@ -147,10 +147,10 @@ def test_mean_points_at_the_data_give_the_exact_mean():
     weights = np.linalg.solve(K_x + NOISE * np.eye(len(X)), _rest(0))
     assert_allclose(optimum.coefficients[:, 0], weights, rtol=1e-6, atol=1e-7)
     Q_beta = gr.build_grams(numpy_kernel(kernel, 0), X, BETA, X).Q_x
-    assert_allclose(optimum.elbo, col.cglb_bound(K_x, Q_beta, _rest(0), NOISE, weights), rtol=1e-9)
+    assert_allclose(optimum.elbo, col.elbo_at_coefficients(K_x, Q_beta, _rest(0), NOISE, weights), rtol=1e-9)
 
 
-def test_any_coefficients_at_the_data_give_the_cglb_bound():
+def test_any_coefficients_at_the_data_give_the_quadratic_of_cglb():
     """(D32): with q(u) at its best, after one natural-gradient step of size one."""
     kernel, v = matern(1.3, 0.8), np.random.default_rng(6).normal(size=len(X))
     basis = OrthogonalBasis(X, BETA, mean_scaling="none")
@@ -158,7 +158,7 @@ def test_any_coefficients_at_the_data_give_the_cglb_bound():
     model = BasisGP(kernel, gl.Gaussian(NOISE), basis, mean_function=TREND, num_data=len(X))
     NaturalGradient().minimize(model, (X, Y[:, :1]))
     K_x, k = numpy_kernel(kernel, 0)(X, X), gr.build_grams(numpy_kernel(kernel, 0), X, BETA, X)
-    assert_allclose(model.elbo((X, Y[:, :1])), col.cglb_bound(K_x, k.Q_x, _rest(0), NOISE, v), rtol=1e-9)
+    assert_allclose(model.elbo((X, Y[:, :1])), col.elbo_at_coefficients(K_x, k.Q_x, _rest(0), NOISE, v), rtol=1e-9)
 
 
 @pytest.mark.costly(keep=1)

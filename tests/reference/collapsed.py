@@ -121,8 +121,8 @@ def cglb_quadratic(K_x: Array, Q_beta: Array, y: Array, noise: float, v: Array) 
     return float(r @ np.linalg.solve(Q_beta + noise * np.eye(len(y)), r) + 2 * v @ y - v @ K_v)  # (D32)
 
 
-def cglb_bound(K_x: Array, Q_beta: Array, y: Array, noise: float, v: Array) -> float:
-    """CGLB's evidence bound: the optimal ELBO of family (5) with gamma = X and a_g = v fixed."""
+def elbo_at_coefficients(K_x: Array, Q_beta: Array, y: Array, noise: float, v: Array) -> float:
+    """The optimal ELBO of family (5) with gamma = X and a_g = v fixed; CGLB's bound has a smaller trace term."""
     fit = cglb_quadratic(K_x, Q_beta, y, noise, v)
     log_det = np.linalg.slogdet(Q_beta + noise * np.eye(len(y)))[1]
     trace = float(np.trace(K_x - Q_beta)) / noise
@@ -130,7 +130,7 @@ def cglb_bound(K_x: Array, Q_beta: Array, y: Array, noise: float, v: Array) -> f
 
 
 def orthogonal_quadratic(k: Grams, y: Array, noise: float, a_g: Array) -> float:
-    """Data fit plus mean KL, times two, of family (5) at a_g [M_g] with the best m; at gamma = X as CGLB."""
+    """Data fit plus mean KL, times two, of family (5) at a_g [M_g] with the best m; at gamma = X the quadratic of CGLB."""
     m_white = whitened_mean_given_gamma(k, y, noise, a_g)
     mean = k.features.T @ m_white + k.C_xg @ a_g
     return float(np.sum((y - mean) ** 2) / noise + m_white @ m_white + a_g @ k.C_g @ a_g)  # (D32)

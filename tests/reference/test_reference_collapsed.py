@@ -97,7 +97,7 @@ def _gamma_at_x(k):
     return k._replace(K_g=k.K_x, K_gb=k.K_xb, K_xg=k.K_x)
 
 
-def test_gamma_equal_to_x_has_the_exact_mean_and_cglbs_bound():
+def test_gamma_equal_to_x_has_the_exact_mean_and_cglbs_quadratic():
     k, y = regression(jitter=0.1)
     k = _gamma_at_x(k)
     a_g, m, S = col.optimal_orthogonal(k, y, NOISE)
@@ -108,7 +108,7 @@ def test_gamma_equal_to_x_has_the_exact_mean_and_cglbs_bound():
     assert_allclose(q.mean, exact, rtol=1e-11, atol=1e-12)
     assert np.trace(q.cov) > np.trace(cov) + 1e-3
     bound = col.collapsed_orthogonal(k, y, NOISE)
-    assert_allclose(col.cglb_bound(k.K_x, k.Q_x, y, NOISE, a_g), bound, rtol=1e-12)
+    assert_allclose(col.elbo_at_coefficients(k.K_x, k.Q_x, y, NOISE, a_g), bound, rtol=1e-12)
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -120,7 +120,7 @@ def test_cglb_quadratic_bounds_the_exact_one_for_any_vector(seed):
     assert quadratic > y @ np.linalg.solve(k.K_x + NOISE * np.eye(len(y)), y)
     m = k.chol @ col.whitened_mean_given_gamma(k, y, NOISE, v)
     q = ref.orthogonal(k, v, m, col.optimal_covariance(k, NOISE))
-    assert_allclose(col.gaussian_elbo(q, y, NOISE), col.cglb_bound(k.K_x, k.Q_x, y, NOISE, v), rtol=1e-12)
+    assert_allclose(col.gaussian_elbo(q, y, NOISE), col.elbo_at_coefficients(k.K_x, k.Q_x, y, NOISE, v), rtol=1e-12)
 
 
 def test_overlapping_gamma_and_beta_give_finite_bounds():

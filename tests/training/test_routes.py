@@ -213,7 +213,9 @@ def _refused(kind: type) -> UnknownOptionError:
 def test_options_of_the_mean_points_need_mean_points(name, options) -> None:
     model = MODELS[name]()
     before = values(model)
-    with pytest.raises(UnknownOptionError, match="does not use .* This model has no mean points. It takes batch_size"):
+    with pytest.raises(
+        UnknownOptionError, match="does not use .* This model has no mean points of its own. It takes batch_size"
+    ):
         gd.fit(model, (X, Y), **options)
     assert unchanged(before, model) and model.num_data is None
 

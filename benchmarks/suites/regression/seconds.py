@@ -17,6 +17,7 @@ from .runs import Run, cell, pieces, settings_of, trained
 
 TASKS = ("kin40k", "protein", "elevators")
 MODELS = (
+    "data-500",
     "coupled-300",
     "coupled-500",
     "orthogonal-300+1000",
@@ -25,6 +26,8 @@ MODELS = (
     "decoupled-300+1000",
     "gpflow-300",
     "gpflow-500",
+    "sgpr-500",
+    "trees-1000",
     "gpytorch-300",
     "gpytorch-300+700",
     "gpjax-300",
@@ -58,6 +61,9 @@ def _section(runs: Sequence[Run], options: argparse.Namespace) -> Section:
         "kernel, noise and inducing points, and learn all of them. Best of a column in bold.",
         "`fit` lets its step sizes fall towards the end of the time it is given, so that each budget is a run of its own "
         "(points). The peers keep their step sizes, and are evaluated at times in between.",
+        "`data`: the mean on all training rows. `sgpr`: L-BFGS, evaluated when each budget has passed. `trees`: "
+        "gradient-boosted trees until their own stop; their log density is that of a Gaussian with the variance of the "
+        "residuals on a tenth of the training rows that was held out.",
         *(f"Left out: {reason}" for reason in map(missing, ("gpytorch", "gpjax")) if reason and not options.models),
     ]
     panels = [

@@ -21,7 +21,7 @@ from gpflow.config import default_float
 from gpflow.inducing_variables import InducingVariables
 from gpflow.kernels import Kernel
 
-from ...covariances.latents import gram, gram_to_data, sampled_rows
+from ...covariances.latents import cross_gram, gram, gram_to_data, sampled_rows
 from ...errors import DataError
 from ...inducing.variables import as_inducing, count_points
 from ...linalg.gaussians import apply_per_latent
@@ -38,6 +38,9 @@ class KernelMean(Module):
     :param subsample: number of rows m of the estimate (D25); None for all.
     :raises DataError: for points that are not finite and distinct, or a subsample below 1.
     """
+
+    stored = True
+    """Whether kernel matrices between the points and other inputs are formed as a whole."""
 
     def __init__(
         self,
@@ -63,6 +66,10 @@ class KernelMean(Module):
     def values(self, kernel: Kernel, a: tf.Tensor, X: tf.Tensor) -> tf.Tensor:
         """The mean K_xz a [N, L] at X [N, D]; N M."""
         return apply_per_latent(gram_to_data(kernel, self.points, X), a, adjoint=True)
+
+    def at(self, kernel: Kernel, variables: InducingVariables, a: tf.Tensor) -> tf.Tensor:
+        """The mean K_bz a [M_beta, L] at inducing variables; M_beta M."""
+        return apply_per_latent(cross_gram(kernel, variables, self.points), a)
 
     def draw_rows(self, seed: tf.Tensor | None = None) -> tf.Tensor | None:
         """Distinct row indices [m], from the stateless `seed` [2] or TensorFlow's global one; None if all rows are used."""

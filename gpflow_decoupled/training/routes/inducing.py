@@ -13,21 +13,26 @@ from __future__ import annotations
 __all__ = ["InducingRoute", "TrainingStep"]
 
 import warnings
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import cast
 
 import tensorflow as tf
 from gpflow.keras import tf_keras
 from gpflow.likelihoods import MonteCarloLikelihood
 from gpflow.models import SVGP
 
+from ...bases.parts.data_mean import DataMean
 from ...compilation import Compiled
 from ...errors import DataError, NumericalError, UnknownOptionError
 from ...inducing.variables import count_points
 from ...models import BasisGP
-from ...optimizers import NaturalGradient
+from ...optimizers import ConjugateGradients, NaturalGradient
 from ...optimizers.natural_gradient.evaluation import as_basis_model, evaluate
 from ...optimizers.natural_gradient.moves import check_mean_solver
-from ..batches import Batches, make_batches
+from ..batches import ArrayBatches, Batches, make_batches
 from ..step import Step, StepOutput, StepSizes, Trackable, all_finite
+from .data_mean import AllRows, DataMeanStep
 from .keras import KerasAscent, Optimizer
 from .route import EVERY_ROUTE, OF_OPTIMIZER, Choices, Data, MeanSolver, Model, Route, kinds_of
 
@@ -46,14 +51,27 @@ class InducingRoute(Route):
         | {"batch_size", "natural_gradient", "hold", "negative_precision", "Schedule.ramp_steps", "seed"}
         | {"evaluation", "checkpoint"}
     )
-    reasons = dict.fromkeys(_OF_MEAN, "This model has no mean points.")
+    reasons = dict.fromkeys(_OF_MEAN, "This model has no mean points of its own.")
     defaults = {"natural_gradient": 0.2, "Schedule.ramp_steps": 10}
     holds = ("sites", "whitened")
 
     def options_of(self, model: Model) -> frozenset[str]:
-        """All, or all but those of the mean points where there are none."""
-        has_mean = isinstance(model, BasisGP) and model.basis.kernel_mean is not None
-        return self.options if has_mean else self.options - _OF_MEAN
+        """All, or all but those of the mean points where there are none; a mean on all data has a solver, and no refreshes."""
+        mean = model.basis.kernel_mean if isinstance(model, BasisGP) else None
+        if isinstance(mean, DataMean):
+            return self.options - {"Schedule.refresh_every"}
+        return self.options - _OF_MEAN if mean is None else self.options
+
+    def check(self, model: Model, chosen: Mapping[str, object]) -> None:
+        """Refuse options that would be ignored, and solvers of other mean points for a mean on all data."""
+        super().check(model, chosen)
+        solver = chosen.get("mean_solver")
+        of_data = isinstance(model, BasisGP) and isinstance(model.basis.kernel_mean, DataMean)
+        if of_data and solver is not None and not isinstance(solver, ConjugateGradients):
+            raise UnknownOptionError(
+                f'mean_solver={solver!r} is for mean points that are stored; gamma="data" takes a ConjugateGradients, '
+                "which is also the default."
+            )
 
     def view(self, model: Model) -> BasisGP:
         """The model, or a `BasisGP` that shares its Parameters with a plain SVGP."""
@@ -72,16 +90,49 @@ class InducingRoute(Route):
 
     def parts(self, model: BasisGP, data: Data, choices: Choices) -> tuple[Step, Batches]:
         """A `TrainingStep` on minibatches of the data."""
+        if isinstance(model.basis.kernel_mean, DataMean):
+            return self._parts_on_data(model, model.basis.kernel_mean, data, choices)
+        if not isinstance(choices.mean_solver, MeanSolver):
+            raise UnknownOptionError(
+                f'ConjugateGradients needs a mean on all data, gamma="data", and the mean points of this '
+                f'{type(model).__name__} are its own: use mean_solver="adam" or "newton".'
+            )
         rho, solver = choices.natural_gradient, choices.mean_solver.method
         _check_roles(model, rho, solver)
         batches = make_batches(model, data, choices.batch_size, choices.seed)
         _warn_of_sizes(model, batches.num_data)
         rate = self.rates(model, choices).mean_learning_rate
-        natural = None if rho is None else _natural_gradient(model, rho, rate, choices)
+        natural = None if rho is None else _natural_gradient(model, rho, rate, solver, choices.negative_precision)
         mean_optimizer = tf_keras.optimizers.Adam(rate) if solver == "adam" else None
         held = choices.hold == "sites"
         step = TrainingStep(model, natural, choices.optimizer, mean_optimizer, choices.compile, held)
         return step, batches
+
+    def _parts_on_data(
+        self, model: BasisGP, mean: DataMean, data: Data, choices: Choices
+    ) -> tuple[DataMeanStep, AllRows]:
+        """A `DataMeanStep`, which begins with steps of a model with the same Parameters and no mean points."""
+        solver = choices.mean_solver
+        if isinstance(data, tf.data.Dataset):
+            raise DataError(
+                'gamma="data" needs all data in memory, and a tf.data.Dataset is a stream: pass arrays (X, Y), or choose '
+                "mean points by inducing.select(X, M, kernel, given=beta)."
+            )
+        view = BasisGP(
+            model.kernel,
+            model.likelihood,
+            model.basis.without_mean_points(),
+            mean_function=model.mean_function,
+            num_data=model.num_data,
+            expectations=model.expectations,
+        )
+        step, found = self.parts(view, data, replace(choices, mean_solver=MeanSolver()))
+        arrays = cast(ArrayBatches, found)
+        batches = AllRows(arrays.X, arrays.Y, arrays.batch_size, choices.seed)
+        mean.set_data(batches.X.numpy())
+        view.num_data = batches.num_data
+        conjugate = ConjugateGradients() if isinstance(solver, MeanSolver) else solver
+        return DataMeanStep(model, mean, step, batches.whole, conjugate, choices.limits), batches
 
 
 class TrainingStep(Step):
@@ -227,15 +278,17 @@ class TrainingStep(Step):
         return StepOutput(evaluation.elbo, ok, shortened, clipped)
 
 
-def _natural_gradient(model: BasisGP, rho: float, mean_rate: float, choices: Choices) -> NaturalGradient:
+def _natural_gradient(
+    model: BasisGP, rho: float, mean_rate: float, solver: str, negative_precision: str
+) -> NaturalGradient:
     """The rule for q(u), and for the mean coefficients if they are to move with it; step sizes are variables."""
-    mean, solver = model.basis.kernel_mean, choices.mean_solver.method
+    mean = model.basis.kernel_mean
     moves_mean = solver != "adam" and mean is not None and mean.coefficients.trainable
     return NaturalGradient(
         tf.Variable(rho, dtype=tf.float64, trainable=False),
         mean=solver if moves_mean else None,
         mean_step=tf.Variable(mean_rate, dtype=tf.float64, trainable=False),
-        negative_precision=choices.negative_precision,
+        negative_precision=negative_precision,
     )
 
 

@@ -19,10 +19,11 @@ from gpflow.models import GPModel
 from ...errors import DataError, UnknownOptionError, check_option
 from ...inputs import check_rate, check_whole
 from ...models import BasisGP, FactorGraph, FullGP
+from ...optimizers import ConjugateGradients
 from ...optimizers.steps import POLICIES
 from ..batches import Batches
 from ..options import check_optimizer, given
-from ..schedules import Rates
+from ..schedules import Limits, Rates
 from ..step import Step
 from .keras import Optimizer
 
@@ -43,7 +44,8 @@ class MeanSolver:
     """What `fit` moves the coefficients of the mean points by.
 
     :param method: "adam"; "natural", a natural gradient, (D41) or (D42); or "newton", which solves (D49) by conjugate
-        gradients and is for `OrthogonalBasis`.
+        gradients and is for `OrthogonalBasis` with points of its own. For a mean on all data pass a `ConjugateGradients`
+        as `mean_solver` in the place of this class.
     :param learning_rate: its step size. If it is not given, 1 for "natural" and "newton"; for "adam" 0.03 up to 1000 mean
         points and in inverse proportion to their number beyond, where the noise of minibatches would carry them away.
     :raises UnknownOptionError: for another method.
@@ -71,13 +73,14 @@ class Choices:
     hold: str
     optimizer: Optimizer
     learning_rate: float
-    mean_solver: MeanSolver
+    mean_solver: MeanSolver | ConjugateGradients
     negative_precision: str
     ramp_steps: int
     anneal: float
     refresh_every: int
     seed: int
     compile: bool
+    limits: Limits
 
 
 class Route(abc.ABC):
@@ -147,9 +150,11 @@ class Route(abc.ABC):
             f"fit does not use {shown} for {type(model).__name__}.{reasons} It takes {', '.join(names)}."
         )
 
-    def choose(self, chosen: Mapping[str, object]) -> Choices:
+    def choose(self, chosen: Mapping[str, object], limits: Limits) -> Choices:
         """The choices of the caller, and defaults for the rest.
 
+        :param chosen: the options that the caller has chosen, by name.
+        :param limits: when the run ends.
         :raises DataError: for values out of range.
         :raises UnknownOptionError: for values that do not exist.
         """
@@ -171,18 +176,22 @@ class Route(abc.ABC):
             hold=values["hold"],
             optimizer=optimizer,
             learning_rate=float(optimizer.learning_rate) if rate is None else rate,
-            mean_solver=solver if isinstance(solver, MeanSolver) else MeanSolver(solver),
+            mean_solver=solver if isinstance(solver, (MeanSolver, ConjugateGradients)) else MeanSolver(solver),
             negative_precision=values["negative_precision"],
             ramp_steps=values["Schedule.ramp_steps"],
             anneal=values["Schedule.anneal"],
             refresh_every=values["Schedule.refresh_every"],
             seed=values["seed"],
             compile=values["compile"],
+            limits=limits,
         )
 
     def rates(self, model: Model, choices: Choices) -> Rates:
         """The step sizes before ramp and annealing."""
-        mean_rate = choices.mean_solver.learning_rate or self.mean_rate(model, choices.mean_solver)
+        solver = choices.mean_solver
+        mean_rate = 1.0  # conjugate gradients have no step size
+        if isinstance(solver, MeanSolver):
+            mean_rate = solver.learning_rate or self.mean_rate(model, solver)
         return Rates(choices.natural_gradient, choices.learning_rate, mean_rate, choices.ramp_steps, choices.anneal)
 
 

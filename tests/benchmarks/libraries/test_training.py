@@ -23,6 +23,17 @@ def test_gpytorch_learns(name: str) -> None:
     assert all(math.isfinite(value) for value in last.values())
 
 
+@pytest.mark.parametrize("name", ["data-20", "sgpr-20", "trees-50"])
+def test_models_on_all_data_learn(name: str) -> None:
+    """The errors are below those of the mean, at every target, and the trees say when they ended."""
+    settings = Settings(budgets=(5,), unit="steps")
+    record = train(parse(name), load("diabetes"), [5], settings)
+    assert [snapshot.target for snapshot in record.snapshots] == [5]
+    metrics = record.snapshots[-1].metrics
+    assert metrics["rmse"] < 0.9 and math.isfinite(metrics["log_density"])
+    assert ("elbo" in metrics) == (name != "trees-50") and ("iterations" in record.note) == (name == "trees-50")
+
+
 @pytest.mark.skipif(importlib.util.find_spec("gpytorch") is not None, reason="GPyTorch is installed")
 def test_a_missing_peer_is_left_out() -> None:
     assert not missing("gpflow") and not missing("gpflow_decoupled")

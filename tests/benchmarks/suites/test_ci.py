@@ -72,7 +72,8 @@ def test_steps(results: Path) -> None:
     """Speed in pairs, a process a number of mean points, and every size of the latents beside GPflow."""
     content, text = load(results, "steps")
     parts = {
-        part: [one for one in content["results"] if one["part"] == part] for part in ("speed", "memory", "scaling")
+        part: [one for one in content["results"] if one["part"] == part]
+        for part in ("speed", "memory", "scaling", "products")
     }
     assert len({(one["kind"], one["label"]) for one in parts["speed"]}) == len(parts["speed"]) == 6
     for one in parts["speed"]:
@@ -80,6 +81,9 @@ def test_steps(results: Path) -> None:
         assert (one["ratio"] == 1.0) == (one["label"] == "GPflow float64")
     assert [one["num_gamma"] for one in parts["memory"]] == [100, 200]
     assert all(one["peak_mb"] > 100.0 and one["step_mb"] > 0.0 and one["ms"] > 0.0 for one in parts["memory"])
+    assert [one["dtype"] for one in parts["products"]] == ["float32", "float64"]
+    for one in parts["products"]:
+        assert min(one["seconds"], one["gradient_seconds"], one["share"]) > 0.0
     scaling = {
         model: [one["L"] for one in parts["scaling"] if one["model"] == model] for model in ("coupled", "GPflow")
     }

@@ -1,0 +1,116 @@
+"""A mean function sum_n k(x, x_n) a_n whose points are the training inputs themselves, however many they are."""
+
+from __future__ import annotations
+
+__all__ = ["DataMean", "mean_points"]
+
+import numpy as np
+import tensorflow as tf
+from gpflow import Parameter
+from gpflow.base import Module, TensorType
+from gpflow.config import default_float
+from gpflow.inducing_variables import InducingPoints, InducingVariables, SharedIndependentInducingVariables
+from gpflow.kernels import Kernel
+from gpflow.utilities import set_trainable
+
+from ...covariances.latents import MULTIOUTPUT_INDUCING
+from ...covariances.products import gram_product
+from ...errors import DataError, check_option
+from ...inducing.variables import check_separate, input_dims
+from .kernel_mean import KernelMean
+from .scaling import SCALINGS, MeanScaling
+
+
+def mean_points(
+    gamma: InducingVariables | TensorType | str,
+    beta: InducingVariables,
+    num_latent_gps: int,
+    scaling: str,
+    subsample: int | None,
+) -> KernelMean:
+    """The mean points of an `OrthogonalBasis`: a `DataMean` for gamma = "data", else a `KernelMean`.
+
+    :param gamma: points [M_gamma, D], inducing variables, or "data".
+    :param beta: the inducing variables of the covariance.
+    :param num_latent_gps: L.
+    :param scaling: see `MeanScaling`.
+    :param subsample: rows of the estimate (D25), or None.
+    :raises UnknownOptionError: for another word than "data", or an unknown scaling.
+    :raises DataError: for points that are not finite and distinct, a gamma that equals beta, and for "data" beside inducing
+        variables that are not points of the input space, or with a subsample.
+    """
+    if not isinstance(gamma, str):
+        points = KernelMean(gamma, "gamma", num_latent_gps, scaling, subsample)
+        check_separate(points.points, beta)
+        return points
+    check_option("gamma", gamma, ("data",))
+    dims = input_dims(beta)
+    if dims is None:
+        raise DataError(
+            f'gamma="data" needs a beta of inducing points, and {type(beta).__name__} is none: pass points [M, D] as beta, or '
+            "choose gamma by inducing.select(X, M, kernel)."
+        )
+    check_option("mean_scaling", scaling, SCALINGS)
+    if subsample is not None:
+        raise DataError(
+            f'mean_subsample={subsample!r}: gamma="data" computes the norm of the mean in full; leave the option out.'
+        )
+    return DataMean(dims, num_latent_gps, isinstance(beta, MULTIOUTPUT_INDUCING))
+
+
+class DataMean(KernelMean):
+    """The mean on all training inputs. It has no points, and adds nothing, until `set_data` is called.
+
+    The coefficients are found by `optimizers.ConjugateGradients`, or by `fit`, and never by an optimizer's gradient steps. The
+    inputs may repeat: the coefficients of equal rows add up. Products with the kernel matrix are computed in blocks, and
+    nothing of the size N x M is stored.
+
+    :param num_dims: D, the columns of the inputs.
+    :param num_latent_gps: L.
+    :param shared: whether the latents of a multi-output kernel share the inputs.
+    """
+
+    stored = False
+
+    def __init__(self, num_dims: int, num_latent_gps: int, shared: bool) -> None:
+        Module.__init__(self)
+        self.shared, self.subsample = shared, None
+        self.scaling = MeanScaling("none", 0)
+        self._take(np.zeros((0, num_dims)), num_latent_gps)
+
+    def set_data(self, X: np.ndarray) -> None:
+        """Take the training inputs X [N, D] as mean points, with coefficients zero.
+
+        Nothing is changed where these are the points already: their coefficients are a good start.
+        """
+        if not self.has_data(X):
+            self._take(X, int(self.coefficients.shape[1]))
+
+    def has_data(self, X: np.ndarray) -> bool:
+        """Whether the rows of X [N, D] are the mean points."""
+        return self.size == len(X) and np.array_equal(self.inputs.numpy(), X)
+
+    @property
+    def inputs(self) -> tf.Tensor:
+        """The mean points [N, D]; N = 0 before `set_data`."""
+        part = self.points.inducing_variables[0] if self.shared else self.points
+        return tf.convert_to_tensor(part.Z)
+
+    def values(self, kernel: Kernel, a: tf.Tensor, X: tf.Tensor) -> tf.Tensor:
+        """The mean K_xz a [N_new, L] at X [N_new, D]; N_new N."""
+        return gram_product(kernel, self.points, X, a)
+
+    def at(self, kernel: Kernel, variables: InducingVariables, a: tf.Tensor) -> tf.Tensor:
+        """The mean K_bz a [M, L] at M inducing variables; M N."""
+        return gram_product(kernel, self.points, variables, a)
+
+    def products(self, kernel: Kernel, a: tf.Tensor, rows: tf.Tensor | None) -> tf.Tensor:
+        """K_z a [N, L]; N^2. There is no estimate from rows."""
+        return gram_product(kernel, self.points, None, a)
+
+    def _take(self, X: np.ndarray, latents: int) -> None:
+        points = InducingPoints(X)
+        self.points = SharedIndependentInducingVariables(points) if self.shared else points
+        set_trainable(self.points, False)
+        self.size = len(X)
+        self.coefficients = Parameter(np.zeros((self.size, latents)), dtype=default_float(), trainable=False)

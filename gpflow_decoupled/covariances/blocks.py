@@ -1,0 +1,179 @@
+"""Sums over the blocks of an N x M matrix that is never stored, as a loop of a graph and as chunks of one.
+
+`sweep` is the loop. It is written in operations that TensorFlow's runtime and XLA both know, and whose trip counts are
+tensors, so that one compiled loop serves every chunk of rows of arrays with the same number of blocks. `in_chunks` runs it
+on chunks of about a tenth of a second, which is what lets an interrupt and a report of progress in between.
+"""
+
+from __future__ import annotations
+
+__all__ = ["Chunk", "Visit", "chunks", "in_chunks", "number_of_threads", "split", "sweep", "unsplit", "xla_works"]
+
+import functools
+import os
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import NamedTuple
+
+import tensorflow as tf
+
+Visit = Callable[[tf.Tensor, tf.Tensor, tf.Tensor, bool], tuple[tf.Tensor, tf.Tensor | None]]
+"""(rows [B, P], the same as [P, B], columns [C, Q], whether both are one block of the diagonal) -> what the block adds to the
+sums of its rows [B, p], and to those of its columns [q, C], or None."""
+
+_ENTRIES = 1e8
+"""Matrix entries of a chunk."""
+
+
+class Chunk(NamedTuple):
+    """Blocks of rows from `first` up to but without `last`."""
+
+    first: int
+    last: int
+    entries: int
+
+
+def split(array: tf.Tensor, size: int, roomy: bool = False) -> tuple[tf.Tensor, tf.Tensor]:
+    """How many blocks of `size` rows an array [N, P] has, and the blocks [blocks, size, P], filled up with zeros.
+
+    :param roomy: add empty blocks up to a number 2^k or 3 2^k, so that few different shapes are compiled.
+    """
+    count = room = -(-tf.shape(array)[0] // size)
+    if roomy:
+        power = 2 ** (int(count) - 1).bit_length()
+        room = 3 * power // 4 if int(count) <= 3 * power // 4 else power
+    filled = tf.pad(array, [[0, room * size - tf.shape(array)[0]], [0, 0]])
+    return count, tf.reshape(filled, [room, size, array.shape[1]])
+
+
+def unsplit(blocks: tf.Tensor, size: tf.Tensor) -> tf.Tensor:
+    """The first `size` rows [size, P] of blocks [blocks, B, P]."""
+    return tf.reshape(blocks, [-1, blocks.shape[2]])[:size]
+
+
+def sweep(
+    visit: Visit,
+    rows: tf.Tensor,
+    columns: tf.Tensor,
+    bounds: tuple[tf.Tensor, tf.Tensor, tf.Tensor],
+    same: bool,
+    widths: tuple[int, int],
+    dtype: tf.DType,
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """The sums over columns [blocks, B, p] of the rows in question, and what these rows add to the columns [blocks, C, q].
+
+    :param visit: what one block adds to both.
+    :param rows: data of the rows, [blocks, B, P].
+    :param columns: data of the columns, [blocks, C, Q].
+    :param bounds: first block of rows, the one after the last, and the number of blocks of columns.
+    :param same: rows and columns are the same points, and only blocks on and above the diagonal are visited.
+    :param widths: p and q; q = 0 where `visit` has nothing for the columns.
+    :param dtype: of the sums.
+    """
+    first, last, total = bounds
+    (p, q), (B, C) = widths, (rows.shape[1], columns.shape[1])
+    many_rows, many_columns = tf.shape(rows)[0], tf.shape(columns)[0]
+
+    def row_block(index: tf.Tensor, row_sums: tf.TensorArray, *column_sums: tf.Tensor) -> tuple:
+        row = rows[index]
+        turned = tf.transpose(row)  # here, because XLA would fold it into a product, which is slow then
+        start, total_of_row = tf.zeros([], tf.int32), tf.zeros([B, p], dtype)
+        if same:
+            start, total_of_row = index + 1, tf.cast(visit(row, turned, columns[index], True)[0], dtype)
+        parts = [_array(dtype, many_columns, [q, C])] if q else []
+
+        def column_block(at: tf.Tensor, sums: tf.Tensor, *parts: tf.TensorArray) -> tuple:
+            to_row, to_column = visit(row, turned, columns[at], False)
+            # written once and added up below: XLA copies an array that one loop reads and writes
+            return at + 1, sums + tf.cast(to_row, dtype), *(part.write(at, tf.cast(to_column, dtype)) for part in parts)
+
+        _, total_of_row, *parts = tf.while_loop(
+            lambda at, *_: at < total, column_block, (start, total_of_row, *parts), parallel_iterations=1
+        )
+        return (
+            index + 1,
+            row_sums.write(index, total_of_row),
+            # the stack of a graph forgets how many it holds, and a loop's state must keep its shape
+            *(tf.ensure_shape(part.stack(), sums.shape) + sums for part, sums in zip(parts, column_sums)),
+        )
+
+    zeros = [tf.zeros([many_columns, q, C], dtype)] if q else []
+    state = (first, _array(dtype, many_rows, [B, p]), *zeros)
+    _, row_sums, *column_sums = tf.while_loop(lambda index, *_: index < last, row_block, state, parallel_iterations=1)
+    other_sums = tf.linalg.matrix_transpose(column_sums[0]) if q else tf.zeros([many_columns, C, 0], dtype)
+    return row_sums.stack(), other_sums
+
+
+def _array(dtype: tf.DType, size: tf.Tensor, shape: list[int]) -> tf.TensorArray:
+    """An array of zeros: blocks that are never written count as such."""
+    return tf.TensorArray(dtype, size, element_shape=shape).unstack(tf.zeros([size, *shape], dtype))
+
+
+def chunks(rows: int, columns: int, block: tuple[int, int], same: bool) -> list[Chunk]:
+    """Chunks of at most about 1e8 entries, or of a single block of rows, for so many blocks of rows and columns."""
+    found, first, entries = [], 0, 0
+    for index in range(rows):
+        mine = block[0] * block[1] * (columns - index if same else columns)
+        if entries and entries + mine > _ENTRIES:
+            found.append(Chunk(first, index, entries))
+            first, entries = index, 0
+        entries += mine
+    return [*found, Chunk(first, rows, entries)]
+
+
+Sums = tuple[tf.Tensor, tf.Tensor]
+
+
+def in_chunks(
+    run: Callable[[Chunk], Sums], parts: list[Chunk], progress: Callable[[float], None] | None, threads: int
+) -> Sums:
+    """The sum of `run` over all chunks; the order of the summands does not depend on how long each takes.
+
+    :param progress: called with the share of the entries that is done, after every chunk, in the thread of the caller.
+    :param threads: so many chunks at a time. An interrupt waits for those that have begun.
+    """
+    whole, done, sums = sum(part.entries for part in parts), 0, None
+    for part, found in zip(parts, _results(run, parts, min(threads, len(parts)))):
+        sums = found if sums is None else (sums[0] + found[0], sums[1] + found[1])
+        done += part.entries
+        if progress is not None:
+            progress(done / max(whole, 1))
+    assert sums is not None
+    return sums
+
+
+def _results(run: Callable[[Chunk], Sums], parts: list[Chunk], threads: int) -> Iterator[Sums]:
+    """`run` of each chunk, in order; never more than `threads` results are held."""
+    if threads <= 1:
+        yield from map(run, parts)
+        return
+    with ThreadPoolExecutor(threads) as pool:
+        waiting: deque[Future[Sums]] = deque()
+        for part in parts:
+            if len(waiting) >= threads:
+                yield waiting.popleft().result()
+            waiting.append(pool.submit(run, part))
+        while waiting:
+            yield waiting.popleft().result()
+
+
+def number_of_threads() -> int:
+    """Threads that TensorFlow may use within an operation: as configured, by its environment variable, or all cores.
+
+    One where there is a GPU, whose work one thread hands out.
+    """
+    if tf.config.list_logical_devices("GPU"):
+        return 1
+    configured = tf.config.threading.get_intra_op_parallelism_threads()
+    return configured or int(os.environ.get("TF_NUM_INTRAOP_THREADS", 0)) or os.cpu_count() or 1
+
+
+@functools.cache
+def xla_works() -> bool:
+    """Whether this TensorFlow compiles with XLA; some builds for some processors do not."""
+    try:
+        tf.function(lambda x: x + 1.0, jit_compile=True, autograph=False)(tf.zeros([]))
+    except tf.errors.OpError:
+        return False
+    return True

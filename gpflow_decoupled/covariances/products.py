@@ -1,0 +1,162 @@
+"""Products K(X, Z) V with a kernel matrix that is never stored.
+
+The matrix is computed block by block, and only the sums that a product needs are kept. So memory is linear in N and M, and a
+block stays in the processor's cache from the squared distance to the product. The gradient computes the blocks once more.
+
+`kernel_product` chooses: the Gram matrix for small problems, fused blocks (`stationary_products.py`) for the smooth stationary
+kernels, and strips of rows (`strips.py`) for every other kernel.
+"""
+
+from __future__ import annotations
+
+__all__ = ["gram_product", "kernel_product"]
+
+import functools
+from collections.abc import Callable
+
+import tensorflow as tf
+from gpflow.covariances import Kuf, Kuu
+from gpflow.inducing_variables import InducingPoints, InducingVariables
+from gpflow.kernels import Kernel
+
+from ..errors import DataError, check_option
+from .latents import split_latents
+from .profiles import PROFILES
+from .stationary import stationary_gram
+from .stationary_products import BLOCKS, How, stationary_product
+from .strips import strip_product
+
+_SMALL = 1_000_000
+"""Entries of a matrix that is computed faster than its blocks."""
+_STRIP = 1_000_000
+"""Entries of a strip of rows."""
+
+Progress = Callable[[float], None]
+
+
+def kernel_product(
+    kernel: Kernel,
+    X: tf.Tensor,
+    Z: tf.Tensor | None,
+    V: tf.Tensor,
+    *,
+    dtype: tf.DType | None = None,
+    block: tuple[int, int] | None = None,
+    progress: Progress | None = None,
+    xla: bool | None = None,
+) -> tf.Tensor:
+    """K(X, Z) V [N, R] in the dtype of V, without the matrix: N M (D + R) operations, memory (N + M) (D + R) and a block.
+
+    It can be differentiated once, with respect to the kernel's parameters, X, Z and V; that takes about two and a half times
+    as long as the product. Where it is executed eagerly, an interrupt (Ctrl-C) ends it after some tenths of a second.
+
+    :param kernel: any kernel of GPflow. SquaredExponential, Matern32 and Matern52 have fused blocks; other kernels, sums and
+        products of kernels are called on strips of rows, in their own dtype.
+    :param X: [N, D].
+    :param Z: [M, D], or None for X itself: then every pair of blocks is computed once, and k(x, x) is exact.
+    :param V: [M, R].
+    :param dtype: tf.float32 computes the blocks of a stationary kernel in float32, two to three times faster, and adds them up
+        in the dtype of V; the relative error is about 1e-6. By default the dtype of X. Small matrices keep that of X.
+    :param block: rows and columns of a block, with Z = None the rows alone. By default what was measured fastest, and the
+        stored matrix below a million entries.
+    :param progress: called with the share of the product that is done, in (0, 1], where it is executed eagerly; and the same
+        for the gradient.
+    :param xla: compile the blocks with XLA. By default where it is executed eagerly and XLA is available. Inside a
+        `tf.function` the default, False, gives a graph that any TensorFlow can load; True is faster there.
+    :raises DataError: if V is not [M, R] for the M of Z, with an R that is known when a graph is built.
+    :raises UnknownOptionError: for a dtype that is neither float32 nor float64.
+
+    Example::
+
+        K_v = kernel_product(gpflow.kernels.Matern32(), X, None, v[:, None], dtype=tf.float32)
+    """
+    X, V = tf.convert_to_tensor(X), tf.convert_to_tensor(V)
+    Z = None if Z is None else tf.convert_to_tensor(Z)
+    right = X if Z is None else Z
+    if V.shape.rank != 2 or V.shape[1] is None or not V.shape[:1].is_compatible_with(right.shape[:1]):
+        raise DataError(
+            f"V has shape {V.shape} for a kernel matrix with {right.shape[0]} columns; pass V of shape [M, R], "
+            "with a row for each row of Z (of X, where Z is None)."
+        )
+    sizes = X.shape[0], right.shape[0]
+    if block is None and None not in sizes and sizes[0] * sizes[1] <= _SMALL:
+        gram = stationary_gram(kernel, X, Z)
+        return tf.matmul(tf.cast(kernel(X, Z) if gram is None else gram, V.dtype), V)
+    profile = PROFILES.get(type(kernel))
+    if profile is None:
+        entries = block[0] * block[1] if block else _STRIP
+        return strip_product(kernel, X, Z, V, entries, progress)
+    dtype = X.dtype if dtype is None else tf.as_dtype(dtype)
+    check_option("dtype", dtype, BLOCKS)
+    how = How(profile, dtype, block, progress, xla)
+    left, other = kernel.slice(X, Z)
+    scaled = kernel.scale(left), *(() if other is None else (kernel.scale(other),))
+    # Squared distances by products of large numbers lose digits, and the point of reference does not matter to them. It is
+    # differentiated, too, so that the gradient of lengthscales is a sum over small numbers.
+    centre = tf.reduce_mean(scaled[-1], axis=0)
+    return stationary_product(how, kernel.variance, V, *(one - centre for one in scaled))
+
+
+def gram_product(
+    kernel: Kernel,
+    points: InducingVariables,
+    X: tf.Tensor | InducingVariables | None,
+    a: tf.Tensor,
+    *,
+    dtype: tf.DType | None = None,
+    block: tuple[int, int] | None = None,
+    progress: Progress | None = None,
+) -> tf.Tensor:
+    """k(X, points) a [N, L], one column per latent function; the matrices of plain points are not stored.
+
+    One kernel and one set of points for all latents take one product with L columns, else there is one product per latent.
+
+    :param kernel: of one or more latents.
+    :param points: M inducing variables. Those that are not plain points fall back to GPflow's covariance [M, N].
+    :param X: [N, D], or N inducing points, or None for `points` themselves.
+    :param a: [M, L].
+    :param dtype: as of `kernel_product`, and so are `block` and `progress`.
+    :raises NotImplementedError: where GPflow has no covariance, between two inducing variables that are not plain points.
+
+    Example::
+
+        mean = gram_product(kernel, gamma, X, a_gamma)
+    """
+    variables = (points, X) if isinstance(X, InducingVariables) else (points,)
+    latents = split_latents(kernel, *variables)
+    columns = [a] if len(latents) == 1 else tf.split(a, len(latents), axis=1)
+    results = []
+    for index, ((one, left, *right), column) in enumerate(zip(latents, columns)):
+        other = right[0] if right else X
+        report = None if progress is None else functools.partial(_share, progress, index, len(latents))
+        if type(left) is InducingPoints and (other is None or _plain(other) is not None):
+            rows, Z = (tf.convert_to_tensor(left.Z), None) if other is None else (_plain(other), left.Z)
+            results.append(kernel_product(one, rows, Z, column, dtype=dtype, block=block, progress=report))
+        else:
+            results.append(tf.matmul(_stored(one, left, other), column))
+    return tf.concat(results, axis=1)
+
+
+def _share(progress: Progress, index: int, count: int, share: float) -> None:
+    progress((index + share) / count)
+
+
+def _plain(X: tf.Tensor | InducingVariables) -> tf.Tensor | None:
+    """The points [N, D], or None for inducing variables that are more than points."""
+    if isinstance(X, InducingVariables):
+        return tf.convert_to_tensor(X.Z) if type(X) is InducingPoints else None
+    return tf.convert_to_tensor(X)
+
+
+def _stored(kernel: Kernel, points: InducingVariables, X: tf.Tensor | InducingVariables | None) -> tf.Tensor:
+    """k(X, points) [N, M] by GPflow's dispatch."""
+    if X is None:
+        return Kuu(points, kernel)
+    plain = _plain(X)
+    if plain is not None:
+        return tf.linalg.matrix_transpose(Kuf(points, kernel, plain))
+    if type(points) is InducingPoints:
+        return Kuf(X, kernel, points.Z)
+    raise NotImplementedError(
+        f"GPflow has no covariance between {type(X).__name__} and {type(points).__name__}; make one of them plain points."
+    )

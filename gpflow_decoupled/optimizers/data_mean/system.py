@@ -1,0 +1,104 @@
+r"""The linear system of a mean on all data, its preconditioner, and the certificate of its solutions.
+
+With sites of precision w_n and pseudo-observations y~_n, W = diag(w) and D = W^-1, the bound is quadratic in the mean. Its
+maximum over the coefficients a and the mean of q(u) has (K + D) a = y~ (D34). For any a, with q(u) at its best given a and the
+residual r = y~ - (K + D) a,
+
+    -2 (bound - constant) = r^T (Q + D)^-1 r + 2 a^T y~ - a^T (K + D) a,    Q = K_xb K_b^-1 K_bx             (D32)
+
+| symbol | meaning | shape |
+|---|---|---|
+| A | whitened features of all rows, Q = A^T A | [G, M, N] |
+| gap | 1/2 r^T (Q + D)^-1 r | nats |
+
+The gap bounds how far the bound at a is below its maximum: since Q <= K, the last two terms never exceed y~^T (K + D)^-1 y~.
+The preconditioner is (Q_R + D)^-1, where Q_R is like Q with more points. The vectors that it needs give the gap as well.
+"""
+
+from __future__ import annotations
+
+__all__ = ["MeanSystem"]
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import tensorflow as tf
+from gpflow.kernels import Kernel
+
+from ...bases.parts.data_mean import DataMean
+from ...covariances.products import gram_product
+from ...errors import NumericalError
+from ...linalg.cholesky import cholesky
+from .projections import Projections
+
+Progress = Callable[[float], None]
+
+
+@dataclass
+class MeanSystem:
+    """(K + D) a = y~ for each latent.
+
+    :param kernel: the kernel.
+    :param mean: whose points are the N training inputs.
+    :param projections: A at beta and at the points of the preconditioner.
+    :param weights: w [N, L], above zero.
+    :param target: y~ [N, L].
+    :raises NumericalError: if I + A W A^T cannot be factorised.
+    """
+
+    kernel: Kernel
+    mean: DataMean
+    projections: Projections
+    weights: tf.Tensor
+    target: tf.Tensor
+    chol: tf.Tensor = field(init=False)
+    """The Cholesky factor of I + A W A^T [L, R, R]; its leading block [L, M, M] is that of beta."""
+
+    def __post_init__(self) -> None:
+        self.chol, ok = cholesky(self.projections.precision(self.weights))
+        if not bool(ok):
+            raise NumericalError(
+                "I + A W A^T could not be factorised: the kernel or the noise variance is not finite, or far too small.",
+                "I + A W A^T",
+            )
+
+    @property
+    def size(self) -> int:
+        """M, the points of beta."""
+        return self.projections.size
+
+    def product(self, a: tf.Tensor, dtype: tf.DType | None, progress: Progress | None = None) -> tf.Tensor:
+        """(K + D) a [N, L]; N^2 L. With `dtype` the kernel is computed in it, and added up in that of a."""
+        return gram_product(self.kernel, self.mean.points, None, a, dtype=dtype, progress=progress) + a / self.weights
+
+    def precondition(self, residual: tf.Tensor) -> tf.Tensor:
+        """(Q_R + D)^-1 r [N, L]; N R L."""
+        scaled, half = self._halfway(residual)
+        back = tf.linalg.triangular_solve(self.chol, half[..., None], adjoint=True)[..., 0]
+        return scaled - self.weights * self.projections.transposed(tf.transpose(back))
+
+    def gap(self, residual: tf.Tensor) -> float:
+        """1/2 r^T (Q + D)^-1 r in nats, summed over the latents; N R L."""
+        scaled, half = self._halfway(residual)
+        known = tf.reduce_sum(tf.square(half[:, : self.projections.size]))
+        return 0.5 * float(tf.reduce_sum(residual * scaled) - known)
+
+    def inducing_mean(self, a: tf.Tensor, residual: tf.Tensor) -> tf.Tensor:
+        """The best whitened mean of q(u) [M, L] given a: A a + (I + A W A^T)^-1 A W r, from (D30); N M L."""
+        size = self.projections.size
+        half = self._halfway(residual)[1][:, :size]
+        chol = self.chol[:, :size, :size]
+        back = tf.linalg.triangular_solve(chol, half[..., None], adjoint=True)[..., 0]
+        return self.projections.times(a, size) + tf.transpose(back)
+
+    def inducing_precision(self) -> tf.Tensor:
+        """S~^-1 = I + A W A^T of beta [L, M, M]: (D26), (D46) with a full step."""
+        size = self.projections.size
+        chol = self.chol[:, :size, :size]
+        return tf.matmul(chol, chol, transpose_b=True)
+
+    def _halfway(self, residual: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """W r [N, L], and L_R^-1 A W r [L, R], whose first M entries are L^-1 A W r of beta."""
+        scaled = self.weights * residual
+        pulled = tf.transpose(self.projections.times(scaled))[..., None]
+        return scaled, tf.linalg.triangular_solve(self.chol, pulled)[..., 0]

@@ -1,0 +1,173 @@
+"""Training with a mean on all data: a coupled model first, then mean and hyperparameters in turns.
+
+1. In the first fifth of the run, a model without mean points that shares all Parameters takes steps on minibatches: it finds
+   kernel, noise and inducing points roughly, and q(u) is a good start.
+2. For Gaussian noise each further step is a round: conjugate gradients solve for the mean on all data, then L-BFGS climbs the
+   bound of the evidence at this mean for a few evaluations. A round that gains less than `_ENOUGH` ends the run.
+   For other likelihoods, and where outputs are mixed, there are no rounds: the first phase is the whole run.
+3. At the end the mean is solved for at the hyperparameters as they are.
+"""
+
+from __future__ import annotations
+
+__all__ = ["AllRows", "DataMeanStep"]
+
+import time
+
+import numpy as np
+import tensorflow as tf
+from gpflow.kernels import LinearCoregionalization
+from gpflow.likelihoods import Gaussian as GaussianNoise
+
+from ...bases.parts.data_mean import DataMean
+from ...models import BasisGP
+from ...optimizers import ConjugateGradients, MeanResult
+from ...optimizers.data_mean.hyperparameters import climb_evidence, hyperparameters_of
+from ...optimizers.data_mean.solve import INTERRUPTED, TIME_IS_UP
+from ..batches import ArrayBatches, Batch
+from ..schedules import Limits
+from ..step import Step, StepOutput, StepSizes, Trackable
+
+_COUPLED_SHARE = 0.2
+"""The share of a run before the rounds."""
+_EVALUATIONS = 8
+"""Evaluations of the bound of the evidence in a round: more of them leave the mean too far behind."""
+_ENOUGH = 1e-3
+"""A round that gains less than so many nats per observation is the last."""
+
+
+class AllRows(ArrayBatches):
+    """Minibatches of X [N, D], Y [N, P] for a step that sees all rows at the end of a run."""
+
+    @property
+    def whole(self) -> Batch:
+        """All rows."""
+        return self.X, self.Y
+
+
+class DataMeanStep(Step):
+    """A step of the coupled model, or a round; see the top of this file.
+
+    :param model: the model with the mean on all data.
+    :param mean: its mean.
+    :param coupled: the training step of a model without mean points that shares its Parameters.
+    :param data: all rows, X [N, D] and Y [N, P].
+    :param solver: of the mean.
+    :param limits: of the run.
+    """
+
+    def __init__(
+        self,
+        model: BasisGP,
+        mean: DataMean,
+        coupled: Step,
+        data: Batch,
+        solver: ConjugateGradients,
+        limits: Limits,
+    ) -> None:
+        self.model, self.mean, self.coupled, self.data = model, mean, coupled, data
+        self.solver, self.limits = solver, limits
+        constant_noise = isinstance(model.likelihood, GaussianNoise) and model.likelihood.variance is not None
+        self.climbs = constant_noise and not isinstance(model.kernel, LinearCoregionalization)
+        self.hyperparameters = hyperparameters_of(model, mean)
+        self._share = 0.0
+        self._last: MeanResult | None = None
+        self._values: list[np.ndarray] = []
+
+    @property
+    def variables(self) -> list[tf.Variable]:
+        """Everything that a step writes."""
+        return [*self.coupled.variables, self.mean.coefficients.unconstrained_variable, *self._not_in_coupled()]
+
+    @property
+    def checkpointable(self) -> dict[str, Trackable]:
+        """The optimizers of the coupled steps."""
+        return self.coupled.checkpointable
+
+    @property
+    def settings(self) -> dict[str, object]:
+        """Those of the coupled steps, and what solves for the mean."""
+        return {**self.coupled.settings, "mean_solver": "conjugate_gradients"}
+
+    def trace(self, X: tf.Tensor, Y: tf.Tensor, seed: tf.Tensor) -> None:
+        """Compile the coupled step for X [B, D], Y [B, P]."""
+        self.coupled.trace(X, Y, seed)
+
+    def set_step_sizes(self, sizes: StepSizes) -> None:
+        """Those of the coupled steps, annealed over their own part of the run."""
+        self._share = sizes.share
+        self.coupled.set_step_sizes(sizes)
+
+    def run(self, X: tf.Tensor, Y: tf.Tensor, seed: tf.Tensor) -> StepOutput:
+        """A coupled step on X [B, D], Y [B, P], or a round on all rows."""
+        if not self.hyperparameters:
+            elbo = self._solve()
+            self.finished = self.finished or "the mean is solved for"
+            self.converged = self._last is not None and self._last.converged
+            return StepOutput.sound(elbo)
+        if not self.climbs or self._share < _COUPLED_SHARE:
+            return self.coupled.run(X, Y, seed)
+        return self._round()
+
+    def finish(self) -> bool:
+        """Solve for the mean, unless the last step did; what was cut short by a limit of seconds goes on from there."""
+        solved = self._solved
+        if solved is not None and solved.reason != TIME_IS_UP:
+            return False
+        self._solve()
+        return True
+
+    def bound(self, X: tf.Tensor, Y: tf.Tensor) -> tf.Tensor | None:
+        """The bound on all data X [N, D], Y [N, P], where the last step computed it."""
+        solved = self._solved
+        return None if solved is None else tf.constant(solved.elbo, X.dtype)
+
+    def probe(self, X: tf.Tensor, Y: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
+        """The bound of the coupled model on a batch, or of this one after a round."""
+        bound = self.bound(X, Y)
+        return self.coupled.probe(X, Y, seed) if bound is None else bound
+
+    def matrices(self) -> dict[str, tf.Tensor]:
+        """Those of the basis."""
+        return self.coupled.matrices()
+
+    def _round(self) -> StepOutput:
+        deadline = self._deadline()
+        elbo = self.bound(*self.data)
+        elbo = self._solve(deadline) if elbo is None else elbo
+        if self.finished:
+            return StepOutput.sound(elbo)
+        model, mean = self.model, self.mean
+        dtype = tf.float32 if self.solver.float32 else None
+        run = climb_evidence(model, mean, self.data, evaluations=_EVALUATIONS, dtype=dtype, deadline=deadline)
+        gain = run.value - run.start
+        elbo = self._solve(deadline)
+        if not self.finished and gain < _ENOUGH * len(self.data[0]):
+            self.finished, self.converged = "converged", True
+        return StepOutput.sound(elbo)
+
+    def _solve(self, deadline: float = float("inf")) -> tf.Tensor:
+        """The bound after a solve. One that was interrupted leaves what it has found, and ends the run."""
+        self._last = self.solver.run(self.model, self.data, deadline=deadline)
+        self._values = self._state()
+        if self._last.reason == INTERRUPTED:
+            self.finished = INTERRUPTED
+        return tf.constant(self._last.elbo, self.data[0].dtype)
+
+    @property
+    def _solved(self) -> MeanResult | None:
+        """What the last solve returned, unless the model was changed or taken back since."""
+        same = self._last is not None and all(map(np.array_equal, self._values, self._state()))
+        return self._last if same else None
+
+    def _state(self) -> list[np.ndarray]:
+        return [variable.numpy() for variable in self.model.variables]
+
+    def _deadline(self) -> float:
+        if self.limits.seconds is None:
+            return float("inf")
+        return time.perf_counter() + (1.0 - self._share) * self.limits.seconds
+
+    def _not_in_coupled(self) -> list[tf.Variable]:
+        known = {variable.ref() for variable in self.coupled.variables}
+        return [variable for variable in self.hyperparameters if variable.ref() not in known]

@@ -1,0 +1,105 @@
+"""Two bounds of the evidence at any coefficients: against the reference and GPflow's CGLB, their gradients, their ascent."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import gpflow
+import numpy as np
+import pytest
+import tensorflow as tf
+from gpflow.kernels import SeparateIndependent
+from numpy.testing import assert_allclose, assert_array_equal
+
+from gpflow_decoupled.models import ODVGP
+from gpflow_decoupled.optimizers.data_mean.evidence import BOUNDS, evidence_bound
+from gpflow_decoupled.optimizers.data_mean.hyperparameters import climb_evidence
+from tests.bounds.registry import matern
+from tests.optimizers.data_mean.problems import BETA, NOISE, TARGET, N, X, Y, exact_mean, grams_of, model_of
+from tests.reference import data_mean as dm
+from tests.training.problems import slope
+
+PARTS = {
+    "one": (lambda: matern(1.3, 0.8), 1),
+    "two latents": (lambda: matern(1.3, 0.8), 2),
+    "separate": (lambda: SeparateIndependent([matern(1.3, 0.8), matern(0.6, 1.4)]), 2),
+}
+
+
+def _bound(model: ODVGP, a: np.ndarray, bound: str = "evidence", **options: Any) -> tf.Tensor:
+    y = Y[:, : a.shape[1]] - model.mean_function(X)
+    mean, noise = model.basis.kernel_mean, tf.convert_to_tensor(model.likelihood.variance)
+    return evidence_bound(model.kernel, model.basis.beta, mean, y, noise, tf.constant(a), bound=bound, **options)
+
+
+@pytest.mark.parametrize("name", PARTS)
+def test_bounds_are_those_of_the_reference_and_below_the_evidence_at_any_coefficients(name: str) -> None:
+    make, latents = PARTS[name]
+    kernel = make()
+    model = model_of(kernel=kernel, latents=latents)
+    model.basis.kernel_mean.set_data(X)
+    best = np.stack([exact_mean(kernel, latent) for latent in range(latents)], axis=1)
+    evidence = sum(dm.log_evidence(grams_of(kernel, one).K_x, TARGET[:, one], NOISE) for one in range(latents))
+    noise = np.random.default_rng(2).normal(size=best.shape)
+    for a in (best, 0.0 * best, best + 0.01 * noise, noise):
+        expected = dict.fromkeys(BOUNDS, 0.0)
+        for one in range(latents):
+            k = grams_of(kernel, one)
+            for bound, function in (("evidence", dm.evidence_bound), ("elbo", dm.bound)):
+                expected[bound] += function(k.K_x, k.Q_x, TARGET[:, one], NOISE, a[:, one])
+        found = {bound: float(_bound(model, a, bound)) for bound in BOUNDS}
+        assert_allclose(list(found.values()), list(expected.values()), rtol=1e-10)
+        assert found["elbo"] < found["evidence"] < evidence
+
+
+def test_the_evidence_bound_is_that_of_gpflow_at_its_own_vector() -> None:
+    kernel = matern(1.3, 0.8)
+    theirs = gpflow.models.CGLB((X, TARGET[:, :1]), kernel, inducing_variable=BETA, noise_variance=NOISE)
+    expected = theirs.maximum_log_likelihood_objective()
+    model = model_of(kernel=kernel)
+    model.basis.kernel_mean.set_data(X)
+    assert_allclose(_bound(model, theirs.aux_vec.numpy().T), expected, rtol=1e-9)
+
+
+@pytest.mark.costly(keep=1)
+@pytest.mark.parametrize("bound", BOUNDS)
+@pytest.mark.parametrize("name", ["one", "separate"])
+def test_gradients_are_finite_differences(name: str, bound: str, rng: np.random.Generator) -> None:
+    make, latents = PARTS[name]
+    model = model_of(kernel=make(), latents=latents)
+    gpflow.set_trainable(model.basis.q_mu, False)
+    gpflow.set_trainable(model.basis.q_sqrt, False)
+    model.basis.kernel_mean.set_data(X)
+    a = rng.normal(size=(N, latents))
+    with tf.GradientTape() as tape:
+        value = _bound(model, a, bound)
+    gradient = tape.gradient(value, model.trainable_variables)
+    direction = [rng.normal(size=variable.shape) for variable in model.trainable_variables]
+    assert len(direction) >= 5
+    expected = slope(model, lambda: float(_bound(model, a, bound)), direction)
+    assert_allclose(sum(np.sum(g * d) for g, d in zip(gradient, direction)), expected, rtol=1e-5)
+
+
+def test_the_ascent_moves_hyperparameters_and_nothing_of_q() -> None:
+    model = model_of()
+    mean = model.basis.kernel_mean
+    mean.set_data(X)
+    mean.coefficients.assign(exact_mean(model.kernel)[:, None])
+    gpflow.set_trainable(model, True)  # also what must not move
+    gpflow.set_trainable(model.likelihood, False)
+    gpflow.set_trainable(model.mean_function, False)
+    fixed = [model.basis.q_mu, model.basis.q_sqrt, mean.coefficients, model.likelihood.variance, mean.points.Z]
+    before, moving = [one.numpy() for one in fixed], [model.kernel.lengthscales.numpy(), model.basis.beta.Z.numpy()]
+    data = tf.constant(X), tf.constant(Y[:, :1])
+    a = mean.coefficients.numpy()
+    start = float(_bound(model, a))
+    run = climb_evidence(model, mean, data, evaluations=5)
+    assert_allclose([run.start, run.value], [start, float(_bound(model, a))], rtol=1e-10)
+    assert run.value > run.start + 1.0
+    for one, value in zip(fixed, before):
+        assert_array_equal(one, value)
+    assert np.abs(model.kernel.lengthscales.numpy() - moving[0]) > 1e-3
+    assert np.abs(model.basis.beta.Z.numpy() - moving[1]).max() > 1e-3
+    late = climb_evidence(model, mean, data, evaluations=50, deadline=time.perf_counter() - 1.0)
+    assert late.evaluations < 10 and late.value >= late.start

@@ -1,0 +1,202 @@
+"""Runs that end early leave a usable model; settings, data and models that cannot be used are refused."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import gpflow
+import numpy as np
+import pytest
+import tensorflow as tf
+from gpflow import likelihoods as gl
+from numpy.testing import assert_array_equal
+
+from gpflow_decoupled.errors import DataError, ModelError, NumericalError
+from gpflow_decoupled.models import CVIGP, ODVGP
+from gpflow_decoupled.optimizers import ConjugateGradients
+from gpflow_decoupled.optimizers.data_mean import system
+from tests.bounds.registry import matern
+from tests.optimizers.data_mean.problems import BETA, NEW, X, Y, labels, model_of
+
+DATA = X, Y[:, :1]
+LIKELIHOODS: dict[str, tuple[Callable[[], gl.Likelihood], np.ndarray]] = {
+    "Gaussian": (lambda: gl.Gaussian(0.1), Y[:, :1]),
+    "Bernoulli": (gl.Bernoulli, labels()),
+}
+
+
+def _usable(model: ODVGP, data: tuple, elbo: float) -> None:
+    """Bound and predictions are finite, the bound is what was reported, and a whole run goes on from here."""
+    assert float(model.elbo(data)) == pytest.approx(elbo, rel=1e-9)
+    assert np.all(np.isfinite(model.predict_f(NEW)))
+    best = ConjugateGradients(tolerance=1e-6).run(model, data)
+    assert best.converged and best.elbo >= elbo - 1e-6
+
+
+def _interrupt(monkeypatch: pytest.MonkeyPatch, at: int) -> None:
+    """Ctrl-C during the product with this number."""
+    product, count = system.gram_product, 0
+
+    def counted(*arguments: Any, **options: Any) -> tf.Tensor:
+        nonlocal count
+        count += 1
+        if count == at:
+            raise KeyboardInterrupt
+        return product(*arguments, **options)
+
+    monkeypatch.setattr(system, "gram_product", counted)
+
+
+@pytest.mark.parametrize("name", LIKELIHOODS)
+@pytest.mark.parametrize("at", [1, 3])
+def test_an_interrupt_of_a_product_leaves_what_was_found(name: str, at: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    make, observed = LIKELIHOODS[name]
+    model, data = model_of(make()), (X, observed)
+    with monkeypatch.context() as patch:
+        _interrupt(patch, at)
+        result = ConjugateGradients(tolerance=1e-9).run(model, data)
+    assert (result.converged, result.reason) == (False, "interrupted")
+    assert result.products == at and result.steps <= 1 and result.gap > 1e-3
+    _usable(model, data, result.elbo)
+
+
+def test_an_interrupt_of_the_last_product_leaves_the_model_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    """That of the certificate: without it nothing is known of the coefficients."""
+    model = model_of()
+    with monkeypatch.context() as patch:
+        _interrupt(patch, 3)
+        with pytest.raises(KeyboardInterrupt):
+            ConjugateGradients(tolerance=1e-9, max_products=2).run(model, DATA)
+    assert not np.any(model.basis.a_gamma)
+    _usable(model, DATA, float(model.elbo(DATA)))
+
+
+@pytest.mark.parametrize("name", LIKELIHOODS)
+def test_products_and_time_run_out(name: str) -> None:
+    make, observed = LIKELIHOODS[name]
+    data = X, observed
+    for options, deadline, reason in (
+        ({"max_products": 2, "max_steps": 2}, float("inf"), "products done|steps done"),
+        ({}, time.perf_counter() - 1.0, "time is up"),
+    ):
+        model = model_of(make())
+        result = ConjugateGradients(tolerance=1e-9, **options).run(model, data, deadline=deadline)
+        assert not result.converged and result.reason in reason.split("|")
+        _usable(model, data, result.elbo)
+
+
+def test_solves_that_converge_after_the_deadline_are_not_called_converged(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, deadline = model_of(gl.Bernoulli()), time.perf_counter() + 1e4
+    now, jump = time.perf_counter, {"by": 0.0}
+    solve = ConjugateGradients.run.__globals__["solve_mean"]
+
+    def late(*arguments: Any, **options: Any) -> Any:
+        found = solve(*arguments, **options)
+        jump["by"] = 2e4
+        return found
+
+    monkeypatch.setitem(ConjugateGradients.run.__globals__, "solve_mean", late)
+    monkeypatch.setattr(time, "perf_counter", lambda: now() + jump["by"])
+    result = ConjugateGradients(tolerance=1e-6).run(model, (X, labels()), deadline=deadline)
+    assert (result.steps, result.converged, result.reason) == (1, False, "time is up")
+
+
+def test_progress_and_the_printed_result(capsys: pytest.CaptureFixture[str]) -> None:
+    result = ConjugateGradients(tolerance=1e-3, progress=True).run(model_of(), DATA)
+    assert f"{result.products} products" not in capsys.readouterr().out
+    assert str(result).startswith(f"1 solves with {result.products} products in ")
+    assert str(result).endswith("nats, stopped: converged")
+    ConjugateGradients(tolerance=1e-3, progress=True).run(model_of(), DATA)
+    shown = capsys.readouterr().err
+    assert "solve 1: " in shown and " products, gap " in shown
+    ConjugateGradients(tolerance=1e-3).run(model_of(), DATA)
+    assert not capsys.readouterr().err
+
+
+def test_single_precision() -> None:
+    expected = model_of(mean_function=None)
+    ConjugateGradients(tolerance=1e-4).run(expected, DATA)
+    gpflow.config.set_default_float(np.float32)
+    parts = gpflow.kernels.Matern32(variance=1.3, lengthscales=0.8), gl.Gaussian(0.1)
+    model = ODVGP(*parts, "data", BETA.astype(np.float32))
+    data = X.astype(np.float32), Y[:, :1].astype(np.float32)
+    result = ConjugateGradients(tolerance=1e-2).run(model, data)
+    assert result.converged and 0.0 <= result.gap <= 1e-2 and model.basis.a_gamma.dtype == tf.float32
+    assert result.elbo == pytest.approx(float(expected.elbo(DATA)), abs=0.05)
+    np.testing.assert_allclose(model.predict_f(NEW.astype(np.float32))[0], expected.predict_f(NEW)[0], atol=0.05)
+
+
+# --- what cannot be used
+
+SETTINGS: dict[str, tuple[dict[str, Any], str]] = {
+    "tolerance zero": ({"tolerance": 0.0}, "tolerance"),
+    "tolerance NaN": ({"tolerance": float("nan")}, "tolerance"),
+    "tolerance boolean": ({"tolerance": True}, "tolerance"),
+    "products": ({"max_products": 0}, "max_products"),
+    "products boolean": ({"max_products": True}, "max_products"),
+    "steps": ({"max_steps": 2.5}, "max_steps"),
+    "rank": ({"rank": 0}, "rank"),
+    "rank boolean": ({"rank": True}, "rank"),
+}
+
+
+@pytest.mark.parametrize("options, name", SETTINGS.values(), ids=SETTINGS)
+def test_settings_out_of_range_are_refused(options: dict[str, Any], name: str) -> None:
+    with pytest.raises(DataError, match=name):
+        ConjugateGradients(**options)
+
+
+def _with(array: np.ndarray, value: float) -> np.ndarray:
+    changed = array.copy()
+    changed[2, 0] = value
+    return changed
+
+
+BAD_DATA = {
+    "X NaN": ((_with(X, np.nan), Y[:, :1]), r"X\[2, 0\] is nan"),
+    "Y infinite": ((X, _with(Y[:, :1], np.inf)), r"Y\[2, 0\] is inf"),
+    "D": ((X[:, :1], Y[:, :1]), "X has 1 columns and the inducing points have 2"),
+    "P": ((X, Y), "Y has 2 columns and the model expects 1"),
+    "N": ((X, Y[:-1, :1]), "X has 60 rows and Y has 59"),
+    "none": ((X[:0], Y[:0, :1]), "X and Y have no rows"),
+}
+
+
+@pytest.mark.parametrize("data, message", BAD_DATA.values(), ids=BAD_DATA)
+def test_unusable_data_are_refused_and_leave_the_model_alone(data: tuple, message: str) -> None:
+    model = model_of()
+    with pytest.raises(DataError, match=message):
+        ConjugateGradients().run(model, data)
+    assert model.basis.kernel_mean.size == 0 and model.num_data is None
+
+
+OTHERS = {
+    "stored": (lambda: ODVGP(matern(1.3, 0.8), gl.Gaussian(), X[:9], BETA), 'build ODVGP.kernel, likelihood, "data"'),
+    "full": (lambda: CVIGP(DATA, matern(1.3, 0.8), gl.Gaussian()), "ConjugateComputation"),
+    "GPflow": (lambda: gpflow.models.SVGP(matern(1.3, 0.8), gl.Gaussian(), BETA), "SVGP"),
+}
+
+
+@pytest.mark.parametrize("make, message", OTHERS.values(), ids=OTHERS)
+def test_other_models_are_refused_with_what_to_use(make: Callable[[], Any], message: str) -> None:
+    with pytest.raises(ModelError, match=message):
+        ConjugateGradients().run(make(), DATA)
+
+
+def test_a_bound_that_is_not_finite_at_the_start_names_the_row() -> None:
+    observed = labels()
+    model = model_of(gl.Bernoulli(invlink=tf.sigmoid), kernel=matern(900.0, 0.8), mean_function=None)
+    with pytest.raises(NumericalError, match="-inf at row"):
+        ConjugateGradients().run(model, (X, observed))
+    assert not np.any(model.basis.a_gamma)
+    assert_array_equal(model.basis.q_mu, np.zeros((len(BETA), 1)))
+
+
+def test_a_product_that_overflows_ends_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, product = model_of(), system.gram_product
+    monkeypatch.setattr(system, "gram_product", lambda *parts, **options: np.inf * product(*parts, **options))
+    with pytest.raises(NumericalError, match="product with the kernel matrix is not finite: standardise"):
+        ConjugateGradients().run(model, DATA)
+    assert not np.any(model.basis.a_gamma)

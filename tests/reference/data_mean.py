@@ -1,0 +1,72 @@
+"""A mean on all data: the linear system at sites, its certified gap, and the two lower bounds of the evidence.
+
+The sites have precisions w [N] and pseudo-observations y [N]; D = diag(1 / w). Gaussian noise has w = 1 / noise and y the
+observations less the mean function. `K` [N, N] is the kernel matrix of the inputs and `Q` its Nystrom matrix from beta. One
+latent function; the matrices are dense, and everything is solved by `numpy.linalg`.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .collapsed import (
+    elbo_at_coefficients,
+    exact_posterior,
+    log_evidence,
+    optimal_covariance,
+    whitened_mean_given_gamma,
+)
+from .decoupled import Process, orthogonal
+from .grams import Array, Grams
+
+__all__ = [
+    "at_data", "bound", "coefficients", "distance", "evidence_bound", "exact_posterior", "gap", "log_evidence", "posterior",
+    "quadratic",
+]  # fmt: skip
+
+
+def at_data(k: Grams) -> Grams:
+    """The Gram matrices with gamma = x, the training inputs."""
+    return k._replace(K_g=k.K_x, K_gb=k.K_xb, K_xg=k.K_x)
+
+
+def coefficients(K: Array, precisions: Array, y: Array) -> Array:
+    """The best coefficients a [N]: (K + D) a = y."""
+    return np.linalg.solve(K + np.diag(1.0 / precisions), y)  # (D34)
+
+
+def quadratic(K: Array, Q: Array, precisions: Array, y: Array, a: Array) -> float:
+    """Data fit plus mean divergence, times two, at any a with q(u) at its best."""
+    D = np.diag(1.0 / precisions)
+    r = y - (K + D) @ a
+    return float(r @ np.linalg.solve(Q + D, r) + 2.0 * a @ y - a @ (K + D) @ a)  # (D32)
+
+
+def gap(K: Array, Q: Array, precisions: Array, y: Array, a: Array) -> float:
+    """What certifies a: nats that the bound at a is at most below its maximum over the mean."""
+    D = np.diag(1.0 / precisions)
+    r = y - (K + D) @ a
+    return 0.5 * float(r @ np.linalg.solve(Q + D, r))  # (D32)
+
+
+def distance(K: Array, Q: Array, precisions: Array, y: Array, a: Array) -> float:
+    """Nats that the bound at a is below its maximum over the mean."""
+    best = y @ np.linalg.solve(K + np.diag(1.0 / precisions), y)
+    return 0.5 * (quadratic(K, Q, precisions, y, a) - float(best))
+
+
+def bound(K: Array, Q: Array, y: Array, noise: float, a: Array) -> float:
+    """The ELBO of Gaussian noise at any a, with q(u) at its best."""
+    return elbo_at_coefficients(K, Q, y, noise, a)  # (D31)
+
+
+def evidence_bound(K: Array, Q: Array, y: Array, noise: float, a: Array) -> float:
+    """The bound of Artemev, Burt & van der Wilk 2021, equations (8) and (10), at any a."""
+    N, trace = len(y), float(np.trace(K - Q)) / noise
+    return bound(K, Q, y, noise, a) + 0.5 * (trace - N * float(np.log(1.0 + trace / N)))
+
+
+def posterior(k: Grams, y: Array, noise: float, a: Array) -> Process:
+    """q(f) at x for mean coefficients a [M_g] and the best q(u), from the definition of the orthogonal family."""
+    m = k.chol @ whitened_mean_given_gamma(k, y, noise, a)
+    return orthogonal(k, a, m, optimal_covariance(k, noise))

@@ -1,0 +1,245 @@
+"""`fit` with a mean on all data: coupled steps, rounds, a solve at the end; limits, checkpoints, interrupts, refusals."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import gpflow
+import numpy as np
+import pytest
+import tensorflow as tf
+from gpflow import likelihoods as gl
+from gpflow.kernels import LinearCoregionalization
+
+import gpflow_decoupled as gd
+from gpflow_decoupled.errors import DataError, UnknownOptionError
+from gpflow_decoupled.models import ODVGP
+from gpflow_decoupled.optimizers import ConjugateGradients
+from gpflow_decoupled.optimizers.data_mean import system
+from gpflow_decoupled.training import Evaluation, FitResult, MeanSolver, Schedule
+from tests.training.problems import BETA, orthogonal, parts, sine, unchanged, values
+
+X, Y = sine()
+LABELS = (Y > 0.0).astype(float)
+SOLVER = ConjugateGradients(tolerance=1e-3)
+
+
+def _model(likelihood: Any = None, **options: Any) -> ODVGP:
+    kernel, noise = parts()
+    return ODVGP(kernel, noise if likelihood is None else likelihood, "data", BETA, **options)
+
+
+def _fit(model: ODVGP, data: Any = None, **options: Any) -> FitResult:
+    settings = {"steps": 6, "progress": False, "compile": False, "mean_solver": SOLVER, "learning_rate": 0.03}
+    return gd.fit(model, (X, Y) if data is None else data, **{**settings, **options})
+
+
+def _fixed(model: ODVGP) -> ODVGP:
+    for part in (model.kernel, model.likelihood, model.basis.beta):
+        gpflow.set_trainable(part, False)
+    return model
+
+
+@pytest.fixture(scope="module")
+def fitted() -> tuple[ODVGP, FitResult]:
+    """Gaussian noise; read only."""
+    model = _model()
+    return model, _fit(model)
+
+
+def test_gaussian_noise_trains_all_of_it(fitted: tuple[ODVGP, FitResult]) -> None:
+    """At least to the exact posterior mean of its hyperparameters, and above where the coupled steps left off."""
+    model, result = fitted
+    exact = gpflow.models.GPR((X, Y), model.kernel, noise_variance=model.likelihood.variance)
+    grid = np.linspace(0.0, 1.0, 9)[:, None]
+    np.testing.assert_allclose(model.predict_f(grid)[0], exact.predict_f(grid)[0], atol=0.02)
+    assert model.kernel.lengthscales != 0.3 and model.num_data == 60
+    assert result.elbo == pytest.approx(float(model.elbo((X, Y))), rel=1e-9)
+    assert result.elbo < float(exact.log_marginal_likelihood())
+    assert result.history["elbo"][-1] > result.history["elbo"][1] and result.steps <= 6
+    assert [variable.shape[0] for variable in model.basis.kernel_mean.parameters] == [60, 60]
+
+
+def test_the_best_mean_is_left_at_the_end(fitted: tuple[ODVGP, FitResult]) -> None:
+    model = fitted[0]
+    before = float(model.elbo((X, Y)))
+    again = ConjugateGradients(tolerance=1e-8).run(_copy(model), (X, Y))
+    assert before <= again.elbo <= before + 2e-3
+
+
+def _copy(model: ODVGP) -> ODVGP:
+    return gpflow.utilities.deepcopy(model)
+
+
+@pytest.mark.costly(keep=1)
+@pytest.mark.parametrize("name", ["Bernoulli", "mixed outputs"])
+def test_without_rounds_the_mean_is_solved_for_once_at_the_end(name: str) -> None:
+    if name == "Bernoulli":
+        model, data = _model(gl.Bernoulli()), (X, LABELS)
+    else:
+        kernel = LinearCoregionalization([parts()[0], parts()[0]], np.array([[1.0, 0.2], [0.4, 0.9], [0.1, 0.3]]))
+        model = ODVGP(kernel, gl.Gaussian(0.1), "data", BETA, num_latent_gps=2)
+        data = X, np.hstack([Y, -Y, 0.5 * Y])
+    before = values(model)
+    result = _fit(model, data, steps=4)
+    assert (result.steps, result.reason, result.refreshes) == (4, "steps done", 1)
+    assert result.elbo == pytest.approx(float(model.elbo(data)), rel=1e-9)
+    assert not np.array_equal(before[".basis.q_mu"], values(model)[".basis.q_mu"])
+    assert np.any(model.basis.a_gamma)
+    again = ConjugateGradients(tolerance=1e-3).run(_copy(model), data)
+    assert again.elbo == pytest.approx(result.elbo, abs=5e-3)
+
+
+def test_at_fixed_hyperparameters_it_is_one_solve() -> None:
+    model = _fixed(_model())
+    result = _fit(model, steps=50, learning_rate=None)
+    assert (result.steps, result.converged, result.reason) == (1, True, "the mean is solved for")
+    other = _fixed(_model())
+    expected = SOLVER.run(other, (X, Y))
+    assert result.elbo == pytest.approx(expected.elbo, abs=1e-9)
+
+
+def test_seconds_end_a_run_with_a_solved_mean() -> None:
+    model = _model()
+    result = _fit(model, steps=None, seconds=0.2)
+    assert result.reason in ("time is up", "converged") and result.seconds < 60.0
+    assert SOLVER.run(_copy(model), (X, Y)).elbo == pytest.approx(result.elbo, abs=5e-3)
+
+
+def test_evaluation_sees_the_model(fitted: tuple[ODVGP, FitResult]) -> None:
+    held_out = sine(20, seed=1)
+    model = _model()
+    result = _fit(model, evaluation=Evaluation(held_out, every=2))
+    expected = gd.training.held_out_metrics(model, held_out)
+    assert result.history["rmse"][-1] == pytest.approx(expected["rmse"], rel=1e-9)
+    assert len(result.history["rmse"]) >= 2
+    assert result.elbo == pytest.approx(fitted[1].elbo, rel=1e-9)
+
+
+@pytest.mark.parametrize("best", [1, 2, 3])
+def test_parameters_that_patience_puts_back_have_a_solved_mean(best: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of a coupled step, which has no mean of its own, and those of a round before the last."""
+    scores = iter([step if step <= best else -1.0 for step in range(1, 7)])
+    monkeypatch.setattr("gpflow_decoupled.training.loop.held_out_metrics", lambda *_: {"log_density": next(scores)})
+    model = _model()
+    result = _fit(model, evaluation=Evaluation((X, Y), every=1, patience=1))
+    assert result.restored_step == best
+    assert result.elbo == pytest.approx(float(model.elbo((X, Y))), rel=1e-9)
+    assert SOLVER.run(_copy(model), (X, Y)).elbo == pytest.approx(result.elbo, abs=2e-3)
+
+
+@pytest.mark.parametrize("stop", [1, 3])
+def test_a_run_that_is_resumed_is_the_run(stop: int, fitted: tuple[ODVGP, FitResult], tmp_path: Path) -> None:
+    """The first two of 6 steps are coupled; `steps` shapes the schedule, so the runs are stopped from outside."""
+    folder = gd.training.Checkpoints(tmp_path, every=1)
+
+    def interrupt(step: int, metrics: dict, model: Any) -> None:
+        if step == stop:
+            raise KeyboardInterrupt
+
+    callbacks = gd.training.Callbacks([interrupt], every=1)
+    first = _fit(_model(), checkpoint=folder, callbacks=callbacks)
+    assert (first.steps, first.reason) == (stop, "interrupted")
+    model = _model()
+    second = _fit(model, checkpoint=folder)
+    expected, result = fitted
+    assert second.steps == result.steps
+    np.testing.assert_allclose(second.history["elbo"], result.history["elbo"], rtol=1e-9)
+    for name, value in values(expected).items():
+        np.testing.assert_allclose(values(model)[name], value, rtol=1e-6, atol=1e-8, err_msg=name)
+
+
+@pytest.mark.parametrize("at, kept", [(2, True), (7, False)])
+def test_an_interrupt_of_a_solve_ends_the_run(at: int, kept: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rather than one product of it. What was found stays; only a solve that had not begun to move is taken back."""
+    product, count = system.gram_product, 0
+
+    def counted(*arguments: Any, **options: Any) -> tf.Tensor:
+        nonlocal count
+        count += 1
+        if count == at:
+            raise KeyboardInterrupt
+        return product(*arguments, **options)
+
+    model = _model()
+    with monkeypatch.context() as patch:
+        patch.setattr(system, "gram_product", counted)
+        result = _fit(model, mean_solver=ConjugateGradients(tolerance=1e-9))
+    assert (result.reason, result.converged) == ("interrupted", False) and 0 < result.steps < 6
+    assert count <= at + 1
+    assert (result.elbo == pytest.approx(float(model.elbo((X, Y))), rel=1e-6)) is kept
+    assert bool(np.any(model.basis.a_gamma)) is kept
+
+
+def test_an_interrupt_of_the_last_solve_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    product, count = system.gram_product, 0
+
+    def counted(*arguments: Any, **options: Any) -> tf.Tensor:
+        nonlocal count
+        count += 1
+        if count == 2:
+            raise KeyboardInterrupt
+        return product(*arguments, **options)
+
+    model = _model(gl.Bernoulli())
+    with monkeypatch.context() as patch:
+        patch.setattr(system, "gram_product", counted)
+        result = _fit(model, (X, LABELS), steps=2)
+    assert (result.steps, result.reason, result.converged) == (2, "interrupted", False)
+    assert np.all(np.isfinite(model.predict_y(X[:3])))
+
+
+def test_inputs_stay_where_they_are_whatever_is_trainable() -> None:
+    model = _model()
+    model.basis.kernel_mean.set_data(X)
+    gpflow.set_trainable(model, True)
+    _fit(model, steps=4)
+    np.testing.assert_array_equal(model.basis.gamma.Z, X)
+
+
+def test_standardized() -> None:
+    def build(X: np.ndarray, Y: np.ndarray) -> ODVGP:
+        return ODVGP(*parts(), "data", np.linspace(X.min(), X.max(), 5)[:, None])
+
+    scaled = gd.Standardized(build, (100.0 * X, 10.0 * Y + 50.0))
+    scaled.fit(steps=4, progress=False, compile=False, mean_solver=SOLVER)
+    mean, variance = scaled.predict_y(100.0 * X)
+    assert np.sqrt(np.mean((mean.numpy() - (10.0 * Y + 50.0)) ** 2)) < 2.0
+    assert np.all(variance.numpy() > 0.0)
+
+
+OPTIONS: dict[str, tuple[dict[str, Any], str]] = {
+    **{
+        solver: ({"mean_solver": solver}, f"mean_solver='{solver}' is for mean points that are stored")
+        for solver in ("adam", "natural", "newton")
+    },
+    "object": ({"mean_solver": MeanSolver("newton", 0.5)}, "takes a ConjugateGradients, which is also the default"),
+    "refreshes": ({"schedule": Schedule(refresh_every=5)}, "does not use Schedule.refresh_every=5 for ODVGP"),
+}
+
+
+@pytest.mark.parametrize("options, message", OPTIONS.values(), ids=OPTIONS)
+def test_options_of_other_mean_points_are_refused(options: dict[str, Any], message: str) -> None:
+    model = _model()
+    before = values(model)
+    with pytest.raises(UnknownOptionError, match=message):
+        _fit(model, **options)
+    assert unchanged(before, model)
+
+
+def test_streams_and_other_models_are_refused() -> None:
+    model = _model()
+    before = values(model)
+    stream = tf.data.Dataset.from_tensor_slices((X, Y)).batch(20)
+    with pytest.raises(DataError, match="a tf.data.Dataset is a stream: pass arrays"):
+        _fit(model, stream)
+    assert unchanged(before, model)
+    others: list[tuple[Callable[[], Any], type[Exception], str]] = [
+        (orthogonal, UnknownOptionError, 'ConjugateGradients needs a mean on all data, gamma="data"'),
+        (lambda: gpflow.models.SVGP(*parts(), BETA), UnknownOptionError, "no mean points of its own"),
+    ]
+    for make, error, message in others:
+        with pytest.raises(error, match=message):
+            _fit(make())
