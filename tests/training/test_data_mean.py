@@ -14,6 +14,7 @@ from gpflow import likelihoods as gl
 from gpflow.kernels import LinearCoregionalization
 
 import gpflow_decoupled as gd
+from gpflow_decoupled.bases.parts.data_mean import DataMean
 from gpflow_decoupled.errors import DataError, UnknownOptionError
 from gpflow_decoupled.models import ODVGP
 from gpflow_decoupled.optimizers import ConjugateGradients
@@ -151,10 +152,12 @@ def test_a_run_that_is_resumed_is_the_run(stop: int, fitted: tuple[ODVGP, FitRes
         np.testing.assert_allclose(values(model)[name], value, rtol=1e-6, atol=1e-8, err_msg=name)
 
 
-@pytest.mark.parametrize("at, kept", [(2, True), (7, False)])
-def test_an_interrupt_of_a_solve_ends_the_run(at: int, kept: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("owner, name, at, kept", [(system, "gram_product", 2, True), (DataMean, "products", 1, False)])
+def test_an_interrupt_of_a_solve_ends_the_run(
+    owner: Any, name: str, at: int, kept: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Rather than one product of it. What was found stays; only a solve that had not begun to move is taken back."""
-    product, count = system.gram_product, 0
+    product, count = getattr(owner, name), 0
 
     def counted(*arguments: Any, **options: Any) -> tf.Tensor:
         nonlocal count
@@ -165,7 +168,7 @@ def test_an_interrupt_of_a_solve_ends_the_run(at: int, kept: bool, monkeypatch: 
 
     model = _model()
     with monkeypatch.context() as patch:
-        patch.setattr(system, "gram_product", counted)
+        patch.setattr(owner, name, counted)
         result = _fit(model, mean_solver=ConjugateGradients(tolerance=1e-9))
     assert (result.reason, result.converged) == ("interrupted", False) and 0 < result.steps < 6
     assert count <= at + 1
