@@ -210,8 +210,8 @@ class Loop:
         if plan.evaluation is not None and done % plan.evaluation.every == 0:
             metrics = self._evaluate(done)
             self._count_patience(done, metrics, plan.evaluation)
-        if done % plan.callbacks.every == 0 or metrics:
-            recent = self.history.mean("elbo", plan.callbacks.every)
+        if done % plan.callbacks.every == 0 or metrics or self.step.is_long:
+            recent = self.history.mean("elbo", 1 if self.step.is_long else plan.callbacks.every)
             line.update(done, self.totals.seconds, recent, **metrics)
             plan.callbacks(done, {"elbo": recent, **metrics}, self.model)
         if plan.checkpoints is not None and done % plan.checkpoints.every == 0 and self._reason_to_stop(done) is None:

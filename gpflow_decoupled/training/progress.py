@@ -24,7 +24,8 @@ class Callbacks:
 
     :param functions: each is called with (step, metrics, model); `metrics` has "elbo", the mean bound since the call before,
         and after an evaluation "rmse" and "log_density". A `gpflow.monitor.Monitor` may be one of them.
-    :param every: steps between two calls. The progress line changes as often.
+    :param every: steps between two calls; a round of a mean on all data is reported by itself, with its own bound. The
+        progress line changes as often.
     :raises DataError: for what is no list of functions, and for `every` below 1.
 
     Example::

@@ -56,6 +56,9 @@ class Step(Protocol):
     converged: bool = False
     """Whether `finished` means that a tolerance was reached."""
 
+    is_long: bool = False
+    """Whether the last step took so long, or so much data, that it is reported by itself."""
+
     @property
     def variables(self) -> Sequence[tf.Variable]:
         """Everything that a step writes, the state of the optimizers included."""

@@ -109,6 +109,15 @@ def test_seconds_end_a_run_with_a_solved_mean() -> None:
     assert SOLVER.run(_copy(model), (X, Y)).elbo == pytest.approx(result.elbo, abs=5e-3)
 
 
+def test_every_round_is_reported() -> None:
+    """With the bound after it, and not with a mean over coupled steps."""
+    seen: list[tuple[int, float]] = []
+    calls = gd.training.Callbacks([lambda step, metrics, model: seen.append((step, metrics["elbo"]))])
+    result = _fit(_model(), callbacks=calls)
+    assert [step for step, _ in seen] == list(range(3, result.steps + 1)) and len(seen) > 1
+    assert [elbo for _, elbo in seen] == list(result.history["elbo"][2:])
+
+
 def test_evaluation_sees_the_model(fitted: tuple[ODVGP, FitResult]) -> None:
     held_out = sine(20, seed=1)
     model = _model()

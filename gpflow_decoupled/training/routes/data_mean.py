@@ -94,7 +94,7 @@ class DataMeanStep(Step):
         self.coupled.trace(X, Y, seed)
 
     def set_step_sizes(self, sizes: StepSizes) -> None:
-        """Those of the coupled steps, annealed over their own part of the run."""
+        """Take those of the coupled steps, and how far the run is."""
         self._share = sizes.share
         self.coupled.set_step_sizes(sizes)
 
@@ -132,6 +132,7 @@ class DataMeanStep(Step):
         return self.coupled.matrices()
 
     def _round(self) -> StepOutput:
+        self.is_long = True
         deadline = self._deadline()
         elbo = self.bound(*self.data)
         elbo = self._solve(deadline) if elbo is None else elbo
