@@ -96,8 +96,7 @@ end | `optimizer` | `learning_rate`, `optimizer`, `Schedule.anneal`, `Schedule.r
     :param seed: fixes shuffling and subsampling: same seed, same trace; 0 if not given. `MonteCarlo` has a seed of its own,
         and likelihoods that sample (`Softmax`) draw from TensorFlow's global generator: call `tf.random.set_seed` too.
     :param progress: show a line with steps, time and bound.
-    :param compile: False runs the steps eagerly. That is slower, but there is nothing to trace, and nothing left behind: of a
-        compiled fit TensorFlow keeps some 10 MB, so use processes for hundreds of them.
+    :param compile: False runs the steps eagerly. That is slower, but there is nothing to trace, which pays for a few steps.
     :return: the record of the run.
     :raises ModelError: for a model of another kind, with what trains it.
     :raises DataError: for unusable data and values out of range, before the first step and with nothing changed.
