@@ -4,14 +4,13 @@ from __future__ import annotations
 
 __all__ = ["Compiled", "traced_for_xla"]
 
+import sys
 import weakref
 from collections.abc import Callable
 from typing import Generic, ParamSpec, TypeVar
 
 import tensorflow as tf
 import tensorflow_probability as tfp
-from tensorflow.python.framework import ops
-from tensorflow.python.ops import control_flow_util
 
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
@@ -79,7 +78,8 @@ class Compiled(Generic[Arguments, Result]):
 
 def _registered_gradients() -> dict[str, object]:
     """TensorFlow's table of gradients by name, to which each `tf.custom_gradient` of a graph adds one, for good."""
-    registry: dict[str, object] = getattr(ops.gradient_registry, "_registry", {})
+    module = sys.modules.get(tf.RegisterGradient.__module__)
+    registry: dict[str, object] = getattr(getattr(module, "gradient_registry", None), "_registry", {})
     return registry
 
 
@@ -109,4 +109,12 @@ def traced_for_xla() -> bool:
 
         rows = tf.linalg.diag(mask) if traced_for_xla() else tf.boolean_mask(tf.eye(N), mask)
     """
-    return bool(control_flow_util.GraphOrParentsInXlaContext(tf.compat.v1.get_default_graph()))
+    graph = tf.compat.v1.get_default_graph()
+    while graph is not None:
+        context = graph._get_control_flow_context()
+        while context is not None:
+            if context.IsXLAContext():
+                return True
+            context = context.outer_context
+        graph = getattr(graph, "outer_graph", None)
+    return False

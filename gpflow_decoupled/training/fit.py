@@ -115,11 +115,7 @@ end | `optimizer` | `learning_rate`, `optimizer`, `Schedule.anneal`, `Schedule.r
     scores = evaluation if evaluation is None or isinstance(evaluation, Evaluation) else Evaluation(evaluation)
     folder = checkpoint if checkpoint is None or isinstance(checkpoint, Checkpoints) else Checkpoints(checkpoint)
     calls = callbacks if isinstance(callbacks, Callbacks) else Callbacks(() if callbacks is None else callbacks)
-    plan = Schedule() if schedule is None else schedule
-    if not isinstance(plan, Schedule):
-        raise DataError(
-            f"schedule is a {type(plan).__name__}; pass a training.Schedule, for example Schedule(anneal=0.5)."
-        )
+    plan = _schedule(schedule)
     check_whole(1, **given(steps=steps))
     check_rate(**given(seconds=seconds))
     asked = chosen(
@@ -153,3 +149,13 @@ end | `optimizer` | `learning_rate`, `optimizer`, `Schedule.anneal`, `Schedule.r
     rates = route.rates(view, choices)
     run = Plan(limits, rates, choices.refresh_every, scores, folder, calls, choices.seed, progress)
     return Loop(model, step, batches, run, lambda: route.accept(model, view, batches)).run()
+
+
+def _schedule(schedule: Schedule | None) -> Schedule:
+    """What was passed, or the default; raises `DataError` for what is no schedule."""
+    plan = Schedule() if schedule is None else schedule
+    if not isinstance(plan, Schedule):
+        raise DataError(
+            f"schedule is a {type(plan).__name__}; pass a training.Schedule, for example Schedule(anneal=0.5)."
+        )
+    return plan

@@ -27,7 +27,6 @@ import numpy.typing as npt
 import tensorflow as tf
 from gpflow.base import RegressionData
 
-from ...bases import SiteBasis
 from ...bases.site import SiteState
 from ...compilation import Compiled
 from ...covariances.latents import gram, prior_variance
@@ -43,6 +42,7 @@ from ..unusable_observation import unusable_observation
 from .local_expectations import Expectations, by_quadrature, by_sampling
 from .result import ConjugateResult
 from .runs import Probe, run_batches, run_whole, step_failure
+from .site_updates import all_finite, checked_rows, write_sites
 
 
 class _AtSites(NamedTuple):
@@ -138,9 +138,9 @@ class ConjugateComputation(tf.Module):
         if rows is None:
             report = self._whole(model, size, seed)
         else:
-            report = self._batch(model, _checked_rows(model, rows), size, seed)
+            report = self._batch(model, checked_rows(model, rows), size, seed)
         if tf.executing_eagerly() and not report.ok:
-            raise self._cause(model, None if rows is None else _checked_rows(model, rows)) or step_failure()
+            raise self._cause(model, None if rows is None else checked_rows(model, rows)) or step_failure()
         return report
 
     def run(
@@ -255,8 +255,8 @@ class ConjugateComputation(tf.Module):
         old = tf.convert_to_tensor(basis.nu), tf.convert_to_tensor(basis.tau)
         step, ok = self.feasible(K, old[1], target[1], step_size)
         new = [(1.0 - step) * was + step * goal for was, goal in zip(old, target)]  # (C13)
-        ok = state.ok & ok & _all_finite(found.value)
-        return _write(basis, new, ok, tf.cast(step < step_size, tf.int32), clipped)
+        ok = state.ok & ok & all_finite(found.value)
+        return write_sites(basis, new, ok, tf.cast(step < step_size, tf.int32), clipped)
 
     def _batch(self, model: CVIGP, rows: tf.Tensor, step_size: tf.Tensor, seed: tf.Tensor) -> StepReport:
         """(C19) or (C20), with the posterior of the visited observations alone (C21)."""
@@ -273,8 +273,8 @@ class ConjugateComputation(tf.Module):
         goals = [self._spread(goal, old, rows) for goal, old in zip(target, (nu, tau))]
         step, ok = self.feasible(K, tf.gather(tau, known), tf.gather(goals[1], known), step_size)
         new = [(1.0 - step) * old + step * goal for old, goal in zip((nu, tau), goals)]
-        ok = state.ok & ok & _all_finite(found.value)
-        return _write(basis, new, ok, tf.cast(step < step_size, tf.int32), clipped)
+        ok = state.ok & ok & all_finite(found.value)
+        return write_sites(basis, new, ok, tf.cast(step < step_size, tf.int32), clipped)
 
     def _visited(self, model: CVIGP, rows: tf.Tensor) -> _Visited:
         """The posterior of the visited observations alone (C21), where those of `rows` [B] count as visited."""
@@ -302,32 +302,3 @@ class ConjugateComputation(tf.Module):
             return tf.tensor_scatter_nd_update(old, rows[:, None], goal)  # (C20)
         scale = tf.cast(tf.shape(old)[0], goal.dtype) / tf.cast(tf.shape(rows)[0], goal.dtype)
         return tf.tensor_scatter_nd_add(tf.zeros_like(old), rows[:, None], scale * goal)  # (C19)
-
-
-def _all_finite(values: tf.Tensor) -> tf.Tensor:
-    return tf.reduce_all(tf.math.is_finite(values))
-
-
-def _checked_rows(model: CVIGP, rows: npt.ArrayLike) -> tf.Tensor:
-    indices: tf.Tensor = tf.cast(tf.convert_to_tensor(rows), tf.int32)
-    shape = tuple(indices.shape)
-    if len(shape) != 1 or shape[0] == 0:
-        raise DataError(f"rows has shape {shape}; it must be [B], the indices of at least one observation.")
-    if tf.executing_eagerly() and not tf.reduce_all((indices >= 0) & (indices < model.basis.num_data)):
-        raise DataError(f"rows must be indices from 0 to {model.basis.num_data - 1}; the model has no other data.")
-    return indices
-
-
-def _write(
-    basis: SiteBasis, new: list[tf.Tensor], ok: tf.Tensor, shortened: tf.Tensor, clipped: tf.Tensor
-) -> StepReport:
-    """Write new sites [N, L], if all is well, and report."""
-    ok = ok & tf.reduce_all([_all_finite(value) for value in new])
-
-    def assign() -> tf.Tensor:
-        basis.nu.assign(new[0])
-        basis.tau.assign(new[1])
-        return ok
-
-    tf.cond(ok, assign, lambda: ok)
-    return StepReport(ok, shortened, clipped)

@@ -176,11 +176,11 @@ def _checked(problem: DualProblem, alpha: tf.Tensor, lam: tf.Tensor) -> Marginal
 
 def _failure(problem: DualProblem, at: Marginals) -> NumericalError:
     """The error for a start at which V does not exist, or the bound is not finite."""
-    if not bool(at.state.ok) and np.all(np.isfinite(at.lam)):
-        error = problem.geometry.diagnosis(problem.prior)
-        if error is not None:
-            return error
-    return unusable_observation(problem.model, None, (at.mean, tf.square(at.deviation))) or NumericalError(
+    of_prior = None if bool(at.state.ok) else problem.geometry.diagnosis(problem.prior)
+    of_data = unusable_observation(problem.model, None, (at.mean, tf.square(at.deviation)))
+    # multipliers that are not finite come from an observation, if there is one that explains them
+    causes = (of_prior, of_data) if np.all(np.isfinite(at.lam)) else (of_data, of_prior)
+    return next(filter(None, causes), None) or NumericalError(
         "The bound at the first multipliers is not finite: the kernel's variance, the data or the likelihood's parameters are "
         "too extreme for the expectations. Scale the inputs, or use a kernel with a smaller variance.",
         matrix="K",

@@ -10,9 +10,12 @@
 
 from __future__ import annotations
 
-__all__ = ["AllRows", "DataMeanStep"]
+__all__ = ["AllRows", "DataMeanStep", "parts_on_data"]
 
 import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import cast
 
 import numpy as np
 import tensorflow as tf
@@ -20,13 +23,15 @@ from gpflow.kernels import LinearCoregionalization
 from gpflow.likelihoods import Gaussian as GaussianNoise
 
 from ...bases.parts.data_mean import DataMean
+from ...errors import DataError
 from ...models import BasisGP
 from ...optimizers import ConjugateGradients, MeanResult
 from ...optimizers.data_mean.hyperparameters import climb_evidence, hyperparameters_of
 from ...optimizers.data_mean.solve import INTERRUPTED, TIME_IS_UP
-from ..batches import ArrayBatches, Batch
+from ..batches import ArrayBatches, Batch, Batches
 from ..schedules import Limits
 from ..step import Step, StepOutput, StepSizes, Trackable
+from .route import Choices, Data, MeanSolver
 
 _COUPLED_SHARE = 0.2
 """The share of a run before the rounds."""
@@ -34,6 +39,45 @@ _EVALUATIONS = 8
 """Evaluations of the bound of the evidence in a round: more of them leave the mean too far behind."""
 _ENOUGH = 1e-3
 """A round that gains less than so many nats per observation is the last."""
+
+
+Parts = Callable[[BasisGP, Data, Choices], tuple[Step, Batches]]
+"""What makes the step and the batches of a model without mean points."""
+
+
+def parts_on_data(
+    model: BasisGP, mean: DataMean, data: Data, choices: Choices, coupled_parts: Parts
+) -> tuple[DataMeanStep, AllRows]:
+    """A `DataMeanStep` and its batches; the data become the mean points.
+
+    :param model: the model with the mean on all data.
+    :param mean: its mean.
+    :param data: as they were passed to `fit`.
+    :param choices: the options of the run.
+    :param coupled_parts: makes the parts of a model with the same Parameters and no mean points.
+    :raises DataError: for a dataset, and for unusable data.
+    """
+    if isinstance(data, tf.data.Dataset):
+        raise DataError(
+            'gamma="data" needs all data in memory, and a tf.data.Dataset is a stream: pass arrays (X, Y), or choose '
+            "mean points by inducing.select(X, M, kernel, given=beta)."
+        )
+    view = BasisGP(
+        model.kernel,
+        model.likelihood,
+        model.basis.without_mean_points(),
+        mean_function=model.mean_function,
+        num_data=model.num_data,
+        expectations=model.expectations,
+    )
+    solver = choices.mean_solver
+    step, found = coupled_parts(view, data, replace(choices, mean_solver=MeanSolver()))
+    arrays = cast(ArrayBatches, found)
+    batches = AllRows(arrays.X, arrays.Y, arrays.batch_size, choices.seed)
+    mean.set_data(batches.X.numpy())
+    view.num_data = batches.num_data
+    conjugate = ConjugateGradients() if isinstance(solver, MeanSolver) else solver
+    return DataMeanStep(model, mean, step, batches.whole, conjugate, choices.limits), batches
 
 
 class AllRows(ArrayBatches):

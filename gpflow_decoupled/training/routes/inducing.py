@@ -14,8 +14,6 @@ __all__ = ["InducingRoute", "TrainingStep"]
 
 import warnings
 from collections.abc import Mapping
-from dataclasses import replace
-from typing import cast
 
 import tensorflow as tf
 from gpflow.keras import tf_keras
@@ -30,9 +28,9 @@ from ...models import BasisGP
 from ...optimizers import ConjugateGradients, NaturalGradient
 from ...optimizers.natural_gradient.evaluation import as_basis_model, evaluate
 from ...optimizers.natural_gradient.moves import check_mean_solver
-from ..batches import ArrayBatches, Batches, make_batches
+from ..batches import Batches, make_batches
 from ..step import Step, StepOutput, StepSizes, Trackable, all_finite
-from .data_mean import AllRows, DataMeanStep
+from .data_mean import parts_on_data
 from .keras import KerasAscent, Optimizer
 from .route import EVERY_ROUTE, OF_OPTIMIZER, Choices, Data, MeanSolver, Model, Route, kinds_of
 
@@ -91,7 +89,7 @@ class InducingRoute(Route):
     def parts(self, model: BasisGP, data: Data, choices: Choices) -> tuple[Step, Batches]:
         """A `TrainingStep` on minibatches of the data."""
         if isinstance(model.basis.kernel_mean, DataMean):
-            return self._parts_on_data(model, model.basis.kernel_mean, data, choices)
+            return parts_on_data(model, model.basis.kernel_mean, data, choices, self.parts)
         if not isinstance(choices.mean_solver, MeanSolver):
             raise UnknownOptionError(
                 f'ConjugateGradients needs a mean on all data, gamma="data", and the mean points of this '
@@ -107,32 +105,6 @@ class InducingRoute(Route):
         held = choices.hold == "sites"
         step = TrainingStep(model, natural, choices.optimizer, mean_optimizer, choices.compile, held)
         return step, batches
-
-    def _parts_on_data(
-        self, model: BasisGP, mean: DataMean, data: Data, choices: Choices
-    ) -> tuple[DataMeanStep, AllRows]:
-        """A `DataMeanStep`, which begins with steps of a model with the same Parameters and no mean points."""
-        solver = choices.mean_solver
-        if isinstance(data, tf.data.Dataset):
-            raise DataError(
-                'gamma="data" needs all data in memory, and a tf.data.Dataset is a stream: pass arrays (X, Y), or choose '
-                "mean points by inducing.select(X, M, kernel, given=beta)."
-            )
-        view = BasisGP(
-            model.kernel,
-            model.likelihood,
-            model.basis.without_mean_points(),
-            mean_function=model.mean_function,
-            num_data=model.num_data,
-            expectations=model.expectations,
-        )
-        step, found = self.parts(view, data, replace(choices, mean_solver=MeanSolver()))
-        arrays = cast(ArrayBatches, found)
-        batches = AllRows(arrays.X, arrays.Y, arrays.batch_size, choices.seed)
-        mean.set_data(batches.X.numpy())
-        view.num_data = batches.num_data
-        conjugate = ConjugateGradients() if isinstance(solver, MeanSolver) else solver
-        return DataMeanStep(model, mean, step, batches.whole, conjugate, choices.limits), batches
 
 
 class TrainingStep(Step):
