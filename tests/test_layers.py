@@ -237,7 +237,6 @@ RULES = [
 Rule = Callable[[Path], list[str]]
 
 
-@pytest.mark.costly(keep=2)
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
 def test_package_obeys(rule: Rule) -> None:
     assert len(_files(PACKAGE)) > 1, f"no source was found in {PACKAGE}"
