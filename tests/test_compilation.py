@@ -114,6 +114,7 @@ def test_graphs_go_with_their_function() -> None:
     assert np.isclose(float(value), 3.0 * np.sqrt(2.0)) and np.isfinite(float(slope))
 
 
+@pytest.mark.exhaustive
 def test_fits_of_one_model_leave_no_graphs() -> None:
     model = CVIGP(
         (np.linspace(0.0, 1.0, 6)[:, None], np.arange(6.0)[:, None] - 2.5), gpflow.kernels.Matern32(), gl.Gaussian()

@@ -27,6 +27,7 @@ def any_array(draw: st.DrawFn) -> np.ndarray:
     return draw(arrays.arrays(kind, shape))
 
 
+@pytest.mark.exhaustive
 @settings(derandomize=True, deadline=None, max_examples=100)
 @given(X=any_array(), Y=any_array())
 def test_any_pair_of_arrays_is_refused_or_has_a_bound(X: np.ndarray, Y: np.ndarray) -> None:
@@ -42,6 +43,7 @@ def test_any_pair_of_arrays_is_refused_or_has_a_bound(X: np.ndarray, Y: np.ndarr
     assert np.isfinite(bound) or np.max(np.abs(Y.astype(float))) > 1e100  # whose squares are beyond the range of floats
 
 
+@pytest.mark.exhaustive
 @settings(derandomize=True, deadline=None, max_examples=40)
 @given(
     X=arrays.arrays("f8", st.tuples(st.integers(1, 6), st.integers(1, 2)), elements=st.floats(-1e6, 1e6, width=64)),

@@ -64,7 +64,7 @@ def _problem(rng: np.random.Generator, same: bool, R: int = 3, N: int = 37, M: i
 @pytest.mark.parametrize("graph", [False, True])
 @pytest.mark.parametrize("same", [False, True])
 @pytest.mark.parametrize("name", KERNELS)
-@pytest.mark.costly(keep=8)
+@pytest.mark.costly(keep=4)
 def test_product_and_gradient_are_those_of_the_dense_matrix(
     name: str, same: bool, graph: bool, rng: np.random.Generator
 ) -> None:
@@ -109,6 +109,7 @@ def test_one_column_against_the_formula_in_numpy(R: int, rng: np.random.Generato
     assert_allclose(own[:, 0], matern32(X.numpy(), X.numpy(), 1.3, 0.7).sum(1), rtol=1e-12)
 
 
+@pytest.mark.costly(keep=2)
 @pytest.mark.parametrize("name", FUSED)
 def test_symmetric_path_equals_the_general_one(name: str, rng: np.random.Generator) -> None:
     X, _, V, _ = _problem(rng, True, 1, N=50)
@@ -116,6 +117,7 @@ def test_symmetric_path_equals_the_general_one(name: str, rng: np.random.Generat
     assert_allclose(symmetric, general, rtol=1e-7)  # the general one rounds the distance of a point to itself
 
 
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("same", [False, True])
 def test_blocks_in_single_precision_far_from_the_origin(same: bool, rng: np.random.Generator) -> None:
     """Sums stay in double precision; without centring, distances between inputs around 1000 would be noise."""

@@ -60,7 +60,7 @@ def _with_gradients(K: tf.Tensor, nu: tf.Tensor, tau: tf.Tensor) -> tuple[tf.Ten
     return (*parts, *tape.gradient(total, [K, nu, tau]))
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("sign", [name for name in SIGNS if name != "zero"])
 def test_xla_has_the_same_numbers_and_gradients(sign, rng):
     """Its rows have a static size; also where some tau v are too small for the short formula of the variance."""

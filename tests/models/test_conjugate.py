@@ -157,6 +157,7 @@ def test_gradients_of_the_bound_are_finite_differences(name):
         assert_allclose(np.sum(gradient * direction), (ends[0] - ends[1]) / (2 * step), rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.exhaustive
 def test_gradient_of_positive_sites_in_a_compiled_step():
     """No row is negative there, and none may make the gradient NaN or unknown."""
     model = conjugate_model(gl.Poisson())

@@ -80,6 +80,7 @@ def test_above_the_bound_and_equal_where_the_points_are_the_data() -> None:
         assert float(model.maximum_log_likelihood_objective()) == pytest.approx(exact, rel=1e-9), model_type.__name__
 
 
+@pytest.mark.exhaustive
 def test_verbs() -> None:
     model = DTC((X, Y), matern(1.3, 0.8), Z, mean_function=_slope(), noise_variance=0.3)
     peer = SGPR((X, Y), model.kernel, Z, mean_function=_slope(), noise_variance=0.3)

@@ -60,7 +60,7 @@ def test_bound_is_below_the_evidence(rng):
     assert min(gaps) < 1e-4  # else the bound could be wrong unnoticed
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", ["Gaussian", "Poisson", "Laplace"])
 def test_gradient_at_fixed_multipliers_is_that_of_the_best_bound(name):
     """(V24): against a new optimum at kernels, noise and mean functions next by."""

@@ -30,6 +30,7 @@ print("as expected")
 """
 
 
+@pytest.mark.exhaustive
 def test_several_replicas_are_refused() -> None:
     environment = {**os.environ, "CUDA_VISIBLE_DEVICES": "-1", "TF_CPP_MIN_LOG_LEVEL": "3"}
     done = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True, env=environment, check=False)

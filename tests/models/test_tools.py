@@ -84,7 +84,7 @@ def test_trainable_flags_are_respected(name):
     assert np.isfinite(value)
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", ["ODVGP", "DVGP"])
 def test_scipy_raises_the_bound(name):
     model, data = build(name)
@@ -95,7 +95,7 @@ def test_scipy_raises_the_bound(name):
     assert model.elbo(data) > before + 1.0
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", ["ODVGP", "SOLVEGP"])
 def test_xla_gives_the_same_bound_and_gradient(name):
     model, data = build(name)
@@ -122,7 +122,7 @@ def test_gpflows_natural_gradient_works_on_the_parameters(name):
     assert_allclose(basis.q_sqrt, twin.basis.q_sqrt, rtol=1e-8, atol=1e-9)
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", ["ODVGP", "SOLVEGP"])
 def test_keras_optimizer_raises_the_bound(name):
     """Adam on everything, compiled: no optimizer hangs on the model, and none needs a special case."""

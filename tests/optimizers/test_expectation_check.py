@@ -180,6 +180,7 @@ def test_enough_frequencies_are_silent():
     warn_of_quadrature(model, float(model.elbo()))
 
 
+@pytest.mark.exhaustive
 def test_a_run_of_an_affine_independent_model_is_checked_once(monkeypatch):
     """Also by `fit`, which runs several ascents."""
     asked = []

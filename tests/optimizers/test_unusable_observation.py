@@ -161,6 +161,7 @@ def test_curvature_that_overflows_names_the_parameter():
         _lcl(narrow)
 
 
+@pytest.mark.exhaustive
 def test_gradient_that_is_not_finite_names_the_parameter():
     narrow = gl.StudentT()
     narrow.scale = gpflow.Parameter(1e-200)

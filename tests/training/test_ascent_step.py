@@ -29,6 +29,7 @@ def _model(trainable: bool) -> AffineIndependentGP:
     return model
 
 
+@pytest.mark.exhaustive
 def test_at_fixed_hyperparameters_it_is_one_ascent() -> None:
     model, alone = _model(False), _model(False)
     result, found = gd.fit(model, progress=False), AffineIndependentAscent().run(alone)
@@ -37,6 +38,7 @@ def test_at_fixed_hyperparameters_it_is_one_ascent() -> None:
     assert result.elbo == pytest.approx(float(model.elbo()), rel=1e-12)
 
 
+@pytest.mark.exhaustive
 def test_linear_models_with_other_priors_are_trained() -> None:
     prior = tfp.distributions.Laplace(np.float64(0.0), np.float64(0.5))
     model, alone = (AffineIndependentGLM((X, Y), BernoulliLogit(), prior=prior) for _ in range(2))

@@ -206,6 +206,7 @@ with locked(Path(sys.argv[1])):
 """
 
 
+@pytest.mark.exhaustive
 def test_a_second_process_is_refused_until_the_first_is_dead(tmp_path: Path) -> None:
     model = orthogonal()
     before = values(model)
@@ -246,7 +247,7 @@ def test_a_file_is_no_folder(below: tuple, tmp_path: Path) -> None:
     assert unchanged(before, model) and (tmp_path / "file").read_text() == "mine"
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("limit", [100, 2500])
 def test_a_full_disk_is_named_and_the_folder_resumes(limit: int, tmp_path: Path) -> None:
     resource = pytest.importorskip("resource")  # no file may grow beyond the limit

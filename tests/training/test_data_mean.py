@@ -128,6 +128,7 @@ def test_evaluation_sees_the_model(fitted: tuple[ODVGP, FitResult]) -> None:
     assert result.elbo == pytest.approx(fitted[1].elbo, rel=1e-9)
 
 
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("best", [1, 2, 3])
 def test_parameters_that_patience_puts_back_have_a_solved_mean(best: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Those of a coupled step, which has no mean of its own, and those of a round before the last."""
@@ -140,6 +141,7 @@ def test_parameters_that_patience_puts_back_have_a_solved_mean(best: int, monkey
     assert SOLVER.run(_copy(model), (X, Y)).elbo == pytest.approx(result.elbo, abs=2e-3)
 
 
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("stop", [1, 3])
 def test_a_run_that_is_resumed_is_the_run(stop: int, fitted: tuple[ODVGP, FitResult], tmp_path: Path) -> None:
     """The first two of 6 steps are coupled; `steps` shapes the schedule, so the runs are stopped from outside."""
@@ -203,6 +205,7 @@ def test_an_interrupt_of_the_last_solve_is_reported(monkeypatch: pytest.MonkeyPa
     assert np.all(np.isfinite(model.predict_y(X[:3])))
 
 
+@pytest.mark.exhaustive
 def test_inputs_stay_where_they_are_whatever_is_trainable() -> None:
     model = _model()
     model.basis.kernel_mean.set_data(X)
@@ -211,6 +214,7 @@ def test_inputs_stay_where_they_are_whatever_is_trainable() -> None:
     np.testing.assert_array_equal(model.basis.gamma.Z, X)
 
 
+@pytest.mark.exhaustive
 def test_standardized() -> None:
     def build(X: np.ndarray, Y: np.ndarray) -> ODVGP:
         return ODVGP(*parts(), "data", np.linspace(X.min(), X.max(), 5)[:, None])

@@ -55,6 +55,7 @@ def test_a_plain_gradient_step_is_the_gradient_of_bound_and_prior(name: str) -> 
         np.testing.assert_allclose((old - variable.numpy()) / rate, gradient, rtol=1e-6, atol=1e-6)
 
 
+@pytest.mark.exhaustive
 def test_priors_pull() -> None:
     fitted = []
     for prior in (None, tfp.distributions.Normal(np.float64(0.05), np.float64(1e-3))):
@@ -132,6 +133,7 @@ def test_classes_and_several_outputs() -> None:
     assert result.history["log_density"][-1] > np.log(1 / 3)
 
 
+@pytest.mark.exhaustive
 def test_second_fit_goes_on_from_the_first() -> None:
     model = orthogonal()
     first = gd.fit(model, sine(), steps=30, progress=False).history["elbo"]

@@ -88,6 +88,7 @@ def test_datasets_are_repeatable_and_go_on_when_they_end(kind: str) -> None:
     assert np.array_equal(one, two)
 
 
+@pytest.mark.exhaustive
 def test_compiled_step_takes_the_partial_batch_of_a_dataset() -> None:
     compiled, eager = (_trace(_dataset("batched"), num_data=60, steps=7, compile=c) for c in (True, False))
     np.testing.assert_allclose(compiled, eager, rtol=1e-9)
@@ -129,6 +130,7 @@ def _generator(bad: int | None = None, value: float = np.nan) -> tf.data.Dataset
     return tf.data.Dataset.from_generator(batches, output_signature=(spec, spec))
 
 
+@pytest.mark.exhaustive
 def test_generator_larger_than_memory() -> None:
     trace = _trace(_generator(), num_data=100, steps=60, compile=True)
     assert np.mean(trace[-5:]) > np.mean(trace[:5]) + 50

@@ -186,7 +186,7 @@ def test_svgp_is_evaluated_too() -> None:
     assert np.isfinite(result.history["log_density"][-1])
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("resumed", [False, True])
 @pytest.mark.parametrize("batch_size", [None, 20])
 def test_where_patience_ends_a_run_the_best_parameters_come_back(batch_size, resumed: bool, tmp_path) -> None:

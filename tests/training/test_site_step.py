@@ -134,6 +134,7 @@ def test_sites_follow_the_mean_function():
     assert_allclose(model.basis.tau, alone.basis.tau, rtol=1e-9)
 
 
+@pytest.mark.exhaustive
 def test_a_resumed_fit_goes_on_to_the_same_trace(tmp_path):
     straight = _model("logit", steps=0)
     expected = gd.fit(straight, steps=8, progress=False).history["elbo"]

@@ -72,7 +72,7 @@ def test_outliers_are_counted(policy: str) -> None:
     assert np.all(np.isfinite(result.history["elbo"]))
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", ["ODVGP", "HDVGP", "DVGP inverse", "DVGP coupled", "SOLVEGP", "SVGP"])
 def test_float32_models_train(name: str) -> None:
     X, Y = sine()
@@ -99,7 +99,7 @@ OPTIMIZERS = {
 }
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("make", OPTIMIZERS.values(), ids=OPTIMIZERS)
 def test_any_keras_optimizer_will_do(make, tmp_path) -> None:
     expected = _fit(orthogonal(), optimizer=make(), anneal=0.0)
@@ -110,6 +110,7 @@ def test_any_keras_optimizer_will_do(make, tmp_path) -> None:
     np.testing.assert_allclose(result.history["elbo"], expected.history["elbo"], rtol=1e-9)
 
 
+@pytest.mark.exhaustive
 def test_keras_2_and_keras_3_agree_and_keep_their_own_rate() -> None:
     fitted = []
     for options in (

@@ -48,6 +48,7 @@ def trained() -> gd.Standardized:
     return model
 
 
+@pytest.mark.exhaustive
 def test_intervals_cover(trained) -> None:
     X, Y = _units(1000, 1)
     mean, variance = (part.numpy() for part in trained.predict_y(X))

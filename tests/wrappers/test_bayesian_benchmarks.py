@@ -14,6 +14,7 @@ def inputs() -> np.ndarray:
     return np.random.default_rng(0).standard_normal((50, 1))
 
 
+@pytest.mark.exhaustive
 def test_regression(inputs) -> None:
     model = RegressionModel(is_test=True, seed=3)
     model.fit(inputs, np.concatenate([np.sin(inputs), np.cos(inputs)], axis=1))

@@ -62,6 +62,7 @@ def test_rows_are_predicted_in_blocks(data, regressor, monkeypatch) -> None:
     np.testing.assert_allclose(regressor.predict(data[0], return_std=True), whole, rtol=1e-10)
 
 
+@pytest.mark.exhaustive
 def test_samples_have_the_moments_of_f(data, regressor) -> None:
     X, y = data[0][:3], data[1]
     samples = regressor.sample_y(X, 4000, random_state=1)
@@ -100,6 +101,7 @@ def test_few_rows_need_no_more_points_than_rows(data) -> None:
     assert model.model_.basis.beta.Z.shape == (5, 2)
 
 
+@pytest.mark.exhaustive
 def test_data_frames_pipelines_and_grid_search(data) -> None:
     X = pd.DataFrame(data[0], columns=["length", "width"])
     labels = np.where(data[1] > 500.0, "high", "low")

@@ -116,7 +116,7 @@ def test_densities_and_quantiles_agree():
     assert_allclose([np.interp(quantile, grid, row) for quantile, row in zip(found, q)], own, rtol=1e-4)
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("memory", [2.0**19, 2.0**22])
 def test_densities_at_many_values_are_computed_in_blocks(memory):
     """Each of 2801 values takes as much as a site: together they are far above the limit."""

@@ -39,7 +39,7 @@ def logistic_run(**options):
     return model, AffineIndependentAscent().run(model)
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", TABLE)
 def test_the_toy_problems(name):
     model = toy_model(name)
@@ -84,7 +84,7 @@ def test_a_gp_on_the_data_with_a_normal_base():
     assert result.elbo > model.elbo() + 0.005 and result.kept == "affine"
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("structure", ["lu", "lower", "low_rank"])
 def test_structures(structure):
     full, structured = logistic_run()[1], logistic_run(structure=structure, rank=4)[1]
@@ -93,6 +93,7 @@ def test_structures(structure):
     assert structured.elbo >= structured.gaussian_elbo
 
 
+@pytest.mark.exhaustive
 def test_few_variables_that_are_not_normal():
     """The best directions come first: two of four have most of the gain, and any number is at least as good as none."""
     full, (model, two) = logistic_run()[1], logistic_run(non_normal=2)
@@ -102,6 +103,7 @@ def test_few_variables_that_are_not_normal():
     assert two.gaussian_elbo < unrotated.elbo < full.elbo + 1e-4
 
 
+@pytest.mark.exhaustive
 def test_single_precision():
     """From data to predictions; the bound to the square root of the precision."""
     X, Y = logistic_data(6, 3)
@@ -119,6 +121,7 @@ def test_single_precision():
     assert_allclose(results[1][1], results[0][1], atol=0.02)
 
 
+@pytest.mark.exhaustive
 def test_the_rotation_is_worth_it():
     """The prediction (A19), and what is left of it without a rotation."""
     model, result = logistic_run()
@@ -165,6 +168,7 @@ def test_a_gaussian_that_is_better_is_kept(structure):
     assert_allclose(model.elbo(), result.elbo, atol=1e-9)
 
 
+@pytest.mark.exhaustive
 def test_a_worse_base_is_kept_on_request_and_fixed_shapes_stay():
     X, Y = logistic_data(5, 4)
     model = AffineIndependentGLM((X, Y), BernoulliLogit(), base="generalized_normal", intercept=False)

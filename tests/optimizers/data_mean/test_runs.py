@@ -73,6 +73,7 @@ def test_an_interrupt_of_the_last_product_leaves_the_model_as_it_was(monkeypatch
     _usable(model, DATA, float(model.elbo(DATA)))
 
 
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("name", LIKELIHOODS)
 def test_products_and_time_run_out(name: str) -> None:
     make, observed = LIKELIHOODS[name]

@@ -59,6 +59,7 @@ def _slopes(model: ODVGP, data: tuple) -> list[np.ndarray]:
     return [gradient.numpy() for gradient in tape.gradient(bound, watched)]
 
 
+@pytest.mark.costly(keep=2)
 @pytest.mark.parametrize("name", LIKELIHOODS)
 def test_the_end_is_a_stationary_point_of_the_bound(name: str, student: tuple[ODVGP, MeanResult]) -> None:
     make, observed = LIKELIHOODS[name]

@@ -152,6 +152,7 @@ def test_batches_are_reproducible():
     assert not np.allclose(one[1:], three[1:], rtol=1e-9)
 
 
+@pytest.mark.exhaustive
 def test_kernels_of_one_s_own_and_linear_models():
     """A kernel a latent; and the weight form, whose bound is computed by another formula."""
     X = inputs(14)

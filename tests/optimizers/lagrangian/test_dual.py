@@ -148,7 +148,7 @@ def test_subproblem_touches_the_bound_where_it_was_made():
         assert_allclose(problem.point(sub, at, at.mean, at.deviation).primal, at.bound, rtol=1e-12)
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", ["logit", "probit", "Student-t"])
 @pytest.mark.parametrize("far", [0.0, 300.0])
 def test_maximiser_finds_the_same_point_from_afar(name, far):

@@ -182,6 +182,7 @@ def test_without_curvature_terms_nothing_is_promised():
     assert ends["terms"] >= max(ends.values()) - 1e-3
 
 
+@pytest.mark.exhaustive
 def test_a_compiled_run_is_traced_once():
     """No subproblem and no outer iteration makes another graph."""
     traces, original = [], objective.DualProblem._point
@@ -371,6 +372,7 @@ def test_outliers_of_laplace_noise_do_not_stall_the_first_subproblem(rng):
     assert_allclose(ends[0], ends[1], atol=1e-6)
 
 
+@pytest.mark.exhaustive
 def test_prepared_functions_follow_kernel_mean_and_likelihood():
     """Nothing is compiled twice, and the end is that of functions made anew; S has moved away from some multipliers."""
     X = inputs(20)

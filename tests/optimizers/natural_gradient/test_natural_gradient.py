@@ -202,6 +202,7 @@ def test_gaussian_step_of_size_one_is_the_optimum_for_these_coefficients():
     assert_allclose(S, col.optimal_covariance(k, NOISE), rtol=1e-9)
 
 
+@pytest.mark.exhaustive
 def test_step_size_may_be_a_variable_or_a_function():
     model = decoupled_model(gl.Poisson())
     data = (tf.constant(X), tf.constant(observations(model.likelihood)))
