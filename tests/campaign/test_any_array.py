@@ -6,6 +6,7 @@ import warnings
 
 import gpflow
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays

@@ -6,6 +6,8 @@ import os
 import subprocess
 import sys
 
+import pytest
+
 SCRIPT = """
 import gpflow, numpy as np, tensorflow as tf
 cpu = tf.config.list_physical_devices("CPU")[0]
