@@ -123,7 +123,7 @@ class OrthogonalBasis(InducingBasis):
         chol, ok, tangent = whitener(gram_to_factor(kernel, self.beta))
         mean, root = whitened(chol, tangent, self.q_mu, self.q_sqrt, self.whiten)
         a = self.kernel_mean.raw()
-        K_bg = cross_gram(kernel, self.beta, self.gamma) if self.kernel_mean.stored else None
+        K_bg = cross_gram(kernel, self.beta, self.gamma) if with_kl and self.kernel_mean.stored else None
         at_beta = self.kernel_mean.at(kernel, self.beta, a) if K_bg is None else apply_per_latent(K_bg, a)
         t = whiten_columns(chol, tangent, at_beta)  # (D19)
         norm = self._norm(kernel, a, chol, tangent, t, K_bg, rows) if with_kl else None

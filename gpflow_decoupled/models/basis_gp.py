@@ -8,20 +8,18 @@ import warnings
 from collections.abc import Callable, Iterator
 
 import tensorflow as tf
-from gpflow.base import InputData, MeanAndVariance, RegressionData
+from gpflow.base import RegressionData
 from gpflow.functions import MeanFunction
 from gpflow.kernels import Kernel, LinearCoregionalization
 from gpflow.likelihoods import Likelihood, Softmax
 from gpflow.models import ExternalDataTrainingLossMixin
-from gpflow.posteriors import PrecomputeCacheType
 
 from ..bases import InducingBasis
 from ..errors import DataError
 from ..inducing.variables import input_dims
 from ..inputs import as_array, as_pair
-from ..posteriors import BasisPosterior
+from .basis_predictions import BasisPredictions
 from .checks import (
-    CheckedPredictions,
     check_kernel,
     check_mean_function,
     check_num_data,
@@ -35,7 +33,7 @@ from .expectations import check_draws, sampled_expectations, variational_expecta
 from .monte_carlo import MonteCarlo
 
 
-class BasisGP(CheckedPredictions, ExternalDataTrainingLossMixin):
+class BasisGP(BasisPredictions, ExternalDataTrainingLossMixin):
     """A sparse GP whose q(f) is any basis on inducing points: kernel, likelihood, mean function and basis.
 
     :param kernel: any GPflow kernel.
@@ -174,25 +172,3 @@ class BasisGP(CheckedPredictions, ExternalDataTrainingLossMixin):
         elif self.num_data is None:
             raise DataError("Minibatches need the size of the whole data set: pass num_data=N to the model.")
         return super().training_loss_closure(data, compile=compile)
-
-    def predict_f(self, Xnew: InputData, full_cov: bool = False, full_output_cov: bool = False) -> MeanAndVariance:
-        """Moments of f at Xnew [..., N, D], shaped as those of GPflow's models: mean and variances [..., N, P]."""
-        posterior = self.posterior(PrecomputeCacheType.NOCACHE)
-        return posterior.fused_predict_f(Xnew, full_cov=full_cov, full_output_cov=full_output_cov)
-
-    def posterior(
-        self, precompute_cache: None | str | PrecomputeCacheType = PrecomputeCacheType.TENSOR
-    ) -> BasisPosterior:
-        """A posterior for fast predictions, which keeps the factorisations of the Parameters as they are now.
-
-        :param precompute_cache: "tensor", "variable" (can be exported, and updated in place), or "nocache".
-        :return: an object with `predict_f`; its `update_cache()` recomputes the factorisations.
-        :raises UnknownOptionError: for another name of a cache.
-        """
-        return BasisPosterior(
-            self.kernel,
-            self.basis,
-            self.mean_function,
-            precompute_cache=precompute_cache,
-            num_dims=self.num_dims,
-        )

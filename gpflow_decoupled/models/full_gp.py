@@ -8,18 +8,16 @@ import abc
 
 import numpy as np
 import tensorflow as tf
-from gpflow.base import InputData, MeanAndVariance, RegressionData
+from gpflow.base import RegressionData
 from gpflow.functions import MeanFunction
 from gpflow.kernels import Kernel, LinearCoregionalization
 from gpflow.likelihoods import Likelihood, Softmax
 from gpflow.models import InternalDataTrainingLossMixin
-from gpflow.posteriors import PrecomputeCacheType
 
 from ..bases import Basis
 from ..inputs import as_array, as_pair, as_values, float_type
-from ..posteriors import BasisPosterior
+from .basis_predictions import BasisPredictions
 from .checks import (
-    CheckedPredictions,
     check_kernel,
     check_mean_function,
     check_parts,
@@ -32,7 +30,7 @@ from .checks import (
 from .expectations import variational_expectations
 
 
-class FullGP(CheckedPredictions, InternalDataTrainingLossMixin, abc.ABC):
+class FullGP(BasisPredictions, InternalDataTrainingLossMixin, abc.ABC):
     """A GP with a basis on all its data, which it owns; a subclass adds the `basis` and the bound `elbo`.
 
     :param data: X [N, D], Y [N, P].
@@ -95,28 +93,6 @@ class FullGP(CheckedPredictions, InternalDataTrainingLossMixin, abc.ABC):
     def num_dims(self) -> int:
         """D of the data."""
         return int(self.data[0].shape[1])
-
-    def predict_f(self, Xnew: InputData, full_cov: bool = False, full_output_cov: bool = False) -> MeanAndVariance:
-        """Moments of f at Xnew [..., N, D], shaped as those of GPflow's models: mean and variances [..., N, P]."""
-        posterior = self.posterior(PrecomputeCacheType.NOCACHE)
-        return posterior.fused_predict_f(Xnew, full_cov=full_cov, full_output_cov=full_output_cov)
-
-    def posterior(
-        self, precompute_cache: None | str | PrecomputeCacheType = PrecomputeCacheType.TENSOR
-    ) -> BasisPosterior:
-        """A posterior for fast predictions, which keeps the factorisations of the Parameters as they are now.
-
-        :param precompute_cache: "tensor", "variable" (can be exported, and updated in place), or "nocache".
-        :return: an object with `predict_f`; its `update_cache()` recomputes the factorisations.
-        :raises UnknownOptionError: for another name of a cache.
-        """
-        return BasisPosterior(
-            self.kernel,
-            self.basis,
-            self.mean_function,
-            precompute_cache=precompute_cache,
-            num_dims=self.num_dims,
-        )
 
     def as_tensors(self, data: RegressionData) -> tuple[tf.Tensor, tf.Tensor]:
         """(X, Y) as tensors, checked as the model's own data: held-out X [N, D] and Y [N, P].

@@ -29,7 +29,6 @@ def climb_evidence(
     data: tuple[tf.Tensor, tf.Tensor],
     *,
     evaluations: int,
-    bound: str = "evidence",
     dtype: tf.DType | None = None,
     deadline: float = float("inf"),
 ) -> LBFGSRun:
@@ -39,7 +38,6 @@ def climb_evidence(
     :param mean: its mean on all data.
     :param data: X [N, D], the mean points, and Y [N, P].
     :param evaluations: of the bound and its gradient, about.
-    :param bound: "evidence" or "elbo", see `evidence_bound`.
     :param dtype: tf.float32 for faster products with K.
     :param deadline: a value of `time.perf_counter` after which no further iteration is begun.
     :raises NumericalError: if the bound is not finite at the start.
@@ -54,7 +52,7 @@ def climb_evidence(
             tape.watch(variables)
             noise = tf.convert_to_tensor(model.likelihood.variance)
             y = Y - model.mean_function(X)
-            value = evidence_bound(model.kernel, model.basis.beta, mean, y, noise, a, bound=bound, dtype=dtype)
+            value = evidence_bound(model.kernel, model.basis.beta, mean, y, noise, a, dtype=dtype)
             value += model.log_prior_density()
         gradient = tape.gradient(value, variables, unconnected_gradients=tf.UnconnectedGradients.ZERO)
         return float(value), Scipy.pack_tensors(gradient).numpy()

@@ -1,0 +1,49 @@
+"""Predictions of models whose q(f) is a basis."""
+
+from __future__ import annotations
+
+__all__ = ["BasisPredictions"]
+
+import abc
+
+from gpflow.base import InputData, MeanAndVariance
+from gpflow.posteriors import PrecomputeCacheType
+
+from ..bases import Basis
+from ..posteriors import BasisPosterior
+from .checks import CheckedPredictions
+
+
+class BasisPredictions(CheckedPredictions, abc.ABC):
+    """A model with a `basis`, which predicts by a `BasisPosterior`.
+
+    Example::
+
+        mean, variance = model.predict_f(Xnew)
+        posterior = model.posterior()  # for many predictions
+    """
+
+    basis: Basis
+    """q(f)."""
+
+    def predict_f(self, Xnew: InputData, full_cov: bool = False, full_output_cov: bool = False) -> MeanAndVariance:
+        """Moments of f at Xnew [..., N, D], shaped as those of GPflow's models: mean and variances [..., N, P]."""
+        posterior = self.posterior(PrecomputeCacheType.NOCACHE)
+        return posterior.fused_predict_f(Xnew, full_cov=full_cov, full_output_cov=full_output_cov)
+
+    def posterior(
+        self, precompute_cache: None | str | PrecomputeCacheType = PrecomputeCacheType.TENSOR
+    ) -> BasisPosterior:
+        """A posterior for fast predictions, which keeps the factorisations of the Parameters as they are now.
+
+        :param precompute_cache: "tensor", "variable" (can be exported, and updated in place), or "nocache".
+        :return: an object with `predict_f`; its `update_cache()` recomputes the factorisations.
+        :raises UnknownOptionError: for another name of a cache.
+        """
+        return BasisPosterior(
+            self.kernel,
+            self.basis,
+            self.mean_function,
+            precompute_cache=precompute_cache,
+            num_dims=self.num_dims,
+        )
