@@ -305,5 +305,6 @@ class Loop:
             shortened_steps=totals.shortened,
             clipped_sites=totals.clipped,
             refreshes=totals.refreshes,
+            gap=self.step.gap,
             restored_step=self._restored_step,
         )

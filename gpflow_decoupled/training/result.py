@@ -108,6 +108,8 @@ class FitResult(RunResult):
     """Observations whose negative precision was clipped, summed over steps."""
     refreshes: int = 0
     """How often what is held fixed between refreshes was brought up to date, see `Schedule`."""
+    gap: float | None = None
+    """Of a mean on all data, in nats: at the sites of q(f), the bound is at most so far below its maximum over the mean."""
     restored_step: int | None = None
     """The step whose Parameters the model has, where the run went back to them: that of the best evaluation if patience ended
     the run, that of the last sound bound if the last step spoilt it. None: they are those of the last step."""
@@ -118,5 +120,6 @@ class FitResult(RunResult):
         line = f"{self.steps} steps in {self.seconds:.1f} s ({pace:.1f} ms per step), ELBO {self.elbo:.4g}, stopped: "
         extra = f", {self.shortened_steps} shortened steps" if self.shortened_steps else ""
         extra += f", {self.clipped_sites} clipped sites" if self.clipped_sites else ""
+        extra += "" if self.gap is None else f", gap {self.gap:.2g} nats"
         extra += "" if self.restored_step is None else f", Parameters of step {self.restored_step}"
         return line + self.reason + extra

@@ -56,6 +56,8 @@ class Step(Protocol):
     converged: bool = False
     """Whether `finished` means that a tolerance was reached."""
 
+    gap: float | None = None
+    """Nats: how far the bound is at most below its maximum over the mean, where a step certifies that."""
     is_long: bool = False
     """Whether the last step took so long, or so much data, that it is reported by itself."""
 

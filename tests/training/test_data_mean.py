@@ -20,6 +20,7 @@ from gpflow_decoupled.models import ODVGP
 from gpflow_decoupled.optimizers import ConjugateGradients
 from gpflow_decoupled.optimizers.data_mean import system
 from gpflow_decoupled.training import Evaluation, FitResult, MeanSolver, Schedule
+from tests.interrupts import interrupt_call
 from tests.training.problems import BETA, orthogonal, parts, sine, unchanged, values
 
 X, Y = sine()
@@ -59,6 +60,9 @@ def test_gaussian_noise_trains_all_of_it(fitted: tuple[ODVGP, FitResult]) -> Non
     assert model.kernel.lengthscales != 0.3 and model.num_data == 60
     assert result.elbo == pytest.approx(float(model.elbo((X, Y))), rel=1e-9)
     assert result.elbo < float(exact.log_marginal_likelihood())
+    assert (
+        result.gap is not None and 0.0 <= result.gap <= SOLVER.tolerance and f"gap {result.gap:.2g} nats" in str(result)
+    )
     assert result.history["elbo"][-1] > result.history["elbo"][1] and result.steps <= 6
     assert [variable.shape[0] for variable in model.basis.kernel_mean.parameters] == [60, 60]
 
@@ -168,38 +172,20 @@ def test_an_interrupt_of_a_solve_ends_the_run(
     owner: Any, name: str, at: int, kept: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Rather than one product of it. What was found stays; only a solve that had not begun to move is taken back."""
-    product, count = getattr(owner, name), 0
-
-    def counted(*arguments: Any, **options: Any) -> tf.Tensor:
-        nonlocal count
-        count += 1
-        if count == at:
-            raise KeyboardInterrupt
-        return product(*arguments, **options)
-
     model = _model()
     with monkeypatch.context() as patch:
-        patch.setattr(owner, name, counted)
+        calls = interrupt_call(patch, owner, name, at)
         result = _fit(model, mean_solver=ConjugateGradients(tolerance=1e-9))
     assert (result.reason, result.converged) == ("interrupted", False) and 0 < result.steps < 6
-    assert count <= at + 1
+    assert len(calls) <= at + 1
     assert (result.elbo == pytest.approx(float(model.elbo((X, Y))), rel=1e-6)) is kept
     assert bool(np.any(model.basis.a_gamma)) is kept
 
 
 def test_an_interrupt_of_the_last_solve_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
-    product, count = system.gram_product, 0
-
-    def counted(*arguments: Any, **options: Any) -> tf.Tensor:
-        nonlocal count
-        count += 1
-        if count == 2:
-            raise KeyboardInterrupt
-        return product(*arguments, **options)
-
     model = _model(gl.Bernoulli())
     with monkeypatch.context() as patch:
-        patch.setattr(system, "gram_product", counted)
+        interrupt_call(patch, system, "gram_product", 2)
         result = _fit(model, (X, LABELS), steps=2)
     assert (result.steps, result.reason, result.converged) == (2, "interrupted", False)
     assert np.all(np.isfinite(model.predict_y(X[:3])))

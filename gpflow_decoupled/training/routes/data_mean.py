@@ -150,6 +150,7 @@ class DataMeanStep(Step):
             self.converged = self._last is not None and self._last.converged
             return StepOutput.sound(elbo)
         if not self.climbs or self._share < _COUPLED_SHARE:
+            self.gap = None
             return self.coupled.run(X, Y, seed)
         return self._round()
 
@@ -194,7 +195,7 @@ class DataMeanStep(Step):
     def _solve(self, deadline: float = float("inf")) -> tf.Tensor:
         """The bound after a solve. One that was interrupted leaves what it has found, and ends the run."""
         self._last = self.solver.run(self.model, self.data, deadline=deadline)
-        self._values = self._state()
+        self._values, self.gap = self._state(), self._last.gap
         if self._last.reason == INTERRUPTED:
             self.finished = INTERRUPTED
         return tf.constant(self._last.elbo, self.data[0].dtype)

@@ -18,6 +18,7 @@ from gpflow_decoupled.models import CVIGP, ODVGP
 from gpflow_decoupled.optimizers import ConjugateGradients
 from gpflow_decoupled.optimizers.data_mean import system
 from tests.bounds.registry import matern
+from tests.interrupts import interrupt_call
 from tests.optimizers.data_mean.problems import BETA, NEW, X, Y, labels, model_of
 
 DATA = X, Y[:, :1]
@@ -35,27 +36,13 @@ def _usable(model: ODVGP, data: tuple, elbo: float) -> None:
     assert best.converged and best.elbo >= elbo - 1e-6
 
 
-def _interrupt(monkeypatch: pytest.MonkeyPatch, at: int) -> None:
-    """Ctrl-C during the product with this number."""
-    product, count = system.gram_product, 0
-
-    def counted(*arguments: Any, **options: Any) -> tf.Tensor:
-        nonlocal count
-        count += 1
-        if count == at:
-            raise KeyboardInterrupt
-        return product(*arguments, **options)
-
-    monkeypatch.setattr(system, "gram_product", counted)
-
-
 @pytest.mark.parametrize("name", LIKELIHOODS)
 @pytest.mark.parametrize("at", [1, 3])
 def test_an_interrupt_of_a_product_leaves_what_was_found(name: str, at: int, monkeypatch: pytest.MonkeyPatch) -> None:
     make, observed = LIKELIHOODS[name]
     model, data = model_of(make()), (X, observed)
     with monkeypatch.context() as patch:
-        _interrupt(patch, at)
+        interrupt_call(patch, system, "gram_product", at)
         result = ConjugateGradients(tolerance=1e-9).run(model, data)
     assert (result.converged, result.reason) == (False, "interrupted")
     assert result.products == at and result.steps <= 1 and result.gap > 1e-3
@@ -66,7 +53,7 @@ def test_an_interrupt_of_the_last_product_leaves_the_model_as_it_was(monkeypatch
     """That of the certificate: without it nothing is known of the coefficients."""
     model = model_of()
     with monkeypatch.context() as patch:
-        _interrupt(patch, 3)
+        interrupt_call(patch, system, "gram_product", 3)
         with pytest.raises(KeyboardInterrupt):
             ConjugateGradients(tolerance=1e-9, max_products=2).run(model, DATA)
     assert not np.any(model.basis.a_gamma)
