@@ -16,6 +16,10 @@ Observe = Callable[[np.random.Generator, np.ndarray, float], np.ndarray]
 """Of latent functions [N, L] and the scale of the noise."""
 
 
+EDGES = np.array([-1.0, 0.0, 1.0])
+"""Between four grades."""
+
+
 @dataclass(frozen=True)
 class Choice:
     """A likelihood: how it is made from the scale of its noise, what it observes, and how many latents it needs."""
@@ -51,7 +55,7 @@ def _classes(rng: np.random.Generator, f: np.ndarray, noise: float) -> np.ndarra
 
 
 def _grades(rng: np.random.Generator, f: np.ndarray, noise: float) -> np.ndarray:
-    return rng.integers(1, 3, size=f.shape).astype(float)  # GPflow's is NaN in the outermost bins
+    return np.searchsorted(EDGES, f + rng.normal(size=f.shape)).astype(float)
 
 
 def _one_of_two(rng: np.random.Generator, f: np.ndarray, noise: float) -> np.ndarray:
@@ -70,7 +74,7 @@ LIKELIHOODS: dict[str, Choice] = {
     "Exponential": Choice(lambda _: gl.Exponential(), _positive),
     "Gamma": Choice(lambda _: gl.Gamma(), _positive),
     "Beta": Choice(lambda _: gl.Beta(), _proportions),
-    "Ordinal": Choice(lambda _: gl.Ordinal(np.array([-1.0, 0.0, 1.0])), _grades),
+    "Ordinal": Choice(lambda _: ours.Ordinal(EDGES), _grades),
     "MultiClass": Choice(lambda _: gl.MultiClass(3), _classes, 3),
     "Softmax": Choice(lambda _: gl.Softmax(3), _classes, 3),
     "Heteroskedastic": Choice(lambda _: gl.HeteroskedasticTFPConditional(), _one_of_two, 2),

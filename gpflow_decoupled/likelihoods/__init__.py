@@ -1,10 +1,10 @@
 """Likelihoods that GPflow lacks, and the sites of all likelihoods: what one observation contributes to a bound.
 
-One file per likelihood class (`bernoulli_logit.py`, `bernoulli_probit.py`, `laplace.py`, `negative_binomial.py`); they use
-nothing of the sites. `sites/` describes the site of every likelihood, GPflow's included, in one registry: expected losses with
-derivatives for the Lagrangian dual, log densities with Fourier transforms for affine-independent inference, and valid labels.
-`support.py` and `labels.py` check labels, and `accuracy.py` checks quadrature. A likelihood of your own is declared once, by
-`declare_site`. Read `laplace.py` first, then `sites/__init__.py`.
+One file per class (`bernoulli_logit.py`, `bernoulli_probit.py`, `laplace.py`, `negative_binomial.py`, `ordinal.py`);
+they use nothing of the sites. `sites/` describes the site of every likelihood, GPflow's included, in one registry: expected
+losses with derivatives for the Lagrangian dual, log densities with Fourier transforms for affine-independent inference, and
+valid labels. `support.py` and `labels.py` check labels, and `accuracy.py` checks quadrature. A likelihood of your own is
+declared once, by `declare_site`. Read `laplace.py` first, then `sites/__init__.py`.
 """
 
 from ..expectations.projections import Site
@@ -14,6 +14,7 @@ from .labels import check_labels, observation_columns
 from .laplace import Laplace
 from .lookup import declare_site_loss, likelihood_site, site_loss
 from .negative_binomial import NegativeBinomial
+from .ordinal import Ordinal, check_moments
 from .sites.gaussian import GaussianLoss
 from .sites.laplace import LaplaceLoss
 from .sites.log_linear import LogLinearLoss
@@ -26,6 +27,7 @@ from .support import Support
 
 __all__ = [
     "BernoulliLogit", "BernoulliProbit", "Expansion", "GaussianLoss", "Laplace", "LaplaceLoss", "LogLinearLoss", "LogitLoss",
-    "Maximiser", "NegativeBinomial", "PiecewiseLogitLoss", "QuadratureLoss", "Site", "SiteLoss", "Support", "check_labels",
-    "declare_site", "declare_site_loss", "likelihood_site", "observation_columns", "prior_site", "site_loss",
+    "Maximiser", "NegativeBinomial", "Ordinal", "PiecewiseLogitLoss", "QuadratureLoss", "Site", "SiteLoss", "Support",
+    "check_labels", "check_moments", "declare_site", "declare_site_loss", "likelihood_site", "observation_columns",
+    "prior_site", "site_loss",
 ]  # fmt: skip

@@ -171,8 +171,8 @@ def _remedy(likelihood: gl.Likelihood) -> str:
     """The reason as far as it is known, and what to do."""
     if isinstance(likelihood, gl.Ordinal):
         return (
-            "GPflow's Ordinal subtracts infinite bin edges for the first and the last class, which gives NaN. Give these "
-            "classes finite edges: Ordinal(np.concatenate([[-1e3], bin_edges, [1e3]])) with the labels Y + 1."
+            "GPflow's Ordinal subtracts infinite bin edges for the first and the last class, which gives NaN. Use "
+            "gpflow_decoupled.likelihoods.Ordinal(bin_edges), the same likelihood without infinite edges."
         )
     if is_logit(likelihood) and not isinstance(likelihood, BernoulliLogit):
         return (

@@ -12,17 +12,27 @@ from scipy import stats
 from scipy.special import expit
 
 from gpflow_decoupled import likelihoods as own
-from gpflow_decoupled.errors import UnknownOptionError
+from gpflow_decoupled.errors import DataError, ModelError, UnknownOptionError
 from gpflow_decoupled.models import CVIGP
 from gpflow_decoupled.optimizers import ConjugateComputation
 from tests.reference import lcl_sites as ref
 
+EDGES = [-1.0, 0.2, 1.5]
+GRADES = np.array([[1.0], [0.0], [3.0], [3.0], [2.0]])
 BINARY = np.array([[0.0], [1.0], [1.0], [0.0], [1.0]])
 COUNTS = np.array([[0.0], [1.0], [3.0], [7.0], [2.0]])
 REAL = np.array([[-1.2], [0.1], [0.7], [3.0], [-0.4]])
 F = np.array([[0.4], [-1.0], [0.0], [1.7], [-3.0]])
 VARIANCE = np.array([[0.3], [0.9], [1.2], [0.5], [2.0]])
 NO_X = np.zeros((5, 1))
+
+
+def _grade_moments(f):
+    grades = np.arange(4.0)
+    p = np.exp([-ref.ordinal(grade, EDGES, 1.6)(f) for grade in grades])
+    mean = np.tensordot(grades, p, 1)
+    return mean, np.tensordot(grades**2, p, 1) - mean**2
+
 
 CASES = {
     # the likelihood, Y, the loss of a label, the conditional mean and variance at f
@@ -35,6 +45,7 @@ CASES = {
         own.BernoulliProbit, BINARY, ref.bernoulli_probit,
         lambda f: (stats.norm.cdf(f), stats.norm.cdf(f) * stats.norm.cdf(-f)),
     ),
+    "ordinal": (lambda: own.Ordinal(EDGES, 1.6), GRADES, lambda y: ref.ordinal(y, EDGES, 1.6), lambda f: _grade_moments(f)),
     "negative binomial": (
         lambda: own.NegativeBinomial(2.5), COUNTS, lambda y: ref.negative_binomial(y, 2.5),
         lambda f: (np.exp(f), np.exp(f) + np.exp(2.0 * f) / 2.5),
@@ -128,6 +139,28 @@ def test_predictions_of_the_logit_at_large_variances():
 def test_options_of_the_logit():
     with pytest.raises(UnknownOptionError, match="expectation='best' is not known; use one of 'exact', 'piecewise'"):
         own.BernoulliLogit("best")
+
+
+@pytest.mark.parametrize("edges", [[1.0, 0.0], [0.0, 0.0], [], [[0.0]], [0.0, np.inf], 1.0])
+def test_edges_of_grades_increase(edges):
+    with pytest.raises(DataError, match="bin_edges=.*finite numbers in increasing order"):
+        own.Ordinal(edges)
+
+
+def test_grades_are_those_of_gpflow_where_its_edges_are_finite():
+    """Between the outermost grades, up to the 1e-6 that GPflow adds."""
+    F, Y = np.linspace(-2.0, 2.0, 9)[:, None], np.repeat([1.0, 2.0, 1.0], 3)[:, None]
+    theirs = np.exp(gl.Ordinal(np.array(EDGES)).log_prob(np.zeros((9, 1)), F, Y))
+    assert_allclose(np.exp(own.Ordinal(EDGES).log_prob(np.zeros((9, 1)), F, Y)), theirs, atol=2e-3)
+
+
+def test_moments_that_gpflow_lacks_are_refused():
+    X = np.linspace(0.0, 1.0, 5)[:, None]
+    model = CVIGP(
+        (X, np.array([[1.0], [2.0], [1.0], [1.0], [2.0]])), gpflow.kernels.Matern32(), gl.Ordinal(np.array(EDGES))
+    )
+    with pytest.raises(ModelError, match=r"predict_y: GPflow's Ordinal .*likelihoods.Ordinal\(bin_edges\)"):
+        model.predict_y(X)
 
 
 @pytest.mark.parametrize("make, name", [(own.Laplace, "scale"), (own.NegativeBinomial, "size")])

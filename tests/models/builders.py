@@ -10,6 +10,7 @@ import numpy as np
 from gpflow import likelihoods as gl
 
 from gpflow_decoupled.bases import CoupledBasis
+from gpflow_decoupled.likelihoods import Ordinal
 from gpflow_decoupled.models import DVGP, HDVGP, ODVGP, SOLVEGP, BasisGP
 from tests.bounds.registry import matern, randomize
 
@@ -52,8 +53,7 @@ LIKELIHOODS: dict[str, tuple[Callable[[], gl.Likelihood], int, Callable[[np.rand
     "Exponential": (gl.Exponential, 1, lambda rng: rng.exponential(size=(N, 1))),
     "Gamma": (gl.Gamma, 1, lambda rng: rng.gamma(2.0, size=(N, 1))),
     "Beta": (gl.Beta, 1, lambda rng: rng.uniform(0.1, 0.9, size=(N, 1))),
-    # GPflow's is NaN in the outermost bins
-    "Ordinal": (lambda: gl.Ordinal(np.array([-1.0, 0.0, 1.0])), 1, lambda rng: rng.integers(1, 3, size=(N, 1))),
+    "Ordinal": (lambda: Ordinal([-1.0, 0.0, 1.0]), 1, lambda rng: rng.integers(0, 4, size=(N, 1))),
     "Switched": (
         lambda: gl.SwitchedLikelihood([gl.Gaussian(), gl.StudentT()]),
         1,

@@ -31,6 +31,7 @@ __all__ = [
     "log_predictive",
     "maximise",
     "negative_binomial",
+    "ordinal",
     "poisson",
     "student_t",
 ]
@@ -48,6 +49,19 @@ def gaussian(y: float, variance: float) -> Loss:
 def poisson(y: float, binsize: float = 1.0) -> Loss:
     """Counts with rate exp(eta) times the size of the bin."""
     return lambda eta: -stats.poisson.logpmf(y, binsize * np.exp(eta))
+
+
+def ordinal(y: float, edges: Sequence[float], sigma: float) -> Loss:
+    """Grades: the probability of a bin, from the tail in which it is accurate."""
+    low, high = [-np.inf, *edges][int(y)], [*edges, np.inf][int(y)]
+
+    def loss(eta: Array) -> Array:
+        a, b = (low - eta) / sigma, (high - eta) / sigma
+        mirrored = a + b > 0.0
+        above, below = stats.norm.logcdf(np.where(mirrored, -a, b)), stats.norm.logcdf(np.where(mirrored, -b, a))
+        return -above - np.log(-np.expm1(below - above))
+
+    return loss
 
 
 def gamma(y: float, shape: float) -> Loss:

@@ -14,6 +14,7 @@ from ..bernoulli_logit import BernoulliLogit
 from ..bernoulli_probit import BernoulliProbit
 from ..laplace import Laplace
 from ..negative_binomial import NegativeBinomial
+from ..ordinal import Ordinal
 from ..support import UNIT_INTERVAL, Support, classes
 from .description import DensityBuilder, SiteDescription, SiteLossBuilder
 from .gaussian import GAUSSIAN
@@ -42,6 +43,7 @@ _DESCRIPTIONS: dict[type[gl.Likelihood], Describe] = {
     BernoulliProbit: lambda _: PROBIT,
     Laplace: lambda _: LAPLACE,
     NegativeBinomial: lambda _: NEGATIVE_BINOMIAL,
+    Ordinal: lambda likelihood: SiteDescription(support=classes(likelihood.num_bins)),
 }
 
 

@@ -31,7 +31,7 @@ from ...expectations.projections import Projections, Site
 from ...expectations.site_integrals import Integration, SiteGroup, frequencies_for, integrate, points_for, route_of
 from ...inducing.weights import Weights
 from ...inputs import as_array, check_rate, check_whole
-from ...likelihoods import likelihood_site
+from ...likelihoods import check_moments, likelihood_site
 from ...linalg.cholesky import add_jitter, cholesky
 from ..full_gp import FullGP
 from .checks import refuse_several_latents
@@ -229,6 +229,7 @@ class AffineIndependentGP(FullGP):
 
     def predict_y(self, Xnew: InputData, full_cov: bool = False, full_output_cov: bool = False) -> MeanAndVariance:
         """Mean and variance of labels at Xnew [N, D], [N, 1] each. For binary labels the mean is the class probability."""
+        check_moments(self.likelihood)
         if full_cov or full_output_cov:
             raise NotImplementedError("predict_y gives the marginals of single labels only: leave out full_cov.")
 

@@ -11,6 +11,7 @@ from gpflow.base import InputData, MeanAndVariance, RegressionData
 from gpflow.models import GPModel
 
 from ...inputs import as_array, as_inputs, as_pair, check_whole, float_type
+from ...likelihoods import check_moments
 
 
 class CheckedPredictions(GPModel, abc.ABC):
@@ -48,7 +49,11 @@ class CheckedPredictions(GPModel, abc.ABC):
         return super().predict_f_samples(self.inputs(Xnew), num_samples, full_cov, full_output_cov)
 
     def predict_y(self, Xnew: InputData, full_cov: bool = False, full_output_cov: bool = False) -> MeanAndVariance:
-        """Mean and variance of observations at Xnew [..., N, D]: [..., N, P] each."""
+        """Mean and variance of observations at Xnew [..., N, D]: [..., N, P] each.
+
+        :raises ModelError: for GPflow's `Ordinal`, whose moments are NaN.
+        """
+        check_moments(self.likelihood)
         return super().predict_y(self.inputs(Xnew), full_cov, full_output_cov)
 
     def predict_log_density(
