@@ -23,6 +23,7 @@ from .batches import Batch, Batches
 from .checkpoints import Checkpoints, RunCheckpoint
 from .evaluation import Evaluation, held_out_metrics
 from .failure import explain, restored
+from .fall import warn_of_fall
 from .progress import Callbacks, ProgressLine
 from .result import RECENT, FitResult, History, Totals
 from .schedules import Limits, Rates
@@ -282,6 +283,7 @@ class Loop:
         result.elbo = result.elbo if exact is None or not done else exact
         if done and self._last is not None:
             warn_of_quadrature(self.model, result.elbo, self._last, stacklevel=6)
+            warn_of_fall(result.history["elbo"], result.elbo, self.batches.num_data, exact is not None, stacklevel=6)
         return result
 
     def _is_sound(self, done: int, bound: float | None = None) -> bool:

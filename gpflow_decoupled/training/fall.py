@@ -1,0 +1,39 @@
+"""A warning where training has lowered the bound."""
+
+from __future__ import annotations
+
+__all__ = ["warn_of_fall"]
+
+import warnings
+
+import numpy as np
+
+_MUCH = 0.1
+"""Nats per observation. Less is common in the first steps of Adam, and lost again soon."""
+_FEWEST = 5
+"""Estimates of the bound that tell how far they scatter."""
+
+
+def warn_of_fall(elbos: np.ndarray, end: float, num_data: int, exact: bool, stacklevel: int = 2) -> None:
+    """Warn if the bound at the end of a run is far below that of its first step.
+
+    :param elbos: the bounds [S] of the steps in nats, the first one at the start.
+    :param end: the bound at the end in nats.
+    :param num_data: N.
+    :param exact: whether these are bounds on all data, and not estimates from minibatches or draws.
+    :param stacklevel: of the warning.
+
+    Estimates must fall by three of their standard deviations more. Example::
+
+        warn_of_fall(result.history["elbo"], result.elbo, len(X), exact=True)
+    """
+    if not len(elbos) or not (exact or len(elbos) >= _FEWEST):
+        return
+    noise = 0.0 if exact else float(np.std(np.diff(elbos))) / np.sqrt(2.0)
+    if elbos[0] - end > _MUCH * num_data + 3.0 * noise:
+        warnings.warn(
+            f"The bound fell from {elbos[0]:.6g} to {end:.6g} nats in {len(elbos)} steps: they were too long for the scales "
+            "of the parameters. Standardise X and Y, as gpflow_decoupled.Standardized(build, (X, Y)) does, or lower the "
+            "learning rates; the model before training was the better one.",
+            stacklevel=stacklevel,
+        )

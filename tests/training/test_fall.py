@@ -1,0 +1,53 @@
+"""A run that lowers the bound says so."""
+
+from __future__ import annotations
+
+import warnings
+
+import gpflow
+import numpy as np
+import pytest
+
+import gpflow_decoupled as gd
+from gpflow_decoupled.training.fall import warn_of_fall
+
+RISING = np.array([-90.0, -70.0, -60.0, -55.0, -52.0, -51.0])
+
+
+@pytest.mark.parametrize("exact", [True, False])
+def test_a_bound_that_rises_is_not_warned_of(exact):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warn_of_fall(RISING, -51.0, 10, exact)
+        warn_of_fall(RISING[::-1], -51.9, 10, exact)  # less than 0.1 nats per observation
+        warn_of_fall(np.array([]), -51.0, 10, exact)
+
+
+def test_a_bound_that_falls_is_warned_of():
+    with pytest.warns(UserWarning, match=r"fell from -51 to -90 nats in 6 steps.*Standardise X and Y"):
+        warn_of_fall(RISING[::-1], -90.0, 10, True)
+
+
+def test_estimates_must_fall_by_more_than_they_scatter(rng):
+    noisy = -100.0 + 20.0 * rng.normal(size=50)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warn_of_fall(noisy, float(noisy[0]) - 30.0, 10, False)
+        warn_of_fall(noisy[:4], float(noisy[0]) - 500.0, 10, False)  # too few to judge
+    with pytest.warns(UserWarning, match="fell"):
+        warn_of_fall(noisy, float(noisy[0]) - 150.0, 10, False)
+
+
+def test_steps_too_long_for_the_inputs_are_warned_of(rng):
+    """Inputs of the size 1e-3: the first steps of Adam move each inducing point by thirty lengthscales."""
+    X = 1e-3 * rng.uniform(-5, 5, size=(30, 1))
+    Y = np.sin(1e3 * X) + 0.1 * rng.normal(size=(30, 1))
+    beta = gpflow.inducing_variables.InducingPoints(np.linspace(-5e-3, 5e-3, 8)[:, None])
+    kernel = gpflow.kernels.Matern52(lengthscales=1e-3)
+    model = gd.models.BasisGP(kernel, gpflow.likelihoods.Gaussian(0.01), gd.bases.CoupledBasis(beta))
+    for part in (kernel, model.likelihood, beta):
+        gpflow.set_trainable(part, False)
+    gd.fit(model, (X, Y), steps=20, progress=False, compile=False)  # q alone
+    gpflow.set_trainable(beta, True)
+    with pytest.warns(UserWarning, match="The bound fell from"):
+        gd.fit(model, (X, Y), steps=6, progress=False, compile=False)
