@@ -21,7 +21,7 @@ from .grams import Array, Grams
 
 __all__ = [
     "at_data", "bound", "coefficients", "distance", "evidence_bound", "exact_posterior", "gap", "log_evidence", "posterior",
-    "quadratic",
+    "quadratic", "site_bound",
 ]  # fmt: skip
 
 
@@ -64,6 +64,13 @@ def evidence_bound(K: Array, Q: Array, y: Array, noise: float, a: Array) -> floa
     """The bound of Artemev, Burt & van der Wilk 2021, equations (8) and (10), at any a."""
     N, trace = len(y), float(np.trace(K - Q)) / noise
     return bound(K, Q, y, noise, a) + 0.5 * (trace - N * float(np.log(1.0 + trace / N)))
+
+
+def site_bound(K: Array, Q: Array, precisions: Array, y: Array, a: Array) -> float:
+    """The same as `bound` for noise of another precision at each observation."""
+    D = np.diag(1.0 / precisions)
+    log_det = np.linalg.slogdet(2.0 * np.pi * (Q + D))[1]
+    return -0.5 * (float(log_det) + float(precisions @ np.diag(K - Q)) + quadratic(K, Q, precisions, y, a))
 
 
 def posterior(k: Grams, y: Array, noise: float, a: Array) -> Process:

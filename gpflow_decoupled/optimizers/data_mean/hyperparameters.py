@@ -1,19 +1,26 @@
-"""Kernel, noise, mean function and inducing points by the bounds of the evidence, at a fixed mean on all data."""
+"""Kernel, likelihood, mean function and inducing points by bounds of the evidence, at a fixed mean on all data."""
 
 from __future__ import annotations
 
-__all__ = ["climb_evidence", "hyperparameters_of"]
+__all__ = ["bound_at_sites", "climb_at_sites", "climb_evidence", "hyperparameters_of"]
 
 import time
+from collections.abc import Callable
 
 import numpy as np
 import tensorflow as tf
 from gpflow.optimizers import Scipy
 
+from ...bases import Gaussian
 from ...bases.parts.data_mean import DataMean
+from ...inducing.variables import point_values
 from ...models import BasisGP
 from ..lbfgs import LBFGSRun, lbfgs_ascent
 from .evidence import evidence_bound
+from .moments import Posterior, posterior_of, sites_of
+from .projections import project_rows
+
+Data = tuple[tf.Tensor, tf.Tensor]
 
 
 def hyperparameters_of(model: BasisGP, mean: DataMean) -> list[tf.Variable]:
@@ -26,7 +33,7 @@ def hyperparameters_of(model: BasisGP, mean: DataMean) -> list[tf.Variable]:
 def climb_evidence(
     model: BasisGP,
     mean: DataMean,
-    data: tuple[tf.Tensor, tf.Tensor],
+    data: Data,
     *,
     evaluations: int,
     dtype: tf.DType | None = None,
@@ -43,24 +50,83 @@ def climb_evidence(
     :raises NumericalError: if the bound is not finite at the start.
     """
     X, Y = data
-    variables = hyperparameters_of(model, mean)
     a = tf.convert_to_tensor(mean.coefficients)
+
+    def objective() -> tf.Tensor:
+        weights = tf.fill([X.shape[0], 1], 1.0 / tf.convert_to_tensor(model.likelihood.variance))
+        y = Y - model.mean_function(X)
+        return evidence_bound(model.kernel, model.basis.beta, mean, y, weights, a, dtype=dtype)
+
+    return _climb(model, mean, objective, evaluations, deadline)
+
+
+def climb_at_sites(
+    model: BasisGP,
+    mean: DataMean,
+    data: Data,
+    *,
+    evaluations: int,
+    dtype: tf.DType | None = None,
+    deadline: float = float("inf"),
+) -> LBFGSRun:
+    """The same for any likelihood, at the sites of q(f): it climbs `bound_at_sites`.
+
+    Parameters, cost and errors are those of `climb_evidence`; outputs may be mixed by `LinearCoregionalization`.
+    """
+    return _climb(model, mean, bound_at_sites(model, mean, data, dtype), evaluations, deadline)
+
+
+def bound_at_sites(
+    model: BasisGP, mean: DataMean, data: Data, dtype: tf.DType | None = None
+) -> Callable[[], tf.Tensor]:
+    """A function of the hyperparameters, in nats, with the gradient of the best bound where q(f) is the best one now.
+
+    The sites t_n(f), with precisions w and means y~, are those that the moments of q(f) suggest. With them the bound is
+
+        F(kernel, points) + sum_n E_q log p(y_n | f_n) - sum_n E_q log t_n(f_n),
+
+    where F is the bound "elbo" of `evidence_bound` for the observations y~. The function is the first two terms, at moments
+    that stay as they are: a change of q changes the last two terms by nothing of first order, for so the sites are chosen.
+    """
+    now = _posterior(model, mean, data)
+    _, least, precisions = sites_of(now)
+    # negative precisions belong to q as they are: with others in their place, the gradient would be that of another q
+    weights = tf.where(precisions < 0.0, precisions, least)
+    parts = model.kernel, model.basis.beta, mean, now.mean + now.g / weights, weights, now.a
+
+    def objective() -> tf.Tensor:
+        fit = tf.reduce_sum(model.variational_expectations(now.mean, now.variance, data))
+        return fit + evidence_bound(*parts, bound="elbo", dtype=dtype)
+
+    return objective
+
+
+def _posterior(model: BasisGP, mean: DataMean, data: Data) -> Posterior:
+    """q(f) as the model has it."""
+    size = int(point_values(model.basis.beta)[0].shape[0])
+    projections = project_rows(model.kernel, model.basis.beta, data[0], size)
+    state = model.basis.factor(model.kernel, with_kl=False)
+    K_a = mean.products(model.kernel, state.a, None)
+    return posterior_of(model, data, projections, state.a, K_a, Gaussian(state.mean, state.root))
+
+
+def _climb(
+    model: BasisGP, mean: DataMean, objective: Callable[[], tf.Tensor], evaluations: int, deadline: float
+) -> LBFGSRun:
+    """L-BFGS on the hyperparameters, with their prior densities."""
+    variables = hyperparameters_of(model, mean)
 
     def function(x: np.ndarray) -> tuple[float, np.ndarray]:
         Scipy.assign_tensors(variables, Scipy.unpack_tensors(variables, x))
         with tf.GradientTape(watch_accessed_variables=False) as tape:
             tape.watch(variables)
-            noise = tf.convert_to_tensor(model.likelihood.variance)
-            y = Y - model.mean_function(X)
-            value = evidence_bound(model.kernel, model.basis.beta, mean, y, noise, a, dtype=dtype)
-            value += model.log_prior_density()
+            value = objective() + model.log_prior_density()
         gradient = tape.gradient(value, variables, unconnected_gradients=tf.UnconnectedGradients.ZERO)
         return float(value), Scipy.pack_tensors(gradient).numpy()
 
-    start = Scipy.pack_tensors(variables).numpy()
     run = lbfgs_ascent(
         function,
-        start,
+        Scipy.pack_tensors(variables).numpy(),
         lambda values: time.perf_counter() >= deadline,
         evaluations,
         advice="standardise X and Y, or start from a larger noise variance.",

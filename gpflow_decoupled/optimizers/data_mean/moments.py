@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["Posterior", "posterior_of"]
+__all__ = ["Posterior", "posterior_of", "sites_of"]
 
 from typing import NamedTuple
 
@@ -13,6 +13,10 @@ from ...bases import Gaussian
 from ...linalg.gaussians import kl_from_whitened
 from ...models import BasisGP
 from .projections import Projections
+
+_LEAST_WEIGHT = 1e-8
+"""The smallest precision of a site in the linear system, relative to the largest curvature. It changes the steps of the mean
+but not where they end; the covariance takes the curvatures as they are."""
 
 
 class Posterior(NamedTuple):
@@ -26,6 +30,8 @@ class Posterior(NamedTuple):
     """q(u), whitened."""
     mean: tf.Tensor
     """Of f at the rows [N, L], without the mean function."""
+    variance: tf.Tensor
+    """Of f at the rows [N, L]."""
     g: tf.Tensor
     """dE/dmean [N, L]."""
     h: tf.Tensor
@@ -55,4 +61,14 @@ def posterior_of(
     g, h = tape.gradient(expected, [mean, variance])
     norm = tf.reduce_sum(a * K_a) - tf.reduce_sum(tf.square(t))
     kl = 0.5 * norm + kl_from_whitened(inducing.mean, inducing.root)  # (D21)
-    return Posterior(a, K_a, inducing, mean, g, h, float(expected - kl))
+    return Posterior(a, K_a, inducing, mean, variance, g, h, float(expected - kl))
+
+
+def sites_of(now: Posterior) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    """The sites that the moments suggest, (C13), each [N, L].
+
+    :return: natural means g + w m; precisions w above zero, for the mean; and precisions -2 h as they are, for the covariance.
+    """
+    precisions = -2.0 * now.h
+    weights = tf.maximum(precisions, _LEAST_WEIGHT * tf.reduce_max(tf.abs(precisions)))
+    return now.g + weights * now.mean, weights, precisions

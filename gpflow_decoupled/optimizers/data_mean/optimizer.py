@@ -28,15 +28,11 @@ from ..ascent import CONVERGED, ascend, has_fallen
 from ..expectation_check import warn_of_quadrature
 from ..results import Recorder
 from ..unusable_observation import unusable_observation
-from .moments import Posterior, posterior_of
+from .moments import Posterior, posterior_of, sites_of
 from .projections import project_rows, with_rows
 from .result import MeanResult
 from .solve import INTERRUPTED, TIME_IS_UP, MeanSolution, solve_mean
 from .system import MeanSystem
-
-_LEAST_WEIGHT = 1e-8
-"""The smallest precision of a site in the linear system, relative to the largest curvature. It changes the steps of the mean
-but not where they end; the covariance takes the curvatures as they are."""
 
 
 @dataclass(frozen=True)
@@ -226,7 +222,7 @@ class _Run:
 
     def _whole_step(self, now: Posterior) -> _Full:
         """Solve for the mean at the sites of `now`."""
-        natural, weights, precisions = _sites_of(now)
+        natural, weights, precisions = sites_of(now)
         system = MeanSystem(self.model.kernel, self.mean, self.projections, weights, natural / weights)
         dtype = tf.float32 if self.settings.float32 and now.a.dtype == tf.float64 else None
         found = solve_mean(
@@ -283,13 +279,3 @@ class _Run:
             f"solve {len(self.record) + 1}: {products + share:.1f} products, gap {gap:.3g} nats, "
             f"{self.record.seconds:.0f} s"
         )
-
-
-def _sites_of(now: Posterior) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """The sites that the moments suggest, (C13), each [N, L].
-
-    :return: natural means g + w m; precisions w above zero, for the mean; and precisions -2 h as they are, for the covariance.
-    """
-    precisions = -2.0 * now.h
-    weights = tf.maximum(precisions, _LEAST_WEIGHT * tf.reduce_max(tf.abs(precisions)))
-    return now.g + weights * now.mean, weights, precisions

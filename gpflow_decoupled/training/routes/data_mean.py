@@ -2,9 +2,11 @@
 
 1. In the first fifth of the run, a model without mean points that shares all Parameters takes steps on minibatches: it finds
    kernel, noise and inducing points roughly, and q(u) is a good start.
-2. For Gaussian noise each further step is a round: conjugate gradients solve for the mean on all data, then L-BFGS climbs the
-   bound of the evidence at this mean for a few evaluations. A round that gains less than `_ENOUGH` ends the run.
-   For other likelihoods, and where outputs are mixed, there are no rounds: the first phase is the whole run.
+2. Each further step is a round: conjugate gradients solve for the mean on all data, then L-BFGS climbs a bound of the
+   evidence at this mean for a few evaluations. A round that gains less than `_ENOUGH` ends the run. For Gaussian noise the
+   bound is that of CGLB; for other likelihoods, and where outputs are mixed, it is taken at the sites of q(f), and a round
+   that lowers the ELBO is undone and ends the run. Where expectations are sampled there are no rounds: the first phase is
+   the whole run.
 3. At the end the mean is solved for at the hyperparameters as they are.
 """
 
@@ -21,15 +23,17 @@ import numpy as np
 import tensorflow as tf
 from gpflow.kernels import LinearCoregionalization
 from gpflow.likelihoods import Gaussian as GaussianNoise
+from gpflow.likelihoods import MonteCarloLikelihood
 
 from ...bases.parts.data_mean import DataMean
 from ...errors import DataError
 from ...models import BasisGP
 from ...optimizers import ConjugateGradients, MeanResult
-from ...optimizers.data_mean.hyperparameters import climb_evidence, hyperparameters_of
+from ...optimizers.data_mean.hyperparameters import climb_at_sites, climb_evidence, hyperparameters_of
 from ...optimizers.data_mean.solve import INTERRUPTED, TIME_IS_UP
 from ..batches import ArrayBatches, Batch, Batches
 from ..schedules import Limits
+from ..states import go_back, snapshot
 from ..step import Step, StepOutput, StepSizes, Trackable
 from .route import Choices, Data, MeanSolver
 
@@ -111,8 +115,10 @@ class DataMeanStep(Step):
     ) -> None:
         self.model, self.mean, self.coupled, self.data = model, mean, coupled, data
         self.solver, self.limits = solver, limits
+        sampled = model.expectations is not None or isinstance(model.likelihood, MonteCarloLikelihood)
         constant_noise = isinstance(model.likelihood, GaussianNoise) and model.likelihood.variance is not None
-        self.climbs = constant_noise and not isinstance(model.kernel, LinearCoregionalization)
+        self.rounds = not sampled
+        self.at_sites = not constant_noise or isinstance(model.kernel, LinearCoregionalization)
         self.hyperparameters = hyperparameters_of(model, mean)
         self._share = 0.0
         self._last: MeanResult | None = None
@@ -149,7 +155,7 @@ class DataMeanStep(Step):
             self.finished = self.finished or "the mean is solved for"
             self.converged = self._last is not None and self._last.converged
             return StepOutput.sound(elbo)
-        if not self.climbs or self._share < _COUPLED_SHARE:
+        if not self.rounds or self._share < _COUPLED_SHARE:
             self.gap = None
             return self.coupled.run(X, Y, seed)
         return self._round()
@@ -185,12 +191,17 @@ class DataMeanStep(Step):
             return StepOutput.sound(elbo)
         model, mean = self.model, self.mean
         dtype = tf.float32 if self.solver.float32 else None
-        run = climb_evidence(model, mean, self.data, evaluations=_EVALUATIONS, dtype=dtype, deadline=deadline)
-        gain = run.value - run.start
-        elbo = self._solve(deadline)
-        if not self.finished and gain < _ENOUGH * len(self.data[0]):
+        climb = climb_at_sites if self.at_sites else climb_evidence
+        before = snapshot(self.variables)
+        run = climb(model, mean, self.data, evaluations=_EVALUATIONS, dtype=dtype, deadline=deadline)
+        then = self._solve(deadline)
+        fell = self.at_sites and not bool(then >= elbo - self.solver.tolerance)
+        if fell:
+            go_back(before)
+            then = self._solve(deadline)
+        if not self.finished and (fell or run.value - run.start < _ENOUGH * len(self.data[0])):
             self.finished, self.converged = "converged", True
-        return StepOutput.sound(elbo)
+        return StepOutput.sound(then)
 
     def _solve(self, deadline: float = float("inf")) -> tf.Tensor:
         """The bound after a solve. One that was interrupted leaves what it has found, and ends the run."""

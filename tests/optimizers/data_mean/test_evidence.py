@@ -9,14 +9,34 @@ import gpflow
 import numpy as np
 import pytest
 import tensorflow as tf
+from gpflow import likelihoods as gl
 from gpflow.kernels import SeparateIndependent
 from numpy.testing import assert_allclose, assert_array_equal
+from scipy import stats
 
 from gpflow_decoupled.models import ODVGP
+from gpflow_decoupled.optimizers import ConjugateGradients
 from gpflow_decoupled.optimizers.data_mean.evidence import BOUNDS, evidence_bound
-from gpflow_decoupled.optimizers.data_mean.hyperparameters import climb_evidence
+from gpflow_decoupled.optimizers.data_mean.hyperparameters import (
+    bound_at_sites,
+    climb_at_sites,
+    climb_evidence,
+    hyperparameters_of,
+)
 from tests.bounds.registry import matern
-from tests.optimizers.data_mean.problems import BETA, NOISE, TARGET, N, X, Y, exact_mean, grams_of, model_of
+from tests.optimizers.data_mean.problems import (
+    BETA,
+    NOISE,
+    TARGET,
+    N,
+    X,
+    Y,
+    exact_mean,
+    grams_of,
+    labels,
+    model_of,
+    outliers,
+)
 from tests.reference import data_mean as dm
 from tests.training.problems import slope
 
@@ -29,8 +49,8 @@ PARTS = {
 
 def _bound(model: ODVGP, a: np.ndarray, bound: str = "evidence", **options: Any) -> tf.Tensor:
     y = Y[:, : a.shape[1]] - model.mean_function(X)
-    mean, noise = model.basis.kernel_mean, tf.convert_to_tensor(model.likelihood.variance)
-    return evidence_bound(model.kernel, model.basis.beta, mean, y, noise, tf.constant(a), bound=bound, **options)
+    mean, weights = model.basis.kernel_mean, tf.fill([N, 1], 1.0 / tf.convert_to_tensor(model.likelihood.variance))
+    return evidence_bound(model.kernel, model.basis.beta, mean, y, weights, tf.constant(a), bound=bound, **options)
 
 
 @pytest.mark.parametrize("name", PARTS)
@@ -51,6 +71,24 @@ def test_bounds_are_those_of_the_reference_and_below_the_evidence_at_any_coeffic
         found = {bound: float(_bound(model, a, bound)) for bound in BOUNDS}
         assert_allclose(list(found.values()), list(expected.values()), rtol=1e-10)
         assert found["elbo"] < found["evidence"] < evidence
+
+
+@pytest.mark.parametrize("name", PARTS)
+def test_every_observation_may_have_its_own_noise(name: str, rng: np.random.Generator) -> None:
+    make, latents = PARTS[name]
+    kernel, weights, y = make(), rng.uniform(0.5, 20.0, size=(N, latents)), rng.normal(size=(N, latents))
+    model = model_of(kernel=kernel, latents=latents)
+    mean = model.basis.kernel_mean
+    mean.set_data(X)
+    for a in (np.zeros((N, latents)), 0.1 * rng.normal(size=(N, latents))):
+        found = evidence_bound(kernel, model.basis.beta, mean, *map(tf.constant, (y, weights, a)), bound="elbo")
+        expected = evidence = 0.0
+        for one in range(latents):
+            k = grams_of(kernel, one)
+            expected += dm.site_bound(k.K_x, k.Q_x, weights[:, one], y[:, one], a[:, one])
+            evidence += stats.multivariate_normal.logpdf(y[:, one], cov=k.K_x + np.diag(1.0 / weights[:, one]))
+        assert_allclose(found, expected, rtol=1e-10)
+        assert found < evidence
 
 
 def test_the_evidence_bound_is_that_of_gpflow_at_its_own_vector() -> None:
@@ -103,3 +141,39 @@ def test_the_ascent_moves_hyperparameters_and_nothing_of_q() -> None:
     assert np.abs(model.basis.beta.Z.numpy() - moving[1]).max() > 1e-3
     late = climb_evidence(model, mean, data, evaluations=50, deadline=time.perf_counter() - 1.0)
     assert late.evaluations < 10 and late.value >= late.start
+
+
+LIKELIHOODS = {"Bernoulli": (gl.Bernoulli, labels), "Student-t": (lambda: gl.StudentT(0.4), outliers)}
+
+
+@pytest.mark.costly(keep=1)
+@pytest.mark.parametrize("name", LIKELIHOODS)
+def test_the_ascent_at_sites_has_the_gradient_of_the_best_bound(name: str) -> None:
+    """The bound is that of the best q(f) at given hyperparameters, which is found anew for each finite difference."""
+    make, observe = LIKELIHOODS[name]
+    model, data = model_of(make()), (X, observe())
+    gpflow.set_trainable(model.basis.beta, False)
+    solver = ConjugateGradients(tolerance=1e-9, float32=False)
+    solver.run(model, data)
+    objective = bound_at_sites(model, model.basis.kernel_mean, tuple(map(tf.constant, data)))
+    variables = hyperparameters_of(model, model.basis.kernel_mean)
+    with tf.GradientTape() as tape:
+        value = objective()
+    gradient = tape.gradient(value, variables)
+    start = [variable.numpy() for variable in variables]
+    for index, one in enumerate(gradient):
+        found = []
+        for step in (1e-3, -1e-3):
+            variables[index].assign(start[index] + step * np.sign(one))
+            found.append(solver.run(model, data).elbo)
+        variables[index].assign(start[index])
+        assert_allclose((found[0] - found[1]) / 2e-3, np.sum(np.abs(one)), rtol=1e-3)
+
+
+def test_the_ascent_at_sites_raises_the_best_bound() -> None:
+    model, data = model_of(gl.Bernoulli()), (X, labels())
+    solver = ConjugateGradients(tolerance=1e-6, float32=False)
+    elbo = solver.run(model, data).elbo
+    run = climb_at_sites(model, model.basis.kernel_mean, tuple(map(tf.constant, data)), evaluations=4)
+    gain = solver.run(model, data).elbo - elbo
+    assert run.value - run.start > 0.1 and gain > 0.5 * (run.value - run.start)
