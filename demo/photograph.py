@@ -187,7 +187,7 @@ def judge(name: str, points: int, model: BasisGP, result: FitResult, pixels: Pix
 
 def format_table(rows: list[Row], covariance_points: int) -> str:
     """The table as aligned text."""
-    lines = [["model", "points: mean / cov", "test RMSE", "test log density", "ELBO", "steps", "ms a step"]]
+    lines = [["model", "points: mean / cov", "test RMSE", "test log density", "ELBO", "steps", "ms per step"]]
     for row in rows:
         points, numbers = f"{row.mean_points} / {covariance_points}", f"{row.rmse:.4f} {row.log_density:.3f}"
         last = f"{row.elbo:,.0f} {row.steps} {row.ms_a_step:.1f}"

@@ -10,8 +10,9 @@
 # # Natural gradients
 #
 # An optimizer says how q moves. Natural gradients follow the geometry of distributions rather than that of their
-# parameters; here they come in closed form, (D46), from two numbers an observation. This notebook compares them with Adam,
-# takes the optimum in one step where one step is enough, and shows what happens where the step is not defined.
+# parameters; here they come in closed form, (D46), from two numbers per observation. This notebook compares them with Adam,
+# takes the optimum in a single step where the likelihood allows it, and shows what happens with likelihoods that are not
+# log-concave, for which a full step may leave no valid covariance.
 
 # %%
 import os

@@ -10,7 +10,7 @@
 # # Conjugate computation
 #
 # At every optimum of the bound the Gaussian posterior is the prior times one Gaussian *site* an observation.
-# Conjugate-computation VI (Khan & Lin 2017) moves the sites themselves, (C13): two numbers an observation, and each step
+# Conjugate-computation VI (Khan & Lin 2017) moves the sites themselves, (C13): two numbers per observation, and each step
 # is a conjugate regression. This notebook classifies with a full GP, learns its kernel, feeds it a stream, and shows what
 # happens where a likelihood is not log-concave.
 

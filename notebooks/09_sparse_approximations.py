@@ -242,7 +242,7 @@ print(
     f"VFE {value(vfe):.4f}; SVGP after one step {one_step:.4f}, on minibatches {trace[-1]:.3f}; more mean {more_mean:.3f}"
 )
 figure, axis = plt.subplots(figsize=(6, 3), layout="constrained")
-axis.plot(range(1, len(trace) + 1), trace, label="SVGP, natural gradients, 50 rows a step")
+axis.plot(range(1, len(trace) + 1), trace, label="SVGP, natural gradients, 50 rows per step")
 axis.axhline(value(vfe), color="C0", ls="--", label="VFE")
 axis.axhline(more_mean, color="C3", ls="--", label="orthogonal, 40 mean points more")
 axis.axhline(value(full), color="k", lw=1, label="log p(y)")

@@ -87,7 +87,7 @@ print({name: round(bound, 3) for name, bound in bounds.items()})
 # %% [markdown]
 # ## VGP, and GPR
 #
-# `CVIGP` has two numbers an observation in the place of a mean and a full covariance. It ends at VGP's bound; with Gaussian
+# `CVIGP` has two numbers per observation in the place of a mean and a full covariance. It ends at VGP's bound; with Gaussian
 # noise it is GPR.
 
 # %%

@@ -220,7 +220,7 @@ def test_newton_direction_is_the_same_in_both_forms(name):
 
 
 def test_weights_need_no_matrix_of_observations():
-    """The largest tensor of bound, subproblem and direction, p = 3 weights: a few numbers an observation."""
+    """The largest tensor of bound, subproblem and direction, p = 3 weights: a few numbers per observation."""
     X = inputs(400)
     problem = DualProblem(LCLGLM((X, labels("Poisson", X)), gl.Poisson()), compile=False)
     unit = tf.ones([400, 1], X.dtype)
