@@ -59,8 +59,8 @@ def _tried(problem: Problem, rng: np.random.Generator) -> list[str]:
         warnings.simplefilter("always")
         gd.fit(model, data_of(model, data), **OPTIONS)
     after = bound(model, data)
-    # Adam moves each parameter by its rate, whatever the units: only at scales of one must the bound rise with the first steps.
-    # Elsewhere it may fall by a little, and by more where `fit` says so.
+    # Adam moves each parameter by its rate, whatever the units: only at scales of one must the bound rise with the first
+    # steps. Elsewhere it may fall by a little, and by more where `fit` says so.
     said = any("The bound fell from" in str(one.message) for one in caught)
     lowest = start if problem.is_moderate else -math.inf if said else start - SLACK * len(data[0])
     lowest = -math.inf if draws else lowest
