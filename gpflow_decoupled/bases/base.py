@@ -22,6 +22,7 @@ from gpflow.base import Module, TensorType
 from gpflow.kernels import Kernel
 
 from ..covariances.latents import prior_variance
+from ..summaries import one_line
 
 State = Any
 """The NamedTuple of tensors that `factor` of a basis returns; each basis has its own, see `Basis.state_type`."""
@@ -78,6 +79,15 @@ class Basis(Module, abc.ABC):
     """The NamedTuple that `factor` returns. Fields after `ok` are needed only for gradients and the divergence."""
     num_latent_gps: int
     """L, the number of latent functions."""
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """How many points there are of each kind, by name."""
+        return {}
+
+    def __repr__(self) -> str:
+        """One line: the class, the sizes, and the number of latent functions."""
+        return one_line(self, **self.sizes, latents=self.num_latent_gps)
 
     @abc.abstractmethod
     def factor(self, kernel: Kernel, *, rows: tf.Tensor | None = None, with_kl: bool = True) -> State:

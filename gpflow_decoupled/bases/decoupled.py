@@ -116,6 +116,11 @@ class DecoupledBasis(InducingBasis):
             self.chol_B = root
 
     @property
+    def sizes(self) -> dict[str, int]:
+        """The numbers of points alpha and beta."""
+        return {"alpha": self.kernel_mean.size, "beta": count_points(self.beta)}
+
+    @property
     def alpha(self) -> InducingVariables:
         """The mean points."""
         return self.kernel_mean.points

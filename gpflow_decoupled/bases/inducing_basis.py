@@ -21,6 +21,7 @@ from gpflow.inducing_variables import InducingVariables
 from gpflow.kernels import Kernel
 
 from ..errors import ModelError
+from ..inducing.variables import count_points
 from ..linalg.whitening import Whitener
 from .base import Basis, Features, Gaussian, State
 from .parts.kernel_mean import KernelMean
@@ -54,6 +55,12 @@ class InducingBasis(Basis):
     """The part of the mean that has points of its own, where there is one."""
     whiten: bool = False
     """Whether the Parameters of `gaussians` are whitened, and so do not change meaning when the kernel does."""
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """The numbers of points beta, and of the points gamma of a mean of its own."""
+        found = {"beta": count_points(self.beta)}
+        return found if self.kernel_mean is None else {**found, "gamma": self.kernel_mean.size}
 
     # --- what the basis can do
 

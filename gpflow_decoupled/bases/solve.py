@@ -97,6 +97,11 @@ class SolveBasis(InducingBasis):
         self.q_mu, self.q_sqrt = gaussian_parameters(count_points(self.beta), num_latent_gps, q_mu, q_sqrt)
         self.v_mu, self.v_sqrt = gaussian_parameters(count_points(self.gamma), num_latent_gps, v_mu, v_sqrt)
 
+    @property
+    def sizes(self) -> dict[str, int]:
+        """The numbers of points beta and gamma."""
+        return {"beta": count_points(self.beta), "gamma": count_points(self.gamma)}
+
     def matrices(self, kernel: Kernel) -> dict[str, tf.Tensor]:
         """K_beta and the residual kernel at gamma, with their jitters."""
         residual = add_jitter(residual_gram(kernel, self.beta, self.gamma))

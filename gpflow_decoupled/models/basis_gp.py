@@ -81,6 +81,11 @@ class BasisGP(BasisPredictions, ExternalDataTrainingLossMixin):
         basis.refresh(kernel)
 
     @property
+    def sizes(self) -> dict[str, int]:
+        """How many points of each kind the basis has, by name."""
+        return self.basis.sizes
+
+    @property
     def num_outputs(self) -> int:
         """P, the number of columns of predictions."""
         return int(self.kernel.W.shape[0]) if isinstance(self.kernel, LinearCoregionalization) else self.num_latent_gps

@@ -5,12 +5,14 @@ from __future__ import annotations
 __all__ = ["Recorder", "RunResult"]
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 
+from ..summaries import html_table
 
-@dataclass(kw_only=True)
+
+@dataclass(kw_only=True, repr=False)
 class RunResult:
     """The fields that the results of all runs share; each optimizer adds its own.
 
@@ -32,6 +34,15 @@ class RunResult:
     def __str__(self) -> str:
         """One line: steps, time, bound and why the run ended."""
         return f"{self.steps} steps in {self.seconds:.2f} s, ELBO {self.elbo:.6g}, stopped: {self.reason}"
+
+    def __repr__(self) -> str:
+        """The same line with the name of the class, since the arrays of `history` fill pages."""
+        return f"{type(self).__name__}({self})"
+
+    def _repr_html_(self) -> str:
+        """A table of all fields for notebooks."""
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        return html_table(type(self).__name__, values)
 
 
 class Recorder:

@@ -22,6 +22,7 @@ import numpy as np
 import tensorflow as tf
 
 from ..errors import DataError
+from ..summaries import one_line
 
 POLICIES = ("damp", "clip", "raise")
 MAX_HALVINGS = 30
@@ -46,6 +47,10 @@ class StepReport(NamedTuple):
     """[], int: how often, or for how many parts of q, the step was shortened to end at a distribution."""
     clipped: tf.Tensor
     """[], int: how many negative precisions were replaced by zero, by the policy "clip"."""
+
+    def __repr__(self) -> str:
+        """One line, with arrays by their shape."""
+        return one_line(self, **self._asdict())
 
 
 def step_size_at(step_size: StepSize, step: int) -> float:

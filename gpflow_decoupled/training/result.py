@@ -82,7 +82,7 @@ class Totals:
         )
 
 
-@dataclass(kw_only=True)
+@dataclass(kw_only=True, repr=False)
 class FitResult(RunResult):
     """The record of a run of `fit`.
 

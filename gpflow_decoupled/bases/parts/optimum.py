@@ -34,6 +34,7 @@ from ...covariances.latents import cross_gram, gram, gram_to_data, gram_to_facto
 from ...linalg.cholesky import add_jitter, cholesky
 from ...linalg.gaussians import apply_per_latent, root_from_precision
 from ...linalg.triangular import solve, symmetric_product
+from ...summaries import one_line
 from ..base import Gaussian
 from .kernel_mean import KernelMean
 from .mean_operator import MeanOperator
@@ -73,6 +74,10 @@ class OptimalParameters(NamedTuple):
     """Whitened Gaussian parts: means [M, L], roots [L, M, M]."""
     chol_B: tf.Tensor | None = None
     """For `DecoupledBasis` with covariance="inverse": a root of B [L, M_beta, M_beta], (D27)."""
+
+    def __repr__(self) -> str:
+        """One line, with arrays by their shape."""
+        return one_line(self, **self._asdict())
 
 
 class MeanFit(NamedTuple):

@@ -15,6 +15,7 @@ import tensorflow as tf
 
 from ...distributions.families import Belief, Natural
 from ...errors import DataError
+from ...summaries import one_line
 from .factors import Factor
 
 Messages = dict[str, dict[str, Natural]]
@@ -58,6 +59,10 @@ class FactorGraph(tf.Module):
             }
             for key, factor in self.factors.items()
         }
+
+    def __repr__(self) -> str:
+        """One line: the names of the variables and of the factors."""
+        return one_line(self, variables=self.families, factors=self.factors)
 
     def __getitem__(self, name: str) -> Belief:
         """The belief of a variable, from the messages as they are now."""

@@ -27,6 +27,7 @@ from ...inducing import Weights
 from ...inducing.weights import weight_parts
 from ...linalg.gaussians import apply_per_latent
 from ...linalg.triangular import lower_gram, lower_product
+from ...summaries import one_line
 from ..basis_gp import BasisGP
 from ..checks import check_likelihood, check_num_data, check_shapes_of_data, check_values, infer_num_latent_gps
 from ..conjugate import CVIGP
@@ -51,6 +52,10 @@ class WeightsPosterior(NamedTuple):
     """[p], or [p, L] for several latents."""
     covariance: tf.Tensor
     """[p, p], or [L, p, p]."""
+
+    def __repr__(self) -> str:
+        """One line, with arrays by their shape."""
+        return one_line(self, **self._asdict())
 
 
 def CVIGLM(

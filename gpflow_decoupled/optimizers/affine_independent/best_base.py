@@ -13,6 +13,7 @@ from ...distributions import BaseLike
 from ...errors import DataError
 from ...models.affine_independent.gp import AffineIndependentGP
 from ...models.families import require_model
+from ...summaries import one_line
 from .optimizer import AffineIndependentAscent
 from .result import AffineResult
 
@@ -33,6 +34,10 @@ class BaseChoice(NamedTuple):
     """The copy of the model that has it, at its optimum."""
     results: dict[str, AffineResult]
     """The result for each candidate, by the name of its base distribution."""
+
+    def __repr__(self) -> str:
+        """One line, with arrays by their shape."""
+        return one_line(self, **self._asdict())
 
 
 def best_base(

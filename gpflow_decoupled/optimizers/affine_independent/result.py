@@ -15,7 +15,7 @@ StageRecord = Callable[[float, int], None]
 """Records one step: the best bound so far in nats, and the evaluations since the step before."""
 
 
-@dataclass(kw_only=True)
+@dataclass(kw_only=True, repr=False)
 class AffineResult(RunResult):
     """The result of `AffineIndependentAscent.run`.
 

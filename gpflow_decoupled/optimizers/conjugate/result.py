@@ -12,7 +12,7 @@ from ..ascent import CONVERGED
 from ..results import Recorder, RunResult
 
 
-@dataclass(kw_only=True)
+@dataclass(kw_only=True, repr=False)
 class ConjugateResult(RunResult):
     """The record of `ConjugateComputation.run`, `sweep` or `MeanFieldCVI.run`, whose messages are sites too.
 

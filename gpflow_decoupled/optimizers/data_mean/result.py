@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from ..results import RunResult
 
 
-@dataclass(kw_only=True)
+@dataclass(kw_only=True, repr=False)
 class MeanResult(RunResult):
     """The record of `ConjugateGradients.run`.
 

@@ -11,7 +11,7 @@ import numpy as np
 from ..results import Recorder, RunResult
 
 
-@dataclass(kw_only=True)
+@dataclass(kw_only=True, repr=False)
 class LagrangianResult(RunResult):
     """The record of a run of `LinearlyConstrainedLagrangian`, `CholeskyKL`, `OpperArchambeau` or `ConstraintSubset`.
 

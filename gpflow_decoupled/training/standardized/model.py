@@ -16,6 +16,7 @@ from gpflow.models import GPModel
 
 from ...errors import DataError, ModelError, check_option
 from ...inputs import as_values
+from ...summaries import one_line
 from ..evaluation import Evaluation
 from ..fit import fit
 from ..result import FitResult
@@ -73,6 +74,10 @@ class Standardized(tf.Module):
         self.model, used = _built(build, inside, tries)
         self.outputs = outputs if used is scaled else None
         self._X, self._Y = inside, used
+
+    def __repr__(self) -> str:
+        """One line, with that of the model inside."""
+        return one_line(self, repr(self.model))
 
     def fit(self, **options: Any) -> FitResult:  # the arguments of `fit` are of many types
         """Train the model inside on the standardised data.
