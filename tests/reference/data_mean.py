@@ -20,8 +20,8 @@ from .decoupled import Process, orthogonal
 from .grams import Array, Grams
 
 __all__ = [
-    "at_data", "bound", "coefficients", "distance", "evidence_bound", "exact_posterior", "gap", "log_evidence", "posterior",
-    "quadratic",
+    "at_data", "bound", "coefficients", "descent", "distance", "evidence_bound", "exact_posterior", "gap", "log_evidence",
+    "posterior", "quadratic",
 ]  # fmt: skip
 
 
@@ -64,6 +64,28 @@ def evidence_bound(K: Array, Q: Array, y: Array, noise: float, a: Array) -> floa
     """The bound of Artemev, Burt & van der Wilk 2021, equations (8) and (10), at any a."""
     N, trace = len(y), float(np.trace(K - Q)) / noise
     return bound(K, Q, y, noise, a) + 0.5 * (trace - N * float(np.log(1.0 + trace / N)))
+
+
+def descent(
+    K: Array, precisions: Array, y: Array, start: Array, batches: Array, rate: float, momentum: float, keep: float
+) -> Array:
+    """Stochastic dual descent on rows `batches` [T, B]: algorithm 1 of Lin et al. 2024 as it is printed, from any start.
+
+    Its kernel matrix is W^1/2 K W^1/2, its noise variance 1, its targets W^1/2 y and its unknown alpha = W^-1/2 a.
+    """
+    root, N = np.sqrt(precisions), len(y)
+    kernel, b = root[:, None] * K * root, root * y
+    alpha = start / root
+    velocity, average = np.zeros(N), alpha.copy()
+    for batch in batches:
+        at, g = alpha + momentum * velocity, np.zeros(N)
+        for i in batch:
+            e_i = np.eye(N)[i]
+            g += N / len(batch) * ((kernel[i] + e_i) @ at - b[i]) * e_i
+        velocity = momentum * velocity - rate * g
+        alpha = alpha + velocity
+        average = keep * alpha + (1.0 - keep) * average  # (D52)
+    return root * average
 
 
 def posterior(k: Grams, y: Array, noise: float, a: Array) -> Process:

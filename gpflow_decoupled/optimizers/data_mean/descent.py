@@ -1,0 +1,257 @@
+r"""Stochastic dual descent for a mean on all data: steps on random rows of the linear system.
+
+Lin, Padhy, Antoran, Tripp, Terenin, Szepesvari, Hernandez-Lobato & Janz 2024 (arXiv:2310.20581), algorithm 1, for the system
+(K + D) a = y~ of `system.py`. Its variables are b = W^-1/2 a, in which the matrix is H = I + W^1/2 K W^1/2: where all
+precisions are equal this is their algorithm with another unit of the step size, and elsewhere it keeps sites of low precision
+from limiting it. A step draws a batch I of B rows and, in terms of a,
+
+    u = a + rho v,    g = N/B sum_{n in I} [w_n ((K u)_n - y~_n) + u_n] e_n,
+    v <- rho v - eta g,    a <- a + v,    a_bar <- r a + (1 - r) a_bar                                          (D52)
+
+| symbol | code | meaning | shape |
+|---|---|---|---|
+| eta | `rate` | step size: that of the settings over lambda_1 + N/B max_n H_nn / (1 - rho) | [L] |
+| rho | `momentum` | | [] |
+| r | `keep` | 100 over the number of steps, at most 1 | [] |
+| a_bar | `average` | what the descent returns | [N, L] |
+
+Full steps on H are stable up to about 4 / (3 lambda_1), its largest eigenvalue, which the preconditioner tells. A row that is
+drawn moves by eta N/B H_nn / (1 - rho) times its error before its momentum is used up; the second term keeps this below 1,
+and beyond 2 the descent diverges. That term leads where B is small.
+"""
+
+from __future__ import annotations
+
+__all__ = ["DualDescent"]
+
+import functools
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from ...compilation import Compiled
+from ...covariances.blocks import xla_works
+from ...covariances.products import diagonal_excess, gram_product
+from ..ascent import CONVERGED
+from .solution import INTERRUPTED, TIME_IS_UP, MeanSolution, Report
+from .solve import solve_mean
+from .system import MeanSystem
+
+_AVERAGED = 100
+"""The average goes back over about one step in so many."""
+_GROWTH = 10.0
+"""How far 1/2 r^T W r may rise above its least value before the step size is halved."""
+_SECONDS = 0.2
+"""Between two reports of progress."""
+
+
+class _State(NamedTuple):
+    """Where a descent stands."""
+
+    a: tf.Tensor
+    """[N, L]"""
+    velocity: tf.Tensor
+    """[N, L]"""
+    average: tf.Tensor
+    """[N, L]"""
+    misfit: tf.Tensor
+    """[], the sum over steps of an estimate of 1/2 r^T W r at u, which is never below the gap there, in nats."""
+
+
+class _Constants(NamedTuple):
+    """What stays in a solve."""
+
+    weights: tf.Tensor
+    """w [N, L]"""
+    target: tf.Tensor
+    """y~ [N, L]"""
+    excess: tf.Tensor
+    """[N, 1] or [N, L], see `diagonal_excess`."""
+    keep: tf.Tensor
+    """r, a scalar"""
+
+
+class _Point(NamedTuple):
+    """Coefficients whose residual is known in full."""
+
+    a: tf.Tensor
+    residual: tf.Tensor
+    gap: float
+    bound: float
+    """The bound there up to a constant, (D32); not a number where the product has overflowed."""
+
+
+@dataclass
+class DualDescent:
+    """Solves one linear system after the other by (D52); a `Solve`.
+
+    1. A step of preconditioned conjugate gradients. From coefficients zero it leads to those of inducing points, those of the
+       preconditioner, and what they can represent is most of what the descent would need thousands of epochs for: directions
+       in which H is about 1, its smallest eigenvalue.
+    2. Steps (D52). Once an epoch, which is N / B of them, the rows that they have seen give an unbiased estimate of
+       1/2 r^T W r, which the gap never exceeds. Where that has grown, or is not finite, the step size is halved and the
+       descent goes back to the average where it was least. None of this is certified.
+    3. A product in full precision certifies the average; earlier as well, where 1/2 r^T W r seems to be below the tolerance.
+       What is returned is the point with the highest bound of those whose residual is known: never less than the start.
+
+    :param tolerance: the gap in nats that is good enough.
+    :param epochs: at most so many passes over the rows.
+    :param batch_size: B.
+    :param step_size: of the largest that is stable, as estimated.
+    :param momentum: rho.
+    :param seed: of the rows.
+    :param dtype: tf.float32 for faster products; None is the dtype of the data.
+
+    Cost per step: B N D. Two products with K come on top.
+    """
+
+    tolerance: float
+    epochs: int
+    batch_size: int
+    step_size: float
+    momentum: float
+    seed: int
+    dtype: tf.DType | None = None
+    share: float = field(default=1.0, init=False)
+    """Of the step size, after halvings."""
+
+    def __post_init__(self) -> None:
+        self.generator = np.random.default_rng(self.seed)
+        self._step: Compiled | None = None
+
+    def __call__(
+        self, system: MeanSystem, start: tf.Tensor, K_start: tf.Tensor, *, deadline: float, report: Report
+    ) -> MeanSolution:
+        """See `Solve`."""
+        options = {"K_start": K_start, "dtype": self.dtype, "deadline": deadline, "report": report}
+        begun = solve_mean(system, start, self.tolerance, 1, **options)
+        if begun.reason in (CONVERGED, TIME_IS_UP, INTERRUPTED):
+            return begun
+        points = [
+            _point(system, start, system.target - K_start - start / system.weights),
+            _point(system, begun.a, begun.residual),
+        ]
+        descent = _Descent(self, system, points[-1], deadline, functools.partial(report, begun.products))
+        goal, reason = self.tolerance, ""
+        while not reason:
+            reason = descent.run(goal)
+            a = descent.state.average
+            points.append(_point(system, a, system.target - system.product(a, None)))
+            reason = CONVERGED if points[-1].gap <= self.tolerance else reason
+            goal = 0.5 * descent.estimate
+        best = max(points, key=lambda point: point.bound if np.isfinite(point.bound) else -math.inf)
+        products = begun.products + len(points) - 2 + descent.passes
+        gaps = [point.gap for point in points if point is not best] + [best.gap]
+        return MeanSolution(best.a, best.residual, best.gap, products, gaps, reason)
+
+    def rate(self, system: MeanSystem) -> tf.Tensor:
+        """eta [L] for a system."""
+        diagonal = 1.0 + system.weights * tf.transpose(system.projections.prior)  # H_nn [N, L]
+        noise = len(diagonal) / self.batch(system) * tf.reduce_max(diagonal, axis=0) / (1.0 - self.momentum)
+        return self.share * self.step_size / (system.largest() + noise)
+
+    def batch(self, system: MeanSystem) -> int:
+        """B, which is N at most."""
+        return min(self.batch_size, len(system.target))
+
+    def compiled(self, system: MeanSystem) -> Compiled:
+        """A step, compiled once for all systems of a run: they differ in weights and target alone."""
+        if self._step is not None:
+            return self._step
+        kernel, points, X, xla = system.kernel, system.mean.points, system.mean.inputs, xla_works()
+
+        def step(now: _State, constants: _Constants, rate: tf.Tensor, rows: tf.Tensor) -> _State:
+            w, y, excess = (tf.gather(part, rows) for part in constants[:3])
+            u = now.a + self.momentum * now.velocity
+            at = tf.gather(u, rows)
+            K_u = gram_product(kernel, points, tf.gather(X, rows), u, dtype=self.dtype, xla=xla) + excess * at
+            g = w * (K_u - y) + at
+            scale = len(X) / rows.shape[0]
+            misfit = 0.5 * scale * tf.reduce_sum(tf.square(g) / w)
+            slowed = self.momentum * now.velocity
+            velocity = tf.tensor_scatter_nd_sub(slowed, rows[:, None], rate * scale * g)
+            a = now.a + velocity
+            average = now.average + constants.keep * (a - now.average)  # (D52)
+            return _State(a, velocity, average, now.misfit + misfit)
+
+        self._step = Compiled(step)
+        return self._step
+
+
+class _Descent:
+    """The steps of one solve; they can be taken in several goes."""
+
+    def __init__(
+        self,
+        settings: DualDescent,
+        system: MeanSystem,
+        start: _Point,
+        deadline: float,
+        report: Callable[[float, float], None],
+    ) -> None:
+        self.settings, self.system, self.deadline, self.report = settings, system, deadline, report
+        self.batch, self.count = settings.batch(system), len(start.a)
+        self.epoch = -(-self.count // self.batch)
+        self.total, self.taken, self.summed = -(-settings.epochs * self.count // self.batch), 0, 0
+        keep = tf.constant(min(1.0, _AVERAGED / self.total), start.a.dtype)
+        excess = diagonal_excess(system.kernel, system.mean.points)
+        self.constants = _Constants(system.weights, system.target, excess, keep)
+        self.step, self.rate = settings.compiled(system), settings.rate(system)
+        self.state = self.best = _at_rest(start.a)
+        self.estimate = self.least = 0.5 * float(tf.reduce_sum(system.weights * tf.square(start.residual)))
+
+    @property
+    def passes(self) -> int:
+        """Batches of rows so far, as products with K."""
+        return -(-self.taken * self.batch // self.count)
+
+    def run(self, goal: float) -> str:
+        """Descend until the estimate of 1/2 r^T W r is below the goal, or for the reason that is returned."""
+        reason, said = "epochs done", time.perf_counter()
+        try:
+            while self.taken < self.total:
+                if time.perf_counter() >= self.deadline:
+                    reason = TIME_IS_UP
+                    break
+                rows = self.settings.generator.integers(0, self.count, self.batch)
+                self.state = self.step(self.state, self.constants, self.rate, tf.constant(rows))
+                self.taken, self.summed = self.taken + 1, self.summed + 1
+                if self.summed == self.epoch and self._look() <= goal:
+                    reason = ""
+                    break
+                if time.perf_counter() > said + _SECONDS:
+                    said = time.perf_counter()
+                    self.report(self.taken * self.batch / self.count, self.estimate)
+        except KeyboardInterrupt:
+            reason = INTERRUPTED
+        if not bool(tf.reduce_all(tf.math.is_finite(self.state.average))):
+            self.state = self.best
+        return reason
+
+    def _look(self) -> float:
+        """1/2 r^T W r in nats over the last epoch; where that has grown, halve the step size and go back."""
+        misfit, self.summed = float(self.state.misfit) / self.summed, 0
+        if not misfit <= _GROWTH * self.least:
+            self.settings.share *= 0.5
+            self.rate, self.state = 0.5 * self.rate, self.best
+            return math.inf
+        self.state = self.state._replace(misfit=tf.zeros_like(self.state.misfit))
+        if misfit < self.least:
+            self.least, self.best = misfit, _at_rest(self.state.average)
+        self.estimate = misfit
+        return misfit
+
+
+def _at_rest(a: tf.Tensor) -> _State:
+    return _State(a, tf.zeros_like(a), a, tf.zeros([], a.dtype))
+
+
+def _point(system: MeanSystem, a: tf.Tensor, residual: tf.Tensor) -> _Point:
+    gap = system.gap(residual)
+    dual = -0.5 * float(tf.reduce_sum(a * (system.target + residual)))
+    return _Point(a, residual, gap, dual - gap)  # (D32)
