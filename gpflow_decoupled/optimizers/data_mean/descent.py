@@ -90,9 +90,9 @@ class _Point(NamedTuple):
 class DualDescent:
     """Solves one linear system after the other by (D52); a `Solve`.
 
-    1. A step of preconditioned conjugate gradients. From coefficients zero it leads to those of inducing points, those of the
-       preconditioner, and what they can represent is most of what the descent would need thousands of epochs for: directions
-       in which H is about 1, its smallest eigenvalue.
+    1. A step of preconditioned conjugate gradients. From zero it leads to a multiple of the coefficients of inducing points,
+       those of the preconditioner. They are right where H is about 1, directions which hold most of the noise of y~, and for
+       which the descent alone would take about lambda_1 (1 - rho) steps. Started from other coefficients it pays, too.
     2. Steps (D52). Once an epoch, which is N / B of them, the rows that they have seen give an unbiased estimate of
        1/2 r^T W r, which the gap never exceeds. Where that has grown, or is not finite, the step size is halved and the
        descent goes back to the average where it was least. None of this is certified.
