@@ -12,11 +12,13 @@ from gpflow import likelihoods as gl
 from gpflow.kernels import SeparateIndependent
 from numpy.testing import assert_allclose, assert_array_equal
 
+from gpflow_decoupled.compilation import Compiled
 from gpflow_decoupled.models import ODVGP
 from gpflow_decoupled.optimizers import ConjugateGradients, StochasticDualDescent
 from gpflow_decoupled.optimizers.data_mean.descent import DualDescent
 from gpflow_decoupled.optimizers.data_mean.solve import solve_mean
 from tests.bounds.registry import matern, numpy_kernel
+from tests.interrupts import interrupt_call
 from tests.optimizers.data_mean.problems import (
     BETA,
     NOISE,
@@ -168,7 +170,7 @@ def test_the_seed_chooses_the_rows() -> None:
 # --- steps that are too long
 
 
-def test_a_step_size_that_is_too_long_is_halved_until_the_dual_falls() -> None:
+def test_a_step_size_that_is_too_long_is_halved_until_the_residual_falls() -> None:
     system = system_of(np.full((N, 1), 1.0 / NOISE), TARGET[:, :1], 15)
     start, solve = tf.zeros((N, 1), tf.float64), _descent(step_size=1000.0, epochs=300, tolerance=0.1)
     found = solve(system, start, start, deadline=np.inf, report=lambda *_: None)
@@ -181,15 +183,38 @@ def test_a_step_size_that_is_too_long_is_halved_until_the_dual_falls() -> None:
 
 
 @pytest.mark.parametrize("size", [1e3, 1e200])
-def test_a_descent_that_only_diverges_returns_no_less_than_its_start(size: float) -> None:
-    """Also where it is cut short within an epoch, before anything was halved, and where its last average is not finite."""
+def test_a_descent_that_diverges_returns_no_less_than_its_start(size: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where it ends within an epoch, before anything was halved."""
     model, data = model_of(), (X, Y[:, :1])
     ConjugateGradients(tolerance=1e-3).run(model, data)
     before, a = float(model.elbo(data)), model.basis.a_gamma.numpy()
-    result = StochasticDualDescent(tolerance=1e-9, epochs=1, batch_size=3, step_size=size).run(model, data)
-    assert result.elbo >= before - 1e-9 and not result.converged
-    assert np.abs(model.basis.a_gamma.numpy() - a).max() < 0.1
-    assert np.isfinite(result.gap) and result.gap == result.gaps[-1] <= 2e-3
+    solver = StochasticDualDescent(tolerance=1e-9, epochs=1, batch_size=3, step_size=size)
+    for at in (15, 1000):
+        with monkeypatch.context() as patch:
+            interrupt_call(patch, Compiled, "__call__", at)
+            result = solver.run(model, data)
+        assert result.elbo >= before - 1e-9 and result.reason == ("interrupted" if at == 15 else "epochs done")
+        assert np.abs(model.basis.a_gamma.numpy() - a).max() < 0.1
+        assert np.isfinite(result.gap) and result.gap == result.gaps[-1] <= 2e-3
+
+
+def test_an_average_that_is_not_finite_is_not_what_is_returned(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ten epochs of six steps, two steps to infinity and an interrupt: the ten epochs are kept."""
+    call, count = Compiled.__call__, iter(range(1, 1000))
+
+    def step(self: Compiled, *arguments: Any) -> Any:
+        number, state = next(count), call(self, *arguments)
+        if number == 63:
+            raise KeyboardInterrupt
+        return tf.nest.map_structure(lambda part: part / 0.0, state) if number > 60 else state
+
+    model, data = model_of(), (X, Y[:, :1])
+    with monkeypatch.context() as patch:
+        patch.setattr(Compiled, "__call__", step)
+        result = StochasticDualDescent(tolerance=1e-9, batch_size=10).run(model, data)
+    assert result.reason == "interrupted" and np.isfinite(result.elbo)
+    whole = StochasticDualDescent(tolerance=1e-9, batch_size=10, epochs=10).run(model_of(), data)
+    assert len(result.gaps) == 3 and result.gap < 3.0 * whole.gap < 0.2 * result.gaps[1]
 
 
 def test_a_model_that_is_solved_for_already_is_left_alone() -> None:
