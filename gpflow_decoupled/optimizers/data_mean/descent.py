@@ -70,8 +70,6 @@ class _Constants(NamedTuple):
     """w [N, L]"""
     target: tf.Tensor
     """y~ [N, L]"""
-    excess: tf.Tensor
-    """[N, 1] or [N, L], see `diagonal_excess`."""
     keep: tf.Tensor
     """r, a scalar"""
 
@@ -102,7 +100,7 @@ class DualDescent:
     :param tolerance: the gap in nats that is good enough.
     :param epochs: at most so many passes over the rows.
     :param batch_size: B.
-    :param step_size: of the largest that is stable, as estimated.
+    :param step_size: eta in units of what the formula above gives.
     :param momentum: rho.
     :param seed: of the rows.
     :param dtype: tf.float32 for faster products; None is the dtype of the data.
@@ -139,7 +137,9 @@ class DualDescent:
         descent = _Descent(self, system, points[-1], deadline, functools.partial(report, begun.products))
         goal, reason = self.tolerance, ""
         while not reason:
-            reason = descent.run(goal)
+            taken, reason = descent.taken, descent.run(goal)
+            if descent.taken == taken:  # the last point is where it stands
+                break
             a = descent.state.average
             points.append(_point(system, a, system.target - system.product(a, None)))
             reason = CONVERGED if points[-1].gap <= self.tolerance else reason
@@ -164,12 +164,13 @@ class DualDescent:
         if self._step is not None:
             return self._step
         kernel, points, X, xla = system.kernel, system.mean.points, system.mean.inputs, xla_works()
+        excess = diagonal_excess(kernel, points)
 
         def step(now: _State, constants: _Constants, rate: tf.Tensor, rows: tf.Tensor) -> _State:
-            w, y, excess = (tf.gather(part, rows) for part in constants[:3])
+            w, y, own = (tf.gather(part, rows) for part in (constants.weights, constants.target, excess))
             u = now.a + self.momentum * now.velocity
             at = tf.gather(u, rows)
-            K_u = gram_product(kernel, points, tf.gather(X, rows), u, dtype=self.dtype, xla=xla) + excess * at
+            K_u = gram_product(kernel, points, tf.gather(X, rows), u, dtype=self.dtype, xla=xla) + own * at
             g = w * (K_u - y) + at
             scale = len(X) / rows.shape[0]
             misfit = 0.5 * scale * tf.reduce_sum(tf.square(g) / w)
@@ -199,8 +200,7 @@ class _Descent:
         self.epoch = -(-self.count // self.batch)
         self.total, self.taken, self.summed = -(-settings.epochs * self.count // self.batch), 0, 0
         keep = tf.constant(min(1.0, _AVERAGED / self.total), start.a.dtype)
-        excess = diagonal_excess(system.kernel, system.mean.points)
-        self.constants = _Constants(system.weights, system.target, excess, keep)
+        self.constants = _Constants(system.weights, system.target, keep)
         self.step, self.rate = settings.compiled(system), settings.rate(system)
         self.state = self.best = _at_rest(start.a)
         self.estimate = self.least = 0.5 * float(tf.reduce_sum(system.weights * tf.square(start.residual)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import gpflow
@@ -84,6 +85,15 @@ def test_the_step_size_is_that_of_its_formula() -> None:
     H = np.eye(N) + np.sqrt(weights * weights.T) * k.K_x
     expected = 0.5 / (np.linalg.eigvalsh(H)[-1] + N / 7 * np.diag(H).max() / (1.0 - 0.8))
     assert_allclose(_descent(step_size=0.5, momentum=0.8).rate(system), [expected], rtol=1e-4)
+
+
+def test_a_step_is_compiled_once_for_all_systems_of_a_run() -> None:
+    system, solve = system_of(np.ones((N, 1)), TARGET[:, :1], 15), _descent(epochs=1)
+    nothing = tf.zeros((N, 1), tf.float64)
+    for weight in (1.0, 2.0):
+        at = replace(system, weights=tf.fill((N, 1), tf.constant(weight, tf.float64)))
+        solve(at, nothing, nothing, deadline=np.inf, report=lambda *_: None)
+    assert solve.compiled(system).traces == 1
 
 
 # --- the end of a run
