@@ -12,7 +12,7 @@ from limiting it. A step draws a batch I of B rows and, in terms of a,
 |---|---|---|---|
 | eta | `rate` | step size: that of the settings over lambda_1 + N/B max_n H_nn / (1 - rho) | [L] |
 | rho | `momentum` | | [] |
-| r | `keep` | 100 over the number of steps, at most 1 | [] |
+| r | `keep` | 100 over the number of steps of a round, at most 1 | [] |
 | a_bar | `average` | what the descent returns | [N, L] |
 
 Full steps on H are stable up to about 4 / (3 lambda_1), its largest eigenvalue, which the preconditioner tells. A row that is
@@ -38,8 +38,7 @@ from ...compilation import Compiled
 from ...covariances.blocks import xla_works
 from ...covariances.products import diagonal_excess, gram_product
 from ..ascent import CONVERGED
-from .solution import INTERRUPTED, TIME_IS_UP, MeanSolution, Report
-from .solve import solve_mean
+from .solution import INTERRUPTED, TIME_IS_UP, MeanSolution, Report, check_gap
 from .system import MeanSystem
 
 _AVERAGED = 100
@@ -81,35 +80,40 @@ class _Point(NamedTuple):
     residual: tf.Tensor
     gap: float
     bound: float
-    """The bound there up to a constant, (D32); not a number where the product has overflowed."""
+    """The bound there up to a constant, (D32)."""
 
 
 @dataclass
 class DualDescent:
     """Solves one linear system after the other by (D52); a `Solve`.
 
-    1. A step of preconditioned conjugate gradients. From zero it leads to a multiple of the coefficients of inducing points,
-       those of the preconditioner. They are right where H is about 1, directions which hold most of the noise of y~, and for
-       which the descent alone would take about lambda_1 (1 - rho) steps. Started from other coefficients it pays, too.
+    A round has three parts, and rounds follow each other until the gap is small, or epochs or time are used up:
+
+    1. A step of preconditioned conjugate gradients from where the last round ended. From zero it leads to a multiple of the
+       coefficients of inducing points, those of the preconditioner. It settles the directions in which H is about 1, which
+       hold most of the noise of y~, and for which the descent alone would take about lambda_1 (1 - rho) steps.
     2. Steps (D52). Once an epoch, which is N / B of them, the rows that they have seen give an unbiased estimate of
        1/2 r^T W r, which the gap never exceeds. Where that has grown, or is not finite, the step size is halved and the
        descent goes back to the average where it was least. None of this is certified.
-    3. A product in full precision certifies the average; earlier as well, where 1/2 r^T W r seems to be below the tolerance.
-       What is returned is the point with the highest bound of those whose residual is known: never less than the start.
+    3. A product in full precision certifies the average.
+
+    What is returned has the highest bound of all that was certified, the start among them.
 
     :param tolerance: the gap in nats that is good enough.
     :param epochs: at most so many passes over the rows.
+    :param correct_every: epochs of a round.
     :param batch_size: B.
     :param step_size: eta in units of what the formula above gives.
     :param momentum: rho.
     :param seed: of the rows.
     :param dtype: tf.float32 for faster products; None is the dtype of the data.
 
-    Cost per step: B N D. Two products with K come on top.
+    Cost per step: B N D. Two products with K per round come on top.
     """
 
     tolerance: float
     epochs: int
+    correct_every: int
     batch_size: int
     step_size: float
     momentum: float
@@ -126,28 +130,49 @@ class DualDescent:
         self, system: MeanSystem, start: tf.Tensor, K_start: tf.Tensor, *, deadline: float, report: Report
     ) -> MeanSolution:
         """See `Solve`."""
-        options = {"K_start": K_start, "dtype": self.dtype, "deadline": deadline, "report": report}
-        begun = solve_mean(system, start, self.tolerance, 1, **options)
-        if begun.reason in (CONVERGED, TIME_IS_UP, INTERRUPTED):
-            return begun
-        points = [
-            _point(system, start, system.target - K_start - start / system.weights),
-            _point(system, begun.a, begun.residual),
-        ]
-        descent = _Descent(self, system, points[-1], deadline, functools.partial(report, begun.products))
-        goal, reason = self.tolerance, ""
-        while not reason:
-            taken, reason = descent.taken, descent.run(goal)
-            if descent.taken == taken:  # the last point is where it stands
-                break
-            a = descent.state.average
-            points.append(_point(system, a, system.target - system.product(a, None)))
-            reason = CONVERGED if points[-1].gap <= self.tolerance else reason
-            goal = 0.5 * descent.estimate
-        best = max(points, key=lambda point: point.bound if np.isfinite(point.bound) else -math.inf)
-        products = begun.products + len(points) - 2 + descent.passes
+        points = [_point(system, start, system.target - K_start - start / system.weights)]
+        check_gap(points[0].gap)
+        products, left, goal = 0, self.epochs, self.tolerance
+        try:
+            while not (reason := self._end(points[-1], left, deadline)):
+                a, residual = self._corrected(system, points[-1], functools.partial(report, products))
+                products += 1
+                said = functools.partial(report, products)
+                descent = _Descent(self, system, a, residual, min(left, self.correct_every), deadline, said)
+                interrupted = descent.run(goal)
+                products, left, goal = (
+                    products + descent.passes,
+                    left - descent.epochs,
+                    min(goal, 0.5 * descent.estimate),
+                )
+                a = descent.state.average
+                found = _point(system, a, system.target - system.product(a, None))
+                products += 1
+                if np.isfinite(found.bound):  # else the steps diverged within an epoch
+                    points.append(found)
+                if interrupted:
+                    raise KeyboardInterrupt
+        except KeyboardInterrupt:
+            reason = INTERRUPTED if points[-1].gap > self.tolerance else CONVERGED
+        best = max(points, key=lambda point: point.bound)
         gaps = [point.gap for point in points if point is not best] + [best.gap]
         return MeanSolution(best.a, best.residual, best.gap, products, gaps, reason)
+
+    def _end(self, now: _Point, left: int, deadline: float) -> str:
+        """Why there is to be no further round, or nothing."""
+        if now.gap <= self.tolerance:
+            return CONVERGED
+        if left < 1:
+            return "epochs done"
+        return TIME_IS_UP if time.perf_counter() >= deadline else ""
+
+    def _corrected(self, system: MeanSystem, now: _Point, report: Callable[[float, float], None]) -> tuple:
+        """A step of preconditioned conjugate gradients: a [N, L], and its residual as exact as the product."""
+        direction = system.precondition(now.residual)
+        product = system.product(direction, self.dtype, lambda share: report(share, now.gap))
+        sizes = (tf.reduce_sum(direction * other, axis=0) for other in (now.residual, product))
+        length = tf.math.divide_no_nan(*sizes)  # [L]
+        return now.a + length * direction, now.residual - length * product
 
     def rate(self, system: MeanSystem) -> tf.Tensor:
         """eta [L] for a system."""
@@ -185,57 +210,64 @@ class DualDescent:
 
 
 class _Descent:
-    """The steps of one solve; they can be taken in several goes."""
+    """The steps of one round from coefficients a [N, L] with a residual [N, L]."""
 
     def __init__(
         self,
         settings: DualDescent,
         system: MeanSystem,
-        start: _Point,
+        a: tf.Tensor,
+        residual: tf.Tensor,
+        epochs: int,
         deadline: float,
         report: Callable[[float, float], None],
     ) -> None:
-        self.settings, self.system, self.deadline, self.report = settings, system, deadline, report
-        self.batch, self.count = settings.batch(system), len(start.a)
+        self.settings, self.deadline, self.report = settings, deadline, report
+        self.batch, self.count = settings.batch(system), len(a)
         self.epoch = -(-self.count // self.batch)
-        self.total, self.taken, self.summed = -(-settings.epochs * self.count // self.batch), 0, 0
-        keep = tf.constant(min(1.0, _AVERAGED / self.total), start.a.dtype)
+        self.total, self.taken = epochs * self.epoch, 0
+        keep = tf.constant(min(1.0, _AVERAGED / self.total), a.dtype)
         self.constants = _Constants(system.weights, system.target, keep)
         self.step, self.rate = settings.compiled(system), settings.rate(system)
-        self.state = self.best = _at_rest(start.a)
-        self.estimate = self.least = 0.5 * float(tf.reduce_sum(system.weights * tf.square(start.residual)))
+        self.state = self.best = _at_rest(a)
+        self.estimate = self.least = 0.5 * float(tf.reduce_sum(system.weights * tf.square(residual)))
+        check_gap(self.least)
+
+    @property
+    def epochs(self) -> int:
+        """Epochs that were begun."""
+        return -(-self.taken // self.epoch)
 
     @property
     def passes(self) -> int:
-        """Batches of rows so far, as products with K."""
+        """The rows of all batches, as products with K."""
         return -(-self.taken * self.batch // self.count)
 
-    def run(self, goal: float) -> str:
-        """Descend until the estimate of 1/2 r^T W r is below the goal, or for the reason that is returned."""
-        reason, said = "epochs done", time.perf_counter()
+    def run(self, goal: float) -> bool:
+        """Descend until the estimate of 1/2 r^T W r is below the goal, or time or steps are used up.
+
+        :return: whether an interrupt was what ended it.
+        """
+        said, interrupted = time.perf_counter(), False
         try:
-            while self.taken < self.total:
-                if time.perf_counter() >= self.deadline:
-                    reason = TIME_IS_UP
-                    break
+            while self.taken < self.total and time.perf_counter() < self.deadline:
                 rows = self.settings.generator.integers(0, self.count, self.batch)
                 self.state = self.step(self.state, self.constants, self.rate, tf.constant(rows))
-                self.taken, self.summed = self.taken + 1, self.summed + 1
-                if self.summed == self.epoch and self._look() <= goal:
-                    reason = ""
+                self.taken += 1
+                if self.taken % self.epoch == 0 and self._look() <= goal:
                     break
                 if time.perf_counter() > said + _SECONDS:
                     said = time.perf_counter()
                     self.report(self.taken * self.batch / self.count, self.estimate)
         except KeyboardInterrupt:
-            reason = INTERRUPTED
+            interrupted = True
         if not bool(tf.reduce_all(tf.math.is_finite(self.state.average))):
             self.state = self.best
-        return reason
+        return interrupted
 
     def _look(self) -> float:
         """1/2 r^T W r in nats over the last epoch; where that has grown, halve the step size and go back."""
-        misfit, self.summed = float(self.state.misfit) / self.summed, 0
+        misfit = float(self.state.misfit) / self.epoch
         if not misfit <= _GROWTH * self.least:
             self.settings.share *= 0.5
             self.rate, self.state = 0.5 * self.rate, self.best
