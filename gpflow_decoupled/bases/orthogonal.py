@@ -61,7 +61,8 @@ class OrthogonalBasis(InducingBasis):
     """q(f) with mean points gamma orthogonal to the inducing points beta; equations (D13), (D14).
 
     :param gamma: mean points [M_gamma, D], or a GPflow inducing variable; or "data", the training inputs themselves, which
-        `fit` and `optimizers.ConjugateGradients` set. `mean_scaling` and `mean_subsample` do not apply to these.
+        `fit`, `optimizers.ConjugateGradients` and `optimizers.StochasticDualDescent` set. `mean_scaling` and `mean_subsample`
+        do not apply to these.
     :param beta: inducing points [M_beta, D], or a GPflow inducing variable.
     :param num_latent_gps: L.
     :param whiten: parametrise L_b^-1 f(beta) instead of f(beta).

@@ -9,7 +9,7 @@ kernels, and strips of rows (`strips.py`) for every other kernel.
 
 from __future__ import annotations
 
-__all__ = ["gram_product", "kernel_product"]
+__all__ = ["diagonal_excess", "gram_product", "kernel_product"]
 
 import functools
 from collections.abc import Callable
@@ -30,6 +30,10 @@ _SMALL = 1_000_000
 """Entries of a matrix that is computed faster than its blocks."""
 _STRIP = 1_000_000
 """Entries of a strip of rows."""
+_LEAST_ROWS = 32
+"""Of a block; powers of two from here on, so that few shapes are compiled."""
+_DIAGONAL = 256
+"""Rows of a block of which the diagonal alone is needed."""
 
 Progress = Callable[[float], None]
 
@@ -88,6 +92,7 @@ def kernel_product(
         return strip_product(kernel, X, Z, V, entries, progress)
     dtype = X.dtype if dtype is None else tf.as_dtype(dtype)
     check_option("dtype", dtype, BLOCKS)
+    block = _long_block(X.shape[0], dtype) if block is None and Z is not None else block
     how = How(profile, dtype, block, progress, xla)
     left, other = kernel.slice(X, Z)
     scaled = kernel.scale(left), *(() if other is None else (kernel.scale(other),))
@@ -95,6 +100,15 @@ def kernel_product(
     # differentiated, too, so that the gradient of lengthscales is a sum over small numbers.
     centre = tf.reduce_mean(scaled[-1], axis=0)
     return stationary_product(how, kernel.variance, V, *(one - centre for one in scaled))
+
+
+def _long_block(rows: int | None, dtype: tf.DType) -> tuple[int, int] | None:
+    """Fewer rows and more columns than by default, where X has few rows: a block is filled up with zeros."""
+    B, C = BLOCKS[dtype]
+    if rows is None or rows > B // 2:
+        return None
+    height = max(_LEAST_ROWS, 2 ** (max(rows, 1) - 1).bit_length())
+    return height, B * C // height
 
 
 def gram_product(
@@ -106,6 +120,7 @@ def gram_product(
     dtype: tf.DType | None = None,
     block: tuple[int, int] | None = None,
     progress: Progress | None = None,
+    xla: bool | None = None,
 ) -> tf.Tensor:
     """k(X, points) a [N, L], one column per latent function; the matrices of plain points are not stored.
 
@@ -115,7 +130,7 @@ def gram_product(
     :param points: M inducing variables. Those that are not plain points fall back to GPflow's covariance [M, N].
     :param X: [N, D], or N inducing points, or None for `points` themselves.
     :param a: [M, L].
-    :param dtype: as of `kernel_product`, and so are `block` and `progress`.
+    :param dtype: as of `kernel_product`, and so are `block`, `progress` and `xla`.
     :raises NotImplementedError: where GPflow has no covariance, between two inducing variables that are not plain points.
 
     Example::
@@ -131,10 +146,33 @@ def gram_product(
         report = None if progress is None else functools.partial(_share, progress, index, len(latents))
         if type(left) is InducingPoints and (other is None or _plain(other) is not None):
             rows, Z = (tf.convert_to_tensor(left.Z), None) if other is None else (_plain(other), left.Z)
-            results.append(kernel_product(one, rows, Z, column, dtype=dtype, block=block, progress=report))
+            results.append(kernel_product(one, rows, Z, column, dtype=dtype, block=block, progress=report, xla=xla))
         else:
             results.append(tf.matmul(_stored(one, left, other), column))
     return tf.concat(results, axis=1)
+
+
+def diagonal_excess(kernel: Kernel, points: InducingVariables) -> tf.Tensor:
+    """What the diagonal of the Gram matrix of N points has beyond k(x, x') at x' = x: the variance of noise kernels.
+
+    :param kernel: of one or more latents.
+    :param points: plain points.
+    :return: [N, 1], or [N, L] where latents differ; N kernel evaluations times the rows of a block.
+
+    Example::
+
+        rows = gram_product(kernel, points, X[:5], a) + diagonal_excess(kernel, points)[:5] * a[:5]  # X of `points`
+    """
+    columns = [_excess(one, tf.convert_to_tensor(left.Z)) for one, left in split_latents(kernel, points)]
+    return tf.concat(columns, axis=1)
+
+
+def _excess(kernel: Kernel, X: tf.Tensor) -> tf.Tensor:
+    if type(kernel) in PROFILES:
+        return tf.zeros_like(X[:, :1])
+    blocks = [X[first : first + _DIAGONAL] for first in range(0, X.shape[0], _DIAGONAL)]
+    found = [kernel(block, full_cov=False) - tf.linalg.diag_part(kernel(block, block)) for block in blocks]
+    return tf.concat(found, axis=0)[:, None]
 
 
 def _share(progress: Progress, index: int, count: int, share: float) -> None:

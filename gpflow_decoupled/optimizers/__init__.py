@@ -13,6 +13,8 @@ All of them work at fixed hyperparameters, while `gpflow_decoupled.fit` trains b
 | | | `OpperArchambeau`, `CholeskyKL` |
 | | | `AffineIndependentGP`: `AffineIndependentAscent`, `JaakkolaJordan` |
 | `sweep(model, data)` | the same, by passes over data of any size | with a coupled or orthogonal basis, SVGP |
+| `run(model, data)` | the best q(f) for all data | `gamma="data"`: `ConjugateGradients`, |
+| | | `StochasticDualDescent` |
 | `optimal_parameters(model, data)` | the best q(f) in closed form | on inducing points, with Gaussian noise |
 | `fit(model)`, `fit(model, data)` | trains q(f) and the hyperparameters | of every kind |
 
@@ -20,10 +22,11 @@ All of them work at fixed hyperparameters, while `gpflow_decoupled.fit` trains b
 bound on all data, shorten steps where it falls, and return a record. A method that is handed another kind of model raises
 `ModelError`, and the message says what to use for that model.
 
-Each method has a package: `natural_gradient`, `conjugate`, `mean_field`, `lagrangian` and `affine_independent`. They share
-`steps` (step sizes, and the policies for negative precisions), `ascent` (the loop that halves a step after which the bound is
-lower), `lbfgs` (SciPy's L-BFGS-B), `results` (what a run returns) and `expectation_check` (the warning at the end of a run
-whose expectations were too coarse); read these first. `unusable_observation` names the row that makes a bound infinite.
+Each method has a package: `natural_gradient`, `conjugate`, `mean_field`, `lagrangian`, `affine_independent` and, for means on
+all data, `data_mean`. They share `steps` (step sizes, and the policies for negative precisions), `ascent` (the loop that
+halves a step after which the bound is lower), `lbfgs` (SciPy's L-BFGS-B), `results` (what a run returns) and
+`expectation_check` (the warning at the end of a run whose expectations were too coarse); read these first.
+`unusable_observation` names the row that makes a bound infinite.
 """
 
 from .affine_independent.best_base import BaseChoice, best_base
@@ -35,6 +38,7 @@ from .conjugate.result import ConjugateResult
 from .conjugate.sweep import sweep
 from .data_mean.optimizer import ConjugateGradients
 from .data_mean.result import MeanResult
+from .data_mean.stochastic import StochasticDualDescent
 from .lagrangian.constraint_subset import ConstraintSubset
 from .lagrangian.direct.cholesky_kl import CholeskyKL
 from .lagrangian.direct.opper_archambeau import OpperArchambeau
@@ -63,6 +67,7 @@ __all__ = [
     "OpperArchambeau",
     "Optimum",
     "StepReport",
+    "StochasticDualDescent",
     "best_base",
     "collapsed_elbo",
     "optimal_parameters",

@@ -34,8 +34,9 @@ from gpflow.kernels import (
 )
 from numpy.testing import assert_allclose
 
+from gpflow_decoupled.covariances import products, stationary_products
 from gpflow_decoupled.covariances.blocks import chunks
-from gpflow_decoupled.covariances.products import gram_product, kernel_product
+from gpflow_decoupled.covariances.products import diagonal_excess, gram_product, kernel_product
 from gpflow_decoupled.errors import DataError, UnknownOptionError
 from tests.reference.grams import matern32
 
@@ -107,6 +108,25 @@ def test_one_column_against_the_formula_in_numpy(R: int, rng: np.random.Generato
     assert_allclose(found, matern32(X.numpy(), Z.numpy(), 1.3, 0.7) @ V.numpy(), rtol=1e-12)
     own = kernel_product(Matern32(1.3, 0.7), X, None, tf.ones([37, R], tf.float64), block=(8, 8))
     assert_allclose(own[:, 0], matern32(X.numpy(), X.numpy(), 1.3, 0.7).sum(1), rtol=1e-12)
+
+
+@pytest.mark.parametrize("dtype, sizes", [(tf.float32, {1: 32, 33: 64, 257: 512}), (tf.float64, {20: 32, 129: 256})])
+def test_few_rows_are_not_filled_up_to_whole_blocks(
+    dtype: tf.DType, sizes: dict[int, int], monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
+) -> None:
+    """Blocks have as many entries as ever, and the product is the same."""
+    monkeypatch.setattr(products, "_SMALL", 0)
+    seen: list[tuple[int, int]] = []
+    sizes_of = stationary_products._sizes
+    monkeypatch.setattr(stationary_products, "_sizes", lambda *parts: seen.append(sizes_of(*parts)) or seen[-1])
+    entries = np.prod(stationary_products.BLOCKS[dtype])
+    for rows, height in sizes.items():
+        X, Z, V, _ = _problem(rng, False, 2, N=rows, M=50)
+        found = kernel_product(Matern32(1.3, 0.7), X, Z, V, dtype=dtype)
+        assert seen[-1] == (height, entries // height)
+        expected = matern32(X.numpy(), Z.numpy(), 1.3, 0.7) @ V.numpy()
+        tolerance = 1e-12 if dtype == tf.float64 else 1e-5
+        assert_allclose(found, expected, rtol=tolerance, atol=tolerance)
 
 
 @pytest.mark.costly(keep=2)
@@ -292,6 +312,28 @@ def test_products_of_all_latents(kind: str, to: str, rng: np.random.Generator) -
 def _pairs(stored: tf.Tensor, a: tf.Tensor) -> list[tuple[tf.Tensor, tf.Tensor]]:
     columns = tf.unstack(a, axis=1)
     return list(zip(tf.unstack(stored) * (len(columns) // stored.shape[0]), columns))
+
+
+@pytest.mark.parametrize("kind", ["single", "noise", "shared", "separate"])
+def test_rows_of_the_gram_matrix_with_what_their_diagonal_has_in_excess(kind: str, rng: np.random.Generator) -> None:
+    """More points than a block has, two of them equal: noise belongs to a row, and not to its copy."""
+    X, a = rng.normal(size=(300, 3)), tf.constant(rng.normal(size=(300, 2)))
+    X[299] = X[0]
+    kernel, _ = _multioutput(rng, "single" if kind == "noise" else kind)
+    if kind == "noise":
+        kernel = RBF(1.4, ARD) + White(0.2)
+    if kind == "separate":
+        kernel = SeparateIndependent([RBF(), RBF() + White(0.2)])
+    points: gpflow.inducing_variables.InducingVariables = InducingPoints(X)
+    if kind in ("shared", "separate"):
+        points = SharedIndependentInducingVariables(points)
+    excess = diagonal_excess(kernel, points)
+    assert excess.shape == (300, 2 if kind == "separate" else 1)
+    noise = {"noise": [0.2], "separate": [0.0, 0.2]}.get(kind, [0.0])
+    assert_allclose(excess, np.broadcast_to(noise, excess.shape), atol=1e-12)
+    rows = np.array([0, 7, 299])
+    found = gram_product(kernel, points, X[rows], a) + tf.gather(excess, rows) * tf.gather(a, rows)
+    assert_allclose(found, tf.gather(gram_product(kernel, points, None, a), rows), rtol=1e-10, atol=1e-10)
 
 
 def test_no_covariance_between_two_sets_that_are_not_points(rng: np.random.Generator) -> None:

@@ -20,8 +20,8 @@ from .decoupled import Process, orthogonal
 from .grams import Array, Grams
 
 __all__ = [
-    "at_data", "bound", "coefficients", "distance", "evidence_bound", "exact_posterior", "gap", "log_evidence", "posterior",
-    "quadratic", "site_bound",
+    "at_data", "bound", "coefficients", "descent", "distance", "evidence_bound", "exact_posterior", "gap", "log_evidence",
+    "posterior", "quadratic", "site_bound",
 ]  # fmt: skip
 
 
@@ -71,6 +71,28 @@ def site_bound(K: Array, Q: Array, precisions: Array, y: Array, a: Array) -> flo
     D = np.diag(1.0 / precisions)
     log_det = np.linalg.slogdet(2.0 * np.pi * (Q + D))[1]
     return -0.5 * (float(log_det) + float(precisions @ np.diag(K - Q)) + quadratic(K, Q, precisions, y, a))
+
+
+def descent(
+    K: Array, precisions: Array, y: Array, start: Array, batches: Array, rate: float, momentum: float, keep: float
+) -> Array:
+    """Stochastic dual descent on rows `batches` [T, B]: algorithm 1 of Lin et al. 2024 as it is printed, from any start.
+
+    Its kernel matrix is W^1/2 K W^1/2, its noise variance 1, its targets W^1/2 y and its unknown alpha = W^-1/2 a.
+    """
+    root, N = np.sqrt(precisions), len(y)
+    kernel, b = root[:, None] * K * root, root * y
+    alpha = start / root
+    velocity, average = np.zeros(N), alpha.copy()
+    for batch in batches:
+        at, g = alpha + momentum * velocity, np.zeros(N)
+        for i in batch:
+            e_i = np.eye(N)[i]
+            g += N / len(batch) * ((kernel[i] + e_i) @ at - b[i]) * e_i
+        velocity = momentum * velocity - rate * g
+        alpha = alpha + velocity
+        average = keep * alpha + (1.0 - keep) * average  # (D52)
+    return root * average
 
 
 def posterior(k: Grams, y: Array, noise: float, a: Array) -> Process:

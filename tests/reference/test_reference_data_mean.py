@@ -45,6 +45,17 @@ def test_the_gap_contains_the_distance_and_the_bounds_are_ordered(seed: int) -> 
         assert elbo < tighter < evidence
 
 
+def test_the_descent_ends_at_the_best_coefficients() -> None:
+    k, y, _, _ = _problem(0)
+    rng = np.random.default_rng(1)
+    precisions, start = rng.uniform(0.1, 5.0, size=len(y)), rng.normal(size=len(y))
+    exact = dm.coefficients(k.K_x, precisions, y)
+    largest = np.linalg.eigvalsh(np.eye(len(y)) + np.sqrt(np.outer(precisions, precisions)) * k.K_x)[-1]
+    batches = rng.integers(0, len(y), (1500, 4))
+    found = dm.descent(k.K_x, precisions, y, start, batches, 0.2 / largest, 0.9, 0.05)
+    assert_allclose(found, exact, atol=1e-6 * np.abs(start - exact).max())
+
+
 def test_the_evidence_bound_is_that_of_gpflow(rng: np.random.Generator) -> None:
     X, Z, y = rng.uniform(-2.0, 2.0, (12, 1)), rng.uniform(-2.0, 2.0, (3, 1)), rng.normal(size=12)
     jitter = gpflow.config.default_jitter()

@@ -17,7 +17,7 @@ import gpflow_decoupled as gd
 from gpflow_decoupled.bases.parts.data_mean import DataMean
 from gpflow_decoupled.errors import DataError, UnknownOptionError
 from gpflow_decoupled.models import ODVGP
-from gpflow_decoupled.optimizers import ConjugateGradients
+from gpflow_decoupled.optimizers import ConjugateGradients, StochasticDualDescent
 from gpflow_decoupled.optimizers.data_mean import system
 from gpflow_decoupled.training import Evaluation, FitResult, MeanSolver, Schedule
 from tests.interrupts import interrupt_call
@@ -100,13 +100,31 @@ def test_other_likelihoods_and_mixed_outputs_have_rounds_at_sites(name: str) -> 
     assert again.elbo == pytest.approx(result.elbo, abs=5e-3)
 
 
-def test_at_fixed_hyperparameters_it_is_one_solve() -> None:
+@pytest.mark.parametrize("solver", [SOLVER, StochasticDualDescent(tolerance=1e-2, batch_size=20, epochs=300)])
+def test_at_fixed_hyperparameters_it_is_one_solve(solver: ConjugateGradients | StochasticDualDescent) -> None:
     model = _fixed(_model())
-    result = _fit(model, steps=50, learning_rate=None)
+    result = _fit(model, steps=50, learning_rate=None, mean_solver=solver)
     assert (result.steps, result.converged, result.reason) == (1, True, "the mean is solved for")
+    assert result.gap is not None and 0.0 <= result.gap <= solver.tolerance
     other = _fixed(_model())
-    expected = SOLVER.run(other, (X, Y))
+    expected = solver.run(other, (X, Y))
     assert result.elbo == pytest.approx(expected.elbo, abs=1e-9)
+
+
+def test_rounds_with_another_solver(fitted: tuple[ODVGP, FitResult]) -> None:
+    """Their bound is that of conjugate gradients up to the gap, which the result says."""
+    model = _model()
+    solver = StochasticDualDescent(tolerance=0.1, batch_size=20, epochs=100)
+    result = _fit(model, mean_solver=solver)
+    assert result.gap is not None and np.isfinite(result.gap)
+    assert result.elbo == pytest.approx(float(model.elbo((X, Y))), rel=1e-9)
+    assert result.elbo == pytest.approx(fitted[1].elbo, abs=2.0)
+    assert _best(model) <= result.elbo + result.gap
+
+
+def _best(model: ODVGP) -> float:
+    """The bound at the best mean for the hyperparameters."""
+    return SOLVER.run(_copy(model), (X, Y)).elbo
 
 
 def test_seconds_end_a_run_with_a_solved_mean() -> None:
@@ -220,7 +238,10 @@ OPTIONS: dict[str, tuple[dict[str, Any], str]] = {
         solver: ({"mean_solver": solver}, f"mean_solver='{solver}' is for mean points that are stored")
         for solver in ("adam", "natural", "newton")
     },
-    "object": ({"mean_solver": MeanSolver("newton", 0.5)}, "takes a ConjugateGradients, which is also the default"),
+    "object": (
+        {"mean_solver": MeanSolver("newton", 0.5)},
+        "takes a ConjugateGradients, which is also the default, or a StochasticDualDescent",
+    ),
     "refreshes": ({"schedule": Schedule(refresh_every=5)}, "does not use Schedule.refresh_every=5 for ODVGP"),
 }
 
@@ -241,10 +262,12 @@ def test_streams_and_other_models_are_refused() -> None:
     with pytest.raises(DataError, match="a tf.data.Dataset is a stream: pass arrays"):
         _fit(model, stream)
     assert unchanged(before, model)
-    others: list[tuple[Callable[[], Any], type[Exception], str]] = [
-        (orthogonal, UnknownOptionError, 'ConjugateGradients needs a mean on all data, gamma="data"'),
-        (lambda: gpflow.models.SVGP(*parts(), BETA), UnknownOptionError, "no mean points of its own"),
-    ]
-    for make, error, message in others:
-        with pytest.raises(error, match=message):
-            _fit(make())
+    for solver in (SOLVER, StochasticDualDescent()):
+        needs = f'{type(solver).__name__} needs a mean on all data, gamma="data", .* use mean_solver="adam"'
+        others: list[tuple[Callable[[], Any], str]] = [
+            (orthogonal, needs),
+            (lambda: gpflow.models.SVGP(*parts(), BETA), "no mean points of its own"),
+        ]
+        for make, message in others:
+            with pytest.raises(UnknownOptionError, match=message):
+                _fit(make(), mean_solver=solver)

@@ -61,9 +61,9 @@ def mean_points(
 class DataMean(KernelMean):
     """The mean on all training inputs. It has no points, and adds nothing, until `set_data` is called.
 
-    The coefficients are found by `optimizers.ConjugateGradients`, or by `fit`, and never by an optimizer's gradient steps. The
-    inputs may repeat: the coefficients of equal rows add up. Products with the kernel matrix are computed in blocks, and
-    nothing of the size N x M is stored.
+    The coefficients are found by `optimizers.ConjugateGradients`, `optimizers.StochasticDualDescent` or `fit`, and never by
+    the gradient steps of a Keras optimizer. The inputs may repeat: the coefficients of equal rows add up. Products with the
+    kernel matrix are computed in blocks, and nothing of the size N x M is stored.
 
     :param num_dims: D, the columns of the inputs.
     :param num_latent_gps: L.

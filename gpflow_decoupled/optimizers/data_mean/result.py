@@ -1,4 +1,4 @@
-"""What a run of `ConjugateGradients` returns."""
+"""What a run of `ConjugateGradients` or `StochasticDualDescent` returns."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ..results import RunResult
 
 @dataclass(kw_only=True, repr=False)
 class MeanResult(RunResult):
-    """The record of `ConjugateGradients.run`.
+    """The record of `ConjugateGradients.run` and `StochasticDualDescent.run`.
 
     A step is one linear solve: one for Gaussian noise, several where sites have to be found. The arrays [steps] of `history`
     have one entry per step: "step", "seconds", "elbo" (nats), "gap" (nats) and "products" (so far). Example::
@@ -23,10 +23,11 @@ class MeanResult(RunResult):
     gap: float
     """Nats: at the sites of q(f) the bound is at most so far below its maximum over the mean."""
     gaps: list[float]
-    """The gap after each product of the last solve, in nats, as conjugate gradients carry it along, which drifts by a few
-    per cent where products are in float32. The last one is computed anew from the coefficients: it is `gap`, and a bound."""
+    """The gaps of the last solve in nats: of conjugate gradients after each product, as they carry it along, which drifts by a
+    few per cent where products are in float32; of a descent wherever it computed one. The last one is computed anew from the
+    coefficients: it is `gap`, and a bound."""
     products: int
-    """Products with the kernel matrix [N, N]."""
+    """Products with the kernel matrix [N, N]; passes over its rows in batches count as one each."""
 
     def __str__(self) -> str:
         """One line: solves, products, time, bound, gap and why the run ended."""

@@ -2,46 +2,20 @@
 
 from __future__ import annotations
 
-__all__ = ["INTERRUPTED", "TIME_IS_UP", "MeanSolution", "Report", "solve_mean"]
+__all__ = ["solve_mean"]
 
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
 
-import numpy as np
 import tensorflow as tf
 
-from ...errors import NumericalError
 from ...linalg.conjugate_gradients import Blocks, advance, begin
+from .solution import INTERRUPTED, TIME_IS_UP, MeanSolution, Report, check_gap
 from .system import MeanSystem
-
-Report = Callable[[int, float, float], None]
-"""Called with the number of products so far, the share of the next one that is done, and the gap in nats."""
-
-INTERRUPTED = "interrupted"
-TIME_IS_UP = "time is up"
 
 _SHARE = 0.5
 """The gap that the recursion must reach, as a share of the tolerance, before a product in full precision is spent on it."""
 _PROGRESS = 0.5
 """If a round of products in low precision leaves more than this share of the gap, the next round has full precision."""
-
-
-@dataclass
-class MeanSolution:
-    """Coefficients [N, L], and how good they are."""
-
-    a: tf.Tensor
-    """[N, L]"""
-    residual: tf.Tensor
-    """y~ - (K + D) a [N, L], in full precision."""
-    gap: float
-    """Nats: the bound is at most so far below its maximum over the mean."""
-    products: int
-    gaps: list[float]
-    """The gap after each product, as conjugate gradients carry it along; the last entry is `gap`."""
-    reason: str
-    """"converged", "products done", "time is up" or "interrupted"."""
 
 
 def solve_mean(
@@ -95,10 +69,7 @@ def solve_mean(
             return MeanSolution(a, residual, gaps[-1], products, gaps, "converged")
         if reason:
             return MeanSolution(a, residual, gaps[-1], products, gaps, reason)
-        if not np.isfinite(gaps[-1]):
-            raise NumericalError(
-                "A product with the kernel matrix is not finite: standardise X and Y, or pass float32=False.", "K"
-            )
+        check_gap(gaps[-1])
         before = gaps[-1]
         now = begin(precondition, (residual,), _inner)
         try:

@@ -33,6 +33,8 @@ from .projections import Projections
 
 Progress = Callable[[float], None]
 
+_POWER_STEPS = 30
+
 
 @dataclass
 class MeanSystem:
@@ -96,6 +98,18 @@ class MeanSystem:
         size = self.projections.size
         chol = self.chol[:, :size, :size]
         return tf.matmul(chol, chol, transpose_b=True)
+
+    def largest(self) -> tf.Tensor:
+        """The largest eigenvalue [L] of I + W^1/2 Q_R W^1/2, or a little less, by power steps; R^2 L each.
+
+        It is at most that of I + W^1/2 K W^1/2, and close to it where R points represent the smoothest functions.
+        """
+        seed = tf.zeros([2], tf.int32)
+        vector = tf.random.stateless_normal(self.chol.shape[:2], seed, dtype=self.chol.dtype)[..., None]
+        for _ in range(_POWER_STEPS):
+            vector /= tf.norm(vector, axis=1, keepdims=True)
+            vector = tf.matmul(self.chol, tf.matmul(self.chol, vector, transpose_a=True))
+        return tf.norm(vector, axis=1)[:, 0]
 
     def _halfway(self, residual: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """W r [N, L], and L_R^-1 A W r [L, R], whose first M entries are L^-1 A W r of beta."""

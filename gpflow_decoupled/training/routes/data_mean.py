@@ -2,11 +2,11 @@
 
 1. In the first fifth of the run, a model without mean points that shares all Parameters takes steps on minibatches: it finds
    kernel, noise and inducing points roughly, and q(u) is a good start.
-2. Each further step is a round: conjugate gradients solve for the mean on all data, then L-BFGS climbs a bound of the
-   evidence at this mean for a few evaluations. A round that gains less than `_ENOUGH` ends the run. For Gaussian noise the
-   bound is that of CGLB; for other likelihoods, and where outputs are mixed, it is taken at the sites of q(f), and a round
-   that lowers the ELBO is undone and ends the run. Where expectations are sampled there are no rounds: the first phase is
-   the whole run.
+2. Each further step is a round: a solve for the mean on all data, by conjugate gradients or what was chosen, then L-BFGS
+   climbs a bound of the evidence at this mean for a few evaluations. A round that gains less than `_ENOUGH` ends the run.
+   For Gaussian noise the bound is that of CGLB; for other likelihoods, and where outputs are mixed, it is taken at the sites
+   of q(f), and a round that lowers the ELBO is undone and ends the run. Where expectations are sampled there are no rounds:
+   the first phase is the whole run.
 3. At the end the mean is solved for at the hyperparameters as they are.
 """
 
@@ -29,8 +29,9 @@ from ...bases.parts.data_mean import DataMean
 from ...errors import DataError
 from ...models import BasisGP
 from ...optimizers import ConjugateGradients, MeanResult
+from ...optimizers.data_mean.base import MeanOptimizer
 from ...optimizers.data_mean.hyperparameters import climb_at_sites, climb_evidence, hyperparameters_of
-from ...optimizers.data_mean.solve import INTERRUPTED, TIME_IS_UP
+from ...optimizers.data_mean.solution import INTERRUPTED, TIME_IS_UP
 from ..batches import ArrayBatches, Batch, Batches
 from ..schedules import Limits
 from ..states import go_back, snapshot
@@ -80,8 +81,8 @@ def parts_on_data(
     batches = AllRows(arrays.X, arrays.Y, arrays.batch_size, choices.seed)
     mean.set_data(batches.X.numpy())
     view.num_data = batches.num_data
-    conjugate = ConjugateGradients() if isinstance(solver, MeanSolver) else solver
-    return DataMeanStep(model, mean, step, batches.whole, conjugate, choices.limits), batches
+    solver = ConjugateGradients() if isinstance(solver, MeanSolver) else solver
+    return DataMeanStep(model, mean, step, batches.whole, solver, choices.limits), batches
 
 
 class AllRows(ArrayBatches):
@@ -110,7 +111,7 @@ class DataMeanStep(Step):
         mean: DataMean,
         coupled: Step,
         data: Batch,
-        solver: ConjugateGradients,
+        solver: MeanOptimizer,
         limits: Limits,
     ) -> None:
         self.model, self.mean, self.coupled, self.data = model, mean, coupled, data
@@ -137,7 +138,7 @@ class DataMeanStep(Step):
     @property
     def settings(self) -> dict[str, object]:
         """Those of the coupled steps, and what solves for the mean."""
-        return {**self.coupled.settings, "mean_solver": "conjugate_gradients"}
+        return {**self.coupled.settings, "mean_solver": type(self.solver).__name__}
 
     def trace(self, X: tf.Tensor, Y: tf.Tensor, seed: tf.Tensor) -> None:
         """Compile the coupled step for X [B, D], Y [B, P]."""

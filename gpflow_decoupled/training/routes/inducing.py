@@ -25,7 +25,8 @@ from ...compilation import Compiled
 from ...errors import DataError, NumericalError, UnknownOptionError
 from ...inducing.variables import count_points
 from ...models import BasisGP
-from ...optimizers import ConjugateGradients, NaturalGradient
+from ...optimizers import NaturalGradient
+from ...optimizers.data_mean.base import MeanOptimizer
 from ...optimizers.natural_gradient.evaluation import as_basis_model, evaluate
 from ...optimizers.natural_gradient.moves import check_mean_solver
 from ..batches import Batches, make_batches
@@ -65,10 +66,10 @@ class InducingRoute(Route):
         super().check(model, chosen)
         solver = chosen.get("mean_solver")
         of_data = isinstance(model, BasisGP) and isinstance(model.basis.kernel_mean, DataMean)
-        if of_data and solver is not None and not isinstance(solver, ConjugateGradients):
+        if of_data and solver is not None and not isinstance(solver, MeanOptimizer):
             raise UnknownOptionError(
                 f'mean_solver={solver!r} is for mean points that are stored; gamma="data" takes a ConjugateGradients, '
-                "which is also the default."
+                "which is also the default, or a StochasticDualDescent."
             )
 
     def view(self, model: Model) -> BasisGP:
@@ -92,7 +93,7 @@ class InducingRoute(Route):
             return parts_on_data(model, model.basis.kernel_mean, data, choices, self.parts)
         if not isinstance(choices.mean_solver, MeanSolver):
             raise UnknownOptionError(
-                f'ConjugateGradients needs a mean on all data, gamma="data", and the mean points of this '
+                f'{type(choices.mean_solver).__name__} needs a mean on all data, gamma="data", and the mean points of this '
                 f'{type(model).__name__} are its own: use mean_solver="adam" or "newton".'
             )
         rho, solver = choices.natural_gradient, choices.mean_solver.method

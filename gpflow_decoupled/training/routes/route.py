@@ -19,7 +19,7 @@ from gpflow.models import GPModel
 from ...errors import DataError, UnknownOptionError, check_option
 from ...inputs import check_rate, check_whole
 from ...models import BasisGP, FactorGraph, FullGP
-from ...optimizers import ConjugateGradients
+from ...optimizers.data_mean.base import MeanOptimizer
 from ...optimizers.steps import POLICIES
 from ..batches import Batches
 from ..options import check_optimizer, given
@@ -45,7 +45,7 @@ class MeanSolver:
 
     :param method: "adam"; "natural", a natural gradient, (D41) or (D42); or "newton", which solves (D49) by conjugate
         gradients and is for `OrthogonalBasis` with points of its own. For a mean on all data pass a `ConjugateGradients`
-        as `mean_solver` in the place of this class.
+        or a `StochasticDualDescent` as `mean_solver` in the place of this class.
     :param learning_rate: its step size. If it is not given, 1 for "natural" and "newton"; for "adam" 0.03 up to 1000 mean
         points and in inverse proportion to their number beyond, where the noise of minibatches would carry them away.
     :raises UnknownOptionError: for another method.
@@ -73,7 +73,7 @@ class Choices:
     hold: str
     optimizer: Optimizer
     learning_rate: float
-    mean_solver: MeanSolver | ConjugateGradients
+    mean_solver: MeanSolver | MeanOptimizer
     negative_precision: str
     ramp_steps: int
     anneal: float
@@ -176,7 +176,7 @@ class Route(abc.ABC):
             hold=values["hold"],
             optimizer=optimizer,
             learning_rate=float(optimizer.learning_rate) if rate is None else rate,
-            mean_solver=solver if isinstance(solver, (MeanSolver, ConjugateGradients)) else MeanSolver(solver),
+            mean_solver=solver if isinstance(solver, (MeanSolver, MeanOptimizer)) else MeanSolver(solver),
             negative_precision=values["negative_precision"],
             ramp_steps=values["Schedule.ramp_steps"],
             anneal=values["Schedule.anneal"],
@@ -189,7 +189,7 @@ class Route(abc.ABC):
     def rates(self, model: Model, choices: Choices) -> Rates:
         """The step sizes before ramp and annealing."""
         solver = choices.mean_solver
-        mean_rate = 1.0  # conjugate gradients have no step size
+        mean_rate = 1.0  # what solves for a mean on all data has settings of its own
         if isinstance(solver, MeanSolver):
             mean_rate = solver.learning_rate or self.mean_rate(model, solver)
         return Rates(choices.natural_gradient, choices.learning_rate, mean_rate, choices.ramp_steps, choices.anneal)

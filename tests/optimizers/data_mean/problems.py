@@ -6,9 +6,13 @@ from typing import Any
 
 import gpflow
 import numpy as np
+import tensorflow as tf
 from gpflow import likelihoods as gl
+from gpflow.inducing_variables import InducingPoints
 
 from gpflow_decoupled.models import ODVGP
+from gpflow_decoupled.optimizers.data_mean.projections import project_rows, with_rows
+from gpflow_decoupled.optimizers.data_mean.system import MeanSystem
 from tests.bounds.registry import matern, numpy_kernel
 from tests.reference import data_mean as dm
 from tests.reference import grams as gr
@@ -31,6 +35,18 @@ def model_of(likelihood: Any = None, *, kernel: Any = None, latents: int = 1, **
     likelihood = gl.Gaussian(NOISE) if likelihood is None else likelihood
     options = {"mean_function": TREND, "num_latent_gps": latents, **options}
     return ODVGP(kernel, likelihood, "data", BETA, **options)
+
+
+def system_of(
+    weights: Array, target: Array, rank: int, *, kernel: Any = None, X: Array = X, beta: Array = BETA
+) -> MeanSystem:
+    """The linear system of sites with precisions and pseudo-observations [N, L] at inputs X."""
+    model = model_of(kernel=matern(1.3, 0.8) if kernel is None else kernel, latents=weights.shape[1])
+    mean = model.basis.kernel_mean
+    mean.set_data(X)
+    points = with_rows(model.basis.beta, X, rank) if beta is BETA else with_rows(InducingPoints(beta), X, rank)
+    projections = project_rows(model.kernel, points, tf.constant(X), len(beta))
+    return MeanSystem(model.kernel, mean, projections, tf.constant(weights), tf.constant(target))
 
 
 def grams_of(kernel: Any, latent: int = 0, beta: Array = BETA, inputs: Array = X) -> gr.Grams:

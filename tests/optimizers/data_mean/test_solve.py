@@ -13,9 +13,8 @@ from gpflow.kernels import SeparateIndependent
 from numpy.testing import assert_allclose
 
 from gpflow_decoupled.optimizers import ConjugateGradients, NaturalGradient
-from gpflow_decoupled.optimizers.data_mean.projections import nested_points, project_rows, with_rows
+from gpflow_decoupled.optimizers.data_mean.projections import nested_points
 from gpflow_decoupled.optimizers.data_mean.solve import solve_mean
-from gpflow_decoupled.optimizers.data_mean.system import MeanSystem
 from tests.bounds.registry import matern, numpy_kernel
 from tests.optimizers.data_mean.problems import (
     BETA,
@@ -29,6 +28,7 @@ from tests.optimizers.data_mean.problems import (
     exact_mean,
     grams_of,
     model_of,
+    system_of,
 )
 from tests.reference import collapsed as col
 from tests.reference import data_mean as dm
@@ -95,15 +95,6 @@ def test_heteroskedastic_noise_and_a_sum_of_kernels() -> None:
 # --- the certificate
 
 
-def _system(X: np.ndarray, beta: np.ndarray, weights: np.ndarray, target: np.ndarray, rank: int) -> MeanSystem:
-    model = model_of(kernel=matern(1.3, 0.8))
-    mean = model.basis.kernel_mean
-    mean.set_data(X)
-    points = with_rows(gpflow.inducing_variables.InducingPoints(beta), X, rank)
-    projections = project_rows(model.kernel, points, tf.constant(X), len(beta))
-    return MeanSystem(model.kernel, mean, projections, tf.constant(weights), tf.constant(target))
-
-
 def _check_every_product(
     X: np.ndarray,
     beta: np.ndarray,
@@ -118,7 +109,8 @@ def _check_every_product(
 
     count = len(X)
     k = gr.build_grams(numpy_kernel(matern(1.3, 0.8), 0), X, beta, X[:1], gpflow.config.default_jitter())
-    system = _system(X, beta, precisions[:, None], target[:, None], rank or count // 4)
+    kernel = matern(1.3, 0.8)
+    system = system_of(precisions[:, None], target[:, None], rank or count // 4, kernel=kernel, X=X, beta=beta)
     start = tf.zeros([count, 1], tf.float64)
     whole = solve_mean(system, start, 1e-6, 500, **options)
     assert whole.reason == "converged"

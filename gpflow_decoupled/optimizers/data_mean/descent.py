@@ -1,0 +1,289 @@
+r"""Stochastic dual descent for a mean on all data: steps on random rows of the linear system.
+
+Lin, Padhy, Antoran, Tripp, Terenin, Szepesvari, Hernandez-Lobato & Janz 2024 (arXiv:2310.20581), algorithm 1, for the system
+(K + D) a = y~ of `system.py`. Its variables are b = W^-1/2 a, in which the matrix is H = I + W^1/2 K W^1/2: where all
+precisions are equal this is their algorithm with another unit of the step size, and elsewhere it keeps sites of low precision
+from limiting it. A step draws a batch I of B rows and, in terms of a,
+
+    u = a + rho v,    g = N/B sum_{n in I} [w_n ((K u)_n - y~_n) + u_n] e_n,
+    v <- rho v - eta g,    a <- a + v,    a_bar <- r a + (1 - r) a_bar                                          (D52)
+
+| symbol | code | meaning | shape |
+|---|---|---|---|
+| eta | `rate` | step size: that of the settings over lambda_1 + N/B max_n H_nn / (1 - rho) | [L] |
+| rho | `momentum` | | [] |
+| r | `keep` | 100 over the number of steps of a round, at most 1 | [] |
+| a_bar | `average` | what the descent returns | [N, L] |
+
+Full steps on H are stable up to about 4 / (3 lambda_1), its largest eigenvalue, which the preconditioner tells. A row that is
+drawn moves by eta N/B H_nn / (1 - rho) times its error before its momentum is used up; the second term keeps this below 1,
+and beyond 2 the descent diverges. That term leads where B is small.
+"""
+
+from __future__ import annotations
+
+__all__ = ["DualDescent"]
+
+import functools
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from ...compilation import Compiled
+from ...covariances.blocks import xla_works
+from ...covariances.products import diagonal_excess, gram_product
+from ..ascent import CONVERGED
+from .solution import INTERRUPTED, TIME_IS_UP, MeanSolution, Report, check_gap
+from .system import MeanSystem
+
+_AVERAGED = 100
+"""The average goes back over about one step in so many."""
+_GROWTH = 10.0
+"""How far 1/2 r^T W r may rise above its least value before the step size is halved."""
+_SECONDS = 0.2
+"""Between two reports of progress."""
+
+
+class _State(NamedTuple):
+    """Where a descent stands."""
+
+    a: tf.Tensor
+    """[N, L]"""
+    velocity: tf.Tensor
+    """[N, L]"""
+    average: tf.Tensor
+    """[N, L]"""
+    misfit: tf.Tensor
+    """[], the sum over steps of an estimate of 1/2 r^T W r at u, which is never below the gap there, in nats."""
+
+
+class _Constants(NamedTuple):
+    """What stays in a solve."""
+
+    weights: tf.Tensor
+    """w [N, L]"""
+    target: tf.Tensor
+    """y~ [N, L]"""
+    keep: tf.Tensor
+    """r, a scalar"""
+
+
+class _Point(NamedTuple):
+    """Coefficients whose residual is known in full."""
+
+    a: tf.Tensor
+    residual: tf.Tensor
+    gap: float
+    bound: float
+    """The bound there up to a constant, (D32)."""
+
+
+@dataclass
+class DualDescent:
+    """Solves one linear system after the other by (D52); a `Solve`.
+
+    A round has three parts, and rounds follow each other until the gap is small, or epochs or time are used up:
+
+    1. A step of preconditioned conjugate gradients from where the last round ended. From zero it leads to a multiple of the
+       coefficients of inducing points, those of the preconditioner. It settles the directions in which H is about 1, which
+       hold most of the noise of y~, and for which the descent alone would take about lambda_1 (1 - rho) steps.
+    2. Steps (D52). Once an epoch, which is N / B of them, the rows that they have seen give an unbiased estimate of
+       1/2 r^T W r, which the gap never exceeds. Where that has grown, or is not finite, the step size is halved and the
+       descent goes back to the average where it was least. None of this is certified.
+    3. A product in full precision certifies the average.
+
+    What is returned has the highest bound of all that was certified, the start among them.
+
+    :param tolerance: the gap in nats that is good enough.
+    :param epochs: at most so many passes over the rows.
+    :param correct_every: epochs of a round.
+    :param batch_size: B.
+    :param step_size: eta in units of what the formula above gives.
+    :param momentum: rho.
+    :param seed: of the rows.
+    :param dtype: tf.float32 for faster products; None is the dtype of the data.
+
+    Cost per step: B N D. Two products with K per round come on top.
+    """
+
+    tolerance: float
+    epochs: int
+    correct_every: int
+    batch_size: int
+    step_size: float
+    momentum: float
+    seed: int
+    dtype: tf.DType | None = None
+    share: float = field(default=1.0, init=False)
+    """Of the step size, after halvings."""
+
+    def __post_init__(self) -> None:
+        self.generator = np.random.default_rng(self.seed)
+        self._step: Compiled | None = None
+
+    def __call__(
+        self, system: MeanSystem, start: tf.Tensor, K_start: tf.Tensor, *, deadline: float, report: Report
+    ) -> MeanSolution:
+        """See `Solve`."""
+        points = [_point(system, start, system.target - K_start - start / system.weights)]
+        check_gap(points[0].gap)
+        products, left, goal = 0, self.epochs, self.tolerance
+        try:
+            while not (reason := self._end(points[-1], left, deadline)):
+                a, residual = self._corrected(system, points[-1], functools.partial(report, products))
+                products += 1
+                said = functools.partial(report, products)
+                descent = _Descent(self, system, a, residual, min(left, self.correct_every), deadline, said)
+                interrupted = descent.run(goal)
+                products, left, goal = (
+                    products + descent.passes,
+                    left - descent.epochs,
+                    min(goal, 0.5 * descent.estimate),
+                )
+                a = descent.state.average
+                found = _point(system, a, system.target - system.product(a, None))
+                products += 1
+                if np.isfinite(found.bound):  # else the steps diverged within an epoch
+                    points.append(found)
+                if interrupted:
+                    raise KeyboardInterrupt
+        except KeyboardInterrupt:
+            reason = INTERRUPTED if points[-1].gap > self.tolerance else CONVERGED
+        best = max(points, key=lambda point: point.bound)
+        gaps = [point.gap for point in points if point is not best] + [best.gap]
+        return MeanSolution(best.a, best.residual, best.gap, products, gaps, reason)
+
+    def _end(self, now: _Point, left: int, deadline: float) -> str:
+        """Why there is to be no further round, or nothing."""
+        if now.gap <= self.tolerance:
+            return CONVERGED
+        if left < 1:
+            return "epochs done"
+        return TIME_IS_UP if time.perf_counter() >= deadline else ""
+
+    def _corrected(self, system: MeanSystem, now: _Point, report: Callable[[float, float], None]) -> tuple:
+        """A step of preconditioned conjugate gradients: a [N, L], and its residual as exact as the product."""
+        direction = system.precondition(now.residual)
+        product = system.product(direction, self.dtype, lambda share: report(share, now.gap))
+        sizes = (tf.reduce_sum(direction * other, axis=0) for other in (now.residual, product))
+        length = tf.math.divide_no_nan(*sizes)  # [L]
+        return now.a + length * direction, now.residual - length * product
+
+    def rate(self, system: MeanSystem) -> tf.Tensor:
+        """eta [L] for a system."""
+        diagonal = 1.0 + system.weights * tf.transpose(system.projections.prior)  # H_nn [N, L]
+        noise = len(diagonal) / self.batch(system) * tf.reduce_max(diagonal, axis=0) / (1.0 - self.momentum)
+        return self.share * self.step_size / (system.largest() + noise)
+
+    def batch(self, system: MeanSystem) -> int:
+        """B, which is N at most."""
+        return min(self.batch_size, len(system.target))
+
+    def compiled(self, system: MeanSystem) -> Compiled:
+        """A step, compiled once for all systems of a run: they differ in weights and target alone."""
+        if self._step is not None:
+            return self._step
+        kernel, points, X, xla = system.kernel, system.mean.points, system.mean.inputs, xla_works()
+        excess = diagonal_excess(kernel, points)
+
+        def step(now: _State, constants: _Constants, rate: tf.Tensor, rows: tf.Tensor) -> _State:
+            w, y, own = (tf.gather(part, rows) for part in (constants.weights, constants.target, excess))
+            u = now.a + self.momentum * now.velocity
+            at = tf.gather(u, rows)
+            K_u = gram_product(kernel, points, tf.gather(X, rows), u, dtype=self.dtype, xla=xla) + own * at
+            g = w * (K_u - y) + at
+            scale = len(X) / rows.shape[0]
+            misfit = 0.5 * scale * tf.reduce_sum(tf.square(g) / w)
+            slowed = self.momentum * now.velocity
+            velocity = tf.tensor_scatter_nd_sub(slowed, rows[:, None], rate * scale * g)
+            a = now.a + velocity
+            average = now.average + constants.keep * (a - now.average)  # (D52)
+            return _State(a, velocity, average, now.misfit + misfit)
+
+        self._step = Compiled(step)
+        return self._step
+
+
+class _Descent:
+    """The steps of one round from coefficients a [N, L] with a residual [N, L]."""
+
+    def __init__(
+        self,
+        settings: DualDescent,
+        system: MeanSystem,
+        a: tf.Tensor,
+        residual: tf.Tensor,
+        epochs: int,
+        deadline: float,
+        report: Callable[[float, float], None],
+    ) -> None:
+        self.settings, self.deadline, self.report = settings, deadline, report
+        self.batch, self.count = settings.batch(system), len(a)
+        self.epoch = -(-self.count // self.batch)
+        self.total, self.taken = epochs * self.epoch, 0
+        keep = tf.constant(min(1.0, _AVERAGED / self.total), a.dtype)
+        self.constants = _Constants(system.weights, system.target, keep)
+        self.step, self.rate = settings.compiled(system), settings.rate(system)
+        self.state = self.best = _at_rest(a)
+        self.estimate = self.least = 0.5 * float(tf.reduce_sum(system.weights * tf.square(residual)))
+        check_gap(self.least)
+
+    @property
+    def epochs(self) -> int:
+        """Epochs that were begun."""
+        return -(-self.taken // self.epoch)
+
+    @property
+    def passes(self) -> int:
+        """The rows of all batches, as products with K."""
+        return -(-self.taken * self.batch // self.count)
+
+    def run(self, goal: float) -> bool:
+        """Descend until the estimate of 1/2 r^T W r is below the goal, or time or steps are used up.
+
+        :return: whether an interrupt was what ended it.
+        """
+        said, interrupted = time.perf_counter(), False
+        try:
+            while self.taken < self.total and time.perf_counter() < self.deadline:
+                rows = self.settings.generator.integers(0, self.count, self.batch)
+                self.state = self.step(self.state, self.constants, self.rate, tf.constant(rows))
+                self.taken += 1
+                if self.taken % self.epoch == 0 and self._look() <= goal:
+                    break
+                if time.perf_counter() > said + _SECONDS:
+                    said = time.perf_counter()
+                    self.report(self.taken * self.batch / self.count, self.estimate)
+        except KeyboardInterrupt:
+            interrupted = True
+        if not bool(tf.reduce_all(tf.math.is_finite(self.state.average))):
+            self.state = self.best
+        return interrupted
+
+    def _look(self) -> float:
+        """1/2 r^T W r in nats over the last epoch; where that has grown, halve the step size and go back."""
+        misfit = float(self.state.misfit) / self.epoch
+        if not misfit <= _GROWTH * self.least:
+            self.settings.share *= 0.5
+            self.rate, self.state = 0.5 * self.rate, self.best
+            return math.inf
+        self.state = self.state._replace(misfit=tf.zeros_like(self.state.misfit))
+        if misfit < self.least:
+            self.least, self.best = misfit, _at_rest(self.state.average)
+        self.estimate = misfit
+        return misfit
+
+
+def _at_rest(a: tf.Tensor) -> _State:
+    return _State(a, tf.zeros_like(a), a, tf.zeros([], a.dtype))
+
+
+def _point(system: MeanSystem, a: tf.Tensor, residual: tf.Tensor) -> _Point:
+    gap = system.gap(residual)
+    dual = -0.5 * float(tf.reduce_sum(a * (system.target + residual)))
+    return _Point(a, residual, gap, dual - gap)  # (D32)
