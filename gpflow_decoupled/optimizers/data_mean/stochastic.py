@@ -17,7 +17,7 @@ from .solution import Solve
 
 @dataclass(frozen=True)
 class StochasticDualDescent(MeanOptimizer):
-    """The mean on all data by steps on random rows of the kernel matrix; for data of which whole products are too many.
+    """The mean on all data by steps on random rows of the kernel matrix, in rounds whose ends are certified.
 
     What it solves, and what it leaves in the model, is that of `ConjugateGradients`. A step costs a batch of rows and not a
     product with the whole matrix. A run goes in rounds of epochs, passes over the rows: a step of preconditioned conjugate
@@ -32,8 +32,8 @@ class StochasticDualDescent(MeanOptimizer):
     :param tolerance: nats. A solve ends once its gap is certified to be so small.
     :param epochs: at most so many passes over the rows per solve.
     :param correct_every: epochs of a round, each of which takes two products beside them.
-    :param batch_size: B, rows of a step. Small batches get further in an epoch, down to about fifty, whatever N; a GPU is faster
-        with large ones.
+    :param batch_size: B, rows of a step. Small batches get further in an epoch, down to about fifty, and large ones have less
+        overhead.
     :param step_size: 1 is chosen to be stable, see (D52), and 1.3 is about the limit. A step that is too long costs an
         epoch per halving.
     :param momentum: rho in [0, 1), as of Nesterov.
