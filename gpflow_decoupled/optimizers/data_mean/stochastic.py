@@ -17,13 +17,14 @@ from .solution import Solve
 
 @dataclass(frozen=True)
 class StochasticDualDescent(MeanOptimizer):
-    """The mean on all data by steps on random rows of the kernel matrix; for data of which whole products are too many.
+    """The mean on all data by steps on random rows of the kernel matrix, in rounds whose ends are certified.
 
     What it solves, and what it leaves in the model, is that of `ConjugateGradients`. A step costs a batch of rows and not a
     product with the whole matrix. A run goes in rounds of epochs, passes over the rows: a step of preconditioned conjugate
     gradients, the epochs, and one product in full, which certifies the gap. Between these products nothing is certified: what
     the progress bar shows are estimates. The step size is chosen from the preconditioner, and is halved where the residual
-    grows; the run then goes back to an earlier average.
+    grows; the run then goes back to an earlier average. Where the preconditioner is good, conjugate gradients need fewer
+    products; where it falls short, the first tens of products bring the mean closer here.
 
     Algorithm 1 of Lin et al. 2024, "Stochastic gradient descent for Gaussian processes done right" (arXiv:2310.20581), in
     coordinates in which the noise is one, (D52). The rounds are ours: directions of small eigenvalues need them.
@@ -31,8 +32,8 @@ class StochasticDualDescent(MeanOptimizer):
     :param tolerance: nats. A solve ends once its gap is certified to be so small.
     :param epochs: at most so many passes over the rows per solve.
     :param correct_every: epochs of a round, each of which takes two products beside them.
-    :param batch_size: B, rows of a step. Small batches get further in an epoch, down to about a hundred; a GPU is
-        faster with large ones.
+    :param batch_size: B, rows of a step. Small batches get further in an epoch, down to about fifty, and large ones have less
+        overhead.
     :param step_size: 1 is chosen to be stable, see (D52), and 1.3 is about the limit. A step that is too long costs an
         epoch per halving.
     :param momentum: rho in [0, 1), as of Nesterov.
@@ -54,7 +55,7 @@ class StochasticDualDescent(MeanOptimizer):
     tolerance: float = 0.1
     epochs: int = 100
     correct_every: int = 10
-    batch_size: int = 128
+    batch_size: int = 64
     step_size: float = 1.0
     momentum: float = 0.9
     max_steps: int = 50
