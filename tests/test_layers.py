@@ -30,6 +30,7 @@ LAYERS = [  # top first; packages on one line do not import each other
     {"linalg"},
     {"special"},
     {"inputs"},
+    {"replicas"},
     {"compilation", "errors"},
 ]
 RANK = {part: rank for rank, layer in enumerate(LAYERS) for part in layer}
