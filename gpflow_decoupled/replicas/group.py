@@ -20,7 +20,6 @@ _TEXT = 1000
 """Bytes of an error's message that the other workers are told."""
 _LOST = (
     tf.errors.UnavailableError, tf.errors.AbortedError, tf.errors.CancelledError, tf.errors.DeadlineExceededError,
-    tf.errors.InternalError,
 )  # fmt: skip
 """What TensorFlow raises in a worker when another one has gone."""
 
@@ -103,10 +102,10 @@ class Group:
         """
         if self.workers == 1:
             return action()
-        error: Exception | None = None
+        error: BaseException | None = None
         try:
             value = action()
-        except Exception as raised:
+        except BaseException as raised:  # an interrupt too: the others would wait
             error = raised
         failed = self.gather(error is not None)
         if not np.any(failed):
@@ -143,10 +142,12 @@ class Group:
         except _LOST as error:
             if self.workers == 1:
                 raise
+            text = " ".join(str(error).split())
+            cause = text.partition("aborted by: ")[2] or text
             raise WorkerError(
                 f"Another of {self.workers} workers has ended or cannot be reached; its own output has the cause. Start all "
                 "workers again: with a checkpoint they go on from the latest state. "
-                f"({str(error).splitlines()[0][:200]})"
+                f"({cause[:200]})"
             ) from error
 
     def _sum(self, own: tf.Tensor) -> tf.Tensor:

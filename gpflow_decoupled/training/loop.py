@@ -13,12 +13,12 @@ from typing import NoReturn
 
 import tensorflow as tf
 from gpflow.models import GPModel
-from gpflow.utilities import parameter_dict
 
-from ..errors import CheckpointError, DataError, NumericalError
+from ..errors import CheckpointError, DataError, NumericalError, WorkerError
 from ..models import FactorGraph
 from ..optimizers.expectation_check import warn_of_quadrature
 from ..optimizers.unusable_observation import unusable_observation
+from ..replicas import Group
 from .batches import Batch, Batches
 from .checkpoints import Checkpoints, RunCheckpoint
 from .evaluation import Evaluation, held_out_metrics
@@ -28,6 +28,7 @@ from .result import RECENT, FitResult, History, Totals
 from .schedules import Limits, Rates
 from .states import Best, Snapshot, exact_bound, go_back, is_sound, snapshot
 from .step import Step, StepOutput
+from .together import next_batch, refuse_other_run, repair_drift, run_settings
 
 INTERRUPTED = "interrupted"
 SPOILT = "; the last step was undone, because the bound after it is not finite"
@@ -45,6 +46,7 @@ class Plan:
     callbacks: Callbacks
     seed: int
     progress: bool
+    group: Group
 
 
 class Loop:
@@ -66,7 +68,7 @@ class Loop:
         accept: Callable[[], None],
     ) -> None:
         self.model, self.step, self.batches, self.plan = model, step, batches, plan
-        self._accept = accept
+        self._accept, self.group = accept, plan.group
         self.history, self.totals = History(), Totals()
         self._checkpoint = None if plan.checkpoints is None else self._run_checkpoint(plan.checkpoints)
         self._batch: Batch | None = None
@@ -77,25 +79,27 @@ class Loop:
         self._compile_seconds = 0.0
 
     def _run_checkpoint(self, checkpoints: Checkpoints) -> RunCheckpoint:
-        """The state of this run in its folder: what is saved, and what must be the same for it to go on."""
-        step, batches, plan = self.step, self.batches, self.plan
-        settings = {"seed": plan.seed, **batches.settings, **step.settings, **asdict(plan.rates)}
-        settings["refresh_every"] = plan.refresh_every
-        for name, parameter in parameter_dict(self.model).items():
-            flag = "trainable" if parameter.trainable else "fixed"
-            settings[f"parameter {name}"] = f"{list(parameter.numpy().shape)} {flag}"
-        objects = {"model": self.model, **step.checkpointable, **batches.checkpointable}
-        return RunCheckpoint(checkpoints.folder, objects, settings)
+        """The state of this run in its folder."""
+        objects = {"model": self.model, **self.step.checkpointable, **self.batches.checkpointable}
+        return RunCheckpoint(checkpoints.folder, objects, self._settings(), self.group)
+
+    def _settings(self) -> dict[str, object]:
+        """What must be the same for the run to go on, and on all workers."""
+        plan, parts = self.plan, {**self.batches.settings, **self.step.settings}
+        return run_settings(
+            self.model, {"seed": plan.seed, **parts, **asdict(plan.rates)}, plan.refresh_every, self.group
+        )
 
     def run(self) -> FitResult:
         """Train until a limit is reached, with the folder of the checkpoints locked."""
+        refuse_other_run(self.group, lambda: {**self._settings(), **asdict(self.plan.limits)})
         with nullcontext() if self._checkpoint is None else self._checkpoint.locked():
             return self._run()
 
     def _run(self) -> FitResult:
         done, limits = self._resume(), self.plan.limits
         self._accept()
-        line = ProgressLine(self.plan.progress, limits.steps, limits.seconds)
+        line = ProgressLine(self.plan.progress and self.group.is_first, limits.steps, limits.seconds)
         try:
             self._compile(done)
             while (reason := self._reason_to_stop(done)) is None:
@@ -103,12 +107,16 @@ class Loop:
                 output = self._advance(done)
                 done += 1
                 self.totals.seconds += time.perf_counter() - began
+                if limits.seconds is not None:
+                    self.totals.seconds = self.group.first(self.totals.seconds)
                 self._record(done, output)
                 self._after_step(done, line)
         except KeyboardInterrupt:
+            if self.group.workers > 1:  # the others would wait for this one: they notice when the process ends
+                raise
             reason = INTERRUPTED
-        except DataError as error:
-            error.result = self._result(done, "unusable data")
+        except (DataError, WorkerError) as error:
+            error.result = self._result(done, "unusable data" if isinstance(error, DataError) else "a worker failed")
             raise
         finally:
             line.close()
@@ -127,6 +135,7 @@ class Loop:
                 go_back(before)
         if state is None:
             self._save(0)
+            self._checkpoint.check_seen(0)
             return 0
         done, self.totals = state
         self.step.finished, self.step.converged = self.totals.finished, self.totals.converged
@@ -136,7 +145,7 @@ class Loop:
         """Trace the step for its first batch, and note how long that took."""
         began = time.perf_counter()
         if self._reason_to_stop(done) is None:
-            self._batch = self.batches(done)
+            self._batch = next_batch(self.group, self.batches, done)
             self.step.trace(*self._batch, self._seed(done))
         self._compile_seconds = time.perf_counter() - began
 
@@ -157,14 +166,17 @@ class Loop:
 
     def _advance(self, done: int) -> StepOutput:
         """One step; what is not a whole and sound step leaves the Parameters as they were before."""
-        batch, self._batch = self.batches(done) if self._batch is None else self._batch, None
-        now = self._snapshot()
+        batch = next_batch(self.group, self.batches, done) if self._batch is None else self._batch
+        self._batch = None
+        now = snapshot(self.step.variables)
         try:
             self.step.set_step_sizes(self.plan.rates.at(done, self.plan.limits.share(done, self.totals.seconds)))
             if done % self.plan.refresh_every == 0:
                 self.totals.refreshes += int(self.step.refresh())
-            output = self.step.run(*batch, self._seed(done))
-            ok = bool(output.ok)
+                repair_drift(self.group, self.step.variables)
+            with self.group.naming_lost_workers():
+                output = self.step.run(*batch, self._seed(done))
+                ok = bool(output.ok)
         except NumericalError as error:
             self._fail(batch, now, done, error)
         except BaseException:  # an interrupt, or no memory
@@ -177,7 +189,7 @@ class Loop:
 
     def _finish(self, done: int) -> bool:
         """What the step leaves for the end, and whether that was anything; a failure leaves the Parameters as they were."""
-        now, began = self._snapshot(), time.perf_counter()
+        now, began = snapshot(self.step.variables), time.perf_counter()
         try:
             if not self.step.finish():
                 return False
@@ -192,9 +204,6 @@ class Loop:
         self.totals.seconds += time.perf_counter() - began
         self.totals.refreshes += 1
         return True
-
-    def _snapshot(self) -> Snapshot:
-        return snapshot(self.step.variables)
 
     def _seed(self, step: int) -> tf.Tensor:
         return tf.constant([self.plan.seed, step], tf.int32)
@@ -213,10 +222,10 @@ class Loop:
         if done % plan.callbacks.every == 0 or metrics or self.step.is_long:
             recent = self.history.mean("elbo", 1 if self.step.is_long else plan.callbacks.every)
             line.update(done, self.totals.seconds, recent, **metrics)
-            plan.callbacks(done, {"elbo": recent, **metrics}, self.model)
+            self.group.together(lambda: plan.callbacks(done, {"elbo": recent, **metrics}, self.model))
         if plan.checkpoints is not None and done % plan.checkpoints.every == 0 and self._reason_to_stop(done) is None:
             if self._last is not None and not self._is_sound(done):
-                self._fail(self._last, self._snapshot(), done)
+                self._fail(self._last, snapshot(self.step.variables), done)
             self._save(done)
 
     def _save(self, done: int) -> None:
@@ -238,6 +247,7 @@ class Loop:
 
     def _count_patience(self, done: int, metrics: dict[str, float], evaluation: Evaluation) -> None:
         score = metrics.get("log_density", self.history.mean("elbo", evaluation.every))
+        score = self.group.first(score)
         self.totals.waited += 1
         if score > self.totals.best:
             self.totals.best, self.totals.best_step, self.totals.waited = score, done, 0

@@ -8,8 +8,8 @@ import json
 import os
 import warnings
 import zipfile
-from collections.abc import Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
 from pathlib import Path
 
@@ -17,6 +17,7 @@ import numpy as np
 import tensorflow as tf
 
 from ...errors import CheckpointError, DataError
+from ...replicas import Group
 from ..result import History, Totals
 from ..states import Best
 from ..step import Trackable
@@ -41,11 +42,17 @@ class RunCheckpoint:
     :param folder: where the files are; it is created when the run takes its lock.
     :param objects: what TensorFlow saves, by name.
     :param settings: what must be the same for the trace to go on, by name.
+    :param group: the workers of the run: the first one writes, and all read.
     """
 
     def __init__(
-        self, folder: str | os.PathLike[str], objects: Mapping[str, Trackable], settings: Mapping[str, object]
+        self,
+        folder: str | os.PathLike[str],
+        objects: Mapping[str, Trackable],
+        settings: Mapping[str, object],
+        group: Group | None = None,
     ) -> None:
+        self.group = group or Group()
         self.folder = StateFolder(Path(folder))
         self.settings = json.loads(json.dumps(settings))
         self.checkpoint = tf.train.Checkpoint(**objects)
@@ -53,9 +60,12 @@ class RunCheckpoint:
         self.sound: list[int] = []
         """The states in the folder that this run has read or written, the oldest first."""
 
-    def locked(self) -> AbstractContextManager[None]:
+    @contextmanager
+    def locked(self) -> Iterator[None]:
         """Keep other runs out of the folder; see `lock.locked`."""
-        return locked(self.folder.path)
+        with ExitStack() as stack:
+            self.group.on_first(lambda: stack.enter_context(locked(self.folder.path)))
+            yield
 
     def save(self, step: int, history: History, totals: Totals, best: Best) -> None:
         """Write the state after `step` steps, unless it is there.
@@ -68,6 +78,25 @@ class RunCheckpoint:
         """
         if self.sound and self.sound[-1] == step:
             return
+        self.group.on_first(lambda: self._write(step, history, totals, best))
+        if not self.group.is_first:
+            self.sound = [*self.sound, step][-KEPT:]
+
+    def check_seen(self, step: int) -> None:
+        """Refuse a folder in which a worker does not see the state of a step that the first one has written.
+
+        :raises CheckpointError: on that worker, and `WorkerError` on the others.
+        """
+        self.group.together(lambda: self._look_for(step))
+
+    def _look_for(self, step: int) -> None:
+        if self.group.workers > 1 and step not in self.folder.steps():
+            raise CheckpointError(
+                f"checkpoint={str(self.folder.path)!r} is not the same folder on all workers: the first one has written the "
+                f"state of step {step} there, and worker {self.group.number} does not see it. Use a folder that all share."
+            )
+
+    def _write(self, step: int, history: History, totals: Totals, best: Best) -> None:
         folder, record = self.folder, {"settings": self.settings, "totals": asdict(totals)}
         kept = {f"{BEST}{place}": value for place, value in enumerate(best.values)}
         states = [*self.sound, step][-KEPT:]
@@ -98,8 +127,18 @@ class RunCheckpoint:
         :param best: takes what was best until then.
         :return: (steps done, totals), or None if there is no state in the folder.
         :raises DataError: if the state was written with other settings, or if no state can be read.
+        :raises CheckpointError: if the workers of the run do not find the same state.
         """
-        self.folder.clean()
+        self.group.on_first(self.folder.clean)
+        found = self.group.together(lambda: self._read(history, best))
+        if others := self.group.unlike_first(-1 if found is None else found[0]):
+            raise CheckpointError(
+                f"checkpoint={str(self.folder.path)!r} is not the same folder on all workers: the workers {others} do not "
+                "find the state that the first one finds. Use a folder that all share."
+            )
+        return found
+
+    def _read(self, history: History, best: Best) -> tuple[int, Totals] | None:
         problems, steps = [], self.folder.steps()
         for place, step in reversed(list(enumerate(steps))):
             try:

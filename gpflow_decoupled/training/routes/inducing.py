@@ -20,6 +20,7 @@ from gpflow.keras import tf_keras
 from gpflow.likelihoods import MonteCarloLikelihood
 from gpflow.models import SVGP
 
+from ... import replicas
 from ...bases.parts.data_mean import DataMean
 from ...compilation import Compiled
 from ...errors import DataError, NumericalError, UnknownOptionError
@@ -28,10 +29,12 @@ from ...models import BasisGP
 from ...optimizers import ConjugateGradients, NaturalGradient
 from ...optimizers.natural_gradient.evaluation import as_basis_model, evaluate
 from ...optimizers.natural_gradient.moves import check_mean_solver
+from ...replicas import Group
 from ..batches import Batches, make_batches
 from ..step import Step, StepOutput, StepSizes, Trackable, all_finite
 from .data_mean import parts_on_data
 from .keras import KerasAscent, Optimizer
+from .on_replicas import check_on_replicas, check_rows
 from .route import EVERY_ROUTE, OF_OPTIMIZER, Choices, Data, MeanSolver, Model, Route, kinds_of
 
 _OF_MEAN = frozenset({"mean_solver", "Schedule.refresh_every"})
@@ -47,7 +50,7 @@ class InducingRoute(Route):
         | OF_OPTIMIZER
         | _OF_MEAN
         | {"batch_size", "natural_gradient", "hold", "negative_precision", "Schedule.ramp_steps", "seed"}
-        | {"evaluation", "checkpoint"}
+        | {"evaluation", "checkpoint", "strategy"}
     )
     reasons = dict.fromkeys(_OF_MEAN, "This model has no mean points of its own.")
     defaults = {"natural_gradient": 0.2, "Schedule.ramp_steps": 10}
@@ -61,8 +64,10 @@ class InducingRoute(Route):
         return self.options - _OF_MEAN if mean is None else self.options
 
     def check(self, model: Model, chosen: Mapping[str, object]) -> None:
-        """Refuse options that would be ignored, and solvers of other mean points for a mean on all data."""
+        """Refuse options that would be ignored, solvers of other mean points, and what several replicas cannot do."""
         super().check(model, chosen)
+        if (strategy := chosen.get("strategy")) is not None:
+            check_on_replicas(model, strategy, chosen.get("mean_solver"))
         solver = chosen.get("mean_solver")
         of_data = isinstance(model, BasisGP) and isinstance(model.basis.kernel_mean, DataMean)
         if of_data and solver is not None and not isinstance(solver, ConjugateGradients):
@@ -98,12 +103,13 @@ class InducingRoute(Route):
         rho, solver = choices.natural_gradient, choices.mean_solver.method
         _check_roles(model, rho, solver)
         batches = make_batches(model, data, choices.batch_size, choices.seed)
+        check_rows(batches, choices.group)
         _warn_of_sizes(model, batches.num_data)
         rate = self.rates(model, choices).mean_learning_rate
         natural = None if rho is None else _natural_gradient(model, rho, rate, solver, choices.negative_precision)
         mean_optimizer = tf_keras.optimizers.Adam(rate) if solver == "adam" else None
         held = choices.hold == "sites"
-        step = TrainingStep(model, natural, choices.optimizer, mean_optimizer, choices.compile, held)
+        step = TrainingStep(model, natural, choices.optimizer, mean_optimizer, choices.compile, held, choices.group)
         return step, batches
 
 
@@ -116,6 +122,7 @@ class TrainingStep(Step):
     :param mean_optimizer: for the mean coefficients; None where `natural` moves them.
     :param compile: False runs eagerly.
     :param hold_sites: hold q's sites while kernel and inducing points move, where the basis can; else its Parameters.
+    :param group: each of whose replicas takes the step on its own rows, see `replicas`; None is this process alone.
     """
 
     def __init__(
@@ -126,6 +133,7 @@ class TrainingStep(Step):
         mean_optimizer: Optimizer | None,
         compile: bool = True,
         hold_sites: bool = True,
+        group: Group | None = None,
     ) -> None:
         self.model, self.natural = model, natural
         mean = [] if model.basis.kernel_mean is None else [model.basis.kernel_mean.coefficients.unconstrained_variable]
@@ -143,7 +151,9 @@ class TrainingStep(Step):
         self.holds_sites = hold_sites and self.moves_naturally and model.basis.holds_sites and moves_prior
         self.others = KerasAscent(optimizer, others)
         self.mean = None if mean_optimizer is None else KerasAscent(mean_optimizer, self.mean_variables)
-        self._run: Compiled | None = Compiled(self._step, reduce_retracing=True) if compile else None
+        on_rows = (group or Group()).on_rows(self._step)
+        self._compiled: Compiled | None = Compiled(on_rows, reduce_retracing=True) if compile else None
+        self._run = on_rows if self._compiled is None else self._compiled
 
     @property
     def variables(self) -> list[tf.Variable]:
@@ -176,8 +186,8 @@ class TrainingStep(Step):
 
     def trace(self, X: tf.Tensor, Y: tf.Tensor, seed: tf.Tensor) -> None:
         """Compile the step for X [B, D], Y [B, P]."""
-        if self._run is not None:
-            self._run.get_concrete_function(X, Y, seed)
+        if self._compiled is not None:
+            self._compiled.get_concrete_function(X, Y, seed)
 
     def set_step_sizes(self, sizes: StepSizes) -> None:
         """Take those of q, of the mean coefficients and of everything else."""
@@ -222,22 +232,26 @@ class TrainingStep(Step):
 
     def run(self, X: tf.Tensor, Y: tf.Tensor, seed: tf.Tensor) -> StepOutput:
         """One step on X [B, D], Y [B, P]; see the top of this file."""
-        return (self._step if self._run is None else self._run)(X, Y, seed)
+        return self._run(X, Y, seed)
 
     def _step(self, X: tf.Tensor, Y: tf.Tensor, seed: tf.Tensor) -> StepOutput:
         # 1. the bound and its gradients
         rows = self.model.basis.draw_rows(seed)
         moved = [*self.mean_variables, *self.others.moved]
-        evaluation = evaluate(self.model, (X, Y), moved, rows, self.holds_sites)
+        natural = self.natural if self.moves_naturally else None
+        with_target = natural is not None and natural.starts_at(self.model)
+        evaluation = evaluate(self.model, (X, Y), moved, rows, self.holds_sites, with_target)
         count = len(self.mean_variables)
         mean_gradients, other_gradients = evaluation.gradients[:count], evaluation.gradients[count:]
         ok = tf.logical_and(evaluation.state.ok, all_finite([evaluation.elbo, *evaluation.gradients]))
-        # 2. where q goes; at fixed Parameters it may be written at once
+        # 2. where q goes, and whether all replicas are well; at fixed Parameters it may be written at once
         shortened = clipped = tf.constant(0)
-        natural = self.natural if self.moves_naturally else None
         if natural is not None:
             move = natural.propose(self.model, (X, Y), evaluation, mean_gradients)
             ok, shortened, clipped = tf.logical_and(ok, move.ok), move.shortened, move.clipped
+        ok, clipped = replicas.agreed(ok, clipped)
+        if natural is not None:
+            move = move._replace(ok=ok)
             if not self.holds_sites:
                 natural.commit(self.model, move)
         # 3. everything else

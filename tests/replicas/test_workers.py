@@ -1,0 +1,72 @@
+"""Two worker processes do what one process does, stay the same to the last bit, and end together."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.replicas.test_virtual_devices import check_same_run, part
+
+Both = list[dict[str, np.ndarray]]
+
+
+@pytest.mark.parametrize("case", ["gaussian", "bernoulli"])
+def test_two_workers_do_what_one_process_does(workers: Both, case: str) -> None:
+    for found in workers:
+        check_same_run(found, case)
+    first, second = (part(found, f"{case}/two") for found in workers)
+    assert first.keys() == second.keys()
+    for name, value in first.items():
+        assert np.array_equal(value, second[name]), name
+    sizes = first["messages"].tolist()
+    assert sizes[0] == 16 and sizes[2] == 8 and sizes[4] == 16, "two that compare settings, three of a step"
+    assert len(sizes) == 6, "and one that compares the replicas at a refresh"
+
+
+@pytest.mark.parametrize("probe", ["group"])
+def test_what_workers_tell_each_other(workers: Both, probe: str) -> None:
+    for number, found in enumerate(part(one, probe) for one in workers):
+        assert found["place"].tolist() == [2, 2, number, number == 0]
+        assert found["gathered"].tolist() == [3.0, 4.0] and found["first"] == 3.0 and found["together"] == 3.0 + number
+        assert found["rows"].tolist() == [[3.0, -3.0], [4.0, -4.0]] and found["of first"].tolist() == [3.0, 6.0]
+        assert found["unlike"].tolist() == [1] and found["alike"].tolist() == []
+    failed, first_fails = ([str(part(one, probe)[name]) for one in workers] for name in ("failed", "first fails"))
+    cause = "the labels of worker 1 are bad"
+    assert failed == [
+        f"WorkerError: Worker 1 has failed and ends the run on all. ValueError: {cause}",
+        f"ValueError: {cause}",
+    ]
+    assert first_fails[0] == "KeyError: 'no such key'"
+    assert first_fails[1] == "WorkerError: Worker 0 has failed and ends the run on all. KeyError: 'no such key'"
+
+
+@pytest.mark.parametrize("probe", ["other data"])
+def test_workers_with_other_data_or_options_are_refused(workers: Both, probe: str) -> None:
+    for found in (part(one, probe) for one in workers):
+        start = "DataError: The workers [1] were started with another value of"
+        assert str(found["data"]).startswith(f"{start} checksum of the data than the first one")
+        assert str(found["steps"]).startswith(f"{start} steps than the first one")
+        assert found["unchanged"]
+
+
+@pytest.mark.parametrize("probe", ["clock"])
+def test_the_first_workers_clock_ends_a_run(workers: Both, probe: str) -> None:
+    first, second = (part(one, probe) for one in workers)
+    assert first["steps"] == second["steps"] >= 2
+    assert np.array_equal(first["last"], second["last"]) and np.array_equal(first["q"], second["q"])
+
+
+@pytest.mark.parametrize("probe", ["checkpoint"])
+def test_one_writes_and_all_read(workers: Both, probe: str) -> None:
+    for number, found in enumerate(part(one, probe) for one in workers):
+        assert found["same"]
+        states = [name for name in found["files"] if name.startswith("run-")]
+        assert states == ["run-6.json", "run-7.json"]
+        reason = (
+            "CheckpointError"
+            if number == 1
+            else "WorkerError: Worker 1 has failed and ends the run on all. CheckpointError"
+        )
+        assert str(found["refused"]).startswith(f"{reason}: checkpoint=") and "not the same folder" in str(
+            found["refused"]
+        )
