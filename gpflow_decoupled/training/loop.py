@@ -85,10 +85,9 @@ class Loop:
 
     def _settings(self) -> dict[str, object]:
         """What must be the same for the run to go on, and on all workers."""
-        plan, parts = self.plan, {**self.batches.settings, **self.step.settings}
-        return run_settings(
-            self.model, {"seed": plan.seed, **parts, **asdict(plan.rates)}, plan.refresh_every, self.group
-        )
+        plan = self.plan
+        parts = {"seed": plan.seed, **self.batches.settings, **self.step.settings, **asdict(plan.rates)}
+        return run_settings(self.model, parts, plan.refresh_every, self.group)
 
     def run(self) -> FitResult:
         """Train until a limit is reached, with the folder of the checkpoints locked."""
@@ -106,9 +105,8 @@ class Loop:
                 began = time.perf_counter()
                 output = self._advance(done)
                 done += 1
-                self.totals.seconds += time.perf_counter() - began
-                if limits.seconds is not None:
-                    self.totals.seconds = self.group.first(self.totals.seconds)
+                seconds = self.totals.seconds + (time.perf_counter() - began)
+                self.totals.seconds = seconds if limits.seconds is None else self.group.first(seconds)
                 self._record(done, output)
                 self._after_step(done, line)
         except KeyboardInterrupt:
@@ -166,9 +164,8 @@ class Loop:
 
     def _advance(self, done: int) -> StepOutput:
         """One step; what is not a whole and sound step leaves the Parameters as they were before."""
-        batch = next_batch(self.group, self.batches, done) if self._batch is None else self._batch
-        self._batch = None
-        now = snapshot(self.step.variables)
+        batch, self._batch = self._batch or next_batch(self.group, self.batches, done), None
+        now = self._snapshot()
         try:
             self.step.set_step_sizes(self.plan.rates.at(done, self.plan.limits.share(done, self.totals.seconds)))
             if done % self.plan.refresh_every == 0:
@@ -189,7 +186,7 @@ class Loop:
 
     def _finish(self, done: int) -> bool:
         """What the step leaves for the end, and whether that was anything; a failure leaves the Parameters as they were."""
-        now, began = snapshot(self.step.variables), time.perf_counter()
+        now, began = self._snapshot(), time.perf_counter()
         try:
             if not self.step.finish():
                 return False
@@ -204,6 +201,9 @@ class Loop:
         self.totals.seconds += time.perf_counter() - began
         self.totals.refreshes += 1
         return True
+
+    def _snapshot(self) -> Snapshot:
+        return snapshot(self.step.variables)
 
     def _seed(self, step: int) -> tf.Tensor:
         return tf.constant([self.plan.seed, step], tf.int32)
@@ -225,7 +225,7 @@ class Loop:
             self.group.together(lambda: plan.callbacks(done, {"elbo": recent, **metrics}, self.model))
         if plan.checkpoints is not None and done % plan.checkpoints.every == 0 and self._reason_to_stop(done) is None:
             if self._last is not None and not self._is_sound(done):
-                self._fail(self._last, snapshot(self.step.variables), done)
+                self._fail(self._last, self._snapshot(), done)
             self._save(done)
 
     def _save(self, done: int) -> None:
