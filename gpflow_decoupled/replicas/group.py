@@ -12,7 +12,7 @@ import numpy as np
 import tensorflow as tf
 
 from ..errors import WorkerError
-from .sums import count, rank, total
+from .sums import rank, total
 
 Result = TypeVar("Result")
 
@@ -52,20 +52,24 @@ class Group:
         """Where variables must be created; `strategy.scope()`."""
         return nullcontext() if self.strategy is None else self.strategy.scope()
 
-    def on_rows(self, function: Callable[[tf.Tensor, tf.Tensor, tf.Tensor], Result]) -> Callable[..., Result]:
+    def on_rows(
+        self, function: Callable[[tf.Tensor, tf.Tensor, tf.Tensor], Result], of_worker: bool = False
+    ) -> Callable[..., Result]:
         """A function of a batch, as one that each replica runs on its own rows of the batch.
 
         Replica r of R takes the rows r, r + R, ...; their numbers may differ by one.
 
         :param function: of X [B, D], Y [B, P] and a seed [2], which returns a tensor or a tuple of tensors.
+        :param of_worker: whether a batch is of this worker alone, whose replicas share it; else all workers have the same.
         :return: a function of the same arguments, with what the first replica of this process returns.
         """
         if self.strategy is None:
             return function
-        strategy = self.strategy
+        strategy, sharing = self.strategy, self.replicas // self.workers if of_worker else self.replicas
 
         def one_replica(X: tf.Tensor, Y: tf.Tensor, seed: tf.Tensor) -> Result:
-            return function(X[rank() :: count()], Y[rank() :: count()], seed)
+            first = rank() % sharing
+            return function(X[first::sharing], Y[first::sharing], seed)
 
         def all_replicas(X: tf.Tensor, Y: tf.Tensor, seed: tf.Tensor) -> Result:
             outputs = strategy.run(one_replica, (X, Y, seed))
@@ -88,6 +92,10 @@ class Group:
     def first(self, value: float) -> float:
         """The number that the first worker has."""
         return float(value) if self.workers == 1 else float(self.gather(value)[0])
+
+    def all(self, value: bool) -> bool:
+        """Whether something holds on all workers."""
+        return bool(np.all(self.gather(value)))
 
     def unlike_first(self, value: float) -> list[int]:
         """The workers whose number is not that of the first."""
@@ -121,6 +129,10 @@ class Group:
     def on_first(self, action: Callable[[], object]) -> None:
         """Take an action on the first worker alone; the others wait for it, and fail if it fails."""
         self.together(lambda: action() if self.is_first else None)
+
+    def input_context(self) -> tf.distribute.InputContext:
+        """What TensorFlow tells a function that reads the shard of a worker."""
+        return tf.distribute.InputContext(self.workers, self.number, self.replicas)
 
     def copies(self, variables: Sequence[tf.Variable]) -> list[list[tf.Tensor]]:
         """The values of variables [...] as they are, for each replica of this process."""

@@ -21,14 +21,14 @@ from ..optimizers.unusable_observation import unusable_observation
 from ..replicas import Group
 from .batches import Batch, Batches
 from .checkpoints import Checkpoints, RunCheckpoint
-from .evaluation import Evaluation, held_out_metrics
+from .evaluation import Evaluation
 from .failure import explain, restored
 from .progress import Callbacks, ProgressLine
 from .result import RECENT, FitResult, History, Totals
 from .schedules import Limits, Rates
 from .states import Best, Snapshot, exact_bound, go_back, is_sound, snapshot
 from .step import Step, StepOutput
-from .together import next_batch, refuse_other_run, repair_drift, run_settings
+from .together import metrics_of_all, next_batch, refuse_other_run, repair_drift, run_settings
 
 INTERRUPTED = "interrupted"
 SPOILT = "; the last step was undone, because the bound after it is not finite"
@@ -80,8 +80,8 @@ class Loop:
 
     def _run_checkpoint(self, checkpoints: Checkpoints) -> RunCheckpoint:
         """The state of this run in its folder."""
-        objects = {"model": self.model, **self.step.checkpointable, **self.batches.checkpointable}
-        return RunCheckpoint(checkpoints.folder, objects, self._settings(), self.group)
+        objects = {"model": self.model, **self.step.checkpointable}
+        return RunCheckpoint(checkpoints.folder, objects, self.batches.checkpointable, self._settings(), self.group)
 
     def _settings(self) -> dict[str, object]:
         """What must be the same for the run to go on, and on all workers."""
@@ -133,7 +133,6 @@ class Loop:
                 go_back(before)
         if state is None:
             self._save(0)
-            self._checkpoint.check_seen(0)
             return 0
         done, self.totals = state
         self.step.finished, self.step.converged = self.totals.finished, self.totals.converged
@@ -241,7 +240,7 @@ class Loop:
     def _evaluate(self, done: int) -> dict[str, float]:
         if self.plan.evaluation is None or self.plan.evaluation.data is None:
             return {}
-        metrics = held_out_metrics(self.model, self.plan.evaluation.data)
+        metrics = metrics_of_all(self.group, self.model, self.plan.evaluation.data)
         self.history.append(evaluation_step=done, evaluation_seconds=self.totals.seconds, **metrics)
         return metrics
 
@@ -300,7 +299,8 @@ class Loop:
             return True
         own = {variable.ref() for variable in self.model.variables}
         moved = [variable for variable in self.step.variables if variable.ref() in own]
-        return is_sound(moved, lambda: self.step.probe(*batch, self._seed(done)) if bound is None else bound)
+        found = is_sound(moved, lambda: self.step.probe(*batch, self._seed(done)) if bound is None else bound)
+        return self.group.all(found)
 
     def _result(self, done: int, reason: str) -> FitResult:
         totals = self.totals

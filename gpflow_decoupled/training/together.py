@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["next_batch", "refuse_other_run", "repair_drift", "run_settings"]
+__all__ = ["metrics_of_all", "next_batch", "refuse_other_run", "repair_drift", "run_settings"]
 
 import json
 import warnings
@@ -10,6 +10,7 @@ import zlib
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
+import numpy.typing as npt
 import tensorflow as tf
 from gpflow.models import GPModel
 from gpflow.utilities import parameter_dict
@@ -18,6 +19,7 @@ from ..errors import DataError
 from ..models import FactorGraph
 from ..replicas import Group
 from .batches import ArrayBatches, Batch, Batches, checksum
+from .evaluation import held_out_metrics
 
 
 def run_settings(
@@ -70,6 +72,23 @@ def next_batch(group: Group, batches: Batches, step: int) -> Batch:
     if isinstance(batches, ArrayBatches):  # they were checked before the first step
         return batches(step)
     return group.together(lambda: batches(step))
+
+
+def metrics_of_all(group: Group, model: GPModel, data: Sequence[npt.ArrayLike]) -> dict[str, float]:
+    """`held_out_metrics`, with the rows shared out to the workers; one message.
+
+    :param group: the workers of the run.
+    :param model: the same on all of them.
+    :param data: X [N, D] and Y [N, P], the same on all of them.
+    """
+    X, Y = (np.asarray(array) for array in data)
+    if group.workers == 1 or len(X) < group.workers:
+        return held_out_metrics(model, data)
+    own = X[group.number :: group.workers], Y[group.number :: group.workers]
+    found = held_out_metrics(model, own)
+    means = np.array([1.0, found["rmse"] ** 2, found["log_density"]])
+    rows, squares, densities = np.sum(group.gather(len(own[0]) * means), axis=0)
+    return {"rmse": float(np.sqrt(squares / rows)), "log_density": float(densities / rows)}
 
 
 def repair_drift(group: Group, variables: Sequence[tf.Variable]) -> bool:

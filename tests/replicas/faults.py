@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import gpflow
 import numpy as np
 import tensorflow as tf
 
@@ -104,6 +105,76 @@ def checkpoint(strategy: tf.distribute.Strategy, path: str) -> Found:
     }
 
 
+def _shard(context: tf.distribute.InputContext) -> tf.data.Dataset:
+    """The shard of a worker, in batches of 8 rows and a last one of 7 or 6, so that workers differ in size at times."""
+    rows = tf.data.Dataset.from_tensor_slices((inputs(), observations("sine")))
+    rows = rows.shard(context.num_input_pipelines, context.input_pipeline_id)
+    return rows.batch(8 + context.input_pipeline_id)
+
+
+def _by_hand(steps: int) -> list[tuple[np.ndarray, np.ndarray]]:
+    """What both workers together see in each step: the batches of one dataset."""
+    X, Y = inputs(), observations("sine")
+    found = []
+    streams = []
+    for worker in (0, 1):
+        own = [X[worker::2], Y[worker::2]]
+        size = 8 + worker
+        starts = range(0, len(own[0]), size)
+        streams.append([tuple(part[start : start + size] for part in own) for start in starts])
+    for step in range(steps):
+        parts = [stream[step % len(stream)] for stream in streams]
+        found.append(tuple(np.vstack(pair) for pair in zip(*parts)))
+    return found
+
+
+def dataset(strategy: tf.distribute.Strategy, path: str) -> Found:
+    """Each worker reads its shard: the run of one process on the union of their batches, and the same after a restart."""
+    folder, data = Path(path).parent / "dataset", (inputs(), observations("sine"))
+    options: dict[str, Any] = {"progress": False, "schedule": gd.training.Schedule(anneal=0.0)}
+
+    def fit(steps: int, **more: Any) -> tuple[Any, Any]:
+        with strategy.scope():
+            model = orthogonal(num_data=len(data[0]))()
+        return model, gd.fit(model, _shard, steps=steps, strategy=strategy, **more, **options)
+
+    alone = orthogonal(num_data=len(data[0]))()
+    union = tf.data.Dataset.from_generator(
+        lambda: iter(_by_hand(9)), output_signature=(tf.TensorSpec([None, 1], tf.float64),) * 2
+    )
+    expected = gd.fit(alone, union, steps=9, **options)
+    model, result = fit(9, evaluation=data)
+    fit(4, checkpoint=Checkpoints(folder, every=2), compile=False)
+    resumed, again = fit(9, checkpoint=Checkpoints(folder, every=2), compile=False)
+    score = gd.training.evaluation.held_out_metrics(model, data)
+    found = {f"one {name}": value for name, value in values(alone).items()}
+    found |= {f"two {name}": value for name, value in values(model).items()}
+    found |= {f"resumed {name}": value for name, value in values(resumed).items()}
+    scores = [result.history[name][-1] - score[name] for name in ("rmse", "log_density")]
+    plain = _message(lambda: gd.fit(model, union, steps=1, strategy=strategy, **options))
+    return found | {
+        "elbo": np.stack([expected.history["elbo"], result.history["elbo"], again.history["elbo"]]),
+        "scores": np.array(scores),
+        "files": np.array(sorted(file.name for file in folder.iterdir())),
+        "plain": plain,
+    }
+
+
+def bad_labels(strategy: tf.distribute.Strategy, path: str) -> Found:
+    """A shard of the second worker with a label outside of the likelihood's support, in its third batch."""
+
+    def shard(context: tf.distribute.InputContext) -> tf.data.Dataset:
+        labels = observations("labels")
+        labels[20] = 7.0 * context.input_pipeline_id
+        return tf.data.Dataset.from_tensor_slices((inputs(), labels)).batch(10)
+
+    with strategy.scope():
+        model = orthogonal(gpflow.likelihoods.Bernoulli, num_data=61)()
+    return {
+        "message": _message(lambda: gd.fit(model, shard, steps=9, strategy=strategy, progress=False, compile=False))
+    }
+
+
 def _long_run(strategy: tf.distribute.Strategy, folder: Path | None, killed: bool) -> tuple[Any, np.ndarray]:
     """12 steps, saved every 5; the second worker kills itself after step 8, or does not."""
     model, number = _model(strategy), Group(strategy).number
@@ -139,6 +210,8 @@ FAULTS: dict[str, Callable[[tf.distribute.Strategy, str], Found]] = {
     "other data": other_data,
     "clock": clock,
     "checkpoint": checkpoint,
+    "dataset": dataset,
+    "bad labels": bad_labels,
     "killed": killed,
     "resumed": resumed,
 }

@@ -70,3 +70,28 @@ def test_one_writes_and_all_read(workers: Both, probe: str) -> None:
         assert str(found["refused"]).startswith(f"{reason}: checkpoint=") and "not the same folder" in str(
             found["refused"]
         )
+
+
+@pytest.mark.parametrize("probe", [pytest.param("dataset", marks=pytest.mark.exhaustive)])
+def test_each_worker_reads_its_shard(workers: Both, probe: str) -> None:
+    """Both shards together are the batches of one process, sizes that change by worker and step included."""
+    for found in (part(one, probe) for one in workers):
+        names = [name[4:] for name in found if name.startswith("one ")]
+        assert len(names) > 5
+        for name in names:
+            for other in ("two", "resumed"):
+                np.testing.assert_allclose(found[f"{other} {name}"], found[f"one {name}"], rtol=1e-9, atol=1e-9)
+        np.testing.assert_allclose(found["elbo"][1:], found["elbo"][[0, 0]], rtol=1e-9)
+        np.testing.assert_allclose(found["scores"], 0.0, atol=1e-10)
+        assert {"place-0-8.index", "place-1-8.index", "place-0-9.index", "place-1-9.index"} <= set(found["files"])
+        assert not any(name.startswith(("place-0-6", "place-1-6")) for name in found["files"]), (
+            "states that are no longer kept"
+        )
+        assert str(found["plain"]).startswith("DataError: Each of 2 workers would read all of this dataset")
+
+
+@pytest.mark.parametrize("probe", ["bad labels"])
+def test_bad_labels_on_one_worker_end_the_run_on_all(workers: Both, probe: str) -> None:
+    first, second = (str(part(one, probe)["message"]) for one in workers)
+    assert second.startswith("DataError: ") and "7" in second
+    assert first == f"WorkerError: Worker 1 has failed and ends the run on all. {second}"

@@ -8,7 +8,7 @@ import json
 import os
 import warnings
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -41,6 +41,7 @@ class RunCheckpoint:
 
     :param folder: where the files are; it is created when the run takes its lock.
     :param objects: what TensorFlow saves, by name.
+    :param places: the place of this worker in its own data, by name.
     :param settings: what must be the same for the trace to go on, by name.
     :param group: the workers of the run: the first one writes, and all read.
     """
@@ -49,14 +50,16 @@ class RunCheckpoint:
         self,
         folder: str | os.PathLike[str],
         objects: Mapping[str, Trackable],
+        places: Mapping[str, Trackable],
         settings: Mapping[str, object],
         group: Group | None = None,
     ) -> None:
         self.group = group or Group()
         self.folder = StateFolder(Path(folder))
         self.settings = json.loads(json.dumps(settings))
-        self.checkpoint = tf.train.Checkpoint(**objects)
-        self.checkpoint.save_counter.assign(0)  # it exists from now on: TensorFlow asks for it in every state
+        alone = self.group.workers == 1
+        self.checkpoint = _with_counter({**objects, **(places if alone else {})})
+        self.place = None if alone or not places else _with_counter(places)
         self.sound: list[int] = []
         """The states in the folder that this run has read or written, the oldest first."""
 
@@ -78,19 +81,18 @@ class RunCheckpoint:
         """
         if self.sound and self.sound[-1] == step:
             return
+        is_new = not self.sound
+        if self.place is not None:
+            self.group.together(lambda: self._write_place(step))
         self.group.on_first(lambda: self._write(step, history, totals, best))
         if not self.group.is_first:
             self.sound = [*self.sound, step][-KEPT:]
-
-    def check_seen(self, step: int) -> None:
-        """Refuse a folder in which a worker does not see the state of a step that the first one has written.
-
-        :raises CheckpointError: on that worker, and `WorkerError` on the others.
-        """
-        self.group.together(lambda: self._look_for(step))
+        if is_new:
+            self.group.together(lambda: self._look_for(step))
 
     def _look_for(self, step: int) -> None:
-        if self.group.workers > 1 and step not in self.folder.steps():
+        """Refuse a folder in which this worker does not see the state that the first one has written."""
+        if not self.group.is_first and step not in self.folder.steps():
             raise CheckpointError(
                 f"checkpoint={str(self.folder.path)!r} is not the same folder on all workers: the first one has written the "
                 f"state of step {step} there, and worker {self.group.number} does not see it. Use a folder that all share."
@@ -100,11 +102,24 @@ class RunCheckpoint:
         folder, record = self.folder, {"settings": self.settings, "totals": asdict(totals)}
         kept = {f"{BEST}{place}": value for place, value in enumerate(best.values)}
         states = [*self.sound, step][-KEPT:]
-        try:
+        with self._writing(step, states):
             folder.write(f"run-{step}.json", lambda file: file.write(json.dumps(record).encode()))
             folder.write(f"history-{step}.npz", lambda file: np.savez(file, **history.arrays(), **kept))
             self.checkpoint.write(folder.tensors(step))
             folder.list_states(states)
+            self.sound = states
+
+    def _write_place(self, step: int) -> None:
+        if self.place is not None:
+            with self._writing(step, []):
+                self.place.write(self.folder.place(step, self.group.number))
+
+    @contextmanager
+    def _writing(self, step: int, states: Sequence[int]) -> Iterator[None]:
+        """Name what keeps the state of a step from being written, and clean the folder up where `states` are its own."""
+        folder = self.folder
+        try:
+            yield
         except tf.errors.FailedPreconditionError as error:
             raise DataError(
                 "This dataset's place cannot be saved (it depends on Python state, as from_generator does); "
@@ -115,10 +130,9 @@ class RunCheckpoint:
                 f"The state of step {step} cannot be written to checkpoint={str(folder.path)!r} ({_cause(error)}); make room, "
                 "or use another folder. A run goes on from the state before it."
             ) from error
-        else:
-            self.sound = states
         finally:
-            folder.clean(self.sound or states)
+            if states:
+                folder.clean(self.sound or states)
 
     def restore(self, history: History, best: Best) -> tuple[int, Totals] | None:
         """Go back to the latest state that can be read.
@@ -152,6 +166,9 @@ class RunCheckpoint:
             self._compare(settings)
             try:
                 self.checkpoint.restore(self.folder.tensors(step)).assert_existing_objects_matched()
+                if self.place is not None:
+                    own = self.folder.place(step, self.group.number)
+                    self.place.restore(own).assert_existing_objects_matched()
             except UNREADABLE as error:
                 problems.append(f"step {step}: {_cause(error)}")
                 continue
@@ -179,6 +196,13 @@ class RunCheckpoint:
                     f"The checkpoint in {self.folder.path} was written with {name}={old!r}, and this run has {new!r}; use the "
                     "same value, or another folder."
                 )
+
+
+def _with_counter(objects: Mapping[str, Trackable]) -> tf.train.Checkpoint:
+    """A checkpoint whose counter exists from now on: TensorFlow asks for it in every state."""
+    checkpoint = tf.train.Checkpoint(**objects)
+    checkpoint.save_counter.assign(0)
+    return checkpoint
 
 
 def _cause(error: BaseException) -> str:

@@ -34,7 +34,7 @@ from ..batches import Batches, make_batches
 from ..step import Step, StepOutput, StepSizes, Trackable, all_finite
 from .data_mean import parts_on_data
 from .keras import KerasAscent, Optimizer
-from .on_replicas import check_on_replicas, check_rows
+from .on_replicas import check_on_replicas, dataset_of, shards_of, ways_to_trace
 from .route import EVERY_ROUTE, OF_OPTIMIZER, Choices, Data, MeanSolver, Model, Route, kinds_of
 
 _OF_MEAN = frozenset({"mean_solver", "Schedule.refresh_every"})
@@ -102,15 +102,16 @@ class InducingRoute(Route):
             )
         rho, solver = choices.natural_gradient, choices.mean_solver.method
         _check_roles(model, rho, solver)
-        batches = make_batches(model, data, choices.batch_size, choices.seed)
-        check_rows(batches, choices.group)
+        batches = make_batches(model, dataset_of(data, choices.group), choices.batch_size, choices.seed)
         _warn_of_sizes(model, batches.num_data)
         rate = self.rates(model, choices).mean_learning_rate
         natural = None if rho is None else _natural_gradient(model, rho, rate, solver, choices.negative_precision)
         mean_optimizer = tf_keras.optimizers.Adam(rate) if solver == "adam" else None
         held = choices.hold == "sites"
-        step = TrainingStep(model, natural, choices.optimizer, mean_optimizer, choices.compile, held, choices.group)
-        return step, batches
+        shards = shards_of(batches, choices.group)
+        return TrainingStep(
+            model, natural, choices.optimizer, mean_optimizer, choices.compile, held, choices.group, shards
+        ), batches
 
 
 class TrainingStep(Step):
@@ -123,6 +124,7 @@ class TrainingStep(Step):
     :param compile: False runs eagerly.
     :param hold_sites: hold q's sites while kernel and inducing points move, where the basis can; else its Parameters.
     :param group: each of whose replicas takes the step on its own rows, see `replicas`; None is this process alone.
+    :param shards: the shapes and types of X [None, D] and Y [None, P] where each worker has batches of its own.
     """
 
     def __init__(
@@ -134,6 +136,7 @@ class TrainingStep(Step):
         compile: bool = True,
         hold_sites: bool = True,
         group: Group | None = None,
+        shards: list[tf.TensorSpec] | None = None,
     ) -> None:
         self.model, self.natural = model, natural
         mean = [] if model.basis.kernel_mean is None else [model.basis.kernel_mean.coefficients.unconstrained_variable]
@@ -151,8 +154,8 @@ class TrainingStep(Step):
         self.holds_sites = hold_sites and self.moves_naturally and model.basis.holds_sites and moves_prior
         self.others = KerasAscent(optimizer, others)
         self.mean = None if mean_optimizer is None else KerasAscent(mean_optimizer, self.mean_variables)
-        on_rows = (group or Group()).on_rows(self._step)
-        self._compiled: Compiled | None = Compiled(on_rows, reduce_retracing=True) if compile else None
+        on_rows = (group or Group()).on_rows(self._step, of_worker=shards is not None)
+        self._compiled: Compiled | None = Compiled(on_rows, **ways_to_trace(shards)) if compile else None
         self._run = on_rows if self._compiled is None else self._compiled
 
     @property

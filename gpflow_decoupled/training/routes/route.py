@@ -7,7 +7,7 @@ __all__ = [
 ]  # fmt: skip
 
 import abc
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, TypeAlias
 
@@ -29,7 +29,9 @@ from ..step import Step
 from .keras import Optimizer, refuse_clipping, state_of
 
 Model: TypeAlias = GPModel | FactorGraph
-Data: TypeAlias = "Sequence[npt.ArrayLike] | tf.data.Dataset | None"
+Data: TypeAlias = (
+    "Sequence[npt.ArrayLike] | tf.data.Dataset | Callable[[tf.distribute.InputContext], tf.data.Dataset] | None"
+)
 
 EVERY_ROUTE = frozenset({"steps", "seconds", "Evaluation.patience", "callbacks", "progress", "compile"})
 OF_OPTIMIZER = frozenset({"learning_rate", "optimizer", "Schedule.anneal"})
