@@ -18,7 +18,7 @@ PACKAGE = Path(__file__).parents[1] / "gpflow_decoupled"
 NAME = PACKAGE.name
 LAYERS = [  # top first; packages on one line do not import each other
     {"__init__"},
-    {"wrappers"},
+    {"launch", "wrappers"},
     {"training"},
     {"certificates", "optimizers", "pathwise", "topics"},
     {"models"},

@@ -41,7 +41,8 @@ class Group:
         self.strategy = strategy
         self.replicas = 1 if strategy is None else int(strategy.num_replicas_in_sync)
         self.workers, self.number = _place(strategy)
-        self._summed: Callable[[tf.Tensor], tf.Tensor] = tf.function(self._sum, autograph=False)
+        signature = [tf.TensorSpec([None], tf.float64)]  # traced once, for vectors of any length
+        self._summed: Callable[[tf.Tensor], tf.Tensor] = tf.function(self._sum, signature, autograph=False)
 
     @property
     def is_first(self) -> bool:
@@ -87,7 +88,7 @@ class Group:
         if self.workers == 1:
             return own
         with self.naming_lost_workers():
-            return self._summed(tf.constant(own)).numpy()
+            return self._summed(tf.constant(own.ravel())).numpy().reshape(own.shape)
 
     def first(self, value: float) -> float:
         """The number that the first worker has."""
@@ -144,7 +145,10 @@ class Group:
     def of_first(self, value: tf.Tensor) -> tf.Tensor:
         """The array [...] that the first worker has, in float64; one message."""
         own = tf.cast(value, tf.float64)
-        return own if self.workers == 1 else self._summed(own if self.is_first else tf.zeros_like(own))
+        if self.workers == 1:
+            return own
+        with self.naming_lost_workers():
+            return tf.reshape(self._summed(tf.reshape(own if self.is_first else tf.zeros_like(own), [-1])), own.shape)
 
     @contextmanager
     def naming_lost_workers(self) -> Iterator[None]:
@@ -163,7 +167,7 @@ class Group:
             ) from error
 
     def _sum(self, own: tf.Tensor) -> tf.Tensor:
-        """Arrays [...] summed over the workers, each of which enters it once."""
+        """Vectors summed over the workers, each of which enters its own once."""
         if self.strategy is None:
             return own
         per_worker = self.replicas // self.workers

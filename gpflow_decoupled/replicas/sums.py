@@ -29,7 +29,7 @@ class Message(NamedTuple):
     replica: int
     """The number of the replica that has traced it; each replica traces all of its own."""
     size: int
-    """Bytes that a replica puts in."""
+    """Bytes that a replica puts in; -1 for the messages of a `Group`, whose sizes are not known when they are traced."""
 
 
 def count() -> int:
@@ -74,11 +74,13 @@ def total(parts: Sequence[tf.Tensor], symmetric: Collection[int] = ()) -> list[t
     tensors = [tf.convert_to_tensor(part) for part in parts]  # gradients of gathered rows are sparse
     sent = [_triangle(part) if place in symmetric else part for place, part in enumerate(tensors)]
     flat = tf.concat([tf.reshape(part, [-1]) for part in sent], axis=0)
+    size = -1 if flat.shape[0] is None else flat.dtype.size * int(flat.shape[0])
     for messages in _watching:
-        messages.append(Message(rank(), flat.dtype.size * int(flat.shape[0])))
+        messages.append(Message(rank(), size))
     summed = tf.distribute.get_replica_context().all_reduce(tf.distribute.ReduceOp.SUM, flat)
     pieces = tf.split(summed, [tf.size(part) for part in sent], num=len(sent))
-    shaped = [tf.reshape(piece, part.shape) for piece, part in zip(pieces, sent)]
+    shapes = [part.shape if part.shape.is_fully_defined() else tf.shape(part) for part in sent]
+    shaped = [tf.reshape(piece, shape) for piece, shape in zip(pieces, shapes)]
     return [_matrix(part) if place in symmetric else part for place, part in enumerate(shaped)]
 
 

@@ -74,7 +74,8 @@ end | `optimizer` | `learning_rate`, `optimizer`, `Schedule.anneal`, `Schedule.r
 
     :param model: is trained in place.
     :param data: (X [N, D], Y [N, P]), or a `tf.data.Dataset` of batches of such pairs, which is repeated as often as needed;
-        then the model must know `num_data`. None for a model that owns its data.
+        then the model must know `num_data`. With several workers a function of `tf.distribute.InputContext` that returns the
+        dataset of one. None for a model that owns its data.
     :param steps: how many steps; 2000 if `seconds` is not given either.
     :param seconds: wall-clock limit of the steps; compilation, evaluations and a last ascent come on top.
     :param batch_size: rows of a minibatch; "auto" is 1024, or all rows if there are fewer; None is all rows.
@@ -99,14 +100,15 @@ end | `optimizer` | `learning_rate`, `optimizer`, `Schedule.anneal`, `Schedule.r
     :param seed: fixes shuffling and subsampling: same seed, same trace; 0 if not given. `MonteCarlo` has a seed of its own,
         and likelihoods that sample (`Softmax`) draw from TensorFlow's global generator: call `tf.random.set_seed` too.
     :param progress: show a line with steps, time and bound.
+    :param compile: False runs the steps eagerly. That is slower, but there is nothing to trace, which pays for a few steps.
     :param strategy: a `tf.distribute` strategy, which shares out the rows of each batch to its replicas; the model must have
         been built in `strategy.scope()`. For models on inducing points.
-    :param compile: False runs the steps eagerly. That is slower, but there is nothing to trace, which pays for a few steps.
     :return: the record of the run.
     :raises ModelError: for a model of another kind, with what trains it.
     :raises DataError: for unusable data and values out of range, before the first step and with nothing changed.
     :raises CheckpointError: if the folder of `checkpoint` is in use by another run, or cannot be written.
     :raises UnknownOptionError: for an option that this model does not use, with those that it does, and for unknown values.
+    :raises WorkerError: if another worker of the strategy fails or is gone.
     :raises NumericalError: if a step fails. The last good parameters are restored, and the record so far is in its `result`.
 
     Example::

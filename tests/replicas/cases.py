@@ -124,7 +124,11 @@ def run(name: str, strategy: tf.distribute.Strategy | None) -> dict[str, np.ndar
         result = gd.fit(model, data, steps=STEPS, progress=False, strategy=strategy, **grouped(**flat))
     parameters = gpflow.utilities.parameter_dict(model)
     found = {f"value {path}": np.asarray(parameter.numpy()) for path, parameter in parameters.items()}
-    found |= {"elbo": result.history["elbo"], "shortened": np.array(result.shortened_steps)}
+    found |= {
+        "elbo": result.history["elbo"],
+        "bound": np.array(result.elbo),
+        "shortened": np.array(result.shortened_steps),
+    }
     found["clipped"] = np.array(result.clipped_sites)
     if strategy is not None:
         found["messages"] = np.array([one.size for one in messages if one.replica == messages[0].replica])

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 ROOT = Path(__file__).parents[2]
-SECONDS = 900
+SECONDS = 1800
 Arrays = dict[str, np.ndarray]
 
 

@@ -67,8 +67,10 @@ def other_data(strategy: tf.distribute.Strategy, path: str) -> Found:
     before, Y = values(model), observations("sine")
     data = _message(lambda: gd.fit(model, (inputs(), Y + number), steps=1, strategy=strategy, **QUICK))
     steps = _message(lambda: gd.fit(model, (inputs(), Y), steps=1 + number, strategy=strategy, **QUICK))
+    more = {"checkpoint": path} if number else {}
+    options = _message(lambda: gd.fit(model, (inputs(), Y), steps=1, strategy=strategy, **more, **QUICK))
     same = all(np.array_equal(before[name], value) for name, value in values(model).items())
-    return {"data": data, "steps": steps, "unchanged": np.array(same)}
+    return {"data": data, "steps": steps, "options": options, "unchanged": np.array(same)}
 
 
 def clock(strategy: tf.distribute.Strategy, path: str) -> Found:

@@ -49,6 +49,22 @@ def sums(strategy: tf.distribute.Strategy) -> Found:
     return {**result, "sizes": np.array(sizes)}
 
 
+def rows(strategy: tf.distribute.Strategy) -> Found:
+    """The rows of a batch of 7 that each replica has."""
+    group, X = replicas.Group(strategy), tf.range(7)
+    seen: list[tf.Variable] = []
+    with strategy.scope():
+        seen.append(tf.Variable(tf.zeros([4], tf.int32), trainable=False))
+
+    def note(X: tf.Tensor, Y: tf.Tensor, seed: tf.Tensor) -> tuple[tf.Tensor, ...]:
+        seen[0].assign(tf.pad(X, [[0, 4 - tf.shape(X)[0]]], constant_values=-1))
+        return X, Y, seed
+
+    first, labels, seed = tf.function(group.on_rows(note), autograph=False)(X, X + 10, tf.constant([3, 4]))
+    second = np.asarray(strategy.experimental_local_results(seen[0])[1])
+    return {"first": first.numpy(), "second": second[second >= 0], "labels": labels.numpy(), "seed": seed.numpy()}
+
+
 def draws(strategy: tf.distribute.Strategy) -> Found:
     """The random numbers of `MonteCarlo` on both replicas."""
     with strategy.scope():
@@ -133,6 +149,7 @@ def refusals(strategy: tf.distribute.Strategy) -> Found:
 
 PROBES: dict[str, Callable[[tf.distribute.Strategy], Found]] = {
     "sums": sums,
+    "rows": rows,
     "draws": draws,
     "minimize": minimize,
     "drift": drift,

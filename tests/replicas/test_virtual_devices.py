@@ -25,6 +25,7 @@ def check_same_run(found: dict[str, np.ndarray], case: str) -> None:
     for path in paths:
         np.testing.assert_allclose(two[path], one[path], rtol=tolerance, atol=tolerance, err_msg=path)
     np.testing.assert_allclose(two["elbo"], one["elbo"], rtol=1e-3 * tolerance, atol=1e3 * tolerance)
+    np.testing.assert_allclose(two["bound"], one["bound"], rtol=1e-3 * tolerance, atol=1e3 * tolerance)
     assert len(one["elbo"]) <= STEPS and one["elbo"][-1] > one["elbo"][0]
     assert (one["shortened"], one["clipped"]) == (two["shortened"], two["clipped"])
     assert two["equal"]
@@ -62,6 +63,13 @@ def test_sums_are_those_of_numpy(virtual: dict[str, np.ndarray], probe: str) -> 
         assert found[f"first {replica}"] == [5] and not found[f"ok {replica}"] and found[f"number {replica}"] == 6
     triangles = 2 * 15 + 10
     assert found["sizes"].tolist() == [16, 24, 8 * (1 + 3 + triangles + 6), 8]
+
+
+@pytest.mark.parametrize("probe", ["rows"])
+def test_each_row_goes_to_one_replica(virtual: dict[str, np.ndarray], probe: str) -> None:
+    found = part(virtual, probe)
+    assert found["first"].tolist() == [0, 2, 4, 6] and found["second"].tolist() == [1, 3, 5]
+    assert found["labels"].tolist() == [10, 12, 14, 16] and found["seed"].tolist() == [3, 4]
 
 
 @pytest.mark.parametrize("probe", ["draws"])

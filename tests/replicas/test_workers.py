@@ -19,8 +19,7 @@ def test_two_workers_do_what_one_process_does(workers: Both, case: str) -> None:
     for name, value in first.items():
         assert np.array_equal(value, second[name]), name
     sizes = first["messages"].tolist()
-    assert sizes[0] == 16 and sizes[2] == 8 and sizes[4] == 16, "two that compare settings, three of a step"
-    assert len(sizes) == 6, "and one that compares the replicas at a refresh"
+    assert sizes[:2] == [-1, -1] and sizes[2] == 8 and sizes[4:] == [16], "two groups, and three messages of a step"
 
 
 @pytest.mark.parametrize("probe", ["group"])
@@ -46,13 +45,14 @@ def test_workers_with_other_data_or_options_are_refused(workers: Both, probe: st
         start = "DataError: The workers [1] were started with another value of"
         assert str(found["data"]).startswith(f"{start} checksum of the data than the first one")
         assert str(found["steps"]).startswith(f"{start} steps than the first one")
+        assert str(found["options"]).startswith(f"{start} the names of the settings than the first one")
         assert found["unchanged"]
 
 
 @pytest.mark.parametrize("probe", ["clock"])
 def test_the_first_workers_clock_ends_a_run(workers: Both, probe: str) -> None:
     first, second = (part(one, probe) for one in workers)
-    assert first["steps"] == second["steps"] >= 2
+    assert first["steps"] == second["steps"] >= 1
     assert np.array_equal(first["last"], second["last"]) and np.array_equal(first["q"], second["q"])
 
 

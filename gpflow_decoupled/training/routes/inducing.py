@@ -34,7 +34,7 @@ from ..batches import Batches, make_batches
 from ..step import Step, StepOutput, StepSizes, Trackable, all_finite
 from .data_mean import parts_on_data
 from .keras import KerasAscent, Optimizer
-from .on_replicas import check_on_replicas, dataset_of, shards_of, ways_to_trace
+from .on_replicas import bound_on_replicas, check_on_replicas, dataset_of, shards_of, ways_to_trace
 from .route import EVERY_ROUTE, OF_OPTIMIZER, Choices, Data, MeanSolver, Model, Route, kinds_of
 
 _OF_MEAN = frozenset({"mean_solver", "Schedule.refresh_every"})
@@ -67,7 +67,7 @@ class InducingRoute(Route):
         """Refuse options that would be ignored, solvers of other mean points, and what several replicas cannot do."""
         super().check(model, chosen)
         if (strategy := chosen.get("strategy")) is not None:
-            check_on_replicas(model, strategy, chosen.get("mean_solver"))
+            check_on_replicas(model, strategy, chosen)
         solver = chosen.get("mean_solver")
         of_data = isinstance(model, BasisGP) and isinstance(model.basis.kernel_mean, DataMean)
         if of_data and solver is not None and not isinstance(solver, ConjugateGradients):
@@ -154,7 +154,8 @@ class TrainingStep(Step):
         self.holds_sites = hold_sites and self.moves_naturally and model.basis.holds_sites and moves_prior
         self.others = KerasAscent(optimizer, others)
         self.mean = None if mean_optimizer is None else KerasAscent(mean_optimizer, self.mean_variables)
-        on_rows = (group or Group()).on_rows(self._step, of_worker=shards is not None)
+        self.group = group or Group()
+        on_rows = self.group.on_rows(self._step, of_worker=shards is not None)
         self._compiled: Compiled | None = Compiled(on_rows, **ways_to_trace(shards)) if compile else None
         self._run = on_rows if self._compiled is None else self._compiled
 
@@ -216,7 +217,7 @@ class TrainingStep(Step):
         """The bound on all data, unless draws or a subsample of the mean points estimate it."""
         mean = self.model.basis.kernel_mean
         sampled = self.model.expectations is not None or (mean is not None and mean.subsample is not None)
-        return None if sampled else self.model.elbo((X, Y))
+        return None if sampled else bound_on_replicas(self.model, self.group, X, Y)
 
     def probe(self, X: tf.Tensor, Y: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
         """The bound, or what it is made of where it is sampled; X [B, D], Y [B, P], and `seed` [2] chooses rows."""

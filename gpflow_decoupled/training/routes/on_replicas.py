@@ -2,27 +2,36 @@
 
 from __future__ import annotations
 
-__all__ = ["check_on_replicas", "dataset_of", "shards_of", "ways_to_trace"]
+__all__ = ["bound_on_replicas", "check_on_replicas", "dataset_of", "shards_of", "ways_to_trace"]
+
+from collections.abc import Mapping
 
 import tensorflow as tf
 from gpflow.models import SVGP
 from gpflow.utilities import parameter_dict
 
 from ...bases.parts.data_mean import DataMean
+from ...compilation import Compiled
 from ...errors import DataError, UnknownOptionError
 from ...models import BasisGP
+from ...optimizers.natural_gradient.evaluation import evaluate
 from ...replicas import Group, refuse_elsewhere
 from ..batches import ArrayBatches, Batches, DatasetBatches
+from ..together import refuse_other_run, run_settings
 from .route import Data, MeanSolver
 
+_PLAIN = (bool, int, float, str, type(None))
 
-def check_on_replicas(model: BasisGP | SVGP, strategy: tf.distribute.Strategy, solver: object) -> None:
-    """Refuse a model, or a solver of its mean, that a strategy cannot train.
+
+def check_on_replicas(model: BasisGP | SVGP, strategy: tf.distribute.Strategy, chosen: Mapping[str, object]) -> None:
+    """Refuse a model, or a solver of its mean, that a strategy cannot train, and workers that differ in model or options.
+
+    Such workers would create other variables, and wait for messages that the others do not send.
 
     :param model: that is to be trained.
     :param strategy: that trains it.
-    :param solver: the `mean_solver` that was chosen, or None.
-    :raises DataError: for variables that were created outside of the scope of the strategy.
+    :param chosen: the options that the caller has chosen, by name.
+    :raises DataError: for variables that were created outside of the scope of the strategy, and for other workers.
     :raises UnknownOptionError: for a mean on all data and for `mean_solver="newton"`.
     """
     if isinstance(model, BasisGP) and isinstance(model.basis.kernel_mean, DataMean):
@@ -30,6 +39,7 @@ def check_on_replicas(model: BasisGP | SVGP, strategy: tf.distribute.Strategy, s
             'strategy is not for a mean on all data, gamma="data": its conjugate gradients do not share out their products. '
             "Use mean points of their own, gamma=inducing.select(X, M, kernel), or leave strategy out."
         )
+    solver = chosen.get("mean_solver")
     method = solver.method if isinstance(solver, MeanSolver) else solver
     if method == "newton" and strategy.num_replicas_in_sync > 1:
         raise UnknownOptionError(
@@ -37,6 +47,26 @@ def check_on_replicas(model: BasisGP | SVGP, strategy: tf.distribute.Strategy, s
             '"adam" or "natural" with strategy.'
         )
     refuse_elsewhere(strategy, _variables(model), "build the whole model inside of `with strategy.scope():`.")
+    parts = {name: value if isinstance(value, _PLAIN) else type(value).__name__ for name, value in chosen.items()}
+    group = Group(strategy)
+    refuse_other_run(group, lambda: run_settings(model, parts, 0, group))
+
+
+def bound_on_replicas(model: BasisGP, group: Group, X: tf.Tensor, Y: tf.Tensor) -> tf.Tensor:
+    """`BasisGP.elbo` in nats, a scalar, with the rows shared out to the replicas; one message.
+
+    :param model: the same on all replicas.
+    :param group: the workers of the run.
+    :param X: all inputs [N, D].
+    :param Y: all observations [N, P].
+    """
+    if group.replicas == 1:
+        return model.elbo((X, Y))
+
+    def of_rows(X: tf.Tensor, Y: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
+        return evaluate(model, (X, Y)).elbo
+
+    return Compiled(group.on_rows(of_rows))(X, Y, tf.zeros([2], tf.int32))
 
 
 def dataset_of(data: Data, group: Group) -> Data:
