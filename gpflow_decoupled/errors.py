@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 __all__ = [
-    "CheckpointError", "DataError", "ModelError", "NumericalError", "RunRecord", "UnknownOptionError", "check_option",
+    "CheckpointError", "DataError", "ModelError", "NumericalError", "RunRecord", "UnknownOptionError", "WorkerError",
+    "check_option",
 ]  # fmt: skip
 
 from collections.abc import Iterable
@@ -99,6 +100,21 @@ class NumericalError(ArithmeticError):
         super().__init__(message)
         self.matrix = matrix
         self.result = result
+
+
+class WorkerError(RuntimeError):
+    """Another process of a `tf.distribute` strategy has failed or ended; the message says which, and why if that is known.
+
+    TensorFlow cannot go on with fewer processes: start all of them again. With a checkpoint the run goes on from its latest
+    state. `result` is the record of the steps before. Example::
+
+        try:
+            result = gpflow_decoupled.fit(model, data, strategy=strategy, checkpoint="run")
+        except gpflow_decoupled.errors.WorkerError as error:
+            sys.exit(str(error))
+    """
+
+    result: RunRecord | None = None
 
 
 def check_option(name: str, value: object, allowed: Iterable[object]) -> None:

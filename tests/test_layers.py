@@ -18,7 +18,7 @@ PACKAGE = Path(__file__).parents[1] / "gpflow_decoupled"
 NAME = PACKAGE.name
 LAYERS = [  # top first; packages on one line do not import each other
     {"__init__"},
-    {"saving", "wrappers"},
+    {"launch", "saving", "wrappers"},
     {"training"},
     {"certificates", "optimizers", "pathwise", "topics"},
     {"models"},
@@ -30,6 +30,7 @@ LAYERS = [  # top first; packages on one line do not import each other
     {"linalg"},
     {"special"},
     {"inputs"},
+    {"replicas"},
     {"compilation", "errors", "summaries"},
 ]
 RANK = {part: rank for rank, layer in enumerate(LAYERS) for part in layer}

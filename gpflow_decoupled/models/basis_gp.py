@@ -14,8 +14,9 @@ from gpflow.kernels import Kernel, LinearCoregionalization
 from gpflow.likelihoods import Likelihood, Softmax
 from gpflow.models import ExternalDataTrainingLossMixin
 
+from .. import replicas
 from ..bases import InducingBasis
-from ..errors import DataError
+from ..errors import DataError, ModelError
 from ..inducing.variables import input_dims
 from ..inputs import as_array, as_pair
 from .basis_predictions import BasisPredictions
@@ -26,7 +27,6 @@ from .checks import (
     check_shapes_of_data,
     check_values,
     infer_num_latent_gps,
-    refuse_replicas,
     warn_of_values,
 )
 from .expectations import check_draws, sampled_expectations, variational_expectations
@@ -70,7 +70,6 @@ class BasisGP(BasisPredictions, ExternalDataTrainingLossMixin):
         if expectations is not None:
             check_draws(likelihood)
         infer_num_latent_gps(kernel, likelihood, basis.num_latent_gps)
-        refuse_replicas(type(self).__name__)
         check_num_data(num_data)
         check_kernel(kernel, input_dims(basis.beta))
         super().__init__(kernel, likelihood, mean_function, basis.num_latent_gps)
@@ -112,23 +111,32 @@ class BasisGP(BasisPredictions, ExternalDataTrainingLossMixin):
         return sampled_expectations(self, mean, variance, data, self.expectations.draw(mean))
 
     def scale(self, X: tf.Tensor) -> tf.Tensor:
-        """The factor num_data / batch size of the data term; 1, with a warning, if `num_data` is not set."""
-        refuse_replicas("The bound")
+        """The factor num_data / batch size of the data term; 1, with a warning, if `num_data` is not set.
+
+        :param X: inputs [N, D]; on several replicas those of this one, and the batch is that of all of them together.
+        """
         dtype = X.dtype
         if self.num_data is None:
             warnings.warn("num_data is not set: the data passed are taken as the whole data set.", stacklevel=4)
             return tf.ones([], dtype)
         check_num_data(self.num_data)
-        return tf.cast(self.num_data, dtype) / tf.cast(tf.shape(X)[0], dtype)
+        (rows,) = replicas.total([tf.cast(tf.shape(X)[0], dtype)])
+        return tf.cast(self.num_data, dtype) / rows
 
     def elbo(self, data: RegressionData) -> tf.Tensor:
         """The evidence lower bound of the whole data set in nats, a scalar.
 
         :param data: X [N, D] and Y [N, P]: all data, or a minibatch, from which the bound is estimated.
         :raises DataError: for unusable data; inside a `tf.function`, where values are not known, for wrong shapes and types.
+        :raises ModelError: on several replicas of `tf.distribute`, each of which would have the bound of its own rows.
 
         Cost: see the class of the basis.
         """
+        if replicas.count() > 1:
+            raise ModelError(
+                f"The bound is not added up over the {replicas.count()} replicas of strategy.run: train by "
+                "gpflow_decoupled.fit(model, data, strategy=strategy), and evaluate the bound outside of strategy.run."
+            )
         X, Y = self.checked(data)
         state = self.basis.factor(self.kernel)
         features = self.basis.features(state, self.kernel, X)

@@ -6,6 +6,7 @@ __all__ = ["MonteCarlo"]
 
 import tensorflow as tf
 
+from .. import replicas
 from ..errors import DataError
 from ..inputs import is_whole
 
@@ -41,8 +42,8 @@ class MonteCarlo(tf.Module):
         self.calls = tf.Variable(0, dtype=tf.int64, trainable=False, name="calls")
 
     def draw(self, like: tf.Tensor) -> tf.Tensor:
-        """Standard normal numbers [S, N, L] for a mean [N, L]; independent for each entry, and new at every call."""
-        seed = tf.stack([tf.constant(self.seed, tf.int64), self.calls.assign_add(1)])
+        """Standard normal numbers [S, N, L] for a mean [N, L]: new for each entry, at every call, and on each replica."""
+        seed = replicas.fold_in_rank(tf.stack([tf.constant(self.seed, tf.int64), self.calls.assign_add(1)]))
         half = (self.num_samples + 1) // 2
         epsilon = tf.random.stateless_normal(tf.concat([[half], tf.shape(like)], axis=0), seed, dtype=like.dtype)
         return tf.concat([epsilon, -epsilon[: self.num_samples - half]], axis=0)

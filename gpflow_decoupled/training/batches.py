@@ -124,6 +124,8 @@ class DatasetBatches:
         self.look: Callable[[np.ndarray, np.ndarray], None] = lambda X, Y: None
         """Is shown X [B, D] and Y [B, P] of the first batch, once they are checked"""
         self._is_first = True
+        self.signature = [tf.TensorSpec([None, *part.shape[1:]], part.dtype) for part in dataset.element_spec]
+        """Of all batches, which may differ in their rows."""
 
     @property
     def whole(self) -> None:

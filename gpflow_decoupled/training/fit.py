@@ -9,10 +9,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy.typing as npt
+import tensorflow as tf
 from gpflow.monitor import Monitor
 
 from ..errors import DataError
 from ..inputs import check_rate, check_whole
+from ..models import BasisGP, FactorGraph, FullGP
 from ..optimizers import ConjugateGradients, StochasticDualDescent
 from .checkpoints import Checkpoints
 from .evaluation import Evaluation, check_held_out
@@ -49,6 +51,7 @@ def fit(
     seed: int | None = None,
     progress: bool = True,
     compile: bool = True,
+    strategy: tf.distribute.Strategy | None = None,
 ) -> FitResult:
     """Train any model of this package, or a plain `gpflow.models.SVGP`, in place.
 
@@ -71,7 +74,8 @@ end | `optimizer` | `learning_rate`, `optimizer`, `Schedule.anneal`, `Schedule.r
 
     :param model: is trained in place.
     :param data: (X [N, D], Y [N, P]), or a `tf.data.Dataset` of batches of such pairs, which is repeated as often as needed;
-        then the model must know `num_data`. None for a model that owns its data.
+        then the model must know `num_data`. With several workers a function of `tf.distribute.InputContext` that returns the
+        dataset of one. None for a model that owns its data.
     :param steps: how many steps; 2000 if `seconds` is not given either.
     :param seconds: wall-clock limit of the steps; compilation, evaluations and a last ascent come on top.
     :param batch_size: rows of a minibatch; "auto" is 1024, or all rows if there are fewer; None is all rows.
@@ -98,11 +102,14 @@ end | `optimizer` | `learning_rate`, `optimizer`, `Schedule.anneal`, `Schedule.r
         and likelihoods that sample (`Softmax`) draw from TensorFlow's global generator: call `tf.random.set_seed` too.
     :param progress: show a line with steps, time and bound.
     :param compile: False runs the steps eagerly. That is slower, but there is nothing to trace, which pays for a few steps.
+    :param strategy: a `tf.distribute` strategy, which shares out the rows of each batch to its replicas; the model must have
+        been built in `strategy.scope()`. For models on inducing points.
     :return: the record of the run.
     :raises ModelError: for a model of another kind, with what trains it.
     :raises DataError: for unusable data and values out of range, before the first step and with nothing changed.
     :raises CheckpointError: if the folder of `checkpoint` is in use by another run, or cannot be written.
     :raises UnknownOptionError: for an option that this model does not use, with those that it does, and for unknown values.
+    :raises WorkerError: if another worker of the strategy fails or is gone.
     :raises NumericalError: if a step fails. The last good parameters are restored, and the record so far is in its `result`.
 
     Example::
@@ -119,37 +126,42 @@ end | `optimizer` | `learning_rate`, `optimizer`, `Schedule.anneal`, `Schedule.r
     plan = _schedule(schedule)
     check_whole(1, **given(steps=steps))
     check_rate(**given(seconds=seconds))
-    asked = chosen(
-        {
-            "batch_size": batch_size,
-            "natural_gradient": natural_gradient,
-            "hold": hold,
-            "negative_precision": negative_precision,
-            "mean_solver": mean_solver,
-            "learning_rate": learning_rate,
-            "optimizer": optimizer,
-            "Schedule.ramp_steps": plan.ramp_steps,
-            "Schedule.anneal": plan.anneal,
-            "Schedule.refresh_every": plan.refresh_every,
-            "evaluation": None if scores is None else scores.data,
-            "checkpoint": folder,
-            "seed": seed,
-            "compile": compile,
-        }
-    )
-    route.check(model, asked)
+    options = {
+        "batch_size": batch_size,
+        "natural_gradient": natural_gradient,
+        "hold": hold,
+        "negative_precision": negative_precision,
+        "mean_solver": mean_solver,
+        "learning_rate": learning_rate,
+        "optimizer": optimizer,
+        "Schedule.ramp_steps": plan.ramp_steps,
+        "Schedule.anneal": plan.anneal,
+        "Schedule.refresh_every": plan.refresh_every,
+        "evaluation": None if scores is None else scores.data,
+        "checkpoint": folder,
+        "seed": seed,
+        "compile": compile,
+        "strategy": strategy,
+    }
+    route.check(model, asked := chosen(options))
     limits = Limits(DEFAULT_STEPS if steps is None and seconds is None else steps, seconds)
     choices = route.choose(asked, limits)
-    # 2. the parts of the run
-    view = route.view(model)
-    if scores is not None and scores.data is not None:
-        scores = replace(scores, data=check_held_out(view, scores.data))
-    step, batches = route.parts(view, data, choices)
-    look_at_scales(view, batches)
-    # 3. the run; from here on the model is changed
-    rates = route.rates(view, choices)
-    run = Plan(limits, rates, choices.refresh_every, scores, folder, calls, choices.seed, progress)
-    return Loop(model, step, batches, run, lambda: route.accept(model, view, batches)).run()
+    with choices.group.scope(), choices.group.naming_lost_workers():  # 2. the parts of the run
+        view = route.view(model)
+        scores = _checked(view, scores)
+        step, batches = route.parts(view, data, choices)
+        look_at_scales(view, batches)
+        # 3. the run; from here on the model is changed
+        every, rates = choices.refresh_every, route.rates(view, choices)
+        run = Plan(limits, rates, every, scores, folder, calls, choices.seed, progress, choices.group)
+        return Loop(model, step, batches, run, lambda: route.accept(model, view, batches)).run()
+
+
+def _checked(view: BasisGP | FullGP | FactorGraph, scores: Evaluation | None) -> Evaluation | None:
+    """The evaluation with its held-out data as arrays; raises `DataError` for unusable ones."""
+    if scores is None or scores.data is None:
+        return scores
+    return replace(scores, data=check_held_out(view, scores.data))
 
 
 def _schedule(schedule: Schedule | None) -> Schedule:

@@ -13,15 +13,15 @@ from typing import NoReturn
 
 import tensorflow as tf
 from gpflow.models import GPModel
-from gpflow.utilities import parameter_dict
 
-from ..errors import CheckpointError, DataError, NumericalError
+from ..errors import CheckpointError, DataError, NumericalError, WorkerError
 from ..models import FactorGraph
 from ..optimizers.expectation_check import warn_of_quadrature
 from ..optimizers.unusable_observation import unusable_observation
+from ..replicas import Group
 from .batches import Batch, Batches
 from .checkpoints import Checkpoints, RunCheckpoint
-from .evaluation import Evaluation, held_out_metrics
+from .evaluation import Evaluation
 from .failure import explain, restored
 from .fall import warn_of_fall
 from .progress import Callbacks, ProgressLine
@@ -29,6 +29,7 @@ from .result import RECENT, FitResult, History, Totals
 from .schedules import Limits, Rates
 from .states import Best, Snapshot, exact_bound, go_back, is_sound, snapshot
 from .step import Step, StepOutput
+from .together import metrics_of_all, next_batch, refuse_other_run, repair_drift, run_settings
 
 INTERRUPTED = "interrupted"
 SPOILT = "; the last step was undone, because the bound after it is not finite"
@@ -46,6 +47,7 @@ class Plan:
     callbacks: Callbacks
     seed: int
     progress: bool
+    group: Group
 
 
 class Loop:
@@ -67,7 +69,7 @@ class Loop:
         accept: Callable[[], None],
     ) -> None:
         self.model, self.step, self.batches, self.plan = model, step, batches, plan
-        self._accept = accept
+        self._accept, self.group = accept, plan.group
         self.history, self.totals = History(), Totals()
         self._checkpoint = None if plan.checkpoints is None else self._run_checkpoint(plan.checkpoints)
         self._batch: Batch | None = None
@@ -78,38 +80,42 @@ class Loop:
         self._compile_seconds = 0.0
 
     def _run_checkpoint(self, checkpoints: Checkpoints) -> RunCheckpoint:
-        """The state of this run in its folder: what is saved, and what must be the same for it to go on."""
-        step, batches, plan = self.step, self.batches, self.plan
-        settings = {"seed": plan.seed, **batches.settings, **step.settings, **asdict(plan.rates)}
-        settings["refresh_every"] = plan.refresh_every
-        for name, parameter in parameter_dict(self.model).items():
-            flag = "trainable" if parameter.trainable else "fixed"
-            settings[f"parameter {name}"] = f"{list(parameter.numpy().shape)} {flag}"
-        objects = {"model": self.model, **step.checkpointable, **batches.checkpointable}
-        return RunCheckpoint(checkpoints.folder, objects, settings)
+        """The state of this run in its folder."""
+        objects = {"model": self.model, **self.step.checkpointable}
+        return RunCheckpoint(checkpoints.folder, objects, self.batches.checkpointable, self._settings(), self.group)
+
+    def _settings(self) -> dict[str, object]:
+        """What must be the same for the run to go on, and on all workers."""
+        plan = self.plan
+        parts = {"seed": plan.seed, **self.batches.settings, **self.step.settings, **asdict(plan.rates)}
+        return run_settings(self.model, parts, plan.refresh_every, self.group)
 
     def run(self) -> FitResult:
         """Train until a limit is reached, with the folder of the checkpoints locked."""
+        refuse_other_run(self.group, lambda: {**self._settings(), **asdict(self.plan.limits)})
         with nullcontext() if self._checkpoint is None else self._checkpoint.locked():
             return self._run()
 
     def _run(self) -> FitResult:
         done, limits = self._resume(), self.plan.limits
         self._accept()
-        line = ProgressLine(self.plan.progress, limits.steps, limits.seconds)
+        line = ProgressLine(self.plan.progress and self.group.is_first, limits.steps, limits.seconds)
         try:
             self._compile(done)
             while (reason := self._reason_to_stop(done)) is None:
                 began = time.perf_counter()
                 output = self._advance(done)
                 done += 1
-                self.totals.seconds += time.perf_counter() - began
+                seconds = self.totals.seconds + (time.perf_counter() - began)
+                self.totals.seconds = seconds if limits.seconds is None else self.group.first(seconds)
                 self._record(done, output)
                 self._after_step(done, line)
         except KeyboardInterrupt:
+            if self.group.workers > 1:  # the others would wait for this one: they notice when the process ends
+                raise
             reason = INTERRUPTED
-        except DataError as error:
-            error.result = self._result(done, "unusable data")
+        except (DataError, WorkerError) as error:
+            error.result = self._result(done, "unusable data" if isinstance(error, DataError) else "a worker failed")
             raise
         finally:
             line.close()
@@ -137,7 +143,7 @@ class Loop:
         """Trace the step for its first batch, and note how long that took."""
         began = time.perf_counter()
         if self._reason_to_stop(done) is None:
-            self._batch = self.batches(done)
+            self._batch = next_batch(self.group, self.batches, done)
             self.step.trace(*self._batch, self._seed(done))
         self._compile_seconds = time.perf_counter() - began
 
@@ -158,14 +164,16 @@ class Loop:
 
     def _advance(self, done: int) -> StepOutput:
         """One step; what is not a whole and sound step leaves the Parameters as they were before."""
-        batch, self._batch = self.batches(done) if self._batch is None else self._batch, None
+        batch, self._batch = self._batch or next_batch(self.group, self.batches, done), None
         now = self._snapshot()
         try:
             self.step.set_step_sizes(self.plan.rates.at(done, self.plan.limits.share(done, self.totals.seconds)))
             if done % self.plan.refresh_every == 0:
                 self.totals.refreshes += int(self.step.refresh())
-            output = self.step.run(*batch, self._seed(done))
-            ok = bool(output.ok)
+                repair_drift(self.group, self.step.variables)
+            with self.group.naming_lost_workers():
+                output = self.step.run(*batch, self._seed(done))
+                ok = bool(output.ok)
         except NumericalError as error:
             self._fail(batch, now, done, error)
         except BaseException:  # an interrupt, or no memory
@@ -214,7 +222,7 @@ class Loop:
         if done % plan.callbacks.every == 0 or metrics or self.step.is_long:
             recent = self.history.mean("elbo", 1 if self.step.is_long else plan.callbacks.every)
             line.update(done, self.totals.seconds, recent, **metrics)
-            plan.callbacks(done, {"elbo": recent, **metrics}, self.model)
+            self.group.together(lambda: plan.callbacks(done, {"elbo": recent, **metrics}, self.model))
         if plan.checkpoints is not None and done % plan.checkpoints.every == 0 and self._reason_to_stop(done) is None:
             if self._last is not None and not self._is_sound(done):
                 self._fail(self._last, self._snapshot(), done)
@@ -233,12 +241,13 @@ class Loop:
     def _evaluate(self, done: int) -> dict[str, float]:
         if self.plan.evaluation is None or self.plan.evaluation.data is None:
             return {}
-        metrics = held_out_metrics(self.model, self.plan.evaluation.data)
+        metrics = metrics_of_all(self.group, self.model, self.plan.evaluation.data)
         self.history.append(evaluation_step=done, evaluation_seconds=self.totals.seconds, **metrics)
         return metrics
 
     def _count_patience(self, done: int, metrics: dict[str, float], evaluation: Evaluation) -> None:
         score = metrics.get("log_density", self.history.mean("elbo", evaluation.every))
+        score = self.group.first(score)
         self.totals.waited += 1
         if score > self.totals.best:
             self.totals.best, self.totals.best_step, self.totals.waited = score, done, 0
@@ -292,7 +301,8 @@ class Loop:
             return True
         own = {variable.ref() for variable in self.model.variables}
         moved = [variable for variable in self.step.variables if variable.ref() in own]
-        return is_sound(moved, lambda: self.step.probe(*batch, self._seed(done)) if bound is None else bound)
+        found = is_sound(moved, lambda: self.step.probe(*batch, self._seed(done)) if bound is None else bound)
+        return self.group.all(found)
 
     def _result(self, done: int, reason: str) -> FitResult:
         totals = self.totals

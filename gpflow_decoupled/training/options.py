@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from numbers import Real
 from typing import Any
 
+import tensorflow as tf
+
 from ..errors import DataError
 
 NOT_CHOSEN: dict[str, object] = {"batch_size": "auto", "natural_gradient": "auto"}
@@ -47,5 +49,5 @@ def check_optimizer(optimizer: object) -> None:
         raise DataError(
             f"The learning rate of this {kind} is a schedule, and fit anneals it by itself; pass a number to the optimizer."
         )
-    if int(iterations) > 0:
+    if int(tf.convert_to_tensor(iterations)) > 0:
         raise DataError(f"This {kind} was used before and has the state of other variables; pass a new instance.")

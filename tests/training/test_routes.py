@@ -77,6 +77,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "seed": {"seed": 3},
     "progress": {"progress": True},
     "compile": {"compile": True},
+    "strategy": {"strategy": None},  # one of one replica
 }
 """Every option of `fit`, with a value that is not its default."""
 ROUTE_OPTIONS = [(route, option) for route in ROUTES for option in OPTIONS]
@@ -90,6 +91,7 @@ def _chosen(route: Any, option: str, folder: Any, calls: list) -> dict[str, Any]
         "optimizer": lambda: {"optimizer": tf_keras.optimizers.SGD(0.01)},
         "checkpoint": lambda: {"checkpoint": Checkpoints(folder, every=1)},
         "callbacks": lambda: {"callbacks": Callbacks([lambda *call: calls.append(call)], every=1)},
+        "strategy": lambda: {"strategy": tf.distribute.MirroredStrategy(["CPU:0"])},
     }
     return made.get(option, lambda: OPTIONS[option])()
 
@@ -120,7 +122,8 @@ def _count_compiled(monkeypatch: pytest.MonkeyPatch) -> list:
 
 def _run(route: Any, options: dict[str, Any]) -> tuple[Any, gd.training.FitResult]:
     """A model of the family after two steps, on its default schedule but for what is chosen."""
-    model = BUILDERS[type(route)]()
+    with options.get("strategy", tf.distribute.get_strategy()).scope():
+        model = BUILDERS[type(route)]()
     settings = {"steps": 2, "progress": False, "compile": False, **options}
     return model, gd.fit(model, DATA.get(type(route)), **settings)
 
@@ -170,6 +173,7 @@ def test_an_option_is_used_or_refused(route, option, tmp_path, monkeypatch, capf
         "callbacks": lambda: [call[0] for call in calls] == [1, 2],
         "progress": lambda: "/2 steps" in capfd.readouterr().err,
         "compile": lambda: len(compiled) > 0,
+        "strategy": lambda: np.array_equal(_state(model), state),  # one replica is one process
         "Schedule.refresh_every": lambda: result.refreshes > base.refreshes,
     }
     changed = seen.get(option, lambda: not np.array_equal(_state(model), state))

@@ -106,12 +106,13 @@ def check_mean_function(mean_function: MeanFunction | None, num_dims: int | None
 
 
 def refuse_replicas(what: str) -> None:
-    """Refuse several replicas of `tf.distribute`, whose bounds nothing would add up; raises `ModelError`."""
+    """Refuse several replicas of `tf.distribute` for a model that owns its data; raises `ModelError`."""
     replicas = int(tf.distribute.get_strategy().num_replicas_in_sync)
     if replicas > 1:
         raise ModelError(
-            f"{what} does not work under a tf.distribute strategy of {replicas} replicas, whose bounds it would not add up; "
-            "leave strategy.scope(), or use a strategy with one replica."
+            f"{what} does not work under a tf.distribute strategy of {replicas} replicas: it has a part of q for each "
+            "observation, which would have to be moved between them. Leave strategy.scope(), or use a model on inducing "
+            "points, such as ODVGP or SparseCVIGP, which fit(model, data, strategy=strategy) trains."
         )
 
 

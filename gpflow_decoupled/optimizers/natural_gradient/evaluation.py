@@ -11,16 +11,21 @@ import tensorflow as tf
 from gpflow.base import RegressionData
 from gpflow.models import SVGP
 
+from ... import replicas
 from ...bases import CoupledBasis, Features
 from ...bases.base import State
 from ...errors import ModelError
 from ...models import BasisGP
 from ...models.families import require_model
-from .held_sites import share_of_sites
+from .held_sites import share_of_sites, site_sums
 
 
 class Evaluation(NamedTuple):
-    """The bound at the current Parameters, and its derivatives."""
+    """The bound at the current Parameters, and its derivatives.
+
+    On several replicas the bound, the gradients and the target are those of the whole batch, the same on each of them, and
+    what is said of the data is said of a replica's own rows.
+    """
 
     elbo: tf.Tensor
     """[], nats of the whole data set."""
@@ -36,6 +41,10 @@ class Evaluation(NamedTuple):
     """dE/dvariance [N, L], the mean held fixed."""
     gradients: list[tf.Tensor | None]
     """Of the bound plus the log prior, one per variable that was asked for; None where it does not depend on the variable."""
+    scale: tf.Tensor
+    """[], the factor of the data term, which is the number of all observations over that of the whole batch."""
+    target: tuple[tf.Tensor, tf.Tensor] | None = None
+    """theta* [M, L] and P* [L, M, M], where a full step takes the first Gaussian part, if that was asked for."""
 
 
 def as_basis_model(model: BasisGP | SVGP, method: str = "This method") -> BasisGP:
@@ -69,14 +78,18 @@ def evaluate(
     variables: Sequence[tf.Variable] = (),
     rows: tf.Tensor | None = None,
     hold_sites: bool = False,
+    with_target: bool = False,
 ) -> Evaluation:
     """The bound and all derivatives, from one forward and one backward pass.
+
+    On several replicas of `tf.distribute`, each with its own rows, there are two messages: of one number, and of all sums.
 
     :param model: a model on inducing points.
     :param data: X [N, D], Y [N, P].
     :param variables: what to differentiate with respect to, besides the moments of q(f).
     :param rows: indices [m] for the estimate of the mean's norm, see `Basis.factor`.
     :param hold_sites: differentiate while the sites of q's Gaussians stay as they are, (C28), instead of the Parameters.
+    :param with_target: compute `Evaluation.target` too.
     """
     X, Y = model.as_tensors(data)
     with tf.GradientTape(persistent=True, watch_accessed_variables=False) as tape:
@@ -85,23 +98,38 @@ def evaluate(
         features = model.basis.features(state, model.kernel, X)
         mean, variance = features.mean, model.basis.variance(features, model.kernel, X)
         tape.watch([mean, variance])
-        expected = model.scale(X) * tf.reduce_sum(model.variational_expectations(mean, variance, (X, Y)))
-        elbo = expected - model.basis.prior_kl(state)
-        objective = elbo + model.log_prior_density()
+        scale = model.scale(X)
+        expected = scale * tf.reduce_sum(model.variational_expectations(mean, variance, (X, Y)))
+        elbo = expected - replicas.share(model.basis.prior_kl(state))
+        objective = elbo + replicas.share(model.log_prior_density())
     g, h = tape.gradient(expected, [mean, variance])
+    pairs = list(zip(model.basis.gaussians(state), features.minus))
+    needed = pairs if hold_sites else pairs[:1] if with_target else []
+    sums = [site_sums(part, A, g, h) for part, A in needed]
     targets, upstream = [objective], [tf.ones_like(objective)]
     if hold_sites:
         # what fixed sites add enters as a gradient with respect to the tangent of each whitening factor
-        basis = model.basis
-        for frame, part, A in zip(basis.whiteners(state), basis.gaussians(state), features.minus):
+        for frame, (part, _), of_part in zip(model.basis.whiteners(state), pairs, sums):
             targets.append(frame.tangent)
-            upstream.append(share_of_sites(part, A, g, h, frame.tangent))
+            upstream.append(share_of_sites(part, of_part, frame.tangent))
     gradients = tape.gradient(targets, list(variables), output_gradients=upstream)
-    return Evaluation(elbo, state, features, variance, g, h, gradients)
+    target = (sums[0].theta, sums[0].precision) if with_target and sums else None
+    return _added_up(Evaluation(elbo, state, features, variance, g, h, gradients, scale, target))
+
+
+def _added_up(own: Evaluation) -> Evaluation:
+    """The evaluation with bound, gradients and target of all replicas, in one message."""
+    found = [gradient for gradient in own.gradients if gradient is not None]
+    target = [] if own.target is None else [own.target[1], own.target[0]]
+    elbo, *sums = replicas.total([own.elbo, *target, *found], symmetric=[1] if target else [])
+    if target:
+        own = own._replace(target=(sums[1], sums[0]))
+    left = iter(sums[len(target) :])
+    return own._replace(elbo=elbo, gradients=[None if gradient is None else next(left) for gradient in own.gradients])
 
 
 def local_gradient(
-    model: BasisGP, mean: tf.Tensor, variance: tf.Tensor, data: RegressionData
+    model: BasisGP, mean: tf.Tensor, variance: tf.Tensor, data: RegressionData, scale: tf.Tensor | None = None
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """dE/dmean and dE/dvariance [N, L] at given moments, from a backward pass through the likelihood alone.
 
@@ -109,8 +137,10 @@ def local_gradient(
     :param mean: of q(f) at the data [N, L], less the mean function.
     :param variance: of q(f) at the data [N, L].
     :param data: X [N, D], Y [N, P].
+    :param scale: the factor of the data term []; None computes it.
     """
+    factor = model.scale(data[0]) if scale is None else scale
     with tf.GradientTape(watch_accessed_variables=False) as tape:
         tape.watch([mean, variance])
-        expected = model.scale(data[0]) * tf.reduce_sum(model.variational_expectations(mean, variance, data))
+        expected = factor * tf.reduce_sum(model.variational_expectations(mean, variance, data))
     return tuple(tape.gradient(expected, [mean, variance]))

@@ -18,10 +18,13 @@ to what fixed m~ and S~ give. It vanishes where q is optimal.
 
 from __future__ import annotations
 
-__all__ = ["carry_over", "share_of_sites", "site_precision"]
+__all__ = ["SiteSums", "carry_over", "share_of_sites", "site_sums"]
+
+from typing import NamedTuple
 
 import tensorflow as tf
 
+from ... import replicas
 from ...bases import Gaussian
 from ...linalg.gaussians import apply_per_latent
 from ...linalg.triangular import (
@@ -35,28 +38,50 @@ from ...linalg.triangular import (
 from .natural import Natural
 
 
-def site_precision(A: tf.Tensor, h: tf.Tensor) -> tf.Tensor:
-    """P* = I - 2 A diag(h) A^T [L, M, M] for A [G, M, N] and h [N, L]; cost M^2 N per latent."""
-    sites = symmetric_product(A, -2.0 * tf.transpose(h))
-    return tf.linalg.set_diag(sites, tf.linalg.diag_part(sites) + 1.0)
+class SiteSums(NamedTuple):
+    """What the rows of a batch add up to for a Gaussian part; on several replicas those of this one, with its share of I."""
+
+    precision: tf.Tensor
+    """P* = I - 2 A diag(h) A^T [L, M, M]"""
+    pull: tf.Tensor
+    """A g [M, L]"""
+    theta: tf.Tensor
+    """A (g - 2 h A^T m~) [M, L]; zero for a part without a mean."""
 
 
-def share_of_sites(part: Gaussian, A: tf.Tensor, g: tf.Tensor, h: tf.Tensor, tangent: tf.Tensor) -> tf.Tensor:
-    """What fixed sites add to the gradient with respect to X, the tangent of L; cost 2 M^3 + M^2 N per latent.
+def site_sums(part: Gaussian, A: tf.Tensor, g: tf.Tensor, h: tf.Tensor) -> SiteSums:
+    """The sums over the rows of a batch that all steps of a Gaussian part are made of; cost M^2 N per latent.
 
-    :param part: q(u), whitened.
+    A^T m~ is the share of this part in the mean at the data, while g and h are taken at the whole mean.
+
+    :param part: q(u), whitened, with or without a mean.
     :param A: L^-1 K_ux [G, M, N].
     :param g: dE/dmean [N, L].
     :param h: dE/dvariance [N, L].
+    """
+    sites = symmetric_product(A, -2.0 * tf.transpose(h))
+    precision = tf.linalg.set_diag(sites, tf.linalg.diag_part(sites) + 1.0 / replicas.count())
+    if part.mean is None:
+        none = tf.zeros([tf.shape(part.root)[1], tf.shape(part.root)[0]], g.dtype)
+        return SiteSums(precision, none, none)
+    own_mean = apply_per_latent(A, part.mean, adjoint=True)
+    return SiteSums(precision, apply_per_latent(A, g), apply_per_latent(A, g - 2.0 * h * own_mean))  # (D46)
+
+
+def share_of_sites(part: Gaussian, sums: SiteSums, tangent: tf.Tensor) -> tf.Tensor:
+    """What fixed sites add to the gradient with respect to X, the tangent of L; cost 2 M^3 per latent.
+
+    :param part: q(u), whitened.
+    :param sums: of the batch; the result is linear in them, so that those of a replica give its part of the gradient.
     :param tangent: see `linalg.whitening`; gives the shape of the result.
     :return: [G, M, M].
     """
     covariance = lower_gram(part.root)
-    identity = tf.eye(tf.shape(covariance)[-1], dtype=h.dtype)
-    excess = tf.matmul(covariance, site_precision(A, h)) - identity
+    identity = tf.eye(tf.shape(covariance)[-1], dtype=covariance.dtype)
+    excess = tf.matmul(covariance, sums.precision) - replicas.share(identity)
     share = lower_outer(identity - covariance, excess)
     if part.mean is not None:
-        gradient = apply_per_latent(A, g) - part.mean
+        gradient = sums.pull - replicas.share(part.mean)
         u = apply_per_latent(covariance, gradient)
         share += _columns_outer(part.mean, u) + _columns_outer(u - gradient, part.mean)
     return tf.reduce_sum(share, axis=0, keepdims=True) if tangent.shape[0] == 1 else share

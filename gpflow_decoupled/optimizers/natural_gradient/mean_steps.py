@@ -17,6 +17,7 @@ from typing import NamedTuple
 import tensorflow as tf
 import tensorflow_probability as tfp
 
+from ... import replicas
 from ...bases.parts.mean_operator import MeanOperator
 from ...bases.parts.scaling import MeanScaling
 from ...linalg.cholesky import cholesky, jitter
@@ -38,6 +39,8 @@ def steepest_step(
     that of the prior, so that a step of size one overshoots, by (D43). The step is therefore shortened to the maximum of the
     local quadratic model along the gradient, |d|^2 / d^T H d, which never overshoots.
 
+    On several replicas the data's part of d^T H d is a message of one number.
+
     :param operator: between mean coefficients and the mean at the data.
     :param scaling: the coordinates of the coefficients.
     :param gradient: d [M, L], in these coordinates.
@@ -47,7 +50,8 @@ def steepest_step(
     """
     raw = scaling.raw(gradient)
     weights = tf.maximum(-2.0 * h, 0.0)
-    curvature = tf.reduce_sum(weights * tf.square(operator.to_data(raw))) + tf.reduce_sum(raw * operator.product(raw))
+    (of_data,) = replicas.total([tf.reduce_sum(weights * tf.square(operator.to_data(raw)))])
+    curvature = of_data + tf.reduce_sum(raw * operator.product(raw))
     best = tf.math.divide_no_nan(tf.reduce_sum(tf.square(gradient)), curvature)
     return tf.minimum(step, best) * gradient, best < step
 

@@ -12,6 +12,7 @@ from typing import NamedTuple
 import tensorflow as tf
 from gpflow.base import RegressionData
 
+from ... import replicas
 from ...bases import Gaussian, InducingBasis
 from ...bases.base import State
 from ...bases.parts.kernel_mean import KernelMean
@@ -20,7 +21,7 @@ from ...linalg.gaussians import apply_per_latent
 from ...linalg.triangular import transposed_product
 from ...models import BasisGP
 from .evaluation import Evaluation, local_gradient
-from .held_sites import site_precision
+from .held_sites import site_sums
 from .mean_steps import NewtonOptions, newton_direction, steepest_step
 from .natural import Natural
 
@@ -53,11 +54,20 @@ class Moments(NamedTuple):
     """dE/dmean [N, L]."""
     h: tf.Tensor
     """dE/dvariance [N, L]."""
+    scale: tf.Tensor
+    """[], the factor of the data term."""
 
     @classmethod
-    def at(cls, model: BasisGP, mean: tf.Tensor, variance: tf.Tensor, data: RegressionData) -> Moments:
+    def at(
+        cls, model: BasisGP, mean: tf.Tensor, variance: tf.Tensor, data: RegressionData, scale: tf.Tensor
+    ) -> Moments:
         """Differentiate at other moments [N, L]; one pass through the likelihood."""
-        return cls(mean, variance, *local_gradient(model, mean, variance, data))
+        return cls(mean, variance, *local_gradient(model, mean, variance, data, scale), scale)
+
+    @classmethod
+    def of(cls, evaluation: Evaluation) -> Moments:
+        """Those of an evaluation."""
+        return cls(evaluation.features.mean, evaluation.variance, evaluation.g, evaluation.h, evaluation.scale)
 
 
 class MeanMove(NamedTuple):
@@ -119,7 +129,7 @@ def natural_mean_move(
     scaling = kernel_mean.scaling
     change, is_short = steepest_step(operator, scaling, gradient, now.h, step_size)
     raw = scaling.raw(change)
-    moments = Moments.at(model, now.features.mean + operator.to_data(raw), now.variance, data)
+    moments = Moments.at(model, now.features.mean + operator.to_data(raw), now.variance, data, now.scale)
     coefficients = tf.convert_to_tensor(kernel_mean.coefficients) + change
     return MeanMove(now.state, moments, coefficients, shortened=tf.cast(is_short, tf.int32))
 
@@ -152,14 +162,11 @@ def newton_mean_move(
     direction = newton_direction(operator, scaling, A, gradient, h, options)
     change = scaling.scaled(step_size * direction[0])
     coefficients = tf.convert_to_tensor(kernel_mean.coefficients) + change
-    moments = Moments(features.mean, evaluation.variance, g, h)
-    return MeanMove(state, moments, coefficients, state.mean + step_size * direction[1])
+    return MeanMove(state, Moments.of(evaluation), coefficients, state.mean + step_size * direction[1])
 
 
 def gaussian_target(part: Gaussian, A: tf.Tensor, g: tf.Tensor, h: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Where a full step takes the natural parameters of a whitened Gaussian part: (D46).
-
-    A^T m~ is the share of this part in the mean at the data, while g and h are taken at the whole mean.
+    """Where a full step takes the natural parameters of a whitened Gaussian part: (D46); on several replicas one message.
 
     :param part: with a mean, or without one, and then the first target means nothing and is zero.
     :param A: the features of the part [G, M, N].
@@ -167,11 +174,9 @@ def gaussian_target(part: Gaussian, A: tf.Tensor, g: tf.Tensor, h: tf.Tensor) ->
     :param h: dE/dvariance [N, L].
     :return: theta* [M, L] and P* [L, M, M].
     """
-    precision = site_precision(A, h)
-    if part.mean is None:
-        return tf.zeros([tf.shape(part.root)[1], tf.shape(part.root)[0]], g.dtype), precision
-    own_mean = apply_per_latent(A, part.mean, adjoint=True)
-    return apply_per_latent(A, g - 2.0 * h * own_mean), precision  # (D46)
+    sums = site_sums(part, A, g, h)
+    theta, precision = replicas.total([sums.theta, sums.precision], symmetric=[1])
+    return theta, precision
 
 
 def replaced(
@@ -192,4 +197,4 @@ def replaced(
         mean += apply_per_latent(A, new.mean - old.mean, adjoint=True)
     new_plus = transposed_product(new.root, A)
     variance = at.variance + tf.transpose(tf.reduce_sum(tf.square(new_plus) - tf.square(plus), axis=-2))
-    return Moments.at(model, mean, variance, data)
+    return Moments.at(model, mean, variance, data, at.scale)

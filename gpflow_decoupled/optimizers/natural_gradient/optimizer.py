@@ -32,8 +32,9 @@ import tensorflow as tf
 from gpflow.base import RegressionData
 from gpflow.models import SVGP
 
+from ... import replicas
 from ...bases import Gaussian
-from ...errors import NumericalError, check_option
+from ...errors import NumericalError, UnknownOptionError, check_option
 from ...inputs import check_rate, check_whole
 from ...linalg.gaussians import apply_per_latent
 from ...models import BasisGP
@@ -127,6 +128,7 @@ class NaturalGradient(tf.Module):
         """Take one step on the negative bound of a model; safe inside `tf.function`.
 
         The bound after the step is not computed. With a step size of 1 and a likelihood that is not Gaussian it may fall.
+        In `strategy.run` of `tf.distribute` each replica passes its own rows, and all take the step of the whole batch.
 
         :param model: a model on inducing points.
         :param data: X [N, D], Y [N, P], all data or a minibatch.
@@ -139,7 +141,8 @@ class NaturalGradient(tf.Module):
         model = as_basis_model(model, "NaturalGradient.minimize")
         data = model.checked(data)
         rows = model.basis.draw_rows()
-        evaluation = evaluate(model, data, self.mean_variables(model), rows)
+        rows = None if rows is None else replicas.of_first(rows)  # drawn without a seed
+        evaluation = evaluate(model, data, self.mean_variables(model), rows, with_target=self.starts_at(model))
         report = self.apply(model, data, evaluation, evaluation.gradients)
         if tf.executing_eagerly() and not report.ok:
             raise NumericalError(
@@ -159,6 +162,10 @@ class NaturalGradient(tf.Module):
             return []
         return [model.basis.kernel_mean.coefficients.unconstrained_variable]
 
+    def starts_at(self, model: BasisGP) -> bool:
+        """Whether the first Gaussian part moves from the moments of the evaluation, so that `Evaluation.target` is of use."""
+        return self.negative_precision != "clip" and not self.mean_variables(model)
+
     def apply(
         self, model: BasisGP, data: RegressionData, evaluation: Evaluation, mean_gradients: list[tf.Tensor]
     ) -> StepReport:
@@ -170,6 +177,8 @@ class NaturalGradient(tf.Module):
         :param mean_gradients: the gradients of `mean_variables(model)`.
         """
         move = self.propose(model, data, evaluation, mean_gradients)
+        ok, clipped = replicas.agreed(move.ok, move.clipped)
+        move = move._replace(ok=ok, clipped=clipped)
         self.commit(model, move)
         return StepReport(move.ok, move.shortened, move.clipped)
 
@@ -178,6 +187,7 @@ class NaturalGradient(tf.Module):
     ) -> Move:
         """Where `apply` would go: the mean coefficients first, then each Gaussian part at the moments that result.
 
+        On several replicas `ok` and `clipped` are those of this one, until `replicas.agreed` has asked all.
         The parameters are those of `apply`; X is [N, D] and Y is [N, P].
         """
         _, clipped = clip_curvature(evaluation.h, self.negative_precision)
@@ -230,10 +240,15 @@ class NaturalGradient(tf.Module):
         """Where the mean coefficients go, if this optimizer moves them."""
         now, kernel_mean = evaluation, model.basis.kernel_mean
         if self.mean is None or kernel_mean is None:
-            return MeanMove(now.state, Moments(now.features.mean, now.variance, now.g, now.h))
+            return MeanMove(now.state, Moments.of(now))
         check_mean_solver(model.basis, self.mean)
         step_size = _as_tensor("mean_step", self.mean_step, math.inf, now.h.dtype)
         if self.mean == "newton":
+            if replicas.count() > 1:
+                raise UnknownOptionError(
+                    'mean="newton" solves by conjugate gradients, a loop in which TensorFlow cannot sum over replicas; use '
+                    'mean="natural" or None under tf.distribute.'
+                )
             return newton_mean_move(model, kernel_mean, data, now, step_size, self.newton_options)
         return natural_mean_move(model, kernel_mean, data, now, gradients[0], step_size)
 
@@ -253,7 +268,8 @@ class NaturalGradient(tf.Module):
                 moments = replaced(model, data, moments, A_before, plus, parts[k - 1], moved)
             h, _ = clip_curvature(moments.h, self.negative_precision)
             precision = self._memory.recall(model.basis, k, old.root)
-            target = gaussian_target(old, A, moments.g, h)
+            known = evaluation.target if k == 0 and h is evaluation.h else None
+            target = gaussian_target(old, A, moments.g, h) if known is None else known
             theta = tf.zeros_like(target[0]) if old.mean is None else apply_per_latent(precision, old.mean)
             natural, tries = natural_step(theta, precision, *target, rho, halvings)
             if old.mean is None:

@@ -18,12 +18,13 @@ INDEX = "checkpoint"
 """TensorFlow's name of the file that lists the states, so that `tf.train.latest_checkpoint` works too."""
 
 _STATE = re.compile(r"ckpt-(\d+)(\..*)?")
-_FILES = re.compile(r"(?:ckpt|run|history)-(\d+)\..*")
-_HALVES = re.compile(r"ckpt-\d+_temp|.*\.part")
+_FILES = re.compile(r"(?:ckpt|run|history|place-\d+)-(\d+)\..*")
+_HALVES = re.compile(r"(?:ckpt|place-\d+)-\d+_temp|.*\.part")
 
 
 class StateFolder:
     """States by the number of their step: `ckpt-N.*` has the tensors, `history-N.npz` the traces, `run-N.json` the record.
+    Where several workers read data of their own, `place-W-N.*` has the place of worker W.
 
     A state counts as soon as the index lists it, which is the last thing that is written. Every file but TensorFlow's own is
     written beside its place and renamed, so that a kill at any moment leaves the states before.
@@ -37,6 +38,10 @@ class StateFolder:
     def tensors(self, step: int) -> str:
         """What the names of the files with the tensors of a state begin with."""
         return str(self.path / f"ckpt-{step}")
+
+    def place(self, step: int, worker: int) -> str:
+        """What the names of the files with the place of a worker in its own data begin with."""
+        return str(self.path / f"place-{worker}-{step}")
 
     def steps(self) -> list[int]:
         """The states that the index lists, the oldest first; without a sound index, with a warning, all that have files."""

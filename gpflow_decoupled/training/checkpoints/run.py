@@ -8,8 +8,8 @@ import json
 import os
 import warnings
 import zipfile
-from collections.abc import Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
 from pathlib import Path
 
@@ -17,6 +17,7 @@ import numpy as np
 import tensorflow as tf
 
 from ...errors import CheckpointError, DataError
+from ...replicas import Group
 from ..result import History, Totals
 from ..states import Best
 from ..step import Trackable
@@ -40,22 +41,34 @@ class RunCheckpoint:
 
     :param folder: where the files are; it is created when the run takes its lock.
     :param objects: what TensorFlow saves, by name.
+    :param places: the place of this worker in its own data, by name.
     :param settings: what must be the same for the trace to go on, by name.
+    :param group: the workers of the run: the first one writes, and all read.
     """
 
     def __init__(
-        self, folder: str | os.PathLike[str], objects: Mapping[str, Trackable], settings: Mapping[str, object]
+        self,
+        folder: str | os.PathLike[str],
+        objects: Mapping[str, Trackable],
+        places: Mapping[str, Trackable],
+        settings: Mapping[str, object],
+        group: Group | None = None,
     ) -> None:
+        self.group = group or Group()
         self.folder = StateFolder(Path(folder))
         self.settings = json.loads(json.dumps(settings))
-        self.checkpoint = tf.train.Checkpoint(**objects)
-        self.checkpoint.save_counter.assign(0)  # it exists from now on: TensorFlow asks for it in every state
+        alone = self.group.workers == 1
+        self.checkpoint = _with_counter({**objects, **(places if alone else {})})
+        self.place = None if alone or not places else _with_counter(places)
         self.sound: list[int] = []
         """The states in the folder that this run has read or written, the oldest first."""
 
-    def locked(self) -> AbstractContextManager[None]:
+    @contextmanager
+    def locked(self) -> Iterator[None]:
         """Keep other runs out of the folder; see `lock.locked`."""
-        return locked(self.folder.path)
+        with ExitStack() as stack:
+            self.group.on_first(lambda: stack.enter_context(locked(self.folder.path)))
+            yield
 
     def save(self, step: int, history: History, totals: Totals, best: Best) -> None:
         """Write the state after `step` steps, unless it is there.
@@ -68,14 +81,45 @@ class RunCheckpoint:
         """
         if self.sound and self.sound[-1] == step:
             return
+        is_new = not self.sound
+        if self.place is not None:
+            self.group.together(lambda: self._write_place(step))
+        self.group.on_first(lambda: self._write(step, history, totals, best))
+        if not self.group.is_first:
+            self.sound = [*self.sound, step][-KEPT:]
+        if is_new:
+            self.group.together(lambda: self._look_for(step))
+
+    def _look_for(self, step: int) -> None:
+        """Refuse a folder in which this worker does not see the state that the first one has written."""
+        if not self.group.is_first and step not in self.folder.steps():
+            raise CheckpointError(
+                f"checkpoint={str(self.folder.path)!r} is not the same folder on all workers: the first one has written the "
+                f"state of step {step} there, and worker {self.group.number} does not see it. Use a folder that all share."
+            )
+
+    def _write(self, step: int, history: History, totals: Totals, best: Best) -> None:
         folder, record = self.folder, {"settings": self.settings, "totals": asdict(totals)}
         kept = {f"{BEST}{place}": value for place, value in enumerate(best.values)}
         states = [*self.sound, step][-KEPT:]
-        try:
+        with self._writing(step, states):
             folder.write(f"run-{step}.json", lambda file: file.write(json.dumps(record).encode()))
             folder.write(f"history-{step}.npz", lambda file: np.savez(file, **history.arrays(), **kept))
             self.checkpoint.write(folder.tensors(step))
             folder.list_states(states)
+            self.sound = states
+
+    def _write_place(self, step: int) -> None:
+        if self.place is not None:
+            with self._writing(step, []):
+                self.place.write(self.folder.place(step, self.group.number))
+
+    @contextmanager
+    def _writing(self, step: int, states: Sequence[int]) -> Iterator[None]:
+        """Name what keeps the state of a step from being written, and clean the folder up where `states` are its own."""
+        folder = self.folder
+        try:
+            yield
         except tf.errors.FailedPreconditionError as error:
             raise DataError(
                 "This dataset's place cannot be saved (it depends on Python state, as from_generator does); "
@@ -86,10 +130,9 @@ class RunCheckpoint:
                 f"The state of step {step} cannot be written to checkpoint={str(folder.path)!r} ({_cause(error)}); make room, "
                 "or use another folder. A run goes on from the state before it."
             ) from error
-        else:
-            self.sound = states
         finally:
-            folder.clean(self.sound or states)
+            if states:
+                folder.clean(self.sound or states)
 
     def restore(self, history: History, best: Best) -> tuple[int, Totals] | None:
         """Go back to the latest state that can be read.
@@ -98,8 +141,18 @@ class RunCheckpoint:
         :param best: takes what was best until then.
         :return: (steps done, totals), or None if there is no state in the folder.
         :raises DataError: if the state was written with other settings, or if no state can be read.
+        :raises CheckpointError: if the workers of the run do not find the same state.
         """
-        self.folder.clean()
+        self.group.on_first(self.folder.clean)
+        found = self.group.together(lambda: self._read(history, best))
+        if others := self.group.unlike_first(-1 if found is None else found[0]):
+            raise CheckpointError(
+                f"checkpoint={str(self.folder.path)!r} is not the same folder on all workers: the workers {others} do not "
+                "find the state that the first one finds. Use a folder that all share."
+            )
+        return found
+
+    def _read(self, history: History, best: Best) -> tuple[int, Totals] | None:
         problems, steps = [], self.folder.steps()
         for place, step in reversed(list(enumerate(steps))):
             try:
@@ -113,6 +166,9 @@ class RunCheckpoint:
             self._compare(settings)
             try:
                 self.checkpoint.restore(self.folder.tensors(step)).assert_existing_objects_matched()
+                if self.place is not None:
+                    own = self.folder.place(step, self.group.number)
+                    self.place.restore(own).assert_existing_objects_matched()
             except UNREADABLE as error:
                 problems.append(f"step {step}: {_cause(error)}")
                 continue
@@ -140,6 +196,13 @@ class RunCheckpoint:
                     f"The checkpoint in {self.folder.path} was written with {name}={old!r}, and this run has {new!r}; use the "
                     "same value, or another folder."
                 )
+
+
+def _with_counter(objects: Mapping[str, Trackable]) -> tf.train.Checkpoint:
+    """A checkpoint whose counter exists from now on: TensorFlow asks for it in every state."""
+    checkpoint = tf.train.Checkpoint(**objects)
+    checkpoint.save_counter.assign(0)
+    return checkpoint
 
 
 def _cause(error: BaseException) -> str:

@@ -20,6 +20,7 @@ from gpflow.keras import tf_keras
 from gpflow.likelihoods import MonteCarloLikelihood
 from gpflow.models import SVGP
 
+from ... import replicas
 from ...bases.parts.data_mean import DataMean
 from ...compilation import Compiled
 from ...errors import DataError, NumericalError, UnknownOptionError
@@ -29,10 +30,12 @@ from ...optimizers import NaturalGradient
 from ...optimizers.data_mean.base import MeanOptimizer
 from ...optimizers.natural_gradient.evaluation import as_basis_model, evaluate
 from ...optimizers.natural_gradient.moves import check_mean_solver
+from ...replicas import Group
 from ..batches import Batches, make_batches
 from ..step import Step, StepOutput, StepSizes, Trackable, all_finite
 from .data_mean import parts_on_data
 from .keras import KerasAscent, Optimizer
+from .on_replicas import bound_on_replicas, check_on_replicas, dataset_of, shards_of, ways_to_trace
 from .route import EVERY_ROUTE, OF_OPTIMIZER, Choices, Data, MeanSolver, Model, Route, kinds_of
 
 _OF_MEAN = frozenset({"mean_solver", "Schedule.refresh_every"})
@@ -48,7 +51,7 @@ class InducingRoute(Route):
         | OF_OPTIMIZER
         | _OF_MEAN
         | {"batch_size", "natural_gradient", "hold", "negative_precision", "Schedule.ramp_steps", "seed"}
-        | {"evaluation", "checkpoint"}
+        | {"evaluation", "checkpoint", "strategy"}
     )
     reasons = dict.fromkeys(_OF_MEAN, "This model has no mean points of its own.")
     defaults = {"natural_gradient": 0.2, "Schedule.ramp_steps": 10}
@@ -62,8 +65,10 @@ class InducingRoute(Route):
         return self.options - _OF_MEAN if mean is None else self.options
 
     def check(self, model: Model, chosen: Mapping[str, object]) -> None:
-        """Refuse options that would be ignored, and solvers of other mean points for a mean on all data."""
+        """Refuse options that would be ignored, solvers of other mean points, and what several replicas cannot do."""
         super().check(model, chosen)
+        if (strategy := chosen.get("strategy")) is not None:
+            check_on_replicas(model, strategy, chosen)
         solver = chosen.get("mean_solver")
         of_data = isinstance(model, BasisGP) and isinstance(model.basis.kernel_mean, DataMean)
         if of_data and solver is not None and not isinstance(solver, MeanOptimizer):
@@ -98,14 +103,16 @@ class InducingRoute(Route):
             )
         rho, solver = choices.natural_gradient, choices.mean_solver.method
         _check_roles(model, rho, solver)
-        batches = make_batches(model, data, choices.batch_size, choices.seed)
+        batches = make_batches(model, dataset_of(data, choices.group), choices.batch_size, choices.seed)
         _warn_of_sizes(model, batches.num_data)
         rate = self.rates(model, choices).mean_learning_rate
         natural = None if rho is None else _natural_gradient(model, rho, rate, solver, choices.negative_precision)
         mean_optimizer = tf_keras.optimizers.Adam(rate) if solver == "adam" else None
         held = choices.hold == "sites"
-        step = TrainingStep(model, natural, choices.optimizer, mean_optimizer, choices.compile, held)
-        return step, batches
+        shards = shards_of(batches, choices.group)
+        return TrainingStep(
+            model, natural, choices.optimizer, mean_optimizer, choices.compile, held, choices.group, shards
+        ), batches
 
 
 class TrainingStep(Step):
@@ -117,6 +124,8 @@ class TrainingStep(Step):
     :param mean_optimizer: for the mean coefficients; None where `natural` moves them.
     :param compile: False runs eagerly.
     :param hold_sites: hold q's sites while kernel and inducing points move, where the basis can; else its Parameters.
+    :param group: each of whose replicas takes the step on its own rows, see `replicas`; None is this process alone.
+    :param shards: the shapes and types of X [None, D] and Y [None, P] where each worker has batches of its own.
     """
 
     def __init__(
@@ -127,6 +136,8 @@ class TrainingStep(Step):
         mean_optimizer: Optimizer | None,
         compile: bool = True,
         hold_sites: bool = True,
+        group: Group | None = None,
+        shards: list[tf.TensorSpec] | None = None,
     ) -> None:
         self.model, self.natural = model, natural
         mean = [] if model.basis.kernel_mean is None else [model.basis.kernel_mean.coefficients.unconstrained_variable]
@@ -144,7 +155,10 @@ class TrainingStep(Step):
         self.holds_sites = hold_sites and self.moves_naturally and model.basis.holds_sites and moves_prior
         self.others = KerasAscent(optimizer, others)
         self.mean = None if mean_optimizer is None else KerasAscent(mean_optimizer, self.mean_variables)
-        self._run: Compiled | None = Compiled(self._step, reduce_retracing=True) if compile else None
+        self.group = group or Group()
+        on_rows = self.group.on_rows(self._step, of_worker=shards is not None)
+        self._compiled: Compiled | None = Compiled(on_rows, **ways_to_trace(shards)) if compile else None
+        self._run = on_rows if self._compiled is None else self._compiled
 
     @property
     def variables(self) -> list[tf.Variable]:
@@ -177,8 +191,8 @@ class TrainingStep(Step):
 
     def trace(self, X: tf.Tensor, Y: tf.Tensor, seed: tf.Tensor) -> None:
         """Compile the step for X [B, D], Y [B, P]."""
-        if self._run is not None:
-            self._run.get_concrete_function(X, Y, seed)
+        if self._compiled is not None:
+            self._compiled.get_concrete_function(X, Y, seed)
 
     def set_step_sizes(self, sizes: StepSizes) -> None:
         """Take those of q, of the mean coefficients and of everything else."""
@@ -204,7 +218,7 @@ class TrainingStep(Step):
         """The bound on all data, unless draws or a subsample of the mean points estimate it."""
         mean = self.model.basis.kernel_mean
         sampled = self.model.expectations is not None or (mean is not None and mean.subsample is not None)
-        return None if sampled else self.model.elbo((X, Y))
+        return None if sampled else bound_on_replicas(self.model, self.group, X, Y)
 
     def probe(self, X: tf.Tensor, Y: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
         """The bound, or what it is made of where it is sampled; X [B, D], Y [B, P], and `seed` [2] chooses rows."""
@@ -223,22 +237,26 @@ class TrainingStep(Step):
 
     def run(self, X: tf.Tensor, Y: tf.Tensor, seed: tf.Tensor) -> StepOutput:
         """One step on X [B, D], Y [B, P]; see the top of this file."""
-        return (self._step if self._run is None else self._run)(X, Y, seed)
+        return self._run(X, Y, seed)
 
     def _step(self, X: tf.Tensor, Y: tf.Tensor, seed: tf.Tensor) -> StepOutput:
         # 1. the bound and its gradients
         rows = self.model.basis.draw_rows(seed)
         moved = [*self.mean_variables, *self.others.moved]
-        evaluation = evaluate(self.model, (X, Y), moved, rows, self.holds_sites)
+        natural = self.natural if self.moves_naturally else None
+        with_target = natural is not None and natural.starts_at(self.model)
+        evaluation = evaluate(self.model, (X, Y), moved, rows, self.holds_sites, with_target)
         count = len(self.mean_variables)
         mean_gradients, other_gradients = evaluation.gradients[:count], evaluation.gradients[count:]
         ok = tf.logical_and(evaluation.state.ok, all_finite([evaluation.elbo, *evaluation.gradients]))
-        # 2. where q goes; at fixed Parameters it may be written at once
+        # 2. where q goes, and whether all replicas are well; at fixed Parameters it may be written at once
         shortened = clipped = tf.constant(0)
-        natural = self.natural if self.moves_naturally else None
         if natural is not None:
             move = natural.propose(self.model, (X, Y), evaluation, mean_gradients)
             ok, shortened, clipped = tf.logical_and(ok, move.ok), move.shortened, move.clipped
+        ok, clipped = replicas.agreed(ok, clipped)
+        if natural is not None:
+            move = move._replace(ok=ok)
             if not self.holds_sites:
                 natural.commit(self.model, move)
         # 3. everything else

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-__all__ = ["KerasAscent", "Optimizer"]
+__all__ = ["KerasAscent", "Optimizer", "refuse_clipping", "state_of", "sums_by_itself"]
 
 from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 import tensorflow as tf
+
+from ... import replicas
+from ...errors import UnknownOptionError
 
 
 class Optimizer(Protocol):
@@ -20,7 +23,7 @@ class Optimizer(Protocol):
         """Create the state for these variables."""
         ...
 
-    def apply_gradients(self, pairs: Iterable[tuple[tf.Tensor, tf.Variable]]) -> object:
+    def apply_gradients(self, pairs: Iterable[tuple[tf.Tensor, tf.Variable]], **options: bool) -> object:
         """Move each variable down its gradient."""
         ...
 
@@ -36,8 +39,7 @@ class KerasAscent:
     @property
     def variables(self) -> list[tf.Variable]:
         """What an ascent writes: the variables that it moves and the state of the optimizer."""
-        states = [v if isinstance(v, tf.Variable) else v.value for v in self.optimizer.variables]  # Keras 3 wraps them
-        return [*self.moved, *states]
+        return [*self.moved, *state_of(self.optimizer)]
 
     @property
     def name(self) -> str:
@@ -50,7 +52,37 @@ class KerasAscent:
         self.optimizer.learning_rate.assign(rate)
 
     def ascend(self, gradients: Sequence[tf.Tensor | None]) -> None:
-        """Move each variable up its gradient, of the same shape; None stands for a gradient that does not exist."""
+        """Move each variable up its gradient, of the same shape; None stands for a gradient that does not exist.
+
+        On several replicas the gradients are sums over all of them, and the optimizer must not add them up again.
+        """
         pairs = [(-gradient, variable) for gradient, variable in zip(gradients, self.moved) if gradient is not None]
-        if pairs:
+        if not pairs:
+            return
+        if replicas.count() == 1:
             self.optimizer.apply_gradients(pairs)
+        elif sums_by_itself(self.optimizer):
+            self.optimizer.apply_gradients([(replicas.share(gradient), variable) for gradient, variable in pairs])
+        else:
+            self.optimizer.apply_gradients(pairs, skip_gradients_aggregation=True)
+
+
+def state_of(optimizer: Optimizer) -> list[tf.Variable]:
+    """The variables of an optimizer, which Keras 3 wraps."""
+    return [v if isinstance(v, tf.Variable) else v.value for v in optimizer.variables]
+
+
+def sums_by_itself(optimizer: Optimizer) -> bool:
+    """Whether an optimizer adds up the gradients of all replicas and cannot leave it: those of Keras 3 do."""
+    return not hasattr(optimizer, "aggregate_gradients")
+
+
+def refuse_clipping(optimizer: Optimizer) -> None:
+    """Refuse what Keras 3 does to the gradients of each replica before it adds them up; raises `UnknownOptionError`."""
+    names = ("clipnorm", "clipvalue", "global_clipnorm", "gradient_accumulation_steps")
+    used = [name for name in names if getattr(optimizer, name, None)]
+    if used and sums_by_itself(optimizer):
+        raise UnknownOptionError(
+            f"{used[0]} of a Keras 3 optimizer acts on the gradients of each replica before they are added up; use one "
+            f"of gpflow.keras.tf_keras.optimizers, or leave {used[0]} out."
+        )

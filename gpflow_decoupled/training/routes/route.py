@@ -7,7 +7,7 @@ __all__ = [
 ]  # fmt: skip
 
 import abc
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, TypeAlias
 
@@ -21,14 +21,17 @@ from ...inputs import check_rate, check_whole
 from ...models import BasisGP, FactorGraph, FullGP
 from ...optimizers.data_mean.base import MeanOptimizer
 from ...optimizers.steps import POLICIES
+from ...replicas import Group, check_strategy, refuse_elsewhere
 from ..batches import Batches
 from ..options import check_optimizer, given
 from ..schedules import Limits, Rates
 from ..step import Step
-from .keras import Optimizer
+from .keras import Optimizer, refuse_clipping, state_of
 
 Model: TypeAlias = GPModel | FactorGraph
-Data: TypeAlias = "Sequence[npt.ArrayLike] | tf.data.Dataset | None"
+Data: TypeAlias = (
+    "Sequence[npt.ArrayLike] | tf.data.Dataset | Callable[[tf.distribute.InputContext], tf.data.Dataset] | None"
+)
 
 EVERY_ROUTE = frozenset({"steps", "seconds", "Evaluation.patience", "callbacks", "progress", "compile"})
 OF_OPTIMIZER = frozenset({"learning_rate", "optimizer", "Schedule.anneal"})
@@ -81,6 +84,7 @@ class Choices:
     seed: int
     compile: bool
     limits: Limits
+    group: Group
 
 
 class Route(abc.ABC):
@@ -134,7 +138,9 @@ class Route(abc.ABC):
 
         :param chosen: the options that the caller has chosen, by name.
         :raises UnknownOptionError: with the options that this model takes.
+        :raises DataError: for a strategy whose replicas do not take each step together.
         """
+        check_strategy(chosen.get("strategy"))
         taken = self.options_of(model)
         bad = [
             name
@@ -144,7 +150,8 @@ class Route(abc.ABC):
         if not bad:
             return
         shown = ", ".join(_shown(name, chosen[name]) for name in bad)
-        reasons = "".join(f" {self.reasons[name]}" for name in bad if name in self.reasons)
+        known = {"strategy": _ON_REPLICAS, **self.reasons}
+        reasons = "".join(f" {known[name]}" for name in bad if name in known)
         names = sorted(taken, key=str.lower) + [_shown(*item) for item in self.only.items()]
         raise UnknownOptionError(
             f"fit does not use {shown} for {type(model).__name__}.{reasons} It takes {', '.join(names)}."
@@ -166,16 +173,23 @@ class Route(abc.ABC):
         if self.holds:
             check_option("hold", values["hold"], self.holds)
         solver, rate, optimizer = values["mean_solver"], values["learning_rate"], values["optimizer"]
+        group = Group(values["strategy"])
         if optimizer is None:
-            optimizer = tf_keras.optimizers.Adam(DEFAULT_RATE if rate is None else rate)
+            with group.scope():
+                optimizer = tf_keras.optimizers.Adam(DEFAULT_RATE if rate is None else rate)
         else:
             check_optimizer(optimizer)
+            if group.replicas > 1:
+                refuse_clipping(optimizer)
+            refuse_elsewhere(
+                group.strategy, _variables_of(optimizer), "create the optimizer inside of strategy.scope()."
+            )
         return Choices(
             batch_size=values["batch_size"],
             natural_gradient=values["natural_gradient"],
             hold=values["hold"],
             optimizer=optimizer,
-            learning_rate=float(optimizer.learning_rate) if rate is None else rate,
+            learning_rate=float(tf.convert_to_tensor(optimizer.learning_rate)) if rate is None else rate,
             mean_solver=solver if isinstance(solver, (MeanSolver, MeanOptimizer)) else MeanSolver(solver),
             negative_precision=values["negative_precision"],
             ramp_steps=values["Schedule.ramp_steps"],
@@ -184,6 +198,7 @@ class Route(abc.ABC):
             seed=values["seed"],
             compile=values["compile"],
             limits=limits,
+            group=group,
         )
 
     def rates(self, model: Model, choices: Choices) -> Rates:
@@ -208,7 +223,15 @@ _DEFAULTS: Mapping[str, object] = {
     "Schedule.refresh_every": 100,
     "seed": 0,
     "compile": True,
+    "strategy": None,
 }
+
+_ON_REPLICAS = "Models on inducing points, as ODVGP and SparseCVIGP, are what several replicas train."
+
+
+def _variables_of(optimizer: Optimizer) -> dict[str, tf.Variable]:
+    """The variables of a new optimizer, by what a message calls them."""
+    return {f"{type(optimizer).__name__} ({variable.name})": variable for variable in state_of(optimizer)}
 
 
 def _shown(name: str, value: object) -> str:

@@ -1,0 +1,162 @@
+"""Start a script as several workers on this host: `python -m gpflow_decoupled.launch --workers 2 script.py`.
+
+Each worker is a process that runs the same script and finds in TF_CONFIG who the others are, which is all that
+`tf.distribute.MultiWorkerMirroredStrategy` needs. On several hosts the starter of the cluster (Slurm, Kubernetes, Ray) does
+what this module does.
+"""
+
+from __future__ import annotations
+
+__all__ = ["launch", "main", "worker_environment"]
+
+import argparse
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Mapping, Sequence
+
+_POLL = 0.2
+"""Seconds between two looks at the workers."""
+
+
+def launch(command: Sequence[str], workers: int, restarts: int = 0, grace: float = 60.0) -> int:
+    """Run a script with Python on several workers, whose output is forwarded with their numbers in front.
+
+    When a worker fails, the others notice within some seconds and say so; those that have not ended after `grace` are ended.
+
+    :param command: the script and its arguments.
+    :param workers: how many processes; at least 1.
+    :param restarts: how often all workers are started again when one has failed, for scripts whose `fit` has a checkpoint.
+    :param grace: seconds that the other workers are given to end by themselves.
+    :return: 0 if all have ended well, else the exit code of the worker that failed first, as a shell gives it.
+
+    Example::
+
+        launch(["train.py", "--steps", "1000"], workers=2, restarts=3)
+    """
+    code = _run(command, workers, grace)
+    while code not in (0, 130) and restarts > 0:  # 130: Ctrl-C
+        restarts -= 1
+        print(f"[launch] exit code {code}: all workers are started again; {restarts} restarts are left", flush=True)
+        code = _run(command, workers, grace)
+    return code
+
+
+def worker_environment(number: int, addresses: Sequence[str], environment: Mapping[str, str]) -> dict[str, str]:
+    """The environment of one worker: TF_CONFIG, and its share of the processor's cores unless threads are set.
+
+    :param number: of this worker, 0, 1, ...
+    :param addresses: of all workers, as "host:port".
+    :param environment: of the process that starts them.
+
+    Example::
+
+        worker_environment(0, ["localhost:4000", "localhost:4001"], os.environ)
+    """
+    config = {"cluster": {"worker": list(addresses)}, "task": {"type": "worker", "index": number}}
+    threads = str(max(1, (os.cpu_count() or 1) // len(addresses)))
+    defaults = {"TF_NUM_INTRAOP_THREADS": threads, "OMP_NUM_THREADS": threads, "PYTHONUNBUFFERED": "1"}
+    return {**defaults, **environment, "TF_CONFIG": json.dumps(config)}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command line; see the top of this module."""
+    parser = argparse.ArgumentParser(
+        prog="python -m gpflow_decoupled.launch", description=(__doc__ or "").splitlines()[0]
+    )
+    parser.add_argument("--workers", type=int, required=True, help="how many processes")
+    parser.add_argument(
+        "--restarts", type=int, default=0, help="how often to start all again when one fails (default 0)"
+    )
+    parser.add_argument("script", help="a Python file, which all workers run")
+    parser.add_argument("arguments", nargs=argparse.REMAINDER, help="of the script")
+    options = parser.parse_args(arguments)
+    if options.workers < 1 or options.restarts < 0:
+        parser.error("--workers must be at least 1 and --restarts at least 0")
+    if not os.path.isfile(options.script):
+        parser.error(f"{options.script} is no file; name the script that all workers run")
+    return launch([options.script, *options.arguments], options.workers, options.restarts)
+
+
+def _run(command: Sequence[str], workers: int, grace: float) -> int:
+    """One start of all workers, until all have ended; see `launch` for the exit code."""
+    addresses = [f"localhost:{port}" for port in _free_ports(workers)]
+    processes = [_start(command, worker_environment(k, addresses, os.environ)) for k in range(workers)]
+    readers = [threading.Thread(target=_forward, args=(k, process)) for k, process in enumerate(processes)]
+    for reader in readers:
+        reader.start()
+    code = 0
+    try:
+        code = _first_failure(processes)
+    except KeyboardInterrupt:  # the workers of a terminal have had it too
+        code = 130
+    finally:
+        _end(processes, grace if code else 0.0)
+        for reader in readers:
+            reader.join()
+    return code
+
+
+def _start(command: Sequence[str], environment: Mapping[str, str]) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, *command],
+        env=dict(environment),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+    )
+
+
+def _forward(number: int, process: subprocess.Popen[str]) -> None:
+    """Print each line of a worker with its number in front, until it has closed its output."""
+    if process.stdout is None:
+        return
+    with process.stdout as lines:
+        for line in lines:
+            print(f"[{number}] {line}", end="" if line.endswith("\n") else "\n", flush=True)
+
+
+def _first_failure(processes: Sequence[subprocess.Popen[str]]) -> int:
+    """Wait until all have ended well, 0, or one has not: its exit code, 128 and the signal where one has ended it."""
+    while True:
+        codes = [process.poll() for process in processes]
+        for code in codes:
+            if code:
+                return code if code > 0 else 128 - code
+        if None not in codes:
+            return 0
+        time.sleep(_POLL)
+
+
+def _end(processes: Sequence[subprocess.Popen[str]], grace: float) -> None:
+    """Give the workers some seconds to end, ask those that have not to, and after some more end them."""
+    for seconds, stop in ((grace, subprocess.Popen.terminate), (5.0, subprocess.Popen.kill)):
+        until = time.monotonic() + seconds
+        while time.monotonic() < until and any(process.poll() is None for process in processes):
+            time.sleep(_POLL)
+        for process in processes:
+            if process.poll() is None:
+                stop(process)
+
+
+def _free_ports(count: int) -> list[int]:
+    """Ports that nothing listens on now."""
+    sockets = [socket.socket() for _ in range(count)]
+    try:
+        for one in sockets:
+            one.bind(("localhost", 0))
+        return [int(one.getsockname()[1]) for one in sockets]
+    finally:
+        for one in sockets:
+            one.close()
+
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the workers are ended too
+    sys.exit(main())

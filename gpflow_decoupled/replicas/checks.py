@@ -1,0 +1,62 @@
+"""What would be wrong on several replicas without any message, refused before anything runs."""
+
+from __future__ import annotations
+
+__all__ = ["check_strategy", "refuse_elsewhere"]
+
+from collections.abc import Mapping
+
+import tensorflow as tf
+
+from ..errors import DataError
+
+_REASONS: tuple[tuple[str, str], ...] = (
+    ("Parameter", "its replicas do not wait for each other, and a natural gradient needs the sums of all of them"),
+    ("CentralStorage", "it keeps variables in one place, and its replicas read them one after the other"),
+    ("TPU", "TPUs compute in float32 with XLA, and nothing here has been tried on them"),
+    ("OneDevice", "one device has nothing to add up: leave strategy out, and use tf.device to choose the device"),
+    ("Default", "it is TensorFlow's default, with one replica: leave strategy out"),
+)
+"""For strategies whose class has this in its name, why they are refused."""
+
+
+def check_strategy(strategy: object) -> None:
+    """Refuse a strategy whose replicas do not take each step together, and a scope that was not passed.
+
+    :param strategy: what a user passed.
+    :raises DataError: unless it is a `MirroredStrategy` or a `MultiWorkerMirroredStrategy`, or None outside of a scope of
+        several replicas.
+
+    Example::
+
+        check_strategy(tf.distribute.MirroredStrategy())
+    """
+    if strategy is None:
+        around = tf.distribute.get_strategy()
+        if around.num_replicas_in_sync > 1:
+            raise DataError(
+                f"This runs in the scope of a {type(around).__name__} with {around.num_replicas_in_sync} replicas, which was "
+                "not passed: use fit(..., strategy=strategy)."
+            )
+        return
+    if isinstance(strategy, (tf.distribute.MirroredStrategy, tf.distribute.MultiWorkerMirroredStrategy)):
+        return
+    name = type(strategy).__name__
+    reason = next((why for part, why in _REASONS if part in name), "it is none of the two that are known here")
+    raise DataError(
+        f"strategy is a {name}, which does not work here: {reason}. Pass a tf.distribute.MirroredStrategy, for the devices of "
+        "one process, or a tf.distribute.MultiWorkerMirroredStrategy, for several processes."
+    )
+
+
+def refuse_elsewhere(strategy: tf.distribute.Strategy | None, variables: Mapping[str, tf.Variable], fix: str) -> None:
+    """Refuse variables of which a strategy has no copy for each replica.
+
+    :param strategy: that trains them; None refuses nothing.
+    :param variables: by the names that users know, of any shapes [...].
+    :param fix: what to do, the end of the message.
+    :raises DataError: with the name of the first of them.
+    """
+    for name, variable in variables.items():
+        if strategy is not None and not strategy.extended.variable_created_in_scope(variable):
+            raise DataError(f"{name} was created outside of the scope of this strategy: {fix}")

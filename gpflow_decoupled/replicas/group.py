@@ -1,0 +1,189 @@
+"""The processes that train one model together, as the code around a training step sees them."""
+
+from __future__ import annotations
+
+__all__ = ["Group"]
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import TypeVar
+
+import numpy as np
+import tensorflow as tf
+
+from ..errors import WorkerError
+from .sums import rank, total
+
+Result = TypeVar("Result")
+
+_TEXT = 1000
+"""Bytes of an error's message that the other workers are told."""
+_LOST = (
+    tf.errors.UnavailableError, tf.errors.AbortedError, tf.errors.CancelledError, tf.errors.DeadlineExceededError,
+)  # fmt: skip
+"""What TensorFlow raises in a worker when another one has gone."""
+
+
+class Group:
+    """All replicas of a strategy, outside of `strategy.run`; without a strategy this process alone.
+
+    A worker is a process, with one replica or more. All workers must call what sends a message in the same order.
+
+    :param strategy: a `MirroredStrategy` or a `MultiWorkerMirroredStrategy`, see `check_strategy`; None for one process.
+
+    Example::
+
+        group = Group(tf.distribute.MirroredStrategy())
+        step = tf.function(group.on_rows(lambda X, Y, seed: total([tf.reduce_sum(Y)])[0]))
+    """
+
+    def __init__(self, strategy: tf.distribute.Strategy | None = None) -> None:
+        self.strategy = strategy
+        self.replicas = 1 if strategy is None else int(strategy.num_replicas_in_sync)
+        self.workers, self.number = _place(strategy)
+        signature = [tf.TensorSpec([None], tf.float64)]  # traced once, for vectors of any length
+        self._summed: Callable[[tf.Tensor], tf.Tensor] = tf.function(self._sum, signature, autograph=False)
+
+    @property
+    def is_first(self) -> bool:
+        """Whether this process is the one that writes files and shows progress."""
+        return self.number == 0
+
+    def scope(self) -> AbstractContextManager[object]:
+        """Where variables must be created; `strategy.scope()`."""
+        return nullcontext() if self.strategy is None else self.strategy.scope()
+
+    def on_rows(
+        self, function: Callable[[tf.Tensor, tf.Tensor, tf.Tensor], Result], of_worker: bool = False
+    ) -> Callable[..., Result]:
+        """A function of a batch, as one that each replica runs on its own rows of the batch.
+
+        Replica r of R takes the rows r, r + R, ...; their numbers may differ by one.
+
+        :param function: of X [B, D], Y [B, P] and a seed [2], which returns a tensor or a tuple of tensors.
+        :param of_worker: whether a batch is of this worker alone, whose replicas share it; else all workers have the same.
+        :return: a function of the same arguments, with what the first replica of this process returns.
+        """
+        if self.strategy is None:
+            return function
+        strategy, sharing = self.strategy, self.replicas // self.workers if of_worker else self.replicas
+
+        def one_replica(X: tf.Tensor, Y: tf.Tensor, seed: tf.Tensor) -> Result:
+            first = rank() % sharing
+            return function(X[first::sharing], Y[first::sharing], seed)
+
+        def all_replicas(X: tf.Tensor, Y: tf.Tensor, seed: tf.Tensor) -> Result:
+            outputs = strategy.run(one_replica, (X, Y, seed))
+            return tf.nest.map_structure(lambda part: strategy.experimental_local_results(part)[0], outputs)
+
+        return all_replicas
+
+    def gather(self, value: float | np.ndarray) -> np.ndarray:
+        """The numbers that each worker has, [workers, ...]; one message, which also makes each worker wait for all.
+
+        :param value: a number, or an array [...] of the same shape on all workers.
+        """
+        own = np.zeros((self.workers, *np.shape(value)))
+        own[self.number] = value
+        if self.workers == 1:
+            return own
+        with self.naming_lost_workers():
+            return self._summed(tf.constant(own.ravel())).numpy().reshape(own.shape)
+
+    def first(self, value: float) -> float:
+        """The number that the first worker has."""
+        return float(value) if self.workers == 1 else float(self.gather(value)[0])
+
+    def all(self, value: bool) -> bool:
+        """Whether something holds on all workers."""
+        return bool(np.all(self.gather(value)))
+
+    def unlike_first(self, value: float) -> list[int]:
+        """The workers whose number is not that of the first."""
+        values = self.gather(value)
+        return [worker for worker in range(self.workers) if values[worker] != values[0]]
+
+    def together(self, action: Callable[[], Result]) -> Result:
+        """What an action returns that each worker takes on its own; if it fails on one of them, all raise.
+
+        :param action: sends no messages.
+        :raises WorkerError: on the workers on which it has not failed, with the message of one on which it has.
+        """
+        if self.workers == 1:
+            return action()
+        error: BaseException | None = None
+        try:
+            value = action()
+        except BaseException as raised:  # an interrupt too: the others would wait
+            error = raised
+        failed = self.gather(error is not None)
+        if not np.any(failed):
+            return value
+        text = "" if error is None else f"{type(error).__name__}: {error}"
+        texts = self.gather(np.frombuffer(text.encode()[:_TEXT].ljust(_TEXT), np.uint8))
+        if error is not None:
+            raise error
+        worker = int(np.argmax(failed))
+        cause = texts[worker].astype(np.uint8).tobytes().decode(errors="ignore").strip()
+        raise WorkerError(f"Worker {worker} has failed and ends the run on all. {cause}")
+
+    def on_first(self, action: Callable[[], object]) -> None:
+        """Take an action on the first worker alone; the others wait for it, and fail if it fails."""
+        self.together(lambda: action() if self.is_first else None)
+
+    def input_context(self) -> tf.distribute.InputContext:
+        """What TensorFlow tells a function that reads the shard of a worker."""
+        return tf.distribute.InputContext(self.workers, self.number, self.replicas)
+
+    def copies(self, variables: Sequence[tf.Variable]) -> list[list[tf.Tensor]]:
+        """The values of variables [...] as they are, for each replica of this process."""
+        if self.strategy is None:
+            return [[variable.read_value() for variable in variables]]
+        local = [self.strategy.experimental_local_results(variable) for variable in variables]
+        return [[tf.convert_to_tensor(copy) for copy in copies] for copies in zip(*local)]
+
+    def of_first(self, value: tf.Tensor) -> tf.Tensor:
+        """The array [...] that the first worker has, in float64; one message."""
+        own = tf.cast(value, tf.float64)
+        if self.workers == 1:
+            return own
+        with self.naming_lost_workers():
+            return tf.reshape(self._summed(tf.reshape(own if self.is_first else tf.zeros_like(own), [-1])), own.shape)
+
+    @contextmanager
+    def naming_lost_workers(self) -> Iterator[None]:
+        """Say in plain words that another worker has gone, where TensorFlow says so in this block; raises `WorkerError`."""
+        try:
+            yield
+        except _LOST as error:
+            if self.workers == 1:
+                raise
+            text = " ".join(str(error).split())
+            cause = text.partition("aborted by: ")[2] or text
+            raise WorkerError(
+                f"Another of {self.workers} workers has ended or cannot be reached; its own output has the cause. Start all "
+                "workers again: with a checkpoint they go on from the latest state. "
+                f"({cause[:200]})"
+            ) from error
+
+    def _sum(self, own: tf.Tensor) -> tf.Tensor:
+        """Vectors summed over the workers, each of which enters its own once."""
+        if self.strategy is None:
+            return own
+        per_worker = self.replicas // self.workers
+
+        def one_replica(vector: tf.Tensor) -> tf.Tensor:
+            return total([vector if rank() % per_worker == 0 else tf.zeros_like(vector)])[0]
+
+        return self.strategy.experimental_local_results(self.strategy.run(one_replica, (own,)))[0]
+
+
+def _place(strategy: tf.distribute.Strategy | None) -> tuple[int, int]:
+    """How many workers there are, and the number of this one."""
+    resolver = strategy.cluster_resolver if isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy) else None
+    cluster = {} if resolver is None else resolver.cluster_spec().as_dict()
+    kinds = [kind for kind in ("chief", "worker") if kind in cluster]
+    if resolver is None or not kinds:
+        return 1, 0
+    before = len(cluster["chief"]) if resolver.task_type == "worker" and "chief" in cluster else 0
+    return sum(len(cluster[kind]) for kind in kinds), before + int(resolver.task_id)

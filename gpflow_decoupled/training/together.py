@@ -1,0 +1,116 @@
+"""What the workers of a run do together between its steps: agree on the run, take a batch, and stay the same."""
+
+from __future__ import annotations
+
+__all__ = ["metrics_of_all", "next_batch", "refuse_other_run", "repair_drift", "run_settings"]
+
+import json
+import warnings
+import zlib
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+import numpy.typing as npt
+import tensorflow as tf
+from gpflow.models import GPModel
+from gpflow.utilities import parameter_dict
+
+from ..errors import DataError
+from ..models import FactorGraph
+from ..replicas import Group
+from .batches import ArrayBatches, Batch, Batches, checksum
+from .evaluation import held_out_metrics
+
+
+def run_settings(
+    model: GPModel | FactorGraph, parts: Mapping[str, object], refresh_every: int, group: Group
+) -> dict[str, object]:
+    """What must be the same for a run to go on from a checkpoint, and on all workers, by name.
+
+    :param model: whose Parameters enter by shape and flag.
+    :param parts: the settings of step, batches and step sizes.
+    :param refresh_every: steps between refreshes.
+    :param group: the number of replicas enters where there are several.
+    """
+    settings = {**parts, "refresh_every": refresh_every}
+    for name, parameter in parameter_dict(model).items():
+        flag = "trainable" if parameter.trainable else "fixed"
+        settings[f"parameter {name}"] = f"{list(parameter.numpy().shape)} {flag}"
+    if group.replicas > 1:
+        settings["replicas"] = group.replicas
+    return settings
+
+
+def refuse_other_run(group: Group, settings: Callable[[], Mapping[str, object]]) -> None:
+    """Refuse workers that were started with other data, another model or other options than the first one.
+
+    :param group: the workers of the run.
+    :param settings: called where there are several workers: what must be the same on all, by name.
+    :raises DataError: on all of them, with the first name that differs.
+    """
+    if group.workers == 1:
+        return
+    own = settings()
+    _refuse_other(group, {"the names of the settings": list(own)})  # where these differ, the numbers of values may too
+    _refuse_other(group, own)
+
+
+def _refuse_other(group: Group, values: Mapping[str, object]) -> None:
+    """Compare the values of all workers, in one message; raises `DataError`."""
+    digests = group.gather(np.array([zlib.crc32(json.dumps(value).encode()) for value in values.values()]))
+    for place, name in enumerate(values):
+        others = [worker for worker in range(group.workers) if digests[worker, place] != digests[0, place]]
+        if others:
+            raise DataError(
+                f"The workers {others} were started with another value of {name} than the first one; all must build the "
+                "same model, pass the same arrays and call fit with the same options."
+            )
+
+
+def next_batch(group: Group, batches: Batches, step: int) -> Batch:
+    """The batch of a step: X [B, D] and Y [B, P]; unusable data on one worker end the run on all."""
+    if isinstance(batches, ArrayBatches):  # they were checked before the first step
+        return batches(step)
+    return group.together(lambda: batches(step))
+
+
+def metrics_of_all(group: Group, model: GPModel, data: Sequence[npt.ArrayLike]) -> dict[str, float]:
+    """`held_out_metrics`, with the rows shared out to the workers; one message.
+
+    :param group: the workers of the run.
+    :param model: the same on all of them.
+    :param data: X [N, D] and Y [N, P], the same on all of them.
+    """
+    X, Y = (np.asarray(array) for array in data)
+    if group.workers == 1 or len(X) < group.workers:
+        return held_out_metrics(model, data)
+    own = X[group.number :: group.workers], Y[group.number :: group.workers]
+    found = held_out_metrics(model, own)
+    means = np.array([1.0, found["rmse"] ** 2, found["log_density"]])
+    rows, squares, densities = np.sum(group.gather(len(own[0]) * means), axis=0)
+    return {"rmse": float(np.sqrt(squares / rows)), "log_density": float(densities / rows)}
+
+
+def repair_drift(group: Group, variables: Sequence[tf.Variable]) -> bool:
+    """Give all replicas the values of the first, where they are not the same to the last bit, with a warning.
+
+    Replicas compute the same from the same sums, but not on processors of different kinds or in kernels that add in no fixed
+    order. One message of one number a replica, and one a variable where there is something to repair.
+
+    :param group: the workers of the run.
+    :param variables: all that a step writes, of any shapes [...].
+    :return: whether there was something to repair.
+    """
+    if group.strategy is None or group.replicas == 1:
+        return False
+    digests = group.gather(np.array([checksum(copies) for copies in group.copies(variables)]))
+    if np.all(digests == digests.flat[0]):
+        return False
+    for variable in variables:
+        variable.assign(tf.cast(group.of_first(variable.read_value()), variable.dtype))
+    warnings.warn(
+        "The replicas were no longer the same and have the values of the first one now, as after each refresh. Processors of "
+        "different kinds round differently; if all are of one kind, a callback may have changed the model on one of them.",
+        stacklevel=3,
+    )
+    return True

@@ -1,0 +1,219 @@
+"""What two worker processes show beside whole runs: each takes the strategy and the file of its worker, and returns arrays."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import gpflow
+import numpy as np
+import tensorflow as tf
+
+import gpflow_decoupled as gd
+from gpflow_decoupled.replicas import Group
+from gpflow_decoupled.training import Checkpoints
+from tests.replicas.cases import inputs, observations, orthogonal
+from tests.training.problems import values
+
+Found = dict[str, np.ndarray]
+QUICK = {"batch_size": 20, "progress": False, "compile": False}
+
+
+def _model(strategy: tf.distribute.Strategy) -> Any:
+    with strategy.scope():
+        return orthogonal()()
+
+
+def _message(action: Callable[[], Any]) -> np.ndarray:
+    """What an action is refused with."""
+    try:
+        action()
+    except Exception as error:
+        return np.array(f"{type(error).__name__}: {error}")
+    return np.array("was not refused")
+
+
+def group(strategy: tf.distribute.Strategy, path: str) -> Found:
+    """What workers tell each other."""
+    both = Group(strategy)
+    own = 3.0 + both.number
+    found = {
+        "place": np.array([both.replicas, both.workers, both.number, both.is_first]),
+        "gathered": both.gather(own),
+        "rows": both.gather(np.array([own, -own])),
+        "first": np.array(both.first(own)),
+        "unlike": np.array(both.unlike_first(own)),
+        "alike": np.array(both.unlike_first(1.0)),
+        "of first": both.of_first(tf.constant([own, 2.0 * own], tf.float32)).numpy(),
+        "together": np.array(both.together(lambda: own)),
+    }
+
+    def fails_on_second() -> None:
+        if both.number == 1:
+            raise ValueError("the labels of worker 1 are bad")
+
+    found["failed"] = _message(lambda: both.together(fails_on_second))
+    found["first fails"] = _message(lambda: both.on_first(lambda: {}["no such key"]))
+    return found
+
+
+def other_data(strategy: tf.distribute.Strategy, path: str) -> Found:
+    """A worker with other data, or with other options, ends both before the first step."""
+    number, model = Group(strategy).number, _model(strategy)
+    before, Y = values(model), observations("sine")
+    data = _message(lambda: gd.fit(model, (inputs(), Y + number), steps=1, strategy=strategy, **QUICK))
+    steps = _message(lambda: gd.fit(model, (inputs(), Y), steps=1 + number, strategy=strategy, **QUICK))
+    more = {"checkpoint": path} if number else {}
+    options = _message(lambda: gd.fit(model, (inputs(), Y), steps=1, strategy=strategy, **more, **QUICK))
+    same = all(np.array_equal(before[name], value) for name, value in values(model).items())
+    return {"data": data, "steps": steps, "options": options, "unchanged": np.array(same)}
+
+
+def clock(strategy: tf.distribute.Strategy, path: str) -> Found:
+    """A limit of time: the second worker is asleep between its steps, and both take as many."""
+    number, model = Group(strategy).number, _model(strategy)
+    calls = gd.training.Callbacks([lambda *_: time.sleep(0.2 * number)], every=1)
+    data = (inputs(), observations("sine"))
+    result = gd.fit(model, data, seconds=1.0, callbacks=calls, strategy=strategy, **QUICK)
+    return {"steps": np.array(result.steps), "last": result.history["seconds"], "q": model.basis.q_mu.numpy()}
+
+
+def checkpoint(strategy: tf.distribute.Strategy, path: str) -> Found:
+    """A run that goes on from the state in a shared folder; folders that are not shared."""
+    number, data = Group(strategy).number, (inputs(), observations("sine"))
+    shared, own = Path(path).parent / "shared", Path(path).parent / f"own-{number}"
+
+    def fit(folder: Path | None, steps: int) -> tuple[Any, np.ndarray]:
+        model = _model(strategy)
+        options = {} if folder is None else {"checkpoint": Checkpoints(folder, every=2)}
+        schedule = gd.training.Schedule(anneal=0.0)
+        result = gd.fit(model, data, steps=steps, strategy=strategy, schedule=schedule, **options, **QUICK)
+        return values(model), result.history["elbo"]
+
+    plain, trace = fit(None, 7)
+    fit(shared, 4)
+    resumed, resumed_trace = fit(shared, 7)
+    same = all(np.array_equal(plain[name], resumed[name]) for name in plain)
+    files = sorted(file.name for file in shared.iterdir())
+    refused = _message(lambda: fit(own, 2))
+    return {
+        "same": np.array(same and np.array_equal(trace, resumed_trace)),
+        "files": np.array(files),
+        "refused": refused,
+    }
+
+
+def _shard(context: tf.distribute.InputContext) -> tf.data.Dataset:
+    """The shard of a worker, in batches of 8 rows and a last one of 7 or 6, so that workers differ in size at times."""
+    rows = tf.data.Dataset.from_tensor_slices((inputs(), observations("sine")))
+    rows = rows.shard(context.num_input_pipelines, context.input_pipeline_id)
+    return rows.batch(8 + context.input_pipeline_id)
+
+
+def _by_hand(steps: int) -> list[tuple[np.ndarray, np.ndarray]]:
+    """What both workers together see in each step: the batches of one dataset."""
+    X, Y = inputs(), observations("sine")
+    found = []
+    streams = []
+    for worker in (0, 1):
+        own = [X[worker::2], Y[worker::2]]
+        size = 8 + worker
+        starts = range(0, len(own[0]), size)
+        streams.append([tuple(part[start : start + size] for part in own) for start in starts])
+    for step in range(steps):
+        parts = [stream[step % len(stream)] for stream in streams]
+        found.append(tuple(np.vstack(pair) for pair in zip(*parts)))
+    return found
+
+
+def dataset(strategy: tf.distribute.Strategy, path: str) -> Found:
+    """Each worker reads its shard: the run of one process on the union of their batches, and the same after a restart."""
+    folder, data = Path(path).parent / "dataset", (inputs(), observations("sine"))
+    options: dict[str, Any] = {"progress": False, "schedule": gd.training.Schedule(anneal=0.0)}
+
+    def fit(steps: int, **more: Any) -> tuple[Any, Any]:
+        with strategy.scope():
+            model = orthogonal(num_data=len(data[0]))()
+        return model, gd.fit(model, _shard, steps=steps, strategy=strategy, **more, **options)
+
+    alone = orthogonal(num_data=len(data[0]))()
+    union = tf.data.Dataset.from_generator(
+        lambda: iter(_by_hand(9)), output_signature=(tf.TensorSpec([None, 1], tf.float64),) * 2
+    )
+    expected = gd.fit(alone, union, steps=9, **options)
+    model, result = fit(9, evaluation=data)
+    fit(4, checkpoint=Checkpoints(folder, every=2), compile=False)
+    resumed, again = fit(9, checkpoint=Checkpoints(folder, every=2), compile=False)
+    score = gd.training.evaluation.held_out_metrics(model, data)
+    found = {f"one {name}": value for name, value in values(alone).items()}
+    found |= {f"two {name}": value for name, value in values(model).items()}
+    found |= {f"resumed {name}": value for name, value in values(resumed).items()}
+    scores = [result.history[name][-1] - score[name] for name in ("rmse", "log_density")]
+    plain = _message(lambda: gd.fit(model, union, steps=1, strategy=strategy, **options))
+    return found | {
+        "elbo": np.stack([expected.history["elbo"], result.history["elbo"], again.history["elbo"]]),
+        "scores": np.array(scores),
+        "files": np.array(sorted(file.name for file in folder.iterdir())),
+        "plain": plain,
+    }
+
+
+def bad_labels(strategy: tf.distribute.Strategy, path: str) -> Found:
+    """A shard of the second worker with a label outside of the likelihood's support, in its third batch."""
+
+    def shard(context: tf.distribute.InputContext) -> tf.data.Dataset:
+        labels = observations("labels")
+        labels[20] = 7.0 * context.input_pipeline_id
+        return tf.data.Dataset.from_tensor_slices((inputs(), labels)).batch(10)
+
+    with strategy.scope():
+        model = orthogonal(gpflow.likelihoods.Bernoulli, num_data=61)()
+    return {
+        "message": _message(lambda: gd.fit(model, shard, steps=9, strategy=strategy, progress=False, compile=False))
+    }
+
+
+def _long_run(strategy: tf.distribute.Strategy, folder: Path | None, killed: bool) -> tuple[Any, np.ndarray]:
+    """12 steps, saved every 5; the second worker kills itself after step 8, or does not."""
+    model, number = _model(strategy), Group(strategy).number
+
+    def kill(step: int, *_: Any) -> None:
+        if killed and number == 1 and step == 8:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    options = {} if folder is None else {"checkpoint": Checkpoints(folder, every=5)}
+    options |= {"callbacks": gd.training.Callbacks([kill], every=4), **QUICK}
+    result = gd.fit(model, (inputs(), observations("sine")), steps=12, strategy=strategy, **options)
+    return values(model), result.history["elbo"]
+
+
+def killed(strategy: tf.distribute.Strategy, path: str) -> Found:
+    """What the worker that is left is told, and after how many seconds."""
+    began = time.monotonic()
+    message = _message(lambda: _long_run(strategy, Path(path).parents[1] / "killed run", killed=True))
+    np.savez(path, message=message, seconds=np.array(time.monotonic() - began))
+    os._exit(0)  # what TensorFlow does at the end would wait for the other worker
+
+
+def resumed(strategy: tf.distribute.Strategy, path: str) -> Found:
+    """The killed run, started again, beside one that nothing has stopped."""
+    model, trace = _long_run(strategy, Path(path).parents[1] / "killed run", killed=False)
+    expected, expected_trace = _long_run(strategy, None, killed=False)
+    same = all(np.array_equal(expected[name], value) for name, value in model.items())
+    return {"same": np.array(same and np.array_equal(trace, expected_trace)), "steps": np.array(len(trace))}
+
+
+FAULTS: dict[str, Callable[[tf.distribute.Strategy, str], Found]] = {
+    "group": group,
+    "other data": other_data,
+    "clock": clock,
+    "checkpoint": checkpoint,
+    "dataset": dataset,
+    "bad labels": bad_labels,
+    "killed": killed,
+    "resumed": resumed,
+}

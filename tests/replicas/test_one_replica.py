@@ -1,0 +1,97 @@
+"""With one replica nothing changes; strategies and models that cannot be trained together are refused with the way out."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import gpflow
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import gpflow_decoupled as gd
+from gpflow_decoupled import replicas
+from gpflow_decoupled.errors import DataError, UnknownOptionError
+from gpflow_decoupled.models import CVIGP, LCLGP
+from gpflow_decoupled.replicas import Group, check_strategy
+from tests.training.problems import orthogonal, sine, values
+
+
+def one_device() -> tf.distribute.Strategy:
+    """A strategy of the right kind, with one replica."""
+    return tf.distribute.MirroredStrategy(["CPU:0"])
+
+
+def test_one_replica_is_one_process_to_the_last_bit() -> None:
+    alone, strategy = orthogonal(), one_device()
+    with strategy.scope():
+        mirrored = orthogonal()
+    traces = [
+        gd.fit(model, sine(), steps=4, batch_size=20, progress=False, compile=False, strategy=chosen).history["elbo"]
+        for model, chosen in ((alone, None), (mirrored, strategy))
+    ]
+    assert np.array_equal(*traces)
+    before, after = values(alone), values(mirrored)
+    assert all(np.array_equal(before[name], after[name]) for name in before)
+
+
+def test_outside_of_a_run_there_is_one_replica() -> None:
+    x = tf.constant([[1.0, 2.0], [2.0, 5.0]])
+    seed, ok = tf.constant([1, 2]), tf.constant(True)
+    assert (replicas.count(), replicas.rank()) == (1, 0)
+    assert replicas.total([x], symmetric=[0])[0] is x and replicas.share(x) is x and replicas.fold_in_rank(seed) is seed
+    assert replicas.agreed(ok, seed) == (ok, seed) and replicas.of_first(x) is x
+    with replicas.counted() as messages:
+        replicas.total([x])
+    assert messages == []
+
+
+def test_a_group_of_one() -> None:
+    for group in (Group(), Group(one_device())):
+        assert (group.replicas, group.workers, group.number, group.is_first) == (1, 1, 0, True)
+        assert group.gather(3.5).tolist() == [3.5] and group.first(2.5) == 2.5 and group.unlike_first(1.0) == []
+        assert group.together(lambda: "value") == "value"
+        with pytest.raises(KeyError, match="as it is"):
+            group.together(lambda: {}["as it is"])
+        with pytest.raises(tf.errors.UnavailableError), group.naming_lost_workers():
+            raise tf.errors.UnavailableError(None, None, "of something else")
+
+
+KINDS: dict[str, tuple[Any, str]] = {
+    "parameter server": (SimpleNamespace(), "do not wait for each other"),
+    "TPU": (SimpleNamespace(), "TPUs compute in float32"),
+    "one device": (tf.distribute.OneDeviceStrategy("CPU:0"), "a OneDeviceStrategy, .* leave strategy out"),
+    "default": (tf.distribute.get_strategy(), "TensorFlow's default, with one replica: leave strategy out"),
+    "a name": ("mirrored", "strategy is a str, .* none of the two that are known"),
+}
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_other_strategies_are_refused(name: str) -> None:
+    strategy, message = KINDS[name]
+    classes = {"parameter server": "ParameterServerStrategyV2", "TPU": "TPUStrategyV2"}
+    if name in classes:  # neither can be built without a cluster
+        strategy = type(classes[name], (), {})()
+    with pytest.raises(DataError, match=message) as caught:
+        gd.fit(orthogonal(), sine(), steps=1, strategy=strategy)
+    assert "Pass a tf.distribute.MirroredStrategy" in str(caught.value)
+
+
+def test_what_was_built_elsewhere_is_refused() -> None:
+    strategy, X = one_device(), sine()[0]
+    check_strategy(strategy)
+    svgp = gpflow.models.SVGP(gpflow.kernels.Matern52(), gpflow.likelihoods.Gaussian(), X[:5])
+    before = values(svgp)
+    with pytest.raises(DataError, match="SVGP.kernel.variance was created outside of the scope"):
+        gd.fit(svgp, sine(), steps=1, strategy=strategy)
+    assert all(np.array_equal(before[name], value) for name, value in values(svgp).items())
+
+
+@pytest.mark.parametrize("kind", [CVIGP, LCLGP])
+def test_models_with_a_part_for_each_observation_are_refused(kind: Any) -> None:
+    model = kind(sine(), gpflow.kernels.Matern52(), gpflow.likelihoods.Gaussian())
+    with pytest.raises(
+        UnknownOptionError, match=f"does not use strategy for {kind.__name__}. Models on inducing points"
+    ):
+        gd.fit(model, steps=1, strategy=one_device())
