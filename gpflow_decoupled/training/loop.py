@@ -104,8 +104,7 @@ class Loop:
             self._compile(done)
             while (reason := self._reason_to_stop(done)) is None:
                 began = time.perf_counter()
-                output = self._advance(done)
-                done += 1
+                done, output = done + 1, self._advance(done)
                 seconds = self.totals.seconds + (time.perf_counter() - began)
                 self.totals.seconds = seconds if limits.seconds is None else self.group.first(seconds)
                 self._record(done, output)
@@ -246,8 +245,7 @@ class Loop:
         return metrics
 
     def _count_patience(self, done: int, metrics: dict[str, float], evaluation: Evaluation) -> None:
-        score = metrics.get("log_density", self.history.mean("elbo", evaluation.every))
-        score = self.group.first(score)
+        score = self.group.first(metrics.get("log_density", self.history.mean("elbo", evaluation.every)))
         self.totals.waited += 1
         if score > self.totals.best:
             self.totals.best, self.totals.best_step, self.totals.waited = score, done, 0

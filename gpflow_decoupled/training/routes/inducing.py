@@ -108,8 +108,7 @@ class InducingRoute(Route):
         rate = self.rates(model, choices).mean_learning_rate
         natural = None if rho is None else _natural_gradient(model, rho, rate, solver, choices.negative_precision)
         mean_optimizer = tf_keras.optimizers.Adam(rate) if solver == "adam" else None
-        held = choices.hold == "sites"
-        shards = shards_of(batches, choices.group)
+        held, shards = choices.hold == "sites", shards_of(batches, choices.group)
         return TrainingStep(
             model, natural, choices.optimizer, mean_optimizer, choices.compile, held, choices.group, shards
         ), batches
