@@ -4,7 +4,7 @@ from __future__ import annotations
 
 __all__ = ["check_strategy", "refuse_elsewhere"]
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import tensorflow as tf
 
@@ -20,12 +20,13 @@ _REASONS: tuple[tuple[str, str], ...] = (
 """For strategies whose class has this in its name, why they are refused."""
 
 
-def check_strategy(strategy: object) -> None:
-    """Refuse a strategy whose replicas do not take each step together, and a scope that was not passed.
+def check_strategy(strategy: object, variables: Iterable[tf.Variable] = ()) -> None:
+    """Refuse a strategy whose replicas do not take each step together, and one that was used and not passed.
 
     :param strategy: what a user passed.
+    :param variables: of the model, of any shapes [...].
     :raises DataError: unless it is a `MirroredStrategy` or a `MultiWorkerMirroredStrategy`, or None outside of a scope of
-        several replicas.
+        several replicas and with variables that no strategy mirrors.
 
     Example::
 
@@ -37,6 +38,11 @@ def check_strategy(strategy: object) -> None:
             raise DataError(
                 f"This runs in the scope of a {type(around).__name__} with {around.num_replicas_in_sync} replicas, which was "
                 "not passed: use fit(..., strategy=strategy)."
+            )
+        if any(isinstance(variable, tf.distribute.DistributedValues) for variable in variables):
+            raise DataError(
+                "The model was built in the scope of a tf.distribute strategy, which was not passed: use "
+                "fit(..., strategy=strategy)."
             )
         return
     if isinstance(strategy, (tf.distribute.MirroredStrategy, tf.distribute.MultiWorkerMirroredStrategy)):

@@ -86,6 +86,10 @@ def test_what_was_built_elsewhere_is_refused() -> None:
     with pytest.raises(DataError, match="SVGP.kernel.variance was created outside of the scope"):
         gd.fit(svgp, sine(), steps=1, strategy=strategy)
     assert all(np.array_equal(before[name], value) for name, value in values(svgp).items())
+    with strategy.scope():
+        inside = orthogonal()
+    with pytest.raises(DataError, match="built in the scope of a tf.distribute strategy, which was not passed"):
+        gd.fit(inside, sine(), steps=1)
 
 
 @pytest.mark.parametrize("kind", [CVIGP, LCLGP])

@@ -53,7 +53,7 @@ def check_on_replicas(model: BasisGP | SVGP, strategy: tf.distribute.Strategy, c
 
 
 def bound_on_replicas(model: BasisGP, group: Group, X: tf.Tensor, Y: tf.Tensor) -> tf.Tensor:
-    """`BasisGP.elbo` in nats, a scalar, with the rows shared out to the replicas; one message.
+    """`BasisGP.elbo` in nats, a scalar, with the rows shared out to the replicas; two messages, of one number each.
 
     :param model: the same on all replicas.
     :param group: the workers of the run.

@@ -140,7 +140,7 @@ class Route(abc.ABC):
         :raises UnknownOptionError: with the options that this model takes.
         :raises DataError: for a strategy whose replicas do not take each step together.
         """
-        check_strategy(chosen.get("strategy"))
+        check_strategy(chosen.get("strategy"), model.variables)
         taken = self.options_of(model)
         bad = [
             name
