@@ -23,9 +23,9 @@ from .batches import Batch, Batches
 from .checkpoints import Checkpoints, RunCheckpoint
 from .evaluation import Evaluation
 from .failure import explain, restored
-from .fall import warn_of_fall
 from .progress import Callbacks, ProgressLine
 from .result import RECENT, FitResult, History, Totals
+from .scales import warn_of_fall
 from .schedules import Limits, Rates
 from .states import Best, Snapshot, exact_bound, go_back, is_sound, snapshot
 from .step import Step, StepOutput

@@ -158,7 +158,7 @@ def test_evaluation_sees_the_model(fitted: tuple[ODVGP, FitResult]) -> None:
 def test_parameters_that_patience_puts_back_have_a_solved_mean(best: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Those of a coupled step, which has no mean of its own, and those of a round before the last."""
     scores = iter([step if step <= best else -1.0 for step in range(1, 7)])
-    monkeypatch.setattr("gpflow_decoupled.training.loop.held_out_metrics", lambda *_: {"log_density": next(scores)})
+    monkeypatch.setattr("gpflow_decoupled.training.together.held_out_metrics", lambda *_: {"log_density": next(scores)})
     model = _model()
     result = _fit(model, evaluation=Evaluation((X, Y), every=1, patience=1))
     assert result.restored_step == best

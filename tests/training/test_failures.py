@@ -94,6 +94,7 @@ def test_refresh_of_the_scaling_is_undone_with_the_step() -> None:
     np.testing.assert_allclose(model.basis.mean_coefficients(state), expected.basis.mean_coefficients(other), rtol=1e-6)
 
 
+@pytest.mark.filterwarnings("ignore:The bound fell")
 def test_training_can_go_on_after_a_failure() -> None:
     gpflow.config.set_default_jitter(0.0)
     model = orthogonal()

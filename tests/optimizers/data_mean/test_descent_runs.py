@@ -14,7 +14,7 @@ from gpflow_decoupled.compilation import Compiled
 from gpflow_decoupled.errors import DataError, ModelError, NumericalError
 from gpflow_decoupled.models import ODVGP
 from gpflow_decoupled.optimizers import ConjugateGradients, StochasticDualDescent
-from gpflow_decoupled.optimizers.data_mean import system
+from gpflow_decoupled.optimizers.data_mean import descent, system
 from tests.bounds.registry import matern
 from tests.interrupts import interrupt_call
 from tests.optimizers.data_mean.problems import BETA, NEW, X, Y, labels, model_of
@@ -68,7 +68,8 @@ def test_time_runs_out() -> None:
         _usable(model, DATA, result.elbo)
 
 
-def test_progress_and_the_printed_result(capsys: pytest.CaptureFixture[str]) -> None:
+def test_progress_and_the_printed_result(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(descent, "_SECONDS", 0.0)
     options = {"tolerance": 1e-9, "epochs": 50, "batch_size": 10}
     result = StochasticDualDescent(progress=True, **options).run(model_of(), DATA)
     assert str(result).startswith("1 solves with 60 products in ")
