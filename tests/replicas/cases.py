@@ -29,6 +29,7 @@ class Case(NamedTuple):
     Y: str = "sine"
     options: dict[str, Any] = {}
     tolerance: float = 1e-9
+    steps: int = STEPS
 
 
 def inputs() -> np.ndarray:
@@ -78,6 +79,11 @@ def student() -> gpflow.likelihoods.Likelihood:
     return gpflow.likelihoods.StudentT(0.05, df=3.0)
 
 
+def heavy_tailed() -> gpflow.likelihoods.Likelihood:
+    """One for which steps must be shortened."""
+    return gpflow.likelihoods.StudentT(0.02, df=1.5)
+
+
 bernoulli = gpflow.likelihoods.Bernoulli
 
 CASES = {
@@ -92,7 +98,8 @@ CASES = {
     "all rows": Case(orthogonal(), options={"batch_size": None}),
     "eager": Case(orthogonal(), options={"compile": False}),
     "clip": Case(orthogonal(student), options={"negative_precision": "clip"}, tolerance=1e-7),
-    "damp": Case(orthogonal(student), options={"natural_gradient": 0.9}, tolerance=1e-6),
+    # at full steps, and few of them: this problem multiplies round-off in the data by ten or more at each step
+    "damp": Case(orthogonal(heavy_tailed), "sine", {"natural_gradient": 0.9, "ramp_steps": 0}, 1e-7, 5),
     "two latents": Case(orthogonal(num_latent_gps=2), "two sines"),
     "HDVGP": Case(lambda: HDVGP(kernel(), gaussian(), GAMMA, BETA)),
     "SOLVEGP": Case(lambda: SOLVEGP(kernel(), gaussian(), GAMMA + 0.03, BETA)),
@@ -121,7 +128,7 @@ def run(name: str, strategy: tf.distribute.Strategy | None) -> dict[str, np.ndar
         if "optimizer" in flat:
             flat["optimizer"] = flat["optimizer"]()
     with replicas.counted() as messages:
-        result = gd.fit(model, data, steps=STEPS, progress=False, strategy=strategy, **grouped(**flat))
+        result = gd.fit(model, data, steps=case.steps, progress=False, strategy=strategy, **grouped(**flat))
     parameters = gpflow.utilities.parameter_dict(model)
     found = {f"value {path}": np.asarray(parameter.numpy()) for path, parameter in parameters.items()}
     found |= {
