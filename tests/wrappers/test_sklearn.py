@@ -28,6 +28,7 @@ FAST = {"num_inducing": 20, "num_mean_points": 0, "fit_options": EAGER}
 
 
 @pytest.mark.exhaustive
+@pytest.mark.filterwarnings("ignore:The bound fell")  # the settings are rough, for the sake of seconds
 @parametrize_with_checks([DecoupledGPRegressor(steps=4, **FAST), DecoupledGPClassifier(steps=6, **FAST)])
 def test_scikit_learn_accepts(estimator, check) -> None:
     check(estimator)
