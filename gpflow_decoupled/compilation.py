@@ -4,9 +4,11 @@ from __future__ import annotations
 
 __all__ = ["Compiled", "traced_for_xla"]
 
+import inspect
+import itertools
 import sys
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Generic, ParamSpec, TypeVar
 
 import tensorflow as tf
@@ -37,8 +39,6 @@ class Compiled(Generic[Arguments, Result]):
         self._function, self._options = function, options
         self._graph = tf.function(function, autograph=False, **options)
         self._may_need_autograph = True
-        self._gradients = list[str]()
-        weakref.finalize(self, _forget_gradients, self._gradients)
 
     def __call__(self, *args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
         """What the function returns for these arguments."""
@@ -55,11 +55,11 @@ class Compiled(Generic[Arguments, Result]):
 
     def _use(self, use: Callable[[tf.types.experimental.PolymorphicFunction], Outcome]) -> Outcome:
         """Apply `use` to the graph; where that needs AutoGraph, replace the graph once and apply it again."""
-        traces, gradients = self.traces, len(_registered_gradients())
+        traces, last = self.traces, next(reversed(_registered_gradients()), None)
         try:
             outcome = use(self._graph)
             if self.traces > traces:
-                self._tidy(gradients)
+                _tidy(last)
             return outcome
         except TypeError:  # tf.errors.OperatorNotAllowedInGraphError is one; int(tensor) raises a plain one
             if not self._may_need_autograph:
@@ -67,26 +67,54 @@ class Compiled(Generic[Arguments, Result]):
         self._may_need_autograph = False
         self._graph = tf.function(self._function, **self._options)
         outcome = use(self._graph)
-        self._tidy(gradients)
+        _tidy(last)
         return outcome
 
-    def _tidy(self, gradients: int) -> None:
-        """Note the gradients that a trace registered, after the first so many, and empty the cache of bijectors."""
-        self._gradients.extend(list(_registered_gradients())[gradients:])
-        _forget_graph_tensors()
+
+def _tidy(last: str | None) -> None:
+    """What a trace left in tables that TensorFlow never empties lives as long as its graph: gradients added after `last`."""
+    for name in list(itertools.takewhile(lambda name: name != last, reversed(_registered_gradients()))):
+        _keep_with_graphs(name)
+    _forget_graph_tensors()
 
 
-def _registered_gradients() -> dict[str, object]:
+def _registered_gradients() -> dict[str, dict[str, object]]:
     """TensorFlow's table of gradients by name, to which each `tf.custom_gradient` of a graph adds one, for good."""
     module = sys.modules.get(tf.RegisterGradient.__module__)
-    registry: dict[str, object] = getattr(getattr(module, "gradient_registry", None), "_registry", {})
+    registry: dict[str, dict[str, object]] = getattr(getattr(module, "gradient_registry", None), "_registry", {})
     return registry
 
 
-def _forget_gradients(names: list[str]) -> None:
-    """Remove the gradients of a function that is gone: they would keep its graphs in memory."""
-    for name in names:
-        _registered_gradients().pop(name, None)
+def _keep_with_graphs(name: str) -> None:
+    """Let a registered gradient live as long as the graph it was made in, or one around it, in place of for good.
+
+    The table would keep the graph in memory. The graph may outlive the function that was traced: `tfp.math.lbeta` is a
+    `tf.function` of its own, traced by its first user and used by all later ones.
+    """
+    entry = _registered_gradients()[name]
+    gradient = entry.get("type")
+    graphs = list(_graphs_of(gradient))
+    if graphs:
+        for graph in graphs:
+            graph.get_collection_ref("gpflow_decoupled gradients").append(gradient)
+        alive = weakref.ref(gradient)
+        entry["type"] = lambda *args: alive()(*args)  # type: ignore[operator]
+        weakref.finalize(gradient, _registered_gradients().pop, name, None)
+
+
+def _graphs_of(gradient: object) -> Iterator[tf.Graph]:
+    """The graph of the operation whose gradient this is, and those around it; none if it is not a `tf.custom_gradient`."""
+    wrapped = _variables_of(gradient).get("tape_grad_fn")
+    tensors = tf.nest.flatten(_variables_of(wrapped).get("result"))
+    graph = next((tensor.graph for tensor in tensors if hasattr(tensor, "graph")), None)
+    while graph is not None and graph.building_function:
+        yield graph
+        graph = getattr(graph, "outer_graph", None)
+
+
+def _variables_of(function: object) -> dict[str, object]:
+    """The variables of outer functions that a function refers to, by name."""
+    return dict(inspect.getclosurevars(function).nonlocals) if inspect.isfunction(function) else {}
 
 
 def _forget_graph_tensors() -> None:

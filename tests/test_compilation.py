@@ -10,6 +10,7 @@ import gpflow
 import numpy as np
 import pytest
 import tensorflow as tf
+import tensorflow_probability as tfp
 from gpflow import likelihoods as gl
 from tensorflow.python.framework.func_graph import FuncGraph
 
@@ -112,6 +113,24 @@ def test_graphs_go_with_their_function() -> None:
         value = kept(x)
     slope = tape.gradient(value, parameter.unconstrained_variable)
     assert np.isclose(float(value), 3.0 * np.sqrt(2.0)) and np.isfinite(float(slope))
+
+
+def test_graphs_shared_with_others_keep_their_gradients() -> None:
+    """The graph of `tfp.math.lbeta`, traced here by the first function, is used by the second after the first is gone."""
+    x = tf.constant([0.125, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0], tf.float64)  # a shape that nobody else has had
+    first = Compiled(lambda x: tf.reduce_sum(tfp.math.lbeta(x, x)))
+    first(x)
+    del first
+    gc.collect()
+
+    @tf.function
+    def slope(x: tf.Tensor) -> tf.Tensor:
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            value = tf.reduce_sum(tfp.math.lbeta(x, x))
+        return tape.gradient(value, x)
+
+    np.testing.assert_allclose(slope(x), 2.0 * (tf.math.digamma(x) - tf.math.digamma(2.0 * x)), rtol=1e-12)
 
 
 @pytest.mark.exhaustive

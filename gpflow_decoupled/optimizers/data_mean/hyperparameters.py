@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["bound_at_sites", "climb_at_sites", "climb_evidence", "hyperparameters_of"]
+__all__ = ["bound_at_sites", "climb", "evidence_at", "hyperparameters_of"]
 
 import time
 from collections.abc import Callable
@@ -30,24 +30,52 @@ def hyperparameters_of(model: BasisGP, mean: DataMean) -> list[tf.Variable]:
     return [variable for variable in model.trainable_variables if variable.ref() not in of_q]
 
 
-def climb_evidence(
+def climb(
     model: BasisGP,
     mean: DataMean,
-    data: Data,
+    objective: Callable[[], tf.Tensor],
     *,
     evaluations: int,
-    dtype: tf.DType | None = None,
     deadline: float = float("inf"),
 ) -> LBFGSRun:
     """A few iterations of L-BFGS on everything that is trainable except q(f), whose coefficients stay.
 
+    :param model: the model, whose log prior density of the hyperparameters is added to the objective.
+    :param mean: its mean on all data.
+    :param objective: of the hyperparameters, in nats: `evidence_at` for Gaussian noise, or `bound_at_sites`.
+    :param evaluations: of the objective and its gradient, about.
+    :param deadline: a value of `time.perf_counter` after which no further iteration is begun.
+    :raises NumericalError: if the objective is not finite at the start.
+    """
+    variables = hyperparameters_of(model, mean)
+
+    def function(x: np.ndarray) -> tuple[float, np.ndarray]:
+        Scipy.assign_tensors(variables, Scipy.unpack_tensors(variables, x))
+        with tf.GradientTape(watch_accessed_variables=False) as tape:
+            tape.watch(variables)
+            value = objective() + model.log_prior_density()
+        gradient = tape.gradient(value, variables, unconnected_gradients=tf.UnconnectedGradients.ZERO)
+        return float(value), Scipy.pack_tensors(gradient).numpy()
+
+    run = lbfgs_ascent(
+        function,
+        Scipy.pack_tensors(variables).numpy(),
+        lambda values: time.perf_counter() >= deadline,
+        evaluations,
+        advice="standardise X and Y, or start from a larger noise variance.",
+        matrix="K_beta",
+    )
+    Scipy.assign_tensors(variables, Scipy.unpack_tensors(variables, run.x))
+    return run
+
+
+def evidence_at(model: BasisGP, mean: DataMean, data: Data, dtype: tf.DType | None = None) -> Callable[[], tf.Tensor]:
+    """A function of the hyperparameters, in nats: `evidence_bound` at the coefficients a [N, P] that the mean has now.
+
     :param model: a model with Gaussian noise.
     :param mean: its mean on all data.
     :param data: X [N, D], the mean points, and Y [N, P].
-    :param evaluations: of the bound and its gradient, about.
     :param dtype: tf.float32 for faster products with K.
-    :param deadline: a value of `time.perf_counter` after which no further iteration is begun.
-    :raises NumericalError: if the bound is not finite at the start.
     """
     X, Y = data
     a = tf.convert_to_tensor(mean.coefficients)
@@ -57,23 +85,7 @@ def climb_evidence(
         y = Y - model.mean_function(X)
         return evidence_bound(model.kernel, model.basis.beta, mean, y, weights, a, dtype=dtype)
 
-    return _climb(model, mean, objective, evaluations, deadline)
-
-
-def climb_at_sites(
-    model: BasisGP,
-    mean: DataMean,
-    data: Data,
-    *,
-    evaluations: int,
-    dtype: tf.DType | None = None,
-    deadline: float = float("inf"),
-) -> LBFGSRun:
-    """The same for any likelihood, at the sites of q(f): it climbs `bound_at_sites`.
-
-    Parameters, cost and errors are those of `climb_evidence`; outputs may be mixed by `LinearCoregionalization`.
-    """
-    return _climb(model, mean, bound_at_sites(model, mean, data, dtype), evaluations, deadline)
+    return objective
 
 
 def bound_at_sites(
@@ -87,6 +99,7 @@ def bound_at_sites(
 
     where F is the bound "elbo" of `evidence_bound` for the observations y~. The function is the first two terms, at moments
     that stay as they are: a change of q changes the last two terms by nothing of first order, for so the sites are chosen.
+    Any likelihood will do, and outputs may be mixed by `LinearCoregionalization`; parameters as in `evidence_at`.
     """
     now = _posterior(model, mean, data)
     _, least, precisions = sites_of(now)
@@ -108,29 +121,3 @@ def _posterior(model: BasisGP, mean: DataMean, data: Data) -> Posterior:
     state = model.basis.factor(model.kernel, with_kl=False)
     K_a = mean.products(model.kernel, state.a, None)
     return posterior_of(model, data, projections, state.a, K_a, Gaussian(state.mean, state.root))
-
-
-def _climb(
-    model: BasisGP, mean: DataMean, objective: Callable[[], tf.Tensor], evaluations: int, deadline: float
-) -> LBFGSRun:
-    """L-BFGS on the hyperparameters, with their prior densities."""
-    variables = hyperparameters_of(model, mean)
-
-    def function(x: np.ndarray) -> tuple[float, np.ndarray]:
-        Scipy.assign_tensors(variables, Scipy.unpack_tensors(variables, x))
-        with tf.GradientTape(watch_accessed_variables=False) as tape:
-            tape.watch(variables)
-            value = objective() + model.log_prior_density()
-        gradient = tape.gradient(value, variables, unconnected_gradients=tf.UnconnectedGradients.ZERO)
-        return float(value), Scipy.pack_tensors(gradient).numpy()
-
-    run = lbfgs_ascent(
-        function,
-        Scipy.pack_tensors(variables).numpy(),
-        lambda values: time.perf_counter() >= deadline,
-        evaluations,
-        advice="standardise X and Y, or start from a larger noise variance.",
-        matrix="K_beta",
-    )
-    Scipy.assign_tensors(variables, Scipy.unpack_tensors(variables, run.x))
-    return run

@@ -30,7 +30,7 @@ from ...errors import DataError
 from ...models import BasisGP
 from ...optimizers import ConjugateGradients, MeanResult
 from ...optimizers.data_mean.base import MeanOptimizer
-from ...optimizers.data_mean.hyperparameters import climb_at_sites, climb_evidence, hyperparameters_of
+from ...optimizers.data_mean.hyperparameters import bound_at_sites, climb, evidence_at, hyperparameters_of
 from ...optimizers.data_mean.solution import INTERRUPTED, TIME_IS_UP
 from ..batches import ArrayBatches, Batch, Batches
 from ..schedules import Limits
@@ -192,9 +192,9 @@ class DataMeanStep(Step):
             return StepOutput.sound(elbo)
         model, mean = self.model, self.mean
         dtype = tf.float32 if self.solver.float32 else None
-        climb = climb_at_sites if self.at_sites else climb_evidence
+        objective = (bound_at_sites if self.at_sites else evidence_at)(model, mean, self.data, dtype)
         before = snapshot(self.variables)
-        run = climb(model, mean, self.data, evaluations=_EVALUATIONS, dtype=dtype, deadline=deadline)
+        run = climb(model, mean, objective, evaluations=_EVALUATIONS, deadline=deadline)
         then = self._solve(deadline)
         fell = self.at_sites and not bool(then >= elbo - self.solver.tolerance)
         if fell:

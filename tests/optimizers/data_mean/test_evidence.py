@@ -19,8 +19,8 @@ from gpflow_decoupled.optimizers import ConjugateGradients
 from gpflow_decoupled.optimizers.data_mean.evidence import BOUNDS, evidence_bound
 from gpflow_decoupled.optimizers.data_mean.hyperparameters import (
     bound_at_sites,
-    climb_at_sites,
-    climb_evidence,
+    climb,
+    evidence_at,
     hyperparameters_of,
 )
 from tests.bounds.registry import matern
@@ -132,14 +132,15 @@ def test_the_ascent_moves_hyperparameters_and_nothing_of_q() -> None:
     data = tf.constant(X), tf.constant(Y[:, :1])
     a = mean.coefficients.numpy()
     start = float(_bound(model, a))
-    run = climb_evidence(model, mean, data, evaluations=5)
+    run = climb(model, mean, evidence_at(model, mean, data), evaluations=5)
     assert_allclose([run.start, run.value], [start, float(_bound(model, a))], rtol=1e-10)
     assert run.value > run.start + 1.0
     for one, value in zip(fixed, before):
         assert_array_equal(one, value)
     assert np.abs(model.kernel.lengthscales.numpy() - moving[0]) > 1e-3
     assert np.abs(model.basis.beta.Z.numpy() - moving[1]).max() > 1e-3
-    late = climb_evidence(model, mean, data, evaluations=50, deadline=time.perf_counter() - 1.0)
+    objective = evidence_at(model, mean, data)
+    late = climb(model, mean, objective, evaluations=50, deadline=time.perf_counter() - 1.0)
     assert late.evaluations < 10 and late.value >= late.start
 
 
@@ -174,6 +175,7 @@ def test_the_ascent_at_sites_raises_the_best_bound() -> None:
     model, data = model_of(gl.Bernoulli()), (X, labels())
     solver = ConjugateGradients(tolerance=1e-6, float32=False)
     elbo = solver.run(model, data).elbo
-    run = climb_at_sites(model, model.basis.kernel_mean, tuple(map(tf.constant, data)), evaluations=4)
+    mean = model.basis.kernel_mean
+    run = climb(model, mean, bound_at_sites(model, mean, tuple(map(tf.constant, data))), evaluations=4)
     gain = solver.run(model, data).elbo - elbo
     assert run.value - run.start > 0.1 and gain > 0.5 * (run.value - run.start)
