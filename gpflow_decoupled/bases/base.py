@@ -129,7 +129,7 @@ class Basis(Module, abc.ABC):
         features = self.features(state, kernel, flat)
         mean = tf.reshape(features.mean, tf.concat([batch, [self.num_latent_gps]], axis=0))
         if not full_cov:
-            variance = self.variance(features, kernel, flat)
+            variance = self.variance(features, kernel, flat, floored=True)
             return mean, tf.reshape(variance, tf.concat([batch, [self.num_latent_gps]], axis=0))
         cov = prior_variance(kernel, Xnew, full_cov=True)  # [..., G, N, N]
         for feature in features.minus:
@@ -139,11 +139,18 @@ class Basis(Module, abc.ABC):
         shape = tf.concat([batch[:-1], [self.num_latent_gps], batch[-1:], batch[-1:]], axis=0)
         return mean, tf.broadcast_to(cov, shape)
 
-    def variance(self, features: Features, kernel: Kernel, X: tf.Tensor) -> tf.Tensor:
-        """Marginal variances [N, L] at X [N, D] from the features there, as sums of squares: (D20)."""
+    def variance(self, features: Features, kernel: Kernel, X: tf.Tensor, *, floored: bool = False) -> tf.Tensor:
+        """Marginal variances [N, L] at X [N, D] from the features there, as sums of squares: (D20).
+
+        :param features: of the basis, at X.
+        :param kernel: the kernel that they were made with.
+        :param X: [N, D].
+        :param floored: for predictions: what is left of the prior variance is at least zero, whatever its round-off.
+        """
         variance = prior_variance(kernel, X, full_cov=False)  # [G, N]
         for feature in features.minus:
             variance -= tf.reduce_sum(tf.square(feature), axis=-2)
+        variance = tf.maximum(variance, 0.0) if floored else variance
         for feature in features.plus:
             variance += tf.reduce_sum(tf.square(feature), axis=-2)
         return tf.broadcast_to(tf.transpose(variance), tf.shape(features.mean))

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-__all__ = ["as_inducing", "check_separate", "count_points", "input_dims", "point_values"]
+__all__ = ["as_inducing", "check_separate", "count_points", "fixed_points", "input_dims", "point_values"]
 
+import numpy as np
+import tensorflow as tf
 from gpflow.base import TensorType
+from gpflow.config import default_float
 from gpflow.inducing_variables import InducingPoints, InducingVariables, SharedIndependentInducingVariables
 from gpflow.kernels import Kernel, MultioutputKernel
 from numpy.typing import ArrayLike
@@ -36,6 +39,14 @@ def as_inducing(
     check_inducing(points, name)
     variable = InducingPoints(as_array(points, name))
     return SharedIndependentInducingVariables(variable) if isinstance(kernel, MultioutputKernel) else variable
+
+
+def fixed_points(X: ArrayLike) -> InducingPoints:
+    """The inputs of observations [N, D] as points that nothing trains, `gpflow.set_trainable(model, True)` included.
+
+    A posterior on moved inputs would no longer be one of the data, and its bound no bound.
+    """
+    return InducingPoints(tf.Variable(np.asarray(X, default_float()), trainable=False))
 
 
 def check_separate(gamma: InducingVariables, beta: InducingVariables) -> None:

@@ -13,8 +13,9 @@ from .bernoulli_probit import BernoulliProbit
 from .labels import check_labels, observation_columns
 from .laplace import Laplace
 from .lookup import declare_site_loss, likelihood_site, site_loss
+from .moments import check_moments, observation_moments
 from .negative_binomial import NegativeBinomial
-from .ordinal import Ordinal, check_moments
+from .ordinal import Ordinal
 from .sites.gaussian import GaussianLoss
 from .sites.laplace import LaplaceLoss
 from .sites.log_linear import LogLinearLoss
@@ -29,5 +30,5 @@ __all__ = [
     "BernoulliLogit", "BernoulliProbit", "Expansion", "GaussianLoss", "Laplace", "LaplaceLoss", "LogLinearLoss", "LogitLoss",
     "Maximiser", "NegativeBinomial", "Ordinal", "PiecewiseLogitLoss", "QuadratureLoss", "Site", "SiteLoss", "Support",
     "check_labels", "check_moments", "declare_site", "declare_site_loss", "likelihood_site", "observation_columns",
-    "prior_site", "site_loss",
+    "observation_moments", "prior_site", "site_loss",
 ]  # fmt: skip

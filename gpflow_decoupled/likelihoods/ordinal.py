@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["Ordinal", "check_moments"]
+__all__ = ["Ordinal"]
 
 import gpflow.likelihoods as gl
 import numpy as np
@@ -11,7 +11,7 @@ import tensorflow as tf
 from gpflow.base import MeanAndVariance, TensorType
 from gpflow.quadrature import NDiagGHQuadrature
 
-from ..errors import DataError, ModelError
+from ..errors import DataError
 from ..special.normal import log_normal_cdf, normal_cdf
 from .parameters import positive_parameter
 
@@ -91,15 +91,3 @@ class Ordinal(gl.ScalarLikelihood):
         # Cov = p(y > k) p(y <= j) for j <= k: all terms are positive, so that nothing cancels
         heads += 2.0 * tf.cumsum(heads, axis=-1, exclusive=True)
         return tf.reduce_sum(tails, axis=-1), tf.reduce_sum(tails * heads, axis=-1)
-
-
-def check_moments(likelihood: gl.Likelihood) -> None:
-    """Refuse a likelihood whose mean and variance of observations are known to be NaN.
-
-    :raises ModelError: for GPflow's `Ordinal`.
-    """
-    if isinstance(likelihood, gl.Ordinal):
-        raise ModelError(
-            "predict_y: GPflow's Ordinal has no mean and variance, since it subtracts infinite bin edges, which gives NaN. "
-            "Use gpflow_decoupled.likelihoods.Ordinal(bin_edges)."
-        )

@@ -17,6 +17,7 @@ from trieste.models.optimizer import Optimizer
 from trieste.space import EncoderFunction
 
 from ..errors import DataError
+from ..likelihoods import observation_moments
 from ..models import BasisGP
 from ..models.checks import check_values
 from ..pathwise import PathwiseSamples, pathwise_samples
@@ -70,7 +71,7 @@ class DecoupledVariational(GPflowPredictor, EncodedSupportsCovarianceBetweenPoin
     def predict_y_encoded(self, query_points: TensorType) -> tuple[tf.Tensor, tf.Tensor]:
         """Mean and variance [..., P] of observations at [..., D]."""
         mean, variance = self.predict_encoded(query_points)
-        return self.model.likelihood.predict_mean_and_var(query_points, mean, variance)
+        return observation_moments(self.model.likelihood, query_points, mean, variance)
 
     def covariance_between_points_encoded(self, query_points_1: TensorType, query_points_2: TensorType) -> tf.Tensor:
         """Posterior covariances [..., P, N, M] between points [..., N, D] and [M, D]; that of all N + M is computed."""

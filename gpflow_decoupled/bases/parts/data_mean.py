@@ -9,14 +9,13 @@ import tensorflow as tf
 from gpflow import Parameter
 from gpflow.base import Module, TensorType
 from gpflow.config import default_float
-from gpflow.inducing_variables import InducingPoints, InducingVariables, SharedIndependentInducingVariables
+from gpflow.inducing_variables import InducingVariables, SharedIndependentInducingVariables
 from gpflow.kernels import Kernel
-from gpflow.utilities import set_trainable
 
 from ...covariances.latents import MULTIOUTPUT_INDUCING
 from ...covariances.products import gram_product
 from ...errors import DataError, check_option
-from ...inducing.variables import check_separate, input_dims
+from ...inducing.variables import check_separate, fixed_points, input_dims
 from .kernel_mean import KernelMean
 from .scaling import SCALINGS, MeanScaling
 
@@ -109,8 +108,7 @@ class DataMean(KernelMean):
         return gram_product(kernel, self.points, None, a)
 
     def _take(self, X: np.ndarray, latents: int) -> None:
-        points = InducingPoints(X)
+        points = fixed_points(X)
         self.points = SharedIndependentInducingVariables(points) if self.shared else points
-        set_trainable(self.points, False)
         self.size = len(X)
         self.coefficients = Parameter(np.zeros((self.size, latents)), dtype=default_float(), trainable=False)

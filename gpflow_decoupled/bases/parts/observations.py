@@ -8,22 +8,20 @@ import numpy as np
 import numpy.typing as npt
 from gpflow import Parameter
 from gpflow.config import default_float
-from gpflow.inducing_variables import InducingPoints, SharedIndependentInducingVariables
-from gpflow.utilities import set_trainable
+from gpflow.inducing_variables import SharedIndependentInducingVariables
 
 from ...errors import DataError
 from ...inducing.checks import check_finite
+from ...inducing.variables import fixed_points
 
 
 def observation_points(points: npt.ArrayLike) -> SharedIndependentInducingVariables:
-    """Inputs X [N, D] as inducing points that are not trained. Raises `DataError` unless they are finite, of rank 2."""
+    """Inputs X [N, D] as inducing points that nothing trains. Raises `DataError` unless they are finite, of rank 2."""
     points = np.asarray(points)
     if points.ndim != 2:
         raise DataError(f"points has shape {points.shape}; it must be [N, D], the inputs of the observations.")
     check_finite(points, "points")
-    inputs = SharedIndependentInducingVariables(InducingPoints(points))
-    set_trainable(inputs, False)
-    return inputs
+    return SharedIndependentInducingVariables(fixed_points(points))
 
 
 def per_observation(name: str, value: npt.ArrayLike | None, num_data: int, latents: int, neutral: str) -> Parameter:

@@ -18,10 +18,9 @@ import numpy.typing as npt
 import tensorflow as tf
 from gpflow.base import InputData, MeanAndVariance, RegressionData, TensorType
 from gpflow.functions import MeanFunction
-from gpflow.inducing_variables import InducingPoints, InducingVariables, SharedIndependentInducingVariables
+from gpflow.inducing_variables import InducingVariables, SharedIndependentInducingVariables
 from gpflow.kernels import Kernel
 from gpflow.likelihoods import Likelihood
-from gpflow.utilities import set_trainable
 
 from ...bases.affine_independent import AffineIndependentBasis, AffineState
 from ...covariances.latents import prior_variance
@@ -29,6 +28,7 @@ from ...distributions import BaseLike
 from ...errors import DataError
 from ...expectations.projections import Projections, Site
 from ...expectations.site_integrals import Integration, SiteGroup, frequencies_for, integrate, points_for, route_of
+from ...inducing.variables import fixed_points
 from ...inducing.weights import Weights
 from ...inputs import as_array, check_rate, check_whole
 from ...likelihoods import check_moments, likelihood_site
@@ -106,8 +106,7 @@ class AffineIndependentGP(FullGP):
         super().__init__(data, kernel, likelihood, mean_function=mean_function)
         self._full = inducing_variable is None
         if self._full:  # as data have the same row twice at times, these points are not checked to be distinct
-            inducing_variable = SharedIndependentInducingVariables(InducingPoints(self.data[0].numpy()))
-            set_trainable(inducing_variable, False)
+            inducing_variable = SharedIndependentInducingVariables(fixed_points(self.data[0].numpy()))
         self.weight_priors = weight_priors
         gaussian = None if weight_priors is None else weight_priors.gaussian
         self.basis = AffineIndependentBasis(
@@ -233,15 +232,21 @@ class AffineIndependentGP(FullGP):
         if full_cov or full_output_cov:
             raise NotImplementedError("predict_y gives the marginals of single labels only: leave out full_cov.")
 
-        def moments(f: tf.Tensor) -> tf.Tensor:
-            flat, X = tf.reshape(f, [-1, 1]), tf.zeros([tf.size(f), 1], f.dtype)
-            mean = tf.reshape(self.likelihood.conditional_mean(X, flat), tf.shape(f))
-            variance = tf.reshape(self.likelihood.conditional_variance(X, flat), tf.shape(f))
-            return tf.stack([mean, variance + tf.square(mean)])
+        def expected(f: tf.Tensor) -> tf.Tensor:
+            return self._given(f)[0]
 
-        mean, square = tf.unstack(self._expected(Xnew, moments))
-        variance = tf.where(tf.math.is_finite(square), square - tf.square(mean), square)  # beyond the range of floats
-        return mean[:, None], variance[:, None]
+        def squares(f: tf.Tensor) -> tf.Tensor:
+            given, variance = self._given(f)
+            return variance + tf.square(given - mean)
+
+        mean = self._expected(Xnew, expected)[:, None]
+        return mean, self._expected(Xnew, squares)[:, None]
+
+    def _given(self, f: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """Mean and variance of a label given f, both as f [N, Q]."""
+        flat, X = tf.reshape(f, [-1, 1]), tf.zeros([tf.size(f), 1], f.dtype)
+        moments = self.likelihood.conditional_mean(X, flat), self.likelihood.conditional_variance(X, flat)
+        return tf.reshape(moments[0], tf.shape(f)), tf.reshape(moments[1], tf.shape(f))
 
     def predict_log_density(
         self, data: RegressionData, full_cov: bool = False, full_output_cov: bool = False

@@ -12,7 +12,7 @@ from gpflow.kernels import Combination, Kernel
 from gpflow.models import GPModel
 
 from ...inputs import as_array, as_inputs, as_pair, check_whole, float_type
-from ...likelihoods import check_moments
+from ...likelihoods import observation_moments
 from ...summaries import one_line
 
 
@@ -64,8 +64,10 @@ class CheckedPredictions(GPModel, abc.ABC):
 
         :raises ModelError: for GPflow's `Ordinal`, whose moments are NaN.
         """
-        check_moments(self.likelihood)
-        return super().predict_y(self.inputs(Xnew), full_cov, full_output_cov)
+        X = self.inputs(Xnew)
+        if full_cov or full_output_cov:
+            return super().predict_y(X, full_cov, full_output_cov)  # GPflow's refusal
+        return observation_moments(self.likelihood, X, *self.predict_f(X))
 
     def predict_log_density(
         self, data: RegressionData, full_cov: bool = False, full_output_cov: bool = False

@@ -1,0 +1,59 @@
+"""Mean and variance of observations, given a Gaussian q(f)."""
+
+from __future__ import annotations
+
+__all__ = ["check_moments", "observation_moments"]
+
+import gpflow.likelihoods as gl
+import tensorflow as tf
+from gpflow.base import MeanAndVariance, TensorType
+
+from ..errors import ModelError
+
+
+def observation_moments(
+    likelihood: gl.Likelihood, X: TensorType, mean: TensorType, variance: TensorType
+) -> MeanAndVariance:
+    """E y and Var y [..., P], as `likelihood.predict_mean_and_var`, without its cancellation where it integrates by nodes.
+
+    GPflow subtracts (E y)^2 from E y^2, which loses all digits, and may become negative, where y is far larger than its
+    deviation. Here deviations from c = E[y | f = E f] are integrated, Var y = E[Var(y | f) + (E[y | f] - c)^2] - (E y - c)^2.
+
+    :param likelihood: any likelihood.
+    :param X: inputs [..., D].
+    :param mean: of f [..., L].
+    :param variance: of f [..., L].
+    :raises ModelError: for GPflow's `Ordinal`.
+
+    Example::
+
+        mean, variance = observation_moments(model.likelihood, Xnew, *model.predict_f(Xnew))
+    """
+    check_moments(likelihood)
+    by_nodes = gl.base.QuadratureLikelihood
+    if not isinstance(likelihood, by_nodes) or (
+        type(likelihood)._predict_mean_and_var is not by_nodes._predict_mean_and_var
+    ):
+        return likelihood.predict_mean_and_var(X, mean, variance)
+
+    def deviation(F: tf.Tensor, X_: tf.Tensor, c_: tf.Tensor) -> tf.Tensor:
+        return likelihood.conditional_mean(X_, F) - c_
+
+    def square(F: tf.Tensor, X_: tf.Tensor, c_: tf.Tensor) -> tf.Tensor:
+        return likelihood.conditional_variance(X_, F) + tf.square(deviation(F, X_, c_))
+
+    c = likelihood.conditional_mean(X, mean)
+    first, second = likelihood.quadrature([deviation, square], mean, variance, X_=X, c_=c)
+    return c + first, second - tf.square(first)
+
+
+def check_moments(likelihood: gl.Likelihood) -> None:
+    """Refuse a likelihood whose mean and variance of observations are known to be NaN.
+
+    :raises ModelError: for GPflow's `Ordinal`.
+    """
+    if isinstance(likelihood, gl.Ordinal):
+        raise ModelError(
+            "predict_y: GPflow's Ordinal has no mean and variance, since it subtracts infinite bin edges, which gives NaN. "
+            "Use gpflow_decoupled.likelihoods.Ordinal(bin_edges)."
+        )
