@@ -47,11 +47,13 @@ class Spec(NamedTuple):
     """further inducing points of the mean"""
     natural: bool = True
     """natural gradients where the family has them; otherwise Adam for all parameters, written FAMILY-M-adam"""
+    start: bool = False
+    """whether our `fit` starts from values that suit the data, written FAMILY-M-start"""
 
     @property
     def name(self) -> str:
         sizes = f"{self.num_beta}+{self.num_gamma}" if self.num_gamma else f"{self.num_beta}"
-        return f"{self.family}-{sizes}" + ("" if self.natural else "-adam")
+        return f"{self.family}-{sizes}" + ("" if self.natural else "-adam") + ("-start" if self.start else "")
 
     @property
     def library(self) -> str:
@@ -83,13 +85,16 @@ def parse(name: str) -> Spec:
 
     :raises ValueError: if the name is no declaration; the message says how to write one.
     """
-    match = re.fullmatch(r"([a-z]+)-(\d+)(?:\+(\d+))?(-adam)?", name)
+    match = re.fullmatch(r"([a-z]+)-(\d+)(?:\+(\d+))?(-adam)?(-start)?", name)
     if not match or match[1] not in FAMILIES:
         families = ", ".join(FAMILIES)
         raise ValueError(
-            f"Model {name!r} is not known; write FAMILY-M or FAMILY-M+MEAN_POINTS, and -adam after it, with {families}."
+            f"Model {name!r} is not known; write FAMILY-M or FAMILY-M+MEAN_POINTS, and -adam or -start after it, with "
+            f"{families}."
         )
-    spec = Spec(match[1], int(match[2]), int(match[3] or 0), match[4] is None)
+    spec = Spec(match[1], int(match[2]), int(match[3] or 0), match[4] is None, match[5] is not None)
+    if spec.start and spec.library != "gpflow_decoupled":
+        raise ValueError(f"Model {name!r}: -start is an option of our own fit; leave it out for {spec.library}.")
     if spec.family in ("data", "gpytorch", "sgpr", "trees") and not spec.natural:
         raise ValueError(f"Model {name!r}: {spec.family} has one way of training; leave out -adam.")
     if spec.family in ("coupled", "data", "gpflow", "gpjax", "sgpr", "trees", "whitened") and spec.num_gamma:

@@ -61,10 +61,18 @@ def _train(spec: Spec, data: Data, targets: Sequence[float], settings: Settings)
 
 def _options(spec: Spec, data: Data, settings: Settings, budget: float, recorder: Recorder) -> dict[str, Any]:
     """The options of `fit`."""
+    start = {"initialize": "auto" if spec.start else None}
     if spec.family == "data":
         seconds = {settings.unit: int(budget) if settings.unit == "steps" else budget}
-        return {**seconds, "seed": settings.seed, "progress": False, "callbacks": Callbacks([recorder], every=1)}
+        return {
+            **seconds,
+            **start,
+            "seed": settings.seed,
+            "progress": False,
+            "callbacks": Callbacks([recorder], every=1),
+        }
     return {
+        **start,
         settings.unit: int(budget) if settings.unit == "steps" else budget,
         "batch_size": min(settings.batch_size, len(data.X_train)),
         "learning_rate": settings.learning_rate,

@@ -13,19 +13,18 @@ import tensorflow as tf
 from gpflow.monitor import Monitor
 
 from ..errors import DataError
-from ..inputs import check_rate, check_whole
 from ..models import BasisGP, FactorGraph, FullGP
 from ..optimizers import ConjugateGradients, StochasticDualDescent
 from .checkpoints import Checkpoints
 from .evaluation import Evaluation, check_held_out
 from .loop import Loop, Plan
-from .options import chosen, given
+from .options import chosen
 from .progress import Callback, Callbacks
 from .result import FitResult
 from .routes.keras import Optimizer
 from .routes.registry import route_for
 from .routes.route import Data, MeanSolver, Model
-from .scales import look_at_scales
+from .scales import Beginning
 from .schedules import Limits, Schedule
 
 DEFAULT_STEPS = 2000
@@ -49,6 +48,7 @@ def fit(
     checkpoint: Checkpoints | str | os.PathLike[str] | None = None,
     callbacks: Callbacks | Sequence[Callback | Monitor] | None = None,
     seed: int | None = None,
+    initialize: str | None = None,
     progress: bool = True,
     compile: bool = True,
     strategy: tf.distribute.Strategy | None = None,
@@ -100,6 +100,9 @@ end | `optimizer` | `learning_rate`, `optimizer`, `Schedule.anneal`, `Schedule.r
     :param callbacks: functions of (step, metrics, model), called every 20 steps, or a `Callbacks`.
     :param seed: fixes shuffling and subsampling: same seed, same trace; 0 if not given. `MonteCarlo` has a seed of its own,
         and likelihoods that sample (`Softmax`) draw from TensorFlow's global generator: call `tf.random.set_seed` too.
+    :param initialize: "auto" lets kernel, noise and mean function start from values that suit the data, see
+        `training.initialize`, for a `Gaussian` likelihood and arrays. It takes a tenth of `seconds` at most, which count, and
+        `result.start` has what was done. None: they start from the values that they have.
     :param progress: show a line with steps, time and bound.
     :param compile: False runs the steps eagerly. That is slower, but there is nothing to trace, which pays for a few steps.
     :param strategy: a `tf.distribute` strategy, which shares out the rows of each batch to its replicas; the model must have
@@ -124,8 +127,7 @@ end | `optimizer` | `learning_rate`, `optimizer`, `Schedule.anneal`, `Schedule.r
     folder = checkpoint if checkpoint is None or isinstance(checkpoint, Checkpoints) else Checkpoints(checkpoint)
     calls = callbacks if isinstance(callbacks, Callbacks) else Callbacks(() if callbacks is None else callbacks)
     plan = _schedule(schedule)
-    check_whole(1, **given(steps=steps))
-    check_rate(**given(seconds=seconds))
+    limits = Limits(DEFAULT_STEPS if steps is None and seconds is None else steps, seconds)
     options = {
         "batch_size": batch_size,
         "natural_gradient": natural_gradient,
@@ -140,21 +142,21 @@ end | `optimizer` | `learning_rate`, `optimizer`, `Schedule.anneal`, `Schedule.r
         "evaluation": None if scores is None else scores.data,
         "checkpoint": folder,
         "seed": seed,
+        "initialize": initialize,
         "compile": compile,
         "strategy": strategy,
     }
     route.check(model, asked := chosen(options))
-    limits = Limits(DEFAULT_STEPS if steps is None and seconds is None else steps, seconds)
     choices = route.choose(asked, limits)
     with choices.group.scope(), choices.group.naming_lost_workers():  # 2. the parts of the run
         view = route.view(model)
         scores = _checked(view, scores)
         step, batches = route.parts(view, data, choices)
-        look_at_scales(view, batches)
+        begin = Beginning(view, batches, choices, initialize, lambda: route.accept(model, view, batches))
         # 3. the run; from here on the model is changed
         every, rates = choices.refresh_every, route.rates(view, choices)
         run = Plan(limits, rates, every, scores, folder, calls, choices.seed, progress, choices.group)
-        return Loop(model, step, batches, run, lambda: route.accept(model, view, batches)).run()
+        return Loop(model, step, batches, run, begin).run()
 
 
 def _checked(view: BasisGP | FullGP | FactorGraph, scores: Evaluation | None) -> Evaluation | None:

@@ -6,7 +6,6 @@ __all__ = ["Loop", "Plan"]
 
 import time
 import warnings
-from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from typing import NoReturn
@@ -25,7 +24,7 @@ from .evaluation import Evaluation
 from .failure import explain, restored
 from .progress import Callbacks, ProgressLine
 from .result import RECENT, FitResult, History, Totals
-from .scales import warn_of_fall
+from .scales import Beginning, warn_of_fall
 from .schedules import Limits, Rates
 from .states import Best, Snapshot, exact_bound, go_back, is_sound, snapshot
 from .step import Step, StepOutput
@@ -57,7 +56,7 @@ class Loop:
     :param step: one training step of it.
     :param batches: where the data of each step come from.
     :param plan: limits, step sizes, and what happens between steps.
-    :param accept: tells the model what it must know of the data, as soon as nothing can be refused any more.
+    :param begin: what is done before the first step, once nothing can be refused any more; its seconds count.
     """
 
     def __init__(
@@ -66,10 +65,10 @@ class Loop:
         step: Step,
         batches: Batches,
         plan: Plan,
-        accept: Callable[[], None],
+        begin: Beginning,
     ) -> None:
         self.model, self.step, self.batches, self.plan = model, step, batches, plan
-        self._accept, self.group = accept, plan.group
+        self._begin, self.group = begin, plan.group
         self.history, self.totals = History(), Totals()
         self._checkpoint = None if plan.checkpoints is None else self._run_checkpoint(plan.checkpoints)
         self._batch: Batch | None = None
@@ -98,7 +97,7 @@ class Loop:
 
     def _run(self) -> FitResult:
         done, limits = self._resume(), self.plan.limits
-        self._accept()
+        self.totals.seconds += self._begin(done)
         line = ProgressLine(self.plan.progress and self.group.is_first, limits.steps, limits.seconds)
         try:
             self._compile(done)
@@ -317,4 +316,5 @@ class Loop:
             refreshes=totals.refreshes,
             gap=self.step.gap,
             restored_step=self._restored_step,
+            start=self._begin.start,
         )

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..optimizers.results import RunResult
+from .scales.start import Start
 
 RECENT = 20
 """Steps whose mean stands for the bound where each step has an estimate of its own."""
@@ -113,6 +114,8 @@ class FitResult(RunResult):
     restored_step: int | None = None
     """The step whose Parameters the model has, where the run went back to them: that of the best evaluation if patience ended
     the run, that of the last sound bound if the last step spoilt it. None: they are those of the last step."""
+    start: Start | None = None
+    """What `initialize="auto"` did before the first step; None also where the run went on from a checkpoint."""
 
     def __str__(self) -> str:
         """One line: steps, time, bound, why the run ended."""

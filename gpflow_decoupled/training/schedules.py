@@ -17,10 +17,17 @@ FLOOR = 0.02
 
 @dataclass(frozen=True)
 class Limits:
-    """When a run ends; a limit that is None does not end it."""
+    """When a run ends; a limit that is None does not end it.
+
+    :raises DataError: for limits out of range.
+    """
 
     steps: int | None
     seconds: float | None
+
+    def __post_init__(self) -> None:
+        check_whole(1, **given(steps=self.steps))
+        check_rate(**given(seconds=self.seconds))
 
     def share(self, step: int, seconds: float) -> float:
         """How much of the run is done, in [0, 1]."""

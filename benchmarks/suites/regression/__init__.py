@@ -18,7 +18,11 @@ from . import clock, seconds, table
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--tasks", nargs="+", help="default: those of each part; without --data embedded ones")
-    parser.add_argument("--models", nargs="+", help="FAMILY-M or FAMILY-M+MEAN_POINTS, and -adam: all by Adam")
+    parser.add_argument(
+        "--models",
+        nargs="+",
+        help="FAMILY-M or FAMILY-M+MEAN_POINTS, -adam: all by Adam, -start: a start from the data",
+    )
     parser.add_argument("--splits", nargs="+", type=int, default=[0])
     parser.add_argument("--batch-size", type=int, default=1024)
     parser.add_argument("--learning-rate", type=float, default=0.03, help="of Adam, ours and the peers'")

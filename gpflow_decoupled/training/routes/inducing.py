@@ -51,7 +51,7 @@ class InducingRoute(Route):
         | OF_OPTIMIZER
         | _OF_MEAN
         | {"batch_size", "natural_gradient", "hold", "negative_precision", "Schedule.ramp_steps", "seed"}
-        | {"evaluation", "checkpoint", "strategy"}
+        | {"evaluation", "checkpoint", "initialize", "strategy"}
     )
     reasons = dict.fromkeys(_OF_MEAN, "This model has no mean points of its own.")
     defaults = {"natural_gradient": 0.2, "Schedule.ramp_steps": 10}

@@ -36,7 +36,7 @@ def look_at_scales(model: GPModel | FactorGraph, batches: Batches) -> None:
     if isinstance(model, FactorGraph):
         return
     if isinstance(batches, ArrayBatches):
-        warn_of_scales(model, batches.X.numpy(), batches.Y.numpy(), batches.num_data, stacklevel=4)
+        warn_of_scales(model, batches.X.numpy(), batches.Y.numpy(), batches.num_data, stacklevel=5)
     elif isinstance(batches, DatasetBatches):
         batches.look = lambda X, Y: warn_of_scales(model, X, Y, batches.num_data, stacklevel=7)
 
