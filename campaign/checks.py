@@ -13,6 +13,7 @@ from gpflow.models import GPModel
 
 from .evidence import gaussian_evidence, quadrature_evidence
 from .problems import Problem
+from .problems.models import labels_for
 
 FULL_WITH_JITTER = ("AffineIndependentGP",)
 """Models whose prior has the jitter of their Gram matrix in it."""
@@ -83,9 +84,7 @@ def check_predictions(model: GPModel, problem: Problem, rng: np.random.Generator
                 value = (mean if name == "mean" else variance)[row, column]
                 place = "at the data" if row < len(X) else "between" if row < len(X) + 5 else "far away"
                 complaints.append(f"{verb} {place}: a {name} of {value:g}")
-    if type(model) is gpflow.models.SVGP and problem.likelihood == "Softmax":
-        Y = Y.astype(np.int32)  # GPflow's own method takes nothing else
-    density = np.asarray(model.predict_log_density((X, Y)))
+    density = np.asarray(model.predict_log_density((X, labels_for(model, Y))))
     if np.any(np.isnan(density)) or np.any(density == np.inf):
         complaints.append(f"predict_log_density at the data: {density[~np.isfinite(density)][0]}")
     return complaints

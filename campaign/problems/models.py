@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["FULL", "LINEAR", "MODELS", "Parts", "bound", "data_of"]
+__all__ = ["FULL", "Data", "LINEAR", "MODELS", "Parts", "bound", "data_of", "labels_for"]
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -82,9 +82,15 @@ def data_of(model: GPModel, data: Data) -> Data | None:
     return None if hasattr(model, "data") else data
 
 
+def labels_for(model: GPModel, Y: np.ndarray) -> np.ndarray:
+    """Y as the model's own verbs take it: GPflow's models with `Softmax` take integers alone."""
+    own = type(model) is gpflow.models.SVGP and isinstance(model.likelihood, gpflow.likelihoods.Softmax)
+    return Y.astype(np.int32) if own else Y
+
+
 def bound(model: GPModel, data: Data) -> float:
     """The bound in nats on all data."""
-    given = data_of(model, data)
+    given = data_of(model, (data[0], labels_for(model, data[1])))
     if given is None:
         return float(model.elbo())
     if getattr(model, "num_data", 0) is None:

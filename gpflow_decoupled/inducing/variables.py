@@ -46,7 +46,10 @@ def fixed_points(X: ArrayLike) -> InducingPoints:
 
     A posterior on moved inputs would no longer be one of the data, and its bound no bound.
     """
-    return InducingPoints(tf.Variable(np.asarray(X, default_float()), trainable=False))
+    values = tf.constant(np.asarray(X, default_float()))
+    points = InducingPoints(values)
+    points.Z = values  # in the place of a Parameter, and of a variable, which that function would train
+    return points
 
 
 def check_separate(gamma: InducingVariables, beta: InducingVariables) -> None:

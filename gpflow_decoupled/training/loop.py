@@ -74,9 +74,8 @@ class Loop:
         self._batch: Batch | None = None
         self._last: Batch | None = None
         self._good: Snapshot | None = None
-        self._best = Best()
+        self._best, self._compile_seconds = Best(), 0.0
         self._restored_step: int | None = None
-        self._compile_seconds = 0.0
 
     def _run_checkpoint(self, checkpoints: Checkpoints) -> RunCheckpoint:
         """The state of this run in its folder."""
@@ -288,8 +287,9 @@ class Loop:
             exact = exact_bound(self.step, self.batches.whole)
         result.elbo = result.elbo if exact is None or not done else exact
         if done and self._last is not None:
+            bounds, num_data = [*self.step.before, *result.history["elbo"]], self.batches.num_data
             warn_of_quadrature(self.model, result.elbo, self._last, stacklevel=6)
-            warn_of_fall(result.history["elbo"], result.elbo, self.batches.num_data, exact is not None, stacklevel=6)
+            warn_of_fall(bounds, result.elbo, num_data, exact is not None, stacklevel=6)
         return result
 
     def _is_sound(self, done: int, bound: float | None = None) -> bool:

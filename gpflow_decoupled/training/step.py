@@ -58,6 +58,8 @@ class Step(Protocol):
 
     gap: float | None = None
     """Nats: how far the bound is at most below its maximum over the mean, where a step certifies that."""
+    before: tuple[float, ...] = ()
+    """Nats: the bound before the first step, where steps report the bound after them."""
     is_long: bool = False
     """Whether the last step took so long, or so much data, that it is reported by itself."""
 

@@ -97,7 +97,9 @@ def test_other_likelihoods_and_mixed_outputs_have_rounds_at_sites(name: str) -> 
         assert not np.array_equal(before[name], values(model)[name])
     assert np.any(model.basis.a_gamma)
     again = ConjugateGradients(tolerance=1e-3).run(_copy(model), data)
-    assert again.elbo == pytest.approx(result.elbo, abs=5e-3)
+    assert result.elbo - 1e-3 < again.elbo < result.elbo + 0.02, (
+        "steps of the sites end at a gain of 1e-3, not at a gap"
+    )
 
 
 @pytest.mark.parametrize("solver", [SOLVER, StochasticDualDescent(tolerance=1e-2, batch_size=20, epochs=300)])

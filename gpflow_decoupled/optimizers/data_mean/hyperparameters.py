@@ -42,7 +42,7 @@ def climb(
 
     :param model: the model, whose log prior density of the hyperparameters is added to the objective.
     :param mean: its mean on all data.
-    :param objective: of the hyperparameters, in nats: `evidence_at` for Gaussian noise, or `bound_at_sites`.
+    :param objective: of the hyperparameters, a scalar [] in nats: `evidence_at` for Gaussian noise, or `bound_at_sites`.
     :param evaluations: of the objective and its gradient, about.
     :param deadline: a value of `time.perf_counter` after which no further iteration is begun.
     :raises NumericalError: if the objective is not finite at the start.

@@ -24,7 +24,7 @@ from ...optimizers.lagrangian.start import first_marginals
 from ..batches import ArrayBatches
 from ..step import Step, StepOutput, StepSizes, Trackable, all_finite
 from .keras import KerasAscent, Optimizer
-from .route import EVERY_ROUTE, OF_OPTIMIZER, OWN_DATA, Choices, Data, Route, kinds_of, refuse_data
+from .route import EVERY_ROUTE, OF_OPTIMIZER, OWN_DATA, Choices, Data, Route, hyperparameters_of, kinds_of, refuse_data
 
 _ALL_DATA = (
     "Every step takes all data; for minibatches at fixed hyperparameters use "
@@ -82,7 +82,7 @@ class LagrangianStep(Step):
         self.prepared = self.whole.prepare(model)
         if moves:
             first_marginals(self.prepared.problem, self.whole.sweeps, self.whole.tolerance)  # or raises
-        self.others = KerasAscent(optimizer, model.trainable_variables)
+        self.others = KerasAscent(optimizer, hyperparameters_of(model))
         self._ascent: Callable[[], tuple[tf.Tensor, ...]] = self.prepared.problem.compiled(self._climb)
 
     @property
@@ -119,6 +119,8 @@ class LagrangianStep(Step):
             result = self.whole.run(self.model, prepared=self.prepared)
             self.finished, self.converged = result.reason, result.converged
             return StepOutput.sound(self._nats(result))
+        if int(seed[1]) == 0:
+            self.before = (float(self.bound(X, Y)),)
         if self.moves and int(seed[1]) == 0:
             self.whole.run(self.model, prepared=self.prepared)
         elbo, ok, shortened = self._ascent()

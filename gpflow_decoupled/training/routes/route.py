@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 __all__ = [
-    "EVERY_ROUTE", "OF_OPTIMIZER", "OWN_DATA", "Choices", "Data", "MeanSolver", "Model", "Route", "kinds_of", "refuse_data",
+    "EVERY_ROUTE", "OF_OPTIMIZER", "OWN_DATA", "Choices", "Data", "MeanSolver", "Model", "Route",
+    "hyperparameters_of", "kinds_of", "refuse_data",
 ]  # fmt: skip
 
 import abc
@@ -244,6 +245,12 @@ def refuse_data(model: Model, data: Data, more: str) -> None:
     """Raise `DataError` if data were passed to a model that owns them; `more` says what to do with other data."""
     if data is not None:
         raise DataError(f"{type(model).__name__} owns its data: call fit(model), and {more} for more of them.")
+
+
+def hyperparameters_of(model: FullGP) -> list[tf.Variable]:
+    """What is trainable beside q: the variables of the basis are moved by the rule of their family, whatever their flags."""
+    of_q = {variable.ref() for variable in model.basis.variables}
+    return [variable for variable in model.trainable_variables if variable.ref() not in of_q]
 
 
 def kinds_of(model: GPModel) -> dict[str, object]:

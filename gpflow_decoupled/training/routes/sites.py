@@ -16,7 +16,7 @@ from ...optimizers import ConjugateComputation
 from ..batches import ArrayBatches, Batch
 from ..step import Step, StepOutput, StepSizes, Trackable, all_finite
 from .keras import KerasAscent, Optimizer
-from .route import EVERY_ROUTE, OF_OPTIMIZER, OWN_DATA, Choices, Data, Route, kinds_of, refuse_data
+from .route import EVERY_ROUTE, OF_OPTIMIZER, OWN_DATA, Choices, Data, Route, hyperparameters_of, kinds_of, refuse_data
 
 _ALL_DATA = (
     "Every step takes all data; for minibatches at fixed hyperparameters use "
@@ -68,7 +68,7 @@ class SiteStep(Step):
     ) -> None:
         self.model, self.rule = model, rule
         self.holds_sites = hold == "sites"
-        self.others = KerasAscent(optimizer, model.trainable_variables)
+        self.others = KerasAscent(optimizer, hyperparameters_of(model))
         self._run: Compiled | None = Compiled(self._step, reduce_retracing=True) if compile else None
 
     @property

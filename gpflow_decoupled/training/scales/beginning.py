@@ -14,6 +14,7 @@ from ...inducing.variables import point_values
 from ...models import BasisGP, FactorGraph, FullGP
 from ..batches import ArrayBatches, Batches
 from ..routes.route import Choices
+from .digits import check_digits
 from .start import Start, check_parts, initialize
 from .warn import look_at_scales
 
@@ -30,7 +31,8 @@ class Beginning:
     :param start: "auto" for `initialize`, or None.
     :param accept: tells the model what it must know of the data.
     :raises ModelError: for a start of another likelihood than `Gaussian`, or of a multi-output kernel.
-    :raises DataError: for a start without arrays, or with several replicas.
+    :raises DataError: for a start without arrays, or with several replicas; and for a noise variance that is smaller than the
+        round-off of the prior's.
     :raises UnknownOptionError: for another start.
     """
 
@@ -43,6 +45,7 @@ class Beginning:
         accept: Callable[[], None],
     ) -> None:
         check_option("initialize", start, (None, "auto"))
+        check_digits(model, batches)
         self.accept = accept
         self.start: Start | None = None
         self._find = None if start is None else _start_of(model, batches, choices)

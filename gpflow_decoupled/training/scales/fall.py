@@ -5,6 +5,7 @@ from __future__ import annotations
 __all__ = ["warn_of_fall"]
 
 import warnings
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -14,10 +15,10 @@ _FEWEST = 5
 """Estimates of the bound that tell how far they scatter."""
 
 
-def warn_of_fall(elbos: np.ndarray, end: float, num_data: int, exact: bool, stacklevel: int = 2) -> None:
-    """Warn if the bound at the end of a run is far below that of its first step.
+def warn_of_fall(elbos: Sequence[float], end: float, num_data: int, exact: bool, stacklevel: int = 2) -> None:
+    """Warn if the bound at the end of a run is far below that at its start.
 
-    :param elbos: the bounds [S] of the steps in nats, the first one at the start.
+    :param elbos: the bounds of the steps in nats, the first one at the start.
     :param end: the bound at the end in nats.
     :param num_data: N.
     :param exact: whether these are bounds on all data, and not estimates from minibatches or draws.

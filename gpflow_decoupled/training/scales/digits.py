@@ -1,0 +1,51 @@
+"""Whether the numbers of a model have digits enough for its noise."""
+
+from __future__ import annotations
+
+__all__ = ["check_digits"]
+
+import numpy as np
+import tensorflow as tf
+from gpflow.likelihoods import Gaussian
+from gpflow.models import GPModel
+
+from ...covariances.latents import prior_variance
+from ...errors import DataError
+from ...inducing.weights import Weights
+from ...models import BasisGP, FactorGraph
+from ..batches import ArrayBatches, Batches
+
+_ROWS = 10_000
+"""Of which the prior variance is computed at most."""
+
+
+def check_digits(model: GPModel | FactorGraph, batches: Batches) -> None:
+    """Refuse a noise variance that the prior variance swallows: sums of the two would be the larger one to the last digit.
+
+    Bounds and variances would then be round-off, and a bound may lie above the evidence.
+
+    :param model: before training; only a constant noise variance of a `Gaussian` likelihood is looked at.
+    :param batches: its data; of a dataset nothing is looked at.
+    :raises DataError: where the ratio of the two is beyond the digits of the model's type, 4.5e15 for float64.
+
+    Example::
+
+        check_digits(model, ArrayBatches(X, Y, None, 0))
+    """
+    if isinstance(model, FactorGraph) or not isinstance(batches, ArrayBatches):
+        return
+    if not isinstance(model.likelihood, Gaussian) or model.likelihood.variance is None:
+        return
+    if isinstance(model, BasisGP) and isinstance(
+        model.basis.beta, Weights
+    ):  # whose matrices are of the size of the weights
+        return
+    X = batches.X[:_ROWS]
+    prior = float(tf.reduce_max(prior_variance(model.kernel, X, full_cov=False)))
+    noise, digits = float(tf.convert_to_tensor(model.likelihood.variance)), float(np.finfo(X.dtype.as_numpy_dtype).eps)
+    if prior * digits > noise:
+        raise DataError(
+            f"The prior variance of f is up to {prior:.3g} at X and the noise variance is {noise:.3g}, which is less than the "
+            f"round-off of the former in {X.dtype.name}. Standardise X and Y, as gpflow_decoupled.Standardized(build, (X, Y)) "
+            "does, or start from a larger noise variance."
+        )
