@@ -19,6 +19,7 @@ NAME = PACKAGE.name
 LAYERS = [  # top first; packages on one line do not import each other
     {"__init__"},
     {"launch", "saving", "wrappers"},
+    {"building"},
     {"training"},
     {"certificates", "optimizers", "pathwise", "topics"},
     {"models"},

@@ -2,8 +2,7 @@
 
 `plots` and `calibration` draw with Matplotlib, which is imported when something is drawn; `axes` finds the place. `sklearn`
 and `trieste` need these libraries and are imported by name only, as is `bayesian_benchmarks`, which needs no more than the
-package. `from_arrays` builds a model for plain arrays and `classes` a likelihood for a number of classes, for the three of
-them. Every file stands on its own; read the one that you need.
+package. Every file stands on its own; read the one that you need.
 """
 
 from .calibration import plot_calibration
