@@ -32,3 +32,7 @@ __all__ = [
     "Standardized", "bases", "build", "certificates", "distributions", "errors", "fit", "inducing", "likelihoods", "load",
     "models", "optimizers", "pac_bayes_certificate", "pathwise", "save", "topics", "training", "wrappers",
 ]  # fmt: skip
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

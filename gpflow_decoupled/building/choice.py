@@ -74,7 +74,7 @@ other rows if they are fewer |
     beta = NUM_INDUCING if num_inducing is None else num_inducing
     gamma = NUM_MEAN_POINTS if num_mean_points is None else num_mean_points
     check_whole(1, num_inducing=beta)
-    check_whole(0, num_mean_points=gamma)
+    check_whole(0, num_mean_points=gamma, seed=seed)
     chosen_points = num_inducing is not None or num_mean_points is not None
 
     def inside(X: np.ndarray, Y: np.ndarray) -> GPModel:
@@ -128,11 +128,8 @@ def _report(model: Standardized, chosen_points: bool) -> str:
     elif isinstance(inside, ODVGP):
         why = "points where the kernel is least certain: beta for mean and covariance, gamma for the mean alone"
     else:
-        why = (
-            "points where the kernel is least certain; no others are left for the mean"
-            if not chosen_points
-            else "as asked"
-        )
+        others = "as asked" if chosen_points else "no rows are left for more of them"
+        why = f"points where the kernel is least certain, for mean and covariance; none for the mean alone, {others}"
     scaled = "X and Y" if model.outputs is not None else "X"
     return "\n".join(
         [

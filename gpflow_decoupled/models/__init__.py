@@ -38,3 +38,7 @@ __all__ = [
     "FullGP", "HDVGP", "LCLGLM", "LCLGP", "MonteCarlo", "ODVGP", "SOLVEGP", "SampledFactor", "SparseCVIGP",
     "WeightsPosterior", "prior_factor", "weights_posterior",
 ]  # fmt: skip
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -29,3 +29,7 @@ __all__ = [
     "fit",
     "held_out_metrics",
 ]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

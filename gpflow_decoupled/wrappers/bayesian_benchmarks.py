@@ -127,3 +127,7 @@ class ClassificationModel(_Model):
         cumulative = np.cumsum(self.predict(Xs), axis=1)
         uniform = np.random.default_rng(self.seed).uniform(size=(num_samples, len(cumulative), 1))
         return np.sum(uniform > cumulative[:, :-1], axis=2, keepdims=True)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -190,3 +190,7 @@ class DecoupledGPClassifier(ClassifierMixin, _DecoupledGP):
         """The most probable class at each row of X [N, D]."""
         best = np.argmax(self.predict_proba(X), axis=1)
         return self.classes_[best]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -148,6 +148,8 @@ def test_bad_options_are_refused() -> None:
         gd.build(X, Y, num_inducing=0)
     with pytest.raises(DataError, match="num_mean_points=-1"):
         gd.build(X, Y, num_mean_points=-1)
+    with pytest.raises(DataError, match="seed=-1"):
+        gd.build(X, Y, seed=-1)
     with pytest.raises(DataError, match="kernel is a str"):
         gd.build(X, Y, kernel="rbf")
     with pytest.raises(DataError, match="has 3 lengthscales and reads 2 columns"):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["WeightsPosterior"]
+__all__ = ["WeightsPosterior", "weight_labels"]
 
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple
@@ -37,6 +37,13 @@ class WeightsPosterior(NamedTuple):
         """One line, with arrays by their shape."""
         return one_line(self, **self._asdict())
 
+    @property
+    def moments(self) -> tuple[np.ndarray, np.ndarray]:
+        """Means and standard deviations [L, p] of the weights, with L = 1 for one latent."""
+        means = np.asarray(self.mean).reshape(len(self.mean), -1).T
+        variances = np.diagonal(np.asarray(self.covariance), axis1=-2, axis2=-1)
+        return means, np.sqrt(np.atleast_2d(variances))
+
     def summary(self, names: Iterable[object] | None = None, level: float = 0.95) -> pd.DataFrame:
         """A table with a row for each weight: "mean", "sd", and the ends "lower" and "upper" of an interval.
 
@@ -61,9 +68,8 @@ class WeightsPosterior(NamedTuple):
             ) from error
         if not (is_number(level) and 0.0 < level < 1.0):
             raise DataError(f"level={level!r} must be a number between 0 and 1, for example 0.95.")
-        means = np.asarray(self.mean).reshape(len(self.mean), -1).T  # [L, p]
-        deviations = np.sqrt(np.diagonal(np.atleast_3d(np.asarray(self.covariance).T).T, axis1=1, axis2=2))
-        labels = _labels(names, means.shape[1])
+        means, deviations = self.moments
+        labels = weight_labels(names, means.shape[1])
         several = np.ndim(self.mean) == 2
         index = (
             pd.MultiIndex.from_product([range(len(means)), labels], names=["latent", "weight"]) if several else labels
@@ -72,7 +78,7 @@ class WeightsPosterior(NamedTuple):
         return pd.DataFrame({"mean": mean, "sd": sd, "lower": mean - z * sd, "upper": mean + z * sd}, index=index)
 
 
-def _labels(names: Iterable[object] | None, count: int) -> list[object]:
+def weight_labels(names: Iterable[object] | None, count: int) -> list[object]:
     """A name for each weight; raises `DataError` for too few or too many."""
     if names is None:
         return [f"w{number}" for number in range(count)]

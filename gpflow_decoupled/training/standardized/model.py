@@ -81,6 +81,12 @@ class Standardized(tf.Module):
         return one_line(self, repr(self.model))
 
     @property
+    def training_data(self) -> tuple[tf.Tensor, tf.Tensor]:
+        """X [N, D] and Y [N, P] that the model was built from, in their own units."""
+        Y = self._Y if self.outputs is None else self.outputs.inverse_transform(self._Y)
+        return self.inputs.inverse_transform(self._X), Y
+
+    @property
     def shape(self) -> tuple[int, int]:
         """N and D of the data that the model was built from."""
         return self._X.shape[0], self._X.shape[1]
