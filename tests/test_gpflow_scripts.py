@@ -48,6 +48,7 @@ def theirs() -> np.ndarray:
     return _script("SVGP")[1]
 
 
+@pytest.mark.costly(keep=2)
 @pytest.mark.parametrize("name", ["ODVGP", "HDVGP", "BasisGP"])
 def test_the_natural_gradient_script_runs(name: str, theirs: np.ndarray) -> None:
     model, losses = _script(name)

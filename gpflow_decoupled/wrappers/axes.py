@@ -67,4 +67,4 @@ def round_levels(low: float, high: float) -> np.ndarray:
     """About a dozen round numbers [K] from `low` or less to `high` or more."""
     from matplotlib.ticker import MaxNLocator
 
-    return MaxNLocator(12).tick_values(low, high if high > low else low + 1.0)
+    return np.asarray(MaxNLocator(12).tick_values(low, high if high > low else low + 1.0))

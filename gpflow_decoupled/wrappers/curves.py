@@ -79,7 +79,7 @@ def curve(model: GPModel | Standardized, X: np.ndarray) -> Curve:
 
 
 def observed(model: GPModel | Standardized, data: Sequence[npt.ArrayLike] | None) -> Observed:
-    """The data of a picture: those that were passed, or those that the model owns or was built from.
+    """The data of a picture, X [N, D] and Y [N, P]: those passed, or those that the model owns or was built from.
 
     :raises DataError: for unusable data, and for none where the model has none.
     """
