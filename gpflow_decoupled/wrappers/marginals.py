@@ -51,6 +51,7 @@ def plot_densities(model: AffineIndependentGP, X: npt.ArrayLike, ax: Axes | None
         place = ", ".join(f"{value:.3g}" for value in inputs[row, :3]) + (", ..." if inputs.shape[1] > 3 else "")
         ax.plot(values, heights, color=f"C{row}", label=f"x = {place}")
         ax.plot(values, norm.pdf(values, mean[row], deviation[row]), "--", color=f"C{row}", lw=1)
+    ax.plot([], [], "--", color="0.5", lw=1, label="Gaussian")
     ax.set(xlabel="f", ylabel="density", ylim=(0.0, None))
     ax.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False, fontsize="small")
     return ax
