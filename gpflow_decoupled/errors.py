@@ -132,3 +132,7 @@ def check_option(name: str, value: object, allowed: Iterable[object]) -> None:
     allowed = tuple(allowed)
     if value not in allowed:
         raise UnknownOptionError(f"{name}={value!r} is not known; use one of {', '.join(map(repr, allowed))}.")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -19,6 +19,7 @@ NAME = PACKAGE.name
 LAYERS = [  # top first; packages on one line do not import each other
     {"__init__"},
     {"launch", "saving", "wrappers"},
+    {"building"},
     {"training"},
     {"certificates", "optimizers", "pathwise", "topics"},
     {"models"},
@@ -55,9 +56,14 @@ def _parse(path: Path) -> ast.Module:
 def _outside_functions(tree: ast.AST) -> Iterator[ast.AST]:
     """The nodes that run when the module is imported."""
     for node in ast.iter_child_nodes(tree):
-        if not isinstance(node, Function):
+        if not isinstance(node, Function) and not _for_types(node):
             yield node
             yield from _outside_functions(node)
+
+
+def _for_types(node: ast.AST) -> bool:
+    """Whether this is `if TYPE_CHECKING:`, which never runs."""
+    return isinstance(node, ast.If) and _attribute(node.test) == "TYPE_CHECKING"
 
 
 def _imports(nodes: Iterable[ast.AST], path: Path, root: Path) -> Iterator[Import]:
@@ -292,6 +298,7 @@ def test_rule_accepts_good_code(rule: Rule, tmp_path: Path) -> None:
         "bases/a.py": "import numpy as np\nfrom ..linalg import cholesky\nfrom ..linalg.cholesky import x",
         "bases/b.py": "from . import a\nfrom .a import np\nB = 1",
         "models/__init__.py": "from ..bases import B\nM = B",
+        "special/a.py": "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import pandas",
         "training/__init__.py": "from gpflow.keras import tf_keras\nclass C:\n  def fit(self): import torch",
         "wrappers/__init__.py": "import sklearn\nfrom ..training import fit",
     }

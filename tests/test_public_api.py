@@ -103,6 +103,16 @@ def test_public_names_are_documented(name: str) -> None:
     assert not complaints, "\n".join(complaints)
 
 
+REFERENCE = "\n".join(path.read_text(encoding="utf-8") for path in (ROOT / "docs" / "api").glob("*.md"))
+DOCUMENTED = ["gpflow_decoupled", *re.findall(r"automodule:: (\S+)", REFERENCE)]
+
+
+@pytest.mark.parametrize("name", DOCUMENTED)
+def test_tab_shows_public_names_alone(name: str) -> None:
+    module = _import(name)
+    assert set(dir(module)) == set(module.__all__)
+
+
 def test_version_is_the_same_everywhere() -> None:
     version = gpflow_decoupled.__version__
     assert f'version="{version}"' in (ROOT / "setup.py").read_text(encoding="utf-8")

@@ -23,3 +23,7 @@ __all__ = [
     "AffineIndependentBasis", "Basis", "CoupledBasis", "DecoupledBasis", "DualBasis", "Features", "Gaussian", "HybridBasis",
     "InducingBasis", "OptimalParameters", "OrthogonalBasis", "Regression", "SiteBasis", "SolveBasis",
 ]  # fmt: skip
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

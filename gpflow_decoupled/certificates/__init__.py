@@ -17,3 +17,7 @@ __all__ = [
     "maurer", "mcallester", "pac_bayes_certificate", "pinsker", "predict_labels", "seeger", "select_by_certificate",
     "split_for_certificate",
 ]  # fmt: skip
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -25,3 +25,7 @@ __all__ = [
     "NormalMixtureBase", "SkewNormal", "SkewNormalBase", "StudentTBase", "TabulatedBase", "VarianceGammaBase",
     "base_variable", "families",
 ]  # fmt: skip
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -11,3 +11,7 @@ from .select import select
 from .weights import Weights
 
 __all__ = ["LinearWeights", "Weights", "check_disjoint", "check_inducing", "select"]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -32,3 +32,7 @@ __all__ = [
     "check_labels", "check_moments", "declare_site", "declare_site_loss", "likelihood_site", "observation_columns",
     "observation_moments", "prior_site", "site_loss",
 ]  # fmt: skip
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

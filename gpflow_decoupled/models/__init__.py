@@ -27,8 +27,9 @@ from .factor_graph.graph import FactorGraph
 from .full_gp import FullGP
 from .lcl import LCLGP
 from .linear.affine_glm import AffineIndependentGLM
-from .linear.glm import CVIGLM, WeightsPosterior, weights_posterior
+from .linear.glm import CVIGLM, weights_posterior
 from .linear.lcl_glm import LCLGLM
+from .linear.weights import WeightsPosterior
 from .monte_carlo import MonteCarlo
 from .sparse_conjugate import SparseCVIGP
 
@@ -37,3 +38,7 @@ __all__ = [
     "FullGP", "HDVGP", "LCLGLM", "LCLGP", "MonteCarlo", "ODVGP", "SOLVEGP", "SampledFactor", "SparseCVIGP",
     "WeightsPosterior", "prior_factor", "weights_posterior",
 ]  # fmt: skip
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

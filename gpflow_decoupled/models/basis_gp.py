@@ -8,11 +8,13 @@ import warnings
 from collections.abc import Callable, Iterator
 
 import tensorflow as tf
-from gpflow.base import RegressionData
+from gpflow.base import Parameter, RegressionData
 from gpflow.functions import MeanFunction
+from gpflow.inducing_variables import InducingVariables
 from gpflow.kernels import Kernel, LinearCoregionalization
 from gpflow.likelihoods import Likelihood, Softmax
 from gpflow.models import ExternalDataTrainingLossMixin
+from gpflow.utilities import parameter_dict
 
 from .. import replicas
 from ..bases import InducingBasis
@@ -83,6 +85,29 @@ class BasisGP(BasisPredictions, ExternalDataTrainingLossMixin):
     def sizes(self) -> dict[str, int]:
         """How many points of each kind the basis has, by name."""
         return self.basis.sizes
+
+    @property
+    def inducing_variable(self) -> InducingVariables:
+        """The inducing variable beta, by its name in `gpflow.models.SVGP`."""
+        return self.basis.beta
+
+    @property
+    def q_mu(self) -> Parameter:
+        """The Parameter [M, L] of the mean of q(u), by its name in `gpflow.models.SVGP`; bases with other ones have none."""
+        return self._parameter("q_mu")
+
+    @property
+    def q_sqrt(self) -> Parameter:
+        """The Parameter [L, M, M] of the root of q(u)'s covariance, by its name in `gpflow.models.SVGP`."""
+        return self._parameter("q_sqrt")
+
+    def _parameter(self, name: str) -> Parameter:
+        """A Parameter of the basis; raises `AttributeError` where it has others."""
+        found = getattr(self.basis, name, None)
+        if isinstance(found, Parameter):
+            return found
+        others = ", ".join(sorted(parameter_dict(self.basis)))
+        raise AttributeError(f"{type(self.basis).__name__} has no {name}; the Parameters of model.basis are {others}.")
 
     @property
     def num_outputs(self) -> int:

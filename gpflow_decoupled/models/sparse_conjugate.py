@@ -62,11 +62,6 @@ class SparseCVIGP(BasisGP):
             kernel, likelihood, basis, mean_function=mean_function, num_data=num_data, expectations=expectations
         )
 
-    @property
-    def inducing_variable(self) -> InducingVariables:
-        """The inducing variables u."""
-        return self.basis.beta
-
     def sites(self) -> tuple[tf.Tensor, tf.Tensor]:
         """The site of q(u) = N(m, S): S^-1 = K_u^-1 + Lambda_2 and m = S lambda_1, (C22); M^3 per latent.
 

@@ -73,3 +73,7 @@ __all__ = [
     "optimal_parameters",
     "sweep",
 ]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

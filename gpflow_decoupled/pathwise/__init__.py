@@ -10,3 +10,7 @@ from .projection import prior_coordinates
 from .samples import PathwiseSamples, pathwise_samples
 
 __all__ = ["PathwiseSamples", "PriorDraws", "draw_prior", "pathwise_samples", "prior_coordinates"]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -61,7 +61,7 @@ class LatentDirichletAllocation(TopicModel):
     Example::
 
         model = LatentDirichletAllocation(20, learn_doc_prior="vector").fit(counts)  # [D, V], dense or sparse
-        model.topics_.argsort(1)[:, -10:]  # the ten most probable words of each topic
+        model.top_words(vectorizer.get_feature_names_out())  # the ten most probable words of each topic
         model.transform(new_counts)  # expected proportions [D, K]
     """
 

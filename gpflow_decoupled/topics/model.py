@@ -4,21 +4,22 @@ from __future__ import annotations
 
 __all__ = ["TopicModel"]
 
-import inspect
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from ..errors import DataError, UnknownOptionError
+from ..errors import DataError
 from .blocks import split_into_blocks
 from .counts import Counts, check_counts
+from .estimator import Estimator
 from .fitting.history import History
 from .fitting.local import Limits, Local, local_step
 from .fitting.passes import Progress, fit_batch, fit_stochastic, minibatch_step
 from .fitting.shared import Shared, start_topics, topics_bound
-from .options import check_prior, check_settings
+from .options import check_prior, check_settings, check_whole
 from .proportions.family import Proportions
 from .scores import completion
 from .words import topic_weights
@@ -27,11 +28,10 @@ SCORING_STEPS = 100
 """Most local steps of a document that is transformed or scored"""
 
 
-class TopicModel:
+class TopicModel(Estimator):
     """The base of `LatentDirichletAllocation` and `CorrelatedTopicModel`; a subclass defines the prior of the proportions.
 
-    The constructor of a subclass stores its arguments under their names and does nothing else, as scikit-learn's `clone`
-    expects.
+    They are estimators of scikit-learn: they go into its pipelines and searches, where `score` is the bound.
     """
 
     num_topics: int
@@ -50,28 +50,6 @@ class TopicModel:
     num_documents: int | None
     seed: int
     progress: bool
-
-    def get_params(self, deep: bool = True) -> dict[str, Any]:  # of many types, so that the constructor takes them
-        """The arguments of the constructor, by name."""
-        return {name: getattr(self, name) for name in inspect.signature(type(self)).parameters}
-
-    def set_params(self, **params: object) -> TopicModel:
-        """Change arguments of the constructor; returns the model.
-
-        :raises UnknownOptionError: for a name that the constructor does not have.
-        """
-        unknown = set(params) - set(self.get_params())
-        if unknown:
-            raise UnknownOptionError(
-                f"{sorted(unknown)} are not arguments of {type(self).__name__}; it has {', '.join(self.get_params())}."
-            )
-        for name, value in params.items():
-            setattr(self, name, value)
-        return self
-
-    def __repr__(self) -> str:
-        """The class and its arguments."""
-        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in self.get_params().items())})"
 
     def fit(self, X: Counts, y: object = None) -> TopicModel:
         """Fit to counts; what was fitted before is forgotten.
@@ -161,6 +139,37 @@ class TopicModel:
         """The topics E beta_k [K, V]; rows sum to 1."""
         components = self._shared().components
         return components / components.sum(1, keepdims=True)
+
+    def top_words(self, vocabulary: Iterable[str] | Mapping[str, int], n: int = 10) -> list[list[str]]:
+        """The `n` most probable words of each topic, the most probable one first: K lists.
+
+        :param vocabulary: the V words in the order of the columns of the counts, or their columns by word; for example
+            `get_feature_names_out()` or `vocabulary_` of scikit-learn's `CountVectorizer`.
+        :param n: how many words, at most V.
+        :raises DataError: for another number of words, for columns that are not 0, ..., V - 1, and for an `n` out of range.
+
+        Example::
+
+            model.top_words(vectorizer.get_feature_names_out(), 5)
+        """
+        topics = self.topics_
+        if isinstance(vocabulary, str):
+            raise DataError("vocabulary is a string; pass a list of words, one for each column of the counts.")
+        if isinstance(vocabulary, Mapping):
+            if sorted(vocabulary.values()) != list(range(len(vocabulary))):
+                raise DataError("vocabulary has columns that are not 0, 1, 2, ...; pass each word with its own column.")
+            words = sorted(vocabulary, key=lambda word: vocabulary[word])
+        else:
+            words = list(vocabulary)
+        if len(words) != topics.shape[1]:
+            raise DataError(
+                f"vocabulary has {len(words)} words and the counts have {topics.shape[1]} columns; pass one word a column."
+            )
+        check_whole("n", n, 1)
+        if n > len(words):
+            raise DataError(f"n={n} is more than the {len(words)} words of the vocabulary; use a smaller n.")
+        best = np.argsort(-topics, axis=1, kind="stable")[:, :n]
+        return [[words[column] for column in row] for row in best]
 
     @property
     def topic_prior_(self) -> np.ndarray:

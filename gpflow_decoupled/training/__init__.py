@@ -32,3 +32,7 @@ __all__ = [
     "held_out_metrics",
     "initialize",
 ]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

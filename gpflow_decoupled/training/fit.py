@@ -24,6 +24,7 @@ from .result import FitResult
 from .routes.keras import Optimizer
 from .routes.registry import route_for
 from .routes.route import Data, MeanSolver, Model
+from .routes.units import InUnits
 from .scales import Beginning
 from .schedules import Limits, Schedule
 
@@ -31,7 +32,7 @@ DEFAULT_STEPS = 2000
 
 
 def fit(
-    model: Model,
+    model: Model | InUnits,
     data: Data = None,
     *,
     steps: int | None = None,
@@ -53,7 +54,7 @@ def fit(
     compile: bool = True,
     strategy: tf.distribute.Strategy | None = None,
 ) -> FitResult:
-    """Train any model of this package, or a plain `gpflow.models.SVGP`, in place.
+    """Train any model of this package, a `Standardized` one, or a plain `gpflow.models.SVGP`, in place.
 
     | model | what updates q | what updates the rest | options beside those of all |
     |---|---|---|---|
@@ -75,12 +76,14 @@ end | `optimizer` | `learning_rate`, `optimizer`, `Schedule.anneal`, `Schedule.r
     :param model: is trained in place.
     :param data: (X [N, D], Y [N, P]), or a `tf.data.Dataset` of batches of such pairs, which is repeated as often as needed;
         then the model must know `num_data`. With several workers a function of `tf.distribute.InputContext` that returns the
-        dataset of one. None for a model that owns its data.
+        dataset of one. None for a model that owns its data. A `Standardized` model takes them in their own units; None are
+        those that it was built from.
     :param steps: how many steps; 2000 if `seconds` is not given either.
     :param seconds: wall-clock limit of the steps; compilation, evaluations and a last ascent come on top.
     :param batch_size: rows of a minibatch; "auto" is 1024, or all rows if there are fewer; None is all rows.
-    :param natural_gradient: step size of q in (0, 1]. "auto" is 0.2 on inducing points, 0.5 for sites, 1 for messages. None
-        leaves q(u) to `optimizer`, and sites and multipliers where they are.
+    :param natural_gradient: step size of q in (0, 1]. "auto" is 0.2 on inducing points, 0.5 for sites, 1 for messages, and
+        None on inducing points with GPflow's `MultiClass`, which Adam trains better. None leaves q(u) to `optimizer`, and
+        sites and multipliers where they are.
     :param hold: what of q stays while kernel and inducing points move. "sites" (the default), (C28), needs about half the
         steps of the alternative, each a third longer. The alternative is the "whitened" mean and root, as in GPflow's own
         training; of a `CVIGP` the "moments" of q(f); of an `LCLGP` the "multipliers". Bases and parametrisations without
@@ -121,8 +124,9 @@ end | `optimizer` | `learning_rate`, `optimizer`, `Schedule.anneal`, `Schedule.r
         result = fit(model, (X, Y), steps=1000, evaluation=(X_test, Y_test))
         print(result, result.history["log_density"])
     """
-    # 1. the route of the model, and whether it uses the options that were chosen
-    route = route_for(model)
+    if isinstance(model, InUnits):
+        model, data, evaluation = model.on_scale(data, evaluation)
+    route = route_for(model)  # 1. the route of the model, and whether it uses the options that were chosen
     scores = evaluation if evaluation is None or isinstance(evaluation, Evaluation) else Evaluation(evaluation)
     folder = checkpoint if checkpoint is None or isinstance(checkpoint, Checkpoints) else Checkpoints(checkpoint)
     calls = callbacks if isinstance(callbacks, Callbacks) else Callbacks(() if callbacks is None else callbacks)
@@ -147,7 +151,7 @@ end | `optimizer` | `learning_rate`, `optimizer`, `Schedule.anneal`, `Schedule.r
         "strategy": strategy,
     }
     route.check(model, asked := chosen(options))
-    choices = route.choose(asked, limits)
+    choices = route.choose(model, asked, limits)
     with choices.group.scope(), choices.group.naming_lost_workers():  # 2. the parts of the run
         view = route.view(model)
         scores = _checked(view, scores)

@@ -1,13 +1,20 @@
-"""The axes of a plot. Matplotlib is optional, and this is the only place where it is imported."""
+"""The axes of a plot. Matplotlib is optional, and this is the only place where it is imported to draw."""
 
 from __future__ import annotations
 
-__all__ = ["axes_or_new"]
+__all__ = ["axes_or_new", "legend_above", "new_figure", "rgb", "round_levels"]
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+    from matplotlib.lines import Line2D
+
+_MISSING = "Plots need Matplotlib, which is not installed: pip install matplotlib."
 
 
 def axes_or_new(ax: Axes | None) -> Axes:
@@ -18,5 +25,46 @@ def axes_or_new(ax: Axes | None) -> Axes:
     try:
         import matplotlib.pyplot as plt
     except ImportError as error:
-        raise ImportError("Plots need Matplotlib, which is not installed: pip install matplotlib.") from error
+        raise ImportError(_MISSING) from error
     return plt.subplots(layout="constrained")[1] if ax is None else ax
+
+
+def legend_above(ax: Axes, lines: Sequence[Line2D]) -> None:
+    """A legend of these lines above the axes, where it covers none of them."""
+    names = [str(line.get_label()) for line in lines]
+    ax.legend(
+        lines,
+        names,
+        loc="lower center",
+        bbox_to_anchor=(0.5, 1.0),
+        ncols=min(3, len(names)),
+        frameon=False,
+        fontsize="small",
+    )
+
+
+def new_figure(rows: int, columns: int, size: tuple[float, float]) -> tuple[Figure, np.ndarray]:
+    """A figure and its axes [rows, columns].
+
+    :param size: width and height in inches.
+    :raises ImportError: with the fix, if Matplotlib is not installed.
+    """
+    try:
+        import matplotlib.pyplot as plt
+    except ImportError as error:
+        raise ImportError(_MISSING) from error
+    return plt.subplots(rows, columns, figsize=size, squeeze=False, layout="constrained")
+
+
+def rgb(name: str) -> tuple[float, float, float]:
+    """The colour of a name, such as "C0", as red, green and blue."""
+    from matplotlib.colors import to_rgb
+
+    return to_rgb(name)
+
+
+def round_levels(low: float, high: float) -> np.ndarray:
+    """About a dozen round numbers [K] from `low` or less to `high` or more."""
+    from matplotlib.ticker import MaxNLocator
+
+    return np.asarray(MaxNLocator(12).tick_values(low, high if high > low else low + 1.0))

@@ -11,11 +11,11 @@ import gpflow
 import numpy as np
 from gpflow.likelihoods import Likelihood
 
+from ..building import NUM_INDUCING, NUM_MEAN_POINTS, class_likelihood, num_latents_of, sparse_model
 from ..errors import DataError
 from ..models import BasisGP
 from ..training import fit
-from .classes import class_likelihood, class_probabilities, num_latents_of
-from .from_arrays import model_for
+from .classes import class_probabilities
 
 _TEST_STEPS = 10
 
@@ -28,8 +28,8 @@ class _Model:
         is_test: bool = False,
         seed: int = 0,
         *,
-        num_inducing: int = 300,
-        num_mean_points: int = 1000,
+        num_inducing: int = NUM_INDUCING,
+        num_mean_points: int = NUM_MEAN_POINTS,
         steps: int = 2000,
     ) -> None:
         self.seed = seed
@@ -39,7 +39,7 @@ class _Model:
 
     def _train(self, X: np.ndarray, Y: np.ndarray, likelihood: Likelihood, num_latent_gps: int) -> None:
         num_inducing, num_mean_points = self.points
-        model = model_for(
+        model = sparse_model(
             X,
             likelihood,
             num_latent_gps=num_latent_gps,
@@ -127,3 +127,7 @@ class ClassificationModel(_Model):
         cumulative = np.cumsum(self.predict(Xs), axis=1)
         uniform = np.random.default_rng(self.seed).uniform(size=(num_samples, len(cumulative), 1))
         return np.sum(uniform > cumulative[:, :-1], axis=2, keepdims=True)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

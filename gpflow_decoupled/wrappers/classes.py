@@ -1,24 +1,10 @@
-"""Likelihood and probabilities of K classes: one latent function for two of them, K for more."""
+"""Probabilities of K classes from the predictions of a model with one latent function for two of them, K for more."""
 
 from __future__ import annotations
 
-__all__ = ["class_likelihood", "class_probabilities", "num_latents_of"]
+__all__ = ["class_probabilities"]
 
-import gpflow
 import numpy as np
-from gpflow.likelihoods import Likelihood
-
-from ..likelihoods import BernoulliLogit
-
-
-def num_latents_of(num_classes: int) -> int:
-    """L for K classes."""
-    return 1 if num_classes == 2 else num_classes
-
-
-def class_likelihood(num_classes: int) -> Likelihood:
-    """A Bernoulli likelihood with a logistic link for two classes, GPflow's `MultiClass` (robust maximum) for more."""
-    return BernoulliLogit() if num_classes == 2 else gpflow.likelihoods.MultiClass(num_classes)
 
 
 def class_probabilities(predicted: np.ndarray) -> np.ndarray:

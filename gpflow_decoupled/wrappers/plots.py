@@ -18,24 +18,22 @@ from gpflow.utilities import deepcopy
 
 from ..certificates import CertifiedSelection
 from ..errors import DataError
-from ..inducing.variables import point_values
 from ..inputs import as_pair, as_values, check_finite_entries, check_whole, float_type
-from ..optimizers.natural_gradient.evaluation import as_basis_model
 from ..training import FitResult, Standardized
-from .axes import axes_or_new
+from .axes import axes_or_new, legend_above
+from .curves import inducing_sets
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 LABELS = {"elbo": "ELBO (nats)", "rmse": "held-out RMSE", "log_density": "held-out log density (nats)"}
-POINTS = {"beta": "inducing points beta", "gamma": "mean points gamma", "alpha": "mean points alpha"}
 
 
 def plot_history(result: FitResult, ax: Axes | None = None, *, window: int = 20) -> Axes:
     """Draw the bound against seconds of training, and the scores on held-out data, if there are any.
 
-    The axis of the bound leaves out the first fifth of the run if that lies far below the rest. Held-out metrics share an
-    axis on the right.
+    The axis of the bound leaves out the first fifth of the run if that lies far below the rest. Each held-out metric has an
+    axis of its own on the right.
 
     :param result: of `fit`.
     :param ax: Matplotlib axes for the bound; new ones if not given.
@@ -61,14 +59,16 @@ def plot_history(result: FitResult, ax: Axes | None = None, *, window: int = 20)
     ax.set_ylim(float(late.min()) - margin, float(bound.max()) + margin)
     ax.set_xlabel("seconds of training")
     ax.set_ylabel(LABELS["elbo"])
+    lines = list(ax.get_lines())
     scored = [name for name in ("rmse", "log_density") if len(history.get(name, ())) > 0]
-    if scored:
+    for place, (colour, name) in enumerate(zip(("C1", "C2"), scored)):
         right = ax.twinx()
-        for colour, name in zip(("C1", "C2"), scored):
-            right.plot(history["evaluation_seconds"], history[name], "o-", ms=3, color=colour, label=LABELS[name])
-        right.set_ylabel("held-out data")
-        handles = [*ax.get_lines(), *right.get_lines()]
-        right.legend(handles, [str(handle.get_label()) for handle in handles], frameon=False, loc="center right")
+        right.spines["right"].set_position(("outward", 55.0 * place))
+        lines += right.plot(history["evaluation_seconds"], history[name], "o-", ms=3, color=colour, label=LABELS[name])
+        right.set_ylabel(LABELS[name], color=colour)
+        right.tick_params(axis="y", colors=colour)
+    if scored:
+        legend_above(ax, lines)
     return ax
 
 
@@ -86,7 +86,7 @@ def plot_posterior_1d(
     dotted lines show two standard deviations of an observation. Inducing points beta are ticks at the bottom, mean
     points (gamma or alpha) ticks at the top.
 
-    :param model: a model of this package, or a `gpflow.models.SVGP`; or a `Standardized` one, without `parts`.
+    :param model: a model of this package or of GPflow; or a `Standardized` one, without `parts`.
     :param data: X [N, 1] and Y [N, P].
     :param ax: Matplotlib axes; new ones if not given.
     :param num_points: the inputs at which the posterior is computed.
@@ -128,7 +128,7 @@ def plot_posterior_1d(
         _draw_parts(model, grid, mean, ax)
     _draw_points(model, ax)
     ax.set_xlabel("x")
-    ax.legend(frameon=False, fontsize="small")
+    legend_above(ax, [line for line in ax.get_lines() if not str(line.get_label()).startswith("_")])
     return ax
 
 
@@ -168,8 +168,7 @@ def plot_selection(selection: CertifiedSelection, ax: Axes | None = None, *, lab
     if x.min() > 0.0 and x.max() > 10.0 * x.min():
         ax.set_xscale("log")
     ax.set(xlabel=label, ylabel="error rate", ylim=(0.0, None))
-    handles = [*ax.get_lines()[: len(rates)], right.get_lines()[0]]
-    ax.legend(handles, [str(handle.get_label()) for handle in handles], frameon=False, fontsize="small")
+    legend_above(ax, [*ax.get_lines()[: len(rates)], right.get_lines()[0]])
     return ax
 
 
@@ -189,13 +188,9 @@ def _draw_parts(model: GPModel | Standardized, grid: np.ndarray, mean: np.ndarra
 
 def _draw_points(model: GPModel | Standardized, ax: Axes) -> None:
     """Ticks for beta at the bottom, for gamma or alpha at the top, in the units of X."""
-    basis = as_basis_model(model.model if isinstance(model, Standardized) else model).basis
-    for name, label in POINTS.items():
-        sets = point_values(getattr(basis, name)) if hasattr(basis, name) else []
-        place, mark, colour = (0.02, "|", "k") if name == "beta" else (0.98, "|", "C3")
-        for values in sets[:1]:
-            z = np.asarray(model.inputs.inverse_transform(values) if isinstance(model, Standardized) else values)[:, 0]
-            ax.plot(z, np.full(len(z), place), mark, color=colour, transform=ax.get_xaxis_transform(), label=label)
+    for label, Z in inducing_sets(model).items():
+        place, colour = (0.98, "C3") if label.startswith("mean") else (0.02, "k")
+        ax.plot(Z[:, 0], np.full(len(Z), place), "|", color=colour, transform=ax.get_xaxis_transform(), label=label)
 
 
 def _running_mean(values: np.ndarray, window: int) -> np.ndarray:

@@ -5,7 +5,6 @@ from __future__ import annotations
 __all__ = ["DecoupledGPClassifier", "DecoupledGPRegressor"]
 
 from collections.abc import Callable
-from numbers import Integral
 from typing import Any
 
 import gpflow
@@ -18,11 +17,10 @@ from sklearn.utils import Tags, check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from ..building import NUM_INDUCING, NUM_MEAN_POINTS, build
 from ..errors import DataError
-from ..training import FitResult, Standardized
-from ..training.scales import has_scale
-from .classes import class_likelihood, class_probabilities, num_latents_of
-from .from_arrays import model_for
+from ..training import FitResult
+from .classes import class_probabilities
 
 _BLOCK = 8192
 """Rows predicted at once, so that memory does not grow with the data."""
@@ -35,9 +33,9 @@ class _DecoupledGP(BaseEstimator):
         self,
         kernel: Kernel | Callable[[int], Kernel] | None = None,
         *,
-        likelihood: Likelihood | None = None,
-        num_inducing: int = 300,
-        num_mean_points: int = 1000,
+        likelihood: Likelihood | str | None = None,
+        num_inducing: int = NUM_INDUCING,
+        num_mean_points: int = NUM_MEAN_POINTS,
         steps: int | None = 1000,
         seconds: float | None = None,
         fit_options: dict[str, Any] | None = None,  # the arguments of `fit` are of many types
@@ -54,21 +52,18 @@ class _DecoupledGP(BaseEstimator):
         self.random_state = random_state
         self.verbose = verbose
 
-    def _train(self, X: np.ndarray, Y: np.ndarray, likelihood: Likelihood, num_latent_gps: int) -> None:
+    def _train(self, X: np.ndarray, Y: np.ndarray, likelihood: Likelihood | str) -> None:
         """Set `standardized_`, `model_`, the scalers and `result_` from X [N, D] and Y [N, P] in their own units."""
-        for name, low in (("num_inducing", 1), ("num_mean_points", 0)):
-            value = getattr(self, name)
-            if not isinstance(value, Integral) or value < low:
-                raise DataError(f"{name}={value!r} must be a whole number of at least {low}.")
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        kernel = self.kernel
-        if callable(kernel) and not isinstance(kernel, Kernel):
-            kernel = kernel(X.shape[1])
-        points = {"num_inducing": self.num_inducing, "num_mean_points": self.num_mean_points, "seed": seed}
-        self.standardized_ = Standardized(
-            lambda X, Y: model_for(X, likelihood, kernel, num_latent_gps=num_latent_gps, **points),
-            (X, Y),
-            scale_outputs=has_scale(likelihood),
+        self.standardized_ = build(
+            X,
+            Y,
+            likelihood,
+            self.kernel,
+            num_inducing=self.num_inducing,
+            num_mean_points=self.num_mean_points,
+            seed=seed,
+            verbose=bool(self.verbose),
         )
         self.model_ = self.standardized_.model
         self.X_scaler_, self.y_scaler_ = self.standardized_.inputs, self.standardized_.outputs
@@ -94,13 +89,13 @@ class _DecoupledGP(BaseEstimator):
 class DecoupledGPRegressor(RegressorMixin, _DecoupledGP):
     """Gaussian process regression by an orthogonally decoupled posterior, trained by `gpflow_decoupled.fit`.
 
-    Inputs and targets are standardised inside by `Standardized`, and predictions are in the units of y. Several targets are
-    independent Gaussian processes with one kernel.
+    The model is that of `gpflow_decoupled.build` with these numbers of points: inputs and targets are standardised inside, and
+    predictions are in the units of y. Several targets are independent Gaussian processes with one kernel.
 
     :param kernel: a GPflow kernel for standardised inputs, or a function from their number to one; Matern 5/2 with one
         lengthscale per column if None.
     :param likelihood: a GPflow likelihood of standardised targets, or one whose targets have no scale, such as counts, which
-        then are not standardised; Gaussian if None.
+        then are not standardised; or a name that `build` knows; Gaussian if None.
     :param num_inducing: M_beta, points of mean and covariance.
     :param num_mean_points: M_gamma, further points of the mean.
     :param steps: training steps; None leaves the limit to `seconds`.
@@ -127,8 +122,7 @@ class DecoupledGPRegressor(RegressorMixin, _DecoupledGP):
             raise DataError("y has n_samples = 1: neither scale nor noise can be learned from one observation.")
         targets = observed.reshape(len(observed), -1).astype(gpflow.default_float())
         self._single_target = observed.ndim == 1
-        likelihood = gpflow.utilities.deepcopy(self.likelihood or gpflow.likelihoods.Gaussian(0.1))
-        self._train(inputs, targets, likelihood, targets.shape[1])
+        self._train(inputs, targets, self.likelihood or "gaussian")
         return self
 
     def predict(self, X: npt.ArrayLike, return_std: bool = False) -> np.ndarray | tuple[np.ndarray, np.ndarray]:
@@ -164,8 +158,8 @@ class DecoupledGPClassifier(ClassifierMixin, _DecoupledGP):
     """Gaussian process classification by an orthogonally decoupled posterior, trained by `gpflow_decoupled.fit`.
 
     Two classes share one latent function and a logistic link with exact expectations. Of more classes each has a latent
-    function of its own, and the likelihood is GPflow's `MultiClass` (robust maximum). Inputs are standardised inside. The
-    class of greatest probability is predicted.
+    function of its own, and the likelihood is GPflow's `MultiClass` (robust maximum), which `fit` trains by Adam alone. Inputs
+    are standardised inside. The class of greatest probability is predicted.
 
     :param likelihood: a GPflow likelihood of labels 0, 1, ... in the order of `classes_`, if the default is not wanted.
 
@@ -183,12 +177,9 @@ class DecoupledGPClassifier(ClassifierMixin, _DecoupledGP):
         inputs, observed = validate_data(self, X, y)
         check_classification_targets(observed)
         self.classes_, labels = np.unique(observed, return_inverse=True)
-        count = len(self.classes_)
-        if count < 2:
+        if len(self.classes_) < 2:
             raise DataError(f"y has one class, {self.classes_[0]!r}; there is nothing to tell apart.")
-        likelihood = gpflow.utilities.deepcopy(self.likelihood or class_likelihood(count))
-        labels = labels.astype(gpflow.default_float())[:, None]
-        self._train(inputs, labels, likelihood, num_latents_of(count))
+        self._train(inputs, labels.astype(gpflow.default_float())[:, None], self.likelihood or "multiclass")
         return self
 
     def predict_proba(self, X: npt.ArrayLike) -> np.ndarray:
@@ -199,3 +190,7 @@ class DecoupledGPClassifier(ClassifierMixin, _DecoupledGP):
         """The most probable class at each row of X [N, D]."""
         best = np.argmax(self.predict_proba(X), axis=1)
         return self.classes_[best]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -130,3 +130,7 @@ class PathwiseTrajectory(TrajectoryFunctionClass):
                     wrapped.model, x.shape[1], num_frequencies=wrapped.num_frequencies, seed=wrapped.rng
                 )
         return tf.transpose(self._draws(tf.transpose(x, [1, 0, 2])), [1, 0, 2])
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -17,3 +17,7 @@ __all__ = [
     "Belief", "Beta", "Categorical", "Dirichlet", "Family", "Gamma", "Gaussian", "InverseGamma", "Natural",
     "dirichlet_fisher_solve", "dirichlet_log_mean", "dirichlet_log_partition",
 ]  # fmt: skip
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

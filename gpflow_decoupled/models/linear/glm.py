@@ -7,9 +7,7 @@ observation, (C31). Both have the same posterior and the same bound (C30).
 
 from __future__ import annotations
 
-__all__ = ["CVIGLM", "WeightsPosterior", "weights_posterior"]
-
-from typing import NamedTuple
+__all__ = ["CVIGLM", "weights_posterior"]
 
 import numpy as np
 import tensorflow as tf
@@ -27,35 +25,16 @@ from ...inducing import Weights
 from ...inducing.weights import weight_parts
 from ...linalg.gaussians import apply_per_latent
 from ...linalg.triangular import lower_gram, lower_product
-from ...summaries import one_line
 from ..basis_gp import BasisGP
 from ..checks import check_likelihood, check_num_data, check_shapes_of_data, check_values, infer_num_latent_gps
 from ..conjugate import CVIGP
 from ..full_gp import FullGP
 from ..linear_parts import as_arrays, check_rows, check_variance, linear_mean, linear_prior
 from ..sparse_conjugate import SparseCVIGP
+from .weights import WeightsPosterior
 
 _MAX_ROWS = 10_000
 """At most so many rows of X decide the start of q."""
-
-
-class WeightsPosterior(NamedTuple):
-    """Mean and covariance of q(w) of a linear model; the intercept, where there is one, is the last weight.
-
-    Example::
-
-        mean, covariance = weights_posterior(model)
-        deviations = np.sqrt(np.diag(covariance))
-    """
-
-    mean: tf.Tensor
-    """[p], or [p, L] for several latents."""
-    covariance: tf.Tensor
-    """[p, p], or [L, p, p]."""
-
-    def __repr__(self) -> str:
-        """One line, with arrays by their shape."""
-        return one_line(self, **self._asdict())
 
 
 def CVIGLM(
@@ -145,7 +124,7 @@ def weights_posterior(model: BasisGP | FullGP) -> WeightsPosterior:
 
         model = CVIGLM((X, Y), gpflow.likelihoods.Poisson(), intercept=False)
         sweep(model, (X, Y))
-        rate = np.exp(X @ weights_posterior(model).mean.numpy())
+        weights_posterior(model).summary(frame.columns)  # mean, deviation and interval of each
     """
     if not isinstance(model, (BasisGP, FullGP)):
         raise ModelError(

@@ -17,25 +17,25 @@ from collections.abc import Mapping
 
 import tensorflow as tf
 from gpflow.keras import tf_keras
-from gpflow.likelihoods import MonteCarloLikelihood
+from gpflow.likelihoods import MonteCarloLikelihood, MultiClass
 from gpflow.models import SVGP
 
 from ... import replicas
 from ...bases.parts.data_mean import DataMean
 from ...compilation import Compiled
-from ...errors import DataError, NumericalError, UnknownOptionError
+from ...errors import NumericalError, UnknownOptionError
 from ...inducing.variables import count_points
 from ...models import BasisGP
 from ...optimizers import NaturalGradient
 from ...optimizers.data_mean.base import MeanOptimizer
 from ...optimizers.natural_gradient.evaluation import as_basis_model, evaluate
-from ...optimizers.natural_gradient.moves import check_mean_solver
 from ...replicas import Group
 from ..batches import Batches, make_batches
 from ..step import Step, StepOutput, StepSizes, Trackable, all_finite
 from .data_mean import parts_on_data
 from .keras import KerasAscent, Optimizer
 from .on_replicas import bound_on_replicas, check_on_replicas, dataset_of, shards_of, ways_to_trace
+from .roles import check_roles, warn_of_sizes
 from .route import EVERY_ROUTE, OF_OPTIMIZER, Choices, Data, MeanSolver, Model, Route, kinds_of
 
 _OF_MEAN = frozenset({"mean_solver", "Schedule.refresh_every"})
@@ -63,6 +63,14 @@ class InducingRoute(Route):
         if isinstance(mean, DataMean):
             return self.options - {"Schedule.refresh_every"}
         return self.options - _OF_MEAN if mean is None else self.options
+
+    def defaults_of(self, model: Model, chosen: Mapping[str, object]) -> Mapping[str, object]:
+        """Those of all, but Adam for q(u) too where the likelihood is a robust maximum and no option asks for more."""
+        mean = model.basis.kernel_mean if isinstance(model, BasisGP) else None
+        solver = chosen.get("mean_solver", "adam")
+        asked = {"hold", "negative_precision"} & set(chosen) or getattr(solver, "method", solver) != "adam"
+        robust = isinstance(model.likelihood, MultiClass) and not isinstance(mean, DataMean)
+        return {**self.defaults, "natural_gradient": None} if robust and not asked else self.defaults
 
     def check(self, model: Model, chosen: Mapping[str, object]) -> None:
         """Refuse options that would be ignored, solvers of other mean points, and what several replicas cannot do."""
@@ -102,9 +110,9 @@ class InducingRoute(Route):
                 f'{type(model).__name__} are its own: use mean_solver="adam" or "newton".'
             )
         rho, solver = choices.natural_gradient, choices.mean_solver.method
-        _check_roles(model, rho, solver)
+        check_roles(model, rho, solver)
         batches = make_batches(model, dataset_of(data, choices.group), choices.batch_size, choices.seed)
-        _warn_of_sizes(model, batches.num_data)
+        warn_of_sizes(model, batches.num_data)
         rate = self.rates(model, choices).mean_learning_rate
         natural = None if rho is None else _natural_gradient(model, rho, rate, solver, choices.negative_precision)
         mean_optimizer = tf_keras.optimizers.Adam(rate) if solver == "adam" else None
@@ -280,41 +288,3 @@ def _natural_gradient(
         mean_step=tf.Variable(mean_rate, dtype=tf.float64, trainable=False),
         negative_precision=negative_precision,
     )
-
-
-def _check_roles(model: BasisGP, rho: float | None, mean_solver: str) -> None:
-    """Refuse flags of q that disagree with the choice of solvers: natural gradients move all of q(u), or none of it.
-
-    :raises DataError: for such flags, and where nothing is trainable.
-    :raises UnknownOptionError: for a solver of the mean that this model, or this choice of `natural_gradient`, rules out.
-    """
-    basis = model.basis
-    flags = [parameter.trainable for parameter in basis.gaussian_parameters()]
-    if rho is not None and any(flags) and not all(flags):
-        raise DataError(
-            "Some Parameters of q(u) are trainable and some are not, and natural gradients move them together: set the same "
-            "flag on all of them, or pass natural_gradient=None."
-        )
-    if not model.trainable_variables:
-        raise DataError("No Parameter of the model is trainable; use gpflow.utilities.set_trainable(model, True).")
-    if mean_solver == "adam" or basis.kernel_mean is None:
-        return
-    if rho is None:
-        raise UnknownOptionError(
-            f'mean_solver={mean_solver!r} needs natural_gradient; give a step size, or use "adam".'
-        )
-    check_mean_solver(basis, mean_solver)
-    if basis.kernel_mean.coefficients.trainable and flags and not any(flags):
-        raise DataError(
-            f'mean_solver={mean_solver!r} moves q(u) too, which is not trainable here; use mean_solver="adam", or make it so.'
-        )
-
-
-def _warn_of_sizes(model: BasisGP, num_data: int) -> None:
-    """Warn of more inducing points than observations: that is legitimate, but slower than an exact model."""
-    size = count_points(model.basis.beta)
-    if size > num_data:
-        warnings.warn(
-            f"beta has {size} points and the data {num_data} rows: the posterior needs no more points than rows.",
-            stacklevel=4,
-        )

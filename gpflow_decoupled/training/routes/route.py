@@ -158,15 +158,24 @@ class Route(abc.ABC):
             f"fit does not use {shown} for {type(model).__name__}.{reasons} It takes {', '.join(names)}."
         )
 
-    def choose(self, chosen: Mapping[str, object], limits: Limits) -> Choices:
+    def defaults_of(self, model: Model, chosen: Mapping[str, object]) -> Mapping[str, object]:
+        """`defaults`, or others where this model or what the caller has `chosen` asks for them."""
+        return self.defaults
+
+    def choose(self, model: Model, chosen: Mapping[str, object], limits: Limits) -> Choices:
         """The choices of the caller, and defaults for the rest.
 
+        :param model: that is to be trained.
         :param chosen: the options that the caller has chosen, by name.
         :param limits: when the run ends.
         :raises DataError: for values out of range.
         :raises UnknownOptionError: for values that do not exist.
         """
-        values: dict[str, Any] = {**_DEFAULTS, **self.defaults, **chosen}  # each of the type of its field
+        values: dict[str, Any] = {
+            **_DEFAULTS,
+            **self.defaults_of(model, chosen),
+            **chosen,
+        }  # each of the type of its field
         check_whole(0, **given(seed=values["seed"]))
         check_rate(**given(learning_rate=values["learning_rate"]))
         check_rate(1.0, **given(natural_gradient=values["natural_gradient"]))

@@ -15,11 +15,12 @@ from gpflow.base import MeanAndVariance, TensorType
 from gpflow.models import GPModel
 
 from ...errors import DataError, ModelError, check_option
-from ...inputs import as_values
+from ...inputs import as_pair, as_values
 from ...summaries import one_line
 from ..evaluation import Evaluation
 from ..fit import fit
 from ..result import FitResult
+from ..routes.route import Data
 from ..scales import has_scale
 from .transform import Standardization
 
@@ -79,19 +80,72 @@ class Standardized(tf.Module):
         """One line, with that of the model inside."""
         return one_line(self, repr(self.model))
 
+    @property
+    def training_data(self) -> tuple[tf.Tensor, tf.Tensor]:
+        """X [N, D] and Y [N, P] that the model was built from, in their own units."""
+        Y = self._Y if self.outputs is None else self.outputs.inverse_transform(self._Y)
+        return self.inputs.inverse_transform(self._X), Y
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """N and D of the data that the model was built from."""
+        return self._X.shape[0], self._X.shape[1]
+
     def fit(self, **options: Any) -> FitResult:  # the arguments of `fit` are of many types
-        """Train the model inside on the standardised data.
+        """Train the model inside on the data that it was built from; `gpflow_decoupled.fit(self, **options)`.
 
         :param options: of `gpflow_decoupled.fit`; held-out data of `evaluation` are (X, Y) in their own units.
         :return: the record of the run, whose bounds and scores are those of standardised data.
         """
-        scores = options.get("evaluation")
-        if isinstance(scores, Evaluation):
-            held_out = None if scores.data is None else self._standardised(scores.data)
-            options["evaluation"] = replace(scores, data=held_out)
-        elif scores is not None:
-            options["evaluation"] = self._standardised(scores)
-        return fit(self.model, self._data, **options)
+        return fit(self, **options)
+
+    def on_scale(
+        self, data: Data, evaluation: Evaluation | Sequence[npt.ArrayLike] | None
+    ) -> tuple[GPModel, Data, Evaluation | Sequence[npt.ArrayLike] | None]:
+        """The model inside, and data and held-out data of `fit` as it sees them.
+
+        :param data: X [N, D] and Y [N, P] in their own units, or a `tf.data.Dataset` of them; None are those that the model
+            was built from.
+        :param evaluation: held-out data in their own units, or an `Evaluation` with such data.
+        :raises DataError: for other data than those that a model was built from, if it owns them.
+
+        Example::
+
+            fit(model, (X, Y))  # calls it
+        """
+        if isinstance(evaluation, Evaluation):
+            held_out = None if evaluation.data is None else self._standardised(evaluation.data)
+            evaluation = replace(evaluation, data=held_out)
+        elif evaluation is not None:
+            evaluation = self._standardised(evaluation)
+        return self.model, self._inside(data), evaluation
+
+    def _inside(self, data: Data) -> Data:
+        """Training data as the model inside sees them; None if it owns them."""
+        if data is None:
+            return self._data
+        if isinstance(data, tf.data.Dataset):
+            return data.map(lambda X, Y: self._standardised((X, Y)))
+        if callable(data):
+            return lambda context: self._inside(data(context))
+        inside = self._standardised(as_pair(data))
+        if self._data is None:
+            self._check_own(*inside)
+            return None
+        return inside
+
+    def _check_own(self, X: TensorType, Y: TensorType) -> None:
+        """Refuse standardised data X [N, D], Y [N, P] that are not those that the model inside owns; raises `DataError`."""
+        kind, own = type(self.model).__name__, (self._X, self._Y)
+        for name, array, theirs in zip("XY", (X, Y), own):
+            values = np.asarray(array)
+            if values.ndim == 1:
+                raise DataError(f"{name} has shape {values.shape}; use {name}[:, None].")
+            if values.shape != theirs.shape or not np.allclose(values, theirs, rtol=1e-6, atol=1e-6):
+                raise DataError(
+                    f"{kind} owns the {len(self._X)} rows that it was built from, and {name} is another: call "
+                    "fit(model) for those rows, and build a new model of others."
+                )
 
     def elbo(self) -> tf.Tensor:
         """The evidence lower bound of all training data in nats, a scalar: a bound on log p(Y) in the units of Y."""

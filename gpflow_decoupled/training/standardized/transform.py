@@ -61,8 +61,9 @@ class Standardization(tf.Module):
         values = _float64(array, self._of)
         columns = self.mean.shape[0]
         if values.shape.rank is not None and (values.shape.rank < 2 or values.shape[-1] not in (None, columns)):
+            fix = f" Use {self._of}[:, None]." if values.shape.rank == 1 and columns == 1 else ""
             raise DataError(
-                f"{self._of} has shape {tuple(values.shape)}; it must be a matrix of {columns} columns, as in training."
+                f"{self._of} has shape {tuple(values.shape)}; it must be a matrix of {columns} columns, as in training.{fix}"
             )
         return tf.cast((values - self.mean) / self.scale, default_float())
 

@@ -1,0 +1,140 @@
+"""One call that makes a model of arrays: the rules of docs/choosing.md, applied."""
+
+from __future__ import annotations
+
+__all__ = ["FULL_ROWS", "NUM_INDUCING", "NUM_MEAN_POINTS", "build"]
+
+from collections.abc import Callable
+
+import gpflow
+import numpy as np
+import numpy.typing as npt
+from gpflow.kernels import Kernel, MultioutputKernel
+from gpflow.likelihoods import Likelihood, ScalarLikelihood, SwitchedLikelihood
+from gpflow.models import GPModel
+
+from ..inputs import check_whole
+from ..models import CVIGP, ODVGP
+from ..models.checks import check_kernel
+from ..training import Standardized
+from .likelihoods import has_scale_by_name, likelihood_for, prior_mean
+from .sparse import default_kernel, sparse_model
+
+FULL_ROWS = 500
+"""Rows up to which a full GP, whose steps cost N^3, takes no longer than one on inducing points."""
+NUM_INDUCING, NUM_MEAN_POINTS = 300, 1000
+
+
+def build(
+    X: npt.ArrayLike,
+    Y: npt.ArrayLike,
+    likelihood: str | Likelihood = "gaussian",
+    kernel: Kernel | Callable[[int], Kernel] | None = None,
+    *,
+    num_inducing: int | None = None,
+    num_mean_points: int | None = None,
+    seed: int = 0,
+    verbose: bool = True,
+) -> Standardized:
+    """An untrained model of X and Y, which is chosen by their size, and prints what was chosen and why.
+
+    | rows | model |
+    |---|---|
+    | up to 500, one latent function an output | `CVIGP`: a full GP, exact for Gaussian noise |
+    | more, or several latent functions | `ODVGP`: 300 inducing points and 1,000 more for the mean, or all \
+other rows if they are fewer |
+    | the same, and no rows left for the mean | `BasisGP` with a `CoupledBasis` |
+
+    X is standardised, and Y where the likelihood is one of f plus noise ("gaussian", "student_t", "laplace"). Predictions are
+    in the units of X and Y; the model of standardised data is `model.model`. Where the mean of Y is exp(f) ("poisson",
+    "negative_binomial", "gamma", "exponential"), the mean function is a constant, and starts at the logarithm of that mean.
+
+    :param X: inputs [N, D] in their own units.
+    :param Y: observations [N, P] in theirs. Labels are numbers: 0 and 1 for "bernoulli" and "probit", 0, 1, ..., C - 1 for
+        "multiclass".
+    :param likelihood: "gaussian", "student_t", "laplace", "bernoulli" (a logistic link), "probit", "multiclass", "poisson",
+        "negative_binomial", "gamma", "exponential", "beta", or a GPflow likelihood, which is copied; of standardised Y, where
+        Y is standardised.
+    :param kernel: a GPflow kernel of standardised X, which is copied, or a function from D to one; Matern 5/2 with one
+        lengthscale per column, sqrt(D) to start with, if not given.
+    :param num_inducing: M_beta; where it or the next one is given, the model has inducing points.
+    :param num_mean_points: M_gamma, further points of the mean; 0 for none.
+    :param seed: of the choice of points, which are rows of X where the kernel is least certain given those before them.
+    :param verbose: False prints nothing.
+    :return: the model, which `gpflow_decoupled.fit` trains.
+    :raises DataError: for unusable data, labels outside of the support, and numbers that count nothing.
+    :raises UnknownOptionError: for the name of a likelihood that does not exist, with those that do.
+
+    Cost: N (M_beta + M_gamma)^2, once, for the points. Example::
+
+        model = gpflow_decoupled.build(X, Y)
+        gpflow_decoupled.fit(model, (X, Y))
+        mean, variance = model.predict_y(X_new)
+    """
+    beta = NUM_INDUCING if num_inducing is None else num_inducing
+    gamma = NUM_MEAN_POINTS if num_mean_points is None else num_mean_points
+    check_whole(1, num_inducing=beta)
+    check_whole(0, num_mean_points=gamma, seed=seed)
+    chosen_points = num_inducing is not None or num_mean_points is not None
+
+    def inside(X: np.ndarray, Y: np.ndarray) -> GPModel:
+        """The model of standardised X [N, D], and of Y [N, P] as the likelihood sees it."""
+        density = likelihood_for(likelihood, Y)
+        part = _kernel(kernel, X.shape[1])
+        mean = prior_mean(likelihood, Y)
+        one_each = isinstance(density, ScalarLikelihood) and not isinstance(density, SwitchedLikelihood)
+        if one_each and len(X) <= FULL_ROWS and not chosen_points:
+            return CVIGP((X, Y), part, density, mean_function=mean)
+        return sparse_model(
+            X,
+            density,
+            part,
+            num_latent_gps=_latents(part, density, Y.shape[1]),
+            num_inducing=beta,
+            num_mean_points=gamma,
+            mean_function=mean,
+            seed=seed,
+        )
+
+    model = Standardized(inside, (X, Y), scale_outputs=has_scale_by_name(likelihood))
+    if verbose:
+        print(_report(model, chosen_points))
+    return model
+
+
+def _kernel(kernel: Kernel | Callable[[int], Kernel] | None, num_dims: int) -> Kernel:
+    """A kernel of one's own, which fits inputs of so many columns."""
+    if kernel is None:
+        return default_kernel(num_dims)
+    if callable(kernel) and not isinstance(kernel, (Kernel, type)):
+        kernel = kernel(num_dims)
+    check_kernel(kernel, num_dims)
+    return gpflow.utilities.deepcopy(kernel)
+
+
+def _latents(kernel: Kernel, likelihood: Likelihood, columns: int) -> int | None:
+    """L from the columns of Y, unless kernel or likelihood say it."""
+    if likelihood.latent_dim is not None or isinstance(kernel, MultioutputKernel):
+        return None
+    return columns - 1 if isinstance(likelihood, SwitchedLikelihood) else columns
+
+
+def _report(model: Standardized, chosen_points: bool) -> str:
+    """What was chosen, and why, in a few lines."""
+    inside = model.model
+    rows, columns = model.shape
+    if isinstance(inside, CVIGP):
+        why = f"a full GP, which for up to {FULL_ROWS} rows takes no longer than one on inducing points"
+    elif isinstance(inside, ODVGP):
+        why = "points where the kernel is least certain: beta for mean and covariance, gamma for the mean alone"
+    else:
+        others = "as asked" if chosen_points else "no rows are left for more of them"
+        why = f"points where the kernel is least certain, for mean and covariance; none for the mean alone, {others}"
+    scaled = "X and Y" if model.outputs is not None else "X"
+    return "\n".join(
+        [
+            f"{inside!r} of {rows} rows and {columns} column{'s' if columns > 1 else ''}:",
+            f"  {why};",
+            f"  {scaled} standardised, predictions in your units; train it by gpflow_decoupled.fit(model, (X, Y)).",
+        ]
+    )

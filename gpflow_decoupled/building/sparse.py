@@ -1,0 +1,67 @@
+"""A model on inducing points for plain arrays: which basis, how many points, and where they start."""
+
+from __future__ import annotations
+
+__all__ = ["default_kernel", "sparse_model"]
+
+import warnings
+
+import gpflow
+import numpy as np
+from gpflow.functions import MeanFunction
+from gpflow.kernels import Kernel, MultioutputKernel
+from gpflow.likelihoods import Likelihood
+
+from ..bases import CoupledBasis
+from ..inducing import select
+from ..models import ODVGP, BasisGP
+from ..models.checks import infer_num_latent_gps
+
+
+def sparse_model(
+    X: np.ndarray,
+    likelihood: Likelihood,
+    kernel: Kernel | None = None,
+    *,
+    num_latent_gps: int | None = 1,
+    num_inducing: int = 300,
+    num_mean_points: int = 1000,
+    mean_function: MeanFunction | None = None,
+    seed: int = 0,
+) -> BasisGP:
+    """An untrained `ODVGP`, or a `BasisGP` with a `CoupledBasis` where no rows are left for mean points.
+
+    The points are rows of X of greatest conditional variance.
+
+    :param X: standardised inputs [N, D].
+    :param likelihood: any GPflow likelihood.
+    :param kernel: is copied; Matern 5/2 with one lengthscale of sqrt(D) per column if not given.
+    :param num_latent_gps: L; None takes what the likelihood or the kernel state, else 1.
+    :param num_inducing: M_beta, at most the number of distinct rows of X.
+    :param num_mean_points: M_gamma, at most the number of distinct rows that then remain.
+    :param mean_function: of the model; zero if not given.
+    :param seed: of the choice of points.
+
+    Cost: N (M_beta + M_gamma)^2, once. Example::
+
+        model = sparse_model(X, gpflow.likelihoods.Gaussian(0.1), num_inducing=50, num_mean_points=100)
+    """
+    kernel = gpflow.utilities.deepcopy(kernel) if kernel is not None else default_kernel(X.shape[1])
+    distinct = len(np.unique(X, axis=0))
+    M_beta = min(num_inducing, distinct)
+    M_gamma = min(num_mean_points, distinct - M_beta)
+    with warnings.catch_warnings():
+        # `select` warns that it looks at a sample of many rows, or takes random ones where no variance is left: both will do
+        warnings.simplefilter("ignore", UserWarning)
+        seen = kernel.latent_kernels[0] if isinstance(kernel, MultioutputKernel) else kernel
+        beta = select(X, M_beta, seen, seed=seed)
+        gamma = select(X, M_gamma, seen, given=beta, seed=seed) if M_gamma else None
+    if gamma is None:
+        basis = CoupledBasis(beta, infer_num_latent_gps(kernel, likelihood, num_latent_gps))
+        return BasisGP(kernel, likelihood, basis, mean_function=mean_function)
+    return ODVGP(kernel, likelihood, gamma, beta, num_latent_gps=num_latent_gps, mean_function=mean_function)
+
+
+def default_kernel(num_dims: int) -> Kernel:
+    """Matern 5/2 with a lengthscale of sqrt(D) for each of D standardised columns, about the distance of two rows."""
+    return gpflow.kernels.Matern52(lengthscales=np.full(num_dims, np.sqrt(num_dims)))

@@ -1,0 +1,95 @@
+"""The posterior of the weights of a linear model, and a table of it."""
+
+from __future__ import annotations
+
+__all__ = ["WeightsPosterior", "weight_labels"]
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+from scipy.stats import norm
+
+from ...errors import DataError
+from ...inputs import is_number
+from ...summaries import one_line
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+class WeightsPosterior(NamedTuple):
+    """Mean and covariance of q(w) of a linear model; the intercept, where there is one, is the last weight.
+
+    Example::
+
+        mean, covariance = weights_posterior(model)
+        deviations = np.sqrt(np.diag(covariance))
+    """
+
+    mean: tf.Tensor
+    """[p], or [p, L] for several latents."""
+    covariance: tf.Tensor
+    """[p, p], or [L, p, p]."""
+
+    def __repr__(self) -> str:
+        """One line, with arrays by their shape."""
+        return one_line(self, **self._asdict())
+
+    @property
+    def moments(self) -> tuple[np.ndarray, np.ndarray]:
+        """Means and standard deviations [L, p] of the weights, with L = 1 for one latent."""
+        means = np.asarray(self.mean).reshape(len(self.mean), -1).T
+        variances = np.diagonal(np.asarray(self.covariance), axis1=-2, axis2=-1)
+        return means, np.sqrt(np.atleast_2d(variances))
+
+    def summary(self, names: Iterable[object] | None = None, level: float = 0.95) -> pd.DataFrame:
+        """A table with a row for each weight: "mean", "sd", and the ends "lower" and "upper" of an interval.
+
+        :param names: of the weights, for example the columns of a data frame, or the data frame itself. With one name less
+            than there are weights the last one is called "intercept". None numbers them: w0, w1, ...
+        :param level: the probability of the interval mean - z sd to mean + z sd, which is that of a Gaussian. It is an
+            approximation for an `AffineIndependentGLM`, whose weights are not Gaussian.
+        :return: a pandas data frame [p, 4]; for several latents [L p, 4], with the latent in front of the name.
+        :raises DataError: for another number of names, and a level that is not between 0 and 1.
+        :raises ImportError: with the fix, if pandas is not installed.
+
+        Example::
+
+            weights_posterior(model).summary(["age", "dose"])
+        """
+        try:
+            import pandas as pd
+        except ImportError as error:
+            raise ImportError(
+                "summary makes a table of pandas, which is not installed: pip install pandas. The numbers are in mean and "
+                "covariance."
+            ) from error
+        if not (is_number(level) and 0.0 < level < 1.0):
+            raise DataError(f"level={level!r} must be a number between 0 and 1, for example 0.95.")
+        means, deviations = self.moments
+        labels = weight_labels(names, means.shape[1])
+        several = np.ndim(self.mean) == 2
+        index = (
+            pd.MultiIndex.from_product([range(len(means)), labels], names=["latent", "weight"]) if several else labels
+        )
+        mean, sd, z = means.ravel(), deviations.ravel(), float(norm.ppf(0.5 + 0.5 * level))
+        return pd.DataFrame({"mean": mean, "sd": sd, "lower": mean - z * sd, "upper": mean + z * sd}, index=index)
+
+
+def weight_labels(names: Iterable[object] | None, count: int) -> list[object]:
+    """A name for each weight; raises `DataError` for too few or too many."""
+    if names is None:
+        return [f"w{number}" for number in range(count)]
+    if isinstance(names, str):
+        raise DataError(f"names={names!r} is a string; pass a list of {count} names.")
+    given = list(getattr(names, "columns", names))
+    if len(given) == count - 1:
+        given.append("intercept")
+    if len(given) != count:
+        raise DataError(
+            f"There are {count} weights and {len(given)} names; pass one for each, or one less where the last weight is the "
+            "intercept."
+        )
+    return given

@@ -1,0 +1,72 @@
+"""What scikit-learn asks of an estimator beside `fit` and `transform`, without importing it before it asks."""
+
+from __future__ import annotations
+
+__all__ = ["Estimator"]
+
+import inspect
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..errors import UnknownOptionError
+from .fitting.passes import Progress
+
+if TYPE_CHECKING:
+    from sklearn.utils import Tags
+
+
+class Estimator:
+    """The parameters of a constructor, and the methods by which pipelines, searches and `clone` of scikit-learn handle it.
+
+    The constructor of a subclass stores its arguments under their names and does nothing else.
+    """
+
+    num_topics: int
+    _fitted: Progress
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:  # of many types, so that the constructor takes them
+        """The arguments of the constructor, by name."""
+        return {name: getattr(self, name) for name in inspect.signature(type(self)).parameters}
+
+    def set_params(self, **params: object) -> Estimator:
+        """Change arguments of the constructor; returns the model.
+
+        :raises UnknownOptionError: for a name that the constructor does not have.
+        """
+        unknown = set(params) - set(self.get_params())
+        if unknown:
+            raise UnknownOptionError(
+                f"{sorted(unknown)} are not arguments of {type(self).__name__}; it has {', '.join(self.get_params())}."
+            )
+        for name, value in params.items():
+            setattr(self, name, value)
+        return self
+
+    def __repr__(self) -> str:
+        """The class and its arguments."""
+        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in self.get_params().items())})"
+
+    @property
+    def n_features_in_(self) -> int:
+        """V, the words of the fitted vocabulary; the name is scikit-learn's."""
+        if not self.__sklearn_is_fitted__():
+            raise AttributeError(f"This {type(self).__name__} has no topics yet; call fit or partial_fit first.")
+        return int(self._fitted.shared.components.shape[1])
+
+    def get_feature_names_out(self, input_features: object = None) -> np.ndarray:
+        """The names "topic0", "topic1", ... [K] of the columns of `transform`; `input_features` is ignored."""
+        return np.array([f"topic{number}" for number in range(self.num_topics)], dtype=object)
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "_fitted")
+
+    def __sklearn_tags__(self) -> Tags:
+        from sklearn.utils import InputTags, Tags, TargetTags, TransformerTags
+
+        return Tags(
+            estimator_type=None,
+            target_tags=TargetTags(required=False),
+            transformer_tags=TransformerTags(preserves_dtype=["float64", "float32"]),
+            input_tags=InputTags(sparse=True, positive_only=True),
+        )

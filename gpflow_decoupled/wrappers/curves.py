@@ -1,0 +1,114 @@
+"""What pictures of a posterior draw: its curve on the scale of the data, the data, and the inducing points, in their units."""
+
+from __future__ import annotations
+
+__all__ = ["Curve", "Observed", "curve", "inducing_sets", "inside", "observed"]
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from gpflow.likelihoods import Bernoulli, Gaussian, MultiClass, ScalarLikelihood, Softmax
+from gpflow.models import GPModel
+
+from ..errors import DataError
+from ..inducing.variables import point_values
+from ..inputs import as_pair, as_values, check_finite_entries, float_type
+from ..likelihoods import BernoulliLogit, BernoulliProbit
+from ..training import Standardized
+from ..training.scales import has_scale
+
+POINTS = {"beta": "inducing points beta", "gamma": "mean points gamma", "alpha": "mean points alpha"}
+_BINARY = (Bernoulli, BernoulliLogit, BernoulliProbit)
+
+
+class Curve(NamedTuple):
+    """A posterior at inputs, on the scale of the observations."""
+
+    centre: np.ndarray
+    """[N, P]: the mean of f where an observation is f plus noise, else that of an observation"""
+    low: np.ndarray | None
+    """[N, P], the lower end of an interval of f with probability 0.95; None where it is not known"""
+    high: np.ndarray | None
+    """[N, P], its upper end"""
+    noise: np.ndarray | None
+    """[N, P], the standard deviation of an observation under Gaussian noise; None for others"""
+    name: str
+    """What `centre` is"""
+
+
+class Observed(NamedTuple):
+    """Data of a picture."""
+
+    X: np.ndarray
+    """[N, D]"""
+    Y: np.ndarray
+    """[N, P]"""
+    names: list[str]
+    """[D], of the columns of X"""
+
+
+def inside(model: GPModel | Standardized) -> GPModel:
+    """The GPflow model of a `Standardized` one, and any other as it is."""
+    return model.model if isinstance(model, Standardized) else model
+
+
+def curve(model: GPModel | Standardized, X: np.ndarray) -> Curve:
+    """The posterior at X [N, D].
+
+    The interval is mean -+ 2 standard deviations of f, or quantiles where f is not Gaussian; where observations are not f plus
+    noise, it is mapped to their conditional mean, for example a probability.
+    """
+    likelihood = inside(model).likelihood
+    scaled = has_scale(likelihood)
+    if not scaled and not isinstance(likelihood, ScalarLikelihood):
+        name = "probability of" if isinstance(likelihood, (MultiClass, Softmax)) else "mean of y"
+        return Curve(model.predict_y(X)[0].numpy(), None, None, None, name)
+    mean, variance = (part.numpy() for part in model.predict_f(X))
+    ends = [mean - 2.0 * np.sqrt(variance), mean + 2.0 * np.sqrt(variance)]
+    if hasattr(model, "predict_f_quantiles"):
+        ends = [end[:, None] for end in model.predict_f_quantiles(X, (0.025, 0.975)).T]
+    if scaled:
+        noise = np.sqrt(model.predict_y(X)[1].numpy()) if isinstance(likelihood, Gaussian) else None
+        return Curve(mean, ends[0], ends[1], noise, "mean")
+    low, high = (np.asarray(likelihood.conditional_mean(X, end)) for end in ends)
+    centre = model.predict_y(X)[0].numpy()
+    name = "probability of 1" if isinstance(likelihood, _BINARY) else "mean of y"
+    return Curve(centre, np.minimum(low, high), np.maximum(low, high), None, name)
+
+
+def observed(model: GPModel | Standardized, data: Sequence[npt.ArrayLike] | None) -> Observed:
+    """The data of a picture, X [N, D] and Y [N, P]: those passed, or those that the model owns or was built from.
+
+    :raises DataError: for unusable data, and for none where the model has none.
+    """
+    if data is None:
+        data = model.training_data if isinstance(model, Standardized) else getattr(model, "data", None)
+    if data is None:
+        raise DataError(f"This {type(model).__name__} does not keep its data: pass (X, Y).")
+    given = as_pair(data)
+    names = [str(name) for name in getattr(given[0], "columns", ())]
+    X, Y = (as_values(array, name, float_type(inside(model).kernel)) for array, name in zip(given, "XY"))
+    for array, name in ((X, "X"), (Y, "Y")):
+        if array.ndim != 2 or len(array) == 0 or len(array) != len(X):
+            fix = f"use {name}[:, None]" if array.ndim == 1 else "pass X [N, D] and Y [N, P] of the same N observations"
+            raise DataError(f"{name} has shape {array.shape}; {fix}.")
+        check_finite_entries(array, name)
+    if not names:
+        names = ["x"] if X.shape[1] == 1 else [f"x{column}" for column in range(X.shape[1])]
+    return Observed(X, Y, names)
+
+
+def inducing_sets(model: GPModel | Standardized) -> dict[str, np.ndarray]:
+    """The inducing points [M, D] of a model by what a legend calls them, in the units of X; none where it has none."""
+    part = inside(model)
+    basis = getattr(part, "basis", None)
+    found = {label: getattr(basis, name, None) for name, label in POINTS.items()}
+    if basis is None:
+        found = {"inducing points": getattr(part, "inducing_variable", None)}
+    sets = {label: point_values(variable) for label, variable in found.items() if variable is not None}
+    values = {label: np.asarray(arrays[0]) for label, arrays in sets.items() if arrays}
+    if isinstance(model, Standardized):
+        return {label: np.asarray(model.inputs.inverse_transform(Z)) for label, Z in values.items()}
+    return values

@@ -1,0 +1,189 @@
+"""A picture of the posterior of any model: a curve, contours, or slices, by the number of input columns."""
+
+from __future__ import annotations
+
+__all__ = ["plot_posterior"]
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+from gpflow.models import GPModel
+
+from ..errors import DataError
+from ..inputs import as_values, check_whole
+from ..training import Standardized
+from .axes import new_figure, rgb, round_levels
+from .curves import Curve, Observed, curve, inducing_sets, observed
+
+if TYPE_CHECKING:
+    from matplotlib.artist import Artist
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+_MOST_PANELS = 9
+_MARGIN = 0.05
+"""Of the range of the data, which a picture shows on both sides."""
+_MARKS = {"inducing points beta": ("k", "|", "."), "inducing points": ("k", "|", ".")}
+"""Colour, mark on an axis, and mark in a plane; mean points have those of `_MEAN_MARKS`."""
+_MEAN_MARKS = ("C3", "|", "+")
+
+
+def plot_posterior(
+    model: GPModel | Standardized,
+    data: Sequence[npt.ArrayLike] | None = None,
+    *,
+    at: npt.ArrayLike | None = None,
+    num_points: int | None = None,
+) -> Figure:
+    """Draw the posterior of any model of this package or of GPflow, on the scale of the observations.
+
+    One input column: a curve with a band of probability 0.95, the data, inducing points beta as ticks at the bottom and mean
+    points gamma as ticks at the top; dotted lines are two standard deviations of an observation under Gaussian noise. Two
+    columns: contours of the mean with the data, and of the standard deviation of f with both sets of points. More columns: a
+    curve over each of the first nine, the other columns at `at`, with data that fade with their distance from that slice.
+
+    Where observations are not f plus noise, the curve is their mean, for example the probability of a label 1, and the band is
+    that of f, mapped to it. Of likelihoods with several latent functions an observation there is the mean alone.
+
+    :param model: any GPflow model, or a `Standardized` one.
+    :param data: X [N, D] and Y [N, P], whose columns are named if X is a data frame. None are the data that the model owns or
+        was built from.
+    :param at: [D], the values of the columns that a slice holds; the medians if not given.
+    :param num_points: inputs per column; 200 for curves and 40 for contours if not given.
+    :return: the figure.
+    :raises DataError: for unusable data, and for none where the model keeps none.
+    :raises ImportError: with the fix, if Matplotlib is not installed.
+
+    Cost: predictions at 200 inputs a panel, or at 1600. Example::
+
+        plot_posterior(model, (X, Y)).savefig("posterior.png")
+    """
+    shown = observed(model, data)
+    columns = shown.X.shape[1]
+    count = num_points or (40 if columns == 2 else 200)
+    check_whole(2, num_points=count)
+    if columns == 2:
+        return _contours(model, shown, count)
+    centre = np.median(shown.X, axis=0) if at is None else as_values(at, "at").astype(shown.X.dtype)
+    if centre.shape != (columns,):
+        raise DataError(f"at has shape {centre.shape}; pass one value for each of the {columns} columns of X.")
+    panels = min(columns, _MOST_PANELS)
+    across = min(panels, 3)
+    down = -(-panels // across)
+    size = (6.4, 4.0) if panels == 1 else (3.2 * across + 0.6, 2.6 * down + 0.6)
+    figure, axes = new_figure(down, across, size)
+    for column, ax in enumerate(axes.flat):
+        if column >= panels:
+            ax.set_axis_off()
+            continue
+        _draw_slice(ax, model, shown, column, centre, count)
+    _outside_legend(figure, axes.flat[0])
+    return figure
+
+
+def _draw_slice(
+    ax: Axes, model: GPModel | Standardized, shown: Observed, column: int, centre: np.ndarray, count: int
+) -> None:
+    """The curve over one column of X, the others held."""
+    x = shown.X[:, column]
+    values = np.linspace(*_limits(x), count)
+    grid = np.tile(centre, (count, 1))
+    grid[:, column] = values
+    found = curve(model, grid.astype(shown.X.dtype))
+    _draw_data(ax, shown, column, centre, found)
+    outputs = found.centre.shape[1]
+    for output in range(outputs):
+        colour, suffix = f"C{output % 10}", "" if outputs == 1 else f" {output}"
+        ax.plot(values, found.centre[:, output], color=colour, label=found.name + suffix, zorder=3)
+        if found.low is not None and found.high is not None:
+            ax.fill_between(
+                values, found.low[:, output], found.high[:, output], color=colour, alpha=0.25, lw=0, zorder=2
+            )
+        if found.noise is not None:
+            for sign in (-2.0, 2.0):
+                edge = found.centre[:, output] + sign * found.noise[:, output]
+                ax.plot(values, edge, ":", color=colour, lw=1, zorder=2)
+    for label, Z in inducing_sets(model).items():
+        colour, mark, _ = _MARKS.get(label, _MEAN_MARKS)
+        place = 0.02 if label in _MARKS else 0.98
+        ax.plot(
+            Z[:, column],
+            np.full(len(Z), place),
+            mark,
+            color=colour,
+            transform=ax.get_xaxis_transform(),
+            label=label,
+            ls="none",
+            ms=4 if len(Z) > 100 else 6,
+        )
+    ax.set_xlim(*_limits(x))
+    ax.set_xlabel(shown.names[column])
+
+
+def _draw_data(ax: Axes, shown: Observed, column: int, centre: np.ndarray, found: Curve) -> None:
+    """Observations, fainter the further they are from the slice; none for classes, whose numbers are no values."""
+    if shown.Y.shape[1] != found.centre.shape[1]:
+        return
+    others = np.delete(shown.X - centre, column, axis=1)
+    spread = np.delete(np.maximum(np.std(shown.X, axis=0), 1e-300), column)
+    near = np.exp(-0.5 * np.sum(np.square(others / spread), axis=1))
+    strength = min(0.8, 20.0 / len(shown.X) ** 0.5) * near
+    for output in range(shown.Y.shape[1]):
+        tone = (0.35, 0.35, 0.35) if shown.Y.shape[1] == 1 else rgb(f"C{output % 10}")
+        colours = np.concatenate([np.tile(tone, (len(near), 1)), strength[:, None]], axis=1)
+        ax.scatter(shown.X[:, column], shown.Y[:, output], s=9, c=colours, lw=0, zorder=1)
+
+
+def _contours(model: GPModel | Standardized, shown: Observed, count: int) -> Figure:
+    """A row for each output: the mean with the data, and the standard deviation of f with the points."""
+    first, second = (np.linspace(*_limits(shown.X[:, column]), count) for column in range(2))
+    grid = np.stack(np.meshgrid(first, second), axis=-1).reshape(-1, 2).astype(shown.X.dtype)
+    found = curve(model, grid)
+    deviation = np.sqrt(model.predict_f(grid)[1].numpy())
+    outputs = min(found.centre.shape[1], _MOST_PANELS)
+    paired = shown.Y.shape[1] == found.centre.shape[1]
+    figure, axes = new_figure(outputs, 2, (9.0, 3.6 * outputs + 0.5))
+    for output in range(outputs):
+        suffix = "" if outputs == 1 else f" {output}"
+        values = [found.centre[:, output]] + ([shown.Y[:, output]] if paired else [])
+        low, high = (float(bound) for bound in (min(map(np.min, values)), max(map(np.max, values))))
+        levels = round_levels(low, high)
+        ax, other = axes[output]
+        filled = ax.contourf(first, second, found.centre[:, output].reshape(count, count), levels, cmap="viridis")
+        figure.colorbar(filled, ax=ax)
+        size = float(np.clip(3000.0 / len(shown.X), 2.0, 25.0))
+        colours = {"c": shown.Y[:, output], "cmap": "viridis", "vmin": low, "vmax": high} if paired else {"c": "0.9"}
+        ax.scatter(*shown.X.T, s=size, edgecolors="k", lw=0.3, label="observations", **colours)
+        ax.set_title(found.name + suffix, fontsize="medium")
+        filled = other.contourf(
+            first, second, deviation[:, output % deviation.shape[1]].reshape(count, count), 12, cmap="Greys"
+        )
+        figure.colorbar(filled, ax=other)
+        for label, Z in inducing_sets(model).items():
+            colour, _, mark = _MARKS.get(label, _MEAN_MARKS)
+            other.plot(*Z.T[:2], mark, color="C0" if colour == "k" else colour, ms=5, ls="none", label=label)
+        other.set_title(f"standard deviation of f{suffix}", fontsize="medium")
+        for panel in (ax, other):
+            panel.set(xlabel=shown.names[0], xlim=_limits(shown.X[:, 0]), ylim=_limits(shown.X[:, 1]))
+        ax.set_ylabel(shown.names[1])
+    _outside_legend(figure, *axes[0])
+    return figure
+
+
+def _outside_legend(figure: Figure, *axes: Axes) -> None:
+    """One legend above all panels, which covers nothing."""
+    handles: dict[str, Artist] = {}
+    for ax in axes:
+        for handle, label in zip(*ax.get_legend_handles_labels()):
+            handles.setdefault(label, handle)
+    if handles:
+        figure.legend(
+            list(handles.values()), list(handles), loc="outside upper center", ncols=4, frameon=False, fontsize="small"
+        )
+
+
+def _limits(x: np.ndarray) -> tuple[float, float]:
+    margin = _MARGIN * (float(np.ptp(x)) or 1.0)
+    return float(x.min()) - margin, float(x.max()) + margin
