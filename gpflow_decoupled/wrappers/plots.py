@@ -189,7 +189,7 @@ def _draw_parts(model: GPModel | Standardized, grid: np.ndarray, mean: np.ndarra
 
 def _draw_points(model: GPModel | Standardized, ax: Axes) -> None:
     """Ticks for beta at the bottom, for gamma or alpha at the top, in the units of X."""
-    basis = as_basis_model(model.model if isinstance(model, Standardized) else model).basis
+    basis = as_basis_model(model.model if isinstance(model, Standardized) else model, reading=True).basis
     for name, label in POINTS.items():
         sets = point_values(getattr(basis, name)) if hasattr(basis, name) else []
         place, mark, colour = (0.02, "|", "k") if name == "beta" else (0.98, "|", "C3")

@@ -47,14 +47,21 @@ class Evaluation(NamedTuple):
     """theta* [M, L] and P* [L, M, M], where a full step takes the first Gaussian part, if that was asked for."""
 
 
-def as_basis_model(model: BasisGP | SVGP, method: str = "This method") -> BasisGP:
+def as_basis_model(model: BasisGP | SVGP, method: str = "This method", *, reading: bool = False) -> BasisGP:
     """The model itself, or a `BasisGP` that shares all Parameters with a plain `gpflow.models.SVGP`.
 
     :param model: what a user passed.
     :param method: the name of what was called, for the message.
-    :raises ModelError: for other models, and for an SVGP with a diagonal covariance.
+    :param reading: whether q is only read, so that what a stream said before does not matter.
+    :raises ModelError: for other models, for an SVGP with a diagonal covariance, and for a model whose `update` has taken in
+        data that would be forgotten.
     """
     if isinstance(model, BasisGP):
+        if model.memory is not None and not reading:
+            raise ModelError(
+                f"{method} would forget the data that this {type(model).__name__} has taken in by update: go on by "
+                "model.update(data), with learn=3 to learn the kernel too; or set model.memory = None, and pass all data."
+            )
         return model
     require_model(method, model, BasisGP, SVGP)
     if model.q_sqrt.shape.rank != 3:
