@@ -32,7 +32,7 @@ from .checks import (
 )
 from .expectations import check_draws, sampled_expectations, variational_expectations
 from .monte_carlo import MonteCarlo
-from .streams import Memory, StreamUpdate, remember, update
+from .streams import StreamMemory, StreamUpdate, remember, update
 
 
 class BasisGP(BasisPredictions, ExternalDataTrainingLossMixin):
@@ -54,7 +54,7 @@ class BasisGP(BasisPredictions, ExternalDataTrainingLossMixin):
         mean, variance = model.predict_y(Xnew)
     """
 
-    memory: Memory | None = None
+    memory: StreamMemory | None = None
     """What the data of earlier updates said; None before the first. Set it to None to forget them, and train q anew."""
 
     def __init__(
@@ -104,7 +104,7 @@ class BasisGP(BasisPredictions, ExternalDataTrainingLossMixin):
         """
         return update(self, data, beta=beta, gamma=gamma, learn=learn, keep=keep, steps=steps, tolerance=tolerance)
 
-    def remember(self, data: RegressionData) -> Memory:
+    def remember(self, data: RegressionData) -> StreamMemory:
         """What data X [N, D], Y [N, P] said, on which q was trained by `fit`, for updates to come: see `models.streams`."""
         return remember(self, data)
 

@@ -4,7 +4,7 @@ Read `memory.py` first: what the old data said, a Gaussian factor at the old poi
 factor and the bound there, `climb.py` the steps of the sites of a new batch, `update.py` the two functions that models call.
 """
 
-from .memory import Memory
+from .memory import StreamMemory
 from .update import StreamUpdate, remember, update
 
-__all__ = ["Memory", "StreamUpdate", "remember", "update"]
+__all__ = ["StreamMemory", "StreamUpdate", "remember", "update"]

@@ -27,10 +27,10 @@ from ...errors import NumericalError
 from ...linalg.gaussians import apply_per_latent
 from ...linalg.triangular import symmetric_product
 from ..monte_carlo import MonteCarlo
-from .memory import Memory, Quadratic
+from .memory import Quadratic, StreamMemory
 from .posterior import Belief, best, divergence, expectation, moments
 
-_ROUND_OFF = 1e5
+_ROUND_OFF = 1e3
 """A loss of the bound that does not count, in units in its last place."""
 _SHORTEST = 2.0**-30
 
@@ -41,7 +41,7 @@ class StreamModel(Protocol):
     kernel: Kernel
     likelihood: Likelihood
     basis: InducingBasis
-    memory: Memory | None
+    memory: StreamMemory | None
     expectations: MonteCarlo | None
     num_latent_gps: int
 
@@ -149,11 +149,11 @@ def climb(
             matrix="precision of q(u)",
         )
     share, shortened, taken, converged = 1.0, 0, 0, int(batch.X.shape[0]) == 0
-    slack = _ROUND_OFF * float(np.finfo(old.theta.dtype.as_numpy_dtype).eps)
+    round_off = _ROUND_OFF * float(np.finfo(old.theta.dtype.as_numpy_dtype).eps) * (1.0 + abs(now.bound))
     while taken < steps and not converged and share > _SHORTEST:
         taken += 1
         then = _point(model, frame, batch, old, now.sites.towards(now.target, share))
-        if not (then.ok and then.bound >= now.bound - slack * (1.0 + abs(now.bound))):
+        if not (then.ok and then.bound >= now.bound - tolerance - round_off):
             share, shortened = 0.5 * share, shortened + 1
             continue
         converged = then.bound - now.bound <= tolerance * share

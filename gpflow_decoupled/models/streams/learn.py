@@ -18,7 +18,7 @@ from ...bases import InducingBasis
 from ...bases.parts.frame import Frame, features_in, frame_of
 from ...errors import DataError, NumericalError
 from .climb import Batch, Climb, StreamModel, bound, climb, factor_of
-from .memory import Memory, Quadratic
+from .memory import Quadratic, StreamMemory
 from .posterior import best
 
 _ITERATIONS = 20
@@ -30,7 +30,7 @@ Stage: TypeAlias = tuple[Frame, Batch, Quadratic, Climb]
 def learned(
     model: StreamModel,
     basis: InducingBasis,
-    memory: Memory,
+    memory: StreamMemory,
     links: np.ndarray,
     keep: float,
     stage: Stage,

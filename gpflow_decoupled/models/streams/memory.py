@@ -2,10 +2,10 @@
 
 | symbol | code | shape |
 |---|---|---|
-| a: the points; M of them | `Memory.points` | beta, or beta and gamma |
-| L_a, of K_a with jitter, at the kernel of that time | `Memory.chol` | [G, M, M] |
-| theta, Lambda | `Memory.theta`, `Memory.precision` | [M, L], [L, M, M] |
-| c | `Memory.constant` | [] nats |
+| a: the points; M of them | `StreamMemory.points` | beta, or beta and gamma |
+| L_a, of K_a with jitter, at the kernel of that time | `StreamMemory.chol` | [G, M, M] |
+| theta, Lambda | `StreamMemory.theta`, `StreamMemory.precision` | [M, L], [L, M, M] |
+| c | `StreamMemory.constant` | [] nats |
 
     log l(u) = c + theta^T w - 1/2 w^T Lambda w,   w = L_a^-1 u,   u = f(a) with its jitter                    (C42)
 
@@ -20,7 +20,7 @@ which is the expectation of log l given f(z). Nothing is lost where z includes a
 
 from __future__ import annotations
 
-__all__ = ["Memory", "Quadratic"]
+__all__ = ["StreamMemory", "Quadratic"]
 
 import copy
 from collections.abc import Sequence
@@ -61,7 +61,7 @@ class Quadratic(NamedTuple):
         return Quadratic(*(left + right for left, right in zip(self, other)))
 
 
-class Memory(Module):
+class StreamMemory(Module):
     """The factor (C42) of all data that a model has taken in.
 
     :param frame: the coordinates in which `said` is.

@@ -1,14 +1,14 @@
 """One update of a stream: new data and what the old data said make q, and then both are what the old data said.
 
 Bui, Nguyen & Turner 2017 (arXiv:1705.07131) for the bound where points and kernel move; Chang, Verma, John, Solin & Khan 2023
-(arXiv:2309.01949) for the sites of many points, which add up. With theta and Lambda of (C44) and the sites of the new data,
+(arXiv:2306.03566) for the sites of many points, which add up. With theta and Lambda of (C44) and the sites of the new data,
 
     theta <- theta + Phi nu,   Lambda <- Lambda + Phi diag(tau) Phi^T,   c so that E_q log l is what it was + sum_n E_n   (C46)
 """
 
 from __future__ import annotations
 
-__all__ = ["StreamUpdate", "remember", "update"]
+__all__ = ["StreamUpdate", "frame_at", "remember", "update"]
 
 from typing import NamedTuple
 
@@ -28,7 +28,7 @@ from ...linalg.gaussians import apply_per_latent, precision_from_root
 from ...summaries import one_line
 from .climb import Batch, Climb, StreamModel, climb, factor_of, no_sites, sites_of
 from .learn import learned
-from .memory import Memory, Quadratic
+from .memory import Quadratic, StreamMemory
 from .posterior import divergence, expectation, read, write
 
 
@@ -102,7 +102,7 @@ def update(
     X, Y = _checked_data(model, data)
     memory = _memory_so_far(model)
     basis = _on_points(model, beta, gamma)
-    frame = _frame(model, basis)
+    frame = frame_at(model, basis)
     links = memory.links(frame)
     held = memory.said() if memory.fits(frame, links) else memory.projected(frame, model.kernel, links)
     forgotten = float(memory.constant - held.constant)
@@ -115,11 +115,11 @@ def update(
             model, basis, memory, links, keep, (frame, batch, old, end), learn, steps, tolerance
         )
     write(basis, model.kernel, frame, end.belief)
-    model.basis, model.memory = basis, Memory(frame, _consolidated(frame, batch, old, end))
+    model.basis, model.memory = basis, StreamMemory(frame, _consolidated(frame, batch, old, end))
     return StreamUpdate(end.bound, end.steps, end.converged, end.shortened, forgotten)
 
 
-def remember(model: StreamModel, data: RegressionData) -> Memory:
+def remember(model: StreamModel, data: RegressionData) -> StreamMemory:
     """What data said of the q that was trained on them, for updates to come; q does not change.
 
     The sites of the observations are those at q, so that q should be at its optimum for these data: after `fit` it is nearly.
@@ -137,7 +137,7 @@ def remember(model: StreamModel, data: RegressionData) -> Memory:
         model.update((X_new, Y_new))
     """
     X, Y = _checked_data(model, data)
-    frame = _frame(model, model.basis)
+    frame = frame_at(model, model.basis)
     belief = read(model.basis, model.kernel, frame)
     batch = Batch(X, Y, features_in(frame, model.kernel, X))
     said, expected = factor_of(batch, no_sites(*_shape(model, X), X.dtype)), tf.zeros([], X.dtype)
@@ -145,7 +145,7 @@ def remember(model: StreamModel, data: RegressionData) -> Memory:
         sites, expected = sites_of(model, frame, batch, belief)
         said = factor_of(batch, sites)
     constant = expected - expectation(frame, belief, said)
-    model.memory = Memory(frame, said._replace(constant=constant))
+    model.memory = StreamMemory(frame, said._replace(constant=constant))
     return model.memory
 
 
@@ -164,7 +164,7 @@ def _checked_data(model: StreamModel, data: RegressionData) -> tuple[tf.Tensor, 
     return (X, Y) if int(X.shape[0]) == 0 else model.checked(data)
 
 
-def _frame(model: StreamModel, basis: InducingBasis) -> Frame:
+def frame_at(model: StreamModel, basis: InducingBasis) -> Frame:
     """The frame of all points of a basis, with an error for factorisations that fail."""
     free = len(basis.gaussian_parameters()) // 2
     frame = frame_of(model.kernel, basis.frame_points, free)
@@ -174,15 +174,15 @@ def _frame(model: StreamModel, basis: InducingBasis) -> Frame:
     return frame
 
 
-def _memory_so_far(model: StreamModel) -> Memory:
+def _memory_so_far(model: StreamModel) -> StreamMemory:
     """What was said before: the memory of the model, or what its q says itself where that is known."""
     if model.memory is not None:
         return model.memory
-    frame = _frame(model, model.basis)
+    frame = frame_at(model, model.basis)
     M, L, dtype = sum(frame.sizes), model.num_latent_gps, frame.chol.dtype
     nothing = Quadratic(*(tf.zeros(shape, dtype) for shape in ([M, L], [L, M, M], [])))
     if _is_untrained(model.basis):
-        return Memory(frame, nothing)
+        return StreamMemory(frame, nothing)
     belief = read(model.basis, model.kernel, frame)
     if len(frame.sizes) > 1:
         raise ModelError(
@@ -195,7 +195,7 @@ def _memory_so_far(model: StreamModel) -> Memory:
         tf.linalg.set_diag(precision, tf.linalg.diag_part(precision) - 1.0),
         nothing.constant,
     )  # (C47)
-    return Memory(frame, said._replace(constant=divergence(frame, belief) - expectation(frame, belief, said)))
+    return StreamMemory(frame, said._replace(constant=divergence(frame, belief) - expectation(frame, belief, said)))
 
 
 def _is_untrained(basis: InducingBasis) -> bool:
