@@ -38,6 +38,7 @@ class InducingBasis(Basis):
 
     * natural gradients, where it defines `gaussians`, `assign_gaussians` and `gaussian_parameters`;
     * sites that stay while the kernel changes, where it also defines `whiteners` and returns True from `holds_sites`;
+    * streams, where it has natural gradients and defines `frame_points` and `moved_to`. It refuses by default;
     * the best q in closed form for Gaussian noise, where it defines `optimal_parameters`. It refuses by default.
 
     "A basis of your own" in the documentation writes one. Example::

@@ -14,8 +14,8 @@
 
 Models on inducing points take data in their methods, as `gpflow.models.SVGP`; those on all data own them, as
 `gpflow.models.VGP`. Read `basis_gp.py` first, then `full_gp.py` and `conjugate.py`; `checks.py` has the validation of data,
-`expectations.py` and `monte_carlo.py` the data term of the bound, `streams/` what `update` of the models on inducing points does,
-`families.py` the error messages for the wrong model.
+`expectations.py` and `monte_carlo.py` the data term of the bound, `streams/` what `update` does for models on inducing
+points, `families.py` the error messages for the wrong model.
 """
 
 from .affine_independent.gp import AffineIndependentGP
