@@ -70,10 +70,10 @@ def update(
 ) -> StreamUpdate:
     """Take in a batch: q becomes the posterior of it and of all data before, which are not needed any more.
 
-    At a fixed kernel and fixed points q is that of all batches together, exactly for Gaussian noise. For other likelihoods the
-    sites of old data stay where they were best. `bound` is then the bound of the log evidence of all data for Gaussian noise,
-    and an estimate of it for other likelihoods. Where kernel or points have moved, it is a bound of
-    log int p(f) l(u) p(y_new | f) df, with the old data in the place that the factor l has for them.
+    At a fixed kernel and fixed points q is that of all batches together, exactly for Gaussian noise on latents that are not
+    mixed, and `bound` is the bound of the log evidence of all data. For other likelihoods the sites of old data stay where they
+    were best, and `bound` is an estimate of that. Where kernel or points have moved, it is a bound of
+    log int p(f) l(u) p(y_new | f) df, with the factor l in the place of the old data.
 
     :param model: a model on inducing points; its q may have been trained before, see `remember`.
     :param data: X [N, D] and Y [N, P], each observation once. No rows at all are a batch too.

@@ -42,7 +42,7 @@ def _raw(model):
     return chol.T @ theta, chol.T @ Lambda @ chol, float(model.memory.constant)
 
 
-@pytest.mark.costly(keep=4)
+@pytest.mark.costly(keep=3)
 @pytest.mark.parametrize("kind", ["one", "two", "separate"])
 @pytest.mark.parametrize("basis", BASES)
 def test_gaussian_batches_end_where_all_data_together_end(basis, kind):
@@ -109,7 +109,7 @@ def test_points_and_kernel_that_move_are_the_reference(grown, moves):
     assert model.sizes == {"beta": len(new)} and model.basis.beta is not None
 
 
-@pytest.mark.costly(keep=2)
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize(
     "name, remembers", [("coupled", False), ("coupled", True), ("orthogonal", True), ("solve", True)]
 )
@@ -154,7 +154,7 @@ def test_a_power_below_one_forgets():
 LIKELIHOODS = {"poisson": gl.Poisson, "bernoulli": gl.Bernoulli, "student-t": lambda: gl.StudentT(scale=0.4, df=3.0)}
 
 
-@pytest.mark.costly(keep=2)
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("basis", ["coupled", "orthogonal", "solve"])
 @pytest.mark.parametrize("name", LIKELIHOODS)
 def test_other_likelihoods_stay_within_a_nat_of_all_data_together(name, basis):
