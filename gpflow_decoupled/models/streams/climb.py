@@ -80,7 +80,7 @@ class Batch(NamedTuple):
     """[G, M, N]"""
 
 
-class Point(NamedTuple):
+class _Point(NamedTuple):
     """The best q for given sites, and the bound there."""
 
     bound: float
@@ -161,7 +161,7 @@ def climb(
     return Climb(now.bound, now.belief, now.sites, taken, converged, shortened)
 
 
-def _point(model: StreamModel, frame: Frame, batch: Batch, old: Quadratic, sites: Sites) -> Point:
+def _point(model: StreamModel, frame: Frame, batch: Batch, old: Quadratic, sites: Sites) -> _Point:
     """The best q for sites, the bound there, and where the sites would go next."""
     belief = best(frame, old.plus(factor_of(batch, sites)))
     held = expectation(frame, belief, old) - divergence(frame, belief)
@@ -170,4 +170,4 @@ def _point(model: StreamModel, frame: Frame, batch: Batch, old: Quadratic, sites
         target, expected = sites_of(model, frame, batch, belief)
     value = held + expected  # (C43)
     finite = [belief.ok, *(tf.reduce_all(tf.math.is_finite(part)) for part in (value, *target))]
-    return Point(float(value), belief, sites, target, bool(tf.reduce_all(tf.stack(finite))))
+    return _Point(float(value), belief, sites, target, bool(tf.reduce_all(tf.stack(finite))))

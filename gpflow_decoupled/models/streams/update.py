@@ -71,8 +71,8 @@ def update(
     """Take in a batch: q becomes the posterior of it and of all data before, which are not needed any more.
 
     At a fixed kernel and fixed points q is that of all batches together, exactly for Gaussian noise on latents that are not
-    mixed, and `bound` is the bound of the log evidence of all data. For other likelihoods the sites of old data stay where they
-    were best, and `bound` is an estimate of that. Where kernel or points have moved, it is a bound of
+    mixed, and `bound` is the bound of the log evidence of all data. For other likelihoods the sites of old data stay where
+    they were best, and `bound` is an estimate of that. Where kernel or points have moved, it is a bound of
     log int p(f) l(u) p(y_new | f) df, with the factor l in the place of the old data.
 
     :param model: a model on inducing points; its q may have been trained before, see `remember`.
