@@ -147,6 +147,7 @@ ENTRIES: dict[str, Callable[[Any, Any], object]] = {
     "fit": lambda x, y: gd.fit(orthogonal(), (x, y), steps=1, progress=False),
     "CVIGP": lambda x, y: CVIGP((x, y), *parts()),
     "update": lambda x, y: MODELS["full"].update((x, y)),
+    "stream": lambda x, y: MODELS["inducing"].update((x, y)),
     "held out": lambda x, y: MODELS["full"].predict_log_density((x, y)),
     "LCLGP": lambda x, y: LCLGP((x, y), *parts()),
     "AffineIndependentGP": lambda x, y: AffineIndependentGP((x, y), *parts()),

@@ -119,6 +119,16 @@ class CoupledBasis(InducingBasis):
         """Write q(u) to `q_mu` and `q_sqrt`."""
         assign_whitened(state.chol, new[0], self.q_mu, self.q_sqrt, self.whiten)
 
+    @property
+    def frame_points(self) -> tuple[InducingVariables, ...]:
+        """beta."""
+        return (self.beta,)
+
+    def moved_to(self, *points: InducingVariables) -> CoupledBasis:
+        """A new basis with the same options on other points beta, at the prior."""
+        (beta,) = points
+        return CoupledBasis(beta, self.num_latent_gps, whiten=self.whiten)
+
     def optimal_parameters(self, kernel: Kernel, data: Regression) -> OptimalParameters:
         """The best q(u) for Gaussian noise, as in `gpflow.models.SGPR`: (D26), (D30), (D31); N M^2 + M^3."""
         _, A = project(kernel, self.beta, data.X)

@@ -149,6 +149,18 @@ class HybridBasis(InducingBasis):
         shifted = Gaussian(new[0].mean - state.t, new[0].root)
         assign_whitened(state.chol, shifted, self.q_mu, self.q_sqrt, self.whiten)
 
+    @property
+    def frame_points(self) -> tuple[InducingVariables, ...]:
+        """beta and gamma."""
+        return (self.beta, self.gamma)
+
+    def moved_to(self, *points: InducingVariables) -> HybridBasis:
+        """A new basis with the same options on other points beta and gamma, at the prior."""
+        beta, gamma = points
+        L, mean = self.num_latent_gps, self.kernel_mean
+        scaling, subsample = mean.scaling.kind, mean.subsample
+        return HybridBasis(gamma, beta, L, whiten=self.whiten, mean_scaling=scaling, mean_subsample=subsample)
+
     def optimal_parameters(self, kernel: Kernel, data: Regression) -> OptimalParameters:
         """The best q(f) for Gaussian noise, the same process as that of `OrthogonalBasis`: (D29)-(D31)."""
         return orthogonal_optimum(kernel, self.beta, self.kernel_mean, data)

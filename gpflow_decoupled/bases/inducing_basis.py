@@ -9,6 +9,8 @@ An optimizer asks the basis what it can do, by the properties of this class, and
 | `ties_sites` | q(u) is one Gaussian, the prior times one site, (C22) | `sweep`, `SparseCVIGP` |
 | `steps_mean` | the coefficients of mean points have natural steps of their own, (D41), (D42) | `mean="natural"` |
 | `solves_mean` | the Newton system (D49) for all means jointly applies | `mean="newton"` |
+
+`frame_points` has the points at which what earlier data said can be held; `update` of the models asks for it.
 """
 
 from __future__ import annotations
@@ -36,6 +38,7 @@ class InducingBasis(Basis):
 
     * natural gradients, where it defines `gaussians`, `assign_gaussians` and `gaussian_parameters`;
     * sites that stay while the kernel changes, where it also defines `whiteners` and returns True from `holds_sites`;
+    * streams, where it has natural gradients and defines `frame_points` and `moved_to`. It refuses by default;
     * the best q in closed form for Gaussian noise, where it defines `optimal_parameters`. It refuses by default.
 
     "A basis of your own" in the documentation writes one. Example::
@@ -126,6 +129,20 @@ class InducingBasis(Basis):
 
     def refresh(self, kernel: Kernel) -> None:
         """Recompute frozen preconditioners at the current kernel; q(f) does not change."""
+
+    # --- streams
+
+    @property
+    def frame_points(self) -> tuple[InducingVariables, ...]:
+        """All points of q, beta first: where what earlier data said is held, (C42). Raises `ModelError` by default."""
+        raise ModelError(
+            f"{type(self).__name__} cannot take in a stream: what is to be held of earlier data is known for CoupledBasis, "
+            "OrthogonalBasis, HybridBasis and SolveBasis. Use one of these, or fit the model to all data."
+        )
+
+    def moved_to(self, *points: InducingVariables) -> InducingBasis:
+        """A new basis with the same options on other points, in the order of `frame_points`, at the prior."""
+        raise NotImplementedError(f"{type(self).__name__} cannot be moved to other points; build a new model.")
 
     # --- the best q for Gaussian noise
 

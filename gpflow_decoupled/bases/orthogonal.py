@@ -199,6 +199,23 @@ class OrthogonalBasis(InducingBasis):
         """Write q(f(beta)) to `q_mu` and `q_sqrt`."""
         assign_whitened(state.chol, new[0], self.q_mu, self.q_sqrt, self.whiten)
 
+    @property
+    def frame_points(self) -> tuple[InducingVariables, ...]:
+        """beta and gamma. Raises `ModelError` where gamma is the data."""
+        if not self.kernel_mean.stored:
+            raise ModelError(
+                'gamma="data" keeps a coefficient for every observation, and a stream is not to be kept: pass points gamma, '
+                "chosen by inducing.select(X, M, kernel, given=beta)."
+            )
+        return (self.beta, self.gamma)
+
+    def moved_to(self, *points: InducingVariables) -> OrthogonalBasis:
+        """A new basis with the same options on other points beta and gamma, at the prior."""
+        beta, gamma = points
+        L, mean = self.num_latent_gps, self.kernel_mean
+        scaling, subsample = mean.scaling.kind, mean.subsample
+        return OrthogonalBasis(gamma, beta, L, whiten=self.whiten, mean_scaling=scaling, mean_subsample=subsample)
+
     def optimal_parameters(self, kernel: Kernel, data: Regression) -> OptimalParameters:
         """The best q(f) for Gaussian noise: (D26), (D30), (D31); N (M_gamma^2 + M_beta^2) + M_gamma^3 + M_beta^3.
 

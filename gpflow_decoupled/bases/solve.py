@@ -157,6 +157,16 @@ class SolveBasis(InducingBasis):
         assign_whitened(state.chol, new[0], self.q_mu, self.q_sqrt, self.whiten)
         assign_whitened(state.chol_gamma, new[1], self.v_mu, self.v_sqrt, self.whiten)
 
+    @property
+    def frame_points(self) -> tuple[InducingVariables, ...]:
+        """beta and gamma."""
+        return (self.beta, self.gamma)
+
+    def moved_to(self, *points: InducingVariables) -> SolveBasis:
+        """A new basis with the same options on other points beta and gamma, at the prior."""
+        beta, gamma = points
+        return SolveBasis(gamma, beta, self.num_latent_gps, whiten=self.whiten)
+
     def optimal_parameters(self, kernel: Kernel, data: Regression) -> OptimalParameters:
         """The best q(u) q(v) for Gaussian noise: (D26), (D30), (D33); N (M_beta^2 + M_gamma^2) + M_beta^3 + M_gamma^3."""
         _, A = project(kernel, self.beta, data.X)

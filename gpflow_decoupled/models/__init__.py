@@ -14,7 +14,8 @@
 
 Models on inducing points take data in their methods, as `gpflow.models.SVGP`; those on all data own them, as
 `gpflow.models.VGP`. Read `basis_gp.py` first, then `full_gp.py` and `conjugate.py`; `checks.py` has the validation of data,
-`expectations.py` and `monte_carlo.py` the data term of the bound, `families.py` the error messages for the wrong model.
+`expectations.py` and `monte_carlo.py` the data term of the bound, `streams/` what `update` does for models on inducing
+points, `families.py` the error messages for the wrong model.
 """
 
 from .affine_independent.gp import AffineIndependentGP
@@ -32,11 +33,12 @@ from .linear.lcl_glm import LCLGLM
 from .linear.weights import WeightsPosterior
 from .monte_carlo import MonteCarlo
 from .sparse_conjugate import SparseCVIGP
+from .streams import StreamMemory, StreamUpdate
 
 __all__ = [
     "AffineIndependentGLM", "AffineIndependentGP", "BasisGP", "CVIGLM", "CVIGP", "DTC", "DVGP", "Factor", "FactorGraph",
     "FullGP", "HDVGP", "LCLGLM", "LCLGP", "MonteCarlo", "ODVGP", "SOLVEGP", "SampledFactor", "SparseCVIGP",
-    "WeightsPosterior", "prior_factor", "weights_posterior",
+    "StreamMemory", "StreamUpdate", "WeightsPosterior", "prior_factor", "weights_posterior",
 ]  # fmt: skip
 
 

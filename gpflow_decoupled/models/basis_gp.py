@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Callable, Iterator
 
 import tensorflow as tf
-from gpflow.base import Parameter, RegressionData
+from gpflow.base import Parameter, RegressionData, TensorType
 from gpflow.functions import MeanFunction
 from gpflow.inducing_variables import InducingVariables
 from gpflow.kernels import Kernel, LinearCoregionalization
@@ -33,6 +33,7 @@ from .checks import (
 )
 from .expectations import check_draws, sampled_expectations, variational_expectations
 from .monte_carlo import MonteCarlo
+from .streams import StreamMemory, StreamUpdate, remember, update
 
 
 class BasisGP(BasisPredictions, ExternalDataTrainingLossMixin):
@@ -53,6 +54,9 @@ class BasisGP(BasisPredictions, ExternalDataTrainingLossMixin):
         result = gpflow_decoupled.fit(model, (X, Y))
         mean, variance = model.predict_y(Xnew)
     """
+
+    memory: StreamMemory | None = None
+    """What the data of earlier updates said; None before the first. Set it to None to forget them, and train q anew."""
 
     def __init__(
         self,
@@ -80,6 +84,30 @@ class BasisGP(BasisPredictions, ExternalDataTrainingLossMixin):
         self.expectations = expectations
         check_mean_function(mean_function, self.num_dims, self.num_outputs)
         basis.refresh(kernel)
+
+    def update(
+        self,
+        data: RegressionData,
+        *,
+        beta: InducingVariables | TensorType | None = None,
+        gamma: InducingVariables | TensorType | None = None,
+        learn: int = 0,
+        keep: float = 1.0,
+        steps: int = 100,
+        tolerance: float = 1e-6,
+    ) -> StreamUpdate:
+        """Take in a batch X [N, D], Y [N, P] of a stream: q becomes the posterior of it and of all data before.
+
+        The old data are not needed: see `models.streams.update` for the options, with points beta and gamma [M, D], the errors
+        and the cost. Example::
+
+            record = model.update((X_new, Y_new))
+        """
+        return update(self, data, beta=beta, gamma=gamma, learn=learn, keep=keep, steps=steps, tolerance=tolerance)
+
+    def remember(self, data: RegressionData) -> StreamMemory:
+        """What data X [N, D], Y [N, P] said, on which q was trained by `fit`, for updates to come: see `models.streams`."""
+        return remember(self, data)
 
     @property
     def sizes(self) -> dict[str, int]:

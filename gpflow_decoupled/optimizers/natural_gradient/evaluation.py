@@ -52,9 +52,15 @@ def as_basis_model(model: BasisGP | SVGP, method: str = "This method") -> BasisG
 
     :param model: what a user passed.
     :param method: the name of what was called, for the message.
-    :raises ModelError: for other models, and for an SVGP with a diagonal covariance.
+    :raises ModelError: for other models, for an SVGP with a diagonal covariance, and for a model whose `update` has taken in
+        data that would be forgotten.
     """
     if isinstance(model, BasisGP):
+        if model.memory is not None:
+            raise ModelError(
+                f"{method} would forget the data that this {type(model).__name__} has taken in by update: go on by "
+                "model.update(data), with learn=3 to learn the kernel too; or set model.memory = None, and pass all data."
+            )
         return model
     require_model(method, model, BasisGP, SVGP)
     if model.q_sqrt.shape.rank != 3:
