@@ -4,14 +4,16 @@ from __future__ import annotations
 
 __all__ = ["Group"]
 
-from collections.abc import Callable, Iterator, Sequence
+import json
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TypeVar
 
 import numpy as np
 import tensorflow as tf
 
-from ..errors import WorkerError
+from ..errors import DataError, WorkerError
 from .sums import rank, total
 
 Result = TypeVar("Result")
@@ -102,6 +104,21 @@ class Group:
         """The workers whose number is not that of the first."""
         values = self.gather(value)
         return [worker for worker in range(self.workers) if values[worker] != values[0]]
+
+    def refuse_unlike(self, values: Mapping[str, object]) -> None:
+        """Refuse workers that were started with other values than the first one; one message.
+
+        :param values: what JSON can write, by the same names on all workers.
+        :raises DataError: on all of them, with the first name that differs.
+        """
+        digests = self.gather(np.array([zlib.crc32(json.dumps(value).encode()) for value in values.values()]))
+        for place, name in enumerate(values):
+            others = [worker for worker in range(self.workers) if digests[worker, place] != digests[0, place]]
+            if others:
+                raise DataError(
+                    f"The workers {others} were started with another value of {name} than the first one; all must build the "
+                    "same model, pass the same arrays and choose the same options."
+                )
 
     def together(self, action: Callable[[], Result]) -> Result:
         """What an action returns that each worker takes on its own; if it fails on one of them, all raise.
