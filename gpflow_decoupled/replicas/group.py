@@ -148,6 +148,29 @@ class Group:
         """Take an action on the first worker alone; the others wait for it, and fail if it fails."""
         self.together(lambda: action() if self.is_first else None)
 
+    def over_rows(self, function: Callable[[np.ndarray], Sequence[tf.Tensor]], X: np.ndarray) -> list[np.ndarray]:
+        """What a function returns for all rows, of which each worker computes its share; one message.
+
+        :param function: of some rows X [n, D], which returns arrays [n, ...] whose rows depend on the same rows of X alone, as
+            `model.predict_y`; it sends no messages.
+        :param X: all rows [N, D], the same on all workers.
+        :return: the arrays [N, ...], in float64 where there are several workers.
+
+        Example::
+
+            mean, variance = Group(strategy).over_rows(model.predict_y, X_new)
+        """
+        if len(X) < self.workers or self.workers == 1:
+            return [np.asarray(part) for part in function(X)]
+        own = self.together(lambda: [np.asarray(part) for part in function(X[self.number :: self.workers])])
+        most = -(-len(X) // self.workers)
+        padded = [np.pad(part, [(0, most - len(part))] + [(0, 0)] * (part.ndim - 1)) for part in own]
+        gathered = self.gather(np.concatenate([part.reshape(most, -1) for part in padded], axis=1))
+        # worker k has the rows k, k + workers, ...
+        table = np.swapaxes(gathered, 0, 1).reshape(most * self.workers, -1)[: len(X)]
+        ends = np.cumsum([part.size // most for part in padded])[:-1]
+        return [part.reshape(len(X), *one.shape[1:]) for part, one in zip(np.split(table, ends, axis=1), own)]
+
     def input_context(self) -> tf.distribute.InputContext:
         """What TensorFlow tells a function that reads the shard of a worker."""
         return tf.distribute.InputContext(self.workers, self.number, self.replicas)

@@ -59,6 +59,19 @@ def group(strategy: tf.distribute.Strategy, path: str) -> Found:
         if both.number == 1:
             raise ValueError("the labels of worker 1 are bad")
 
+    asked: list[int] = []
+
+    def of_rows(X: np.ndarray) -> list[np.ndarray]:
+        asked.append(len(X))
+        return [X[:, :1] ** 2, X[:, 0], np.einsum("ni,nj->nij", X, X)]
+
+    rows = np.random.default_rng(5).normal(size=(7, 2))
+    expected, shared = of_rows(rows), both.over_rows(of_rows, rows)
+    found["over rows"] = np.array([np.array_equal(*pair) for pair in zip(expected, shared)])
+    found["one row"] = np.array(
+        [np.array_equal(*pair) for pair in zip(of_rows(rows[:1]), both.over_rows(of_rows, rows[:1]))]
+    )
+    found["asked"] = np.array(asked)
     found["failed"] = _message(lambda: both.together(fails_on_second))
     found["first fails"] = _message(lambda: both.on_first(lambda: {}["no such key"]))
     return found
