@@ -67,8 +67,8 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--mean-points", type=int, default=1000)
     parser.add_argument("--rows", type=int, nargs="+", default=[512, 8192], help="of a worker")
     parser.add_argument("--repeats", type=int, default=1, help="steps of each size, beside the first")
-    parser.add_argument("--megabytes", type=float, default=1600.0, help="of the file of rows")
-    parser.add_argument("--limit", type=int, default=1500, help="MiB of data that a worker may have")
+    parser.add_argument("--megabytes", type=float, default=2000.0, help="of the file of rows")
+    parser.add_argument("--limit", type=int, default=1800, help="MiB of data that a worker may have")
 
 
 def _scaling_pieces(options: argparse.Namespace) -> list[tuple]:
@@ -141,7 +141,7 @@ def _panel(size: int, cores: int, cost: Cost) -> Panel:
     return Panel(f"M = {size:,}, {cores} cores a worker", "workers", "efficiency", series, log="x")
 
 
-_COLUMNS, _BLOCK, _POINTS = 100, 8192, 10
+_COLUMNS, _BLOCK, _POINTS = 1000, 1024, 10
 
 
 def _sweep_file(options: argparse.Namespace, processes: int) -> list[Swept]:

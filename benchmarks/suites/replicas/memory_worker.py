@@ -35,7 +35,7 @@ def main(file: str, rows: int, columns: int, block: int, points: int) -> dict[st
     group = Group(strategy)
     first = np.fromfile(file, count=points * columns).reshape(points, columns)
     with group.scope():
-        kernel = gpflow.kernels.SquaredExponential(lengthscales=[10.0] * (columns - 1))
+        kernel = gpflow.kernels.SquaredExponential(lengthscales=[30.0] * (columns - 1))
         model = gd.models.SparseCVIGP(kernel, gpflow.likelihoods.Gaussian(0.2), first[:, :-1], num_data=rows)
     if several:
         data = lambda context: _shard(context, file, rows, columns, block)  # noqa: E731
