@@ -23,5 +23,6 @@ SUITES = {
     "topics": "topic models on held-out words",
     "sparse": "VFE, FITC and DTC on one regression",
     "certificates": "PAC-Bayes certificates beside held-out errors",
+    "replicas": "several workers: seconds, bytes and memory, and what more of them would gain",
 }
 """Name, which is that of a package here, and what it measures."""

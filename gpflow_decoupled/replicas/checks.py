@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-__all__ = ["check_strategy", "refuse_elsewhere"]
+__all__ = ["check_strategy", "named_variables", "refuse_elsewhere"]
 
 from collections.abc import Iterable, Mapping
 
 import tensorflow as tf
+from gpflow.utilities import parameter_dict
 
 from ..errors import DataError
 
@@ -66,3 +67,16 @@ def refuse_elsewhere(strategy: tf.distribute.Strategy | None, variables: Mapping
     for name, variable in variables.items():
         if strategy is not None and not strategy.extended.variable_created_in_scope(variable):
             raise DataError(f"{name} was created outside of the scope of this strategy: {fix}")
+
+
+def named_variables(model: tf.Module) -> dict[str, tf.Variable]:
+    """All variables of a model, those of Parameters by the names of these.
+
+    Example::
+
+        refuse_elsewhere(strategy, named_variables(model), "build the model inside of `with strategy.scope():`.")
+    """
+    leaves = {name: getattr(leaf, "unconstrained_variable", leaf) for name, leaf in parameter_dict(model).items()}
+    known = {variable.ref() for variable in leaves.values()}
+    others = {variable.name: variable for variable in model.variables if variable.ref() not in known}
+    return {f"{type(model).__name__}{name}": variable for name, variable in leaves.items()} | others

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 __all__ = ["Group"]
 
-from collections.abc import Callable, Iterator, Sequence
+import json
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TypeVar
 
 import numpy as np
 import tensorflow as tf
 
-from ..errors import WorkerError
+from ..errors import DataError, WorkerError
 from .sums import rank, total
 
 Result = TypeVar("Result")
@@ -103,6 +105,21 @@ class Group:
         values = self.gather(value)
         return [worker for worker in range(self.workers) if values[worker] != values[0]]
 
+    def refuse_unlike(self, values: Mapping[str, object]) -> None:
+        """Refuse workers that were started with other values than the first one; one message.
+
+        :param values: what JSON can write, by the same names on all workers.
+        :raises DataError: on all of them, with the first name that differs.
+        """
+        digests = self.gather(np.array([zlib.crc32(json.dumps(value).encode()) for value in values.values()]))
+        for place, name in enumerate(values):
+            others = [worker for worker in range(self.workers) if digests[worker, place] != digests[0, place]]
+            if others:
+                raise DataError(
+                    f"The workers {others} were started with another value of {name} than the first one; all must build the "
+                    "same model, pass the same arrays and choose the same options."
+                )
+
     def together(self, action: Callable[[], Result]) -> Result:
         """What an action returns that each worker takes on its own; if it fails on one of them, all raise.
 
@@ -130,6 +147,29 @@ class Group:
     def on_first(self, action: Callable[[], object]) -> None:
         """Take an action on the first worker alone; the others wait for it, and fail if it fails."""
         self.together(lambda: action() if self.is_first else None)
+
+    def over_rows(self, function: Callable[[np.ndarray], Sequence[tf.Tensor]], X: np.ndarray) -> list[np.ndarray]:
+        """What a function returns for all rows, of which each worker computes its share; one message.
+
+        :param function: of some rows X [n, D], which returns arrays [n, ...] whose rows depend on the same rows of X alone, as
+            `model.predict_y`; it sends no messages.
+        :param X: all rows [N, D], the same on all workers.
+        :return: the arrays [N, ...], in float64 where there are several workers.
+
+        Example::
+
+            mean, variance = Group(strategy).over_rows(model.predict_y, X_new)
+        """
+        if len(X) < self.workers or self.workers == 1:
+            return [np.asarray(part) for part in function(X)]
+        own = self.together(lambda: [np.asarray(part) for part in function(X[self.number :: self.workers])])
+        most = -(-len(X) // self.workers)
+        padded = [np.pad(part, [(0, most - len(part))] + [(0, 0)] * (part.ndim - 1)) for part in own]
+        gathered = self.gather(np.concatenate([part.reshape(most, -1) for part in padded], axis=1))
+        # worker k has the rows k, k + workers, ...
+        table = np.swapaxes(gathered, 0, 1).reshape(most * self.workers, -1)[: len(X)]
+        ends = np.cumsum([part.size // most for part in padded])[:-1]
+        return [part.reshape(len(X), *one.shape[1:]) for part, one in zip(np.split(table, ends, axis=1), own)]
 
     def input_context(self) -> tf.distribute.InputContext:
         """What TensorFlow tells a function that reads the shard of a worker."""

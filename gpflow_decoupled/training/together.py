@@ -4,9 +4,7 @@ from __future__ import annotations
 
 __all__ = ["metrics_of_all", "next_batch", "refuse_other_run", "repair_drift", "run_settings"]
 
-import json
 import warnings
-import zlib
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
@@ -15,7 +13,6 @@ import tensorflow as tf
 from gpflow.models import GPModel
 from gpflow.utilities import parameter_dict
 
-from ..errors import DataError
 from ..models import FactorGraph
 from ..replicas import Group
 from .batches import ArrayBatches, Batch, Batches, checksum
@@ -51,20 +48,8 @@ def refuse_other_run(group: Group, settings: Callable[[], Mapping[str, object]])
     if group.workers == 1:
         return
     own = settings()
-    _refuse_other(group, {"the names of the settings": list(own)})  # where these differ, the numbers of values may too
-    _refuse_other(group, own)
-
-
-def _refuse_other(group: Group, values: Mapping[str, object]) -> None:
-    """Compare the values of all workers, in one message; raises `DataError`."""
-    digests = group.gather(np.array([zlib.crc32(json.dumps(value).encode()) for value in values.values()]))
-    for place, name in enumerate(values):
-        others = [worker for worker in range(group.workers) if digests[worker, place] != digests[0, place]]
-        if others:
-            raise DataError(
-                f"The workers {others} were started with another value of {name} than the first one; all must build the "
-                "same model, pass the same arrays and call fit with the same options."
-            )
+    group.refuse_unlike({"the names of the settings": list(own)})  # where these differ, the numbers of values may too
+    group.refuse_unlike(own)
 
 
 def next_batch(group: Group, batches: Batches, step: int) -> Batch:

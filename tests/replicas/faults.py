@@ -6,6 +6,7 @@ import os
 import signal
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +15,11 @@ import numpy as np
 import tensorflow as tf
 
 import gpflow_decoupled as gd
+from gpflow_decoupled.optimizers import sweep
 from gpflow_decoupled.replicas import Group
 from gpflow_decoupled.training import Checkpoints
 from tests.replicas.cases import inputs, observations, orthogonal
+from tests.replicas.sweeps import data_of, sparse, sweep_alone, sweep_on
 from tests.training.problems import values
 
 Found = dict[str, np.ndarray]
@@ -56,6 +59,19 @@ def group(strategy: tf.distribute.Strategy, path: str) -> Found:
         if both.number == 1:
             raise ValueError("the labels of worker 1 are bad")
 
+    asked: list[int] = []
+
+    def of_rows(X: np.ndarray) -> list[np.ndarray]:
+        asked.append(len(X))
+        return [X[:, :1] ** 2, X[:, 0], np.einsum("ni,nj->nij", X, X)]
+
+    rows = np.random.default_rng(5).normal(size=(7, 2))
+    expected, shared = of_rows(rows), both.over_rows(of_rows, rows)
+    found["over rows"] = np.array([np.array_equal(*pair) for pair in zip(expected, shared)])
+    found["one row"] = np.array(
+        [np.array_equal(*pair) for pair in zip(of_rows(rows[:1]), both.over_rows(of_rows, rows[:1]))]
+    )
+    found["asked"] = np.array(asked)
     found["failed"] = _message(lambda: both.together(fails_on_second))
     found["first fails"] = _message(lambda: both.on_first(lambda: {}["no such key"]))
     return found
@@ -207,6 +223,52 @@ def resumed(strategy: tf.distribute.Strategy, path: str) -> Found:
     return {"same": np.array(same and np.array_equal(trace, expected_trace)), "steps": np.array(len(trace))}
 
 
+class _Counted:
+    """An array on disk that counts the rows that were read, those of one pass."""
+
+    def __init__(self, array: np.ndarray) -> None:
+        self.array, self.rows = array, 0
+        self.shape, self.dtype = array.shape, array.dtype
+
+    def __len__(self) -> int:
+        return len(self.array)
+
+    def __getitem__(self, rows: slice) -> np.ndarray:
+        self.rows += len(self.array[rows])
+        return self.array[rows]
+
+
+def swept(strategy: tf.distribute.Strategy, path: str, name: str = "SparseCVIGP") -> Found:
+    """A sweep over shared arrays and over a shard for each worker; what one of them does wrong."""
+    number = Group(strategy).number
+    X, Y = data_of(name)
+
+    def shard(labels: np.ndarray) -> Callable[[tf.distribute.InputContext], tf.data.Dataset]:
+        rows = tf.data.Dataset.from_tensor_slices((X, labels))
+        return lambda context: rows.shard(2, context.input_pipeline_id).batch(5 + context.input_pipeline_id)
+
+    found = {f"one/{key}": value for key, value in sweep_alone(name).items()}
+    counted = _Counted(X)
+    found |= {f"arrays/{key}": value for key, value in sweep_on(strategy, name, (counted, Y)).items()}
+    found |= {f"shards/{key}": value for key, value in sweep_on(strategy, name, shard(Y)).items()}
+    with strategy.scope():
+        model = sparse()
+    passes = np.sum(np.isfinite(found["arrays/elbo"])) + 1  # the first one reads q as it is
+    quick = {"strategy": strategy, "compile": False, "passes": 2}
+    bad = Y.copy()
+    bad[60 - number] = 7.0 * number
+    refused = {
+        "labels": lambda: sweep(model, shard(bad), **quick),
+        "block": lambda: sweep(model, (X, Y), **{**quick, "passes": 2 + number}),
+        "rows": lambda: sweep(model, (X[number:], Y[number:]), **quick),
+        "dataset": lambda: sweep(model, tf.data.Dataset.from_tensor_slices((X, Y)).batch(9), **quick),
+    }
+    told = {f"refused {what}": _message(action) for what, action in refused.items()}
+    model.kernel.lengthscales.assign(0.3 + 0.1 * number)
+    told["refused kernel"] = _message(lambda: sweep(model, (X, Y), **quick))
+    return {**found, **told, "read": np.array([counted.rows // passes])}
+
+
 FAULTS: dict[str, Callable[[tf.distribute.Strategy, str], Found]] = {
     "group": group,
     "other data": other_data,
@@ -216,4 +278,6 @@ FAULTS: dict[str, Callable[[tf.distribute.Strategy, str], Found]] = {
     "bad labels": bad_labels,
     "killed": killed,
     "resumed": resumed,
+    "sweep": swept,
+    "sweep compiled": partial(swept, name="compiled"),
 }

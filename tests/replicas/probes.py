@@ -16,6 +16,7 @@ from gpflow_decoupled.models import CVIGP, ODVGP, MonteCarlo
 from gpflow_decoupled.optimizers import NaturalGradient
 from gpflow_decoupled.training.together import repair_drift
 from tests.replicas.cases import BETA, GAMMA, ROWS, gaussian, inputs, kernel, observations, orthogonal
+from tests.replicas.sweeps import SWEEPS, sweep_alone, sweep_on
 
 Found = dict[str, np.ndarray]
 
@@ -147,6 +148,16 @@ def refusals(strategy: tf.distribute.Strategy) -> Found:
     return found
 
 
+def _swept(name: str) -> Callable[[tf.distribute.Strategy], Found]:
+    """One process and two replicas take the same sweep."""
+
+    def probe(strategy: tf.distribute.Strategy) -> Found:
+        found = {f"one/{key}": value for key, value in sweep_alone(name).items()}
+        return found | {f"two/{key}": value for key, value in sweep_on(strategy, name).items()}
+
+    return probe
+
+
 PROBES: dict[str, Callable[[tf.distribute.Strategy], Found]] = {
     "sums": sums,
     "rows": rows,
@@ -154,5 +165,6 @@ PROBES: dict[str, Callable[[tf.distribute.Strategy], Found]] = {
     "minimize": minimize,
     "drift": drift,
     "refusals": refusals,
+    **{f"sweep {name}": _swept(name) for name in SWEEPS},
 }
 GAMMA_SIZE, BETA_SIZE = len(GAMMA), len(BETA)

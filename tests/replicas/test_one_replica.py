@@ -13,9 +13,10 @@ import tensorflow as tf
 import gpflow_decoupled as gd
 from gpflow_decoupled import replicas
 from gpflow_decoupled.errors import DataError, UnknownOptionError
-from gpflow_decoupled.models import CVIGP, LCLGP
+from gpflow_decoupled.models import CVIGP, LCLGP, SparseCVIGP
+from gpflow_decoupled.optimizers import sweep
 from gpflow_decoupled.replicas import Group, check_strategy
-from tests.training.problems import orthogonal, sine, values
+from tests.training.problems import BETA, orthogonal, parts, sine, values
 
 
 def one_device() -> tf.distribute.Strategy:
@@ -52,6 +53,8 @@ def test_a_group_of_one() -> None:
         assert (group.replicas, group.workers, group.number, group.is_first) == (1, 1, 0, True)
         assert group.gather(3.5).tolist() == [3.5] and group.first(2.5) == 2.5 and group.unlike_first(1.0) == []
         assert group.together(lambda: "value") == "value"
+        (doubled,) = group.over_rows(lambda X: [2.0 * X], np.eye(2))
+        assert np.array_equal(doubled, 2.0 * np.eye(2))
         with pytest.raises(KeyError, match="as it is"):
             group.together(lambda: {}["as it is"])
         with pytest.raises(tf.errors.UnavailableError), group.naming_lost_workers():
@@ -90,6 +93,41 @@ def test_what_was_built_elsewhere_is_refused() -> None:
         inside = orthogonal()
     with pytest.raises(DataError, match="built in the scope of a tf.distribute strategy, which was not passed"):
         gd.fit(inside, sine(), steps=1)
+
+
+def test_a_sweep_on_one_replica_is_that_of_one_process_to_the_last_bit() -> None:
+    alone, strategy = SparseCVIGP(*parts(), BETA), one_device()
+    with strategy.scope():
+        mirrored = SparseCVIGP(*parts(), BETA)
+    traces = [
+        sweep(model, sine(), block=20, passes=3, compile=False, strategy=chosen).history["elbo"]
+        for model, chosen in ((alone, None), (mirrored, strategy))
+    ]
+    assert np.array_equal(*traces)
+    before, after = values(alone), values(mirrored)
+    assert all(np.array_equal(before[name], after[name]) for name in before)
+
+
+def test_sweeps_that_would_be_wrong_are_refused() -> None:
+    strategy, data = one_device(), sine()
+    outside = SparseCVIGP(*parts(), BETA)
+    with strategy.scope():
+        inside = SparseCVIGP(*parts(), BETA)
+    before = values(inside), values(outside)
+    wrong: list[tuple[Any, Any, dict[str, Any], str]] = [
+        (outside, data, {"strategy": strategy}, "SparseCVIGP.kernel.variance was created outside of the scope"),
+        (inside, data, {}, "built in the scope of a tf.distribute strategy, which was not passed"),
+        (outside, data, {"strategy": "mirrored"}, "strategy is a str"),
+        (inside, lambda context: data, {"strategy": strategy}, "must return the tf.data.Dataset of one worker"),
+    ]
+    for model, given, options, message in wrong:
+        with pytest.raises(DataError, match=message):
+            sweep(model, given, **options)
+    assert all(
+        np.array_equal(was[name], value)
+        for was, model in zip(before, (inside, outside))
+        for name, value in values(model).items()
+    )
 
 
 @pytest.mark.parametrize("kind", [CVIGP, LCLGP])

@@ -29,6 +29,8 @@ def test_what_workers_tell_each_other(workers: Both, probe: str) -> None:
         assert found["gathered"].tolist() == [3.0, 4.0] and found["first"] == 3.0 and found["together"] == 3.0 + number
         assert found["rows"].tolist() == [[3.0, -3.0], [4.0, -4.0]] and found["of first"].tolist() == [3.0, 6.0]
         assert found["unlike"].tolist() == [1] and found["alike"].tolist() == []
+        assert found["over rows"].all() and found["one row"].all() and len(found["over rows"]) == 3
+        assert found["asked"].tolist() == [7, 4 - number, 1, 1], "all rows, its share of them, and one row on both"
     failed, first_fails = ([str(part(one, probe)[name]) for one in workers] for name in ("failed", "first fails"))
     cause = "the labels of worker 1 are bad"
     assert failed == [

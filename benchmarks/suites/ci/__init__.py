@@ -37,6 +37,7 @@ TINY = {
     "topics": "--tasks generated --topics 6 --passes 10",
     "sparse": "--num-data 40 --points 4 --starts 1 --iterations 20 --methods vfe fitc --parts exact numbers added recovery",
     "certificates": "--sets 2 --sizes 20 --tasks cancer --num-data 100 --settings 2 --rows fixed",
+    "replicas": "--processes 1 2 --sizes 20 --mean-points 30 --rows 64 128 --repeats 1 --megabytes 8",
 }
 """Suite -> its options at a size of seconds."""
 

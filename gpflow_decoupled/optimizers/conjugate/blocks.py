@@ -17,6 +17,7 @@ from ...errors import DataError
 from ...inputs import as_array
 from ...models import BasisGP
 from ...models.checks import check_shapes_of_data, check_values
+from ...replicas import Group
 
 Batch = tuple[tf.Tensor, tf.Tensor]
 """X [B, D] and Y [B, P]."""
@@ -28,42 +29,61 @@ _SAMPLE = 2048
 class Blocks:
     """Passes over data with one block in memory at a time. Arrays are checked in the first pass, streams in every pass.
 
+    Of arrays each of several workers reads every so many blocks; a dataset is the shard of one. No message is sent while
+    blocks are read.
+
     :param model: checks the data, and says what shapes they must have.
     :param data: (X [N, D], Y [N, P]), which are read block by block where they are not in memory (`numpy.memmap`, or another
         array with a shape, a dtype and slices); a `tf.data.Dataset` of batches (X, Y); or a function without arguments that
         returns an iterator of such batches, called once per pass.
     :param size: rows per block of arrays.
+    :param group: the workers of the run; by default this process alone.
     :raises DataError: for data of another kind, shape or type; and while iterating, for blocks without rows, entries that are
-        not finite, labels outside the likelihood's support, and a number of rows that is neither `num_data` of the model nor
-        that of the pass before.
+        not finite, and labels outside the likelihood's support.
     """
 
-    def __init__(self, model: BasisGP, data: RegressionData | tf.data.Dataset | Batches, size: SupportsIndex) -> None:
+    def __init__(
+        self,
+        model: BasisGP,
+        data: RegressionData | tf.data.Dataset | Batches,
+        size: SupportsIndex,
+        group: Group | None = None,
+    ) -> None:
         if not isinstance(size, Integral) or isinstance(size, bool) or size < 1:
             raise DataError(
                 f"block={size!r} must be a whole number of at least 1, the rows that are in memory at a time."
             )
-        self.model, self.size = model, int(size)
+        self.model, self.size, self.group = model, int(size), group or Group()
         self.num_data = None if model.num_data is None else int(model.num_data)
         self._streams, self._must_check = callable(data) or isinstance(data, tf.data.Dataset), True
-        self._source = self._factory(data)
         self.sample: Batch | None = None
         """Rows of the last block, for the check at the end of a run"""
+        self.rows = self.first = 0
+        """How many rows this worker has read in the present or last pass, and the number of the first row of the last block"""
+        self.length: int | None = None
+        """N of arrays, which all workers must have; None for datasets"""
+        self._source = self._factory(data)
 
     def __iter__(self) -> Iterator[Batch]:
-        """One pass: blocks X [B, D], Y [B, P]."""
-        rows = 0
+        """One pass: blocks X [B, D], Y [B, P] of this worker."""
+        self.rows = 0
         for X, Y in self._source():
             X, Y = self.model.as_tensors((X, Y))
             if self._must_check:
                 check_values(X.numpy(), Y.numpy(), self.model.likelihood)
-            rows += int(X.shape[0])
+            self.first = self.rows if self._streams else self._first_of(self.rows // self.size)
+            self.rows += int(X.shape[0])
             self.sample = X[:: -(-int(X.shape[0]) // _SAMPLE)], Y[:: -(-int(X.shape[0]) // _SAMPLE)]
             yield X, Y
-        self._count(rows)
         self._must_check = self._streams
 
-    def _count(self, rows: int) -> None:
+    def check_rows(self) -> None:
+        """Check, after a pass, how many rows all workers have read; one message where there are several.
+
+        :raises DataError: on all workers, for no rows, and for a number that is neither `num_data` of the model nor that of
+            the pass before.
+        """
+        rows = self.rows if self.group.workers == 1 else int(np.sum(self.group.gather(self.rows)))
         if rows == 0:
             raise DataError("The data have no rows: check what they are made from; an iterator serves one pass only.")
         if self.num_data is not None and rows != self.num_data:
@@ -92,7 +112,13 @@ class Blocks:
             for array, name in zip(data, "XY")
         )
         check_shapes_of_data(X, Y, model.likelihood, model.num_outputs, model.num_dims, model.float_type)
-        return lambda: ((X[i : i + self.size], Y[i : i + self.size]) for i in range(0, len(X), self.size))
+        self.length = len(X)
+        starts = range(self._first_of(0), len(X), self._first_of(1) - self._first_of(0))
+        return lambda: ((X[i : i + self.size], Y[i : i + self.size]) for i in starts)
+
+    def _first_of(self, block: int) -> int:
+        """The number of the first row of a block of arrays, counted among those of this worker."""
+        return (block * self.group.workers + self.group.number) * self.size
 
 
 def _stays_on_disk(array: object) -> bool:

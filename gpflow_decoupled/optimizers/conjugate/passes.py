@@ -10,13 +10,14 @@ import numpy as np
 import tensorflow as tf
 from tqdm.auto import tqdm
 
+from ...bases import Gaussian
 from ...bases.base import State
-from ...compilation import Compiled
 from ...errors import NumericalError
 from ...linalg.cholesky import diagnose
 from ...linalg.gaussians import apply_per_latent, precision_from_root
 from ...linalg.triangular import symmetric_product
 from ...models import BasisGP
+from ...replicas import RowSums
 from ..natural_gradient.natural import Natural, natural_step
 from ..steps import MAX_HALVINGS, clip_curvature
 from .blocks import Blocks
@@ -86,17 +87,22 @@ class PassReader:
 
     def __init__(self, model: BasisGP, blocks: Blocks, negative_precision: str, compile: bool, bar: tqdm) -> None:
         self.model, self.blocks, self.negative_precision, self.bar = model, blocks, negative_precision, bar
-        self._rows = model.basis.draw_rows()  # one draw for all passes: bounds must be comparable
-        self._add = Compiled(self._sums, reduce_retracing=True) if compile else self._sums
+        rows = model.basis.draw_rows()  # one draw for all passes: bounds must be comparable
+        self._rows = rows if rows is None else tf.cast(blocks.group.of_first(rows), rows.dtype)
+        self._sums = RowSums(blocks.group, self._with_block, compile, symmetric=[_Sums._fields.index("sites")])
         state = model.basis.factor(model.kernel, with_kl=False)
         if not state.ok:
             name, matrix = next(iter(model.basis.matrices(model.kernel).items()))
             raise diagnose(name, matrix.numpy())
 
     def start(self) -> Reading:
-        """One pass at the q(u) that the model has."""
-        basis = self.model.basis
-        (part,) = basis.gaussians(basis.factor(self.model.kernel, with_kl=False))
+        """One pass at the q(u) that the model has; where there are several workers, that of the first."""
+        basis, group = self.model.basis, self.blocks.group
+        state = basis.factor(self.model.kernel, with_kl=False)
+        (part,) = basis.gaussians(state)
+        if group.workers > 1:
+            part = Gaussian(*(tf.cast(group.of_first(one), one.dtype) for one in part))
+            basis.assign_gaussians(state, (part,))
         precision = precision_from_root(part.root)
         return self._read(Natural.of(apply_per_latent(precision, part.mean), precision), np.nan)
 
@@ -141,16 +147,16 @@ class PassReader:
         state = basis.factor(self.model.kernel, rows=self._rows)
         (part,) = basis.gaussians(state)
         zero = tf.zeros([], part.root.dtype)
-        sums = _Sums(zero, tf.zeros_like(part.mean), tf.zeros_like(part.root), tf.constant(0))
-        for X, Y in self.blocks:
-            sums = self._add(state, sums, X, Y)
+        none = _Sums(zero, tf.zeros_like(part.mean), tf.zeros_like(part.root), tf.constant(0))
+        sums = self._sums(state, none, self.blocks)
+        self.blocks.check_rows()
         elbo = float(sums.expected - basis.prior_kl(state))
         self.bar.update()
         self.bar.set_postfix(ELBO=f"{elbo:.8g}")
         target = tf.linalg.set_diag(sums.sites, tf.linalg.diag_part(sums.sites) + 1.0)  # (C25)
         return Reading(natural, sums.theta, target, elbo, int(sums.clipped), step_size)
 
-    def _sums(self, state: State, sums: _Sums, X: tf.Tensor, Y: tf.Tensor) -> _Sums:
+    def _with_block(self, state: State, sums: _Sums, X: tf.Tensor, Y: tf.Tensor) -> _Sums:
         """Add one block: E, A (g - 2 h A^T m~) and -2 A diag(h) A^T."""
         basis, kernel = self.model.basis, self.model.kernel
         features = basis.features(state, kernel, X)

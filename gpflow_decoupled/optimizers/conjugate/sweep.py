@@ -13,6 +13,9 @@ After the pass all observations move q(u) at once:
 
 This is the natural-gradient step (D46) on all data, and (C29) where u are the weights of a linear model, `inducing.Weights`.
 The bound after a step is known from the next pass; if it is lower than before, the step is taken back.
+
+On several replicas of `tf.distribute` each adds up the rows of its own blocks, and one message at the end of a pass, of
+8 (L (M (M + 1) / 2 + M) + 2) bytes, adds up the replicas, which then all take the same step.
 """
 
 from __future__ import annotations
@@ -25,10 +28,12 @@ import numpy as np
 import tensorflow as tf
 from gpflow.base import RegressionData
 from gpflow.models import SVGP
+from gpflow.utilities import parameter_dict
 from tqdm.auto import tqdm
 
-from ...errors import DataError, ModelError, NumericalError, check_option
+from ...errors import DataError, ModelError, check_option
 from ...models import BasisGP
+from ...replicas import Group, check_strategy, dataset_of, named_variables, refuse_elsewhere
 from ..ascent import ascend, has_fallen
 from ..expectation_check import warn_of_quadrature
 from ..natural_gradient.evaluation import as_basis_model
@@ -55,6 +60,7 @@ def sweep(
     negative_precision: str = "damp",
     progress: bool = False,
     compile: bool = True,
+    strategy: tf.distribute.Strategy | None = None,
 ) -> ConjugateResult:
     """Find the best q(u) at fixed hyperparameters, with one block of data in memory at a time.
 
@@ -77,10 +83,14 @@ def sweep(
         the step.
     :param progress: show a progress bar.
     :param compile: False runs eagerly, which is faster for a few small blocks.
+    :param strategy: a `tf.distribute` strategy, whose replicas share out the rows; the model must have been built in
+        `strategy.scope()`. All workers pass the same arrays, of which each reads its own blocks, or a function of
+        `tf.distribute.InputContext` that returns the dataset of one. q starts as that of the first worker.
     :return: the record of the run.
     :raises ModelError: for a model without such a q(u); the message says what to use for it.
     :raises DataError: for unusable settings and data.
     :raises UnknownOptionError: for an unknown policy.
+    :raises WorkerError: if another worker of the strategy fails or is gone.
     :raises NumericalError: if the bound is not finite at the start, or no step can be taken. The model is left at the last
         q(u) whose bound is known.
 
@@ -98,22 +108,59 @@ def sweep(
             f"{type(view.basis).__name__}. Train it by fit(model, data), or with the hyperparameters fixed by "
             "optimizers.NaturalGradient().minimize(model, data)."
         )
-    blocks = Blocks(view, data, block)
-    with tqdm(total=passes, disable=not progress, desc="sweep") as bar:
-        climber = _PassClimber(PassReader(view, blocks, negative_precision, compile, bar), step_size, tolerance)
-        start = climber.reader.start()
-        if not start.ok:
-            raise _first_unusable(view, blocks) or step_failure("The bound is not finite")
-        view.num_data = model.num_data = blocks.num_data
-        end = ascend(climber, start, range(passes - 1), spent=_PASSES_DONE)
-        if end.reason == _PASSES_DONE and end.refused is None:
-            # the last pass gives one more step; not after a refused one, since its bound would stay unknown
-            climber.last_step(end.now, passes - 1, end.share)
-            result = climber.record.result(end.reason)
-        else:
-            result = climber.record.result(end.reason, end.now.elbo)
+    group = _group_of(model, strategy)
+    with group.scope(), group.naming_lost_workers():
+        blocks = _agreed_blocks(
+            group, view, data, block, (passes, tolerance, step_size_at(step_size, 0), negative_precision)
+        )
+        with tqdm(total=passes, disable=not (progress and group.is_first), desc="sweep") as bar:
+            climber = _PassClimber(PassReader(view, blocks, negative_precision, compile, bar), step_size, tolerance)
+            result = _climb(climber, model, passes)
     warn_of_quadrature(view, result.elbo, blocks.sample)
     return result
+
+
+def _group_of(model: BasisGP | SVGP, strategy: tf.distribute.Strategy | None) -> Group:
+    """The workers of a strategy; raises `DataError` for one that does not work here, or has no copies of the variables."""
+    check_strategy(strategy, model.variables)
+    refuse_elsewhere(strategy, named_variables(model), "build the whole model inside of `with strategy.scope():`.")
+    return Group(strategy)
+
+
+def _agreed_blocks(
+    group: Group,
+    model: BasisGP,
+    data: RegressionData | tf.data.Dataset | Batches,
+    block: int,
+    settings: tuple[object, ...],
+) -> Blocks:
+    """The data of this worker; raises `DataError` on all where one has unusable data, another model or other settings."""
+    blocks = group.together(
+        lambda: Blocks(model, data if group.strategy is None else dataset_of(data, group), block, group)
+    )
+    if group.workers > 1:
+        taken = {id(p) for p in model.basis.gaussian_parameters()}
+        others = {name: p for name, p in parameter_dict(model).items() if id(p) not in taken}
+        sizes = {"num_data": blocks.num_data, "the number of rows": blocks.length}
+        group.refuse_unlike({"the names of the Parameters": list(others), "the settings": settings, **sizes})
+        group.refuse_unlike({f"parameter {name}": p.numpy().tolist() for name, p in others.items()})
+    return blocks
+
+
+def _climb(climber: _PassClimber, model: BasisGP | SVGP, passes: int) -> ConjugateResult:
+    """Passes over the data until the bound does not rise, and the record of them."""
+    view, blocks = climber.reader.model, climber.reader.blocks
+    start = climber.reader.start()
+    if not start.ok:
+        blocks.group.together(lambda: _raise_unusable(view, blocks))
+        raise step_failure("The bound is not finite")
+    view.num_data = model.num_data = blocks.num_data
+    end = ascend(climber, start, range(passes - 1), spent=_PASSES_DONE)
+    if end.reason == _PASSES_DONE and end.refused is None:
+        # the last pass gives one more step; not after a refused one, since its bound would stay unknown
+        climber.last_step(end.now, passes - 1, end.share)
+        return climber.record.result(end.reason)
+    return climber.record.result(end.reason, end.now.elbo)
 
 
 class _PassClimber:
@@ -121,6 +168,7 @@ class _PassClimber:
 
     def __init__(self, reader: PassReader, step_size: StepSize, tolerance: float) -> None:
         self.reader, self.step_size, self.tolerance = reader, step_size, tolerance
+        self.group = reader.blocks.group
         self.record = ConjugateRecorder()
 
     def propose(self, now: Reading, step: int, share: float) -> Reading:
@@ -131,7 +179,8 @@ class _PassClimber:
     def accept(self, now: Reading, then: Reading) -> bool:
         """Whether the bound has not fallen; if it has, q(u) is taken back."""
         slack = _ROUND_OFF * float(np.finfo(now.precision.dtype.as_numpy_dtype).eps)
-        if has_fallen(now.elbo, then.elbo, relative=slack, absolute=slack) or not then.ok:
+        fell = has_fallen(now.elbo, then.elbo, relative=slack, absolute=slack) or not then.ok
+        if self.group.first(fell):
             self.record.shortened += 1
             self.reader.assign(now.natural)
             return False
@@ -140,7 +189,7 @@ class _PassClimber:
 
     def converged(self, now: Reading) -> bool:
         """Whether a full step would gain less than the tolerance."""
-        return now.promise() <= self.tolerance
+        return bool(self.group.first(now.promise() <= self.tolerance))
 
     def last_step(self, now: Reading, step: int, share: float) -> None:
         """A step after the last pass, whose bound stays unknown."""
@@ -150,20 +199,18 @@ class _PassClimber:
 
     def _step(self, now: Reading, step: int, share: float) -> tuple[Natural, float]:
         """The q(u) after a step, and the step size that led there."""
-        new, size, halved = self.reader.step(now, share * step_size_at(self.step_size, step))
+        size = share * step_size_at(self.step_size, step)
+        new, size, halved = self.group.together(lambda: self.reader.step(now, size))
         self.record.shortened += int(halved)
         return new, size
 
 
-def _first_unusable(model: BasisGP, blocks: Blocks) -> NumericalError | None:
-    """The error for the first row of a pass whose expected log density is not finite; None where there is none."""
-    first = 0
+def _raise_unusable(model: BasisGP, blocks: Blocks) -> None:
+    """Raise the error for the first row of this worker's whose expected log density is not finite, if there is one."""
     for X, Y in blocks:
-        error = unusable_observation(model, (X, Y), rows=np.arange(first, first + X.shape[0]))
+        error = unusable_observation(model, (X, Y), rows=blocks.first + np.arange(X.shape[0]))
         if error is not None:
-            return error
-        first += int(X.shape[0])
-    return None
+            raise error
 
 
 def _check_settings(step_size: StepSize, passes: int, tolerance: float) -> None:

@@ -29,12 +29,12 @@ from ...models import BasisGP
 from ...optimizers import NaturalGradient
 from ...optimizers.data_mean.base import MeanOptimizer
 from ...optimizers.natural_gradient.evaluation import as_basis_model, evaluate
-from ...replicas import Group
+from ...replicas import Group, dataset_of
 from ..batches import Batches, make_batches
 from ..step import Step, StepOutput, StepSizes, Trackable, all_finite
 from .data_mean import parts_on_data
 from .keras import KerasAscent, Optimizer
-from .on_replicas import bound_on_replicas, check_on_replicas, dataset_of, shards_of, ways_to_trace
+from .on_replicas import bound_on_replicas, check_on_replicas, shards_of, ways_to_trace
 from .roles import check_roles, warn_of_sizes
 from .route import EVERY_ROUTE, OF_OPTIMIZER, Choices, Data, MeanSolver, Model, Route, kinds_of
 

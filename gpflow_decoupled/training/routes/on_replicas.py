@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-__all__ = ["bound_on_replicas", "check_on_replicas", "dataset_of", "shards_of", "ways_to_trace"]
+__all__ = ["bound_on_replicas", "check_on_replicas", "shards_of", "ways_to_trace"]
 
 from collections.abc import Mapping
 
 import tensorflow as tf
 from gpflow.models import SVGP
-from gpflow.utilities import parameter_dict
 
 from ...bases.parts.data_mean import DataMean
 from ...compilation import Compiled
 from ...errors import DataError, UnknownOptionError
 from ...models import BasisGP
 from ...optimizers.natural_gradient.evaluation import evaluate
-from ...replicas import Group, refuse_elsewhere
+from ...replicas import Group, named_variables, refuse_elsewhere
 from ..batches import ArrayBatches, Batches, DatasetBatches
 from ..together import refuse_other_run, run_settings
-from .route import Data, MeanSolver
+from .route import MeanSolver
 
 _PLAIN = (bool, int, float, str, type(None))
 
@@ -46,7 +45,7 @@ def check_on_replicas(model: BasisGP | SVGP, strategy: tf.distribute.Strategy, c
             'mean_solver="newton" solves by conjugate gradients, a loop in which TensorFlow cannot sum over replicas; use '
             '"adam" or "natural" with strategy.'
         )
-    refuse_elsewhere(strategy, _variables(model), "build the whole model inside of `with strategy.scope():`.")
+    refuse_elsewhere(strategy, named_variables(model), "build the whole model inside of `with strategy.scope():`.")
     parts = {name: value if isinstance(value, _PLAIN) else type(value).__name__ for name, value in chosen.items()}
     group = Group(strategy)
     refuse_other_run(group, lambda: run_settings(model, parts, 0, group))
@@ -67,33 +66,6 @@ def bound_on_replicas(model: BasisGP, group: Group, X: tf.Tensor, Y: tf.Tensor) 
         return evaluate(model, (X, Y)).elbo
 
     return Compiled(group.on_rows(of_rows))(X, Y, tf.zeros([2], tf.int32))
-
-
-def dataset_of(data: Data, group: Group) -> Data:
-    """The data of this worker: what was passed, or what a function of `tf.distribute.InputContext` returns.
-
-    :param data: as they were passed to `fit`.
-    :param group: the workers of the run.
-    :raises DataError: for a dataset that each of several workers would read in full, and for what the function must not be.
-    """
-    if isinstance(data, tf.data.Dataset) and group.workers > 1:
-        raise DataError(
-            f"Each of {group.workers} workers would read all of this dataset: pass a function of a tf.distribute.InputContext "
-            "that returns the shard of one, as lambda context: "
-            "dataset.shard(context.num_input_pipelines, context.input_pipeline_id)."
-        )
-    if isinstance(data, tf.data.Dataset) or not callable(data):
-        return data
-    if group.strategy is None:
-        raise DataError(
-            "A function that returns a dataset is for several workers: pass strategy, or the dataset itself."
-        )
-    dataset = data(group.input_context())
-    if not isinstance(dataset, tf.data.Dataset):
-        raise DataError(
-            f"The function of the data returned a {type(dataset).__name__}; it must return the tf.data.Dataset of one worker."
-        )
-    return dataset
 
 
 def shards_of(batches: Batches, group: Group) -> list[tf.TensorSpec] | None:
@@ -119,11 +91,3 @@ def ways_to_trace(shards: list[tf.TensorSpec] | None) -> dict[str, object]:
     if shards is None:
         return {"reduce_retracing": True}
     return {"input_signature": [*shards, tf.TensorSpec([2], tf.int32)]}
-
-
-def _variables(model: BasisGP | SVGP) -> dict[str, tf.Variable]:
-    """All variables of a model, those of Parameters by the names of these."""
-    leaves = {name: getattr(leaf, "unconstrained_variable", leaf) for name, leaf in parameter_dict(model).items()}
-    known = {variable.ref() for variable in leaves.values()}
-    others = {variable.name: variable for variable in model.variables if variable.ref() not in known}
-    return {f"{type(model).__name__}{name}": variable for name, variable in leaves.items()} | others

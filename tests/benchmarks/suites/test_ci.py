@@ -114,6 +114,22 @@ def test_startup(results: Path) -> None:
     assert min(seconds.values()) > 0.0
 
 
+def test_replicas(results: Path) -> None:
+    """Two processes send three messages a step, and the shards of two workers give the bound of one."""
+    content, text = load(results, "replicas")
+    steps = [one for one in content["results"] if one["part"] == "scaling"]
+    assert [(one["processes"], one["rows"]) for one in steps] == [(1, 64), (1, 128), (2, 64), (2, 128)]
+    assert [one["messages"] for one in steps] == [0, 0, 3, 3] and all(one["seconds"] > 0.0 for one in steps)
+    points, parameters = 20, 8 * (20 + 30) + 30 + 8 + 2  # inducing points, mean coefficients, kernel, noise
+    assert steps[-1]["size"] == 8 * (points * (points + 1) // 2 + points + parameters) + 32
+    alone, *workers = [one for one in content["results"] if one["part"] == "memory"]
+    assert len(workers) == 2 and alone["limit"] is None
+    for one in workers:
+        assert one["elbo"] == pytest.approx(alone["elbo"], rel=1e-9)
+        np.testing.assert_allclose(one["q_mu"], alone["q_mu"], rtol=1e-7, atol=1e-9)
+    assert "## Predicted efficiency, M = 20" in text and "## A file that no worker can hold" in text
+
+
 def test_convergence(results: Path) -> None:
     """No curve crosses the optimum, and Newton's reaches that of equation (D31)."""
     content, _ = load(results, "convergence")
