@@ -10,11 +10,11 @@ import gpflow
 import numpy as np
 import numpy.typing as npt
 from gpflow.kernels import Kernel, MultioutputKernel
-from gpflow.likelihoods import Likelihood, ScalarLikelihood, SwitchedLikelihood
+from gpflow.likelihoods import Gaussian, Likelihood, ScalarLikelihood, SwitchedLikelihood
 from gpflow.models import GPModel
 
 from ..inputs import check_whole
-from ..models import CVIGP, ODVGP
+from ..models import CVIGP, ODVGP, BasisGP
 from ..models.checks import check_kernel
 from ..training import Standardized
 from .likelihoods import has_scale_by_name, likelihood_for, prior_mean
@@ -131,10 +131,16 @@ def _report(model: Standardized, chosen_points: bool) -> str:
         others = "as asked" if chosen_points else "no rows are left for more of them"
         why = f"points where the kernel is least certain, for mean and covariance; none for the mean alone, {others}"
     scaled = "X and Y" if model.outputs is not None else "X"
+    one_kernel = not isinstance(inside.kernel, MultioutputKernel)
+    start = (
+        ', initialize="auto"'
+        if isinstance(inside, BasisGP) and type(inside.likelihood) is Gaussian and one_kernel
+        else ""
+    )
     return "\n".join(
         [
             f"{inside!r} of {rows} rows and {columns} column{'s' if columns > 1 else ''}:",
             f"  {why};",
-            f"  {scaled} standardised, predictions in your units; train it by gpflow_decoupled.fit(model, (X, Y)).",
+            f"  {scaled} standardised, predictions in your units; train it by gpflow_decoupled.fit(model, (X, Y){start}).",
         ]
     )
