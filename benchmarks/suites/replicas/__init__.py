@@ -65,8 +65,8 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--processes", type=int, nargs="+", default=[1, 2, 4])
     parser.add_argument("--sizes", type=int, nargs="+", default=[300, 1000], help="points of beta")
     parser.add_argument("--mean-points", type=int, default=1000)
-    parser.add_argument("--rows", type=int, nargs="+", default=[512, 8192], help="of a worker")
-    parser.add_argument("--repeats", type=int, default=1, help="steps of each size, beside the first")
+    parser.add_argument("--rows", type=int, nargs="+", default=[512, 2048, 8192], help="of a worker")
+    parser.add_argument("--repeats", type=int, default=3, help="steps of each size, beside the first")
     parser.add_argument("--megabytes", type=float, default=2000.0, help="of the file of rows")
     parser.add_argument("--limit", type=int, default=1800, help="MiB of data that a worker may have")
 
