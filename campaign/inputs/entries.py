@@ -136,6 +136,28 @@ def _certificate(model: Any, X: Any, Y: Any, **options: Any) -> object:
 
 ENTRIES: dict[str, Entry] = {
     **{kind.__name__: _sparse_model(kind) for kind in (models.ODVGP, models.HDVGP, models.DVGP, models.SOLVEGP)},
+    "build": Entry(
+        lambda X, Y, **given: gd.build(X, Y, verbose=False, **given),
+        {"X": X, "Y": Y},
+        {"X": "inputs", "Y": "outputs", "likelihood": "word", "num_inducing": "whole number", "seed": "whole number"},
+        {"X": ("integers", "booleans", "float32"), "Y": ("twice the columns", "float32"), "seed": ("0",)},
+    ),
+    "initialize": Entry(
+        lambda X, Y, **given: training.initialize(data=(X, Y), **given),
+        {**_PARTS, "X": X, "Y": Y},
+        {
+            "kernel": "kernel",
+            "X": "paired inputs",
+            "Y": "outputs",
+            "rows": "whole number",
+            "mean_function": "mean function",
+        },
+    ),
+    "update of points": Entry(
+        lambda X, Y, **given: sparse().update((X, Y), **given),
+        {"X": X, "Y": Y},
+        {"X": "paired inputs", "Y": "outputs", "keep": "share", "tolerance": "rate", "beta": "points"},
+    ),
     "ODVGP options": Entry(
         lambda **given: models.ODVGP(**given),
         {**_PARTS, "gamma": GAMMA, "beta": BETA},

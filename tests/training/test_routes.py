@@ -75,6 +75,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "checkpoint": {"checkpoint": None},  # a folder
     "callbacks": {"callbacks": None},  # records its calls
     "seed": {"seed": 3},
+    "initialize": {"initialize": "auto"},
     "progress": {"progress": True},
     "compile": {"compile": True},
     "strategy": {"strategy": None},  # one of one replica
@@ -163,6 +164,10 @@ def test_an_option_is_used_or_refused(route, option, tmp_path, monkeypatch, capf
         _BASE[type(route)] = _state(model), result
         assert compiled == [], "compile=False"
     state, base = _BASE[type(route)]
+    if option == "initialize" and not isinstance(BUILDERS[type(route)]().likelihood, gpflow.likelihoods.Gaussian):
+        with pytest.raises(ModelError, match="initialize is for one kernel and a Gaussian likelihood"):
+            _run(route, options)
+        return
     model, result = _run(route, options)
     seen = {
         "steps": lambda: result.steps == 3,

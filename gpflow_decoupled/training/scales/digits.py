@@ -36,14 +36,13 @@ def check_digits(model: GPModel | FactorGraph, batches: Batches) -> None:
         return
     if not isinstance(model.likelihood, Gaussian) or model.likelihood.variance is None:
         return
-    if isinstance(model, BasisGP) and isinstance(
-        model.basis.beta, Weights
-    ):  # whose matrices are of the size of the weights
+    of_weights = isinstance(model, BasisGP) and isinstance(model.basis.beta, Weights)
+    if of_weights:  # their matrices are of the size of the weights, and the prior variance of f is not in them
         return
     X = batches.X[:_ROWS]
     prior = float(tf.reduce_max(prior_variance(model.kernel, X, full_cov=False)))
-    noise, digits = float(tf.convert_to_tensor(model.likelihood.variance)), float(np.finfo(X.dtype.as_numpy_dtype).eps)
-    if prior * digits > noise:
+    noise, limits = float(tf.convert_to_tensor(model.likelihood.variance)), np.finfo(X.dtype.as_numpy_dtype)
+    if float(limits.tiny) < noise < prior * float(limits.eps):  # what is smaller still is refused with the observation
         raise DataError(
             f"The prior variance of f is up to {prior:.3g} at X and the noise variance is {noise:.3g}, which is less than the "
             f"round-off of the former in {X.dtype.name}. Standardise X and Y, as gpflow_decoupled.Standardized(build, (X, Y)) "

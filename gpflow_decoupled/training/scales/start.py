@@ -161,7 +161,7 @@ def _exact_gp(
 ) -> GPR:
     """The exact GP of these parts on random rows; raises `DataError` for unusable data."""
     X, Y = (as_values(array, name) for array, name in zip(as_pair(data), "XY"))
-    if len(X) > rows and len(X) == len(Y):
+    if X.ndim == Y.ndim == 2 and len(X) == len(Y) > rows:
         chosen = np.sort(np.random.default_rng(seed).choice(len(X), rows, replace=False))
         X, Y = X[chosen], Y[chosen]
     with warnings.catch_warnings():
