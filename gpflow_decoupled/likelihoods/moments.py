@@ -5,6 +5,7 @@ from __future__ import annotations
 __all__ = ["check_moments", "observation_moments"]
 
 import gpflow.likelihoods as gl
+import numpy as np
 import tensorflow as tf
 from gpflow.base import MeanAndVariance, TensorType
 
@@ -42,9 +43,15 @@ def observation_moments(
     def square(F: tf.Tensor, X_: tf.Tensor, c_: tf.Tensor) -> tf.Tensor:
         return likelihood.conditional_variance(X_, F) + tf.square(deviation(F, X_, c_))
 
+    def expected(F: tf.Tensor, X_: tf.Tensor, c_: tf.Tensor) -> tf.Tensor:
+        return likelihood.conditional_mean(X_, F)
+
     c = likelihood.conditional_mean(X, mean)
-    first, second = likelihood.quadrature([deviation, square], mean, variance, X_=X, c_=c)
-    return c + first, second - tf.square(first)
+    first, second, plain = likelihood.quadrature([deviation, square, expected], mean, variance, X_=X, c_=c)
+    # moments of exp(f) may be beyond the range of floats: they are infinite then, and not the difference of two infinities
+    finite, infinity = tf.math.is_finite(c) & tf.math.is_finite(first), tf.cast(np.inf, first.dtype)
+    variance = tf.where(tf.math.is_finite(second), second - tf.square(first), infinity)
+    return tf.where(finite, c + first, plain), variance
 
 
 def check_moments(likelihood: gl.Likelihood) -> None:

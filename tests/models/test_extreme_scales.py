@@ -42,6 +42,15 @@ def test_moments_of_labels_far_from_zero_do_not_cancel() -> None:
     assert np.all(np.abs(likelihood.predict_mean_and_var(X[:2], mean, variance)[1] - 0.27) > 0.1)
 
 
+@pytest.mark.parametrize("likelihood", [gl.Exponential(), gl.Poisson(), gl.Gamma()], ids=lambda one: type(one).__name__)
+def test_moments_beyond_the_range_of_floats_are_infinite(likelihood: gl.Likelihood) -> None:
+    """Of exp(f): where its mean is infinite, where its square is, and where neither is."""
+    mean, variance = np.array([[800.0], [400.0], [1.0]]), np.full((3, 1), 0.5)
+    found = [np.asarray(one)[:, 0] for one in observation_moments(likelihood, X[:3], mean, variance)]
+    assert np.isposinf(found[0][0]) and np.all(np.isfinite(found[0][1:])) and not np.any(np.isnan(found))
+    assert np.isposinf(found[1][0]) and np.isposinf(found[1][1]) and 0.0 < found[1][2] < np.inf
+
+
 def test_labels_of_affine_independent_models_do_not_cancel() -> None:
     values, shift = {}, {}
     for offset in (0.0, 1e6):

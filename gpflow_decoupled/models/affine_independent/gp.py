@@ -237,10 +237,13 @@ class AffineIndependentGP(FullGP):
 
         def squares(f: tf.Tensor) -> tf.Tensor:
             given, variance = self._given(f)
-            return variance + tf.square(given - mean)
+            return variance + tf.square(given - centre)
 
         mean = self._expected(Xnew, expected)[:, None]
-        return mean, self._expected(Xnew, squares)[:, None]
+        is_finite = tf.math.is_finite(mean)
+        centre = tf.where(is_finite, mean, 0.0)
+        variance = self._expected(Xnew, squares)[:, None]
+        return mean, tf.where(is_finite, variance, mean)  # beyond the range of floats
 
     def _given(self, f: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """Mean and variance of a label given f, both as f [N, Q]."""
