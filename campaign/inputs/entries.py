@@ -155,8 +155,9 @@ ENTRIES: dict[str, Entry] = {
     ),
     "update of points": Entry(
         lambda X, Y, **given: sparse().update((X, Y), **given),
-        {"X": X, "Y": Y},
+        {"X": X, "Y": Y, "beta": BETA},
         {"X": "paired inputs", "Y": "outputs", "keep": "share", "tolerance": "rate", "beta": "points"},
+        {"beta": ("None",)},
     ),
     "ODVGP options": Entry(
         lambda **given: models.ODVGP(**given),
