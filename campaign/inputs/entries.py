@@ -222,7 +222,9 @@ ENTRIES: dict[str, Entry] = {
     "fit, data": Entry(
         lambda data: gd.fit(sparse(), data, steps=1, progress=False, compile=False), {"data": (X, Y)}, {"data": "pair"}
     ),
-    "fit, options": Entry(_fit, {"model": sparse, "X": X, "Y": Y}, _FIT_OPTIONS),
+    "fit, options": Entry(
+        _fit, {"model": sparse, "X": X, "Y": Y}, {**_FIT_OPTIONS, "initialize": "word"}, {"checkpoint": ("no such",)}
+    ),  # the name of a folder
     "fit of sites": Entry(
         _fit,
         {"model": classifier, "X": X, "Y": Y},
