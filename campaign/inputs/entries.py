@@ -334,7 +334,6 @@ ENTRIES: dict[str, Entry] = {
         lambda X, Y, **given: certificates.split_for_certificate((X, Y), **given),
         {"X": X, "Y": LABELS},
         {"X": "paired inputs", "Y": "outputs", "fraction": "share"},
-        {"Y": ("twice the columns",)},  # it splits rows, whatever they are of
     ),
     "LatentDirichletAllocation": _topic_model(
         topics.LatentDirichletAllocation, method="word", max_passes="whole number", doc_prior="rate"

@@ -24,7 +24,7 @@ def split_for_certificate(
     :param stratify: give both parts the same share of each class. The class counts of one part are then known from the other,
         so that the second part is not quite an independent sample; without `stratify` it is one.
     :return: the first part (X, Y) and the second part (X, Y).
-    :raises DataError: for arrays that are not numbers or not finite, a fraction outside (0, 1), arrays of different lengths,
+    :raises DataError: for arrays that are not numbers or not finite, other labels than [N, 1], a fraction outside (0, 1), arrays of different lengths,
         or a part without rows.
 
     Example::
@@ -42,6 +42,8 @@ def split_for_certificate(
     X, Y = (as_values(array, name) for array, name in zip(as_pair(data), "XY"))
     for array, name in ((X, "X"), (Y, "Y")):
         check_finite_entries(array, name)
+    if Y.ndim == 2 and Y.shape[1] != 1:
+        raise DataError(f"Y has {Y.shape[1]} columns; certificates are for labels [N, 1].")
     if len(X) != len(Y):
         raise DataError(f"X has {len(X)} rows and Y has {len(Y)}; they must be the same observations.")
     generator = np.random.default_rng(seed)

@@ -363,6 +363,9 @@ def test_a_posterior_that_is_not_finite_is_an_error() -> None:
 
 def test_split() -> None:
     rows, labels = np.arange(101.0)[:, None], (np.arange(101) < 30).astype(int)[:, None]
+    for columns in (0, 2):
+        with pytest.raises(DataError, match=f"Y has {columns} columns; certificates are for labels"):
+            split_for_certificate((rows, np.zeros((len(rows), columns))), 0.3)
     (first, first_labels), (second, second_labels) = split_for_certificate((rows, labels), 0.3, seed=5)
     assert len(first) == 30 and sorted([*first[:, 0], *second[:, 0]]) == list(range(101))
     assert np.array_equal(first_labels, first < 30) and np.array_equal(second_labels, second < 30)
