@@ -24,8 +24,8 @@ def split_for_certificate(
     :param stratify: give both parts the same share of each class. The class counts of one part are then known from the other,
         so that the second part is not quite an independent sample; without `stratify` it is one.
     :return: the first part (X, Y) and the second part (X, Y).
-    :raises DataError: for arrays that are not numbers or not finite, other labels than [N, 1], a fraction outside (0, 1), arrays of different lengths,
-        or a part without rows.
+    :raises DataError: for arrays that are not numbers or not finite, labels that are not [N, 1], a fraction outside (0, 1),
+        arrays of different lengths, or a part without rows.
 
     Example::
 
