@@ -43,7 +43,7 @@ def split_for_certificate(
     for array, name in ((X, "X"), (Y, "Y")):
         check_finite_entries(array, name)
     if Y.ndim == 2 and Y.shape[1] != 1:
-        raise DataError(f"Y has {Y.shape[1]} columns; certificates are for labels [N, 1].")
+        raise DataError(f"Y has {Y.shape[1]} columns; certificates are for labels [N, 1]: pass one column, Y[:, :1].")
     if len(X) != len(Y):
         raise DataError(f"X has {len(X)} rows and Y has {len(Y)}; they must be the same observations.")
     generator = np.random.default_rng(seed)

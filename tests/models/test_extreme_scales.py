@@ -63,6 +63,7 @@ def test_labels_of_affine_independent_models_do_not_cancel() -> None:
     assert_allclose(values[1e6], values[0.0], rtol=1e-5)
 
 
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("model_class", OWNERS)
 def test_nothing_trains_the_inputs_of_observations(model_class: type) -> None:
     """A posterior on other inputs than those of the data has a bound that may lie above the evidence."""
@@ -75,6 +76,7 @@ def test_nothing_trains_the_inputs_of_observations(model_class: type) -> None:
     assert_array_equal(model.data[0], X)
 
 
+@pytest.mark.exhaustive
 def test_data_of_a_mean_stay_too() -> None:
     model = gd.models.ODVGP(gpflow.kernels.Matern32(), gl.Gaussian(0.1), "data", X[::3])
     model.basis.kernel_mean.set_data(X)

@@ -81,6 +81,7 @@ def test_what_is_fixed_stays_and_good_values_are_kept() -> None:
     assert all(map(np.array_equal, values(kernel), fixed))
 
 
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize(
     "make",
     [
@@ -119,6 +120,7 @@ def test_fit_starts_from_there() -> None:
     assert float(model.elbo((X, Y))) > float(plain.elbo((X, Y))) + 100.0
 
 
+@pytest.mark.exhaustive
 def test_a_run_that_goes_on_does_not_start_again(tmp_path) -> None:
     options = {"initialize": "auto", "progress": False, "checkpoint": gd.training.Checkpoints(tmp_path, every=3)}
     schedule = gd.training.Schedule(anneal=0.0)
@@ -129,6 +131,7 @@ def test_a_run_that_goes_on_does_not_start_again(tmp_path) -> None:
     assert_array_equal(second.history["elbo"], whole.history["elbo"])
 
 
+@pytest.mark.exhaustive
 def test_a_start_takes_a_tenth_of_the_seconds() -> None:
     result = gd.fit(svgp(), (X, Y), seconds=0.5, initialize="auto", progress=False)
     assert result.start.seconds < result.seconds
