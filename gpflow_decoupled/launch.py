@@ -7,7 +7,7 @@ what this module does.
 
 from __future__ import annotations
 
-__all__ = ["launch", "main", "worker_environment"]
+__all__ = ["free_addresses", "launch", "main", "worker_environment"]
 
 import argparse
 import json
@@ -85,7 +85,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run(command: Sequence[str], workers: int, grace: float) -> int:
     """One start of all workers, until all have ended; see `launch` for the exit code."""
-    addresses = [f"localhost:{port}" for port in _free_ports(workers)]
+    addresses = free_addresses(workers)
     processes = [_start(command, worker_environment(k, addresses, os.environ)) for k in range(workers)]
     readers = [threading.Thread(target=_forward, args=(k, process)) for k, process in enumerate(processes)]
     for reader in readers:
@@ -145,13 +145,19 @@ def _end(processes: Sequence[subprocess.Popen[str]], grace: float) -> None:
                 stop(process)
 
 
-def _free_ports(count: int) -> list[int]:
-    """Ports that nothing listens on now."""
+def free_addresses(count: int) -> list[str]:
+    """Addresses "localhost:port" of this host at which nothing listens now, all different.
+
+    Example::
+
+        addresses = free_addresses(2)
+        environments = [worker_environment(number, addresses, os.environ) for number in (0, 1)]
+    """
     sockets = [socket.socket() for _ in range(count)]
     try:
         for one in sockets:
             one.bind(("localhost", 0))
-        return [int(one.getsockname()[1]) for one in sockets]
+        return [f"localhost:{one.getsockname()[1]}" for one in sockets]
     finally:
         for one in sockets:
             one.close()

@@ -9,12 +9,13 @@ __all__ = ["PART"]
 
 import multiprocessing
 import signal
-import socket
 import tempfile
 import time
 from pathlib import Path
 
 import numpy as np
+
+from gpflow_decoupled.launch import free_addresses
 
 from ..outcome import Case, Outcome, Part
 from ..worker_run import KINDS, TOLD, Loss, WorkersRun, execute_worker
@@ -73,7 +74,7 @@ def _start(one: WorkersRun, folder: Path | None, loss: Loss | None, place: Path)
     place.mkdir()
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["campaign.worker_run"])
-    addresses = _addresses()
+    addresses = free_addresses(WORKERS)
     workers = [
         context.Process(target=execute_worker, args=(one, k, addresses, folder, loss, place / f"{k}.npz"))
         for k in range(WORKERS)
@@ -91,17 +92,6 @@ def _start(one: WorkersRun, folder: Path | None, loss: Loss | None, place: Path)
             worker.kill()
             worker.join()
     return [int(worker.exitcode or 0) for worker in workers], seconds
-
-
-def _addresses() -> list[str]:
-    """Ports of this host on which nothing listens now."""
-    sockets = [socket.socket() for _ in range(WORKERS)]
-    for one in sockets:
-        one.bind(("localhost", 0))
-    addresses = [f"localhost:{one.getsockname()[1]}" for one in sockets]
-    for one in sockets:
-        one.close()
-    return addresses
 
 
 def _arrays(file: Path) -> dict[str, np.ndarray]:

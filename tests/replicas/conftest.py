@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import fcntl
 import os
-import socket
 import subprocess
 import sys
 from collections.abc import Callable
@@ -16,6 +15,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+
+from gpflow_decoupled.launch import free_addresses
 
 ROOT = Path(__file__).parents[2]
 SECONDS = 1800
@@ -73,16 +74,6 @@ def _load(place: Path, names: list[str]) -> list[Arrays]:
     return found
 
 
-def _ports(count: int) -> list[str]:
-    sockets = [socket.socket() for _ in range(count)]
-    for one in sockets:
-        one.bind(("localhost", 0))
-    ports = [str(one.getsockname()[1]) for one in sockets]
-    for one in sockets:
-        one.close()
-    return ports
-
-
 @pytest.fixture(scope="session")
 def virtual(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Arrays:
     """What two virtual CPUs of one process found, beside what one found."""
@@ -96,7 +87,8 @@ def virtual(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 def two_workers(place: Path, names: list[str]) -> list[int]:
     """Start two worker processes that take on the cases of these names, and wait for them; their exit codes."""
     place.mkdir(exist_ok=True)
-    ports, files = _ports(2), [str(place / f"found-{number}.npz") for number in (0, 1)]
+    ports = [address.rsplit(":", 1)[1] for address in free_addresses(2)]
+    files = [str(place / f"found-{number}.npz") for number in (0, 1)]
     _processes([["tests.replicas.worker", str(k), *ports, files[k], *names] for k in (0, 1)], place)
     return [int(code) for code in (place / "codes.txt").read_text().split()]
 

@@ -6,7 +6,6 @@ __all__ = ["run_workers"]
 
 import json
 import os
-import socket
 import subprocess
 import sys
 import tempfile
@@ -14,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from gpflow_decoupled.launch import worker_environment
+from gpflow_decoupled.launch import free_addresses, worker_environment
 
 _ROOT = Path(__file__).parents[3]
 _ONE_THREAD = {
@@ -58,10 +57,5 @@ def _environments(count: int, environment: Mapping[str, str]) -> list[dict[str, 
     """That of each worker."""
     if count == 1:
         return [dict(environment)]
-    sockets = [socket.socket() for _ in range(count)]
-    for one in sockets:
-        one.bind(("localhost", 0))
-    addresses = [f"localhost:{one.getsockname()[1]}" for one in sockets]
-    for one in sockets:
-        one.close()
+    addresses = free_addresses(count)
     return [worker_environment(number, addresses, environment) for number in range(count)]
