@@ -134,6 +134,17 @@ def test_sites_follow_the_mean_function():
     assert_allclose(model.basis.tau, alone.basis.tau, rtol=1e-9)
 
 
+@pytest.mark.filterwarnings("ignore:The bound of .* is not accurate")
+@pytest.mark.parametrize("policy", ["damp", "clip"])
+def test_a_likelihood_that_is_not_log_concave_does_not_lower_the_bound(policy):
+    """Steps of 0.5 from the prior, with noise far below the spread of the data, at a kernel that stays."""
+    model = CVIGP((X, Y), gpflow.kernels.Matern52(lengthscales=0.3), gl.StudentT(0.02))
+    gpflow.set_trainable([model.kernel, model.likelihood], False)
+    bounds = gd.fit(model, steps=15, negative_precision=policy, compile=False, progress=False).history["elbo"]
+    assert np.diff(bounds).min() >= -1e-9 * abs(bounds[-1])
+    assert bounds[-1] > bounds[0]
+
+
 @pytest.mark.exhaustive
 def test_a_resumed_fit_goes_on_to_the_same_trace(tmp_path):
     straight = _model("logit", steps=0)

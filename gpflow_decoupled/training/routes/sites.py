@@ -4,8 +4,11 @@ from __future__ import annotations
 
 __all__ = ["SiteStep", "SitesRoute"]
 
+from collections.abc import Sequence
+
 import tensorflow as tf
 from gpflow.kernels import LinearCoregionalization
+from gpflow.likelihoods import MonteCarloLikelihood
 
 from ...bases.site import SiteState
 from ...compilation import Compiled
@@ -13,6 +16,7 @@ from ...covariances.latents import gram
 from ...errors import DataError
 from ...models import CVIGP
 from ...optimizers import ConjugateComputation
+from ...optimizers.steps import largest_feasible_step
 from ..batches import ArrayBatches, Batch
 from ..step import Step, StepOutput, StepSizes, Trackable, all_finite
 from .keras import KerasAscent, Optimizer
@@ -22,6 +26,15 @@ _ALL_DATA = (
     "Every step takes all data; for minibatches at fixed hyperparameters use "
     "optimizers.ConjugateComputation(step_size).run(model, batch_size=...)."
 )
+
+
+_ROUND_OFF = {tf.float64: 1e-12, tf.float32: 1e-5}
+"""What of the bound is not counted as a fall."""
+
+
+def _between(old: Sequence[tf.Tensor], goal: Sequence[tf.Tensor], step: tf.Tensor) -> tuple[tf.Tensor, ...]:
+    """Sites nu and tau [N, L] a step of size [] on the way from old ones to their goal."""
+    return tuple((1.0 - step) * was + step * new for was, new in zip(old, goal))  # (C13)
 
 
 class SitesRoute(Route):
@@ -135,7 +148,9 @@ class SiteStep(Step):
             *goal, clipped = self.rule.targets(g, h, mean)
             rho = tf.constant(self.rule.step_size_at(0), K.dtype)
             step, feasible = self.rule.feasible(K, tau, goal[1], rho)
-            nu, tau = ((1.0 - step) * old + step * new for old, new in zip((nu, tau), goal))  # (C13)
+            surely = tf.reduce_all(h <= 0.0) | tf.constant(isinstance(model.likelihood, MonteCarloLikelihood))
+            step = tf.cond(surely, lambda: step, lambda: self._ascending(K, (nu, tau), goal, step, elbo))
+            nu, tau = _between((nu, tau), goal, step)
             ok, shortened = ok & feasible, tf.cast(step < rho, tf.int32)
         # 3. everything else; the sites follow the mean function
         before = self._prior_mean(X)
@@ -144,6 +159,25 @@ class SiteStep(Step):
         ok = ok & tf.reduce_all(tf.math.is_finite(nu))
         tf.cond(ok, lambda: self._assign(nu, tau), lambda: False)
         return StepOutput(elbo, ok, shortened, clipped)
+
+    def _ascending(
+        self, K: tf.Tensor, old: tuple[tf.Tensor, tf.Tensor], goal: list[tf.Tensor], step: tf.Tensor, elbo: tf.Tensor
+    ) -> tf.Tensor:
+        """The step size [], halved until the bound at these hyperparameters does not fall; zero where no step raises it.
+
+        Too long a step lowers it where a log likelihood is not concave. Only there, where some h > 0, is it looked at, because
+        that takes another factorisation.
+        """
+        model, basis = self.model, self.model.basis
+        lowest = elbo - _ROUND_OFF[elbo.dtype] * tf.abs(elbo)
+
+        def rises(size: tf.Tensor) -> tf.Tensor:
+            state = basis.state_at(K, *_between(old, goal, size))
+            expected = tf.reduce_sum(model.variational_expectations(state.mean, state.variance, model.data))
+            return state.ok & (expected - basis.prior_kl(state) >= lowest)
+
+        found, risen = largest_feasible_step(rises, step)
+        return tf.where(risen, found, tf.zeros_like(found))
 
     def _assign(self, nu: tf.Tensor, tau: tf.Tensor) -> bool:
         self.model.basis.nu.assign(nu)
