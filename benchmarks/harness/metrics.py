@@ -20,7 +20,7 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
-from scipy.stats import rankdata
+from scipy.stats import norm, rankdata
 from sklearn.metrics import accuracy_score, log_loss
 
 from gpflow_decoupled.wrappers.classes import class_probabilities
@@ -68,14 +68,20 @@ METRICS = {
 
 
 def evaluate(model: Model, data: Data, batch_size: int = 2000) -> dict[str, float]:
-    """Test MAE and RMSE of E[y], and the mean log density, in units of the standardised output, by batches."""
-    errors, squares, density, count = 0.0, 0.0, 0.0, len(data.X_test)
+    """Test MAE and RMSE of E[y], the mean log density, and the share within 95 % intervals, by batches.
+
+    In units of the standardised output. The interval is the mean and 1.96 standard deviations of y on both sides.
+    """
+    errors, squares, density, covered, count = 0.0, 0.0, 0.0, 0, len(data.X_test)
     for X, Y in _batches(data.X_test, data.Y_test, batch_size):
-        residuals = Y - np.asarray(model.predict_y(X)[0])
+        mean, variance = map(np.asarray, model.predict_y(X))
+        residuals = Y - mean
         errors += float(np.sum(np.abs(residuals)))
         squares += float(np.sum(residuals**2))
         density += float(np.sum(np.asarray(model.predict_log_density((X, Y)))))
-    return {"mae": errors / count, "rmse": float(np.sqrt(squares / count)), "log_density": density / count}
+        covered += int(np.sum(_within(residuals, variance)))
+    rmse = float(np.sqrt(squares / count))
+    return {"mae": errors / count, "rmse": rmse, "log_density": density / count, "coverage": covered / count}
 
 
 def gaussian_scores(mean: np.ndarray, variance: np.ndarray, Y: np.ndarray) -> dict[str, float]:
@@ -83,7 +89,13 @@ def gaussian_scores(mean: np.ndarray, variance: np.ndarray, Y: np.ndarray) -> di
     residuals = Y - mean
     density = -0.5 * np.mean(np.log(2.0 * np.pi * variance) + residuals**2 / variance)
     mae, rmse = float(np.mean(np.abs(residuals))), float(np.sqrt(np.mean(residuals**2)))
-    return {"mae": mae, "rmse": rmse, "log_density": float(density)}
+    covered = float(np.mean(_within(residuals, variance)))
+    return {"mae": mae, "rmse": rmse, "log_density": float(density), "coverage": covered}
+
+
+def _within(residuals: np.ndarray, variance: np.ndarray) -> np.ndarray:
+    """Whether outputs are within the central 95 % of a Gaussian with this variance."""
+    return np.abs(residuals) <= norm.ppf(0.975) * np.sqrt(variance)
 
 
 def classification_scores(labels: np.ndarray, probabilities: np.ndarray) -> dict[str, float]:

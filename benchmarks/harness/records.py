@@ -98,6 +98,11 @@ class Recorder(Generic[State]):
         return len(self.snapshots) == len(self._targets)
 
     @property
+    def elapsed(self) -> float:
+        """How far the run is, in the unit of the targets."""
+        return self.step if self._unit == "steps" else self._last[0]
+
+    @property
     def ms_per_step(self) -> float:
         """Mean milliseconds per step until now."""
         return 1e3 * self._last[0] / max(self.step, 1)
@@ -107,7 +112,7 @@ class Recorder(Generic[State]):
             self.start()
         self.step += 1
         self._last = (time.perf_counter() - self._start[0], time.process_time() - self._start[1])
-        now = self.step if self._unit == "steps" else self._last[0]
+        now = self.elapsed
         if not self.done and now >= self._targets[len(self.snapshots)]:
             state = self._read()
             while not self.done and now >= self._targets[len(self.snapshots)]:

@@ -6,6 +6,7 @@ __all__ = ["GPflowSteps", "gpflow_steps", "train_gpflow"]
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import gpflow
@@ -69,11 +70,22 @@ def gpflow_steps(model: gpflow.models.SVGP, data: Data, settings: Settings, natu
 
 
 def train_gpflow(spec: Spec, data: Data, targets: Sequence[float], settings: Settings) -> Record:
-    """Train GPflow's SVGP until the last of `targets`, and evaluate it afterwards at each of them.
+    """Train GPflow's SVGP, once for every budget of `settings`, because the step sizes fall at the end as those of `fit` do.
 
-    In a run of a given number of steps the step sizes fall at the end, as those of `fit` do; in a run of given seconds they
-    stay as they are.
+    It is evaluated at the end of each run, and in that of the largest budget also at `targets`.
     """
+    budgets = sorted(settings.budgets or [max(targets)])
+    records = [_run(spec, data, [budget], settings) for budget in budgets[:-1]]
+    records.append(_run(spec, data, sorted({*(one for one in targets if one < budgets[-1]), budgets[-1]}), settings))
+    for record in records:
+        record.snapshots[-1].final = True
+    shorter = [record.snapshots[-1] for record in records[:-1]]
+    note = "; ".join(record.note for record in records if record.note)
+    return replace(records[-1], snapshots=[*shorter, *records[-1].snapshots], note=note)
+
+
+def _run(spec: Spec, data: Data, targets: Sequence[float], settings: Settings) -> Record:
+    """One run until the last of `targets`."""
     model = build(spec, data, settings)
     steps = gpflow_steps(model, data, settings, spec.natural)
     recorder = recorder_for(model, targets, settings.unit)
@@ -83,7 +95,7 @@ def train_gpflow(spec: Spec, data: Data, targets: Sequence[float], settings: Set
     recorder.start()
     note = ""
     while not recorder.done and not note:
-        factor = annealed(recorder.step / max(targets), _ANNEAL) if settings.unit == "steps" else 1.0
+        factor = annealed(recorder.elapsed / targets[-1], _ANNEAL)
         steps.gamma.assign(factor * ramped(recorder.step, settings.natural_gradient, _RAMP_STEPS))
         steps.rate.assign(factor * settings.learning_rate)
         try:

@@ -16,8 +16,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gpflow_decoupled.launch import free_addresses
-
 ROOT = Path(__file__).parents[2]
 SECONDS = 1800
 Arrays = dict[str, np.ndarray]
@@ -86,6 +84,8 @@ def virtual(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 
 def two_workers(place: Path, names: list[str]) -> list[int]:
     """Start two worker processes that take on the cases of these names, and wait for them; their exit codes."""
+    from gpflow_decoupled.launch import free_addresses
+
     place.mkdir(exist_ok=True)
     ports = [address.rsplit(":", 1)[1] for address in free_addresses(2)]
     files = [str(place / f"found-{number}.npz") for number in (0, 1)]
