@@ -35,12 +35,12 @@ from ...errors import DataError, NumericalError
 from ...inputs import check_rate, check_whole, is_number
 from ...models import CVIGP
 from ...models.families import require_model
-from ..ascent import ascend
+from ..ascent import STUCK, ascend
 from ..expectation_check import warn_of_quadrature
 from ..unusable_observation import unusable_observation
 from .densities import Densities
-from .result import EvidenceRecorder, EvidenceResult
-from .tilted import Tilted, tilted
+from .result import EvidenceRecorder, EvidenceResult, attainable
+from .tilted import Tilted, has_closed_form, tilted
 
 _LEAST_SHARE = 1e-9
 """The least v / v_c at which a cavity is used; below it all digits of the cavity are round-off."""
@@ -106,7 +106,7 @@ class ExpectationPropagation:
         :param model: the model, which is left at the last sites that were accepted.
         :param steps: at most so many passes, those that were taken back included.
         :param tolerance: the run ends when no site would move the mean of its marginal by more than this many standard
-            deviations, nor the variance by more than this share.
+            deviations, nor the variance by more than this share; at least 64 units of round-off.
         :param progress: show a progress bar.
         :return: the record, with an estimate of the log evidence that is no bound.
         :raises ModelError: for another kind of model.
@@ -126,9 +126,11 @@ class ExpectationPropagation:
             raise unusable_observation(model, None) or _failure()
         end = ascend(climber, start, bar)
         probe, skipped = end.now.probe, int(end.now.probe.skipped)
-        reason = f"the cavities of {skipped} sites have no variance" if skipped else end.reason
+        reason = "no step, however short, leaves a posterior" if end.reason == STUCK else end.reason
+        reason = f"the cavities of {skipped} sites have no variance" if skipped else reason
         result = climber.record.result(reason, float(probe.evidence), float(probe.elbo))
-        self._check_nodes(model, densities, result.evidence_estimate)
+        if not has_closed_form(densities, self.power):
+            self._check_nodes(model, densities, result.evidence_estimate)
         warn_of_quadrature(model, result.elbo)
         return result
 
@@ -146,7 +148,8 @@ class ExpectationPropagation:
 
     def _probe(self, model: CVIGP, densities: Densities, state: SiteState, nodes: int) -> EPProbe:
         """One pass at a state of the basis."""
-        nu, tau, m, v = state.nu, state.tau, state.mean, state.variance
+        at_observations: tuple[tf.Tensor, ...] = state.nu, state.tau, state.mean, state.variance
+        nu, tau, m, v = at_observations
         # 1) the cavities
         share = 1.0 - self.power * tau * v
         proper = (share > _LEAST_SHARE) & (v > 0.0)
@@ -168,8 +171,8 @@ class ExpectationPropagation:
         evidence = model.basis.log_partition(state) + self._corrections(found, m, v, m_c, v_c, good)
         ok = state.ok & tf.reduce_all((v > 0.0) & tf.math.is_finite(m) & (finite | ~proper))
         skipped = tf.math.count_nonzero(~good, dtype=tf.int32)
-        goals = (tf.where(good, goal, old) for goal, old in ((goal_nu, nu), (goal_tau, tau)))
-        return EPProbe(evidence, expected - model.basis.prior_kl(state), ok, *goals, change, skipped)
+        goal_nu, goal_tau = tf.where(good, goal_nu, nu), tf.where(good, goal_tau, tau)
+        return EPProbe(evidence, expected - model.basis.prior_kl(state), ok, goal_nu, goal_tau, change, skipped)
 
     def _corrections(
         self, found: Tilted, m: tf.Tensor, v: tf.Tensor, m_c: tf.Tensor, v_c: tf.Tensor, good: tf.Tensor
@@ -209,7 +212,8 @@ class _SitePasses:
     def __init__(
         self, rule: ExpectationPropagation, model: CVIGP, densities: Densities, tolerance: float, bar: tqdm
     ) -> None:
-        self.model, self.tolerance, self.bar = model, tolerance, bar
+        self.model, self.bar = model, bar
+        self.tolerance = attainable(tolerance, model.float_type)
         self.size, self.least, self.waited = 1.0 - rule.damping, np.inf, 0
         self.record = EvidenceRecorder()
         self.probe = rule.compiled_probe(model, densities)

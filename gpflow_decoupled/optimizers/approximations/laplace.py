@@ -29,11 +29,11 @@ from ...inputs import check_rate, check_whole
 from ...linalg.gaussians import apply_per_latent
 from ...models import CVIGP
 from ...models.families import require_model
-from ..ascent import ascend, has_fallen
+from ..ascent import STUCK, ascend, has_fallen
 from ..expectation_check import warn_of_quadrature
 from ..unusable_observation import unusable_observation
 from .densities import Densities
-from .result import EvidenceRecorder, EvidenceResult
+from .result import EvidenceRecorder, EvidenceResult, attainable
 
 
 class LaplaceProbe(NamedTuple):
@@ -68,7 +68,8 @@ class Laplace:
     second derivatives, unless `clipped_sites` of the result says otherwise, and is at one mode of possibly several. Steps that
     lower psi are halved.
 
-    :param tolerance: the run ends when a Newton step would move no value of u by more than this many standard deviations.
+    :param tolerance: the run ends when a Newton step would move no value of u by more than this many deviations; at least
+        64 units of round-off.
     :param max_steps: at most so many steps.
     :raises DataError: for settings out of range.
 
@@ -108,7 +109,8 @@ class Laplace:
         climber.write(start)
         end = ascend(climber, start, bar)
         probe = end.now.probe
-        result = climber.record.result(end.reason, float(probe.evidence), float(probe.elbo), int(probe.clipped))
+        reason = "the log joint density does not rise any more" if end.reason == STUCK else end.reason
+        result = climber.record.result(reason, float(probe.evidence), float(probe.elbo), int(probe.clipped))
         warn_of_quadrature(model, result.elbo)
         return result
 
@@ -157,7 +159,8 @@ class _ModeClimber:
     """Newton steps on psi, for `ascend`."""
 
     def __init__(self, rule: Laplace, model: CVIGP, densities: Densities, bar: tqdm) -> None:
-        self.rule, self.model, self.bar = rule, model, bar
+        self.model, self.bar = model, bar
+        self.tolerance = attainable(rule.tolerance, model.float_type)
         self.record = EvidenceRecorder()
         self.probe = rule.compiled_probe(model, densities)
 
@@ -184,7 +187,7 @@ class _ModeClimber:
 
     def converged(self, now: _Point) -> bool:
         """Whether the next Newton step would be short."""
-        return float(now.probe.change) <= self.rule.tolerance
+        return float(now.probe.change) <= self.tolerance
 
     def write(self, point: _Point) -> None:
         """Write the sites of a point to the model."""

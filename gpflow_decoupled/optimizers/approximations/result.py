@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-__all__ = ["EvidenceRecorder", "EvidenceResult"]
+__all__ = ["EvidenceRecorder", "EvidenceResult", "attainable"]
 
 from dataclasses import dataclass
+
+import numpy as np
+import tensorflow as tf
 
 from ..ascent import CONVERGED
 from ..results import Recorder, RunResult
@@ -40,6 +43,11 @@ class EvidenceResult(RunResult):
             f"{self.steps} steps in {self.seconds:.2f} s, log evidence estimated as {self.evidence_estimate:.6g} (no bound), "
             f"ELBO {self.elbo:.6g}, stopped: {self.reason}{extra}"
         )
+
+
+def attainable(tolerance: float, dtype: tf.DType) -> float:
+    """The tolerance, or 64 units of round-off if that is more."""
+    return max(tolerance, 64.0 * float(np.finfo(dtype.as_numpy_dtype).eps))
 
 
 class EvidenceRecorder(Recorder):

@@ -6,7 +6,7 @@ are m_c + v_c d1 and v_c + v_c^2 d2, where d1 and d2 are the first two derivativ
 
 from __future__ import annotations
 
-__all__ = ["Tilted", "tilted"]
+__all__ = ["Tilted", "has_closed_form", "tilted"]
 
 import math
 from typing import NamedTuple
@@ -41,6 +41,12 @@ class Tilted(NamedTuple):
     """[N, L]"""
 
 
+def has_closed_form(densities: Densities, power: float) -> bool:
+    """Whether `tilted` uses no nodes: for the probit, GPflow's included, with power 1."""
+    likelihood = densities.likelihood
+    return power == 1.0 and (isinstance(likelihood, BernoulliProbit) or _has_floor(likelihood))
+
+
 def tilted(densities: Densities, power: float, mean: tf.Tensor, variance: tf.Tensor, nodes: int) -> Tilted:
     """The moments under cavities N(mean, variance): in closed form for the probit, else by quadrature.
 
@@ -50,12 +56,15 @@ def tilted(densities: Densities, power: float, mean: tf.Tensor, variance: tf.Ten
     :param variance: of the cavities [N, L], above 0.
     :param nodes: of the quadrature.
     """
-    likelihood = densities.likelihood
-    if power == 1.0 and isinstance(likelihood, BernoulliProbit):
-        return _probit(densities, mean, variance)
-    if power == 1.0 and isinstance(likelihood, gl.Bernoulli) and likelihood.invlink is inv_probit:
-        return _with_floor(_probit(densities, mean, variance))
-    return _by_quadrature(densities, power, mean, variance, nodes)
+    if not has_closed_form(densities, power):
+        return _by_quadrature(densities, power, mean, variance, nodes)
+    plain = _probit(densities, mean, variance)
+    return _with_floor(plain) if _has_floor(densities.likelihood) else plain
+
+
+def _has_floor(likelihood: gl.Likelihood) -> bool:
+    """Whether this is GPflow's probit, whose probabilities keep a distance from 0 and 1."""
+    return isinstance(likelihood, gl.Bernoulli) and likelihood.invlink is inv_probit
 
 
 def _probit(densities: Densities, mean: tf.Tensor, variance: tf.Tensor) -> Tilted:

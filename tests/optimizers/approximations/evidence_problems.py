@@ -24,12 +24,14 @@ CASES: dict[str, tuple[Callable[[], gl.Likelihood], lik.Likelihood]] = {
 
 
 def evidence_model(name: str) -> CVIGP:
-    """One latent, sites of zero, a linear mean function."""
+    """One latent, sites of zero, a linear mean function; one label under Student-t noise is an outlier."""
     rng, Y = np.random.default_rng(1), None
     if name in ("probit", "logit"):
         Y = rng.integers(0, 2, size=(len(X), 1)).astype(float)
     if name == "exponential":
         Y = rng.exponential(2.0, size=(len(X), 1))
+    if name == "Student-t":
+        Y = rng.normal(size=(len(X), 1)) + 4.0 * (np.arange(len(X)) == 4)[:, None]
     return conjugate_model(CASES[name][0](), Y=Y)
 
 

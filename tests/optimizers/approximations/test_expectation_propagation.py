@@ -31,7 +31,7 @@ from tests.reference import conjugate as conj
 from tests.reference import expectation_propagation as ep
 
 
-@pytest.mark.costly(keep=2)
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("power", [1.0, 0.5])
 @pytest.mark.parametrize("name", CASES)
 def test_fixed_point_is_that_of_one_site_after_the_other(name, power):
@@ -120,6 +120,7 @@ def test_sites_whose_cavity_has_no_variance_stay_and_are_counted():
     assert np.isfinite(result.evidence_estimate)
 
 
+@pytest.mark.exhaustive
 def test_too_few_nodes_are_noticed():
     model = conjugate_model(gl.StudentT(scale=0.01))
     with pytest.warns(UserWarning, match=r"tilted moments of StudentT are not accurate.*nodes=80\)"):
@@ -156,6 +157,7 @@ def test_other_models_and_numbers_out_of_range_are_refused():
     assert not np.any(sites_of(model))
 
 
+@pytest.mark.exhaustive
 def test_a_start_without_a_posterior_is_refused():
     model = CVIGP(([[0.0], [0.1]], [[0.0], [1.0]]), gpflow.kernels.SquaredExponential(), BernoulliProbit())
     model.basis.tau.assign([[-5.0], [0.0]])

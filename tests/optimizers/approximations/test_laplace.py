@@ -22,7 +22,7 @@ from tests.reference import conjugate as conj
 from tests.reference import laplace as la
 
 
-@pytest.mark.costly(keep=2)
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("name", CASES)
 def test_mode_and_evidence_are_those_of_the_reference(name):
     model = evidence_model(name)
@@ -41,6 +41,7 @@ def test_mode_and_evidence_are_those_of_the_reference(name):
     assert_allclose(result.elbo, model.elbo(), rtol=1e-10)
 
 
+@pytest.mark.exhaustive
 def test_gaussian_noise_is_exact():
     model = evidence_model("Gaussian")
     result = Laplace().run(model)
