@@ -11,6 +11,8 @@ from gpflow import likelihoods as gl
 from gpflow.kernels import LinearCoregionalization
 
 from ...errors import DataError
+from ...likelihoods import QuadratureLoss
+from ...likelihoods.sites.registry import site_description
 from ...models import CVIGP
 
 
@@ -38,6 +40,19 @@ class Densities:
         self.X, self.Y = model.data
         self.likelihood = model.likelihood
         self.offset = tf.broadcast_to(tf.cast(model.mean_function(self.X), self.X.dtype), tf.shape(self.Y))
+
+    def bend(self) -> tuple[tf.Tensor, tf.Tensor] | None:
+        """Where the log densities bend, and over what distance [N, L] each; None where that is not declared."""
+        build = site_description(self.likelihood).loss
+        if build is None:
+            return None
+        try:
+            loss = build(self.likelihood, self.Y)
+        except DataError:  # parameters that are functions of the inputs
+            return None
+        if not isinstance(loss, QuadratureLoss) or loss.width is None:
+            return None
+        return loss.centre - self.offset, loss.width
 
     def log_prob(self, u: tf.Tensor) -> tf.Tensor:
         """The log densities [..., N, L] in nats at u [..., N, L]."""

@@ -90,7 +90,8 @@ def _by_quadrature(densities: Densities, power: float, mean: tf.Tensor, variance
     """By the trapezoidal rule, on nodes that zoom in on where the tilted distribution has its mass.
 
     Under an analytic integrand the error falls exponentially with the number of nodes. Gauss-Hermite nodes of the cavity would
-    miss a density that is much narrower, or far from its mean.
+    miss a density that is much narrower, or far from its mean. Where it is known at what place and over what distance a log
+    density bends, nodes lie evenly in t with u = place + distance sinh t, as those of `expectations.peaked`.
     """
     deviation = tf.sqrt(variance)
 
@@ -106,13 +107,19 @@ def _by_quadrature(densities: Densities, power: float, mean: tf.Tensor, variance
         low, high = _range(z, log_weights(z))
         z = low + (high - low) * evenly
     # 2) the sums
-    logs = log_weights(z)
+    bend, log_slope = densities.bend(), tf.zeros_like(z)
+    if bend is not None:
+        place, width = (bend[0] - mean) / deviation, bend[1] / deviation
+        low, high = (tf.asinh((end - place) / width) for end in (low, high))
+        t = low + (high - low) * evenly
+        z, log_slope = place + width * tf.sinh(t), tf.math.log(width * tf.cosh(t))
+    logs = log_weights(z) + log_slope
     top = tf.reduce_max(logs, axis=0)
     weights = tf.exp(logs - top)
     total = tf.reduce_sum(weights, axis=0)
     centre = tf.reduce_sum(weights * z, axis=0) / total
     spread = tf.reduce_sum(weights * tf.square(z - centre), axis=0) / total
-    log_mass = top + tf.math.log(total * (z[1] - z[0])) - 0.5 * math.log(2.0 * math.pi)
+    log_mass = top + tf.math.log(total * (high - low) / (nodes - 1.0)) - 0.5 * math.log(2.0 * math.pi)
     return Tilted(log_mass, centre / deviation, (spread - 1.0) / variance)  # (C51)
 
 
