@@ -101,9 +101,9 @@ class Laplace:
         require_model("Laplace.run", model, CVIGP)
         densities = Densities(model, "Laplace")
         bar = tqdm(range(self.max_steps), disable=not progress, desc="Laplace")
+        _check_curvature(model, densities)
         climber = _ModeClimber(self, model, densities, bar)
         start = climber.start()
-        _check_curvature(model, densities)
         if not start.probe.ok:
             raise unusable_observation(model, None) or _failure()
         climber.write(start)

@@ -115,6 +115,11 @@ def test_sites_whose_cavity_has_no_variance_stay_and_are_counted():
     probe = ExpectationPropagation().compiled_probe(model)(*sites_of(model))
     assert probe.ok and int(probe.skipped) == 1 and np.isnan(probe.evidence)
     assert float(probe.tau[0, 0]) == 2.0 and float(probe.tau[1, 0]) > 0.0
+
+
+@pytest.mark.exhaustive
+def test_a_run_goes_on_when_all_cavities_have_a_variance_again():
+    model = _two_points()
     result = ExpectationPropagation().run(model)
     assert result.converged and result.skipped_sites > 0 and "skipped sites" in str(result)
     assert np.isfinite(result.evidence_estimate)
