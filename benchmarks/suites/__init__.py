@@ -16,6 +16,7 @@ SUITES = {
     "convergence": "gap to the optimum at fixed hyperparameters",
     "classification": "Table 2 of the orthogonal paper: accuracy, log loss, average ranks",
     "full_gp": "full-GP classification: seconds to the best bound",
+    "rivals": "CVI, LCL, Opper, EP and Laplace on one full GP, beside NUTS",
     "glm": "Bayesian logistic regression: seconds and memory to the optimum",
     "policies": "what each policy for negative precisions does",
     "lagrangian": "decoupled variational Gaussian inference",

@@ -7,7 +7,8 @@ All of them work at fixed hyperparameters, while `gpflow_decoupled.fit` trains b
 | `minimize(model, data)` | one step on all data or on a batch | on inducing points, SVGP: `NaturalGradient` |
 | `minimize(model)` | one step on the model's own data | `CVIGP`: `ConjugateComputation` |
 | | | `FactorGraph`: `MeanFieldCVI` |
-| `run(model)` | steps until q(f) has converged | `CVIGP`: `ConjugateComputation`, `JaakkolaJordan` |
+| `run(model)` | steps until q(f) has converged | `CVIGP`: `ConjugateComputation`, `JaakkolaJordan`, |
+| | | `ExpectationPropagation`, `Laplace` |
 | | | `FactorGraph`: `MeanFieldCVI` |
 | | | `LCLGP`: `LinearlyConstrainedLagrangian`, `ConstraintSubset`, |
 | | | `OpperArchambeau`, `CholeskyKL` |
@@ -22,8 +23,9 @@ All of them work at fixed hyperparameters, while `gpflow_decoupled.fit` trains b
 bound on all data, shorten steps where it falls, and return a record. A method that is handed another kind of model raises
 `ModelError`, and the message says what to use for that model.
 
-Each method has a package: `natural_gradient`, `conjugate`, `mean_field`, `lagrangian`, `affine_independent` and, for means on
-all data, `data_mean`. They share `steps` (step sizes, and the policies for negative precisions), `ascent` (the loop that
+Each method has a package: `natural_gradient`, `conjugate`, `mean_field`, `lagrangian`, `affine_independent`, `approximations`
+(expectation propagation and Laplace, which estimate the evidence and do not bound it) and, for means on all data, `data_mean`.
+They share `steps` (step sizes, and the policies for negative precisions), `ascent` (the loop that
 halves a step after which the bound is lower), `lbfgs` (SciPy's L-BFGS-B), `results` (what a run returns) and
 `expectation_check` (the warning at the end of a run whose expectations were too coarse); read these first.
 `unusable_observation` names the row that makes a bound infinite.
@@ -33,6 +35,9 @@ from .affine_independent.best_base import BaseChoice, best_base
 from .affine_independent.jaakkola_jordan import JaakkolaJordan
 from .affine_independent.optimizer import AffineIndependentAscent
 from .affine_independent.result import AffineResult
+from .approximations.expectation_propagation import ExpectationPropagation
+from .approximations.laplace import Laplace
+from .approximations.result import EvidenceResult
 from .conjugate.optimizer import ConjugateComputation
 from .conjugate.result import ConjugateResult
 from .conjugate.sweep import sweep
@@ -58,8 +63,11 @@ __all__ = [
     "ConjugateGradients",
     "ConjugateResult",
     "ConstraintSubset",
+    "EvidenceResult",
+    "ExpectationPropagation",
     "JaakkolaJordan",
     "LagrangianResult",
+    "Laplace",
     "LinearlyConstrainedLagrangian",
     "MeanFieldCVI",
     "MeanResult",

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.polynomial.hermite_e import hermegauss
 from scipy.special import expit, gammaln
+from scipy.stats import norm
 
 from .decoupled import Process
 from .grams import Array
@@ -53,6 +54,33 @@ def poisson() -> Likelihood:
         lambda y, f: y * f - np.exp(f) - gammaln(y + 1.0),
         lambda y, f: y - np.exp(f),
         lambda y, f: -np.exp(f),
+    )
+
+
+def bernoulli_probit() -> Likelihood:
+    """y in {0, 1} with p(y = 1 | f) = Phi(f)."""
+
+    def signed(y: Array, f: Array) -> tuple[Array, Array, Array]:
+        t = 2.0 * y - 1.0
+        return t, t * f, np.exp(norm.logpdf(f) - norm.logcdf(t * f))
+
+    def curvature(y: Array, f: Array) -> Array:
+        _, u, ratio = signed(y, f)
+        return -ratio * (ratio + u)
+
+    def score(y: Array, f: Array) -> Array:
+        t, _, ratio = signed(y, f)
+        return t * ratio
+
+    return Likelihood(lambda y, f: norm.logcdf((2.0 * y - 1.0) * f), score, curvature)
+
+
+def exponential() -> Likelihood:
+    """Exponential y with the scale exp(f)."""
+    return Likelihood(
+        lambda y, f: -y * np.exp(-f) - f,
+        lambda y, f: y * np.exp(-f) - 1.0,
+        lambda y, f: -y * np.exp(-f),
     )
 
 

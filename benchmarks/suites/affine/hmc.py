@@ -24,6 +24,7 @@ from gpflow_decoupled.optimizers import AffineIndependentAscent
 
 from ...harness.data import raw
 from ...harness.machine import clock
+from ...harness.nuts import nuts_draws
 from ...harness.pictures import Figure, Panel, Series
 from ...harness.report import Section, Table
 from ...harness.runner import Part
@@ -159,7 +160,7 @@ def _truth(problem: Problem, chains: int, draws: int, seed: int, jit: bool) -> T
         return tf.reduce_sum(problem.log_label(values(v)), axis=-1) - 0.5 * tf.reduce_sum(tf.square(v), axis=-1)
 
     start = tf.constant(np.random.default_rng(seed).standard_normal((chains, len(K))))
-    v = _sampled(log_joint, start, draws, draws // 3, seed, jit)
+    v = nuts_draws(log_joint, start, draws, draws // 3, seed, jit)
     f = values(tf.reshape(v, [-1, len(K)])).numpy().reshape(draws, chains, len(K))
     r_hat = tfp.mcmc.potential_scale_reduction(tf.constant(f), split_chains=True).numpy()
     effective = tf.reduce_sum(tfp.mcmc.effective_sample_size(tf.constant(f)), axis=0).numpy()
@@ -168,22 +169,6 @@ def _truth(problem: Problem, chains: int, draws: int, seed: int, jit: bool) -> T
     halves = [_densities(problem, K, part, grid) for part in (kept[:, : chains // 2], kept[:, chains // 2 :])]
     noise = 0.5 * _total_variation(grid, *halves)
     return Truth(grid, 0.5 * (halves[0] + halves[1]), noise, float(r_hat.max()), float(effective.min()))
-
-
-def _sampled(log_joint: Callable, start: tf.Tensor, draws: int, burn_in: int, seed: int, jit: bool) -> tf.Tensor:
-    """Draws [draws, C, N] of chains from `start` [C, N], compiled."""
-    kernel = tfp.mcmc.DualAveragingStepSizeAdaptation(
-        tfp.mcmc.NoUTurnSampler(log_joint, step_size=tf.constant(0.3, start.dtype), max_tree_depth=7),
-        num_adaptation_steps=int(0.8 * burn_in),
-        target_accept_prob=tf.constant(0.8, start.dtype),
-    )
-
-    def chain() -> tf.Tensor:
-        return tfp.mcmc.sample_chain(
-            draws, start, kernel=kernel, num_burnin_steps=burn_in, trace_fn=None, seed=[seed, seed + 1]
-        )
-
-    return tf.function(chain, autograph=False, jit_compile=jit)()
 
 
 def _grid(f: np.ndarray) -> np.ndarray:

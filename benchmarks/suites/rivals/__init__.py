@@ -1,0 +1,37 @@
+"""Approximations of one full GP beside each other: conjugate computation, the Lagrangian, Opper-Archambeau, EP, Laplace.
+
+Kernel and likelihood are the same for all, and fixed. The first three maximise one bound and end at one q(f); expectation
+propagation and Laplace end at others, and estimate the evidence.
+
+- `problems`: labels of a data set, or counts of coal-mining disasters;
+- `traces`: bound or estimate against seconds;
+- `marginals`: means and standard deviations of f at the data against a long run of NUTS, and the estimates of the evidence
+  against importance sampling.
+"""
+
+from __future__ import annotations
+
+__all__ = ["SUITE"]
+
+import argparse
+
+from ...harness.runner import Suite
+from . import marginals, traces
+
+
+def _add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--task", help="binary labels; default: ionosphere, or breast cancer without --data")
+    parser.add_argument("--num-data", type=int, default=700, help="rows that are timed, at most")
+    parser.add_argument("--variance", type=float, default=10.0, help="of the kernel")
+    parser.add_argument("--repeats", type=int, default=3, help="fits of a method, of which the fastest counts")
+    parser.add_argument("--gp-data", type=int, default=120, help="labels that are compared with NUTS")
+    parser.add_argument("--chains", type=int, default=4, help="of NUTS")
+    parser.add_argument("--draws", type=int, default=4000, help="of each chain")
+    parser.add_argument("--no-jit", action="store_true", help="NUTS without XLA, which takes long to compile")
+
+
+SUITE = Suite(
+    "Approximations of one full GP",
+    {"traces": traces.PART, "marginals": marginals.PART},
+    _add_arguments,
+)

@@ -1,0 +1,84 @@
+"""The log density of each label as a function of its own latent value, which both approximations need."""
+
+from __future__ import annotations
+
+__all__ = ["Densities", "DensityExpansion"]
+
+from typing import NamedTuple
+
+import tensorflow as tf
+from gpflow import likelihoods as gl
+from gpflow.kernels import LinearCoregionalization
+
+from ...errors import DataError
+from ...likelihoods import QuadratureLoss
+from ...likelihoods.sites.registry import site_description
+from ...models import CVIGP
+
+
+class DensityExpansion(NamedTuple):
+    """l = log p(y_n | m_0 + u_n) and its derivatives at one u [N, L]."""
+
+    value: tf.Tensor
+    """[N, L], nats"""
+    first: tf.Tensor
+    """[N, L]"""
+    second: tf.Tensor
+    """[N, L]"""
+
+
+class Densities:
+    """The log densities of the labels of a model, as functions of its centred latent functions u = f - m_0.
+
+    :param model: its data, its likelihood and its mean function are read.
+    :param method: who asks, for error messages.
+    :raises DataError: where the density of a label depends on several latent functions.
+    """
+
+    def __init__(self, model: CVIGP, method: str) -> None:
+        _check_latents(model, method)
+        self.X, self.Y = model.data
+        self.likelihood = model.likelihood
+        self.offset = tf.broadcast_to(tf.cast(model.mean_function(self.X), self.X.dtype), tf.shape(self.Y))
+
+    def bend(self) -> tuple[tf.Tensor, tf.Tensor] | None:
+        """Where the log densities bend, and over what distance [N, L] each; None where that is not declared."""
+        build = site_description(self.likelihood).loss
+        if build is None:
+            return None
+        try:
+            loss = build(self.likelihood, self.Y)
+        except DataError:  # parameters that are functions of the inputs
+            return None
+        if not isinstance(loss, QuadratureLoss) or loss.width is None:
+            return None
+        return loss.centre - self.offset, loss.width
+
+    def log_prob(self, u: tf.Tensor) -> tf.Tensor:
+        """The log densities [..., N, L] in nats at u [..., N, L]."""
+        return self.likelihood._scalar_log_prob(self.X, self.offset + u, self.Y)
+
+    def expand(self, u: tf.Tensor) -> DensityExpansion:
+        """The log densities and their derivatives at u [N, L], by automatic differentiation."""
+        zero = tf.UnconnectedGradients.ZERO
+        with tf.GradientTape(watch_accessed_variables=False) as outer:
+            outer.watch(u)
+            with tf.GradientTape(watch_accessed_variables=False) as inner:
+                inner.watch(u)
+                value = self.log_prob(u)
+            first = inner.gradient(value, u, unconnected_gradients=zero)
+        return DensityExpansion(value, first, outer.gradient(first, u, unconnected_gradients=zero))
+
+
+def _check_latents(model: CVIGP, method: str) -> None:
+    """Refuse models whose labels do not have a latent function each."""
+    likelihood, instead = model.likelihood, "use ConjugateComputation, which needs expected log densities alone."
+    if not isinstance(likelihood, gl.ScalarLikelihood) or isinstance(likelihood, gl.SwitchedLikelihood):
+        raise DataError(
+            f"{method} needs one latent function and one density per label, and the density of "
+            f"{type(likelihood).__name__} is not of this form: {instead}"
+        )
+    if isinstance(model.kernel, LinearCoregionalization):
+        raise DataError(
+            f"{method} needs one latent function per label, and the kernel LinearCoregionalization mixes them: {instead}"
+        )

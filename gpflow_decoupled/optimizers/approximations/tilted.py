@@ -1,0 +1,131 @@
+"""The moments of tilted distributions: a Gaussian times a power of the density of one label.
+
+With the cavity N(m_c, v_c) and log Z^ = log int N(u; m_c, v_c) p(y | u)^alpha du, mean and variance of the tilted distribution
+are m_c + v_c d1 and v_c + v_c^2 d2, where d1 and d2 are the first two derivatives of log Z^ in m_c (C51).
+"""
+
+from __future__ import annotations
+
+__all__ = ["Tilted", "has_closed_form", "tilted"]
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+import tensorflow as tf
+from gpflow import likelihoods as gl
+from gpflow.likelihoods.utils import inv_probit
+
+from ...likelihoods import BernoulliProbit
+from ...likelihoods.sites.probit import JITTER
+from ...special.normal import inverse_mills, log_normal_cdf
+from .densities import Densities
+
+_REACH = 200.0
+"""How many standard deviations of the cavity the first nodes cover, on either side"""
+_NEGLIGIBLE = 45.0
+"""Nats below the largest weight at which a node no longer matters"""
+_ZOOMS = 2
+_FAR = -1e3
+"""Below it phi / Phi is replaced by its expansion"""
+
+
+class Tilted(NamedTuple):
+    """log Z^ of every label, and its derivatives in the mean of the cavity; (C51)."""
+
+    log_mass: tf.Tensor
+    """[N, L], nats"""
+    first: tf.Tensor
+    """[N, L]"""
+    second: tf.Tensor
+    """[N, L]"""
+
+
+def has_closed_form(densities: Densities, power: float) -> bool:
+    """Whether `tilted` uses no nodes: for the probit, GPflow's included, with power 1."""
+    likelihood = densities.likelihood
+    return power == 1.0 and (isinstance(likelihood, BernoulliProbit) or _has_floor(likelihood))
+
+
+def tilted(densities: Densities, power: float, mean: tf.Tensor, variance: tf.Tensor, nodes: int) -> Tilted:
+    """The moments under cavities N(mean, variance): in closed form for the probit, else by quadrature.
+
+    :param densities: of the labels.
+    :param power: alpha, above 0.
+    :param mean: of the cavities, less the mean function [N, L].
+    :param variance: of the cavities [N, L], above 0.
+    :param nodes: of the quadrature.
+    """
+    if not has_closed_form(densities, power):
+        return _by_quadrature(densities, power, mean, variance, nodes)
+    plain = _probit(densities, mean, variance)
+    return _with_floor(plain) if _has_floor(densities.likelihood) else plain
+
+
+def _has_floor(likelihood: gl.Likelihood) -> bool:
+    """Whether this is GPflow's probit, whose probabilities keep a distance from 0 and 1."""
+    return isinstance(likelihood, gl.Bernoulli) and likelihood.invlink is inv_probit
+
+
+def _probit(densities: Densities, mean: tf.Tensor, variance: tf.Tensor) -> Tilted:
+    """The density Phi(f) of a label 1, and Phi(-f) of a label 0."""
+    t, spread = 2.0 * densities.Y - 1.0, tf.sqrt(1.0 + variance)
+    z = t * (densities.offset + mean) / spread  # (C54)
+    r = inverse_mills(z)
+    far = tf.minimum(z, _FAR)  # r (r + z) cancels there
+    bend = tf.where(z < _FAR, 1.0 - 1.0 / tf.square(far), r * (r + z))
+    return Tilted(log_normal_cdf(z), t * r / spread, -bend / tf.square(spread))
+
+
+def _with_floor(plain: Tilted) -> Tilted:
+    """The same for GPflow's probit, whose probabilities are (1 - 2 jitter) Phi + jitter."""
+    kept = (1.0 - 2.0 * JITTER) * tf.exp(plain.log_mass)
+    share = kept / (kept + JITTER)
+    first = share * plain.first
+    second = share * (plain.second + tf.square(plain.first)) - tf.square(first)
+    return Tilted(tf.math.log(kept + JITTER), first, second)
+
+
+def _by_quadrature(densities: Densities, power: float, mean: tf.Tensor, variance: tf.Tensor, nodes: int) -> Tilted:
+    """By the trapezoidal rule, on nodes that zoom in on where the tilted distribution has its mass.
+
+    Under an analytic integrand the error falls exponentially with the number of nodes. Gauss-Hermite nodes of the cavity would
+    miss a density that is much narrower, or far from its mean. Where it is known at what place and over what distance a log
+    density bends, nodes lie evenly in t with u = place + distance sinh t, as those of `expectations.peaked`.
+    """
+    deviation = tf.sqrt(variance)
+
+    def log_weights(z: tf.Tensor) -> tf.Tensor:
+        value = power * densities.log_prob(mean + deviation * z) - 0.5 * tf.square(z)
+        return tf.where(tf.math.is_finite(value), value, -math.inf)
+
+    # 1) nodes that lie ever further apart, then twice evenly over what has mass
+    scale = np.arcsinh(_REACH)
+    z = tf.constant(np.sinh(np.linspace(-scale, scale, nodes))[:, None, None], mean.dtype) + tf.zeros_like(mean)
+    evenly = tf.constant(np.linspace(0.0, 1.0, nodes)[:, None, None], mean.dtype)
+    for _ in range(_ZOOMS):
+        low, high = _range(z, log_weights(z))
+        z = low + (high - low) * evenly
+    # 2) the sums
+    bend, log_slope = densities.bend(), tf.zeros_like(z)
+    if bend is not None:
+        place, width = (bend[0] - mean) / deviation, bend[1] / deviation
+        low, high = (tf.asinh((end - place) / width) for end in (low, high))
+        t = low + (high - low) * evenly
+        z, log_slope = place + width * tf.sinh(t), tf.math.log(width * tf.cosh(t))
+    logs = log_weights(z) + log_slope
+    top = tf.reduce_max(logs, axis=0)
+    weights = tf.exp(logs - top)
+    total = tf.reduce_sum(weights, axis=0)
+    centre = tf.reduce_sum(weights * z, axis=0) / total
+    spread = tf.reduce_sum(weights * tf.square(z - centre), axis=0) / total
+    log_mass = top + tf.math.log(total * (high - low) / (nodes - 1.0)) - 0.5 * math.log(2.0 * math.pi)
+    return Tilted(log_mass, centre / deviation, (spread - 1.0) / variance)  # (C51)
+
+
+def _range(z: tf.Tensor, logs: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """The neighbours [N, L] of the first and of the last node z [Q, N, L] whose weight matters."""
+    matters = logs > tf.reduce_max(logs, axis=0) - _NEGLIGIBLE
+    before, after = tf.concat([z[:1], z[:-1]], axis=0), tf.concat([z[1:], z[-1:]], axis=0)
+    low = tf.reduce_min(tf.where(matters, before, z[-1]), axis=0)
+    return low, tf.reduce_max(tf.where(matters, after, z[0]), axis=0)

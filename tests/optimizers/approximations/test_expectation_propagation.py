@@ -1,0 +1,171 @@
+"""Parallel, damped passes: the fixed points of EP one site after the other, exact Gaussians, limits."""
+
+from __future__ import annotations
+
+import gpflow
+import numpy as np
+import pytest
+from gpflow import likelihoods as gl
+from numpy.testing import assert_allclose
+
+from gpflow_decoupled.errors import DataError, ModelError, NumericalError
+from gpflow_decoupled.likelihoods import BernoulliProbit, Laplace
+from gpflow_decoupled.models import CVIGP, LCLGP
+from gpflow_decoupled.optimizers import ConjugateComputation, ExpectationPropagation
+from gpflow_decoupled.optimizers.approximations.densities import Densities
+from gpflow_decoupled.optimizers.approximations.tilted import tilted
+from tests.bounds.registry import matern
+from tests.models.conjugate_problems import (
+    NOISE,
+    X,
+    conjugate_model,
+    gram,
+    prior_mean,
+    problem,
+    separate,
+    sites_on_f,
+    trend,
+)
+from tests.optimizers.approximations.evidence_problems import CASES, evidence_model, labels_of, sites_of
+from tests.reference import conjugate as conj
+from tests.reference import expectation_propagation as ep
+
+
+@pytest.mark.costly(keep=1)
+@pytest.mark.parametrize("power", [1.0, 0.5])
+@pytest.mark.parametrize("name", CASES)
+def test_fixed_point_is_that_of_one_site_after_the_other(name, power):
+    model = evidence_model(name)
+    result = ExpectationPropagation(power).run(model, tolerance=1e-9)
+    assert result.converged and result.skipped_sites == 0
+    expected = ep.power_ep(gram(model), prior_mean(model), labels_of(model), CASES[name][1].log_prob, power)
+    assert_allclose(result.evidence_estimate, expected.evidence, rtol=1e-8)
+    for found, other in zip(sites_on_f(model), expected.sites):
+        assert_allclose(found, other, rtol=1e-6, atol=1e-6)
+    assert_allclose(result.elbo, model.elbo(), rtol=1e-10)
+    assert_allclose(result.history["evidence_estimate"][-1], result.evidence_estimate)
+
+
+def test_gaussian_noise_is_exact():
+    model = evidence_model("Gaussian")
+    result = ExpectationPropagation(0.3, damping=0.0).run(model)
+    exact = conj.log_evidence(gram(model), prior_mean(model), labels_of(model), NOISE)
+    assert_allclose([result.evidence_estimate, result.elbo], exact, rtol=1e-9)
+    assert_allclose(model.basis.tau, np.full((len(X), 1), 1.0 / NOISE), rtol=1e-9)
+    assert "no bound" in str(result)
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("name", ["probit", "Poisson", "Student-t"])
+def test_small_powers_approach_conjugate_computation(name):
+    best = evidence_model(name)
+    bound, gaps = ConjugateComputation().run(best, tolerance=1e-20).elbo, []
+    for power in (1.0, 0.1, 0.01):
+        model = evidence_model(name)
+        result = ExpectationPropagation(power).run(model)
+        assert model.elbo() <= bound + 1e-9
+        distance = max(np.abs(left - right).max() for left, right in zip(sites_of(model), sites_of(best)))
+        gaps.append((distance, abs(result.evidence_estimate - bound)))
+    assert np.all(np.diff(gaps, axis=0) < 0.0) and np.max(gaps[-1]) < 0.05
+
+
+@pytest.mark.parametrize("name", ["probit", "GPflow's probit", "Student-t", "Poisson"])
+def test_moments_of_tilted_distributions(name):
+    """From narrow and wide cavities, near the label and far from it."""
+    if name == "GPflow's probit":
+        model = conjugate_model(gl.Bernoulli())
+
+        def log_density(y, f):
+            return np.logaddexp(np.log(0.998) + CASES["probit"][1].log_prob(y, f), np.log(0.001))
+    else:
+        model, log_density = evidence_model(name), CASES[name][1].log_prob
+    m, v = np.linspace(-6.0, 6.0, len(X)), np.geomspace(0.01, 20.0, len(X))
+    found = tilted(Densities(model, "test"), 1.0, m[:, None], v[:, None], 200)
+    for n, y in enumerate(labels_of(model)):
+        offset = prior_mean(model)[n]
+        mass, mean, variance = ep.tilted_moments(lambda f: log_density(y, offset + f), m[n], v[n])  # noqa: B023
+        assert_allclose(found.log_mass[n, 0], mass, rtol=1e-8, atol=1e-9)
+        assert_allclose(m[n] + v[n] * found.first[n, 0], mean, rtol=1e-7, atol=1e-8)
+        assert_allclose(v[n] + v[n] ** 2 * found.second[n, 0], variance, rtol=1e-6)
+
+
+@pytest.mark.exhaustive
+def test_latent_functions_of_a_factorised_likelihood_are_apart():
+    Y = np.random.default_rng(0).poisson(2.0, size=(len(X), 2)).astype(float)
+    trends = trend(2)
+    both = CVIGP((X, Y), separate(), gl.Poisson(), mean_function=trends)
+    result, total = ExpectationPropagation().run(both), 0.0
+    for latent, kernel in enumerate(separate().kernels):
+        own = gpflow.functions.Linear(trends.A.numpy()[:, latent : latent + 1], trends.b.numpy()[latent : latent + 1])
+        one = CVIGP((X, Y[:, latent : latent + 1]), kernel, gl.Poisson(), mean_function=own)
+        total += ExpectationPropagation().run(one).evidence_estimate
+        assert_allclose(both.basis.tau.numpy()[:, latent], one.basis.tau.numpy()[:, 0], rtol=1e-6)
+    assert_allclose(result.evidence_estimate, total, rtol=1e-9)
+
+
+def _two_points():
+    """The second site takes away what the first one adds, so that the cavity of the first has no variance."""
+    model = CVIGP(([[0.0], [0.1]], [[0.5], [0.6]]), gpflow.kernels.SquaredExponential(), gl.StudentT(scale=0.3))
+    model.basis.tau.assign([[2.0], [-1.5]])
+    return model
+
+
+def test_sites_whose_cavity_has_no_variance_stay_and_are_counted():
+    model = _two_points()
+    probe = ExpectationPropagation().compiled_probe(model)(*sites_of(model))
+    assert probe.ok and int(probe.skipped) == 1 and np.isnan(probe.evidence)
+    assert float(probe.tau[0, 0]) == 2.0 and float(probe.tau[1, 0]) > 0.0
+
+
+@pytest.mark.exhaustive
+def test_a_run_goes_on_when_all_cavities_have_a_variance_again():
+    model = _two_points()
+    result = ExpectationPropagation().run(model)
+    assert result.converged and result.skipped_sites > 0 and "skipped sites" in str(result)
+    assert np.isfinite(result.evidence_estimate)
+
+
+@pytest.mark.exhaustive
+def test_too_few_nodes_are_noticed():
+    model = conjugate_model(Laplace(scale=0.01))  # it has a kink
+    with pytest.warns(UserWarning, match=r"tilted moments of Laplace are not accurate.*nodes=80\)"):
+        ExpectationPropagation(nodes=20).run(model, steps=2)
+
+
+@pytest.mark.parametrize("name", ["multiclass", "heteroscedastic", "Student-t, coregionalised"])
+def test_densities_of_several_latent_functions_are_refused(name):
+    model = problem(name)
+    before = sites_of(model)
+    with pytest.raises(DataError, match="^ExpectationPropagation needs one latent function.*use ConjugateComputation"):
+        ExpectationPropagation().run(model)
+    for left, right in zip(before, sites_of(model)):
+        np.testing.assert_array_equal(left, right)
+
+
+def test_other_models_and_numbers_out_of_range_are_refused():
+    with pytest.raises(
+        ModelError, match=r"^ExpectationPropagation.run takes a model of the class CVIGP, and got LCLGP"
+    ):
+        ExpectationPropagation().run(LCLGP((X, X[:, :1]), matern(1.3, 0.8), gl.Gaussian()))
+    for power in (0.0, 1.5, -1.0, "1", np.nan):
+        with pytest.raises(DataError, match="^power="):
+            ExpectationPropagation(power)
+    for damping in (1.0, -0.1, None):
+        with pytest.raises(DataError, match="^damping="):
+            ExpectationPropagation(damping=damping)
+    with pytest.raises(DataError, match="^nodes="):
+        ExpectationPropagation(nodes=3)
+    model = evidence_model("probit")
+    for options in ({"steps": 0}, {"tolerance": -1.0}):
+        with pytest.raises(DataError, match=f"^{next(iter(options))}="):
+            ExpectationPropagation().run(model, **options)
+    assert not np.any(sites_of(model))
+
+
+@pytest.mark.exhaustive
+def test_a_start_without_a_posterior_is_refused():
+    model = CVIGP(([[0.0], [0.1]], [[0.0], [1.0]]), gpflow.kernels.SquaredExponential(), BernoulliProbit())
+    model.basis.tau.assign([[-5.0], [0.0]])
+    with pytest.raises(NumericalError, match="Set the sites nu and tau of the basis to zero"):
+        ExpectationPropagation().run(model)
+    assert_allclose(model.basis.tau, [[-5.0], [0.0]])
