@@ -9,10 +9,10 @@
 # %% [markdown]
 # # Certificates
 #
-# How often will a classifier err on new data? A few bounds answer from the training data alone, with probability 1 - delta over
-# samples. For one of finitely many classifiers there is Hoeffding's inequality with a union bound. PAC-Bayes bounds (McAllester
-# 1999, Seeger 2002) hold for all posteriors Q at once, also over a continuum of classifiers, and pay KL[Q || P] in the place of
-# the logarithm of their number.
+# How often will a classifier err on new data? A few bounds answer from the training data alone, with probability 1 - delta
+# over samples. For one of finitely many classifiers there is Hoeffding's inequality with a union bound. PAC-Bayes bounds
+# (McAllester 1999, Seeger 2002) hold for all posteriors Q at once, also over a continuum of classifiers, and pay KL[Q || P]
+# in the place of the logarithm of their number.
 
 # %%
 import os
@@ -40,10 +40,10 @@ delta = 0.05
 # %% [markdown]
 # ## A finite class
 #
-# K = 1,000 linear classifiers are drawn before any data are seen. Of a sample of n, the one with the fewest errors is taken. Its
-# prior probability is 1/K, so that log K is its KL[Q || P], and all four bounds apply to it. Hoeffding's is below McAllester's,
-# which is also paid for all other Q. Seeger's and Maurer's keep the binomial tail, which is narrow where errors are rare; they
-# win at small error rates.
+# K = 1,000 linear classifiers are drawn before any data are seen. Of a sample of n, the one with the fewest errors is taken.
+# Its prior probability is 1/K, so that log K is its KL[Q || P], and all four bounds apply to it. Hoeffding's is below
+# McAllester's, which is also paid for all other Q. Seeger's and Maurer's keep the binomial tail, which is narrow where errors
+# are rare; they win at small error rates.
 
 # %%
 K = 1000
@@ -84,10 +84,10 @@ for noise, bounds in curves.items():
 # %% [markdown]
 # ## A continuum: a Laplace posterior
 #
-# All linear classifiers at once, with a Gaussian prior of the weights. `laplace_weights` is the Gaussian at the mode of a Bayesian
-# logistic regression, and `certify_gaussian` certifies any Gaussian posterior of weights, for example that of scikit-learn's
-# logistic regression with its inverse Hessian. A union bound over infinitely many classifiers has no value; KL[Q || P] has, and
-# it grows with log n only.
+# All linear classifiers at once, with a Gaussian prior of the weights. `laplace_weights` is the Gaussian at the mode of a
+# Bayesian logistic regression, and `certify_gaussian` certifies any Gaussian posterior of weights, for example that of
+# scikit-learn's logistic regression with its inverse Hessian. A union bound over infinitely many classifiers has no value;
+# KL[Q || P] has, and it grows with log n only.
 
 # %%
 prior = np.zeros(3), 25.0 * np.eye(3)

@@ -1,7 +1,7 @@
 """Certificates of a Gaussian posterior of weights that is given by its mean and covariance, whatever found it.
 
-The latent function is f(x) = phi(x)^T w with features phi(x) in R^p, P = N(w_0, P_0) and Q = N(m, V). Every method that ends in
-a Gaussian can be certified: a Laplace approximation, scikit-learn's logistic regression with its inverse Hessian, a last
+The latent function is f(x) = phi(x)^T w with features phi(x) in R^p, P = N(w_0, P_0) and Q = N(m, V). Every method that ends
+in a Gaussian can be certified: a Laplace approximation, scikit-learn's logistic regression with its inverse Hessian, a last
 layer. Values of a GP at the sample are weights too, with the identity as features and k(X, X) as prior covariance.
 """
 

@@ -1,4 +1,4 @@
-"""The binary divergence, its inverse, the four bounds and that of a finite class: reference, figures, limits, and that they bound."""
+"""The binary divergence, its inverse, the four bounds and that of a finite class: reference, limits, and that they bound."""
 
 from __future__ import annotations
 
