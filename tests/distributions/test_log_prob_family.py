@@ -99,6 +99,7 @@ def _gradient(family: Family, natural: tuple) -> tuple:
     return gradient
 
 
+@pytest.mark.costly(keep=2)
 @pytest.mark.parametrize("name", PARAMETERS)
 def test_what_follows_from_a_density_is_what_formulas_say(name: str) -> None:
     plain, known, natural = _member(name)
@@ -198,11 +199,9 @@ def test_messages_of_a_factor_graph_are_those_of_the_formulas() -> None:
 
 
 def test_what_is_outside_of_the_domain() -> None:
-    plain, known, _ = _member("Gamma")
+    plain, _, _ = _member("Gamma")
     natural = (tf.constant([-1.5, 0.0, 0.0], tf.float64), tf.constant([-1.0, 1.0, -1.0], tf.float64))
     assert_allclose(plain.in_domain(natural), [0, 0, 1])
-    solved = plain.fisher_solve(natural, (tf.ones(3, tf.float64), tf.ones(3, tf.float64)))
-    assert np.array_equal(np.isfinite(solved[0]), [False, False, True])
 
 
 def test_a_solve_that_is_cut_short_is_not_a_number() -> None:
