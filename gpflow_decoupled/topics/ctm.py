@@ -149,8 +149,8 @@ class CorrelatedTopicModel(TopicModel):
         n, least = self.prior_documents, 2 * len(mode)
         if not isinstance(n, Real) or isinstance(n, bool) or not np.isfinite(n) or not (n == 0.0 or n > least):
             raise DataError(
-                f"prior_documents={n!r} must be 0, for no prior of the covariance, or above {least}, twice its size, for a prior "
-                "that is proper."
+                f"prior_documents={n!r} must be 0, for no prior of the covariance, or above {least}, twice its size, for a "
+                "prior that is proper."
             )
         return CovariancePrior(float(n), mode) if n > 0.0 and self.learn_prior else None
 
