@@ -5,8 +5,10 @@ and `prior_kl` (the divergence from the prior). Read `base.py` for this contract
 inducing points add to it; then `coupled.py` (the basis of `gpflow.models.SVGP`), `decoupled.py`, `hybrid.py`,
 `orthogonal.py` and `solve.py`, which go beyond it in this order. `site.py`, `dual.py` (with `weight_space.py`) and
 `affine_independent.py` (with `affine_map.py`) are the bases of models that own their data. `parts/` has the shared pieces.
+`parameters` is a package of its own: other parameters of the same q(f), for example natural ones.
 """
 
+from . import parameters
 from .affine_independent import AffineIndependentBasis
 from .base import Basis, Features, Gaussian
 from .coupled import CoupledBasis
@@ -22,6 +24,7 @@ from .solve import SolveBasis
 __all__ = [
     "AffineIndependentBasis", "Basis", "CoupledBasis", "DecoupledBasis", "DualBasis", "Features", "Gaussian", "HybridBasis",
     "InducingBasis", "OptimalParameters", "OrthogonalBasis", "Regression", "SiteBasis", "SolveBasis",
+    "parameters",
 ]  # fmt: skip
 
 

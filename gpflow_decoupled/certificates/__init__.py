@@ -2,20 +2,23 @@
 
 Read `certificate` first: a certificate is one of the `bounds`, which need `binary_kl`, at the error rates of `classifiers` and
 the KL divergence of `divergence`. `conditions` checks what makes it valid, that the prior does not depend on the data.
-`split` and `model_selection` are two ways to choose hyperparameters for which it stays valid.
+`split` and `model_selection` are two ways to choose hyperparameters for which it stays valid. `gaussian` certifies a posterior
+of weights that is not a model, for example that of `laplace`.
 """
 
 from .binary_kl import binary_kl, inverse_binary_kl
-from .bounds import maurer, mcallester, pinsker, seeger
+from .bounds import hoeffding, maurer, mcallester, pinsker, seeger
 from .certificate import PacBayesCertificate, pac_bayes_certificate
 from .classifiers import ClassifierErrors, classifier_errors, predict_labels
+from .gaussian import certify_gaussian
+from .laplace import laplace_weights
 from .model_selection import CertifiedSelection, select_by_certificate
 from .split import split_for_certificate
 
 __all__ = [
-    "CertifiedSelection", "ClassifierErrors", "PacBayesCertificate", "binary_kl", "classifier_errors", "inverse_binary_kl",
-    "maurer", "mcallester", "pac_bayes_certificate", "pinsker", "predict_labels", "seeger", "select_by_certificate",
-    "split_for_certificate",
+    "CertifiedSelection", "ClassifierErrors", "PacBayesCertificate", "binary_kl", "certify_gaussian", "classifier_errors",
+    "hoeffding", "inverse_binary_kl", "laplace_weights", "maurer", "mcallester", "pac_bayes_certificate", "pinsker",
+    "predict_labels", "seeger", "select_by_certificate", "split_for_certificate",
 ]  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""Four PAC-Bayes bounds on the risk e_G of the Gibbs classifier, its error rate on new data.
+"""Four PAC-Bayes bounds on the risk e_G of the Gibbs classifier, its error rate on new data, and one for a finite class.
 
 Each is a function of the error rate on the sample, of KL[Q || P] from the prior P to the posterior Q, of the sample size n and
 of delta, and holds with probability 1 - delta over samples, for all Q at once.
@@ -10,12 +10,14 @@ of delta, and holds with probability 1 - delta over samples, for all Q at once.
 | `pinsker` | Pinsker's inequality | a relaxation of Maurer's, in closed form |
 | `mcallester` | McAllester, "PAC-Bayesian model averaging", COLT 1999 | the first of these bounds |
 
+`hoeffding` is the union bound over finitely many classifiers, which the others are compared with.
+
 Maurer proves his bound for n >= 8. It holds for smaller n too, because the sum that he bounds by 2 sqrt(n) is below it there.
 """
 
 from __future__ import annotations
 
-__all__ = ["mcallester", "maurer", "pinsker", "seeger"]
+__all__ = ["hoeffding", "mcallester", "maurer", "pinsker", "seeger"]
 
 import numpy as np
 
@@ -91,3 +93,26 @@ def mcallester(risk: Numbers, kl: Numbers, n: Numbers, delta: Numbers) -> np.nda
     """
     n = np.asarray(n, float)
     return np.minimum(1.0, risk + np.sqrt((kl + np.log(1.0 / delta) + np.log(n) + 2.0) / (2.0 * n - 1.0)))  # (T12)
+
+
+def hoeffding(risk: Numbers, kl: Numbers, n: Numbers, delta: Numbers) -> np.ndarray:
+    """The union bound risk + sqrt((kl + log(1 / delta)) / (2 n)) for one of finitely many classifiers.
+
+    By Hoeffding's inequality a single classifier errs more often than its rate on the sample plus epsilon with probability at
+    most exp(-2 n epsilon^2). If the class has K members, each gets delta / K, or delta P(h) where a prior P weighs them. So
+    for a posterior on one member kl = log K = log(1 / P(h)), which is its KL[Q || P], and the other bounds take the same
+    number. Unlike them this one does not hold for the KL[Q || P] of a posterior that is spread over members, or over a
+    continuum; with kl = log K it holds for any posterior over K members.
+
+    :param risk: the error rate [...] of the classifier on the sample.
+    :param kl: log K, or log(1 / P(h)), in nats [...]; the class and P must be named before the sample is seen.
+    :param n: the size of the sample [...].
+    :param delta: the probability [...] with which the bound may fail, over samples.
+    :return: the bound on the risk [...], at most 1. The bound from both sides, of which the slides speak, has log(2 / delta).
+
+    Source: Hoeffding, "Probability inequalities for sums of bounded random variables", JASA 1963. Example::
+
+        hoeffding(0.05, np.log(100), 1000, 0.05)  # 0.1117, the best of 100 classifiers
+    """
+    n = np.asarray(n, float)
+    return np.minimum(1.0, risk + np.sqrt((kl + np.log(1.0 / delta)) / (2.0 * n)))  # (T13)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["PacBayesCertificate", "pac_bayes_certificate"]
+__all__ = ["PacBayesCertificate", "certificate_of", "pac_bayes_certificate"]
 
 from dataclasses import dataclass
 
@@ -10,7 +10,7 @@ from gpflow.base import RegressionData
 from gpflow.models import GPModel
 
 from .bounds import maurer, mcallester, pinsker, seeger
-from .classifiers import checked_data, classifier_errors
+from .classifiers import ClassifierErrors, checked_data, classifier_errors
 from .conditions import ORIGINS, check_level, prior_origin
 from .divergence import divergence
 
@@ -128,8 +128,26 @@ def pac_bayes_certificate(
     errors = classifier_errors(model, data)
     X, Y = checked_data(model, data)
     origin = prior_origin(model, (X, Y), hyperparameters, learned_on)
-    # 2) the divergence, and the bounds, each at delta / J so that those of all J settings hold together
-    kl, n = divergence(model), len(X)
+    # 2) the divergence, and the bounds
+    return certificate_of(errors, divergence(model), len(X), delta, settings, origin)
+
+
+def certificate_of(
+    errors: ClassifierErrors, kl: float, n: int, delta: float, settings: int, origin: str
+) -> PacBayesCertificate:
+    """The certificate of error rates on n observations, and of KL[Q || P] in nats.
+
+    :param errors: of the three classifiers on the sample.
+    :param kl: KL[Q || P] in nats.
+    :param n: the number of observations.
+    :param delta: the probability with which the bounds may fail.
+    :param settings: J; each bound is at delta / J, so that those of all J settings hold together.
+    :param origin: how the prior was found, one of the keys of `conditions.ORIGINS`.
+
+    Example::
+
+        certificate_of(ClassifierErrors(0.08, 0.05, 0.05), 9.0, 500, 0.05, 1, "fixed").maurer  # 0.1655
+    """
     known = (errors.gibbs, kl, n, delta / settings)
     bounds = {rule.__name__: float(rule(*known)) for rule in (seeger, maurer, pinsker, mcallester)}
     return PacBayesCertificate(

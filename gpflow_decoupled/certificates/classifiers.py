@@ -19,6 +19,7 @@ __all__ = [
     "check_classifier",
     "checked_data",
     "classifier_errors",
+    "errors_of_marginals",
     "latent_moments",
     "predict_labels",
 ]
@@ -86,7 +87,20 @@ def classifier_errors(model: GPModel, data: RegressionData) -> ClassifierErrors:
     """
     check_classifier(model)
     X, Y = checked_data(model, data)
-    mean, deviation = latent_moments(model, X)
+    return errors_of_marginals(*latent_moments(model, X), Y)
+
+
+def errors_of_marginals(mean: np.ndarray, deviation: np.ndarray, Y: np.ndarray) -> ClassifierErrors:
+    """The error rates of the three classifiers from Gaussian marginals of f.
+
+    :param mean: mu [N].
+    :param deviation: sqrt v [N], at least 0.
+    :param Y: labels [N, 1], 0 or 1.
+
+    Example::
+
+        errors_of_marginals(np.array([1.0]), np.array([2.0]), np.array([[1.0]])).gibbs  # 0.3085
+    """
     signed = (2.0 * Y[:, 0] - 1.0) * mean
     ratio = _ratio(signed, deviation)
     gibbs, votes = ndtr(-ratio), erf(ratio / np.sqrt(2.0))

@@ -6,7 +6,7 @@ P, that is the kernel and the mean function, was learned on the same sample.
 
 from __future__ import annotations
 
-__all__ = ["ORIGINS", "check_level", "prior_origin"]
+__all__ = ["ORIGINS", "check_level", "prior_origin", "stated_origin"]
 
 import warnings
 
@@ -72,6 +72,15 @@ def prior_origin(model: GPModel, data: RegressionData, stated: str | None, learn
         stacklevel=3,
     )
     return "unknown"
+
+
+def stated_origin(stated: str) -> str:
+    """What the caller of `certify_gaussian` states: "fixed", "split", or "same-data", which is warned of.
+
+    :raises UnknownOptionError: for another statement.
+    """
+    check_option("hyperparameters", stated, ("fixed", "split", "same-data"))
+    return _warned("The prior was chosen on these data.") if stated == "same-data" else stated
 
 
 def _warned(finding: str) -> str:

@@ -17,18 +17,20 @@ from __future__ import annotations
 
 __all__ = ["CorrelatedTopicModel"]
 
+from numbers import Real
 from typing import cast
 
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from ..errors import check_option
+from ..errors import DataError, check_option
 from .fitting.passes import Progress
 from .lda import LatentDirichletAllocation
 from .model import TopicModel
 from .options import check_prior, check_whole
 from .proportions.gaussian import GaussianProportions
+from .proportions.inverse_wishart import CovariancePrior
 from .proportions.logistic_dirichlet import LogisticDirichlet
 
 POSTERIORS = ("gaussian", "diagonal", "dirichlet")
@@ -45,7 +47,9 @@ class CorrelatedTopicModel(TopicModel):
     :param posterior: "gaussian", q(eta_d) = N(m, V), (T5)-(T7); "diagonal", the same with a diagonal V; or "dirichlet",
         q(theta_d) = Dir(c), with which each document is one of latent Dirichlet allocation, (T8), (T9), all in closed form.
     :param learn_prior: whether mu_0 and Sigma_0 are learned; otherwise they stay at 0 and `prior_variance` times I.
-    :param prior_variance: the diagonal of Sigma_0 at the start.
+    :param prior_variance: the diagonal of Sigma_0 at the start, and of the mode of its prior.
+    :param prior_documents: n_0, how many documents of covariance `prior_variance` times I the inverse-Wishart prior of Sigma_0
+        counts as, (T16); 0 for no prior, else above 2 K. Bound and score have its log density as a term.
     :param start_passes: how many passes of `LatentDirichletAllocation` find the topics to start at; with 0 the fit is
         slower, and ends at a worse optimum.
 
@@ -64,6 +68,7 @@ class CorrelatedTopicModel(TopicModel):
         posterior: str = "gaussian",
         learn_prior: bool = True,
         prior_variance: float = 1.0,
+        prior_documents: float = 0.0,
         start_passes: int = 20,
         method: str = "batch",
         max_passes: int = 100,
@@ -85,6 +90,7 @@ class CorrelatedTopicModel(TopicModel):
         self.posterior = posterior
         self.learn_prior = learn_prior
         self.prior_variance = prior_variance
+        self.prior_documents = prior_documents
         self.start_passes = start_passes
         self.method = method
         self.max_passes = max_passes
@@ -133,9 +139,20 @@ class CorrelatedTopicModel(TopicModel):
         check_prior("prior_variance", self.prior_variance, 1, 1.0)
         size = K - 1 if dirichlet else K
         mu, Sigma = np.zeros(size), self.prior_variance * np.eye(size)
+        prior = self._covariance_prior(Sigma)
         if dirichlet:
-            return LogisticDirichlet(mu, Sigma, self.learn_prior)
-        return GaussianProportions(mu, Sigma, self.posterior == "diagonal", self.learn_prior)
+            return LogisticDirichlet(mu, Sigma, self.learn_prior, prior)
+        return GaussianProportions(mu, Sigma, self.posterior == "diagonal", self.learn_prior, prior)
+
+    def _covariance_prior(self, mode: np.ndarray) -> CovariancePrior | None:
+        """The prior of Sigma_0 with a mode [K, K], or none."""
+        n, least = self.prior_documents, 2 * len(mode)
+        if not isinstance(n, Real) or isinstance(n, bool) or not np.isfinite(n) or not (n == 0.0 or n > least):
+            raise DataError(
+                f"prior_documents={n!r} must be 0, for no prior of the covariance, or above {least}, twice its size, for a "
+                "prior that is proper."
+            )
+        return CovariancePrior(float(n), mode) if n > 0.0 and self.learn_prior else None
 
     def _start(self, counts: sp.csr_matrix) -> Progress:
         begun = super()._start(counts)

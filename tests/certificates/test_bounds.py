@@ -1,4 +1,4 @@
-"""The binary divergence, its inverse and the four bounds: reference, figures, limits, and that they bound."""
+"""The binary divergence, its inverse, the four bounds and that of a finite class: reference, limits, and that they bound."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import pytest
 from numpy.testing import assert_allclose
 from scipy.stats import binom
 
-from gpflow_decoupled.certificates import binary_kl, inverse_binary_kl, maurer, mcallester, pinsker, seeger
+from gpflow_decoupled.certificates import binary_kl, hoeffding, inverse_binary_kl, maurer, mcallester, pinsker, seeger
 from tests.reference import pac_bayes as ref
 
-RULES = {rule.__name__: rule for rule in (seeger, maurer, pinsker, mcallester)}
-FIGURES = {"seeger": 0.1731, "maurer": 0.1655, "pinsker": 0.2057, "mcallester": 0.2222}
+RULES = {rule.__name__: rule for rule in (seeger, maurer, pinsker, mcallester, hoeffding)}
+FIGURES = {"seeger": 0.1731, "maurer": 0.1655, "pinsker": 0.2057, "mcallester": 0.2222, "hoeffding": 0.1895}
 CASES = [(0.0, 0.0, 1, 0.5), (0.08, 9.0, 500, 0.05), (0.3, 0.0, 20, 0.9), (0.5, 1e3, 5000, 1e-6), (0.02, 0.5, 7, 0.1)]
 
 
@@ -24,6 +24,21 @@ def test_figures(name: str) -> None:
 def test_bounds_are_those_of_the_reference(case: tuple) -> None:
     for name, expected in ref.bounds(*case).items():
         assert float(RULES[name](*case)) == pytest.approx(min(expected, 1.0), abs=1e-10), name
+
+
+def test_hoeffding_is_that_of_the_reference() -> None:
+    for risk, members, n, delta in ((0.0, 1, 20, 0.5), (0.08, 7, 500, 0.05), (0.02, 10**6, 5000, 1e-6)):
+        expected = ref.hoeffding(risk, members, n, delta)
+        assert float(hoeffding(risk, np.log(members), n, delta)) == pytest.approx(expected, abs=1e-10)
+
+
+def test_hoeffding_beside_the_others() -> None:
+    """For a member of a finite class it is below McAllester's, and above Seeger's where the error is small."""
+    kl = np.log([[1], [100], [10**6]])
+    n = np.array([50, 1000, 20000])
+    assert np.all(hoeffding(0.2, kl, n, 0.05) < mcallester(0.2, kl, n, 0.05))
+    assert np.all(hoeffding(0.2, kl, n, 0.05) < pinsker(0.2, kl, n, 0.05))
+    assert np.all(hoeffding(0.01, kl, n, 0.05)[:, 1:] > seeger(0.01, kl, n, 0.05)[:, 1:])
 
 
 def test_inverse_is_the_inverse() -> None:

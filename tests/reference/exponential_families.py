@@ -14,7 +14,7 @@ from scipy.special import digamma, gammaln, polygamma
 
 from .grams import Array
 
-__all__ = ["FAMILIES", "Reference", "gaussian", "numerical_gradient"]
+__all__ = ["FAMILIES", "Reference", "gaussian", "numerical_gradient", "weighted_moments"]
 
 
 class Reference(NamedTuple):
@@ -88,3 +88,12 @@ def gaussian(mean: Array, cov: Array) -> tuple[Array, float, Array, Array]:
     off = cross.reshape(M, M * M)
     fisher = np.block([[cov, off], [off.T, fourth.reshape(M * M, M * M)]])
     return np.concatenate([P @ mean, -0.5 * P.ravel()]), float(A), np.concatenate([mean, second.ravel()]), fisher
+
+
+def weighted_moments(statistics: Array, natural: Array, weights: Array) -> tuple[float, Array, Array]:
+    """(A, mu, Fisher) of a family with statistics [S, D] at S points, by sums: of all its points, or of quadrature nodes."""
+    logs = statistics @ natural + np.log(weights)
+    A = float(np.log(np.sum(np.exp(logs - logs.max()))) + logs.max())
+    p = np.exp(logs - A)
+    mu = p @ statistics
+    return A, mu, (statistics - mu).T @ ((statistics - mu) * p[:, None])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import exp, lgamma, log, sqrt
 
 import numpy as np
-from scipy.optimize import brentq
+from scipy.optimize import brentq, minimize
 from scipy.stats import norm
 
 from .grams import Array
@@ -52,3 +52,31 @@ def function_kl(K: Array, alpha: Array, cov: Array) -> float:
     """KL[N(K alpha, cov) || N(0, K)], all [N, N] and [N]."""
     ratio = np.linalg.solve(K, cov)
     return 0.5 * float(alpha @ K @ alpha + np.trace(ratio) - len(K) - np.linalg.slogdet(ratio)[1])
+
+
+def hoeffding(risk: float, members: int, n: int, delta: float) -> float:
+    """The bound for one of finitely many classifiers: epsilon with members exp(-2 n epsilon^2) = delta, by its root."""
+    return risk + float(brentq(lambda epsilon: members * exp(-2.0 * n * epsilon**2) - delta, 0.0, 1e3))  # (T13)
+
+
+def gaussian_kl(mean: Array, cov: Array, prior_mean: Array, prior_cov: Array) -> float:
+    """KL[N(mean, cov) || N(prior_mean, prior_cov)] from inverses and determinants."""
+    inverse, shift = np.linalg.inv(prior_cov), mean - prior_mean
+    logs = np.linalg.slogdet(cov)[1] - np.linalg.slogdet(prior_cov)[1]
+    return 0.5 * float(np.trace(inverse @ cov) + shift @ inverse @ shift - len(mean) - logs)  # (T14)
+
+
+def laplace(X: Array, labels: Array, prior_mean: Array, prior_cov: Array) -> tuple[Array, Array]:
+    """Mode of a logistic regression by a general optimiser, and the inverse of minus its Hessian, a row at a time."""
+    inverse = np.linalg.inv(prior_cov)
+
+    def loss(w: Array) -> float:
+        below = sum(log(1.0 + exp(-(2.0 * y - 1.0) * float(x @ w))) for x, y in zip(X, labels))
+        return below + 0.5 * float((w - prior_mean) @ inverse @ (w - prior_mean))
+
+    mode = minimize(loss, prior_mean, method="Nelder-Mead", options={"xatol": 1e-9, "fatol": 1e-14, "maxiter": 20000}).x
+    hessian = inverse.copy()
+    for x in X:
+        s = 1.0 / (1.0 + exp(-float(x @ mode)))
+        hessian += s * (1.0 - s) * np.outer(x, x)  # (T15)
+    return mode, np.linalg.inv(hessian)

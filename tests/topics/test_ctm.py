@@ -8,13 +8,16 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from scipy.special import logsumexp
+from scipy.stats import invwishart
 
+from gpflow_decoupled.errors import DataError
 from gpflow_decoupled.topics import CorrelatedTopicModel, LatentDirichletAllocation
 from gpflow_decoupled.topics.blocks import split_into_blocks
 from gpflow_decoupled.topics.ctm import POSTERIORS
 from gpflow_decoupled.topics.fitting.local import Limits, Local, local_step
 from gpflow_decoupled.topics.proportions.ascent import ascend
 from gpflow_decoupled.topics.proportions.gaussian import GaussianEvaluation, GaussianProportions, GaussianState
+from gpflow_decoupled.topics.proportions.inverse_wishart import CovariancePrior
 from gpflow_decoupled.topics.proportions.logistic_dirichlet import LogisticDirichlet, LogisticDirichletState
 from gpflow_decoupled.topics.proportions.lse import best_tilt, normal_points, tilted_bound
 from gpflow_decoupled.topics.words import Words, topic_weights
@@ -205,6 +208,59 @@ def test_best_prior_of_the_documents_is_better_than_any_near_it() -> None:
         for scale in (0.98, 1.02):
             assert best._replace(Sigma=scale * best.Sigma).evaluate(words, state).bound.sum() < top
             assert best._replace(mu=best.mu + scale - 1.0).evaluate(words, state).bound.sum() < top
+
+
+def test_a_prior_of_the_covariance_is_an_inverse_wishart() -> None:
+    """Its density is SciPy's, (T17), its mode is M, and the best covariance maximises the bound with it, (T16)."""
+    prior = CovariancePrior(20.0, SIGMA)
+    expected = invwishart(df=20.0 - 3 - 1, scale=20.0 * SIGMA)
+    for Sigma in (SIGMA, np.eye(3), 5.0 * SIGMA + np.eye(3)):
+        assert prior.log_density(Sigma) == pytest.approx(expected.logpdf(Sigma), rel=1e-12)
+    assert all(prior.log_density(scale * SIGMA) < prior.log_density(SIGMA) for scale in (0.98, 1.02))
+    words = _words()
+    for family in (
+        GaussianProportions(MU, SIGMA, prior=prior),
+        GaussianProportions(MU, np.diag([1.0, 2.0, 3.0]), True, prior=prior),
+        LogisticDirichlet(MU[:2], SIGMA[:2, :2], prior=CovariancePrior(7.0, np.eye(2))),
+    ):
+        state = family.converge(words, family.start(3, float), 1e-8, 50)
+        best, free = family.learned(state), family._replace(prior=None).learned(state)
+        top = best.evaluate(words, state).bound.sum() + best.log_prior
+        for direction in (best.Sigma, np.diag(np.arange(1.0, 1.0 + len(best.mu))), np.ones_like(best.Sigma)):
+            for step in (-0.02, 0.02):
+                near = best._replace(Sigma=best.Sigma + step * direction)
+                assert near.evaluate(words, state).bound.sum() + near.log_prior < top
+        assert free.log_prior == 0.0
+        np.testing.assert_allclose(best.scatter, free.Sigma, rtol=1e-12)
+        twice = family.learned(state, 0.5).learned(state, 1.0)
+        np.testing.assert_allclose(twice.Sigma, best.Sigma, rtol=1e-12)  # a step of 1 forgets the one before
+        corpus = family.learned(state, 1.0, 3000)
+        np.testing.assert_allclose(corpus.Sigma, free.Sigma, rtol=0.01, atol=0.01)  # of many such documents
+
+
+@pytest.mark.costly(keep=1)
+@pytest.mark.parametrize("posterior", POSTERIORS)
+def test_the_bound_with_the_covariances_prior_rises_and_the_covariance_stays_near_it(posterior: str) -> None:
+    counts = generated(100, topics=3)
+    settings = {"posterior": posterior, "max_passes": 12, "tolerance": 0.0, "fresh_passes": 2, "start_passes": 3}
+    fits = {n: CorrelatedTopicModel(3, prior_documents=n, **settings).fit(counts) for n in (0.0, 100.0, 1e6)}
+    for model in fits.values():
+        assert np.all(np.diff(model.history_["bound"]) >= -1e-6)
+    np.testing.assert_allclose(fits[1e6].covariance_, np.eye(len(fits[0.0].mean_)), atol=0.01)
+    sizes = [np.abs(np.linalg.slogdet(model.covariance_)[1]) for model in fits.values()]
+    assert sizes[2] < sizes[1] < sizes[0]
+    one = fits[100.0]
+    assert one.score(counts) == pytest.approx(one.bound_, rel=5e-3)
+    stochastic = CorrelatedTopicModel(3, prior_documents=1e6, method="stochastic", batch_size=25, **settings).fit(
+        counts
+    )
+    np.testing.assert_allclose(stochastic.covariance_, np.eye(len(one.mean_)), atol=0.01)
+
+
+@pytest.mark.parametrize("value", [-1.0, 6, 5.9, np.nan, np.inf, "many", True])
+def test_a_prior_of_the_covariance_that_is_not_proper_is_refused(value: Any) -> None:
+    with pytest.raises(DataError, match="prior_documents=.* must be 0, .* or above 6, twice its size"):
+        CorrelatedTopicModel(3, prior_documents=value).fit(COUNTS)
 
 
 def test_points_have_the_moments_of_the_normal() -> None:

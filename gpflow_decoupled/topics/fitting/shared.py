@@ -71,9 +71,11 @@ def stochastic_update(shared: Shared, local: Local, columns: np.ndarray, scale: 
     """
     components = (1.0 - rho) * shared.components + (rho * shared.topic_prior).astype(shared.components.dtype)  # (T4)
     components[:, columns] += rho * scale * local.statistics  # (T4)
-    return shared._replace(components=components, proportions=shared.proportions.learned(local.state, rho))
+    proportions = shared.proportions.learned(local.state, rho, scale * len(local.bounds))
+    return shared._replace(components=components, proportions=proportions)
 
 
 def topics_bound(shared: Shared) -> float:
-    """The topics' term of the bound, in nats."""
-    return float(minus_kl(shared.topic_prior, shared.components.astype(float)).sum())  # (T3)
+    """The terms of the bound that belong to no document, in nats: of the topics, and of the prior of a learned prior."""
+    topics = float(minus_kl(shared.topic_prior, shared.components.astype(float)).sum())  # (T3)
+    return topics + shared.proportions.log_prior

@@ -80,7 +80,12 @@ class DirichletProportions(NamedTuple):
         """E theta_d [b, K]."""
         return state.gamma / state.gamma.sum(1, keepdims=True)
 
-    def learned(self, state: DirichletState, rate: float = 1.0) -> DirichletProportions:
+    @property
+    def log_prior(self) -> float:
+        """0: alpha has no prior."""
+        return 0.0
+
+    def learned(self, state: DirichletState, rate: float = 1.0, documents: float | None = None) -> DirichletProportions:
         """With the best alpha for these documents, or a step of size `rate` towards it in log alpha."""
         if self.learn == "none":
             return self

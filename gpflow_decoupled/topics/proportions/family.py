@@ -53,5 +53,12 @@ class Proportions(Protocol[State]):
     def mean(self, state: State) -> np.ndarray:
         """E theta_d [b, K]."""
 
-    def learned(self, state: State, rate: float = 1.0) -> Proportions[State]:
-        """With the best prior for these documents, or a step of size `rate` towards it."""
+    @property
+    def log_prior(self) -> float:
+        """The log density of the learned parameters under a prior of their own, in nats; 0 without one."""
+
+    def learned(self, state: State, rate: float = 1.0, documents: float | None = None) -> Proportions[State]:
+        """With the best prior for these documents, or a step of size `rate` towards it.
+
+        `documents` is the size of the corpus that they stand for; their own number if not given.
+        """

@@ -20,6 +20,7 @@ import numpy.typing as npt
 from ..dirichlet import scaled_exp
 from ..words import Words
 from .ascent import ascend
+from .inverse_wishart import CovariancePrior, Moments, moved
 from .lse import best_tilt, normal_points, tilted_bound
 
 _POINTS, _DOCUMENTS = 128, 64
@@ -60,12 +61,16 @@ class GaussianProportions(NamedTuple):
     :param Sigma: Sigma_0 [K, K].
     :param diagonal: whether V is diagonal.
     :param learn: whether mu_0 and Sigma_0 are learned.
+    :param prior: of Sigma_0; None for none.
+    :param scatter: S [K, K] of the documents behind Sigma_0, see `Moments`; None at the start.
     """
 
     mu: np.ndarray
     Sigma: np.ndarray
     diagonal: bool = False
     learn: bool = True
+    prior: CovariancePrior | None = None
+    scatter: np.ndarray | None = None
 
     @property
     def numbers_per_document(self) -> int:
@@ -127,7 +132,12 @@ class GaussianProportions(NamedTuple):
             means[first : first + _DOCUMENTS] = (s / s.sum(2, keepdims=True)).mean(1)
         return means
 
-    def learned(self, state: GaussianState, rate: float = 1.0) -> GaussianProportions:
+    @property
+    def log_prior(self) -> float:
+        """The log density of Sigma_0 in nats; 0 without a prior."""
+        return 0.0 if self.prior is None else self.prior.log_density(self.Sigma)  # (T17)
+
+    def learned(self, state: GaussianState, rate: float = 1.0, documents: float | None = None) -> GaussianProportions:
         """With the best mu_0 and Sigma_0 for these documents, or a step of size `rate` towards them in the moments."""
         if not self.learn:
             return self
@@ -135,9 +145,9 @@ class GaussianProportions(NamedTuple):
         covariance = np.diag(covariance) if self.diagonal else covariance
         mu, mean = state.mean.mean(0, dtype=float), state.mean.astype(float)
         second = covariance + mean.T @ mean / len(mean)
-        second = (1.0 - rate) * (self.Sigma + np.outer(self.mu, self.mu)) + rate * second
-        mu = (1.0 - rate) * self.mu + rate * mu
-        return self._replace(mu=mu, Sigma=second - np.outer(mu, mu))
+        now = Moments(self.mu, self.Sigma, self.Sigma if self.scatter is None else self.scatter)
+        new = moved(now, mu, second, rate, self.prior, len(mean) if documents is None else documents)
+        return self._replace(mu=new.mu, Sigma=new.Sigma, scatter=new.scatter)
 
     def _covariance(self, state: GaussianState) -> tuple[np.ndarray, np.ndarray]:
         """V [b, K, K], or its diagonal [b, K] where it is diagonal, and log det V [b]."""

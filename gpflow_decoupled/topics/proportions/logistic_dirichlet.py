@@ -20,6 +20,7 @@ from ...special.polygamma import polygammas
 from ..dirichlet import expected_log, fisher_solve, log_normalizer, scaled_exp
 from ..words import Words
 from .ascent import ascend
+from .inverse_wishart import CovariancePrior, Moments, moved
 
 LEAST = 1e-8
 """Least c, at which the digamma function is still a number; a state with less is refused"""
@@ -53,11 +54,15 @@ class LogisticDirichlet(NamedTuple):
     :param mu: mu_0 [K - 1].
     :param Sigma: Sigma_0 [K - 1, K - 1].
     :param learn: whether both are learned.
+    :param prior: of Sigma; None for none.
+    :param scatter: S [K - 1, K - 1] of the documents behind Sigma, see `Moments`; None at the start.
     """
 
     mu: np.ndarray
     Sigma: np.ndarray
     learn: bool = True
+    prior: CovariancePrior | None = None
+    scatter: np.ndarray | None = None
 
     @property
     def numbers_per_document(self) -> int:
@@ -96,7 +101,14 @@ class LogisticDirichlet(NamedTuple):
         """E theta_d [b, K]."""
         return state.c / state.c.sum(1, keepdims=True)
 
-    def learned(self, state: LogisticDirichletState, rate: float = 1.0) -> LogisticDirichlet:
+    @property
+    def log_prior(self) -> float:
+        """The log density of Sigma in nats; 0 without a prior."""
+        return 0.0 if self.prior is None else self.prior.log_density(self.Sigma)  # (T17)
+
+    def learned(
+        self, state: LogisticDirichletState, rate: float = 1.0, documents: float | None = None
+    ) -> LogisticDirichlet:
         """With the best mu and Sigma for these documents, (T8), or a step of size `rate` towards them in the moments."""
         if not self.learn:
             return self
@@ -105,9 +117,9 @@ class LogisticDirichlet(NamedTuple):
         ratios = ratios[:, :-1] - ratios[:, -1:]
         spread = polygammas(c)[0].mean(0)
         second = np.diag(spread[:-1]) + spread[-1] + ratios.T @ ratios / len(c)
-        second = (1.0 - rate) * (self.Sigma + np.outer(self.mu, self.mu)) + rate * second
-        mu = (1.0 - rate) * self.mu + rate * ratios.mean(0)
-        return self._replace(mu=mu, Sigma=second - np.outer(mu, mu))
+        now = Moments(self.mu, self.Sigma, self.Sigma if self.scatter is None else self.scatter)
+        new = moved(now, ratios.mean(0), second, rate, self.prior, len(c) if documents is None else documents)
+        return self._replace(mu=new.mu, Sigma=new.Sigma, scatter=new.scatter)
 
     def _prior(self, c: np.ndarray, mean_log: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """E log p(theta) [b], and the site lambda^(c) [b, K], its natural gradient."""

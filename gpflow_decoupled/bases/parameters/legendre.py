@@ -1,0 +1,225 @@
+"""Natural and expectation parameters of the orthogonal and the hybrid basis.
+
+Equations (12), (13) and (18) of Salimbeni et al. 2018 (arXiv:1809.08820). Let m and S be mean and covariance of q(f(beta)) and
+a the coefficients of gamma. The two bases have the same moments (a, m, S) and differ by the constant matrix W:
+
+| | orthogonal, W = 0 | hybrid, W = K_b^-1 K_bg |
+|---|---|---|
+| natural | (a, S^-1 m, S^-1 / 2), (D36) | (a, S^-1 m - W a, S^-1 / 2), (D38) |
+| expectation | (C_g a, m, -(S + m m^T)), (D37) | (C_g a + W^T m, m, -(S + m m^T)), (D39) |
+
+(D39) is printed as m_g = K_g a + K_gb a_b, with m = K_b a_b + K_bg a, which is the same. Either pair has the log partition
+function A = (j_g^T C_g j_g + b^T (2 Theta)^-1 b - log|2 Theta|) / 2 with b = j_b + W j_g, (D60), whose gradient in the natural
+parameters is the expectation parameters. C_g is factorised with jitter, and that matrix takes its place throughout, so that
+the maps are inverse to each other to round-off.
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "ExpectationParameters", "LegendrePair", "MomentParameters", "NaturalParameters", "assign_moments", "legendre_pair",
+    "moment_parameters",
+]  # fmt: skip
+
+from typing import NamedTuple
+
+import numpy as np
+import tensorflow as tf
+from gpflow.kernels import Kernel
+
+from ...covariances.latents import cross_gram, gram_to_factor
+from ...covariances.residual import residual_gram
+from ...errors import DataError, ModelError
+from ...linalg.cholesky import add_jitter, cholesky, diagnose
+from ...linalg.gaussians import apply_per_latent, precision_from_root, root_from_precision
+from ...linalg.triangular import lower_gram, lower_product, solve
+from ..base import Gaussian
+from ..hybrid import HybridBasis
+from ..inducing_basis import InducingBasis
+from ..orthogonal import OrthogonalBasis
+from ..parts.inducing_gaussian import whiten_columns
+
+
+class MomentParameters(NamedTuple):
+    """What q(f) is, whatever the basis calls it; for one of them a_b = K_b^-1 (m - K_bg a)."""
+
+    a: tf.Tensor
+    """Raw coefficients of gamma [M_gamma, L]."""
+    mean: tf.Tensor
+    """m = E f(beta) [M_beta, L], not whitened."""
+    covariance: tf.Tensor
+    """S [L, M_beta, M_beta]."""
+
+
+class NaturalParameters(NamedTuple):
+    """(j_g, j_b, Theta)."""
+
+    gamma: tf.Tensor
+    """j_g [M_gamma, L]"""
+    beta: tf.Tensor
+    """j_b [M_beta, L]"""
+    theta: tf.Tensor
+    """Theta = S^-1 / 2 [L, M_beta, M_beta]."""
+
+
+class ExpectationParameters(NamedTuple):
+    """(m_g, m_b, Lambda)."""
+
+    gamma: tf.Tensor
+    """m_g [M_gamma, L]"""
+    beta: tf.Tensor
+    """m_b [M_beta, L]"""
+    second: tf.Tensor
+    """Lambda = -(S + m m^T) [L, M_beta, M_beta]."""
+
+
+class LegendrePair(NamedTuple):
+    """The maps between the parameters of q(f) at one kernel, pure and differentiable; each costs L (M_beta^3 + M_gamma^2).
+
+    Example, a natural-gradient step with automatic differentiation::
+
+        pair, now = legendre_pair(basis, kernel), moment_parameters(basis, kernel)
+        means = pair.expectation(now)
+        with tf.GradientTape() as tape:
+            tape.watch(means)
+            value = bound(pair.moments_of_expectation(means))
+        step = [j + 0.1 * slope for j, slope in zip(pair.natural(now), tape.gradient(value, means))]
+        assign_moments(basis, kernel, pair.moments_of_natural(NaturalParameters(*step)))
+    """
+
+    chol: tf.Tensor
+    """The factor of C_g with jitter [G, M_gamma, M_gamma]."""
+    coupling: tf.Tensor | None
+    """W [G, M_beta, M_gamma]; None for zero."""
+
+    def natural(self, moments: MomentParameters) -> NaturalParameters:
+        """The natural parameters (D36) or (D38)."""
+        precision = precision_from_root(cholesky(moments.covariance).chol)
+        beta = apply_per_latent(precision, moments.mean) - self._shift(moments.a)  # (D38)
+        return NaturalParameters(moments.a, beta, 0.5 * precision)
+
+    def expectation(self, moments: MomentParameters) -> ExpectationParameters:
+        """The expectation parameters (D37) or (D39)."""
+        inner = apply_per_latent(self.chol, moments.a, adjoint=True)
+        gamma = apply_per_latent(self.chol, inner) + self._back(moments.mean)  # (D39)
+        return ExpectationParameters(gamma, moments.mean, -(moments.covariance + _outer(moments.mean)))
+
+    def moments_of_natural(self, natural: NaturalParameters) -> MomentParameters:
+        """The moments for natural parameters; NaN where Theta is not positive definite."""
+        root = root_from_precision(2.0 * natural.theta).chol
+        inner = apply_per_latent(root, natural.beta + self._shift(natural.gamma), adjoint=True)
+        return MomentParameters(natural.gamma, apply_per_latent(root, inner), lower_gram(root))
+
+    def moments_of_expectation(self, means: ExpectationParameters) -> MomentParameters:
+        """The moments for expectation parameters."""
+        rest = whiten_columns(self.chol, None, means.gamma - self._back(means.beta))
+        a = whiten_columns(self.chol, None, rest, adjoint=True)
+        return MomentParameters(a, means.beta, -means.second - _outer(means.beta))
+
+    def log_partition(self, natural: NaturalParameters) -> tf.Tensor:
+        """A [] in nats, summed over the latents: its gradient is `expectation`, (D60)."""
+        root = root_from_precision(2.0 * natural.theta).chol
+        shifted = apply_per_latent(root, natural.beta + self._shift(natural.gamma), adjoint=True)
+        inner = apply_per_latent(self.chol, natural.gamma, adjoint=True)
+        squares = tf.reduce_sum(tf.square(inner)) + tf.reduce_sum(tf.square(shifted))
+        return 0.5 * squares + tf.reduce_sum(tf.math.log(tf.linalg.diag_part(root)))  # (D60)
+
+    def _shift(self, a: tf.Tensor) -> tf.Tensor | float:
+        """W a [M_beta, L], or zero."""
+        return 0.0 if self.coupling is None else apply_per_latent(self.coupling, a)
+
+    def _back(self, mean: tf.Tensor) -> tf.Tensor | float:
+        """W^T m [M_gamma, L], or zero."""
+        return 0.0 if self.coupling is None else apply_per_latent(self.coupling, mean, adjoint=True)
+
+
+def legendre_pair(basis: InducingBasis, kernel: Kernel) -> LegendrePair:
+    """The maps between moments, natural and expectation parameters of a basis at a kernel.
+
+    :param basis: an `OrthogonalBasis` with points gamma, or a `HybridBasis`.
+    :param kernel: the prior covariance of f.
+    :return: the maps. Cost: G (M_beta^3 + M_beta^2 M_gamma + M_gamma^3 / 3).
+    :raises ModelError: for another basis. The mean points of a `DecoupledBasis` do not contain beta, and then no such
+        parameters exist (appendix C.1 of the paper).
+    :raises NumericalError: if K_beta or C_g is not positive definite.
+
+    Example::
+
+        pair = legendre_pair(model.basis, model.kernel)
+        j_gamma, j_beta, theta = pair.natural(moment_parameters(model.basis, model.kernel))
+    """
+    basis = _checked(basis)
+    chol = _factor("C_gamma", add_jitter(residual_gram(kernel, basis.beta, basis.gamma)))
+    if isinstance(basis, OrthogonalBasis):
+        return LegendrePair(chol, None)
+    chol_b = _factor("K_beta", gram_to_factor(kernel, basis.beta))
+    columns = solve(chol_b, cross_gram(kernel, basis.beta, basis.gamma))
+    return LegendrePair(chol, solve(chol_b, columns, adjoint=True))
+
+
+def moment_parameters(basis: InducingBasis, kernel: Kernel) -> MomentParameters:
+    """The moments (a, m, S) of q(f) that a basis holds.
+
+    Arguments and errors are those of `legendre_pair`. Example::
+
+        a, mean, covariance = moment_parameters(model.basis, model.kernel)
+    """
+    basis = _checked(basis)
+    state = basis.factor(kernel, with_kl=False)
+    (part,) = basis.gaussians(state)
+    root = lower_product(state.chol, part.root)
+    return MomentParameters(state.a, apply_per_latent(state.chol, part.mean), lower_gram(root))
+
+
+def assign_moments(basis: InducingBasis, kernel: Kernel, moments: MomentParameters) -> None:
+    """Write moments (a, m, S) to the Parameters of a basis.
+
+    :param basis: as for `legendre_pair`.
+    :param kernel: the prior covariance of f.
+    :param moments: a [M_gamma, L], m [M_beta, L] and S [L, M_beta, M_beta].
+    :raises DataError: for arrays of other shapes, or not finite.
+    :raises NumericalError: for a covariance that is not positive definite. Nothing has changed then.
+    :raises ModelError: for another basis.
+
+    Example::
+
+        assign_moments(model.basis, model.kernel, pair.moments_of_natural(natural))
+    """
+    basis = _checked(basis)
+    now = moment_parameters(basis, kernel)
+    for name, value, like in zip(MomentParameters._fields, moments, now):
+        if tuple(value.shape) != tuple(like.shape):
+            raise DataError(f"{name} has shape {tuple(value.shape)}; it must be {list(like.shape)}.")
+        if name != "covariance" and not np.all(np.isfinite(value)):
+            raise DataError(f"{name} has entries that are not finite; take a smaller step.")
+    root = _factor("the covariance S", tf.convert_to_tensor(moments.covariance))
+    scaled = basis.kernel_mean.scaling.scaled(tf.convert_to_tensor(moments.a))
+    basis.kernel_mean.coefficients.assign(scaled)
+    state = basis.factor(kernel, with_kl=False)  # at the new coefficients, by which the hybrid's q_mu is shifted
+    mean = whiten_columns(state.chol, None, tf.convert_to_tensor(moments.mean))
+    basis.assign_gaussians(state, (Gaussian(mean, solve(state.chol, root)),))
+
+
+def _outer(mean: tf.Tensor) -> tf.Tensor:
+    """m m^T [L, M, M] for each latent of m [M, L]."""
+    rows = tf.transpose(mean)
+    return rows[:, :, None] * rows[:, None, :]
+
+
+def _factor(name: str, matrix: tf.Tensor) -> tf.Tensor:
+    """The lower Cholesky factor; raises `NumericalError` with the name of the matrix."""
+    chol, ok = cholesky(matrix)
+    if not ok:
+        raise diagnose(name, matrix.numpy())
+    return chol
+
+
+def _checked(basis: InducingBasis) -> OrthogonalBasis | HybridBasis:
+    """The basis; raises `ModelError` for one without these parameters."""
+    if isinstance(basis, (OrthogonalBasis, HybridBasis)) and basis.kernel_mean.stored:
+        return basis
+    raise ModelError(
+        f"Natural parameters of mean and covariance are known for OrthogonalBasis and HybridBasis with points gamma, and got "
+        f"{type(basis).__name__}. Mean points that do not contain beta have none, and those of a CoupledBasis are S^-1 m and "
+        "S^-1 / 2."
+    )

@@ -1,0 +1,74 @@
+"""An inverse-Wishart prior of Sigma_0, the covariance of topic proportions, so that it does not grow without bound.
+
+Sigma_0 ~ IW(nu, Psi) with nu = n_0 - K - 1 and Psi = n_0 M, whose mode is M. At fixed q the documents' terms of the bound and
+the prior's log density depend on Sigma_0 by
+
+    -D/2 [log|Sigma_0| + tr(Sigma_0^-1 S)] - n_0/2 [log|Sigma_0| + tr(Sigma_0^-1 M)],
+    S = 1/D sum_d [V_d + (m_d - mu_0)(m_d - mu_0)^T],
+
+so that n_0 counts as documents of covariance M, and the best Sigma_0 is (D S + n_0 M) / (D + n_0).             (T16)
+"""
+
+from __future__ import annotations
+
+__all__ = ["CovariancePrior", "Moments", "moved"]
+
+from typing import NamedTuple
+
+import numpy as np
+from scipy.special import multigammaln
+
+
+class CovariancePrior(NamedTuple):
+    """The prior of Sigma_0. It is proper for n_0 > 2 K.
+
+    Example::
+
+        CovariancePrior(500.0, np.eye(3)).best(scatter, 1000)        # (1000 scatter + 500 I) / 1500
+    """
+
+    documents: float
+    """n_0"""
+    mode: np.ndarray
+    """M [K, K]"""
+
+    def best(self, scatter: np.ndarray, documents: float) -> np.ndarray:
+        """The best Sigma_0 [K, K] for D = `documents` of scatter S [K, K]."""
+        return (documents * scatter + self.documents * self.mode) / (documents + self.documents)  # (T16)
+
+    def log_density(self, Sigma: np.ndarray) -> float:
+        """log p(Sigma_0) in nats, normalised, for Sigma_0 [K, K]."""
+        K, nu = len(Sigma), self.documents - len(Sigma) - 1.0
+        log_Psi = np.linalg.slogdet(self.mode)[1] + K * np.log(self.documents)
+        constant = 0.5 * nu * (log_Psi - K * np.log(2.0)) - multigammaln(0.5 * nu, K)
+        trace = np.trace(np.linalg.solve(Sigma, self.mode))
+        return float(constant - 0.5 * self.documents * (np.linalg.slogdet(Sigma)[1] + trace))  # (T17)
+
+
+class Moments(NamedTuple):
+    """mu_0 and Sigma_0, and the scatter of the documents that Sigma_0 was made from."""
+
+    mu: np.ndarray
+    """[K]"""
+    Sigma: np.ndarray
+    """[K, K]"""
+    scatter: np.ndarray
+    """S [K, K]; Sigma_0 itself where there is no prior."""
+
+
+def moved(
+    now: Moments, mu: np.ndarray, second: np.ndarray, rate: float, prior: CovariancePrior | None, documents: float
+) -> Moments:
+    """A step of size `rate` in the moments of the documents, and the best Sigma_0 for them.
+
+    :param now: the moments before.
+    :param mu: the documents' mean [K].
+    :param second: their second moment [K, K], about zero.
+    :param rate: in (0, 1]; 1 forgets `now`.
+    :param prior: of Sigma_0; None for none.
+    :param documents: D, the size of the corpus.
+    """
+    second = (1.0 - rate) * (now.scatter + np.outer(now.mu, now.mu)) + rate * second
+    mu = (1.0 - rate) * now.mu + rate * mu
+    scatter = second - np.outer(mu, mu)
+    return Moments(mu, scatter if prior is None else prior.best(scatter, documents), scatter)
