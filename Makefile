@@ -24,7 +24,7 @@ export MPLBACKEND ?= Agg
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help install demo test test-all unit forward lint format bench bench-full campaign notebooks docs release-check clean
+.PHONY: help install demo test test-all unit lint format bench bench-full campaign notebooks docs clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(firstword $(MAKEFILE_LIST)) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 18
@@ -58,6 +58,8 @@ unit: export TF_NUM_INTEROP_THREADS ?= 1
 unit: export OMP_NUM_THREADS ?= 1
 unit: $(INSTALLED) ## the tests without the linters; PYTEST_ARGS='-k layers'
 	$(BIN)/python -m pytest -n $(WORKERS) $(PYTEST_ARGS)
+
+.PHONY: forward release-check
 
 # not the environment of `make install`: pip would not put GPflow beside this NumPy
 forward: ## the tests on NumPy 2, with GPflow installed without its pin; PYTHON=python3.13

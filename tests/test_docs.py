@@ -68,10 +68,15 @@ def test_links_lead_somewhere(page: str) -> None:
 
 @pytest.mark.parametrize("page", [page for page in PAGES if not page.startswith(ELSEWHERE)])
 def test_words_of_the_field_are_defined_where_they_first_stand(page: str) -> None:
-    prose = re.sub(r"^```.*?^```$|`[^`]*`|\]\([^)]*\)|^#.*?$|\$[^$]*\$", "", PAGES[page], flags=re.MULTILINE | re.DOTALL)
+    prose = re.sub(
+        r"^```.*?^```$|`[^`]*`|\]\([^)]*\)|^#.*?$|\$[^$]*\$", "", PAGES[page], flags=re.MULTILINE | re.DOTALL
+    )
     for word in WORDS:
         first = re.search(rf"\*?\b{word[:3]}(?:{word[3:]}|es|{word[3:]}s)\b\*?", prose, re.IGNORECASE)
-        assert first is None or re.fullmatch(r"\*.*\*", first.group()), (word, prose[first.start() - 80 : first.end() + 40])
+        assert first is None or re.fullmatch(r"\*.*\*", first.group()), (
+            word,
+            prose[first.start() - 80 : first.end() + 40],
+        )
 
 
 @pytest.mark.parametrize("page", PAGES)
