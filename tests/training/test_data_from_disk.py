@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ import tensorflow as tf
 import gpflow_decoupled as gd
 from gpflow_decoupled.errors import DataError
 from gpflow_decoupled.optimizers import sweep
+from gpflow_decoupled.replicas import dataset_of
 from gpflow_decoupled.training.batches import ArrayBatches, DiskBatches, FunctionBatches, RowOrder
 
 from .problems import BETA, Data, orthogonal, parts, sine
@@ -140,6 +142,16 @@ def test_what_is_wrong_is_refused_before_the_first_step(tmp_path: Path) -> None:
         _trace(lambda: 1.0)
     with pytest.raises(DataError, match="A function of one argument is for several workers"):
         _trace(lambda context: _batches((X, Y)))
+
+
+def test_each_of_several_workers_needs_batches_of_its_own() -> None:
+    def passes() -> Iterator[Data]:
+        return _batches(sine())
+
+    alone, one, two = (SimpleNamespace(workers=n, strategy=s) for n, s in ((1, None), (1, "mirrored"), (2, "several")))
+    assert dataset_of(passes, alone) is passes and dataset_of(passes, one) is passes  # type: ignore[arg-type]
+    with pytest.raises(DataError, match="Each of 2 workers would read all batches of this function"):
+        dataset_of(passes, two)  # type: ignore[arg-type]
 
 
 def test_wrong_batches_end_a_run() -> None:

@@ -41,7 +41,10 @@ def make_batches(
         _refuse_size(batch_size, "a function brings its own: let it return batches of as many rows")
         return FunctionBatches(model, data)
     if not (isinstance(data, (tuple, list)) and len(data) == 2):
-        raise DataError(f"data is a {type(data).__name__}; pass (X, Y), or a tf.data.Dataset of such pairs.")
+        raise DataError(
+            f"data is a {type(data).__name__}; pass (X, Y), or a tf.data.Dataset of such pairs, or a function that returns an "
+            "iterator of them."
+        )
     on_disk = _disk_batches(model, data, batch_size, seed)
     if on_disk is not None:
         return on_disk
