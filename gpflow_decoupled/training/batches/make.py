@@ -5,7 +5,9 @@ from __future__ import annotations
 __all__ = ["make_batches"]
 
 from collections.abc import Sequence
+from typing import cast
 
+import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 
@@ -62,7 +64,10 @@ def _disk_batches(
     """The batches of arrays on disk; None where all are in memory, or fit into one batch."""
     if not any(map(stays_on_disk, data)):
         return None
-    X, Y = (one if stays_on_disk(one) else as_array(one, name, model.float_type) for one, name in zip(data, "XY"))
+    X, Y = (
+        cast(np.ndarray, one) if stays_on_disk(one) else np.asarray(as_array(one, name, model.float_type))
+        for one, name in zip(data, "XY")
+    )
     check_shapes_of_data(X, Y, model.likelihood, model.num_outputs, model.num_dims, model.float_type)
     _check_size(model, len(X))
     rows = RowOrder(len(X), batch_size, seed)

@@ -5,7 +5,7 @@ from __future__ import annotations
 __all__ = ["DiskBatches"]
 
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import numpy as np
 import tensorflow as tf
@@ -36,11 +36,11 @@ class DiskBatches:
     :raises DataError: for unusable data.
     """
 
-    def __init__(self, model: BasisGP, data: Sequence[np.ndarray], rows: RowOrder) -> None:
+    def __init__(self, model: BasisGP, data: tuple[np.ndarray, np.ndarray], rows: RowOrder) -> None:
         self.model, self.num_data, self.batch_size = model, rows.num_data, rows.batch_size
         self._X, self._Y = data
         self._rows = rows
-        check_shapes_of_data(*data, model.likelihood, model.num_outputs, model.num_dims, model.float_type)
+        check_shapes_of_data(self._X, self._Y, model.likelihood, model.num_outputs, model.num_dims, model.float_type)
         self.sample = self._checked()
         """X and Y of every so many rows"""
 

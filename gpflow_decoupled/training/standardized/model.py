@@ -6,7 +6,7 @@ __all__ = ["Standardized"]
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +18,7 @@ from ...errors import DataError, ModelError, check_option
 from ...inputs import as_pair, as_values
 from ...replicas import starts_passes
 from ...summaries import one_line
+from ..batches import Passes
 from ..evaluation import Evaluation
 from ..fit import fit
 from ..result import FitResult
@@ -128,9 +129,11 @@ class Standardized(tf.Module):
         if isinstance(data, tf.data.Dataset):
             return data.map(lambda X, Y: self._standardised((X, Y)))
         if starts_passes(data):
-            return lambda: (self._standardised(batch) for batch in data())
+            passes = cast(Passes, data)
+            return lambda: (self._standardised(batch) for batch in passes())
         if callable(data):
-            return lambda context: self._inside(data(context))
+            of_worker = cast("Callable[[tf.distribute.InputContext], tf.data.Dataset]", data)
+            return lambda context: self._inside(of_worker(context))
         inside = self._standardised(as_pair(data))
         if self._data is None:
             self._check_own(*inside)
