@@ -140,6 +140,8 @@ def test_what_is_wrong_is_refused_before_the_first_step(tmp_path: Path) -> None:
         _trace(lambda: _batches((X, Y)), batch_size=9)
     with pytest.raises(DataError, match="returned a float; it must return an iterator of batches"):
         _trace(lambda: 1.0)
+    with pytest.raises(DataError, match='gamma="data" needs all data in memory, and a function is a stream'):
+        gd.fit(gd.models.ODVGP(*parts(), "data", BETA), lambda: _batches((X, Y)), **SHORT)
     with pytest.raises(DataError, match="A function of one argument is for several workers"):
         _trace(lambda context: _batches((X, Y)))
 
