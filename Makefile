@@ -59,6 +59,17 @@ unit: export OMP_NUM_THREADS ?= 1
 unit: $(INSTALLED) ## the tests without the linters; PYTEST_ARGS='-k layers'
 	$(BIN)/python -m pytest -n $(WORKERS) $(PYTEST_ARGS)
 
+.PHONY: forward release-check
+
+# not the environment of `make install`: pip would not put GPflow beside this NumPy
+forward: ## the tests on NumPy 2, with GPflow installed without its pin; PYTHON=python3.13
+	"$(PYTHON)" -m venv --clear .venv-forward
+	.venv-forward/bin/python -m pip install --disable-pip-version-check --requirement requirements-forward.txt
+	.venv-forward/bin/python -m pip install --disable-pip-version-check --no-deps gpflow
+	.venv-forward/bin/python -m pip install --disable-pip-version-check --no-deps --ignore-requires-python --editable .
+	CUDA_VISIBLE_DEVICES=-1 TF_NUM_INTRAOP_THREADS=1 OMP_NUM_THREADS=1 \
+	  .venv-forward/bin/python -m pytest -n $(WORKERS) -W default $(PYTEST_ARGS)
+
 lint: $(INSTALLED) ## ruff and mypy
 	$(BIN)/ruff check $(SOURCES)
 	$(BIN)/ruff format --check $(SOURCES)
@@ -88,6 +99,9 @@ $(DOCS): $(INSTALLED)
 docs: $(DOCS) ## build the documentation, warnings as errors: docs/_build/html/index.html
 	$(BIN)/python -m sphinx -W --keep-going -b html docs docs/_build/html
 
+release-check: $(CREATED) ## wheel and sdist, `twine check`, and the quick start of README.md from the wheel, outside of the checkout
+	$(BIN)/python .ci/release_check.py --constraint $(CONSTRAINTS)
+
 clean: ## remove the environment, caches and outputs
-	rm -rf "$(VENV)" build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache demo_output campaign_output benchmarks/results docs/_build
+	rm -rf "$(VENV)" .venv-forward build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache demo_output campaign_output benchmarks/results docs/_build
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

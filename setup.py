@@ -6,7 +6,7 @@ from setuptools import find_packages, setup
 
 setup(
     name="gpflow_decoupled",
-    version="0.1.0",
+    version="0.2.0",
     description="Decoupled variational Gaussian processes on GPflow, trained by natural gradients",
     long_description=Path(__file__).with_name("README.md").read_text(encoding="utf-8"),
     long_description_content_type="text/markdown",
@@ -16,7 +16,9 @@ setup(
     package_data={"gpflow_decoupled": ["py.typed"]},
     python_requires=">=3.10,<3.13",  # NumPy below 2, which GPflow needs, has no wheels for 3.13
     install_requires=[
-        "gpflow>=2.9.2,<3",  # the oldest that is tested; it has gpflow.keras
+        "gpflow>=2.10.1,<3",  # older ones import pkg_resources, which setuptools lacks from 81 on
+        # older ones ask for tensorflow-macos there, which ends at 2.16
+        "gpflow>=2.11.2,<3; sys_platform == 'darwin' and platform_machine == 'arm64'",
         "tensorflow>=2.16",  # older ones bring Keras 2 as tf.keras, which is not tested here
         "tensorflow-probability[tf]>=0.24",  # [tf] adds the tf-keras that matches
         "check-shapes>=1.0",  # shape contracts of public functions, as in GPflow

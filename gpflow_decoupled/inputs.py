@@ -8,7 +8,7 @@ from __future__ import annotations
 
 __all__ = [
     "as_array", "as_inputs", "as_pair", "as_values", "check_finite_entries", "check_rate", "check_type", "check_whole",
-    "float_type", "is_number", "is_whole",
+    "float_type", "is_number", "is_whole", "stays_on_disk",
 ]  # fmt: skip
 
 import math
@@ -161,6 +161,14 @@ def float_type(module: tf.Module | None) -> tf.DType:
     """The type of a model's numbers: that of the first Parameter of its kernel, or GPflow's default float."""
     parameters = getattr(module, "parameters", ())
     return tf.as_dtype(parameters[0].dtype if parameters else gpflow.default_float())
+
+
+def stays_on_disk(array: object) -> bool:
+    """Whether an array is read row by row: a memory map, or an array of a library of its own, as HDF5 files have."""
+    in_memory = isinstance(array, np.ndarray) or tf.is_tensor(array) or sparse.issparse(array) or hasattr(array, "iloc")
+    in_memory = in_memory or isinstance(array, (tf.Variable, tf.RaggedTensor, tf.SparseTensor, gpflow.Parameter))
+    sliced = all(hasattr(array, name) for name in ("shape", "dtype", "__getitem__"))
+    return isinstance(array, np.memmap) or (sliced and not in_memory)
 
 
 def is_whole(value: object, low: int) -> bool:

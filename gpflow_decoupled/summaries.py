@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-__all__ = ["described", "html_table", "one_line"]
+__all__ = ["described", "html_table", "one_line", "settings_line"]
 
 import html
+import inspect
 from collections.abc import Mapping
 
 import numpy as np
@@ -27,6 +28,19 @@ def one_line(thing: object, *words: str, **values: object) -> str:
     """
     parts = [*words, *(f"{name}={described(value)}" for name, value in values.items())]
     return f"{type(thing).__name__}({', '.join(parts)})"
+
+
+def settings_line(thing: object) -> str:
+    """`Name(setting=value, ...)` of the arguments of a constructor that the object keeps under their names.
+
+    :param thing: for example an optimizer.
+
+    Example::
+
+        settings_line(JaakkolaJordan())  # "JaakkolaJordan(tolerance=1e-08, max_steps=2000)"
+    """
+    names = [name for name in inspect.signature(type(thing)).parameters if hasattr(thing, name)]
+    return one_line(thing, **{name: getattr(thing, name) for name in names})
 
 
 def html_table(title: str, values: Mapping[str, object]) -> str:
@@ -53,6 +67,8 @@ def described(value: object) -> str:
         return _cut(f"({', '.join(map(described, value))})")
     if isinstance(value, list):
         return f"{len(value)} values"
+    if inspect.isroutine(value):
+        return _cut(getattr(value, "__name__", "function"))
     return _cut(str(value))
 
 

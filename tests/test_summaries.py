@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Callable
 from typing import Any
 
 import gpflow
@@ -74,6 +76,107 @@ def test_results_are_one_line_and_a_table() -> None:
     )
     report = gd.optimizers.NaturalGradient().minimize(sparse, (X, Y))
     assert repr(report) == "StepReport(ok=True, shortened=0, clipped=0)"
+
+
+LONG = {
+    name: np.full(5000, 1 / 3) for name in ("step", "seconds", "elbo", "gap", "inner_steps", "evaluations", "stage")
+}
+"""A history that fills pages."""
+VALUES = {
+    "float": 1 / 3,
+    "float | None": 1 / 3,
+    "int": 7,
+    "int | None": 7,
+    "bool": True,
+    "str": "no step raised the bound",
+}
+VALUES |= {"dict[str, np.ndarray]": LONG, "list[float]": [1 / 3] * 5000, "Start | None": None}
+
+
+def _filled(kind: type) -> Any:
+    """An object of a record's class with values of the types of its fields."""
+    return kind(**{field.name: VALUES[str(field.type)] for field in dataclasses.fields(kind)})
+
+
+def _certificate() -> Any:
+    values = {**VALUES, "str": "fixed"}
+    kind = gd.certificates.PacBayesCertificate
+    return kind(**{field.name: values[str(field.type)] for field in dataclasses.fields(kind)})
+
+
+def _selection() -> Any:
+    one = _certificate()
+    return gd.certificates.CertifiedSelection((0.5, 1.0), (one, one), (-1 / 3, -1 / 3), (), None)
+
+
+RESULTS: dict[str, Callable[[], Any]] = {
+    "FitResult": lambda: _filled(gd.training.FitResult),
+    "ConjugateResult": lambda: _filled(gd.optimizers.ConjugateResult),
+    "LagrangianResult": lambda: _filled(gd.optimizers.LagrangianResult),
+    "AffineResult": lambda: _filled(gd.optimizers.AffineResult),
+    "MeanResult": lambda: _filled(gd.optimizers.MeanResult),
+    "BaseChoice": lambda: gd.optimizers.BaseChoice("student_t", None, {"student_t": None, "skew_normal": None}),
+    "StepReport": lambda: gd.optimizers.StepReport(tf.constant(True), tf.constant(1), tf.constant(0)),
+    "Optimum": lambda: gd.optimizers.Optimum(
+        tf.constant(1 / 3), tf.zeros([900, 1]), ((tf.zeros([9, 1]), tf.zeros([1, 9, 9])),)
+    ),
+    "StreamUpdate": lambda: gd.models.StreamUpdate(1 / 3, 3, True, 0, 1 / 3),
+    "WeightsPosterior": lambda: gd.models.WeightsPosterior(tf.zeros([90]), tf.zeros([90, 90])),
+    "ClassifierErrors": lambda: gd.certificates.ClassifierErrors(1 / 3, 1 / 7, 1 / 9),
+    "PacBayesCertificate": _certificate,
+    "CertifiedSelection": _selection,
+    "Start": lambda: gd.training.Start(500, -1 / 3, 1 / 3, 1 / 3, 1 / 3),
+}  # fmt: skip
+OPTIMIZERS: dict[str, Callable[[], Any]] = {
+    name: getattr(gd.optimizers, name)
+    for name in gd.optimizers.__all__
+    if hasattr(getattr(gd.optimizers, name), "run") or hasattr(getattr(gd.optimizers, name), "minimize")
+}
+
+
+@pytest.mark.parametrize("name", RESULTS)
+def test_every_result_is_one_line_and_a_small_table(name: str) -> None:
+    result = RESULTS[name]()
+    assert type(result).__name__ == name and repr(result).startswith(f"{name}(")
+    assert len(repr(result)) < 300 and "\n" not in repr(result)
+    table = result._repr_html_()
+    assert table.startswith("<table>") and len(table) < 3000 and "0.3333333333" not in table + repr(result)
+
+
+def test_no_result_is_left_out() -> None:
+    public = {
+        name
+        for module in (gd.optimizers, gd.training, gd.models, gd.certificates)
+        for name in module.__all__
+        if hasattr(getattr(module, name), "_repr_html_") and not issubclass(getattr(module, name), tf.Module)
+    }
+    named = {
+        name
+        for module in (gd.optimizers, gd.training)
+        for name in module.__all__
+        if name.endswith(("Result", "Report", "Choice", "Start"))
+    }
+    assert public == set(RESULTS) and named <= set(RESULTS)
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_an_optimizer_says_its_settings(name: str) -> None:
+    assert len(OPTIMIZERS) >= 11
+    line = repr(OPTIMIZERS[name](100) if name == "ConstraintSubset" else OPTIMIZERS[name]())
+    assert line.startswith(f"{name}(") and len(line) < 300 and "\n" not in line and " at 0x" not in line
+    assert "=" in line
+
+
+def test_settings_that_are_functions_are_named() -> None:
+    def falling(step: int) -> float:
+        return 1.0 / (1 + step)
+
+    assert repr(gd.optimizers.ConjugateComputation(falling)).startswith("ConjugateComputation(step_size=falling, ")
+
+
+@pytest.mark.parametrize("line", MODELS)
+def test_models_are_short_in_notebooks_too(line: str) -> None:
+    assert len(line) < 300 and len(getattr(MODELS[line](), "_repr_html_", str)()) < 6000
 
 
 def test_values() -> None:

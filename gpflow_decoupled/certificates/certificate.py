@@ -4,11 +4,12 @@ from __future__ import annotations
 
 __all__ = ["PacBayesCertificate", "certificate_of", "pac_bayes_certificate"]
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from gpflow.base import RegressionData
 from gpflow.models import GPModel
 
+from ..summaries import html_table, one_line
 from .bounds import maurer, mcallester, pinsker, seeger
 from .classifiers import ClassifierErrors, checked_data, classifier_errors
 from .conditions import ORIGINS, check_level, prior_origin
@@ -67,6 +68,16 @@ class PacBayesCertificate:
     def holds(self) -> bool | None:
         """Whether the prior was independent of the sample, so that the bounds hold; None if that is not known."""
         return {"unknown": None, "same-data": False}.get(self.hyperparameters, True)
+
+    def __repr__(self) -> str:
+        """One line; `print` has the table."""
+        return one_line(
+            self, bound=self.bound, kl=self.kl, n=self.n, delta=self.delta, hyperparameters=self.hyperparameters
+        )
+
+    def _repr_html_(self) -> str:
+        """A table of all fields for notebooks."""
+        return html_table(type(self).__name__, {"bound": self.bound, **asdict(self)})
 
     def __str__(self) -> str:
         """A table of the numbers, and the assumption under which they are bounds."""

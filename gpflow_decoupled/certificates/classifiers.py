@@ -40,6 +40,7 @@ from ..inducing.variables import input_dims
 from ..inputs import as_inputs, as_pair, as_values, float_type
 from ..likelihoods import BernoulliLogit, BernoulliProbit
 from ..models.checks import check_shapes_of_data, check_values
+from ..summaries import html_table, one_line
 
 CERTIFIED = (
     "a model of gpflow_decoupled.models with a Gaussian posterior (ODVGP, SOLVEGP, HDVGP, DVGP, SparseCVIGP, CVIGP, LCLGP, "
@@ -69,6 +70,14 @@ class ClassifierErrors(NamedTuple):
     """The share of points with t mu <= 0."""
     voting: float
     """The share of points with t E sgn f <= 0."""
+
+    def __repr__(self) -> str:
+        """One line."""
+        return one_line(self, **self._asdict())
+
+    def _repr_html_(self) -> str:
+        """A table of all fields for notebooks."""
+        return html_table(type(self).__name__, self._asdict())
 
 
 def classifier_errors(model: GPModel, data: RegressionData) -> ClassifierErrors:

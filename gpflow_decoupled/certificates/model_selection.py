@@ -12,6 +12,7 @@ from gpflow.base import RegressionData
 from gpflow.models import GPModel, InternalDataTrainingLossMixin
 
 from ..errors import DataError
+from ..summaries import described, html_table, one_line
 from .certificate import PacBayesCertificate, pac_bayes_certificate
 from .classifiers import ClassifierErrors, checked_data, classifier_errors
 
@@ -48,6 +49,16 @@ class CertifiedSelection(Generic[Setting]):
     def certificate(self) -> PacBayesCertificate:
         """The certificate of the best setting."""
         return self.certificates[self.best]
+
+    def __repr__(self) -> str:
+        """One line; `print` has the table."""
+        return one_line(self, settings=len(self.settings), best=self.settings[self.best], bound=self.certificate.bound)
+
+    def _repr_html_(self) -> str:
+        """The bound of each setting for notebooks, the best one marked."""
+        bounds = {str(setting): one.bound for setting, one in zip(self.settings, self.certificates)}
+        best = described(self.settings[self.best])
+        return html_table(f"{type(self).__name__}, best: {best}", bounds)
 
     def __str__(self) -> str:
         """A table of all settings, in which a star marks the best one."""

@@ -22,7 +22,7 @@ import numpy as np
 import tensorflow as tf
 
 from ..errors import DataError
-from ..summaries import one_line
+from ..summaries import html_table, one_line
 
 POLICIES = ("damp", "clip", "raise")
 MAX_HALVINGS = 30
@@ -51,6 +51,10 @@ class StepReport(NamedTuple):
     def __repr__(self) -> str:
         """One line, with arrays by their shape."""
         return one_line(self, **self._asdict())
+
+    def _repr_html_(self) -> str:
+        """A table of all fields for notebooks."""
+        return html_table(type(self).__name__, self._asdict())
 
 
 def step_size_at(step_size: StepSize, step: int) -> float:

@@ -7,12 +7,12 @@ message: strategies that work in another way, and variables that the strategy do
 """
 
 from .checks import check_strategy, named_variables, refuse_elsewhere
-from .datasets import dataset_of
+from .datasets import dataset_of, starts_passes
 from .group import Group
 from .row_sums import RowSums
 from .sums import Message, agreed, count, counted, fold_in_rank, of_first, rank, share, total
 
 __all__ = [
     "Group", "Message", "RowSums", "agreed", "check_strategy", "count", "counted", "dataset_of", "fold_in_rank",
-    "named_variables", "of_first", "rank", "refuse_elsewhere", "share", "total",
+    "named_variables", "of_first", "rank", "refuse_elsewhere", "share", "starts_passes", "total",
 ]  # fmt: skip

@@ -74,10 +74,12 @@ end | `optimizer` | `learning_rate`, `optimizer`, `Schedule.anneal`, `Schedule.r
     `Standardized`.
 
     :param model: is trained in place.
-    :param data: (X [N, D], Y [N, P]), or a `tf.data.Dataset` of batches of such pairs, which is repeated as often as needed;
-        then the model must know `num_data`. With several workers a function of `tf.distribute.InputContext` that returns the
-        dataset of one. None for a model that owns its data. A `Standardized` model takes them in their own units; None are
-        those that it was built from.
+    :param data: (X [N, D], Y [N, P]), whose rows are read batch by batch where an array stays on disk (`numpy.memmap`, or
+        another array with a shape, a dtype and slices); a `tf.data.Dataset` of batches of such pairs, which is repeated as
+        often as needed; or a function without arguments that returns an iterator of such batches, called once per pass. For
+        the last two the model must know `num_data`. With several workers a function of `tf.distribute.InputContext` that
+        returns the dataset of one. None for a model that owns its data. A `Standardized` model takes them in their own units;
+        None are those that it was built from.
     :param steps: how many steps; 2000 if `seconds` is not given either.
     :param seconds: wall-clock limit of the steps; compilation, evaluations and a last ascent come on top.
     :param batch_size: rows of a minibatch; "auto" is 1024, or all rows if there are fewer; None is all rows.

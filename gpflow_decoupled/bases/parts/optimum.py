@@ -34,7 +34,7 @@ from ...covariances.latents import cross_gram, gram, gram_to_data, gram_to_facto
 from ...linalg.cholesky import add_jitter, cholesky
 from ...linalg.gaussians import apply_per_latent, root_from_precision
 from ...linalg.triangular import solve, symmetric_product
-from ...summaries import one_line
+from ...summaries import html_table, one_line
 from ..base import Gaussian
 from .kernel_mean import KernelMean
 from .mean_operator import MeanOperator
@@ -78,6 +78,10 @@ class OptimalParameters(NamedTuple):
     def __repr__(self) -> str:
         """One line, with arrays by their shape."""
         return one_line(self, **self._asdict())
+
+    def _repr_html_(self) -> str:
+        """A table of all fields for notebooks, arrays by their shape."""
+        return html_table(type(self).__name__, self._asdict())
 
 
 class MeanFit(NamedTuple):

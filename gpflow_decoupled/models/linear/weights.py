@@ -13,7 +13,7 @@ from scipy.stats import norm
 
 from ...errors import DataError
 from ...inputs import is_number
-from ...summaries import one_line
+from ...summaries import html_table, one_line
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -36,6 +36,10 @@ class WeightsPosterior(NamedTuple):
     def __repr__(self) -> str:
         """One line, with arrays by their shape."""
         return one_line(self, **self._asdict())
+
+    def _repr_html_(self) -> str:
+        """A table of all fields for notebooks."""
+        return html_table(type(self).__name__, self._asdict())
 
     @property
     def moments(self) -> tuple[np.ndarray, np.ndarray]:

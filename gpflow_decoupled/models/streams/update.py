@@ -25,7 +25,7 @@ from ...inducing.variables import as_inducing, input_dims
 from ...inputs import check_rate, check_whole
 from ...linalg.cholesky import diagnose
 from ...linalg.gaussians import apply_per_latent, precision_from_root
-from ...summaries import one_line
+from ...summaries import html_table, one_line
 from .climb import Batch, Climb, StreamModel, climb, factor_of, no_sites, sites_of
 from .learn import learned
 from .memory import Quadratic, StreamMemory
@@ -55,6 +55,10 @@ class StreamUpdate(NamedTuple):
     def __repr__(self) -> str:
         """One line."""
         return one_line(self, **self._asdict())
+
+    def _repr_html_(self) -> str:
+        """A table of all fields for notebooks."""
+        return html_table(type(self).__name__, self._asdict())
 
 
 def update(

@@ -13,7 +13,7 @@ from ...distributions import BaseLike
 from ...errors import DataError
 from ...models.affine_independent.gp import AffineIndependentGP
 from ...models.families import require_model
-from ...summaries import one_line
+from ...summaries import html_table, one_line
 from .optimizer import AffineIndependentAscent
 from .result import AffineResult
 
@@ -38,6 +38,10 @@ class BaseChoice(NamedTuple):
     def __repr__(self) -> str:
         """One line, with arrays by their shape."""
         return one_line(self, **self._asdict())
+
+    def _repr_html_(self) -> str:
+        """A table of all fields for notebooks."""
+        return html_table(type(self).__name__, self._asdict())
 
 
 def best_base(

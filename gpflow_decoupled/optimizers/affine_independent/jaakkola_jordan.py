@@ -26,6 +26,7 @@ from ...inputs import check_rate, check_whole
 from ...likelihoods.lookup import is_logit
 from ...models import CVIGP, AffineIndependentGP
 from ...models.families import require_model
+from ...summaries import settings_line
 from ..results import Recorder, RunResult
 from .gaussian_kl import moments_of
 
@@ -54,6 +55,10 @@ class JaakkolaJordan:
         check_rate(tolerance=tolerance)
         check_whole(1, max_steps=max_steps)
         self.tolerance, self.max_steps = float(tolerance), int(max_steps)
+
+    def __repr__(self) -> str:
+        """One line: the settings."""
+        return settings_line(self)
 
     def run(self, model: AffineIndependentGP | CVIGP) -> RunResult:
         """Climb (C39) from the xi of the prior, and leave the model with the q that was found.

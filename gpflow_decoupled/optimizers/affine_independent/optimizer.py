@@ -19,6 +19,7 @@ from ...expectations.site_integrals import Integration, SiteGroup
 from ...inputs import check_rate, check_whole
 from ...models.affine_independent.gp import AffineIndependentGP
 from ...models.families import require_model
+from ...summaries import settings_line
 from ..expectation_check import warn_of_quadrature
 from ..results import Recorder
 from ..unusable_observation import naming_observation
@@ -89,6 +90,10 @@ class AffineIndependentAscent:
         check_whole(1, max_evaluations=max_evaluations)
         self.tolerance, self.max_evaluations = float(tolerance), int(max_evaluations)
         self.rotate, self.keep_better = rotate, keep_better
+
+    def __repr__(self) -> str:
+        """One line: the settings."""
+        return settings_line(self)
 
     def run(self, model: AffineIndependentGP) -> AffineResult:
         """Find q and leave the model with it.

@@ -11,10 +11,9 @@ from typing import SupportsIndex
 import numpy as np
 import tensorflow as tf
 from gpflow.base import RegressionData
-from scipy.sparse import issparse
 
 from ...errors import DataError
-from ...inputs import as_array
+from ...inputs import as_array, stays_on_disk
 from ...models import BasisGP
 from ...models.checks import check_shapes_of_data, check_values
 from ...replicas import Group
@@ -108,7 +107,7 @@ class Blocks:
             )
         model = self.model
         X, Y = (
-            array if _stays_on_disk(array) else as_array(array, name, model.float_type)
+            array if stays_on_disk(array) else as_array(array, name, model.float_type)
             for array, name in zip(data, "XY")
         )
         check_shapes_of_data(X, Y, model.likelihood, model.num_outputs, model.num_dims, model.float_type)
@@ -119,10 +118,3 @@ class Blocks:
     def _first_of(self, block: int) -> int:
         """The number of the first row of a block of arrays, counted among those of this worker."""
         return (block * self.group.workers + self.group.number) * self.size
-
-
-def _stays_on_disk(array: object) -> bool:
-    """Whether an array is read block by block: a memory map, or an array of a library of its own, as HDF5 files have."""
-    in_memory = isinstance(array, np.ndarray) or tf.is_tensor(array) or issparse(array) or hasattr(array, "iloc")
-    sliced = all(hasattr(array, name) for name in ("shape", "dtype", "__getitem__"))
-    return isinstance(array, np.memmap) or (sliced and not in_memory)

@@ -36,6 +36,7 @@ from ...linalg.sites import site_posterior
 from ...models import CVIGP
 from ...models.families import require_model
 from ...posteriors import mix_outputs
+from ...summaries import settings_line
 from ..expectation_check import warn_of_quadrature
 from ..steps import POLICIES, StepReport, StepSize, clip_curvature, largest_feasible_step, step_size_at
 from ..unusable_observation import unusable_observation
@@ -113,6 +114,10 @@ class ConjugateComputation(tf.Module):
         self.step_size, self.update, self.samples = step_size, update, samples
         self.negative_precision, self.seed = negative_precision, seed
         self.step_size_at(0)
+
+    def __repr__(self) -> str:
+        """One line: the settings."""
+        return settings_line(self)
 
     def step_size_at(self, step: int) -> float:
         """The step size of step 0, 1, ...; raises `DataError` outside (0, 1]."""

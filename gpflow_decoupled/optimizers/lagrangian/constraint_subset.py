@@ -23,6 +23,7 @@ from ...inputs import check_rate, check_whole
 from ...linalg.triangular import solve
 from ...models import LCLGP
 from ...models.families import require_model
+from ...summaries import settings_line
 from ..expectation_check import warn_of_quadrature
 from ..lbfgs import lbfgs_ascent, settled
 from ..unusable_observation import naming_observation, unusable_observation
@@ -85,6 +86,10 @@ class ConstraintSubset:
         check_rate(tolerance=tolerance, learning_rate=learning_rate)
         self.size, self.batch_size, self.steps, self.learning_rate = size, batch_size, steps, float(learning_rate)
         self.seed, self.rows, self.tolerance, self.compile = seed, rows, float(tolerance), compile
+
+    def __repr__(self) -> str:
+        """One line: the settings."""
+        return settings_line(self)
 
     def run(self, model: LCLGP) -> LagrangianResult:
         """Find the best multipliers of the subset, and leave the model there: [N, L], zeros outside of the subset.

@@ -20,6 +20,7 @@ from ...errors import DataError, check_option
 from ...inputs import check_rate, check_whole, is_number
 from ...models import LCLGP
 from ...models.families import require_model
+from ...summaries import settings_line
 from ..expectation_check import warn_of_quadrature
 from ..unusable_observation import unusable_observation
 from .dual import DualPoint, DualProblem, Marginals
@@ -107,6 +108,10 @@ class LinearlyConstrainedLagrangian:
         self.theta, self.inner, self.tolerance = float(theta), inner, float(tolerance)
         self.accelerate, self.trust_region, self.augmented = accelerate, trust_region, augmented
         self.curvature, self.sweeps, self.max_outer, self.compile = curvature, sweeps, max_outer, compile
+
+    def __repr__(self) -> str:
+        """One line: the settings."""
+        return settings_line(self)
 
     def prepare(self, model: LCLGP) -> Prepared:
         """The functions that runs on a model compile, for runs that alternate with steps of its hyperparameters.

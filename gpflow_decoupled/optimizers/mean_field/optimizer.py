@@ -25,6 +25,7 @@ from ...errors import DataError, check_option
 from ...inputs import check_whole
 from ...models.factor_graph.graph import FactorGraph
 from ...models.families import require_model
+from ...summaries import settings_line
 from ..conjugate.result import ConjugateResult
 from ..steps import StepReport, StepSize, step_size_at
 from .messages import Moved, diagnose_messages, move_groups
@@ -79,6 +80,10 @@ class MeanFieldCVI(tf.Module):
         self.step_size, self.schedule, self.update = step_size, schedule, update
         self.local_step_size, self.local_sweeps, self.seed = local_step_size, local_sweeps, seed
         self.step_size_at(0)
+
+    def __repr__(self) -> str:
+        """One line: the settings."""
+        return settings_line(self)
 
     def step_size_at(self, step: int) -> float:
         """The step size of step 0, 1, ...; raises `DataError` outside (0, 1]."""

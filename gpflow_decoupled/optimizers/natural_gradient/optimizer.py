@@ -38,6 +38,7 @@ from ...errors import NumericalError, UnknownOptionError, check_option
 from ...inputs import check_rate, check_whole
 from ...linalg.gaussians import apply_per_latent
 from ...models import BasisGP
+from ...summaries import settings_line
 from ..steps import MAX_HALVINGS, POLICIES, StepReport, clip_curvature
 from .evaluation import Evaluation, as_basis_model, evaluate
 from .held_sites import carry_over
@@ -123,6 +124,10 @@ class NaturalGradient(tf.Module):
         self.mean_step: Any = mean_step  # as for gamma
         self.negative_precision = negative_precision
         self.newton_options = NewtonOptions(rank if preconditioner == "pivoted" else None, cg_iterations, cg_tolerance)
+
+    def __repr__(self) -> str:
+        """One line: the settings."""
+        return settings_line(self)
 
     def minimize(self, model: BasisGP | SVGP, data: RegressionData) -> StepReport:
         """Take one step on the negative bound of a model; safe inside `tf.function`.

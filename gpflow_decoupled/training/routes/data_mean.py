@@ -27,6 +27,7 @@ from gpflow.likelihoods import MonteCarloLikelihood
 
 from ...bases.parts.data_mean import DataMean
 from ...errors import DataError
+from ...inputs import stays_on_disk
 from ...models import BasisGP
 from ...optimizers import ConjugateGradients, MeanResult
 from ...optimizers.data_mean.base import MeanOptimizer
@@ -62,11 +63,13 @@ def parts_on_data(
     :param coupled_parts: makes the parts of a model with the same Parameters and no mean points.
     :raises DataError: for a dataset, and for unusable data.
     """
-    if isinstance(data, tf.data.Dataset):
+    if isinstance(data, tf.data.Dataset) or callable(data):
         raise DataError(
-            'gamma="data" needs all data in memory, and a tf.data.Dataset is a stream: pass arrays (X, Y), or choose '
+            f'gamma="data" needs all data in memory, and a {type(data).__name__} is a stream: pass arrays (X, Y), or choose '
             "mean points by inducing.select(X, M, kernel, given=beta)."
         )
+    if isinstance(data, (tuple, list)):
+        data = [np.asarray(array) if stays_on_disk(array) else array for array in data]
     view = BasisGP(
         model.kernel,
         model.likelihood,

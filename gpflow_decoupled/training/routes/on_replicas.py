@@ -15,7 +15,7 @@ from ...errors import DataError, UnknownOptionError
 from ...models import BasisGP
 from ...optimizers.natural_gradient.evaluation import evaluate
 from ...replicas import Group, named_variables, refuse_elsewhere
-from ..batches import ArrayBatches, Batches, DatasetBatches
+from ..batches import ArrayBatches, Batches, DatasetBatches, DiskBatches
 from ..together import refuse_other_run, run_settings
 from .route import MeanSolver
 
@@ -75,7 +75,7 @@ def shards_of(batches: Batches, group: Group) -> list[tf.TensorSpec] | None:
     :param group: the workers of the run.
     :raises DataError: for batches that do not have a row for each replica.
     """
-    if isinstance(batches, ArrayBatches) and batches.batch_size < group.replicas:
+    if isinstance(batches, (ArrayBatches, DiskBatches)) and batches.batch_size < group.replicas:
         raise DataError(
             f"A batch of {batches.batch_size} rows cannot be shared out to {group.replicas} replicas; use a larger "
             "batch_size, or fewer replicas."

@@ -23,7 +23,7 @@ from ...models import BasisGP, FactorGraph, FullGP
 from ...optimizers.data_mean.base import MeanOptimizer
 from ...optimizers.steps import POLICIES
 from ...replicas import Group, check_strategy, refuse_elsewhere
-from ..batches import Batches
+from ..batches import Batches, Passes
 from ..options import check_optimizer, given
 from ..schedules import Limits, Rates
 from ..step import Step
@@ -31,7 +31,8 @@ from .keras import Optimizer, refuse_clipping, state_of
 
 Model: TypeAlias = GPModel | FactorGraph
 Data: TypeAlias = (
-    "Sequence[npt.ArrayLike] | tf.data.Dataset | Callable[[tf.distribute.InputContext], tf.data.Dataset] | None"
+    "Sequence[npt.ArrayLike] | tf.data.Dataset | Passes | "
+    "Callable[[tf.distribute.InputContext], tf.data.Dataset] | None"
 )
 
 EVERY_ROUTE = frozenset({"steps", "seconds", "Evaluation.patience", "callbacks", "progress", "compile"})

@@ -13,7 +13,7 @@ from ...covariances.latents import prior_variance
 from ...errors import DataError
 from ...inducing.weights import Weights
 from ...models import BasisGP, FactorGraph
-from ..batches import ArrayBatches, Batches
+from ..batches import ArrayBatches, Batches, DiskBatches
 
 _ROWS = 10_000
 """Of which the prior variance is computed at most."""
@@ -25,21 +25,21 @@ def check_digits(model: GPModel | FactorGraph, batches: Batches) -> None:
     Bounds and variances would then be round-off, and a bound may lie above the evidence.
 
     :param model: before training; only a constant noise variance of a `Gaussian` likelihood is looked at.
-    :param batches: its data; of a dataset nothing is looked at.
+    :param batches: its data; of a stream nothing is looked at.
     :raises DataError: where the ratio of the two is beyond the digits of the model's type, 4.5e15 for float64.
 
     Example::
 
         check_digits(model, ArrayBatches(X, Y, None, 0))
     """
-    if isinstance(model, FactorGraph) or not isinstance(batches, ArrayBatches):
+    if isinstance(model, FactorGraph) or not isinstance(batches, (ArrayBatches, DiskBatches)):
         return
     if not isinstance(model.likelihood, Gaussian) or model.likelihood.variance is None:
         return
     of_weights = isinstance(model, BasisGP) and isinstance(model.basis.beta, Weights)
     if of_weights:  # their matrices are of the size of the weights, and the prior variance of f is not in them
         return
-    X = batches.X[:_ROWS]
+    X = tf.constant(batches.sample[0]) if isinstance(batches, DiskBatches) else batches.X[:_ROWS]
     prior = float(tf.reduce_max(prior_variance(model.kernel, X, full_cov=False)))
     noise, limits = float(tf.convert_to_tensor(model.likelihood.variance)), np.finfo(X.dtype.as_numpy_dtype)
     if float(limits.tiny) < noise < prior * float(limits.eps):  # what is smaller still is refused with the observation

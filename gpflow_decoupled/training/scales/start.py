@@ -17,7 +17,7 @@ __all__ = ["Start", "check_parts", "initialize"]
 import time
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -36,6 +36,7 @@ from ...inducing.variables import as_inducing, input_dims
 from ...inputs import as_pair, as_values, check_whole
 from ...models import CVIGP
 from ...optimizers.lbfgs import lbfgs_ascent
+from ...summaries import html_table
 from ..states import UNSOUND, go_back, snapshot
 
 _EVALUATIONS = 30
@@ -57,6 +58,14 @@ class Start:
     unexplained: float
     """What was added to the noise variance: the mean variance that inducing points leave unexplained."""
     seconds: float
+
+    def __repr__(self) -> str:
+        """The same line with the name of the class."""
+        return f"{type(self).__name__}({self})"
+
+    def _repr_html_(self) -> str:
+        """A table of all fields for notebooks."""
+        return html_table(type(self).__name__, asdict(self))
 
     def __str__(self) -> str:
         """One line: rows, time, and the evidence before and after."""

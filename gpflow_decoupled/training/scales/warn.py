@@ -11,7 +11,7 @@ import numpy as np
 from gpflow.models import GPModel
 
 from ...models import FactorGraph
-from ..batches import ArrayBatches, Batches, DatasetBatches
+from ..batches import ArrayBatches, Batches, DatasetBatches, DiskBatches, FunctionBatches
 from .inputs import complaints_of_inputs
 from .outputs import complaints_of_outputs
 
@@ -24,7 +24,7 @@ _REMEDY = (
 
 
 def look_at_scales(model: GPModel | FactorGraph, batches: Batches) -> None:
-    """`warn_of_scales` for the data of a run: arrays now, a dataset by its first batch, which is read once.
+    """`warn_of_scales` for the data of a run: arrays now, a stream by its first batch, which is read once.
 
     :param model: that is to be trained; a `FactorGraph` has no kernel to compare with.
     :param batches: its data.
@@ -37,7 +37,9 @@ def look_at_scales(model: GPModel | FactorGraph, batches: Batches) -> None:
         return
     if isinstance(batches, ArrayBatches):
         warn_of_scales(model, batches.X.numpy(), batches.Y.numpy(), batches.num_data, stacklevel=5)
-    elif isinstance(batches, DatasetBatches):
+    elif isinstance(batches, DiskBatches):
+        warn_of_scales(model, *batches.sample, batches.num_data, stacklevel=5)
+    elif isinstance(batches, (DatasetBatches, FunctionBatches)):
         batches.look = lambda X, Y: warn_of_scales(model, X, Y, batches.num_data, stacklevel=7)
 
 

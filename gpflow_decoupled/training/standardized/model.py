@@ -6,7 +6,7 @@ __all__ = ["Standardized"]
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -16,7 +16,9 @@ from gpflow.models import GPModel
 
 from ...errors import DataError, ModelError, check_option
 from ...inputs import as_pair, as_values
+from ...replicas import starts_passes
 from ...summaries import one_line
+from ..batches import Passes
 from ..evaluation import Evaluation
 from ..fit import fit
 from ..result import FitResult
@@ -104,8 +106,8 @@ class Standardized(tf.Module):
     ) -> tuple[GPModel, Data, Evaluation | Sequence[npt.ArrayLike] | None]:
         """The model inside, and data and held-out data of `fit` as it sees them.
 
-        :param data: X [N, D] and Y [N, P] in their own units, or a `tf.data.Dataset` of them; None are those that the model
-            was built from.
+        :param data: X [N, D] and Y [N, P] in their own units, a `tf.data.Dataset` of them, or a function that starts passes;
+            None are those that the model was built from.
         :param evaluation: held-out data in their own units, or an `Evaluation` with such data.
         :raises DataError: for other data than those that a model was built from, if it owns them.
 
@@ -126,8 +128,12 @@ class Standardized(tf.Module):
             return self._data
         if isinstance(data, tf.data.Dataset):
             return data.map(lambda X, Y: self._standardised((X, Y)))
+        if starts_passes(data):
+            passes = cast(Passes, data)
+            return lambda: (self._standardised(batch) for batch in passes())
         if callable(data):
-            return lambda context: self._inside(data(context))
+            of_worker = cast("Callable[[tf.distribute.InputContext], tf.data.Dataset]", data)
+            return lambda context: self._inside(of_worker(context))
         inside = self._standardised(as_pair(data))
         if self._data is None:
             self._check_own(*inside)

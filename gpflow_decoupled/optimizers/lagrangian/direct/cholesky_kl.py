@@ -21,6 +21,7 @@ from ....inputs import check_rate, check_whole
 from ....linalg.triangular import solve
 from ....models import LCLGP
 from ....models.families import require_model
+from ....summaries import settings_line
 from ...expectation_check import warn_of_quadrature
 from ...lbfgs import lbfgs_ascent, settled
 from ...unusable_observation import naming_observation
@@ -58,6 +59,10 @@ class CholeskyKL:
         check_whole(1, max_evaluations=max_evaluations)
         self.whiten, self.tolerance = whiten, float(tolerance)
         self.max_evaluations, self.compile = max_evaluations, compile
+
+    def __repr__(self) -> str:
+        """One line: the settings."""
+        return settings_line(self)
 
     def run(self, model: LCLGP) -> LagrangianResult:
         """Maximise the bound from the prior mean and a covariance that is narrower than the prior's.

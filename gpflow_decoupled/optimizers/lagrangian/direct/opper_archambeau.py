@@ -19,6 +19,7 @@ from gpflow.optimizers import Scipy
 from ....inputs import check_rate, check_whole
 from ....models import LCLGP
 from ....models.families import require_model
+from ....summaries import settings_line
 from ...expectation_check import warn_of_quadrature
 from ...lbfgs import lbfgs_ascent, settled
 from ...unusable_observation import naming_observation
@@ -48,6 +49,10 @@ class OpperArchambeau:
         check_rate(tolerance=tolerance)
         check_whole(1, max_evaluations=max_evaluations)
         self.tolerance, self.max_evaluations, self.compile = float(tolerance), max_evaluations, compile
+
+    def __repr__(self) -> str:
+        """One line: the settings."""
+        return settings_line(self)
 
     def run(self, model: LCLGP) -> LagrangianResult:
         """Maximise the bound from the model's multipliers, or from a start of its own where they are all zero.

@@ -1,0 +1,61 @@
+"""Minibatches of arrays in memory."""
+
+from __future__ import annotations
+
+__all__ = ["ArrayBatches", "checksum"]
+
+import zlib
+from collections.abc import Iterable
+
+import tensorflow as tf
+
+from ..step import Trackable
+from .order import RowOrder
+from .protocol import Batch
+
+
+class ArrayBatches:
+    """Minibatches of arrays, without replacement within an epoch, each a function of (seed, step) alone.
+
+    :param X: [N, D].
+    :param Y: [N, P].
+    :param batch_size: rows of a batch; None takes all rows, "auto" at most 1024.
+    :param seed: of the order of the rows.
+    :raises DataError: for a batch larger than the data.
+    """
+
+    def __init__(self, X: tf.Tensor, Y: tf.Tensor, batch_size: int | None | str, seed: int) -> None:
+        self.X, self.Y, self.num_data = X, Y, int(X.shape[0])
+        self._rows = RowOrder(self.num_data, batch_size, seed)
+        self.batch_size = self._rows.batch_size
+
+    @property
+    def whole(self) -> Batch | None:
+        """All rows, where a batch has them all."""
+        return (self.X, self.Y) if self.batch_size == self.num_data else None
+
+    @property
+    def checkpointable(self) -> dict[str, Trackable]:
+        """Nothing: the batches follow from the seed and the step."""
+        return {}
+
+    @property
+    def settings(self) -> dict[str, object]:
+        """Sizes, and a checksum of the arrays."""
+        digest = checksum((self.X, self.Y))
+        return {"num_data": self.num_data, "batch_size": self.batch_size, "checksum of the data": digest}
+
+    def __call__(self, step: int) -> Batch:
+        """The batch of step 0, 1, ...: X [B, D], Y [B, P]."""
+        if self.batch_size == self.num_data:
+            return self.X, self.Y
+        rows = self._rows(step)
+        return tf.gather(self.X, rows), tf.gather(self.Y, rows)
+
+
+def checksum(arrays: Iterable[tf.Tensor]) -> int:
+    """A number that tells whether arrays, of any shapes [...], are the same as before."""
+    digest = 0
+    for array in arrays:
+        digest = zlib.crc32(array.numpy().tobytes(), digest)
+    return digest

@@ -1,0 +1,70 @@
+"""Minibatches of a `tf.data.Dataset`, which may be larger than memory."""
+
+from __future__ import annotations
+
+__all__ = ["DatasetBatches"]
+
+from collections.abc import Callable
+
+import numpy as np
+import tensorflow as tf
+from gpflow.likelihoods import Likelihood
+
+from ...errors import DataError
+from ...likelihoods import check_labels
+from ...models.checks import check_values
+from ..step import Trackable
+from .protocol import Batch
+
+
+class DatasetBatches:
+    """The batches of a `tf.data.Dataset` of (X, Y), in its order, from the start again when it ends.
+
+    Shuffling and batching are left to the dataset. There is one iterator only: a second one, to look at the data first,
+    would change the order of a shuffled dataset.
+
+    :param dataset: of pairs (X [B, D], Y [B, P]).
+    :param num_data: N, the rows of all batches together.
+    :param likelihood: whose support the labels are checked against.
+    :raises DataError: when called, for a dataset without batches, a first batch that is not finite, and labels outside the
+        likelihood's support. Later batches that are not finite make the step fail.
+    """
+
+    def __init__(self, dataset: tf.data.Dataset, num_data: int, likelihood: Likelihood) -> None:
+        self.num_data, self.likelihood = num_data, likelihood
+        self.iterator = iter(dataset.repeat())
+        self.look: Callable[[np.ndarray, np.ndarray], None] = lambda X, Y: None
+        """Is shown X [B, D] and Y [B, P] of the first batch, once they are checked"""
+        self._is_first = True
+        self.signature = [tf.TensorSpec([None, *part.shape[1:]], part.dtype) for part in dataset.element_spec]
+        """Of all batches, which may differ in their rows."""
+
+    @property
+    def whole(self) -> None:
+        """None: a dataset is read in batches."""
+        return None
+
+    @property
+    def checkpointable(self) -> dict[str, Trackable]:
+        """The place in the dataset."""
+        return {"iterator": self.iterator}
+
+    @property
+    def settings(self) -> dict[str, object]:
+        """The size of the data."""
+        return {"num_data": self.num_data}
+
+    def __call__(self, step: int) -> Batch:
+        """The next batch: X [B, D], Y [B, P]."""
+        batch = next(self.iterator, None)
+        if batch is None:
+            raise DataError("The dataset has no batches; check what it is made from.")
+        X, Y = batch
+        labels = Y.numpy()
+        if self._is_first:
+            check_values(X.numpy(), labels, self.likelihood)
+            self.look(X.numpy(), labels)
+        elif np.all(np.isfinite(labels)):
+            check_labels(self.likelihood, labels)
+        self._is_first = False
+        return X, Y

@@ -1,0 +1,48 @@
+"""Which rows a minibatch has."""
+
+from __future__ import annotations
+
+__all__ = ["DEFAULT_BATCH", "RowOrder"]
+
+import numpy as np
+
+from ...errors import DataError
+from ...inputs import is_whole
+
+DEFAULT_BATCH = 1024
+
+
+class RowOrder:
+    """Rows of minibatches, without replacement within an epoch, each a function of (seed, step) alone.
+
+    :param num_data: N, the rows there are.
+    :param batch_size: rows of a batch; None takes all rows, "auto" at most 1024.
+    :param seed: of the order of the rows.
+    :raises DataError: for a batch larger than the data.
+
+    Example::
+
+        rows = RowOrder(60, 20, seed=0)(3)  # 20 numbers from 0 to 59, the first batch of the second epoch
+    """
+
+    def __init__(self, num_data: int, batch_size: int | None | str, seed: int) -> None:
+        if batch_size == "auto":
+            batch_size = min(DEFAULT_BATCH, num_data)
+        elif batch_size is not None and (isinstance(batch_size, str) or not is_whole(batch_size, 1)):
+            raise DataError(
+                f'batch_size={batch_size!r} must be a whole number of at least 1, None for all rows, or "auto".'
+            )
+        if batch_size is not None and batch_size > num_data:
+            raise DataError(f"batch_size={batch_size} is larger than the data, which have {num_data} rows; use None.")
+        self.num_data, self.seed = num_data, seed
+        self.batch_size = num_data if batch_size is None else batch_size
+        self._epoch: int | None = None
+        self._order = np.arange(num_data)
+
+    def __call__(self, step: int) -> np.ndarray:
+        """The numbers [B] of the rows of step 0, 1, ..."""
+        epoch, place = divmod(step, self.num_data // self.batch_size)
+        if epoch != self._epoch:
+            self._order = np.random.default_rng([self.seed, epoch]).permutation(self.num_data)
+            self._epoch = epoch
+        return self._order[place * self.batch_size : (place + 1) * self.batch_size]

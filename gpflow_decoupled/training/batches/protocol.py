@@ -1,0 +1,39 @@
+"""What the loop of a run needs of its data."""
+
+from __future__ import annotations
+
+__all__ = ["Batch", "Batches"]
+
+from typing import Protocol, TypeAlias
+
+import tensorflow as tf
+
+from ..step import Trackable
+
+Batch: TypeAlias = tuple[tf.Tensor, tf.Tensor]
+"""X [B, D] and Y [B, P]."""
+
+
+class Batches(Protocol):
+    """What the loop needs of the data: a batch for each step, and what a checkpoint must know of them."""
+
+    num_data: int
+
+    @property
+    def whole(self) -> Batch | None:
+        """All data, where every step sees all of them; else None."""
+        ...
+
+    @property
+    def checkpointable(self) -> dict[str, Trackable]:
+        """What a checkpoint saves to find the place in the data again, by name."""
+        ...
+
+    @property
+    def settings(self) -> dict[str, object]:
+        """What must be the same for a resumed run to go on, by name."""
+        ...
+
+    def __call__(self, step: int) -> Batch:
+        """The batch of step 0, 1, ...: X [B, D], Y [B, P]."""
+        ...
