@@ -164,11 +164,11 @@ def moment_parameters(basis: InducingBasis, kernel: Kernel) -> MomentParameters:
 
         a, mean, covariance = moment_parameters(model.basis, model.kernel)
     """
-    basis = _checked(basis)
+    chol = _factor("K_beta", gram_to_factor(kernel, _checked(basis).beta))
     state = basis.factor(kernel, with_kl=False)
     (part,) = basis.gaussians(state)
-    root = lower_product(state.chol, part.root)
-    return MomentParameters(state.a, apply_per_latent(state.chol, part.mean), lower_gram(root))
+    mean = apply_per_latent(chol, part.mean)
+    return MomentParameters(basis.mean_coefficients(state), mean, lower_gram(lower_product(chol, part.root)))
 
 
 def assign_moments(basis: InducingBasis, kernel: Kernel, moments: MomentParameters) -> None:
@@ -185,7 +185,7 @@ def assign_moments(basis: InducingBasis, kernel: Kernel, moments: MomentParamete
 
         assign_moments(model.basis, model.kernel, pair.moments_of_natural(natural))
     """
-    basis = _checked(basis)
+    kernel_mean = _checked(basis).kernel_mean
     now = moment_parameters(basis, kernel)
     for name, value, like in zip(MomentParameters._fields, moments, now):
         if tuple(value.shape) != tuple(like.shape):
@@ -193,11 +193,11 @@ def assign_moments(basis: InducingBasis, kernel: Kernel, moments: MomentParamete
         if name != "covariance" and not np.all(np.isfinite(value)):
             raise DataError(f"{name} has entries that are not finite; take a smaller step.")
     root = _factor("the covariance S", tf.convert_to_tensor(moments.covariance))
-    scaled = basis.kernel_mean.scaling.scaled(tf.convert_to_tensor(moments.a))
-    basis.kernel_mean.coefficients.assign(scaled)
+    chol = _factor("K_beta", gram_to_factor(kernel, basis.beta))
+    kernel_mean.coefficients.assign(kernel_mean.scaling.scaled(tf.convert_to_tensor(moments.a)))
     state = basis.factor(kernel, with_kl=False)  # at the new coefficients, by which the hybrid's q_mu is shifted
-    mean = whiten_columns(state.chol, None, tf.convert_to_tensor(moments.mean))
-    basis.assign_gaussians(state, (Gaussian(mean, solve(state.chol, root)),))
+    mean = whiten_columns(chol, None, tf.convert_to_tensor(moments.mean))
+    basis.assign_gaussians(state, (Gaussian(mean, solve(chol, root)),))
 
 
 def _outer(mean: tf.Tensor) -> tf.Tensor:
