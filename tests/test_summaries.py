@@ -53,7 +53,9 @@ MODELS: dict[str, Any] = {
 
 @pytest.mark.parametrize("line", MODELS)
 def test_a_model_says_what_it_is(line: str) -> None:
-    assert repr(MODELS[line]()) == line
+    model = MODELS[line]()
+    assert repr(model) == line and len(line) < 300
+    assert len(getattr(model, "_repr_html_", str)()) < 6000
 
 
 def test_a_basis_says_its_sizes() -> None:
@@ -172,11 +174,6 @@ def test_settings_that_are_functions_are_named() -> None:
         return 1.0 / (1 + step)
 
     assert repr(gd.optimizers.ConjugateComputation(falling)).startswith("ConjugateComputation(step_size=falling, ")
-
-
-@pytest.mark.parametrize("line", MODELS)
-def test_models_are_short_in_notebooks_too(line: str) -> None:
-    assert len(line) < 300 and len(getattr(MODELS[line](), "_repr_html_", str)()) < 6000
 
 
 def test_values() -> None:

@@ -74,8 +74,8 @@ def test_only_batches_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
     assert X.most == Y.most == 16
 
 
-@pytest.mark.costly(keep=2)
-@pytest.mark.parametrize("kind", ["memmap", "function", "dataset from a function", "tensors", "lists"])
+@pytest.mark.costly(keep=1)
+@pytest.mark.parametrize("kind", ["function", "memmap", "dataset from a function", "tensors", "lists"])
 def test_fit_takes_what_sweep_takes(kind: str, tmp_path: Path) -> None:
     data = sine()
     spec = tf.TensorSpec([None, 1], tf.float64)
@@ -107,12 +107,14 @@ def test_a_function_is_called_once_a_pass_and_again() -> None:
     assert passes == 3
 
 
+@pytest.mark.exhaustive
 def test_a_run_on_a_function_goes_on_where_it_was(tmp_path: Path) -> None:
     whole = _trace(lambda: _batches(sine()), steps=5)
     _trace(lambda: _batches(sine()), steps=3, checkpoint=tmp_path)
     assert _trace(lambda: _batches(sine()), steps=5, checkpoint=tmp_path)[-2:] == pytest.approx(whole[-2:], rel=1e-9)
 
 
+@pytest.mark.exhaustive
 def test_a_standardized_model_takes_a_function_in_units() -> None:
     X, Y = sine()
     data = 100.0 * X, 5.0 + 30.0 * Y
