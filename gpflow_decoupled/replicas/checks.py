@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["check_strategy", "named_variables", "refuse_elsewhere"]
+__all__ = ["check_strategy", "group_of", "named_variables", "refuse_elsewhere"]
 
 from collections.abc import Iterable, Mapping
 
@@ -10,6 +10,7 @@ import tensorflow as tf
 from gpflow.utilities import parameter_dict
 
 from ..errors import DataError
+from .group import Group
 
 _REASONS: tuple[tuple[str, str], ...] = (
     ("Parameter", "its replicas do not wait for each other, and a natural gradient needs the sums of all of them"),
@@ -67,6 +68,18 @@ def refuse_elsewhere(strategy: tf.distribute.Strategy | None, variables: Mapping
     for name, variable in variables.items():
         if strategy is not None and not strategy.extended.variable_created_in_scope(variable):
             raise DataError(f"{name} was created outside of the scope of this strategy: {fix}")
+
+
+def group_of(model: tf.Module, strategy: tf.distribute.Strategy | None) -> Group:
+    """The workers of a strategy that is to move a model.
+
+    :param model: that a user passed.
+    :param strategy: that was passed with it, or None.
+    :raises DataError: for a strategy that does not work here, or that has no copies of the variables of the model.
+    """
+    check_strategy(strategy, model.variables)
+    refuse_elsewhere(strategy, named_variables(model), "build the whole model inside of `with strategy.scope():`.")
+    return Group(strategy)
 
 
 def named_variables(model: tf.Module) -> dict[str, tf.Variable]:
