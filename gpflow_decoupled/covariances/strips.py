@@ -110,9 +110,9 @@ def strip_product(
 
             inputs, found = 2 + len(others), group.summed(sums)
             if variables is None:
-                return found[:inputs]
+                return tuple(found[:inputs])
             of_variables = {one.ref(): part for one, part in zip(known, found[inputs:])}
-            return found[:inputs], [of_variables[one.ref()] for one in variables]
+            return tuple(found[:inputs]), [of_variables[one.ref()] for one in variables]
 
         result.set_shape([X.shape[0], R])
         return result, grad

@@ -9,7 +9,6 @@ from __future__ import annotations
 __all__ = ["MeanOptimizer"]
 
 import abc
-import zlib
 from collections.abc import Iterator
 from typing import ClassVar, NamedTuple
 
@@ -18,7 +17,6 @@ import tensorflow as tf
 from gpflow.base import RegressionData
 from gpflow.kernels import LinearCoregionalization
 from gpflow.likelihoods import Gaussian as GaussianNoise
-from gpflow.utilities import parameter_dict
 from tqdm.auto import tqdm
 
 from ...bases import Gaussian
@@ -30,7 +28,7 @@ from ...inputs import check_rate, check_whole
 from ...linalg.gaussians import precision_from_root, root_from_precision
 from ...models import BasisGP
 from ...models.families import require_model
-from ...replicas import Group, group_of
+from ...replicas import Group, group_of, refuse_other_workers
 from ..ascent import CONVERGED, ascend, has_fallen
 from ..expectation_check import warn_of_quadrature
 from ..results import Recorder
@@ -68,6 +66,11 @@ class MeanOptimizer(abc.ABC):
         if self.rank is not None:
             check_whole(1, rank=self.rank)
 
+    @property
+    def settings(self) -> dict[str, object]:
+        """All fields that change a result, by name: what must be the same on all workers."""
+        return {name: value for name, value in vars(self).items() if name != "progress"}
+
     @abc.abstractmethod
     def solver(self, dtype: tf.DType | None) -> Solve:
         """What solves the linear systems of one run.
@@ -103,7 +106,9 @@ class MeanOptimizer(abc.ABC):
         self.check_replicas(strategy)
         group = group_of(model, strategy)
         with group.scope(), group.naming_lost_workers():
-            _refuse_other_workers(group, self, model, data, deadline)
+            if group.workers > 1:
+                arrays = group.together(lambda: [array.numpy() for array in model.checked(data)])
+                refuse_other_workers(group, model, arrays, {**self.settings, "deadline": deadline < float("inf")})
             return self.run_on(group, model, data, deadline=deadline)
 
     def check_replicas(self, strategy: tf.distribute.Strategy | None) -> None:
@@ -142,21 +147,6 @@ def _data_mean_of(model: BasisGP, method: str) -> DataMean:
             'ODVGP(kernel, likelihood, "data", beta), or train this model by fit(model, data).'
         )
     return mean
-
-
-def _refuse_other_workers(
-    group: Group, settings: MeanOptimizer, model: BasisGP, data: RegressionData, deadline: float
-) -> None:
-    """Refuse workers with other data, another model or other settings than the first one; raises `DataError`."""
-    if group.workers == 1:
-        return
-    arrays = group.together(lambda: [array.numpy() for array in model.checked(data)])
-    parameters = parameter_dict(model)
-    chosen = {**vars(settings), "progress": None, "deadline": deadline < float("inf")}
-    group.refuse_unlike({"the names of the Parameters": list(parameters), "the settings": repr(chosen)})
-    found = {"the number of rows": len(arrays[0]), "the data": [zlib.crc32(array.tobytes()) for array in arrays]}
-    values = {f"parameter {name}": zlib.crc32(one.numpy().tobytes()) for name, one in parameters.items()}
-    group.refuse_unlike({**found, **values})
 
 
 class _Full(NamedTuple):

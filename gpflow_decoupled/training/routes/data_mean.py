@@ -37,7 +37,7 @@ from ..batches import ArrayBatches, Batch, Batches
 from ..schedules import Limits
 from ..states import go_back, snapshot
 from ..step import Step, StepOutput, StepSizes, Trackable
-from ..together import repair_drift
+from ..together import refuse_other_run, repair_drift
 from .route import Choices, Data, MeanSolver
 
 _COUPLED_SHARE = 0.2
@@ -81,6 +81,9 @@ def parts_on_data(
     step, found = coupled_parts(view, data, replace(choices, mean_solver=MeanSolver()))
     arrays = cast(ArrayBatches, found)
     batches = AllRows(arrays.X, arrays.Y, arrays.batch_size, choices.seed)
+    refuse_other_run(
+        choices.group, lambda: batches.settings
+    )  # new coefficients are sent to all, and need the same rows
     mean.set_data(batches.X.numpy())
     view.num_data = batches.num_data
     solver = ConjugateGradients() if isinstance(solver, MeanSolver) else solver

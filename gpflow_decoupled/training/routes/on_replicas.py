@@ -44,6 +44,10 @@ def check_on_replicas(model: BasisGP | SVGP, strategy: tf.distribute.Strategy, c
         )
     refuse_elsewhere(strategy, named_variables(model), "build the whole model inside of `with strategy.scope():`.")
     parts = {name: value if isinstance(value, _PLAIN) else type(value).__name__ for name, value in chosen.items()}
+    if isinstance(solver, MeanOptimizer):
+        parts["mean_solver"] = (
+            f"{type(solver).__name__}, {solver.settings}"  # where solves end, and so how many messages
+        )
     group = Group(strategy)
     refuse_other_run(group, lambda: run_settings(model, parts, 0, group))
 
