@@ -15,7 +15,7 @@ import numpy as np
 import tensorflow as tf
 
 from ..errors import DataError, WorkerError
-from .sums import rank, total
+from .sums import note_message, rank, total
 
 Result = TypeVar("Result")
 
@@ -46,7 +46,6 @@ class Group:
         self.workers, self.number = _place(strategy)
         signature = [tf.TensorSpec([None], tf.float64)]  # traced once, for vectors of any length
         self._summed: Callable[[tf.Tensor], tf.Tensor] = tf.function(self._sum, signature, autograph=False)
-        self._added: Callable[[tf.Tensor], tf.Tensor] = tf.function(self._sum, autograph=False)
 
     @property
     def is_first(self) -> bool:
@@ -160,6 +159,8 @@ class Group:
     def summed(self, function: Callable[[], Sequence[tf.Tensor]]) -> list[tf.Tensor]:
         """The tensors that a function returns on each worker, summed over the workers; the same on all to the last bit.
 
+        Callers write the gradient of a sum themselves: none flows through the message.
+
         Two messages: whether the function has failed on one of them, and its tensors in float64. For one worker these
         are what the function returns.
 
@@ -173,8 +174,11 @@ class Group:
         own = list(self.together(function))
         if self.workers == 1:
             return own
+        # without a gradient: a tape would differentiate the message
+        vector = tf.stop_gradient(tf.concat([tf.reshape(tf.cast(part, tf.float64), [-1]) for part in own], axis=0))
+        note_message(self.own[0][0], vector.dtype.size * int(vector.shape[0]))
         with self.naming_lost_workers():
-            flat = self._added(tf.concat([tf.reshape(tf.cast(part, tf.float64), [-1]) for part in own], axis=0))
+            flat = self._summed(vector)
         pieces = tf.split(flat, [tf.size(part) for part in own])
         return [tf.cast(tf.reshape(piece, part.shape), part.dtype) for piece, part in zip(pieces, own)]
 

@@ -113,7 +113,8 @@ def _found(name: str, model: Any, strategy: tf.distribute.Strategy | None) -> di
             trace = {"elbo": result.history["elbo"]}
         else:
             result = solver().run(model, data, strategy=strategy)
-            trace = {"elbo": result.history["elbo"], "gaps": np.array(result.gaps)}
+            products = np.array(result.products)
+            trace = {"elbo": result.history["elbo"], "gaps": np.array(result.gaps), "products": products}
     parameters = gpflow.utilities.parameter_dict(model)
     values = {f"value {path}": np.asarray(parameter.numpy()) for path, parameter in parameters.items()}
     return {**values, **trace, "bound": np.array(result.elbo), "gap": np.array(result.gap)}

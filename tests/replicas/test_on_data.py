@@ -30,6 +30,7 @@ def check_same_mean(found: Arrays, probe: str) -> None:
     for name in ("elbo", "bound"):
         np.testing.assert_allclose(two[name], one[name], rtol=tolerance, err_msg=name)
     # a gap is a small difference of products, round-off included
+    assert "products" not in one or one["products"] == two["products"]
     for name in {"gap", "gaps"} & set(one):
         np.testing.assert_allclose(two[name], one[name], rtol=1e-4, atol=1e-10, err_msg=name)
     assert len(one["elbo"]) == len(two["elbo"]) and 0.0 <= one["gap"] < 1e-6
@@ -51,10 +52,11 @@ def test_two_workers_find_the_mean_of_one_process(workers: list[Arrays], probe: 
     assert first.keys() == second.keys()
     for name, value in first.items():
         assert np.array_equal(value, second[name]), name
-    if probe == "on data solve":  # numbers that workers tell each other, and a product
-        assert first["messages"].tolist() == [-1, 8 * ROWS]
+    sent = [size for size in first["messages"].tolist() if size > 0]
+    if probe == "on data solve":
+        assert sent == [8 * ROWS] * int(first["products"]), "a message for each product"
     if probe == "on data fit gaussian":  # the gradient of a product by V [N, 1] and X [N, 1]
-        assert 8 * ROWS in first["messages"] and 8 * ROWS * 2 in first["messages"]
+        assert sent.count(2 * 8 * ROWS) > 1 and sent.count(8 * ROWS) > sent.count(2 * 8 * ROWS)
 
 
 @pytest.mark.parametrize("probe", [pytest.param("on data faults", marks=pytest.mark.exhaustive)])
