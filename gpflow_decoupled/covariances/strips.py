@@ -4,6 +4,7 @@ from __future__ import annotations
 
 __all__ = ["strip_product"]
 
+import functools
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import NamedTuple
@@ -56,72 +57,100 @@ def strip_product(
 
     @tf.custom_gradient
     def run(X: tf.Tensor, V: tf.Tensor, *others: tf.Tensor) -> tuple:
-        N, R = tf.maximum(tf.shape(X)[0], 1), V.shape[1]  # one strip, without rows, where there are none
-        rows = tf.maximum(entries // tf.maximum(tf.shape(V)[0], 1), 1)
-        own = _own_rows(group, N)
-        start, whole = own[0].first, own[-1].last - own[0].first
-
-        # `recompute_grad` keeps what is computed within a strip out of the tape of the caller
-        unrecorded = tf.recompute_grad(lambda first, last, X, V, *others: _strip(kernel, first, last, X, V, others))
-
-        def product() -> list[tf.Tensor]:
-            parts = []
-            for share in own:
-
-                def forward(first: tf.Tensor, done: tf.TensorArray, share: _Rows = share) -> tuple:
-                    last = tf.minimum(first + rows, share.last)
-                    strip = unrecorded(first, last, X, V, *others)
-                    _report(progress, last - start, whole)
-                    return first + rows, done.write((first - share.first) // rows, strip)
-
-                count = -(-(share.last - share.first) // rows)
-                pieces = tf.TensorArray(V.dtype, count, element_shape=[None, R], infer_shape=False)
-                with share.place():
-                    _, pieces = _strips(share, forward, pieces)
-                    parts.append(pieces.concat())
-            if group.replicas == 1:
-                return parts
-            return [tf.pad(tf.concat(parts, axis=0), [[start, N - own[-1].last], [0, 0]])]
-
-        (result,) = group.summed(product)
-
-        def grad(upstream: tf.Tensor, variables: Sequence[tf.Variable] | None = None) -> tuple:
-            known = _in_order(kernel, group, variables or ())
-            wanted = [X, V, *others, *known]
-
-            def sums() -> list[tf.Tensor]:
-                state = [tf.zeros_like(one) for one in wanted]
-                for share in own:
-
-                    def backward(first: tf.Tensor, *state: tf.Tensor, share: _Rows = share) -> tuple:
-                        last = tf.minimum(first + rows, share.last)
-                        with tf.GradientTape(watch_accessed_variables=False) as tape:
-                            tape.watch(wanted)
-                            strip = _strip(kernel, first, last, X, V, others)
-                        found = tape.gradient(
-                            strip, wanted, upstream[first:last], unconnected_gradients=tf.UnconnectedGradients.ZERO
-                        )
-                        _report(progress, last - start, whole)
-                        return first + rows, *(total + part for total, part in zip(state, found))
-
-                    with share.place():
-                        _, *state = _strips(share, backward, *state)
-                return state
-
-            inputs, found = 2 + len(others), group.summed(sums)
-            if variables is None:
-                return tuple(found[:inputs])
-            of_variables = {one.ref(): part for one, part in zip(known, found[inputs:])}
-            return tuple(found[:inputs]), [of_variables[one.ref()] for one in variables]
-
-        result.set_shape([X.shape[0], R])
-        return result, grad
+        product = _Product(kernel, (X, V, *others), entries, progress, group)
+        return product.value(), product.gradient
 
     return run(X, V, *(() if Z is None else (Z,)))
 
 
+class _Product:
+    """K(X, Z) V by strips, of which each replica computes its own.
+
+    :param arrays: X [N, D], V [M, R], and Z [M, D] where it is not X.
+    """
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        arrays: tuple[tf.Tensor, ...],
+        entries: int,
+        progress: Callable[[float], None] | None,
+        group: Group,
+    ) -> None:
+        self.kernel, self.arrays, self.progress, self.group = kernel, arrays, progress, group
+        X, V = arrays[:2]
+        self.N = tf.maximum(tf.shape(X)[0], 1)  # one strip, without rows, where there are none
+        self.rows = tf.maximum(entries // tf.maximum(tf.shape(V)[0], 1), 1)
+        self.own = _own_rows(group, self.N)
+
+    def value(self) -> tf.Tensor:
+        """K V [N, R]."""
+        # `recompute_grad` keeps what is computed within a strip out of the tape of the caller
+        unrecorded = tf.recompute_grad(lambda *given: _strip(self.kernel, *given))
+        X, V = self.arrays[:2]
+
+        def of_replica(share: _Rows) -> tf.Tensor:
+            def forward(first: tf.Tensor, done: tf.TensorArray) -> tuple:
+                last = tf.minimum(first + self.rows, share.last)
+                strip = unrecorded(first, last, *self.arrays)
+                self._report(last)
+                return first + self.rows, done.write((first - share.first) // self.rows, strip)
+
+            count = -(-(share.last - share.first) // self.rows)
+            pieces = tf.TensorArray(V.dtype, count, element_shape=[None, V.shape[1]], infer_shape=False)
+            return _strips(share, forward, pieces)[1].concat()
+
+        def of_process() -> list[tf.Tensor]:
+            parts = []
+            for share in self.own:
+                with share.place():
+                    parts.append(of_replica(share))
+            if self.group.replicas == 1:
+                return parts
+            return [tf.pad(tf.concat(parts, axis=0), [[self.own[0].first, self.N - self.own[-1].last], [0, 0]])]
+
+        (result,) = self.group.summed(of_process)
+        result.set_shape([X.shape[0], V.shape[1]])
+        return result
+
+    def gradient(self, upstream: tf.Tensor, variables: Sequence[tf.Variable] | None = None) -> tuple:
+        """The gradients of the arrays, and those of variables that the kernel depends on, if there are any."""
+        known = _in_order(self.kernel, self.group, variables or ())
+        wanted = [*self.arrays, *known]
+
+        def backward(share: _Rows, first: tf.Tensor, *sums: tf.Tensor) -> tuple:
+            last = tf.minimum(first + self.rows, share.last)
+            with tf.GradientTape(watch_accessed_variables=False) as tape:
+                tape.watch(wanted)
+                strip = _strip(self.kernel, first, last, *self.arrays)
+            found = tape.gradient(
+                strip, wanted, upstream[first:last], unconnected_gradients=tf.UnconnectedGradients.ZERO
+            )
+            self._report(last)
+            return first + self.rows, *(total + part for total, part in zip(sums, found))
+
+        def of_process() -> list[tf.Tensor]:
+            sums = [tf.zeros_like(one) for one in wanted]
+            for share in self.own:
+                with share.place():
+                    _, *sums = _strips(share, functools.partial(backward, share), *sums)
+            return sums
+
+        found, inputs = self.group.summed(of_process), len(self.arrays)
+        if variables is None:
+            return tuple(found[:inputs])
+        of_variables = {one.ref(): part for one, part in zip(known, found[inputs:])}
+        return tuple(found[:inputs]), [of_variables[one.ref()] for one in variables]
+
+    def _report(self, last: tf.Tensor) -> None:
+        """Say how much of the rows of this process is done, up to a row."""
+        if self.progress is not None and tf.executing_eagerly():
+            first, end = self.own[0].first, self.own[-1].last
+            self.progress(min(1.0, int(last - first) / int(end - first)))
+
+
 def _strip(
-    kernel: Kernel, first: tf.Tensor, last: tf.Tensor, X: tf.Tensor, V: tf.Tensor, others: tuple[tf.Tensor, ...]
+    kernel: Kernel, first: tf.Tensor, last: tf.Tensor, X: tf.Tensor, V: tf.Tensor, *others: tf.Tensor
 ) -> tf.Tensor:
     """The rows of K V from `first` up to but without `last`."""
     part = X[first:last]
@@ -156,8 +185,3 @@ def _in_order(kernel: Kernel, group: Group, variables: Sequence[tf.Variable]) ->
             "gradient: make it an attribute of the kernel, or leave strategy out."
         )
     return sorted(variables, key=lambda variable: parts.index(variable.ref()))
-
-
-def _report(progress: Callable[[float], None] | None, done: tf.Tensor, whole: tf.Tensor) -> None:
-    if progress is not None and tf.executing_eagerly():
-        progress(min(1.0, int(done) / int(whole)))
