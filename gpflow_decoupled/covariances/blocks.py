@@ -7,16 +7,23 @@ on chunks of about a tenth of a second, which is what lets an interrupt and a re
 
 from __future__ import annotations
 
-__all__ = ["Chunk", "Visit", "chunks", "in_chunks", "number_of_threads", "split", "sweep", "unsplit", "xla_works"]
+__all__ = [
+    "Chunk", "Visit", "chunks", "chunks_of", "in_chunks", "number_of_threads", "shares", "split", "sweep",
+    "unsplit", "xla_works",
+]  # fmt: skip
 
 import functools
+import itertools
 import os
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import NamedTuple
 
+import numpy as np
 import tensorflow as tf
+
+from ..replicas import Group
 
 Visit = Callable[[tf.Tensor, tf.Tensor, tf.Tensor, bool], tuple[tf.Tensor, tf.Tensor | None]]
 """(rows [B, P], the same as [P, B], columns [C, Q], whether both are one block of the diagonal) -> what the block adds to the
@@ -32,6 +39,8 @@ class Chunk(NamedTuple):
     first: int
     last: int
     entries: int
+    device: str | None = None
+    """Where to compute them; None is the default."""
 
 
 def split(array: tf.Tensor, size: int, roomy: bool = False) -> tuple[tf.Tensor, tf.Tensor]:
@@ -110,16 +119,41 @@ def _array(dtype: tf.DType, size: tf.Tensor, shape: list[int]) -> tf.TensorArray
     return tf.TensorArray(dtype, size, element_shape=shape).unstack(tf.zeros([size, *shape], dtype))
 
 
-def chunks(rows: int, columns: int, block: tuple[int, int], same: bool) -> list[Chunk]:
-    """Chunks of at most about 1e8 entries, or of a single block of rows, for so many blocks of rows and columns."""
-    found, first, entries = [], 0, 0
-    for index in range(rows):
+def chunks(
+    rows: int, columns: int, block: tuple[int, int], same: bool, share: tuple[int, int] | None = None
+) -> list[Chunk]:
+    """Chunks of at most about 1e8 entries, or of a single block of rows, for so many blocks of rows and columns.
+
+    :param share: the first block of rows, and the one after the last; None is all of them.
+    """
+    begin, end = (0, rows) if share is None else share
+    found, first, entries = [], begin, 0
+    for index in range(begin, end):
         mine = block[0] * block[1] * (columns - index if same else columns)
         if entries and entries + mine > _ENTRIES:
             found.append(Chunk(first, index, entries))
             first, entries = index, 0
         entries += mine
-    return [*found, Chunk(first, rows, entries)]
+    return [*found, Chunk(first, end, entries)]
+
+
+def shares(rows: int, columns: int, same: bool, count: int) -> list[tuple[int, int]]:
+    """Blocks of rows for each of `count` replicas, the first and the one after the last, of about as many entries each."""
+    ends = np.cumsum([0, *(columns - index if same else columns for index in range(rows))])
+    bounds = [int(np.argmin(np.abs(ends - ends[-1] * place / count))) for place in range(count + 1)]
+    return list(zip(bounds[:-1], bounds[1:]))
+
+
+def chunks_of(group: Group, rows: int, columns: int, block: tuple[int, int], same: bool) -> list[Chunk]:
+    """The `chunks` of the replicas of this process, in turns."""
+    if group.replicas == 1:
+        return chunks(rows, columns, block, same)
+    all_shares = shares(rows, columns, same, group.replicas)
+    of_each = [
+        [chunk._replace(device=device) for chunk in chunks(rows, columns, block, same, all_shares[number])]
+        for number, device in group.own
+    ]
+    return [chunk for turn in itertools.zip_longest(*of_each) for chunk in turn if chunk is not None]
 
 
 Sums = tuple[tf.Tensor, tf.Tensor]

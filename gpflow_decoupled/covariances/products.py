@@ -20,6 +20,7 @@ from gpflow.inducing_variables import InducingPoints, InducingVariables
 from gpflow.kernels import Kernel
 
 from ..errors import DataError, check_option
+from ..replicas import Group
 from .latents import split_latents
 from .profiles import PROFILES
 from .stationary import stationary_gram
@@ -35,6 +36,8 @@ _LEAST_ROWS = 32
 _DIAGONAL = 256
 """Rows of a block of which the diagonal alone is needed."""
 
+_ALONE = Group()
+
 Progress = Callable[[float], None]
 
 
@@ -48,6 +51,7 @@ def kernel_product(
     block: tuple[int, int] | None = None,
     progress: Progress | None = None,
     xla: bool | None = None,
+    group: Group | None = None,
 ) -> tf.Tensor:
     """K(X, Z) V [N, R] in the dtype of V, without the matrix: N M (D + R) operations, memory (N + M) (D + R) and a block.
 
@@ -67,6 +71,10 @@ def kernel_product(
         for the gradient.
     :param xla: compile the blocks with XLA. By default where it is executed eagerly and XLA is available. Inside a
         `tf.function` the default, False, gives a graph that any TensorFlow can load; True is faster there.
+    :param group: where it is executed eagerly, the replicas of this group share out the matrix, and its gradient, and all have
+        the whole product, to the last bit the same. All workers must call this alike. A product sends 8 N R bytes, and its
+        gradient 8 N (D + R), or for other kernels those of their Parameters too. Small matrices are not shared out.
+    :raises WorkerError: if another worker of the group fails or is gone.
     :raises DataError: if V is not [M, R] for the M of Z, with an R that is known when a graph is built.
     :raises UnknownOptionError: for a dtype that is neither float32 nor float64.
 
@@ -86,14 +94,15 @@ def kernel_product(
     if block is None and None not in sizes and sizes[0] * sizes[1] <= _SMALL:
         gram = stationary_gram(kernel, X, Z)
         return tf.matmul(tf.cast(kernel(X, Z) if gram is None else gram, V.dtype), V)
+    group = group if group is not None and tf.executing_eagerly() else _ALONE
     profile = PROFILES.get(type(kernel))
     if profile is None:
         entries = block[0] * block[1] if block else _STRIP
-        return strip_product(kernel, X, Z, V, entries, progress)
+        return strip_product(kernel, X, Z, V, entries, progress, group)
     dtype = X.dtype if dtype is None else tf.as_dtype(dtype)
     check_option("dtype", dtype, BLOCKS)
     block = _long_block(X.shape[0], dtype) if block is None and Z is not None else block
-    how = How(profile, dtype, block, progress, xla)
+    how = How(profile, dtype, block, progress, xla, group)
     left, other = kernel.slice(X, Z)
     scaled = kernel.scale(left), *(() if other is None else (kernel.scale(other),))
     # Squared distances by products of large numbers lose digits, and the point of reference does not matter to them. It is
@@ -121,6 +130,7 @@ def gram_product(
     block: tuple[int, int] | None = None,
     progress: Progress | None = None,
     xla: bool | None = None,
+    group: Group | None = None,
 ) -> tf.Tensor:
     """k(X, points) a [N, L], one column per latent function; the matrices of plain points are not stored.
 
@@ -130,7 +140,7 @@ def gram_product(
     :param points: M inducing variables. Those that are not plain points fall back to GPflow's covariance [M, N].
     :param X: [N, D], or N inducing points, or None for `points` themselves.
     :param a: [M, L].
-    :param dtype: as of `kernel_product`, and so are `block`, `progress` and `xla`.
+    :param dtype: as of `kernel_product`, and so are `block`, `progress`, `xla` and `group`.
     :raises NotImplementedError: where GPflow has no covariance, between two inducing variables that are not plain points.
 
     Example::
@@ -146,7 +156,10 @@ def gram_product(
         report = None if progress is None else functools.partial(_share, progress, index, len(latents))
         if type(left) is InducingPoints and (other is None or _plain(other) is not None):
             rows, Z = (tf.convert_to_tensor(left.Z), None) if other is None else (_plain(other), left.Z)
-            results.append(kernel_product(one, rows, Z, column, dtype=dtype, block=block, progress=report, xla=xla))
+            product = kernel_product(
+                one, rows, Z, column, dtype=dtype, block=block, progress=report, xla=xla, group=group
+            )
+            results.append(product)
         else:
             results.append(tf.matmul(_stored(one, left, other), column))
     return tf.concat(results, axis=1)

@@ -12,11 +12,13 @@ __all__ = ["BLOCKS", "How", "stationary_product"]
 
 import functools
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import NamedTuple
 
 import tensorflow as tf
 
-from .blocks import Chunk, chunks, in_chunks, number_of_threads, split, sweep, unsplit, xla_works
+from ..replicas import Group
+from .blocks import Chunk, chunks_of, in_chunks, number_of_threads, split, sweep, unsplit, xla_works
 from .profiles import Profile, augmented_columns, augmented_rows
 
 BLOCKS: dict[tf.DType, tuple[int, int]] = {tf.float32: (512, 512), tf.float64: (256, 256)}
@@ -31,6 +33,8 @@ class How(NamedTuple):
     block: tuple[int, int] | None
     progress: Callable[[float], None] | None
     xla: bool | None
+    group: Group
+    """Whose replicas share out the blocks, where it is executed eagerly."""
 
 
 class _Task(NamedTuple):
@@ -64,12 +68,16 @@ def stationary_product(how: How, variance: tf.Tensor, V: tf.Tensor, *scaled: tf.
         D, rows, columns = left.shape[1], augmented_rows(left), augmented_columns(right)
         task = _Task(how.profile, D, False, same, max(R, 2) if same else R, V.dtype)
         wide = _widened(tf.cast(V, how.dtype), task.right)
-        value, other = _sums(
-            how, task, variance, tf.concat([rows, wide], 1) if same else rows, tf.concat([columns, wide], 1)
-        )
-        value = (value + other if same else value)[:, :R]
 
-        def grad(upstream: tf.Tensor) -> tuple:
+        def product() -> list[tf.Tensor]:
+            value, other = _sums(
+                how, task, variance, tf.concat([rows, wide], 1) if same else rows, tf.concat([columns, wide], 1)
+            )
+            return [(value + other if same else value)[:, :R]]
+
+        (value,) = how.group.summed(product)
+
+        def to_others(upstream: tf.Tensor) -> list[tf.Tensor]:
             task = _Task(how.profile, D, True, same, max(R, 2), V.dtype)
             U, W = (_widened(tf.cast(one, how.dtype), task.right) for one in (upstream, V))
             both = [rows, U, W], [columns, W, U]
@@ -86,8 +94,11 @@ def stationary_product(how: How, variance: tf.Tensor, V: tf.Tensor, *scaled: tf.
             to_inputs = [
                 tf.cast(2.0 * (total * tf.cast(x, V.dtype) - mean), scaled[0].dtype) for x, mean, total in pairs
             ]
+            return [to_V, *to_inputs]
+
+        def grad(upstream: tf.Tensor) -> tuple:
             to_variance = tf.cast(tf.reduce_sum(upstream * value), variance.dtype) / variance
-            return to_variance, to_V, *to_inputs
+            return to_variance, *how.group.summed(lambda: to_others(upstream))
 
         return value, grad
 
@@ -158,9 +169,11 @@ def _eager_sums(
         (N, rows), (M, columns) = (split(one, size, roomy=xla) for one, size in zip(arrays, sizes))
 
         def run_chunk(chunk: Chunk) -> tuple[tf.Tensor, tf.Tensor]:
-            return loop(variance, rows, columns, tf.constant(chunk.first), tf.constant(chunk.last), M)
+            with nullcontext() if chunk.device is None else tf.device(chunk.device):
+                return loop(variance, rows, columns, tf.constant(chunk.first), tf.constant(chunk.last), M)
 
-        found = in_chunks(run_chunk, chunks(int(N), int(M), sizes, task.same), how.progress, number_of_threads())
+        parts = chunks_of(how.group, int(N), int(M), sizes, task.same)
+        found = in_chunks(run_chunk, parts, how.progress, max(number_of_threads(), len(how.group.own)))
 
         def grad(*_: tf.Tensor) -> tuple:
             raise NotImplementedError(

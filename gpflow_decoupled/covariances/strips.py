@@ -4,10 +4,30 @@ from __future__ import annotations
 
 __all__ = ["strip_product"]
 
+import functools
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import NamedTuple
 
 import tensorflow as tf
 from gpflow.kernels import Kernel
+
+from ..errors import ModelError
+from ..replicas import Group
+
+_ALONE = Group()
+
+
+class _Rows(NamedTuple):
+    """The rows of one replica, from `first` up to but without `last`."""
+
+    first: tf.Tensor | int
+    last: tf.Tensor | int
+    device: str | None
+
+    def place(self) -> AbstractContextManager[object]:
+        """Where to compute them."""
+        return nullcontext() if self.device is None else tf.device(self.device)
 
 
 def strip_product(
@@ -17,6 +37,7 @@ def strip_product(
     V: tf.Tensor,
     entries: int,
     progress: Callable[[float], None] | None = None,
+    group: Group = _ALONE,
 ) -> tf.Tensor:
     """K(X, Z) V [N, R], without storing more than `entries` of K (or one row) and what its kernel needs besides.
 
@@ -27,6 +48,7 @@ def strip_product(
     :param Z: [M, D], or None for X; then the diagonal is that of `kernel(X, full_cov=False)`, which rounding cannot change.
     :param V: [M, R].
     :param progress: called with the share that is done, where it is executed eagerly.
+    :param group: whose replicas share out the rows, as of `kernel_product`; where it is executed eagerly.
 
     Example::
 
@@ -35,59 +57,131 @@ def strip_product(
 
     @tf.custom_gradient
     def run(X: tf.Tensor, V: tf.Tensor, *others: tf.Tensor) -> tuple:
-        N, R = tf.maximum(tf.shape(X)[0], 1), V.shape[1]  # one strip, without rows, where there are none
-        rows = tf.maximum(entries // tf.maximum(tf.shape(V)[0], 1), 1)
-
-        # `recompute_grad` keeps what is computed within a strip out of the tape of the caller
-        unrecorded = tf.recompute_grad(lambda first, X, V, *others: _strip(kernel, first, rows, X, V, others))
-
-        def forward(first: tf.Tensor, done: tf.TensorArray) -> tuple:
-            strip = unrecorded(first, X, V, *others)
-            _report(progress, first + rows, N)
-            return first + rows, done.write(first // rows, strip)
-
-        pieces = tf.TensorArray(V.dtype, -(-N // rows), element_shape=[None, R], infer_shape=False)
-        _, pieces = tf.while_loop(lambda first, _: first < N, forward, (0, pieces), parallel_iterations=1)
-
-        def grad(upstream: tf.Tensor, variables: Sequence[tf.Variable] | None = None) -> tuple:
-            wanted = [X, V, *others, *(variables or ())]
-
-            def backward(first: tf.Tensor, *sums: tf.Tensor) -> tuple:
-                with tf.GradientTape(watch_accessed_variables=False) as tape:
-                    tape.watch(wanted)
-                    strip = _strip(kernel, first, rows, X, V, others)
-                found = tape.gradient(
-                    strip, wanted, upstream[first : first + rows], unconnected_gradients=tf.UnconnectedGradients.ZERO
-                )
-                _report(progress, first + rows, N)
-                return first + rows, *(total + part for total, part in zip(sums, found))
-
-            state = (0, *(tf.zeros_like(one) for one in wanted))
-            _, *sums = tf.while_loop(lambda first, *_: first < N, backward, state, parallel_iterations=1)
-            inputs = 2 + len(others)
-            return sums[:inputs] if variables is None else (sums[:inputs], sums[inputs:])
-
-        result = pieces.concat()
-        result.set_shape([X.shape[0], R])
-        return result, grad
+        product = _Product(kernel, (X, V, *others), entries, progress, group)
+        return product.value(), product.gradient
 
     return run(X, V, *(() if Z is None else (Z,)))
 
 
+class _Product:
+    """K(X, Z) V by strips, of which each replica computes its own.
+
+    :param arrays: X [N, D], V [M, R], and Z [M, D] where it is not X.
+    """
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        arrays: tuple[tf.Tensor, ...],
+        entries: int,
+        progress: Callable[[float], None] | None,
+        group: Group,
+    ) -> None:
+        self.kernel, self.arrays, self.progress, self.group = kernel, arrays, progress, group
+        X, V = arrays[:2]
+        self.N = tf.maximum(tf.shape(X)[0], 1)  # one strip, without rows, where there are none
+        self.rows = tf.maximum(entries // tf.maximum(tf.shape(V)[0], 1), 1)
+        self.own = _own_rows(group, self.N)
+
+    def value(self) -> tf.Tensor:
+        """K V [N, R]."""
+        # `recompute_grad` keeps what is computed within a strip out of the tape of the caller
+        unrecorded = tf.recompute_grad(lambda *given: _strip(self.kernel, *given))
+        X, V = self.arrays[:2]
+
+        def of_replica(share: _Rows) -> tf.Tensor:
+            def forward(first: tf.Tensor, done: tf.TensorArray) -> tuple:
+                last = tf.minimum(first + self.rows, share.last)
+                strip = unrecorded(first, last, *self.arrays)
+                self._report(last)
+                return first + self.rows, done.write((first - share.first) // self.rows, strip)
+
+            count = -(-(share.last - share.first) // self.rows)
+            pieces = tf.TensorArray(V.dtype, count, element_shape=[None, V.shape[1]], infer_shape=False)
+            return _strips(share, forward, pieces)[1].concat()
+
+        def of_process() -> list[tf.Tensor]:
+            parts = []
+            for share in self.own:
+                with share.place():
+                    parts.append(of_replica(share))
+            if self.group.replicas == 1:
+                return parts
+            return [tf.pad(tf.concat(parts, axis=0), [[self.own[0].first, self.N - self.own[-1].last], [0, 0]])]
+
+        (result,) = self.group.summed(of_process)
+        result.set_shape([X.shape[0], V.shape[1]])
+        return result
+
+    def gradient(self, upstream: tf.Tensor, variables: Sequence[tf.Variable] | None = None) -> tuple:
+        """The gradients of the arrays, and those of variables that the kernel depends on, if there are any."""
+        known = _in_order(self.kernel, self.group, variables or ())
+        wanted = [*self.arrays, *known]
+
+        def backward(share: _Rows, first: tf.Tensor, *sums: tf.Tensor) -> tuple:
+            last = tf.minimum(first + self.rows, share.last)
+            with tf.GradientTape(watch_accessed_variables=False) as tape:
+                tape.watch(wanted)
+                strip = _strip(self.kernel, first, last, *self.arrays)
+            found = tape.gradient(
+                strip, wanted, upstream[first:last], unconnected_gradients=tf.UnconnectedGradients.ZERO
+            )
+            self._report(last)
+            return first + self.rows, *(total + part for total, part in zip(sums, found))
+
+        def of_process() -> list[tf.Tensor]:
+            sums = [tf.zeros_like(one) for one in wanted]
+            for share in self.own:
+                with share.place():
+                    _, *sums = _strips(share, functools.partial(backward, share), *sums)
+            return sums
+
+        found, inputs = self.group.summed(of_process), len(self.arrays)
+        if variables is None:
+            return tuple(found[:inputs])
+        of_variables = {one.ref(): part for one, part in zip(known, found[inputs:])}
+        return tuple(found[:inputs]), [of_variables[one.ref()] for one in variables]
+
+    def _report(self, last: tf.Tensor) -> None:
+        """Say how much of the rows of this process is done, up to a row."""
+        if self.progress is not None and tf.executing_eagerly():
+            first, end = self.own[0].first, self.own[-1].last
+            self.progress(min(1.0, int(last - first) / int(end - first)))
+
+
 def _strip(
-    kernel: Kernel, first: tf.Tensor, rows: tf.Tensor, X: tf.Tensor, V: tf.Tensor, others: tuple[tf.Tensor, ...]
+    kernel: Kernel, first: tf.Tensor, last: tf.Tensor, X: tf.Tensor, V: tf.Tensor, *others: tf.Tensor
 ) -> tf.Tensor:
-    """`rows` rows of K V from the row `first` on."""
-    part = X[first : first + rows]
+    """The rows of K V from `first` up to but without `last`."""
+    part = X[first:last]
     if others:
         return tf.matmul(tf.cast(kernel(part, others[0]), V.dtype), V)
     strip = kernel(part, X)
     at = tf.range(tf.shape(part)[0])
     # noise kernels count here alone, and rough kernels would depend on how the distance of a point to itself is rounded
     excess = kernel(part, full_cov=False) - tf.gather_nd(strip, tf.stack([at, first + at], axis=1))
-    return tf.matmul(tf.cast(strip, V.dtype), V) + tf.cast(excess, V.dtype)[:, None] * V[first : first + rows]
+    return tf.matmul(tf.cast(strip, V.dtype), V) + tf.cast(excess, V.dtype)[:, None] * V[first:last]
 
 
-def _report(progress: Callable[[float], None] | None, done: tf.Tensor, whole: tf.Tensor) -> None:
-    if progress is not None and tf.executing_eagerly():
-        progress(min(1.0, int(done) / int(whole)))
+def _own_rows(group: Group, N: tf.Tensor) -> list[_Rows]:
+    """The rows of the replicas of this process; one after the other."""
+    R = group.replicas
+    return [_Rows(N * number // R, N * (number + 1) // R, device) for number, device in group.own]
+
+
+def _strips(rows: _Rows, body: Callable[..., tuple], *state: tf.Tensor | tf.TensorArray) -> tuple:
+    """`body` of the first row of every strip, and what the one before it returned."""
+    return tf.while_loop(lambda first, *_: first < rows.last, body, (rows.first, *state), parallel_iterations=1)
+
+
+def _in_order(kernel: Kernel, group: Group, variables: Sequence[tf.Variable]) -> list[tf.Variable]:
+    """The variables in an order that is the same on all workers; TensorFlow's own is by their addresses."""
+    if group.workers == 1:
+        return list(variables)
+    parts = [part.ref() for variable in kernel.variables for part in group.parts_of(variable)]
+    if not all(variable.ref() in parts for variable in variables):
+        raise ModelError(
+            f"The {type(kernel).__name__} reads a variable that is not among its own, so that workers cannot add up its "
+            "gradient: make it an attribute of the kernel, or leave strategy out."
+        )
+    return sorted(variables, key=lambda variable: parts.index(variable.ref()))

@@ -47,7 +47,7 @@ def fixed_points(X: ArrayLike) -> InducingPoints:
     A posterior on moved inputs would no longer be one of the data, and its bound no bound.
     """
     values = tf.constant(np.asarray(X, default_float()))
-    points = InducingPoints(values)
+    points = InducingPoints(tf.zeros([1, values.shape[1]], values.dtype))  # no values, which workers would send around
     points.Z = values  # in the place of a Parameter, and of a variable, which that function would train
     return points
 

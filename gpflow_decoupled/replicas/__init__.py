@@ -6,13 +6,13 @@ passes over data of any size, and `datasets` finds the shard of a worker. `check
 message: strategies that work in another way, and variables that the strategy does not mirror.
 """
 
-from .checks import check_strategy, named_variables, refuse_elsewhere
+from .checks import check_strategy, group_of, named_variables, refuse_elsewhere, refuse_other_workers
 from .datasets import dataset_of, starts_passes
 from .group import Group
 from .row_sums import RowSums
 from .sums import Message, agreed, count, counted, fold_in_rank, of_first, rank, share, total
 
 __all__ = [
-    "Group", "Message", "RowSums", "agreed", "check_strategy", "count", "counted", "dataset_of", "fold_in_rank",
-    "named_variables", "of_first", "rank", "refuse_elsewhere", "share", "starts_passes", "total",
+    "Group", "Message", "RowSums", "agreed", "check_strategy", "count", "counted", "dataset_of", "fold_in_rank", "group_of",
+    "named_variables", "of_first", "rank", "refuse_elsewhere", "refuse_other_workers", "share", "starts_passes", "total",
 ]  # fmt: skip

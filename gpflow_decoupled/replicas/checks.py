@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-__all__ = ["check_strategy", "named_variables", "refuse_elsewhere"]
+__all__ = ["check_strategy", "group_of", "named_variables", "refuse_elsewhere", "refuse_other_workers"]
 
-from collections.abc import Iterable, Mapping
+import zlib
+from collections.abc import Iterable, Mapping, Sequence
 
+import numpy as np
 import tensorflow as tf
 from gpflow.utilities import parameter_dict
 
 from ..errors import DataError
+from .group import Group
 
 _REASONS: tuple[tuple[str, str], ...] = (
     ("Parameter", "its replicas do not wait for each other, and a natural gradient needs the sums of all of them"),
@@ -67,6 +70,36 @@ def refuse_elsewhere(strategy: tf.distribute.Strategy | None, variables: Mapping
     for name, variable in variables.items():
         if strategy is not None and not strategy.extended.variable_created_in_scope(variable):
             raise DataError(f"{name} was created outside of the scope of this strategy: {fix}")
+
+
+def group_of(model: tf.Module, strategy: tf.distribute.Strategy | None) -> Group:
+    """The workers of a strategy that is to move a model.
+
+    :param model: that a user passed.
+    :param strategy: that was passed with it, or None.
+    :raises DataError: for a strategy that does not work here, or that has no copies of the variables of the model.
+    """
+    check_strategy(strategy, model.variables)
+    refuse_elsewhere(strategy, named_variables(model), "build the whole model inside of `with strategy.scope():`.")
+    return Group(strategy)
+
+
+def refuse_other_workers(
+    group: Group, model: tf.Module, arrays: Sequence[np.ndarray], settings: Mapping[str, object]
+) -> None:
+    """Refuse workers with another model, other data or other settings than the first one.
+
+    :param group: the workers of the run.
+    :param model: all of whose Parameters are compared.
+    :param arrays: the data, X [N, D] and Y [N, P].
+    :param settings: what JSON can write, by the same names on all workers.
+    :raises DataError: on all of them, with the first name that differs.
+    """
+    parameters = parameter_dict(model)
+    group.refuse_unlike({"the names of the Parameters": list(parameters), "the settings": settings})
+    digests = {f"parameter {name}": zlib.crc32(one.numpy().tobytes()) for name, one in parameters.items()}
+    data = [zlib.crc32(np.ascontiguousarray(array).tobytes()) for array in arrays]
+    group.refuse_unlike({"the number of rows": len(arrays[0]), "the data": data, **digests})
 
 
 def named_variables(model: tf.Module) -> dict[str, tf.Variable]:

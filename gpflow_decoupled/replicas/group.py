@@ -5,6 +5,7 @@ from __future__ import annotations
 __all__ = ["Group"]
 
 import json
+import time
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -14,7 +15,7 @@ import numpy as np
 import tensorflow as tf
 
 from ..errors import DataError, WorkerError
-from .sums import rank, total
+from .sums import note_message, rank, total
 
 Result = TypeVar("Result")
 
@@ -50,6 +51,17 @@ class Group:
     def is_first(self) -> bool:
         """Whether this process is the one that writes files and shows progress."""
         return self.number == 0
+
+    @property
+    def own(self) -> list[tuple[int, str | None]]:
+        """The numbers of the replicas of this process, and their devices; None for a replica that is alone."""
+        each = self.replicas // self.workers
+        devices = [None] if self.strategy is None or each == 1 else list(self.strategy.extended.worker_devices)
+        return [(self.number * each + place, device) for place, device in enumerate(devices)]
+
+    def is_over(self, deadline: float) -> bool:
+        """Whether a value of `time.perf_counter` has passed, by the first worker's clock; one message, none for infinity."""
+        return deadline < float("inf") and bool(self.first(time.perf_counter() >= deadline))
 
     def scope(self) -> AbstractContextManager[object]:
         """Where variables must be created; `strategy.scope()`."""
@@ -144,6 +156,32 @@ class Group:
         cause = texts[worker].astype(np.uint8).tobytes().decode(errors="ignore").strip()
         raise WorkerError(f"Worker {worker} has failed and ends the run on all. {cause}")
 
+    def summed(self, function: Callable[[], Sequence[tf.Tensor]]) -> list[tf.Tensor]:
+        """The tensors that a function returns on each worker, summed over the workers; the same on all to the last bit.
+
+        Callers write the gradient of a sum themselves: none flows through the message.
+
+        Two messages: whether the function has failed on one of them, and its tensors in float64. For one worker these
+        are what the function returns.
+
+        :param function: returns tensors of the same shapes [...] on all workers; it sends no messages.
+        :raises WorkerError: if it has failed on another worker, or another worker is gone.
+
+        Example::
+
+            (whole,) = group.summed(lambda: [tf.reduce_sum(rows[group.number :: group.workers])])
+        """
+        own = list(self.together(function))
+        if self.workers == 1:
+            return own
+        # without a gradient: a tape would differentiate the message
+        vector = tf.stop_gradient(tf.concat([tf.reshape(tf.cast(part, tf.float64), [-1]) for part in own], axis=0))
+        note_message(self.own[0][0], vector.dtype.size * int(vector.shape[0]))
+        with self.naming_lost_workers():
+            flat = self._summed(vector)
+        pieces = tf.split(flat, [tf.size(part) for part in own])
+        return [tf.cast(tf.reshape(piece, part.shape), part.dtype) for piece, part in zip(pieces, own)]
+
     def on_first(self, action: Callable[[], object]) -> None:
         """Take an action on the first worker alone; the others wait for it, and fail if it fails."""
         self.together(lambda: action() if self.is_first else None)
@@ -174,6 +212,10 @@ class Group:
     def input_context(self) -> tf.distribute.InputContext:
         """What TensorFlow tells a function that reads the shard of a worker."""
         return tf.distribute.InputContext(self.workers, self.number, self.replicas)
+
+    def parts_of(self, variable: tf.Variable) -> list[tf.Variable]:
+        """The variables of this process of which a variable [...] is made, one for each replica: what a tape can watch."""
+        return [variable] if self.strategy is None else list(self.strategy.experimental_local_results(variable))
 
     def copies(self, variables: Sequence[tf.Variable]) -> list[list[tf.Tensor]]:
         """The values of variables [...] as they are, for each replica of this process."""

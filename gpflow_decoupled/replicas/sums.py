@@ -7,7 +7,18 @@ counted when a step is traced, because a graph sends them in each run.
 
 from __future__ import annotations
 
-__all__ = ["Message", "agreed", "count", "counted", "fold_in_rank", "of_first", "rank", "share", "total"]
+__all__ = [
+    "Message",
+    "agreed",
+    "count",
+    "counted",
+    "fold_in_rank",
+    "note_message",
+    "of_first",
+    "rank",
+    "share",
+    "total",
+]
 
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
@@ -29,7 +40,8 @@ class Message(NamedTuple):
     replica: int
     """The number of the replica that has traced it; each replica traces all of its own."""
     size: int
-    """Bytes that a replica puts in; -1 for the messages of a `Group`, whose sizes are not known when they are traced."""
+    """Bytes that a replica puts in; -1 where a `Group` is traced for messages of any size, which are counted no more, except
+    for those of `Group.summed`, each of which is counted with its size."""
 
 
 def count() -> int:
@@ -75,8 +87,7 @@ def total(parts: Sequence[tf.Tensor], symmetric: Collection[int] = ()) -> list[t
     sent = [_triangle(part) if place in symmetric else part for place, part in enumerate(tensors)]
     flat = tf.concat([tf.reshape(part, [-1]) for part in sent], axis=0)
     size = -1 if flat.shape[0] is None else flat.dtype.size * int(flat.shape[0])
-    for messages in _watching:
-        messages.append(Message(rank(), size))
+    note_message(rank(), size)
     summed = tf.distribute.get_replica_context().all_reduce(tf.distribute.ReduceOp.SUM, flat)
     pieces = tf.split(summed, [tf.size(part) for part in sent], num=len(sent))
     shapes = [part.shape if part.shape.is_fully_defined() else tf.shape(part) for part in sent]
@@ -104,6 +115,12 @@ def of_first(tensor: tf.Tensor) -> tf.Tensor:
         return tensor
     (sent,) = total([tf.cast(tensor if rank() == 0 else tf.zeros_like(tensor), tf.float64)])
     return tf.cast(sent, tensor.dtype)
+
+
+def note_message(replica: int, size: int) -> None:
+    """Let `counted` know of a message of so many bytes of one replica."""
+    for messages in _watching:
+        messages.append(Message(replica, size))
 
 
 @contextmanager

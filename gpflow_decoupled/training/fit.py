@@ -111,7 +111,8 @@ end | `optimizer` | `learning_rate`, `optimizer`, `Schedule.anneal`, `Schedule.r
     :param progress: show a line with steps, time and bound.
     :param compile: False runs the steps eagerly. That is slower, but there is nothing to trace, which pays for a few steps.
     :param strategy: a `tf.distribute` strategy, which shares out the rows of each batch to its replicas; the model must have
-        been built in `strategy.scope()`. For models on inducing points.
+        been built in `strategy.scope()`. For models on inducing points. With a mean on all data the products with the kernel
+        matrix are shared out as well, for arrays that all workers pass.
     :return: the record of the run.
     :raises ModelError: for a model of another kind, with what trains it.
     :raises DataError: for unusable data and values out of range, before the first step and with nothing changed.

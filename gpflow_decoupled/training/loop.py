@@ -60,12 +60,7 @@ class Loop:
     """
 
     def __init__(
-        self,
-        model: GPModel | FactorGraph,
-        step: Step,
-        batches: Batches,
-        plan: Plan,
-        begin: Beginning,
+        self, model: GPModel | FactorGraph, step: Step, batches: Batches, plan: Plan, begin: Beginning
     ) -> None:
         self.model, self.step, self.batches, self.plan = model, step, batches, plan
         self._begin, self.group = begin, plan.group
@@ -275,6 +270,8 @@ class Loop:
         try:
             finished = self._finish(done) if reason != INTERRUPTED else False
         except KeyboardInterrupt:
+            if self.group.workers > 1:
+                raise
             finished, reason = False, INTERRUPTED
         reason = INTERRUPTED if self.step.finished == INTERRUPTED else reason
         evaluated = self.history.tail("evaluation_step", 1)

@@ -19,6 +19,8 @@ from gpflow_decoupled.optimizers import sweep
 from gpflow_decoupled.replicas import Group
 from gpflow_decoupled.training import Checkpoints
 from tests.replicas.cases import inputs, observations, orthogonal
+from tests.replicas.on_data import ON_DATA, found_alone, found_on
+from tests.replicas.on_data_faults import data_faults
 from tests.replicas.sweeps import data_of, sparse, sweep_alone, sweep_on
 from tests.training.problems import values
 
@@ -269,6 +271,12 @@ def swept(strategy: tf.distribute.Strategy, path: str, name: str = "SparseCVIGP"
     return {**found, **told, "read": np.array([counted.rows // passes])}
 
 
+def on_data(strategy: tf.distribute.Strategy, path: str, name: str) -> Found:
+    """A mean on all data, found by this worker alone and by both."""
+    found = {f"one/{key}": value for key, value in found_alone(name).items()}
+    return found | {f"two/{key}": value for key, value in found_on(strategy, name).items()}
+
+
 FAULTS: dict[str, Callable[[tf.distribute.Strategy, str], Found]] = {
     "group": group,
     "other data": other_data,
@@ -280,4 +288,6 @@ FAULTS: dict[str, Callable[[tf.distribute.Strategy, str], Found]] = {
     "resumed": resumed,
     "sweep": swept,
     "sweep compiled": partial(swept, name="compiled"),
+    "on data faults": data_faults,
+    **{f"on data {name}": partial(on_data, name=name) for name in ON_DATA},
 }

@@ -12,10 +12,11 @@ import tensorflow as tf
 
 import gpflow_decoupled as gd
 from gpflow_decoupled import replicas
-from gpflow_decoupled.models import CVIGP, ODVGP, MonteCarlo
-from gpflow_decoupled.optimizers import NaturalGradient
+from gpflow_decoupled.models import CVIGP, MonteCarlo
+from gpflow_decoupled.optimizers import ConjugateGradients, NaturalGradient, StochasticDualDescent
 from gpflow_decoupled.training.together import repair_drift
 from tests.replicas.cases import BETA, GAMMA, ROWS, gaussian, inputs, kernel, observations, orthogonal
+from tests.replicas.on_data import ON_DATA, found_alone, found_on, on_data
 from tests.replicas.sweeps import SWEEPS, sweep_alone, sweep_on
 
 Found = dict[str, np.ndarray]
@@ -117,7 +118,7 @@ def refusals(strategy: tf.distribute.Strategy) -> Found:
     X, Y = data = inputs(), observations("sine")
     with strategy.scope():
         model = orthogonal(num_data=ROWS)()
-        on_data = ODVGP(kernel(), gaussian(), "data", BETA)
+        all_data = on_data()()
         clipped = tf.keras.optimizers.Adam(0.01, clipnorm=1.0)
         schedule = tf.keras.optimizers.Adam(0.01)
     outside, elsewhere = orthogonal()(), gpflow.keras.tf_keras.optimizers.Adam(0.01)
@@ -128,7 +129,10 @@ def refusals(strategy: tf.distribute.Strategy) -> Found:
         "elsewhere": lambda: gd.fit(model, data, steps=1, strategy=strategy, optimizer=elsewhere),
         "clipping": lambda: gd.fit(model, data, steps=1, strategy=strategy, optimizer=clipped),
         "newton": lambda: gd.fit(model, data, steps=1, strategy=strategy, mean_solver="newton"),
-        "data": lambda: gd.fit(on_data, data, steps=1, strategy=strategy),
+        "data": lambda: gd.fit(all_data, lambda context: None, steps=1, strategy=strategy),
+        "descent": lambda: gd.fit(all_data, data, steps=1, strategy=strategy, mean_solver=StochasticDualDescent()),
+        "descent alone": lambda: StochasticDualDescent().run(all_data, data, strategy=strategy),
+        "outside alone": lambda: ConjugateGradients().run(on_data()(), data, strategy=None),
         "batch": lambda: gd.fit(model, data, steps=1, strategy=strategy, batch_size=1),
         "CVIGP": lambda: CVIGP(data, kernel(), gaussian()),
         "bound": lambda: strategy.run(lambda: model.elbo((tf.constant(X), tf.constant(Y)))),
@@ -158,6 +162,16 @@ def _swept(name: str) -> Callable[[tf.distribute.Strategy], Found]:
     return probe
 
 
+def _on_data(name: str) -> Callable[[tf.distribute.Strategy], Found]:
+    """One process and two replicas find the same mean on all data."""
+
+    def probe(strategy: tf.distribute.Strategy) -> Found:
+        found = {f"one/{key}": value for key, value in found_alone(name).items()}
+        return found | {f"two/{key}": value for key, value in found_on(strategy, name).items()}
+
+    return probe
+
+
 PROBES: dict[str, Callable[[tf.distribute.Strategy], Found]] = {
     "sums": sums,
     "rows": rows,
@@ -166,5 +180,6 @@ PROBES: dict[str, Callable[[tf.distribute.Strategy], Found]] = {
     "drift": drift,
     "refusals": refusals,
     **{f"sweep {name}": _swept(name) for name in SWEEPS},
+    **{f"on data {name}": _on_data(name) for name in ON_DATA},
 }
 GAMMA_SIZE, BETA_SIZE = len(GAMMA), len(BETA)

@@ -4,6 +4,8 @@
   and `prediction.py` a plain model of many workers. Seconds of the processor, because the workers share the cores.
 - `memory`: a file of rows larger than what the system lets a worker have, in shards, beside one process that holds all of it;
   `memory_worker.py` is the process.
+- `products`: products with the kernel matrix of all rows, as a mean on all data needs them, of which each worker has a part;
+  `product_worker.py` is the process.
 - `workers.py` starts the processes.
 """
 
@@ -61,11 +63,22 @@ class Swept(NamedTuple):
     q_mu: list[float]
 
 
+class ProductCost(NamedTuple):
+    """A product with a kernel matrix, by so many processes."""
+
+    processes: int
+    rows: int
+    what: str
+    seconds: float
+    """of the processor, of the worker that takes most; the median over repeats"""
+
+
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--processes", type=int, nargs="+", default=[1, 2, 4])
     parser.add_argument("--sizes", type=int, nargs="+", default=[300, 1000], help="points of beta")
     parser.add_argument("--mean-points", type=int, default=1000)
     parser.add_argument("--rows", type=int, nargs="+", default=[512, 2048, 8192], help="of a worker")
+    parser.add_argument("--product-rows", type=int, default=8000, help="N of a product")
     parser.add_argument("--repeats", type=int, default=3, help="steps of each size, beside the first")
     parser.add_argument("--megabytes", type=float, default=2000.0, help="of the file of rows")
     parser.add_argument("--limit", type=int, default=1800, help="MiB of data that a worker may have")
@@ -141,6 +154,23 @@ def _panel(size: int, cores: int, cost: Cost) -> Panel:
     return Panel(f"M = {size:,}, {cores} cores a worker", "workers", "efficiency", series, log="x")
 
 
+def _multiply(options: argparse.Namespace, processes: int) -> list[ProductCost]:
+    """Products of one size by so many processes."""
+    arguments = [options.product_rows, options.repeats, options.seed]
+    found = run_workers(Path(__file__).with_name("product_worker.py"), arguments, processes)
+    return [
+        ProductCost(processes, options.product_rows, what, max(float(np.median(one[what])) for one in found))
+        for what in found[0]
+    ]
+
+
+def _products_section(costs: list[ProductCost], options: argparse.Namespace) -> Section:
+    rows = [[one.what, f"{one.rows:,}", str(one.processes), f"{one.seconds:.3f}"] for one in costs]
+    header = ["", "N", "processes", "processor s of the busiest worker"]
+    note = "Seconds of the processor, those of the messages included."
+    return Section([Table("Products with a kernel matrix", header, rows)], [], [note])
+
+
 _COLUMNS, _BLOCK, _POINTS = 1000, 1024, 10
 
 
@@ -186,6 +216,9 @@ SUITE = Suite(
     "Several workers",
     {
         "scaling": Part(StepCost, _scaling_pieces, _scale, _scaling_section),
+        "products": Part(
+            ProductCost, lambda options: [(count,) for count in options.processes], _multiply, _products_section
+        ),
         "memory": Part(Swept, lambda options: [(1,), (2,)], _sweep_file, _memory_section),
     },
     _add_arguments,

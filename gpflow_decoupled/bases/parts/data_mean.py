@@ -111,4 +111,10 @@ class DataMean(KernelMean):
         points = fixed_points(X)
         self.points = SharedIndependentInducingVariables(points) if self.shared else points
         self.size = len(X)
-        self.coefficients = Parameter(np.zeros((self.size, latents)), dtype=default_float(), trainable=False)
+        empty = self.size == 0 and tf.distribute.has_strategy()
+        # workers tell each other the value of a new variable, and TensorFlow crashes where that has no entries
+        values = np.zeros((1 if empty else self.size, latents))
+        shape = (None, latents) if empty else None
+        self.coefficients = Parameter(values, dtype=default_float(), trainable=False, shape=shape)
+        if empty:
+            self.coefficients.assign(values[:0])

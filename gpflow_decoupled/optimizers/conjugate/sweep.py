@@ -33,7 +33,7 @@ from tqdm.auto import tqdm
 
 from ...errors import DataError, ModelError, check_option
 from ...models import BasisGP
-from ...replicas import Group, check_strategy, dataset_of, named_variables, refuse_elsewhere
+from ...replicas import Group, dataset_of, group_of
 from ..ascent import ascend, has_fallen
 from ..expectation_check import warn_of_quadrature
 from ..natural_gradient.evaluation import as_basis_model
@@ -108,7 +108,7 @@ def sweep(
             f"{type(view.basis).__name__}. Train it by fit(model, data), or with the hyperparameters fixed by "
             "optimizers.NaturalGradient().minimize(model, data)."
         )
-    group = _group_of(model, strategy)
+    group = group_of(model, strategy)
     with group.scope(), group.naming_lost_workers():
         blocks = _agreed_blocks(
             group, view, data, block, (passes, tolerance, step_size_at(step_size, 0), negative_precision)
@@ -118,13 +118,6 @@ def sweep(
             result = _climb(climber, model, passes)
     warn_of_quadrature(view, result.elbo, blocks.sample)
     return result
-
-
-def _group_of(model: BasisGP | SVGP, strategy: tf.distribute.Strategy | None) -> Group:
-    """The workers of a strategy; raises `DataError` for one that does not work here, or has no copies of the variables."""
-    check_strategy(strategy, model.variables)
-    refuse_elsewhere(strategy, named_variables(model), "build the whole model inside of `with strategy.scope():`.")
-    return Group(strategy)
 
 
 def _agreed_blocks(

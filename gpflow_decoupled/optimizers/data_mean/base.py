@@ -9,9 +9,8 @@ from __future__ import annotations
 __all__ = ["MeanOptimizer"]
 
 import abc
-import time
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -22,12 +21,14 @@ from tqdm.auto import tqdm
 
 from ...bases import Gaussian
 from ...bases.parts.data_mean import DataMean
-from ...errors import ModelError, NumericalError
+from ...covariances.products import gram_product
+from ...errors import ModelError, NumericalError, UnknownOptionError
 from ...inducing.variables import point_values
 from ...inputs import check_rate, check_whole
 from ...linalg.gaussians import precision_from_root, root_from_precision
 from ...models import BasisGP
 from ...models.families import require_model
+from ...replicas import Group, group_of, refuse_other_workers
 from ..ascent import CONVERGED, ascend, has_fallen
 from ..expectation_check import warn_of_quadrature
 from ..results import Recorder
@@ -56,12 +57,19 @@ class MeanOptimizer(abc.ABC):
     rank: int | None
     float32: bool
     progress: bool
+    not_on_replicas: ClassVar[str] = ""
+    """Why several replicas cannot share out the work, and what to use; empty where they can."""
 
     def __post_init__(self) -> None:
         check_rate(tolerance=self.tolerance)
         check_whole(1, max_steps=self.max_steps)
         if self.rank is not None:
             check_whole(1, rank=self.rank)
+
+    @property
+    def settings(self) -> dict[str, object]:
+        """All fields that change a result, by name: what must be the same on all workers."""
+        return {name: value for name, value in vars(self).items() if name != "progress"}
 
     @abc.abstractmethod
     def solver(self, dtype: tf.DType | None) -> Solve:
@@ -70,24 +78,57 @@ class MeanOptimizer(abc.ABC):
         :param dtype: tf.float32 for faster products; None is the dtype of the data.
         """
 
-    def run(self, model: BasisGP, data: RegressionData, *, deadline: float = float("inf")) -> MeanResult:
+    def run(
+        self,
+        model: BasisGP,
+        data: RegressionData,
+        *,
+        deadline: float = float("inf"),
+        strategy: tf.distribute.Strategy | None = None,
+    ) -> MeanResult:
         """Find the best q(f) at fixed hyperparameters; the model has it afterwards, also if the run was interrupted.
 
         :param model: a model whose basis has `gamma="data"`.
         :param data: all data, X [N, D] and Y [N, P]. Its inputs become the mean points; where they are already, the run starts
             from their coefficients.
         :param deadline: a value of `time.perf_counter` after which no further product is begun.
+        :param strategy: a `tf.distribute` strategy, whose replicas share out the products with the kernel matrix; the model
+            must have been built in `strategy.scope()`. All workers pass the same model, data and settings, and have the same
+            result; the clock is the first one's.
         :raises ModelError: for another model.
-        :raises DataError: for unusable data.
+        :raises DataError: for unusable data, and for workers that differ.
+        :raises UnknownOptionError: for a strategy where the method has no products to share out.
+        :raises WorkerError: if another worker of the strategy fails or is gone.
         :raises NumericalError: if a matrix cannot be factorised, or the bound is not finite. The model is left as it was,
             except that the data are its mean points.
+        """
+        _data_mean_of(model, type(self).__name__)
+        self.check_replicas(strategy)
+        group = group_of(model, strategy)
+        with group.scope(), group.naming_lost_workers():
+            if group.workers > 1:
+                arrays = group.together(lambda: [array.numpy() for array in model.checked(data)])
+                refuse_other_workers(group, model, arrays, {**self.settings, "deadline": deadline < float("inf")})
+            return self.run_on(group, model, data, deadline=deadline)
+
+    def check_replicas(self, strategy: tf.distribute.Strategy | None) -> None:
+        """Refuse a strategy of several replicas, where they cannot share out the work; raises `UnknownOptionError`."""
+        if self.not_on_replicas and strategy is not None and strategy.num_replicas_in_sync > 1:
+            raise UnknownOptionError(self.not_on_replicas)
+
+    def run_on(
+        self, group: Group, model: BasisGP, data: RegressionData, *, deadline: float = float("inf")
+    ) -> MeanResult:
+        """`run` on workers that are known to agree; inside of `group.scope()`.
+
+        :param group: the workers of the run.
         """
         mean = _data_mean_of(model, type(self).__name__)
         X, Y = model.checked(data)
         model.num_data = int(X.shape[0])
         mean.set_data(X.numpy())
-        with tqdm(disable=not self.progress, bar_format="{desc}") as line:
-            run = _Run(self, model, mean, (X, Y), line, deadline)
+        with tqdm(disable=not (self.progress and group.is_first), bar_format="{desc}") as line:
+            run = _Run(self, model, mean, (X, Y), line, deadline, group)
             result = run.solve()
         warn_of_quadrature(model, result.elbo, (X, Y))
         return result
@@ -132,9 +173,10 @@ class _Run:
         data: tuple[tf.Tensor, tf.Tensor],
         line: tqdm,
         deadline: float,
+        group: Group,
     ) -> None:
         self.settings, self.model, self.mean, self.data = settings, model, mean, data
-        self.line, self.deadline = line, deadline
+        self.line, self.deadline, self.group = line, deadline, group
         self.record = Recorder("elbo", "gap", "products")
         self.products = 0
         self.last: MeanSolution | None = None
@@ -213,12 +255,12 @@ class _Run:
         """Why no further step is to be taken, or nothing."""
         if self.last is not None and self.last.reason == INTERRUPTED:
             return INTERRUPTED
-        return TIME_IS_UP if time.perf_counter() >= self.deadline else ""
+        return TIME_IS_UP if self.group.is_over(self.deadline) else ""
 
     def _whole_step(self, now: Posterior) -> _Full:
         """Solve for the mean at the sites of `now`."""
         natural, weights, precisions = sites_of(now)
-        system = MeanSystem(self.model.kernel, self.mean, self.projections, weights, natural / weights)
+        system = MeanSystem(self.model.kernel, self.mean, self.projections, weights, natural / weights, self.group)
         found = self._solve(system, now.a, now.K_a, deadline=self.deadline, report=self._report)
         self.products += found.products
         self.last = found
@@ -233,9 +275,9 @@ class _Run:
         state = basis.factor(kernel, with_kl=False)
         K_a = tf.zeros_like(state.a)
         if bool(tf.reduce_any(state.a != 0.0)):
-            K_a = self.mean.products(kernel, state.a, None)
+            K_a = gram_product(kernel, self.mean.points, None, state.a, group=self.group)
             self.products += 1
-        now = posterior_of(self.model, self.data, self.projections, state.a, K_a, Gaussian(state.mean, state.root))
+        now = self._moments(state.a, K_a, Gaussian(state.mean, state.root))
         if not np.isfinite(now.elbo):
             raise unusable_observation(self.model, self.data) or NumericalError(
                 "The bound is not finite at the start: standardise X and Y, or start from smaller kernel and noise variances.",
@@ -246,7 +288,12 @@ class _Run:
     def _posterior(self, point: _Full) -> Posterior:
         """q(f) and its bound, which is not a number where the precision of q(u) is not positive definite."""
         inducing = Gaussian(point.mean, root_from_precision(point.precision).chol)
-        return posterior_of(self.model, self.data, self.projections, point.a, point.K_a, inducing)
+        return self._moments(point.a, point.K_a, inducing)
+
+    def _moments(self, a: tf.Tensor, K_a: tf.Tensor, inducing: Gaussian) -> Posterior:
+        """See `posterior_of`; the bound is the one that the first worker has, which decides on all."""
+        found = posterior_of(self.model, self.data, self.projections, a, K_a, inducing)
+        return found._replace(elbo=self.group.first(found.elbo))
 
     def _take(self, then: Posterior) -> None:
         """Record a step, and write it to the model."""

@@ -34,6 +34,7 @@ from ...covariances.products import gram_product
 from ...linalg.cholesky import cholesky
 from ...linalg.gaussians import apply_per_latent
 from ...linalg.triangular import solve
+from ...replicas import Group
 from .projections import ROWS
 
 BOUNDS = ("evidence", "elbo")
@@ -49,6 +50,7 @@ def evidence_bound(
     *,
     bound: str = "evidence",
     dtype: tf.DType | None = None,
+    group: Group | None = None,
 ) -> tf.Tensor:
     """One of the two bounds above in nats, a scalar; N^2 + N M^2, memory M^2 and a block of rows.
 
@@ -62,8 +64,9 @@ def evidence_bound(
     :param bound: "evidence" or "elbo".
     :param dtype: tf.float32 for products with K and with A in single precision, several times faster. The bound is then
         exact to some 1e-4 of its parts, which is enough to climb it, but not to quote it.
+    :param group: whose replicas share out the product with K, and its gradient; each worker does the part N M^2 for itself.
     """
-    K_a = gram_product(kernel, mean.points, None, a, dtype=dtype)
+    K_a = gram_product(kernel, mean.points, None, a, dtype=dtype, group=group)
     r = y - K_a - a / weights
     product, pulled = _sums_over_rows(
         kernel, beta, mean.inputs, weights, weights * r, y.dtype if dtype is None else dtype

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 __all__ = ["bound_at_sites", "climb", "evidence_at", "hyperparameters_of"]
 
-import time
 from collections.abc import Callable
 
 import numpy as np
@@ -13,8 +12,10 @@ from gpflow.optimizers import Scipy
 
 from ...bases import Gaussian
 from ...bases.parts.data_mean import DataMean
+from ...covariances.products import gram_product
 from ...inducing.variables import point_values
 from ...models import BasisGP
+from ...replicas import Group
 from ..lbfgs import LBFGSRun, lbfgs_ascent
 from .evidence import evidence_bound
 from .moments import Posterior, posterior_of, sites_of
@@ -37,6 +38,7 @@ def climb(
     *,
     evaluations: int,
     deadline: float = float("inf"),
+    group: Group | None = None,
 ) -> LBFGSRun:
     """A few iterations of L-BFGS on everything that is trainable except q(f), whose coefficients stay.
 
@@ -45,22 +47,26 @@ def climb(
     :param objective: of the hyperparameters, a scalar [] in nats: `evidence_at` for Gaussian noise, or `bound_at_sites`.
     :param evaluations: of the objective and its gradient, about.
     :param deadline: a value of `time.perf_counter` after which no further iteration is begun.
+    :param group: the workers of the run, which all take the steps of the value and the gradient that the first one has.
     :raises NumericalError: if the objective is not finite at the start.
     """
-    variables = hyperparameters_of(model, mean)
+    variables, workers = hyperparameters_of(model, mean), group or Group()
+    parts = [workers.parts_of(variable) for variable in variables]
 
     def function(x: np.ndarray) -> tuple[float, np.ndarray]:
         Scipy.assign_tensors(variables, Scipy.unpack_tensors(variables, x))
         with tf.GradientTape(watch_accessed_variables=False) as tape:
-            tape.watch(variables)
+            tape.watch(parts)
             value = objective() + model.log_prior_density()
-        gradient = tape.gradient(value, variables, unconnected_gradients=tf.UnconnectedGradients.ZERO)
-        return float(value), Scipy.pack_tensors(gradient).numpy()
+        gradients = tape.gradient(value, parts, unconnected_gradients=tf.UnconnectedGradients.ZERO)
+        gradient = Scipy.pack_tensors([tf.add_n(of_parts) for of_parts in gradients])
+        agreed = workers.of_first(tf.concat([[value], gradient], axis=0)).numpy()
+        return float(agreed[0]), agreed[1:]
 
     run = lbfgs_ascent(
         function,
         Scipy.pack_tensors(variables).numpy(),
-        lambda values: time.perf_counter() >= deadline,
+        lambda values: workers.is_over(deadline),
         evaluations,
         advice="standardise X and Y, or start from a larger noise variance.",
         matrix="K_beta",
@@ -69,13 +75,16 @@ def climb(
     return run
 
 
-def evidence_at(model: BasisGP, mean: DataMean, data: Data, dtype: tf.DType | None = None) -> Callable[[], tf.Tensor]:
+def evidence_at(
+    model: BasisGP, mean: DataMean, data: Data, dtype: tf.DType | None = None, group: Group | None = None
+) -> Callable[[], tf.Tensor]:
     """A function of the hyperparameters, in nats: `evidence_bound` at the coefficients a [N, P] that the mean has now.
 
     :param model: a model with Gaussian noise.
     :param mean: its mean on all data.
     :param data: X [N, D], the mean points, and Y [N, P].
     :param dtype: tf.float32 for faster products with K.
+    :param group: whose replicas share out these products.
     """
     X, Y = data
     a = tf.convert_to_tensor(mean.coefficients)
@@ -83,13 +92,13 @@ def evidence_at(model: BasisGP, mean: DataMean, data: Data, dtype: tf.DType | No
     def objective() -> tf.Tensor:
         weights = tf.fill([X.shape[0], 1], 1.0 / tf.convert_to_tensor(model.likelihood.variance))
         y = Y - model.mean_function(X)
-        return evidence_bound(model.kernel, model.basis.beta, mean, y, weights, a, dtype=dtype)
+        return evidence_bound(model.kernel, model.basis.beta, mean, y, weights, a, dtype=dtype, group=group)
 
     return objective
 
 
 def bound_at_sites(
-    model: BasisGP, mean: DataMean, data: Data, dtype: tf.DType | None = None
+    model: BasisGP, mean: DataMean, data: Data, dtype: tf.DType | None = None, group: Group | None = None
 ) -> Callable[[], tf.Tensor]:
     """A function of the hyperparameters, in nats, with the gradient of the best bound where q(f) is the best one now.
 
@@ -101,7 +110,7 @@ def bound_at_sites(
     that stay as they are: a change of q changes the last two terms by nothing of first order, for so the sites are chosen.
     Any likelihood will do, and outputs may be mixed by `LinearCoregionalization`; parameters as in `evidence_at`.
     """
-    now = _posterior(model, mean, data)
+    now = _posterior(model, mean, data, group)
     _, least, precisions = sites_of(now)
     # negative precisions belong to q as they are: with others in their place, the gradient would be that of another q
     weights = tf.where(precisions < 0.0, precisions, least)
@@ -109,15 +118,15 @@ def bound_at_sites(
 
     def objective() -> tf.Tensor:
         fit = tf.reduce_sum(model.variational_expectations(now.mean, now.variance, data))
-        return fit + evidence_bound(*parts, bound="elbo", dtype=dtype)
+        return fit + evidence_bound(*parts, bound="elbo", dtype=dtype, group=group)
 
     return objective
 
 
-def _posterior(model: BasisGP, mean: DataMean, data: Data) -> Posterior:
+def _posterior(model: BasisGP, mean: DataMean, data: Data, group: Group | None) -> Posterior:
     """q(f) as the model has it."""
     size = int(point_values(model.basis.beta)[0].shape[0])
     projections = project_rows(model.kernel, model.basis.beta, data[0], size)
     state = model.basis.factor(model.kernel, with_kl=False)
-    K_a = mean.products(model.kernel, state.a, None)
+    K_a = gram_product(model.kernel, mean.points, None, state.a, group=group)
     return posterior_of(model, data, projections, state.a, K_a, Gaussian(state.mean, state.root))

@@ -37,7 +37,9 @@ class ConjugateGradients(MeanOptimizer):
     :param progress: show a progress bar.
     :raises DataError: for settings out of range.
 
-    Cost per product: N^2 D; memory N (R + L). Example::
+    Cost per product: N^2 D; memory N (R + L). `run(model, data, strategy=strategy)` shares the products out to the replicas of
+    a `tf.distribute` strategy: each computes N^2 D / replicas of a product and sends 8 N L bytes; the preconditioner, N R^2,
+    is computed by each worker for itself. All workers have the same result, that of one process to round-off. Example::
 
         model = ODVGP(gpflow.kernels.Matern32(), gpflow.likelihoods.Gaussian(0.1), "data", beta)
         result = ConjugateGradients(tolerance=0.1).run(model, (X, Y))

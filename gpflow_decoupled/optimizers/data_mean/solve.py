@@ -4,11 +4,10 @@ from __future__ import annotations
 
 __all__ = ["solve_mean"]
 
-import time
-
 import tensorflow as tf
 
 from ...linalg.conjugate_gradients import Blocks, advance, begin
+from ...replicas import Group
 from .solution import INTERRUPTED, TIME_IS_UP, MeanSolution, Report, check_gap
 from .system import MeanSystem
 
@@ -32,7 +31,8 @@ def solve_mean(
     """Solve (K + D) a = y~ from a start; N^2 L per product.
 
     Rounds of conjugate gradients with products in `dtype` are followed by one product in full precision, from whose residual
-    the gap is certified, and from which the next round starts.
+    the gap is certified, and from which the next round starts. On several workers each has all vectors and computes its
+    share of every product; the first one's numbers and clock decide.
 
     :param system: the system.
     :param start: a [N, L], as found for a similar system, or zeros.
@@ -73,12 +73,16 @@ def solve_mean(
         before = gaps[-1]
         now = begin(precondition, (residual,), _inner)
         try:
-            while gaps[-1] > _SHARE * tolerance and not (reason := _stop(products, max_products, deadline)):
+            while gaps[-1] > _SHARE * tolerance and not (
+                reason := _stop(system.group, products, max_products, deadline)
+            ):
                 now = advance(now, apply, precondition, _inner)
                 products += 1
                 gaps.append(system.gap(now.residual[0]))
                 report(products, 0.0, gaps[-1])
         except KeyboardInterrupt:
+            if system.group.workers > 1:  # the others have not stopped
+                raise
             reason = INTERRUPTED
         a = a + now.x[0]
         residual = system.target - product(a, full)  # the recursion's own residual drifts
@@ -87,10 +91,10 @@ def solve_mean(
         dtype = full if gaps[-1] > _PROGRESS * before else dtype
 
 
-def _stop(products: int, most: int, deadline: float) -> str:
+def _stop(group: Group, products: int, most: int, deadline: float) -> str:
     if products >= most:
         return "products done"
-    return TIME_IS_UP if time.perf_counter() >= deadline else ""
+    return TIME_IS_UP if group.is_over(deadline) else ""
 
 
 def _inner(residual: Blocks, direction: Blocks) -> tf.Tensor:

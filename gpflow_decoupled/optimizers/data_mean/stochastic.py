@@ -5,6 +5,7 @@ from __future__ import annotations
 __all__ = ["StochasticDualDescent"]
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import tensorflow as tf
 
@@ -63,6 +64,10 @@ class StochasticDualDescent(MeanOptimizer):
     float32: bool = True
     seed: int = 0
     progress: bool = False
+    not_on_replicas: ClassVar[str] = (
+        "StochasticDualDescent takes many short steps on batches of rows, which replicas cannot share out: use "
+        "ConjugateGradients with strategy, or leave strategy out."
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -29,6 +29,7 @@ from ...bases.parts.data_mean import DataMean
 from ...covariances.products import gram_product
 from ...errors import NumericalError
 from ...linalg.cholesky import cholesky
+from ...replicas import Group
 from .projections import Projections
 
 Progress = Callable[[float], None]
@@ -45,6 +46,7 @@ class MeanSystem:
     :param projections: A at beta and at the points of the preconditioner.
     :param weights: w [N, L], above zero.
     :param target: y~ [N, L].
+    :param group: the workers of the run.
     :raises NumericalError: if I + A W A^T cannot be factorised.
     """
 
@@ -53,6 +55,8 @@ class MeanSystem:
     projections: Projections
     weights: tf.Tensor
     target: tf.Tensor
+    group: Group = field(default_factory=Group)
+    """Whose replicas share out the products; all else each worker does for itself."""
     chol: tf.Tensor = field(init=False)
     """The Cholesky factor of I + A W A^T [L, R, R]; its leading block [L, M, M] is that of beta."""
 
@@ -71,7 +75,10 @@ class MeanSystem:
 
     def product(self, a: tf.Tensor, dtype: tf.DType | None, progress: Progress | None = None) -> tf.Tensor:
         """(K + D) a [N, L]; N^2 L. With `dtype` the kernel is computed in it, and added up in that of a."""
-        return gram_product(self.kernel, self.mean.points, None, a, dtype=dtype, progress=progress) + a / self.weights
+        points, group = self.mean.points, self.group
+        return (
+            gram_product(self.kernel, points, None, a, dtype=dtype, progress=progress, group=group) + a / self.weights
+        )
 
     def precondition(self, residual: tf.Tensor) -> tf.Tensor:
         """(Q_R + D)^-1 r [N, L]; N R L."""
@@ -80,10 +87,10 @@ class MeanSystem:
         return scaled - self.weights * self.projections.transposed(tf.transpose(back))
 
     def gap(self, residual: tf.Tensor) -> float:
-        """1/2 r^T (Q + D)^-1 r in nats, summed over the latents; N R L."""
+        """1/2 r^T (Q + D)^-1 r in nats, summed over the latents, as the first worker has it; N R L."""
         scaled, half = self._halfway(residual)
         known = tf.reduce_sum(tf.square(half[:, : self.projections.size]))
-        return 0.5 * float(tf.reduce_sum(residual * scaled) - known)
+        return self.group.first(0.5 * float(tf.reduce_sum(residual * scaled) - known))
 
     def inducing_mean(self, a: tf.Tensor, residual: tf.Tensor) -> tf.Tensor:
         """The best whitened mean of q(u) [M, L] given a: A a + (I + A W A^T)^-1 A W r, from (D30); N M L."""

@@ -33,10 +33,12 @@ from ...optimizers import ConjugateGradients, MeanResult
 from ...optimizers.data_mean.base import MeanOptimizer
 from ...optimizers.data_mean.hyperparameters import bound_at_sites, climb, evidence_at, hyperparameters_of
 from ...optimizers.data_mean.solution import INTERRUPTED, TIME_IS_UP
+from ...replicas import Group
 from ..batches import ArrayBatches, Batch, Batches
 from ..schedules import Limits
 from ..states import go_back, snapshot
 from ..step import Step, StepOutput, StepSizes, Trackable
+from ..together import refuse_other_run, repair_drift
 from .route import Choices, Data, MeanSolver
 
 _COUPLED_SHARE = 0.2
@@ -82,10 +84,13 @@ def parts_on_data(
     step, found = coupled_parts(view, data, replace(choices, mean_solver=MeanSolver()))
     arrays = cast(ArrayBatches, found)
     batches = AllRows(arrays.X, arrays.Y, arrays.batch_size, choices.seed)
+    refuse_other_run(
+        choices.group, lambda: batches.settings
+    )  # new coefficients are sent to all, and need the same rows
     mean.set_data(batches.X.numpy())
     view.num_data = batches.num_data
     solver = ConjugateGradients() if isinstance(solver, MeanSolver) else solver
-    return DataMeanStep(model, mean, step, batches.whole, solver, choices.limits), batches
+    return DataMeanStep(model, mean, step, batches.whole, solver, choices.limits, choices.group), batches
 
 
 class AllRows(ArrayBatches):
@@ -106,6 +111,7 @@ class DataMeanStep(Step):
     :param data: all rows, X [N, D] and Y [N, P].
     :param solver: of the mean.
     :param limits: of the run.
+    :param group: whose replicas share out the products of the rounds, and the rows of the coupled steps.
     """
 
     def __init__(
@@ -116,9 +122,10 @@ class DataMeanStep(Step):
         data: Batch,
         solver: MeanOptimizer,
         limits: Limits,
+        group: Group,
     ) -> None:
         self.model, self.mean, self.coupled, self.data = model, mean, coupled, data
-        self.solver, self.limits = solver, limits
+        self.solver, self.limits, self.group = solver, limits, group
         sampled = model.expectations is not None or isinstance(model.likelihood, MonteCarloLikelihood)
         constant_noise = isinstance(model.likelihood, GaussianNoise) and model.likelihood.variance is not None
         self.rounds = not sampled
@@ -188,6 +195,7 @@ class DataMeanStep(Step):
 
     def _round(self) -> StepOutput:
         self.is_long = True
+        repair_drift(self.group, self.variables)
         deadline = self._deadline()
         elbo = self.bound(*self.data)
         elbo = self._solve(deadline) if elbo is None else elbo
@@ -195,9 +203,9 @@ class DataMeanStep(Step):
             return StepOutput.sound(elbo)
         model, mean = self.model, self.mean
         dtype = tf.float32 if self.solver.float32 else None
-        objective = (bound_at_sites if self.at_sites else evidence_at)(model, mean, self.data, dtype)
+        objective = (bound_at_sites if self.at_sites else evidence_at)(model, mean, self.data, dtype, self.group)
         before = snapshot(self.variables)
-        run = climb(model, mean, objective, evaluations=_EVALUATIONS, deadline=deadline)
+        run = climb(model, mean, objective, evaluations=_EVALUATIONS, deadline=deadline, group=self.group)
         then = self._solve(deadline)
         fell = self.at_sites and not bool(then >= elbo - self.solver.tolerance)
         if fell:
@@ -209,7 +217,7 @@ class DataMeanStep(Step):
 
     def _solve(self, deadline: float = float("inf")) -> tf.Tensor:
         """The bound after a solve. One that was interrupted leaves what it has found, and ends the run."""
-        self._last = self.solver.run(self.model, self.data, deadline=deadline)
+        self._last = self.solver.run_on(self.group, self.model, self.data, deadline=deadline)
         self._values, self.gap = self._state(), self._last.gap
         if self._last.reason == INTERRUPTED:
             self.finished = INTERRUPTED

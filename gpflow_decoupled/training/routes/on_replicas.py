@@ -9,10 +9,10 @@ from collections.abc import Mapping
 import tensorflow as tf
 from gpflow.models import SVGP
 
-from ...bases.parts.data_mean import DataMean
 from ...compilation import Compiled
 from ...errors import DataError, UnknownOptionError
 from ...models import BasisGP
+from ...optimizers.data_mean.base import MeanOptimizer
 from ...optimizers.natural_gradient.evaluation import evaluate
 from ...replicas import Group, named_variables, refuse_elsewhere
 from ..batches import ArrayBatches, Batches, DatasetBatches, DiskBatches
@@ -31,14 +31,11 @@ def check_on_replicas(model: BasisGP | SVGP, strategy: tf.distribute.Strategy, c
     :param strategy: that trains it.
     :param chosen: the options that the caller has chosen, by name.
     :raises DataError: for variables that were created outside of the scope of the strategy, and for other workers.
-    :raises UnknownOptionError: for a mean on all data and for `mean_solver="newton"`.
+    :raises UnknownOptionError: for `mean_solver="newton"` and a `StochasticDualDescent`.
     """
-    if isinstance(model, BasisGP) and isinstance(model.basis.kernel_mean, DataMean):
-        raise UnknownOptionError(
-            'strategy is not for a mean on all data, gamma="data": its conjugate gradients do not share out their products. '
-            "Use mean points of their own, gamma=inducing.select(X, M, kernel), or leave strategy out."
-        )
     solver = chosen.get("mean_solver")
+    if isinstance(solver, MeanOptimizer):
+        solver.check_replicas(strategy)
     method = solver.method if isinstance(solver, MeanSolver) else solver
     if method == "newton" and strategy.num_replicas_in_sync > 1:
         raise UnknownOptionError(
@@ -47,6 +44,10 @@ def check_on_replicas(model: BasisGP | SVGP, strategy: tf.distribute.Strategy, c
         )
     refuse_elsewhere(strategy, named_variables(model), "build the whole model inside of `with strategy.scope():`.")
     parts = {name: value if isinstance(value, _PLAIN) else type(value).__name__ for name, value in chosen.items()}
+    if isinstance(solver, MeanOptimizer):
+        parts["mean_solver"] = (
+            f"{type(solver).__name__}, {solver.settings}"  # where solves end, and so how many messages
+        )
     group = Group(strategy)
     refuse_other_run(group, lambda: run_settings(model, parts, 0, group))
 
