@@ -51,7 +51,9 @@ def sparse():
     options = {"prior": prior, "base": "generalized_normal"}
 
     def log_joint(w):
-        noise = -0.5 * np.sum((w @ X.T - Y.T) ** 2, axis=1) / 0.05 - 0.5 * np.log(2.0 * np.pi * 0.05)
+        noise = -0.5 * np.sum((w @ X.T - Y.T) ** 2, axis=1) / 0.05 - 0.5 * np.log(
+            2.0 * np.pi * 0.05
+        )
         return noise - np.sum(np.abs(w), axis=1) / 0.16 - 2.0 * np.log(0.32)
 
     return (X, Y), gpflow.likelihoods.Gaussian(0.05), options, log_joint
@@ -61,9 +63,13 @@ def logistic():
     rng = np.random.default_rng(1)
     X = rng.standard_normal((4, 2))
     w = np.sqrt(10.0) * rng.standard_normal(2)
-    Y = (rng.uniform(size=4) < 1.0 / (1.0 + np.exp(-5.0 * X @ w))).astype(float)[:, None]
+    Y = (rng.uniform(size=4) < 1.0 / (1.0 + np.exp(-5.0 * X @ w))).astype(float)[
+        :, None
+    ]
     X = 5.0 * X  # the slope of the sigmoid
-    options = {"prior": tfd.MultivariateNormalDiag(np.zeros(2), np.sqrt(10.0) * np.ones(2))}
+    options = {
+        "prior": tfd.MultivariateNormalDiag(np.zeros(2), np.sqrt(10.0) * np.ones(2))
+    }
 
     def log_joint(w):
         likelihood = np.sum(log_expit((2.0 * Y.T - 1.0) * (w @ X.T)), axis=1)
@@ -76,7 +82,9 @@ def robust():
     X, Y = np.array([[1.0, 0.3], [-0.4, 1.0]]), np.array([[1.2], [-1.6]])
 
     def log_joint(w):
-        likelihood = np.sum(-np.abs(w @ X.T - Y.T) / 0.1581 - np.log(2.0 * 0.1581), axis=1)
+        likelihood = np.sum(
+            -np.abs(w @ X.T - Y.T) / 0.1581 - np.log(2.0 * 0.1581), axis=1
+        )
         return likelihood - 0.5 * np.sum(w**2, axis=1) - np.log(2.0 * np.pi)
 
     return (X, Y), Laplace(0.1581), {"base": "generalized_normal"}, log_joint
@@ -85,7 +93,11 @@ def robust():
 def plane(low, high, points):
     """Cells of a grid in two dimensions [points^2, 2], and the area of one."""
     axes = [np.linspace(low[d], high[d], points) for d in range(2)]
-    return axes, np.stack(np.meshgrid(*axes), -1).reshape(-1, 2), np.prod([axis[1] - axis[0] for axis in axes])
+    return (
+        axes,
+        np.stack(np.meshgrid(*axes), -1).reshape(-1, 2),
+        np.prod([axis[1] - axis[0] for axis in axes]),
+    )
 
 
 def density_of_weights(model, w):
@@ -93,17 +105,25 @@ def density_of_weights(model, w):
     weights = model.projections(np.eye(2))  # row d is weight d as a sum of the v
     matrix, centre = weights.alpha.numpy(), weights.beta.numpy()
     v = np.linalg.solve(matrix, (w - centre).T).T
-    log_q = tf.reduce_sum(model.basis.base.log_prob(tf.constant(v), model.basis.shapes), axis=1).numpy()
+    log_q = tf.reduce_sum(
+        model.basis.base.log_prob(tf.constant(v), model.basis.shapes), axis=1
+    ).numpy()
     return np.exp(log_q - np.log(abs(np.linalg.det(matrix))))
 
 
 # %%
-toys = {"sparse prior": (sparse, 2.5), "steep labels": (logistic, 20.0), "Laplace noise": (robust, 4.5)}
+toys = {
+    "sparse prior": (sparse, 2.5),
+    "steep labels": (logistic, 20.0),
+    "Laplace noise": (robust, 4.5),
+}
 bounds, distances = {}, {}
 figure, axes = plt.subplots(3, 3, figsize=(10.5, 9.5), layout="constrained")
 for row, (name, (problem, reach)) in zip(axes, toys.items()):
     data, likelihood, options, log_joint = problem()
-    _, wide, area = plane([-reach, -reach], [reach, reach], 401 if FAST else 801)  # more than what is drawn, for log Z
+    _, wide, area = plane(
+        [-reach, -reach], [reach, reach], 401 if FAST else 801
+    )  # more than what is drawn, for log Z
     joint = log_joint(wide)
     log_evidence = logsumexp(joint) + np.log(area)
     weight = np.exp(joint - logsumexp(joint))
@@ -114,20 +134,34 @@ for row, (name, (problem, reach)) in zip(axes, toys.items()):
 
     model = AffineIndependentGLM(data, likelihood, intercept=False, **options)
     result = AffineIndependentAscent().run(model)
-    gaussian = AffineIndependentGLM(data, likelihood, intercept=False, **{**options, "base": "normal"})
+    gaussian = AffineIndependentGLM(
+        data, likelihood, intercept=False, **{**options, "base": "normal"}
+    )
     AffineIndependentAscent().run(gaussian)
     bounds[name] = result.gaussian_elbo, result.elbo, log_evidence
     densities = {
         f"{name}: log Z {log_evidence:.3f}": truth,
-        f"Gaussian: bound {result.gaussian_elbo:.3f}": density_of_weights(gaussian, cells),
-        f"affine-independent: bound {result.elbo:.3f}": density_of_weights(model, cells),
+        f"Gaussian: bound {result.gaussian_elbo:.3f}": density_of_weights(
+            gaussian, cells
+        ),
+        f"affine-independent: bound {result.elbo:.3f}": density_of_weights(
+            model, cells
+        ),
     }
     levels = np.max(truth) * np.array([0.01, 0.03, 0.1, 0.25, 0.5, 0.8])
     for axis, (title, values) in zip(row, densities.items()):
-        axis.contour(*lines, values.reshape(161, 161), levels=levels, cmap="viridis", linewidths=1.2)
+        axis.contour(
+            *lines,
+            values.reshape(161, 161),
+            levels=levels,
+            cmap="viridis",
+            linewidths=1.2,
+        )
         axis.set_title(title, fontsize=10)
     distances[name] = [
-        0.5 * np.sum(np.abs(density_of_weights(one, wide) - np.exp(joint - log_evidence))) * area
+        0.5
+        * np.sum(np.abs(density_of_weights(one, wide) - np.exp(joint - log_evidence)))
+        * area
         for one in (gaussian, model)
     ]
     print(
@@ -151,7 +185,9 @@ true_w = np.array([2.0, -1.5, 1.0])
 Y = (X @ true_w > 0.0).astype(float)[:, None]
 prior = tfd.MultivariateNormalDiag(np.zeros(D), np.sqrt(5.0) * np.ones(D))
 models = {
-    base: AffineIndependentGLM((X, Y), BernoulliLogit(), prior=prior, intercept=False, base=base)
+    base: AffineIndependentGLM(
+        (X, Y), BernoulliLogit(), prior=prior, intercept=False, base=base
+    )
     for base in ("normal", "skew_normal")
 }
 runs = {base: AffineIndependentAscent().run(one) for base, one in models.items()}
@@ -162,17 +198,23 @@ joint = np.sum(log_expit((2.0 * Y.T - 1.0) * (volume @ X.T)), axis=1)
 joint += -0.1 * np.sum(volume**2, axis=1) - 0.5 * D * np.log(2.0 * np.pi * 5.0)
 logistic_evidence = logsumexp(joint) + D * np.log(step)
 cube = np.exp(joint - logistic_evidence).reshape([len(line_of_w)] * D)
-print(f"Gaussian {runs['normal'].elbo:.4f}, skew-normal {runs['skew_normal'].elbo:.4f}, log Z {logistic_evidence:.4f}")
+print(
+    f"Gaussian {runs['normal'].elbo:.4f}, skew-normal {runs['skew_normal'].elbo:.4f}, log Z {logistic_evidence:.4f}"
+)
 print(runs["skew_normal"])
 
 styles = {"normal": ("Gaussian", "C1", "--"), "skew_normal": ("skew-normal", "C0", "-")}
 weight_distances = {base: [] for base in models}
 figure, axes = plt.subplots(1, D, figsize=(11, 3), sharey=True, layout="constrained")
 for d, axis in enumerate(axes):
-    exact = np.sum(cube, axis=tuple(other for other in range(D) if other != d)) * step ** (D - 1)
+    exact = np.sum(
+        cube, axis=tuple(other for other in range(D) if other != d)
+    ) * step ** (D - 1)
     axis.fill_between(line_of_w, exact, color="0.8", label="posterior")
     for base, (label, colour, line) in styles.items():
-        density = models[base].predict_f_density(np.eye(D)[d : d + 1], line_of_w).numpy()[0]
+        density = (
+            models[base].predict_f_density(np.eye(D)[d : d + 1], line_of_w).numpy()[0]
+        )
         axis.plot(line_of_w, density, color=colour, linestyle=line, label=label)
         weight_distances[base].append(0.5 * np.sum(np.abs(density - exact)) * step)
     axis.set(title=f"weight {d + 1}", xlabel="value", xlim=(-7, 6))
@@ -180,7 +222,10 @@ axes[0].set_ylabel("density")
 axes[0].set_ylim(0.0, None)
 axes[0].legend(frameon=False, fontsize=8)
 figure.savefig(OUTPUT / "skewed_weights.png", dpi=120)
-print("total variation, weight by weight:", {base: np.round(one, 3).tolist() for base, one in weight_distances.items()})
+print(
+    "total variation, weight by weight:",
+    {base: np.round(one, 3).tolist() for base, one in weight_distances.items()},
+)
 
 # %% [markdown]
 # ## A Gaussian process classifier
@@ -197,8 +242,13 @@ def kernel():
     return gpflow.kernels.Matern52(16.0, lengthscales=1.5)
 
 
-processes = {base: AffineIndependentGP((inputs, labels), kernel(), BernoulliLogit(), base=base) for base in models}
-process_runs = {base: AffineIndependentAscent().run(one) for base, one in processes.items()}
+processes = {
+    base: AffineIndependentGP((inputs, labels), kernel(), BernoulliLogit(), base=base)
+    for base in models
+}
+process_runs = {
+    base: AffineIndependentAscent().run(one) for base, one in processes.items()
+}
 root = np.linalg.cholesky(kernel()(inputs).numpy() + 1e-9 * np.eye(len(inputs)))
 latent = rng.standard_normal((200_000 if FAST else 2_000_000, len(inputs))) @ root.T
 log_likelihood = np.sum(log_expit((2.0 * labels.T - 1.0) * latent), axis=1)
@@ -213,24 +263,41 @@ print(
 values, edges = np.linspace(-15.0, 15.0, 301), np.linspace(-15.0, 15.0, 76)
 site_distances = {base: [] for base in processes}
 shown = (0, 2, 4, 7)
-figure, axes = plt.subplots(1, len(shown), figsize=(12, 3.3), sharey=True, layout="constrained")
-marginals = {base: one.predict_f_density(inputs, values).numpy() for base, one in processes.items()}
+figure, axes = plt.subplots(
+    1, len(shown), figsize=(12, 3.3), sharey=True, layout="constrained"
+)
+marginals = {
+    base: one.predict_f_density(inputs, values).numpy()
+    for base, one in processes.items()
+}
 for n in range(len(inputs)):
     heights, _ = np.histogram(latent[:, n], edges, weights=importance, density=True)
     for base in processes:
         middle = np.interp(0.5 * (edges[1:] + edges[:-1]), values, marginals[base][n])
-        site_distances[base].append(0.5 * np.sum(np.abs(middle - heights)) * (edges[1] - edges[0]))
+        site_distances[base].append(
+            0.5 * np.sum(np.abs(middle - heights)) * (edges[1] - edges[0])
+        )
     if n in shown:
         axis = axes[shown.index(n)]
         axis.stairs(heights, edges, fill=True, color="0.8", label="weighted samples")
         for base, (label, colour, line) in styles.items():
-            axis.plot(values, marginals[base][n], color=colour, linestyle=line, label=label)
+            axis.plot(
+                values, marginals[base][n], color=colour, linestyle=line, label=label
+            )
         axis.set_xlim((-5, 13) if labels[n, 0] else (-13, 5))
         axis.set(title=f"f({inputs[n, 0]:g}), label {labels[n, 0]:.0f}", xlabel="value")
 axes[0].set_ylabel("density")
-figure.legend(*axes[0].get_legend_handles_labels(), frameon=False, loc="outside lower center", ncols=3)
+figure.legend(
+    *axes[0].get_legend_handles_labels(),
+    frameon=False,
+    loc="outside lower center",
+    ncols=3,
+)
 figure.savefig(OUTPUT / "skewed_process.png", dpi=120)
-print("total variation, site by site:", {base: np.round(one, 3).tolist() for base, one in site_distances.items()})
+print(
+    "total variation, site by site:",
+    {base: np.round(one, 3).tolist() for base, one in site_distances.items()},
+)
 
 # %% [markdown]
 # Quantiles and class probabilities come from the same densities; the band of the skewed posterior is not symmetric.
@@ -240,9 +307,20 @@ print("total variation, site by site:", {base: np.round(one, 3).tolist() for bas
 places = np.linspace(-1.0, 9.0, 25 if FAST else 120)[:, None]
 figure, axes = plt.subplots(1, 2, figsize=(11, 3.2), layout="constrained")
 for base, (label, colour, line) in styles.items():
-    lower, median, upper = processes[base].predict_f_quantiles(places, (0.05, 0.5, 0.95)).T
-    axes[0].plot(places, median, color=colour, linestyle=line, linewidth=2, label=f"{label}: median, 90 %")
-    axes[0].plot(places, np.stack([lower, upper], 1), color=colour, linestyle=line, linewidth=1)
+    lower, median, upper = (
+        processes[base].predict_f_quantiles(places, (0.05, 0.5, 0.95)).T
+    )
+    axes[0].plot(
+        places,
+        median,
+        color=colour,
+        linestyle=line,
+        linewidth=2,
+        label=f"{label}: median, 90 %",
+    )
+    axes[0].plot(
+        places, np.stack([lower, upper], 1), color=colour, linestyle=line, linewidth=1
+    )
     probability, _ = processes[base].predict_y(places)
     axes[1].plot(places, probability, color=colour, linestyle=line, label=label)
 axes[0].set(xlabel="x", ylabel="f(x)")
@@ -257,5 +335,9 @@ assert all(lower <= middle <= evidence for lower, middle, evidence in bounds.val
 assert all(skewed < symmetric for symmetric, skewed in distances.values())
 assert runs["normal"].elbo <= runs["skew_normal"].elbo <= logistic_evidence
 assert np.mean(weight_distances["skew_normal"]) < np.mean(weight_distances["normal"])
-assert process_runs["normal"].elbo <= process_runs["skew_normal"].elbo <= process_evidence + 3.0 * evidence_error
+assert (
+    process_runs["normal"].elbo
+    <= process_runs["skew_normal"].elbo
+    <= process_evidence + 3.0 * evidence_error
+)
 assert np.mean(site_distances["skew_normal"]) < np.mean(site_distances["normal"])

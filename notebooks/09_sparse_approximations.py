@@ -44,8 +44,12 @@ if snelson.is_file():
 else:
     rng = np.random.default_rng(0)
     X = rng.uniform(0.0, 6.0, (200, 1))
-    covariance = gpflow.kernels.SquaredExponential(0.8, 0.6)(X).numpy() + 1e-8 * np.eye(200)
-    Y = np.linalg.cholesky(covariance) @ rng.standard_normal((200, 1)) + np.sqrt(0.08) * rng.standard_normal((200, 1))
+    covariance = gpflow.kernels.SquaredExponential(0.8, 0.6)(X).numpy() + 1e-8 * np.eye(
+        200
+    )
+    Y = np.linalg.cholesky(covariance) @ rng.standard_normal((200, 1)) + np.sqrt(
+        0.08
+    ) * rng.standard_normal((200, 1))
 grid = np.linspace(-1.0, 7.0, 200)[:, None]
 TYPES = {"VFE": SGPR, "FITC": GPRFITC, "DTC": DTC}
 COLOURS = {"full GP": "k", "VFE": "C0", "FITC": "C1", "DTC": "C2"}
@@ -59,7 +63,9 @@ def train(model):
     """Kernel, noise and inducing inputs by L-BFGS; what was maximised, in nats."""
     options = {"maxiter": 200 if FAST else 2000}
     return -float(
-        gpflow.optimizers.Scipy().minimize(model.training_loss, model.trainable_variables, options=options).fun
+        gpflow.optimizers.Scipy()
+        .minimize(model.training_loss, model.trainable_variables, options=options)
+        .fun
     )
 
 
@@ -73,8 +79,12 @@ def noise(model):
 
 def distance(model):
     """Mean KL in nats, from the full GP's predictive density of y on the grid to the model's."""
-    (m, v), (m_full, v_full) = ([part.numpy() for part in one.predict_y(grid)] for one in (model, full))
-    return float(np.mean(0.5 * (np.log(v / v_full) + (v_full + (m - m_full) ** 2) / v - 1.0)))
+    (m, v), (m_full, v_full) = (
+        [part.numpy() for part in one.predict_y(grid)] for one in (model, full)
+    )
+    return float(
+        np.mean(0.5 * (np.log(v / v_full) + (v_full + (m - m_full) ** 2) / v - 1.0))
+    )
 
 
 def clumped(model):
@@ -116,7 +126,14 @@ drawn = {
 }
 for axis, (label, quantity) in zip(axes, drawn.items()):
     for name in TYPES:
-        axis.plot(numbers, [quantity(fits[name, M]) for M in numbers], "o-", ms=3, color=COLOURS[name], label=name)
+        axis.plot(
+            numbers,
+            [quantity(fits[name, M]) for M in numbers],
+            "o-",
+            ms=3,
+            color=COLOURS[name],
+            label=name,
+        )
     axis.set(xlabel="inducing inputs", title=label)
 axes[0].set_ylim(-40.0, 15.0)
 axes[0].axhline(0.0, color="k", lw=1)
@@ -136,9 +153,21 @@ for axis, name in zip(axes, TYPES):
                 "lw": 1.5 if sign == 0.0 else 0.8,
                 "ls": "--" if label == "full GP" else "-",
             }
-            axis.plot(grid, mean + sign * np.sqrt(variance), label=label if sign == 0.0 else None, **style)
+            axis.plot(
+                grid,
+                mean + sign * np.sqrt(variance),
+                label=label if sign == 0.0 else None,
+                **style,
+            )
     points = fits[name, few].inducing_variable.Z.numpy()
-    axis.plot(points, np.full_like(points, 0.03), "|", color="k", ms=10, transform=axis.get_xaxis_transform())
+    axis.plot(
+        points,
+        np.full_like(points, 0.03),
+        "|",
+        color="k",
+        ms=10,
+        transform=axis.get_xaxis_transform(),
+    )
     axis.plot(X, Y, ".", color="0.7", ms=2, zorder=0)
     axis.set(title=f"{name}, {few} inducing inputs", xlabel="x")
     axis.legend(frameon=False, fontsize=8)
@@ -157,19 +186,27 @@ places = np.linspace(0.0, 6.0, 40 if FAST else 240)
 gains = {}
 for name in ("VFE", "FITC"):
     eight_points = TYPES[name]((X, Y), full.kernel, eight, noise_variance=noise(full))
-    nine = TYPES[name]((X, Y), full.kernel, np.vstack([eight, [[0.0]]]), noise_variance=noise(full))
+    nine = TYPES[name](
+        (X, Y), full.kernel, np.vstack([eight, [[0.0]]]), noise_variance=noise(full)
+    )
     with_nine = tf.function(nine.maximum_log_likelihood_objective)
     gains[name] = []
     for place in places:
         nine.inducing_variable.Z.assign(np.vstack([eight, [[place]]]))
         gains[name].append(float(with_nine()) - value(eight_points))
-    print(f"{name}: gain between {min(gains[name]):+.3f} and {max(gains[name]):+.3f} nats")
+    print(
+        f"{name}: gain between {min(gains[name]):+.3f} and {max(gains[name]):+.3f} nats"
+    )
 figure, axes = plt.subplots(1, 2, figsize=(10, 3), layout="constrained")
 for axis, name in zip(axes, gains):
     axis.plot(places, gains[name], color=COLOURS[name])
     axis.axhline(0.0, color="k", lw=0.8)
     axis.plot(eight, np.zeros_like(eight), "k|", ms=10, label="the eight")
-    axis.set(title=f"{name}: gain by a ninth inducing input", xlabel="its place", ylabel="nats")
+    axis.set(
+        title=f"{name}: gain by a ninth inducing input",
+        xlabel="its place",
+        ylabel="nats",
+    )
     axis.legend(frameon=False)
 figure.savefig(OUTPUT / "sparse_ninth.png", dpi=120)
 
@@ -185,7 +222,9 @@ solution = fits["VFE", numbers[-1]]
 for name in ("FITC", "DTC"):
     Z = solution.inducing_variable.Z.numpy()
     model = TYPES[name]((X, Y), kernel(), Z, noise_variance=noise(solution))
-    gpflow.utilities.multiple_assign(model.kernel, gpflow.utilities.read_values(solution.kernel))
+    gpflow.utilities.multiple_assign(
+        model.kernel, gpflow.utilities.read_values(solution.kernel)
+    )
     before = value(model) - evidence, distance(model)
     recovery[name] = train(model) - evidence, distance(model)
     print(
@@ -210,11 +249,20 @@ for name in ("VFE", "FITC"):
     ends[name] = [value(model) for model in starts]
     best[name] = starts[int(np.argmax(ends[name]))]
     print(f"{name}: {np.round(np.sort(ends[name])[::-1], 2).tolist()}")
-from_fitc = SGPR((X, Y), kernel(), best["FITC"].inducing_variable.Z.numpy(), noise_variance=noise(best["FITC"]))
-gpflow.utilities.multiple_assign(from_fitc.kernel, gpflow.utilities.read_values(best["FITC"].kernel))
+from_fitc = SGPR(
+    (X, Y),
+    kernel(),
+    best["FITC"].inducing_variable.Z.numpy(),
+    noise_variance=noise(best["FITC"]),
+)
+gpflow.utilities.multiple_assign(
+    from_fitc.kernel, gpflow.utilities.read_values(best["FITC"].kernel)
+)
 as_given = value(from_fitc)
 ends["VFE from FITC"] = [train(from_fitc)]
-print(f"VFE from the solution of FITC: {as_given:.2f} there, {ends['VFE from FITC'][0]:.2f} in the end")
+print(
+    f"VFE from the solution of FITC: {as_given:.2f} there, {ends['VFE from FITC'][0]:.2f} in the end"
+)
 
 # %% [markdown]
 # ## Without collapsing, and with more points for the mean
@@ -236,17 +284,27 @@ for step in range(25 if FAST else 200):
     rows = order.choice(len(X), 50, replace=False)
     NaturalGradient(gamma=1.0 / (1.0 + 0.3 * step)).minimize(svgp, (X[rows], Y[rows]))
     trace.append(float(svgp.elbo(data)))
-orthogonal = ODVGP(vfe.kernel, vfe.likelihood, np.linspace(0.05, 5.95, 40)[:, None], Z, mean_scaling="none")
+orthogonal = ODVGP(
+    vfe.kernel,
+    vfe.likelihood,
+    np.linspace(0.05, 5.95, 40)[:, None],
+    Z,
+    mean_scaling="none",
+)
 more_mean = float(collapsed_elbo(orthogonal, data))
 print(
     f"VFE {value(vfe):.4f}; SVGP after one step {one_step:.4f}, on minibatches {trace[-1]:.3f}; more mean {more_mean:.3f}"
 )
 figure, axis = plt.subplots(figsize=(6, 3), layout="constrained")
-axis.plot(range(1, len(trace) + 1), trace, label="SVGP, natural gradients, 50 rows per step")
+axis.plot(
+    range(1, len(trace) + 1), trace, label="SVGP, natural gradients, 50 rows per step"
+)
 axis.axhline(value(vfe), color="C0", ls="--", label="VFE")
 axis.axhline(more_mean, color="C3", ls="--", label="orthogonal, 40 mean points more")
 axis.axhline(value(full), color="k", lw=1, label="log p(y)")
-axis.set(xlabel="step", ylabel="ELBO, nats", ylim=(value(vfe) - 25.0, value(full) + 5.0))
+axis.set(
+    xlabel="step", ylabel="ELBO, nats", ylim=(value(vfe) - 25.0, value(full) + 5.0)
+)
 axis.legend(frameon=False, fontsize=8)
 figure.savefig(OUTPUT / "sparse_svgp.png", dpi=120)
 
@@ -256,14 +314,22 @@ figure.savefig(OUTPUT / "sparse_svgp.png", dpi=120)
 # %%
 first, last = numbers[0], numbers[-1]
 vfe_values = [value(fits["VFE", M]) for M in numbers]
-assert np.all(np.diff(vfe_values) > -0.01) and max(vfe_values) <= evidence + 1e-3  # a bound, that more inputs improve
-assert max(value(fits["FITC", M]) for M in numbers) > evidence + 0.5  # FITC over-estimates log p(y) ...
-assert noise(fits["FITC", few]) < 0.9 * noise(full) and noise(fits["VFE", first]) > 1.1 * noise(
-    full
-)  # ... not the noise
+assert (
+    np.all(np.diff(vfe_values) > -0.01) and max(vfe_values) <= evidence + 1e-3
+)  # a bound, that more inputs improve
+assert (
+    max(value(fits["FITC", M]) for M in numbers) > evidence + 0.5
+)  # FITC over-estimates log p(y) ...
+assert noise(fits["FITC", few]) < 0.9 * noise(full) and noise(
+    fits["VFE", first]
+) > 1.1 * noise(full)  # ... not the noise
 assert clumped(fits["FITC", last]) > clumped(fits["VFE", last])
-assert distance(fits["VFE", last]) < 0.1 * min(distance(fits["FITC", last]), distance(fits["DTC", last]))
+assert distance(fits["VFE", last]) < 0.1 * min(
+    distance(fits["FITC", last]), distance(fits["DTC", last])
+)
 assert min(gains["VFE"]) > -1e-3 and min(gains["FITC"]) < -0.1
-assert min(recovery.values())[0] > 1.0 and min(kl for _, kl in recovery.values()) > 10.0 * distance(solution)
+assert min(recovery.values())[0] > 1.0 and min(
+    kl for _, kl in recovery.values()
+) > 10.0 * distance(solution)
 assert as_given < ends["VFE from FITC"][0] <= evidence and np.ptp(ends["FITC"]) > 1.0
 assert abs(one_step - value(vfe)) < 1e-3 and value(vfe) < more_mean <= evidence
