@@ -46,6 +46,15 @@ def rewrite(lines: list[str], names: dict[str, str]) -> None:
     lines[:] = result
 
 
+def summary(module: ModuleType) -> list[str]:
+    """A table of what a module or package makes public and documents: a line for each name."""
+    things = {name: getattr(module, name) for name in getattr(module, "__all__", ())}
+    shown = [name for name, thing in things.items() if callable(thing) and getattr(thing, "__doc__", None)]
+    return (
+        ["", ".. autosummary::", "", *(f"   ~{module.__name__}.{name}" for name in shown), ""] if len(shown) > 1 else []
+    )
+
+
 def _fields(text: str) -> str:
     """`:param a: ... :param b: ...` in one line becomes two fields; the names of `:param a, b: ...` become one word."""
     return SEVERAL.sub(lambda match: match[1] + match[2].replace(" ", "\u200b"), FIELD.sub("\n", text))

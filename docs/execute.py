@@ -31,8 +31,11 @@ DPI, COLOURS = 80, 96
 THUMBNAIL = (360, 220)
 
 
-def main(names: list[str]) -> int:
-    """Bring the named notebooks up to date, all of them without names; the number of those that failed."""
+def main(names: list[str], run_nothing: bool = False) -> int:
+    """Bring the named notebooks up to date, all of them without names; the number of those that failed.
+
+    With `run_nothing` what would have to run is written without outputs.
+    """
     failed = 0
     for script in [SCRIPTS / f"{name}.py" for name in names] or sorted(SCRIPTS.glob("*.py")):
         cells, target = percent.read_script(script.read_text(encoding="utf-8")), EXECUTED / f"{script.stem}.ipynb"
@@ -40,6 +43,8 @@ def main(names: list[str]) -> int:
         began = time.perf_counter()
         if stored and code_of(percent.read_notebook(stored)) == code_of(cells):
             shown = percent.outputs(stored)
+        elif run_nothing:
+            shown = [[] for _ in code_of(cells)]
         else:
             try:
                 shown = execute(cells, script.stem)
@@ -123,6 +128,8 @@ def thumbnail(cells: list[percent.Cell], shown: list[list[dict]]) -> Any:
     pictures = [
         part["data"]["image/png"] for place in order for part in shown[place] if "image/png" in part.get("data", {})
     ]
+    if not pictures:  # was not executed
+        return Image.new("L", THUMBNAIL, 240)
     image = Image.open(io.BytesIO(base64.b64decode(pictures[0]))).convert("RGB")
     return ImageOps.fit(image, THUMBNAIL, centering=(0.0, 0.5)).quantize(COLOURS)
 
@@ -130,5 +137,7 @@ def thumbnail(cells: list[percent.Cell], shown: list[list[dict]]) -> Any:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("names", nargs="*", help="names of notebooks, all of them without")
+    parser.add_argument("--text", action="store_true", help="run nothing: new text, and no outputs where code is new")
     os.environ.setdefault("MPLBACKEND", "Agg")
-    sys.exit(main(parser.parse_args().names))
+    options = parser.parse_args()
+    sys.exit(main(options.names, run_nothing=options.text))

@@ -18,12 +18,12 @@
 #
 # | method | what is maximised | here |
 # |---|---|---|
-# | VFE (Titsias 2009) | $\log\mathcal N(y; 0, Q + \sigma^2 I) - \frac{1}{2\sigma^2}\operatorname{tr}(K - Q)$ | GPflow's `SGPR` |
-# | DTC (Seeger et al. 2003) | $\log\mathcal N(y; 0, Q + \sigma^2 I)$ | our `DTC` |
-# | FITC (Snelson & Ghahramani 2006) | $\log\mathcal N(y; 0, Q + \operatorname{diag}(K - Q) + \sigma^2 I)$ | GPflow's `GPRFITC` |
+# | VFE (Titsias 2009) | $\log\mathcal N(y; 0, Q + \sigma^2 I) - \frac{1}{2\sigma^2}\operatorname{tr}(K - Q)$ | `SGPR` |
+# | DTC (Seeger et al. 2003) | $\log\mathcal N(y; 0, Q + \sigma^2 I)$ | `DTC` |
+# | FITC (Snelson 2006) | $\log\mathcal N(y; 0, Q + \operatorname{diag}(K - Q) + \sigma^2 I)$ | `GPRFITC` |
 #
-# Only the first is a lower bound of $\log p(y)$. Two more are compared at the end: SVGP, the bound of VFE as a sum over
-# observations, and the orthogonal bound, with a mean on more points.
+# `SGPR` and `GPRFITC` are GPflow's. Only the first is a lower bound of $\log p(y)$. Two more are compared at the end: SVGP,
+# the bound of VFE as a sum over observations, and the orthogonal bound, with a mean on more points.
 #
 # Bauer, van der Wilk and Rasmussen (2016) compared FITC and VFE. This notebook checks what they saw, claim by claim.
 
@@ -102,8 +102,8 @@ print(f"full GP: log p(y) {evidence:.2f} nats, noise variance {noise(full):.4f}"
 
 # %% [markdown]
 # Two more quantities say how a fit differs from the full GP. The first is the divergence of its predictive density of $y$ from
-# that of the full GP, $\operatorname{KL}\bigl(p_\text{full}(y \mid x)\,\|\,p(y \mid x)\bigr)$, as a mean over a grid. The second
-# is the number of inducing inputs that lie on top of a neighbour, within a twentieth of a lengthscale.
+# that of the full GP, $\operatorname{KL}\bigl(p_\text{full}(y \mid x)\,\|\,p(y \mid x)\bigr)$, as a mean over a grid. The
+# second is the number of inducing inputs that lie on top of a neighbour, within a twentieth of a lengthscale.
 
 
 # %%
@@ -167,8 +167,8 @@ handles = axes[0, 1].get_legend_handles_labels()
 figure.legend(*handles, frameon=False, loc="outside lower center", ncols=4)
 
 # %% [markdown]
-# * **VFE** explains what few points cannot by more noise. Its objective approaches $\log p(y)$ from below, and its posterior is
-#   soon that of the full GP.
+# * **VFE** explains what few points cannot by more noise. Its objective approaches $\log p(y)$ from below, and its
+#   posterior is soon that of the full GP.
 # * **FITC** has a noise that depends on the input, $\sigma^2 + (K - Q)_{nn}$, so that $\sigma^2$ is left too small. Its
 #   objective overshoots $\log p(y)$, and points that it has no use for end on top of others.
 # * **DTC** overshoots too, and its predictions stay far from the full GP's.
@@ -279,8 +279,8 @@ print(f"{as_given:.2f} at the start, {ends['VFE from FITC'][0]:.2f} in the end")
 #
 # $$\sum_n \mathbb E_{q(f_n)} \log p(y_n \mid f_n) - \operatorname{KL}\bigl(q(u)\,\|\,p(u)\bigr),$$
 #
-# and minibatches give unbiased estimates of it. For Gaussian noise one natural-gradient step of size 1 on all data makes it the
-# bound of VFE:
+# and minibatches give unbiased estimates of it. For Gaussian noise one natural-gradient step of size 1 on all data makes it
+# the bound of VFE:
 
 # %%
 vfe = fits["VFE", few]
