@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from collections import Counter
 from types import ModuleType
@@ -49,10 +50,8 @@ def rewrite(lines: list[str], names: dict[str, str]) -> None:
 def summary(module: ModuleType) -> list[str]:
     """A table of what a module or package makes public and documents: a line for each name."""
     things = {name: getattr(module, name) for name in getattr(module, "__all__", ())}
-    shown = [name for name, thing in things.items() if callable(thing) and getattr(thing, "__doc__", None)]
-    return (
-        ["", ".. autosummary::", "", *(f"   ~{module.__name__}.{name}" for name in shown), ""] if len(shown) > 1 else []
-    )
+    shown = [name for name, thing in things.items() if inspect.isclass(thing) or inspect.isfunction(thing)]
+    return ["", ".. autosummary::", "", *(f"   {name}" for name in shown), ""] if len(shown) > 1 else []
 
 
 def _fields(text: str) -> str:

@@ -154,7 +154,7 @@ def module(name: str) -> ModuleType:
 
 def test_a_module_gets_a_table_of_what_it_has() -> None:
     table = module("docstrings").summary(gpflow_decoupled.bases)
-    assert ".. autosummary::" in table and "   ~gpflow_decoupled.bases.OrthogonalBasis" in table
+    assert ".. autosummary::" in table and "   OrthogonalBasis" in table
     assert module("docstrings").summary(module("docstrings")) == []
 
 
