@@ -51,7 +51,11 @@ def summary(module: ModuleType) -> list[str]:
     """A table of what a module or package makes public and documents: a line for each name."""
     things = {name: getattr(module, name) for name in getattr(module, "__all__", ())}
     shown = [name for name, thing in things.items() if inspect.isclass(thing) or inspect.isfunction(thing)]
-    return ["", ".. autosummary::", "", *(f"   {name}" for name in shown), ""] if len(shown) > 1 else []
+    return (
+        ["", ".. autosummary::", "   :nosignatures:", "", *(f"   {name}" for name in shown), ""]
+        if len(shown) > 1
+        else []
+    )
 
 
 def _fields(text: str) -> str:

@@ -41,11 +41,9 @@ def main(names: list[str], run_nothing: bool = False) -> int:
         cells, target = percent.read_script(script.read_text(encoding="utf-8")), EXECUTED / f"{script.stem}.ipynb"
         stored = target.read_text(encoding="utf-8") if target.is_file() else ""
         began = time.perf_counter()
-        if stored and code_of(percent.read_notebook(stored)) == code_of(cells):
-            shown = percent.outputs(stored)
-        elif run_nothing:
-            shown = [[] for _ in code_of(cells)]
-        else:
+        known = bool(stored) and code_of(percent.read_notebook(stored)) == code_of(cells)
+        shown = percent.outputs(stored) if known else [[] for _ in code_of(cells)]
+        if not any(shown) and not run_nothing:
             try:
                 shown = execute(cells, script.stem)
             except Exception as error:  # the other notebooks do not depend on this one

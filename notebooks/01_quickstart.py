@@ -79,8 +79,8 @@ evaluation = gd.training.Evaluation((X_test, Y_test), every=STEPS // 5)
 result = gd.fit(model, (X, Y), steps=STEPS, evaluation=evaluation)
 print(result)
 print(
-    f"lengthscale {float(model.kernel.lengthscales):.3f}, "
-    f"noise {float(model.likelihood.variance) ** 0.5:.3f}"
+    f"lengthscale {model.kernel.lengthscales.numpy():.3f}, "
+    f"noise {model.likelihood.variance.numpy() ** 0.5:.3f}"
 )
 
 # %% tags=["thumbnail"]

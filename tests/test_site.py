@@ -20,6 +20,7 @@ ROOT = Path(__file__).parents[1]
 WIDTHS = (1300, 800)
 MEASURE = """(async () => {
   if (window.MathJax && MathJax.startup) await MathJax.startup.promise;
+  await new Promise(done => setTimeout(done, 50));  // for _static/fit.js
   const root = document.documentElement, article = document.querySelector("article") || document.body;
   const edge = article.getBoundingClientRect().right + 1;
   const parts = [...article.querySelectorAll("table, pre, img, mjx-container[display=true]")];
