@@ -10,10 +10,9 @@ HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE), str(HERE.parent)]
 
 import docstrings  # noqa: E402
+import gpflow_decoupled  # noqa: E402
 import links  # noqa: E402
 import site_files  # noqa: E402
-
-import gpflow_decoupled  # noqa: E402
 
 project = "gpflow_decoupled"
 author = "The gpflow_decoupled authors"
@@ -41,13 +40,21 @@ html_copy_source = False
 html_show_sourcelink = False
 mathjax_path = site_files.MATHJAX  # of a package, so that formulas need no network
 
-autodoc_default_options = {"members": True, "show-inheritance": True, "member-order": "bysource"}
+autodoc_default_options = {
+    "members": True,
+    "show-inheritance": True,
+    "member-order": "bysource",
+}
 autodoc_mock_imports = ["trieste"]  # wants an older TensorFlow
 autodoc_typehints_format = "short"
 autodoc_preserve_defaults = True
-autosummary_generate = False  # tables of one line a name; the names are described below them
+autosummary_generate = (
+    False  # tables of one line a name; the names are described below them
+)
 python_use_unqualified_type_names = True
-suppress_warnings = ["ref.python"]  # `Gaussian` in a signature: a part of a basis, or a family
+suppress_warnings = [
+    "ref.python"
+]  # `Gaussian` in a signature: a part of a basis, or a family
 python_maximum_signature_line_length = 88
 toc_object_entries_show_parents = "hide"
 
@@ -76,4 +83,6 @@ def setup(app) -> None:
 
 
 if importlib.util.find_spec(site_files.MATHJAX_PACKAGE) is None:
-    raise ModuleNotFoundError('the documentation needs more packages: python -m pip install ".[docs]"')
+    raise ModuleNotFoundError(
+        'the documentation needs more packages: python -m pip install ".[docs]"'
+    )

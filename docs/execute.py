@@ -37,17 +37,28 @@ def main(names: list[str], run_nothing: bool = False) -> int:
     With `run_nothing` what would have to run is written without outputs.
     """
     failed = 0
-    for script in [SCRIPTS / f"{name}.py" for name in names] or sorted(SCRIPTS.glob("*.py")):
-        cells, target = percent.read_script(script.read_text(encoding="utf-8")), EXECUTED / f"{script.stem}.ipynb"
+    for script in [SCRIPTS / f"{name}.py" for name in names] or sorted(
+        SCRIPTS.glob("*.py")
+    ):
+        cells, target = (
+            percent.read_script(script.read_text(encoding="utf-8")),
+            EXECUTED / f"{script.stem}.ipynb",
+        )
         stored = target.read_text(encoding="utf-8") if target.is_file() else ""
         began = time.perf_counter()
-        known = bool(stored) and code_of(percent.read_notebook(stored)) == code_of(cells)
+        known = bool(stored) and code_of(percent.read_notebook(stored)) == code_of(
+            cells
+        )
         shown = percent.outputs(stored) if known else [[] for _ in code_of(cells)]
         if not any(shown) and not run_nothing:
             try:
                 shown = execute(cells, script.stem)
             except Exception as error:  # the other notebooks do not depend on this one
-                print(f"{script.stem}: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
+                print(
+                    f"{script.stem}: {type(error).__name__}: {error}",
+                    file=sys.stderr,
+                    flush=True,
+                )
                 failed += 1
                 continue
         target.write_text(percent.notebook(cells, shown), encoding="utf-8")
@@ -79,13 +90,29 @@ def execute(cells: list[percent.Cell], name: str) -> list[list[dict]]:
 def run(source: str, names: dict[str, Any], place: str) -> list[dict]:
     """The outputs of one cell; what goes to the standard error (progress, TensorFlow's notes) is left out."""
     tree = ast.parse(source)
-    last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
+    last = (
+        tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
+    )
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(io.StringIO()):
         exec(compile(tree, place, "exec"), names)
-        value = eval(compile(ast.Expression(last.value), place, "eval"), names) if last else None
+        value = (
+            eval(compile(ast.Expression(last.value), place, "eval"), names)
+            if last
+            else None
+        )
     text = printed.getvalue()
-    outputs = [{"name": "stdout", "output_type": "stream", "text": text.splitlines(keepends=True)}] if text else []
+    outputs = (
+        [
+            {
+                "name": "stdout",
+                "output_type": "stream",
+                "text": text.splitlines(keepends=True),
+            }
+        ]
+        if text
+        else []
+    )
     if value is not None:
         outputs.append(display({"text/plain": repr(value)} | html(value)))
     return outputs + [display({"image/png": picture}) for picture in figures()]
@@ -110,8 +137,12 @@ def figures() -> list[str]:
     found = []
     for number in plt.get_fignums():
         drawn, small = io.BytesIO(), io.BytesIO()
-        plt.figure(number).savefig(drawn, dpi=DPI, bbox_inches="tight", facecolor="white")
-        Image.open(drawn).convert("RGB").quantize(COLOURS).save(small, "PNG", optimize=True)
+        plt.figure(number).savefig(
+            drawn, dpi=DPI, bbox_inches="tight", facecolor="white"
+        )
+        Image.open(drawn).convert("RGB").quantize(COLOURS).save(
+            small, "PNG", optimize=True
+        )
         found.append(base64.b64encode(small.getvalue()).decode())
     plt.close("all")
     return found
@@ -122,9 +153,14 @@ def thumbnail(cells: list[percent.Cell], shown: list[list[dict]]) -> Any:
     from PIL import Image, ImageOps
 
     code = [cell for cell in cells if cell.kind == "code"]
-    order = sorted(range(len(code)), key=lambda place: "thumbnail" not in code[place].tags)
+    order = sorted(
+        range(len(code)), key=lambda place: "thumbnail" not in code[place].tags
+    )
     pictures = [
-        part["data"]["image/png"] for place in order for part in shown[place] if "image/png" in part.get("data", {})
+        part["data"]["image/png"]
+        for place in order
+        for part in shown[place]
+        if "image/png" in part.get("data", {})
     ]
     if not pictures:  # was not executed
         return Image.new("L", THUMBNAIL, 240)
@@ -134,8 +170,14 @@ def thumbnail(cells: list[percent.Cell], shown: list[list[dict]]) -> Any:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("names", nargs="*", help="names of notebooks, all of them without")
-    parser.add_argument("--text", action="store_true", help="run nothing: new text, and no outputs where code is new")
+    parser.add_argument(
+        "names", nargs="*", help="names of notebooks, all of them without"
+    )
+    parser.add_argument(
+        "--text",
+        action="store_true",
+        help="run nothing: new text, and no outputs where code is new",
+    )
     os.environ.setdefault("MPLBACKEND", "Agg")
     options = parser.parse_args()
     sys.exit(main(options.names, run_nothing=options.text))

@@ -18,9 +18,15 @@ ADDRESSES = {
     "tensorflow": "https://www.tensorflow.org/api_docs/python/tf/{path}",
     "numpy": "https://numpy.org/doc/stable/reference/generated/{name}.html",
 }
-ROOTS = {"gpflow": "gpflow", "tf": "tensorflow", "tensorflow": "tensorflow", "np": "numpy", "numpy": "numpy"}
+ROOTS = {
+    "gpflow": "gpflow",
+    "tf": "tensorflow",
+    "tensorflow": "tensorflow",
+    "np": "numpy",
+    "numpy": "numpy",
+}
 NAME = re.compile(r"\w+(?:\.\w+)*")
-OURS = ("gd.", "gpflow_decoupled.")
+OURS = ("gd.", "gpflow_decoupled.", "")
 
 
 def link_names(doctree: nodes.document, names: dict[str, str]) -> None:
@@ -32,7 +38,9 @@ def link_names(doctree: nodes.document, names: dict[str, str]) -> None:
             continue
         place, address = documented(text, names, paths), elsewhere(text)
         if place:
-            link = addnodes.pending_xref("", refdomain="py", reftype="obj", reftarget=place, refexplicit=True)
+            link = addnodes.pending_xref(
+                "", refdomain="py", reftype="obj", reftarget=place, refexplicit=True
+            )
         elif address:
             link = nodes.reference("", "", refuri=address, internal=False)
         else:
@@ -43,7 +51,13 @@ def link_names(doctree: nodes.document, names: dict[str, str]) -> None:
 
 def is_linked(literal: nodes.literal) -> bool:
     """Whether a literal is within a link, a heading or a signature."""
-    within = (nodes.reference, addnodes.pending_xref, addnodes.download_reference, nodes.title, addnodes.desc_signature)
+    within = (
+        nodes.reference,
+        addnodes.pending_xref,
+        addnodes.download_reference,
+        nodes.title,
+        addnodes.desc_signature,
+    )
     node = literal.parent
     while node is not None:
         if isinstance(node, within):
@@ -54,19 +68,27 @@ def is_linked(literal: nodes.literal) -> bool:
 
 def documented(text: str, names: dict[str, str], paths: set[str]) -> str | None:
     """Where a name of this package is documented, short or with its path."""
-    if text in names:
-        return names[text]
     for prefix in OURS:
-        path = f"gpflow_decoupled.{text.removeprefix(prefix)}"
-        if text.startswith(prefix) and (path in paths or text.removeprefix(prefix) in names):
-            return path if path in paths else names[text.removeprefix(prefix)]
+        name = text.removeprefix(prefix)
+        if text.startswith(prefix) and f"gpflow_decoupled.{name}" in paths:
+            return f"gpflow_decoupled.{name}"
+        if text.startswith(prefix) and name in names:
+            return names[name]
     return None
 
 
-def resolve(app, env, node: addnodes.pending_xref, content: nodes.Element) -> nodes.reference | None:
+def resolve(
+    app, env, node: addnodes.pending_xref, content: nodes.Element
+) -> nodes.reference | None:
     """Resolve what a signature or a docstring names of another package."""
-    address = elsewhere(node.get("reftarget", "")) if node.get("refdomain") == "py" else None
-    return nodes.reference("", "", content, refuri=address, internal=False) if address else None
+    address = (
+        elsewhere(node.get("reftarget", "")) if node.get("refdomain") == "py" else None
+    )
+    return (
+        nodes.reference("", "", content, refuri=address, internal=False)
+        if address
+        else None
+    )
 
 
 @functools.cache
@@ -84,7 +106,11 @@ def elsewhere(text: str) -> str | None:
     name = public_path(root, rest, thing)
     path = name.partition(".")[2]
     page = name.rpartition(".")[0].replace(".", "/")
-    return ADDRESSES[root].format(name=name, path=path.replace(".", "/"), page=page) if path else None
+    return (
+        ADDRESSES[root].format(name=name, path=path.replace(".", "/"), page=page)
+        if path
+        else None
+    )
 
 
 def public_path(root: str, rest: str, thing: object) -> str:
@@ -95,6 +121,9 @@ def public_path(root: str, rest: str, thing: object) -> str:
     parts = rest.split(".")
     package, name = importlib.import_module(root), parts[-1]
     shorter = f"{root}.{parts[0]}.{name}"
-    if len(parts) > 2 and getattr(getattr(package, parts[0], None), name, None) is thing:
+    if (
+        len(parts) > 2
+        and getattr(getattr(package, parts[0], None), name, None) is thing
+    ):
         return shorter
     return f"{root}.{rest}"

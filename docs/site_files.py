@@ -31,5 +31,7 @@ def offer_download(app, page: str, source: list[str]) -> None:
     notebook = json.loads(source[0])
     heading, _, text = "".join(notebook["cells"][0]["source"]).partition("\n")
     line = f"{{download}}`{name}.ipynb` · {{download}}`{name}.py <../../notebooks/{name}.py>`"
-    notebook["cells"][0]["source"] = f"{heading}\n\n{line}\n{text}".splitlines(keepends=True)
+    notebook["cells"][0]["source"] = f"{heading}\n\n{line}\n{text}".splitlines(
+        keepends=True
+    )
     source[0] = json.dumps(notebook)
