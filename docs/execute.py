@@ -113,9 +113,15 @@ def run(source: str, names: dict[str, Any], place: str) -> list[dict]:
         if text
         else []
     )
-    if value is not None:
+    if value is not None and not is_drawn(value):
         outputs.append(display({"text/plain": repr(value)} | html(value)))
     return outputs + [display({"image/png": picture}) for picture in figures()]
+
+
+def is_drawn(value: Any) -> bool:
+    """Whether a value is a part of a figure, or a list of some: the figure is shown."""
+    first = value[0] if isinstance(value, list) and value else value
+    return type(first).__module__.startswith("matplotlib")
 
 
 def display(data: dict[str, str]) -> dict:
