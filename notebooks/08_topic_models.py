@@ -42,8 +42,6 @@ from pathlib import Path
 FAST = os.environ.get("NOTEBOOK_FAST", "") == "1"  # the tests run a smaller one
 OUTPUT = Path("notebook_output")
 OUTPUT.mkdir(exist_ok=True)
-
-# %% tags=["remove-cell"]
 articles = Path(os.environ.get("GPFLOW_DECOUPLED_DATA", "")) / "text_ap.npz"
 REAL = articles.is_file() and not FAST
 NUM = 500 if FAST else 1000
@@ -62,18 +60,20 @@ def invent(num: int, words: int = 300, topics: int = 6) -> sp.csr_matrix:
     return sp.csr_matrix(np.array(documents).astype(float))
 
 
+counts = invent(NUM)
+vocabulary = np.array([f"word{place}" for place in range(counts.shape[1])])
+K = 6
+print(f"{counts.shape[0]} documents, {counts.shape[1]} words")
+
 # %% tags=["remove-cell"]
 if REAL:
+    K = 20
     with np.load(articles) as file:
         counts = sp.csr_matrix(
             (file["count"].astype(float), (file["doc"], file["word"])),
             shape=tuple(file["shape"]),
         )
         vocabulary = file["vocab"]
-else:
-    counts = invent(NUM)
-    vocabulary = np.array([f"word{place}" for place in range(counts.shape[1])])
-K = 20 if REAL else 6
 
 # %% [markdown]
 # A tenth of the documents is kept for tests; of each of them one half of the words is observed, the other half predicted.
