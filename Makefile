@@ -11,6 +11,7 @@ WORKERS ?= 2
 PYTEST_ARGS ?=
 BENCHMARK_ARGS ?=
 CAMPAIGN_ARGS ?=
+NOTEBOOKS ?=
 
 ADVICE := name a Python 3.10, 3.11 or 3.12, for example with PYTHON=python3.11
 BIN := $(VENV)/bin
@@ -24,7 +25,7 @@ export MPLBACKEND ?= Agg
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help install demo test test-all unit lint format bench bench-full campaign notebooks docs clean
+.PHONY: help install demo test test-all unit lint format bench bench-full campaign notebooks notebooks-site docs clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(firstword $(MAKEFILE_LIST)) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 18
@@ -92,9 +93,12 @@ campaign: $(INSTALLED) ## try the package at random and count what held, under a
 notebooks: $(INSTALLED) ## run every notebook (they are scripts) from top to bottom
 	@set -e; for script in $(sort $(wildcard notebooks/*.py)); do echo "$$script"; $(BIN)/python "$$script"; done
 
-$(DOCS): $(INSTALLED)
+$(DOCS): $(CREATED) setup.py $(CONSTRAINTS)
 	$(BIN)/python -m pip install --disable-pip-version-check --constraint $(CONSTRAINTS) --editable ".[docs]"
 	@touch $@
+
+notebooks-site: $(DOCS) ## execute what changed in the notebooks for the site; NOTEBOOKS='01_quickstart' for some
+	$(BIN)/python docs/execute.py $(NOTEBOOKS)
 
 docs: $(DOCS) ## build the documentation, warnings as errors: docs/_build/html/index.html
 	$(BIN)/python -m sphinx -W --keep-going -b html docs docs/_build/html

@@ -30,7 +30,15 @@ setup(
         "demo": ["scikit-learn>=1.3", "matplotlib>=3.7", "pillow>=9"],
         "benchmark": ["scikit-learn>=1.3", "matplotlib>=3.7", "markdown-it-py>=2.2"],
         "gpytorch": ["gpytorch>=1.11"],  # a peer of the benchmarks
-        "docs": ["sphinx>=7.2", "myst-parser>=3", "furo>=2024.1.29"],
+        "docs": [
+            "sphinx>=7.2",
+            "myst-nb>=1.1",  # pages in Markdown, and executed notebooks
+            "furo>=2024.1.29",
+            "sphinx-mathjax-offline>=0.0.2",  # formulas without a network
+            "matplotlib>=3.7",
+            "pillow>=9",
+            "scikit-learn>=1.6",  # the reference imports the estimators
+        ],
         "sklearn": ["scikit-learn>=1.6"],  # its estimator checks and validate_data; the estimators
         "trieste": ["trieste>=4.6,<5"],  # its 4.6 wants TensorFlow below 2.19
         "test": [

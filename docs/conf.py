@@ -1,7 +1,8 @@
-"""Sphinx: Markdown pages, and the docstrings of the package as its reference. `make docs` builds the site."""
+"""Sphinx: Markdown pages, executed notebooks, and the docstrings of the package as its reference; `make docs` builds it."""
 
 from __future__ import annotations
 
+import importlib.util
 import sys
 from pathlib import Path
 
@@ -9,31 +10,51 @@ HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE), str(HERE.parent)]
 
 import docstrings  # noqa: E402
-
 import gpflow_decoupled  # noqa: E402
+import links  # noqa: E402
+import site_files  # noqa: E402
 
 project = "gpflow_decoupled"
 author = "The gpflow_decoupled authors"
 copyright = "the gpflow_decoupled authors, Apache-2.0"
 release = version = gpflow_decoupled.__version__
 
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.mathjax"]
+extensions = [
+    "myst_nb",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.autosummary",
+    "sphinx.ext.mathjax",
+    "sphinx.ext.viewcode",
+]
 exclude_patterns = ["_build"]
 myst_enable_extensions = ["dollarmath", "fieldlist"]
 myst_heading_anchors = 3
 myst_dmath_double_inline = True
+nb_execution_mode = "off"  # docs/execute.py does that, and its outputs are kept
 
 html_theme = "furo"
 html_title = f"gpflow_decoupled {release}"
+html_static_path = ["_static"]
+html_css_files, html_js_files = ["site.css"], ["fit.js"]
 html_copy_source = False
 html_show_sourcelink = False
+mathjax_path = site_files.MATHJAX  # of a package, so that formulas need no network
 
-autodoc_default_options = {"members": True, "show-inheritance": True, "member-order": "bysource"}
+autodoc_default_options = {
+    "members": True,
+    "show-inheritance": True,
+    "member-order": "bysource",
+}
 autodoc_mock_imports = ["trieste"]  # wants an older TensorFlow
 autodoc_typehints_format = "short"
 autodoc_preserve_defaults = True
+autosummary_generate = (
+    False  # tables of one line a name; the names are described below them
+)
 python_use_unqualified_type_names = True
-suppress_warnings = ["ref.python"]  # `Gaussian` in a signature: a part of a basis, or a family
+suppress_warnings = [
+    "ref.python"
+]  # `Gaussian` in a signature: a part of a basis, or a family
 python_maximum_signature_line_length = 88
 toc_object_entries_show_parents = "hide"
 
@@ -47,7 +68,21 @@ def skip(app, what, name, thing, would_skip, options) -> bool | None:
 def setup(app) -> None:
     """Docstrings are plain text with `code` in single backticks; Sphinx gets them as reStructuredText."""
     names = docstrings.public_names(gpflow_decoupled)
-    app.connect(
-        "autodoc-process-docstring", lambda app, what, name, obj, options, lines: docstrings.rewrite(lines, names)
-    )
+
+    def rewrite(app, what, name, thing, options, lines) -> None:
+        docstrings.rewrite(lines, names)
+        if what == "module":
+            lines += docstrings.summary(thing)
+
+    app.connect("autodoc-process-docstring", rewrite)
     app.connect("autodoc-skip-member", skip)
+    app.connect("source-read", site_files.offer_download)
+    app.connect("doctree-read", lambda app, doctree: links.link_names(doctree, names))
+    app.connect("missing-reference", links.resolve)
+    app.connect("build-finished", site_files.copy_mathjax)
+
+
+if importlib.util.find_spec(site_files.MATHJAX_PACKAGE) is None:
+    raise ModuleNotFoundError(
+        'the documentation needs more packages: python -m pip install ".[docs]"'
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from collections import Counter
 from types import ModuleType
@@ -15,8 +16,16 @@ BULLET = re.compile(r"\s*[*-] ")
 
 def public_names(package: ModuleType) -> dict[str, str]:
     """Where each public name of the package's packages is documented; of namesakes none."""
-    parts = [getattr(package, name) for name in package.__all__ if isinstance(getattr(package, name), ModuleType)]
-    found = {name: package.__name__ for name in package.__all__ if not isinstance(getattr(package, name), ModuleType)}
+    parts = [
+        getattr(package, name)
+        for name in package.__all__
+        if isinstance(getattr(package, name), ModuleType)
+    ]
+    found = {
+        name: package.__name__
+        for name in package.__all__
+        if not isinstance(getattr(package, name), ModuleType)
+    }
     found = {name: f"{place}.{name}" for name, place in found.items()}
     inner = [public_names(part) for part in parts]
     taken = Counter(name for names in inner for name in names)
@@ -46,9 +55,33 @@ def rewrite(lines: list[str], names: dict[str, str]) -> None:
     lines[:] = result
 
 
+def summary(module: ModuleType) -> list[str]:
+    """A table of what a module or package makes public and documents: a line for each name."""
+    things = {name: getattr(module, name) for name in getattr(module, "__all__", ())}
+    shown = [
+        name
+        for name, thing in things.items()
+        if inspect.isclass(thing) or inspect.isfunction(thing)
+    ]
+    return (
+        [
+            "",
+            ".. autosummary::",
+            "   :nosignatures:",
+            "",
+            *(f"   {name}" for name in shown),
+            "",
+        ]
+        if len(shown) > 1
+        else []
+    )
+
+
 def _fields(text: str) -> str:
     """`:param a: ... :param b: ...` in one line becomes two fields; the names of `:param a, b: ...` become one word."""
-    return SEVERAL.sub(lambda match: match[1] + match[2].replace(" ", "\u200b"), FIELD.sub("\n", text))
+    return SEVERAL.sub(
+        lambda match: match[1] + match[2].replace(" ", "\u200b"), FIELD.sub("\n", text)
+    )
 
 
 def _line(line: str, names: dict[str, str]) -> str:
@@ -56,7 +89,10 @@ def _line(line: str, names: dict[str, str]) -> str:
     start = bullet.end() if bullet else 0
     parts, place = [line[:start]], start
     for match in LITERAL.finditer(line, start):
-        parts += [SPECIAL.sub(r"\\\1", line[place : match.start()]), _code(match[2], names)]
+        parts += [
+            SPECIAL.sub(r"\\\1", line[place : match.start()]),
+            _code(match[2], names),
+        ]
         place = match.end()
     return "".join([*parts, SPECIAL.sub(r"\\\1", line[place:])])
 

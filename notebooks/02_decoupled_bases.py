@@ -11,12 +11,9 @@
 #
 # A basis says what q(f) is. Here all of them meet the same problem, small enough for the exact answer, with fixed
 # hyperparameters and the best q that each allows, so that nothing is left to luck or to training. Numbers like (D31) refer
-# to `NOTATION.md`.
+# to the pages on mathematics.
 
 # %%
-import os
-from pathlib import Path
-
 import gpflow
 import matplotlib.pyplot as plt
 import numpy as np
@@ -26,16 +23,25 @@ from gpflow_decoupled.bases import CoupledBasis
 from gpflow_decoupled.models import DVGP, HDVGP, ODVGP, SOLVEGP, BasisGP
 from gpflow_decoupled.optimizers import collapsed_elbo, optimal_parameters
 
-FAST = os.environ.get("NOTEBOOK_FAST", "") == "1"
+# %% tags=["remove-cell"]
+import os
+from pathlib import Path
+
+FAST = os.environ.get("NOTEBOOK_FAST", "") == "1"  # the tests run a smaller one
 OUTPUT = Path("notebook_output")
 OUTPUT.mkdir(exist_ok=True)
 
 # %%
 rng = np.random.default_rng(1)
-N = 200 if FAST else 600
+N, NOISE = 600, 0.09
+
+# %% tags=["remove-cell"]
+if FAST:
+    N = 200
+
+# %%
 X = np.sort(rng.uniform(0, 10, (N, 1)), axis=0)
 Y = np.sin(X) + 0.5 * np.sin(5 * X) + 0.3 * rng.standard_normal(X.shape)
-NOISE = 0.09
 
 
 def kernel():
@@ -70,21 +76,25 @@ for name, model in models.items():
     optimum.assign(model)
     model.num_data = N
     bounds[name] = float(optimum.elbo)
-    assert abs(bounds[name] - float(model.elbo((X, Y)))) < 1e-3 * N, "the formula and the model are one"
 exact = gpflow.models.GPR((X, Y), kernel(), noise_variance=NOISE)
 bounds["log evidence"] = float(exact.log_marginal_likelihood())
 for name, value in bounds.items():
     print(f"{name:22s} {value:10.3f}")
 
-# %%
-figure, axes = plt.subplots(2, 3, figsize=(15, 6), layout="constrained", sharex=True, sharey=True)
+# %% tags=["remove-cell"]
+for name, model in models.items():  # the formula and the model are one
+    assert abs(bounds[name] - float(model.elbo((X, Y)))) < 1e-3 * N, name
+
+# %% tags=["thumbnail"]
+figure, axes = plt.subplots(
+    2, 3, figsize=(12, 5.5), layout="constrained", sharex=True, sharey=True
+)
 grid = np.linspace(0, 10, 400)[:, None]
 for axis, (name, model) in zip(axes.flat, models.items()):
     gd.wrappers.plot_posterior_1d(model, (X, Y), axis)
     axis.plot(grid, exact.predict_f(grid)[0], "k:", lw=1)  # the exact mean
     axis.set_title(f"{name}: {bounds[name]:.1f} nats")
     axis.get_legend().remove()
-figure.savefig(OUTPUT / "02_bases.png")
 
 # %% [markdown]
 # Sixteen points are too few for the fast wave: the coupled mean misses it. The decoupled means follow it, at the same
@@ -93,19 +103,31 @@ figure.savefig(OUTPUT / "02_bases.png")
 #
 # ## The chain of bounds
 #
-# In (D31) log-determinant and trace come from beta, the data fit from beta and gamma together. So the bounds are ordered,
-# whatever the points are:
+# In the bound of the orthogonal basis, (D31), the log-determinant and the trace come from beta, the data fit from beta and
+# gamma together. So the bounds are ordered, whatever the points are:
 #
-#     SGPR(beta) <= orthogonal <= SOLVE <= SGPR(beta and gamma) <= log p(y)
+# $$\mathcal L_\text{SGPR}(\beta) \le \mathcal L_\text{orthogonal} \le \mathcal L_\text{SOLVE}
+# \le \mathcal L_\text{SGPR}(\beta\cup\gamma) \le \log p(y).$$
 
 # %%
-chain = [
-    bounds[name] for name in ("coupled (16)", "orthogonal (20 + 16)", "SOLVE (20, 16)", "coupled (36)", "log evidence")
-]
+order = (
+    "coupled (16)",
+    "orthogonal (20 + 16)",
+    "SOLVE (20, 16)",
+    "coupled (36)",
+    "log evidence",
+)
+chain = [bounds[name] for name in order]
+print(" <= ".join(f"{bound:.1f}" for bound in chain))
+
+# %% tags=["remove-cell"]
 assert all(low < high for low, high in zip(chain, chain[1:])), chain
 sgpr = gpflow.models.SGPR((X, Y), kernel(), beta, noise_variance=NOISE)
 assert abs(chain[0] - float(sgpr.elbo())) < 1e-3 * N
-same = [bounds[name] for name in ("decoupled (36 + 16)", "hybrid (20 + 16)", "orthogonal (20 + 16)")]
+same = [
+    bounds[name]
+    for name in ("decoupled (36 + 16)", "hybrid (20 + 16)", "orthogonal (20 + 16)")
+]
 assert max(same) - min(same) < 1e-3 * N, same
 
 # %% [markdown]
@@ -123,13 +145,18 @@ coupled.basis.q_mu.assign(orthogonal.basis.q_mu)
 coupled.basis.q_sqrt.assign(orthogonal.basis.q_sqrt)
 difference = np.abs(orthogonal.predict_f(grid)[0] - coupled.predict_f(grid)[0]).max()
 print(f"no coefficients: means differ by {difference:.1e}")
+
+# %% tags=["remove-cell"]
 assert difference < 1e-8
 
+# %%
 rest = X[~np.isin(X[:, 0], beta[:, 0])]
 everything = ODVGP(kernel(), likelihood(), rest, beta)
 optimal_parameters(everything, (X, Y)).assign(everything)
 difference = np.abs(everything.predict_f(grid)[0] - exact.predict_f(grid)[0]).max()
 print(f"gamma = X: the mean differs from the exact GP's by {difference:.1e}")
+
+# %% tags=["remove-cell"]
 assert difference < 1e-3
 
 # %% [markdown]
@@ -138,15 +165,29 @@ assert difference < 1e-3
 # More mean points help at once and then no more: what is left is the covariance's share, which only more of beta can lower.
 
 # %%
-counts = [1, 2, 5, 10, 20, 40, 80] if not FAST else [1, 10, 40]
-order = gd.inducing.select(X, counts[-1], kernel(), given=beta)  # the first M are the choice for M
-growth = [float(collapsed_elbo(ODVGP(kernel(), likelihood(), order[:M], beta), (X, Y))) for M in counts]
+counts = [1, 2, 5, 10, 20, 40, 80]
+
+# %% tags=["remove-cell"]
+if FAST:
+    counts = [1, 10, 40]
+
+# %%
+more = gd.inducing.select(
+    X, counts[-1], kernel(), given=beta
+)  # the first M serve for M
+growth = []
+for M in counts:
+    larger = ODVGP(kernel(), likelihood(), more[:M], beta)
+    growth.append(float(collapsed_elbo(larger, (X, Y))))
 figure, axis = plt.subplots(figsize=(7, 4), layout="constrained")
 axis.semilogx(counts, growth, "o-", label="orthogonal, 16 covariance points")
 for name, style in (("coupled (16)", "--"), ("log evidence", ":")):
     axis.axhline(bounds[name], color="k", ls=style, label=name)
 axis.set(xlabel="mean points", ylabel="bound (nats)")
-axis.legend(frameon=False)
-figure.savefig(OUTPUT / "02_growth.png")
+axis.legend(bbox_to_anchor=(1.0, 1.0), loc="upper left", frameon=False)
+
+# %% tags=["remove-cell"]
 assert all(low <= high + 1e-6 for low, high in zip(growth, growth[1:])), growth
 assert bounds["coupled (16)"] < growth[0] and growth[-1] < bounds["log evidence"]
+for number in plt.get_fignums():  # of a script; a notebook has shown and closed them
+    plt.figure(number).savefig(OUTPUT / f"02_{number}.png", bbox_inches="tight")

@@ -9,15 +9,17 @@
 # %% [markdown]
 # # The linearly constrained Lagrangian
 #
-# The best Gaussian posterior of a latent Gaussian model has two numbers per observation, alpha and lambda. Khan (2014) finds
+# The best Gaussian posterior of a latent Gaussian model has two numbers per observation, $\alpha_n$ and $\lambda_n$: with the
+# kernel matrix $K$ its mean and covariance are
+#
+# $$m = -K\alpha, \qquad V = (K^{-1} + \operatorname{diag}\lambda)^{-1}.$$
+#
+# Khan (2014) finds
 # them through a Lagrangian: the constraints that tie q to the likelihood get multipliers, and each linearised subproblem has
 # a convex dual in which every likelihood term is a problem of its own, in two dimensions. Here it is a minorise-maximise
 # scheme: the true bound rises from any start, and each subproblem says by its duality gap how well it is solved.
 
 # %%
-import os
-from pathlib import Path
-
 import gpflow
 import matplotlib.pyplot as plt
 import numpy as np
@@ -25,14 +27,30 @@ import numpy as np
 from gpflow_decoupled import fit
 from gpflow_decoupled.likelihoods import BernoulliLogit, Laplace
 from gpflow_decoupled.models import CVIGP, LCLGP
-from gpflow_decoupled.optimizers import CholeskyKL, ConjugateComputation, LinearlyConstrainedLagrangian, OpperArchambeau
+from gpflow_decoupled.optimizers import (
+    CholeskyKL,
+    ConjugateComputation,
+    LinearlyConstrainedLagrangian,
+    OpperArchambeau,
+)
 
-FAST = os.environ.get("NOTEBOOK_FAST", "") == "1"
+# %% tags=["remove-cell"]
+import os
+from pathlib import Path
+
+FAST = os.environ.get("NOTEBOOK_FAST", "") == "1"  # the tests run a smaller one
 OUTPUT = Path("notebook_output")
 OUTPUT.mkdir(exist_ok=True)
 
+# %%
+N, STEPS = 120, 80
+
+# %% tags=["remove-cell"]
+if FAST:
+    N, STEPS = 40, 20
+
+# %%
 rng = np.random.default_rng(5)
-N = 40 if FAST else 120
 X = np.sort(rng.uniform(0.0, 10.0, (N, 1)), axis=0)
 F = 2.0 * np.sin(X) + np.cos(0.5 * X)
 grid = np.linspace(-0.5, 10.5, 200)[:, None]
@@ -52,15 +70,18 @@ sites = CVIGP((X, counts), model.kernel, gpflow.likelihoods.Poisson())
 conjugate = ConjugateComputation().run(sites)
 print(conjugate)
 
+# %%
 mean, variance = model.predict_y(grid)
-figure, axis = plt.subplots(figsize=(8, 3))
+figure, axis = plt.subplots(figsize=(9, 3.2), layout="constrained")
 axis.plot(X, counts, "k.", markersize=3)
-axis.plot(grid, np.exp(2.0 * np.sin(grid) + np.cos(0.5 * grid)), "k--", linewidth=1, label="rate")
+rate = np.exp(2.0 * np.sin(grid) + np.cos(0.5 * grid))
+axis.plot(grid, rate, "k--", linewidth=1, label="rate")
 axis.plot(grid, mean, color="C0", label="expected count")
 width = 2.0 * np.sqrt(variance[:, 0])
-axis.fill_between(grid[:, 0], np.maximum(mean[:, 0] - width, 0.0), mean[:, 0] + width, alpha=0.2)
+lower = np.maximum(mean[:, 0] - width, 0.0)
+axis.fill_between(grid[:, 0], lower, mean[:, 0] + width, alpha=0.2)
+axis.set(xlabel="x", ylabel="counts")
 axis.legend(frameon=False)
-figure.savefig(OUTPUT / "lcl_counts.png", dpi=120, bbox_inches="tight")
 
 # %% [markdown]
 # At the solution the multipliers are what Theorem 4.1 says: alpha is the slope of the expected loss in the mean, lambda its
@@ -70,7 +91,8 @@ figure.savefig(OUTPUT / "lcl_counts.png", dpi=120, bbox_inches="tight")
 posterior_mean, posterior_variance = model.predict_f(X)
 expansion = model.site_loss().expand(posterior_mean, np.sqrt(posterior_variance))
 slope_gap = float(np.max(np.abs(expansion.d_h - model.basis.alpha)))
-curvature_gap = float(np.max(np.abs(expansion.d_s / np.sqrt(posterior_variance) - model.basis.lam)))
+curvature = expansion.d_s / np.sqrt(posterior_variance)
+curvature_gap = float(np.max(np.abs(curvature - model.basis.lam)))
 print(f"alpha - f_h: {slope_gap:.1e}, lambda - f_s / s: {curvature_gap:.1e}")
 
 # %% [markdown]
@@ -90,18 +112,22 @@ methods = {
 }
 traces = {}
 for name, method in methods.items():
-    classifier = LCLGP((X, labels), gpflow.kernels.SquaredExponential(50.0), BernoulliLogit())
+    broad = gpflow.kernels.SquaredExponential(50.0)
+    classifier = LCLGP((X, labels), broad, BernoulliLogit())
     traces[name] = method.run(classifier)
     print(f"{name:20s} {traces[name]}")
 
+# %% tags=["thumbnail"]
 best = max(trace.elbo for trace in traces.values())
-figure, axis = plt.subplots(figsize=(8, 3.5))
+figure, axis = plt.subplots(figsize=(9, 3.6), layout="constrained")
 for name, trace in traces.items():
     evaluations = np.cumsum(trace.history["inner_steps"])
-    axis.semilogy(evaluations + 1, np.maximum(best - trace.history["elbo"], 1e-6), ".-", label=name)
-axis.set(xlabel="Newton steps, or evaluations", ylabel="nats below the best", xscale="log")
-axis.legend(frameon=False)
-figure.savefig(OUTPUT / "lcl_rivals.png", dpi=120, bbox_inches="tight")
+    short = np.maximum(best - trace.history["elbo"], 1e-6)
+    axis.semilogy(evaluations + 1, short, ".-", label=name)
+axis.set(
+    xlabel="Newton steps, or evaluations", ylabel="nats below the best", xscale="log"
+)
+axis.legend(bbox_to_anchor=(1.0, 1.0), loc="upper left", frameon=False)
 
 # %% [markdown]
 # ## Noise with heavy tails
@@ -113,20 +139,23 @@ figure.savefig(OUTPUT / "lcl_rivals.png", dpi=120, bbox_inches="tight")
 targets = F + 0.2 * rng.standard_normal(F.shape)
 outliers = rng.uniform(size=F.shape) < 0.1
 targets[outliers] += rng.normal(0.0, 5.0, outliers.sum())
-figure, axes = plt.subplots(1, 2, figsize=(11, 3), sharey=True)
-ends = {}
-for axis, likelihood in zip(axes, (Laplace(0.2), gpflow.likelihoods.StudentT(0.2))):
-    robust = LCLGP((X, targets), gpflow.kernels.Matern52(2.0), likelihood)
-    ends[type(likelihood).__name__] = LinearlyConstrainedLagrangian().run(robust)
-    negative = int(np.sum(robust.basis.lam.numpy() < 0))
-    print(f"{type(likelihood).__name__}: {ends[type(likelihood).__name__]}; {negative} negative lambda")
+ends, models = {}, {}
+for likelihood in (Laplace(0.2), gpflow.likelihoods.StudentT(0.2)):
+    name = type(likelihood).__name__
+    models[name] = LCLGP((X, targets), gpflow.kernels.Matern52(2.0), likelihood)
+    ends[name] = LinearlyConstrainedLagrangian().run(models[name])
+    negative = int(np.sum(models[name].basis.lam.numpy() < 0))
+    print(f"{name}: {ends[name]}; {negative} negative lambda")
+
+# %%
+figure, axes = plt.subplots(1, 2, figsize=(11, 3), sharey=True, layout="constrained")
+for axis, (name, robust) in zip(axes, models.items()):
     mean, variance = robust.predict_f(grid)
     axis.plot(X, targets, "k.", markersize=3)
     axis.plot(grid, mean, color="C0")
     band = 2.0 * np.sqrt(variance[:, 0])
     axis.fill_between(grid[:, 0], mean[:, 0] - band, mean[:, 0] + band, alpha=0.2)
-    axis.set(title=f"{type(likelihood).__name__} noise", ylim=(-5, 5))
-figure.savefig(OUTPUT / "lcl_robust.png", dpi=120, bbox_inches="tight")
+    axis.set(title=f"{name} noise", ylim=(-5, 5))
 
 # %% [markdown]
 # ## The kernel
@@ -136,14 +165,16 @@ figure.savefig(OUTPUT / "lcl_robust.png", dpi=120, bbox_inches="tight")
 
 # %%
 before = result.elbo
-learned = fit(model, steps=20 if FAST else 80, learning_rate=0.1, progress=False)
+learned = fit(model, steps=STEPS, learning_rate=0.1, progress=False)
 after = learned.history["elbo"][-1]
 print(f"ELBO {before:.2f} at the first kernel, {after:.2f} at the learned one")
 
-# %%
+# %% tags=["remove-cell"]
 assert abs(result.elbo - conjugate.elbo) < 1e-5
 assert slope_gap < 1e-3 and curvature_gap < 1e-3
 assert np.all(np.diff(result.history["elbo"]) >= -1e-9)
 assert all(np.all(np.diff(end.history["elbo"]) >= -1e-7) for end in ends.values())
 assert traces["LCL"].elbo > best - 1e-2
 assert after > before + 0.1
+for number in plt.get_fignums():  # of a script; a notebook has shown and closed them
+    plt.figure(number).savefig(OUTPUT / f"05_{number}.png", bbox_inches="tight")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import doctest
 import functools
 import importlib.util
+import json
 import re
 from pathlib import Path
 from types import ModuleType
@@ -21,7 +22,10 @@ PAGES = {
     if path.relative_to(DOCS).parts[0] != "_build"
 }
 PICTURES = sorted((DOCS / "pictures").iterdir())
+NOTEBOOKS = sorted((DOCS / "notebooks").glob("*.ipynb"))
+CODE_COLUMNS = 88
 PYTHON = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+CODE = re.compile(r"^```([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 DIRECTIVE = re.compile(r"^```\{(\w+)\} ?(\S*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 TAG = re.compile(r"\\tag\{([A-Z]\d+)\}")
@@ -51,12 +55,19 @@ def in_contents(page: str) -> set[str]:
     entries = [
         line for kind, _, body in DIRECTIVE.findall(PAGES[page]) if kind == "toctree" for line in body.split("\n")
     ]
-    return {(folder / entry).as_posix() + ".md" for entry in entries if entry and not entry.startswith(":")}
+    names = {(folder / entry).as_posix() for entry in entries if entry and not entry.startswith(":")}
+    return {f"{name}.ipynb" if (DOCS / f"{name}.ipynb").is_file() else f"{name}.md" for name in names}
 
 
 def test_every_page_is_in_a_table_of_contents() -> None:
     listed = set().union(*(in_contents(page) for page in PAGES))
-    assert listed == set(PAGES) - {"index.md"}
+    assert listed == {*PAGES, *(path.relative_to(DOCS).as_posix() for path in NOTEBOOKS)} - {"index.md"}
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_code_fits_on_its_page(page: str) -> None:
+    lines = [line for kind, code in CODE.findall(PAGES[page]) if "{" not in kind for line in code.split("\n")]
+    assert [line for line in lines if len(line) > CODE_COLUMNS] == []
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -136,8 +147,10 @@ def test_every_public_name_is_in_the_reference() -> None:
 
 
 def test_every_notebook_is_listed() -> None:
-    notebooks = {f"../notebooks/{path.name}" for path in (ROOT / "notebooks").glob("*.py")}
-    assert {link for link in LINK.findall(PAGES["notebooks.md"]) if "notebooks/" in link} == notebooks
+    names = {path.stem for path in (ROOT / "notebooks").glob("*.py")}
+    assert names == {path.stem for path in NOTEBOOKS}
+    links = {link for link in LINK.findall(PAGES["notebooks.md"]) if "notebooks/" in link}
+    assert links == {f"notebooks/{name}.{kind}" for name in names for kind in ("ipynb", "png")}
 
 
 def test_equations_are_those_of_the_notation() -> None:
@@ -154,10 +167,61 @@ def test_pictures_are_small_and_shown() -> None:
     assert [path.name for path in PICTURES if not any(f"pictures/{path.name}" in text for text in PAGES.values())] == []
 
 
+def test_executed_notebooks_are_small() -> None:
+    files = [*NOTEBOOKS, *(DOCS / "notebooks").glob("*.png")]
+    assert sum(path.stat().st_size for path in files) < 4_000_000
+
+
+def module(name: str) -> ModuleType:
+    """A module of the folder docs, which is no package."""
+    spec = importlib.util.spec_from_file_location(name, DOCS / f"{name}.py")
+    found = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(found)
+    return found
+
+
+def test_a_module_gets_a_table_of_what_it_has() -> None:
+    table = module("docstrings").summary(gpflow_decoupled.bases)
+    assert ".. autosummary::" in table and "   OrthogonalBasis" in table
+    assert module("docstrings").summary(module("docstrings")) == []
+
+
+def test_names_of_other_packages_have_addresses() -> None:
+    links = pytest.importorskip("sphinx") and module("links")
+    gpflow_docs = "https://gpflow.github.io/GPflow/develop/api/gpflow"
+    assert links.elsewhere("gpflow.models.SVGP") == f"{gpflow_docs}/models/index.html#gpflow.models.SVGP"
+    assert links.elsewhere("gpflow.kernels.base.Kernel") == f"{gpflow_docs}/kernels/index.html#gpflow.kernels.Kernel"
+    assert links.elsewhere("tf.Tensor") == "https://www.tensorflow.org/api_docs/python/tf/Tensor"
+    assert links.elsewhere("np.ndarray").endswith("/numpy.ndarray.html")
+    assert [links.elsewhere(name) for name in ("gpflow.models", "gpflow.no.Such", "fit", "np")] == [None] * 4
+
+
+def test_names_of_this_package_are_links() -> None:
+    nodes = pytest.importorskip("docutils.nodes")
+    links = pytest.importorskip("sphinx") and module("links")
+    names = {"fit": "gpflow_decoupled.training.fit"}
+    document = nodes.paragraph()
+    heading = nodes.title("", "", nodes.literal("", "fit"))
+    document += [heading, *(nodes.literal("", text) for text in ("fit", "gd.fit", "fit(model)", "steps", "np.ndarray"))]
+    links.link_names(document, names)
+    targets = [node.get("reftarget") or node.get("refuri") for node in document.children[1:]]
+    assert targets[:4] == [names["fit"], names["fit"], None, None] and targets[4].startswith("https://numpy.org")
+    assert isinstance(heading.children[0], nodes.literal), "headings stay as they are"
+
+
+def test_a_notebook_offers_itself() -> None:
+    site_files = module("site_files")
+    source = [json.dumps({"cells": [{"cell_type": "markdown", "source": ["# Name\n", "\n", "Text."]}]})]
+    site_files.offer_download(None, "training", source)
+    assert "download" not in source[0]
+    site_files.offer_download(None, "notebooks/01_name", source)
+    text = "".join(json.loads(source[0])["cells"][0]["source"])
+    assert text.startswith("# Name\n\n{download}`01_name.ipynb`") and text.endswith("\n\nText.")
+    assert "../../notebooks/01_name.py" in text
+
+
 def test_docstrings_become_restructured_text() -> None:
-    spec = importlib.util.spec_from_file_location("docstrings", DOCS / "docstrings.py")
-    docstrings = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(docstrings)
+    docstrings = module("docstrings")
     names = docstrings.public_names(gpflow_decoupled)
     assert names["ODVGP"] == "gpflow_decoupled.models.ODVGP" and names["fit"] == "gpflow_decoupled.training.fit"
     assert names["Gamma"] == "gpflow_decoupled.distributions.families.Gamma"

@@ -15,7 +15,7 @@ from benchmarks.suites import SUITES
 
 ROOT = Path(__file__).parents[3]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-COMMAND = re.compile(r"`python -m benchmarks (run [^`]+)`")
+COMMAND = re.compile(r"(?m)(?:`python -m benchmarks (run [^`]+)`|^python -m benchmarks (run .+)$)")
 
 
 def test_a_report_names_no_place() -> None:
@@ -58,7 +58,8 @@ def test_help_lists_the_suites(capsys: pytest.CaptureFixture[str]) -> None:
 def test_every_documented_command_is_understood(monkeypatch: pytest.MonkeyPatch) -> None:
     """Commands beside the numbers of README.md and docs name suites, parts and options that there are."""
     monkeypatch.setattr(command_line, "_set_environment", lambda *_: None)
-    found = [(page.name, command) for page in PAGES for command in COMMAND.findall(page.read_text(encoding="utf-8"))]
+    pages = {page.name: page.read_text(encoding="utf-8").replace("\\\n", " ") for page in PAGES}
+    found = [(name, "".join(command)) for name, text in pages.items() for command in COMMAND.findall(text)]
     commands = [
         (page, shlex.split(command)) for page, command in found if "NAME" not in command and "PART" not in command
     ]

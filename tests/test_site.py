@@ -1,0 +1,93 @@
+"""The site in a real browser: nothing is wider than its page, formulas are set without a network, the search finds.
+
+`GPFLOW_DECOUPLED_SITE` names the folder of a site that was built; else it is built. `GPFLOW_DECOUPLED_PICTURES` names a
+folder that keeps the pictures of all pages.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests import browser
+
+ROOT = Path(__file__).parents[1]
+WIDTHS = (1300, 800)
+MEASURE = """(async () => {
+  if (window.MathJax && MathJax.startup) await MathJax.startup.promise;
+  await new Promise(done => setTimeout(done, 50));  // for _static/fit.js
+  const root = document.documentElement, article = document.querySelector("article") || document.body;
+  const edge = article.getBoundingClientRect().right + 1;
+  const parts = [...article.querySelectorAll("table, pre, img, mjx-container[display=true]")];
+  const wide = parts.filter(part => part.getBoundingClientRect().right > edge || part.scrollWidth > part.clientWidth + 1);
+  return {
+    page: root.scrollWidth, window: root.clientWidth, formulas: article.querySelectorAll("mjx-container").length,
+    unset: article.querySelectorAll("span.math, div.math").length,
+    wide: wide.filter(part => part.offsetParent).map(part => `${part.tagName}: ${part.textContent.trim().slice(0, 80)}`),
+    failed: [...document.images].filter(image => image.complete && !image.naturalWidth).map(image => image.src),
+  };
+})()"""
+FOUND = """(async () => {
+  const items = () => document.querySelectorAll("#search-results li");
+  for (let tries = 0; tries < 100 && !items().length; tries++) await new Promise(done => setTimeout(done, 100));
+  return [...items()].map(item => item.textContent);
+})()"""
+
+pytestmark = pytest.mark.exhaustive
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the site."""
+    if "GPFLOW_DECOUPLED_SITE" in os.environ:
+        return Path(os.environ["GPFLOW_DECOUPLED_SITE"])
+    for name in ("myst_nb", "furo"):
+        pytest.importorskip(name)
+    folder = tmp_path_factory.mktemp("site")
+    command = [sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going", "-b", "html", "docs", str(folder)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-3000:]
+    return folder
+
+
+@pytest.fixture(scope="module")
+def window(tmp_path_factory: pytest.TempPathFactory) -> Iterator[browser.Browser]:
+    """A browser."""
+    program = browser.find()
+    if program is None:
+        pytest.skip("no Chromium is installed")
+    with browser.Browser(program, tmp_path_factory.mktemp("browser")) as opened:
+        yield opened
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_every_page_fits(width: int, site: Path, window: browser.Browser, tmp_path: Path) -> None:
+    pictures = Path(os.environ.get("GPFLOW_DECOUPLED_PICTURES", tmp_path))
+    pages = [
+        page for page in sorted(site.rglob("*.html")) if "_modules" not in page.parts and "_static" not in page.parts
+    ]
+    assert len(pages) > 40
+    found = {}
+    for page in pages:
+        name = page.relative_to(site).with_suffix("").as_posix().replace("/", "-")
+        window.show(page.as_uri(), width)
+        measured = window.evaluate(MEASURE)
+        window.picture(pictures / f"{name}-{width}.png")
+        if measured["page"] > measured["window"]:
+            found[name] = f"{measured['page']} pixels in a window of {measured['window']}"
+        elif measured["wide"] or measured["failed"]:
+            found[name] = [*measured["wide"], *measured["failed"]]
+        elif measured["unset"] > measured["formulas"]:
+            found[name] = f"{measured['unset']} formulas, {measured['formulas']} of them set"
+    assert found == {}
+
+
+@pytest.mark.parametrize("query, page", [("natural gradient", "Natural gradients"), ("ODVGP", "ODVGP")])
+def test_the_search_finds(query: str, page: str, site: Path, window: browser.Browser) -> None:
+    window.show(f"{(site / 'search.html').as_uri()}?q={query.replace(' ', '+')}", WIDTHS[0])
+    assert any(page in found for found in window.evaluate(FOUND))
