@@ -33,7 +33,12 @@ from gpflow_decoupled.certificates import (
 FAST = os.environ.get("NOTEBOOK_FAST", "") == "1"
 OUTPUT = Path("notebook_output")
 OUTPUT.mkdir(exist_ok=True)
-RULES = {"Hoeffding": hoeffding, "McAllester": mcallester, "Seeger": seeger, "Maurer": maurer}
+RULES = {
+    "Hoeffding": hoeffding,
+    "McAllester": mcallester,
+    "Seeger": seeger,
+    "Maurer": maurer,
+}
 rng = np.random.default_rng(0)
 delta = 0.05
 
@@ -58,7 +63,9 @@ def sample(num: int, noise: float) -> tuple[np.ndarray, np.ndarray]:
     return X, ((X @ TRUTH > 0.0) ^ flipped).astype(int)[:, None]
 
 
-sizes = np.unique(np.geomspace(30, 3000 if FAST else 30000, 8 if FAST else 16).astype(int))
+sizes = np.unique(
+    np.geomspace(30, 3000 if FAST else 30000, 8 if FAST else 16).astype(int)
+)
 figure, axes = plt.subplots(1, 2, figsize=(9, 3.2), sharey=True)
 curves: dict[float, dict[str, np.ndarray]] = {}
 for axis, noise in zip(axes, (0.0, 0.25)):
@@ -66,20 +73,37 @@ for axis, noise in zip(axes, (0.0, 0.25)):
     wrong = (X @ directions.T > 0.0) != (Y == 1)
     errors = np.array([wrong[:n].mean(0).min() for n in sizes])
     chosen = [int(wrong[:n].mean(0).argmin()) for n in sizes]
-    angle = np.arccos(directions[chosen] @ TRUTH / np.linalg.norm(directions[chosen], axis=1) / np.linalg.norm(TRUTH))
-    risk = noise + (1.0 - 2.0 * noise) * angle / np.pi  # of a linear classifier under isotropic inputs
-    curves[noise] = {name: rule(errors, np.log(K), sizes, delta) for name, rule in RULES.items()}
+    angle = np.arccos(
+        directions[chosen]
+        @ TRUTH
+        / np.linalg.norm(directions[chosen], axis=1)
+        / np.linalg.norm(TRUTH)
+    )
+    risk = (
+        noise + (1.0 - 2.0 * noise) * angle / np.pi
+    )  # of a linear classifier under isotropic inputs
+    curves[noise] = {
+        name: rule(errors, np.log(K), sizes, delta) for name, rule in RULES.items()
+    }
     for name, bound in curves[noise].items():
         axis.plot(sizes, bound, label=name)
         assert np.all(bound >= risk), "each holds with probability 0.95"
     axis.plot(sizes, risk, "k-", lw=1, label="risk")
     axis.plot(sizes, errors, "k:", lw=1, label="error on the sample")
-    axis.set(xscale="log", xlabel="n", title=f"{100 * noise:.0f} % of the labels turned around", ylim=(0.0, 1.0))
+    axis.set(
+        xscale="log",
+        xlabel="n",
+        title=f"{100 * noise:.0f} % of the labels turned around",
+        ylim=(0.0, 1.0),
+    )
 axes[0].set_ylabel("error rate")
 axes[1].legend(frameon=False, fontsize=8)
 figure.savefig(OUTPUT / "certificates_finite_class.png", dpi=120, bbox_inches="tight")
 for noise, bounds in curves.items():
-    print(f"noise {noise:.2f}, n = {sizes[-1]}: " + ", ".join(f"{name} {b[-1]:.4f}" for name, b in bounds.items()))
+    print(
+        f"noise {noise:.2f}, n = {sizes[-1]}: "
+        + ", ".join(f"{name} {b[-1]:.4f}" for name, b in bounds.items())
+    )
 
 # %% [markdown]
 # ## A continuum: a Laplace posterior
@@ -98,9 +122,21 @@ new = np.hstack([new, np.ones((len(new), 1))])
 rows = []
 for n in sizes:
     posterior = laplace_weights((X[:n], Y[:n]), prior)
-    certificate = certify_gaussian((X[:n], Y[:n]), posterior, prior, delta, hyperparameters="fixed")
-    held_out = certify_gaussian((new, labels), posterior, prior, delta, hyperparameters="fixed").gibbs_error
-    rows.append((certificate.gibbs_error, certificate.kl, certificate.seeger, certificate.mcallester, held_out))
+    certificate = certify_gaussian(
+        (X[:n], Y[:n]), posterior, prior, delta, hyperparameters="fixed"
+    )
+    held_out = certify_gaussian(
+        (new, labels), posterior, prior, delta, hyperparameters="fixed"
+    ).gibbs_error
+    rows.append(
+        (
+            certificate.gibbs_error,
+            certificate.kl,
+            certificate.seeger,
+            certificate.mcallester,
+            held_out,
+        )
+    )
 error, kl, by_seeger, by_mcallester, held_out = np.array(rows).T
 print(certificate)
 
@@ -115,6 +151,8 @@ figure.savefig(OUTPUT / "certificates_laplace.png", dpi=120, bbox_inches="tight"
 
 # %%
 assert all(np.all(c["Hoeffding"] < c["McAllester"]) for c in curves.values())
-assert np.all(curves[0.0]["Seeger"][sizes > 100] < curves[0.0]["Hoeffding"][sizes > 100])
+assert np.all(
+    curves[0.0]["Seeger"][sizes > 100] < curves[0.0]["Hoeffding"][sizes > 100]
+)
 assert np.all(by_seeger < by_mcallester) and np.all(held_out < by_seeger)
 assert np.all(np.diff(kl) < 6.0) and by_seeger[-1] - held_out[-1] < 0.1

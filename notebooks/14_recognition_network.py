@@ -35,14 +35,30 @@ OUTPUT = Path("notebook_output")
 OUTPUT.mkdir(exist_ok=True)
 W, SIGMA = 1.5, 0.5
 EXACT_S = SIGMA / np.sqrt(W**2 + SIGMA**2)
-NAMES = ("score function", "score function, best constant", "reparameterised", "reparameterised, path only")
+NAMES = (
+    "score function",
+    "score function, best constant",
+    "reparameterised",
+    "reparameterised, path only",
+)
 
 
-def coefficients(x: np.ndarray, m: np.ndarray, s: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def coefficients(
+    x: np.ndarray, m: np.ndarray, s: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """a, b, c of f = a + b eps + c eps^2."""
     rest = x - W * m
-    a = np.log(s) - 0.5 * m**2 - 0.5 * rest**2 / SIGMA**2 - 0.5 * np.log(2.0 * np.pi * SIGMA**2)
-    return a, s * (W * rest / SIGMA**2 - m), 0.5 * (1.0 - s**2 * (1.0 + W**2 / SIGMA**2))
+    a = (
+        np.log(s)
+        - 0.5 * m**2
+        - 0.5 * rest**2 / SIGMA**2
+        - 0.5 * np.log(2.0 * np.pi * SIGMA**2)
+    )
+    return (
+        a,
+        s * (W * rest / SIGMA**2 - m),
+        0.5 * (1.0 - s**2 * (1.0 + W**2 / SIGMA**2)),
+    )
 
 
 # %% [markdown]
@@ -74,7 +90,10 @@ def exact_variances(x: float, m: float, s: float) -> dict[str, np.ndarray]:
             ]
         )
 
-    path = [np.array([(2.0 * c - k) ** 2 / s**2, b**2 + 2.0 * (2.0 * c - k) ** 2]) for k in (1.0, 0.0)]
+    path = [
+        np.array([(2.0 * c - k) ** 2 / s**2, b**2 + 2.0 * (2.0 * c - k) ** 2])
+        for k in (1.0, 0.0)
+    ]
     return dict(zip(NAMES, (score(a), score(-3.0 * c), *path)))
 
 
@@ -91,7 +110,9 @@ def log_normal(z: tf.Tensor, m: tf.Tensor, log_s: tf.Tensor) -> tf.Tensor:
     return -0.5 * ((z - m) / tf.exp(log_s)) ** 2 - log_s - 0.5 * np.log(2.0 * np.pi)
 
 
-def surrogate(name: str, x: tf.Tensor, m: tf.Tensor, log_s: tf.Tensor, eps: tf.Tensor) -> tf.Tensor:
+def surrogate(
+    name: str, x: tf.Tensor, m: tf.Tensor, log_s: tf.Tensor, eps: tf.Tensor
+) -> tf.Tensor:
     """A number [N, 1] per draw whose derivative, by automatic differentiation, is the named estimate of the gradient."""
     z = m + tf.exp(log_s) * eps
     if name.startswith("score"):
@@ -102,14 +123,18 @@ def surrogate(name: str, x: tf.Tensor, m: tf.Tensor, log_s: tf.Tensor, eps: tf.T
             a, _, c = coefficients(x.numpy(), m.numpy(), np.exp(log_s.numpy()))
             f -= a + 3.0 * c
         return f * log_q
-    at = (tf.stop_gradient(m), tf.stop_gradient(log_s)) if "path" in name else (m, log_s)
+    at = (
+        (tf.stop_gradient(m), tf.stop_gradient(log_s)) if "path" in name else (m, log_s)
+    )
     return log_joint(x, z) - log_normal(z, *at)
 
 
 def draws_of_gradient(name: str, x: float, m: float, s: float, num: int) -> np.ndarray:
     """`num` estimates [num, 2] of the gradient in m and log s, from a draw each."""
     eps = tf.constant(np.random.default_rng(0).standard_normal((num, 1)))
-    mean, log_s, data = (tf.constant(np.full((num, 1), value)) for value in (m, np.log(s), x))
+    mean, log_s, data = (
+        tf.constant(np.full((num, 1), value)) for value in (m, np.log(s), x)
+    )
     with tf.GradientTape() as tape:
         tape.watch((mean, log_s))
         value = tf.reduce_sum(surrogate(name, data, mean, log_s, eps))
@@ -124,7 +149,11 @@ def draws_of_gradient(name: str, x: float, m: float, s: float, num: int) -> np.n
 # %%
 x = 2.0
 exact_m = W * x / (W**2 + SIGMA**2)
-PLACES = {"far": (exact_m - 1.0, 1.0), "near": (exact_m + 0.1, 1.2 * EXACT_S), "at the optimum": (exact_m, EXACT_S)}
+PLACES = {
+    "far": (exact_m - 1.0, 1.0),
+    "near": (exact_m + 0.1, 1.2 * EXACT_S),
+    "at the optimum": (exact_m, EXACT_S),
+}
 num = 50_000 if FAST else 400_000
 worst_bias, worst_ratio, table = 0.0, 0.0, {}
 for place, (m, s) in PLACES.items():
@@ -139,8 +168,12 @@ for place, (m, s) in PLACES.items():
         known = variance > 1e-12
         ratio = np.abs(gradients.var(0)[known] / variance[known] - 1.0)
         worst_ratio = max(worst_ratio, float(ratio.max(initial=0.0)))
-        print(f"{place:15s}{name:31s}variance in m {variance[0]:9.3g}, in log s {variance[1]:9.3g}")
-print(f"largest bias {worst_bias:.1f} standard errors; variances within {100 * worst_ratio:.1f} %")
+        print(
+            f"{place:15s}{name:31s}variance in m {variance[0]:9.3g}, in log s {variance[1]:9.3g}"
+        )
+print(
+    f"largest bias {worst_bias:.1f} standard errors; variances within {100 * worst_ratio:.1f} %"
+)
 
 # %% [markdown]
 # Reparameterised gradients do not always vary less: at the optimum a score-function estimate with its best constant has no
@@ -155,7 +188,9 @@ print(f"largest bias {worst_bias:.1f} standard errors; variances within {100 * w
 # %%
 dims = np.array([1, 2, 4, 8, 16, 32, 64, 128])
 m, s = PLACES["near"]
-a, b, c = (float(part) for part in coefficients(np.float64(x), np.float64(m), np.float64(s)))
+a, b, c = (
+    float(part) for part in coefficients(np.float64(x), np.float64(m), np.float64(s))
+)
 others = (dims - 1) * (b**2 + 2.0 * c**2)  # variance of the other integrands
 growing = exact_variances(x, m, s)[NAMES[1]][0] + others / s**2
 constant = np.full(len(dims), exact_variances(x, m, s)[NAMES[2]][0])
@@ -163,7 +198,12 @@ constant = np.full(len(dims), exact_variances(x, m, s)[NAMES[2]][0])
 figure, axes = plt.subplots(1, 2, figsize=(9, 3.2))
 axes[0].plot(dims, growing, "o-", ms=3, label="score function, best constant")
 axes[0].plot(dims, constant, "o-", ms=3, label="reparameterised")
-axes[0].set(xscale="log", yscale="log", xlabel="latent variables D", ylabel="variance of one gradient in m")
+axes[0].set(
+    xscale="log",
+    yscale="log",
+    xlabel="latent variables D",
+    ylabel="variance of one gradient in m",
+)
 axes[0].legend(frameon=False, fontsize=8)
 
 # %% [markdown]
@@ -173,9 +213,16 @@ axes[0].legend(frameon=False, fontsize=8)
 
 # %%
 generator = np.random.default_rng(1)
-train = W * generator.standard_normal((200, 1)) + SIGMA * generator.standard_normal((200, 1))
+train = W * generator.standard_normal((200, 1)) + SIGMA * generator.standard_normal(
+    (200, 1)
+)
 data = tf.constant(train)
-evidence = float(np.mean(-0.5 * np.log(2.0 * np.pi * (W**2 + SIGMA**2)) - 0.5 * train**2 / (W**2 + SIGMA**2)))
+evidence = float(
+    np.mean(
+        -0.5 * np.log(2.0 * np.pi * (W**2 + SIGMA**2))
+        - 0.5 * train**2 / (W**2 + SIGMA**2)
+    )
+)
 
 
 def network(hidden: int = 16) -> list[tf.Variable]:
@@ -187,11 +234,15 @@ def network(hidden: int = 16) -> list[tf.Variable]:
 
 def recognise(weights: list[tf.Variable], x: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     """m(x) and log s(x), [N, 1] each."""
-    out = tf.tanh(x @ weights[0] + weights[1]) @ weights[2] + weights[3] + x @ weights[4]
+    out = (
+        tf.tanh(x @ weights[0] + weights[1]) @ weights[2] + weights[3] + x @ weights[4]
+    )
     return out[:, :1], out[:, 1:]
 
 
-def train_network(name: str, steps: int, rate: float = 0.01) -> tuple[list[tf.Variable], np.ndarray]:
+def train_network(
+    name: str, steps: int, rate: float = 0.01
+) -> tuple[list[tf.Variable], np.ndarray]:
     """Adam on one draw per observation; the exact bound per observation after each step, [steps]."""
     weights, noise, path = network(), np.random.default_rng(3), []
     first, second = ([np.zeros(w.shape) for w in weights] for _ in range(2))
@@ -203,7 +254,11 @@ def train_network(name: str, steps: int, rate: float = 0.01) -> tuple[list[tf.Va
         for w, g, f, v in zip(weights, tape.gradient(value, weights), first, second):
             f += 0.1 * (g.numpy() - f)
             v += 0.001 * (g.numpy() ** 2 - v)
-            w.assign_add(rate * (f / (1.0 - 0.9**step)) / (np.sqrt(v / (1.0 - 0.999**step)) + 1e-8))
+            w.assign_add(
+                rate
+                * (f / (1.0 - 0.9**step))
+                / (np.sqrt(v / (1.0 - 0.999**step)) + 1e-8)
+            )
         a, _, c = coefficients(train, m.numpy(), np.exp(log_s.numpy()))
         path.append(float(np.mean(a + c)))
     return weights, np.array(path)
@@ -215,17 +270,27 @@ for name in NAMES:
     weights, path = train_network(name, steps)
     gaps[name] = evidence - path
     axes[1].plot(gaps[name], lw=1, label=name)
-    print(f"{name:31s}gap to the evidence after {steps} steps: {np.mean(gaps[name][-50:]):.2e} nats an observation")
+    print(
+        f"{name:31s}gap to the evidence after {steps} steps: {np.mean(gaps[name][-50:]):.2e} nats an observation"
+    )
 m, log_s = recognise(weights, data)  # of the last one, path only
 axes[1].set(yscale="log", xlabel="steps", ylabel="nats below the evidence")
 axes[1].legend(frameon=False, fontsize=8)
 figure.savefig(OUTPUT / "recognition_network.png", dpi=120, bbox_inches="tight")
-print(f"m(x) off by at most {np.max(np.abs(m.numpy() - W * train / (W**2 + SIGMA**2))):.3f}, exact s {EXACT_S:.3f}")
+print(
+    f"m(x) off by at most {np.max(np.abs(m.numpy() - W * train / (W**2 + SIGMA**2))):.3f}, exact s {EXACT_S:.3f}"
+)
 
 # %%
 last = {name: float(np.mean(gap[-50:])) for name, gap in gaps.items()}
 assert worst_bias < 5.0 and worst_ratio < (0.3 if FAST else 0.1)
-assert all(table[place][NAMES[2]][0] < table[place][NAMES[0]][0] for place in ("far", "near"))
-assert table["at the optimum"][NAMES[1]].max() < 1e-12 < table["at the optimum"][NAMES[2]].min()
+assert all(
+    table[place][NAMES[2]][0] < table[place][NAMES[0]][0] for place in ("far", "near")
+)
+assert (
+    table["at the optimum"][NAMES[1]].max()
+    < 1e-12
+    < table["at the optimum"][NAMES[2]].min()
+)
 assert all(np.min(gap) > -1e-9 for gap in gaps.values()), "the bound is one"
 assert last[NAMES[2]] < last[NAMES[0]] and last[NAMES[3]] < 0.05
