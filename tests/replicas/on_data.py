@@ -35,6 +35,7 @@ class OnData(NamedTuple):
     large: bool = False
     """With blocks as they are, on so many rows that they are used."""
     tolerance: float = 1e-9
+    """Relative; L-BFGS multiplies round-off, most where the noise variance falls."""
 
 
 def on_data(likelihood: Callable[[], Any] = gaussian, prior: Callable[[], Any] = kernel, **options: Any) -> Any:
@@ -59,7 +60,7 @@ def solver(**options: Any) -> ConjugateGradients:
 
 ON_DATA = {
     "solve": OnData(on_data()),
-    "fit": OnData(on_data(bernoulli), "labels", steps=3, tolerance=1e-7),
+    "fit": OnData(on_data(bernoulli), "labels", steps=3),
     "bernoulli": OnData(on_data(bernoulli), "labels"),
     "fit gaussian": OnData(on_data(), steps=3, tolerance=1e-7),
     "strips": OnData(on_data(prior=rough), steps=3, tolerance=1e-7),
