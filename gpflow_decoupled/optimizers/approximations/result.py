@@ -17,8 +17,8 @@ from ..results import Recorder, RunResult
 class EvidenceResult(RunResult):
     """The record of `ExpectationPropagation.run` or `Laplace.run`.
 
-    The arrays of `history` have one entry per step that was kept: "step", "seconds", "step_size", "change" (what the tolerance
-    is compared with), "evidence_estimate" and "elbo" (nats, at the sites after the step). Example::
+    `history` has arrays [steps] with one entry per step that was kept: "step", "seconds", "step_size", "change" (what the
+    tolerance is compared with), "evidence_estimate" and "elbo" (nats, at the sites after the step). Example::
 
         result = ExpectationPropagation().run(model)
         print(result.evidence_estimate, result.elbo, result.converged)
