@@ -57,9 +57,13 @@ def test_values_and_batches(data: Data) -> None:
         "rmse": np.sqrt(np.mean((mean - data.Y_test) ** 2)),
         "log_density": np.mean(norm.logpdf(data.Y_test, mean, np.sqrt(variance))),
     }
+    low, high = norm.interval(0.95, mean, np.sqrt(variance))
+    expected["coverage"] = np.mean((low <= data.Y_test) & (data.Y_test <= high))
     for batch_size in (7, 100):
         assert evaluate(trained, data, batch_size) == pytest.approx(expected, rel=1e-10)
     assert gaussian_scores(mean, variance, data.Y_test) == pytest.approx(expected, rel=1e-10)
+    narrow = gaussian_scores(mean, 0.01 * variance, data.Y_test)["coverage"]
+    assert narrow < expected["coverage"]
     whole = float(trained.elbo((data.X_train, data.Y_train)))
     assert elbo(trained, data, batch_size=7) == pytest.approx(whole, rel=1e-10)
 
