@@ -14,11 +14,10 @@ from gpflow import likelihoods as gl
 from gpflow.kernels import LinearCoregionalization
 
 import gpflow_decoupled as gd
-from gpflow_decoupled.bases.parts.data_mean import DataMean
 from gpflow_decoupled.errors import DataError, UnknownOptionError
 from gpflow_decoupled.models import ODVGP
 from gpflow_decoupled.optimizers import ConjugateGradients, StochasticDualDescent
-from gpflow_decoupled.optimizers.data_mean import system
+from gpflow_decoupled.optimizers.data_mean import base, system
 from gpflow_decoupled.training import Evaluation, FitResult, MeanSolver, Schedule
 from tests.interrupts import interrupt_call
 from tests.training.problems import BETA, orthogonal, parts, sine, unchanged, values
@@ -190,7 +189,7 @@ def test_a_run_that_is_resumed_is_the_run(stop: int, fitted: tuple[ODVGP, FitRes
         np.testing.assert_allclose(values(model)[name], value, rtol=1e-6, atol=1e-8, err_msg=name)
 
 
-@pytest.mark.parametrize("owner, name, at, kept", [(system, "gram_product", 2, True), (DataMean, "products", 1, False)])
+@pytest.mark.parametrize("owner, name, at, kept", [(system, "gram_product", 2, True), (base, "gram_product", 1, False)])
 def test_an_interrupt_of_a_solve_ends_the_run(
     owner: Any, name: str, at: int, kept: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
