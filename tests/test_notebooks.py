@@ -109,6 +109,7 @@ def test_a_script_becomes_a_notebook_and_comes_back() -> None:
 def test_a_cell_shows_what_it_prints_its_last_value_and_its_figures() -> None:
     pytest.importorskip("matplotlib").use("Agg")
     pytest.importorskip("PIL")
+    pytest.importorskip("matplotlib.pyplot").close("all")  # those of other tests
     execute = load("execute")
     read = percent.read_script(SCRIPT)
     hidden, (printed, value), (picture,) = execute.execute(read, "name")

@@ -114,6 +114,7 @@ def _selection() -> Any:
 RESULTS: dict[str, Callable[[], Any]] = {
     "FitResult": lambda: _filled(gd.training.FitResult),
     "ConjugateResult": lambda: _filled(gd.optimizers.ConjugateResult),
+    "EvidenceResult": lambda: _filled(gd.optimizers.EvidenceResult),
     "LagrangianResult": lambda: _filled(gd.optimizers.LagrangianResult),
     "AffineResult": lambda: _filled(gd.optimizers.AffineResult),
     "MeanResult": lambda: _filled(gd.optimizers.MeanResult),

@@ -90,8 +90,10 @@ def data_faults(strategy: tf.distribute.Strategy, path: str) -> Found:
         expected, whole = fit(3)
         fit(2, checkpoint=Checkpoints(folder, every=1))
         resumed, again = fit(3, checkpoint=Checkpoints(folder, every=1))
-        same = all(np.array_equal(expected[name], value) for name, value in resumed.items())
-        found["resumed"] = np.array(same and np.array_equal(whole.history["elbo"], again.history["elbo"]))
+        # a resumed run solves once more where it begins, from the solution, so that round-off may differ
+        for name, value in resumed.items():
+            np.testing.assert_allclose(value, expected[name], rtol=1e-6, atol=1e-8, err_msg=name)
+        found["resumed"] = np.allclose(whole.history["elbo"], again.history["elbo"], rtol=1e-9)
         calls = gd.training.Callbacks([lambda *_: time.sleep(0.2 * number)], every=1)
         trained = model()
         result = gd.fit(trained, data, seconds=1.0, callbacks=calls, strategy=strategy, mean_solver=solver(), **QUICK)

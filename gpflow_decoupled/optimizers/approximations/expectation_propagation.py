@@ -35,6 +35,7 @@ from ...errors import DataError, NumericalError
 from ...inputs import check_rate, check_whole, is_number
 from ...models import CVIGP
 from ...models.families import require_model
+from ...summaries import settings_line
 from ..ascent import STUCK, ascend
 from ..expectation_check import warn_of_quadrature
 from ..unusable_observation import unusable_observation
@@ -99,6 +100,10 @@ class ExpectationPropagation:
             )
         check_whole(20, nodes=nodes)
         self.power, self.damping, self.nodes = float(power), float(damping), int(nodes)
+
+    def __repr__(self) -> str:
+        """One line: the settings."""
+        return settings_line(self)
 
     def run(self, model: CVIGP, *, steps: int = 500, tolerance: float = 1e-8, progress: bool = False) -> EvidenceResult:
         """Repeat passes from the model's sites until all marginals have the tilted moments.

@@ -29,6 +29,7 @@ from ...inputs import check_rate, check_whole
 from ...linalg.gaussians import apply_per_latent
 from ...models import CVIGP
 from ...models.families import require_model
+from ...summaries import settings_line
 from ..ascent import STUCK, ascend, has_fallen
 from ..expectation_check import warn_of_quadrature
 from ..unusable_observation import unusable_observation
@@ -85,6 +86,10 @@ class Laplace:
         check_rate(tolerance=tolerance)
         check_whole(1, max_steps=max_steps)
         self.tolerance, self.max_steps = float(tolerance), int(max_steps)
+
+    def __repr__(self) -> str:
+        """One line: the settings."""
+        return settings_line(self)
 
     def run(self, model: CVIGP, *, progress: bool = False) -> EvidenceResult:
         """Climb psi from the mean of the model's q(f), and leave the model with the sites at the mode.
