@@ -66,7 +66,7 @@ def parts_on_data(
     :raises DataError: for a dataset, and for unusable data.
     """
     if isinstance(data, tf.data.Dataset) or callable(data):
-        kind = "function of batches" if callable(data) else "tf.data.Dataset"
+        kind = "function" if callable(data) else "tf.data.Dataset"
         raise DataError(
             f'gamma="data" needs all data in memory, and a {kind} is a stream: pass arrays (X, Y), or choose '
             "mean points by inducing.select(X, M, kernel, given=beta)."
