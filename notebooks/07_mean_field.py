@@ -151,7 +151,7 @@ axes[1].plot(found["step"], found["elbo"], "C0o-", ms=3, label="explicit")
 axes[1].axhline(evidence, color="k", lw=0.8, label="log evidence")
 axes[1].set_xlabel("step")
 axes[1].set_ylabel("bound (nats)")
-axes[1].legend(frameon=False)
+axes[1].legend(bbox_to_anchor=(1.0, 1.0), loc="upper left", frameon=False)
 
 # %% [markdown]
 # ## An unknown mean and an unknown precision
