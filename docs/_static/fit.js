@@ -1,6 +1,6 @@
-// Names in tables may break after a dot or an underscore and before a capital, rather than within a word.
+// Names in tables may break after a sign and before a capital, rather than within a word.
 (() => {
-  const breaks = /(?<=[._(])(?=\w)|(?<=[a-z])(?=[A-Z])/;
+  const breaks = /(?<=[._(=/,])(?=\S)|(?<=[a-z])(?=[A-Z])/;
   const soften = (node) => {
     for (const child of [...node.childNodes]) {
       if (child.nodeType !== Node.TEXT_NODE) soften(child);
