@@ -6,6 +6,8 @@ import importlib.util
 import sys
 from pathlib import Path
 
+from docutils import nodes
+
 HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE), str(HERE.parent)]
 
@@ -65,6 +67,14 @@ def skip(app, what, name, thing, would_skip, options) -> bool | None:
     return True if foreign else None
 
 
+def keep_lines_together(app, doctree) -> None:
+    """Pass formulas of several lines on as they are: Sphinx would split them, and MathJax refuse their numbers."""
+    for formula in doctree.findall(nodes.math_block):
+        if r"\\" in formula.astext():
+            formula["nowrap"] = formula["no-wrap"] = True
+            formula[:] = [nodes.Text(rf"\[{formula.astext()}\]")]
+
+
 def setup(app) -> None:
     """Docstrings are plain text with `code` in single backticks; Sphinx gets them as reStructuredText."""
     names = docstrings.public_names(gpflow_decoupled)
@@ -78,6 +88,7 @@ def setup(app) -> None:
     app.connect("autodoc-skip-member", skip)
     app.connect("source-read", site_files.offer_download)
     app.connect("doctree-read", lambda app, doctree: links.link_names(doctree, names))
+    app.connect("doctree-read", keep_lines_together)
     app.connect("missing-reference", links.resolve)
     app.connect("build-finished", site_files.copy_mathjax)
 

@@ -37,7 +37,7 @@ OPTIONAL = ("pyarrow",)
 """Without these, the blocks that import them are left out, and the rest of the page is run."""
 WORDS = ("site", "basis", "whitened")
 """Words of this field that a page defines where they first stand, in italics."""
-ELSEWHERE = ("api/", "benchmarks.md", "changelog.md", "notebooks.md", "mathematics/notation.md")
+ELSEWHERE = ("api/", "benchmarks.md", "changelog.md", "notebooks.md", "papers.md", "mathematics/notation.md")
 """Pages that are lists, or have tables of numbers, and link to those that define the words."""
 RIDDLES = ("not there;", "not there either", "is not there", "objective is none", "is not defined", "it is forty lines")
 WITH_CODE = [page for page, text in PAGES.items() if PYTHON.search(text)]
@@ -158,6 +158,18 @@ def test_equations_are_those_of_the_notation() -> None:
     tags = [tag for text in PAGES.values() for tag in TAG.findall(text)]
     assert len(tags) == len(set(tags)) > 100
     assert set(tags) <= set(rows)
+
+
+def test_what_is_said_to_show_a_method_exists() -> None:
+    rows = [line for line in PAGES["papers.md"].split("\n") if line.startswith("| ") and line.count("|") == 4]
+    methods = [row for row in rows if not row.endswith("shown by |")]
+    assert len(methods) > 42
+    for row in methods:
+        shown = row.rsplit("|", 2)[1]
+        tests, suites = re.findall(r"`(tests/[^`]+)`", shown), re.findall(r"suite `(\w+)", shown)
+        assert tests or suites, row
+        for path in [*tests, *(f"benchmarks/suites/{name}/__init__.py" for name in suites)]:
+            assert (ROOT / path).is_file(), (row, path)
 
 
 def test_pictures_are_small_and_shown() -> None:

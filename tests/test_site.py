@@ -28,6 +28,7 @@ MEASURE = """(async () => {
   return {
     page: root.scrollWidth, window: root.clientWidth, formulas: article.querySelectorAll("mjx-container").length,
     unset: article.querySelectorAll("span.math, div.math").length,
+    errors: [...article.querySelectorAll("mjx-merror, [data-mjx-error]")].map(part => part.textContent),
     wide: wide.filter(part => part.offsetParent).map(part => `${part.tagName}: ${part.textContent.trim().slice(0, 80)}`),
     failed: [...document.images].filter(image => image.complete && !image.naturalWidth).map(image => image.src),
   };
@@ -80,8 +81,8 @@ def test_every_page_fits(width: int, site: Path, window: browser.Browser, tmp_pa
         window.picture(pictures / f"{name}-{width}.png")
         if measured["page"] > measured["window"]:
             found[name] = f"{measured['page']} pixels in a window of {measured['window']}"
-        elif measured["wide"] or measured["failed"]:
-            found[name] = [*measured["wide"], *measured["failed"]]
+        elif broken := [*measured["wide"], *measured["failed"], *measured["errors"]]:
+            found[name] = broken
         elif measured["unset"] > measured["formulas"]:
             found[name] = f"{measured['unset']} formulas, {measured['formulas']} of them set"
     assert found == {}

@@ -1,3 +1,15 @@
+// Names in tables may break after a sign and before a capital, rather than within a word.
+(() => {
+  const breaks = /(?<=[._(=/,])(?=\S)|(?<=[a-z])(?=[A-Z])/;
+  const soften = (node) => {
+    for (const child of [...node.childNodes]) {
+      if (child.nodeType !== Node.TEXT_NODE) soften(child);
+      else child.replaceWith(...child.data.split(breaks).flatMap((part, i) => (i ? [document.createElement("wbr"), part] : [part])));
+    }
+  };
+  window.addEventListener("load", () => document.querySelectorAll("td code, th code").forEach(soften));
+})();
+
 // Formulas that are wider than their page become smaller, to six tenths at most; what is wider still scrolls by itself.
 (() => {
   const fit = () => {

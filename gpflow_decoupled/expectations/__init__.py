@@ -3,7 +3,7 @@
 | integral | file | error | cost per observation |
 |---|---|---|---|
 | E log(1 + e^f), f Gaussian, and its derivatives | `logit_integrals` | 1e-12 | 40 or 112 nodes |
-| the same by a quadratic upper bound in R pieces | `piecewise` | above by at most 1.4e-4 nats at R = 20 | R |
+| the same by R quadratic pieces, the best or convex | `piecewise` | above by at most 1.4e-4 or 3.1e-4 nats at R = 20 | R |
 | E g(f), f Gaussian, for a g that bends near one place | `peaked` | 1e-9 | 128 nodes |
 | E g(y), y = alpha^T v + beta, v independent: any route | `site_integrals`, `fourier` | as below | as below |
 | - by a frequency sum, for g with a known transform | `frequency_sum` | 1e-10 at T = 64 frequencies | D T |

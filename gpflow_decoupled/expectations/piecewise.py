@@ -1,27 +1,35 @@
-"""The best upper bound of log(1 + e^x) by R quadratic pieces, and its Gaussian expectations; Marlin, Khan & Murphy 2011.
+"""Upper bounds of log(1 + e^x) by R quadratic pieces, and their Gaussian expectations; Marlin, Khan & Murphy 2011.
 
-Knots and coefficients are chosen together, so that each piece is at most the same gap epsilon above the function; no other R
-pieces have a smaller one. On an interval the best quadratic from above is the best uniform approximation, raised by its
-error, which Remez' algorithm finds. The bound jumps by epsilon at its knots, so that its expectation (V5) is not convex in
-the mean h and the standard deviation sigma.
+Knots and coefficients are chosen together, so that each piece is at most the same gap epsilon above the function.
+
+The best bound: no other R pieces have a smaller gap. On an interval the best quadratic from above is the best uniform
+approximation, raised by its error, which Remez' algorithm finds. The bound jumps by epsilon at its knots, so that its
+expectation (V5) is not convex in the mean h and the standard deviation sigma.
+
+The convex bound, (V28): each piece meets the function at both of its ends, and has its slope at the outer one. So the bound
+is continuous, its slope only jumps upwards, and the expectation is convex. Its gap is about twice that of the best bound.
 """
 
 from __future__ import annotations
 
 __all__ = ["Pieces", "piecewise_mean", "piecewise_moments", "softplus_pieces"]
 
+from collections.abc import Callable
 from functools import cache
 from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
 from scipy.optimize import brentq
+from scipy.special import expit
 
 from ..errors import DataError
 from ..special.normal import normal_cdf
 from .logit_integrals import LogitMoments
 
 _SQRT_2_PI = np.sqrt(2.0 * np.pi)
+_Fit = Callable[[float, float], tuple[np.ndarray, float]]
+"""Of the ends of an interval: the coefficients (a, b, c) of a quadratic above log(1 + e^x) there, and its gap"""
 
 
 class Pieces(NamedTuple):
@@ -40,46 +48,50 @@ class Pieces(NamedTuple):
 
 
 @cache
-def softplus_pieces(number: int = 20) -> Pieces:
-    """The bound with a number of pieces; it takes about a second for 20 pieces and is cached.
+def softplus_pieces(number: int = 20, convex: bool = False) -> Pieces:
+    """The best bound with a number of pieces, or the convex one; it takes about a second for 20 pieces and is cached.
 
     :raises DataError: unless the number is even and at least 4.
     """
     if number < 4 or number % 2:
         raise DataError(f"number={number}: the number of quadratic pieces must be even and at least 4.")
-    inner = number // 2 - 1
-    gap = float(np.exp(brentq(lambda log_gap: _excess(np.exp(log_gap), inner), np.log(1e-9), np.log(0.69), xtol=1e-13)))
-    edges = [*_tiles(gap, inner)[:inner], 0.0]
-    fits = [_best_quadratic(*pair)[0] for pair in zip(edges, edges[1:])]
+    inner, fit = number // 2 - 1, _touching_quadratic if convex else _best_quadratic
+
+    def excess(log_gap: float) -> float:
+        return _excess(float(np.exp(log_gap)), inner, fit)
+
+    gap = float(np.exp(brentq(excess, np.log(1e-9), np.log(0.69), xtol=1e-13)))
+    edges = [*_tiles(gap, inner, fit)[:inner], 0.0]
+    fits = [fit(*pair)[0] for pair in zip(edges, edges[1:])]
     left = np.array([[0.0, 0.0, gap], *fits])
     right = left[::-1] * [1.0, -1.0, 1.0] + [0.0, 1.0, 0.0]  # log(1 + e^x) = x + log(1 + e^-x)
     a, b, c = np.concatenate([left, right]).T
     return Pieces(a, b, c, np.concatenate([edges, -np.array(edges[-2::-1])]), gap)
 
 
-def _tiles(gap: float, inner: int) -> list[float]:
+def _tiles(gap: float, inner: int, fit: _Fit) -> list[float]:
     """The knots below 0: where the constant `gap` meets log(1 + e^x), then the ends of inner pieces with just that gap."""
     edges = [float(np.log(np.expm1(gap)))]
     for _ in range(inner):
         start = edges[-1]
-        if _best_quadratic(start, 0.0)[1] <= gap:
+        if fit(start, 0.0)[1] <= gap:
             break
         # the cube root of a gap is nearly linear in the length of the piece
-        edges.append(brentq(lambda x, s=start: _root(s, x) - np.cbrt(gap), start * (1.0 - 1e-3), 0.0, xtol=1e-14))
+        edges.append(brentq(lambda x, s=start: _root(s, x, fit) - np.cbrt(gap), start * (1.0 - 1e-3), 0.0, xtol=1e-14))
     return edges
 
 
-def _root(left: float, right: float) -> float:
-    """The cube root of the gap of the best quadratic on an interval."""
-    return float(np.cbrt(_best_quadratic(left, right)[1]))
+def _root(left: float, right: float, fit: _Fit) -> float:
+    """The cube root of the gap of a quadratic on an interval."""
+    return float(np.cbrt(fit(left, right)[1]))
 
 
-def _excess(gap: float, inner: int) -> float:
+def _excess(gap: float, inner: int, fit: _Fit) -> float:
     """A function of the gap whose root is the gap with which `inner` pieces just reach 0; positive for larger gaps."""
-    edges = _tiles(gap, inner)
+    edges = _tiles(gap, inner, fit)
     if len(edges) > inner:
         return edges[-1]
-    return gap - _best_quadratic(edges[-1], 0.0)[1] + inner - len(edges)
+    return gap - fit(edges[-1], 0.0)[1] + inner - len(edges)
 
 
 def _best_quadratic(left: float, right: float) -> tuple[np.ndarray, float]:
@@ -95,14 +107,35 @@ def _best_quadratic(left: float, right: float) -> tuple[np.ndarray, float]:
         *q, error = np.linalg.solve(system, np.logaddexp(0.0, middle + half * x))
         inner = x[1:3]
         for _ in range(4):  # Newton's method for the extremes of the error
-            s = 1.0 / (1.0 + np.exp(-middle - half * inner))
+            s = expit(middle + half * inner)
             slope, bend = 2.0 * q[0] * inner + q[1] - half * s, 2.0 * q[0] - half**2 * s * (1.0 - s)
             inner = np.clip(inner - slope / bend, [-0.95, 0.05], [-0.05, 0.95])
         change, x = np.max(np.abs(inner - x[1:3])), np.array([-1.0, *inner, 1.0])
         if change < 1e-9:  # the error is then right to the square of this
             break
     a, b, c = q[0] / half**2, q[1] / half, q[2] + abs(error)
-    return np.array([a, b - 2.0 * a * middle, c - b * middle + a * middle**2]), 2.0 * abs(error)
+    return _about_zero(a, b, c, middle), 2.0 * abs(error)
+
+
+def _touching_quadratic(left: float, right: float) -> tuple[np.ndarray, float]:
+    """The quadratic that meets log(1 + e^x) at both ends of an interval left of 0, with its slope at `left`; and its gap.
+
+    It is above: the third derivative is positive there, and the difference is that times (x - left)^2 (right - x) / 6.
+    """
+    length, slope, at_left = right - left, expit(left), np.logaddexp(0.0, left)
+    a = (np.logaddexp(0.0, right) - at_left - slope * length) / length**2  # (V28)
+    x = left + 2.0 / 3.0 * length
+    for _ in range(20):  # Newton's method for the greatest difference
+        s = expit(x)
+        x -= (2.0 * a * (x - left) + slope - s) / (2.0 * a - s * (1.0 - s))
+        x = float(np.clip(x, left + 0.4 * length, left + 0.9 * length))
+    gap = a * (x - left) ** 2 + slope * (x - left) + at_left - np.logaddexp(0.0, x)
+    return _about_zero(a, slope, at_left, left), float(gap)
+
+
+def _about_zero(a: float, b: float, c: float, centre: float) -> np.ndarray:
+    """The coefficients of a (x - centre)^2 + b (x - centre) + c in powers of x."""
+    return np.array([a, b - 2.0 * a * centre, c - b * centre + a * centre**2])
 
 
 class _Terms(NamedTuple):
@@ -117,16 +150,17 @@ class _Terms(NamedTuple):
     knots: np.ndarray  # [K]
 
 
-def piecewise_mean(h: tf.Tensor, sigma: tf.Tensor, number: int = 20) -> tf.Tensor:
+def piecewise_mean(h: tf.Tensor, sigma: tf.Tensor, number: int = 20, convex: bool = False) -> tf.Tensor:
     """The expectation (V5) of the bound of a `number` of pieces under N(h, sigma^2), [...] as h and sigma; even in sigma."""
-    return _value(_terms(h, sigma, number))
+    return _value(_terms(h, sigma, number, convex))
 
 
-def piecewise_moments(h: tf.Tensor, sigma: tf.Tensor, number: int = 20) -> LogitMoments:
+def piecewise_moments(h: tf.Tensor, sigma: tf.Tensor, number: int = 20, convex: bool = False) -> LogitMoments:
     """The expectation (V5) and its derivatives (V6), (V3) in h and sigma, [...] each; R operations per element."""
-    terms = _terms(h, sigma, number)
+    terms = _terms(h, sigma, number, convex)
     size, u, (a, b, c), t = terms.sigma, terms.u, terms.steps, terms.knots
-    jump, bend, turn = a * t**2 + b * t + c, 2.0 * a * t + b, 2.0 * a
+    jump = np.zeros_like(t) if convex else a * t**2 + b * t + c  # round-off in it would be divided by sigma^4
+    bend, turn = 2.0 * a * t + b, 2.0 * a
     s = size[..., None]
     n0 = terms.density / s
     n1, n2, n3 = n0 * u / s, n0 * (u**2 - 1.0) / s**2, n0 * (u**3 - 3.0 * u) / s**3
@@ -142,9 +176,9 @@ def piecewise_moments(h: tf.Tensor, sigma: tf.Tensor, number: int = 20) -> Logit
     )  # (V3)
 
 
-def _terms(h: tf.Tensor, sigma: tf.Tensor, number: int) -> _Terms:
+def _terms(h: tf.Tensor, sigma: tf.Tensor, number: int, convex: bool) -> _Terms:
     dtype = h.dtype.as_numpy_dtype
-    a, b, c, knots = (array.astype(dtype) for array in softplus_pieces(number)[:4])
+    a, b, c, knots = (array.astype(dtype) for array in softplus_pieces(number, convex)[:4])
     large, small = (1e100, 1e-6) if h.dtype == tf.float64 else (1e15, 1e-3)
     h, size = tf.clip_by_value(h, -large, large), tf.clip_by_value(tf.abs(sigma), small, large)
     u = tf.clip_by_value((knots - h[..., None]) / size[..., None], -40.0, 40.0)

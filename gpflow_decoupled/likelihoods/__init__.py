@@ -19,7 +19,7 @@ from .ordinal import Ordinal
 from .sites.gaussian import GaussianLoss
 from .sites.laplace import LaplaceLoss
 from .sites.log_linear import LogLinearLoss
-from .sites.logit import LogitLoss, PiecewiseLogitLoss
+from .sites.logit import ConvexPiecewiseLogitLoss, LogitLoss, PiecewiseLogitLoss
 from .sites.priors import prior_site
 from .sites.quadrature import QuadratureLoss
 from .sites.registry import declare_site
@@ -27,10 +27,10 @@ from .sites.site_loss import Expansion, Maximiser, SiteLoss
 from .support import Support
 
 __all__ = [
-    "BernoulliLogit", "BernoulliProbit", "Expansion", "GaussianLoss", "Laplace", "LaplaceLoss", "LogLinearLoss", "LogitLoss",
-    "Maximiser", "NegativeBinomial", "Ordinal", "PiecewiseLogitLoss", "QuadratureLoss", "Site", "SiteLoss", "Support",
-    "check_labels", "check_moments", "declare_site", "declare_site_loss", "likelihood_site", "observation_columns",
-    "observation_moments", "prior_site", "site_loss",
+    "BernoulliLogit", "BernoulliProbit", "ConvexPiecewiseLogitLoss", "Expansion", "GaussianLoss", "Laplace", "LaplaceLoss",
+    "LogLinearLoss", "LogitLoss", "Maximiser", "NegativeBinomial", "Ordinal", "PiecewiseLogitLoss", "QuadratureLoss", "Site",
+    "SiteLoss", "Support", "check_labels", "check_moments", "declare_site", "declare_site_loss", "likelihood_site",
+    "observation_columns", "observation_moments", "prior_site", "site_loss",
 ]  # fmt: skip
 
 

@@ -51,7 +51,7 @@ def fit(
     seed: int | None = None,
     initialize: str | None = None,
     progress: bool = True,
-    compile: bool = True,
+    compile: bool | str = True,
     strategy: tf.distribute.Strategy | None = None,
 ) -> FitResult:
     """Train any model of this package, a `Standardized` one, or a plain `gpflow.models.SVGP`, in place.
@@ -110,6 +110,8 @@ end | `optimizer` | `learning_rate`, `optimizer`, `Schedule.anneal`, `Schedule.r
         `result.start` has what was done. None: they start from the values that they have.
     :param progress: show a line with steps, time and bound.
     :param compile: False runs the steps eagerly. That is slower, but there is nothing to trace, which pays for a few steps.
+        "xla" compiles them by XLA too, for models on inducing points: the same steps to round-off, where the first one waits
+        some seconds more. It is meant for GPUs and TPUs.
     :param strategy: a `tf.distribute` strategy, which shares out the rows of each batch to its replicas; the model must have
         been built in `strategy.scope()`. For models on inducing points. With a mean on all data the products with the kernel
         matrix are shared out as well, for arrays that all workers pass.

@@ -21,6 +21,7 @@ from gpflow.config import default_float
 from gpflow.inducing_variables import InducingVariables
 from gpflow.kernels import Kernel
 
+from ...compilation import traced_for_xla
 from ...covariances.latents import cross_gram, gram, gram_to_data, sampled_rows
 from ...errors import DataError
 from ...inducing.variables import as_inducing, count_points
@@ -77,6 +78,8 @@ class KernelMean(Module):
             return None
         if seed is None:
             seed = tf.random.uniform([2], maxval=2**31 - 1, dtype=tf.int32)
+        if traced_for_xla():  # which has no shuffle
+            return tf.argsort(tf.random.stateless_uniform([self.size], seed))[: self.subsample]
         return tf.random.experimental.stateless_shuffle(tf.range(self.size), seed=seed)[: self.subsample]
 
     def products(self, kernel: Kernel, a: tf.Tensor, rows: tf.Tensor | None) -> tf.Tensor:

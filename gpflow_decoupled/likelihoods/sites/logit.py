@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["LOGIT", "PIECEWISE_LOGIT", "LogitLoss", "PiecewiseLogitLoss", "logistic_site"]
+__all__ = ["LOGIT", "ConvexPiecewiseLogitLoss", "LogitLoss", "PiecewiseLogitLoss", "logistic_site", "logit_sites"]
 
 import math
 
@@ -14,6 +14,7 @@ from ...expectations.logit_integrals import softplus_mean, softplus_moments
 from ...expectations.piecewise import piecewise_mean, piecewise_moments
 from ...expectations.projections import Site
 from ...special.hyperbolic import x_over_sinh
+from ..bernoulli_logit import BernoulliLogit
 from ..support import BINARY
 from .description import SiteDescription
 from .site_loss import Expansion, SiteLoss
@@ -68,8 +69,8 @@ class LogitLoss(SiteLoss):
 class PiecewiseLogitLoss(LogitLoss):
     """The upper bound (V5) on `LogitLoss` by 20 quadratic pieces, at most 1.43e-4 nats above it per observation.
 
-    It is for methods that maximise the bound over q directly. It is not convex in (h, sigma), so that (V15) may have many
-    maxima, and the dual is refused.
+    It is for methods that maximise the bound over q directly. It is not convex in (h, sigma), whatever quadratic is added, so
+    that (V15) may have many maxima, and the dual is refused.
 
     :param likelihood: `BernoulliLogit("piecewise")`.
     :param Y: labels y [N, L] of 0 and 1.
@@ -80,19 +81,40 @@ class PiecewiseLogitLoss(LogitLoss):
         loss.value(h, sigma) - LogitLoss(BernoulliLogit(), Y).value(h, sigma)  # between 0 and 1.43e-4
     """
 
-    no_dual = (
+    no_dual: str | None = (
         "The bound by quadratic pieces is not convex: it cannot be maximised in the dual. Use "
-        'BernoulliLogit(expectation="exact"), or a method that works on q itself: OpperArchambeau or CholeskyKL.'
+        'BernoulliLogit(expectation="exact") or "piecewise_convex", or a method that works on q itself: OpperArchambeau or '
+        "CholeskyKL."
     )
+    convex = False
+    """Whether the pieces are those of the convex bound (V28), or of the best one."""
 
     def value(self, h: tf.Tensor, sigma: tf.Tensor) -> tf.Tensor:
         """The bound on f [N, L]."""
-        return piecewise_mean(self._sign * h, sigma)
+        return piecewise_mean(self._sign * h, sigma, convex=self.convex)
 
     def expand(self, h: tf.Tensor, sigma: tf.Tensor) -> Expansion:
         """The bound and its derivatives, [N, L] each."""
-        value, d_h, d_s, d_hh, d_hs, d_ss = piecewise_moments(self._sign * h, sigma)
+        value, d_h, d_s, d_hh, d_hs, d_ss = piecewise_moments(self._sign * h, sigma, convex=self.convex)
         return Expansion(value, self._sign * d_h, d_s, d_hh, self._sign * d_hs, d_ss)
+
+
+class ConvexPiecewiseLogitLoss(PiecewiseLogitLoss):
+    """The convex upper bound (V28) on `LogitLoss` by 20 quadratic pieces, at most 3.05e-4 nats above it per observation.
+
+    It is jointly convex in (h, sigma) and does not decrease in sigma, so that the Lagrangian ascends as with `LogitLoss`.
+
+    :param likelihood: `BernoulliLogit("piecewise_convex")`.
+    :param Y: labels y [N, L] of 0 and 1.
+
+    Example::
+
+        model = LCLGP((X, Y), gpflow.kernels.Matern52(), BernoulliLogit("piecewise_convex"))
+        LinearlyConstrainedLagrangian().run(model)
+    """
+
+    no_dual = None
+    convex = True
 
 
 def logistic_site(kappa: tf.Tensor) -> Site:
@@ -116,4 +138,9 @@ def _density(likelihood: gl.Likelihood, Y: tf.Tensor) -> Site:
 
 
 LOGIT = SiteDescription(LogitLoss, _density, BINARY)
-PIECEWISE_LOGIT = LOGIT._replace(loss=PiecewiseLogitLoss)
+_LOSSES = {"exact": LogitLoss, "piecewise": PiecewiseLogitLoss, "piecewise_convex": ConvexPiecewiseLogitLoss}
+
+
+def logit_sites(likelihood: BernoulliLogit) -> SiteDescription:
+    """The sites of `BernoulliLogit`, by its option `expectation`."""
+    return LOGIT._replace(loss=_LOSSES[likelihood.expectation])

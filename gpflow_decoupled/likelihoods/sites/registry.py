@@ -20,7 +20,7 @@ from .description import DensityBuilder, SiteDescription, SiteLossBuilder
 from .gaussian import GAUSSIAN
 from .laplace import LAPLACE
 from .log_linear import exponential_sites, gamma_sites, poisson_sites
-from .logit import LOGIT, PIECEWISE_LOGIT
+from .logit import logit_sites
 from .negative_binomial import NEGATIVE_BINOMIAL
 from .probit import PROBIT, bernoulli_sites
 from .student_t import STUDENT_T
@@ -39,7 +39,7 @@ _DESCRIPTIONS: dict[type[gl.Likelihood], Describe] = {
     gl.Ordinal: lambda likelihood: SiteDescription(support=classes(int(likelihood.num_bins))),
     gl.MultiClass: lambda likelihood: SiteDescription(support=classes(int(likelihood.num_classes))),
     gl.Softmax: lambda likelihood: SiteDescription(support=classes(int(likelihood.num_classes))),
-    BernoulliLogit: lambda likelihood: LOGIT if likelihood.expectation == "exact" else PIECEWISE_LOGIT,
+    BernoulliLogit: logit_sites,
     BernoulliProbit: lambda _: PROBIT,
     Laplace: lambda _: LAPLACE,
     NegativeBinomial: lambda _: NEGATIVE_BINOMIAL,

@@ -23,6 +23,7 @@ from gpflow.models import SVGP
 from ... import replicas
 from ...bases.parts.data_mean import DataMean
 from ...compilation import Compiled
+from ...covariances.blocks import xla_works
 from ...errors import NumericalError, UnknownOptionError
 from ...inducing.variables import count_points
 from ...models import BasisGP
@@ -56,6 +57,7 @@ class InducingRoute(Route):
     reasons = dict.fromkeys(_OF_MEAN, "This model has no mean points of its own.")
     defaults = {"natural_gradient": 0.2, "Schedule.ramp_steps": 10}
     holds = ("sites", "whitened")
+    compiles = (True, False, "xla")
 
     def options_of(self, model: Model) -> frozenset[str]:
         """All, or all but those of the mean points where there are none; a mean on all data has a solver, and no refreshes."""
@@ -77,6 +79,10 @@ class InducingRoute(Route):
         super().check(model, chosen)
         if (strategy := chosen.get("strategy")) is not None:
             check_on_replicas(model, strategy, chosen)
+        if chosen.get("compile") == "xla" and not xla_works():
+            raise UnknownOptionError(
+                'compile="xla": this TensorFlow has no XLA compiler for its device; use compile=True.'
+            )
         solver = chosen.get("mean_solver")
         of_data = isinstance(model, BasisGP) and isinstance(model.basis.kernel_mean, DataMean)
         if of_data and solver is not None and not isinstance(solver, MeanOptimizer):
@@ -117,8 +123,9 @@ class InducingRoute(Route):
         natural = None if rho is None else _natural_gradient(model, rho, rate, solver, choices.negative_precision)
         mean_optimizer = tf_keras.optimizers.Adam(rate) if solver == "adam" else None
         held, shards = choices.hold == "sites", shards_of(batches, choices.group)
+        compile = "xla" if choices.xla else choices.compile
         return TrainingStep(
-            model, natural, choices.optimizer, mean_optimizer, choices.compile, held, choices.group, shards
+            model, natural, choices.optimizer, mean_optimizer, compile, held, choices.group, shards
         ), batches
 
 
@@ -129,7 +136,7 @@ class TrainingStep(Step):
     :param natural: the rule for q; None hands the Gaussians of q to `optimizer` too.
     :param optimizer: for kernel, likelihood, mean function and inducing points.
     :param mean_optimizer: for the mean coefficients; None where `natural` moves them.
-    :param compile: False runs eagerly.
+    :param compile: False runs eagerly, "xla" compiles by XLA.
     :param hold_sites: hold q's sites while kernel and inducing points move, where the basis can; else its Parameters.
     :param group: each of whose replicas takes the step on its own rows, see `replicas`; None is this process alone.
     :param shards: the shapes and types of X [None, D] and Y [None, P] where each worker has batches of its own.
@@ -141,7 +148,7 @@ class TrainingStep(Step):
         natural: NaturalGradient | None,
         optimizer: Optimizer,
         mean_optimizer: Optimizer | None,
-        compile: bool = True,
+        compile: bool | str = True,
         hold_sites: bool = True,
         group: Group | None = None,
         shards: list[tf.TensorSpec] | None = None,
@@ -164,7 +171,8 @@ class TrainingStep(Step):
         self.mean = None if mean_optimizer is None else KerasAscent(mean_optimizer, self.mean_variables)
         self.group = group or Group()
         on_rows = self.group.on_rows(self._step, of_worker=shards is not None)
-        self._compiled: Compiled | None = Compiled(on_rows, **ways_to_trace(shards)) if compile else None
+        options = {"jit_compile": compile == "xla", **ways_to_trace(shards)}
+        self._compiled: Compiled | None = Compiled(on_rows, **options) if compile else None
         self._run = on_rows if self._compiled is None else self._compiled
 
     @property

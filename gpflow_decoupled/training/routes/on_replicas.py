@@ -31,8 +31,10 @@ def check_on_replicas(model: BasisGP | SVGP, strategy: tf.distribute.Strategy, c
     :param strategy: that trains it.
     :param chosen: the options that the caller has chosen, by name.
     :raises DataError: for variables that were created outside of the scope of the strategy, and for other workers.
-    :raises UnknownOptionError: for `mean_solver="newton"` and a `StochasticDualDescent`.
+    :raises UnknownOptionError: for `compile="xla"`, `mean_solver="newton"` and a `StochasticDualDescent`.
     """
+    if chosen.get("compile") == "xla":
+        raise UnknownOptionError('compile="xla" compiles a step for one device; use compile=True with strategy.')
     solver = chosen.get("mean_solver")
     if isinstance(solver, MeanOptimizer):
         solver.check_replicas(strategy)

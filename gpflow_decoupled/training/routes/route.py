@@ -85,6 +85,7 @@ class Choices:
     refresh_every: int
     seed: int
     compile: bool
+    xla: bool
     limits: Limits
     group: Group
 
@@ -98,6 +99,7 @@ class Route(abc.ABC):
     :cvar reasons: for options that it does not use, why, or what to use instead.
     :cvar defaults: values of options that are not chosen, where they differ from those of the other routes.
     :cvar holds: the values of `hold`.
+    :cvar compiles: the values of `compile`.
     """
 
     models: ClassVar[tuple[type, ...]]
@@ -106,6 +108,7 @@ class Route(abc.ABC):
     reasons: ClassVar[Mapping[str, str]] = {}
     defaults: ClassVar[Mapping[str, object]] = {}
     holds: ClassVar[tuple[str, ...]] = ()
+    compiles: ClassVar[tuple[bool | str, ...]] = (True, False)
 
     def options_of(self, model: Model) -> frozenset[str]:
         """The options that this model uses; fewer than `options` where it lacks what one of them acts on."""
@@ -181,6 +184,7 @@ class Route(abc.ABC):
         check_rate(**given(learning_rate=values["learning_rate"]))
         check_rate(1.0, **given(natural_gradient=values["natural_gradient"]))
         check_option("negative_precision", values["negative_precision"], POLICIES)
+        check_option("compile", values["compile"], self.compiles)
         if self.holds:
             check_option("hold", values["hold"], self.holds)
         solver, rate, optimizer = values["mean_solver"], values["learning_rate"], values["optimizer"]
@@ -207,7 +211,8 @@ class Route(abc.ABC):
             anneal=values["Schedule.anneal"],
             refresh_every=values["Schedule.refresh_every"],
             seed=values["seed"],
-            compile=values["compile"],
+            compile=bool(values["compile"]),
+            xla=values["compile"] == "xla",
             limits=limits,
             group=group,
         )

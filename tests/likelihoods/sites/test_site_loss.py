@@ -9,6 +9,7 @@ import tensorflow as tf
 from numpy.testing import assert_allclose
 
 from gpflow_decoupled import likelihoods as own
+from gpflow_decoupled.expectations.piecewise import piecewise_mean
 from tests.likelihoods.sites.site_cases import BINARY, CASES, CONCAVE, COUNTS, REAL, SIGMA, H, built, points, reference
 
 each = pytest.mark.parametrize("name", CASES)
@@ -236,12 +237,15 @@ def test_student_t_becomes_gaussian():
     assert errors[0] < 1e-2 and errors[1] < 1.5e-2 * errors[0]
 
 
-def test_piecewise_bound_lies_above_within_its_gap():
+@pytest.mark.parametrize("kind, gap", [("piecewise", 1.4215e-4), ("piecewise_convex", 3.0407e-4)])
+def test_piecewise_bound_lies_above_within_its_gap(kind, gap):
     h, sigma = points((1.0, 1.0), (5.0, 10.0), (1.0, 40.0))
     exact = own.site_loss(own.BernoulliLogit(), BINARY)
-    bound = own.site_loss(own.BernoulliLogit("piecewise"), BINARY)
+    bound = own.site_loss(own.BernoulliLogit(kind), BINARY)
     excess = bound.value(h, sigma) - exact.value(h, sigma)
-    assert np.all(excess >= 0) and np.all(excess <= 1.4215e-4) and np.max(excess) > 5e-5
+    assert np.all(excess >= 0) and np.all(excess <= gap)
+    pieces = piecewise_mean((1.0 - 2.0 * BINARY) * h, sigma, convex=kind == "piecewise_convex")
+    assert_allclose(bound.value(h, sigma), pieces, rtol=1e-13)
     found, numeric = bound.expand(h, sigma), differences(bound.expand, h, sigma, 0)
     assert_allclose(found.d_h, numeric["value"], rtol=1e-7, atol=1e-8)
     assert_allclose(found.d_hh, numeric["d_h"], rtol=1e-7, atol=1e-8)

@@ -174,7 +174,7 @@ def test_an_heir_with_another_density_keeps_the_support_alone():
         def _scalar_log_prob(self, X, F, Y):
             return super()._scalar_log_prob(X, 0.5 * F, Y)
 
-    assert is_logit(own.BernoulliLogit()) and is_logit(own.BernoulliLogit("piecewise"))
+    assert all(is_logit(own.BernoulliLogit(kind)) for kind in ("exact", "piecewise", "piecewise_convex"))
     assert is_logit(gl.Bernoulli(invlink=tf.sigmoid)) and not is_logit(gl.Bernoulli()) and not is_logit(Halved())
     assert own.likelihood_site(Halved(), BINARY[:, 0]).kernel is None
     with pytest.raises(DataError, match="declared for Halved"):

@@ -11,6 +11,7 @@ from numpy.testing import assert_allclose
 
 import gpflow_decoupled.optimizers.lagrangian.dual as objective
 from gpflow_decoupled.errors import DataError, ModelError, NumericalError, UnknownOptionError
+from gpflow_decoupled.expectations.piecewise import softplus_pieces
 from gpflow_decoupled.likelihoods import BernoulliLogit, Laplace, QuadratureLoss, declare_site_loss
 from gpflow_decoupled.models import CVIGP, LCLGP
 from gpflow_decoupled.optimizers import (
@@ -352,6 +353,21 @@ def test_losses_without_a_dual_are_refused(likelihood, message, options):
         lagrangian(**options).run(built)
     assert not np.any(built.basis.alpha.numpy()) and not np.any(built.basis.lam.numpy())
     assert np.isfinite(OpperArchambeau(compile=False, max_evaluations=2).run(built).elbo)
+
+
+@pytest.mark.parametrize("variance", [1.0, 400.0])
+def test_convex_pieces_ascend_to_the_best_bound_within_their_gap(variance):
+    X = inputs(30)
+    data = X, labels("logit", X)
+    built, other, exact = (
+        LCLGP(data, matern(variance, 0.8), BernoulliLogit(kind))
+        for kind in ("piecewise_convex", "piecewise_convex", "exact")
+    )
+    result = lagrangian().run(built)
+    assert result.converged and np.all(np.diff(result.history["elbo"]) > -1e-10)
+    assert_allclose(result.elbo, CholeskyKL(tolerance=1e-10).run(other).elbo, atol=1e-6)
+    best = lagrangian().run(exact).elbo
+    assert best - 30 * softplus_pieces(20, convex=True).gap < result.elbo < best
 
 
 def test_unwhitened_factor_ends_where_the_whitened_one_does():
