@@ -23,8 +23,8 @@ TINY = {
     "--num-gamma 40 --num-data 1000 --steps 2 --dimensions L --points 2 --models coupled GPflow --processes 0 "
     "--product-rows 1500 --right-hand-sides 2",
     "startup": "--rounds 1 --size 10 --batch-size 64",
-    "regression": "--parts table seconds --tasks diabetes --models coupled-20-adam gpflow-20 --sizes 20 30 25 --steps 60 "
-    "--budgets 1 --batch-size 128",
+    "regression": "--parts table seconds intervals --tasks diabetes --models coupled-20-adam gpflow-20 --sizes 20 30 25 "
+    "--steps 60 --budgets 1 --batch-size 128 --learned-points 10 --learned-seconds 1 --more-points 30",
     "convergence": "--num-data 150 --num-beta 10 --num-gamma 30 --iterations 20 --methods mixed-diagonal newton",
     "classification": "--steps 30 --sizes 10 20 15 --batch-size 100 --models orthogonal-10+20 gpflow-15-adam network logistic "
     "--network-seconds 0.6 --network-depths 2",

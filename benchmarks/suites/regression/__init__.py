@@ -3,7 +3,8 @@
 - `table`: the models of Table 1 of Salimbeni et al. (2018) after equal numbers of steps;
 - `seconds`: test errors and log densities after given seconds of training, our models and those of other libraries;
 - `clock`: decoupled models against a coupled one whose steps take as long;
-- `runs`: what the three share, one run of a model on a split.
+- `intervals`: a mean on all data with more and more points of the covariance, at the kernel that few points learned;
+- `runs`: what they share, one run of a model on a split.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ __all__ = ["SUITE"]
 import argparse
 
 from ...harness.runner import Suite
-from . import clock, seconds, table
+from . import clock, intervals, seconds, table
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -27,13 +28,13 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--batch-size", type=int, default=1024)
     parser.add_argument("--learning-rate", type=float, default=0.03, help="of Adam, ours and the peers'")
     parser.add_argument("--float32", action="store_true", help="our models in float32; GPflow stays in float64")
-    for part in (table, seconds, clock):
+    for part in (table, seconds, clock, intervals):
         part.add_arguments(parser)
 
 
 SUITE = Suite(
     "Regression",
-    {"table": table.PART, "seconds": seconds.PART, "clock": clock.PART},
+    {"table": table.PART, "seconds": seconds.PART, "clock": clock.PART, "intervals": intervals.PART},
     _add_arguments,
     selecting=("tasks", "models", "splits"),
 )

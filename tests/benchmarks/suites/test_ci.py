@@ -95,7 +95,11 @@ def test_steps(results: Path) -> None:
 def test_regression(results: Path) -> None:
     """Both models in both parts, each to the end of its budget; equal steps beat a constant."""
     content, text = load(results, "regression")
-    runs = {(one["part"], one["model"]): one["snapshots"] for one in content["results"]}
+    runs = {(one["part"], one["model"]): one["snapshots"] for one in content["results"] if "model" in one}
+    few, many = (one for one in content["results"] if one["part"] == "intervals")
+    assert (few["points"], many["points"]) == (10, 30) and few["gap"] < 1.0 and many["gap"] < 1.0
+    assert abs(many["metrics"]["rmse"] - few["metrics"]["rmse"]) < 1e-2, "the mean is on all data with both"
+    assert "## Intervals of a mean on all data" in text
     assert set(runs) == {(part, model) for part in ("table", "seconds") for model in ("coupled-20-adam", "gpflow-20")}
     for (part, model), snapshots in runs.items():
         assert f"| {model} |" in text

@@ -1,0 +1,105 @@
+"""Intervals: what more points of the covariance do for a mean on all data, once kernel and noise are learned.
+
+A mean on all data is the same whatever carries the covariance, but intervals are those of the points beta. So the model is
+trained with few points, and then solved again at the same kernel and noise with more.
+"""
+
+from __future__ import annotations
+
+__all__ = ["PART", "Solved", "add_arguments"]
+
+import argparse
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+from unittest import mock
+
+import gpflow
+
+from gpflow_decoupled import fit
+from gpflow_decoupled.inducing import select
+from gpflow_decoupled.models import ODVGP
+from gpflow_decoupled.optimizers import ConjugateGradients
+
+from ...harness.data import Data, load
+from ...harness.machine import counts_processor_seconds
+from ...harness.report import Section, Table
+from ...harness.runner import Part
+from ...libraries.models import build, parse
+from ...libraries.tensorflow_tools import scores
+from .runs import pieces, settings_of
+
+
+@dataclass
+class Solved:
+    """A model with a mean on all data, trained with few points of the covariance and solved again with `points`."""
+
+    task: str
+    split: int
+    points: int
+    seconds: float
+    """of training for the first row, and of choosing points and solving for the others"""
+    gap: float
+    """certified, in nats"""
+    metrics: dict[str, float]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--learned-points", type=int, default=300, help="intervals: points that the kernel is learned with"
+    )
+    parser.add_argument("--learned-seconds", type=float, default=60.0, help="intervals: of training")
+    parser.add_argument("--more-points", nargs="+", type=int, default=[1000, 2000], help="intervals: of the covariance")
+
+
+def _pieces(options: argparse.Namespace) -> list[tuple]:
+    return [(task, split) for task, split, _ in pieces(options, ("kin40k", "protein", "elevators"), ["data"])]
+
+
+def _measure(options: argparse.Namespace, task: str, split: int) -> list[Solved]:
+    """Train once, and solve with each number of points."""
+    clock = time.process_time if counts_processor_seconds() else time.perf_counter
+    with mock.patch.object(time, "perf_counter", clock):
+        data = load(task, split, options.data)
+        settings = settings_of(options, [options.learned_seconds], "seconds")
+        model = build(parse(f"data-{options.learned_points}"), data, settings)
+        rows = data.X_train, data.Y_train
+        result = fit(model, rows, seconds=options.learned_seconds, learning_rate=settings.learning_rate, progress=False)
+        gap = float("nan") if result.gap is None else result.gap
+        found = [Solved(task, split, options.learned_points, result.seconds, gap, scores(model, data))]
+        return found + [_solved(model, data, task, split, points) for points in options.more_points]
+
+
+def _solved(model: gpflow.models.GPModel, data: Data, task: str, split: int, points: int) -> Solved:
+    """The same kernel and noise with more points of the covariance."""
+    began = time.perf_counter()
+    beta = select(data.X_train, points, model.kernel, max_rows=len(data.X_train))
+    wider = ODVGP(model.kernel, model.likelihood, "data", beta)
+    result = ConjugateGradients().run(wider, (data.X_train, data.Y_train))
+    return Solved(task, split, points, time.perf_counter() - began, result.gap, scores(wider, data))
+
+
+def _section(rows: Sequence[Solved], options: argparse.Namespace) -> Section:
+    header = ["task", "points of the covariance", "seconds", "RMSE", "log density", "coverage", "ELBO", "gap (nats)"]
+    names = ("rmse", "log_density", "coverage")
+    cells: list[list[Any]] = [
+        [
+            row.task if len(options.splits) == 1 else f"{row.task}, split {row.split}",
+            str(row.points),
+            f"{row.seconds:.1f}",
+            *(f"{row.metrics[name]:.4f}" for name in names),
+            f"{row.metrics['elbo']:.0f}",
+            f"{row.gap:.2g}",
+        ]
+        for row in rows
+    ]
+    notes = [
+        f"The first row of a task is trained for {options.learned_seconds:g} s; the others take its kernel and noise, choose "
+        "points where that kernel is least certain, and solve once.",
+        "Coverage: the share of test outputs within intervals of 95 %.",
+    ]
+    return Section([Table("Intervals of a mean on all data", header, cells)], [], notes)
+
+
+PART = Part(Solved, _pieces, _measure, _section)
