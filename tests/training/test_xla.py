@@ -87,6 +87,8 @@ def test_models_that_own_their_data_and_replicas_refuse_it() -> None:
         gd.fit(model, compile="xla", progress=False)
     with pytest.raises(UnknownOptionError, match="'fast' is not known; use one of True, False, 'xla'"):
         gd.fit(orthogonal(), sine(), compile="fast", progress=False)
+    with pytest.raises(UnknownOptionError, match="compile='array.*is not known"):
+        gd.fit(orthogonal(), sine(), compile=np.ones(2), progress=False)  # type: ignore[arg-type]
     strategy = tf.distribute.MirroredStrategy(["CPU:0"])
     with strategy.scope():
         built = orthogonal()

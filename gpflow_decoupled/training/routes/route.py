@@ -142,10 +142,12 @@ class Route(abc.ABC):
         """Refuse options that would be ignored.
 
         :param chosen: the options that the caller has chosen, by name.
-        :raises UnknownOptionError: with the options that this model takes.
+        :raises UnknownOptionError: with the options that this model takes, or the values of `compile`.
         :raises DataError: for a strategy whose replicas do not take each step together.
         """
         check_strategy(chosen.get("strategy"), model.variables)
+        compiled = chosen.get("compile", True)
+        check_option("compile", compiled if isinstance(compiled, (bool, str)) else repr(compiled), self.compiles)
         taken = self.options_of(model)
         bad = [
             name
@@ -184,7 +186,6 @@ class Route(abc.ABC):
         check_rate(**given(learning_rate=values["learning_rate"]))
         check_rate(1.0, **given(natural_gradient=values["natural_gradient"]))
         check_option("negative_precision", values["negative_precision"], POLICIES)
-        check_option("compile", values["compile"], self.compiles)
         if self.holds:
             check_option("hold", values["hold"], self.holds)
         solver, rate, optimizer = values["mean_solver"], values["learning_rate"], values["optimizer"]
