@@ -10,7 +10,7 @@ from tests.replicas.on_data import ON_DATA
 from tests.replicas.test_virtual_devices import part
 
 Arrays = dict[str, np.ndarray]
-SHORT = ("solve", "fit")
+SHORT = ("solve",)
 """What the short run takes, on two virtual devices."""
 MARKED = [
     f"on data {name}" if name in SHORT else pytest.param(f"on data {name}", marks=pytest.mark.exhaustive)

@@ -10,7 +10,7 @@ from tests.replicas.sweeps import SWEEPS
 from tests.replicas.test_virtual_devices import part
 
 Arrays = dict[str, np.ndarray]
-SHORT = ("SparseCVIGP", "CVIGLM")
+SHORT = ("SparseCVIGP",)
 """What the short run takes."""
 MARKED = [
     f"sweep {name}" if name in SHORT else pytest.param(f"sweep {name}", marks=pytest.mark.exhaustive) for name in SWEEPS

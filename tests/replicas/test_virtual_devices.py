@@ -7,7 +7,7 @@ import pytest
 
 from tests.replicas.cases import BATCH, BETA, CASES, GAMMA, STEPS
 
-SHORT = ("gaussian", "keras 3")
+SHORT = ("gaussian",)
 """What the short run takes."""
 MARKED = [name if name in SHORT else pytest.param(name, marks=pytest.mark.exhaustive) for name in CASES]
 

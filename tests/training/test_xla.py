@@ -47,7 +47,7 @@ CASES: dict[str, tuple[Callable[[], Any], dict[str, Any]]] = {
 }
 
 
-@pytest.mark.costly(keep=2)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("case", CASES)
 def test_the_steps_are_those_without_xla(case: str) -> None:
     make, options = CASES[case]
@@ -76,9 +76,14 @@ def test_the_step_is_compiled_by_xla(monkeypatch: pytest.MonkeyPatch) -> None:
             super().__init__(function, **options)
 
     monkeypatch.setattr(inducing, "Compiled", Watched)
+    ends = []
     for compile in (True, "xla"):
-        gd.fit(MODELS["SVGP"](), sine(), steps=1, progress=False, compile=compile)
+        model = MODELS["SVGP"]()
+        gd.fit(model, sine(), steps=2, progress=False, compile=compile)
+        ends.append(values(model))
     assert seen == [False, True]
+    for name, value in ends[0].items():
+        np.testing.assert_allclose(ends[1][name], value, rtol=1e-7, atol=1e-7, err_msg=name)
 
 
 def test_models_that_own_their_data_and_replicas_refuse_it() -> None:
