@@ -38,7 +38,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     unwanted = left_out(items)
     dropped = {id(item) for item in unwanted}
     config.hook.pytest_deselected(items=unwanted)
-    items[:] = [item for item in items if id(item) not in dropped]
+    taken = [item for item in items if id(item) not in dropped]
+    # those that start processes come first: at the end one worker of pytest would wait for the other
+    items[:] = sorted(taken, key=lambda item: "replicas" not in item.path.parts)
 
 
 @pytest.fixture(autouse=True)
