@@ -13,7 +13,6 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
-from unittest import mock
 
 import gpflow
 
@@ -23,12 +22,11 @@ from gpflow_decoupled.models import ODVGP
 from gpflow_decoupled.optimizers import ConjugateGradients
 
 from ...harness.data import Data, load
-from ...harness.machine import counts_processor_seconds
 from ...harness.report import Section, Table
 from ...harness.runner import Part
 from ...libraries.models import build, parse
 from ...libraries.tensorflow_tools import scores
-from .runs import pieces, settings_of
+from .runs import pieces, settings_of, training_clock
 
 
 @dataclass
@@ -59,8 +57,7 @@ def _pieces(options: argparse.Namespace) -> list[tuple]:
 
 def _measure(options: argparse.Namespace, task: str, split: int) -> list[Solved]:
     """Train once, and solve with each number of points."""
-    clock = time.process_time if counts_processor_seconds() else time.perf_counter
-    with mock.patch.object(time, "perf_counter", clock):
+    with training_clock():
         data = load(task, split, options.data)
         settings = settings_of(options, [options.learned_seconds], "seconds")
         model = build(parse(f"data-{options.learned_points}"), data, settings)

@@ -5,21 +5,19 @@ from __future__ import annotations
 __all__ = ["PART", "add_arguments"]
 
 import argparse
-import time
 from collections.abc import Sequence
-from unittest import mock
 
-from ...harness.machine import counts_processor_seconds
 from ...harness.metrics import METRICS
 from ...harness.pictures import Figure, Panel, Series
 from ...harness.records import times_up_to
 from ...harness.report import Section, Table
 from ...harness.runner import Part
 from ...libraries.training import installed, missing
-from .runs import Run, cell, pieces, settings_of, trained
+from .runs import Run, cell, pieces, settings_of, trained, training_clock
 
 TASKS = ("kin40k", "protein", "elevators")
 MODELS = (
+    "data-300",
     "data-500",
     "coupled-300",
     "coupled-500",
@@ -46,13 +44,9 @@ def _pieces(options: argparse.Namespace) -> list[tuple]:
 
 
 def _measure(options: argparse.Namespace, task: str, split: int, model: str) -> list[Run]:
-    """Train one model, once for each budget where its step sizes fall towards the end of its time.
-
-    With one thread the clock of the benchmarks takes the place of the libraries' own, so that other work does not count.
-    """
+    """Train one model, once for each budget where its step sizes fall towards the end of its time."""
     settings = settings_of(options, options.budgets, "seconds")
-    clock = time.process_time if counts_processor_seconds() else time.perf_counter
-    with mock.patch.object(time, "perf_counter", clock):
+    with training_clock():
         return [trained(options, settings, times_up_to(options.budgets), task, split, model)]
 
 
