@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -88,8 +90,8 @@ def test_other_likelihoods_and_mixed_outputs_have_rounds_at_sites(name: str) -> 
         data = X, np.hstack([Y, -Y, 0.5 * Y])
     before = values(model)
     result = _fit(model, data, steps=5)
-    rounds = result.history["elbo"][2:]  # after a fifth of the steps
-    assert result.steps <= 5 and np.all(np.diff(rounds) > -SOLVER.tolerance) and rounds[-1] > rounds[0] + 0.1
+    rounds = result.history["elbo"][2:]  # after a third of the steps
+    assert result.steps <= 5 and np.all(np.diff(rounds) > -1e-4 * len(X)) and rounds[-1] > rounds[0] + 0.1
     assert result.elbo == pytest.approx(float(model.elbo(data)), rel=1e-9)
     assert result.elbo == pytest.approx(rounds[-1], abs=1e-9) and result.gap <= SOLVER.tolerance
     for name in (".basis.q_mu", ".kernel.lengthscales" if data[1] is LABELS else ".kernel.W"):
@@ -135,13 +137,32 @@ def test_seconds_end_a_run_with_a_solved_mean() -> None:
     assert SOLVER.run(_copy(model), (X, Y)).elbo == pytest.approx(result.elbo, abs=5e-3)
 
 
+@dataclass(frozen=True)
+class _Slow(ConjugateGradients):
+    """Every solve takes half a second."""
+
+    def run_on(self, *arguments: Any, **options: Any) -> Any:
+        """As that of the base class, and late."""
+        time.sleep(0.5)
+        return super().run_on(*arguments, **options)
+
+
+def test_a_limit_of_seconds_leaves_time_for_the_last_solve() -> None:
+    """Which is exact to the tolerance, though those before it are not."""
+    model = _model()
+    result = _fit(model, steps=None, seconds=4.0, mean_solver=_Slow(tolerance=1e-3), learning_rate=0.001)
+    assert result.seconds < 4.3 and result.reason in ("time is up", "converged")
+    assert result.gap is not None and result.gap <= 1e-3
+    assert SOLVER.run(_copy(model), (X, Y)).elbo == pytest.approx(result.elbo, abs=2e-3)
+
+
 def test_every_round_is_reported() -> None:
     """With the bound after it, and not with a mean over coupled steps."""
     seen: list[tuple[int, float]] = []
     calls = gd.training.Callbacks([lambda step, metrics, model: seen.append((step, metrics["elbo"]))])
     result = _fit(_model(), callbacks=calls)
-    assert [step for step, _ in seen] == list(range(3, result.steps + 1)) and len(seen) > 1
-    assert [elbo for _, elbo in seen] == list(result.history["elbo"][2:])
+    assert [step for step, _ in seen] == list(range(4, result.steps + 1)) and len(seen) > 1
+    assert [elbo for _, elbo in seen] == list(result.history["elbo"][3:])
 
 
 def test_evaluation_sees_the_model(fitted: tuple[ODVGP, FitResult]) -> None:
@@ -170,7 +191,7 @@ def test_parameters_that_patience_puts_back_have_a_solved_mean(best: int, monkey
 @pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("stop", [1, 3])
 def test_a_run_that_is_resumed_is_the_run(stop: int, fitted: tuple[ODVGP, FitResult], tmp_path: Path) -> None:
-    """The first two of 6 steps are coupled; `steps` shapes the schedule, so the runs are stopped from outside."""
+    """The first three of 6 steps are coupled; `steps` shapes the schedule, so the runs are stopped from outside."""
     folder = gd.training.Checkpoints(tmp_path, every=1)
 
     def interrupt(step: int, metrics: dict, model: Any) -> None:

@@ -52,6 +52,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--splits", nargs="+", type=int, default=[0])
     parser.add_argument("--steps", type=int, default=700, help="of every Gaussian process")
+    parser.add_argument("--seconds", type=float, help="of training of every Gaussian process, in the place of steps")
     parser.add_argument("--batch-size", type=int, default=256)
     parser.add_argument("--learning-rate", type=float, default=0.03, help="of Adam")
     parser.add_argument(

@@ -6,12 +6,13 @@ __all__ = ["NETWORK", "Outcome", "is_process", "measure"]
 
 import argparse
 from collections.abc import Sequence
+from contextlib import nullcontext
 from typing import NamedTuple
 
 import numpy as np
 
 from ...harness.data import Data, load
-from ...harness.machine import counts_processor_seconds
+from ...harness.machine import counts_processor_seconds, training_clock
 from ...harness.metrics import classification_scores
 from ...libraries.models import Settings, parse
 from ...libraries.scikit_learn import BASELINES, train_baseline
@@ -75,15 +76,17 @@ def measure(
 
 def _process(data: Data, model: str, options: argparse.Namespace) -> tuple[float, float, float, float, int, str]:
     """Accuracy, log loss, bound, seconds, steps and note of a Gaussian process."""
+    timed = options.seconds is not None
     settings = Settings(
         options.batch_size,
         options.learning_rate,
         options.natural_gradient,
         seed=options.seed,
-        budgets=(float(options.steps),),
-        unit="steps",
+        budgets=(float(options.seconds if timed else options.steps),),
+        unit="seconds" if timed else "steps",
     )
-    record = train(parse(model), data, settings.budgets, settings)
+    with training_clock() if timed else nullcontext():
+        record = train(parse(model), data, settings.budgets, settings)
     end = record.snapshots[-1]
     accuracy, loss, elbo = (end.metrics.get(name, float("nan")) for name in ("accuracy", "log_loss", "elbo"))
     seconds = end.cpu_seconds if counts_processor_seconds() else end.seconds

@@ -22,11 +22,12 @@ from gpflow_decoupled.models import ODVGP
 from gpflow_decoupled.optimizers import ConjugateGradients
 
 from ...harness.data import Data, load
+from ...harness.machine import training_clock
 from ...harness.report import Section, Table
 from ...harness.runner import Part
 from ...libraries.models import build, parse
 from ...libraries.tensorflow_tools import scores
-from .runs import pieces, settings_of, training_clock
+from .runs import pieces, settings_of
 
 
 @dataclass

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-__all__ = ["Run", "cell", "pieces", "settings_of", "trained", "training_clock"]
+__all__ = ["Run", "cell", "pieces", "settings_of", "trained"]
 
 import argparse
-import time
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import product
-from unittest import mock
 
 from ...harness.data import load
-from ...harness.machine import counts_processor_seconds
 from ...harness.records import Record
 from ...libraries.models import Settings, parse
 from ...libraries.training import train
@@ -37,14 +33,6 @@ def pieces(options: argparse.Namespace, tasks: Sequence[str], models: Iterable[s
     """
     named = options.tasks or (tasks if options.data else EMBEDDED_TASKS)
     return list(product(named, options.splits, models))
-
-
-@contextmanager
-def training_clock() -> Iterator[None]:
-    """With one thread, processor seconds take the place of the libraries' own clock, so that other work does not count."""
-    clock = time.process_time if counts_processor_seconds() else time.perf_counter
-    with mock.patch.object(time, "perf_counter", clock):
-        yield
 
 
 def settings_of(options: argparse.Namespace, budgets: Sequence[float], unit: str) -> Settings:

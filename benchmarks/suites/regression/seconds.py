@@ -7,13 +7,14 @@ __all__ = ["PART", "add_arguments"]
 import argparse
 from collections.abc import Sequence
 
+from ...harness.machine import training_clock
 from ...harness.metrics import METRICS
 from ...harness.pictures import Figure, Panel, Series
 from ...harness.records import times_up_to
 from ...harness.report import Section, Table
 from ...harness.runner import Part
 from ...libraries.training import installed, missing
-from .runs import Run, cell, pieces, settings_of, trained, training_clock
+from .runs import Run, cell, pieces, settings_of, trained
 
 TASKS = ("kin40k", "protein", "elevators")
 MODELS = (
@@ -64,9 +65,9 @@ def _section(runs: Sequence[Run], options: argparse.Namespace) -> Section:
         "Coverage: the share of test outputs within intervals of 95 %.",
         "`fit` lets its step sizes fall over the last fifth of the time it is given, and GPflow's SVGP is trained likewise, "
         "so that each budget is a run of its own (points). Other peers keep their step sizes, and are evaluated in between.",
-        "`data`: the mean on all training rows. `sgpr`: L-BFGS, evaluated when each budget has passed. `trees`: "
-        "gradient-boosted trees until their own stop; their log density is that of a Gaussian with the variance of the "
-        "residuals on a tenth of the training rows that was held out.",
+        "`data`: the mean on all training rows, whose last solve is not cut off. `sgpr`: L-BFGS, evaluated when each budget "
+        "has passed. `trees`: gradient-boosted trees until their own stop; their log density is that of a Gaussian with the "
+        "variance of the residuals on a tenth of the training rows that was held out.",
         *(f"Left out: {reason}" for reason in map(missing, ("gpytorch", "gpjax")) if reason and not options.models),
     ]
     panels = [
@@ -89,6 +90,8 @@ def _table(title: str, here: Sequence[Run], budgets: Sequence[float]) -> Table:
             columns.append([cell(name, value, value == best) for value in values])
         header.append(f"coverage {budget:g} s")
         columns.append([cell("coverage", one.at(budget).metrics.get("coverage", float("nan"))) for one in here])
+        header.append(f"took {budget:g} s")
+        columns.append([f"{one.at(budget).seconds:.1f}" for one in here])
     header.append("note")
     rows = [
         [one.model, one.library, f"{one.ms_per_step:.1f}", *(column[i] for column in columns), one.note]

@@ -3,7 +3,8 @@
 - `speed`: milliseconds of a step, in turn with GPflow's;
 - `memory`: time and peak memory of `ODVGP` against the number of mean points;
 - `scaling`: both against M_beta, M_gamma, N, D and the number of latents L, beside the `SVGP` of GPflow and GPyTorch;
-- `products`: seconds of a product with a kernel matrix that is never stored.
+- `products`: seconds of a product with a kernel matrix that is never stored;
+- `solves`: seconds and peak memory of a solve for a mean on all rows.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ __all__ = ["SUITE"]
 import argparse
 
 from ...harness.runner import Suite
-from . import memory, products, scaling, speed
+from . import memory, products, scaling, solves, speed
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -37,6 +38,9 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--product-rows", nargs="+", type=int, default=[9_000, 18_000, 36_000], help="N of products")
     parser.add_argument("--product-inputs", nargs="+", type=int, default=[8], help="D of products")
     parser.add_argument("--right-hand-sides", nargs="+", type=int, default=[1, 4, 16], help="of products")
+    parser.add_argument("--solve-rows", nargs="+", type=int, default=[9_000, 36_000], help="N of solves")
+    parser.add_argument("--rank", type=int, default=1000, help="of solves: points of the preconditioner")
+    parser.add_argument("--max-products", type=int, default=200, help="of solves")
     parser.add_argument("--batch-size", type=int, default=1024)
     parser.add_argument("--rounds", type=int, default=7, help="how often every step is timed, in turn")
     parser.add_argument("--seconds", type=float, default=0.5, help="length of one timing")
@@ -44,7 +48,22 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 SUITE = Suite(
     "Cost of a training step",
-    {"speed": speed.PART, "memory": memory.PART, "scaling": scaling.PART, "products": products.PART},
+    {
+        "speed": speed.PART,
+        "memory": memory.PART,
+        "scaling": scaling.PART,
+        "products": products.PART,
+        "solves": solves.PART,
+    },
     _add_arguments,
-    selecting=("sizes", "mean_points", "dimensions", "points", "product_rows", "product_inputs", "right_hand_sides"),
+    selecting=(
+        "sizes",
+        "mean_points",
+        "dimensions",
+        "points",
+        "product_rows",
+        "product_inputs",
+        "right_hand_sides",
+        "solve_rows",
+    ),
 )

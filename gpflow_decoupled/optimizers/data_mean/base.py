@@ -10,7 +10,8 @@ __all__ = ["MeanOptimizer"]
 
 import abc
 from collections.abc import Iterator
-from typing import ClassVar, NamedTuple
+from dataclasses import replace
+from typing import Any, ClassVar, NamedTuple, cast
 
 import numpy as np
 import tensorflow as tf
@@ -57,6 +58,8 @@ class MeanOptimizer(abc.ABC):
     rank: int | None
     float32: bool
     progress: bool
+    certify: bool = True
+    """Whether the gap is computed in full precision; a field of its own where it can be left out."""
     not_on_replicas: ClassVar[str] = ""
     """Why several replicas cannot share out the work, and what to use; empty where they can."""
 
@@ -70,6 +73,13 @@ class MeanOptimizer(abc.ABC):
     def settings(self) -> dict[str, object]:
         """All fields that change a result, by name: what must be the same on all workers."""
         return {name: value for name, value in vars(self).items() if name != "progress"}
+
+    def rough(self, tolerance: float) -> MeanOptimizer:
+        """For solves between steps of the hyperparameters, which need no certificate.
+
+        :param tolerance: nats, where that is more than `tolerance` of this one.
+        """
+        return replace(cast(Any, self), tolerance=max(self.tolerance, tolerance))  # the derived classes are dataclasses
 
     @abc.abstractmethod
     def solver(self, dtype: tf.DType | None) -> Solve:
@@ -183,8 +193,8 @@ class _Run:
         self._step: tuple[Posterior, _Full] | None = None
         self._share, self._gain = 1.0, np.inf
         X = data[0]
-        low = settings.float32 and X.dtype == tf.float64
-        self._solve = settings.solver(tf.float32 if low else None)
+        low = tf.float32 if settings.float32 and X.dtype == tf.float64 else None
+        self._solve, self._start_dtype = settings.solver(low), None if settings.certify else low
         beta = model.basis.beta
         size = int(point_values(beta)[0].shape[0])
         rank = min(1000, len(X) // 4) if settings.rank is None else settings.rank
@@ -275,7 +285,7 @@ class _Run:
         state = basis.factor(kernel, with_kl=False)
         K_a = tf.zeros_like(state.a)
         if bool(tf.reduce_any(state.a != 0.0)):
-            K_a = gram_product(kernel, self.mean.points, None, state.a, group=self.group)
+            K_a = gram_product(kernel, self.mean.points, None, state.a, dtype=self._start_dtype, group=self.group)
             self.products += 1
         now = self._moments(state.a, K_a, Gaussian(state.mean, state.root))
         if not np.isfinite(now.elbo):

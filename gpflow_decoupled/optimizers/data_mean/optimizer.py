@@ -4,7 +4,7 @@ from __future__ import annotations
 
 __all__ = ["ConjugateGradients"]
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import tensorflow as tf
 
@@ -32,8 +32,9 @@ class ConjugateGradients(MeanOptimizer):
     :param max_steps: at most so many solves, shortened steps among them, where one is not enough.
     :param rank: R, points of the preconditioner, beta included; more points take fewer products. None is 1000, or N / 4 if
         that is less. It costs N R^2 per solve and N R numbers of memory.
-    :param float32: compute products in float32 and add them up in float64, two to three times faster; the certificate is
-        always computed in full.
+    :param float32: compute products in float32 and add them up in float64, two to four times faster.
+    :param certify: end with a product in full precision, from which the gap is computed. Without it the gap is an estimate,
+        by the residual that conjugate gradients carry along; saves one or two products in full precision per solve.
     :param progress: show a progress bar.
     :raises DataError: for settings out of range.
 
@@ -51,11 +52,16 @@ class ConjugateGradients(MeanOptimizer):
     max_steps: int = 50
     rank: int | None = None
     float32: bool = True
+    certify: bool = True
     progress: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
         check_whole(1, max_products=self.max_products)
+
+    def rough(self, tolerance: float) -> ConjugateGradients:
+        """See `MeanOptimizer.rough`; nothing in full precision."""
+        return replace(self, tolerance=max(self.tolerance, tolerance), certify=False)
 
     def solver(self, dtype: tf.DType | None) -> Solve:
         """Conjugate gradients for one system after the other, from where the last one ended."""
@@ -72,6 +78,7 @@ class ConjugateGradients(MeanOptimizer):
                 dtype=dtype,
                 deadline=deadline,
                 report=report,
+                certify=self.certify,
             )
 
         return solve

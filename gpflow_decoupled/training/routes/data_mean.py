@@ -1,6 +1,6 @@
 """Training with a mean on all data: a coupled model first, then mean and hyperparameters in turns.
 
-1. In the first fifth of the run, a model without mean points that shares all Parameters takes steps on minibatches: it finds
+1. In the first third of the run, a model without mean points that shares all Parameters takes steps on minibatches: it finds
    kernel, noise and inducing points roughly, and q(u) is a good start.
 2. Each further step is a round: a solve for the mean on all data, by conjugate gradients or what was chosen, then L-BFGS
    climbs a bound of the evidence at this mean for a few evaluations. A round that gains less than `_ENOUGH` ends the run.
@@ -8,6 +8,10 @@
    of q(f), and a round that lowers the ELBO is undone and ends the run. Where expectations are sampled there are no rounds:
    the first phase is the whole run.
 3. At the end the mean is solved for at the hyperparameters as they are.
+
+Solves within the rounds are rough: hyperparameters do not notice a mean that is `_ROUGH` nats per observation below its best.
+A limit of seconds is planned for: no climb goes on when the solve that must follow would no longer fit, judged by how long the
+last one took. The last solve itself is never cut short.
 """
 
 from __future__ import annotations
@@ -33,6 +37,7 @@ from ...optimizers import ConjugateGradients, MeanResult
 from ...optimizers.data_mean.base import MeanOptimizer
 from ...optimizers.data_mean.hyperparameters import bound_at_sites, climb, evidence_at, hyperparameters_of
 from ...optimizers.data_mean.solution import INTERRUPTED, TIME_IS_UP
+from ...optimizers.lbfgs import LBFGSRun
 from ...replicas import Group
 from ..batches import ArrayBatches, Batch, Batches
 from ..schedules import Limits
@@ -41,12 +46,14 @@ from ..step import Step, StepOutput, StepSizes, Trackable
 from ..together import refuse_other_run, repair_drift
 from .route import Choices, Data, MeanSolver
 
-_COUPLED_SHARE = 0.2
+_COUPLED_SHARE = 0.35
 """The share of a run before the rounds."""
 _EVALUATIONS = 8
 """Evaluations of the bound of the evidence in a round: more of them leave the mean too far behind."""
 _ENOUGH = 1e-3
 """A round that gains less than so many nats per observation is the last."""
+_ROUGH = 1e-4
+"""The gap in nats per observation that is good enough for a solve within a round."""
 
 
 Parts = Callable[[BasisGP, Data, Choices], tuple[Step, Batches]]
@@ -132,8 +139,10 @@ class DataMeanStep(Step):
         self.rounds = not sampled
         self.at_sites = not constant_noise or isinstance(model.kernel, LinearCoregionalization)
         self.hyperparameters = hyperparameters_of(model, mean)
-        self._share = 0.0
+        self.rough = solver.rough(_ROUGH * len(data[0]))
+        self._share, self._solve_seconds = 0.0, 0.0
         self._last: MeanResult | None = None
+        self._last_is_rough = False
         self._values: list[np.ndarray] = []
 
     @property
@@ -173,9 +182,9 @@ class DataMeanStep(Step):
         return self._round()
 
     def finish(self) -> bool:
-        """Solve for the mean, unless the last step did; what was cut short by a limit of seconds goes on from there."""
+        """Solve for the mean, unless the last step did; a solve that was rough, or cut short, goes on from where it was."""
         solved = self._solved
-        if solved is not None and solved.reason != TIME_IS_UP:
+        if solved is not None and not self._last_is_rough and solved.reason != TIME_IS_UP:
             return False
         self._solve()
         return True
@@ -199,27 +208,46 @@ class DataMeanStep(Step):
         repair_drift(self.group, self.variables)
         deadline = self._deadline()
         elbo = self.bound(*self.data)
-        elbo = self._solve(deadline) if elbo is None else elbo
-        if self.finished:
+        elbo = self._solve(self.rough, deadline) if elbo is None else elbo
+        if self.finished or self._is_late(deadline, solves=1):
+            self.finished = self.finished or TIME_IS_UP
             return StepOutput.sound(elbo)
+        before = snapshot(self.variables)
+        run = self._climb(deadline)
+        late, settled = self._is_late(deadline, solves=2), run.value - run.start < _ENOUGH * len(self.data[0])
+        then = self._solve(self.solver if late or settled or self._is_last_step else self.rough)
+        fell = self.at_sites and not bool(then >= elbo - self.rough.tolerance)
+        if fell:
+            go_back(before)
+            then = self._solve()
+        if not self.finished and (late or settled or fell):
+            self.converged = not late
+            self.finished = TIME_IS_UP if late else "converged"
+        return StepOutput.sound(then)
+
+    @property
+    def _is_last_step(self) -> bool:
+        """Whether the limit of steps ends the run after this one."""
+        return self.limits.steps is not None and self._share + 1.0 / self.limits.steps >= 1.0 - 1e-9
+
+    def _climb(self, deadline: float) -> LBFGSRun:
+        """Move the hyperparameters at the mean as it is, as long as the solve after it still fits."""
         model, mean = self.model, self.mean
         dtype = tf.float32 if self.solver.float32 else None
         objective = (bound_at_sites if self.at_sites else evidence_at)(model, mean, self.data, dtype, self.group)
-        before = snapshot(self.variables)
-        run = climb(model, mean, objective, evaluations=_EVALUATIONS, deadline=deadline, group=self.group)
-        then = self._solve(deadline)
-        fell = self.at_sites and not bool(then >= elbo - self.solver.tolerance)
-        if fell:
-            go_back(before)
-            then = self._solve(deadline)
-        if not self.finished and (fell or run.value - run.start < _ENOUGH * len(self.data[0])):
-            self.finished, self.converged = "converged", True
-        return StepOutput.sound(then)
+        end = deadline - self._solve_seconds
+        return climb(model, mean, objective, evaluations=_EVALUATIONS, deadline=end, group=self.group)
 
-    def _solve(self, deadline: float = float("inf")) -> tf.Tensor:
+    def _is_late(self, deadline: float, solves: int) -> bool:
+        """Whether so many solves as the last one would not end by a value of `time.perf_counter`."""
+        return self.group.is_over(deadline - solves * self._solve_seconds)
+
+    def _solve(self, solver: MeanOptimizer | None = None, deadline: float = float("inf")) -> tf.Tensor:
         """The bound after a solve. One that was interrupted leaves what it has found, and ends the run."""
-        self._last = self.solver.run_on(self.group, self.model, self.data, deadline=deadline)
-        self._values, self.gap = self._state(), self._last.gap
+        began, solver = time.perf_counter(), solver or self.solver
+        self._last = solver.run_on(self.group, self.model, self.data, deadline=deadline)
+        self._last_is_rough, self._solve_seconds = solver is not self.solver, time.perf_counter() - began
+        self._values, self.gap = self._state(), None if self._last_is_rough else self._last.gap
         if self._last.reason == INTERRUPTED:
             self.finished = INTERRUPTED
         return tf.constant(self._last.elbo, self.data[0].dtype)

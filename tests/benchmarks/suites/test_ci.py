@@ -73,7 +73,7 @@ def test_steps(results: Path) -> None:
     content, text = load(results, "steps")
     parts = {
         part: [one for one in content["results"] if one["part"] == part]
-        for part in ("speed", "memory", "scaling", "products")
+        for part in ("speed", "memory", "scaling", "products", "solves")
     }
     assert len({(one["kind"], one["label"]) for one in parts["speed"]}) == len(parts["speed"]) == 6
     for one in parts["speed"]:
@@ -84,6 +84,8 @@ def test_steps(results: Path) -> None:
     assert [one["dtype"] for one in parts["products"]] == ["float32", "float64"]
     for one in parts["products"]:
         assert min(one["seconds"], one["gradient_seconds"], one["share"]) > 0.0
+    (solved,) = parts["solves"]
+    assert solved["num_rows"] == 400 and solved["gap"] <= 0.1 and min(solved["products"], solved["solve_mb"]) > 0
     scaling = {
         model: [one["L"] for one in parts["scaling"] if one["model"] == model] for model in ("coupled", "GPflow")
     }

@@ -82,6 +82,22 @@ def test_every_end_of_a_run_is_the_bound_at_its_coefficients(products: int) -> N
     assert_allclose(model.basis.q_mu, before, rtol=1e-7, atol=1e-9)
 
 
+@pytest.mark.parametrize("float32", [True, False])
+def test_without_a_certificate_the_gap_is_an_estimate(float32: bool) -> None:
+    """Which costs no product in full precision, from the data or from where an earlier solve ended."""
+    k, options = grams_of(matern(1.3, 0.8)), {"tolerance": 1e-2, "float32": float32}
+    certified = ConjugateGradients(**options).run(model_of(), (X, Y[:, :1]))
+    model = model_of()
+    result = ConjugateGradients(**options, certify=False).run(model, (X, Y[:, :1]))
+    assert result.converged and result.products == certified.products - 1
+    a = model.basis.a_gamma.numpy()[:, 0]
+    true = dm.gap(k.K_x, k.Q_x, np.full(N, 1.0 / NOISE), TARGET[:, 0], a)
+    assert_allclose(result.gap, true, rtol=0.05)
+    assert_allclose(result.elbo, dm.bound(k.K_x, k.Q_x, TARGET[:, 0], NOISE, a), rtol=1e-5)
+    again = ConjugateGradients(tolerance=result.gap / 10.0, float32=float32, certify=False).run(model, (X, Y[:, :1]))
+    assert again.converged and again.gap < result.gap and again.elbo >= result.elbo - 1e-4
+
+
 def test_heteroskedastic_noise_and_a_sum_of_kernels() -> None:
     scale = gpflow.functions.Linear(np.array([[0.05], [0.0]]), np.array([0.4]))
     kernel = gpflow.kernels.Matern52(active_dims=[1]) + gpflow.kernels.Linear(active_dims=[0])
