@@ -60,10 +60,10 @@ def solver(**options: Any) -> ConjugateGradients:
 
 ON_DATA = {
     "solve": OnData(on_data()),
-    "fit": OnData(on_data(bernoulli), "labels", steps=3),
+    "fit": OnData(on_data(bernoulli), "labels", steps=4),
     "bernoulli": OnData(on_data(bernoulli), "labels"),
-    "fit gaussian": OnData(on_data(), steps=3, tolerance=1e-7),
-    "strips": OnData(on_data(prior=rough), steps=3, tolerance=1e-7),
+    "fit gaussian": OnData(on_data(), steps=4, tolerance=1e-7),
+    "strips": OnData(on_data(prior=rough), steps=3, tolerance=2e-6),
     "two kernels": OnData(on_data(prior=separate, num_latent_gps=2), "two sines", steps=3, tolerance=1e-7),
     "large": OnData(on_data(), large=True),
 }

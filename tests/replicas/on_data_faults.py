@@ -50,6 +50,11 @@ def _third_product_fails(error: BaseException | None) -> Iterator[None]:
         yield
 
 
+def _stop_at_4(step: int, *_: Any) -> None:
+    if step == 4:
+        raise RuntimeError("the fourth step is not saved")
+
+
 def data_faults(strategy: tf.distribute.Strategy, path: str) -> Found:
     """Errors, interrupts, other data and settings on the second worker; clocks that differ; and a run that goes on."""
     number, data = Group(strategy).number, (inputs(), observations("sine"))
@@ -87,9 +92,10 @@ def data_faults(strategy: tf.distribute.Strategy, path: str) -> Found:
         stopped = solve(deadline=now - 1.0 if number == 0 else now + 1e6)
         found |= {"no time": np.array(stopped.reason), "products": np.array(stopped.products)}
         folder = Path(path).parent / "on data"
-        expected, whole = fit(3)
-        fit(2, checkpoint=Checkpoints(folder, every=1))
-        resumed, again = fit(3, checkpoint=Checkpoints(folder, every=1))
+        expected, whole = fit(4)  # two coupled steps and two rounds
+        stop = gd.training.Callbacks([_stop_at_4], every=1)
+        _message(lambda: fit(4, checkpoint=Checkpoints(folder, every=1), callbacks=stop))
+        resumed, again = fit(4, checkpoint=Checkpoints(folder, every=1))
         # a resumed run solves once more where it begins, from the solution, so that round-off may differ
         for name, value in resumed.items():
             np.testing.assert_allclose(value, expected[name], rtol=1e-6, atol=1e-8, err_msg=name)

@@ -189,21 +189,25 @@ def test_parameters_that_patience_puts_back_have_a_solved_mean(best: int, monkey
 
 
 @pytest.mark.costly(keep=1)
-@pytest.mark.parametrize("stop", [1, 3])
-def test_a_run_that_is_resumed_is_the_run(stop: int, fitted: tuple[ODVGP, FitResult], tmp_path: Path) -> None:
-    """The first three of 6 steps are coupled; `steps` shapes the schedule, so the runs are stopped from outside."""
+@pytest.mark.parametrize("stop", [1, 4, 5])
+def test_a_run_that_is_resumed_is_the_run(stop: int, tmp_path: Path) -> None:
+    """The first three of 6 steps are coupled; `steps` shapes the schedule, so the runs are stopped from outside.
+
+    In float64: a resumed run solves once more from the solution, and in float32 may find it not good enough.
+    """
     folder = gd.training.Checkpoints(tmp_path, every=1)
+
+    def run(model: ODVGP, **options: Any) -> FitResult:
+        return _fit(model, mean_solver=ConjugateGradients(tolerance=1e-3, float32=False), **options)
 
     def interrupt(step: int, metrics: dict, model: Any) -> None:
         if step == stop:
             raise KeyboardInterrupt
 
-    callbacks = gd.training.Callbacks([interrupt], every=1)
-    first = _fit(_model(), checkpoint=folder, callbacks=callbacks)
+    first = run(_model(), checkpoint=folder, callbacks=gd.training.Callbacks([interrupt], every=1))
     assert (first.steps, first.reason) == (stop, "interrupted")
-    model = _model()
-    second = _fit(model, checkpoint=folder)
-    expected, result = fitted
+    model, expected = _model(), _model()
+    second, result = run(model, checkpoint=folder), run(expected)
     assert second.steps == result.steps
     np.testing.assert_allclose(second.history["elbo"], result.history["elbo"], rtol=1e-9)
     for name, value in values(expected).items():

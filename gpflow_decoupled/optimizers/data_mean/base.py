@@ -75,10 +75,7 @@ class MeanOptimizer(abc.ABC):
         return {name: value for name, value in vars(self).items() if name != "progress"}
 
     def rough(self, tolerance: float) -> MeanOptimizer:
-        """For solves between steps of the hyperparameters, which need no certificate.
-
-        :param tolerance: nats, where that is more than `tolerance` of this one.
-        """
+        """For solves between steps of the hyperparameters: to `tolerance` nats if that is more, and without certificates."""
         return replace(cast(Any, self), tolerance=max(self.tolerance, tolerance))  # the derived classes are dataclasses
 
     @abc.abstractmethod
