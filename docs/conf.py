@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 import sys
 from pathlib import Path
 
@@ -50,6 +51,23 @@ autodoc_default_options = {
 autodoc_mock_imports = ["trieste"]  # wants an older TensorFlow
 autodoc_typehints_format = "short"
 autodoc_preserve_defaults = True
+autodoc_type_aliases = {  # explained on the first page of the reference
+    name: name.rpartition(".")[2]
+    for name in (
+        "npt.ArrayLike",
+        "npt.DTypeLike",
+        "ArrayLike",
+        "Callback",
+        "Counts",
+        "Data",
+        "InputData",
+        "MeanAndVariance",
+        "Predictions",
+        "RegressionData",
+        "TensorLike",
+        "TensorType",
+    )
+}
 autosummary_generate = (
     False  # tables of one line a name; the names are described below them
 )
@@ -65,6 +83,12 @@ def skip(app, what, name, thing, would_skip, options) -> bool | None:
     """Leave out methods that a metaclass copies into our classes from other packages."""
     foreign = str(getattr(thing, "__module__", "")).startswith("tensorflow_probability")
     return True if foreign else None
+
+
+def name_aliases(app, what, name, thing, options, *signature) -> tuple:
+    """The arguments and what is returned, where an alias in a union is written as its name."""
+    alias = re.compile(r"TypeAliasForwardRef\('(\w+)'\)")
+    return tuple(alias.sub(r"\1", text) if text else text for text in signature)
 
 
 def keep_lines_together(app, doctree) -> None:
@@ -85,6 +109,7 @@ def setup(app) -> None:
             lines += docstrings.summary(thing)
 
     app.connect("autodoc-process-docstring", rewrite)
+    app.connect("autodoc-process-signature", name_aliases)
     app.connect("autodoc-skip-member", skip)
     app.connect("source-read", site_files.offer_download)
     app.connect("doctree-read", lambda app, doctree: links.link_names(doctree, names))

@@ -12,6 +12,9 @@ SEVERAL = re.compile(r"(?m)^(\s*:param )(\w+(?:, \w+)+)(?=:)")
 LITERAL = re.compile(r"(`+)(.+?)\1")
 SPECIAL = re.compile(r"([\\*|]|_(?![\w\[(]))")
 BULLET = re.compile(r"\s*[*-] ")
+TABLE = re.compile(r"(?m)^( *)\|.*\|\n *\|[-|: ]+\|(?:\n *\|.*\|)*$")
+CELLS = re.compile(r"(?<!\\) *\| *")
+LETTER = re.compile(r"(?m)^( *:param \w+: )([A-Za-z])\.$")
 
 
 def public_names(package: ModuleType) -> dict[str, str]:
@@ -36,7 +39,7 @@ def public_names(package: ModuleType) -> dict[str, str]:
 
 def rewrite(lines: list[str], names: dict[str, str]) -> None:
     """Rewrite a docstring in place: what looks like markup and is not is escaped, public names become links."""
-    text = _fields("\n".join(lines)).split("\n")
+    text = TABLE.sub(_table, _fields("\n".join(lines))).split("\n")
     indent: int | None = None  # of the line whose `::` opened a literal block
     in_field = False
     result = []
@@ -78,10 +81,32 @@ def summary(module: ModuleType) -> list[str]:
 
 
 def _fields(text: str) -> str:
-    """`:param a: ... :param b: ...` in one line becomes two fields; the names of `:param a, b: ...` become one word."""
-    return SEVERAL.sub(
+    """`:param a: ... :param b: ...` in one line becomes two fields; the names of `:param a, b: ...` become one word.
+
+    A parameter that is described by one letter, as "L." is, would be an item of a list.
+    """
+    text = SEVERAL.sub(
         lambda match: match[1] + match[2].replace(" ", "\u200b"), FIELD.sub("\n", text)
     )
+    return LETTER.sub("\\1`\\2`.", text)
+
+
+def _table(match: re.Match[str]) -> str:
+    """A table in Markdown as reStructuredText; its first row is the header."""
+    indent = match[1]
+    head, _, *rows = match[0].split("\n")
+    lines = [
+        f"{indent}.. list-table:: ",  # with a space, so that it opens no literal block
+        f"{indent}   :header-rows: 1",
+        "",
+    ]
+    for row in (head, *rows):
+        cells = CELLS.split(row.strip())[1:-1]
+        lines += [
+            f"{indent}   {'*' if number == 0 else ' '} - {cell}"
+            for number, cell in enumerate(cells)
+        ]
+    return "\n".join([*lines, ""])
 
 
 def _line(line: str, names: dict[str, str]) -> str:

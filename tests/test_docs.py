@@ -246,10 +246,16 @@ def test_docstrings_become_restructured_text() -> None:
         "    a* = `b`",
         "",
         "* a |b|",
+        "| a | `b` |",
+        "|---|---|",
+        "| * | c |",
+        ":param e: L.",
     ]
     docstrings.rewrite(lines, names)
     assert lines == [
         ":param a: :py:obj:`~gpflow_decoupled.models.ODVGP`.", r":param b: a\* of q\_, as ``b*``.",
         ":param c,\u200bd: two.", "", "Others::", "",
         "    a* = `b`", "", r"* a \|b\|",
+        ".. list-table:: ", "   :header-rows: 1", "", "   * - a", "     - ``b``", r"   * - \*", "     - c", "",
+        ":param e: ``L``.",
     ]  # fmt: skip

@@ -7,6 +7,7 @@ folder that keeps the pictures of all pages.
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -92,3 +93,10 @@ def test_every_page_fits(width: int, site: Path, window: browser.Browser, tmp_pa
 def test_the_search_finds(query: str, page: str, site: Path, window: browser.Browser) -> None:
     window.show(f"{(site / 'search.html').as_uri()}?q={query.replace(' ', '+')}", WIDTHS[0])
     assert any(page in found for found in window.evaluate(FOUND))
+
+
+@pytest.mark.parametrize("raw", ["|---|", "_SupportsArray", "TypeAliasForwardRef"])
+def test_the_reference_is_written_for_readers(raw: str, site: Path) -> None:
+    """Tables of docstrings are set, and types of arguments have their short names."""
+    pages = {path.name: re.sub("<[^>]+>", "", path.read_text()) for path in (site / "api").glob("*.html")}
+    assert len(pages) > 10 and not [name for name, text in pages.items() if raw in text]
