@@ -80,9 +80,9 @@ toc_object_entries_show_parents = "hide"
 
 
 def skip(app, what, name, thing, would_skip, options) -> bool | None:
-    """Leave out methods that a metaclass copies into our classes from other packages."""
+    """Leave out methods that TensorFlow Probability and scikit-learn put into our classes."""
     foreign = str(getattr(thing, "__module__", "")).startswith("tensorflow_probability")
-    return True if foreign else None
+    return True if foreign or re.fullmatch(r"set_\w+_request", name) else None
 
 
 def name_aliases(app, what, name, thing, options, *signature) -> tuple:

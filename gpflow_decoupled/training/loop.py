@@ -286,7 +286,7 @@ class Loop:
         if done and self._last is not None:
             bounds, num_data = [*self.step.before, *result.history["elbo"]], self.batches.num_data
             warn_of_quadrature(self.model, result.elbo, self._last, stacklevel=6)
-            warn_of_fall(bounds, result.elbo, num_data, exact is not None, stacklevel=6)
+            warn_of_fall(bounds, result.elbo, num_data, exact is not None, not self.step.is_long, stacklevel=6)
         return result
 
     def _is_sound(self, done: int, bound: float | None = None) -> bool:

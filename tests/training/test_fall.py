@@ -28,6 +28,18 @@ def test_a_bound_that_falls_is_warned_of():
         warn_of_fall(RISING[::-1], -90.0, 10, True)
 
 
+def test_a_bound_that_falls_from_its_best_is_warned_of():
+    """Though the end is above the start; steps that climb another bound may lower this one."""
+    elbos = np.concatenate([np.linspace(-900.0, -50.0, 60), np.full(40, -300.0)])
+    with pytest.warns(UserWarning, match=r"was -186.* around step 60 and fell to -300 by step 100.*Lower the learning rates"):
+        warn_of_fall(elbos, -300.0, 1000, True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warn_of_fall(elbos, -300.0, 1000, True, rising=False)
+        warn_of_fall(elbos, -200.0, 1000, False)
+        warn_of_fall(elbos, -300.0, 10_000, False)
+
+
 def test_estimates_must_fall_by_more_than_they_scatter(rng):
     noisy = -100.0 + 20.0 * rng.normal(size=50)
     with warnings.catch_warnings():

@@ -13,15 +13,20 @@ _MUCH = 0.1
 """Nats per observation. Less is common in the first steps of Adam, and lost again soon."""
 _FEWEST = 5
 """Estimates of the bound that tell how far they scatter."""
+_WINDOW = 20
+"""Steps over whose mean a bound is compared with the one at the end."""
 
 
-def warn_of_fall(elbos: Sequence[float], end: float, num_data: int, exact: bool, stacklevel: int = 2) -> None:
-    """Warn if the bound at the end of a run is far below that at its start.
+def warn_of_fall(
+    elbos: Sequence[float], end: float, num_data: int, exact: bool, rising: bool = True, stacklevel: int = 2
+) -> None:
+    """Warn if the bound at the end of a run is far below that at its start, or that of its best steps.
 
     :param elbos: the bounds of the steps in nats, the first one at the start.
     :param end: the bound at the end in nats.
     :param num_data: N.
     :param exact: whether these are bounds on all data, and not estimates from minibatches or draws.
+    :param rising: whether the steps climb this bound, so that those in between count.
     :param stacklevel: of the warning.
 
     Estimates must fall by three of their standard deviations more. Example::
@@ -30,11 +35,21 @@ def warn_of_fall(elbos: Sequence[float], end: float, num_data: int, exact: bool,
     """
     if not len(elbos) or not (exact or len(elbos) >= _FEWEST):
         return
-    noise = 0.0 if exact else float(np.std(np.diff(elbos))) / np.sqrt(2.0)
+    noise = 0.0 if exact else float(np.median(np.abs(np.diff(elbos)))) / (0.6745 * np.sqrt(2.0))  # not of a fall itself
+    means = np.convolve(elbos, np.full(_WINDOW, 1.0 / _WINDOW), "valid") if len(elbos) >= _WINDOW else np.array([])
     if elbos[0] - end > _MUCH * num_data + 3.0 * noise:
         warnings.warn(
             f"The bound fell from {elbos[0]:.6g} to {end:.6g} nats in {len(elbos)} steps: they were too long for the scales "
             "of the parameters. Standardise X and Y, as gpflow_decoupled.Standardized(build, (X, Y)) does, or lower the "
             "learning rates; the model before training was the better one.",
+            stacklevel=stacklevel,
+        )
+    elif rising and len(means) and np.max(means) - end > _MUCH * num_data + 3.0 * noise / np.sqrt(_WINDOW):
+        at = int(np.argmax(means)) + _WINDOW
+        warnings.warn(
+            f"The bound was {np.max(means):.6g} nats around step {at} and fell to {end:.6g} by step {len(elbos)}: steps were "
+            "too long for the parameters that were reached. Lower the learning rates, let points of the mean stay where they "
+            "are by gpflow.set_trainable(model.basis.gamma, False), or keep the best Parameters by "
+            "evaluation=Evaluation((X_val, Y_val), patience=5).",
             stacklevel=stacklevel,
         )
