@@ -1,7 +1,8 @@
-"""Proximal-gradient steps of a Gaussian q(f) in its mean and covariance (Khan et al. 2016), and gradients by the score function.
+"""Proximal-gradient steps of a Gaussian q(f) in mean and covariance (Khan et al. 2016), and the score function's gradients.
 
-The bound's likelihood term is replaced by its tangent in (mean, diagonal of the covariance); the divergence from the prior stays
-exact, and a step is measured by its divergence from the present q. Sites are on f itself, prior mean included, as in `conjugate`.
+The bound's likelihood term is replaced by its tangent in (mean, diagonal of the covariance), and the divergence from the prior
+stays exact. The length of a step is its divergence from the present q. Sites are on f itself, prior mean included, as in
+`conjugate`.
 """
 
 from __future__ import annotations
@@ -40,7 +41,9 @@ def site_step(prior: Gaussian, sites: Sites, g: Array, h: Array, rho: float) -> 
     return Sites(nu - 2.0 * rho * h * ahead, tau - 2.0 * rho * h)  # (C65)
 
 
-def published_step(prior: Gaussian, old: Gaussian, tau: Array, g: Array, h: Array, rho: float) -> tuple[Gaussian, Array]:
+def published_step(
+    prior: Gaussian, old: Gaussian, tau: Array, g: Array, h: Array, rho: float
+) -> tuple[Gaussian, Array]:
     """The step with one factorisation: the new precisions serve the mean, too. Returns (mean, covariance) and tau [N]."""
     prior_mean, K = prior
     tau = (1.0 - rho) * tau - 2.0 * rho * h
@@ -49,7 +52,7 @@ def published_step(prior: Gaussian, old: Gaussian, tau: Array, g: Array, h: Arra
 
 
 def score_estimates(densities: Array, epsilon: Array, variance: Array) -> tuple[Array, Array]:
-    """Estimates of g and h [N] from log densities [S, N] at mean + sqrt(variance) epsilon, each less the mean of the others."""
+    """Estimates of g and h [N] from log densities [S, N] at mean + sqrt(variance) epsilon, each less the others' mean."""
     S = len(densities)
     g, h = np.zeros_like(variance), np.zeros_like(variance)
     for s in range(S):

@@ -1,4 +1,4 @@
-"""Proximal-gradient steps in the reference: what they maximise, their sites, and how they differ from conjugate computation."""
+"""Proximal-gradient steps in the reference: what they maximise, their sites, and what is other in conjugate computation."""
 
 from __future__ import annotations
 

@@ -5,8 +5,8 @@ propagation and Laplace end at others, and estimate the evidence.
 
 - `problems`: labels of a data set, or counts of coal-mining disasters;
 - `traces`: bound or estimate against seconds;
-- `stochastic`: bound against seconds and passes, of conjugate computation on all rows and on minibatches, of PG-SVI (`proximal`)
-  and of stochastic gradients of a parametrised q (`gradients`);
+- `stochastic`: bound against seconds and passes, of conjugate computation on all rows and on minibatches, of PG-SVI
+  (`proximal`) and of stochastic gradients of a parametrised q (`gradients`);
 - `marginals`: means and standard deviations of f at the data against a long run of NUTS, and the estimates of the evidence
   against importance sampling.
 """

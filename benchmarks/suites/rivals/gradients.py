@@ -1,9 +1,10 @@
 """Stochastic gradients of a parametrised q: GPflow's `VGP`, its bound's gradient estimated from rows and draws, and Adam.
 
-`VGP` has q(f) = N(m_0 + R mu, R S S^T R^T) with R R^T = K. A step draws B of the N rows, and S values of each of their f_n, whose
-means m_n and variances v_n are functions of mu and S. With estimates of g_n = dE_n/dm_n and h_n = dE_n/dv_n, the gradient of
+`VGP` has q(f) = N(m_0 + R mu, R L L^T R^T) with R R^T = K. A step draws B of the N rows, and S values of f_n for each of them.
+Their means m_n and variances v_n are functions of mu and L. With estimates of g_n = dE_n/dm_n and h_n = dE_n/dv_n, the
+gradient of
 
-    N/B sum_n (g_n m_n + h_n v_n) - KL[q || p],   g_n and h_n held,
+    N/B sum_n (g_n m_n + h_n v_n) - KL[q || p],   g_n and h_n held,                                           (C68)
 
 is an unbiased estimate of that of the bound. The estimators differ in g_n and h_n alone, with l = log p(y_n | f) and
 f = m_n + sqrt(v_n) eps: "reparameterised" (Kingma & Welling 2014) averages l' and l' eps / (2 sqrt v), (C5) and (C6), and
@@ -113,14 +114,16 @@ class VGPGradient:
             mean = tf.matmul(root, model.q_mu)
             variance = tf.transpose(tf.reduce_sum(tf.square(tf.matmul(root, model.q_sqrt)), axis=-1))
             divergence = gpflow.kullback_leiblers.gauss_kl(model.q_mu, model.q_sqrt)
-            loss = divergence - self._scale(rows) * self._data_term(mean, variance, batch, step)
+            loss = divergence - self._scale(rows) * self._data_term(mean, variance, batch, step)  # (C68)
         return tape.gradient(loss, self.variables)
 
     def minimize(self, rows: tf.Tensor, step: int | tf.Tensor = 0) -> None:
         """One step of Adam on `rows` [B]; safe inside `tf.function`."""
         self.adam.apply_gradients(zip(self.gradient(rows, step), self.variables))
 
-    def _data_term(self, mean: tf.Tensor, variance: tf.Tensor, batch: RegressionData, step: int | tf.Tensor) -> tf.Tensor:
+    def _data_term(
+        self, mean: tf.Tensor, variance: tf.Tensor, batch: RegressionData, step: int | tf.Tensor
+    ) -> tf.Tensor:
         """Of the rows of a minibatch: a number whose gradient is an estimate of that of their sum of E_n."""
         X, Y = batch
         if self._estimate is None:

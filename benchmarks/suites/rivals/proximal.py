@@ -1,8 +1,8 @@
 """The proximal-gradient method of Khan et al. (2016, UAI), PG-SVI, as an update of the sites of a `CVIGP`.
 
 A step replaces the likelihood term of the bound by its tangent in the mean and the covariance of q(f), and maximises that less
-the divergence from the prior and 1 / beta times the divergence from the present q, (C63). With rho = beta / (1 + beta) and slopes
-g, h, which a minibatch estimates, it goes in two inferences in a conjugate model:
+the divergence from the prior and 1 / beta times the divergence from the present q, (C63). With rho = beta / (1 + beta) and
+slopes g, h, which a minibatch estimates, it consists of two inferences in a conjugate model:
 
     u' = mean at the sites ((1 - rho) nu + rho g, (1 - rho) tau)
     nu <- (1 - rho) nu + rho (g - 2 h u'),   tau <- (1 - rho) tau - 2 rho h                                      (C65)

@@ -8,8 +8,10 @@ import pytest
 import tensorflow as tf
 from numpy.testing import assert_allclose
 
+from benchmarks.suites.full_gp.problems import Problem
 from benchmarks.suites.rivals.gradients import ESTIMATORS, VGPGradient, by_score_function
 from benchmarks.suites.rivals.proximal import ProximalGradient
+from benchmarks.suites.rivals.stochastic import METHODS, Run, best_runs, trace
 from gpflow_decoupled.errors import DataError
 from gpflow_decoupled.likelihoods import BernoulliLogit
 from gpflow_decoupled.models import CVIGP
@@ -172,3 +174,34 @@ def test_compiled_steps_draw_anew(kind: str) -> None:
             step(number(k))
         made.append(model.basis.nu.numpy())
     assert_allclose(made[0], made[1], rtol=1e-12)
+
+
+@pytest.mark.costly(keep=3)
+@pytest.mark.parametrize("name", METHODS)
+def test_traces_start_at_the_prior(name: str) -> None:
+    """The step that compiles is taken back; bounds rise, and passes count the rows that were read."""
+    problem, batch = Problem("six", X, Y, np.zeros(N, bool), 1.3, 2.0, True), 2 if METHODS[name].batches else N
+    started = METHODS[name].start(problem, 0.05, 5 if METHODS[name].batches else None, 0)
+    prior = float(started.model.elbo())
+    rows = iter([np.arange(batch, dtype=np.int32) for _ in range(100_000)])
+    found = trace(started, rows, N, 0.2)
+    assert found["seconds"] == sorted(found["seconds"]) and found["steps"] >= len(found["bounds"]) > 1
+    assert found["passes"][0] == batch / N and found["passes"][-1] == found["steps"] * batch / N
+    assert prior < found["bounds"][0] < found["bounds"][-1] < 0.0 or METHODS[name].batches
+    before = METHODS[name].start(problem, 0.05, 5 if METHODS[name].batches else None, 0)
+    before.step(tf.range(batch), tf.constant(0))
+    assert float(before.model.elbo()) == pytest.approx(found["bounds"][0], abs=1e-9)
+
+
+def test_the_best_size_is_that_of_the_last_fifth() -> None:
+    def run(method: str, size: float, *bounds: float) -> Run:
+        seconds = [1.0, 8.0, 10.0]
+        return Run("six", N, method, size, 2, 5, 3, 0.1, seconds, [1.0, 2.0, 3.0], list(bounds), "")
+
+    runs = [
+        run("cvi-local", 0.5, -1.0, -3.0, -2.0),
+        run("cvi-local", 0.1, -9.0, -2.0, -2.5),
+        run("pg-svi-batches", 0.5, -1.0, -1.0, float("nan")),
+        run("pg-svi-batches", 0.1, -9.0, -8.0, -8.0),
+    ]
+    assert [best.size for best in best_runs(runs)] == [0.1, 0.1]
