@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import tensorflow as tf
 from gpflow.base import RegressionData
+from gpflow.models import GPModel
 
 from ...models import CVIGP, BasisGP
 from ...models.expectations import check_draws, log_densities
@@ -39,14 +40,14 @@ def by_quadrature(model: CVIGP | BasisGP, mean: tf.Tensor, variance: tf.Tensor, 
 
 
 def by_sampling(
-    model: CVIGP | BasisGP, mean: tf.Tensor, variance: tf.Tensor, data: RegressionData, samples: int, seed: tf.Tensor
+    model: GPModel, mean: tf.Tensor, variance: tf.Tensor, data: RegressionData, samples: int, seed: tf.Tensor
 ) -> Expectations:
     """From draws of each latent, independent across observations.
 
     With l = log p(y | f), f = mean + sd eps and eps ~ N(0, 1), the derivatives are g = E l' and h = E l' eps / (2 sd). Their
     averages over draws are unbiased, and no second derivative is needed.
 
-    :param model: as for `by_quadrature`.
+    :param model: its likelihood, mean function and mixing of outputs are used.
     :param mean: of the latents under q [N, L], less the mean function.
     :param variance: of the latents under q [N, L].
     :param data: X [N, D], Y [N, P].

@@ -123,7 +123,7 @@ class ConjugateComputation(tf.Module):
         """The step size of step 0, 1, ...; raises `DataError` outside (0, 1]."""
         return step_size_at(self.step_size, step)
 
-    def minimize(self, model: CVIGP, rows: npt.ArrayLike | None = None, step: int = 0) -> StepReport:
+    def minimize(self, model: CVIGP, rows: npt.ArrayLike | None = None, step: int | tf.Tensor = 0) -> StepReport:
         """Take one step, of all sites or of those of some observations; safe inside `tf.function`.
 
         The bound is not computed, since that would cost a second factorisation. It may fall, and `run` is the safe way.
@@ -131,7 +131,7 @@ class ConjugateComputation(tf.Module):
         :param model: the model, which has its own data.
         :param rows: [B], the indices of a minibatch; None steps on all data. Only observations that were visited before or
             are visited now enter the computation (C21), because the other sites are still zero.
-        :param step: the number of the step, which sets step size and draws.
+        :param step: the number of the step, which sets step size and draws; an int32 tensor where the step size is a number.
         :return: whether the step was taken, shortened or clipped. Inside `tf.function` nothing can be raised: read its `ok`.
         :raises ModelError: for another kind of model.
         :raises DataError: for rows that are empty or out of range.
@@ -139,7 +139,7 @@ class ConjugateComputation(tf.Module):
         """
         require_model("ConjugateComputation.minimize", model, CVIGP)
         size = tf.constant(self.step_size_at(step), model.basis.nu.dtype)
-        seed = tf.constant([self.seed, step], tf.int32)
+        seed = tf.convert_to_tensor([self.seed, step], tf.int32)
         if rows is None:
             report = self._whole(model, size, seed)
         else:

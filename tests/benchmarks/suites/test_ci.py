@@ -17,6 +17,7 @@ from benchmarks.suites import SUITES
 from benchmarks.suites.ci import TINY, tiny
 from benchmarks.suites.convergence import optima
 from benchmarks.suites.convergence.methods import OPTIMUM, Curve
+from benchmarks.suites.rivals.stochastic import METHODS as STOCHASTIC
 
 pytestmark = pytest.mark.exhaustive  # it runs every suite, in minutes
 ROOT = Path(__file__).parents[3]
@@ -197,6 +198,14 @@ def test_rivals(results: Path) -> None:
     assert errors["EP"] < errors["CVI"] + 1e-3 and errors["EP"] < errors["Laplace"]
     for method in ("LCL", "Opper"):
         np.testing.assert_allclose(rows[method]["mean_errors"], rows["CVI"]["mean_errors"], atol=2e-2)
+    runs = {one["method"]: one for one in content["results"] if one["part"] == "stochastic"}
+    assert list(runs) == list(STOCHASTIC)
+    for name, one in runs.items():
+        assert STOCHASTIC[name].label in text and one["seconds"] == sorted(one["seconds"])
+        assert one["bounds"][0] < one["bounds"][-1] <= best + 1e-6 or name == "cvi"
+        assert one["batch"] == (20 if STOCHASTIC[name].batches else 60)
+    assert runs["cvi"]["bounds"][-1] == pytest.approx(best, abs=1e-6)
+    assert (results / "rivals_stochastic.png").stat().st_size > 10_000
 
 
 def test_glm(results: Path) -> None:
