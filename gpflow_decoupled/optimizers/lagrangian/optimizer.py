@@ -30,7 +30,7 @@ from .result import LagrangianRecord, LagrangianResult
 from .site_maximiser import check_dual
 from .start import first_marginals, inside
 from .stationary import stationary_direction, stationary_step
-from .subproblem import Policy, make_subproblem
+from .subproblem import Policy, make_subproblem, moved_into
 
 _GAP = 0.5
 """A subproblem is solved when its duality gap is below this share of what it has gained."""
@@ -125,7 +125,7 @@ class LinearlyConstrainedLagrangian:
         except DataError as error:  # derivatives that overflow look like those of straight lines
             raise unusable_observation(model, None) or error from error
         if problem.loss.needs_penalty and self.theta == 0.0:
-            name = type(model.likelihood).__name__
+            name = type(model.likelihood).__name__ if problem.loss.reference is None else "a Laplace density"
             raise DataError(f"theta must be above 0: {name} needs a penalty, or its subproblems have no maximum.")
         directions = [partial(of, problem) for of in (newton_direction, stationary_direction)]
         return Prepared(problem, *(problem.compiled(direction) for direction in directions))
@@ -266,8 +266,9 @@ class _Run:
         """One subproblem, solved until its duality gap is small beside what it has gained."""
         problem, rule = self.problem, self.rule
         sub, box = make_subproblem(problem, at, Policy(rule.theta, rule.curvature, self.delta, self.radius))
-        point = problem.point(sub, at, *start)
         floor, before = _GAP * rule.tolerance, float(at.bound)
+        at = moved_into(box, sub, problem, at)
+        point = problem.point(sub, at, *start)
 
         def finished(now: Marginals, then: DualPoint) -> bool:
             gap, gained = float(then.dual - then.primal), float(then.primal) - before
