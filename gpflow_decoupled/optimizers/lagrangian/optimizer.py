@@ -58,7 +58,8 @@ class Prepared(NamedTuple):
 class LinearlyConstrainedLagrangian:
     """Finds the best q of an `LCLGP` at fixed hyperparameters by the linearly constrained Lagrangian (LCL) of Khan 2014.
 
-    :param theta: the proximal weight rho = theta lambda; the paper's is 1, and smaller ones take longer steps.
+    :param theta: the proximal weight rho = theta lambda; the paper's is 1, and smaller ones take longer steps. After a
+        subproblem that did not raise the bound it is 1.
     :param inner: how the dual of a subproblem is minimised: "newton", "lbfgs" (SciPy's L-BFGS-B), or "auto", which is Newton
         for up to 3000 observations, and always for models with form="weight".
     :param tolerance: the run ends when an outer iteration changes the bound by less, in nats, as in the paper; or when a
@@ -195,6 +196,7 @@ class _Run:
         self.solver = rule.inner_solver(problem.model)
         self.radius = math.inf if rule.trust_region is None else float(rule.trust_region)
         self.delta = 0.0 if rule.augmented else None
+        self.theta = rule.theta
         self.not_concave = bool(tf.reduce_any(tf.convert_to_tensor(problem.loss.curvature) > 0.0))
         self.minorises = rule.curvature or not self.not_concave
         self.fast = rule.accelerate and self.minorises and not rule.augmented and rule.trust_region is None
@@ -265,7 +267,7 @@ class _Run:
     def _subproblem(self, at: Marginals, start: tuple[tf.Tensor, tf.Tensor]) -> _Iteration:
         """One subproblem, solved until its duality gap is small beside what it has gained."""
         problem, rule = self.problem, self.rule
-        sub, box = make_subproblem(problem, at, Policy(rule.theta, rule.curvature, self.delta, self.radius))
+        sub, box = make_subproblem(problem, at, Policy(self.theta, rule.curvature, self.delta, self.radius))
         floor, before = _GAP * rule.tolerance, float(at.bound)
         at = moved_into(box, sub, problem, at)
         point = problem.point(sub, at, *start)
@@ -310,5 +312,8 @@ class _Run:
             return True
         if self.radius < math.inf:
             self.radius *= 0.1
+            return True
+        if self.theta < 1.0:
+            self.theta = 1.0  # the paper's
             return True
         return False
