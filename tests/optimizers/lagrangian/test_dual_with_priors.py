@@ -95,6 +95,16 @@ def test_maximisers_are_those_of_a_simplex_search(seed):
         assert_allclose(getattr(found, name), (ends[0].h - ends[1].h) / (2 * step), rtol=1e-4, atol=1e-6)
 
 
+def concave_form(of: DualProblem, sub: Subproblem, at: Marginals) -> float:
+    """Q_k as derived with (V31): losses of Laplace densities, the variance v, and a proximal term of the means."""
+    m, v = at.mean.numpy(), at.state.variance.numpy()
+    h, sigma, rho, c = (part.numpy() for part in (sub.h, sub.sigma, sub.rho, sub.precision))
+    s = 0.5 * (sigma + v / sigma)
+    losses = of.loss.reference.loss.value(tf.constant(m), tf.constant(s)).numpy() + 0.5 * rho * (s - sigma) ** 2
+    losses += 0.5 * c * ((m - h) ** 2 - (m - LOCATION) ** 2 - v) - 0.5 * np.log(2.0 * np.pi * TAU**2) * (c > 0.0)
+    return float(-np.sum(losses) - at.divergence)
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_subproblem_touches_the_bound_from_below_and_its_dual_is_above(seed):
     of = problem()
@@ -104,6 +114,7 @@ def test_subproblem_touches_the_bound_from_below_and_its_dual_is_above(seed):
     for other in range(20):
         there = in_box(of, sub, box, 100 * seed + other)
         primal = float(of._primal(sub, there))
+        assert_allclose(primal, concave_form(of, sub, there), rtol=1e-9)
         assert primal <= float(there.bound) + 1e-9
         duals = [float(of.point(sub, in_box(of, sub, box, k), at.mean, at.deviation).dual) for k in range(2)]
         assert primal <= min(duals) + 1e-9
