@@ -1,10 +1,10 @@
 """The exact KL[Q || P] of a model of this package with a Gaussian posterior, or of GPflow's `VGP` and `SVGP`.
 
-P is the GP with the model's kernel and mean function, and Q the posterior. Q is P with another distribution of finitely many
-values of f, and the same conditional distribution of f given them. The divergence of the processes is therefore that of these
-values, which is `prior_kl`. Inducing inputs are parameters of Q and do not occur in P. Jitter adds small noise to the inducing
-values. They are then still random variables with a joint distribution with f under P, and the divergence and the predictions
-use the same one.
+P is the GP with the model's kernel and mean function, or the distribution of f under the Laplace priors of a linear model,
+and Q the posterior. Q is P with another distribution of finitely many values of f, and the same conditional distribution of f
+given them. The divergence of the processes is therefore that of these values, which is `prior_kl`. Inducing inputs are
+parameters of Q and do not occur in P. Jitter adds small noise to the inducing values. They are then still random variables
+with a joint distribution with f under P, and the divergence and the predictions use the same one.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from gpflow.models import SVGP, VGP, GPModel
 from ..bases import Basis, InducingBasis
 from ..errors import ModelError, NumericalError
 from ..models import BasisGP, FullGP
+from ..models.linear.lcl_laplace import LaplacePriorLCLGP
 from .classifiers import CERTIFIED
 
 _ROWS = 2048
@@ -34,7 +35,9 @@ def divergence(model: GPModel) -> float:
     :raises ModelError: for a model of another family.
     :raises NumericalError: if it is not finite.
     """
-    if isinstance(model, (BasisGP, FullGP)):
+    if isinstance(model, LaplacePriorLCLGP):
+        kl = float(model.prior_kl())
+    elif isinstance(model, (BasisGP, FullGP)):
         kl = _of_basis(model.basis, model.kernel)
     elif isinstance(model, VGP):
         kl = float(gauss_kl(model.q_mu, model.q_sqrt))

@@ -1,15 +1,16 @@
 """Likelihoods that GPflow lacks, and the sites of all likelihoods: what one observation contributes to a bound.
 
-One file per class (`bernoulli_logit.py`, `bernoulli_probit.py`, `laplace.py`, `negative_binomial.py`, `ordinal.py`);
-they use nothing of the sites. `sites/` describes the site of every likelihood, GPflow's included, in one registry: expected
-losses with derivatives for the Lagrangian dual, log densities with Fourier transforms for affine-independent inference, and
-valid labels. `support.py` and `labels.py` check labels, and `accuracy.py` checks quadrature. A likelihood of your own is
-declared once, by `declare_site`. Read `laplace.py` first, then `sites/__init__.py`.
+One file per class (`bernoulli_logit.py`, `bernoulli_probit.py`, `hinge.py`, `laplace.py`, `negative_binomial.py`,
+`ordinal.py`); they use nothing of the sites. `sites/` describes the site of every likelihood, GPflow's included, in one
+registry: expected losses with derivatives for the Lagrangian dual, log densities with Fourier transforms for
+affine-independent inference, and valid labels. `support.py` and `labels.py` check labels, and `accuracy.py` checks
+quadrature. A likelihood of your own is declared once, by `declare_site`. Read `laplace.py` first, then `sites/__init__.py`.
 """
 
 from ..expectations.projections import Site
 from .bernoulli_logit import BernoulliLogit
 from .bernoulli_probit import BernoulliProbit
+from .hinge import Hinge
 from .labels import check_labels, observation_columns
 from .laplace import Laplace
 from .lookup import declare_site_loss, likelihood_site, site_loss
@@ -17,7 +18,7 @@ from .moments import check_moments, observation_moments
 from .negative_binomial import NegativeBinomial
 from .ordinal import Ordinal
 from .sites.gaussian import GaussianLoss
-from .sites.laplace import LaplaceLoss
+from .sites.laplace import HingeLoss, LaplaceLoss
 from .sites.log_linear import LogLinearLoss
 from .sites.logit import ConvexPiecewiseLogitLoss, LogitLoss, PiecewiseLogitLoss
 from .sites.priors import prior_site
@@ -27,7 +28,8 @@ from .sites.site_loss import Expansion, Maximiser, SiteLoss
 from .support import Support
 
 __all__ = [
-    "BernoulliLogit", "BernoulliProbit", "ConvexPiecewiseLogitLoss", "Expansion", "GaussianLoss", "Laplace", "LaplaceLoss",
+    "BernoulliLogit", "BernoulliProbit", "ConvexPiecewiseLogitLoss", "Expansion", "GaussianLoss", "Hinge", "HingeLoss",
+    "Laplace", "LaplaceLoss",
     "LogLinearLoss", "LogitLoss", "Maximiser", "NegativeBinomial", "Ordinal", "PiecewiseLogitLoss", "QuadratureLoss", "Site",
     "SiteLoss", "Support", "check_labels", "check_moments", "declare_site", "declare_site_loss", "likelihood_site",
     "observation_columns", "observation_moments", "prior_site", "site_loss",

@@ -5,6 +5,7 @@ from __future__ import annotations
 __all__ = ["LEAST_DEVIATION", "Laplace", "expected_laplace_loss"]
 
 import numpy as np
+import numpy.typing as npt
 import tensorflow as tf
 import tensorflow_probability as tfp
 from gpflow import Parameter
@@ -25,7 +26,7 @@ class Laplace(ScalarLikelihood):
     Outliers pull it less than Gaussian noise, and it is log-concave, so that q is unique. Expectations and predictions are in
     closed form.
 
-    :param scale: b, above 0; the variance of the noise is 2 b^2.
+    :param scale: b, above 0: a number, or one per observation [N, 1]; the variance of the noise is 2 b^2.
     :param kwargs: passed on to `gpflow.likelihoods.ScalarLikelihood`.
     :raises DataError: if `scale` is not a positive number.
 
@@ -36,7 +37,7 @@ class Laplace(ScalarLikelihood):
         mean, variance = model.predict_y(Xnew)
     """
 
-    def __init__(self, scale: float = 1.0, **kwargs: object) -> None:
+    def __init__(self, scale: npt.ArrayLike = 1.0, **kwargs: object) -> None:
         super().__init__(**kwargs)
         self.scale: Parameter = positive_parameter(scale, "scale")
 

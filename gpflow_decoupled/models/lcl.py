@@ -62,12 +62,19 @@ class LCLGP(FullGP):
         super().__init__(data, kernel, likelihood, mean_function=mean_function, num_latent_gps=num_latent_gps)
         if form == "auto":
             form = _smaller_form(kernel, self.data[0])
-        self.basis = DualBasis(self.data[0].numpy(), self.num_latent_gps, form)
+        self.basis = self._make_basis(form)
         self.site_loss()
 
-    def site_loss(self) -> SiteLoss:
+    def observation_loss(self) -> SiteLoss:
         """The site losses f_n of the data [N, L]; they read the likelihood's Parameters whenever they are called."""
         return site_loss(self.likelihood, self.data[1])
+
+    def site_loss(self) -> SiteLoss:
+        """The losses of all sites: those of the data [N, L], and where weights have priors that are not Gaussian theirs."""
+        return self.observation_loss()
+
+    def _make_basis(self, form: str) -> DualBasis:
+        return DualBasis(self.data[0].numpy(), self.num_latent_gps, form)
 
     def prior_mean(self) -> tf.Tensor:
         """m_0 at the data [N, L]."""

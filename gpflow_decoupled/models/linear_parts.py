@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-__all__ = ["as_arrays", "check_rows", "check_variance", "linear_mean", "linear_prior"]
+__all__ = [
+    "as_arrays", "check_rows", "check_variance", "linear_mean", "linear_prior", "location_and_scale", "normal_prior",
+    "scalar_prior",
+]  # fmt: skip
 
 from numbers import Real
 
@@ -18,6 +21,8 @@ from gpflow.utilities import set_trainable
 from ..errors import DataError
 from ..inducing import LinearWeights
 from ..inputs import as_pair, as_values
+
+tfd = tfp.distributions
 
 
 def as_arrays(data: RegressionData) -> tuple[np.ndarray, np.ndarray]:
@@ -79,6 +84,51 @@ def linear_prior(prior: tfp.distributions.Distribution | None, columns: int) -> 
         return mean, Linear(variance=_variances(np.asarray(prior.variance(), default_float())))
     given = prior.parameters.get("covariance_matrix")  # the factor of one that is not positive definite is NaN
     return mean, LinearWeights(np.asarray(prior.covariance() if given is None else given, default_float()))
+
+
+def scalar_prior(prior: tfp.distributions.Distribution | None, columns: int) -> tfp.distributions.Distribution | None:
+    """The scalar distribution, of batch shape [] or [p], of weights with independent priors; None for other priors.
+
+    :param prior: the distribution, or `tfd.Independent` of one.
+    :param columns: p.
+    :raises DataError: for another batch shape.
+    """
+    inner = prior.distribution if isinstance(prior, tfd.Independent) else prior
+    if not isinstance(inner, tfd.Distribution) or inner.event_shape.rank != 0:
+        return None
+    if inner.batch_shape.rank not in (0, 1) or (
+        inner.batch_shape.rank == 1 and inner.batch_shape[0] not in (1, columns)
+    ):
+        raise DataError(
+            f"prior has batch shape {inner.batch_shape} and X has {columns} columns: it must be one distribution for all "
+            "columns, or one per column; the intercept has a prior of its own, see intercept_variance."
+        )
+    return inner
+
+
+def normal_prior(prior: tfp.distributions.Normal, columns: int) -> tfp.distributions.MultivariateNormalDiag:
+    """A scalar normal distribution of batch shape [] or [p] as one over p weights."""
+    loc, scale = (np.broadcast_to(np.asarray(part, default_float()), [columns]) for part in (prior.loc, prior.scale))
+    return tfd.MultivariateNormalDiag(loc, scale)
+
+
+def location_and_scale(prior: tfp.distributions.Distribution) -> tuple[np.ndarray, np.ndarray]:
+    """Location and scale of a prior as arrays, [] or [p]: its `loc` and `scale`, else mean and deviation, else 0 and 1.
+
+    :raises DataError: unless they are finite, and the scale positive.
+    """
+    if isinstance(prior, (tfd.Laplace, tfd.StudentT)):
+        centre, scale = np.asarray(prior.loc), np.asarray(prior.scale)
+    else:
+        try:
+            centre, scale = np.asarray(prior.mean()), np.asarray(prior.stddev())
+        except NotImplementedError:
+            return np.zeros([]), np.ones([])
+    if not np.all(np.isfinite(centre)) or not np.all(np.isfinite(scale) & (scale > 0)):
+        raise DataError(
+            "prior has a location that is not finite, or a scale that is not finite and positive: repair it."
+        )
+    return centre, scale
 
 
 def _variances(variances: np.ndarray) -> np.ndarray:

@@ -87,7 +87,7 @@ def _moments(model: object, data: RegressionData | None) -> Found | None:
     """What the check needs of some of the observations; None for a model that is not checked."""
     if isinstance(model, (CVIGP, LCLGP)):
         data, number = model.data, model.basis.num_data
-        if isinstance(model, LCLGP) and not isinstance(model.site_loss(), QuadratureLoss):
+        if isinstance(model, LCLGP) and not isinstance(model.observation_loss(), QuadratureLoss):
             return None  # closed forms
     elif isinstance(model, BasisGP) and data is not None and model.expectations is None:
         number = int(data[0].shape[0]) if model.num_data is None else int(model.num_data)
@@ -104,7 +104,8 @@ def _moments(model: object, data: RegressionData | None) -> Found | None:
     if isinstance(model, BasisGP):
         return model.likelihood, (X, Y), *model.predict_f(X), number
     state = model.basis.factor(model.kernel)
-    mean, variance = mix_outputs(model.kernel, state.mean[rows], state.variance[rows])
+    of_data = (part[: model.basis.num_data][rows] for part in (state.mean, state.variance))
+    mean, variance = mix_outputs(model.kernel, *of_data)
     return model.likelihood, (X, Y), mean + model.mean_function(X), variance, number
 
 

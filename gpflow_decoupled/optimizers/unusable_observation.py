@@ -115,7 +115,8 @@ def _at(model: Observed, data: RegressionData, m: tf.Tensor, v: tf.Tensor) -> _F
     """The expectations under f ~ N(m, v), [N, P] each, as the bound of this model computes them."""
     X, Y = data
     if isinstance(model, LCLGP):
-        values = -tf.reduce_sum(model.site_loss().value(m, tf.sqrt(v)), axis=1)
+        m, v = m[: len(Y)], v[: len(Y)]  # sites of weights follow
+        values = -tf.reduce_sum(model.observation_loss().value(m, tf.sqrt(v)), axis=1)
     elif isinstance(model, AffineIndependentGP):
         y = Projections(tf.sqrt(v), m[:, 0], tf.zeros([1, 0], m.dtype))
         values = integrate(NormalBase(), y, model.site_groups()[0].site, model.integration._replace(route="auto"))
@@ -137,7 +138,7 @@ def _own_moments(model: CVIGP | LCLGP | BasisGP, X: tf.Tensor) -> Moments:
     if isinstance(model, BasisGP):
         return model.predict_f(X)
     state = model.basis.factor(model.kernel)
-    mean, variance = mix_outputs(model.kernel, state.mean, state.variance)
+    mean, variance = mix_outputs(model.kernel, state.mean[: len(X)], state.variance[: len(X)])
     return mean + model.mean_function(X), variance
 
 

@@ -26,6 +26,7 @@ __all__ = [
     "gamma",
     "gaussian",
     "hermite",
+    "hinge",
     "integral",
     "laplace",
     "log_predictive",
@@ -77,6 +78,11 @@ def exponential(y: float) -> Loss:
 def laplace(y: float, scale: float) -> Loss:
     """Double exponential noise."""
     return lambda eta: -stats.laplace.logpdf(y, eta, scale)
+
+
+def hinge(y: float) -> Loss:
+    """The loss of support vector machines, for labels of 0 and 1; not the logarithm of a density."""
+    return lambda eta: np.maximum(0.0, 1.0 - (2.0 * y - 1.0) * eta)
 
 
 def bernoulli_logit(y: float) -> Loss:

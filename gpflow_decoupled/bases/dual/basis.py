@@ -17,14 +17,12 @@ import numpy.typing as npt
 import tensorflow as tf
 from gpflow.kernels import Kernel
 
-from ...errors import check_option
+from ...errors import DataError, check_option
 from ..base import Basis, Features
 from ..parts.observations import observation_points, per_observation
 from .function_space import FunctionSpace
 from .geometry import DualState, Geometry
 from .weight_space import WeightSpace
-
-_GEOMETRIES: dict[str, type[Geometry]] = {one.form: one for one in (FunctionSpace, WeightSpace)}
 
 
 class DualBasis(Basis):
@@ -35,6 +33,8 @@ class DualBasis(Basis):
     :param form: "function" computes with K [N, N] and serves any kernel. "weight" computes with matrices of p x p and
         N x p, and serves linear kernels of p weights: `gpflow.kernels.Linear`, `LinearWeights`, `gpflow.kernels.Constant` and
         their sums. `models.LCLGP` also knows "auto".
+    :param weight_sites: how many of the first weights have a site of their own, because their prior is not Gaussian (V30);
+        for the form "weight". Their multipliers follow those of the observations, so that there are N + `weight_sites`.
     :param alpha: [N, L]; zeros if not given.
     :param lam: lambda [N, L], of any sign as long as V exists; zeros if not given. Where both are zero, q is the prior.
     :raises DataError: where an array has the wrong shape or entries that are not finite.
@@ -55,17 +55,25 @@ class DualBasis(Basis):
         num_latent_gps: int = 1,
         form: str = "function",
         *,
+        weight_sites: int = 0,
         alpha: npt.ArrayLike | None = None,
         lam: npt.ArrayLike | None = None,
     ) -> None:
         super().__init__()
-        check_option("form", form, _GEOMETRIES)
+        check_option("form", form, ("function", "weight"))
         self.points = observation_points(points)
         self.num_latent_gps = num_latent_gps
-        self.geometry: Geometry = _GEOMETRIES[form](self.points)
+        self.geometry: Geometry
+        if form == "weight":
+            self.geometry = WeightSpace(self.points, weight_sites)
+        elif weight_sites:
+            raise DataError('Weights have sites of their own in the form "weight" alone; pass form="weight".')
+        else:
+            self.geometry = FunctionSpace(self.points)
+        rows = self.num_data + weight_sites
         neutral = "at alpha = lam = 0 q is the prior"
-        self.alpha = per_observation("alpha", alpha, self.num_data, num_latent_gps, neutral)
-        self.lam = per_observation("lam", lam, self.num_data, num_latent_gps, neutral)
+        self.alpha = per_observation("alpha", alpha, rows, num_latent_gps, neutral)
+        self.lam = per_observation("lam", lam, rows, num_latent_gps, neutral)
 
     @property
     def form(self) -> str:

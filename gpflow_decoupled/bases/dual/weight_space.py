@@ -5,7 +5,8 @@ weights. At the observations K = A A^T with A = X R [N, p], and
 
     V = A C^-1 A^T,   C = I + A^T Lambda A                                                                  (V8)
 
-for lambda of any sign as long as C [p, p] is positive definite.
+for lambda of any sign as long as C [p, p] is positive definite. A weight with a site of its own, whose prior is not Gaussian,
+is one more row of A, which is its row of R (V30).
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from __future__ import annotations
 __all__ = ["WeightSpace", "count_weights"]
 
 import tensorflow as tf
+from gpflow.inducing_variables import SharedIndependentInducingVariables
 from gpflow.kernels import Constant, Kernel
 
 from ...covariances.latents import gram, gram_to_data
@@ -31,17 +33,28 @@ class WeightSpace(Geometry):
     """Computes with A [1, N, p]: N p^2 + p^3 / 3 per latent for a state, N p memory.
 
     A state of `state_at` serves the observations alone; `for_predictions` makes it serve other inputs.
+
+    :param points: the inputs of the observations X [N, D].
+    :param weight_sites: how many of the first weights have a site of their own.
     """
 
     form = "weight"
     forms_square_matrices = False
+    weight_sites: int = 0
+    """How many of the first weights have a site of their own."""
+
+    def __init__(self, points: SharedIndependentInducingVariables, weight_sites: int = 0) -> None:
+        super().__init__(points)
+        self.weight_sites = weight_sites
 
     def prior(self, kernel: Kernel) -> tf.Tensor:
-        """A [1, N, p]; N p^2.
+        """A [1, N, p]; N p^2. With sites of weights their rows follow, and N counts them too.
 
         :raises NotImplementedError: for a kernel that is not linear.
         """
-        return tf.linalg.matrix_transpose(_features(kernel, self.X, _prior_root(kernel, self.X)))
+        root = _prior_root(kernel, self.X)
+        A = tf.linalg.matrix_transpose(_features(kernel, self.X, root))
+        return tf.concat([A, root[:, : self.weight_sites]], axis=1) if self.weight_sites else A  # (V30)
 
     def product(self, prior: tf.Tensor, vectors: tf.Tensor) -> tf.Tensor:
         """A (A^T x) [N, L]; 2 N p per latent."""

@@ -1,18 +1,20 @@
-"""Sites of Laplace noise, and of Laplace priors, in closed form."""
+"""Sites of Laplace noise, of Laplace priors, and of the hinge loss, which is a Laplace loss plus a line, in closed form."""
 
 from __future__ import annotations
 
-__all__ = ["LAPLACE", "LaplaceLoss", "laplace_site"]
+__all__ = ["HINGE", "LAPLACE", "HingeLoss", "LaplaceLoss", "laplace_site"]
 
 import numpy as np
 import tensorflow as tf
 from gpflow.base import TensorType
 
 from ...expectations.projections import Site
+from ..hinge import Hinge, expected_hinge_loss
 from ..laplace import LEAST_DEVIATION, Laplace, expected_laplace_loss
 from ..parameters import constant_parameter, parameter_per_site
+from ..support import BINARY
 from .description import SiteDescription
-from .site_loss import Expansion, Maximiser, SiteLoss
+from .site_loss import Expansion, Maximiser, SiteLoss, site_labels
 
 _SQRT_2, _SQRT_2_PI = np.sqrt(2.0), np.sqrt(2.0 * np.pi)
 
@@ -90,6 +92,54 @@ class LaplaceLoss(SiteLoss):
         )
 
 
+class HingeLoss(LaplaceLoss):
+    """The site loss of the hinge loss, f = (1 - s h) Phi(t) + sigma phi(t), t = (1 - s h) / sigma, s = 2 y - 1: (V32).
+
+    max(0, 1 - s f) = |f - s| / 2 + (1 - s f) / 2 is the loss of Laplace noise around s with the scale 2, up to log 4 and a
+    linear function. So are its expectation and its maximiser. f_h lies between -1 and 0 for y = 1, and between 0 and 1 for y
+    = 0.
+
+    :param likelihood: it has no Parameters.
+    :param Y: labels y of 0 or 1 [N, L]. The attribute `Y` has s.
+
+    Example::
+
+        loss = HingeLoss(Hinge(), Y)
+        loss.value(h, sigma)  # [N, L]
+    """
+
+    def __init__(self, likelihood: Hinge, Y: TensorType) -> None:
+        SiteLoss.__init__(self, 2.0 * site_labels(Y) - 1.0)
+
+    @property
+    def _scale(self) -> tf.Tensor:
+        return tf.constant(2.0, self.Y.dtype)
+
+    @property
+    def lower(self) -> tf.Tensor:
+        """-1 where y = 1, and 0 where y = 0: [N, L]."""
+        return super().lower - 0.5 * self.Y
+
+    @property
+    def upper(self) -> tf.Tensor:
+        """0 where y = 1, and 1 where y = 0: [N, L]."""
+        return super().upper - 0.5 * self.Y
+
+    def value(self, h: tf.Tensor, sigma: tf.Tensor) -> tf.Tensor:
+        """The loss f [N, L]."""
+        return expected_hinge_loss(h, tf.maximum(tf.abs(sigma), LEAST_DEVIATION), self.Y)
+
+    def expand(self, h: tf.Tensor, sigma: tf.Tensor) -> Expansion:
+        """The loss and its derivatives, [N, L] each."""
+        half = super().expand(h, sigma)  # its value is that of this class already
+        return half._replace(d_h=half.d_h - 0.5 * self.Y)  # (V32)
+
+    def maximiser(self, alpha: tf.Tensor, lam: tf.Tensor, sigma_k: tf.Tensor, rho: tf.Tensor) -> Maximiser:
+        """The maximum of (V15) over sigma >= sigma_k / 2, [N, L] each; rho must be above 0."""
+        best = super().maximiser(alpha + 0.5 * self.Y, lam, sigma_k, rho)
+        return best._replace(value=best.value + np.log(4.0) - 0.5)  # (V32)
+
+
 def laplace_site(y_0: tf.Tensor, tau: tf.Tensor) -> Site:
     """The Laplace log density of y about y_0 [N] with scale tau [N]: of a likelihood, or of the prior of a weight."""
 
@@ -111,3 +161,4 @@ def _density(likelihood: Laplace, Y: tf.Tensor) -> Site:
 
 
 LAPLACE = SiteDescription(LaplaceLoss, _density)
+HINGE = SiteDescription(HingeLoss, support=BINARY)

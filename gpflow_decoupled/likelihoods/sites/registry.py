@@ -12,13 +12,14 @@ from gpflow import likelihoods as gl
 from ...errors import DataError
 from ..bernoulli_logit import BernoulliLogit
 from ..bernoulli_probit import BernoulliProbit
+from ..hinge import Hinge
 from ..laplace import Laplace
 from ..negative_binomial import NegativeBinomial
 from ..ordinal import Ordinal
 from ..support import UNIT_INTERVAL, Support, classes
 from .description import DensityBuilder, SiteDescription, SiteLossBuilder
 from .gaussian import GAUSSIAN
-from .laplace import LAPLACE
+from .laplace import HINGE, LAPLACE
 from .log_linear import exponential_sites, gamma_sites, poisson_sites
 from .logit import logit_sites
 from .negative_binomial import NEGATIVE_BINOMIAL
@@ -41,6 +42,7 @@ _DESCRIPTIONS: dict[type[gl.Likelihood], Describe] = {
     gl.Softmax: lambda likelihood: SiteDescription(support=classes(int(likelihood.num_classes))),
     BernoulliLogit: logit_sites,
     BernoulliProbit: lambda _: PROBIT,
+    Hinge: lambda _: HINGE,
     Laplace: lambda _: LAPLACE,
     NegativeBinomial: lambda _: NEGATIVE_BINOMIAL,
     Ordinal: lambda likelihood: SiteDescription(support=classes(likelihood.num_bins)),

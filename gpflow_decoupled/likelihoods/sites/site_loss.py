@@ -21,8 +21,9 @@ convex in (h, sigma) where the likelihood is log-concave.
 
 from __future__ import annotations
 
-__all__ = ["Expansion", "Maximiser", "SiteLoss", "dual_objective", "site_labels"]
+__all__ = ["Expansion", "Maximiser", "Reference", "SiteLoss", "dual_objective", "log_normaliser", "site_labels"]
 
+import math
 from abc import ABC, abstractmethod
 from typing import NamedTuple
 
@@ -95,6 +96,33 @@ class Maximiser(NamedTuple):
     """[N, L]"""
 
 
+class Reference(NamedTuple):
+    """The Gaussians whose expected negative log densities a loss subtracts, (V30): N(centre, 1 / precision).
+
+    Example::
+
+        loss, precision, centre = site_loss.reference
+    """
+
+    loss: SiteLoss
+    """The loss without them."""
+    precision: tf.Tensor
+    """[N, L]; zero where nothing is subtracted."""
+    centre: tf.Tensor
+    """[N, L]"""
+
+    def expected_loss(self, h: tf.Tensor, sigma: tf.Tensor) -> tf.Tensor:
+        """-E log N(x; centre, 1 / precision) under x ~ N(h, sigma^2), in nats [N, L]; zero where nothing is subtracted."""
+        squares = tf.square(h - self.centre) + tf.square(sigma)
+        return 0.5 * self.precision * squares - log_normaliser(self.precision)
+
+
+def log_normaliser(precision: tf.Tensor) -> tf.Tensor:
+    """1/2 log(c / (2 pi)) of normal densities with precision c [...]; zero where c is zero."""
+    known = precision > 0.0
+    return tf.where(known, 0.5 * tf.math.log(tf.where(known, precision, 1.0) / (2.0 * math.pi)), 0.0)
+
+
 class SiteLoss(ABC):
     """The expected losses f(h, sigma) = -E log p(y | eta), eta ~ N(h, sigma^2), of all labels Y [N, L] at once.
 
@@ -123,6 +151,10 @@ class SiteLoss(ABC):
     """Whether (V15) has no maximum with rho = 0."""
     no_dual: str | None = None
     """Why (V15) cannot be maximised for this loss, and what to use instead; None where it can."""
+    parts: tuple[SiteLoss, ...] = ()
+    """The losses whose rows follow one another in this one; empty where it is not put together of others."""
+    reference: Reference | None = None
+    """The Gaussians that the loss subtracts, as that of a weight's prior does; None where there are none."""
 
     def __init__(self, Y: TensorType) -> None:
         self.Y = site_labels(Y)
@@ -141,6 +173,16 @@ class SiteLoss(ABC):
     def curvature(self) -> tf.Tensor:
         """The least c [N, L] >= 0 with (-log p)'' >= -c, (V20); zero where the likelihood is log-concave."""
         return tf.zeros_like(self.Y)
+
+    @property
+    def log_concave(self) -> bool:
+        """Whether `curvature` is zero whatever the Parameters are."""
+        return type(self).curvature is SiteLoss.curvature
+
+    @property
+    def penalised(self) -> tf.Tensor:
+        """Where (V15) has no maximum with rho = 0, bool [N, L]: see `needs_penalty`."""
+        return tf.fill(tf.shape(self.Y), self.needs_penalty)
 
     @abstractmethod
     def value(self, h: tf.Tensor, sigma: tf.Tensor) -> tf.Tensor:

@@ -11,10 +11,9 @@ import tensorflow_probability as tfp
 from gpflow.config import default_float
 from gpflow.kernels import Kernel, Linear
 
-from ...errors import DataError
 from ...expectations.site_integrals import SiteGroup
 from ...likelihoods import prior_site
-from ..linear_parts import linear_prior
+from ..linear_parts import linear_prior, location_and_scale, normal_prior, scalar_prior
 
 tfd = tfp.distributions
 
@@ -62,38 +61,9 @@ def split_prior(
     :param intercept: whether there is an intercept, which always has a Gaussian prior.
     :raises DataError: for any other distribution.
     """
-    inner = prior.distribution if isinstance(prior, tfd.Independent) else prior
-    multivariate = not isinstance(inner, tfd.Distribution) or inner.event_shape.rank != 0
-    if inner is None or multivariate:
-        mean, kernel = linear_prior(prior, columns)
+    inner = scalar_prior(prior, columns)
+    if inner is None or isinstance(inner, tfd.Normal):
+        mean, kernel = linear_prior(prior if inner is None else normal_prior(inner, columns), columns)
         return mean, kernel, None
-    if inner.batch_shape.rank not in (0, 1) or (
-        inner.batch_shape.rank == 1 and inner.batch_shape[0] not in (1, columns)
-    ):
-        raise DataError(
-            f"prior has batch shape {inner.batch_shape} and X has {columns} columns: it must be one distribution for all "
-            "columns, or one per column; the intercept has a prior of its own, see intercept_variance."
-        )
-    if isinstance(inner, tfd.Normal):
-        scale = np.broadcast_to(np.asarray(inner.scale, default_float()), [columns])
-        loc = np.broadcast_to(np.asarray(inner.loc, default_float()), [columns])
-        mean, kernel = linear_prior(tfd.MultivariateNormalDiag(loc, scale), columns)
-        return mean, kernel, None
-    centre, scale = (np.broadcast_to(part, [columns]).astype(default_float()) for part in _coordinates(inner))
+    centre, scale = (np.broadcast_to(part, [columns]).astype(default_float()) for part in location_and_scale(inner))
     return centre, Linear(variance=scale**2), WeightPriors(inner, centre, scale, intercept)
-
-
-def _coordinates(prior: tfp.distributions.Distribution) -> tuple[np.ndarray, np.ndarray]:
-    """A centre and a positive scale of a distribution; they only make the optimisation better conditioned."""
-    if isinstance(prior, (tfd.Laplace, tfd.StudentT)):
-        centre, scale = np.asarray(prior.loc), np.asarray(prior.scale)
-    else:
-        try:
-            centre, scale = np.asarray(prior.mean()), np.asarray(prior.stddev())
-        except NotImplementedError:
-            return np.zeros([]), np.ones([])
-    if not np.all(np.isfinite(centre)) or not np.all(np.isfinite(scale) & (scale > 0)):
-        raise DataError(
-            "prior has a location that is not finite, or a scale that is not finite and positive: repair it."
-        )
-    return centre, scale

@@ -4,15 +4,27 @@ from __future__ import annotations
 
 __all__ = ["LCLGLM"]
 
+import numpy as np
 import tensorflow_probability as tfp
 from gpflow.base import RegressionData
 from gpflow.kernels import Constant, Linear
 from gpflow.likelihoods import Likelihood
 from gpflow.utilities import set_trainable
 
+from ...errors import DataError, check_option
 from ..checks import check_likelihood, check_shapes_of_data, check_values, infer_num_latent_gps
 from ..lcl import LCLGP
-from ..linear_parts import as_arrays, check_rows, check_variance, linear_mean, linear_prior
+from ..linear_parts import (
+    as_arrays,
+    check_rows,
+    check_variance,
+    linear_mean,
+    linear_prior,
+    location_and_scale,
+    normal_prior,
+    scalar_prior,
+)
+from .lcl_laplace import LaplacePriorLCLGP
 
 
 def LCLGLM(
@@ -29,18 +41,24 @@ def LCLGLM(
 
     :param data: X [N, p], Y [N, L].
     :param likelihood: one that has a site loss, see `likelihoods.site_loss`.
-    :param prior: a Gaussian of `tensorflow_probability.distributions` over the weights [p], as in `CVIGLM`; N(0, I) if not
-        given.
+    :param prior: the prior of the weights; N(0, I) if not given. Either a Gaussian of
+        `tensorflow_probability.distributions` over [p], as in `CVIGLM`; or a `Laplace` or `Normal` of batch shape [] or [p],
+        as independent priors, the same for each latent. Each Laplace prior is one more site (V30) with its own multipliers.
     :param intercept: whether there is a weight b, with prior N(0, intercept_variance).
     :param intercept_variance: of b.
     :param num_latent_gps: the number of latents L; by default what the likelihood says, else the columns of Y.
     :param form: "weight" computes with p x p matrices, (V8), "function" with N x N, (V9), and "auto" with the smaller.
-    :raises DataError: for unusable data, or a row of X that is all zero where there is no intercept.
+        Laplace priors need "weight", which has the smaller ones: N + p rows are never fewer than p.
+    :raises DataError: for unusable data or priors, a row of X that is all zero where there is no intercept, or form="function"
+        with Laplace priors.
     :raises UnknownOptionError: for another form.
 
-    `weights_posterior` reads the weights off the model. Cost of an evaluation: N p^2 + p^3 / 3, or 2/3 N^3. Example::
+    `weights_posterior` reads the weights off the model. The posterior is Gaussian under a Laplace prior too: its means are
+    close to zero where the data say little of a weight, but not exactly zero. The scale b of a Laplace prior is the Parameter
+    `model.weight_prior.scale`. It is not trained unless `gpflow.set_trainable` says so. Cost of an evaluation: N p^2 + p^3 /
+    3, with Laplace priors (N + p) p^2 + p^3 / 3, or 2/3 N^3. Example::
 
-        model = LCLGLM((X, Y), gpflow.likelihoods.Poisson())
+        model = LCLGLM((X, Y), gpflow.likelihoods.Poisson(), prior=tfp.distributions.Laplace(0.0, 0.5))
         LinearlyConstrainedLagrangian().run(model)
         mean, covariance = weights_posterior(model)
     """
@@ -53,9 +71,52 @@ def LCLGLM(
     check_values(X, Y, likelihood)
     if not intercept:
         check_rows(X)
+    variance = check_variance(intercept_variance) if intercept else None
+    scalar = scalar_prior(prior, X.shape[1])
+    if isinstance(scalar, tfp.distributions.Laplace):
+        return _with_laplace_prior((X, Y), likelihood, scalar, variance, latents, form)
+    if scalar is not None:
+        prior = _as_normal(scalar, X.shape[1])
     mean, kernel = linear_prior(prior, X.shape[1])
-    if intercept:
-        kernel += Constant(check_variance(intercept_variance))
+    if variance is not None:
+        kernel += Constant(variance)
     set_trainable(kernel, False)
     mean_function = linear_mean(mean, latents)
     return LCLGP((X, Y), kernel, likelihood, mean_function=mean_function, num_latent_gps=latents, form=form)
+
+
+def _with_laplace_prior(
+    data: RegressionData,
+    likelihood: Likelihood,
+    prior: tfp.distributions.Laplace,
+    intercept_variance: float | None,
+    latents: int,
+    form: str,
+) -> LaplacePriorLCLGP:
+    """The model for a Laplace prior of batch shape [] or [p]."""
+    check_option("form", form, ("auto", "weight", "function"))
+    if form == "function":
+        raise DataError(
+            'Laplace priors need form="weight", or "auto": each weight is one more site, and the form "function" would need '
+            "matrices with N + p rows, more than the p weights."
+        )
+    columns = data[0].shape[1]
+    location, scale = location_and_scale(prior)
+    return LaplacePriorLCLGP(
+        data,
+        likelihood,
+        np.broadcast_to(location, [columns]),
+        np.broadcast_to(scale, [columns]) if scale.size > 1 else scale.reshape([]),
+        intercept_variance=intercept_variance,
+        num_latent_gps=latents,
+    )
+
+
+def _as_normal(prior: tfp.distributions.Distribution, columns: int) -> tfp.distributions.MultivariateNormalDiag:
+    """A scalar normal prior as one over p weights; raises `DataError` for other scalar distributions."""
+    if not isinstance(prior, tfp.distributions.Normal):
+        raise DataError(
+            f"prior is a {type(prior).__name__}; LCLGLM takes a Laplace, a Normal or a multivariate normal of "
+            "tensorflow_probability.distributions. AffineIndependentGLM takes other scalar distributions too."
+        )
+    return normal_prior(prior, columns)

@@ -101,7 +101,7 @@ class ConstraintSubset:
         :param model: an `LCLGP`, or what `LCLGLM` returns.
         :raises ModelError: for a model of another class.
         :raises DataError: for a size, rows or a batch size that do not fit the data, and for likelihoods that are not
-            log-concave.
+            log-concave, or Laplace priors of weights.
         :raises NumericalError: where no start has a finite bound.
         """
         require_model("ConstraintSubset.run", model, LCLGP)
@@ -143,6 +143,11 @@ class ConstraintSubset:
         if self.batch_size is not None and self.batch_size > model.basis.num_data:
             raise DataError(
                 f"batch_size={self.batch_size} is more than the {model.basis.num_data} observations: use None for all."
+            )
+        if model.site_loss().reference is not None:
+            raise DataError(
+                "The model has Laplace priors of weights, which are sites beside the observations, and a subset of the "
+                "observations does not hold them. Use LinearlyConstrainedLagrangian, or a Gaussian prior."
             )
         if np.any(np.asarray(model.site_loss().curvature) > 0.0):
             raise DataError(

@@ -170,4 +170,6 @@ class DualProblem:
             losses += 0.5 * sub.kappa * tf.square(at.mean - sub.h)
         if sub.delta is not None:
             losses += 0.5 * sub.delta * moved**4
+        if sub.precision is not None:
+            losses += 0.5 * sub.precision * (tf.square(moved) + tf.square(at.mean - sub.h))  # (V31)
         return -tf.reduce_sum(losses) - at.divergence  # (V13)

@@ -30,7 +30,7 @@ from .result import LagrangianRecord, LagrangianResult
 from .site_maximiser import check_dual
 from .start import first_marginals, inside
 from .stationary import stationary_direction, stationary_step
-from .subproblem import Policy, make_subproblem
+from .subproblem import Policy, make_subproblem, moved_into
 
 _GAP = 0.5
 """A subproblem is solved when its duality gap is below this share of what it has gained."""
@@ -58,7 +58,8 @@ class Prepared(NamedTuple):
 class LinearlyConstrainedLagrangian:
     """Finds the best q of an `LCLGP` at fixed hyperparameters by the linearly constrained Lagrangian (LCL) of Khan 2014.
 
-    :param theta: the proximal weight rho = theta lambda; the paper's is 1, and smaller ones take longer steps.
+    :param theta: the proximal weight rho = theta lambda; the paper's is 1, and smaller ones take longer steps. After a
+        subproblem that did not raise the bound it is 1.
     :param inner: how the dual of a subproblem is minimised: "newton", "lbfgs" (SciPy's L-BFGS-B), or "auto", which is Newton
         for up to 3000 observations, and always for models with form="weight".
     :param tolerance: the run ends when an outer iteration changes the bound by less, in nats, as in the paper; or when a
@@ -125,7 +126,7 @@ class LinearlyConstrainedLagrangian:
         except DataError as error:  # derivatives that overflow look like those of straight lines
             raise unusable_observation(model, None) or error from error
         if problem.loss.needs_penalty and self.theta == 0.0:
-            name = type(model.likelihood).__name__
+            name = type(model.likelihood).__name__ if problem.loss.reference is None else "a Laplace density"
             raise DataError(f"theta must be above 0: {name} needs a penalty, or its subproblems have no maximum.")
         directions = [partial(of, problem) for of in (newton_direction, stationary_direction)]
         return Prepared(problem, *(problem.compiled(direction) for direction in directions))
@@ -195,6 +196,7 @@ class _Run:
         self.solver = rule.inner_solver(problem.model)
         self.radius = math.inf if rule.trust_region is None else float(rule.trust_region)
         self.delta = 0.0 if rule.augmented else None
+        self.theta = rule.theta
         self.not_concave = bool(tf.reduce_any(tf.convert_to_tensor(problem.loss.curvature) > 0.0))
         self.minorises = rule.curvature or not self.not_concave
         self.fast = rule.accelerate and self.minorises and not rule.augmented and rule.trust_region is None
@@ -265,9 +267,10 @@ class _Run:
     def _subproblem(self, at: Marginals, start: tuple[tf.Tensor, tf.Tensor]) -> _Iteration:
         """One subproblem, solved until its duality gap is small beside what it has gained."""
         problem, rule = self.problem, self.rule
-        sub, box = make_subproblem(problem, at, Policy(rule.theta, rule.curvature, self.delta, self.radius))
-        point = problem.point(sub, at, *start)
+        sub, box = make_subproblem(problem, at, Policy(self.theta, rule.curvature, self.delta, self.radius))
         floor, before = _GAP * rule.tolerance, float(at.bound)
+        at = moved_into(box, sub, problem, at)
+        point = problem.point(sub, at, *start)
 
         def finished(now: Marginals, then: DualPoint) -> bool:
             gap, gained = float(then.dual - then.primal), float(then.primal) - before
@@ -309,5 +312,8 @@ class _Run:
             return True
         if self.radius < math.inf:
             self.radius *= 0.1
+            return True
+        if self.theta < 1.0:
+            self.theta = 1.0  # the paper's
             return True
         return False

@@ -18,7 +18,7 @@ import tensorflow as tf
 
 from ...errors import DataError
 from ...likelihoods import Expansion, Maximiser, SiteLoss
-from ...likelihoods.sites.site_loss import dual_objective
+from ...likelihoods.sites.site_loss import dual_objective, log_normaliser
 
 _MAX_STEPS = 60
 _DECREMENT = 1e-12
@@ -39,6 +39,10 @@ class Subproblem(NamedTuple):
     """None stands for zero, for which some losses know the maximum in closed form."""
     delta: tf.Tensor | None = None
     """Weight of the augmented term -delta / 2 (sigma - sigma_k)^4 of the paper's (19); None stands for zero."""
+    precision: tf.Tensor | None = None
+    """c of the Gaussians that the loss subtracts, (V31), to be added to rho and kappa; None stands for zero."""
+    centre: tf.Tensor | None = None
+    """mu of these Gaussians; needed together with `precision`."""
 
 
 class _Loop(NamedTuple):
@@ -67,6 +71,12 @@ def check_dual(loss: SiteLoss) -> None:
 
     :raises DataError: for such a loss.
     """
+    if loss.reference is not None:
+        return check_dual(loss.reference.loss)
+    if loss.parts:
+        for part in loss.parts:
+            check_dual(part)
+        return
     if loss.no_dual is not None:
         raise DataError(loss.no_dual)
     zero = tf.zeros_like(loss.Y)
@@ -92,6 +102,10 @@ def maximise(
     In closed form where the loss has one, else by Newton's method with a step length per site and a Levenberg shift: about
     three expansions of the loss from a warm start.
     """
+    if loss.reference is not None:
+        return _without_reference(loss.reference.loss, sub, alpha, lam, h, sigma)
+    if loss.parts:
+        return _by_parts(loss.parts, sub, alpha, lam, h, sigma)
     plain = sub.kappa is None and sub.delta is None
     closed = loss.maximiser(alpha, lam, sub.sigma, sub.rho) if plain else None
     if closed is not None:
@@ -117,6 +131,34 @@ def maximise(
         d_h_d_lam=-m.hs * sub.sigma / det,
         d_s_d_lam=sign * m.hh * sub.sigma / det,
     )
+
+
+def _without_reference(
+    loss: SiteLoss, sub: Subproblem, alpha: tf.Tensor, lam: tf.Tensor, h: tf.Tensor, sigma: tf.Tensor
+) -> Maximiser:
+    """The maximisers for a loss less those of Gaussians N(mu, 1 / c), by the loss itself at other multipliers: (V31)."""
+    if sub.precision is None or sub.centre is None:
+        raise ValueError("a loss with a reference needs a Subproblem with its precision and centre")
+    c, mu = sub.precision, sub.centre
+    own = sub._replace(precision=None, centre=None)
+    best = maximise(loss, own, alpha + c * (sub.h - mu), lam + c, h, sigma)  # (V31)
+    constant = 0.5 * c * (tf.square(mu) - tf.square(sub.h)) - log_normaliser(c)
+    return best._replace(value=best.value + constant)
+
+
+def _by_parts(
+    parts: tuple[SiteLoss, ...], sub: Subproblem, alpha: tf.Tensor, lam: tf.Tensor, h: tf.Tensor, sigma: tf.Tensor
+) -> Maximiser:
+    """The maximisers of each part's rows, one part after the other."""
+    found, first = [], 0
+    for part in parts:
+        rows = slice(first, first + int(part.Y.shape[0]))
+        own = Subproblem(*(None if one is None else one[rows] for one in sub))
+        if part.log_concave:
+            own = own._replace(kappa=None)  # kappa is zero, and the maximum may have a closed form
+        found.append(maximise(part, own, *(one[rows] for one in (alpha, lam, h, sigma))))
+        first = rows.stop
+    return Maximiser(*(tf.concat(column, axis=0) for column in zip(*found)))
 
 
 def _advance(loss: SiteLoss, sub: Subproblem, alpha: tf.Tensor, lam: tf.Tensor, loop: _Loop) -> _Loop:

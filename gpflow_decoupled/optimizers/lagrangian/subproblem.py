@@ -6,7 +6,7 @@ and delta is the extra term of the paper's augmented Lagrangian.
 
 from __future__ import annotations
 
-__all__ = ["EXCESS", "Policy", "make_subproblem"]
+__all__ = ["EXCESS", "Policy", "make_subproblem", "moved_into"]
 
 from typing import NamedTuple
 
@@ -18,6 +18,8 @@ from .site_maximiser import Subproblem
 
 EXCESS = 1.05
 """By what factor the curvature terms exceed the least that makes sites concave."""
+_INSIDE = 1.0 - 1e-6
+"""How far from the end of the box multipliers are that were outside."""
 
 
 class Policy(NamedTuple):
@@ -34,14 +36,20 @@ class Policy(NamedTuple):
 
 
 def make_subproblem(problem: DualProblem, at: Marginals, policy: Policy) -> tuple[Subproblem, Box]:
-    """The subproblem that touches the bound at the marginals `at`, [N, L], and the box of its multipliers."""
-    loss, lam = problem.loss, at.lam
+    """The subproblem that touches the bound at the marginals `at`, [N, L], and the box of its multipliers.
+
+    Where the loss subtracts Gaussians, `rho` and `kappa` are those of the loss without them, and the box is that of (V31).
+    """
+    loss, lam, c_0, mu = problem.loss, at.lam, None, None
+    if loss.reference is not None:  # the weights below are those of the loss without its Gaussians, (V31)
+        loss, c_0, mu = loss.reference
+        lam = lam + c_0
     c = tf.convert_to_tensor(loss.curvature) * tf.ones_like(lam)
     bumpy = c > 0.0  # not log-concave
     # 1) The weights.
     rho = policy.theta * tf.maximum(lam, 0.0)
     if loss.needs_penalty:  # rho of the size of 1 / v where lambda is next to zero
-        rho = tf.maximum(rho, policy.theta / tf.square(at.deviation))
+        rho = tf.where(loss.penalised, tf.maximum(rho, policy.theta / tf.square(at.deviation)), rho)
     kappa = delta = None
     if policy.curvature and bool(tf.reduce_any(bumpy)):
         rho, kappa = tf.where(bumpy, EXCESS * c, rho), EXCESS * c  # (V20)
@@ -50,8 +58,32 @@ def make_subproblem(problem: DualProblem, at: Marginals, policy: Policy) -> tupl
     # 2) The box: alpha in S, lambda above -rho where (V20) applies and above 0 elsewhere, and in the trust region.
     low, high = box_of(loss, MARGIN)
     lowest = tf.where(bumpy, -rho * (1.0 - 1e-9), tf.zeros_like(rho)) if kappa is not None else tf.zeros_like(rho)
+    if c_0 is not None and mu is not None:
+        shift = c_0 * (at.mean - mu)
+        low, high, lowest, lam = low - shift, high - shift, lowest - c_0, at.lam  # (V31)
     highest = tf.fill(tf.shape(lam), tf.constant(float("inf"), lam.dtype))
     if policy.radius < float("inf"):
         reach = policy.radius * (1.0 + tf.abs(lam))
         lowest, highest = tf.maximum(lowest, lam - reach), lam + reach
-    return Subproblem(at.mean, at.deviation, rho, kappa, delta), Box(low, high, lowest, highest)
+    return Subproblem(at.mean, at.deviation, rho, kappa, delta, c_0, mu), Box(low, high, lowest, highest)
+
+
+def moved_into(box: Box, sub: Subproblem, problem: DualProblem, at: Marginals) -> Marginals:
+    """The marginals at multipliers inside the box, with the means of the weights that have sites of their own as in `at`.
+
+    Where the loss subtracts no Gaussians, the multipliers are in the box already. Else let beta = alpha + c (h_k - mu), as in
+    (V31). At h_k the beta of the weights is -X^T alpha of the observations, so that scaling all beta by one number keeps the
+    weights' means.
+    """
+    if sub.precision is None or sub.centre is None:
+        return at
+    shift = sub.precision * (sub.h - sub.centre)
+    beta = at.alpha + shift
+    end = tf.where(beta > 0.0, box.alpha_high + shift, -(box.alpha_low + shift))
+    unlimited = tf.fill(tf.shape(beta), tf.constant(float("inf"), beta.dtype))
+    room = tf.where(sub.precision > 0.0, end / tf.maximum(tf.abs(beta), 1e-300), unlimited)
+    share = tf.reduce_min(room, axis=0)
+    if bool(tf.reduce_all(share >= 1.0)) and bool(tf.reduce_all(at.lam >= box.lam_low)):
+        return at
+    alpha = tf.where(share >= 1.0, at.alpha, _INSIDE * share * beta - shift)
+    return problem.marginals(alpha, tf.maximum(at.lam, box.lam_low))

@@ -38,6 +38,7 @@ CASES = {
     "Exponential": Case(gl.Exponential, POSITIVE, ref.exponential),
     "Gamma": Case(lambda: gl.Gamma(shape=2.5), POSITIVE, lambda y: ref.gamma(y, 2.5)),
     "Laplace": Case(lambda: own.Laplace(0.7), REAL, lambda y: ref.laplace(y, 0.7)),
+    "hinge": Case(own.Hinge, BINARY, ref.hinge),
     "logit": Case(own.BernoulliLogit, BINARY, ref.bernoulli_logit),
     "logit of GPflow": Case(lambda: gl.Bernoulli(invlink=tf.sigmoid), BINARY, ref.bernoulli_logit),
     "probit": Case(own.BernoulliProbit, BINARY, ref.bernoulli_probit),
@@ -46,13 +47,17 @@ CASES = {
     "Student-t": Case(lambda: gl.StudentT(0.6, 4.0), REAL, lambda y: ref.student_t(y, 4.0, 0.6)),
 }
 CONCAVE = [name for name in CASES if name not in ("probit of GPflow", "Student-t")]
-CLOSED = ["Gaussian", "Gaussian by scale", "Poisson", "Exponential", "Gamma", "Laplace"]
+CLOSED = ["Gaussian", "Gaussian by scale", "Poisson", "Exponential", "Gamma", "Laplace", "hinge"]
 
 
 def reference(case: Case, y: float, h: float, sigma: float, kinks: tuple[float, ...] = ()) -> float:
     """f(h, sigma) as the loss defines it."""
     loss = case.loss(y)
-    return ref.integral(loss, h, sigma, (y, *kinks)) if case.nodes is None else ref.hermite(loss, h, sigma, case.nodes)
+    return (
+        ref.integral(loss, h, sigma, (y, 2.0 * y - 1.0, *kinks))
+        if case.nodes is None
+        else ref.hermite(loss, h, sigma, case.nodes)
+    )
 
 
 def built(name: str) -> own.SiteLoss:

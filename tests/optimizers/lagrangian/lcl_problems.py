@@ -44,6 +44,7 @@ KINDS: dict[str, Kind] = {
     "probit": Kind(own.BernoulliProbit, lambda rng, f: 1.0 * (rng.normal(size=f.shape) < f), ref.bernoulli_probit, 40),
     "Laplace": Kind(lambda: own.Laplace(0.4), lambda rng, f: f + 0.4 * rng.laplace(size=f.shape),
                     lambda y: ref.laplace(y, 0.4), None),
+    "hinge": Kind(own.Hinge, lambda rng, f: 1.0 * (rng.normal(size=f.shape) < f), ref.hinge, None),
     "Student-t": Kind(lambda: gl.StudentT(0.3, 4.0), _with_outliers,
                       lambda y: ref.student_t(y, 4.0, 0.3), None, False),
 }  # fmt: skip
@@ -99,5 +100,5 @@ def site_functions(name: str, built: LCLGP, latent: int = 0) -> list[ref.SiteFun
 def _site_function(kind: Kind, y: float) -> ref.SiteFunction:
     loss = kind.loss(y)
     if kind.order is None:
-        return lambda h, sigma: ref.integral(loss, h, sigma, (y,))
+        return lambda h, sigma: ref.integral(loss, h, sigma, (y, 2.0 * y - 1.0))
     return lambda h, sigma: ref.hermite(loss, h, sigma, kind.order)

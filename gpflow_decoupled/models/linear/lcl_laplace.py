@@ -1,0 +1,95 @@
+"""The model of the Lagrangian whose weights have Laplace priors: each weight is one more site.
+
+The prior of a weight w_d with location mu_d and scale b_d has the density p(w_d) = exp(-|w_d - mu_d| / b_d) / (2 b_d). The
+model's kernel has a Gaussian N(mu_d, tau_d^2) in its place, and the site of w_d is p(w_d) / N(w_d; mu_d, tau_d^2), with the
+loss (V30). The constraints are then those of the rows of [X; I]. tau_d is 10 b_d; the bound does not depend on it.
+"""
+
+from __future__ import annotations
+
+__all__ = ["LaplacePriorLCLGP"]
+
+import numpy as np
+import tensorflow as tf
+from gpflow.base import RegressionData
+from gpflow.config import default_float
+from gpflow.kernels import Constant, Linear
+from gpflow.likelihoods import Likelihood
+from gpflow.utilities import set_trainable
+
+from ...bases import DualBasis
+from ...inducing.weights import weight_parts
+from ...likelihoods import Laplace, LaplaceLoss
+from ...likelihoods.sites.priors import LossWithPriors
+from ..lcl import LCLGP
+from ..linear_parts import linear_mean
+
+_WIDTH = 10.0
+"""tau / b. Where it is larger, fewer outer iterations are needed, and the multipliers of the weights lose digits."""
+
+
+class LaplacePriorLCLGP(LCLGP):
+    """A linear model p(y | x^T w + b) with Laplace priors of the weights, as `LCLGLM` returns it.
+
+    :param data: X [N, p], Y [N, L].
+    :param likelihood: one that has a site loss, see `likelihoods.site_loss`.
+    :param location: of the priors [p].
+    :param scale: of the priors, above 0: [p], or [] for one that all weights share.
+    :param intercept_variance: of the Gaussian prior of b; None for no intercept.
+    :param num_latent_gps: the number of latents L; the weights of each have the same priors.
+    :raises DataError: for unusable data, or a likelihood that has no site loss.
+
+    `weight_prior.scale` is a Parameter b [p, 1] or [], which is not trained unless `gpflow.utilities.set_trainable` says so.
+    Cost of a bound per latent: (N + p) p^2 + p^3 / 3. Example::
+
+        model = LCLGLM((X, Y), BernoulliLogit(), prior=tfp.distributions.Laplace(0.0, 0.5))
+        gpflow.set_trainable(model.weight_prior.scale, True)
+        fit(model)  # learns b by the gradient (V24)
+    """
+
+    def __init__(
+        self,
+        data: RegressionData,
+        likelihood: Likelihood,
+        location: np.ndarray,
+        scale: np.ndarray,
+        *,
+        intercept_variance: float | None,
+        num_latent_gps: int,
+    ) -> None:
+        self.location = np.tile(np.asarray(location, default_float())[:, None], num_latent_gps)
+        """mu [p, L]."""
+        scale = np.asarray(scale, default_float())
+        self.weight_prior = Laplace(scale[:, None] if scale.ndim else scale)
+        set_trainable(self.weight_prior, False)
+        tau = np.broadcast_to(_WIDTH * scale, [len(location)])
+        kernel = Linear(variance=np.square(tau))
+        if intercept_variance is not None:
+            kernel += Constant(intercept_variance)
+        set_trainable(kernel, False)
+        mean_function = linear_mean(location, num_latent_gps)
+        super().__init__(
+            data, kernel, likelihood, mean_function=mean_function, num_latent_gps=num_latent_gps, form="weight"
+        )
+
+    def _make_basis(self, form: str) -> DualBasis:
+        return DualBasis(self.data[0].numpy(), self.num_latent_gps, form, weight_sites=len(self.location))
+
+    def site_loss(self) -> LossWithPriors:
+        """The losses of the observations, then those of the weights less those of the Gaussians: [N + p, L]."""
+        priors = LaplaceLoss(self.weight_prior, self.location)
+        return LossWithPriors(self.observation_loss(), priors, self._precision)
+
+    def prior_mean(self) -> tf.Tensor:
+        """m_0 at the data, then mu: [N + p, L]."""
+        return tf.concat([super().prior_mean(), tf.constant(self.location, self.data[0].dtype)], axis=0)
+
+    def prior_kl(self) -> tf.Tensor:
+        """KL[q(w, b) || p(w, b)] in nats, a scalar: with the Laplace priors, not the Gaussians of the kernel."""
+        state = self.basis.factor(self.kernel)
+        count = self.basis.num_data
+        of_weights = self.site_loss().value(self.prior_mean() + state.mean, tf.sqrt(state.variance))[count:]
+        return self.basis.prior_kl(state) + tf.reduce_sum(of_weights)  # (V30)
+
+    def _precision(self) -> tf.Tensor:
+        return 1.0 / tf.convert_to_tensor(weight_parts(self.kernel)[0].variance)
