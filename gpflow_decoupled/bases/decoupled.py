@@ -178,7 +178,7 @@ class DecoupledBasis(InducingBasis):
         """The maps between mean coefficients and the mean at X [N, D]."""
         return MeanOperator(gram(kernel, self.alpha), gram_to_data(kernel, self.alpha, X))
 
-    def refresh(self, kernel: Kernel) -> None:
+    def refresh(self, kernel: Kernel, floor: float = 0.0) -> None:
         """Recompute the frozen scaling of `a` at the current K_alpha; q(f) does not change."""
         self.kernel_mean.refresh(lambda: gram(kernel, self.alpha), lambda: gram_diagonal(kernel, self.alpha))
 

@@ -132,7 +132,7 @@ class HybridBasis(InducingBasis):
         """False: where the coefficients move at fixed `q_mu`, q(f(beta)) moves too, which is not (D41)."""
         return False
 
-    def refresh(self, kernel: Kernel) -> None:
+    def refresh(self, kernel: Kernel, floor: float = 0.0) -> None:
         """Recompute the frozen scaling of `a_gamma` at the current K_gamma; q(f) does not change."""
         self.kernel_mean.refresh(lambda: gram(kernel, self.gamma), lambda: gram_diagonal(kernel, self.gamma))
 

@@ -127,8 +127,12 @@ class InducingBasis(Basis):
         """Indices [m] for the estimate (D25) of the mean's norm, or None if the basis computes the norm in full."""
         return None if self.kernel_mean is None else self.kernel_mean.draw_rows(seed)
 
-    def refresh(self, kernel: Kernel) -> None:
-        """Recompute frozen preconditioners at the current kernel; q(f) does not change."""
+    def refresh(self, kernel: Kernel, floor: float = 0.0) -> None:
+        """Recompute frozen preconditioners at the current kernel; q(f) does not change.
+
+        :param kernel: the kernel.
+        :param floor: see `OrthogonalBasis.refresh`; of no use where coefficients are scaled by the prior covariance itself.
+        """
 
     # --- streams
 

@@ -21,7 +21,7 @@ from gpflow.base import TensorType
 from gpflow.inducing_variables import InducingVariables
 from gpflow.kernels import Kernel
 
-from ..covariances.latents import cross_gram, gram, gram_to_data, gram_to_factor
+from ..covariances.latents import cross_gram, gram, gram_diagonal, gram_to_data, gram_to_factor
 from ..covariances.residual import residual_diagonal, residual_gram
 from ..errors import ModelError
 from ..inducing.variables import as_inducing, count_points
@@ -161,12 +161,31 @@ class OrthogonalBasis(InducingBasis):
         """The coupled basis with the same q(f(beta)), sharing its Parameters."""
         return CoupledBasis(self.beta, self.num_latent_gps, whiten=self.whiten, q_mu=self.q_mu, q_sqrt=self.q_sqrt)
 
-    def refresh(self, kernel: Kernel) -> None:
-        """Recompute the frozen scaling of `a_gamma` at the current residual kernel; q(f) does not change."""
-        self.kernel_mean.refresh(
-            lambda: residual_gram(kernel, self.beta, self.gamma),
-            lambda: residual_diagonal(kernel, self.beta, self.gamma),
-        )
+    def refresh(self, kernel: Kernel, floor: float = 0.0) -> None:
+        """Recompute the frozen scaling of `a_gamma` at the current residual kernel C; q(f) does not change.
+
+        :param kernel: the kernel.
+        :param floor: the scaling is that of C + floor * K_gamma, plus floor times the diagonal of K_gamma where gamma moves.
+
+        Adam takes steps of one length along every coordinate, whatever its gradient is, and so walks at random where C is
+        close to zero. There K_gamma a would grow to a hundred times the outputs without any effect on q(f), until a small move
+        of beta, gamma or the kernel lowers the bound by thousands of nats. The floor bounds what a unit of a coordinate does
+        to K_gamma a, and to a single coefficient.
+        """
+        gamma = self.gamma
+
+        def matrix() -> tf.Tensor:
+            C = residual_gram(kernel, self.beta, gamma)
+            if not floor:
+                return C
+            C += floor * gram(kernel, gamma)
+            return tf.linalg.set_diag(C, tf.linalg.diag_part(C) + floor * gram_diagonal(kernel, gamma)) if moves else C
+
+        def diagonal() -> tf.Tensor:
+            return residual_diagonal(kernel, self.beta, gamma) + floor * gram_diagonal(kernel, gamma)
+
+        moves = bool(gamma.trainable_variables)
+        self.kernel_mean.refresh(matrix, diagonal)
 
     def gaussians(self, state: OrthogonalState) -> tuple[Gaussian, ...]:
         """q(f(beta)), whitened."""

@@ -126,7 +126,7 @@ def _report(model: Standardized, chosen_points: bool) -> str:
     if isinstance(inside, CVIGP):
         why = f"a full GP, which for up to {FULL_ROWS} rows takes no longer than one on inducing points"
     elif isinstance(inside, ODVGP):
-        why = "points where the kernel is least certain: beta for mean and covariance; gamma for the mean alone, which stay there"
+        why = "points where the kernel is least certain: beta for mean and covariance, gamma for the mean alone"
     else:
         others = "as asked" if chosen_points else "no rows are left for more of them"
         why = f"points where the kernel is least certain, for mean and covariance; none for the mean alone, {others}"

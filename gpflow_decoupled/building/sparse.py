@@ -31,8 +31,7 @@ def sparse_model(
 ) -> BasisGP:
     """An untrained `ODVGP`, or a `BasisGP` with a `CoupledBasis` where no rows are left for mean points.
 
-    The points are rows of X of greatest conditional variance. Those of the mean alone stay where they are: steps of training
-    are long beside the distances of many points, and their coefficients would no longer suit them.
+    The points are rows of X of greatest conditional variance.
 
     :param X: standardised inputs [N, D].
     :param likelihood: any GPflow likelihood.
@@ -60,9 +59,7 @@ def sparse_model(
     if gamma is None:
         basis = CoupledBasis(beta, infer_num_latent_gps(kernel, likelihood, num_latent_gps))
         return BasisGP(kernel, likelihood, basis, mean_function=mean_function)
-    model = ODVGP(kernel, likelihood, gamma, beta, num_latent_gps=num_latent_gps, mean_function=mean_function)
-    gpflow.set_trainable(model.basis.gamma, False)
-    return model
+    return ODVGP(kernel, likelihood, gamma, beta, num_latent_gps=num_latent_gps, mean_function=mean_function)
 
 
 def default_kernel(num_dims: int) -> Kernel:

@@ -80,6 +80,28 @@ def _process(basis: Any, kernel: Any) -> list[np.ndarray]:
     return [*basis.mean_and_cov(state, kernel, X, full_cov=True), basis.prior_kl(state), basis.mean_coefficients(state)]
 
 
+@pytest.mark.parametrize("moves", [True, False])
+@pytest.mark.parametrize("kind", ["diagonal", "whitened"])
+def test_a_floor_bounds_what_a_unit_of_a_coordinate_does(kind, moves, rng):
+    """The scaling is that of C + 0.01 K_gamma, and 0.01 of its diagonal where gamma moves; q(f) stays."""
+    kernel, basis = matern(1.3, 0.8), OrthogonalBasis(GAMMA, BETA, mean_scaling=kind)
+    gpflow.set_trainable(basis.gamma, moves)
+    basis.a_gamma.assign(rng.normal(size=(4, 1)))
+    before = _process(basis, kernel)
+    basis.refresh(kernel, 0.01)
+    for left, right in zip(_process(basis, kernel), before):
+        assert_allclose(left, right, rtol=1e-9, atol=1e-10)
+    K, K_gb = kernel(GAMMA).numpy(), kernel(GAMMA, BETA).numpy()
+    C = K - K_gb @ np.linalg.solve(kernel(BETA).numpy() + 1e-6 * np.eye(len(BETA)), K_gb.T)
+    C += 0.01 * K + 1e-6 * np.eye(4)
+    if kind == "whitened":
+        C += 0.01 * moves * np.diag(np.diag(K))
+        expected = np.linalg.cholesky(C)[None]
+    else:
+        expected = np.sqrt(np.diag(C))[None]
+    assert_allclose(basis.kernel_mean.scaling.frozen, expected, rtol=1e-7, atol=1e-9)
+
+
 @pytest.mark.parametrize("groups", [1, 2])
 @pytest.mark.parametrize("kind", ["none", "diagonal", "whitened"])
 def test_maps_are_inverse_and_adjoint(kind, groups, rng):

@@ -41,6 +41,8 @@ from .route import EVERY_ROUTE, OF_OPTIMIZER, Choices, Data, MeanSolver, Model, 
 
 _OF_MEAN = frozenset({"mean_solver", "Schedule.refresh_every"})
 """What acts on mean points alone."""
+_FLOOR = 0.01
+"""For mean coefficients that are trained by Adam, see `OrthogonalBasis.refresh`."""
 
 
 class InducingRoute(Route):
@@ -223,7 +225,7 @@ class TrainingStep(Step):
         if self.model.basis.kernel_mean is None:
             return False
         try:
-            self.model.basis.refresh(self.model.kernel)
+            self.model.basis.refresh(self.model.kernel, 0.0 if self.mean is None else _FLOOR)
         except NumericalError as error:  # it is only a preconditioner: the old one will do
             warnings.warn(f"The scaling of the mean coefficients was not refreshed. {error}", stacklevel=2)
             return False

@@ -44,12 +44,11 @@ def warn_of_fall(
             "learning rates; the model before training was the better one.",
             stacklevel=stacklevel,
         )
-    elif rising and len(means) and np.max(means) - end > _MUCH * num_data + 3.0 * noise / np.sqrt(_WINDOW):
+    elif rising and len(means) and np.max(means) - end > _MUCH * num_data + 3.0 * noise:
         at = int(np.argmax(means)) + _WINDOW
         warnings.warn(
             f"The bound was {np.max(means):.6g} nats around step {at} and fell to {end:.6g} by step {len(elbos)}: steps were "
-            "too long for the parameters that were reached. Lower the learning rates, let points of the mean stay where they "
-            "are by gpflow.set_trainable(model.basis.gamma, False), or keep the best Parameters by "
+            "too long for the parameters that were reached. Lower the learning rates, or keep the best Parameters by "
             "evaluation=Evaluation((X_val, Y_val), patience=5).",
             stacklevel=stacklevel,
         )
