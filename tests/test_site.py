@@ -36,7 +36,11 @@ MEASURE = """(async () => {
 })()"""
 FOUND = """(async () => {
   const items = () => document.querySelectorAll("#search-results li");
-  for (let tries = 0; tries < 100 && !items().length; tries++) await new Promise(done => setTimeout(done, 100));
+  let before = 0;  // they come one after the other
+  for (let tries = 0; tries < 40 && (!items().length || items().length > before); tries++) {
+    before = items().length;
+    await new Promise(done => setTimeout(done, 500));
+  }
   return [...items()].map(item => item.textContent);
 })()"""
 
