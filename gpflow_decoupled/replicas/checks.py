@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-__all__ = ["check_strategy", "group_of", "named_variables", "refuse_elsewhere", "refuse_other_workers"]
+__all__ = [
+    "apply_trainable",
+    "check_strategy",
+    "group_of",
+    "named_variables",
+    "refuse_elsewhere",
+    "refuse_other_workers",
+]
 
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
@@ -72,6 +79,28 @@ def refuse_elsewhere(strategy: tf.distribute.Strategy | None, variables: Mapping
             raise DataError(f"{name} was created outside of the scope of this strategy: {fix}")
 
 
+def apply_trainable(variables: Iterable[tf.Variable]) -> None:
+    """Let `gpflow.set_trainable` have its effect on mirrored variables, whose copies keep the flag that they were made with.
+
+    GPflow writes the flag to the mirrored variable, and TensorFlow reads that of its first copy.
+
+    :param variables: of a model, of any shapes [...]; those that no strategy mirrors stay as they are.
+
+    Example::
+
+        with strategy.scope():
+            kernel = gpflow.kernels.Matern52()
+            gpflow.set_trainable(kernel, False)
+        apply_trainable(kernel.variables)
+        assert not kernel.trainable_variables
+    """
+    for variable in variables:
+        if isinstance(variable, tf.distribute.DistributedValues):
+            flag = getattr(variable, "_trainable", variable.trainable)
+            for copy in variable.values:
+                copy._trainable = flag
+
+
 def group_of(model: tf.Module, strategy: tf.distribute.Strategy | None) -> Group:
     """The workers of a strategy that is to move a model.
 
@@ -81,6 +110,7 @@ def group_of(model: tf.Module, strategy: tf.distribute.Strategy | None) -> Group
     """
     check_strategy(strategy, model.variables)
     refuse_elsewhere(strategy, named_variables(model), "build the whole model inside of `with strategy.scope():`.")
+    apply_trainable(model.variables)
     return Group(strategy)
 
 

@@ -37,6 +37,23 @@ def test_one_replica_is_one_process_to_the_last_bit() -> None:
     assert all(np.array_equal(before[name], after[name]) for name in before)
 
 
+def test_what_is_not_to_be_trained_stays() -> None:
+    """Though TensorFlow's mirrored variables do not read the flag that GPflow sets; and it can be set back."""
+    strategy = one_device()
+    with strategy.scope():
+        model = orthogonal()
+    gpflow.set_trainable(model.kernel, False)
+    before = values(model)
+
+    def fit() -> set[str]:
+        gd.fit(model, sine(), steps=2, batch_size=20, progress=False, compile=False, strategy=strategy)
+        return {name for name, value in values(model).items() if not np.array_equal(value, before[name])}
+
+    assert not {".kernel.variance", ".kernel.lengthscales"} & fit()
+    gpflow.set_trainable(model.kernel, True)
+    assert {".kernel.variance", ".kernel.lengthscales", ".likelihood.variance"} <= fit()
+
+
 def test_outside_of_a_run_there_is_one_replica() -> None:
     x = tf.constant([[1.0, 2.0], [2.0, 5.0]])
     seed, ok = tf.constant([1, 2]), tf.constant(True)

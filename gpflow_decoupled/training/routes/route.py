@@ -22,7 +22,7 @@ from ...inputs import check_rate, check_whole
 from ...models import BasisGP, FactorGraph, FullGP
 from ...optimizers.data_mean.base import MeanOptimizer
 from ...optimizers.steps import POLICIES
-from ...replicas import Group, check_strategy, refuse_elsewhere
+from ...replicas import Group, apply_trainable, check_strategy, refuse_elsewhere
 from ..batches import Batches, Passes
 from ..options import check_optimizer, given
 from ..schedules import Limits, Rates
@@ -146,6 +146,7 @@ class Route(abc.ABC):
         :raises DataError: for a strategy whose replicas do not take each step together.
         """
         check_strategy(chosen.get("strategy"), model.variables)
+        apply_trainable(model.variables)
         compiled = chosen.get("compile", True)
         check_option("compile", compiled if isinstance(compiled, (bool, str)) else repr(compiled), self.compiles)
         taken = self.options_of(model)
