@@ -90,6 +90,7 @@ def test_bound_is_below_the_integral_of_the_pseudo_likelihood():
     assert_allclose(other.elbo(), bound, atol=1e-4)
 
 
+@pytest.mark.exhaustive
 def test_most_multipliers_are_next_to_zero_far_from_the_margin():
     """1000 noisy labels of a line: a quarter of the observations carry the covariance; with a logistic link all of them."""
     rng = np.random.default_rng(1)
@@ -108,6 +109,7 @@ def test_most_multipliers_are_next_to_zero_far_from_the_margin():
     assert shares[0] < 0.35 and shares[1] == 1.0
 
 
+@pytest.mark.exhaustive
 def test_hard_subproblems_are_made_more_cautious():
     """A run whose Newton steps do not solve a subproblem with theta = 0.1 goes on with 1."""
     rng = np.random.default_rng(1)

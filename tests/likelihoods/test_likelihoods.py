@@ -201,7 +201,7 @@ def _variables(model):
     return [model.q_mu.unconstrained_variable, model.q_sqrt.unconstrained_variable]
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @each
 def test_in_models_of_gpflow_and_in_cvi(name):
     """The same bound from all three at the same q, and training raises it."""

@@ -126,6 +126,7 @@ def test_export(tmp_path: Path):
         assert_allclose(left, right, rtol=1e-12)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.filterwarnings("ignore")
 def test_export_of_the_model_itself(tmp_path: Path):
     """Without a posterior object."""

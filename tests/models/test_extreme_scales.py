@@ -120,6 +120,7 @@ def test_predicted_variances_are_not_negative() -> None:
     assert_array_equal(basis.mean_and_cov(state, kernel, X)[1], exact)
 
 
+@pytest.mark.exhaustive
 def test_a_mean_function_that_is_flung_away_is_said() -> None:
     """The bound of an LCLGP is recorded after each step: the fall in the first one counts as well."""
     mean = gpflow.functions.Constant(0.0)

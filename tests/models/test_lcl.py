@@ -79,6 +79,7 @@ def test_gradient_at_fixed_multipliers_is_that_of_the_best_bound(name):
         assert_allclose(np.sum(gradient), (ends[0] - ends[1]) / 2e-3, rtol=1e-3, atol=1e-4)
 
 
+@pytest.mark.exhaustive
 def test_hyperparameters_are_learned_by_alternation():
     """Both halves raise the bound, and GPflow's own optimizer serves for one of them."""
     built = model("Poisson", 10)

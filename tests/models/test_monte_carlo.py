@@ -160,6 +160,7 @@ def test_every_model_takes_it(name):
     assert_allclose(sampled, model.elbo(data), rtol=0.02)
 
 
+@pytest.mark.exhaustive
 def test_natural_gradients_reach_the_optimum():
     """The bound at the q that draws lead to is that of the optimum, to a tenth of a nat."""
     data = tf.constant(X), tf.constant(COUNTS)

@@ -53,6 +53,7 @@ def fine_bound(model, mean, variance, kl):
     return total
 
 
+@pytest.mark.exhaustive
 def test_bound_of_a_narrow_likelihood_is_one():
     model = LCLGP((X, Y), kernel(), narrow())
     for rule in [LinearlyConstrainedLagrangian(), OpperArchambeau()]:
@@ -98,7 +99,7 @@ def test_narrow_likelihood_of_sites_is_reported():
         assert_allclose(figures(caught), [result.elbo, fine], rtol=1e-5)
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("batch_size", [None, 6])
 def test_narrow_likelihood_on_inducing_points_is_reported(batch_size):
     model = ODVGP(kernel(), narrow(), X[::2], X[1::2])
@@ -134,7 +135,7 @@ def test_advised_nodes_are_enough():
     ConjugateComputation().run(model)  # a warning would be an error
 
 
-@pytest.mark.costly(keep=2)
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("likelihood", [gl.StudentT(0.5), gl.Bernoulli(), gl.Gaussian(1e-4), gl.Poisson()], ids=_name)
 def test_resolved_likelihoods_are_not(likelihood):
     labels = Y if isinstance(likelihood, (gl.StudentT, gl.Gaussian)) else 1.0 * (Y > 0)

@@ -10,7 +10,7 @@ from tests.replicas.test_virtual_devices import check_same_run, part
 Both = list[dict[str, np.ndarray]]
 
 
-@pytest.mark.parametrize("case", ["gaussian", "bernoulli"])
+@pytest.mark.parametrize("case", ["gaussian", pytest.param("bernoulli", marks=pytest.mark.exhaustive)])
 def test_two_workers_do_what_one_process_does(workers: Both, case: str) -> None:
     for found in workers:
         check_same_run(found, case)

@@ -114,6 +114,7 @@ def test_at_fixed_hyperparameters_it_is_one_solve(solver: ConjugateGradients | S
     assert result.elbo == pytest.approx(expected.elbo, abs=1e-9)
 
 
+@pytest.mark.exhaustive
 def test_rounds_with_another_solver(fitted: tuple[ODVGP, FitResult]) -> None:
     """Their bound is that of conjugate gradients up to the gap, which the result says."""
     model = _model()
@@ -165,6 +166,7 @@ def test_every_round_is_reported() -> None:
     assert [elbo for _, elbo in seen] == list(result.history["elbo"][3:])
 
 
+@pytest.mark.exhaustive
 def test_evaluation_sees_the_model(fitted: tuple[ODVGP, FitResult]) -> None:
     held_out = sine(20, seed=1)
     model = _model()
@@ -188,7 +190,7 @@ def test_parameters_that_patience_puts_back_have_a_solved_mean(best: int, monkey
     assert SOLVER.run(_copy(model), (X, Y)).elbo == pytest.approx(result.elbo, abs=2e-3)
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("stop", [1, 4, 5])
 def test_a_run_that_is_resumed_is_the_run(stop: int, tmp_path: Path) -> None:
     """The first three of 6 steps are coupled; `steps` shapes the schedule, so the runs are stopped from outside.

@@ -131,7 +131,7 @@ def test_learning_with_gaussian_noise_is_that_of_the_exact_gp(noise):
     assert_allclose(model.likelihood.variance, exact.likelihood.variance, atol=tolerance)
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name, hold", [("Laplace", "multipliers"), ("Student-t", "sites")])
 def test_bound_rises(name, hold):
     """In every step; and one iteration a step is nearly enough."""

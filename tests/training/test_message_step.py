@@ -82,6 +82,7 @@ def test_steps_stay_in_the_domain() -> None:
     assert_allclose(result.elbo, best, rtol=1e-8)
 
 
+@pytest.mark.exhaustive
 def test_seeds_and_draws() -> None:
     traces = []
     for seed in (0, 0, 1):

@@ -86,6 +86,7 @@ def test_no_checkpoint_has_a_state_that_is_not_sound(at_the_end: bool, tmp_path:
     assert {path.name for path in tmp_path.glob("run-*")} == {f"run-{step}.json" for step in (last - 2, last - 1)}
 
 
+@pytest.mark.exhaustive
 def test_the_look_at_the_last_state_draws_nothing(tmp_path: Path) -> None:
     """A run in two parts has the trace of one that is not interrupted, also where steps draw from generators."""
     traces = []

@@ -44,7 +44,7 @@ def _outputs(X: np.ndarray, Y: np.ndarray) -> gpflow.models.SVGP:
 @pytest.fixture(scope="module")
 def trained() -> gd.Standardized:
     model = gd.Standardized(_sparse, _units(150, 0))
-    model.fit(steps=100, **EAGER)
+    model.fit(steps=50, **EAGER)
     return model
 
 

@@ -27,8 +27,8 @@ def test_regression(inputs) -> None:
     np.testing.assert_array_equal(model.sample(inputs[:6], 5000), samples)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.filterwarnings("ignore:The bound of .* is not accurate")  # ten steps of Adam leave q(f) wide
-@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("K", [2, 3])
 def test_classification(inputs, K) -> None:
     labels = np.digitize(inputs, [0.0] if K == 2 else [-0.5, 0.5])

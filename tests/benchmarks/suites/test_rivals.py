@@ -115,6 +115,7 @@ def test_its_noise_is_the_larger() -> None:
     assert spread["score function"] > 2.0 * spread["reparameterised"]
 
 
+@pytest.mark.exhaustive
 def test_adam_ends_where_conjugate_computation_does() -> None:
     """Exact gradients of `VGP` and sites have one optimum."""
     model, best = vgp(), ConjugateComputation().run(cvi_gp()).elbo
@@ -158,6 +159,7 @@ def test_proximal_gradient_checks_its_settings() -> None:
             ProximalGradient(cvi_gp(), step_size, samples=samples)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("kind", ["sites", "proximal"])
 def test_compiled_steps_draw_anew(kind: str) -> None:
     """A tensor as the number of the step sets the draws as the same number does."""
@@ -176,7 +178,7 @@ def test_compiled_steps_draw_anew(kind: str) -> None:
     assert_allclose(made[0], made[1], rtol=1e-12)
 
 
-@pytest.mark.costly(keep=3)
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("name", METHODS)
 def test_traces_start_at_the_prior(name: str) -> None:
     """The step that compiles is taken back; bounds rise, and passes count the rows that were read."""

@@ -69,7 +69,7 @@ def randomize(model: LCLGP, seed: int) -> None:
     model.basis.lam.assign(rng.uniform(0.05, 2.0, size=low.shape))
 
 
-@pytest.mark.costly(keep=2)
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("intercept", [True, False])
 @pytest.mark.parametrize("name", LIKELIHOODS)
 def test_posterior_is_the_best_gaussian(name, intercept):
@@ -94,7 +94,7 @@ def test_posterior_is_the_best_gaussian(name, intercept):
     assert_allclose(f_variance[:, 0], np.einsum("np,pq,nq->n", features, found.covariance, features), rtol=1e-8)
 
 
-@pytest.mark.costly(keep=2)
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("columns", [1, 2])
 @pytest.mark.parametrize("name", LIKELIHOODS)
 def test_bound_is_below_the_evidence(name, columns, rng):
@@ -133,7 +133,7 @@ def test_optimum_does_not_depend_on_the_gaussian_that_plays_the_prior(name, inpu
         assert_allclose(covariance, found[0][2], atol=1e-4)
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("options", [
     {"accelerate": False}, {"inner": "lbfgs"}, {"sweeps": 0}, {"theta": 1.0}, {"trust_region": 5.0}, {"curvature": False},
 ], ids=str)  # fmt: skip
@@ -157,6 +157,7 @@ def test_ascent_is_monotone_from_random_starts(name):
         assert_allclose(result.elbo, best, atol=1e-6)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     "rule", [CholeskyKL(tolerance=1e-10), OpperArchambeau(tolerance=1e-13)], ids=lambda r: type(r).__name__
 )
@@ -191,6 +192,7 @@ def test_strong_priors_shrink_weights_that_do_not_matter_more_than_gaussian_ones
     assert errors[0] < errors[1]
 
 
+@pytest.mark.exhaustive
 def test_latents_have_the_same_priors():
     data = X, np.hstack([labels("gaussian"), -labels("gaussian")])
     both = LCLGLM(data, gl.Gaussian(0.3), prior=tfd.Laplace(LOCATION, SCALE), intercept_variance=VARIANCE)
@@ -201,6 +203,7 @@ def test_latents_have_the_same_priors():
     assert weights_posterior(both).covariance.shape == (2, 3, 3)
 
 
+@pytest.mark.exhaustive
 def test_likelihood_that_is_not_log_concave():
     """Student-t noise has curvature terms of its own."""
     model = build("gaussian")
@@ -210,6 +213,7 @@ def test_likelihood_that_is_not_log_concave():
     assert_allclose(RULE.run(model).elbo, CholeskyKL(tolerance=1e-10).run(other).elbo, atol=1e-6)
 
 
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("prior", [tfd.Laplace(0.2, 0.7), tfd.Laplace(LOCATION, SCALE)], ids=["shared", "own"])
 def test_gradient_of_the_scale_is_that_of_the_best_bound(prior):
     """(V24): against new optima at scales next by."""

@@ -180,6 +180,7 @@ def test_a_worse_base_is_kept_on_request_and_fixed_shapes_stay():
     assert_allclose(model.elbo(), result.elbo, atol=1e-6)
 
 
+@pytest.mark.exhaustive
 def test_best_base():
     X, Y = logistic_data(5, 4)
     model = AffineIndependentGLM((X, Y), BernoulliLogit(), intercept=False, base="normal")

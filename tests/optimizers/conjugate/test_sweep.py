@@ -115,6 +115,7 @@ def _naturals(model: Any) -> tuple[np.ndarray, np.ndarray]:
     return precision @ model.basis.q_mu.numpy()[:, 0], precision
 
 
+@pytest.mark.exhaustive
 def test_tolerance_is_the_distance_of_the_bound_in_nats():
     model, data = _model("poisson")
     best = _sweep(copy.deepcopy(model), data, tolerance=1e-16).elbo
@@ -218,6 +219,7 @@ def test_a_rejected_step_is_taken_back_when_passes_run_out():
     assert all(np.allclose(before[name], after[name]) for name in before)
 
 
+@pytest.mark.exhaustive
 def test_mean_points_stay_and_their_mean_counts():
     model, data = _model("logit", OrthogonalBasis(GAMMA, BETA, mean_subsample=2))
     model.basis.a_gamma.assign(np.random.default_rng(0).normal(size=(len(GAMMA), 1)))

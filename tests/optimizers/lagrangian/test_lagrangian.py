@@ -43,7 +43,7 @@ def lagrangian(**options) -> LinearlyConstrainedLagrangian:
     return LinearlyConstrainedLagrangian(**{"tolerance": 1e-8, "compile": False, **options})
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @names
 def test_every_method_reaches_the_same_bound(name):
     """On 20 points, with a mean function; and for labels of GPflow's sites, conjugate computation."""
@@ -325,6 +325,7 @@ def _logistic_loss(likelihood, Y):
 declare_site_loss(LogisticNoise, _logistic_loss)
 
 
+@pytest.mark.exhaustive
 def test_site_fixed_points_help_where_a_subproblem_finds_no_step(rng):
     """Outliers far beyond the noise: the first multipliers are at the edge of S, where no step of the subproblem rises."""
     X = np.sort(rng.uniform(0.0, 6.0, (20, 1)), axis=0)
@@ -355,6 +356,7 @@ def test_losses_without_a_dual_are_refused(likelihood, message, options):
     assert np.isfinite(OpperArchambeau(compile=False, max_evaluations=2).run(built).elbo)
 
 
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("variance", [1.0, 400.0])
 def test_convex_pieces_ascend_to_the_best_bound_within_their_gap(variance):
     X = inputs(30)
@@ -377,6 +379,7 @@ def test_unwhitened_factor_ends_where_the_whitened_one_does():
     assert_allclose(CholeskyKL(False, tolerance=1e-10, compile=False).run(built).elbo, whitened.elbo, atol=1e-6)
 
 
+@pytest.mark.exhaustive
 def test_outliers_of_laplace_noise_do_not_stall_the_first_subproblem(rng):
     """Their lambda is next to zero, and a penalty in proportion to it would be no penalty."""
     X = np.sort(rng.uniform(0, 3, size=(60, 1)), axis=0)

@@ -145,7 +145,7 @@ def test_sites_that_cannot_be_carried_leave_the_whitened_parameters():
     assert_allclose(model.basis.q_sqrt.numpy(), 10.0 * np.eye(4)[None] * np.ones((2, 1, 1)), atol=1e-3)
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("basis", [lambda: HybridBasis(GAMMA, BETA, 2), lambda: CoupledBasis(BETA, 2, whiten=False)])
 def test_bases_without_whitened_sites_keep_their_parameters(basis):
     results = []

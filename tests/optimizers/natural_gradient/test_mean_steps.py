@@ -101,6 +101,7 @@ def test_large_step_is_shortened_to_the_best_of_the_quadratic_model_and_counted(
     assert best < 1e3
 
 
+@pytest.mark.exhaustive
 def test_natural_steps_reach_the_optimum():
     model = decoupled_model(gl.Gaussian(NOISE), num_data=len(X))
     Y, k = observations(model.likelihood), grams_of(model)
