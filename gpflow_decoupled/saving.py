@@ -2,8 +2,9 @@
 
 The file is a zip archive of two members: `versions.json`, with the versions of the libraries, and `model.pickle`, in Python's
 own format for objects, which holds the whole model: its class and options, q, hyperparameters, and the scales of a
-`Standardized`. Reading this format may call whatever a file names. So `load` looks every name up in a list, of models and of
-what they are made of, and refuses a file that has another one before anything of that name is called.
+`Standardized`. Reading this format may call whatever a file names, and may set attributes of it. So `load` looks every name up
+in a list, of models and of what they are made of, and refuses a file that has another one before anything of that name is
+called; and it refuses a file that would set attributes of a class or a function, which all models share.
 """
 
 from __future__ import annotations
@@ -20,7 +21,10 @@ import zipfile
 from collections.abc import Iterable
 from importlib.metadata import version
 from pathlib import Path
+from types import BuiltinFunctionType, FunctionType
+from typing import Any
 
+import tensorflow as tf
 from gpflow.models import GPModel
 
 from .errors import CheckpointError, DataError, ModelError
@@ -65,6 +69,9 @@ _NAMES = {
     "tensorflow.python.trackable.data_structures": {"ListWrapper", "_DictWrapper"},
 }
 """Single names beside these: arrays, variables, containers, and the functions that likelihoods are made with."""
+
+_SHARED = (type, FunctionType, BuiltinFunctionType, tf.DType)
+"""Kinds of what those names stand for, which belongs to all models. A model's own parts are of none of them."""
 
 
 def save(model: GPModel | FactorGraph | Standardized, path: str | os.PathLike[str]) -> None:
@@ -146,12 +153,24 @@ def load(path: str | os.PathLike[str], classes: Iterable[type] = ()) -> GPModel 
     return model
 
 
-class _Reader(pickle.Unpickler):
-    """Finds the classes of models and what they are made of, and nothing else."""
+def _fill_in(reader: Any) -> None:
+    """Set the state of the object below the top of a reader's stack, unless that object is a class or a function."""
+    target = reader.stack[-2]
+    if isinstance(target, _SHARED):
+        raise DataError(
+            f"{reader.path} would change {target!r} for all models. No file of gpflow_decoupled.save does: do not trust it."
+        )
+    pickle._Unpickler.dispatch[pickle.BUILD[0]](reader)
+
+
+class _Reader(pickle._Unpickler):  # the one in Python, which can be asked before a state is set
+    """Finds the classes of models and what they are made of, and nothing else; fills in objects, and never classes."""
+
+    dispatch = {**pickle._Unpickler.dispatch, pickle.BUILD[0]: _fill_in}
 
     def __init__(self, content: bytes, path: str | os.PathLike[str], classes: Iterable[type]) -> None:
         super().__init__(io.BytesIO(content))
-        self._path = path
+        self.path = path
         self._own = {(one.__module__, one.__qualname__): one for one in classes}
 
     def find_class(self, module: str, name: str) -> object:
@@ -165,7 +184,7 @@ class _Reader(pickle.Unpickler):
             if isinstance(found, type) and found.__module__ == module:
                 return found
         raise DataError(
-            f"{self._path} needs {module}.{name}, which is no part of GPflow's models or of this package's: if it is a class "
+            f"{self.path} needs {module}.{name}, which is no part of GPflow's models or of this package's: if it is a class "
             f"of your own, import it and call load(path, classes=[{name}]). If you do not know it, do not trust the file."
         )
 

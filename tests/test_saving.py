@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import io
 import json
 import os
@@ -134,10 +135,38 @@ def test_a_file_calls_nothing(name: str, tmp_path: Path) -> None:
     assert not trace.exists()
 
 
+def _pushed(*names: str) -> bytes:
+    """Pickle's opcodes for the class or function of a module, MODULE and NAME."""
+    return b"".join(b"\x8c" + bytes([len(name)]) + name.encode() for name in names) + b"\x93"
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ("gpflow.kernels.stationaries", "Matern52"),
+        ("gpflow.likelihoods.utils", "inv_probit"),
+        ("tensorflow.python.framework.dtypes", "as_dtype"),
+    ],
+)
+@pytest.mark.parametrize("slots", [True, False])
+def test_a_file_changes_no_class_and_no_function(names: tuple[str, str], slots: bool, tmp_path: Path) -> None:
+    """By a state for its attributes, before a model that is in order."""
+    gd.save(MODELS["CVIGLM"](), tmp_path / "model.zip")
+    with zipfile.ZipFile(tmp_path / "model.zip") as archive:
+        model = archive.read("model.pickle")[2:]
+    state = b"}\x8c\x03K_r" + _pushed("tensorflow.python.ops.math_ops", "exp") + b"s"
+    state = b"N" + state + b"\x86" if slots else state
+    _archive(tmp_path / "model.zip", b"\x80\x04" + _pushed(*names) + state + b"b0" + model)
+    target = getattr(importlib.import_module(names[0]), names[1])
+    before = getattr(target, "K_r", None)
+    with pytest.raises(DataError, match="would change .* do not trust it"):
+        gd.load(tmp_path / "model.zip")
+    assert getattr(target, "K_r", None) is before
+
+
 @pytest.mark.parametrize("module, name", [("gpflow.base", "tf.io.write_file"), ("gpflow.models.svgp", "np")])
 def test_what_a_module_imports_is_not_its_own(module: str, name: str, tmp_path: Path) -> None:
-    content = b"\x80\x04" + b"".join(b"\x8c" + bytes([len(one)]) + one.encode() for one in (module, name)) + b"\x93."
-    _archive(tmp_path / "model.zip", content)
+    _archive(tmp_path / "model.zip", b"\x80\x04" + _pushed(module, name) + b".")
     with pytest.raises(DataError, match=f"needs {module}.{name}"):
         gd.load(tmp_path / "model.zip")
 
