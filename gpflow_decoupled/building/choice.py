@@ -13,12 +13,14 @@ from gpflow.kernels import Kernel, MultioutputKernel
 from gpflow.likelihoods import Gaussian, Likelihood, ScalarLikelihood, SwitchedLikelihood
 from gpflow.models import GPModel
 
+from ..bases.parts.data_mean import DataMean
+from ..errors import DataError
 from ..inputs import check_whole
 from ..models import CVIGP, ODVGP, BasisGP
 from ..models.checks import check_kernel
 from ..training import Standardized
 from .likelihoods import has_scale_by_name, likelihood_for, prior_mean
-from .sparse import default_kernel, sparse_model
+from .sparse import ON_DATA, default_kernel, sparse_model
 
 FULL_ROWS = 500
 """Rows up to which a full GP, whose steps cost N^3, takes no longer than one on inducing points."""
@@ -32,7 +34,7 @@ def build(
     kernel: Kernel | Callable[[int], Kernel] | None = None,
     *,
     num_inducing: int | None = None,
-    num_mean_points: int | None = None,
+    num_mean_points: int | str | None = None,
     seed: int = 0,
     verbose: bool = True,
 ) -> Standardized:
@@ -58,7 +60,7 @@ other rows if they are fewer |
     :param kernel: a GPflow kernel of standardised X, which is copied, or a function from D to one; Matern 5/2 with one
         lengthscale per column, sqrt(D) to start with, if not given.
     :param num_inducing: M_beta; where it or the next one is given, the model has inducing points.
-    :param num_mean_points: M_gamma, further points of the mean; 0 for none.
+    :param num_mean_points: M_gamma, further points of the mean; 0 for none, or "data" for a mean on all rows of X.
     :param seed: of the choice of points, which are rows of X where the kernel is least certain given those before them.
     :param verbose: False prints nothing.
     :return: the model, which `gpflow_decoupled.fit` trains.
@@ -74,7 +76,11 @@ other rows if they are fewer |
     beta = NUM_INDUCING if num_inducing is None else num_inducing
     gamma = NUM_MEAN_POINTS if num_mean_points is None else num_mean_points
     check_whole(1, num_inducing=beta)
-    check_whole(0, num_mean_points=gamma, seed=seed)
+    check_whole(0, seed=seed)
+    if isinstance(gamma, str) and gamma != ON_DATA:
+        raise DataError(f"num_mean_points={gamma!r} must be a number of points, or {ON_DATA!r} for a mean on all rows.")
+    if gamma != ON_DATA:
+        check_whole(0, num_mean_points=gamma)
     chosen_points = num_inducing is not None or num_mean_points is not None
 
     def inside(X: np.ndarray, Y: np.ndarray) -> GPModel:
@@ -127,6 +133,8 @@ def _report(model: Standardized, chosen_points: bool) -> str:
         why = f"a full GP, which for up to {FULL_ROWS} rows takes no longer than one on inducing points"
     elif isinstance(inside, ODVGP):
         why = "points where the kernel is least certain: beta for mean and covariance, gamma for the mean alone"
+        if isinstance(inside.basis.kernel_mean, DataMean):
+            why = "the mean is on all rows, and the covariance on beta, points where the kernel is least certain"
     else:
         others = "as asked" if chosen_points else "no rows are left for more of them"
         why = f"points where the kernel is least certain, for mean and covariance; none for the mean alone, {others}"

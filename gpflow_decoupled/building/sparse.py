@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["default_kernel", "sparse_model"]
+__all__ = ["ON_DATA", "default_kernel", "sparse_model"]
 
 import warnings
 
@@ -17,6 +17,9 @@ from ..inducing import select
 from ..models import ODVGP, BasisGP
 from ..models.checks import infer_num_latent_gps
 
+ON_DATA = "data"
+"""In the place of a number of mean points: a mean on all rows."""
+
 
 def sparse_model(
     X: np.ndarray,
@@ -25,7 +28,7 @@ def sparse_model(
     *,
     num_latent_gps: int | None = 1,
     num_inducing: int = 300,
-    num_mean_points: int = 1000,
+    num_mean_points: int | str = 1000,
     mean_function: MeanFunction | None = None,
     seed: int = 0,
 ) -> BasisGP:
@@ -38,7 +41,7 @@ def sparse_model(
     :param kernel: is copied; Matern 5/2 with one lengthscale of sqrt(D) per column if not given.
     :param num_latent_gps: L; None takes what the likelihood or the kernel state, else 1.
     :param num_inducing: M_beta, at most the number of distinct rows of X.
-    :param num_mean_points: M_gamma, at most the number of distinct rows that then remain.
+    :param num_mean_points: M_gamma, at most the number of distinct rows that then remain; or "data", for a mean on all rows.
     :param mean_function: of the model; zero if not given.
     :param seed: of the choice of points.
 
@@ -49,13 +52,15 @@ def sparse_model(
     kernel = gpflow.utilities.deepcopy(kernel) if kernel is not None else default_kernel(X.shape[1])
     distinct = len(np.unique(X, axis=0))
     M_beta = min(num_inducing, distinct)
-    M_gamma = min(num_mean_points, distinct - M_beta)
+    M_gamma = 0 if num_mean_points == ON_DATA else min(int(num_mean_points), distinct - M_beta)
     with warnings.catch_warnings():
         # `select` warns that it looks at a sample of many rows, or takes random ones where no variance is left: both will do
         warnings.simplefilter("ignore", UserWarning)
         seen = kernel.latent_kernels[0] if isinstance(kernel, MultioutputKernel) else kernel
         beta = select(X, M_beta, seen, seed=seed)
         gamma = select(X, M_gamma, seen, given=beta, seed=seed) if M_gamma else None
+    if num_mean_points == ON_DATA:
+        return ODVGP(kernel, likelihood, ON_DATA, beta, num_latent_gps=num_latent_gps, mean_function=mean_function)
     if gamma is None:
         basis = CoupledBasis(beta, infer_num_latent_gps(kernel, likelihood, num_latent_gps))
         return BasisGP(kernel, likelihood, basis, mean_function=mean_function)

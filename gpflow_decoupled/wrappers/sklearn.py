@@ -35,7 +35,7 @@ class _DecoupledGP(BaseEstimator):
         *,
         likelihood: Likelihood | str | None = None,
         num_inducing: int = NUM_INDUCING,
-        num_mean_points: int = NUM_MEAN_POINTS,
+        num_mean_points: int | str = NUM_MEAN_POINTS,
         steps: int | None = 1000,
         seconds: float | None = None,
         fit_options: dict[str, Any] | None = None,  # the arguments of `fit` are of many types
@@ -97,7 +97,7 @@ class DecoupledGPRegressor(RegressorMixin, _DecoupledGP):
     :param likelihood: a GPflow likelihood of standardised targets, or one whose targets have no scale, such as counts, which
         then are not standardised; or a name that `build` knows; Gaussian if None.
     :param num_inducing: M_beta, points of mean and covariance.
-    :param num_mean_points: M_gamma, further points of the mean.
+    :param num_mean_points: M_gamma, further points of the mean; "data" for a mean on all rows.
     :param steps: training steps; None leaves the limit to `seconds`.
     :param seconds: limit on the wall-clock time of the steps; None leaves it to `steps`.
     :param fit_options: further arguments of `gpflow_decoupled.fit`.

@@ -156,6 +156,21 @@ def test_bad_options_are_refused() -> None:
         gd.build(X, Y, kernel=gpflow.kernels.Matern52(lengthscales=[1.0, 1.0, 1.0]))
 
 
+def test_the_mean_may_be_on_all_rows(capsys: pytest.CaptureFixture[str]) -> None:
+    """With the mean of the exact GP at the hyperparameters as they are, in the units of the data."""
+    X, Y = _waves(60)
+    model = gd.build(X, Y, num_inducing=10, num_mean_points="data")
+    assert "the mean is on all rows" in capsys.readouterr().out
+    for part in (model.model.kernel, model.model.likelihood, model.model.basis.beta):
+        gpflow.set_trainable(part, False)
+    gd.fit(model, (X, Y), steps=1, mean_solver=gd.optimizers.ConjugateGradients(tolerance=1e-9), progress=False)
+    exact = gd.build(X, Y, verbose=False)
+    gd.optimizers.ConjugateComputation(1.0).run(exact.model)
+    np.testing.assert_allclose(model.predict_f(X[:7] + 0.5)[0], exact.predict_f(X[:7] + 0.5)[0], atol=1e-3)
+    with pytest.raises(DataError, match="num_mean_points='all' must be a number of points, or 'data'"):
+        gd.build(X, Y, num_mean_points="all")
+
+
 def test_fit_takes_data_in_their_units_as_the_method_does() -> None:
     X, Y = _waves(40)
     models = [gd.build(X, Y, num_inducing=5, num_mean_points=0, verbose=False) for _ in range(2)]
