@@ -99,7 +99,8 @@ def test_regression(results: Path) -> None:
     """Both models in both parts, each to the end of its budget; equal steps beat a constant."""
     content, text = load(results, "regression")
     runs = {(one["part"], one["model"]): one["snapshots"] for one in content["results"] if "model" in one}
-    few, many = (one for one in content["results"] if one["part"] == "intervals")
+    few, many, again = (one for one in content["results"] if one["part"] == "intervals")
+    assert many["noise"] == few["noise"] != again["noise"] and again["again"] and again["gap"] < 1.0
     assert (few["points"], many["points"]) == (10, 30) and few["gap"] < 1.0 and many["gap"] < 1.0
     assert abs(many["metrics"]["rmse"] - few["metrics"]["rmse"]) < 1e-2, "the mean is on all data with both"
     assert "## Intervals of a mean on all data" in text
