@@ -71,15 +71,17 @@ FAMILIES = {
     "descent": "gpflow_decoupled",
     "gpflow": "gpflow",
     "sgpr": "gpflow",
+    "gpr": "gpflow",
     "trees": "scikit-learn",
     "gpytorch": "gpytorch",
     "gpjax": "gpjax",
 }
 """Family -> library. `whitened` is the coupled basis whose whitened q(u), in the place of its sites, stays the same while the
-kernel changes. `data` has its mean on all training rows, by conjugate gradients; `descent` has it by four epochs of stochastic
-dual descent per solve. `sgpr` is GPflow's SGPR by L-BFGS, and `trees` are scikit-learn's gradient-boosted trees, of which the
-number is the limit of iterations. `gpflow` and `gpjax` are the whitened SVGP of these libraries; `gpytorch` is the SVGP of
-GPyTorch, and its orthogonally decoupled one where there are mean points."""
+kernel changes. `data` has its mean on all training rows, by conjugate gradients; `descent` has it by four epochs of
+stochastic dual descent per solve. `sgpr` and `gpr` are GPflow's SGPR and GPR by L-BFGS, of which `gpr` refuses more rows than
+the number says. `trees` are scikit-learn's gradient-boosted trees, of which the number is the limit of iterations. `gpflow`
+and `gpjax` are the whitened SVGP of these libraries; `gpytorch` is the SVGP of GPyTorch, and its orthogonally decoupled one
+where there are mean points."""
 
 ON_DATA = ("data", "descent")
 """Families whose mean is on all training rows."""
@@ -100,9 +102,9 @@ def parse(name: str) -> Spec:
     spec = Spec(match[1], int(match[2]), int(match[3] or 0), match[4] is None, match[5] is not None)
     if spec.start and spec.library != "gpflow_decoupled":
         raise ValueError(f"Model {name!r}: -start is an option of our own fit; leave it out for {spec.library}.")
-    if spec.family in (*ON_DATA, "gpytorch", "sgpr", "trees") and not spec.natural:
+    if spec.family in (*ON_DATA, "gpytorch", "gpr", "sgpr", "trees") and not spec.natural:
         raise ValueError(f"Model {name!r}: {spec.family} has one way of training; leave out -adam.")
-    if spec.family in ("coupled", *ON_DATA, "gpflow", "gpjax", "sgpr", "trees", "whitened") and spec.num_gamma:
+    if spec.family in ("coupled", *ON_DATA, "gpflow", "gpjax", "gpr", "sgpr", "trees", "whitened") and spec.num_gamma:
         raise ValueError(f"Model {name!r}: {spec.family} has no mean points of its own; leave out +{spec.num_gamma}.")
     if spec.family in ("decoupled", "hybrid", "orthogonal", "solve") and not spec.num_gamma:
         raise ValueError(f"Model {name!r}: {spec.family} needs mean points; write {name}+MEAN_POINTS.")

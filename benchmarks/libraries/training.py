@@ -11,7 +11,7 @@ from ..harness.data import Data
 from ..harness.records import Record
 from . import gpjax, gpytorch_svgp
 from .boosted_trees import train_trees
-from .gpflow_sgpr import train_sgpr
+from .gpflow_lbfgs import train_by_lbfgs
 from .gpflow_svgp import train_gpflow
 from .models import Settings, Spec, parse
 from .ours import train_ours
@@ -24,7 +24,7 @@ _TRAINERS: dict[str, Trainer] = {
     "gpytorch": gpytorch_svgp.train_gpytorch,
     "gpjax": gpjax.train_gpjax,
 }
-_OF_FAMILY: dict[str, Trainer] = {"sgpr": train_sgpr, "trees": train_trees}
+_OF_FAMILY: dict[str, Trainer] = {"sgpr": train_by_lbfgs, "gpr": train_by_lbfgs, "trees": train_trees}
 """Models that are not trained like the others of their library."""
 _MISSING: dict[str, Callable[[], str]] = {"gpytorch": gpytorch_svgp.missing, "gpjax": gpjax.missing}
 

@@ -1,8 +1,8 @@
-"""GPflow's SGPR: kernel, noise and inducing points by L-BFGS on the collapsed bound of all data."""
+"""GPflow's SGPR and GPR: everything that is trainable by L-BFGS, on the collapsed bound or on the evidence of all data."""
 
 from __future__ import annotations
 
-__all__ = ["train_sgpr"]
+__all__ = ["train_by_lbfgs"]
 
 from collections.abc import Sequence
 
@@ -16,13 +16,16 @@ from .models import Settings, Spec, kernel_and_likelihood, points
 from .tensorflow_tools import recorder_for
 
 
-def train_sgpr(spec: Spec, data: Data, targets: Sequence[float], settings: Settings) -> Record:
+def train_by_lbfgs(spec: Spec, data: Data, targets: Sequence[float], settings: Settings) -> Record:
     """Train until the last of `targets`, in seconds or iterations, and evaluate at each of them; one run for all budgets."""
     kernel, likelihood = kernel_and_likelihood(data, settings)
-    beta, _ = points(spec, data, settings)
-    model = gpflow.models.SGPR(
-        (data.X_train, data.Y_train), kernel, beta, noise_variance=float(likelihood.variance.numpy())
-    )
+    rows, noise = (data.X_train, data.Y_train), float(likelihood.variance.numpy())
+    if spec.family == "gpr":
+        if len(data.X_train) > spec.num_beta:
+            raise ValueError(f"{spec.name} is for up to {spec.num_beta} rows, and {data.name} has {len(data.X_train)}.")
+        model = gpflow.models.GPR(rows, kernel, noise_variance=noise)
+    else:
+        model = gpflow.models.SGPR(rows, kernel, points(spec, data, settings)[0], noise_variance=noise)
     recorder = recorder_for(model, targets, settings.unit)
 
     def after_iteration(*_: object) -> None:
@@ -39,6 +42,6 @@ def train_sgpr(spec: Spec, data: Data, targets: Sequence[float], settings: Setti
     ms = recorder.ms_per_step
 
     def scores() -> dict[str, float]:
-        return {**evaluate(model, data), "elbo": float(np.asarray(model.elbo()))}
+        return {**evaluate(model, data), "elbo": -float(np.asarray(model.training_loss()))}
 
     return Record(data.name, spec.name, spec.library, 0.0, ms, recorder.finish(scores), ended)
