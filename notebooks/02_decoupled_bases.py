@@ -9,9 +9,10 @@
 # %% [markdown]
 # # The bases compared
 #
-# A basis says what q(f) is. Here all of them meet the same problem, small enough for the exact answer, with fixed
-# hyperparameters and the best q that each allows, so that nothing is left to luck or to training. Numbers like (D31) refer
-# to the pages on mathematics.
+# A *basis* says what q(f) is. In the *coupled* one mean and covariance share the points beta. In the decoupled, the hybrid and
+# the *orthogonal* one the mean has further points, and in that of SOLVE-GP the covariance has them, too. Here all of them meet
+# the same problem, small enough for the exact answer, with fixed hyperparameters and the best q that each allows, so that
+# nothing is left to luck or to training. Numbers like (D31) refer to the pages on mathematics.
 
 # %%
 import gpflow

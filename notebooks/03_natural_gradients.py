@@ -163,9 +163,10 @@ assert gaps["natural, 1.0"][-1] <= best_adam and needed <= STEPS // 4
 # %% [markdown]
 # ## The mean points
 #
-# An orthogonal model has mean coefficients besides q(u). Their natural gradient needs the residual kernel at gamma, (D41);
-# `fit` uses Adam in whitened coordinates by default. `mean="newton"` solves for them and for q(u)'s mean at once, (D49): with
-# Gaussian noise one step is the optimum again.
+# An *orthogonal* model has further points gamma for its mean alone, with coefficients that q(u) does not have. Their natural
+# gradient needs the residual kernel at gamma, (D41); by default `fit` moves them by Adam in *whitened* coordinates, in which
+# their prior is a standard normal. `mean="newton"` solves for them and for q(u)'s mean at once, (D49): with Gaussian noise one
+# step is the optimum again.
 
 # %%
 gamma = gd.inducing.select(X, 60, kernel(), given=Z)
@@ -202,6 +203,7 @@ def robust():
     return BasisGP(kernel(), likelihood, CoupledBasis(Z), num_data=N)
 
 
+# %%
 ends = {}
 for policy in ("damp", "clip", "raise"):
     model, rule = robust(), NaturalGradient(gamma=0.3, negative_precision=policy)

@@ -99,7 +99,8 @@ print(f"alpha - f_h: {slope_gap:.1e}, lambda - f_s / s: {curvature_gap:.1e}")
 # ## Other methods for the same model
 #
 # `OpperArchambeau` maximises the bound over (alpha, lambda), `CholeskyKL` over a mean and a factor of the covariance:
-# whitened, which is the fair rival, and in the coordinates that the paper compares with. A broad prior makes the problem hard.
+# *whitened*, in coordinates in which the prior is a standard normal, which is the fair rival, and in the coordinates that the
+# paper compares with. A broad prior makes the problem hard.
 
 # %%
 labels = (rng.uniform(size=F.shape) < 1.0 / (1.0 + np.exp(-3.0 * F))).astype(float)
@@ -160,8 +161,9 @@ for axis, (name, robust) in zip(axes, models.items()):
 # %% [markdown]
 # ## The kernel
 #
-# `fit` moves kernel, likelihood and mean function by the gradient of the bound while the sites that the multipliers stand for
-# are held, and lets an iteration of the Lagrangian follow each step.
+# The posterior is the prior times one Gaussian factor for each observation, its *site*, and the multipliers stand for these.
+# `fit` moves kernel, likelihood and mean function by the gradient of the bound while the sites are held, and lets an iteration
+# of the Lagrangian follow each step.
 
 # %%
 before = result.elbo

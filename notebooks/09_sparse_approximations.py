@@ -23,7 +23,8 @@
 # | FITC (Snelson 2006) | $\log\mathcal N(y; 0, Q + \operatorname{diag}(K - Q) + \sigma^2 I)$ | `GPRFITC` |
 #
 # `SGPR` and `GPRFITC` are GPflow's. Only the first is a lower bound of $\log p(y)$. Two more are compared at the end: SVGP,
-# the bound of VFE as a sum over observations, and the orthogonal bound, with a mean on more points.
+# the bound of VFE as a sum over observations, and the bound of the *orthogonal* *basis*, the form of the posterior whose mean
+# has further points.
 #
 # Bauer, van der Wilk and Rasmussen (2016) compared FITC and VFE. This notebook checks what they saw, claim by claim.
 

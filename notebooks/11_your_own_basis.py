@@ -9,9 +9,10 @@
 # %% [markdown]
 # # A basis and a likelihood of your own
 #
-# The coupled basis has M (M + 1) / 2 numbers for the covariance of q(u). Here is one with M (r + 1): a diagonal and r columns.
-# It is defined once, by three functions of a kernel, and then the bound, `fit` and the cached posterior work with it. After
-# that comes a likelihood that neither GPflow nor this package has, for all methods.
+# A *basis* says what the approximate posterior is. The *coupled* one, in which mean and covariance share M inducing points,
+# has M (M + 1) / 2 numbers for the covariance of q(u). Here is one with M (r + 1): a diagonal and r columns. It is defined
+# once, by three functions of a kernel, and then the bound, `fit` and the cached posterior work with it. After that comes a
+# likelihood that neither GPflow nor this package has, for all methods.
 
 # %%
 from typing import NamedTuple
@@ -56,7 +57,8 @@ grid = np.linspace(-0.5, 6.5, 200)[:, None]
 # %% [markdown]
 # ## The basis
 #
-# In whitened coordinates $q(u)$ has mean $m$ and covariance $S = \operatorname{diag}(d^2) + U U^T$. `factor` does what is done
+# In *whitened* coordinates, in which the prior of $u$ is a standard normal, $q(u)$ has mean $m$ and covariance
+# $S = \operatorname{diag}(d^2) + U U^T$. `factor` does what is done
 # once per step, `features` gives mean and variances as sums of squares, `prior_kl` the divergence. With
 # $E = I + U^T \operatorname{diag}(d^{-2})\, U$,
 #

@@ -81,13 +81,14 @@ print(f"predictions by {prediction_gap:.1e}")
 # %% [markdown]
 # ## SGPR
 #
-# Its bound is the coupled basis's at the best q,
+# The form of q(f) is called its *basis*; in the *coupled* one mean and covariance share their points. The bound of `SGPR` is
+# that of the coupled basis at the best q,
 #
 # $$\log\mathcal N(y;\,0,\,Q + \sigma^2 I) - \frac{1}{2\sigma^2}\operatorname{tr}(K - Q), \qquad
 # Q = K_{fu}K_{uu}^{-1}K_{uf};$$
 #
-# `optimal_parameters` has that q. An orthogonal basis with the same points
-# beta, and more for the mean, has a higher one.
+# `optimal_parameters` has that q. An *orthogonal* basis with the same points
+# beta, and further points gamma for the mean alone, has a higher bound.
 
 # %%
 sgpr = gpflow.models.SGPR((X, Y), kernel(), Z, noise_variance=0.04)

@@ -144,6 +144,7 @@ def surrogate(name, x, m, log_s, eps):
     return log_joint(x, z) - log_normal(z, *at)
 
 
+# %%
 def draws_of_gradient(name, x, m, s):
     """Estimates [num, 2] of the gradient in m and log s, from a draw each."""
     eps = tf.constant(np.random.default_rng(0).standard_normal((num, 1)))
