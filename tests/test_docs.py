@@ -7,6 +7,7 @@ import functools
 import importlib.util
 import json
 import re
+from collections.abc import Iterable
 from pathlib import Path
 from types import ModuleType
 
@@ -35,8 +36,11 @@ NEEDS = {"bayesian_optimisation.md": "trieste"}
 """Pages whose code is run only where this is installed."""
 OPTIONAL = ("pyarrow",)
 """Without these, the blocks that import them are left out, and the rest of the page is run."""
+README = {"README.md": (ROOT / "README.md").read_text(encoding="utf-8")}
 WORDS = ("site", "basis", "whitened")
 """Words of this field that a page defines where they first stand, in italics."""
+NAMES_OF_BASES = ("coupled", "orthogonal")
+"""Such words of notebooks, too."""
 ELSEWHERE = ("api/", "benchmarks.md", "changelog.md", "notebooks.md", "papers.md", "mathematics/notation.md")
 """Pages that are lists, or have tables of numbers, and link to those that define the words."""
 RIDDLES = ("not there;", "not there either", "is not there", "objective is none", "is not defined", "it is forty lines")
@@ -64,9 +68,10 @@ def test_every_page_is_in_a_table_of_contents() -> None:
     assert listed == {*PAGES, *(path.relative_to(DOCS).as_posix() for path in NOTEBOOKS)} - {"index.md"}
 
 
-@pytest.mark.parametrize("page", PAGES)
+@pytest.mark.parametrize("page", PAGES | README)
 def test_code_fits_on_its_page(page: str) -> None:
-    lines = [line for kind, code in CODE.findall(PAGES[page]) if "{" not in kind for line in code.split("\n")]
+    text = (PAGES | README)[page]
+    lines = [line for kind, code in CODE.findall(text) if "{" not in kind for line in code.split("\n")]
     assert [line for line in lines if len(line) > CODE_COLUMNS] == []
 
 
@@ -77,17 +82,29 @@ def test_links_lead_somewhere(page: str) -> None:
     assert [name for name in files if not (DOCS / page).parent.joinpath(name).is_file()] == []
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if not page.startswith(ELSEWHERE)])
-def test_words_of_the_field_are_defined_where_they_first_stand(page: str) -> None:
-    prose = re.sub(
-        r"^```.*?^```$|`[^`]*`|\]\([^)]*\)|^#.*?$|\$[^$]*\$", "", PAGES[page], flags=re.MULTILINE | re.DOTALL
-    )
-    for word in WORDS:
+def check_definitions(text: str, words: Iterable[str]) -> None:
+    """Each of the words stands in italics where it first stands in the prose of a page."""
+    prose = re.sub(r"^```.*?^```$|`[^`]*`|\]\([^)]*\)|^#.*?$|\$[^$]*\$", "", text, flags=re.MULTILINE | re.DOTALL)
+    for word in words:
         first = re.search(rf"\*?\b{word[:3]}(?:{word[3:]}|es|{word[3:]}s)\b\*?", prose, re.IGNORECASE)
         assert first is None or re.fullmatch(r"\*.*\*", first.group()), (
             word,
-            prose[first.start() - 80 : first.end() + 40],
+            prose[max(0, first.start() - 80) : first.end() + 40],
         )
+
+
+@pytest.mark.parametrize("page", ["api/models.md", *(page for page in PAGES if not page.startswith(ELSEWHERE))])
+def test_words_of_the_field_are_defined_where_they_first_stand(page: str) -> None:
+    check_definitions(PAGES[page], WORDS)
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_words_of_the_field_are_defined_where_they_first_stand_in_a_notebook(path: Path) -> None:
+    cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+    check_definitions(
+        "\n\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown"),
+        (*WORDS, *NAMES_OF_BASES),
+    )
 
 
 @pytest.mark.parametrize("page", PAGES)
