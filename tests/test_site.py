@@ -51,7 +51,7 @@ pytestmark = pytest.mark.exhaustive
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of the site."""
     if "GPFLOW_DECOUPLED_SITE" in os.environ:
-        return Path(os.environ["GPFLOW_DECOUPLED_SITE"])
+        return Path(os.environ["GPFLOW_DECOUPLED_SITE"]).resolve()
     for name in ("myst_nb", "furo"):
         pytest.importorskip(name)
     folder = tmp_path_factory.mktemp("site")
