@@ -12,6 +12,8 @@ from typing import Protocol
 
 import numpy as np
 
+from .summaries import short_repr
+
 
 class RunRecord(Protocol):
     """What an error that stops a training run tells about the steps before it, for instance a `training.FitResult`.
@@ -130,8 +132,10 @@ def check_option(name: str, value: object, allowed: Iterable[object]) -> None:
         check_option("method", method, ("greedy_variance", "kmeans", "random"))
     """
     allowed = tuple(allowed)
-    if value not in allowed:
-        raise UnknownOptionError(f"{name}={value!r} is not known; use one of {', '.join(map(repr, allowed))}.")
+    if getattr(value, "shape", ()) != () or value not in allowed:
+        raise UnknownOptionError(
+            f"{name}={short_repr(value)} is not known; use one of {', '.join(map(repr, allowed))}."
+        )
 
 
 def __dir__() -> list[str]:

@@ -22,6 +22,7 @@ from numpy.typing import DTypeLike
 from scipy import sparse
 
 from .errors import DataError
+from .summaries import short_repr
 
 Array: TypeAlias = "np.ndarray | tf.Tensor"
 """Tensors inside a `tf.function` have no values yet."""
@@ -194,7 +195,7 @@ def check_whole(low: int, **values: object) -> None:
     """
     for name, value in values.items():
         if not is_whole(value, low):
-            raise DataError(f"{name}={value!r} must be a whole number of at least {low}.")
+            raise DataError(f"{name}={short_repr(value)} must be a whole number of at least {low}.")
 
 
 def check_rate(high: float = math.inf, **values: object) -> None:
@@ -211,7 +212,7 @@ def check_rate(high: float = math.inf, **values: object) -> None:
     for name, value in values.items():
         if not (is_number(value) and 0.0 < float(value) <= high):
             limit = "" if math.isinf(high) else f" and at most {high:g}"
-            raise DataError(f"{name}={value!r} must be a number above 0{limit}.")
+            raise DataError(f"{name}={short_repr(value)} must be a number above 0{limit}.")
 
 
 def _refuse_structure(value: object, name: str) -> None:

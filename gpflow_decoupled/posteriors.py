@@ -20,6 +20,7 @@ from gpflow.posteriors import AbstractPosterior, PrecomputeCacheType, Precompute
 from .bases.base import Basis
 from .errors import UnknownOptionError
 from .inputs import as_inputs, float_type
+from .summaries import kernel_name, one_line, short_repr, short_table
 
 
 def cache_type(value: None | str | PrecomputeCacheType) -> PrecomputeCacheType:
@@ -34,7 +35,7 @@ def cache_type(value: None | str | PrecomputeCacheType) -> PrecomputeCacheType:
         return PrecomputeCacheType(value.lower() if isinstance(value, str) else value)
     except ValueError:
         names = ", ".join(repr(kind.value) for kind in PrecomputeCacheType)
-        raise UnknownOptionError(f"precompute_cache={value!r} is not known; use one of {names}.") from None
+        raise UnknownOptionError(f"precompute_cache={short_repr(value)} is not known; use one of {names}.") from None
 
 
 def mix_outputs(
@@ -98,6 +99,17 @@ class BasisPosterior(AbstractPosterior):
         super().__init__(kernel, None, mean_function=mean_function)
         self.basis, self.num_dims = basis, num_dims
         self.update_cache(precompute_cache)
+
+    def __repr__(self) -> str:
+        """One line: the kernel, the sizes of the basis, and how the factorisations are stored."""
+        kind = self._precompute_cache
+        return one_line(
+            self, kernel_name(self.kernel), **self.basis.sizes, precompute_cache=None if kind is None else kind.value
+        )
+
+    def _repr_html_(self) -> str:
+        """GPflow's table of the Parameters for notebooks, of the first 20 where there are more."""
+        return short_table(super()._repr_html_())
 
     def update_cache(self, precompute_cache: None | str | PrecomputeCacheType = None) -> None:
         """Compute the cache again from the present values of the Parameters.

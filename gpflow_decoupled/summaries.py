@@ -2,32 +2,75 @@
 
 from __future__ import annotations
 
-__all__ = ["described", "html_table", "one_line", "settings_line"]
+__all__ = [
+    "described",
+    "html_table",
+    "kernel_name",
+    "model_line",
+    "one_line",
+    "settings_line",
+    "short_repr",
+    "short_table",
+]
 
 import html
 import inspect
+import re
+import reprlib
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
+from gpflow.kernels import Combination, Kernel
+from gpflow.models import GPModel
 
 _LONGEST = 60
 """Characters of a value."""
+_LONGEST_WORD = 120
+_LONGEST_LINE = 280
+_FEW = 6
+"""Entries of an array that a message prints, as `reprlib` does of a list."""
+_REPR = reprlib.Repr()
+_REPR.maxstring = _REPR.maxother = _LONGEST
+_MOST_ROWS = 20
+"""Rows of a table, without the one that counts the others."""
+_ROW = re.compile(r"<tr><td>.*?</tr>\n?", re.DOTALL)
 
 
 def one_line(thing: object, *words: str, **values: object) -> str:
-    """`Name(word, name=value, ...)` with arrays by their shape.
+    """`Name(word, name=value, ...)` with arrays by their shape, in less than 300 characters.
 
     :param thing: whose class is named.
-    :param words: what is said without a name.
+    :param words: what is said without a name; long ones are cut.
     :param values: what is said with one.
 
     Example::
 
         one_line(model, "Matern52", "Gaussian", beta=30)  # "ODVGP(Matern52, Gaussian, beta=30)"
     """
-    parts = [*words, *(f"{name}={described(value)}" for name, value in values.items())]
-    return f"{type(thing).__name__}({', '.join(parts)})"
+    parts = [_cut(word, _LONGEST_WORD) for word in words]
+    parts += [f"{name}={described(value)}" for name, value in values.items()]
+    return f"{type(thing).__name__}({_cut(', '.join(parts), _LONGEST_LINE - len(type(thing).__name__))})"
+
+
+def model_line(model: GPModel, **values: object) -> str:
+    """`one_line` of a GP model: its class, kernel and likelihood, and what else is said of it.
+
+    :param model: of this package or of GPflow.
+    :param values: for example the sizes.
+
+    Example::
+
+        model_line(gpflow.models.GPR(data, Matern52()))  # "GPR(Matern52, Gaussian)"
+    """
+    return one_line(model, kernel_name(model.kernel), type(model.likelihood).__name__, **values)
+
+
+def kernel_name(kernel: Kernel) -> str:
+    """The class of a kernel, with those of its parts where it is made of some."""
+    name = type(kernel).__name__
+    return f"{name}({', '.join(map(kernel_name, kernel.kernels))})" if isinstance(kernel, Combination) else name
 
 
 def settings_line(thing: object) -> str:
@@ -44,12 +87,25 @@ def settings_line(thing: object) -> str:
 
 
 def html_table(title: str, values: Mapping[str, object]) -> str:
-    """An HTML table of two columns, names and values, arrays by their shape."""
+    """An HTML table of two columns, names and values, arrays by their shape; the first 20 rows, and how many follow."""
+    shown = dict(list(values.items())[:_MOST_ROWS])
+    if len(values) > len(shown):
+        shown["..."] = f"{len(values) - len(shown)} more"
     rows = "".join(
-        f"<tr><th style='text-align:left'>{html.escape(name)}</th><td>{html.escape(described(value))}</td></tr>"
-        for name, value in values.items()
+        f"<tr><th style='text-align:left'>{html.escape(_cut(name))}</th><td>{html.escape(described(value))}</td></tr>"
+        for name, value in shown.items()
     )
-    return f"<table><caption>{html.escape(title)}</caption>{rows}</table>"
+    return f"<table><caption>{html.escape(_cut(title, _LONGEST_LINE))}</caption>{rows}</table>"
+
+
+def short_table(text: str) -> str:
+    """The first 20 rows of the HTML table of parameters that GPflow makes, and how many follow."""
+    rows = list(_ROW.finditer(text))
+    if len(rows) <= _MOST_ROWS:
+        return text
+    first = re.sub(r" +(?=</t[dh]>)", "", text[: rows[_MOST_ROWS].start()])
+    more = f"<tr><td>... {len(rows) - _MOST_ROWS} more; gpflow.utilities.print_summary has all</td></tr>\n"
+    return first + more + text[rows[-1].end() :]
 
 
 def described(value: object) -> str:
@@ -72,5 +128,22 @@ def described(value: object) -> str:
     return _cut(str(value))
 
 
-def _cut(text: str) -> str:
-    return text if len(text) <= _LONGEST else text[: _LONGEST - 3] + "..."
+def short_repr(value: object) -> str:
+    """`repr` of what a caller passed, for messages: arrays of many entries by type and shape, and of others a line.
+
+    :param value: of any type.
+
+    Example::
+
+        short_repr(-1), short_repr(np.ones([20, 1]))  # "-1", "<ndarray of shape (20, 1)>"
+    """
+    if isinstance(value, (np.ndarray, tf.Tensor)) or hasattr(value, "iloc"):  # which data frames have
+        array: Any = value
+        count = array.shape.num_elements() if tf.is_tensor(array) else array.size
+        if count is None or count > _FEW:
+            return f"<{type(value).__name__} of shape {array.shape}>"
+    return " ".join(_REPR.repr(value).split())
+
+
+def _cut(text: str, longest: int = _LONGEST) -> str:
+    return text if len(text) <= longest else text[: longest - 3] + "..."

@@ -14,8 +14,9 @@ from gpflow import likelihoods as gl
 
 import gpflow_decoupled as gd
 from gpflow_decoupled.distributions.families import Gamma
+from gpflow_decoupled.errors import DataError, UnknownOptionError
 from gpflow_decoupled.models import FactorGraph, prior_factor
-from gpflow_decoupled.summaries import described, html_table, one_line
+from gpflow_decoupled.summaries import described, html_table, one_line, short_repr
 
 X = np.random.default_rng(0).uniform(-1, 1, size=(20, 2))
 Y = np.sin(3.0 * X[:, :1])
@@ -30,7 +31,7 @@ MODELS: dict[str, Any] = {
     "ODVGP(Sum(Matern52, Linear), StudentT, beta=4, gamma=7)": lambda: gd.models.ODVGP(
         _kernel(), gl.StudentT(), GAMMA, BETA
     ),
-    "ODVGP(Linear, Gaussian, beta=4, gamma=0)": lambda: gd.models.ODVGP(
+    'ODVGP(Linear, Gaussian, beta=4, gamma="data")': lambda: gd.models.ODVGP(
         gpflow.kernels.Linear(), gl.Gaussian(), "data", BETA
     ),
     "DVGP(Matern52, Gaussian, alpha=7, beta=4)": lambda: gd.models.DVGP(
@@ -56,6 +57,67 @@ def test_a_model_says_what_it_is(line: str) -> None:
     model = MODELS[line]()
     assert repr(model) == line and len(line) < 300
     assert len(getattr(model, "_repr_html_", str)()) < 6000
+
+
+MANY = [gpflow.kernels.Matern52() for _ in range(30)]
+LARGE: dict[str, Callable[[], Any]] = {
+    "a sum of 30 kernels": lambda: gd.models.ODVGP(gpflow.kernels.Sum(MANY), gl.Gaussian(), GAMMA, BETA),
+    "30 latent functions": lambda: gd.models.ODVGP(
+        gpflow.kernels.SeparateIndependent(MANY), gl.Gaussian(), GAMMA, BETA, num_latent_gps=30
+    ),
+    "GPflow's model inside": lambda: gd.Standardized(
+        lambda X, Y: gpflow.models.SVGP(gpflow.kernels.Sum(MANY), gl.Gaussian(), X[:4]), (X, Y)
+    ),
+    "a posterior": lambda: gd.models.ODVGP(gpflow.kernels.Sum(MANY), gl.Gaussian(), GAMMA, BETA).posterior(),
+}
+
+
+@pytest.mark.costly(keep=1)
+@pytest.mark.parametrize("name", LARGE)
+def test_large_models_are_one_line_too(name: str) -> None:
+    thing = LARGE[name]()
+    line, table = repr(thing), getattr(thing, "_repr_html_", str)()
+    assert "(Matern52, Matern52, " in line and len(line) < 300 and "\n" not in line and " at 0x" not in line
+    assert len(table) < 6000
+    if "_repr_html_" in dir(thing):
+        assert table.count("<tr>") == 22 and " more; " in table and table.endswith("</tbody>\n</table>")
+
+
+def test_a_mean_on_all_data_says_so() -> None:
+    model = gd.models.ODVGP(gpflow.kernels.Linear(), gl.Gaussian(), "data", BETA)
+    model.basis.kernel_mean.set_data(X)
+    assert repr(model) == 'ODVGP(Linear, Gaussian, beta=4, gamma="data", N=20)'
+
+
+PARTS: dict[str, Callable[[], Any]] = {
+    "BasisPosterior(Matern52, beta=4, gamma=7, precompute_cache=tensor)": lambda: gd.models.ODVGP(
+        gpflow.kernels.Matern52(), gl.Gaussian(), GAMMA, BETA
+    ).posterior(),
+    "BasisPosterior(Matern52, N=20, precompute_cache=nocache)": lambda: gd.models.CVIGP(
+        (X, Y), gpflow.kernels.Matern52(), gl.Gaussian()
+    ).posterior(precompute_cache=None),
+    "PathwiseSamples(Linear, samples=3, beta=4, gamma=7)": lambda: gd.pathwise.pathwise_samples(
+        gd.models.ODVGP(gpflow.kernels.Linear(), gl.Gaussian(), GAMMA, BETA), 3
+    ),
+    "Weights(num_weights=5)": lambda: gd.inducing.Weights(5),
+    "Standardization(X, columns=2)": lambda: gd.training.Standardization(X),
+    "Standardized(SVGP(Matern52, Gaussian))": lambda: gd.Standardized(
+        lambda X, Y: gpflow.models.SVGP(gpflow.kernels.Matern52(), gl.Gaussian(), X[:4]), (X, Y)
+    ),
+    "Evaluation(data=([20, 2], [20, 1]), every=500, patience=2, restore_best=True)": lambda: gd.training.Evaluation(
+        [X, Y], patience=2
+    ),
+    "LatentDirichletAllocation(num_topics=2)": lambda: gd.topics.LatentDirichletAllocation(2),
+    "LatentDirichletAllocation(doc_prior=[10], seed=1)": lambda: gd.topics.LatentDirichletAllocation(
+        doc_prior=np.ones(10), seed=1
+    ),
+    "CorrelatedTopicModel(num_topics=2)": lambda: gd.topics.CorrelatedTopicModel(num_topics=2),
+}
+
+
+@pytest.mark.parametrize("line", PARTS)
+def test_what_belongs_to_a_model_says_what_it_is(line: str) -> None:
+    assert repr(PARTS[line]()) == line
 
 
 def test_a_basis_says_its_sizes() -> None:
@@ -188,7 +250,36 @@ def test_values() -> None:
         "0.5", "3", "[2, 3]", "2 values", "{a}", "(1, b)",
     ]  # fmt: skip
     assert described("x" * 100) == "x" * 57 + "..."
+    assert [short_repr(one) for one in (-1, "a", np.ones(2), np.ones([20, 1]), tf.ones([20, 1]), list(range(100)))] == [
+        "-1", "'a'", "array([1., 1.])", "<ndarray of shape (20, 1)>", "<EagerTensor of shape (20, 1)>",
+        "[0, 1, 2, 3, 4, 5, ...]",
+    ]  # fmt: skip
+    assert len(one_line(Thing(), "w" * 500, **{f"v{number}": "x" * 60 for number in range(20)})) < 300
+    assert html_table("title", dict.fromkeys(map(str, range(500)), 1.0)).count("<tr>") == 21
     assert "&lt;b&gt;" in html_table("title", {"name": "<b>"})
     seen: list[str] = []
     tf.function(lambda x: seen.append(described(x)))(tf.constant(1.0))
     assert seen == ["not known yet"]
+
+
+MANY_NUMBERS = np.arange(500.0)[:, None]
+REFUSED: dict[str, Callable[[], Any]] = {
+    "fraction": lambda: gd.certificates.split_for_certificate((X, Y), MANY_NUMBERS),
+    "steps": lambda: gd.fit(gd.models.CVIGP((X, Y), _kernel(), gl.Gaussian()), steps=MANY_NUMBERS),
+    "step_size": lambda: gd.optimizers.ConjugateComputation(MANY_NUMBERS).run(
+        gd.models.CVIGP((X, Y), _kernel(), gl.Gaussian())
+    ),
+    "an option": lambda: gd.inducing.select(X, 3, method=MANY_NUMBERS),
+    "num_weights": lambda: gd.inducing.Weights(MANY_NUMBERS),
+    "a prior": lambda: gd.topics.LatentDirichletAllocation(500, doc_prior=-MANY_NUMBERS[:, 0]).fit(np.ones([4, 3])),
+    "bin_edges": lambda: gd.likelihoods.Ordinal(MANY_NUMBERS),
+    "num_topics": lambda: gd.topics.LatentDirichletAllocation(MANY_NUMBERS).fit(np.ones([4, 3])),
+    "a tensor": lambda: gd.training.Evaluation((X, Y), every=tf.constant(MANY_NUMBERS)),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_no_message_prints_an_array(name: str) -> None:
+    with pytest.raises((DataError, UnknownOptionError), match=r" of shape \(500,( 1)?\)>") as caught:
+        REFUSED[name]()
+    assert len(str(caught.value)) < 400 and "0." not in str(caught.value).replace("0.5", "")

@@ -42,6 +42,7 @@ from ..expectations.site_integrals import SiteGroup
 from ..inducing.variables import as_inducing, count_points
 from ..linalg.gaussians import apply_per_latent
 from ..linalg.whitening import whiten, whitener
+from ..summaries import short_repr
 from .affine_map import AffineMap, affine_map
 from .base import Basis, Features
 
@@ -227,7 +228,7 @@ def _checked_count(non_normal: int | None, D: int, structure: str) -> int:
     if non_normal is None:
         return D
     if not isinstance(non_normal, int | np.integer) or not 1 <= non_normal <= D:
-        raise DataError(f"non_normal={non_normal!r}: it must be a whole number from 1 to D = {D}.")
+        raise DataError(f"non_normal={short_repr(non_normal)}: it must be a whole number from 1 to D = {D}.")
     if structure != "full":
         raise DataError(
             f"non_normal={non_normal} with structure='{structure}': only structure='full' can represent every choice of "

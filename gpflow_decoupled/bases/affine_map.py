@@ -30,6 +30,7 @@ from gpflow.config import default_float
 from gpflow.utilities import triangular
 
 from ..errors import DataError, check_option
+from ..summaries import short_repr
 
 STRUCTURES = ("full", "lower", "lu", "low_rank")
 _LEAST_RATIO = 1e-12
@@ -198,7 +199,7 @@ def affine_map(A: npt.ArrayLike, structure: str = "full", rank: int = 5) -> Affi
         )
     if structure == "low_rank":
         if not isinstance(rank, int | np.integer) or rank < 1:
-            raise DataError(f"rank={rank!r}: it must be a whole number of at least 1.")
+            raise DataError(f"rank={short_repr(rank)}: it must be a whole number of at least 1.")
         return LowRankMap(A, min(int(rank), len(A)))
     kinds: dict[str, Callable[[np.ndarray], AffineMap]] = {"full": FullMap, "lower": LowerMap, "lu": LUMap}
     return kinds[structure](A)

@@ -22,7 +22,7 @@ from gpflow.base import Module, TensorType
 from gpflow.kernels import Kernel
 
 from ..covariances.latents import prior_variance
-from ..summaries import one_line
+from ..summaries import one_line, short_table
 
 State = Any
 """The NamedTuple of tensors that `factor` of a basis returns; each basis has its own, see `Basis.state_type`."""
@@ -81,13 +81,17 @@ class Basis(Module, abc.ABC):
     """L, the number of latent functions."""
 
     @property
-    def sizes(self) -> dict[str, int]:
+    def sizes(self) -> dict[str, int | str]:
         """How many points there are of each kind, by name."""
         return {}
 
     def __repr__(self) -> str:
         """One line: the class, the sizes, and the number of latent functions."""
         return one_line(self, **self.sizes, latents=self.num_latent_gps)
+
+    def _repr_html_(self) -> str:
+        """GPflow's table of the Parameters for notebooks, of the first 20 where there are more."""
+        return short_table(super()._repr_html_())
 
     @abc.abstractmethod
     def factor(self, kernel: Kernel, *, rows: tf.Tensor | None = None, with_kl: bool = True) -> State:

@@ -116,7 +116,7 @@ class DecoupledBasis(InducingBasis):
             self.chol_B = root
 
     @property
-    def sizes(self) -> dict[str, int]:
+    def sizes(self) -> dict[str, int | str]:
         """The numbers of points alpha and beta."""
         return {"alpha": self.kernel_mean.size, "beta": count_points(self.beta)}
 

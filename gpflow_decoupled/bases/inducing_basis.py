@@ -60,10 +60,15 @@ class InducingBasis(Basis):
     """Whether the Parameters of `gaussians` are whitened, and so do not change meaning when the kernel does."""
 
     @property
-    def sizes(self) -> dict[str, int]:
-        """The numbers of points beta, and of the points gamma of a mean of its own."""
-        found = {"beta": count_points(self.beta)}
-        return found if self.kernel_mean is None else {**found, "gamma": self.kernel_mean.size}
+    def sizes(self) -> dict[str, int | str]:
+        """The numbers of points beta, and of the points gamma of a mean of its own; for a mean on all data their rows N."""
+        found: dict[str, int | str] = {"beta": count_points(self.beta)}
+        if self.kernel_mean is None:
+            return found
+        if self.kernel_mean.stored:
+            return {**found, "gamma": self.kernel_mean.size}
+        rows = {"N": self.kernel_mean.size} if self.kernel_mean.size else {}  # none before it has data
+        return {**found, "gamma": '"data"', **rows}
 
     # --- what the basis can do
 

@@ -87,6 +87,11 @@ class SiteBasis(Basis):
         return tf.convert_to_tensor(self.points.inducing_variable.Z)
 
     @property
+    def sizes(self) -> dict[str, int | str]:
+        """N, the number of observations."""
+        return {"N": self.num_data}
+
+    @property
     def num_data(self) -> int:
         """N, the number of observations."""
         return int(self.X.shape[0])

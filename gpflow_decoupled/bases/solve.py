@@ -98,7 +98,7 @@ class SolveBasis(InducingBasis):
         self.v_mu, self.v_sqrt = gaussian_parameters(count_points(self.gamma), num_latent_gps, v_mu, v_sqrt)
 
     @property
-    def sizes(self) -> dict[str, int]:
+    def sizes(self) -> dict[str, int | str]:
         """The numbers of points beta and gamma."""
         return {"beta": count_points(self.beta), "gamma": count_points(self.gamma)}
 

@@ -17,6 +17,7 @@ from gpflow.models import GPModel
 from ..errors import DataError, check_option
 from ..inducing.checks import rows_in
 from ..inputs import as_array, as_pair, is_number, is_whole
+from ..summaries import short_repr
 
 ORIGINS = {
     "fixed": "The prior did not depend on the data.",
@@ -34,9 +35,11 @@ _FIX = (
 def check_level(delta: float, settings: int) -> None:
     """Raise `DataError` unless 0 < delta < 1 and the number of settings is at least 1."""
     if not is_number(delta) or not 0.0 < delta < 1.0:
-        raise DataError(f"delta={delta!r}; the bound holds with probability 1 - delta: use a number between 0 and 1.")
+        raise DataError(
+            f"delta={short_repr(delta)}; the bound holds with probability 1 - delta: use a number between 0 and 1."
+        )
     if not is_whole(settings, 1):
-        raise DataError(f"settings={settings!r}; use the number of settings that were compared, at least 1.")
+        raise DataError(f"settings={short_repr(settings)}; use the number of settings that were compared, at least 1.")
 
 
 def prior_origin(model: GPModel, data: RegressionData, stated: str | None, learned_on: RegressionData | None) -> str:

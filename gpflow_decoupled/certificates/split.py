@@ -9,6 +9,7 @@ from gpflow.base import RegressionData
 
 from ..errors import DataError
 from ..inputs import as_pair, as_values, check_finite_entries, check_whole, is_number
+from ..summaries import short_repr
 
 
 def split_for_certificate(
@@ -37,7 +38,7 @@ def split_for_certificate(
         certificate = pac_bayes_certificate(model, second, learned_on=first)
     """
     if not is_number(fraction) or not 0.0 < fraction < 1.0:
-        raise DataError(f"fraction={fraction!r}; use a number between 0 and 1.")
+        raise DataError(f"fraction={short_repr(fraction)}; use a number between 0 and 1.")
     check_whole(0, seed=seed)
     X, Y = (as_values(array, name) for array, name in zip(as_pair(data), "XY"))
     for array, name in ((X, "X"), (Y, "Y")):

@@ -23,6 +23,7 @@ from gpflow.config import default_float
 
 from ..distributions import Base
 from ..errors import DataError, check_option
+from ..summaries import short_repr
 from . import fourier
 from .fourier import Variables, choose_route, expectation
 from .projections import Projections, Site
@@ -57,12 +58,14 @@ class Integration(NamedTuple):
         check_option("route", self.route, ROUTES)
         if not isinstance(self.frequencies, int | np.integer) or self.frequencies < 2:
             raise DataError(
-                f"frequencies={self.frequencies!r}: it must be a whole number of at least 2, for example 64."
+                f"frequencies={short_repr(self.frequencies)}: it must be a whole number of at least 2, for example 64."
             )
         if not isinstance(self.points, int | np.integer) or self.points < 4 or self.points & (self.points - 1):
-            raise DataError(f"points={self.points!r}: it must be a power of two, for example 1024.")
+            raise DataError(f"points={short_repr(self.points)}: it must be a power of two, for example 1024.")
         if not self.memory > 0.0:
-            raise DataError(f"memory={self.memory!r}: it must be a number of bytes above 0, for example 2.0**29.")
+            raise DataError(
+                f"memory={short_repr(self.memory)}: it must be a number of bytes above 0, for example 2.0**29."
+            )
         if self.route == "lattice" and not base.has_cdf:
             raise DataError(
                 f"The base distribution '{base.name}' has no cdf: use the route 'spectral' or 'frequency_sum'."

@@ -27,6 +27,7 @@ from ..inputs import is_whole
 from ..linalg.cholesky import add_jitter, cholesky, diagnose
 from ..linalg.pivoted import Entries, pivoted_cholesky
 from ..linalg.triangular import solve
+from ..summaries import short_repr
 from .checks import check_finite, check_inducing, first_equal_row, read, rows_in
 
 METHODS = ("greedy_variance", "kmeans", "random")
@@ -121,7 +122,7 @@ def _inputs(X: ArrayLike | TensorType) -> np.ndarray:
 def _count(name: str, value: object) -> int:
     """A whole number of at least 1."""
     if not is_whole(value, 1):
-        raise DataError(f"{name}={value!r} must be an integer, at least 1.")
+        raise DataError(f"{name}={short_repr(value)} must be an integer, at least 1.")
     return operator.index(value)  # type: ignore[arg-type]
 
 

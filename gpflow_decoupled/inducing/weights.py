@@ -29,6 +29,7 @@ from gpflow.inducing_variables import InducingVariables
 from gpflow.kernels import Constant, Kernel, Linear, Sum
 
 from ..errors import DataError
+from ..summaries import settings_line, short_repr
 from .linear_kernel import LinearWeights
 
 
@@ -57,8 +58,14 @@ class Weights(InducingVariables):
     def __init__(self, num_weights: int) -> None:
         super().__init__()
         if not isinstance(num_weights, Integral) or isinstance(num_weights, bool) or num_weights < 1:
-            raise DataError(f"num_weights={num_weights!r} must be a whole number of at least 1, the length of w.")
+            raise DataError(
+                f"num_weights={short_repr(num_weights)} must be a whole number of at least 1, the length of w."
+            )
         self.num_weights = int(num_weights)
+
+    def __repr__(self) -> str:
+        """The number of weights."""
+        return settings_line(self)
 
     @property
     def num_inducing(self) -> tf.Tensor:

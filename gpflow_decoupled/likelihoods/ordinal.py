@@ -13,6 +13,7 @@ from gpflow.quadrature import NDiagGHQuadrature
 
 from ..errors import DataError
 from ..special.normal import log_normal_cdf, normal_cdf
+from ..summaries import short_repr
 from .parameters import positive_parameter
 
 _NODES = 40
@@ -44,7 +45,9 @@ class Ordinal(gl.ScalarLikelihood):
         super().__init__(**kwargs)
         edges = np.asarray(bin_edges, float)
         if edges.ndim != 1 or not len(edges) or not np.all(np.isfinite(edges)) or np.any(np.diff(edges) <= 0.0):
-            raise DataError(f"bin_edges={bin_edges!r}: pass finite numbers in increasing order, one fewer than grades.")
+            raise DataError(
+                f"bin_edges={short_repr(bin_edges)}: pass finite numbers in increasing order, one fewer than grades."
+            )
         self.bin_edges, self.num_bins = edges, len(edges) + 1
         self.sigma = positive_parameter(sigma, "sigma")
 

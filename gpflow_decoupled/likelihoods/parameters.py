@@ -15,6 +15,7 @@ from gpflow.likelihoods import Likelihood
 from gpflow.utilities import parameter_dict, positive
 
 from ..errors import DataError
+from ..summaries import short_repr
 
 _LEAST, _MOST = 1e-5, 1e8
 """Parameters outside of this range are named as likely causes of numbers that are not finite"""
@@ -64,9 +65,9 @@ def positive_parameter(value: Parameter | npt.ArrayLike, name: str) -> Parameter
     try:
         numbers = np.asarray(value, float)
     except (TypeError, ValueError) as error:
-        raise DataError(f"{name}={value!r} is not a number; pass a number above {least:g}.") from error
+        raise DataError(f"{name}={short_repr(value)} is not a number; pass a number above {least:g}.") from error
     if not np.all(np.isfinite(numbers) & (numbers > least)):
-        raise DataError(f"{name}={value!r} must be a finite number above {least:g}.")
+        raise DataError(f"{name}={short_repr(value)} must be a finite number above {least:g}.")
     return Parameter(value, transform=positive(least))
 
 

@@ -110,7 +110,7 @@ class BasisGP(BasisPredictions, ExternalDataTrainingLossMixin):
         return remember(self, data)
 
     @property
-    def sizes(self) -> dict[str, int]:
+    def sizes(self) -> dict[str, int | str]:
         """How many points of each kind the basis has, by name."""
         return self.basis.sizes
 

@@ -21,6 +21,7 @@ from gpflow.utilities import set_trainable
 from ..errors import DataError
 from ..inducing import LinearWeights
 from ..inputs import as_pair, as_values
+from ..summaries import short_repr
 
 tfd = tfp.distributions
 
@@ -44,7 +45,7 @@ def check_rows(X: np.ndarray) -> None:
 def check_variance(value: float) -> float:
     """The prior variance of an intercept; raises `DataError` unless it is a number above 0."""
     if not isinstance(value, Real) or not 0.0 < float(value) < np.inf:
-        raise DataError(f"intercept_variance={value!r} must be a number above 0, the prior variance of b.")
+        raise DataError(f"intercept_variance={short_repr(value)} must be a number above 0, the prior variance of b.")
     return float(value)
 
 

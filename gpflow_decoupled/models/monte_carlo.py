@@ -9,6 +9,7 @@ import tensorflow as tf
 from .. import replicas
 from ..errors import DataError
 from ..inputs import is_whole
+from ..summaries import short_repr
 
 
 class MonteCarlo(tf.Module):
@@ -37,7 +38,7 @@ class MonteCarlo(tf.Module):
     def __init__(self, num_samples: int = 10, seed: int = 0) -> None:
         super().__init__()
         if not is_whole(num_samples, 1):
-            raise DataError(f"num_samples={num_samples!r} must be a whole number, at least 1.")
+            raise DataError(f"num_samples={short_repr(num_samples)} must be a whole number, at least 1.")
         self.num_samples, self.seed = int(num_samples), seed
         self.calls = tf.Variable(0, dtype=tf.int64, trainable=False, name="calls")
 

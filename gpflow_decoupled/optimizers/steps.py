@@ -22,7 +22,7 @@ import numpy as np
 import tensorflow as tf
 
 from ..errors import DataError
-from ..summaries import html_table, one_line
+from ..summaries import html_table, one_line, short_repr
 
 POLICIES = ("damp", "clip", "raise")
 MAX_HALVINGS = 30
@@ -70,7 +70,7 @@ def step_size_at(step_size: StepSize, step: int) -> float:
     except (TypeError, ValueError):
         number = math.nan
     if not 0.0 < number <= 1.0:
-        raise DataError(f"step_size={value!r} at step {step} must be a number above 0 and at most 1.")
+        raise DataError(f"step_size={short_repr(value)} at step {step} must be a number above 0 and at most 1.")
     return number
 
 

@@ -18,6 +18,7 @@ from ..errors import DataError, ModelError
 from ..inducing.variables import point_values
 from ..inputs import as_inputs, float_type, is_whole
 from ..models import BasisGP, FullGP
+from ..summaries import kernel_name, one_line, short_repr
 from .arrays import project
 from .prior import PriorDraws, draw_prior
 from .projection import prior_coordinates
@@ -58,6 +59,10 @@ class PathwiseSamples:
         self._kernel, self._basis, self._mean_function = kernel, basis, mean_function
         self._num_dims = num_dims
         self._prior, self._minus, self._plus, self._state = prior, minus, plus, state
+
+    def __repr__(self) -> str:
+        """One line: the kernel, the number of functions, and the sizes of the basis."""
+        return one_line(self, kernel_name(self._kernel), samples=self.num_samples, **self._basis.sizes)
 
     @property
     def num_samples(self) -> int:
@@ -120,7 +125,7 @@ def pathwise_samples(
     """
     for name, number in (("num_samples", num_samples), ("num_frequencies", num_frequencies)):
         if not is_whole(number, 1):
-            raise DataError(f"{name}={number!r}; pass a whole number of at least 1.")
+            raise DataError(f"{name}={short_repr(number)}; pass a whole number of at least 1.")
     if not isinstance(model, (BasisGP, FullGP)):
         raise ModelError(_wrong_model(model))
     rng = np.random.default_rng(seed)

@@ -12,6 +12,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from ..errors import DataError
+from ..summaries import short_repr
 
 Counts: TypeAlias = npt.ArrayLike | sp.spmatrix | sp.sparray
 """Counts [D, V] of V words in D documents, dense or sparse"""
@@ -73,7 +74,7 @@ def split_words(X: Counts, share: float = 0.5, seed: int = 0) -> tuple[sp.csr_ma
     """
     counts = check_counts(X, empty=True)
     if not 0.0 < share < 1.0:
-        raise DataError(f"share={share!r} must lie between 0 and 1; use 0.5 to observe half of the words.")
+        raise DataError(f"share={short_repr(share)} must lie between 0 and 1; use 0.5 to observe half of the words.")
     if (counts.data != np.round(counts.data)).any():
         raise DataError("X has counts that are not whole, whose occurrences cannot be split; round them.")
     drawn = np.random.default_rng(seed).binomial(counts.data.astype(int), share)

@@ -25,6 +25,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from ..errors import DataError, check_option
+from ..summaries import short_repr
 from .fitting.passes import Progress
 from .lda import LatentDirichletAllocation
 from .model import TopicModel
@@ -149,8 +150,8 @@ class CorrelatedTopicModel(TopicModel):
         n, least = self.prior_documents, 2 * len(mode)
         if not isinstance(n, Real) or isinstance(n, bool) or not np.isfinite(n) or not (n == 0.0 or n > least):
             raise DataError(
-                f"prior_documents={n!r} must be 0, for no prior of the covariance, or above {least}, twice its size, for a "
-                "prior that is proper."
+                f"prior_documents={short_repr(n)} must be 0, for no prior of the covariance, or above {least}, twice its "
+                "size, for a prior that is proper."
             )
         return CovariancePrior(float(n), mode) if n > 0.0 and self.learn_prior else None
 

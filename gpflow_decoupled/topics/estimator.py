@@ -5,11 +5,13 @@ from __future__ import annotations
 __all__ = ["Estimator"]
 
 import inspect
+from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..errors import UnknownOptionError
+from ..summaries import one_line
 from .fitting.passes import Progress
 
 if TYPE_CHECKING:
@@ -44,8 +46,10 @@ class Estimator:
         return self
 
     def __repr__(self) -> str:
-        """The class and its arguments."""
-        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in self.get_params().items())})"
+        """The class and its arguments where they are not the defaults, as scikit-learn prints them."""
+        defaults = {name: one.default for name, one in inspect.signature(type(self)).parameters.items()}
+        changed = {name: value for name, value in self.get_params().items() if not _same(value, defaults[name])}
+        return one_line(self, **changed)
 
     @property
     def n_features_in_(self) -> int:
@@ -70,3 +74,8 @@ class Estimator:
             transformer_tags=TransformerTags(preserves_dtype=["float64", "float32"]),
             input_tags=InputTags(sparse=True, positive_only=True),
         )
+
+
+def _same(value: object, default: object) -> bool:
+    """Whether an argument is its default; an array never is."""
+    return value is default or (isinstance(value, (str, Real)) and value == default)

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import DataError, check_option
+from ..summaries import short_repr
 
 METHODS = ("batch", "stochastic")
 STARTS = ("documents", "random")
@@ -73,21 +74,21 @@ def check_prior(name: str, value: npt.ArrayLike | None, size: int, default: floa
     try:
         prior = np.asarray(default if value is None else value, dtype=float)
     except (TypeError, ValueError) as error:
-        raise DataError(f"{name}={value!r} must be a number or an array: {error}.") from error
+        raise DataError(f"{name}={short_repr(value)} must be a number or an array: {error}.") from error
     if prior.shape not in ((), (size,)):
         raise DataError(f"{name} has shape {prior.shape}; it must be a number or have shape ({size},).")
     if not (np.isfinite(prior) & (prior > 0.0)).all():
-        raise DataError(f"{name} must be finite and above 0; it is {value!r}.")
+        raise DataError(f"{name} must be finite and above 0; it is {short_repr(value)}.")
     return np.full(size, prior)
 
 
 def check_whole(name: str, value: object, least: int) -> None:
     """Raise `DataError` unless `value` is a whole number of at least `least`."""
     if not isinstance(value, Integral) or isinstance(value, bool) or value < least:
-        raise DataError(f"{name}={value!r} must be a whole number of at least {least}.")
+        raise DataError(f"{name}={short_repr(value)} must be a whole number of at least {least}.")
 
 
 def _check_number(name: str, value: object, low: float, high: float, text: str, closed: bool) -> None:
     number = float(value) if isinstance(value, Real) else np.nan
     if not (low <= number if closed else low < number) or not number <= high or np.isinf(number):
-        raise DataError(f"{name}={value!r} must be {text}.")
+        raise DataError(f"{name}={short_repr(value)} must be {text}.")

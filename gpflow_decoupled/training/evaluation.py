@@ -16,12 +16,13 @@ from ..errors import DataError, check_option
 from ..inputs import as_pair, as_values, check_whole
 from ..models import AffineIndependentGP, BasisGP, FullGP
 from ..models.checks import check_values
+from ..summaries import one_line
 from .options import given
 
 Predictions = Callable[[tf.Tensor, tf.Tensor], tuple[tf.Tensor, tf.Tensor]]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Evaluation:
     """Scores of `fit` on data that the model does not train on, and early stopping.
 
@@ -47,6 +48,11 @@ class Evaluation:
         check_option("restore_best", self.restore_best, (True, False))
         if self.data is None and self.patience is None:
             raise DataError("Evaluation() has nothing to do: give it held-out data=(X, Y), or patience, or both.")
+
+    def __repr__(self) -> str:
+        """One line: the shapes of the data, and the settings."""
+        data = tuple(self.data) if isinstance(self.data, list) else self.data
+        return one_line(self, data=data, every=self.every, patience=self.patience, restore_best=self.restore_best)
 
 
 def check_held_out(model: BasisGP | FullGP, data: Sequence[npt.ArrayLike]) -> tuple[np.ndarray, np.ndarray]:

@@ -15,6 +15,7 @@ from ..errors import DataError
 from ..inputs import as_values, is_number
 from ..models import AffineIndependentGP, WeightsPosterior
 from ..models.linear.weights import weight_labels
+from ..summaries import short_repr
 from .axes import axes_or_new, new_figure
 
 if TYPE_CHECKING:
@@ -79,7 +80,7 @@ def plot_weights(
         plot_weights(gpflow_decoupled.models.weights_posterior(model), frame.columns)
     """
     if not (is_number(level) and 0.0 < level < 1.0):
-        raise DataError(f"level={level!r} must be a number between 0 and 1, for example 0.95.")
+        raise DataError(f"level={short_repr(level)} must be a number between 0 and 1, for example 0.95.")
     means, deviations = posterior.moments
     labels = weight_labels(names, means.shape[1])
     if ax is None:

@@ -86,6 +86,11 @@ class DualBasis(Basis):
         return self.geometry.X
 
     @property
+    def sizes(self) -> dict[str, int | str]:
+        """N, the number of observations."""
+        return {"N": self.num_data}
+
+    @property
     def num_data(self) -> int:
         """The number of observations N."""
         return int(self.X.shape[0])

@@ -16,6 +16,7 @@ from ...covariances.latents import MULTIOUTPUT_INDUCING
 from ...covariances.products import gram_product
 from ...errors import DataError, check_option
 from ...inducing.variables import check_separate, fixed_points, input_dims
+from ...summaries import short_repr
 from .kernel_mean import KernelMean
 from .scaling import SCALINGS, MeanScaling
 
@@ -52,7 +53,8 @@ def mean_points(
     check_option("mean_scaling", scaling, SCALINGS)
     if subsample is not None:
         raise DataError(
-            f'mean_subsample={subsample!r}: gamma="data" computes the norm of the mean in full; leave the option out.'
+            f'mean_subsample={short_repr(subsample)}: gamma="data" computes the norm of the mean in full; leave the option '
+            "out."
         )
     return DataMean(dims, num_latent_gps, isinstance(beta, MULTIOUTPUT_INDUCING))
 

@@ -26,6 +26,7 @@ from ...covariances.latents import cross_gram, gram, gram_to_data, sampled_rows
 from ...errors import DataError
 from ...inducing.variables import as_inducing, count_points
 from ...linalg.gaussians import apply_per_latent
+from ...summaries import short_repr
 from .scaling import MeanScaling
 
 
@@ -57,7 +58,9 @@ class KernelMean(Module):
         self.coefficients = Parameter(np.zeros((self.size, num_latent_gps)), dtype=default_float())
         self.scaling = MeanScaling(scaling, self.size)
         if subsample is not None and (not isinstance(subsample, int) or subsample < 1):
-            raise DataError(f"mean_subsample={subsample!r}; use a whole number of rows of at least 1, or None for all.")
+            raise DataError(
+                f"mean_subsample={short_repr(subsample)}; use a whole number of rows of at least 1, or None for all."
+            )
         self.subsample = subsample if subsample is not None and subsample < self.size else None
 
     def raw(self) -> tf.Tensor:

@@ -10,6 +10,7 @@ from typing import Any
 from gpflow import likelihoods as gl
 
 from ...errors import DataError
+from ...summaries import short_repr
 from ..bernoulli_logit import BernoulliLogit
 from ..bernoulli_probit import BernoulliProbit
 from ..hinge import Hinge
@@ -75,7 +76,7 @@ def declare_site(
         declare_site(Huber, loss=lambda likelihood, Y: QuadratureLoss(likelihood, Y, lower=-1.0, upper=1.0))
     """
     if not (isinstance(kind, type) and issubclass(kind, gl.Likelihood)):
-        raise DataError(f"{kind!r} is not a class of likelihoods; pass the class, not a likelihood.")
+        raise DataError(f"{short_repr(kind)} is not a class of likelihoods; pass the class, not a likelihood.")
     describe = _DESCRIPTIONS.get(kind, lambda _: SiteDescription())
 
     def declared(likelihood: gl.Likelihood) -> SiteDescription:

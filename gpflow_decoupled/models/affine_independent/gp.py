@@ -33,6 +33,7 @@ from ...inducing.weights import Weights
 from ...inputs import as_array, check_rate, check_whole
 from ...likelihoods import check_moments, likelihood_site
 from ...linalg.cholesky import add_jitter, cholesky
+from ...summaries import short_repr
 from ..full_gp import FullGP
 from .checks import refuse_several_latents
 from .marginals import density_at, expected, quantiles
@@ -223,7 +224,9 @@ class AffineIndependentGP(FullGP):
         """
         levels = np.atleast_1d(np.asarray(probabilities, float))
         if levels.ndim != 1 or not np.all((levels > 0.0) & (levels < 1.0)):
-            raise DataError(f"probabilities={probabilities!r}: they must lie between 0 and 1, without these two.")
+            raise DataError(
+                f"probabilities={short_repr(probabilities)}: they must lie between 0 and 1, without these two."
+            )
         return quantiles(self.basis.base, self.projections(Xnew), levels, self.integration.points, self._asked.memory)
 
     def predict_y(self, Xnew: InputData, full_cov: bool = False, full_output_cov: bool = False) -> MeanAndVariance:

@@ -15,6 +15,7 @@ from gpflow.likelihoods import Likelihood, SwitchedLikelihood
 from ...errors import DataError
 from ...inputs import check_finite_entries, check_type, check_whole, is_whole
 from ...likelihoods import check_labels, observation_columns
+from ...summaries import short_repr
 from .parts import check_parts
 
 
@@ -53,8 +54,8 @@ def check_num_data(num_data: object) -> None:
     if is_whole(num_data, 1) or (isinstance(num_data, float) and num_data >= 1.0 and num_data.is_integer()):
         return
     raise DataError(
-        f"num_data={num_data!r} must be a whole number of at least 1, the rows of the whole data set; leave it out for fit to "
-        "set it."
+        f"num_data={short_repr(num_data)} must be a whole number of at least 1, the rows of the whole data set; leave it "
+        "out for fit to set it."
     )
 
 

@@ -8,12 +8,11 @@ import abc
 
 import tensorflow as tf
 from gpflow.base import InputData, MeanAndVariance, RegressionData
-from gpflow.kernels import Combination, Kernel
 from gpflow.models import GPModel
 
 from ...inputs import as_array, as_inputs, as_pair, check_whole, float_type
 from ...likelihoods import observation_moments
-from ...summaries import one_line
+from ...summaries import model_line, short_table
 
 
 class CheckedPredictions(GPModel, abc.ABC):
@@ -30,13 +29,17 @@ class CheckedPredictions(GPModel, abc.ABC):
         """D, the columns of the inputs; None if the model takes any number."""
 
     @property
-    def sizes(self) -> dict[str, int]:
+    def sizes(self) -> dict[str, int | str]:
         """How many observations the model owns, or points of each kind its basis has, by name."""
         return {"N": int(self.data[0].shape[0])}
 
     def __repr__(self) -> str:
         """One line: the class, kernel, likelihood, and sizes."""
-        return one_line(self, _name_of(self.kernel), type(self.likelihood).__name__, **self.sizes)
+        return model_line(self, **self.sizes)
+
+    def _repr_html_(self) -> str:
+        """GPflow's table of the Parameters for notebooks, of the first 20 where there are more."""
+        return short_table(super()._repr_html_())
 
     @property
     def float_type(self) -> tf.DType:
@@ -82,9 +85,3 @@ class CheckedPredictions(GPModel, abc.ABC):
             self.inputs(X, "X")
             return self.checked((X, Y))
         return self.inputs(X, "X"), tf.cast(Y, self.float_type)
-
-
-def _name_of(kernel: Kernel) -> str:
-    """The class of a kernel, with those of its parts where it is made of some."""
-    name = type(kernel).__name__
-    return f"{name}({', '.join(map(_name_of, kernel.kernels))})" if isinstance(kernel, Combination) else name

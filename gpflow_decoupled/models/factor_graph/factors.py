@@ -13,6 +13,7 @@ from gpflow.base import TensorType
 from ...distributions.families import Belief
 from ...distributions.families.base import as_float
 from ...errors import DataError
+from ...summaries import short_repr
 
 Data: TypeAlias = "TensorType | tuple[TensorType, ...]"
 """One array [N, ...], or several of them."""
@@ -100,7 +101,7 @@ class SampledFactor(Factor):
     ) -> None:
         super().__init__(neighbours, log_density, data=data, local=local)
         if samples < 1:
-            raise DataError(f"samples={samples!r} of a factor must be at least 1.")
+            raise DataError(f"samples={short_repr(samples)} of a factor must be at least 1.")
         self._samples = samples
 
     def expected(self, beliefs: Sequence[Belief], data: Sequence[tf.Tensor], seed: tf.Tensor) -> tf.Tensor:

@@ -13,7 +13,7 @@ from scipy.stats import norm
 
 from ...errors import DataError
 from ...inputs import is_number
-from ...summaries import html_table, one_line
+from ...summaries import html_table, one_line, short_repr
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -71,7 +71,7 @@ class WeightsPosterior(NamedTuple):
                 "covariance."
             ) from error
         if not (is_number(level) and 0.0 < level < 1.0):
-            raise DataError(f"level={level!r} must be a number between 0 and 1, for example 0.95.")
+            raise DataError(f"level={short_repr(level)} must be a number between 0 and 1, for example 0.95.")
         means, deviations = self.moments
         labels = weight_labels(names, means.shape[1])
         several = np.ndim(self.mean) == 2
@@ -87,7 +87,7 @@ def weight_labels(names: Iterable[object] | None, count: int) -> list[object]:
     if names is None:
         return [f"w{number}" for number in range(count)]
     if isinstance(names, str):
-        raise DataError(f"names={names!r} is a string; pass a list of {count} names.")
+        raise DataError(f"names={short_repr(names)} is a string; pass a list of {count} names.")
     given = list(getattr(names, "columns", names))
     if len(given) == count - 1:
         given.append("intercept")

@@ -35,7 +35,7 @@ from ...errors import DataError, NumericalError
 from ...inputs import check_rate, check_whole, is_number
 from ...models import CVIGP
 from ...models.families import require_model
-from ...summaries import settings_line
+from ...summaries import settings_line, short_repr
 from ..ascent import STUCK, ascend
 from ..expectation_check import warn_of_quadrature
 from ..unusable_observation import unusable_observation
@@ -96,7 +96,8 @@ class ExpectationPropagation:
         check_rate(1.0, power=power)
         if not is_number(damping) or not 0.0 <= damping < 1.0:
             raise DataError(
-                f"damping={damping!r} must be a number of at least 0 and below 1, the share of the old sites that is kept."
+                f"damping={short_repr(damping)} must be a number of at least 0 and below 1, the share of the old sites that "
+                "is kept."
             )
         check_whole(20, nodes=nodes)
         self.power, self.damping, self.nodes = float(power), float(damping), int(nodes)

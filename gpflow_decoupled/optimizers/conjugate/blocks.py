@@ -17,6 +17,7 @@ from ...inputs import as_array, stays_on_disk
 from ...models import BasisGP
 from ...models.checks import check_shapes_of_data, check_values
 from ...replicas import Group
+from ...summaries import short_repr
 
 Batch = tuple[tf.Tensor, tf.Tensor]
 """X [B, D] and Y [B, P]."""
@@ -50,7 +51,7 @@ class Blocks:
     ) -> None:
         if not isinstance(size, Integral) or isinstance(size, bool) or size < 1:
             raise DataError(
-                f"block={size!r} must be a whole number of at least 1, the rows that are in memory at a time."
+                f"block={short_repr(size)} must be a whole number of at least 1, the rows that are in memory at a time."
             )
         self.model, self.size, self.group = model, int(size), group or Group()
         self.num_data = None if model.num_data is None else int(model.num_data)

@@ -36,7 +36,7 @@ from ...linalg.sites import site_posterior
 from ...models import CVIGP
 from ...models.families import require_model
 from ...posteriors import mix_outputs
-from ...summaries import settings_line
+from ...summaries import settings_line, short_repr
 from ..expectation_check import warn_of_quadrature
 from ..steps import POLICIES, StepReport, StepSize, clip_curvature, largest_feasible_step, step_size_at
 from ..unusable_observation import unusable_observation
@@ -110,7 +110,9 @@ class ConjugateComputation(tf.Module):
         check_option("update", update, ("local", "global"))
         check_option("negative_precision", negative_precision, POLICIES)
         if samples is not None and not is_whole(samples, 1):
-            raise DataError(f"samples={samples!r} must be a whole number of at least 1, or None for quadrature.")
+            raise DataError(
+                f"samples={short_repr(samples)} must be a whole number of at least 1, or None for quadrature."
+            )
         self.step_size, self.update, self.samples = step_size, update, samples
         self.negative_precision, self.seed = negative_precision, seed
         self.step_size_at(0)

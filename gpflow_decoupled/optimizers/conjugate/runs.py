@@ -15,6 +15,7 @@ from tqdm.auto import tqdm
 from ...errors import DataError, NumericalError
 from ...inputs import is_whole
 from ...models import CVIGP
+from ...summaries import short_repr
 from ..ascent import ascend, has_fallen
 from ..steps import StepReport
 from ..unusable_observation import unusable_observation
@@ -120,7 +121,9 @@ def run_batches(rule: SiteRule, model: CVIGP, steps: int, batch_size: int, progr
     """Steps of `rule` on minibatches without replacement; the bound is computed at the end of each epoch."""
     basis = model.basis
     if not (is_whole(batch_size, 1) and batch_size <= basis.num_data):
-        raise DataError(f"batch_size={batch_size!r} must be from 1 to the number of observations, {basis.num_data}.")
+        raise DataError(
+            f"batch_size={short_repr(batch_size)} must be from 1 to the number of observations, {basis.num_data}."
+        )
     record, per_epoch = ConjugateRecorder(), -(-basis.num_data // batch_size)
     generator, order = np.random.default_rng(rule.seed), np.arange(0)
     for step in tqdm(range(steps), disable=not progress, desc="CVI"):

@@ -34,6 +34,7 @@ from tqdm.auto import tqdm
 from ...errors import DataError, ModelError, check_option
 from ...models import BasisGP
 from ...replicas import Group, dataset_of, group_of
+from ...summaries import short_repr
 from ..ascent import ascend, has_fallen
 from ..expectation_check import warn_of_quadrature
 from ..natural_gradient.evaluation import as_basis_model
@@ -209,6 +210,6 @@ def _raise_unusable(model: BasisGP, blocks: Blocks) -> None:
 def _check_settings(step_size: StepSize, passes: int, tolerance: float) -> None:
     step_size_at(step_size, 0)
     if not isinstance(tolerance, Real) or isinstance(tolerance, bool) or not float(tolerance) > 0.0:
-        raise DataError(f"tolerance={tolerance!r} must be a number above 0, in nats.")
+        raise DataError(f"tolerance={short_repr(tolerance)} must be a number above 0, in nats.")
     if not isinstance(passes, Integral) or isinstance(passes, bool) or passes < 1:
-        raise DataError(f"passes={passes!r} must be a whole number of at least 1.")
+        raise DataError(f"passes={short_repr(passes)} must be a whole number of at least 1.")

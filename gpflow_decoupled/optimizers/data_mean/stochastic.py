@@ -11,6 +11,7 @@ import tensorflow as tf
 
 from ...errors import DataError
 from ...inputs import check_rate, check_whole, is_number
+from ...summaries import short_repr
 from .base import MeanOptimizer
 from .descent import DualDescent
 from .solution import Solve
@@ -75,7 +76,7 @@ class StochasticDualDescent(MeanOptimizer):
         check_whole(0, seed=self.seed)
         check_rate(step_size=self.step_size)
         if not (is_number(self.momentum) and 0.0 <= self.momentum < 1.0):
-            raise DataError(f"momentum={self.momentum!r} must be a number of at least 0 and below 1.")
+            raise DataError(f"momentum={short_repr(self.momentum)} must be a number of at least 0 and below 1.")
 
     def solver(self, dtype: tf.DType | None) -> Solve:
         """Descents for one system after the other, with rows of one generator."""

@@ -20,7 +20,7 @@ from ...errors import DataError, check_option
 from ...inputs import check_rate, check_whole, is_number
 from ...models import LCLGP
 from ...models.families import require_model
-from ...summaries import settings_line
+from ...summaries import settings_line, short_repr
 from ..expectation_check import warn_of_quadrature
 from ..unusable_observation import unusable_observation
 from .dual import DualPoint, DualProblem, Marginals
@@ -100,7 +100,7 @@ class LinearlyConstrainedLagrangian:
     ) -> None:
         check_option("inner", inner, ("auto", "newton", "lbfgs"))
         if not is_number(theta) or theta < 0.0:
-            raise DataError(f"theta={theta!r} must be a number of at least 0; the paper's is 1, and 0.1 is faster.")
+            raise DataError(f"theta={short_repr(theta)} must be at least 0; the paper's is 1, and 0.1 is faster.")
         check_rate(tolerance=tolerance)
         if trust_region is not None:
             check_rate(trust_region=trust_region)

@@ -25,7 +25,7 @@ from ...errors import DataError, check_option
 from ...inputs import check_whole
 from ...models.factor_graph.graph import FactorGraph
 from ...models.families import require_model
-from ...summaries import settings_line
+from ...summaries import settings_line, short_repr
 from ..conjugate.result import ConjugateResult
 from ..steps import StepReport, StepSize, step_size_at
 from .messages import Moved, diagnose_messages, move_groups
@@ -74,9 +74,9 @@ class MeanFieldCVI(tf.Module):
         check_option("schedule", schedule, ("sequential", "parallel"))
         check_option("update", update, ("local", "global"))
         if not 0.0 < local_step_size <= 1.0:
-            raise DataError(f"local_step_size={local_step_size!r} must be a number above 0 and at most 1.")
+            raise DataError(f"local_step_size={short_repr(local_step_size)} must be a number above 0 and at most 1.")
         if local_sweeps < 1:
-            raise DataError(f"local_sweeps={local_sweeps!r} must be at least 1.")
+            raise DataError(f"local_sweeps={short_repr(local_sweeps)} must be at least 1.")
         self.step_size, self.schedule, self.update = step_size, schedule, update
         self.local_step_size, self.local_sweeps, self.seed = local_step_size, local_sweeps, seed
         self.step_size_at(0)

@@ -8,6 +8,7 @@ import numpy as np
 
 from ...errors import DataError
 from ...inputs import is_whole
+from ...summaries import short_repr
 
 DEFAULT_BATCH = 1024
 
@@ -30,7 +31,7 @@ class RowOrder:
             batch_size = min(DEFAULT_BATCH, num_data)
         elif batch_size is not None and (isinstance(batch_size, str) or not is_whole(batch_size, 1)):
             raise DataError(
-                f'batch_size={batch_size!r} must be a whole number of at least 1, None for all rows, or "auto".'
+                f'batch_size={short_repr(batch_size)} must be a whole number of at least 1, None for all rows, or "auto".'
             )
         if batch_size is not None and batch_size > num_data:
             raise DataError(f"batch_size={batch_size} is larger than the data, which have {num_data} rows; use None.")

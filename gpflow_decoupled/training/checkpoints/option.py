@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from ...errors import DataError
 from ...inputs import check_whole
+from ...summaries import short_repr
 
 
 @dataclass(frozen=True)
@@ -33,5 +34,7 @@ class Checkpoints:
 
     def __post_init__(self) -> None:
         if not isinstance(self.folder, (str, os.PathLike)):
-            raise DataError(f"checkpoint={self.folder!r} is no folder; pass its path, or a training.Checkpoints.")
+            raise DataError(
+                f"checkpoint={short_repr(self.folder)} is no folder; pass its path, or a training.Checkpoints."
+            )
         check_whole(1, every=self.every)

@@ -31,6 +31,7 @@ from ...optimizers import NaturalGradient
 from ...optimizers.data_mean.base import MeanOptimizer
 from ...optimizers.natural_gradient.evaluation import as_basis_model, evaluate
 from ...replicas import Group, dataset_of
+from ...summaries import short_repr
 from ..batches import Batches, make_batches
 from ..step import Step, StepOutput, StepSizes, Trackable, all_finite
 from .data_mean import parts_on_data
@@ -89,7 +90,8 @@ class InducingRoute(Route):
         of_data = isinstance(model, BasisGP) and isinstance(model.basis.kernel_mean, DataMean)
         if of_data and solver is not None and not isinstance(solver, MeanOptimizer):
             raise UnknownOptionError(
-                f'mean_solver={solver!r} is for mean points that are stored; gamma="data" takes a ConjugateGradients, '
+                f"mean_solver={short_repr(solver)} is for mean points that are stored; "
+                'gamma="data" takes a ConjugateGradients, '
                 "which is also the default, or a StochasticDualDescent."
             )
 

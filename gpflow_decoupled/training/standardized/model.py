@@ -17,7 +17,7 @@ from gpflow.models import GPModel
 from ...errors import DataError, ModelError, check_option
 from ...inputs import as_pair, as_values
 from ...replicas import starts_passes
-from ...summaries import one_line
+from ...summaries import model_line
 from ..batches import Passes
 from ..evaluation import Evaluation
 from ..fit import fit
@@ -80,7 +80,8 @@ class Standardized(tf.Module):
 
     def __repr__(self) -> str:
         """One line, with that of the model inside."""
-        return one_line(self, repr(self.model))
+        nameless = " object at 0x" in repr(self.model)  # as GPflow's are
+        return f"{type(self).__name__}({model_line(self.model) if nameless else repr(self.model)})"
 
     @property
     def training_data(self) -> tuple[tf.Tensor, tf.Tensor]:

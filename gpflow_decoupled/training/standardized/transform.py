@@ -14,6 +14,7 @@ from gpflow.config import default_float
 
 from ...errors import DataError
 from ...inputs import as_array, as_values
+from ...summaries import one_line
 
 _DIGITS = 8.0 * np.finfo(np.float64).eps
 """Range of a column, relative to its size, below which it varies by nothing but round-off."""
@@ -52,6 +53,10 @@ class Standardization(tf.Module):
         size = np.where(constant, 1.0, np.max(np.abs(centred), axis=0))
         scale = np.where(constant, 1.0, size * np.sqrt(np.mean(np.square(centred / size), axis=0)))
         self.mean, self.scale = (tf.Variable(part, trainable=False, dtype=tf.float64) for part in (mean, scale))
+
+    def __repr__(self) -> str:
+        """One line: which array it is of, and how many columns that has."""
+        return one_line(self, self._of, columns=int(self.mean.shape[0]))
 
     def transform(self, array: TensorType) -> tf.Tensor:
         """An array [..., D] in standard deviations from the mean, of GPflow's default float type.
