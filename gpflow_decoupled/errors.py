@@ -67,7 +67,8 @@ class UnknownOptionError(ValueError):
 
     Example::
 
-        inducing.select(X, 10, method="k-means")  # raises: use one of "greedy_variance", "kmeans", "random"
+        # raises: use one of "greedy_variance", "kmeans", "random"
+        inducing.select(X, 10, method="k-means")
     """
 
 
@@ -77,7 +78,8 @@ class ModelError(TypeError):
     Example::
 
         model = LCLGP((X, Y), kernel, likelihood)
-        ConjugateComputation().run(model)  # raises: LinearlyConstrainedLagrangian().run(model) trains an LCLGP
+        # raises: LinearlyConstrainedLagrangian().run(model) trains an LCLGP
+        ConjugateComputation().run(model)
     """
 
 

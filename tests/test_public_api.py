@@ -5,7 +5,10 @@ from __future__ import annotations
 import ast
 import importlib
 import inspect
+import itertools
 import re
+import textwrap
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
@@ -21,6 +24,8 @@ MODULES = sorted(
 NEEDS = {"gpflow_decoupled.wrappers.trieste": "trieste"}
 """Modules around packages that may be missing."""
 SHAPE = re.compile(r"\[[^\]]*\]|\bshapes?\b|\bscalars?\b", re.IGNORECASE)
+CODE_COLUMNS = 88
+"""Of code on the pages of the reference."""
 ARRAY = re.compile(r"Tensor|[Aa]rray|InputData|OutputData|RegressionData|MeanAndVariance")
 
 
@@ -71,6 +76,23 @@ def undocumented(name: str, thing: object) -> list[str]:
     return complaints
 
 
+def examples(source: str) -> Iterator[str]:
+    """The indented blocks after `::` in all strings that stand by themselves, as the pages show them: without indentation."""
+    for node in ast.walk(ast.parse(source)):
+        if not (
+            isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+        ):
+            continue
+        lines = inspect.cleandoc(node.value.value).split("\n")
+        for place, line in enumerate(lines):
+            if line.endswith("::"):
+                depth = len(line) - len(line.lstrip())
+                inside = itertools.takewhile(
+                    lambda text, depth=depth: not text or len(text) - len(text.lstrip()) > depth, lines[place + 1 :]
+                )
+                yield textwrap.dedent("\n".join(inside)).strip("\n")
+
+
 def _public(module: ModuleType) -> dict[str, object]:
     """Functions and classes of `__all__` that are defined in this very module."""
     things = {name: getattr(module, name) for name in module.__all__}
@@ -101,6 +123,17 @@ def test_public_names_are_documented(name: str) -> None:
     assert module.__doc__, f"{name} has no docstring"
     complaints = [text for public, thing in _public(module).items() for text in undocumented(public, thing)]
     assert not complaints, "\n".join(complaints)
+
+
+def test_code_in_docstrings_fits_on_the_pages_of_the_reference() -> None:
+    found = [
+        (path.relative_to(PACKAGE).as_posix(), code)
+        for path in sorted(PACKAGE.rglob("*.py"))
+        for code in examples(path.read_text(encoding="utf-8"))
+    ]
+    assert len(found) > 200
+    wide = [(path, line) for path, code in found for line in code.split("\n") if len(line) > CODE_COLUMNS]
+    assert wide == []
 
 
 REFERENCE = "\n".join(path.read_text(encoding="utf-8") for path in (ROOT / "docs" / "api").glob("*.md"))
@@ -145,6 +178,29 @@ def test_the_checks_notice_violations() -> None:
     assert undocumented("silent", silent) and undocumented("shapeless", shapeless)
     assert undocumented("Half", Half) and undocumented("Heir", Heir)
     assert undocumented("good", good) == []
+    shown = list(
+        examples('''class A:
+    """Words.
+
+    Example::
+
+        one(
+            two
+        )
+
+    Words. Another::
+
+        three
+    """
+
+    x = 1
+    """A number::
+
+        four
+    """
+''')
+    )
+    assert sorted(shown) == ["four", "one(\n    two\n)", "three"]
     source = "from .a import B\nimport os\ndef f(): ...\nclass C: ...\ndef _g(): ..."
     assert defined_names(source, is_package=True) == {"B", "C", "f"}
     assert defined_names(source, is_package=False) == {"C", "f"}

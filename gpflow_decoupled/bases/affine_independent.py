@@ -88,7 +88,9 @@ class AffineIndependentBasis(Basis):
     Example::
 
         basis = AffineIndependentBasis(Z, "skew_normal")
-        model = AffineIndependentGP((X, Y), gpflow.kernels.Matern52(), BernoulliLogit(), inducing_variable=Z)
+        model = AffineIndependentGP(
+            (X, Y), gpflow.kernels.Matern52(), BernoulliLogit(), inducing_variable=Z
+        )
         state = model.basis.factor(model.kernel)
         mean, variance = model.basis.mean_and_cov(state, model.kernel, Xnew)
     """

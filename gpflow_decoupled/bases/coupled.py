@@ -53,7 +53,9 @@ class CoupledBasis(InducingBasis):
     Cost per step on N inputs: M^3 + N M^2. Example::
 
         basis = CoupledBasis(X[:50], num_latent_gps=2)
-        model = BasisGP(gpflow.kernels.Matern52(), gpflow.likelihoods.HeteroskedasticTFPConditional(), basis)
+        model = BasisGP(
+            gpflow.kernels.Matern52(), gpflow.likelihoods.HeteroskedasticTFPConditional(), basis
+        )
     """
 
     state_type = CoupledState

@@ -47,7 +47,9 @@ def sparse_model(
 
     Cost: N (M_beta + M_gamma)^2, once. Example::
 
-        model = sparse_model(X, gpflow.likelihoods.Gaussian(0.1), num_inducing=50, num_mean_points=100)
+        model = sparse_model(
+            X, gpflow.likelihoods.Gaussian(0.1), num_inducing=50, num_mean_points=100
+        )
     """
     kernel = gpflow.utilities.deepcopy(kernel) if kernel is not None else default_kernel(X.shape[1])
     distinct = len(np.unique(X, axis=0))

@@ -157,7 +157,8 @@ def certificate_of(
 
     Example::
 
-        certificate_of(ClassifierErrors(0.08, 0.05, 0.05), 9.0, 500, 0.05, 1, "fixed").maurer  # 0.1655
+        errors = ClassifierErrors(0.08, 0.05, 0.05)
+        certificate_of(errors, 9.0, 500, 0.05, 1, "fixed").maurer  # 0.1655
     """
     known = (errors.gibbs, kl, n, delta / settings)
     bounds = {rule.__name__: float(rule(*known)) for rule in (seeger, maurer, pinsker, mcallester)}

@@ -97,9 +97,12 @@ def select_by_certificate(
     Example::
 
         def build(lengthscale):
-            model = CVIGP(data, gpflow.kernels.SquaredExponential(10.0, lengthscale), BernoulliLogit())
+            model = CVIGP(
+                data, gpflow.kernels.SquaredExponential(10.0, lengthscale), BernoulliLogit()
+            )
             ConjugateComputation().run(model)
             return model
+
 
         selection = select_by_certificate(build, [0.5, 1.0, 2.0], data)
         print(selection.certificate)

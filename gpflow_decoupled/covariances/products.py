@@ -174,7 +174,8 @@ def diagonal_excess(kernel: Kernel, points: InducingVariables) -> tf.Tensor:
 
     Example::
 
-        rows = gram_product(kernel, points, X[:5], a) + diagonal_excess(kernel, points)[:5] * a[:5]  # X of `points`
+        rows = gram_product(kernel, points, X[:5], a)  # X of `points`
+        rows += diagonal_excess(kernel, points)[:5] * a[:5]
     """
     columns = [_excess(one, tf.convert_to_tensor(left.Z)) for one, left in split_latents(kernel, points)]
     return tf.concat(columns, axis=1)

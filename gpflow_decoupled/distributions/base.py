@@ -50,8 +50,8 @@ class Base(ABC):
     Example::
 
         base = SkewNormalBase()
-        theta = tf.constant([[-2.0], [0.5]], tf.float64)             # [D, P] = [2, 1]
-        v = base.sample(1000, theta, seed=1)                         # [1000, 2], mean 0 and variance 1
+        theta = tf.constant([[-2.0], [0.5]], tf.float64)  # [D, P] = [2, 1]
+        v = base.sample(1000, theta, seed=1)  # [1000, 2], mean 0 and variance 1
         log_q, entropy = base.log_prob(v, theta), base.entropy(theta)  # [1000, 2] and [2]
     """
 

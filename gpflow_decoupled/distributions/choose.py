@@ -43,7 +43,9 @@ def base_variable(base: BaseLike) -> Base:
 
         skewed = base_variable("skew_normal")
         gumbel = base_variable(tfp.distributions.Gumbel(np.float64(0.0), np.float64(1.0)))
-        model = AffineIndependentGP((X, Y), gpflow.kernels.Matern52(), BernoulliLogit(), base=gumbel)
+        model = AffineIndependentGP(
+            (X, Y), gpflow.kernels.Matern52(), BernoulliLogit(), base=gumbel
+        )
     """
     if isinstance(base, Base):
         return base

@@ -26,7 +26,9 @@ class NormalBase(Base):
 
     Example::
 
-        model = AffineIndependentGP((X, Y), gpflow.kernels.Matern52(), BernoulliLogit(), base=NormalBase())
+        model = AffineIndependentGP(
+            (X, Y), gpflow.kernels.Matern52(), BernoulliLogit(), base=NormalBase()
+        )
     """
 
     name = "normal"
@@ -109,7 +111,9 @@ class LogisticBase(Base):
 
     Example::
 
-        model = AffineIndependentGP((X, Y), gpflow.kernels.Matern52(), BernoulliLogit(), base=LogisticBase())
+        model = AffineIndependentGP(
+            (X, Y), gpflow.kernels.Matern52(), BernoulliLogit(), base=LogisticBase()
+        )
     """
 
     name = "logistic"

@@ -29,7 +29,9 @@ class NormalMixtureBase(Base):
 
     Example::
 
-        model = AffineIndependentGP((X, Y), gpflow.kernels.Matern52(), BernoulliLogit(), base=NormalMixtureBase(3))
+        model = AffineIndependentGP(
+            (X, Y), gpflow.kernels.Matern52(), BernoulliLogit(), base=NormalMixtureBase(3)
+        )
     """
 
     name = "normal_mixture"

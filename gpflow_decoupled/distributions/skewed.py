@@ -27,8 +27,11 @@ class SkewNormalBase(Base):
     Example::
 
         base = SkewNormalBase()
-        base.characteristic(tf.constant([0.5, 1.0], tf.float64), tf.constant([2.0], tf.float64))    # complex, [2]
-        model = AffineIndependentGP((X, Y), gpflow.kernels.Matern52(), BernoulliLogit(), base="skew_normal")
+        omega, theta = tf.constant([0.5, 1.0], tf.float64), tf.constant([2.0], tf.float64)
+        base.characteristic(omega, theta)  # complex, [2]
+        model = AffineIndependentGP(
+            (X, Y), gpflow.kernels.Matern52(), BernoulliLogit(), base="skew_normal"
+        )
     """
 
     name = "skew_normal"

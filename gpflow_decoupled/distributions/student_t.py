@@ -27,7 +27,9 @@ class StudentTBase(Base):
 
     Example::
 
-        model = AffineIndependentGLM((X, Y), gpflow.likelihoods.StudentT(), base="student_t", non_normal=2)
+        model = AffineIndependentGLM(
+            (X, Y), gpflow.likelihoods.StudentT(), base="student_t", non_normal=2
+        )
     """
 
     name = "student_t"

@@ -39,11 +39,16 @@ class TabulatedBase(Base):
 
     Example::
 
-        def make(theta):                                             # a skewed density with one shape
-            return tfp.distributions.SinhArcsinh(tf.zeros_like(theta[..., 0]), 1.0, skewness=theta[..., 0])
+        def make(theta):  # a skewed density with one shape
+            return tfp.distributions.SinhArcsinh(
+                tf.zeros_like(theta[..., 0]), 1.0, skewness=theta[..., 0]
+            )
+
 
         base = TabulatedBase(make, default=(0.3,), name="sinh-arcsinh")
-        model = AffineIndependentGP((X, Y), gpflow.kernels.Matern52(), BernoulliLogit(), base=base)
+        model = AffineIndependentGP(
+            (X, Y), gpflow.kernels.Matern52(), BernoulliLogit(), base=base
+        )
     """
 
     symmetric = False

@@ -29,7 +29,9 @@ class VarianceGammaBase(Base):
 
     Example::
 
-        model = AffineIndependentGP((X, Y), gpflow.kernels.Matern52(), Laplace(0.3), base="variance_gamma")
+        model = AffineIndependentGP(
+            (X, Y), gpflow.kernels.Matern52(), Laplace(0.3), base="variance_gamma"
+        )
     """
 
     name = "variance_gamma"

@@ -96,7 +96,8 @@ def accurate_expectations(
     Cost: 41 evaluations of the log density per observation, and some 500 where these are not enough. Example::
 
         usual = likelihood.variational_expectations(X, mean, variance, Y)
-        np.sum(usual - accurate_expectations(likelihood, X, mean, variance, Y))  # the error of the bound, in nats
+        # the error of the bound, in nats
+        np.sum(usual - accurate_expectations(likelihood, X, mean, variance, Y))
     """
     number = nodes_of(likelihood)
     if number is None:

@@ -31,7 +31,8 @@ class BernoulliLogit(ScalarLikelihood):
 
     Example::
 
-        model = CVIGP((X, Y), gpflow.kernels.Matern52(), BernoulliLogit())  # Y [N, 1] of zeros and ones
+        # Y [N, 1] of zeros and ones
+        model = CVIGP((X, Y), gpflow.kernels.Matern52(), BernoulliLogit())
         ConjugateComputation().run(model)
         probability, _ = model.predict_y(Xnew)
     """

@@ -35,7 +35,8 @@ class Hinge(ScalarLikelihood):
 
     Example::
 
-        model = LCLGP((X, Y), gpflow.kernels.Matern52(variance=100.0), Hinge())  # Y [N, 1] of zeros and ones
+        # Y [N, 1] of zeros and ones
+        model = LCLGP((X, Y), gpflow.kernels.Matern52(variance=100.0), Hinge())
         LinearlyConstrainedLagrangian().run(model)
         probability, _ = model.predict_y(Xnew)
     """

@@ -21,7 +21,8 @@ def check_labels(likelihood: gl.Likelihood, Y: np.ndarray) -> None:
 
     Example::
 
-        check_labels(gpflow.likelihoods.Bernoulli(), np.array([[0.0], [1.0]]))  # passes; with a 2 it raises
+        # this passes; with a 2 in the array it raises
+        check_labels(gpflow.likelihoods.Bernoulli(), np.array([[0.0], [1.0]]))
     """
     if isinstance(likelihood, gl.SwitchedLikelihood):
         tasks = len(likelihood.likelihoods)
@@ -54,7 +55,8 @@ def observation_columns(likelihood: gl.Likelihood, num_outputs: int) -> int | No
 
     Example::
 
-        observation_columns(gpflow.likelihoods.Softmax(3), num_outputs=3)  # 1: the class; 3 latents
+        likelihood = gpflow.likelihoods.Softmax(3)  # of three latents
+        observation_columns(likelihood, num_outputs=3)  # 1, the class
     """
     if isinstance(likelihood, gl.SwitchedLikelihood):
         return num_outputs + 1

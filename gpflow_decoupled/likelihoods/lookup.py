@@ -55,7 +55,9 @@ def declare_site_loss(kind: type[gl.Likelihood], builder: SiteLossBuilder) -> No
 
     Example, for a likelihood whose -log p(y | f) has derivatives between -1 and 1 and is convex::
 
-        declare_site_loss(Huber, lambda likelihood, Y: QuadratureLoss(likelihood, Y, lower=-1.0, upper=1.0))
+        declare_site_loss(
+            Huber, lambda likelihood, Y: QuadratureLoss(likelihood, Y, lower=-1.0, upper=1.0)
+        )
     """
     declare_site(kind, loss=builder)
 
@@ -72,7 +74,8 @@ def likelihood_site(likelihood: gl.Likelihood, Y: TensorType) -> Site:
     Example::
 
         site = likelihood_site(BernoulliLogit(), Y[:, 0])
-        site.smooth(f[:, None], *(part[:, None] for part in site.parameters))  # log p(y_n | f_n) [N, 1]
+        # log p(y_n | f_n) [N, 1]
+        site.smooth(f[:, None], *(part[:, None] for part in site.parameters))
     """
     check_one_latent(likelihood)
     return site_description(likelihood).density(likelihood, tf.convert_to_tensor(Y))

@@ -35,7 +35,8 @@ class Ordinal(gl.ScalarLikelihood):
 
     Example::
 
-        model = CVIGP((X, grades), gpflow.kernels.Matern52(), Ordinal([-1.0, 0.0, 1.0]))  # grades 0, 1, 2 and 3
+        # grades 0, 1, 2 and 3
+        model = CVIGP((X, grades), gpflow.kernels.Matern52(), Ordinal([-1.0, 0.0, 1.0]))
         ConjugateComputation().run(model)
         mean, variance = model.predict_y(Xnew)  # of the grade
     """

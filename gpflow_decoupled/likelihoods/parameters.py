@@ -76,7 +76,8 @@ def extreme_parameters(likelihood: Likelihood) -> str:
 
     Example::
 
-        extreme_parameters(gpflow.likelihoods.StudentT(scale=1e-200))  # "Out of range is scale = 1.e-200 of the ..."
+        likelihood = gpflow.likelihoods.StudentT(scale=1e-200)
+        extreme_parameters(likelihood)  # "Out of range is scale = 1.e-200 of the ..."
     """
     extreme = [
         f"{name.lstrip('.')} = {np.array2string(np.asarray(value), precision=4, threshold=6)}"

@@ -50,7 +50,8 @@ class BasisGP(BasisPredictions, ExternalDataTrainingLossMixin):
 
     Data are passed to the methods, as to `gpflow.models.SVGP`: X [N, D] and Y [N, P]. Example::
 
-        model = BasisGP(gpflow.kernels.Matern52(), gpflow.likelihoods.Bernoulli(), OrthogonalBasis(gamma, beta))
+        basis = OrthogonalBasis(gamma, beta)
+        model = BasisGP(gpflow.kernels.Matern52(), gpflow.likelihoods.Bernoulli(), basis)
         result = gpflow_decoupled.fit(model, (X, Y))
         mean, variance = model.predict_y(Xnew)
     """

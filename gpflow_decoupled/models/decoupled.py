@@ -38,7 +38,8 @@ class ODVGP(BasisGP):
 
     Cost: see `OrthogonalBasis`. Example::
 
-        model = ODVGP(gpflow.kernels.SquaredExponential(), gpflow.likelihoods.Gaussian(), gamma, beta)
+        kernel, likelihood = gpflow.kernels.Matern52(), gpflow.likelihoods.Gaussian()
+        model = ODVGP(kernel, likelihood, gamma, beta)
         result = gpflow_decoupled.fit(model, (X, Y))
     """
 
@@ -78,7 +79,8 @@ class HDVGP(BasisGP):
 
     The other arguments are those of `ODVGP`, which describes the same posteriors in better coordinates. Example::
 
-        model = HDVGP(gpflow.kernels.SquaredExponential(), gpflow.likelihoods.Gaussian(), gamma, beta)
+        kernel, likelihood = gpflow.kernels.Matern52(), gpflow.likelihoods.Gaussian()
+        model = HDVGP(kernel, likelihood, gamma, beta)
         result = gpflow_decoupled.fit(model, (X, Y))
     """
 
@@ -119,7 +121,8 @@ class DVGP(BasisGP):
 
     The other arguments are those of `ODVGP`. Example::
 
-        model = DVGP(gpflow.kernels.SquaredExponential(), gpflow.likelihoods.Gaussian(), alpha, beta, covariance="coupled")
+        kernel, likelihood = gpflow.kernels.Matern52(), gpflow.likelihoods.Gaussian()
+        model = DVGP(kernel, likelihood, alpha, beta, covariance="coupled")
         result = gpflow_decoupled.fit(model, (X, Y))
     """
 
@@ -162,7 +165,8 @@ class SOLVEGP(BasisGP):
     The other arguments are those of `ODVGP`, without those of the mean coefficients: here gamma has a Gaussian of its own, and
     both Gaussians have natural gradients. Example::
 
-        model = SOLVEGP(gpflow.kernels.SquaredExponential(), gpflow.likelihoods.Gaussian(), gamma, beta)
+        kernel, likelihood = gpflow.kernels.Matern52(), gpflow.likelihoods.Gaussian()
+        model = SOLVEGP(kernel, likelihood, gamma, beta)
         result = gpflow_decoupled.fit(model, (X, Y))
     """
 

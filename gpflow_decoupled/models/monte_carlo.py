@@ -31,7 +31,9 @@ class MonteCarlo(tf.Module):
     to quadrature. Cost: S N evaluations of the log density, memory S N L. Example::
 
         likelihood = gpflow.likelihoods.Softmax(3)
-        model = ODVGP(gpflow.kernels.Matern52(), likelihood, gamma, beta, expectations=MonteCarlo(10))
+        model = ODVGP(
+            gpflow.kernels.Matern52(), likelihood, gamma, beta, expectations=MonteCarlo(10)
+        )
         result = gpflow_decoupled.fit(model, (X, Y))
     """
 

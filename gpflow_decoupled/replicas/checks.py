@@ -137,7 +137,8 @@ def named_variables(model: tf.Module) -> dict[str, tf.Variable]:
 
     Example::
 
-        refuse_elsewhere(strategy, named_variables(model), "build the model inside of `with strategy.scope():`.")
+        fix = "build the model inside of `with strategy.scope():`."
+        refuse_elsewhere(strategy, named_variables(model), fix)
     """
     leaves = {name: getattr(leaf, "unconstrained_variable", leaf) for name, leaf in parameter_dict(model).items()}
     known = {variable.ref() for variable in leaves.values()}

@@ -24,7 +24,9 @@ def dataset_of(data: Data, group: Group) -> Data | tf.data.Dataset:
 
     Example::
 
-        dataset = dataset_of(lambda context: rows.shard(2, context.input_pipeline_id).batch(100), group)
+        dataset = dataset_of(
+            lambda context: rows.shard(2, context.input_pipeline_id).batch(100), group
+        )
     """
     if isinstance(data, tf.data.Dataset) and group.workers > 1:
         raise DataError(

@@ -31,7 +31,9 @@ class RowSums(Generic[Shared, Sums]):
 
     Example::
 
-        squares = RowSums(Group(strategy), lambda scale, sums, X, Y: (sums[0] + scale * tf.reduce_sum(Y**2),))
+        squares = RowSums(
+            Group(strategy), lambda scale, sums, X, Y: (sums[0] + scale * tf.reduce_sum(Y**2),)
+        )
         (found,) = squares(2.0, (tf.zeros([], tf.float64),), blocks)
     """
 

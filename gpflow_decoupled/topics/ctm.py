@@ -56,7 +56,8 @@ class CorrelatedTopicModel(TopicModel):
 
     Example::
 
-        model = CorrelatedTopicModel(20, posterior="dirichlet").fit(counts)  # [D, V], dense or sparse
+        # [D, V], dense or sparse
+        model = CorrelatedTopicModel(20, posterior="dirichlet").fit(counts)
         model.correlations_  # which topics occur together [K, K]
     """
 

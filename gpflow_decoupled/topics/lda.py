@@ -60,8 +60,10 @@ class LatentDirichletAllocation(TopicModel):
 
     Example::
 
-        model = LatentDirichletAllocation(20, learn_doc_prior="vector").fit(counts)  # [D, V], dense or sparse
-        model.top_words(vectorizer.get_feature_names_out())  # the ten most probable words of each topic
+        # [D, V], dense or sparse
+        model = LatentDirichletAllocation(20, learn_doc_prior="vector").fit(counts)
+        # the ten most probable words of each topic
+        model.top_words(vectorizer.get_feature_names_out())
         model.transform(new_counts)  # expected proportions [D, K]
     """
 

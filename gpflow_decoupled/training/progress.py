@@ -30,7 +30,8 @@ class Callbacks:
 
     Example::
 
-        fit(model, (X, Y), callbacks=Callbacks([lambda step, metrics, model: print(step, metrics)], every=100))
+        show = Callbacks([lambda step, metrics, model: print(step, metrics)], every=100)
+        fit(model, (X, Y), callbacks=show)
     """
 
     functions: Sequence[Callback | Monitor] = ()

@@ -108,7 +108,8 @@ class DecoupledGPRegressor(RegressorMixin, _DecoupledGP):
     units of the data; `result_`, the record of training; `n_features_in_`, and `feature_names_in_` for data frames.
     Cost: N (M_beta + M_gamma)^2 once, then that of an `ODVGP` per step. Example::
 
-        regressor = DecoupledGPRegressor(num_inducing=50, num_mean_points=100, steps=200).fit(X, y)
+        regressor = DecoupledGPRegressor(num_inducing=50, num_mean_points=100, steps=200)
+        regressor.fit(X, y)
         mean, std = regressor.predict(X_new, return_std=True)
     """
 
@@ -165,7 +166,8 @@ class DecoupledGPClassifier(ClassifierMixin, _DecoupledGP):
 
     The other arguments and attributes are those of `DecoupledGPRegressor`, and `classes_`. Example::
 
-        classifier = DecoupledGPClassifier(num_inducing=50, num_mean_points=100, steps=200).fit(X, labels)
+        classifier = DecoupledGPClassifier(num_inducing=50, num_mean_points=100, steps=200)
+        classifier.fit(X, labels)
         probabilities = classifier.predict_proba(X_new)
     """
 

@@ -83,7 +83,9 @@ class LegendrePair(NamedTuple):
         with tf.GradientTape() as tape:
             tape.watch(means)
             value = bound(pair.moments_of_expectation(means))
-        step = [j + 0.1 * slope for j, slope in zip(pair.natural(now), tape.gradient(value, means))]
+        step = [
+            j + 0.1 * slope for j, slope in zip(pair.natural(now), tape.gradient(value, means))
+        ]
         assign_moments(basis, kernel, pair.moments_of_natural(NaturalParameters(*step)))
     """
 

@@ -39,7 +39,7 @@ def hessian_product(log_partition: Callable[[Natural], tf.Tensor], natural: Natu
     Example::
 
         product = hessian_product(Gamma().log_partition, natural)
-        product((tf.ones([]), tf.zeros([])))                         # the first column of I(lambda)
+        product((tf.ones([]), tf.zeros([])))  # the first column of I(lambda)
     """
 
     def product(u: Natural) -> Natural:
@@ -63,7 +63,9 @@ def covariance_product(statistics: Natural, ranks: tuple[int, ...]) -> Product:
 
     Source: Salimans & Knowles 2013. Example::
 
-        product = covariance_product(family.sufficient(family.sample(natural, 1000)), family.ranks)
+        product = covariance_product(
+            family.sufficient(family.sample(natural, 1000)), family.ranks
+        )
     """
     centred = tuple(part - tf.reduce_mean(part, axis=0) for part in statistics)
 

@@ -18,7 +18,7 @@ class InverseGamma(Family):
     Example::
 
         natural = InverseGamma().natural(shape=3.0, scale=2.0)
-        log_mean, inverse_mean = InverseGamma().expectation(natural)   # E log z, and E 1/z = 3/2
+        log_mean, inverse_mean = InverseGamma().expectation(natural)  # E log z, and E 1/z = 3/2
     """
 
     statistics = ("log z", "1/z")

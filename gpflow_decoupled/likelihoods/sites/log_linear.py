@@ -36,7 +36,9 @@ class LogLinearLoss(SiteLoss):
 
     Example, the loss of exponential waiting times Y with mean e^f, which is e^-f y + f::
 
-        loss = LogLinearLoss(Y, -1.0, tf.math.log(Y), lambda: tf.ones_like(Y), lambda: tf.zeros_like(Y))
+        loss = LogLinearLoss(
+            Y, -1.0, tf.math.log(Y), lambda: tf.ones_like(Y), lambda: tf.zeros_like(Y)
+        )
     """
 
     def __init__(

@@ -78,7 +78,8 @@ class PiecewiseLogitLoss(LogitLoss):
     Example::
 
         loss = PiecewiseLogitLoss(BernoulliLogit("piecewise"), Y)
-        loss.value(h, sigma) - LogitLoss(BernoulliLogit(), Y).value(h, sigma)  # between 0 and 1.43e-4
+        # between 0 and 1.43e-4
+        loss.value(h, sigma) - LogitLoss(BernoulliLogit(), Y).value(h, sigma)
     """
 
     no_dual: str | None = (

@@ -69,7 +69,9 @@ class StackedLoss(SiteLoss):
 
     Example::
 
-        loss = StackedLoss(site_loss(likelihood, Y), LaplaceLoss(Laplace(0.5), tf.zeros([p, 1])))
+        loss = StackedLoss(
+            site_loss(likelihood, Y), LaplaceLoss(Laplace(0.5), tf.zeros([p, 1]))
+        )
     """
 
     def __init__(self, *parts: SiteLoss) -> None:

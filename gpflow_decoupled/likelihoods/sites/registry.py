@@ -73,7 +73,10 @@ def declare_site(
 
     Example, for a likelihood whose -log p(y | f) has derivatives between -1 and 1 and is convex::
 
-        declare_site(Huber, loss=lambda likelihood, Y: QuadratureLoss(likelihood, Y, lower=-1.0, upper=1.0))
+        declare_site(
+            Huber,
+            loss=lambda likelihood, Y: QuadratureLoss(likelihood, Y, lower=-1.0, upper=1.0),
+        )
     """
     if not (isinstance(kind, type) and issubclass(kind, gl.Likelihood)):
         raise DataError(f"{short_repr(kind)} is not a class of likelihoods; pass the class, not a likelihood.")

@@ -135,7 +135,8 @@ class SiteLoss(ABC):
     Example, a site loss in closed form for the "likelihood" p(y | f) = exp(-cosh(y - f)) up to a constant::
 
         class CoshLoss(SiteLoss):
-            lower = property(lambda self: -np.inf * tf.ones_like(self.Y))  # the derivative sinh(f - y) takes every value
+            # the derivative sinh(f - y) takes every value
+            lower = property(lambda self: -np.inf * tf.ones_like(self.Y))
             upper = property(lambda self: np.inf * tf.ones_like(self.Y))
 
             def value(self, h, sigma):
@@ -144,7 +145,9 @@ class SiteLoss(ABC):
             def expand(self, h, sigma):
                 growth, c, s = tf.exp(sigma**2 / 2), tf.cosh(h - self.Y), tf.sinh(h - self.Y)
                 value = growth * c
-                return Expansion(value, growth * s, sigma * value, value, sigma * growth * s, (1 + sigma**2) * value)
+                by_h, by_both = growth * s, sigma * growth * s
+                twice = (1 + sigma**2) * value
+                return Expansion(value, by_h, sigma * value, value, by_both, twice)
     """
 
     needs_penalty: bool = False

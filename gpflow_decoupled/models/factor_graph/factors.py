@@ -33,7 +33,9 @@ class Factor:
 
     Example, Poisson counts y [N] with a Gamma rate, whose expectation parameters are (E log z, E z)::
 
-        counts = Factor("rate", lambda z, y: tf.reduce_sum(y * z.expectation[0] - z.expectation[1]), data=y)
+        counts = Factor(
+            "rate", lambda z, y: tf.reduce_sum(y * z.expectation[0] - z.expectation[1]), data=y
+        )
     """
 
     def __init__(
@@ -87,7 +89,9 @@ class SampledFactor(Factor):
 
     Example, counts y [N] with the rate exp(z)::
 
-        counts = SampledFactor("z", lambda z, y: y * z[:, None] - tf.exp(z)[:, None], data=y, samples=20)
+        counts = SampledFactor(
+            "z", lambda z, y: y * z[:, None] - tf.exp(z)[:, None], data=y, samples=20
+        )
     """
 
     def __init__(

@@ -36,10 +36,17 @@ class FactorGraph(tf.Module):
     `graph["z"]` is the belief of a variable. The messages of a variable start as equal shares of its natural parameter.
     Example::
 
-        graph = FactorGraph({"rate": Gamma().belief(1.0, 1.0)}, {
-            "prior": prior_factor("rate", Gamma().belief(2.0, 0.5)),
-            "counts": Factor("rate", lambda z, y: tf.reduce_sum(y * z.expectation[0] - z.expectation[1]), data=y),
-        })
+        graph = FactorGraph(
+            {"rate": Gamma().belief(1.0, 1.0)},
+            {
+                "prior": prior_factor("rate", Gamma().belief(2.0, 0.5)),
+                "counts": Factor(
+                    "rate",
+                    lambda z, y: tf.reduce_sum(y * z.expectation[0] - z.expectation[1]),
+                    data=y,
+                ),
+            },
+        )
         result = MeanFieldCVI().run(graph)
         graph["rate"].distribution.mean()
     """

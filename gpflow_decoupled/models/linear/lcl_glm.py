@@ -58,7 +58,9 @@ def LCLGLM(
     `model.weight_prior.scale`. It is not trained unless `gpflow.set_trainable` says so. Cost of an evaluation: N p^2 + p^3 /
     3, with Laplace priors (N + p) p^2 + p^3 / 3, or 2/3 N^3. Example::
 
-        model = LCLGLM((X, Y), gpflow.likelihoods.Poisson(), prior=tfp.distributions.Laplace(0.0, 0.5))
+        model = LCLGLM(
+            (X, Y), gpflow.likelihoods.Poisson(), prior=tfp.distributions.Laplace(0.0, 0.5)
+        )
         LinearlyConstrainedLagrangian().run(model)
         mean, covariance = weights_posterior(model)
     """

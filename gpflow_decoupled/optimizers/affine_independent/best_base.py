@@ -64,7 +64,9 @@ def best_base(
     Example::
 
         model = AffineIndependentGLM((X, Y), BernoulliLogit())
-        choice = best_base(model, candidates=["skew_normal", "generalized_normal", tfd.Gumbel(0.0, 1.0)])
+        choice = best_base(
+            model, candidates=["skew_normal", "generalized_normal", tfd.Gumbel(0.0, 1.0)]
+        )
         print(choice.base)
     """
     require_model("best_base", model, AffineIndependentGP)

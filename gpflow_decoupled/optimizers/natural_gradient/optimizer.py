@@ -91,7 +91,8 @@ class NaturalGradient(tf.Module):
 
     Example::
 
-        model = ODVGP(gpflow.kernels.Matern52(), gpflow.likelihoods.Bernoulli(), gamma, beta, num_data=len(X))
+        kernel, likelihood = gpflow.kernels.Matern52(), gpflow.likelihoods.Bernoulli()
+        model = ODVGP(kernel, likelihood, gamma, beta, num_data=len(X))
         optimizer = NaturalGradient(gamma=0.5)
         for _ in range(20):
             optimizer.minimize(model, (X, Y))

@@ -24,7 +24,7 @@ class CovariancePrior(NamedTuple):
 
     Example::
 
-        CovariancePrior(500.0, np.eye(3)).best(scatter, 1000)        # (1000 scatter + 500 I) / 1500
+        CovariancePrior(500.0, np.eye(3)).best(scatter, 1000)  # (1000 scatter + 500 I) / 1500
     """
 
     documents: float

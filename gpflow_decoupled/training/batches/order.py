@@ -23,7 +23,8 @@ class RowOrder:
 
     Example::
 
-        rows = RowOrder(60, 20, seed=0)(3)  # 20 numbers from 0 to 59, the first batch of the second epoch
+        # 20 numbers from 0 to 59, the first batch of the second epoch
+        rows = RowOrder(60, 20, seed=0)(3)
     """
 
     def __init__(self, num_data: int, batch_size: int | None | str, seed: int) -> None:

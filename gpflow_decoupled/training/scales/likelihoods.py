@@ -31,7 +31,8 @@ def noise_variance(likelihood: Likelihood, X: np.ndarray, F: np.ndarray) -> np.n
 
     Example::
 
-        noise_variance(gpflow.likelihoods.Gaussian(0.1), X, np.zeros_like(Y))  # 0.1, as often as Y has entries
+        # an array of 0.1, as often as Y has entries
+        noise_variance(gpflow.likelihoods.Gaussian(0.1), X, np.zeros_like(Y))
     """
     if isinstance(likelihood, StudentT) and float(likelihood.df) <= 2.0:
         return np.broadcast_to(np.square(np.asarray(likelihood.scale)), F.shape)

@@ -105,7 +105,8 @@ def initialize(
 
     Cost: some 100 n^3 operations. Example::
 
-        kernel, likelihood = gpflow.kernels.Matern52(lengthscales=[1.0, 1.0]), gpflow.likelihoods.Gaussian()
+        kernel = gpflow.kernels.Matern52(lengthscales=[1.0, 1.0])
+        likelihood = gpflow.likelihoods.Gaussian()
         print(initialize(kernel, likelihood, (X, Y)))
         model = gpflow.models.SVGP(kernel, likelihood, inducing.select(X, 300, kernel))
     """

@@ -49,7 +49,10 @@ class Standardized(tf.Module):
 
         def build(X, Y):
             kernel = gpflow.kernels.Matern52()
-            return gpflow.models.SVGP(kernel, gpflow.likelihoods.Gaussian(0.1), inducing.select(X, 30, kernel))
+            return gpflow.models.SVGP(
+                kernel, gpflow.likelihoods.Gaussian(0.1), inducing.select(X, 30, kernel)
+            )
+
 
         model = Standardized(build, (X, Y))
         model.fit(steps=1000)
