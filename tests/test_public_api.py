@@ -178,29 +178,10 @@ def test_the_checks_notice_violations() -> None:
     assert undocumented("silent", silent) and undocumented("shapeless", shapeless)
     assert undocumented("Half", Half) and undocumented("Heir", Heir)
     assert undocumented("good", good) == []
-    shown = list(
-        examples('''class A:
-    """Words.
-
-    Example::
-
-        one(
-            two
-        )
-
-    Words. Another::
-
-        three
-    """
-
-    x = 1
-    """A number::
-
-        four
-    """
-''')
-    )
-    assert sorted(shown) == ["four", "one(\n    two\n)", "three"]
+    block = "        one(\n            two\n        )\n"
+    words = f'"""Words.\n\n    Example::\n\n{block}\n    Another::\n\n        three\n    """\n'
+    shown = list(examples(f"class A:\n    {words}\n    x = 1\n    {words}"))
+    assert shown == ["one(\n    two\n)", "three"] * 2
     source = "from .a import B\nimport os\ndef f(): ...\nclass C: ...\ndef _g(): ..."
     assert defined_names(source, is_package=True) == {"B", "C", "f"}
     assert defined_names(source, is_package=False) == {"C", "f"}

@@ -65,6 +65,8 @@ def plot_history(result: FitResult, ax: Axes | None = None, *, window: int = 20)
         right = ax.twinx()
         right.spines["right"].set_position(("outward", 55.0 * place))
         lines += right.plot(history["evaluation_seconds"], history[name], "o-", ms=3, color=colour, label=LABELS[name])
+        if len(scored) == 2:
+            right.set_ylim(*_half(history[name], upper=place == 0))
         right.set_ylabel(LABELS[name], color=colour)
         right.tick_params(axis="y", colors=colour)
     if scored:
@@ -191,6 +193,17 @@ def _draw_points(model: GPModel | Standardized, ax: Axes) -> None:
     for label, Z in inducing_sets(model).items():
         place, colour = (0.98, "C3") if label.startswith("mean") else (0.02, "k")
         ax.plot(Z[:, 0], np.full(len(Z), place), "|", color=colour, transform=ax.get_xaxis_transform(), label=label)
+
+
+def _half(values: npt.ArrayLike, upper: bool) -> tuple[float, float]:
+    """Limits that show values [n] in the upper or the lower part of the axes, so that two metrics never coincide."""
+    finite = np.asarray(values, float)[np.isfinite(values)]
+    if len(finite) == 0:
+        return 0.0, 1.0
+    low, high = float(finite.min()), float(finite.max())
+    span = high - low or 0.5 * abs(high) or 1.0
+    below, above = (0.4, 0.1) if upper else (0.1, 0.4)
+    return low - below * span, high + above * span
 
 
 def _running_mean(values: np.ndarray, window: int) -> np.ndarray:

@@ -78,6 +78,22 @@ def test_history_shows_what_was_scored(ax) -> None:
     assert [text.get_text() for text in ax.get_legend().get_texts()] == ["ELBO (nats)", "held-out RMSE"]
 
 
+@pytest.mark.parametrize("rmse, density", [([0.4], [-0.3]), ([0.5, 0.4], [-0.3, -0.5]), ([0.5, 0.5], [-0.3, np.nan])])
+def test_no_metric_hides_the_other(ax, rmse: list[float], density: list[float]) -> None:
+    number = np.arange(len(rmse))
+    scores = {"evaluation_step": number, "evaluation_seconds": 10.0 + number, "rmse": rmse, "log_density": density}
+    plot_history(_result(40, **{name: np.array(values) for name, values in scores.items()}), ax)
+    ax.figure.canvas.draw()
+    heights = [
+        other.transAxes.inverted().transform(other.transData.transform(other.get_lines()[0].get_xydata()))[:, 1]
+        for other in ax.figure.axes
+        if other is not ax
+    ]
+    seen = np.isfinite(heights[1])
+    assert len(heights) == 2 and np.all(heights[0][seen] - heights[1][seen] > 0.15)
+    assert all(0.05 < height < 0.95 for part in heights for height in part[np.isfinite(part)])
+
+
 def test_history_of_one_step(ax) -> None:
     plot_history(_result(1), ax)
     assert len(_lines(ax)["ELBO (nats)"][0]) == 1

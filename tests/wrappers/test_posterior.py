@@ -58,6 +58,18 @@ def test_one_column_is_a_curve_with_a_band_and_the_data() -> None:
     assert _legend(figure) == {"mean"} and ax.get_legend() is None
 
 
+@pytest.mark.parametrize("kind", [gpflow.models.GPMC, gpflow.models.SGPMC])
+def test_models_that_are_sampled_show_their_present_values(kind: type) -> None:
+    """GPflow's models for Markov chains, also before the first sample."""
+    points = {"inducing_variable": X[:5, :1]} if kind is gpflow.models.SGPMC else {}
+    model = kind((X[:, :1], Y), KERNEL(), gpflow.likelihoods.StudentT(), **points)
+    model.V.assign(np.linspace(-1.0, 1.0, model.V.shape[0])[:, None])
+    (ax,) = plot_posterior(model, num_points=10).axes
+    x, y = _lines(ax)["mean"]
+    np.testing.assert_allclose(y, model.predict_f(x[:, None])[0][:, 0])
+    assert ("inducing points" in _lines(ax)) == (kind is gpflow.models.SGPMC)
+
+
 def test_labels_have_a_probability() -> None:
     model = gpflow.models.VGP((X[:, :1], (Y > 0.0).astype(float)), KERNEL(), gpflow.likelihoods.Bernoulli())
     figure = plot_posterior(model, num_points=10)
