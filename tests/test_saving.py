@@ -1,4 +1,4 @@
-"""`save` and `load`: the same model afterwards, in another process too, and no file runs anything."""
+"""`save` and `load`: the same model afterwards, and no file runs anything; `test_tasks.py` loads in a new process."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ import io
 import json
 import os
 import pickle
-import subprocess
-import sys
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -82,20 +80,6 @@ def test_a_loaded_model_is_the_model(name: str, tmp_path: Path) -> None:
         np.testing.assert_array_equal(before, after)
         assert before.trainable == after.trainable
     np.testing.assert_allclose(part.log_prior_density(), other.log_prior_density())
-
-
-@pytest.mark.exhaustive
-def test_a_new_process_reads_it(tmp_path: Path) -> None:
-    model = MODELS["ODVGP"]()
-    gd.save(model, tmp_path / "model.zip")
-    code = (
-        "import sys, numpy, gpflow_decoupled as gd\n"
-        "mean, variance = gd.load(sys.argv[1]).predict_f(numpy.linspace(-1.0, 1.0, 6).reshape(3, 2))\n"
-        "print(repr(float(mean[2, 0])), repr(float(variance[2, 0])))"
-    )
-    run = [sys.executable, "-c", code, str(tmp_path / "model.zip")]
-    found = subprocess.run(run, capture_output=True, text=True, check=True).stdout.split()
-    np.testing.assert_allclose([float(one) for one in found], [float(part[2, 0]) for part in model.predict_f(NEW)])
 
 
 def _archive(path: Path, content: bytes, **versions: Any) -> None:
