@@ -16,7 +16,7 @@ import gpflow_decoupled as gd
 from gpflow_decoupled.distributions.families import Gamma
 from gpflow_decoupled.errors import DataError, UnknownOptionError
 from gpflow_decoupled.models import FactorGraph, prior_factor
-from gpflow_decoupled.summaries import described, html_table, one_line, short_repr
+from gpflow_decoupled.summaries import described, html_table, one_line, short_repr, short_table
 
 X = np.random.default_rng(0).uniform(-1, 1, size=(20, 2))
 Y = np.sin(3.0 * X[:, :1])
@@ -255,6 +255,11 @@ def test_values() -> None:
         "[0, 1, 2, 3, 4, 5, ...]",
     ]  # fmt: skip
     assert len(one_line(Thing(), "w" * 500, **{f"v{number}": "x" * 60 for number in range(20)})) < 300
+    rows = [f"<tr><td>{number}   </td><td>value</td></tr>\n" for number in range(30)]
+    assert short_table(f"<table>\n{''.join(rows[:20])}</table>") == f"<table>\n{''.join(rows[:20])}</table>"
+    shortened = short_table(f"<table>\n{''.join(rows)}</table>")
+    assert shortened.count("<tr>") == 21 and "<td>19</td>" in shortened and "... 10 more" in shortened
+    assert shortened.endswith("</td></tr>\n</table>")
     assert html_table("title", dict.fromkeys(map(str, range(500)), 1.0)).count("<tr>") == 21
     assert "&lt;b&gt;" in html_table("title", {"name": "<b>"})
     seen: list[str] = []

@@ -75,9 +75,17 @@ def stream(folder: Path) -> bool:
 
 def saving(folder: Path) -> bool:
     """A model in a file, and its predictions from there in a new process."""
-    model = gd.build(X, Y)
+    model = trained()
     gd.save(model, folder / "model.zip")
     return np.allclose(predicted_elsewhere(folder / "model.zip"), model.predict_y(X)[0], rtol=1e-12)
+
+
+def trained() -> gd.Standardized:
+    """A model whose predictions are not those of a new one."""
+    model = gd.build(X, Y)
+    gd.fit(model, (X, Y), **SHORT)
+    assert np.ptp(model.predict_y(X)[0]) > 100.0
+    return model
 
 
 def predicted_elsewhere(file: Path) -> np.ndarray:
