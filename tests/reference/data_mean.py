@@ -20,8 +20,8 @@ from .decoupled import Process, orthogonal
 from .grams import Array, Grams
 
 __all__ = [
-    "at_data", "bound", "coefficients", "descent", "distance", "evidence_bound", "exact_posterior", "gap", "log_evidence",
-    "posterior", "quadratic", "site_bound",
+    "at_data", "bound", "coefficients", "descent", "distance", "draw", "evidence_bound", "exact_posterior", "gap",
+    "log_evidence", "posterior", "quadratic", "site_bound",
 ]  # fmt: skip
 
 
@@ -93,6 +93,14 @@ def descent(
         alpha = alpha + velocity
         average = keep * alpha + (1.0 - keep) * average  # (D52)
     return root * average
+
+
+def draw(K: Array, K_new: Array, precisions: Array, y: Array, prior: Array, prior_new: Array, noise: Array) -> Array:
+    """A draw [T] of f at other inputs given the sites, by Matheron's rule.
+
+    `prior` [N] and `prior_new` [T] are the values of one draw from the prior, `noise` [N] one of N(0, D), and `K_new` is [T, N].
+    """
+    return prior_new + K_new @ coefficients(K, precisions, y - prior - noise)  # (D53)
 
 
 def posterior(k: Grams, y: Array, noise: float, a: Array) -> Process:

@@ -8,6 +8,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 from . import collapsed as col
+from . import conjugate as cj
 from . import data_mean as dm
 from . import grams as gr
 from .cases import NOISE, regression
@@ -68,3 +69,18 @@ def test_the_evidence_bound_is_that_of_gpflow(rng: np.random.Generator) -> None:
         model.aux_vec.assign(a[None])
         expected = model.maximum_log_likelihood_objective()
         assert_allclose(dm.evidence_bound(k.K_x, k.Q_x, y, NOISE, a), expected, rtol=1e-9)
+
+
+def test_draws_have_the_moments_of_the_posterior_at_the_sites() -> None:
+    """A draw is linear in what is drawn: from nothing it is the mean, and each direction of it gives a column of a root."""
+    rng = np.random.default_rng(2)
+    x, precisions, y = rng.uniform(-2.0, 2.0, (12, 1)), rng.uniform(0.1, 5.0, 9), rng.normal(size=9)
+    gram = gr.matern32(x, x, 1.3, 0.6)
+    K, K_new, K_s = gram[:9, :9], gram[9:, :9], gram[9:, 9:]
+    mean, cov = cj.predict(K, K_new, K_s, np.zeros(9), np.zeros(3), cj.Sites(precisions * y, precisions))
+    at = K, K_new, precisions
+    assert_allclose(dm.draw(*at, y, np.zeros(9), np.zeros(3), np.zeros(9)), mean, rtol=1e-9)
+    of_prior = [dm.draw(*at, 0.0 * y, one[:9], one[9:], np.zeros(9)) for one in np.linalg.cholesky(gram).T]
+    of_noise = [dm.draw(*at, 0.0 * y, np.zeros(9), np.zeros(3), one) for one in np.diag(1.0 / np.sqrt(precisions))]
+    root = np.array(of_prior + of_noise)
+    assert_allclose(root.T @ root, cov, rtol=1e-9, atol=1e-12)
