@@ -61,6 +61,11 @@ class PriorDraws:
     def __init__(self, features: list[Features], weights: list[tf.Tensor]) -> None:
         self.features, self.weights = features, weights
 
+    @property
+    def num_samples(self) -> int:
+        """S."""
+        return int(self.weights[0].shape[0])
+
     def __call__(self, X: list[tf.Tensor] | tf.Tensor, own: bool = False) -> tf.Tensor:
         """The values of the drawn functions; cost S N K per latent.
 

@@ -1,42 +1,59 @@
-"""Functions drawn from q(f): draws from the prior, with a correction at the values on which q conditions (Matheron's rule)."""
+"""Functions drawn from a posterior: draws from the prior, with a correction at what it conditions on (Matheron's rule)."""
 
 from __future__ import annotations
 
-__all__ = ["PathwiseSamples", "pathwise_samples"]
+__all__ = ["Correction", "PathwiseSamples", "pathwise_samples"]
+
+from typing import Protocol
 
 import numpy as np
 import tensorflow as tf
-from gpflow.base import InputData
+from gpflow.base import InputData, RegressionData
 from gpflow.functions import MeanFunction
 from gpflow.kernels import Kernel, LinearCoregionalization
 from gpflow.models import SVGP, GPModel
 from gpflow.utilities import deepcopy
 
-from ..bases import Basis
 from ..covariances.latents import split_latents
-from ..errors import DataError, ModelError
+from ..errors import DataError, ModelError, UnknownOptionError
 from ..inducing.variables import point_values
 from ..inputs import as_inputs, float_type, is_whole
 from ..models import BasisGP, FullGP
+from ..optimizers import ConjugateGradients
 from ..summaries import kernel_name, one_line, short_repr
-from .arrays import project
+from .basis_correction import basis_correction
+from .data_correction import data_correction
 from .prior import PriorDraws, draw_prior
-from .projection import prior_coordinates
+
+_TOLERANCE = 1e-3
+"""Nats; the tolerance of a bound, 0.1, would let values be off by 0.4 prior standard deviations."""
+
+
+class Correction(Protocol):
+    """What is added to S draws from the prior, so that they are draws from a posterior."""
+
+    @property
+    def gap(self) -> float:
+        """How far from solved the coefficients of a draw are at most, in nats."""
+
+    @property
+    def sizes(self) -> dict[str, int | str]:
+        """What the draws are conditioned on, by name."""
+
+    def __call__(self, X: tf.Tensor, own: bool) -> tf.Tensor:
+        """The correction [S, N, L] at inputs X [N, D], or for `own` at those of each draw, X [S N, D]."""
 
 
 class PathwiseSamples:
-    """S functions drawn from q(f) by `pathwise_samples`, to be called at inputs X [N, D].
+    """S functions drawn from a posterior by `pathwise_samples`, to be called at inputs X [N, D].
 
     They remain the same functions when the model is trained further. They can be differentiated with respect to X and called
     inside `tf.function`.
 
-    :param kernel: a copy of the model's kernel.
-    :param basis: a copy of its basis.
-    :param mean_function: a copy of its mean function.
     :param prior: S draws from the prior.
-    :param minus: for each of the basis's `Features.minus`, the whitened values eta [S, L, M] of `prior_coordinates`.
-    :param plus: for each of the basis's `Features.plus`, standard normal numbers [S, L, M].
-    :param state: the result of `basis.factor(kernel)`.
+    :param correction: what makes draws from the posterior of them.
+    :param kernel: a copy of the model's kernel.
+    :param mean_function: a copy of its mean function.
     :param num_dims: D, the columns that inputs must have; None takes any number.
 
     Example::
@@ -47,33 +64,38 @@ class PathwiseSamples:
 
     def __init__(
         self,
-        kernel: Kernel,
-        basis: Basis,
-        mean_function: MeanFunction,
         prior: PriorDraws,
-        minus: tuple[tf.Tensor, ...],
-        plus: tuple[tf.Tensor, ...],
-        state: tuple[tf.Tensor, ...],
+        correction: Correction,
+        kernel: Kernel,
+        mean_function: MeanFunction,
         num_dims: int | None = None,
     ) -> None:
-        self._kernel, self._basis, self._mean_function = kernel, basis, mean_function
-        self._num_dims = num_dims
-        self._prior, self._minus, self._plus, self._state = prior, minus, plus, state
+        self._prior, self._correction = prior, correction
+        self._kernel, self._mean_function, self._num_dims = kernel, mean_function, num_dims
 
     def __repr__(self) -> str:
-        """One line: the kernel, the number of functions, and the sizes of the basis."""
-        return one_line(self, kernel_name(self._kernel), samples=self.num_samples, **self._basis.sizes)
+        """One line: the kernel, the number of functions, and of what they are given."""
+        return one_line(self, kernel_name(self._kernel), samples=self.num_samples, **self._correction.sizes)
 
     @property
     def num_samples(self) -> int:
         """The number S of functions."""
-        return int(self._prior.weights[0].shape[0])
+        return self._prior.num_samples
+
+    @property
+    def gap(self) -> float:
+        """Nats: the values are within sqrt(2 gap) prior standard deviations of those that an exact solve gives.
+
+        It is 0 for draws of q(f), for which nothing is solved iteratively.
+        """
+        return self._correction.gap
 
     def __call__(self, X: InputData) -> tf.Tensor:
         """The values of the functions.
 
         The cost per latent is N (F + M^2) + S N (F + M) for F random frequencies; if each draw has inputs of its own, the
-        first term has S N in the place of N.
+        first term has S N in the place of N. Of draws given all N_data training data it is N (F + N_data) S, and the kernel is
+        computed once for all draws.
 
         :param X: inputs [N, D] for all draws, or [S, N, D], N inputs for each draw.
         :return: the values [S, N, P].
@@ -87,22 +109,20 @@ class PathwiseSamples:
                 f"[{self.num_samples}, N, D], N inputs for each."
             )
         inputs = tf.reshape(X, [-1, X.shape[-1]]) if own else X
-        features = self._basis.features(self._state, self._kernel, inputs)
-        values = self._prior(inputs, own)
-        # Matheron's rule: subtract what the draw implies for the values that q conditions on, then add q's noise and mean
-        for feature, coordinates in zip(features.minus, self._minus):
-            values -= project(feature, coordinates, own)
-        for feature, noise in zip(features.plus, self._plus):
-            values += project(feature, noise, own)
-        values = tf.linalg.matrix_transpose(values)
-        values += tf.reshape(features.mean, tf.shape(values)) if own else features.mean
+        values = tf.linalg.matrix_transpose(self._prior(inputs, own)) + self._correction(inputs, own)
         if isinstance(self._kernel, LinearCoregionalization):
             values = tf.einsum("snl,pl->snp", values, tf.convert_to_tensor(self._kernel.W))
         return values + self._mean_function(X)
 
 
 def pathwise_samples(
-    model: BasisGP | FullGP, num_samples: int, *, num_frequencies: int = 1000, seed: int | np.random.Generator = 0
+    model: BasisGP | FullGP,
+    num_samples: int,
+    *,
+    data: RegressionData | None = None,
+    solver: ConjugateGradients | None = None,
+    num_frequencies: int = 1000,
+    seed: int | np.random.Generator = 0,
 ) -> PathwiseSamples:
     """Draw functions from the posterior of a model.
 
@@ -110,38 +130,71 @@ def pathwise_samples(
     posterior is exact. The prior is approximated by F random frequencies, with an error of the covariance of about
     variance / sqrt(F) away from the data. `predict_f_samples` is exact, and costs N^3 for N inputs.
 
+    Without `data` the draws are of q(f), whose covariance is that of beta where the mean is on all data: too wide. With `data`
+    they are of f given all data, (D53). Their mean is that of the model, and for Gaussian noise their covariance is the exact
+    one. For other likelihoods it is that of the Gaussian posterior with the sites that q(f) suggests as it is; those of
+    negative precision count as no observations. Latents that a `LinearCoregionalization` mixes are independent, as in q(f).
+
     :param model: a model of this package whose posterior is Gaussian and in function space.
     :param num_samples: S, the number of functions.
+    :param data: all data, X [N, D] and Y [N, P], for a model with `gamma="data"` that was run or fitted with them.
+    :param solver: how the coefficients of the draws given `data` are solved for; its `tolerance` is the gap of each draw, in
+        nats. Values are then within sqrt(2 gap) prior standard deviations of those of an exact solve, at any input; most are
+        far closer. `float32`, `rank`, `max_products`, `certify` and `progress` mean what they mean in a run. By default
+        `ConjugateGradients(tolerance=1e-3)`.
     :param num_frequencies: F, the number of random frequencies of a stationary kernel.
     :param seed: the seed of frequencies and draws, or their source.
-    :return: the functions. Cost: `basis.factor`, and S (M F + M^2).
-    :raises DataError: for numbers below 1, and for kernels and inducing variables that do not allow it.
-    :raises ModelError: for a model of another family.
+    :return: the functions. Cost: `basis.factor`, and S (M F + M^2). With `data` N S F, N R^2 for the R points of the
+        preconditioner, and N^2 (D + S L) for each product, which all draws share; memory N (R + S L), and never N^2.
+    :raises DataError: for numbers below 1, unusable data, and for kernels and inducing variables that do not allow it.
+    :raises ModelError: for a model of another family; with `data`, for one without a mean on all data, and for one whose mean
+        was not solved for with these data.
+    :raises UnknownOptionError: for a solver without data, or one that is not `ConjugateGradients`.
+    :raises NumericalError: with `data`, if a matrix cannot be factorised.
+
+    Sources: Wilson, Borovitskiy, Terenin, Mostowsky & Deisenroth 2020, "Efficiently sampling functions from Gaussian process
+    posteriors" (arXiv:2002.09309), and for draws given all data by iterative solvers Lin, Antoran, Padhy, Janz,
+    Hernandez-Lobato & Terenin 2023 (arXiv:2306.11589).
 
     Example::
 
         draw = pathwise_samples(model, 1)
         best = X[np.argmax(draw(X)[0, :, 0])]  # Thompson sampling
+
+        model = ODVGP(kernel, gpflow.likelihoods.Gaussian(0.1), "data", beta)
+        ConjugateGradients().run(model, (X, Y))
+        draws = pathwise_samples(model, 64, data=(X, Y))
+        lower, upper = np.quantile(draws(Xnew), [0.025, 0.975], axis=0)  # of f, [N_new, P]
     """
     for name, number in (("num_samples", num_samples), ("num_frequencies", num_frequencies)):
         if not is_whole(number, 1):
             raise DataError(f"{name}={short_repr(number)}; pass a whole number of at least 1.")
     if not isinstance(model, (BasisGP, FullGP)):
         raise ModelError(_wrong_model(model))
+    _check_solver(solver, data)
     rng = np.random.default_rng(seed)
-    # 1) copies, so that the draws do not change when the model is trained further
-    kernel, basis = deepcopy(model.kernel), deepcopy(model.basis)
-    state = basis.factor(kernel, with_kl=False)
+    kernel = deepcopy(model.kernel)  # so that the draws do not change when the model is trained further
     kernels = [k for (k,) in split_latents(kernel)]
-    latents = basis.num_latent_gps
-    # 2) draws from the prior, and the values that they imply where the basis conditions
     X = _some_input(model)
-    prior = draw_prior(kernels * (latents // len(kernels)), int(X.shape[1]), num_samples, num_frequencies, rng)
-    minus = prior_coordinates(basis, state, kernel, prior, rng)
-    # 3) the noise of q at these values
-    shapes = [(num_samples, latents, int(part.shape[1])) for part in basis.features(state, kernel, X).plus]
-    plus = tuple(tf.constant(rng.standard_normal(shape), X.dtype) for shape in shapes)
-    return PathwiseSamples(kernel, basis, deepcopy(model.mean_function), prior, minus, plus, state, model.num_dims)
+    repeats = model.basis.num_latent_gps // len(kernels)
+    prior = draw_prior(kernels * repeats, int(X.shape[1]), num_samples, num_frequencies, rng)
+    correction: Correction
+    if data is None:
+        correction = basis_correction(model, kernel, prior, X, rng)
+    else:
+        correction = data_correction(model, kernel, prior, data, solver or ConjugateGradients(_TOLERANCE), rng)
+    return PathwiseSamples(prior, correction, kernel, deepcopy(model.mean_function), model.num_dims)
+
+
+def _check_solver(solver: ConjugateGradients | None, data: RegressionData | None) -> None:
+    if solver is not None and not isinstance(solver, ConjugateGradients):
+        raise UnknownOptionError(
+            f"solver={solver!r}: draws given all data are solved for by optimizers.ConjugateGradients(...)."
+        )
+    if solver is not None and data is None:
+        raise UnknownOptionError(
+            "solver is for draws given all data: pass data=(X, Y), or leave solver out for draws of q(f)."
+        )
 
 
 def _wrong_model(model: object) -> str:

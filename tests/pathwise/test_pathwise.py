@@ -25,22 +25,9 @@ from gpflow_decoupled.models import (
     FactorGraph,
 )
 from gpflow_decoupled.pathwise import draw_prior, pathwise_samples
+from tests.pathwise.identity import Identity
 
 NEW = np.array([[-0.9, 0.3], [0.1, 0.2], [0.8, -0.7], [2.0, 1.0]])
-
-
-class _Identity(np.random.Generator):
-    """Standard normal numbers [S, ...] replaced by the next columns of the S x S identity."""
-
-    def __init__(self) -> None:
-        super().__init__(np.random.PCG64(0))
-        self.used = 0
-
-    def standard_normal(self, size):
-        count = int(np.prod(size[1:]))
-        columns = np.eye(size[0])[:, self.used : self.used + count]
-        self.used += count
-        return columns.reshape(size)
 
 
 def _kernel() -> gpflow.kernels.Kernel:
@@ -101,7 +88,7 @@ def models() -> dict:
 def test_moments_are_those_of_predict_f(models, name, rng) -> None:
     with gpflow.config.as_context(gpflow.config.Config(jitter=1e-3)):
         model = models[name] if name in ("sites", "dual") else _moved(models[name], rng)
-        identity = _Identity()
+        identity = Identity()
         draws = pathwise_samples(model, 64, seed=identity)
         values = draws(NEW).numpy()
         mean, cov = (tensor.numpy() for tensor in model.predict_f(NEW, full_cov=True))

@@ -98,7 +98,7 @@ def descent(
 def draw(K: Array, K_new: Array, precisions: Array, y: Array, prior: Array, prior_new: Array, noise: Array) -> Array:
     """A draw [T] of f at other inputs given the sites, by Matheron's rule.
 
-    `prior` [N] and `prior_new` [T] are the values of one draw from the prior, `noise` [N] one of N(0, D), and `K_new` is [T, N].
+    `prior` [N] and `prior_new` [T] are the values of one draw from the prior, `noise` [N] is one of N(0, D).
     """
     return prior_new + K_new @ coefficients(K, precisions, y - prior - noise)  # (D53)
 

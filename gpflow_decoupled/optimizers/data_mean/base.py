@@ -24,7 +24,6 @@ from ...bases import Gaussian
 from ...bases.parts.data_mean import DataMean
 from ...covariances.products import gram_product
 from ...errors import ModelError, NumericalError, UnknownOptionError
-from ...inducing.variables import point_values
 from ...inputs import check_rate, check_whole
 from ...linalg.gaussians import precision_from_root, root_from_precision
 from ...models import BasisGP
@@ -35,7 +34,7 @@ from ..expectation_check import warn_of_quadrature
 from ..results import Recorder
 from ..unusable_observation import unusable_observation
 from .moments import Posterior, posterior_of, sites_of
-from .projections import project_rows, with_rows
+from .projections import preconditioner_rows
 from .result import MeanResult
 from .solution import INTERRUPTED, TIME_IS_UP, MeanSolution, Solve
 from .system import MeanSystem
@@ -192,10 +191,7 @@ class _Run:
         X = data[0]
         low = tf.float32 if settings.float32 and X.dtype == tf.float64 else None
         self._solve, self._start_dtype = settings.solver(low), None if settings.certify else low
-        beta = model.basis.beta
-        size = int(point_values(beta)[0].shape[0])
-        rank = min(1000, len(X) // 4) if settings.rank is None else settings.rank
-        self.projections = project_rows(model.kernel, with_rows(beta, X.numpy(), rank), X, size)
+        self.projections = preconditioner_rows(model.kernel, model.basis.beta, X, settings.rank)
 
     def solve(self) -> MeanResult:
         """Solve once where the sites are the data, else until they stay."""

@@ -7,7 +7,7 @@ rows of X, so that no second array of its size exists at any time.
 
 from __future__ import annotations
 
-__all__ = ["ROWS", "Projections", "nested_points", "project_rows", "with_rows"]
+__all__ = ["ROWS", "Projections", "nested_points", "preconditioner_rows", "project_rows", "with_rows"]
 
 from typing import NamedTuple
 
@@ -43,14 +43,17 @@ class Projections(NamedTuple):
     """The prior variances [G, N] of the rows."""
 
     def times(self, columns: tf.Tensor, rows: int | None = None) -> tf.Tensor:
-        """A v [R, L] for v [N, L], or the first `rows` rows of it; N R L."""
+        """A v [R, L] for v [N, L], or the first `rows` rows of it; N R L.
+
+        `v` may have several columns for each latent, which are neighbours.
+        """
         parts = tf.split(columns, [block.shape[-1] for block in self.blocks])
-        return tf.add_n([apply_per_latent(block[:, :rows], part) for block, part in zip(self.blocks, parts)])
+        return tf.add_n([_applied(block[:, :rows], part) for block, part in zip(self.blocks, parts)])
 
     def transposed(self, columns: tf.Tensor) -> tf.Tensor:
-        """A^T u [N, L] for u [R, L], or for u [M, L] of the leading rows; N R L."""
+        """A^T u [N, L] for u [R, L], or for u [M, L] of the leading rows; N R L. Columns as of `times`."""
         rows = columns.shape[0]
-        return tf.concat([apply_per_latent(block[:, :rows], columns, adjoint=True) for block in self.blocks], axis=0)
+        return tf.concat([_applied(block[:, :rows], columns, adjoint=True) for block in self.blocks], axis=0)
 
     def precision(self, weights: tf.Tensor, rows: int | None = None) -> tf.Tensor:
         """I + A diag(w) A^T [L, R, R] for w [N, L], or that of the first `rows` rows of A; N R^2 L."""
@@ -82,6 +85,21 @@ def project_rows(kernel: Kernel, points: InducingVariables, X: tf.Tensor, size: 
     starts = range(0, X.shape[0], ROWS)
     blocks = tuple(solve(chol, gram_to_data(kernel, points, X[start : start + ROWS])) for start in starts)
     return Projections(blocks, size, prior_variance(kernel, X, full_cov=False))
+
+
+def preconditioner_rows(kernel: Kernel, beta: InducingVariables, X: tf.Tensor, rank: int | None) -> Projections:
+    """A at inputs X [N, D] of beta and of rows of X, `rank` points in all; None is 1000, or N / 4 if that is less."""
+    size = int(point_values(beta)[0].shape[0])
+    rank = min(1000, len(X) // 4) if rank is None else rank
+    return project_rows(kernel, with_rows(beta, X.numpy(), rank), X, size)
+
+
+def _applied(block: tf.Tensor, columns: tf.Tensor, adjoint: bool = False) -> tf.Tensor:
+    """`apply_per_latent`, where each latent may have several columns, which are neighbours."""
+    if columns.shape[1] == block.shape[0] or block.shape[0] == 1:
+        return apply_per_latent(block, columns, adjoint=adjoint)
+    of_latents = tf.stack(tf.split(columns, block.shape[0], axis=1))
+    return tf.concat(tf.unstack(tf.matmul(block, of_latents, transpose_a=adjoint)), axis=1)
 
 
 def _variances(A: tf.Tensor, prior: tf.Tensor, root: tf.Tensor) -> tf.Tensor:

@@ -13,6 +13,10 @@ residual r = y~ - (K + D) a,
 
 The gap bounds how far the bound at a is below its maximum: since Q <= K, the last two terms never exceed y~^T (K + D)^-1 y~.
 The preconditioner is (Q_R + D)^-1, where Q_R is like Q with more points. The vectors that it needs give the gap as well.
+
+The functions K(., X) a of a, and of the exact solution, differ by one whose norm in the space of the kernel is at most
+sqrt(r^T (K + D)^-1 r): nowhere by more than sqrt(2 gap k(x, x)). So the gap also says how good the values of a draw are, for
+which the y~ are drawn; a system may have several such right-hand sides.
 """
 
 from __future__ import annotations
@@ -22,6 +26,7 @@ __all__ = ["MeanSystem"]
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+import numpy as np
 import tensorflow as tf
 from gpflow.kernels import Kernel
 
@@ -44,9 +49,10 @@ class MeanSystem:
     :param kernel: the kernel.
     :param mean: whose points are the N training inputs.
     :param projections: A at beta and at the points of the preconditioner.
-    :param weights: w [N, L], above zero.
-    :param target: y~ [N, L].
+    :param weights: w [N, L], above zero; afterwards w of each column of the target [N, L S].
+    :param target: y~ [N, L S].
     :param group: the workers of the run.
+    :param draws: S, right-hand sides of each latent, which are neighbouring columns. The factorisation serves all of them.
     :raises NumericalError: if I + A W A^T cannot be factorised.
     """
 
@@ -57,6 +63,7 @@ class MeanSystem:
     target: tf.Tensor
     group: Group = field(default_factory=Group)
     """Whose replicas share out the products; all else each worker does for itself."""
+    draws: int = 1
     chol: tf.Tensor = field(init=False)
     """The Cholesky factor of I + A W A^T [L, R, R]; its leading block [L, M, M] is that of beta."""
 
@@ -67,6 +74,8 @@ class MeanSystem:
                 "I + A W A^T could not be factorised: the kernel or the noise variance is not finite, or far too small.",
                 "I + A W A^T",
             )
+        if self.draws > 1:
+            self.weights = tf.repeat(self.weights, self.draws, axis=1)
 
     @property
     def size(self) -> int:
@@ -74,31 +83,34 @@ class MeanSystem:
         return self.projections.size
 
     def product(self, a: tf.Tensor, dtype: tf.DType | None, progress: Progress | None = None) -> tf.Tensor:
-        """(K + D) a [N, L]; N^2 L. With `dtype` the kernel is computed in it, and added up in that of a."""
+        """(K + D) a [N, L S]; N^2 (D + L S). With `dtype` the kernel is computed in it, and added up in that of a."""
         points, group = self.mean.points, self.group
         return (
             gram_product(self.kernel, points, None, a, dtype=dtype, progress=progress, group=group) + a / self.weights
         )
 
     def precondition(self, residual: tf.Tensor) -> tf.Tensor:
-        """(Q_R + D)^-1 r [N, L]; N R L."""
+        """(Q_R + D)^-1 r [N, L S]; N R L S."""
         scaled, half = self._halfway(residual)
-        back = tf.linalg.triangular_solve(self.chol, half[..., None], adjoint=True)[..., 0]
-        return scaled - self.weights * self.projections.transposed(tf.transpose(back))
+        back = tf.linalg.triangular_solve(self.chol, half, adjoint=True)
+        return scaled - self.weights * self.projections.transposed(_columns(back))
 
     def gap(self, residual: tf.Tensor) -> float:
-        """1/2 r^T (Q + D)^-1 r in nats, summed over the latents, as the first worker has it; N R L."""
+        """1/2 r^T (Q + D)^-1 r in nats, summed over the latents, as the first worker has it; N R L S.
+
+        Of several draws it is the largest one.
+        """
         scaled, half = self._halfway(residual)
-        known = tf.reduce_sum(tf.square(half[:, : self.projections.size]))
-        return self.group.first(0.5 * float(tf.reduce_sum(residual * scaled) - known))
+        known = tf.reduce_sum(tf.square(half[:, : self.projections.size]), axis=1)  # [L, S]
+        twice = tf.reshape(tf.reduce_sum(residual * scaled, axis=0), known.shape) - known
+        return self.group.first(0.5 * float(np.max(tf.reduce_sum(twice, axis=0))))  # np.max keeps what is not a number
 
     def inducing_mean(self, a: tf.Tensor, residual: tf.Tensor) -> tf.Tensor:
         """The best whitened mean of q(u) [M, L] given a: A a + (I + A W A^T)^-1 A W r, from (D30); N M L."""
         size = self.projections.size
         half = self._halfway(residual)[1][:, :size]
         chol = self.chol[:, :size, :size]
-        back = tf.linalg.triangular_solve(chol, half[..., None], adjoint=True)[..., 0]
-        return self.projections.times(a, size) + tf.transpose(back)
+        return self.projections.times(a, size) + _columns(tf.linalg.triangular_solve(chol, half, adjoint=True))
 
     def inducing_precision(self) -> tf.Tensor:
         """S~^-1 = I + A W A^T of beta [L, M, M]: (D26), (D46) with a full step."""
@@ -119,7 +131,13 @@ class MeanSystem:
         return tf.norm(vector, axis=1)[:, 0]
 
     def _halfway(self, residual: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """W r [N, L], and L_R^-1 A W r [L, R], whose first M entries are L^-1 A W r of beta."""
+        """W r [N, L S], and L_R^-1 A W r [L, R, S], whose first M rows are L^-1 A W r of beta."""
         scaled = self.weights * residual
-        pulled = tf.transpose(self.projections.times(scaled))[..., None]
-        return scaled, tf.linalg.triangular_solve(self.chol, pulled)[..., 0]
+        pulled = self.projections.times(scaled)
+        per_latent = tf.transpose(tf.reshape(pulled, [-1, self.chol.shape[0], self.draws]), [1, 0, 2])
+        return scaled, tf.linalg.triangular_solve(self.chol, per_latent)
+
+
+def _columns(per_latent: tf.Tensor) -> tf.Tensor:
+    """[L, R, S] as columns [R, L S], those of one latent beside each other."""
+    return tf.reshape(tf.transpose(per_latent, [1, 0, 2]), [per_latent.shape[1], -1])

@@ -1,0 +1,74 @@
+"""What makes a draw from the prior one from q(f): the correction at the values on which the basis of q conditions."""
+
+from __future__ import annotations
+
+__all__ = ["BasisCorrection", "basis_correction"]
+
+from dataclasses import dataclass
+
+import numpy as np
+import tensorflow as tf
+from gpflow.kernels import Kernel
+from gpflow.utilities import deepcopy
+
+from ..bases import Basis
+from ..models import BasisGP, FullGP
+from .arrays import project
+from .prior import PriorDraws
+from .projection import prior_coordinates
+
+
+@dataclass
+class BasisCorrection:
+    """The mean of q, less what S draws from the prior imply for the values that q conditions on, and with q's noise there.
+
+    :param kernel: the kernel.
+    :param basis: the basis.
+    :param state: the result of `basis.factor(kernel)`.
+    :param minus: for each of the basis's `Features.minus`, the whitened values eta [S, L, M] of `prior_coordinates`.
+    :param plus: for each of the basis's `Features.plus`, standard normal numbers [S, L, M].
+    """
+
+    kernel: Kernel
+    basis: Basis
+    state: tuple[tf.Tensor, ...]
+    minus: tuple[tf.Tensor, ...]
+    plus: tuple[tf.Tensor, ...]
+    gap: float = 0.0
+    """Nothing is solved approximately."""
+
+    @property
+    def sizes(self) -> dict[str, int | str]:
+        """Of the basis."""
+        return self.basis.sizes
+
+    def __call__(self, X: tf.Tensor, own: bool) -> tf.Tensor:
+        """The correction [S, N, L] at X [N, D], or for `own` at X [S N, D]; N M^2 + S N M per latent."""
+        features = self.basis.features(self.state, self.kernel, X)
+        parts = [-project(feature, eta, own) for feature, eta in zip(features.minus, self.minus)]
+        parts += [project(feature, noise, own) for feature, noise in zip(features.plus, self.plus)]
+        values = tf.linalg.matrix_transpose(tf.add_n(parts))
+        return values + (tf.reshape(features.mean, tf.shape(values)) if own else features.mean)
+
+
+def basis_correction(
+    model: BasisGP | FullGP, kernel: Kernel, prior: PriorDraws, X: tf.Tensor, rng: np.random.Generator
+) -> BasisCorrection:
+    """Draw the noise of q, and compute what draws from the prior imply; `basis.factor`, and S (M F + M^2).
+
+    :param model: whose basis is copied.
+    :param kernel: a copy of its kernel.
+    :param prior: S draws from the prior.
+    :param X: one input [1, D], from which the sizes of the features are read.
+    :param rng: the source of noise.
+    :raises ModelError: for a basis that `prior_coordinates` does not know.
+    :raises DataError: for inducing variables that do not allow it.
+    """
+    basis = deepcopy(model.basis)
+    state = basis.factor(kernel, with_kl=False)
+    minus = prior_coordinates(basis, state, kernel, prior, rng)
+    shapes = [
+        (prior.num_samples, basis.num_latent_gps, int(part.shape[1])) for part in basis.features(state, kernel, X).plus
+    ]
+    plus = tuple(tf.constant(rng.standard_normal(shape), X.dtype) for shape in shapes)
+    return BasisCorrection(kernel, basis, state, minus, plus)
