@@ -52,6 +52,7 @@ def _drawn(kernels: list, seed: int) -> tuple:
     return *values, np.sqrt(NOISE) * rng.standard_normal((S, len(kernels), N))
 
 
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("name", PARTS)
 def test_each_draw_is_that_of_the_dense_formula(name: str) -> None:
     make, latents = PARTS[name]
@@ -88,6 +89,7 @@ def _site_moments(model: ODVGP, likelihood: lik.Likelihood, y: np.ndarray) -> tu
     return cj.predict(K(X).numpy(), K(NEW, X).numpy(), K(NEW).numpy(), np.zeros(N), TREND(NEW).numpy()[:, 0], sites)
 
 
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("name", ["Gaussian", "Bernoulli"])
 def test_moments_are_those_of_the_dense_posterior_at_the_sites(name: str) -> None:
     """Without noise of Monte Carlo: the last draw is the mean, the others are columns of a root of the covariance."""
@@ -108,6 +110,7 @@ def test_moments_are_those_of_the_dense_posterior_at_the_sites(name: str) -> Non
     assert_allclose(root.T @ root, cov, atol=1e-6)
 
 
+@pytest.mark.exhaustive
 def test_many_draws_average_to_the_exact_posterior() -> None:
     """Of 4000 draws, within five standard errors."""
     model = ODVGP(_linear(), gl.Gaussian(NOISE), "data", BETA[:3], mean_function=TREND)
@@ -123,6 +126,7 @@ def test_many_draws_average_to_the_exact_posterior() -> None:
     assert np.all(np.abs(error) < 5.0 * np.sqrt((1.0 + correlation**2) / 4000))
 
 
+@pytest.mark.exhaustive
 def test_mixed_outputs_have_the_sites_of_q() -> None:
     kernel = LinearCoregionalization([_linear(), gpflow.kernels.Linear(2.0)], MIXED)
     model = ODVGP(kernel, gl.Gaussian(0.5), "data", BETA[:3], num_latent_gps=2)
@@ -171,19 +175,28 @@ def test_draws_are_functions_fixed_by_their_seed(capsys: pytest.CaptureFixture) 
     values = draws(NEW)
     assert_array_equal(draw(seed=1)(NEW), values)
     assert np.abs(draw(seed=2)(NEW) - values).max() > 0.01
-    for shape, inputs in (([None, 2], NEW[:2]), ([S, None, 2], np.stack([NEW[:2]] * S))):
-        compiled = tf.function(draws, input_signature=[tf.TensorSpec(shape, tf.float64)])
-        assert_allclose(compiled(inputs), values[:, :2], rtol=1e-9)
-    inputs = tf.constant(NEW)
-    with tf.GradientTape() as tape:
-        tape.watch(inputs)
-        first = draws(inputs)[0, :, 0]
-    step = 1e-6 * np.array([1.0, 0.0])
-    numerical = (draws(NEW + step) - draws(NEW - step))[0, :, 0] / 2e-6
-    assert_allclose(tape.gradient(first, inputs)[:, 0], numerical, rtol=1e-6, atol=1e-7)
     model.kernel.lengthscales.assign(3.0)
     model.basis.kernel_mean.set_data(X[:10])
     assert_array_equal(draws(NEW), values)
+
+
+@pytest.mark.costly(keep=1)
+@pytest.mark.parametrize("shape", [[None, 2], [S, None, 2]], ids=["shared", "own"])
+def test_draws_can_be_compiled_and_differentiated(shape: list) -> None:
+    """Compiled for any number of inputs; the gradient is taken through the compiled function."""
+    model, data = _solved()
+    draws = pathwise_samples(model, S, data=data, num_frequencies=FREQUENCIES)
+    inputs = tf.constant(np.stack([NEW] * S) if len(shape) == 3 else NEW)
+    compiled = tf.function(draws, input_signature=[tf.TensorSpec(shape, tf.float64)])
+    with tf.GradientTape() as tape:
+        tape.watch(inputs)
+        values = compiled(inputs)
+        first = values[0, :, 0]
+    assert_allclose(values, draws(NEW), rtol=1e-9, atol=1e-12)
+    step = 1e-6 * np.array([1.0, 0.0])
+    numerical = (draws(NEW + step) - draws(NEW - step))[0, :, 0] / 2e-6
+    gradient = tf.reshape(tape.gradient(first, inputs), [-1, 2])[: len(NEW), 0]
+    assert_allclose(gradient, numerical, rtol=1e-6, atol=1e-7)
 
 
 def test_a_solve_that_is_cut_short_warns(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -233,6 +246,7 @@ def test_what_cannot_be_drawn_is_refused_and_nothing_changes() -> None:
         assert_array_equal(parameter, old)
 
 
+@pytest.mark.exhaustive
 def test_zeros_may_be_what_was_solved_for() -> None:
     model = model_of(mean_function=None)
     data = X, np.zeros((N, 1))

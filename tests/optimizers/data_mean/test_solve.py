@@ -15,6 +15,7 @@ from numpy.testing import assert_allclose
 from gpflow_decoupled.optimizers import ConjugateGradients, NaturalGradient
 from gpflow_decoupled.optimizers.data_mean.projections import nested_points
 from gpflow_decoupled.optimizers.data_mean.solve import solve_mean
+from gpflow_decoupled.optimizers.data_mean.system import MeanSystem
 from tests.bounds.registry import matern, numpy_kernel
 from tests.optimizers.data_mean.problems import (
     BETA,
@@ -189,3 +190,30 @@ def test_nested_points_begin_with_beta_and_repeat_nothing() -> None:
     assert_allclose(points[: len(BETA)], BETA)
     assert len(points) == 12 == len(np.unique(points, axis=0))
     assert len(nested_points(BETA, repeated, 3)) == len(BETA)
+
+
+@pytest.mark.costly(keep=1)
+@pytest.mark.parametrize("name", ["two latents", "separate"])
+def test_several_right_hand_sides_are_systems_of_their_own(name: str) -> None:
+    """All that a system computes of three draws is that of one at a time, and the gap is the largest of them."""
+    rng, kernel = np.random.default_rng(4), PARTS[name][0]()
+    weights, targets = (
+        rng.uniform(0.5, 5.0, (N, 2)),
+        rng.normal(size=(3, N, 2)) * np.array([1.0, 3.0, 2.0])[:, None, None],
+    )
+    ones = [system_of(weights, target, 15, kernel=kernel) for target in targets]
+    columns = tf.constant(targets.transpose(1, 2, 0).reshape(N, 6))
+    parts = ones[0].kernel, ones[0].mean, ones[0].projections, tf.constant(weights), columns
+    block = MeanSystem(*parts, draws=3)
+    assert block.chol.shape == ones[0].chol.shape and block.weights.shape == (N, 6)
+    for method in ("precondition", "product"):
+        extra = (None,) if method == "product" else ()
+        expected = np.stack([getattr(one, method)(one.target, *extra) for one in ones], axis=-1)
+        assert_allclose(getattr(block, method)(columns, *extra), expected.reshape(N, 6), rtol=1e-9, atol=1e-12)
+    assert block.gap(columns) == pytest.approx(max(one.gap(one.target) for one in ones), rel=1e-12)
+    found = solve_mean(block, tf.zeros_like(columns), 1e-10, 100)
+    exact = [solve_mean(one, tf.zeros_like(one.target), 1e-11, 100).a for one in ones]
+    assert found.gap <= 1e-10
+    assert_allclose(found.a, np.stack(exact, axis=-1).reshape(N, 6), atol=1e-4)
+    lost = columns + tf.constant([[0.0, np.nan] + [0.0] * 4], columns.dtype)
+    assert np.isnan(block.gap(lost))
