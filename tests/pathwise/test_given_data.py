@@ -89,8 +89,7 @@ def _site_moments(model: ODVGP, likelihood: lik.Likelihood, y: np.ndarray) -> tu
     return cj.predict(K(X).numpy(), K(NEW, X).numpy(), K(NEW).numpy(), np.zeros(N), TREND(NEW).numpy()[:, 0], sites)
 
 
-@pytest.mark.costly(keep=1)
-@pytest.mark.parametrize("name", ["Gaussian", "Bernoulli"])
+@pytest.mark.parametrize("name", [pytest.param("Gaussian", marks=pytest.mark.exhaustive), "Bernoulli"])
 def test_moments_are_those_of_the_dense_posterior_at_the_sites(name: str) -> None:
     """Without noise of Monte Carlo: the last draw is the mean, the others are columns of a root of the covariance."""
     if name == "Gaussian":
@@ -143,6 +142,7 @@ def test_mixed_outputs_have_the_sites_of_q() -> None:
     assert_allclose(root.T @ root, expected, atol=1e-6)
 
 
+@pytest.mark.exhaustive
 def test_the_gap_bounds_how_far_values_are_from_exact_ones() -> None:
     kernel = SeparateIndependent([matern(1.3, 0.8), matern(0.6, 1.4)])
     model, data = _solved(kernel, 2)
@@ -180,7 +180,7 @@ def test_draws_are_functions_fixed_by_their_seed(capsys: pytest.CaptureFixture) 
     assert_array_equal(draws(NEW), values)
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("shape", [[None, 2], [S, None, 2]], ids=["shared", "own"])
 def test_draws_can_be_compiled_and_differentiated(shape: list) -> None:
     """Compiled for any number of inputs; the gradient is taken through the compiled function."""
@@ -239,9 +239,8 @@ def test_what_cannot_be_drawn_is_refused_and_nothing_changes() -> None:
         pathwise_samples(model, S, solver=ConjugateGradients())
     with pytest.raises(UnknownOptionError, match="solved for by optimizers.ConjugateGradients"):
         pathwise_samples(model, S, data=data, solver=StochasticDualDescent())
-    cosine, _ = _solved(gpflow.kernels.Cosine())
     with pytest.raises(DataError, match="prior of Cosine"):
-        pathwise_samples(cosine, S, data=data)
+        pathwise_samples(model_of(kernel=gpflow.kernels.Cosine()), S, data=data)
     for old, parameter in zip(before, model.parameters):
         assert_array_equal(parameter, old)
 

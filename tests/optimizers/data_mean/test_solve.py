@@ -192,7 +192,7 @@ def test_nested_points_begin_with_beta_and_repeat_nothing() -> None:
     assert len(nested_points(BETA, repeated, 3)) == len(BETA)
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", ["two latents", "separate"])
 def test_several_right_hand_sides_are_systems_of_their_own(name: str) -> None:
     """All that a system computes of three draws is that of one at a time, and the gap is the largest of them."""
