@@ -24,6 +24,9 @@ from gpflow.kernels import Kernel
 from ..covariances.latents import prior_variance
 from ..summaries import one_line, short_table
 
+_ROWS = 8192
+"""Inputs whose features exist at a time, in eager predictions of means and variances."""
+
 State = Any
 """The NamedTuple of tensors that `factor` of a basis returns; each basis has its own, see `Basis.state_type`."""
 
@@ -125,16 +128,18 @@ class Basis(Module, abc.ABC):
         :param kernel: the kernel that the state was made with.
         :param Xnew: inputs [..., N, D].
         :param full_cov: return covariances between the inputs, not only variances.
+            Without it, and outside of a `tf.function`, rows are taken in blocks of 8192: memory M * 8192, and not M N.
         :return: mean [..., N, L] and variances [..., N, L], or covariances [..., L, N, N] if `full_cov`.
         """
         Xnew = tf.convert_to_tensor(Xnew)
         batch = tf.shape(Xnew)[:-1]
         flat = tf.reshape(Xnew, [-1, Xnew.shape[-1]]) if Xnew.shape.rank != 2 else Xnew
-        features = self.features(state, kernel, flat)
-        mean = tf.reshape(features.mean, tf.concat([batch, [self.num_latent_gps]], axis=0))
+        columns = tf.concat([batch, [self.num_latent_gps]], axis=0)
         if not full_cov:
-            variance = self.variance(features, kernel, flat, floored=True)
-            return mean, tf.reshape(variance, tf.concat([batch, [self.num_latent_gps]], axis=0))
+            mean, variance = self._marginals(state, kernel, flat)
+            return tf.reshape(mean, columns), tf.reshape(variance, columns)
+        features = self.features(state, kernel, flat)
+        mean = tf.reshape(features.mean, columns)
         cov = prior_variance(kernel, Xnew, full_cov=True)  # [..., G, N, N]
         for feature in features.minus:
             cov -= _outer(feature, batch)
@@ -142,6 +147,15 @@ class Basis(Module, abc.ABC):
             cov += _outer(feature, batch)
         shape = tf.concat([batch[:-1], [self.num_latent_gps], batch[-1:], batch[-1:]], axis=0)
         return mean, tf.broadcast_to(cov, shape)
+
+    def _marginals(self, state: State, kernel: Kernel, X: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """Means and variances [N, L] at X [N, D]; eagerly in blocks of rows, whose features alone exist at a time."""
+        if tf.executing_eagerly() and X.shape[0] > _ROWS:
+            blocks = [self._marginals(state, kernel, X[i : i + _ROWS]) for i in range(0, X.shape[0], _ROWS)]
+            mean, variance = (tf.concat(parts, axis=0) for parts in zip(*blocks))
+            return mean, variance
+        features = self.features(state, kernel, X)
+        return features.mean, self.variance(features, kernel, X, floored=True)
 
     def variance(self, features: Features, kernel: Kernel, X: tf.Tensor, *, floored: bool = False) -> tf.Tensor:
         """Marginal variances [N, L] at X [N, D] from the features there, as sums of squares: (D20).
