@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-__all__ = ["require_model", "ways_to_train"]
+__all__ = ["data_mean_of", "require_model", "ways_to_train"]
 
 from gpflow.models import SVGP, BayesianModel
 
+from ..bases.parts.data_mean import DataMean
 from ..errors import ModelError
 from .affine_independent.gp import AffineIndependentGP
 from .basis_gp import BasisGP
@@ -55,3 +56,21 @@ def require_model(method: str, model: object, *kinds: type) -> None:
         raise ModelError(
             f"{method} takes a model of the class {names}, and got {type(model).__name__}. {ways_to_train(model)}"
         )
+
+
+def data_mean_of(model: BasisGP, method: str) -> DataMean:
+    """The mean on all data of a model.
+
+    :param model: any model.
+    :param method: the name of the method that asks for it.
+    :raises ModelError: for a model that has none, with what to use for it.
+    """
+    require_model(method, model, BasisGP)
+    basis = model.basis
+    if isinstance(basis.kernel_mean, DataMean):
+        return basis.kernel_mean
+    solver = ', mean_solver="newton"' if basis.kernel_mean is not None and basis.solves_mean else ""
+    raise ModelError(
+        f"{method} is for models with a mean on all data, and this {type(model).__name__} has none: build "
+        f'ODVGP(kernel, likelihood, "data", beta), or train this model by fit(model, data{solver}).'
+    )

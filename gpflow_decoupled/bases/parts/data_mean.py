@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["DataMean", "mean_points"]
+__all__ = ["DataMean", "mean_points", "refuse_streams"]
 
 import numpy as np
 import tensorflow as tf
@@ -57,6 +57,16 @@ def mean_points(
             "out."
         )
     return DataMean(dims, num_latent_gps, isinstance(beta, MULTIOUTPUT_INDUCING))
+
+
+def refuse_streams(data: object) -> None:
+    """Raise `DataError` for data that come in batches: a `tf.data.Dataset`, or a function that returns them."""
+    if isinstance(data, tf.data.Dataset) or callable(data):
+        kind = "function" if callable(data) else "tf.data.Dataset"
+        raise DataError(
+            f'gamma="data" needs all data in memory, and a {kind} is a stream: pass arrays (X, Y), or choose '
+            "mean points by inducing.select(X, M, kernel, given=beta)."
+        )
 
 
 class DataMean(KernelMean):

@@ -9,7 +9,7 @@ from __future__ import annotations
 __all__ = ["MeanOptimizer"]
 
 import abc
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any, ClassVar, NamedTuple, cast
 
@@ -21,13 +21,13 @@ from gpflow.likelihoods import Gaussian as GaussianNoise
 from tqdm.auto import tqdm
 
 from ...bases import Gaussian
-from ...bases.parts.data_mean import DataMean
+from ...bases.parts.data_mean import DataMean, refuse_streams
 from ...covariances.products import gram_product
-from ...errors import ModelError, NumericalError, UnknownOptionError
+from ...errors import NumericalError, UnknownOptionError
 from ...inputs import check_rate, check_whole
 from ...linalg.gaussians import precision_from_root, root_from_precision
 from ...models import BasisGP
-from ...models.families import require_model
+from ...models.families import data_mean_of
 from ...replicas import Group, group_of, refuse_other_workers
 from ..ascent import CONVERGED, ascend, has_fallen
 from ..expectation_check import warn_of_quadrature
@@ -102,13 +102,14 @@ class MeanOptimizer(abc.ABC):
             must have been built in `strategy.scope()`. All workers pass the same model, data and settings, and have the same
             result; the clock is the first one's.
         :raises ModelError: for another model.
-        :raises DataError: for unusable data, and for workers that differ.
+        :raises DataError: for unusable data, for a `tf.data.Dataset`, and for workers that differ.
         :raises UnknownOptionError: for a strategy where the method has no products to share out.
         :raises WorkerError: if another worker of the strategy fails or is gone.
         :raises NumericalError: if a matrix cannot be factorised, or the bound is not finite. The model is left as it was,
             except that the data are its mean points.
         """
-        _data_mean_of(model, type(self).__name__)
+        data_mean_of(model, type(self).__name__)
+        refuse_streams(data)
         self.check_replicas(strategy)
         group = group_of(model, strategy)
         with group.scope(), group.naming_lost_workers():
@@ -123,36 +124,29 @@ class MeanOptimizer(abc.ABC):
             raise UnknownOptionError(self.not_on_replicas)
 
     def run_on(
-        self, group: Group, model: BasisGP, data: RegressionData, *, deadline: float = float("inf")
+        self,
+        group: Group,
+        model: BasisGP,
+        data: RegressionData,
+        *,
+        deadline: float = float("inf"),
+        show: Callable[[str], object] | None = None,
     ) -> MeanResult:
         """`run` on workers that are known to agree; inside of `group.scope()`.
 
         :param group: the workers of the run.
+        :param show: shows a line on where the run is; None is a progress bar of its own, if `progress` asks for one.
         """
-        mean = _data_mean_of(model, type(self).__name__)
+        mean = data_mean_of(model, type(self).__name__)
         X, Y = model.checked(data)
         model.num_data = int(X.shape[0])
         mean.set_data(X.numpy())
-        with tqdm(disable=not (self.progress and group.is_first), bar_format="{desc}") as line:
-            run = _Run(self, model, mean, (X, Y), line, deadline, group)
+        own_line = show is None and self.progress and group.is_first
+        with tqdm(disable=not own_line, bar_format="{desc}") as line:
+            run = _Run(self, model, mean, (X, Y), show or line.set_description_str, deadline, group)
             result = run.solve()
         warn_of_quadrature(model, result.elbo, (X, Y))
         return result
-
-
-def _data_mean_of(model: BasisGP, method: str) -> DataMean:
-    """The mean on all data of a model.
-
-    :raises ModelError: for a model that has none.
-    """
-    require_model(method, model, BasisGP)
-    mean = model.basis.kernel_mean
-    if not isinstance(mean, DataMean):
-        raise ModelError(
-            f"{method} is for models with a mean on all data, and this {type(model).__name__} has none: build "
-            'ODVGP(kernel, likelihood, "data", beta), or train this model by fit(model, data).'
-        )
-    return mean
 
 
 class _Full(NamedTuple):
@@ -177,12 +171,12 @@ class _Run:
         model: BasisGP,
         mean: DataMean,
         data: tuple[tf.Tensor, tf.Tensor],
-        line: tqdm,
+        show: Callable[[str], object],
         deadline: float,
         group: Group,
     ) -> None:
         self.settings, self.model, self.mean, self.data = settings, model, mean, data
-        self.line, self.deadline, self.group = line, deadline, group
+        self.show, self.deadline, self.group = show, deadline, group
         self.record = Recorder("elbo", "gap", "products")
         self.products = 0
         self.last: MeanSolution | None = None
@@ -220,6 +214,7 @@ class _Run:
             reason=reason,
             gap=gap,
             gaps=[] if last is None else last.gaps,
+            certified=last is not None and last.certified,
             products=self.products,
         )
 
@@ -310,7 +305,7 @@ class _Run:
         basis.assign_gaussians(basis.factor(kernel, with_kl=False), (now.inducing,))
 
     def _report(self, products: int, share: float, gap: float) -> None:
-        self.line.set_description_str(
+        self.show(
             f"solve {len(self.record) + 1}: {products + share:.1f} products, gap {gap:.3g} nats, "
             f"{self.record.seconds:.0f} s"
         )

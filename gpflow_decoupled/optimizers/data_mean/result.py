@@ -21,17 +21,24 @@ class MeanResult(RunResult):
     """
 
     gap: float
-    """Nats: at the sites of q(f) the bound is at most so far below its maximum over the mean."""
+    """Nats: in the last linear solve, the bound is at most so far below its maximum over the mean. For Gaussian noise that is
+    the ELBO itself. For other likelihoods, and for mixed outputs, it is the quadratic of the sites as they were before the
+    last step, so that this is no distance of the ELBO from its optimum: there `converged` says that a step gains less than
+    the tolerance. An estimate where it is not `certified`."""
     gaps: list[float]
-    """The gaps of the last solve in nats: of conjugate gradients after each product, as they carry it along, which drifts by a
-    few per cent where products are in float32; of a descent wherever it computed one. The last one is computed anew from the
-    coefficients: it is `gap`, and a bound."""
+    """The gaps of the last solve in nats. Of conjugate gradients one after each product, by the residual that they carry
+    along: in float32 it drifts by some per cent of the gap, and the entries are enlarged by the drift that the next product in
+    full precision shows, which is measured and no bound. Of a descent one wherever it computed one. The last one is `gap`."""
+    certified: bool
+    """Whether `gap` is a bound, computed from the coefficients by a product in full precision. False for `certify=False`, and
+    where Ctrl-C came during that product: then it is an estimate, by the residual that conjugate gradients carry along."""
     products: int
     """Products with the kernel matrix [N, N]; passes over its rows in batches count as one each."""
 
     def __str__(self) -> str:
         """One line: solves, products, time, bound, gap and why the run ended."""
+        gap = f"gap {self.gap:.2g} nats" if self.certified else f"gap about {self.gap:.2g} nats"
         return (
             f"{self.steps} solves with {self.products} products in {self.seconds:.1f} s, ELBO {self.elbo:.6g}, "
-            f"gap {self.gap:.2g} nats, stopped: {self.reason}"
+            f"{gap}, stopped: {self.reason}"
         )

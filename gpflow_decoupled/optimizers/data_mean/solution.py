@@ -5,7 +5,7 @@ from __future__ import annotations
 __all__ = ["INTERRUPTED", "TIME_IS_UP", "MeanSolution", "Report", "Solve", "check_gap"]
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
@@ -28,13 +28,15 @@ class MeanSolution:
     a: tf.Tensor
     """[N, L]"""
     residual: tf.Tensor
-    """y~ - (K + D) a [N, L], in full precision."""
+    """y~ - (K + D) a [N, L]."""
     gap: float
-    """Nats: the bound is at most so far below its maximum over the mean."""
+    """Nats: the bound is at most so far below its maximum over the mean; an estimate where it is not `certified`."""
     products: int
     """Products with K, those with batches of its rows counted as their share of one."""
     gaps: list[float]
     """The gap at the start, and each time that it was computed; the last entry is `gap`."""
+    certified: bool = field(default=True, kw_only=True)
+    """Whether the residual is that of a product in full precision, and not the one that a recursion carries along."""
     reason: str
     """"converged", "time is up", "interrupted", or what was used up: "products done", "epochs done"."""
 

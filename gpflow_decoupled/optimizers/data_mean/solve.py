@@ -4,10 +4,13 @@ from __future__ import annotations
 
 __all__ = ["solve_mean"]
 
+import math
+from dataclasses import dataclass, field
+
 import tensorflow as tf
 
-from ...linalg.conjugate_gradients import Blocks, advance, begin
-from ...replicas import Group
+from ...linalg.conjugate_gradients import Blocks, Iterate, advance, begin
+from ..ascent import CONVERGED
 from .solution import INTERRUPTED, TIME_IS_UP, MeanSolution, Report, check_gap
 from .system import MeanSystem
 
@@ -32,8 +35,12 @@ def solve_mean(
     """Solve (K + D) a = y~ from a start; N^2 L per product.
 
     Rounds of conjugate gradients with products in `dtype` are followed by one product in full precision, from whose residual
-    the gap is certified, and from which the next round starts. On several workers each has all vectors and computes its
-    share of every product; the first one's numbers and clock decide.
+    the gap is certified, and from which the next round starts. The gaps within a round are by the residual that the recursion
+    carries along. They are enlarged by how far it was off at the end, which assumes that it was off by no more before. On
+    several workers each has all vectors and computes its share of every product; the first one's numbers and clock decide.
+
+    An interrupt ends a round, and the product in full precision follows; if it comes in that product, what the recursion knows
+    is returned as it is. On several workers it is raised, because the others have not stopped.
 
     :param system: the system.
     :param start: a [N, L], as found for a similar system, or zeros.
@@ -46,59 +53,117 @@ def solve_mean(
     :param certify: False trusts the recursion's own residual, and ends after the first round.
     :raises NumericalError: if the gap is not a finite number: a product has overflowed.
     """
+    run = _Rounds(system, tolerance, max_products, deadline, report)
+    a, residual = start, run.begin(start, K_start)
     full = start.dtype
     dtype = full if dtype is None else dtype
-    a, products, gaps, reason = start, 0, list[float](), ""
+    while not (run.gaps[-1] <= tolerance or run.reason):
+        check_gap(run.gaps[-1])
+        before = run.gaps[-1]
+        now = run.iterate(residual, dtype)
+        if now is None:
+            break
+        a, carried = a + now.x[0], now.residual[0]
+        exact = run.certify(a, carried, now) if certify else None
+        if exact is None:
+            return run.solution(a, carried, run.reason or CONVERGED, certified=False)
+        residual = exact
+        dtype = full if run.gaps[-1] > _PROGRESS * before else dtype
+    return run.solution(a, residual, CONVERGED if run.gaps[-1] <= tolerance else run.reason)
 
-    def product(vector: tf.Tensor, kind: tf.DType) -> tf.Tensor:
-        return system.product(vector, kind, lambda share: report(products, share, gaps[-1] if gaps else float("nan")))
 
-    def apply(direction: Blocks) -> Blocks:
-        return (product(direction[0], dtype),)
+@dataclass
+class _Rounds:
+    """The rounds of one solve, and what they have come to; parameters are those of `solve_mean`."""
 
-    def precondition(residual: Blocks) -> Blocks:
-        return (system.precondition(residual[0]),)
+    system: MeanSystem
+    tolerance: float
+    max_products: int
+    deadline: float
+    report: Report
+    products: int = 0
+    gaps: list[float] = field(default_factory=list)
+    reason: str = ""
+    """Why there is to be no further round, or nothing."""
 
-    residual = system.target
-    if K_start is not None:
-        residual = system.target - K_start - start / system.weights
-    elif bool(tf.reduce_any(start != 0.0)):
-        residual = system.target - product(start, full)
-        products += 1
-    gaps.append(system.gap(residual))
-    while True:
-        if gaps[-1] <= tolerance:
-            return MeanSolution(a, residual, gaps[-1], products, gaps, "converged")
-        if reason:
-            return MeanSolution(a, residual, gaps[-1], products, gaps, reason)
-        check_gap(gaps[-1])
-        before = gaps[-1]
-        now = begin(precondition, (residual,), _inner)
+    def begin(self, start: tf.Tensor, K_start: tf.Tensor | None) -> tf.Tensor:
+        """The residual [N, L] at the start [N, L]."""
+        residual = self.system.target
+        if K_start is not None:
+            residual = self.system.target - K_start - start / self.system.weights
+        elif bool(tf.reduce_any(start != 0.0)):
+            residual = self.system.target - self._product(start, start.dtype)
+            self.products += 1
+        self.gaps.append(self.system.gap(residual))
+        return residual
+
+    def iterate(self, residual: tf.Tensor, dtype: tf.DType) -> Iterate | None:
+        """Conjugate gradients from a residual [N, L] until the gap is small or something ends them.
+
+        :return: None where an interrupt came before there was anything.
+        """
+
+        def apply(direction: Blocks) -> Blocks:
+            return (self._product(direction[0], dtype),)
+
+        def precondition(blocks: Blocks) -> Blocks:
+            return (self.system.precondition(blocks[0]),)
+
+        now = None
         try:
-            while gaps[-1] > _SHARE * tolerance and not (
-                reason := _stop(system.group, products, max_products, deadline)
-            ):
+            now = begin(precondition, (residual,), _inner)
+            while self.gaps[-1] > _SHARE * self.tolerance and not self._is_over():
                 now = advance(now, apply, precondition, _inner)
-                products += 1
-                gaps.append(system.gap(now.residual[0]))
-                report(products, 0.0, gaps[-1])
+                self.products += 1
+                self.gaps.append(self.system.gap(now.residual[0]))
+                self.report(self.products, 0.0, self.gaps[-1])
         except KeyboardInterrupt:
-            if system.group.workers > 1:  # the others have not stopped
-                raise
-            reason = INTERRUPTED
-        a = a + now.x[0]
-        if not certify:
-            return MeanSolution(a, now.residual[0], gaps[-1], products, gaps, reason or "converged")
-        residual = system.target - product(a, full)  # the recursion's own residual drifts
-        products += 1
-        gaps.append(system.gap(residual))
-        dtype = full if gaps[-1] > _PROGRESS * before else dtype
+            self._interrupted()
+        return now
+
+    def certify(self, a: tf.Tensor, carried: tf.Tensor, now: Iterate) -> tf.Tensor | None:
+        """The residual at a [N, L] in full precision, and its gap; the gaps of the round `now` are enlarged by the drift.
+
+        :param carried: the residual [N, L] of the recursion, which is another one after some products.
+        :return: None where an interrupt came.
+        """
+        try:
+            residual = self.system.target - self._product(a, a.dtype)
+        except KeyboardInterrupt:
+            self._interrupted()
+            return None
+        self.products += 1
+        drift = self.system.gap(residual - carried)
+        first = len(self.gaps) - int(now.step)
+        self.gaps[first:] = [_sum_of_lengths(gap, drift) for gap in self.gaps[first:]]
+        self.gaps.append(self.system.gap(residual))
+        return residual
+
+    def solution(self, a: tf.Tensor, residual: tf.Tensor, reason: str, certified: bool = True) -> MeanSolution:
+        """Coefficients and their residual, each [N, L], with what the rounds took."""
+        return MeanSolution(a, residual, self.gaps[-1], self.products, self.gaps, reason, certified=certified)
+
+    def _product(self, vector: tf.Tensor, dtype: tf.DType) -> tf.Tensor:
+        known = self.gaps[-1] if self.gaps else float("nan")
+        return self.system.product(vector, dtype, lambda share: self.report(self.products, share, known))
+
+    def _is_over(self) -> bool:
+        if self.products >= self.max_products:
+            self.reason = "products done"
+        elif self.system.group.is_over(self.deadline):
+            self.reason = TIME_IS_UP
+        return self.reason != ""
+
+    def _interrupted(self) -> None:
+        """Note an interrupt; on several workers raise it, because the others have not stopped."""
+        if self.system.group.workers > 1:
+            raise KeyboardInterrupt
+        self.reason = INTERRUPTED
 
 
-def _stop(group: Group, products: int, most: int, deadline: float) -> str:
-    if products >= most:
-        return "products done"
-    return TIME_IS_UP if group.is_over(deadline) else ""
+def _sum_of_lengths(gap: float, drift: float) -> float:
+    """The gap of the sum of two residuals is at most this, by the triangle inequality."""
+    return (math.sqrt(max(gap, 0.0)) + math.sqrt(max(drift, 0.0))) ** 2
 
 
 def _inner(residual: Blocks, direction: Blocks) -> tf.Tensor:

@@ -13,8 +13,9 @@ import tensorflow as tf
 from gpflow import likelihoods as gl
 from numpy.testing import assert_array_equal
 
+from gpflow_decoupled.bases import CoupledBasis
 from gpflow_decoupled.errors import DataError, ModelError, NumericalError
-from gpflow_decoupled.models import CVIGP, ODVGP
+from gpflow_decoupled.models import CVIGP, ODVGP, BasisGP
 from gpflow_decoupled.optimizers import ConjugateGradients
 from gpflow_decoupled.optimizers.data_mean import optimizer, system
 from tests.bounds.registry import matern
@@ -49,15 +50,26 @@ def test_an_interrupt_of_a_product_leaves_what_was_found(name: str, at: int, mon
     _usable(model, data, result.elbo)
 
 
-def test_an_interrupt_of_the_last_product_leaves_the_model_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
-    """That of the certificate: without it nothing is known of the coefficients."""
-    model = model_of()
+@pytest.mark.parametrize("name", LIKELIHOODS)
+@pytest.mark.parametrize("presses", [1, 2])
+def test_an_interrupt_of_the_last_product_keeps_the_solve(
+    name: str, presses: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That of the certificate, without which the gap is an estimate; the second press is in it, too."""
+    make, observed = LIKELIHOODS[name]
+    model, data = model_of(make()), (X, observed)
     with monkeypatch.context() as patch:
-        interrupt_call(patch, system, "gram_product", 3)
-        with pytest.raises(KeyboardInterrupt):
-            ConjugateGradients(tolerance=1e-9, max_products=2).run(model, DATA)
-    assert not np.any(model.basis.a_gamma)
-    _usable(model, DATA, float(model.elbo(DATA)))
+        for _ in range(presses):
+            interrupt_call(patch, system, "gram_product", 4 - presses)
+        result = ConjugateGradients(tolerance=1e-9, max_products=2).run(model, data)
+    assert (result.converged, result.reason, result.certified) == (False, "interrupted", False)
+    assert result.products == 3 - presses and " gap about " in str(result)
+    expected = model_of(make())
+    whole = ConjugateGradients(tolerance=1e-9, max_products=result.products, max_steps=1).run(expected, data)
+    assert whole.certified and " gap about " not in str(whole)
+    np.testing.assert_allclose(model.basis.a_gamma, expected.basis.a_gamma, rtol=1e-9)
+    assert np.any(model.basis.a_gamma) and result.gap == pytest.approx(whole.gap, rel=1e-6)
+    _usable(model, data, result.elbo)
 
 
 @pytest.mark.costly(keep=1)
@@ -159,8 +171,23 @@ def test_unusable_data_are_refused_and_leave_the_model_alone(data: tuple, messag
     assert model.basis.kernel_mean.size == 0 and model.num_data is None
 
 
+def test_streams_are_refused_with_the_alternative() -> None:
+    model, stream = model_of(), tf.data.Dataset.from_tensor_slices(DATA).batch(20)
+    for data, kind in ((stream, "tf.data.Dataset"), (lambda: iter(stream), "function")):
+        with pytest.raises(DataError, match=f"a {kind} is a stream: pass arrays .X, Y., or choose mean points"):
+            ConjugateGradients().run(model, data)
+    assert model.basis.kernel_mean.size == 0
+
+
 OTHERS = {
-    "stored": (lambda: ODVGP(matern(1.3, 0.8), gl.Gaussian(), X[:9], BETA), 'build ODVGP.kernel, likelihood, "data"'),
+    "stored": (
+        lambda: ODVGP(matern(1.3, 0.8), gl.Gaussian(), X[:9], BETA),
+        'build ODVGP.kernel, likelihood, "data", beta., or train this model by fit.model, data, mean_solver="newton".',
+    ),
+    "coupled": (
+        lambda: BasisGP(matern(1.3, 0.8), gl.Gaussian(), CoupledBasis(BETA)),
+        'build ODVGP.kernel, likelihood, "data", beta., or train this model by fit.model, data.',
+    ),
     "full": (lambda: CVIGP(DATA, matern(1.3, 0.8), gl.Gaussian()), "ConjugateComputation"),
     "GPflow": (lambda: gpflow.models.SVGP(matern(1.3, 0.8), gl.Gaussian(), BETA), "SVGP"),
 }
