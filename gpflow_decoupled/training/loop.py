@@ -6,7 +6,7 @@ __all__ = ["Loop", "Plan"]
 
 import time
 import warnings
-from contextlib import nullcontext
+from contextlib import closing, nullcontext
 from dataclasses import asdict, dataclass
 from typing import NoReturn
 
@@ -92,26 +92,26 @@ class Loop:
     def _run(self) -> FitResult:
         done, limits = self._resume(), self.plan.limits
         self.totals.seconds += self._begin(done)
-        line = ProgressLine(self.plan.progress and self.group.is_first, limits.steps, limits.seconds)
-        try:
-            self._compile(done)
-            while (reason := self._reason_to_stop(done)) is None:
-                began = time.perf_counter()
-                done, output = done + 1, self._advance(done)
-                seconds = self.totals.seconds + (time.perf_counter() - began)
-                self.totals.seconds = seconds if limits.seconds is None else self.group.first(seconds)
-                self._record(done, output)
-                self._after_step(done, line)
-        except KeyboardInterrupt:
-            if self.group.workers > 1:  # the others would wait for this one: they notice when the process ends
+        with closing(ProgressLine(self.plan.progress and self.group.is_first, limits.steps, limits.seconds)) as line:
+            self.step.show = line.show
+            try:
+                self._compile(done)
+                while (reason := self._reason_to_stop(done)) is None:
+                    began = time.perf_counter()
+                    done, output = done + 1, self._advance(done)
+                    seconds = self.totals.seconds + (time.perf_counter() - began)
+                    self.totals.seconds = seconds if limits.seconds is None else self.group.first(seconds)
+                    self._record(done, output)
+                    self._after_step(done, line)
+            except KeyboardInterrupt:
+                if self.group.workers > 1:  # the others would wait for this one: they notice when the process ends
+                    raise
+                reason = INTERRUPTED
+            except (DataError, WorkerError) as error:
+                kind = "unusable data" if isinstance(error, DataError) else "a worker failed"
+                error.result = self._result(done, kind)
                 raise
-            reason = INTERRUPTED
-        except (DataError, WorkerError) as error:
-            error.result = self._result(done, "unusable data" if isinstance(error, DataError) else "a worker failed")
-            raise
-        finally:
-            line.close()
-        return self._close(done, reason)
+            return self._close(done, reason, line)
 
     def _resume(self) -> int:
         """Steps that an earlier run has done; a folder without a state gets one now, so that what fails does so early."""
@@ -255,7 +255,7 @@ class Loop:
         error.result = self._result(done, "numerical failure")
         raise error from cause
 
-    def _close(self, done: int, reason: str) -> FitResult:
+    def _close(self, done: int, reason: str, line: ProgressLine) -> FitResult:
         """Go back to what is sound and best, finish, and take the last evaluation, checkpoint and bound."""
         exact, stopped = exact_bound(self.step, self.batches.whole), self._out_of_patience
         spoilt = not self._is_sound(done, exact)
@@ -273,6 +273,7 @@ class Loop:
             if self.group.workers > 1:
                 raise
             finished, reason = False, INTERRUPTED
+        line.close()
         reason = INTERRUPTED if self.step.finished == INTERRUPTED else reason
         evaluated = self.history.tail("evaluation_step", 1)
         if not evaluated or evaluated[0] != done:

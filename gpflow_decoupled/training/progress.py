@@ -78,6 +78,11 @@ class ProgressLine:
         }
         self._bar.set_postfix(shown)
 
+    def show(self, text: str) -> None:
+        """Show what the run is doing, until the next update."""
+        if not self._bar.disable:
+            self._bar.set_postfix_str(text)
+
     def close(self) -> None:
         """End the line."""
         self._bar.close()

@@ -110,7 +110,9 @@ class FitResult(RunResult):
     refreshes: int = 0
     """How often what is held fixed between refreshes was brought up to date, see `Schedule`."""
     gap: float | None = None
-    """Of a mean on all data, in nats: at the sites of q(f), the bound is at most so far below its maximum over the mean."""
+    """Of a mean on all data, in nats: in the last linear solve, the bound is at most so far below its maximum over the mean.
+    For Gaussian noise that is the ELBO; for other likelihoods, and for mixed outputs, it is the quadratic of the sites as they
+    were before the last step, and this is no distance of the ELBO from its optimum. None where no solve was certified."""
     restored_step: int | None = None
     """The step whose Parameters the model has, where the run went back to them: that of the best evaluation if patience ended
     the run, that of the last sound bound if the last step spoilt it. None: they are those of the last step."""

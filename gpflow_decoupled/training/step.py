@@ -4,7 +4,7 @@ from __future__ import annotations
 
 __all__ = ["Step", "StepOutput", "StepSizes", "Trackable", "all_finite"]
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple, Protocol, TypeAlias
 
 import tensorflow as tf
@@ -58,6 +58,8 @@ class Step(Protocol):
 
     gap: float | None = None
     """Nats: how far the bound is at most below its maximum over the mean, where a step certifies that."""
+    show: Callable[[str], object] | None = None
+    """Shows a line on where a long step is, beside the progress of the run; the loop sets it."""
     before: tuple[float, ...] = ()
     """Nats: the bound before the first step, where steps report the bound after them."""
     is_long: bool = False

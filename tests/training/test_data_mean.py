@@ -19,9 +19,7 @@ import gpflow_decoupled as gd
 from gpflow_decoupled.errors import DataError, UnknownOptionError
 from gpflow_decoupled.models import ODVGP
 from gpflow_decoupled.optimizers import ConjugateGradients, StochasticDualDescent
-from gpflow_decoupled.optimizers.data_mean import base, system
 from gpflow_decoupled.training import Evaluation, FitResult, MeanSolver, Schedule
-from tests.interrupts import interrupt_call
 from tests.training.problems import BETA, orthogonal, parts, sine, unchanged, values
 
 X, Y = sine()
@@ -216,30 +214,6 @@ def test_a_run_that_is_resumed_is_the_run(stop: int, tmp_path: Path) -> None:
         np.testing.assert_allclose(values(model)[name], value, rtol=1e-6, atol=1e-8, err_msg=name)
 
 
-@pytest.mark.parametrize("owner, name, at, kept", [(system, "gram_product", 2, True), (base, "gram_product", 1, False)])
-def test_an_interrupt_of_a_solve_ends_the_run(
-    owner: Any, name: str, at: int, kept: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Rather than one product of it. What was found stays; only a solve that had not begun to move is taken back."""
-    model = _model()
-    with monkeypatch.context() as patch:
-        calls = interrupt_call(patch, owner, name, at)
-        result = _fit(model, mean_solver=ConjugateGradients(tolerance=1e-9))
-    assert (result.reason, result.converged) == ("interrupted", False) and 0 < result.steps < 6
-    assert len(calls) <= at + 1
-    assert (result.elbo == pytest.approx(float(model.elbo((X, Y))), rel=1e-6)) is kept
-    assert bool(np.any(model.basis.a_gamma)) is kept
-
-
-def test_an_interrupt_of_the_last_solve_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
-    model = _model(gl.Bernoulli())
-    with monkeypatch.context() as patch:
-        interrupt_call(patch, system, "gram_product", 2)
-        result = _fit(model, (X, LABELS), steps=1)  # of the coupled model
-    assert (result.steps, result.reason, result.converged) == (1, "interrupted", False)
-    assert np.all(np.isfinite(model.predict_y(X[:3])))
-
-
 @pytest.mark.exhaustive
 def test_inputs_stay_where_they_are_whatever_is_trainable() -> None:
     model = _model()
@@ -263,12 +237,19 @@ def test_standardized() -> None:
 
 OPTIONS: dict[str, tuple[dict[str, Any], str]] = {
     **{
-        solver: ({"mean_solver": solver}, f"mean_solver='{solver}' is for mean points that are stored")
+        solver: (
+            {"mean_solver": solver},
+            f"mean_solver='{solver}' is for mean points that are stored; .* 'conjugate_gr",
+        )
         for solver in ("adam", "natural", "newton")
     },
+    "no name": (
+        {"mean_solver": "sgd"},
+        "mean_solver='sgd' is not known; gamma=\"data\" takes 'conjugate_gradients', which",
+    ),
     "object": (
         {"mean_solver": MeanSolver("newton", 0.5)},
-        "takes a ConjugateGradients, which is also the default, or a StochasticDualDescent",
+        "takes 'conjugate_gradients', which is the default, a ConjugateGradients with settings, or a StochasticDualDescent",
     ),
     "refreshes": ({"schedule": Schedule(refresh_every=5)}, "does not use Schedule.refresh_every=5 for ODVGP"),
 }
@@ -281,6 +262,16 @@ def test_options_of_other_mean_points_are_refused(options: dict[str, Any], messa
     with pytest.raises(UnknownOptionError, match=message):
         _fit(model, **options)
     assert unchanged(before, model)
+
+
+def test_conjugate_gradients_by_name_are_the_default() -> None:
+    bounds = [
+        _fit(_fixed(_model()), mean_solver=solver, learning_rate=None).elbo for solver in ("conjugate_gradients", None)
+    ]
+    assert bounds[0] == bounds[1]
+    model = orthogonal()
+    with pytest.raises(UnknownOptionError, match='ConjugateGradients needs a mean on all data, gamma="data"'):
+        _fit(model, mean_solver="conjugate_gradients")
 
 
 def test_streams_and_other_models_are_refused() -> None:

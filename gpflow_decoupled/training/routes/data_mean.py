@@ -16,7 +16,7 @@ last one took. The last solve itself is never cut short.
 
 from __future__ import annotations
 
-__all__ = ["AllRows", "DataMeanStep", "parts_on_data"]
+__all__ = ["BY_NAME", "AllRows", "DataMeanStep", "parts_on_data"]
 
 import time
 from collections.abc import Callable
@@ -29,8 +29,7 @@ from gpflow.kernels import LinearCoregionalization
 from gpflow.likelihoods import Gaussian as GaussianNoise
 from gpflow.likelihoods import MonteCarloLikelihood
 
-from ...bases.parts.data_mean import DataMean
-from ...errors import DataError
+from ...bases.parts.data_mean import DataMean, refuse_streams
 from ...inputs import stays_on_disk
 from ...models import BasisGP
 from ...optimizers import ConjugateGradients, MeanResult
@@ -41,10 +40,14 @@ from ...optimizers.lbfgs import LBFGSRun
 from ...replicas import Group
 from ..batches import ArrayBatches, Batch, Batches
 from ..schedules import Limits
-from ..states import go_back, snapshot
+from ..states import Snapshot, go_back, snapshot
 from ..step import Step, StepOutput, StepSizes, Trackable
 from ..together import refuse_other_run, repair_drift
+from .roles import check_kernel_gradients
 from .route import Choices, Data, MeanSolver
+
+BY_NAME = "conjugate_gradients"
+"""The `mean_solver` that stands for a `ConjugateGradients()`."""
 
 _COUPLED_SHARE = 0.35
 """The share of a run before the rounds."""
@@ -70,14 +73,9 @@ def parts_on_data(
     :param data: as they were passed to `fit`.
     :param choices: the options of the run.
     :param coupled_parts: makes the parts of a model with the same Parameters and no mean points.
-    :raises DataError: for a dataset, and for unusable data.
+    :raises DataError: for a dataset, for unusable data, and for a kernel without gradients of what is to be trained.
     """
-    if isinstance(data, tf.data.Dataset) or callable(data):
-        kind = "function" if callable(data) else "tf.data.Dataset"
-        raise DataError(
-            f'gamma="data" needs all data in memory, and a {kind} is a stream: pass arrays (X, Y), or choose '
-            "mean points by inducing.select(X, M, kernel, given=beta)."
-        )
+    refuse_streams(data)
     if isinstance(data, (tuple, list)):
         data = [np.asarray(array) if stays_on_disk(array) else array for array in data]
     view = BasisGP(
@@ -95,6 +93,7 @@ def parts_on_data(
     refuse_other_run(
         choices.group, lambda: batches.settings
     )  # new coefficients are sent to all, and need the same rows
+    check_kernel_gradients(model.kernel, batches.X, choices.group)
     mean.set_data(batches.X.numpy())
     view.num_data = batches.num_data
     solver = ConjugateGradients() if isinstance(solver, MeanSolver) else solver
@@ -212,18 +211,32 @@ class DataMeanStep(Step):
         if self.finished or self._is_late(deadline, solves=1):
             self.finished = self.finished or TIME_IS_UP
             return StepOutput.sound(elbo)
-        before = snapshot(self.variables)
+        before, known = snapshot(self.variables), (self._last, self._last_is_rough, self._values, self.gap)
+        try:
+            return StepOutput.sound(self._climb_and_solve(elbo, before, deadline))
+        except KeyboardInterrupt:
+            if self.group.workers > 1:  # the others have not stopped
+                raise
+            go_back(before)  # to the mean that is solved for
+            self._last, self._last_is_rough, self._values, self.gap = known
+            self.finished = INTERRUPTED
+            return StepOutput.sound(elbo)
+
+    def _climb_and_solve(self, elbo: tf.Tensor, before: Snapshot, deadline: float) -> tf.Tensor:
+        """The bound after a climb and the solve that follows it; `elbo` and `before` are bound and variables before these."""
         run = self._climb(deadline)
         late, settled = self._is_late(deadline, solves=2), run.value - run.start < _ENOUGH * len(self.data[0])
         then = self._solve(self.solver if late or settled or self._is_last_step else self.rough)
         fell = self.at_sites and not bool(then >= elbo - self.rough.tolerance)
+        if fell and self.finished == INTERRUPTED:
+            raise KeyboardInterrupt
         if fell:
             go_back(before)
             then = self._solve()
         if not self.finished and (late or settled or fell):
             self.converged = not late
             self.finished = TIME_IS_UP if late else "converged"
-        return StepOutput.sound(then)
+        return then
 
     @property
     def _is_last_step(self) -> bool:
@@ -245,9 +258,10 @@ class DataMeanStep(Step):
     def _solve(self, solver: MeanOptimizer | None = None, deadline: float = float("inf")) -> tf.Tensor:
         """The bound after a solve. One that was interrupted leaves what it has found, and ends the run."""
         began, solver = time.perf_counter(), solver or self.solver
-        self._last = solver.run_on(self.group, self.model, self.data, deadline=deadline)
+        self._last = solver.run_on(self.group, self.model, self.data, deadline=deadline, show=self.show)
         self._last_is_rough, self._solve_seconds = solver is not self.solver, time.perf_counter() - began
-        self._values, self.gap = self._state(), None if self._last_is_rough else self._last.gap
+        known = self._last.certified and not self._last_is_rough
+        self._values, self.gap = self._state(), self._last.gap if known else None
         if self._last.reason == INTERRUPTED:
             self.finished = INTERRUPTED
         return tf.constant(self._last.elbo, self.data[0].dtype)

@@ -27,18 +27,19 @@ from ...covariances.blocks import xla_works
 from ...errors import NumericalError, UnknownOptionError
 from ...inducing.variables import count_points
 from ...models import BasisGP
-from ...optimizers import NaturalGradient
+from ...optimizers import ConjugateGradients, NaturalGradient
 from ...optimizers.data_mean.base import MeanOptimizer
 from ...optimizers.natural_gradient.evaluation import as_basis_model, evaluate
 from ...replicas import Group, dataset_of
 from ...summaries import short_repr
 from ..batches import Batches, make_batches
+from ..schedules import Limits
 from ..step import Step, StepOutput, StepSizes, Trackable, all_finite
-from .data_mean import parts_on_data
+from .data_mean import BY_NAME, parts_on_data
 from .keras import KerasAscent, Optimizer
 from .on_replicas import bound_on_replicas, check_on_replicas, shards_of, ways_to_trace
 from .roles import check_roles, warn_of_sizes
-from .route import EVERY_ROUTE, OF_OPTIMIZER, Choices, Data, MeanSolver, Model, Route, kinds_of
+from .route import EVERY_ROUTE, METHODS, OF_OPTIMIZER, Choices, Data, MeanSolver, Model, Route, kinds_of
 
 _OF_MEAN = frozenset({"mean_solver", "Schedule.refresh_every"})
 """What acts on mean points alone."""
@@ -88,12 +89,19 @@ class InducingRoute(Route):
             )
         solver = chosen.get("mean_solver")
         of_data = isinstance(model, BasisGP) and isinstance(model.basis.kernel_mean, DataMean)
-        if of_data and solver is not None and not isinstance(solver, MeanOptimizer):
+        if of_data and solver is not None and solver != BY_NAME and not isinstance(solver, MeanOptimizer):
+            stored = isinstance(solver, MeanSolver) or solver in METHODS
             raise UnknownOptionError(
-                f"mean_solver={short_repr(solver)} is for mean points that are stored; "
-                'gamma="data" takes a ConjugateGradients, '
-                "which is also the default, or a StochasticDualDescent."
+                f"mean_solver={short_repr(solver)} {'is for mean points that are stored' if stored else 'is not known'}; "
+                f'gamma="data" takes {BY_NAME!r}, which is the default, a ConjugateGradients with settings, or a '
+                "StochasticDualDescent."
             )
+
+    def choose(self, model: Model, chosen: Mapping[str, object], limits: Limits) -> Choices:
+        """Those of all, where conjugate gradients may be chosen by their name."""
+        solver = chosen.get("mean_solver")
+        named = isinstance(solver, str) and solver == BY_NAME
+        return super().choose(model, {**chosen, "mean_solver": ConjugateGradients()} if named else chosen, limits)
 
     def view(self, model: Model) -> BasisGP:
         """The model, or a `BasisGP` that shares its Parameters with a plain SVGP."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 __all__ = [
-    "EVERY_ROUTE", "OF_OPTIMIZER", "OWN_DATA", "Choices", "Data", "MeanSolver", "Model", "Route",
+    "EVERY_ROUTE", "METHODS", "OF_OPTIMIZER", "OWN_DATA", "Choices", "Data", "MeanSolver", "Model", "Route",
     "hyperparameters_of", "kinds_of", "refuse_data",
 ]  # fmt: skip
 
@@ -41,6 +41,9 @@ OF_OPTIMIZER = frozenset({"learning_rate", "optimizer", "Schedule.anneal"})
 OWN_DATA: Mapping[str, object] = {"batch_size": None}
 """What a route says of the data of models that own them: every step sees them all."""
 
+METHODS = ("adam", "natural", "newton")
+"""Of a `MeanSolver`."""
+
 DEFAULT_RATE = 0.03
 
 
@@ -65,7 +68,7 @@ class MeanSolver:
     learning_rate: float | None = None
 
     def __post_init__(self) -> None:
-        check_option("mean_solver", self.method, ("adam", "natural", "newton"))
+        check_option("mean_solver", self.method, METHODS)
         check_rate(**given(mean_learning_rate=self.learning_rate))
 
 
