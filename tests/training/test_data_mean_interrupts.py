@@ -39,6 +39,7 @@ INTERRUPTS = {
 }
 
 
+@pytest.mark.costly(keep=2)
 @pytest.mark.parametrize("owner, name, at, moved", INTERRUPTS.values(), ids=INTERRUPTS)
 def test_an_interrupt_of_a_round_ends_the_run_and_keeps_a_mean(
     owner: Any, name: str, at: int, moved: bool, monkeypatch: pytest.MonkeyPatch
@@ -58,6 +59,7 @@ def test_an_interrupt_of_a_round_ends_the_run_and_keeps_a_mean(
     assert ConjugateGradients(tolerance=1e-3).run(model, (X, Y)).elbo >= result.elbo - 1e-6
 
 
+@pytest.mark.exhaustive
 def test_a_round_that_is_interrupted_and_lowers_the_bound_is_taken_back(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a solve after the interrupt."""
     model, calls, before = _model(gl.Bernoulli()), list[list[int]](), list[float]()

@@ -80,6 +80,7 @@ def test_parameters_without_gradients_are_refused(make: Callable[[], Kernel], me
     )
 
 
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("kind", [_Outside, _Stopped])
 def test_what_the_message_says_works(kind: type[SquaredExponential]) -> None:
     """At a fixed kernel the noise is learned, and so is the variance where it alone has a gradient."""
@@ -99,7 +100,7 @@ ALLOWED: dict[str, Callable[[], Kernel]] = {
 }
 
 
-@pytest.mark.costly(keep=2)
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("make", ALLOWED.values(), ids=ALLOWED)
 def test_parameters_that_act_nowhere_or_on_the_diagonal_alone_are_not(make: Callable[[], Kernel]) -> None:
     kernel = make()
