@@ -89,8 +89,8 @@ class InducingRoute(Route):
             )
         solver = chosen.get("mean_solver")
         of_data = isinstance(model, BasisGP) and isinstance(model.basis.kernel_mean, DataMean)
-        if of_data and solver is not None and solver != BY_NAME and not isinstance(solver, MeanOptimizer):
-            stored = isinstance(solver, MeanSolver) or solver in METHODS
+        if of_data and solver is not None and not _is_by_name(solver) and not isinstance(solver, MeanOptimizer):
+            stored = isinstance(solver, MeanSolver) or isinstance(solver, str) and solver in METHODS
             raise UnknownOptionError(
                 f"mean_solver={short_repr(solver)} {'is for mean points that are stored' if stored else 'is not known'}; "
                 f'gamma="data" takes {BY_NAME!r}, which is the default, a ConjugateGradients with settings, or a '
@@ -99,9 +99,8 @@ class InducingRoute(Route):
 
     def choose(self, model: Model, chosen: Mapping[str, object], limits: Limits) -> Choices:
         """Those of all, where conjugate gradients may be chosen by their name."""
-        solver = chosen.get("mean_solver")
-        named = isinstance(solver, str) and solver == BY_NAME
-        return super().choose(model, {**chosen, "mean_solver": ConjugateGradients()} if named else chosen, limits)
+        named = {"mean_solver": ConjugateGradients()} if _is_by_name(chosen.get("mean_solver")) else {}
+        return super().choose(model, {**chosen, **named}, limits)
 
     def view(self, model: Model) -> BasisGP:
         """The model, or a `BasisGP` that shares its Parameters with a plain SVGP."""
@@ -308,3 +307,7 @@ def _natural_gradient(
         mean_step=tf.Variable(mean_rate, dtype=tf.float64, trainable=False),
         negative_precision=negative_precision,
     )
+
+
+def _is_by_name(solver: object) -> bool:
+    return isinstance(solver, str) and solver == BY_NAME
