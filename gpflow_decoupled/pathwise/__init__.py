@@ -7,16 +7,11 @@ and that given all data, in `data_correction`, for models with a mean on all dat
 need.
 """
 
-from .basis_correction import BasisCorrection, basis_correction
-from .data_correction import DataCorrection, data_correction
 from .prior import PriorDraws, draw_prior
 from .projection import prior_coordinates
-from .samples import Correction, PathwiseSamples, pathwise_samples
+from .samples import PathwiseSamples, pathwise_samples
 
-__all__ = [
-    "BasisCorrection", "Correction", "DataCorrection", "PathwiseSamples", "PriorDraws", "basis_correction", "data_correction",
-    "draw_prior", "pathwise_samples", "prior_coordinates",
-]  # fmt: skip
+__all__ = ["PathwiseSamples", "PriorDraws", "draw_prior", "pathwise_samples", "prior_coordinates"]
 
 
 def __dir__() -> list[str]:

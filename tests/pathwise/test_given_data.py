@@ -18,7 +18,8 @@ from gpflow_decoupled.errors import DataError, ModelError, UnknownOptionError
 from gpflow_decoupled.models import CVIGP, ODVGP
 from gpflow_decoupled.optimizers import ConjugateGradients, StochasticDualDescent
 from gpflow_decoupled.optimizers.data_mean import system
-from gpflow_decoupled.pathwise import data_correction, draw_prior, pathwise_samples
+from gpflow_decoupled.pathwise import draw_prior, pathwise_samples
+from gpflow_decoupled.pathwise.data_correction import data_correction
 from tests.bounds.registry import matern
 from tests.interrupts import interrupt_call
 from tests.optimizers.data_mean.problems import BETA, NEW, NOISE, TARGET, TREND, N, X, Y, grams_of, labels, model_of
