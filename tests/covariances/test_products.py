@@ -169,6 +169,7 @@ def test_small_products_are_those_of_the_stored_matrix(rng: np.random.Generator)
         assert_allclose(kernel_product(kernel, X, Z, V), kernel(X, Z) @ V, rtol=1e-12)
 
 
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("name", ["matern32", "matern12"])
 def test_function_of_unknown_sizes(name: str, rng: np.random.Generator) -> None:
     kernel = KERNELS[name]()

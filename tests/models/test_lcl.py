@@ -94,6 +94,7 @@ def test_hyperparameters_are_learned_by_alternation():
     assert bounds[-1] > bounds[0] + 0.1
 
 
+@pytest.mark.exhaustive
 def test_predictions_are_those_of_gpflow(rng):
     """A VGP at its optimum: means, variances, covariances, labels, densities; and a posterior object."""
     X, Y = inputs(8), labels("Poisson", inputs(8))

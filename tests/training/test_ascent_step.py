@@ -46,6 +46,7 @@ def test_linear_models_with_other_priors_are_trained() -> None:
     assert_allclose(result.elbo, AffineIndependentAscent().run(alone).elbo, atol=1e-6)
 
 
+@pytest.mark.exhaustive
 def test_hyperparameters_are_learned_and_q_is_the_best_at_them() -> None:
     model, start = _model(True), _model(False)
     before = AffineIndependentAscent().run(start).elbo

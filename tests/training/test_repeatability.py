@@ -29,6 +29,7 @@ def test_same_seed_same_trace(name: str) -> None:
     assert not np.array_equal(one, other)
 
 
+@pytest.mark.exhaustive
 def test_same_seed_same_trace_when_compiled_and_when_subsampling() -> None:
     traces = []
     for seed in (1, 1, 2):

@@ -143,7 +143,7 @@ def test_options_change_the_way_and_not_the_end(options):
     assert_allclose(rule.run(build("logit", WIDE, tfd.Laplace(0.0, 0.4))).elbo, best, atol=1e-6)
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", LIKELIHOODS)
 def test_ascent_is_monotone_from_random_starts(name):
     """Each subproblem is below the bound, also where the first multipliers are outside of its box, (V31)."""

@@ -52,7 +52,7 @@ def test_the_toy_problems(name):
     assert result.predicted_gain > 0.3 * result.gain
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("likelihood", [BernoulliLogit(), Laplace(0.7)], ids=["logit", "Laplace"])
 def test_normal_base_is_gaussian_kl_inference(likelihood):
     """The same bound, and the same weights, as the linearly constrained Lagrangian finds."""

@@ -129,6 +129,7 @@ def _stream(rows: slice = slice(None), size: int = 5) -> Iterator[tuple]:
     yield from ((X[rows][i : i + size], Y[i : i + size]) for i in range(0, len(Y), size))
 
 
+@pytest.mark.exhaustive
 def test_every_kind_of_data_gives_the_same(tmp_path):
     model, (_, Y) = _model("logit")
     expected = copy.deepcopy(model)
