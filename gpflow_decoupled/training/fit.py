@@ -23,6 +23,7 @@ from .progress import Callback, Callbacks
 from .result import FitResult
 from .routes.keras import Optimizer
 from .routes.registry import route_for
+from .routes.roles import check_kernel_gradients
 from .routes.route import Data, MeanSolver, Model
 from .routes.units import InUnits
 from .scales import Beginning
@@ -158,7 +159,7 @@ end | `optimizer` | `learning_rate`, `optimizer`, `Schedule.anneal`, `Schedule.r
     route.check(model, asked := chosen(options))
     choices = route.choose(model, asked, limits)
     with choices.group.scope(), choices.group.naming_lost_workers():  # 2. the parts of the run
-        view = route.view(model)
+        check_kernel_gradients(view := route.view(model), choices.group)
         scores = _checked(view, scores)
         step, batches = route.parts(view, data, choices)
         begin = Beginning(view, batches, choices, initialize, lambda: route.accept(model, view, batches))

@@ -1,4 +1,4 @@
-"""Kernels whose Parameters have no gradient are refused with a mean on all data, rather than left where they are unsaid."""
+"""Kernels whose Parameters have no gradient are refused by `fit`, rather than left where they are unsaid."""
 
 from __future__ import annotations
 
@@ -78,6 +78,26 @@ def test_parameters_without_gradients_are_refused(make: Callable[[], Kernel], me
     assert "gpflow.set_trainable" in str(caught.value) and "ConjugateGradients().run(model, (X, Y))" in str(
         caught.value
     )
+
+
+OTHERS: dict[str, Callable[[Kernel], gpflow.models.GPModel]] = {
+    "SVGP": lambda kernel: gpflow.models.SVGP(kernel, gl.Gaussian(0.1), BETA),
+    "coupled": lambda kernel: gd.models.BasisGP(kernel, gl.Gaussian(0.1), gd.bases.CoupledBasis(BETA)),
+    "full": lambda kernel: gd.models.CVIGP((X, Y), kernel, gl.Gaussian(0.1)),
+}
+
+
+@pytest.mark.parametrize("make", OTHERS.values(), ids=OTHERS)
+def test_other_models_refuse_them_too(make: Callable[[Kernel], gpflow.models.GPModel]) -> None:
+    model = make(_Stopped(lengthscales=0.3))
+    before, data = values(model), None if isinstance(model, gd.models.CVIGP) else (X, Y)
+    with pytest.raises(
+        DataError, match=r"^kernel\.lengthscales acts on .*set_trainable\(kernel\.lengthscales.*fit the rest\.$"
+    ):
+        gd.fit(model, data, steps=1, progress=False, compile=False)
+    assert unchanged(before, model)
+    gpflow.set_trainable(model.kernel.lengthscales, False)
+    gd.fit(model, data, steps=1, progress=False, compile=False)
 
 
 @pytest.mark.costly(keep=1)

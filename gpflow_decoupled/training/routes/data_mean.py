@@ -43,7 +43,6 @@ from ..schedules import Limits
 from ..states import Snapshot, go_back, snapshot
 from ..step import Step, StepOutput, StepSizes, Trackable
 from ..together import refuse_other_run, repair_drift
-from .roles import check_kernel_gradients
 from .route import Choices, Data, MeanSolver
 
 BY_NAME = "conjugate_gradients"
@@ -73,7 +72,7 @@ def parts_on_data(
     :param data: as they were passed to `fit`.
     :param choices: the options of the run.
     :param coupled_parts: makes the parts of a model with the same Parameters and no mean points.
-    :raises DataError: for a dataset, for unusable data, and for a kernel without gradients of what is to be trained.
+    :raises DataError: for a dataset, and for unusable data.
     """
     refuse_streams(data)
     if isinstance(data, (tuple, list)):
@@ -93,7 +92,6 @@ def parts_on_data(
     refuse_other_run(
         choices.group, lambda: batches.settings
     )  # new coefficients are sent to all, and need the same rows
-    check_kernel_gradients(model.kernel, batches.X, choices.group)
     mean.set_data(batches.X.numpy())
     view.num_data = batches.num_data
     solver = ConjugateGradients() if isinstance(solver, MeanSolver) else solver

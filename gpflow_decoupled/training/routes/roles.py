@@ -9,12 +9,13 @@ from collections.abc import Callable
 
 import numpy as np
 import tensorflow as tf
-from gpflow.kernels import Kernel, MultioutputKernel
+from gpflow.base import TensorType
+from gpflow.kernels import MultioutputKernel
 from gpflow.utilities import parameter_dict
 
 from ...errors import DataError, UnknownOptionError
-from ...inducing.variables import count_points
-from ...models import BasisGP
+from ...inducing.variables import count_points, point_values
+from ...models import BasisGP, FactorGraph, FullGP
 from ...optimizers.natural_gradient.moves import check_mean_solver
 from ...replicas import Group
 
@@ -62,18 +63,21 @@ def warn_of_sizes(model: BasisGP, num_data: int) -> None:
         )
 
 
-def check_kernel_gradients(kernel: Kernel, X: tf.Tensor, group: Group) -> None:
+def check_kernel_gradients(model: BasisGP | FullGP | FactorGraph, group: Group) -> None:
     """Refuse trainable Parameters that a kernel depends on and has no gradient of, as where NumPy computes it.
 
     Covariances and variances are both asked for, since noise kernels have no covariances. A Parameter without a gradient is
     shifted and put back: what changes nothing has no effect, and may stay.
 
-    :param kernel: of one or more latents; what mixes these is not looked at.
-    :param X: inputs [N, D], of which the first rows are used.
+    :param model: whose kernel is asked at its own data or, where it has none, at its inducing points; those of other kinds
+        than points are left out. What mixes the latents is not looked at.
     :param group: the workers of the run.
     :raises DataError: with the names of the Parameters.
     """
-    rows = X[:_ROWS]
+    inputs = _inputs_of(model)
+    if isinstance(model, FactorGraph) or inputs is None:
+        return
+    kernel, rows = model.kernel, tf.convert_to_tensor(inputs)[:_ROWS]
     latents = list(kernel.latent_kernels) if isinstance(kernel, MultioutputKernel) else [kernel]
     trainable = {variable.ref() for one in latents for variable in one.trainable_variables}
     found = [
@@ -96,12 +100,24 @@ def check_kernel_gradients(kernel: Kernel, X: tf.Tensor, group: Group) -> None:
     bad = [name for name, variable in silent if _acts(variable, blocks)]
     if not bad:
         return
+    mean = model.basis.kernel_mean if isinstance(model, BasisGP) else None
+    alone = (
+        ", or ConjugateGradients().run(model, (X, Y)) at this kernel" if mean is not None and not mean.stored else ""
+    )
     one, fixed = len(bad) == 1, "kernel" if len(bad) == len(named) else bad[0]
     raise DataError(
         f"{', '.join(bad)} {'acts' if one else 'act'} on the kernel's values and {'has' if one else 'have'} no gradient, so "
         "that training would leave the kernel as it is: tf.numpy_function and tf.stop_gradient have none. Call "
-        f"gpflow.set_trainable({fixed}, False) and fit the rest, or ConjugateGradients().run(model, (X, Y)) at this kernel."
+        f"gpflow.set_trainable({fixed}, False) and fit the rest{alone}."
     )
+
+
+def _inputs_of(model: BasisGP | FullGP | FactorGraph) -> TensorType | None:
+    """Some inputs [n, D] of a model, or none."""
+    if isinstance(model, FullGP):
+        return model.data[0]
+    points = point_values(model.basis.beta) if isinstance(model, BasisGP) else []
+    return points[0] if points else None
 
 
 def _acts(variable: tf.Variable, blocks: Callable[[], list[tf.Tensor]]) -> bool:
