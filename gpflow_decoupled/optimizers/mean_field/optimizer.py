@@ -52,17 +52,7 @@ class MeanFieldCVI(tf.Module):
 
     Example::
 
-        graph = FactorGraph(
-            {"rate": Gamma().belief(1.0, 1.0)},
-            {
-                "prior": prior_factor("rate", Gamma().belief(2.0, 0.5)),
-                "counts": Factor(
-                    "rate",
-                    lambda z, y: tf.reduce_sum(y * z.expectation[0] - z.expectation[1]),
-                    data=counts,
-                ),
-            },
-        )
+        graph = FactorGraph(variables, factors)  # see `models.FactorGraph`
         result = MeanFieldCVI().run(graph)
         print(graph["rate"].distribution.mean())
     """
