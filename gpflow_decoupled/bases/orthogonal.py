@@ -22,6 +22,7 @@ from gpflow.inducing_variables import InducingVariables
 from gpflow.kernels import Kernel
 
 from ..covariances.latents import cross_gram, gram, gram_diagonal, gram_to_data, gram_to_factor
+from ..covariances.products import gram_product
 from ..covariances.residual import residual_diagonal, residual_gram
 from ..errors import ModelError
 from ..inducing.variables import as_inducing, count_points
@@ -124,10 +125,8 @@ class OrthogonalBasis(InducingBasis):
         chol, ok, tangent = whitener(gram_to_factor(kernel, self.beta))
         mean, root = whitened(chol, tangent, self.q_mu, self.q_sqrt, self.whiten)
         a = self.kernel_mean.raw()
-        K_bg = cross_gram(kernel, self.beta, self.gamma) if with_kl and self.kernel_mean.stored else None
-        at_beta = self.kernel_mean.at(kernel, self.beta, a) if K_bg is None else apply_per_latent(K_bg, a)
-        t = whiten_columns(chol, tangent, at_beta)  # (D19)
-        norm = self._norm(kernel, a, chol, tangent, t, K_bg, rows) if with_kl else None
+        t = whiten_columns(chol, tangent, self.kernel_mean.at(kernel, self.beta, a))  # (D19)
+        norm = self._norm(kernel, a, chol, tangent, t, rows) if with_kl else None
         return OrthogonalState(chol, mean, root, a, t, ok, tangent, norm)
 
     def features(self, state: OrthogonalState, kernel: Kernel, X: tf.Tensor) -> Features:
@@ -252,20 +251,15 @@ class OrthogonalBasis(InducingBasis):
         kernel: Kernel,
         a: tf.Tensor,
         chol: tf.Tensor,
-        tangent: tf.Tensor,
+        tangent: tf.Tensor | None,
         t: tf.Tensor,
-        K_bg: tf.Tensor | None,
         rows: tf.Tensor | None,
     ) -> tf.Tensor:
-        """a^T C_g a from rows of C_g a = K_g a - K_gb w; rows are drawn here if none are given and the basis subsamples.
-
-        Where K_bg is not stored, a^T K_gb w = t^T t takes the place of its rows.
-        """
-        if K_bg is None:
-            return tf.reduce_sum(a * self.kernel_mean.products(kernel, a, None)) - tf.reduce_sum(tf.square(t))  # (D21)
+        """a^T C_g a: a^T K_g a - t^T t, or from rows of C_g a = K_g a - K_gb w, drawn here if none are given."""
+        rows = self.draw_rows() if rows is None else rows
+        products = self.kernel_mean.products(kernel, a, rows)
         if rows is None:
-            rows = self.draw_rows()
+            return tf.reduce_sum(a * products) - tf.reduce_sum(tf.square(t))  # (D21), where a^T K_gb w = t^T t
         w = whiten_columns(chol, tangent, t, adjoint=True)
-        block = K_bg if rows is None else tf.gather(K_bg, rows, axis=-1)
-        products = self.kernel_mean.products(kernel, a, rows) - apply_per_latent(block, w, adjoint=True)
+        products -= gram_product(kernel, self.beta, self.gamma, w, rows=rows)
         return self.kernel_mean.norm(a, products, rows)  # (D25)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 __all__ = [
     "MULTIOUTPUT_INDUCING", "cross_gram", "gram", "gram_diagonal", "gram_to_data", "gram_to_factor", "prior_variance",
-    "sampled_rows", "split_latents",
+    "split_latents",
 ]  # fmt: skip
 
 import tensorflow as tf
@@ -124,15 +124,3 @@ def _cross(kernel: Kernel, left: InducingVariables, right: InducingVariables) ->
         f"GPflow has no covariance between {type(left).__name__} and {type(right).__name__}; "
         "make one of gamma and beta plain inducing points."
     )
-
-
-def sampled_rows(kernel: Kernel, points: InducingVariables, rows: tf.Tensor) -> tf.Tensor:
-    """k(points[rows], points) [G, m, M] for rows [m]: the only part of the M x M matrix that is formed."""
-    parts = []
-    for k, z in split_latents(kernel, points):
-        if type(z) is not InducingPoints:
-            raise NotImplementedError(f"mean_subsample needs plain inducing points, not {type(z).__name__}.")
-        chosen = tf.gather(z.Z, rows)
-        fast = stationary_gram(k, chosen, z.Z)
-        parts.append(k(chosen, z.Z) if fast is None else fast)
-    return _stack(parts)

@@ -23,12 +23,14 @@ from ..errors import DataError, check_option
 from ..replicas import Group
 from .latents import split_latents
 from .profiles import PROFILES
-from .stationary import stationary_gram
+from .stationary import stationary_gram, stationary_gram_product
 from .stationary_products import BLOCKS, How, stationary_product
 from .strips import strip_product
 
-_SMALL = 1_000_000
-"""Entries of a matrix that is computed faster than its blocks."""
+_SMALL, _SMALL_IN_GRAPH = 1_000_000, 4_000_000
+"""Entries of a matrix that is computed faster than its blocks, which are slower in a graph, without XLA."""
+_ROWS = 1024
+"""What stands for a number of rows that is not known when a graph is built."""
 _STRIP = 1_000_000
 """Entries of a strip of rows."""
 _LEAST_ROWS = 32
@@ -66,7 +68,7 @@ def kernel_product(
     :param dtype: tf.float32 computes the blocks of a stationary kernel in float32, two to three times faster, and adds them up
         in the dtype of V; the relative error is about 1e-6. By default the dtype of X. Small matrices keep that of X.
     :param block: rows and columns of a block, with Z = None the rows alone. By default what was measured fastest, and the
-        stored matrix below a million entries.
+        stored matrix below a million entries, in a graph below four.
     :param progress: called with the share of the product that is done, in (0, 1], where it is executed eagerly; and the same
         for the gradient.
     :param xla: compile the blocks with XLA. By default where it is executed eagerly and XLA is available. Inside a
@@ -90,15 +92,15 @@ def kernel_product(
             f"V has shape {V.shape} for a kernel matrix with {right.shape[0]} columns; pass V of shape [M, R], "
             "with a row for each row of Z (of X, where Z is None)."
         )
-    sizes = X.shape[0], right.shape[0]
-    if block is None and None not in sizes and sizes[0] * sizes[1] <= _SMALL:
-        gram = stationary_gram(kernel, X, Z)
-        return tf.matmul(tf.cast(kernel(X, Z) if gram is None else gram, V.dtype), V)
+    rows, columns = (_ROWS if one.shape[0] is None else one.shape[0] for one in (X, right))
+    entries = rows * columns
+    if block is None and entries <= (_SMALL if tf.executing_eagerly() else _SMALL_IN_GRAPH):
+        return _small_product(kernel, X, Z, V)
     group = group if group is not None and tf.executing_eagerly() else _ALONE
     profile = PROFILES.get(type(kernel))
     if profile is None:
-        entries = block[0] * block[1] if block else _STRIP
-        return strip_product(kernel, X, Z, V, entries, progress, group)
+        size = block[0] * block[1] if block else _STRIP
+        return strip_product(kernel, X, Z, V, size, progress, group)
     dtype = X.dtype if dtype is None else tf.as_dtype(dtype)
     check_option("dtype", dtype, BLOCKS)
     block = _long_block(X.shape[0], dtype) if block is None and Z is not None else block
@@ -109,6 +111,15 @@ def kernel_product(
     # differentiated, too, so that the gradient of lengthscales is a sum over small numbers.
     centre = tf.reduce_mean(scaled[-1], axis=0)
     return stationary_product(how, kernel.variance, V, *(one - centre for one in scaled))
+
+
+def _small_product(kernel: Kernel, X: tf.Tensor, Z: tf.Tensor | None, V: tf.Tensor) -> tf.Tensor:
+    """K(X, Z) V [N, R] with the matrix as a whole."""
+    thin = stationary_gram_product(kernel, X, Z, V) if V.shape[1] == 1 and V.dtype == X.dtype else None
+    if thin is not None:
+        return thin
+    gram = stationary_gram(kernel, X, Z)
+    return tf.matmul(tf.cast(kernel(X, Z) if gram is None else gram, V.dtype), V)
 
 
 def _long_block(rows: int | None, dtype: tf.DType) -> tuple[int, int] | None:
@@ -126,6 +137,7 @@ def gram_product(
     X: tf.Tensor | InducingVariables | None,
     a: tf.Tensor,
     *,
+    rows: tf.Tensor | None = None,
     dtype: tf.DType | None = None,
     block: tuple[int, int] | None = None,
     progress: Progress | None = None,
@@ -140,6 +152,7 @@ def gram_product(
     :param points: M inducing variables. Those that are not plain points fall back to GPflow's covariance [M, N].
     :param X: [N, D], or N inducing points, or None for `points` themselves.
     :param a: [M, L].
+    :param rows: indices [m] into X, which must be plain points, for these rows of the product [m, L] alone.
     :param dtype: as of `kernel_product`, and so are `block`, `progress`, `xla` and `group`.
     :raises NotImplementedError: where GPflow has no covariance, between two inducing variables that are not plain points.
 
@@ -153,11 +166,13 @@ def gram_product(
     results = []
     for index, ((one, left, *right), column) in enumerate(zip(latents, columns)):
         other = right[0] if right else X
+        if rows is not None:
+            other = tf.gather(_chosen_from(left if other is None else other), rows)
         report = None if progress is None else functools.partial(_share, progress, index, len(latents))
         if type(left) is InducingPoints and (other is None or _plain(other) is not None):
-            rows, Z = (tf.convert_to_tensor(left.Z), None) if other is None else (_plain(other), left.Z)
+            inputs, Z = (tf.convert_to_tensor(left.Z), None) if other is None else (_plain(other), left.Z)
             product = kernel_product(
-                one, rows, Z, column, dtype=dtype, block=block, progress=report, xla=xla, group=group
+                one, inputs, Z, column, dtype=dtype, block=block, progress=report, xla=xla, group=group
             )
             results.append(product)
         else:
@@ -200,6 +215,13 @@ def _plain(X: tf.Tensor | InducingVariables) -> tf.Tensor | None:
     return tf.convert_to_tensor(X)
 
 
+def _chosen_from(X: tf.Tensor | InducingVariables) -> tf.Tensor:
+    plain = _plain(X)
+    if plain is None:
+        raise NotImplementedError(f"mean_subsample needs plain inducing points, not {type(X).__name__}.")
+    return plain
+
+
 def _stored(kernel: Kernel, points: InducingVariables, X: tf.Tensor | InducingVariables | None) -> tf.Tensor:
     """k(X, points) [N, M] by GPflow's dispatch."""
     if X is None:
@@ -210,5 +232,6 @@ def _stored(kernel: Kernel, points: InducingVariables, X: tf.Tensor | InducingVa
     if type(points) is InducingPoints:
         return Kuf(X, kernel, points.Z)
     raise NotImplementedError(
-        f"GPflow has no covariance between {type(X).__name__} and {type(points).__name__}; make one of them plain points."
+        f"GPflow has no covariance between {type(X).__name__} and {type(points).__name__}; "
+        "make one of gamma and beta plain inducing points."
     )

@@ -77,12 +77,29 @@ def test_compiled_blocks_inside_a_function(same: bool, rng: np.random.Generator)
     _compare(Matern52(0.7, ARD), same, True, rng, xla=True)
 
 
-def _compare(kernel: Kernel, same: bool, graph: bool, rng: np.random.Generator, **options: bool) -> None:
-    X, Z, V, weights = _problem(rng, same)
+@pytest.mark.parametrize("same", [False, True])
+@pytest.mark.parametrize("name", FUSED)
+@pytest.mark.costly(keep=2)
+def test_one_column_of_a_small_matrix_has_a_gradient_of_its_own(
+    name: str, same: bool, rng: np.random.Generator
+) -> None:
+    _compare(KERNELS[name](), same, False, rng, R=1, block=None)
+
+
+def _compare(
+    kernel: Kernel,
+    same: bool,
+    graph: bool,
+    rng: np.random.Generator,
+    R: int = 3,
+    block: tuple[int, int] | None = (8, 16),
+    **options: bool,
+) -> None:
+    X, Z, V, weights = _problem(rng, same, R)
     wanted = [X, V, *([] if same else [Z]), *kernel.trainable_variables]
 
     def by_blocks() -> tf.Tensor:
-        return kernel_product(kernel, X, Z, V, block=(8, 16), **options)
+        return kernel_product(kernel, X, Z, V, block=block, **options)
 
     def dense() -> tf.Tensor:
         K = kernel(X, Z)  # the diagonal is what rounding of distances cannot change
@@ -308,6 +325,13 @@ def test_products_of_all_latents(kind: str, to: str, rng: np.random.Generator) -
     expected = tf.concat([tf.linalg.matvec(one, v, transpose_a=True)[:, None] for one, v in _pairs(stored, a)], axis=1)
     assert_allclose(found, expected, rtol=1e-10, atol=1e-10)
     assert shares == sorted(shares) and (kind == "multiscale" or shares[-1] == 1.0)
+    rows = tf.constant([3, 0, 11])
+    if kind != "multiscale" or to == "data":
+        of_rows = gram_product(kernel, points, other, a, rows=rows)
+        assert_allclose(of_rows, tf.gather(expected, rows), rtol=1e-10, atol=1e-10)
+    else:
+        with pytest.raises(NotImplementedError, match="plain inducing points, not"):
+            gram_product(kernel, points, None, a, rows=rows)
 
 
 def _pairs(stored: tf.Tensor, a: tf.Tensor) -> list[tuple[tf.Tensor, tf.Tensor]]:
@@ -339,7 +363,7 @@ def test_rows_of_the_gram_matrix_with_what_their_diagonal_has_in_excess(kind: st
 
 def test_no_covariance_between_two_sets_that_are_not_points(rng: np.random.Generator) -> None:
     kernel, points = _multioutput(rng, "multiscale")
-    with pytest.raises(NotImplementedError, match="make one of them plain points"):
+    with pytest.raises(NotImplementedError, match="make one of gamma and beta plain inducing points"):
         gram_product(kernel, points, points, tf.ones([23, 1], tf.float64))
 
 

@@ -10,10 +10,8 @@ from gpflow import Parameter
 from gpflow.base import Module, TensorType
 from gpflow.config import default_float
 from gpflow.inducing_variables import InducingVariables, SharedIndependentInducingVariables
-from gpflow.kernels import Kernel
 
 from ...covariances.latents import MULTIOUTPUT_INDUCING
-from ...covariances.products import gram_product
 from ...errors import DataError, check_option
 from ...inducing.variables import check_separate, fixed_points, input_dims
 from ...summaries import short_repr
@@ -106,18 +104,6 @@ class DataMean(KernelMean):
         """The mean points [N, D]; N = 0 before `set_data`."""
         part = self.points.inducing_variables[0] if self.shared else self.points
         return tf.convert_to_tensor(part.Z)
-
-    def values(self, kernel: Kernel, a: tf.Tensor, X: tf.Tensor) -> tf.Tensor:
-        """The mean K_xz a [N_new, L] at X [N_new, D]; N_new N."""
-        return gram_product(kernel, self.points, X, a)
-
-    def at(self, kernel: Kernel, variables: InducingVariables, a: tf.Tensor) -> tf.Tensor:
-        """The mean K_bz a [M, L] at M inducing variables; M N."""
-        return gram_product(kernel, self.points, variables, a)
-
-    def products(self, kernel: Kernel, a: tf.Tensor, rows: tf.Tensor | None) -> tf.Tensor:
-        """K_z a [N, L]; N^2. There is no estimate from rows."""
-        return gram_product(kernel, self.points, None, a)
 
     def _take(self, X: np.ndarray, latents: int) -> None:
         points = fixed_points(X)

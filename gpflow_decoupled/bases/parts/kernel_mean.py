@@ -22,10 +22,9 @@ from gpflow.inducing_variables import InducingVariables
 from gpflow.kernels import Kernel
 
 from ...compilation import traced_for_xla
-from ...covariances.latents import cross_gram, gram, gram_to_data, sampled_rows
+from ...covariances.products import gram_product
 from ...errors import DataError
 from ...inducing.variables import as_inducing, count_points
-from ...linalg.gaussians import apply_per_latent
 from ...summaries import short_repr
 from .scaling import MeanScaling
 
@@ -42,7 +41,7 @@ class KernelMean(Module):
     """
 
     stored = True
-    """Whether kernel matrices between the points and other inputs are formed as a whole."""
+    """Whether solvers of the mean may form the Gram matrix of the points as a whole."""
 
     def __init__(
         self,
@@ -69,11 +68,11 @@ class KernelMean(Module):
 
     def values(self, kernel: Kernel, a: tf.Tensor, X: tf.Tensor) -> tf.Tensor:
         """The mean K_xz a [N, L] at X [N, D]; N M."""
-        return apply_per_latent(gram_to_data(kernel, self.points, X), a, adjoint=True)
+        return gram_product(kernel, self.points, X, a)
 
     def at(self, kernel: Kernel, variables: InducingVariables, a: tf.Tensor) -> tf.Tensor:
         """The mean K_bz a [M_beta, L] at inducing variables; M_beta M."""
-        return apply_per_latent(cross_gram(kernel, variables, self.points), a)
+        return gram_product(kernel, self.points, variables, a)
 
     def draw_rows(self, seed: tf.Tensor | None = None) -> tf.Tensor | None:
         """Distinct row indices [m], from the stateless `seed` [2] or TensorFlow's global one; None if all rows are used."""
@@ -87,8 +86,7 @@ class KernelMean(Module):
 
     def products(self, kernel: Kernel, a: tf.Tensor, rows: tf.Tensor | None) -> tf.Tensor:
         """Rows of K_z a: [m, L], or all of them [M, L] if `rows` is None; m M."""
-        block = gram(kernel, self.points) if rows is None else sampled_rows(kernel, self.points, rows)
-        return apply_per_latent(block, a)
+        return gram_product(kernel, self.points, None, a, rows=rows)
 
     def norm(self, a: tf.Tensor, products: tf.Tensor, rows: tf.Tensor | None) -> tf.Tensor:
         """The squared norm sum_l a_l^T C a_l, a scalar.
