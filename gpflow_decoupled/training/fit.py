@@ -94,7 +94,7 @@ end | `optimizer` | `learning_rate`, `optimizer`, `Schedule.anneal`, `Schedule.r
     :param negative_precision: "damp" (the default), "clip" or "raise", see `optimizers.NaturalGradient`.
     :param mean_solver: "adam" (the default), "natural" or "newton", or a `MeanSolver` with a step size. A mean on all data,
         `gamma="data"`, is solved for by "conjugate_gradients" (the default there), with the settings of a `ConjugateGradients`
-        if one is given, or by a `StochasticDualDescent`. The first third of the run trains on beta alone; then kernel,
+        if one is given, or by a `StochasticDualDescent`. The first 70 % of the run train on beta alone; then kernel,
         likelihood and beta climb a bound of the evidence in turns with the mean. Where expectations are sampled, all of the
         run trains on beta, and the mean is solved for at the end.
     :param learning_rate: of `optimizer`, in place of its own; 0.03 for Adam.

@@ -19,6 +19,7 @@ from gpflow_decoupled.covariances import products, stationary_products
 from gpflow_decoupled.models import ODVGP
 from gpflow_decoupled.optimizers import ConjugateGradients
 from gpflow_decoupled.replicas import Group
+from gpflow_decoupled.training.routes import data_mean
 from tests.replicas.cases import BETA, bernoulli, gaussian, inputs, kernel, observations
 
 ROWS = 1100
@@ -74,11 +75,12 @@ ON_DATA = {
 
 @contextmanager
 def small_blocks() -> Iterator[None]:
-    """Blocks of few rows, so that few observations are shared out, and nothing is compiled by XLA."""
+    """Blocks of few rows, so that few observations are shared out, without XLA; and rounds of `fit` after a third of it."""
     blocks = dict.fromkeys(stationary_products.BLOCKS, (8, 8))
     with (
         mock.patch.multiple(products, _SMALL=0, _STRIP=500, BLOCKS=blocks),
         mock.patch.multiple(stationary_products, BLOCKS=blocks, xla_works=lambda: False),
+        mock.patch.object(data_mean, "COUPLED_SHARE", 0.35),
     ):
         yield
 

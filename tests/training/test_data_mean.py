@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,10 +20,12 @@ from gpflow_decoupled.errors import DataError, UnknownOptionError
 from gpflow_decoupled.models import ODVGP
 from gpflow_decoupled.optimizers import ConjugateGradients, StochasticDualDescent
 from gpflow_decoupled.training import Evaluation, FitResult, MeanSolver, Schedule
+from gpflow_decoupled.training.routes import data_mean
 from tests.training.problems import BETA, orthogonal, parts, sine, unchanged, values
 
 X, Y = sine()
 LABELS = (Y > 0.0).astype(float)
+COUPLED_SHARE = data_mean.COUPLED_SHARE
 SOLVER = ConjugateGradients(tolerance=1e-3)
 
 
@@ -41,6 +43,14 @@ def _fixed(model: ODVGP) -> ODVGP:
     for part in (model.kernel, model.likelihood, model.basis.beta):
         gpflow.set_trainable(part, False)
     return model
+
+
+@pytest.fixture(scope="module", autouse=True)
+def early() -> Iterator[None]:
+    """Rounds after a third of the run, so that few steps have several."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(data_mean, "COUPLED_SHARE", 0.35)
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -155,6 +165,23 @@ def test_a_limit_of_seconds_leaves_time_for_the_last_solve() -> None:
     assert SOLVER.run(_copy(model), (X, Y)).elbo == pytest.approx(result.elbo, abs=2e-3)
 
 
+def test_rounds_come_last_and_step_sizes_have_fallen_before_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    rounds, sizes = list[int](), list[tuple[float, float]]()
+    round_of, set_sizes = data_mean.DataMeanStep._round, data_mean.DataMeanStep.set_step_sizes
+    monkeypatch.setattr(data_mean, "COUPLED_SHARE", COUPLED_SHARE)
+    monkeypatch.setattr(data_mean.DataMeanStep, "_round", lambda step: rounds.append(1) or round_of(step))
+    monkeypatch.setattr(
+        data_mean.DataMeanStep,
+        "set_step_sizes",
+        lambda step, now: sizes.append((now.share, now.learning_rate)) or set_sizes(step, now),
+    )
+    result = _fit(_model(), steps=20)
+    coupled = [rate for share, rate in sizes if share < COUPLED_SHARE]
+    assert len(coupled) == 14 and len(rounds) == result.steps - 14 > 0
+    assert coupled[:11] == [0.03] * 11 and coupled[-1] < 0.01 and np.all(np.diff(coupled) <= 0.0)
+
+
+@pytest.mark.exhaustive
 def test_every_round_is_reported() -> None:
     """With the bound after it, and not with a mean over coupled steps."""
     seen: list[tuple[int, float]] = []

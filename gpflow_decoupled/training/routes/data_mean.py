@@ -1,7 +1,7 @@
 """Training with a mean on all data: a coupled model first, then mean and hyperparameters in turns.
 
-1. In the first third of the run, a model without mean points that shares all Parameters takes steps on minibatches: it finds
-   kernel, noise and inducing points roughly, and q(u) is a good start.
+1. In the first 70 % of the run, a model without mean points that shares all Parameters takes steps on minibatches, with step
+   sizes that fall in the last fifth of these: it finds kernel, noise and inducing points, and q(u) is a good start.
 2. Each further step is a round: a solve for the mean on all data, by conjugate gradients or what was chosen, then L-BFGS
    climbs a bound of the evidence at this mean for a few evaluations. A round that gains less than `_ENOUGH` ends the run.
    For Gaussian noise the bound is that of CGLB; for other likelihoods, and where outputs are mixed, it is taken at the sites
@@ -16,7 +16,7 @@ last one took. The last solve itself is never cut short.
 
 from __future__ import annotations
 
-__all__ = ["BY_NAME", "AllRows", "DataMeanStep", "parts_on_data"]
+__all__ = ["BY_NAME", "COUPLED_SHARE", "AllRows", "DataMeanStep", "has_rounds", "parts_on_data"]
 
 import time
 from collections.abc import Callable
@@ -48,8 +48,9 @@ from .route import Choices, Data, MeanSolver
 BY_NAME = "conjugate_gradients"
 """The `mean_solver` that stands for a `ConjugateGradients()`."""
 
-_COUPLED_SHARE = 0.35
-"""The share of a run before the rounds."""
+COUPLED_SHARE = 0.7
+"""The share of a run before the rounds, where there are any. With half of it, a kernel with thirty lengthscales ends behind
+that of a coupled model: steps on minibatches learn so many of them faster than rounds do."""
 _EVALUATIONS = 8
 """Evaluations of the bound of the evidence in a round: more of them leave the mean too far behind."""
 _ENOUGH = 1e-3
@@ -98,6 +99,11 @@ def parts_on_data(
     return DataMeanStep(model, mean, step, batches.whole, solver, choices.limits, choices.group), batches
 
 
+def has_rounds(model: BasisGP) -> bool:
+    """Whether hyperparameters are learned at a mean on all data: not where expectations are sampled."""
+    return model.expectations is None and not isinstance(model.likelihood, MonteCarloLikelihood)
+
+
 class AllRows(ArrayBatches):
     """Minibatches of X [N, D], Y [N, P] for a step that sees all rows at the end of a run."""
 
@@ -131,9 +137,8 @@ class DataMeanStep(Step):
     ) -> None:
         self.model, self.mean, self.coupled, self.data = model, mean, coupled, data
         self.solver, self.limits, self.group = solver, limits, group
-        sampled = model.expectations is not None or isinstance(model.likelihood, MonteCarloLikelihood)
         constant_noise = isinstance(model.likelihood, GaussianNoise) and model.likelihood.variance is not None
-        self.rounds = not sampled
+        self.rounds = has_rounds(model)
         self.at_sites = not constant_noise or isinstance(model.kernel, LinearCoregionalization)
         self.hyperparameters = hyperparameters_of(model, mean)
         self.rough = solver.rough(_ROUGH * len(data[0]))
@@ -173,7 +178,7 @@ class DataMeanStep(Step):
             self.finished = self.finished or "the mean is solved for"
             self.converged = self._last is not None and self._last.converged
             return StepOutput.sound(elbo)
-        if not self.rounds or self._share < _COUPLED_SHARE:
+        if not self.rounds or self._share < COUPLED_SHARE:
             self.gap = None
             return self.coupled.run(X, Y, seed)
         return self._round()
