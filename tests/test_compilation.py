@@ -75,7 +75,7 @@ class Branching(gpflow.functions.MeanFunction):
         return level
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("branches", [False, True])
 def test_fit_pays_for_autograph_only_where_a_user_needs_it(branches: bool, rng: np.random.Generator) -> None:
     X = rng.uniform(0.1, 1.0, (20, 1))

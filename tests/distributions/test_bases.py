@@ -65,6 +65,7 @@ def test_entropy(case):
     assert_allclose(base.entropy(theta), [reference.entropy(density)], atol=1e-8)
 
 
+@pytest.mark.costly(keep=4)
 def test_characteristic_function(case):
     base, theta, density = case
     omega = OMEGA if base.name != "student_t" else OMEGA[:3]
@@ -119,6 +120,7 @@ def slopes(function, x: tf.Tensor) -> tuple[tf.Tensor, np.ndarray]:
     return tape.gradient(value, x), numeric
 
 
+@pytest.mark.costly(keep=3)
 @pytest.mark.parametrize("name, shape", [(name, shape) for name, shape in CASES if shape], ids=str)
 def test_derivatives_in_theta(name, shape):
     base, theta = base_of(name), tensor(shape)
@@ -142,6 +144,7 @@ def test_derivatives_in_theta(name, shape):
         assert_allclose(ours, numeric, rtol=1e-6, atol=2e-7)
 
 
+@pytest.mark.costly(keep=3)
 @pytest.mark.parametrize("name, shape", CASES, ids=str)
 def test_derivative_in_omega(name, shape):
     base, theta = base_of(name), tensor(shape)

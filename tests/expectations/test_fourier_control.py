@@ -44,6 +44,7 @@ def test_route_is_the_best_that_base_and_site_allow():
     assert_allclose(expectation(no_transform, Y, LOGISTIC, 9.5), default, atol=1e-3)
 
 
+@pytest.mark.exhaustive
 def test_a_lattice_that_misses_mass_is_noticed_and_widened():
     """By `expectation` itself, eagerly and compiled; heavy tails are widened as far as that goes."""
     assert float(tf.reduce_max(missed_mass(SKEW.cdf, Y, 2.0))) > 1e-2

@@ -228,7 +228,7 @@ def test_in_models_of_gpflow_and_in_cvi(name):
         assert np.all(np.isfinite(model.predict_log_density((new, Y[:4]))))
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", ["Laplace", "negative binomial"])
 def test_parameters_are_learned(name):
     X, Y = _data(name)

@@ -115,6 +115,7 @@ class Server(tf.Module):
         return self.posterior.predict_f(inputs)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.filterwarnings("ignore")  # of TensorFlow's own exporter
 def test_export(tmp_path: Path):
     model = problem("Student-t, coregionalised")

@@ -63,7 +63,7 @@ def test_labels_of_affine_independent_models_do_not_cancel() -> None:
     assert_allclose(values[1e6], values[0.0], rtol=1e-5)
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("model_class", OWNERS)
 def test_nothing_trains_the_inputs_of_observations(model_class: type) -> None:
     """A posterior on other inputs than those of the data has a bound that may lie above the evidence."""

@@ -66,6 +66,7 @@ def test_priors_pull() -> None:
     assert fitted[0] > 0.15 and fitted[1] == pytest.approx(0.05, abs=0.02)
 
 
+@pytest.mark.exhaustive
 def test_mean_function_is_learned() -> None:
     X = np.linspace(0, 1, 50)[:, None]
     model = orthogonal(mean_function=gpflow.functions.Linear(np.zeros((1, 1)), np.zeros(1)))

@@ -63,7 +63,7 @@ def _functions(name: str, model: LCLGP) -> list[ref.SiteFunction]:
     return [function(float(y)) for y in model.data[1].numpy()[:, 0]]
 
 
-@pytest.mark.costly(keep=2)
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("name", LOSSES)
 def test_gradients_are_the_slopes_of_the_bound(name):
     """At held sites, which are functions of f and not of f - m_0, and at held multipliers; in the reference."""
@@ -158,6 +158,7 @@ def test_weights_learn_their_prior():
     )
 
 
+@pytest.mark.exhaustive
 def test_with_nothing_else_to_train_it_is_the_lagrangian():
     model, alone = problems.model("Poisson", 12), problems.model("Poisson", 12)
     set_trainable(model, False)

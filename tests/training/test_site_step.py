@@ -134,6 +134,7 @@ def test_sites_follow_the_mean_function():
     assert_allclose(model.basis.tau, alone.basis.tau, rtol=1e-9)
 
 
+@pytest.mark.costly(keep=1)
 @pytest.mark.filterwarnings("ignore:The bound of .* is not accurate")
 @pytest.mark.parametrize("policy", ["damp", "clip"])
 def test_a_likelihood_that_is_not_log_concave_does_not_lower_the_bound(policy):

@@ -78,6 +78,7 @@ def test_exact_gradient_is_that_of_gpflow() -> None:
     assert_allclose(flat(rule.gradient(tf.range(N))), exact_gradient(model, rule), rtol=1e-8, atol=1e-10)
 
 
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("estimator, samples", [("reparameterised", 1), ("score function", 1), ("score function", 4)])
 def test_estimates_are_unbiased(estimator: str, samples: int) -> None:
     """The mean of many, on minibatches of two rows, is the gradient within 4.5 standard errors of each entry.
@@ -145,6 +146,7 @@ def test_proximal_steps_are_those_of_numpy(rows: list[int] | None) -> None:
     assert_allclose(model.basis.nu[:, 0], sites.nu - sites.tau * offset, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.exhaustive
 def test_proximal_gradient_ends_where_conjugate_computation_does() -> None:
     model, best = cvi_gp(), ConjugateComputation().run(cvi_gp()).elbo
     step = tf.function(ProximalGradient(model, 0.3).minimize)

@@ -112,6 +112,7 @@ def test_gradient_in_the_parameters(name, outside):
     assert_allclose(found, (up - total()) / (2.0 * step), rtol=1e-7)
 
 
+@pytest.mark.costly(keep=3)
 @each
 def test_gradient_lies_in_S_and_reaches_its_ends(name):
     """S is the closure of the range of the derivative at sigma = 0, and f_h stays inside for every sigma."""
@@ -129,6 +130,7 @@ def test_gradient_lies_in_S_and_reaches_its_ends(name):
     assert np.all((ends[0] <= wide) & (wide <= ends[1]))
 
 
+@pytest.mark.costly(keep=3)
 @each
 def test_curvature_is_the_least_that_makes_the_loss_convex(name):
     loss = built(name)
@@ -185,7 +187,7 @@ def test_start_has_about_the_slope(name):
     assert_allclose(found, wanted, rtol=1e-5, atol=1e-7)
 
 
-@pytest.mark.costly(keep=4)
+@pytest.mark.costly(keep=2)
 @each
 def test_in_a_graph_with_unknown_sizes(name):
     likelihood, case = CASES[name].make(), CASES[name]

@@ -54,6 +54,7 @@ def test_clipping_drops_negative_precisions_and_counts_them():
     assert_allclose(model.basis.tau.numpy()[:, 0], np.maximum(goal, 0.0), rtol=1e-8, atol=1e-12)
 
 
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("rows", [None, list(range(len(X)))], ids=["all data", "minibatch"])
 def test_raising_leaves_everything_as_it_was(rows):
     model, _ = _outliers()
