@@ -55,6 +55,13 @@ MODELS: dict[str, Callable[[], Any]] = {
     "AffineIndependentGP": lambda: gd.models.AffineIndependentGP(
         (X, LABELS), _kernel(), gd.likelihoods.BernoulliLogit()
     ),
+    "a base with blocks": lambda: gd.models.AffineIndependentGP(
+        (X, LABELS),
+        _kernel(),
+        gd.likelihoods.BernoulliLogit(),
+        inducing_variable=X[:4],
+        base=gd.distributions.BlockBase([("skew_normal", 2), ("variance_gamma", 1), ("normal", 1)]),
+    ),
     "CVIGLM": lambda: gd.models.CVIGLM((X, LABELS), gl.Poisson()),
     "GPflow's SVGP": lambda: gpflow.models.SVGP(_kernel(), gl.MultiClass(3), X[:5], num_latent_gps=3),
     "Standardized": lambda: gd.Standardized(

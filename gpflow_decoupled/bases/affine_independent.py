@@ -71,7 +71,7 @@ class AffineIndependentBasis(Basis):
 
     :param inducing: points [D, columns of X], or any GPflow inducing variable; for a linear model, `inducing.Weights`.
     :param base: the base distribution of the v_d: a name of `distributions.BASES`, a `distributions.Base`, or a scalar
-        distribution of TensorFlow Probability.
+        distribution of TensorFlow Probability. A `distributions.BlockBase` has another one for each block of the v_d.
     :param structure: the structure of A: "full", "lower", "lu" or "low_rank", see `affine_map`.
     :param rank: the rank of structure "low_rank".
     :param non_normal: k: the first k of the v_d have the base distribution and the others are normal; all D if not given.
@@ -82,7 +82,8 @@ class AffineIndependentBasis(Basis):
     :param theta: the shapes [k, P]; by default those of the base distribution.
     :param gaussian: [D], False for coordinates without a Gaussian prior: their priors are sites, and not part of (A2).
     :param distinct: whether to check that the points of an inducing variable are distinct; rows of data may be equal.
-    :raises DataError: for arrays of a wrong shape or not finite, a singular A, or shapes without finite variance.
+    :raises DataError: for arrays of a wrong shape or not finite, a singular A, shapes without finite variance, or blocks whose
+        sizes do not add up to k.
     :raises UnknownOptionError: for another name of a base distribution or structure.
 
     Example::

@@ -58,6 +58,8 @@ class Base(ABC):
     name: str = ""
     num_shapes: int = 0
     """P, the number of shapes per variable."""
+    num_variables: int | None = None
+    """The number of variables that it is for; None for any number."""
     default: tuple[float, ...] = ()
     """Shapes [P] that inference can start from."""
     symmetric: bool = True
@@ -122,12 +124,16 @@ class Base(ABC):
         if values is not None:
             if not np.all(np.isfinite(values)):
                 raise DataError(
-                    f"theta of the base distribution '{self.name}' is not finite: start at {self.default}, its default."
+                    f"theta of the base distribution '{self.name}' is not finite: start at its default, start(D)."
                 )
             problem = self.problem(values)
             if problem:
                 raise DataError(problem)
         return theta
+
+    def parts(self, D: int) -> list[tuple[Base, int]]:
+        """The families of D variables, and how many of the variables have each: all of them this one."""
+        return [(self, D)]
 
     def start(self, D: int, dtype: tf.DType | npt.DTypeLike = tf.float64) -> tf.Tensor:
         """The shapes theta [D, P] of D variables at `default`."""

@@ -11,8 +11,8 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 
 from .base import Base, Seed, Transform
-from .generalized_normal import GeneralizedNormal, generalized_normal_cdf
-from .generalized_transform import LARGEST_POWER, LEAST_POWER, generalized_normal_transform
+from .scalar.generalized_normal import GeneralizedNormal, generalized_normal_cdf
+from .scalar.generalized_transform import LARGEST_POWER, LEAST_POWER, generalized_normal_transform
 
 
 class GeneralizedNormalBase(Base):

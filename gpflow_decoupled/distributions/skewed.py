@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from ..special.normal import log_normal_cdf
 from .base import Base, Seed, Transform
-from .skew_normal import (
+from .scalar.skew_normal import (
     SkewNormal,
     skew_normal_cdf,
     skew_normal_entropy,

@@ -98,7 +98,7 @@ def frequencies_for(base: Base) -> int:
 def _usual_reach(base: Base) -> float:
     """R at the default shapes; also while a function is traced."""
     with tf.init_scope():
-        return float(np.max(base.tail(base.start(1)).numpy()))
+        return float(np.max(base.tail(base.start(base.num_variables or 1)).numpy()))
 
 
 def points_for(base: Base) -> int:

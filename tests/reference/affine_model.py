@@ -5,7 +5,7 @@ Challis & Barber 2012. Nothing here uses a Fourier transform, and nothing is sha
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from scipy import integrate, optimize, stats
@@ -102,14 +102,17 @@ def standardised_log_pdf(base: str, theta: Array) -> Callable[[Array], Array]:
     return lambda v: stats.norm.logpdf(v)
 
 
-def log_q(w: Array, A: Array, b: Array, base: str, theta: Array) -> Array:
-    """The log density [S] of w [S, D] under w = A v + b: (A1)."""
+def log_q(w: Array, A: Array, b: Array, base: str | Sequence[str], theta: Array) -> Array:
+    """The log density [S] of w [S, D] under w = A v + b, with one base for all v or a base for each: (A1)."""
     v = np.linalg.solve(A, (w - b).T)
-    each = [standardised_log_pdf(base, shape)(part) for shape, part in zip(theta, v)]
+    bases = [base] * len(v) if isinstance(base, str) else base
+    each = [standardised_log_pdf(name, shape)(part) for name, shape, part in zip(bases, theta, v)]
     return np.sum(each, axis=0) - np.linalg.slogdet(A)[1]
 
 
-def monte_carlo_bound(log_p: LogDensity, w: Array, A: Array, b: Array, base: str, theta: Array) -> tuple[float, float]:
+def monte_carlo_bound(
+    log_p: LogDensity, w: Array, A: Array, b: Array, base: str | Sequence[str], theta: Array
+) -> tuple[float, float]:
     """The bound E_q log p - log q from draws w [S, D] of q, and its standard error."""
     terms = log_p(w) - log_q(w, A, b, base, theta)
     return float(np.mean(terms)), float(np.std(terms) / np.sqrt(len(terms)))

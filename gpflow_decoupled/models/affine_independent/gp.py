@@ -60,7 +60,8 @@ class AffineIndependentGP(FullGP):
     :param mean_function: m_0(x) [N, 1]; zero if not given.
     :param inducing_variable: points [M, D] or any GPflow inducing variable; the data if not given.
     :param base: the base distribution of the v_d: a name of `distributions.BASES`, a `distributions.Base`, or a scalar
-        distribution of TensorFlow Probability with finite variance.
+        distribution of TensorFlow Probability with finite variance. A `distributions.BlockBase` has another one for each block
+        of the v_d.
     :param structure: the structure of A: "full", "lower", "lu" or "low_rank" (`bases.affine_map`).
     :param rank: the rank of structure "low_rank".
     :param non_normal: k: so many of the v_d have the base distribution, and the others are normal; all M if not given.

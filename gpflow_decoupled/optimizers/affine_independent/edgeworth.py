@@ -10,7 +10,8 @@ An expansion of the bound about the Gaussian in the skewness gamma_d of each v_d
 
 with the projections alpha = X A and the expectation under the Gaussian. The best skewness is gamma_d = s_d, and the bound then
 gains sum_d s_d^2 / 12, (A19), which Q is chosen to maximise. For symmetric base distributions the same holds with the excess
-kurtosis, fourth powers and fourth derivatives, and 24 and 48 in the place of 6 and 12.
+kurtosis, fourth powers and fourth derivatives, and 24 and 48 in the place of 6 and 12. Where blocks of variables have families
+of both kinds, the gain is the sum of both, and Q also decides which directions belong to which family.
 """
 
 from __future__ import annotations
@@ -18,10 +19,12 @@ from __future__ import annotations
 __all__ = ["Start", "edgeworth_shapes", "edgeworth_start"]
 
 import math
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
+from scipy.optimize import linear_sum_assignment
 from scipy.special import gammaln
 
 from ...distributions import Base
@@ -53,24 +56,62 @@ def edgeworth_start(
     :param b: the mean [D].
     :param A: a root [D, D] of the covariance.
     :param base: the base distribution.
-    :param rotate: whether A may be rotated. If not, only the order of its columns changes, where k < D.
+    :param rotate: whether A may be rotated. If not, only the order of its columns changes, where k < D or the variables have
+        several families.
     :param k: how many of the D variables are not normal, all if not given. Their columns come first: those with the
         greatest s_d.
     """
-    D, order = len(b), 4 if base.symmetric else 3
-    k = D if k is None else k
+    k = len(b) if k is None else k
     if base.name == "normal":
         return Start(A, base.start(k).numpy(), 0.0)
-    alpha, weights = _derivatives(groups, b, A, order)
-    Q = _rotation(alpha, weights, order, k) if rotate else _largest(alpha, weights, order, k)
-    s = _slopes(alpha @ Q, weights, order)[:k]
-    return Start(A @ Q, _shapes(base, s), _gain(base, s))
+    expansion = _Expansion.about(groups, b, A, base, k)
+    Q = _rotation(expansion) if rotate else _sorted(expansion)
+    s = expansion.slopes(Q[:, :k])
+    return Start(A @ Q, _shapes(base, s), sum(_gain(part, s[own]) for part, own in _blocks(base, k)))
 
 
 def edgeworth_shapes(groups: list[SiteGroup], b: np.ndarray, A: np.ndarray, base: Base, k: int) -> np.ndarray:
     """The shapes [k, P] for the first k columns of A [D, D], without any rotation."""
-    order = 4 if base.symmetric else 3
-    return _shapes(base, _slopes(*_derivatives(groups, b, A, order), order)[:k])
+    return _shapes(base, _Expansion.about(groups, b, A, base, k).slopes(np.eye(len(b))[:, :k]))
+
+
+class _Expansion(NamedTuple):
+    """The leading terms (A18) at a Gaussian, of k variables that need not have the same family."""
+
+    alpha: np.ndarray
+    """The projections [N, D]."""
+    weights: np.ndarray
+    """For each variable the expectations of the third or the fourth derivatives of the g_n, [N, k]."""
+    orders: np.ndarray
+    """3 for skewed variables and 4 for symmetric ones, [k]."""
+    worth: np.ndarray
+    """What the square of s_d gains, in nats, [k]: 1/12 or 1/48, and 0 for a normal variable."""
+
+    @classmethod
+    def about(cls, groups: list[SiteGroup], b: np.ndarray, A: np.ndarray, base: Base, k: int) -> _Expansion:
+        """That at the Gaussian N(b, A A^T), for the families of the base distribution."""
+        families = [part for part, size in base.parts(k) for _ in range(size)]
+        orders = np.array([4 if part.symmetric else 3 for part in families])
+        found = {order: _derivatives(groups, b, A, order) for order in set(orders.tolist())}
+        columns = [found[order][1][:, None] for order in (orders if len(found) > 1 else orders[:1])]
+        alpha = found[orders[0]][0]
+        weights = np.broadcast_to(np.concatenate(columns, axis=1), [len(alpha), k])
+        worth = [
+            0.0 if part.name == "normal" else 1.0 / 48.0 if part.symmetric else 1.0 / 12.0 for part in families
+        ]  # (A19)
+        return cls(alpha, weights, orders, np.array(worth))
+
+    def slopes(self, directions: np.ndarray) -> np.ndarray:
+        """s_d [k] of (A18) for the projections on k directions [D, k]."""
+        return np.sum(self.weights * (self.alpha @ directions) ** self.orders, axis=0)
+
+
+def _blocks(base: Base, k: int) -> Iterator[tuple[Base, slice]]:
+    """The families of k variables, and which of the variables have each."""
+    first = 0
+    for part, size in base.parts(k):
+        yield part, slice(first, first + size)
+        first += size
 
 
 def _derivatives(groups: list[SiteGroup], b: np.ndarray, A: np.ndarray, order: int) -> tuple[np.ndarray, np.ndarray]:
@@ -99,42 +140,54 @@ def _derivatives(groups: list[SiteGroup], b: np.ndarray, A: np.ndarray, order: i
     return alphas, np.where(np.isfinite(weights), weights, 0.0)
 
 
-def _slopes(alpha: np.ndarray, weights: np.ndarray, order: int) -> np.ndarray:
-    """s_d [D] of (A18)."""
-    return weights @ alpha**order
+def _sorted(expansion: _Expansion) -> np.ndarray:
+    """The permutation [D, D] that brings columns of alpha to the front where they gain most, by (A19).
 
-
-def _largest(alpha: np.ndarray, weights: np.ndarray, order: int, k: int) -> np.ndarray:
-    """The permutation [D, D] that brings the k greatest |s_d| to the front; the identity where k is D."""
-    D = alpha.shape[1]
-    places = np.arange(D) if k == D else np.argsort(-np.abs(_slopes(alpha, weights, order)), kind="stable")
+    With one family these are the k columns with the greatest |s_d|, and the order stays as it is where k is D.
+    """
+    alpha, weights, orders, worth = expansion
+    D, k = alpha.shape[1], len(orders)
+    slopes = {order: weights[:, place] @ alpha**order for place, order in enumerate(orders)}
+    gains = np.stack([share * slopes[order] ** 2 for order, share in zip(orders, worth)])
+    if np.all(gains == gains[0]):
+        places = np.arange(D) if k == D else np.argsort(-gains[0], kind="stable")
+    else:
+        first = linear_sum_assignment(np.nan_to_num(gains), maximize=True)[1]
+        places = np.concatenate([first, np.setdiff1d(np.arange(D), first)])
     return np.eye(D)[:, places]
 
 
-def _rotation(alpha: np.ndarray, weights: np.ndarray, order: int, k: int) -> np.ndarray:
-    """The orthogonal Q [D, D] with the greatest sum of squares of the first k slopes of alpha Q, (A19).
+def _rotation(expansion: _Expansion) -> np.ndarray:
+    """The orthogonal Q [D, D] with the greatest gain (A19) by the first k columns of alpha Q.
 
     Each sweep maximises the linearised objective over orthogonal matrices, which a singular value decomposition solves. The
     objective has several local maxima: the best of a few starts is taken.
     """
-    D, rng = alpha.shape[1], np.random.default_rng(0)
+    alpha, weights, orders, worth = expansion
+    D, k, rng = alpha.shape[1], len(orders), np.random.default_rng(0)
     best, best_value = np.eye(D), -np.inf
     for start in range(_ROTATIONS):
-        Q = _largest(alpha, weights, order, k) if start == 0 else np.linalg.qr(rng.normal(size=(D, D)))[0]
+        Q = _sorted(expansion) if start == 0 else np.linalg.qr(rng.normal(size=(D, D)))[0]
         for _ in range(_SWEEPS):
-            projected = alpha @ Q[:, :k]
-            s = weights @ projected**order
-            left, _, right = np.linalg.svd(alpha.T @ (weights[:, None] * projected ** (order - 1)) * s)
+            slope = weights * (alpha @ Q[:, :k]) ** (orders - 1) * (orders * worth * expansion.slopes(Q[:, :k]))
+            left, _, right = np.linalg.svd(alpha.T @ slope)
             Q = np.concatenate([left[:, :k] @ right, left[:, k:]], axis=1)
-        value = float(np.sum(_slopes(alpha @ Q[:, :k], weights, order) ** 2))
+        value = float(np.sum(worth * expansion.slopes(Q[:, :k]) ** 2))
         if value > best_value:
             best, best_value = Q, value
     return best
 
 
 def _shapes(base: Base, s: np.ndarray) -> np.ndarray:
-    """Shapes [k, P] with skewness (or excess kurtosis) s [k], as nearly as the base distribution allows."""
-    default = base.start(len(s)).numpy()
+    """Shapes [k, P] with skewness (or excess kurtosis) s [k], as nearly as the families allow."""
+    theta = base.start(len(s)).numpy()
+    for part, own in _blocks(base, len(s)):
+        theta[own, : part.num_shapes] = _family_shapes(part, s[own])
+    return theta
+
+
+def _family_shapes(base: Base, s: np.ndarray) -> np.ndarray:
+    """The same for one family: [n, P] for s [n]."""
     if base.name == "skew_normal":
         return _skew_normal_shape(s)[:, None]
     if base.name == "generalized_normal":
@@ -145,7 +198,7 @@ def _shapes(base: Base, s: np.ndarray) -> np.ndarray:
         return np.clip(3.0 / np.maximum(s, 0.05), 0.6, 60.0)[:, None]
     if base.name == "student_t":
         return np.clip(4.0 + 6.0 / np.maximum(s, 0.1), 4.5, 64.0)[:, None]
-    return default
+    return base.start(len(s)).numpy()
 
 
 def _skew_normal_shape(s: np.ndarray) -> np.ndarray:
@@ -159,6 +212,8 @@ def _skew_normal_shape(s: np.ndarray) -> np.ndarray:
 
 def _gain(base: Base, s: np.ndarray) -> float:
     """The predicted gain in nats: (A19), or the corresponding sum for the excess kurtosis."""
+    if base.name == "normal":
+        return 0.0
     if base.name == "skew_normal":
         return float(np.sum(s**2) / 12.0)  # (A19)
     if base.name in ("generalized_normal", "variance_gamma", "student_t"):

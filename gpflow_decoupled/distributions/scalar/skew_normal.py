@@ -12,10 +12,10 @@ import numpy.typing as npt
 import tensorflow as tf
 import tensorflow_probability as tfp
 
-from ..special.gradients import with_slopes
-from ..special.normal import log_normal_cdf, normal_cdf
-from ..special.owens_t import owens_t
-from .base import Seed
+from ...special.gradients import with_slopes
+from ...special.normal import log_normal_cdf, normal_cdf
+from ...special.owens_t import owens_t
+from ..base import Seed
 
 TensorLike: TypeAlias = tf.Tensor | tf.Variable | npt.ArrayLike
 """A tensor, a variable or an array."""

@@ -18,7 +18,7 @@ from functools import cache
 import numpy as np
 import tensorflow as tf
 
-from ..special.hermite import hermite_lookup
+from ...special.hermite import hermite_lookup
 
 LEAST_POWER, LARGEST_POWER = 0.9, 6.0
 _LOW, _HIGH = math.log(0.87), math.log(6.2)

@@ -7,7 +7,7 @@ __all__ = ["GeneralizedNormal", "generalized_normal_cdf"]
 import tensorflow as tf
 import tensorflow_probability as tfp
 
-from ..special.gradients import with_slopes
+from ...special.gradients import with_slopes
 from .generalized_transform import generalized_normal_transform
 
 

@@ -1,0 +1,228 @@
+"""Another base distribution for each block of variables."""
+
+from __future__ import annotations
+
+__all__ = ["BlockBase"]
+
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+import numpy as np
+import numpy.typing as npt
+import tensorflow as tf
+import tensorflow_probability as tfp
+
+from ..errors import DataError
+from ..inputs import is_whole
+from ..summaries import short_repr
+from .base import Base, Seed, Transform
+from .choose import BaseLike, base_variable
+
+_T = TypeVar("_T")
+_COPIES = 3
+"""Complex tensors of the size of omega, beside those of the families, that a value and its gradient need to cut and join."""
+
+
+class BlockBase(Base):
+    """Another family for each block of variables: the first n_1 of the v_d have the first family, the next n_2 the second.
+
+    Unlike other base distributions this one is for a given number of variables, k = n_1 + n_2 + ..., which are the first axis
+    of theta: [k, P], and [k, 1, P] with frequencies [N, k, T]. P is the largest number of shapes of a family. A family with
+    fewer shapes does not use the last columns of its rows, which are 0. Cost: that of the families.
+
+    With A of structure "lu" it is the pivots that choose which column belongs to which block; the structure "full" starts from
+    the columns that (A19) predicts to gain most.
+
+    :param blocks: pairs of a base distribution and the number of variables that have it. The former is a name of `BASES`, a
+        `Base` or a scalar distribution of TensorFlow Probability, and no `BlockBase`.
+    :raises DataError: if there is no block, a block is no such pair, has no variables, or has blocks itself; and later for
+        another number of variables than k.
+    :raises UnknownOptionError: if there is no base distribution of a name.
+
+    Example::
+
+        base = BlockBase([("skew_normal", 10), ("generalized_normal", 5)])
+        model = AffineIndependentGP(
+            (X, Y), gpflow.kernels.Matern52(), BernoulliLogit(), base=base, non_normal=15
+        )
+    """
+
+    def __init__(self, blocks: Sequence[tuple[BaseLike, int]]) -> None:
+        self.blocks = _checked(blocks)
+        self.name = ", ".join(f"{size} {part.name}" for part, size in self.blocks)
+        self.num_variables = sum(size for _, size in self.blocks)
+        self.num_shapes = max(part.num_shapes for part, _ in self.blocks)
+        self.symmetric = all(part.symmetric for part, _ in self.blocks)
+        self.has_cdf = all(part.has_cdf for part, _ in self.blocks)
+        self.work = max(part.work for part, _ in self.blocks) + _COPIES
+
+    def __repr__(self) -> str:
+        """One line: the families and how many variables each has."""
+        return f"BlockBase({[(part.name, size) for part, size in self.blocks]})"
+
+    def parts(self, D: int) -> list[tuple[Base, int]]:
+        """The families and how many of the D variables each has.
+
+        :raises DataError: for another D than k.
+        """
+        if D != self.num_variables:
+            raise DataError(
+                f"The blocks of the base distribution '{self.name}' have {self.num_variables} variables together, and there "
+                f"are {D}: change their sizes so that the sum is {D}, or the number of variables that are not normal "
+                "(non_normal)."
+            )
+        return self.blocks
+
+    def start(self, D: int, dtype: tf.DType | npt.DTypeLike = tf.float64) -> tf.Tensor:
+        """The shapes theta [k, P] at the defaults of the families, for D = k variables."""
+        rows = [_padded(part.start(size, dtype), self.num_shapes) for part, size in self.parts(D)]
+        return tf.concat(rows, axis=0)
+
+    def bijector(self, dtype: tf.DType) -> tfp.bijectors.Bijector:
+        """Those of the families, each on its rows and columns; what no family uses stays as it is."""
+        return _BlockBijector(self, tf.as_dtype(dtype))
+
+    def check(self, theta: tf.Tensor | npt.ArrayLike) -> tf.Tensor:
+        """The tensor theta [k, ..., P].
+
+        :raises DataError: if it has a wrong shape, is not finite, or has no finite variance.
+        """
+        theta = tf.convert_to_tensor(theta)
+        if theta.shape.rank == 1:
+            raise DataError(
+                f"theta has shape {theta.shape}; it must be [k, P] = {[self.num_variables, self.num_shapes]}."
+            )
+        if theta.shape.rank and theta.shape[0] is not None:
+            self.parts(theta.shape[0])
+        return super().check(theta)
+
+    def problem(self, theta: np.ndarray) -> str:
+        """The first message of a family about its rows of theta [k, ..., P]."""
+        rows = np.split(theta, np.cumsum([size for _, size in self.blocks])[:-1])
+        messages = (part.problem(own[..., : part.num_shapes]) for (part, _), own in zip(self.blocks, rows))
+        return next(filter(None, messages), "")
+
+    def raw_moments(self, theta: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """Mean and standard deviation of r, [k, ...] each."""
+        means, scales = zip(*self._each(lambda part, own: part.raw_moments(own), theta))
+        return tf.concat(means, axis=0), tf.concat(scales, axis=0)
+
+    def raw_log_prob(self, r: tf.Tensor, theta: tf.Tensor) -> tf.Tensor:
+        """The log density of r [..., k, ...]."""
+        found = self._each(lambda part, own, r: part.raw_log_prob(r, own), theta, r)
+        return tf.concat(found, _axis(theta))
+
+    def raw_entropy(self, theta: tf.Tensor) -> tf.Tensor:
+        """The entropies of r in nats, [k, ...]."""
+        return tf.concat(self._each(lambda part, own: part.raw_entropy(own), theta), axis=0)
+
+    def raw_transform(self, omega: tf.Tensor, theta: tf.Tensor) -> Transform:
+        """The real and imaginary part of E exp(i omega r), for omega [..., k, ...]; None if all families are symmetric."""
+        found = self._each(lambda part, own, omega: part.raw_transform(omega, own), theta, omega)
+        real = tf.concat([real for real, _ in found], _axis(theta))
+        if self.symmetric:
+            return real, None
+        zeros_too = [tf.zeros_like(real) if imaginary is None else imaginary for real, imaginary in found]
+        return real, tf.concat(zeros_too, _axis(theta))
+
+    def raw_cdf(self, r: tf.Tensor, theta: tf.Tensor) -> tf.Tensor:
+        """The cdf of r [..., k, ...]."""
+        return tf.concat(self._each(lambda part, own, r: part.raw_cdf(r, own), theta, r), _axis(theta))
+
+    def raw_sample(self, shape: tf.Tensor, theta: tf.Tensor, seed: Seed) -> tf.Tensor:
+        """Draws of a shape [..., k, ...], with a seed of its own for each block."""
+        place = shape.shape[0] + _axis(theta)
+        seeds = iter(tf.unstack(tfp.random.split_seed(seed, n=len(self.blocks), salt="BlockBase")))
+
+        def draw(part: Base, own: tf.Tensor) -> tf.Tensor:
+            size = tf.concat([shape[:place], tf.shape(own)[:1], shape[place + 1 :]], axis=0)
+            return part.raw_sample(size, own, next(seeds))
+
+        return tf.concat(self._each(draw, theta), _axis(theta))
+
+    def exponent(self, theta: tf.Tensor) -> tf.Tensor:
+        """The supremum [k, ...] of the t for which E exp(t |v|) is finite; not differentiated."""
+        return tf.concat(self._each(lambda part, own: part.exponent(own), theta), axis=0)
+
+    def tail(self, theta: tf.Tensor) -> tf.Tensor:
+        """R [k, ...] such that at most about 1e-8 of the mass lies beyond R standard deviations; not differentiated."""
+        return tf.concat(self._each(lambda part, own: part.tail(own), theta), axis=0)
+
+    def _each(self, function: Callable[..., _T], theta: tf.Tensor, *arrays: tf.Tensor) -> list[_T]:
+        """function(family, its shapes, its variables of the arrays) for each block of theta [k, ..., P] and arrays [...]."""
+        axis, sizes = _axis(theta), [size for _, size in self.blocks]
+        rows = [own[..., : part.num_shapes] for (part, _), own in zip(self.blocks, tf.split(theta, sizes))]
+        columns = [tf.split(_with_axis(array, theta), sizes, axis) for array in arrays]
+        return [function(part, *own) for (part, _), *own in zip(self.blocks, rows, *columns)]
+
+
+def _checked(blocks: Sequence[tuple[BaseLike, int]]) -> list[tuple[Base, int]]:
+    """The blocks, with base distributions as objects."""
+    if not isinstance(blocks, (list, tuple)) or not blocks:
+        raise DataError(
+            f"blocks={short_repr(blocks)}: pass a list of pairs of a base distribution and a number of variables, for example "
+            '[("skew_normal", 10), ("generalized_normal", 5)].'
+        )
+    found = []
+    for place, block in enumerate(blocks):
+        if not isinstance(block, (list, tuple)) or len(block) != 2:
+            raise DataError(
+                f"blocks[{place}] is {short_repr(block)}: it must be a base distribution and a number of variables, for "
+                'example ("skew_normal", 10).'
+            )
+        base, size = block
+        if isinstance(base, BlockBase):
+            raise DataError(
+                f"blocks[{place}] has blocks itself: put its {len(base.blocks)} blocks into the list one by one."
+            )
+        if not is_whole(size, 1):
+            raise DataError(
+                f"blocks[{place}] has {short_repr(size)} variables: it must be a whole number of at least 1; leave out a "
+                "family that no variable has."
+            )
+        found.append((base_variable(base), int(size)))
+    return found
+
+
+def _axis(theta: tf.Tensor) -> int:
+    """The axis of the variables, from the end, in arrays that broadcast with the leading axes of theta [k, ..., P]."""
+    return 1 - len(theta.shape)
+
+
+def _with_axis(array: tf.Tensor, theta: tf.Tensor) -> tf.Tensor:
+    """The array [...], with the axis of the variables as long as in theta [k, ..., P]."""
+    array, axis = tf.convert_to_tensor(array), _axis(theta)
+    if len(array.shape) >= -axis and array.shape[axis] == theta.shape[0]:
+        return array
+    return tf.broadcast_to(array, tf.broadcast_dynamic_shape(tf.shape(array), tf.shape(theta)[:-1]))
+
+
+def _padded(rows: tf.Tensor, columns: int) -> tf.Tensor:
+    """The rows [n, P] with zeros up to so many columns."""
+    return tf.pad(rows, [[0, 0], [0, columns - rows.shape[1]]])
+
+
+class _BlockBijector(tfp.bijectors.Bijector):
+    """The bijector of each family on its rows and columns of theta [k, P], and nothing on the columns that it does not use."""
+
+    def __init__(self, base: BlockBase, dtype: tf.DType, name: str = "blocks") -> None:
+        parameters = dict(locals())
+        with tf.name_scope(name) as name:
+            self._sizes = [size for _, size in base.blocks]
+            self._columns = [part.num_shapes for part, _ in base.blocks]
+            self._bijectors = [part.bijector(dtype) for part, _ in base.blocks]
+            super().__init__(forward_min_event_ndims=2, dtype=dtype, parameters=parameters, name=name)
+
+    def _parts(self, x: tf.Tensor) -> list[tuple[tfp.bijectors.Bijector, tf.Tensor, tf.Tensor]]:
+        """For each block its bijector, and its rows of x [..., k, P] in two: the columns that it uses, and the rest."""
+        blocks = zip(self._bijectors, self._columns, tf.split(x, self._sizes, axis=-2))
+        return [(bijector, rows[..., :used], rows[..., used:]) for bijector, used, rows in blocks]
+
+    def _forward(self, x: tf.Tensor) -> tf.Tensor:
+        return tf.concat([tf.concat([b.forward(own), rest], -1) for b, own, rest in self._parts(x)], -2)
+
+    def _inverse(self, y: tf.Tensor) -> tf.Tensor:
+        return tf.concat([tf.concat([b.inverse(own), rest], -1) for b, own, rest in self._parts(y)], -2)
+
+    def _forward_log_det_jacobian(self, x: tf.Tensor) -> tf.Tensor:
+        return tf.add_n([b.forward_log_det_jacobian(own, event_ndims=2) for b, own, _ in self._parts(x)])
