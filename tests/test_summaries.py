@@ -155,6 +155,7 @@ VALUES = {
     "str": "no step raised the bound",
 }
 VALUES |= {"dict[str, np.ndarray]": LONG, "list[float]": [1 / 3] * 5000, "Start | None": None}
+VALUES |= {"np.ndarray": np.full(5000, 1 / 3)}
 
 
 def _filled(kind: type) -> Any:

@@ -29,6 +29,7 @@ from .frame import Frame
 from .gaussian_kl import GaussianProblem, GaussianSolution
 from .objective import as_vector, assign_vector, compiled_objective
 from .result import AffineResult, StageRecord, stage_record
+from .turns import check_turns, climb_in_turns, turns_of
 
 _LARGEST_CHANGE, _SHARE_OF_TOLERANCE = 1e-6, 1e-2
 """The largest change of the bound, with twice the frequencies, that is not worth another run: the greater of the first number
@@ -39,6 +40,18 @@ _WORTH_COARSENING = 100_000
 """Values of characteristic functions per bound above which fewer frequencies may save more time than compiling again costs."""
 
 
+class _Climb(NamedTuple):
+    """Where L-BFGS, or a sequence of turns of it, ended."""
+
+    bound: float
+    """In nats."""
+    reason: str
+    tracing_seconds: float
+    """Seconds until the compiled function had run once."""
+    turns: np.ndarray
+    """The bound after each turn, in nats; empty without turns."""
+
+
 class _Joint(NamedTuple):
     """The outcome of the joint stage."""
 
@@ -47,6 +60,7 @@ class _Joint(NamedTuple):
     resolution: float
     """By how much the bound changes with twice the frequencies, in nats."""
     tracing_seconds: float
+    turns: np.ndarray
 
 
 class AffineIndependentAscent:
@@ -58,7 +72,7 @@ class AffineIndependentAscent:
     2. The rotation of A and the shapes to start from. A Gaussian q does not depend on the rotation, any other q does; an
        Edgeworth expansion about the Gaussian optimum predicts which rotation gains most, (A18) and (A19) (`edgeworth`).
     3. A, b and the shapes together by L-BFGS, in coordinates in which the Gaussian of step 1 has the identity as covariance
-       (`frame`).
+       (`frame`); or, with `alternate`, in turns (`turns`).
     4. The better of the two is kept.
 
     :param tolerance: in nats; a stage ends when six iterations of L-BFGS gain less than this.
@@ -67,6 +81,10 @@ class AffineIndependentAscent:
     :param keep_better: leave the model with a normal base distribution if the Gaussian has the greater bound. This happens
         only where the shapes are fixed, or where the family of the base distribution has no normal member. False keeps the
         base distribution in any case.
+    :param alternate: in step 3 maximise over (b, L), over (b, U) and over the shapes in turns, for A = L U, until a round of
+        turns gains less than the tolerance. With log-concave likelihoods each of the first two is a concave problem, (A20), so
+        that its turn ends at the global maximum for the signs of the diagonal of L. The default climbs in all together: on
+        two logistic problems it took a seventh of the evaluations and ended 1e-4 nats higher. Needs structure "lu".
     :raises DataError: for settings out of range.
 
     `gpflow.set_trainable(model.basis.theta, False)` fixes the shapes.
@@ -76,6 +94,10 @@ class AffineIndependentAscent:
         model = AffineIndependentGP((X, Y), gpflow.kernels.Matern52(), BernoulliLogit())
         result = AffineIndependentAscent(tolerance=1e-4).run(model)
         print(result.elbo, result.gain)
+
+        model = AffineIndependentGLM((X, Y), BernoulliLogit(), structure="lu")
+        result = AffineIndependentAscent(alternate=True).run(model)
+        print(result.turns)  # the bound after each turn
     """
 
     def __init__(
@@ -85,11 +107,12 @@ class AffineIndependentAscent:
         *,
         rotate: bool = True,
         keep_better: bool = True,
+        alternate: bool = False,
     ) -> None:
         check_rate(tolerance=tolerance)
         check_whole(1, max_evaluations=max_evaluations)
         self.tolerance, self.max_evaluations = float(tolerance), int(max_evaluations)
-        self.rotate, self.keep_better = rotate, keep_better
+        self.rotate, self.keep_better, self.alternate = rotate, keep_better, alternate
 
     def __repr__(self) -> str:
         """One line: the settings."""
@@ -101,12 +124,15 @@ class AffineIndependentAscent:
         :param model: an `AffineIndependentGP`, or the model that `AffineIndependentGLM` returns.
         :return: bounds, history and times.
         :raises ModelError: for a model of another family.
+        :raises DataError: with `alternate`, for another structure of A than "lu".
         :raises NumericalError: if the Gaussian bound is not finite where the run starts, naming the observation; the model
             is not changed then.
         """
         require_model("AffineIndependentAscent", model, AffineIndependentGP)
         recorder = Recorder("elbo", "evaluations", "stage")
         basis, groups = model.basis, model.site_groups()
+        if self.alternate:
+            check_turns(basis)
 
         # 1) the Gaussian q with the greatest bound
         gaussian, tracing = self._gaussian_stage(model, groups, stage_record(recorder, 0))
@@ -123,7 +149,7 @@ class AffineIndependentAscent:
         except NumericalError:
             if not self.keep_better:
                 raise
-            joint = _Joint(-np.inf, "no finite bound with this base distribution", float("nan"), 0.0)
+            joint = _Joint(-np.inf, "no finite bound with this base distribution", float("nan"), 0.0, np.zeros(0))
 
         # 4) the better of the two
         gaussian_is_kept = self.keep_better and not joint.elbo >= gaussian.bound
@@ -144,6 +170,7 @@ class AffineIndependentAscent:
             kept="gaussian" if gaussian_is_kept else "affine",
             predicted_gain=start.gain,
             resolution=joint.resolution,
+            turns=joint.turns,
         )
         warn_of_quadrature(model, result.elbo)
         return result
@@ -165,11 +192,11 @@ class AffineIndependentAscent:
         _assign(basis, dense, (left * values) @ left.T)
         base, theta = basis.base, basis.theta
         basis.assign_base("normal")
-        bound, _, tracing = self._climb(model, groups, model.integration, None, record)
+        climbed = self._climb(model, groups, model.integration, None, record)
         coordinates = as_vector(basis.map.trainable_variables)
-        found = GaussianSolution(basis.b.numpy(), basis.matrix().numpy(), bound, coordinates)
+        found = GaussianSolution(basis.b.numpy(), basis.matrix().numpy(), climbed.bound, coordinates)
         basis.base, basis.theta = base, theta
-        return found, problem.tracing_seconds + tracing
+        return found, problem.tracing_seconds + climbed.tracing_seconds
 
     def _joint_stage(
         self,
@@ -193,18 +220,18 @@ class AffineIndependentAscent:
         finest = model.integration.frequencies << _REFINEMENTS
         tracing = 0.0
         while True:
-            bound, reason, seconds = self._climb(model, groups, integration, root, record)
-            tracing += seconds
+            climbed = self._climb(model, groups, integration, root, record)
+            tracing += climbed.tracing_seconds
             # c) the check where the climb ended; as many frequencies as the model uses, or twice those of the climb
             check = max(integration.doubled(), model.integration, key=lambda one: one.frequencies)
             finer = float(model.bound(groups, check))
-            resolution = abs(finer - bound)
+            resolution = abs(finer - climbed.bound)
             if resolution < allowed or integration.frequencies >= finest:
                 break
             integration = integration.doubled()
         while model.integration.frequencies < integration.frequencies:
             model.refine()
-        return _Joint(finer, reason, resolution, tracing)
+        return _Joint(finer, climbed.reason, resolution, tracing, climbed.turns)
 
     def _climb(
         self,
@@ -213,11 +240,8 @@ class AffineIndependentAscent:
         integration: Integration,
         C: np.ndarray | None,
         record: StageRecord,
-    ) -> tuple[float, str, float]:
-        """L-BFGS on all trainable Parameters of q in the frame of the root C [D, D], which are left at the best point.
-
-        :return: the bound in nats, why the run ended, and the seconds until the compiled function had run once.
-        """
+    ) -> _Climb:
+        """L-BFGS on all trainable Parameters of q in the frame of the root C [D, D], which are left at the best point."""
         basis = model.basis
         variables = [*basis.map.trainable_variables, *basis.b.trainable_variables, *basis.theta.trainable_variables]
         function = compiled_objective(lambda: model.bound(groups, integration), variables)
@@ -225,10 +249,15 @@ class AffineIndependentAscent:
         function(as_vector(variables))
         tracing = time.perf_counter() - began
         frame = Frame(basis, C, variables)
-        start = frame.inward(as_vector(variables))
-        best, bound, reason = climb(frame.around(function), start, record, self.tolerance, self.max_evaluations)
+        moved, start, turns = frame.around(function), frame.inward(as_vector(variables)), np.zeros(0)
+        if self.alternate:
+            places = turns_of(basis, variables)
+            best, turns, reason = climb_in_turns(moved, start, places, record, self.tolerance, self.max_evaluations)
+            bound = float(turns[-1])
+        else:
+            best, bound, reason = climb(moved, start, record, self.tolerance, self.max_evaluations)
         assign_vector(variables, frame.outward(best))
-        return bound, reason, tracing
+        return _Climb(bound, reason, tracing, turns)
 
 
 def _coarsest(model: AffineIndependentGP, groups: list[SiteGroup], allowed: float) -> Integration:

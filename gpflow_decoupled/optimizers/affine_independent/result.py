@@ -5,7 +5,7 @@ from __future__ import annotations
 __all__ = ["AffineResult", "StageRecord", "stage_record"]
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -46,6 +46,9 @@ class AffineResult(RunResult):
     the base distribution."""
     resolution: float
     """By how much the bound changes with twice the frequencies or grid points, in nats."""
+    turns: np.ndarray = field(default_factory=lambda: np.zeros(0))
+    """The bound after each turn of an ascent in turns, in nats, with the frequencies or grid points of the last climb; empty
+    where A, b and the shapes were climbed together."""
 
     @property
     def gain(self) -> float:
