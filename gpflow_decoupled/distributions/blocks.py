@@ -20,7 +20,8 @@ from .choose import BaseLike, base_variable
 
 _T = TypeVar("_T")
 _COPIES = 3
-"""Complex tensors of the size of omega, beside those of the families, that a value and its gradient need to cut and join."""
+"""Complex tensors of the size of omega that a value and its gradient need beside those of the families, by a count of what is
+cut and joined."""
 
 
 class BlockBase(Base):

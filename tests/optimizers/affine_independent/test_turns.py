@@ -41,6 +41,7 @@ def moved(x: np.ndarray, places: np.ndarray, rng: np.random.Generator) -> np.nda
     return other
 
 
+@pytest.mark.exhaustive
 def test_the_bound_is_concave_in_each_turn_and_not_in_all(problem):
     """(A20): the middle of a line is above the mean of its ends, and on some line in L and U together it is not."""
     function, turns, x, rng = problem
@@ -61,6 +62,7 @@ def test_the_bound_is_concave_in_each_turn_and_not_in_all(problem):
     assert excess(*ends) < -1.0
 
 
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("turn", [0, 1], ids=["b, L", "b, U"])
 def test_a_turn_ends_at_the_global_maximum(problem, turn):
     """From two starts of b and L with the same U, and of b and U with the same L."""
@@ -95,18 +97,25 @@ def test_turns_of_a_concave_function_find_its_maximum():
 
 
 def test_the_record_of_a_run():
-    """Every turn is at least as high as the one before; the end is that of the joint ascent, or nearly so."""
-    model, joint = toy_model("logistic 1", structure="lu"), toy_model("logistic 1", structure="lu")
-    result = AffineIndependentAscent(alternate=True).run(model)
+    """Every turn is at least as high as the one before."""
+    model = toy_model("logistic 1", structure="lu")
+    result = AffineIndependentAscent(tolerance=1e-2, alternate=True).run(model)
     assert result.gaussian_elbo < result.turns[0] and np.all(np.diff(result.turns) >= 0.0)
     assert len(result.turns) % 3 == 0 and result.converged and result.kept == "affine"
     assert_allclose(result.turns[-1], result.elbo, atol=1e-6)
     assert_allclose(model.elbo(), result.elbo, atol=1e-6)
     stage = result.history["elbo"][result.history["stage"] == 1]
     assert np.all(np.diff(stage) >= 0.0) and np.all(np.isin(result.turns, stage))
-    together = AffineIndependentAscent().run(joint)
-    assert abs(together.elbo - result.elbo) < 5e-3 and together.turns.shape == (0,)
-    assert max(together.elbo, result.elbo) < ref.log_evidence(ref.toy_problems()["logistic 1"][0])
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("name", ["logistic 0", "logistic 1", "robust"])
+def test_turns_end_nearly_where_the_joint_ascent_does(name):
+    turns, joint = (
+        AffineIndependentAscent(alternate=alternate).run(toy_model(name, structure="lu")) for alternate in (True, False)
+    )
+    assert abs(turns.elbo - joint.elbo) < 5e-3 and joint.turns.shape == (0,)
+    assert turns.gaussian_elbo < turns.elbo < ref.log_evidence(ref.toy_problems()[name][0])
 
 
 @pytest.mark.exhaustive
