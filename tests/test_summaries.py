@@ -155,7 +155,9 @@ VALUES = {
     "str": "no step raised the bound",
 }
 VALUES |= {"dict[str, np.ndarray]": LONG, "list[float]": [1 / 3] * 5000, "Start | None": None}
-VALUES |= {"np.ndarray": np.full(5000, 1 / 3)}
+VALUES |= {"np.ndarray": np.full(5000, 1 / 3), "MixturePosterior": gd.optimizers.MixturePosterior(
+    None, np.zeros(1), np.zeros((1, 2)), np.eye(2)[None]
+)}  # fmt: skip
 
 
 def _filled(kind: type) -> Any:
@@ -181,6 +183,7 @@ RESULTS: dict[str, Callable[[], Any]] = {
     "LagrangianResult": lambda: _filled(gd.optimizers.LagrangianResult),
     "AffineResult": lambda: _filled(gd.optimizers.AffineResult),
     "MeanResult": lambda: _filled(gd.optimizers.MeanResult),
+    "MixtureResult": lambda: _filled(gd.optimizers.MixtureResult),
     "BaseChoice": lambda: gd.optimizers.BaseChoice("student_t", None, {"student_t": None, "skew_normal": None}),
     "StepReport": lambda: gd.optimizers.StepReport(tf.constant(True), tf.constant(1), tf.constant(0)),
     "Optimum": lambda: gd.optimizers.Optimum(

@@ -12,7 +12,8 @@ All of them work at fixed hyperparameters, while `gpflow_decoupled.fit` trains b
 | | | `FactorGraph`: `MeanFieldCVI` |
 | | | `LCLGP`: `LinearlyConstrainedLagrangian`, `ConstraintSubset`, |
 | | | `OpperArchambeau`, `CholeskyKL` |
-| | | `AffineIndependentGP`: `AffineIndependentAscent`, `JaakkolaJordan` |
+| | | `AffineIndependentGP`: `AffineIndependentAscent`, `JaakkolaJordan`, |
+| | | `MixtureAscent` |
 | `sweep(model, data)` | the same, by passes over data of any size | with a coupled or orthogonal basis, SVGP |
 | `run(model, data)` | the best q(f) for all data | `gamma="data"`: `ConjugateGradients`, |
 | | | `StochasticDualDescent` |
@@ -23,8 +24,9 @@ All of them work at fixed hyperparameters, while `gpflow_decoupled.fit` trains b
 bound on all data, shorten steps where it falls, and return a record. A method that is handed another kind of model raises
 `ModelError`, and the message says what to use for that model.
 
-Each method has a package: `natural_gradient`, `conjugate`, `mean_field`, `lagrangian`, `affine_independent`, `approximations`
-(expectation propagation and Laplace, which estimate the evidence and do not bound it) and, for means on all data, `data_mean`.
+Each method has a package: `natural_gradient`, `conjugate`, `mean_field`, `lagrangian`, `affine_independent`, `mixture` (of
+Gaussians, on the same models), `approximations` (expectation propagation and Laplace, which estimate the evidence and do not
+bound it) and, for means on all data, `data_mean`.
 They share `steps` (step sizes, and the policies for negative precisions), `ascent` (the loop that
 halves a step after which the bound is lower), `lbfgs` (SciPy's L-BFGS-B), `results` (what a run returns) and
 `expectation_check` (the warning at the end of a run whose expectations were too coarse); read these first.
@@ -50,6 +52,9 @@ from .lagrangian.direct.opper_archambeau import OpperArchambeau
 from .lagrangian.optimizer import LinearlyConstrainedLagrangian
 from .lagrangian.result import LagrangianResult
 from .mean_field.optimizer import MeanFieldCVI
+from .mixture.optimizer import MixtureAscent
+from .mixture.posterior import MixturePosterior
+from .mixture.result import MixtureResult
 from .natural_gradient.optimizer import NaturalGradient
 from .optimum import Optimum, collapsed_elbo, optimal_parameters
 from .steps import StepReport
@@ -71,6 +76,9 @@ __all__ = [
     "LinearlyConstrainedLagrangian",
     "MeanFieldCVI",
     "MeanResult",
+    "MixtureAscent",
+    "MixturePosterior",
+    "MixtureResult",
     "NaturalGradient",
     "OpperArchambeau",
     "Optimum",

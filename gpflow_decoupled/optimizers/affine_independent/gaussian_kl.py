@@ -11,7 +11,7 @@ methods, one after the other:
 
 from __future__ import annotations
 
-__all__ = ["GaussianProblem", "GaussianSolution", "moments_of"]
+__all__ = ["GaussianProblem", "GaussianSolution", "expected_sites", "moments_of"]
 
 import math
 import time
@@ -73,7 +73,7 @@ class GaussianProblem:
             with tf.GradientTape() as tape:
                 tape.watch([m, v])
                 parts = zip(tf.split(m, sizes), tf.split(v, sizes), groups)
-                value = tf.add_n([tf.reduce_sum(_expectation(*part, integration)) for part in parts])
+                value = tf.add_n([tf.reduce_sum(expected_sites(*part, integration)) for part in parts])
             return value, *tape.gradient(value, [m, v])
 
         self._sites = Compiled(sites)
@@ -193,8 +193,14 @@ def moments_of(first: np.ndarray, precision: np.ndarray) -> tuple[np.ndarray, np
     return covariance @ first, np.linalg.cholesky(0.5 * (covariance + covariance.T))
 
 
-def _expectation(m: tf.Tensor, v: tf.Tensor, group: SiteGroup, integration: Integration) -> tf.Tensor:
-    """E g_n(y_n) [N] for y_n ~ N(m_n, v_n)."""
+def expected_sites(m: tf.Tensor, v: tf.Tensor, group: SiteGroup, integration: Integration) -> tf.Tensor:
+    """E g_n(y_n) [N] in nats for y_n ~ N(m_n, v_n).
+
+    :param m: means [N].
+    :param v: variances [N].
+    :param group: the sites.
+    :param integration: with the route "auto"; frequencies and points for sites without a closed form.
+    """
     root = tf.sqrt(tf.maximum(v, tiny(v)))
     y = Projections(root[:, None], m, tf.zeros([1, 0], m.dtype))
     return integrate(NormalBase(), y, group.site, integration)

@@ -1,0 +1,124 @@
+"""The bound of a mixture of Gaussians as a function of one vector, in the coordinates of the best Gaussian.
+
+With the best Gaussian N(b, C C^T), the components are m_j = b + C m~_j and L_j = C L~_j with L~_j lower triangular, in which
+the bound curves alike in all directions. The vector has the J logits of the weights, the m~_j, and the entries of the L~_j,
+those of the diagonal as logarithms. For the sites g_n(y_n), y_n = phi_n^T w + beta_n + noise of variance tau_n^2,
+
+    E g_n(y_n) = sum_j pi_j E g_n(y), y ~ N(phi_n^T m_j + beta_n, |L_j^T phi_n|^2 + tau_n^2)                         (A33)
+
+which is exact, and with a lower bound of the entropy the sum is a lower bound of log Z.
+"""
+
+from __future__ import annotations
+
+__all__ = ["Mixture", "MixtureObjective"]
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import tensorflow as tf
+import tensorflow_probability as tfp
+
+from ...compilation import Compiled
+from ...expectations.site_integrals import Integration, SiteGroup
+from ..affine_independent.gaussian_kl import expected_sites
+from .entropy import ENTROPIES
+
+
+class Mixture(NamedTuple):
+    """A mixture of Gaussians."""
+
+    log_weights: tf.Tensor
+    """log pi [J], normalised."""
+    means: tf.Tensor
+    """m [J, D]."""
+    roots: tf.Tensor
+    """Lower triangular roots of S, [J, D, D]."""
+
+
+class MixtureObjective:
+    """The lower bound of log Z, and its gradient.
+
+    Cost of a value and its gradient: N J (D^2 + T) + J^2 D^3, for T nodes or frequencies of an expectation.
+
+    :param groups: the sites, with features [N, D].
+    :param gaussian: [D], 1 where a weight has a Gaussian prior and 0 where its prior is one of the sites.
+    :param constant: what to add to the bound, in nats.
+    :param integration: how expectations of sites without a closed form are computed.
+    :param frame: the mean b [D] and the lower triangular root C [D, D] of the best Gaussian.
+    :param components: J.
+    :param entropy: the name of the lower bound of the entropy, one of `entropy.ENTROPIES`.
+    """
+
+    def __init__(
+        self,
+        groups: list[SiteGroup],
+        gaussian: npt.ArrayLike,
+        constant: float,
+        integration: Integration,
+        frame: tuple[np.ndarray, np.ndarray],
+        components: int,
+        entropy: str,
+    ) -> None:
+        self.groups, self.constant, self.integration = groups, constant, integration._replace(route="auto")
+        self.dtype = groups[0].features.dtype
+        self.gaussian = tf.constant(gaussian, self.dtype)
+        self.b, self.C = (tf.constant(part, self.dtype) for part in frame)
+        self.components, self.size = components, len(frame[0])
+        self.entropy = ENTROPIES[entropy]
+        self._graph = Compiled(self._value_and_gradient)
+
+    def __call__(self, x: np.ndarray) -> tuple[float, np.ndarray]:
+        """The bound in nats and its gradient [n] at a vector [n]."""
+        value, gradient = self._graph(tf.constant(x, self.dtype))
+        return float(value), gradient.numpy().astype(np.float64)
+
+    def start(self, means: np.ndarray, scales: np.ndarray) -> np.ndarray:
+        """The vector [n] of equal weights, of means m~ [J, D] and of L~_j = scale_j I, for scales [J]."""
+        diagonal = np.log(scales)[:, None, None] * np.eye(self.size)
+        lower = tfp.math.fill_triangular_inverse(diagonal).numpy()
+        return np.concatenate([np.zeros(len(scales)), means.ravel(), lower.ravel()]).astype(np.float64)
+
+    def mixture(self, x: npt.ArrayLike | tf.Tensor) -> Mixture:
+        """The mixture of a vector [n], in whitened coordinates."""
+        log_weights, means, roots = self._parts(tf.cast(tf.convert_to_tensor(x), self.dtype))
+        return Mixture(log_weights, self.b + tf.matmul(means, self.C, transpose_b=True), tf.matmul(self.C[None], roots))
+
+    def _parts(self, x: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        """log pi [J], m~ [J, D] and L~ [J, D, D]."""
+        J, D = self.components, self.size
+        logits, means, lower = tf.split(x, [J, J * D, J * D * (D + 1) // 2])
+        roots = tfp.math.fill_triangular(tf.reshape(lower, [J, -1]))
+        roots = tf.linalg.set_diag(roots, tf.exp(tf.linalg.diag_part(roots)))
+        return tf.nn.log_softmax(logits), tf.reshape(means, [J, D]), roots
+
+    def _value_and_gradient(self, x: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            value = self._bound(x)
+        return value, tape.gradient(value, x)
+
+    def _bound(self, x: tf.Tensor) -> tf.Tensor:
+        """The bound in nats, a scalar."""
+        mixture = self.mixture(x)
+        # 1) the Gaussian part of the prior
+        moment = tf.square(mixture.means) + tf.reduce_sum(tf.square(mixture.roots), axis=2)
+        each = -0.5 * tf.linalg.matvec(moment + math.log(2.0 * math.pi), self.gaussian)
+        # 2) the sites, component by component
+        sites = [
+            tf.add_n([self._expected(group, m, root) for group in self.groups])
+            for m, root in zip(tf.unstack(mixture.means), tf.unstack(mixture.roots))
+        ]
+        energy = tf.reduce_sum(tf.exp(mixture.log_weights) * (each + tf.stack(sites)))
+        # 3) the entropy, in the coordinates of the Gaussian, and the volume between the two
+        volume = tf.reduce_sum(tf.math.log(tf.abs(tf.linalg.diag_part(self.C))))
+        return energy + self.constant + self.entropy(*self._parts(x)) + volume
+
+    def _expected(self, group: SiteGroup, m: tf.Tensor, root: tf.Tensor) -> tf.Tensor:
+        """The sum of E g_n over a group under one component m [D], root [D, D]: (A33)."""
+        mean = group.offset + tf.linalg.matvec(group.features, m)
+        variance = tf.reduce_sum(tf.square(tf.matmul(group.features, root)), axis=1)
+        variance = variance if group.noise is None else variance + group.noise
+        return tf.reduce_sum(expected_sites(mean, variance, group, self.integration))  # (A33)
