@@ -152,8 +152,8 @@ class MixtureAscent:
         """The bound with an estimate of the entropy in the place of its lower bound, and the standard error, in nats."""
         if not self.draws:
             return float("nan"), float("nan")
-        arrays = (part.numpy().astype(np.float64) for part in found)
-        value, error = sampled_entropy(*arrays, self.draws, rng)
+        log_weights, means, roots = (part.numpy().astype(np.float64) for part in found)
+        value, error = sampled_entropy(log_weights, means, roots, self.draws, rng)
         return bound - float(objective.entropy(*found)) + value, error
 
 

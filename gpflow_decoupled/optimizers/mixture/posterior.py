@@ -59,7 +59,7 @@ class MixturePosterior:
         return tf.matmul(self.roots, self.roots, transpose_b=True)
 
     @property
-    def distribution(self) -> tfd.MixtureSameFamily:
+    def distribution(self) -> tfp.distributions.Distribution:
         """q(w) of the whitened w [D] as a distribution of TensorFlow Probability."""
         components = tfd.MultivariateNormalTriL(self.means, self.roots)
         return tfd.MixtureSameFamily(tfd.Categorical(logits=self._log_weights), components)
