@@ -2,7 +2,7 @@
 
 Salimbeni, Cheng, Boots & Deisenroth 2018 (arXiv:1809.08820), equations (11)-(13). The mean points contribute
 sum_i C(x, gamma_i) a_i, where the residual kernel C is what beta leaves unexplained of the prior. The order of operations
-is such that neither K_b^-1 K_bg nor, where the norm is estimated, anything of size M_gamma x M_gamma is formed:
+is such that K_b^-1 K_bg is not formed, and kernel matrices of gamma are only multiplied by a, or by w:
 
     t = L_b^-1 K_bg a,   w = L_b^-T t
     m(x) = k_xg a + A_x^T (m~ - t),   covariance as in the coupled basis                              (D19), (D20)
