@@ -131,6 +131,8 @@ def described(value: object) -> str:
 def short_repr(value: object) -> str:
     """`repr` of what a caller passed, for messages: arrays of many entries by type and shape, and of others a line.
 
+    NumPy's numbers are shown as Python's, whose `repr` is the same for all versions of NumPy.
+
     :param value: of any type.
 
     Example::
@@ -142,7 +144,7 @@ def short_repr(value: object) -> str:
         count = array.shape.num_elements() if tf.is_tensor(array) else array.size
         if count is None or count > _FEW:
             return f"<{type(value).__name__} of shape {array.shape}>"
-    return " ".join(_REPR.repr(value).split())
+    return " ".join(_REPR.repr(value.item() if isinstance(value, np.generic) else value).split())
 
 
 def _cut(text: str, longest: int = _LONGEST) -> str:

@@ -258,6 +258,7 @@ def test_values() -> None:
         "-1", "'a'", "array([1., 1.])", "<ndarray of shape (20, 1)>", "<EagerTensor of shape (20, 1)>",
         "[0, 1, 2, 3, 4, 5, ...]",
     ]  # fmt: skip
+    assert [short_repr(one) for one in (np.True_, np.float64(0.5), np.int64(2))] == ["True", "0.5", "2"]
     assert len(one_line(Thing(), "w" * 500, **{f"v{number}": "x" * 60 for number in range(20)})) < 300
     rows = [f"<tr><td>{number}   </td><td>value</td></tr>\n" for number in range(30)]
     assert short_table(f"<table>\n{''.join(rows[:20])}</table>") == f"<table>\n{''.join(rows[:20])}</table>"
