@@ -261,5 +261,5 @@ class OrthogonalBasis(InducingBasis):
         if rows is None:
             return tf.reduce_sum(a * products) - tf.reduce_sum(tf.square(t))  # (D21), where a^T K_gb w = t^T t
         w = whiten_columns(chol, tangent, t, adjoint=True)
-        products -= gram_product(kernel, self.beta, self.gamma, w, rows=rows)
+        products -= gram_product(kernel, self.beta, self.gamma, w, rows=rows, whole=True)
         return self.kernel_mean.norm(a, products, rows)  # (D25)

@@ -27,10 +27,8 @@ from .stationary import stationary_gram, stationary_gram_product
 from .stationary_products import BLOCKS, How, stationary_product
 from .strips import strip_product
 
-_SMALL, _SMALL_IN_GRAPH = 1_000_000, 4_000_000
-"""Entries of a matrix that is computed faster than its blocks, which are slower in a graph, without XLA."""
-_ROWS = 1024
-"""What stands for a number of rows that is not known when a graph is built."""
+_SMALL = 1_000_000
+"""Entries of a matrix that is computed faster than its blocks."""
 _STRIP = 1_000_000
 """Entries of a strip of rows."""
 _LEAST_ROWS = 32
@@ -49,6 +47,7 @@ def kernel_product(
     Z: tf.Tensor | None,
     V: tf.Tensor,
     *,
+    whole: bool = False,
     dtype: tf.DType | None = None,
     block: tuple[int, int] | None = None,
     progress: Progress | None = None,
@@ -65,10 +64,11 @@ def kernel_product(
     :param X: [N, D].
     :param Z: [M, D], or None for X itself: then every pair of blocks is computed once, and k(x, x) is exact.
     :param V: [M, R].
+    :param whole: compute and store the matrix as a whole, whatever its size, in the dtype of X.
     :param dtype: tf.float32 computes the blocks of a stationary kernel in float32, two to three times faster, and adds them up
         in the dtype of V; the relative error is about 1e-6. By default the dtype of X. Small matrices keep that of X.
     :param block: rows and columns of a block, with Z = None the rows alone. By default what was measured fastest, and the
-        stored matrix below a million entries, in a graph below four.
+        stored matrix below a million entries.
     :param progress: called with the share of the product that is done, in (0, 1], where it is executed eagerly; and the same
         for the gradient.
     :param xla: compile the blocks with XLA. By default where it is executed eagerly and XLA is available. Inside a
@@ -92,15 +92,14 @@ def kernel_product(
             f"V has shape {V.shape} for a kernel matrix with {right.shape[0]} columns; pass V of shape [M, R], "
             "with a row for each row of Z (of X, where Z is None)."
         )
-    rows, columns = (_ROWS if one.shape[0] is None else one.shape[0] for one in (X, right))
-    entries = rows * columns
-    if block is None and entries <= (_SMALL if tf.executing_eagerly() else _SMALL_IN_GRAPH):
-        return _small_product(kernel, X, Z, V)
+    sizes = X.shape[0], right.shape[0]
+    if whole or (block is None and None not in sizes and sizes[0] * sizes[1] <= _SMALL):
+        return _whole_product(kernel, X, Z, V)
     group = group if group is not None and tf.executing_eagerly() else _ALONE
     profile = PROFILES.get(type(kernel))
     if profile is None:
-        size = block[0] * block[1] if block else _STRIP
-        return strip_product(kernel, X, Z, V, size, progress, group)
+        entries = block[0] * block[1] if block else _STRIP
+        return strip_product(kernel, X, Z, V, entries, progress, group)
     dtype = X.dtype if dtype is None else tf.as_dtype(dtype)
     check_option("dtype", dtype, BLOCKS)
     block = _long_block(X.shape[0], dtype) if block is None and Z is not None else block
@@ -113,7 +112,7 @@ def kernel_product(
     return stationary_product(how, kernel.variance, V, *(one - centre for one in scaled))
 
 
-def _small_product(kernel: Kernel, X: tf.Tensor, Z: tf.Tensor | None, V: tf.Tensor) -> tf.Tensor:
+def _whole_product(kernel: Kernel, X: tf.Tensor, Z: tf.Tensor | None, V: tf.Tensor) -> tf.Tensor:
     """K(X, Z) V [N, R] with the matrix as a whole."""
     thin = stationary_gram_product(kernel, X, Z, V) if V.shape[1] == 1 and V.dtype == X.dtype else None
     if thin is not None:
@@ -138,6 +137,7 @@ def gram_product(
     a: tf.Tensor,
     *,
     rows: tf.Tensor | None = None,
+    whole: bool = False,
     dtype: tf.DType | None = None,
     block: tuple[int, int] | None = None,
     progress: Progress | None = None,
@@ -153,7 +153,7 @@ def gram_product(
     :param X: [N, D], or N inducing points, or None for `points` themselves.
     :param a: [M, L].
     :param rows: indices [m] into X, which must be plain points, for these rows of the product [m, L] alone.
-    :param dtype: as of `kernel_product`, and so are `block`, `progress`, `xla` and `group`.
+    :param whole: as of `kernel_product`, and so are `dtype`, `block`, `progress`, `xla` and `group`.
     :raises NotImplementedError: where GPflow has no covariance, between two inducing variables that are not plain points.
 
     Example::
@@ -172,7 +172,7 @@ def gram_product(
         if type(left) is InducingPoints and (other is None or _plain(other) is not None):
             inputs, Z = (tf.convert_to_tensor(left.Z), None) if other is None else (_plain(other), left.Z)
             product = kernel_product(
-                one, inputs, Z, column, dtype=dtype, block=block, progress=report, xla=xla, group=group
+                one, inputs, Z, column, whole=whole, dtype=dtype, block=block, progress=report, xla=xla, group=group
             )
             results.append(product)
         else:

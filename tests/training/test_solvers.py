@@ -9,6 +9,7 @@ import tensorflow as tf
 from gpflow.keras import tf_keras
 
 import gpflow_decoupled as gd
+from gpflow_decoupled.covariances import products
 from gpflow_decoupled.errors import DataError
 from tests.training.problems import BETA, GAMMA, MODELS, grouped, orthogonal, parts, sine, unchanged, values
 
@@ -165,3 +166,17 @@ def test_optimizers_that_cannot_be_driven_are_refused(make, message: str) -> Non
     with pytest.raises(DataError, match=message):
         _fit(model, optimizer=optimizer)
     assert unchanged(before, model)
+
+
+@pytest.mark.parametrize("kind", [gpflow.kernels.Matern52, gpflow.kernels.Matern12])
+def test_steps_on_many_mean_points_can_be_compiled(kind: type[gpflow.kernels.Kernel], monkeypatch) -> None:
+    """More than fit into a block: kernel matrices are formed as a whole all the same, where the gradient can be compiled."""
+    ends = []
+    for compile, small in ((False, products._SMALL), (True, 0)):
+        monkeypatch.setattr(products, "_SMALL", small)
+        monkeypatch.setattr(products, "_STRIP", 10)
+        model = gd.models.ODVGP(kind(lengthscales=0.3), parts()[1], GAMMA, BETA)
+        gd.fit(model, sine(), steps=2, progress=False, compile=compile)
+        ends.append(values(model))
+    for path, value in ends[0].items():
+        np.testing.assert_allclose(ends[1][path], value, rtol=1e-6, atol=1e-8, err_msg=path)

@@ -41,7 +41,7 @@ class KernelMean(Module):
     """
 
     stored = True
-    """Whether solvers of the mean may form the Gram matrix of the points as a whole."""
+    """Whether kernel matrices between the points and other inputs are formed as a whole."""
 
     def __init__(
         self,
@@ -68,11 +68,11 @@ class KernelMean(Module):
 
     def values(self, kernel: Kernel, a: tf.Tensor, X: tf.Tensor) -> tf.Tensor:
         """The mean K_xz a [N, L] at X [N, D]; N M."""
-        return gram_product(kernel, self.points, X, a)
+        return gram_product(kernel, self.points, X, a, whole=self.stored)
 
     def at(self, kernel: Kernel, variables: InducingVariables, a: tf.Tensor) -> tf.Tensor:
         """The mean K_bz a [M_beta, L] at inducing variables; M_beta M."""
-        return gram_product(kernel, self.points, variables, a)
+        return gram_product(kernel, self.points, variables, a, whole=self.stored)
 
     def draw_rows(self, seed: tf.Tensor | None = None) -> tf.Tensor | None:
         """Distinct row indices [m], from the stateless `seed` [2] or TensorFlow's global one; None if all rows are used."""
@@ -86,7 +86,7 @@ class KernelMean(Module):
 
     def products(self, kernel: Kernel, a: tf.Tensor, rows: tf.Tensor | None) -> tf.Tensor:
         """Rows of K_z a: [m, L], or all of them [M, L] if `rows` is None; m M."""
-        return gram_product(kernel, self.points, None, a, rows=rows)
+        return gram_product(kernel, self.points, None, a, rows=rows, whole=self.stored)
 
     def norm(self, a: tf.Tensor, products: tf.Tensor, rows: tf.Tensor | None) -> tf.Tensor:
         """The squared norm sum_l a_l^T C a_l, a scalar.
