@@ -216,6 +216,7 @@ def _plain(X: tf.Tensor | InducingVariables) -> tf.Tensor | None:
 
 
 def _chosen_from(X: tf.Tensor | InducingVariables) -> tf.Tensor:
+    """The points [N, D] of which rows are chosen."""
     plain = _plain(X)
     if plain is None:
         raise NotImplementedError(f"mean_subsample needs plain inducing points, not {type(X).__name__}.")

@@ -6,6 +6,7 @@ __all__ = ["Recorder", "RunResult"]
 
 import time
 from dataclasses import dataclass, fields
+from typing import TypedDict
 
 import numpy as np
 
@@ -45,6 +46,17 @@ class RunResult:
         return html_table(type(self).__name__, values)
 
 
+class _Outcome(TypedDict):
+    """The fields of a `RunResult`, by name."""
+
+    elbo: float
+    steps: int
+    seconds: float
+    history: dict[str, np.ndarray]
+    converged: bool
+    reason: str
+
+
 class Recorder:
     """The history of a run while it grows: one row per recorded step.
 
@@ -74,3 +86,14 @@ class Recorder:
         """The columns as arrays [rows]."""
         table = np.array(self.rows, dtype=float).reshape(-1, len(self.columns)).T
         return dict(zip(self.columns, table))
+
+    def outcome(self, elbo: float, reason: str) -> _Outcome:
+        """The shared fields of the result of a run of which each row is a step, and which converged if that is the reason."""
+        return {
+            "elbo": elbo,
+            "steps": len(self),
+            "seconds": self.seconds,
+            "history": self.history,
+            "converged": reason == "converged",
+            "reason": reason,
+        }

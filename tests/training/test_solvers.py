@@ -170,7 +170,7 @@ def test_optimizers_that_cannot_be_driven_are_refused(make, message: str) -> Non
 
 @pytest.mark.parametrize("kind", [gpflow.kernels.Matern52, gpflow.kernels.Matern12])
 def test_steps_on_many_mean_points_can_be_compiled(kind: type[gpflow.kernels.Kernel], monkeypatch) -> None:
-    """More than fit into a block: kernel matrices are formed as a whole all the same, where the gradient can be compiled."""
+    """Where a step has a tape within another, the gradient of strips of a kernel without fused blocks cannot be compiled."""
     ends = []
     for compile, small in ((False, products._SMALL), (True, 0)):
         monkeypatch.setattr(products, "_SMALL", small)

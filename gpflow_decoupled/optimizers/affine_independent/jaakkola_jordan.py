@@ -92,14 +92,7 @@ class JaakkolaJordan:
             # 3) the best xi for this q
             xi = np.sqrt(square)
         q.write()
-        return RunResult(
-            elbo=bound,
-            steps=len(recorder),
-            seconds=recorder.seconds,
-            history=recorder.history,
-            converged=reason == "converged",
-            reason=reason,
-        )
+        return RunResult(**recorder.outcome(bound, reason))
 
 
 class _Gaussian(Protocol):

@@ -157,12 +157,7 @@ class AffineIndependentAscent:
             _assign(basis, gaussian, gaussian.root)
             basis.assign_base("normal")
         result = AffineResult(
-            elbo=gaussian.bound if gaussian_is_kept else joint.elbo,
-            steps=len(recorder),
-            seconds=recorder.seconds,
-            history=recorder.history,
-            converged=joint.reason == "converged",
-            reason=joint.reason,
+            **recorder.outcome(gaussian.bound if gaussian_is_kept else joint.elbo, joint.reason),
             tracing_seconds=tracing + joint.tracing_seconds,
             gaussian_seconds=gaussian_seconds,
             gaussian_elbo=gaussian.bound,

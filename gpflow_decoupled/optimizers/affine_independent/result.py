@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["AffineResult", "StageRecord", "stage_record"]
+__all__ = ["AffineResult", "StageRecord", "StagedResult", "stage_record"]
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -16,12 +16,31 @@ StageRecord = Callable[[float, int], None]
 
 
 @dataclass(kw_only=True, repr=False)
-class AffineResult(RunResult):
+class StagedResult(RunResult):
+    """A run that begins with the best Gaussian q; `history` has an array "evaluations" [steps] beside those of all runs."""
+
+    gaussian_elbo: float
+    """The bound of the best Gaussian q, in nats."""
+
+    @property
+    def gain(self) -> float:
+        """How far `elbo` is above the bound of the best Gaussian q, in nats."""
+        return self.elbo - self.gaussian_elbo
+
+    @property
+    def evaluations(self) -> int:
+        """Evaluations of the bound and its gradient, in all stages."""
+        return int(np.sum(self.history["evaluations"]))
+
+
+@dataclass(kw_only=True, repr=False)
+class AffineResult(StagedResult):
     """The result of `AffineIndependentAscent.run`.
 
     `history` has arrays [steps], one entry per iteration, the starting points included: "step", "seconds", "elbo" (the best
     bound so far in this stage, in nats), "evaluations" (of the bound and its gradient, since the entry before) and "stage"
-    (0 while q is Gaussian, 1 for the affine-independent q).
+    (0 while q is Gaussian, 1 for the affine-independent q). `gain` is never negative unless the run was told to keep a worse q
+    (`keep_better=False`).
 
     Example::
 
@@ -34,8 +53,6 @@ class AffineResult(RunResult):
     """The part of `seconds` that went by until the compiled functions had run once."""
     gaussian_seconds: float
     """The part of `seconds` that the Gaussian stage took, without its compilation."""
-    gaussian_elbo: float
-    """The bound of the best Gaussian q, in nats."""
     affine_elbo: float
     """The bound of the best affine-independent q, in nats. It can be below `gaussian_elbo` where the family of the base
     distribution does not contain the normal distribution, or where the shapes are fixed."""
@@ -49,19 +66,6 @@ class AffineResult(RunResult):
     turns: np.ndarray = field(default_factory=lambda: np.zeros(0))
     """The bound after each turn of an ascent in turns, in nats, with the frequencies or grid points of the last climb; empty
     where A, b and the shapes were climbed together."""
-
-    @property
-    def gain(self) -> float:
-        """How far the bound of the model is above the Gaussian one, in nats.
-
-        Never negative unless the run was told to keep a worse q (`keep_better=False`).
-        """
-        return self.elbo - self.gaussian_elbo
-
-    @property
-    def evaluations(self) -> int:
-        """Evaluations of the bound and its gradient, in both stages."""
-        return int(np.sum(self.history["evaluations"]))
 
     def __str__(self) -> str:
         """One line: bounds, evaluations, time and why the run ended."""

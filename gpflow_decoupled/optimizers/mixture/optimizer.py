@@ -122,12 +122,7 @@ class MixtureAscent:
         bound = gaussian.bound if gaussian_is_kept else bound
         estimate, error = self._estimate(objective, found, bound, rng)
         return MixtureResult(
-            elbo=bound,
-            steps=len(recorder),
-            seconds=recorder.seconds,
-            history=recorder.history,
-            converged=reason == "converged",
-            reason=reason,
+            **recorder.outcome(bound, reason),
             gaussian_elbo=gaussian.bound,
             elbo_estimate=estimate,
             standard_error=error,

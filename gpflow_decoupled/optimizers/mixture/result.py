@@ -8,16 +8,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..results import RunResult
+from ..affine_independent.result import StagedResult
 from .posterior import MixturePosterior
 
 
 @dataclass(kw_only=True, repr=False)
-class MixtureResult(RunResult):
+class MixtureResult(StagedResult):
     """The result of `MixtureAscent.run`; `elbo` is a lower bound of log Z in nats, with a lower bound of the entropy.
 
     `history` has arrays [steps]: "step", "seconds", "elbo" (the best bound so far in this stage), "evaluations" (since the
     entry before) and "stage" (0 while q is one Gaussian, then 1, 2, ... for each start).
+    `gain` is below zero only for the entropy "jensen".
 
     Example::
 
@@ -26,8 +27,6 @@ class MixtureResult(RunResult):
         density = result.posterior.predict_f_density(Xnew, np.linspace(-5.0, 5.0, 101))
     """
 
-    gaussian_elbo: float
-    """The bound of the best single Gaussian, in nats."""
     elbo_estimate: float
     """The bound of the same mixture with its entropy estimated from draws, in nats: unbiased, and a lower bound of log Z up to
     its standard error. NaN without draws."""
@@ -39,16 +38,6 @@ class MixtureResult(RunResult):
     """Which q is in `posterior`: "mixture", or "gaussian" where that one has the greater bound."""
     posterior: MixturePosterior
     """q(w) and its predictions; the model itself is as it was before the run."""
-
-    @property
-    def gain(self) -> float:
-        """How far `elbo` is above the bound of the best Gaussian, in nats; below zero only for the entropy "jensen"."""
-        return self.elbo - self.gaussian_elbo
-
-    @property
-    def evaluations(self) -> int:
-        """Evaluations of the bound and its gradient, in all stages."""
-        return int(np.sum(self.history["evaluations"]))
 
     def __str__(self) -> str:
         """One line: bounds, evaluations, time and why the run ended."""
