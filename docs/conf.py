@@ -14,6 +14,7 @@ sys.path[:0] = [str(HERE), str(HERE.parent)]
 
 import docstrings  # noqa: E402
 import gpflow_decoupled  # noqa: E402
+import inventory  # noqa: E402
 import links  # noqa: E402
 import site_files  # noqa: E402
 
@@ -26,10 +27,14 @@ extensions = [
     "myst_nb",
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
+    "sphinx.ext.intersphinx",
     "sphinx.ext.mathjax",
     "sphinx.ext.viewcode",
 ]
 exclude_patterns = ["_build"]
+intersphinx_mapping = {
+    "gpflow": (inventory.ADDRESS, str(HERE / "_build" / "gpflow.inv"))
+}
 myst_enable_extensions = ["dollarmath", "fieldlist"]
 myst_heading_anchors = 3
 myst_dmath_double_inline = True
@@ -101,6 +106,7 @@ def keep_lines_together(app, doctree) -> None:
 
 def setup(app) -> None:
     """Docstrings are plain text with `code` in single backticks; Sphinx gets them as reStructuredText."""
+    inventory.write(Path(intersphinx_mapping["gpflow"][1]))
     names = docstrings.public_names(gpflow_decoupled)
 
     def rewrite(app, what, name, thing, options, lines) -> None:

@@ -1,7 +1,8 @@
 """Links from names in code to their documentation: of this package, GPflow, TensorFlow and NumPy.
 
-Other packages are linked by the pattern of their addresses, for names that can be imported. No inventory is fetched, so
-that a build without a network is the same as one with it.
+GPflow's names are resolved by intersphinx, from the inventory that `inventory.py` makes. TensorFlow publishes none for
+Sphinx, and NumPy's would have to be fetched: these two are linked by the pattern of their addresses, for names that can
+be imported, so that a build without a network is the same as one with it.
 """
 
 from __future__ import annotations
@@ -14,12 +15,10 @@ from docutils import nodes
 from sphinx import addnodes
 
 ADDRESSES = {
-    "gpflow": "https://gpflow.github.io/GPflow/develop/api/{page}/index.html#{name}",
     "tensorflow": "https://www.tensorflow.org/api_docs/python/tf/{path}",
     "numpy": "https://numpy.org/doc/stable/reference/generated/{name}.html",
 }
 ROOTS = {
-    "gpflow": "gpflow",
     "tf": "tensorflow",
     "tensorflow": "tensorflow",
     "np": "numpy",
@@ -37,6 +36,7 @@ def link_names(doctree: nodes.document, names: dict[str, str]) -> None:
         if not NAME.fullmatch(text) or is_linked(literal):
             continue
         place, address = documented(text, names, paths), elsewhere(text)
+        place = text if text.startswith("gpflow.") else place  # for intersphinx
         if place:
             link = addnodes.pending_xref(
                 "", refdomain="py", reftype="obj", reftarget=place, refexplicit=True
@@ -93,7 +93,7 @@ def resolve(
 
 @functools.cache
 def elsewhere(text: str) -> str | None:
-    """The address of a name of GPflow, TensorFlow or NumPy, where it exists."""
+    """The address of a name of TensorFlow or NumPy, where it exists."""
     first, _, rest = text.partition(".")
     root = ROOTS.get(first)
     if root is None or not rest:
@@ -104,13 +104,8 @@ def elsewhere(text: str) -> str | None:
     if thing is None or isinstance(thing, type(importlib)):
         return None
     name = public_path(root, rest, thing)
-    path = name.partition(".")[2]
-    page = name.rpartition(".")[0].replace(".", "/")
-    return (
-        ADDRESSES[root].format(name=name, path=path.replace(".", "/"), page=page)
-        if path
-        else None
-    )
+    path = name.partition(".")[2].replace(".", "/")
+    return ADDRESSES[root].format(name=name, path=path) if path else None
 
 
 def public_path(root: str, rest: str, thing: object) -> str:
@@ -118,12 +113,4 @@ def public_path(root: str, rest: str, thing: object) -> str:
     exported = getattr(thing, "_tf_api_names", None)
     if root == "tensorflow" and exported:
         return f"tensorflow.{exported[0]}"
-    parts = rest.split(".")
-    package, name = importlib.import_module(root), parts[-1]
-    shorter = f"{root}.{parts[0]}.{name}"
-    if (
-        len(parts) > 2
-        and getattr(getattr(package, parts[0], None), name, None) is thing
-    ):
-        return shorter
     return f"{root}.{rest}"

@@ -7,6 +7,7 @@ import functools
 import importlib.util
 import json
 import re
+import zlib
 from collections.abc import Iterable
 from pathlib import Path
 from types import ModuleType
@@ -217,12 +218,25 @@ def test_a_module_gets_a_table_of_what_it_has() -> None:
 
 def test_names_of_other_packages_have_addresses() -> None:
     links = pytest.importorskip("sphinx") and module("links")
-    gpflow_docs = "https://gpflow.github.io/GPflow/develop/api/gpflow"
-    assert links.elsewhere("gpflow.models.SVGP") == f"{gpflow_docs}/models/index.html#gpflow.models.SVGP"
-    assert links.elsewhere("gpflow.kernels.base.Kernel") == f"{gpflow_docs}/kernels/index.html#gpflow.kernels.Kernel"
     assert links.elsewhere("tf.Tensor") == "https://www.tensorflow.org/api_docs/python/tf/Tensor"
     assert links.elsewhere("np.ndarray").endswith("/numpy.ndarray.html")
-    assert [links.elsewhere(name) for name in ("gpflow.models", "gpflow.no.Such", "fit", "np")] == [None] * 4
+    assert [links.elsewhere(name) for name in ("tf.linalg", "tf.no.Such", "fit", "np")] == [None] * 4
+
+
+def test_intersphinx_has_the_names_of_gpflow(tmp_path: Path) -> None:
+    """Under every path that leads to them: GPflow's pages have the shortest, the name in a signature is the longest."""
+    file = tmp_path / "folder" / "gpflow.inv"
+    module("inventory").write(file)
+    *header, packed = file.read_bytes().split(b"\n", 4)
+    assert header[0] == b"# Sphinx inventory version 2"
+    found = {
+        name: (kind, page) for name, kind, _, page, _ in map(str.split, zlib.decompress(packed).decode().splitlines())
+    }
+    assert found["gpflow.models.SVGP"] == ("py:class", "api/gpflow/models/index.html#gpflow.models.SVGP")
+    assert found["gpflow.kernels.base.Kernel"] == ("py:class", "api/gpflow/kernels/index.html#gpflow.kernels.Kernel")
+    assert found["gpflow.models.SVGP.elbo"] == ("py:method", "api/gpflow/models/index.html#gpflow.models.SVGP.elbo")
+    assert found["gpflow.set_trainable"] == ("py:function", "api/gpflow/index.html#gpflow.set_trainable")
+    assert not any("tensorflow" in name or "._" in name for name in found)
 
 
 def test_names_of_this_package_are_links() -> None:
@@ -231,10 +245,12 @@ def test_names_of_this_package_are_links() -> None:
     names = {"fit": "gpflow_decoupled.training.fit"}
     document = nodes.paragraph()
     heading = nodes.title("", "", nodes.literal("", "fit"))
-    document += [heading, *(nodes.literal("", text) for text in ("fit", "gd.fit", "fit(model)", "steps", "np.ndarray"))]
+    texts = ("fit", "gd.fit", "fit(model)", "steps", "gpflow.models.SVGP", "np.ndarray")
+    document += [heading, *(nodes.literal("", text) for text in texts)]
     links.link_names(document, names)
     targets = [node.get("reftarget") or node.get("refuri") for node in document.children[1:]]
-    assert targets[:4] == [names["fit"], names["fit"], None, None] and targets[4].startswith("https://numpy.org")
+    assert targets[:-1] == [names["fit"], names["fit"], None, None, "gpflow.models.SVGP"]
+    assert targets[-1].startswith("https://numpy.org")
     assert isinstance(heading.children[0], nodes.literal), "headings stay as they are"
 
 
