@@ -159,7 +159,8 @@ class Loop:
         batch, self._batch = self._batch or next_batch(self.group, self.batches, done), None
         now = self._snapshot()
         try:
-            self.step.set_step_sizes(self.plan.rates.at(done, self.plan.limits.share(done, self.totals.seconds)))
+            share = self.plan.limits.share(done, self.totals.seconds)
+            self.step.set_step_sizes(self.plan.rates.at(done, share, self.step.end))
             if done % self.plan.refresh_every == 0:
                 self.totals.refreshes += int(self.step.refresh())
                 repair_drift(self.group, self.step.variables)

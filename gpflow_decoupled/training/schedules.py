@@ -72,12 +72,10 @@ class Rates:
     mean_learning_rate: float
     ramp_steps: int
     anneal: float
-    end: float = 1.0
-    """The share of the run at which the step sizes have fallen, for steps that are followed by others without step sizes."""
 
-    def at(self, step: int, share: float) -> StepSizes:
-        """The sizes of step 0, 1, ..., at a share of the run in [0, 1]."""
-        factor, rho = annealed(min(1.0, share / self.end), self.anneal), self.natural_gradient
+    def at(self, step: int, share: float, end: float = 1.0) -> StepSizes:
+        """The sizes of step 0, 1, ..., at a share of the run in [0, 1]; from the share `end` on they have fallen."""
+        factor, rho = annealed(min(1.0, share / end), self.anneal), self.natural_gradient
         natural = None if rho is None else factor * ramped(step, rho, self.ramp_steps)
         return StepSizes(natural, factor * self.learning_rate, factor * self.mean_learning_rate, share)
 

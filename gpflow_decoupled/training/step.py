@@ -62,6 +62,8 @@ class Step(Protocol):
     """Shows a line on where a long step is, beside the progress of the run; the loop sets it."""
     before: tuple[float, ...] = ()
     """Nats: the bound before the first step, where steps report the bound after them."""
+    end: float = 1.0
+    """The share of the run at which step sizes have fallen: less than 1 where other work follows."""
     is_long: bool = False
     """Whether the last step took so long, or so much data, that it is reported by itself."""
 

@@ -80,7 +80,7 @@ def small_blocks() -> Iterator[None]:
     with (
         mock.patch.multiple(products, _SMALL=0, _STRIP=500, BLOCKS=blocks),
         mock.patch.multiple(stationary_products, BLOCKS=blocks, xla_works=lambda: False),
-        mock.patch.object(data_mean, "COUPLED_SHARE", 0.35),
+        mock.patch.object(data_mean, "_COUPLED_SHARE", 0.35),
     ):
         yield
 

@@ -25,7 +25,7 @@ from tests.training.problems import BETA, orthogonal, parts, sine, unchanged, va
 
 X, Y = sine()
 LABELS = (Y > 0.0).astype(float)
-COUPLED_SHARE = data_mean.COUPLED_SHARE
+COUPLED_SHARE = data_mean._COUPLED_SHARE
 SOLVER = ConjugateGradients(tolerance=1e-3)
 
 
@@ -49,7 +49,7 @@ def _fixed(model: ODVGP) -> ODVGP:
 def early() -> Iterator[None]:
     """Rounds after a third of the run, so that few steps have several."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(data_mean, "COUPLED_SHARE", 0.35)
+        patch.setattr(data_mean, "_COUPLED_SHARE", 0.35)
         yield
 
 
@@ -168,7 +168,7 @@ def test_a_limit_of_seconds_leaves_time_for_the_last_solve() -> None:
 def test_rounds_come_last_and_step_sizes_have_fallen_before_them(monkeypatch: pytest.MonkeyPatch) -> None:
     rounds, sizes = list[int](), list[tuple[float, float]]()
     round_of, set_sizes = data_mean.DataMeanStep._round, data_mean.DataMeanStep.set_step_sizes
-    monkeypatch.setattr(data_mean, "COUPLED_SHARE", COUPLED_SHARE)
+    monkeypatch.setattr(data_mean, "_COUPLED_SHARE", COUPLED_SHARE)
     monkeypatch.setattr(data_mean.DataMeanStep, "_round", lambda step: rounds.append(1) or round_of(step))
     monkeypatch.setattr(
         data_mean.DataMeanStep,
@@ -179,6 +179,35 @@ def test_rounds_come_last_and_step_sizes_have_fallen_before_them(monkeypatch: py
     coupled = [rate for share, rate in sizes if share < COUPLED_SHARE]
     assert len(coupled) == 14 and len(rounds) == result.steps - 14 > 0
     assert coupled[:11] == [0.03] * 11 and coupled[-1] < 0.01 and np.all(np.diff(coupled) <= 0.0)
+
+
+@pytest.mark.parametrize(("product", "end"), [(1e-9, COUPLED_SHARE), (0.02, 0.8), (10.0, 0.5)])
+def test_where_few_rounds_would_fit_the_coupled_steps_go_on(
+    product: float, end: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Until there is time for a solve, ten products, in a run of one second; at least for half of it."""
+    rounds, coupled = list[int](), list[float]()
+    round_of, run = data_mean.DataMeanStep._round, data_mean.DataMeanStep.run
+    monkeypatch.setattr(data_mean, "_COUPLED_SHARE", COUPLED_SHARE)
+    monkeypatch.setattr(data_mean.DataMeanStep, "_seconds_of_product", lambda step: product)
+    monkeypatch.setattr(data_mean.DataMeanStep, "_round", lambda step: rounds.append(1) or round_of(step))
+    monkeypatch.setattr(
+        data_mean.DataMeanStep, "run", lambda step, *batch: coupled.append(step._share) or run(step, *batch)
+    )
+    result = _fit(_model(), steps=None, seconds=1.0)
+    assert bool(rounds) == (end == COUPLED_SHARE)
+    assert result.gap is not None and result.gap <= SOLVER.tolerance
+    last = max(share for share in coupled[: -max(1, len(rounds))])
+    assert end - 0.2 < last < end and (rounds or (result.reason == "time is up" and coupled[-1] >= end))
+
+
+def test_a_product_is_timed_for_the_plan(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[tuple[float, float]] = []
+    monkeypatch.setattr(data_mean.DataMeanStep, "_plan", lambda step, *seconds: seen.append(seconds))
+    _fit(_model(), steps=2, seconds=3.0)
+    _fit(_model(), steps=2)
+    ((seconds, product),) = seen
+    assert seconds == 3.0 and 0.0 < product < 0.5
 
 
 @pytest.mark.exhaustive

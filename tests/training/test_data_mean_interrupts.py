@@ -35,7 +35,7 @@ def _fit(model: ODVGP, data: Any = None, **options: Any) -> FitResult:
 @pytest.fixture(autouse=True)
 def early(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rounds after a third of the run, so that few steps have several."""
-    monkeypatch.setattr(data_mean, "COUPLED_SHARE", 0.35)
+    monkeypatch.setattr(data_mean, "_COUPLED_SHARE", 0.35)
 
 
 INTERRUPTS = {

@@ -2,6 +2,7 @@
 
 1. In the first 70 % of the run, a model without mean points that shares all Parameters takes steps on minibatches, with step
    sizes that fall in the last fifth of these: it finds kernel, noise and inducing points, and q(u) is a good start.
+   Where too few evaluations of rounds fit into the rest, these steps go on until there is just time for step 3.
 2. Each further step is a round: a solve for the mean on all data, by conjugate gradients or what was chosen, then L-BFGS
    climbs a bound of the evidence at this mean for a few evaluations. A round that gains less than `_ENOUGH` ends the run.
    For Gaussian noise the bound is that of CGLB; for other likelihoods, and where outputs are mixed, it is taken at the sites
@@ -10,13 +11,14 @@
 3. At the end the mean is solved for at the hyperparameters as they are.
 
 Solves within the rounds are rough: hyperparameters do not notice a mean that is `_ROUGH` nats per observation below its best.
-A limit of seconds is planned for: no climb goes on when the solve that must follow would no longer fit, judged by how long the
-last one took. The last solve itself is never cut short.
+A limit of seconds is planned for. Before the first step a product with the kernel matrix is timed, which says what rounds and
+solves will take. No climb goes on when the solve that must follow would no longer fit, judged by how long the last one took.
+The last solve itself is never cut short.
 """
 
 from __future__ import annotations
 
-__all__ = ["BY_NAME", "COUPLED_SHARE", "AllRows", "DataMeanStep", "has_rounds", "parts_on_data"]
+__all__ = ["BY_NAME", "AllRows", "DataMeanStep", "parts_on_data"]
 
 import time
 from collections.abc import Callable
@@ -30,6 +32,7 @@ from gpflow.likelihoods import Gaussian as GaussianNoise
 from gpflow.likelihoods import MonteCarloLikelihood
 
 from ...bases.parts.data_mean import DataMean, refuse_streams
+from ...covariances.products import gram_product
 from ...inputs import stays_on_disk
 from ...models import BasisGP
 from ...optimizers import ConjugateGradients, MeanResult
@@ -48,9 +51,18 @@ from .route import Choices, Data, MeanSolver
 BY_NAME = "conjugate_gradients"
 """The `mean_solver` that stands for a `ConjugateGradients()`."""
 
-COUPLED_SHARE = 0.7
+_COUPLED_SHARE = 0.7
 """The share of a run before the rounds, where there are any. With half of it, a kernel with thirty lengthscales ends behind
 that of a coupled model: steps on minibatches learn so many of them faster than rounds do."""
+_LEAST_SHARE = 0.5
+"""The share of a run for the coupled steps where the solve at its end takes the rest, and more than that."""
+_ENOUGH_EVALUATIONS = 0.5
+"""Rounds need so many evaluations for each number that kernel, likelihood and mean function learn: with fewer, L-BFGS does not
+know the curvature, and steps on minibatches gain more in the same time."""
+_PRODUCTS = 10
+"""With K in a solve that starts where the last one ended, about."""
+_TIMED_ROWS = 1000
+"""Of the kernel matrix, in the product that is timed."""
 _EVALUATIONS = 8
 """Evaluations of the bound of the evidence in a round: more of them leave the mean too far behind."""
 _ENOUGH = 1e-3
@@ -99,11 +111,6 @@ def parts_on_data(
     return DataMeanStep(model, mean, step, batches.whole, solver, choices.limits, choices.group), batches
 
 
-def has_rounds(model: BasisGP) -> bool:
-    """Whether hyperparameters are learned at a mean on all data: not where expectations are sampled."""
-    return model.expectations is None and not isinstance(model.likelihood, MonteCarloLikelihood)
-
-
 class AllRows(ArrayBatches):
     """Minibatches of X [N, D], Y [N, P] for a step that sees all rows at the end of a run."""
 
@@ -138,7 +145,8 @@ class DataMeanStep(Step):
         self.model, self.mean, self.coupled, self.data = model, mean, coupled, data
         self.solver, self.limits, self.group = solver, limits, group
         constant_noise = isinstance(model.likelihood, GaussianNoise) and model.likelihood.variance is not None
-        self.rounds = has_rounds(model)
+        sampled = model.expectations is not None or isinstance(model.likelihood, MonteCarloLikelihood)
+        self.rounds, self.end = not sampled, 1.0 if sampled else _COUPLED_SHARE
         self.at_sites = not constant_noise or isinstance(model.kernel, LinearCoregionalization)
         self.hyperparameters = hyperparameters_of(model, mean)
         self.rough = solver.rough(_ROUGH * len(data[0]))
@@ -163,8 +171,10 @@ class DataMeanStep(Step):
         return {**self.coupled.settings, "mean_solver": type(self.solver).__name__}
 
     def trace(self, X: tf.Tensor, Y: tf.Tensor, seed: tf.Tensor) -> None:
-        """Compile the coupled step for X [B, D], Y [B, P]."""
+        """Compile the coupled step for X [B, D], Y [B, P], and plan the time after the coupled steps."""
         self.coupled.trace(X, Y, seed)
+        if self.limits.seconds is not None and self.hyperparameters:
+            self._plan(self.limits.seconds, self._seconds_of_product())
 
     def set_step_sizes(self, sizes: StepSizes) -> None:
         """Take those of the coupled steps, and how far the run is."""
@@ -173,15 +183,16 @@ class DataMeanStep(Step):
 
     def run(self, X: tf.Tensor, Y: tf.Tensor, seed: tf.Tensor) -> StepOutput:
         """A coupled step on X [B, D], Y [B, P], or a round on all rows."""
-        if not self.hyperparameters:
-            elbo = self._solve()
-            self.finished = self.finished or "the mean is solved for"
-            self.converged = self._last is not None and self._last.converged
-            return StepOutput.sound(elbo)
-        if not self.rounds or self._share < COUPLED_SHARE:
+        moves = bool(self.hyperparameters)
+        if moves and self._share < self.end:
             self.gap = None
             return self.coupled.run(X, Y, seed)
-        return self._round()
+        if moves and self.rounds:
+            return self._round()
+        elbo = self._solve()
+        self.finished = self.finished or (TIME_IS_UP if moves else "the mean is solved for")
+        self.converged = not moves and self._last is not None and self._last.converged
+        return StepOutput.sound(elbo)
 
     def finish(self) -> bool:
         """Solve for the mean, unless the last step did; a solve that was rough, or cut short, goes on from where it was."""
@@ -204,6 +215,27 @@ class DataMeanStep(Step):
     def matrices(self) -> dict[str, tf.Tensor]:
         """Those of the basis."""
         return self.coupled.matrices()
+
+    def _plan(self, seconds: float, product: float) -> None:
+        """Whether there are rounds, and when the coupled steps end, by the seconds of the run and of a product with K."""
+        solve = _PRODUCTS * product
+        round_ = solve + 3.0 * _EVALUATIONS * product  # a gradient costs two products more
+        rounds = ((1.0 - _COUPLED_SHARE) * seconds - solve) / round_
+        parts = self.model.kernel, self.model.likelihood, self.model.mean_function
+        numbers = sum(int(tf.size(variable)) for part in parts for variable in part.trainable_variables)
+        if self.rounds and rounds * _EVALUATIONS >= _ENOUGH_EVALUATIONS * numbers:
+            return
+        self.rounds, self.end = False, max(_LEAST_SHARE, 1.0 - solve / seconds)
+
+    def _seconds_of_product(self) -> float:
+        """Of K a on all rows, by the clock of the first worker, judged by some of its rows; the first call compiles."""
+        points, rows = self.mean.points, self.data[0][:_TIMED_ROWS]
+        a, dtype = tf.ones_like(self.mean.coefficients), tf.float32 if self.solver.float32 else None
+        for _ in range(2):
+            began = time.perf_counter()
+            gram_product(self.model.kernel, points, rows, a, dtype=dtype, group=self.group).numpy()
+        seconds = (time.perf_counter() - began) * len(self.data[0]) / len(rows)
+        return self.group.first(seconds)
 
     def _round(self) -> StepOutput:
         self.is_long = True

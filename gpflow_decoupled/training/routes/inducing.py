@@ -14,7 +14,6 @@ __all__ = ["InducingRoute", "TrainingStep"]
 
 import warnings
 from collections.abc import Mapping
-from dataclasses import replace
 
 import tensorflow as tf
 from gpflow.keras import tf_keras
@@ -34,9 +33,9 @@ from ...optimizers.natural_gradient.evaluation import as_basis_model, evaluate
 from ...replicas import Group, dataset_of
 from ...summaries import short_repr
 from ..batches import Batches, make_batches
-from ..schedules import Limits, Rates
+from ..schedules import Limits
 from ..step import Step, StepOutput, StepSizes, Trackable, all_finite
-from .data_mean import BY_NAME, COUPLED_SHARE, has_rounds, parts_on_data
+from .data_mean import BY_NAME, parts_on_data
 from .keras import KerasAscent, Optimizer
 from .on_replicas import bound_on_replicas, check_on_replicas, shards_of, ways_to_trace
 from .roles import check_roles, warn_of_sizes
@@ -113,11 +112,6 @@ class InducingRoute(Route):
             return 1.0
         mean = model.basis.kernel_mean
         return 0.03 if mean is None else 0.03 * min(1.0, 1000.0 / max(1, count_points(mean.points)))
-
-    def rates(self, model: BasisGP, choices: Choices) -> Rates:
-        """Those of all; steps before the rounds of a mean on all data end with small ones."""
-        of_data = isinstance(model.basis.kernel_mean, DataMean) and has_rounds(model)
-        return replace(super().rates(model, choices), end=COUPLED_SHARE if of_data else 1.0)
 
     def accept(self, model: BasisGP | SVGP, view: BasisGP, batches: Batches) -> None:
         """Set the number of observations, which scales the bound of a minibatch."""
