@@ -1,4 +1,4 @@
-"""GPflow's SGPR and GPR: everything that is trainable by L-BFGS, on the collapsed bound or on the evidence of all data."""
+"""GPflow's SGPR, CGLB and GPR: everything that is trainable by L-BFGS, on a collapsed bound or on the evidence of all data."""
 
 from __future__ import annotations
 
@@ -15,17 +15,22 @@ from ..harness.records import Record
 from .models import Settings, Spec, kernel_and_likelihood, points
 from .tensorflow_tools import recorder_for
 
+_STORED_ROWS = 10_000
+"""The most rows whose kernel matrix, with what its gradient needs, CGLB may store: some 5 GB."""
+
 
 def train_by_lbfgs(spec: Spec, data: Data, targets: Sequence[float], settings: Settings) -> Record:
     """Train until the last of `targets`, in seconds or iterations, and evaluate at each of them; one run for all budgets."""
     kernel, likelihood = kernel_and_likelihood(data, settings)
     rows, noise = (data.X_train, data.Y_train), float(likelihood.variance.numpy())
+    most = {"gpr": spec.num_beta, "cglb": _STORED_ROWS}.get(spec.family, len(data.X_train))
+    if len(data.X_train) > most:
+        raise ValueError(f"{spec.name} is for up to {most} rows, and {data.name} has {len(data.X_train)}.")
     if spec.family == "gpr":
-        if len(data.X_train) > spec.num_beta:
-            raise ValueError(f"{spec.name} is for up to {spec.num_beta} rows, and {data.name} has {len(data.X_train)}.")
         model = gpflow.models.GPR(rows, kernel, noise_variance=noise)
     else:
-        model = gpflow.models.SGPR(rows, kernel, points(spec, data, settings)[0], noise_variance=noise)
+        sparse = gpflow.models.CGLB if spec.family == "cglb" else gpflow.models.SGPR
+        model = sparse(rows, kernel, points(spec, data, settings)[0], noise_variance=noise)
     recorder = recorder_for(model, targets, settings.unit)
 
     def after_iteration(*_: object) -> None:

@@ -71,6 +71,7 @@ FAMILIES = {
     "descent": "gpflow_decoupled",
     "gpflow": "gpflow",
     "sgpr": "gpflow",
+    "cglb": "gpflow",
     "gpr": "gpflow",
     "trees": "scikit-learn",
     "gpytorch": "gpytorch",
@@ -78,10 +79,10 @@ FAMILIES = {
 }
 """Family -> library. `whitened` is the coupled basis whose whitened q(u), in the place of its sites, stays the same while the
 kernel changes. `data` has its mean on all training rows, by conjugate gradients; `descent` has it by four epochs of
-stochastic dual descent per solve. `sgpr` and `gpr` are GPflow's SGPR and GPR by L-BFGS, of which `gpr` refuses more rows than
-the number says. `trees` are scikit-learn's gradient-boosted trees, of which the number is the limit of iterations. `gpflow`
-and `gpjax` are the whitened SVGP of these libraries; `gpytorch` is the SVGP of GPyTorch, and its orthogonally decoupled one
-where there are mean points."""
+stochastic dual descent per solve. `sgpr`, `cglb` and `gpr` are GPflow's SGPR, CGLB and GPR by L-BFGS; `gpr` refuses more rows
+than the number says, and `cglb` more than 10,000, because it stores the kernel matrix. `trees` are scikit-learn's
+gradient-boosted trees, of which the number is the limit of iterations. `gpflow` and `gpjax` are the whitened SVGP of these
+libraries; `gpytorch` is the SVGP of GPyTorch, and its orthogonally decoupled one where there are mean points."""
 
 ON_DATA = ("data", "descent")
 """Families whose mean is on all training rows."""
@@ -102,9 +103,12 @@ def parse(name: str) -> Spec:
     spec = Spec(match[1], int(match[2]), int(match[3] or 0), match[4] is None, match[5] is not None)
     if spec.start and spec.library != "gpflow_decoupled":
         raise ValueError(f"Model {name!r}: -start is an option of our own fit; leave it out for {spec.library}.")
-    if spec.family in (*ON_DATA, "gpytorch", "gpr", "sgpr", "trees") and not spec.natural:
+    if spec.family in (*ON_DATA, "gpytorch", "cglb", "gpr", "sgpr", "trees") and not spec.natural:
         raise ValueError(f"Model {name!r}: {spec.family} has one way of training; leave out -adam.")
-    if spec.family in ("coupled", *ON_DATA, "gpflow", "gpjax", "gpr", "sgpr", "trees", "whitened") and spec.num_gamma:
+    if (
+        spec.family in ("coupled", *ON_DATA, "gpflow", "gpjax", "cglb", "gpr", "sgpr", "trees", "whitened")
+        and spec.num_gamma
+    ):
         raise ValueError(f"Model {name!r}: {spec.family} has no mean points of its own; leave out +{spec.num_gamma}.")
     if spec.family in ("decoupled", "hybrid", "orthogonal", "solve") and not spec.num_gamma:
         raise ValueError(f"Model {name!r}: {spec.family} needs mean points; write {name}+MEAN_POINTS.")

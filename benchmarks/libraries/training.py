@@ -24,7 +24,12 @@ _TRAINERS: dict[str, Trainer] = {
     "gpytorch": gpytorch_svgp.train_gpytorch,
     "gpjax": gpjax.train_gpjax,
 }
-_OF_FAMILY: dict[str, Trainer] = {"sgpr": train_by_lbfgs, "gpr": train_by_lbfgs, "trees": train_trees}
+_OF_FAMILY: dict[str, Trainer] = {
+    "sgpr": train_by_lbfgs,
+    "cglb": train_by_lbfgs,
+    "gpr": train_by_lbfgs,
+    "trees": train_trees,
+}
 """Models that are not trained like the others of their library."""
 _MISSING: dict[str, Callable[[], str]] = {"gpytorch": gpytorch_svgp.missing, "gpjax": gpjax.missing}
 

@@ -96,7 +96,8 @@ end | `optimizer` | `learning_rate`, `optimizer`, `Schedule.anneal`, `Schedule.r
         `gamma="data"`, is solved for by "conjugate_gradients" (the default there), with the settings of a `ConjugateGradients`
         if one is given, or by a `StochasticDualDescent`. The first 70 % of the run train on beta alone; then kernel,
         likelihood and beta climb a bound of the evidence in turns with the mean. Where expectations are sampled, all of the
-        run trains on beta, and the mean is solved for at the end.
+        run trains on beta, and so does most of it where `seconds` are few for the number of rows; the mean is solved for
+        at the end.
     :param learning_rate: of `optimizer`, in place of its own; 0.03 for Adam.
     :param optimizer: a new Keras 2 or Keras 3 optimizer for the rest; Adam if not given.
     :param schedule: a `Schedule` of ramp, annealing and refreshes.

@@ -24,7 +24,7 @@ def test_gpytorch_learns(name: str) -> None:
 
 
 @pytest.mark.exhaustive
-@pytest.mark.parametrize("name", ["data-20", "descent-20", "gpr-1000", "sgpr-20", "trees-50"])
+@pytest.mark.parametrize("name", ["data-20", "descent-20", "cglb-20", "gpr-1000", "sgpr-20", "trees-50"])
 def test_models_on_all_data_learn(name: str) -> None:
     """The errors are below those of the mean, at every target, and the trees say when they ended."""
     settings = Settings(budgets=(5,), unit="steps")
