@@ -41,7 +41,11 @@ def train_by_lbfgs(spec: Spec, data: Data, targets: Sequence[float], settings: S
     recorder.start()
     variables = model.trainable_variables
     result = gpflow.optimizers.Scipy().minimize(
-        model.training_loss, variables, step_callback=after_iteration, options={"maxiter": 10**6, "maxfun": 10**6}
+        model.training_loss,
+        variables,
+        step_callback=after_iteration,
+        compile=spec.family != "cglb",  # its conjugate gradients start from a Parameter, which `tf.while_loop` refuses
+        options={"maxiter": 10**6, "maxfun": 10**6},
     )
     ended = "" if recorder.done else f"ended by itself: {result.message}"
     ms = recorder.ms_per_step
