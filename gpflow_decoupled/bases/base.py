@@ -136,7 +136,7 @@ class Basis(Module, abc.ABC):
         flat = tf.reshape(Xnew, [-1, Xnew.shape[-1]]) if Xnew.shape.rank != 2 else Xnew
         columns = tf.concat([batch, [self.num_latent_gps]], axis=0)
         if not full_cov:
-            mean, variance = self._marginals(state, kernel, flat)
+            mean, variance = self.marginals(state, kernel, flat, floored=True)
             return tf.reshape(mean, columns), tf.reshape(variance, columns)
         features = self.features(state, kernel, flat)
         mean = tf.reshape(features.mean, columns)
@@ -148,14 +148,25 @@ class Basis(Module, abc.ABC):
         shape = tf.concat([batch[:-1], [self.num_latent_gps], batch[-1:], batch[-1:]], axis=0)
         return mean, tf.broadcast_to(cov, shape)
 
-    def _marginals(self, state: State, kernel: Kernel, X: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Means and variances [N, L] at X [N, D]; eagerly in blocks of rows, whose features alone exist at a time."""
+    def marginals(
+        self, state: State, kernel: Kernel, X: tf.Tensor, *, floored: bool = False
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """Means and variances [N, L] of q(f) at X [N, D], without the mean function.
+
+        Outside of a `tf.function` rows are taken in blocks of 8192, so that features of so many rows alone exist at a time.
+
+        :param state: of `factor`.
+        :param kernel: the kernel that the state was made with.
+        :param X: [N, D].
+        :param floored: as of `variance`.
+        """
         if tf.executing_eagerly() and X.shape[0] > _ROWS:
-            blocks = [self._marginals(state, kernel, X[i : i + _ROWS]) for i in range(0, X.shape[0], _ROWS)]
+            starts = range(0, X.shape[0], _ROWS)
+            blocks = [self.marginals(state, kernel, X[i : i + _ROWS], floored=floored) for i in starts]
             mean, variance = (tf.concat(parts, axis=0) for parts in zip(*blocks))
             return mean, variance
         features = self.features(state, kernel, X)
-        return features.mean, self.variance(features, kernel, X, floored=True)
+        return features.mean, self.variance(features, kernel, X, floored=floored)
 
     def variance(self, features: Features, kernel: Kernel, X: tf.Tensor, *, floored: bool = False) -> tf.Tensor:
         """Marginal variances [N, L] at X [N, D] from the features there, as sums of squares: (D20).

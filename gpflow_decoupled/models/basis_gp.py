@@ -193,9 +193,8 @@ class BasisGP(BasisPredictions, ExternalDataTrainingLossMixin):
             )
         X, Y = self.checked(data)
         state = self.basis.factor(self.kernel)
-        features = self.basis.features(state, self.kernel, X)
-        variance = self.basis.variance(features, self.kernel, X)
-        expectations = self.variational_expectations(features.mean, variance, (X, Y))
+        mean, variance = self.basis.marginals(state, self.kernel, X)
+        expectations = self.variational_expectations(mean, variance, (X, Y))
         return self.scale(X) * tf.reduce_sum(expectations) - self.basis.prior_kl(state)
 
     def maximum_log_likelihood_objective(self, data: RegressionData) -> tf.Tensor:

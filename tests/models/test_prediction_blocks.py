@@ -85,3 +85,28 @@ def test_the_largest_block_and_what_is_not_split(monkeypatch: pytest.MonkeyPatch
     assert rows == [8192, 5] and mean.shape == variance.shape == (8197, 2)
     monkeypatch.setattr(base, "_ROWS", 7)
     assert model.predict_f(NEW, full_cov=True)[1].shape == (2, 20, 20) and rows[2:] == [20]
+
+
+@pytest.mark.parametrize("name", ["ODVGP", "data"])
+def test_blocks_of_rows_have_the_bound_of_all_rows(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And its gradient."""
+    model = OTHERS[name]() if name in OTHERS else build(name)[0]
+    Y = np.zeros((len(X), model.num_latent_gps)) + OBSERVED
+    variables = [model.kernel.lengthscales.unconstrained_variable, model.basis.beta.Z.unconstrained_variable]
+
+    def bound_and_gradient() -> list[Any]:
+        with tf.GradientTape() as tape:
+            bound = model.elbo((X, Y))
+        return [bound, *tape.gradient(bound, variables)]
+
+    expected, rows, features = bound_and_gradient(), list[int](), OrthogonalBasis.features
+
+    def counted(self: Any, state: Any, kernel: Any, inputs: tf.Tensor) -> Any:
+        rows.append(inputs.shape[0])
+        return features(self, state, kernel, inputs)
+
+    monkeypatch.setattr(OrthogonalBasis, "features", counted)
+    monkeypatch.setattr(base, "_ROWS", 7)
+    for found, whole in zip(bound_and_gradient(), expected, strict=True):
+        assert_allclose(found, whole, rtol=1e-9)
+    assert rows == [7] * (len(X) // 7) + [len(X) % 7] * (len(X) % 7 > 0)
