@@ -165,6 +165,29 @@ def test_a_limit_of_seconds_leaves_time_for_the_last_solve() -> None:
     assert SOLVER.run(_copy(model), (X, Y)).elbo == pytest.approx(result.elbo, abs=2e-3)
 
 
+def test_the_last_solve_is_cut_short(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a quarter of the limit beyond it; then the mean is the best one so far, with a certified gap."""
+    deadlines: list[float] = []
+
+    @dataclass(frozen=True)
+    class Watched(ConjugateGradients):
+        """Notes how long each solve may take."""
+
+        def run_on(self, *arguments: Any, **options: Any) -> Any:
+            deadlines.append(options["deadline"] - time.perf_counter())
+            return super().run_on(*arguments, **options)
+
+    _fit(_fixed(_model()), steps=1, mean_solver=Watched())
+    _fit(_fixed(_model()), steps=None, seconds=100.0, mean_solver=Watched())
+    assert deadlines[0] == np.inf and 124.0 < deadlines[1] <= 125.0
+    monkeypatch.setattr(data_mean, "_OVERTIME", 0.0)
+    model = _fixed(_model())
+    result = _fit(model, steps=None, seconds=0.1)
+    assert result.reason == "time is up" and not result.converged
+    assert result.gap is not None and SOLVER.tolerance < result.gap < np.inf
+    assert SOLVER.run(_copy(model), (X, Y)).elbo - result.elbo <= result.gap * (1.0 + 1e-6)
+
+
 def test_rounds_come_last_and_step_sizes_have_fallen_before_them(monkeypatch: pytest.MonkeyPatch) -> None:
     rounds, sizes = list[int](), list[tuple[float, float]]()
     round_of, set_sizes = data_mean.DataMeanStep._round, data_mean.DataMeanStep.set_step_sizes

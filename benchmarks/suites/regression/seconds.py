@@ -65,7 +65,7 @@ def _section(runs: Sequence[Run], options: argparse.Namespace) -> Section:
         "Coverage: the share of test outputs within intervals of 95 %.",
         "`fit` lets its step sizes fall over the last fifth of the time it is given, and GPflow's SVGP is trained likewise, "
         "so that each budget is a run of its own (points). Other peers keep their step sizes, and are evaluated in between.",
-        "`data`: the mean on all training rows, whose last solve is not cut off. `sgpr`: L-BFGS, evaluated when each budget "
+        "`data`: the mean on all training rows, whose last solve may take longer. `sgpr`: L-BFGS, evaluated when each budget "
         "has passed. `trees`: gradient-boosted trees until their own stop; their log density is that of a Gaussian with the "
         "variance of the residuals on a tenth of the training rows that was held out.",
         *(f"Left out: {reason}" for reason in map(missing, ("gpytorch", "gpjax")) if reason and not options.models),

@@ -2,18 +2,17 @@
 
 1. In the first 70 % of the run, a model without mean points that shares all Parameters takes steps on minibatches, with step
    sizes that fall in the last fifth of these: it finds kernel, noise and inducing points, and q(u) is a good start.
-   Where too few evaluations of rounds fit into the rest, these steps go on until there is just time for step 3.
+   Where too few evaluations of rounds fit into the rest, or expectations are sampled, these steps go on until step 3.
 2. Each further step is a round: a solve for the mean on all data, by conjugate gradients or what was chosen, then L-BFGS
    climbs a bound of the evidence at this mean for a few evaluations. A round that gains less than `_ENOUGH` ends the run.
    For Gaussian noise the bound is that of CGLB; for other likelihoods, and where outputs are mixed, it is taken at the sites
-   of q(f), and a round that lowers the ELBO is undone and ends the run. Where expectations are sampled there are no rounds:
-   the first phase is the whole run.
+   of q(f), and a round that lowers the ELBO is undone and ends the run.
 3. At the end the mean is solved for at the hyperparameters as they are.
 
 Solves within the rounds are rough: hyperparameters do not notice a mean that is `_ROUGH` nats per observation below its best.
 A limit of seconds is planned for. Before the first step a product with the kernel matrix is timed, which says what rounds and
 solves will take. No climb goes on when the solve that must follow would no longer fit, judged by how long the last one took.
-The last solve itself is never cut short.
+The last solve may take a quarter of the limit more, and is then cut short: each product raises the bound.
 """
 
 from __future__ import annotations
@@ -55,21 +54,20 @@ _COUPLED_SHARE = 0.7
 """The share of a run before the rounds, where there are any. With half of it, a kernel with thirty lengthscales ends behind
 that of a coupled model: steps on minibatches learn so many of them faster than rounds do."""
 _LEAST_SHARE = 0.5
-"""The share of a run for the coupled steps where the solve at its end takes the rest, and more than that."""
+"""The least share for them where the solve at the end takes the rest."""
 _ENOUGH_EVALUATIONS = 0.5
 """Rounds need so many evaluations for each number that kernel, likelihood and mean function learn: with fewer, L-BFGS does not
 know the curvature, and steps on minibatches gain more in the same time."""
-_PRODUCTS = 10
-"""With K in a solve that starts where the last one ended, about."""
-_TIMED_ROWS = 1000
-"""Of the kernel matrix, in the product that is timed."""
+_PRODUCTS, _TIMED_ROWS = 10, 1000
+"""With K in a solve, about; and rows of K in the product that is timed."""
+_OVERTIME, _LEAST_SECONDS = 1.25, 10.0
+"""The share of the run after which the last solve is cut short, and what it may take in any case."""
 _EVALUATIONS = 8
 """Evaluations of the bound of the evidence in a round: more of them leave the mean too far behind."""
 _ENOUGH = 1e-3
 """A round that gains less than so many nats per observation is the last."""
 _ROUGH = 1e-4
 """The gap in nats per observation that is good enough for a solve within a round."""
-
 
 Parts = Callable[[BasisGP, Data, Choices], tuple[Step, Batches]]
 """What makes the step and the batches of a model without mean points."""
@@ -189,15 +187,15 @@ class DataMeanStep(Step):
             return self.coupled.run(X, Y, seed)
         if moves and self.rounds:
             return self._round()
-        elbo = self._solve()
-        self.finished = self.finished or (TIME_IS_UP if moves else "the mean is solved for")
-        self.converged = not moves and self._last is not None and self._last.converged
+        elbo, last = self._solve(), cast(MeanResult, self._last)
+        self.converged = not moves and last.converged
+        late = moves or last.reason == TIME_IS_UP
+        self.finished = self.finished or (TIME_IS_UP if late else "the mean is solved for")
         return StepOutput.sound(elbo)
 
     def finish(self) -> bool:
-        """Solve for the mean, unless the last step did; a solve that was rough, or cut short, goes on from where it was."""
-        solved = self._solved
-        if solved is not None and not self._last_is_rough and solved.reason != TIME_IS_UP:
+        """Solve for the mean, unless the last step did; a rough solve goes on from where it was."""
+        if self._solved is not None and not self._last_is_rough:
             return False
         self._solve()
         return True
@@ -293,6 +291,7 @@ class DataMeanStep(Step):
     def _solve(self, solver: MeanOptimizer | None = None, deadline: float = float("inf")) -> tf.Tensor:
         """The bound after a solve. One that was interrupted leaves what it has found, and ends the run."""
         began, solver = time.perf_counter(), solver or self.solver
+        deadline = self._deadline(_OVERTIME) if solver is self.solver else deadline
         self._last = solver.run_on(self.group, self.model, self.data, deadline=deadline, show=self.show)
         self._last_is_rough, self._solve_seconds = solver is not self.solver, time.perf_counter() - began
         known = self._last.certified and not self._last_is_rough
@@ -310,10 +309,11 @@ class DataMeanStep(Step):
     def _state(self) -> list[np.ndarray]:
         return [variable.numpy() for variable in self.model.variables]
 
-    def _deadline(self) -> float:
+    def _deadline(self, end: float = 1.0) -> float:
+        """When a share of the run is over; with overtime, ten seconds from now at least."""
         if self.limits.seconds is None:
             return float("inf")
-        return time.perf_counter() + (1.0 - self._share) * self.limits.seconds
+        return time.perf_counter() + max((end - self._share) * self.limits.seconds, _LEAST_SECONDS * (end > 1.0))
 
     def _not_in_coupled(self) -> list[tf.Variable]:
         known = {variable.ref() for variable in self.coupled.variables}
