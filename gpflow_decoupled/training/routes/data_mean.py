@@ -55,7 +55,7 @@ _COUPLED_SHARE = 0.7
 that of a coupled model: steps on minibatches learn so many of them faster than rounds do."""
 _LEAST_SHARE = 0.5
 """The least share for them where the solve at the end takes the rest."""
-_ENOUGH_EVALUATIONS = 0.5
+_ENOUGH_EVALUATIONS = 0.25
 """Rounds need so many evaluations for each number that kernel, likelihood and mean function learn: with fewer, L-BFGS does not
 know the curvature, and steps on minibatches gain more in the same time."""
 _PRODUCTS, _TIMED_ROWS = 10, 1000
