@@ -204,11 +204,11 @@ def test_rounds_come_last_and_step_sizes_have_fallen_before_them(monkeypatch: py
     assert coupled[:11] == [0.03] * 11 and coupled[-1] < 0.01 and np.all(np.diff(coupled) <= 0.0)
 
 
-@pytest.mark.parametrize(("product", "end"), [(1e-9, COUPLED_SHARE), (0.025, 0.75), (10.0, 0.5)])
+@pytest.mark.parametrize(("product", "end"), [(1e-9, COUPLED_SHARE), (0.05, 0.75), (10.0, 0.5)])
 def test_where_few_rounds_would_fit_the_coupled_steps_go_on(
     product: float, end: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Until there is time for a solve, ten products, in a run of one second; at least for half of it."""
+    """Until there is time for a solve, five products, in a run of one second; at least for half of it."""
     rounds, coupled = list[int](), list[float]()
     round_of, run = data_mean.DataMeanStep._round, data_mean.DataMeanStep.run
     monkeypatch.setattr(data_mean, "_COUPLED_SHARE", COUPLED_SHARE)

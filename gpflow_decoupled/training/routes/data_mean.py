@@ -58,8 +58,8 @@ _LEAST_SHARE = 0.5
 _ENOUGH_EVALUATIONS = 0.25
 """Rounds need so many evaluations for each number that kernel, likelihood and mean function learn: with fewer, L-BFGS does not
 know the curvature, and steps on minibatches gain more in the same time."""
-_PRODUCTS, _TIMED_ROWS = 10, 1000
-"""With K in a solve, about; and rows of K in the product that is timed."""
+_PRODUCTS, _TIMED_ROWS = 5, 1000
+"""With K in a rough solve; and rows of K in the product that is timed."""
 _OVERTIME, _LEAST_SECONDS = 1.25, 10.0
 """The share of the run after which the last solve is cut short, and what it may take in any case."""
 _EVALUATIONS = 8
