@@ -63,6 +63,7 @@ MODELS: dict[str, Callable[[], Any]] = {
         base=gd.distributions.BlockBase([("skew_normal", 2), ("variance_gamma", 1), ("normal", 1)]),
     ),
     "CVIGLM": lambda: gd.models.CVIGLM((X, LABELS), gl.Poisson()),
+    "softmax": lambda: gd.models.SparseCVIGP(_kernel(), gd.likelihoods.CategoricalLogit(3), X[:5], num_data=9),
     "GPflow's SVGP": lambda: gpflow.models.SVGP(_kernel(), gl.MultiClass(3), X[:5], num_latent_gps=3),
     "Standardized": lambda: gd.Standardized(
         lambda X, Y: gd.models.SOLVEGP(_kernel(), gl.StudentT(), X[5:12], X[:5]), (X, 5.0 * Y + 3.0)

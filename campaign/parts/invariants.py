@@ -75,7 +75,7 @@ def _quadrature(case: Case, rng: np.random.Generator) -> Outcome:
     """Between one and three observations: no model is above the evidence, by quadrature, after its q is trained."""
     problem = draw_problem(rng, moderate=True, rows=int(rng.integers(1, 4)))
     problem.latents = 1
-    if problem.likelihood in ("MultiClass", "Softmax", "Heteroskedastic"):
+    if problem.likelihood in ("MultiClass", "Softmax", "CategoricalLogit", "Heteroskedastic"):
         problem.likelihood = "Bernoulli"
         problem.data = problem.data[0], (problem.data[1][:, :1] > 0).astype(float)
     problem.data = problem.data[0], problem.data[1][:, :1]

@@ -77,6 +77,7 @@ LIKELIHOODS: dict[str, Choice] = {
     "Ordinal": Choice(lambda _: ours.Ordinal(EDGES), _grades),
     "MultiClass": Choice(lambda _: gl.MultiClass(3), _classes, 3),
     "Softmax": Choice(lambda _: gl.Softmax(3), _classes, 3),
+    "CategoricalLogit": Choice(lambda _: ours.CategoricalLogit(3), _classes, 3),
     "Heteroskedastic": Choice(lambda _: gl.HeteroskedasticTFPConditional(), _one_of_two, 2),
 }
 

@@ -1,15 +1,17 @@
 """Likelihoods that GPflow lacks, and the sites of all likelihoods: what one observation contributes to a bound.
 
 One file per class (`bernoulli_logit.py`, `bernoulli_probit.py`, `hinge.py`, `laplace.py`, `negative_binomial.py`,
-`ordinal.py`); they use nothing of the sites. `sites/` describes the site of every likelihood, GPflow's included, in one
-registry: expected losses with derivatives for the Lagrangian dual, log densities with Fourier transforms for
-affine-independent inference, and valid labels. `support.py` and `labels.py` check labels, and `accuracy.py` checks
-quadrature. A likelihood of your own is declared once, by `declare_site`. Read `laplace.py` first, then `sites/__init__.py`.
+`ordinal.py`, `classes/categorical_logit.py`); they use nothing of the sites. `sites/` describes the site of every
+likelihood, GPflow's included, in one registry: expected losses with derivatives for the Lagrangian dual, log densities
+with Fourier transforms for affine-independent inference, and valid labels. `support.py` and `labels.py` check labels, and
+`accuracy.py` checks quadrature. A likelihood of your own is declared once, by `declare_site`. Read `laplace.py` first, then
+`sites/__init__.py`.
 """
 
 from ..expectations.projections import Site
 from .bernoulli_logit import BernoulliLogit
 from .bernoulli_probit import BernoulliProbit
+from .classes.categorical_logit import CategoricalLogit
 from .hinge import Hinge
 from .labels import check_labels, observation_columns
 from .laplace import Laplace
@@ -28,8 +30,8 @@ from .sites.site_loss import Expansion, Maximiser, SiteLoss
 from .support import Support
 
 __all__ = [
-    "BernoulliLogit", "BernoulliProbit", "ConvexPiecewiseLogitLoss", "Expansion", "GaussianLoss", "Hinge", "HingeLoss",
-    "Laplace", "LaplaceLoss",
+    "BernoulliLogit", "BernoulliProbit", "CategoricalLogit", "ConvexPiecewiseLogitLoss", "Expansion", "GaussianLoss",
+    "Hinge", "HingeLoss", "Laplace", "LaplaceLoss",
     "LogLinearLoss", "LogitLoss", "Maximiser", "NegativeBinomial", "Ordinal", "PiecewiseLogitLoss", "QuadratureLoss", "Site",
     "SiteLoss", "Support", "check_labels", "check_moments", "declare_site", "declare_site_loss", "likelihood_site",
     "observation_columns", "observation_moments", "prior_site", "site_loss",

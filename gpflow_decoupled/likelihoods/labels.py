@@ -8,6 +8,7 @@ import numpy as np
 from gpflow import likelihoods as gl
 
 from ..errors import DataError
+from .classes.categorical_logit import CategoricalLogit
 from .sites.registry import site_description
 from .support import classes
 
@@ -64,4 +65,5 @@ def observation_columns(likelihood: gl.Likelihood, num_outputs: int) -> int | No
         return int(likelihood.observation_dim)
     if isinstance(likelihood, gl.ScalarLikelihood):
         return num_outputs
-    return 1 if isinstance(likelihood, (gl.MultiClass, gl.Softmax, gl.HeteroskedasticTFPConditional)) else None
+    one = (CategoricalLogit, gl.MultiClass, gl.Softmax, gl.HeteroskedasticTFPConditional)
+    return 1 if isinstance(likelihood, one) else None

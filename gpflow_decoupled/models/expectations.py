@@ -67,5 +67,5 @@ def check_draws(likelihood: Likelihood) -> None:
     if isinstance(likelihood, MultiClass):
         raise DataError(
             f"the log density of {type(likelihood).__name__} is made of steps, and draws of it have no gradient: use "
-            "gpflow.likelihoods.Softmax, or its quadrature."
+            "likelihoods.CategoricalLogit, or its quadrature."
         )

@@ -15,7 +15,7 @@ from gpflow.models import GPModel
 from ..errors import DataError
 from ..inducing.variables import point_values
 from ..inputs import as_pair, as_values, check_finite_entries, float_type
-from ..likelihoods import BernoulliLogit, BernoulliProbit
+from ..likelihoods import BernoulliLogit, BernoulliProbit, CategoricalLogit
 from ..training import Standardized
 from ..training.scales import has_scale
 
@@ -63,7 +63,7 @@ def curve(model: GPModel | Standardized, X: np.ndarray) -> Curve:
     likelihood = inside(model).likelihood
     scaled = has_scale(likelihood)
     if not scaled and not isinstance(likelihood, ScalarLikelihood):
-        name = "probability of" if isinstance(likelihood, (MultiClass, Softmax)) else "mean of y"
+        name = "probability of" if isinstance(likelihood, (CategoricalLogit, MultiClass, Softmax)) else "mean of y"
         return Curve(model.predict_y(X)[0].numpy(), None, None, None, name)
     mean, variance = (part.numpy() for part in model.predict_f(X))
     ends = [mean - 2.0 * np.sqrt(variance), mean + 2.0 * np.sqrt(variance)]

@@ -9,7 +9,7 @@ import pytest
 from gpflow import likelihoods as gl
 
 from gpflow_decoupled.errors import DataError
-from gpflow_decoupled.likelihoods import check_labels, observation_columns
+from gpflow_decoupled.likelihoods import CategoricalLogit, check_labels, observation_columns
 
 BINS = np.array([0.5, 1.5, 2.5])  # four bins
 
@@ -88,5 +88,6 @@ def test_columns_of_Y() -> None:
     assert observation_columns(gl.Bernoulli(), 1) == 1
     assert observation_columns(gl.MultiClass(5), 5) == 1
     assert observation_columns(gl.Softmax(5), 5) == 1
+    assert observation_columns(CategoricalLogit(5), 5) == 1
     assert observation_columns(gl.HeteroskedasticTFPConditional(), 2) == 1
     assert observation_columns(gl.SwitchedLikelihood([gl.Gaussian()]), 1) == 2

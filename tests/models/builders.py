@@ -10,7 +10,7 @@ import numpy as np
 from gpflow import likelihoods as gl
 
 from gpflow_decoupled.bases import CoupledBasis
-from gpflow_decoupled.likelihoods import Ordinal
+from gpflow_decoupled.likelihoods import CategoricalLogit, Ordinal
 from gpflow_decoupled.models import DVGP, HDVGP, ODVGP, SOLVEGP, BasisGP
 from tests.bounds.registry import matern, randomize
 
@@ -47,6 +47,7 @@ LIKELIHOODS: dict[str, tuple[Callable[[], gl.Likelihood], int, Callable[[np.rand
     "Bernoulli": (gl.Bernoulli, 1, lambda rng: rng.integers(0, 2, size=(N, 1))),
     "MultiClass": (lambda: gl.MultiClass(3), 3, lambda rng: rng.integers(0, 3, size=(N, 1))),
     "Softmax": (lambda: gl.Softmax(3), 3, lambda rng: rng.integers(0, 3, size=(N, 1))),
+    "CategoricalLogit": (lambda: CategoricalLogit(3), 3, lambda rng: rng.integers(0, 3, size=(N, 1))),
     "Heteroskedastic": (gl.HeteroskedasticTFPConditional, 2, lambda rng: rng.normal(size=(N, 1))),
     "Poisson": (gl.Poisson, 2, lambda rng: rng.poisson(2.0, size=(N, 2))),
     "StudentT": (gl.StudentT, 1, lambda rng: rng.standard_t(3, size=(N, 1))),

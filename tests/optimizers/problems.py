@@ -8,6 +8,7 @@ import gpflow
 import numpy as np
 
 from gpflow_decoupled.bases import OrthogonalBasis
+from gpflow_decoupled.likelihoods import CategoricalLogit
 from gpflow_decoupled.models import BasisGP
 from tests.bounds.registry import matern, numpy_kernel
 from tests.reference import grams as gr
@@ -26,7 +27,7 @@ TREND = gpflow.functions.Linear(np.array([[0.5], [-0.3]]), np.array([0.7]))
 def observations(likelihood: Any, latents: int = 1, seed: int = 1) -> Array:
     """Y [N, P] that the likelihood accepts."""
     rng = np.random.default_rng(seed)
-    if isinstance(likelihood, gpflow.likelihoods.MultiClass | gpflow.likelihoods.Softmax):
+    if isinstance(likelihood, gpflow.likelihoods.MultiClass | gpflow.likelihoods.Softmax | CategoricalLogit):
         return rng.integers(0, likelihood.num_classes, size=(len(X), 1)).astype(float)
     if isinstance(likelihood, gpflow.likelihoods.Bernoulli):
         return rng.integers(0, 2, size=(len(X), latents)).astype(float)

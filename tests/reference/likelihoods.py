@@ -7,7 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.polynomial.hermite_e import hermegauss
-from scipy.special import expit, gammaln
+from scipy.optimize import minimize
+from scipy.special import expit, gammaln, log_softmax, logsumexp
 from scipy.stats import norm
 
 from .decoupled import Process
@@ -110,3 +111,26 @@ def elbo(
     """scale * sum_n E_n - KL of q at the inputs of y [N]; prior_mean [N] is the mean function there."""
     E = expectation(likelihood, y, q.mean + prior_mean, np.diag(q.cov), order)
     return scale * float(np.sum(E.value)) - q.kl
+
+
+def softmax_integrals(mean: Array, var: Array, order: int = 60) -> tuple[float, Array]:
+    """E log sum_k exp f_k in nats, and E softmax(f) [C], f_k ~ N(mean_k, var_k) independent: a grid of order^C nodes."""
+    z, weights = hermegauss(order)
+    axes = np.meshgrid(*[z] * len(mean), indexing="ij")
+    all_weights = np.meshgrid(*[weights / np.sqrt(2 * np.pi)] * len(mean), indexing="ij")
+    f = mean + np.sqrt(var) * np.stack(axes, axis=-1).reshape(-1, len(mean))
+    w = np.prod(np.stack(all_weights, axis=-1), axis=-1).reshape(-1)
+    return float(w @ logsumexp(f, axis=1)), w @ np.exp(log_softmax(f, axis=1))
+
+
+def tilted_bound(mean: Array, var: Array) -> float:
+    """The least value over a of the bound of Knowles & Minka (2011) on E log sum_k exp f_k; mean and var [C]. (V33)"""
+
+    def value(a: Array) -> float:
+        return float(0.5 * np.sum(a**2 * var) + logsumexp(mean + (0.5 - a) * var))
+
+    def slope(a: Array) -> Array:
+        return var * (a - np.exp(log_softmax(mean + (0.5 - a) * var)))
+
+    start = np.full(len(mean), 1.0 / len(mean))
+    return float(minimize(value, start, jac=slope, method="BFGS", options={"gtol": 1e-9}).fun)

@@ -13,6 +13,7 @@ from ...errors import DataError
 from ...summaries import short_repr
 from ..bernoulli_logit import BernoulliLogit
 from ..bernoulli_probit import BernoulliProbit
+from ..classes.categorical_logit import CategoricalLogit
 from ..hinge import Hinge
 from ..laplace import Laplace
 from ..negative_binomial import NegativeBinomial
@@ -43,6 +44,7 @@ _DESCRIPTIONS: dict[type[gl.Likelihood], Describe] = {
     gl.Softmax: lambda likelihood: SiteDescription(support=classes(int(likelihood.num_classes))),
     BernoulliLogit: logit_sites,
     BernoulliProbit: lambda _: PROBIT,
+    CategoricalLogit: lambda likelihood: SiteDescription(support=classes(likelihood.num_classes)),
     Hinge: lambda _: HINGE,
     Laplace: lambda _: LAPLACE,
     NegativeBinomial: lambda _: NEGATIVE_BINOMIAL,

@@ -12,6 +12,7 @@ from gpflow import likelihoods as gl
 from numpy.testing import assert_allclose
 
 from gpflow_decoupled.bases import CoupledBasis, DecoupledBasis, HybridBasis, OrthogonalBasis
+from gpflow_decoupled.likelihoods import CategoricalLogit
 from gpflow_decoupled.models import BasisGP
 from gpflow_decoupled.optimizers import NaturalGradient
 from tests.bounds.registry import kernel_of, matern
@@ -41,6 +42,7 @@ LIKELIHOODS = {  # name: (likelihood, latents)
     "bernoulli": (gl.Bernoulli, 1),
     "poisson": (gl.Poisson, 1),
     "multiclass": (lambda: gl.MultiClass(3), 3),
+    "softmax": (lambda: CategoricalLogit(3), 3),
     "heteroskedastic": (gl.HeteroskedasticTFPConditional, 2),
 }
 

@@ -1,0 +1,3 @@
+"""Likelihoods of class labels with a latent function for each class: `categorical_logit.py`."""
+
+__all__: list[str] = []

@@ -1,0 +1,119 @@
+"""Class labels with a softmax link, without sampling."""
+
+from __future__ import annotations
+
+__all__ = ["CategoricalLogit"]
+
+from functools import cache
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_probability as tfp
+from gpflow.base import MeanAndVariance, TensorType
+from gpflow.likelihoods import Likelihood
+from scipy.special import ndtri
+from scipy.stats import qmc
+
+from ...errors import DataError
+from ...expectations.log_sum_exp import tilted_bound
+from ...summaries import short_repr
+
+_POINTS, _AT_ONCE = 1024, 32
+"""Fixed points of the predictions, and how many of them are in memory together"""
+
+
+class CategoricalLogit(Likelihood):
+    """Classes with a softmax link: p(y = c | f) = exp(f_c) / sum_k exp(f_k), for labels 0 to C - 1 and C latent functions.
+
+    Nothing is sampled: bounds, gradients and predictions are the same in every call, so that natural gradients, sites, a
+    mean on all data and L-BFGS can be used. GPflow's `Softmax` has the same density and takes 100 draws for each expectation.
+
+    Expected log densities are a lower bound in closed form, (V33), of Knowles & Minka (NIPS 2011), so that the ELBO stays a
+    bound of the evidence. The bound is concave in the means, and its derivatives in the variances are never positive. It is
+    exact at variance 0; with equal means it is 0.04 nats too low where the latents have variance 1, 0.26 at 3 and 1.3 at 10.
+    Predictions average over 1024 fixed points of a Sobol sequence: with five classes probabilities are off by 4e-4 on
+    average at a variance of 1, by 1e-3 at 10 and by 3e-3 at 100, and log densities of rare classes by a few tenths at 100.
+
+    :param num_classes: C, at least 2.
+    :param kwargs: passed on to `gpflow.likelihoods.Likelihood`.
+    :raises DataError: unless `num_classes` is a whole number of at least 2.
+
+    Example::
+
+        # Y [N, 1] of zeros, ones and twos
+        model = ODVGP(gpflow.kernels.Matern52(), CategoricalLogit(3), gamma, beta)
+        fit(model, (X, Y))
+        probabilities, _ = model.predict_y(Xnew)  # [N, 3]
+
+    Cost: N C for the bound, 1024 N C for predictions, with memory for 32 N C numbers.
+    """
+
+    def __init__(self, num_classes: int, **kwargs: object) -> None:
+        whole = isinstance(num_classes, (int, np.integer)) and not isinstance(num_classes, bool)
+        if not whole or num_classes < 2:
+            raise DataError(
+                f"num_classes={short_repr(num_classes)}: pass the number of classes, a whole number from 2."
+            )
+        super().__init__(input_dim=None, latent_dim=int(num_classes), observation_dim=None, **kwargs)
+        self.num_classes = int(num_classes)
+
+    def _log_prob(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:
+        return self._of_class(tf.nn.log_softmax(tf.convert_to_tensor(F), axis=-1), Y)
+
+    def _conditional_mean(self, X: TensorType, F: TensorType) -> tf.Tensor:
+        return tf.nn.softmax(tf.convert_to_tensor(F), axis=-1)
+
+    def _conditional_variance(self, X: TensorType, F: TensorType) -> tf.Tensor:
+        p = self._conditional_mean(X, F)
+        return p * (1.0 - p)
+
+    def _predict_mean_and_var(self, X: TensorType, Fmu: TensorType, Fvar: TensorType) -> MeanAndVariance:
+        p = tf.exp(self._log_probabilities(Fmu, Fvar))
+        p /= tf.reduce_sum(p, axis=-1, keepdims=True)  # they sum to one up to rounding
+        return p, p * (1.0 - p)
+
+    def _predict_log_density(self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType) -> tf.Tensor:
+        return self._of_class(self._log_probabilities(Fmu, Fvar), Y)
+
+    def _variational_expectations(self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType) -> tf.Tensor:
+        mean, variance = _same_shape(Fmu, Fvar)
+        return self._of_class(mean, Y) - tilted_bound(mean, variance)
+
+    def _of_class(self, values: tf.Tensor, Y: TensorType) -> tf.Tensor:
+        """Of values [..., C], those of the classes Y [..., 1]; both broadcast, as the sum with a one-hot Y does."""
+        chosen = tf.one_hot(tf.cast(Y, tf.int32)[..., 0], self.num_classes, dtype=values.dtype)
+        return tf.reduce_sum(chosen * values, axis=-1)
+
+    def _log_probabilities(self, Fmu: TensorType, Fvar: TensorType) -> tf.Tensor:
+        """log E softmax(f) [..., C] over the fixed points, a few at a time."""
+        mean, variance = _same_shape(Fmu, Fvar)
+        tiny = tf.constant(np.finfo(mean.dtype.as_numpy_dtype).tiny, mean.dtype)
+        # classes as the first axis: sums over a short last one are slow
+        rows = [tf.transpose(tf.reshape(part, [-1, self.num_classes])) for part in (mean, tf.maximum(variance, tiny))]
+        m, deviation = rows[0][:, :, None], tf.sqrt(rows[1])[:, :, None]
+        points = tf.constant(_normal_points(self.num_classes), mean.dtype)[:, :, None]  # [blocks, C, 1, points]
+
+        def add(total: tf.Tensor, block: tf.Tensor) -> tf.Tensor:
+            f = m + deviation * block
+            values = f - tf.reduce_logsumexp(f, axis=0)
+            return tfp.math.log_add_exp(total, tf.reduce_logsumexp(values, axis=-1))
+
+        first = add(tf.fill(tf.shape(rows[0]), tf.constant(-np.inf, mean.dtype)), points[0])
+        total = tf.foldl(add, points[1:], initializer=first) - np.log(_POINTS)
+        return tf.reshape(tf.transpose(total), tf.shape(mean))
+
+
+def _same_shape(mean: TensorType, variance: TensorType) -> tuple[tf.Tensor, tf.Tensor]:
+    """Mean and variance, broadcast to one shape."""
+    mean, variance = tf.convert_to_tensor(mean), tf.convert_to_tensor(variance)
+    return mean + tf.zeros_like(variance), variance + tf.zeros_like(mean)
+
+
+@cache
+def _normal_points(size: int) -> np.ndarray:
+    """Points [blocks, size, points] of the standard normal: a scrambled Sobol sequence, always the same, and its negative."""
+    uniform = qmc.Sobol(size, seed=np.random.default_rng(0)).random(_POINTS // 2)
+    half = ndtri(np.clip(uniform, 1e-12, 1.0 - 1e-12))
+    if size <= len(half) // 4:
+        half = np.linalg.solve(np.linalg.cholesky(half.T @ half / len(half)), half.T).T  # second moments are exact
+    return np.stack([half, -half], axis=1).reshape(-1, _AT_ONCE, size).transpose(0, 2, 1)
