@@ -19,7 +19,7 @@ from gpflow.functions import MeanFunction
 from gpflow.likelihoods import Likelihood
 
 from ..errors import DataError, check_option
-from ..likelihoods import BernoulliLogit, BernoulliProbit, Laplace, NegativeBinomial, check_labels
+from ..likelihoods import BernoulliLogit, BernoulliProbit, CategoricalLogit, Laplace, NegativeBinomial, check_labels
 from ..models.checks import check_likelihood
 from ..training.scales import has_scale
 
@@ -65,7 +65,7 @@ def likelihood_for(likelihood: str | Likelihood, Y: np.ndarray) -> Likelihood:
 
     Example::
 
-        likelihood_for("multiclass", labels)  # MultiClass(3), if there are labels 0, 1 and 2
+        likelihood_for("multiclass", labels)  # CategoricalLogit(3), if there are labels 0, 1 and 2
     """
     if not isinstance(likelihood, str):
         check_likelihood(likelihood)
@@ -96,11 +96,8 @@ def num_latents_of(num_classes: int) -> int:
 
 
 def class_likelihood(num_classes: int) -> Likelihood:
-    """A Bernoulli likelihood with a logistic link for two classes, GPflow's `MultiClass` (robust maximum) for more.
-
-    `fit` trains the second by Adam, which classified best on the sets of docs/benchmarks.md with three classes and more.
-    """
-    return BernoulliLogit() if num_classes == 2 else gpflow.likelihoods.MultiClass(num_classes)
+    """A Bernoulli likelihood with a logistic link for two classes, a `CategoricalLogit` (softmax) for more."""
+    return BernoulliLogit() if num_classes == 2 else CategoricalLogit(num_classes)
 
 
 def _count_classes(Y: np.ndarray) -> int:
@@ -115,7 +112,7 @@ def _count_classes(Y: np.ndarray) -> int:
         raise DataError(
             f"Y has the labels {shown}; classes are 0, 1, 2, ... with none left out. Number them by "
             "np.unique(Y, return_inverse=True)[1].reshape(-1, 1); or, if some class has no row here, pass "
-            "likelihood=gpflow.likelihoods.MultiClass(number_of_classes)."
+            "likelihood=gpflow_decoupled.likelihoods.CategoricalLogit(number_of_classes)."
         )
     if len(found) < 2:
         raise DataError("Y has one class, so that there is nothing to tell apart; pass rows of two classes at least.")

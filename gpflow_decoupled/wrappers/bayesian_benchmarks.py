@@ -93,7 +93,7 @@ class RegressionModel(_Model):
 
 
 class ClassificationModel(_Model):
-    """An `ODVGP` for K classes: a logistic link and one latent function for two, GPflow's `MultiClass` for more.
+    """An `ODVGP` for K classes: a logistic link and one latent function for two, a softmax (`CategoricalLogit`) for more.
 
     :param K: the number of classes, which are labelled 0, ..., K - 1.
 

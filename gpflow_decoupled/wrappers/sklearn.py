@@ -159,8 +159,8 @@ class DecoupledGPClassifier(ClassifierMixin, _DecoupledGP):
     """Gaussian process classification by an orthogonally decoupled posterior, trained by `gpflow_decoupled.fit`.
 
     Two classes share one latent function and a logistic link with exact expectations. Of more classes each has a latent
-    function of its own, and the likelihood is GPflow's `MultiClass` (robust maximum), which `fit` trains by Adam alone. Inputs
-    are standardised inside. The class of greatest probability is predicted.
+    function of its own, and the likelihood is a `CategoricalLogit` (softmax). Inputs are standardised inside. The
+    class of greatest probability is predicted.
 
     :param likelihood: a GPflow likelihood of labels 0, 1, ... in the order of `classes_`, if the default is not wanted.
 

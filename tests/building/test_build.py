@@ -12,7 +12,7 @@ from gpflow_decoupled.bases import CoupledBasis, OrthogonalBasis
 from gpflow_decoupled.building import FULL_ROWS
 from gpflow_decoupled.building.likelihoods import prior_mean
 from gpflow_decoupled.errors import DataError, UnknownOptionError
-from gpflow_decoupled.likelihoods import BernoulliLogit
+from gpflow_decoupled.likelihoods import BernoulliLogit, CategoricalLogit
 from gpflow_decoupled.training import Evaluation, Schedule
 
 EAGER = {"compile": False, "progress": False, "natural_gradient": 1.0, "learning_rate": 0.1}
@@ -79,7 +79,7 @@ def test_many_rows_have_two_sets_of_points(monkeypatch: pytest.MonkeyPatch, caps
     [
         ("bernoulli", [0, 1, 1, 0], BernoulliLogit, False),
         ("multiclass", [0, 1, 1, 0], BernoulliLogit, False),
-        ("multiclass", [0, 1, 2, 0], gpflow.likelihoods.MultiClass, False),
+        ("multiclass", [0, 1, 2, 0], CategoricalLogit, False),
         ("poisson", [0, 500, 600, 800], gpflow.likelihoods.Poisson, False),
         ("student_t", [0.5, 1.5, 2.0, 1.0], gpflow.likelihoods.StudentT, True),
         ("gamma", [0.5, 1.5, 2.0, 1.0], gpflow.likelihoods.Gamma, False),
@@ -90,7 +90,7 @@ def test_likelihoods_have_names(name: str, Y: list, kind: type, scaled: bool) ->
     model = gd.build(X, np.array(Y)[:, None], name, verbose=False)
     assert isinstance(model.model.likelihood, kind)
     assert (model.outputs is not None) == scaled
-    classes = kind is gpflow.likelihoods.MultiClass
+    classes = kind is CategoricalLogit
     assert model.model.num_latent_gps == (3 if classes else 1)
     assert isinstance(model.model, gd.models.BasisGP if classes else gd.models.CVIGP)
     assert np.all(np.isfinite(model.predict_y(X)[0]))
@@ -209,7 +209,7 @@ def test_adam_moves_q_of_a_robust_maximum() -> None:
     quiet = {"steps": 1, "compile": False, "progress": False, "schedule": Schedule(ramp_steps=0, anneal=0.0)}
     moved = []
     for options in ({}, {"natural_gradient": None}, {"natural_gradient": 0.2}, {"negative_precision": "damp"}):
-        model = gd.build(X, labels, "multiclass", num_inducing=5, verbose=False)
+        model = gd.build(X, labels, gpflow.likelihoods.MultiClass(3), num_inducing=5, verbose=False)
         gd.fit(model, (X, labels), **quiet, **options)
         moved.append(model.model.basis.q_mu.numpy())
     np.testing.assert_array_equal(moved[0], moved[1])
