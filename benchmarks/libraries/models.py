@@ -13,6 +13,7 @@ import gpflow
 import numpy as np
 
 from gpflow_decoupled import bases, models
+from gpflow_decoupled.likelihoods import CategoricalLogit
 
 from ..harness.data import Data, inducing_points
 
@@ -33,6 +34,8 @@ class Settings(NamedTuple):
     """times of training, each a run of its own with our models, in units of `unit`"""
     unit: str = "seconds"
     """of the budgets: either "seconds" or "steps", as for `Recorder`"""
+    multiclass: str = "softmax"
+    """likelihood of three classes and more: "softmax", our `CategoricalLogit`, or "robustmax", GPflow's `MultiClass`"""
     dtype: str = "float64"
     """floating type of our models; GPflow and GPJax are always trained in float64, GPyTorch in float32"""
 
@@ -129,12 +132,13 @@ def kernel_and_likelihood(
     """The kernel and the likelihood that all models start from.
 
     The kernel is Matern-5/2 with a lengthscale per input, which starts at 1, or at sqrt(D), as in our wrappers, where classes
-    are declared. The likelihood is Gaussian, Bernoulli for labels of two classes, or robust maximum for more.
+    are declared. The likelihood is Gaussian, Bernoulli for labels of two classes, or that of the settings for more.
     """
     num_inputs = data.X_train.shape[1]
     kernel = gpflow.kernels.Matern52(lengthscales=np.full(num_inputs, np.sqrt(num_inputs) if data.num_classes else 1.0))
     if data.num_classes > 2:
-        return kernel, gpflow.likelihoods.MultiClass(data.num_classes)
+        softmax = settings.multiclass == "softmax"
+        return kernel, (CategoricalLogit if softmax else gpflow.likelihoods.MultiClass)(data.num_classes)
     if set(np.unique(data.Y_train)) == {0.0, 1.0}:
         return kernel, gpflow.likelihoods.Bernoulli()
     return kernel, gpflow.likelihoods.Gaussian(settings.noise)

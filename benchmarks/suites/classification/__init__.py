@@ -50,6 +50,12 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar=("M_BETA", "M_GAMMA", "M_COUPLED"),
         help="points of the decoupled models and of the coupled ones, where --models is not given",
     )
+    parser.add_argument(
+        "--likelihood",
+        choices=["softmax", "robustmax"],
+        default="softmax",
+        help="for more than two classes: the default of this package, or that of the paper",
+    )
     parser.add_argument("--splits", nargs="+", type=int, default=[0])
     parser.add_argument("--steps", type=int, default=700, help="of every Gaussian process")
     parser.add_argument("--seconds", type=float, help="of training of every Gaussian process, in the place of steps")

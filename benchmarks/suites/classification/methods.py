@@ -82,6 +82,7 @@ def _process(data: Data, model: str, options: argparse.Namespace) -> tuple[float
         options.learning_rate,
         options.natural_gradient,
         seed=options.seed,
+        multiclass=options.likelihood,
         budgets=(float(options.seconds if timed else options.steps),),
         unit="seconds" if timed else "steps",
     )

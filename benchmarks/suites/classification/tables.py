@@ -77,8 +77,9 @@ def _notes(options: argparse.Namespace) -> list[str]:
         "-adam: everything is trained by Adam. Otherwise q is trained by natural gradients, and mean coefficients and "
         "hyperparameters by Adam. "
         f"Every Gaussian process takes {options.steps} steps on minibatches of {options.batch_size} from the same Matern-5/2 "
-        "kernel (lengthscales sqrt(D)) and k-means points, and learns them. Bernoulli (probit) for two classes, for more "
-        "robust maximum with a latent function each, as in the paper; `DecoupledGPClassifier` takes robust maximum too.",
+        "kernel (lengthscales sqrt(D)) and k-means points, and learns them. Bernoulli (probit) for two classes, for more a "
+        + ("softmax" if options.likelihood == "softmax" else "robust maximum, as in the paper,")
+        + " with a latent function each.",
         f"network: the best by validation loss of selu networks of {depths} hidden layers of 256 units (Klambauer et al. "
         f"2017), stopped early by a tenth of the training rows; they share {seconds}.",
         "logistic, forest, boosting: scikit-learn's LogisticRegression, RandomForestClassifier (300 trees) and "

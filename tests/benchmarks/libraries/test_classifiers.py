@@ -12,6 +12,7 @@ from benchmarks.libraries.gpflow_svgp import gpflow_steps
 from benchmarks.libraries.models import Settings, build, parse
 from benchmarks.libraries.scikit_learn import BASELINES, train_baseline
 from benchmarks.libraries.selu_network import train_network
+from gpflow_decoupled.likelihoods import CategoricalLogit
 
 
 @pytest.fixture(scope="module")
@@ -29,8 +30,10 @@ def test_declared_classes_choose_likelihood_and_latents(data: Data) -> None:
     assert data.num_classes == 4 and data.cast("float32").num_classes == 4
     for name in ("coupled-4", "gpflow-4", "orthogonal-3+4", "hybrid-3+4", "decoupled-3+4"):
         model = build(parse(name), data, Settings())
-        assert isinstance(model.likelihood, gpflow.likelihoods.MultiClass) and model.num_latent_gps == 4
+        assert isinstance(model.likelihood, CategoricalLogit) and model.num_latent_gps == 4
         np.testing.assert_allclose(model.kernel.lengthscales, np.sqrt([2.0, 2.0]))
+        model = build(parse(name), data, Settings(multiclass="robustmax"))
+        assert isinstance(model.likelihood, gpflow.likelihoods.MultiClass) and model.num_latent_gps == 4
     binary = data._replace(Y_train=np.minimum(data.Y_train, 1.0), Y_test=np.minimum(data.Y_test, 1.0))
     two = build(parse("coupled-4"), binary.classes(), Settings())
     assert isinstance(two.likelihood, gpflow.likelihoods.Bernoulli) and two.num_latent_gps == 1
