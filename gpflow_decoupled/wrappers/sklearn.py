@@ -19,11 +19,15 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ..building import NUM_INDUCING, NUM_MEAN_POINTS, build
 from ..errors import DataError
-from ..training import FitResult
+from ..inputs import check_whole
+from ..training import Evaluation, FitResult
 from .classes import class_probabilities
+from .validation import held_out_rows
 
 _BLOCK = 8192
 """Rows predicted at once, so that memory does not grow with the data."""
+_EVERY = 100
+"""Steps between two evaluations of rows that are held out."""
 
 
 class _DecoupledGP(BaseEstimator):
@@ -38,6 +42,8 @@ class _DecoupledGP(BaseEstimator):
         num_mean_points: int | str = NUM_MEAN_POINTS,
         steps: int | None = 1000,
         seconds: float | None = None,
+        validation_fraction: float | None = None,
+        n_iter_no_change: int = 10,
         fit_options: dict[str, Any] | None = None,  # the arguments of `fit` are of many types
         random_state: int | np.random.RandomState | None = 0,
         verbose: bool = False,
@@ -48,13 +54,17 @@ class _DecoupledGP(BaseEstimator):
         self.num_mean_points = num_mean_points
         self.steps = steps
         self.seconds = seconds
+        self.validation_fraction = validation_fraction
+        self.n_iter_no_change = n_iter_no_change
         self.fit_options = fit_options
         self.random_state = random_state
         self.verbose = verbose
 
     def _train(self, X: np.ndarray, Y: np.ndarray, likelihood: Likelihood | str) -> None:
         """Set `standardized_`, `model_`, the scalers and `result_` from X [N, D] and Y [N, P] in their own units."""
-        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        rng = check_random_state(self.random_state)
+        seed = int(rng.randint(2**31 - 1))
+        X, Y, evaluation = self._hold_out(X, Y, rng)
         self.standardized_ = build(
             X,
             Y,
@@ -73,7 +83,21 @@ class _DecoupledGP(BaseEstimator):
             "seed": seed,
             "progress": bool(self.verbose),
         }
+        options |= {} if evaluation is None else {"evaluation": evaluation}
         self.result_: FitResult = self.standardized_.fit(**(options | (self.fit_options or {})))
+
+    def _hold_out(
+        self, X: np.ndarray, Y: np.ndarray, rng: np.random.RandomState
+    ) -> tuple[np.ndarray, np.ndarray, Evaluation | None]:
+        """X and Y without the rows of `validation_fraction`, and the evaluation on these; all rows and None without it."""
+        if self.validation_fraction is None:
+            return X, Y, None
+        if "evaluation" in (self.fit_options or {}):
+            raise DataError("validation_fraction and fit_options['evaluation'] both hold out rows; pass one of them.")
+        check_whole(1, n_iter_no_change=self.n_iter_no_change)
+        groups = Y[:, 0] if isinstance(self, ClassifierMixin) else np.zeros(len(Y))
+        out = held_out_rows(groups, self.validation_fraction, rng)
+        return X[~out], Y[~out], Evaluation((X[out], Y[out]), every=_EVERY, patience=self.n_iter_no_change)
 
     def _moments(self, X: npt.ArrayLike) -> tuple[np.ndarray, np.ndarray]:
         """Mean and variance [N, P] of observations at X [N, D], in blocks."""
@@ -100,6 +124,10 @@ class DecoupledGPRegressor(RegressorMixin, _DecoupledGP):
     :param num_mean_points: M_gamma, further points of the mean; "data" for a mean on all rows.
     :param steps: training steps; None leaves the limit to `seconds`.
     :param seconds: limit on the wall-clock time of the steps; None leaves it to `steps`.
+    :param validation_fraction: the share of the rows, of each class in a classifier, that is held out; every 100 steps their
+        log density is computed, and training stops when it no longer improves, at the Parameters of the best evaluation.
+        `result_.reason` says why it stopped. None, the default, trains on all rows for all steps.
+    :param n_iter_no_change: evaluations without a better log density of the held-out rows before training stops.
     :param fit_options: further arguments of `gpflow_decoupled.fit`.
     :param random_state: seed of points and minibatches.
     :param verbose: show progress.

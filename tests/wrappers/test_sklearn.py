@@ -16,6 +16,7 @@ from gpflow_decoupled.bases import CoupledBasis, OrthogonalBasis
 from gpflow_decoupled.errors import DataError
 from gpflow_decoupled.training import Schedule
 from gpflow_decoupled.wrappers.sklearn import DecoupledGPClassifier, DecoupledGPRegressor
+from gpflow_decoupled.wrappers.validation import held_out_rows
 
 # eager steps of size 1: nothing to trace, and a handful of them is enough for small data
 EAGER = {
@@ -158,3 +159,47 @@ def test_one_class_is_refused(data) -> None:
 def test_one_observation_is_refused(data) -> None:
     with pytest.raises(DataError, match="n_samples = 1"):
         DecoupledGPRegressor(steps=1, **FAST).fit(data[0][:1], data[1][:1])
+
+
+def test_training_stops_when_held_out_rows_no_longer_improve(monkeypatch) -> None:
+    """The targets are noise, of which there is nothing to learn for long; the reason is in the result."""
+    monkeypatch.setattr("gpflow_decoupled.wrappers.sklearn._EVERY", 1)
+    rng = np.random.default_rng(1)
+    X, y = rng.standard_normal((50, 2)), rng.standard_normal(50)
+    options = FAST | {"num_inducing": 4, "steps": 60}
+    stopped = DecoupledGPRegressor(validation_fraction=0.2, n_iter_no_change=2, **options).fit(X, y)
+    assert stopped.result_.reason == "no improvement in 2 evaluations"
+    assert stopped.result_.steps < 60 and stopped.standardized_.shape[0] == 40
+    again = clone(stopped).fit(X, y)
+    np.testing.assert_array_equal(again.predict(X), stopped.predict(X))
+
+
+def test_the_same_share_of_each_class_is_held_out() -> None:
+    """Rounded down, so that a class of one row is trained on."""
+    labels = np.array(["a", "b", "c"])[np.r_[np.zeros(40, int), np.ones(24, int), 2]]
+    out = held_out_rows(labels, 0.2, np.random.RandomState(0))
+    assert [int(out[labels == name].sum()) for name in "abc"] == [8, 4, 0]
+    X = np.random.default_rng(1).standard_normal((65, 2))
+    options = FAST | {"num_inducing": 4, "steps": 1}
+    classifier = DecoupledGPClassifier(validation_fraction=0.2, **options).fit(X, labels)
+    assert classifier.standardized_.shape[0] == 65 - 12 and classifier.predict_proba(X).shape == (65, 3)
+    assert DecoupledGPClassifier(**options).fit(X, labels).standardized_.shape[0] == 65
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        (
+            {"validation_fraction": 0.0},
+            "validation_fraction=0.0: pass a share of the rows above 0 and below 1, or None",
+        ),
+        ({"validation_fraction": 1.0}, "validation_fraction=1.0: pass a share"),
+        ({"validation_fraction": "0.1"}, "validation_fraction='0.1': pass a share"),
+        ({"validation_fraction": 0.01}, "validation_fraction=0.01 of 60 rows holds out none"),
+        ({"validation_fraction": 0.1, "n_iter_no_change": 0}, "n_iter_no_change"),
+        ({"validation_fraction": 0.1, "fit_options": {"evaluation": ([[0.0]], [[0.0]])}}, "both hold out rows"),
+    ],
+)
+def test_bad_shares_of_held_out_rows_are_refused(data, options, message) -> None:
+    with pytest.raises(DataError, match=message):
+        DecoupledGPRegressor(steps=1, **options).fit(*data)
