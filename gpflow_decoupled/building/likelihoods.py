@@ -65,7 +65,7 @@ def likelihood_for(likelihood: str | Likelihood, Y: np.ndarray) -> Likelihood:
 
     Example::
 
-        likelihood_for("multiclass", labels)  # CategoricalLogit(3), if there are labels 0, 1 and 2
+        likelihood_for("multiclass", labels)  # CategoricalLogit(3) for labels 0, 1, 2
     """
     if not isinstance(likelihood, str):
         check_likelihood(likelihood)

@@ -16,7 +16,9 @@ from benchmarks.suites.classification import methods
 from benchmarks.suites.classification.methods import Outcome
 from benchmarks.suites.classification.tables import published, section
 
-OPTIONS = argparse.Namespace(sizes=[3, 7, 4], steps=10, batch_size=5, network_depths=[2], network_seconds=1.0)
+OPTIONS = argparse.Namespace(
+    sizes=[3, 7, 4], steps=10, batch_size=5, network_depths=[2], network_seconds=1.0, likelihood="softmax"
+)
 MODELS = [*published(*OPTIONS.sizes), "logistic"]
 
 
