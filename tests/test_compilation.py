@@ -16,7 +16,7 @@ from tensorflow.python.framework.func_graph import FuncGraph
 
 import gpflow_decoupled
 import gpflow_decoupled as gd
-from gpflow_decoupled.compilation import Compiled
+from gpflow_decoupled.compilation import Compiled, rarely
 from gpflow_decoupled.linalg.cholesky import cholesky
 from gpflow_decoupled.models import CVIGP
 
@@ -47,6 +47,42 @@ def test_python_branches_and_loops_over_tensors_are_compiled() -> None:
     compiled.get_concrete_function(tf.TensorSpec([], tf.int32))
     assert [int(compiled(tf.constant(n))) for n in (0, 4, 10)] == [0, 10, 55]
     assert compiled.traces == 1
+
+
+def test_a_bound_graph_serves_its_shapes_and_types_alone() -> None:
+    compiled = Compiled(lambda x, y: (2 * x, y + 1), reduce_retracing=True)
+    compiled.bind(tf.ones(2), tf.constant(1))
+    bound = compiled._bound[1]
+    compiled._bound = compiled._bound[0], lambda *args: (used.append(args), bound(*args))[1]
+    used: list = []
+    for x in (tf.ones(2), tf.ones(3), tf.ones(2, tf.float64), np.ones(2)):
+        doubled, more = compiled(x, tf.constant(1))
+        np.testing.assert_array_equal(doubled, 2 * np.ones(len(x)))
+        assert int(more) == 2 and doubled.dtype == x.dtype
+    assert len(used) == 1
+
+
+def test_a_rare_branch_is_one_operation_and_does_the_same() -> None:
+    written = tf.Variable(0.0)
+
+    def rare(x: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        written.assign(x)
+        return tf.exp(tf.sin(x)), tf.cos(x)
+
+    def choose(x: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        return tf.cond(x > 0.0, lambda: (x, x), rarely(lambda: rare(x)))
+
+    graph = tf.function(choose, autograph=False)
+    library = graph.get_concrete_function(tf.TensorSpec([])).graph.as_graph_def().library
+    branch = next(
+        f for f in library.function if "cond_false" in f.signature.name and f.signature.name.count("cond") == 1
+    )
+    assert not {"Exp", "Sin", "Cos"} & {node.op for node in branch.node_def}
+    for function in (graph, choose, tf.function(choose, autograph=False, jit_compile=True)):
+        assert [float(value) for value in function(tf.constant(2.0))] == [2.0, 2.0] and float(written) == 0.0
+        np.testing.assert_allclose(function(tf.constant(-1.0)), [np.exp(np.sin(-1.0)), np.cos(-1.0)], rtol=1e-6)
+        assert float(written) == -1.0
+        written.assign(0.0)
 
 
 def test_other_errors_arrive_as_they_are() -> None:

@@ -116,10 +116,11 @@ def whole_step(model: gpflow.models.GPModel, data: Data, settings: Settings, hol
 
 def fit_step(model: gpflow.models.GPModel, data: Data, settings: Settings) -> Callable[[], object]:
     """The same step on the minibatches of `fit`, which shuffles all rows once per epoch."""
-    run = _training_step(model, settings, hold_sites=True, compile=True).run
+    step = _training_step(model, settings, hold_sites=True, compile=True)
     batches = ArrayBatches(*map(tf.constant, (data.X_train, data.Y_train)), settings.batch_size, settings.seed)
     number, seed = itertools.count(), tf.constant([settings.seed, 0])
-    return lambda: run(*batches(next(number)), seed)
+    step.trace(*batches(0), seed)
+    return lambda: step.run(*batches(next(number)), seed)
 
 
 def _training_step(

@@ -34,6 +34,8 @@ _CHUNKS = 4
 """Largest number of chunks of right-hand sides in a solve."""
 _CHUNK = 256
 """Smallest number of right-hand sides in one chunk of a solve."""
+Span = tuple[int | tf.Tensor, int | tf.Tensor | None]
+"""The first row or column, and the one after the last; None goes to the end."""
 
 
 def solve(chol: tf.Tensor, rhs: tf.Tensor, adjoint: bool = False) -> tf.Tensor:
@@ -60,7 +62,10 @@ def solve_frozen(chol: tf.Tensor, rhs: tf.Tensor, adjoint: bool = False) -> tf.T
 
 def solve_lower(chol: tf.Tensor, rhs: tf.Tensor) -> tf.Tensor:
     """L^-1 R for lower triangular L and R, all [..., M, M]. It is lower triangular too and costs half of a full solve."""
-    columns = [_pad_above(solve(chol[..., i:, i:], rhs[..., i:, i:j]), chol) for i, j in _row_blocks(chol)]
+    columns = [
+        _pad_above(solve(_cut(chol, (i, None), (i, None)), _cut(rhs, (i, None), (i, j))), chol)
+        for i, j in _row_blocks(chol)
+    ]
     return _concat(columns, axis=-1)
 
 
@@ -91,7 +96,7 @@ def lower_transposed_product(left: tf.Tensor, right: tf.Tensor) -> tf.Tensor:
     The entries above the diagonal are not those of the product; `mirror` replaces them where the product is symmetric.
     """
     rows = [
-        _pad_right(tf.matmul(left[..., i:, i:j], right[..., i:, :j], transpose_a=True), left)
+        _pad_right(tf.matmul(_cut(left, (i, None), (i, j)), _cut(right, (i, None), (0, j)), transpose_a=True), left)
         for i, j in _row_blocks(left)
     ]
     return _concat(rows, axis=-2)
@@ -100,7 +105,7 @@ def lower_transposed_product(left: tf.Tensor, right: tf.Tensor) -> tf.Tensor:
 def lower_gram(root: tf.Tensor) -> tf.Tensor:
     """R R^T for a lower triangular R [..., M, M], for example a covariance from its root; about M^3 / 2 multiplications."""
     rows = [
-        _pad_right(tf.matmul(root[..., i:j, :j], root[..., :j, :j], transpose_b=True), root)
+        _pad_right(tf.matmul(_cut(root, (i, j), (0, j)), _cut(root, (0, j), (0, j)), transpose_b=True), root)
         for i, j in _row_blocks(root)
     ]
     return mirror(_concat(rows, axis=-2))
@@ -137,7 +142,7 @@ def _solve_adjoint(chol: tf.Tensor, rhs: tf.Tensor) -> tuple:
 
 @tf.custom_gradient
 def _lower_product(left: tf.Tensor, right: tf.Tensor) -> tuple:
-    rows = [tf.matmul(left[..., i:j, :j], right[..., :j, :]) for i, j in _row_blocks(left)]
+    rows = [tf.matmul(_cut(left, (i, j), (0, j)), _cut(right, (0, j))) for i, j in _row_blocks(left)]
 
     def grad(upstream: tf.Tensor) -> tuple:
         return sum_to(_lower(lower_outer(upstream, right)), left), sum_to(_transposed_product(left, upstream), right)
@@ -147,7 +152,9 @@ def _lower_product(left: tf.Tensor, right: tf.Tensor) -> tuple:
 
 @tf.custom_gradient
 def _transposed_product(left: tf.Tensor, right: tf.Tensor) -> tuple:
-    rows = [tf.matmul(left[..., i:, i:j], right[..., i:, :], transpose_a=True) for i, j in _row_blocks(left)]
+    rows = [
+        tf.matmul(_cut(left, (i, None), (i, j)), _cut(right, (i, None)), transpose_a=True) for i, j in _row_blocks(left)
+    ]
 
     def grad(upstream: tf.Tensor) -> tuple:
         return sum_to(_lower(lower_outer(right, upstream)), left), sum_to(_lower_product(left, upstream), right)
@@ -171,14 +178,27 @@ def lower_outer(left: tf.Tensor, right: tf.Tensor) -> tf.Tensor:
     The entries above the diagonal are not those of the product; `mirror` replaces them where the product is symmetric.
     """
     rows = [
-        _pad_right(tf.matmul(left[..., i:j, :], right[..., :j, :], transpose_b=True), left, axis=-2)
+        _pad_right(tf.matmul(_cut(left, (i, j)), _cut(right, (0, j)), transpose_b=True), left, axis=-2)
         for i, j in _row_blocks(left)
     ]
     return _concat(rows, axis=-2)
 
 
+def _cut(matrix: tf.Tensor, rows: Span, columns: Span = (0, None)) -> tf.Tensor:
+    """Those rows and columns of [..., M, N]; the matrix itself where they are all, because even such a slice is a call."""
+    spans = zip((rows, columns), matrix.shape[-2:])
+    if all(_is(first, 0) and (last is None or _is(last, size)) for (first, last), size in spans):
+        return matrix
+    return matrix[..., slice(*rows), slice(*columns)]
+
+
 def _lower(matrix: tf.Tensor) -> tf.Tensor:
     return tf.linalg.band_part(matrix, -1, 0)
+
+
+def _is(number: int | tf.Tensor, size: int | None) -> bool:
+    """Whether a number is known while tracing, and is that one."""
+    return isinstance(number, int) and number == size
 
 
 def _row_blocks(matrix: tf.Tensor) -> list[tuple[int, int]]:

@@ -21,7 +21,8 @@ from .. import SUITES
 TINY = {
     "steps": "--sizes 20 --batch-size 64 --rounds 2 --seconds 0.05 --tasks synthetic --mean-points 100 200 --num-beta 20 "
     "--num-gamma 40 --num-data 1000 --steps 2 --dimensions L --points 2 --models coupled GPflow --processes 0 "
-    "--product-rows 1500 --right-hand-sides 2 --solve-rows 400 --rank 50",
+    "--product-rows 1500 --right-hand-sides 2 --solve-rows 400 --rank 50 --small-sizes 10 --batches 32 --latents 1 2 "
+    "--loop-steps 3",
     "startup": "--rounds 1 --size 10 --batch-size 64",
     "regression": "--parts table seconds intervals --tasks diabetes --models coupled-20-adam gpflow-20 --sizes 20 30 25 "
     "--steps 60 --budgets 1 --batch-size 128 --learned-points 10 --learned-seconds 1 --more-points 30",

@@ -4,7 +4,8 @@
 - `memory`: time and peak memory of `ODVGP` against the number of mean points;
 - `scaling`: both against M_beta, M_gamma, N, D and the number of latents L, beside the `SVGP` of GPflow and GPyTorch;
 - `products`: seconds of a product with a kernel matrix that is never stored;
-- `solves`: seconds and peak memory of a solve for a mean on all rows.
+- `solves`: seconds and peak memory of a solve for a mean on all rows;
+- `small`: the step and the loop of `fit` at small sizes and with several latents, in turn with GPflow's.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ __all__ = ["SUITE"]
 import argparse
 
 from ...harness.runner import Suite
-from . import memory, products, scaling, solves, speed
+from . import memory, products, scaling, small, solves, speed
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -41,6 +42,10 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--solve-rows", nargs="+", type=int, default=[9_000, 36_000], help="N of solves")
     parser.add_argument("--rank", type=int, default=1000, help="of solves: points of the preconditioner")
     parser.add_argument("--max-products", type=int, default=200, help="of solves")
+    parser.add_argument("--small-sizes", nargs="+", type=int, default=[30, 90, 150], help="M of small")
+    parser.add_argument("--batches", nargs="+", type=int, default=[64, 256, 1024], help="of small")
+    parser.add_argument("--latents", nargs="+", type=int, default=[1, 2, 3, 10], help="L of small")
+    parser.add_argument("--loop-steps", type=int, default=0, help="of small: steps of a turn of the loops; 0: no loops")
     parser.add_argument("--batch-size", type=int, default=1024)
     parser.add_argument("--rounds", type=int, default=7, help="how often every step is timed, in turn")
     parser.add_argument("--seconds", type=float, default=0.5, help="length of one timing")
@@ -54,6 +59,7 @@ SUITE = Suite(
         "scaling": scaling.PART,
         "products": products.PART,
         "solves": solves.PART,
+        "small": small.PART,
     },
     _add_arguments,
     selecting=(
@@ -65,5 +71,8 @@ SUITE = Suite(
         "product_inputs",
         "right_hand_sides",
         "solve_rows",
+        "small_sizes",
+        "batches",
+        "latents",
     ),
 )

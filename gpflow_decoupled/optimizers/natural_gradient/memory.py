@@ -9,6 +9,7 @@ from collections.abc import Hashable
 import tensorflow as tf
 
 from ...bases import Gaussian, InducingBasis
+from ...compilation import rarely
 from ...linalg.gaussians import precision_from_root
 
 Reference = Hashable
@@ -34,7 +35,7 @@ class PrecisionMemory(tf.Module):
             return precision_from_root(root)
         place = self._place(basis, part, root)
         same = tf.reduce_all(tf.equal(self._roots[place], root))
-        return tf.cond(same, self._precisions[place].read_value, lambda: precision_from_root(root))
+        return tf.cond(same, self._precisions[place].read_value, rarely(lambda: precision_from_root(root)))
 
     def store(self, basis: InducingBasis, gaussians: tuple[Gaussian, ...], precisions: tuple[tf.Tensor, ...]) -> None:
         """Remember the precisions [L, M, M] of the new roots."""

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from ...bases import Gaussian
+from ...compilation import rarely
 from ...linalg.gaussians import apply_per_latent, precision_factor, root_from_factor
 
 
@@ -74,7 +75,12 @@ def natural_step(
     def infeasible(tries: tf.Tensor, new: Natural) -> tf.Tensor:
         return tf.logical_and(tries < max_halvings, tf.logical_not(new.ok))
 
-    tries, new = tf.while_loop(infeasible, halve, (tf.constant(0), at(step_size)))
-    was_halved = tf.logical_and(new.ok, tries > 0)
-    tries, new = tf.cond(was_halved, lambda: halve(tries, new), lambda: (tries, new))
-    return new, tries
+    def search() -> tuple[Natural, tf.Tensor]:
+        tries, new = tf.while_loop(infeasible, halve, (tf.constant(0), first))
+        tries, new = tf.cond(new.ok, lambda: halve(tries, new), lambda: (tries, new))
+        return new, tries
+
+    first = at(step_size)
+    if max_halvings == 0:
+        return first, tf.constant(0)
+    return tf.cond(first.ok, lambda: (first, tf.constant(0)), rarely(search))

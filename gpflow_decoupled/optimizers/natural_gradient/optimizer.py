@@ -34,6 +34,7 @@ from gpflow.models import SVGP
 
 from ... import replicas
 from ...bases import Gaussian
+from ...compilation import rarely
 from ...errors import NumericalError, UnknownOptionError, check_option
 from ...inputs import check_rate, check_whole
 from ...linalg.gaussians import apply_per_latent
@@ -224,13 +225,10 @@ class NaturalGradient(tf.Module):
         feasible = tf.reduce_all(tf.stack([new.ok, *(part.ok for part in carried)]))
 
         def stay() -> tf.Tensor:
-            return self._assign(model, move, tuple(part.gaussian() for part in move.naturals))
+            still = tuple(part.gaussian() for part in move.naturals)
+            return tf.cond(move.ok, lambda: self._assign(model, move, still), lambda: False)
 
-        tf.cond(
-            move.ok,
-            lambda: tf.cond(feasible, lambda: self._assign(model, held, gaussians), stay),
-            lambda: False,
-        )
+        tf.cond(tf.logical_and(move.ok, feasible), lambda: self._assign(model, held, gaussians), rarely(stay))
 
     def _assign(self, model: BasisGP, move: Move, gaussians: tuple[Gaussian, ...]) -> bool:
         if gaussians:

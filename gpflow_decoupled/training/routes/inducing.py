@@ -185,6 +185,7 @@ class TrainingStep(Step):
         options = {"jit_compile": compile == "xla", **ways_to_trace(shards)}
         self._compiled: Compiled | None = Compiled(on_rows, **options) if compile else None
         self._run = on_rows if self._compiled is None else self._compiled
+        self._sized: tuple[float, float] | None = None
 
     @property
     def variables(self) -> list[tf.Variable]:
@@ -218,13 +219,17 @@ class TrainingStep(Step):
     def trace(self, X: tf.Tensor, Y: tf.Tensor, seed: tf.Tensor) -> None:
         """Compile the step for X [B, D], Y [B, P]."""
         if self._compiled is not None:
-            self._compiled.get_concrete_function(X, Y, seed)
+            alone = self.group.strategy is None
+            (self._compiled.bind if alone else self._compiled.get_concrete_function)(X, Y, seed)
 
     def set_step_sizes(self, sizes: StepSizes) -> None:
         """Take those of q, of the mean coefficients and of everything else."""
         if self.natural is not None and sizes.natural_gradient is not None:
-            self.natural.gamma.assign(sizes.natural_gradient)
-            self.natural.mean_step.assign(sizes.mean_learning_rate)
+            sized = sizes.natural_gradient, sizes.mean_learning_rate
+            if sized != self._sized:  # most steps have those of the step before
+                self.natural.gamma.assign(sizes.natural_gradient)
+                self.natural.mean_step.assign(sizes.mean_learning_rate)
+                self._sized = sized
         self.others.set_rate(sizes.learning_rate)
         if self.mean is not None:
             self.mean.set_rate(sizes.mean_learning_rate)

@@ -11,6 +11,7 @@ import tensorflow as tf
 
 from ... import replicas
 from ...errors import UnknownOptionError
+from ...optimizers.adam import Slots, adam_step, slots_of
 
 
 class Optimizer(Protocol):
@@ -33,8 +34,10 @@ class KerasAscent:
 
     def __init__(self, optimizer: Optimizer, moved: Sequence[tf.Variable]) -> None:
         self.optimizer, self.moved = optimizer, list(moved)
+        self._rate: float | None = None
         if self.moved:
             optimizer.build(self.moved)
+        self._slots: Slots | None = slots_of(optimizer, self.moved)
 
     @property
     def variables(self) -> list[tf.Variable]:
@@ -48,8 +51,10 @@ class KerasAscent:
         return f"{kind.__module__.split('.')[0]}.{kind.__name__}"
 
     def set_rate(self, rate: float) -> None:
-        """Take the learning rate of the next step."""
-        self.optimizer.learning_rate.assign(rate)
+        """Take the learning rate of the next step; nothing is written where it is that of the last one."""
+        if rate != self._rate:
+            self.optimizer.learning_rate.assign(rate)
+            self._rate = rate
 
     def ascend(self, gradients: Sequence[tf.Tensor | None]) -> None:
         """Move each variable up its gradient, of the same shape; None stands for a gradient that does not exist.
@@ -59,7 +64,9 @@ class KerasAscent:
         pairs = [(-gradient, variable) for gradient, variable in zip(gradients, self.moved) if gradient is not None]
         if not pairs:
             return
-        if replicas.count() == 1:
+        if replicas.count() == 1 and self._slots is not None and len(pairs) == len(self.moved):
+            adam_step(self._slots, pairs)
+        elif replicas.count() == 1:
             self.optimizer.apply_gradients(pairs)
         elif sums_by_itself(self.optimizer):
             self.optimizer.apply_gradients([(replicas.share(gradient), variable) for gradient, variable in pairs])
