@@ -53,13 +53,11 @@ BY_NAME = "conjugate_gradients"
 _COUPLED_SHARE = 0.7
 """The share of a run before the rounds, where there are any. With half of it, a kernel with thirty lengthscales ends behind
 that of a coupled model: steps on minibatches learn so many of them faster than rounds do."""
-_LEAST_SHARE = 0.5
-"""The least share for them where the solve at the end takes the rest."""
 _ENOUGH_EVALUATIONS = 0.25
 """Rounds need so many evaluations for each number that kernel, likelihood and mean function learn: with fewer, L-BFGS does not
 know the curvature, and steps on minibatches gain more in the same time."""
-_PRODUCTS, _TIMED_ROWS = 5, 1000
-"""With K in a rough solve; and rows of K in the product that is timed."""
+_PRODUCTS, _TIMED_ROWS = 8, 1000
+"""With K in a solve, about; and rows of K in the product that is timed."""
 _OVERTIME, _LEAST_SECONDS = 1.25, 10.0
 """The share of the run after which the last solve is cut short, and what it may take in any case."""
 _EVALUATIONS = 8
@@ -223,7 +221,7 @@ class DataMeanStep(Step):
         numbers = sum(int(tf.size(variable)) for part in parts for variable in part.trainable_variables)
         if self.rounds and rounds * _EVALUATIONS >= _ENOUGH_EVALUATIONS * numbers:
             return
-        self.rounds, self.end = False, max(_LEAST_SHARE, 1.0 - solve / seconds)
+        self.rounds, self.end = False, max(_COUPLED_SHARE, 1.0 - solve / seconds)
 
     def _seconds_of_product(self) -> float:
         """Of K a on all rows, by the clock of the first worker, judged by some of its rows; the first call compiles."""
