@@ -56,6 +56,8 @@ def _train(spec: Spec, data: Data, targets: Sequence[float], settings: Settings)
             failures = f"failed in step {result.steps + 1}"
         snapshots += recorder.finish(lambda model=model: scores(model, data), result.history.get("seconds"), failed)
         snapshots[-1].target, snapshots[-1].final = budget, True
+        if not failed:
+            snapshots[-1].metrics.setdefault("elbo", result.elbo)
         shortened += result.shortened_steps
     note = failures or (f"{shortened} shortened steps" if shortened else "")
     ms = 1e3 * result.seconds / max(result.steps, 1)

@@ -34,9 +34,8 @@ def stationary_gram_product(kernel: Kernel, Z: tf.Tensor, X: tf.Tensor | None, a
 def _scaled(kernel: Kernel, Z: tf.Tensor, X: tf.Tensor | None) -> tuple[tf.Tensor, tf.Tensor]:
     """The active columns of both, divided by the lengthscales."""
     Z, X = kernel.slice(Z, X)
-    lengthscales = tf.convert_to_tensor(
-        kernel.lengthscales
-    )  # read once: a Parameter is some ten calls with its gradient
+    # read once: to read a Parameter takes some ten calls with its gradient
+    lengthscales = tf.convert_to_tensor(kernel.lengthscales)
     left = Z / lengthscales
     return left, left if X is None else X / lengthscales
 

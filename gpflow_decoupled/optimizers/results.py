@@ -5,8 +5,9 @@ from __future__ import annotations
 __all__ = ["Recorder", "RunResult"]
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, fields
-from typing import TypedDict
+from typing import TypeVar
 
 import numpy as np
 
@@ -46,15 +47,7 @@ class RunResult:
         return html_table(type(self).__name__, values)
 
 
-class _Outcome(TypedDict):
-    """The fields of a `RunResult`, by name."""
-
-    elbo: float
-    steps: int
-    seconds: float
-    history: dict[str, np.ndarray]
-    converged: bool
-    reason: str
+Result = TypeVar("Result", bound=RunResult)
 
 
 class Recorder:
@@ -87,13 +80,20 @@ class Recorder:
         table = np.array(self.rows, dtype=float).reshape(-1, len(self.columns)).T
         return dict(zip(self.columns, table))
 
-    def outcome(self, elbo: float, reason: str) -> _Outcome:
-        """The shared fields of the result of a run of which each row is a step, and which converged if that is the reason."""
-        return {
-            "elbo": elbo,
-            "steps": len(self),
-            "seconds": self.seconds,
-            "history": self.history,
-            "converged": reason == "converged",
-            "reason": reason,
-        }
+    def finish(self, kind: Callable[..., Result], elbo: float, reason: str, **own: object) -> Result:
+        """The result of a run of which each row is a step, and which converged if that is the reason.
+
+        :param kind: the class of the result.
+        :param elbo: the bound at the end, in nats.
+        :param reason: why the run ended.
+        :param own: the fields that the class has beside those of `RunResult`.
+        """
+        return kind(
+            elbo=elbo,
+            steps=len(self),
+            seconds=self.seconds,
+            history=self.history,
+            converged=reason == "converged",
+            reason=reason,
+            **own,
+        )

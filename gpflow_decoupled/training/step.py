@@ -83,7 +83,7 @@ class Step(Protocol):
         return {}
 
     def trace(self, X: tf.Tensor, Y: tf.Tensor, seed: tf.Tensor) -> None:
-        """Compile the step for batches like this one; nothing is computed."""
+        """Compile the step for batches like this one; no variable changes."""
         return None
 
     def set_step_sizes(self, sizes: StepSizes) -> None:

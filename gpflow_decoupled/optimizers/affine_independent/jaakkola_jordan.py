@@ -92,7 +92,7 @@ class JaakkolaJordan:
             # 3) the best xi for this q
             xi = np.sqrt(square)
         q.write()
-        return RunResult(**recorder.outcome(bound, reason))
+        return recorder.finish(RunResult, bound, reason)
 
 
 class _Gaussian(Protocol):

@@ -156,8 +156,10 @@ class AffineIndependentAscent:
         if gaussian_is_kept:
             _assign(basis, gaussian, gaussian.root)
             basis.assign_base("normal")
-        result = AffineResult(
-            **recorder.outcome(gaussian.bound if gaussian_is_kept else joint.elbo, joint.reason),
+        result = recorder.finish(
+            AffineResult,
+            gaussian.bound if gaussian_is_kept else joint.elbo,
+            joint.reason,
             tracing_seconds=tracing + joint.tracing_seconds,
             gaussian_seconds=gaussian_seconds,
             gaussian_elbo=gaussian.bound,

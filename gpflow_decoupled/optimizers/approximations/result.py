@@ -9,7 +9,6 @@ from dataclasses import dataclass
 import numpy as np
 import tensorflow as tf
 
-from ..ascent import CONVERGED
 from ..results import Recorder, RunResult
 
 
@@ -64,13 +63,10 @@ class EvidenceRecorder(Recorder):
 
     def result(self, reason: str, evidence: float, elbo: float, clipped: int = 0) -> EvidenceResult:
         """What the run returns, with estimate and bound at its end."""
-        return EvidenceResult(
-            elbo=elbo,
-            steps=len(self),
-            seconds=self.seconds,
-            history=self.history,
-            converged=reason == CONVERGED,
-            reason=reason,
+        return self.finish(
+            EvidenceResult,
+            elbo,
+            reason,
             evidence_estimate=evidence,
             shortened_steps=self.shortened,
             skipped_sites=self.skipped,

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..ascent import CONVERGED
 from ..results import Recorder, RunResult
 
 
@@ -54,17 +53,8 @@ class ConjugateRecorder(Recorder):
 
     def result(self, reason: str, elbo: float | None = None) -> ConjugateResult:
         """What the run returns; `elbo` is the bound at its end, by default the last one that was recorded."""
-        history = self.history
         if elbo is None:
-            known = history["elbo"][np.isfinite(history["elbo"])]
+            bounds = self.history["elbo"]
+            known = bounds[np.isfinite(bounds)]
             elbo = float(known[-1]) if len(known) else float("nan")
-        return ConjugateResult(
-            elbo=elbo,
-            steps=len(self),
-            seconds=self.seconds,
-            history=history,
-            converged=reason == CONVERGED,
-            reason=reason,
-            shortened_steps=self.shortened,
-            clipped_sites=self.clipped,
-        )
+        return self.finish(ConjugateResult, elbo, reason, shortened_steps=self.shortened, clipped_sites=self.clipped)

@@ -121,8 +121,10 @@ class MixtureAscent:
         found = _single(gaussian, objective) if gaussian_is_kept else objective.mixture(x)
         bound = gaussian.bound if gaussian_is_kept else bound
         estimate, error = self._estimate(objective, found, bound, rng)
-        return MixtureResult(
-            **recorder.outcome(bound, reason),
+        return recorder.finish(
+            MixtureResult,
+            bound,
+            reason,
             gaussian_elbo=gaussian.bound,
             elbo_estimate=estimate,
             standard_error=error,
