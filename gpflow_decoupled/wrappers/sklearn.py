@@ -4,6 +4,7 @@ from __future__ import annotations
 
 __all__ = ["DecoupledGPClassifier", "DecoupledGPRegressor"]
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -13,6 +14,7 @@ import numpy.typing as npt
 from gpflow.kernels import Kernel
 from gpflow.likelihoods import Likelihood
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import Tags, check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
@@ -22,7 +24,7 @@ from ..errors import DataError
 from ..inputs import check_whole
 from ..training import Evaluation, FitResult
 from .classes import class_probabilities
-from .validation import held_out_rows
+from .validation import held_out_rows, how_to_go_on
 
 _BLOCK = 8192
 """Rows predicted at once, so that memory does not grow with the data."""
@@ -85,6 +87,8 @@ class _DecoupledGP(BaseEstimator):
         }
         options |= {} if evaluation is None else {"evaluation": evaluation}
         self.result_: FitResult = self.standardized_.fit(**(options | (self.fit_options or {})))
+        if evaluation is not None and (advice := how_to_go_on(self.result_)):
+            warnings.warn(advice, ConvergenceWarning, stacklevel=3)
 
     def _hold_out(
         self, X: np.ndarray, Y: np.ndarray, rng: np.random.RandomState
@@ -126,7 +130,8 @@ class DecoupledGPRegressor(RegressorMixin, _DecoupledGP):
     :param seconds: limit on the wall-clock time of the steps; None leaves it to `steps`.
     :param validation_fraction: the share of the rows, of each class in a classifier, that is held out; every 100 steps their
         log density is computed, and training stops when it no longer improves, at the Parameters of the best evaluation.
-        `result_.reason` says why it stopped. None, the default, trains on all rows for all steps.
+        `result_.reason` says why it stopped. Where `steps` or `seconds` ended training while it still improved, a
+        `ConvergenceWarning` says what it would take to go on. None, the default, trains on all rows for all steps.
     :param n_iter_no_change: evaluations without a better log density of the held-out rows before training stops.
     :param fit_options: further arguments of `gpflow_decoupled.fit`.
     :param random_state: seed of points and minibatches.

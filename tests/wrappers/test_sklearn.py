@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
@@ -14,9 +15,9 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from gpflow_decoupled.bases import CoupledBasis, OrthogonalBasis
 from gpflow_decoupled.errors import DataError
-from gpflow_decoupled.training import Schedule
+from gpflow_decoupled.training import FitResult, Schedule
 from gpflow_decoupled.wrappers.sklearn import DecoupledGPClassifier, DecoupledGPRegressor
-from gpflow_decoupled.wrappers.validation import held_out_rows
+from gpflow_decoupled.wrappers.validation import held_out_rows, how_to_go_on
 
 # eager steps of size 1: nothing to trace, and a handful of them is enough for small data
 EAGER = {
@@ -172,6 +173,39 @@ def test_training_stops_when_held_out_rows_no_longer_improve(monkeypatch) -> Non
     assert stopped.result_.steps < 60 and stopped.standardized_.shape[0] == 40
     again = clone(stopped).fit(X, y)
     np.testing.assert_array_equal(again.predict(X), stopped.predict(X))
+
+
+def test_a_run_that_still_improved_says_how_to_go_on(monkeypatch) -> None:
+    """The limit that was reached is named, with its numbers; `standardized_.fit` goes on from there."""
+    monkeypatch.setattr("gpflow_decoupled.wrappers.sklearn._EVERY", 5)
+    X = np.random.default_rng(1).uniform(0.0, 6.0, (80, 1))
+    y = np.sin(X[:, 0])
+    short = DecoupledGPRegressor(validation_fraction=0.2, **FAST | {"steps": 20})
+    with pytest.warns(ConvergenceWarning, match=r"\(steps done\).*last quarter of 20 steps.*pass steps=40;") as caught:
+        short.fit(X, y)
+    assert "standardized_.fit(steps=20)" in str(caught[0].message) and caught[0].filename == __file__
+    more = short.standardized_.fit(steps=20, progress=False, compile=False)
+    assert more.elbo > short.result_.elbo
+
+
+@pytest.mark.parametrize(
+    "reason, density, expected",
+    [
+        ("steps done", [0.0, 0.1, 0.2, 0.3], "steps=80"),
+        ("time is up", [0.0, 0.1, 0.2, 0.3], "seconds=24"),
+        ("time is up", [0.0, 0.1, 0.3, 0.3], ""),
+        ("time is up", [0.0, 0.4, 0.2, 0.3], ""),
+        ("interrupted", [0.0, 0.1, 0.2, 0.3], ""),
+        ("no improvement in 2 evaluations", [0.0, 0.1, 0.2, 0.3], ""),
+    ],
+)
+def test_only_a_run_that_still_improved_is_to_go_on(reason, density, expected) -> None:
+    history = {"evaluation_step": np.array([10.0, 20.0, 30.0, 40.0]), "log_density": np.array(density)}
+    result = FitResult(
+        elbo=0.0, steps=40, seconds=12.0, history=history, converged=False, reason=reason, compile_seconds=0.0
+    )
+    advice = how_to_go_on(result)
+    assert (f"pass {expected};" in advice) if expected else advice == ""
 
 
 def test_the_same_share_of_each_class_is_held_out() -> None:
