@@ -4,22 +4,15 @@ from __future__ import annotations
 
 __all__ = ["CategoricalLogit"]
 
-from functools import cache
-
 import numpy as np
 import tensorflow as tf
-import tensorflow_probability as tfp
 from gpflow.base import MeanAndVariance, TensorType
 from gpflow.likelihoods import Likelihood
-from scipy.special import ndtri
-from scipy.stats import qmc
 
 from ...errors import DataError
+from ...expectations.expected_softmax import expected_softmax
 from ...expectations.log_sum_exp import tilted_bound
 from ...summaries import short_repr
-
-_POINTS, _AT_ONCE = 1024, 32
-"""Fixed points of the predictions, and how many of them are in memory together"""
 
 
 class CategoricalLogit(Likelihood):
@@ -31,9 +24,8 @@ class CategoricalLogit(Likelihood):
     Expected log densities are a lower bound in closed form, (V33), of Knowles & Minka (NIPS 2011), so that the ELBO stays a
     bound of the evidence. The bound is concave in the means, and its derivatives in the variances are never positive. It is
     exact at variance 0; with equal means it is 0.04 nats too low where the latents have variance 1, 0.26 at 3 and 1.3 at 10.
-    Predictions average over 1024 fixed points of a Sobol sequence: with five classes probabilities are off by 4e-4 on
-    average at a variance of 1, by 1e-3 at 10 and by 3e-3 at 100. Log densities of rare classes are off by a few tenths at a
-    variance of 10 with ten classes, and by 1.5 nats at 100.
+    Probabilities of predictions are exact to 1e-8 up to variances of 300, by integrals over one number, (V34), also those of
+    rare classes.
 
     :param num_classes: C, at least 2.
     :param kwargs: passed on to `gpflow.likelihoods.Likelihood`.
@@ -46,7 +38,8 @@ class CategoricalLogit(Likelihood):
         fit(model, (X, Y))
         probabilities, _ = model.predict_y(Xnew)  # [N, 3]
 
-    Cost: N C for the bound, 1024 N C for predictions, with memory for 32 N C numbers.
+    Cost: N C for the bound; for predictions N C T^2 operations of a product of matrices, where T is some 110 at a variance of
+    1, 200 at 10 and 500 at 100.
     """
 
     def __init__(self, num_classes: int, **kwargs: object) -> None:
@@ -70,7 +63,7 @@ class CategoricalLogit(Likelihood):
 
     def _predict_mean_and_var(self, X: TensorType, Fmu: TensorType, Fvar: TensorType) -> MeanAndVariance:
         p = tf.exp(self._log_probabilities(Fmu, Fvar))
-        p /= tf.reduce_sum(p, axis=-1, keepdims=True)  # they sum to one up to rounding
+        p /= tf.reduce_sum(p, axis=-1, keepdims=True)  # they sum to one up to rounding and the bounds
         return p, p * (1.0 - p)
 
     def _predict_log_density(self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType) -> tf.Tensor:
@@ -86,35 +79,15 @@ class CategoricalLogit(Likelihood):
         return tf.reduce_sum(chosen * values, axis=-1)
 
     def _log_probabilities(self, Fmu: TensorType, Fvar: TensorType) -> tf.Tensor:
-        """log E softmax(f) [..., C] over the fixed points, a few at a time."""
+        """log E softmax(f) [..., C], by (V34); what is too small for that is its lower bound E log softmax(f), by (V33)."""
         mean, variance = _same_shape(Fmu, Fvar)
+        rows = (tf.reshape(part, [-1, self.num_classes]) for part in (mean, variance))
+        p = tf.cast(tf.reshape(expected_softmax(*rows), tf.shape(mean)), mean.dtype)
         tiny = tf.constant(np.finfo(mean.dtype.as_numpy_dtype).tiny, mean.dtype)
-        # classes as the first axis: sums over a short last one are slow
-        rows = [tf.transpose(tf.reshape(part, [-1, self.num_classes])) for part in (mean, tf.maximum(variance, tiny))]
-        m, deviation = rows[0][:, :, None], tf.sqrt(rows[1])[:, :, None]
-        points = tf.constant(_normal_points(self.num_classes), mean.dtype)[:, :, None]  # [blocks, C, 1, points]
-
-        def add(total: tf.Tensor, block: tf.Tensor) -> tf.Tensor:
-            f = m + deviation * block
-            values = f - tf.reduce_logsumexp(f, axis=0)
-            return tfp.math.log_add_exp(total, tf.reduce_logsumexp(values, axis=-1))
-
-        first = add(tf.fill(tf.shape(rows[0]), tf.constant(-np.inf, mean.dtype)), points[0])
-        total = tf.foldl(add, points[1:], initializer=first) - np.log(_POINTS)
-        return tf.reshape(tf.transpose(total), tf.shape(mean))
+        return tf.maximum(tf.math.log(tf.maximum(p, tiny)), mean - tilted_bound(mean, variance)[..., None])
 
 
 def _same_shape(mean: TensorType, variance: TensorType) -> tuple[tf.Tensor, tf.Tensor]:
     """Mean and variance, broadcast to one shape."""
     mean, variance = tf.convert_to_tensor(mean), tf.convert_to_tensor(variance)
     return mean + tf.zeros_like(variance), variance + tf.zeros_like(mean)
-
-
-@cache
-def _normal_points(size: int) -> np.ndarray:
-    """Points [blocks, size, points] of the standard normal: a scrambled Sobol sequence, always the same, and its negative."""
-    uniform = qmc.Sobol(size, seed=np.random.default_rng(0)).random(_POINTS // 2)
-    half = ndtri(np.clip(uniform, 1e-12, 1.0 - 1e-12))
-    if size <= len(half) // 4:
-        half = np.linalg.solve(np.linalg.cholesky(half.T @ half / len(half)), half.T).T  # second moments are exact
-    return np.stack([half, -half], axis=1).reshape(-1, _AT_ONCE, size).transpose(0, 2, 1)

@@ -1,0 +1,115 @@
+"""The expectation of a softmax under independent Gaussians, by sums over one number.
+
+softmax_c(f) is the probability that f_c + e_c is the largest of all f_k + e_k, where the e_k are independent and have the
+Gumbel distribution function G(z) = exp(-e^-z). For independent f_k ~ N(m_k, v_k) these sums are independent too. With their
+distribution functions F_k
+
+    E softmax_c(f) = int F_c'(t) prod_{k != c} F_k(t) dt,    F_k(t) = int N(x; m_k, v_k) G(t - x) dx                (V34)
+
+Both integrals are trapezoid sums on one lattice of t and x. The integrands are analytic and fall fast, so that their errors
+are of the order of exp(-pi^2 / h) for a step h. On one lattice all F_k are a product of two matrices, of the Gaussian
+densities and of G at all differences. A Gaussian that is narrower than the step gets the nodes of Gauss-Hermite quadrature.
+"""
+
+from __future__ import annotations
+
+__all__ = ["expected_softmax"]
+
+import math
+
+import numpy as np
+import tensorflow as tf
+
+_STEP = 0.4
+"""h, as long as `_MOST` points reach. A Gaussian whose standard deviation is less than h is called narrow."""
+_MOST, _BELOW = 1024, 256
+"""The most points of t, and of x below the first t."""
+_WIDTH = 8.0
+"""Standard deviations of a Gaussian that the lattice covers on either side."""
+_LEFT, _RIGHT = 3.5, 25.0
+"""What the lattice covers beyond, for the Gumbel distribution: G(-3.5) and 1 - G(25) are less than 2e-11."""
+_LARGEST, _FARTHEST = 7.0, 300.0
+"""exp(-e^7) is zero, and e^300 squared is a number."""
+_NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(6)
+_AT_ONCE = 2**13
+"""Latent functions times rows that are in memory together, with a few hundred numbers each."""
+_NO_VARIANCE = 1e-12
+"""With less the expectation is softmax(m) to as many digits."""
+
+
+def expected_softmax(mean: tf.Tensor, variance: tf.Tensor) -> tf.Tensor:
+    """E softmax(f) [N, C] in float64, for independent f_k ~ N(m_k, v_k).
+
+    :param mean: m [N, C].
+    :param variance: v [N, C], not below zero.
+
+    Exact to 1e-8 up to variances of 300, and to 1e-3 beyond. Probabilities below 1e-40 may be zero. Cost: N C (T J + 6 T) for
+    T points of t and J of x, some 110 of both at a variance of 1, 200 at 10 and 500 at 100.
+    """
+    mean, variance = tf.cast(mean, tf.float64), tf.cast(variance, tf.float64)
+    rows, classes = tf.shape(mean)[0], mean.shape[-1]
+    blocks = tf.maximum((rows * classes + _AT_ONCE - 1) // _AT_ONCE, 1)
+    size = tf.maximum((rows + blocks - 1) // blocks, 1)
+    padding = [[0, blocks * size - rows], [0, 0]]
+    parts = [tf.reshape(tf.pad(part, padding), [blocks, size, classes]) for part in (mean, variance)]
+    found = tf.map_fn(_of_rows, parts, fn_output_signature=tf.float64)
+    found = tf.reshape(found, [blocks * size, classes])[:rows]
+    certain = tf.reduce_max(variance, axis=-1, keepdims=True) < _NO_VARIANCE
+    return tf.where(certain, tf.nn.softmax(mean, axis=-1), found)
+
+
+@tf.autograph.experimental.do_not_convert
+def _of_rows(moments: list[tf.Tensor]) -> tf.Tensor:
+    """(V34) for the means and variances of some rows, each [B, C], on one lattice."""
+    mean, variance = moments
+    mean -= tf.reduce_max(mean, axis=-1, keepdims=True)
+    deviation = tf.sqrt(tf.maximum(variance, np.finfo(float).tiny))
+    low, high = tf.stop_gradient(mean - _WIDTH * deviation), tf.stop_gradient(mean + _WIDTH * deviation)
+    start = tf.reduce_min(tf.reduce_max(low, axis=-1)) - _LEFT
+    span = tf.reduce_max(high) + _RIGHT - start
+    h = tf.maximum(tf.constant(_STEP, tf.float64), span / _MOST)
+    count = tf.cast(tf.math.ceil(span / h), tf.int32) + 1
+    below = tf.cast(tf.clip_by_value(tf.math.ceil((start - tf.reduce_min(low)) / h), 0.0, _BELOW), tf.int32)
+    x = start + h * tf.cast(tf.range(-below, count), tf.float64)
+    t, narrow = x[below:], deviation < h
+
+    zeros = tf.zeros(tf.concat([tf.shape(mean), [count]], axis=0), tf.float64)
+    few = tf.cond(
+        tf.reduce_any(narrow),
+        lambda: _by_nodes(mean, tf.minimum(deviation, h), t),
+        lambda: (zeros, zeros),
+    )
+    many = tf.cond(
+        tf.reduce_all(narrow),
+        lambda: (zeros, zeros),
+        lambda: _by_lattice(mean, tf.maximum(deviation, h), x, t, h),
+    )
+    F, slope = (tf.where(narrow[..., None], left, right) for left, right in zip(few, many))
+    F = tf.maximum(F, np.finfo(float).tiny)
+    product = tf.exp(tf.reduce_sum(tf.math.log(F), axis=1, keepdims=True))
+    p = tf.reduce_sum(slope / F * product, axis=-1)  # (V34)
+    return p / tf.reduce_sum(p, axis=-1, keepdims=True)  # the sum is 1 / h up to the errors of the sums
+
+
+def _by_lattice(
+    mean: tf.Tensor, deviation: tf.Tensor, x: tf.Tensor, t: tf.Tensor, h: tf.Tensor
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """F and F' [B, C, T] for m and the roots of v [B, C], with x [J] of step h."""
+    rise = tf.exp(tf.minimum(x[:, None] - t, _LARGEST))
+    G = tf.exp(-rise)
+    z, step = (x - mean[..., None]) / deviation[..., None], h / deviation[..., None]
+    weights = step / math.sqrt(2.0 * math.pi) * tf.exp(-0.5 * tf.square(z))
+    rest = 0.5 * tf.math.erfc((0.5 * step - z[..., :1]) / math.sqrt(2.0))  # what is below the lattice, where G is one
+    return rest + tf.tensordot(weights, G, 1), tf.tensordot(weights, rise * G, 1)
+
+
+def _by_nodes(mean: tf.Tensor, deviation: tf.Tensor, t: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """The same by Gauss-Hermite quadrature."""
+    F, slope = tf.zeros([], tf.float64), tf.zeros([], tf.float64)
+    fall = tf.exp(tf.minimum(-t, _FARTHEST))
+    for node, weight in zip(_NODES, _WEIGHTS / _WEIGHTS.sum()):
+        f = tf.clip_by_value(mean + deviation * node, -_FARTHEST, _FARTHEST)
+        rise = tf.exp(f)[..., None] * fall
+        part = weight * tf.exp(-rise)
+        F, slope = F + part, slope + rise * part
+    return F, slope
