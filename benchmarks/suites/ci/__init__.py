@@ -27,8 +27,8 @@ TINY = {
     "regression": "--parts table seconds intervals --tasks diabetes --models coupled-20-adam gpflow-20 --sizes 20 30 25 "
     "--steps 60 --budgets 1 --batch-size 128 --learned-points 10 --learned-seconds 1 --more-points 30",
     "convergence": "--num-data 150 --num-beta 10 --num-gamma 30 --iterations 20 --methods mixed-diagonal newton",
-    "classification": "--steps 30 --sizes 10 20 15 --batch-size 100 --models orthogonal-10+20 gpflow-15-adam network logistic "
-    "--network-seconds 0.6 --network-depths 2",
+    "classification": "--steps 100 --sizes 10 20 15 --batch-size 100 --models orthogonal-10+20 gpflow-15-adam network "
+    "logistic --network-seconds 0.6 --network-depths 2",
     "full_gp": "--tasks digits35 --num-data 120 --seconds 1 --repeats 1",
     "rivals": "--num-data 60 --gp-data 8 --chains 2 --draws 150 --repeats 1 --no-jit --stochastic-seconds 0.5 --batch-size 20 "
     "--site-steps 0.1 --rates 0.03",
