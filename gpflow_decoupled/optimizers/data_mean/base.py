@@ -205,13 +205,10 @@ class _Run:
         if last is not None and reason == CONVERGED:
             reason = last.reason
         gap = float("nan") if last is None else last.gap
-        return MeanResult(
-            elbo=end.elbo,
-            steps=len(self.record),
-            seconds=self.record.seconds,
-            history=self.record.history,
-            converged=reason == CONVERGED,
-            reason=reason,
+        return self.record.finish(
+            MeanResult,
+            end.elbo,
+            reason,
             gap=gap,
             gaps=[] if last is None else last.gaps,
             certified=last is not None and last.certified,
