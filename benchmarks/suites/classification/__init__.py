@@ -64,6 +64,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--natural-gradient", type=float, default=0.05, help="step; its noise grows with step / batch size"
     )
+    parser.add_argument("--float32", action="store_true", help="our models in float32; GPflow stays in float64")
     parser.add_argument(
         "--network-seconds", type=float, help="default: as many as the slowest Gaussian process took; 60 without one"
     )

@@ -85,6 +85,7 @@ def _process(data: Data, model: str, options: argparse.Namespace) -> tuple[float
         multiclass=options.likelihood,
         budgets=(float(options.seconds if timed else options.steps),),
         unit="seconds" if timed else "steps",
+        dtype="float32" if options.float32 else "float64",
     )
     with training_clock() if timed else nullcontext():
         record = train(parse(model), data, settings.budgets, settings)
