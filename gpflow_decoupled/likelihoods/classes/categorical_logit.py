@@ -10,8 +10,8 @@ from gpflow.base import MeanAndVariance, TensorType
 from gpflow.likelihoods import Likelihood
 
 from ...errors import DataError
-from ...expectations.expected_softmax import expected_softmax
-from ...expectations.log_sum_exp import tilted_bound
+from ...expectations.softmax.log_sum_exp import tilted_bound
+from ...expectations.softmax.probabilities import expected_softmax
 from ...summaries import short_repr
 
 
