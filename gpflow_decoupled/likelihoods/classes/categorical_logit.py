@@ -39,7 +39,7 @@ class CategoricalLogit(Likelihood):
         probabilities, _ = model.predict_y(Xnew)  # [N, 3]
 
     Cost: N C for the bound; for predictions N C T^2 operations of a product of matrices, where T is some 110 at a variance of
-    1, 200 at 10 and 500 at 100.
+    1, 200 at 10 and 500 at 100. As T depends on the values, predictions cannot be compiled by XLA (`jit_compile=True`).
     """
 
     def __init__(self, num_classes: int, **kwargs: object) -> None:
