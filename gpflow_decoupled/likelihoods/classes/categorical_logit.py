@@ -38,8 +38,8 @@ class CategoricalLogit(Likelihood):
         fit(model, (X, Y))
         probabilities, _ = model.predict_y(Xnew)  # [N, 3]
 
-    Cost: N C for the bound; for predictions N C T^2 operations of a product of matrices, where T is some 110 at a variance of
-    1, 200 at 10 and 500 at 100. As T depends on the values, predictions cannot be compiled by XLA (`jit_compile=True`).
+    Cost: N C for the bound; for predictions some 2 N C T^2 operations of a product of matrices, where T is some 200 at a
+    variance of 1, 300 at 10 and 700 at 100.
     """
 
     def __init__(self, num_classes: int, **kwargs: object) -> None:

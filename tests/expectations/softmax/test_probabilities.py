@@ -104,3 +104,31 @@ def test_without_variance_it_is_the_softmax() -> None:
     mean = _moments(5, 4, 1.0)[0]
     assert_allclose(_found(mean, np.zeros_like(mean)), softmax(mean, axis=1), rtol=1e-14)
     assert _found(mean.astype(np.float32), np.ones_like(mean, np.float32)).dtype == np.float64
+
+
+@pytest.mark.parametrize("sizes", [module._SIZES[:2], pytest.param(module._SIZES, marks=pytest.mark.exhaustive)])
+def test_xla(sizes: tuple[tuple[int, int], ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Compiled with its gradients: no size depends on values."""
+    monkeypatch.setattr(module, "_SIZES", sizes)
+    mean, var = map(tf.constant, _moments(6, 3, 1.0, seed=8))
+
+    def values(mean: tf.Tensor, var: tf.Tensor) -> tuple[tf.Tensor, list[tf.Tensor]]:
+        with tf.GradientTape() as tape:
+            tape.watch([mean, var])
+            p = expected_softmax(mean, var)
+            second = p[:, 1]
+        return p, tape.gradient(second, [mean, var])
+
+    found, plain = (tf.nest.flatten(f(mean, var)) for f in (tf.function(values, jit_compile=True), values))
+    for one, other in zip(found, plain, strict=True):
+        assert_allclose(one.numpy(), other.numpy(), rtol=1e-10, atol=1e-12)
+
+
+def test_the_first_lattice_that_reaches_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A longer one changes nothing, and one that is too short has wider steps."""
+    mean, var = _moments(20, 4, 20.0, seed=9)
+    found = _found(mean, var)
+    monkeypatch.setattr(module, "_SIZES", module._SIZES[-1:])
+    assert_allclose(_found(mean, var), found, rtol=1e-8)
+    monkeypatch.setattr(module, "_SIZES", ((96, 48),))
+    assert 1e-9 < np.abs(_found(mean, var) - found).max() < 1e-3
