@@ -254,7 +254,7 @@ HANDLED = {
 }
 
 
-@pytest.mark.costly(keep=2)
+@pytest.mark.costly(keep=1)
 @pytest.mark.filterwarnings("ignore:beta has 5 points and the data 1 rows")
 @pytest.mark.parametrize("data, message", **_cases(HANDLED))
 def test_odd_data_are_handled_with_a_warning(data: tuple, message: str) -> None:

@@ -118,7 +118,7 @@ def test_columns_of_predictions(name: str) -> None:
     assert compiled(tf.constant(NEW)).shape == (7, 1)
 
 
-@pytest.mark.costly(keep=2)
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("name", MODELS)
 def test_predictions_take_lists_frames_and_tensors(name: str) -> None:
     model = MODELS[name]
@@ -157,7 +157,7 @@ ENTRIES: dict[str, Callable[[Any, Any], object]] = {
 }
 
 
-@pytest.mark.costly(keep=2)
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("entry", ENTRIES)
 def test_every_entry_refuses(entry: str) -> None:
     for convert, message in {**BAD, **OTHER_TYPES, **NOT_FINITE}.values():

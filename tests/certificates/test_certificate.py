@@ -82,7 +82,7 @@ def test_every_basis(name: str) -> None:
     assert certificate.bayes_error == np.mean((2 * Y[:, 0] - 1) * mean <= 0) == certificate.voting_error
 
 
-@pytest.mark.costly(keep=2)
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("scaling", ["none", "diagonal", "whitened"])
 def test_a_sampled_norm_is_computed_in_full(scaling: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """In blocks of any size, and also where the frozen scaling is that of another kernel."""

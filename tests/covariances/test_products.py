@@ -65,13 +65,14 @@ def _problem(rng: np.random.Generator, same: bool, R: int = 3, N: int = 37, M: i
 @pytest.mark.parametrize("graph", [False, True])
 @pytest.mark.parametrize("same", [False, True])
 @pytest.mark.parametrize("name", KERNELS)
-@pytest.mark.costly(keep=4)
+@pytest.mark.costly(keep=1)
 def test_product_and_gradient_are_those_of_the_dense_matrix(
     name: str, same: bool, graph: bool, rng: np.random.Generator
 ) -> None:
     _compare(KERNELS[name](), same, graph, rng)
 
 
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("same", [False, True])
 def test_compiled_blocks_inside_a_function(same: bool, rng: np.random.Generator) -> None:
     _compare(Matern52(0.7, ARD), same, True, rng, xla=True)
@@ -146,7 +147,7 @@ def test_few_rows_are_not_filled_up_to_whole_blocks(
         assert_allclose(found, expected, rtol=tolerance, atol=tolerance)
 
 
-@pytest.mark.costly(keep=2)
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("name", FUSED)
 def test_symmetric_path_equals_the_general_one(name: str, rng: np.random.Generator) -> None:
     X, _, V, _ = _problem(rng, True, 1, N=50)
@@ -186,7 +187,7 @@ def test_small_products_are_those_of_the_stored_matrix(rng: np.random.Generator)
         assert_allclose(kernel_product(kernel, X, Z, V), kernel(X, Z) @ V, rtol=1e-12)
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", ["matern32", "matern12"])
 def test_function_of_unknown_sizes(name: str, rng: np.random.Generator) -> None:
     kernel = KERNELS[name]()
@@ -303,6 +304,7 @@ def _multioutput(rng: np.random.Generator, kind: str) -> tuple[Kernel, gpflow.in
     return RBF(), Multiscale(points[0], np.full((23, 3), 0.3)) if kind == "multiscale" else InducingPoints(points[0])
 
 
+@pytest.mark.costly(keep=4)
 @pytest.mark.parametrize("to", ["data", "points", "itself"])
 @pytest.mark.parametrize("kind", ["single", "shared", "separate", "multiscale"])
 def test_products_of_all_latents(kind: str, to: str, rng: np.random.Generator) -> None:

@@ -212,6 +212,7 @@ def test_skew_normal_mirrors():
     assert_allclose(base.characteristic(v, tensor((2.0,))), base.characteristic(-v, tensor((-2.0,))), rtol=1e-14)
 
 
+@pytest.mark.costly(keep=3)
 @pytest.mark.parametrize("name", SHAPES)
 def test_theta_broadcasts_elementwise_and_traces(name):
     base, shapes = base_of(name), SHAPES[name][-1]
@@ -225,6 +226,7 @@ def test_theta_broadcasts_elementwise_and_traces(name):
     assert base.entropy(theta).shape == base.tail(theta).shape == [3]
 
 
+@pytest.mark.costly(keep=3)
 @pytest.mark.parametrize("name", SHAPES)
 def test_single_precision(name):
     base, theta = base_of(name), tensor(SHAPES[name][-1], 2)

@@ -99,7 +99,7 @@ def _gradient(family: Family, natural: tuple) -> tuple:
     return gradient
 
 
-@pytest.mark.costly(keep=2)
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("name", PARAMETERS)
 def test_what_follows_from_a_density_is_what_formulas_say(name: str) -> None:
     plain, known, natural = _member(name)

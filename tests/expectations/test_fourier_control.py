@@ -93,6 +93,7 @@ def _status(key: str) -> int:
     return 1024 * int(line.split()[1])
 
 
+@pytest.mark.exhaustive
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="resets and reads the peak in /proc/self")
 def test_memory_stays_under_the_limit():
     """The peak of value and gradient of 24 sites of 40 dimensions, of which the limit allows some seven at once."""

@@ -76,7 +76,7 @@ def test_gradients_are_finite_differences(name, site, route, rng):
         assert_allclose(tf.reduce_sum(ours[place] * direction), numeric, rtol=1e-6, atol=1e-6)
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", ["variance_gamma", "student_t"])
 def test_gradients_in_the_shape_by_transforms(name, rng):
     value, point = function_of(name, "logistic", projections(name, 2, noise=True), "frequency_sum")
@@ -85,7 +85,7 @@ def test_gradients_in_the_shape_by_transforms(name, rng):
         assert_allclose(tf.reduce_sum(ours[place] * direction), numeric, rtol=1e-6, atol=1e-6)
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("route", ROUTES)
 def test_blocks_give_the_same_numbers(route):
     """Two sites a block; with a block for all; traced with an unknown number of sites."""

@@ -173,7 +173,7 @@ def test_summary_lists_every_parameter(capsys):
     assert "basis.nu" in capsys.readouterr().out
 
 
-@pytest.mark.costly(keep=2)
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("name", ["Gaussian", "probit", "heteroscedastic"])
 def test_float32(name):
     double = problem(name)

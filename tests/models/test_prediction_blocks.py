@@ -41,7 +41,7 @@ OTHERS = {
 }
 
 
-@pytest.mark.costly(keep=3)
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("name", [*MODELS, *OTHERS])
 def test_blocks_of_rows_predict_what_all_rows_do(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Cached and not, with batch dimensions and covariances of outputs; inside a `tf.function` there are no blocks."""

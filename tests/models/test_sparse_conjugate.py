@@ -162,6 +162,7 @@ def _own_mean(model: SparseCVIGP) -> np.ndarray:
     return A.numpy()[0].T @ state.mean.numpy()
 
 
+@pytest.mark.exhaustive
 def test_fit_trains_it():
     model, Y = _model("logit", num_data=None)
     before = model.kernel.lengthscales.numpy()

@@ -124,6 +124,7 @@ def test_narrow_likelihood_of_a_sweep_is_reported():
     assert reported - finer > 1.0
 
 
+@pytest.mark.exhaustive
 def test_advised_nodes_are_enough():
     labels = 1.0 * (Y > 0)
     with pytest.warns(
@@ -135,7 +136,7 @@ def test_advised_nodes_are_enough():
     ConjugateComputation().run(model)  # a warning would be an error
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("likelihood", [gl.StudentT(0.5), gl.Bernoulli(), gl.Gaussian(1e-4), gl.Poisson()], ids=_name)
 def test_resolved_likelihoods_are_not(likelihood):
     labels = Y if isinstance(likelihood, (gl.StudentT, gl.Gaussian)) else 1.0 * (Y > 0)
@@ -155,7 +156,7 @@ def _affine(likelihood, **options) -> AffineIndependentGP:
     return model
 
 
-@pytest.mark.costly(keep=2)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     "make, options, name",
     [

@@ -189,7 +189,7 @@ def test_each_step_from_the_prior_is_a_natural_gradient_step_of_the_dense_poster
         same(cvi.posterior(K, prior_mean, sites), (m + prior_mean, S), 1e-9)
 
 
-@pytest.mark.costly(keep=2)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", [*ALL, "softmax"])
 def test_fixed_point_is_the_best_gaussian(name):
     K, prior_mean, expect = block_setting(N=2) if name == "softmax" else setting(name, N=4)

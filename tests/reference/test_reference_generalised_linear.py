@@ -130,7 +130,7 @@ def test_bound_is_the_textbook_bound_and_has_no_divergence_at_the_prior():
     assert_allclose(glm.bound(*model, sp.no_sites(3), expect), expected, rtol=1e-11)
 
 
-@pytest.mark.costly(keep=2)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", LIKELIHOODS)
 def test_fixed_point_is_the_best_gaussian(name):
     model, expect = setting(name)

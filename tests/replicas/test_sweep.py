@@ -37,7 +37,8 @@ def test_two_replicas_sweep_as_one_process_does(virtual: Arrays, probe: str) -> 
         assert virtual[f"{probe}/two/messages"].tolist() == [8 * (2 + M + M * (M + 1) // 2)]
 
 
-@pytest.mark.parametrize("probe", ["sweep", pytest.param("sweep compiled", marks=pytest.mark.exhaustive)])
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("probe", ["sweep", "sweep compiled"])
 def test_two_workers_sweep_as_one_process_does(workers: list[Arrays], probe: str) -> None:
     """From the same arrays, of which each reads its own blocks, and from a shard for each."""
     first, second = (part(found, probe) for found in workers)
@@ -50,6 +51,7 @@ def test_two_workers_sweep_as_one_process_does(workers: list[Arrays], probe: str
     assert [found["read"].tolist() for found in (first, second)] == [[33], [28]], "rows of X that a pass has read"
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("probe", ["sweep"])
 def test_what_is_wrong_on_one_worker_ends_the_sweep_on_all(workers: list[Arrays], probe: str) -> None:
     first, second = (part(found, probe) for found in workers)

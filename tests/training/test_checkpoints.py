@@ -90,7 +90,7 @@ def folder(tmp_path_factory) -> Path:
     return folder
 
 
-@pytest.mark.costly(keep=2)
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("changes, message", OTHER.values(), ids=OTHER)
 def test_other_settings_are_refused(changes: dict, message: str, folder: Path) -> None:
     options = {**changes, "model": changes["model"]() if "model" in changes else orthogonal()}
@@ -172,7 +172,7 @@ INDEX = {
 }
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("damage", INDEX.values(), ids=INDEX)
 def test_without_its_index_a_folder_goes_on_from_its_latest_state(damage, tmp_path: Path) -> None:
     expected = _fit(tmp_path, steps=5, anneal=0.0)
@@ -186,6 +186,7 @@ def test_without_its_index_a_folder_goes_on_from_its_latest_state(damage, tmp_pa
     assert _fit(tmp_path, steps=7, anneal=0.0).steps == 7, "with an index again, and no warning"
 
 
+@pytest.mark.exhaustive
 def test_a_first_state_that_broke_off_is_no_state(tmp_path: Path) -> None:
     """Nothing is lost with it: the folder is used, though it has no other."""
     (tmp_path / "ckpt-0_temp").mkdir()
@@ -306,6 +307,7 @@ def test_early_stop_is_remembered(tmp_path: Path) -> None:
     assert _fit(tmp_path, steps=9, **{**options, "patience": 2}).steps == 3
 
 
+@pytest.mark.exhaustive
 def test_svgp_and_batched_arrays_are_resumed(tmp_path: Path) -> None:
     options = grouped(batch_size=20, anneal=0.0, learning_rate=0.01, progress=False, compile=False)
     expected = gd.fit(MODELS["SVGP"](), sine(), steps=4, **options)

@@ -35,7 +35,7 @@ def test_bound_rises_and_the_result_says_how(name: str) -> None:
     assert str(result).startswith("60 steps in ") and str(result).endswith("stopped: steps done")
 
 
-@pytest.mark.costly(keep=2)
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("name", MODELS)
 def test_a_plain_gradient_step_is_the_gradient_of_bound_and_prior(name: str) -> None:
     X, Y = data = sine(30)
@@ -142,6 +142,7 @@ def test_second_fit_goes_on_from_the_first() -> None:
     assert second[0] > first[-1] - 0.1
 
 
+@pytest.mark.exhaustive
 def test_scaling_is_refreshed_every_so_many_steps() -> None:
     result = gd.fit(orthogonal(), sine(), steps=7, schedule=Schedule(refresh_every=3), progress=False, compile=False)
     assert result.refreshes == 3

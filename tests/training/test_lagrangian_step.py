@@ -109,7 +109,7 @@ def test_sites_follow_kernel_and_mean_function(name):
     assert_allclose(sites(), before, rtol=1e-9, atol=1e-9)
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("noise", [False, True], ids=["noise fixed", "noise learned"])
 def test_learning_with_gaussian_noise_is_that_of_the_exact_gp(noise):
     """Step by step: with fixed noise the bound at held sites is the evidence; else multipliers lag behind by one iteration."""
@@ -144,6 +144,7 @@ def test_bound_rises(name, hold):
     assert_allclose(best, result.history["elbo"][-1], atol=0.03)
 
 
+@pytest.mark.exhaustive
 def test_weights_learn_their_prior():
     X = problems.inputs(30)
     model = LCLGLM((X, problems.labels("Poisson", X)), gpflow.likelihoods.Poisson())

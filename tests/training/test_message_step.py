@@ -27,7 +27,7 @@ def _values(graph: FactorGraph) -> list[np.ndarray]:
     return [part.numpy() for part in tf.nest.flatten(graph.messages)]
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("compile", [True, False], ids=["compiled", "eager"])
 @pytest.mark.parametrize("name", GRAPHS)
 def test_it_finds_the_optimum_of_the_optimizer(name: str, compile: bool) -> None:

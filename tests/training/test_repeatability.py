@@ -95,6 +95,7 @@ def test_compiled_step_takes_the_partial_batch_of_a_dataset() -> None:
     np.testing.assert_allclose(compiled, eager, rtol=1e-9)
 
 
+@pytest.mark.exhaustive
 def test_dataset_of_all_rows_is_the_same_as_arrays() -> None:
     np.testing.assert_allclose(_trace(_dataset("one batch"), num_data=60), _trace(sine(), batch_size=None), rtol=1e-12)
 

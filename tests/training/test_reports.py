@@ -63,6 +63,7 @@ def test_patience_ends_a_run_that_gets_no_better(held_out: bool) -> None:
     assert result.steps == 6 if held_out else result.steps < 20
 
 
+@pytest.mark.exhaustive
 def test_patience_does_not_end_a_run_that_gets_better() -> None:
     assert _fit(steps=12, patience=1, evaluate_every=3).reason == "steps done"
 

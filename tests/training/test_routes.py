@@ -141,7 +141,7 @@ def test_every_option_is_looked_at() -> None:
     assert set().union(*(route.options for route in ROUTES)) == set(OPTIONS)
 
 
-@pytest.mark.costly(keep=2)
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("route, option", ROUTE_OPTIONS, ids=IDS)
 def test_an_option_is_used_or_refused(route, option, tmp_path, monkeypatch, capfd) -> None:
     """Used: the trace, the Parameters or the record change. Refused: before step 1, with the list of the others."""
@@ -185,7 +185,7 @@ def test_an_option_is_used_or_refused(route, option, tmp_path, monkeypatch, capf
     assert changed(), f"{option} is declared, and makes no difference"
 
 
-@pytest.mark.costly(keep=2)
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("route", ROUTES, ids=lambda route: type(route).__name__)
 def test_patience_ends_every_run(route, monkeypatch) -> None:
     _stub_ascent(monkeypatch)

@@ -110,7 +110,7 @@ def test_bound_at_held_sites_is_the_evidence_for_gaussian_noise():
         assert_allclose(model.elbo(), exact.log_marginal_likelihood(), rtol=1e-10)
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("hold", ["sites", "moments"])
 def test_fit_reaches_the_optimum_of_the_exact_gp(hold):
     model = _model(steps=0)
@@ -134,7 +134,7 @@ def test_sites_follow_the_mean_function():
     assert_allclose(model.basis.tau, alone.basis.tau, rtol=1e-9)
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.filterwarnings("ignore:The bound of .* is not accurate")
 @pytest.mark.parametrize("policy", ["damp", "clip"])
 def test_a_likelihood_that_is_not_log_concave_does_not_lower_the_bound(policy):

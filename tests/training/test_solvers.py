@@ -168,6 +168,7 @@ def test_optimizers_that_cannot_be_driven_are_refused(make, message: str) -> Non
     assert unchanged(before, model)
 
 
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("kind", [gpflow.kernels.Matern52, gpflow.kernels.Matern12])
 def test_steps_on_many_mean_points_can_be_compiled(kind: type[gpflow.kernels.Kernel], monkeypatch) -> None:
     """Where a step has a tape within another, the gradient of strips of a kernel without fused blocks cannot be compiled."""

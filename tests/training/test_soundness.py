@@ -72,7 +72,7 @@ def test_a_last_step_that_spoils_the_bound_is_undone(kind: str) -> None:
         np.testing.assert_array_equal(value, values(expected)[name], err_msg=name)
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("at_the_end", [True, False])
 def test_no_checkpoint_has_a_state_that_is_not_sound(at_the_end: bool, tmp_path: Path) -> None:
     last = _spoils("minibatches")

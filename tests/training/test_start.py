@@ -98,6 +98,7 @@ def test_any_single_kernel(make) -> None:
     assert start.after > start.before + 10.0
 
 
+@pytest.mark.exhaustive
 def test_the_noise_takes_what_inducing_points_leave() -> None:
     kernel, likelihood = parts()
     start = initialize(kernel, likelihood, (X, Y), beta=BETA)

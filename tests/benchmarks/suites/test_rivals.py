@@ -78,7 +78,7 @@ def test_exact_gradient_is_that_of_gpflow() -> None:
     assert_allclose(flat(rule.gradient(tf.range(N))), exact_gradient(model, rule), rtol=1e-8, atol=1e-10)
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("estimator, samples", [("reparameterised", 1), ("score function", 1), ("score function", 4)])
 def test_estimates_are_unbiased(estimator: str, samples: int) -> None:
     """The mean of many, on minibatches of two rows, is the gradient within 4.5 standard errors of each entry.
@@ -180,7 +180,7 @@ def test_compiled_steps_draw_anew(kind: str) -> None:
     assert_allclose(made[0], made[1], rtol=1e-12)
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", METHODS)
 def test_traces_start_at_the_prior(name: str) -> None:
     """The step that compiles is taken back; bounds rise, and passes count the rows that were read."""

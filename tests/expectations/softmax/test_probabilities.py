@@ -106,7 +106,7 @@ def test_without_variance_it_is_the_softmax() -> None:
     assert _found(mean.astype(np.float32), np.ones_like(mean, np.float32)).dtype == np.float64
 
 
-@pytest.mark.parametrize("sizes", [module._SIZES[:2], pytest.param(module._SIZES, marks=pytest.mark.exhaustive)])
+@pytest.mark.parametrize("sizes", [module._SIZES[1:2], pytest.param(module._SIZES, marks=pytest.mark.exhaustive)])
 def test_xla(sizes: tuple[tuple[int, int], ...], monkeypatch: pytest.MonkeyPatch) -> None:
     """Compiled with its gradients: no size depends on values."""
     monkeypatch.setattr(module, "_SIZES", sizes)

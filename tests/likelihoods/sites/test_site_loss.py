@@ -187,7 +187,7 @@ def test_start_has_about_the_slope(name):
     assert_allclose(found, wanted, rtol=1e-5, atol=1e-7)
 
 
-@pytest.mark.costly(keep=2)
+@pytest.mark.costly(keep=1)
 @each
 def test_in_a_graph_with_unknown_sizes(name):
     likelihood, case = CASES[name].make(), CASES[name]

@@ -156,6 +156,7 @@ def evidence_of_the_peaked() -> float:
     return ref.log_evidence(lambda w: likelihood(w) + prior(w))
 
 
+@pytest.mark.exhaustive
 def test_the_ascent_is_between_the_gaussian_and_the_evidence():
     model = peaked(BlockBase([("skew_normal", 1), ("laplace", 1)]))
     result = AffineIndependentAscent(tolerance=1e-2).run(model)

@@ -54,7 +54,7 @@ def test_bound_by_sampling(name, base, rng):
     assert error < 0.2
 
 
-@pytest.mark.costly(keep=2)
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("likelihood, prior, structure", [
     (BernoulliLogit(), None, "full"),
     (BernoulliLogit(), None, "lu"),
@@ -134,6 +134,7 @@ def test_normal_base_by_quadrature(rng):
     assert_allclose(model.elbo(), expected, atol=1e-8)
 
 
+@pytest.mark.exhaustive
 def test_laplace_is_a_special_case_of_two_bases():
     bounds = []
     for base, theta in (("laplace", None), ("generalized_normal", 1.0), ("variance_gamma", 1.0)):
@@ -274,7 +275,7 @@ def test_two_variables_that_are_not_normal(likelihood):
     assert skewness[0] > 0.3 and skewness[1] < -0.6 and np.all(np.abs(skewness[2:]) < 0.07)  # 5 standard errors
 
 
-@pytest.mark.costly(keep=2)
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("name", ["sparse near", "logistic 0", "robust"])
 def test_it_is_a_bound_for_random_parameters(name, rng):
     model, evidence = toy_model(name), ref.log_evidence(ref.toy_problems()[name][0])

@@ -143,7 +143,7 @@ def test_a_normal_base_predicts_what_gaussians_predict():
     )
 
 
-@pytest.mark.costly(keep=2)
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize(
     "likelihood", [Laplace(0.5), gpflow.likelihoods.StudentT(0.4), gpflow.likelihoods.Gaussian(0.2)]
 )
@@ -236,6 +236,7 @@ def test_weights_are_read_off():
     assert_allclose(covariance, scale[:, None] * (A @ A.T) * scale, atol=1e-7)
 
 
+@pytest.mark.exhaustive
 def test_priors_of_weights_in_their_own_units():
     """log p(w) at a q so narrow that it is a point, for each kind of prior."""
     inputs = np.random.default_rng(0).normal(size=(4, 2))

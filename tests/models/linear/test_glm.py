@@ -80,7 +80,7 @@ def _reference(name: str, mean: np.ndarray, covariance: np.ndarray, y: np.ndarra
     return *glm.posterior(precision, prior_mean, tied), glm.bound(precision, prior_mean, columns, tied, expect)
 
 
-@pytest.mark.costly(keep=2)
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("form", ["weight", "function"])
 @pytest.mark.parametrize("name", LIKELIHOODS)
 def test_each_form_has_the_posterior_and_bound_of_weight_space(name, form):
@@ -99,7 +99,7 @@ def test_each_form_has_the_posterior_and_bound_of_weight_space(name, form):
     assert_allclose(var[:, 0], np.einsum("np,pq,nq->n", ones, covariance, ones), rtol=1e-5)
 
 
-@pytest.mark.costly(keep=2)
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("form", ["weight", "function"])
 @pytest.mark.parametrize("prior", PRIORS)
 def test_every_prior_is_the_one_that_is_used(prior, form):
@@ -160,7 +160,7 @@ def test_several_latents_have_weights_of_their_own(form):
         assert_allclose(covariance[latent], V, rtol=1e-6, atol=1e-9)
 
 
-@pytest.mark.costly(keep=2)
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("form", ["weight", "function"])
 @pytest.mark.parametrize("name", ["logit", "poisson"])
 def test_a_broad_intercept_neither_overflows_nor_costs_precision(name, form):

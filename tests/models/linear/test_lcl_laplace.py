@@ -69,7 +69,7 @@ def randomize(model: LCLGP, seed: int) -> None:
     model.basis.lam.assign(rng.uniform(0.05, 2.0, size=low.shape))
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("intercept", [True, False])
 @pytest.mark.parametrize("name", LIKELIHOODS)
 def test_posterior_is_the_best_gaussian(name, intercept):
@@ -115,7 +115,7 @@ def test_bound_is_below_the_evidence(name, columns, rng):
     assert 1e-5 < gaps[0] < 0.2
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("inputs", [X, WIDE], ids=["few weights", "more weights than data"])
 @pytest.mark.parametrize("name", LIKELIHOODS)
 def test_optimum_does_not_depend_on_the_gaussian_that_plays_the_prior(name, inputs):
@@ -178,6 +178,7 @@ def test_relations_at_the_solution():
     assert np.all(np.abs(WIDE.T @ model.basis.alpha.numpy()[:8]) < 1.0 / 0.4)
 
 
+@pytest.mark.exhaustive
 def test_strong_priors_shrink_weights_that_do_not_matter_more_than_gaussian_ones():
     """A sparse signal: the same data, priors of one variance."""
     rng = np.random.default_rng(5)
@@ -213,7 +214,7 @@ def test_likelihood_that_is_not_log_concave():
     assert_allclose(RULE.run(model).elbo, CholeskyKL(tolerance=1e-10).run(other).elbo, atol=1e-6)
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("prior", [tfd.Laplace(0.2, 0.7), tfd.Laplace(LOCATION, SCALE)], ids=["shared", "own"])
 def test_gradient_of_the_scale_is_that_of_the_best_bound(prior):
     """(V24): against new optima at scales next by."""
@@ -230,6 +231,7 @@ def test_gradient_of_the_scale_is_that_of_the_best_bound(prior):
     assert_allclose(np.sum(gradient), (ends[0] - ends[1]) / 2e-3, rtol=1e-3)
 
 
+@pytest.mark.exhaustive
 def test_scale_is_learned_by_fit_and_is_fixed_otherwise():
     model = build("gaussian", prior=tfd.Laplace(0.0, 0.05))
     gpflow.set_trainable(model.likelihood, False)

@@ -43,6 +43,7 @@ def _profile(model, factor, variance, lengthscale):
     return st.bound(K, *st.best(K, total), total)
 
 
+@pytest.mark.exhaustive
 def test_kernel_is_learned_at_the_maximum_of_the_streaming_bound():
     model, Y = model_of(), observations()
     gpflow.set_trainable(model.likelihood, False)

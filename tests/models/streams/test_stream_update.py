@@ -42,7 +42,7 @@ def _raw(model):
     return chol.T @ theta, chol.T @ Lambda @ chol, float(model.memory.constant)
 
 
-@pytest.mark.costly(keep=2)
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("kind", ["one", "two", "separate"])
 @pytest.mark.parametrize("basis", BASES)
 def test_gaussian_batches_end_where_all_data_together_end(basis, kind):

@@ -62,7 +62,7 @@ def test_the_bound_is_concave_in_each_turn_and_not_in_all(problem):
     assert excess(*ends) < -1.0
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("turn", [0, 1], ids=["b, L", "b, U"])
 def test_a_turn_ends_at_the_global_maximum(problem, turn):
     """From two starts of b and L with the same U, and of b and U with the same L."""

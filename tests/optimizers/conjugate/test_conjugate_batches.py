@@ -122,6 +122,7 @@ def test_local_steps_of_constant_size_end_at_the_fixed_point():
     assert result.elbo == pytest.approx(float(batches.elbo()))
 
 
+@pytest.mark.exhaustive
 def test_global_steps_that_decay_end_near_the_fixed_point():
     model, full = conjugate_model(gl.Poisson()), conjugate_model(gl.Poisson())
     rule = ConjugateComputation(lambda t: 0.4 / (1.0 + t / 10.0) ** 0.9, update="global")
@@ -130,6 +131,7 @@ def test_global_steps_that_decay_end_near_the_fixed_point():
     assert float(full.elbo()) - 0.1 < float(model.elbo()) <= float(full.elbo()) + 1e-9
 
 
+@pytest.mark.exhaustive
 def test_a_stream_ends_where_training_from_scratch_does():
     Y = observations(gl.Poisson())
     stream = CVIGP((X[:4], Y[:4]), matern(1.3, 0.8), gl.Poisson(), mean_function=TREND)
@@ -174,7 +176,7 @@ def test_draws_differ_between_observations_and_seeds():
     assert np.all(first != second)
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("batch_size", [None, 4])
 def test_runs_on_samples_end_near_the_fixed_point(batch_size):
     model, full = conjugate_model(gl.Bernoulli()), conjugate_model(gl.Bernoulli())

@@ -116,7 +116,7 @@ def test_a_step_is_a_natural_gradient_step_of_gpflow(name):
         assert_allclose(left, right, rtol=1e-6, atol=1e-7)
 
 
-@pytest.mark.costly(keep=2)
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("name", LIKELIHOODS)
 def test_fixed_point_is_the_optimum_of_gpflow(name):
     """Its gradient vanishes there, and for one its optimizer, which starts elsewhere, finds nothing better."""
@@ -139,7 +139,7 @@ def test_fixed_point_is_the_optimum_of_gpflow(name):
         assert vgp.elbo() <= model.elbo() + 1e-9
 
 
-@pytest.mark.costly(keep=2)
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("name", ["logit", "Poisson", "probit"])
 def test_fixed_point_is_that_of_opper_and_archambeau(name):
     model = conjugate_model(LIKELIHOODS[name]())
@@ -157,7 +157,7 @@ def test_fixed_point_is_that_of_opper_and_archambeau(name):
         assert np.abs(gradient).max() < 1e-7
 
 
-@pytest.mark.costly(keep=2)
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("name", REFERENCES)
 def test_fixed_point_is_stationary(name):
     """alpha = g and tau = -2 h, and the sites are those that the reference ends at."""

@@ -65,7 +65,7 @@ def test_a_pass_is_a_natural_gradient_step_on_all_data(name, block, rho):
     assert model.num_data == N
 
 
-@pytest.mark.costly(keep=2)
+@pytest.mark.costly(keep=1)
 @names
 def test_it_ends_at_the_fixed_point(name):
     model, data = _model(name)

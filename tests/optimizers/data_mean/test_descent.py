@@ -62,6 +62,7 @@ PARTS = {
 }
 
 
+@pytest.mark.costly(keep=2)
 @pytest.mark.parametrize("momentum, rounds", [(0.9, 1), (0.0, 2)])
 @pytest.mark.parametrize("name", PARTS)
 def test_the_coefficients_are_those_of_the_reference_on_the_same_rows(name: str, momentum: float, rounds: int) -> None:
@@ -115,6 +116,7 @@ def _dense(a: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarra
     return k.K_x, k.Q_x, np.full(300, 1.0 / NOISE), OBSERVED[:, 0], a
 
 
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("epochs", [1, 5, 30])
 def test_the_gap_contains_the_distance_wherever_a_run_ends(epochs: int) -> None:
     model = model_of(mean_function=None)
@@ -165,6 +167,7 @@ def test_sites_of_another_likelihood() -> None:
     assert_allclose(model.predict_f(X[:5])[0], other.predict_f(X[:5])[0], atol=0.02)
 
 
+@pytest.mark.exhaustive
 def test_a_run_goes_on_from_the_coefficients_that_are_there() -> None:
     model, data = model_of(), (X, Y[:, :1])
     solver = StochasticDualDescent(tolerance=1e-3, epochs=500, correct_every=250, batch_size=10)
@@ -202,6 +205,7 @@ def test_a_step_size_that_is_too_long_is_halved_until_the_residual_falls() -> No
     assert found.gaps[-1] == found.gap and np.all(np.isfinite(found.gaps))
 
 
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("size", [1e3, 1e200])
 def test_a_descent_that_diverges_returns_no_less_than_its_start(size: float, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where it ends within an epoch, before anything was halved."""

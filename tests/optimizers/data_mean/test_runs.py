@@ -50,7 +50,7 @@ def test_an_interrupt_of_a_product_leaves_what_was_found(name: str, at: int, mon
     _usable(model, data, result.elbo)
 
 
-@pytest.mark.costly(keep=2)
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("name", LIKELIHOODS)
 @pytest.mark.parametrize("presses", [1, 2])
 def test_an_interrupt_of_the_last_product_keeps_the_solve(

@@ -59,7 +59,7 @@ def _slopes(model: ODVGP, data: tuple) -> list[np.ndarray]:
     return [gradient.numpy() for gradient in tape.gradient(bound, watched)]
 
 
-@pytest.mark.costly(keep=2)
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("name", LIKELIHOODS)
 def test_the_end_is_a_stationary_point_of_the_bound(name: str, student: tuple[ODVGP, MeanResult]) -> None:
     make, observed = LIKELIHOODS[name]
@@ -96,7 +96,7 @@ def test_curvatures_below_zero_reach_the_covariance(student: tuple[ODVGP, MeanRe
     assert_allclose(np.linalg.inv(root @ root.T), np.eye(len(BETA)) - 2.0 * (A * h) @ A.T, atol=2e-2)
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", LIKELIHOODS)
 def test_the_end_is_that_of_newton_steps_on_stored_mean_points(name: str) -> None:
     make, observed = LIKELIHOODS[name]

@@ -90,6 +90,7 @@ def test_every_end_of_a_run_is_the_bound_at_its_coefficients(products: int) -> N
     assert_allclose(model.basis.q_mu, before, rtol=1e-7, atol=1e-9)
 
 
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("float32", [True, False])
 def test_without_a_certificate_the_gap_is_an_estimate(float32: bool) -> None:
     """Which costs no product in full precision, from the data or from where an earlier solve ended."""
@@ -210,6 +211,7 @@ def test_the_gap_contains_the_distance_after_every_product(sites: str) -> None:
     _check_every_product(X, BETA, *found)
 
 
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("sites", ["noise", "probit"])
 def test_the_gap_is_certified_in_full_precision_where_products_are_not(
     sites: str, monkeypatch: pytest.MonkeyPatch

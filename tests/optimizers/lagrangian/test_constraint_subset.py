@@ -94,7 +94,7 @@ def test_passes_in_blocks_are_one_pass(monkeypatch):
         assert_allclose(part, other, rtol=1e-10)
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", ["Poisson", "logit"])
 def test_bound_grows_with_the_subset_up_to_that_of_all(name):
     """Each row is needed: below the best Gaussian for M < N, it for M = N; the model is left with what the result says."""

@@ -30,7 +30,7 @@ def _conditions(problem: DualProblem, at: Marginals) -> np.ndarray:
     return np.stack([loss.d_h - at.alpha, loss.d_s - at.deviation * at.lam])
 
 
-@pytest.mark.costly(keep=2)
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("name", EXACT)
 def test_step_undoes_the_conditions_to_first_order(name):
     """Their change along the step, by differences, is minus what they are."""

@@ -73,7 +73,7 @@ def test_loss_and_its_derivatives():
     assert_allclose(loss.curvature, [[0.0]] * 5 + [[TAU**-2.0]] * 3, rtol=1e-12)
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("seed", range(3))
 def test_maximisers_are_those_of_a_simplex_search(seed):
     """Of (V15) with the loss (V30) and the total penalties; its derivatives by differences."""
@@ -106,7 +106,7 @@ def concave_form(of: DualProblem, sub: Subproblem, at: Marginals) -> float:
     return float(-np.sum(losses) - at.divergence)
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("seed", range(3))
 def test_subproblem_touches_the_bound_from_below_and_its_dual_is_above(seed):
     of = problem()

@@ -84,7 +84,7 @@ def test_bound_is_that_of_the_best_gaussian(name, N):
     assert_allclose(conj.best_gaussian(value, N)[2], result.elbo, atol=1e-6)
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @names
 @pytest.mark.parametrize("seed", range(2))
 def test_ascent_is_monotone_from_random_starts(name, seed):
@@ -131,6 +131,7 @@ def test_gaussian_noise_is_done_in_one_subproblem():
         assert_allclose(built.basis.lam, 1.0 / 0.3 * np.ones((12, 1)), rtol=1e-3)
 
 
+@pytest.mark.exhaustive
 def test_error_contracts_as_derived():
     """F* - F_k falls by 4/9 or more with theta = 1, and faster with 0.1."""
     factors = {}
@@ -145,7 +146,7 @@ def test_error_contracts_as_derived():
     assert factors[0.1] < factors[1.0]
 
 
-@pytest.mark.costly(keep=2)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("options", [
     {"accelerate": False}, {"inner": "lbfgs"}, {"trust_region": 0.5}, {"sweeps": 0}, {"augmented": True},
 ], ids=str)  # fmt: skip
@@ -155,6 +156,7 @@ def test_options_change_the_way_and_not_the_end(name, options):
     assert_allclose(lagrangian(**options).run(model(name, 12)).elbo, best, atol=1e-6)
 
 
+@pytest.mark.exhaustive
 def test_acceleration_saves_iterations():
     steps = [lagrangian(accelerate=fast, tolerance=1e-9).run(_random("Poisson")).steps for fast in (False, True)]
     assert steps[1] < steps[0]
@@ -205,7 +207,7 @@ def test_several_latents_are_separate_problems():
     assert_allclose(sum(lagrangian().run(part).elbo for part in parts), total, atol=1e-7)
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", ["Gaussian", "Poisson", "logit"])
 def test_extreme_multipliers_are_no_obstacle(name):
     """Next to both ends of S, and lambda from 1e-6 to 1e3."""

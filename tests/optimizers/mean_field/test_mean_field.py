@@ -84,6 +84,7 @@ def test_full_sequential_steps_are_message_passing(fitted_regression):
     assert result.elbo < reference.regression_evidence(X, Y, *prior) < result.elbo + 0.5
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("options", [{"step_size": 0.5, "schedule": "parallel"}, {"step_size": lambda step: 0.8}])
 def test_the_posterior_does_not_depend_on_the_step(options, fitted_regression):
     graph = problems.regression(X, Y)
@@ -209,6 +210,7 @@ def test_sampled_messages_are_unbiased():
     assert np.all(np.abs(draws.mean(0) - expected) < 4 * draws.std(0) / 20)
 
 
+@pytest.mark.exhaustive
 def test_stochastic_gradients_find_the_optimum_and_repeat_themselves():
     runs = []
     for seed, steps in ((0, 100), (0, 3), (1, 3)):
@@ -238,6 +240,7 @@ def test_history_and_state_are_those_of_the_run():
     assert len(tf.train.Checkpoint(graph=graph).graph.trainable_variables) == 4
 
 
+@pytest.mark.exhaustive
 def test_single_precision_and_xla():
     import gpflow
 

@@ -81,7 +81,7 @@ def test_step_is_gpflows_on_svgp(name, whiten):
     _assert_same(*_both_steps(model, data, model.q_mu, model.q_sqrt, 0.3))
 
 
-@pytest.mark.costly(keep=2)
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("whiten", [True, False])
 @pytest.mark.parametrize("kind", ["separate", "coregionalisation"])
 def test_step_is_gpflows_with_many_outputs(kind, whiten, rng):
@@ -115,7 +115,7 @@ def test_step_is_gpflows_beside_mean_points(basis, name, whiten):
     _assert_same(*_both_steps(model, data, model.basis.q_mu, model.basis.q_sqrt, 0.4))
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("whiten", [True, False])
 def test_many_steps_of_one_optimizer_are_gpflows(whiten):
     """Also where the kernel, or q itself, was changed between steps by something else."""

@@ -97,6 +97,7 @@ def test_raising_leaves_everything_as_it_was():
         np.testing.assert_array_equal(left, right)
 
 
+@pytest.mark.exhaustive
 def test_damped_steps_raise_the_bound_of_outliers():
     model, data = _outliers()
     optimizer = NaturalGradient(1.0)
@@ -162,7 +163,7 @@ def test_step_of_solve_is_one_part_after_the_other(rng):
         assert_allclose(left, right, rtol=1e-8, atol=1e-9)
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("whiten", [True, False])
 def test_alternating_steps_reach_the_optimum_of_solve(whiten, rng):
     """Both covariances after one step, both means in the limit: (D33)."""
