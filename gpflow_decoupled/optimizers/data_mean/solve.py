@@ -1,16 +1,23 @@
-"""Conjugate gradients for a mean on all data, until its certified gap is small."""
+"""Conjugate gradients for a mean on all data, until its certified gap is small; and what that will take."""
 
 from __future__ import annotations
 
-__all__ = ["solve_mean"]
+__all__ = ["seconds_of_solves", "solve_mean"]
 
 import math
+import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import tensorflow as tf
+from gpflow.inducing_variables import InducingPoints, SharedIndependentInducingVariables
 
+from ...covariances.products import gram_product
 from ...linalg.conjugate_gradients import Blocks, Iterate, advance, begin
+from ...models import BasisGP
+from ...replicas import Group
 from ..ascent import CONVERGED
+from .projections import preconditioner_rows
 from .solution import INTERRUPTED, TIME_IS_UP, MeanSolution, Report, check_gap
 from .system import MeanSystem
 
@@ -18,6 +25,10 @@ _SHARE = 0.5
 """The gap that the recursion must reach, as a share of the tolerance, before a product in full precision is spent on it."""
 _PROGRESS = 0.5
 """If a round of products in low precision leaves more than this share of the gap, the next round has full precision."""
+_FULL = 3.0
+"""Products in single precision that one in double precision takes, about."""
+_TIMED, _TIMED_ROWS = 8192, 4096
+"""Rows of data for a product with K that is timed, where it is some 20 % slower than for many; and for the preconditioner."""
 
 
 def solve_mean(
@@ -48,12 +59,13 @@ def solve_mean(
     :param max_products: at most so many products, one more for the certificate.
     :param K_start: K a of the start [N, L], where it is known; else it takes a product.
     :param dtype: tf.float32 for faster products; None is the dtype of the data.
-    :param deadline: a value of `time.perf_counter` after which no further product is begun.
+    :param deadline: a value of `time.perf_counter`. No further product is begun if it would end later, together with the
+        certificate, judged by the last one.
     :param report: shows progress.
     :param certify: False trusts the recursion's own residual, and ends after the first round.
     :raises NumericalError: if the gap is not a finite number: a product has overflowed.
     """
-    run = _Rounds(system, tolerance, max_products, deadline, report)
+    run = _Rounds(system, tolerance, max_products, deadline, report, certify)
     a, residual = start, run.begin(start, K_start)
     full = start.dtype
     dtype = full if dtype is None else dtype
@@ -81,10 +93,14 @@ class _Rounds:
     max_products: int
     deadline: float
     report: Report
+    certified: bool
+    """Whether a product in full precision follows."""
     products: int = 0
     gaps: list[float] = field(default_factory=list)
     reason: str = ""
     """Why there is to be no further round, or nothing."""
+    _left: float = 0.0
+    """Seconds that another product, and the certificate after it, would take."""
 
     def begin(self, start: tf.Tensor, K_start: tf.Tensor | None) -> tf.Tensor:
         """The residual [N, L] at the start [N, L]."""
@@ -113,8 +129,12 @@ class _Rounds:
         try:
             now = begin(precondition, (residual,), _inner)
             while self.gaps[-1] > _SHARE * self.tolerance and not self._is_over():
+                began = time.perf_counter()
                 now = advance(now, apply, precondition, _inner)
                 self.products += 1
+                self._left = (time.perf_counter() - began) * (
+                    1.0 + self.certified * _relative_cost(residual.dtype, dtype)
+                )
                 self.gaps.append(self.system.gap(now.residual[0]))
                 self.report(self.products, 0.0, self.gaps[-1])
         except KeyboardInterrupt:
@@ -150,7 +170,7 @@ class _Rounds:
     def _is_over(self) -> bool:
         if self.products >= self.max_products:
             self.reason = "products done"
-        elif self.system.group.is_over(self.deadline):
+        elif self.system.group.is_over(self.deadline - self._left):
             self.reason = TIME_IS_UP
         return self.reason != ""
 
@@ -159,6 +179,49 @@ class _Rounds:
         if self.system.group.workers > 1:
             raise KeyboardInterrupt
         self.reason = INTERRUPTED
+
+
+def seconds_of_solves(
+    model: BasisGP, X: tf.Tensor, *, rank: int | None, dtype: tf.DType | None, group: Group
+) -> tuple[float, float]:
+    """What a solve will take, by the clock of the first worker: seconds of a product with K, and of all that is no product.
+
+    The latter is the preconditioner, and the certificate in full precision. Both are judged by some rows of data.
+
+    :param model: a model whose mean is on all data.
+    :param X: inputs [N, D].
+    :param rank: points of the preconditioner; None as of `preconditioner_rows`.
+    :param dtype: of the products; None is that of X.
+    :param group: the workers of the run.
+    """
+    rank = min(1000, len(X) // 4) if rank is None else rank
+    few, fewer = X[:_TIMED], X[:_TIMED_ROWS]
+    points: InducingPoints = InducingPoints(few)
+    if not isinstance(model.basis.beta, InducingPoints):
+        points = SharedIndependentInducingVariables(points)
+    a = tf.ones([len(few), model.num_latent_gps], X.dtype)
+
+    def product() -> object:
+        return gram_product(model.kernel, points, None, a, dtype=dtype, group=group).numpy()
+
+    def preconditioner() -> object:
+        return preconditioner_rows(model.kernel, model.basis.beta, fewer, rank).precision(a[: len(fewer)]).numpy()
+
+    product()  # compiles
+    seconds = _seconds_of(product) * (len(X) / len(few)) ** 2
+    rest = _seconds_of(preconditioner) * len(X) / len(fewer) + _relative_cost(X.dtype, dtype or X.dtype) * seconds
+    return group.first(seconds), group.first(rest)
+
+
+def _seconds_of(function: Callable[[], object]) -> float:
+    began = time.perf_counter()
+    function()
+    return time.perf_counter() - began
+
+
+def _relative_cost(full: tf.DType, dtype: tf.DType) -> float:
+    """Products in `dtype` that one in full precision takes."""
+    return 1.0 if dtype == full else _FULL
 
 
 def _sum_of_lengths(gap: float, drift: float) -> float:

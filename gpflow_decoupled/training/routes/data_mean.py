@@ -10,9 +10,10 @@
 3. At the end the mean is solved for at the hyperparameters as they are.
 
 Solves within the rounds are rough: hyperparameters do not notice a mean that is `_ROUGH` nats per observation below its best.
-A limit of seconds is planned for. Before the first step a product with the kernel matrix is timed, which says what rounds and
-solves will take. No climb goes on when the solve that must follow would no longer fit, judged by how long the last one took.
-The last solve may take a quarter of the limit more, and is then cut short: each product raises the bound.
+A limit of seconds is planned for. Before the first step the parts of a solve are timed on some rows, which says what rounds
+and solves will take. No climb goes on when the solve that must follow would no longer fit, judged by how long the last one
+took. The last solve, certificate included, may take a quarter of the limit more, and is then cut short: each product raises
+the bound.
 """
 
 from __future__ import annotations
@@ -31,13 +32,13 @@ from gpflow.likelihoods import Gaussian as GaussianNoise
 from gpflow.likelihoods import MonteCarloLikelihood
 
 from ...bases.parts.data_mean import DataMean, refuse_streams
-from ...covariances.products import gram_product
 from ...inputs import stays_on_disk
 from ...models import BasisGP
 from ...optimizers import ConjugateGradients, MeanResult
 from ...optimizers.data_mean.base import MeanOptimizer
 from ...optimizers.data_mean.hyperparameters import bound_at_sites, climb, evidence_at, hyperparameters_of
 from ...optimizers.data_mean.solution import INTERRUPTED, TIME_IS_UP
+from ...optimizers.data_mean.solve import seconds_of_solves
 from ...optimizers.lbfgs import LBFGSRun
 from ...replicas import Group
 from ..batches import ArrayBatches, Batch, Batches
@@ -56,8 +57,8 @@ that of a coupled model: steps on minibatches learn so many of them faster than 
 _ENOUGH_EVALUATIONS = 0.25
 """Rounds need so many evaluations for each number that kernel, likelihood and mean function learn: with fewer, L-BFGS does not
 know the curvature, and steps on minibatches gain more in the same time."""
-_PRODUCTS, _TIMED_ROWS = 8, 1000
-"""With K in a solve, about; and rows of K in the product that is timed."""
+_PRODUCTS = 8
+"""With K in a solve, about."""
 _OVERTIME, _LEAST_SECONDS = 1.25, 10.0
 """The share of the run after which the last solve is cut short, and what it may take in any case."""
 _EVALUATIONS = 8
@@ -170,7 +171,9 @@ class DataMeanStep(Step):
         """Compile the coupled step for X [B, D], Y [B, P], and plan the time after the coupled steps."""
         self.coupled.trace(X, Y, seed)
         if self.limits.seconds is not None and self.hyperparameters:
-            self._plan(self.limits.seconds, self._seconds_of_product())
+            dtype = tf.float32 if self.solver.float32 else None
+            parts = seconds_of_solves(self.model, self.data[0], rank=self.solver.rank, dtype=dtype, group=self.group)
+            self._plan(self.limits.seconds, *parts)
 
     def set_step_sizes(self, sizes: StepSizes) -> None:
         """Take those of the coupled steps, and how far the run is."""
@@ -212,9 +215,9 @@ class DataMeanStep(Step):
         """Those of the basis."""
         return self.coupled.matrices()
 
-    def _plan(self, seconds: float, product: float) -> None:
-        """Whether there are rounds, and when the coupled steps end, by the seconds of the run and of a product with K."""
-        solve = _PRODUCTS * product
+    def _plan(self, seconds: float, product: float, rest: float) -> None:
+        """Whether there are rounds, and when the coupled steps end, by the seconds of the run and of the parts of a solve."""
+        solve = _PRODUCTS * product + rest
         round_ = solve + 3.0 * _EVALUATIONS * product  # a gradient costs two products more
         rounds = ((1.0 - _COUPLED_SHARE) * seconds - solve) / round_
         parts = self.model.kernel, self.model.likelihood, self.model.mean_function
@@ -222,16 +225,6 @@ class DataMeanStep(Step):
         if self.rounds and rounds * _EVALUATIONS >= _ENOUGH_EVALUATIONS * numbers:
             return
         self.rounds, self.end = False, max(_COUPLED_SHARE, 1.0 - solve / seconds)
-
-    def _seconds_of_product(self) -> float:
-        """Of K a on all rows, by the clock of the first worker, judged by some of its rows; the first call compiles."""
-        points, rows = self.mean.points, self.data[0][:_TIMED_ROWS]
-        a, dtype = tf.ones_like(self.mean.coefficients), tf.float32 if self.solver.float32 else None
-        for _ in range(2):
-            began = time.perf_counter()
-            gram_product(self.model.kernel, points, rows, a, dtype=dtype, group=self.group).numpy()
-        seconds = (time.perf_counter() - began) * len(self.data[0]) / len(rows)
-        return self.group.first(seconds)
 
     def _round(self) -> StepOutput:
         self.is_long = True

@@ -88,6 +88,24 @@ def test_products_and_time_run_out(name: str) -> None:
         _usable(model, data, result.elbo)
 
 
+@pytest.mark.parametrize("certify, products", [(True, 8), (False, 10)])
+def test_the_deadline_leaves_time_for_the_certificate(
+    certify: bool, products: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Products of ten seconds in single precision, and of thirty in double precision, where a hundred and a half are left."""
+    clock, product = {"now": 0.0}, system.MeanSystem.product
+
+    def slow(self: system.MeanSystem, a: tf.Tensor, dtype: tf.DType, *rest: Any) -> tf.Tensor:
+        clock["now"] += 30.0 if dtype == tf.float64 else 10.0
+        return product(self, a, dtype, *rest)
+
+    monkeypatch.setattr(system.MeanSystem, "product", slow)
+    monkeypatch.setattr(time, "perf_counter", lambda: clock["now"])
+    solver = ConjugateGradients(tolerance=1e-30, rank=6, certify=certify)
+    result = solver.run(model_of(), DATA, deadline=100.5)
+    assert (result.products, result.reason, clock["now"]) == (products, "time is up", 100.0)
+
+
 def test_solves_that_converge_after_the_deadline_are_not_called_converged(monkeypatch: pytest.MonkeyPatch) -> None:
     model, deadline = model_of(gl.Bernoulli()), time.perf_counter() + 1e4
     now, jump, solve = time.perf_counter, {"by": 0.0}, optimizer.solve_mean
