@@ -97,7 +97,8 @@ class MeanOptimizer(abc.ABC):
         :param model: a model whose basis has `gamma="data"`.
         :param data: all data, X [N, D] and Y [N, P]. Its inputs become the mean points; where they are already, the run starts
             from their coefficients.
-        :param deadline: a value of `time.perf_counter` after which no further product is begun.
+        :param deadline: a value of `time.perf_counter`, before which the run should have ended, judged by how long a product
+            takes; after it no further product is begun but the one that certifies the gap.
         :param strategy: a `tf.distribute` strategy, whose replicas share out the products with the kernel matrix; the model
             must have been built in `strategy.scope()`. All workers pass the same model, data and settings, and have the same
             result; the clock is the first one's.
