@@ -72,6 +72,7 @@ def test_each_element_by_its_own_rule_and_any_shape():
             assert_allclose(left[index], right[0], rtol=1e-12, atol=1e-14)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("sizes", [None, 50])
 def test_blocks_change_nothing(sizes, monkeypatch):
     h, sigma = tf.constant(np.linspace(-20.0, 20.0, 50)), tf.constant(np.geomspace(0.1, 30.0, 50))

@@ -52,6 +52,7 @@ def test_the_convex_bound_is_continuous_and_its_slope_rises(number):
     assert np.min(np.diff(values, 2)) > -1e-13
 
 
+@pytest.mark.exhaustive
 def test_knots_of_twenty_pieces():
     knots = piecewise.softplus_pieces(20).knots
     assert_allclose(knots[9:], KNOTS, atol=6e-5)

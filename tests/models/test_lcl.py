@@ -119,6 +119,7 @@ def test_predictions_are_those_of_gpflow(rng):
     assert built.predict_f_samples(new, 3).shape == (3, 5, 1)
 
 
+@pytest.mark.exhaustive
 def test_shifting_data_and_mean_function_together_changes_nothing():
     X, Y = inputs(8), labels("Laplace", inputs(8))
     shift = gpflow.functions.Linear(np.array([[0.5], [1.0]]), np.array([2.0]))

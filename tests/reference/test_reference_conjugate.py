@@ -202,6 +202,7 @@ def test_fixed_point_is_the_best_gaussian(name):
     same(cvi.posterior(K, prior_mean, sites), (mean, cov), 1e-4)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", ["softmax", "noise"])
 def test_fixed_point_of_diagonal_sites_is_the_best_factorised_gaussian(name):
     K, prior_mean, expect = block_setting(name, N=2)

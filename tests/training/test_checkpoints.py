@@ -298,6 +298,7 @@ def test_folder_without_a_readable_state_says_what_to_do(tmp_path: Path) -> None
     assert unchanged(before, model)
 
 
+@pytest.mark.exhaustive
 def test_early_stop_is_remembered(tmp_path: Path) -> None:
     X, Y = sine()
     options = {"patience": 1, "evaluate_every": 1, "evaluation": (X, -Y), "anneal": 0.0}

@@ -115,6 +115,7 @@ def test_without_natural_gradients_adam_moves_all(name: str) -> None:
     assert all(not np.array_equal(before[name], after[name]) for name in before)
 
 
+@pytest.mark.exhaustive
 def test_svgp_is_fitted_as_the_coupled_model_is() -> None:
     traces = [
         gd.fit(MODELS[name](), sine(), steps=5, batch_size=20, progress=False, compile=False).history["elbo"]

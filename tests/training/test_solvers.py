@@ -60,7 +60,7 @@ def _student() -> tuple[gd.models.ODVGP, tuple]:
     return gd.models.ODVGP(gpflow.kernels.SquaredExponential(), likelihood, GAMMA, BETA), (X, Y)
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("policy", ["damp", "clip"])
 def test_outliers_are_counted(policy: str) -> None:
     model, data = _student()

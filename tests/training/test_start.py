@@ -82,7 +82,7 @@ def test_what_is_fixed_stays_and_good_values_are_kept() -> None:
     assert all(map(np.array_equal, values(kernel), fixed))
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     "make",
     [

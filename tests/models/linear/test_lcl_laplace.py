@@ -243,6 +243,7 @@ def test_scale_is_learned_by_fit_and_is_fixed_otherwise():
     assert float(model.elbo()) > before + 0.1
 
 
+@pytest.mark.exhaustive
 def test_divergence_is_that_from_the_laplace_priors():
     """The bound is the data's part less it; a certificate takes this divergence."""
     model = build()

@@ -133,6 +133,7 @@ def test_the_rotation_is_worth_it():
     assert start.elbo <= result.elbo + 1e-2
 
 
+@pytest.mark.exhaustive
 def test_slopes_of_the_edgeworth_expansion():
     """The bound gains gamma s / 6 - gamma^2 / 12 a dimension, (A18), near a Gaussian optimum."""
     X, Y = logistic_data(8, 3)
@@ -207,6 +208,7 @@ def test_the_record():
     assert "affine kept" in str(result)
 
 
+@pytest.mark.exhaustive
 def test_evaluations_are_limited():
     X, Y = logistic_data(5, 4)
     model = AffineIndependentGLM((X, Y), BernoulliLogit(), intercept=False)

@@ -43,6 +43,7 @@ def evidence() -> float:
     return float(np.log(volume @ np.exp(log_p)))
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("kind", ["weights", "sites"])
 def test_three_points(kind):
     """JJ <= VB <= log p(y); the local bound and its xi are numpy's, which climbs (C39) itself."""

@@ -80,6 +80,7 @@ def test_each_policy_is_counted_in_the_record(policy):
         assert np.all(np.diff(result.history["elbo"]) >= -1e-8)  # clipped steps need not ascend
 
 
+@pytest.mark.exhaustive
 def test_negative_sites_have_the_higher_bound():
     """An outlier among good data leaves its site negative at the optimum; clipped, it is another optimum."""
     inputs, found = np.linspace(0, 1, 16)[:, None], {}

@@ -128,7 +128,7 @@ def test_rows_are_nested_and_a_run_goes_on_from_the_last():
     assert other.history["elbo"][0] < large.elbo
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", ["Poisson", "logit"])
 def test_batches_reach_what_all_data_do(name):
     """Within 0.2 nats of the bound of L-BFGS-B on the same rows, and the bound is that of all data."""
@@ -143,6 +143,7 @@ def test_batches_reach_what_all_data_do(name):
     assert np.all(lam >= 0.0) and np.sum(np.any(lam > 0.0, axis=1)) == 8
 
 
+@pytest.mark.exhaustive
 def test_batches_are_reproducible():
     one, two, three = (
         ConstraintSubset(rows=ROWS, batch_size=5, steps=4, seed=seed, compile=False).run(model("Poisson", 12)).history["elbo"]

@@ -66,7 +66,7 @@ def test_bounds_are_those_of_brute_force(name):
     assert_allclose(point.primal, lcl.primal(K, m_0, m, V, _numpy(sub, 5), f), rtol=1e-9)
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     "name", [name for name in KINDS if name not in ("Laplace", "hinge")]
 )  # clamped, and tested with its site loss

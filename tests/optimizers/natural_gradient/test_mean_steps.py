@@ -156,7 +156,7 @@ def test_newton_step_of_a_minibatch_is_the_reference():
     assert_allclose(new_S, expected_S, rtol=1e-9)
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("options", [{}, {"preconditioner": "pivoted"}], ids=["scaling", "pivoted"])
 @pytest.mark.parametrize("kind", ["two", "separate"])
 def test_newton_step_of_two_latents_is_one_each(kind, options):
