@@ -105,7 +105,7 @@ figure, axis = plt.subplots(figsize=(8, 3.2), layout="constrained")
 for name, model in (("batch", batch), ("stochastic, estimates", stochastic)):
     bound = model.history_["bound"] / train.sum()
     axis.plot(model.history_["pass"], bound, "o-", markersize=3, label=name)
-axis.set(xlabel="passes through the documents", ylabel="bound, nats a word")
+axis.set(xlabel="passes through the documents", ylabel="bound, nats per word")
 axis.legend(frameon=False)
 
 # %% [markdown]
