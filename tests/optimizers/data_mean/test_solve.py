@@ -14,6 +14,7 @@ from numpy.testing import assert_allclose
 from scipy.linalg import cho_factor, cho_solve
 
 from gpflow_decoupled.bases import Gaussian
+from gpflow_decoupled.errors import NumericalError
 from gpflow_decoupled.linalg import conjugate_gradients as cg
 from gpflow_decoupled.models import ODVGP
 from gpflow_decoupled.optimizers import ConjugateGradients, NaturalGradient
@@ -21,8 +22,9 @@ from gpflow_decoupled.optimizers.data_mean import solve
 from gpflow_decoupled.optimizers.data_mean.moments import posterior_of, sites_of
 from gpflow_decoupled.optimizers.data_mean.projections import nested_points, project_rows
 from gpflow_decoupled.optimizers.data_mean.solution import MeanSolution
-from gpflow_decoupled.optimizers.data_mean.solve import solve_mean
+from gpflow_decoupled.optimizers.data_mean.solve import seconds_of_solves, solve_mean
 from gpflow_decoupled.optimizers.data_mean.system import MeanSystem
+from gpflow_decoupled.replicas import Group
 from tests.bounds.registry import matern, numpy_kernel
 from tests.optimizers.data_mean.problems import (
     BETA,
@@ -275,3 +277,28 @@ def test_several_right_hand_sides_are_systems_of_their_own(name: str) -> None:
     assert_allclose(found.a, np.stack(exact, axis=-1).reshape(N, 6), atol=1e-4)
     lost = columns + tf.constant([[0.0, np.nan] + [0.0] * 4], columns.dtype)
     assert np.isnan(block.gap(lost))
+
+
+def test_seconds_of_a_solve_grow_with_the_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A product as N^2, the preconditioner as N, from a clock that counts; a matrix that cannot be factorised takes none."""
+    clock = {"now": 0.0}
+
+    def seconds() -> float:
+        clock["now"] += 1.0
+        return clock["now"]
+
+    monkeypatch.setattr(solve.time, "perf_counter", seconds)
+    monkeypatch.setattr(solve, "_TIMED", len(X) // 2)
+    monkeypatch.setattr(solve, "_TIMED_ROWS", len(X) // 4)
+    model, options = model_of(), {"rank": 6, "group": Group()}
+    square, linear = (len(X) / (len(X) // 2)) ** 2, len(X) / (len(X) // 4)
+    assert_allclose(seconds_of_solves(model, tf.constant(X), dtype=None, **options), [square, square + linear])
+    assert_allclose(
+        seconds_of_solves(model, tf.constant(X), dtype=tf.float32, **options), [square, 3 * square + linear]
+    )
+    monkeypatch.setattr(solve, "preconditioner_rows", _fails)
+    assert_allclose(seconds_of_solves(model, tf.constant(X), dtype=None, **options), [square, square])
+
+
+def _fails(*arguments: Any) -> None:
+    raise NumericalError("not positive definite", "K_beta")
