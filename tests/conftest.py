@@ -12,13 +12,22 @@ and what it logs when loaded does not end up below pytest's closing line.
 
 from __future__ import annotations
 
+import functools
 import gc
+import sys
+import typing
 from collections.abc import Iterator
 
 import numpy as np
 import pytest
 
 from tests.selection import left_out
+
+if sys.version_info < (3, 12):
+    # Later ones remember what the members of a protocol are, too. TensorFlow asks for them at every nested structure, which
+    # takes 7 % of the time of the tests.
+    for _name in ("_get_protocol_attrs", "_is_callable_members_only"):
+        setattr(typing, _name, functools.lru_cache(maxsize=None)(getattr(typing, _name)))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -147,7 +147,7 @@ def test_the_ascent_moves_hyperparameters_and_nothing_of_q() -> None:
 LIKELIHOODS = {"Bernoulli": (gl.Bernoulli, labels), "Student-t": (lambda: gl.StudentT(0.4), outliers)}
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", LIKELIHOODS)
 def test_the_ascent_at_sites_has_the_gradient_of_the_best_bound(name: str) -> None:
     """The bound is that of the best q(f) at given hyperparameters, which is found anew for each finite difference."""
@@ -171,7 +171,6 @@ def test_the_ascent_at_sites_has_the_gradient_of_the_best_bound(name: str) -> No
         assert_allclose((found[0] - found[1]) / 2e-3, np.sum(np.abs(one)), rtol=1e-3)
 
 
-@pytest.mark.exhaustive
 def test_the_ascent_at_sites_raises_the_best_bound() -> None:
     model, data = model_of(gl.Bernoulli()), (X, labels())
     solver = ConjugateGradients(tolerance=1e-6, float32=False)
