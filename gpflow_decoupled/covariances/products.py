@@ -9,7 +9,7 @@ kernels, and strips of rows (`strips.py`) for every other kernel.
 
 from __future__ import annotations
 
-__all__ = ["diagonal_excess", "gram_product", "kernel_product"]
+__all__ = ["diagonal_excess", "follows_dtype", "gram_product", "kernel_product"]
 
 import functools
 from collections.abc import Callable
@@ -178,6 +178,17 @@ def gram_product(
         else:
             results.append(tf.matmul(_stored(one, left, other), column))
     return tf.concat(results, axis=1)
+
+
+def follows_dtype(kernel: Kernel, points: InducingVariables) -> bool:
+    """Whether `gram_product` of plain points with themselves computes anything in the `dtype` that it is asked for.
+
+    Example::
+
+        dtype = tf.float32 if follows_dtype(kernel, points) else None
+    """
+    latents = split_latents(kernel, points)
+    return any(type(one) in PROFILES and left.num_inducing**2 > _SMALL for one, left in latents)
 
 
 def diagonal_excess(kernel: Kernel, points: InducingVariables) -> tf.Tensor:

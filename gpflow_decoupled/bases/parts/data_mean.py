@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["DataMean", "mean_points", "refuse_streams"]
+__all__ = ["DataMean", "data_points", "mean_points", "refuse_streams"]
 
 import numpy as np
 import tensorflow as tf
@@ -57,6 +57,12 @@ def mean_points(
     return DataMean(dims, num_latent_gps, isinstance(beta, MULTIOUTPUT_INDUCING))
 
 
+def data_points(X: TensorType, shared: bool) -> InducingVariables:
+    """Inputs X [N, D] as points of a mean, which the latents of a multi-output kernel may share."""
+    points = fixed_points(X)
+    return SharedIndependentInducingVariables(points) if shared else points
+
+
 def refuse_streams(data: object) -> None:
     """Raise `DataError` for data that come in batches: a `tf.data.Dataset`, or a function that returns them."""
     if isinstance(data, tf.data.Dataset) or callable(data):
@@ -106,8 +112,7 @@ class DataMean(KernelMean):
         return tf.convert_to_tensor(part.Z)
 
     def _take(self, X: np.ndarray, latents: int) -> None:
-        points = fixed_points(X)
-        self.points = SharedIndependentInducingVariables(points) if self.shared else points
+        self.points = data_points(X, self.shared)
         self.size = len(X)
         empty = self.size == 0 and tf.distribute.has_strategy()
         # workers tell each other the value of a new variable, and TensorFlow crashes where that has no entries

@@ -38,7 +38,7 @@ from ...compilation import Compiled
 from ...covariances.blocks import xla_works
 from ...covariances.products import diagonal_excess, gram_product
 from ..ascent import CONVERGED
-from .solution import INTERRUPTED, TIME_IS_UP, MeanSolution, Report, check_gap
+from .solution import INTERRUPTED, TIME_IS_UP, MeanSolution, Point, Report, best_of, check_gap, point_of
 from .system import MeanSystem
 
 _AVERAGED = 100
@@ -71,16 +71,6 @@ class _Constants(NamedTuple):
     """y~ [N, L]"""
     keep: tf.Tensor
     """r, a scalar"""
-
-
-class _Point(NamedTuple):
-    """Coefficients whose residual is known in full."""
-
-    a: tf.Tensor
-    residual: tf.Tensor
-    gap: float
-    bound: float
-    """The bound there up to a constant, (D32)."""
 
 
 @dataclass
@@ -130,7 +120,7 @@ class DualDescent:
         self, system: MeanSystem, start: tf.Tensor, K_start: tf.Tensor, *, deadline: float, report: Report
     ) -> MeanSolution:
         """See `Solve`."""
-        points = [_point(system, start, system.target - K_start - start / system.weights)]
+        points = [point_of(system, start, system.target - K_start - start / system.weights)]
         check_gap(points[0].gap)
         products, left, goal = 0, self.epochs, self.tolerance
         try:
@@ -146,7 +136,7 @@ class DualDescent:
                     min(goal, 0.5 * descent.estimate),
                 )
                 a = descent.state.average
-                found = _point(system, a, system.target - system.product(a, None))
+                found = point_of(system, a, system.target - system.product(a, None))
                 products += 1
                 if np.isfinite(found.bound):  # else the steps diverged within an epoch
                     points.append(found)
@@ -154,11 +144,11 @@ class DualDescent:
                     raise KeyboardInterrupt
         except KeyboardInterrupt:
             reason = INTERRUPTED if points[-1].gap > self.tolerance else CONVERGED
-        best = max(points, key=lambda point: point.bound)
+        best = best_of(points, self.tolerance)
         gaps = [point.gap for point in points if point is not best] + [best.gap]
         return MeanSolution(best.a, best.residual, best.gap, products, gaps, reason)
 
-    def _end(self, now: _Point, left: int, deadline: float) -> str:
+    def _end(self, now: Point, left: int, deadline: float) -> str:
         """Why there is to be no further round, or nothing."""
         if now.gap <= self.tolerance:
             return CONVERGED
@@ -166,7 +156,7 @@ class DualDescent:
             return "epochs done"
         return TIME_IS_UP if time.perf_counter() >= deadline else ""
 
-    def _corrected(self, system: MeanSystem, now: _Point, report: Callable[[float, float], None]) -> tuple:
+    def _corrected(self, system: MeanSystem, now: Point, report: Callable[[float, float], None]) -> tuple:
         """A step of preconditioned conjugate gradients: a [N, L], and its residual as exact as the product."""
         direction = system.precondition(now.residual)
         product = system.product(direction, self.dtype, lambda share: report(share, now.gap))
@@ -281,9 +271,3 @@ class _Descent:
 
 def _at_rest(a: tf.Tensor) -> _State:
     return _State(a, tf.zeros_like(a), a, tf.zeros([], a.dtype))
-
-
-def _point(system: MeanSystem, a: tf.Tensor, residual: tf.Tensor) -> _Point:
-    gap = system.gap(residual)
-    dual = -0.5 * float(tf.reduce_sum(a * (system.target + residual)))
-    return _Point(a, residual, gap, dual - gap)  # (D32)

@@ -35,7 +35,8 @@ class ConjugateGradients(MeanOptimizer):
         that is less. It costs N R^2 per solve and N R numbers of memory.
     :param float32: compute products in float32 and add them up in float64, two to four times faster. This is for a
         SquaredExponential, Matern32 or Matern52; other kernels, and sums and products of kernels, are computed in the dtype of
-        the data all the same.
+        the data all the same, and so are solves in which rounding errors, measured on some rows, are more than a fifth of the
+        noise variance.
     :param certify: end with a product in full precision, from which the gap is computed. Without it the gap is an estimate,
         by the residual that conjugate gradients carry along; saves one or two products in full precision per solve.
     :param progress: show a progress bar.

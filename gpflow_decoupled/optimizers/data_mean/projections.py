@@ -7,7 +7,15 @@ rows of X, so that no second array of its size exists at any time.
 
 from __future__ import annotations
 
-__all__ = ["ROWS", "Projections", "nested_points", "preconditioner_rows", "project_rows", "with_rows"]
+__all__ = [
+    "ROWS",
+    "Projections",
+    "nested_points",
+    "preconditioner_rank",
+    "preconditioner_rows",
+    "project_rows",
+    "with_rows",
+]
 
 from typing import NamedTuple
 
@@ -88,10 +96,14 @@ def project_rows(kernel: Kernel, points: InducingVariables, X: tf.Tensor, size: 
 
 
 def preconditioner_rows(kernel: Kernel, beta: InducingVariables, X: tf.Tensor, rank: int | None) -> Projections:
-    """A at inputs X [N, D] of beta and of rows of X, `rank` points in all; None is 1000, or N / 4 if that is less."""
+    """A at inputs X [N, D] of beta and of rows of X, so many points in all as `preconditioner_rank` says."""
     size = int(point_values(beta)[0].shape[0])
-    rank = min(1000, len(X) // 4) if rank is None else rank
-    return project_rows(kernel, with_rows(beta, X.numpy(), rank), X, size)
+    return project_rows(kernel, with_rows(beta, X.numpy(), preconditioner_rank(rank, len(X))), X, size)
+
+
+def preconditioner_rank(rank: int | None, rows: int) -> int:
+    """R, the points of the preconditioner; None is 1000, or N / 4 if that is less."""
+    return min(1000, rows // 4) if rank is None else rank
 
 
 def _applied(block: tf.Tensor, columns: tf.Tensor, adjoint: bool = False) -> tf.Tensor:

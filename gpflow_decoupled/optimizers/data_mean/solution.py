@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-__all__ = ["INTERRUPTED", "TIME_IS_UP", "MeanSolution", "Report", "Solve", "check_gap"]
+__all__ = ["INTERRUPTED", "TIME_IS_UP", "MeanSolution", "Point", "Report", "Solve", "best_of", "check_gap", "point_of"]
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import tensorflow as tf
@@ -56,6 +56,33 @@ class Solve(Protocol):
         :param report: shows progress.
         :raises NumericalError: if a product with the kernel matrix has overflowed.
         """
+
+
+class Point(NamedTuple):
+    """Coefficients on the way to a solution, whose residual is known."""
+
+    a: tf.Tensor
+    """[N, L]"""
+    residual: tf.Tensor
+    """y~ - (K + D) a [N, L]."""
+    gap: float
+    """Nats."""
+    bound: float
+    """The bound in nats, up to a constant, (D32)."""
+    certified: bool
+    """Whether the residual is that of a product in full precision."""
+
+
+def point_of(system: MeanSystem, a: tf.Tensor, residual: tf.Tensor, certified: bool = True) -> Point:
+    """Coefficients [N, L] of a system and their residual [N, L], with what they are worth."""
+    gap = system.gap(residual)
+    dual = -0.5 * float(tf.reduce_sum(a * (system.target + residual)))
+    return Point(a, residual, gap, system.group.first(dual) - gap, certified)  # (D32)
+
+
+def best_of(points: list[Point], tolerance: float) -> Point:
+    """The last one if its gap is within the tolerance, else the one with the highest bound: none is below the first."""
+    return points[-1] if points[-1].gap <= tolerance else max(points, key=lambda point: point.bound)
 
 
 def check_gap(gap: float) -> None:

@@ -9,23 +9,27 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+import numpy as np
 import tensorflow as tf
-from gpflow.inducing_variables import InducingPoints, SharedIndependentInducingVariables
+from gpflow.inducing_variables import InducingPoints
 
+from ...bases.parts.data_mean import data_points
 from ...covariances.products import gram_product
 from ...errors import NumericalError
 from ...linalg.conjugate_gradients import Blocks, Iterate, advance, begin
 from ...models import BasisGP
 from ...replicas import Group
 from ..ascent import CONVERGED
-from .projections import preconditioner_rows
-from .solution import INTERRUPTED, TIME_IS_UP, MeanSolution, Report, check_gap
+from .projections import preconditioner_rank, preconditioner_rows
+from .solution import INTERRUPTED, TIME_IS_UP, MeanSolution, Point, Report, best_of, check_gap, point_of
 from .system import MeanSystem
 
 _SHARE = 0.5
 """The gap that the recursion must reach, as a share of the tolerance, before a product in full precision is spent on it."""
 _PROGRESS = 0.5
 """If a round of products in low precision leaves more than this share of the gap, the next round has full precision."""
+_ROUNDING = 0.2
+"""The most that `MeanSystem.rounding` may be for products in low precision."""
 _FULL = 3.0
 """Products in single precision that one in double precision takes, about."""
 _TIMED, _TIMED_ROWS = 8192, 4096
@@ -51,6 +55,10 @@ def solve_mean(
     carries along. They are enlarged by how far it was off at the end, which assumes that it was off by no more before. On
     several workers each has all vectors and computes its share of every product; the first one's numbers and clock decide.
 
+    Where the weights are so large that the errors of products in `dtype` could outweigh the system, all products are in full
+    precision; and so are those of the rounds after one that left most of the gap. A round starts where the bound is highest
+    so far, and no result has a lower bound than the start, by more than the tolerance.
+
     An interrupt ends a round, and the product in full precision follows; if it comes in that product, what the recursion knows
     is returned as it is. On several workers it is raised, because the others have not stopped.
 
@@ -67,22 +75,25 @@ def solve_mean(
     :raises NumericalError: if the gap is not a finite number: a product has overflowed.
     """
     run = _Rounds(system, tolerance, max_products, deadline, report, certify)
-    a, residual = start, run.begin(start, K_start)
+    points = [run.begin(start, K_start)]
     full = start.dtype
-    dtype = full if dtype is None else dtype
-    while not (run.gaps[-1] <= tolerance or run.reason):
-        check_gap(run.gaps[-1])
-        before = run.gaps[-1]
-        now = run.iterate(residual, dtype)
-        if now is None:
+    useful = dtype is not None and 0.0 < system.rounding(dtype) <= _ROUNDING
+    dtype = dtype if useful else full
+    while not (points[-1].gap <= tolerance or run.reason):
+        before = best_of(points, tolerance)
+        check_gap(before.gap)
+        found = run.round(before, dtype)
+        if found is None:
             break
-        a, carried = a + now.x[0], now.residual[0]
-        exact = run.certify(a, carried, now) if certify else None
-        if exact is None:
-            return run.solution(a, carried, run.reason or CONVERGED, certified=False)
-        residual = exact
-        dtype = full if run.gaps[-1] > _PROGRESS * before else dtype
-    return run.solution(a, residual, CONVERGED if run.gaps[-1] <= tolerance else run.reason)
+        if dtype == full or not found.certified:
+            check_gap(found.gap)
+        if np.isfinite(found.bound):
+            points.append(found)
+        if not found.certified:
+            break
+        if not (found.bound > before.bound and found.gap <= _PROGRESS * before.gap):
+            dtype = full
+    return run.solution(points)
 
 
 @dataclass
@@ -103,19 +114,36 @@ class _Rounds:
     _left: float = 0.0
     """Seconds that another product, and the certificate after it, would take."""
 
-    def begin(self, start: tf.Tensor, K_start: tf.Tensor | None) -> tf.Tensor:
-        """The residual [N, L] at the start [N, L]."""
+    def begin(self, start: tf.Tensor, K_start: tf.Tensor | None) -> Point:
+        """The start [N, L]."""
         residual = self.system.target
         if K_start is not None:
             residual = self.system.target - K_start - start / self.system.weights
         elif bool(tf.reduce_any(start != 0.0)):
             residual = self.system.target - self._product(start, start.dtype)
             self.products += 1
-        self.gaps.append(self.system.gap(residual))
-        return residual
+        point = point_of(self.system, start, residual)
+        self.gaps.append(point.gap)
+        return point
 
-    def iterate(self, residual: tf.Tensor, dtype: tf.DType) -> Iterate | None:
-        """Conjugate gradients from a residual [N, L] until the gap is small or something ends them.
+    def round(self, before: Point, dtype: tf.DType) -> Point | None:
+        """Where conjugate gradients with products in `dtype` lead to.
+
+        :return: None where an interrupt came before there was anything.
+        """
+        now = self.iterate(before, dtype)
+        if now is None:
+            return None
+        a, carried = before.a + now.x[0], now.residual[0]
+        exact = self.certify(a, carried, now) if self.certified else None
+        if exact is None:
+            return point_of(self.system, a, carried, certified=False)
+        found = point_of(self.system, a, exact)
+        self.gaps.append(found.gap)
+        return found
+
+    def iterate(self, before: Point, dtype: tf.DType) -> Iterate | None:
+        """Conjugate gradients until the gap is small or something ends them.
 
         :return: None where an interrupt came before there was anything.
         """
@@ -126,24 +154,25 @@ class _Rounds:
         def precondition(blocks: Blocks) -> Blocks:
             return (self.system.precondition(blocks[0]),)
 
-        now = None
+        now, gap = None, before.gap
         try:
-            now = begin(precondition, (residual,), _inner)
-            while self.gaps[-1] > _SHARE * self.tolerance and not self._is_over():
+            now = begin(precondition, (before.residual,), _inner)
+            while gap > _SHARE * self.tolerance and not self._is_over():
                 began = time.perf_counter()
                 now = advance(now, apply, precondition, _inner)
                 self.products += 1
                 self._left = (time.perf_counter() - began) * (
-                    1.0 + self.certified * _relative_cost(residual.dtype, dtype)
+                    1.0 + self.certified * _relative_cost(before.a.dtype, dtype)
                 )
-                self.gaps.append(self.system.gap(now.residual[0]))
-                self.report(self.products, 0.0, self.gaps[-1])
+                gap = self.system.gap(now.residual[0])
+                self.gaps.append(gap)
+                self.report(self.products, 0.0, gap)
         except KeyboardInterrupt:
             self._interrupted()
         return now
 
     def certify(self, a: tf.Tensor, carried: tf.Tensor, now: Iterate) -> tf.Tensor | None:
-        """The residual at a [N, L] in full precision, and its gap; the gaps of the round `now` are enlarged by the drift.
+        """The residual at a [N, L] in full precision; the gaps of the round `now` are enlarged by the drift.
 
         :param carried: the residual [N, L] of the recursion, which is another one after some products.
         :return: None where an interrupt came.
@@ -157,12 +186,15 @@ class _Rounds:
         drift = self.system.gap(residual - carried)
         first = len(self.gaps) - int(now.step)
         self.gaps[first:] = [_sum_of_lengths(gap, drift) for gap in self.gaps[first:]]
-        self.gaps.append(self.system.gap(residual))
         return residual
 
-    def solution(self, a: tf.Tensor, residual: tf.Tensor, reason: str, certified: bool = True) -> MeanSolution:
-        """Coefficients and their residual, each [N, L], with what the rounds took."""
-        return MeanSolution(a, residual, self.gaps[-1], self.products, self.gaps, reason, certified=certified)
+    def solution(self, points: list[Point]) -> MeanSolution:
+        """The best of the points, with what the rounds took."""
+        best = best_of(points, self.tolerance)
+        reason = CONVERGED if best.gap <= self.tolerance else self.reason
+        if best is not points[-1]:
+            self.gaps.append(best.gap)
+        return MeanSolution(best.a, best.residual, best.gap, self.products, self.gaps, reason, certified=best.certified)
 
     def _product(self, vector: tf.Tensor, dtype: tf.DType) -> tf.Tensor:
         known = self.gaps[-1] if self.gaps else float("nan")
@@ -191,15 +223,13 @@ def seconds_of_solves(
 
     :param model: a model whose mean is on all data.
     :param X: inputs [N, D].
-    :param rank: points of the preconditioner; None as of `preconditioner_rows`.
+    :param rank: points of the preconditioner; None as of `preconditioner_rank`.
     :param dtype: of the products; None is that of X.
     :param group: the workers of the run.
     """
-    rank = min(1000, len(X) // 4) if rank is None else rank
+    rank = preconditioner_rank(rank, len(X))
     few, fewer = X[:_TIMED], X[:_TIMED_ROWS]
-    points: InducingPoints = InducingPoints(few)
-    if not isinstance(model.basis.beta, InducingPoints):
-        points = SharedIndependentInducingVariables(points)
+    points = data_points(few, shared=not isinstance(model.basis.beta, InducingPoints))
     a = tf.ones([len(few), model.num_latent_gps], X.dtype)
 
     def product() -> object:

@@ -30,8 +30,8 @@ import numpy as np
 import tensorflow as tf
 from gpflow.kernels import Kernel
 
-from ...bases.parts.data_mean import DataMean
-from ...covariances.products import gram_product
+from ...bases.parts.data_mean import DataMean, data_points
+from ...covariances.products import follows_dtype, gram_product
 from ...errors import NumericalError
 from ...linalg.cholesky import cholesky
 from ...replicas import Group
@@ -40,6 +40,8 @@ from .projections import Projections
 Progress = Callable[[float], None]
 
 _POWER_STEPS = 30
+_ROUNDED_ROWS, _ROUNDING_STEPS = 2048, 3
+"""Rows on which the errors of a product are measured: more than the thousand that are computed in full precision anyway."""
 
 
 @dataclass
@@ -129,6 +131,26 @@ class MeanSystem:
             vector /= tf.norm(vector, axis=1, keepdims=True)
             vector = tf.matmul(self.chol, tf.matmul(self.chol, vector, transpose_a=True))
         return tf.norm(vector, axis=1)[:, 0]
+
+    def rounding(self, dtype: tf.DType) -> float:
+        """About the largest size of an eigenvalue of W^1/2 (K' - K) W^1/2, for the K' that is computed in `dtype`.
+
+        No eigenvalue of I + W^1/2 K W^1/2 is below 1, so that K' serves as well as K where this is well below 1. By power
+        steps on some rows, whose rounding errors count as independent: the size grows with the root of the number of rows.
+        """
+        if not follows_dtype(self.kernel, self.mean.points):
+            return 0.0
+        count = len(self.target)
+        rows = np.linspace(0, count - 1, min(count, _ROUNDED_ROWS)).astype(int)
+        points = data_points(tf.gather(self.mean.inputs, rows), self.mean.shared)
+        root = tf.sqrt(tf.gather(self.weights, rows)[:, :: self.draws])
+        vector = tf.random.stateless_normal(root.shape, tf.zeros([2], tf.int32), dtype=root.dtype)
+        for _ in range(_ROUNDING_STEPS):
+            scaled = root * tf.math.divide_no_nan(vector, tf.norm(vector, axis=0))
+            low, full = (gram_product(self.kernel, points, None, scaled, dtype=kind) for kind in (dtype, None))
+            vector = root * (low - full)
+        size = float(tf.reduce_max(tf.norm(vector, axis=0)))
+        return self.group.first(size * np.sqrt(count / len(rows)))
 
     def _halfway(self, residual: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """W r [N, L S], and L_R^-1 A W r [L, R, S], whose first M rows are L^-1 A W r of beta."""

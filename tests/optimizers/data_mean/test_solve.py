@@ -14,11 +14,13 @@ from numpy.testing import assert_allclose
 from scipy.linalg import cho_factor, cho_solve
 
 from gpflow_decoupled.bases import Gaussian
+from gpflow_decoupled.covariances.products import gram_product
 from gpflow_decoupled.errors import NumericalError
 from gpflow_decoupled.linalg import conjugate_gradients as cg
 from gpflow_decoupled.models import ODVGP
 from gpflow_decoupled.optimizers import ConjugateGradients, NaturalGradient
 from gpflow_decoupled.optimizers.data_mean import solve
+from gpflow_decoupled.optimizers.data_mean import system as system_module
 from gpflow_decoupled.optimizers.data_mean.moments import posterior_of, sites_of
 from gpflow_decoupled.optimizers.data_mean.projections import nested_points, project_rows
 from gpflow_decoupled.optimizers.data_mean.solution import MeanSolution
@@ -221,6 +223,86 @@ def test_the_gap_is_certified_in_full_precision_where_products_are_not(
     found = (np.full(N, 1.0 / NOISE), TARGET[:, 0]) if sites == "noise" else _probit_sites(X, BETA)
     monkeypatch.setattr("gpflow_decoupled.covariances.products._SMALL", 0)
     _check_every_product(X, BETA, *found, dtype=tf.float32, every=6)
+
+
+# --- products in single precision where there is hardly any noise
+
+
+def _hardly_any_noise(noise: float, draws: int = 1) -> MeanSystem:
+    """A system of 150 rows and a smooth kernel, that float32 cannot represent where the noise is small."""
+    rng = np.random.default_rng(7)
+    inputs = rng.uniform(-2.0, 2.0, (150, 2))
+    target = np.sin(inputs[:, :1]) + np.sqrt(noise) * rng.normal(size=(150, 1))
+    kernel = gpflow.kernels.SquaredExponential(variance=100.0, lengthscales=10.0)
+    weights = np.linspace(0.5, 1.0, 150)[:, None] / noise
+    system = system_of(weights, target, 12, kernel=kernel, X=inputs, beta=inputs[:6] + 0.01)
+    return MeanSystem(
+        system.kernel,
+        system.mean,
+        system.projections,
+        tf.constant(weights),
+        tf.tile(system.target, [1, draws]),
+        draws=draws,
+    )
+
+
+@pytest.mark.parametrize("draws", [1, 2])
+def test_rounding_errors_are_measured_in_units_of_the_noise(draws: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gpflow_decoupled.covariances.products._SMALL", 0)
+    found = _hardly_any_noise(1e-4, draws)
+    one = [
+        gram_product(found.kernel, found.mean.points, None, tf.eye(150, dtype=float)[:, i : i + 1], dtype=tf.float32)
+        for i in range(150)
+    ]
+    error = np.hstack(one) - found.kernel(found.mean.inputs).numpy()
+    root = np.sqrt(found.weights.numpy()[:, :1])
+    exact = np.max(np.abs(np.linalg.eigvalsh(root * 0.5 * (error + error.T) * root.T)))
+    assert 0.4 * exact <= found.rounding(tf.float32) <= 4.0 * exact, "sums are rounded, too"
+    assert found.rounding(tf.float64) == 0.0
+    monkeypatch.setattr(system_module, "_ROUNDED_ROWS", 15)
+    assert 0.4 * exact <= found.rounding(tf.float32) <= 4.0 * exact
+    monkeypatch.undo()
+    assert found.rounding(tf.float32) == 0.0, "so few rows are computed in full precision"
+
+
+@pytest.mark.parametrize("certify", [True, False])
+def test_single_precision_is_left_where_rounding_exceeds_the_noise(
+    certify: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gpflow_decoupled.covariances.products._SMALL", 0)
+    for noise, alike in ((1e-5, True), (1.0, False)):
+        found = _hardly_any_noise(noise)
+        start = tf.zeros_like(found.target)
+        low, full = (solve_mean(found, start, 1e-2, 50, dtype=dtype, certify=certify) for dtype in (tf.float32, None))
+        assert low.gap <= 1e-2 and low.reason == full.reason == "converged"
+        assert np.array_equal(low.a, full.a) == alike, noise
+
+
+def test_a_solve_never_loses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rounds in single precision that make it worse end where the bound was highest; then there is full precision."""
+    monkeypatch.setattr("gpflow_decoupled.covariances.products._SMALL", 0)
+    monkeypatch.setattr(MeanSystem, "rounding", lambda self, dtype: 0.1)
+    found = _hardly_any_noise(1e-5)
+    start = solve_mean(found, tf.zeros_like(found.target), 100.0, 1).a
+    options = {"dtype": tf.float32, "K_start": found.product(start, None) - start / found.weights}
+    lost = solve_mean(found, start, 1e-2, 20, **options)
+    assert (lost.reason, lost.certified) == ("products done", True)
+    assert max(lost.gaps) > 100.0 * lost.gap and lost.gap == lost.gaps[0] == lost.gaps[-1]
+    assert_allclose(lost.a, start)
+    straight = solve_mean(found, start, 1e-2, 50, K_start=options["K_start"])
+    monkeypatch.setattr(solve._Rounds, "_is_over", _after_five_products(solve._Rounds._is_over))
+    won = solve_mean(found, start, 1e-2, 50, **options)
+    assert (won.reason, won.products) == ("converged", 6 + straight.products)
+    assert_allclose(won.a, straight.a)
+
+
+def _after_five_products(is_over: Any) -> Any:
+    """A round ends after its first five products as well."""
+
+    def ends(self: Any) -> bool:
+        return self.products == 5 or is_over(self)
+
+    return ends
 
 
 @pytest.mark.exhaustive
