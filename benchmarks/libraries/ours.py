@@ -106,12 +106,15 @@ def build_large(gamma: np.ndarray, beta: np.ndarray, num_data: int, subsample: i
     return ODVGP(kernel, likelihood, gamma, beta, num_data=num_data, mean_scaling="diagonal", mean_subsample=subsample)
 
 
-def whole_step(model: gpflow.models.GPModel, data: Data, settings: Settings, hold_sites: bool) -> Callable[[], object]:
+def whole_step(
+    model: gpflow.models.GPModel, data: Data, settings: Settings, hold_sites: bool, mixed: bool = False
+) -> Callable[[], object]:
     """The compiled step of `fit` on random rows: one pass, then a natural gradient for q and Adam for the rest.
 
     :param hold_sites: whether the sites of q stay the same while the kernel changes, as `fit` does by default.
+    :param mixed: products with rows of data in float32.
     """
-    step = _training_step(model, settings, hold_sites)
+    step = _training_step(model, settings, hold_sites, mixed=mixed)
     draw, seed = minibatches(data, settings), tf.constant([settings.seed, 0])
     return tf.function(lambda: step.run(*draw(), seed), autograph=False)
 
@@ -126,7 +129,7 @@ def fit_step(model: gpflow.models.GPModel, data: Data, settings: Settings) -> Ca
 
 
 def _training_step(
-    model: gpflow.models.GPModel, settings: Settings, hold_sites: bool, compile: bool = False
+    model: gpflow.models.GPModel, settings: Settings, hold_sites: bool, compile: bool = False, mixed: bool = False
 ) -> TrainingStep:
     return TrainingStep(
         model,
@@ -135,4 +138,5 @@ def _training_step(
         tf_keras.optimizers.Adam(0.03),
         compile=compile,
         hold_sites=hold_sites,
+        low=tf.float32 if mixed else None,
     )

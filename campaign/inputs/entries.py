@@ -88,6 +88,7 @@ _FIT_OPTIONS = {
     "natural_gradient": "share",
     "hold": "word",
     "negative_precision": "word",
+    "precision": "word",
     "mean_solver": "word",
     "learning_rate": "rate",
     "optimizer": "object",

@@ -59,6 +59,7 @@ class CoupledBasis(InducingBasis):
     """
 
     state_type = CoupledState
+    acts_on_rows = ("tangent", "mean", "root")
 
     def __init__(
         self,

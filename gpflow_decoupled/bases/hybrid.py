@@ -64,6 +64,7 @@ class HybridBasis(InducingBasis):
     """
 
     state_type = HybridState
+    acts_on_rows = ("tangent", "mean", "root")
     kernel_mean: KernelMean
 
     def __init__(
@@ -115,7 +116,8 @@ class HybridBasis(InducingBasis):
     def features(self, state: HybridState, kernel: Kernel, X: tf.Tensor) -> Features:
         """Mean and variances (D10) at X [N, D]; N (M_gamma + M_beta^2)."""
         A = whiten(state.chol, state.tangent, gram_to_data(kernel, self.beta, X))
-        mean = self.kernel_mean.values(kernel, state.a, X) + apply_per_latent(A, state.mean, adjoint=True)  # (D10)
+        of_beta = apply_per_latent(A, state.mean, adjoint=True)
+        mean = self.kernel_mean.values(kernel, state.a, X) + tf.cast(of_beta, X.dtype)  # (D10)
         return Features(mean, (A,), (transposed_product(state.root, A),))
 
     def prior_kl(self, state: HybridState) -> tf.Tensor:

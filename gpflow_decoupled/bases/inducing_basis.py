@@ -9,6 +9,7 @@ An optimizer asks the basis what it can do, by the properties of this class, and
 | `ties_sites` | q(u) is one Gaussian, the prior times one site, (C22) | `sweep`, `SparseCVIGP` |
 | `steps_mean` | the coefficients of mean points have natural steps of their own, (D41), (D42) | `mean="natural"` |
 | `solves_mean` | the Newton system (D49) for all means jointly applies | `mean="newton"` |
+| `mixes_precision` | products with rows of data may be in single precision | `fit(precision="mixed")` |
 
 `frame_points` has the points at which what earlier data said can be held; `update` of the models asks for it.
 """
@@ -70,6 +71,9 @@ class InducingBasis(Basis):
         rows = {"N": self.kernel_mean.size} if self.kernel_mean.size else {}  # none before it has data
         return {**found, "gamma": '"data"', **rows}
 
+    acts_on_rows: tuple[str, ...] = ()
+    """The fields of the state that multiply features of rows of data, where `features` takes them in a lower precision."""
+
     # --- what the basis can do
 
     @property
@@ -91,6 +95,15 @@ class InducingBasis(Basis):
     def solves_mean(self) -> bool:
         """Whether the mean coefficients and the mean of q(u) solve the Newton system (D49) jointly."""
         return False
+
+    @property
+    def mixes_precision(self) -> bool:
+        """Whether products with rows of data may be in a lower precision than factorisations: `acts_on_rows` is not empty."""
+        return bool(self.acts_on_rows)
+
+    def lowered(self, state: State, dtype: tf.DType) -> State:
+        """The state with the fields `acts_on_rows` in another precision; what `features` makes of it is in that one, too."""
+        return state._replace(**{name: tf.cast(getattr(state, name), dtype) for name in self.acts_on_rows})
 
     # --- the parts of q that have natural parameters
 

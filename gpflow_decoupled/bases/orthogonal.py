@@ -85,6 +85,7 @@ class OrthogonalBasis(InducingBasis):
     """
 
     state_type = OrthogonalState
+    acts_on_rows = ("tangent", "mean", "root", "t")
     kernel_mean: KernelMean
 
     def __init__(
@@ -132,9 +133,8 @@ class OrthogonalBasis(InducingBasis):
     def features(self, state: OrthogonalState, kernel: Kernel, X: tf.Tensor) -> Features:
         """Mean (D19) and variances (D20) at X [N, D]; N (M_gamma + M_beta^2)."""
         A = whiten(state.chol, state.tangent, gram_to_data(kernel, self.beta, X))
-        mean = self.kernel_mean.values(kernel, state.a, X) + apply_per_latent(
-            A, state.mean - state.t, adjoint=True
-        )  # (D19)
+        of_beta = apply_per_latent(A, state.mean - state.t, adjoint=True)
+        mean = self.kernel_mean.values(kernel, state.a, X) + tf.cast(of_beta, X.dtype)  # (D19)
         return Features(mean, (A,), (transposed_product(state.root, A),))
 
     def prior_kl(self, state: OrthogonalState) -> tf.Tensor:

@@ -11,6 +11,9 @@ The gradient is computed in three steps:
 2) Each `whiten` adds its contribution to the gradient of the tangent.
 3) The sum G of these contributions gives the gradient of K, 1/2 L^-T (G, mirrored from its lower triangle) L^-1, once.
 
+Where the tangent has a lower precision than the factor, L^-1 R is computed in full, rounded once, and differentiated in the
+lower precision: the solve itself would lose as many digits as the condition number of L has, and its gradient may.
+
 The gradient through dL would need one more product of two triangular matrices per factorisation. For step 2 to happen,
 solves must be done by `whiten` and not with the factor itself.
 """
@@ -57,7 +60,8 @@ def whiten(chol: tf.Tensor, tangent: tf.Tensor | None, rhs: tf.Tensor, adjoint: 
     """The product L^-1 R, or L^-T R if `adjoint`; cost M^2 N.
 
     :param chol: L [..., M, M], from a `Whitener`.
-    :param tangent: the `Whitener`'s tangent [..., M, M]; with None the factor is a constant, and has no gradient.
+    :param tangent: the `Whitener`'s tangent [..., M, M], which may be cast to a lower precision, that of result and gradient;
+        with None the factor is a constant, and has no gradient.
     :param rhs: R [..., M, N].
     :param adjoint: solve with the transposed factor.
     :return: [..., M, N].
@@ -67,13 +71,13 @@ def whiten(chol: tf.Tensor, tangent: tf.Tensor | None, rhs: tf.Tensor, adjoint: 
 
     @tf.custom_gradient
     def run(tangent: tf.Tensor, rhs: tf.Tensor) -> tuple:
-        value = solve(chol, rhs, adjoint)
+        value = tf.cast(solve(chol, rhs, adjoint), tangent.dtype)
 
         def grad(upstream: tf.Tensor) -> tuple:
             # the adjoints of dA and dB above; the tangent takes only the lower triangle of its contribution
-            back = solve(chol, upstream, not adjoint)
-            share = lower_outer(rhs, back) if adjoint else lower_outer(upstream, value)
-            return sum_to(-share, tangent), sum_to(back, rhs)
+            back = solve(tf.cast(chol, tangent.dtype), upstream, not adjoint)
+            share = lower_outer(tf.cast(rhs, tangent.dtype), back) if adjoint else lower_outer(upstream, value)
+            return sum_to(-share, tangent), tf.cast(sum_to(back, rhs), rhs.dtype)
 
         return value, grad
 

@@ -42,6 +42,7 @@ def fit(
     natural_gradient: float | None | str = "auto",
     hold: str | None = None,
     negative_precision: str | None = None,
+    precision: str | None = None,
     mean_solver: str | MeanSolver | ConjugateGradients | StochasticDualDescent | None = None,
     learning_rate: float | None = None,
     optimizer: Optimizer | None = None,
@@ -92,6 +93,9 @@ end | `optimizer` | `learning_rate`, `optimizer`, `Schedule.anneal`, `Schedule.r
         training; of a `CVIGP` the "moments" of q(f); of an `LCLGP` the "multipliers". Bases and parametrisations without
         sites (unwhitened, hybrid, inverse) hold their Parameters.
     :param negative_precision: "damp" (the default), "clip" or "raise", see `optimizers.NaturalGradient`.
+    :param precision: "full" (the default), or "mixed": products with rows of data and gradients of whitened rows in float32,
+        which makes a step in float64 about a quarter shorter; factorisations, whitening and natural parameters stay as they
+        are. The bound of a step is exact to about 1e-6 of it. For coupled, orthogonal and hybrid bases.
     :param mean_solver: "adam" (the default), "natural" or "newton", or a `MeanSolver` with a step size. A mean on all data,
         `gamma="data"`, is solved for by "conjugate_gradients" (the default there), with the settings of a `ConjugateGradients`
         if one is given, or by a `StochasticDualDescent`. The first 70 % of the run train on beta alone; then kernel,
@@ -144,12 +148,11 @@ end | `optimizer` | `learning_rate`, `optimizer`, `Schedule.anneal`, `Schedule.r
         "natural_gradient": natural_gradient,
         "hold": hold,
         "negative_precision": negative_precision,
+        "precision": precision,
         "mean_solver": mean_solver,
         "learning_rate": learning_rate,
         "optimizer": optimizer,
-        "Schedule.ramp_steps": plan.ramp_steps,
-        "Schedule.anneal": plan.anneal,
-        "Schedule.refresh_every": plan.refresh_every,
+        **{f"Schedule.{name}": value for name, value in vars(plan).items()},
         "evaluation": None if scores is None else scores.data,
         "checkpoint": folder,
         "seed": seed,

@@ -71,6 +71,7 @@ OTHER = {
     "mean rate": ({"mean_learning_rate": 0.1}, r"mean_learning_rate=0\.03, and this run has 0\.1"),
     "solver": ({"mean_solver": "natural", "mean_learning_rate": 0.03}, "mean_solver=None.* has 'natural'"),
     "policy": ({"negative_precision": "clip"}, "negative_precision='damp', and this run has 'clip'"),
+    "precision": ({"precision": "mixed"}, "precision='full', and this run has 'mixed'"),
     "refreshes": ({"refresh_every": 7}, "refresh_every=100, and this run has 7"),
     "annealing": ({"anneal": 0.0}, "anneal=0.5, and this run has 0.0"),
     "basis": ({"model": MODELS["HDVGP"]}, "basis='OrthogonalBasis', and this run has 'HybridBasis'"),

@@ -54,6 +54,7 @@ BAD = {
         {"negative_precision": "ignore"},
         "negative_precision='ignore' is not known; use one of 'damp', 'clip', 'raise'",
     ),
+    "precision": ({"precision": "half"}, "precision='half' is not known; use one of 'full', 'mixed'"),
     "solver": ({"mean_solver": "lbfgs"}, "mean_solver='lbfgs' is not known; use one of 'adam', 'natural', 'newton'"),
     "solver without step": (
         {"mean_solver": "natural", "natural_gradient": None},

@@ -64,6 +64,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "natural_gradient": {"natural_gradient": 0.3},
     "hold": {"hold": None},  # the second value of the route
     "negative_precision": {"negative_precision": "clip"},
+    "precision": {"precision": "mixed"},
     "mean_solver": {"mean_solver": "natural"},
     "learning_rate": {"learning_rate": 0.2},
     "optimizer": {"optimizer": None},  # a new one for each run

@@ -21,7 +21,7 @@ from . import memory, products, scaling, small, solves, speed
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--tasks", nargs=1, help="of speed; default: kin40k, or synthetic where no --data is given")
     parser.add_argument("--sizes", nargs="+", type=int, default=[100, 300, 500, 1000], help="M of speed")
-    parser.add_argument("--float32", action="store_true", help="speed in float32 too")
+    parser.add_argument("--float32", action="store_true", help="speed in float32 and in mixed precision too")
     parser.add_argument("--mean-points", nargs="+", type=int, default=[1_000, 10_000, 100_000], help="of memory")
     parser.add_argument("--num-beta", type=int, default=300, help="of memory, and of scaling where it does not vary")
     parser.add_argument("--subsample", type=int, default=100, help="mean_subsample: rows of the sampled divergence")

@@ -47,7 +47,9 @@ def measure(options: argparse.Namespace, task: str, size: int) -> list[Timing]:
     data, dtypes = load(task, folder=options.data), ["float64", "float32"] if options.float32 else ["float64"]
     steps, timings = _steps(size, data, settings, dtypes), []
     for kind in KINDS:
-        times = interleave({label: pair[kind] for label, pair in steps.items()}, options.rounds, options.seconds)
+        times = interleave(
+            {label: of[kind] for label, of in steps.items() if kind in of}, options.rounds, options.seconds
+        )
         timings += _timings(kind, size, times)
     return timings
 
@@ -65,6 +67,17 @@ def _steps(size: int, data: Data, settings: Settings, dtypes: list[str]) -> dict
             steps[f"GPflow {dtype}"] = dict(zip(KINDS, (peer.natural, peer.both, peer.both)))
             steps[f"gpflow_decoupled {dtype}"] = dict(zip(KINDS, (natural, whole, held)))
             for function in (peer.natural, peer.both, natural, whole, held):
+                function()
+    if "float32" in dtypes:
+        with precision("float64"):
+            cast = data.cast("float64")
+            model = build(Spec("coupled", size), cast, settings)
+            mixed = {
+                kind: whole_step(model, cast, settings, hold, mixed=True)
+                for kind, hold in zip(KINDS[1:], (False, True))
+            }
+            steps["gpflow_decoupled mixed"] = mixed
+            for function in mixed.values():
                 function()
     return steps
 

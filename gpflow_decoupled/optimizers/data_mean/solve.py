@@ -191,7 +191,8 @@ class _Rounds:
     def solution(self, points: list[Point]) -> MeanSolution:
         """The best of the points, with what the rounds took."""
         best = best_of(points, self.tolerance)
-        reason = CONVERGED if best.gap <= self.tolerance else self.reason
+        good = best.certified and best.gap <= self.tolerance
+        reason = CONVERGED if good else self.reason or CONVERGED
         if best is not points[-1]:
             self.gaps.append(best.gap)
         return MeanSolution(best.a, best.residual, best.gap, self.products, self.gaps, reason, certified=best.certified)

@@ -85,6 +85,7 @@ def evaluate(
     rows: tf.Tensor | None = None,
     hold_sites: bool = False,
     with_target: bool = False,
+    low: tf.DType | None = None,
 ) -> Evaluation:
     """The bound and all derivatives, from one forward and one backward pass.
 
@@ -96,12 +97,14 @@ def evaluate(
     :param rows: indices [m] for the estimate of the mean's norm, see `Basis.factor`.
     :param hold_sites: differentiate while the sites of q's Gaussians stay as they are, (C28), instead of the Parameters.
     :param with_target: compute `Evaluation.target` too.
+    :param low: compute products with rows of data, and the gradient of whitened rows, in this precision, for a basis that
+        `mixes_precision`; what is returned is in that of the model.
     """
     X, Y = model.as_tensors(data)
     with tf.GradientTape(persistent=True, watch_accessed_variables=False) as tape:
         tape.watch(list(variables))
         state = model.basis.factor(model.kernel, rows=rows)
-        features = model.basis.features(state, model.kernel, X)
+        features = _features(model, state, X, low)
         mean, variance = features.mean, model.basis.variance(features, model.kernel, X)
         tape.watch([mean, variance])
         scale = model.scale(X)
@@ -111,16 +114,24 @@ def evaluate(
     g, h = tape.gradient(expected, [mean, variance])
     pairs = list(zip(model.basis.gaussians(state), features.minus))
     needed = pairs if hold_sites else pairs[:1] if with_target else []
-    sums = [site_sums(part, A, g, h) for part, A in needed]
+    sums = [site_sums(part, A, g, h, low) for part, A in needed]
     targets, upstream = [objective], [tf.ones_like(objective)]
     if hold_sites:
         # what fixed sites add enters as a gradient with respect to the tangent of each whitening factor
         for frame, (part, _), of_part in zip(model.basis.whiteners(state), pairs, sums):
             targets.append(frame.tangent)
-            upstream.append(share_of_sites(part, of_part, frame.tangent))
+            upstream.append(share_of_sites(part, of_part, frame.tangent, low))
     gradients = tape.gradient(targets, list(variables), output_gradients=upstream)
     target = (sums[0].theta, sums[0].precision) if with_target and sums else None
     return _added_up(Evaluation(elbo, state, features, variance, g, h, gradients, scale, target))
+
+
+def _features(model: BasisGP, state: State, X: tf.Tensor, low: tf.DType | None) -> Features:
+    """The features at X [N, D], in its precision, of a state whose products with rows are in `low`."""
+    if low is None:
+        return model.basis.features(state, model.kernel, X)
+    found = model.basis.features(model.basis.lowered(state, low), model.kernel, X)
+    return tf.nest.map_structure(lambda part: tf.cast(part, X.dtype), found)
 
 
 def _added_up(own: Evaluation) -> Evaluation:

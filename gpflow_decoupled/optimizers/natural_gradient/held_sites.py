@@ -49,7 +49,7 @@ class SiteSums(NamedTuple):
     """A (g - 2 h A^T m~) [M, L]; zero for a part without a mean."""
 
 
-def site_sums(part: Gaussian, A: tf.Tensor, g: tf.Tensor, h: tf.Tensor) -> SiteSums:
+def site_sums(part: Gaussian, A: tf.Tensor, g: tf.Tensor, h: tf.Tensor, low: tf.DType | None = None) -> SiteSums:
     """The sums over the rows of a batch that all steps of a Gaussian part are made of; cost M^2 N per latent.
 
     A^T m~ is the share of this part in the mean at the data, while g and h are taken at the whole mean.
@@ -58,8 +58,11 @@ def site_sums(part: Gaussian, A: tf.Tensor, g: tf.Tensor, h: tf.Tensor) -> SiteS
     :param A: L^-1 K_ux [G, M, N].
     :param g: dE/dmean [N, L].
     :param h: dE/dvariance [N, L].
+    :param low: the precision of the product with M^2 N multiplications; None is that of A. Entry (i, j) of the sum is rounded
+        in units of the root of entries (i, i) and (j, j), so that directions in which little is known keep their digits.
     """
-    sites = symmetric_product(A, -2.0 * tf.transpose(h))
+    weights, dtype = -2.0 * tf.transpose(h), A.dtype if low is None else low
+    sites = tf.cast(symmetric_product(tf.cast(A, dtype), tf.cast(weights, dtype)), h.dtype)
     precision = tf.linalg.set_diag(sites, tf.linalg.diag_part(sites) + 1.0 / replicas.count())
     if part.mean is None:
         none = tf.zeros([tf.shape(part.root)[1], tf.shape(part.root)[0]], g.dtype)
@@ -68,21 +71,24 @@ def site_sums(part: Gaussian, A: tf.Tensor, g: tf.Tensor, h: tf.Tensor) -> SiteS
     return SiteSums(precision, apply_per_latent(A, g), apply_per_latent(A, g - 2.0 * h * own_mean))  # (D46)
 
 
-def share_of_sites(part: Gaussian, sums: SiteSums, tangent: tf.Tensor) -> tf.Tensor:
+def share_of_sites(part: Gaussian, sums: SiteSums, tangent: tf.Tensor, low: tf.DType | None = None) -> tf.Tensor:
     """What fixed sites add to the gradient with respect to X, the tangent of L; cost 2 M^3 per latent.
 
     :param part: q(u), whitened.
     :param sums: of the batch; the result is linear in them, so that those of a replica give its part of the gradient.
     :param tangent: see `linalg.whitening`; gives the shape of the result.
+    :param low: the precision of the products of matrices; None is that of the tangent.
     :return: [G, M, M].
     """
-    covariance = lower_gram(part.root)
-    identity = tf.eye(tf.shape(covariance)[-1], dtype=covariance.dtype)
-    excess = tf.matmul(covariance, sums.precision) - replicas.share(identity)
-    share = lower_outer(identity - covariance, excess)
+    dtype = tangent.dtype if low is None else low
+    covariance = lower_gram(tf.cast(part.root, dtype))
+    identity = tf.eye(tf.shape(covariance)[-1], dtype=dtype)
+    excess = tf.matmul(covariance, tf.cast(sums.precision, dtype)) - replicas.share(identity)
+    share = tf.cast(lower_outer(identity - covariance, excess), tangent.dtype)
     if part.mean is not None:
         gradient = sums.pull - replicas.share(part.mean)
-        u = apply_per_latent(covariance, gradient)
+        root = part.root
+        u = apply_per_latent(root, apply_per_latent(root, gradient, adjoint=True))
         share += _columns_outer(part.mean, u) + _columns_outer(u - gradient, part.mean)
     return tf.reduce_sum(share, axis=0, keepdims=True) if tangent.shape[0] == 1 else share
 

@@ -38,7 +38,7 @@ from ..step import Step, StepOutput, StepSizes, Trackable, all_finite
 from .data_mean import BY_NAME, parts_on_data
 from .keras import KerasAscent, Optimizer
 from .on_replicas import bound_on_replicas, check_on_replicas, shards_of, ways_to_trace
-from .roles import check_roles, warn_of_sizes
+from .roles import check_precision, check_roles, natural_rule, warn_of_sizes
 from .route import EVERY_ROUTE, METHODS, OF_OPTIMIZER, Choices, Data, MeanSolver, Model, Route, kinds_of
 
 _OF_MEAN = frozenset({"mean_solver", "Schedule.refresh_every"})
@@ -56,7 +56,7 @@ class InducingRoute(Route):
         | OF_OPTIMIZER
         | _OF_MEAN
         | {"batch_size", "natural_gradient", "hold", "negative_precision", "Schedule.ramp_steps", "seed"}
-        | {"evaluation", "checkpoint", "initialize", "strategy"}
+        | {"evaluation", "checkpoint", "initialize", "strategy", "precision"}
     )
     reasons = dict.fromkeys(_OF_MEAN, "This model has no mean points of its own.")
     defaults = {"natural_gradient": 0.2, "Schedule.ramp_steps": 10}
@@ -87,6 +87,8 @@ class InducingRoute(Route):
             raise UnknownOptionError(
                 'compile="xla": this TensorFlow has no XLA compiler for its device; use compile=True.'
             )
+        if chosen.get("precision") == "mixed":
+            check_precision(self.view(model))
         solver = chosen.get("mean_solver")
         of_data = isinstance(model, BasisGP) and isinstance(model.basis.kernel_mean, DataMean)
         if of_data and solver is not None and not _is_by_name(solver) and not isinstance(solver, MeanOptimizer):
@@ -131,13 +133,15 @@ class InducingRoute(Route):
         batches = make_batches(model, dataset_of(data, choices.group), choices.batch_size, choices.seed)
         warn_of_sizes(model, batches.num_data)
         rate = self.rates(model, choices).mean_learning_rate
-        natural = None if rho is None else _natural_gradient(model, rho, rate, solver, choices.negative_precision)
+        natural = None if rho is None else natural_rule(model, rho, rate, solver, choices.negative_precision)
         mean_optimizer = tf_keras.optimizers.Adam(rate) if solver == "adam" else None
         held, shards = choices.hold == "sites", shards_of(batches, choices.group)
         compile = "xla" if choices.xla else choices.compile
-        return TrainingStep(
-            model, natural, choices.optimizer, mean_optimizer, compile, held, choices.group, shards
-        ), batches
+        low = tf.float32 if choices.precision == "mixed" else None
+        step = TrainingStep(
+            model, natural, choices.optimizer, mean_optimizer, compile, held, low, choices.group, shards
+        )
+        return step, batches
 
 
 class TrainingStep(Step):
@@ -149,6 +153,7 @@ class TrainingStep(Step):
     :param mean_optimizer: for the mean coefficients; None where `natural` moves them.
     :param compile: False runs eagerly, "xla" compiles by XLA.
     :param hold_sites: hold q's sites while kernel and inducing points move, where the basis can; else its Parameters.
+    :param low: the precision of products with rows of data, see `evaluate`; None is that of the model.
     :param group: each of whose replicas takes the step on its own rows, see `replicas`; None is this process alone.
     :param shards: the shapes and types of X [None, D] and Y [None, P] where each worker has batches of its own.
     """
@@ -161,10 +166,11 @@ class TrainingStep(Step):
         mean_optimizer: Optimizer | None,
         compile: bool | str = True,
         hold_sites: bool = True,
+        low: tf.DType | None = None,
         group: Group | None = None,
         shards: list[tf.TensorSpec] | None = None,
     ) -> None:
-        self.model, self.natural = model, natural
+        self.model, self.natural, self.low = model, natural, low
         mean = [] if model.basis.kernel_mean is None else [model.basis.kernel_mean.coefficients.unconstrained_variable]
         gaussians = [p.unconstrained_variable for p in model.basis.gaussian_parameters()]
         trainable = {v.ref() for v in model.trainable_variables}
@@ -213,6 +219,7 @@ class TrainingStep(Step):
             "negative_precision": None if natural is None else natural.negative_precision,
             "optimizer": self.others.name,
             "holds_sites": self.holds_sites,
+            "precision": "full" if self.low is None else "mixed",
             "num_samples": None if self.model.expectations is None else self.model.expectations.num_samples,
         }
 
@@ -276,7 +283,7 @@ class TrainingStep(Step):
         moved = [*self.mean_variables, *self.others.moved]
         natural = self.natural if self.moves_naturally else None
         with_target = natural is not None and natural.starts_at(self.model)
-        evaluation = evaluate(self.model, (X, Y), moved, rows, self.holds_sites, with_target)
+        evaluation = evaluate(self.model, (X, Y), moved, rows, self.holds_sites, with_target, self.low)
         count = len(self.mean_variables)
         mean_gradients, other_gradients = evaluation.gradients[:count], evaluation.gradients[count:]
         ok = tf.logical_and(evaluation.state.ok, all_finite([evaluation.elbo, *evaluation.gradients]))
@@ -298,20 +305,6 @@ class TrainingStep(Step):
         if natural is not None and self.holds_sites:
             natural.commit_after(self.model, move)
         return StepOutput(evaluation.elbo, ok, shortened, clipped)
-
-
-def _natural_gradient(
-    model: BasisGP, rho: float, mean_rate: float, solver: str, negative_precision: str
-) -> NaturalGradient:
-    """The rule for q(u), and for the mean coefficients if they are to move with it; step sizes are variables."""
-    mean = model.basis.kernel_mean
-    moves_mean = solver != "adam" and mean is not None and mean.coefficients.trainable
-    return NaturalGradient(
-        tf.Variable(rho, dtype=tf.float64, trainable=False),
-        mean=solver if moves_mean else None,
-        mean_step=tf.Variable(mean_rate, dtype=tf.float64, trainable=False),
-        negative_precision=negative_precision,
-    )
 
 
 def _is_by_name(solver: object) -> bool:

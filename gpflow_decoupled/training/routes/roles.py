@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["check_kernel_gradients", "check_roles", "warn_of_sizes"]
+__all__ = ["check_kernel_gradients", "check_precision", "check_roles", "natural_rule", "warn_of_sizes"]
 
 import warnings
 from collections.abc import Callable
@@ -16,6 +16,7 @@ from gpflow.utilities import parameter_dict
 from ...errors import DataError, UnknownOptionError
 from ...inducing.variables import count_points, point_values
 from ...models import BasisGP, FactorGraph, FullGP
+from ...optimizers import NaturalGradient
 from ...optimizers.natural_gradient.moves import check_mean_solver
 from ...replicas import Group
 
@@ -50,6 +51,15 @@ def check_roles(model: BasisGP, rho: float | None, mean_solver: str) -> None:
     if basis.kernel_mean.coefficients.trainable and flags and not any(flags):
         raise DataError(
             f'mean_solver={mean_solver!r} moves q(u) too, which is not trainable here; use mean_solver="adam", or make it so.'
+        )
+
+
+def check_precision(model: BasisGP) -> None:
+    """Refuse mixed precision where the basis has no products in single precision; raises `UnknownOptionError`."""
+    if not model.basis.mixes_precision:
+        raise UnknownOptionError(
+            f'precision="mixed": {type(model.basis).__name__} computes in one precision alone. Leave the option out, or '
+            "choose a CoupledBasis, an OrthogonalBasis or a HybridBasis."
         )
 
 
@@ -128,3 +138,15 @@ def _acts(variable: tf.Variable, blocks: Callable[[], list[tf.Tensor]]) -> bool:
         return not all(np.array_equal(*pair, equal_nan=True) for pair in zip(before, blocks()))
     finally:
         variable.assign(value)
+
+
+def natural_rule(model: BasisGP, rho: float, mean_rate: float, solver: str, negative_precision: str) -> NaturalGradient:
+    """The rule for q(u), and for the mean coefficients if they are to move with it; step sizes are variables."""
+    mean = model.basis.kernel_mean
+    moves_mean = solver != "adam" and mean is not None and mean.coefficients.trainable
+    return NaturalGradient(
+        tf.Variable(rho, dtype=tf.float64, trainable=False),
+        mean=solver if moves_mean else None,
+        mean_step=tf.Variable(mean_rate, dtype=tf.float64, trainable=False),
+        negative_precision=negative_precision,
+    )

@@ -43,6 +43,8 @@ OWN_DATA: Mapping[str, object] = {"batch_size": None}
 
 METHODS = ("adam", "natural", "newton")
 """Of a `MeanSolver`."""
+PRECISIONS = ("full", "mixed")
+"""Of a training step."""
 
 DEFAULT_RATE = 0.03
 
@@ -83,6 +85,7 @@ class Choices:
     learning_rate: float
     mean_solver: MeanSolver | MeanOptimizer
     negative_precision: str
+    precision: str
     ramp_steps: int
     anneal: float
     refresh_every: int
@@ -190,6 +193,7 @@ class Route(abc.ABC):
         check_rate(**given(learning_rate=values["learning_rate"]))
         check_rate(1.0, **given(natural_gradient=values["natural_gradient"]))
         check_option("negative_precision", values["negative_precision"], POLICIES)
+        check_option("precision", values["precision"], PRECISIONS)
         if self.holds:
             check_option("hold", values["hold"], self.holds)
         solver, rate, optimizer = values["mean_solver"], values["learning_rate"], values["optimizer"]
@@ -212,6 +216,7 @@ class Route(abc.ABC):
             learning_rate=float(tf.convert_to_tensor(optimizer.learning_rate)) if rate is None else rate,
             mean_solver=solver if isinstance(solver, (MeanSolver, MeanOptimizer)) else MeanSolver(solver),
             negative_precision=values["negative_precision"],
+            precision=values["precision"],
             ramp_steps=values["Schedule.ramp_steps"],
             anneal=values["Schedule.anneal"],
             refresh_every=values["Schedule.refresh_every"],
@@ -239,6 +244,7 @@ _DEFAULTS: Mapping[str, object] = {
     "learning_rate": None,
     "mean_solver": "adam",
     "negative_precision": "damp",
+    "precision": "full",
     "Schedule.ramp_steps": 0,
     "Schedule.anneal": 0.2,
     "Schedule.refresh_every": 100,
