@@ -31,11 +31,22 @@ def test_two_classes(variance: float) -> None:
     """The softmax is a logistic function of the difference, whose expectation is one sum; rare classes included."""
     mean, var = _moments(30, 2, variance)
     mean[:3, 0] = [15.0, 25.0, 35.0]
+    assert_allclose(_found(mean, var), _of_two(mean, var), rtol=1e-7, atol=1e-15)
+
+
+def test_a_rare_class_far_below_the_other() -> None:
+    """Alone in a block, so that nothing else asks for a lattice that goes so far down."""
+    for variances in ([0.2, 0.2], [0.3, 3.0]):
+        mean, var = np.array([[35.0, 0.0]]), np.array([variances])
+        assert_allclose(_found(mean, var), _of_two(mean, var), rtol=1e-6)
+
+
+def _of_two(mean: Array, var: Array) -> Array:
+    """Of two classes, by one sum."""
     d, s = (mean[:, 1] - mean[:, 0])[:, None], np.sqrt(var.sum(axis=1))[:, None]
     z = np.linspace(-14.0, 14.0, 40_001)
     weights = np.exp(-0.5 * z**2) / np.exp(-0.5 * z**2).sum()
-    both = np.stack([expit(-d - s * z) @ weights, expit(d + s * z) @ weights], axis=1)
-    assert_allclose(_found(mean, var), both, rtol=1e-7, atol=1e-15)
+    return np.stack([expit(-d - s * z) @ weights, expit(d + s * z) @ weights], axis=1)
 
 
 @pytest.mark.parametrize("C, order", [(3, 60), pytest.param(4, 36, marks=pytest.mark.exhaustive)])
