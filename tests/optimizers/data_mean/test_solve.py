@@ -246,6 +246,7 @@ def _hardly_any_noise(noise: float, draws: int = 1) -> MeanSystem:
     )
 
 
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("draws", [1, 2])
 def test_rounding_errors_are_measured_in_units_of_the_noise(draws: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gpflow_decoupled.covariances.products._SMALL", 0)
@@ -265,6 +266,7 @@ def test_rounding_errors_are_measured_in_units_of_the_noise(draws: int, monkeypa
     assert found.rounding(tf.float32) == 0.0, "so few rows are computed in full precision"
 
 
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("certify", [True, False])
 def test_single_precision_is_left_where_rounding_exceeds_the_noise(
     certify: bool, monkeypatch: pytest.MonkeyPatch

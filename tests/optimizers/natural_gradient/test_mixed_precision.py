@@ -49,6 +49,7 @@ def _both(model: BasisGP, hold: bool = True) -> tuple[Evaluation, Evaluation]:
     return full, mixed
 
 
+@pytest.mark.costly(keep=2)
 @pytest.mark.parametrize("name", BASES)
 @pytest.mark.parametrize("hold", [True, False])
 def test_the_derivatives_are_those_of_full_precision(name: str, hold: bool) -> None:
@@ -71,6 +72,7 @@ def test_whitening_keeps_its_digits_where_the_points_are_nearly_dependent() -> N
     assert_allclose(mixed.target[1], full.target[1], atol=1e-6 * np.max(full.target[1]))
 
 
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("hold", [True, False])
 def test_at_the_prior_lengthscales_and_points_have_no_gradient(hold: bool) -> None:
     """Rounding errors in its place would make Adam's first step as long as any."""
@@ -80,6 +82,7 @@ def test_at_the_prior_lengthscales_and_points_have_no_gradient(hold: bool) -> No
         assert float(tf.abs(lengthscales)) <= 1e-12 and float(tf.reduce_max(tf.abs(points))) <= 1e-12
 
 
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("options", [{}, {"natural_gradient": None}, {"hold": "whitened", "batch_size": 50}])
 def test_training_takes_the_same_path(options: dict) -> None:
     found = []
