@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["CONVERGED", "STUCK", "Ascent", "Climber", "ascend", "has_fallen"]
+__all__ = ["CONVERGED", "INTERRUPTED", "STUCK", "Ascent", "Climber", "ascend", "has_fallen"]
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -11,6 +11,7 @@ from typing import Generic, Protocol, TypeVar
 from .steps import MAX_HALVINGS
 
 CONVERGED = "converged"
+INTERRUPTED = "interrupted"
 STUCK = "the bound does not rise any more"
 _ROUND_OFF = 1e-10
 

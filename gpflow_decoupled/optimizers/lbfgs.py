@@ -14,6 +14,7 @@ import numpy as np
 from scipy.optimize import minimize
 
 from ..errors import NumericalError
+from .ascent import CONVERGED, INTERRUPTED
 
 Objective = Callable[[np.ndarray], tuple[float, np.ndarray]]
 """A value and its gradient [n] at a point [n]."""
@@ -35,9 +36,9 @@ class LBFGSRun(NamedTuple):
     """The value at the start."""
     evaluations: int
     converged: bool
-    """False where the evaluations ran out."""
+    """False where the evaluations ran out, and after an interrupt."""
     reason: str
-    """Why it ended: "converged" or "evaluations done"."""
+    """Why it ended: "converged", "evaluations done" or "interrupted"."""
 
 
 def settled(tolerance: float, window: int = 1) -> Callable[[list[float]], bool]:
@@ -58,6 +59,7 @@ def lbfgs_ascent(
     low: np.ndarray | None = None,
     high: np.ndarray | None = None,
     record: Callable[[float, int], None] | None = None,
+    keep: bool = False,
     advice: str = "",
     matrix: str = "",
     value_tolerance: float = 0.0,
@@ -76,6 +78,7 @@ def lbfgs_ascent(
     :param high: bounds from above [n], inf where there is none.
     :param record: called with the best value so far and the number of evaluations since the last call: at the start, after
         each iteration, and at the end where a line search was given up.
+    :param keep: whether an interrupt ends the run with the best point so far, rather than being raised.
     :param advice: how the error for a start that is not finite ends: what the user can do.
     :param matrix: what that error names as its cause.
     :param value_tolerance: SciPy's `ftol`, relative.
@@ -112,16 +115,18 @@ def lbfgs_ascent(
             raise StopIteration
 
     sides = [np.full(start.shape, end) if side is None else side for side, end in ((low, -np.inf), (high, np.inf))]
-    options = {
-        "maxcor": _PAIRS,
-        "maxfun": max_evaluations,
-        "maxiter": max_evaluations,
-        "ftol": value_tolerance,
-        "gtol": gradient_tolerance,
-    }
+    options = {"maxcor": _PAIRS, "maxfun": max_evaluations, "maxiter": max_evaluations}
+    tolerances = {"ftol": value_tolerance, "gtol": gradient_tolerance}
     bounds = None if low is None and high is None else np.stack(sides, axis=1)
-    minimize(objective, start, jac=True, method="L-BFGS-B", bounds=bounds, callback=after_iteration, options=options)
+    settings = {"jac": True, "method": "L-BFGS-B", "bounds": bounds, "options": {**options, **tolerances}}
+    reason = ""
+    try:
+        minimize(objective, start, callback=after_iteration, **settings)
+    except KeyboardInterrupt:
+        if not (keep and values):
+            raise
+        reason = INTERRUPTED
     if unreported:
         report()
-    converged = total < max_evaluations
-    return LBFGSRun(*best, values[0], total, converged, "converged" if converged else "evaluations done")
+    reason = reason or (CONVERGED if total < max_evaluations else "evaluations done")
+    return LBFGSRun(*best, values[0], total, reason == CONVERGED, reason)

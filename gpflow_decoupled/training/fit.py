@@ -98,8 +98,9 @@ end | `optimizer` | `learning_rate`, `optimizer`, `Schedule.anneal`, `Schedule.r
         are. The bound of a step is exact to about 1e-6 of it. For coupled, orthogonal and hybrid bases.
     :param mean_solver: "adam" (the default), "natural" or "newton", or a `MeanSolver` with a step size. A mean on all data,
         `gamma="data"`, is solved for by "conjugate_gradients" (the default there), with the settings of a `ConjugateGradients`
-        if one is given, or by a `StochasticDualDescent`. The first 70 % of the run train on beta alone; then kernel,
-        likelihood and beta climb a bound of the evidence in turns with the mean. Where expectations are sampled, all of the
+        if one is given, or by a `StochasticDualDescent`. The first 70 % of the run train on beta alone, for
+        Gaussian noise partly by L-BFGS on all rows, which counts as one step; then kernel, likelihood and beta climb a bound
+        of the evidence in turns with the mean. Where expectations are sampled, all of the
         run trains on beta, and so does most of it where `seconds` are few for the number of rows; the mean is solved for
         at the end.
     :param learning_rate: of `optimizer`, in place of its own; 0.03 for Adam.

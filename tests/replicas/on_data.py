@@ -19,7 +19,7 @@ from gpflow_decoupled.covariances import products, stationary_products
 from gpflow_decoupled.models import ODVGP
 from gpflow_decoupled.optimizers import ConjugateGradients
 from gpflow_decoupled.replicas import Group
-from gpflow_decoupled.training.routes import data_mean
+from gpflow_decoupled.training.routes.data_mean import step as data_mean
 from tests.replicas.cases import BETA, bernoulli, gaussian, inputs, kernel, observations
 
 ROWS = 1100

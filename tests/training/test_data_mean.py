@@ -20,7 +20,7 @@ from gpflow_decoupled.errors import DataError, UnknownOptionError
 from gpflow_decoupled.models import ODVGP
 from gpflow_decoupled.optimizers import ConjugateGradients, StochasticDualDescent
 from gpflow_decoupled.training import Evaluation, FitResult, MeanSolver, Schedule
-from gpflow_decoupled.training.routes import data_mean
+from gpflow_decoupled.training.routes.data_mean import step as data_mean
 from tests.training.problems import BETA, orthogonal, parts, sine, unchanged, values
 
 X, Y = sine()
@@ -213,6 +213,7 @@ def test_where_few_rounds_would_fit_the_coupled_steps_go_on(
     round_of, run = data_mean.DataMeanStep._round, data_mean.DataMeanStep.run
     monkeypatch.setattr(data_mean, "_COUPLED_SHARE", COUPLED_SHARE)
     monkeypatch.setattr(data_mean, "seconds_of_solves", lambda *model, **options: (product, product))
+    monkeypatch.setattr(data_mean.CollapsedClimb, "fits", lambda view, rows: False)
     monkeypatch.setattr(data_mean.DataMeanStep, "_round", lambda step: rounds.append(1) or round_of(step))
     monkeypatch.setattr(
         data_mean.DataMeanStep, "run", lambda step, *batch: coupled.append(step._share) or run(step, *batch)

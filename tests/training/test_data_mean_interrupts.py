@@ -14,7 +14,7 @@ from gpflow_decoupled.optimizers import ConjugateGradients
 from gpflow_decoupled.optimizers.data_mean import base, hyperparameters, system
 from gpflow_decoupled.optimizers.lbfgs import LBFGSRun
 from gpflow_decoupled.training import FitResult
-from gpflow_decoupled.training.routes import data_mean
+from gpflow_decoupled.training.routes.data_mean import step as data_mean
 from tests.interrupts import interrupt_call
 from tests.training.problems import BETA, parts, sine
 

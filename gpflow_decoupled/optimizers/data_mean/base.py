@@ -29,14 +29,14 @@ from ...linalg.gaussians import precision_from_root, root_from_precision
 from ...models import BasisGP
 from ...models.families import data_mean_of
 from ...replicas import Group, group_of, refuse_other_workers
-from ..ascent import CONVERGED, ascend, has_fallen
+from ..ascent import CONVERGED, INTERRUPTED, ascend, has_fallen
 from ..expectation_check import warn_of_quadrature
 from ..results import Recorder
 from ..unusable_observation import unusable_observation
 from .moments import Posterior, posterior_of, sites_of
 from .projections import preconditioner_rows
 from .result import MeanResult
-from .solution import INTERRUPTED, TIME_IS_UP, MeanSolution, Solve
+from .solution import TIME_IS_UP, MeanSolution, Solve
 from .system import MeanSystem
 
 

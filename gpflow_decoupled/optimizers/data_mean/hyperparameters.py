@@ -12,6 +12,7 @@ from gpflow.optimizers import Scipy
 
 from ...bases import Gaussian
 from ...bases.parts.data_mean import DataMean
+from ...covariances.latents import prior_variance
 from ...covariances.products import gram_product
 from ...inducing.variables import point_values
 from ...models import BasisGP
@@ -22,6 +23,9 @@ from .moments import Posterior, posterior_of, sites_of
 from .projections import project_rows
 
 Data = tuple[tf.Tensor, tf.Tensor]
+
+_ROUNDING = 1.0
+"""The most that the trace of W^1/2 K W^1/2 times the machine epsilon may be for products in low precision."""
 
 
 def hyperparameters_of(model: BasisGP, mean: DataMean) -> list[tf.Variable]:
@@ -38,15 +42,19 @@ def climb(
     *,
     evaluations: int,
     deadline: float = float("inf"),
+    stop: Callable[[list[float]], bool] = lambda values: False,
+    keep: bool = False,
     group: Group | None = None,
 ) -> LBFGSRun:
     """A few iterations of L-BFGS on everything that is trainable except q(f), whose coefficients stay.
 
     :param model: the model, whose log prior density of the hyperparameters is added to the objective.
     :param mean: its mean on all data.
-    :param objective: of the hyperparameters, a scalar [] in nats: `evidence_at` for Gaussian noise, or `bound_at_sites`.
+    :param objective: of the hyperparameters, a scalar [] in nats: `evidence_at` or `bound_at_sites`, for example.
     :param evaluations: of the objective and its gradient, about.
     :param deadline: a value of `time.perf_counter` after which no further iteration is begun.
+    :param stop: ends the climb, see `lbfgs_ascent`.
+    :param keep: whether an interrupt ends the climb with the best that it has found, rather than being raised.
     :param group: the workers of the run, which all take the steps of the value and the gradient that the first one has.
     :raises NumericalError: if the objective is not finite at the start.
     """
@@ -66,8 +74,9 @@ def climb(
     run = lbfgs_ascent(
         function,
         Scipy.pack_tensors(variables).numpy(),
-        lambda values: workers.is_over(deadline),
+        lambda values: stop(values) or workers.is_over(deadline),
         evaluations,
+        keep=keep,
         advice="standardise X and Y, or start from a larger noise variance.",
         matrix="K_beta",
     )
@@ -83,14 +92,19 @@ def evidence_at(
     :param model: a model with Gaussian noise.
     :param mean: its mean on all data.
     :param data: X [N, D], the mean points, and Y [N, P].
-    :param dtype: tf.float32 for faster products with K.
+    :param dtype: tf.float32 for faster products with K, which is used where the noise is well above its rounding errors.
     :param group: whose replicas share out these products.
     """
     X, Y = data
     a = tf.convert_to_tensor(mean.coefficients)
 
+    def precisions() -> tf.Tensor:
+        return tf.fill([X.shape[0], 1], 1.0 / tf.convert_to_tensor(model.likelihood.variance))
+
+    dtype = _useful(dtype, model, precisions(), X)
+
     def objective() -> tf.Tensor:
-        weights = tf.fill([X.shape[0], 1], 1.0 / tf.convert_to_tensor(model.likelihood.variance))
+        weights = precisions()
         y = Y - model.mean_function(X)
         return evidence_bound(model.kernel, model.basis.beta, mean, y, weights, a, dtype=dtype, group=group)
 
@@ -115,12 +129,25 @@ def bound_at_sites(
     # negative precisions belong to q as they are: with others in their place, the gradient would be that of another q
     weights = tf.where(precisions < 0.0, precisions, least)
     parts = model.kernel, model.basis.beta, mean, now.mean + now.g / weights, weights, now.a
+    dtype = _useful(dtype, model, tf.abs(weights), data[0])
 
     def objective() -> tf.Tensor:
         fit = tf.reduce_sum(model.variational_expectations(now.mean, now.variance, data))
         return fit + evidence_bound(*parts, bound="elbo", dtype=dtype, group=group)
 
     return objective
+
+
+def _useful(dtype: tf.DType | None, model: BasisGP, weights: tf.Tensor, X: tf.Tensor) -> tf.DType | None:
+    """`dtype`, or None where its rounding errors in W^1/2 K W^1/2 could outweigh the identity in I + W^1/2 K W^1/2.
+
+    They are judged by the trace, which no eigenvalue exceeds: for noise so small, A W A^T in float32 may not be positive.
+    """
+    if dtype is None:
+        return None
+    prior = prior_variance(model.kernel, X, full_cov=False)  # [L, N]
+    trace = tf.reduce_max(tf.reduce_sum(tf.transpose(weights) * prior, axis=1))
+    return dtype if float(trace) * np.finfo(dtype.as_numpy_dtype).eps <= _ROUNDING else None
 
 
 def _posterior(model: BasisGP, mean: DataMean, data: Data, group: Group | None) -> Posterior:

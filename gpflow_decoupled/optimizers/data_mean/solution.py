@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["INTERRUPTED", "TIME_IS_UP", "MeanSolution", "Point", "Report", "Solve", "best_of", "check_gap", "point_of"]
+__all__ = ["TIME_IS_UP", "MeanSolution", "Point", "Report", "Solve", "best_of", "check_gap", "point_of"]
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -17,7 +17,6 @@ from .system import MeanSystem
 Report = Callable[[int, float, float], None]
 """Called with the number of products so far, the share of the next one that is done, and the gap in nats, or an estimate."""
 
-INTERRUPTED = "interrupted"
 TIME_IS_UP = "time is up"
 
 

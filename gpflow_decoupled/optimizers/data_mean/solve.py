@@ -19,9 +19,9 @@ from ...errors import NumericalError
 from ...linalg.conjugate_gradients import Blocks, Iterate, advance, begin
 from ...models import BasisGP
 from ...replicas import Group
-from ..ascent import CONVERGED
+from ..ascent import CONVERGED, INTERRUPTED
 from .projections import preconditioner_rank, preconditioner_rows
-from .solution import INTERRUPTED, TIME_IS_UP, MeanSolution, Point, Report, best_of, check_gap, point_of
+from .solution import TIME_IS_UP, MeanSolution, Point, Report, best_of, check_gap, point_of
 from .system import MeanSystem
 
 _SHARE = 0.5

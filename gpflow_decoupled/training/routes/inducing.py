@@ -35,7 +35,7 @@ from ...summaries import short_repr
 from ..batches import Batches, make_batches
 from ..schedules import Limits
 from ..step import Step, StepOutput, StepSizes, Trackable, all_finite
-from .data_mean import BY_NAME, parts_on_data
+from .data_mean.parts import BY_NAME, parts_on_data
 from .keras import KerasAscent, Optimizer
 from .on_replicas import bound_on_replicas, check_on_replicas, shards_of, ways_to_trace
 from .roles import check_precision, check_roles, natural_rule, warn_of_sizes

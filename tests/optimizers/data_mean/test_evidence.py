@@ -179,3 +179,20 @@ def test_the_ascent_at_sites_raises_the_best_bound() -> None:
     run = climb(model, mean, bound_at_sites(model, mean, tuple(map(tf.constant, data))), evaluations=4)
     gain = solver.run(model, data).elbo - elbo
     assert run.value - run.start > 0.1 and gain > 0.5 * (run.value - run.start)
+
+
+@pytest.mark.parametrize("at", ["noise", "sites"])
+def test_single_precision_is_left_where_its_rounding_exceeds_the_noise(
+    at: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A W A^T in float32 may then have eigenvalues below -1, and the bound is no number."""
+    monkeypatch.setattr("gpflow_decoupled.covariances.products._SMALL", 0)
+    objective_of, found = {"noise": evidence_at, "sites": bound_at_sites}[at], list[float]()
+    for noise in (0.1, 2e-6):
+        model = model_of(gl.Gaussian(noise))
+        data = tf.constant(X), tf.constant(Y[:, :1])
+        model.basis.kernel_mean.set_data(X)
+        low, full = (float(objective_of(model, model.basis.kernel_mean, data, dtype)()) for dtype in (tf.float32, None))
+        assert np.isfinite(full)
+        found.append(abs(low - full))
+    assert found[0] > 0.0 == found[1], "single precision, and full precision to the last bit"

@@ -2,12 +2,14 @@
 
 1. In the first 70 % of the run, a model without mean points that shares all Parameters takes steps on minibatches, with step
    sizes that fall in the last fifth of these: it finds kernel, noise and inducing points, and q(u) is a good start.
-   Where too few evaluations of rounds fit into the rest, or expectations are sampled, these steps go on until step 3.
-2. Each further step is a round: a solve for the mean on all data, by conjugate gradients or what was chosen, then L-BFGS
+   Where too few evaluations of rounds fit into the rest, or expectations are sampled, these steps go on until step 4.
+2. For Gaussian noise and rows that are not too many, these steps end after 25 % of the run, and L-BFGS climbs the bound of the
+   coupled model at its best q(u) until 70 % of it, or until that no longer rises: see `collapsed.py`. This counts as a step.
+3. Each further step is a round: a solve for the mean on all data, by conjugate gradients or what was chosen, then L-BFGS
    climbs a bound of the evidence at this mean for a few evaluations. A round that gains less than `_ENOUGH` ends the run.
    For Gaussian noise the bound is that of CGLB; for other likelihoods, and where outputs are mixed, it is taken at the sites
    of q(f), and a round that lowers the ELBO is undone and ends the run.
-3. At the end the mean is solved for at the hyperparameters as they are.
+4. At the end the mean is solved for at the hyperparameters as they are.
 
 Solves within the rounds are rough: hyperparameters do not notice a mean that is `_ROUGH` nats per observation below its best.
 A limit of seconds is planned for. Before the first step the parts of a solve are timed on some rows, which says what rounds
@@ -18,11 +20,9 @@ the bound.
 
 from __future__ import annotations
 
-__all__ = ["BY_NAME", "AllRows", "DataMeanStep", "parts_on_data"]
+__all__ = ["DataMeanStep"]
 
 import time
-from collections.abc import Callable
-from dataclasses import replace
 from typing import cast
 
 import numpy as np
@@ -31,29 +31,30 @@ from gpflow.kernels import LinearCoregionalization
 from gpflow.likelihoods import Gaussian as GaussianNoise
 from gpflow.likelihoods import MonteCarloLikelihood
 
-from ...bases.parts.data_mean import DataMean, refuse_streams
-from ...inputs import stays_on_disk
-from ...models import BasisGP
-from ...optimizers import ConjugateGradients, MeanResult
-from ...optimizers.data_mean.base import MeanOptimizer
-from ...optimizers.data_mean.hyperparameters import bound_at_sites, climb, evidence_at, hyperparameters_of
-from ...optimizers.data_mean.solution import INTERRUPTED, TIME_IS_UP
-from ...optimizers.data_mean.solve import seconds_of_solves
-from ...optimizers.lbfgs import LBFGSRun
-from ...replicas import Group
-from ..batches import ArrayBatches, Batch, Batches
-from ..schedules import Limits
-from ..states import Snapshot, go_back, snapshot
-from ..step import Step, StepOutput, StepSizes, Trackable
-from ..together import refuse_other_run, repair_drift
-from .route import Choices, Data, MeanSolver
-
-BY_NAME = "conjugate_gradients"
-"""The `mean_solver` that stands for a `ConjugateGradients()`."""
+from ....bases.parts.data_mean import DataMean
+from ....models import BasisGP
+from ....optimizers import MeanResult
+from ....optimizers.ascent import INTERRUPTED
+from ....optimizers.data_mean.base import MeanOptimizer
+from ....optimizers.data_mean.hyperparameters import bound_at_sites, climb, evidence_at, hyperparameters_of
+from ....optimizers.data_mean.solution import TIME_IS_UP
+from ....optimizers.data_mean.solve import seconds_of_solves
+from ....optimizers.lbfgs import LBFGSRun
+from ....replicas import Group
+from ...batches import Batch
+from ...schedules import Limits
+from ...states import Snapshot, go_back, snapshot
+from ...step import Step, StepOutput, StepSizes, Trackable
+from ...together import repair_drift
+from .collapsed import CollapsedClimb
 
 _COUPLED_SHARE = 0.7
 """The share of a run before the rounds, where there are any. With half of it, a kernel with thirty lengthscales ends behind
 that of a coupled model: steps on minibatches learn so many of them faster than rounds do."""
+_CLIMB_SHARE = 0.25
+"""The share of a run before L-BFGS climbs the collapsed bound, where it does."""
+_CLIMB_EVALUATIONS = 60
+"""It does where so many evaluations fit in before the rounds: with fewer, L-BFGS gains less than steps on minibatches."""
 _ENOUGH_EVALUATIONS = 0.25
 """Rounds need so many evaluations for each number that kernel, likelihood and mean function learn: with fewer, L-BFGS does not
 know the curvature, and steps on minibatches gain more in the same time."""
@@ -68,62 +69,16 @@ _ENOUGH = 1e-3
 _ROUGH = 1e-4
 """The gap in nats per observation that is good enough for a solve within a round."""
 
-Parts = Callable[[BasisGP, Data, Choices], tuple[Step, Batches]]
-"""What makes the step and the batches of a model without mean points."""
-
-
-def parts_on_data(
-    model: BasisGP, mean: DataMean, data: Data, choices: Choices, coupled_parts: Parts
-) -> tuple[DataMeanStep, AllRows]:
-    """A `DataMeanStep` and its batches; the data become the mean points.
-
-    :param model: the model with the mean on all data.
-    :param mean: its mean.
-    :param data: as they were passed to `fit`.
-    :param choices: the options of the run.
-    :param coupled_parts: makes the parts of a model with the same Parameters and no mean points.
-    :raises DataError: for a dataset, and for unusable data.
-    """
-    refuse_streams(data)
-    if isinstance(data, (tuple, list)):
-        data = [np.asarray(array) if stays_on_disk(array) else array for array in data]
-    view = BasisGP(
-        model.kernel,
-        model.likelihood,
-        model.basis.without_mean_points(),
-        mean_function=model.mean_function,
-        num_data=model.num_data,
-        expectations=model.expectations,
-    )
-    solver = choices.mean_solver
-    step, found = coupled_parts(view, data, replace(choices, mean_solver=MeanSolver()))
-    arrays = cast(ArrayBatches, found)
-    batches = AllRows(arrays.X, arrays.Y, arrays.batch_size, choices.seed)
-    refuse_other_run(
-        choices.group, lambda: batches.settings
-    )  # new coefficients are sent to all, and need the same rows
-    mean.set_data(batches.X.numpy())
-    view.num_data = batches.num_data
-    solver = ConjugateGradients() if isinstance(solver, MeanSolver) else solver
-    return DataMeanStep(model, mean, step, batches.whole, solver, choices.limits, choices.group), batches
-
-
-class AllRows(ArrayBatches):
-    """Minibatches of X [N, D], Y [N, P] for a step that sees all rows at the end of a run."""
-
-    @property
-    def whole(self) -> Batch:
-        """All rows."""
-        return self.X, self.Y
-
 
 class DataMeanStep(Step):
     """A step of the coupled model, or a round; see the top of this file.
 
     :param model: the model with the mean on all data.
     :param mean: its mean.
-    :param coupled: the training step of a model without mean points that shares its Parameters.
+    :param view: the model without mean points that shares its Parameters.
+    :param coupled: the training step of the view.
     :param data: all rows, X [N, D] and Y [N, P].
+    :param batch_size: the rows of a coupled step.
     :param solver: of the mean.
     :param limits: of the run.
     :param group: whose replicas share out the products of the rounds, and the rows of the coupled steps.
@@ -133,8 +88,10 @@ class DataMeanStep(Step):
         self,
         model: BasisGP,
         mean: DataMean,
+        view: BasisGP,
         coupled: Step,
         data: Batch,
+        batch_size: int,
         solver: MeanOptimizer,
         limits: Limits,
         group: Group,
@@ -143,9 +100,17 @@ class DataMeanStep(Step):
         self.solver, self.limits, self.group = solver, limits, group
         constant_noise = isinstance(model.likelihood, GaussianNoise) and model.likelihood.variance is not None
         sampled = model.expectations is not None or isinstance(model.likelihood, MonteCarloLikelihood)
-        self.rounds, self.end = not sampled, 1.0 if sampled else _COUPLED_SHARE
+        self.rounds = not sampled
+        self.end = self._climb_end = 1.0 if sampled else _COUPLED_SHARE
         self.at_sites = not constant_noise or isinstance(model.kernel, LinearCoregionalization)
         self.hyperparameters = hyperparameters_of(model, mean)
+        alone = group.strategy is None and CollapsedClimb.fits(view, len(data[0]))
+        climbs = alone and self.rounds and not self.at_sites and bool(self.hyperparameters)
+        self.collapsed = CollapsedClimb(model, mean, view, data) if climbs else None
+        self.evaluations = 10**6  # as many as there is time for
+        if limits.steps is not None:  # as many rows as those steps would see that the climb stands for
+            self.evaluations = int((_COUPLED_SHARE - _CLIMB_SHARE) * limits.steps * min(1.0, batch_size / len(data[0])))
+        self._plan_climb()
         self.rough = solver.rough(_ROUGH * len(data[0]))
         self._share, self._solve_seconds = 0.0, 0.0
         self._last: MeanResult | None = None
@@ -159,8 +124,9 @@ class DataMeanStep(Step):
 
     @property
     def checkpointable(self) -> dict[str, Trackable]:
-        """The optimizers of the coupled steps."""
-        return self.coupled.checkpointable
+        """The optimizers of the coupled steps, and whether the collapsed bound was climbed."""
+        climbed = {} if self.collapsed is None else {"climbed": self.collapsed.done}
+        return {**self.coupled.checkpointable, **climbed}
 
     @property
     def settings(self) -> dict[str, object]:
@@ -174,6 +140,10 @@ class DataMeanStep(Step):
             dtype = tf.float32 if self.solver.float32 else None
             parts = seconds_of_solves(self.model, self.data[0], rank=self.solver.rank, dtype=dtype, group=self.group)
             self._plan(self.limits.seconds, *parts)
+            if self.collapsed is not None:
+                time_left = (self._climb_end - _CLIMB_SHARE) * self.limits.seconds
+                self.evaluations = min(self.evaluations, int(time_left / self.collapsed.seconds()))
+                self._plan_climb()
 
     def set_step_sizes(self, sizes: StepSizes) -> None:
         """Take those of the coupled steps, and how far the run is."""
@@ -186,6 +156,8 @@ class DataMeanStep(Step):
         if moves and self._share < self.end:
             self.gap = None
             return self.coupled.run(X, Y, seed)
+        if self.collapsed is not None and self._share < self._climb_end and not self.collapsed.done:
+            return self._climb_collapsed(self.collapsed)
         if moves and self.rounds:
             return self._round()
         elbo, last = self._solve(), cast(MeanResult, self._last)
@@ -224,7 +196,21 @@ class DataMeanStep(Step):
         numbers = sum(int(tf.size(variable)) for part in parts for variable in part.trainable_variables)
         if self.rounds and rounds * _EVALUATIONS >= _ENOUGH_EVALUATIONS * numbers:
             return
-        self.rounds, self.end = False, max(_COUPLED_SHARE, 1.0 - solve / seconds)
+        self.rounds = False
+        self.end = self._climb_end = max(_COUPLED_SHARE, 1.0 - solve / seconds)
+
+    def _plan_climb(self) -> None:
+        """The coupled steps end early where the collapsed bound is climbed after them."""
+        enough = self.collapsed is not None and self.evaluations >= _CLIMB_EVALUATIONS
+        self.end = _CLIMB_SHARE if enough else self._climb_end
+
+    def _climb_collapsed(self, collapsed: CollapsedClimb) -> StepOutput:
+        """Move hyperparameters and points to where the coupled model of all rows has a better bound."""
+        self.is_long = True
+        run, elbo = collapsed.run(self.evaluations, self._deadline(self._climb_end))
+        if run.reason == INTERRUPTED:
+            self.finished = INTERRUPTED
+        return StepOutput.sound(elbo)
 
     def _round(self) -> StepOutput:
         self.is_long = True
