@@ -155,6 +155,7 @@ def test_map_blocks(rows, rng):
         assert_allclose(left, right, rtol=1e-13)
 
 
+@pytest.mark.exhaustive
 def test_compiled_by_xla():
     y, site = projections("logistic", 3), SITES["logistic"].site()
     assert len(y.beta) == N

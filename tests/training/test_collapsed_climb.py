@@ -95,6 +95,7 @@ def test_it_raises_the_bound_of_the_coupled_model_and_leaves_the_best_q(watch: W
     assert after - 1e-3 <= result.elbo <= float(exact.log_marginal_likelihood())
 
 
+@pytest.mark.exhaustive
 def test_the_log_prior_is_part_of_what_it_climbs(watch: Watch) -> None:
     """A narrow prior holds the lengthscale where it is."""
     model = _model()

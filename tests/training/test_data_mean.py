@@ -225,6 +225,7 @@ def test_where_few_rounds_would_fit_the_coupled_steps_go_on(
     assert end - 0.2 < last < end and (rounds or (result.reason == "time is up" and coupled[-1] >= end))
 
 
+@pytest.mark.exhaustive
 def test_a_solve_is_timed_for_the_plan(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[tuple[float, ...]] = []
     monkeypatch.setattr(data_mean.DataMeanStep, "_plan", lambda step, *seconds: seen.append(seconds))

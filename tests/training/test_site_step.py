@@ -122,6 +122,7 @@ def test_fit_reaches_the_optimum_of_the_exact_gp(hold):
     assert_allclose(model.elbo(), exact.log_marginal_likelihood(), atol=0.05)
 
 
+@pytest.mark.exhaustive
 def test_sites_follow_the_mean_function():
     """One step: the site as a function of f is that of conjugate computation alone, though m_0 moved."""
     model, alone = _model(), _model()

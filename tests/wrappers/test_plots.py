@@ -78,6 +78,7 @@ def test_history_shows_what_was_scored(ax) -> None:
     assert [text.get_text() for text in ax.get_legend().get_texts()] == ["ELBO (nats)", "held-out RMSE"]
 
 
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("rmse, density", [([0.4], [-0.3]), ([0.5, 0.4], [-0.3, -0.5]), ([0.5, 0.5], [-0.3, np.nan])])
 def test_no_metric_hides_the_other(ax, rmse: list[float], density: list[float]) -> None:
     number = np.arange(len(rmse))
