@@ -19,7 +19,7 @@ from __future__ import annotations
 
 __all__ = [
     "MeanFit", "OptimalParameters", "Regression", "best_means", "best_precision", "best_root", "collapsed_bound",
-    "fit_mean_points", "no_mean_points", "orthogonal_optimum", "project", "with_gaussians",
+    "fit_mean_points", "no_mean_points", "orthogonal_optimum", "project", "solve_columns", "with_gaussians",
 ]  # fmt: skip
 
 import math
@@ -149,7 +149,7 @@ def best_means(parts: Sequence[tf.Tensor], y: tf.Tensor, noise: tf.Tensor) -> li
     """(D30): the whitened means [M, L] of all parts [G, M, N] jointly, (s2 I + Phi Phi^T)^-1 Phi y for y [N, L]."""
     features = tf.concat(parts, axis=-2) if len(parts) > 1 else parts[0]
     chol = cholesky(best_precision(features, noise)).chol
-    means = _solve_columns(chol, apply_per_latent(features, y / noise))
+    means = solve_columns(chol, apply_per_latent(features, y / noise))
     return tf.split(means, [part.shape[-2] for part in parts], axis=0)
 
 
@@ -185,6 +185,13 @@ def collapsed_bound(
     return -0.5 * (count * tf.math.log(2.0 * math.pi * data.noise) + misfit + spread)  # (D31)
 
 
+def solve_columns(chol: tf.Tensor, columns: tf.Tensor) -> tf.Tensor:
+    """(L L^T)^-1 times one column per latent: chol [G, M, M], columns [M, L] -> [M, L]."""
+    grouped = columns[None] if chol.shape[0] == 1 else tf.transpose(columns)[..., None]
+    solved = solve(chol, solve(chol, grouped), adjoint=True)
+    return solved[0] if chol.shape[0] == 1 else tf.transpose(solved[..., 0])
+
+
 def _coefficients(operator: MeanOperator, A: tf.Tensor | None, y: tf.Tensor, noise: tf.Tensor) -> tf.Tensor:
     """(D30), or (D28) without A: the coefficients a [M_gamma, L]."""
     cross = operator.cross
@@ -198,11 +205,4 @@ def _coefficients(operator: MeanOperator, A: tf.Tensor | None, y: tf.Tensor, noi
     else:
         inner, weighted = tf.matmul(cross, scaled, transpose_b=True), y / noise
     chol = cholesky(add_jitter(operator.dense() + inner)).chol
-    return _solve_columns(chol, apply_per_latent(cross, weighted))
-
-
-def _solve_columns(chol: tf.Tensor, columns: tf.Tensor) -> tf.Tensor:
-    """(L L^T)^-1 times one column per latent: chol [G, M, M], columns [M, L] -> [M, L]."""
-    grouped = columns[None] if chol.shape[0] == 1 else tf.transpose(columns)[..., None]
-    solved = solve(chol, solve(chol, grouped), adjoint=True)
-    return solved[0] if chol.shape[0] == 1 else tf.transpose(solved[..., 0])
+    return solve_columns(chol, apply_per_latent(cross, weighted))

@@ -1,0 +1,114 @@
+"""The bound at the best q(u) of a basis without mean points, with its gradient written out.
+
+`optimum.py` computes the same number and lets TensorFlow differentiate it, operation by operation: four passes over matrices
+[M, N], each about as costly as the bound. Here the gradient is one product of an [M, M] and an [M, N] matrix, because most of
+it is known in closed form. With K = K_bb, A = L^-1 K_bx, L L^T = K, B = I + A A^T / s2, mean m = B^-1 A y / s2 and residual
+r = y - A^T m, for one latent:
+
+    F = -1/2 [N log(2 pi s2) + log|B| + |r|^2 / s2 + |m|^2 + (tr K_xx - |A|^2) / s2]                      (D31)
+    dF/dK_bx = L^-T ((I - B^-1) A + m r^T) / s2
+    dF/dK = -1/2 L^-T (B - 2 I + B^-1 + m m^T) L^-1
+    dF/dy = -r / s2,   dF/d(tr K_xx) = -1 / (2 s2)
+    dF/d(s2) = 1/2 [|r|^2 + tr K_xx - |A|^2] / s2^2 - 1/2 [N - M + tr B^-1] / s2
+
+The mean is the best one, so that its own change does not count: A r = s2 m, which is what leaves [M, M] matrices for dF/dK.
+"""
+
+from __future__ import annotations
+
+__all__ = ["coupled_bound"]
+
+import math
+from typing import NamedTuple
+
+import tensorflow as tf
+from gpflow.inducing_variables import InducingVariables
+from gpflow.kernels import Kernel
+
+from ...covariances.latents import gram_to_data, gram_to_factor, prior_variance
+from ...linalg.cholesky import cholesky
+from ...linalg.gaussians import apply_per_latent
+from ...linalg.triangular import inverse, lower_root_gram, solve
+from .optimum import Regression, best_precision, solve_columns
+
+
+class _Pieces(NamedTuple):
+    """What the bound and its gradient share."""
+
+    chol: tf.Tensor
+    """L [G, M, M]."""
+    A: tf.Tensor
+    """[G, M, N]."""
+    B: tf.Tensor
+    """[G, M, M]."""
+    chol_B: tf.Tensor
+    """The lower factor of B [G, M, M]."""
+    mean: tf.Tensor
+    """m [M, L]."""
+    rest: tf.Tensor
+    """r [N, L]."""
+
+
+def coupled_bound(kernel: Kernel, beta: InducingVariables, data: Regression) -> tf.Tensor:
+    """The bound (D31) at the best q(u), a scalar in nats, summed over the latents; 2 N M^2 + M^3, its gradient 2 N M^2 more.
+
+    :param kernel: the prior covariance of f.
+    :param beta: the inducing variables.
+    :param data: all rows.
+    """
+    prior = prior_variance(kernel, data.X, full_cov=False)  # per kernel, where K is per kernel and points
+    trace = tf.reduce_sum(prior) * (data.y.shape[1] / prior.shape[0])
+    return _bound(gram_to_factor(kernel, beta), gram_to_data(kernel, beta, data.X), trace, data.y, data.noise)
+
+
+@tf.custom_gradient
+def _bound(K: tf.Tensor, cross: tf.Tensor, trace: tf.Tensor, y: tf.Tensor, noise: tf.Tensor) -> tuple:
+    """The bound from K [G, M, M], K_bx [G, M, N], tr K_xx of all latents [], y [N, L] and s2 []."""
+    pieces = _pieces(K, cross, y, noise)
+    shared = y.shape[1] / K.shape[0]  # how many latents each group stands for
+    count, log_det = tf.cast(tf.size(y), y.dtype), tf.math.log(tf.linalg.diag_part(pieces.chol_B))
+    unexplained = tf.reduce_sum(tf.square(pieces.rest)) + trace - shared * tf.reduce_sum(tf.square(pieces.A))
+    quadratic = unexplained / noise + tf.reduce_sum(tf.square(pieces.mean))
+    value = -0.5 * (count * tf.math.log(2.0 * math.pi * noise) + 2.0 * shared * tf.reduce_sum(log_det) + quadratic)
+
+    def grad(upstream: tf.Tensor) -> tuple:
+        B_inv = lower_root_gram(inverse(pieces.chol_B))
+        to_K, to_cross = _to_gram(pieces, B_inv, shared), _to_cross(pieces, B_inv, shared, noise)
+        free = count - shared * tf.reduce_sum(1.0 - tf.linalg.diag_part(B_inv))  # N - M + tr B^-1, of all latents
+        to_noise = 0.5 * (unexplained / noise - free) / noise
+        gradients = to_K, to_cross, -0.5 / noise, -pieces.rest / noise, to_noise
+        return tuple(upstream * gradient for gradient in gradients)
+
+    return value, grad
+
+
+def _pieces(K: tf.Tensor, cross: tf.Tensor, y: tf.Tensor, noise: tf.Tensor) -> _Pieces:
+    chol = cholesky(K).chol
+    A = solve(chol, cross)
+    B = best_precision(A, noise)  # (D26)
+    chol_B = cholesky(B).chol
+    mean = solve_columns(chol_B, apply_per_latent(A, y / noise))  # (D30)
+    return _Pieces(chol, A, B, chol_B, mean, y - apply_per_latent(A, mean, adjoint=True))
+
+
+def _to_cross(pieces: _Pieces, B_inv: tf.Tensor, shared: float, noise: tf.Tensor) -> tf.Tensor:
+    """dF/dK_bx [G, M, N]."""
+    mean, rest = (_per_group(vectors, B_inv) for vectors in (pieces.mean, pieces.rest))
+    of_A = tf.linalg.set_diag(-shared * B_inv, shared * (1.0 - tf.linalg.diag_part(B_inv)))
+    # L^-T times the [M, M] factor, so that the solve does not grow with N
+    left, right = (solve(pieces.chol, factor / noise, adjoint=True) for factor in (of_A, mean))
+    return tf.matmul(left, pieces.A) + tf.matmul(right, rest, transpose_b=True)
+
+
+def _to_gram(pieces: _Pieces, B_inv: tf.Tensor, shared: float) -> tf.Tensor:
+    """dF/dK [G, M, M]."""
+    mean = _per_group(pieces.mean, B_inv)
+    inner = shared * (pieces.B + B_inv) + tf.matmul(mean, mean, transpose_b=True)
+    inner = tf.linalg.set_diag(inner, tf.linalg.diag_part(inner) - 2.0 * shared)
+    half = solve(pieces.chol, -0.5 * inner, adjoint=True)
+    return solve(pieces.chol, tf.linalg.matrix_transpose(half), adjoint=True)
+
+
+def _per_group(vectors: tf.Tensor, matrices: tf.Tensor) -> tf.Tensor:
+    """A column per latent [M, L] as the columns of each group [G, M, L / G], of which `matrices` has one each."""
+    return vectors[None] if matrices.shape[0] == 1 else tf.transpose(vectors)[..., None]
