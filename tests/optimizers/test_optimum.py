@@ -95,6 +95,47 @@ def test_each_latent_with_a_kernel_of_its_own_is_a_model_of_its_own():
     assert_allclose(model.elbo((X, Y)), expected, rtol=1e-8)
 
 
+def _separate_points(kind: str) -> tuple[gpflow.kernels.Kernel, Any]:
+    """Two latents that share kernel and points, neither, or one of the two."""
+    kernel = kernel_of("separate")[0] if kind in ("kernels", "neither") else matern(1.3, 0.8)
+    points = [gpflow.inducing_variables.InducingPoints(Z) for Z in (BETA, BETA + 0.3)]
+    if kind in ("points", "neither"):
+        return kernel, gpflow.inducing_variables.SeparateIndependentInducingVariables(points)
+    return kernel, gpflow.inducing_variables.SharedIndependentInducingVariables(points[0])
+
+
+@pytest.mark.parametrize("kind", ["both", "kernels", "points", "neither"])
+def test_coupled_bound_and_its_gradient_in_closed_form(kind):
+    """Those of a GPflow SGPR for each latent, whatever the latents share; in kernel, points, noise and observations."""
+    kernel, beta = _separate_points(kind)
+    model, y = BasisGP(kernel, gl.Gaussian(NOISE), CoupledBasis(beta, 2), num_data=len(X)), tf.constant(Y)
+    kernels = kernel.kernels if kind in ("kernels", "neither") else [kernel] * 2
+    sets = [BETA, BETA + 0.3] if kind in ("points", "neither") else [BETA] * 2
+    # Parameters of one object, so that gradients of what is shared add up
+    points = [gpflow.Parameter(Z) for Z in (sets if kind in ("points", "neither") else sets[:1])] * 2
+    shared = [
+        *{p.ref(): p for p in kernel.trainable_variables}.values(),
+        model.likelihood.variance.unconstrained_variable,
+    ]
+    ours = [*shared, *(p.unconstrained_variable for p in beta.parameters)]
+    theirs = [*shared, *(p.unconstrained_variable for p in points[: len(beta.parameters)])]
+    with tf.GradientTape(persistent=True) as tape:
+        tape.watch(y)
+        bound = collapsed_elbo(model, (X, y))
+        expected = tf.zeros([], tf.float64)
+        for column, (k, Z) in enumerate(zip(kernels, points)):
+            single = gpflow.models.SGPR((X, Y[:, :1]), k, gpflow.inducing_variables.InducingPoints(BETA))
+            single.inducing_variable.Z, single.likelihood = Z, model.likelihood
+            single.data = tf.constant(X), y[:, column : column + 1]
+            expected += single.elbo()
+    assert_allclose(bound, expected, rtol=1e-9)
+    assert_allclose(optimal_parameters(model, (X, Y)).elbo, expected, rtol=1e-9)
+    for mine, other in zip([y, *ours], [y, *theirs]):
+        right = tape.gradient(expected, other)
+        assert np.abs(right).max() > 1e-3
+        assert_allclose(tape.gradient(bound, mine), right, rtol=1e-6, atol=1e-7)
+
+
 def test_chain_of_bounds():
     """SGPR(beta) < orthogonal < SOLVE < SGPR(gamma and beta) < log p(y)."""
     y, kernel = (Y[:, :1] - TREND(X)).numpy(), matern(1.3, 0.8)

@@ -174,14 +174,16 @@ def collapsed_bound(
     :param precisions: `best_precision` of each.
     :param fit: what the whole mean leaves of y, and its norm.
     """
-    prior = prior_variance(kernel, data.X, full_cov=False)
-    latents = fit.rest.shape[1]
-    shared = tf.cast(latents / prior.shape[0], fit.rest.dtype)  # how many latents each group stands for
-    count = tf.cast(tf.size(fit.rest), fit.rest.dtype)
-    log_det = sum(2.0 * tf.reduce_sum(tf.math.log(tf.linalg.diag_part(cholesky(P).chol))) for P in precisions)
-    trace = tf.reduce_sum(prior) - sum(tf.reduce_sum(tf.square(part)) for part in parts)
+    prior, count = prior_variance(kernel, data.X, full_cov=False), tf.cast(tf.size(fit.rest), fit.rest.dtype)
+
+    def of_latents(groups: tf.Tensor, summands: tf.Tensor) -> tf.Tensor:
+        """The sum over all latents, where there is one group of them for each of the kernels, or of the sets of points."""
+        return tf.reduce_sum(summands) * (fit.rest.shape[1] / groups.shape[0])
+
+    log_det = sum(of_latents(P, 2.0 * tf.math.log(tf.linalg.diag_part(cholesky(P).chol))) for P in precisions)
+    trace = of_latents(prior, prior) - sum(of_latents(part, tf.square(part)) for part in parts)
     misfit = tf.reduce_sum(tf.square(fit.rest)) / data.noise + fit.norm  # (D32)
-    spread = shared * (log_det + trace / data.noise)
+    spread = log_det + trace / data.noise
     return -0.5 * (count * tf.math.log(2.0 * math.pi * data.noise) + misfit + spread)  # (D31)
 
 
