@@ -4,6 +4,7 @@
 - `memory`: time and peak memory of `ODVGP` against the number of mean points;
 - `scaling`: both against M_beta, M_gamma, N, D and the number of latents L, beside the `SVGP` of GPflow and GPyTorch;
 - `products`: seconds of a product with a kernel matrix that is never stored;
+- `collapsed`: milliseconds of the collapsed bound and its gradient on all rows, in turn with those of GPflow's `SGPR`;
 - `solves`: seconds and peak memory of a solve for a mean on all rows;
 - `small`: the step and the loop of `fit` at small sizes and with several latents, in turn with GPflow's.
 """
@@ -15,7 +16,7 @@ __all__ = ["SUITE"]
 import argparse
 
 from ...harness.runner import Suite
-from . import memory, products, scaling, small, solves, speed
+from . import collapsed, memory, products, scaling, small, solves, speed
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -40,6 +41,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--product-inputs", nargs="+", type=int, default=[8], help="D of products")
     parser.add_argument("--right-hand-sides", nargs="+", type=int, default=[1, 4, 16], help="of products")
     parser.add_argument("--solve-rows", nargs="+", type=int, default=[9_000, 36_000], help="N of solves")
+    parser.add_argument("--collapsed-rows", nargs="+", type=int, default=[7_500, 18_000], help="N of collapsed")
     parser.add_argument("--rank", type=int, default=1000, help="of solves: points of the preconditioner")
     parser.add_argument("--max-products", type=int, default=200, help="of solves")
     parser.add_argument("--small-sizes", nargs="+", type=int, default=[30, 90, 150], help="M of small")
@@ -58,6 +60,7 @@ SUITE = Suite(
         "memory": memory.PART,
         "scaling": scaling.PART,
         "products": products.PART,
+        "collapsed": collapsed.PART,
         "solves": solves.PART,
         "small": small.PART,
     },
@@ -70,6 +73,7 @@ SUITE = Suite(
         "product_rows",
         "product_inputs",
         "right_hand_sides",
+        "collapsed_rows",
         "solve_rows",
         "small_sizes",
         "batches",
