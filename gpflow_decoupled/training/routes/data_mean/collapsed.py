@@ -18,7 +18,7 @@ from ....optimizers.lbfgs import LBFGSRun, settled
 from ...batches import Batch
 
 _MOST_ENTRIES = 3e7
-"""N M of the largest matrices [M, N], of which an evaluation and its gradient keep about six at once: 1.5 GB."""
+"""N M of the largest matrices [M, N], of which an evaluation and its gradient keep about seven at once: 1.7 GB."""
 _TIMED_ROWS = 4096
 """Rows whose evaluation is timed; for fewer, what does not grow with the rows counts too much."""
 _SETTLED, _WINDOW = 1e-5, 10

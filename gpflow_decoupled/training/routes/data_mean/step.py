@@ -53,7 +53,7 @@ _COUPLED_SHARE = 0.7
 that of a coupled model: steps on minibatches learn so many of them faster than rounds do."""
 _CLIMB_SHARE = 0.25
 """The share of a run before L-BFGS climbs the collapsed bound, where it does."""
-_CLIMB_EVALUATIONS = 60
+_CLIMB_EVALUATIONS = 30
 """It does where so many evaluations fit in before the rounds: with fewer, L-BFGS gains less than steps on minibatches."""
 _ENOUGH_EVALUATIONS = 0.25
 """Rounds need so many evaluations for each number that kernel, likelihood and mean function learn: with fewer, L-BFGS does not
