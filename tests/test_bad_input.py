@@ -117,7 +117,7 @@ def test_fit_refuses_bad_data(make: Callable, data: Any, message: str) -> None:
     assert unchanged(before, model) and model.num_data is None
 
 
-@pytest.mark.costly(keep=12)
+@pytest.mark.costly(keep=6)
 @pytest.mark.parametrize("make, data, message", **_cases({**BAD_SHAPES, **BAD_VALUES}))
 def test_training_loss_closure_refuses_bad_data(make: Callable, data: Any, message: str) -> None:
     with pytest.raises(DataError, match=message):

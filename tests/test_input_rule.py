@@ -96,7 +96,7 @@ VERBS = {
 }
 
 
-@pytest.mark.costly(keep=12)
+@pytest.mark.costly(keep=8)
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize("convert, message", **_cases({**BAD, **OTHER_TYPES, **INTEGERS, **NOT_FINITE}))
 def test_predictions_refuse(name: str, convert: Callable, message: str) -> None:

@@ -110,7 +110,7 @@ def test_moments_and_kl_are_those_of_the_joint(name, kind):
     assert_allclose(basis.prior_kl(state), expected, rtol=1e-10)
 
 
-@pytest.mark.costly(keep=12)
+@pytest.mark.costly(keep=8)
 @kinds
 @names
 def test_kl_is_that_of_f_on_a_grid(name, kind):
@@ -127,7 +127,7 @@ def test_kl_is_that_of_f_on_a_grid(name, kind):
     assert_allclose(basis.prior_kl(state), sum(divergences), rtol=1e-10)
 
 
-@pytest.mark.costly(keep=12)
+@pytest.mark.costly(keep=8)
 @kinds
 @names
 def test_diagonal_of_the_covariance_is_the_variance(name, kind):

@@ -83,7 +83,7 @@ def _value_and_gradients(function: Callable, L: tf.Tensor, R: tf.Tensor) -> list
     return [result, value, _tril(grad_L), grad_R]
 
 
-@pytest.mark.costly(keep=12)
+@pytest.mark.costly(keep=8)
 @pytest.mark.parametrize("size", SIZES)
 @operations
 def test_value_and_gradient(name, size, rng):
@@ -104,7 +104,7 @@ def test_batches_broadcast(name, shapes, rng):
         assert_allclose(left, right, rtol=1e-10, atol=1e-11)
 
 
-@pytest.mark.costly(keep=12)
+@pytest.mark.costly(keep=8)
 @pytest.mark.parametrize("traced", [False, True])
 @operations
 def test_second_derivative(name, traced, rng):

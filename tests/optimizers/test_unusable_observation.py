@@ -113,7 +113,7 @@ OWNERS = {
 }
 
 
-@pytest.mark.costly(keep=6)
+@pytest.mark.costly(keep=4)
 @pytest.mark.parametrize("name", NARROW)
 @pytest.mark.parametrize("run", OWNERS)
 def test_models_with_their_own_data_name_observation_and_parameter(run, name):
