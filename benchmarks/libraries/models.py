@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
-__all__ = ["FAMILIES", "ON_DATA", "Settings", "Spec", "build", "kernel_and_likelihood", "parse", "points", "precision"]
+__all__ = [
+    "FAMILIES",
+    "HELD",
+    "ON_DATA",
+    "Settings",
+    "Spec",
+    "build",
+    "kernel_and_likelihood",
+    "parse",
+    "points",
+    "precision",
+]
 
 import re
 from collections.abc import Iterator
@@ -65,6 +76,7 @@ class Spec(NamedTuple):
 
 FAMILIES = {
     "coupled": "gpflow_decoupled",
+    "sites": "gpflow_decoupled",
     "whitened": "gpflow_decoupled",
     "decoupled": "gpflow_decoupled",
     "hybrid": "gpflow_decoupled",
@@ -80,12 +92,16 @@ FAMILIES = {
     "gpytorch": "gpytorch",
     "gpjax": "gpjax",
 }
-"""Family -> library. `whitened` is the coupled basis whose whitened q(u), in the place of its sites, stays the same while the
-kernel changes. `data` has its mean on all training rows, by conjugate gradients; `descent` has it by four epochs of
-stochastic dual descent per solve. `sgpr`, `cglb` and `gpr` are GPflow's SGPR, CGLB and GPR by L-BFGS; `gpr` refuses more rows
-than the number says, and `cglb` more than 10,000, because it stores the kernel matrix. `trees` are scikit-learn's
-gradient-boosted trees, of which the number is the limit of iterations. `gpflow` and `gpjax` are the whitened SVGP of these
-libraries; `gpytorch` is the SVGP of GPyTorch, and its orthogonally decoupled one where there are mean points."""
+"""Family -> library. `sites` and `whitened` are the coupled basis whose sites, or whose whitened q(u), stay the same while the
+kernel changes; `coupled` and the others leave that choice to `fit`. `data` has its mean on all training rows, by conjugate
+gradients; `descent` has it by four epochs of stochastic dual descent per solve. `sgpr`, `cglb` and `gpr` are GPflow's SGPR,
+CGLB and GPR by L-BFGS; `gpr` refuses more rows than the number says, and `cglb` more than 10,000, because it stores the kernel
+matrix. `trees` are scikit-learn's gradient-boosted trees, of which the number is the limit of iterations. `gpflow` and `gpjax`
+are the whitened SVGP of these libraries; `gpytorch` is the SVGP of GPyTorch, or its orthogonally decoupled one where there are
+mean points."""
+
+HELD = ("sites", "whitened")
+"""Families named after the `hold` of `fit` that they choose."""
 
 ON_DATA = ("data", "descent")
 """Families whose mean is on all training rows."""
@@ -109,7 +125,7 @@ def parse(name: str) -> Spec:
     if spec.family in (*ON_DATA, "gpytorch", "cglb", "gpr", "sgpr", "trees") and not spec.natural:
         raise ValueError(f"Model {name!r}: {spec.family} has one way of training; leave out -adam.")
     if (
-        spec.family in ("coupled", *ON_DATA, "gpflow", "gpjax", "cglb", "gpr", "sgpr", "trees", "whitened")
+        spec.family in ("coupled", *HELD, *ON_DATA, "gpflow", "gpjax", "cglb", "gpr", "sgpr", "trees")
         and spec.num_gamma
     ):
         raise ValueError(f"Model {name!r}: {spec.family} has no mean points of its own; leave out +{spec.num_gamma}.")
@@ -159,7 +175,7 @@ def build(spec: Spec, data: Data, settings: Settings) -> gpflow.models.GPModel:
     num_data, L = len(data.X_train), data.num_classes if data.num_classes > 2 else 1
     if spec.family == "gpflow":
         return gpflow.models.SVGP(kernel, likelihood, beta, whiten=True, num_latent_gps=L, num_data=num_data)
-    if spec.family in ("coupled", "whitened"):
+    if spec.family in ("coupled", *HELD):
         return models.BasisGP(kernel, likelihood, bases.CoupledBasis(beta, L), num_data=num_data)
     if spec.family in ON_DATA:
         return models.ODVGP(kernel, likelihood, "data", beta, num_latent_gps=L, num_data=num_data)

@@ -24,7 +24,7 @@ from gpflow_decoupled.training.routes.inducing import TrainingStep
 
 from ..harness.data import Data
 from ..harness.records import Record, Recorder
-from .models import ON_DATA, Settings, Spec, build, precision
+from .models import HELD, ON_DATA, Settings, Spec, build, precision
 from .tensorflow_tools import minibatches, recorder_for, scores
 
 _DESCENT = StochasticDualDescent(epochs=4, correct_every=4)
@@ -83,7 +83,7 @@ def _options(spec: Spec, data: Data, settings: Settings, budget: float, recorder
         "batch_size": min(settings.batch_size, len(data.X_train)),
         "learning_rate": settings.learning_rate,
         "natural_gradient": settings.natural_gradient if spec.natural else None,
-        "hold": "whitened" if spec.family == "whitened" else "sites",
+        "hold": spec.family if spec.family in HELD else None,
         "seed": settings.seed,
         "progress": False,
         "callbacks": Callbacks([recorder], every=1),

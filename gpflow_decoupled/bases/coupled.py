@@ -115,6 +115,10 @@ class CoupledBasis(InducingBasis):
         """The factor of K_beta."""
         return (Whitener(state.chol, state.ok, state.tangent),)
 
+    def weights_of_rows(self, state: CoupledState) -> tf.Tensor:
+        """m~, (D3)."""
+        return state.mean
+
     def gaussian_parameters(self) -> tuple[Parameter, ...]:
         """`q_mu` and `q_sqrt`."""
         return (self.q_mu, self.q_sqrt)

@@ -127,6 +127,14 @@ class InducingBasis(Basis):
             f"{type(self).__name__} cannot keep its sites while the kernel changes: holds_sites is False."
         )
 
+    def weights_of_rows(self, state: State) -> tf.Tensor | None:
+        """What multiplies A = L^-1 k(beta, x) in the mean of q(f) [M, L], of a state that has a field `tangent`.
+
+        It makes the gradient at held sites cheaper, (C69), for a basis with one Gaussian part whose A enters q(f) by this
+        product and by the variance alone. None, the default, says that A enters in another way too.
+        """
+        return None
+
     # --- the part of the mean that has points of its own
 
     def mean_coefficients(self, state: State) -> tf.Tensor:

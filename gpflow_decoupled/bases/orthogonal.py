@@ -209,6 +209,10 @@ class OrthogonalBasis(InducingBasis):
         """The factor of K_beta."""
         return (Whitener(state.chol, state.ok, state.tangent),)
 
+    def weights_of_rows(self, state: OrthogonalState) -> tf.Tensor:
+        """m~ - t, (D19)."""
+        return state.mean - state.t
+
     def gaussian_parameters(self) -> tuple[Parameter, ...]:
         """`q_mu` and `q_sqrt`."""
         return (self.q_mu, self.q_sqrt)

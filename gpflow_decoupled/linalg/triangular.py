@@ -10,6 +10,7 @@ from __future__ import annotations
 
 __all__ = [
     "inverse",
+    "lower_congruence",
     "lower_gram",
     "lower_outer",
     "lower_product",
@@ -100,6 +101,16 @@ def lower_transposed_product(left: tf.Tensor, right: tf.Tensor) -> tf.Tensor:
         for i, j in _row_blocks(left)
     ]
     return _concat(rows, axis=-2)
+
+
+def lower_congruence(lower: tf.Tensor, symmetric: tf.Tensor) -> tf.Tensor:
+    """T^T X T for a lower triangular T and a symmetric X, both [..., M, M]; 2/5 of the cost of two full products."""
+    # of X T too, the entries below the blocks of the diagonal are all that the lower triangle of the result needs
+    columns = [
+        _pad_above(tf.matmul(_cut(symmetric, (i, None), (i, None)), _cut(lower, (i, None), (i, j))), lower)
+        for i, j in _row_blocks(lower)
+    ]
+    return mirror(lower_transposed_product(lower, _concat(columns, axis=-1)))
 
 
 def lower_gram(root: tf.Tensor) -> tf.Tensor:

@@ -30,6 +30,11 @@ def _tril(matrix: tf.Tensor) -> tf.Tensor:
     return tf.linalg.band_part(matrix, -1, 0)
 
 
+def _symmetric(R: tf.Tensor) -> tf.Tensor:
+    """R R^T / 100, of any R [..., M, N]."""
+    return 0.01 * tf.matmul(R, R, transpose_b=True)
+
+
 OPERATIONS: dict[str, tuple[Callable, Callable]] = {  # ours, TensorFlow's; both of a lower triangle and a full matrix
     "solve": (tri.solve, lambda L, R: tf.linalg.triangular_solve(*_same_batch(L, R))),
     "solve-adjoint": (
@@ -54,6 +59,10 @@ OPERATIONS: dict[str, tuple[Callable, Callable]] = {  # ours, TensorFlow's; both
     "symmetric_product": (
         lambda L, R: tri.symmetric_product(R, R[..., 0, :]) + 0.0 * L,
         lambda L, R: tf.matmul(R * R[..., :1, :], R, transpose_b=True) + 0.0 * L,
+    ),
+    "lower_congruence": (
+        lambda L, R: tf.matmul(tri.lower_congruence(L, _symmetric(R)), R),
+        lambda L, R: tf.matmul(tf.matmul(_tril(L), _symmetric(R) @ _tril(L), transpose_a=True), R),
     ),
     "lower_outer": (
         lambda L, R: _tril(tri.lower_outer(R, 2.0 * R)) + 0.0 * L,  # it is right in the lower triangle only

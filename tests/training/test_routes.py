@@ -16,7 +16,17 @@ import gpflow_decoupled as gd
 from gpflow_decoupled.compilation import Compiled
 from gpflow_decoupled.errors import ModelError, UnknownOptionError
 from gpflow_decoupled.likelihoods import BernoulliLogit
-from gpflow_decoupled.models import CVIGLM, CVIGP, DTC, LCLGLM, LCLGP, ODVGP, AffineIndependentGLM, AffineIndependentGP
+from gpflow_decoupled.models import (
+    CVIGLM,
+    CVIGP,
+    DTC,
+    LCLGLM,
+    LCLGP,
+    ODVGP,
+    SOLVEGP,
+    AffineIndependentGLM,
+    AffineIndependentGP,
+)  # fmt: skip
 from gpflow_decoupled.optimizers import AffineIndependentAscent
 from gpflow_decoupled.training import Callbacks, Checkpoints, Evaluation, Schedule
 from gpflow_decoupled.training.routes.affine_independent import AffineIndependentRoute
@@ -25,6 +35,7 @@ from gpflow_decoupled.training.routes.mean_field import MeanFieldRoute
 from gpflow_decoupled.training.routes.multipliers import MultipliersRoute
 from gpflow_decoupled.training.routes.registry import ROUTES, route_for
 from gpflow_decoupled.training.routes.sites import SitesRoute
+from gpflow_decoupled.training.schedules import Limits
 from tests.optimizers.mean_field import mean_field_problems
 from tests.training.problems import BETA, GAMMA, MODELS, grouped, orthogonal, sine, unchanged, values
 
@@ -62,7 +73,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "seconds": {"seconds": 1e-9},
     "batch_size": {"batch_size": 4},
     "natural_gradient": {"natural_gradient": 0.3},
-    "hold": {"hold": None},  # the second value of the route
+    "hold": {"hold": None},  # the last value of the route
     "negative_precision": {"negative_precision": "clip"},
     "precision": {"precision": "mixed"},
     "mean_solver": {"mean_solver": "natural"},
@@ -89,7 +100,7 @@ IDS = [f"{type(route).__name__}, {option}" for route, option in ROUTE_OPTIONS]
 def _chosen(route: Any, option: str, folder: Any, calls: list) -> dict[str, Any]:
     made = {
         "evaluation": lambda: {"evaluation": DATA.get(type(route)) or getattr(BUILDERS[type(route)](), "data", None)},
-        "hold": lambda: {"hold": route.holds[1] if route.holds else "sites"},
+        "hold": lambda: {"hold": route.holds[-1] if route.holds else "sites"},
         "optimizer": lambda: {"optimizer": tf_keras.optimizers.SGD(0.01)},
         "checkpoint": lambda: {"checkpoint": Checkpoints(folder, every=1)},
         "callbacks": lambda: {"callbacks": Callbacks([lambda *call: calls.append(call)], every=1)},
@@ -284,3 +295,24 @@ def test_the_bound_of_the_result_is_the_bound_of_the_model() -> None:
     result = gd.fit(sampled, (X, Y), steps=3, progress=False, compile=False)
     assert result.elbo == pytest.approx(np.mean(result.history["elbo"]), rel=1e-12)
     assert np.array_equal(tf.random.get_global_generator().state.numpy(), state)
+
+
+@pytest.mark.parametrize(
+    ("rows", "options", "held"),
+    [
+        (40, {"batch_size": 16}, True),  # two rows for each of the eight points gamma of a SOLVE-GP
+        (40, {"batch_size": 15}, False),
+        (15, {"batch_size": None}, True),  # all rows
+        (40, {"batch_size": 15, "hold": "sites"}, True),
+        (40, {"batch_size": 16, "hold": "whitened"}, False),
+        (40, {"batch_size": 31, "latents": 2}, False),
+        (40, {"batch_size": 32, "latents": 2}, True),
+    ],
+)
+def test_sites_are_held_where_a_batch_has_twice_as_many_rows_as_there_are_sites(rows, options, held):
+    (X, Y), route, latents = sine(rows), InducingRoute(), options.get("latents", 1)
+    data, options = (X, np.repeat(Y, latents, 1)), {name: one for name, one in options.items() if name != "latents"}
+    likelihood = gpflow.likelihoods.Gaussian()
+    model = SOLVEGP(_kernel(), likelihood, GAMMA, BETA, num_data=rows, num_latent_gps=latents)
+    step, _ = route.parts(model, data, route.choose(model, options, Limits(1, None)))
+    assert step.holds_sites is held

@@ -27,6 +27,9 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--splits", nargs="+", type=int, default=[0])
     parser.add_argument("--batch-size", type=int, default=1024)
     parser.add_argument("--learning-rate", type=float, default=0.03, help="of Adam, ours and the peers'")
+    parser.add_argument(
+        "--natural-gradient", type=float, default=0.2, help="step size of natural gradients, ours and GPflow's"
+    )
     parser.add_argument("--float32", action="store_true", help="our models in float32; GPflow stays in float64")
     for part in (table, seconds, clock, intervals):
         part.add_arguments(parser)

@@ -40,6 +40,7 @@ def settings_of(options: argparse.Namespace, budgets: Sequence[float], unit: str
     return Settings(
         batch_size=options.batch_size,
         learning_rate=options.learning_rate,
+        natural_gradient=options.natural_gradient,
         seed=options.seed,
         budgets=tuple(budgets),
         unit=unit,

@@ -24,7 +24,7 @@ from ...libraries.models import Settings, Spec, build, precision
 from ...libraries.ours import natural_step, whole_step
 
 KINDS = ("natural gradient", "whole step", "whole step, sites held")
-"""The last is what `fit` does by default. GPflow has no such step, so that its whole step stands beside it."""
+"""The last is what `fit` does for batches of at least 2 M rows. GPflow has no such step: its whole step stands beside it."""
 BASE = "GPflow float64"
 FASTER = f"times faster than {BASE}"
 

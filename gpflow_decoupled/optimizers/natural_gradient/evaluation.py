@@ -17,7 +17,7 @@ from ...bases.base import State
 from ...errors import ModelError
 from ...models import BasisGP
 from ...models.families import require_model
-from .held_sites import share_of_sites, site_sums
+from .held_sites import gradient_at_sites, site_sums
 
 
 class Evaluation(NamedTuple):
@@ -104,7 +104,10 @@ def evaluate(
     with tf.GradientTape(persistent=True, watch_accessed_variables=False) as tape:
         tape.watch(list(variables))
         state = model.basis.factor(model.kernel, rows=rows)
-        features = _features(model, state, X, low)
+        weights = model.basis.weights_of_rows(state) if hold_sites else None
+        # where they are known, the slope of whitened rows is a part of `gradient_at_sites`
+        known = state if weights is None else state._replace(tangent=tf.stop_gradient(state.tangent))
+        features = _features(model, known, X, low)
         mean, variance = features.mean, model.basis.variance(features, model.kernel, X)
         tape.watch([mean, variance])
         scale = model.scale(X)
@@ -120,7 +123,7 @@ def evaluate(
         # what fixed sites add enters as a gradient with respect to the tangent of each whitening factor
         for frame, (part, _), of_part in zip(model.basis.whiteners(state), pairs, sums):
             targets.append(frame.tangent)
-            upstream.append(share_of_sites(part, of_part, frame.tangent, low))
+            upstream.append(gradient_at_sites(part, of_part, frame.tangent, weights, low))
     gradients = tape.gradient(targets, list(variables), output_gradients=upstream)
     target = (sums[0].theta, sums[0].precision) if with_target and sums else None
     return _added_up(Evaluation(elbo, state, features, variance, g, h, gradients, scale, target))

@@ -13,12 +13,18 @@ half of the diagonal. With P* = I - 2 A diag(h) A^T, the gradient g_m = A g - m~
 
     dF = < (I - S~) (S~ P* - I)^T + m~ u^T + (u - g_m) m~^T,  phi(X) >
 
-to what fixed m~ and S~ give. It vanishes where q is optimal.
+to what fixed m~ and S~ give. It vanishes where q is optimal. What these give through A = L^-1 K_ux, whose own change is
+-phi(X) A, is < -(I - S~) (P* - I) - w (A g)^T,  phi(X) >, where w multiplies A in the mean of q(f): w = m~ for a coupled
+basis. Both together are
+
+    dF = < -(I - S~) P* (I - S~) - w (A g)^T + m~ u^T + (u - g_m) m~^T,  phi(X) >                       (C69)
+
+which needs no product of matrices as wide as the batch: P* is known from the natural gradient.
 """
 
 from __future__ import annotations
 
-__all__ = ["SiteSums", "carry_over", "share_of_sites", "site_sums"]
+__all__ = ["SiteSums", "carry_over", "gradient_at_sites", "site_sums"]
 
 from typing import NamedTuple
 
@@ -27,14 +33,7 @@ import tensorflow as tf
 from ... import replicas
 from ...bases import Gaussian
 from ...linalg.gaussians import apply_per_latent
-from ...linalg.triangular import (
-    lower_gram,
-    lower_outer,
-    lower_transposed_product,
-    mirror,
-    solve_lower,
-    symmetric_product,
-)
+from ...linalg.triangular import lower_congruence, lower_gram, lower_outer, solve_lower, symmetric_product
 from .natural import Natural
 
 
@@ -71,30 +70,35 @@ def site_sums(part: Gaussian, A: tf.Tensor, g: tf.Tensor, h: tf.Tensor, low: tf.
     return SiteSums(precision, apply_per_latent(A, g), apply_per_latent(A, g - 2.0 * h * own_mean))  # (D46)
 
 
-def share_of_sites(part: Gaussian, sums: SiteSums, tangent: tf.Tensor, low: tf.DType | None = None) -> tf.Tensor:
-    """What fixed sites add to the gradient with respect to X, the tangent of L; cost 2 M^3 per latent.
+def gradient_at_sites(
+    part: Gaussian, sums: SiteSums, tangent: tf.Tensor, weights: tf.Tensor | None = None, low: tf.DType | None = None
+) -> tf.Tensor:
+    """The gradient with respect to X, the tangent of L, at fixed sites; cost 2 M^3 per latent.
 
     :param part: q(u), whitened.
     :param sums: of the batch; the result is linear in them, so that those of a replica give its part of the gradient.
     :param tangent: see `linalg.whitening`; gives the shape of the result.
+    :param weights: w [M, L] of (C69), for the gradient with its part through A. None leaves that part out.
     :param low: the precision of the products of matrices; None is that of the tangent.
-    :return: [G, M, M].
+    :return: [G, M, M], of which the lower triangle counts.
     """
     dtype = tangent.dtype if low is None else low
-    covariance = lower_gram(tf.cast(part.root, dtype))
+    covariance, precision = lower_gram(tf.cast(part.root, dtype)), tf.cast(sums.precision, dtype)
     identity = tf.eye(tf.shape(covariance)[-1], dtype=dtype)
-    excess = tf.matmul(covariance, tf.cast(sums.precision, dtype)) - replicas.share(identity)
-    share = tf.cast(lower_outer(identity - covariance, excess), tangent.dtype)
+    excess = tf.matmul(covariance, precision) - (replicas.share(identity) if weights is None else precision)
+    share = tf.cast(lower_outer(identity - covariance, excess), tangent.dtype)  # (C69)
     if part.mean is not None:
         gradient = sums.pull - replicas.share(part.mean)
         root = part.root
         u = apply_per_latent(root, apply_per_latent(root, gradient, adjoint=True))
-        share += _columns_outer(part.mean, u) + _columns_outer(u - gradient, part.mean)
+        share += _columns_outer(part.mean, u) + _columns_outer(u - gradient, part.mean)  # (C69)
+    if weights is not None:
+        share -= _columns_outer(weights, sums.pull)  # (C69)
     return tf.reduce_sum(share, axis=0, keepdims=True) if tangent.shape[0] == 1 else share
 
 
 def carry_over(natural: Natural, old: tf.Tensor, new: tf.Tensor) -> Natural:
-    """(C28): the same sites under another kernel; cost 2 M^3 per latent.
+    """(C28): the same sites under another kernel; cost M^3 per latent.
 
     :param natural: of the whitened q(u) under the old kernel.
     :param old: L_old [G, M, M].
@@ -102,7 +106,7 @@ def carry_over(natural: Natural, old: tf.Tensor, new: tf.Tensor) -> Natural:
     """
     T = solve_lower(old, new)
     sites = tf.linalg.set_diag(natural.precision, tf.linalg.diag_part(natural.precision) - 1.0)
-    sites = mirror(lower_transposed_product(T, tf.matmul(sites, T)))
+    sites = lower_congruence(T, sites)
     precision = tf.linalg.set_diag(sites, tf.linalg.diag_part(sites) + 1.0)  # (C28)
     theta = None if natural.theta is None else apply_per_latent(T, natural.theta, adjoint=True)  # (C28)
     return Natural.of(theta, precision)

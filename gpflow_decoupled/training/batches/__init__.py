@@ -9,10 +9,10 @@ from .datasets import DatasetBatches
 from .functions import FunctionBatches, Passes
 from .make import make_batches
 from .on_disk import DiskBatches
-from .order import RowOrder
+from .order import DEFAULT_BATCH, RowOrder
 from .protocol import Batch, Batches
 
 __all__ = [
-    "ArrayBatches", "Batch", "Batches", "DatasetBatches", "DiskBatches", "FunctionBatches", "Passes", "RowOrder", "checksum",
-    "make_batches",
+    "DEFAULT_BATCH", "ArrayBatches", "Batch", "Batches", "DatasetBatches", "DiskBatches", "FunctionBatches", "Passes",
+    "RowOrder", "checksum", "make_batches",
 ]  # fmt: skip

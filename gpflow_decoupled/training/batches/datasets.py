@@ -40,6 +40,11 @@ class DatasetBatches:
         """Of all batches, which may differ in their rows."""
 
     @property
+    def batch_size(self) -> None:
+        """None: the dataset brings its own."""
+        return None
+
+    @property
     def whole(self) -> None:
         """None: a dataset is read in batches."""
         return None

@@ -41,6 +41,11 @@ class FunctionBatches:
         self._read = self._rows = 0
 
     @property
+    def batch_size(self) -> None:
+        """None: the function brings its own."""
+        return None
+
+    @property
     def whole(self) -> None:
         """None: the data are read in batches."""
         return None

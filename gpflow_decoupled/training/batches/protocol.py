@@ -20,6 +20,11 @@ class Batches(Protocol):
     num_data: int
 
     @property
+    def batch_size(self) -> int | None:
+        """Rows of a batch; None where the data bring their own batches."""
+        ...
+
+    @property
     def whole(self) -> Batch | None:
         """All data, where every step sees all of them; else None."""
         ...

@@ -38,7 +38,7 @@ from ..step import Step, StepOutput, StepSizes, Trackable, all_finite
 from .data_mean.parts import BY_NAME, parts_on_data
 from .keras import KerasAscent, Optimizer
 from .on_replicas import bound_on_replicas, check_on_replicas, shards_of, ways_to_trace
-from .roles import check_precision, check_roles, natural_rule, warn_of_sizes
+from .roles import check_precision, check_roles, natural_rule, sites_pay, warn_of_sizes
 from .route import EVERY_ROUTE, METHODS, OF_OPTIMIZER, Choices, Data, MeanSolver, Model, Route, kinds_of
 
 _OF_MEAN = frozenset({"mean_solver", "Schedule.refresh_every"})
@@ -59,8 +59,8 @@ class InducingRoute(Route):
         | {"evaluation", "checkpoint", "initialize", "strategy", "precision"}
     )
     reasons = dict.fromkeys(_OF_MEAN, "This model has no mean points of its own.")
-    defaults = {"natural_gradient": 0.2, "Schedule.ramp_steps": 10}
-    holds = ("sites", "whitened")
+    defaults = {"natural_gradient": 0.2, "Schedule.ramp_steps": 10, "hold": "auto"}
+    holds = ("auto", "sites", "whitened")
     compiles = (True, False, "xla")
 
     def options_of(self, model: Model) -> frozenset[str]:
@@ -135,7 +135,8 @@ class InducingRoute(Route):
         rate = self.rates(model, choices).mean_learning_rate
         natural = None if rho is None else natural_rule(model, rho, rate, solver, choices.negative_precision)
         mean_optimizer = tf_keras.optimizers.Adam(rate) if solver == "adam" else None
-        held, shards = choices.hold == "sites", shards_of(batches, choices.group)
+        shards = shards_of(batches, choices.group)
+        held = choices.hold == "sites" or (choices.hold == "auto" and sites_pay(model.basis, batches))
         compile = "xla" if choices.xla else choices.compile
         low = tf.float32 if choices.precision == "mixed" else None
         step = TrainingStep(

@@ -64,6 +64,11 @@ class GraphData:
         self.num_data = graph.num_data or 0
 
     @property
+    def batch_size(self) -> None:
+        """None: batches are empty."""
+        return None
+
+    @property
     def whole(self) -> Batch:
         """An empty X and Y: all data are in the graph."""
         return tf.zeros([0, 1]), tf.zeros([0, 1])

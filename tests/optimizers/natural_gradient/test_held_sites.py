@@ -109,6 +109,19 @@ def test_gradient_is_the_slope_of_the_bound_at_held_sites(name, likelihood):
     assert abs(fixed - slope) > 1e-2 * abs(slope)  # else this would not tell the two apart
 
 
+@pytest.mark.parametrize("name", ["coupled", "orthogonal"])
+def test_the_slope_of_rows_is_known_without_their_product(name, monkeypatch):
+    """(C69) against the gradient that goes through the rows, where only what fixed sites add is written out."""
+    model, data = _model(BASES[name](), "bernoulli")
+    variables = [*model.kernel.trainable_variables, *model.basis.beta.trainable_variables]
+    short = evaluate(model, data, variables, hold_sites=True).gradients
+    assert model.basis.weights_of_rows(model.basis.factor(model.kernel)) is not None
+    monkeypatch.setattr(type(model.basis), "weights_of_rows", lambda *_: None)
+    long = evaluate(model, data, variables, hold_sites=True).gradients
+    for left, right in zip(short, long, strict=True):
+        assert_allclose(tf.convert_to_tensor(left), tf.convert_to_tensor(right), rtol=1e-9, atol=1e-9)
+
+
 def _step(model: BasisGP, hold_sites: bool = True) -> TrainingStep:
     return TrainingStep(model, NaturalGradient(0.4), tf_keras.optimizers.Adam(0.1), None, True, hold_sites)
 
