@@ -84,7 +84,8 @@ end | `optimizer` | `learning_rate`, `optimizer`, `Schedule.anneal`, `Schedule.r
         None are those that it was built from.
     :param steps: how many steps; 2000 if `seconds` is not given either.
     :param seconds: wall-clock limit of the steps; compilation, evaluations and a last ascent come on top.
-    :param batch_size: rows of a minibatch; "auto" is 1024, or all rows if there are fewer; None is all rows.
+    :param batch_size: rows of a minibatch; "auto" is 1024, or 256 with four latents or more, and all rows if there are fewer;
+        None is all rows.
     :param natural_gradient: step size of q in (0, 1]. "auto" is 0.2 on inducing points, 0.5 for sites, 1 for messages, and
         None on inducing points with GPflow's `MultiClass`, which Adam trains better. None leaves q(u) to `optimizer`, and
         sites and multipliers where they are.

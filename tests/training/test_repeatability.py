@@ -63,10 +63,10 @@ def test_batches_of_an_epoch_are_distinct_rows_in_a_new_order() -> None:
     assert np.array_equal(batches(4)[0], ArrayBatches(tf.constant(X), tf.constant(X), 3, seed=0)(4)[0])
 
 
-def test_auto_batch_is_all_rows_or_1024() -> None:
-    for rows, size in ((60, 60), (1024, 1024), (3000, 1024)):
+def test_auto_batch_is_all_rows_or_1024_or_256_of_many_latents() -> None:
+    for rows, latents, size in ((60, 1, 60), (60, 4, 60), (1024, 3, 1024), (3000, 3, 1024), (3000, 4, 256)):
         X, Y = map(tf.constant, sine(rows))
-        assert ArrayBatches(X, Y, "auto", 0)(0)[0].shape == (size, 1)
+        assert ArrayBatches(X, Y, "auto", 0, latents)(0)[0].shape == (size, 1)
     assert ArrayBatches(X, Y, None, 0)(0)[0].shape == (3000, 1)
 
 

@@ -19,14 +19,15 @@ class ArrayBatches:
 
     :param X: [N, D].
     :param Y: [N, P].
-    :param batch_size: rows of a batch; None takes all rows, "auto" at most 1024.
+    :param batch_size: rows of a batch; None takes all rows, "auto" at most 1024, or 256 with four latents or more.
     :param seed: of the order of the rows.
+    :param latents: L, the latent functions of the model.
     :raises DataError: for a batch larger than the data.
     """
 
-    def __init__(self, X: tf.Tensor, Y: tf.Tensor, batch_size: int | None | str, seed: int) -> None:
+    def __init__(self, X: tf.Tensor, Y: tf.Tensor, batch_size: int | None | str, seed: int, latents: int = 1) -> None:
         self.X, self.Y, self.num_data = X, Y, int(X.shape[0])
-        self._rows = RowOrder(self.num_data, batch_size, seed)
+        self._rows = RowOrder(self.num_data, batch_size, seed, latents)
         self.batch_size = self._rows.batch_size
 
     @property

@@ -53,7 +53,7 @@ def make_batches(
     X, Y = model.as_tensors(data)
     check_values(X.numpy(), Y.numpy(), model.likelihood)
     _check_size(model, X.shape[0])
-    batches = ArrayBatches(X, Y, batch_size, seed)
+    batches = ArrayBatches(X, Y, batch_size, seed, model.basis.num_latent_gps)
     warn_of_values(X.numpy(), Y.numpy(), model.likelihood)
     return batches
 
@@ -70,7 +70,7 @@ def _disk_batches(
     )
     check_shapes_of_data(X, Y, model.likelihood, model.num_outputs, model.num_dims, model.float_type)
     _check_size(model, len(X))
-    rows = RowOrder(len(X), batch_size, seed)
+    rows = RowOrder(len(X), batch_size, seed, model.basis.num_latent_gps)
     return None if rows.batch_size == len(X) else DiskBatches(model, (X, Y), rows)
 
 
