@@ -119,6 +119,10 @@ class CoupledBasis(InducingBasis):
         """m~, (D3)."""
         return state.mean
 
+    def with_gaussians(self, state: CoupledState, new: tuple[Gaussian, ...]) -> CoupledState:
+        """With another q(f(beta))."""
+        return state._replace(mean=new[0].mean, root=new[0].root)
+
     def gaussian_parameters(self) -> tuple[Parameter, ...]:
         """`q_mu` and `q_sqrt`."""
         return (self.q_mu, self.q_sqrt)

@@ -195,6 +195,10 @@ class DecoupledBasis(InducingBasis):
         """The factor of K_beta, under "coupled"."""
         return (Whitener(state.chol, state.ok, state.tangent),)
 
+    def with_gaussians(self, state: DecoupledState, new: tuple[Gaussian, ...]) -> DecoupledState:
+        """With another covariance."""
+        return state._replace(root=new[0].root)
+
     def gaussian_parameters(self) -> tuple[Parameter, ...]:
         """`q_sqrt` under "coupled"."""
         return (self.q_sqrt,) if self.covariance == "coupled" else ()

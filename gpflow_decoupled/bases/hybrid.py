@@ -142,6 +142,10 @@ class HybridBasis(InducingBasis):
         """q(f(beta)), whitened. Its mean is m_h + K_bg a, at fixed a a shift of `q_mu` (appendix C.2 of the paper)."""
         return (Gaussian(state.mean + state.t, state.root),)
 
+    def with_gaussians(self, state: HybridState, new: tuple[Gaussian, ...]) -> HybridState:
+        """With another q(f(beta)), at the present a_gamma."""
+        return state._replace(mean=new[0].mean - tf.stop_gradient(state.t), root=new[0].root)
+
     def gaussian_parameters(self) -> tuple[Parameter, ...]:
         """`q_mu` and `q_sqrt`."""
         return (self.q_mu, self.q_sqrt)

@@ -6,6 +6,7 @@ An optimizer asks the basis what it can do, by the properties of this class, and
 |---|---|---|
 | `whiten` | the Parameters of the Gaussian parts are in whitened coordinates | natural gradients |
 | `holds_sites` | the sites of q can stay fixed while kernel and points change, (C28) | `fit` |
+| `replaces_gaussians` | a state can be given other Gaussian parts, `with_gaussians`, so that q moves before the rest | `fit` |
 | `ties_sites` | q(u) is one Gaussian, the prior times one site, (C22) | `sweep`, `SparseCVIGP` |
 | `steps_mean` | the coefficients of mean points have natural steps of their own, (D41), (D42) | `mean="natural"` |
 | `solves_mean` | the Newton system (D49) for all means jointly applies | `mean="newton"` |
@@ -82,6 +83,11 @@ class InducingBasis(Basis):
         return False
 
     @property
+    def replaces_gaussians(self) -> bool:
+        """Whether `with_gaussians` is defined."""
+        return type(self).with_gaussians is not InducingBasis.with_gaussians
+
+    @property
     def ties_sites(self) -> bool:
         """Whether q(u) is one Gaussian with its own mean: the prior times one site tied to beta, (C22)."""
         return False
@@ -116,6 +122,10 @@ class InducingBasis(Basis):
         raise NotImplementedError(
             f"{type(self).__name__} has no natural parameters to assign; train it with fit(..., natural_gradient=None)."
         )
+
+    def with_gaussians(self, state: State, new: tuple[Gaussian, ...]) -> State:
+        """The state with other whitened parts in the place of `gaussians`, as if `assign_gaussians` had written them."""
+        raise NotImplementedError(f"{type(self).__name__} does not replace the Gaussian parts of a state.")
 
     def gaussian_parameters(self) -> tuple[Parameter, ...]:
         """The Parameters that `assign_gaussians` writes; other optimizers leave them alone."""

@@ -213,6 +213,10 @@ class OrthogonalBasis(InducingBasis):
         """m~ - t, (D19)."""
         return state.mean - state.t
 
+    def with_gaussians(self, state: OrthogonalState, new: tuple[Gaussian, ...]) -> OrthogonalState:
+        """With another q(f(beta))."""
+        return state._replace(mean=new[0].mean, root=new[0].root)
+
     def gaussian_parameters(self) -> tuple[Parameter, ...]:
         """`q_mu` and `q_sqrt`."""
         return (self.q_mu, self.q_sqrt)

@@ -148,6 +148,11 @@ class SolveBasis(InducingBasis):
             Whitener(state.chol_gamma, state.ok, state.tangent_gamma),
         )
 
+    def with_gaussians(self, state: SolveState, new: tuple[Gaussian, ...]) -> SolveState:
+        """With another q(u) and q(v)."""
+        u, v = new
+        return state._replace(mean=u.mean, root=u.root, v_mean=v.mean, v_root=v.root)
+
     def gaussian_parameters(self) -> tuple[Parameter, ...]:
         """`q_mu`, `q_sqrt`, `v_mu` and `v_sqrt`."""
         return (self.q_mu, self.q_sqrt, self.v_mu, self.v_sqrt)

@@ -42,11 +42,11 @@ def test_two_replicas_do_what_one_process_does(virtual: dict[str, np.ndarray], c
 
 @pytest.mark.parametrize("case", ["gaussian"])
 def test_messages_of_a_step(virtual: dict[str, np.ndarray], case: str) -> None:
-    """The rows of the batch; all sums, with a triangle of P*; and whether all are well, with how many were clipped."""
+    """The rows of the batch; where q goes, with a triangle of P*; all gradients; whether all are well, with what was clipped."""
     M, G = len(BETA), len(GAMMA)
     hyperparameters = 3  # variance, lengthscale, noise
-    sums = 1 + M * (M + 1) // 2 + M + (G + G + M + hyperparameters)  # bound, P*, theta*, gradients
-    assert virtual[f"{case}/two/messages"].tolist() == [8, 8 * sums, 16]
+    of_q, gradients = 1 + M * (M + 1) // 2 + M, G + G + M + hyperparameters  # bound, P*, theta*
+    assert virtual[f"{case}/two/messages"].tolist() == [8, 8 * of_q, 8 * gradients, 16]
     assert BATCH % 2 == 1, "shards of different sizes"
 
 

@@ -19,7 +19,7 @@ def test_two_workers_do_what_one_process_does(workers: Both, case: str) -> None:
     for name, value in first.items():
         assert np.array_equal(value, second[name]), name
     sizes = first["messages"].tolist()
-    assert sizes[:2] == [-1, -1] and sizes[2] == 8 and sizes[4:] == [16], "two groups, and three messages of a step"
+    assert sizes[:2] == [-1, -1] and sizes[2] == 8 and sizes[5:] == [16], "two groups, and four messages of a step"
 
 
 @pytest.mark.parametrize("probe", ["group"])

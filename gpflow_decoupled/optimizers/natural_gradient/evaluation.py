@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-__all__ = ["Evaluation", "as_basis_model", "evaluate", "local_gradient"]
+__all__ = [
+    "Evaluation", "added_up", "as_basis_model", "evaluate", "features_at", "gradients_of", "local_expansion", "local_gradient",
+]  # fmt: skip
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -12,12 +14,13 @@ from gpflow.base import RegressionData
 from gpflow.models import SVGP
 
 from ... import replicas
-from ...bases import CoupledBasis, Features
+from ...bases import CoupledBasis, Features, Gaussian
 from ...bases.base import State
 from ...errors import ModelError
+from ...linalg.whitening import Whitener
 from ...models import BasisGP
 from ...models.families import require_model
-from .held_sites import gradient_at_sites, site_sums
+from .held_sites import SiteSums, gradient_at_sites, site_sums
 
 
 class Evaluation(NamedTuple):
@@ -107,7 +110,7 @@ def evaluate(
         weights = model.basis.weights_of_rows(state) if hold_sites else None
         # where they are known, the slope of whitened rows is a part of `gradient_at_sites`
         known = state if weights is None else state._replace(tangent=tf.stop_gradient(state.tangent))
-        features = _features(model, known, X, low)
+        features = features_at(model, known, X, low)
         mean, variance = features.mean, model.basis.variance(features, model.kernel, X)
         tape.watch([mean, variance])
         scale = model.scale(X)
@@ -118,18 +121,35 @@ def evaluate(
     pairs = list(zip(model.basis.gaussians(state), features.minus))
     needed = pairs if hold_sites else pairs[:1] if with_target else []
     sums = [site_sums(part, A, g, h, low) for part, A in needed]
-    targets, upstream = [objective], [tf.ones_like(objective)]
-    if hold_sites:
-        # what fixed sites add enters as a gradient with respect to the tangent of each whitening factor
-        for frame, (part, _), of_part in zip(model.basis.whiteners(state), pairs, sums):
-            targets.append(frame.tangent)
-            upstream.append(gradient_at_sites(part, of_part, frame.tangent, weights, low))
-    gradients = tape.gradient(targets, list(variables), output_gradients=upstream)
+    held = list(zip(model.basis.whiteners(state), (part for part, _ in pairs), sums)) if hold_sites else []
+    gradients = gradients_of(tape, objective, variables, held, weights, low)
     target = (sums[0].theta, sums[0].precision) if with_target and sums else None
-    return _added_up(Evaluation(elbo, state, features, variance, g, h, gradients, scale, target))
+    return added_up(Evaluation(elbo, state, features, variance, g, h, gradients, scale, target))
 
 
-def _features(model: BasisGP, state: State, X: tf.Tensor, low: tf.DType | None) -> Features:
+def gradients_of(
+    tape: tf.GradientTape,
+    objective: tf.Tensor,
+    variables: Sequence[tf.Variable],
+    held: Sequence[tuple[Whitener, Gaussian, SiteSums]],
+    weights: tf.Tensor | None,
+    low: tf.DType | None,
+) -> list[tf.Tensor | None]:
+    """The gradients of an objective, a scalar, one per variable.
+
+    :param tape: that has recorded it.
+    :param held: where sites stay as they are, each Gaussian part with what whitens it and its sums over the batch.
+    :param weights: see `gradient_at_sites`, as `low`.
+    """
+    targets, upstream = [objective], [tf.ones_like(objective)]
+    for frame, part, sums in held:
+        # what fixed sites add enters as a gradient with respect to the tangent of the whitening factor
+        targets.append(frame.tangent)
+        upstream.append(gradient_at_sites(part, sums, frame.tangent, weights, low))
+    return tape.gradient(targets, list(variables), output_gradients=upstream)
+
+
+def features_at(model: BasisGP, state: State, X: tf.Tensor, low: tf.DType | None) -> Features:
     """The features at X [N, D], in its precision, of a state whose products with rows are in `low`."""
     if low is None:
         return model.basis.features(state, model.kernel, X)
@@ -137,7 +157,7 @@ def _features(model: BasisGP, state: State, X: tf.Tensor, low: tf.DType | None) 
     return tf.nest.map_structure(lambda part: tf.cast(part, X.dtype), found)
 
 
-def _added_up(own: Evaluation) -> Evaluation:
+def added_up(own: Evaluation) -> Evaluation:
     """The evaluation with bound, gradients and target of all replicas, in one message."""
     found = [gradient for gradient in own.gradients if gradient is not None]
     target = [] if own.target is None else [own.target[1], own.target[0]]
@@ -151,7 +171,14 @@ def _added_up(own: Evaluation) -> Evaluation:
 def local_gradient(
     model: BasisGP, mean: tf.Tensor, variance: tf.Tensor, data: RegressionData, scale: tf.Tensor | None = None
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """dE/dmean and dE/dvariance [N, L] at given moments, from a backward pass through the likelihood alone.
+    """dE/dmean and dE/dvariance [N, L] of `local_expansion`, whose parameters these are; X is [N, D] and Y is [N, P]."""
+    return local_expansion(model, mean, variance, data, scale)[1:]
+
+
+def local_expansion(
+    model: BasisGP, mean: tf.Tensor, variance: tf.Tensor, data: RegressionData, scale: tf.Tensor | None = None
+) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    """E [], dE/dmean and dE/dvariance [N, L] at given moments, from one pass through the likelihood and back.
 
     :param model: its likelihood, mean function and mixing of outputs are used.
     :param mean: of q(f) at the data [N, L], less the mean function.
@@ -163,4 +190,4 @@ def local_gradient(
     with tf.GradientTape(watch_accessed_variables=False) as tape:
         tape.watch([mean, variance])
         expected = factor * tf.reduce_sum(model.variational_expectations(mean, variance, data))
-    return tuple(tape.gradient(expected, [mean, variance]))
+    return expected, *tape.gradient(expected, [mean, variance])

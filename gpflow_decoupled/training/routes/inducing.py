@@ -2,8 +2,9 @@
 
 A step is compiled as one function:
 
-1. One pass through the bound gives its value and all gradients, at the Parameters as they are.
-2. The natural gradient of q(u) follows from the derivatives by mean and variance at the data, without a pass of its own.
+1. The bound at the Parameters as they are, and its derivatives by mean and variance at the data, say where q(u) goes.
+2. The same rows under the new q(u) give the gradients of all else, see `natural_gradient.in_turn`. Where q(u) is not whitened,
+   or moves together with mean coefficients, they are those at the old q(u).
 3. Mean coefficients, then kernel, likelihood, mean function and inducing points move by their gradients.
 4. q(u) is written: its new sites in the frame of the new kernel, (C28), or its new whitened mean and root.
 """
@@ -30,6 +31,7 @@ from ...models import BasisGP
 from ...optimizers import ConjugateGradients, NaturalGradient
 from ...optimizers.data_mean.base import MeanOptimizer
 from ...optimizers.natural_gradient.evaluation import as_basis_model, evaluate
+from ...optimizers.natural_gradient.in_turn import can_move_first, evaluate_in_turn
 from ...replicas import Group, dataset_of
 from ...summaries import short_repr
 from ..batches import Batches, make_batches
@@ -184,6 +186,7 @@ class TrainingStep(Step):
             natural.prepare(model)
         prior = {v.ref() for v in (*model.kernel.trainable_variables, *model.basis.trainable_variables)}
         moves_prior = any(v.ref() in prior for v in others)
+        self.takes_turns = natural is not None and self.moves_naturally and can_move_first(model.basis, natural)
         self.holds_sites = hold_sites and self.moves_naturally and model.basis.holds_sites and moves_prior
         self.others = KerasAscent(optimizer, others)
         self.mean = None if mean_optimizer is None else KerasAscent(mean_optimizer, self.mean_variables)
@@ -279,19 +282,23 @@ class TrainingStep(Step):
         return self._run(X, Y, seed)
 
     def _step(self, X: tf.Tensor, Y: tf.Tensor, seed: tf.Tensor) -> StepOutput:
-        # 1. the bound and its gradients
+        # 1. the bound, where q goes, and all other gradients
         rows = self.model.basis.draw_rows(seed)
         moved = [*self.mean_variables, *self.others.moved]
         natural = self.natural if self.moves_naturally else None
-        with_target = natural is not None and natural.starts_at(self.model)
-        evaluation = evaluate(self.model, (X, Y), moved, rows, self.holds_sites, with_target, self.low)
+        if natural is not None and self.takes_turns:
+            evaluation, move = evaluate_in_turn(self.model, (X, Y), natural, moved, rows, self.holds_sites, self.low)
+        else:
+            with_target = natural is not None and natural.starts_at(self.model)
+            evaluation = evaluate(self.model, (X, Y), moved, rows, self.holds_sites, with_target, self.low)
         count = len(self.mean_variables)
         mean_gradients, other_gradients = evaluation.gradients[:count], evaluation.gradients[count:]
         ok = tf.logical_and(evaluation.state.ok, all_finite([evaluation.elbo, *evaluation.gradients]))
-        # 2. where q goes, and whether all replicas are well; at fixed Parameters it may be written at once
+        # 2. whether all replicas are well; at fixed Parameters q may be written at once
         shortened = clipped = tf.constant(0)
         if natural is not None:
-            move = natural.propose(self.model, (X, Y), evaluation, mean_gradients)
+            if not self.takes_turns:
+                move = natural.propose(self.model, (X, Y), evaluation, mean_gradients)
             ok, shortened, clipped = tf.logical_and(ok, move.ok), move.shortened, move.clipped
         ok, clipped = replicas.agreed(ok, clipped)
         if natural is not None:

@@ -96,6 +96,7 @@ def test_clock(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         resume=False,
         batch_size=8,
         learning_rate=0.1,
+        natural_gradient=0.2,
         seed=0,
         float32=False,
     )
