@@ -42,7 +42,7 @@ def test_two_replicas_do_what_one_process_does(virtual: dict[str, np.ndarray], c
 
 @pytest.mark.parametrize("case", ["gaussian"])
 def test_messages_of_a_step(virtual: dict[str, np.ndarray], case: str) -> None:
-    """The rows of the batch; where q goes, with a triangle of P*; all gradients; whether all are well, with what was clipped."""
+    """The rows of the batch; where q goes, with a triangle of P*; the gradients; and whether all are well."""
     M, G = len(BETA), len(GAMMA)
     hyperparameters = 3  # variance, lengthscale, noise
     of_q, gradients = 1 + M * (M + 1) // 2 + M, G + G + M + hyperparameters  # bound, P*, theta*
