@@ -156,7 +156,8 @@ def test_classes_and_several_outputs() -> None:
 def test_second_fit_goes_on_from_the_first() -> None:
     model = orthogonal()
     first = gd.fit(model, sine(), steps=30, progress=False).history["elbo"]
-    second = gd.fit(model, sine(), steps=5, progress=False).history["elbo"]
+    # a new Adam takes steps of full length, which would lower a bound that is nearly at its best
+    second = gd.fit(model, sine(), steps=5, learning_rate=0.003, progress=False).history["elbo"]
     assert second[0] > first[-1] - 0.1
 
 
