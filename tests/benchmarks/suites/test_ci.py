@@ -123,11 +123,11 @@ def test_startup(results: Path) -> None:
 
 
 def test_replicas(results: Path) -> None:
-    """Two processes send three messages a step, and the shards of two workers give the bound of one."""
+    """Two processes send four messages a step, and the shards of two workers give the bound of one."""
     content, text = load(results, "replicas")
     steps = [one for one in content["results"] if one["part"] == "scaling"]
     assert [(one["processes"], one["rows"]) for one in steps] == [(1, 64), (1, 128), (2, 64), (2, 128)]
-    assert [one["messages"] for one in steps] == [0, 0, 3, 3] and all(one["seconds"] > 0.0 for one in steps)
+    assert [one["messages"] for one in steps] == [0, 0, 4, 4] and all(one["seconds"] > 0.0 for one in steps)
     points, parameters = 20, 8 * (20 + 30) + 30 + 8 + 2  # inducing points, mean coefficients, kernel, noise
     assert steps[-1]["size"] == 8 * (points * (points + 1) // 2 + points + parameters) + 32
     alone, *workers = [one for one in content["results"] if one["part"] == "memory"]
