@@ -61,6 +61,13 @@ class InducingBasis(Basis):
     whiten: bool = False
     """Whether the Parameters of `gaussians` are whitened, and so do not change meaning when the kernel does."""
 
+    def __init_subclass__(cls) -> None:
+        """A class with another mean or variance of q(f) loses the short cut of the class that it derives from."""
+        super().__init_subclass__()
+        own = vars(cls).keys()
+        if "weights_of_rows" not in own and not own.isdisjoint(("features", "variance")):
+            type.__setattr__(cls, "weights_of_rows", InducingBasis.weights_of_rows)
+
     @property
     def sizes(self) -> dict[str, int | str]:
         """The numbers of points beta, and of the points gamma of a mean of its own; for a mean on all data their rows N."""
@@ -141,7 +148,8 @@ class InducingBasis(Basis):
         """What multiplies A = L^-1 k(beta, x) in the mean of q(f) [M, L], of a state that has a field `tangent`.
 
         It makes the gradient at held sites cheaper, (C69), for a basis with one Gaussian part whose A enters q(f) by this
-        product and by the variance alone. None, the default, says that A enters in another way too.
+        product and by the variance alone. None, the default, says that A enters in another way too; it is what a class has
+        that defines `features` or `variance` anew, until it defines this as well.
         """
         return None
 

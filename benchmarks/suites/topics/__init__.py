@@ -26,7 +26,7 @@ from ...harness.runner import Part, Suite
 from .corpora import corpus
 from .methods import METHODS, Fitted, fit
 
-NOT_DRAWN = ("LDA, float32", "LDA, random start")
+NOT_DRAWN = ("LDA, float32", "LDA, random start", "correlated, diagonal, prior", "correlated, gaussian, prior")
 """Methods that are in the table only: the first looks like LDA, and more than eight colours cannot be told apart."""
 
 

@@ -28,11 +28,16 @@ METHODS: dict[str, dict[str, Any]] = {
     "correlated, dirichlet": {"posterior": "dirichlet"},
     "correlated, diagonal": {"posterior": "diagonal"},
     "correlated, gaussian": {"posterior": "gaussian"},
+    "correlated, diagonal, prior": {"posterior": "diagonal", "prior_share": 1.0},
+    "correlated, gaussian, prior": {"posterior": "gaussian", "prior_share": 1.0},
     "scikit-learn, 10": {"learning_method": "batch", "passes": 10},
     "scikit-learn, 50": {"learning_method": "batch", "passes": 50},
     "scikit-learn online, 10": {"learning_method": "online", "passes": 10},
 }
-"""Name -> options. A number in a name is one of passes; without it, a method stops by its own rule."""
+"""Name -> options. A number in a name is one of passes; without it, a method stops by its own rule.
+
+`prior_share` is `prior_documents`, of the prior of Sigma_0, as a multiple of the number of training documents.
+"""
 MINIBATCH = {"batch_size": 128, "delay": 8.0, "forgetting_rate": 0.7}
 
 
@@ -65,6 +70,8 @@ def fit(name: str, data: Corpus, options: argparse.Namespace) -> Fitted:
 def _ours(settings: dict[str, Any], passes: int, data: Corpus, options: argparse.Namespace) -> Fitted:
     train = data.train.astype(np.float32) if settings.pop("single", False) else data.train
     settings |= {"topic_prior": options.prior, "max_passes": passes, "seed": options.seed}
+    if (share := settings.pop("prior_share", None)) is not None:
+        settings["prior_documents"] = share * train.shape[0]
     if "posterior" in settings:
         model: CorrelatedTopicModel | LatentDirichletAllocation = CorrelatedTopicModel(options.topics, **settings)
     else:

@@ -13,6 +13,7 @@ from gpflow.keras import tf_keras
 from numpy.testing import assert_allclose
 
 from gpflow_decoupled.bases import Basis, CoupledBasis, DecoupledBasis, HybridBasis, OrthogonalBasis, SolveBasis
+from gpflow_decoupled.bases.base import Features
 from gpflow_decoupled.linalg.gaussians import precision_from_root
 from gpflow_decoupled.models import BasisGP
 from gpflow_decoupled.optimizers import NaturalGradient
@@ -21,11 +22,21 @@ from gpflow_decoupled.optimizers.natural_gradient.held_sites import carry_over
 from gpflow_decoupled.optimizers.natural_gradient.natural import Natural
 from gpflow_decoupled.training.routes.inducing import TrainingStep
 
+
+class CurvedBasis(CoupledBasis):
+    """A basis of a user, whose mean has A in another place than the product with `weights_of_rows` of its parent."""
+
+    def features(self, state: Any, kernel: gpflow.kernels.Kernel, X: tf.Tensor) -> Features:
+        found = super().features(state, kernel, X)
+        return found._replace(mean=found.mean + 0.3 * tf.reduce_sum(found.minus[0] ** 2, (0, 1))[:, None])
+
+
 RNG = np.random.default_rng(5)
 BETA, GAMMA, X = RNG.uniform(-1, 1, (4, 2)), RNG.uniform(-1, 1, (5, 2)), RNG.uniform(-1, 1, (30, 2))
 DATA = (X, np.sign(np.sin(3.0 * X @ [[1.0, 0.5], [-1.0, 1.0]]) + 0.3 * RNG.normal(size=(30, 2))))
 BASES = {
     "coupled": lambda: CoupledBasis(BETA, 2),
+    "derived": lambda: CurvedBasis(BETA, 2),
     "orthogonal": lambda: OrthogonalBasis(GAMMA, BETA, 2),
     "solve": lambda: SolveBasis(GAMMA, BETA, 2),
     "decoupled": lambda: DecoupledBasis(GAMMA, BETA, 2, covariance="coupled"),
