@@ -22,8 +22,6 @@ from .tensorflow_tools import minibatches, recorder_for, scores
 
 _RAMP_STEPS = 10
 """Steps over which the natural-gradient step grows geometrically to its size."""
-_ANNEAL = 0.2
-"""Share of a run of known length over which all step sizes fall, as in `fit`."""
 
 
 class GPflowSteps(NamedTuple):
@@ -95,7 +93,7 @@ def _run(spec: Spec, data: Data, targets: Sequence[float], settings: Settings) -
     recorder.start()
     note = ""
     while not recorder.done and not note:
-        factor = annealed(recorder.elapsed / targets[-1], _ANNEAL)
+        factor = annealed(recorder.elapsed / targets[-1], settings.anneal)
         steps.gamma.assign(factor * ramped(recorder.step, settings.natural_gradient, _RAMP_STEPS))
         steps.rate.assign(factor * settings.learning_rate)
         try:

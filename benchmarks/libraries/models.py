@@ -38,6 +38,8 @@ class Settings(NamedTuple):
     batch_size: int = 1024
     learning_rate: float = 0.01
     natural_gradient: float = 0.2
+    anneal: float = 0.2
+    """share of a run of known length, at its end, over which all step sizes fall"""
     noise: float = 1.0
     """initial noise variance, in units of the output's variance"""
     seed: int = 0

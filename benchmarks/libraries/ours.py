@@ -18,7 +18,7 @@ from gpflow_decoupled import fit
 from gpflow_decoupled.errors import NumericalError
 from gpflow_decoupled.models import ODVGP
 from gpflow_decoupled.optimizers import NaturalGradient, StochasticDualDescent
-from gpflow_decoupled.training import Callbacks
+from gpflow_decoupled.training import Callbacks, Schedule
 from gpflow_decoupled.training.batches import ArrayBatches
 from gpflow_decoupled.training.routes.inducing import TrainingStep
 
@@ -84,6 +84,7 @@ def _options(spec: Spec, data: Data, settings: Settings, budget: float, recorder
         "learning_rate": settings.learning_rate,
         "natural_gradient": settings.natural_gradient if spec.natural else None,
         "hold": spec.family if spec.family in HELD else None,
+        "schedule": Schedule(anneal=settings.anneal),
         "seed": settings.seed,
         "progress": False,
         "callbacks": Callbacks([recorder], every=1),

@@ -34,7 +34,6 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--sizes", nargs="+", type=int, default=[60, 250, 1000], help="of resampled data sets")
     parser.add_argument("--settings", type=int, default=priors.NUM_SETTINGS, help="at most so many of the grid")
     parser.add_argument("--steps", type=int, default=100, help="where hyperparameters are learned")
-    parser.set_defaults(lengthscale=None, variance=10.0, exact=True)
 
 
 SUITE = Suite(

@@ -52,7 +52,7 @@ class Row(NamedTuple):
 
 def _measure(options: argparse.Namespace, task: str) -> list[Row]:
     """A row for each origin of the prior."""
-    problem = make_problem(task, options.num_data, options)
+    problem = make_problem(task, options.num_data, options.data, variance=10.0, exact=True, seed=options.seed)
     test, data = split_for_certificate((problem.X, problem.Y), 0.2, options.seed)
     if TASKS[task].unit is None:  # with statistics of the sample itself, the prior would depend on the sample
         centre, spread = test[0].mean(0), test[0].std(0)

@@ -102,7 +102,8 @@ def _pieces(options: argparse.Namespace) -> list[tuple]:
 
 def _measure(options: argparse.Namespace, task: str, num_data: int | None, method: str) -> list[Outcome]:
     """Fit one method to one problem, twice where a held-out log loss is asked for."""
-    problem = make_problem(task, num_data, options)
+    kernel = {"variance": options.variance, "lengthscale": options.lengthscale}
+    problem = make_problem(task, num_data, options.data, **kernel, exact=options.exact, seed=options.seed)
     fit = best_of(METHODS[method], problem, options.seconds, options.repeats)
     loss = float("nan")
     if options.held_out:

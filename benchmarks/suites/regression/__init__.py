@@ -30,6 +30,9 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--natural-gradient", type=float, default=0.2, help="step size of natural gradients, ours and GPflow's"
     )
+    parser.add_argument(
+        "--anneal", type=float, default=0.2, help="share of a run over which step sizes fall, ours and GPflow's"
+    )
     parser.add_argument("--float32", action="store_true", help="our models in float32; GPflow stays in float64")
     for part in (table, seconds, clock, intervals):
         part.add_arguments(parser)

@@ -41,6 +41,7 @@ def settings_of(options: argparse.Namespace, budgets: Sequence[float], unit: str
         batch_size=options.batch_size,
         learning_rate=options.learning_rate,
         natural_gradient=options.natural_gradient,
+        anneal=options.anneal,
         seed=options.seed,
         budgets=tuple(budgets),
         unit=unit,

@@ -22,7 +22,9 @@ from . import marginals, stochastic, traces
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--task", help="binary labels; default: ionosphere, or breast cancer without --data")
+    parser.add_argument(
+        "--task", help="binary labels: a data set, or a task of full_gp; default: ionosphere, or breast cancer"
+    )
     parser.add_argument("--num-data", type=int, default=700, help="rows that are timed, at most")
     parser.add_argument("--variance", type=float, default=10.0, help="of the kernel")
     parser.add_argument("--repeats", type=int, default=3, help="fits of a method, of which the fastest counts")

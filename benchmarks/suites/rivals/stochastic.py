@@ -61,6 +61,8 @@ class Run(NamedTuple):
     """rows read until then, over the number of rows"""
     bounds: list[float]
     """nats"""
+    losses: list[float]
+    """held-out log loss in nats per row, there; empty where no rows are held out"""
     note: str
 
 
@@ -131,14 +133,22 @@ METHODS = {
 """Name -> method, in the order of the report."""
 
 
-def trace(started: Started, batches: Iterator[np.ndarray], rows: int, limit: float) -> dict[str, Any]:
+def trace(
+    started: Started,
+    batches: Iterator[np.ndarray],
+    rows: int,
+    limit: float,
+    held_out: tuple[np.ndarray, np.ndarray] | None = None,
+) -> dict[str, Any]:
     """Take steps for `limit` seconds, or until steps on all rows no longer change the bound.
 
     :param started: the method; its first step, which compiles, is taken back.
     :param rows: N.
+    :param held_out: rows X [T, D], Y [T, 1] whose log loss is taken wherever the bound is.
     :return: the fields of a `Run` from `steps` on.
     """
     compiled, elbo = tf.function(started.step, autograph=False), tf.function(started.model.elbo)
+    density = tf.function(lambda: started.model.predict_log_density(held_out), autograph=False)
     elbo()
     before, now = [variable.numpy() for variable in started.state], clock()
     compiled(tf.constant(next(batches)), tf.constant(0))
@@ -147,6 +157,7 @@ def trace(started: Started, batches: Iterator[np.ndarray], rows: int, limit: flo
         variable.assign(value)
     seconds, read, number, note = 0.0, 0, 0, "stopped at the limit"
     points: list[tuple[float, float, float]] = []
+    losses: list[float] = []
     while seconds < limit:
         batch, now = next(batches), clock()
         ok = bool(compiled(tf.constant(batch), tf.constant(number)))
@@ -154,6 +165,8 @@ def trace(started: Started, batches: Iterator[np.ndarray], rows: int, limit: flo
         if ok and points and seconds < min(_PACE * points[-1][0], limit):
             continue
         points.append((seconds, read / rows, float(elbo()) if ok else np.nan))
+        if held_out is not None:
+            losses.append(-float(tf.reduce_mean(density())))
         if not np.isfinite(points[-1][2]):
             note = "diverged"
             break
@@ -166,6 +179,7 @@ def trace(started: Started, batches: Iterator[np.ndarray], rows: int, limit: flo
         "steps": number,
         "compile_seconds": compile_seconds,
         **dict(zip(("seconds", "passes", "bounds"), columns)),
+        "losses": losses,
         "note": note,
     }
 
@@ -188,10 +202,12 @@ def _pieces(options: argparse.Namespace) -> list[tuple]:
 
 def _measure(options: argparse.Namespace, name: str, size: float) -> list[Run]:
     problem, method = labels(options, options.num_data), METHODS[name]
+    held_out = (problem.X[problem.test], problem.Y[problem.test]) if problem.test.any() else None
+    problem = problem.training()
     rows = len(problem.X)
     batch, samples = (min(options.batch_size, rows), options.samples) if method.batches else (rows, None)
     started = method.start(problem, size, samples, options.seed)
-    found = trace(started, _batches(rows, batch, options.seed), rows, options.stochastic_seconds)
+    found = trace(started, _batches(rows, batch, options.seed), rows, options.stochastic_seconds, held_out)
     return [Run(problem.name, rows, name, size, batch, samples, **found)]
 
 
@@ -220,6 +236,7 @@ def _section(runs: list[Run], options: argparse.Namespace) -> Section:
     optimum = max(value for run in runs for value in run.bounds if np.isfinite(value))
     header = ["method", "step size", "tried", "steps", "ms per step", "1 pass: nats below", "10 passes", "end"]
     header += ["s to within 1 nat", "to within 0.1", "to within 1 by any size", "compilation s", "stopped"]
+    header += ["held-out log loss: 1 pass", "10 passes", "end"] if first.losses else []
     title = f"{first.problem}, N = {first.num_data}, minibatches of {options.batch_size}, {options.samples} draws: "
     title += f"optimum {optimum:.4f} nats"
     panels = []
@@ -232,6 +249,12 @@ def _section(runs: list[Run], options: argparse.Namespace) -> Section:
             gaps.append(Series(*shown, [max(optimum - value, _FLOOR) for value in run.bounds], dashed))
         panels.append(Panel(f"{first.problem}, N = {first.num_data}", label, "bound (nats)", values, "x"))
         panels.append(Panel(f"N = {first.num_data}", label, "distance from the optimum (nats)", gaps, "xy"))
+        if first.losses:
+            losses = [
+                Series(METHODS[run.method].label, getattr(run, field), run.losses, METHODS[run.method].adam)
+                for run in best
+            ]
+            panels.append(Panel(f"N = {first.num_data}", label, "held-out log loss (nats per row)", losses, "x"))
     caption = "Bounds against seconds and passes: updates of sites (solid), Adam on a parametrised q (dashed)."
     notes = [
         "All start at the prior. Steps on minibatches have draws, those on all rows exact expectations. Of the step sizes "
@@ -239,7 +262,8 @@ def _section(runs: list[Run], options: argparse.Namespace) -> Section:
         "nats of it; one column is of the size that came first within 1 nat. Seconds are without compilation and bounds."
     ]
     rows = [_row(run, [one for one in runs if one.method == run.method], optimum) for run in best]
-    return Section([Table(title, header, rows)], [Figure("rivals_stochastic", caption, panels, columns=2)], notes)
+    figure = Figure("rivals_stochastic", caption, panels, columns=3 if first.losses else 2)
+    return Section([Table(title, header, rows)], [figure], notes)
 
 
 def _first(run: Run, least: float) -> float:
@@ -250,10 +274,10 @@ def _first(run: Run, least: float) -> float:
 def _row(run: Run, tried: list[Run], optimum: float) -> list[str]:
     gaps = optimum - np.asarray(run.bounds)
 
-    def after(passes: float) -> str:
-        """The last bound that was computed up to then."""
+    def after(passes: float, values: Sequence[float] | np.ndarray = gaps) -> str:
+        """The last of the values that were computed up to then."""
         places = np.flatnonzero(np.asarray(run.passes) <= passes + 1e-9)
-        return f"{gaps[places[-1]]:.3g}" if len(places) else "-"
+        return f"{values[places[-1]]:.3g}" if len(places) else "-"
 
     def within(nats: float, some: list[Run]) -> str:
         least = min(_first(one, optimum - nats) for one in some)
@@ -273,6 +297,7 @@ def _row(run: Run, tried: list[Run], optimum: float) -> list[str]:
         within(1.0, tried),
         f"{run.compile_seconds:.1f}",
         run.note,
+        *([after(1.0, run.losses), after(10.0, run.losses), f"{run.losses[-1]:.4f}"] if run.losses else []),
     ]
 
 

@@ -188,7 +188,9 @@ def test_traces_start_at_the_prior(name: str) -> None:
     started = METHODS[name].start(problem, 0.05, 5 if METHODS[name].batches else None, 0)
     prior = float(started.model.elbo())
     rows = iter([np.arange(batch, dtype=np.int32) for _ in range(100_000)])
-    found = trace(started, rows, N, 0.2)
+    found = trace(started, rows, N, 0.2, (X[:2], Y[:2]))
+    assert found["losses"][-1] == pytest.approx(-float(np.mean(started.model.predict_log_density((X[:2], Y[:2])))))
+    assert len(found["losses"]) == len(found["bounds"])
     assert found["seconds"] == sorted(found["seconds"]) and found["steps"] >= len(found["bounds"]) > 1
     assert found["passes"][0] == batch / N and found["passes"][-1] == found["steps"] * batch / N
     assert prior < found["bounds"][0] < found["bounds"][-1] < 0.0 or METHODS[name].batches
@@ -200,7 +202,7 @@ def test_traces_start_at_the_prior(name: str) -> None:
 def test_the_best_size_has_the_highest_end_or_is_faster() -> None:
     def run(method: str, size: float, *bounds: float) -> Run:
         seconds = [1.0, 8.0, 10.0]
-        return Run("six", N, method, size, 2, 5, 3, 0.1, seconds, [1.0, 2.0, 3.0], list(bounds), "")
+        return Run("six", N, method, size, 2, 5, 3, 0.1, seconds, [1.0, 2.0, 3.0], list(bounds), [], "")
 
     runs = [
         run("cvi-local", 0.5, -1.0, -3.0, -2.0),
