@@ -25,6 +25,7 @@ import numpy as np
 
 from gpflow_decoupled import bases, models
 from gpflow_decoupled.likelihoods import CategoricalLogit
+from gpflow_decoupled.training.routes.roles import natural_step
 
 from ..harness.data import Data, inducing_points
 
@@ -37,7 +38,8 @@ class Settings(NamedTuple):
 
     batch_size: int = 1024
     learning_rate: float = 0.01
-    natural_gradient: float = 0.2
+    natural_gradient: float | None = 0.2
+    """step size of natural gradients; None is the default of `fit`, see `step_of`"""
     anneal: float = 0.2
     """share of a run of known length, at its end, over which all step sizes fall"""
     noise: float = 1.0
@@ -51,6 +53,10 @@ class Settings(NamedTuple):
     """likelihood of three classes and more: "softmax", our `CategoricalLogit`, or "robustmax", GPflow's `MultiClass`"""
     dtype: str = "float64"
     """floating type of our models; GPflow and GPJax are always trained in float64, GPyTorch in float32"""
+
+    def step_of(self, points: int) -> float:
+        """The step size of natural gradients for so many inducing points, the same for all libraries."""
+        return natural_step(self.batch_size, points) if self.natural_gradient is None else self.natural_gradient
 
 
 class Spec(NamedTuple):

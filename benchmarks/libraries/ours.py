@@ -82,7 +82,7 @@ def _options(spec: Spec, data: Data, settings: Settings, budget: float, recorder
         settings.unit: int(budget) if settings.unit == "steps" else budget,
         "batch_size": min(settings.batch_size, len(data.X_train)),
         "learning_rate": settings.learning_rate,
-        "natural_gradient": settings.natural_gradient if spec.natural else None,
+        "natural_gradient": settings.step_of(spec.num_beta) if spec.natural else None,
         "hold": spec.family if spec.family in HELD else None,
         "schedule": Schedule(anneal=settings.anneal),
         "seed": settings.seed,
@@ -93,7 +93,10 @@ def _options(spec: Spec, data: Data, settings: Settings, budget: float, recorder
 
 def natural_step(model: gpflow.models.GPModel, data: Data, settings: Settings) -> Callable[[], object]:
     """One compiled natural-gradient step on a minibatch gathered in the graph."""
-    natural_gradient, draw = NaturalGradient(gamma=settings.natural_gradient), minibatches(data, settings)
+    natural_gradient, draw = (
+        NaturalGradient(gamma=settings.step_of(model.basis.sizes["beta"])),
+        minibatches(data, settings),
+    )
     return tf.function(lambda: natural_gradient.minimize(model, draw()), autograph=False)
 
 
@@ -134,7 +137,7 @@ def _training_step(
 ) -> TrainingStep:
     return TrainingStep(
         model,
-        NaturalGradient(settings.natural_gradient),
+        NaturalGradient(settings.step_of(model.basis.sizes["beta"])),
         tf_keras.optimizers.Adam(settings.learning_rate),
         tf_keras.optimizers.Adam(0.03),
         compile=compile,

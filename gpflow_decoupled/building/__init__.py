@@ -4,11 +4,11 @@
 `sparse.py` chooses the inducing points. Read `choice.py` first.
 """
 
-from .choice import FULL_ROWS, NUM_INDUCING, NUM_MEAN_POINTS, build
+from .choice import FULL_ROWS, NUM_INDUCING, NUM_MEAN_POINTS, build, can_initialize
 from .likelihoods import class_likelihood, likelihood_for, num_latents_of
 from .sparse import default_kernel, sparse_model
 
 __all__ = [
-    "FULL_ROWS", "NUM_INDUCING", "NUM_MEAN_POINTS", "build", "class_likelihood", "default_kernel", "likelihood_for",
-    "num_latents_of", "sparse_model",
+    "FULL_ROWS", "NUM_INDUCING", "NUM_MEAN_POINTS", "build", "can_initialize", "class_likelihood", "default_kernel",
+    "likelihood_for", "num_latents_of", "sparse_model",
 ]  # fmt: skip

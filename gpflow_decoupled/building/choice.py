@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["FULL_ROWS", "NUM_INDUCING", "NUM_MEAN_POINTS", "build"]
+__all__ = ["FULL_ROWS", "NUM_INDUCING", "NUM_MEAN_POINTS", "build", "can_initialize"]
 
 from collections.abc import Callable
 
@@ -118,6 +118,12 @@ def _kernel(kernel: Kernel | Callable[[int], Kernel] | None, num_dims: int) -> K
     return gpflow.utilities.deepcopy(kernel)
 
 
+def can_initialize(model: GPModel) -> bool:
+    """Whether `fit(initialize="auto")` takes the model: inducing points, Gaussian noise, and one kernel for all outputs."""
+    one_kernel = not isinstance(model.kernel, MultioutputKernel)
+    return isinstance(model, BasisGP) and type(model.likelihood) is Gaussian and one_kernel
+
+
 def _latents(kernel: Kernel, likelihood: Likelihood, columns: int) -> int | None:
     """L from the columns of Y, unless kernel or likelihood say it."""
     if likelihood.latent_dim is not None or isinstance(kernel, MultioutputKernel):
@@ -139,12 +145,7 @@ def _report(model: Standardized, chosen_points: bool) -> str:
         others = "as asked" if chosen_points else "no rows are left for more of them"
         why = f"points where the kernel is least certain, for mean and covariance; none for the mean alone, {others}"
     scaled = "X and Y" if model.outputs is not None else "X"
-    one_kernel = not isinstance(inside.kernel, MultioutputKernel)
-    start = (
-        ', initialize="auto"'
-        if isinstance(inside, BasisGP) and type(inside.likelihood) is Gaussian and one_kernel
-        else ""
-    )
+    start = ', initialize="auto"' if can_initialize(inside) else ""
     return "\n".join(
         [
             f"{inside!r} of {rows} rows and {columns} column{'s' if columns > 1 else ''}:",

@@ -171,7 +171,7 @@ end | `optimizer` | `learning_rate`, `optimizer`, `Schedule.anneal`, `Schedule.r
         step, batches = route.parts(view, data, choices)
         begin = Beginning(view, batches, choices, initialize, lambda: route.accept(model, view, batches))
         # 3. the run; from here on the model is changed
-        every, rates = choices.refresh_every, route.rates(view, choices)
+        every, rates = choices.refresh_every, route.rates(view, choices, batches)
         run = Plan(limits, rates, every, scores, folder, calls, choices.seed, progress, choices.group)
         return Loop(model, step, batches, run, begin).run()
 

@@ -19,7 +19,7 @@ from sklearn.utils import Tags, check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from ..building import NUM_INDUCING, NUM_MEAN_POINTS, build
+from ..building import NUM_INDUCING, NUM_MEAN_POINTS, build, can_initialize
 from ..errors import DataError
 from ..inputs import check_whole
 from ..training import Evaluation, FitResult
@@ -86,6 +86,7 @@ class _DecoupledGP(BaseEstimator):
             "progress": bool(self.verbose),
         }
         options |= {} if evaluation is None else {"evaluation": evaluation}
+        options |= {"initialize": "auto"} if self.kernel is None and can_initialize(self.model_) else {}
         self.result_: FitResult = self.standardized_.fit(**(options | (self.fit_options or {})))
         if evaluation is not None and (advice := how_to_go_on(self.result_)):
             warnings.warn(advice, ConvergenceWarning, stacklevel=3)
@@ -121,7 +122,8 @@ class DecoupledGPRegressor(RegressorMixin, _DecoupledGP):
     predictions are in the units of y. Several targets are independent Gaussian processes with one kernel.
 
     :param kernel: a GPflow kernel for standardised inputs, or a function from their number to one; Matern 5/2 with one
-        lengthscale per column if None.
+        lengthscale per column if None, which then starts, with Gaussian noise, where an exact GP on 500 rows ends:
+        `result_.start` says so, and `fit_options={"initialize": None}` leaves it out.
     :param likelihood: a GPflow likelihood of standardised targets, or one whose targets have no scale, such as counts, which
         then are not standardised; or a name that `build` knows; Gaussian if None.
     :param num_inducing: M_beta, points of mean and covariance.

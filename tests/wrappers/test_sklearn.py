@@ -19,8 +19,9 @@ from gpflow_decoupled.training import FitResult, Schedule
 from gpflow_decoupled.wrappers.sklearn import DecoupledGPClassifier, DecoupledGPRegressor
 from gpflow_decoupled.wrappers.validation import held_out_rows, how_to_go_on
 
-# eager steps of size 1: nothing to trace, and a handful of them is enough for small data
+# eager steps of size 1 from the present values: nothing to trace, and a handful of them is enough for small data
 EAGER = {
+    "initialize": None,
     "compile": False,
     "natural_gradient": 1.0,
     "schedule": Schedule(ramp_steps=0, anneal=0.0),
@@ -77,6 +78,17 @@ def test_samples_have_the_moments_of_f(data, regressor) -> None:
     np.testing.assert_allclose(
         np.cov(samples), y.std() ** 2 * cov.numpy()[0], rtol=0.2, atol=0.05 * deviation.max() ** 2
     )
+
+
+def test_it_starts_from_the_data_where_no_kernel_is_given(data) -> None:
+    X, y = data
+    fast = {**FAST, "steps": 1, "fit_options": {key: EAGER[key] for key in EAGER if key != "initialize"}}
+    start = DecoupledGPRegressor(**fast).fit(X, y).result_.start
+    assert start.rows == len(X) and start.after > start.before
+    own = DecoupledGPRegressor(gpflow.kernels.Matern52(), **fast).fit(X, y)
+    counts = DecoupledGPRegressor(likelihood=gpflow.likelihoods.Poisson(), **fast).fit(X, np.round(y / 100.0))
+    labels = DecoupledGPClassifier(**fast).fit(X, y > 500.0)
+    assert own.result_.start is counts.result_.start is labels.result_.start is None
 
 
 def test_several_targets(data) -> None:

@@ -28,7 +28,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--batch-size", type=int, default=1024)
     parser.add_argument("--learning-rate", type=float, default=0.03, help="of Adam, ours and the peers'")
     parser.add_argument(
-        "--natural-gradient", type=float, default=0.2, help="step size of natural gradients, ours and GPflow's"
+        "--natural-gradient", type=float, help="step size of natural gradients, ours and GPflow's; default: that of fit"
     )
     parser.add_argument(
         "--anneal", type=float, default=0.2, help="share of a run over which step sizes fall, ours and GPflow's"

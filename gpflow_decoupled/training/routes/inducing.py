@@ -34,13 +34,13 @@ from ...optimizers.natural_gradient.evaluation import as_basis_model, evaluate
 from ...optimizers.natural_gradient.in_turn import can_move_first, evaluate_in_turn
 from ...replicas import Group, dataset_of
 from ...summaries import short_repr
-from ..batches import Batches, make_batches
+from ..batches import DEFAULT_BATCH, Batches, make_batches
 from ..schedules import Limits
 from ..step import Step, StepOutput, StepSizes, Trackable, all_finite
 from .data_mean.parts import BY_NAME, parts_on_data
 from .keras import KerasAscent, Optimizer
 from .on_replicas import bound_on_replicas, check_on_replicas, shards_of, ways_to_trace
-from .roles import check_precision, check_roles, natural_rule, sites_pay, warn_of_sizes
+from .roles import check_precision, check_roles, natural_rule, natural_step, sites_pay, warn_of_sizes
 from .route import EVERY_ROUTE, METHODS, OF_OPTIMIZER, Choices, Data, MeanSolver, Model, Route, kinds_of
 
 _OF_MEAN = frozenset({"mean_solver", "Schedule.refresh_every"})
@@ -61,7 +61,7 @@ class InducingRoute(Route):
         | {"evaluation", "checkpoint", "initialize", "strategy", "precision"}
     )
     reasons = dict.fromkeys(_OF_MEAN, "This model has no mean points of its own.")
-    defaults = {"natural_gradient": 0.2, "Schedule.ramp_steps": 10, "hold": "auto"}
+    defaults = {"natural_gradient": "auto", "Schedule.ramp_steps": 10, "hold": "auto"}
     holds = ("auto", "sites", "whitened")
     compiles = (True, False, "xla")
 
@@ -117,6 +117,12 @@ class InducingRoute(Route):
         mean = model.basis.kernel_mean
         return 0.03 if mean is None else 0.03 * min(1.0, 1000.0 / max(1, count_points(mean.points)))
 
+    def natural_step(self, model: BasisGP, choices: Choices, batches: Batches) -> float | None:
+        """That of the caller, or one that suits batch and points."""
+        if choices.natural_gradient != "auto":
+            return super().natural_step(model, choices, batches)
+        return natural_step(batches.batch_size or DEFAULT_BATCH, count_points(model.basis.beta))
+
     def accept(self, model: BasisGP | SVGP, view: BasisGP, batches: Batches) -> None:
         """Set the number of observations, which scales the bound of a minibatch."""
         view.num_data = model.num_data = batches.num_data
@@ -130,11 +136,12 @@ class InducingRoute(Route):
                 f'{type(choices.mean_solver).__name__} needs a mean on all data, gamma="data", and the mean points of this '
                 f'{type(model).__name__} are its own: use mean_solver="adam" or "newton".'
             )
-        rho, solver = choices.natural_gradient, choices.mean_solver.method
-        check_roles(model, rho, solver)
+        solver = choices.mean_solver.method
+        check_roles(model, choices.natural_gradient is not None, solver)
         batches = make_batches(model, dataset_of(data, choices.group), choices.batch_size, choices.seed)
         warn_of_sizes(model, batches.num_data)
-        rate = self.rates(model, choices).mean_learning_rate
+        rates = self.rates(model, choices, batches)
+        rho, rate = rates.natural_gradient, rates.mean_learning_rate
         natural = None if rho is None else natural_rule(model, rho, rate, solver, choices.negative_precision)
         mean_optimizer = tf_keras.optimizers.Adam(rate) if solver == "adam" else None
         shards = shards_of(batches, choices.group)

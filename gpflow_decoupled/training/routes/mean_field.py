@@ -53,7 +53,7 @@ class MeanFieldRoute(Route):
             raise DataError(
                 "natural_gradient=None leaves the messages where they are, and a FactorGraph has nothing else."
             )
-        return MessageStep(model, choices.natural_gradient, choices.compile), GraphData(model)
+        return MessageStep(model, float(choices.natural_gradient), choices.compile), GraphData(model)
 
 
 class GraphData:

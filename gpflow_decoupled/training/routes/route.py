@@ -79,7 +79,8 @@ class Choices:
     """The options that shape a step and its batches, with the defaults of the route filled in and values checked."""
 
     batch_size: int | None | str
-    natural_gradient: float | None
+    natural_gradient: float | None | str
+    """"auto" where the route chooses it by the batches, see `Route.natural_step`."""
     hold: str
     optimizer: Optimizer
     learning_rate: float
@@ -191,7 +192,8 @@ class Route(abc.ABC):
         }  # each of the type of its field
         check_whole(0, **given(seed=values["seed"]))
         check_rate(**given(learning_rate=values["learning_rate"]))
-        check_rate(1.0, **given(natural_gradient=values["natural_gradient"]))
+        if values["natural_gradient"] != "auto":
+            check_rate(1.0, **given(natural_gradient=values["natural_gradient"]))
         check_option("negative_precision", values["negative_precision"], POLICIES)
         check_option("precision", values["precision"], PRECISIONS)
         if self.holds:
@@ -227,13 +229,19 @@ class Route(abc.ABC):
             group=group,
         )
 
-    def rates(self, model: Model, choices: Choices) -> Rates:
+    def natural_step(self, model: Model, choices: Choices, batches: Batches) -> float | None:
+        """The step size of q; None where an optimizer moves it."""
+        rho = choices.natural_gradient
+        return None if rho is None else float(rho)
+
+    def rates(self, model: Model, choices: Choices, batches: Batches) -> Rates:
         """The step sizes before ramp and annealing."""
         solver = choices.mean_solver
         mean_rate = 1.0  # what solves for a mean on all data has settings of its own
         if isinstance(solver, MeanSolver):
             mean_rate = solver.learning_rate or self.mean_rate(model, solver)
-        return Rates(choices.natural_gradient, choices.learning_rate, mean_rate, choices.ramp_steps, choices.anneal)
+        rho = self.natural_step(model, choices, batches)
+        return Rates(rho, choices.learning_rate, mean_rate, choices.ramp_steps, choices.anneal)
 
 
 _DEFAULTS: Mapping[str, object] = {

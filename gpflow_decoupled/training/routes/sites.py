@@ -57,7 +57,7 @@ class SitesRoute(Route):
             raise DataError(
                 "No Parameter of the model is trainable, and natural_gradient=None leaves q(f) where it is."
             )
-        rule = None if rho is None else ConjugateComputation(rho, negative_precision=choices.negative_precision)
+        rule = None if rho is None else ConjugateComputation(float(rho), negative_precision=choices.negative_precision)
         step = SiteStep(model, rule, choices.optimizer, choices.hold, choices.compile)
         return step, ArrayBatches(*model.data, None, choices.seed)
 
