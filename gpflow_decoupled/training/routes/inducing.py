@@ -121,7 +121,8 @@ class InducingRoute(Route):
         """That of the caller, or one that suits batch and points."""
         if choices.natural_gradient != "auto":
             return super().natural_step(model, choices, batches)
-        return natural_step(batches.batch_size or DEFAULT_BATCH, count_points(model.basis.beta))
+        points = 0 if batches.whole is not None else count_points(model.basis.beta)  # all data have no noise of batches
+        return natural_step(batches.batch_size or DEFAULT_BATCH, points)
 
     def accept(self, model: BasisGP | SVGP, view: BasisGP, batches: Batches) -> None:
         """Set the number of observations, which scales the bound of a minibatch."""
