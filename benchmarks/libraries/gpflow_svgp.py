@@ -43,7 +43,7 @@ def gpflow_steps(model: gpflow.models.SVGP, data: Data, settings: Settings, natu
     """
     gpflow.set_trainable(model.q_mu, not natural_q)
     gpflow.set_trainable(model.q_sqrt, not natural_q)
-    step = settings.step_of(model.inducing_variable.num_inducing)
+    step = settings.step_of(model.inducing_variable.num_inducing, data)
     gamma = tf.Variable(step, dtype=gpflow.default_float(), trainable=False)
     natural_gradient = gpflow.optimizers.NaturalGradient(gamma)
     adam = tf_keras.optimizers.Adam(settings.learning_rate)
@@ -95,7 +95,7 @@ def _run(spec: Spec, data: Data, targets: Sequence[float], settings: Settings) -
     note = ""
     while not recorder.done and not note:
         factor = annealed(recorder.elapsed / targets[-1], settings.anneal)
-        steps.gamma.assign(factor * ramped(recorder.step, settings.step_of(spec.num_beta), _RAMP_STEPS))
+        steps.gamma.assign(factor * ramped(recorder.step, settings.step_of(spec.num_beta, data), _RAMP_STEPS))
         steps.rate.assign(factor * settings.learning_rate)
         try:
             steps.both()

@@ -54,9 +54,11 @@ class Settings(NamedTuple):
     dtype: str = "float64"
     """floating type of our models; GPflow and GPJax are always trained in float64, GPyTorch in float32"""
 
-    def step_of(self, points: int) -> float:
+    def step_of(self, points: int, data: Data) -> float:
         """The step size of natural gradients for so many inducing points, the same for all libraries."""
-        return natural_step(self.batch_size, points) if self.natural_gradient is None else self.natural_gradient
+        if self.natural_gradient is not None:
+            return self.natural_gradient
+        return natural_step(min(self.batch_size, len(data.X_train)), points, len(data.X_train))
 
 
 class Spec(NamedTuple):

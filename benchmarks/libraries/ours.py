@@ -82,7 +82,7 @@ def _options(spec: Spec, data: Data, settings: Settings, budget: float, recorder
         settings.unit: int(budget) if settings.unit == "steps" else budget,
         "batch_size": min(settings.batch_size, len(data.X_train)),
         "learning_rate": settings.learning_rate,
-        "natural_gradient": settings.step_of(spec.num_beta) if spec.natural else None,
+        "natural_gradient": settings.step_of(spec.num_beta, data) if spec.natural else None,
         "hold": spec.family if spec.family in HELD else None,
         "schedule": Schedule(anneal=settings.anneal),
         "seed": settings.seed,
@@ -93,10 +93,8 @@ def _options(spec: Spec, data: Data, settings: Settings, budget: float, recorder
 
 def natural_step(model: gpflow.models.GPModel, data: Data, settings: Settings) -> Callable[[], object]:
     """One compiled natural-gradient step on a minibatch gathered in the graph."""
-    natural_gradient, draw = (
-        NaturalGradient(gamma=settings.step_of(model.basis.sizes["beta"])),
-        minibatches(data, settings),
-    )
+    natural_gradient = NaturalGradient(settings.step_of(model.basis.sizes["beta"], data))
+    draw = minibatches(data, settings)
     return tf.function(lambda: natural_gradient.minimize(model, draw()), autograph=False)
 
 
@@ -118,14 +116,14 @@ def whole_step(
     :param hold_sites: whether the sites of q stay the same while the kernel changes, as `fit` does by default.
     :param mixed: products with rows of data in float32.
     """
-    step = _training_step(model, settings, hold_sites, mixed=mixed)
+    step = _training_step(model, data, settings, hold_sites, mixed=mixed)
     draw, seed = minibatches(data, settings), tf.constant([settings.seed, 0])
     return tf.function(lambda: step.run(*draw(), seed), autograph=False)
 
 
 def fit_step(model: gpflow.models.GPModel, data: Data, settings: Settings) -> Callable[[], object]:
     """The same step on the minibatches of `fit`, which shuffles all rows once per epoch."""
-    step = _training_step(model, settings, hold_sites=True, compile=True)
+    step = _training_step(model, data, settings, hold_sites=True, compile=True)
     batches = ArrayBatches(*map(tf.constant, (data.X_train, data.Y_train)), settings.batch_size, settings.seed)
     number, seed = itertools.count(), tf.constant([settings.seed, 0])
     step.trace(*batches(0), seed)
@@ -133,11 +131,16 @@ def fit_step(model: gpflow.models.GPModel, data: Data, settings: Settings) -> Ca
 
 
 def _training_step(
-    model: gpflow.models.GPModel, settings: Settings, hold_sites: bool, compile: bool = False, mixed: bool = False
+    model: gpflow.models.GPModel,
+    data: Data,
+    settings: Settings,
+    hold_sites: bool,
+    compile: bool = False,
+    mixed: bool = False,
 ) -> TrainingStep:
     return TrainingStep(
         model,
-        NaturalGradient(settings.step_of(model.basis.sizes["beta"])),
+        NaturalGradient(settings.step_of(model.basis.sizes["beta"], data)),
         tf_keras.optimizers.Adam(settings.learning_rate),
         tf_keras.optimizers.Adam(0.03),
         compile=compile,

@@ -86,9 +86,10 @@ end | `optimizer` | `learning_rate`, `optimizer`, `Schedule.anneal`, `Schedule.r
     :param seconds: wall-clock limit of the steps; compilation, evaluations and a last ascent come on top.
     :param batch_size: rows of a minibatch; "auto" is 1024, or 256 with four latents or more, and all rows if there are fewer;
         None is all rows.
-    :param natural_gradient: step size of q in (0, 1]. "auto" is 0.5 on M inducing points, or 2 B / (B + 10 M) where batches
-        of B rows have fewer than 10 rows for 3 points; 0.5 for sites, 1 for messages, and None on inducing points with
-        GPflow's `MultiClass`, which Adam trains better. None leaves q(u) to `optimizer`, and sites and multipliers where they are.
+    :param natural_gradient: step size of q in (0, 1]. "auto" is 0.5 on M inducing points, or 2 B / (B + R) with batches of
+        B rows if that is less, R the larger of 3,000 and 10 M but no more than 3 N; 0.5 for sites, 1 for messages, and None on
+        inducing points with GPflow's `MultiClass`, which Adam trains better. None leaves q(u) to `optimizer`, and sites and
+        multipliers where they are.
     :param hold: what of q stays while kernel and inducing points move. "sites", (C28), needs fewer steps than "whitened", the
         mean and root that GPflow's own training holds, but each takes longer: by 15 % with 300 points, by half with 1,000.
         "auto", the default, holds sites where a batch has at least 2 L M rows for L latents of M points, or is all data. Of a

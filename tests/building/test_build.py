@@ -208,7 +208,7 @@ def test_adam_moves_q_of_a_robust_maximum() -> None:
     labels = np.digitize(Y, [450.0, 550.0])
     quiet = {"steps": 1, "compile": False, "progress": False, "schedule": Schedule(ramp_steps=0, anneal=0.0)}
     moved = []
-    for options in ({}, {"natural_gradient": None}, {"natural_gradient": 0.2}, {"negative_precision": "damp"}):
+    for options in ({}, {"natural_gradient": None}, {"natural_gradient": 0.5}, {"negative_precision": "damp"}):
         model = gd.build(X, labels, gpflow.likelihoods.MultiClass(3), num_inducing=5, verbose=False)
         gd.fit(model, (X, labels), **quiet, **options)
         moved.append(model.model.basis.q_mu.numpy())

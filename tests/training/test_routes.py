@@ -323,24 +323,32 @@ def test_sites_are_held_where_a_batch_has_twice_as_many_rows_as_there_are_sites(
     ("rows", "options", "rho"),
     [
         (40, {}, 0.5),  # "auto" has all rows in a batch
-        (40, {"batch_size": 20}, 0.5),  # ten rows for each three of the six points
-        (40, {"batch_size": 10}, 2 * 10 / (10 + 10 * 6)),
+        (40, {"batch_size": None}, 0.5),
+        (40, {"batch_size": 10}, 2 * 10 / (10 + 3 * 40)),  # an average over three times the data
         (40, {"batch_size": 10, "natural_gradient": 0.3}, 0.3),
         (40, {"batch_size": 10, "natural_gradient": None}, None),
     ],
 )
-def test_steps_of_q_are_smaller_where_batches_are_small_for_the_points(rows, options, rho):
-    data, route = sine(rows), InducingRoute()
-    model = ODVGP(_kernel(), gpflow.likelihoods.Gaussian(), GAMMA, np.linspace(-2.0, 2.0, 6)[:, None], num_data=rows)
+def test_steps_of_q_are_smaller_on_small_batches(rows, options, rho):
+    model, route = ODVGP(_kernel(), gpflow.likelihoods.Gaussian(), GAMMA, BETA, num_data=rows), InducingRoute()
     choices = route.choose(model, options, Limits(1, None))
-    step, batches = route.parts(model, data, choices)
+    step, batches = route.parts(model, sine(rows), choices)
     assert route.rates(model, choices, batches).natural_gradient == (rho if rho is None else pytest.approx(rho))
     assert step.natural is None if rho is None else float(step.natural.gamma) == pytest.approx(rho)
 
 
-def test_steps_of_half_are_those_with_ten_rows_for_three_points():
-    """(2 - rho) / rho batches, over which steps of rho average, have ten rows for each point, or rho is 1/2."""
-    for rows, points in ((1024, 1000), (256, 300), (100, 31)):
-        rho = natural_step(rows, points)
-        assert rho < 0.5 and (2.0 - rho) / rho * rows == pytest.approx(10.0 * points)
-    assert natural_step(1024, 300) == natural_step(100, 30) == natural_step(5, 0) == 0.5
+@pytest.mark.parametrize(
+    ("rows", "points", "num_data", "averaged"),
+    [
+        (1024, 1000, 10**6, 10_000),  # ten for each point
+        (256, 90, 10**6, 3000),
+        (256, 1000, 2000, 6000),  # three times the data
+        (1024, 300, 10**6, None),
+        (500, 20, 500, None),
+    ],
+)
+def test_steps_of_q_average_over_enough_rows(rows, points, num_data, averaged):
+    """The noise of steps of rho is that of (2 - rho) / rho batches."""
+    rho = natural_step(rows, points, num_data)
+    assert rho <= 0.5 if averaged is None else (2.0 - rho) / rho * rows == pytest.approx(averaged)
+    assert (rho == 0.5) is (averaged is None)

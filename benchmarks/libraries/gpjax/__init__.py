@@ -52,7 +52,7 @@ def train_gpjax(spec: Spec, data: Data, targets: Sequence[float], settings: Sett
         "unit": settings.unit,
         "batch_size": settings.batch_size,
         "learning_rate": settings.learning_rate,
-        "natural_gradient": settings.step_of(spec.num_beta) if spec.natural else None,
+        "natural_gradient": settings.step_of(spec.num_beta, data) if spec.natural else None,
         "noise": settings.noise,
         "seed": settings.seed,
     }

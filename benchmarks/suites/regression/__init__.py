@@ -2,6 +2,7 @@
 
 - `table`: the models of Table 1 of Salimbeni et al. (2018) after equal numbers of steps;
 - `seconds`: test errors and log densities after given seconds of training, our models and those of other libraries;
+- `curves`: its Figure 2, each basis by natural gradients and by Adam, against steps and seconds;
 - `clock`: decoupled models against a coupled one whose steps take as long;
 - `intervals`: a mean on all data with more and more points of the covariance, at the kernel that few points learned;
 - `runs`: what they share, one run of a model on a split.
@@ -14,7 +15,7 @@ __all__ = ["SUITE"]
 import argparse
 
 from ...harness.runner import Suite
-from . import clock, intervals, seconds, table
+from . import clock, curves, intervals, seconds, table
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -40,7 +41,13 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 SUITE = Suite(
     "Regression",
-    {"table": table.PART, "seconds": seconds.PART, "clock": clock.PART, "intervals": intervals.PART},
+    {
+        "table": table.PART,
+        "curves": curves.PART,
+        "seconds": seconds.PART,
+        "clock": clock.PART,
+        "intervals": intervals.PART,
+    },
     _add_arguments,
     selecting=("tasks", "models", "splits"),
 )

@@ -50,14 +50,14 @@ def models(num_beta: int, num_gamma: int, num_coupled: int) -> dict[str, Publish
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--steps", type=int, default=3000, help="table: of training")
+    parser.add_argument("--steps", type=int, default=3000, help="table, curves: of training")
     parser.add_argument(
         "--sizes",
         nargs=3,
         type=int,
         default=[90, 210, 120],
         metavar=("M_BETA", "M_GAMMA", "M_COUPLED"),
-        help="table: points of the decoupled models, and of the larger coupled one; those of the paper were 300 700 400",
+        help="table, curves: points of the decoupled models, and of the larger coupled one; in the paper 300 700 400",
     )
 
 

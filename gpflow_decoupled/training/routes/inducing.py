@@ -121,8 +121,8 @@ class InducingRoute(Route):
         """That of the caller, or one that suits batch and points."""
         if choices.natural_gradient != "auto":
             return super().natural_step(model, choices, batches)
-        points = 0 if batches.whole is not None else count_points(model.basis.beta)  # all data have no noise of batches
-        return natural_step(batches.batch_size or DEFAULT_BATCH, points)
+        rows = batches.batch_size or DEFAULT_BATCH
+        return natural_step(rows, count_points(model.basis.beta), batches.num_data)
 
     def accept(self, model: BasisGP | SVGP, view: BasisGP, batches: Batches) -> None:
         """Set the number of observations, which scales the bound of a minibatch."""

@@ -29,7 +29,7 @@ _ROWS = 100
 """Of the inputs on which the gradients of a kernel are looked at."""
 _ROWS_PER_SITE = 2
 """From so many on holding sites gains more per second than it costs; measured with 300 to 1,000 points, 1 to 26 latents."""
-_LARGEST_STEP, _ROWS_PER_POINT = 0.5, 10
+_LARGEST_STEP, _AVERAGED_ROWS, _ROWS_PER_POINT = 0.5, 3000, 10
 """Of q on minibatches; measured with 90 to 1,000 points and batches of 256 and 1,024 rows."""
 _SHIFT = 0.1
 """Of an unconstrained Parameter, to find out whether the kernel depends on it."""
@@ -162,16 +162,18 @@ def natural_rule(model: BasisGP, rho: float, mean_rate: float, solver: str, nega
     )
 
 
-def natural_step(rows: int, points: int) -> float:
-    """The step size rho of q(u) on minibatches: 1/2, or less where a batch is small for the number of points.
+def natural_step(rows: int, points: int, num_data: int) -> float:
+    """The step size rho of q(u): 1/2, or less on small minibatches.
 
-    Steps of rho leave q with the noise of an average over (2 - rho) / rho batches. With this rho they have at least 10 rows
-    for each point, (2 - rho) B / rho >= 10 M.
+    Steps of rho leave q with the noise of an average over (2 - rho) / rho batches. With this rho they have together at least
+    3,000 rows, or 10 for each point if that is more, and need not have more than 3 N.
 
     :param rows: B, of a batch.
     :param points: M.
+    :param num_data: N.
     """
-    return min(_LARGEST_STEP, 2.0 * rows / (rows + _ROWS_PER_POINT * points))
+    averaged = min(max(_AVERAGED_ROWS, _ROWS_PER_POINT * points), 3 * num_data)
+    return min(_LARGEST_STEP, 2.0 * rows / (rows + averaged))
 
 
 def sites_pay(basis: InducingBasis, batches: Batches) -> bool:

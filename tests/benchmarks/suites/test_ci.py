@@ -104,13 +104,17 @@ def test_regression(results: Path) -> None:
     assert (few["points"], many["points"]) == (10, 30) and few["gap"] < 1.0 and many["gap"] < 1.0
     assert abs(many["metrics"]["rmse"] - few["metrics"]["rmse"]) < 1e-2, "the mean is on all data with both"
     assert "## Intervals of a mean on all data" in text
-    assert set(runs) == {(part, model) for part in ("table", "seconds") for model in ("coupled-20-adam", "gpflow-20")}
+    models = "coupled-20-adam", "gpflow-20"
+    assert set(runs) == {(part, model) for part in ("table", "curves", "seconds") for model in models}
     for (part, model), snapshots in runs.items():
         assert f"| {model} |" in text
-        assert (snapshots[-1]["step"] == 60) if part == "table" else (snapshots[-1]["target"] == 1.0)
+        assert (snapshots[-1]["target"] == 1.0) if part == "seconds" else (snapshots[-1]["step"] == 60)
         metrics = snapshots[-1]["metrics"]
-        assert 0.0 < metrics["mae"] < metrics["rmse"] < (1.0 if part == "table" else 1.5)  # a second may be one step
+        assert 0.0 < metrics["mae"] < metrics["rmse"] < (1.5 if part == "seconds" else 1.0)  # a second may be one step
         assert -3.0 < metrics["log_density"] < 0.0
+    curve = runs["curves", "gpflow-20"]
+    assert [one["step"] for one in curve] == sorted({one["step"] for one in curve}) and len(curve) > 10
+    assert curve[0]["step"] == 10 and curve[0]["metrics"]["elbo"] < curve[-1]["metrics"]["elbo"]
     assert "## Table 1 in small" in text and "(regression_seconds.png)" in text
 
 

@@ -97,6 +97,7 @@ def test_clock(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         batch_size=8,
         learning_rate=0.1,
         natural_gradient=0.2,
+        anneal=0.2,
         seed=0,
         float32=False,
     )
