@@ -43,7 +43,7 @@ def gpflow_steps(model: gpflow.models.SVGP, data: Data, settings: Settings, natu
     """
     gpflow.set_trainable(model.q_mu, not natural_q)
     gpflow.set_trainable(model.q_sqrt, not natural_q)
-    step = settings.step_of(model.inducing_variable.num_inducing, data)
+    step = settings.step_of(int(model.inducing_variable.num_inducing), data)
     gamma = tf.Variable(step, dtype=gpflow.default_float(), trainable=False)
     natural_gradient = gpflow.optimizers.NaturalGradient(gamma)
     adam = tf_keras.optimizers.Adam(settings.learning_rate)

@@ -20,7 +20,7 @@ from gpflow_decoupled.models import ODVGP
 from gpflow_decoupled.optimizers import NaturalGradient, StochasticDualDescent
 from gpflow_decoupled.training import Callbacks, Schedule
 from gpflow_decoupled.training.batches import ArrayBatches
-from gpflow_decoupled.training.routes.inducing import TrainingStep
+from gpflow_decoupled.training.routes.inducing_step import TrainingStep
 
 from ..harness.data import Data
 from ..harness.records import Record, Recorder

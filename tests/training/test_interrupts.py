@@ -8,7 +8,7 @@ import pytest
 
 import gpflow_decoupled as gd
 from gpflow_decoupled.errors import DataError
-from gpflow_decoupled.training.routes.inducing import TrainingStep
+from gpflow_decoupled.training.routes.inducing_step import TrainingStep
 from tests.training.problems import orthogonal, sine, unchanged, values
 
 

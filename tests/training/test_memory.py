@@ -14,7 +14,7 @@ import pytest
 
 import gpflow_decoupled as gd
 from gpflow_decoupled.training.batches import ArrayBatches
-from gpflow_decoupled.training.routes.inducing import TrainingStep
+from gpflow_decoupled.training.routes.inducing_step import TrainingStep
 from tests.training.problems import orthogonal, sine
 
 STATUS = Path("/proc/self/statm")

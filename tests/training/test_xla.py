@@ -14,7 +14,7 @@ from gpflow.kernels import LinearCoregionalization, Matern32, SquaredExponential
 import gpflow_decoupled as gd
 from gpflow_decoupled.errors import UnknownOptionError
 from gpflow_decoupled.models import CVIGP, ODVGP, MonteCarlo
-from gpflow_decoupled.training.routes import inducing
+from gpflow_decoupled.training.routes import inducing_step
 from tests.training.problems import BETA, GAMMA, MODELS, grouped, orthogonal, sine, values
 
 
@@ -71,12 +71,12 @@ def test_xla_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """The steps are compiled without XLA here, which takes 20 seconds."""
     seen: list[object] = []
 
-    class Watched(inducing.Compiled):
+    class Watched(inducing_step.Compiled):
         def __init__(self, function: Callable[..., Any], **options: Any) -> None:
             seen.append(options["jit_compile"])
             super().__init__(function, **{**options, "jit_compile": False})
 
-    monkeypatch.setattr(inducing, "Compiled", Watched)
+    monkeypatch.setattr(inducing_step, "Compiled", Watched)
     for compile in (True, "xla"):
         gd.fit(MODELS["SVGP"](), sine(), steps=2, progress=False, compile=compile)
     assert seen == [False, True]

@@ -24,8 +24,8 @@ TINY = {
     "--product-rows 1500 --right-hand-sides 2 --solve-rows 400 --rank 50 --small-sizes 10 --batches 32 --latents 1 2 "
     "--loop-steps 3",
     "startup": "--rounds 1 --size 10 --batch-size 64",
-    "regression": "--parts table curves seconds intervals --tasks diabetes --models coupled-20-adam gpflow-20 --sizes 20 30 25 "
-    "--steps 60 --budgets 1 --batch-size 128 --learned-points 10 --learned-seconds 1 --more-points 30",
+    "regression": "--parts table curves seconds intervals --tasks diabetes --models coupled-20-adam gpflow-20 "
+    "--sizes 20 30 25 --steps 60 --budgets 1 --batch-size 128 --learned-points 10 --learned-seconds 1 --more-points 30",
     "convergence": "--num-data 150 --num-beta 10 --num-gamma 30 --iterations 20 --methods mixed-diagonal newton",
     "classification": "--steps 100 --sizes 10 20 15 --batch-size 100 --models orthogonal-10+20 gpflow-15-adam network "
     "logistic --network-seconds 0.6 --network-depths 2",

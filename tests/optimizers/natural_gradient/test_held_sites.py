@@ -20,7 +20,7 @@ from gpflow_decoupled.optimizers import NaturalGradient
 from gpflow_decoupled.optimizers.natural_gradient.evaluation import evaluate
 from gpflow_decoupled.optimizers.natural_gradient.held_sites import carry_over
 from gpflow_decoupled.optimizers.natural_gradient.natural import Natural
-from gpflow_decoupled.training.routes.inducing import TrainingStep
+from gpflow_decoupled.training.routes.inducing_step import TrainingStep
 
 
 class CurvedBasis(CoupledBasis):

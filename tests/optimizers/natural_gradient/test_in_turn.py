@@ -15,7 +15,7 @@ from gpflow_decoupled.models import BasisGP
 from gpflow_decoupled.optimizers import NaturalGradient
 from gpflow_decoupled.optimizers.natural_gradient.evaluation import evaluate
 from gpflow_decoupled.optimizers.natural_gradient.in_turn import can_move_first, evaluate_in_turn
-from gpflow_decoupled.training.routes.inducing import TrainingStep
+from gpflow_decoupled.training.routes.inducing_step import TrainingStep
 
 RNG = np.random.default_rng(4)
 BETA, GAMMA, X = RNG.uniform(-1, 1, (4, 2)), RNG.uniform(-1, 1, (5, 2)), RNG.uniform(-1, 1, (30, 2))

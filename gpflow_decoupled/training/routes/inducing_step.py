@@ -1,0 +1,203 @@
+"""One training step of a model on inducing points.
+
+A step is compiled as one function:
+
+1. The bound at the Parameters as they are, and its derivatives by mean and variance at the data, say where q(u) goes.
+2. The same rows under the new q(u) give the gradients of all else, see `natural_gradient.in_turn`. Where q(u) is not whitened,
+   or moves together with mean coefficients, they are those at the old q(u).
+3. Mean coefficients, then kernel, likelihood, mean function and inducing points move by their gradients.
+4. q(u) is written: its new sites in the frame of the new kernel, (C28), or its new whitened mean and root.
+"""
+
+from __future__ import annotations
+
+__all__ = ["TrainingStep"]
+
+import warnings
+
+import tensorflow as tf
+from gpflow.likelihoods import MonteCarloLikelihood
+
+from ... import replicas
+from ...compilation import Compiled
+from ...errors import NumericalError
+from ...models import BasisGP
+from ...optimizers import NaturalGradient
+from ...optimizers.natural_gradient.evaluation import evaluate
+from ...optimizers.natural_gradient.in_turn import can_move_first, evaluate_in_turn
+from ...replicas import Group
+from ..step import Step, StepOutput, StepSizes, Trackable, all_finite
+from .keras import KerasAscent, Optimizer
+from .on_replicas import bound_on_replicas, ways_to_trace
+from .route import kinds_of
+
+_FLOOR = 0.01
+"""For mean coefficients that are trained by Adam, see `OrthogonalBasis.refresh`."""
+
+
+class TrainingStep(Step):
+    """Natural gradients on the Gaussians of q, one optimizer on the mean coefficients, another on everything else.
+
+    :param model: whose `trainable` flags are read and left alone.
+    :param natural: the rule for q; None hands the Gaussians of q to `optimizer` too.
+    :param optimizer: for kernel, likelihood, mean function and inducing points.
+    :param mean_optimizer: for the mean coefficients; None where `natural` moves them.
+    :param compile: False runs eagerly, "xla" compiles by XLA.
+    :param hold_sites: hold q's sites while kernel and inducing points move, where the basis can; else its Parameters.
+    :param low: the precision of products with rows of data, see `evaluate`; None is that of the model.
+    :param group: each of whose replicas takes the step on its own rows, see `replicas`; None is this process alone.
+    :param shards: the shapes and types of X [None, D] and Y [None, P] where each worker has batches of its own.
+    """
+
+    def __init__(
+        self,
+        model: BasisGP,
+        natural: NaturalGradient | None,
+        optimizer: Optimizer,
+        mean_optimizer: Optimizer | None,
+        compile: bool | str = True,
+        hold_sites: bool = True,
+        low: tf.DType | None = None,
+        group: Group | None = None,
+        shards: list[tf.TensorSpec] | None = None,
+    ) -> None:
+        self.model, self.natural, self.low = model, natural, low
+        mean = [] if model.basis.kernel_mean is None else [model.basis.kernel_mean.coefficients.unconstrained_variable]
+        gaussians = [p.unconstrained_variable for p in model.basis.gaussian_parameters()]
+        trainable = {v.ref() for v in model.trainable_variables}
+        self.mean_variables = [v for v in mean if v.ref() in trainable and v.shape[0] > 0]
+        taken = {v.ref() for v in mean} | ({v.ref() for v in gaussians} if natural is not None else set())
+        others = [v for v in model.trainable_variables if v.ref() not in taken]
+        movable = gaussians + (mean if natural is not None and natural.mean is not None else [])
+        self.moves_naturally = natural is not None and any(v.ref() in trainable for v in movable)
+        if natural is not None and self.moves_naturally:
+            natural.prepare(model)
+        prior = {v.ref() for v in (*model.kernel.trainable_variables, *model.basis.trainable_variables)}
+        moves_prior = any(v.ref() in prior for v in others)
+        self.takes_turns = natural is not None and self.moves_naturally and can_move_first(model.basis, natural)
+        self.holds_sites = hold_sites and self.moves_naturally and model.basis.holds_sites and moves_prior
+        self.others = KerasAscent(optimizer, others)
+        self.mean = None if mean_optimizer is None else KerasAscent(mean_optimizer, self.mean_variables)
+        self.group = group or Group()
+        on_rows = self.group.on_rows(self._step, of_worker=shards is not None)
+        options = {"jit_compile": compile == "xla", **ways_to_trace(shards)}
+        self._compiled: Compiled | None = Compiled(on_rows, **options) if compile else None
+        self._run = on_rows if self._compiled is None else self._compiled
+        self._sized: tuple[float, float] | None = None
+
+    @property
+    def variables(self) -> list[tf.Variable]:
+        """Everything that a step writes."""
+        own = [p.unconstrained_variable for p in self.model.basis.gaussian_parameters()]
+        mean = self.model.basis.kernel_mean
+        scaling = [] if mean is None or mean.scaling.frozen is None else [mean.scaling.frozen]
+        by_mean = [] if self.mean is None else self.mean.variables
+        return [*own, *self.mean_variables, *self.others.variables, *by_mean, *scaling]
+
+    @property
+    def checkpointable(self) -> dict[str, Trackable]:
+        """Both optimizers and the natural gradient, as far as there are any."""
+        found = {"optimizer": self.others.optimizer, "natural": self.natural}
+        found["mean_optimizer"] = None if self.mean is None else self.mean.optimizer
+        return {name: part for name, part in found.items() if part is not None}
+
+    @property
+    def settings(self) -> dict[str, object]:
+        """How q and the mean coefficients move, and the parts of the model."""
+        natural = self.natural
+        return {
+            **kinds_of(self.model),
+            "mean_solver": None if natural is None else natural.mean,
+            "negative_precision": None if natural is None else natural.negative_precision,
+            "optimizer": self.others.name,
+            "holds_sites": self.holds_sites,
+            "precision": "full" if self.low is None else "mixed",
+            "num_samples": None if self.model.expectations is None else self.model.expectations.num_samples,
+        }
+
+    def trace(self, X: tf.Tensor, Y: tf.Tensor, seed: tf.Tensor) -> None:
+        """Compile the step for X [B, D], Y [B, P]."""
+        if self._compiled is not None:
+            alone = self.group.strategy is None
+            (self._compiled.bind if alone else self._compiled.get_concrete_function)(X, Y, seed)
+
+    def set_step_sizes(self, sizes: StepSizes) -> None:
+        """Take those of q, of the mean coefficients and of everything else."""
+        if self.natural is not None and sizes.natural_gradient is not None:
+            sized = sizes.natural_gradient, sizes.mean_learning_rate
+            if sized != self._sized:  # most steps have those of the step before
+                self.natural.gamma.assign(sizes.natural_gradient)
+                self.natural.mean_step.assign(sizes.mean_learning_rate)
+                self._sized = sized
+        self.others.set_rate(sizes.learning_rate)
+        if self.mean is not None:
+            self.mean.set_rate(sizes.mean_learning_rate)
+
+    def refresh(self) -> bool:
+        """Bring the frozen scaling of the mean coefficients up to date; q(f) does not change."""
+        if self.model.basis.kernel_mean is None:
+            return False
+        try:
+            self.model.basis.refresh(self.model.kernel, 0.0 if self.mean is None else _FLOOR)
+        except NumericalError as error:  # it is only a preconditioner: the old one will do
+            warnings.warn(f"The scaling of the mean coefficients was not refreshed. {error}", stacklevel=2)
+            return False
+        return True
+
+    def bound(self, X: tf.Tensor, Y: tf.Tensor) -> tf.Tensor | None:
+        """The bound on all data, unless draws or a subsample of the mean points estimate it."""
+        mean = self.model.basis.kernel_mean
+        sampled = self.model.expectations is not None or (mean is not None and mean.subsample is not None)
+        return None if sampled else bound_on_replicas(self.model, self.group, X, Y)
+
+    def probe(self, X: tf.Tensor, Y: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
+        """The bound, or what it is made of where it is sampled; X [B, D], Y [B, P], and `seed` [2] chooses rows."""
+        model, basis = self.model, self.model.basis
+        X, Y = model.as_tensors((X, Y))
+        state = basis.factor(model.kernel, rows=basis.draw_rows(seed))
+        features = basis.features(state, model.kernel, X)
+        mean, variance = features.mean, basis.variance(features, model.kernel, X)
+        samples = model.expectations is not None or isinstance(model.likelihood, MonteCarloLikelihood)
+        expected = mean + variance if samples else model.variational_expectations(mean, variance, (X, Y))
+        return model.scale(X) * tf.reduce_sum(expected) - basis.prior_kl(state)
+
+    def matrices(self) -> dict[str, tf.Tensor]:
+        """Those of the basis."""
+        return self.model.basis.matrices(self.model.kernel)
+
+    def run(self, X: tf.Tensor, Y: tf.Tensor, seed: tf.Tensor) -> StepOutput:
+        """One step on X [B, D], Y [B, P]; see the top of this file."""
+        return self._run(X, Y, seed)
+
+    def _step(self, X: tf.Tensor, Y: tf.Tensor, seed: tf.Tensor) -> StepOutput:
+        # 1. the bound, where q goes, and all other gradients
+        rows = self.model.basis.draw_rows(seed)
+        moved = [*self.mean_variables, *self.others.moved]
+        natural = self.natural if self.moves_naturally else None
+        if natural is not None and self.takes_turns:
+            evaluation, move = evaluate_in_turn(self.model, (X, Y), natural, moved, rows, self.holds_sites, self.low)
+        else:
+            with_target = natural is not None and natural.starts_at(self.model)
+            evaluation = evaluate(self.model, (X, Y), moved, rows, self.holds_sites, with_target, self.low)
+        count = len(self.mean_variables)
+        mean_gradients, other_gradients = evaluation.gradients[:count], evaluation.gradients[count:]
+        ok = tf.logical_and(evaluation.state.ok, all_finite([evaluation.elbo, *evaluation.gradients]))
+        # 2. whether all replicas are well; at fixed Parameters q may be written at once
+        shortened = clipped = tf.constant(0)
+        if natural is not None:
+            if not self.takes_turns:
+                move = natural.propose(self.model, (X, Y), evaluation, mean_gradients)
+            ok, shortened, clipped = tf.logical_and(ok, move.ok), move.shortened, move.clipped
+        ok, clipped = replicas.agreed(ok, clipped)
+        if natural is not None:
+            move = move._replace(ok=ok)
+            if not self.holds_sites:
+                natural.commit(self.model, move)
+        # 3. everything else
+        if self.mean is not None:
+            self.mean.ascend(mean_gradients)
+        self.others.ascend(other_gradients)
+        # 4. q at its sites, under the new kernel
+        if natural is not None and self.holds_sites:
+            natural.commit_after(self.model, move)
+        return StepOutput(evaluation.elbo, ok, shortened, clipped)
