@@ -86,7 +86,8 @@ class _DecoupledGP(BaseEstimator):
             "progress": bool(self.verbose),
         }
         options |= {} if evaluation is None else {"evaluation": evaluation}
-        options |= {"initialize": "auto"} if self.kernel is None and can_initialize(self.model_) else {}
+        unchosen = self.kernel is None and not isinstance(self.likelihood, Likelihood)
+        options |= {"initialize": "auto"} if unchosen and can_initialize(self.model_) else {}
         self.result_: FitResult = self.standardized_.fit(**(options | (self.fit_options or {})))
         if evaluation is not None and (advice := how_to_go_on(self.result_)):
             warnings.warn(advice, ConvergenceWarning, stacklevel=3)
@@ -122,8 +123,8 @@ class DecoupledGPRegressor(RegressorMixin, _DecoupledGP):
     predictions are in the units of y. Several targets are independent Gaussian processes with one kernel.
 
     :param kernel: a GPflow kernel for standardised inputs, or a function from their number to one; Matern 5/2 with one
-        lengthscale per column if None, which then starts, with Gaussian noise, where an exact GP on 500 rows ends:
-        `result_.start` says so, and `fit_options={"initialize": None}` leaves it out.
+        lengthscale per column if None. Where no likelihood is given either, kernel and noise then start where an exact GP on
+        500 rows ends: `result_.start` says so, and `fit_options={"initialize": None}` leaves it out.
     :param likelihood: a GPflow likelihood of standardised targets, or one whose targets have no scale, such as counts, which
         then are not standardised; or a name that `build` knows; Gaussian if None.
     :param num_inducing: M_beta, points of mean and covariance.

@@ -86,9 +86,12 @@ def test_it_starts_from_the_data_where_no_kernel_is_given(data) -> None:
     start = DecoupledGPRegressor(**fast).fit(X, y).result_.start
     assert start.rows == len(X) and start.after > start.before
     own = DecoupledGPRegressor(gpflow.kernels.Matern52(), **fast).fit(X, y)
-    counts = DecoupledGPRegressor(likelihood=gpflow.likelihoods.Poisson(), **fast).fit(X, np.round(y / 100.0))
+    noise = DecoupledGPRegressor(likelihood=gpflow.likelihoods.Gaussian(0.1), **fast).fit(X, y)
+    counts = DecoupledGPRegressor(likelihood="poisson", **fast).fit(X, np.round(y / 100.0))
     labels = DecoupledGPClassifier(**fast).fit(X, y > 500.0)
-    assert own.result_.start is counts.result_.start is labels.result_.start is None
+    assert all(one.result_.start is None for one in (own, noise, counts, labels))
+    two = DecoupledGPRegressor(**fast).fit(X, np.stack([y, -y], axis=1)).result_.start
+    assert two.after == pytest.approx(2.0 * start.after, rel=1e-3)  # one kernel for both
 
 
 def test_several_targets(data) -> None:
