@@ -30,6 +30,8 @@ from .proximal import ProximalGradient
 
 _FLOOR, _DEPTH = 1e-6, 40.0
 """The smallest distance in the picture, and how far below the optimum it reaches, in nats."""
+_WORST = 1.0
+"""The largest held-out log loss in the picture, nats per row; that of the prior is log 2."""
 _PACE = 1.1
 """The bound is computed whenever the seconds have grown by this factor."""
 _END = 0.8
@@ -241,19 +243,16 @@ def _section(runs: list[Run], options: argparse.Namespace) -> Section:
     title += f"optimum {optimum:.4f} nats"
     panels = []
     for label, field in (("seconds", "seconds"), ("passes over the rows", "passes")):
-        values, gaps = [], []
+        values, gaps, losses = [], [], []
         for run in best:
             shown = METHODS[run.method].label, getattr(run, field)
             dashed = METHODS[run.method].adam
             values.append(Series(*shown, [max(value, optimum - _DEPTH) for value in run.bounds], dashed))
             gaps.append(Series(*shown, [max(optimum - value, _FLOOR) for value in run.bounds], dashed))
+            losses.append(Series(*shown, [min(loss, _WORST) for loss in run.losses], dashed))
         panels.append(Panel(f"{first.problem}, N = {first.num_data}", label, "bound (nats)", values, "x"))
         panels.append(Panel(f"N = {first.num_data}", label, "distance from the optimum (nats)", gaps, "xy"))
         if first.losses:
-            losses = [
-                Series(METHODS[run.method].label, getattr(run, field), run.losses, METHODS[run.method].adam)
-                for run in best
-            ]
             panels.append(Panel(f"N = {first.num_data}", label, "held-out log loss (nats per row)", losses, "x"))
     caption = "Bounds against seconds and passes: updates of sites (solid), Adam on a parametrised q (dashed)."
     notes = [
