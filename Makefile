@@ -53,12 +53,13 @@ test-all: lint ## linters, then every test with all of its parameters, notebooks
 	@$(MAKE) --no-print-directory unit PYTEST_ARGS="--exhaustive $(PYTEST_ARGS)"
 
 # one TensorFlow thread a worker: tests are small, and tracing, which dominates, is single-threaded
+# neighbouring tests share fixtures and graphs, and stay together until a worker has none left
 unit: export CUDA_VISIBLE_DEVICES = -1
 unit: export TF_NUM_INTRAOP_THREADS ?= 1
 unit: export TF_NUM_INTEROP_THREADS ?= 1
 unit: export OMP_NUM_THREADS ?= 1
 unit: $(INSTALLED) ## the tests without the linters; PYTEST_ARGS='-k layers'
-	$(BIN)/python -m pytest -n $(WORKERS) $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(PYTEST_ARGS)
 
 .PHONY: forward release-check
 
