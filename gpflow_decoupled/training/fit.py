@@ -17,8 +17,9 @@ from ..models import BasisGP, FactorGraph, FullGP
 from ..optimizers import ConjugateGradients, StochasticDualDescent
 from .checkpoints import Checkpoints
 from .evaluation import Evaluation, check_held_out
-from .loop import Loop, Plan
+from .loop import Loop
 from .options import chosen
+from .plan import Plan
 from .progress import Callback, Callbacks
 from .result import FitResult
 from .routes.keras import Optimizer

@@ -2,51 +2,36 @@
 
 from __future__ import annotations
 
-__all__ = ["Loop", "Plan"]
+__all__ = ["Loop"]
 
 import time
 import warnings
 from contextlib import closing, nullcontext
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import NoReturn
 
-import tensorflow as tf
+import numpy as np
 from gpflow.models import GPModel
 
 from ..errors import CheckpointError, DataError, NumericalError, WorkerError
 from ..models import FactorGraph
 from ..optimizers.expectation_check import warn_of_quadrature
 from ..optimizers.unusable_observation import unusable_observation
-from ..replicas import Group
+from .advance import Advance, Taken
 from .batches import Batch, Batches
 from .checkpoints import Checkpoints, RunCheckpoint
 from .evaluation import Evaluation
 from .failure import explain, restored
-from .progress import Callbacks, ProgressLine
+from .plan import Plan
+from .progress import ProgressLine
 from .result import RECENT, FitResult, History, Totals
 from .scales import Beginning, warn_of_fall
-from .schedules import Limits, Rates
 from .states import Best, Snapshot, exact_bound, go_back, is_sound, snapshot
-from .step import Step, StepOutput
-from .together import metrics_of_all, next_batch, refuse_other_run, repair_drift, run_settings
+from .steps import Step
+from .together import metrics_of_all, refuse_other_run, run_settings
 
 INTERRUPTED = "interrupted"
 SPOILT = "; the last step was undone, because the bound after it is not finite"
-
-
-@dataclass(frozen=True)
-class Plan:
-    """What a run does beside its steps."""
-
-    limits: Limits
-    rates: Rates
-    refresh_every: int
-    evaluation: Evaluation | None
-    checkpoints: Checkpoints | None
-    callbacks: Callbacks
-    seed: int
-    progress: bool
-    group: Group
 
 
 class Loop:
@@ -66,9 +51,7 @@ class Loop:
         self._begin, self.group = begin, plan.group
         self.history, self.totals = History(), Totals()
         self._checkpoint = None if plan.checkpoints is None else self._run_checkpoint(plan.checkpoints)
-        self._batch: Batch | None = None
-        self._last: Batch | None = None
-        self._good: Snapshot | None = None
+        self._advance = Advance(step, batches, plan, self._fail)
         self._best, self._compile_seconds = Best(), 0.0
         self._restored_step: int | None = None
 
@@ -97,11 +80,12 @@ class Loop:
             try:
                 self._compile(done)
                 while (reason := self._reason_to_stop(done)) is None:
-                    began = time.perf_counter()
-                    done, output = done + 1, self._advance(done)
-                    seconds = self.totals.seconds + (time.perf_counter() - began)
+                    began, before = time.perf_counter(), self.totals.seconds
+                    taken = self._advance(done, before)
+                    done += len(taken.elbo)
+                    seconds = before + (time.perf_counter() - began)
                     self.totals.seconds = seconds if limits.seconds is None else self.group.first(seconds)
-                    self._record(done, output)
+                    self._record(done, taken, before)
                     self._after_step(done, line)
             except KeyboardInterrupt:
                 if self.group.workers > 1:  # the others would wait for this one: they notice when the process ends
@@ -135,8 +119,7 @@ class Loop:
         """Trace the step for its first batch, and note how long that took."""
         began = time.perf_counter()
         if self._reason_to_stop(done) is None:
-            self._batch = next_batch(self.group, self.batches, done)
-            self.step.trace(*self._batch, self._seed(done))
+            self._advance.trace(done)
         self._compile_seconds = time.perf_counter() - began
 
     def _reason_to_stop(self, done: int) -> str | None:
@@ -154,32 +137,9 @@ class Loop:
         patience = None if self.plan.evaluation is None else self.plan.evaluation.patience
         return patience is not None and self.totals.waited >= patience
 
-    def _advance(self, done: int) -> StepOutput:
-        """One step; what is not a whole and sound step leaves the Parameters as they were before."""
-        batch, self._batch = self._batch or next_batch(self.group, self.batches, done), None
-        now = self._snapshot()
-        try:
-            share = self.plan.limits.share(done, self.totals.seconds)
-            self.step.set_step_sizes(self.plan.rates.at(done, share, self.step.end))
-            if done % self.plan.refresh_every == 0:
-                self.totals.refreshes += int(self.step.refresh())
-                repair_drift(self.group, self.step.variables)
-            with self.group.naming_lost_workers():
-                output = self.step.run(*batch, self._seed(done))
-                ok = bool(output.ok)
-        except NumericalError as error:
-            self._fail(batch, now, done, error)
-        except BaseException:  # an interrupt, or no memory
-            go_back(now)
-            raise
-        if not ok:
-            self._fail(batch, now, done)
-        self._good, self._last = now, batch
-        return output
-
     def _finish(self, done: int) -> bool:
         """What the step leaves for the end, and whether that was anything; a failure leaves the Parameters as they were."""
-        now, began = self._snapshot(), time.perf_counter()
+        now, began = snapshot(self.step.variables), time.perf_counter()
         try:
             if not self.step.finish():
                 return False
@@ -195,16 +155,15 @@ class Loop:
         self.totals.refreshes += 1
         return True
 
-    def _snapshot(self) -> Snapshot:
-        return snapshot(self.step.variables)
-
-    def _seed(self, step: int) -> tf.Tensor:
-        return tf.constant([self.plan.seed, step], tf.int32)
-
-    def _record(self, done: int, output: StepOutput) -> None:
-        self.history.append(step=done, seconds=self.totals.seconds, elbo=output.elbo)
-        self.totals.shortened += int(output.shortened)
-        self.totals.clipped += int(output.clipped)
+    def _record(self, done: int, taken: Taken, before: float) -> None:
+        """The steps of one call, which took equal shares of its time."""
+        count = len(taken.elbo)
+        seconds = np.linspace(before, self.totals.seconds, count + 1)[1:]
+        for k, elbo in enumerate(taken.elbo):
+            self.history.append(step=done - count + k + 1, seconds=seconds[k], elbo=elbo)
+        self.totals.shortened += int(np.sum(taken.shortened))
+        self.totals.clipped += int(np.sum(taken.clipped))
+        self.totals.refreshes += int(taken.refreshed)
 
     def _after_step(self, done: int, line: ProgressLine) -> None:
         """Evaluate, report, save: each where it is due."""
@@ -217,8 +176,8 @@ class Loop:
             line.update(done, self.totals.seconds, recent, **metrics)
             self.group.together(lambda: plan.callbacks(done, {"elbo": recent, **metrics}, self.model))
         if plan.checkpoints is not None and done % plan.checkpoints.every == 0 and self._reason_to_stop(done) is None:
-            if self._last is not None and not self._is_sound(done):
-                self._fail(self._last, self._snapshot(), done)
+            if (batch := self._advance.last_batch) is not None and not self._is_sound(done):
+                self._fail(batch, snapshot(self.step.variables), done)
             self._save(done)
 
     def _save(self, done: int) -> None:
@@ -252,7 +211,8 @@ class Loop:
         cause = unusable_observation(self.model, batch) if cause is None and done == 0 else cause
         likelihood = getattr(self.model, "likelihood", None)
         error = explain(self.step.matrices(), batch, done, likelihood) if cause is None else restored(cause, done)
-        go_back(now if self._good is None else self._good)
+        go_back(now)
+        self._advance.undo()
         error.result = self._result(done, "numerical failure")
         raise error from cause
 
@@ -260,9 +220,8 @@ class Loop:
         """Go back to what is sound and best, finish, and take the last evaluation, checkpoint and bound."""
         exact, stopped = exact_bound(self.step, self.batches.whole), self._out_of_patience
         spoilt = not self._is_sound(done, exact)
-        if spoilt and self._good is not None:
-            go_back(self._good)
-            self._restored_step, reason = done - 1, reason + SPOILT
+        if spoilt and (sound := self._advance.undo()) is not None:
+            self._restored_step, reason = sound, reason + SPOILT
             warnings.warn(f"Step {done} left a bound that is not finite, and was undone.", stacklevel=5)
         elif stopped:
             self._save(done)
@@ -285,19 +244,20 @@ class Loop:
         if finished or self._restored_step is not None:
             exact = exact_bound(self.step, self.batches.whole)
         result.elbo = result.elbo if exact is None or not done else exact
-        if done and self._last is not None:
+        batch = self._advance.last_batch
+        if done and batch is not None:
             bounds, num_data = [*self.step.before, *result.history["elbo"]], self.batches.num_data
-            warn_of_quadrature(self.model, result.elbo, self._last, stacklevel=6)
+            warn_of_quadrature(self.model, result.elbo, batch, stacklevel=6)
             warn_of_fall(bounds, result.elbo, num_data, exact is not None, not self.step.is_long, stacklevel=6)
         return result
 
     def _is_sound(self, done: int, bound: float | None = None) -> bool:
         """Whether the Parameters after a step of this run are finite, and the bound there, which is computed if not given."""
-        if (batch := self._last) is None:
+        if (batch := self._advance.last_batch) is None:
             return True
         own = {variable.ref() for variable in self.model.variables}
         moved = [variable for variable in self.step.variables if variable.ref() in own]
-        found = is_sound(moved, lambda: self.step.probe(*batch, self._seed(done)) if bound is None else bound)
+        found = is_sound(moved, lambda: self.step.probe(*batch, self._advance.seed(done)) if bound is None else bound)
         return self.group.all(found)
 
     def _result(self, done: int, reason: str) -> FitResult:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from ..inputs import check_rate, check_whole
 from .options import given
-from .step import StepSizes
+from .steps import StepSizes
 
 FLOOR = 0.02
 """Share of the step size that is left at the end of an annealed run."""

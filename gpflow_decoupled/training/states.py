@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from .batches import Batch
-from .step import Step, all_finite
+from .steps import Step, all_finite
 
 Snapshot = list[tuple[tf.Variable, tf.Tensor]]
 """Variables with the values that they had."""

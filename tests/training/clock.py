@@ -11,7 +11,7 @@ import pytest
 from gpflow_decoupled.optimizers import ConjugateGradients
 from gpflow_decoupled.training.routes.data_mean import step as data_mean
 from gpflow_decoupled.training.routes.data_mean.collapsed import CollapsedClimb
-from gpflow_decoupled.training.step import StepSizes
+from gpflow_decoupled.training.steps import StepSizes
 
 
 class Clock:

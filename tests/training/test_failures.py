@@ -8,7 +8,7 @@ import pytest
 
 import gpflow_decoupled as gd
 from gpflow_decoupled.errors import NumericalError
-from gpflow_decoupled.training import loop
+from gpflow_decoupled.training.advance import Advance
 from tests.training.problems import GAMMA, MODELS, grouped, orthogonal, sine, values
 
 
@@ -58,7 +58,7 @@ def _poisoned(model, at: int, **options) -> tuple[dict, NumericalError]:
     def expectations(X, mean, variance, Y):
         return spoilt(X, mean, variance, Y) * (np.nan if len(seen) > at else 1.0)
 
-    snapshot = loop.Loop._snapshot
+    snapshot = Advance._snapshot
 
     def record(self) -> list:
         seen.append(values(model))
@@ -66,7 +66,7 @@ def _poisoned(model, at: int, **options) -> tuple[dict, NumericalError]:
 
     model.likelihood.variational_expectations = expectations
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(loop.Loop, "_snapshot", record)
+        patch.setattr(Advance, "_snapshot", record)
         with pytest.raises(NumericalError, match="bound, one of its gradients, or the precision of q") as info:
             gd.fit(model, sine(), steps=9, progress=False, compile=False, **grouped(**options))
     return seen[at - 1], info.value

@@ -19,14 +19,15 @@ OPTIONS = {"learning_rate": 0.02, "anneal": 0.0, "progress": False, "compile": F
 
 
 class Brittle(gpflow.kernels.SquaredExponential):
-    """A kernel that is not finite once its lengthscale has moved by more than two steps of Adam or so."""
+    """A kernel that is not finite once its lengthscale has moved by more than `reach`, by default some two steps of Adam."""
 
     def K_r2(self, r2: tf.Tensor) -> tf.Tensor:
         moved = tf.abs(self.lengthscales.unconstrained_variable - self.start)
-        return super().K_r2(r2) * tf.where(moved > 0.03, tf.constant(np.nan, r2.dtype), 1.0)
+        return super().K_r2(r2) * tf.where(moved > self.reach, tf.constant(np.nan, r2.dtype), 1.0)
 
-    def __init__(self) -> None:
+    def __init__(self, reach: float = 0.03) -> None:
         super().__init__(lengthscales=0.3)
+        self.reach = reach
         self.start = self.lengthscales.unconstrained_variable.numpy()
 
 

@@ -13,7 +13,7 @@ from gpflow.likelihoods import Likelihood
 from ...errors import DataError
 from ...likelihoods import check_labels
 from ...models.checks import check_values
-from ..step import Trackable
+from ..steps import Trackable
 from .protocol import Batch
 
 

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from ...errors import DataError
 from ...models import BasisGP
 from ...models.checks import check_values
-from ..step import Trackable
+from ..steps import Trackable
 from .protocol import Batch
 
 Passes: TypeAlias = Callable[[], Iterable[tuple[npt.ArrayLike, npt.ArrayLike]]]

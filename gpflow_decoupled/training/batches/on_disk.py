@@ -13,7 +13,7 @@ import tensorflow as tf
 from ...errors import DataError
 from ...models import BasisGP
 from ...models.checks import check_shapes_of_data, check_values, warn_of_values
-from ..step import Trackable
+from ..steps import Trackable
 from .order import RowOrder
 from .protocol import Batch
 

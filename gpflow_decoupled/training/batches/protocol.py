@@ -8,7 +8,7 @@ from typing import Protocol, TypeAlias
 
 import tensorflow as tf
 
-from ..step import Trackable
+from ..steps import Trackable
 
 Batch: TypeAlias = tuple[tf.Tensor, tf.Tensor]
 """X [B, D] and Y [B, P]."""

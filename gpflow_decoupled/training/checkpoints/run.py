@@ -20,7 +20,7 @@ from ...errors import CheckpointError, DataError
 from ...replicas import Group
 from ..result import History, Totals
 from ..states import Best
-from ..step import Trackable
+from ..steps import Trackable
 from .folder import StateFolder
 from .lock import locked
 

@@ -18,7 +18,7 @@ from ...errors import DataError
 from ...models import AffineIndependentGP
 from ...optimizers import AffineIndependentAscent, AffineResult
 from ..batches import ArrayBatches
-from ..step import Step, StepOutput, StepSizes, all_finite
+from ..steps import Step, StepOutput, StepSizes, all_finite
 from .keras import KerasAscent, Optimizer
 from .route import EVERY_ROUTE, OF_OPTIMIZER, OWN_DATA, Choices, Data, Route, refuse_data
 

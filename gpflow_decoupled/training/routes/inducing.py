@@ -23,11 +23,11 @@ from ...replicas import dataset_of
 from ...summaries import short_repr
 from ..batches import DEFAULT_BATCH, Batches, make_batches
 from ..schedules import Limits
-from ..step import Step
+from ..steps import Step
 from .data_mean.parts import BY_NAME, parts_on_data
 from .inducing_step import TrainingStep
 from .on_replicas import check_on_replicas, shards_of
-from .roles import check_precision, check_roles, natural_rule, natural_step, sites_pay, warn_of_sizes
+from .roles import check_precision, check_roles, is_small, natural_rule, natural_step, sites_pay, warn_of_sizes
 from .route import EVERY_ROUTE, METHODS, OF_OPTIMIZER, Choices, Data, MeanSolver, Model, Route
 
 _OF_MEAN = frozenset({"mean_solver", "Schedule.refresh_every"})
@@ -134,8 +134,9 @@ class InducingRoute(Route):
         held = choices.hold == "sites" or (choices.hold == "auto" and sites_pay(model.basis, batches))
         compile = "xla" if choices.xla else choices.compile
         low = tf.float32 if choices.precision == "mixed" else None
+        together = compile is True and choices.group.strategy is None and is_small(model, batches)
         step = TrainingStep(
-            model, natural, choices.optimizer, mean_optimizer, compile, held, low, choices.group, shards
+            model, natural, choices.optimizer, mean_optimizer, compile, held, low, choices.group, shards, together
         )
         return step, batches
 

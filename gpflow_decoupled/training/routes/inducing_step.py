@@ -26,7 +26,7 @@ from ...optimizers import NaturalGradient
 from ...optimizers.natural_gradient.evaluation import evaluate
 from ...optimizers.natural_gradient.in_turn import can_move_first, evaluate_in_turn
 from ...replicas import Group
-from ..step import Step, StepOutput, StepSizes, Trackable, all_finite
+from ..steps import SeveralSteps, Step, StepOutput, StepSizes, Trackable, all_finite
 from .keras import KerasAscent, Optimizer
 from .on_replicas import bound_on_replicas, ways_to_trace
 from .route import kinds_of
@@ -47,6 +47,7 @@ class TrainingStep(Step):
     :param low: the precision of products with rows of data, see `evaluate`; None is that of the model.
     :param group: each of whose replicas takes the step on its own rows, see `replicas`; None is this process alone.
     :param shards: the shapes and types of X [None, D] and Y [None, P] where each worker has batches of its own.
+    :param together: whether steps on arrays are taken several in one call.
     """
 
     def __init__(
@@ -60,6 +61,7 @@ class TrainingStep(Step):
         low: tf.DType | None = None,
         group: Group | None = None,
         shards: list[tf.TensorSpec] | None = None,
+        together: bool = False,
     ) -> None:
         self.model, self.natural, self.low = model, natural, low
         mean = [] if model.basis.kernel_mean is None else [model.basis.kernel_mean.coefficients.unconstrained_variable]
@@ -83,7 +85,7 @@ class TrainingStep(Step):
         options = {"jit_compile": compile == "xla", **ways_to_trace(shards)}
         self._compiled: Compiled | None = Compiled(on_rows, **options) if compile else None
         self._run = on_rows if self._compiled is None else self._compiled
-        self._sized: tuple[float, float] | None = None
+        self.several = SeveralSteps(self.set_step_sizes, self._step) if together else None
 
     @property
     def variables(self) -> list[tf.Variable]:
@@ -122,13 +124,10 @@ class TrainingStep(Step):
             (self._compiled.bind if alone else self._compiled.get_concrete_function)(X, Y, seed)
 
     def set_step_sizes(self, sizes: StepSizes) -> None:
-        """Take those of q, of the mean coefficients and of everything else."""
+        """Take those of q, of the mean coefficients and of everything else; numbers or scalars of a graph."""
         if self.natural is not None and sizes.natural_gradient is not None:
-            sized = sizes.natural_gradient, sizes.mean_learning_rate
-            if sized != self._sized:  # most steps have those of the step before
-                self.natural.gamma.assign(sizes.natural_gradient)
-                self.natural.mean_step.assign(sizes.mean_learning_rate)
-                self._sized = sized
+            self.natural.gamma.assign(sizes.natural_gradient)
+            self.natural.mean_step.assign(sizes.mean_learning_rate)
         self.others.set_rate(sizes.learning_rate)
         if self.mean is not None:
             self.mean.set_rate(sizes.mean_learning_rate)

@@ -34,7 +34,6 @@ class KerasAscent:
 
     def __init__(self, optimizer: Optimizer, moved: Sequence[tf.Variable]) -> None:
         self.optimizer, self.moved = optimizer, list(moved)
-        self._rate: float | None = None
         if self.moved:
             optimizer.build(self.moved)
         self._slots: Slots | None = slots_of(optimizer, self.moved)
@@ -50,11 +49,9 @@ class KerasAscent:
         kind = type(self.optimizer)
         return f"{kind.__module__.split('.')[0]}.{kind.__name__}"
 
-    def set_rate(self, rate: float) -> None:
-        """Take the learning rate of the next step; nothing is written where it is that of the last one."""
-        if rate != self._rate:
-            self.optimizer.learning_rate.assign(rate)
-            self._rate = rate
+    def set_rate(self, rate: float | tf.Tensor) -> None:
+        """Take the learning rate of the next step, a scalar."""
+        self.optimizer.learning_rate.assign(tf.cast(rate, self.optimizer.learning_rate.dtype))
 
     def ascend(self, gradients: Sequence[tf.Tensor | None]) -> None:
         """Move each variable up its gradient, of the same shape; None stands for a gradient that does not exist.

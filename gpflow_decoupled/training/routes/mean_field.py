@@ -22,7 +22,7 @@ from ...optimizers.ascent import CONVERGED, STUCK, has_fallen
 from ...optimizers.mean_field.messages import Moved, diagnose_messages, move_groups
 from ...optimizers.steps import MAX_HALVINGS
 from ..batches import Batch, Batches, checksum
-from ..step import Step, StepOutput, StepSizes, Trackable
+from ..steps import Step, StepOutput, StepSizes, Trackable
 from .route import EVERY_ROUTE, Choices, Data, Route, refuse_data
 
 _ALL_DATA = (

@@ -22,7 +22,7 @@ from ...models import LCLGP
 from ...optimizers import LagrangianResult, LinearlyConstrainedLagrangian
 from ...optimizers.lagrangian.start import first_marginals
 from ..batches import ArrayBatches
-from ..step import Step, StepOutput, StepSizes, Trackable, all_finite
+from ..steps import Step, StepOutput, StepSizes, Trackable, all_finite
 from .keras import KerasAscent, Optimizer
 from .route import EVERY_ROUTE, OF_OPTIMIZER, OWN_DATA, Choices, Data, Route, hyperparameters_of, kinds_of, refuse_data
 

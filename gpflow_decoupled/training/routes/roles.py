@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 __all__ = [
-    "check_kernel_gradients", "check_precision", "check_roles", "natural_rule", "natural_step", "sites_pay",
+    "check_kernel_gradients", "check_precision", "check_roles", "is_small", "natural_rule", "natural_step", "sites_pay",
     "warn_of_sizes",
 ]  # fmt: skip
 
@@ -14,6 +14,7 @@ import numpy as np
 import tensorflow as tf
 from gpflow.base import TensorType
 from gpflow.kernels import MultioutputKernel
+from gpflow.likelihoods import MonteCarloLikelihood
 from gpflow.utilities import parameter_dict
 
 from ...bases import InducingBasis
@@ -23,7 +24,7 @@ from ...models import BasisGP, FactorGraph, FullGP
 from ...optimizers import NaturalGradient
 from ...optimizers.natural_gradient.moves import check_mean_solver
 from ...replicas import Group
-from ..batches import DEFAULT_BATCH, Batches
+from ..batches import DEFAULT_BATCH, ArrayBatches, Batches
 
 _ROWS = 100
 """Of the inputs on which the gradients of a kernel are looked at."""
@@ -31,6 +32,10 @@ _ROWS_PER_SITE = 2
 """From so many on holding sites gains more per second than it costs; measured with 300 to 1,000 points, 1 to 26 latents."""
 _LARGEST_STEP, _AVERAGED_ROWS, _ROWS_PER_POINT = 0.5, 3000, 10
 """Of q on minibatches; measured with 90 to 1,000 points and batches of 256 and 1,024 rows."""
+_SMALL = 1e7
+"""Operations of a step, up to which taking several in one call saves a tenth of its time or more."""
+_NUMBERS = 1e5
+"""Of a batch, up to which those of several steps are gathered at once."""
 _SHIFT = 0.1
 """Of an unconstrained Parameter, to find out whether the kernel depends on it."""
 
@@ -184,3 +189,17 @@ def sites_pay(basis: InducingBasis, batches: Batches) -> bool:
     roots = [parameter.shape for parameter in basis.gaussian_parameters() if len(parameter.shape) == 3]
     sites = max((int(L) * int(M) for L, M, _ in roots), default=0)
     return batches.whole is not None or _ROWS_PER_SITE * sites <= (batches.batch_size or DEFAULT_BATCH)
+
+
+def is_small(model: BasisGP, batches: Batches) -> bool:
+    """Whether several steps should be taken in one call: L M^2 (M + B) operations or less than 10 million, on arrays.
+
+    Draws of f come from a state of their own, which a failed call would leave changed, so that such models are left out.
+    """
+    draws = model.expectations is not None or isinstance(model.likelihood, MonteCarloLikelihood)
+    if draws or not isinstance(batches, ArrayBatches):
+        return False
+    points = sum(size for size in model.basis.sizes.values() if isinstance(size, int))
+    rows, columns = batches.batch_size, batches.X.shape[1] + batches.Y.shape[1]
+    operations = model.basis.num_latent_gps * points**2 * (points + rows)
+    return operations <= _SMALL and rows * columns <= _NUMBERS

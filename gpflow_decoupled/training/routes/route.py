@@ -26,7 +26,7 @@ from ...replicas import Group, apply_trainable, check_strategy, refuse_elsewhere
 from ..batches import Batches, Passes
 from ..options import check_optimizer, given
 from ..schedules import Limits, Rates
-from ..step import Step
+from ..steps import Step
 from .keras import Optimizer, refuse_clipping, state_of
 
 Model: TypeAlias = GPModel | FactorGraph

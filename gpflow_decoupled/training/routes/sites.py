@@ -18,7 +18,7 @@ from ...models import CVIGP
 from ...optimizers import ConjugateComputation
 from ...optimizers.steps import largest_feasible_step
 from ..batches import ArrayBatches, Batch
-from ..step import Step, StepOutput, StepSizes, Trackable, all_finite
+from ..steps import Step, StepOutput, StepSizes, Trackable, all_finite
 from .keras import KerasAscent, Optimizer
 from .route import EVERY_ROUTE, OF_OPTIMIZER, OWN_DATA, Choices, Data, Route, hyperparameters_of, kinds_of, refuse_data
 

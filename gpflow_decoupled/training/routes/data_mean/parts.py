@@ -15,7 +15,7 @@ from ....inputs import stays_on_disk
 from ....models import BasisGP
 from ....optimizers import ConjugateGradients
 from ...batches import ArrayBatches, Batch, Batches
-from ...step import Step
+from ...steps import Step
 from ...together import refuse_other_run
 from ..route import Choices, Data, MeanSolver
 from .step import DataMeanStep

@@ -44,7 +44,7 @@ from ....replicas import Group
 from ...batches import Batch
 from ...schedules import Limits
 from ...states import Snapshot, go_back, snapshot
-from ...step import Step, StepOutput, StepSizes, Trackable
+from ...steps import Step, StepOutput, StepSizes, Trackable
 from ...together import repair_drift
 from .collapsed import CollapsedClimb
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["Step", "StepOutput", "StepSizes", "Trackable", "all_finite"]
+__all__ = ["Several", "Step", "StepOutput", "StepSizes", "Trackable", "all_finite"]
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple, Protocol, TypeAlias
@@ -14,7 +14,7 @@ Trackable: TypeAlias = "tf.Module | tf.Variable | tf.data.Iterator"
 
 
 class StepOutput(NamedTuple):
-    """What a step reports to the loop; all tensors are scalars."""
+    """What a step reports to the loop: scalars, or arrays [K] of K steps."""
 
     elbo: tf.Tensor
     """The bound in nats of the whole data set, as the step computed it."""
@@ -44,6 +44,30 @@ class StepSizes(NamedTuple):
     """How much of the run is done, in [0, 1]."""
 
 
+class Several(Protocol):
+    """Takes many steps in one call. Step sizes come with the call."""
+
+    most: int
+    """Steps in one call."""
+
+    def trace(self, X: tf.Tensor, Y: tf.Tensor) -> None:
+        """Compile for any number K of batches X [K, B, D], Y [K, B, P] like these; no variable changes."""
+        ...
+
+    def run(
+        self, X: tf.Tensor, Y: tf.Tensor, seeds: Sequence[tuple[int, int]], sizes: Sequence[StepSizes]
+    ) -> StepOutput:
+        """Take K steps.
+
+        :param X: the inputs [K, B, D] of the batches.
+        :param Y: their observations [K, B, P].
+        :param seeds: K pairs, see `Step.run`.
+        :param sizes: K step sizes.
+        :return: arrays [K]. After a step that is not `ok` no other is taken, and their entries are zeros and False.
+        """
+        ...
+
+
 class Step(Protocol):
     """One training step of a model. Routes derive from this class and override what does not hold for them.
 
@@ -66,6 +90,8 @@ class Step(Protocol):
     """The share of the run at which step sizes have fallen: less than 1 where other work follows."""
     is_long: bool = False
     """Whether the last step took so long, or so much data, that it is reported by itself."""
+    several: Several | None = None
+    """Takes steps on arrays in the place of `trace`, `set_step_sizes` and `run`, many in one call, where a step is small."""
 
     @property
     def variables(self) -> Sequence[tf.Variable]:
