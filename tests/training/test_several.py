@@ -202,12 +202,22 @@ def test_large_models_and_those_with_draws_take_one_step_a_call() -> None:
     assert not is_small(drawn, _batches())
 
 
-@pytest.mark.parametrize("how", ["eagerly", "a dataset"])
+@pytest.mark.parametrize("how", ["eagerly", "a dataset", "another optimizer"])
 def test_other_ways_to_run_take_one_step_a_call(how: str, calls: list[int]) -> None:
     X, Y = sine()
     if how == "eagerly":
         _fit(orthogonal(), 3, compile=False)
+    elif how == "another optimizer":
+        _fit(orthogonal(), 3, optimizer=gpflow.keras.tf_keras.optimizers.SGD(), learning_rate=1e-4)
     else:
         data = tf.data.Dataset.from_tensor_slices((X, Y)).batch(20)
         gd.fit(orthogonal(num_data=60), data, steps=3, progress=False)
     assert calls == []
+
+
+def test_a_model_of_which_only_q_moves_takes_several(calls: list[int]) -> None:
+    model = MODELS["BasisGP"]()
+    for part in (model.kernel, model.likelihood, model.basis.beta):
+        gpflow.set_trainable(part, False)
+    _fit(model, 21)
+    assert calls == [20, 1]

@@ -47,7 +47,7 @@ class TrainingStep(Step):
     :param low: the precision of products with rows of data, see `evaluate`; None is that of the model.
     :param group: each of whose replicas takes the step on its own rows, see `replicas`; None is this process alone.
     :param shards: the shapes and types of X [None, D] and Y [None, P] where each worker has batches of its own.
-    :param together: whether steps on arrays are taken several in one call.
+    :param together: whether steps on arrays are taken several in one call, if the optimizers are plain Adam.
     """
 
     def __init__(
@@ -85,7 +85,8 @@ class TrainingStep(Step):
         options = {"jit_compile": compile == "xla", **ways_to_trace(shards)}
         self._compiled: Compiled | None = Compiled(on_rows, **options) if compile else None
         self._run = on_rows if self._compiled is None else self._compiled
-        self.several = SeveralSteps(self.set_step_sizes, self._step) if together else None
+        fits = all(ascent.fits_into_loops for ascent in (self.others, self.mean) if ascent is not None)
+        self.several = SeveralSteps(self.set_step_sizes, self._step) if together and fits else None
 
     @property
     def variables(self) -> list[tf.Variable]:

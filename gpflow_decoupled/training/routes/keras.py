@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 import tensorflow as tf
+from gpflow.keras import tf_keras
 
 from ... import replicas
 from ...errors import UnknownOptionError
@@ -42,6 +43,12 @@ class KerasAscent:
     def variables(self) -> list[tf.Variable]:
         """What an ascent writes: the variables that it moves and the state of the optimizer."""
         return [*self.moved, *state_of(self.optimizer)]
+
+    @property
+    def fits_into_loops(self) -> bool:
+        """Whether a loop of TensorFlow may hold its steps: those of plain Adam are one operation a variable."""
+        is_of_keras_2 = isinstance(self.optimizer, tf_keras.optimizers.Optimizer)
+        return self._slots is not None or (is_of_keras_2 and not self.moved)
 
     @property
     def name(self) -> str:
