@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import gpytorch
     import torch
 
-_NOTE = "its objective is not a lower bound with mean points, so no ELBO is reported"
+_NO_BOUND = "its objective is not a lower bound with mean points, so no ELBO is reported"
 _BATCH = 2000
 """Rows of one prediction."""
 
@@ -133,4 +133,5 @@ def train_gpytorch(spec: Spec, data: Data, targets: Sequence[float], settings: S
         step()
         recorder()
     snapshots = recorder.finish(lambda: _scores(model, likelihood, data))
-    return Record(data.name, spec.name, spec.library, 0.0, recorder.ms_per_step, snapshots, _NOTE)
+    note = _NO_BOUND if spec.num_gamma else ""
+    return Record(data.name, spec.name, spec.library, 0.0, recorder.ms_per_step, snapshots, note)

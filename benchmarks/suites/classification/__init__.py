@@ -30,6 +30,14 @@ TASKS = (
     "spambase",
     "waveform_noise",
     "covertype15k",
+    "skin",
+    "letter",
+    "usps",
+    "mnist5k",
+    "a1a",
+    "pima",
+    "australian",
+    "breast_cancer",
 )
 EMBEDDED_TASKS = ("breast_cancer_sklearn", "digits")
 

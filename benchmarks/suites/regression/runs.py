@@ -57,7 +57,8 @@ def trained(
     return Run(**asdict(record), split=split)
 
 
-def cell(name: str, value: float, bold: bool = False) -> str:
-    """A metric as a cell of a table, which is empty where the metric is NaN."""
-    text = "" if value != value else f"{value:.0f}" if name == "elbo" else f"{value:.4f}"
+def cell(name: str, value: float, bold: bool = False, error: float = 0.0) -> str:
+    """A metric as a cell of a table, with its standard error where that is not zero; empty where the metric is NaN."""
+    digits = 0 if name == "elbo" else 4
+    text = "" if value != value else f"{value:.{digits}f}" + (f" +- {error:.{digits}f}" if error else "")
     return f"**{text}**" if bold else text

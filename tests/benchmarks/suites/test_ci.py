@@ -256,7 +256,7 @@ def test_topics(results: Path) -> None:
     """All methods; batch bounds rise, ours is as good as scikit-learn's, and no method predicts worse than single words."""
     content, text = load(results, "topics")
     outcomes = {one["method"]: one for one in content["results"]}
-    assert len(outcomes) == 13 and all(method in text for method in outcomes)
+    assert len(outcomes) == 15 and all(method in text for method in outcomes)
     assert all(one["falls"] <= 0 for one in outcomes.values())
     assert all(60.0 < one["perplexity"] < 250.0 for one in outcomes.values())
     assert outcomes["LDA"]["perplexity"] < 1.02 * outcomes["scikit-learn, 10"]["perplexity"]

@@ -46,7 +46,7 @@ def test_table_two(tmp_path: Path) -> None:
     assert summary["coupled-4-adam"][:6] == [mean, mean, "4.00 (3.00)", "90.4", "94.8", "3.89 (0.42) Coupled"]
     assert summary["coupled-4-adam"][6:] == ["4.50 (3.50)", "4.50 (3.50)", "0.537", "2.0"]
     assert summary["logistic"][2:7] == ["", "", "", "", "4.50 (3.50)"]
-    assert rows_of(tmp_path, "two")["coupled-4-adam"][:2] == ["2.50", "0.9750"]
+    assert rows_of(tmp_path, "two")["coupled-4-adam"][:2] == ["2.50 +- 2.50", "0.9750 +- 0.0250"]
     assert rows_of(tmp_path, "one")["coupled-4-adam"][:3] == ["**90.00**", "**0.1000**", ""]
     assert list(rows_of(tmp_path, "three")) == MODELS[:1]
     assert json.loads((tmp_path / "classification.json").read_text())["results"][0]["elbo"] is None

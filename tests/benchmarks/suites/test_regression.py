@@ -56,6 +56,13 @@ def test_table_of_an_interrupted_run_and_of_splits() -> None:
     section = table([*results, result("two", MODELS[0], 0.1)])
     assert "1 data sets" in section.tables[0].title and len(section.tables) == 3
     assert section.tables[0].rows[0][1:4] == ["0.3000", "0.3000", "1.50 (0.00)"]
+    assert section.tables[1].rows[0][1:5] == [
+        "**0.3000 +- 0.1000**",
+        "**0.6000 +- 0.2000**",
+        "**-0.3000 +- 0.1000**",
+        "**-30 +- 10**",
+    ]
+    assert section.tables[2].rows[0][1] == "**0.1000**"
 
 
 def test_every_published_rank_has_a_model() -> None:
@@ -63,6 +70,15 @@ def test_every_published_rank_has_a_model() -> None:
     published = [one for one in table_part.models(*SIZES).values() if one]
     assert len(published) == 8
     assert sum(one.rank for one in published) == pytest.approx(36.0, abs=0.02)
+
+
+def test_peers_stand_in_the_table_where_they_are_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ours come first; models that are named are taken as they are."""
+    monkeypatch.setattr(table_part, "installed", lambda names: [name for name in names if "gpjax" not in name])
+    options = argparse.Namespace(sizes=SIZES, models=None, tasks=["one"], splits=[2], data=None)
+    assert table_part.PART.pieces(options) == [("one", 2, name) for name in (*MODELS, "gpytorch-3", "gpytorch-3+7")]
+    options.models = ["gpjax-3"]
+    assert table_part.PART.pieces(options) == [("one", 2, "gpjax-3")]
 
 
 def test_clock(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
