@@ -33,7 +33,7 @@ TASKS = (
     "keggundirected",
     "house16h",
     "bike",
-    "metro_traffic",
+    "power",
     "flights",
 )
 SHOWN = ("mae", "rmse", "log_density")
