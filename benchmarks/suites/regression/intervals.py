@@ -24,13 +24,13 @@ from gpflow_decoupled.models import ODVGP
 from gpflow_decoupled.optimizers import ConjugateGradients
 from gpflow_decoupled.optimizers.data_mean.hyperparameters import climb, evidence_at
 
-from ...harness.data import Data, load
+from ...harness.data import Data
 from ...harness.machine import training_clock
 from ...harness.report import Section, Table
 from ...harness.runner import Part
 from ...libraries.models import build, parse
 from ...libraries.tensorflow_tools import scores
-from .runs import pieces, settings_of
+from .runs import outputs, pieces, settings_of
 
 _ROUNDS, _EVALUATIONS = 2, 6
 """Of learning the noise again: climbs, each followed by a solve, and evaluations of the bound in each."""
@@ -69,7 +69,7 @@ def _pieces(options: argparse.Namespace) -> list[tuple]:
 def _measure(options: argparse.Namespace, task: str, split: int) -> list[Solved]:
     """Train once, and solve with each number of points."""
     with training_clock():
-        data = load(task, split, options.data)
+        data = outputs(task, split, options.data)
         settings = settings_of(options, [options.learned_seconds], "seconds")
         model = build(parse(f"data-{options.learned_points}"), data, settings)
         rows = data.X_train, data.Y_train

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-__all__ = ["Run", "cell", "pieces", "settings_of", "trained"]
+__all__ = ["Run", "cell", "outputs", "pieces", "settings_of", "trained"]
 
 import argparse
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import product
 
-from ...harness.data import load
+import numpy as np
+
+from ...harness.data import Data, load
 from ...harness.records import Record
 from ...libraries.models import Settings, parse
 from ...libraries.training import train
@@ -35,6 +37,19 @@ def pieces(options: argparse.Namespace, tasks: Sequence[str], models: Iterable[s
     return list(product(named, options.splits, models))
 
 
+def outputs(task: str, split: int, folder: str | None) -> Data:
+    """The data of a task, whose outputs must be real.
+
+    :raises ValueError: if they are stored as integers, which `load` takes for labels and does not standardise.
+    """
+    data = load(task, split, folder)
+    if np.all(data.Y_train == np.round(data.Y_train)):
+        raise ValueError(
+            f"Data set {task!r} is no regression: Y holds integers, which count as labels. Store it as float64, and it is one."
+        )
+    return data
+
+
 def settings_of(options: argparse.Namespace, budgets: Sequence[float], unit: str) -> Settings:
     """The settings of training that the command line gives."""
     return Settings(
@@ -53,7 +68,7 @@ def trained(
     options: argparse.Namespace, settings: Settings, targets: Sequence[float], task: str, split: int, model: str
 ) -> Run:
     """Train one model on one split, until the last of `targets`."""
-    record = train(parse(model), load(task, split, options.data), targets, settings)
+    record = train(parse(model), outputs(task, split, options.data), targets, settings)
     return Run(**asdict(record), split=split)
 
 
