@@ -88,6 +88,7 @@ def test_the_steps_are_those_taken_one_by_one(name: str, size: int | None, calls
         np.testing.assert_allclose(value, values(alone)[path], rtol=1e-5, atol=1e-6, err_msg=path)
 
 
+@pytest.mark.exhaustive
 def test_how_steps_are_put_together_changes_nothing(calls: list[int], tmp_path: Path) -> None:
     """Reports, evaluations, refreshes and checkpoints are due where they are due; a resumed run goes on with other calls."""
     due: dict[str, list[int]] = {"report": [], "evaluation": []}
@@ -142,6 +143,7 @@ def test_a_step_that_fails_among_others_is_found_and_undone(failure, calls: list
         np.testing.assert_allclose(value, values(model)[path], rtol=1e-8, err_msg=path)
 
 
+@pytest.mark.exhaustive
 def test_a_last_step_that_spoils_the_bound_is_undone_alone(failure) -> None:
     error, _ = failure
     last = error.result.steps
@@ -201,6 +203,7 @@ def test_large_models_and_those_with_draws_take_one_step_a_call() -> None:
     assert not is_small(drawn, _batches())
 
 
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("how", ["eagerly", "a dataset", "another optimizer"])
 def test_other_ways_to_run_take_one_step_a_call(how: str, calls: list[int]) -> None:
     X, Y = sine()
