@@ -71,6 +71,7 @@ MODELS: dict[str, Callable[[], Any]] = {
 }
 
 
+@pytest.mark.costly(keep=5)
 @pytest.mark.parametrize("name", MODELS)
 def test_a_loaded_model_is_the_model(name: str, tmp_path: Path) -> None:
     model = MODELS[name]()

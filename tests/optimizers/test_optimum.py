@@ -104,6 +104,7 @@ def _separate_points(kind: str) -> tuple[gpflow.kernels.Kernel, Any]:
     return kernel, gpflow.inducing_variables.SharedIndependentInducingVariables(points[0])
 
 
+@pytest.mark.costly(keep=2)
 @pytest.mark.parametrize("kind", ["both", "kernels", "points", "neither"])
 def test_coupled_bound_and_its_gradient_in_closed_form(kind):
     """Those of a GPflow SGPR for each latent, whatever the latents share; in kernel, points, noise and observations."""

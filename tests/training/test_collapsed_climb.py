@@ -131,6 +131,7 @@ def test_it_is_left_out(why: str, watch: Watch, monkeypatch: pytest.MonkeyPatch)
     assert not watch.runs and np.isfinite(result.elbo) and set(ends) == {0.7}
 
 
+@pytest.mark.exhaustive
 def test_a_limit_of_seconds_leaves_time_for_the_rounds(watch: Watch, monkeypatch: pytest.MonkeyPatch) -> None:
     Clock(monkeypatch, step=0.05, evaluation=0.005)
     result = _fit(_model(), steps=None, seconds=2.0)

@@ -197,7 +197,7 @@ def test_rounds_come_last_and_step_sizes_have_fallen_before_them(monkeypatch: py
     assert coupled[:11] == [0.03] * 11 and coupled[-1] < 0.01 and np.all(np.diff(coupled) <= 0.0)
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(("product", "end"), [(1e-9, COUPLED_SHARE), (0.03, 0.73), (10.0, COUPLED_SHARE)])
 def test_where_few_rounds_would_fit_the_coupled_steps_go_on(
     product: float, end: float, monkeypatch: pytest.MonkeyPatch

@@ -217,6 +217,7 @@ def test_where_patience_ends_a_run_the_best_parameters_come_back(batch_size, res
         assert result.elbo == pytest.approx(np.mean(result.history["elbo"][: result.restored_step][-20:]), rel=1e-12)
 
 
+@pytest.mark.exhaustive
 def test_the_last_parameters_stay_where_that_is_asked_for() -> None:
     X, Y = sine()
     model = orthogonal()

@@ -173,6 +173,7 @@ def test_an_interrupt_leaves_the_steps_before_the_call(monkeypatch) -> None:
         np.testing.assert_array_equal(value, seen[0][path], err_msg=path)
 
 
+@pytest.mark.exhaustive
 def test_a_limit_of_seconds_is_kept_to_a_step(calls: list[int], monkeypatch) -> None:
     now, run = [0.0], SeveralSteps.run
 

@@ -177,6 +177,7 @@ def test_copies_and_checkpoints(trained, tmp_path) -> None:
     np.testing.assert_array_equal(fresh.predict_f(X)[0], expected)
 
 
+@pytest.mark.exhaustive
 def test_predictions_can_be_differentiated_and_compiled(trained) -> None:
     X = tf.constant(_units(3, 5)[0])
     with tf.GradientTape() as tape:

@@ -190,6 +190,7 @@ def test_training_stops_when_held_out_rows_no_longer_improve(monkeypatch) -> Non
     np.testing.assert_array_equal(again.predict(X), stopped.predict(X))
 
 
+@pytest.mark.exhaustive
 def test_a_run_that_still_improved_says_how_to_go_on(monkeypatch) -> None:
     """The limit that was reached is named, with its numbers; `standardized_.fit` goes on from there."""
     monkeypatch.setattr("gpflow_decoupled.wrappers.sklearn._EVERY", 5)
