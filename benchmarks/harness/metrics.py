@@ -13,6 +13,7 @@ __all__ = [
     "gaussian_scores",
     "mean_and_error",
     "standard_error",
+    "table_cell",
 ]
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -146,3 +147,9 @@ def standard_error(values: Sequence[float]) -> float:
 def mean_and_error(values: Sequence[float], digits: int) -> str:
     """Mean and standard error as a cell of a table."""
     return f"{np.mean(values):.{digits}f} +- {standard_error(values):.{digits}f}"
+
+
+def table_cell(value: float, digits: int, bold: bool = False, error: float = 0.0) -> str:
+    """A number as a cell of a table, with its standard error where that is not zero; empty for NaN."""
+    text = "" if np.isnan(value) else f"{value:.{digits}f}" + (f" +- {error:.{digits}f}" if error else "")
+    return f"**{text}**" if bold else text

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...harness.metrics import METRICS, average_ranks, standard_error
+from ...harness.metrics import METRICS, average_ranks, standard_error, table_cell
 from ...harness.pictures import Figure, Panel, Series
 from ...harness.report import Section, Table
 from .methods import Outcome
@@ -144,9 +144,11 @@ def _task_table(outcomes: Sequence[Outcome]) -> Table:
     for row, (name, group) in enumerate(zip(models, groups)):
         values = {metric: column[row] for metric, column in means.items()}
         cells = [
-            _cell(100 * values["accuracy"], 2, values["accuracy"] == best["accuracy"], 100 * errors["accuracy"][row]),
-            _cell(values["log_loss"], 4, values["log_loss"] == best["log_loss"], errors["log_loss"][row]),
-            _cell(values["elbo"], 0, values["elbo"] == best["elbo"]),
+            table_cell(
+                100 * values["accuracy"], 2, values["accuracy"] == best["accuracy"], 100 * errors["accuracy"][row]
+            ),
+            table_cell(values["log_loss"], 4, values["log_loss"] == best["log_loss"], errors["log_loss"][row]),
+            table_cell(values["elbo"], 0, values["elbo"] == best["elbo"]),
         ]
         steps = f"{values['steps']:.0f}" if values["steps"] else ""
         notes = "; ".join(one.note for one in group if one.note)
@@ -154,12 +156,6 @@ def _task_table(outcomes: Sequence[Outcome]) -> Table:
     one = outcomes[0]
     title = f"{one.task}: {one.num_data:,} training rows, {one.num_inputs} inputs, {one.num_classes} classes"
     return Table(title, ["model", "accuracy %", "log loss", "ELBO", "s", "steps", "note"], rows)
-
-
-def _cell(value: float, digits: int, bold: bool, error: float = 0.0) -> str:
-    """A number with its standard error where that is not zero; empty for NaN."""
-    text = "" if np.isnan(value) else f"{value:.{digits}f}" + (f" +- {error:.{digits}f}" if error else "")
-    return f"**{text}**" if bold else text
 
 
 def _figure(scores: Scores) -> Figure:

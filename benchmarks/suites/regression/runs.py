@@ -12,6 +12,7 @@ from itertools import product
 import numpy as np
 
 from ...harness.data import Data, load
+from ...harness.metrics import table_cell
 from ...harness.records import Record
 from ...libraries.models import Settings, parse
 from ...libraries.training import train
@@ -74,6 +75,4 @@ def trained(
 
 def cell(name: str, value: float, bold: bool = False, error: float = 0.0) -> str:
     """A metric as a cell of a table, with its standard error where that is not zero; empty where the metric is NaN."""
-    digits = 0 if name == "elbo" else 4
-    text = "" if value != value else f"{value:.{digits}f}" + (f" +- {error:.{digits}f}" if error else "")
-    return f"**{text}**" if bold else text
+    return table_cell(value, 0 if name == "elbo" else 4, bold, error)
