@@ -37,10 +37,12 @@ class Data(NamedTuple):
     """[N_test, 1]"""
     num_classes: int = 0
     """C, where the outputs are declared to be labels 0 to C-1; else 0"""
+    has_integers: bool = False
+    """whether the outputs are stored as integers, which are not standardised"""
 
     def cast(self, dtype: str) -> Data:
         """The same data in another floating type."""
-        return Data(self.name, *(array.astype(dtype) for array in self[1:5]), self.num_classes)
+        return Data(self.name, *(array.astype(dtype) for array in self[1:5]), *self[5:])
 
     def classes(self) -> Data:
         """The same data with outputs declared to be labels 0 to C-1. A class may be missing from the training rows."""
@@ -76,7 +78,7 @@ def standardise(name: str, X: np.ndarray, Y: np.ndarray, test: np.ndarray) -> Da
     regression = np.issubdtype(Y.dtype, np.floating)
     X_train, X_test = _scale(X[~test], X[test])
     Y_train, Y_test = _scale(Y[~test], Y[test]) if regression else (Y[~test].astype(float), Y[test].astype(float))
-    return Data(name, X_train, Y_train, X_test, Y_test)
+    return Data(name, X_train, Y_train, X_test, Y_test, has_integers=not regression)
 
 
 def inducing_points(data: Data, num: int, seed: int = 0, given: np.ndarray | None = None) -> np.ndarray:

@@ -144,12 +144,12 @@ def standard_error(values: Sequence[float]) -> float:
     return float(np.std(values, ddof=1) / np.sqrt(len(values))) if len(values) > 1 else 0.0
 
 
-def mean_and_error(values: Sequence[float], digits: int) -> str:
-    """Mean and standard error as a cell of a table."""
-    return f"{np.mean(values):.{digits}f} +- {standard_error(values):.{digits}f}"
-
-
 def table_cell(value: float, digits: int, bold: bool = False, error: float = 0.0) -> str:
     """A number as a cell of a table, with its standard error where that is not zero; empty for NaN."""
     text = "" if np.isnan(value) else f"{value:.{digits}f}" + (f" +- {error:.{digits}f}" if error else "")
     return f"**{text}**" if bold else text
+
+
+def mean_and_error(values: Sequence[float], digits: int) -> str:
+    """Mean and standard error as a cell of a table; the mean alone of a single value."""
+    return table_cell(float(np.mean(values)), digits, error=standard_error(values))

@@ -88,7 +88,6 @@ def test_the_steps_are_those_taken_one_by_one(name: str, size: int | None, calls
         np.testing.assert_allclose(value, values(alone)[path], rtol=1e-5, atol=1e-6, err_msg=path)
 
 
-@pytest.mark.exhaustive
 def test_how_steps_are_put_together_changes_nothing(calls: list[int], tmp_path: Path) -> None:
     """Reports, evaluations, refreshes and checkpoints are due where they are due; a resumed run goes on with other calls."""
     due: dict[str, list[int]] = {"report": [], "evaluation": []}

@@ -24,7 +24,7 @@ from ...harness.report import Section, Table
 from ...harness.runner import Part
 from ...libraries.models import build, parse
 from ...libraries.ours import whole_step
-from .runs import Run, cell, outputs, settings_of, trained
+from .runs import Run, cell, regression_data, settings_of, trained
 
 _COUPLED = "coupled"
 """The piece whose model is sized by the measurement of the first."""
@@ -56,7 +56,7 @@ def _pieces(options: argparse.Namespace) -> list[tuple]:
 def _measure(options: argparse.Namespace, task: str, split: int, model: str, earlier: Sequence[Run]) -> list[Run]:
     """Train one model for the steps that the first has seconds for; with the first, time steps and size the coupled model."""
     first = options.clock_models[0]
-    timed = earlier[0].timed if earlier else _timed(first, outputs(task, split, options.data), options)
+    timed = earlier[0].timed if earlier else _timed(first, regression_data(task, split, options.data), options)
     steps = max(10, round(1e3 * options.clock_seconds / timed[first]))
     targets = sorted({max(1, round(share * steps)) for share in np.geomspace(0.05, 1.0, 6)})
     name = f"coupled-{_coupled_size(timed)}" if model == _COUPLED else model

@@ -30,7 +30,7 @@ from ...harness.report import Section, Table
 from ...harness.runner import Part
 from ...libraries.models import build, parse
 from ...libraries.tensorflow_tools import scores
-from .runs import outputs, pieces, settings_of
+from .runs import pieces, regression_data, settings_of
 
 _ROUNDS, _EVALUATIONS = 2, 6
 """Of learning the noise again: climbs, each followed by a solve, and evaluations of the bound in each."""
@@ -69,7 +69,7 @@ def _pieces(options: argparse.Namespace) -> list[tuple]:
 def _measure(options: argparse.Namespace, task: str, split: int) -> list[Solved]:
     """Train once, and solve with each number of points."""
     with training_clock():
-        data = outputs(task, split, options.data)
+        data = regression_data(task, split, options.data)
         settings = settings_of(options, [options.learned_seconds], "seconds")
         model = build(parse(f"data-{options.learned_points}"), data, settings)
         rows = data.X_train, data.Y_train

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-__all__ = ["Run", "cell", "outputs", "pieces", "settings_of", "trained"]
+__all__ = ["Run", "cell", "pieces", "regression_data", "settings_of", "trained"]
 
 import argparse
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import product
-
-import numpy as np
 
 from ...harness.data import Data, load
 from ...harness.metrics import table_cell
@@ -38,15 +36,16 @@ def pieces(options: argparse.Namespace, tasks: Sequence[str], models: Iterable[s
     return list(product(named, options.splits, models))
 
 
-def outputs(task: str, split: int, folder: str | None) -> Data:
-    """The data of a task, whose outputs must be real.
+def regression_data(task: str, split: int, folder: str | None) -> Data:
+    """One split of a data set with real outputs.
 
-    :raises ValueError: if they are stored as integers, which `load` takes for labels and does not standardise.
+    :raises ValueError: if the outputs are stored as integers, which `load` takes for class labels.
     """
     data = load(task, split, folder)
-    if np.all(data.Y_train == np.round(data.Y_train)):
+    if data.has_integers:
         raise ValueError(
-            f"Data set {task!r} is no regression: Y holds integers, which count as labels. Store it as float64, and it is one."
+            f"Y of data set {task!r} is stored as integers, which are read as class labels and not standardised. "
+            "Store it as float64 to use the set as a regression."
         )
     return data
 
@@ -69,7 +68,7 @@ def trained(
     options: argparse.Namespace, settings: Settings, targets: Sequence[float], task: str, split: int, model: str
 ) -> Run:
     """Train one model on one split, until the last of `targets`."""
-    record = train(parse(model), outputs(task, split, options.data), targets, settings)
+    record = train(parse(model), regression_data(task, split, options.data), targets, settings)
     return Run(**asdict(record), split=split)
 
 

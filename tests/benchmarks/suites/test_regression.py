@@ -16,7 +16,7 @@ from benchmarks.harness.runner import Suite, run
 from benchmarks.libraries.models import Settings
 from benchmarks.suites.regression import clock
 from benchmarks.suites.regression import table as table_part
-from benchmarks.suites.regression.runs import Run, outputs
+from benchmarks.suites.regression.runs import Run, regression_data
 
 SIZES = [3, 7, 4]
 MODELS = list(table_part.models(*SIZES))
@@ -82,13 +82,13 @@ def test_peers_stand_in_the_table_where_they_are_installed(monkeypatch: pytest.M
 
 
 def test_integers_are_no_regression(tmp_path: Path) -> None:
-    """They are taken for labels, and would not be standardised."""
-    Y = np.arange(20)[:, None]
-    np.savez(tmp_path / "counts.npz", X=np.linspace(0.0, 1.0, 20)[:, None], Y=Y)
-    np.savez(tmp_path / "real.npz", X=np.linspace(0.0, 1.0, 20)[:, None], Y=Y.astype(float))
-    with pytest.raises(ValueError, match="'counts' is no regression: Y holds integers.*float64"):
-        outputs("counts", 0, str(tmp_path))
-    assert outputs("real", 0, str(tmp_path)).Y_train.std() == pytest.approx(1.0)
+    """They are taken for labels, and would not be standardised; whole numbers stored as reals are."""
+    X, Y = np.linspace(0.0, 1.0, 20)[:, None], np.repeat([[-1], [1]], 10, axis=0)
+    np.savez(tmp_path / "counts.npz", X=X, Y=Y)
+    np.savez(tmp_path / "real.npz", X=X, Y=100.0 * Y)
+    with pytest.raises(ValueError, match="Y of data set 'counts' is stored as integers.*as float64"):
+        regression_data("counts", 0, str(tmp_path))
+    assert regression_data("real", 0, str(tmp_path)).Y_train.std() == pytest.approx(1.0)
 
 
 def test_clock(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -96,7 +96,7 @@ def test_clock(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     times = {"orthogonal-100+7": 28.0, "coupled-100": 10.0, "coupled-140": 19.6, "coupled-200": 40.0}
     monkeypatch.setattr(clock, "build", lambda spec, *_: spec.name)
     monkeypatch.setattr(clock, "whole_step", lambda name, *_, **__: name)
-    monkeypatch.setattr(clock, "outputs", lambda *_: None)
+    monkeypatch.setattr(clock, "regression_data", lambda *_: None)
     monkeypatch.setattr(clock, "interleave", lambda steps, *_: {name: np.full(3, times[name]) for name in steps})
     budgets: list[tuple] = []
 
