@@ -37,8 +37,9 @@ $(CREATED):
 	"$(PYTHON)" -m venv --clear "$(VENV)"
 	@touch $@
 
+# --no-compile: Python compiles the modules that it imports, a small part of TensorFlow, when it first does
 $(INSTALLED): $(CREATED) setup.py $(CONSTRAINTS)
-	$(BIN)/python -m pip install --disable-pip-version-check --constraint $(CONSTRAINTS) \
+	$(BIN)/python -m pip install --disable-pip-version-check --no-compile --constraint $(CONSTRAINTS) \
 	  --editable ".[demo,benchmark,test]"
 	@touch $@
 

@@ -155,7 +155,7 @@ TASKS: dict[Callable[[Path], bool], int] = {
 @pytest.mark.filterwarnings("ignore:The bound of .* is not accurate")  # after three steps q(f) is wide
 @pytest.mark.parametrize(
     "task",
-    [pytest.param(task, marks=[pytest.mark.exhaustive] if task is saving else []) for task in TASKS],
+    [pytest.param(task, marks=[pytest.mark.exhaustive] if task in (saving, multi_class) else []) for task in TASKS],
     ids=[task.__name__ for task in TASKS],
 )
 def test_a_task_works(task: Callable[[Path], bool], tmp_path: Path) -> None:

@@ -135,8 +135,7 @@ def test_derivatives_in_theta(name, shape):
         ]
 
     weights = tf.constant([[1.0], [-0.5], [2.0], [0.7]], tf.float64)
-    functions = [base.entropy, lambda theta: weights[:3] * base.log_prob(v[::2][:3] + 0.1, theta)[:3], waves]
-    functions[1] = lambda theta: weights * base.log_prob(v + 0.1, theta)
+    functions = [base.entropy, lambda theta: weights * base.log_prob(v + 0.1, theta), waves]
     if base.has_cdf:
         functions.append(lambda theta: weights * base.cdf(v, theta))
     for function in functions:

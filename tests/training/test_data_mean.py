@@ -147,6 +147,7 @@ def test_seconds_end_a_run_with_a_solved_mean() -> None:
     assert SOLVER.run(_copy(model), (X, Y)).elbo == pytest.approx(result.elbo, abs=5e-3)
 
 
+@pytest.mark.exhaustive
 def test_a_limit_of_seconds_leaves_time_for_the_last_solve(monkeypatch: pytest.MonkeyPatch) -> None:
     """Which is exact to the tolerance, though those before it are not."""
     model, clock = _model(), Clock(monkeypatch, step=0.1)

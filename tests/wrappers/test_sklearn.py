@@ -80,6 +80,7 @@ def test_samples_have_the_moments_of_f(data, regressor) -> None:
     )
 
 
+@pytest.mark.exhaustive
 def test_it_starts_from_the_data_where_no_kernel_is_given(data) -> None:
     X, y = data
     fast = {**FAST, "steps": 1, "fit_options": {key: EAGER[key] for key in EAGER if key != "initialize"}}

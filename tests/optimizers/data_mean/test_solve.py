@@ -246,7 +246,7 @@ def _hardly_any_noise(noise: float, draws: int = 1) -> MeanSystem:
     )
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("draws", [1, 2])
 def test_rounding_errors_are_measured_in_units_of_the_noise(draws: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gpflow_decoupled.covariances.products._SMALL", 0)
