@@ -30,7 +30,9 @@ from gpflow_decoupled.training.routes.roles import natural_step
 from ..harness.data import Data, inducing_points
 
 MEAN_SUBSAMPLE = 128
-"""Rows in the estimate (D25) of the quadratic form of the mean basis."""
+"""Rows in the estimate (D25) of the quadratic form of the mean basis, where there are at least `FEW_MEAN_POINTS`."""
+FEW_MEAN_POINTS = 1000
+"""With fewer the form costs little as a whole, and its estimate may be too noisy for the decoupled and the hybrid basis."""
 
 
 class Settings(NamedTuple):
@@ -189,10 +191,11 @@ def build(spec: Spec, data: Data, settings: Settings) -> gpflow.models.GPModel:
         return models.BasisGP(kernel, likelihood, bases.CoupledBasis(beta, L), num_data=num_data)
     if spec.family in ON_DATA:
         return models.ODVGP(kernel, likelihood, "data", beta, num_latent_gps=L, num_data=num_data)
+    options = {"num_latent_gps": L, "num_data": num_data}
+    if spec.family == "solve":
+        return models.SOLVEGP(kernel, likelihood, gamma, beta, **options)
+    options["mean_subsample"] = None if spec.num_gamma < FEW_MEAN_POINTS else MEAN_SUBSAMPLE
     if spec.family == "decoupled":
-        alpha = np.concatenate([gamma, beta])
-        options = {"num_latent_gps": L, "num_data": num_data, "mean_subsample": MEAN_SUBSAMPLE}
-        return models.DVGP(kernel, likelihood, alpha, beta, **options)
-    constructor = {"hybrid": models.HDVGP, "orthogonal": models.ODVGP, "solve": models.SOLVEGP}[spec.family]
-    options = {} if spec.family == "solve" else {"mean_subsample": MEAN_SUBSAMPLE}
-    return constructor(kernel, likelihood, gamma, beta, num_latent_gps=L, num_data=num_data, **options)
+        return models.DVGP(kernel, likelihood, np.concatenate([gamma, beta]), beta, **options)
+    constructor = {"hybrid": models.HDVGP, "orthogonal": models.ODVGP}[spec.family]
+    return constructor(kernel, likelihood, gamma, beta, **options)
