@@ -75,7 +75,8 @@ class DecoupledBasis(InducingBasis):
         Parameter `q_sqrt` [L, M_beta, M_beta].
     :param whiten: whether `q_sqrt` is whitened; "inverse" has no use for it.
     :param mean_scaling: coordinates in which `a` [M_alpha, L] is learned: "none", "diagonal" or "whitened".
-    :param mean_subsample: number of rows m in the estimate (D25) of the mean's norm; None computes it in full.
+    :param mean_subsample: number of rows m in the estimate (D25) of the mean's norm, which pays with thousands of mean points
+        and with hundreds is noise alone; None computes it in full.
     :raises DataError: for points that are not finite and distinct.
     :raises UnknownOptionError: for unknown options.
 
@@ -83,7 +84,7 @@ class DecoupledBasis(InducingBasis):
     gradients, and under "coupled" the covariance alone has a natural gradient. The bound is not concave in `chol_B`.
     Cost per step on N inputs: N (M_alpha + M_beta^2) + M_beta^3 + m M_alpha. Example::
 
-        basis = DecoupledBasis(X[:500], X[:50], covariance="coupled", mean_subsample=100)
+        basis = DecoupledBasis(X[:500], X[:50], covariance="coupled")
         model = BasisGP(gpflow.kernels.Matern52(), gpflow.likelihoods.Bernoulli(), basis)
     """
 

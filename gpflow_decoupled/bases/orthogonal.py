@@ -69,7 +69,8 @@ class OrthogonalBasis(InducingBasis):
     :param whiten: parametrise L_b^-1 f(beta) instead of f(beta).
     :param mean_scaling: coordinates in which `a_gamma` is learned: "none", "diagonal" or "whitened". The last one makes a
         gradient step a natural-gradient step, and costs M_gamma^3 / 3 per refresh.
-    :param mean_subsample: number of rows m in the estimate (D25) of the mean's norm; None computes it in full.
+    :param mean_subsample: number of rows m in the estimate (D25) of the mean's norm, which pays with thousands of mean points
+        and with hundreds is noise alone; None computes it in full.
     :param q_mu: mean at beta [M_beta, L]; zeros if not given.
     :param q_sqrt: root of the covariance [L, M_beta, M_beta], lower triangular; identities if not given.
     :raises DataError: for points that are not finite and distinct, or a gamma that equals beta.
@@ -80,7 +81,7 @@ class OrthogonalBasis(InducingBasis):
 
         beta = gd.inducing.select(X, 50, kernel)
         gamma = gd.inducing.select(X, 500, kernel, given=beta)
-        basis = OrthogonalBasis(gamma, beta, mean_subsample=100)
+        basis = OrthogonalBasis(gamma, beta)
         model = BasisGP(kernel, gpflow.likelihoods.Bernoulli(), basis)
     """
 

@@ -32,7 +32,8 @@ class ODVGP(BasisGP):
     :param num_data: N of the whole data set; `fit` sets it.
     :param whiten: parametrise q(f(beta)) in whitened coordinates.
     :param mean_scaling: coordinates of the mean coefficients: "none", "diagonal" or "whitened".
-    :param mean_subsample: number of rows in the estimate of the mean's norm; None computes it in full.
+    :param mean_subsample: number of rows in the estimate of the mean's norm, for thousands of mean points; None computes it
+        in full.
     :param expectations: a `MonteCarlo` estimates the data term from draws, for likelihoods whose quadrature is expensive.
     :raises DataError: for points that are not finite and distinct, or a gamma that equals beta.
 

@@ -248,7 +248,8 @@ class Loop:
         if done and batch is not None:
             bounds, num_data = [*self.step.before, *result.history["elbo"]], self.batches.num_data
             warn_of_quadrature(self.model, result.elbo, batch, stacklevel=6)
-            warn_of_fall(bounds, result.elbo, num_data, exact is not None, not self.step.is_long, stacklevel=6)
+            rising, sampled = not self.step.is_long, self.step.sampled_rows
+            warn_of_fall(bounds, result.elbo, num_data, exact is not None, rising, sampled, stacklevel=6)
         return result
 
     def _is_sound(self, done: int, bound: float | None = None) -> bool:

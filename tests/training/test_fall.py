@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import gpflow_decoupled as gd
+from gpflow_decoupled.training import loop
 from gpflow_decoupled.training.scales import warn_of_fall
 
 RISING = np.array([-90.0, -70.0, -60.0, -55.0, -52.0, -51.0])
@@ -80,3 +81,17 @@ def test_steps_too_long_for_the_inputs_are_warned_of(rng):
     gpflow.set_trainable(beta, True)
     with pytest.warns(UserWarning, match="The bound fell from"):
         gd.fit(model, (X, Y), steps=6, progress=False, compile=False)
+
+
+@pytest.mark.parametrize("subsample", [None, 2])
+def test_a_sampled_norm_of_the_mean_is_named_as_a_cause(subsample, monkeypatch):
+    with pytest.warns(UserWarning, match="fell from") as caught:
+        warn_of_fall(RISING[::-1], -90.0, 10, True, sampled_rows=subsample)
+    assert ("mean_subsample=2 estimates" in str(caught[0].message)) == (subsample is not None)
+    seen = []
+    monkeypatch.setattr(loop, "warn_of_fall", lambda *arguments, **_: seen.append(arguments[5]))
+    X = np.linspace(-3.0, 3.0, 20)[:, None]
+    kernel, likelihood = gpflow.kernels.Matern52(), gpflow.likelihoods.Gaussian(0.1)
+    model = gd.models.DVGP(kernel, likelihood, X[::2], X[::5], mean_subsample=subsample)
+    gd.fit(model, (X, np.sin(3.0 * X)), steps=1, progress=False, compile=False)
+    assert seen == [subsample]

@@ -65,6 +65,7 @@ class TrainingStep(Step):
     ) -> None:
         self.model, self.natural, self.low = model, natural, low
         mean = [] if model.basis.kernel_mean is None else [model.basis.kernel_mean.coefficients.unconstrained_variable]
+        self.sampled_rows = None if model.basis.kernel_mean is None else model.basis.kernel_mean.subsample
         gaussians = [p.unconstrained_variable for p in model.basis.gaussian_parameters()]
         trainable = {v.ref() for v in model.trainable_variables}
         self.mean_variables = [v for v in mean if v.ref() in trainable and v.shape[0] > 0]

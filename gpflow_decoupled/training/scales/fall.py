@@ -18,7 +18,13 @@ _WINDOW = 20
 
 
 def warn_of_fall(
-    elbos: Sequence[float], end: float, num_data: int, exact: bool, rising: bool = True, stacklevel: int = 2
+    elbos: Sequence[float],
+    end: float,
+    num_data: int,
+    exact: bool,
+    rising: bool = True,
+    sampled_rows: int | None = None,
+    stacklevel: int = 2,
 ) -> None:
     """Warn if the bound at the end of a run is far below that at its start, or that of its best steps.
 
@@ -27,6 +33,7 @@ def warn_of_fall(
     :param num_data: N.
     :param exact: whether these are bounds on all data, and not estimates from minibatches or draws.
     :param rising: whether the steps climb this bound, so that those in between count.
+    :param sampled_rows: `mean_subsample` of the model, where the norm of its mean is an estimate.
     :param stacklevel: of the warning.
 
     Estimates must fall by three of their standard deviations more. Example::
@@ -36,12 +43,18 @@ def warn_of_fall(
     if not len(elbos) or not (exact or len(elbos) >= _FEWEST):
         return
     noise = 0.0 if exact else float(np.median(np.abs(np.diff(elbos)))) / (0.6745 * np.sqrt(2.0))  # not of a fall itself
+    cause = (
+        ""
+        if sampled_rows is None
+        else f" Or the norm of the mean is too noisy, which mean_subsample={sampled_rows} estimates from so many rows in each "
+        "step: leave the option out, unless there are thousands of mean points."
+    )
     means = np.convolve(elbos, np.full(_WINDOW, 1.0 / _WINDOW), "valid") if len(elbos) >= _WINDOW else np.array([])
     if elbos[0] - end > _MUCH * num_data + 3.0 * noise:
         warnings.warn(
             f"The bound fell from {elbos[0]:.6g} to {end:.6g} nats in {len(elbos)} steps: they were too long for the scales "
             "of the parameters. Standardise X and Y, as gpflow_decoupled.Standardized(build, (X, Y)) does, or lower the "
-            "learning rates; the model before training was the better one.",
+            f"learning rates; the model before training was the better one.{cause}",
             stacklevel=stacklevel,
         )
     elif rising and len(means) and np.max(means) - end > _MUCH * num_data + 3.0 * noise:
@@ -49,6 +62,6 @@ def warn_of_fall(
         warnings.warn(
             f"The bound was {np.max(means):.6g} nats around step {at} and fell to {end:.6g} by step {len(elbos)}: steps were "
             "too long for the parameters that were reached. Lower the learning rates, or keep the best Parameters by "
-            "evaluation=Evaluation((X_val, Y_val), patience=5).",
+            f"evaluation=Evaluation((X_val, Y_val), patience=5).{cause}",
             stacklevel=stacklevel,
         )

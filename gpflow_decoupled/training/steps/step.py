@@ -90,6 +90,8 @@ class Step(Protocol):
     """The share of the run at which step sizes have fallen: less than 1 where other work follows."""
     is_long: bool = False
     """Whether the last step took so long, or so much data, that it is reported by itself."""
+    sampled_rows: int | None = None
+    """How many rows estimate the norm of the mean in each step, where it is not computed as a whole."""
     several: Several | None = None
     """Takes steps on arrays in the place of `trace`, `set_step_sizes` and `run`, many in one call, where a step is small."""
 
