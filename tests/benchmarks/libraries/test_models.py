@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks.libraries.models import Spec, parse
+from benchmarks.harness.data import load
+from benchmarks.libraries.models import Settings, Spec, build, parse
 
 
 def test_names_of_models() -> None:
@@ -16,3 +17,8 @@ def test_names_of_models() -> None:
     for name in ("coupled-300+10", "orthogonal-300", "nobody-3", "coupled", "gpytorch-3-adam", "gpjax-3+4"):
         with pytest.raises(ValueError, match=f"Model '{name.replace('+', '[+]')}'"):
             parse(name)
+
+
+@pytest.mark.parametrize("name, rows", [("decoupled-5+10", None), ("hybrid-5+10", None), ("orthogonal-5+1000", 128)])
+def test_the_norm_of_a_mean_on_few_points_is_no_estimate(name: str, rows: int | None) -> None:
+    assert build(parse(name), load("synthetic"), Settings()).basis.kernel_mean.subsample == rows
