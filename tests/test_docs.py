@@ -26,6 +26,7 @@ PAGES = {
 PICTURES = sorted((DOCS / "pictures").iterdir())
 NOTEBOOKS = sorted((DOCS / "notebooks").glob("*.ipynb"))
 CODE_COLUMNS = 88
+COLUMNS_OF_TABLES = 9
 PYTHON = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 CODE = re.compile(r"^```([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\(([^)\s]+)\)")
@@ -74,6 +75,13 @@ def test_code_fits_on_its_page(page: str) -> None:
     text = (PAGES | README)[page]
     lines = [line for kind, code in CODE.findall(text) if "{" not in kind for line in code.split("\n")]
     assert [line for line in lines if len(line) > CODE_COLUMNS] == []
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_tables_fit_on_their_page(page: str) -> None:
+    """`test_site.py` measures their width in a browser, where there is one; more columns were too wide at 800 pixels."""
+    rows = [re.split(r"(?<!\\)\|", line)[1:-1] for line in PAGES[page].splitlines() if line.startswith("|")]
+    assert max(map(len, rows), default=0) <= COLUMNS_OF_TABLES
 
 
 @pytest.mark.parametrize("page", PAGES)
