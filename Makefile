@@ -37,10 +37,11 @@ $(CREATED):
 	"$(PYTHON)" -m venv --clear "$(VENV)"
 	@touch $@
 
-# --no-compile: Python compiles the modules that it imports, a small part of TensorFlow, when it first does
+# pip compiles on one core, compileall on all of them; what it cannot compile are templates and tests of other packages
 $(INSTALLED): $(CREATED) setup.py $(CONSTRAINTS)
 	$(BIN)/python -m pip install --disable-pip-version-check --no-compile --constraint $(CONSTRAINTS) \
 	  --editable ".[demo,benchmark,test]"
+	@$(BIN)/python -W ignore -m compileall -qq -j 0 "$(VENV)/lib" || true
 	@touch $@
 
 install: $(INSTALLED) ## create .venv; install the package and what demo, benchmarks and tests need
