@@ -19,6 +19,6 @@ def test_names_of_models() -> None:
             parse(name)
 
 
-@pytest.mark.parametrize("name, rows", [("decoupled-5+10", None), ("hybrid-5+10", None), ("orthogonal-5+1000", 128)])
+@pytest.mark.parametrize("name, rows", [("decoupled-5+200", None), ("hybrid-5+200", None), ("orthogonal-5+1000", 128)])
 def test_the_norm_of_a_mean_on_few_points_is_no_estimate(name: str, rows: int | None) -> None:
     assert build(parse(name), load("synthetic"), Settings()).basis.kernel_mean.subsample == rows
