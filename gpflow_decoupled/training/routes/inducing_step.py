@@ -147,8 +147,7 @@ class TrainingStep(Step):
 
     def bound(self, X: tf.Tensor, Y: tf.Tensor) -> tf.Tensor | None:
         """The bound on all data, unless draws or a subsample of the mean points estimate it."""
-        mean = self.model.basis.kernel_mean
-        sampled = self.model.expectations is not None or (mean is not None and mean.subsample is not None)
+        sampled = self.model.expectations is not None or self.sampled_rows is not None
         return None if sampled else bound_on_replicas(self.model, self.group, X, Y)
 
     def probe(self, X: tf.Tensor, Y: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:

@@ -46,8 +46,8 @@ def warn_of_fall(
     cause = (
         ""
         if sampled_rows is None
-        else f" Or the norm of the mean is too noisy, which mean_subsample={sampled_rows} estimates from so many rows in each "
-        "step: leave the option out, unless there are thousands of mean points."
+        else f" Another cause may be mean_subsample={sampled_rows}, by which so few rows estimate the norm of the mean in "
+        "each step: leave the option out, unless there are thousands of mean points."
     )
     means = np.convolve(elbos, np.full(_WINDOW, 1.0 / _WINDOW), "valid") if len(elbos) >= _WINDOW else np.array([])
     if elbos[0] - end > _MUCH * num_data + 3.0 * noise:
