@@ -19,18 +19,27 @@ Gaussian = tuple[Array, Array]
 """Mean [N] and covariance [N, N]."""
 
 
-def objective(q: Gaussian, prior: Gaussian, old: Gaussian, g: Array, h: Array, rho: float) -> float:
-    """What a step maximises over q: the tangent with slopes g, h [N], less both divergences, beta = rho / (1 - rho)."""
-    tangent = g @ q[0] + h @ np.diag(q[1])
+def objective(
+    q: Gaussian, prior: Gaussian, old: Gaussian, g: Array, h: Array, rho: float, A: Array | None = None
+) -> float:
+    """What a step maximises over q: the tangent with slopes g, h [N], less both divergences, beta = rho / (1 - rho).
+
+    With columns A [M, N], q is over weights v [M], and f = A^T v.
+    """
+    A = np.eye(len(g)) if A is None else A
+    tangent = g @ A.T @ q[0] + h @ np.diag(A.T @ q[1] @ A)
     return float(tangent - brute_force_kl(*q, *prior) - (1.0 - rho) / rho * brute_force_kl(*q, *old))  # (C63)
 
 
-def dense_step(prior: Gaussian, old: Gaussian, g: Array, h: Array, rho: float) -> Gaussian:
+def dense_step(
+    prior: Gaussian, old: Gaussian, g: Array, h: Array, rho: float, columns: Array | None = None
+) -> Gaussian:
     """Its maximiser, with explicit inverses."""
+    B = np.eye(len(g)) if columns is None else columns
     K_inv, V_inv = np.linalg.inv(prior[1]), np.linalg.inv(old[1])
-    cov = np.linalg.inv((1.0 - rho) * V_inv + rho * (K_inv - 2.0 * np.diag(h)))  # (C64)
+    cov = np.linalg.inv((1.0 - rho) * V_inv + rho * (K_inv - 2.0 * B * h @ B.T))  # (C64)
     A = (1.0 - rho) * V_inv + rho * K_inv
-    return np.linalg.solve(A, (1.0 - rho) * V_inv @ old[0] + rho * (K_inv @ prior[0] + g)), cov  # (C64)
+    return np.linalg.solve(A, (1.0 - rho) * V_inv @ old[0] + rho * (K_inv @ prior[0] + B @ g)), cov  # (C64)
 
 
 def site_step(prior: Gaussian, sites: Sites, g: Array, h: Array, rho: float) -> Sites:

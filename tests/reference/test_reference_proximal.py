@@ -42,6 +42,23 @@ def test_dense_step_is_the_maximiser(rho):
         assert value(best + 1e-2 * change) < value(best)
 
 
+@pytest.mark.parametrize("rho", [0.2, 1.0])
+def test_dense_step_on_weights_is_the_maximiser(rho):
+    """The same where f = A^T v, with five observations of two weights."""
+    rng = np.random.default_rng(1)
+    A, g, h = rng.normal(size=(2, 5)), rng.normal(size=5), -rng.random(5)
+    prior, old = (np.zeros(2), np.eye(2)), (np.array([0.3, -0.2]), np.array([[0.5, 0.1], [0.1, 0.4]]))
+    mean, cov = prox.dense_step(prior, old, g, h, rho, A)
+    lower = np.tril_indices(2)
+
+    def value(x):
+        root = np.zeros((2, 2))
+        root[lower] = x[2:]
+        return prox.objective((x[:2], root @ root.T), prior, old, g, h, rho, A)
+
+    same(gradient(value, np.concatenate([mean, np.linalg.cholesky(cov)[lower]])), np.zeros(5), 1e-6)
+
+
 @pytest.mark.parametrize("name", [*LIKELIHOODS, "student"])
 @pytest.mark.parametrize("rho", [0.3, 1.0])
 def test_sites_are_the_dense_step(name, rho):

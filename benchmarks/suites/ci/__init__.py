@@ -31,7 +31,7 @@ TINY = {
     "logistic --network-seconds 0.6 --network-depths 2",
     "full_gp": "--tasks digits35 --num-data 120 --seconds 1 --repeats 1",
     "rivals": "--num-data 60 --gp-data 8 --chains 2 --draws 150 --repeats 1 --no-jit --stochastic-seconds 0.5 --batch-size 20 "
-    "--site-steps 0.1 --rates 0.03",
+    "--site-steps 0.1 --rates 0.03 --rows 2000 --columns 5",
     "glm": "--tasks generated generated_wide --rows 20500 --columns 5 --seconds 2",
     "policies": "--problems 1 --num-data 20",
     "lagrangian": "--sizes 50 --starts 1 --variants curvature --num-data 40 --rounds 1",

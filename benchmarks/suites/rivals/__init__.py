@@ -7,6 +7,7 @@ propagation and Laplace end at others, and estimate the evidence.
 - `traces`: bound or estimate against seconds;
 - `stochastic`: bound against seconds and passes, of conjugate computation on all rows and on minibatches, of PG-SVI
   (`proximal`) and of stochastic gradients of a parametrised q (`gradients`);
+- `linear`: the same on the weights of a logistic regression with many rows (`weights`); `runs`: what the two share;
 - `marginals`: means and standard deviations of f at the data against a long run of NUTS, and the estimates of the evidence
   against importance sampling.
 """
@@ -18,7 +19,8 @@ __all__ = ["SUITE"]
 import argparse
 
 from ...harness.runner import Suite
-from . import marginals, stochastic, traces
+from ..glm.problems import TASKS
+from . import linear, marginals, stochastic, traces
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -35,6 +37,11 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--site-steps", type=float, nargs="+", default=sizes, help="step sizes of sites that are tried")
     rates = [0.1, 0.03, 0.01, 0.003, 0.001]
     parser.add_argument("--rates", type=float, nargs="+", default=rates, help="learning rates of Adam that are tried")
+    parser.add_argument("--linear-task", choices=list(TASKS), default="generated", help="of linear")
+    parser.add_argument(
+        "--rows", type=int, default=581_012, help="of the generated task; the default is covtype's size"
+    )
+    parser.add_argument("--columns", type=int, default=54, help="of the generated task")
     parser.add_argument("--gp-data", type=int, default=120, help="labels that are compared with NUTS")
     parser.add_argument("--chains", type=int, default=4, help="of NUTS")
     parser.add_argument("--draws", type=int, default=4000, help="of each chain")
@@ -43,6 +50,6 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 SUITE = Suite(
     "Approximations of one full GP",
-    {"traces": traces.PART, "stochastic": stochastic.PART, "marginals": marginals.PART},
+    {"traces": traces.PART, "stochastic": stochastic.PART, "linear": linear.PART, "marginals": marginals.PART},
     _add_arguments,
 )

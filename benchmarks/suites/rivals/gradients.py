@@ -65,14 +65,18 @@ ESTIMATORS = {"reparameterised": by_sampling, "score function": by_score_functio
 class VGPGradient:
     """Gradients of the bound of a `gpflow.models.VGP` in q_mu and q_sqrt, and steps of Adam, at a fixed kernel.
 
-    :param model: the model, all of whose latent functions share one kernel.
+    :param model: the model, all of whose latent functions share one kernel; or, with `data` and `root`, one of a linear
+        function with a whitened (q_mu, q_sqrt) of its weights.
     :param estimator: a name of `ESTIMATORS`; None takes exact expectations.
+    :param data: X [N, D], Y [N, P]; those of the model if not given.
+    :param root: R [N, M] of the latents m_0 + R v, where q(v) = N(q_mu, q_sqrt q_sqrt^T) and v is N(0, I) a priori; the
+        Cholesky factor of K if not given.
     :param samples: draws per row and step.
     :param rate: the learning rate of Adam.
     :param seed: of the draws.
     :raises KeyError: for another estimator.
 
-    Cost: N^2 (B + 1) per step, and once N^3 / 3. Example::
+    Cost: M^2 B per step, for a `VGP` N^2 (B + 1), and once N^3 / 3. Example::
 
         rule = VGPGradient(gpflow.models.VGP(data, kernel, likelihood), "reparameterised", samples=10, rate=0.01)
         for step, rows in enumerate(batches):
@@ -81,23 +85,24 @@ class VGPGradient:
 
     def __init__(
         self,
-        model: gpflow.models.VGP,
+        model: gpflow.models.GPModel,
         estimator: str | None,
         *,
+        data: RegressionData | None = None,
+        root: tf.Tensor | None = None,
         samples: int = 10,
         rate: float = 0.01,
         seed: int = 0,
     ) -> None:
         self.model, self.samples, self.seed = model, samples, seed
         self._estimate = None if estimator is None else ESTIMATORS[estimator]
-        K = model.kernel(model.data[0])
-        jitter = gpflow.config.default_jitter()  # as `VGP` adds it
-        self._root = tf.linalg.cholesky(tf.linalg.set_diag(K, tf.linalg.diag_part(K) + jitter))
+        self._data = model.data if data is None else data
+        self._root = _root_of(model) if root is None else root
         self.adam = tf_keras.optimizers.Adam(rate)
 
     @property
     def variables(self) -> Sequence[tf.Variable]:
-        """What Adam moves: those of q_mu [N, L] and q_sqrt [L, N, N]."""
+        """What Adam moves: those of q_mu [M, L] and q_sqrt [L, M, M]."""
         return [self.model.q_mu.unconstrained_variable, self.model.q_sqrt.unconstrained_variable]
 
     def gradient(self, rows: tf.Tensor, step: int | tf.Tensor = 0) -> list[tf.Tensor]:
@@ -107,7 +112,7 @@ class VGPGradient:
         :param step: its number, which sets the draws.
         """
         model = self.model
-        batch = tuple(tf.gather(array, rows) for array in model.data)
+        batch = tuple(tf.gather(array, rows) for array in self._data)
         root = tf.gather(self._root, rows)
         with tf.GradientTape(watch_accessed_variables=False) as tape:
             tape.watch(self.variables)
@@ -138,4 +143,10 @@ class VGPGradient:
     def _scale(self, rows: tf.Tensor) -> tf.Tensor:
         """N/B."""
         dtype = self.model.q_mu.dtype
-        return tf.cast(tf.shape(self.model.data[0])[0], dtype) / tf.cast(tf.shape(rows)[0], dtype)
+        return tf.cast(tf.shape(self._data[0])[0], dtype) / tf.cast(tf.shape(rows)[0], dtype)
+
+
+def _root_of(model: gpflow.models.VGP) -> tf.Tensor:
+    """The Cholesky factor of K + jitter I, as `VGP` adds it."""
+    K = model.kernel(model.data[0])
+    return tf.linalg.cholesky(tf.linalg.set_diag(K, tf.linalg.diag_part(K) + gpflow.config.default_jitter()))

@@ -17,6 +17,7 @@ from benchmarks.suites import SUITES
 from benchmarks.suites.ci import TINY, tiny
 from benchmarks.suites.convergence import optima
 from benchmarks.suites.convergence.methods import OPTIMUM, Curve
+from benchmarks.suites.rivals.linear import METHODS as LINEAR
 from benchmarks.suites.rivals.stochastic import METHODS as STOCHASTIC
 
 pytestmark = pytest.mark.exhaustive  # it runs every suite, in minutes
@@ -211,6 +212,12 @@ def test_rivals(results: Path) -> None:
         assert one["batch"] == (20 if STOCHASTIC[name].batches else 60)
     assert runs["cvi"]["bounds"][-1] == pytest.approx(best, abs=1e-6)
     assert (results / "rivals_stochastic.png").stat().st_size > 10_000
+    runs = {one["method"]: one for one in content["results"] if one["part"] == "linear"}
+    assert list(runs) == list(LINEAR)
+    best = max(one["bounds"][-1] for one in runs.values())
+    for name in ("cvi", "pg-svi"):
+        assert runs[name]["bounds"][-1] == pytest.approx(best, abs=1e-5) and runs[name]["num_data"] == 1800
+    assert (results / "rivals_linear.png").stat().st_size > 10_000
 
 
 def test_glm(results: Path) -> None:

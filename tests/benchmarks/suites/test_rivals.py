@@ -11,7 +11,8 @@ from numpy.testing import assert_allclose
 from benchmarks.suites.full_gp.problems import Problem
 from benchmarks.suites.rivals.gradients import ESTIMATORS, VGPGradient, by_score_function
 from benchmarks.suites.rivals.proximal import ProximalGradient
-from benchmarks.suites.rivals.stochastic import METHODS, Run, best_runs, trace
+from benchmarks.suites.rivals.runs import Run, best_runs, trace
+from benchmarks.suites.rivals.stochastic import METHODS
 from gpflow_decoupled.errors import DataError
 from gpflow_decoupled.likelihoods import BernoulliLogit
 from gpflow_decoupled.models import CVIGP
