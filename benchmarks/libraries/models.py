@@ -90,6 +90,7 @@ FAMILIES = {
     "coupled": "gpflow_decoupled",
     "sites": "gpflow_decoupled",
     "whitened": "gpflow_decoupled",
+    "lbfgs": "gpflow_decoupled",
     "decoupled": "gpflow_decoupled",
     "hybrid": "gpflow_decoupled",
     "orthogonal": "gpflow_decoupled",
@@ -105,8 +106,9 @@ FAMILIES = {
     "gpjax": "gpjax",
 }
 """Family -> library. `sites` and `whitened` are the coupled basis whose sites, or whose whitened q(u), stay the same while the
-kernel changes; `coupled` and the others leave that choice to `fit`. `data` has its mean on all training rows, by conjugate
-gradients; `descent` has it by four epochs of stochastic dual descent per solve. `sgpr`, `cglb` and `gpr` are GPflow's SGPR,
+kernel changes; `coupled` and the others leave that choice to `fit`. `lbfgs` is the coupled basis whose kernel, noise and
+points move by L-BFGS on all rows after a quarter of the run. `data` has its mean on all training rows, by conjugate gradients;
+`descent` has it by four epochs of stochastic dual descent per solve. `sgpr`, `cglb` and `gpr` are GPflow's SGPR,
 CGLB and GPR by L-BFGS; `gpr` refuses more rows than the number says, and `cglb` more than 10,000, because it stores the kernel
 matrix. `trees` are scikit-learn's gradient-boosted trees, of which the number is the limit of iterations. `gpflow` and `gpjax`
 are the whitened SVGP of these libraries; `gpytorch` is the SVGP of GPyTorch, or its orthogonally decoupled one where there are
@@ -114,6 +116,9 @@ mean points."""
 
 HELD = ("sites", "whitened")
 """Families named after the `hold` of `fit` that they choose."""
+
+COUPLED = ("coupled", "lbfgs", *HELD)
+"""Families of the coupled basis."""
 
 ON_DATA = ("data", "descent")
 """Families whose mean is on all training rows."""
@@ -136,10 +141,7 @@ def parse(name: str) -> Spec:
         raise ValueError(f"Model {name!r}: -start is an option of our own fit; leave it out for {spec.library}.")
     if spec.family in (*ON_DATA, "gpytorch", "cglb", "gpr", "sgpr", "trees") and not spec.natural:
         raise ValueError(f"Model {name!r}: {spec.family} has one way of training; leave out -adam.")
-    if (
-        spec.family in ("coupled", *HELD, *ON_DATA, "gpflow", "gpjax", "cglb", "gpr", "sgpr", "trees")
-        and spec.num_gamma
-    ):
+    if spec.family in (*COUPLED, *ON_DATA, "gpflow", "gpjax", "cglb", "gpr", "sgpr", "trees") and spec.num_gamma:
         raise ValueError(f"Model {name!r}: {spec.family} has no mean points of its own; leave out +{spec.num_gamma}.")
     if spec.family in ("decoupled", "hybrid", "orthogonal", "solve") and not spec.num_gamma:
         raise ValueError(f"Model {name!r}: {spec.family} needs mean points; write {name}+MEAN_POINTS.")
@@ -187,7 +189,7 @@ def build(spec: Spec, data: Data, settings: Settings) -> gpflow.models.GPModel:
     num_data, L = len(data.X_train), data.num_classes if data.num_classes > 2 else 1
     if spec.family == "gpflow":
         return gpflow.models.SVGP(kernel, likelihood, beta, whiten=True, num_latent_gps=L, num_data=num_data)
-    if spec.family in ("coupled", *HELD):
+    if spec.family in COUPLED:
         return models.BasisGP(kernel, likelihood, bases.CoupledBasis(beta, L), num_data=num_data)
     if spec.family in ON_DATA:
         return models.ODVGP(kernel, likelihood, "data", beta, num_latent_gps=L, num_data=num_data)

@@ -83,6 +83,7 @@ def _options(spec: Spec, data: Data, settings: Settings, budget: float, recorder
         "batch_size": min(settings.batch_size, len(data.X_train)),
         "learning_rate": settings.learning_rate,
         "natural_gradient": settings.step_of(spec.num_beta, data) if spec.natural else None,
+        "optimizer": "lbfgs" if spec.family == "lbfgs" else None,
         "hold": spec.family if spec.family in HELD else None,
         "schedule": Schedule(anneal=settings.anneal),
         "seed": settings.seed,

@@ -46,7 +46,7 @@ def fit(
     precision: str | None = None,
     mean_solver: str | MeanSolver | ConjugateGradients | StochasticDualDescent | None = None,
     learning_rate: float | None = None,
-    optimizer: Optimizer | None = None,
+    optimizer: Optimizer | str | None = None,
     schedule: Schedule | None = None,
     evaluation: Evaluation | Sequence[npt.ArrayLike] | None = None,
     checkpoint: Checkpoints | str | os.PathLike[str] | None = None,
@@ -108,7 +108,10 @@ end | `optimizer` | `learning_rate`, `optimizer`, `Schedule.anneal`, `Schedule.r
         run trains on beta, and so does most of it where `seconds` are few for the number of rows; the mean is solved for
         at the end.
     :param learning_rate: of `optimizer`, in place of its own; 0.03 for Adam.
-    :param optimizer: a new Keras 2 or Keras 3 optimizer for the rest; Adam if not given.
+    :param optimizer: a new Keras 2 or Keras 3 optimizer for the rest; Adam if not given. "lbfgs" is for Gaussian noise and
+        arrays with N M up to 30 million: after a quarter of the run, which Adam trains, L-BFGS on all rows climbs the bound at
+        the best q(u), which is known in closed form. That counts as one step, and a limit of `steps` stands for the rows that
+        these would have seen. It costs N M^2 per evaluation, and keeps about 7 N M numbers.
     :param schedule: a `Schedule` of ramp, annealing and refreshes.
     :param evaluation: held-out (X, Y), scored every 500 steps and at the end, or an `Evaluation`, which also has patience
         and then ends with the Parameters that scored best.
@@ -139,6 +142,8 @@ end | `optimizer` | `learning_rate`, `optimizer`, `Schedule.anneal`, `Schedule.r
         model = ODVGP(kernel, gpflow.likelihoods.Gaussian(), gamma, beta)
         result = fit(model, (X, Y), steps=1000, evaluation=(X_test, Y_test))
         print(result, result.history["log_density"])
+        regression = BasisGP(kernel, gpflow.likelihoods.Gaussian(), CoupledBasis(beta))
+        fit(regression, (X, Y), seconds=60, optimizer="lbfgs")
     """
     if isinstance(model, InUnits):
         model, data, evaluation = model.on_scale(data, evaluation)

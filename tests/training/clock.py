@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from gpflow_decoupled.optimizers import ConjugateGradients
+from gpflow_decoupled.training.routes.all_rows.climb import CollapsedClimb
 from gpflow_decoupled.training.routes.data_mean import step as data_mean
-from gpflow_decoupled.training.routes.data_mean.collapsed import CollapsedClimb
 from gpflow_decoupled.training.steps import StepSizes
 
 

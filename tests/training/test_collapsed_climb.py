@@ -19,8 +19,8 @@ from gpflow_decoupled.models import ODVGP, BasisGP
 from gpflow_decoupled.optimizers import ConjugateGradients, collapsed_elbo
 from gpflow_decoupled.optimizers.lbfgs import LBFGSRun
 from gpflow_decoupled.training import FitResult
-from gpflow_decoupled.training.routes.data_mean import collapsed
-from gpflow_decoupled.training.routes.data_mean.collapsed import CollapsedClimb
+from gpflow_decoupled.training.routes.all_rows import climb as collapsed
+from gpflow_decoupled.training.routes.all_rows.climb import CollapsedClimb
 from gpflow_decoupled.training.routes.data_mean.step import DataMeanStep
 from tests.interrupts import interrupt_call
 from tests.training.clock import Clock
@@ -61,12 +61,12 @@ class Watch:
         self.seconds: list[float] = []
         run = CollapsedClimb.run
 
-        def watched(climb: CollapsedClimb, evaluations: int, deadline: float) -> tuple[LBFGSRun, tf.Tensor]:
-            before = float(collapsed_elbo(climb.view, (X, Y)))
+        def watched(climb: CollapsedClimb, evaluations: int, deadline: float, *rest: Any) -> tuple[LBFGSRun, tf.Tensor]:
+            before = float(collapsed_elbo(climb.model, (X, Y)))
             self.seconds.append(deadline - time.perf_counter())
-            found, elbo = run(climb, evaluations, deadline)
-            self.views.append(climb.view)
-            self.runs.append((before, found, float(climb.view.elbo((X, Y)))))
+            found, elbo = run(climb, evaluations, deadline, *rest)
+            self.views.append(climb.model)
+            self.runs.append((before, found, float(climb.model.elbo((X, Y)))))
             assert float(elbo) == pytest.approx(self.runs[-1][2], rel=1e-9)
             return found, elbo
 
@@ -123,7 +123,7 @@ def test_it_is_left_out(why: str, watch: Watch, monkeypatch: pytest.MonkeyPatch)
         for part in (model.kernel, model.likelihood, model.basis.beta):
             gpflow.set_trainable(part, False)
     else:
-        monkeypatch.setattr(collapsed, "_MOST_ENTRIES", len(X) * len(BETA) - 1)
+        monkeypatch.setattr(collapsed, "MOST_ENTRIES", len(X) * len(BETA) - 1)
     ends: list[float] = []
     share = DataMeanStep.set_step_sizes
     monkeypatch.setattr(DataMeanStep, "set_step_sizes", lambda step, sizes: ends.append(step.end) or share(step, sizes))

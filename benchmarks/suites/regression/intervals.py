@@ -22,7 +22,7 @@ from gpflow_decoupled import fit
 from gpflow_decoupled.inducing import select
 from gpflow_decoupled.models import ODVGP
 from gpflow_decoupled.optimizers import ConjugateGradients
-from gpflow_decoupled.optimizers.data_mean.hyperparameters import climb, evidence_at
+from gpflow_decoupled.optimizers.data_mean.hyperparameters import climb, evidence_at, hyperparameters_of
 
 from ...harness.data import Data
 from ...harness.machine import training_clock
@@ -93,7 +93,9 @@ def _solved(model: gpflow.models.GPModel, data: Data, place: tuple[str, int, int
     began = time.perf_counter()
     for _ in range(_ROUNDS):
         mean = wider.basis.kernel_mean
-        climb(wider, mean, evidence_at(wider, mean, rows, tf.float32), evaluations=_EVALUATIONS)
+        climb(
+            wider, hyperparameters_of(wider, mean), evidence_at(wider, mean, rows, tf.float32), evaluations=_EVALUATIONS
+        )
         gap = ConjugateGradients().run(wider, rows).gap
     return [*found, _row(wider, data, place, gap, began, True)]
 

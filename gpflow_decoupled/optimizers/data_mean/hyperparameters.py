@@ -4,7 +4,8 @@ from __future__ import annotations
 
 __all__ = ["bound_at_sites", "climb", "evidence_at", "hyperparameters_of"]
 
-from collections.abc import Callable
+import itertools
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -37,7 +38,7 @@ def hyperparameters_of(model: BasisGP, mean: DataMean) -> list[tf.Variable]:
 
 def climb(
     model: BasisGP,
-    mean: DataMean,
+    variables: Sequence[tf.Variable],
     objective: Callable[[], tf.Tensor],
     *,
     evaluations: int,
@@ -45,20 +46,22 @@ def climb(
     stop: Callable[[list[float]], bool] = lambda values: False,
     keep: bool = False,
     group: Group | None = None,
+    show: Callable[[str], object] | None = None,
 ) -> LBFGSRun:
-    """A few iterations of L-BFGS on everything that is trainable except q(f), whose coefficients stay.
+    """Iterations of L-BFGS on some variables of a model.
 
     :param model: the model, whose log prior density of the hyperparameters is added to the objective.
-    :param mean: its mean on all data.
+    :param variables: what moves: for example `hyperparameters_of`.
     :param objective: of the hyperparameters, a scalar [] in nats: `evidence_at` or `bound_at_sites`, for example.
     :param evaluations: of the objective and its gradient, about.
     :param deadline: a value of `time.perf_counter` after which no further iteration is begun.
     :param stop: ends the climb, see `lbfgs_ascent`.
     :param keep: whether an interrupt ends the climb with the best that it has found, rather than being raised.
     :param group: the workers of the run, which all take the steps of the value and the gradient that the first one has.
+    :param show: shows a line after each iteration.
     :raises NumericalError: if the objective is not finite at the start.
     """
-    variables, workers = hyperparameters_of(model, mean), group or Group()
+    workers, total = group or Group(), itertools.count()
     parts = [workers.parts_of(variable) for variable in variables]
 
     def function(x: np.ndarray) -> tuple[float, np.ndarray]:
@@ -71,11 +74,16 @@ def climb(
         agreed = workers.of_first(tf.concat([[value], gradient], axis=0)).numpy()
         return float(agreed[0]), agreed[1:]
 
+    def report(value: float, _: int) -> None:
+        if show is not None:
+            show(f"L-BFGS on all rows, iteration {next(total)}, {value:.6g} nats")
+
     run = lbfgs_ascent(
         function,
         Scipy.pack_tensors(variables).numpy(),
         lambda values: stop(values) or workers.is_over(deadline),
         evaluations,
+        record=report,
         keep=keep,
         advice="standardise X and Y, or start from a larger noise variance.",
         matrix="K_beta",

@@ -5,6 +5,7 @@ from __future__ import annotations
 __all__ = ["InducingRoute"]
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import tensorflow as tf
 from gpflow.keras import tf_keras
@@ -24,6 +25,8 @@ from ...summaries import short_repr
 from ..batches import DEFAULT_BATCH, Batches, make_batches
 from ..schedules import Limits
 from ..steps import Step
+from .all_rows.parts import BY_NAME as LBFGS
+from .all_rows.parts import parts_on_all_rows
 from .data_mean.parts import BY_NAME, parts_on_data
 from .inducing_step import TrainingStep
 from .on_replicas import check_on_replicas, shards_of
@@ -78,7 +81,7 @@ class InducingRoute(Route):
             check_precision(self.view(model))
         solver = chosen.get("mean_solver")
         of_data = isinstance(model, BasisGP) and isinstance(model.basis.kernel_mean, DataMean)
-        if of_data and solver is not None and not _is_by_name(solver) and not isinstance(solver, MeanOptimizer):
+        if of_data and solver is not None and not _is_called(BY_NAME, solver) and not isinstance(solver, MeanOptimizer):
             stored = isinstance(solver, MeanSolver) or isinstance(solver, str) and solver in METHODS
             raise UnknownOptionError(
                 f"mean_solver={short_repr(solver)} {'is for mean points that are stored' if stored else 'is not known'}; "
@@ -87,9 +90,13 @@ class InducingRoute(Route):
             )
 
     def choose(self, model: Model, chosen: Mapping[str, object], limits: Limits) -> Choices:
-        """Those of all, where conjugate gradients may be chosen by their name."""
-        named = {"mean_solver": ConjugateGradients()} if _is_by_name(chosen.get("mean_solver")) else {}
-        return super().choose(model, {**chosen, **named}, limits)
+        """Those of all, where conjugate gradients and L-BFGS may be chosen by their names."""
+        named: dict[str, object] = {}
+        if _is_called(BY_NAME, chosen.get("mean_solver")):
+            named["mean_solver"] = ConjugateGradients()
+        if on_all_rows := _is_called(LBFGS, chosen.get("optimizer")):
+            named["optimizer"] = None  # Adam, on minibatches
+        return replace(super().choose(model, {**chosen, **named}, limits), on_all_rows=on_all_rows)
 
     def view(self, model: Model) -> BasisGP:
         """The model, or a `BasisGP` that shares its Parameters with a plain SVGP."""
@@ -116,7 +123,13 @@ class InducingRoute(Route):
     def parts(self, model: BasisGP, data: Data, choices: Choices) -> tuple[Step, Batches]:
         """A `TrainingStep` on minibatches of the data."""
         if isinstance(model.basis.kernel_mean, DataMean):
+            if choices.on_all_rows:
+                raise UnknownOptionError(
+                    f'optimizer={LBFGS!r}: training with gamma="data" climbs all rows anyway where that pays; leave it out.'
+                )
             return parts_on_data(model, model.basis.kernel_mean, data, choices, self.parts)
+        if choices.on_all_rows:
+            return parts_on_all_rows(model, data, replace(choices, on_all_rows=False), self.parts)
         if not isinstance(choices.mean_solver, MeanSolver):
             raise UnknownOptionError(
                 f'{type(choices.mean_solver).__name__} needs a mean on all data, gamma="data", and the mean points of this '
@@ -141,5 +154,5 @@ class InducingRoute(Route):
         return step, batches
 
 
-def _is_by_name(solver: object) -> bool:
-    return isinstance(solver, str) and solver == BY_NAME
+def _is_called(name: str, option: object) -> bool:
+    return isinstance(option, str) and option == name

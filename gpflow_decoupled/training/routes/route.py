@@ -93,6 +93,8 @@ class Choices:
     seed: int
     compile: bool
     xla: bool
+    on_all_rows: bool
+    """Whether L-BFGS on all rows follows the steps of the optimizer."""
     limits: Limits
     group: Group
 
@@ -225,6 +227,7 @@ class Route(abc.ABC):
             seed=values["seed"],
             compile=bool(values["compile"]),
             xla=values["compile"] == "xla",
+            on_all_rows=False,
             limits=limits,
             group=group,
         )

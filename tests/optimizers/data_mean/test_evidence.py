@@ -132,7 +132,7 @@ def test_the_ascent_moves_hyperparameters_and_nothing_of_q() -> None:
     data = tf.constant(X), tf.constant(Y[:, :1])
     a = mean.coefficients.numpy()
     start = float(_bound(model, a))
-    run = climb(model, mean, evidence_at(model, mean, data), evaluations=5)
+    run = climb(model, hyperparameters_of(model, mean), evidence_at(model, mean, data), evaluations=5)
     assert_allclose([run.start, run.value], [start, float(_bound(model, a))], rtol=1e-10)
     assert run.value > run.start + 1.0
     for one, value in zip(fixed, before):
@@ -140,7 +140,7 @@ def test_the_ascent_moves_hyperparameters_and_nothing_of_q() -> None:
     assert np.abs(model.kernel.lengthscales.numpy() - moving[0]) > 1e-3
     assert np.abs(model.basis.beta.Z.numpy() - moving[1]).max() > 1e-3
     objective = evidence_at(model, mean, data)
-    late = climb(model, mean, objective, evaluations=50, deadline=time.perf_counter() - 1.0)
+    late = climb(model, hyperparameters_of(model, mean), objective, evaluations=50, deadline=time.perf_counter() - 1.0)
     assert late.evaluations < 10 and late.value >= late.start
 
 
@@ -176,7 +176,12 @@ def test_the_ascent_at_sites_raises_the_best_bound() -> None:
     solver = ConjugateGradients(tolerance=1e-6, float32=False)
     elbo = solver.run(model, data).elbo
     mean = model.basis.kernel_mean
-    run = climb(model, mean, bound_at_sites(model, mean, tuple(map(tf.constant, data))), evaluations=4)
+    run = climb(
+        model,
+        hyperparameters_of(model, mean),
+        bound_at_sites(model, mean, tuple(map(tf.constant, data))),
+        evaluations=4,
+    )
     gain = solver.run(model, data).elbo - elbo
     assert run.value - run.start > 0.1 and gain > 0.5 * (run.value - run.start)
 

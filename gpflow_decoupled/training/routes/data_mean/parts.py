@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["BY_NAME", "AllRows", "parts_on_data"]
+__all__ = ["BY_NAME", "parts_on_data"]
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -14,9 +14,10 @@ from ....bases.parts.data_mean import DataMean, refuse_streams
 from ....inputs import stays_on_disk
 from ....models import BasisGP
 from ....optimizers import ConjugateGradients
-from ...batches import ArrayBatches, Batch, Batches
+from ...batches import ArrayBatches, Batches
 from ...steps import Step
 from ...together import refuse_other_run
+from ..all_rows.batches import AllRows
 from ..route import Choices, Data, MeanSolver
 from .step import DataMeanStep
 
@@ -64,12 +65,3 @@ def parts_on_data(
         model, mean, view, coupled, batches.whole, arrays.batch_size, solver, choices.limits, choices.group
     )
     return step, batches
-
-
-class AllRows(ArrayBatches):
-    """Minibatches of X [N, D], Y [N, P] for a step that sees all rows at the end of a run."""
-
-    @property
-    def whole(self) -> Batch:
-        """All rows."""
-        return self.X, self.Y

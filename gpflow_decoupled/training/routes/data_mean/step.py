@@ -4,7 +4,7 @@
    sizes that fall in the last fifth of these: it finds kernel, noise and inducing points, and q(u) is a good start.
    Where too few evaluations of rounds fit into the rest, or expectations are sampled, these steps go on until step 4.
 2. For Gaussian noise and rows that are not too many, these steps end after 25 % of the run, and L-BFGS climbs the bound of the
-   coupled model at its best q(u) until 70 % of it, or until that no longer rises: see `collapsed.py`. This counts as a step.
+   coupled model at its best q(u) until 70 % of it, or until that no longer rises: see `routes/all_rows`. This is a step.
 3. Each further step is a round: a solve for the mean on all data, by conjugate gradients or what was chosen, then L-BFGS
    climbs a bound of the evidence at this mean for a few evaluations. A round that gains less than `_ENOUGH` ends the run.
    For Gaussian noise the bound is that of CGLB; for other likelihoods, and where outputs are mixed, it is taken at the sites
@@ -46,7 +46,7 @@ from ...schedules import Limits
 from ...states import Snapshot, go_back, snapshot
 from ...steps import Step, StepOutput, StepSizes, Trackable
 from ...together import repair_drift
-from .collapsed import CollapsedClimb
+from ..all_rows.climb import CollapsedClimb
 
 _COUPLED_SHARE = 0.7
 """The share of a run before the rounds, where there are any. With half of it, a kernel with thirty lengthscales ends behind
@@ -106,7 +106,7 @@ class DataMeanStep(Step):
         self.hyperparameters = hyperparameters_of(model, mean)
         alone = group.strategy is None and CollapsedClimb.fits(view, len(data[0]))
         climbs = alone and self.rounds and not self.at_sites and bool(self.hyperparameters)
-        self.collapsed = CollapsedClimb(model, mean, view, data) if climbs else None
+        self.collapsed = CollapsedClimb(self.hyperparameters, view, data) if climbs else None
         self.evaluations = 10**6  # as many as there is time for
         if limits.steps is not None:  # as many rows as those steps would see that the climb stands for
             self.evaluations = int((_COUPLED_SHARE - _CLIMB_SHARE) * limits.steps * min(1.0, batch_size / len(data[0])))
@@ -207,7 +207,7 @@ class DataMeanStep(Step):
     def _climb_collapsed(self, collapsed: CollapsedClimb) -> StepOutput:
         """Move hyperparameters and points to where the coupled model of all rows has a better bound."""
         self.is_long = True
-        run, elbo = collapsed.run(self.evaluations, self._deadline(self._climb_end))
+        run, elbo = collapsed.run(self.evaluations, self._deadline(self._climb_end), self.show)
         if run.reason == INTERRUPTED:
             self.finished = INTERRUPTED
         return StepOutput.sound(elbo)
@@ -259,7 +259,7 @@ class DataMeanStep(Step):
         dtype = tf.float32 if self.solver.float32 else None
         objective = (bound_at_sites if self.at_sites else evidence_at)(model, mean, self.data, dtype, self.group)
         end = deadline - self._solve_seconds
-        return climb(model, mean, objective, evaluations=_EVALUATIONS, deadline=end, group=self.group)
+        return climb(model, self.hyperparameters, objective, evaluations=_EVALUATIONS, deadline=end, group=self.group)
 
     def _is_late(self, deadline: float, solves: int) -> bool:
         """Whether so many solves as the last one would not end by a value of `time.perf_counter`."""

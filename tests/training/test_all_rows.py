@@ -1,0 +1,226 @@
+"""`fit` with optimizer="lbfgs": steps on minibatches, then L-BFGS on all rows at the best q(u)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import gpflow
+import numpy as np
+import pytest
+import tensorflow as tf
+from gpflow import likelihoods as gl
+from gpflow.models import GPModel
+
+import gpflow_decoupled as gd
+from gpflow_decoupled.errors import DataError, NumericalError, UnknownOptionError
+from gpflow_decoupled.models import CVIGP, ODVGP, BasisGP, MonteCarlo
+from gpflow_decoupled.optimizers import collapsed_elbo
+from gpflow_decoupled.training import FitResult
+from gpflow_decoupled.training.routes.all_rows import climb as climbing
+from gpflow_decoupled.training.routes.all_rows.climb import CollapsedClimb
+from tests.interrupts import interrupt_call
+from tests.training.problems import BETA, MODELS, orthogonal, parts, sine, values
+
+X, Y = sine()
+STEPS = 40
+
+
+def _model() -> BasisGP:
+    return BasisGP(*parts(), gd.bases.CoupledBasis(BETA))
+
+
+def _fit(model: GPModel, data: Any = None, **options: Any) -> FitResult:
+    settings = {"steps": STEPS, "progress": False, "batch_size": 20, "optimizer": "lbfgs"}
+    return gd.fit(model, (X, Y) if data is None else data, **{**settings, **options})
+
+
+def _interrupt(at: int) -> Callable[[int, dict, Any], None]:
+    """A callback that ends a run after a step."""
+
+    def end(step: int, metrics: dict, model: Any) -> None:
+        if step == at:
+            raise KeyboardInterrupt
+
+    return end
+
+
+def test_it_ends_at_a_maximum_of_the_bound_that_is_below_the_evidence() -> None:
+    """A quarter of the steps are on minibatches; from where it ends GPflow's `SGPR` finds nothing better nearby."""
+    model, by_adam = _model(), _model()
+    result, other = _fit(model), _fit(by_adam, optimizer=None)
+    assert result.steps == STEPS // 4 + 1 and other.steps == STEPS
+    bound = float(model.elbo((X, Y)))
+    assert result.elbo == pytest.approx(bound, rel=1e-9) and result.history["elbo"][-1] == pytest.approx(
+        bound, rel=1e-9
+    )
+    assert bound == pytest.approx(float(collapsed_elbo(model, (X, Y))), rel=1e-9), "q(u) is the best one"
+    assert bound > float(by_adam.elbo((X, Y))) + 0.1
+    peer = gpflow.models.SGPR((X, Y), model.kernel, model.basis.beta, noise_variance=model.likelihood.variance.numpy())
+    assert float(peer.elbo()) == pytest.approx(bound, abs=1e-3)
+    exact = gpflow.models.GPR((X, Y), model.kernel, noise_variance=model.likelihood.variance.numpy())
+    assert bound <= float(exact.log_marginal_likelihood())
+    gpflow.optimizers.Scipy().minimize(peer.training_loss, peer.trainable_variables)
+    assert float(peer.elbo()) <= bound + 0.05
+
+
+@pytest.mark.costly(keep=2)
+@pytest.mark.parametrize("kind", ["SVGP", "ODVGP", "SOLVEGP", "DVGP coupled", "SVGP not whitened", "outputs"])
+def test_every_model_with_a_closed_form(kind: str) -> None:
+    data = (X, np.hstack([Y, 1.0 - Y])) if kind == "outputs" else (X, Y)
+    model = BasisGP(*parts(), gd.bases.CoupledBasis(BETA, 2)) if kind == "outputs" else MODELS[kind]()
+    result = _fit(model, data)
+    assert result.elbo == pytest.approx(float(model.elbo(data)), rel=1e-6)
+    assert result.elbo == pytest.approx(float(collapsed_elbo(model, data)), rel=1e-6)
+    assert result.elbo > result.history["elbo"][0]
+
+
+def test_what_is_not_trainable_stays() -> None:
+    model = _model()
+    gpflow.set_trainable(model.likelihood, False)
+    gpflow.set_trainable(model.basis.beta, False)
+    before = values(model)
+    _fit(model)
+    moved = {name for name, value in values(model).items() if not np.array_equal(value, before[name])}
+    assert moved == {".basis.q_mu", ".basis.q_sqrt", ".kernel.variance", ".kernel.lengthscales"}
+
+
+def test_with_q_alone_it_ends_at_the_optimum() -> None:
+    model = _model()
+    for part in (model.kernel, model.likelihood, model.basis.beta):
+        gpflow.set_trainable(part, False)
+    expected = float(collapsed_elbo(model, (X, Y)))
+    result = _fit(model, steps=8)
+    assert result.elbo == pytest.approx(expected, rel=1e-9) and result.converged and result.reason == "converged"
+
+
+def _set_untrainable(model: BasisGP) -> BasisGP:
+    gpflow.set_trainable(model.basis.q_mu, False)
+    gpflow.set_trainable(model.basis.q_sqrt, False)
+    return model
+
+
+MIXED = gpflow.kernels.LinearCoregionalization([gpflow.kernels.Matern52()], W=np.ones([2, 1]))
+REFUSED: dict[str, tuple[Callable[[], GPModel], Any, type[Exception], str]] = {
+    "labels": (
+        lambda: BasisGP(gpflow.kernels.Matern52(), gl.Bernoulli(), gd.bases.CoupledBasis(BETA)),
+        (X, (Y > 0.5).astype(float)),
+        UnknownOptionError,
+        "optimizer='lbfgs' climbs the bound at the best q.*Gaussian likelihood.*Bernoulli",
+    ),
+    "mixed outputs": (
+        lambda: BasisGP(MIXED, gl.Gaussian(0.1), gd.bases.CoupledBasis(BETA)),
+        (X, np.hstack([Y, -Y])),
+        UnknownOptionError,
+        "not mixed",
+    ),
+    "draws": (
+        lambda: BasisGP(*parts(), gd.bases.CoupledBasis(BETA), expectations=MonteCarlo(4)),
+        (X, Y),
+        UnknownOptionError,
+        "model.expectations",
+    ),
+    "a dataset": (
+        lambda: BasisGP(*parts(), gd.bases.CoupledBasis(BETA), num_data=60),
+        tf.data.Dataset.from_tensor_slices((X, Y)).batch(20),
+        DataError,
+        "needs all rows in memory",
+    ),
+    "q held": (lambda: _set_untrainable(_model()), (X, Y), DataError, "sets q in closed form"),
+    "all data": (lambda: ODVGP(*parts(), "data", BETA), (X, Y), UnknownOptionError, "climbs all rows anyway"),
+    "sites": (lambda: CVIGP((X, Y), *parts()), None, DataError, "optimizer is a str"),
+    "NaN": (_model, (X, np.where(Y > 0.9, np.nan, Y)), DataError, r"Y\[18, 0\] is nan"),
+}
+
+
+@pytest.mark.parametrize("why", REFUSED)
+def test_it_is_refused_with_nothing_changed(why: str) -> None:
+    make, data, error, message = REFUSED[why]
+    model = make()
+    before, options = values(model), {"batch_size": "auto"} if why in ("a dataset", "sites") else {}
+    with pytest.raises(error, match=message):
+        gd.fit(model, data, steps=4, optimizer="lbfgs", progress=False, **options)
+    assert all(np.array_equal(value, before[name]) for name, value in values(model).items())
+
+
+def test_rows_that_do_not_fit_into_memory_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(climbing, "MOST_ENTRIES", len(X) * len(BETA) - 1)
+    with pytest.raises(DataError, match="seven matrices of 5 points by 60 rows"):
+        _fit(_model())
+
+
+def test_a_limit_of_seconds_is_the_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is left of the limit after the steps; a limit of steps stands for as many passes, and 30 at least."""
+    taken: list[tuple[int, float]] = []
+    run = CollapsedClimb.run
+
+    def watched(climb: CollapsedClimb, evaluations: int, deadline: float, *rest: Any) -> Any:
+        taken.append((evaluations, deadline - time.perf_counter()))
+        return run(climb, 5, deadline, *rest)
+
+    monkeypatch.setattr(CollapsedClimb, "run", watched)
+    result = _fit(_model(), steps=None, seconds=0.8)
+    assert result.reason == "evaluations done" and 0.0 < taken[0][1] <= 0.6
+    _fit(_model(), steps=400)
+    assert taken[1] == (100, float("inf"))
+    _fit(_model(), steps=8)
+    assert taken[2][0] == 30
+
+
+def test_time_that_is_up_ends_the_climb(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = CollapsedClimb.run
+    late = lambda climb, evaluations, deadline, *rest: run(climb, evaluations, time.perf_counter() - 1.0, *rest)  # noqa: E731
+    monkeypatch.setattr(CollapsedClimb, "run", late)
+    monkeypatch.setattr("gpflow_decoupled.training.routes.all_rows.step._SHARE", 0.25)
+    result = _fit(_model(), steps=None, seconds=0.01)
+    assert result.reason in ("time is up", "converged") and np.isfinite(result.elbo)
+
+
+def test_an_interrupt_keeps_what_it_has_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = _model()
+    with monkeypatch.context() as patch:
+        calls = interrupt_call(patch, gpflow.optimizers.Scipy, "unpack_tensors", 9)
+        result = _fit(model)
+    assert calls and (result.reason, result.converged) == ("interrupted", False)
+    assert result.steps == STEPS // 4 + 1
+    assert result.elbo == pytest.approx(float(model.elbo((X, Y))), rel=1e-9)
+    assert result.elbo == pytest.approx(float(collapsed_elbo(model, (X, Y))), rel=1e-9)
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("stop", [6, 11])
+def test_a_run_that_is_resumed_climbs_once(stop: int, tmp_path: Path) -> None:
+    saved = {"checkpoint": gd.training.Checkpoints(tmp_path, every=1)}
+    first = _fit(_model(), callbacks=gd.training.Callbacks([_interrupt(stop)], every=1), **saved)
+    assert first.steps == stop
+    model, expected = _model(), _model()
+    second, whole = _fit(model, **saved), _fit(expected)
+    assert second.steps == whole.steps
+    np.testing.assert_allclose(second.history["elbo"], whole.history["elbo"], rtol=1e-7)
+    for name, value in values(expected).items():
+        np.testing.assert_allclose(values(model)[name], value, rtol=1e-5, atol=1e-7, err_msg=name)
+
+
+def test_a_bound_that_is_not_finite_restores_the_parameters(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = _model()
+    before = values(model)
+    monkeypatch.setattr(climbing, "collapsed_elbo", lambda model, data: tf.constant(np.nan, tf.float64))
+    with pytest.raises(NumericalError, match="bound at the start is not finite") as caught:
+        _fit(model, steps=4)
+    assert caught.value.result.steps == 1
+    assert all(np.array_equal(value, before[name]) for name, value in values(model).items()), "a bound was sound there"
+
+
+def test_it_says_where_it_is(capsys: pytest.CaptureFixture) -> None:
+    _fit(orthogonal(), progress=True)
+    shown = capsys.readouterr().err
+    assert "L-BFGS on all rows, iteration" in shown and "nats" in shown
+
+
+def test_a_standardized_model_takes_it() -> None:
+    """In its own units, and from a start that suits the data."""
+    model = gd.Standardized(lambda X, Y: _model(), (X, 5.0 + 3.0 * Y))
+    result = gd.fit(model, steps=STEPS, optimizer="lbfgs", initialize="auto", progress=False)
+    assert result.start is not None and np.sqrt(np.mean((model.predict_y(X)[0] - 5.0 - 3.0 * Y) ** 2)) < 0.45
