@@ -42,7 +42,8 @@ def check_optimizer(optimizer: object) -> None:
     if any(part is None for part in parts) or not isinstance(getattr(optimizer, "variables", None), (list, tuple)):
         raise DataError(
             f"optimizer is a {kind}, which fit cannot drive; pass an instance from gpflow.keras.tf_keras.optimizers "
-            '(not from its legacy module) or tf.keras.optimizers. Models on inducing points with Gaussian noise take "lbfgs" too.'
+            "(not from its legacy module) or tf.keras.optimizers. Models on inducing points with Gaussian noise take 'lbfgs', "
+            "too."
         )
     *_, iterations, get_config = parts
     if not isinstance(get_config()["learning_rate"], Real):
