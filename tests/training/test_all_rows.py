@@ -22,7 +22,7 @@ from gpflow_decoupled.training import FitResult
 from gpflow_decoupled.training.routes.all_rows import climb as climbing
 from gpflow_decoupled.training.routes.all_rows.climb import CollapsedClimb
 from tests.interrupts import interrupt_call
-from tests.training.problems import BETA, MODELS, orthogonal, parts, sine, values
+from tests.training.problems import BETA, MODELS, parts, sine, values
 
 X, Y = sine()
 STEPS = 40
@@ -48,26 +48,37 @@ def _interrupt(at: int) -> Callable[[int, dict, Any], None]:
 
 
 def test_it_ends_at_a_maximum_of_the_bound_that_is_below_the_evidence() -> None:
-    """A quarter of the steps are on minibatches; from where it ends GPflow's `SGPR` finds nothing better nearby."""
-    model, by_adam = _model(), _model()
-    result, other = _fit(model), _fit(by_adam, optimizer=None)
-    assert result.steps == STEPS // 4 + 1 and other.steps == STEPS
+    """A quarter of the steps are on minibatches; q(u) is the best one, and no hyperparameter has a gradient that matters."""
+    model = _model()
+    result = _fit(model)
+    assert result.steps == STEPS // 4 + 1
     bound = float(model.elbo((X, Y)))
     assert result.elbo == pytest.approx(bound, rel=1e-9) and result.history["elbo"][-1] == pytest.approx(
         bound, rel=1e-9
     )
     assert bound == pytest.approx(float(collapsed_elbo(model, (X, Y))), rel=1e-9), "q(u) is the best one"
-    assert bound > float(by_adam.elbo((X, Y))) + 0.1
+    noise = model.likelihood.variance.numpy()
+    exact = gpflow.models.GPR((X, Y), model.kernel, noise_variance=noise)
+    assert bound <= float(exact.log_marginal_likelihood())
+    with tf.GradientTape() as tape:
+        value = collapsed_elbo(model, (X, Y))
+    moved = [*model.kernel.trainable_variables, *model.likelihood.trainable_variables]
+    assert max(abs(float(slope)) for slope in tape.gradient(value, moved)) < 0.5
+
+
+@pytest.mark.exhaustive
+def test_it_ends_above_adam_and_where_sgpr_finds_nothing_better() -> None:
+    model, by_adam = _model(), _model()
+    bound = _fit(model).elbo
+    assert bound > _fit(by_adam, optimizer=None).elbo + 0.1
     peer = gpflow.models.SGPR((X, Y), model.kernel, model.basis.beta, noise_variance=model.likelihood.variance.numpy())
     assert float(peer.elbo()) == pytest.approx(bound, abs=1e-3)
-    exact = gpflow.models.GPR((X, Y), model.kernel, noise_variance=model.likelihood.variance.numpy())
-    assert bound <= float(exact.log_marginal_likelihood())
     gpflow.optimizers.Scipy().minimize(peer.training_loss, peer.trainable_variables)
     assert float(peer.elbo()) <= bound + 0.05
 
 
-@pytest.mark.costly(keep=2)
-@pytest.mark.parametrize("kind", ["SVGP", "ODVGP", "SOLVEGP", "DVGP coupled", "SVGP not whitened", "outputs"])
+@pytest.mark.costly(keep=1)
+@pytest.mark.parametrize("kind", ["ODVGP", "SVGP", "SOLVEGP", "DVGP coupled", "SVGP not whitened", "outputs"])
 def test_every_model_with_a_closed_form(kind: str) -> None:
     data = (X, np.hstack([Y, 1.0 - Y])) if kind == "outputs" else (X, Y)
     model = BasisGP(*parts(), gd.bases.CoupledBasis(BETA, 2)) if kind == "outputs" else MODELS[kind]()
@@ -158,7 +169,7 @@ def test_a_limit_of_seconds_is_the_deadline(monkeypatch: pytest.MonkeyPatch) -> 
 
     def watched(climb: CollapsedClimb, evaluations: int, deadline: float, *rest: Any) -> Any:
         taken.append((evaluations, deadline - time.perf_counter()))
-        return run(climb, 5, deadline, *rest)
+        return run(climb, 5, float("inf"), *rest)
 
     monkeypatch.setattr(CollapsedClimb, "run", watched)
     result = _fit(_model(), steps=None, seconds=0.8)
@@ -173,7 +184,6 @@ def test_time_that_is_up_ends_the_climb(monkeypatch: pytest.MonkeyPatch) -> None
     run = CollapsedClimb.run
     late = lambda climb, evaluations, deadline, *rest: run(climb, evaluations, time.perf_counter() - 1.0, *rest)  # noqa: E731
     monkeypatch.setattr(CollapsedClimb, "run", late)
-    monkeypatch.setattr("gpflow_decoupled.training.routes.all_rows.step._SHARE", 0.25)
     result = _fit(_model(), steps=None, seconds=0.01)
     assert result.reason in ("time is up", "converged") and np.isfinite(result.elbo)
 
@@ -214,11 +224,12 @@ def test_a_bound_that_is_not_finite_restores_the_parameters(monkeypatch: pytest.
 
 
 def test_it_says_where_it_is(capsys: pytest.CaptureFixture) -> None:
-    _fit(orthogonal(), progress=True)
+    _fit(_model(), steps=8, progress=True)
     shown = capsys.readouterr().err
     assert "L-BFGS on all rows, iteration" in shown and "nats" in shown
 
 
+@pytest.mark.exhaustive
 def test_a_standardized_model_takes_it() -> None:
     """In its own units, and from a start that suits the data."""
     model = gd.Standardized(lambda X, Y: _model(), (X, 5.0 + 3.0 * Y))
