@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -19,3 +20,13 @@ def interrupt_call(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, at: i
 
     monkeypatch.setattr(owner, name, counted)
     return calls
+
+
+def interrupt_after(step: int) -> Callable[[int, dict, Any], None]:
+    """A callback of `fit` that is a Ctrl-C after a step."""
+
+    def end(number: int, metrics: dict, model: Any) -> None:
+        if number == step:
+            raise KeyboardInterrupt
+
+    return end

@@ -21,7 +21,7 @@ from gpflow_decoupled.optimizers import collapsed_elbo
 from gpflow_decoupled.training import FitResult
 from gpflow_decoupled.training.routes.all_rows import climb as climbing
 from gpflow_decoupled.training.routes.all_rows.climb import CollapsedClimb
-from tests.interrupts import interrupt_call
+from tests.interrupts import interrupt_after, interrupt_call
 from tests.training.problems import BETA, MODELS, parts, sine, values
 
 X, Y = sine()
@@ -35,16 +35,6 @@ def _model() -> BasisGP:
 def _fit(model: GPModel, data: Any = None, **options: Any) -> FitResult:
     settings = {"steps": STEPS, "progress": False, "batch_size": 20, "optimizer": "lbfgs"}
     return gd.fit(model, (X, Y) if data is None else data, **{**settings, **options})
-
-
-def _interrupt(at: int) -> Callable[[int, dict, Any], None]:
-    """A callback that ends a run after a step."""
-
-    def end(step: int, metrics: dict, model: Any) -> None:
-        if step == at:
-            raise KeyboardInterrupt
-
-    return end
 
 
 def test_it_ends_at_a_maximum_of_the_bound_that_is_below_the_evidence() -> None:
@@ -203,7 +193,7 @@ def test_an_interrupt_keeps_what_it_has_found(monkeypatch: pytest.MonkeyPatch) -
 @pytest.mark.parametrize("stop", [6, 11])
 def test_a_run_that_is_resumed_climbs_once(stop: int, tmp_path: Path) -> None:
     saved = {"checkpoint": gd.training.Checkpoints(tmp_path, every=1)}
-    first = _fit(_model(), callbacks=gd.training.Callbacks([_interrupt(stop)], every=1), **saved)
+    first = _fit(_model(), callbacks=gd.training.Callbacks([interrupt_after(stop)], every=1), **saved)
     assert first.steps == stop
     model, expected = _model(), _model()
     second, whole = _fit(model, **saved), _fit(expected)

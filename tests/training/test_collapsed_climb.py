@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +21,7 @@ from gpflow_decoupled.training import FitResult
 from gpflow_decoupled.training.routes.all_rows import climb as collapsed
 from gpflow_decoupled.training.routes.all_rows.climb import CollapsedClimb
 from gpflow_decoupled.training.routes.data_mean.step import DataMeanStep
-from tests.interrupts import interrupt_call
+from tests.interrupts import interrupt_after, interrupt_call
 from tests.training.clock import Clock
 from tests.training.problems import BETA, parts, sine, values
 
@@ -40,16 +39,6 @@ def _fit(model: ODVGP, data: Any = None, **options: Any) -> FitResult:
     solver = ConjugateGradients(tolerance=1e-3, float32=False)
     settings = {"steps": STEPS, "progress": False, "mean_solver": solver, "learning_rate": 0.03}
     return gd.fit(model, (X, Y) if data is None else data, **{**settings, **options})
-
-
-def _interrupt(at: int) -> Callable[[int, dict, Any], None]:
-    """A callback that ends a run after a step."""
-
-    def end(step: int, metrics: dict, model: Any) -> None:
-        if step == at:
-            raise KeyboardInterrupt
-
-    return end
 
 
 class Watch:
@@ -127,7 +116,7 @@ def test_it_is_left_out(why: str, watch: Watch, monkeypatch: pytest.MonkeyPatch)
     ends: list[float] = []
     share = DataMeanStep.set_step_sizes
     monkeypatch.setattr(DataMeanStep, "set_step_sizes", lambda step, sizes: ends.append(step.end) or share(step, sizes))
-    result = _fit(model, data, callbacks=gd.training.Callbacks([_interrupt(40)], every=1), **options)
+    result = _fit(model, data, callbacks=gd.training.Callbacks([interrupt_after(40)], every=1), **options)
     assert not watch.runs and np.isfinite(result.elbo) and set(ends) == {0.7}
 
 
@@ -154,7 +143,7 @@ def test_an_interrupt_keeps_what_it_has_found(watch: Watch, monkeypatch: pytest.
 @pytest.mark.parametrize("stop", [30, 36])
 def test_a_run_that_is_resumed_climbs_once(stop: int, watch: Watch, tmp_path: Path) -> None:
     saved = {"checkpoint": gd.training.Checkpoints(tmp_path, every=1)}
-    first = _fit(_model(), callbacks=gd.training.Callbacks([_interrupt(stop)], every=1), **saved)
+    first = _fit(_model(), callbacks=gd.training.Callbacks([interrupt_after(stop)], every=1), **saved)
     assert (first.steps, first.reason) == (stop, "interrupted")
     model, expected = _model(), _model()
     second = _fit(model, **saved)

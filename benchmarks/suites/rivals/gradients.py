@@ -15,9 +15,9 @@ multiply each term by the noise of all others.
 
 from __future__ import annotations
 
-__all__ = ["ESTIMATORS", "VGPGradient", "by_score_function"]
+__all__ = ["ESTIMATORS", "VGPGradient", "by_score_function", "started_by_adam"]
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import gpflow
 import tensorflow as tf
@@ -26,6 +26,8 @@ from gpflow.keras import tf_keras
 
 from gpflow_decoupled.models.expectations import log_densities
 from gpflow_decoupled.optimizers.conjugate.local_expectations import Expectations, by_sampling
+
+from .runs import Started
 
 
 def by_score_function(
@@ -144,6 +146,17 @@ class VGPGradient:
         """N/B."""
         dtype = self.model.q_mu.dtype
         return tf.cast(tf.shape(self._data[0])[0], dtype) / tf.cast(tf.shape(rows)[0], dtype)
+
+
+def started_by_adam(rule: VGPGradient, elbo: Callable[[], tf.Tensor]) -> Started:
+    """Steps of a rule on its model, whose bound on all data is `elbo`."""
+    rule.adam.build(rule.variables)
+
+    def step(rows: tf.Tensor, number: tf.Tensor) -> tf.Tensor:
+        rule.minimize(rows, number)
+        return tf.constant(True)
+
+    return Started(rule.model, step, [*rule.variables, *rule.adam.variables], elbo)
 
 
 def _root_of(model: gpflow.models.VGP) -> tf.Tensor:

@@ -25,7 +25,7 @@ from gpflow_decoupled.optimizers import NaturalGradient
 from ...harness.report import Section
 from ...harness.runner import Part
 from ..glm.problems import Problem, store
-from .gradients import VGPGradient
+from .gradients import VGPGradient, started_by_adam
 from .runs import Method, Run, Started, pieces, random_batches, section, trace
 from .weights import WeightsProximal
 
@@ -82,13 +82,7 @@ def _gradient(estimator: str | None) -> Start:
     def start(weighted: Weighted, size: float, samples: int | None, seed: int) -> Started:
         model, parts = weighted.problem.model(), {"data": weighted.data, "root": weighted.root}
         rule = VGPGradient(model, estimator, **parts, samples=samples or 1, rate=size, seed=seed)
-        rule.adam.build(rule.variables)
-
-        def step(rows: tf.Tensor, number: tf.Tensor) -> tf.Tensor:
-            rule.minimize(rows, number)
-            return tf.constant(True)
-
-        return Started(model, step, [*rule.variables, *rule.adam.variables], lambda: model.elbo(weighted.data))
+        return started_by_adam(rule, lambda: model.elbo(weighted.data))
 
     return start
 

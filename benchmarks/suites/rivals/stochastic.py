@@ -12,7 +12,6 @@ import argparse
 from collections.abc import Callable
 
 import gpflow
-import tensorflow as tf
 
 from gpflow_decoupled.models import CVIGP
 from gpflow_decoupled.optimizers import ConjugateComputation
@@ -20,7 +19,7 @@ from gpflow_decoupled.optimizers import ConjugateComputation
 from ...harness.report import Section
 from ...harness.runner import Part
 from ..full_gp.problems import Problem
-from .gradients import VGPGradient
+from .gradients import VGPGradient, started_by_adam
 from .problems import labels
 from .proximal import ProximalGradient
 from .runs import Method, Run, Started, pieces, random_batches, section, trace
@@ -47,13 +46,7 @@ def _gradient(estimator: str | None) -> Start:
     def start(problem: Problem, size: float, samples: int | None, seed: int) -> Started:
         model = gpflow.models.VGP((problem.X, problem.Y), problem.kernel(), problem.likelihood())
         rule = VGPGradient(model, estimator, samples=samples or 1, rate=size, seed=seed)
-        rule.adam.build(rule.variables)
-
-        def step(rows: tf.Tensor, number: tf.Tensor) -> tf.Tensor:
-            rule.minimize(rows, number)
-            return tf.constant(True)
-
-        return Started(model, step, [*rule.variables, *rule.adam.variables], model.elbo)
+        return started_by_adam(rule, model.elbo)
 
     return start
 
