@@ -1,7 +1,8 @@
 """Logistic regression: bound against seconds and passes of the methods of `stochastic`, on the weights.
 
 All start at the q of `CVIGLM`. Steps on all rows have exact expectations; those on minibatches have draws, the same number for
-all methods. Each method is run with several step sizes, and the one with the best end is shown.
+all methods: pairs of opposite signs for conjugate computation, as `MonteCarlo` makes them, and independent ones for the others.
+Each method is run with several step sizes, and the one with the best end is shown.
 """
 
 from __future__ import annotations
