@@ -1,7 +1,7 @@
 """Logistic regression: bound against seconds and passes of the methods of `stochastic`, on the weights.
 
 All start at the q of `CVIGLM`. Steps on all rows have exact expectations; those on minibatches have draws, the same number for
-all methods: pairs of opposite signs for conjugate computation, as `MonteCarlo` makes them, and independent ones for the others.
+all methods: pairs of opposite signs for conjugate computation, as `MonteCarlo` makes them, independent ones for the others.
 Each method is run with several step sizes, and the one with the best end is shown.
 """
 
