@@ -68,7 +68,9 @@ def test_it_ends_above_adam_and_where_sgpr_finds_nothing_better() -> None:
 
 
 @pytest.mark.costly(keep=1)
-@pytest.mark.parametrize("kind", ["ODVGP", "SVGP", "SOLVEGP", "DVGP coupled", "SVGP not whitened", "outputs"])
+@pytest.mark.parametrize(
+    "kind", ["ODVGP", "SVGP", "SOLVEGP", "HDVGP", "DVGP coupled", "DVGP inverse", "SVGP not whitened", "outputs"]
+)
 def test_every_model_with_a_closed_form(kind: str) -> None:
     data = (X, np.hstack([Y, 1.0 - Y])) if kind == "outputs" else (X, Y)
     model = BasisGP(*parts(), gd.bases.CoupledBasis(BETA, 2)) if kind == "outputs" else MODELS[kind]()
@@ -144,6 +146,13 @@ def test_it_is_refused_with_nothing_changed(why: str) -> None:
     with pytest.raises(error, match=message):
         gd.fit(model, data, steps=4, optimizer="lbfgs", progress=False, **options)
     assert all(np.array_equal(value, before[name]) for name, value in values(model).items())
+
+
+def test_rows_on_disk_are_refused(tmp_path: Path) -> None:
+    on_disk = np.memmap(tmp_path / "X", dtype=float, mode="w+", shape=X.shape)
+    on_disk[:] = X
+    with pytest.raises(DataError, match="needs all rows in memory"):
+        _fit(_model(), (on_disk, Y))
 
 
 def test_rows_that_do_not_fit_into_memory_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
