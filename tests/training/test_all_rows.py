@@ -22,7 +22,7 @@ from gpflow_decoupled.training import FitResult
 from gpflow_decoupled.training.routes.all_rows import climb as climbing
 from gpflow_decoupled.training.routes.all_rows.climb import CollapsedClimb
 from tests.interrupts import interrupt_after, interrupt_call
-from tests.training.problems import BETA, MODELS, parts, sine, values
+from tests.training.problems import BETA, GAMMA, MODELS, parts, sine, values
 
 X, Y = sine()
 STEPS = 40
@@ -159,6 +159,9 @@ def test_rows_that_do_not_fit_into_memory_are_refused(monkeypatch: pytest.Monkey
     monkeypatch.setattr(climbing, "MOST_ENTRIES", len(X) * len(BETA) - 1)
     with pytest.raises(DataError, match="seven matrices of 5 points by 60 rows"):
         _fit(_model())
+    monkeypatch.setattr(climbing, "MOST_ENTRIES", len(X) * (len(BETA) + len(GAMMA)) - 1)
+    with pytest.raises(DataError, match="seven matrices of 13 points by 60 rows"):
+        _fit(MODELS["ODVGP"]())
 
 
 def test_a_limit_of_seconds_is_the_deadline(monkeypatch: pytest.MonkeyPatch) -> None:

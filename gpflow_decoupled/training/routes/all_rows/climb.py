@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["MOST_ENTRIES", "CollapsedClimb"]
+__all__ = ["MOST_ENTRIES", "CollapsedClimb", "all_points"]
 
 import time
 from collections.abc import Callable, Sequence
@@ -11,7 +11,6 @@ import numpy as np
 import tensorflow as tf
 
 from ....compilation import Compiled
-from ....inducing.variables import count_points
 from ....models import BasisGP
 from ....optimizers import collapsed_elbo, optimal_parameters
 from ....optimizers.ascent import CONVERGED
@@ -25,6 +24,11 @@ _TIMED_ROWS = 4096
 """Rows whose evaluation is timed; for fewer, what does not grow with the rows counts too much."""
 _SETTLED, _WINDOW = 1e-5, 10
 """The climb ends where so many iterations gained less than so many nats per observation."""
+
+
+def all_points(model: BasisGP) -> int:
+    """The points of mean and covariance together."""
+    return sum(size for size in model.basis.sizes.values() if isinstance(size, int))
 
 
 class CollapsedClimb:
@@ -49,7 +53,7 @@ class CollapsedClimb:
     @staticmethod
     def fits(model: BasisGP, num_data: int) -> bool:
         """Whether an evaluation on so many rows fits into memory."""
-        return num_data * count_points(model.basis.beta) <= MOST_ENTRIES
+        return num_data * all_points(model) <= MOST_ENTRIES
 
     def seconds(self) -> float:
         """What an evaluation and its gradient take, judged by some rows."""

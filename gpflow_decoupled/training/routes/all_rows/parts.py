@@ -8,7 +8,6 @@ from collections.abc import Callable
 from typing import cast
 
 from ....errors import DataError, ModelError, UnknownOptionError
-from ....inducing.variables import count_points
 from ....inputs import stays_on_disk
 from ....models import BasisGP
 from ....optimizers import collapsed_elbo
@@ -16,7 +15,7 @@ from ...batches import ArrayBatches, Batches
 from ...steps import Step
 from ..route import Choices, Data
 from .batches import AllRows
-from .climb import MOST_ENTRIES, CollapsedClimb
+from .climb import MOST_ENTRIES, CollapsedClimb, all_points
 from .step import AllRowsStep
 
 BY_NAME = "lbfgs"
@@ -53,10 +52,9 @@ def parts_on_all_rows(
     arrays = cast(ArrayBatches, found)
     _check_closed_form(model, arrays)
     if not CollapsedClimb.fits(model, arrays.num_data):
-        points = count_points(model.basis.beta)
         raise DataError(
-            f"optimizer={BY_NAME!r} keeps about seven matrices of {points:,} points by {arrays.num_data:,} rows, and takes up "
-            f"to {MOST_ENTRIES:,.0f} entries in each: use Adam, fewer points or fewer rows."
+            f"optimizer={BY_NAME!r} keeps about seven matrices of {all_points(model):,} points by {arrays.num_data:,} rows, and "
+            f"takes up to {MOST_ENTRIES:,.0f} entries in each: use Adam, fewer points or fewer rows."
         )
     batches = AllRows(arrays.X, arrays.Y, arrays.batch_size, choices.seed)
     of_q = {parameter.unconstrained_variable.ref() for parameter in own}
