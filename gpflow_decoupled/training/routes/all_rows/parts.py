@@ -53,8 +53,8 @@ def parts_on_all_rows(
     _check_closed_form(model, arrays)
     if not CollapsedClimb.fits(model, arrays.num_data):
         raise DataError(
-            f"optimizer={BY_NAME!r} keeps about seven matrices of {all_points(model):,} points by {arrays.num_data:,} rows, and "
-            f"takes up to {MOST_ENTRIES:,.0f} entries in each: use Adam, fewer points or fewer rows."
+            f"optimizer={BY_NAME!r} keeps about seven matrices of {all_points(model):,} points by {arrays.num_data:,} rows, "
+            f"and takes up to {MOST_ENTRIES:,.0f} entries in each: use Adam, fewer points or fewer rows."
         )
     batches = AllRows(arrays.X, arrays.Y, arrays.batch_size, choices.seed)
     of_q = {parameter.unconstrained_variable.ref() for parameter in own}
