@@ -183,11 +183,30 @@ def test_a_limit_of_seconds_is_the_deadline(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_time_that_is_up_ends_the_climb(monkeypatch: pytest.MonkeyPatch) -> None:
-    run = CollapsedClimb.run
-    late = lambda climb, evaluations, deadline, *rest: run(climb, evaluations, time.perf_counter() - 1.0, *rest)  # noqa: E731
+    """After the iteration in which the deadline passes."""
+    run, evaluations = CollapsedClimb.run, list[int]()
+
+    def late(climb: CollapsedClimb, most: int, deadline: float, *rest: Any) -> Any:
+        time.sleep(max(0.0, deadline - time.perf_counter()))
+        found = run(climb, most, deadline, *rest)
+        evaluations.append(found[0].evaluations)
+        return found
+
     monkeypatch.setattr(CollapsedClimb, "run", late)
-    result = _fit(_model(), steps=None, seconds=0.01)
-    assert result.reason in ("time is up", "converged") and np.isfinite(result.elbo)
+    result = _fit(_model(), steps=None, seconds=0.2)
+    assert (result.reason, result.converged) == ("time is up", False) and evaluations[0] < 20
+
+
+def test_a_single_step_is_the_climb() -> None:
+    model = _model()
+    result = _fit(model, steps=1)
+    assert (result.steps, result.reason) == (1, "evaluations done")
+    assert result.elbo == pytest.approx(float(collapsed_elbo(model, (X, Y))), rel=1e-9)
+
+
+def test_a_sampled_norm_leaves_the_bound_of_the_result_exact() -> None:
+    model = MODELS["ODVGP"](mean_subsample=3)
+    assert _fit(model, steps=8).elbo == pytest.approx(float(collapsed_elbo(model, (X, Y))), rel=1e-9)
 
 
 def test_an_interrupt_keeps_what_it_has_found(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -68,7 +68,7 @@ def test_a_step_that_is_too_long_is_halved(problem: Weighted) -> None:
     model = problem.problem.model()
     rule = WeightsProximal(model, problem.data, problem.root, 1.0, samples=1)
     for step in range(20):
-        rule.minimize(tf.constant([step]), step)
+        assert rule.minimize(tf.constant([step]), step), "half of a step can be taken where the whole cannot"
         assert np.all(np.isfinite(model.q_mu)) and np.all(np.linalg.eigvalsh(q_of(model)[1]) > 0.0)
 
 

@@ -32,7 +32,7 @@ def all_points(model: BasisGP) -> int:
 
 
 class CollapsedClimb:
-    """L-BFGS on the bound at the best q(u), (D31), of a coupled model with Gaussian noise; q(u) is in closed form after it.
+    """L-BFGS on the bound at the best q(u), (D31), of a model with Gaussian noise; q(u) is in closed form after it.
 
     Steps on minibatches find the neighbourhood of a good kernel in fewer passes over the data. From there L-BFGS goes further:
     its gradients have no noise, and q(u) never lags behind kernel and points.
@@ -48,7 +48,7 @@ class CollapsedClimb:
         self.variables, self.model, self.data = variables, model, data
         self.done = tf.Variable(False, trainable=False)
         rows = [tf.TensorSpec([None, *array.shape[1:]], array.dtype) for array in data]
-        self._bound: Compiled = Compiled(lambda X, Y: collapsed_elbo(model, (X, Y)), input_signature=rows)
+        self.bound: Compiled = Compiled(lambda X, Y: collapsed_elbo(model, (X, Y)), input_signature=rows)
 
     @staticmethod
     def fits(model: BasisGP, num_data: int) -> bool:
@@ -88,7 +88,7 @@ class CollapsedClimb:
         return climb(
             self.model,
             self.variables,
-            lambda: self._bound(*self.data),
+            lambda: self.bound(*self.data),
             evaluations=evaluations,
             deadline=deadline,
             stop=settled(_SETTLED * len(self.data[0]), _WINDOW),
@@ -98,6 +98,6 @@ class CollapsedClimb:
 
     def _evaluate(self, X: tf.Tensor, Y: tf.Tensor) -> None:
         with tf.GradientTape() as tape:
-            value = self._bound(X, Y)
+            value = self.bound(X, Y)
         float(value)
         tape.gradient(value, self.variables)

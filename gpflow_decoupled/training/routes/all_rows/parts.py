@@ -60,7 +60,7 @@ def parts_on_all_rows(
     of_q = {parameter.unconstrained_variable.ref() for parameter in own}
     variables = [variable for variable in model.trainable_variables if variable.ref() not in of_q]
     climb = CollapsedClimb(variables, model, batches.whole)
-    return AllRowsStep(model, step, climb, arrays.batch_size, choices.limits), batches
+    return AllRowsStep(step, climb, arrays.batch_size, choices.limits), batches
 
 
 def _check_closed_form(model: BasisGP, batches: ArrayBatches) -> None:

@@ -13,7 +13,6 @@ import time
 
 import tensorflow as tf
 
-from ....models import BasisGP
 from ....optimizers.ascent import CONVERGED
 from ....optimizers.data_mean.solution import TIME_IS_UP
 from ...schedules import Limits
@@ -30,7 +29,6 @@ stands for."""
 class AllRowsStep(Step):
     """A step on a minibatch, or the climb on all rows; see the top of this file.
 
-    :param model: the model.
     :param coupled: its training step on minibatches, whose variables the climb moves too.
     :param climb: on all rows.
     :param batch_size: rows of a minibatch.
@@ -39,8 +37,8 @@ class AllRowsStep(Step):
 
     end = _SHARE
 
-    def __init__(self, model: BasisGP, coupled: Step, climb: CollapsedClimb, batch_size: int, limits: Limits) -> None:
-        self.model, self.coupled, self.climb, self.limits = model, coupled, climb, limits
+    def __init__(self, coupled: Step, climb: CollapsedClimb, batch_size: int, limits: Limits) -> None:
+        self.coupled, self.climb, self.limits = coupled, climb, limits
         self.evaluations = 10**6  # as many as there is time for
         if limits.steps is not None:
             passes = (1.0 - _SHARE) * limits.steps * batch_size / len(climb.data[0])
@@ -50,7 +48,7 @@ class AllRowsStep(Step):
     @property
     def variables(self) -> list[tf.Variable]:
         """Everything that a step writes."""
-        return list(self.coupled.variables)
+        return [*self.coupled.variables, self.climb.done]
 
     @property
     def checkpointable(self) -> dict[str, Trackable]:
@@ -78,7 +76,7 @@ class AllRowsStep(Step):
 
     def run(self, X: tf.Tensor, Y: tf.Tensor, seed: tf.Tensor) -> StepOutput:
         """A step on X [B, D], Y [B, P], or the climb on all rows."""
-        if self._share < self.end:
+        if self._share < self.end and not self._is_last_step:
             return self.coupled.run(X, Y, seed)
         self.is_long = True
         deadline = float("inf")
@@ -91,8 +89,14 @@ class AllRowsStep(Step):
         return StepOutput.sound(elbo)
 
     def bound(self, X: tf.Tensor, Y: tf.Tensor) -> tf.Tensor | None:
-        """The bound on all data X [N, D], Y [N, P] once these have been climbed; before, steps only estimate it."""
-        return self.model.elbo((X, Y)) if self.climb.done else None
+        """The bound on all data X [N, D], Y [N, P]: that of q, or where its norm is sampled that of the best q, once it is."""
+        bound = self.coupled.bound(X, Y)
+        return self.climb.bound(X, Y) if bound is None and self.climb.done else bound
+
+    @property
+    def _is_last_step(self) -> bool:
+        """Whether the limit of steps ends the run after this one: so few steps are all left to the climb."""
+        return self.limits.steps is not None and self._share + 1.0 / self.limits.steps >= 1.0 - 1e-9
 
     def probe(self, X: tf.Tensor, Y: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
         """The bound of a batch X [B, D], Y [B, P]."""
