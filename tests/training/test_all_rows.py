@@ -174,8 +174,8 @@ def test_a_limit_of_seconds_is_the_deadline(monkeypatch: pytest.MonkeyPatch) -> 
         return run(climb, 5, float("inf"), *rest)
 
     monkeypatch.setattr(CollapsedClimb, "run", watched)
-    result = _fit(_model(), steps=None, seconds=0.8)
-    assert result.reason == "evaluations done" and 0.0 < taken[0][1] <= 0.6
+    result = _fit(_model(), steps=None, seconds=2.0)
+    assert result.reason == "evaluations done" and 0.0 < taken[0][1] <= 1.5
     _fit(_model(), steps=400)
     assert taken[1] == (100, float("inf"))
     _fit(_model(), steps=8)
@@ -193,8 +193,33 @@ def test_time_that_is_up_ends_the_climb(monkeypatch: pytest.MonkeyPatch) -> None
         return found
 
     monkeypatch.setattr(CollapsedClimb, "run", late)
-    result = _fit(_model(), steps=None, seconds=0.2)
+    result = _fit(_model(), steps=None, seconds=2.0)
     assert (result.reason, result.converged) == ("time is up", False) and evaluations[0] < 20
+
+
+def test_time_that_is_up_before_the_climb_leaves_the_best_q_and_is_said() -> None:
+    """A limit that one step exceeds; a resumed run with a longer limit climbs."""
+    model = _model()
+    with pytest.warns(UserWarning, match=r"ended before L-BFGS on all rows began.*raise the limit") as warned:
+        result = _fit(model, steps=None, seconds=1e-6)
+    assert warned[0].filename == __file__
+    assert (result.steps, result.reason, result.converged) == (1, "time is up", False)
+    assert result.elbo == pytest.approx(float(model.elbo((X, Y))), rel=1e-9)
+    assert result.elbo == pytest.approx(float(collapsed_elbo(model, (X, Y))), rel=1e-9), "q(u) is the best one"
+
+
+def test_a_run_that_ended_before_the_climb_goes_on_to_it(tmp_path: Path) -> None:
+    """Steps on minibatches forget that q(u) was the best one, so that an interrupt among them reports their own bounds."""
+    saved = {"checkpoint": gd.training.Checkpoints(tmp_path, every=1)}
+    with pytest.warns(UserWarning, match="ended before L-BFGS"):
+        _fit(MODELS["ODVGP"](mean_subsample=3), steps=None, seconds=1e-6, **saved)
+    stop = gd.training.Callbacks([interrupt_after(2)], every=1)
+    result = _fit(MODELS["ODVGP"](mean_subsample=3), steps=12, callbacks=stop, **saved)
+    assert result.steps == 2 and result.elbo == pytest.approx(np.mean(result.history["elbo"]))
+    model = MODELS["ODVGP"](mean_subsample=3)
+    result = _fit(model, steps=12, **saved)
+    assert (result.steps, result.reason) == (4, "evaluations done")
+    assert result.elbo == pytest.approx(float(collapsed_elbo(model, (X, Y))), rel=1e-9)
 
 
 def test_a_single_step_is_the_climb() -> None:

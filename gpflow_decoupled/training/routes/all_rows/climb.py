@@ -78,11 +78,15 @@ class CollapsedClimb:
         :raises NumericalError: if the bound is not finite at the start.
         """
         found = self._climbed(evaluations, deadline, show) if self.variables else None
+        elbo = self.set_best_q()
+        return found or LBFGSRun(np.zeros(0), float(elbo), float(elbo), 0, True, CONVERGED), elbo
+
+    def set_best_q(self) -> tf.Tensor:
+        """Set q(u) to the best one for kernel and points as they are, and return its bound on all rows."""
         best = optimal_parameters(self.model, self.data)
         best.assign(self.model)
         self.done.assign(True)
-        elbo = float(best.elbo)
-        return found or LBFGSRun(np.zeros(0), elbo, elbo, 0, True, CONVERGED), best.elbo
+        return best.elbo
 
     def _climbed(self, evaluations: int, deadline: float, show: Callable[[str], object] | None) -> LBFGSRun:
         return climb(

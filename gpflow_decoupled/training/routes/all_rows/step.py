@@ -10,6 +10,7 @@ from __future__ import annotations
 __all__ = ["AllRowsStep"]
 
 import time
+import warnings
 
 import tensorflow as tf
 
@@ -77,6 +78,7 @@ class AllRowsStep(Step):
     def run(self, X: tf.Tensor, Y: tf.Tensor, seed: tf.Tensor) -> StepOutput:
         """A step on X [B, D], Y [B, P], or the climb on all rows."""
         if self._share < self.end and not self._is_last_step:
+            self.climb.done.assign(False)  # a longer run goes on from one that had ended
             return self.coupled.run(X, Y, seed)
         self.is_long = True
         deadline = float("inf")
@@ -87,6 +89,18 @@ class AllRowsStep(Step):
         self.finished = TIME_IS_UP if late and found.reason == CONVERGED else found.reason
         self.converged = self.finished == CONVERGED
         return StepOutput.sound(elbo)
+
+    def finish(self) -> bool:
+        """Where the run ended before the climb: the best q(u) for what the steps on minibatches have found, with a warning."""
+        if self.climb.done:
+            return False
+        self.climb.set_best_q()
+        warnings.warn(
+            "The run ended before L-BFGS on all rows began. q(u) is the best one for the kernel and the points that the steps "
+            "on minibatches have found; for better ones, raise the limit of `fit`.",
+            stacklevel=7,
+        )
+        return True
 
     def bound(self, X: tf.Tensor, Y: tf.Tensor) -> tf.Tensor | None:
         """The bound on all data X [N, D], Y [N, P]: that of q, or where its norm is sampled that of the best q, once it is."""
