@@ -9,7 +9,6 @@ where its mean may live. Run with::
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import time
 from collections.abc import Callable
@@ -20,7 +19,6 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # TensorFlow reads it when i
 
 import gpflow
 import numpy as np
-import tensorflow as tf
 from tqdm.auto import tqdm
 
 import gpflow_decoupled
@@ -29,6 +27,7 @@ from gpflow_decoupled.inducing import select
 from gpflow_decoupled.models import DVGP, HDVGP, ODVGP, BasisGP
 from gpflow_decoupled.training import Evaluation, FitResult, MeanSolver, Schedule
 
+from .outcomes import Outcome, Row, format_table, write_results
 from .pictures import draw_reconstructions, draw_training
 from .pixels import Pixels, load_pixels
 
@@ -58,34 +57,6 @@ SIZES = {
     "full": Size(None, 300, 1000, 3000, 256, 2048, 10_000, 50_000, 4000, 25),
     "small": Size((64, 96), 30, 60, 120, 32, 256, 1000, 2000, 500, 10),
 }
-
-
-@dataclass
-class Row:
-    """A line of the table. Errors in grey levels from 0 to 1, densities in nats of the same."""
-
-    model: str
-    mean_points: int
-    rmse: float
-    log_density: float
-    elbo: float
-    steps: int
-    ms_a_step: float
-
-
-@dataclass
-class Outcome:
-    """What one model left behind."""
-
-    row: Row
-    mean: np.ndarray
-    """[H, W], grey levels."""
-    std: np.ndarray
-    """[H, W], of the brightness without noise, grey levels."""
-    noise: float
-    """Standard deviation of the noise, grey levels."""
-    trace: dict[str, np.ndarray]
-    """Bound and held-out error against seconds."""
 
 
 def make_kernel() -> gpflow.kernels.Kernel:
@@ -183,31 +154,6 @@ def judge(name: str, points: int, model: BasisGP, result: FitResult, pixels: Pix
             "rmse": pixels.std * history["rmse"],
         },
     )
-
-
-def format_table(rows: list[Row], covariance_points: int) -> str:
-    """The table as aligned text."""
-    lines = [["model", "points: mean / cov", "test RMSE", "test log density", "ELBO", "steps", "ms per step"]]
-    for row in rows:
-        points, numbers = f"{row.mean_points} / {covariance_points}", f"{row.rmse:.4f} {row.log_density:.3f}"
-        last = f"{row.elbo:,.0f} {row.steps} {row.ms_a_step:.1f}"
-        lines.append([row.model, points, *numbers.split(), *last.split()])
-    widths = [max(len(line[k]) for line in lines) for k in range(len(lines[0]))]
-    cells = [[line[0].ljust(widths[0]), *map(str.rjust, line[1:], widths[1:])] for line in lines]
-    head, *body = ["  ".join(line) for line in cells]
-    return "\n".join([head, "-" * len(head), *body])
-
-
-def write_results(outcomes: list[Outcome], settings: dict, path: Path) -> None:
-    """The table, the traces and what they depend on, as JSON."""
-    record = {
-        "versions": {"gpflow_decoupled": gpflow_decoupled.__version__, "gpflow": gpflow.__version__}
-        | {"tensorflow": tf.__version__},
-        "settings": settings,
-        "rows": [asdict(outcome.row) for outcome in outcomes],
-        "traces": {o.row.model: {k: values.tolist() for k, values in o.trace.items()} for o in outcomes},
-    }
-    path.write_text(json.dumps(record, indent=1), encoding="utf-8")
 
 
 def run(size_name: str, seconds: float, output: Path, seed: int = 0) -> list[Outcome]:

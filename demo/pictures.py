@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import matplotlib
 
@@ -13,10 +12,8 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 import numpy as np
 
+from .outcomes import Outcome
 from .pixels import CENTRE, Pixels
-
-if TYPE_CHECKING:
-    from .photograph import Outcome
 
 COLOURS = ["#4c72b0", "#dd8452", "#937860", "#55a868", "#c44e52"]
 MISSING = "#d62728"

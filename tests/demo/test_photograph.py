@@ -11,7 +11,7 @@ import pytest
 pytest.importorskip("sklearn")
 plt = pytest.importorskip("matplotlib.pyplot")
 
-from demo import photograph  # noqa: E402
+from demo import outcomes, photograph  # noqa: E402
 from demo.pixels import load_pixels  # noqa: E402
 
 NAMES = ["coupled", "decoupled", "hybrid", "orthogonal", "orthogonal, many"]
@@ -64,7 +64,7 @@ def test_demo_runs(tmp_path: Path, capfd: pytest.CaptureFixture) -> None:
 
 
 def test_table_is_aligned() -> None:
-    rows = [photograph.Row(name, 10, 0.05, 1.2, elbo, 7, 3.0) for name, elbo in (("a", 1.0), ("a longer name", 1e6))]
-    lines = photograph.format_table(rows, 5).splitlines()
+    rows = [outcomes.Row(name, 10, 0.05, 1.2, elbo, 7, 3.0) for name, elbo in (("a", 1.0), ("a longer name", 1e6))]
+    lines = outcomes.format_table(rows, 5).splitlines()
     assert len({len(line) for line in lines}) == 1 and len(lines) == 4
     assert lines[3].startswith("a longer name") and "1,000,000" in lines[3] and "10 / 5" in lines[3]
