@@ -21,6 +21,8 @@ from gpflow_decoupled.optimizers import collapsed_elbo
 from gpflow_decoupled.training import FitResult
 from gpflow_decoupled.training.routes.all_rows import climb as climbing
 from gpflow_decoupled.training.routes.all_rows.climb import CollapsedClimb
+from gpflow_decoupled.training.routes.all_rows.step import AllRowsStep
+from gpflow_decoupled.training.steps import StepSizes
 from tests.interrupts import interrupt_after, interrupt_call
 from tests.training.problems import BETA, GAMMA, MODELS, parts, sine, values
 
@@ -164,36 +166,53 @@ def test_rows_that_do_not_fit_into_memory_are_refused(monkeypatch: pytest.Monkey
         _fit(MODELS["ODVGP"]())
 
 
-def test_a_limit_of_seconds_is_the_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The time in seconds, which every step moves by a tenth of one: what `time.perf_counter` returns."""
+    now, sizes = [0.0], AllRowsStep.set_step_sizes
+
+    def later(step: AllRowsStep, of_step: StepSizes) -> None:
+        now[0] += 0.1
+        sizes(step, of_step)
+
+    monkeypatch.setattr(AllRowsStep, "set_step_sizes", later)
+    monkeypatch.setattr(time, "perf_counter", lambda: now[0])
+    return now
+
+
+def test_a_limit_of_seconds_is_the_deadline(monkeypatch: pytest.MonkeyPatch, clock: list[float]) -> None:
     """What is left of the limit after the steps; a limit of steps stands for as many passes, and 30 at least."""
     taken: list[tuple[int, float]] = []
     run = CollapsedClimb.run
 
     def watched(climb: CollapsedClimb, evaluations: int, deadline: float, *rest: Any) -> Any:
-        taken.append((evaluations, deadline - time.perf_counter()))
+        taken.append((evaluations, deadline - clock[0]))
         return run(climb, 5, float("inf"), *rest)
 
     monkeypatch.setattr(CollapsedClimb, "run", watched)
-    result = _fit(_model(), steps=None, seconds=2.0)
-    assert result.reason == "evaluations done" and 0.0 < taken[0][1] <= 1.5
+    result = _fit(_model(), steps=None, seconds=1.0)
+    assert (result.steps, result.reason) == (4, "evaluations done"), (
+        "three steps before a quarter of the second is over"
+    )
+    assert taken[0][1] == pytest.approx(0.7)
     _fit(_model(), steps=400)
     assert taken[1] == (100, float("inf"))
     _fit(_model(), steps=8)
     assert taken[2][0] == 30
 
 
-def test_time_that_is_up_ends_the_climb(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_time_that_is_up_ends_the_climb(monkeypatch: pytest.MonkeyPatch, clock: list[float]) -> None:
     """After the iteration in which the deadline passes."""
     run, evaluations = CollapsedClimb.run, list[int]()
 
     def late(climb: CollapsedClimb, most: int, deadline: float, *rest: Any) -> Any:
-        time.sleep(max(0.0, deadline - time.perf_counter()))
+        clock[0] = deadline
         found = run(climb, most, deadline, *rest)
         evaluations.append(found[0].evaluations)
         return found
 
     monkeypatch.setattr(CollapsedClimb, "run", late)
-    result = _fit(_model(), steps=None, seconds=2.0)
+    result = _fit(_model(), steps=None, seconds=1.0)
     assert (result.reason, result.converged) == ("time is up", False) and evaluations[0] < 20
 
 
