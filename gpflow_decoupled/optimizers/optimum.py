@@ -74,12 +74,12 @@ def _regression(model: BasisGP, data: RegressionData) -> Regression:
     if not isinstance(model.likelihood, GaussianNoise) or model.likelihood.variance is None:
         raise ModelError(
             "The optimum is in closed form only for a Gaussian likelihood with one noise variance, and this one is "
-            f"{type(model.likelihood).__name__}; train the model with fit."
+            f"{type(model.likelihood).__name__}; train the model with fit and its default optimizer."
         )
     if isinstance(model.kernel, LinearCoregionalization):
         raise ModelError(
             "The optimum is in closed form only for latents that are not mixed, and the kernel is a LinearCoregionalization; "
-            "train the model with fit."
+            "train the model with fit and its default optimizer."
         )
     X, Y = model.checked(data)
     return Regression(X, Y - model.mean_function(X), tf.convert_to_tensor(model.likelihood.variance))

@@ -22,6 +22,7 @@ from gpflow_decoupled.errors import DataError
 
 SOME = {
     "problems": 16,
+    "climbs": 8,
     "invariants": 10,
     "bad_inputs": 40,
     "kills": 4,

@@ -241,6 +241,23 @@ def test_a_run_that_ended_before_the_climb_goes_on_to_it(tmp_path: Path) -> None
     assert result.elbo == pytest.approx(float(collapsed_elbo(model, (X, Y))), rel=1e-9)
 
 
+def test_without_compilation_the_climb_is_eager() -> None:
+    eager: list[bool] = []
+
+    class Watched(gpflow.kernels.Matern52):
+        """Notes whether it is called eagerly."""
+
+        def K(self, X: tf.Tensor, X2: tf.Tensor | None = None) -> tf.Tensor:
+            eager.append(tf.executing_eagerly())
+            return super().K(X, X2)
+
+    model = BasisGP(Watched(), gl.Gaussian(0.1), gd.bases.CoupledBasis(BETA))
+    result = _fit(model, steps=1, compile=False)
+    assert all(eager) and result.reason == "evaluations done"
+    other = BasisGP(gpflow.kernels.Matern52(), gl.Gaussian(0.1), gd.bases.CoupledBasis(BETA))
+    assert result.elbo == pytest.approx(_fit(other, steps=1).elbo, rel=1e-6)
+
+
 def test_a_single_step_is_the_climb() -> None:
     model = _model()
     result = _fit(model, steps=1)

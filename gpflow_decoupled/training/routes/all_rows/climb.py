@@ -40,15 +40,18 @@ class CollapsedClimb:
     :param variables: the hyperparameters and points that move.
     :param model: the model on inducing points whose bound is climbed.
     :param data: all rows, X [N, D] and Y [N, L].
+    :param compile: False evaluates the bound eagerly.
 
     Cost N M^2 per evaluation, memory N M.
     """
 
-    def __init__(self, variables: Sequence[tf.Variable], model: BasisGP, data: Batch) -> None:
+    def __init__(self, variables: Sequence[tf.Variable], model: BasisGP, data: Batch, compile: bool = True) -> None:
         self.variables, self.model, self.data = variables, model, data
         self.done = tf.Variable(False, trainable=False)
-        rows = [tf.TensorSpec([None, *array.shape[1:]], array.dtype) for array in data]
-        self.bound: Compiled = Compiled(lambda X, Y: collapsed_elbo(model, (X, Y)), input_signature=rows)
+        self.bound: Callable[[tf.Tensor, tf.Tensor], tf.Tensor] = lambda X, Y: collapsed_elbo(model, (X, Y))
+        if compile:
+            rows = [tf.TensorSpec([None, *array.shape[1:]], array.dtype) for array in data]
+            self.bound = Compiled(self.bound, input_signature=rows)
 
     @staticmethod
     def fits(model: BasisGP, num_data: int) -> bool:

@@ -59,7 +59,7 @@ def parts_on_all_rows(
     batches = AllRows(arrays.X, arrays.Y, arrays.batch_size, choices.seed)
     of_q = {parameter.unconstrained_variable.ref() for parameter in own}
     variables = [variable for variable in model.trainable_variables if variable.ref() not in of_q]
-    climb = CollapsedClimb(variables, model, batches.whole)
+    climb = CollapsedClimb(variables, model, batches.whole, choices.compile)
     return AllRowsStep(step, climb, arrays.batch_size, choices.limits), batches
 
 

@@ -1,0 +1,71 @@
+"""Random regressions by L-BFGS on all rows, which must end at the best q(u) of a bound that has not fallen."""
+
+from __future__ import annotations
+
+__all__ = ["PART"]
+
+import math
+
+import numpy as np
+import tensorflow as tf
+
+import gpflow_decoupled as gd
+
+from ..checks import check_bound, check_far_away, check_predictions, evidence_of
+from ..outcome import Case, Outcome, Part
+from ..problems import Problem, draw_problem
+from ..problems.models import FULL, LINEAR, MODELS, bound
+from ..refusals import complaint_about
+
+SPARSE = [name for name in MODELS if name not in (*FULL, *LINEAR)]
+
+
+def run(case: Case) -> Outcome:
+    """Climb the bound of one random regression."""
+    rng = case.generator()
+    problem = _drawn(rng)
+    outcome = Outcome(problem.title)
+    tf.random.set_seed(case.number)
+    with problem.config():
+        try:
+            outcome.complaints += _tried(problem, rng)
+        except Exception as error:
+            complaint = complaint_about(error)
+            outcome.complaints += [complaint] if complaint else []
+            outcome.refusal = f"{type(error).__name__}: {error}"
+    return outcome
+
+
+def _drawn(rng: np.random.Generator) -> Problem:
+    """A problem with Gaussian noise, of any number of latents."""
+    while True:
+        problem = draw_problem(rng, model=str(rng.choice(SPARSE)))
+        if problem.likelihood == "Gaussian":
+            return problem
+
+
+def _tried(problem: Problem, rng: np.random.Generator) -> list[str]:
+    """The climb from the start, or after steps on minibatches; its bound, the evidence above it, and the predictions."""
+    model, data = problem.build(), problem.data
+    steps = int(rng.choice([1, 8]))
+    start = bound(model, data) if steps == 1 else -math.inf  # steps on minibatches may lower the bound
+    result = gd.fit(model, data, steps=steps, optimizer="lbfgs", progress=False, compile=False)
+    after = bound(model, data)
+    complaints = check_bound(start, after, problem)
+    digits = float(np.finfo(problem.dtype).eps)
+    near = 1e-6 * max(1.0, abs(after)) + 1e3 * digits * max(1.0, abs(after))
+    best = float(gd.optimizers.collapsed_elbo(model, data))
+    for name, value in (("the result", result.elbo), ("the best q(u)", best)):
+        if not abs(value - after) <= near:
+            complaints.append(f"the bound is {after:.10g}, of {name} {value:.10g}")
+    evidence, error = evidence_of(model, problem)
+    slack = error + 1e-6 * max(1.0, abs(evidence)) + 1e3 * digits * max(1.0, abs(after))
+    if math.isfinite(evidence) and after > evidence + slack:
+        complaints.append(f"the bound {after:.10g} is above the evidence {evidence:.10g}")
+    complaints += check_predictions(model, problem, rng)
+    if problem.is_stationary:
+        complaints += check_far_away(model, problem)
+    return complaints
+
+
+PART = Part("climbs", "random regressions by L-BFGS on all rows", 200, run)
