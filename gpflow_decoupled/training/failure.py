@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["explain", "restored"]
+__all__ = ["explain", "restored", "unsound"]
 
 from collections.abc import Mapping
 
@@ -43,16 +43,23 @@ def explain(
                 "from the dataset." + RESTORED,
                 matrix=name,
             )
-    for name, matrix in matrices.items():
-        values = matrix.numpy()
-        if not np.all(np.isfinite(values)) or np.min(np.linalg.eigvalsh(values)) <= 0:
-            return restored(diagnose(name, values), step)
+    if (error := unsound(matrices)) is not None:
+        return restored(error, step)
     extreme = "" if likelihood is None else extreme_parameters(likelihood)
     return NumericalError(
         f"Step {step}: the bound, one of its gradients, or the precision of q is not finite or not positive definite, though "
         "the prior's matrices are sound. " + (extreme or _LIKELY_FIXES) + RESTORED,
         matrix="precision of q",
     )
+
+
+def unsound(matrices: Mapping[str, tf.Tensor]) -> NumericalError | None:
+    """The error for the first of some matrices, by name, that has no Cholesky factor; None if all have one."""
+    for name, matrix in matrices.items():
+        values = matrix.numpy()
+        if not np.all(np.isfinite(values)) or np.min(np.linalg.eigvalsh(values)) <= 0:
+            return diagnose(name, values)
+    return None
 
 
 def restored(error: NumericalError, step: int) -> NumericalError:

@@ -243,3 +243,19 @@ def test_only_plain_gaussian_noise_has_a_closed_form():
     )
     with pytest.raises(TypeError, match="latents that are not mixed"):
         optimal_parameters(BasisGP(kernel, gl.Gaussian(), CoupledBasis(points)), (X, Y))
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_in_single_precision_mean_points_that_beta_explains_do_no_harm(seed: int) -> None:
+    """The residual kernel at gamma is then round-off, negative in places; the bound is the evidence, which beta reaches."""
+    rng = np.random.default_rng(seed)
+    inputs = rng.uniform(-150.0, 150.0, (20, 1)).astype(np.float32)
+    outputs = (inputs / 100.0 + 0.3 * rng.standard_normal(inputs.shape)).astype(np.float32)
+    with gpflow.config.as_context(gpflow.config.Config(float=np.float32, jitter=1e-6)):
+        kernel = gpflow.kernels.Linear(1e-4) + gpflow.kernels.Constant(1.0)
+        basis = OrthogonalBasis(inputs[7:], inputs[:7], mean_scaling="none")
+        model = BasisGP(kernel, gl.Gaussian(0.09), basis, num_data=20)
+        bound = float(collapsed_elbo(model, (inputs, outputs)))
+    K = 1e-4 * inputs.astype(float) @ inputs.astype(float).T + 1.0 + 0.09 * np.eye(20)
+    evidence = -0.5 * (outputs[:, 0] @ np.linalg.solve(K, outputs[:, 0]) + np.linalg.slogdet(2.0 * np.pi * K)[1])
+    assert evidence - 5e-3 <= bound <= evidence + 1e-4, "the jitter costs some thousandths of a nat"

@@ -305,6 +305,13 @@ def test_a_bound_that_is_not_finite_restores_the_parameters(monkeypatch: pytest.
     assert all(np.array_equal(value, before[name]) for name, value in values(model).items()), "a bound was sound there"
 
 
+def test_a_failure_names_the_matrix_that_has_no_factor(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(climbing, "collapsed_elbo", lambda model, data: tf.constant(np.nan, tf.float64))
+    monkeypatch.setattr(AllRowsStep, "matrices", lambda step: {"K_beta": tf.constant([[1.0, 2.0], [2.0, 1.0]])})
+    with pytest.raises(NumericalError, match=r"Step 1: K_beta \(2 x 2\) is not positive definite"):
+        _fit(_model(), steps=4)
+
+
 def test_it_says_where_it_is(capsys: pytest.CaptureFixture) -> None:
     _fit(_model(), steps=8, progress=True)
     shown = capsys.readouterr().err

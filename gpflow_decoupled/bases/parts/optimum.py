@@ -31,7 +31,7 @@ from gpflow.inducing_variables import InducingVariables
 from gpflow.kernels import Kernel
 
 from ...covariances.latents import cross_gram, gram, gram_to_data, gram_to_factor, prior_variance
-from ...linalg.cholesky import add_jitter, cholesky
+from ...linalg.cholesky import cholesky, jitter
 from ...linalg.gaussians import apply_per_latent, root_from_precision
 from ...linalg.triangular import solve, symmetric_product
 from ...summaries import html_table, one_line
@@ -200,11 +200,13 @@ def _coefficients(operator: MeanOperator, A: tf.Tensor | None, y: tf.Tensor, noi
     if operator.projection is not None:
         cross -= tf.matmul(operator.projection, A, transpose_a=True)  # C_gx
     scaled = cross / noise
+    inner, weighted = tf.matmul(cross, scaled, transpose_b=True), y / noise
+    # both summands are differences, whose round-off is that of what is subtracted from
+    ridge = jitter(tf.linalg.diag_part(operator.gram) + tf.linalg.diag_part(inner))
     if A is not None:  # W^-1 = (I - A^T (s2 I + A A^T)^-1 A) / s2
         half = solve(cholesky(best_precision(A, noise)).chol, tf.matmul(A, scaled, transpose_b=True))
-        inner = tf.matmul(cross, scaled, transpose_b=True) - tf.matmul(half, half, transpose_a=True)
-        weighted = (y - apply_per_latent(A, best_means([A], y, noise)[0], adjoint=True)) / noise
-    else:
-        inner, weighted = tf.matmul(cross, scaled, transpose_b=True), y / noise
-    chol = cholesky(add_jitter(operator.dense() + inner)).chol
+        inner -= tf.matmul(half, half, transpose_a=True)
+        weighted -= apply_per_latent(A, best_means([A], y, noise)[0], adjoint=True) / noise
+    matrix = operator.dense() + inner
+    chol = cholesky(tf.linalg.set_diag(matrix, tf.linalg.diag_part(matrix) + ridge)).chol
     return solve_columns(chol, apply_per_latent(cross, weighted))

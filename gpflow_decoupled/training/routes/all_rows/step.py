@@ -14,8 +14,10 @@ import warnings
 
 import tensorflow as tf
 
+from ....errors import NumericalError
 from ....optimizers.ascent import CONVERGED
 from ....optimizers.data_mean.solution import TIME_IS_UP
+from ...failure import unsound
 from ...schedules import Limits
 from ...steps import Step, StepOutput, StepSizes, Trackable
 from .climb import CollapsedClimb
@@ -84,7 +86,12 @@ class AllRowsStep(Step):
         deadline = float("inf")
         if self.limits.seconds is not None:
             deadline = time.perf_counter() + (1.0 - self._share) * self.limits.seconds
-        found, elbo = self.climb.run(self.evaluations, deadline, self.show)
+        try:
+            found, elbo = self.climb.run(self.evaluations, deadline, self.show)
+        except NumericalError as error:
+            if (cause := unsound(self.matrices())) is not None:
+                raise cause from error
+            raise
         late = time.perf_counter() >= deadline
         self.finished = TIME_IS_UP if late and found.reason == CONVERGED else found.reason
         self.converged = self.finished == CONVERGED
