@@ -7,10 +7,11 @@ A task is the name of a data set, with the number of a split. The option `--data
 
 from __future__ import annotations
 
-__all__ = ["EMBEDDED", "FOLDER_VARIABLE", "Data", "inducing_points", "load", "raw", "standardise"]
+__all__ = ["EMBEDDED", "FOLDER_VARIABLE", "Data", "existing_splits", "inducing_points", "load", "raw", "standardise"]
 
 import os
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -65,6 +66,19 @@ def load(name: str, split: int = 0, folder: str | Path | None = None) -> Data:
     else:
         X, Y, mask = _read(name, split, folder)
     return standardise(name, X, Y, mask)
+
+
+def existing_splits(name: str, splits: Sequence[int], folder: str | Path | None = None) -> list[int]:
+    """Those of some splits that a data set has; all of them where it has none, so that `load` says which there are.
+
+    :param name: of an embedded task or of a file; sets without `test_mask` have every split.
+    """
+    path = Path(folder or os.environ.get(FOLDER_VARIABLE) or ".") / f"{name}.npz"
+    if name in EMBEDDED or not path.is_file():
+        return list(splits)
+    with np.load(path, allow_pickle=False) as file:
+        count = file["test_mask"].shape[1] if "test_mask" in file else None
+    return [split for split in splits if count is None or split < count] or list(splits)
 
 
 def raw(name: str, folder: str | Path | None = None) -> tuple[np.ndarray, np.ndarray]:

@@ -12,6 +12,7 @@ __all__ = ["EMBEDDED_TASKS", "SUITE", "TASKS"]
 import argparse
 from itertools import product
 
+from ...harness.data import existing_splits
 from ...harness.runner import Part, Suite
 from ...libraries.models import parse
 from ...libraries.scikit_learn import BASELINES
@@ -64,7 +65,9 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         default="softmax",
         help="for more than two classes: the default of this package, or that of the paper",
     )
-    parser.add_argument("--splits", nargs="+", type=int, default=[0])
+    parser.add_argument(
+        "--splits", nargs="+", type=int, default=[0], help="those that a set does not have are left out"
+    )
     parser.add_argument("--steps", type=int, default=700, help="of every Gaussian process")
     parser.add_argument("--seconds", type=float, help="of training of every Gaussian process, in the place of steps")
     parser.add_argument("--batch-size", type=int, default=256)
@@ -82,12 +85,15 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _pieces(options: argparse.Namespace) -> list[tuple]:
-    """(task, split, model); the network comes last, because its time is that of the others."""
+    """(task, split, model) of existing splits; the network comes last, because its time is that of the others."""
     names = options.models or [*published(*options.sizes), f"gpflow-{options.sizes[2]}-adam", *BASELINES]
     for name in filter(is_process, names):
         parse(name)  # a name that is not known ends the run here
     tasks = options.tasks or (TASKS if options.data else EMBEDDED_TASKS)
-    return list(product(tasks, options.splits, sorted(names, key=lambda name: name == NETWORK)))
+    names = sorted(names, key=lambda name: name == NETWORK)
+    return [
+        piece for task in tasks for piece in product([task], existing_splits(task, options.splits, options.data), names)
+    ]
 
 
 SUITE = Suite(

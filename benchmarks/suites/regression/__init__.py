@@ -25,7 +25,9 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         help="FAMILY-M or FAMILY-M+MEAN_POINTS, -adam: all by Adam, -start: a start from the data",
     )
-    parser.add_argument("--splits", nargs="+", type=int, default=[0])
+    parser.add_argument(
+        "--splits", nargs="+", type=int, default=[0], help="those that a set does not have are left out"
+    )
     parser.add_argument("--batch-size", type=int, default=1024)
     parser.add_argument("--learning-rate", type=float, default=0.03, help="of Adam, ours and the peers'")
     parser.add_argument(

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import product
 
-from ...harness.data import Data, load
+from ...harness.data import Data, existing_splits, load
 from ...harness.metrics import table_cell
 from ...harness.records import Record
 from ...libraries.models import Settings, parse
@@ -28,12 +28,17 @@ class Run(Record):
 
 
 def pieces(options: argparse.Namespace, tasks: Sequence[str], models: Iterable[str]) -> list[tuple]:
-    """(task, split, model) for the tasks and models that the options name, else for those that are given.
+    """(task, split, model) for the tasks and models that the options name, else for those that are given, and existing splits.
 
     :param tasks: those of a folder of data; without one they are the embedded ones.
     """
     named = options.tasks or (tasks if options.data else EMBEDDED_TASKS)
-    return list(product(named, options.splits, models))
+    models = list(models)
+    return [
+        piece
+        for task in named
+        for piece in product([task], existing_splits(task, options.splits, options.data), models)
+    ]
 
 
 def regression_data(task: str, split: int, folder: str | None) -> Data:

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks.harness.data import EMBEDDED, FOLDER_VARIABLE, inducing_points, load, standardise
+from benchmarks.harness.data import EMBEDDED, FOLDER_VARIABLE, existing_splits, inducing_points, load, standardise
 
 
 def raw(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -64,6 +64,16 @@ def test_folder_by_argument_and_by_environment(
         load("made", split=2)
     with pytest.raises(FileNotFoundError, match=r"absent\.npz"):
         load("absent")
+
+
+def test_splits_that_a_set_does_not_have_are_left_out(tmp_path: Path, rng: np.random.Generator) -> None:
+    X, Y, test = raw(rng)
+    np.savez(tmp_path / "fixed.npz", X=X, Y=Y, test_mask=np.stack([test, ~test], 1))
+    np.savez(tmp_path / "drawn.npz", X=X, Y=Y)
+    assert existing_splits("fixed", [0, 1, 2], tmp_path) == [0, 1]
+    assert existing_splits("fixed", [2, 3], tmp_path) == [2, 3], "`load` refuses these"
+    for name in ("drawn", "absent", "synthetic"):
+        assert existing_splits(name, [0, 7], tmp_path) == [0, 7]
 
 
 def test_unknown_set_without_folder_says_the_fix(monkeypatch: pytest.MonkeyPatch) -> None:
