@@ -10,6 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 import gpflow_decoupled as gd
+from gpflow_decoupled.optimizers.natural_gradient.evaluation import as_basis_model
 
 from ..checks import check_bound, check_far_away, check_predictions, evidence_of
 from ..outcome import Case, Outcome, Part
@@ -52,12 +53,13 @@ def _tried(problem: Problem, rng: np.random.Generator) -> list[str]:
     result = gd.fit(model, data, steps=steps, optimizer="lbfgs", progress=False, compile=False)
     after = bound(model, data)
     complaints = check_bound(start, after, problem)
+    view = as_basis_model(model)  # GPflow's own bound of an `SVGP` has less jitter in float32
     digits = float(np.finfo(problem.dtype).eps)
-    near = 1e-6 * max(1.0, abs(after)) + 1e3 * digits * max(1.0, abs(after))
-    best = float(gd.optimizers.collapsed_elbo(model, data))
+    here, best = float(view.elbo(data)), float(gd.optimizers.collapsed_elbo(model, data))
+    near = (1e-6 + 1e3 * digits) * max(1.0, abs(here))
     for name, value in (("the result", result.elbo), ("the best q(u)", best)):
-        if not abs(value - after) <= near:
-            complaints.append(f"the bound is {after:.10g}, of {name} {value:.10g}")
+        if not abs(value - here) <= near:
+            complaints.append(f"the bound is {here:.10g}, of {name} {value:.10g}")
     evidence, error = evidence_of(model, problem)
     slack = error + 1e-6 * max(1.0, abs(evidence)) + 1e3 * digits * max(1.0, abs(after))
     if math.isfinite(evidence) and after > evidence + slack:
