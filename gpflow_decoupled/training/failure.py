@@ -54,7 +54,7 @@ def explain(
 
 
 def unsound(matrices: Mapping[str, tf.Tensor]) -> NumericalError | None:
-    """The error for the first of some matrices, by name, that has no Cholesky factor; None if all have one."""
+    """The error for the first of some matrices [..., M, M], by name, that has no Cholesky factor; None if all have one."""
     for name, matrix in matrices.items():
         values = matrix.numpy()
         if not np.all(np.isfinite(values)) or np.min(np.linalg.eigvalsh(values)) <= 0:
