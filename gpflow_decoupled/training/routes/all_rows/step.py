@@ -104,7 +104,7 @@ class AllRowsStep(Step):
         self.climb.set_best_q()
         warnings.warn(
             "The run ended before L-BFGS on all rows began. q(u) is the best one for the kernel and the points that the steps "
-            "on minibatches have found; for better ones, raise the limit of `fit`.",
+            "on minibatches have found; for better ones, raise the limit of `fit`, or its patience.",
             stacklevel=7,
         )
         return True
