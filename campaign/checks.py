@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["check_bound", "check_far_away", "check_predictions", "evidence_of"]
+__all__ = ["check_bound", "check_trained", "evidence_of"]
 
 import math
 
@@ -62,6 +62,20 @@ def evidence_of(model: GPModel, problem: Problem) -> tuple[float, float]:
 
     value, error = quadrature_evidence(K, mean[:, 0], log_density)
     return (value, error) if error < 1e-2 else (math.nan, 0.0)
+
+
+def check_trained(model: GPModel, after: float, problem: Problem, rng: np.random.Generator) -> list[str]:
+    """The bound `after` training is not above the evidence, and predictions are sound: at the data, between and far away."""
+    complaints: list[str] = []
+    evidence, error = evidence_of(model, problem)
+    # the sum of N terms and a divergence, each with the round-off of its largest part
+    slack = error + 1e-6 * max(1.0, abs(evidence)) + 1e3 * digits(problem.dtype) * max(1.0, abs(after))
+    if math.isfinite(evidence) and after > evidence + slack:
+        complaints.append(f"the bound {after:.10g} is above the evidence {evidence:.10g}")
+    complaints += check_predictions(model, problem, rng)
+    if problem.is_stationary:
+        complaints += check_far_away(model, problem)
+    return complaints
 
 
 def check_predictions(model: GPModel, problem: Problem, rng: np.random.Generator) -> list[str]:

@@ -7,34 +7,22 @@ __all__ = ["PART"]
 import math
 
 import numpy as np
-import tensorflow as tf
 
 import gpflow_decoupled as gd
 from gpflow_decoupled.optimizers.natural_gradient.evaluation import as_basis_model
 
-from ..checks import check_bound, check_far_away, check_predictions, evidence_of
+from ..checks import check_bound, check_trained
 from ..outcome import Case, Outcome, Part
 from ..problems import Problem, draw_problem
 from ..problems.models import FULL, LINEAR, MODELS, bound
-from ..refusals import complaint_about
+from ..trial import trial
 
 SPARSE = [name for name in MODELS if name not in (*FULL, *LINEAR)]
 
 
 def run(case: Case) -> Outcome:
     """Climb the bound of one random regression."""
-    rng = case.generator()
-    problem = _drawn(rng)
-    outcome = Outcome(problem.title)
-    tf.random.set_seed(case.number)
-    with problem.config():
-        try:
-            outcome.complaints += _tried(problem, rng)
-        except Exception as error:
-            complaint = complaint_about(error)
-            outcome.complaints += [complaint] if complaint else []
-            outcome.refusal = f"{type(error).__name__}: {error}"
-    return outcome
+    return trial(case, _drawn, _tried)
 
 
 def _drawn(rng: np.random.Generator) -> Problem:
@@ -54,20 +42,12 @@ def _tried(problem: Problem, rng: np.random.Generator) -> list[str]:
     after = bound(model, data)
     complaints = check_bound(start, after, problem)
     view = as_basis_model(model)  # GPflow's own bound of an `SVGP` has less jitter in float32
-    digits = float(np.finfo(problem.dtype).eps)
     here, best = float(view.elbo(data)), float(gd.optimizers.collapsed_elbo(model, data))
-    near = (1e-6 + 1e3 * digits) * max(1.0, abs(here))
+    near = (1e-6 + 1e3 * float(np.finfo(problem.dtype).eps)) * max(1.0, abs(here))
     for name, value in (("the result", result.elbo), ("the best q(u)", best)):
         if not abs(value - here) <= near:
             complaints.append(f"the bound is {here:.10g}, of {name} {value:.10g}")
-    evidence, error = evidence_of(model, problem)
-    slack = error + 1e-6 * max(1.0, abs(evidence)) + 1e3 * digits * max(1.0, abs(after))
-    if math.isfinite(evidence) and after > evidence + slack:
-        complaints.append(f"the bound {after:.10g} is above the evidence {evidence:.10g}")
-    complaints += check_predictions(model, problem, rng)
-    if problem.is_stationary:
-        complaints += check_far_away(model, problem)
-    return complaints
+    return complaints + check_trained(model, after, problem, rng)
 
 
 PART = Part("climbs", "random regressions by L-BFGS on all rows", 200, run)

@@ -9,17 +9,16 @@ import warnings
 
 import gpflow
 import numpy as np
-import tensorflow as tf
 from gpflow.models import GPModel
 
 import gpflow_decoupled as gd
 
-from ..checks import check_bound, check_far_away, check_predictions, evidence_of
+from ..checks import check_bound, check_trained
 from ..outcome import Case, Outcome, Part
 from ..problems import Problem, draw_problem
 from ..problems.models import LINEAR, Data, bound, data_of
 from ..problems.problem import SLOW
-from ..refusals import complaint_about
+from ..trial import trial
 
 OPTIONS = {"steps": 6, "progress": False, "compile": False}
 SLACK = 0.2
@@ -28,18 +27,7 @@ SLACK = 0.2
 
 def run(case: Case) -> Outcome:
     """Build, train and ask one random problem."""
-    rng = case.generator()
-    problem = draw_problem(rng)
-    outcome = Outcome(problem.title)
-    tf.random.set_seed(case.number)
-    with problem.config():
-        try:
-            outcome.complaints += _tried(problem, rng)
-        except Exception as error:
-            complaint = complaint_about(error)
-            outcome.complaints += [complaint] if complaint else []
-            outcome.refusal = f"{type(error).__name__}: {error}"
-    return outcome
+    return trial(case, draw_problem, _tried)
 
 
 def _tried(problem: Problem, rng: np.random.Generator) -> list[str]:
@@ -63,15 +51,7 @@ def _tried(problem: Problem, rng: np.random.Generator) -> list[str]:
     lowest = start if problem.is_moderate else -math.inf if said else start - SLACK * len(data[0])
     lowest = -math.inf if draws else lowest
     complaints += check_bound(lowest, after, problem)
-    evidence, error = evidence_of(model, problem)
-    # the sum of N terms and a divergence, each with the round-off of its largest part
-    slack = error + 1e-6 * max(1.0, abs(evidence)) + 1e3 * float(np.finfo(problem.dtype).eps) * max(1.0, abs(after))
-    if math.isfinite(evidence) and after > evidence + slack:
-        complaints.append(f"the bound {after:.10g} is above the evidence {evidence:.10g}")
-    complaints += check_predictions(model, problem, rng)
-    if problem.is_stationary:
-        complaints += check_far_away(model, problem)
-    return complaints
+    return complaints + check_trained(model, after, problem, rng)
 
 
 def _fitted(model: GPModel, data: Data) -> bool:
