@@ -185,7 +185,7 @@ class OrthogonalBasis(InducingBasis):
             return residual_diagonal(kernel, self.beta, gamma) + floor * gram_diagonal(kernel, gamma)
 
         moves = bool(gamma.trainable_variables)
-        self.kernel_mean.refresh(matrix, diagonal)
+        self.kernel_mean.refresh(matrix, diagonal, lambda: gram_diagonal(kernel, gamma))
 
     def gaussians(self, state: OrthogonalState) -> tuple[Gaussian, ...]:
         """q(f(beta)), whitened."""

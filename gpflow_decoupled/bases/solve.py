@@ -21,7 +21,7 @@ from gpflow.inducing_variables import InducingVariables
 from gpflow.kernels import Kernel
 
 from ..covariances.latents import cross_gram, gram, gram_to_data, gram_to_factor
-from ..covariances.residual import residual_gram
+from ..covariances.residual import residual_gram_to_factor
 from ..inducing.variables import as_inducing, check_separate, count_points
 from ..linalg.cholesky import add_jitter
 from ..linalg.gaussians import apply_per_latent, kl_from_whitened
@@ -104,15 +104,16 @@ class SolveBasis(InducingBasis):
 
     def matrices(self, kernel: Kernel) -> dict[str, tf.Tensor]:
         """K_beta and the residual kernel at gamma, with their jitters."""
-        residual = add_jitter(residual_gram(kernel, self.beta, self.gamma))
+        residual = residual_gram_to_factor(kernel, self.beta, self.gamma)
         return {"K_beta": gram_to_factor(kernel, self.beta), "C_gamma": residual}
 
     def factor(self, kernel: Kernel, *, rows: tf.Tensor | None = None, with_kl: bool = True) -> SolveState:
         """chol(K_beta) and chol(C_gamma); M_beta^3 + M_gamma M_beta (M_beta + M_gamma) + M_gamma^3."""
         chol, ok, tangent = whitener(gram_to_factor(kernel, self.beta))
         projection = whiten(chol, tangent, cross_gram(kernel, self.beta, self.gamma))
-        C_g = gram(kernel, self.gamma) - tf.matmul(projection, projection, transpose_a=True)
-        chol_gamma, ok_gamma, tangent_gamma = whitener(add_jitter(C_g))
+        K_g = gram(kernel, self.gamma)
+        C_g = add_jitter(K_g - tf.matmul(projection, projection, transpose_a=True), minuend=K_g)
+        chol_gamma, ok_gamma, tangent_gamma = whitener(C_g)
         u = whitened(chol, tangent, self.q_mu, self.q_sqrt, self.whiten)
         v = whitened(chol_gamma, tangent_gamma, self.v_mu, self.v_sqrt, self.whiten)
         ok = tf.logical_and(ok, ok_gamma)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-__all__ = ["residual_diagonal", "residual_gram"]
+__all__ = ["residual_diagonal", "residual_gram", "residual_gram_to_factor"]
 
 import tensorflow as tf
 from gpflow.inducing_variables import InducingVariables
 from gpflow.kernels import Kernel
 
-from ..linalg.cholesky import cholesky
+from ..linalg.cholesky import add_jitter, cholesky
 from ..linalg.triangular import solve
 from .latents import cross_gram, gram, gram_diagonal, gram_to_factor
 
@@ -17,6 +17,11 @@ def residual_gram(kernel: Kernel, beta: InducingVariables, gamma: InducingVariab
     """C_g = K_g - K_gb K_b^-1 K_bg [G, M_gamma, M_gamma]; M_gamma^2 M_beta."""
     projection = _projection(kernel, beta, gamma)
     return gram(kernel, gamma) - tf.matmul(projection, projection, transpose_a=True)
+
+
+def residual_gram_to_factor(kernel: Kernel, beta: InducingVariables, gamma: InducingVariables) -> tf.Tensor:
+    """`residual_gram` with the jitter that a factorisation needs, [G, M_gamma, M_gamma]."""
+    return add_jitter(residual_gram(kernel, beta, gamma), minuend=gram(kernel, gamma))
 
 
 def residual_diagonal(kernel: Kernel, beta: InducingVariables, gamma: InducingVariables) -> tf.Tensor:

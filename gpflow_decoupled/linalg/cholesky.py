@@ -52,15 +52,22 @@ def jitter(diagonal: tf.Tensor) -> tf.Tensor:
     return tf.maximum(floor, tf.constant(default_jitter(), diagonal.dtype))
 
 
-def add_jitter(matrix: tf.Tensor) -> tf.Tensor:
+def add_jitter(matrix: tf.Tensor, minuend: tf.Tensor | None = None) -> tf.Tensor:
     """The matrix [..., M, M] with `jitter` added to its diagonal.
+
+    :param matrix: [..., M, M].
+    :param minuend: where `matrix` is a difference, the matrix [..., M, M] that something was subtracted from: round-off is in
+        proportion to its diagonal, and so is the jitter, however little the subtraction leaves.
+    :return: [..., M, M].
 
     Example::
 
         K = add_jitter(kernel(Z))
+        residual = add_jitter(K - tf.matmul(A, A, transpose_a=True), minuend=K)
     """
     diagonal = tf.linalg.diag_part(matrix)
-    return tf.linalg.set_diag(matrix, diagonal + jitter(diagonal))
+    size = diagonal if minuend is None else tf.linalg.diag_part(minuend)
+    return tf.linalg.set_diag(matrix, diagonal + jitter(size))
 
 
 def cholesky(matrix: tf.Tensor) -> Factor:

@@ -31,9 +31,8 @@ from ..bases.orthogonal import OrthogonalState
 from ..bases.site import SiteState
 from ..bases.solve import SolveState
 from ..covariances.latents import gram, gram_to_factor, split_latents
-from ..covariances.residual import residual_gram
+from ..covariances.residual import residual_gram, residual_gram_to_factor
 from ..errors import DataError, ModelError
-from ..linalg.cholesky import add_jitter
 from .arrays import normal, project, solve_draws
 from .prior import PriorDraws
 
@@ -104,8 +103,9 @@ def _of_solve(
     jitter = gram_to_factor(kernel, basis.beta) - gram(kernel, basis.beta)
     eta = _whitened(state.chol, prior(_points(kernel, basis.beta)), jitter, rng)
     residual = prior(_points(kernel, basis.gamma)) - project(state.projection, eta)
-    C = residual_gram(kernel, basis.beta, basis.gamma)
-    return eta, _whitened(state.chol_gamma, residual, add_jitter(C) - C, rng)
+    points = (basis.beta, basis.gamma)
+    jitter = residual_gram_to_factor(kernel, *points) - residual_gram(kernel, *points)
+    return eta, _whitened(state.chol_gamma, residual, jitter, rng)
 
 
 @prior_coordinates.register(SiteBasis)

@@ -28,9 +28,9 @@ import tensorflow as tf
 from gpflow.kernels import Kernel
 
 from ...covariances.latents import cross_gram, gram_to_factor
-from ...covariances.residual import residual_gram
+from ...covariances.residual import residual_gram_to_factor
 from ...errors import DataError, ModelError
-from ...linalg.cholesky import add_jitter, cholesky, diagnose
+from ...linalg.cholesky import cholesky, diagnose
 from ...linalg.gaussians import apply_per_latent, precision_from_root, root_from_precision
 from ...linalg.triangular import lower_gram, lower_product, solve
 from ..base import Gaussian
@@ -151,7 +151,7 @@ def legendre_pair(basis: InducingBasis, kernel: Kernel) -> LegendrePair:
         j_gamma, j_beta, theta = pair.natural(moment_parameters(model.basis, model.kernel))
     """
     basis = _checked(basis)
-    chol = _factor("C_gamma", add_jitter(residual_gram(kernel, basis.beta, basis.gamma)))
+    chol = _factor("C_gamma", residual_gram_to_factor(kernel, basis.beta, basis.gamma))
     if isinstance(basis, OrthogonalBasis):
         return LegendrePair(chol, None)
     chol_b = _factor("K_beta", gram_to_factor(kernel, basis.beta))

@@ -64,8 +64,9 @@ def frame_of(kernel: Kernel, points: Sequence[InducingVariables], free: int) -> 
     if not rest:
         return Frame((beta,), sizes, free, chol, noise, None, ok)
     U = solve(chol, cross_gram(kernel, beta, rest[0]))
-    C_g = gram(kernel, rest[0]) - tf.matmul(U, U, transpose_a=True)
-    jittered = add_jitter(C_g)
+    K_g = gram(kernel, rest[0])
+    C_g = K_g - tf.matmul(U, U, transpose_a=True)
+    jittered = add_jitter(C_g, minuend=K_g)
     chol_g, ok_g = cholesky(jittered)
     noise = tf.concat([noise, tf.linalg.diag_part(jittered) - tf.linalg.diag_part(C_g)], axis=-1)
     above = tf.concat([chol, tf.zeros_like(U)], axis=-1)

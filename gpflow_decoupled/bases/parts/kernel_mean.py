@@ -105,7 +105,12 @@ class KernelMean(Module):
         change = products - self.scaling.frozen_product(scaled, rows)
         return tf.reduce_sum(tf.square(scaled)) + share * tf.reduce_sum(sampled * change)  # (D25) on C - C_0
 
-    def refresh(self, matrix: Callable[[], tf.Tensor], diagonal: Callable[[], tf.Tensor]) -> None:
-        """Recompute the frozen scaling at the current C; the mean itself does not change."""
+    def refresh(
+        self,
+        matrix: Callable[[], tf.Tensor],
+        diagonal: Callable[[], tf.Tensor],
+        minuend: Callable[[], tf.Tensor] | None = None,
+    ) -> None:
+        """Recompute the frozen scaling at the current C, see `MeanScaling.refresh`; the mean itself does not change."""
         if self.size > 0:
-            self.scaling.refresh(self.coefficients, matrix, diagonal)
+            self.scaling.refresh(self.coefficients, matrix, diagonal, minuend)

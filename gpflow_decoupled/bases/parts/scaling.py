@@ -20,7 +20,7 @@ import tensorflow as tf
 from gpflow.base import Module
 
 from ...errors import DataError, check_option
-from ...linalg.cholesky import add_jitter, cholesky, diagnose, jitter
+from ...linalg.cholesky import cholesky, diagnose, jitter
 from ...linalg.gaussians import apply_per_latent
 from ...linalg.triangular import solve_frozen
 
@@ -76,21 +76,32 @@ class MeanScaling(Module):
         """Rows [m, L] of (C + eps I) a = L_c a~ at the frozen C; only for whitened coordinates."""
         return apply_per_latent(tf.gather(self.frozen, rows, axis=-2), scaled)
 
-    def refresh(self, scaled: tf.Variable, matrix: Callable[[], tf.Tensor], diagonal: Callable[[], tf.Tensor]) -> None:
+    def refresh(
+        self,
+        scaled: tf.Variable,
+        matrix: Callable[[], tf.Tensor],
+        diagonal: Callable[[], tf.Tensor],
+        minuend: Callable[[], tf.Tensor] | None = None,
+    ) -> None:
         """Recompute T at the current C and freeze it; the coefficients a stay as they are. M^3 / 3 if whitened.
 
         :param scaled: the Parameter a~ [M, L], which is rewritten.
         :param matrix: returns C [G, M, M].
         :param diagonal: returns the diagonal of C [G, M].
+        :param minuend: where C is a difference, returns the diagonal [G, M] of what is subtracted from, which sets the jitter.
         :raises NumericalError: if C cannot be factorised; nothing is changed then.
         """
         if self.kind == "none":
             return
+
+        def jittered(variances: tf.Tensor) -> tf.Tensor:
+            return variances + jitter(variances if minuend is None else minuend())
+
         if self.kind == "diagonal":
-            variances = diagonal()
-            values = tf.sqrt(tf.maximum(variances, 0.0) + jitter(variances))
+            values = tf.sqrt(jittered(tf.maximum(diagonal(), 0.0)))
         else:
-            matrix_value = add_jitter(matrix())
+            matrix_value = matrix()
+            matrix_value = tf.linalg.set_diag(matrix_value, jittered(tf.linalg.diag_part(matrix_value)))
             values, ok = cholesky(matrix_value)
             if not ok:
                 raise diagnose("The residual kernel at gamma", matrix_value.numpy())

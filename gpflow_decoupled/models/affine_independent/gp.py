@@ -305,10 +305,9 @@ class AffineIndependentGP(FullGP):
         if noise is not None:
             z = tf.random.normal(tf.shape(f), dtype=f.dtype)
             if full_cov:
-                rest = prior_variance(self.kernel, X, full_cov=True)[0] - tf.matmul(
-                    features, features, transpose_b=True
-                )
-                f += tf.matmul(z, cholesky(add_jitter(rest)).chol, transpose_b=True)
+                prior = prior_variance(self.kernel, X, full_cov=True)[0]
+                rest = add_jitter(prior - tf.matmul(features, features, transpose_b=True), minuend=prior)
+                f += tf.matmul(z, cholesky(rest).chol, transpose_b=True)
             else:
                 f += tf.sqrt(noise) * z
         return f[0, :, None] if num_samples is None else f[:, :, None]
