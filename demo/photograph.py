@@ -97,12 +97,13 @@ def train(model: BasisGP, pixels: Pixels, size: Size, seconds: float, seed: int)
     X, Y = pixels.test
     watched = np.random.default_rng(seed).permutation(len(X))[: size.watched]
     has_mean_points = model.basis.kernel_mean is not None
+    has_natural_parameters = len(model.basis.gaussian_parameters()) > 0
     return gpflow_decoupled.fit(
         model,
         pixels.training,
         seconds=seconds,
         batch_size=size.batch,
-        natural_gradient=0.3,
+        natural_gradient=0.3 if has_natural_parameters else None,
         learning_rate=0.01,  # moves an inducing point by two pixels per step at most
         mean_solver=MeanSolver(learning_rate=0.3) if has_mean_points else None,
         schedule=Schedule(anneal=0.5),

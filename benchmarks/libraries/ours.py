@@ -77,12 +77,13 @@ def _options(spec: Spec, data: Data, settings: Settings, budget: float, recorder
             "progress": False,
             "callbacks": Callbacks([recorder], every=1),
         }
+    natural = spec.natural and spec.family != "decoupled"  # whose covariance has no natural parameters
     return {
         **start,
         settings.unit: int(budget) if settings.unit == "steps" else budget,
         "batch_size": min(settings.batch_size, len(data.X_train)),
         "learning_rate": settings.learning_rate,
-        "natural_gradient": settings.step_of(spec.num_beta, data) if spec.natural else None,
+        "natural_gradient": settings.step_of(spec.num_beta, data) if natural else None,
         "optimizer": "lbfgs" if spec.family == "lbfgs" else None,
         "hold": spec.family if spec.family in HELD else None,
         "schedule": Schedule(anneal=settings.anneal),

@@ -49,6 +49,7 @@ def test_a_plain_gradient_step_is_the_gradient_of_bound_and_prior(name: str) -> 
     model.kernel.lengthscales.prior = tfp.distributions.Gamma(np.float64(2.0), np.float64(3.0))
     rate = 2.0**-20  # exact in float32, which Keras keeps its rates in
     there = gpflow.utilities.deepcopy(model)
+    options = {} if name == "DVGP inverse" else {"natural_gradient": 0.3, "hold": "whitened"}
     if name not in ("DVGP inverse", "SVGP not whitened"):  # q moves first
         NaturalGradient(0.3).minimize(there, data)
     with tf.GradientTape() as tape:
@@ -60,8 +61,7 @@ def test_a_plain_gradient_step_is_the_gradient_of_bound_and_prior(name: str) -> 
         model,
         data,
         steps=1,
-        natural_gradient=None if name == "DVGP inverse" else 0.3,
-        hold="whitened",
+        **options,
         optimizer=tf_keras.optimizers.SGD(rate),
         schedule=Schedule(ramp_steps=0, anneal=0.0),
         progress=False,

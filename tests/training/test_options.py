@@ -111,6 +111,17 @@ def test_flags_that_natural_gradients_cannot_follow_are_refused() -> None:
         _fit(model, (X, Y))
 
 
+@pytest.mark.parametrize("option", [{"natural_gradient": 0.3}, {"hold": "sites"}, {"negative_precision": "clip"}])
+def test_options_of_natural_gradients_are_refused_without_natural_parameters(option: dict) -> None:
+    model = MODELS["DVGP inverse"]()
+    before = values(model)
+    with pytest.raises(UnknownOptionError, match="does not use .* for DVGP. The covariance .* no natural parameters"):
+        _fit(model, (X, Y), **option)
+    assert unchanged(before, model)
+    _fit(model, (X, Y), natural_gradient=None)
+    _fit(MODELS["DVGP coupled"](), (X, Y), **option)
+
+
 @pytest.mark.parametrize("solver, reason", [("newton", "Newton's method"), ("natural", "which stays in .D41.")])
 def test_hybrid_basis_leaves_its_coefficients_to_adam(solver, reason) -> None:
     model = MODELS["HDVGP"]()

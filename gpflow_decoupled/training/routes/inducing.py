@@ -35,6 +35,8 @@ from .route import EVERY_ROUTE, METHODS, OF_OPTIMIZER, Choices, Data, MeanSolver
 
 _OF_MEAN = frozenset({"mean_solver", "Schedule.refresh_every"})
 """What acts on mean points alone."""
+_OF_GAUSSIANS = frozenset({"natural_gradient", "hold", "negative_precision"})
+"""What acts on the parts of q that have natural parameters alone."""
 
 
 class InducingRoute(Route):
@@ -48,17 +50,28 @@ class InducingRoute(Route):
         | {"batch_size", "natural_gradient", "hold", "negative_precision", "Schedule.ramp_steps", "seed"}
         | {"evaluation", "checkpoint", "initialize", "strategy", "precision"}
     )
-    reasons = dict.fromkeys(_OF_MEAN, "This model has no mean points of its own.")
+    reasons = {
+        **dict.fromkeys(_OF_MEAN, "This model has no mean points of its own."),
+        **dict.fromkeys(
+            _OF_GAUSSIANS,
+            'The covariance of this model has no natural parameters (that of a DVGP with covariance="coupled" has them).',
+        ),
+    }
     defaults = {"natural_gradient": "auto", "Schedule.ramp_steps": 10, "hold": "auto"}
     holds = ("auto", "sites", "whitened")
     compiles = (True, False, "xla")
 
     def options_of(self, model: Model) -> frozenset[str]:
-        """All, or all but those of the mean points where there are none; a mean on all data has a solver, and no refreshes."""
+        """All but those of what the model lacks: mean points, or natural parameters; a mean on all data is not refreshed."""
         mean = model.basis.kernel_mean if isinstance(model, BasisGP) else None
         if isinstance(mean, DataMean):
             return self.options - {"Schedule.refresh_every"}
-        return self.options - _OF_MEAN if mean is None else self.options
+        lacks = _OF_MEAN if mean is None else frozenset()
+        return self.options - (lacks if _has_gaussians(model) else lacks | _OF_GAUSSIANS)
+
+    def only_of(self, model: Model) -> Mapping[str, object]:
+        """No natural gradients where q has no natural parameters."""
+        return {} if _has_gaussians(model) else {"natural_gradient": None}
 
     def defaults_of(self, model: Model, chosen: Mapping[str, object]) -> Mapping[str, object]:
         """Those of all, but Adam for q(u) too where the likelihood is a robust maximum and no option asks for more."""
@@ -152,6 +165,11 @@ class InducingRoute(Route):
             model, natural, choices.optimizer, mean_optimizer, compile, held, low, choices.group, shards, together
         )
         return step, batches
+
+
+def _has_gaussians(model: Model) -> bool:
+    """Whether q has parts that natural gradients move; a plain SVGP has."""
+    return not isinstance(model, BasisGP) or bool(model.basis.gaussian_parameters())
 
 
 def _is_called(name: str, option: object) -> bool:

@@ -123,6 +123,10 @@ class Route(abc.ABC):
         """The options that this model uses; fewer than `options` where it lacks what one of them acts on."""
         return self.options
 
+    def only_of(self, model: Model) -> Mapping[str, object]:
+        """Options of which this model takes one value alone; more than `only` where it lacks what one of them acts on."""
+        return self.only
+
     def view(self, model: Model) -> BasisGP | FullGP | FactorGraph:
         """The model as its step sees it: itself, or a model of this package that shares its Parameters.
 
@@ -158,18 +162,18 @@ class Route(abc.ABC):
         apply_trainable(model.variables)
         compiled = chosen.get("compile", True)
         check_option("compile", compiled if isinstance(compiled, (bool, str)) else repr(compiled), self.compiles)
-        taken = self.options_of(model)
+        taken, only = self.options_of(model), self.only_of(model)
         bad = [
             name
             for name, value in chosen.items()
-            if name not in taken and not (name in self.only and value is self.only[name])
+            if name not in taken and not (name in only and value is only[name])
         ]
         if not bad:
             return
         shown = ", ".join(_shown(name, chosen[name]) for name in bad)
         known = {"strategy": _ON_REPLICAS, **self.reasons}
         reasons = "".join(f" {known[name]}" for name in bad if name in known)
-        names = sorted(taken, key=str.lower) + [_shown(*item) for item in self.only.items()]
+        names = sorted(taken, key=str.lower) + [_shown(*item) for item in only.items()]
         raise UnknownOptionError(
             f"fit does not use {shown} for {type(model).__name__}.{reasons} It takes {', '.join(names)}."
         )
