@@ -42,7 +42,7 @@ def build(
 
     | rows | model |
     |---|---|
-    | up to 500, one latent function an output | `CVIGP`: a full GP, exact for Gaussian noise |
+    | up to 500, one latent function per output | `CVIGP`: a full GP, exact for Gaussian noise |
     | more, or several latent functions | `ODVGP`: 300 inducing points and 1,000 more for the mean, or all \
 other rows if they are fewer |
     | the same, and no rows left for the mean | `BasisGP` with a `CoupledBasis` |
