@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-__all__ = ["CONVERGED", "INTERRUPTED", "STUCK", "Ascent", "Climber", "ascend", "has_fallen"]
+__all__ = ["CONVERGED", "INTERRUPTED", "STUCK", "Ascent", "Climber", "ascend", "has_fallen", "round_off"]
 
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
+
+import numpy as np
+import tensorflow as tf
 
 from .steps import MAX_HALVINGS
 
@@ -84,6 +87,11 @@ def ascend(
             if share < 0.5**max_halvings:
                 return Ascent(now, share, refused, STUCK)
     return Ascent(now, share, refused, spent)
+
+
+def round_off(dtype: tf.DType) -> float:
+    """The share of a bound that a step may lose by round-off: a thousand machine epsilons, and at least 1e-10."""
+    return max(_ROUND_OFF, 1e3 * float(np.finfo(dtype.as_numpy_dtype).eps))
 
 
 def has_fallen(before: float, after: float, *, relative: float = _ROUND_OFF, absolute: float = 0.0) -> bool:

@@ -5,13 +5,13 @@ Callers pack their variables into the vector, with `gpflow.optimizers.Scipy.pack
 
 from __future__ import annotations
 
-__all__ = ["LBFGSRun", "Objective", "lbfgs_ascent", "settled"]
+__all__ = ["FAILED", "LBFGSRun", "Objective", "lbfgs_ascent", "settled"]
 
 from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
-from scipy.optimize import minimize
+from scipy.optimize import OptimizeResult, minimize
 
 from ..errors import NumericalError
 from .ascent import CONVERGED, INTERRUPTED
@@ -19,10 +19,15 @@ from .ascent import CONVERGED, INTERRUPTED
 Objective = Callable[[np.ndarray], tuple[float, np.ndarray]]
 """A value and its gradient [n] at a point [n]."""
 
+FAILED = "the line search failed"
 _PAIRS = 20
 """Pairs of steps and gradient changes that L-BFGS remembers."""
 _REFUSED = 1e30
 """Stands for the loss at a point that is refused. Infinity would make the line search's next trial NaN."""
+
+
+_FLAT = 1e-8
+"""The share of the value that a Newton step would gain, at most, where a line search that fails has reached a maximum."""
 
 
 class LBFGSRun(NamedTuple):
@@ -36,13 +41,16 @@ class LBFGSRun(NamedTuple):
     """The value at the start."""
     evaluations: int
     converged: bool
-    """False where the evaluations ran out, and after an interrupt."""
+    """False where the evaluations ran out, where the line search failed far from a maximum, and after an interrupt."""
     reason: str
-    """Why it ended: "converged", "evaluations done" or "interrupted"."""
+    """Why it ended: "converged", "evaluations done", "the line search failed" or "interrupted"."""
 
 
-def settled(tolerance: float, window: int = 1) -> Callable[[list[float]], bool]:
-    """A rule that ends a run when the last `window` iterations together gained less than `tolerance`."""
+def settled(tolerance: float, window: int = 6) -> Callable[[list[float]], bool]:
+    """A rule that ends a run when the last `window` iterations together gained less than `tolerance`.
+
+    With a window of one a run may end far from the optimum, since single iterations may gain little by chance.
+    """
 
     def rule(values: list[float]) -> bool:
         return len(values) > window and values[-1] - values[-1 - window] < tolerance
@@ -85,48 +93,86 @@ def lbfgs_ascent(
     :param gradient_tolerance: SciPy's `gtol`, on the largest entry of the projected gradient.
     :raises NumericalError: where the value or the gradient at the start is not finite.
     """
-    best, values = (start, -np.inf), list[float]()
-    total = unreported = 0
-
-    def report() -> None:
-        nonlocal unreported
-        if record is not None:
-            record(best[1], unreported)
-        unreported = 0
-
-    def objective(x: np.ndarray) -> tuple[float, np.ndarray]:
-        nonlocal best, total, unreported
-        value, gradient = function(x)
-        total, unreported = total + 1, unreported + 1
-        good = bool(np.isfinite(value) and np.all(np.isfinite(gradient)))
-        if not good and not values:
-            raise NumericalError(f"The bound at the start is not finite: {advice}", matrix=matrix)
-        if good and value >= best[1]:
-            best = x.copy(), float(value)
-        if not values:  # the start
-            values.append(best[1])
-            report()
-        return (-value, -gradient) if good else (_REFUSED, np.zeros_like(x))
-
-    def after_iteration(_: np.ndarray) -> None:
-        values.append(best[1])
-        report()
-        if stop(values):
-            raise StopIteration
-
+    unusable = NumericalError(f"The bound at the start is not finite: {advice}", matrix=matrix)
+    watched = _Watched(function, start, stop, record, unusable)
     sides = [np.full(start.shape, end) if side is None else side for side, end in ((low, -np.inf), (high, np.inf))]
     options = {"maxcor": _PAIRS, "maxfun": max_evaluations, "maxiter": max_evaluations}
     tolerances = {"ftol": value_tolerance, "gtol": gradient_tolerance}
     bounds = None if low is None and high is None else np.stack(sides, axis=1)
     settings = {"jac": True, "method": "L-BFGS-B", "bounds": bounds, "options": {**options, **tolerances}}
-    reason = ""
+    reason, ended = "", None
     try:
-        minimize(objective, start, callback=after_iteration, **settings)
+        ended = minimize(watched.loss, start, callback=watched.after_iteration, **settings)
     except KeyboardInterrupt:
-        if not (keep and values):
+        if not (keep and watched.values):
             raise
         reason = INTERRUPTED
-    if unreported:
-        report()
-    reason = reason or (CONVERGED if total < max_evaluations else "evaluations done")
-    return LBFGSRun(*best, values[0], total, reason == CONVERGED, reason)
+    watched.report(only_new=True)
+    if ended is not None and watched.total >= max_evaluations:
+        reason = "evaluations done"
+    elif ended is not None:
+        free = watched.free_gradient(*sides)
+        # SciPy calls it success, too, where no step is better at all
+        success = ended.success and value_tolerance > 0.0 or np.max(np.abs(free)) <= gradient_tolerance
+        flat = _newton_gain(ended, free) <= _FLAT * (1.0 + abs(watched.value))
+        reason = CONVERGED if watched.stopped or success or flat else FAILED
+    return LBFGSRun(watched.x, watched.value, watched.values[0], watched.total, reason == CONVERGED, reason)
+
+
+class _Watched:
+    """A function while SciPy climbs it: the best point so far, what is recorded, and the rule that ends the run."""
+
+    def __init__(
+        self,
+        function: Objective,
+        start: np.ndarray,
+        stop: Callable[[list[float]], bool],
+        record: Callable[[float, int], None] | None,
+        unusable: NumericalError,
+    ) -> None:
+        self.function, self.stop, self.record, self.unusable = function, stop, record, unusable
+        self.x, self.value, self.gradient = start, -np.inf, np.zeros_like(start)
+        self.values: list[float] = []
+        self.total, self.unreported, self.stopped = 0, 0, False
+
+    def loss(self, x: np.ndarray) -> tuple[float, np.ndarray]:
+        """Minus the value and the gradient [n] at x [n]; what is not finite is refused."""
+        value, gradient = self.function(x)
+        self.total, self.unreported = self.total + 1, self.unreported + 1
+        good = bool(np.isfinite(value) and np.all(np.isfinite(gradient)))
+        if not good and not self.values:
+            raise self.unusable
+        if good and value >= self.value:
+            self.x, self.value, self.gradient = x.copy(), float(value), np.array(gradient)
+        if not self.values:  # the start
+            self.values.append(self.value)
+            self.report()
+        return (-value, -gradient) if good else (_REFUSED, np.zeros_like(x))
+
+    def after_iteration(self, _: np.ndarray) -> None:
+        """Record the best value, and ask the rule."""
+        self.values.append(self.value)
+        self.report()
+        self.stopped = self.stop(self.values)
+        if self.stopped:
+            raise StopIteration
+
+    def report(self, only_new: bool = False) -> None:
+        """Record the best value and the evaluations since the last call; with `only_new` where there are some."""
+        if self.record is not None and (self.unreported or not only_new):
+            self.record(self.value, self.unreported)
+        self.unreported = 0
+
+    def free_gradient(self, low: np.ndarray, high: np.ndarray) -> np.ndarray:
+        """The gradient [n] at the best point, zero where a bound holds it."""
+        held = (self.gradient < 0.0) & (self.x <= low) | (self.gradient > 0.0) & (self.x >= high)
+        return np.where(held, 0.0, self.gradient)
+
+
+def _newton_gain(ended: OptimizeResult, gradient: np.ndarray) -> float:
+    """What a Newton step along `gradient` [n] would gain, by the curvature that L-BFGS has seen.
+
+    A line search fails in two cases: at a maximum, where round-off hides the rest of the gain and this is next to nothing; and
+    far from one, where values and gradients disagree or are not finite.
+    """
+    return float(0.5 * gradient @ ended.hess_inv.dot(gradient))

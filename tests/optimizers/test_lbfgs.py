@@ -64,6 +64,28 @@ def test_too_few_evaluations_are_said():
     assert found.value > parabola(np.zeros(3))[0]
 
 
+def test_a_line_search_that_fails_far_from_a_maximum_has_not_converged():
+    """With a gradient of the wrong sign no step is better; beyond a wall the values are not numbers."""
+    found = lbfgs_ascent(lambda x: (-float(x @ x), 2.0 * x), np.ones(3), settled(1e-8), 500)
+    assert (found.converged, found.reason, found.value) == (False, "the line search failed", -3.0)
+
+    def walled(x: np.ndarray) -> tuple[float, np.ndarray]:
+        value = -float(np.sum((x - 1.0) ** 2))
+        return (value if x[0] <= 0.0 else np.nan), -2.0 * (x - 1.0)
+
+    found = lbfgs_ascent(walled, np.full(2, -3.0), settled(1e-8), 500)
+    assert not found.converged and found.reason == "the line search failed"
+
+
+def test_a_line_search_that_fails_at_the_maximum_has_converged():
+    """There round-off hides every gain, and no rule has ended the run."""
+    found = lbfgs_ascent(parabola, np.zeros(3), lambda values: False, 500)
+    assert found.converged and found.reason == "converged"
+    assert_allclose(found.x, CENTRE, atol=1e-6)
+    high = np.array([0.3, np.inf, np.inf])
+    assert lbfgs_ascent(parabola, np.zeros(3), lambda values: False, 500, high=high).converged
+
+
 def test_a_window_of_iterations_has_to_gain_less():
     rule = settled(0.1, 2)
     assert not rule([0.0]) and not rule([0.0, 0.05]) and rule([0.0, 0.05, 0.06]) and not rule([0.0, 0.05, 0.16])

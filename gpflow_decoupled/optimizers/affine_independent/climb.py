@@ -9,8 +9,6 @@ import numpy as np
 from ..lbfgs import Objective, lbfgs_ascent, settled
 from .result import StageRecord
 
-_WINDOW = 6
-"""Iterations over which a gain is measured: single ones may be small by chance."""
 _GRADIENT_TOLERANCE = 1e-9
 _ADVICE = (
     "scale the inputs, or use a narrower prior; with a likelihood like Poisson's, a base distribution with light tails, for "
@@ -37,7 +35,7 @@ def climb(
     :raises NumericalError: where the bound at the start is not finite.
     """
     found = lbfgs_ascent(
-        function, start, settled(tolerance, _WINDOW), max_evaluations, low=low, record=record, advice=_ADVICE,
+        function, start, settled(tolerance), max_evaluations, low=low, record=record, advice=_ADVICE,
         matrix="A", gradient_tolerance=_GRADIENT_TOLERANCE,
     )  # fmt: skip
     return found.x, found.value, found.reason

@@ -30,7 +30,7 @@ from ...linalg.gaussians import apply_per_latent
 from ...models import CVIGP
 from ...models.families import require_model
 from ...summaries import settings_line
-from ..ascent import STUCK, ascend, has_fallen
+from ..ascent import STUCK, ascend, has_fallen, round_off
 from ..expectation_check import warn_of_quadrature
 from ..unusable_observation import unusable_observation
 from .densities import Densities
@@ -70,7 +70,7 @@ class Laplace:
     lower psi are halved.
 
     :param tolerance: the run ends when a Newton step would move no value of u by more than this many deviations; at least
-        64 units of round-off.
+        64 units of round-off, and where a step neither raises psi beyond round-off nor is half as long as the one before.
     :param max_steps: at most so many steps.
     :raises DataError: for settings out of range.
 
@@ -158,6 +158,8 @@ class _Point(NamedTuple):
     a: tf.Tensor
     probe: LaplaceProbe
     step_size: float
+    before: LaplaceProbe | None = None
+    """What was found where the step began."""
 
 
 class _ModeClimber:
@@ -166,6 +168,7 @@ class _ModeClimber:
     def __init__(self, rule: Laplace, model: CVIGP, densities: Densities, bar: tqdm) -> None:
         self.model, self.bar = model, bar
         self.tolerance = attainable(rule.tolerance, model.float_type)
+        self.round_off = round_off(model.float_type)
         self.record = EvidenceRecorder()
         self.probe = rule.compiled_probe(model, densities)
 
@@ -177,12 +180,12 @@ class _ModeClimber:
     def propose(self, now: _Point, step: int, share: float) -> _Point:
         """The point after a share of a Newton step."""
         a = now.a + share * (now.probe.goal - now.a)
-        return _Point(a, self.probe(a), share)
+        return _Point(a, self.probe(a), share, now.probe)
 
     def accept(self, now: _Point, then: _Point) -> bool:
         """Whether psi has not fallen, and the sites have a posterior."""
         probe = then.probe
-        if not probe.ok or has_fallen(float(now.probe.log_joint), float(probe.log_joint)):
+        if not probe.ok or has_fallen(float(now.probe.log_joint), float(probe.log_joint), relative=self.round_off):
             self.record.shortened += 1
             return False
         self.record.add(then.step_size, float(probe.change), float(probe.evidence), float(probe.elbo))
@@ -191,8 +194,12 @@ class _ModeClimber:
         return True
 
     def converged(self, now: _Point) -> bool:
-        """Whether the next Newton step would be short."""
-        return float(now.probe.change) <= self.tolerance
+        """Whether the next Newton step would be short, or is round-off: as long as the last one, which raised nothing."""
+        probe, before = now.probe, now.before
+        if before is None or float(probe.change) <= self.tolerance:
+            return float(probe.change) <= self.tolerance
+        rose = has_fallen(float(probe.log_joint), float(before.log_joint), relative=self.round_off)
+        return not rose and float(probe.change) > 0.5 * float(before.change)
 
     def write(self, point: _Point) -> None:
         """Write the sites of a point to the model."""

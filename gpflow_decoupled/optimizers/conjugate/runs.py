@@ -16,7 +16,7 @@ from ...errors import DataError, NumericalError
 from ...inputs import is_whole
 from ...models import CVIGP
 from ...summaries import short_repr
-from ..ascent import ascend, has_fallen
+from ..ascent import ascend, has_fallen, round_off
 from ..steps import StepReport
 from ..unusable_observation import unusable_observation
 from .result import ConjugateRecorder, ConjugateResult
@@ -72,6 +72,7 @@ class _SiteClimber:
         self.rule, self.model, self.tolerance, self.bar = rule, model, tolerance, bar
         self.record = ConjugateRecorder()
         self.probe = rule.compiled_probe(model)
+        self.round_off = round_off(model.float_type)
 
     def start(self) -> _Point:
         """The sites of the model."""
@@ -92,7 +93,8 @@ class _SiteClimber:
         if not then.probe.ok and rule.negative_precision == "raise":
             raise step_failure()
         may_fall = rule.samples is not None or rule.negative_precision == "clip"
-        if not then.probe.ok or not (may_fall or not has_fallen(float(now.probe.elbo), elbo)):
+        fell = has_fallen(float(now.probe.elbo), elbo, relative=self.round_off)
+        if not then.probe.ok or (fell and not may_fall):
             self.record.shortened += 1
             return False
         self.record.add(then.step_size, then.change, elbo, int(now.probe.clipped))

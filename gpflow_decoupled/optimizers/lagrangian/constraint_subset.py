@@ -48,7 +48,7 @@ class ConstraintSubset:
     :param learning_rate: of Adam; it falls to zero.
     :param seed: of the subset and the batches.
     :param rows: the subset [M], instead of a size.
-    :param tolerance: L-BFGS-B ends when an iteration changes the bound by less, in nats.
+    :param tolerance: L-BFGS-B ends when six iterations together gain less, in nats.
     :param compile: False runs eagerly.
     :raises DataError: for settings out of range.
 

@@ -122,13 +122,15 @@ class DualProblem:
         ok = state.ok & tf.math.is_finite(bound) & tf.reduce_all(state.variance > 0.0)
         return Marginals(state.alpha, state.lam, state, mean, deviation, divergence, bound, ok)
 
-    def write_best(self, candidates: list[tuple[tf.Tensor, tf.Tensor]]) -> None:
-        """Leave the model at the candidate (alpha, lam), [N, L] each, with the greatest bound, if one is finite."""
+    def write_best(self, candidates: list[tuple[tf.Tensor, tf.Tensor]]) -> float | None:
+        """The greatest bound of candidates (alpha, lam), [N, L] each, at which the model is left; None if none is finite."""
         found = [self.marginals(alpha, lam) for alpha, lam in candidates]
         best = max(found, key=lambda at: float(at.bound) if bool(at.ok) else -math.inf)
-        if bool(best.ok):
-            self.basis.alpha.assign(best.alpha)
-            self.basis.lam.assign(best.lam)
+        if not bool(best.ok):
+            return None
+        self.basis.alpha.assign(best.alpha)
+        self.basis.lam.assign(best.lam)
+        return float(best.bound)
 
     def prior_sums(self, mean: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         """diag K, sum_j K_nj^2 and t_n (K t)_n, [N, L] each; t_n = +-1 is where observation n pulls at `mean` [N, L]."""

@@ -17,8 +17,8 @@ class LagrangianResult(RunResult):
 
     `steps` counts outer iterations, or iterations of L-BFGS. `history` has arrays [steps + 1], whose first entry is the
     start: "step", "seconds", "elbo" (the bound in nats), "inner_steps" (Newton steps, or evaluations of the bound, since
-    the entry before) and "gap" (the duality gap of the subproblem in nats, NaN where there is none). `elbo` is the best bound
-    that the run found, at which the model was left. Example::
+    the entry before) and "gap" (the duality gap of the subproblem in nats, NaN where there is none). `elbo` is the bound at
+    which the model was left, the best one that the run found. Example::
 
         result = LinearlyConstrainedLagrangian().run(model)
         print(result.elbo, result.converged, result.history["elbo"])
@@ -47,10 +47,12 @@ class LagrangianRecord(Recorder):
         """Record the bound in nats, and what it took since the entry before."""
         self.append(len(self), elbo=elbo, inner_steps=inner_steps, gap=gap)
 
-    def result(self, converged: bool, reason: str) -> LagrangianResult:
-        """What the run returns."""
+    def result(self, converged: bool, reason: str, elbo: float | None = None) -> LagrangianResult:
+        """What the run returns; `elbo` is the bound of the model, where it is not the best one of the history."""
         history = self.history
-        best = float(np.nanmax(history["elbo"])) if len(self) else float("nan")
+        best = elbo
+        if best is None:
+            best = float(np.nanmax(history["elbo"])) if len(self) else float("nan")
         return LagrangianResult(
             elbo=best, steps=len(self) - 1, seconds=self.seconds, history=history, converged=converged, reason=reason
         )

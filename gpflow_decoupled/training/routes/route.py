@@ -164,9 +164,7 @@ class Route(abc.ABC):
         check_option("compile", compiled if isinstance(compiled, (bool, str)) else repr(compiled), self.compiles)
         taken, only = self.options_of(model), self.only_of(model)
         bad = [
-            name
-            for name, value in chosen.items()
-            if name not in taken and not (name in only and value is only[name])
+            name for name, value in chosen.items() if name not in taken and not (name in only and value is only[name])
         ]
         if not bad:
             return

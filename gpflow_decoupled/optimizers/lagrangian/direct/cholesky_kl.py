@@ -41,7 +41,8 @@ class CholeskyKL:
 
     :param whiten: use the coordinates of the prior, in which L-BFGS needs far fewer iterations. False is the form that Khan
         2014 compares with.
-    :param tolerance: the run ends when an iteration changes the bound by less, in nats.
+    :param tolerance: the run ends when six iterations together gain less, in nats. Where the noise is far smaller than the
+        prior variance, progress is slow, and the bound may then still be some nats below its maximum.
     :param max_evaluations: of the bound and its gradient.
     :param compile: False runs eagerly.
     :raises DataError: for settings out of range.
@@ -67,8 +68,8 @@ class CholeskyKL:
     def run(self, model: LCLGP) -> LagrangianResult:
         """Maximise the bound from the prior mean and a covariance that is narrower than the prior's.
 
-        The model is left at the multipliers (V11) of the best mean and factor. The bound of the result is that of mean and
-        factor; where the run has converged, the multipliers have the same one.
+        The model is left at the multipliers (V11) of the best mean and factor, and the bound of the result is theirs. That of
+        mean and factor, which the history has, is the same where the run has converged.
 
         :param model: an `LCLGP`, or what `LCLGLM` returns.
         :raises ModelError: for a model of another class.
@@ -104,19 +105,19 @@ class CholeskyKL:
                 value_and_gradient, packed(*_start(problem, A, self.whiten)), settled(self.tolerance), self.max_evaluations,
                 low=low, record=record.add, advice=NOT_FINITE, matrix="K",
             )  # fmt: skip
-        self._write(problem, A, *unpacked(found.x))
-        result = record.result(found.converged, found.reason)
+        elbo = self._write(problem, A, *unpacked(found.x))
+        result = record.result(found.converged, found.reason, elbo)
         warn_of_quadrature(model, result.elbo)
         return result
 
-    def _write(self, problem: DualProblem, A: tf.Tensor, t: tf.Tensor, T: tf.Tensor) -> None:
-        """Leave the model at multipliers with this mean and variances: alpha from the losses, or from the mean itself."""
+    def _write(self, problem: DualProblem, A: tf.Tensor, t: tf.Tensor, T: tf.Tensor) -> float | None:
+        """The bound at multipliers with this mean and variances, where the model is left: two alpha are tried."""
         mean, deviation = _moments(problem, A, self.whiten, t, T)
         loss = problem.expand(mean, deviation)
         lam = loss.d_s / deviation  # (V11)
         white = t if self.whiten else _by_latent(solve, A, t)
         alphas = [loss.d_h, *problem.geometry.coefficients_of(A, white)]  # (V11), (V7)
-        problem.write_best([(alpha, lam) for alpha in alphas])
+        return problem.write_best([(alpha, lam) for alpha in alphas])
 
 
 def _start(problem: DualProblem, A: tf.Tensor, whiten: bool) -> tuple[np.ndarray, np.ndarray]:

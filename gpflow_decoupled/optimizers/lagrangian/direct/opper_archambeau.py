@@ -34,7 +34,8 @@ class OpperArchambeau:
     It finds the same q as `LinearlyConstrainedLagrangian`, more slowly, and is here for comparison and for site losses that
     have no dual.
 
-    :param tolerance: the run ends when an iteration changes the bound by less, in nats.
+    :param tolerance: the run ends when six iterations together gain less, in nats. Where the noise is far smaller than the
+        prior variance, progress is slow, and the bound may then still be some nats below its maximum.
     :param max_evaluations: of the bound and its gradient.
     :param compile: False runs eagerly.
     :raises DataError: for settings out of range.
