@@ -112,7 +112,8 @@ class Loop:
             self._save(0)
             return 0
         done, self.totals = state
-        self.step.finished, self.step.converged = self.totals.finished, self.totals.converged
+        if self.totals.converged:  # whatever else ended that run, a limit or Ctrl-C, need not end this one
+            self.step.finished, self.step.converged = self.totals.finished, True
         return done
 
     def _compile(self, done: int) -> None:

@@ -16,7 +16,7 @@ import tensorflow as tf
 import gpflow_decoupled as gd
 from gpflow_decoupled.errors import CheckpointError, DataError
 from tests.training.killed_run import run
-from tests.training.problems import GAMMA, MODELS, grouped, orthogonal, sine, unchanged, values
+from tests.training.problems import BETA, GAMMA, MODELS, grouped, orthogonal, parts, sine, unchanged, values
 
 ROOT = Path(__file__).parents[2]
 
@@ -112,6 +112,24 @@ def test_finished_run_is_read_back_and_extended(folder: Path, tmp_path: Path) ->
     extended = _fit(tmp_path / "other", steps=5, model=orthogonal())
     assert extended.steps == 5
     assert np.array_equal(extended.history["elbo"][:3], expected.history["elbo"])
+
+
+@pytest.mark.parametrize("name", ["L-BFGS", "mean on all data"])
+def test_a_run_that_a_limit_has_ended_goes_on(name: str, tmp_path: Path) -> None:
+    def fit(steps: int, folder: str) -> gd.training.FitResult:
+        if name == "L-BFGS":
+            model, options = gd.models.BasisGP(*parts(), gd.bases.CoupledBasis(BETA)), {"optimizer": "lbfgs"}
+        else:
+            model, options = gd.models.ODVGP(*parts(), "data", BETA), {}
+        return gd.fit(
+            model, sine(), steps=steps, batch_size=20, checkpoint=tmp_path / folder, progress=False, **options
+        )
+
+    short = fit(4, "one")
+    assert not short.converged
+    longer, fresh = fit(40, "one"), fit(40, "two")
+    assert longer.steps > short.steps
+    assert longer.elbo > fresh.elbo - 1.0
 
 
 def _remove(pattern: str, folder: Path) -> None:
@@ -285,6 +303,15 @@ def test_kill_during_a_save_leaves_the_state_before(tmp_path: Path) -> None:
         "ckpt-6.data-00000-of-00001",
     }
     assert len(list(tmp_path.glob("run-*.json"))) == 2
+
+
+def test_files_of_others_in_the_folder_stay(tmp_path: Path) -> None:
+    (tmp_path / "movie.part").mkdir()
+    theirs = ["movie.part/frame", "thesis.pdf.part", "run-2024.log", "history-7.csv", "ckpt-1.txt"]
+    for name in theirs:
+        (tmp_path / name).write_text("mine")
+    _fit(tmp_path, steps=6)
+    assert [name for name in theirs if not (tmp_path / name).is_file()] == []
 
 
 def test_folder_without_a_readable_state_says_what_to_do(tmp_path: Path) -> None:

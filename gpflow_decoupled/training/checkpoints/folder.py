@@ -17,9 +17,11 @@ import tensorflow as tf
 INDEX = "checkpoint"
 """TensorFlow's name of the file that lists the states, so that `tf.train.latest_checkpoint` works too."""
 
-_STATE = re.compile(r"ckpt-(\d+)(\..*)?")
-_FILES = re.compile(r"(?:ckpt|run|history|place-\d+)-(\d+)\..*")
-_HALVES = re.compile(r"(?:ckpt|place-\d+)-\d+_temp|.*\.part")
+_STATE = re.compile(r"ckpt-(\d+)(\.(?:index|data-\d+-of-\d+))?")
+_FILES = re.compile(r"(?:ckpt|place-\d+)-(\d+)\.(?:index|data-\d+-of-\d+)|run-(\d+)\.json|history-(\d+)\.npz")
+"""The files of a state, and no others: the folder may hold what is not ours."""
+_HALF_FOLDERS = re.compile(r"(?:ckpt|place-\d+)-\d+_temp")
+_HALF_FILES = re.compile(r"(?:checkpoint|run-\d+\.json|history-\d+\.npz)\.part")
 
 
 class StateFolder:
@@ -71,12 +73,11 @@ class StateFolder:
 
     def clean(self, kept: Sequence[int] = ()) -> None:
         """Remove what a write that broke off has left, and the files of all states but those of `kept`, if there are any."""
-        for match in self._matches(_HALVES):
+        for match in self._matches(_HALF_FOLDERS):
             shutil.rmtree(self.path / match[0], ignore_errors=True)
+        old = [match for match in self._matches(_FILES) if kept and int(match[match.lastindex or 0]) not in kept]
+        for match in [*self._matches(_HALF_FILES), *old]:
             (self.path / match[0]).unlink(missing_ok=True)
-        for match in self._matches(_FILES):
-            if kept and int(match[1]) not in kept:
-                (self.path / match[0]).unlink(missing_ok=True)
 
     def _listed(self) -> list[int] | None:
         """The states of the index, oldest first; None if it is missing, or damaged."""
