@@ -12,7 +12,7 @@ from gpflow.base import Parameter, RegressionData, TensorType
 from gpflow.functions import MeanFunction
 from gpflow.inducing_variables import InducingVariables
 from gpflow.kernels import Kernel, LinearCoregionalization
-from gpflow.likelihoods import Likelihood, Softmax
+from gpflow.likelihoods import Likelihood
 from gpflow.models import ExternalDataTrainingLossMixin
 from gpflow.utilities import parameter_dict
 
@@ -23,6 +23,7 @@ from ..inducing.variables import input_dims
 from ..inputs import as_array, as_pair
 from .basis_predictions import BasisPredictions
 from .checks import (
+    as_observations,
     check_kernel,
     check_mean_function,
     check_num_data,
@@ -206,7 +207,7 @@ class BasisGP(BasisPredictions, ExternalDataTrainingLossMixin):
         X, Y = (as_array(array, name, self.float_type) for array, name in zip(as_pair(data), "XY"))
         check_shapes_of_data(X, Y, self.likelihood, self.num_outputs, self.num_dims, self.float_type)
         X, Y = tf.convert_to_tensor(X), tf.convert_to_tensor(Y)
-        return X, tf.cast(Y, tf.int32 if isinstance(self.likelihood, Softmax) else X.dtype)
+        return X, as_observations(Y, self.likelihood, X.dtype)
 
     def checked(self, data: RegressionData) -> tuple[tf.Tensor, tf.Tensor]:
         """Data as tensors X [N, D] and Y [N, P], with their values checked too, where they are known.

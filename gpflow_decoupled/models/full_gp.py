@@ -11,13 +11,14 @@ import tensorflow as tf
 from gpflow.base import RegressionData
 from gpflow.functions import MeanFunction
 from gpflow.kernels import Kernel, LinearCoregionalization
-from gpflow.likelihoods import Likelihood, Softmax
+from gpflow.likelihoods import Likelihood
 from gpflow.models import InternalDataTrainingLossMixin
 
 from ..bases import Basis
 from ..inputs import as_array, as_pair, as_values, float_type
 from .basis_predictions import BasisPredictions
 from .checks import (
+    as_observations,
     check_kernel,
     check_mean_function,
     check_parts,
@@ -127,7 +128,7 @@ class FullGP(BasisPredictions, InternalDataTrainingLossMixin, abc.ABC):
     def _as_tensors(self, X: np.ndarray, Y: np.ndarray) -> tuple[tf.Tensor, tf.Tensor]:
         """Data as tensors; Y becomes float, or integer for `Softmax`, which needs that."""
         X = tf.convert_to_tensor(X)
-        return X, tf.cast(Y, tf.int32 if isinstance(self.likelihood, Softmax) else X.dtype)
+        return X, as_observations(Y, self.likelihood, X.dtype)
 
 
 def _plain(kernel: Kernel) -> bool:

@@ -10,12 +10,13 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
+from gpflow.likelihoods import Likelihood, SwitchedLikelihood
 from gpflow.models import GPModel
 
 from ..errors import DataError, check_option
 from ..inputs import as_pair, as_values, check_whole
 from ..models import AffineIndependentGP, BasisGP, FullGP
-from ..models.checks import check_values
+from ..models.checks import as_observations, check_shapes_of_data, check_values
 from ..summaries import one_line
 from .options import given
 
@@ -76,30 +77,60 @@ def held_out_metrics(model: GPModel, data: Sequence[npt.ArrayLike], chunk: int =
     :param model: a GP model of this package, a `Standardized` one, or any GPflow model with a `posterior`.
     :param data: (X [N, D], Y [N, P]).
     :param chunk: rows that are predicted at once, so that any number of rows fits into memory.
-    :return: "rmse", of the predictive mean E[y], which for class labels is no error rate, and "log_density", the mean log
-        predictive density in nats per observation.
+    :return: "rmse", of the predictive mean E[y], and "log_density", the mean log predictive density in nats per observation.
+        For labels the first is the root of the Brier score: of the probability of 1, or of those of all classes.
 
-    :raises DataError: for masked, sparse or ragged arrays, and for what holds no numbers.
+    :raises DataError: for data that training would refuse: other columns or numbers of rows, none, NaN, labels outside of the
+        support, masked, sparse or ragged arrays, and what holds no numbers.
 
     Factorisations are computed once; after that N M^2 for M points. Example::
 
         held_out_metrics(model, (X_test, Y_test))["log_density"]
     """
-    X, Y = (as_values(array, name) for array, name in zip(as_pair(data), "XY"))
+    X, Y = _observed(model, data)
     has_posterior = hasattr(model, "posterior") and not isinstance(model, AffineIndependentGP)
     score = _gaussian_predictions(model) if has_posterior else _own_predictions(model)
     squares, densities = [], []
     for start in range(0, len(X), chunk):
         x, y = tf.convert_to_tensor(X[start : start + chunk]), tf.convert_to_tensor(Y[start : start + chunk])
-        y = tf.cast(y, x.dtype)
         predicted, density = score(x, y)
         densities.append(density.numpy())
-        columns = min(predicted.shape[1], y.shape[1])
-        squares.append(np.square(predicted.numpy()[:, :columns] - y.numpy()[:, :columns]))
+        squares.append(np.square(_errors(_likelihood_of(model), predicted.numpy(), y.numpy())))
     return {
         "rmse": float(np.sqrt(np.mean(np.concatenate(squares)))),
         "log_density": float(np.mean(np.concatenate(densities))),
     }
+
+
+def _likelihood_of(model: GPModel) -> Likelihood:
+    """That of the model, or of the one inside a `Standardized`."""
+    return model.likelihood if hasattr(model, "likelihood") else model.model.likelihood
+
+
+def _observed(model: GPModel, data: Sequence[npt.ArrayLike]) -> tuple[np.ndarray, np.ndarray]:
+    """X [N, D] and Y [N, P] as arrays, checked as training data are; Y in the type that the likelihood needs."""
+    if hasattr(model, "checked"):
+        X, Y = model.checked(data)
+        return X.numpy(), Y.numpy()
+    X, Y = (as_values(array, name) for array, name in zip(as_pair(data), "XY"))
+    likelihood = _likelihood_of(model)
+    first = X[:1] if X.ndim == 2 and len(X) else None
+    outputs = Y.shape[-1] if first is None else int(model.predict_f(first)[0].shape[-1])
+    check_shapes_of_data(X, Y, likelihood, outputs, None, tf.as_dtype(X.dtype))
+    check_values(X, Y, likelihood)
+    return X, as_observations(Y, likelihood, tf.as_dtype(X.dtype)).numpy()
+
+
+def _errors(likelihood: Likelihood, predicted: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """Predictive means [N, P] less observations y [N, P]; of the task of each row, or of the probabilities of all classes."""
+    if isinstance(
+        likelihood, SwitchedLikelihood
+    ):  # the last column of y is the task; means of all tasks stand side by side
+        tasks = predicted.reshape(len(y), -1, y.shape[1] - 1)
+        return tasks[np.arange(len(y)), y[:, -1].astype(int)] - y[:, :-1]
+    if predicted.shape[1] > y.shape[1]:
+        return predicted - (np.arange(predicted.shape[1]) == y)
+    return predicted - y
 
 
 def _gaussian_predictions(model: GPModel) -> Predictions:

@@ -8,8 +8,10 @@ import types
 import gpflow
 import numpy as np
 import pytest
+import tensorflow as tf
 
 import gpflow_decoupled as gd
+from gpflow_decoupled.errors import DataError
 from gpflow_decoupled.training import TensorBoard, held_out_metrics
 from gpflow_decoupled.training.schedules import annealed, ramped
 from tests.training.problems import MODELS, grouped, orthogonal, sine, values
@@ -227,3 +229,76 @@ def test_the_last_parameters_stay_where_that_is_asked_for() -> None:
     score = held_out_metrics(model, (X, -Y))["log_density"]
     assert score == pytest.approx(result.history["log_density"][-1], rel=1e-12)
     assert score < max(result.history["log_density"])
+
+
+def _classes() -> tuple[np.ndarray, np.ndarray]:
+    X, Y = sine(40)
+    return X, np.digitize(Y, [-0.5, 0.5]).astype(float)
+
+
+@pytest.mark.parametrize("likelihood", [gpflow.likelihoods.Softmax(3), gd.likelihoods.CategoricalLogit(3)])
+def test_scores_of_classes_are_those_of_their_probabilities(likelihood: gpflow.likelihoods.Likelihood) -> None:
+    """GPflow's `Softmax` takes no labels that are not integers: `fit` crashed at its first evaluation."""
+    X, labels = _classes()
+    model = gd.models.BasisGP(gpflow.kernels.Matern52(), likelihood, gd.bases.CoupledBasis(X[::5], 3))
+    options = {"steps": 2, "natural_gradient": None, "progress": False, "compile": False}
+    result = gd.fit(model, (X, labels), evaluation=(X, labels), **options)
+    assert np.isfinite(result.history["log_density"][-1])
+    tf.random.set_seed(0)
+    probabilities = model.predict_y(X)[0].numpy()
+    expected = np.sqrt(np.mean((probabilities - np.eye(3)[labels[:, 0].astype(int)]) ** 2))
+    assert held_out_metrics(model, (X, labels))["rmse"] == pytest.approx(expected, rel=0.05)
+
+
+def test_scores_of_tasks_are_those_of_the_task_of_each_row() -> None:
+    X, Y = sine(40)
+    task = (np.arange(40) % 2)[:, None]
+    kernel = gpflow.kernels.Matern52(active_dims=[0]) * gpflow.kernels.Coregion(2, rank=1, active_dims=[1])
+    likelihood = gpflow.likelihoods.SwitchedLikelihood([gpflow.likelihoods.Gaussian(v) for v in (0.01, 0.1)])
+    inputs, outputs = np.hstack([X, task]), np.hstack([Y + 5.0 * task, task.astype(float)])
+    model = gd.models.BasisGP(kernel, likelihood, gd.bases.CoupledBasis(inputs[::3]), num_data=40)
+    mean = model.predict_f(inputs)[0].numpy()
+    expected = np.sqrt(np.mean((mean - outputs[:, :1]) ** 2))
+    assert held_out_metrics(model, (inputs, outputs))["rmse"] == pytest.approx(expected, rel=1e-10)
+
+
+WRONG = {
+    "rows": (lambda X, Y: (X, Y[:1]), "X has 60 rows and Y has 1"),
+    "columns": (lambda X, Y: (X, np.hstack([Y, Y])), "Y has 2 columns and the model expects 1"),
+    "NaN": (lambda X, Y: (X, np.where(Y > 0.5, np.nan, Y)), r"Y\[\d+, 0\] is nan"),
+    "rank": (lambda X, Y: (X, Y[:, 0]), r"Y has shape \(60,\); use Y\[:, None\]"),
+    "nothing": (lambda X, Y: (X[:0], Y[:0]), "no rows"),
+}
+
+
+@pytest.mark.parametrize("change, message", WRONG.values(), ids=WRONG)
+@pytest.mark.parametrize("whose", ["ours", "GPflow's"])
+def test_scores_refuse_what_training_refuses(whose: str, change, message: str) -> None:
+    model = orthogonal()
+    if whose == "GPflow's":
+        model = gpflow.models.SVGP(model.kernel, model.likelihood, np.linspace(0.0, 1.0, 5)[:, None])
+    with pytest.raises(DataError, match=message):
+        held_out_metrics(model, change(*sine()))
+
+
+def test_labels_outside_of_the_support_are_not_scored() -> None:
+    X, Y = sine()
+    model = gpflow.models.SVGP(gpflow.kernels.Matern52(), gpflow.likelihoods.Bernoulli(), X[::9])
+    with pytest.raises(DataError, match="Y"):
+        held_out_metrics(model, (X, Y))
+
+
+class _Unscored(gpflow.likelihoods.Gaussian):
+    """Without a predictive density."""
+
+    def _predict_log_density(self, X, Fmu, Fvar, Y):  # noqa: N803
+        return tf.fill(tf.shape(Fmu)[:-1], tf.constant(np.nan, Fmu.dtype))
+
+
+def test_patience_does_not_count_scores_that_are_no_numbers() -> None:
+    X, Y = sine()
+    model = gd.models.BasisGP(gpflow.kernels.Matern52(), _Unscored(0.1), gd.bases.CoupledBasis(X[::9]))
+    evaluation = gd.training.Evaluation((X, Y), every=1, patience=2)
+    with pytest.warns(UserWarning, match="The score after step . is nan, which patience does not count"):
+        result = gd.fit(model, (X, Y), steps=4, evaluation=evaluation, progress=False, compile=False)
+    assert (result.steps, result.reason, result.converged) == (4, "steps done", False)

@@ -4,10 +4,17 @@
 """
 
 __all__ = [
-    "CheckedPredictions", "check_kernel", "check_likelihood", "check_mean_function", "check_num_data", "check_parts",
-    "check_shapes_of_data", "check_values", "infer_num_latent_gps", "refuse_replicas", "warn_of_values",
+    "CheckedPredictions", "as_observations", "check_kernel", "check_likelihood", "check_mean_function", "check_num_data",
+    "check_parts", "check_shapes_of_data", "check_values", "infer_num_latent_gps", "refuse_replicas", "warn_of_values",
 ]  # fmt: skip
 
-from .data import check_num_data, check_shapes_of_data, check_values, infer_num_latent_gps, warn_of_values
+from .data import (
+    as_observations,
+    check_num_data,
+    check_shapes_of_data,
+    check_values,
+    infer_num_latent_gps,
+    warn_of_values,
+)
 from .parts import check_kernel, check_likelihood, check_mean_function, check_parts, refuse_replicas
 from .predictions import CheckedPredictions

@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 from gpflow.base import TensorType
 from gpflow.kernels import Kernel, LinearCoregionalization, MultioutputKernel
-from gpflow.likelihoods import Likelihood, SwitchedLikelihood
+from gpflow.likelihoods import Likelihood, Softmax, SwitchedLikelihood
 
 from ...errors import DataError
 from ...inputs import check_finite_entries, check_type, check_whole, is_whole
@@ -98,6 +98,11 @@ def check_shapes_of_data(
         raise DataError(
             f"X has {X.shape[1]} columns and the inducing points have {num_dims}; they must be the same inputs."
         )
+
+
+def as_observations(Y: TensorType, likelihood: Likelihood, dtype: tf.DType) -> tf.Tensor:
+    """Y [..., N, P] in the type that the likelihood needs: integer for `Softmax`, else `dtype`."""
+    return tf.cast(Y, tf.int32 if isinstance(likelihood, Softmax) else dtype)
 
 
 def check_values(X: np.ndarray, Y: np.ndarray, likelihood: Likelihood) -> None:

@@ -13,6 +13,7 @@ from gpflow.models import GPModel
 from ...inputs import as_array, as_inputs, as_pair, check_whole, float_type
 from ...likelihoods import observation_moments
 from ...summaries import model_line, short_table
+from .data import as_observations
 
 
 class CheckedPredictions(GPModel, abc.ABC):
@@ -84,4 +85,4 @@ class CheckedPredictions(GPModel, abc.ABC):
         if len(X.shape) == 2:
             self.inputs(X, "X")
             return self.checked((X, Y))
-        return self.inputs(X, "X"), tf.cast(Y, self.float_type)
+        return self.inputs(X, "X"), as_observations(Y, self.likelihood, self.float_type)
