@@ -168,7 +168,9 @@ def stays_on_disk(array: object) -> bool:
     """Whether an array is read row by row: a memory map, or an array of a library of its own, as HDF5 files have."""
     in_memory = isinstance(array, np.ndarray) or tf.is_tensor(array) or sparse.issparse(array) or hasattr(array, "iloc")
     in_memory = in_memory or isinstance(array, (tf.Variable, tf.RaggedTensor, tf.SparseTensor, gpflow.Parameter))
-    sliced = all(hasattr(array, name) for name in ("shape", "dtype", "__getitem__"))
+    # a dtype of another library, as torch has, is that of an array in memory
+    sliced = all(hasattr(array, name) for name in ("shape", "__getitem__"))
+    sliced = sliced and isinstance(getattr(array, "dtype", None), np.dtype)
     return isinstance(array, np.memmap) or (sliced and not in_memory)
 
 

@@ -107,8 +107,10 @@ def save(model: GPModel | FactorGraph | Standardized, path: str | os.PathLike[st
             archive.writestr("versions.json", json.dumps({"format": _FORMAT, **_versions()}, indent=1))
             archive.writestr("model.pickle", content)
         os.replace(partial, target)
-    except OSError as error:
+    except BaseException as error:
         partial.unlink(missing_ok=True)
+        if not isinstance(error, OSError):
+            raise
         raise CheckpointError(f"{target} cannot be written: {error.strerror or error}; choose another path.") from error
 
 

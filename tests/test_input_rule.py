@@ -319,3 +319,31 @@ def test_predicted_classes_refuse_masks_and_wrong_columns() -> None:
 def test_calibration_refuses_entries_that_are_not_finite() -> None:
     with pytest.raises(DataError, match=r"X\[4, 0\] is nan"):
         gd.wrappers.calibration.plot_calibration(_classifier(), (NOT_FINITE["NaN"][0](X), _labels()))
+
+
+class _Foreign:
+    """An array of a library whose types are not NumPy's, as torch has."""
+
+    dtype = "float64"
+
+    def __init__(self, values: np.ndarray) -> None:
+        self.values, self.shape = values, values.shape
+
+    def __getitem__(self, rows: Any) -> _Foreign:
+        return _Foreign(self.values[rows])
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        return np.asarray(self.values, dtype)
+
+
+def test_arrays_of_other_libraries_are_trained_on() -> None:
+    rng = np.random.default_rng(0)
+    inputs = rng.normal(size=(20, 1))
+    model = gd.models.BasisGP(
+        gpflow.kernels.Matern52(), gpflow.likelihoods.Gaussian(), gd.bases.CoupledBasis(inputs[:5])
+    )
+    data = _Foreign(inputs), _Foreign(np.sin(inputs))
+    assert gd.fit(model, data, steps=2, progress=False, compile=False).steps == 2

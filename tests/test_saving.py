@@ -213,3 +213,14 @@ def test_other_versions(tmp_path: Path) -> None:
     with pytest.warns(UserWarning, match="was written with gpflow 1.0.0; compare a prediction"):
         gd.load(file)
     assert isinstance(pickle.load(io.BytesIO(content)), gpflow.models.GPModel)
+
+
+def test_an_interrupt_leaves_no_half_of_a_file(tmp_path, monkeypatch):
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    model = gd.models.BasisGP(gpflow.kernels.Matern52(), gpflow.likelihoods.Gaussian(), gd.bases.CoupledBasis([[0.0]]))
+    monkeypatch.setattr("gpflow_decoupled.saving.os.replace", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        gd.save(model, tmp_path / "model.zip")
+    assert list(tmp_path.iterdir()) == []

@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from .. import replicas
 from ..errors import DataError
-from ..inputs import is_whole
+from ..inputs import check_whole, is_whole
 from ..summaries import short_repr
 
 
@@ -41,7 +41,8 @@ class MonteCarlo(tf.Module):
         super().__init__()
         if not is_whole(num_samples, 1):
             raise DataError(f"num_samples={short_repr(num_samples)} must be a whole number, at least 1.")
-        self.num_samples, self.seed = int(num_samples), seed
+        check_whole(0, seed=seed)
+        self.num_samples, self.seed = int(num_samples), int(seed)
         self.calls = tf.Variable(0, dtype=tf.int64, trainable=False, name="calls")
 
     def draw(self, like: tf.Tensor) -> tf.Tensor:

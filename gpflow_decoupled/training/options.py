@@ -11,6 +11,7 @@ from typing import Any
 import tensorflow as tf
 
 from ..errors import DataError
+from ..inputs import check_rate
 
 NOT_CHOSEN: dict[str, object] = {"batch_size": "auto", "natural_gradient": "auto"}
 """The values that stand for "not chosen", where None has a meaning of its own."""
@@ -46,9 +47,15 @@ def check_optimizer(optimizer: object) -> None:
             "too."
         )
     *_, iterations, get_config = parts
-    if not isinstance(get_config()["learning_rate"], Real):
+    config = get_config()
+    if "learning_rate" not in config:
+        raise DataError(
+            f"optimizer is a {kind}, which has no learning rate of its own; pass the optimizer inside of it."
+        )
+    if not isinstance(config["learning_rate"], Real):
         raise DataError(
             f"The learning rate of this {kind} is a schedule, and fit anneals it by itself; pass a number to the optimizer."
         )
+    check_rate(learning_rate=float(config["learning_rate"]))
     if int(tf.convert_to_tensor(iterations)) > 0:
         raise DataError(f"This {kind} was used before and has the state of other variables; pass a new instance.")

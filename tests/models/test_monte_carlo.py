@@ -225,3 +225,9 @@ def test_bad_input_is_refused():
     with pytest.raises(DataError, match="NoDensity has no log density to be sampled: define its _log_prob"):
         gd.fit(model, (X, REAL), steps=1, progress=False, compile=False)
     assert_allclose(model.basis.q_mu, before)
+
+
+@pytest.mark.parametrize("seed", [1.5, None, -1])
+def test_seeds_are_whole_numbers(seed):
+    with pytest.raises(DataError, match=r"seed=.* must be a whole number of at least 0"):
+        MonteCarlo(4, seed=seed)

@@ -359,3 +359,10 @@ def test_state_that_breaks_off_while_it_is_read_changes_nothing(tmp_path: Path, 
     with pytest.raises(DataError, match=r"No state in .* can be read \(step 3: broken off\)"):
         _fit(tmp_path, model=model)
     assert unchanged(before, model)
+
+
+def test_numbers_of_numpy_are_numbers(tmp_path: Path) -> None:
+    _fit(
+        tmp_path, batch_size=np.int64(20), seed=np.int64(1), refresh_every=np.int64(10), learning_rate=np.float64(0.01)
+    )
+    assert _fit(tmp_path, batch_size=20, seed=1, refresh_every=10, steps=4).steps == 4

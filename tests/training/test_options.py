@@ -7,6 +7,7 @@ from typing import Any
 import gpflow
 import numpy as np
 import pytest
+import tensorflow as tf
 
 import gpflow_decoupled as gd
 from gpflow_decoupled.errors import DataError, UnknownOptionError
@@ -131,3 +132,14 @@ def test_hybrid_basis_leaves_its_coefficients_to_adam(solver, reason) -> None:
     ):
         _fit(model, (X, Y), mean_solver=solver)
     assert unchanged(before, model)
+
+
+def test_optimizers_without_a_rate_that_climbs_are_refused() -> None:
+    keras = tf.keras.optimizers
+    wrapped = keras.LossScaleOptimizer(keras.Adam(0.01))
+    for optimizer, message in (
+        (keras.Adam(-0.01), "learning_rate=-0.0.* above 0"),
+        (wrapped, "pass the optimizer inside"),
+    ):
+        with pytest.raises(DataError, match=message):
+            _fit(orthogonal(), (X, Y), optimizer=optimizer)

@@ -11,6 +11,7 @@ import gpflow_decoupled as gd
 from gpflow_decoupled.errors import DataError, ModelError, UnknownOptionError
 from gpflow_decoupled.likelihoods import Laplace
 from gpflow_decoupled.training import Evaluation, Schedule, Standardization, held_out_metrics
+from tests.training.problems import sine
 
 EAGER = {
     "compile": False,
@@ -253,3 +254,22 @@ def test_bad_arguments_are_refused(trained) -> None:
         gd.Standardized(lambda X, Y: gd.models.CVIGP(data, *parts), data)
     with pytest.raises(DataError, match=r"X has shape \(4, 2\); it must be a matrix of 1 columns"):
         trained.predict_f(np.ones((4, 2)))
+
+
+def test_the_bound_counts_the_rows_that_it_was_trained_on() -> None:
+    """Each of them changes its units, and not only those that the model was built from."""
+    X, Y = sine(40)
+    model = gd.build(X, 5.0 * Y, num_inducing=6, num_mean_points=0, verbose=False)
+    data = np.tile(X, (10, 1)), 5.0 * np.tile(Y, (10, 1))
+    gd.fit(model, data, steps=3, progress=False, compile=False)
+    inside = model.inputs.transform(data[0]), model.outputs.transform(data[1])
+    expected = model.model.elbo(inside) - 400 * np.log(model.outputs.scale[0])
+    assert float(model.elbo()) == pytest.approx(float(expected), rel=1e-9)
+
+
+def test_what_is_no_pair_of_data_is_refused() -> None:
+    X, Y = sine(40)
+    model = gd.build(X, Y, num_inducing=6, num_mean_points=0, verbose=False)
+    for score in (lambda: model.predict_log_density((X,)), lambda: model.fit(evaluation=(X,), progress=False)):
+        with pytest.raises(DataError, match=r"pass \(X, Y\)"):
+            score()

@@ -56,7 +56,7 @@ class RunCheckpoint:
     ) -> None:
         self.group = group or Group()
         self.folder = StateFolder(Path(folder))
-        self.settings = json.loads(json.dumps(settings))
+        self.settings = json.loads(json.dumps(settings, default=lambda number: number.item()))  # of NumPy
         alone = self.group.workers == 1
         self.checkpoint = _with_counter({**objects, **(places if alone else {})})
         self.place = None if alone or not places else _with_counter(places)

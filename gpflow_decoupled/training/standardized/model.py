@@ -158,10 +158,14 @@ class Standardized(tf.Module):
                 )
 
     def elbo(self) -> tf.Tensor:
-        """The evidence lower bound of all training data in nats, a scalar: a bound on log p(Y) in the units of Y."""
+        """The evidence lower bound of all training data in nats, a scalar: a bound on log p(Y) in the units of Y.
+
+        Where the model was trained on more data than it was built from, it is estimated from the latter.
+        """
         data = self._data
         bound = self.model.elbo() if data is None else self.model.elbo(data)
-        return bound - len(self._X) * self._log_scale(bound.dtype)
+        rows = len(self.model.data[0]) if data is None else self.model.num_data or len(self._X)
+        return bound - tf.cast(rows, bound.dtype) * self._log_scale(bound.dtype)
 
     def predict_f(
         self, Xnew: TensorType, full_cov: bool = False, full_output_cov: bool = False
@@ -199,7 +203,7 @@ class Standardized(tf.Module):
         return None if hasattr(self.model, "data") else (self._X, self._Y)
 
     def _standardised(self, data: Sequence[TensorType]) -> tuple[TensorType, TensorType]:
-        X, Y = data
+        X, Y = as_pair(data)
         return self.inputs.transform(X), Y if self.outputs is None else self.outputs.transform(Y)
 
     def _log_scale(self, dtype: tf.DType) -> tf.Tensor:

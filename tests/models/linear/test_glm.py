@@ -275,3 +275,9 @@ def test_other_models_have_no_weights():
     for model in (sparse, DTC((X, Y), gpflow.kernels.Linear(np.ones(P)), X[:4]), None):
         with pytest.raises(ModelError, match=rf"got {type(model).__name__}: make the model by CVIGLM, LCLGLM or"):
             weights_posterior(model)
+
+
+def test_a_part_of_the_data_is_no_larger_than_the_whole():
+    X, Y = np.ones((60, 1)) * np.arange(60.0)[:, None], np.zeros((60, 1))
+    with pytest.raises(DataError, match="num_data=10 is less than the 60 rows"):
+        CVIGLM((X, Y), gpflow.likelihoods.Gaussian(0.1), num_data=10)
