@@ -26,13 +26,14 @@ from gpflow.kernels import Kernel
 from ..covariances.latents import gram, gram_diagonal, gram_to_data, gram_to_factor
 from ..errors import check_option
 from ..inducing.variables import as_inducing, count_points
-from ..linalg.cholesky import add_jitter, cholesky
+from ..linalg.cholesky import cholesky
 from ..linalg.gaussians import kl_from_whitened
 from ..linalg.triangular import inverse, solve, transposed_product
 from ..linalg.whitening import Whitener, whiten, whitener
 from .base import Features, Gaussian
 from .inducing_basis import InducingBasis, norm_of
 from .parts.inducing_gaussian import assign_whitened_root, root_parameter, whitened_root
+from .parts.inverse_root import inverse_root
 from .parts.kernel_mean import KernelMean
 from .parts.mean_operator import MeanOperator
 from .parts.optimum import (
@@ -220,15 +221,13 @@ class DecoupledBasis(InducingBasis):
         if self.covariance == "coupled":
             root = best_root(precision, self.num_latent_gps)
             return OptimalParameters(elbo, fit.coefficients, (Gaussian(None, root),))
-        B = solve(chol, precision - tf.eye(tf.shape(A)[-2], dtype=A.dtype), adjoint=True)
-        B = solve(chol, tf.linalg.matrix_transpose(B), adjoint=True)  # (D27)
-        root = cholesky(add_jitter(B)).chol
+        root = inverse_root(chol, precision - tf.eye(tf.shape(A)[-2], dtype=A.dtype))  # (D27)
         root = tf.broadcast_to(root, [self.num_latent_gps, *root.shape[1:]])
         return OptimalParameters(elbo, fit.coefficients, (), root)
 
-    def assign_optimum(self, kernel: Kernel, optimum: OptimalParameters) -> None:
-        """Write `optimal_parameters`, computed with the same kernel, to the Parameters."""
-        super().assign_optimum(kernel, optimum)
+    def write_optimum(self, kernel: Kernel, optimum: OptimalParameters) -> None:
+        """Write the coefficients, the covariance of the coupled form, and `chol_B` of the inverse form."""
+        super().write_optimum(kernel, optimum)
         if optimum.chol_B is not None:
             self.chol_B.assign(optimum.chol_B)
 

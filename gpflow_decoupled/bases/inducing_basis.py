@@ -30,7 +30,7 @@ from ..linalg.whitening import Whitener
 from .base import Basis, Features, Gaussian, State
 from .parts.kernel_mean import KernelMean
 from .parts.mean_operator import MeanOperator
-from .parts.optimum import OptimalParameters, Regression
+from .parts.optimum import OptimalParameters, Regression, check_optimum
 
 
 class InducingBasis(Basis):
@@ -214,7 +214,23 @@ class InducingBasis(Basis):
         return self.optimal_parameters(kernel, data).elbo
 
     def assign_optimum(self, kernel: Kernel, optimum: OptimalParameters) -> None:
-        """Write `optimal_parameters`, computed with the same kernel, to the Parameters."""
+        """Write `optimal_parameters`, computed with the same kernel, to the Parameters: to all of them or to none.
+
+        :param kernel: the prior covariance of f, as it was for `optimal_parameters`.
+        :param optimum: what is written, by `write_optimum`.
+        :raises NumericalError: for an optimum that is not finite; nothing has changed then.
+        """
+        check_optimum(optimum)
+        before = [(variable, variable.read_value()) for variable in self.variables]
+        try:
+            self.write_optimum(kernel, optimum)
+        except BaseException:
+            for variable, value in before:
+                variable.assign(value)
+            raise
+
+    def write_optimum(self, kernel: Kernel, optimum: OptimalParameters) -> None:
+        """Write the coefficients and the Gaussian parts of an optimum; a subclass with other Parameters adds them."""
         if optimum.coefficients is not None and self.kernel_mean is not None:
             self.kernel_mean.coefficients.assign(self.kernel_mean.scaling.scaled(optimum.coefficients))
         if optimum.gaussians:  # after the coefficients, since the state may depend on them

@@ -6,8 +6,9 @@ mode. Every factorisation here therefore returns a boolean with its factor, whic
 
 from __future__ import annotations
 
-__all__ = ["Factor", "add_jitter", "cholesky", "diagnose", "jitter"]
+__all__ = ["Factor", "add_jitter", "cholesky", "diagnose", "jitter", "unsound"]
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -135,3 +136,12 @@ def diagnose(name: str, matrix: np.ndarray) -> NumericalError:
         "points (gpflow_decoupled.inducing.select), inputs scaled to unit variance.",
         matrix=name,
     )
+
+
+def unsound(matrices: Mapping[str, tf.Tensor]) -> NumericalError | None:
+    """The error for the first of some matrices [..., M, M], by name, that has no Cholesky factor; None if all have one."""
+    for name, matrix in matrices.items():
+        values = matrix.numpy()
+        if not bool(cholesky(matrix).ok) or np.min(np.linalg.eigvalsh(values)) <= 0:
+            return diagnose(name, values)
+    return None

@@ -5,8 +5,9 @@ The equations, (D26)-(D33), are in `bases/parts/optimum.py`.
 
 from __future__ import annotations
 
-__all__ = ["Optimum", "collapsed_elbo", "optimal_parameters"]
+__all__ = ["Optimum", "collapsed_elbo", "optimal_parameters", "regression"]
 
+import numpy as np
 import tensorflow as tf
 from gpflow.base import RegressionData
 from gpflow.kernels import LinearCoregionalization
@@ -14,7 +15,9 @@ from gpflow.likelihoods import Gaussian as GaussianNoise
 from gpflow.models import SVGP
 
 from ..bases import OptimalParameters, Regression
-from ..errors import ModelError
+from ..covariances.latents import gram_to_factor
+from ..errors import ModelError, NumericalError
+from ..linalg.cholesky import unsound
 from ..models import BasisGP
 from .natural_gradient.evaluation import as_basis_model
 
@@ -33,7 +36,10 @@ class Optimum(OptimalParameters):
     __slots__ = ()
 
     def assign(self, model: BasisGP | SVGP) -> None:
-        """Write the optimum to the Parameters of `model`, whose hyperparameters must be those it was computed for."""
+        """Write the optimum to the Parameters of `model`, whose hyperparameters must be those it was computed for.
+
+        All Parameters are written, or none. Raises `NumericalError` for an optimum that is not finite.
+        """
         view = as_basis_model(model)
         view.basis.assign_optimum(view.kernel, self)
 
@@ -46,6 +52,8 @@ def optimal_parameters(model: BasisGP | SVGP, data: RegressionData) -> Optimum:
     :return: the optimum, which `Optimum.assign` writes to the model.
     :raises ModelError: a `TypeError`, unless the likelihood is Gaussian with one noise variance, the latents are not mixed,
         and the basis has an optimum in closed form.
+    :raises NumericalError: where the bound or a Parameter is not finite; the message names the matrix. In a graph they have
+        no values, and are not looked at.
 
     Cost N (M_beta^2 + M_gamma^2) + M_beta^3 + M_gamma^3, memory N (M_beta + M_gamma). Example::
 
@@ -53,7 +61,10 @@ def optimal_parameters(model: BasisGP | SVGP, data: RegressionData) -> Optimum:
         optimal_parameters(model, (X, Y)).assign(model)
     """
     view = as_basis_model(model)
-    return Optimum(*view.basis.optimal_parameters(view.kernel, _regression(view, data)))
+    fixed = regression(view, data)
+    found = Optimum(*view.basis.optimal_parameters(view.kernel, fixed))
+    _check_finite(view, fixed, [part for part in tf.nest.flatten(found) if part is not None])
+    return found
 
 
 def collapsed_elbo(model: BasisGP | SVGP, data: RegressionData) -> tf.Tensor:
@@ -66,11 +77,19 @@ def collapsed_elbo(model: BasisGP | SVGP, data: RegressionData) -> tf.Tensor:
         gpflow.optimizers.Scipy().minimize(loss, model.kernel.trainable_variables)
     """
     view = as_basis_model(model)
-    return view.basis.collapsed_elbo(view.kernel, _regression(view, data))
+    fixed = regression(view, data)
+    bound = view.basis.collapsed_elbo(view.kernel, fixed)
+    _check_finite(view, fixed, [bound])
+    return bound
 
 
-def _regression(model: BasisGP, data: RegressionData) -> Regression:
-    """The data less the mean function, and the noise variance, of a model that is checked."""
+def regression(model: BasisGP, data: RegressionData) -> Regression:
+    """X [N, D], Y [N, L] less the mean function, and the noise variance; ModelErrors as of `optimal_parameters`.
+
+    It is what `basis.collapsed_elbo` takes, which returns NaN where `collapsed_elbo` raises `NumericalError`. Example::
+
+        bound = model.basis.collapsed_elbo(model.kernel, regression(model, (X, Y)))
+    """
     if not isinstance(model.likelihood, GaussianNoise) or model.likelihood.variance is None:
         raise ModelError(
             "The optimum is in closed form only for a Gaussian likelihood with one noise variance, and this one is "
@@ -83,3 +102,18 @@ def _regression(model: BasisGP, data: RegressionData) -> Regression:
         )
     X, Y = model.checked(data)
     return Regression(X, Y - model.mean_function(X), tf.convert_to_tensor(model.likelihood.variance))
+
+
+def _check_finite(model: BasisGP, data: Regression, found: list[tf.Tensor]) -> None:
+    """Raise `NumericalError` with the name of the matrix, unless what was found is finite; in a graph it has no values."""
+    if not tf.executing_eagerly() or all(np.all(np.isfinite(part)) for part in found):
+        return
+    matrices = {"K_beta": gram_to_factor(model.kernel, model.basis.beta), **model.basis.matrices(model.kernel)}
+    if (error := unsound(matrices)) is not None:
+        raise error
+    raise NumericalError(
+        f"The best q is not finite, though {' and '.join(matrices)} can be factorised: the noise variance is "
+        f"{float(data.noise):.3g}, for which I + A A^T / s^2 or the matrix of the mean's coefficients cannot. Standardise X "
+        "and Y, or set a larger noise variance.",
+        matrix="I + A A^T / s^2",
+    )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["explain", "restored", "unsound"]
+__all__ = ["explain", "restored"]
 
 from collections.abc import Mapping
 
@@ -12,7 +12,7 @@ from gpflow.likelihoods import Likelihood
 
 from ..errors import NumericalError
 from ..likelihoods.parameters import extreme_parameters
-from ..linalg.cholesky import diagnose
+from ..linalg.cholesky import unsound
 from .batches import Batch
 
 RESTORED = " The model holds the last good parameters."
@@ -51,15 +51,6 @@ def explain(
         "the prior's matrices are sound. " + (extreme or _LIKELY_FIXES) + RESTORED,
         matrix="precision of q",
     )
-
-
-def unsound(matrices: Mapping[str, tf.Tensor]) -> NumericalError | None:
-    """The error for the first of some matrices [..., M, M], by name, that has no Cholesky factor; None if all have one."""
-    for name, matrix in matrices.items():
-        values = matrix.numpy()
-        if not np.all(np.isfinite(values)) or np.min(np.linalg.eigvalsh(values)) <= 0:
-            return diagnose(name, values)
-    return None
 
 
 def restored(error: NumericalError, step: int) -> NumericalError:

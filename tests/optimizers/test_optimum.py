@@ -18,6 +18,7 @@ from gpflow_decoupled.bases import (
     OrthogonalBasis,
     SolveBasis,
 )
+from gpflow_decoupled.errors import NumericalError
 from gpflow_decoupled.models import BasisGP
 from gpflow_decoupled.optimizers import NaturalGradient, collapsed_elbo, optimal_parameters
 from tests.bounds.registry import kernel_of, matern, numpy_kernel
@@ -259,3 +260,62 @@ def test_in_single_precision_mean_points_that_beta_explains_do_no_harm(seed: int
     K = 1e-4 * inputs.astype(float) @ inputs.astype(float).T + 1.0 + 0.09 * np.eye(20)
     evidence = -0.5 * (outputs[:, 0] @ np.linalg.solve(K, outputs[:, 0]) + np.linalg.slogdet(2.0 * np.pi * K)[1])
     assert evidence - 5e-3 <= bound <= evidence + 1e-4, "the jitter costs some thousandths of a nat"
+
+
+def _ill_conditioned(covariance: str) -> tuple[BasisGP, tuple[np.ndarray, np.ndarray]]:
+    """A smooth kernel on thirty points of a line, whose K_beta is singular to round-off, and data that nearly fix q."""
+    rng = np.random.default_rng(0)
+    inputs = rng.uniform(size=(200, 1))
+    outputs = np.sin(6.0 * inputs) + 0.1 * rng.standard_normal((200, 1))
+    basis = DecoupledBasis(inputs[:30], np.linspace(0.0, 1.0, 30)[:, None], covariance=covariance)
+    kernel = gpflow.kernels.SquaredExponential(lengthscales=0.3)
+    return BasisGP(kernel, gl.Gaussian(0.01), basis, num_data=200), (inputs, outputs)
+
+
+@pytest.mark.parametrize("size", [1e-6, 1e-10])
+def test_the_inverse_form_is_found_where_its_prior_is_ill_conditioned(size: float) -> None:
+    gpflow.config.set_default_jitter(size)
+    bounds = []
+    for covariance in ("inverse", "coupled"):
+        model, data = _ill_conditioned(covariance)
+        optimum = optimal_parameters(model, data)
+        optimum.assign(model)
+        bounds += [float(optimum.elbo), float(model.elbo(data))]
+    assert_allclose(bounds, bounds[-1], rtol=1e-6)
+
+
+@pytest.mark.parametrize("basis", [CoupledBasis(BETA), DecoupledBasis(UNION, BETA, mean_scaling="none")])
+def test_what_cannot_be_factorised_is_named(basis: Any) -> None:
+    """A prior that is not positive definite; in a graph, which has no values, the bound is not a number."""
+
+    class Indefinite(gpflow.kernels.SquaredExponential):
+        def K_r2(self, r2):
+            return 1.0 + r2
+
+    model, data = BasisGP(Indefinite(), gl.Gaussian(NOISE), basis), (X, Y[:, :1])
+    for function in (optimal_parameters, collapsed_elbo):
+        with pytest.raises(NumericalError, match=r"K_beta \(4 x 4\) is not positive definite") as info:
+            function(model, data)
+        assert info.value.matrix == "K_beta"
+    assert np.isnan(tf.function(collapsed_elbo, autograph=False)(model, data))
+
+
+def test_noise_that_is_too_small_is_named() -> None:
+    model = _model("orthogonal")
+    model.likelihood.variance = gpflow.Parameter(1e-320)
+    with pytest.raises(NumericalError, match="K_beta can be factorised: the noise variance is .* larger noise") as info:
+        optimal_parameters(model, (X, Y[:, :1]))
+    assert info.value.matrix == "I + A A^T / s^2"
+
+
+def test_all_parameters_are_written_or_none() -> None:
+    for name, change in (("inverse", "chol_B"), ("orthogonal", "gaussians")):
+        model = _model(name)
+        optimum = optimal_parameters(model, (X, Y[:, :1]))
+        before = [variable.numpy() for variable in model.variables]
+        for spoilt in (lambda part: np.nan * part, lambda part: part[..., 1:]):
+            bad = optimum._replace(**{change: tf.nest.map_structure(spoilt, getattr(optimum, change))})
+            with pytest.raises((NumericalError, ValueError, tf.errors.InvalidArgumentError)):
+                bad.assign(model)
+            for variable, value in zip(model.variables, before, strict=True):
+                np.testing.assert_array_equal(variable.numpy(), value)

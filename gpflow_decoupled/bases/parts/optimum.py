@@ -18,19 +18,21 @@ Differentiate through these functions as they are: the optimum is differentiable
 from __future__ import annotations
 
 __all__ = [
-    "MeanFit", "OptimalParameters", "Regression", "best_means", "best_precision", "best_root", "collapsed_bound",
-    "fit_mean_points", "no_mean_points", "orthogonal_optimum", "project", "solve_columns", "with_gaussians",
+    "MeanFit", "OptimalParameters", "Regression", "best_means", "best_precision", "best_root", "check_optimum",
+    "collapsed_bound", "fit_mean_points", "no_mean_points", "orthogonal_optimum", "project", "solve_columns", "with_gaussians",
 ]  # fmt: skip
 
 import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import numpy as np
 import tensorflow as tf
 from gpflow.inducing_variables import InducingVariables
 from gpflow.kernels import Kernel
 
 from ...covariances.latents import cross_gram, gram, gram_to_data, gram_to_factor, prior_variance
+from ...errors import NumericalError
 from ...linalg.cholesky import cholesky, jitter
 from ...linalg.gaussians import apply_per_latent, root_from_precision
 from ...linalg.triangular import solve, symmetric_product
@@ -93,6 +95,17 @@ class MeanFit(NamedTuple):
     """What is left of y [N, L]."""
     norm: tf.Tensor
     """The squared norm of the mean so far, a scalar."""
+
+
+def check_optimum(optimum: OptimalParameters) -> None:
+    """Refuse an optimum with entries that are not finite; raises `NumericalError` with the name of the field."""
+    for name, part in optimum._asdict().items():
+        arrays = [array for array in tf.nest.flatten(part) if array is not None]
+        if not all(np.all(np.isfinite(array)) for array in arrays):
+            raise NumericalError(
+                f"{name} of the optimum has entries that are not finite: compute it where the bound is finite.",
+                matrix=name,
+            )
 
 
 def project(kernel: Kernel, beta: InducingVariables, X: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:

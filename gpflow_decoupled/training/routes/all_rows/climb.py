@@ -12,10 +12,11 @@ import tensorflow as tf
 
 from ....compilation import Compiled
 from ....models import BasisGP
-from ....optimizers import collapsed_elbo, optimal_parameters
+from ....optimizers import optimal_parameters
 from ....optimizers.ascent import CONVERGED
 from ....optimizers.data_mean.hyperparameters import climb
 from ....optimizers.lbfgs import LBFGSRun, settled
+from ....optimizers.optimum import regression
 from ...batches import Batch
 
 MOST_ENTRIES = 3e7
@@ -48,7 +49,7 @@ class CollapsedClimb:
     def __init__(self, variables: Sequence[tf.Variable], model: BasisGP, data: Batch, compile: bool = True) -> None:
         self.variables, self.model, self.data = variables, model, data
         self.done = tf.Variable(False, trainable=False)
-        self.bound: Callable[[tf.Tensor, tf.Tensor], tf.Tensor] = lambda X, Y: collapsed_elbo(model, (X, Y))
+        self.bound: Callable[[tf.Tensor, tf.Tensor], tf.Tensor] = self._collapsed
         if compile:
             rows = [tf.TensorSpec([None, *array.shape[1:]], array.dtype) for array in data]
             self.bound = Compiled(self.bound, input_signature=rows)
@@ -102,6 +103,10 @@ class CollapsedClimb:
             keep=True,
             show=show,
         )
+
+    def _collapsed(self, X: tf.Tensor, Y: tf.Tensor) -> tf.Tensor:
+        """The bound at the best q(u), (D31); not a number where it cannot be computed, from where L-BFGS turns back."""
+        return self.model.basis.collapsed_elbo(self.model.kernel, regression(self.model, (X, Y)))
 
     def _evaluate(self, X: tf.Tensor, Y: tf.Tensor) -> None:
         with tf.GradientTape() as tape:

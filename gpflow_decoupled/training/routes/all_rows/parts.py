@@ -10,7 +10,7 @@ from typing import cast
 from ....errors import DataError, ModelError, UnknownOptionError
 from ....inputs import stays_on_disk
 from ....models import BasisGP
-from ....optimizers import collapsed_elbo
+from ....optimizers.optimum import regression
 from ...batches import ArrayBatches, Batches
 from ...steps import Step
 from ..route import Choices, Data
@@ -70,6 +70,6 @@ def _check_closed_form(model: BasisGP, batches: ArrayBatches) -> None:
             f"optimizer={BY_NAME!r} climbs a bound in closed form, and model.expectations are sampled; set them to None."
         )
     try:
-        collapsed_elbo(model, (batches.X[:1], batches.Y[:1]))
+        model.basis.collapsed_elbo(model.kernel, regression(model, (batches.X[:1], batches.Y[:1])))
     except ModelError as error:
         raise UnknownOptionError(f"optimizer={BY_NAME!r} climbs the bound at the best q(u). {error}") from error

@@ -15,9 +15,9 @@ import warnings
 import tensorflow as tf
 
 from ....errors import NumericalError
+from ....linalg.cholesky import unsound
 from ....optimizers.ascent import CONVERGED
 from ....optimizers.data_mean.solution import TIME_IS_UP
-from ...failure import unsound
 from ...schedules import Limits
 from ...steps import Step, StepOutput, StepSizes, Trackable
 from .climb import CollapsedClimb

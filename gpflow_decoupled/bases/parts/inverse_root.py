@@ -1,0 +1,31 @@
+"""A root C of B = C C^T, for the covariance in the inverse form, from what the coupled form has instead of it.
+
+With K_b = L L^T and the whitened precision S~^-1 = I + E, (D8) is B = L^-T E L^-1. The two solves multiply round-off by the
+condition number of K_b, after which B may not be positive. So B is not formed: E = R R^T, by its eigenvalues, and the
+triangular factor of (L^-T R)^T is C^T.
+"""
+
+from __future__ import annotations
+
+__all__ = ["inverse_root"]
+
+import numpy as np
+import tensorflow as tf
+
+from ...linalg.triangular import solve
+
+
+def inverse_root(chol: tf.Tensor, excess: tf.Tensor) -> tf.Tensor:
+    """C [L, M, M], lower triangular, of either sign on its diagonal, with C C^T = L^-T E L^-1; about 10 M^3 per latent.
+
+    :param chol: L [G, M, M], a constant of the derivative, as C is: eigenvalues that coincide have none.
+    :param excess: E = S~^-1 - I [L, M, M], or [G, M, M]. Its eigenvalues below zero, which are round-off, count as zero.
+        Where it is not finite, C is NaN.
+    """
+    chol, excess = tf.stop_gradient(chol), tf.stop_gradient(excess)
+    finite = tf.reduce_all(tf.math.is_finite(excess))  # else `eigh` would raise, and not be NaN as a Cholesky factor is
+    values, vectors = tf.linalg.eigh(tf.where(finite, excess, tf.zeros_like(excess)))
+    root = vectors * tf.sqrt(tf.where(finite, tf.maximum(values, 0.0), np.nan))[..., None, :]
+    chol = tf.broadcast_to(chol, tf.shape(root))
+    upper = tf.linalg.qr(tf.linalg.matrix_transpose(solve(chol, root, adjoint=True))).r
+    return tf.linalg.band_part(tf.linalg.matrix_transpose(upper), -1, 0)  # (D8)
