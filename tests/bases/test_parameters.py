@@ -23,7 +23,7 @@ from gpflow_decoupled.bases.parameters import (
 from gpflow_decoupled.errors import DataError, ModelError, NumericalError, UnknownOptionError
 from gpflow_decoupled.inducing.variables import as_inducing
 from gpflow_decoupled.models import BasisGP
-from gpflow_decoupled.optimizers import NaturalGradient
+from gpflow_decoupled.optimizers import NaturalGradient, optimal_parameters
 from tests.bounds.registry import kernel_of, matern, numpy_kernel, randomize
 from tests.reference import decoupled as dec
 from tests.reference import grams as gr
@@ -187,6 +187,21 @@ def test_the_covariances_of_the_decoupled_basis(whiten: bool) -> None:
     _same(tuple(_process(back, kernel)), tuple(_process(basis, kernel)), 1e-7)
     same = with_covariance(basis, kernel, "inverse")
     _same(tuple(_process(same, kernel)), tuple(_process(basis, kernel)), 1e-7)
+
+
+@pytest.mark.parametrize("data", [0, 200])
+def test_a_covariance_that_equals_the_prior_in_some_directions_has_an_inverse_form(data: int) -> None:
+    """S = K_b, and the best S of a smooth kernel on many points, which the data do not tell from K_b in most directions."""
+    kernel, rng = gpflow.kernels.SquaredExponential(lengthscales=0.3), np.random.default_rng(0)
+    inputs = rng.uniform(size=(200, 1))
+    basis = DecoupledBasis(inputs[:30], np.linspace(0.0, 1.0, 30)[:, None], covariance="coupled")
+    if data:
+        model = BasisGP(kernel, gpflow.likelihoods.Gaussian(0.01), basis, num_data=data)
+        optimal_parameters(model, (inputs, np.sin(6.0 * inputs))).assign(model)
+    inverse = with_covariance(basis, kernel, "inverse")
+    for one, other in zip(*(part.mean_and_cov(part.factor(kernel), kernel, inputs) for part in (inverse, basis))):
+        assert_allclose(one, other, rtol=1e-9, atol=1e-9)
+    assert_allclose(*(part.prior_kl(part.factor(kernel)) for part in (inverse, basis)), rtol=1e-9, atol=1e-9)
 
 
 def test_what_is_refused_changes_nothing() -> None:

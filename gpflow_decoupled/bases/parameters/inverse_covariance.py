@@ -1,7 +1,8 @@
 """The two covariances of a `DecoupledBasis`: inverse, as in Cheng & Boots 2017, and coupled.
 
 With B of the inverse form and S of the coupled one, S = (K_b^-1 + B)^-1 and B = S^-1 - K_b^-1, (D8). B = C C^T is positive
-semi-definite, so that the inverse form has S <= K_b only. Whitened, with K_b = L L^T, S~^-1 = I + (L^T C) (L^T C)^T.
+semi-definite, so that the inverse form has S <= K_b only. S = K_b is C = 0, where the gradient of C vanishes. Whitened, with
+K_b = L L^T, S~^-1 = I + (L^T C) (L^T C)^T.
 """
 
 from __future__ import annotations
@@ -16,10 +17,10 @@ from ...covariances.latents import gram_to_factor
 from ...errors import DataError, ModelError, check_option
 from ...linalg.cholesky import cholesky, diagnose
 from ...linalg.gaussians import precision_from_root, root_from_precision
-from ...linalg.triangular import solve
 from ..decoupled import DecoupledBasis
 from ..inducing_basis import InducingBasis
 from ..parts.inducing_gaussian import assign_whitened_root, whitened_root
+from ..parts.inverse_root import inverse_root
 
 
 def with_covariance(basis: InducingBasis, kernel: Kernel, covariance: str) -> DecoupledBasis:
@@ -31,7 +32,7 @@ def with_covariance(basis: InducingBasis, kernel: Kernel, covariance: str) -> De
     :return: the new basis. Cost: L M_beta^3.
     :raises ModelError: for another basis.
     :raises UnknownOptionError: for another covariance.
-    :raises DataError: for "inverse", where S is not below K_beta.
+    :raises DataError: for "inverse", where S is not below K_beta or equal to it, but for round-off.
     :raises NumericalError: if K_beta is not positive definite.
 
     Example, a start by the inverse form and natural gradients of the covariance after that::
@@ -59,7 +60,7 @@ def with_covariance(basis: InducingBasis, kernel: Kernel, covariance: str) -> De
     if covariance == "coupled":
         assign_whitened_root(chol, root_from_precision(precision).chol, new.q_sqrt, new.whiten)
     else:
-        new.chol_B.assign(_inverse_root(chol, precision))
+        new.chol_B.assign(inverse_root(chol, _checked_excess(precision)))
     new.refresh(kernel)
     new.a.assign(new.kernel_mean.scaling.scaled(mean.raw()))
     return new
@@ -74,16 +75,14 @@ def _whitened_precision(basis: DecoupledBasis, chol: tf.Tensor) -> tf.Tensor:
     return tf.matmul(U, U, transpose_b=True) + tf.eye(tf.shape(U)[-1], dtype=U.dtype)  # (D8)
 
 
-def _inverse_root(chol: tf.Tensor, precision: tf.Tensor) -> tf.Tensor:
-    """C [L, M, M], lower triangular, with C C^T = L^-T (S~^-1 - I) L^-1; raises `DataError` if that is not positive."""
+def _checked_excess(precision: tf.Tensor) -> tf.Tensor:
+    """S~^-1 - I [L, M, M], whose eigenvalues are at least zero but for round-off; raises `DataError` for another S."""
     excess = precision - tf.eye(tf.shape(precision)[-1], dtype=precision.dtype)
-    half = solve(tf.broadcast_to(chol, tf.shape(excess)), excess, adjoint=True)
-    B = solve(tf.broadcast_to(chol, tf.shape(excess)), tf.linalg.matrix_transpose(half), adjoint=True)  # (D8)
-    root, ok = cholesky(0.5 * (B + tf.linalg.matrix_transpose(B)))
-    if not ok:
-        least = float(np.min(np.linalg.eigvalsh(excess)))
+    values, eps = np.linalg.eigvalsh(excess), np.finfo(precision.dtype.as_numpy_dtype).eps
+    least = float(np.min(values))
+    if not least >= -(np.sqrt(eps) + values.shape[-1] * eps * np.max(values)):
         raise DataError(
             f'The covariance S is not below K_beta, as covariance="inverse" needs it: the least eigenvalue of '
             f'S^-1 - K_beta^-1, whitened, is {least:.2g}. Keep covariance="coupled", or train it first.'
         )
-    return root
+    return excess
