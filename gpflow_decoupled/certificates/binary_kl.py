@@ -38,7 +38,7 @@ def inverse_binary_kl(q: ArrayLike, c: ArrayLike) -> np.ndarray:
 
     :param q: probabilities [...] in [0, 1].
     :param c: divergences [...] in nats, at least 0.
-    :return: probabilities [...], of the shape to which both broadcast.
+    :return: probabilities [...], of the shape to which both broadcast; NaN where one of them is.
 
     Example::
 
@@ -50,4 +50,4 @@ def inverse_binary_kl(q: ArrayLike, c: ArrayLike) -> np.ndarray:
         middle = 0.5 * (low + high)
         inside = binary_kl(q, middle) <= c
         low, high = np.where(inside, middle, low), np.where(inside, high, middle)
-    return high
+    return np.where(np.isnan(q) | np.isnan(c), np.nan, high)

@@ -12,6 +12,9 @@ of delta, and holds with probability 1 - delta over samples, for all Q at once.
 
 `hoeffding` is the union bound over finitely many classifiers, which the others are compared with.
 
+All raise `DataError` for a risk outside [0, 1], a divergence that is negative or not finite, a sample size below 1, and a
+delta outside (0, 1): of NaN a bisection would make the most optimistic bound.
+
 Maurer proves his bound for n >= 8. It holds for smaller n too, because the sum that he bounds by 2 sqrt(n) is below it there.
 """
 
@@ -21,6 +24,8 @@ __all__ = ["hoeffding", "mcallester", "maurer", "pinsker", "seeger"]
 
 import numpy as np
 
+from ..errors import DataError
+from ..summaries import short_repr
 from .binary_kl import inverse_binary_kl
 
 Numbers = float | np.ndarray
@@ -40,7 +45,7 @@ def seeger(risk: Numbers, kl: Numbers, n: Numbers, delta: Numbers) -> np.ndarray
 
         seeger(0.05, 20.0, 1000, 0.05)  # 0.1214
     """
-    n = np.asarray(n, float)
+    risk, kl, n, delta = _checked(risk, kl, n, delta)
     return inverse_binary_kl(risk, (kl + np.log((n + 1.0) / delta)) / n)  # (T10)
 
 
@@ -57,7 +62,7 @@ def maurer(risk: Numbers, kl: Numbers, n: Numbers, delta: Numbers) -> np.ndarray
 
         maurer(0.05, 20.0, 1000, 0.05)  # 0.1173
     """
-    n = np.asarray(n, float)
+    risk, kl, n, delta = _checked(risk, kl, n, delta)
     return inverse_binary_kl(risk, (kl + np.log(2.0 * np.sqrt(n) / delta)) / n)  # (T11)
 
 
@@ -74,7 +79,7 @@ def pinsker(risk: Numbers, kl: Numbers, n: Numbers, delta: Numbers) -> np.ndarra
 
         pinsker(0.05, 20.0, 1000, 0.05)  # 0.1665
     """
-    n = np.asarray(n, float)
+    risk, kl, n, delta = _checked(risk, kl, n, delta)
     return np.minimum(1.0, risk + np.sqrt((kl + np.log(2.0 * np.sqrt(n) / delta)) / (2.0 * n)))  # (T11)
 
 
@@ -91,7 +96,7 @@ def mcallester(risk: Numbers, kl: Numbers, n: Numbers, delta: Numbers) -> np.nda
 
         mcallester(0.05, 20.0, 1000, 0.05)  # 0.1763
     """
-    n = np.asarray(n, float)
+    risk, kl, n, delta = _checked(risk, kl, n, delta)
     return np.minimum(1.0, risk + np.sqrt((kl + np.log(1.0 / delta) + np.log(n) + 2.0) / (2.0 * n - 1.0)))  # (T12)
 
 
@@ -114,5 +119,21 @@ def hoeffding(risk: Numbers, kl: Numbers, n: Numbers, delta: Numbers) -> np.ndar
 
         hoeffding(0.05, np.log(100), 1000, 0.05)  # 0.1117, the best of 100 classifiers
     """
-    n = np.asarray(n, float)
+    risk, kl, n, delta = _checked(risk, kl, n, delta)
     return np.minimum(1.0, risk + np.sqrt((kl + np.log(1.0 / delta)) / (2.0 * n)))  # (T13)
+
+
+def _checked(risk: Numbers, kl: Numbers, n: Numbers, delta: Numbers) -> tuple[np.ndarray, ...]:
+    """The arguments of a bound as arrays [...]; raises `DataError` for those out of range, NaN among them."""
+    named = {"risk": risk, "kl": kl, "n": n, "delta": delta}
+    values = {name: np.asarray(value, float) for name, value in named.items()}
+    good = {
+        "risk": ((values["risk"] >= 0.0) & (values["risk"] <= 1.0), "an error rate, from 0 to 1"),
+        "kl": ((values["kl"] >= 0.0) & np.isfinite(values["kl"]), "a divergence in nats: finite, and at least 0"),
+        "n": ((values["n"] >= 1.0) & np.isfinite(values["n"]), "the size of a sample, at least 1"),
+        "delta": ((values["delta"] > 0.0) & (values["delta"] < 1.0), "a probability above 0 and below 1"),
+    }
+    for name, (inside, rule) in good.items():
+        if not np.all(inside):
+            raise DataError(f"{name}={short_repr(named[name])} must be {rule}.")
+    return tuple(values.values())

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 __all__ = ["LEAST_DEVIATION", "Laplace", "expected_laplace_loss"]
 
+import math
+
 import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
@@ -12,6 +14,7 @@ from gpflow import Parameter
 from gpflow.base import MeanAndVariance, TensorType
 from gpflow.likelihoods import ScalarLikelihood
 
+from ..special.normal import log_normal_cdf
 from .parameters import positive_parameter
 
 LEAST_DEVIATION = 1e-10
@@ -48,7 +51,7 @@ class Laplace(ScalarLikelihood):
         return tf.identity(F)
 
     def _conditional_variance(self, X: TensorType, F: TensorType) -> tf.Tensor:
-        return tf.fill(tf.shape(F), 2.0 * tf.square(self.scale))
+        return 2.0 * tf.square(self.scale) + tf.zeros_like(F)
 
     def _predict_mean_and_var(self, X: TensorType, Fmu: TensorType, Fvar: TensorType) -> MeanAndVariance:
         return tf.identity(Fmu), Fvar + 2.0 * tf.square(self.scale)
@@ -57,16 +60,25 @@ class Laplace(ScalarLikelihood):
         # y is the sum of a Gaussian and a Laplace variable: one term for each side of the kink of the Laplace density
         scale = tf.convert_to_tensor(self.scale)
         sigma = tf.sqrt(tf.maximum(Fvar, LEAST_DEVIATION**2))
-        t, ratio, normal = (Y - Fmu) / sigma, sigma / scale, tfp.distributions.Normal(tf.zeros_like(scale), 1.0)
-        left, right = -t * ratio + normal.log_cdf(t - ratio), t * ratio + normal.log_cdf(-t - ratio)
-        density = (
-            0.5 * tf.square(ratio) + tf.reduce_logsumexp(tf.stack([left, right]), axis=0) - tf.math.log(2.0 * scale)
-        )
+        t, ratio = tf.abs(Y - Fmu) / sigma, sigma / scale
+        near, far = _log_side(-t, ratio), _log_side(t, ratio)
+        density = tf.reduce_logsumexp(tf.stack([near, far]), axis=0) - tf.math.log(2.0 * scale)
         return tf.reduce_sum(density, axis=-1)
 
     def _variational_expectations(self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType) -> tf.Tensor:
         sigma = tf.sqrt(tf.maximum(Fvar, LEAST_DEVIATION**2))
         return -tf.reduce_sum(expected_laplace_loss(Fmu - Y, sigma, tf.convert_to_tensor(self.scale)), axis=-1)
+
+
+def _log_side(t: tf.Tensor, ratio: tf.Tensor) -> tf.Tensor:
+    """log[exp(ratio^2 / 2 + t ratio) Phi(-t - ratio)] for ratio > 0, shapes [...] broadcast.
+
+    Above t = -ratio it is -t^2 / 2 + log[erfcx((t + ratio) / sqrt 2) / 2], in which ratio^2 does not cancel.
+    """
+    x = t + ratio
+    above = -0.5 * tf.square(t) + tfp.math.logerfcx(tf.maximum(x, 0.0) * math.sqrt(0.5)) - math.log(2.0)
+    below = ratio * (0.5 * ratio + t) + log_normal_cdf(tf.maximum(-x, 0.0))
+    return tf.where(x >= 0.0, above, below)
 
 
 def expected_laplace_loss(residual: tf.Tensor, sigma: tf.Tensor, scale: tf.Tensor) -> tf.Tensor:

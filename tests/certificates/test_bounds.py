@@ -8,6 +8,7 @@ from numpy.testing import assert_allclose
 from scipy.stats import binom
 
 from gpflow_decoupled.certificates import binary_kl, hoeffding, inverse_binary_kl, maurer, mcallester, pinsker, seeger
+from gpflow_decoupled.errors import DataError
 from tests.reference import pac_bayes as ref
 
 RULES = {rule.__name__: rule for rule in (seeger, maurer, pinsker, mcallester, hoeffding)}
@@ -108,3 +109,26 @@ def test_the_best_of_many_violates_seldom(name: str) -> None:
     assert failing(rule(errors / n, np.log(coins), n, delta)) <= delta
     assert failing(rule(errors / n, 0.0, n, delta / coins)) <= delta
     assert failing(rule(errors / n, 0.0, n, delta)) > 0.9
+
+
+@pytest.mark.parametrize("bound", [seeger, maurer, pinsker, mcallester, hoeffding])
+@pytest.mark.parametrize(
+    "arguments, name",
+    [
+        ((0.05, np.nan, 1000, 0.05), "kl"),
+        ((0.05, -100.0, 1000, 0.05), "kl"),
+        ((5.0, 1.0, 1000, 0.05), "risk"),
+        ((0.05, 1.0, 0, 0.05), "n"),
+        ((0.05, 1.0, 1000, np.nan), "delta"),
+        ((0.05, 1.0, 1000, 5.0), "delta"),
+        ((np.array([0.1, np.nan]), 1.0, 1000, 0.05), "risk"),
+    ],
+)
+def test_numbers_out_of_range_make_no_bound(bound, arguments, name):
+    """A bisection made the most optimistic bound of a NaN."""
+    with pytest.raises(DataError, match=f"{name}=.* must be"):
+        bound(*arguments)
+
+
+def test_the_inverse_of_nothing_is_nothing():
+    assert np.array_equal(np.isnan(inverse_binary_kl([0.1, np.nan, 0.1], [0.1, 0.1, np.nan])), [False, True, True])

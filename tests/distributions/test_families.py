@@ -198,3 +198,19 @@ def test_domains():
 def test_bad_parameters_are_refused(make, message):
     with pytest.raises(DataError, match=message):
         make()
+
+
+def test_a_density_at_the_edge_of_the_support():
+    """A coefficient of zero wins over a statistic that is infinite."""
+    for belief, edge in (
+        (families.Gamma().belief(1.0, 1.0), 0.0),
+        (families.Beta().belief(1.0, 1.0), 1.0),
+        (families.Dirichlet().belief([1.0, 1.0, 1.0]), [0.0, 0.0, 1.0]),
+    ):
+        found = belief.family.log_prob(tf.constant(edge, tf.float64), belief.natural)
+        assert_allclose(found, belief.distribution.log_prob(tf.constant(edge, tf.float64)), atol=1e-12)
+
+
+def test_a_covariance_that_is_not_symmetric_is_refused():
+    with pytest.raises(DataError, match="the covariance of a Gaussian is not symmetric"):
+        Gaussian().natural([0.0, 0.0], [[2.0, 1.9], [0.0, 1.0]])

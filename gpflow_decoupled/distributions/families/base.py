@@ -97,7 +97,11 @@ class Family(ABC):
 
     def log_prob(self, z: tf.Tensor, natural: Natural) -> tf.Tensor:
         """The log density of z in nats, of the leading axes of z and the batch."""
-        return self.inner(self.sufficient(z), natural) - self.log_partition(natural)
+        statistics = self.sufficient(z)
+        # at the edge of the support a statistic is infinite, and does not count where its coefficient is zero
+        products = [tf.math.multiply_no_nan(t, coefficient) for t, coefficient in zip(statistics, natural)]
+        summed = [tf.reduce_sum(one, axis=list(range(-rank, 0))) for one, rank in zip(products, self.ranks)]
+        return tf.add_n(summed) - self.log_partition(natural)
 
     def entropy(self, natural: Natural) -> tf.Tensor:
         """The entropy in nats, [...]."""

@@ -16,6 +16,9 @@ from ...linalg.gaussians import root_from_precision
 from ...linalg.triangular import inverse, lower_gram, lower_root_gram, solve
 from .base import Family, Natural, as_float
 
+_ASYMMETRY = 1e-5
+"""The share of the largest entry of a covariance that round-off of its halves may differ by."""
+
 
 class Gaussian(Family):
     """Normal densities N(m, V) in M dimensions: lambda = (V^-1 m [..., M], -V^-1 / 2 [..., M, M]).
@@ -38,6 +41,11 @@ class Gaussian(Family):
             raise DataError(
                 f"a Gaussian has a mean [..., M] and a covariance [..., M, M]; here they have shapes {tuple(m.shape)} and "
                 f"{tuple(V.shape)}. A number is a vector with M = 1."
+            )
+        lopsided = tf.reduce_max(tf.abs(V - tf.linalg.matrix_transpose(V)))
+        if tf.executing_eagerly() and lopsided > _ASYMMETRY * tf.reduce_max(tf.abs(V)):
+            raise DataError(
+                "the covariance of a Gaussian is not symmetric; pass 0.5 * (V + V.T) if that is what was meant."
             )
         factor = cholesky(V)
         if tf.executing_eagerly() and not factor.ok:

@@ -74,9 +74,12 @@ class CategoricalLogit(Likelihood):
         return self._of_class(mean, Y) - tilted_bound(mean, variance)
 
     def _of_class(self, values: tf.Tensor, Y: TensorType) -> tf.Tensor:
-        """Of values [..., C], those of the classes Y [..., 1]; both broadcast, as the sum with a one-hot Y does."""
-        chosen = tf.one_hot(tf.cast(Y, tf.int32)[..., 0], self.num_classes, dtype=values.dtype)
-        return tf.reduce_sum(chosen * values, axis=-1)
+        """Of values [..., C], those of the classes Y [..., 1], NaN where there is no such class; both broadcast."""
+        labels = tf.cast(Y, values.dtype)[..., 0]
+        chosen = tf.one_hot(tf.cast(labels, tf.int32), self.num_classes, dtype=values.dtype)
+        known = (labels >= 0.0) & (labels < self.num_classes) & (labels == tf.floor(labels))
+        nothing = tf.constant(np.nan, values.dtype)
+        return tf.reduce_sum(chosen * values, axis=-1) + tf.where(known, tf.zeros_like(nothing), nothing)
 
     def _log_probabilities(self, Fmu: TensorType, Fvar: TensorType) -> tf.Tensor:
         """log E softmax(f) [..., C], by (V34); what is too small for that is its lower bound E log softmax(f), by (V33)."""

@@ -83,9 +83,7 @@ def CVIGLM(
     check_shapes_of_data(X, Y, likelihood, latents, None)
     check_values(X, Y, likelihood)
     if num_data is not None and num_data < len(X):
-        raise DataError(
-            f"num_data={num_data} is less than the {len(X)} rows of the data, which are a part of N."
-        )
+        raise DataError(f"num_data={num_data} is less than the {len(X)} rows of the data, which are a part of N.")
     if not intercept:
         check_rows(X)
     mean, kernel = linear_prior(prior, X.shape[1])

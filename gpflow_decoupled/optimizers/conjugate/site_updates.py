@@ -20,7 +20,10 @@ def all_finite(values: tf.Tensor) -> tf.Tensor:
 
 def checked_rows(model: CVIGP, rows: npt.ArrayLike) -> tf.Tensor:
     """Indices of observations [B] as a tensor; raises `DataError` for those that are none."""
-    indices: tf.Tensor = tf.cast(tf.convert_to_tensor(rows), tf.int32)
+    given = tf.convert_to_tensor(rows)
+    if not given.dtype.is_integer:
+        raise DataError(f"rows are {given.dtype.name} and must be whole numbers; of a mask pass np.flatnonzero(mask).")
+    indices: tf.Tensor = tf.cast(given, tf.int32)
     shape = tuple(indices.shape)
     if len(shape) != 1 or shape[0] == 0:
         raise DataError(f"rows has shape {shape}; it must be [B], the indices of at least one observation.")

@@ -239,3 +239,17 @@ def test_labels_that_are_no_class_are_refused() -> None:
             gd.fit(model, (X, labels), steps=1, progress=False)
     with pytest.raises(DataError, match="Y has 3 columns and the model expects 1"):
         gd.fit(model, (X, np.eye(3)[Y[:, 0].astype(int)]), steps=1, progress=False)
+
+
+@pytest.mark.parametrize("label", [5.0, -1.0, 0.5, np.nan])
+def test_labels_that_do_not_exist_have_no_density(label):
+    """They had a probability of one."""
+    X, F, V = (tf.zeros([2, size], tf.float64) for size in (1, 3, 3))
+    Y = tf.constant([[1.0], [label]], tf.float64)
+    likelihood = CategoricalLogit(3)
+    for values in (
+        likelihood.log_prob(X, F, Y),
+        likelihood.variational_expectations(X, F, V + 1.0, Y),
+        likelihood.predict_log_density(X, F, V + 1.0, Y),
+    ):
+        assert np.array_equal(np.isfinite(values), [True, False])

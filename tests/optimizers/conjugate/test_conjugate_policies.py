@@ -232,3 +232,10 @@ def test_a_step_size_that_leaves_its_range_later_is_refused_then():
 def test_unknown_options_are_refused(options):
     with pytest.raises(UnknownOptionError, match=f"{next(iter(options))}=.* is not known; use one of"):
         ConjugateComputation(**options)
+
+
+def test_a_mask_is_no_list_of_rows():
+    model = CVIGP((X, 1.0 * (X > 0.0)), matern(1.0, 1.0), gl.Bernoulli())
+    for rows, kind in ((X[:, 0] > 0.0, "bool"), ([7.9], "float")):
+        with pytest.raises(DataError, match=f"rows are {kind}.* pass np.flatnonzero"):
+            ConjugateComputation().minimize(model, rows=rows)
