@@ -28,6 +28,7 @@ from ..errors import ModelError
 from ..inducing.variables import count_points
 from ..linalg.whitening import Whitener
 from .base import Basis, Features, Gaussian, State
+from .parts.atomic import all_or_nothing
 from .parts.kernel_mean import KernelMean
 from .parts.mean_operator import MeanOperator
 from .parts.optimum import OptimalParameters, Regression, check_optimum
@@ -221,13 +222,8 @@ class InducingBasis(Basis):
         :raises NumericalError: for an optimum that is not finite; nothing has changed then.
         """
         check_optimum(optimum)
-        before = [(variable, variable.read_value()) for variable in self.variables]
-        try:
+        with all_or_nothing(self.variables):
             self.write_optimum(kernel, optimum)
-        except BaseException:
-            for variable, value in before:
-                variable.assign(value)
-            raise
 
     def write_optimum(self, kernel: Kernel, optimum: OptimalParameters) -> None:
         """Write the coefficients and the Gaussian parts of an optimum; a subclass with other Parameters adds them."""

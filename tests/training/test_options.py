@@ -10,7 +10,7 @@ import pytest
 import tensorflow as tf
 
 import gpflow_decoupled as gd
-from gpflow_decoupled.errors import DataError, UnknownOptionError
+from gpflow_decoupled.errors import DataError, ModelError, UnknownOptionError
 from gpflow_decoupled.models import DVGP
 from tests.training.problems import BETA, GAMMA, MODELS, grouped, orthogonal, parts, sine, unchanged, values
 
@@ -143,3 +143,27 @@ def test_optimizers_without_a_rate_that_climbs_are_refused() -> None:
     ):
         with pytest.raises(DataError, match=message):
             _fit(orthogonal(), (X, Y), optimizer=optimizer)
+
+
+class _Scaled(gpflow.models.SVGP):
+    """With a divergence that counts a hundred times."""
+
+    def prior_kl(self) -> tf.Tensor:
+        return 100.0 * super().prior_kl()
+
+
+class _Lowered(gd.models.BasisGP):
+    """With a bound that is lower by a number."""
+
+    def elbo(self, data: Any) -> tf.Tensor:
+        return super().elbo(data) - 1000.0
+
+
+@pytest.mark.parametrize("own", ["prior_kl", "elbo"])
+def test_a_bound_of_its_own_is_not_trained_past(own: str) -> None:
+    if own == "elbo":
+        model = _Lowered(*parts(), gd.bases.CoupledBasis(BETA))
+    else:
+        model = _Scaled(*parts(), BETA)
+    with pytest.raises(ModelError, match=f"{type(model).__name__} has {own} of its own.*train by GPflow"):
+        _fit(model, (X, Y))

@@ -19,6 +19,7 @@ from gpflow.inducing_variables import InducingVariables
 from gpflow.utilities import set_trainable
 
 from ...bases import InducingBasis
+from ...bases.parts.atomic import all_or_nothing
 from ...bases.parts.frame import Frame, features_in, frame_of
 from ...errors import DataError, ModelError
 from ...inducing.variables import as_inducing, input_dims
@@ -114,12 +115,14 @@ def update(
     batch = Batch(X, Y, features_in(frame, model.kernel, X))
     rows = no_sites(int(X.shape[0]), model.num_latent_gps, X.dtype)
     end = climb(model, frame, batch, old, rows, steps, tolerance)
-    if learn:
-        frame, batch, old, end = learned(
-            model, basis, memory, links, keep, (frame, batch, old, end), learn, steps, tolerance
-        )
-    write(basis, model.kernel, frame, end.belief)
-    model.basis, model.memory = basis, StreamMemory(frame, _consolidated(frame, batch, old, end))
+    with all_or_nothing([*model.kernel.variables, *model.likelihood.variables, *basis.variables]):
+        if learn:
+            frame, batch, old, end = learned(
+                model, basis, memory, links, keep, (frame, batch, old, end), learn, steps, tolerance
+            )
+        write(basis, model.kernel, frame, end.belief)
+        said = StreamMemory(frame, _consolidated(frame, batch, old, end))
+    model.basis, model.memory = basis, said
     return StreamUpdate(end.bound, end.steps, end.converged, end.shortened, forgotten)
 
 
@@ -230,7 +233,12 @@ def _on_points(
         if given is not None and not was.trainable_variables:
             set_trainable(now, False)
         points.append(now)
-    return model.basis.moved_to(*points)
+    moved = model.basis.moved_to(*points)
+    for was, now in zip(model.basis.gaussian_parameters(), moved.gaussian_parameters()):
+        set_trainable(now, was.trainable)
+    if model.basis.kernel_mean is not None and moved.kernel_mean is not None:
+        set_trainable(moved.kernel_mean.coefficients, model.basis.kernel_mean.coefficients.trainable)
+    return moved
 
 
 def _consolidated(frame: Frame, batch: Batch, old: Quadratic, end: Climb) -> Quadratic:

@@ -14,7 +14,7 @@ from gpflow.models import SVGP
 
 from ...bases.parts.data_mean import DataMean
 from ...covariances.blocks import xla_works
-from ...errors import UnknownOptionError
+from ...errors import ModelError, UnknownOptionError
 from ...inducing.variables import count_points
 from ...models import BasisGP
 from ...optimizers import ConjugateGradients
@@ -35,6 +35,8 @@ from .route import EVERY_ROUTE, METHODS, OF_OPTIMIZER, Choices, Data, MeanSolver
 
 _OF_MEAN = frozenset({"mean_solver", "Schedule.refresh_every"})
 """What acts on mean points alone."""
+_KNOWN = ("gpflow", "gpflow_decoupled")
+"""Packages whose classes compute the bound that the steps climb."""
 _OF_GAUSSIANS = frozenset({"natural_gradient", "hold", "negative_precision"})
 """What acts on the parts of q that have natural parameters alone."""
 
@@ -84,6 +86,7 @@ class InducingRoute(Route):
     def check(self, model: Model, chosen: Mapping[str, object]) -> None:
         """Refuse options that would be ignored, solvers of other mean points, and what several replicas cannot do."""
         super().check(model, chosen)
+        _check_own_bound(model)
         if (strategy := chosen.get("strategy")) is not None:
             check_on_replicas(model, strategy, chosen)
         if chosen.get("compile") == "xla" and not xla_works():
@@ -165,6 +168,17 @@ class InducingRoute(Route):
             model, natural, choices.optimizer, mean_optimizer, compile, held, low, choices.group, shards, together
         )
         return step, batches
+
+
+def _check_own_bound(model: Model) -> None:
+    """Refuse a model whose class has a bound of its own, which the steps would not climb; raises `ModelError`."""
+    for name in ("elbo", "maximum_log_likelihood_objective", "prior_kl", "predict_f"):
+        method = getattr(type(model), name, None)
+        if method is not None and method.__module__.split(".")[0] not in _KNOWN:
+            raise ModelError(
+                f"{type(model).__name__} has {name} of its own, and fit takes steps on the bound of q(f) and the data, which "
+                "do not call it: override variational_expectations of a likelihood or write a basis, or train by GPflow."
+            )
 
 
 def _has_gaussians(model: Model) -> bool:

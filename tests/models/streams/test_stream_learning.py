@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+import sys
 
 import gpflow
 import numpy as np
@@ -13,6 +14,7 @@ from numpy.testing import assert_allclose
 
 import gpflow_decoupled as gd
 from gpflow_decoupled.bases.parts.frame import features_in
+from gpflow_decoupled.errors import NumericalError
 from gpflow_decoupled.models.streams.climb import Batch, bound
 from gpflow_decoupled.models.streams.posterior import Belief
 from gpflow_decoupled.models.streams.update import frame_at
@@ -123,3 +125,28 @@ def test_a_stream_that_was_saved_goes_on(tmp_path):
         assert_allclose(moments_of(twin), moments_of(model), rtol=1e-12)
     assert repr(model.memory) == "StreamMemory(points=8, latents=1)"
     assert not model.memory.trainable_variables
+
+
+@pytest.mark.parametrize("error", [NumericalError("K_beta cannot be factorised", "K_beta"), KeyboardInterrupt()])
+def test_an_update_that_fails_after_learning_changes_nothing(error, monkeypatch):
+    def fails(*_):
+        raise error
+
+    model, Y = model_of(), observations()
+    model.update((X[FIRST], Y[FIRST]))
+    memory, before = model.memory, [variable.numpy() for variable in model.variables]
+    monkeypatch.setattr(
+        sys.modules["gpflow_decoupled.models.streams.update"], "write", fails
+    )  # `update` is a function, too
+    with pytest.raises(type(error)):
+        model.update((X[LAST], Y[LAST]), learn=1)
+    assert model.memory is memory
+    assert all(np.array_equal(value, variable) for value, variable in zip(before, model.variables))
+
+
+def test_flags_of_q_stay_on_other_points():
+    model, Y = model_of(), observations()
+    gpflow.set_trainable(model.basis.q_mu, False)
+    gpflow.set_trainable(model.basis.q_sqrt, False)
+    model.update((X[FIRST], Y[FIRST]), beta=BETA + 0.01)
+    assert not model.basis.q_mu.trainable and not model.basis.q_sqrt.trainable

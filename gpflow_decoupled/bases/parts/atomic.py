@@ -1,0 +1,28 @@
+"""Changes of several variables that are made whole or not at all."""
+
+from __future__ import annotations
+
+__all__ = ["all_or_nothing"]
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import tensorflow as tf
+
+
+@contextmanager
+def all_or_nothing(variables: Sequence[tf.Variable]) -> Iterator[None]:
+    """Give the variables the values back that they had before, where what is done inside raises anything.
+
+    Example::
+
+        with all_or_nothing(basis.variables):
+            basis.write_optimum(kernel, optimum)
+    """
+    before = [(variable, variable.read_value()) for variable in variables]
+    try:
+        yield
+    except BaseException:  # an interrupt, too
+        for variable, value in before:
+            variable.assign(value)
+        raise
