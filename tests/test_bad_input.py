@@ -166,6 +166,7 @@ def test_model_without_a_basis_is_refused() -> None:
 BAD_DATASETS = {
     "not batched": (dataset, "single observations, not batches: use dataset.batch"),
     "empty": (dataset.take(0).batch(9), "The dataset has no batches; check what it is made from"),
+    "a batch without rows": (dataset.batch(9).map(lambda x, y: (x[:0], y[:0])), "Batch 1 of the dataset has no rows"),
     "no pair": (dataset.batch(9).map(lambda x, y: x), r"elements are .*they must be pairs \(X \[B, D\], Y \[B, P\]\)"),
     "a dictionary": (dataset.batch(9).map(lambda x, y: {"x": x}), "they must be pairs"),
     "float32": (dataset.batch(9).map(lambda x, y: (tf.cast(x, tf.float32), y)), "X is float32 and the model float64"),

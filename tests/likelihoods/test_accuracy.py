@@ -65,3 +65,12 @@ def test_likelihoods_without_nodes():
     likelihood = gl.StudentT(0.5, quadrature=gpflow.quadrature.NDiagGHQuadrature(1, 33))
     assert nodes_of(likelihood) == 33 and nodes_of(with_nodes(likelihood, 50)) == 50 and nodes_of(likelihood) == 33
     assert with_nodes(likelihood, 50).scale is likelihood.scale
+
+
+def test_a_rule_of_many_nodes_is_not_compared_to_its_loss():
+    """Beyond 300 nodes their weights underflow, so that 200 are checked by 100; these are not more accurate."""
+    likelihood = with_nodes(gl.MultiClass(2), 200)
+    moments = [np.hstack([part, part]) for part in (MEAN, VARIANCE)]
+    labels = BINARY
+    found = accurate_expectations(likelihood, *map(tf.constant, (X, *moments, labels)))
+    assert_allclose(found, likelihood.variational_expectations(X, *moments, labels), rtol=1e-14)

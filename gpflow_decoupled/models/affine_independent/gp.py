@@ -30,7 +30,7 @@ from ...expectations.projections import Projections, Site
 from ...expectations.site_integrals import Integration, SiteGroup, frequencies_for, integrate, points_for, route_of
 from ...inducing.variables import fixed_points
 from ...inducing.weights import Weights
-from ...inputs import as_array, check_rate, check_whole
+from ...inputs import as_array, check_finite_entries, check_rate, check_whole
 from ...likelihoods import check_moments, likelihood_site
 from ...linalg.cholesky import add_jitter, cholesky
 from ...summaries import short_repr
@@ -103,6 +103,7 @@ class AffineIndependentGP(FullGP):
         weight_priors: WeightPriors | None = None,
     ) -> None:
         refuse_several_latents(data, kernel, likelihood)
+        check_moments(likelihood)
         check_rate(memory=memory)
         check_whole(1, **{k: v for k, v in (("frequencies", frequencies), ("points", points)) if v is not None})
         super().__init__(data, kernel, likelihood, mean_function=mean_function)
@@ -199,8 +200,10 @@ class AffineIndependentGP(FullGP):
         return features, tf.maximum(rest, 0.0)
 
     def projections(self, Xnew: InputData) -> Projections:
-        """f(x) at Xnew [N, D] as a sum of base variables, mean and noise."""
+        """f(x) at Xnew [N, D] as a sum of base variables, mean and noise; raises `DataError` for other shapes."""
         X = self.inputs(Xnew)
+        if X.shape.rank != 2 or X.shape[0] == 0:
+            raise DataError(f"Xnew has shape {tuple(X.shape)}; it must be [N, D] here, with a row at least.")
         features, noise = self._features(self.basis.factor(self.kernel, with_kl=False), X)
         return self.basis.projections(SiteGroup(Site(tf.zeros_like), features, self._mean(X), noise))
 
@@ -212,8 +215,10 @@ class AffineIndependentGP(FullGP):
         """
         y = self.projections(Xnew)
         grid = tf.convert_to_tensor(as_array(grid, "grid", y.alpha.dtype), y.alpha.dtype)
-        if grid.shape.rank not in (1, 2):
+        rows = tuple(grid.shape[:-1])
+        if grid.shape.rank not in (1, 2) or grid.shape[-1] == 0 or rows not in ((), (1,), (y.alpha.shape[0],)):
             raise DataError(f"grid has shape {grid.shape}; it must be [G], or [N, G] with a row for each row of Xnew.")
+        check_finite_entries(grid, "grid")
         grid = tf.broadcast_to(grid, [y.alpha.shape[0], grid.shape[-1]])
         return density_at(self.basis.base, y, grid, self.integration.points, self._asked.memory)
 

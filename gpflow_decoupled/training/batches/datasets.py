@@ -26,8 +26,8 @@ class DatasetBatches:
     :param dataset: of pairs (X [B, D], Y [B, P]).
     :param num_data: N, the rows of all batches together.
     :param likelihood: whose support the labels are checked against.
-    :raises DataError: when called, for a dataset without batches, a first batch that is not finite, and labels outside the
-        likelihood's support. Later batches that are not finite make the step fail.
+    :raises DataError: when called, for a dataset without batches, a batch without rows, a first batch that is not finite, and
+        labels outside the likelihood's support. Later batches that are not finite make the step fail.
     """
 
     def __init__(self, dataset: tf.data.Dataset, num_data: int, likelihood: Likelihood) -> None:
@@ -66,6 +66,8 @@ class DatasetBatches:
             raise DataError("The dataset has no batches; check what it is made from.")
         X, Y = batch
         labels = Y.numpy()
+        if len(labels) == 0:
+            raise DataError(f"Batch {step + 1} of the dataset has no rows; filter rows before they are batched.")
         if self._is_first:
             check_values(X.numpy(), labels, self.likelihood)
             self.look(X.numpy(), labels)

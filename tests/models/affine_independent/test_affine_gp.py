@@ -11,7 +11,7 @@ from gpflow.utilities import deepcopy
 from numpy.testing import assert_allclose
 from scipy import stats
 
-from gpflow_decoupled.errors import DataError, UnknownOptionError
+from gpflow_decoupled.errors import DataError, ModelError, UnknownOptionError
 from gpflow_decoupled.likelihoods import BernoulliLogit, Laplace
 from gpflow_decoupled.models import AffineIndependentGLM, AffineIndependentGP, weights_posterior
 from tests.models.affine_independent.affine_problems import randomize
@@ -303,3 +303,23 @@ def test_what_is_not_offered_says_so():
     ):
         with pytest.raises(NotImplementedError, match="leave out"):
             call()
+
+
+def test_inputs_and_grids_of_other_shapes_are_refused():
+    model = gp()
+    for ask in (model.predict_y, model.predict_f_quantiles):
+        for shape in ((0, 1), (2, 3, 1)):
+            with pytest.raises(DataError, match=r"Xnew has shape .* must be \[N, D\] here"):
+                ask(np.zeros(shape))
+    for grid, message in (
+        (np.zeros((3, 4)), r"must be \[G\], or \[N, G\]"),
+        (np.zeros(0), r"must be \[G\], or"),
+        (np.array([0.0, np.nan]), r"grid\[1\] is nan"),
+    ):
+        with pytest.raises(DataError, match=message):
+            model.predict_f_density(XNEW[:2], grid)
+
+
+def test_a_likelihood_without_moments_is_refused_when_the_model_is_built():
+    with pytest.raises(ModelError, match="Ordinal"):
+        AffineIndependentGP((X, np.round(Y)), matern(), gpflow.likelihoods.Ordinal(np.array([0.5, 1.5])))
