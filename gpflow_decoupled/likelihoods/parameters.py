@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-__all__ = ["constant_parameter", "extreme_parameters", "parameter_per_site", "positive_parameter"]
+__all__ = [
+    "constant_parameter", "extreme_parameters", "parameter_per_site", "positive_parameter", "single_noise_variance",
+]  # fmt: skip
 
 import numpy as np
 import numpy.typing as npt
@@ -11,7 +13,7 @@ from gpflow import Parameter
 from gpflow.base import TensorType
 from gpflow.config import default_likelihood_positive_minimum
 from gpflow.functions import Function
-from gpflow.likelihoods import Likelihood
+from gpflow.likelihoods import Gaussian, Likelihood
 from gpflow.utilities import parameter_dict, positive
 
 from ..errors import DataError
@@ -69,6 +71,22 @@ def positive_parameter(value: Parameter | npt.ArrayLike, name: str) -> Parameter
     if not np.all(np.isfinite(numbers) & (numbers > least)):
         raise DataError(f"{name}={short_repr(value)} must be a finite number above {least:g}.")
     return Parameter(value, transform=positive(least))
+
+
+def single_noise_variance(likelihood: Likelihood) -> tf.Tensor | None:
+    """The noise variance [] of a `Gaussian` likelihood whose variance or scale is a Parameter with one entry, else None.
+
+    A function of the inputs and an array of several variances have none. Example::
+
+        single_noise_variance(gpflow.likelihoods.Gaussian(scale=0.3))  # 0.09
+    """
+    if not isinstance(likelihood, Gaussian):
+        return None
+    parameter = likelihood.scale if likelihood.variance is None else likelihood.variance
+    if isinstance(parameter, Function) or parameter.shape.num_elements() != 1:
+        return None
+    value = tf.reshape(parameter, [])
+    return tf.square(value) if likelihood.variance is None else value
 
 
 def extreme_parameters(likelihood: Likelihood) -> str:

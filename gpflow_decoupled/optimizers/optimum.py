@@ -10,13 +10,16 @@ __all__ = ["Optimum", "collapsed_elbo", "optimal_parameters", "regression"]
 import numpy as np
 import tensorflow as tf
 from gpflow.base import RegressionData
+from gpflow.functions import Function
 from gpflow.kernels import LinearCoregionalization
 from gpflow.likelihoods import Gaussian as GaussianNoise
+from gpflow.likelihoods import Likelihood
 from gpflow.models import SVGP
 
 from ..bases import OptimalParameters, Regression
 from ..covariances.latents import gram_to_factor
 from ..errors import ModelError, NumericalError
+from ..likelihoods.parameters import single_noise_variance
 from ..linalg.cholesky import unsound
 from ..models import BasisGP
 from .natural_gradient.evaluation import as_basis_model
@@ -90,10 +93,11 @@ def regression(model: BasisGP, data: RegressionData) -> Regression:
 
         bound = model.basis.collapsed_elbo(model.kernel, regression(model, (X, Y)))
     """
-    if not isinstance(model.likelihood, GaussianNoise) or model.likelihood.variance is None:
+    noise = single_noise_variance(model.likelihood)
+    if noise is None:
         raise ModelError(
             "The optimum is in closed form only for a Gaussian likelihood with one noise variance, and this one is "
-            f"{type(model.likelihood).__name__}; train the model with fit and its default optimizer."
+            f"{_described(model.likelihood)}; train the model with fit and its default optimizer."
         )
     if isinstance(model.kernel, LinearCoregionalization):
         raise ModelError(
@@ -101,7 +105,18 @@ def regression(model: BasisGP, data: RegressionData) -> Regression:
             "train the model with fit and its default optimizer."
         )
     X, Y = model.checked(data)
-    return Regression(X, Y - model.mean_function(X), tf.convert_to_tensor(model.likelihood.variance))
+    return Regression(X, Y - model.mean_function(X), noise)
+
+
+def _described(likelihood: Likelihood) -> str:
+    """The class of a likelihood, and for Gaussian noise what its variance is."""
+    name = type(likelihood).__name__
+    if not isinstance(likelihood, GaussianNoise):
+        return name
+    part = "scale" if likelihood.variance is None else "variance"
+    value = getattr(likelihood, part)
+    what = f"a {type(value).__name__}" if isinstance(value, Function) else f"an array of shape {tuple(value.shape)}"
+    return f"{name} with {what} as its {part} in the place of one number"
 
 
 def _check_finite(model: BasisGP, data: Regression, found: list[tf.Tensor]) -> None:

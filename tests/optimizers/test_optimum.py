@@ -18,7 +18,7 @@ from gpflow_decoupled.bases import (
     OrthogonalBasis,
     SolveBasis,
 )
-from gpflow_decoupled.errors import NumericalError
+from gpflow_decoupled.errors import ModelError, NumericalError
 from gpflow_decoupled.models import BasisGP
 from gpflow_decoupled.optimizers import NaturalGradient, collapsed_elbo, optimal_parameters
 from tests.bounds.registry import kernel_of, matern, numpy_kernel
@@ -238,12 +238,32 @@ def test_only_plain_gaussian_noise_has_a_closed_form():
     for likelihood in (gl.Bernoulli(), varying):
         with pytest.raises(TypeError, match="Gaussian likelihood with one noise variance"):
             optimal_parameters(BasisGP(matern(1.0, 1.0), likelihood, basis), (X, Y[:, :1]))
+    for noise, words in (
+        (gl.Gaussian(gpflow.functions.Constant(NOISE)), "a Constant as its variance"),
+        (gl.Gaussian(np.full((len(X), 1), NOISE)), r"an array of shape \(9, 1\) as its variance"),
+        (varying, "a Linear as its scale"),
+    ):
+        with pytest.raises(ModelError, match=f"this one is Gaussian with {words} in the place of one number"):
+            collapsed_elbo(BasisGP(matern(1.0, 1.0), noise, basis), (X, Y[:, :1]))
     kernel = gpflow.kernels.LinearCoregionalization([matern(1.0, 1.0)], W=np.ones((2, 1)))
     points = gpflow.inducing_variables.SharedIndependentInducingVariables(
         gpflow.inducing_variables.InducingPoints(BETA)
     )
     with pytest.raises(TypeError, match="latents that are not mixed"):
         optimal_parameters(BasisGP(kernel, gl.Gaussian(), CoupledBasis(points)), (X, Y))
+
+
+@pytest.mark.parametrize("noise", [gl.Gaussian([NOISE]), gl.Gaussian([[NOISE]]), gl.Gaussian(scale=np.sqrt(NOISE))])
+def test_noise_of_one_variance_may_be_an_array_or_a_scale(noise: gl.Gaussian) -> None:
+    model, data = _model("coupled"), (X, Y[:, :1])
+    expected = collapsed_elbo(model, data)
+    model.likelihood = noise
+    with tf.GradientTape() as tape:
+        bound = collapsed_elbo(model, data)
+    assert bound.shape == () and np.all(tape.gradient(bound, noise.trainable_variables[0]) != 0.0)
+    optimum = optimal_parameters(model, data)
+    optimum.assign(model)
+    assert_allclose([bound, optimum.elbo, model.elbo(data)], expected, rtol=1e-9)
 
 
 @pytest.mark.parametrize("seed", range(8))

@@ -61,6 +61,18 @@ def fitted() -> tuple[ODVGP, FitResult]:
     return model, _fit(model)
 
 
+@pytest.mark.parametrize(
+    "noise",
+    [gl.Gaussian(gpflow.functions.Constant(0.1)), gl.Gaussian(np.full((60, 1), 0.1)), gl.Gaussian([0.1])],
+    ids=["function", "per row", "array of one"],
+)
+def test_gaussian_noise_of_any_form_is_trained(noise: gl.Gaussian) -> None:
+    """One variance by bounds of the evidence, others at the sites."""
+    model = _model(noise)
+    result = _fit(model, steps=3, batch_size=60)
+    assert result.elbo == pytest.approx(float(model.elbo((X, Y))), rel=1e-9)
+
+
 def test_gaussian_noise_trains_all_of_it(fitted: tuple[ODVGP, FitResult]) -> None:
     """At least to the exact posterior mean of its hyperparameters, and above where the coupled steps left off."""
     model, result = fitted

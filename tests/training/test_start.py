@@ -110,6 +110,13 @@ def test_the_noise_takes_what_inducing_points_leave() -> None:
     assert_allclose(likelihood.variance.numpy(), other[1].variance.numpy() + start.unexplained, rtol=1e-10)
 
 
+def test_a_noise_variance_in_an_array_is_found() -> None:
+    scalar, array = gl.Gaussian(), gl.Gaussian([1.0])
+    for likelihood in (scalar, array):
+        initialize(gpflow.kernels.Matern52(), likelihood, (X, Y), rows=50)
+    assert_allclose(array.variance, [float(scalar.variance.numpy())], rtol=1e-6)
+
+
 def test_fit_starts_from_there() -> None:
     plain, model = svgp(), svgp()
     with pytest.warns(UserWarning, match="standardise"):

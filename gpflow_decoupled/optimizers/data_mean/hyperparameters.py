@@ -6,6 +6,7 @@ __all__ = ["bound_at_sites", "climb", "evidence_at", "hyperparameters_of"]
 
 import itertools
 from collections.abc import Callable, Sequence
+from typing import cast
 
 import numpy as np
 import tensorflow as tf
@@ -16,6 +17,7 @@ from ...bases.parts.data_mean import DataMean
 from ...covariances.latents import prior_variance
 from ...covariances.products import gram_product
 from ...inducing.variables import point_values
+from ...likelihoods.parameters import single_noise_variance
 from ...models import BasisGP
 from ...replicas import Group
 from ..lbfgs import LBFGSRun, lbfgs_ascent
@@ -97,7 +99,7 @@ def evidence_at(
 ) -> Callable[[], tf.Tensor]:
     """A function of the hyperparameters, in nats: `evidence_bound` at the coefficients a [N, P] that the mean has now.
 
-    :param model: a model with Gaussian noise.
+    :param model: a model with Gaussian noise of one variance.
     :param mean: its mean on all data.
     :param data: X [N, D], the mean points, and Y [N, P].
     :param dtype: tf.float32 for faster products with K, which is used where the noise is well above its rounding errors.
@@ -107,7 +109,7 @@ def evidence_at(
     a = tf.convert_to_tensor(mean.coefficients)
 
     def precisions() -> tf.Tensor:
-        return tf.fill([X.shape[0], 1], 1.0 / tf.convert_to_tensor(model.likelihood.variance))
+        return tf.fill([X.shape[0], 1], 1.0 / cast(tf.Tensor, single_noise_variance(model.likelihood)))
 
     dtype = _useful(dtype, model, precisions(), X)
 

@@ -207,7 +207,7 @@ def _guess(model: GPR) -> None:
 def _assign(parameter: object, value: npt.ArrayLike) -> None:
     """Assign a positive value to a Parameter that is trainable, where its transform can represent it."""
     if isinstance(parameter, Parameter) and parameter.trainable and np.all(np.asarray(value) > 0.0):
-        unconstrained = parameter.transform.inverse(tf.constant(value, parameter.dtype))
+        unconstrained = parameter.transform.inverse(tf.constant(value, parameter.dtype, shape=parameter.shape))
         if np.all(np.isfinite(unconstrained)):
             parameter.unconstrained_variable.assign(unconstrained)
 

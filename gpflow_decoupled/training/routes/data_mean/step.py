@@ -28,10 +28,10 @@ from typing import cast
 import numpy as np
 import tensorflow as tf
 from gpflow.kernels import LinearCoregionalization
-from gpflow.likelihoods import Gaussian as GaussianNoise
 from gpflow.likelihoods import MonteCarloLikelihood
 
 from ....bases.parts.data_mean import DataMean
+from ....likelihoods.parameters import single_noise_variance
 from ....models import BasisGP
 from ....optimizers import MeanResult
 from ....optimizers.ascent import INTERRUPTED
@@ -98,11 +98,11 @@ class DataMeanStep(Step):
     ) -> None:
         self.model, self.mean, self.coupled, self.data = model, mean, coupled, data
         self.solver, self.limits, self.group = solver, limits, group
-        constant_noise = isinstance(model.likelihood, GaussianNoise) and model.likelihood.variance is not None
+        one_noise = single_noise_variance(model.likelihood) is not None
         sampled = model.expectations is not None or isinstance(model.likelihood, MonteCarloLikelihood)
         self.rounds = not sampled
         self.end = self._climb_end = 1.0 if sampled else _COUPLED_SHARE
-        self.at_sites = not constant_noise or isinstance(model.kernel, LinearCoregionalization)
+        self.at_sites = not one_noise or isinstance(model.kernel, LinearCoregionalization)
         self.hyperparameters = hyperparameters_of(model, mean)
         alone = group.strategy is None and CollapsedClimb.fits(view, len(data[0]))
         climbs = alone and self.rounds and not self.at_sites and bool(self.hyperparameters)
