@@ -95,7 +95,8 @@ class SolveBasis(InducingBasis):
         self.num_latent_gps = num_latent_gps
         self.whiten = whiten
         self.q_mu, self.q_sqrt = gaussian_parameters(count_points(self.beta), num_latent_gps, q_mu, q_sqrt)
-        self.v_mu, self.v_sqrt = gaussian_parameters(count_points(self.gamma), num_latent_gps, v_mu, v_sqrt)
+        names = "v_mu", "v_sqrt"
+        self.v_mu, self.v_sqrt = gaussian_parameters(count_points(self.gamma), num_latent_gps, v_mu, v_sqrt, names)
 
     @property
     def sizes(self) -> dict[str, int | str]:

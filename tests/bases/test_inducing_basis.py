@@ -170,3 +170,39 @@ def test_declared_properties():
         assert not holds or len(basis.whiteners(state)) == len(parts), name
         assert not ties or (len(parts) == 1 and parts[0].mean is not None), name
         assert not solves or basis.mean_coefficients(state).shape == (len(GAMMA), 1), name
+
+
+@pytest.mark.parametrize("names", [("q_mu", "q_sqrt"), ("v_mu", "v_sqrt")])
+def test_arrays_of_q_are_checked_by_their_own_names(names: tuple[str, str]) -> None:
+    """A list will do; what has another shape, is not finite or holds no numbers is refused."""
+    mean, root = names
+    basis = SolveBasis(GAMMA, BETA, **{mean: [[1.0]] * (len(GAMMA) if mean == "v_mu" else len(BETA))})
+    assert_allclose(getattr(basis, mean), 1.0)
+    size = getattr(basis, mean).shape[0]
+    cases = {
+        (mean, rf"^{mean} has shape \(2, 1\); it must be \[M, L\] = \[{size}, 1\]"): np.zeros((2, 1)),
+        (mean, f"^{mean} has entries that are not finite"): np.full((size, 1), np.nan),
+        (mean, f"^{mean} holds string values"): [["a"]],
+        (root, rf"^{root} has shape \(2, 2\); it must be \[L, M, M\] = \[1, {size}, {size}\]"): np.eye(2),
+        (root, f"^{root} has entries that are not finite"): np.full((1, size, size), np.inf),
+    }
+    for (name, message), value in cases.items():
+        with pytest.raises(DataError, match=message):
+            SolveBasis(GAMMA, BETA, **{name: value})
+
+
+@pytest.mark.parametrize("latents", [0, -1, 2.0, True, "1"])
+def test_the_number_of_latents_is_a_whole_number(latents: object) -> None:
+    bases = [
+        lambda: CoupledBasis(BETA, latents),
+        lambda: DecoupledBasis(GAMMA, BETA, latents),
+        lambda: HybridBasis(GAMMA, BETA, latents),
+        lambda: OrthogonalBasis(GAMMA, BETA, latents),
+        lambda: OrthogonalBasis("data", BETA, latents),
+        lambda: SolveBasis(GAMMA, BETA, latents),
+        lambda: SiteBasis(BETA, latents),
+        lambda: DualBasis(BETA, latents),
+    ]
+    for make in bases:
+        with pytest.raises(DataError, match="^num_latent_gps=.* must be a whole number of at least 1"):
+            make()

@@ -14,6 +14,7 @@ from gpflow.inducing_variables import InducingVariables, SharedIndependentInduci
 from ...covariances.latents import MULTIOUTPUT_INDUCING
 from ...errors import DataError, check_option
 from ...inducing.variables import check_separate, fixed_points, input_dims
+from ...inputs import check_whole
 from ...summaries import short_repr
 from .kernel_mean import KernelMean
 from .scaling import SCALINGS, MeanScaling
@@ -89,6 +90,7 @@ class DataMean(KernelMean):
 
     def __init__(self, num_dims: int, num_latent_gps: int, shared: bool) -> None:
         Module.__init__(self)
+        check_whole(1, num_latent_gps=num_latent_gps)
         self.shared, self.subsample = shared, None
         self.scaling = MeanScaling("none", 0)
         self._take(np.zeros((0, num_dims)), num_latent_gps)

@@ -19,6 +19,7 @@ from gpflow.config import default_float
 from gpflow.utilities import triangular
 
 from ...errors import DataError
+from ...inputs import as_values, check_whole
 from ...linalg.gaussians import apply_per_latent
 from ...linalg.triangular import lower_product
 from ...linalg.whitening import whiten
@@ -26,7 +27,11 @@ from ..base import Gaussian
 
 
 def gaussian_parameters(
-    size: int, num_latent_gps: int, mean: TensorType | None = None, root: TensorType | None = None
+    size: int,
+    num_latent_gps: int,
+    mean: TensorType | None = None,
+    root: TensorType | None = None,
+    names: tuple[str, str] = ("q_mu", "q_sqrt"),
 ) -> tuple[Parameter, Parameter]:
     """The Parameters q_mu [M, L] and q_sqrt [L, M, M], lower triangular; given Parameters are returned as they are.
 
@@ -34,27 +39,39 @@ def gaussian_parameters(
     :param num_latent_gps: L.
     :param mean: value of q_mu; zeros if not given.
     :param root: value of q_sqrt; identities if not given.
-    :raises DataError: for arrays of other shapes.
+    :param names: what error messages call the two.
+    :raises DataError: for arrays of other shapes, or not finite, and unless L is a whole number of at least 1.
     """
-    mean = np.zeros((size, num_latent_gps)) if mean is None else mean
-    if tuple(mean.shape) != (size, num_latent_gps):
-        raise DataError(f"q_mu has shape {tuple(mean.shape)}; it must be [M, L] = [{size}, {num_latent_gps}].")
-    if not isinstance(mean, Parameter):
-        mean = Parameter(mean, dtype=default_float())
-    return mean, root_parameter(size, num_latent_gps, root)
+    root = root_parameter(size, num_latent_gps, root, names[1])
+    if mean is None:
+        mean = np.zeros((size, num_latent_gps))
+    mean = _checked(mean, names[0], "M, L", (int(size), num_latent_gps))
+    return mean if isinstance(mean, Parameter) else Parameter(mean, dtype=default_float()), root
 
 
-def root_parameter(size: int, num_latent_gps: int, root: TensorType | None = None) -> Parameter:
-    """A Parameter [L, M, M], lower triangular; identities if no value is given. A given Parameter is returned as it is."""
+def root_parameter(size: int, num_latent_gps: int, root: TensorType | None = None, name: str = "q_sqrt") -> Parameter:
+    """A Parameter [L, M, M], lower triangular; identities if no value is given. A given Parameter is returned as it is.
+
+    Arguments and errors are those of `gaussian_parameters`.
+    """
+    check_whole(1, num_latent_gps=num_latent_gps)
     size = int(size)
-    root = np.tile(np.eye(size), (num_latent_gps, 1, 1)) if root is None else root
-    if tuple(root.shape) != (num_latent_gps, size, size):
-        raise DataError(
-            f"q_sqrt has shape {tuple(root.shape)}; it must be [L, M, M] = [{num_latent_gps}, {size}, {size}]."
-        )
+    if root is None:
+        root = np.tile(np.eye(size), (num_latent_gps, 1, 1))
+    root = _checked(root, name, "L, M, M", (num_latent_gps, size, size))
     if isinstance(root, Parameter):
         return root
     return Parameter(np.tril(root), transform=triangular(), dtype=default_float())
+
+
+def _checked(value: TensorType, name: str, letters: str, shape: tuple[int, ...]) -> np.ndarray | Parameter:
+    """A Parameter of that shape as it is, or else a finite array; raises `DataError` for others."""
+    array = value if isinstance(value, Parameter) else as_values(value, name)
+    if tuple(array.shape) != shape:
+        raise DataError(f"{name} has shape {tuple(array.shape)}; it must be [{letters}] = {list(shape)}.")
+    if isinstance(array, np.ndarray) and not np.all(np.isfinite(array)):
+        raise DataError(f"{name} has entries that are not finite; pass finite ones, or leave {name} out.")
+    return array
 
 
 def whiten_columns(chol: tf.Tensor, tangent: tf.Tensor | None, columns: tf.Tensor, adjoint: bool = False) -> tf.Tensor:

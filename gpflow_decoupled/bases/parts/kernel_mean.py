@@ -25,6 +25,7 @@ from ...compilation import traced_for_xla
 from ...covariances.products import gram_product
 from ...errors import DataError
 from ...inducing.variables import as_inducing, count_points
+from ...inputs import check_whole
 from ...summaries import short_repr
 from .scaling import MeanScaling
 
@@ -37,7 +38,7 @@ class KernelMean(Module):
     :param num_latent_gps: L.
     :param scaling: the map T: "none", "diagonal" or "whitened".
     :param subsample: number of rows m of the estimate (D25); None for all.
-    :raises DataError: for points that are not finite and distinct, or a subsample below 1.
+    :raises DataError: for points that are not finite and distinct, and a subsample or a number L below 1.
     """
 
     stored = True
@@ -52,6 +53,7 @@ class KernelMean(Module):
         subsample: int | None,
     ) -> None:
         super().__init__()
+        check_whole(1, num_latent_gps=num_latent_gps)
         self.points = as_inducing(points, name)
         self.size = count_points(self.points)
         self.coefficients = Parameter(np.zeros((self.size, num_latent_gps)), dtype=default_float())

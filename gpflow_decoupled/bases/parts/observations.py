@@ -13,6 +13,7 @@ from gpflow.inducing_variables import SharedIndependentInducingVariables
 from ...errors import DataError
 from ...inducing.checks import check_finite
 from ...inducing.variables import fixed_points
+from ...inputs import check_whole
 
 
 def observation_points(points: npt.ArrayLike) -> SharedIndependentInducingVariables:
@@ -32,8 +33,9 @@ def per_observation(name: str, value: npt.ArrayLike | None, num_data: int, laten
     :param num_data: N.
     :param latents: L.
     :param neutral: which value says nothing about an observation, for the error message.
-    :raises DataError: for another shape, or entries that are not finite.
+    :raises DataError: for another shape, entries that are not finite, and unless L is a whole number of at least 1.
     """
+    check_whole(1, num_latent_gps=latents)
     shape = (num_data, latents)
     value = np.zeros(shape) if value is None else np.asarray(value)
     if value.shape != shape:
