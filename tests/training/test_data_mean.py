@@ -16,7 +16,7 @@ from gpflow import likelihoods as gl
 from gpflow.kernels import LinearCoregionalization
 
 import gpflow_decoupled as gd
-from gpflow_decoupled.errors import DataError, UnknownOptionError
+from gpflow_decoupled.errors import DataError, ModelError, UnknownOptionError
 from gpflow_decoupled.models import ODVGP
 from gpflow_decoupled.optimizers import ConjugateGradients, StochasticDualDescent
 from gpflow_decoupled.training import Evaluation, FitResult, MeanSolver, Schedule
@@ -349,6 +349,16 @@ def test_options_of_other_mean_points_are_refused(options: dict[str, Any], messa
     with pytest.raises(UnknownOptionError, match=message):
         _fit(model, **options)
     assert unchanged(before, model)
+
+
+@pytest.mark.parametrize("options", [{}, {"initialize": "auto"}])
+def test_white_noise_in_the_kernel_is_refused(options: dict[str, Any]) -> None:
+    model = _model()
+    model.kernel = gpflow.kernels.Product([model.kernel + gpflow.kernels.White(0.5), gpflow.kernels.Constant()])
+    before = values(model)
+    with pytest.raises(ModelError, match="takes no White kernel, .* add its variance to the noise variance"):
+        _fit(model, **options)
+    assert unchanged(before, model) and model.basis.kernel_mean.size == 0 and model.num_data is None
 
 
 def test_conjugate_gradients_by_name_are_the_default() -> None:

@@ -16,8 +16,9 @@ from numpy.testing import assert_array_equal
 from gpflow_decoupled.bases import CoupledBasis
 from gpflow_decoupled.errors import DataError, ModelError, NumericalError
 from gpflow_decoupled.models import CVIGP, ODVGP, BasisGP
-from gpflow_decoupled.optimizers import ConjugateGradients
+from gpflow_decoupled.optimizers import ConjugateGradients, StochasticDualDescent
 from gpflow_decoupled.optimizers.data_mean import optimizer, system
+from gpflow_decoupled.optimizers.data_mean.base import MeanOptimizer
 from tests.bounds.registry import matern
 from tests.interrupts import interrupt_call
 from tests.optimizers.data_mean.problems import BETA, NEW, X, Y, labels, model_of
@@ -217,6 +218,15 @@ OTHERS = {
 def test_other_models_are_refused_with_what_to_use(make: Callable[[], Any], message: str) -> None:
     with pytest.raises(ModelError, match=message):
         ConjugateGradients().run(make(), DATA)
+
+
+@pytest.mark.parametrize("solver", [ConjugateGradients(), StochasticDualDescent()])
+def test_white_noise_in_the_kernel_is_refused(solver: MeanOptimizer) -> None:
+    """The solver would have it in the mean at the training rows, and the model not."""
+    model = model_of(kernel=matern(1.3, 0.8) + gpflow.kernels.White(0.5))
+    with pytest.raises(ModelError, match="takes no White kernel, .* add its variance to the noise variance"):
+        solver.run(model, DATA)
+    assert model.basis.kernel_mean.size == 0
 
 
 def test_a_bound_that_is_not_finite_at_the_start_names_the_row() -> None:
