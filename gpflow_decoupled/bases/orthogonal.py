@@ -63,7 +63,7 @@ class OrthogonalBasis(InducingBasis):
 
     :param gamma: mean points [M_gamma, D], or a GPflow inducing variable; or "data", the training inputs themselves, which
         `fit`, `optimizers.ConjugateGradients` and `optimizers.StochasticDualDescent` set. `mean_scaling` and `mean_subsample`
-        do not apply to these.
+        do not apply to these. They take no kernel with a `White` part.
     :param beta: inducing points [M_beta, D], or a GPflow inducing variable.
     :param num_latent_gps: L.
     :param whiten: parametrise L_b^-1 f(beta) instead of f(beta).

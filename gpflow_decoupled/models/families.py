@@ -6,7 +6,7 @@ __all__ = ["data_mean_of", "require_model", "ways_to_train"]
 
 from gpflow.models import SVGP, BayesianModel
 
-from ..bases.parts.data_mean import DataMean
+from ..bases.parts.data_mean import DataMean, refuse_white
 from ..errors import ModelError
 from .affine_independent.gp import AffineIndependentGP
 from .basis_gp import BasisGP
@@ -63,11 +63,12 @@ def data_mean_of(model: BasisGP, method: str) -> DataMean:
 
     :param model: any model.
     :param method: the name of the method that asks for it.
-    :raises ModelError: for a model that has none, with what to use for it.
+    :raises ModelError: for a model that has none, with what to use for it, and for a kernel with a `White` part.
     """
     require_model(method, model, BasisGP)
     basis = model.basis
     if isinstance(basis.kernel_mean, DataMean):
+        refuse_white(model.kernel)
         return basis.kernel_mean
     solver = ', mean_solver="newton"' if basis.kernel_mean is not None and basis.solves_mean else ""
     raise ModelError(

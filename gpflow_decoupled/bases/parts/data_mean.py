@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["DataMean", "data_points", "mean_points", "refuse_streams"]
+__all__ = ["DataMean", "data_points", "mean_points", "refuse_streams", "refuse_white"]
 
 import numpy as np
 import tensorflow as tf
@@ -10,9 +10,10 @@ from gpflow import Parameter
 from gpflow.base import Module, TensorType
 from gpflow.config import default_float
 from gpflow.inducing_variables import InducingVariables, SharedIndependentInducingVariables
+from gpflow.kernels import Kernel, White
 
 from ...covariances.latents import MULTIOUTPUT_INDUCING
-from ...errors import DataError, check_option
+from ...errors import DataError, ModelError, check_option
 from ...inducing.variables import check_separate, fixed_points, input_dims
 from ...inputs import check_whole
 from ...summaries import short_repr
@@ -71,6 +72,16 @@ def refuse_streams(data: object) -> None:
         raise DataError(
             f'gamma="data" needs all data in memory, and a {kind} is a stream: pass arrays (X, Y), or choose '
             "mean points by inducing.select(X, M, kernel, given=beta)."
+        )
+
+
+def refuse_white(kernel: Kernel) -> None:
+    """Raise `ModelError` for a kernel with a `White` part: rows of the data have it in their own entry of K a, others not."""
+    if any(isinstance(part, White) for part in (kernel, *kernel.submodules)):
+        raise ModelError(
+            'gamma="data" takes no White kernel, which the mean would have at the training rows and not where the model is '
+            "evaluated, so that the bound would not be that of the model: leave White out, and add its variance to the noise "
+            "variance of a Gaussian likelihood, or choose gamma by inducing.select(X, M, kernel, given=beta)."
         )
 
 

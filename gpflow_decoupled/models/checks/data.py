@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-__all__ = ["check_num_data", "check_shapes_of_data", "check_values", "infer_num_latent_gps", "warn_of_values"]
+__all__ = [
+    "as_observations",
+    "check_num_data",
+    "check_shapes_of_data",
+    "check_values",
+    "infer_num_latent_gps",
+    "warn_of_values",
+]
 
 import warnings
 

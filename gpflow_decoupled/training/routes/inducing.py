@@ -12,7 +12,7 @@ from gpflow.keras import tf_keras
 from gpflow.likelihoods import MultiClass
 from gpflow.models import SVGP
 
-from ...bases.parts.data_mean import DataMean
+from ...bases.parts.data_mean import DataMean, refuse_white
 from ...covariances.blocks import xla_works
 from ...errors import ModelError, UnknownOptionError
 from ...inducing.variables import count_points
@@ -84,7 +84,7 @@ class InducingRoute(Route):
         return {**self.defaults, "natural_gradient": None} if robust and not asked else self.defaults
 
     def check(self, model: Model, chosen: Mapping[str, object]) -> None:
-        """Refuse options that would be ignored, solvers of other mean points, and what several replicas cannot do."""
+        """Refuse options that would be ignored, solvers and kernels of other mean points, and what replicas cannot do."""
         super().check(model, chosen)
         _check_own_bound(model)
         if (strategy := chosen.get("strategy")) is not None:
@@ -97,6 +97,8 @@ class InducingRoute(Route):
             check_precision(self.view(model))
         solver = chosen.get("mean_solver")
         of_data = isinstance(model, BasisGP) and isinstance(model.basis.kernel_mean, DataMean)
+        if of_data:
+            refuse_white(model.kernel)
         if of_data and solver is not None and not _is_called(BY_NAME, solver) and not isinstance(solver, MeanOptimizer):
             stored = isinstance(solver, MeanSolver) or isinstance(solver, str) and solver in METHODS
             raise UnknownOptionError(
