@@ -67,9 +67,9 @@ class Loop:
         return run_settings(self.model, parts, plan.refresh_every, self.group)
 
     def run(self) -> FitResult:
-        """Train until a limit is reached, with the folder of the checkpoints locked."""
+        """Train until a limit is reached, with the folder of the checkpoints locked; the data are closed at the end."""
         refuse_other_run(self.group, lambda: {**self._settings(), **asdict(self.plan.limits)})
-        with nullcontext() if self._checkpoint is None else self._checkpoint.locked():
+        with closing(self.batches), nullcontext() if self._checkpoint is None else self._checkpoint.locked():
             return self._run()
 
     def _run(self) -> FitResult:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -105,6 +106,34 @@ def test_a_function_is_called_once_a_pass_and_again() -> None:
 
     assert len(_trace(start, steps=7)) == 7  # batches of 25, 25 and 10
     assert passes == 3
+
+
+@pytest.mark.parametrize("kind", ["model", "standardised", "unusable data"])
+def test_a_generator_is_closed_when_the_run_ends(kind: str) -> None:
+    X, Y = sine()
+    closed: list[bool] = []
+
+    def start() -> Iterator[Data]:
+        try:
+            yield from _batches((X, Y), 20)
+            yield X, np.full_like(Y, np.nan if kind == "unusable data" else 1.0)
+        finally:
+            closed.append(True)
+
+    gc.collect()
+    gc.disable()
+    try:
+        if kind == "standardised":
+            model = gd.training.Standardized(lambda X, Y: orthogonal(num_data=60), (X, Y))
+            gd.fit(model, start, **{**SHORT, "steps": 2})
+        elif kind == "model":
+            _trace(start, steps=2)
+        else:
+            with pytest.raises(DataError, match="is nan"):
+                _trace(start)
+        assert closed
+    finally:
+        gc.enable()
 
 
 @pytest.mark.exhaustive

@@ -53,6 +53,9 @@ class ArrayBatches:
             return self.X, self.Y
         return self._rows_of_both(self._rows(step))
 
+    def close(self) -> None:
+        """Nothing is open."""
+
     def several(self, step: int, count: int) -> Batch:
         """The batches of K = `count` steps from step 0, 1, ... on: X [K, B, D], Y [K, B, P]."""
         if self.batch_size == self.num_data:

@@ -75,3 +75,6 @@ class DatasetBatches:
             check_labels(self.likelihood, labels)
         self._is_first = False
         return X, Y
+
+    def close(self) -> None:
+        """Nothing to do: a dataset closes by itself what it reads."""

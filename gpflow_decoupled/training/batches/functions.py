@@ -4,7 +4,7 @@ from __future__ import annotations
 
 __all__ = ["FunctionBatches", "Passes"]
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from typing import TypeAlias
 
 import numpy as np
@@ -69,6 +69,12 @@ class FunctionBatches:
         if is_first:
             self.look(X.numpy(), Y.numpy())
         return X, Y
+
+    def close(self) -> None:
+        """End the pass, so that a generator runs its `finally` now and not when Python collects garbage."""
+        if isinstance(self._pass, Generator):
+            self._pass.close()
+        self._pass = None
 
     def _next(self) -> Batch:
         batch = None if self._pass is None else next(self._pass, None)

@@ -71,6 +71,9 @@ class DiskBatches:
         X, Y = self._read(rows[order])
         return tf.gather(X, places), tf.gather(Y, places)
 
+    def close(self) -> None:
+        """Nothing is open."""
+
     def _read(self, rows: np.ndarray | slice) -> Batch:
         return self.model.as_tensors((np.asarray(self._X[rows]), np.asarray(self._Y[rows])))
 

@@ -42,3 +42,7 @@ class Batches(Protocol):
     def __call__(self, step: int) -> Batch:
         """The batch of step 0, 1, ...: X [B, D], Y [B, P]."""
         ...
+
+    def close(self) -> None:
+        """Give back what is open for reading, after the last batch."""
+        ...

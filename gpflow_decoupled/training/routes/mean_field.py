@@ -87,6 +87,9 @@ class GraphData:
         """An empty batch."""
         return self.whole
 
+    def close(self) -> None:
+        """Nothing is open."""
+
 
 class MessageStep(Step):
     """One sweep over all variables, undone where the bound falls.
