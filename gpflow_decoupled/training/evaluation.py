@@ -31,7 +31,8 @@ class Evaluation:
     :param every: steps between two evaluations; there is one more at the end of the run.
     :param patience: stop after so many evaluations without a better log density (or bound); None never stops.
     :param restore_best: where patience stops a run, go back to the Parameters of the best evaluation; False keeps the last
-        ones. The copy takes as much memory as the Parameters and the state of the optimizers.
+        ones. The copy takes as much memory as the Parameters and the state of the optimizers. The scores in the history go
+        on to the last step; those of the model are the ones at `FitResult.restored_step`.
     :raises DataError: for numbers out of range, and where there is neither data nor patience.
 
     Example::

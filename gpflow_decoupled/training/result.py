@@ -115,7 +115,9 @@ class FitResult(RunResult):
     were before the last step, and this is no distance of the ELBO from its optimum. None where no solve was certified."""
     restored_step: int | None = None
     """The step whose Parameters the model has, where the run went back to them: that of the best evaluation if patience ended
-    the run, that of the last sound bound if the last step spoilt it. None: they are those of the last step."""
+    the run, that of the last sound bound if the last step spoilt it. None: they are those of the last step.
+    `history` stays the trace of the run: where patience ended it, the scores of the model are those with this
+    "evaluation_step", and the last ones belong to Parameters that were given up."""
     start: Start | None = None
     """What `initialize="auto"` did before the first step; None also where the run went on from a checkpoint."""
 
