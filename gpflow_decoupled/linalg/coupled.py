@@ -13,16 +13,17 @@ small. Rows that are not free are left out.
 
 from __future__ import annotations
 
-__all__ = ["coupled_solve", "inner_per_latent"]
+__all__ = ["RIDGE", "coupled_solve", "inner_per_latent", "ridged"]
 
+import numpy as np
 import tensorflow as tf
 
 from .cholesky import cholesky
 from .conjugate_gradients import Blocks, conjugate_gradients
 from .triangular import solve
 
-_RIDGE = 1e-12
-"""Added to the unit diagonal of each scaled block."""
+RIDGE = 4500.0
+"""Added to the unit diagonal of each scaled block, in machine epsilons: 1e-12 in float64."""
 _ITERATIONS = 50
 
 
@@ -35,6 +36,7 @@ def coupled_solve(
     r: tf.Tensor,
     s: tf.Tensor,
     free: tuple[tf.Tensor, tf.Tensor],
+    ridge: tf.Tensor | float = RIDGE,
     tolerance: float = 1e-6,
 ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
     """(x, y, ok) of the system above; 2/3 N^3 per latent, and N^2 per iteration.
@@ -42,12 +44,13 @@ def coupled_solve(
     :param P: [G, N, N], where G is 1 or L.
     :param Q: [L, N, N]. The vectors a, b, c, r, s are [L, N].
     :param free: masks [L, N] of the rows of x and of y; x and y are zero in other rows.
+    :param ridge: what is added to the unit diagonals of the scaled blocks, in machine epsilons [].
     :param tolerance: relative, on the residual.
     :return: x and y [L, N], and whether both blocks, scaled to a unit diagonal, were positive definite [].
     """
     # 1) Scale both blocks to a unit diagonal and factorise them.
-    scale_x, chol_x, ok_x = _block(P, a, free[0])
-    scale_y, chol_y, ok_y = _block(Q, b, free[1])
+    scale_x, chol_x, ok_x = _block(P, a, free[0], ridge)
+    scale_y, chol_y, ok_y = _block(Q, b, free[1], ridge)
     cross = c * scale_x * scale_y
 
     # 2) Eliminate y, and solve for x.
@@ -71,11 +74,18 @@ def inner_per_latent(left: Blocks, right: Blocks) -> tf.Tensor:
     return tf.reduce_sum(sum(x * y for x, y in zip(left, right)), axis=-1, keepdims=True)
 
 
-def _block(matrix: tf.Tensor, diagonal: tf.Tensor, free: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+def ridged(diagonal: tf.Tensor, ridge: tf.Tensor | float) -> tf.Tensor:
+    """The diagonal [L, N] of a scaled block plus the ridge, which is given in machine epsilons []."""
+    return diagonal + ridge * tf.constant(np.finfo(diagonal.dtype.as_numpy_dtype).eps, diagonal.dtype)
+
+
+def _block(
+    matrix: tf.Tensor, diagonal: tf.Tensor, free: tf.Tensor, ridge: tf.Tensor | float
+) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
     """The scale [L, N] that gives a block a unit diagonal, zero in rows that are not free; and the factor of the result."""
     scale = tf.where(free, tf.math.rsqrt(tf.linalg.diag_part(matrix) + diagonal), tf.zeros_like(diagonal))
     scaled = scale[:, :, None] * matrix * scale[:, None, :]
-    chol, ok = cholesky(tf.linalg.set_diag(scaled, tf.fill(tf.shape(scale), tf.constant(1.0 + _RIDGE, scale.dtype))))
+    chol, ok = cholesky(tf.linalg.set_diag(scaled, ridged(tf.ones_like(scale), ridge)))
     return scale, chol, ok
 
 

@@ -15,7 +15,7 @@ __all__ = ["coupled_solve_of_roots", "squared_gram_product"]
 import tensorflow as tf
 
 from .conjugate_gradients import Blocks, conjugate_gradients
-from .coupled import inner_per_latent
+from .coupled import RIDGE, inner_per_latent, ridged
 from .woodbury import woodbury_factor, woodbury_solve
 
 _ITERATIONS = 50
@@ -36,6 +36,7 @@ def coupled_solve_of_roots(
     r: tf.Tensor,
     s: tf.Tensor,
     free: tuple[tf.Tensor, tf.Tensor],
+    ridge: tf.Tensor | float = RIDGE,
     tolerance: float = 1e-6,
 ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
     """(x, y, ok) of the system above; 3 N p^2 per latent and iteration.
@@ -43,6 +44,7 @@ def coupled_solve_of_roots(
     :param A: [G, N, p], where G is 1 or L.
     :param T: [L, p, N]. The vectors a, b, c, r, s are [L, N].
     :param free: masks [L, N] of the rows of x and of y; x and y are zero in other rows.
+    :param ridge: what is added to the unit diagonals of the scaled blocks, in machine epsilons [].
     :param tolerance: relative, on the residual.
     :return: x and y [L, N], and whether the preconditioner, scaled to a unit diagonal, was positive definite [].
     """
@@ -50,7 +52,7 @@ def coupled_solve_of_roots(
     half_squares = 0.5 * tf.square(tf.reduce_sum(tf.square(T), axis=-2))
     scale_x = _scale(tf.reduce_sum(tf.square(A), axis=-1) + a, free[0])
     scale_y = _scale(half_squares + b, free[1])
-    A, a, b = scale_x[..., None] * A, _diagonal(a, scale_x, free[0]), _diagonal(b, scale_y, free[1])
+    A, a, b = scale_x[..., None] * A, _diagonal(a, scale_x, free[0], ridge), _diagonal(b, scale_y, free[1], ridge)
     cross = c * scale_x * scale_y
 
     def apply(pair: Blocks) -> Blocks:
@@ -76,6 +78,6 @@ def _scale(diagonal: tf.Tensor, free: tf.Tensor) -> tf.Tensor:
     return tf.where(free, tf.math.rsqrt(diagonal), tf.zeros_like(diagonal))
 
 
-def _diagonal(values: tf.Tensor, scale: tf.Tensor, free: tf.Tensor) -> tf.Tensor:
+def _diagonal(values: tf.Tensor, scale: tf.Tensor, free: tf.Tensor, ridge: tf.Tensor | float) -> tf.Tensor:
     """The values in scaled coordinates; rows that are not free get a diagonal of one, and so stay at zero."""
-    return tf.where(free, values * tf.square(scale), tf.ones_like(scale))
+    return tf.where(free, ridged(values * tf.square(scale), ridge), tf.ones_like(scale))

@@ -123,12 +123,12 @@ class FunctionSpace(Geometry):
         return tf.linalg.matvec(tf.square(self.covariance(prior, state)), vectors)
 
     def solve_newton(
-        self, prior: tf.Tensor, state: DualState, diagonals: Triple, right: Pair, free: Pair
+        self, prior: tf.Tensor, state: DualState, diagonals: Triple, right: Pair, free: Pair, ridge: tf.Tensor | float
     ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         """By block elimination; 2 N^3 per latent."""
         a, b, c = diagonals
         squares = 0.5 * tf.square(self._covariance(prior, state))
-        return coupled_solve(prior, a, squares, b, c, *right, free)  # (V18)
+        return coupled_solve(prior, a, squares, b, c, *right, free, ridge)  # (V18)
 
     def solve_stationary(
         self, prior: tf.Tensor, state: DualState, curvatures: Triple, right: Pair

@@ -160,7 +160,7 @@ class Geometry(abc.ABC):
 
     @abc.abstractmethod
     def solve_newton(
-        self, prior: tf.Tensor, state: DualState, diagonals: Triple, right: Pair, free: Pair
+        self, prior: tf.Tensor, state: DualState, diagonals: Triple, right: Pair, free: Pair, ridge: tf.Tensor | float
     ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         """(x, y, ok) of the Newton system of a subproblem, (V18).
 
@@ -170,6 +170,7 @@ class Geometry(abc.ABC):
         :param diagonals: (a, b, c), [L, N] each.
         :param right: (r, s), [L, N] each.
         :param free: masks [L, N] of the rows of x and of y; both are zero in the other rows.
+        :param ridge: of the two blocks, scaled to a unit diagonal, in machine epsilons [].
         :return: x and y [L, N], and whether the system was positive definite [].
         """
 

@@ -142,11 +142,11 @@ class WeightSpace(Geometry):
         return squared_gram_product(self._root(prior, state), vectors)
 
     def solve_newton(
-        self, prior: tf.Tensor, state: DualState, diagonals: Triple, right: Pair, free: Pair
+        self, prior: tf.Tensor, state: DualState, diagonals: Triple, right: Pair, free: Pair, ridge: tf.Tensor | float
     ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         """By conjugate gradients; 3 N p^2 per latent in each of some ten iterations, N p memory."""
         a, b, c = diagonals
-        return coupled_solve_of_roots(prior, a, self._root(prior, state), b, c, *right, free)  # (V18)
+        return coupled_solve_of_roots(prior, a, self._root(prior, state), b, c, *right, free, ridge)  # (V18)
 
     def solve_stationary(
         self, prior: tf.Tensor, state: DualState, curvatures: Triple, right: Pair

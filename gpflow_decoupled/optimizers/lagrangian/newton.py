@@ -14,6 +14,7 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from ...likelihoods import SiteLoss
+from ...linalg.coupled import RIDGE
 from .dual import DualPoint, DualProblem, Marginals
 from .site_maximiser import Subproblem
 
@@ -53,12 +54,20 @@ def box_of(loss: SiteLoss, share: float = MARGIN) -> tuple[tf.Tensor, tf.Tensor]
 
 
 def newton_direction(
-    problem: DualProblem, sub: Subproblem, at: Marginals, point: DualPoint, box: Box
+    problem: DualProblem,
+    sub: Subproblem,
+    at: Marginals,
+    point: DualPoint,
+    box: Box,
+    ridge: tf.Tensor | float = RIDGE,
 ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
     """The Newton step of alpha and lam [N, L], and whether the Hessian (V18) was positive definite.
 
     Multipliers at a bound that the descent would cross stay where they are. Cost per latent: 2 N^3, or in weight space
     3 N p^2 in each of some ten iterations, and N p memory.
+
+    :param ridge: added to the diagonal of the Hessian, in machine epsilons of it []. The Hessian is singular where no site
+        bends, as sites of Laplace noise do not while their sigma* is held at sigma_k / 2.
     """
     free = (
         _free(at.alpha, point.g_alpha, box.alpha_low, box.alpha_high),
@@ -68,7 +77,7 @@ def newton_direction(
     diagonals = sites.d_h_d_alpha, sub.sigma * sites.d_s_d_lam, sites.d_h_d_lam
     a, b, c, r, s, *masks = (tf.transpose(part) for part in (*diagonals, -point.g_alpha, -point.g_lam, *free))
     d_alpha, d_lam, ok = problem.geometry.solve_newton(
-        problem.prior, at.state, (a, b, c), (r, s), (masks[0], masks[1])
+        problem.prior, at.state, (a, b, c), (r, s), (masks[0], masks[1]), ridge
     )  # (V18)
     return tf.transpose(d_alpha), tf.transpose(d_lam), ok
 

@@ -18,19 +18,21 @@ from tqdm.auto import tqdm
 
 from ...errors import DataError, check_option
 from ...inputs import check_rate, check_whole, is_number
+from ...linalg.coupled import RIDGE
 from ...models import LCLGP
 from ...models.families import require_model
 from ...summaries import settings_line, short_repr
+from ..ascent import STUCK
 from ..expectation_check import warn_of_quadrature
 from ..unusable_observation import unusable_observation
 from .dual import DualPoint, DualProblem, Marginals
 from .lbfgs_solve import lbfgs_solve
 from .newton import Direction, newton_direction, newton_solve
-from .result import LagrangianRecord, LagrangianResult
+from .result import LagrangianRecord, LagrangianResult, warn_of_gap
 from .site_maximiser import check_dual
 from .start import first_marginals, inside
 from .stationary import stationary_direction, stationary_step
-from .subproblem import Policy, make_subproblem, moved_into
+from .subproblem import Policy, make_subproblem, more_cautious, moved_into
 
 _GAP = 0.5
 """A subproblem is solved when its duality gap is below this share of what it has gained."""
@@ -156,10 +158,10 @@ class LinearlyConstrainedLagrangian:
             raise DataError("prepared was made for another model: call prepare(model) for this one.")
         else:
             prepared.problem.refresh()
-        problem = prepared.problem
-        at, start = first_marginals(problem, self.sweeps, self.tolerance, project=again)
+        at, start = first_marginals(prepared.problem, self.sweeps, self.tolerance, project=again)
         record.add(float(at.bound))
         result = _Run(self, prepared, record).iterate(at, start, progress)
+        warn_of_gap(result, self.tolerance)
         if not again:
             warn_of_quadrature(model, result.elbo)
         return result
@@ -194,9 +196,9 @@ class _Run:
         problem, self.direction, self.stationary = prepared
         self.rule, self.problem, self.record = rule, problem, record
         self.solver = rule.inner_solver(problem.model)
-        self.radius = math.inf if rule.trust_region is None else float(rule.trust_region)
-        self.delta = 0.0 if rule.augmented else None
-        self.theta = rule.theta
+        radius = math.inf if rule.trust_region is None else float(rule.trust_region)
+        ridge = RIDGE if self.solver == "newton" else math.inf
+        self.policy = Policy(rule.theta, rule.curvature, 0.0 if rule.augmented else None, radius, ridge)
         self.not_concave = bool(tf.reduce_any(tf.convert_to_tensor(problem.loss.curvature) > 0.0))
         self.minorises = rule.curvature or not self.not_concave
         self.fast = rule.accelerate and self.minorises and not rule.augmented and rule.trust_region is None
@@ -220,10 +222,11 @@ class _Run:
             if converged or not self._accepts(found, change) or found.inner == 0:
                 if not converged and found.inner == 0 and self._may_sweep(at):
                     continue
-                refused += 1
-                if converged or not self._tighten() or refused > _MAX_REFUSALS:
-                    reason = "converged" if converged else "the bound does not rise any more"
+                refused, cautious = refused + 1, more_cautious(self.policy)
+                if converged or cautious is None or refused > _MAX_REFUSALS:
+                    reason = "converged" if converged else STUCK
                     break
+                self.policy, self.violation = cautious, math.inf
                 continue
             # 3) Go on from there.
             at, start, refused = new, found.start, 0
@@ -267,7 +270,7 @@ class _Run:
     def _subproblem(self, at: Marginals, start: tuple[tf.Tensor, tf.Tensor]) -> _Iteration:
         """One subproblem, solved until its duality gap is small beside what it has gained."""
         problem, rule = self.problem, self.rule
-        sub, box = make_subproblem(problem, at, Policy(self.theta, rule.curvature, self.delta, self.radius))
+        sub, box = make_subproblem(problem, at, self.policy)
         floor, before = _GAP * rule.tolerance, float(at.bound)
         at = moved_into(box, sub, problem, at)
         point = problem.point(sub, at, *start)
@@ -279,7 +282,8 @@ class _Run:
         if self.solver == "lbfgs":
             new, point, inner = lbfgs_solve(problem, sub, at, point, box, finished)
         else:
-            new, point, inner = newton_solve(problem, sub, at, point, box, finished, self.direction)
+            direction = partial(self.direction, ridge=tf.constant(self.policy.ridge, at.lam.dtype))
+            new, point, inner = newton_solve(problem, sub, at, point, box, finished, direction)
         sites, gap = point.sites, float(point.dual - point.primal)
         self.gain = max(rule.tolerance, float(new.bound) - before)
         violation = float(tf.reduce_max(tf.abs(sites.sigma - new.deviation)))
@@ -303,17 +307,3 @@ class _Run:
         if not self.minorises:
             return True
         return change >= -_ROUND_OFF * (1.0 + abs(float(found.new.bound)))
-
-    def _tighten(self) -> bool:
-        """Make the next subproblem more cautious after a refusal; False where no setting allows it."""
-        if self.delta is not None:
-            self.delta = max(1.0, 4.0 * self.delta)  # the paper's (20)
-            self.violation = math.inf
-            return True
-        if self.radius < math.inf:
-            self.radius *= 0.1
-            return True
-        if self.theta < 1.0:
-            self.theta = 1.0  # the paper's
-            return True
-        return False

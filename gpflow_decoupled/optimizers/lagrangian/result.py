@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-__all__ = ["LagrangianRecord", "LagrangianResult"]
+__all__ = ["LagrangianRecord", "LagrangianResult", "warn_of_gap"]
 
+import warnings
 from dataclasses import dataclass
 
 import numpy as np
 
+from ..ascent import STUCK
 from ..results import Recorder, RunResult
 
 
@@ -56,3 +58,21 @@ class LagrangianRecord(Recorder):
         return LagrangianResult(
             elbo=best, steps=len(self) - 1, seconds=self.seconds, history=history, converged=converged, reason=reason
         )
+
+
+def warn_of_gap(result: LagrangianResult, tolerance: float, stacklevel: int = 3) -> None:
+    """Warn where no step raised the bound any more although the last subproblem has not been solved.
+
+    :param tolerance: of the run; a duality gap up to it needs no warning, in nats.
+    :param stacklevel: as of `warnings.warn`.
+    """
+    gaps = result.history["gap"]
+    last = float(np.append(0.0, gaps[~np.isnan(gaps)])[-1])
+    if result.reason != STUCK or abs(last) <= tolerance:
+        return
+    warnings.warn(
+        f"The run ended at a bound of {result.elbo:.6g} nats, which is not the best one: no step raised it any more, but a "
+        f"duality gap of {last:.3g} nats says that the last subproblem was not solved. Go on from here with CholeskyKL, which "
+        'maximises the bound itself, or with LinearlyConstrainedLagrangian(inner="lbfgs").',
+        stacklevel=stacklevel,
+    )

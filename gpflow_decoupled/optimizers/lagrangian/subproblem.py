@@ -6,18 +6,22 @@ and delta is the extra term of the paper's augmented Lagrangian.
 
 from __future__ import annotations
 
-__all__ = ["EXCESS", "Policy", "make_subproblem", "moved_into"]
+__all__ = ["EXCESS", "Policy", "make_subproblem", "more_cautious", "moved_into"]
 
+import math
 from typing import NamedTuple
 
 import tensorflow as tf
 
+from ...linalg.coupled import RIDGE
 from .dual import DualProblem, Marginals
 from .newton import MARGIN, Box, box_of
 from .site_maximiser import Subproblem
 
 EXCESS = 1.05
 """By what factor the curvature terms exceed the least that makes sites concave."""
+_LARGEST_RIDGE, _GROWTH = 1e11, 100.0
+"""The ridge of Newton steps grows by this factor where they find no step, to 1e-4 in float64."""
 _INSIDE = 1.0 - 1e-6
 """How far from the end of the box multipliers are that were outside."""
 
@@ -33,6 +37,21 @@ class Policy(NamedTuple):
     """Weight of the augmented term; None for none."""
     radius: float
     """Delta_k: how far a lambda may move, as a multiple of 1 + |lambda|; infinite for no trust region."""
+    ridge: float = RIDGE
+    """Of Newton steps, in machine epsilons; infinite where L-BFGS takes their place."""
+
+
+def more_cautious(policy: Policy) -> Policy | None:
+    """The policy of the next subproblem after one that was refused, or found no step; None where no setting allows it."""
+    if policy.delta is not None:
+        return policy._replace(delta=max(1.0, 4.0 * policy.delta))  # the paper's (20)
+    if policy.radius < math.inf:
+        return policy._replace(radius=0.1 * policy.radius)
+    if policy.theta < 1.0:
+        return policy._replace(theta=1.0)  # the paper's
+    if policy.ridge < _LARGEST_RIDGE:
+        return policy._replace(ridge=_GROWTH * policy.ridge)
+    return None
 
 
 def make_subproblem(problem: DualProblem, at: Marginals, policy: Policy) -> tuple[Subproblem, Box]:
@@ -62,7 +81,7 @@ def make_subproblem(problem: DualProblem, at: Marginals, policy: Policy) -> tupl
         shift = c_0 * (at.mean - mu)
         low, high, lowest, lam = low - shift, high - shift, lowest - c_0, at.lam  # (V31)
     highest = tf.fill(tf.shape(lam), tf.constant(float("inf"), lam.dtype))
-    if policy.radius < float("inf"):
+    if policy.radius < math.inf:
         reach = policy.radius * (1.0 + tf.abs(lam))
         lowest, highest = tf.maximum(lowest, lam - reach), lam + reach
     return Subproblem(at.mean, at.deviation, rho, kappa, delta, c_0, mu), Box(low, high, lowest, highest)

@@ -10,6 +10,7 @@ from gpflow import likelihoods as gl
 from numpy.testing import assert_allclose
 
 import gpflow_decoupled.optimizers.lagrangian.dual as objective
+import gpflow_decoupled.optimizers.lagrangian.optimizer as lcl_optimizer
 from gpflow_decoupled.errors import DataError, ModelError, NumericalError, UnknownOptionError
 from gpflow_decoupled.expectations.piecewise import softplus_pieces
 from gpflow_decoupled.likelihoods import BernoulliLogit, Laplace, QuadratureLoss, declare_site_loss
@@ -338,6 +339,25 @@ def test_site_fixed_points_help_where_a_subproblem_finds_no_step(rng):
     sites = CVIGP((X, Y), gpflow.kernels.Matern52(), LogisticNoise())
     ConjugateComputation().run(sites, tolerance=1e-14)
     assert_allclose(dual.elbo(), sites.elbo(), atol=1e-5)
+
+
+def test_singular_subproblems_are_solved():
+    """At the start no site of small Laplace noise bends, so that the Hessian is 1/2 V * V, which is singular to round-off."""
+    rng, kernel = np.random.default_rng(0), gpflow.kernels.SquaredExponential(10.0, 2.0)
+    X = np.sort(rng.uniform(0.0, 3.0, (25, 1)), axis=0)
+    Y = 2.0 * np.sin(3.0 * X) + 0.05 * rng.normal(size=X.shape)
+    result = LinearlyConstrainedLagrangian().run(LCLGP((X, Y), kernel, Laplace(0.03)))
+    best = ConjugateComputation().run(CVIGP((X, Y), kernel, Laplace(0.03)), tolerance=1e-10)
+    assert result.converged
+    assert_allclose(result.elbo, best.elbo, atol=1e-2)
+
+
+def test_a_run_that_stalls_says_so(monkeypatch):
+    """No step is found although the subproblem is not solved: the gap is in the warning."""
+    monkeypatch.setattr(lcl_optimizer, "newton_solve", lambda problem, sub, at, point, *_: (at, point, 0))
+    with pytest.warns(UserWarning, match=r"is not the best one: .* a duality gap of .* nats"):
+        result = lagrangian(accelerate=False).run(model("Laplace", 12))
+    assert not result.converged
 
 
 declare_site_loss(StraightLines, lambda likelihood, Y: QuadratureLoss(likelihood, Y, -1.0, 1.0))
