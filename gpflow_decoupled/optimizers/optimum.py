@@ -124,7 +124,8 @@ def _check_finite(model: BasisGP, data: Regression, found: list[tf.Tensor]) -> N
     if not tf.executing_eagerly() or all(np.all(np.isfinite(part)) for part in found):
         return
     matrices = {"K_beta": gram_to_factor(model.kernel, model.basis.beta), **model.basis.matrices(model.kernel)}
-    if (error := unsound(matrices)) is not None:
+    error = unsound(matrices)  # on a line of its own: AutoGraph cannot read an assignment within an expression
+    if error is not None:
         raise error
     raise NumericalError(
         f"The best q is not finite, though {' and '.join(matrices)} can be factorised: the noise variance is "

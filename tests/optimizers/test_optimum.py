@@ -317,7 +317,7 @@ def test_what_cannot_be_factorised_is_named(basis: Any) -> None:
         with pytest.raises(NumericalError, match=r"K_beta \(4 x 4\) is not positive definite") as info:
             function(model, data)
         assert info.value.matrix == "K_beta"
-    assert np.isnan(tf.function(collapsed_elbo, autograph=False)(model, data))
+    assert np.isnan(tf.function(collapsed_elbo)(model, data))
 
 
 def test_noise_that_is_too_small_is_named() -> None:

@@ -309,6 +309,22 @@ def test_a_bound_that_is_not_finite_restores_the_parameters(monkeypatch: pytest.
     assert all(np.array_equal(value, before[name]) for name, value in values(model).items()), "a bound was sound there"
 
 
+@pytest.mark.parametrize("compile", [True, False])
+@pytest.mark.parametrize("covariance", ["inverse", "coupled"])
+def test_a_trial_without_a_bound_is_no_error(covariance: str, compile: bool) -> None:
+    """L-BFGS turns back where a trial has no Cholesky factor: the bound there is not a number, in a graph or eagerly."""
+
+    class Indefinite(gpflow.kernels.SquaredExponential):
+        def K_r2(self, r2: tf.Tensor) -> tf.Tensor:
+            return 1.0 + r2
+
+    basis = gd.bases.DecoupledBasis(GAMMA, BETA, covariance=covariance, mean_scaling="none")
+    climb = CollapsedClimb(
+        [], BasisGP(Indefinite(), gl.Gaussian(0.1), basis), (tf.constant(X), tf.constant(Y)), compile
+    )
+    assert np.isnan(climb.bound(*climb.data))
+
+
 def test_a_failure_names_the_matrix_that_has_no_factor(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gd.bases.CoupledBasis, "collapsed_elbo", _no_number)
     monkeypatch.setattr(AllRowsStep, "matrices", lambda step: {"K_beta": tf.constant([[1.0, 2.0], [2.0, 1.0]])})
