@@ -302,3 +302,13 @@ def test_patience_does_not_count_scores_that_are_no_numbers() -> None:
     with pytest.warns(UserWarning, match="The score after step . is nan, which patience does not count"):
         result = gd.fit(model, (X, Y), steps=4, evaluation=evaluation, progress=False, compile=False)
     assert (result.steps, result.reason, result.converged) == (4, "steps done", False)
+
+
+def test_labels_between_classes_are_not_rounded() -> None:
+    X, labels = _classes()
+    model = gd.models.BasisGP(
+        gpflow.kernels.Matern52(), gpflow.likelihoods.Softmax(3), gd.bases.CoupledBasis(X[::5], 3)
+    )
+    for ask in (lambda: held_out_metrics(model, (X, labels + 0.5)), lambda: model.elbo((X, labels + 0.5))):
+        with pytest.raises(DataError, match="Y"):
+            ask()

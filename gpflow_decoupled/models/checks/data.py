@@ -108,8 +108,16 @@ def check_shapes_of_data(
 
 
 def as_observations(Y: TensorType, likelihood: Likelihood, dtype: tf.DType) -> tf.Tensor:
-    """Y [..., N, P] in the type that the likelihood needs: integer for `Softmax`, else `dtype`."""
-    return tf.cast(Y, tf.int32 if isinstance(likelihood, Softmax) else dtype)
+    """Y [..., N, P] in the type that the likelihood needs: integer for `Softmax`, else `dtype`.
+
+    :raises DataError: for labels of `Softmax` that no class has, which the cast would make one of, where they are known.
+    """
+    if not isinstance(likelihood, Softmax):
+        return tf.cast(Y, dtype)
+    labels = Y if isinstance(Y, np.ndarray) else tf.get_static_value(Y)
+    if labels is not None:
+        check_labels(likelihood, labels)
+    return tf.cast(Y, tf.int32)
 
 
 def check_values(X: np.ndarray, Y: np.ndarray, likelihood: Likelihood) -> None:
