@@ -17,7 +17,7 @@ import numpy.typing as npt
 import tensorflow as tf
 from gpflow.kernels import Kernel
 
-from ..covariances.latents import gram, gram_to_data
+from ..covariances.latents import gram_to_data, positive_gram
 from ..linalg.gaussians import apply_per_latent
 from ..linalg.sites import site_posterior
 from ..linalg.triangular import solve
@@ -96,15 +96,19 @@ class SiteBasis(Basis):
         """N, the number of observations."""
         return int(self.X.shape[0])
 
+    def prior(self, kernel: Kernel) -> tf.Tensor:
+        """K [G, N, N] at the observations, with variances above 0."""
+        return positive_gram(kernel, self.points)
+
     def matrices(self, kernel: Kernel) -> dict[str, tf.Tensor]:
         """I + W^1/2 K W^1/2 of the sites with positive precision."""
         scale = tf.sqrt(tf.maximum(tf.transpose(tf.convert_to_tensor(self.tau)), 0.0))
-        B = scale[:, :, None] * gram(kernel, self.points) * scale[:, None, :]
+        B = scale[:, :, None] * self.prior(kernel) * scale[:, None, :]
         return {"I + W^1/2 K W^1/2": tf.linalg.set_diag(B, tf.linalg.diag_part(B) + 1.0)}
 
     def factor(self, kernel: Kernel, *, rows: tf.Tensor | None = None, with_kl: bool = True) -> SiteState:
         """The posterior (C10)-(C12) at the observations; 4/3 N^3 per latent."""
-        return self.state_at(gram(kernel, self.points), self.nu, self.tau)
+        return self.state_at(self.prior(kernel), self.nu, self.tau)
 
     def state_at(self, K: tf.Tensor, nu: tf.Tensor, tau: tf.Tensor) -> SiteState:
         """The state for other sites nu, tau [N, L] and K [G, N, N]."""

@@ -7,10 +7,11 @@ do, G = 1, and factorisations are done once and broadcast. Otherwise G = L.
 from __future__ import annotations
 
 __all__ = [
-    "MULTIOUTPUT_INDUCING", "cross_gram", "gram", "gram_diagonal", "gram_to_data", "gram_to_factor", "prior_variance",
-    "split_latents",
+    "MULTIOUTPUT_INDUCING", "cross_gram", "gram", "gram_diagonal", "gram_to_data", "gram_to_factor", "positive_gram",
+    "positive_variances", "prior_variance", "split_latents",
 ]  # fmt: skip
 
+import numpy as np
 import tensorflow as tf
 from gpflow.covariances import Kuf, Kuu
 from gpflow.inducing_variables import (
@@ -25,6 +26,8 @@ from ..errors import DataError
 from ..linalg.cholesky import add_jitter
 from .stationary import stationary_gram
 
+_LEAST = 1e-4
+"""The least prior variance at an observation, in machine epsilons of the largest one."""
 MULTIOUTPUT_INDUCING = (
     FallbackSharedIndependentInducingVariables,
     FallbackSeparateIndependentInducingVariables,
@@ -65,6 +68,23 @@ def split_latents(kernel: Kernel, *inducing: InducingVariables) -> list[tuple]:
 def gram(kernel: Kernel, points: InducingVariables) -> tf.Tensor:
     """k(points, points) [G, M, M], without jitter."""
     return _stack([_gram(k, z) for k, z in split_latents(kernel, points)])
+
+
+def positive_gram(kernel: Kernel, points: InducingVariables) -> tf.Tensor:
+    """`gram` with `positive_variances` on its diagonal, [G, M, M]."""
+    K = gram(kernel, points)
+    return tf.linalg.set_diag(K, positive_variances(tf.linalg.diag_part(K)))
+
+
+def positive_variances(variances: tf.Tensor) -> tf.Tensor:
+    """Prior variances [G, N] in which those that vanish beside the largest one are 1e-4 machine epsilons of it.
+
+    A linear kernel has no variance at the origin. Derivatives of a site's loss are divided by the standard deviation there,
+    and a variance far below round-off changes nothing else.
+    """
+    largest = tf.reduce_max(tf.stop_gradient(variances), axis=-1, keepdims=True)
+    least = tf.constant(_LEAST * np.finfo(variances.dtype.as_numpy_dtype).eps, variances.dtype) * largest
+    return tf.where((variances >= 0.0) & (variances < least), least, variances)
 
 
 def gram_to_factor(kernel: Kernel, points: InducingVariables) -> tf.Tensor:

@@ -12,7 +12,7 @@ __all__ = ["FunctionSpace"]
 import tensorflow as tf
 from gpflow.kernels import Kernel
 
-from ...covariances.latents import gram, gram_to_data
+from ...covariances.latents import gram_to_data, positive_gram
 from ...errors import NumericalError
 from ...linalg.cholesky import cholesky, diagnose
 from ...linalg.coupled import coupled_solve
@@ -37,8 +37,8 @@ class FunctionSpace(Geometry):
     forms_square_matrices = True
 
     def prior(self, kernel: Kernel) -> tf.Tensor:
-        """K [G, N, N]."""
-        return gram(kernel, self.points)
+        """K [G, N, N], with variances above 0."""
+        return positive_gram(kernel, self.points)
 
     def product(self, prior: tf.Tensor, vectors: tf.Tensor) -> tf.Tensor:
         """K x [N, L]; N^2 per latent."""

@@ -17,7 +17,7 @@ import tensorflow as tf
 from gpflow.inducing_variables import SharedIndependentInducingVariables
 from gpflow.kernels import Constant, Kernel
 
-from ...covariances.latents import gram, gram_to_data
+from ...covariances.latents import gram, gram_to_data, positive_variances
 from ...errors import NumericalError
 from ...inducing.linear_kernel import LinearWeights
 from ...inducing.weights import Weights, weight_parts
@@ -53,7 +53,7 @@ class WeightSpace(Geometry):
         :raises NotImplementedError: for a kernel that is not linear.
         """
         root = _prior_root(kernel, self.X)
-        A = tf.linalg.matrix_transpose(_features(kernel, self.X, root))
+        A = _positive_rows(tf.linalg.matrix_transpose(_features(kernel, self.X, root)))
         return tf.concat([A, root[:, : self.weight_sites]], axis=1) if self.weight_sites else A  # (V30)
 
     def product(self, prior: tf.Tensor, vectors: tf.Tensor) -> tf.Tensor:
@@ -177,6 +177,13 @@ def count_weights(kernel: Kernel, X: tf.Tensor) -> int:
 def _prior_root(kernel: Kernel, X: tf.Tensor) -> tf.Tensor:
     """R [1, p, p], lower, with the prior covariance R R^T of the weights; p^3 / 3."""
     return cholesky(gram(kernel, Weights(count_weights(kernel, X)))).chol
+
+
+def _positive_rows(A: tf.Tensor) -> tf.Tensor:
+    """A [1, N, p] with `positive_variances`: rows that vanish beside the others are spread over all weights instead."""
+    variances = tf.reduce_sum(tf.square(A), axis=-1, keepdims=True)
+    least = tf.stop_gradient(tf.linalg.matrix_transpose(positive_variances(tf.linalg.matrix_transpose(variances))))
+    return tf.where(least > variances, tf.sqrt(least / tf.cast(tf.shape(A)[-1], A.dtype)), A)
 
 
 def _features(kernel: Kernel, X: tf.Tensor, root: tf.Tensor) -> tf.Tensor:

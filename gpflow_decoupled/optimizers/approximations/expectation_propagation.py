@@ -30,7 +30,6 @@ from tqdm.auto import tqdm
 
 from ...bases.site import SiteState
 from ...compilation import Compiled
-from ...covariances.latents import gram
 from ...errors import DataError, NumericalError
 from ...inputs import check_rate, check_whole, is_number
 from ...models import CVIGP
@@ -149,7 +148,7 @@ class ExpectationPropagation:
         :param densities: of its labels; made anew if not given.
         """
         labels = Densities(model, "ExpectationPropagation") if densities is None else densities
-        K = gram(model.kernel, model.basis.points)
+        K = model.basis.prior(model.kernel)
         return Compiled(lambda nu, tau: self._probe(model, labels, model.basis.state_at(K, nu, tau), self.nodes))
 
     def _probe(self, model: CVIGP, densities: Densities, state: SiteState, nodes: int) -> EPProbe:

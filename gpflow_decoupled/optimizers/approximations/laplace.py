@@ -23,7 +23,6 @@ from tqdm.auto import tqdm
 
 from ...bases.site import SiteState
 from ...compilation import Compiled
-from ...covariances.latents import gram
 from ...errors import DataError, NumericalError
 from ...inputs import check_rate, check_whole
 from ...linalg.gaussians import apply_per_latent
@@ -126,7 +125,7 @@ class Laplace:
         :param densities: of its labels; made anew if not given.
         """
         labels = Densities(model, "Laplace") if densities is None else densities
-        K = gram(model.kernel, model.basis.points)
+        K = model.basis.prior(model.kernel)
         return Compiled(lambda a: _probe(model, labels, K, a))
 
 

@@ -29,7 +29,7 @@ from gpflow.base import RegressionData
 
 from ...bases.site import SiteState
 from ...compilation import Compiled
-from ...covariances.latents import gram, prior_variance
+from ...covariances.latents import prior_variance
 from ...errors import DataError, NumericalError, check_option
 from ...inputs import check_rate, check_whole, is_whole
 from ...linalg.sites import site_posterior
@@ -193,7 +193,7 @@ class ConjugateComputation(tf.Module):
         The kernel matrix is computed here, once, so that the function is for the present hyperparameters only.
         """
         basis = model.basis
-        K = gram(model.kernel, basis.points)
+        K = basis.prior(model.kernel)
 
         def of_prior(tau: tf.Tensor) -> _AtSites:
             variance = tf.broadcast_to(tf.transpose(tf.linalg.diag_part(K)), tf.shape(tau))
@@ -255,7 +255,7 @@ class ConjugateComputation(tf.Module):
     def _whole(self, model: CVIGP, step_size: tf.Tensor, seed: tf.Tensor) -> StepReport:
         """(C13): all sites."""
         basis = model.basis
-        K = gram(model.kernel, basis.points)
+        K = basis.prior(model.kernel)
         state = basis.state_at(K, basis.nu, basis.tau)
         found = self._expectations(model, state.mean, state.variance, model.data, seed)
         *target, clipped = self.targets(found.g, found.h, state.mean)

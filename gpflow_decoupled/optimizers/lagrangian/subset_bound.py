@@ -24,7 +24,7 @@ import tensorflow as tf
 from gpflow.inducing_variables import InducingPoints, SharedIndependentInducingVariables
 
 from ...compilation import Compiled
-from ...covariances.latents import gram, gram_to_data, prior_variance
+from ...covariances.latents import gram_to_data, positive_gram, positive_variances, prior_variance
 from ...likelihoods import Expansion, site_loss
 from ...linalg.cholesky import add_jitter, cholesky
 from ...linalg.gaussians import apply_per_latent
@@ -84,7 +84,8 @@ class SubsetBound:
         self.num_data, self.num_latents = int(self.X.shape[0]), model.num_latent_gps
         inducing = InducingPoints(tf.gather(self.X, rows))
         self.points = SharedIndependentInducingVariables(inducing)
-        self.K = gram(model.kernel, self.points)
+        self.K = positive_gram(model.kernel, self.points)
+        self.variances = positive_variances(prior_variance(model.kernel, self.X, False))
         self._head = Compiled(self.state) if compile else self.state
         self._part = Compiled(self.part, reduce_retracing=True) if compile else self.part
 
@@ -149,7 +150,7 @@ class SubsetBound:
         K = gram_to_data(self.model.kernel, self.points, X)
         T = solve(state.chol, state.scale * K)
         mean = self._prior_mean(batch) - apply_per_latent(K, state.alpha, adjoint=True)
-        variance = prior_variance(self.model.kernel, X, False) - tf.reduce_sum(tf.square(T), axis=-2)  # (V26)
+        variance = tf.gather(self.variances, batch, axis=-1) - tf.reduce_sum(tf.square(T), axis=-2)  # (V26)
         return K, T, mean, tf.transpose(variance)
 
     def _prior_mean(self, batch: tf.Tensor) -> tf.Tensor:

@@ -12,7 +12,6 @@ from gpflow.likelihoods import MonteCarloLikelihood
 
 from ...bases.site import SiteState
 from ...compilation import Compiled
-from ...covariances.latents import gram
 from ...errors import DataError
 from ...models import CVIGP
 from ...optimizers import ConjugateComputation
@@ -131,7 +130,7 @@ class SiteStep(Step):
             tape.watch(moved)
             drift = self._prior_mean(X)
             drift -= tf.stop_gradient(drift)  # zero, with the gradient of the mean function
-            K = gram(model.kernel, basis.points)
+            K = basis.prior(model.kernel)
             state = basis.state_at(K, nu - tau * drift, tau)
             mean, variance = state.mean, state.variance
             tape.watch([mean, variance])
