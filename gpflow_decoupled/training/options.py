@@ -11,7 +11,7 @@ from typing import Any
 import tensorflow as tf
 
 from ..errors import DataError
-from ..inputs import check_rate
+from ..inputs import is_number
 
 NOT_CHOSEN: dict[str, object] = {"batch_size": "auto", "natural_gradient": "auto"}
 """The values that stand for "not chosen", where None has a meaning of its own."""
@@ -56,6 +56,7 @@ def check_optimizer(optimizer: object) -> None:
         raise DataError(
             f"The learning rate of this {kind} is a schedule, and fit anneals it by itself; pass a number to the optimizer."
         )
-    check_rate(learning_rate=float(config["learning_rate"]))
+    if not (is_number(config["learning_rate"]) and config["learning_rate"] >= 0.0):
+        raise DataError(f"The learning rate of this {kind} is {config['learning_rate']}; it must be at least 0.")
     if int(tf.convert_to_tensor(iterations)) > 0:
         raise DataError(f"This {kind} was used before and has the state of other variables; pass a new instance.")

@@ -138,7 +138,7 @@ def test_optimizers_without_a_rate_that_climbs_are_refused() -> None:
     keras = tf.keras.optimizers
     wrapped = keras.LossScaleOptimizer(keras.Adam(0.01))
     for optimizer, message in (
-        (keras.Adam(-0.01), "learning_rate=-0.0.* above 0"),
+        (keras.Adam(-0.01), "The learning rate of this Adam is -0.0.* at least 0"),
         (wrapped, "pass the optimizer inside"),
     ):
         with pytest.raises(DataError, match=message):
