@@ -147,7 +147,9 @@ class SubsetBound:
     def _moments(self, state: SubsetState, batch: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor]:
         """K_SB [G, M, B], L_B^-1 Lambda^1/2 K_SB [L, M, B], and mean and variance [B, L]; (V26)."""
         X = tf.gather(self.X, batch)
-        K = gram_to_data(self.model.kernel, self.points, X)
+        own = tf.constant(self.rows)[:, None] == tf.cast(batch, self.rows.dtype)
+        # between two arrays of inputs a kernel such as White does not know which rows are one observation
+        K = tf.where(own, tf.linalg.diag_part(self.K)[..., None], gram_to_data(self.model.kernel, self.points, X))
         T = solve(state.chol, state.scale * K)
         mean = self._prior_mean(batch) - apply_per_latent(K, state.alpha, adjoint=True)
         variance = tf.gather(self.variances, batch, axis=-1) - tf.reduce_sum(tf.square(T), axis=-2)  # (V26)

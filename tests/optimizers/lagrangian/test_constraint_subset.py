@@ -59,6 +59,20 @@ def test_bound_is_that_of_brute_force(name):
     assert_allclose(value, built.elbo(), atol=1e-9)
 
 
+def with_white_noise(N: int) -> LCLGP:
+    """A kernel that depends on whether two rows are one observation, as no kernel of two arrays of inputs can."""
+    kernel = gpflow.kernels.Matern52() + gpflow.kernels.White(0.5)
+    return LCLGP((inputs(N), labels("Poisson", inputs(N))), kernel, gpflow.likelihoods.Poisson())
+
+
+def test_white_noise_counts_where_an_observation_meets_itself():
+    built = with_white_noise(10)
+    multipliers = some_multipliers(built)
+    assert_allclose(SubsetBound(built, ROWS, compile=False).evaluate(*multipliers).bound, built.elbo(), atol=1e-9)
+    result = ConstraintSubset(10, tolerance=1e-9).run(with_white_noise(10))
+    assert_allclose(result.elbo, LinearlyConstrainedLagrangian(compile=False).run(with_white_noise(10)).elbo, atol=1e-3)
+
+
 @pytest.mark.parametrize("name", ["Poisson", "Laplace"])
 def test_gradient_is_that_of_the_value(name):
     """By differences along random directions, at a lambda of zero on one side."""
