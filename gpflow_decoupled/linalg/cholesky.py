@@ -20,6 +20,10 @@ from .triangular import lower_transposed_product, mirror, solve
 
 _ULPS = 500.0
 """Smallest jitter, as a multiple of the machine epsilon times the mean diagonal: 1e-13 in float64, 6e-5 in float32."""
+_FIXES = (
+    "a larger jitter (gpflow.config.set_default_jitter(1e-5)), fewer or better separated inducing points "
+    "(gpflow_decoupled.inducing.select)"
+)
 
 
 class Factor(NamedTuple):
@@ -103,11 +107,12 @@ def _cholesky(matrix: tf.Tensor) -> tuple:
     return chol, grad
 
 
-def diagnose(name: str, matrix: np.ndarray) -> NumericalError:
+def diagnose(name: str, matrix: np.ndarray, fixes: str = _FIXES) -> NumericalError:
     """The error for a matrix whose factorisation failed, with its size, smallest diagonal, condition and the likely fixes.
 
     :param name: what the message calls the matrix.
     :param matrix: the values [..., M, M] that were factorised.
+    :param fixes: what makes it positive definite.
     :return: the error, to be raised by the caller. Cost: the eigenvalues of the matrix.
 
     Example::
@@ -132,8 +137,7 @@ def diagnose(name: str, matrix: np.ndarray) -> NumericalError:
     return NumericalError(
         f"{name} ({size} x {size}) is not positive definite: smallest diagonal "
         f"{np.min(np.diagonal(matrix, axis1=-2, axis2=-1)):.3g}, smallest eigenvalue {low:.3g}, condition {condition}. "
-        "Likely fixes: a larger jitter (gpflow.config.set_default_jitter(1e-5)), fewer or better separated inducing "
-        "points (gpflow_decoupled.inducing.select), inputs scaled to unit variance.",
+        f"Likely fixes: {fixes}, inputs scaled to unit variance.",
         matrix=name,
     )
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 __all__ = ["FunctionSpace"]
 
+import numpy as np
 import tensorflow as tf
 from gpflow.kernels import Kernel
 
@@ -23,11 +24,11 @@ from ...linalg.triangular import lower_root_gram, solve
 from ..base import Features
 from .geometry import DualState, Geometry, Pair, Triple
 
-_JITTERS = (0.0, 1e-15, 1e-14, 1e-13, 1e-12, 1e-11, 1e-10)
-"""What K gets on its diagonal until it can be factorised, as shares of its mean diagonal."""
+_JITTERS = (0.0, 4.5, 45.0, 450.0, 4.5e3, 4.5e4, 4.5e5)
+"""What K gets on its diagonal until it can be factorised, in machine epsilons of its mean diagonal: up to 1e-10 in float64."""
 _TINY = 1e-9
 """The least lambda v at which V computed from B^-1 still has six digits."""
-_NAME = "The kernel matrix K"
+_NAME, _FIXES = "The kernel matrix K", "a positive semi-definite kernel, gpflow.kernels.White(1e-6) added to it"
 
 
 class FunctionSpace(Geometry):
@@ -59,11 +60,12 @@ class FunctionSpace(Geometry):
     def triangular_root(self, prior: tf.Tensor) -> tf.Tensor:
         """The Cholesky factor of K [G, N, N], with the least of seven jitters at which there is one; N^3 / 3."""
         diagonal = tf.linalg.diag_part(prior)
+        unit = np.finfo(diagonal.dtype.as_numpy_dtype).eps * tf.reduce_mean(diagonal)
         for jitter in _JITTERS:
-            chol, ok = cholesky(tf.linalg.set_diag(prior, diagonal + jitter * tf.reduce_mean(diagonal)))
+            chol, ok = cholesky(tf.linalg.set_diag(prior, diagonal + jitter * unit))
             if bool(ok):
                 return chol
-        raise diagnose(_NAME, prior.numpy())
+        raise self.diagnosis(prior)
 
     def coefficients_of(self, root: tf.Tensor, white: tf.Tensor) -> tuple[tf.Tensor, ...]:
         """alpha = -A^-T t, from -K alpha = A t."""
@@ -71,7 +73,7 @@ class FunctionSpace(Geometry):
 
     def diagnosis(self, prior: tf.Tensor) -> NumericalError:
         """The condition of K, and what makes it better."""
-        return diagnose(_NAME, prior.numpy())
+        return diagnose(_NAME, prior.numpy(), _FIXES)
 
     def state_at(self, prior: tf.Tensor, alpha: tf.Tensor, lam: tf.Tensor) -> DualState:
         """(V7), (V9); 2/3 N^3 per latent."""

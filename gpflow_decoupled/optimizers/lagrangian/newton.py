@@ -11,6 +11,7 @@ __all__ = ["MARGIN", "Box", "box_of", "newton_direction", "newton_solve", "newto
 from collections.abc import Callable
 from typing import NamedTuple
 
+import numpy as np
 import tensorflow as tf
 
 from ...likelihoods import SiteLoss
@@ -20,6 +21,8 @@ from .site_maximiser import Subproblem
 
 MARGIN = 1e-10
 """How far alpha stays inside of S: a share of the width of S, or of 1 where S is wider."""
+_ROUND_OFF = 4.0
+"""The least such distance, in machine epsilons of the end of S."""
 _NEAREST = 0.99
 """The share of the way to a bound that one step may go."""
 _SUFFICIENT = 1e-4
@@ -47,10 +50,17 @@ class Box(NamedTuple):
 
 
 def box_of(loss: SiteLoss, share: float = MARGIN) -> tuple[tf.Tensor, tf.Tensor]:
-    """The ends [N, L] of S, the range of f_h, moved inwards by a share of its width, or of 1 where it is wider."""
+    """The ends [N, L] of S, the range of f_h, moved inwards by a share of its width, or of 1 where it is wider.
+
+    By 4 machine epsilons of an end at least, or alpha could be rounded to it.
+    """
     lower, upper = tf.convert_to_tensor(loss.lower), tf.convert_to_tensor(loss.upper)
-    width = tf.minimum(upper - lower, 1.0)
-    return lower + share * width, upper - share * width
+    distance, epsilon = share * tf.minimum(upper - lower, 1.0), np.finfo(lower.dtype.as_numpy_dtype).eps
+
+    def inwards(end: tf.Tensor) -> tf.Tensor:
+        return tf.where(tf.math.is_finite(end), tf.maximum(distance, _ROUND_OFF * epsilon * tf.abs(end)), distance)
+
+    return lower + inwards(lower), upper - inwards(upper)
 
 
 def newton_direction(

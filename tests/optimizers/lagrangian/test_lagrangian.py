@@ -360,6 +360,32 @@ def test_a_run_that_stalls_says_so(monkeypatch):
     assert not result.converged
 
 
+def with_an_outlier() -> LCLGP:
+    """Laplace noise in GPflow's float; alpha of row 7 is at the end of S."""
+    X = np.linspace(0.0, 3.0, 30)[:, None]
+    Y = np.sin(3.0 * X) + 40.0 * (np.arange(30) == 7)[:, None]
+    data = tuple(array.astype(gpflow.default_float()) for array in (X, Y))
+    return LCLGP(data, gpflow.kernels.Matern52(), Laplace(0.3))
+
+
+def test_single_precision_has_jitters_and_margins_above_its_round_off():
+    """K has a Cholesky factor, a run can go on from where another ended, and both bounds are those of double precision."""
+    best = lagrangian(compile=True).run(with_an_outlier()).elbo
+    with gpflow.config.as_context(gpflow.config.Config(float=np.float32)):
+        built = with_an_outlier()
+        rule = LinearlyConstrainedLagrangian()
+        first = rule.run(built)
+        assert np.all(np.abs(built.basis.alpha.numpy()) < built.site_loss().upper.numpy())
+        ends = [first.elbo, rule.run(built).elbo, CholeskyKL().run(with_an_outlier()).elbo]
+    assert_allclose(ends, best, atol=1e-2)
+
+
+def test_a_matrix_that_is_no_kernel_gets_advice_that_helps():
+    bad = tf.constant([[[1.0, 2.0], [2.0, 1.0]]], tf.float64)
+    with pytest.raises(NumericalError, match="Likely fixes: a positive semi-definite kernel, gpflow.kernels.White"):
+        model("Poisson", 6).basis.geometry.triangular_root(bad)
+
+
 declare_site_loss(StraightLines, lambda likelihood, Y: QuadratureLoss(likelihood, Y, -1.0, 1.0))
 
 
