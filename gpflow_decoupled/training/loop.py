@@ -112,8 +112,8 @@ class Loop:
             self._save(0)
             return 0
         done, self.totals = state
-        if self.totals.converged:  # whatever else ended that run, a limit or Ctrl-C, need not end this one
-            self.step.finished, self.step.converged = self.totals.finished, True
+        if self.totals.nothing_is_left(asdict(self.plan.limits)):
+            self.step.finished, self.step.converged = self.totals.finished, self.totals.converged
         return done
 
     def _compile(self, done: int) -> None:
@@ -184,7 +184,8 @@ class Loop:
     def _save(self, done: int) -> None:
         if self._checkpoint is None:
             return
-        self.totals.finished, self.totals.converged = self.step.finished, self.step.converged
+        self.totals.finished = "" if self.step.finished == INTERRUPTED else self.step.finished
+        self.totals.converged, self.totals.limits = self.step.converged, asdict(self.plan.limits)
         try:
             self._checkpoint.save(done, self.history, self.totals, self._best)
         except CheckpointError as error:

@@ -6,7 +6,8 @@ __all__ = ["RECENT", "FitResult", "History", "Totals"]
 
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -64,11 +65,13 @@ class Totals:
     waited: int = 0
     """Evaluations since then."""
     finished: str = ""
-    """Why the step has nothing left to do, see `Step.finished`."""
+    """Why the step has nothing left to do, see `Step.finished`; empty after an interrupt, which is no reason to stay there."""
     converged: bool = False
+    limits: Mapping[str, float | None] = field(default_factory=dict)
+    """Those of the run that found this, by name; none in what older versions have saved."""
 
     @classmethod
-    def of(cls, saved: Mapping[str, float | str]) -> Totals:
+    def of(cls, saved: Mapping[str, Any]) -> Totals:
         """Those of a checkpoint."""
         return cls(
             seconds=float(saved["seconds"]),
@@ -80,7 +83,15 @@ class Totals:
             waited=int(saved["waited"]),
             finished=str(saved.get("finished", "")),
             converged=bool(saved.get("converged", False)),
+            limits=dict(saved.get("limits", {})),
         )
+
+    def nothing_is_left(self, limits: Mapping[str, float | None]) -> bool:
+        """Whether a run with these limits, by name, has no step to do either.
+
+        Only a tolerance that was reached does not depend on the limits.
+        """
+        return self.converged or (bool(self.finished) and self.limits == limits)
 
 
 @dataclass(kw_only=True, repr=False)
