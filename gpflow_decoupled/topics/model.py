@@ -63,6 +63,7 @@ class TopicModel(Estimator):
         :return: the model.
         :raises DataError: for counts or settings that make no sense, before any work.
         :raises UnknownOptionError: for an option that does not exist.
+        :raises NumericalError: where the prior of a correlated model is so wide that its precision is lost in round-off.
         """
         self._check()
         counts = check_counts(X)

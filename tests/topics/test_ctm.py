@@ -10,7 +10,7 @@ import scipy.sparse as sp
 from scipy.special import logsumexp
 from scipy.stats import invwishart
 
-from gpflow_decoupled.errors import DataError
+from gpflow_decoupled.errors import DataError, NumericalError
 from gpflow_decoupled.topics import CorrelatedTopicModel, LatentDirichletAllocation
 from gpflow_decoupled.topics.blocks import split_into_blocks
 from gpflow_decoupled.topics.ctm import POSTERIORS
@@ -191,6 +191,31 @@ def test_float32_gives_the_same_bound(posterior: str) -> None:
     fits = [CorrelatedTopicModel(3, **settings).fit(generated().astype(kind)) for kind in (np.float32, np.float64)]
     assert fits[0].components_.dtype == fits[0].state_[0].dtype == np.float32
     np.testing.assert_allclose(*(one.history_["bound"] for one in fits), rtol=1e-4)
+
+
+LONG = {"max_passes": 2, "start_passes": 2, "tolerance": 0.0, "posterior": "gaussian"}
+
+
+@pytest.mark.parametrize("learn", [True, False])
+def test_wide_priors_and_long_documents_in_single_precision(learn: bool) -> None:
+    """The precision of q(eta_d) goes from 1e-4 to 1e4, more than single precision holds."""
+    counts = 1000.0 * generated()
+    settings = {**LONG, "prior_variance": 1e4, "learn_prior": learn}
+    fits = [CorrelatedTopicModel(10, **settings).fit(counts.astype(kind)) for kind in (np.float32, np.float64)]
+    assert [part.dtype.name for part in fits[0].state_] == ["float32", "float64", "float32"]
+    np.testing.assert_allclose(fits[0].bound_, fits[1].bound_, rtol=1e-5)
+    single, double = (one.transform(counts.astype(one.components_.dtype)) for one in fits)
+    assert single.dtype == np.float32
+    np.testing.assert_allclose(single, double, atol=0.02)
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.float64])
+def test_a_prior_that_is_lost_in_round_off_is_named(kind: type) -> None:
+    with pytest.raises(
+        NumericalError, match="precision of q.eta_d. is not .* Lower prior_variance.* prior_doc"
+    ) as caught:
+        CorrelatedTopicModel(10, prior_variance=1e20, **LONG).fit((1000.0 * generated()).astype(kind))
+    assert caught.value.matrix == "precision of q(eta_d)"
 
 
 def test_best_prior_of_the_documents_is_better_than_any_near_it() -> None:

@@ -6,6 +6,8 @@ eta_k (see `lse`), which keeps F a bound on log p. With the gradient g and the H
     V^-1 <- (1 - rho) V^-1 + rho (Sigma_0^-1 - H),   m <- m + rho V (g - Sigma_0^-1 (m - mu_0)).              (T7)
 
 V^-1 is an average of positive definite matrices, so that it stays positive definite even if Sigma_0 is learned in between.
+It is in double precision for counts of any type: where all eta_k move by the same number H vanishes, and what is left of
+V^-1, Sigma_0^-1 alone, may be below the round-off of the counts.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from ...errors import NumericalError
 from ..dirichlet import scaled_exp
 from ..words import Words
 from .ascent import ascend
@@ -32,7 +35,7 @@ class GaussianState(NamedTuple):
     mean: np.ndarray
     """m [b, K]"""
     precision: np.ndarray
-    """V^-1 [b, K, K], or its diagonal [b, K]"""
+    """V^-1 [b, K, K], or its diagonal [b, K], in double precision"""
     tilt: np.ndarray
     """a [b, K] of the bound on E log sum_k exp eta_k"""
 
@@ -81,8 +84,8 @@ class GaussianProportions(NamedTuple):
         """The prior in each document, with variances of at most 1: from larger ones the first steps lead to poor optima."""
         precision = np.linalg.inv(self.Sigma) + np.eye(len(self.mu))
         precision = np.diagonal(precision) if self.diagonal else precision
-        arrays = self.mu, precision, np.full(len(self.mu), 1.0 / len(self.mu))
-        return GaussianState(*(np.broadcast_to(a, (num_documents, *a.shape)).astype(dtype) for a in arrays))
+        mean, tilt = self.mu.astype(dtype), np.full(len(self.mu), 1.0 / len(self.mu), dtype)
+        return GaussianState(*(np.tile(a, (num_documents, *[1] * a.ndim)) for a in (mean, precision, tilt)))
 
     def converge(self, words: Words, state: GaussianState, tolerance: float, max_steps: int) -> GaussianState:
         """Steps (T7) in each document, of sizes that keep its bound from falling."""
@@ -97,17 +100,17 @@ class GaussianProportions(NamedTuple):
         size = words.lengths[:, None]
         bound = assignment.evidence - words.lengths * lse - self._kl(state.mean, covariance, log_det)  # (T5)
         gradient = assignment.expected - size * softmax  # (T6)
+        excess = softmax - state.tilt  # -H = N_d [diag(s) - s s^T + (s - a) (s - a)^T] keeps its sign in round-off
         if self.diagonal:
-            curvature = size * (softmax * (1.0 - 2.0 * state.tilt) + state.tilt**2)  # (T6)
+            curvature = size * (softmax * (1.0 - softmax) + excess**2)  # (T6)
         else:
-            cross = softmax[:, :, None] * state.tilt[:, None, :]
-            own = state.tilt[:, :, None] * state.tilt[:, None, :]
-            curvature = size[..., None] * (_diagonal(softmax) - cross - cross.transpose(0, 2, 1) + own)  # (T6)
+            spread = _diagonal(softmax) - softmax[:, :, None] * softmax[:, None, :]
+            curvature = size[..., None] * (spread + excess[:, :, None] * excess[:, None, :])  # (T6)
         return GaussianEvaluation(bound, weights, assignment.ratios, size * softmax, gradient, curvature)
 
     def propose(self, state: GaussianState, now: GaussianEvaluation, rho: np.ndarray) -> GaussianState:
         """The state after a step of size rho [b]."""
-        prior, step = np.linalg.inv(self.Sigma), rho[:, None]
+        prior, step, dtype = np.linalg.inv(self.Sigma), rho[:, None], state.mean.dtype
         slope = now.gradient - (state.mean - self.mu) @ prior
         if self.diagonal:
             precision = (1.0 - step) * state.precision + step * (np.diagonal(prior) + now.curvature)  # (T7)
@@ -115,10 +118,9 @@ class GaussianProportions(NamedTuple):
         else:
             by = step[..., None]
             precision = solver = (1.0 - by) * state.precision + by * (prior + now.curvature)  # (T7)
-        mean = state.mean + step * np.linalg.solve(solver, slope[..., None])[..., 0]  # (T7)
-        mean, precision = mean.astype(state.mean.dtype), precision.astype(state.mean.dtype)
-        covariance, _ = self._covariance(GaussianState(mean, precision, state.tilt))
-        return GaussianState(mean, precision, best_tilt(mean, covariance, state.tilt))
+        covariance, _ = self._covariance(state._replace(precision=precision))
+        mean = (state.mean + step * np.linalg.solve(solver, slope[..., None])[..., 0]).astype(dtype)  # (T7)
+        return GaussianState(mean, precision, best_tilt(mean, covariance, state.tilt).astype(dtype))
 
     def mean(self, state: GaussianState) -> np.ndarray:
         """E softmax(eta_d) [b, K], by an average over fixed points."""
@@ -127,7 +129,7 @@ class GaussianProportions(NamedTuple):
         for first in range(0, len(means), _DOCUMENTS):
             part = GaussianState(*(array[first : first + _DOCUMENTS] for array in state))
             covariance, _ = self._covariance(part)
-            roots = _diagonal(np.sqrt(covariance)) if self.diagonal else np.linalg.cholesky(covariance)
+            roots = _diagonal(np.sqrt(covariance)) if self.diagonal else _cholesky(covariance)
             s, _ = scaled_exp(part.mean[:, None] + points @ roots.transpose(0, 2, 1))
             means[first : first + _DOCUMENTS] = (s / s.sum(2, keepdims=True)).mean(1)
         return means
@@ -150,10 +152,10 @@ class GaussianProportions(NamedTuple):
         return self._replace(mu=new.mu, Sigma=new.Sigma, scatter=new.scatter)
 
     def _covariance(self, state: GaussianState) -> tuple[np.ndarray, np.ndarray]:
-        """V [b, K, K], or its diagonal [b, K] where it is diagonal, and log det V [b]."""
+        """V [b, K, K], or its diagonal [b, K] where it is diagonal, and log det V [b]; raises `NumericalError`."""
         if self.diagonal:
             return 1.0 / state.precision, -np.log(state.precision).sum(1)
-        chol = np.linalg.cholesky(state.precision)
+        chol = _cholesky(state.precision)
         log_det = -2.0 * np.log(np.diagonal(chol, axis1=1, axis2=2)).sum(1)
         return np.linalg.inv(state.precision), log_det
 
@@ -163,6 +165,19 @@ class GaussianProportions(NamedTuple):
         trace = covariance @ np.diagonal(prior) if self.diagonal else (covariance * prior).sum((1, 2))
         distance = ((residual @ prior) * residual).sum(1)
         return 0.5 * (trace + distance - len(self.mu) + np.linalg.slogdet(self.Sigma)[1] - log_det)
+
+
+def _cholesky(matrices: np.ndarray) -> np.ndarray:
+    """The lower Cholesky factors of V^-1 or V [b, K, K]; raises `NumericalError` if there are none."""
+    try:
+        return np.linalg.cholesky(matrices)
+    except np.linalg.LinAlgError as error:
+        raise NumericalError(
+            "The precision of q(eta_d) is not positive definite: Sigma_0 is so large beside the counts of a document that its "
+            "inverse is lost in round-off. Lower prior_variance; if it is the learned Sigma_0 that has grown, set "
+            "prior_documents, so that its prior holds it.",
+            matrix="precision of q(eta_d)",
+        ) from error
 
 
 def _diagonal(values: np.ndarray) -> np.ndarray:
