@@ -18,7 +18,7 @@ from .estimator import Estimator
 from .fitting.history import History
 from .fitting.local import Limits, Local, local_step
 from .fitting.passes import Progress, fit_batch, fit_stochastic, minibatch_step
-from .fitting.shared import Shared, start_topics, topics_bound
+from .fitting.shared import Shared, start_topics, topics_bound, with_best_topic_prior
 from .options import check_prior, check_settings, check_whole
 from .proportions.family import Proportions
 from .scores import completion
@@ -76,7 +76,7 @@ class TopicModel(Estimator):
         return self
 
     def partial_fit(self, X: Counts, y: object = None) -> TopicModel:
-        """One stochastic step, (T4), on a minibatch; it continues an earlier fit.
+        """One stochastic step, (T4), on a minibatch, and the best eta where it is learned; it continues an earlier fit.
 
         :param X: counts [B, V] of documents of a corpus of `num_documents`; where that is None, the corpus is all documents
             that were seen so far.
@@ -92,6 +92,7 @@ class TopicModel(Estimator):
         state = fitted.shared.proportions.start(counts.shape[0], counts.dtype)
         scale = (self.num_documents or seen) / counts.shape[0]
         shared, _ = minibatch_step(self, fitted, counts, state, scale)
+        shared = with_best_topic_prior(shared) if self.learn_topic_prior else shared
         self._fitted = Progress(shared, fitted.updates + 1, seen)
         return self
 

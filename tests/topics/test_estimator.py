@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from gpflow_decoupled.errors import DataError
 from gpflow_decoupled.topics import CorrelatedTopicModel, LatentDirichletAllocation
+from tests.topics.corpora import generated
 
 TEXTS = [
     "cat dog cat dog",
@@ -61,6 +62,17 @@ def test_partial_fit_is_a_fit() -> None:
     model = LatentDirichletAllocation(2).partial_fit(np.eye(4))
     check_is_fitted(model)
     assert model.n_features_in_ == 4
+
+
+@pytest.mark.parametrize("learn", [True, False])
+def test_partial_fit_learns_the_priors_that_a_stochastic_fit_learns(learn: bool) -> None:
+    """Both take the same single step on all documents."""
+    counts, settings = generated(), {"learn_topic_prior": learn, "learn_doc_prior": "symmetric"}
+    fitted = LatentDirichletAllocation(3, method="stochastic", max_passes=1, **settings).fit(counts)
+    partial = LatentDirichletAllocation(3, **settings).partial_fit(counts)
+    np.testing.assert_allclose(partial.topic_prior_, fitted.topic_prior_, rtol=1e-6)
+    np.testing.assert_allclose(partial.doc_prior_, fitted.doc_prior_, rtol=1e-6)
+    assert (abs(partial.topic_prior_[0] - 1.0 / 3.0) > 0.01) == learn
 
 
 def test_words_come_by_their_probability() -> None:
