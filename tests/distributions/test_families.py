@@ -209,6 +209,17 @@ def test_a_density_at_the_edge_of_the_support():
     ):
         found = belief.family.log_prob(tf.constant(edge, tf.float64), belief.natural)
         assert_allclose(found, belief.distribution.log_prob(tf.constant(edge, tf.float64)), atol=1e-12)
+    gamma = families.Gamma()
+    found = gamma.log_prob(tf.constant(0.0, tf.float64), gamma.natural([1.0, 2.0, 0.5], [3.0, 1.0, 1.0]))
+    assert_allclose(found, [np.log(3.0), -np.inf, np.inf])
+
+
+@pytest.mark.parametrize("outside", [np.nan, -0.5, 1.5])
+def test_no_density_outside_of_the_support(outside):
+    """Where every coefficient is zero too: the density of what is no number is not that of the uniform distribution."""
+    z = tf.constant([outside, 1.0 - outside], tf.float64)
+    for belief in (families.Beta().belief(1.0, 1.0), families.Dirichlet().belief([1.0, 1.0])):
+        assert np.all(np.isnan(belief.family.log_prob(z, belief.natural))), belief.family.name
 
 
 def test_a_covariance_that_is_not_symmetric_is_refused():

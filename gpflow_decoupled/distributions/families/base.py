@@ -96,12 +96,13 @@ class Family(ABC):
         return tf.add_n(products)
 
     def log_prob(self, z: tf.Tensor, natural: Natural) -> tf.Tensor:
-        """The log density of z in nats, of the leading axes of z and the batch."""
-        statistics = self.sufficient(z)
-        # at the edge of the support a statistic is infinite, and does not count where its coefficient is zero
-        products = [tf.math.multiply_no_nan(t, coefficient) for t, coefficient in zip(statistics, natural)]
-        summed = [tf.reduce_sum(one, axis=list(range(-rank, 0))) for one, rank in zip(products, self.ranks)]
-        return tf.add_n(summed) - self.log_partition(natural)
+        """The log density of z in nats, of the leading axes of z and the batch; at an edge of the support its limit there."""
+        # at the edge a statistic is infinite, and does not count where its coefficient is zero; outside it is NaN, and does
+        statistics = [
+            tf.where(tf.math.is_inf(t) & (coefficient == 0.0), tf.zeros_like(t), t)
+            for t, coefficient in zip(self.sufficient(z), natural)
+        ]
+        return self.inner(tuple(statistics), natural) - self.log_partition(natural)
 
     def entropy(self, natural: Natural) -> tf.Tensor:
         """The entropy in nats, [...]."""
