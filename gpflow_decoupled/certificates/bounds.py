@@ -12,8 +12,8 @@ of delta, and holds with probability 1 - delta over samples, for all Q at once.
 
 `hoeffding` is the union bound over finitely many classifiers, which the others are compared with.
 
-All raise `DataError` for a risk outside [0, 1], a divergence that is negative or not finite, a sample size below 1, and a
-delta outside (0, 1): of NaN a bisection would make the most optimistic bound.
+All raise `DataError` for a risk outside [0, 1], a divergence that is negative or not finite, a sample size that is no whole
+number of at least 1, and a delta outside (0, 1): of NaN a bisection would make the most optimistic bound.
 
 Maurer proves his bound for n >= 8. It holds for smaller n too, because the sum that he bounds by 2 sqrt(n) is below it there.
 """
@@ -127,10 +127,11 @@ def _checked(risk: Numbers, kl: Numbers, n: Numbers, delta: Numbers) -> tuple[np
     """The arguments of a bound as arrays [...]; raises `DataError` for those out of range, NaN among them."""
     named = {"risk": risk, "kl": kl, "n": n, "delta": delta}
     values = {name: np.asarray(value, float) for name, value in named.items()}
+    whole = np.isfinite(values["n"]) & (values["n"] == np.round(values["n"]))
     good = {
         "risk": ((values["risk"] >= 0.0) & (values["risk"] <= 1.0), "an error rate, from 0 to 1"),
         "kl": ((values["kl"] >= 0.0) & np.isfinite(values["kl"]), "a divergence in nats: finite, and at least 0"),
-        "n": ((values["n"] >= 1.0) & np.isfinite(values["n"]), "the size of a sample, at least 1"),
+        "n": ((values["n"] >= 1.0) & whole, "the size of a sample, a whole number of at least 1"),
         "delta": ((values["delta"] > 0.0) & (values["delta"] < 1.0), "a probability above 0 and below 1"),
     }
     for name, (inside, rule) in good.items():
