@@ -225,3 +225,5 @@ def test_no_density_outside_of_the_support(outside):
 def test_a_covariance_that_is_not_symmetric_is_refused():
     with pytest.raises(DataError, match="the covariance of a Gaussian is not symmetric"):
         Gaussian().natural([0.0, 0.0], [[2.0, 1.9], [0.0, 1.0]])
+    with pytest.raises(DataError, match="the covariance of a Gaussian is not symmetric"):  # small in a batch
+        Gaussian().natural([0.0, 0.0], [1e6 * np.eye(2), [[2.0, 1.9], [0.0, 1.0]]])

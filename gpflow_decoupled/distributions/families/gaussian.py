@@ -42,8 +42,8 @@ class Gaussian(Family):
                 f"a Gaussian has a mean [..., M] and a covariance [..., M, M]; here they have shapes {tuple(m.shape)} and "
                 f"{tuple(V.shape)}. A number is a vector with M = 1."
             )
-        lopsided = tf.reduce_max(tf.abs(V - tf.linalg.matrix_transpose(V)))
-        if tf.executing_eagerly() and lopsided > _ASYMMETRY * tf.reduce_max(tf.abs(V)):
+        gap, size = (tf.reduce_max(tf.abs(A), axis=[-2, -1]) for A in (V - tf.linalg.matrix_transpose(V), V))
+        if tf.executing_eagerly() and tf.reduce_any(gap > _ASYMMETRY * size):
             raise DataError(
                 "the covariance of a Gaussian is not symmetric; pass 0.5 * (V + V.T) if that is what was meant."
             )
