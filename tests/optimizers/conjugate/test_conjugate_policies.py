@@ -239,3 +239,5 @@ def test_a_mask_is_no_list_of_rows():
     for rows, kind in ((X[:, 0] > 0.0, "bool"), ([7.9], "float")):
         with pytest.raises(DataError, match=f"rows are {kind}.* pass np.flatnonzero"):
             ConjugateComputation().minimize(model, rows=rows)
+    with pytest.raises(DataError, match="rows must be indices from 0"):  # in 32 bits it would be row 0
+        ConjugateComputation().minimize(model, rows=[2**32])
