@@ -90,8 +90,8 @@ def accurate_expectations(
     :param mean: [N, L].
     :param variance: [N, L].
     :param Y: labels [N, P].
-    :return: the expectations to 1e-6 where each latent function has labels of its own, and with twice the nodes elsewhere;
-        None for a likelihood that does not integrate by nodes.
+    :return: the expectations to 1e-6 where each latent function has labels of its own, and elsewhere with twice the nodes, or
+        with its own where these are more than 150; None for a likelihood that does not integrate by nodes.
 
     Cost: 41 evaluations of the log density per observation, and some 500 where these are not enough. Example::
 
