@@ -5,7 +5,8 @@ from __future__ import annotations
 __all__ = ["fit"]
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 
 import numpy.typing as npt
@@ -15,6 +16,7 @@ from gpflow.monitor import Monitor
 from ..errors import DataError
 from ..models import BasisGP, FactorGraph, FullGP
 from ..optimizers import ConjugateGradients, StochasticDualDescent
+from .batches import Batches
 from .checkpoints import Checkpoints
 from .evaluation import Evaluation, check_held_out
 from .loop import Loop
@@ -25,7 +27,7 @@ from .result import FitResult
 from .routes.keras import Optimizer
 from .routes.registry import route_for
 from .routes.roles import check_kernel_gradients
-from .routes.route import Data, MeanSolver, Model
+from .routes.route import Data, MeanSolver, Model, Route
 from .routes.units import InUnits
 from .scales import Beginning
 from .schedules import Limits, Schedule
@@ -172,15 +174,28 @@ end | `optimizer` | `learning_rate`, `optimizer`, `Schedule.anneal`, `Schedule.r
     }
     route.check(model, asked := chosen(options))
     choices = route.choose(model, asked, limits)
-    with choices.group.scope(), choices.group.naming_lost_workers():  # 2. the parts of the run
-        check_kernel_gradients(view := route.view(model), choices.group)
+    with (group := choices.group).scope(), group.naming_lost_workers(), _accepting(route, model) as accept:
+        check_kernel_gradients(view := route.view(model), group)  # 2. the parts of the run
         scores = _checked(view, scores)
         step, batches = route.parts(view, data, choices)
-        begin = Beginning(view, batches, choices, initialize, lambda: route.accept(model, view, batches))
+        begin = Beginning(view, batches, choices, initialize, lambda: accept(view, batches))
         # 3. the run; from here on the model is changed
         every, rates = choices.refresh_every, route.rates(view, choices, batches)
-        run = Plan(limits, rates, every, scores, folder, calls, choices.seed, progress, choices.group)
+        run = Plan(limits, rates, every, scores, folder, calls, choices.seed, progress, group)
         return Loop(model, step, batches, run, begin).run()
+
+
+@contextmanager
+def _accepting(route: Route, model: Model) -> Iterator[Callable[[Model, Batches], None]]:
+    """Calls `Route.accept` with the view and the batches; a run that ends without that call leaves the model as it was."""
+    with ExitStack() as refusal:
+        refusal.callback(route.undo(model))
+
+        def accept(view: Model, batches: Batches) -> None:
+            refusal.pop_all()  # what fails from now on is no refusal
+            route.accept(model, view, batches)
+
+        yield accept
 
 
 def _checked(view: BasisGP | FullGP | FactorGraph, scores: Evaluation | None) -> Evaluation | None:

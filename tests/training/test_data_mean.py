@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,10 +17,11 @@ from gpflow import likelihoods as gl
 from gpflow.kernels import LinearCoregionalization
 
 import gpflow_decoupled as gd
-from gpflow_decoupled.errors import DataError, ModelError, UnknownOptionError
+from gpflow_decoupled.errors import CheckpointError, DataError, ModelError, UnknownOptionError
 from gpflow_decoupled.models import ODVGP
 from gpflow_decoupled.optimizers import ConjugateGradients, StochasticDualDescent
 from gpflow_decoupled.training import Evaluation, FitResult, MeanSolver, Schedule
+from gpflow_decoupled.training.checkpoints.lock import locked
 from gpflow_decoupled.training.routes.data_mean import step as data_mean
 from tests.training.clock import Clock, SlowSolver
 from tests.training.problems import BETA, orthogonal, parts, sine, unchanged, values
@@ -369,6 +371,22 @@ def test_conjugate_gradients_by_name_are_the_default() -> None:
     model = orthogonal()
     with pytest.raises(UnknownOptionError, match='ConjugateGradients needs a mean on all data, gamma="data"'):
         _fit(model, mean_solver="conjugate_gradients")
+
+
+@pytest.mark.parametrize("refusal", ["initialize", "a folder in use", "a folder of another run"])
+def test_a_run_that_is_refused_leaves_a_trained_mean_as_it_was(refusal: str, tmp_path: Path) -> None:
+    model = _model()
+    _fit(model, steps=3)
+    before, mean = values(model), model.predict_f(X)[0]
+    options: dict[str, Any] = {"initialize": "bad"} if refusal == "initialize" else {"checkpoint": tmp_path}
+    if refusal == "a folder of another run":
+        _fit(_model(), steps=3, seed=1, checkpoint=tmp_path)
+    model.num_data = None  # other rows are taken for all data
+    with locked(tmp_path) if refusal == "a folder in use" else nullcontext():
+        with pytest.raises((UnknownOptionError, DataError, CheckpointError)):
+            _fit(model, (X[:50], Y[:50]), **options)
+    assert unchanged(before, model) and model.num_data is None and len(model.basis.gamma.Z) == 60
+    np.testing.assert_array_equal(model.predict_f(X)[0], mean)
 
 
 def test_streams_and_other_models_are_refused() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 __all__ = ["InducingRoute"]
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 import tensorflow as tf
@@ -27,7 +27,7 @@ from ..schedules import Limits
 from ..steps import Step
 from .all_rows.parts import BY_NAME as LBFGS
 from .all_rows.parts import parts_on_all_rows
-from .data_mean.parts import BY_NAME, parts_on_data
+from .data_mean.parts import BY_NAME, parts_on_data, undo_of
 from .inducing_step import TrainingStep
 from .on_replicas import check_on_replicas, shards_of
 from .roles import check_precision, check_roles, is_small, natural_rule, natural_step, sites_pay, warn_of_sizes
@@ -133,6 +133,11 @@ class InducingRoute(Route):
             return super().natural_step(model, choices, batches)
         rows = batches.batch_size or DEFAULT_BATCH
         return natural_step(rows, count_points(model.basis.beta), batches.num_data)
+
+    def undo(self, model: Model) -> Callable[[], None]:
+        """Give a mean on all data its points back."""
+        mean = model.basis.kernel_mean if isinstance(model, BasisGP) else None
+        return undo_of(mean) if isinstance(mean, DataMean) else super().undo(model)
 
     def accept(self, model: BasisGP | SVGP, view: BasisGP, batches: Batches) -> None:
         """Set the number of observations, which scales the bound of a minibatch."""

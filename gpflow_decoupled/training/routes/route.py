@@ -136,12 +136,16 @@ class Route(abc.ABC):
 
     @abc.abstractmethod
     def parts(self, model: Model, data: Data, choices: Choices) -> tuple[Step, Batches]:
-        """The step and the batches; all that is refused is refused here, with nothing changed.
+        """The step and the batches; nothing is changed but what `undo` takes back.
 
         :param model: what `view` returned.
         :param data: as they were passed to `fit`.
         :raises DataError: for unusable data, and where there is nothing to train.
         """
+
+    def undo(self, model: Model) -> Callable[[], None]:
+        """What makes the model as it is now again, where the run is refused after `parts`."""
+        return lambda: None
 
     def accept(self, model: Model, view: Model, batches: Batches) -> None:
         """Tell the model what it must know of the data; this is the first change that a run makes."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["BY_NAME", "parts_on_data"]
+__all__ = ["BY_NAME", "parts_on_data", "undo_of"]
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -31,7 +31,7 @@ Parts = Callable[[BasisGP, Data, Choices], tuple[Step, Batches]]
 def parts_on_data(
     model: BasisGP, mean: DataMean, data: Data, choices: Choices, coupled_parts: Parts
 ) -> tuple[DataMeanStep, AllRows]:
-    """A `DataMeanStep` and its batches; the data become the mean points.
+    """A `DataMeanStep` and its batches; the data become the mean points, which `undo_of` takes back.
 
     :param model: the model with the mean on all data.
     :param mean: its mean.
@@ -65,3 +65,13 @@ def parts_on_data(
         model, mean, view, coupled, batches.whole, arrays.batch_size, solver, choices.limits, choices.group
     )
     return step, batches
+
+
+def undo_of(mean: DataMean) -> Callable[[], None]:
+    """What gives a mean the points [N, D] and coefficients [N, L] back that it has now."""
+    points, size, coefficients = mean.points, mean.size, mean.coefficients
+
+    def undo() -> None:
+        mean.points, mean.size, mean.coefficients = points, size, coefficients
+
+    return undo
