@@ -273,3 +273,16 @@ def test_what_is_no_pair_of_data_is_refused() -> None:
     for score in (lambda: model.predict_log_density((X,)), lambda: model.fit(evaluation=(X,), progress=False)):
         with pytest.raises(DataError, match=r"pass \(X, Y\)"):
             score()
+
+
+@pytest.mark.parametrize("held_out, message", [
+    (lambda X, Y: (X,), r"pass \(X, Y\)"),
+    (lambda X, Y: Evaluation((X, Y, Y)), r"pass \(X, Y\)"),
+    (lambda X, Y: (X, Y[:, 0]), r"Y has shape \(40,\)"),
+    (lambda X, Y: (np.hstack([X, X]), Y), r"X has shape \(40, 2\)"),
+])  # fmt: skip
+def test_errors_of_held_out_data_say_which_data_are_meant(held_out, message: str) -> None:
+    X, Y = sine(40)
+    model = gd.Standardized(_sparse, (X, Y))
+    with pytest.raises(DataError, match=f"^evaluation: .*{message}"):
+        model.fit(evaluation=held_out(X, Y), progress=False)

@@ -113,17 +113,18 @@ class Standardized(tf.Module):
         :param data: X [N, D] and Y [N, P] in their own units, a `tf.data.Dataset` of them, or a function that starts passes;
             None are those that the model was built from.
         :param evaluation: held-out data in their own units, or an `Evaluation` with such data.
-        :raises DataError: for other data than those that a model was built from, if it owns them.
+        :raises DataError: for other data than those that a model was built from, if it owns them; and for what is no pair of
+            arrays with the columns of training, with "evaluation: " in front for held-out data.
 
         Example::
 
             fit(model, (X, Y))  # calls it
         """
         if isinstance(evaluation, Evaluation):
-            held_out = None if evaluation.data is None else self._standardised(evaluation.data)
+            held_out = None if evaluation.data is None else self._held_out(evaluation.data)
             evaluation = replace(evaluation, data=held_out)
         elif evaluation is not None:
-            evaluation = self._standardised(evaluation)
+            evaluation = self._held_out(evaluation)
         return self.model, self._inside(data), evaluation
 
     def _inside(self, data: Data) -> Data:
@@ -205,6 +206,13 @@ class Standardized(tf.Module):
     def _standardised(self, data: Sequence[TensorType]) -> tuple[TensorType, TensorType]:
         X, Y = as_pair(data)
         return self.inputs.transform(X), Y if self.outputs is None else self.outputs.transform(Y)
+
+    def _held_out(self, data: Sequence[TensorType]) -> tuple[TensorType, TensorType]:
+        """`_standardised`, with errors that tell which data are meant."""
+        try:
+            return self._standardised(data)
+        except DataError as error:
+            raise DataError(f"evaluation: {error}") from error
 
     def _log_scale(self, dtype: tf.DType) -> tf.Tensor:
         """The log determinant of dY/dz of one observation, a scalar."""
