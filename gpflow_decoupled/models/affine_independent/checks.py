@@ -1,9 +1,10 @@
-"""What an affine-independent model refuses: data and likelihoods with several latent functions."""
+"""What an affine-independent model refuses: data and likelihoods with several latent functions, and batches of inputs."""
 
 from __future__ import annotations
 
-__all__ = ["refuse_several_latents"]
+__all__ = ["as_matrix", "refuse_several_latents"]
 
+import tensorflow as tf
 from gpflow.base import RegressionData
 from gpflow.kernels import Kernel, MultioutputKernel
 from gpflow.likelihoods import Likelihood
@@ -31,3 +32,11 @@ def refuse_several_latents(data: RegressionData, kernel: Kernel, likelihood: Lik
             f"{what} has several latent functions, and an AffineIndependentGP has one: fit one model per column, Y[:, :1]. "
             "Independent latent functions share nothing but the kernel, and their bounds add up."
         )
+
+
+def as_matrix(Xnew: tf.Tensor, least: int = 0) -> tf.Tensor:
+    """Inputs [N, D] as they are; raises `DataError` for batches [..., N, D] of them, and for fewer than `least` rows."""
+    if Xnew.shape.rank != 2 or (Xnew.shape[0] is not None and Xnew.shape[0] < least):
+        rows = ", with a row at least" if least else ""
+        raise DataError(f"Xnew has shape {Xnew.shape}; it must be [N, D] here{rows}.")
+    return Xnew

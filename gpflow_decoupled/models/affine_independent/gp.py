@@ -35,7 +35,7 @@ from ...likelihoods import check_moments, likelihood_site
 from ...linalg.cholesky import add_jitter, cholesky
 from ...summaries import short_repr
 from ..full_gp import FullGP
-from .checks import refuse_several_latents
+from .checks import as_matrix, refuse_several_latents
 from .marginals import density_at, expected, quantiles
 from .weight_priors import WeightPriors
 
@@ -201,9 +201,7 @@ class AffineIndependentGP(FullGP):
 
     def projections(self, Xnew: InputData) -> Projections:
         """f(x) at Xnew [N, D] as a sum of base variables, mean and noise; raises `DataError` for other shapes."""
-        X = self.inputs(Xnew)
-        if X.shape.rank != 2 or X.shape[0] == 0:
-            raise DataError(f"Xnew has shape {tuple(X.shape)}; it must be [N, D] here, with a row at least.")
+        X = as_matrix(self.inputs(Xnew), least=1)
         features, noise = self._features(self.basis.factor(self.kernel, with_kl=False), X)
         return self.basis.projections(SiteGroup(Site(tf.zeros_like), features, self._mean(X), noise))
 
@@ -304,7 +302,7 @@ class AffineIndependentGP(FullGP):
             raise NotImplementedError("There is one output: leave out full_output_cov.")
         basis, S = self.basis, 1 if num_samples is None else num_samples
         state = basis.factor(self.kernel, with_kl=False)
-        X = self.inputs(Xnew)
+        X = as_matrix(self.inputs(Xnew))
         features, noise = self._features(state, X)
         f = self._mean(X) + tf.matmul(basis.sample(S), features, transpose_b=True)
         if noise is not None:

@@ -311,6 +311,9 @@ def test_inputs_and_grids_of_other_shapes_are_refused():
         for shape in ((0, 1), (2, 3, 1)):
             with pytest.raises(DataError, match=r"Xnew has shape .* must be \[N, D\] here"):
                 ask(np.zeros(shape))
+    for full_cov in (True, False):
+        with pytest.raises(DataError, match=r"Xnew has shape \(2, 3, 1\); it must be \[N, D\] here"):
+            model.predict_f_samples(np.zeros((2, 3, 1)), 4, full_cov=full_cov)
     for grid, message in (
         (np.zeros((3, 4)), r"must be \[G\], or \[N, G\]"),
         (np.zeros(0), r"must be \[G\], or"),
