@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
-from gpflow.base import RegressionData, TensorType
+from gpflow.base import Parameter, RegressionData, TensorType
 from gpflow.inducing_variables import InducingVariables
 from gpflow.utilities import set_trainable
 
@@ -207,11 +207,9 @@ def _memory_so_far(model: StreamModel) -> StreamMemory:
 
 def _is_untrained(basis: InducingBasis) -> bool:
     """Whether the Parameters of q are those of a new basis: means of zero, roots that are identities."""
-    parts = [parameter.numpy() for parameter in basis.gaussian_parameters()]
+    parts = [parameter.numpy() for parameter in _parameters_of_q(basis)]
     starts = [np.eye(part.shape[-1]) if part.ndim == 3 else 0.0 for part in parts]
-    coefficients = [] if basis.kernel_mean is None else [basis.kernel_mean.coefficients.numpy()]
-    untouched = [np.all(part == start) for part, start in zip(parts, starts)]
-    return all([*untouched, *(np.all(part == 0.0) for part in coefficients)])
+    return all(np.all(part == start) for part, start in zip(parts, starts))
 
 
 def _on_points(
@@ -234,11 +232,16 @@ def _on_points(
             set_trainable(now, False)
         points.append(now)
     moved = model.basis.moved_to(*points)
-    for was, now in zip(model.basis.gaussian_parameters(), moved.gaussian_parameters()):
+    for was, now in zip(_parameters_of_q(model.basis), _parameters_of_q(moved)):
         set_trainable(now, was.trainable)
-    if model.basis.kernel_mean is not None and moved.kernel_mean is not None:
-        set_trainable(moved.kernel_mean.coefficients, model.basis.kernel_mean.coefficients.trainable)
+        now.prior, now.prior_on = was.prior, was.prior_on
     return moved
+
+
+def _parameters_of_q(basis: InducingBasis) -> list[Parameter]:
+    """Means, roots and coefficients of the mean points, in an order that is the same for all points."""
+    mean = basis.kernel_mean
+    return [*basis.gaussian_parameters(), *([] if mean is None else [mean.coefficients])]
 
 
 def _consolidated(frame: Frame, batch: Batch, old: Quadratic, end: Climb) -> Quadratic:

@@ -10,6 +10,7 @@ import gpflow
 import numpy as np
 import pytest
 import tensorflow as tf
+import tensorflow_probability as tfp
 from numpy.testing import assert_allclose
 
 import gpflow_decoupled as gd
@@ -150,3 +151,15 @@ def test_flags_of_q_stay_on_other_points():
     gpflow.set_trainable(model.basis.q_sqrt, False)
     model.update((X[FIRST], Y[FIRST]), beta=BETA + 0.01)
     assert not model.basis.q_mu.trainable and not model.basis.q_sqrt.trainable
+
+
+@pytest.mark.parametrize("basis", ["coupled", "orthogonal", "solve"])
+def test_priors_of_q_stay_on_other_points(basis):
+    model, Y = model_of(basis), observations()
+    names = [name for name in ("q_mu", "v_mu", "a_gamma") if hasattr(model.basis, name)]
+    prior = tfp.distributions.Normal(np.float64(0.0), np.float64(1.0))
+    for name in names:
+        getattr(model.basis, name).prior = prior
+    before = model.basis
+    model.update((X[FIRST], Y[FIRST]), beta=BETA + 0.01)
+    assert model.basis is not before and all(getattr(model.basis, name).prior is prior for name in names)
