@@ -24,8 +24,6 @@ _PAIRS = 20
 """Pairs of steps and gradient changes that L-BFGS remembers."""
 _REFUSED = 1e30
 """Stands for the loss at a point that is refused. Infinity would make the line search's next trial NaN."""
-
-
 _FLAT = 1e-8
 """The share of the value that a Newton step would gain, at most, where a line search that fails has reached a maximum."""
 

@@ -124,9 +124,8 @@ def _observed(model: GPModel, data: Sequence[npt.ArrayLike]) -> tuple[np.ndarray
 
 def _errors(likelihood: Likelihood, predicted: np.ndarray, y: np.ndarray) -> np.ndarray:
     """Predictive means [N, P] less observations y [N, P]; of the task of each row, or of the probabilities of all classes."""
-    if isinstance(
-        likelihood, SwitchedLikelihood
-    ):  # the last column of y is the task; means of all tasks stand side by side
+    if isinstance(likelihood, SwitchedLikelihood):
+        # the last column of y is the task, and the means of all tasks stand side by side
         tasks = predicted.reshape(len(y), -1, y.shape[1] - 1)
         return tasks[np.arange(len(y)), y[:, -1].astype(int)] - y[:, :-1]
     if predicted.shape[1] > y.shape[1]:

@@ -202,7 +202,9 @@ class Loop:
     def _count_patience(self, done: int, metrics: dict[str, float], evaluation: Evaluation) -> None:
         score = self.group.first(metrics.get("log_density", self.history.mean("elbo", evaluation.every)))
         if not np.isfinite(score):
-            warnings.warn(f"The score after step {done} is {score}, which patience does not count.", stacklevel=6)
+            warnings.warn(
+                f"The score after step {done} is {score}, and is not taken for a lack of improvement.", stacklevel=6
+            )
             return
         self.totals.waited += 1
         if score > self.totals.best:

@@ -152,6 +152,14 @@ class _Scaled(gpflow.models.SVGP):
         return 100.0 * super().prior_kl()
 
 
+class _Shown(gd.models.BasisGP):
+    """With predictions in other units, which are no part of its bound."""
+
+    def predict_f(self, *arguments: Any, **options: Any) -> Any:
+        mean, variance = super().predict_f(*arguments, **options)
+        return 10.0 * mean, 100.0 * variance
+
+
 class _Lowered(gd.models.BasisGP):
     """With a bound that is lower by a number."""
 
@@ -167,3 +175,4 @@ def test_a_bound_of_its_own_is_not_trained_past(own: str) -> None:
         model = _Scaled(*parts(), BETA)
     with pytest.raises(ModelError, match=f"{type(model).__name__} has {own} of its own.*train by GPflow"):
         _fit(model, (X, Y))
+    assert _fit(_Shown(*parts(), gd.bases.CoupledBasis(BETA)), (X, Y)).steps == 1

@@ -299,7 +299,7 @@ def test_patience_does_not_count_scores_that_are_no_numbers() -> None:
     X, Y = sine()
     model = gd.models.BasisGP(gpflow.kernels.Matern52(), _Unscored(0.1), gd.bases.CoupledBasis(X[::9]))
     evaluation = gd.training.Evaluation((X, Y), every=1, patience=2)
-    with pytest.warns(UserWarning, match="The score after step . is nan, which patience does not count"):
+    with pytest.warns(UserWarning, match="The score after step . is nan, and is not taken for a lack of improvement"):
         result = gd.fit(model, (X, Y), steps=4, evaluation=evaluation, progress=False, compile=False)
     assert (result.steps, result.reason, result.converged) == (4, "steps done", False)
 

@@ -3,13 +3,8 @@
 from __future__ import annotations
 
 __all__ = [
-    "as_observations",
-    "check_num_data",
-    "check_shapes_of_data",
-    "check_values",
-    "infer_num_latent_gps",
-    "warn_of_values",
-]
+    "as_observations", "check_num_data", "check_shapes_of_data", "check_values", "infer_num_latent_gps", "warn_of_values",
+]  # fmt: skip
 
 import warnings
 
