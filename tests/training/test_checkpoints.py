@@ -114,22 +114,26 @@ def test_finished_run_is_read_back_and_extended(folder: Path, tmp_path: Path) ->
     assert np.array_equal(extended.history["elbo"][:3], expected.history["elbo"])
 
 
-@pytest.mark.parametrize("name", ["L-BFGS", "mean on all data"])
-def test_a_run_that_a_limit_has_ended_goes_on(name: str, tmp_path: Path) -> None:
+def test_a_climb_that_a_limit_of_steps_has_ended_goes_on(tmp_path: Path) -> None:
     def fit(steps: int, folder: str) -> gd.training.FitResult:
-        if name == "L-BFGS":
-            model, options = gd.models.BasisGP(*parts(), gd.bases.CoupledBasis(BETA)), {"optimizer": "lbfgs"}
-        else:
-            model, options = gd.models.ODVGP(*parts(), "data", BETA), {}
-        return gd.fit(
-            model, sine(), steps=steps, batch_size=20, checkpoint=tmp_path / folder, progress=False, **options
-        )
+        model = gd.models.BasisGP(*parts(), gd.bases.CoupledBasis(BETA))
+        options = {"optimizer": "lbfgs", "batch_size": 20, "progress": False}
+        return gd.fit(model, sine(), steps=steps, checkpoint=tmp_path / folder, **options)
 
     short = fit(4, "one")
-    assert not short.converged
+    assert not short.converged and fit(4, "one").steps == short.steps, "nothing is left for the same limit"
     longer, fresh = fit(40, "one"), fit(40, "two")
     assert longer.steps > short.steps
     assert longer.elbo > fresh.elbo - 1.0
+
+
+def test_a_mean_on_all_data_that_a_limit_of_seconds_has_ended_goes_on(tmp_path: Path) -> None:
+    def fit(seconds: float) -> gd.training.FitResult:
+        model = gd.models.ODVGP(*parts(), "data", BETA)
+        return gd.fit(model, sine(), seconds=seconds, checkpoint=tmp_path, progress=False, compile=False)
+
+    short = fit(0.2)
+    assert short.reason == "time is up" and fit(3.0).steps > short.steps
 
 
 def _remove(pattern: str, folder: Path) -> None:
