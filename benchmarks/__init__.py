@@ -1,6 +1,7 @@
 """Benchmarks: this package beside its peers, measured in one run on one machine.
 
-`python -m benchmarks run --suite NAME` runs a suite and writes its report; `python -m benchmarks --help` lists the suites.
+`python -m benchmarks run --suite NAME` runs a suite and writes its report;
+`python -m benchmarks --help` lists the suites.
 
 - `harness/` runs suites: command line, journal, report, clocks, metrics and data;
 - `libraries/` trains models of this package and of its peers in the same way;

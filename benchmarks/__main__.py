@@ -1,4 +1,6 @@
-"""Entry point: `python -m benchmarks run --suite NAME`. `--help` lists the suites, or the options of a named one."""
+"""Entry point: `python -m benchmarks run --suite NAME`. `--help` lists the suites, or the options
+of a named one.
+"""
 
 from __future__ import annotations
 

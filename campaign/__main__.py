@@ -1,4 +1,6 @@
-"""Command line: `python -m campaign`; `--help` lists the options. It ends with 1 if anything was wrong."""
+"""Command line: `python -m campaign`; `--help` lists the options. It ends with 1 if anything was
+wrong.
+"""
 
 from __future__ import annotations
 
@@ -19,15 +21,26 @@ def arguments(words: list[str]) -> argparse.Namespace:
         prog="python -m campaign", description="Try the package at random; count what held."
     )
     parser.add_argument(
-        "--part", choices=NAMES, action="append", help="run this part alone; may be given several times"
+        "--part",
+        choices=NAMES,
+        action="append",
+        help="run this part alone; may be given several times",
     )
-    parser.add_argument("--case", type=int, help="run one case of one part, and say what became of it")
-    parser.add_argument("--cases", type=int, help="how many cases of each part; each has its own number by default")
+    parser.add_argument(
+        "--case", type=int, help="run one case of one part, and say what became of it"
+    )
+    parser.add_argument(
+        "--cases", type=int, help="how many cases of each part; each has its own number by default"
+    )
     parser.add_argument("--seed", type=int, default=0, help="another seed gives other cases")
     parser.add_argument("--workers", type=int, default=2, help="processes, of one thread each")
     parser.add_argument("--seconds", type=float, help="begin no part after so many seconds")
-    parser.add_argument("--output", type=Path, default=Path("campaign_output"), help="folder of the report")
-    parser.add_argument("--resume", action="store_true", help="keep the cases that the folder's journal has")
+    parser.add_argument(
+        "--output", type=Path, default=Path("campaign_output"), help="folder of the report"
+    )
+    parser.add_argument(
+        "--resume", action="store_true", help="keep the cases that the folder's journal has"
+    )
     return parser.parse_args(words)
 
 

@@ -1,7 +1,8 @@
-"""The log evidence, which no bound may exceed: exact for Gaussian noise, by quadrature for one to three observations.
+"""The log evidence, which no bound may exceed: exact for Gaussian noise, by quadrature for one to
+three observations.
 
-Gram matrices come from the kernel; everything else is NumPy in extended precision, and shares no code with the package.
-"""
+Gram matrices come from the kernel; everything else is NumPy in extended precision, and shares no
+code with the package."""
 
 from __future__ import annotations
 
@@ -14,7 +15,9 @@ import numpy as np
 from scipy.special import logsumexp
 
 
-def gaussian_evidence(K: np.ndarray, residual: np.ndarray, noise: float, digits: float) -> tuple[float, float]:
+def gaussian_evidence(
+    K: np.ndarray, residual: np.ndarray, noise: float, digits: float
+) -> tuple[float, float]:
     """log N(residual; 0, K + noise I) in nats, and how much of it the round-off of K decides.
 
     :param K: prior covariance [N, N].
@@ -28,7 +31,9 @@ def gaussian_evidence(K: np.ndarray, residual: np.ndarray, noise: float, digits:
 
 
 def _log_density(K: np.ndarray, residual: np.ndarray, noise: float) -> float:
-    """log N(residual; 0, K + noise I) by a Cholesky factorisation in extended precision; NaN if there is none."""
+    """log N(residual; 0, K + noise I) by a Cholesky factorisation in extended precision; NaN if
+    there is none.
+    """
     A = np.asarray(K, np.longdouble) + np.longdouble(noise) * np.eye(len(K), dtype=np.longdouble)
     rest, total = np.asarray(residual, np.longdouble).copy(), np.longdouble(0.0)
     for column in range(len(A)):  # one elimination for factor, solve and determinant
@@ -45,10 +50,11 @@ def _log_density(K: np.ndarray, residual: np.ndarray, noise: float) -> float:
 def quadrature_evidence(
     K: np.ndarray, mean: np.ndarray, log_density: Callable[[np.ndarray], np.ndarray]
 ) -> tuple[float, float]:
-    """log integral of N(f; mean, K) prod_n p(y_n | f_n) in nats, for N of 1 to 3, and an estimate of its error.
+    """log integral of N(f; mean, K) prod_n p(y_n | f_n) in nats, for N of 1 to 3, and an estimate
+    of its error.
 
-    A trapezoidal rule over eight standard deviations of the whitened f. The error is what half of the nodes change, and
-    infinite where the integrand has not died out at the ends of the grid.
+    A trapezoidal rule over eight standard deviations of the whitened f. The error is what half of
+    the nodes change, and infinite where the integrand has not died out at the ends of the grid.
 
     :param K: prior covariance [N, N].
     :param mean: prior mean [N].
@@ -60,7 +66,9 @@ def quadrature_evidence(
     count = {1: 20_001, 2: 601, 3: 105}[size]
     line = np.linspace(-8.0, 8.0, count)
     whitened = np.stack(np.meshgrid(*[line] * size, indexing="ij"), axis=-1)
-    weight = -0.5 * np.sum(whitened**2, axis=-1) + size * (math.log(line[1] - line[0]) - 0.5 * math.log(2.0 * math.pi))
+    weight = -0.5 * np.sum(whitened**2, axis=-1) + size * (
+        math.log(line[1] - line[0]) - 0.5 * math.log(2.0 * math.pi)
+    )
     joint = weight + log_density(mean + whitened.reshape(-1, size) @ root.T).reshape(weight.shape)
     half = joint[(slice(None, None, 2),) * size] + size * math.log(2.0)
     full, coarse, inner = (logsumexp(part) for part in (joint, half, joint[(slice(5, -5),) * size]))

@@ -18,8 +18,19 @@ import tensorflow as tf
 
 import gpflow_decoupled as gd
 
-ROUTES = ("inducing points", "minibatches", "dataset", "SVGP", "sites", "multipliers", "mean field", "natural mean")
-"""Every route of `fit` that takes a checkpoint; the ascent of affine-independent models refuses one."""
+ROUTES = (
+    "inducing points",
+    "minibatches",
+    "dataset",
+    "SVGP",
+    "sites",
+    "multipliers",
+    "mean field",
+    "natural mean",
+)
+"""Every route of `fit` that takes a checkpoint; the ascent of affine-independent models refuses
+one.
+"""
 
 
 @dataclass(frozen=True)
@@ -34,7 +45,9 @@ class Run:
 
 @dataclass(frozen=True)
 class Kill:
-    """When: `after` so many seconds, by the parent; or `delay` seconds after the n-th `access` to the folder."""
+    """When: `after` so many seconds, by the parent; or `delay` seconds after the n-th `access` to
+    the folder.
+    """
 
     after: float | None = None
     access: int = 0
@@ -69,7 +82,10 @@ def _kill_at(kill: Kill, folder: str) -> None:
         nonlocal seen
         if event not in ("open", "os.rename", "os.remove", "os.listdir", "shutil.rmtree"):
             return
-        if not any(isinstance(given, (str, os.PathLike)) and folder in os.fspath(given) for given in arguments[:2]):
+        if not any(
+            isinstance(given, (str, os.PathLike)) and folder in os.fspath(given)
+            for given in arguments[:2]
+        ):
             return
         seen += 1
         if seen != kill.access:
@@ -102,7 +118,9 @@ def _run(one: Run, folder: Path | None) -> dict[str, np.ndarray]:
         model, data = gpflow.models.SVGP(kernel, noise, points[::2]), (X, Y)
     else:
         subsample = 3 if one.route == "minibatches" else None
-        model = gd.models.ODVGP(kernel, noise, points[1::2], points[::2], num_data=24, mean_subsample=subsample)
+        model = gd.models.ODVGP(
+            kernel, noise, points[1::2], points[::2], num_data=24, mean_subsample=subsample
+        )
         data = (X, Y)
     if one.route == "minibatches":
         options["batch_size"] = 7
@@ -121,6 +139,10 @@ def _run(one: Run, folder: Path | None) -> dict[str, np.ndarray]:
 
 def _graph(counts: np.ndarray) -> gd.models.FactorGraph:
     gamma = gd.distributions.families.Gamma()
-    counted = gd.models.Factor("rate", lambda z, y: tf.reduce_sum(y * z.expectation[0] - z.expectation[1]), data=counts)
+    counted = gd.models.Factor(
+        "rate", lambda z, y: tf.reduce_sum(y * z.expectation[0] - z.expectation[1]), data=counts
+    )
     prior = gd.models.prior_factor("rate", gamma.belief(2.0, 0.5))
-    return gd.models.FactorGraph({"rate": gamma.belief(1.0, 1.0)}, {"prior": prior, "counts": counted})
+    return gd.models.FactorGraph(
+        {"rate": gamma.belief(1.0, 1.0)}, {"prior": prior, "counts": counted}
+    )

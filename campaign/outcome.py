@@ -10,7 +10,9 @@ from dataclasses import dataclass, field
 import numpy as np
 
 HELD, REFUSED, WRONG = "held", "refused", "wrong"
-"""Everything that must hold did; an error of the package that says what to change; anything else."""
+"""Everything that must hold did; an error of the package that says what to change; anything
+else.
+"""
 
 
 @dataclass
@@ -36,7 +38,9 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Case:
-    """One attempt: its number, the seed of the campaign, and a generator that depends on both and on the part."""
+    """One attempt: its number, the seed of the campaign, and a generator that depends on both and
+    on the part.
+    """
 
     part: str
     number: int

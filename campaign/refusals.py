@@ -1,4 +1,6 @@
-"""Whether a refusal is one: an error of the package whose message names an array or parameter, says its value, and the fix."""
+"""Whether a refusal is one: an error of the package whose message names an array or parameter, says
+its value, and the fix.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +8,19 @@ __all__ = ["ERRORS", "complaint_about"]
 
 import re
 
-from gpflow_decoupled.errors import CheckpointError, DataError, ModelError, NumericalError, UnknownOptionError
+from gpflow_decoupled.errors import (
+    CheckpointError,
+    DataError,
+    ModelError,
+    NumericalError,
+    UnknownOptionError,
+)
 
 ERRORS = (CheckpointError, DataError, ModelError, NumericalError, UnknownOptionError)
 
 _FIX = re.compile(
-    r"\b(use|pass|remove|choose|must|needs?|give|set|call|takes?|recode|encode|leave|make|start|scale|likely fixes|train|"
+    r"\b(use|pass|remove|choose|must|needs?|give|set|call|takes?|recode|encode|leave|make|start|scale|likely"
+    r" fixes|train|"
     r"increase|expects|change|repair|declare|impute|add|build|standardi[sz]e|owns|empty|wait|derive|swap)\b",
     re.IGNORECASE,
 )

@@ -1,4 +1,6 @@
-"""Runs cases in processes with one thread each, and keeps a journal from which a broken-off run goes on."""
+"""Runs cases in processes with one thread each, and keeps a journal from which a broken-off run
+goes on.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,9 @@ CASES_A_PROCESS = 60
 
 @dataclass
 class Record:
-    """One case as it is written: what was tried, what became of it, and the line that runs it again."""
+    """One case as it is written: what was tried, what became of it, and the line that runs it
+    again.
+    """
 
     part: str
     case: int
@@ -89,7 +93,9 @@ def attempt(name: str, number: int, seed: int) -> Record:
     )
 
 
-def run_cases(name: str, numbers: list[int], seed: int, workers: int, journal: Path) -> list[Record]:
+def run_cases(
+    name: str, numbers: list[int], seed: int, workers: int, journal: Path
+) -> list[Record]:
     """Try cases of a part; those that the journal has with this seed are read and not tried again.
 
     :param name: of the part.
@@ -98,9 +104,18 @@ def run_cases(name: str, numbers: list[int], seed: int, workers: int, journal: P
     :param workers: processes.
     :param journal: a file of one line a case, to which new ones are added.
     """
-    done = {r.case: r for r in read(journal) if r.part == name and r.seed == seed and r.case in set(numbers)}
+    done = {
+        r.case: r
+        for r in read(journal)
+        if r.part == name and r.seed == seed and r.case in set(numbers)
+    }
     left = [number for number in numbers if number not in done]
-    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+    )
     with Progress(*columns, TextColumn("{task.fields[wrong]} wrong")) as progress:
         wrong = sum(r.verdict == WRONG for r in done.values())
         task = progress.add_task(name, total=len(numbers), completed=len(done), wrong=wrong)
@@ -111,7 +126,9 @@ def run_cases(name: str, numbers: list[int], seed: int, workers: int, journal: P
                 file.write(json.dumps(asdict(record)) + "\n")
             wrong += record.verdict == WRONG
             if record.verdict == WRONG:
-                progress.console.print(f"wrong: {record.command}\n  {record.title}", markup=False, soft_wrap=True)
+                progress.console.print(
+                    f"wrong: {record.command}\n  {record.title}", markup=False, soft_wrap=True
+                )
                 for complaint in record.complaints:
                     progress.console.print(f"  {complaint}", markup=False, soft_wrap=True)
             progress.update(task, advance=1, wrong=wrong)
@@ -125,7 +142,9 @@ def read(journal: Path) -> list[Record]:
 
 
 def _tried(name: str, numbers: list[int], seed: int, workers: int) -> Iterator[Record]:
-    """The records of cases, as they come; a case whose process dies is wrong, and the others go on in a new one."""
+    """The records of cases, as they come; a case whose process dies is wrong, and the others go on
+    in a new one.
+    """
     size = 1 if part(name).alone else CASES_A_PROCESS
     waiting = list(numbers)
     while waiting:
@@ -146,11 +165,15 @@ def _tried(name: str, numbers: list[int], seed: int, workers: int) -> Iterator[R
 
 def _pool(workers: int) -> ProcessPoolExecutor:
     """Processes that read `ONE_THREAD` before they import TensorFlow."""
-    return ProcessPoolExecutor(workers, mp_context=get_context("spawn"), initializer=_begin, initargs=(os.getpid(),))
+    return ProcessPoolExecutor(
+        workers, mp_context=get_context("spawn"), initializer=_begin, initargs=(os.getpid(),)
+    )
 
 
 def _begin(parent: int) -> None:
-    """Take one thread, and end when the parent does, also where that is killed and cannot say so."""
+    """Take one thread, and end when the parent does, also where that is killed and cannot say
+    so.
+    """
     os.environ.update(ONE_THREAD)
 
     def look() -> None:

@@ -19,7 +19,9 @@ def trial(
     draw: Callable[[np.random.Generator], Problem],
     complaints: Callable[[Problem, np.random.Generator], list[str]],
 ) -> Outcome:
-    """Draw a problem, in its own float type, and say what `complaints` finds; an error of the package is a refusal."""
+    """Draw a problem, in its own float type, and say what `complaints` finds; an error of the
+    package is a refusal.
+    """
     rng = case.generator()
     problem = draw(rng)
     outcome = Outcome(problem.title)

@@ -1,4 +1,6 @@
-"""One of two workers that train together and of which one may not survive it; for the part `lost_workers`."""
+"""One of two workers that train together and of which one may not survive it; for the part
+`lost_workers`.
+"""
 
 from __future__ import annotations
 
@@ -22,14 +24,18 @@ import gpflow_decoupled as gd
 from gpflow_decoupled.errors import WorkerError
 
 KINDS = ("arrays", "labels", "shards", "natural mean", "SVGP")
-"""What is trained: the same arrays on all workers, labels with compiled steps, a dataset for each worker, other routes."""
+"""What is trained: the same arrays on all workers, labels with compiled steps, a dataset for each
+worker, other routes.
+"""
 TOLD = 3
 """Exit code of a worker that was told in plain words that another one has gone."""
 
 
 @dataclass(frozen=True)
 class WorkersRun:
-    """What is run: a kind, the seed of its data, its steps, and after how many steps a state is saved."""
+    """What is run: a kind, the seed of its data, its steps, and after how many steps a state is
+    saved.
+    """
 
     kind: str
     seed: int
@@ -39,7 +45,9 @@ class WorkersRun:
 
 @dataclass(frozen=True)
 class Loss:
-    """Which worker is killed, and when: `delay` seconds after a step; step 0 is the call of `fit`."""
+    """Which worker is killed, and when: `delay` seconds after a step; step 0 is the call of
+    `fit`.
+    """
 
     worker: int
     step: int
@@ -51,16 +59,25 @@ class Loss:
 
 
 def execute_worker(
-    one: WorkersRun, number: int, addresses: Sequence[str], folder: Path | None, loss: Loss | None, result: Path
+    one: WorkersRun,
+    number: int,
+    addresses: Sequence[str],
+    folder: Path | None,
+    loss: Loss | None,
+    result: Path,
 ) -> None:
-    """Run as worker `number`, and write the trace and all Parameters to `result`, or what went wrong beside it."""
+    """Run as worker `number`, and write the trace and all Parameters to `result`, or what went
+    wrong beside it.
+    """
     task = {"type": "worker", "index": number}
     os.environ["TF_CONFIG"] = json.dumps({"cluster": {"worker": list(addresses)}, "task": task})
     os.environ["TF_NUM_INTEROP_THREADS"] = "2"  # one would wait for itself in the sums over workers
     tf.get_logger().setLevel(logging.ERROR)  # it says in each step that eager sums are slow
     code = 1
     try:
-        arrays = _run(one, number, folder, loss if loss is not None and loss.worker == number else None)
+        arrays = _run(
+            one, number, folder, loss if loss is not None and loss.worker == number else None
+        )
         np.savez(result, **arrays)
         code = 0
     except BaseException as error:
@@ -70,7 +87,9 @@ def execute_worker(
         os._exit(code)  # what TensorFlow does at the end would wait for the other worker
 
 
-def _run(one: WorkersRun, number: int, folder: Path | None, loss: Loss | None) -> dict[str, np.ndarray]:
+def _run(
+    one: WorkersRun, number: int, folder: Path | None, loss: Loss | None
+) -> dict[str, np.ndarray]:
     strategy = tf.distribute.MultiWorkerMirroredStrategy()  # before any operation
     rng = np.random.default_rng(one.seed)
     X = rng.uniform(size=(61, 1))
@@ -94,13 +113,20 @@ def _run(one: WorkersRun, number: int, folder: Path | None, loss: Loss | None) -
         options["batch_size"] = 20
     kill = _Kill(loss)
     kill(0)
-    options["callbacks"] = gd.training.Callbacks([kill], every=1)  # on all: workers must have the same options
+    options["callbacks"] = gd.training.Callbacks(
+        [kill], every=1
+    )  # on all: workers must have the same options
     result = gd.fit(model, _shards(X, Y) if one.kind == "shards" else data, **options)
-    found = {f"value {path}": np.asarray(p.numpy()) for path, p in gpflow.utilities.parameter_dict(model).items()}
+    found = {
+        f"value {path}": np.asarray(p.numpy())
+        for path, p in gpflow.utilities.parameter_dict(model).items()
+    }
     return {"bounds": result.history["elbo"], "steps": np.array(result.steps), **found}
 
 
-def _shards(X: np.ndarray, Y: np.ndarray) -> Callable[[tf.distribute.InputContext], tf.data.Dataset]:
+def _shards(
+    X: np.ndarray, Y: np.ndarray
+) -> Callable[[tf.distribute.InputContext], tf.data.Dataset]:
     """The function of a worker's shard."""
 
     def shard(context: tf.distribute.InputContext) -> tf.data.Dataset:

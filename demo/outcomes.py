@@ -43,9 +43,22 @@ class Outcome:
 
 def format_table(rows: list[Row], covariance_points: int) -> str:
     """The table as aligned text."""
-    lines = [["model", "points: mean / cov", "test RMSE", "test log density", "ELBO", "steps", "ms per step"]]
+    lines = [
+        [
+            "model",
+            "points: mean / cov",
+            "test RMSE",
+            "test log density",
+            "ELBO",
+            "steps",
+            "ms per step",
+        ]
+    ]
     for row in rows:
-        points, numbers = f"{row.mean_points} / {covariance_points}", f"{row.rmse:.4f} {row.log_density:.3f}"
+        points, numbers = (
+            f"{row.mean_points} / {covariance_points}",
+            f"{row.rmse:.4f} {row.log_density:.3f}",
+        )
         last = f"{row.elbo:,.0f} {row.steps} {row.ms_a_step:.1f}"
         lines.append([row.model, points, *numbers.split(), *last.split()])
     widths = [max(len(line[k]) for line in lines) for k in range(len(lines[0]))]
@@ -61,6 +74,8 @@ def write_results(outcomes: list[Outcome], settings: dict, path: Path) -> None:
         | {"tensorflow": tf.__version__},
         "settings": settings,
         "rows": [asdict(outcome.row) for outcome in outcomes],
-        "traces": {o.row.model: {k: values.tolist() for k, values in o.trace.items()} for o in outcomes},
+        "traces": {
+            o.row.model: {k: values.tolist() for k, values in o.trace.items()} for o in outcomes
+        },
     }
     path.write_text(json.dumps(record, indent=1), encoding="utf-8")

@@ -1,7 +1,7 @@
 """Learn a photograph: 273,280 pixels, a regression from place to brightness, with each basis.
 
-Every model gets the same pixels, covariance points, initial kernel, step sizes and seconds. What differs is
-where its mean may live. Run with::
+Every model gets the same pixels, covariance points, initial kernel, step sizes and seconds. What
+differs is where its mean may live. Run with::
 
     python -m demo.photograph --seconds 20 --output demo_output
 """
@@ -64,13 +64,19 @@ def make_kernel() -> gpflow.kernels.Kernel:
     return gpflow.kernels.Matern12(lengthscales=2.0)
 
 
-def choose_points(pixels: Pixels, size: Size, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Covariance points, mean points, many mean points: dense where neighbouring training pixels differ."""
+def choose_points(
+    pixels: Pixels, size: Size, seed: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Covariance points, mean points, many mean points: dense where neighbouring training pixels
+    differ.
+    """
     X, contrast = pixels.training[0], pixels.training_contrast()
     rng = np.random.default_rng(seed)
     pool = X[rng.choice(len(X), min(size.pool, len(X)), replace=False, p=contrast / contrast.sum())]
     beta = select(pool, size.beta, method="kmeans", seed=seed)
-    gamma, many = (select(pool, M, method="kmeans", given=beta, seed=seed) for M in (size.gamma, size.many))
+    gamma, many = (
+        select(pool, M, method="kmeans", given=beta, seed=seed) for M in (size.gamma, size.many)
+    )
     return beta, gamma, many
 
 
@@ -88,7 +94,10 @@ def make_models(size: Size, points: tuple) -> dict[str, tuple[int, Callable[[], 
         "decoupled": (len(alpha), lambda: DVGP(*common(), alpha, beta, **sampled)),
         "hybrid": (len(alpha), lambda: HDVGP(*common(), gamma, beta, **sampled)),
         "orthogonal": (len(alpha), lambda: ODVGP(*common(), gamma, beta, **sampled)),
-        "orthogonal, many": (len(beta) + len(many), lambda: ODVGP(*common(), many, beta, **sampled)),
+        "orthogonal, many": (
+            len(beta) + len(many),
+            lambda: ODVGP(*common(), many, beta, **sampled),
+        ),
     }
 
 
@@ -121,15 +130,21 @@ def predict_all(model: BasisGP, X: np.ndarray, chunk: int = 8192) -> tuple[np.nd
 
 
 def estimate_elbo(model: BasisGP, pixels: Pixels, rows: int, seed: int, chunk: int = 2000) -> float:
-    """The bound on all training pixels in nats of grey levels, from `rows` of them, the same for each model."""
+    """The bound on all training pixels in nats of grey levels, from `rows` of them, the same for
+    each model.
+    """
     X, Y = pixels.training
     chosen = np.random.default_rng(seed).choice(len(X), min(rows, len(X)), replace=False)
     chunks = np.array_split(chosen, max(1, len(chosen) // chunk))
     values = [float(model.elbo((X[part], Y[part]))) for part in chunks]
-    return float(np.average(values, weights=[len(part) for part in chunks])) - len(X) * np.log(pixels.std)
+    return float(np.average(values, weights=[len(part) for part in chunks])) - len(X) * np.log(
+        pixels.std
+    )
 
 
-def judge(name: str, points: int, model: BasisGP, result: FitResult, pixels: Pixels, elbo: float) -> Outcome:
+def judge(
+    name: str, points: int, model: BasisGP, result: FitResult, pixels: Pixels, elbo: float
+) -> Outcome:
     """Predict every pixel and score those held out."""
     mean, variance = predict_all(model, pixels.X)
     X, Y = pixels.test
@@ -140,7 +155,9 @@ def judge(name: str, points: int, model: BasisGP, result: FitResult, pixels: Pix
             model=name,
             mean_points=points,
             rmse=pixels.std * float(np.sqrt(np.mean((mine[0] - Y) ** 2))),
-            log_density=float(np.mean(model.likelihood.predict_log_density(X, *mine, Y)) - np.log(pixels.std)),
+            log_density=float(
+                np.mean(model.likelihood.predict_log_density(X, *mine, Y)) - np.log(pixels.std)
+            ),
             elbo=elbo,
             steps=result.steps,
             ms_a_step=1e3 * result.seconds / max(1, result.steps),
@@ -163,22 +180,37 @@ def run(size_name: str, seconds: float, output: Path, seed: int = 0) -> list[Out
     size, pixels = SIZES[size_name], load_pixels(SIZES[size_name].shape, seed)
     output.mkdir(parents=True, exist_ok=True)
     training = int(np.sum(~pixels.held_out))
-    print(f"{pixels.grey.size:,} pixels, {pixels.grey.size - training:,} of them held out", flush=True)
+    print(
+        f"{pixels.grey.size:,} pixels, {pixels.grey.size - training:,} of them held out", flush=True
+    )
     outcomes = []
     for name, (points, build) in make_models(size, choose_points(pixels, size, seed)).items():
-        print(f"\n{name}: {points} mean points, {size.beta} covariance points, {seconds:g} s", flush=True)
+        print(
+            f"\n{name}: {points} mean points, {size.beta} covariance points, {seconds:g} s",
+            flush=True,
+        )
         model = build()
         result = train(model, pixels, size, seconds, seed)
         elbo = estimate_elbo(model, pixels, size.elbo_rows, seed)
         outcomes.append(judge(name, points, model, result, pixels, elbo))
     print(f"\n{format_table([outcome.row for outcome in outcomes], size.beta)}\n")
-    print("RMSE in grey levels from 0 (black) to 1 (white); log density in nats per held-out pixel;")
+    print(
+        "RMSE in grey levels from 0 (black) to 1 (white); log density in nats per held-out pixel;"
+    )
     rows = min(size.elbo_rows, training)
-    print(f"ELBO in nats of all {training:,} training pixels, estimated from the same {rows:,} for each model.")
+    print(
+        f"ELBO in nats of all {training:,} training pixels, estimated from the same {rows:,} for"
+        " each model."
+    )
     draw_reconstructions(pixels, outcomes, output / "photograph.png")
     draw_training(outcomes, training, output / "training.png")
     total = time.perf_counter() - began
-    settings = {"size": asdict(size), "seconds_a_model": seconds, "seconds_in_all": total, "seed": seed}
+    settings = {
+        "size": asdict(size),
+        "seconds_a_model": seconds,
+        "seconds_in_all": total,
+        "seed": seed,
+    }
     write_results(outcomes, settings, output / "results.json")
     print(f"\n{total:.0f} s in all. In {output}: photograph.png, training.png, results.json")
     return outcomes
@@ -186,11 +218,21 @@ def run(size_name: str, seconds: float, output: Path, seed: int = 0) -> list[Out
 
 def main() -> None:
     """Read the command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--seconds", type=float, default=20.0, help="of training for each model (20)")
-    parser.add_argument("--output", type=Path, default=Path("demo_output"), help="folder (demo_output)")
-    parser.add_argument("--size", choices=sorted(SIZES), default="full", help="small: a crop, for a quick look")
-    parser.add_argument("--seed", type=int, default=0, help="of held-out pixels, points and minibatches (0)")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument(
+        "--seconds", type=float, default=20.0, help="of training for each model (20)"
+    )
+    parser.add_argument(
+        "--output", type=Path, default=Path("demo_output"), help="folder (demo_output)"
+    )
+    parser.add_argument(
+        "--size", choices=sorted(SIZES), default="full", help="small: a crop, for a quick look"
+    )
+    parser.add_argument(
+        "--seed", type=int, default=0, help="of held-out pixels, points and minibatches (0)"
+    )
     arguments = parser.parse_args()
     run(arguments.size, arguments.seconds, arguments.output, arguments.seed)
 

@@ -20,11 +20,17 @@ MISSING = "#d62728"
 
 
 def draw_reconstructions(pixels: Pixels, outcomes: Sequence[Outcome], path: Path) -> None:
-    """Original, training pixels and each model: all of it, a close-up, the predictive standard deviation."""
+    """Original, training pixels and each model: all of it, a close-up, the predictive standard
+    deviation.
+    """
     height, width = pixels.grey.shape
     columns = 2 + len(outcomes)
     figure, axes = plt.subplots(
-        3, columns, figsize=(3.3 * columns, 10.4 * height / width), layout="constrained", squeeze=False
+        3,
+        columns,
+        figsize=(3.3 * columns, 10.4 * height / width),
+        layout="constrained",
+        squeeze=False,
     )
     training = np.where(pixels.held_out.reshape(height, width), np.nan, pixels.grey)
     shown = [("original", pixels.grey), ("training pixels (held out: red)", training)]
@@ -43,7 +49,9 @@ def draw_reconstructions(pixels: Pixels, outcomes: Sequence[Outcome], path: Path
         axis.axis("off")
     scale = axes[2, 1].inset_axes((0.05, 0.45, 0.9, 0.1))
     figure.colorbar(picture, cax=scale, orientation="horizontal")
-    scale.set_title("predictive standard deviation of f\n(grey levels, without the noise)", fontsize=11)
+    scale.set_title(
+        "predictive standard deviation of f\n(grey levels, without the noise)", fontsize=11
+    )
     for axis in axes.flat:
         axis.set_xticks([])
         axis.set_yticks([])

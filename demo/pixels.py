@@ -1,4 +1,6 @@
-"""A photograph as a regression problem: where a pixel is, how bright it is, and which pixels are held out."""
+"""A photograph as a regression problem: where a pixel is, how bright it is, and which pixels are
+held out.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ HELD_OUT = 0.1
 
 @dataclass(frozen=True)
 class Pixels:
-    """The grey photograph [H, W] in [0, 1], and its pixels as inputs X [H W, 2] and outputs Y [H W, 1]."""
+    """The grey photograph [H, W] in [0, 1], and its pixels as inputs X [H W, 2] and outputs Y
+    [H W, 1].
+    """
 
     grey: np.ndarray
     held_out: np.ndarray
@@ -55,7 +59,9 @@ class Pixels:
         return self.X[self.held_out], self.Y[self.held_out]
 
     def training_contrast(self, block: int = 8) -> np.ndarray:
-        """Standard deviation [N] of brightness among the training pixels of the same square of `block` pixels."""
+        """Standard deviation [N] of brightness among the training pixels of the same square of
+        `block` pixels.
+        """
         rows, columns = np.indices(self.grey.shape) // block
         square = (rows * (columns.max() + 1) + columns).ravel()[~self.held_out]
         grey = self.grey.ravel()[~self.held_out]
@@ -65,12 +71,16 @@ class Pixels:
 
 
 def load_pixels(shape: tuple[int, int] | None, seed: int) -> Pixels:
-    """scikit-learn's photograph of a flower; all of it, or `shape` = (rows, columns) around the flower."""
+    """scikit-learn's photograph of a flower; all of it, or `shape` = (rows, columns) around the
+    flower.
+    """
     grey = load_sample_image("flower.jpg") / 255.0 @ LUMINANCE
     if shape is not None:
         top, left = (middle - size // 2 for middle, size in zip(CENTRE, shape))
         grey = grey[top : top + shape[0], left : left + shape[1]]
     held_out = np.zeros(grey.size, bool)
-    chosen = np.random.default_rng(seed).choice(grey.size, round(HELD_OUT * grey.size), replace=False)
+    chosen = np.random.default_rng(seed).choice(
+        grey.size, round(HELD_OUT * grey.size), replace=False
+    )
     held_out[chosen] = True
     return Pixels(grey, held_out)

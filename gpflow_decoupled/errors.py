@@ -1,10 +1,12 @@
-"""Exceptions of the package: every message names the array, parameter or matrix, and says how to fix it."""
+"""Exceptions of the package: every message names the array, parameter or matrix, and says how to
+fix it.
+"""
 
 from __future__ import annotations
 
 __all__ = [
-    "CheckpointError", "DataError", "ModelError", "NumericalError", "RunRecord", "UnknownOptionError", "WorkerError",
-    "check_option",
+    "CheckpointError", "DataError", "ModelError", "NumericalError", "RunRecord",
+    "UnknownOptionError", "WorkerError", "check_option",
 ]  # fmt: skip
 
 from collections.abc import Iterable
@@ -16,7 +18,8 @@ from .summaries import short_repr
 
 
 class RunRecord(Protocol):
-    """What an error that stops a training run tells about the steps before it, for instance a `training.FitResult`.
+    """What an error that stops a training run tells about the steps before it, for instance a
+    `training.FitResult`.
 
     `history` has arrays [steps], among them "step", "seconds" and "elbo". Example::
 
@@ -33,9 +36,11 @@ class RunRecord(Protocol):
 
 
 class DataError(ValueError):
-    """Data, inducing points or a setting that cannot be used; raised before anything is computed or changed.
+    """Data, inducing points or a setting that cannot be used; raised before anything is computed or
+    changed.
 
-    The one exception is a `tf.data.Dataset`, whose later batches are only seen during training. Then `result` is the record
+    The one exception is a `tf.data.Dataset`, whose later batches are only seen during training.
+    Then `result` is the record
     of the steps before the bad batch. Example::
 
         try:
@@ -48,9 +53,11 @@ class DataError(ValueError):
 
 
 class CheckpointError(OSError):
-    """The folder of a run's checkpoints cannot be used or written: another run holds it, it is a file, the disk is full.
+    """The folder of a run's checkpoints cannot be used or written: another run holds it, it is a
+    file, the disk is full.
 
-    The states that are in the folder stay, and a later run goes on from them. If training had begun, the model is as the last
+    The states that are in the folder stay, and a later run goes on from them. If training had
+    begun, the model is as the last
     whole step left it, and `result` is the record of the steps. Example::
 
         try:
@@ -73,7 +80,8 @@ class UnknownOptionError(ValueError):
 
 
 class ModelError(TypeError):
-    """A method was given a model of a family that it cannot work on; the message says what to use for that model.
+    """A method was given a model of a family that it cannot work on; the message says what to use
+    for that model.
 
     Example::
 
@@ -86,7 +94,8 @@ class ModelError(TypeError):
 class NumericalError(ArithmeticError):
     """A computation failed, for instance a Cholesky factorisation.
 
-    If it failed during training, the model has been set back to the last parameters at which everything was finite.
+    If it failed during training, the model has been set back to the last parameters at which
+    everything was finite.
 
     :param message: what failed, and the likely fixes.
     :param matrix: the name of the matrix or quantity that failed.
@@ -107,9 +116,11 @@ class NumericalError(ArithmeticError):
 
 
 class WorkerError(RuntimeError):
-    """Another process of a `tf.distribute` strategy has failed or ended; the message says which, and why if that is known.
+    """Another process of a `tf.distribute` strategy has failed or ended; the message says which,
+    and why if that is known.
 
-    TensorFlow cannot go on with fewer processes: start all of them again. With a checkpoint the run goes on from its latest
+    TensorFlow cannot go on with fewer processes: start all of them again. With a checkpoint the run
+    goes on from its latest
     state. `result` is the record of the steps before. Example::
 
         try:

@@ -1,14 +1,16 @@
-"""The one rule for what callers pass: which arrays and numbers are taken or converted, and in which words others are refused.
+"""The one rule for what callers pass: which arrays and numbers are taken or converted, and in which
+words others are refused.
 
-Arrays, data frames and tensors keep their own type, which must be that of the model; numbers in lists take the model's type.
-Labels may be integers or booleans. Inside a `tf.function` types and static shapes are checked, and values are not.
+Arrays, data frames and tensors keep their own type, which must be that of the model; numbers in
+lists take the model's type. Labels may be integers or booleans. Inside a `tf.function` types and
+static shapes are checked, and values are not.
 """
 
 from __future__ import annotations
 
 __all__ = [
-    "as_array", "as_inputs", "as_pair", "as_values", "check_finite_entries", "check_rate", "check_type", "check_whole",
-    "float_type", "is_number", "is_whole", "stays_on_disk",
+    "as_array", "as_inputs", "as_pair", "as_values", "check_finite_entries", "check_rate",
+    "check_type", "check_whole", "float_type", "is_number", "is_whole", "stays_on_disk",
 ]  # fmt: skip
 
 import math
@@ -33,11 +35,15 @@ _EXAMPLES = {
     "m": "durations as seconds",
 }
 """How what is no number becomes one, by NumPy's letter for the kind."""
-_DENSE = {tf.SparseTensor: "tf.sparse.to_dense({})", tf.RaggedTensor: "{}.to_tensor(), where all rows are as long"}
+_DENSE = {
+    tf.SparseTensor: "tf.sparse.to_dense({})",
+    tf.RaggedTensor: "{}.to_tensor(), where all rows are as long",
+}
 
 
 def as_array(value: object, name: str, dtype: DTypeLike | tf.DType = None) -> Array:
-    """A dense array of numbers from what a caller passed; tensors, in a graph too, are returned as tensors.
+    """A dense array of numbers from what a caller passed; tensors, in a graph too, are returned as
+    tensors.
 
     :param value: an array, a list, a data frame, a tensor or a variable, of any shape [...].
     :param name: what the message calls it, for example "X".
@@ -48,7 +54,9 @@ def as_array(value: object, name: str, dtype: DTypeLike | tf.DType = None) -> Ar
 
         X = as_array([[0.0], [1.0]], "X")
     """
-    wanted = np.dtype(gpflow.default_float() if dtype is None else tf.as_dtype(dtype).as_numpy_dtype)
+    wanted = np.dtype(
+        gpflow.default_float() if dtype is None else tf.as_dtype(dtype).as_numpy_dtype
+    )
     _refuse_structure(value, name)
     if isinstance(value, (tf.Variable, gpflow.Parameter)) or tf.is_tensor(value):
         tensor = tf.convert_to_tensor(value)
@@ -64,25 +72,38 @@ def as_array(value: object, name: str, dtype: DTypeLike | tf.DType = None) -> Ar
         )
         raise DataError(f"{name} {fix}; pass a matrix.") from error
     if array.dtype == object and array.ndim == 0:
-        raise DataError(f"{name} is a {type(value).__name__} and not an array of numbers; pass a matrix.")
+        raise DataError(
+            f"{name} is a {type(value).__name__} and not an array of numbers; pass a matrix."
+        )
     _refuse_kind(array.dtype, name, wanted)
-    return array.astype(wanted) if isinstance(value, (list, tuple)) and array.dtype.kind in "iuf" else array
+    return (
+        array.astype(wanted)
+        if isinstance(value, (list, tuple)) and array.dtype.kind in "iuf"
+        else array
+    )
 
 
 def as_values(value: object, name: str, dtype: DTypeLike | tf.DType = None) -> np.ndarray:
-    """The same as an array whose values are known; raises `DataError` for a tensor inside a `tf.function` too."""
+    """The same as an array whose values are known; raises `DataError` for a tensor inside a
+    `tf.function` too.
+    """
     array = as_array(value, name, dtype)
     if isinstance(array, np.ndarray):
         return array
     check_type(array, name, dtype, labels=True)
     values = tf.get_static_value(array)
     if values is None:
-        raise DataError(f"{name} has no values inside a tf.function; build the model outside of it.")
+        raise DataError(
+            f"{name} has no values inside a tf.function; build the model outside of it."
+        )
     return np.asarray(values)
 
 
 def check_type(
-    array: Array | tf.TensorSpec, name: str, dtype: DTypeLike | tf.DType = None, labels: bool = False
+    array: Array | tf.TensorSpec,
+    name: str,
+    dtype: DTypeLike | tf.DType = None,
+    labels: bool = False,
 ) -> None:
     """Refuse numbers of another type than the model's.
 
@@ -96,7 +117,9 @@ def check_type(
 
         check_type(as_array(X, "X"), "X", np.float64)
     """
-    wanted = np.dtype(gpflow.default_float() if dtype is None else tf.as_dtype(dtype).as_numpy_dtype)
+    wanted = np.dtype(
+        gpflow.default_float() if dtype is None else tf.as_dtype(dtype).as_numpy_dtype
+    )
     _refuse_kind(array.dtype, name, wanted)
     kind = array.dtype if isinstance(array.dtype, tf.DType) else tf.as_dtype(array.dtype)
     if kind != tf.as_dtype(wanted) and not (labels and (kind.is_integer or kind.is_bool)):
@@ -110,7 +133,9 @@ def check_type(
 
 
 def check_finite_entries(array: Array, name: str) -> None:
-    """Refuse entries [..., N, D] that are NaN or infinite, where the values are known; raises `DataError`."""
+    """Refuse entries [..., N, D] that are NaN or infinite, where the values are known; raises
+    `DataError`.
+    """
     values = array if isinstance(array, np.ndarray) else tf.get_static_value(array)
     if values is None:
         return
@@ -118,17 +143,20 @@ def check_finite_entries(array: Array, name: str) -> None:
     if np.any(bad):
         place = tuple(int(index) for index in np.argwhere(bad)[0])
         raise DataError(
-            f"{name}{list(place)} is {values[place]}; remove or impute the {int(np.sum(np.any(bad, axis=-1)))} rows with "
-            "entries that are not finite."
+            f"{name}{list(place)} is {values[place]}; remove or impute the"
+            f" {int(np.sum(np.any(bad, axis=-1)))} rows with entries that are not finite."
         )
 
 
-def as_inputs(value: object, name: str, num_dims: int | None, dtype: DTypeLike | tf.DType = None) -> tf.Tensor:
+def as_inputs(
+    value: object, name: str, num_dims: int | None, dtype: DTypeLike | tf.DType = None
+) -> tf.Tensor:
     """Inputs [..., N, D] at which a model is evaluated, as a tensor.
 
     :param value: what the caller passed, see `as_array`.
     :param name: what the message calls it.
-    :param num_dims: D, the columns of the inputs that the model was made for; None if it takes any number.
+    :param num_dims: D, the columns of the inputs that the model was made for; None if it takes any
+        number.
     :param dtype: of the model.
     :raises DataError: for unusable inputs, and another number of columns.
 
@@ -139,13 +167,18 @@ def as_inputs(value: object, name: str, num_dims: int | None, dtype: DTypeLike |
     array = as_array(value, name, dtype)
     rank = array.shape.rank if isinstance(array.shape, tf.TensorShape) else array.ndim
     if rank is not None and rank < 2:
-        fix = f"use {name}[:, None], or {name}[None, :] for one input" if rank == 1 else f"{name} must be a matrix"
+        fix = (
+            f"use {name}[:, None], or {name}[None, :] for one input"
+            if rank == 1
+            else f"{name} must be a matrix"
+        )
         raise DataError(f"{name} has shape {tuple(array.shape)}; {fix}.")
     check_type(array, name, dtype)
     columns = None if rank is None else array.shape[-1]
     if num_dims is not None and columns is not None and columns != num_dims:
         raise DataError(
-            f"{name} has {columns} columns and the model was made for {num_dims}; pass the columns that it was trained on."
+            f"{name} has {columns} columns and the model was made for {num_dims}; pass the columns"
+            " that it was trained on."
         )
     check_finite_entries(array, name)
     return tf.convert_to_tensor(array)
@@ -159,15 +192,26 @@ def as_pair(data: object) -> tuple[object, object]:
 
 
 def float_type(module: tf.Module | None) -> tf.DType:
-    """The type of a model's numbers: that of the first Parameter of its kernel, or GPflow's default float."""
+    """The type of a model's numbers: that of the first Parameter of its kernel, or GPflow's default
+    float.
+    """
     parameters = getattr(module, "parameters", ())
     return tf.as_dtype(parameters[0].dtype if parameters else gpflow.default_float())
 
 
 def stays_on_disk(array: object) -> bool:
-    """Whether an array is read row by row: a memory map, or an array of a library of its own, as HDF5 files have."""
-    in_memory = isinstance(array, np.ndarray) or tf.is_tensor(array) or sparse.issparse(array) or hasattr(array, "iloc")
-    in_memory = in_memory or isinstance(array, (tf.Variable, tf.RaggedTensor, tf.SparseTensor, gpflow.Parameter))
+    """Whether an array is read row by row: a memory map, or an array of a library of its own, as
+    HDF5 files have.
+    """
+    in_memory = (
+        isinstance(array, np.ndarray)
+        or tf.is_tensor(array)
+        or sparse.issparse(array)
+        or hasattr(array, "iloc")
+    )
+    in_memory = in_memory or isinstance(
+        array, (tf.Variable, tf.RaggedTensor, tf.SparseTensor, gpflow.Parameter)
+    )
     # a dtype of another library, as torch has, is that of an array in memory
     sliced = all(hasattr(array, name) for name in ("shape", "__getitem__"))
     sliced = sliced and isinstance(getattr(array, "dtype", None), np.dtype)
@@ -221,15 +265,21 @@ def _refuse_structure(value: object, name: str) -> None:
     """Refuse arrays whose entries are not all there; raises `DataError`."""
     if np.ma.is_masked(value):
         count = int(np.sum(np.ma.getmaskarray(value)))
-        raise DataError(f"{name} has {count} masked entries; remove or impute their rows, and pass {name}.data.")
+        raise DataError(
+            f"{name} has {count} masked entries; remove or impute their rows, and pass {name}.data."
+        )
     dense = next((words for kind, words in _DENSE.items() if isinstance(value, kind)), None)
     dense = "{}.toarray()" if sparse.issparse(value) else dense
     if dense is not None:
-        raise DataError(f"{name} is a {type(value).__name__} and must be dense; use {dense.format(name)}.")
+        raise DataError(
+            f"{name} is a {type(value).__name__} and must be dense; use {dense.format(name)}."
+        )
 
 
 def _refuse_kind(dtype: np.dtype | tf.DType, name: str, wanted: np.dtype) -> None:
-    """Refuse entries that are no numbers, or that TensorFlow has no type for; raises `DataError`."""
+    """Refuse entries that are no numbers, or that TensorFlow has no type for; raises
+    `DataError`.
+    """
     if isinstance(dtype, tf.DType):
         if dtype.is_floating or dtype.is_integer or dtype.is_bool:
             return
@@ -237,7 +287,10 @@ def _refuse_kind(dtype: np.dtype | tf.DType, name: str, wanted: np.dtype) -> Non
     elif dtype.kind in "iub" or (dtype.kind == "f" and dtype.itemsize <= 8):
         return
     elif dtype.kind in "fO":  # numbers may hide in objects, and extended precision has no tensors
-        raise DataError(f"{name} is {dtype.name} and the model {wanted.name}; use {name}.astype(np.{wanted.name}).")
+        raise DataError(
+            f"{name} is {dtype.name} and the model {wanted.name}; use"
+            f" {name}.astype(np.{wanted.name})."
+        )
     else:
         kind, text = dtype.kind, "string" if dtype.kind in "US" else dtype.name
     example = _EXAMPLES.get(kind, "classes as 0, 1, 2")

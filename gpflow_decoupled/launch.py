@@ -1,8 +1,9 @@
-"""Start a script as several workers on this host: `python -m gpflow_decoupled.launch --workers 2 script.py`.
+"""Start a script as several workers on this host:
+`python -m gpflow_decoupled.launch --workers 2 script.py`.
 
-Each worker is a process that runs the same script and finds in TF_CONFIG who the others are, which is all that
-`tf.distribute.MultiWorkerMirroredStrategy` needs. On several hosts the starter of the cluster (Slurm, Kubernetes, Ray) does
-what this module does.
+Each worker is a process that runs the same script and finds in TF_CONFIG who the others are, which
+is all that `tf.distribute.MultiWorkerMirroredStrategy` needs. On several hosts the starter of the
+cluster (Slurm, Kubernetes, Ray) does what this module does.
 """
 
 from __future__ import annotations
@@ -25,15 +26,19 @@ _POLL = 0.2
 
 
 def launch(command: Sequence[str], workers: int, restarts: int = 0, grace: float = 60.0) -> int:
-    """Run a script with Python on several workers, whose output is forwarded with their numbers in front.
+    """Run a script with Python on several workers, whose output is forwarded with their numbers in
+    front.
 
-    When a worker fails, the others notice within some seconds and say so; those that have not ended after `grace` are ended.
+    When a worker fails, the others notice within some seconds and say so; those that have not ended
+    after `grace` are ended.
 
     :param command: the script and its arguments.
     :param workers: how many processes; at least 1.
-    :param restarts: how often all workers are started again when one has failed, for scripts whose `fit` has a checkpoint.
+    :param restarts: how often all workers are started again when one has failed, for scripts whose
+        `fit` has a checkpoint.
     :param grace: seconds that the other workers are given to end by themselves.
-    :return: 0 if all have ended well, else the exit code of the worker that failed first, as a shell gives it.
+    :return: 0 if all have ended well, else the exit code of the worker that failed first, as a
+        shell gives it.
 
     Example::
 
@@ -42,13 +47,20 @@ def launch(command: Sequence[str], workers: int, restarts: int = 0, grace: float
     code = _run(command, workers, grace)
     while code not in (0, 130) and restarts > 0:  # 130: Ctrl-C
         restarts -= 1
-        print(f"[launch] exit code {code}: all workers are started again; {restarts} restarts are left", flush=True)
+        print(
+            f"[launch] exit code {code}: all workers are started again; {restarts} restarts are"
+            " left",
+            flush=True,
+        )
         code = _run(command, workers, grace)
     return code
 
 
-def worker_environment(number: int, addresses: Sequence[str], environment: Mapping[str, str]) -> dict[str, str]:
-    """The environment of one worker: TF_CONFIG, and its share of the processor's cores unless threads are set.
+def worker_environment(
+    number: int, addresses: Sequence[str], environment: Mapping[str, str]
+) -> dict[str, str]:
+    """The environment of one worker: TF_CONFIG, and its share of the processor's cores unless
+    threads are set.
 
     :param number: of this worker, 0, 1, ...
     :param addresses: of all workers, as "host:port".
@@ -60,7 +72,11 @@ def worker_environment(number: int, addresses: Sequence[str], environment: Mappi
     """
     config = {"cluster": {"worker": list(addresses)}, "task": {"type": "worker", "index": number}}
     threads = str(max(1, (os.cpu_count() or 1) // len(addresses)))
-    defaults = {"TF_NUM_INTRAOP_THREADS": threads, "OMP_NUM_THREADS": threads, "PYTHONUNBUFFERED": "1"}
+    defaults = {
+        "TF_NUM_INTRAOP_THREADS": threads,
+        "OMP_NUM_THREADS": threads,
+        "PYTHONUNBUFFERED": "1",
+    }
     return {**defaults, **environment, "TF_CONFIG": json.dumps(config)}
 
 
@@ -71,7 +87,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--workers", type=int, required=True, help="how many processes")
     parser.add_argument(
-        "--restarts", type=int, default=0, help="how often to start all again when one fails (default 0)"
+        "--restarts",
+        type=int,
+        default=0,
+        help="how often to start all again when one fails (default 0)",
     )
     parser.add_argument("script", help="a Python file, which all workers run")
     parser.add_argument("arguments", nargs=argparse.REMAINDER, help="of the script")
@@ -86,8 +105,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run(command: Sequence[str], workers: int, grace: float) -> int:
     """One start of all workers, until all have ended; see `launch` for the exit code."""
     addresses = free_addresses(workers)
-    processes = [_start(command, worker_environment(k, addresses, os.environ)) for k in range(workers)]
-    readers = [threading.Thread(target=_forward, args=(k, process)) for k, process in enumerate(processes)]
+    processes = [
+        _start(command, worker_environment(k, addresses, os.environ)) for k in range(workers)
+    ]
+    readers = [
+        threading.Thread(target=_forward, args=(k, process)) for k, process in enumerate(processes)
+    ]
     for reader in readers:
         reader.start()
     code = 0
@@ -123,7 +146,9 @@ def _forward(number: int, process: subprocess.Popen[str]) -> None:
 
 
 def _first_failure(processes: Sequence[subprocess.Popen[str]]) -> int:
-    """Wait until all have ended well, 0, or one has not: its exit code, 128 and the signal where one has ended it."""
+    """Wait until all have ended well, 0, or one has not: its exit code, 128 and the signal where
+    one has ended it.
+    """
     while True:
         codes = [process.poll() for process in processes]
         for code in codes:
@@ -135,7 +160,9 @@ def _first_failure(processes: Sequence[subprocess.Popen[str]]) -> int:
 
 
 def _end(processes: Sequence[subprocess.Popen[str]], grace: float) -> None:
-    """Give the workers some seconds to end, ask those that have not to, and after some more end them."""
+    """Give the workers some seconds to end, ask those that have not to, and after some more end
+    them.
+    """
     for seconds, stop in ((grace, subprocess.Popen.terminate), (5.0, subprocess.Popen.kill)):
         until = time.monotonic() + seconds
         while time.monotonic() < until and any(process.poll() is None for process in processes):

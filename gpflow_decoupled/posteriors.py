@@ -1,7 +1,7 @@
 """GPflow posterior objects that cache the factorisations of a basis.
 
-What is cached is the state that `basis.factor` returns. Cached and uncached predictions therefore run the same code on the
-same numbers.
+What is cached is the state that `basis.factor` returns. Cached and uncached predictions therefore
+run the same code on the same numbers.
 """
 
 from __future__ import annotations
@@ -35,16 +35,24 @@ def cache_type(value: None | str | PrecomputeCacheType) -> PrecomputeCacheType:
         return PrecomputeCacheType(value.lower() if isinstance(value, str) else value)
     except ValueError:
         names = ", ".join(repr(kind.value) for kind in PrecomputeCacheType)
-        raise UnknownOptionError(f"precompute_cache={short_repr(value)} is not known; use one of {names}.") from None
+        raise UnknownOptionError(
+            f"precompute_cache={short_repr(value)} is not known; use one of {names}."
+        ) from None
 
 
 def mix_outputs(
-    kernel: Kernel, mean: tf.Tensor, cov: tf.Tensor, full_cov: bool = False, full_output_cov: bool = False
+    kernel: Kernel,
+    mean: tf.Tensor,
+    cov: tf.Tensor,
+    full_cov: bool = False,
+    full_output_cov: bool = False,
 ) -> MeanAndVariance:
-    """Moments of the P outputs from the moments of the L latent functions, in the shapes of GPflow's `predict_f`.
+    """Moments of the P outputs from the moments of the L latent functions, in the shapes of
+    GPflow's `predict_f`.
 
-    The latent functions are the outputs, P = L, unless the kernel is a `LinearCoregionalization` with mixing matrix W [P, L].
-    Then f(x) = W g(x), with mean E[g] W^T and variances var[g] (W * W)^T; this is the forward direction of (D51).
+    The latent functions are the outputs, P = L, unless the kernel is a `LinearCoregionalization`
+    with mixing matrix W [P, L]. Then f(x) = W g(x), with mean E[g] W^T and variances var[g] (W *
+    W)^T; this is the forward direction of (D51).
 
     :param mean: [..., N, L].
     :param cov: variances [..., N, L], or covariances [..., L, N, N] if `full_cov`.
@@ -53,15 +61,20 @@ def mix_outputs(
     :return: the mean [..., N, P] and the variances or covariances.
     """
     if isinstance(kernel, LinearCoregionalization):
-        leading = tf.transpose(cov, _latents_first(cov)) if full_cov else cov  # GPflow's mixing wants [L, ..., N, N]
+        leading = (
+            tf.transpose(cov, _latents_first(cov)) if full_cov else cov
+        )  # GPflow's mixing wants [L, ..., N, N]
         return mix_latent_gp(kernel.W, mean, leading, full_cov, full_output_cov)
     if not full_output_cov:
         return mean, cov
     if not full_cov:
         return mean, tf.linalg.diag(cov)  # [..., N, P, P]
     rank = cov.shape.rank
-    # outputs that are not mixed are independent: P goes last, onto a diagonal, and then where GPflow has it
-    cov = tf.linalg.diag(tf.transpose(cov, [*range(rank - 3), rank - 2, rank - 1, rank - 3]))  # [..., N, N, P, P]
+    # outputs that are not mixed are independent: P goes last, onto a diagonal, and then where
+    # GPflow has it
+    cov = tf.linalg.diag(
+        tf.transpose(cov, [*range(rank - 3), rank - 2, rank - 1, rank - 3])
+    )  # [..., N, N, P, P]
     return mean, tf.transpose(cov, [*range(rank - 3), rank - 3, rank - 1, rank - 2, rank])
 
 
@@ -76,11 +89,12 @@ class BasisPosterior(AbstractPosterior):
     :param kernel: the kernel of the model.
     :param basis: the basis that represents q(f).
     :param mean_function: added to the mean of the outputs; zero if not given.
-    :param precompute_cache: how the factorisations are stored: "tensor", "variable", or "nocache" to repeat them at every
-        prediction; see `cache_type`.
+    :param precompute_cache: how the factorisations are stored: "tensor", "variable", or "nocache"
+        to repeat them at every prediction; see `cache_type`.
     :param num_dims: D, the columns that inputs must have; None takes any number.
 
-    Predictions at N points cost N M^2 for the variances once the factorisations are cached. Xnew may have batch dimensions.
+    Predictions at N points cost N M^2 for the variances once the factorisations are cached. Xnew
+    may have batch dimensions.
     Example::
 
         posterior = model.posterior()  # a BasisPosterior
@@ -104,7 +118,10 @@ class BasisPosterior(AbstractPosterior):
         """One line: the kernel, the sizes of the basis, and how the factorisations are stored."""
         kind = self._precompute_cache
         return one_line(
-            self, kernel_name(self.kernel), **self.basis.sizes, precompute_cache=None if kind is None else kind.value
+            self,
+            kernel_name(self.kernel),
+            **self.basis.sizes,
+            precompute_cache=None if kind is None else kind.value,
         )
 
     def _repr_html_(self) -> str:
@@ -117,11 +134,17 @@ class BasisPosterior(AbstractPosterior):
         :param precompute_cache: the cache type from now on; by default the one that was used last.
         """
         super().update_cache(
-            None if precompute_cache is None and self._precompute_cache else cache_type(precompute_cache)
+            None
+            if precompute_cache is None and self._precompute_cache
+            else cache_type(precompute_cache)
         )
 
-    def predict_f(self, Xnew: InputData, full_cov: bool = False, full_output_cov: bool = False) -> MeanAndVariance:
-        """Moments of f at Xnew [..., N, D] from the cache; raises `DataError` for unusable inputs."""
+    def predict_f(
+        self, Xnew: InputData, full_cov: bool = False, full_output_cov: bool = False
+    ) -> MeanAndVariance:
+        """Moments of f at Xnew [..., N, D] from the cache; raises `DataError` for unusable
+        inputs.
+        """
         X = as_inputs(Xnew, "Xnew", self.num_dims, float_type(self.kernel))
         return super().predict_f(X, full_cov=full_cov, full_output_cov=full_output_cov)
 
@@ -134,7 +157,9 @@ class BasisPosterior(AbstractPosterior):
 
     def _precompute(self) -> tuple[PrecomputedValue, ...]:
         state = self.basis.factor(self.kernel, with_kl=False)
-        tensors = state[: state._fields.index("ok") + 1]  # the later fields serve gradients and the divergence
+        tensors = state[
+            : state._fields.index("ok") + 1
+        ]  # the later fields serve gradients and the divergence
         return tuple(PrecomputedValue(value, (False,) * value.shape.rank) for value in tensors)
 
     @inherit_check_shapes
@@ -151,7 +176,9 @@ class BasisPosterior(AbstractPosterior):
     def _conditional_fused(
         self, Xnew: TensorType, full_cov: bool = False, full_output_cov: bool = False
     ) -> MeanAndVariance:
-        return self._predict(self.basis.factor(self.kernel, with_kl=False), Xnew, full_cov, full_output_cov)
+        return self._predict(
+            self.basis.factor(self.kernel, with_kl=False), Xnew, full_cov, full_output_cov
+        )
 
     def _predict(
         self, state: tuple[tf.Tensor, ...], Xnew: TensorType, full_cov: bool, full_output_cov: bool

@@ -51,7 +51,7 @@ def one_line(thing: object, *words: str, **values: object) -> str:
     """
     parts = [_cut(word, _LONGEST_WORD) for word in words]
     parts += [f"{name}={described(value)}" for name, value in values.items()]
-    return f"{type(thing).__name__}({_cut(', '.join(parts), _LONGEST_LINE - len(type(thing).__name__))})"
+    return f"{type(thing).__name__}({_cut(', '.join(parts), _LONGEST_LINE - len(type(thing).__name__))})"  # noqa: E501
 
 
 def model_line(model: GPModel, **values: object) -> str:
@@ -70,11 +70,16 @@ def model_line(model: GPModel, **values: object) -> str:
 def kernel_name(kernel: Kernel) -> str:
     """The class of a kernel, with those of its parts where it is made of some."""
     name = type(kernel).__name__
-    return f"{name}({', '.join(map(kernel_name, kernel.kernels))})" if isinstance(kernel, Combination) else name
+    return (
+        f"{name}({', '.join(map(kernel_name, kernel.kernels))})"
+        if isinstance(kernel, Combination)
+        else name
+    )
 
 
 def settings_line(thing: object) -> str:
-    """`Name(setting=value, ...)` of the arguments of a constructor that the object keeps under their names.
+    """`Name(setting=value, ...)` of the arguments of a constructor that the object keeps under
+    their names.
 
     :param thing: for example an optimizer.
 
@@ -87,12 +92,15 @@ def settings_line(thing: object) -> str:
 
 
 def html_table(title: str, values: Mapping[str, object]) -> str:
-    """An HTML table of two columns, names and values, arrays by their shape; the first 20 rows, and how many follow."""
+    """An HTML table of two columns, names and values, arrays by their shape; the first 20 rows, and
+    how many follow.
+    """
     shown = dict(list(values.items())[:_MOST_ROWS])
     if len(values) > len(shown):
         shown["..."] = f"{len(values) - len(shown)} more"
     rows = "".join(
-        f"<tr><th style='text-align:left'>{html.escape(_cut(name))}</th><td>{html.escape(described(value))}</td></tr>"
+        "<tr><th"
+        f" style='text-align:left'>{html.escape(_cut(name))}</th><td>{html.escape(described(value))}</td></tr>"  # noqa: E501
         for name, value in shown.items()
     )
     return f"<table><caption>{html.escape(_cut(title, _LONGEST_LINE))}</caption>{rows}</table>"
@@ -104,12 +112,17 @@ def short_table(text: str) -> str:
     if len(rows) <= _MOST_ROWS:
         return text
     first = re.sub(r" +(?=</t[dh]>)", "", text[: rows[_MOST_ROWS].start()])
-    more = f"<tr><td>... {len(rows) - _MOST_ROWS} more; gpflow.utilities.print_summary has all</td></tr>\n"
+    more = (
+        f"<tr><td>... {len(rows) - _MOST_ROWS} more; gpflow.utilities.print_summary has"
+        " all</td></tr>\n"
+    )
     return first + more + text[rows[-1].end() :]
 
 
 def described(value: object) -> str:
-    """A value in few characters: numbers to six digits, arrays by their shape, dicts and lists by what they have."""
+    """A value in few characters: numbers to six digits, arrays by their shape, dicts and lists by
+    what they have.
+    """
     shape = getattr(value, "shape", None)
     if shape is not None and len(shape):
         return str(list(shape))
@@ -129,7 +142,8 @@ def described(value: object) -> str:
 
 
 def short_repr(value: object) -> str:
-    """`repr` of what a caller passed, for messages: arrays of many entries by type and shape, and of others a line.
+    """`repr` of what a caller passed, for messages: arrays of many entries by type and shape, and
+    of others a line.
 
     NumPy's numbers are shown as Python's, whose `repr` is the same for all versions of NumPy.
 
@@ -139,7 +153,9 @@ def short_repr(value: object) -> str:
 
         short_repr(-1), short_repr(np.ones([20, 1]))  # "-1", "<ndarray of shape (20, 1)>"
     """
-    if isinstance(value, (np.ndarray, tf.Tensor)) or hasattr(value, "iloc"):  # which data frames have
+    if isinstance(value, (np.ndarray, tf.Tensor)) or hasattr(
+        value, "iloc"
+    ):  # which data frames have
         array: Any = value
         count = array.shape.num_elements() if tf.is_tensor(array) else array.size
         if count is None or count > _FEW:

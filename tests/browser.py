@@ -1,4 +1,6 @@
-"""A headless Chromium that is driven through a pipe, by its DevTools protocol: no other package is needed."""
+"""A headless Chromium that is driven through a pipe, by its DevTools protocol: no other package is
+needed.
+"""
 
 from __future__ import annotations
 
@@ -12,9 +14,16 @@ from pathlib import Path
 from types import TracebackType
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
-OPTIONS = ("--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--remote-debugging-pipe")
+OPTIONS = (
+    "--headless=new",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--hide-scrollbars",
+    "--remote-debugging-pipe",
+)
 REWIRE = (
-    "import os, sys; os.dup2(int(sys.argv[1]), 3); os.dup2(int(sys.argv[2]), 4); os.execvp(sys.argv[3], sys.argv[3:])"
+    "import os, sys; os.dup2(int(sys.argv[1]), 3); os.dup2(int(sys.argv[2]), 4);"
+    " os.execvp(sys.argv[3], sys.argv[3:])"
 )
 
 
@@ -33,20 +42,32 @@ class Browser:
         theirs = [os.dup(end) for end in (theirs_in, theirs_out)]
         for end in theirs:
             os.set_inheritable(end, True)
-        command = [sys.executable, "-c", REWIRE, *map(str, theirs), program, *OPTIONS, f"--user-data-dir={folder}"]
+        command = [
+            sys.executable,
+            "-c",
+            REWIRE,
+            *map(str, theirs),
+            program,
+            *OPTIONS,
+            f"--user-data-dir={folder}",
+        ]
         with open(folder / "log", "wb") as log:
             self._process = subprocess.Popen(command, pass_fds=theirs, stdout=log, stderr=log)
         for end in (theirs_in, theirs_out, *theirs):
             os.close(end)
         self._buffer, self._count, self._session = b"", 0, None
         target = self.call("Target.createTarget", url="about:blank")["targetId"]
-        self._session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
+        self._session = self.call("Target.attachToTarget", targetId=target, flatten=True)[
+            "sessionId"
+        ]
         self.call("Page.enable")
 
     def __enter__(self) -> Browser:
         return self
 
-    def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self._process.terminate()
         self._process.wait()
         os.close(self._in)
@@ -76,7 +97,9 @@ class Browser:
         options = {"awaitPromise": True, "returnByValue": True}
         result = self.call("Runtime.evaluate", expression=expression, **options)
         if "exceptionDetails" in result:
-            raise RuntimeError(result["exceptionDetails"]["exception"].get("description", "JavaScript failed"))
+            raise RuntimeError(
+                result["exceptionDetails"]["exception"].get("description", "JavaScript failed")
+            )
         return result["result"].get("value")
 
     def picture(self, path: Path) -> None:

@@ -9,7 +9,9 @@ import pytest
 
 
 def interrupt_call(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, at: int) -> list[int]:
-    """Make the call of `owner.name` with this number, from 1, a Ctrl-C; the list grows by one entry per call."""
+    """Make the call of `owner.name` with this number, from 1, a Ctrl-C; the list grows by one entry
+    per call.
+    """
     function, calls = getattr(owner, name), list[int]()
 
     def counted(*arguments: Any, **options: Any) -> Any:

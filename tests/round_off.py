@@ -1,9 +1,10 @@
-"""A pytest plugin that moves every random input by one unit in the last place: `pytest -p tests.round_off`.
+"""A pytest plugin that moves every random input by one unit in the last place:
+`pytest -p tests.round_off`.
 
-A test whose reference is worse conditioned than its tolerance passes on the processor on which it was written and fails on
-another. Inputs that differ by round-off show such a test on one machine. The move depends on the number alone, so that
-two generators of the same seed still agree; GPFLOW_DECOUPLED_ROUND_OFF chooses among the possible moves.
-"""
+A test whose reference is worse conditioned than its tolerance passes on the processor on which it
+was written and fails on another. Inputs that differ by round-off show such a test on one machine.
+The move depends on the number alone, so that two generators of the same seed still agree;
+GPFLOW_DECOUPLED_ROUND_OFF chooses among the possible moves."""
 
 from __future__ import annotations
 
@@ -13,13 +14,25 @@ from typing import Any
 
 import numpy as np
 
-_DRAWS = ("normal", "standard_normal", "uniform", "random", "gamma", "exponential", "beta", "standard_t", "laplace")
+_DRAWS = (
+    "normal",
+    "standard_normal",
+    "uniform",
+    "random",
+    "gamma",
+    "exponential",
+    "beta",
+    "standard_t",
+    "laplace",
+)
 _default_rng = np.random.default_rng
 VARIABLE = "GPFLOW_DECOUPLED_ROUND_OFF"
 
 
 def moved(values: Any, variant: int) -> Any:
-    """`values` with each number moved to one of its neighbours, up or down by a hash of its bits and of `variant`."""
+    """`values` with each number moved to one of its neighbours, up or down by a hash of its bits
+    and of `variant`.
+    """
     array = np.asarray(values)
     if array.dtype != np.float64:
         return values
@@ -49,5 +62,9 @@ def pytest_configure() -> None:
 
 
 def _moved_rng(seed: Any = None) -> np.random.Generator:
-    """NumPy's `default_rng`, moved; a generator that a test brings is passed through, as NumPy does."""
-    return seed if isinstance(seed, np.random.Generator) else _Moved(_default_rng(seed).bit_generator)
+    """NumPy's `default_rng`, moved; a generator that a test brings is passed through, as NumPy
+    does.
+    """
+    return (
+        seed if isinstance(seed, np.random.Generator) else _Moved(_default_rng(seed).bit_generator)
+    )

@@ -1,8 +1,8 @@
-"""The tasks of `test_tasks.py` as they were written before `build`, `save` and `plot_posterior`, to compare with.
+"""The tasks of `test_tasks.py` as they were written before `build`, `save` and `plot_posterior`, to
+compare with.
 
-Tasks that are written today as they were then are not repeated. `python -m tests.tasks_before` prints statements and processor
-seconds of all, both ways, with the short runs of the tests.
-"""
+Tasks that are written today as they were then are not repeated. `python -m tests.tasks_before`
+prints statements and processor seconds of all, both ways, with the short runs of the tests."""
 
 from __future__ import annotations
 
@@ -53,7 +53,10 @@ def multi_class(folder: Path) -> bool:
 def counts(folder: Path) -> bool:
     """A rate with its interval."""
     model = gd.Standardized(
-        lambda X, Y: gd.models.CVIGP((X, Y), gpflow.kernels.Matern52(), gpflow.likelihoods.Poisson()), (X, COUNTS)
+        lambda X, Y: gd.models.CVIGP(
+            (X, Y), gpflow.kernels.Matern52(), gpflow.likelihoods.Poisson()
+        ),
+        (X, COUNTS),
     )
     model.fit(**SHORT)
     mean, variance = model.predict_f(X)
@@ -76,10 +79,14 @@ def saving(folder: Path) -> bool:
 
 def port(folder: Path) -> bool:
     """A script for `gpflow.models.SVGP` with another constructor, and q under other names."""
-    model = gd.models.ODVGP(gpflow.kernels.Matern52(), gpflow.likelihoods.Gaussian(), X[::5] + 0.1, X[::4], num_data=40)
+    model = gd.models.ODVGP(
+        gpflow.kernels.Matern52(), gpflow.likelihoods.Gaussian(), X[::5] + 0.1, X[::4], num_data=40
+    )
     loss = model.training_loss_closure((X, Y / 100.0), compile=False)
     before = float(loss())
-    gpflow.optimizers.NaturalGradient(gamma=0.5).minimize(loss, [(model.basis.q_mu, model.basis.q_sqrt)])
+    gpflow.optimizers.NaturalGradient(gamma=0.5).minimize(
+        loss, [(model.basis.q_mu, model.basis.q_sqrt)]
+    )
     return float(loss()) < before
 
 
@@ -92,7 +99,9 @@ BEFORE: dict[str, Callable[[Path], bool]] = {
 def main() -> None:
     """A row for each task: statements and processor seconds, before and now."""
     print("| task | statements before | now | processor s before | now |\n|---|---|---|---|---|")
-    test_tasks.regression(Path(tempfile.mkdtemp()))  # imports and what is traced once are not counted
+    test_tasks.regression(
+        Path(tempfile.mkdtemp())
+    )  # imports and what is traced once are not counted
     for task in TASKS:
         ways = (BEFORE.get(task.__name__, task), task)
         seconds = []
@@ -101,7 +110,10 @@ def main() -> None:
             way(Path(tempfile.mkdtemp()))
             seconds.append(time.process_time() - began)
         lines = [statements(way) for way in ways]
-        print(f"| {task.__name__} | {lines[0]} | {lines[1]} | {seconds[0]:.1f} | {seconds[1]:.1f} |", flush=True)
+        print(
+            f"| {task.__name__} | {lines[0]} | {lines[1]} | {seconds[0]:.1f} | {seconds[1]:.1f} |",
+            flush=True,
+        )
 
 
 if __name__ == "__main__":

@@ -1,4 +1,6 @@
-"""Numbers that count or scale nothing: refused where they are passed, in one sentence with name, value and fix."""
+"""Numbers that count or scale nothing: refused where they are passed, in one sentence with name,
+value and fix.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,16 @@ import gpflow_decoupled as gd
 import gpflow_decoupled.certificates
 from gpflow_decoupled.errors import DataError
 from gpflow_decoupled.likelihoods import BernoulliLogit
-from gpflow_decoupled.models import CVIGLM, CVIGP, LCLGP, ODVGP, AffineIndependentGP, BasisGP, Factor, SparseCVIGP
+from gpflow_decoupled.models import (
+    CVIGLM,
+    CVIGP,
+    LCLGP,
+    ODVGP,
+    AffineIndependentGP,
+    BasisGP,
+    Factor,
+    SparseCVIGP,
+)
 from gpflow_decoupled.optimizers import (
     AffineIndependentAscent,
     CholeskyKL,
@@ -37,7 +48,13 @@ LABELS = (Y > 0).astype(float)
 
 
 def _classifier() -> ODVGP:
-    return ODVGP(gpflow.kernels.SquaredExponential(), gpflow.likelihoods.Bernoulli(), GAMMA, BETA, num_data=60)
+    return ODVGP(
+        gpflow.kernels.SquaredExponential(),
+        gpflow.likelihoods.Bernoulli(),
+        GAMMA,
+        BETA,
+        num_data=60,
+    )
 
 
 @pytest.mark.costly(keep=3)
@@ -51,12 +68,16 @@ def test_step_sizes_of_natural_gradients(gamma: object) -> None:
         model = orthogonal(num_data=60)
         before = values(model)
         for given in (tf.Variable(gamma, dtype=tf.float64), lambda: gamma):
-            with pytest.raises(DataError, match=r"gamma=.* must be a number above 0 and at most 1\."):
+            with pytest.raises(
+                DataError, match=r"gamma=.* must be a number above 0 and at most 1\."
+            ):
                 NaturalGradient(given).minimize(model, (X, Y))
         assert unchanged(before, model)
 
 
-@pytest.mark.parametrize("options", [{"rank": 0}, {"cg_iterations": -1}, {"cg_tolerance": 0.0}, {"rank": True}])
+@pytest.mark.parametrize(
+    "options", [{"rank": 0}, {"cg_iterations": -1}, {"cg_tolerance": 0.0}, {"rank": True}]
+)
 def test_numbers_of_the_newton_step(options: dict) -> None:
     with pytest.raises(DataError, match=f"{next(iter(options))}=.* must be a"):
         NaturalGradient(mean="newton", **options)
@@ -65,7 +86,10 @@ def test_numbers_of_the_newton_step(options: dict) -> None:
 @pytest.mark.costly(keep=2)
 @pytest.mark.parametrize("num_data", [0, -3, True, 2.5, float("nan"), "60"])
 def test_sizes_of_the_data_set(num_data: object) -> None:
-    message = r"num_data=.* must be a whole number of at least 1, the rows of the whole data set; leave it out"
+    message = (
+        r"num_data=.* must be a whole number of at least 1, the rows of the whole data set; leave"
+        r" it out"
+    )
     makes: list[Callable[[], object]] = [
         lambda: orthogonal(num_data=num_data),
         lambda: SparseCVIGP(*parts(), BETA, num_data=num_data),
@@ -95,7 +119,9 @@ def test_numbers_of_latent_functions(number: object) -> None:
         lambda: LCLGP((X, Y), *parts(), num_latent_gps=number),
         lambda: CVIGLM((X, Y), gpflow.likelihoods.Gaussian(), num_latent_gps=number),
     ):
-        with pytest.raises(DataError, match=r"num_latent_gps=.* must be a whole number of at least 1\."):
+        with pytest.raises(
+            DataError, match=r"num_latent_gps=.* must be a whole number of at least 1\."
+        ):
             make()
 
 
@@ -108,7 +134,9 @@ def test_numbers_of_steps(steps: object) -> None:
         MeanFieldCVI().run(gamma_poisson(), steps=steps)
     with pytest.raises(DataError, match=r"batch_size=.* must be from 1 to .* 60"):
         ConjugateComputation().run(model, batch_size=steps if steps != 2.0 else 2.5)
-    with pytest.raises(DataError, match=r"samples=.* must be a whole number of at least 1, or None"):
+    with pytest.raises(
+        DataError, match=r"samples=.* must be a whole number of at least 1, or None"
+    ):
         ConjugateComputation(samples=steps)
     with pytest.raises(DataError, match=r"tolerance=-1.0 must be a number above 0\."):
         ConjugateComputation().run(model, tolerance=-1.0)
@@ -129,7 +157,9 @@ BOUNDS = ["elbo", "training_loss", "maximum_log_likelihood_objective"]
 @pytest.mark.parametrize("verb", BOUNDS)
 def test_bounds_check_values(verb: str) -> None:
     model = _classifier()
-    with pytest.raises(DataError, match=r"Y\[\d+, 0\] = -1 is outside the support of Bernoulli, which takes 0 or 1"):
+    with pytest.raises(
+        DataError, match=r"Y\[\d+, 0\] = -1 is outside the support of Bernoulli, which takes 0 or 1"
+    ):
         getattr(model, verb)((X, 2 * LABELS - 1))
     broken = X.copy()
     broken[4, 0] = np.nan
@@ -185,13 +215,17 @@ SETTINGS: list[tuple[Callable[..., object], dict[str, object]]] = [
 
 
 @pytest.mark.parametrize("make, options", SETTINGS)
-def test_booleans_and_infinities_are_no_settings(make: Callable[..., object], options: dict[str, object]) -> None:
+def test_booleans_and_infinities_are_no_settings(
+    make: Callable[..., object], options: dict[str, object]
+) -> None:
     (name,) = options
     with pytest.raises(DataError, match=f"{name}=.* must be a"):
         make(**options)
 
 
-@pytest.mark.parametrize("options", [{"batch_size": True}, {"learning_rate": True}, {"seed": True}, {"seconds": True}])
+@pytest.mark.parametrize(
+    "options", [{"batch_size": True}, {"learning_rate": True}, {"seed": True}, {"seconds": True}]
+)
 def test_booleans_are_no_options_of_fit(options: dict[str, object]) -> None:
     model = orthogonal()
     before = values(model)
@@ -207,7 +241,10 @@ def test_numbers_of_a_certificate() -> None:
     ):
         with pytest.raises(DataError, match=message):
             gd.certificates.pac_bayes_certificate(_classifier(), (X, LABELS), **options)
-    for given, message in (({"fraction": True}, "fraction=True"), ({"seed": True}, "seed=True must be a whole")):
+    for given, message in (
+        ({"fraction": True}, "fraction=True"),
+        ({"seed": True}, "seed=True must be a whole"),
+    ):
         with pytest.raises(DataError, match=message):
             gd.certificates.split_for_certificate((X, LABELS), **given)
 
@@ -226,7 +263,9 @@ def test_numbers_of_the_lagrangian(value: object) -> None:
         ConstraintSubset(size="3")
 
 
-@pytest.mark.parametrize("options", [{"frequencies": 0}, {"points": 0}, {"memory": np.inf}, {"memory": [0.1]}])
+@pytest.mark.parametrize(
+    "options", [{"frequencies": 0}, {"points": 0}, {"memory": np.inf}, {"memory": [0.1]}]
+)
 def test_numbers_of_integrals(options: dict) -> None:
     with pytest.raises(DataError, match=f"{next(iter(options))}=.* must be a"):
         AffineIndependentGP((X, LABELS), gpflow.kernels.Matern52(), BernoulliLogit(), **options)
@@ -251,7 +290,10 @@ def test_arrays_that_only_look_like_numbers() -> None:
     counts = np.ones((4, 3), int)
     for documents, message in (
         (counts.astype(str), "X holds <U21 values; it must be a matrix"),
-        (np.ma.MaskedArray(counts, counts * np.eye(4, 3)), "X has masked entries; they must be counts"),
+        (
+            np.ma.MaskedArray(counts, counts * np.eye(4, 3)),
+            "X has masked entries; they must be counts",
+        ),
     ):
         with pytest.raises(DataError, match=message):
             gd.topics.LatentDirichletAllocation(2).fit(documents)

@@ -1,4 +1,6 @@
-"""A test of the tests: whatever looks like a test is collected, can fail, and is not hidden by a namesake."""
+"""A test of the tests: whatever looks like a test is collected, can fail, and is not hidden by a
+namesake.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 Scope = tuple[ast.AST, ...]
 
 
-def _functions(tree: ast.AST, scope: tuple[ast.AST, ...] = ()) -> Iterator[tuple[Function, tuple[ast.AST, ...]]]:
+def _functions(
+    tree: ast.AST, scope: tuple[ast.AST, ...] = ()
+) -> Iterator[tuple[Function, tuple[ast.AST, ...]]]:
     """Each function with the classes and functions around it, outermost first."""
     for node in ast.iter_child_nodes(tree):
         if isinstance(node, Function):
@@ -60,7 +64,9 @@ def namesakes(path: Path) -> list[str]:
         for node in scope.body:
             if isinstance(node, Function | ast.ClassDef):
                 if node.name in seen:
-                    complaints.append(f"{path.name}:{node.lineno}: {node.name} hides one of the same name")
+                    complaints.append(
+                        f"{path.name}:{node.lineno}: {node.name} hides one of the same name"
+                    )
                 seen.add(node.name)
     return complaints
 
@@ -72,7 +78,9 @@ def _says_only(statement: ast.stmt) -> bool:
     if not isinstance(statement, ast.Expr):
         return False
     call = statement.value
-    is_print = isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == "print"
+    is_print = (
+        isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == "print"
+    )
     return is_print or isinstance(call, ast.Constant)
 
 
@@ -81,19 +89,28 @@ def swallowed_failures(path: Path) -> list[str]:
     return [
         f"{path.name}:{node.lineno}: the exception is swallowed; use pytest.raises, or let it out"
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-        if isinstance(node, ast.ExceptHandler) and all(_says_only(statement) for statement in node.body)
+        if isinstance(node, ast.ExceptHandler)
+        and all(_says_only(statement) for statement in node.body)
     ]
 
 
 def slow_conftest(path: Path) -> list[str]:
     """A `conftest.py` that loads TensorFlow in the process that only hands out the tests."""
     body = ast.parse(path.read_text(encoding="utf-8")).body if path.name == "conftest.py" else []
-    modules = [(node.lineno, alias.name) for node in body if isinstance(node, ast.Import) for alias in node.names]
-    modules += [(node.lineno, node.module or "") for node in body if isinstance(node, ast.ImportFrom)]
+    modules = [
+        (node.lineno, alias.name)
+        for node in body
+        if isinstance(node, ast.Import)
+        for alias in node.names
+    ]
+    modules += [
+        (node.lineno, node.module or "") for node in body if isinstance(node, ast.ImportFrom)
+    ]
     return [
         f"{path}:{line}: import {module} in the fixture that needs it"
         for line, module in modules
-        if module.split(".")[0] in {"gpflow", "gpflow_decoupled", "tensorflow", "tensorflow_probability"}
+        if module.split(".")[0]
+        in {"gpflow", "gpflow_decoupled", "tensorflow", "tensorflow_probability"}
     ]
 
 
@@ -124,8 +141,16 @@ BAD = {
         "class TestKL:\n    def __init__(self): ...\n    def test_x(self): assert f()",
     ),
     "in a function": (uncollected, "test_a.py", "def helper():\n    def test_x(): assert f()"),
-    "at the top of a conftest": (slow_conftest, "conftest.py", "import numpy\nimport gpflow.config"),
-    "from the top of a conftest": (slow_conftest, "conftest.py", "from gpflow_decoupled.bases import x"),
+    "at the top of a conftest": (
+        slow_conftest,
+        "conftest.py",
+        "import numpy\nimport gpflow.config",
+    ),
+    "from the top of a conftest": (
+        slow_conftest,
+        "conftest.py",
+        "from gpflow_decoupled.bases import x",
+    ),
     "twice": (namesakes, "test_a.py", "def test_x(): assert f()\ndef test_x(): assert g()"),
     "twice in a class": (
         namesakes,

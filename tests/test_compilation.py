@@ -75,12 +75,18 @@ def test_a_rare_branch_is_one_operation_and_does_the_same() -> None:
     graph = tf.function(choose, autograph=False)
     library = graph.get_concrete_function(tf.TensorSpec([])).graph.as_graph_def().library
     branch = next(
-        f for f in library.function if "cond_false" in f.signature.name and f.signature.name.count("cond") == 1
+        f
+        for f in library.function
+        if "cond_false" in f.signature.name and f.signature.name.count("cond") == 1
     )
     assert not {"Exp", "Sin", "Cos"} & {node.op for node in branch.node_def}
     for function in (graph, choose, tf.function(choose, autograph=False, jit_compile=True)):
-        assert [float(value) for value in function(tf.constant(2.0))] == [2.0, 2.0] and float(written) == 0.0
-        np.testing.assert_allclose(function(tf.constant(-1.0)), [np.exp(np.sin(-1.0)), np.cos(-1.0)], rtol=1e-6)
+        assert [float(value) for value in function(tf.constant(2.0))] == [2.0, 2.0] and float(
+            written
+        ) == 0.0
+        np.testing.assert_allclose(
+            function(tf.constant(-1.0)), [np.exp(np.sin(-1.0)), np.cos(-1.0)], rtol=1e-6
+        )
         assert float(written) == -1.0
         written.assign(0.0)
 
@@ -96,7 +102,9 @@ def test_other_errors_arrive_as_they_are() -> None:
 
 
 class Branching(gpflow.functions.MeanFunction):
-    """A mean function as users write it: Python's `if` on a tensor; `seen` holds the source it was traced from."""
+    """A mean function as users write it: Python's `if` on a tensor; `seen` holds the source it was
+    traced from.
+    """
 
     def __init__(self, branches: bool) -> None:
         super().__init__()
@@ -113,7 +121,9 @@ class Branching(gpflow.functions.MeanFunction):
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("branches", [False, True])
-def test_fit_pays_for_autograph_only_where_a_user_needs_it(branches: bool, rng: np.random.Generator) -> None:
+def test_fit_pays_for_autograph_only_where_a_user_needs_it(
+    branches: bool, rng: np.random.Generator
+) -> None:
     X = rng.uniform(0.1, 1.0, (20, 1))
     bounds = []
     for compile in (True, False):
@@ -123,7 +133,9 @@ def test_fit_pays_for_autograph_only_where_a_user_needs_it(branches: bool, rng: 
             gpflow.kernels.Matern32(), gpflow.likelihoods.Gaussian(0.1), basis, mean_function=mean
         )
         sources: list[str] = []  # of the steps: the bound at the end is computed eagerly
-        calls = gd.training.Callbacks([lambda *_, mean=mean, sources=sources: sources.append(mean.seen[0])], every=1)
+        calls = gd.training.Callbacks(
+            [lambda *_, mean=mean, sources=sources: sources.append(mean.seen[0])], every=1
+        )
         data, options = (X, np.sin(9 * X)), {"steps": 2, "progress": False, "compile": compile}
         bounds.append(gd.fit(model, data, callbacks=calls, **options).history["elbo"])
         assert (sources[-1] == __file__) == (not compile or not branches)
@@ -131,14 +143,22 @@ def test_fit_pays_for_autograph_only_where_a_user_needs_it(branches: bool, rng: 
 
 
 def _compiled_root(parameter: gpflow.Parameter) -> Compiled:
-    """A function with a bijector and a custom gradient, each of which TensorFlow remembers in a table of its own."""
+    """A function with a bijector and a custom gradient, each of which TensorFlow remembers in a
+    table of its own.
+    """
     return Compiled(lambda x: tf.reduce_sum(cholesky(parameter * x).chol))
 
 
 def test_graphs_go_with_their_function() -> None:
-    """Neither the gradients' registry nor the bijectors' cache keeps one, while functions that are still there work on."""
+    """Neither the gradients' registry nor the bijectors' cache keeps one, while functions that are
+    still there work on.
+    """
     parameter = gpflow.Parameter(2.0, transform=gpflow.utilities.positive())
-    x, kept, gone = tf.eye(3, dtype=tf.float64), _compiled_root(parameter), _compiled_root(parameter)
+    x, kept, gone = (
+        tf.eye(3, dtype=tf.float64),
+        _compiled_root(parameter),
+        _compiled_root(parameter),
+    )
     kept(x)
     graph = weakref.ref(gone.get_concrete_function(x).graph)
     assert graph() is not None
@@ -152,8 +172,12 @@ def test_graphs_go_with_their_function() -> None:
 
 
 def test_graphs_shared_with_others_keep_their_gradients() -> None:
-    """The graph of `tfp.math.lbeta`, traced here by the first function, is used by the second after the first is gone."""
-    x = tf.constant([0.125, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0], tf.float64)  # a shape that nobody else has had
+    """The graph of `tfp.math.lbeta`, traced here by the first function, is used by the second after
+    the first is gone.
+    """
+    x = tf.constant(
+        [0.125, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0], tf.float64
+    )  # a shape that nobody else has had
     first = Compiled(lambda x: tf.reduce_sum(tfp.math.lbeta(x, x)))
     first(x)
     del first
@@ -166,13 +190,17 @@ def test_graphs_shared_with_others_keep_their_gradients() -> None:
             value = tf.reduce_sum(tfp.math.lbeta(x, x))
         return tape.gradient(value, x)
 
-    np.testing.assert_allclose(slope(x), 2.0 * (tf.math.digamma(x) - tf.math.digamma(2.0 * x)), rtol=1e-12)
+    np.testing.assert_allclose(
+        slope(x), 2.0 * (tf.math.digamma(x) - tf.math.digamma(2.0 * x)), rtol=1e-12
+    )
 
 
 @pytest.mark.exhaustive
 def test_fits_of_one_model_leave_no_graphs() -> None:
     model = CVIGP(
-        (np.linspace(0.0, 1.0, 6)[:, None], np.arange(6.0)[:, None] - 2.5), gpflow.kernels.Matern32(), gl.Gaussian()
+        (np.linspace(0.0, 1.0, 6)[:, None], np.arange(6.0)[:, None] - 2.5),
+        gpflow.kernels.Matern32(),
+        gl.Gaussian(),
     )
     counts = []
     for _ in range(3):

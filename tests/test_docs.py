@@ -1,4 +1,6 @@
-"""The documentation holds together without being built: its code runs, its links lead somewhere, nothing is left out."""
+"""The documentation holds together without being built: its code runs, its links lead somewhere,
+nothing is left out.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,9 @@ CODE = re.compile(r"^```([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 DIRECTIVE = re.compile(r"^```\{(\w+)\} ?(\S*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 TAG = re.compile(r"\\tag\{([A-Z]\d+)\}")
-NEEDS_MORE = [f"gpflow_decoupled.wrappers.{name}" for name in ("bayesian_benchmarks", "sklearn", "trieste")]
+NEEDS_MORE = [
+    f"gpflow_decoupled.wrappers.{name}" for name in ("bayesian_benchmarks", "sklearn", "trieste")
+]
 """Public modules that the package does not import by itself."""
 NEEDS = {"bayesian_optimisation.md": "trieste"}
 """Pages whose code is run only where this is installed."""
@@ -43,15 +47,33 @@ WORDS = ("site", "basis", "whitened")
 """Words of this field that a page defines where they first stand, in italics."""
 NAMES_OF_BASES = ("coupled", "orthogonal")
 """Such words of notebooks, too."""
-ELSEWHERE = ("api/", "benchmarks.md", "changelog.md", "notebooks.md", "papers.md", "mathematics/notation.md")
+ELSEWHERE = (
+    "api/",
+    "benchmarks.md",
+    "changelog.md",
+    "notebooks.md",
+    "papers.md",
+    "mathematics/notation.md",
+)
 """Pages that are lists, or have tables of numbers, and link to those that define the words."""
-RIDDLES = ("not there;", "not there either", "is not there", "objective is none", "is not defined", "it is forty lines")
+RIDDLES = (
+    "not there;",
+    "not there either",
+    "is not there",
+    "objective is none",
+    "is not defined",
+    "it is forty lines",
+)
 WITH_CODE = [page for page, text in PAGES.items() if PYTHON.search(text)]
 
 
 def packages(package: ModuleType) -> list[ModuleType]:
     """The packages that are public names of a package, and theirs."""
-    found = [getattr(package, name) for name in package.__all__ if isinstance(getattr(package, name), ModuleType)]
+    found = [
+        getattr(package, name)
+        for name in package.__all__
+        if isinstance(getattr(package, name), ModuleType)
+    ]
     return [inner for part in found for inner in (part, *packages(part))]
 
 
@@ -59,50 +81,84 @@ def in_contents(page: str) -> set[str]:
     """The pages that a page's tables of contents name, from the root of the documentation."""
     folder = Path(page).parent
     entries = [
-        line for kind, _, body in DIRECTIVE.findall(PAGES[page]) if kind == "toctree" for line in body.split("\n")
+        line
+        for kind, _, body in DIRECTIVE.findall(PAGES[page])
+        if kind == "toctree"
+        for line in body.split("\n")
     ]
-    names = {(folder / entry).as_posix() for entry in entries if entry and not entry.startswith(":")}
-    return {f"{name}.ipynb" if (DOCS / f"{name}.ipynb").is_file() else f"{name}.md" for name in names}
+    names = {
+        (folder / entry).as_posix() for entry in entries if entry and not entry.startswith(":")
+    }
+    return {
+        f"{name}.ipynb" if (DOCS / f"{name}.ipynb").is_file() else f"{name}.md" for name in names
+    }
 
 
 def test_every_page_is_in_a_table_of_contents() -> None:
     listed = set().union(*(in_contents(page) for page in PAGES))
-    assert listed == {*PAGES, *(path.relative_to(DOCS).as_posix() for path in NOTEBOOKS)} - {"index.md"}
+    assert listed == {*PAGES, *(path.relative_to(DOCS).as_posix() for path in NOTEBOOKS)} - {
+        "index.md"
+    }
 
 
 @pytest.mark.parametrize("page", PAGES | README)
 def test_code_fits_on_its_page(page: str) -> None:
     text = (PAGES | README)[page]
-    lines = [line for kind, code in CODE.findall(text) if "{" not in kind for line in code.split("\n")]
+    lines = [
+        line for kind, code in CODE.findall(text) if "{" not in kind for line in code.split("\n")
+    ]
     assert [line for line in lines if len(line) > CODE_COLUMNS] == []
 
 
 @pytest.mark.parametrize("page", PAGES)
 def test_tables_fit_on_their_page(page: str) -> None:
-    """`test_site.py` measures their width in a browser, where there is one; more columns were too wide at 800 pixels."""
-    rows = [re.split(r"(?<!\\)\|", line)[1:-1] for line in PAGES[page].splitlines() if line.startswith("|")]
+    """`test_site.py` measures their width in a browser, where there is one; more columns were too
+    wide at 800 pixels.
+    """
+    rows = [
+        re.split(r"(?<!\\)\|", line)[1:-1]
+        for line in PAGES[page].splitlines()
+        if line.startswith("|")
+    ]
     assert max(map(len, rows), default=0) <= COLUMNS_OF_TABLES
 
 
 @pytest.mark.parametrize("page", PAGES)
 def test_links_lead_somewhere(page: str) -> None:
-    files = [link.partition("#")[0] for link in LINK.findall(PAGES[page]) if not link.startswith(("http", "#"))]
-    files += [target for kind, target, _ in DIRECTIVE.findall(PAGES[page]) if kind in ("include", "image", "figure")]
+    files = [
+        link.partition("#")[0]
+        for link in LINK.findall(PAGES[page])
+        if not link.startswith(("http", "#"))
+    ]
+    files += [
+        target
+        for kind, target, _ in DIRECTIVE.findall(PAGES[page])
+        if kind in ("include", "image", "figure")
+    ]
     assert [name for name in files if not (DOCS / page).parent.joinpath(name).is_file()] == []
 
 
 def check_definitions(text: str, words: Iterable[str]) -> None:
     """Each of the words stands in italics where it first stands in the prose of a page."""
-    prose = re.sub(r"^```.*?^```$|`[^`]*`|\]\([^)]*\)|^#.*?$|\$[^$]*\$", "", text, flags=re.MULTILINE | re.DOTALL)
+    prose = re.sub(
+        r"^```.*?^```$|`[^`]*`|\]\([^)]*\)|^#.*?$|\$[^$]*\$",
+        "",
+        text,
+        flags=re.MULTILINE | re.DOTALL,
+    )
     for word in words:
-        first = re.search(rf"\*?\b{word[:3]}(?:{word[3:]}|es|{word[3:]}s)\b\*?", prose, re.IGNORECASE)
+        first = re.search(
+            rf"\*?\b{word[:3]}(?:{word[3:]}|es|{word[3:]}s)\b\*?", prose, re.IGNORECASE
+        )
         assert first is None or re.fullmatch(r"\*.*\*", first.group()), (
             word,
             prose[max(0, first.start() - 80) : first.end() + 40],
         )
 
 
-@pytest.mark.parametrize("page", ["api/models.md", *(page for page in PAGES if not page.startswith(ELSEWHERE))])
+@pytest.mark.parametrize(
+    "page", ["api/models.md", *(page for page in PAGES if not page.startswith(ELSEWHERE))]
+)
 def test_words_of_the_field_are_defined_where_they_first_stand(page: str) -> None:
     check_definitions(PAGES[page], WORDS)
 
@@ -123,8 +179,12 @@ def test_no_sentence_is_a_riddle(page: str) -> None:
 
 
 def test_what_is_included_has_its_markers() -> None:
-    marked = [(DOCS / page, *part) for page, text in PAGES.items() for part in DIRECTIVE.findall(text)]
-    included = [(page.parent / target, body) for page, kind, target, body in marked if kind == "include"]
+    marked = [
+        (DOCS / page, *part) for page, text in PAGES.items() for part in DIRECTIVE.findall(text)
+    ]
+    included = [
+        (page.parent / target, body) for page, kind, target, body in marked if kind == "include"
+    ]
     assert any(path.name == "README.md" for path, _ in included)
     for path, body in included:
         for marker in re.findall(r':(?:start-after|end-before): "(.*)"', body):
@@ -143,14 +203,18 @@ def test_python_runs_as_printed(page: str, tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr("gpflow_decoupled.training.standardized.model.fit", quick_fit)
     names: dict = {}
     for number, code in enumerate(PYTHON.findall(PAGES[page])):
-        if any(f"import {name}" in code and importlib.util.find_spec(name) is None for name in OPTIONAL):
+        if any(
+            f"import {name}" in code and importlib.util.find_spec(name) is None for name in OPTIONAL
+        ):
             continue
         if not code.startswith(">>>"):
             exec(compile(code, f"{page}, block {number}", "exec"), names)
             continue
         test = doctest.DocTestParser().get_doctest(code, names, page, page, 0)
         said: list[str] = []
-        outcome = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS).run(test, out=said.append, clear_globs=False)
+        outcome = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS).run(
+            test, out=said.append, clear_globs=False
+        )
         assert outcome.failed == 0, "".join(said)
 
 
@@ -166,8 +230,14 @@ def test_every_public_name_is_in_the_reference() -> None:
     for package in packages(gpflow_decoupled):
         assert package.__name__ in automatic, f"docs/api has no automodule of {package.__name__}"
         things = {name: getattr(package, name) for name in package.__all__}
-        silent = {name for name, thing in things.items() if not callable(thing) and not isinstance(thing, ModuleType)}
-        assert {name for name in silent if f"`{name}`" not in reference} == set(), "automodule leaves constants out"
+        silent = {
+            name
+            for name, thing in things.items()
+            if not callable(thing) and not isinstance(thing, ModuleType)
+        }
+        assert {name for name in silent if f"`{name}`" not in reference} == set(), (
+            "automodule leaves constants out"
+        )
     assert {name for name in gpflow_decoupled.__all__ if name not in reference} == set()
     assert set(NEEDS_MORE) <= automatic
 
@@ -180,14 +250,20 @@ def test_every_notebook_is_listed() -> None:
 
 
 def test_equations_are_those_of_the_notation() -> None:
-    rows = re.findall(r"^\| \(([A-Z]\d+)\) \|", (ROOT / "NOTATION.md").read_text(encoding="utf-8"), re.MULTILINE)
+    rows = re.findall(
+        r"^\| \(([A-Z]\d+)\) \|", (ROOT / "NOTATION.md").read_text(encoding="utf-8"), re.MULTILINE
+    )
     tags = [tag for text in PAGES.values() for tag in TAG.findall(text)]
     assert len(tags) == len(set(tags)) > 100
     assert set(tags) <= set(rows)
 
 
 def test_what_is_said_to_show_a_method_exists() -> None:
-    rows = [line for line in PAGES["papers.md"].split("\n") if line.startswith("| ") and line.count("|") == 4]
+    rows = [
+        line
+        for line in PAGES["papers.md"].split("\n")
+        if line.startswith("| ") and line.count("|") == 4
+    ]
     methods = [row for row in rows if not row.endswith("shown by |")]
     assert len(methods) > 42
     for row in methods:
@@ -202,7 +278,11 @@ def test_pictures_are_small_and_shown() -> None:
     assert PICTURES
     sizes = [path.stat().st_size for path in PICTURES]
     assert max(sizes) < 100_000 and sum(sizes) < 600_000
-    assert [path.name for path in PICTURES if not any(f"pictures/{path.name}" in text for text in PAGES.values())] == []
+    assert [
+        path.name
+        for path in PICTURES
+        if not any(f"pictures/{path.name}" in text for text in PAGES.values())
+    ] == []
 
 
 def test_executed_notebooks_are_small() -> None:
@@ -228,22 +308,39 @@ def test_names_of_other_packages_have_addresses() -> None:
     links = pytest.importorskip("sphinx") and module("links")
     assert links.elsewhere("tf.Tensor") == "https://www.tensorflow.org/api_docs/python/tf/Tensor"
     assert links.elsewhere("np.ndarray").endswith("/numpy.ndarray.html")
-    assert [links.elsewhere(name) for name in ("tf.linalg", "tf.no.Such", "fit", "np")] == [None] * 4
+    assert [links.elsewhere(name) for name in ("tf.linalg", "tf.no.Such", "fit", "np")] == [
+        None
+    ] * 4
 
 
 def test_intersphinx_has_the_names_of_gpflow(tmp_path: Path) -> None:
-    """Under every path that leads to them: GPflow's pages have the shortest, the name in a signature is the longest."""
+    """Under every path that leads to them: GPflow's pages have the shortest, the name in a
+    signature is the longest.
+    """
     file = tmp_path / "folder" / "gpflow.inv"
     module("inventory").write(file)
     *header, packed = file.read_bytes().split(b"\n", 4)
     assert header[0] == b"# Sphinx inventory version 2"
     found = {
-        name: (kind, page) for name, kind, _, page, _ in map(str.split, zlib.decompress(packed).decode().splitlines())
+        name: (kind, page)
+        for name, kind, _, page, _ in map(str.split, zlib.decompress(packed).decode().splitlines())
     }
-    assert found["gpflow.models.SVGP"] == ("py:class", "api/gpflow/models/index.html#gpflow.models.SVGP")
-    assert found["gpflow.kernels.base.Kernel"] == ("py:class", "api/gpflow/kernels/index.html#gpflow.kernels.Kernel")
-    assert found["gpflow.models.SVGP.elbo"] == ("py:method", "api/gpflow/models/index.html#gpflow.models.SVGP.elbo")
-    assert found["gpflow.set_trainable"] == ("py:function", "api/gpflow/index.html#gpflow.set_trainable")
+    assert found["gpflow.models.SVGP"] == (
+        "py:class",
+        "api/gpflow/models/index.html#gpflow.models.SVGP",
+    )
+    assert found["gpflow.kernels.base.Kernel"] == (
+        "py:class",
+        "api/gpflow/kernels/index.html#gpflow.kernels.Kernel",
+    )
+    assert found["gpflow.models.SVGP.elbo"] == (
+        "py:method",
+        "api/gpflow/models/index.html#gpflow.models.SVGP.elbo",
+    )
+    assert found["gpflow.set_trainable"] == (
+        "py:function",
+        "api/gpflow/index.html#gpflow.set_trainable",
+    )
     assert not any("tensorflow" in name or "._" in name for name in found)
 
 
@@ -264,7 +361,9 @@ def test_names_of_this_package_are_links() -> None:
 
 def test_a_notebook_offers_itself() -> None:
     site_files = module("site_files")
-    source = [json.dumps({"cells": [{"cell_type": "markdown", "source": ["# Name\n", "\n", "Text."]}]})]
+    source = [
+        json.dumps({"cells": [{"cell_type": "markdown", "source": ["# Name\n", "\n", "Text."]}]})
+    ]
     site_files.offer_download(None, "training", source)
     assert "download" not in source[0]
     site_files.offer_download(None, "notebooks/01_name", source)
@@ -276,7 +375,10 @@ def test_a_notebook_offers_itself() -> None:
 def test_docstrings_become_restructured_text() -> None:
     docstrings = module("docstrings")
     names = docstrings.public_names(gpflow_decoupled)
-    assert names["ODVGP"] == "gpflow_decoupled.models.ODVGP" and names["fit"] == "gpflow_decoupled.training.fit"
+    assert (
+        names["ODVGP"] == "gpflow_decoupled.models.ODVGP"
+        and names["fit"] == "gpflow_decoupled.training.fit"
+    )
     assert names["Gamma"] == "gpflow_decoupled.distributions.families.Gamma"
     assert "Gaussian" not in names, "a namesake of two packages"
     lines = [
@@ -294,9 +396,22 @@ def test_docstrings_become_restructured_text() -> None:
     ]
     docstrings.rewrite(lines, names)
     assert lines == [
-        ":param a: :py:obj:`~gpflow_decoupled.models.ODVGP`.", r":param b: a\* of q\_, as ``b*``.",
-        ":param c,\u200bd: two.", "", "Others::", "",
-        "    a* = `b`", "", r"* a \|b\|",
-        ".. list-table:: ", "   :header-rows: 1", "", "   * - a", "     - ``b``", r"   * - \*", "     - c", "",
+        ":param a: :py:obj:`~gpflow_decoupled.models.ODVGP`.",
+        r":param b: a\* of q\_, as ``b*``.",
+        ":param c,\u200bd: two.",
+        "",
+        "Others::",
+        "",
+        "    a* = `b`",
+        "",
+        r"* a \|b\|",
+        ".. list-table:: ",
+        "   :header-rows: 1",
+        "",
+        "   * - a",
+        "     - ``b``",
+        r"   * - \*",
+        "     - c",
+        "",
         ":param e: ``L``.",
-    ]  # fmt: skip
+    ]

@@ -1,4 +1,6 @@
-"""One rule for input everywhere: what is no dense array of the model's numbers is refused by every entry in the same words."""
+"""One rule for input everywhere: what is no dense array of the model's numbers is refused by every
+entry in the same words.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,17 @@ import gpflow_decoupled as gd
 import gpflow_decoupled.certificates
 import gpflow_decoupled.wrappers.calibration
 from gpflow_decoupled.errors import DataError
-from gpflow_decoupled.models import CVIGLM, CVIGP, DTC, LCLGLM, LCLGP, ODVGP, AffineIndependentGP, BasisGP, SparseCVIGP
+from gpflow_decoupled.models import (
+    CVIGLM,
+    CVIGP,
+    DTC,
+    LCLGLM,
+    LCLGP,
+    ODVGP,
+    AffineIndependentGP,
+    BasisGP,
+    SparseCVIGP,
+)
 from gpflow_decoupled.optimizers import NaturalGradient, collapsed_elbo, sweep
 from gpflow_decoupled.pathwise import pathwise_samples
 from tests.training.problems import BETA, GAMMA, orthogonal, parts, sine
@@ -48,29 +60,58 @@ BAD: dict[str, tuple[Callable[[np.ndarray], Any], str]] = {
         lambda a: tf.sparse.from_dense(a),
         r"is a SparseTensor and must be dense; use tf.sparse.to_dense",
     ),
-    "ragged tensor": (lambda a: tf.ragged.constant(_ragged(a)), "is a RaggedTensor and must be dense"),
+    "ragged tensor": (
+        lambda a: tf.ragged.constant(_ragged(a)),
+        "is a RaggedTensor and must be dense",
+    ),
     "ragged list": (_ragged, "is ragged: give all rows the same length"),
-    "object": (lambda a: a.astype(object), r"is object and the model float64; use \w+.astype\(np.float64\)"),
-    "complex": (lambda a: a + 1j, "holds complex128 values; encode them as numbers, for example real and imaginary"),
-    "dates": (lambda a: a.astype("datetime64[s]"), r"holds datetime64\[s\] values; .* days since the first"),
-    "text": (lambda a: a.astype(str), "holds string values; encode them as numbers, for example classes"),
+    "object": (
+        lambda a: a.astype(object),
+        r"is object and the model float64; use \w+.astype\(np.float64\)",
+    ),
+    "complex": (
+        lambda a: a + 1j,
+        "holds complex128 values; encode them as numbers, for example real and imaginary",
+    ),
+    "dates": (
+        lambda a: a.astype("datetime64[s]"),
+        r"holds datetime64\[s\] values; .* days since the first",
+    ),
+    "text": (
+        lambda a: a.astype(str),
+        "holds string values; encode them as numbers, for example classes",
+    ),
     "nothing": (lambda a: None, "is a NoneType and not an array of numbers"),
     "rank 1": (lambda a: a[:, 0], r"has shape \(\d+,\); use \w+\[:, None\]"),
 }
 OTHER_TYPES: dict[str, tuple[Callable[[np.ndarray], Any], str]] = {
-    "float32": (lambda a: a.astype(np.float32), r"is float32 and the model float64; use \w+.astype\(np.float64\)"),
+    "float32": (
+        lambda a: a.astype(np.float32),
+        r"is float32 and the model float64; use \w+.astype\(np.float64\)",
+    ),
     "float32 tensor": (
         lambda a: tf.cast(a, tf.float32),
         r"is float32 and the model float64; use tf.cast\(\w+, tf.float64\)",
     ),
-    "longdouble": (lambda a: a.astype(np.longdouble), r"is \w+ and the model float64; use \w+.astype\(np.float64\)"),
+    "longdouble": (
+        lambda a: a.astype(np.longdouble),
+        r"is \w+ and the model float64; use \w+.astype\(np.float64\)",
+    ),
 }
 if np.dtype(np.longdouble).itemsize == 8:
     del OTHER_TYPES["longdouble"]  # on such a platform it is float64
 NOT_FINITE = {
-    "NaN": (lambda a: np.where(np.arange(len(a))[:, None] == 4, np.nan, a), r"\[4, 0\] is nan; remove or impute")
+    "NaN": (
+        lambda a: np.where(np.arange(len(a))[:, None] == 4, np.nan, a),
+        r"\[4, 0\] is nan; remove or impute",
+    )
 }
-INTEGERS = {"integers": (lambda a: np.arange(len(a))[:, None], r"is int64 and the model float64; use X\w*.astype")}
+INTEGERS = {
+    "integers": (
+        lambda a: np.arange(len(a))[:, None],
+        r"is int64 and the model float64; use X\w*.astype",
+    )
+}
 
 
 def _cases(table: dict) -> dict:
@@ -98,7 +139,9 @@ VERBS = {
 
 @pytest.mark.costly(keep=8)
 @pytest.mark.parametrize("name", MODELS)
-@pytest.mark.parametrize("convert, message", **_cases({**BAD, **OTHER_TYPES, **INTEGERS, **NOT_FINITE}))
+@pytest.mark.parametrize(
+    "convert, message", **_cases({**BAD, **OTHER_TYPES, **INTEGERS, **NOT_FINITE})
+)
 def test_predictions_refuse(name: str, convert: Callable, message: str) -> None:
     verbs = ["predict_f", "predict_y", "predict_f_samples"] if name == "projected" else list(VERBS)
     for verb in verbs:
@@ -110,7 +153,9 @@ def test_predictions_refuse(name: str, convert: Callable, message: str) -> None:
 @pytest.mark.parametrize("name", MODELS)
 def test_columns_of_predictions(name: str) -> None:
     for verb in ["predict_f", "predict_y"]:
-        with pytest.raises(DataError, match="Xnew has 2 columns and the model was made for 1; pass the columns"):
+        with pytest.raises(
+            DataError, match="Xnew has 2 columns and the model was made for 1; pass the columns"
+        ):
             VERBS[verb](MODELS[name], np.tile(NEW, 2))
     compiled = tf.function(lambda x: MODELS[name].predict_y(x)[0], autograph=False)
     with pytest.raises(DataError, match="Xnew has 2 columns"):
@@ -171,7 +216,9 @@ def test_every_entry_refuses(entry: str) -> None:
 
 
 @pytest.mark.costly(keep=3)
-@pytest.mark.parametrize("convert, message", **_cases({k: v for k, v in BAD.items() if k != "rank 1"}))
+@pytest.mark.parametrize(
+    "convert, message", **_cases({k: v for k, v in BAD.items() if k != "rank 1"})
+)
 def test_inducing_points_and_functions_refuse(convert: Callable, message: str) -> None:
     with pytest.raises(DataError, match=f"^beta {message}"):
         ODVGP(*parts(), GAMMA, convert(BETA))
@@ -184,7 +231,9 @@ def test_inducing_points_and_functions_refuse(convert: Callable, message: str) -
 def test_columns_of_functions_drawn() -> None:
     with pytest.raises(DataError, match="X has 2 columns and the model was made for 1"):
         pathwise_samples(MODELS["inducing"], 2)(np.tile(NEW, 2))
-    np.testing.assert_array_equal(*(pathwise_samples(MODELS["full"], 2)(x) for x in (NEW, NEW.tolist())))
+    np.testing.assert_array_equal(
+        *(pathwise_samples(MODELS["full"], 2)(x) for x in (NEW, NEW.tolist()))
+    )
 
 
 def test_types_are_those_of_the_model() -> None:
@@ -193,7 +242,9 @@ def test_types_are_those_of_the_model() -> None:
     gpflow.config.set_default_float(np.float32)
     try:
         assert float(model.elbo((X, Y))) == expected
-        with pytest.raises(DataError, match=r"X is float32 and the model float64; use X.astype\(np.float64\)"):
+        with pytest.raises(
+            DataError, match=r"X is float32 and the model float64; use X.astype\(np.float64\)"
+        ):
             model.elbo((X.astype(np.float32), Y))
         dataset = tf.data.Dataset.from_tensor_slices((X.astype(np.float32), Y)).batch(9)
         message = r"X is float32 and the model float64; use tf.cast\(X, tf.float64\) in dataset.map"
@@ -214,15 +265,24 @@ MAKES: dict[str, Callable[[Any, Any], object]] = {
 KERNELS = gpflow.kernels
 BAD_KERNELS: dict[str, tuple[Callable[[], Any], str]] = {
     "none": (lambda: None, "kernel is a NoneType; pass an instance of gpflow.kernels, for example"),
-    "a class": (lambda: KERNELS.Matern52, r"kernel is the class Matern52 itself; pass an instance, Matern52\(\)"),
+    "a class": (
+        lambda: KERNELS.Matern52,
+        r"kernel is the class Matern52 itself; pass an instance, Matern52\(\)",
+    ),
     "dims": (
         lambda: KERNELS.Matern52(active_dims=[0, 3]),
         "Matern52 has active_dims up to 3 and the inputs have 2 columns",
     ),
-    "a slice": (lambda: KERNELS.RBF(active_dims=slice(0, 4)), "active_dims up to 3 and the inputs have 2 columns"),
+    "a slice": (
+        lambda: KERNELS.RBF(active_dims=slice(0, 4)),
+        "active_dims up to 3 and the inputs have 2 columns",
+    ),
     "ARD": (
         lambda: KERNELS.Linear() + KERNELS.Matern52(lengthscales=[1.0, 2.0, 3.0]),
-        "Matern52 has 3 lengthscales and reads 2 columns of the inputs; pass one number for each column",
+        (
+            "Matern52 has 3 lengthscales and reads 2 columns of the inputs; pass one number for"
+            " each column"
+        ),
     ),
     "ARD of one column": (
         lambda: KERNELS.Linear(variance=[1.0, 2.0], active_dims=slice(1, 2)),
@@ -241,13 +301,17 @@ def test_kernels_that_do_not_fit(name: str, make: Callable, message: str) -> Non
 @pytest.mark.parametrize("name", MAKES)
 def test_kernel_and_likelihood(name: str) -> None:
     kernel, likelihood = parts()
-    with pytest.raises(DataError, match="kernel is the likelihood Gaussian and likelihood the kernel .*; swap them"):
+    with pytest.raises(
+        DataError, match="kernel is the likelihood Gaussian and likelihood the kernel .*; swap them"
+    ):
         MAKES[name](likelihood, kernel)
-    with pytest.raises(DataError, match="likelihood is a NoneType; pass an instance of gpflow.likelihoods"):
+    with pytest.raises(
+        DataError, match="likelihood is a NoneType; pass an instance of gpflow.likelihoods"
+    ):
         MAKES[name](kernel, None)
-    good = KERNELS.Matern52(lengthscales=[1.0, 2.0]) * KERNELS.Matern32(active_dims=[1]) + KERNELS.Periodic(
-        KERNELS.RBF()
-    )
+    good = KERNELS.Matern52(lengthscales=[1.0, 2.0]) * KERNELS.Matern32(
+        active_dims=[1]
+    ) + KERNELS.Periodic(KERNELS.RBF())
     MAKES[name](good, likelihood)
 
 
@@ -274,10 +338,14 @@ def _classifier() -> CVIGP:
 
 SCORES: dict[str, Callable[[Any, Any, Any], Any]] = {
     "certificate": lambda model, x, y: gd.certificates.pac_bayes_certificate(model, (x, y)),
-    "learned_on": lambda model, x, y: gd.certificates.pac_bayes_certificate(model, (X, _labels()), learned_on=(x, y)),
+    "learned_on": lambda model, x, y: gd.certificates.pac_bayes_certificate(
+        model, (X, _labels()), learned_on=(x, y)
+    ),
     "classifiers": lambda model, x, y: gd.certificates.classifier_errors(model, (x, y)),
     "split": lambda model, x, y: gd.certificates.split_for_certificate((x, y)),
-    "selection": lambda model, x, y: gd.certificates.select_by_certificate(lambda _: model, [1], (x, y)),
+    "selection": lambda model, x, y: gd.certificates.select_by_certificate(
+        lambda _: model, [1], (x, y)
+    ),
     "calibration": lambda model, x, y: gd.wrappers.calibration.plot_calibration(model, (x, y)),
     "held-out scores": lambda model, x, y: gd.training.evaluation.held_out_metrics(model, (x, y)),
 }
@@ -302,7 +370,10 @@ def test_scores_of_lists_and_tensors_are_those_of_arrays(score: str) -> None:
         with pytest.warns(UserWarning, match="also in learned_on"):
             SCORES[score](model, X.tolist(), tf.constant(labels))
         return
-    found, expected = SCORES[score](model, X.tolist(), tf.constant(labels)), SCORES[score](model, X, labels)
+    found, expected = (
+        SCORES[score](model, X.tolist(), tf.constant(labels)),
+        SCORES[score](model, X, labels),
+    )
     if score == "calibration":
         found, expected = (axes.lines[-1].get_xydata() for axes in (found, expected))
     if score == "selection":
@@ -311,14 +382,19 @@ def test_scores_of_lists_and_tensors_are_those_of_arrays(score: str) -> None:
 
 
 def test_predicted_classes_refuse_masks_and_wrong_columns() -> None:
-    for wrong, message in ((BAD["masked"][0](X), "Xnew has 1 masked"), (np.hstack([X, X]), "Xnew has 2 columns")):
+    for wrong, message in (
+        (BAD["masked"][0](X), "Xnew has 1 masked"),
+        (np.hstack([X, X]), "Xnew has 2 columns"),
+    ):
         with pytest.raises(DataError, match=message):
             gd.certificates.predict_labels(_classifier(), wrong)
 
 
 def test_calibration_refuses_entries_that_are_not_finite() -> None:
     with pytest.raises(DataError, match=r"X\[4, 0\] is nan"):
-        gd.wrappers.calibration.plot_calibration(_classifier(), (NOT_FINITE["NaN"][0](X), _labels()))
+        gd.wrappers.calibration.plot_calibration(
+            _classifier(), (NOT_FINITE["NaN"][0](X), _labels())
+        )
 
 
 class _Foreign:

@@ -1,4 +1,6 @@
-"""NOTATION.md agrees with the code: every name exists, every equation that the code cites is there."""
+"""NOTATION.md agrees with the code: every name exists, every equation that the code cites is
+there.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,9 @@ import gpflow_decoupled
 ROOT = Path(__file__).parents[1]
 NOTATION = (ROOT / "NOTATION.md").read_text(encoding="utf-8")
 SOURCES = [
-    path for folder in ("gpflow_decoupled", "tests", "demo", "notebooks") for path in (ROOT / folder).rglob("*.py")
+    path
+    for folder in ("gpflow_decoupled", "tests", "demo", "notebooks")
+    for path in (ROOT / folder).rglob("*.py")
 ]
 CITED = re.compile(r"\(([ACDTV]\d+)\)")
 
@@ -28,7 +32,9 @@ def rows(section: str) -> list[list[str]]:
 
 
 def exists(name: str) -> bool:
-    """Whether a dotted name is a module, a class or function in it, or an attribute that the class has or assigns."""
+    """Whether a dotted name is a module, a class or function in it, or an attribute that the class
+    has or assigns.
+    """
     thing, *parts = gpflow_decoupled, *name.split(".")
     if parts[0] == "gpflow":
         thing, parts = importlib.import_module("gpflow"), parts[1:]
@@ -48,10 +54,20 @@ def exists(name: str) -> bool:
 
 def assigned(kind: type) -> set[str]:
     """Attributes that the methods of a class assign to `self`."""
-    trees = [ast.parse(inspect.getsource(base).lstrip()) for base in kind.__mro__ if base.__module__.startswith("gpf")]
+    trees = [
+        ast.parse(inspect.getsource(base).lstrip())
+        for base in kind.__mro__
+        if base.__module__.startswith("gpf")
+    ]
     nodes = [node for tree in trees for node in ast.walk(tree)]
-    stored = [node for node in nodes if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)]
-    return {node.attr for node in stored if isinstance(node.value, ast.Name) and node.value.id == "self"}
+    stored = [
+        node
+        for node in nodes
+        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)
+    ]
+    return {
+        node.attr for node in stored if isinstance(node.value, ast.Name) and node.value.id == "self"
+    }
 
 
 CODE = [
@@ -70,7 +86,11 @@ def test_name_exists(name: str) -> None:
 def test_what_does_not_exist_is_noticed() -> None:
     assert len(CODE) > 30
     assert exists("bases.OrthogonalBasis.q_mu") and exists("bases.parts.scaling.MeanScaling")
-    assert not exists("bases.OrthogonalBasis.q_nu") and not exists("bases.NoBasis") and not exists("basis.scaling")
+    assert (
+        not exists("bases.OrthogonalBasis.q_nu")
+        and not exists("bases.NoBasis")
+        and not exists("basis.scaling")
+    )
 
 
 def test_local_names_are_used() -> None:
@@ -85,13 +105,17 @@ def test_local_names_are_used() -> None:
 def test_every_symbol_has_a_shape_and_a_place() -> None:
     for section in ("Parameters", "What is computed from them"):
         for symbol, _, shape, place in rows(section):
-            assert symbol and place and (shape.startswith("[") or shape == "as the Parameters"), symbol
+            assert symbol and place and (shape.startswith("[") or shape == "as the Parameters"), (
+                symbol
+            )
 
 
 def test_every_cited_equation_is_listed() -> None:
     listed = [cells[0].strip("()") for cells in rows("Equations")]
     assert listed == sorted(set(listed), key=lambda number: (number[0], int(number[1:])))
-    cited = {number for path in SOURCES for number in CITED.findall(path.read_text(encoding="utf-8"))}
+    cited = {
+        number for path in SOURCES for number in CITED.findall(path.read_text(encoding="utf-8"))
+    }
     cited |= set(CITED.findall(NOTATION))
     assert {"C28", "D31"} <= cited
     assert cited - set(listed) == set()

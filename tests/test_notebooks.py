@@ -1,4 +1,6 @@
-"""Every notebook runs from top to bottom, at reduced size, and ends with checks; the site has what was executed."""
+"""Every notebook runs from top to bottom, at reduced size, and ends with checks; the site has what
+was executed.
+"""
 
 from __future__ import annotations
 
@@ -59,7 +61,9 @@ def cells(path: Path) -> list:
 def test_notebook_runs(path: Path, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     environment = {**os.environ, "NOTEBOOK_FAST": "1", "MPLBACKEND": "Agg", "PYTHONPATH": str(ROOT)}
-    done = subprocess.run([sys.executable, str(path)], cwd=tmp_path, env=environment, capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, str(path)], cwd=tmp_path, env=environment, capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stderr[-3000:]
     assert list((tmp_path / "notebook_output").glob("*.png")), "no picture was drawn"
 
@@ -68,7 +72,10 @@ def test_notebook_runs(path: Path, tmp_path: Path) -> None:
 def test_notebook_is_a_percent_script_that_ends_with_a_check(path: Path) -> None:
     assert "format_name: percent" in path.read_text(encoding="utf-8").split("# %%")[0]
     last = cells(path)[-1]
-    assert any(isinstance(node, ast.Assert) for node in ast.parse(last.source).body) and not last.is_shown
+    assert (
+        any(isinstance(node, ast.Assert) for node in ast.parse(last.source).body)
+        and not last.is_shown
+    )
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
@@ -77,7 +84,9 @@ def test_what_a_reader_sees_is_short_and_has_no_switches(path: Path) -> None:
         if cell.kind == "code" and cell.is_shown:
             lines = cell.source.split("\n")
             assert len(lines) < LINES and max(map(len, lines)) <= COLUMNS, cell.source
-            assert not any(word in cell.source for word in ("FAST", "assert ", "savefig")), cell.source
+            assert not any(word in cell.source for word in ("FAST", "assert ", "savefig")), (
+                cell.source
+            )
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
@@ -89,7 +98,9 @@ def test_the_site_has_the_text_of_the_notebook(path: Path) -> None:
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_the_site_has_what_the_notebook_showed(path: Path) -> None:
     shown = percent.outputs((EXECUTED / f"{path.stem}.ipynb").read_text(encoding="utf-8"))
-    pictures = [output for outputs in shown for output in outputs if "image/png" in output.get("data", {})]
+    pictures = [
+        output for outputs in shown for output in outputs if "image/png" in output.get("data", {})
+    ]
     assert pictures, "run make notebooks-site"
 
 
@@ -100,7 +111,12 @@ def test_there_are_notebooks() -> None:
 def test_a_script_becomes_a_notebook_and_comes_back() -> None:
     read = percent.read_script(SCRIPT)
     assert [cell.kind for cell in read] == ["markdown", "code", "code", "code"]
-    assert read[0].source == "# Title\n\nText." and [cell.is_shown for cell in read] == [True, False, True, True]
+    assert read[0].source == "# Title\n\nText." and [cell.is_shown for cell in read] == [
+        True,
+        False,
+        True,
+        True,
+    ]
     shown = [[], [], [{"output_type": "stream", "name": "stdout", "text": ["1\n"]}]]
     stored = percent.notebook(read, shown)
     assert percent.read_notebook(stored) == read and percent.outputs(stored) == shown
@@ -133,4 +149,6 @@ def test_only_new_code_is_executed(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert execute.main([]) == 0 and "kept" in (executed / "a.ipynb").read_text()
     (scripts / "a.py").write_text("# %%\nraise ValueError\n")
     assert execute.main(["a"]) == 1 and "kept" in (executed / "a.ipynb").read_text()
-    assert execute.main(["a"], run_nothing=True) == 0 and percent.outputs((executed / "a.ipynb").read_text()) == [[]]
+    assert execute.main(["a"], run_nothing=True) == 0 and percent.outputs(
+        (executed / "a.ipynb").read_text()
+    ) == [[]]

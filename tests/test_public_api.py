@@ -1,4 +1,6 @@
-"""What users see: `__all__` names all of it, each name imports and is documented, the version is one."""
+"""What users see: `__all__` names all of it, each name imports and is documented, the version is
+one.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,8 @@ import gpflow_decoupled
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "gpflow_decoupled"
 MODULES = sorted(
-    ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__") for path in PACKAGE.rglob("*.py")
+    ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+    for path in PACKAGE.rglob("*.py")
 )
 NEEDS = {"gpflow_decoupled.wrappers.trieste": "trieste"}
 """Modules around packages that may be missing."""
@@ -30,7 +33,9 @@ ARRAY = re.compile(r"Tensor|[Aa]rray|InputData|OutputData|RegressionData|MeanAnd
 
 
 def defined_names(source: str, is_package: bool) -> set[str]:
-    """Public functions and classes of a module; for a package, also what it takes from its own modules."""
+    """Public functions and classes of a module; for a package, also what it takes from its own
+    modules.
+    """
     names: set[str] = set()
     for node in ast.parse(source).body:
         if isinstance(node, ast.FunctionDef | ast.ClassDef):
@@ -47,11 +52,15 @@ def takes_arrays(thing: object) -> bool:
     except (TypeError, ValueError):
         return False
     annotations = [str(parameter.annotation) for parameter in parameters]
-    return any(ARRAY.search(text) and "float" not in text for text in annotations)  # "float or tensor" is a scalar
+    return any(
+        ARRAY.search(text) and "float" not in text for text in annotations
+    )  # "float or tensor" is a scalar
 
 
 def documentation(thing: object) -> str:
-    """The docstring; with the constructor's for a class, and with the attributes' for a NamedTuple."""
+    """The docstring; with the constructor's for a class, and with the attributes' for a
+    NamedTuple.
+    """
     texts = [inspect.getdoc(thing) or ""]
     if inspect.isclass(thing):
         texts.append(inspect.getdoc(thing.__init__) or "")
@@ -61,7 +70,9 @@ def documentation(thing: object) -> str:
 
 
 def undocumented(name: str, thing: object) -> list[str]:
-    """Complaints about the docstrings of a public function, or of a public class and its public methods."""
+    """Complaints about the docstrings of a public function, or of a public class and its public
+    methods.
+    """
     complaints = []
     inherited_only = inspect.isclass(thing) and not thing.__dict__.get("__doc__")
     if not inspect.getdoc(thing) or inherited_only:
@@ -70,17 +81,27 @@ def undocumented(name: str, thing: object) -> list[str]:
         complaints.append(f"{name} takes arrays, but its docstring names no shape")
     if inspect.isclass(thing):
         for method, value in vars(thing).items():
-            is_method = inspect.isfunction(value) or isinstance(value, property | staticmethod | classmethod)
-            if is_method and not method.startswith("_") and not inspect.getdoc(getattr(thing, method)):
+            is_method = inspect.isfunction(value) or isinstance(
+                value, property | staticmethod | classmethod
+            )
+            if (
+                is_method
+                and not method.startswith("_")
+                and not inspect.getdoc(getattr(thing, method))
+            ):
                 complaints.append(f"{name}.{method} has no docstring")
     return complaints
 
 
 def examples(source: str) -> Iterator[str]:
-    """The indented blocks after `::` in all strings that stand by themselves, as the pages show them: without indentation."""
+    """The indented blocks after `::` in all strings that stand by themselves, as the pages show
+    them: without indentation.
+    """
     for node in ast.walk(ast.parse(source)):
         if not (
-            isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+            isinstance(node, ast.Expr)
+            and isinstance(node.value, ast.Constant)
+            and isinstance(node.value.value, str)
         ):
             continue
         lines = inspect.cleandoc(node.value.value).split("\n")
@@ -88,7 +109,8 @@ def examples(source: str) -> Iterator[str]:
             if line.endswith("::"):
                 depth = len(line) - len(line.lstrip())
                 inside = itertools.takewhile(
-                    lambda text, depth=depth: not text or len(text) - len(text.lstrip()) > depth, lines[place + 1 :]
+                    lambda text, depth=depth: not text or len(text) - len(text.lstrip()) > depth,
+                    lines[place + 1 :],
                 )
                 yield textwrap.dedent("\n".join(inside)).strip("\n")
 
@@ -96,7 +118,11 @@ def examples(source: str) -> Iterator[str]:
 def _public(module: ModuleType) -> dict[str, object]:
     """Functions and classes of `__all__` that are defined in this very module."""
     things = {name: getattr(module, name) for name in module.__all__}
-    return {name: thing for name, thing in things.items() if getattr(thing, "__module__", "") == module.__name__}
+    return {
+        name: thing
+        for name, thing in things.items()
+        if getattr(thing, "__module__", "") == module.__name__
+    }
 
 
 def _import(name: str) -> ModuleType:
@@ -110,18 +136,24 @@ def test_all_is_complete(name: str) -> None:
     module = _import(name)
     assert hasattr(module, "__all__"), f"{name} has no __all__"
     path = Path(module.__file__ or "")
-    assert [public for public in module.__all__ if not hasattr(module, public)] == [], "named, but not there"
+    assert [public for public in module.__all__ if not hasattr(module, public)] == [], (
+        "named, but not there"
+    )
     assert len(module.__all__) == len(set(module.__all__)), "named twice"
     assert not any(public.startswith("_") and public != "__version__" for public in module.__all__)
     defined = defined_names(path.read_text(encoding="utf-8"), path.name == "__init__.py")
-    assert defined <= set(module.__all__), "public, but not in __all__: name it there, or give it a leading underscore"
+    assert defined <= set(module.__all__), (
+        "public, but not in __all__: name it there, or give it a leading underscore"
+    )
 
 
 @pytest.mark.parametrize("name", MODULES)
 def test_public_names_are_documented(name: str) -> None:
     module = _import(name)
     assert module.__doc__, f"{name} has no docstring"
-    complaints = [text for public, thing in _public(module).items() for text in undocumented(public, thing)]
+    complaints = [
+        text for public, thing in _public(module).items() for text in undocumented(public, thing)
+    ]
     assert not complaints, "\n".join(complaints)
 
 
@@ -132,11 +164,18 @@ def test_code_in_docstrings_fits_on_the_pages_of_the_reference() -> None:
         for code in examples(path.read_text(encoding="utf-8"))
     ]
     assert len(found) > 200
-    wide = [(path, line) for path, code in found for line in code.split("\n") if len(line) > CODE_COLUMNS]
+    wide = [
+        (path, line)
+        for path, code in found
+        for line in code.split("\n")
+        if len(line) > CODE_COLUMNS
+    ]
     assert wide == []
 
 
-REFERENCE = "\n".join(path.read_text(encoding="utf-8") for path in (ROOT / "docs" / "api").glob("*.md"))
+REFERENCE = "\n".join(
+    path.read_text(encoding="utf-8") for path in (ROOT / "docs" / "api").glob("*.md")
+)
 DOCUMENTED = ["gpflow_decoupled", *re.findall(r"automodule:: (\S+)", REFERENCE)]
 
 

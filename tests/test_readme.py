@@ -1,4 +1,6 @@
-"""README.md is short and tells the truth: its Python runs, its commands and files exist, its links lead to what there is."""
+"""README.md is short and tells the truth: its Python runs, its commands and files exist, its links
+lead to what there is.
+"""
 
 from __future__ import annotations
 
@@ -29,12 +31,16 @@ def test_python_runs_as_printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     names: dict = {}
     exec(quick_start.replace("steps=1000", "steps=20, progress=False"), names)
     assert names["mean"].shape == names["variance"].shape == (200, 1)
-    assert names["result"].steps == 20, "the number of steps in README.md is not what this test replaces"
+    assert names["result"].steps == 20, (
+        "the number of steps in README.md is not what this test replaces"
+    )
     assert (tmp_path / "posterior.png").stat().st_size > 10_000
     test = doctest.DocTestParser().get_doctest(session, names, "README.md", "README.md", 0)
     assert len(test.examples) >= 2
     said: list[str] = []
-    wrapped = doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE)  # a message may go on in a second line
+    wrapped = doctest.DocTestRunner(
+        optionflags=doctest.NORMALIZE_WHITESPACE
+    )  # a message may go on in a second line
     outcome = wrapped.run(test, out=said.append)
     assert outcome.failed == 0, "".join(said)
 
@@ -51,8 +57,14 @@ def test_quick_start_is_short() -> None:
 
 
 def test_make_targets_exist() -> None:
-    named = set(re.findall(r"\bmake ([a-z-]+)", "\n".join([*blocks("bash"), *re.findall(r"`([^`]+)`", README)])))
-    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
+    named = set(
+        re.findall(
+            r"\bmake ([a-z-]+)", "\n".join([*blocks("bash"), *re.findall(r"`([^`]+)`", README)])
+        )
+    )
+    targets = set(
+        re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
+    )
     assert {"demo", "test"} <= named
     assert named <= targets
 
@@ -93,5 +105,11 @@ def test_every_result_has_its_command() -> None:
     sections = dict(section.split("\n", 1) for section in benchmarks.split("\n## ")[1:])
     questions = re.findall(r"^\| \[(.+?)\]\(#", sections["In short"], re.MULTILINE)
     assert len(questions) >= 10
-    assert [question for question in questions if "\npython -m benchmarks run" not in sections[question]] == []
-    assert [bullet for bullet in bullets if not re.search(r"`(python -m benchmarks run|make demo)", bullet)] == []
+    assert [
+        question for question in questions if "\npython -m benchmarks run" not in sections[question]
+    ] == []
+    assert [
+        bullet
+        for bullet in bullets
+        if not re.search(r"`(python -m benchmarks run|make demo)", bullet)
+    ] == []

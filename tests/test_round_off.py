@@ -1,4 +1,6 @@
-"""The plugin that moves inputs by round-off moves each number by one unit in the last place, and always alike."""
+"""The plugin that moves inputs by round-off moves each number by one unit in the last place, and
+always alike.
+"""
 
 from __future__ import annotations
 

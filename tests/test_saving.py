@@ -1,4 +1,6 @@
-"""`save` and `load`: the same model afterwards, and no file runs anything; `test_tasks.py` loads in a new process."""
+"""`save` and `load`: the same model afterwards, and no file runs anything; `test_tasks.py` loads in
+a new process.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +49,11 @@ def _data_mean() -> gd.models.ODVGP:
 
 MODELS: dict[str, Callable[[], Any]] = {
     "ODVGP": lambda: gd.models.ODVGP(
-        _kernel(), gl.Bernoulli(invlink=tf.sigmoid), X[5:12], X[:5], mean_function=gpflow.functions.Constant(0.3)
+        _kernel(),
+        gl.Bernoulli(invlink=tf.sigmoid),
+        X[5:12],
+        X[:5],
+        mean_function=gpflow.functions.Constant(0.3),
     ),
     "a mean on all data": _data_mean,
     "CVIGP": lambda: gd.models.CVIGP((X, LABELS), _kernel(), gd.likelihoods.BernoulliLogit()),
@@ -63,8 +69,12 @@ MODELS: dict[str, Callable[[], Any]] = {
         base=gd.distributions.BlockBase([("skew_normal", 2), ("variance_gamma", 1), ("normal", 1)]),
     ),
     "CVIGLM": lambda: gd.models.CVIGLM((X, LABELS), gl.Poisson()),
-    "softmax": lambda: gd.models.SparseCVIGP(_kernel(), gd.likelihoods.CategoricalLogit(3), X[:5], num_data=9),
-    "GPflow's SVGP": lambda: gpflow.models.SVGP(_kernel(), gl.MultiClass(3), X[:5], num_latent_gps=3),
+    "softmax": lambda: gd.models.SparseCVIGP(
+        _kernel(), gd.likelihoods.CategoricalLogit(3), X[:5], num_data=9
+    ),
+    "GPflow's SVGP": lambda: gpflow.models.SVGP(
+        _kernel(), gl.MultiClass(3), X[:5], num_latent_gps=3
+    ),
     "Standardized": lambda: gd.Standardized(
         lambda X, Y: gd.models.SOLVEGP(_kernel(), gl.StudentT(), X[5:12], X[:5]), (X, 5.0 * Y + 3.0)
     ),
@@ -142,7 +152,9 @@ def _pushed(*names: str) -> bytes:
     ],
 )
 @pytest.mark.parametrize("slots", [True, False])
-def test_a_file_changes_no_class_and_no_function(names: tuple[str, str], slots: bool, tmp_path: Path) -> None:
+def test_a_file_changes_no_class_and_no_function(
+    names: tuple[str, str], slots: bool, tmp_path: Path
+) -> None:
     """By a state for its attributes, before a model that is in order."""
     gd.save(MODELS["CVIGLM"](), tmp_path / "model.zip")
     with zipfile.ZipFile(tmp_path / "model.zip") as archive:
@@ -157,7 +169,9 @@ def test_a_file_changes_no_class_and_no_function(names: tuple[str, str], slots: 
     assert getattr(target, "K_r", None) is before
 
 
-@pytest.mark.parametrize("module, name", [("gpflow.base", "tf.io.write_file"), ("gpflow.models.svgp", "np")])
+@pytest.mark.parametrize(
+    "module, name", [("gpflow.base", "tf.io.write_file"), ("gpflow.models.svgp", "np")]
+)
 def test_what_a_module_imports_is_not_its_own(module: str, name: str, tmp_path: Path) -> None:
     _archive(tmp_path / "model.zip", b"\x80\x04" + _pushed(module, name) + b".")
     with pytest.raises(DataError, match=f"needs {module}.{name}"):
@@ -174,7 +188,9 @@ def test_own_classes_are_named(tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_saved_is_refused(tmp_path: Path) -> None:
-    model = gd.models.BasisGP(_kernel(), gl.Bernoulli(invlink=lambda f: f), gd.bases.CoupledBasis(X[:4]))
+    model = gd.models.BasisGP(
+        _kernel(), gl.Bernoulli(invlink=lambda f: f), gd.bases.CoupledBasis(X[:4])
+    )
     with pytest.raises(DataError, match="cannot be saved.*parameter_dict"):
         gd.save(model, tmp_path / "model.zip")
     with pytest.raises(ModelError, match="save is for models, and ndarray is none"):
@@ -219,7 +235,9 @@ def test_an_interrupt_leaves_no_half_of_a_file(tmp_path, monkeypatch):
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    model = gd.models.BasisGP(gpflow.kernels.Matern52(), gpflow.likelihoods.Gaussian(), gd.bases.CoupledBasis([[0.0]]))
+    model = gd.models.BasisGP(
+        gpflow.kernels.Matern52(), gpflow.likelihoods.Gaussian(), gd.bases.CoupledBasis([[0.0]])
+    )
     monkeypatch.setattr("gpflow_decoupled.saving.os.replace", interrupted)
     with pytest.raises(KeyboardInterrupt):
         gd.save(model, tmp_path / "model.zip")

@@ -15,7 +15,9 @@ def _item(name: str, **markers: dict) -> SimpleNamespace:
 
 
 def test_tests_without_a_marker_stay() -> None:
-    assert left_out([_item("t.py::test_a"), _item("t.py::test_b[1]"), _item("t.py::test_b[2]")]) == []
+    assert (
+        left_out([_item("t.py::test_a"), _item("t.py::test_b[1]"), _item("t.py::test_b[2]")]) == []
+    )
 
 
 def test_exhaustive_parameters_go_and_the_others_stay() -> None:

@@ -1,8 +1,8 @@
-"""The site in a real browser: nothing is wider than its page, formulas are set without a network, the search finds.
+"""The site in a real browser: nothing is wider than its page, formulas are set without a network,
+the search finds.
 
-`GPFLOW_DECOUPLED_SITE` names the folder of a site that was built; else it is built. `GPFLOW_DECOUPLED_PICTURES` names a
-folder that keeps the pictures of all pages.
-"""
+`GPFLOW_DECOUPLED_SITE` names the folder of a site that was built; else it is built.
+`GPFLOW_DECOUPLED_PICTURES` names a folder that keeps the pictures of all pages."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ MEASURE = """(async () => {
     wide: wide.filter(part => part.offsetParent).map(part => `${part.tagName}: ${part.textContent.trim().slice(0, 80)}`),
     failed: [...document.images].filter(image => image.complete && !image.naturalWidth).map(image => image.src),
   };
-})()"""
+})()"""  # noqa: E501
 FOUND = """(async () => {
   const items = () => document.querySelectorAll("#search-results li");
   let before = 0;  // they come one after the other
@@ -55,7 +55,18 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in ("myst_nb", "furo"):
         pytest.importorskip(name)
     folder = tmp_path_factory.mktemp("site")
-    command = [sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going", "-b", "html", "docs", str(folder)]
+    command = [
+        sys.executable,
+        "-m",
+        "sphinx",
+        "-q",
+        "-W",
+        "--keep-going",
+        "-b",
+        "html",
+        "docs",
+        str(folder),
+    ]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-3000:]
     return folder
@@ -75,7 +86,9 @@ def window(tmp_path_factory: pytest.TempPathFactory) -> Iterator[browser.Browser
 def test_every_page_fits(width: int, site: Path, window: browser.Browser, tmp_path: Path) -> None:
     pictures = Path(os.environ.get("GPFLOW_DECOUPLED_PICTURES", tmp_path))
     pages = [
-        page for page in sorted(site.rglob("*.html")) if "_modules" not in page.parts and "_static" not in page.parts
+        page
+        for page in sorted(site.rglob("*.html"))
+        if "_modules" not in page.parts and "_static" not in page.parts
     ]
     assert len(pages) > 40
     found = {}
@@ -93,7 +106,9 @@ def test_every_page_fits(width: int, site: Path, window: browser.Browser, tmp_pa
     assert found == {}
 
 
-@pytest.mark.parametrize("query, page", [("natural gradient", "Natural gradients"), ("ODVGP", "ODVGP")])
+@pytest.mark.parametrize(
+    "query, page", [("natural gradient", "Natural gradients"), ("ODVGP", "ODVGP")]
+)
 def test_the_search_finds(query: str, page: str, site: Path, window: browser.Browser) -> None:
     window.show(f"{(site / 'search.html').as_uri()}?q={query.replace(' ', '+')}", WIDTHS[0])
     assert any(page in found for found in window.evaluate(FOUND))
@@ -102,5 +117,7 @@ def test_the_search_finds(query: str, page: str, site: Path, window: browser.Bro
 @pytest.mark.parametrize("raw", ["|---|", "_SupportsArray", "TypeAliasForwardRef"])
 def test_the_reference_is_written_for_readers(raw: str, site: Path) -> None:
     """Tables of docstrings are set, and types of arguments have their short names."""
-    pages = {path.name: re.sub("<[^>]+>", "", path.read_text()) for path in (site / "api").glob("*.html")}
+    pages = {
+        path.name: re.sub("<[^>]+>", "", path.read_text()) for path in (site / "api").glob("*.html")
+    }
     assert len(pages) > 10 and not [name for name, text in pages.items() if raw in text]

@@ -1,4 +1,6 @@
-"""What `import gpflow_decoupled` brings along; seconds are measured by `python -m benchmarks run --suite startup`."""
+"""What `import gpflow_decoupled` brings along; seconds are measured by
+`python -m benchmarks run --suite startup`.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ print(json.dumps(sorted(set(sys.modules) - before)))
 @pytest.fixture(scope="module")
 def added() -> list[str]:
     """Modules that the package adds to those of GPflow, in a fresh interpreter."""
-    done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=300, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=300, check=False
+    )
     assert done.returncode == 0, done.stderr[-2000:]
     return json.loads(done.stdout.splitlines()[-1])
 

@@ -1,7 +1,8 @@
-"""Eight things that a new user does, in as few lines as this: each function is a whole script, whose statements are counted.
+"""Eight things that a new user does, in as few lines as this: each function is a whole script,
+whose statements are counted.
 
-The runs are short, so that they show that the lines work together; what the methods are worth is measured in `benchmarks/`.
-"""
+The runs are short, so that they show that the lines work together; what the methods are worth is
+measured in `benchmarks/`."""
 
 from __future__ import annotations
 
@@ -43,13 +44,18 @@ def regression(folder: Path) -> bool:
     gd.fit(model, (X, Y), **SHORT)
     mean, _ = model.predict_y(X)
     gd.wrappers.plot_posterior(model).savefig(folder / "posterior.png")
-    return np.corrcoef(mean[:, 0], Y[:, 0])[0, 1] > 0.8 and (folder / "posterior.png").stat().st_size > 5000
+    return (
+        np.corrcoef(mean[:, 0], Y[:, 0])[0, 1] > 0.8
+        and (folder / "posterior.png").stat().st_size > 5000
+    )
 
 
 def multi_class(folder: Path) -> bool:
     """Probabilities of three classes."""
     model = gd.build(X, LABELS, "multiclass", num_inducing=8, num_mean_points=0)
-    gd.fit(model, (X, LABELS), **{**SHORT, "steps": 20})  # the natural step is small in the first ten
+    gd.fit(
+        model, (X, LABELS), **{**SHORT, "steps": 20}
+    )  # the natural step is small in the first ten
     probabilities = model.predict_y(X)[0].numpy()
     return np.mean(np.argmax(probabilities, axis=1) == LABELS[:, 0]) > 0.6
 
@@ -65,7 +71,9 @@ def counts(folder: Path) -> bool:
 
 def stream(folder: Path) -> bool:
     """A posterior that takes one batch after the other, and is in the end that of all of them."""
-    model = gd.models.CVIGP((X[:20], COUNTS[:20]), gpflow.kernels.Matern52(), gpflow.likelihoods.Poisson())
+    model = gd.models.CVIGP(
+        (X[:20], COUNTS[:20]), gpflow.kernels.Matern52(), gpflow.likelihoods.Poisson()
+    )
     for start in (20, 30):
         model.update((X[start : start + 10], COUNTS[start : start + 10]))
         result = gd.optimizers.ConjugateComputation().run(model)
@@ -89,7 +97,9 @@ def trained() -> gd.Standardized:
 
 
 def predicted_elsewhere(file: Path) -> np.ndarray:
-    """The predictions [N, 1] at X of a model in a file, by a Python that has seen neither the model nor its data."""
+    """The predictions [N, 1] at X of a model in a file, by a Python that has seen neither the model
+    nor its data.
+    """
     inputs, outputs = file.with_name("X.npy"), file.with_name("mean.npy")
     np.save(inputs, X)
     code = (
@@ -104,8 +114,14 @@ def predicted_elsewhere(file: Path) -> np.ndarray:
 def scikit_learn(folder: Path) -> bool:
     """A data frame through a pipeline and a search."""
     frame = pd.DataFrame(X, columns=["time"])
-    estimator = DecoupledGPRegressor(num_inducing=5, num_mean_points=0, steps=1, fit_options={"compile": False})
-    search = GridSearchCV(make_pipeline(StandardScaler(), estimator), {"decoupledgpregressor__num_inducing": [5]}, cv=2)
+    estimator = DecoupledGPRegressor(
+        num_inducing=5, num_mean_points=0, steps=1, fit_options={"compile": False}
+    )
+    search = GridSearchCV(
+        make_pipeline(StandardScaler(), estimator),
+        {"decoupledgpregressor__num_inducing": [5]},
+        cv=2,
+    )
     search.fit(frame, Y[:, 0])
     return search.predict(frame).shape == (40,) and np.isfinite(search.best_score_)
 
@@ -138,8 +154,12 @@ def own_parts(folder: Path) -> bool:
 
 
 def port(folder: Path) -> bool:
-    """A script for `gpflow.models.SVGP` with another constructor; `test_gpflow_scripts.py` has a longer one."""
-    model = gd.models.ODVGP(gpflow.kernels.Matern52(), gpflow.likelihoods.Gaussian(), X[::5] + 0.1, X[::4], num_data=40)
+    """A script for `gpflow.models.SVGP` with another constructor; `test_gpflow_scripts.py` has a
+    longer one.
+    """
+    model = gd.models.ODVGP(
+        gpflow.kernels.Matern52(), gpflow.likelihoods.Gaussian(), X[::5] + 0.1, X[::4], num_data=40
+    )
     loss = model.training_loss_closure((X, Y / 100.0), compile=False)
     before = float(loss())
     gpflow.optimizers.NaturalGradient(gamma=0.5).minimize(loss, [(model.q_mu, model.q_sqrt)])
@@ -147,15 +167,27 @@ def port(folder: Path) -> bool:
 
 
 TASKS: dict[Callable[[Path], bool], int] = {
-    regression: 4, multi_class: 3, counts: 4, stream: 5, saving: 2, scikit_learn: 4, own_parts: 2, port: 4,
-}  # fmt: skip
+    regression: 4,
+    multi_class: 3,
+    counts: 4,
+    stream: 5,
+    saving: 2,
+    scikit_learn: 4,
+    own_parts: 2,
+    port: 4,
+}
 """Statements of each without its own check."""
 
 
-@pytest.mark.filterwarnings("ignore:The bound of .* is not accurate")  # after three steps q(f) is wide
+@pytest.mark.filterwarnings(
+    "ignore:The bound of .* is not accurate"
+)  # after three steps q(f) is wide
 @pytest.mark.parametrize(
     "task",
-    [pytest.param(task, marks=[pytest.mark.exhaustive] if task in (saving, multi_class) else []) for task in TASKS],
+    [
+        pytest.param(task, marks=[pytest.mark.exhaustive] if task in (saving, multi_class) else [])
+        for task in TASKS
+    ],
     ids=[task.__name__ for task in TASKS],
 )
 def test_a_task_works(task: Callable[[Path], bool], tmp_path: Path) -> None:
@@ -163,7 +195,9 @@ def test_a_task_works(task: Callable[[Path], bool], tmp_path: Path) -> None:
 
 
 @pytest.mark.exhaustive
-@pytest.mark.filterwarnings("ignore:The bound of .* is not accurate", "ignore:.*many steps were shortened")
+@pytest.mark.filterwarnings(
+    "ignore:The bound of .* is not accurate", "ignore:.*many steps were shortened"
+)
 @pytest.mark.parametrize("name", ["regression", "multi_class", "counts", "saving", "port"])
 def test_a_task_could_be_done_before(name: str, tmp_path: Path) -> None:
     from .tasks_before import BEFORE
@@ -199,8 +233,12 @@ def test_statements_are_counted() -> None:
 
 
 def statements(task: Callable[[Path], bool]) -> int:
-    """The statements of a function, those inside of loops too, without its docstring and the check at its end."""
+    """The statements of a function, those inside of loops too, without its docstring and the check
+    at its end.
+    """
     (function,) = ast.parse(textwrap.dedent(inspect.getsource(task))).body
     assert isinstance(function, ast.FunctionDef)
-    inner = [node for node in ast.walk(function) if isinstance(node, ast.stmt) and node is not function]
+    inner = [
+        node for node in ast.walk(function) if isinstance(node, ast.stmt) and node is not function
+    ]
     return len(inner) - 2

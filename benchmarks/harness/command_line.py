@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
     """The options of the suite that is named.
 
-    The number of threads is set here, before the suite is imported, because TensorFlow reads it when it starts.
-    """
+    The number of threads is set here, before the suite is imported, because TensorFlow reads it
+    when it starts."""
     suite = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     suite.add_argument("--suite", choices=list(SUITES))
     suite.add_argument("--threads", type=int)
@@ -38,7 +38,9 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     )
     _add_shared(parser)
     if known.suite:
-        from .runner import add_arguments  # only now: it imports NumPy, which reads the number of threads
+        from .runner import (
+            add_arguments,
+        )  # only now: it imports NumPy, which reads the number of threads
 
         add_arguments(_suite(known.suite), parser)
     return parser.parse_args(arguments)
@@ -50,7 +52,12 @@ def execute(arguments: Sequence[str]) -> Path:
 
     from .runner import run
 
-    run(_suite(options.suite), options, "python -m benchmarks " + shlex.join(_without_places(arguments)), options.out)
+    run(
+        _suite(options.suite),
+        options,
+        "python -m benchmarks " + shlex.join(_without_places(arguments)),
+        options.out,
+    )
     return options.out / f"{options.suite}.html"
 
 
@@ -62,19 +69,31 @@ def _suite(name: str) -> Suite:
 def _add_shared(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("verb", choices=["run"])
     parser.add_argument("--suite", required=True, choices=list(SUITES), metavar="NAME")
-    parser.add_argument("--data", default=os.environ.get("GPFLOW_DECOUPLED_DATA"), help="folder of NAME.npz files")
-    parser.add_argument("--out", type=Path, default=Path("benchmarks/results"), help="folder of the reports")
+    parser.add_argument(
+        "--data", default=os.environ.get("GPFLOW_DECOUPLED_DATA"), help="folder of NAME.npz files"
+    )
+    parser.add_argument(
+        "--out", type=Path, default=Path("benchmarks/results"), help="folder of the reports"
+    )
     parser.add_argument("--threads", type=int, help="of TensorFlow and NumPy; default: all cores")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--resume", action="store_true", help="keep what an interrupted run left in the folder")
+    parser.add_argument(
+        "--resume", action="store_true", help="keep what an interrupted run left in the folder"
+    )
     parser.add_argument("--open", action="store_true", help="show the report in a browser")
     parser.add_argument(
-        "--gpjax-python", help="Python of an environment that has GPJax; default: the environment variable GPJAX_PYTHON"
+        "--gpjax-python",
+        help=(
+            "Python of an environment that has GPJax; default: the environment variable"
+            " GPJAX_PYTHON"
+        ),
     )
 
 
 def _without_places(arguments: Sequence[str]) -> list[str]:
-    """The arguments without those that do not change results; of the folder of data, its name is left."""
+    """The arguments without those that do not change results; of the folder of data, its name is
+    left.
+    """
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     parser.add_argument("--out")
     parser.add_argument("--gpjax-python")
@@ -90,6 +109,8 @@ def _set_environment(threads: int | None, gpjax_python: str | None) -> None:
     if threads:
         # read by TensorFlow when it starts; inherited by processes that a suite starts
         os.environ["TF_NUM_INTRAOP_THREADS"] = os.environ["TF_NUM_INTEROP_THREADS"] = str(threads)
-        os.environ["OPENBLAS_NUM_THREADS"] = os.environ["OMP_NUM_THREADS"] = str(threads)  # NumPy's, SciPy's
+        os.environ["OPENBLAS_NUM_THREADS"] = os.environ["OMP_NUM_THREADS"] = str(
+            threads
+        )  # NumPy's, SciPy's
     if gpjax_python:
         os.environ["GPJAX_PYTHON"] = gpjax_python

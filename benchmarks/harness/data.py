@@ -1,13 +1,21 @@
 """Data of the benchmarks, standardised with training statistics only. Nothing is ever downloaded.
 
-A task is the name of a data set, with the number of a split. The option `--data` or the environment variable
-`GPFLOW_DECOUPLED_DATA` names a folder of `NAME.npz` files with arrays `X` [N, D], `Y` [N, 1] and, for S fixed splits,
-`test_mask` bool [N, S]. The embedded tasks need no folder.
-"""
+A task is the name of a data set, with the number of a split. The option `--data` or the environment
+variable `GPFLOW_DECOUPLED_DATA` names a folder of `NAME.npz` files with arrays `X` [N, D], `Y`
+[N, 1] and, for S fixed splits, `test_mask` bool [N, S]. The embedded tasks need no folder."""
 
 from __future__ import annotations
 
-__all__ = ["EMBEDDED", "FOLDER_VARIABLE", "Data", "existing_splits", "inducing_points", "load", "raw", "standardise"]
+__all__ = [
+    "EMBEDDED",
+    "FOLDER_VARIABLE",
+    "Data",
+    "existing_splits",
+    "inducing_points",
+    "load",
+    "raw",
+    "standardise",
+]
 
 import os
 import warnings
@@ -25,7 +33,9 @@ _TEST_SHARE = 0.1
 
 
 class Data(NamedTuple):
-    """One split of a data set; inputs and real outputs have mean 0 and variance 1 over the training rows."""
+    """One split of a data set; inputs and real outputs have mean 0 and variance 1 over the training
+    rows.
+    """
 
     name: str
     X_train: np.ndarray
@@ -46,7 +56,9 @@ class Data(NamedTuple):
         return Data(self.name, *(array.astype(dtype) for array in self[1:5]), *self[5:])
 
     def classes(self) -> Data:
-        """The same data with outputs declared to be labels 0 to C-1. A class may be missing from the training rows."""
+        """The same data with outputs declared to be labels 0 to C-1. A class may be missing from
+        the training rows.
+        """
         return self._replace(num_classes=1 + int(max(self.Y_train.max(), self.Y_test.max())))
 
 
@@ -54,8 +66,8 @@ def load(name: str, split: int = 0, folder: str | Path | None = None) -> Data:
     """A data set, split into training and test rows and standardised.
 
     :param name: of an embedded task or of a file.
-    :param split: column of `test_mask`. Without that array, and for the embedded tasks, it is the seed by which a tenth of
-        the rows are drawn as the test set.
+    :param split: column of `test_mask`. Without that array, and for the embedded tasks, it is the
+        seed by which a tenth of the rows are drawn as the test set.
     :param folder: of NAME.npz files; default: the environment variable.
     :raises ValueError: for an unknown name or split.
     :raises FileNotFoundError: if the folder has no such file.
@@ -68,8 +80,11 @@ def load(name: str, split: int = 0, folder: str | Path | None = None) -> Data:
     return standardise(name, X, Y, mask)
 
 
-def existing_splits(name: str, splits: Sequence[int], folder: str | Path | None = None) -> list[int]:
-    """Those of some splits that a data set has; all of them where it has none, so that `load` says which there are.
+def existing_splits(
+    name: str, splits: Sequence[int], folder: str | Path | None = None
+) -> list[int]:
+    """Those of some splits that a data set has; all of them where it has none, so that `load` says
+    which there are.
 
     :param name: of an embedded task or of a file; sets without `test_mask` have every split.
     """
@@ -87,22 +102,30 @@ def raw(name: str, folder: str | Path | None = None) -> tuple[np.ndarray, np.nda
 
 
 def standardise(name: str, X: np.ndarray, Y: np.ndarray, test: np.ndarray) -> Data:
-    """Split rows by the mask `test` [N], and scale them by mean and standard deviation of the training rows alone."""
+    """Split rows by the mask `test` [N], and scale them by mean and standard deviation of the
+    training rows alone.
+    """
     Y = Y.reshape(len(X), -1)
     regression = np.issubdtype(Y.dtype, np.floating)
     X_train, X_test = _scale(X[~test], X[test])
-    Y_train, Y_test = _scale(Y[~test], Y[test]) if regression else (Y[~test].astype(float), Y[test].astype(float))
+    Y_train, Y_test = (
+        _scale(Y[~test], Y[test]) if regression else (Y[~test].astype(float), Y[test].astype(float))
+    )
     return Data(name, X_train, Y_train, X_test, Y_test, has_integers=not regression)
 
 
-def inducing_points(data: Data, num: int, seed: int = 0, given: np.ndarray | None = None) -> np.ndarray:
+def inducing_points(
+    data: Data, num: int, seed: int = 0, given: np.ndarray | None = None
+) -> np.ndarray:
     """k-means centres of the training inputs, [num, D]; the same for every model.
 
     :param given: points [M, D] that are there already; none of them is chosen again.
     """
     X = np.asarray(data.X_train, dtype=float)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # large data sets warn that k-means sees a sample of the rows
+        warnings.simplefilter(
+            "ignore"
+        )  # large data sets warn that k-means sees a sample of the rows
         return select(X, num, method="kmeans", given=given, seed=seed)
 
 
@@ -119,7 +142,9 @@ def _random_mask(num: int, split: int) -> np.ndarray:
     return mask
 
 
-def _read(name: str, split: int, folder: str | Path | None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _read(
+    name: str, split: int, folder: str | Path | None
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     folder = folder or os.environ.get(FOLDER_VARIABLE)
     embedded = ", ".join(sorted(EMBEDDED))
     hint = f"give a folder of NAME.npz files by --data or {FOLDER_VARIABLE}, or use {embedded}."
@@ -134,15 +159,21 @@ def _read(name: str, split: int, folder: str | Path | None) -> tuple[np.ndarray,
             return X, Y, _random_mask(len(X), split)
         masks = file["test_mask"]
     if not 0 <= split < masks.shape[1]:
-        raise ValueError(f"Data set {name!r} has splits 0 to {masks.shape[1] - 1}; split={split} does not exist.")
+        raise ValueError(
+            f"Data set {name!r} has splits 0 to {masks.shape[1] - 1}; split={split} does not exist."
+        )
     return X, Y, masks[:, split]
 
 
 def _synthetic(num: int = 3000) -> tuple[np.ndarray, np.ndarray]:
-    """A smooth function of two inputs with ripples and noise, on which more mean points help, as on the large data sets."""
+    """A smooth function of two inputs with ripples and noise, on which more mean points help, as on
+    the large data sets.
+    """
     rng = np.random.default_rng(0)
     X = rng.uniform(-1.0, 1.0, [num, 2])
-    ripples = np.sin(12.0 * X[:, :1]) * np.cos(9.0 * X[:, 1:]) + 0.5 * np.sin(25.0 * X.sum(1, keepdims=True))
+    ripples = np.sin(12.0 * X[:, :1]) * np.cos(9.0 * X[:, 1:]) + 0.5 * np.sin(
+        25.0 * X.sum(1, keepdims=True)
+    )
     return X, X[:, :1] ** 2 + ripples + 0.1 * rng.standard_normal([num, 1])
 
 

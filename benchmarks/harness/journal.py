@@ -18,7 +18,9 @@ from tqdm import tqdm
 from .machine import machine
 
 _REPORT_EVERY = 20.0
-"""Seconds between two reports, since a piece of work may be shorter than the drawing of a report."""
+"""Seconds between two reports, since a piece of work may be shorter than the drawing of a
+report.
+"""
 _OF_THE_RUN = {"verb", "suite", "data", "out", "threads", "resume", "open", "gpjax_python"}
 """Options that do not change a result, and `data`, of which the setting has the folder's name."""
 
@@ -26,9 +28,8 @@ _OF_THE_RUN = {"verb", "suite", "data", "out", "threads", "resume", "open", "gpj
 def setting_of(options: argparse.Namespace, *selecting: str) -> dict[str, Any]:
     """The options that a result depends on.
 
-    These are all options but those of the run itself and those in `selecting`, which say which pieces are worked on. The
-    folder of data is named without its path.
-    """
+    These are all options but those of the run itself and those in `selecting`, which say which
+    pieces are worked on. The folder of data is named without its path."""
     left_out = {*_OF_THE_RUN, *selecting}
     named = {name: value for name, value in vars(options).items() if name not in left_out}
     return {**named, "data": Path(options.data).name if options.data else None}
@@ -37,8 +38,9 @@ def setting_of(options: argparse.Namespace, *selecting: str) -> dict[str, Any]:
 class Journal:
     """The finished pieces of a suite in NAME.jsonl, one line of JSON per piece.
 
-    A run with `resume` uses a line again if setting, machine and versions are the same; it keeps lines of other settings. A
-    run without `resume` starts the file afresh. Files of runs on different pieces may be concatenated.
+    A run with `resume` uses a line again if setting, machine and versions are the same; it keeps
+    lines of other settings. A run without `resume` starts the file afresh. Files of runs on
+    different pieces may be concatenated.
 
     :param folder: where the file is or will be.
     :param name: that of the file, without suffix.
@@ -51,8 +53,12 @@ class Journal:
         self._path = folder / f"{name}.jsonl"
         self._setting = _plain({**setting, "machine": machine()})
         entries = list(self._read()) if resume and self._path.exists() else []
-        self._done = {one["piece"]: one["result"] for one in entries if one["setting"] == self._setting}
-        self._path.write_text("".join(map(_line, entries)))  # leaves out the half line of an interruption
+        self._done = {
+            one["piece"]: one["result"] for one in entries if one["setting"] == self._setting
+        }
+        self._path.write_text(
+            "".join(map(_line, entries))
+        )  # leaves out the half line of an interruption
 
     def collect(
         self,
@@ -65,18 +71,26 @@ class Journal:
         :param pieces: tuples of numbers and strings.
         :param work: called as `work(*piece)`; its result is written to the journal at once.
         :param report: called with the results so far, now and then and at the end.
-        :return: the results of all pieces, in their order, as JSON gives them back: a NamedTuple would come back as a list,
-            so that `work` returns dictionaries. NaN stays NaN.
+        :return: the results of all pieces, in their order, as JSON gives them back: a NamedTuple
+            would come back as a list, so that `work` returns dictionaries. NaN stays NaN.
         """
         left = [piece for piece in pieces if _key(piece) not in self._done]
-        bar = tqdm(left, initial=len(pieces) - len(left), total=len(pieces), unit="piece", dynamic_ncols=True)
+        bar = tqdm(
+            left,
+            initial=len(pieces) - len(left),
+            total=len(pieces),
+            unit="piece",
+            dynamic_ncols=True,
+        )
         reported = time.monotonic()
         for piece in bar:
             bar.set_description(" ".join(map(str, piece)))
             result = _plain(work(*piece))
             self._done[_key(piece)] = result
             with self._path.open("a") as file:
-                file.write(_line({"setting": self._setting, "piece": _key(piece), "result": result}))
+                file.write(
+                    _line({"setting": self._setting, "piece": _key(piece), "result": result})
+                )
                 file.flush()
                 os.fsync(file.fileno())
             if time.monotonic() - reported >= _REPORT_EVERY and piece != left[-1]:

@@ -14,12 +14,15 @@ from .machine import clock
 
 
 def interleave(
-    functions: Mapping[str, Callable[[], object]], rounds: int, seconds: float, now: Callable[[], float] = clock
+    functions: Mapping[str, Callable[[], object]],
+    rounds: int,
+    seconds: float,
+    now: Callable[[], float] = clock,
 ) -> dict[str, np.ndarray]:
     """Milliseconds of a call of each function, [rounds] per label.
 
-    The functions take turns, so that other work on the machine slows down all of them alike. The first call of each, which
-    traces and compiles, is not timed.
+    The functions take turns, so that other work on the machine slows down all of them alike. The
+    first call of each, which traces and compiles, is not timed.
 
     :param seconds: length of one timing of one function; it is called as often as fits.
     :param now: the clock.
@@ -34,7 +37,9 @@ def interleave(
     return times
 
 
-def median_ms(function: Callable[[], object], rounds: int, now: Callable[[], float] = clock) -> float:
+def median_ms(
+    function: Callable[[], object], rounds: int, now: Callable[[], float] = clock
+) -> float:
     """Median milliseconds of `rounds` calls, after a first call, which compiles."""
     function()
     return float(np.median([_milliseconds(function, 1, now) for _ in range(rounds)]))
@@ -58,5 +63,7 @@ def peak_megabytes() -> float:
 
 
 def slopes(x: Sequence[float], y: Sequence[float]) -> list[float]:
-    """d log(y) / d log(x) between neighbours: 1 means that y grows linearly with x, 2 quadratically."""
+    """d log(y) / d log(x) between neighbours: 1 means that y grows linearly with x, 2
+    quadratically.
+    """
     return [float(slope) for slope in np.diff(np.log(y)) / np.diff(np.log(x))]

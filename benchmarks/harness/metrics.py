@@ -69,10 +69,11 @@ METRICS = {
 
 
 def evaluate(model: Model, data: Data, batch_size: int = 2000) -> dict[str, float]:
-    """Test MAE and RMSE of E[y], the mean log density, and the share within 95 % intervals, by batches.
+    """Test MAE and RMSE of E[y], the mean log density, and the share within 95 % intervals, by
+    batches.
 
-    In units of the standardised output. The interval is the mean and 1.96 standard deviations of y on both sides.
-    """
+    In units of the standardised output. The interval is the mean and 1.96 standard deviations of y
+    on both sides."""
     errors, squares, density, covered, count = 0.0, 0.0, 0.0, 0, len(data.X_test)
     for X, Y in _batches(data.X_test, data.Y_test, batch_size):
         mean, variance = map(np.asarray, model.predict_y(X))
@@ -82,7 +83,12 @@ def evaluate(model: Model, data: Data, batch_size: int = 2000) -> dict[str, floa
         density += float(np.sum(np.asarray(model.predict_log_density((X, Y)))))
         covered += int(np.sum(_within(residuals, variance)))
     rmse = float(np.sqrt(squares / count))
-    return {"mae": errors / count, "rmse": rmse, "log_density": density / count, "coverage": covered / count}
+    return {
+        "mae": errors / count,
+        "rmse": rmse,
+        "log_density": density / count,
+        "coverage": covered / count,
+    }
 
 
 def gaussian_scores(mean: np.ndarray, variance: np.ndarray, Y: np.ndarray) -> dict[str, float]:
@@ -114,14 +120,21 @@ def classification_scores(labels: np.ndarray, probabilities: np.ndarray) -> dict
 
 def evaluate_classes(model: Model, data: Data, batch_size: int = 2000) -> dict[str, float]:
     """Accuracy and log loss on the test rows of a GPflow model of two classes or more."""
-    chances = [np.asarray(model.predict_y(X)[0]) for X, _ in _batches(data.X_test, data.Y_test, batch_size)]
+    chances = [
+        np.asarray(model.predict_y(X)[0]) for X, _ in _batches(data.X_test, data.Y_test, batch_size)
+    ]
     return classification_scores(data.Y_test, class_probabilities(np.concatenate(chances)))
 
 
 def elbo(model: Model, data: Data, batch_size: int = 2000) -> float:
-    """The ELBO on all training rows, as the weighted mean of estimates from batches; the model's `num_data` must be set."""
+    """The ELBO on all training rows, as the weighted mean of estimates from batches; the model's
+    `num_data` must be set.
+    """
     count = len(data.X_train)
-    weighted = (len(X) * float(model.elbo((X, Y))) for X, Y in _batches(data.X_train, data.Y_train, batch_size))
+    weighted = (
+        len(X) * float(model.elbo((X, Y)))
+        for X, Y in _batches(data.X_train, data.Y_train, batch_size)
+    )
     return sum(weighted) / count
 
 
@@ -134,7 +147,11 @@ def average_ranks(values: np.ndarray, metric: Metric) -> tuple[np.ndarray, np.nd
 
     :param values: [tasks, models]. Equal values share the mean of their ranks, and NaN comes last.
     """
-    losses = -np.asarray(values, dtype=float) if metric.larger_is_better else np.asarray(values, dtype=float)
+    losses = (
+        -np.asarray(values, dtype=float)
+        if metric.larger_is_better
+        else np.asarray(values, dtype=float)
+    )
     ranks = rankdata(np.where(np.isnan(losses), np.inf, losses), axis=1)
     return ranks.mean(0), np.array([standard_error(column) for column in ranks.T])
 
@@ -145,8 +162,14 @@ def standard_error(values: Sequence[float]) -> float:
 
 
 def table_cell(value: float, digits: int, bold: bool = False, error: float = 0.0) -> str:
-    """A number as a cell of a table, with its standard error where that is not zero; empty for NaN."""
-    text = "" if np.isnan(value) else f"{value:.{digits}f}" + (f" +- {error:.{digits}f}" if error else "")
+    """A number as a cell of a table, with its standard error where that is not zero; empty for
+    NaN.
+    """
+    text = (
+        ""
+        if np.isnan(value)
+        else f"{value:.{digits}f}" + (f" +- {error:.{digits}f}" if error else "")
+    )
     return f"**{text}**" if bold else text
 
 

@@ -14,7 +14,17 @@ from matplotlib.figure import Figure as Canvas
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
-_PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#8C6D31", "#999999")
+_PALETTE = (
+    "#0072B2",
+    "#D55E00",
+    "#009E73",
+    "#CC79A7",
+    "#E69F00",
+    "#56B4E9",
+    "#000000",
+    "#8C6D31",
+    "#999999",
+)
 """Colours that colour-blind readers tell apart (after Okabe and Ito); markers differ too."""
 _MARKERS = "osD^vPX*<"
 
@@ -92,10 +102,14 @@ def _draw_panel(axes: Axes, panel: Panel, labels: list[str], handles: dict[str, 
             "marker": _MARKERS[index % len(_MARKERS)],
             "markevery": max(1, len(series.x) // 10),
         }
-        (line,) = axes.plot(series.x, series.y, markersize=7 if series.alone else 4, linewidth=1.6, **style)
+        (line,) = axes.plot(
+            series.x, series.y, markersize=7 if series.alone else 4, linewidth=1.6, **style
+        )
         handles.setdefault(series.label, line)
         if series.spread is not None:
-            axes.errorbar(series.x, series.y, xerr=series.spread, fmt="none", ecolor=style["color"], capsize=3)
+            axes.errorbar(
+                series.x, series.y, xerr=series.spread, fmt="none", ecolor=style["color"], capsize=3
+            )
     for name, axis in (("x", axes.xaxis), ("y", axes.yaxis)):
         if name in panel.log:
             axes.set(**{f"{name}scale": "log"})
@@ -106,7 +120,9 @@ def _draw_panel(axes: Axes, panel: Panel, labels: list[str], handles: dict[str, 
 
 
 def _ticks(axis: Axis) -> None:
-    """Label powers of ten with plain numbers, and 2 and 5 times them as well where fewer than two decades are shown."""
+    """Label powers of ten with plain numbers, and 2 and 5 times them as well where fewer than two
+    decades are shown.
+    """
     low, high = axis.get_view_interval()
     subs = (1.0, 2.0, 5.0) if high / low < 100.0 else (1.0,)
     axis.set_major_locator(LogLocator(subs=subs))

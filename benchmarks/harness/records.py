@@ -1,4 +1,5 @@
-"""Copies of a model at set times of its training, evaluated afterwards, so that evaluation does not count as training.
+"""Copies of a model at set times of its training, evaluated afterwards, so that evaluation does not
+count as training.
 
 This module needs NumPy and nothing else, because a peer in another Python uses it too.
 """
@@ -49,7 +50,9 @@ class Record:
 
     def __post_init__(self) -> None:
         """Take snapshots as JSON gives them back, too."""
-        self.snapshots = [one if isinstance(one, Snapshot) else Snapshot(**one) for one in self.snapshots]
+        self.snapshots = [
+            one if isinstance(one, Snapshot) else Snapshot(**one) for one in self.snapshots
+        ]
 
     def at(self, budget: float) -> Snapshot:
         """The snapshot of `budget`; the end of a run that was given just that, if there was one."""
@@ -63,7 +66,8 @@ class Record:
 
 
 class Recorder(Generic[State]):
-    """Counts the time of training, and copies the model whenever a target is passed. Call it after every step.
+    """Counts the time of training, and copies the model whenever a target is passed. Call it after
+    every step.
 
     The clock starts with `start`, or with the first step.
 
@@ -119,14 +123,17 @@ class Recorder(Generic[State]):
                 self._append(state)
 
     def finish(
-        self, evaluate: Callable[[], dict[str, float]], seconds: Sequence[float] | None = None, failed: bool = False
+        self,
+        evaluate: Callable[[], dict[str, float]],
+        seconds: Sequence[float] | None = None,
+        failed: bool = False,
     ) -> list[Snapshot]:
         """Evaluate every copy, and return the snapshots.
 
         :param evaluate: the metrics of the model as it is.
         :param seconds: training time after each step, where the trainer has a clock of its own.
-        :param failed: whether training failed. Targets that were not passed then have no metrics; otherwise they have those
-            of the final state.
+        :param failed: whether training failed. Targets that were not passed then have no metrics;
+            otherwise they have those of the final state.
         """
         final = None if failed else self._read()
         while not self.done:
@@ -146,6 +153,10 @@ class Recorder(Generic[State]):
 
 
 def times_up_to(budgets: Sequence[float], points: int = 6) -> list[float]:
-    """The budgets, and `points` times that grow geometrically up to the largest, for the picture."""
+    """The budgets, and `points` times that grow geometrically up to the largest, for the
+    picture.
+    """
     largest = max(budgets)
-    return sorted({round(float(t), 3) for t in [*np.geomspace(largest / 12, largest, points), *budgets]})
+    return sorted(
+        {round(float(t), 3) for t in [*np.geomspace(largest / 12, largest, points), *budgets]}
+    )

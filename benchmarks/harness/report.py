@@ -21,7 +21,7 @@ table { border-collapse: collapse; display: block; overflow-x: auto; font-varian
 th, td { padding: .2rem .8rem; border-bottom: 1px solid #ddd; text-align: left }
 img { max-width: 100% }
 code { background: #f4f4f4; padding: .1rem .3rem }
-"""
+"""  # noqa: E501
 
 
 class Table(NamedTuple):
@@ -71,18 +71,30 @@ def write(folder: Path, report: Report) -> Path:
 
 
 def _markdown(report: Report, here: dict[str, str], folder: Path) -> list[str]:
-    """The paragraphs: title, command and machine, then all tables, all pictures, all notes, and the chapters."""
+    """The paragraphs: title, command and machine, then all tables, all pictures, all notes, and the
+    chapters.
+    """
     sections = report.sections
     paragraphs = [
         f"# {report.title}",
         f"`{report.command}`",
         ", ".join(f"{key} {value}" for key, value in here.items()) + ".",
     ]
-    paragraphs += [f"## {table.title}\n\n{_table(table)}" for one in sections for table in one.tables]
+    paragraphs += [
+        f"## {table.title}\n\n{_table(table)}" for one in sections for table in one.tables
+    ]
     figures = [figure for one in sections for figure in one.figures]
-    paragraphs += [f"![{figure.name}]({draw(figure, folder).name})\n\n{figure.caption}" for figure in figures]
-    notes = dict.fromkeys(f"- {note}" for one in sections for note in one.notes)  # parts may share a note
-    return [*paragraphs, "\n".join(notes), *(chapter for one in sections for chapter in one.chapters)]
+    paragraphs += [
+        f"![{figure.name}]({draw(figure, folder).name})\n\n{figure.caption}" for figure in figures
+    ]
+    notes = dict.fromkeys(
+        f"- {note}" for one in sections for note in one.notes
+    )  # parts may share a note
+    return [
+        *paragraphs,
+        "\n".join(notes),
+        *(chapter for one in sections for chapter in one.chapters),
+    ]
 
 
 def _table(table: Table) -> str:

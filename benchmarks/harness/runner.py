@@ -1,9 +1,10 @@
-"""The runner of every suite: it works on the pieces of its parts, keeps a journal, resumes, and writes the report.
+"""The runner of every suite: it works on the pieces of its parts, keeps a journal, resumes, and
+writes the report.
 
-A suite only declares what there is to measure. It is a `Suite` of one or more `Part`s. A part lists its pieces of work (a
-piece is a tuple of numbers and strings, for example a task and a model), measures one piece at a time, and turns the rows
-that came out into a section of the report. Rows are NamedTuples or dataclasses whose fields JSON can hold.
-"""
+A suite only declares what there is to measure. It is a `Suite` of one or more `Part`s. A part lists
+its pieces of work (a piece is a tuple of numbers and strings, for example a task and a model),
+measures one piece at a time, and turns the rows that came out into a section of the report. Rows
+are NamedTuples or dataclasses whose fields JSON can hold."""
 
 from __future__ import annotations
 
@@ -39,10 +40,12 @@ class Part(NamedTuple):
             return Section([table], [], [])
 
         PART = Part(Row, pieces, measure, section)
-    """
+    """  # noqa: E501
 
     row: Callable[..., Any]
-    """type of the rows: a NamedTuple or a dataclass, made from its fields as JSON gives them back"""
+    """type of the rows: a NamedTuple or a dataclass, made from its fields as JSON gives them
+    back
+    """
     pieces: Callable[[argparse.Namespace], Sequence[tuple]]
     """options -> what is measured one after the other"""
     measure: Callable[..., Sequence[Any]]
@@ -50,7 +53,9 @@ class Part(NamedTuple):
     section: Callable[[list[Any], argparse.Namespace], Section]
     """(rows, options) -> what the report says"""
     uses_earlier: bool = False
-    """whether `measure` also takes the keyword `earlier`: the rows of this part's pieces before the one to be measured"""
+    """whether `measure` also takes the keyword `earlier`: the rows of this part's pieces before the
+    one to be measured
+    """
 
 
 class Suite(NamedTuple):
@@ -59,7 +64,9 @@ class Suite(NamedTuple):
     title: str
     parts: Mapping[str, Part]
     add_arguments: Callable[[argparse.ArgumentParser], None]
-    """adds the options of the suite to a parser; `--parts` comes by itself where there are several parts"""
+    """adds the options of the suite to a parser; `--parts` comes by itself where there are several
+    parts
+    """
     selecting: tuple[str, ...] = ()
     """options that say which pieces are worked on, so that a result does not depend on them"""
 
@@ -73,16 +80,23 @@ def add_arguments(suite: Suite, parser: argparse.ArgumentParser) -> None:
     suite.add_arguments(parser)
 
 
-def run(suite: Suite, options: argparse.Namespace, command: str, folder: Path) -> list[dict[str, Any]]:
-    """Work on the pieces of `options.parts` that the journal does not have, and write the report as results come in.
+def run(
+    suite: Suite, options: argparse.Namespace, command: str, folder: Path
+) -> list[dict[str, Any]]:
+    """Work on the pieces of `options.parts` that the journal does not have, and write the report as
+    results come in.
 
     :param options: as the command line gives them; `options.suite` names the files.
     :param command: the command line, for the report.
     :param folder: where journal and report are written.
     :return: the rows of all pieces, each a dictionary with the name of its part.
     """
-    pieces = [(name, *piece) for name in options.parts for piece in suite.parts[name].pieces(options)]
-    journal = Journal(folder, options.suite, setting_of(options, "parts", *suite.selecting), options.resume)
+    pieces = [
+        (name, *piece) for name in options.parts for piece in suite.parts[name].pieces(options)
+    ]
+    journal = Journal(
+        folder, options.suite, setting_of(options, "parts", *suite.selecting), options.resume
+    )
 
     def work(name: str, *piece: Any) -> list[dict[str, Any]]:
         part, more = suite.parts[name], {}
@@ -94,7 +108,10 @@ def run(suite: Suite, options: argparse.Namespace, command: str, folder: Path) -
     def report(found: list[list[dict[str, Any]]]) -> None:
         rows = _flat(found)
         names = [name for name in options.parts if any(row["part"] == name for row in rows)]
-        sections = [suite.parts[name].section(_rows(suite.parts[name], name, rows), options) for name in names]
+        sections = [
+            suite.parts[name].section(_rows(suite.parts[name], name, rows), options)
+            for name in names
+        ]
         write(folder, Report(options.suite, suite.title, command, rows, sections))
 
     return _flat(journal.collect(pieces, work, report))

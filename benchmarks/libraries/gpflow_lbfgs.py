@@ -1,4 +1,6 @@
-"""GPflow's SGPR, CGLB and GPR: everything that is trainable by L-BFGS, on a collapsed bound or on the evidence of all data."""
+"""GPflow's SGPR, CGLB and GPR: everything that is trainable by L-BFGS, on a collapsed bound or on
+the evidence of all data.
+"""
 
 from __future__ import annotations
 
@@ -20,12 +22,16 @@ _STORED_ROWS = 10_000
 
 
 def train_by_lbfgs(spec: Spec, data: Data, targets: Sequence[float], settings: Settings) -> Record:
-    """Train until the last of `targets`, in seconds or iterations, and evaluate at each of them; one run for all budgets."""
+    """Train until the last of `targets`, in seconds or iterations, and evaluate at each of them;
+    one run for all budgets.
+    """
     kernel, likelihood = kernel_and_likelihood(data, settings)
     rows, noise = (data.X_train, data.Y_train), float(likelihood.variance.numpy())
     most = {"gpr": spec.num_beta, "cglb": _STORED_ROWS}.get(spec.family, len(data.X_train))
     if len(data.X_train) > most:
-        raise ValueError(f"{spec.name} is for up to {most} rows, and {data.name} has {len(data.X_train)}.")
+        raise ValueError(
+            f"{spec.name} is for up to {most} rows, and {data.name} has {len(data.X_train)}."
+        )
     if spec.family == "gpr":
         model = gpflow.models.GPR(rows, kernel, noise_variance=noise)
     else:
@@ -44,7 +50,8 @@ def train_by_lbfgs(spec: Spec, data: Data, targets: Sequence[float], settings: S
         model.training_loss,
         variables,
         step_callback=after_iteration,
-        compile=spec.family != "cglb",  # its conjugate gradients start from a Parameter, which `tf.while_loop` refuses
+        compile=spec.family
+        != "cglb",  # its conjugate gradients start from a Parameter, which `tf.while_loop` refuses
         options={"maxiter": 10**6, "maxfun": 10**6},
     )
     ended = "" if recorder.done else f"ended by itself: {result.message}"

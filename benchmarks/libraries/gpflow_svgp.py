@@ -1,4 +1,6 @@
-"""GPflow's SVGP, trained as a careful user of GPflow would: one compiled step of its natural gradients and of Adam."""
+"""GPflow's SVGP, trained as a careful user of GPflow would: one compiled step of its natural
+gradients and of Adam.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,9 @@ class GPflowSteps(NamedTuple):
     """step size of Adam"""
 
 
-def gpflow_steps(model: gpflow.models.SVGP, data: Data, settings: Settings, natural_q: bool = True) -> GPflowSteps:
+def gpflow_steps(
+    model: gpflow.models.SVGP, data: Data, settings: Settings, natural_q: bool = True
+) -> GPflowSteps:
     """A tf.function per optimiser, and one for both.
 
     Adam trains kernel, noise and inducing inputs, and q as well where natural gradients do not.
@@ -48,7 +52,11 @@ def gpflow_steps(model: gpflow.models.SVGP, data: Data, settings: Settings, natu
     natural_gradient = gpflow.optimizers.NaturalGradient(gamma)
     adam = tf_keras.optimizers.Adam(settings.learning_rate)
     adam.build(model.trainable_variables)  # so that no step is traced twice
-    draw, variables, q = minibatches(data, settings), model.trainable_variables, [(model.q_mu, model.q_sqrt)]
+    draw, variables, q = (
+        minibatches(data, settings),
+        model.trainable_variables,
+        [(model.q_mu, model.q_sqrt)],
+    )
 
     def natural() -> None:
         batch = draw()
@@ -64,18 +72,29 @@ def gpflow_steps(model: gpflow.models.SVGP, data: Data, settings: Settings, natu
         adam.minimize(lambda: model.training_loss(batch), variables)
 
     parts = natural, hyperparameters, both if natural_q else hyperparameters
-    # without AutoGraph: nothing here needs it, the graph is the same, and it takes most of the time of tracing
-    return GPflowSteps(*(tf.function(part, autograph=False) for part in parts), gamma, adam.learning_rate)
+    # without AutoGraph: nothing here needs it, the graph is the same, and it takes most of the time
+    # of tracing
+    return GPflowSteps(
+        *(tf.function(part, autograph=False) for part in parts), gamma, adam.learning_rate
+    )
 
 
 def train_gpflow(spec: Spec, data: Data, targets: Sequence[float], settings: Settings) -> Record:
-    """Train GPflow's SVGP, once for every budget of `settings`, because the step sizes fall at the end as those of `fit` do.
+    """Train GPflow's SVGP, once for every budget of `settings`, because the step sizes fall at the
+    end as those of `fit` do.
 
     It is evaluated at the end of each run, and in that of the largest budget also at `targets`.
     """
     budgets = sorted(settings.budgets or [max(targets)])
     records = [_run(spec, data, [budget], settings) for budget in budgets[:-1]]
-    records.append(_run(spec, data, sorted({*(one for one in targets if one < budgets[-1]), budgets[-1]}), settings))
+    records.append(
+        _run(
+            spec,
+            data,
+            sorted({*(one for one in targets if one < budgets[-1]), budgets[-1]}),
+            settings,
+        )
+    )
     for record in records:
         record.snapshots[-1].final = True
     shorter = [record.snapshots[-1] for record in records[:-1]]
@@ -95,7 +114,9 @@ def _run(spec: Spec, data: Data, targets: Sequence[float], settings: Settings) -
     note = ""
     while not recorder.done and not note:
         factor = annealed(recorder.elapsed / targets[-1], settings.anneal)
-        steps.gamma.assign(factor * ramped(recorder.step, settings.step_of(spec.num_beta, data), _RAMP_STEPS))
+        steps.gamma.assign(
+            factor * ramped(recorder.step, settings.step_of(spec.num_beta, data), _RAMP_STEPS)
+        )
         steps.rate.assign(factor * settings.learning_rate)
         try:
             steps.both()

@@ -50,7 +50,9 @@ def _build(
             )
             if len(gamma):
                 delta = variational.DeltaVariationalDistribution(len(gamma))
-                strategy = variational.OrthogonallyDecoupledVariationalStrategy(strategy, gamma, delta)
+                strategy = variational.OrthogonallyDecoupledVariationalStrategy(
+                    strategy, gamma, delta
+                )
             super().__init__(strategy)
             self.mean_module = gpytorch.means.ZeroMean()
             self.covar_module = gpytorch.kernels.ScaleKernel(
@@ -60,7 +62,9 @@ def _build(
             self.covar_module.base_kernel.lengthscale = 1.0
 
         def forward(self, x: torch.Tensor) -> gpytorch.distributions.MultivariateNormal:
-            return gpytorch.distributions.MultivariateNormal(self.mean_module(x), self.covar_module(x))
+            return gpytorch.distributions.MultivariateNormal(
+                self.mean_module(x), self.covar_module(x)
+            )
 
     likelihood = gpytorch.likelihoods.GaussianLikelihood()
     likelihood.noise = settings.noise
@@ -68,7 +72,9 @@ def _build(
 
 
 def _scores(
-    model: gpytorch.models.ApproximateGP, likelihood: gpytorch.likelihoods.GaussianLikelihood, data: Data
+    model: gpytorch.models.ApproximateGP,
+    likelihood: gpytorch.likelihoods.GaussianLikelihood,
+    data: Data,
 ) -> dict[str, float]:
     """The metrics of the test rows."""
     import torch
@@ -96,8 +102,12 @@ def _stepping(
 
     torch.manual_seed(settings.seed)
     objective = gpytorch.mlls.VariationalELBO(likelihood, model, num_data=len(data.X_train))
-    adam = torch.optim.Adam([*model.parameters(), *likelihood.parameters()], lr=settings.learning_rate)
-    X, y = (torch.tensor(array, dtype=torch.float32) for array in (data.X_train, data.Y_train[:, 0]))
+    adam = torch.optim.Adam(
+        [*model.parameters(), *likelihood.parameters()], lr=settings.learning_rate
+    )
+    X, y = (
+        torch.tensor(array, dtype=torch.float32) for array in (data.X_train, data.Y_train[:, 0])
+    )
     model.train()
     likelihood.train()
 
@@ -117,11 +127,16 @@ def gpytorch_step(beta: np.ndarray, data: Data, settings: Settings) -> Callable[
 
 
 def train_gpytorch(spec: Spec, data: Data, targets: Sequence[float], settings: Settings) -> Record:
-    """Train by Adam on all parameters, in float32 as is GPyTorch's default, until the last of `targets`."""
+    """Train by Adam on all parameters, in float32 as is GPyTorch's default, until the last of
+    `targets`.
+    """
     import torch
 
     model, likelihood = _build(*points(spec, data, settings), settings)
-    step, both = _stepping(model, likelihood, data, settings), torch.nn.ModuleList([model, likelihood])
+    step, both = (
+        _stepping(model, likelihood, data, settings),
+        torch.nn.ModuleList([model, likelihood]),
+    )
     recorder = Recorder(
         targets,
         lambda: {name: value.detach().clone() for name, value in both.state_dict().items()},

@@ -1,4 +1,6 @@
-"""The models of the benchmarks, declared as data: `orthogonal-300+1000` has 300 covariance and 1000 mean points."""
+"""The models of the benchmarks, declared as data: `orthogonal-300+1000` has 300 covariance and 1000
+mean points.
+"""
 
 from __future__ import annotations
 
@@ -30,9 +32,13 @@ from gpflow_decoupled.training.routes.roles import natural_step
 from ..harness.data import Data, inducing_points
 
 MEAN_SUBSAMPLE = 128
-"""Rows in the estimate (D25) of the quadratic form of the mean basis, where there are at least `FEW_MEAN_POINTS`."""
+"""Rows in the estimate (D25) of the quadratic form of the mean basis, where there are at least
+`FEW_MEAN_POINTS`.
+"""
 FEW_MEAN_POINTS = 1000
-"""With fewer the form costs little as a whole, and its estimate may be too noisy for the decoupled and the hybrid basis."""
+"""With fewer the form costs little as a whole, and its estimate may be too noisy for the decoupled
+and the hybrid basis.
+"""
 
 
 class Settings(NamedTuple):
@@ -52,12 +58,18 @@ class Settings(NamedTuple):
     unit: str = "seconds"
     """of the budgets: either "seconds" or "steps", as for `Recorder`"""
     multiclass: str = "softmax"
-    """likelihood of three classes and more: "softmax", our `CategoricalLogit`, or "robustmax", GPflow's `MultiClass`"""
+    """likelihood of three classes and more: "softmax", our `CategoricalLogit`, or "robustmax",
+    GPflow's `MultiClass`
+    """
     dtype: str = "float64"
-    """floating type of our models; GPflow and GPJax are always trained in float64, GPyTorch in float32"""
+    """floating type of our models; GPflow and GPJax are always trained in float64, GPyTorch in
+    float32
+    """
 
     def step_of(self, points: int, data: Data) -> float:
-        """The step size of natural gradients for so many inducing points, the same for all libraries."""
+        """The step size of natural gradients for so many inducing points, the same for all
+        libraries.
+        """
         if self.natural_gradient is not None:
             return self.natural_gradient
         return natural_step(min(self.batch_size, len(data.X_train)), points, len(data.X_train))
@@ -72,14 +84,20 @@ class Spec(NamedTuple):
     num_gamma: int = 0
     """further inducing points of the mean"""
     natural: bool = True
-    """natural gradients where the family has them; otherwise Adam for all parameters, written FAMILY-M-adam"""
+    """natural gradients where the family has them; otherwise Adam for all parameters, written
+    FAMILY-M-adam
+    """
     start: bool = False
     """whether our `fit` starts from values that suit the data, written FAMILY-M-start"""
 
     @property
     def name(self) -> str:
         sizes = f"{self.num_beta}+{self.num_gamma}" if self.num_gamma else f"{self.num_beta}"
-        return f"{self.family}-{sizes}" + ("" if self.natural else "-adam") + ("-start" if self.start else "")
+        return (
+            f"{self.family}-{sizes}"
+            + ("" if self.natural else "-adam")
+            + ("-start" if self.start else "")
+        )
 
     @property
     def library(self) -> str:
@@ -105,14 +123,16 @@ FAMILIES = {
     "gpytorch": "gpytorch",
     "gpjax": "gpjax",
 }
-"""Family -> library. `sites` and `whitened` are the coupled basis whose sites, or whose whitened q(u), stay the same while the
-kernel changes; `coupled` and the others leave that choice to `fit`. `lbfgs` is the coupled basis whose kernel, noise and
-points move by L-BFGS on all rows after a quarter of the run. `data` has its mean on all training rows, by conjugate gradients;
-`descent` has it by four epochs of stochastic dual descent per solve. `sgpr`, `cglb` and `gpr` are GPflow's SGPR,
-CGLB and GPR by L-BFGS; `gpr` refuses more rows than the number says, and `cglb` more than 10,000, because it stores the kernel
-matrix. `trees` are scikit-learn's gradient-boosted trees, of which the number is the limit of iterations. `gpflow` and `gpjax`
-are the whitened SVGP of these libraries; `gpytorch` is the SVGP of GPyTorch, or its orthogonally decoupled one where there are
-mean points."""
+"""Family -> library. `sites` and `whitened` are the coupled basis whose sites, or whose whitened
+q(u), stay the same while the kernel changes; `coupled` and the others leave that choice to `fit`.
+`lbfgs` is the coupled basis whose kernel, noise and points move by L-BFGS on all rows after a
+quarter of the run. `data` has its mean on all training rows, by conjugate gradients; `descent` has
+it by four epochs of stochastic dual descent per solve. `sgpr`, `cglb` and `gpr` are GPflow's SGPR,
+CGLB and GPR by L-BFGS; `gpr` refuses more rows than the number says, and `cglb` more than 10,000,
+because it stores the kernel matrix. `trees` are scikit-learn's gradient-boosted trees, of which the
+number is the limit of iterations. `gpflow` and `gpjax` are the whitened SVGP of these libraries;
+`gpytorch` is the SVGP of GPyTorch, or its orthogonally decoupled one where there are mean
+points."""
 
 HELD = ("sites", "whitened")
 """Families named after the `hold` of `fit` that they choose."""
@@ -125,7 +145,8 @@ ON_DATA = ("data", "descent")
 
 
 def parse(name: str) -> Spec:
-    """The declaration that a name stands for: `orthogonal-300+1000` is Spec("orthogonal", 300, 1000).
+    """The declaration that a name stands for: `orthogonal-300+1000` is Spec("orthogonal", 300,
+    1000).
 
     :raises ValueError: if the name is no declaration; the message says how to write one.
     """
@@ -133,24 +154,36 @@ def parse(name: str) -> Spec:
     if not match or match[1] not in FAMILIES:
         families = ", ".join(FAMILIES)
         raise ValueError(
-            f"Model {name!r} is not known; write FAMILY-M or FAMILY-M+MEAN_POINTS, and -adam or -start after it, with "
-            f"{families}."
+            f"Model {name!r} is not known; write FAMILY-M or FAMILY-M+MEAN_POINTS, and -adam or"
+            f" -start after it, with {families}."
         )
     spec = Spec(match[1], int(match[2]), int(match[3] or 0), match[4] is None, match[5] is not None)
     if spec.start and spec.library != "gpflow_decoupled":
-        raise ValueError(f"Model {name!r}: -start is an option of our own fit; leave it out for {spec.library}.")
+        raise ValueError(
+            f"Model {name!r}: -start is an option of our own fit; leave it out for {spec.library}."
+        )
     if spec.family in (*ON_DATA, "gpytorch", "cglb", "gpr", "sgpr", "trees") and not spec.natural:
         raise ValueError(f"Model {name!r}: {spec.family} has one way of training; leave out -adam.")
-    if spec.family in (*COUPLED, *ON_DATA, "gpflow", "gpjax", "cglb", "gpr", "sgpr", "trees") and spec.num_gamma:
-        raise ValueError(f"Model {name!r}: {spec.family} has no mean points of its own; leave out +{spec.num_gamma}.")
+    if (
+        spec.family in (*COUPLED, *ON_DATA, "gpflow", "gpjax", "cglb", "gpr", "sgpr", "trees")
+        and spec.num_gamma
+    ):
+        raise ValueError(
+            f"Model {name!r}: {spec.family} has no mean points of its own; leave out"
+            f" +{spec.num_gamma}."
+        )
     if spec.family in ("decoupled", "hybrid", "orthogonal", "solve") and not spec.num_gamma:
-        raise ValueError(f"Model {name!r}: {spec.family} needs mean points; write {name}+MEAN_POINTS.")
+        raise ValueError(
+            f"Model {name!r}: {spec.family} needs mean points; write {name}+MEAN_POINTS."
+        )
     return spec
 
 
 @contextmanager
 def precision(dtype: str) -> Iterator[None]:
-    """Set GPflow's default float inside the block, with the larger jitter that GPflow's models need in float32."""
+    """Set GPflow's default float inside the block, with the larger jitter that GPflow's models need
+    in float32.
+    """
     jitter = 1e-6 if dtype == "float64" else 1e-4
     with gpflow.config.as_context(gpflow.config.Config(float=np.dtype(dtype).type, jitter=jitter)):
         yield
@@ -161,21 +194,27 @@ def kernel_and_likelihood(
 ) -> tuple[gpflow.kernels.Kernel, gpflow.likelihoods.Likelihood]:
     """The kernel and the likelihood that all models start from.
 
-    The kernel is Matern-5/2 with a lengthscale per input, which starts at 1, or at sqrt(D), as in our wrappers, where classes
-    are declared. The likelihood is Gaussian, Bernoulli for labels of two classes, or that of the settings for more.
-    """
+    The kernel is Matern-5/2 with a lengthscale per input, which starts at 1, or at sqrt(D), as in
+    our wrappers, where classes are declared. The likelihood is Gaussian, Bernoulli for labels of
+    two classes, or that of the settings for more."""
     num_inputs = data.X_train.shape[1]
-    kernel = gpflow.kernels.Matern52(lengthscales=np.full(num_inputs, np.sqrt(num_inputs) if data.num_classes else 1.0))
+    kernel = gpflow.kernels.Matern52(
+        lengthscales=np.full(num_inputs, np.sqrt(num_inputs) if data.num_classes else 1.0)
+    )
     if data.num_classes > 2:
         softmax = settings.multiclass == "softmax"
-        return kernel, (CategoricalLogit if softmax else gpflow.likelihoods.MultiClass)(data.num_classes)
+        return kernel, (CategoricalLogit if softmax else gpflow.likelihoods.MultiClass)(
+            data.num_classes
+        )
     if set(np.unique(data.Y_train)) == {0.0, 1.0}:
         return kernel, gpflow.likelihoods.Bernoulli()
     return kernel, gpflow.likelihoods.Gaussian(settings.noise)
 
 
 def points(spec: Spec, data: Data, settings: Settings) -> tuple[np.ndarray, np.ndarray]:
-    """Inducing points beta [M_beta, D], which are the same for all models of that size, and gamma [M_gamma, D]."""
+    """Inducing points beta [M_beta, D], which are the same for all models of that size, and gamma
+    [M_gamma, D].
+    """
     beta = inducing_points(data, spec.num_beta, settings.seed)
     if not spec.num_gamma:
         return beta, np.zeros([0, beta.shape[1]])
@@ -188,7 +227,9 @@ def build(spec: Spec, data: Data, settings: Settings) -> gpflow.models.GPModel:
     beta, gamma = points(spec, data, settings)
     num_data, L = len(data.X_train), data.num_classes if data.num_classes > 2 else 1
     if spec.family == "gpflow":
-        return gpflow.models.SVGP(kernel, likelihood, beta, whiten=True, num_latent_gps=L, num_data=num_data)
+        return gpflow.models.SVGP(
+            kernel, likelihood, beta, whiten=True, num_latent_gps=L, num_data=num_data
+        )
     if spec.family in COUPLED:
         return models.BasisGP(kernel, likelihood, bases.CoupledBasis(beta, L), num_data=num_data)
     if spec.family in ON_DATA:

@@ -28,15 +28,18 @@ from .models import HELD, ON_DATA, Settings, Spec, build, precision
 from .tensorflow_tools import minibatches, recorder_for, scores
 
 _DESCENT = StochasticDualDescent(epochs=4, correct_every=4)
-"""One round per solve: a whole product, four passes over the rows, and the product that certifies the gap."""
+"""One round per solve: a whole product, four passes over the rows, and the product that certifies
+the gap.
+"""
 
 
 def train_ours(spec: Spec, data: Data, targets: Sequence[float], settings: Settings) -> Record:
-    """Train one of our models by `fit`, once for every budget of `settings`, and evaluate it afterwards.
+    """Train one of our models by `fit`, once for every budget of `settings`, and evaluate it
+    afterwards.
 
-    `fit` lets its step sizes fall towards the end of its time, so that each budget needs a run of its own. The run of the
-    largest budget also gives the curve at `targets`. A run that fails has no metrics at its end.
-    """
+    `fit` lets its step sizes fall towards the end of its time, so that each budget needs a run of
+    its own. The run of the largest budget also gives the curve at `targets`. A run that fails has
+    no metrics at its end."""
     with precision(settings.dtype):
         return _train(spec, data.cast(settings.dtype), targets, settings)
 
@@ -50,11 +53,17 @@ def _train(spec: Spec, data: Data, targets: Sequence[float], settings: Settings)
         recorder = recorder_for(model, [*before, math.inf], settings.unit)  # inf: the end
         failed = False
         try:
-            result = fit(model, (data.X_train, data.Y_train), **_options(spec, data, settings, budget, recorder))
+            result = fit(
+                model,
+                (data.X_train, data.Y_train),
+                **_options(spec, data, settings, budget, recorder),
+            )
         except NumericalError as error:
             result, failed = error.result, True
             failures = f"failed in step {result.steps + 1}"
-        snapshots += recorder.finish(lambda model=model: scores(model, data), result.history.get("seconds"), failed)
+        snapshots += recorder.finish(
+            lambda model=model: scores(model, data), result.history.get("seconds"), failed
+        )
         snapshots[-1].target, snapshots[-1].final = budget, True
         if not failed:
             snapshots[-1].metrics.setdefault("elbo", result.elbo)
@@ -64,7 +73,9 @@ def _train(spec: Spec, data: Data, targets: Sequence[float], settings: Settings)
     return Record(data.name, spec.name, spec.library, result.compile_seconds, ms, snapshots, note)
 
 
-def _options(spec: Spec, data: Data, settings: Settings, budget: float, recorder: Recorder) -> dict[str, Any]:
+def _options(
+    spec: Spec, data: Data, settings: Settings, budget: float, recorder: Recorder
+) -> dict[str, Any]:
     """The options of `fit`."""
     start = {"initialize": "auto" if spec.start else None}
     if spec.family in ON_DATA:
@@ -77,7 +88,9 @@ def _options(spec: Spec, data: Data, settings: Settings, budget: float, recorder
             "progress": False,
             "callbacks": Callbacks([recorder], every=1),
         }
-    natural = spec.natural and spec.family != "decoupled"  # whose covariance has no natural parameters
+    natural = (
+        spec.natural and spec.family != "decoupled"
+    )  # whose covariance has no natural parameters
     return {
         **start,
         settings.unit: int(budget) if settings.unit == "steps" else budget,
@@ -93,29 +106,48 @@ def _options(spec: Spec, data: Data, settings: Settings, budget: float, recorder
     }
 
 
-def natural_step(model: gpflow.models.GPModel, data: Data, settings: Settings) -> Callable[[], object]:
+def natural_step(
+    model: gpflow.models.GPModel, data: Data, settings: Settings
+) -> Callable[[], object]:
     """One compiled natural-gradient step on a minibatch gathered in the graph."""
     natural_gradient = NaturalGradient(settings.step_of(model.basis.sizes["beta"], data))
     draw = minibatches(data, settings)
     return tf.function(lambda: natural_gradient.minimize(model, draw()), autograph=False)
 
 
-def build_large(gamma: np.ndarray, beta: np.ndarray, num_data: int, subsample: int) -> gpflow.models.GPModel:
-    """An ODVGP for very many mean points: diagonal scaling and a sampled divergence, so that nothing is M_gamma x M_gamma.
+def build_large(
+    gamma: np.ndarray, beta: np.ndarray, num_data: int, subsample: int
+) -> gpflow.models.GPModel:
+    """An ODVGP for very many mean points: diagonal scaling and a sampled divergence, so that
+    nothing is M_gamma x M_gamma.
 
     :param subsample: mean points that the divergence is estimated from in each step.
     """
     kernel = gpflow.kernels.Matern52(lengthscales=np.ones(beta.shape[1]))
     likelihood = gpflow.likelihoods.Gaussian(0.1)
-    return ODVGP(kernel, likelihood, gamma, beta, num_data=num_data, mean_scaling="diagonal", mean_subsample=subsample)
+    return ODVGP(
+        kernel,
+        likelihood,
+        gamma,
+        beta,
+        num_data=num_data,
+        mean_scaling="diagonal",
+        mean_subsample=subsample,
+    )
 
 
 def whole_step(
-    model: gpflow.models.GPModel, data: Data, settings: Settings, hold_sites: bool, mixed: bool = False
+    model: gpflow.models.GPModel,
+    data: Data,
+    settings: Settings,
+    hold_sites: bool,
+    mixed: bool = False,
 ) -> Callable[[], object]:
-    """The compiled step of `fit` on random rows: one pass, then a natural gradient for q and Adam for the rest.
+    """The compiled step of `fit` on random rows: one pass, then a natural gradient for q and Adam
+    for the rest.
 
-    :param hold_sites: whether the sites of q stay the same while the kernel changes, as `fit` does by default.
+    :param hold_sites: whether the sites of q stay the same while the kernel changes, as `fit` does
+        by default.
     :param mixed: products with rows of data in float32.
     """
     step = _training_step(model, data, settings, hold_sites, mixed=mixed)
@@ -126,7 +158,9 @@ def whole_step(
 def fit_step(model: gpflow.models.GPModel, data: Data, settings: Settings) -> Callable[[], object]:
     """The same step on the minibatches of `fit`, which shuffles all rows once per epoch."""
     step = _training_step(model, data, settings, hold_sites=True, compile=True)
-    batches = ArrayBatches(*map(tf.constant, (data.X_train, data.Y_train)), settings.batch_size, settings.seed)
+    batches = ArrayBatches(
+        *map(tf.constant, (data.X_train, data.Y_train)), settings.batch_size, settings.seed
+    )
     number, seed = itertools.count(), tf.constant([settings.seed, 0])
     step.trace(*batches(0), seed)
     return lambda: step.run(*batches(next(number)), seed)

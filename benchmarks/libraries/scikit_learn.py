@@ -27,8 +27,8 @@ BASELINES: dict[str, Callable[[int], ClassifierMixin]] = {
 def train_baseline(name: str, data: Data, seed: int) -> tuple[np.ndarray, float]:
     """Train one of `BASELINES`.
 
-    :return: class probabilities of the test rows [N_test, C], which are 0 for a class without training rows, and seconds of
-        training.
+    :return: class probabilities of the test rows [N_test, C], which are 0 for a class without
+        training rows, and seconds of training.
     """
     classifier = BASELINES[name](seed)
     start = clock()

@@ -18,7 +18,8 @@ _VALIDATION = 0.1
 
 
 class _Stop(tf_keras.callbacks.Callback):
-    """Ends training when its time is over, or after `_PATIENCE` epochs without gain, and restores the best weights.
+    """Ends training when its time is over, or after `_PATIENCE` epochs without gain, and restores
+    the best weights.
 
     The clock starts after the first batch, which compiles.
 
@@ -51,14 +52,18 @@ class _Stop(tf_keras.callbacks.Callback):
             self.model.set_weights(self._weights)
 
 
-def train_network(data: Data, depths: Sequence[int], seconds: float, seed: int) -> tuple[np.ndarray, float, int, str]:
-    """Train a network of each depth on nine tenths of the training rows, stopped early by its loss on the other rows.
+def train_network(
+    data: Data, depths: Sequence[int], seconds: float, seed: int
+) -> tuple[np.ndarray, float, int, str]:
+    """Train a network of each depth on nine tenths of the training rows, stopped early by its loss
+    on the other rows.
 
-    :param depths: numbers of hidden layers, each of which is given an equal share of the `seconds` that are left.
+    :param depths: numbers of hidden layers, each of which is given an equal share of the `seconds`
+        that are left.
     :param seconds: of training, all depths together.
     :param seed: of weights, dropout and the validation rows.
-    :return: class probabilities [N_test, C] of the network with the least validation loss, seconds and steps of all
-        networks, and a note that names that network.
+    :return: class probabilities [N_test, C] of the network with the least validation loss, seconds
+        and steps of all networks, and a note that names that network.
     """
     tf_keras.utils.set_random_seed(seed)
     rows = np.random.default_rng(seed).permutation(len(data.X_train))

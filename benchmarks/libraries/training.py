@@ -1,4 +1,6 @@
-"""Trains a declared model with the library that it belongs to, and says which libraries are missing."""
+"""Trains a declared model with the library that it belongs to, and says which libraries are
+missing.
+"""
 
 from __future__ import annotations
 
@@ -48,12 +50,16 @@ def train(spec: Spec, data: Data, targets: Sequence[float], settings: Settings) 
 
 
 def missing(library: str) -> str:
-    """Why a library cannot be used here and how to get it, as a sentence; empty if it can be used."""
+    """Why a library cannot be used here and how to get it, as a sentence; empty if it can be
+    used.
+    """
     return _MISSING[library]() if library in _MISSING else ""
 
 
 def installed(names: Iterable[str]) -> list[str]:
-    """Those of the named models whose library can be used here; a warning says what was left out."""
+    """Those of the named models whose library can be used here; a warning says what was left
+    out.
+    """
     models = {name: missing(parse(name).library) for name in names}
     for reason in dict.fromkeys(filter(None, models.values())):
         warnings.warn(f"Models are left out. {reason}", stacklevel=2)

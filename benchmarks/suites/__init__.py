@@ -1,8 +1,8 @@
 """The suites, a package each: what they measure, their options, and their sections of the report.
 
-A package NAME has an object `SUITE` in its `__init__`, which `harness.runner` runs. To add a suite, write such a package,
-name it in `SUITES` below, and give it a size of seconds in `ci.TINY`, at which the tests run it.
-"""
+A package NAME has an object `SUITE` in its `__init__`, which `harness.runner` runs. To add a suite,
+write such a package, name it in `SUITES` below, and give it a size of seconds in `ci.TINY`, at
+which the tests run it."""
 
 from __future__ import annotations
 

@@ -56,13 +56,19 @@ _LATENTS = {"kernel": ("other latents",)}
 """Models without data take the number of latents from the kernel."""
 _ALONE = {**_LATENTS, "points": ("other columns",), "inducing_variable": ("other columns",)}
 """One set of points alone says how many columns there are."""
-_OPTIONS = {"mean_function": "mean function", "num_latent_gps": "whole number", "num_data": "whole number"}
+_OPTIONS = {
+    "mean_function": "mean function",
+    "num_latent_gps": "whole number",
+    "num_data": "whole number",
+}
 
 
 def _sparse_model(kind: type) -> Entry:
     second = "alpha" if kind is models.DVGP else "gamma"
     kinds = {**_KINDS, second: "points", "beta": "points", **_OPTIONS}
-    return Entry(lambda **given: kind(**given), {**_PARTS, second: GAMMA, "beta": BETA}, kinds, _LATENTS)
+    return Entry(
+        lambda **given: kind(**given), {**_PARTS, second: GAMMA, "beta": BETA}, kinds, _LATENTS
+    )
 
 
 def _full_model(kind: Callable, Y: Any, likelihood: Callable, outputs: str, **more: str) -> Entry:
@@ -111,7 +117,9 @@ def _run(rule: Callable[..., Any], make: Callable, *names: str, **kinds: str) ->
 
     def call(model: Any, **options: Any) -> object:
         own = {name: value for name, value in options.items() if name in names}
-        return rule(**{name: value for name, value in options.items() if name not in names}).run(model, **own)
+        return rule(**{name: value for name, value in options.items() if name not in names}).run(
+            model, **own
+        )
 
     return Entry(call, {"model": make}, {"model": "model", **kinds})
 
@@ -128,7 +136,11 @@ def _topic_model(kind: Callable, **kinds: str) -> Entry:
     def call(documents: Any, **options: Any) -> object:
         return kind(**{"num_topics": 2, "max_passes": 2, **options}).fit(documents)
 
-    return Entry(call, {"documents": DOCUMENTS}, {"documents": "documents", "num_topics": "whole number", **kinds})
+    return Entry(
+        call,
+        {"documents": DOCUMENTS},
+        {"documents": "documents", "num_topics": "whole number", **kinds},
+    )
 
 
 def _certificate(model: Any, X: Any, Y: Any, **options: Any) -> object:
@@ -136,12 +148,25 @@ def _certificate(model: Any, X: Any, Y: Any, **options: Any) -> object:
 
 
 ENTRIES: dict[str, Entry] = {
-    **{kind.__name__: _sparse_model(kind) for kind in (models.ODVGP, models.HDVGP, models.DVGP, models.SOLVEGP)},
+    **{
+        kind.__name__: _sparse_model(kind)
+        for kind in (models.ODVGP, models.HDVGP, models.DVGP, models.SOLVEGP)
+    },
     "build": Entry(
         lambda X, Y, **given: gd.build(X, Y, verbose=False, **given),
         {"X": X, "Y": Y},
-        {"X": "inputs", "Y": "outputs", "likelihood": "word", "num_inducing": "whole number", "seed": "whole number"},
-        {"X": ("integers", "booleans", "float32"), "Y": ("twice the columns", "float32"), "seed": ("0",)},
+        {
+            "X": "inputs",
+            "Y": "outputs",
+            "likelihood": "word",
+            "num_inducing": "whole number",
+            "seed": "whole number",
+        },
+        {
+            "X": ("integers", "booleans", "float32"),
+            "Y": ("twice the columns", "float32"),
+            "seed": ("0",),
+        },
     ),
     "initialize": Entry(
         lambda X, Y, **given: training.initialize(data=(X, Y), **given),
@@ -157,7 +182,13 @@ ENTRIES: dict[str, Entry] = {
     "update of points": Entry(
         lambda X, Y, **given: sparse().update((X, Y), **given),
         {"X": X, "Y": Y, "beta": BETA},
-        {"X": "paired inputs", "Y": "outputs", "keep": "share", "tolerance": "rate", "beta": "points"},
+        {
+            "X": "paired inputs",
+            "Y": "outputs",
+            "keep": "share",
+            "tolerance": "rate",
+            "beta": "points",
+        },
         {"beta": ("None",)},
     ),
     "ODVGP options": Entry(
@@ -174,15 +205,33 @@ ENTRIES: dict[str, Entry] = {
     "BasisGP": Entry(
         lambda points, **given: models.BasisGP(basis=gd.bases.CoupledBasis(points), **given),
         {**_PARTS, "points": BETA},
-        {**_KINDS, "points": "points", "num_data": "whole number", "mean_function": "mean function"},
+        {
+            **_KINDS,
+            "points": "points",
+            "num_data": "whole number",
+            "mean_function": "mean function",
+        },
         _ALONE,
     ),
     "CVIGP": _full_model(
-        models.CVIGP, Y, noise, "outputs", kernel="kernel", mean_function="mean function", num_latent_gps="whole number"
+        models.CVIGP,
+        Y,
+        noise,
+        "outputs",
+        kernel="kernel",
+        mean_function="mean function",
+        num_latent_gps="whole number",
     ),
-    "CVIGP of labels": _full_model(models.CVIGP, LABELS, gpflow.likelihoods.Bernoulli, "labels", kernel="kernel"),
+    "CVIGP of labels": _full_model(
+        models.CVIGP, LABELS, gpflow.likelihoods.Bernoulli, "labels", kernel="kernel"
+    ),
     "LCLGP": _full_model(
-        models.LCLGP, COUNTS, gpflow.likelihoods.Poisson, "counts", kernel="kernel", mean_function="mean function"
+        models.LCLGP,
+        COUNTS,
+        gpflow.likelihoods.Poisson,
+        "counts",
+        kernel="kernel",
+        mean_function="mean function",
     ),
     "AffineIndependentGP": _full_model(
         models.AffineIndependentGP,
@@ -196,7 +245,9 @@ ENTRIES: dict[str, Entry] = {
         frequencies="whole number",
         memory="rate",
     ),
-    "CVIGLM": _full_model(models.CVIGLM, Y, noise, "outputs", form="word", intercept_variance="rate", prior="object"),
+    "CVIGLM": _full_model(
+        models.CVIGLM, Y, noise, "outputs", form="word", intercept_variance="rate", prior="object"
+    ),
     "LCLGLM": _full_model(models.LCLGLM, COUNTS, gpflow.likelihoods.Poisson, "counts", form="word"),
     "AffineIndependentGLM": _full_model(
         models.AffineIndependentGLM, LABELS, gd.likelihoods.BernoulliLogit, "labels", prior="object"
@@ -219,17 +270,29 @@ ENTRIES: dict[str, Entry] = {
         },
     ),
     "MonteCarlo": Entry(models.MonteCarlo, {}, {"num_samples": "whole number"}),
-    "fit": Entry(_fit, {"model": sparse, "X": X, "Y": Y}, {"model": "model", "X": "paired inputs", "Y": "outputs"}),
+    "fit": Entry(
+        _fit,
+        {"model": sparse, "X": X, "Y": Y},
+        {"model": "model", "X": "paired inputs", "Y": "outputs"},
+    ),
     "fit, data": Entry(
-        lambda data: gd.fit(sparse(), data, steps=1, progress=False, compile=False), {"data": (X, Y)}, {"data": "pair"}
+        lambda data: gd.fit(sparse(), data, steps=1, progress=False, compile=False),
+        {"data": (X, Y)},
+        {"data": "pair"},
     ),
     "fit, options": Entry(
-        _fit, {"model": sparse, "X": X, "Y": Y}, {**_FIT_OPTIONS, "initialize": "word"}, {"checkpoint": ("no such",)}
+        _fit,
+        {"model": sparse, "X": X, "Y": Y},
+        {**_FIT_OPTIONS, "initialize": "word"},
+        {"checkpoint": ("no such",)},
     ),  # the name of a folder
     "fit of sites": Entry(
         _fit,
         {"model": classifier, "X": X, "Y": Y},
-        {name: _FIT_OPTIONS[name] for name in ("natural_gradient", "hold", "learning_rate", "steps")},
+        {
+            name: _FIT_OPTIONS[name]
+            for name in ("natural_gradient", "hold", "learning_rate", "steps")
+        },
     ),
     "fit of multipliers": Entry(
         _fit,
@@ -243,9 +306,13 @@ ENTRIES: dict[str, Entry] = {
         {"ramp_steps": ("0",), "anneal": ("0.0",)},
     ),
     "Evaluation": Entry(
-        lambda **given: training.Evaluation((X, Y), **given), {}, {"every": "whole number", "patience": "whole number"}
+        lambda **given: training.Evaluation((X, Y), **given),
+        {},
+        {"every": "whole number", "patience": "whole number"},
     ),
-    "Checkpoints": Entry(lambda **given: training.Checkpoints("run", **given), {}, {"every": "whole number"}),
+    "Checkpoints": Entry(
+        lambda **given: training.Checkpoints("run", **given), {}, {"every": "whole number"}
+    ),
     "MeanSolver": Entry(
         lambda **given: training.MeanSolver(**{"method": "adam", **given}),
         {},
@@ -255,7 +322,10 @@ ENTRIES: dict[str, Entry] = {
         _standardized,
         {"build": lambda: _build, "X": X, "Y": Y},
         {"build": "callable", "X": "paired inputs", "Y": "outputs"},
-        {"X": ("float32", "extended precision"), "Y": ("float32", "extended precision", "twice the columns")},
+        {
+            "X": ("float32", "extended precision"),
+            "Y": ("float32", "extended precision", "twice the columns"),
+        },
     ),
     "elbo": _verb("elbo", data=True),
     "training_loss": _verb("training_loss", data=True),
@@ -267,24 +337,45 @@ ENTRIES: dict[str, Entry] = {
     "predict_f of sites": _verb("predict_f", make=classifier),
     "predict_y of a linear model": _verb("predict_y", make=linear),
     "update": Entry(
-        lambda X, Y: classifier().update((X, Y)), {"X": X, "Y": LABELS}, {"X": "paired inputs", "Y": "labels"}
+        lambda X, Y: classifier().update((X, Y)),
+        {"X": X, "Y": LABELS},
+        {"X": "paired inputs", "Y": "labels"},
     ),
     "weights_posterior": Entry(models.weights_posterior, {"model": linear}, {"model": "model"}),
     "select": Entry(
-        lambda X, M, method="greedy_variance", **given: inducing.select(X, M, kernel(), method=method, **given),
+        lambda X, M, method="greedy_variance", **given: inducing.select(
+            X, M, kernel(), method=method, **given
+        ),
         {"X": X, "M": 2, "given": GAMMA},
         {"X": "inputs", "M": "whole number", "method": "word", "given": "points"},
-        {"X": ("float32", "integers", "booleans", "extended precision"), "given": ("float32", "None", "duplicates")},
+        {
+            "X": ("float32", "integers", "booleans", "extended precision"),
+            "given": ("float32", "None", "duplicates"),
+        },
     ),
     "NaturalGradient": Entry(
         lambda X, Y, **given: optimizers.NaturalGradient(**given).minimize(sparse(), (X, Y)),
         {"X": X, "Y": Y},
-        {"X": "paired inputs", "Y": "outputs", "gamma": "share", "mean": "word", "negative_precision": "word"},
+        {
+            "X": "paired inputs",
+            "Y": "outputs",
+            "gamma": "share",
+            "mean": "word",
+            "negative_precision": "word",
+        },
     ),
     "sweep": Entry(
-        lambda X, Y, **given: optimizers.sweep(linear(), (X, Y), **{"passes": 2, "compile": False, **given}),
+        lambda X, Y, **given: optimizers.sweep(
+            linear(), (X, Y), **{"passes": 2, "compile": False, **given}
+        ),
         {"X": X, "Y": Y},
-        {"X": "paired inputs", "Y": "outputs", "step_size": "share", "block": "whole number", "passes": "whole number"},
+        {
+            "X": "paired inputs",
+            "Y": "outputs",
+            "step_size": "share",
+            "block": "whole number",
+            "passes": "whole number",
+        },
     ),
     "optimal_parameters": Entry(
         lambda model, X, Y: optimizers.optimal_parameters(model, (X, Y)),
@@ -308,13 +399,26 @@ ENTRIES: dict[str, Entry] = {
         batch_size="whole number",
     ),
     "MeanFieldCVI": _run(
-        optimizers.MeanFieldCVI, graph, "steps", step_size="share", schedule="word", steps="whole number"
+        optimizers.MeanFieldCVI,
+        graph,
+        "steps",
+        step_size="share",
+        schedule="word",
+        steps="whole number",
     ),
     "LinearlyConstrainedLagrangian": _run(
-        optimizers.LinearlyConstrainedLagrangian, dual, inner="word", tolerance="rate", trust_region="rate"
+        optimizers.LinearlyConstrainedLagrangian,
+        dual,
+        inner="word",
+        tolerance="rate",
+        trust_region="rate",
     ),
     "ConstraintSubset": _run(
-        optimizers.ConstraintSubset, dual, size="whole number", learning_rate="rate", steps="whole number"
+        optimizers.ConstraintSubset,
+        dual,
+        size="whole number",
+        learning_rate="rate",
+        steps="whole number",
     ),
     "pathwise_samples": Entry(
         lambda **given: pathwise.pathwise_samples(**{"num_frequencies": 20, **given})(X),
@@ -329,7 +433,13 @@ ENTRIES: dict[str, Entry] = {
     "pac_bayes_certificate": Entry(
         _certificate,
         {"model": classifier, "X": X, "Y": LABELS},
-        {"model": "model", "X": "paired inputs", "Y": "labels", "delta": "share", "settings": "whole number"},
+        {
+            "model": "model",
+            "X": "paired inputs",
+            "Y": "labels",
+            "delta": "share",
+            "settings": "whole number",
+        },
     ),
     "split_for_certificate": Entry(
         lambda X, Y, **given: certificates.split_for_certificate((X, Y), **given),
@@ -339,6 +449,8 @@ ENTRIES: dict[str, Entry] = {
     "LatentDirichletAllocation": _topic_model(
         topics.LatentDirichletAllocation, method="word", max_passes="whole number", doc_prior="rate"
     ),
-    "CorrelatedTopicModel": _topic_model(topics.CorrelatedTopicModel, posterior="word", max_passes="whole number"),
+    "CorrelatedTopicModel": _topic_model(
+        topics.CorrelatedTopicModel, posterior="word", max_passes="whole number"
+    ),
 }
 """By name."""

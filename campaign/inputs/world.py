@@ -1,4 +1,6 @@
-"""Small data sets and models on which public functions are called; every function makes new ones."""
+"""Small data sets and models on which public functions are called; every function makes new
+ones.
+"""
 
 from __future__ import annotations
 

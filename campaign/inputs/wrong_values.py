@@ -69,7 +69,10 @@ ARRAY: dict[str, Change] = {
     "float32": lambda a: a.astype(np.float32),
     "extended precision": lambda a: a.astype(np.longdouble),
 }
-ROWS = {"too few rows": lambda a: a[:-1], "twice the columns": lambda a: np.concatenate([a, a], axis=1)}
+ROWS = {
+    "too few rows": lambda a: a[:-1],
+    "twice the columns": lambda a: np.concatenate([a, a], axis=1),
+}
 
 WRONG_VALUES: dict[str, dict[str, Change]] = {
     "inputs": {**ARRAY, "integers": lambda a: a.astype(int), "booleans": lambda a: a > 0},
@@ -80,22 +83,39 @@ WRONG_VALUES: dict[str, dict[str, Change]] = {
         "twice the columns": ROWS["twice the columns"],
     },
     "points": {
-        **{words: change for words, change in ARRAY.items() if words not in ("float32", "extended precision")},  # cast
+        **{
+            words: change
+            for words, change in ARRAY.items()
+            if words not in ("float32", "extended precision")
+        },  # cast
         "duplicates": lambda a: np.concatenate([a, a[:1]]),
         "other columns": ROWS["twice the columns"],
     },
     "labels": {**ARRAY, **ROWS, "two": _with(2.0), "a half": _with(0.5), "minus one": _with(-1.0)},
     "counts": {**ARRAY, **ROWS, "minus one": _with(-1.0), "a half": _with(0.5)},
     "documents": {
-        **{k: v for k, v in ARRAY.items() if k not in ("a sparse matrix", "float32", "extended precision")},
+        **{
+            k: v
+            for k, v in ARRAY.items()
+            if k not in ("a sparse matrix", "float32", "extended precision")
+        },
         "minus one": _with(-1.0),
     },
     "whole number": {
-        str(bad): lambda _, bad=bad: bad for bad in (0, -3, 2.5, float("nan"), "7", [2], True, float("inf"), 1j)
+        str(bad): lambda _, bad=bad: bad
+        for bad in (0, -3, 2.5, float("nan"), "7", [2], True, float("inf"), 1j)
     },
-    "rate": {str(bad): lambda _, bad=bad: bad for bad in (0.0, -0.1, float("nan"), float("inf"), "fast", [0.1], 1j)},
-    "share": {str(bad): lambda _, bad=bad: bad for bad in (0.0, -0.1, 1.5, float("nan"), float("inf"), "half", [0.1])},
-    "word": {str(bad): lambda _, bad=bad: bad for bad in ("no such", 3, ["whitened"], b"x", ("auto",))},
+    "rate": {
+        str(bad): lambda _, bad=bad: bad
+        for bad in (0.0, -0.1, float("nan"), float("inf"), "fast", [0.1], 1j)
+    },
+    "share": {
+        str(bad): lambda _, bad=bad: bad
+        for bad in (0.0, -0.1, 1.5, float("nan"), float("inf"), "half", [0.1])
+    },
+    "word": {
+        str(bad): lambda _, bad=bad: bad for bad in ("no such", 3, ["whitened"], b"x", ("auto",))
+    },
     "kernel": {
         "None": lambda _: None,
         "a word": lambda _: "Matern52",
@@ -103,7 +123,9 @@ WRONG_VALUES: dict[str, dict[str, Change]] = {
         "a number": lambda _: 1.0,
         "a function": lambda _: lambda a, b: a @ b.T,
         "a column that is not there": lambda _: gpflow.kernels.Matern52(active_dims=[7]),
-        "lengthscales for other columns": lambda _: gpflow.kernels.Matern52(lengthscales=[1.0, 1.0, 1.0]),
+        "lengthscales for other columns": lambda _: gpflow.kernels.Matern52(
+            lengthscales=[1.0, 1.0, 1.0]
+        ),
         "other latents": lambda _: gpflow.kernels.SharedIndependent(gpflow.kernels.Matern52(), 4),
     },
     "likelihood": {
@@ -126,7 +148,9 @@ WRONG_VALUES: dict[str, dict[str, Change]] = {
         "a word": lambda _: "ODVGP",
         "an array": lambda _: np.ones((3, 1)),
         "a class": lambda _: gpflow.models.SVGP,
-        "a GPR": lambda _: gpflow.models.GPR((np.ones((3, 2)), np.ones((3, 1))), gpflow.kernels.Matern52()),
+        "a GPR": lambda _: gpflow.models.GPR(
+            (np.ones((3, 2)), np.ones((3, 1))), gpflow.kernels.Matern52()
+        ),
     },
     "pair": {
         "None": lambda _: None,

@@ -11,7 +11,17 @@ from importlib import import_module
 
 from ..outcome import Part
 
-NAMES = ("problems", "climbs", "invariants", "bad_inputs", "kills", "lost_workers", "many_fits", "threads", "copies")
+NAMES = (
+    "problems",
+    "climbs",
+    "invariants",
+    "bad_inputs",
+    "kills",
+    "lost_workers",
+    "many_fits",
+    "threads",
+    "copies",
+)
 """In the order of the table."""
 
 

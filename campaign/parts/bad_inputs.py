@@ -1,4 +1,6 @@
-"""One wrong argument to one public call: refused by an error of the package that says what to change, nothing else."""
+"""One wrong argument to one public call: refused by an error of the package that says what to
+change, nothing else.
+"""
 
 from __future__ import annotations
 

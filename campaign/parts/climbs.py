@@ -1,4 +1,6 @@
-"""Random regressions by L-BFGS on all rows, which must end at the best q(u) of a bound that has not fallen."""
+"""Random regressions by L-BFGS on all rows, which must end at the best q(u) of a bound that has not
+fallen.
+"""
 
 from __future__ import annotations
 
@@ -34,10 +36,14 @@ def _drawn(rng: np.random.Generator) -> Problem:
 
 
 def _tried(problem: Problem, rng: np.random.Generator) -> list[str]:
-    """The climb from the start, or after steps on minibatches; its bound, the evidence above it, and the predictions."""
+    """The climb from the start, or after steps on minibatches; its bound, the evidence above it,
+    and the predictions.
+    """
     model, data = problem.build(), problem.data
     steps = int(rng.choice([1, 8]))
-    start = bound(model, data) if steps == 1 else -math.inf  # steps on minibatches may lower the bound
+    start = (
+        bound(model, data) if steps == 1 else -math.inf
+    )  # steps on minibatches may lower the bound
     result = gd.fit(model, data, steps=steps, optimizer="lbfgs", progress=False, compile=False)
     after = bound(model, data)
     complaints = check_bound(start, after, problem)

@@ -1,4 +1,6 @@
-"""Every model after training through every way of copying and saving it: the copy predicts the same."""
+"""Every model after training through every way of copying and saving it: the copy predicts the
+same.
+"""
 
 from __future__ import annotations
 
@@ -70,7 +72,10 @@ def _checkpoint(model: GPModel, problem: Problem, X: np.ndarray) -> list[np.ndar
     if isinstance(
         model, gd.models.AffineIndependentGP
     ):  # the ascent may choose another base, which no checkpoint saves
-        fresh.basis.base, fresh.basis.theta = model.basis.base, gpflow.Parameter(np.zeros(model.basis.theta.shape))
+        fresh.basis.base, fresh.basis.theta = (
+            model.basis.base,
+            gpflow.Parameter(np.zeros(model.basis.theta.shape)),
+        )
     with tempfile.TemporaryDirectory() as folder:
         path = tf.train.Checkpoint(model=model).write(str(Path(folder) / "state"))
         tf.train.Checkpoint(model=fresh).read(path).assert_existing_objects_matched()
@@ -82,7 +87,9 @@ def _saved_model(model: GPModel, problem: Problem, X: np.ndarray) -> list[np.nda
     served = tf.Module()
     served.source = model.posterior("variable") if hasattr(model, "posterior") else model
     signature = tf.TensorSpec([None, X.shape[1]], X.dtype)
-    served.predict = tf.function(served.source.predict_f, input_signature=[signature], autograph=False)
+    served.predict = tf.function(
+        served.source.predict_f, input_signature=[signature], autograph=False
+    )
     with tempfile.TemporaryDirectory() as folder:
         tf.saved_model.save(served, folder)
         loaded = tf.saved_model.load(folder)  # whose variables live as long as it does
@@ -113,11 +120,17 @@ def run(case: Case) -> Outcome:
         expected = predictions(model, X)
         for what, one, other in zip(("mean", "variance"), expected, WAYS[way](model, problem, X)):
             if not np.allclose(one, other, rtol=1e-9, atol=1e-12):
-                outcome.complaints.append(f"the {what} of the copy is off by {np.max(np.abs(one - other)):.3g}")
+                outcome.complaints.append(
+                    f"the {what} of the copy is off by {np.max(np.abs(one - other)):.3g}"
+                )
     except Exception as error:
         complaint = complaint_about(error)
-        return Outcome(outcome.title, [complaint] if complaint else [], f"{type(error).__name__}: {error}")
+        return Outcome(
+            outcome.title, [complaint] if complaint else [], f"{type(error).__name__}: {error}"
+        )
     return outcome
 
 
-PART = Part("copies", f"{len(MODELS)} models through {', '.join(WAYS)}", len(MODELS) * len(WAYS), run)
+PART = Part(
+    "copies", f"{len(MODELS)} models through {', '.join(WAYS)}", len(MODELS) * len(WAYS), run
+)

@@ -1,4 +1,6 @@
-"""What holds of every model whatever its data: order of rows, units, the best q and the evidence, refusals."""
+"""What holds of every model whatever its data: order of rows, units, the best q and the evidence,
+refusals.
+"""
 
 from __future__ import annotations
 
@@ -41,12 +43,16 @@ def _order_of_rows(case: Case, rng: np.random.Generator) -> Outcome:
     for name, first, second in zip(("mean", "variance"), *means):
         difference = float(np.max(np.abs(first - second)))
         if not difference <= 1e-4 * max(1.0, float(np.max(np.abs(first)))):
-            outcome.complaints.append(f"the {name} of q depends on the order of the rows by {difference:.3g}")
+            outcome.complaints.append(
+                f"the {name} of q depends on the order of the rows by {difference:.3g}"
+            )
     return outcome
 
 
 def _units(case: Case, rng: np.random.Generator) -> Outcome:
-    """`Standardized` gives the same predictions in other units, which are those of the model inside brought back."""
+    """`Standardized` gives the same predictions in other units, which are those of the model inside
+    brought back.
+    """
     problem = draw_problem(rng, moderate=True, gaussian=True, rows=int(rng.integers(3, 30)))
     X, Y = problem.data
     factor, shift = 10.0 ** rng.integers(-6, 7), float(rng.normal())
@@ -55,15 +61,24 @@ def _units(case: Case, rng: np.random.Generator) -> Outcome:
     for units, origin in ((1.0, 0.0), (factor, factor * shift)):
         # the points stay where the standardised rows are, so that both models inside are the same
         model = gd.Standardized(
-            lambda X, Y: _built(problem, (X, Y), points=(X, Y)), (units * X + origin, units * Y + origin)
+            lambda X, Y: _built(problem, (X, Y), points=(X, Y)),
+            (units * X + origin, units * Y + origin),
         )
         model.fit(**QUICK)
         mean, variance = (np.asarray(part) for part in model.predict_y(units * X + origin))
-        found.append((float(model.elbo()) + Y.size * math.log(units), (mean - origin) / units, variance / units**2))
+        found.append(
+            (
+                float(model.elbo()) + Y.size * math.log(units),
+                (mean - origin) / units,
+                variance / units**2,
+            )
+        )
         inside = np.asarray(model.model.predict_y(model.inputs.transform(units * X + origin))[0])
         back = inside * model.outputs.scale.numpy() + model.outputs.mean.numpy()
         if not np.allclose(mean, back, rtol=1e-9):
-            outcome.complaints.append("predictions are not those of the model inside, brought back to the units of Y")
+            outcome.complaints.append(
+                "predictions are not those of the model inside, brought back to the units of Y"
+            )
     for name, first, second in zip(("bound", "mean", "variance"), *found):
         if not np.allclose(first, second, rtol=1e-4, atol=1e-5):
             difference = float(np.max(np.abs(first - second)))
@@ -72,7 +87,9 @@ def _units(case: Case, rng: np.random.Generator) -> Outcome:
 
 
 def _quadrature(case: Case, rng: np.random.Generator) -> Outcome:
-    """Between one and three observations: no model is above the evidence, by quadrature, after its q is trained."""
+    """Between one and three observations: no model is above the evidence, by quadrature, after its
+    q is trained.
+    """
     problem = draw_problem(rng, moderate=True, rows=int(rng.integers(1, 4)))
     problem.latents = 1
     if problem.likelihood in ("MultiClass", "Softmax", "CategoricalLogit", "Heteroskedastic"):
@@ -102,9 +119,12 @@ def _refused_data(case: Case, rng: np.random.Generator) -> Outcome:
     before = _values(model)
     bad = Y.copy()
     bad[rng.integers(len(Y))] = np.nan
-    data: Data = {"NaN": (X, bad), "short": (X, Y[:-1]), "rank": (X[:, 0], Y), "type": (X.astype(np.float32), Y)}.get(
-        kind, (X, Y)
-    )
+    data: Data = {
+        "NaN": (X, bad),
+        "short": (X, Y[:-1]),
+        "rank": (X[:, 0], Y),
+        "type": (X.astype(np.float32), Y),
+    }.get(kind, (X, Y))
     options = {"learning_rate": -1.0} if kind == "option" else {}
     try:
         gd.fit(model, data_of(model, data) if kind == "option" else data, **{**QUICK, **options})
@@ -122,10 +142,16 @@ def _refused_data(case: Case, rng: np.random.Generator) -> Outcome:
 
 
 def _factor_graph(case: Case, rng: np.random.Generator) -> Outcome:
-    """Of a conjugate graph with one variable the mean field is exact: its bound is the evidence, for any counts."""
-    counts = rng.poisson(rng.uniform(0.0, 20.0), size=int(rng.integers(1, 30))) * int(rng.choice([0, 1, 1, 1000]))
+    """Of a conjugate graph with one variable the mean field is exact: its bound is the evidence,
+    for any counts.
+    """
+    counts = rng.poisson(rng.uniform(0.0, 20.0), size=int(rng.integers(1, 30))) * int(
+        rng.choice([0, 1, 1, 1000])
+    )
     a, b = 10.0 ** rng.uniform(-3, 3, 2)
-    outcome = Outcome(f"factor graph: {len(counts)} counts up to {counts.max()}, prior Gamma({a:.3g}, {b:.3g})")
+    outcome = Outcome(
+        f"factor graph: {len(counts)} counts up to {counts.max()}, prior Gamma({a:.3g}, {b:.3g})"
+    )
     gamma = gd.distributions.families.Gamma()
     expected = lambda z, y: tf.reduce_sum(  # noqa: E731
         y * z.expectation[0] - z.expectation[1] - tf.math.lgamma(y + 1.0)
@@ -139,7 +165,9 @@ def _factor_graph(case: Case, rng: np.random.Generator) -> Outcome:
     )
     gd.fit(graph, **{**QUICK, "natural_gradient": 1.0})
     total, n = float(np.sum(counts)), len(counts)
-    evidence = a * math.log(b) - math.lgamma(a) + math.lgamma(a + total) - (a + total) * math.log(b + n)
+    evidence = (
+        a * math.log(b) - math.lgamma(a) + math.lgamma(a + total) - (a + total) * math.log(b + n)
+    )
     evidence -= sum(math.lgamma(count + 1.0) for count in counts.tolist())
     reached = float(graph.elbo())
     if not abs(reached - evidence) <= 1e-8 * max(1.0, abs(evidence), total):
@@ -173,4 +201,6 @@ def _values(model: GPModel) -> dict[str, np.ndarray]:
     return {name: np.asarray(value) for name, value in parameters}
 
 
-PART = Part("invariants", "order of rows, units, evidence by quadrature, refusals, factor graphs", 100, run)
+PART = Part(
+    "invariants", "order of rows, units, evidence by quadrature, refusals, factor graphs", 100, run
+)

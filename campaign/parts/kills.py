@@ -1,10 +1,10 @@
-"""Runs of `fit` that are killed, at random moments and inside the writing of a state, and go on to the same trace.
+"""Runs of `fit` that are killed, at random moments and inside the writing of a state, and go on to
+the same trace.
 
-The runs are children of a server process that has imported TensorFlow and computed nothing, so that each starts at once. A
-child is killed by its parent after a random time, or by itself at a random access to its folder: Python reports every opening,
-renaming and removal of a file to an audit hook, which kills at one of them or some milliseconds later, inside what TensorFlow
-writes by itself.
-"""
+The runs are children of a server process that has imported TensorFlow and computed nothing, so that
+each starts at once. A child is killed by its parent after a random time, or by itself at a random
+access to its folder: Python reports every opening, renaming and removal of a file to an audit hook,
+which kills at one of them or some milliseconds later, inside what TensorFlow writes by itself."""
 
 from __future__ import annotations
 
@@ -27,9 +27,16 @@ def run(case: Case) -> Outcome:
     """One to three kills of a run, and the run to its end."""
     rng = case.generator()
     route = ROUTES[case.number % len(ROUTES)]
-    one = Run(route, seed=int(rng.integers(1000)), steps=int(rng.integers(8, 15)), every=int(rng.integers(1, 5)))
+    one = Run(
+        route,
+        seed=int(rng.integers(1000)),
+        steps=int(rng.integers(8, 15)),
+        every=int(rng.integers(1, 5)),
+    )
     kills = [_draw_kill(rng) for _ in range(int(rng.integers(1, 4)))]
-    outcome = Outcome(f"{route}, {one.steps} steps, a state every {one.every}; {', '.join(map(str, kills))}")
+    outcome = Outcome(
+        f"{route}, {one.steps} steps, a state every {one.every}; {', '.join(map(str, kills))}"
+    )
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary) / "run"
         killed = 0
@@ -57,7 +64,8 @@ def run(case: Case) -> Outcome:
         found = traces["resumed"][name]
         if found.shape != expected.shape or not np.allclose(found, expected, rtol=1e-8, atol=1e-10):
             outcome.complaints.append(
-                f"{name} of the resumed run is {found.ravel()[-3:]}, and of a whole one {expected.ravel()[-3:]}"
+                f"{name} of the resumed run is {found.ravel()[-3:]}, and of a whole one"
+                f" {expected.ravel()[-3:]}"
             )
     return outcome
 
@@ -65,7 +73,9 @@ def run(case: Case) -> Outcome:
 def _draw_kill(rng: np.random.Generator) -> Kill:
     if rng.uniform() < 0.3:
         return Kill(after=float(rng.uniform(0.0, 3.0)))
-    return Kill(access=int(rng.integers(1, 40)), delay=float(rng.choice([0.0, 0.0, rng.uniform(0.0, 0.03)])))
+    return Kill(
+        access=int(rng.integers(1, 40)), delay=float(rng.choice([0.0, 0.0, rng.uniform(0.0, 0.03)]))
+    )
 
 
 def _child(one: Run, folder: Path | None, kill: Kill | None, result: Path | None) -> int:
@@ -81,4 +91,6 @@ def _child(one: Run, folder: Path | None, kill: Kill | None, result: Path | None
     return int(process.exitcode or 0)
 
 
-PART = Part("kills", "runs killed up to three times, at any moment and while a state is written", 50, run)
+PART = Part(
+    "kills", "runs killed up to three times, at any moment and while a state is written", 50, run
+)

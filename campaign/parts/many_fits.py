@@ -19,7 +19,12 @@ from ..outcome import Case, Outcome, Part
 FITS = 25
 LIMITS = {"eager": 1.0, "compiled": 25.0}
 """Megabytes a fit: eager ones leave nothing, and of a compiled one TensorFlow keeps its graph."""
-KINDS = (("new models", "eager"), ("one model", "eager"), ("new models", "compiled"), ("one model", "compiled"))
+KINDS = (
+    ("new models", "eager"),
+    ("one model", "eager"),
+    ("new models", "compiled"),
+    ("one model", "compiled"),
+)
 
 
 def run(case: Case) -> Outcome:
@@ -36,11 +41,17 @@ def run(case: Case) -> Outcome:
         sizes.append(_megabytes())
     warm = 5  # what TensorFlow loads once
     growth = (sizes[-1] - sizes[warm]) / (FITS - 1 - warm)
-    outcome = Outcome(f"{FITS} fits of {models}, {how}", figures={f"MB a fit, {models}, {how}": growth})
+    outcome = Outcome(
+        f"{FITS} fits of {models}, {how}", figures={f"MB a fit, {models}, {how}": growth}
+    )
     if growth > LIMITS[how]:
-        outcome.complaints.append(f"every fit keeps {growth:.1f} MB: {[round(size) for size in sizes]}")
+        outcome.complaints.append(
+            f"every fit keeps {growth:.1f} MB: {[round(size) for size in sizes]}"
+        )
     if models == "new models" and len(set(bounds)) > 1:
-        outcome.complaints.append(f"the same fit gave {len(set(bounds))} bounds, from {min(bounds)} to {max(bounds)}")
+        outcome.complaints.append(
+            f"the same fit gave {len(set(bounds))} bounds, from {min(bounds)} to {max(bounds)}"
+        )
     if not np.all(np.isfinite(bounds)):
         outcome.complaints.append("a bound is not finite")
     return outcome

@@ -39,15 +39,20 @@ def _tried(problem: Problem, rng: np.random.Generator) -> list[str]:
     if problem.model not in (*SLOW, "DVGP"):  # whose covariance has no natural gradient
         _train(model, False)
         said = _fitted(model, data)
-        said = said and problem.model != "CVIGP"  # the others' fixed step may be too long without log-concavity
+        said = (
+            said and problem.model != "CVIGP"
+        )  # the others' fixed step may be too long without log-concavity
         if not draws and not said:
-            complaints += [f"q alone: {words}" for words in check_bound(start, bound(model, data), problem)]
+            complaints += [
+                f"q alone: {words}" for words in check_bound(start, bound(model, data), problem)
+            ]
         if problem.model not in LINEAR:  # whose prior is fixed
             _train(model, True)
     said = _fitted(model, data)
     after = bound(model, data)
-    # Adam moves each parameter by its rate, whatever the units: only at scales of one must the bound rise with the first
-    # steps. Elsewhere it may fall by a little, and by more where `fit` says so.
+    # Adam moves each parameter by its rate, whatever the units: only at scales of one must the
+    # bound rise with the first steps. Elsewhere it may fall by a little, and by more where `fit`
+    # says so.
     lowest = start if problem.is_moderate else -math.inf if said else start - SLACK * len(data[0])
     lowest = -math.inf if draws else lowest
     complaints += check_bound(lowest, after, problem)
@@ -65,9 +70,8 @@ def _fitted(model: GPModel, data: Data) -> bool:
 def _train(model: GPModel, flag: bool) -> None:
     """Whether all but what natural gradients move is trained.
 
-    The mean coefficients of decoupled bases are not among that: they move by Adam or in the metric of the prior, with steps
-    that are too long for some ratio of signal to noise.
-    """
+    The mean coefficients of decoupled bases are not among that: they move by Adam or in the metric
+    of the prior, with steps that are too long for some ratio of signal to noise."""
     for part in (model.kernel, model.likelihood, model.mean_function):
         gpflow.set_trainable(part, flag)
     for name, parameter in gpflow.utilities.parameter_dict(model).items():

@@ -25,16 +25,25 @@ def run(case: Case) -> Outcome:
     compile = case.number % 4 >= 2
     problems = [draw_problem(rng, moderate=True, rows=12) for _ in range(1 if shared else THREADS)]
     for problem in problems:
-        problem.likelihood, problem.data = "Gaussian", (problem.data[0], problem.data[0][:, :1] ** 2)
+        problem.likelihood, problem.data = (
+            "Gaussian",
+            (problem.data[0], problem.data[0][:, :1] ** 2),
+        )
         problem.latents = 1
-    what = "one model asked by three threads" if shared else f"three fits at once{', compiled' if compile else ''}"
+    what = (
+        "one model asked by three threads"
+        if shared
+        else f"three fits at once{', compiled' if compile else ''}"
+    )
     outcome = Outcome(f"{what}: {'; '.join(problem.title for problem in problems)}")
     try:
         expected = [_predictions(problem, compile and not shared) for problem in problems]
         if shared:
             model = problems[0].build()
             gd.fit(model, data_of(model, problems[0].data), steps=3, progress=False, compile=False)
-            ask = lambda verb: [np.asarray(part) for part in getattr(model, verb)(problems[0].data[0])]  # noqa: E731
+            ask = lambda verb: [  # noqa: E731
+                np.asarray(part) for part in getattr(model, verb)(problems[0].data[0])
+            ]  # noqa: E731
             alone = [ask(verb) for verb in SHARED * THREADS]
             with ThreadPoolExecutor(THREADS) as pool:
                 found = list(pool.map(ask, SHARED * THREADS))
@@ -44,9 +53,13 @@ def run(case: Case) -> Outcome:
                 found = list(pool.map(lambda problem: _predictions(problem, compile), problems))
     except Exception as error:
         complaint = complaint_about(error)
-        return Outcome(outcome.title, [complaint] if complaint else [], f"{type(error).__name__}: {error}")
+        return Outcome(
+            outcome.title, [complaint] if complaint else [], f"{type(error).__name__}: {error}"
+        )
     for number, (first, second) in enumerate(zip(alone, found)):
-        if not all(np.allclose(one, other, rtol=1e-10, atol=1e-12) for one, other in zip(first, second)):
+        if not all(
+            np.allclose(one, other, rtol=1e-10, atol=1e-12) for one, other in zip(first, second)
+        ):
             outcome.complaints.append(f"thread {number} has another result than it has alone")
     return outcome
 

@@ -27,25 +27,33 @@ KERNELS: dict[str, Make] = {
     "Linear": lambda v, s, _: kernels.Linear(v / s**2),
     "Linear + Constant": lambda v, s, _: kernels.Linear(v / s**2) + kernels.Constant(v),
     "Polynomial": lambda v, s, _: kernels.Polynomial(2, v ** (1 / 2) / s**2, v ** (1 / 2)),
-    "Periodic": lambda v, s, _: kernels.Periodic(kernels.SquaredExponential(v, 1.0), period=3.0 * s),
+    "Periodic": lambda v, s, _: kernels.Periodic(
+        kernels.SquaredExponential(v, 1.0), period=3.0 * s
+    ),
     "Cosine": lambda v, s, _: kernels.Cosine(v, s),
     "ArcCosine": lambda v, s, _: kernels.ArcCosine(1, v, 1.0 / s**2, 1.0),
     "Matern52 + White": lambda v, s, _: kernels.Matern52(v, s) + kernels.White(0.1 * v),
     "Matern32 * Linear": lambda v, s, _: kernels.Matern32(v, s) * kernels.Linear(1.0 / s**2),
-    "SquaredExponential of one column": lambda v, s, D: kernels.SquaredExponential(v, s, active_dims=[D - 1]),
+    "SquaredExponential of one column": lambda v, s, D: kernels.SquaredExponential(
+        v, s, active_dims=[D - 1]
+    ),
 }
 
 
 def draw_kernel(
     rng: np.random.Generator, variance: float, scale: float, columns: int, latents: int
 ) -> tuple[kernels.Kernel, str]:
-    """A kernel and its name; for several latents at times with parameters of their own, or mixed."""
+    """A kernel and its name; for several latents at times with parameters of their own, or
+    mixed.
+    """
     name = str(rng.choice(list(STATIONARY if rng.uniform() < 0.4 else KERNELS)))
     make = KERNELS[name]
     if latents == 1 or rng.uniform() < 0.5:
         return make(variance, scale, columns), name
     if rng.uniform() < 0.3:
-        return kernels.SharedIndependent(make(variance, scale, columns), latents), f"SharedIndependent {name}"
+        return kernels.SharedIndependent(
+            make(variance, scale, columns), latents
+        ), f"SharedIndependent {name}"
     several = [make(variance * (1.0 + latent), scale, columns) for latent in range(latents)]
     if rng.uniform() < 0.3:
         W = rng.normal(size=(latents, latents))

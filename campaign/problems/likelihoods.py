@@ -22,7 +22,9 @@ EDGES = np.array([-1.0, 0.0, 1.0])
 
 @dataclass(frozen=True)
 class Choice:
-    """A likelihood: how it is made from the scale of its noise, what it observes, and how many latents it needs."""
+    """A likelihood: how it is made from the scale of its noise, what it observes, and how many
+    latents it needs.
+    """
 
     make: Callable[[float], gl.Likelihood]
     observe: Observe
@@ -63,8 +65,12 @@ def _one_of_two(rng: np.random.Generator, f: np.ndarray, noise: float) -> np.nda
 
 
 LIKELIHOODS: dict[str, Choice] = {
-    "Gaussian": Choice(lambda s: gl.Gaussian(s**2, variance_lower_bound=0.0), _noisy, has_scale=True),
-    "StudentT": Choice(lambda s: gl.StudentT(s, df=4.0, scale_lower_bound=0.0), _noisy, has_scale=True),
+    "Gaussian": Choice(
+        lambda s: gl.Gaussian(s**2, variance_lower_bound=0.0), _noisy, has_scale=True
+    ),
+    "StudentT": Choice(
+        lambda s: gl.StudentT(s, df=4.0, scale_lower_bound=0.0), _noisy, has_scale=True
+    ),
     "Laplace": Choice(lambda s: ours.Laplace(s), _noisy, has_scale=True),
     "Bernoulli": Choice(lambda _: gl.Bernoulli(), _labels),
     "BernoulliLogit": Choice(lambda _: ours.BernoulliLogit(), _labels),

@@ -22,7 +22,9 @@ Data = tuple[np.ndarray, np.ndarray]
 
 @dataclass
 class Parts:
-    """What a model is made of: data, kernel, likelihood, mean function, latents L, and points beta and gamma."""
+    """What a model is made of: data, kernel, likelihood, mean function, latents L, and points beta
+    and gamma.
+    """
 
     data: Data
     kernel: Kernel
@@ -48,7 +50,9 @@ MODELS: dict[str, Build] = {
     ),
     "HDVGP": lambda p: models.HDVGP(p.kernel, p.likelihood, p.gamma, p.beta, **p.sparse),
     "DVGP": lambda p: models.DVGP(p.kernel, p.likelihood, p.gamma, p.beta, **p.sparse),
-    "DVGP coupled": lambda p: models.DVGP(p.kernel, p.likelihood, p.gamma, p.beta, covariance="coupled", **p.sparse),
+    "DVGP coupled": lambda p: models.DVGP(
+        p.kernel, p.likelihood, p.gamma, p.beta, covariance="coupled", **p.sparse
+    ),
     "SOLVEGP": lambda p: models.SOLVEGP(p.kernel, p.likelihood, p.gamma, p.beta, **p.sparse),
     "BasisGP": lambda p: models.BasisGP(
         p.kernel, p.likelihood, CoupledBasis(_points(p), p.latents), mean_function=p.mean
@@ -61,17 +65,32 @@ MODELS: dict[str, Build] = {
         mean_function=p.mean,
     ),
     "SVGP": lambda p: gpflow.models.SVGP(p.kernel, p.likelihood, _points(p), **p.sparse),
-    "CVIGP": lambda p: models.CVIGP(p.data, p.kernel, p.likelihood, mean_function=p.mean, num_latent_gps=p.latents),
-    "LCLGP": lambda p: models.LCLGP(p.data, p.kernel, p.likelihood, mean_function=p.mean, num_latent_gps=p.latents),
-    "AffineIndependentGP": lambda p: models.AffineIndependentGP(p.data, p.kernel, p.likelihood, mean_function=p.mean),
+    "CVIGP": lambda p: models.CVIGP(
+        p.data, p.kernel, p.likelihood, mean_function=p.mean, num_latent_gps=p.latents
+    ),
+    "LCLGP": lambda p: models.LCLGP(
+        p.data, p.kernel, p.likelihood, mean_function=p.mean, num_latent_gps=p.latents
+    ),
+    "AffineIndependentGP": lambda p: models.AffineIndependentGP(
+        p.data, p.kernel, p.likelihood, mean_function=p.mean
+    ),
     "CVIGLM": lambda p: models.CVIGLM(p.data, p.likelihood, num_latent_gps=p.latents),
-    "CVIGLM function": lambda p: models.CVIGLM(p.data, p.likelihood, num_latent_gps=p.latents, form="function"),
+    "CVIGLM function": lambda p: models.CVIGLM(
+        p.data, p.likelihood, num_latent_gps=p.latents, form="function"
+    ),
     "LCLGLM": lambda p: models.LCLGLM(p.data, p.likelihood, num_latent_gps=p.latents),
     "AffineIndependentGLM": lambda p: models.AffineIndependentGLM(p.data, p.likelihood),
 }
 """By name; a model of one latent function refuses several."""
 
-FULL = ("CVIGP", "LCLGP", "AffineIndependentGP", "CVIGLM function", "LCLGLM", "AffineIndependentGLM")
+FULL = (
+    "CVIGP",
+    "LCLGP",
+    "AffineIndependentGP",
+    "CVIGLM function",
+    "LCLGLM",
+    "AffineIndependentGLM",
+)
 """Models that own their data."""
 LINEAR = ("CVIGLM", "CVIGLM function", "LCLGLM", "AffineIndependentGLM")
 """Models that bring their own kernel and mean function."""
@@ -84,7 +103,9 @@ def data_of(model: GPModel, data: Data) -> Data | None:
 
 def labels_for(model: GPModel, Y: np.ndarray) -> np.ndarray:
     """Y as the model's own verbs take it: GPflow's models with `Softmax` take integers alone."""
-    own = type(model) is gpflow.models.SVGP and isinstance(model.likelihood, gpflow.likelihoods.Softmax)
+    own = type(model) is gpflow.models.SVGP and isinstance(
+        model.likelihood, gpflow.likelihoods.Softmax
+    )
     return Y.astype(np.int32) if own else Y
 
 
@@ -102,4 +123,6 @@ def _points(p: Parts, Z: np.ndarray | None = None) -> gpflow.inducing_variables.
     """Inducing points as a kernel of several latents needs them."""
     points = gpflow.inducing_variables.InducingPoints(p.beta if Z is None else Z)
     several = isinstance(p.kernel, gpflow.kernels.MultioutputKernel)
-    return gpflow.inducing_variables.SharedIndependentInducingVariables(points) if several else points
+    return (
+        gpflow.inducing_variables.SharedIndependentInducingVariables(points) if several else points
+    )

@@ -45,7 +45,10 @@ class Problem:
         """The problem in words."""
         (N, D), P = self.data[0].shape, self.data[1].shape[1]
         words = [
-            f"{self.model}, {self.likelihood}, {self.kernel}, mean {self.mean}, {self.dtype.__name__}",
+            (
+                f"{self.model}, {self.likelihood}, {self.kernel}, mean {self.mean},"
+                f" {self.dtype.__name__}"
+            ),
             f"N={N} D={D} P={P} L={self.latents}",
             f"sizes of X {self.lengthscale:g}, of f {self.size:g}, of noise {self.noise:g}",
             *self.notes,
@@ -60,7 +63,10 @@ class Problem:
     @property
     def is_moderate(self) -> bool:
         """Whether all scales are within a factor of ten of one, so that steps of Adam are small."""
-        return all(0.1 <= scale <= 10.0 for scale in (self.lengthscale, self.size, self.noise)) and not self.notes
+        return (
+            all(0.1 <= scale <= 10.0 for scale in (self.lengthscale, self.size, self.noise))
+            and not self.notes
+        )
 
     @contextmanager
     def config(self) -> Iterator[None]:
@@ -71,15 +77,17 @@ class Problem:
     def build(self, rows: np.ndarray | None = None) -> GPModel:
         """A new model, the same at every call.
 
-        :param rows: inputs [N, D] among which the inducing points are drawn; those of the data if not given.
-        """
+        :param rows: inputs [N, D] among which the inducing points are drawn; those of the data if
+        not given."""
         rng = np.random.default_rng(self.parts_seed)
         X = self.data[0] if rows is None else rows
         kernel, _ = draw_kernel(rng, self.size**2, self.lengthscale, X.shape[1], self.latents)
         mean, _ = draw_mean(rng, X, self.latents, self.size)
         beta, gamma = _points(rng, X, self.lengthscale)
         likelihood = LIKELIHOODS[self.likelihood].make(self.noise)
-        return MODELS[self.model](Parts(self.data, kernel, likelihood, mean, self.latents, beta, gamma))
+        return MODELS[self.model](
+            Parts(self.data, kernel, likelihood, mean, self.latents, beta, gamma)
+        )
 
 
 def draw_problem(
@@ -120,7 +128,10 @@ def draw_problem(
     parts = np.random.default_rng(seed)
     kernel, kernel_name = draw_kernel(parts, size**2, lengthscale, columns, latents)
     mean, mean_name = draw_mean(parts, X, latents, size)
-    f = size * np.cumsum(np.sin(3.0 * X / lengthscale + rng.uniform(0.0, 6.0, columns)), axis=1)[:, -1:]
+    f = (
+        size
+        * np.cumsum(np.sin(3.0 * X / lengthscale + rng.uniform(0.0, 6.0, columns)), axis=1)[:, -1:]
+    )
     f = f * rng.normal(size=latents) + (0.0 if mean is None else np.asarray(mean(X)))
     Y = LIKELIHOODS[likelihood].observe(rng, f, noise)
     if not moderate and rng.uniform() < 0.1:
@@ -130,15 +141,30 @@ def draw_problem(
         Y, _ = Y * wrong, notes.append(f"Y times {wrong:g}")
     data = X.astype(dtype), Y.astype(dtype)
     return Problem(
-        model, likelihood, kernel_name, mean_name, dtype, data, noise, size, lengthscale, latents, notes, seed
+        model,
+        likelihood,
+        kernel_name,
+        mean_name,
+        dtype,
+        data,
+        noise,
+        size,
+        lengthscale,
+        latents,
+        notes,
+        seed,
     )
 
 
-def _points(rng: np.random.Generator, X: np.ndarray, lengthscale: float) -> tuple[np.ndarray, np.ndarray]:
+def _points(
+    rng: np.random.Generator, X: np.ndarray, lengthscale: float
+) -> tuple[np.ndarray, np.ndarray]:
     """beta [M_b, D] and gamma [M_g, D], distinct: rows of X, and new points among them."""
     rows = np.unique(X, axis=0)
     rows = rows[rng.permutation(len(rows))]
     cut = max(1, min(len(rows) // 2, 10))
-    new = X[rng.integers(len(X), size=3)] + 0.3 * lengthscale * rng.normal(size=(3, X.shape[1])).astype(X.dtype)
+    new = X[rng.integers(len(X), size=3)] + 0.3 * lengthscale * rng.normal(
+        size=(3, X.shape[1])
+    ).astype(X.dtype)
     gamma = np.concatenate([rows[cut : cut + 10], new.astype(X.dtype)])
     return rows[:cut], np.unique(gamma, axis=0)

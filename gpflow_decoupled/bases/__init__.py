@@ -1,11 +1,13 @@
 """Bases: how q(f), the approximate posterior process, is parametrised.
 
-Every basis answers three questions: `factor` (all factorisations, once), `features` (mean and variances of q(f) at inputs)
-and `prior_kl` (the divergence from the prior). Read `base.py` for this contract and `inducing_basis.py` for what bases on
-inducing points add to it; then `coupled.py` (the basis of `gpflow.models.SVGP`), `decoupled.py`, `hybrid.py`,
-`orthogonal.py` and `solve.py`, which go beyond it in this order. `site.py`, `dual.py` (with `weight_space.py`) and
-`affine_independent.py` (with `affine_map.py`) are the bases of models that own their data. `parts/` has the shared pieces.
-`parameters` is a package of its own: other parameters of the same q(f), for example natural ones.
+Every basis answers three questions: `factor` (all factorisations, once), `features` (mean and
+variances of q(f) at inputs) and `prior_kl` (the divergence from the prior). Read `base.py` for this
+contract and `inducing_basis.py` for what bases on inducing points add to it; then `coupled.py` (the
+basis of `gpflow.models.SVGP`), `decoupled.py`, `hybrid.py`, `orthogonal.py` and `solve.py`, which
+go beyond it in this order. `site.py`, `dual.py` (with `weight_space.py`) and
+`affine_independent.py` (with `affine_map.py`) are the bases of models that own their data. `parts/`
+has the shared pieces. `parameters` is a package of its own: other parameters of the same q(f), for
+example natural ones.
 """
 
 from . import parameters
@@ -22,9 +24,9 @@ from .site import SiteBasis
 from .solve import SolveBasis
 
 __all__ = [
-    "AffineIndependentBasis", "Basis", "CoupledBasis", "DecoupledBasis", "DualBasis", "Features", "Gaussian", "HybridBasis",
-    "InducingBasis", "OptimalParameters", "OrthogonalBasis", "Regression", "SiteBasis", "SolveBasis",
-    "parameters",
+    "AffineIndependentBasis", "Basis", "CoupledBasis", "DecoupledBasis", "DualBasis", "Features",
+    "Gaussian", "HybridBasis", "InducingBasis", "OptimalParameters", "OrthogonalBasis",
+    "Regression", "SiteBasis", "SolveBasis", "parameters",
 ]  # fmt: skip
 
 

@@ -1,11 +1,14 @@
-"""The affine-independent basis: inducing variables, or weights, are an affine map of independent, non-normal variables.
+"""The affine-independent basis: inducing variables, or weights, are an affine map of independent,
+non-normal variables.
 
-Source: Challis & Barber 2012. The coordinates w of the D inducing values are whitened, so that their prior is N(0, I). The
-v_d ~ q_d(. | theta_d) are independent with a standardised base distribution: mean 0, variance 1, entropy H_d. Then
+Source: Challis & Barber 2012. The coordinates w of the D inducing values are whitened, so that
+their prior is N(0, I). The v_d ~ q_d(. | theta_d) are independent with a standardised base
+distribution: mean 0, variance 1, entropy H_d. Then
 
-    w = A v + b,   E w = b,   cov w = A A^T                                                            (A1)
-    f(x) = m_0(x) + phi(x)^T w + r,   phi(x) = L^-1 k(Z, x),   r ~ N(0, k(x, x) - phi(x)^T phi(x))
-    KL[q(w) || p(w)] = -log|det A| - sum_d H_d + 1/2 [D log 2 pi + |b|^2 + |A|_F^2]                    (A2)
+    w = A v + b,   E w = b,   cov w = A A^T
+    (A1) f(x) = m_0(x) + phi(x)^T w + r,   phi(x) = L^-1 k(Z, x),   r ~ N(0, k(x, x) - phi(x)^T
+    phi(x)) KL[q(w) || p(w)] = -log|det A| - sum_d H_d + 1/2 [D log 2 pi + |b|^2 + |A|_F^2]
+    (A2)
 
 where L is the Cholesky factor of K = k(Z, Z) and r what the inducing values leave of the prior.
 
@@ -14,7 +17,7 @@ where L is the Cholesky factor of K = k(Z, Z) and r what the inducing values lea
 | A, b | `matrix()`, `b` | [D, D], [D] |
 | theta, the P shapes of each of the first k of v; the other v_d are normal | `theta` | [k, P] |
 | alpha = phi A for these k, beta = phi b + m_0: f(x) = alpha^T v + beta + normal noise | `projections` | [N, k], [N] |
-"""
+"""  # noqa: E501
 
 from __future__ import annotations
 
@@ -69,21 +72,25 @@ class AffineIndependentBasis(Basis):
 
     Cost: D^3, and N D^2 for N inputs.
 
-    :param inducing: points [D, columns of X], or any GPflow inducing variable; for a linear model, `inducing.Weights`.
-    :param base: the base distribution of the v_d: a name of `distributions.BASES`, a `distributions.Base`, or a scalar
-        distribution of TensorFlow Probability. A `distributions.BlockBase` has another one for each block of the v_d.
+    :param inducing: points [D, columns of X], or any GPflow inducing variable; for a linear model,
+        `inducing.Weights`.
+    :param base: the base distribution of the v_d: a name of `distributions.BASES`, a
+        `distributions.Base`, or a scalar distribution of TensorFlow Probability. A
+        `distributions.BlockBase` has another one for each block of the v_d.
     :param structure: the structure of A: "full", "lower", "lu" or "low_rank", see `affine_map`.
     :param rank: the rank of structure "low_rank".
-    :param non_normal: k: the first k of the v_d have the base distribution and the others are normal; all D if not given.
-        Only for structure "full", which can represent every choice of k directions. A site then costs k T instead of D T,
-        for T frequencies.
+    :param non_normal: k: the first k of the v_d have the base distribution and the others are
+        normal; all D if not given. Only for structure "full", which can represent every choice of k
+        directions. A site then costs k T instead of D T, for T frequencies.
     :param A: [D, D], not singular; the identity if not given.
     :param b: [D]; zeros if not given.
     :param theta: the shapes [k, P]; by default those of the base distribution.
-    :param gaussian: [D], False for coordinates without a Gaussian prior: their priors are sites, and not part of (A2).
-    :param distinct: whether to check that the points of an inducing variable are distinct; rows of data may be equal.
-    :raises DataError: for arrays of a wrong shape or not finite, a singular A, shapes without finite variance, or blocks whose
-        sizes do not add up to k.
+    :param gaussian: [D], False for coordinates without a Gaussian prior: their priors are sites,
+        and not part of (A2).
+    :param distinct: whether to check that the points of an inducing variable are distinct; rows of
+        data may be equal.
+    :raises DataError: for arrays of a wrong shape or not finite, a singular A, shapes without
+        finite variance, or blocks whose sizes do not add up to k.
     :raises UnknownOptionError: for another name of a base distribution or structure.
 
     Example::
@@ -119,11 +126,14 @@ class AffineIndependentBasis(Basis):
         self.map: AffineMap = affine_map(np.eye(D) if A is None else A, structure, rank)
         if tuple(self.map.matrix().shape) != (D, D):
             raise DataError(
-                f"A has shape {tuple(self.map.matrix().shape)} and there are {D} inducing values: it must be [{D}, {D}]."
+                f"A has shape {tuple(self.map.matrix().shape)} and there are {D} inducing values:"
+                f" it must be [{D}, {D}]."
             )
         b = np.zeros(D) if b is None else np.asarray(b, default_float())
         if b.shape != (D,) or not np.all(np.isfinite(b)):
-            raise DataError(f"b has shape {b.shape}; it must have the shape [D] = [{D}], and finite numbers.")
+            raise DataError(
+                f"b has shape {b.shape}; it must have the shape [D] = [{D}], and finite numbers."
+            )
         self.b = Parameter(b, dtype=default_float())
         self.non_normal = _checked_count(non_normal, D, structure)
         self._gaussian = np.ones(D) if gaussian is None else np.asarray(gaussian, default_float())
@@ -140,28 +150,36 @@ class AffineIndependentBasis(Basis):
         return tf.constant(self._gaussian, default_float())
 
     def assign_base(self, base: BaseLike, theta: TensorType | None = None) -> None:
-        """Change the base distribution. A and b do not change, and neither do the mean and covariance of w.
+        """Change the base distribution. A and b do not change, and neither do the mean and
+        covariance of w.
 
         :param base: as for the constructor.
         :param theta: the shapes [k, P]; by default those of the base distribution.
         """
         found = base_variable(base)
         dtype, shape = default_float(), (self.non_normal, found.num_shapes)
-        value = found.start(shape[0], dtype) if theta is None else tf.convert_to_tensor(theta, dtype)
+        value = (
+            found.start(shape[0], dtype) if theta is None else tf.convert_to_tensor(theta, dtype)
+        )
         if tuple(value.shape) != shape:
             raise DataError(
-                f"theta has shape {tuple(value.shape)}; it must be [k, P] = {list(shape)}, k of D = {self.size} variables."
+                f"theta has shape {tuple(value.shape)}; it must be [k, P] = {list(shape)}, k of D ="
+                f" {self.size} variables."
             )
         found.check(value)
         self.base: Base = found
-        self.theta = Parameter(value, transform=found.bijector(dtype), dtype=dtype, trainable=found.num_shapes > 0)
+        self.theta = Parameter(
+            value, transform=found.bijector(dtype), dtype=dtype, trainable=found.num_shapes > 0
+        )
 
     def matrix(self) -> tf.Tensor:
         """The matrix A [D, D]."""
         return self.map.matrix()
 
     def entropy(self) -> tf.Tensor:
-        """The entropy of q(w) in nats, a scalar: log|det A| and the entropies of the v_d, by (A1)."""
+        """The entropy of q(w) in nats, a scalar: log|det A| and the entropies of the v_d, by
+        (A1).
+        """
         normal = 0.5 * math.log(2.0 * math.pi * math.e) * (self.size - self.non_normal)
         return self.map.log_det() + tf.reduce_sum(self.base.entropy(self.shapes)) + normal
 
@@ -178,12 +196,18 @@ class AffineIndependentBasis(Basis):
         return tf.convert_to_tensor(self.theta)
 
     def divergence(self) -> tf.Tensor:
-        """KL[q(w) || p(w)] in nats, a scalar, by (A2); the priors of coordinates that are not `gaussian` are left out."""
+        """KL[q(w) || p(w)] in nats, a scalar, by (A2); the priors of coordinates that are not
+        `gaussian` are left out.
+        """
         moment = tf.square(self.b) + tf.reduce_sum(tf.square(self.matrix()), axis=1)
-        return 0.5 * tf.reduce_sum(self.gaussian * (moment + math.log(2.0 * math.pi))) - self.entropy()  # (A2)
+        return (
+            0.5 * tf.reduce_sum(self.gaussian * (moment + math.log(2.0 * math.pi))) - self.entropy()
+        )  # (A2)
 
     def projections(self, group: SiteGroup) -> Projections:
-        """The y_n of a group of sites as sums of base variables: alpha [N, k] and beta [N]; normal variables become noise."""
+        """The y_n of a group of sites as sums of base variables: alpha [N, k] and beta [N]; normal
+        variables become noise.
+        """
         beta, k = group.offset + tf.linalg.matvec(group.features, self.b), self.non_normal
         alpha, noise = self.map.project(group.features), group.noise
         if k < self.size:
@@ -195,15 +219,26 @@ class AffineIndependentBasis(Basis):
         """The prior covariance of the inducing values, with its jitter."""
         return {"K": gram_to_factor(kernel, self.inducing)}
 
-    def factor(self, kernel: Kernel, *, rows: tf.Tensor | None = None, with_kl: bool = True) -> AffineState:
+    def factor(
+        self, kernel: Kernel, *, rows: tf.Tensor | None = None, with_kl: bool = True
+    ) -> AffineState:
         """The Cholesky factor of K, A, b and the divergence; cost D^3."""
         chol, ok, tangent = whitener(gram_to_factor(kernel, self.inducing))
         divergence = self.divergence() if with_kl else None
-        return AffineState(chol, tf.convert_to_tensor(self.b)[:, None], self.matrix()[None], ok, tangent, divergence)
+        return AffineState(
+            chol,
+            tf.convert_to_tensor(self.b)[:, None],
+            self.matrix()[None],
+            ok,
+            tangent,
+            divergence,
+        )
 
     def whitened_features(self, state: AffineState, kernel: Kernel, X: tf.Tensor) -> tf.Tensor:
         """The features phi(X) = (L^-1 k(Z, X))^T, [N, D], for X [N, columns]; cost N D^2."""
-        return tf.transpose(whiten(state.chol, state.tangent, gram_to_data(kernel, self.inducing, X))[0])
+        return tf.transpose(
+            whiten(state.chol, state.tangent, gram_to_data(kernel, self.inducing, X))[0]
+        )
 
     def features(self, state: AffineState, kernel: Kernel, X: tf.Tensor) -> Features:
         """The mean and the parts of the variance of q(f) at X [N, columns], by (A1); cost N D^2."""
@@ -218,7 +253,8 @@ class AffineIndependentBasis(Basis):
         """
         if state.divergence is None:
             raise ValueError(
-                "This state was made for predictions (with_kl=False); call factor(kernel) for the divergence."
+                "This state was made for predictions (with_kl=False); call factor(kernel) for the"
+                " divergence."
             )
         return state.divergence
 
@@ -231,10 +267,12 @@ def _checked_count(non_normal: int | None, D: int, structure: str) -> int:
     if non_normal is None:
         return D
     if not isinstance(non_normal, int | np.integer) or not 1 <= non_normal <= D:
-        raise DataError(f"non_normal={short_repr(non_normal)}: it must be a whole number from 1 to D = {D}.")
+        raise DataError(
+            f"non_normal={short_repr(non_normal)}: it must be a whole number from 1 to D = {D}."
+        )
     if structure != "full":
         raise DataError(
-            f"non_normal={non_normal} with structure='{structure}': only structure='full' can represent every choice of "
-            "directions. Use it, or leave out non_normal."
+            f"non_normal={non_normal} with structure='{structure}': only structure='full' can"
+            " represent every choice of directions. Use it, or leave out non_normal."
         )
     return int(non_normal)

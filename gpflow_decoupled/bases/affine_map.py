@@ -1,4 +1,5 @@
-"""The matrix A of w = A v + b: its parameters, its determinant, and the products of features with it.
+"""The matrix A of w = A v + b: its parameters, its determinant, and the products of features with
+it.
 
 | structure | A | numbers |
 |---|---|---|
@@ -7,11 +8,11 @@
 | "lu" | L U with L lower, U upper with ones on its diagonal; up to the order of the v_d as general as "full" | D^2 |
 | "low_rank" | diag(s) + F S^T with k columns in F and S | D (2 k + 1) |
 
-"lower" fixes the rotation of A, on which every q but the Gaussian one depends. So does "low_rank", so that inference starts
-further from its optimum, and the optimum may be lower: for larger D a full A with few non-normal variables costs less and
-reaches a higher bound (`non_normal` of the basis). Only log|det A| enters the bound, and the sign of the determinant does not
-matter.
-"""
+"lower" fixes the rotation of A, on which every q but the Gaussian one depends. So does "low_rank",
+so that inference starts further from its optimum, and the optimum may be lower: for larger D a full
+A with few non-normal variables costs less and reaches a higher bound (`non_normal` of the basis).
+Only log|det A| enters the bound, and the sign of the determinant does not matter.
+"""  # noqa: E501
 
 from __future__ import annotations
 
@@ -36,7 +37,9 @@ STRUCTURES = ("full", "lower", "lu", "low_rank")
 _LEAST_RATIO = 1e-12
 """A matrix whose smallest and largest singular value have a smaller ratio is called singular."""
 _TURNS = 20
-"""Alternations between the diagonal and the rest, when a matrix is approximated by diag(s) + F S^T."""
+"""Alternations between the diagonal and the rest, when a matrix is approximated by diag(s) + F
+S^T.
+"""
 
 
 class AffineMap(Module, abc.ABC):
@@ -44,7 +47,9 @@ class AffineMap(Module, abc.ABC):
 
     structure: str
     rotates: bool = False
-    """Whether the structure can represent A Q for every orthogonal Q, up to a permutation of the columns."""
+    """Whether the structure can represent A Q for every orthogonal Q, up to a permutation of the
+    columns.
+    """
 
     @abc.abstractmethod
     def matrix(self) -> tf.Tensor:
@@ -58,7 +63,8 @@ class AffineMap(Module, abc.ABC):
     def assign_matrix(self, A: np.ndarray) -> None:
         """Set the Parameters so that the matrix is A [D, D].
 
-        Where the structure needs it, the columns are in another order, or the matrix is an approximation of A.
+        Where the structure needs it, the columns are in another order, or the matrix is an
+        approximation of A.
         """
 
     def project(self, features: tf.Tensor) -> tf.Tensor:
@@ -106,7 +112,9 @@ class LowerMap(AffineMap):
         return _log_product(self.A)
 
     def assign_matrix(self, A: np.ndarray) -> None:
-        """Set the lower triangle A Q with the rotation Q that makes it one: a root of the same covariance A A^T [D, D]."""
+        """Set the lower triangle A Q with the rotation Q that makes it one: a root of the same
+        covariance A A^T [D, D].
+        """
         R = np.linalg.qr(A.T)[1]
         self.A.assign(R.T)
 
@@ -158,13 +166,18 @@ class LowRankMap(AffineMap):
 
     def matrix(self) -> tf.Tensor:
         """The matrix A [D, D]."""
-        return tf.linalg.diag(tf.convert_to_tensor(self.s)) + tf.matmul(self.F, self.S, transpose_b=True)
+        return tf.linalg.diag(tf.convert_to_tensor(self.s)) + tf.matmul(
+            self.F, self.S, transpose_b=True
+        )
 
     def log_det(self) -> tf.Tensor:
         """log|det A| by the determinant of a matrix [k, k], a scalar; cost D k^2."""
         inner = tf.matmul(self.S, self.F / self.s[:, None], transpose_a=True)
         inner += tf.eye(tf.shape(inner)[0], dtype=inner.dtype)
-        return tf.reduce_sum(tf.math.log(tf.abs(self.s))) + tf.linalg.slogdet(inner).log_abs_determinant
+        return (
+            tf.reduce_sum(tf.math.log(tf.abs(self.s)))
+            + tf.linalg.slogdet(inner).log_abs_determinant
+        )
 
     def project(self, features: tf.Tensor) -> tf.Tensor:
         """The products alpha = features A, [N, D], for features [N, D]; cost N D k."""
@@ -177,7 +190,8 @@ class LowRankMap(AffineMap):
 
 
 def affine_map(A: npt.ArrayLike, structure: str = "full", rank: int = 5) -> AffineMap:
-    """The map of a structure whose matrix is A, or the nearest to A that the structure can represent.
+    """The map of a structure whose matrix is A, or the nearest to A that the structure can
+    represent.
 
     :param A: [D, D], not singular.
     :param structure: "full", "lower", "lu" or "low_rank".
@@ -188,20 +202,28 @@ def affine_map(A: npt.ArrayLike, structure: str = "full", rank: int = 5) -> Affi
     check_option("structure", structure, STRUCTURES)
     A = np.asarray(A, dtype=default_float())
     if A.ndim != 2 or A.shape[0] != A.shape[1] or A.size == 0:
-        raise DataError(f"A has shape {A.shape}; it must be [D, D], with one row and one column per dimension.")
+        raise DataError(
+            f"A has shape {A.shape}; it must be [D, D], with one row and one column per dimension."
+        )
     if not np.all(np.isfinite(A)):
-        raise DataError("A has entries that are not finite: start at the identity, by leaving A out.")
+        raise DataError(
+            "A has entries that are not finite: start at the identity, by leaving A out."
+        )
     values = np.linalg.svd(A, compute_uv=False)
     if values[-1] <= _LEAST_RATIO * values[0]:
         raise DataError(
-            f"A is singular: its singular values range from {values[-1]:.3g} to {values[0]:.3g}, and q would have no density. "
-            "Start at the identity, by leaving A out."
+            f"A is singular: its singular values range from {values[-1]:.3g} to {values[0]:.3g},"
+            " and q would have no density. Start at the identity, by leaving A out."
         )
     if structure == "low_rank":
         if not isinstance(rank, int | np.integer) or rank < 1:
             raise DataError(f"rank={short_repr(rank)}: it must be a whole number of at least 1.")
         return LowRankMap(A, min(int(rank), len(A)))
-    kinds: dict[str, Callable[[np.ndarray], AffineMap]] = {"full": FullMap, "lower": LowerMap, "lu": LUMap}
+    kinds: dict[str, Callable[[np.ndarray], AffineMap]] = {
+        "full": FullMap,
+        "lower": LowerMap,
+        "lu": LUMap,
+    }
     return kinds[structure](A)
 
 
@@ -211,7 +233,9 @@ def _log_product(triangle: TensorType) -> tf.Tensor:
 
 
 def _columns_pivoted(A: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """L and U [D, D] with L U = A P: L lower, U upper with ones on the diagonal, P the permutation that pivoting finds."""
+    """L and U [D, D] with L U = A P: L lower, U upper with ones on the diagonal, P the permutation
+    that pivoting finds.
+    """
     # A = root^T rotation^T; pivots of a rotation do not depend on the scale of the rows of A
     rotation, root = np.linalg.qr(A.T)
     _, lower, upper = scipy.linalg.lu(rotation)
@@ -219,7 +243,8 @@ def _columns_pivoted(A: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _low_rank(A: np.ndarray, rank: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The parts s [D], F and S [D, k] of diag(s) + F S^T, an approximation of A by alternating projections.
+    """The parts s [D], F and S [D, k] of diag(s) + F S^T, an approximation of A by alternating
+    projections.
 
     Where A is nearly diagonal, F and S are kept away from zero, where the gradients of both vanish.
     """

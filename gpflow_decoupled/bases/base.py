@@ -6,8 +6,8 @@
 | m, S (whitened) | `Gaussian.mean`, `Gaussian.root` with S = root root^T | [M, L], [L, M, M] |
 | A = L_b^-1 K_bx | `Features.minus` | [G, M, N] |
 
-Everything here is in latent space with the prior mean subtracted. The posterior adds the mean function and mixes latents
-into outputs.
+Everything here is in latent space with the prior mean subtracted. The posterior adds the mean
+function and mixes latents into outputs.
 """
 
 from __future__ import annotations
@@ -28,7 +28,9 @@ _ROWS = 8192
 """Inputs whose features exist at a time, in eager predictions of means and variances."""
 
 State = Any
-"""The NamedTuple of tensors that `factor` of a basis returns; each basis has its own, see `Basis.state_type`."""
+"""The NamedTuple of tensors that `factor` of a basis returns; each basis has its own, see
+`Basis.state_type`.
+"""
 
 
 class Gaussian(NamedTuple):
@@ -42,7 +44,9 @@ class Gaussian(NamedTuple):
     """
 
     mean: tf.Tensor | None
-    """[M, L]; None where this part gives only the covariance, and the mean of q(f) is parametrised separately."""
+    """[M, L]; None where this part gives only the covariance, and the mean of q(f) is parametrised
+    separately.
+    """
     root: tf.Tensor
     """[L, M, M], lower triangular, S = root root^T."""
 
@@ -50,7 +54,8 @@ class Gaussian(NamedTuple):
 class Features(NamedTuple):
     """Mean and variances of q(f) at N inputs: var = k(x, x) - sum minus^2 + sum plus^2.
 
-    Variances are kept as features, and not as numbers, since marginal variances, full covariances, pathwise draws and
+    Variances are kept as features, and not as numbers, since marginal variances, full covariances,
+    pathwise draws and
     natural gradients are all made from them. Example::
 
         features = basis.features(basis.factor(kernel), kernel, X)
@@ -60,7 +65,9 @@ class Features(NamedTuple):
     mean: tf.Tensor
     """[N, L]"""
     minus: tuple[tf.Tensor, ...]
-    """Each [G, M, N]. The first ones are the projections A of the basis's Gaussian parts, in the order of the parts."""
+    """Each [G, M, N]. The first ones are the projections A of the basis's Gaussian parts, in the
+    order of the parts.
+    """
     plus: tuple[tf.Tensor, ...]
     """Each [L, M, N]."""
 
@@ -68,8 +75,9 @@ class Features(NamedTuple):
 class Basis(Module, abc.ABC):
     """A parametrisation of q(f), the approximate posterior process.
 
-    `factor` does all factorisations and returns an immutable state; all other methods are pure functions of that state.
-    Training, the cached posterior and the tests call the same methods. Subclass `InducingBasis` for bases on inducing
+    `factor` does all factorisations and returns an immutable state; all other methods are pure
+    functions of that state. Training, the cached posterior and the tests call the same methods.
+    Subclass `InducingBasis` for bases on inducing
     points, this class for bases on the data themselves. Example::
 
         basis = CoupledBasis(Z)
@@ -79,7 +87,9 @@ class Basis(Module, abc.ABC):
     """
 
     state_type: type
-    """The NamedTuple that `factor` returns. Fields after `ok` are needed only for gradients and the divergence."""
+    """The NamedTuple that `factor` returns. Fields after `ok` are needed only for gradients and the
+    divergence.
+    """
     num_latent_gps: int
     """L, the number of latent functions."""
 
@@ -97,12 +107,14 @@ class Basis(Module, abc.ABC):
         return short_table(super()._repr_html_())
 
     @abc.abstractmethod
-    def factor(self, kernel: Kernel, *, rows: tf.Tensor | None = None, with_kl: bool = True) -> State:
+    def factor(
+        self, kernel: Kernel, *, rows: tf.Tensor | None = None, with_kl: bool = True
+    ) -> State:
         """Do all factorisations.
 
         :param kernel: the prior covariance of f.
-        :param rows: [m] indices for the estimate (D25) of the mean's norm. A basis that subsamples draws them itself if
-            none are given; other bases ignore them.
+        :param rows: [m] indices for the estimate (D25) of the mean's norm. A basis that subsamples
+            draws them itself if none are given; other bases ignore them.
         :param with_kl: False leaves out what only `prior_kl` needs.
         :return: a NamedTuple of tensors with a field `ok`, whether all factorisations succeeded.
         """
@@ -117,7 +129,9 @@ class Basis(Module, abc.ABC):
 
     @abc.abstractmethod
     def matrices(self, kernel: Kernel) -> dict[str, tf.Tensor]:
-        """The matrices that `factor` factorises, by name, for the error message when one of them fails."""
+        """The matrices that `factor` factorises, by name, for the error message when one of them
+        fails.
+        """
 
     def mean_and_cov(
         self, state: State, kernel: Kernel, Xnew: TensorType, full_cov: bool = False
@@ -127,9 +141,11 @@ class Basis(Module, abc.ABC):
         :param state: of `factor`.
         :param kernel: the kernel that the state was made with.
         :param Xnew: inputs [..., N, D].
-        :param full_cov: return covariances between the inputs, not only variances.
-            Without it, and outside of a `tf.function`, rows are taken in blocks of 8192: memory M * 8192, and not M N.
-        :return: mean [..., N, L] and variances [..., N, L], or covariances [..., L, N, N] if `full_cov`.
+        :param full_cov: return covariances between the inputs, not only variances. Without it, and
+            outside of a `tf.function`, rows are taken in blocks of 8192: memory M * 8192, and not M
+            N.
+        :return: mean [..., N, L] and variances [..., N, L], or covariances [..., L, N, N] if
+        `full_cov`.
         """
         Xnew = tf.convert_to_tensor(Xnew)
         batch = tf.shape(Xnew)[:-1]
@@ -153,7 +169,8 @@ class Basis(Module, abc.ABC):
     ) -> tuple[tf.Tensor, tf.Tensor]:
         """Means and variances [N, L] of q(f) at X [N, D], without the mean function.
 
-        Outside of a `tf.function` rows are taken in blocks of 8192, so that features of so many rows alone exist at a time.
+        Outside of a `tf.function` rows are taken in blocks of 8192, so that features of so many
+        rows alone exist at a time.
 
         :param state: of `factor`.
         :param kernel: the kernel that the state was made with.
@@ -162,19 +179,24 @@ class Basis(Module, abc.ABC):
         """
         if tf.executing_eagerly() and X.shape[0] > _ROWS:
             starts = range(0, X.shape[0], _ROWS)
-            blocks = [self.marginals(state, kernel, X[i : i + _ROWS], floored=floored) for i in starts]
+            blocks = [
+                self.marginals(state, kernel, X[i : i + _ROWS], floored=floored) for i in starts
+            ]
             mean, variance = (tf.concat(parts, axis=0) for parts in zip(*blocks))
             return mean, variance
         features = self.features(state, kernel, X)
         return features.mean, self.variance(features, kernel, X, floored=floored)
 
-    def variance(self, features: Features, kernel: Kernel, X: tf.Tensor, *, floored: bool = False) -> tf.Tensor:
+    def variance(
+        self, features: Features, kernel: Kernel, X: tf.Tensor, *, floored: bool = False
+    ) -> tf.Tensor:
         """Marginal variances [N, L] at X [N, D] from the features there, as sums of squares: (D20).
 
         :param features: of the basis, at X.
         :param kernel: the kernel that they were made with.
         :param X: [N, D].
-        :param floored: for predictions: what is left of the prior variance is at least zero, whatever its round-off.
+        :param floored: for predictions: what is left of the prior variance is at least zero,
+        whatever its round-off.
         """
         variance = prior_variance(kernel, X, full_cov=False)  # [G, N]
         for feature in features.minus:
@@ -186,7 +208,9 @@ class Basis(Module, abc.ABC):
 
 
 def _outer(feature: tf.Tensor, batch: tf.Tensor) -> tf.Tensor:
-    """Gram matrices [..., G, N, N] of a feature [G, M, ...N], whose inputs have the batch shape [..., N]."""
+    """Gram matrices [..., G, N, N] of a feature [G, M, ...N], whose inputs have the batch shape
+    [..., N].
+    """
     rank = batch.shape[0]
     parted = tf.reshape(feature, tf.concat([tf.shape(feature)[:2], batch], axis=0))
     order = list(range(2, 1 + rank)) + [0, 1, 1 + rank]

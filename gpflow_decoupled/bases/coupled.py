@@ -1,10 +1,12 @@
 """The coupled basis: one set of points for the mean and the covariance, as in `gpflow.models.SVGP`.
 
-Titsias 2009; Hensman, Fusi & Lawrence 2013; equations (6)-(7) of Salimbeni et al. 2018 (arXiv:1809.08820). With the
-inducing points beta, L_b the Cholesky factor of K_beta, and q(f(beta)) = N(L_b m~, L_b S~ L_b^T):
+Titsias 2009; Hensman, Fusi & Lawrence 2013; equations (6)-(7) of Salimbeni et al. 2018
+(arXiv:1809.08820). With the inducing points beta, L_b the Cholesky factor of K_beta, and q(f(beta))
+= N(L_b m~, L_b S~ L_b^T):
 
-    m(x) = A_x^T m~,   s(x, x') = k(x, x') - A_x^T A_x' + A_x^T S~ A_x',   A_x = L_b^-1 k_bx       (D3)
-    KL = 1/2 m~^T m~ + 1/2 [tr S~ - M - log|S~|]                                                     (D4)
+    m(x) = A_x^T m~,   s(x, x') = k(x, x') - A_x^T A_x' + A_x^T S~ A_x',   A_x = L_b^-1 k_bx
+    (D3) KL = 1/2 m~^T m~ + 1/2 [tr S~ - M - log|S~|]
+    (D4)
 """
 
 from __future__ import annotations
@@ -32,7 +34,9 @@ from .parts.optimum import OptimalParameters, Regression, no_mean_points, projec
 
 
 class CoupledState(NamedTuple):
-    """State of a `CoupledBasis`: chol(K_beta) [G, M, M], and whitened q(u) with mean [M, L] and root [L, M, M]."""
+    """State of a `CoupledBasis`: chol(K_beta) [G, M, M], and whitened q(u) with mean [M, L] and
+    root [L, M, M].
+    """
 
     chol: tf.Tensor
     mean: tf.Tensor
@@ -49,7 +53,8 @@ class CoupledBasis(InducingBasis):
     :param whiten: parametrise L_b^-1 f(beta) instead of f(beta).
     :param q_mu: mean [M, L]; zeros if not given. A `gpflow.Parameter` is shared, and not copied.
     :param q_sqrt: root of the covariance [L, M, M], lower triangular; identities if not given.
-    :raises DataError: where an array has the wrong shape, or the points are not finite and distinct.
+    :raises DataError: where an array has the wrong shape, or the points are not finite and
+        distinct.
 
     Cost per step on N inputs: M^3 + N M^2. Example::
 
@@ -75,13 +80,17 @@ class CoupledBasis(InducingBasis):
         self.beta = as_inducing(beta, "beta")
         self.num_latent_gps = num_latent_gps
         self.whiten = whiten
-        self.q_mu, self.q_sqrt = gaussian_parameters(count_points(self.beta), num_latent_gps, q_mu, q_sqrt)
+        self.q_mu, self.q_sqrt = gaussian_parameters(
+            count_points(self.beta), num_latent_gps, q_mu, q_sqrt
+        )
 
     def matrices(self, kernel: Kernel) -> dict[str, tf.Tensor]:
         """K_beta with its jitter."""
         return {"K_beta": gram_to_factor(kernel, self.beta)}
 
-    def factor(self, kernel: Kernel, *, rows: tf.Tensor | None = None, with_kl: bool = True) -> CoupledState:
+    def factor(
+        self, kernel: Kernel, *, rows: tf.Tensor | None = None, with_kl: bool = True
+    ) -> CoupledState:
         """chol(K_beta), and q(u) in whitened coordinates; M^3 / 3."""
         chol, ok, tangent = whitener(gram_to_factor(kernel, self.beta))
         mean, root = whitened(chol, tangent, self.q_mu, self.q_sqrt, self.whiten)
@@ -142,10 +151,14 @@ class CoupledBasis(InducingBasis):
         return CoupledBasis(beta, self.num_latent_gps, whiten=self.whiten)
 
     def optimal_parameters(self, kernel: Kernel, data: Regression) -> OptimalParameters:
-        """The best q(u) for Gaussian noise, as in `gpflow.models.SGPR`: (D26), (D30), (D31); N M^2 + M^3."""
+        """The best q(u) for Gaussian noise, as in `gpflow.models.SGPR`: (D26), (D30), (D31); N M^2
+        + M^3.
+        """
         _, A = project(kernel, self.beta, data.X)
         return with_gaussians(kernel, data, [A], no_mean_points(data))
 
     def collapsed_elbo(self, kernel: Kernel, data: Regression) -> tf.Tensor:
-        """(D31), with its gradient in closed form; 2 N M^2 + M^3, and 2 N M^2 more for the gradient."""
+        """(D31), with its gradient in closed form; 2 N M^2 + M^3, and 2 N M^2 more for the
+        gradient.
+        """
         return coupled_bound(kernel, self.beta, data)

@@ -1,14 +1,17 @@
 """The decoupled basis: one set of points for the mean, another for the covariance.
 
-Cheng & Boots 2017 (arXiv:1711.10127), equations (8)-(9); equations (8)-(9) of Salimbeni et al. 2018 (arXiv:1809.08820).
-The mean is a sum of kernels at the points alpha with the coefficients a; the covariance lives on the points beta.
+Cheng & Boots 2017 (arXiv:1711.10127), equations (8)-(9); equations (8)-(9) of Salimbeni et al. 2018
+(arXiv:1809.08820). The mean is a sum of kernels at the points alpha with the coefficients a; the
+covariance lives on the points beta.
 
 covariance="inverse": with B = C C^T, H = I + C^T K_b C = L_H L_H^T and T_x = L_H^-1 C^T k_bx,
 
-    m(x) = k_xa a,   s(x, x') = k(x, x') - T_x^T T_x'                                                    (D5), (D7)
-    KL = 1/2 [a^T K_a a + log|H| - M + tr H^-1]                                                               (D7)
+    m(x) = k_xa a,   s(x, x') = k(x, x') - T_x^T T_x'
+    (D5), (D7) KL = 1/2 [a^T K_a a + log|H| - M + tr H^-1]
+    (D7)
 
-covariance="coupled": the covariance of the coupled basis, so that KL = 1/2 a^T K_a a + 1/2 [tr S~ - M - log|S~|].   (D9)
+covariance="coupled": the covariance of the coupled basis, so that KL = 1/2 a^T K_a a + 1/2
+[tr S~ - M - log|S~|].   (D9)
 """
 
 from __future__ import annotations
@@ -72,17 +75,19 @@ class DecoupledBasis(InducingBasis):
     :param alpha: mean points [M_alpha, D], or a GPflow inducing variable.
     :param beta: covariance points [M_beta, D], or a GPflow inducing variable.
     :param num_latent_gps: L.
-    :param covariance: "inverse" for (D5) with Parameter `chol_B` [L, M_beta, M_beta], or "coupled" for (D9) with
-        Parameter `q_sqrt` [L, M_beta, M_beta].
+    :param covariance: "inverse" for (D5) with Parameter `chol_B` [L, M_beta, M_beta], or "coupled"
+        for (D9) with Parameter `q_sqrt` [L, M_beta, M_beta].
     :param whiten: whether `q_sqrt` is whitened; "inverse" has no use for it.
-    :param mean_scaling: coordinates in which `a` [M_alpha, L] is learned: "none", "diagonal" or "whitened".
-    :param mean_subsample: number of rows m in the estimate (D25) of the mean's norm, which pays with thousands of mean points
-        and with hundreds is noise alone; None computes it in full.
+    :param mean_scaling: coordinates in which `a` [M_alpha, L] is learned: "none", "diagonal" or
+        "whitened".
+    :param mean_subsample: number of rows m in the estimate (D25) of the mean's norm, which pays
+        with thousands of mean points and with hundreds is noise alone; None computes it in full.
     :raises DataError: for points that are not finite and distinct.
     :raises UnknownOptionError: for unknown options.
 
-    Mean and covariance share no points, so that the pair has no natural parameters: `a` and `chol_B` are learned by
-    gradients, and under "coupled" the covariance alone has a natural gradient. The bound is not concave in `chol_B`.
+    Mean and covariance share no points, so that the pair has no natural parameters: `a` and
+    `chol_B` are learned by gradients, and under "coupled" the covariance alone has a natural
+    gradient. The bound is not concave in `chol_B`.
     Cost per step on N inputs: N (M_alpha + M_beta^2) + M_beta^3 + m M_alpha. Example::
 
         basis = DecoupledBasis(X[:500], X[:50], covariance="coupled")
@@ -129,16 +134,26 @@ class DecoupledBasis(InducingBasis):
 
     @property
     def a(self) -> Parameter:
-        """The coefficients [M_alpha, L] in the coordinates of `mean_scaling`; `mean_coefficients` returns the raw ones."""
+        """The coefficients [M_alpha, L] in the coordinates of `mean_scaling`; `mean_coefficients`
+        returns the raw ones.
+        """
         return self.kernel_mean.coefficients
 
     def matrices(self, kernel: Kernel) -> dict[str, tf.Tensor]:
         """K_beta with its jitter ("coupled"), or H ("inverse")."""
         K_b = gram_to_factor(kernel, self.beta)
-        return {"K_beta": K_b} if self.covariance == "coupled" else {"H = I + C^T K_beta C": self._H(K_b)}
+        return (
+            {"K_beta": K_b}
+            if self.covariance == "coupled"
+            else {"H = I + C^T K_beta C": self._H(K_b)}
+        )
 
-    def factor(self, kernel: Kernel, *, rows: tf.Tensor | None = None, with_kl: bool = True) -> DecoupledState:
-        """chol(H) or chol(K_beta), and the mean's norm, in full or from `rows`; M_beta^3 + m M_alpha."""
+    def factor(
+        self, kernel: Kernel, *, rows: tf.Tensor | None = None, with_kl: bool = True
+    ) -> DecoupledState:
+        """chol(H) or chol(K_beta), and the mean's norm, in full or from `rows`; M_beta^3 + m
+        M_alpha.
+        """
         K_b = gram_to_factor(kernel, self.beta)
         if self.covariance == "coupled":
             chol, ok, tangent = whitener(K_b)
@@ -161,31 +176,43 @@ class DecoupledBasis(InducingBasis):
         if self.covariance == "coupled":
             A = whiten(state.chol, state.tangent, K_bx)
             return Features(mean, (A,), (transposed_product(state.root, A),))  # (D9)
-        return Features(mean, (solve(state.chol, transposed_product(state.root, K_bx)),), ())  # (D7)
+        return Features(
+            mean, (solve(state.chol, transposed_product(state.root, K_bx)),), ()
+        )  # (D7)
 
     def prior_kl(self, state: DecoupledState) -> tf.Tensor:
         """The divergence (D7) or (D9) in nats, a scalar; unbiased where the norm is estimated."""
         if self.covariance == "coupled":
-            return 0.5 * norm_of(state) + kl_from_whitened(tf.zeros([], state.root.dtype), state.root)  # (D9)
+            return 0.5 * norm_of(state) + kl_from_whitened(
+                tf.zeros([], state.root.dtype), state.root
+            )  # (D9)
         diagonal = tf.linalg.diag_part(state.chol)
         log_det = 2.0 * tf.reduce_sum(tf.math.log(diagonal))
         trace = tf.reduce_sum(tf.square(inverse(state.chol)))
-        return 0.5 * (norm_of(state) + log_det - tf.cast(tf.size(diagonal), trace.dtype) + trace)  # (D7)
+        return 0.5 * (
+            norm_of(state) + log_det - tf.cast(tf.size(diagonal), trace.dtype) + trace
+        )  # (D7)
 
     def mean_coefficients(self, state: DecoupledState) -> tf.Tensor:
         """The raw coefficients a [M_alpha, L] of equation (8)."""
         return state.a
 
-    def mean_operator(self, state: DecoupledState, kernel: Kernel, X: tf.Tensor, features: Features) -> MeanOperator:
+    def mean_operator(
+        self, state: DecoupledState, kernel: Kernel, X: tf.Tensor, features: Features
+    ) -> MeanOperator:
         """The maps between mean coefficients and the mean at X [N, D]."""
         return MeanOperator(gram(kernel, self.alpha), gram_to_data(kernel, self.alpha, X))
 
     def refresh(self, kernel: Kernel, floor: float = 0.0) -> None:
         """Recompute the frozen scaling of `a` at the current K_alpha; q(f) does not change."""
-        self.kernel_mean.refresh(lambda: gram(kernel, self.alpha), lambda: gram_diagonal(kernel, self.alpha))
+        self.kernel_mean.refresh(
+            lambda: gram(kernel, self.alpha), lambda: gram_diagonal(kernel, self.alpha)
+        )
 
     def gaussians(self, state: DecoupledState) -> tuple[Gaussian, ...]:
-        """Under "coupled" the covariance S~ without a mean, which the points alpha give; under "inverse" nothing."""
+        """Under "coupled" the covariance S~ without a mean, which the points alpha give; under
+        "inverse" nothing.
+        """
         return (Gaussian(None, state.root),) if self.covariance == "coupled" else ()
 
     @property
@@ -210,11 +237,15 @@ class DecoupledBasis(InducingBasis):
         assign_whitened_root(state.chol, new[0].root, self.q_sqrt, self.whiten)
 
     def optimal_parameters(self, kernel: Kernel, data: Regression) -> OptimalParameters:
-        """The best a (D28) and covariance (D26), (D27) for Gaussian noise; N (M_alpha^2 + M_beta^2) + M_alpha^3 + M_beta^3."""
+        """The best a (D28) and covariance (D26), (D27) for Gaussian noise; N (M_alpha^2 + M_beta^2)
+        + M_alpha^3 + M_beta^3.
+        """
         chol, A = project(kernel, self.beta, data.X)
         fit = no_mean_points(data)
         if self.kernel_mean.size > 0:
-            operator = MeanOperator(gram(kernel, self.alpha), gram_to_data(kernel, self.alpha, data.X))
+            operator = MeanOperator(
+                gram(kernel, self.alpha), gram_to_data(kernel, self.alpha, data.X)
+            )
             fit = fit_mean_points(operator, None, data)
         precision = best_precision(A, data.noise)
         elbo = collapsed_bound(kernel, data, [A], [precision], fit)
@@ -226,7 +257,9 @@ class DecoupledBasis(InducingBasis):
         return OptimalParameters(elbo, fit.coefficients, (), root)
 
     def write_optimum(self, kernel: Kernel, optimum: OptimalParameters) -> None:
-        """Write the coefficients, the covariance of the coupled form, and `chol_B` of the inverse form."""
+        """Write the coefficients, the covariance of the coupled form, and `chol_B` of the inverse
+        form.
+        """
         super().write_optimum(kernel, optimum)
         if optimum.chol_B is not None:
             self.chol_B.assign(optimum.chol_B)
@@ -235,4 +268,6 @@ class DecoupledBasis(InducingBasis):
         """H = I + C^T K_b C [L, M_beta, M_beta], symmetric to the last bit."""
         C = tf.linalg.band_part(tf.convert_to_tensor(self.chol_B), -1, 0)
         inner = transposed_product(C, tf.matmul(K_b, C))
-        return 0.5 * (inner + tf.linalg.matrix_transpose(inner)) + tf.eye(tf.shape(inner)[-1], dtype=inner.dtype)
+        return 0.5 * (inner + tf.linalg.matrix_transpose(inner)) + tf.eye(
+            tf.shape(inner)[-1], dtype=inner.dtype
+        )

@@ -1,10 +1,13 @@
-"""The hybrid basis: extra mean points gamma beside the inducing points beta, not orthogonal to them.
+"""The hybrid basis: extra mean points gamma beside the inducing points beta, not orthogonal to
+them.
 
-Cheng & Boots 2017 (arXiv:1711.10127), appendix; equation (10) of Salimbeni et al. 2018 (arXiv:1809.08820). With
-t = L_b^-1 K_bg a and the coupled part of the mean written a_b = K_b^-1 m_h:
+Cheng & Boots 2017 (arXiv:1711.10127), appendix; equation (10) of Salimbeni et al. 2018
+(arXiv:1809.08820). With t = L_b^-1 K_bg a and the coupled part of the mean written a_b = K_b^-1
+m_h:
 
-    m(x) = k_xg a + A_x^T m~_h,   covariance as in the coupled basis                                         (D10)
-    KL = 1/2 [a^T K_g a + 2 t^T m~_h + m~_h^T m~_h] + 1/2 [tr S~ - M - log|S~|]                               (D11)
+    m(x) = k_xg a + A_x^T m~_h,   covariance as in the coupled basis
+    (D10) KL = 1/2 [a^T K_g a + 2 t^T m~_h + m~_h^T m~_h] + 1/2 [tr S~ - M - log|S~|]
+    (D11)
 
 The printed divergence (equation 14 of Cheng & Boots) lacks the factor 1/2 of the log determinant.
 """
@@ -55,8 +58,9 @@ class HybridState(NamedTuple):
 class HybridBasis(InducingBasis):
     """q(f) with mean points gamma beside the inducing points beta; equations (D10), (D11).
 
-    Parameters, errors and cost are those of `OrthogonalBasis`, except that `q_mu` is m_h, the inducing points' share of the
-    mean: here E_q f(beta) = m_h + K_bg a_gamma. `OrthogonalBasis` describes the same q(f) in better coordinates (D15).
+    Parameters, errors and cost are those of `OrthogonalBasis`, except that `q_mu` is m_h, the
+    inducing points' share of the mean: here E_q f(beta) = m_h + K_bg a_gamma. `OrthogonalBasis`
+    describes the same q(f) in better coordinates (D15).
     Example::
 
         basis = HybridBasis(X[:500], X[500:550])
@@ -85,7 +89,9 @@ class HybridBasis(InducingBasis):
         check_separate(self.gamma, self.beta)
         self.num_latent_gps = num_latent_gps
         self.whiten = whiten
-        self.q_mu, self.q_sqrt = gaussian_parameters(count_points(self.beta), num_latent_gps, q_mu, q_sqrt)
+        self.q_mu, self.q_sqrt = gaussian_parameters(
+            count_points(self.beta), num_latent_gps, q_mu, q_sqrt
+        )
 
     @property
     def gamma(self) -> InducingVariables:
@@ -94,23 +100,33 @@ class HybridBasis(InducingBasis):
 
     @property
     def a_gamma(self) -> Parameter:
-        """The coefficients [M_gamma, L] in the coordinates of `mean_scaling`; `mean_coefficients` returns the raw ones."""
+        """The coefficients [M_gamma, L] in the coordinates of `mean_scaling`; `mean_coefficients`
+        returns the raw ones.
+        """
         return self.kernel_mean.coefficients
 
     def matrices(self, kernel: Kernel) -> dict[str, tf.Tensor]:
         """K_beta with its jitter."""
         return {"K_beta": gram_to_factor(kernel, self.beta)}
 
-    def factor(self, kernel: Kernel, *, rows: tf.Tensor | None = None, with_kl: bool = True) -> HybridState:
-        """chol(K_beta), t, and the mean's norm, in full or from `rows`; M_beta^3 / 3 + M_beta M_gamma + m M_gamma."""
+    def factor(
+        self, kernel: Kernel, *, rows: tf.Tensor | None = None, with_kl: bool = True
+    ) -> HybridState:
+        """chol(K_beta), t, and the mean's norm, in full or from `rows`; M_beta^3 / 3 + M_beta
+        M_gamma + m M_gamma.
+        """
         chol, ok, tangent = whitener(gram_to_factor(kernel, self.beta))
         mean, root = whitened(chol, tangent, self.q_mu, self.q_sqrt, self.whiten)
         a = self.kernel_mean.raw()
-        t = whiten_columns(chol, tangent, apply_per_latent(cross_gram(kernel, self.beta, self.gamma), a))
+        t = whiten_columns(
+            chol, tangent, apply_per_latent(cross_gram(kernel, self.beta, self.gamma), a)
+        )
         norm = None
         if with_kl:
             rows = self.draw_rows() if rows is None else rows
-            norm = self.kernel_mean.norm(a, self.kernel_mean.products(kernel, a, rows), rows)  # (D25) with C = K_g
+            norm = self.kernel_mean.norm(
+                a, self.kernel_mean.products(kernel, a, rows), rows
+            )  # (D25) with C = K_g
         return HybridState(chol, mean, root, a, t, ok, tangent, norm)
 
     def features(self, state: HybridState, kernel: Kernel, X: tf.Tensor) -> Features:
@@ -131,15 +147,23 @@ class HybridBasis(InducingBasis):
 
     @property
     def steps_mean(self) -> bool:
-        """False: where the coefficients move at fixed `q_mu`, q(f(beta)) moves too, which is not (D41)."""
+        """False: where the coefficients move at fixed `q_mu`, q(f(beta)) moves too, which is not
+        (D41).
+        """
         return False
 
     def refresh(self, kernel: Kernel, floor: float = 0.0) -> None:
-        """Recompute the frozen scaling of `a_gamma` at the current K_gamma; q(f) does not change."""
-        self.kernel_mean.refresh(lambda: gram(kernel, self.gamma), lambda: gram_diagonal(kernel, self.gamma))
+        """Recompute the frozen scaling of `a_gamma` at the current K_gamma; q(f) does not
+        change.
+        """
+        self.kernel_mean.refresh(
+            lambda: gram(kernel, self.gamma), lambda: gram_diagonal(kernel, self.gamma)
+        )
 
     def gaussians(self, state: HybridState) -> tuple[Gaussian, ...]:
-        """q(f(beta)), whitened. Its mean is m_h + K_bg a, at fixed a a shift of `q_mu` (appendix C.2 of the paper)."""
+        """q(f(beta)), whitened. Its mean is m_h + K_bg a, at fixed a a shift of `q_mu` (appendix
+        C.2 of the paper).
+        """
         return (Gaussian(state.mean + state.t, state.root),)
 
     def with_gaussians(self, state: HybridState, new: tuple[Gaussian, ...]) -> HybridState:
@@ -165,8 +189,12 @@ class HybridBasis(InducingBasis):
         beta, gamma = points
         L, mean = self.num_latent_gps, self.kernel_mean
         scaling, subsample = mean.scaling.kind, mean.subsample
-        return HybridBasis(gamma, beta, L, whiten=self.whiten, mean_scaling=scaling, mean_subsample=subsample)
+        return HybridBasis(
+            gamma, beta, L, whiten=self.whiten, mean_scaling=scaling, mean_subsample=subsample
+        )
 
     def optimal_parameters(self, kernel: Kernel, data: Regression) -> OptimalParameters:
-        """The best q(f) for Gaussian noise, the same process as that of `OrthogonalBasis`: (D29)-(D31)."""
+        """The best q(f) for Gaussian noise, the same process as that of `OrthogonalBasis`:
+        (D29)-(D31).
+        """
         return orthogonal_optimum(kernel, self.beta, self.kernel_mean, data)

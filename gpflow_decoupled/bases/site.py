@@ -1,10 +1,12 @@
-"""The site basis: the prior times one Gaussian site per observation, the form of q(f) at every optimum of the bound.
+"""The site basis: the prior times one Gaussian site per observation, the form of q(f) at every
+optimum of the bound.
 
-Khan & Lin 2017 (arXiv:1703.04265); Opper & Archambeau 2009. Sites are centred: with f = m_0 + u, site n is
-exp(nu_n u_n - tau_n u_n^2 / 2), and q(u) = N(K alpha, (K^-1 + W)^-1), W = diag(tau):
+Khan & Lin 2017 (arXiv:1703.04265); Opper & Archambeau 2009. Sites are centred: with f = m_0 + u,
+site n is exp(nu_n u_n - tau_n u_n^2 / 2), and q(u) = N(K alpha, (K^-1 + W)^-1), W = diag(tau):
 
-    m(x) = k_xX alpha,   s(x, x') = k(x, x') - k_xX (K + W^-1)^-1 k_Xx'                              (C10), (C11)
-    KL = 1/2 [log det(I + K W) - sum tau v + alpha^T u]                                                    (C14)
+    m(x) = k_xX alpha,   s(x, x') = k(x, x') - k_xX (K + W^-1)^-1 k_Xx'
+    (C10), (C11) KL = 1/2 [log det(I + K W) - sum tau v + alpha^T u]
+    (C14)
 """
 
 from __future__ import annotations
@@ -26,7 +28,9 @@ from .parts.observations import observation_points, per_observation
 
 
 class SiteState(NamedTuple):
-    """State of a `SiteBasis`: what predictions need, and after `ok` what the divergence needs; see `SitePosterior`."""
+    """State of a `SiteBasis`: what predictions need, and after `ok` what the divergence needs; see
+    `SitePosterior`.
+    """
 
     chol: tf.Tensor
     """L_B [L, N, N], B = I + W^1/2 K W^1/2 of the positive tau."""
@@ -48,16 +52,18 @@ class SiteState(NamedTuple):
 
 
 class SiteBasis(Basis):
-    """q(f) as the prior times a Gaussian site for each observation and latent; equations (C10)-(C14).
+    """q(f) as the prior times a Gaussian site for each observation and latent; equations
+    (C10)-(C14).
 
     :param points: the inputs of the observations X [N, D]; they stay fixed.
     :param num_latent_gps: L; latents are independent under q, as in `gpflow.models.VGP`.
     :param nu: site precisions times site means [N, L]; zeros if not given.
-    :param tau: site precisions [N, L], of any sign as long as K^-1 + W is positive definite; zeros if not given. Where both
-        are zero q is the prior.
+    :param tau: site precisions [N, L], of any sign as long as K^-1 + W is positive definite; zeros
+        if not given. Where both are zero q is the prior.
     :raises DataError: where an array has the wrong shape or is not finite.
 
-    Cost: 4/3 N^3 per latent, memory N^2 L. It is the basis of `CVIGP`; by itself, for Gaussian noise of variance s2 the exact
+    Cost: 4/3 N^3 per latent, memory N^2 L. It is the basis of `CVIGP`; by itself, for Gaussian
+    noise of variance s2 the exact
     posterior is an example::
 
         basis = SiteBasis(X, nu=Y / s2, tau=np.full(Y.shape, 1.0 / s2))
@@ -106,7 +112,9 @@ class SiteBasis(Basis):
         B = scale[:, :, None] * self.prior(kernel) * scale[:, None, :]
         return {"I + W^1/2 K W^1/2": tf.linalg.set_diag(B, tf.linalg.diag_part(B) + 1.0)}
 
-    def factor(self, kernel: Kernel, *, rows: tf.Tensor | None = None, with_kl: bool = True) -> SiteState:
+    def factor(
+        self, kernel: Kernel, *, rows: tf.Tensor | None = None, with_kl: bool = True
+    ) -> SiteState:
         """The posterior (C10)-(C12) at the observations; 4/3 N^3 per latent."""
         return self.state_at(self.prior(kernel), self.nu, self.tau)
 
@@ -114,7 +122,9 @@ class SiteBasis(Basis):
         """The state for other sites nu, tau [N, L] and K [G, N, N]."""
         nu, tau = tf.convert_to_tensor(nu), tf.convert_to_tensor(tau)
         p = site_posterior(K, nu, tau)
-        return SiteState(p.chol, p.scale, p.negative, p.alpha, p.ok, p.mean, p.variance, p.log_det, nu, tau)
+        return SiteState(
+            p.chol, p.scale, p.negative, p.alpha, p.ok, p.mean, p.variance, p.log_det, nu, tau
+        )
 
     def features(self, state: SiteState, kernel: Kernel, X: tf.Tensor) -> Features:
         """Mean (C10) and variances (C11) at X [N*, D]; N^2 N* per latent."""
@@ -130,13 +140,19 @@ class SiteBasis(Basis):
         return 0.5 * (log_det + quadratic)  # (C14)
 
     def log_partition(self, state: SiteState) -> tf.Tensor:
-        """The log evidence of the sites under the prior, log integral of N(u; 0, K) prod_n t_n(u_n), in nats."""
+        """The log evidence of the sites under the prior, log integral of N(u; 0, K) prod_n
+        t_n(u_n), in nats.
+        """
         nu, _, mean, _, log_det = _at_observations(state)
         return 0.5 * (tf.reduce_sum(nu * mean) - log_det)  # (C16)
 
 
 def _at_observations(state: SiteState) -> tuple[tf.Tensor, ...]:
-    """nu, tau, mean, variance and log det of a state; raises `ValueError` for one of a cached posterior."""
+    """nu, tau, mean, variance and log det of a state; raises `ValueError` for one of a cached
+    posterior.
+    """
     if state.nu is None:
-        raise ValueError("This state was made for predictions; call factor(kernel) for the divergence.")
+        raise ValueError(
+            "This state was made for predictions; call factor(kernel) for the divergence."
+        )
     return state.nu, state.tau, state.mean, state.variance, state.log_det

@@ -1,11 +1,13 @@
 """The SOLVE-GP basis: a second Gaussian, with a covariance of its own, on the orthogonal part.
 
-Shi, Titsias & Mnih 2020 (arXiv:1910.10596). f = f_par + f_perp, f_perp ~ GP(0, C); v = f_perp(gamma), q(u) q(v):
+Shi, Titsias & Mnih 2020 (arXiv:1910.10596). f = f_par + f_perp, f_perp ~ GP(0, C); v =
+f_perp(gamma), q(u) q(v):
 
-    A_x = L_b^-1 k_bx,   U = L_b^-1 K_bg,   L_c L_c^T = C_g = K_g - U^T U,   A'_x = L_c^-1 (k_gx - U^T A_x)
-    m(x) = A_x^T m~ + A'_x^T m~_v                                                                            (D16)
-    s(x, x') = k(x, x') - A_x^T (I - S~) A_x' - A'_x^T (I - S~_v) A'_x'                                      (D17)
-    KL = KL[N(m~, S~) || N(0, I)] + KL[N(m~_v, S~_v) || N(0, I)]                                             (D18)
+    A_x = L_b^-1 k_bx,   U = L_b^-1 K_bg,   L_c L_c^T = C_g = K_g - U^T U,   A'_x = L_c^-1 (k_gx -
+    U^T A_x) m(x) = A_x^T m~ + A'_x^T m~_v
+    (D16) s(x, x') = k(x, x') - A_x^T (I - S~) A_x' - A'_x^T (I - S~_v) A'_x'
+    (D17) KL = KL[N(m~, S~) || N(0, I)] + KL[N(m~_v, S~_v) || N(0, I)]
+    (D18)
 """
 
 from __future__ import annotations
@@ -94,9 +96,13 @@ class SolveBasis(InducingBasis):
         check_separate(self.gamma, self.beta)
         self.num_latent_gps = num_latent_gps
         self.whiten = whiten
-        self.q_mu, self.q_sqrt = gaussian_parameters(count_points(self.beta), num_latent_gps, q_mu, q_sqrt)
+        self.q_mu, self.q_sqrt = gaussian_parameters(
+            count_points(self.beta), num_latent_gps, q_mu, q_sqrt
+        )
         names = "v_mu", "v_sqrt"
-        self.v_mu, self.v_sqrt = gaussian_parameters(count_points(self.gamma), num_latent_gps, v_mu, v_sqrt, names)
+        self.v_mu, self.v_sqrt = gaussian_parameters(
+            count_points(self.gamma), num_latent_gps, v_mu, v_sqrt, names
+        )
 
     @property
     def sizes(self) -> dict[str, int | str]:
@@ -108,8 +114,12 @@ class SolveBasis(InducingBasis):
         residual = residual_gram_to_factor(kernel, self.beta, self.gamma)
         return {"K_beta": gram_to_factor(kernel, self.beta), "C_gamma": residual}
 
-    def factor(self, kernel: Kernel, *, rows: tf.Tensor | None = None, with_kl: bool = True) -> SolveState:
-        """chol(K_beta) and chol(C_gamma); M_beta^3 + M_gamma M_beta (M_beta + M_gamma) + M_gamma^3."""
+    def factor(
+        self, kernel: Kernel, *, rows: tf.Tensor | None = None, with_kl: bool = True
+    ) -> SolveState:
+        """chol(K_beta) and chol(C_gamma); M_beta^3 + M_gamma M_beta (M_beta + M_gamma) +
+        M_gamma^3.
+        """
         chol, ok, tangent = whitener(gram_to_factor(kernel, self.beta))
         projection = whiten(chol, tangent, cross_gram(kernel, self.beta, self.gamma))
         K_g = gram(kernel, self.gamma)
@@ -118,21 +128,31 @@ class SolveBasis(InducingBasis):
         u = whitened(chol, tangent, self.q_mu, self.q_sqrt, self.whiten)
         v = whitened(chol_gamma, tangent_gamma, self.v_mu, self.v_sqrt, self.whiten)
         ok = tf.logical_and(ok, ok_gamma)
-        return SolveState(chol, chol_gamma, projection, u.mean, u.root, v.mean, v.root, ok, tangent, tangent_gamma)
+        return SolveState(
+            chol, chol_gamma, projection, u.mean, u.root, v.mean, v.root, ok, tangent, tangent_gamma
+        )
 
     def features(self, state: SolveState, kernel: Kernel, X: tf.Tensor) -> Features:
         """Mean (D16) and variances (D17) at X [N, D]; N (M_beta^2 + M_gamma^2 + M_beta M_gamma)."""
         A = whiten(state.chol, state.tangent, gram_to_data(kernel, self.beta, X))
-        C_gx = gram_to_data(kernel, self.gamma, X) - tf.matmul(state.projection, A, transpose_a=True)
+        C_gx = gram_to_data(kernel, self.gamma, X) - tf.matmul(
+            state.projection, A, transpose_a=True
+        )
         A_v = whiten(state.chol_gamma, state.tangent_gamma, C_gx)
         mean = apply_per_latent(A, state.mean, adjoint=True) + apply_per_latent(
             A_v, state.v_mean, adjoint=True
         )  # (D16)
-        return Features(mean, (A, A_v), (transposed_product(state.root, A), transposed_product(state.v_root, A_v)))
+        return Features(
+            mean,
+            (A, A_v),
+            (transposed_product(state.root, A), transposed_product(state.v_root, A_v)),
+        )
 
     def prior_kl(self, state: SolveState) -> tf.Tensor:
         """The divergence (D18) in nats, a scalar."""
-        return kl_from_whitened(state.mean, state.root) + kl_from_whitened(state.v_mean, state.v_root)  # (D18)
+        return kl_from_whitened(state.mean, state.root) + kl_from_whitened(
+            state.v_mean, state.v_root
+        )  # (D18)
 
     def gaussians(self, state: SolveState) -> tuple[Gaussian, ...]:
         """q(u) and q(v), whitened."""
@@ -175,7 +195,9 @@ class SolveBasis(InducingBasis):
         return SolveBasis(gamma, beta, self.num_latent_gps, whiten=self.whiten)
 
     def optimal_parameters(self, kernel: Kernel, data: Regression) -> OptimalParameters:
-        """The best q(u) q(v) for Gaussian noise: (D26), (D30), (D33); N (M_beta^2 + M_gamma^2) + M_beta^3 + M_gamma^3."""
+        """The best q(u) q(v) for Gaussian noise: (D26), (D30), (D33); N (M_beta^2 + M_gamma^2) +
+        M_beta^3 + M_gamma^3.
+        """
         _, A = project(kernel, self.beta, data.X)
         A_v = self.features(self.factor(kernel, with_kl=False), kernel, data.X).minus[1]
         return with_gaussians(kernel, data, [A, A_v], no_mean_points(data))

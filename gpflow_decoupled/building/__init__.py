@@ -1,7 +1,8 @@
-"""A model from data and the name of a likelihood: `build`, which the scikit-learn estimators use too.
+"""A model from data and the name of a likelihood: `build`, which the scikit-learn estimators use
+too.
 
-`choice.py` decides by the number of rows and prints what it chose; `likelihoods.py` has the names of likelihoods, and
-`sparse.py` chooses the inducing points. Read `choice.py` first.
+`choice.py` decides by the number of rows and prints what it chose; `likelihoods.py` has the names
+of likelihoods, and `sparse.py` chooses the inducing points. Read `choice.py` first.
 """
 
 from .choice import FULL_ROWS, NUM_INDUCING, NUM_MEAN_POINTS, build, can_initialize
@@ -9,6 +10,6 @@ from .likelihoods import class_likelihood, likelihood_for, num_latents_of
 from .sparse import default_kernel, sparse_model
 
 __all__ = [
-    "FULL_ROWS", "NUM_INDUCING", "NUM_MEAN_POINTS", "build", "can_initialize", "class_likelihood", "default_kernel",
-    "likelihood_for", "num_latents_of", "sparse_model",
+    "FULL_ROWS", "NUM_INDUCING", "NUM_MEAN_POINTS", "build", "can_initialize", "class_likelihood",
+    "default_kernel", "likelihood_for", "num_latents_of", "sparse_model",
 ]  # fmt: skip

@@ -38,7 +38,8 @@ def build(
     seed: int = 0,
     verbose: bool = True,
 ) -> Standardized:
-    """An untrained model of X and Y, which is chosen by their size, and prints what was chosen and why.
+    """An untrained model of X and Y, which is chosen by their size, and prints what was chosen and
+    why.
 
     | rows | model |
     |---|---|
@@ -47,38 +48,46 @@ def build(
 other rows if they are fewer |
     | the same, and no rows left for the mean | `BasisGP` with a `CoupledBasis` |
 
-    X is standardised, and Y where the likelihood is one of f plus noise ("gaussian", "student_t", "laplace"). Predictions are
-    in the units of X and Y; the model of standardised data is `model.model`. Where the mean of Y is exp(f) ("poisson",
-    "negative_binomial", "gamma", "exponential"), the mean function is a constant, and starts at the logarithm of that mean.
+    X is standardised, and Y where the likelihood is one of f plus noise ("gaussian", "student_t",
+    "laplace"). Predictions are in the units of X and Y; the model of standardised data is
+    `model.model`. Where the mean of Y is exp(f) ("poisson", "negative_binomial", "gamma",
+    "exponential"), the mean function is a constant, and starts at the logarithm of that mean.
 
     :param X: inputs [N, D] in their own units.
-    :param Y: observations [N, P] in theirs. Labels are numbers: 0 and 1 for "bernoulli" and "probit", 0, 1, ..., C - 1 for
-        "multiclass".
-    :param likelihood: "gaussian", "student_t", "laplace", "bernoulli" (a logistic link), "probit", "multiclass", "poisson",
-        "negative_binomial", "gamma", "exponential", "beta", or a GPflow likelihood, which is copied; of standardised Y, where
-        Y is standardised.
-    :param kernel: a GPflow kernel of standardised X, which is copied, or a function from D to one; Matern 5/2 with one
-        lengthscale per column, sqrt(D) to start with, if not given.
+    :param Y: observations [N, P] in theirs. Labels are numbers: 0 and 1 for "bernoulli" and
+        "probit", 0, 1, ..., C - 1 for "multiclass".
+    :param likelihood: "gaussian", "student_t", "laplace", "bernoulli" (a logistic link), "probit",
+        "multiclass", "poisson", "negative_binomial", "gamma", "exponential", "beta", or a GPflow
+        likelihood, which is copied; of standardised Y, where Y is standardised.
+    :param kernel: a GPflow kernel of standardised X, which is copied, or a function from D to one;
+        Matern 5/2 with one lengthscale per column, sqrt(D) to start with, if not given.
     :param num_inducing: M_beta; where it or the next one is given, the model has inducing points.
-    :param num_mean_points: M_gamma, further points of the mean; 0 for none, or "data" for a mean on all rows of X.
-    :param seed: of the choice of points, which are rows of X where the kernel is least certain given those before them.
+    :param num_mean_points: M_gamma, further points of the mean; 0 for none, or "data" for a mean on
+        all rows of X.
+    :param seed: of the choice of points, which are rows of X where the kernel is least certain
+        given those before them.
     :param verbose: False prints nothing.
     :return: the model, which `gpflow_decoupled.fit` trains.
-    :raises DataError: for unusable data, labels outside of the support, and numbers that count nothing.
-    :raises UnknownOptionError: for the name of a likelihood that does not exist, with those that do.
+    :raises DataError: for unusable data, labels outside of the support, and numbers that count
+        nothing.
+    :raises UnknownOptionError: for the name of a likelihood that does not exist, with those that
+        do.
 
     Cost: N (M_beta + M_gamma)^2, once, for the points. Example::
 
         model = gpflow_decoupled.build(X, Y)
         gpflow_decoupled.fit(model, (X, Y))
         mean, variance = model.predict_y(X_new)
-    """
+    """  # noqa: E501
     beta = NUM_INDUCING if num_inducing is None else num_inducing
     gamma = NUM_MEAN_POINTS if num_mean_points is None else num_mean_points
     check_whole(1, num_inducing=beta)
     check_whole(0, seed=seed)
     if isinstance(gamma, str) and gamma != ON_DATA:
-        raise DataError(f"num_mean_points={gamma!r} must be a number of points, or {ON_DATA!r} for a mean on all rows.")
+        raise DataError(
+            f"num_mean_points={gamma!r} must be a number of points, or {ON_DATA!r} for a mean on"
+            " all rows."
+        )
     if gamma != ON_DATA:
         check_whole(0, num_mean_points=gamma)
     chosen_points = num_inducing is not None or num_mean_points is not None
@@ -88,7 +97,9 @@ other rows if they are fewer |
         density = likelihood_for(likelihood, Y)
         part = _kernel(kernel, X.shape[1])
         mean = prior_mean(likelihood, Y)
-        one_each = isinstance(density, ScalarLikelihood) and not isinstance(density, SwitchedLikelihood)
+        one_each = isinstance(density, ScalarLikelihood) and not isinstance(
+            density, SwitchedLikelihood
+        )
         if one_each and len(X) <= FULL_ROWS and not chosen_points:
             return CVIGP((X, Y), part, density, mean_function=mean)
         return sparse_model(
@@ -119,7 +130,9 @@ def _kernel(kernel: Kernel | Callable[[int], Kernel] | None, num_dims: int) -> K
 
 
 def can_initialize(model: GPModel) -> bool:
-    """Whether `fit(initialize="auto")` takes the model: inducing points, Gaussian noise, and one kernel for all outputs."""
+    """Whether `fit(initialize="auto")` takes the model: inducing points, Gaussian noise, and one
+    kernel for all outputs.
+    """
     one_kernel = not isinstance(model.kernel, MultioutputKernel)
     return isinstance(model, BasisGP) and type(model.likelihood) is Gaussian and one_kernel
 
@@ -136,20 +149,35 @@ def _report(model: Standardized, chosen_points: bool) -> str:
     inside = model.model
     rows, columns = model.shape
     if isinstance(inside, CVIGP):
-        why = f"a full GP, which for up to {FULL_ROWS} rows takes no longer than one on inducing points"
+        why = (
+            f"a full GP, which for up to {FULL_ROWS} rows takes no longer than one on inducing"
+            " points"
+        )
     elif isinstance(inside, ODVGP):
-        why = "points where the kernel is least certain: beta for mean and covariance, gamma for the mean alone"
+        why = (
+            "points where the kernel is least certain: beta for mean and covariance, gamma for the"
+            " mean alone"
+        )
         if isinstance(inside.basis.kernel_mean, DataMean):
-            why = "the mean is on all rows, and the covariance on beta, points where the kernel is least certain"
+            why = (
+                "the mean is on all rows, and the covariance on beta, points where the kernel is"
+                " least certain"
+            )
     else:
         others = "as asked" if chosen_points else "no rows are left for more of them"
-        why = f"points where the kernel is least certain, for mean and covariance; none for the mean alone, {others}"
+        why = (
+            "points where the kernel is least certain, for mean and covariance; none for the mean"
+            f" alone, {others}"
+        )
     scaled = "X and Y" if model.outputs is not None else "X"
     start = ', initialize="auto"' if can_initialize(inside) else ""
     return "\n".join(
         [
             f"{inside!r} of {rows} rows and {columns} column{'s' if columns > 1 else ''}:",
             f"  {why};",
-            f"  {scaled} standardised, predictions in your units; train it by gpflow_decoupled.fit(model, (X, Y){start}).",
+            (
+                f"  {scaled} standardised, predictions in your units; train it by"
+                f" gpflow_decoupled.fit(model, (X, Y){start})."
+            ),
         ]
     )

@@ -19,7 +19,14 @@ from gpflow.functions import MeanFunction
 from gpflow.likelihoods import Likelihood
 
 from ..errors import DataError, check_option
-from ..likelihoods import BernoulliLogit, BernoulliProbit, CategoricalLogit, Laplace, NegativeBinomial, check_labels
+from ..likelihoods import (
+    BernoulliLogit,
+    BernoulliProbit,
+    CategoricalLogit,
+    Laplace,
+    NegativeBinomial,
+    check_labels,
+)
 from ..models.checks import check_likelihood
 from ..training.scales import has_scale
 
@@ -35,7 +42,9 @@ NAMES: Mapping[str, Callable[[], Likelihood]] = {
     "exponential": gpflow.likelihoods.Exponential,
     "beta": gpflow.likelihoods.Beta,
 }
-"""Likelihoods that need no argument, for standardised Y where it has a scale. "multiclass" counts the classes of Y."""
+"""Likelihoods that need no argument, for standardised Y where it has a scale. "multiclass" counts
+the classes of Y.
+"""
 
 _LOG_LINKS = ("poisson", "negative_binomial", "gamma", "exponential")
 """Names of those whose mean is exp(f), which may be of any size."""
@@ -61,7 +70,8 @@ def likelihood_for(likelihood: str | Likelihood, Y: np.ndarray) -> Likelihood:
     :param likelihood: one of the names of `NAMES`, "multiclass", or a likelihood.
     :param Y: observations [N, P], as the likelihood will see them.
     :raises UnknownOptionError: for another name.
-    :raises DataError: for labels outside of the support; for "multiclass", unless the labels are 0, 1, ..., C - 1.
+    :raises DataError: for labels outside of the support; for "multiclass", unless the labels are 0,
+        1, ..., C - 1.
 
     Example::
 
@@ -80,9 +90,11 @@ def likelihood_for(likelihood: str | Likelihood, Y: np.ndarray) -> Likelihood:
 
 
 def prior_mean(likelihood: str | Likelihood, Y: np.ndarray) -> MeanFunction | None:
-    """A constant mean function that starts at the logarithm of the mean of Y [N, P], or None where f is near 0 by itself.
+    """A constant mean function that starts at the logarithm of the mean of Y [N, P], or None where
+    f is near 0 by itself.
 
-    :param likelihood: the name of a likelihood, whose mean is exp(f) if it is one of `_LOG_LINKS`; of one's own, None.
+    :param likelihood: the name of a likelihood, whose mean is exp(f) if it is one of `_LOG_LINKS`;
+    of one's own, None.
     """
     if likelihood not in _LOG_LINKS:
         return None
@@ -96,7 +108,9 @@ def num_latents_of(num_classes: int) -> int:
 
 
 def class_likelihood(num_classes: int) -> Likelihood:
-    """A Bernoulli likelihood with a logistic link for two classes, a `CategoricalLogit` (softmax) for more."""
+    """A Bernoulli likelihood with a logistic link for two classes, a `CategoricalLogit` (softmax)
+    for more.
+    """
     return BernoulliLogit() if num_classes == 2 else CategoricalLogit(num_classes)
 
 
@@ -104,16 +118,21 @@ def _count_classes(Y: np.ndarray) -> int:
     """The number of classes of labels Y [N, 1], all of which must be there."""
     if Y.shape[1] != 1:
         raise DataError(
-            f"Y has {Y.shape[1]} columns; for classes pass one, their numbers: np.argmax(Y, axis=1)[:, None]."
+            f"Y has {Y.shape[1]} columns; for classes pass one, their numbers: np.argmax(Y,"
+            " axis=1)[:, None]."
         )
     found = np.unique(Y)
     if not np.array_equal(found, np.arange(len(found))):
         shown = ", ".join(f"{value:g}" for value in found[:4]) + (", ..." if len(found) > 4 else "")
         raise DataError(
-            f"Y has the labels {shown}; classes are 0, 1, 2, ... with none left out. Number them by "
-            "np.unique(Y, return_inverse=True)[1].reshape(-1, 1); or, if some class has no row here, pass "
-            "likelihood=gpflow_decoupled.likelihoods.CategoricalLogit(number_of_classes)."
+            f"Y has the labels {shown}; classes are 0, 1, 2, ... with none left out. Number them by"
+            " np.unique(Y, return_inverse=True)[1].reshape(-1, 1); or, if some class has no row"
+            " here, pass"
+            " likelihood=gpflow_decoupled.likelihoods.CategoricalLogit(number_of_classes)."
         )
     if len(found) < 2:
-        raise DataError("Y has one class, so that there is nothing to tell apart; pass rows of two classes at least.")
+        raise DataError(
+            "Y has one class, so that there is nothing to tell apart; pass rows of two classes at"
+            " least."
+        )
     return len(found)

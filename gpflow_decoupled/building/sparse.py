@@ -1,4 +1,6 @@
-"""A model on inducing points for plain arrays: which basis, how many points, and where they start."""
+"""A model on inducing points for plain arrays: which basis, how many points, and where they
+start.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,8 @@ def sparse_model(
     mean_function: MeanFunction | None = None,
     seed: int = 0,
 ) -> BasisGP:
-    """An untrained `ODVGP`, or a `BasisGP` with a `CoupledBasis` where no rows are left for mean points.
+    """An untrained `ODVGP`, or a `BasisGP` with a `CoupledBasis` where no rows are left for mean
+    points.
 
     The points are rows of X of greatest conditional variance.
 
@@ -41,7 +44,8 @@ def sparse_model(
     :param kernel: is copied; Matern 5/2 with one lengthscale of sqrt(D) per column if not given.
     :param num_latent_gps: L; None takes what the likelihood or the kernel state, else 1.
     :param num_inducing: M_beta, at most the number of distinct rows of X.
-    :param num_mean_points: M_gamma, at most the number of distinct rows that then remain; or "data", for a mean on all rows.
+    :param num_mean_points: M_gamma, at most the number of distinct rows that then remain; or
+        "data", for a mean on all rows.
     :param mean_function: of the model; zero if not given.
     :param seed: of the choice of points.
 
@@ -56,19 +60,31 @@ def sparse_model(
     M_beta = min(num_inducing, distinct)
     M_gamma = 0 if num_mean_points == ON_DATA else min(int(num_mean_points), distinct - M_beta)
     with warnings.catch_warnings():
-        # `select` warns that it looks at a sample of many rows, or takes random ones where no variance is left: both will do
+        # `select` warns that it looks at a sample of many rows, or takes random ones where no
+        # variance is left: both will do
         warnings.simplefilter("ignore", UserWarning)
         seen = kernel.latent_kernels[0] if isinstance(kernel, MultioutputKernel) else kernel
         beta = select(X, M_beta, seen, seed=seed)
         gamma = select(X, M_gamma, seen, given=beta, seed=seed) if M_gamma else None
     if num_mean_points == ON_DATA:
-        return ODVGP(kernel, likelihood, ON_DATA, beta, num_latent_gps=num_latent_gps, mean_function=mean_function)
+        return ODVGP(
+            kernel,
+            likelihood,
+            ON_DATA,
+            beta,
+            num_latent_gps=num_latent_gps,
+            mean_function=mean_function,
+        )
     if gamma is None:
         basis = CoupledBasis(beta, infer_num_latent_gps(kernel, likelihood, num_latent_gps))
         return BasisGP(kernel, likelihood, basis, mean_function=mean_function)
-    return ODVGP(kernel, likelihood, gamma, beta, num_latent_gps=num_latent_gps, mean_function=mean_function)
+    return ODVGP(
+        kernel, likelihood, gamma, beta, num_latent_gps=num_latent_gps, mean_function=mean_function
+    )
 
 
 def default_kernel(num_dims: int) -> Kernel:
-    """Matern 5/2 with a lengthscale of sqrt(D) for each of D standardised columns, about the distance of two rows."""
+    """Matern 5/2 with a lengthscale of sqrt(D) for each of D standardised columns, about the
+    distance of two rows.
+    """
     return gpflow.kernels.Matern52(lengthscales=np.full(num_dims, np.sqrt(num_dims)))

@@ -1,9 +1,11 @@
-"""PAC-Bayes certificates: bounds on the error rate of a GP classifier on new data, from its training data alone.
+"""PAC-Bayes certificates: bounds on the error rate of a GP classifier on new data, from its
+training data alone.
 
-Read `certificate` first: a certificate is one of the `bounds`, which need `binary_kl`, at the error rates of `classifiers` and
-the KL divergence of `divergence`. `conditions` checks what makes it valid, that the prior does not depend on the data.
-`split` and `model_selection` are two ways to choose hyperparameters for which it stays valid. `gaussian` certifies a posterior
-of weights that is not a model, for example that of `laplace`.
+Read `certificate` first: a certificate is one of the `bounds`, which need `binary_kl`, at the error
+rates of `classifiers` and the KL divergence of `divergence`. `conditions` checks what makes it
+valid, that the prior does not depend on the data. `split` and `model_selection` are two ways to
+choose hyperparameters for which it stays valid. `gaussian` certifies a posterior of weights that is
+not a model, for example that of `laplace`.
 """
 
 from .binary_kl import binary_kl, inverse_binary_kl
@@ -16,9 +18,10 @@ from .model_selection import CertifiedSelection, select_by_certificate
 from .split import split_for_certificate
 
 __all__ = [
-    "CertifiedSelection", "ClassifierErrors", "PacBayesCertificate", "binary_kl", "certify_gaussian", "classifier_errors",
-    "hoeffding", "inverse_binary_kl", "laplace_weights", "maurer", "mcallester", "pac_bayes_certificate", "pinsker",
-    "predict_labels", "seeger", "select_by_certificate", "split_for_certificate",
+    "CertifiedSelection", "ClassifierErrors", "PacBayesCertificate", "binary_kl",
+    "certify_gaussian", "classifier_errors", "hoeffding", "inverse_binary_kl", "laplace_weights",
+    "maurer", "mcallester", "pac_bayes_certificate", "pinsker", "predict_labels", "seeger",
+    "select_by_certificate", "split_for_certificate",
 ]  # fmt: skip
 
 

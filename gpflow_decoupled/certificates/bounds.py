@@ -1,7 +1,9 @@
-"""Four PAC-Bayes bounds on the risk e_G of the Gibbs classifier, its error rate on new data, and one for a finite class.
+"""Four PAC-Bayes bounds on the risk e_G of the Gibbs classifier, its error rate on new data, and
+one for a finite class.
 
-Each is a function of the error rate on the sample, of KL[Q || P] from the prior P to the posterior Q, of the sample size n and
-of delta, and holds with probability 1 - delta over samples, for all Q at once.
+Each is a function of the error rate on the sample, of KL[Q || P] from the prior P to the posterior
+Q, of the sample size n and of delta, and holds with probability 1 - delta over samples, for all Q
+at once.
 
 | bound | source | relation to the others |
 |---|---|---|
@@ -12,11 +14,13 @@ of delta, and holds with probability 1 - delta over samples, for all Q at once.
 
 `hoeffding` is the union bound over finitely many classifiers, which the others are compared with.
 
-All raise `DataError` for a risk outside [0, 1], a divergence that is negative or not finite, a sample size that is no whole
-number of at least 1, and a delta outside (0, 1): of NaN a bisection would make the most optimistic bound.
+All raise `DataError` for a risk outside [0, 1], a divergence that is negative or not finite, a
+sample size that is no whole number of at least 1, and a delta outside (0, 1): of NaN a bisection
+would make the most optimistic bound.
 
-Maurer proves his bound for n >= 8. It holds for smaller n too, because the sum that he bounds by 2 sqrt(n) is below it there.
-"""
+Maurer proves his bound for n >= 8. It holds for smaller n too, because the sum that he bounds by 2
+sqrt(n) is below it there.
+"""  # noqa: E501
 
 from __future__ import annotations
 
@@ -33,7 +37,8 @@ Numbers = float | np.ndarray
 
 
 def seeger(risk: Numbers, kl: Numbers, n: Numbers, delta: Numbers) -> np.ndarray:
-    """Seeger's bound kl^-1(risk, (kl + log((n + 1) / delta)) / n), where kl^-1 is `inverse_binary_kl`.
+    """Seeger's bound kl^-1(risk, (kl + log((n + 1) / delta)) / n), where kl^-1 is
+    `inverse_binary_kl`.
 
     :param risk: the error rate [...] of the Gibbs classifier on the sample.
     :param kl: KL[Q || P] in nats [...].
@@ -80,7 +85,9 @@ def pinsker(risk: Numbers, kl: Numbers, n: Numbers, delta: Numbers) -> np.ndarra
         pinsker(0.05, 20.0, 1000, 0.05)  # 0.1665
     """
     risk, kl, n, delta = _checked(risk, kl, n, delta)
-    return np.minimum(1.0, risk + np.sqrt((kl + np.log(2.0 * np.sqrt(n) / delta)) / (2.0 * n)))  # (T11)
+    return np.minimum(
+        1.0, risk + np.sqrt((kl + np.log(2.0 * np.sqrt(n) / delta)) / (2.0 * n))
+    )  # (T11)
 
 
 def mcallester(risk: Numbers, kl: Numbers, n: Numbers, delta: Numbers) -> np.ndarray:
@@ -97,25 +104,32 @@ def mcallester(risk: Numbers, kl: Numbers, n: Numbers, delta: Numbers) -> np.nda
         mcallester(0.05, 20.0, 1000, 0.05)  # 0.1763
     """
     risk, kl, n, delta = _checked(risk, kl, n, delta)
-    return np.minimum(1.0, risk + np.sqrt((kl + np.log(1.0 / delta) + np.log(n) + 2.0) / (2.0 * n - 1.0)))  # (T12)
+    return np.minimum(
+        1.0, risk + np.sqrt((kl + np.log(1.0 / delta) + np.log(n) + 2.0) / (2.0 * n - 1.0))
+    )  # (T12)
 
 
 def hoeffding(risk: Numbers, kl: Numbers, n: Numbers, delta: Numbers) -> np.ndarray:
-    """The union bound risk + sqrt((kl + log(1 / delta)) / (2 n)) for one of finitely many classifiers.
+    """The union bound risk + sqrt((kl + log(1 / delta)) / (2 n)) for one of finitely many
+    classifiers.
 
-    By Hoeffding's inequality a single classifier errs more often than its rate on the sample plus epsilon with probability at
-    most exp(-2 n epsilon^2). If the class has K members, each gets delta / K, or delta P(h) where a prior P weighs them. So
-    for a posterior on one member kl = log K = log(1 / P(h)), which is its KL[Q || P], and the other bounds take the same
-    number. Unlike them this one does not hold for the KL[Q || P] of a posterior that is spread over members, or over a
-    continuum; with kl = log K it holds for any posterior over K members.
+    By Hoeffding's inequality a single classifier errs more often than its rate on the sample plus
+    epsilon with probability at most exp(-2 n epsilon^2). If the class has K members, each gets
+    delta / K, or delta P(h) where a prior P weighs them. So for a posterior on one member kl = log
+    K = log(1 / P(h)), which is its KL[Q || P], and the other bounds take the same number. Unlike
+    them this one does not hold for the KL[Q || P] of a posterior that is spread over members, or
+    over a continuum; with kl = log K it holds for any posterior over K members.
 
     :param risk: the error rate [...] of the classifier on the sample.
-    :param kl: log K, or log(1 / P(h)), in nats [...]; the class and P must be named before the sample is seen.
+    :param kl: log K, or log(1 / P(h)), in nats [...]; the class and P must be named before the
+        sample is seen.
     :param n: the size of the sample [...].
     :param delta: the probability [...] with which the bound may fail, over samples.
-    :return: the bound on the risk [...], at most 1. The bound from both sides, of which the slides speak, has log(2 / delta).
+    :return: the bound on the risk [...], at most 1. The bound from both sides, of which the slides
+        speak, has log(2 / delta).
 
-    Source: Hoeffding, "Probability inequalities for sums of bounded random variables", JASA 1963. Example::
+    Source: Hoeffding, "Probability inequalities for sums of bounded random variables", JASA 1963.
+    Example::
 
         hoeffding(0.05, np.log(100), 1000, 0.05)  # 0.1117, the best of 100 classifiers
     """
@@ -124,15 +138,23 @@ def hoeffding(risk: Numbers, kl: Numbers, n: Numbers, delta: Numbers) -> np.ndar
 
 
 def _checked(risk: Numbers, kl: Numbers, n: Numbers, delta: Numbers) -> tuple[np.ndarray, ...]:
-    """The arguments of a bound as arrays [...]; raises `DataError` for those out of range, NaN among them."""
+    """The arguments of a bound as arrays [...]; raises `DataError` for those out of range, NaN
+    among them.
+    """
     named = {"risk": risk, "kl": kl, "n": n, "delta": delta}
     values = {name: np.asarray(value, float) for name, value in named.items()}
     whole = np.isfinite(values["n"]) & (values["n"] == np.round(values["n"]))
     good = {
         "risk": ((values["risk"] >= 0.0) & (values["risk"] <= 1.0), "an error rate, from 0 to 1"),
-        "kl": ((values["kl"] >= 0.0) & np.isfinite(values["kl"]), "a divergence in nats: finite, and at least 0"),
+        "kl": (
+            (values["kl"] >= 0.0) & np.isfinite(values["kl"]),
+            "a divergence in nats: finite, and at least 0",
+        ),
         "n": ((values["n"] >= 1.0) & whole, "the size of a sample, a whole number of at least 1"),
-        "delta": ((values["delta"] > 0.0) & (values["delta"] < 1.0), "a probability above 0 and below 1"),
+        "delta": (
+            (values["delta"] > 0.0) & (values["delta"] < 1.0),
+            "a probability above 0 and below 1",
+        ),
     }
     for name, (inside, rule) in good.items():
         if not np.all(inside):

@@ -1,4 +1,6 @@
-"""A bound on the error rate of a GP classifier on new data, computed from its training data alone."""
+"""A bound on the error rate of a GP classifier on new data, computed from its training data
+alone.
+"""
 
 from __future__ import annotations
 
@@ -18,10 +20,11 @@ from .divergence import divergence
 
 @dataclass(frozen=True)
 class PacBayesCertificate:
-    """Error rates on the sample, and PAC-Bayes bounds on the risk of the Gibbs classifier, its error rate on new data.
+    """Error rates on the sample, and PAC-Bayes bounds on the risk of the Gibbs classifier, its
+    error rate on new data.
 
-    Each bound holds with probability 1 - delta over samples, if the prior did not depend on the sample. The bounds of Seeger,
-    Maurer and Pinsker hold together with that probability.
+    Each bound holds with probability 1 - delta over samples, if the prior did not depend on the
+    sample. The bounds of Seeger, Maurer and Pinsker hold together with that probability.
 
     Example::
 
@@ -43,36 +46,50 @@ class PacBayesCertificate:
     delta: float
     """The probability with which the bounds may fail."""
     settings: int
-    """J, the number of settings of the hyperparameters from which this one may have been chosen; bounds are at delta / J."""
+    """J, the number of settings of the hyperparameters from which this one may have been chosen;
+    bounds are at delta / J.
+    """
     seeger: float
     maurer: float
     pinsker: float
     mcallester: float
     hyperparameters: str
-    """How the hyperparameters of the prior were found: "fixed", "split", "unknown" or "same-data"."""
+    """How the hyperparameters of the prior were found: "fixed", "split", "unknown" or
+    "same-data".
+    """
 
     @property
     def bound(self) -> float:
-        """The bound on the risk of the Gibbs classifier: the smallest of Seeger's, Maurer's and Pinsker's."""
+        """The bound on the risk of the Gibbs classifier: the smallest of Seeger's, Maurer's and
+        Pinsker's.
+        """
         return min(self.seeger, self.maurer, self.pinsker)
 
     @property
     def bayes_bound(self) -> float:
         """The bound on the risks of the Bayes and the voting classifier, twice that of Gibbs.
 
-        Wherever one of the two errs, a draw from the posterior errs with a probability of at least 1/2.
+        Wherever one of the two errs, a draw from the posterior errs with a probability of at least
+        1/2.
         """
         return min(1.0, 2.0 * self.bound)
 
     @property
     def holds(self) -> bool | None:
-        """Whether the prior was independent of the sample, so that the bounds hold; None if that is not known."""
+        """Whether the prior was independent of the sample, so that the bounds hold; None if that is
+        not known.
+        """
         return {"unknown": None, "same-data": False}.get(self.hyperparameters, True)
 
     def __repr__(self) -> str:
         """One line; `print` has the table."""
         return one_line(
-            self, bound=self.bound, kl=self.kl, n=self.n, delta=self.delta, hyperparameters=self.hyperparameters
+            self,
+            bound=self.bound,
+            kl=self.kl,
+            n=self.n,
+            delta=self.delta,
+            hyperparameters=self.hyperparameters,
         )
 
     def _repr_html_(self) -> str:
@@ -81,7 +98,9 @@ class PacBayesCertificate:
 
     def __str__(self) -> str:
         """A table of the numbers, and the assumption under which they are bounds."""
-        level = f"delta = {self.delta:g}" + (f" / {self.settings} settings" if self.settings > 1 else "")
+        level = f"delta = {self.delta:g}" + (
+            f" / {self.settings} settings" if self.settings > 1 else ""
+        )
         rows = [
             ("Gibbs error on the sample", self.gibbs_error),
             ("Bayes error on the sample", self.bayes_error),
@@ -109,23 +128,29 @@ def pac_bayes_certificate(
 ) -> PacBayesCertificate:
     """Bounds on the error rate of a binary classifier on new data, from its training data alone.
 
-    P is the prior, which has the kernel and the mean function of the model; a mean function other than zero is part of P. Q is
-    the posterior. It may depend on the sample in any way, inducing inputs included. The bounds say nothing about data from
-    another distribution, and little as long as KL[Q || P] is not small compared with N.
+    P is the prior, which has the kernel and the mean function of the model; a mean function other
+    than zero is part of P. Q is the posterior. It may depend on the sample in any way, inducing
+    inputs included. The bounds say nothing about data from another distribution, and little as long
+    as KL[Q || P] is not small compared with N.
 
-    :param model: a model of this package with a Gaussian posterior, or `gpflow.models.VGP` or `SVGP`, with one latent function
-        and a symmetric likelihood of two classes.
-    :param data: inputs X [N, D] and labels Y [N, 1], 0 or 1. They must be independent draws, none of them selected by a result
-        of the model.
+    :param model: a model of this package with a Gaussian posterior, or `gpflow.models.VGP` or
+        `SVGP`, with one latent function and a symmetric likelihood of two classes.
+    :param data: inputs X [N, D] and labels Y [N, 1], 0 or 1. They must be independent draws, none
+        of them selected by a result of the model.
     :param delta: the probability in (0, 1) with which the bounds may fail, over samples.
-    :param hyperparameters: how the Parameters of kernel and mean function were found: "fixed" before the sample was seen,
-        learned on another part of a "split", or learned on the "same-data", for which the numbers are no bounds. If None, a
-        prior without trainable Parameters counts as fixed, and for any other one a warning says that it is not known.
-    :param learned_on: the other data X [N', D], Y [N', 1] of a split. They are searched for rows that are also in `data`.
-    :param settings: J, if the hyperparameters are chosen, by their result, from J settings that were named beforehand.
+    :param hyperparameters: how the Parameters of kernel and mean function were found: "fixed"
+        before the sample was seen, learned on another part of a "split", or learned on the
+        "same-data", for which the numbers are no bounds. If None, a prior without trainable
+        Parameters counts as fixed, and for any other one a warning says that it is not known.
+    :param learned_on: the other data X [N', D], Y [N', 1] of a split. They are searched for rows
+        that are also in `data`.
+    :param settings: J, if the hyperparameters are chosen, by their result, from J settings that
+        were named beforehand.
     :return: a `PacBayesCertificate`. Cost: prediction at N points and one `prior_kl`.
-    :raises DataError: for data that cannot be used, a delta outside (0, 1), and a likelihood that is not of two classes.
-    :raises ModelError: for a model whose posterior is not a Gaussian process with a known KL[Q || P].
+    :raises DataError: for data that cannot be used, a delta outside (0, 1), and a likelihood that
+        is not of two classes.
+    :raises ModelError: for a model whose posterior is not a Gaussian process with a known
+        KL[Q || P].
     :raises UnknownOptionError: for another value of `hyperparameters`.
 
     Example::
@@ -134,7 +159,8 @@ def pac_bayes_certificate(
         ConjugateComputation().run(model)
         print(pac_bayes_certificate(model, (X, Y), delta=0.05, hyperparameters="fixed"))
     """
-    # 1) what the caller states, the error rates on the sample, and whether the prior may depend on it
+    # 1) what the caller states, the error rates on the sample, and whether the prior may depend on
+    # it
     check_level(delta, settings)
     errors = classifier_errors(model, data)
     X, Y = checked_data(model, data)
@@ -163,5 +189,13 @@ def certificate_of(
     known = (errors.gibbs, kl, n, delta / settings)
     bounds = {rule.__name__: float(rule(*known)) for rule in (seeger, maurer, pinsker, mcallester)}
     return PacBayesCertificate(
-        errors.gibbs, errors.bayes, errors.voting, kl, n, float(delta), settings, **bounds, hyperparameters=origin
+        errors.gibbs,
+        errors.bayes,
+        errors.voting,
+        kl,
+        n,
+        float(delta),
+        settings,
+        **bounds,
+        hyperparameters=origin,
     )

@@ -1,6 +1,7 @@
 """The three classifiers that a posterior q over latent functions defines, and their error rates.
 
-Let mu(x) and v(x) be the mean and the variance of q(f(x)), y in {0, 1} the label and t = 2 y - 1 in {-1, 1} its sign. At x
+Let mu(x) and v(x) be the mean and the variance of q(f(x)), y in {0, 1} the label and t = 2 y - 1 in
+{-1, 1} its sign. At x
 
 | classifier | predicts the sign of | errs on the sample at the rate |
 |---|---|---|
@@ -9,7 +10,7 @@ Let mu(x) and v(x) be the mean and the variance of q(f(x)), y in {0, 1} the labe
 | voting | the average sign of all draws, E sgn f(x) = 2 Phi(mu / sqrt v) - 1 | share of points with t E sgn f <= 0 |
 
 where Phi is the normal distribution function. For Gaussian marginals the last two are the same.
-"""
+"""  # noqa: E501
 
 from __future__ import annotations
 
@@ -43,8 +44,8 @@ from ..models.checks import check_shapes_of_data, check_values
 from ..summaries import html_table, one_line
 
 CERTIFIED = (
-    "a model of gpflow_decoupled.models with a Gaussian posterior (ODVGP, SOLVEGP, HDVGP, DVGP, SparseCVIGP, CVIGP, LCLGP, "
-    "CVIGLM, LCLGLM, BasisGP), or gpflow.models.VGP or SVGP"
+    "a model of gpflow_decoupled.models with a Gaussian posterior (ODVGP, SOLVEGP, HDVGP, DVGP,"
+    " SparseCVIGP, CVIGP, LCLGP, CVIGLM, LCLGLM, BasisGP), or gpflow.models.VGP or SVGP"
 )
 """The models that have certificates, for messages."""
 _ROWS = 4096
@@ -83,7 +84,8 @@ class ClassifierErrors(NamedTuple):
 def classifier_errors(model: GPModel, data: RegressionData) -> ClassifierErrors:
     """The error rates of the Gibbs, the Bayes and the voting classifier of a model.
 
-    :param model: a GP model with one latent function, Gaussian marginals and a symmetric likelihood of two classes.
+    :param model: a GP model with one latent function, Gaussian marginals and a symmetric likelihood
+        of two classes.
     :param data: inputs X [N, D] and labels Y [N, 1], 0 or 1; training or test data.
     :return: three rates between 0 and 1. Cost: prediction at N points.
     :raises DataError: for data that cannot be used, and a likelihood that is not of two classes.
@@ -113,10 +115,14 @@ def errors_of_marginals(mean: np.ndarray, deviation: np.ndarray, Y: np.ndarray) 
     signed = (2.0 * Y[:, 0] - 1.0) * mean
     ratio = _ratio(signed, deviation)
     gibbs, votes = ndtr(-ratio), erf(ratio / np.sqrt(2.0))
-    return ClassifierErrors(float(np.mean(gibbs)), float(np.mean(signed <= 0.0)), float(np.mean(votes <= 0.0)))
+    return ClassifierErrors(
+        float(np.mean(gibbs)), float(np.mean(signed <= 0.0)), float(np.mean(votes <= 0.0))
+    )
 
 
-def predict_labels(model: GPModel, Xnew: InputData, rule: str = "bayes", seed: int = 0) -> np.ndarray:
+def predict_labels(
+    model: GPModel, Xnew: InputData, rule: str = "bayes", seed: int = 0
+) -> np.ndarray:
     """The labels that one of the three classifiers predicts.
 
     :param model: a model as for `classifier_errors`.
@@ -142,16 +148,20 @@ def predict_labels(model: GPModel, Xnew: InputData, rule: str = "bayes", seed: i
 
 
 def latent_moments(model: GPModel, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Mean [N] and standard deviation [N] of f at X [N, D], with the mean function; computed in blocks of rows.
+    """Mean [N] and standard deviation [N] of f at X [N, D], with the mean function; computed in
+    blocks of rows.
 
     :raises NumericalError: if they are not finite.
     """
     parts = [model.predict_f(X[start : start + _ROWS]) for start in range(0, len(X), _ROWS)]
-    mean, variance = (np.concatenate([np.asarray(part, float)[:, 0] for part in column]) for column in zip(*parts))
+    mean, variance = (
+        np.concatenate([np.asarray(part, float)[:, 0] for part in column]) for column in zip(*parts)
+    )
     if not np.all(np.isfinite(mean) & np.isfinite(variance)):
         raise NumericalError(
-            f"q(f) of the {type(model).__name__} is not finite at {int(np.sum(~np.isfinite(mean + variance)))} of {len(X)} "
-            "inputs: train the model, or increase the jitter by gpflow.config.set_default_jitter.",
+            f"q(f) of the {type(model).__name__} is not finite at"
+            f" {int(np.sum(~np.isfinite(mean + variance)))} of {len(X)} inputs: train the model, or"
+            " increase the jitter by gpflow.config.set_default_jitter.",
             matrix="q(f)",
         )
     return mean, np.sqrt(np.maximum(variance, 0.0))
@@ -160,38 +170,45 @@ def latent_moments(model: GPModel, X: np.ndarray) -> tuple[np.ndarray, np.ndarra
 def check_classifier(model: GPModel) -> None:
     """Refuse a model that does not have the three classifiers.
 
-    They exist for one latent function with Gaussian marginals, and a likelihood of two classes for which the sign of f decides
-    which class is more probable: p(1 | f) = p(0 | -f), increasing in f.
+    They exist for one latent function with Gaussian marginals, and a likelihood of two classes for
+    which the sign of f decides which class is more probable: p(1 | f) = p(0 | -f), increasing in f.
 
     :raises ModelError: for what is not a GP model, and for marginals that are not Gaussian.
     :raises DataError: for another number of latent functions, or another likelihood.
     """
     if not isinstance(model, GPModel):
         raise ModelError(
-            f"Certificates and classifiers take {CERTIFIED}, and got {type(model).__name__}, which has no latent function "
-            "of the inputs. For inputs X and labels Y use CVIGP((X, Y), kernel, BernoulliLogit())."
+            f"Certificates and classifiers take {CERTIFIED}, and got {type(model).__name__}, which"
+            " has no latent function of the inputs. For inputs X and labels Y use CVIGP((X, Y),"
+            " kernel, BernoulliLogit())."
         )
     likelihood, latents = model.likelihood, int(model.num_latent_gps)
     if not isinstance(likelihood, (Bernoulli, BernoulliLogit, BernoulliProbit)):
         raise DataError(
-            f"{type(likelihood).__name__} is not a likelihood of two classes: give the model a Bernoulli, BernoulliLogit or "
-            "BernoulliProbit likelihood. For several classes, certify a model of one class against the rest."
+            f"{type(likelihood).__name__} is not a likelihood of two classes: give the model a"
+            " Bernoulli, BernoulliLogit or BernoulliProbit likelihood. For several classes,"
+            " certify a model of one class against the rest."
         )
     if latents != 1 or getattr(model, "num_outputs", 1) != 1:
         raise DataError(
-            f"The model has {latents} latent functions; a binary classifier is the sign of one. Build it with one column of Y."
+            f"The model has {latents} latent functions; a binary classifier is the sign of one."
+            " Build it with one column of Y."
         )
     if isinstance(getattr(model, "basis", None), AffineIndependentBasis):
         raise ModelError(
-            f"The marginals of an {type(model).__name__} are not Gaussian, and the error rates and KL[Q || P] are computed "
-            "for Gaussian ones: use CVIGP or LCLGP with the same data, kernel and likelihood."
+            f"The marginals of an {type(model).__name__} are not Gaussian, and the error rates and"
+            " KL[Q || P] are computed for Gaussian ones: use CVIGP or LCLGP with the same data,"
+            " kernel and likelihood."
         )
     f = np.concatenate([-_PROBES[::-1], _PROBES])[:, None]
-    p = np.asarray(likelihood.conditional_mean(tf.zeros_like(f), tf.constant(f, default_float())), float)
+    p = np.asarray(
+        likelihood.conditional_mean(tf.zeros_like(f), tf.constant(f, default_float())), float
+    )
     if np.any(np.abs(p + p[::-1] - 1.0) > _SYMMETRY) or np.any(np.diff(p[:, 0]) < 0.0):
         raise DataError(
-            f"The link of {type(likelihood).__name__} is not symmetric: p(y = 1 | f) + p(y = 1 | -f) is not 1, so that the "
-            "sign of f is not the more probable class. Use BernoulliLogit or BernoulliProbit."
+            f"The link of {type(likelihood).__name__} is not symmetric: p(y = 1 | f) + p(y = 1 |"
+            " -f) is not 1, so that the sign of f is not the more probable class. Use"
+            " BernoulliLogit or BernoulliProbit."
         )
 
 
@@ -200,14 +217,18 @@ def checked_data(model: GPModel, data: RegressionData) -> tuple[np.ndarray, np.n
 
     :raises DataError: for anything else; the message says what is wrong.
     """
-    X, Y = (as_values(array, name, float_type(model.kernel)) for array, name in zip(as_pair(data), "XY"))
+    X, Y = (
+        as_values(array, name, float_type(model.kernel)) for array, name in zip(as_pair(data), "XY")
+    )
     check_shapes_of_data(X, Y, model.likelihood, 1, _columns(model))
     check_values(X, Y, model.likelihood)
     return X, Y.astype(X.dtype)
 
 
 def _columns(model: GPModel) -> int | None:
-    """The number D of input columns of a model: that of the data it owns, or of its inducing points."""
+    """The number D of input columns of a model: that of the data it owns, or of its inducing
+    points.
+    """
     if hasattr(model, "data"):
         return int(model.data[0].shape[1])
     return input_dims(model.basis.beta if hasattr(model, "basis") else model.inducing_variable)
@@ -216,8 +237,10 @@ def _columns(model: GPModel) -> int | None:
 def _ratio(mean: np.ndarray, deviation: np.ndarray) -> np.ndarray:
     """The mean divided by the deviation, [N].
 
-    Where the deviation is zero it is infinite with the sign of the mean, and minus infinity for a mean of zero, because a
-    point without a decision counts as an error.
+    Where the deviation is zero it is infinite with the sign of the mean, and minus infinity for a
+    mean of zero, because a point without a decision counts as an error.
     """
     certain = deviation == 0.0
-    return np.where(certain, np.where(mean > 0.0, np.inf, -np.inf), mean / np.where(certain, 1.0, deviation))
+    return np.where(
+        certain, np.where(mean > 0.0, np.inf, -np.inf), mean / np.where(certain, 1.0, deviation)
+    )

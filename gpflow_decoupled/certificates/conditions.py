@@ -1,7 +1,9 @@
-"""The assumptions of a certificate: checked as far as the model and the data allow, and otherwise stated by the caller.
+"""The assumptions of a certificate: checked as far as the model and the data allow, and otherwise
+stated by the caller.
 
-The bounds hold for every posterior Q, also for one with inducing inputs learned on the sample. They do not hold if the prior
-P, that is the kernel and the mean function, was learned on the same sample.
+The bounds hold for every posterior Q, also for one with inducing inputs learned on the sample. They
+do not hold if the prior P, that is the kernel and the mean function, was learned on the same
+sample.
 """
 
 from __future__ import annotations
@@ -22,13 +24,20 @@ from ..summaries import short_repr
 ORIGINS = {
     "fixed": "The prior did not depend on the data.",
     "split": "The prior was learned on other data.",
-    "unknown": "Whether the prior depends on the data is not known; if it does, these numbers are not bounds.",
-    "same-data": "The prior was learned on the same data: these numbers are not bounds on the risk, only a score of the fit.",
+    "unknown": (
+        "Whether the prior depends on the data is not known; if it does, these numbers are not"
+        " bounds."
+    ),
+    "same-data": (
+        "The prior was learned on the same data: these numbers are not bounds on the risk, only a"
+        " score of the fit."
+    ),
 }
 """How the hyperparameters of the prior were found, and what the certificate then means."""
 _FIX = (
-    "Learn them on other rows (certificates.split_for_certificate), fix them before the data are seen, or choose from "
-    "settings that were named beforehand (certificates.select_by_certificate)."
+    "Learn them on other rows (certificates.split_for_certificate), fix them before the data are"
+    " seen, or choose from settings that were named beforehand"
+    " (certificates.select_by_certificate)."
 )
 
 
@@ -36,21 +45,28 @@ def check_level(delta: float, settings: int) -> None:
     """Raise `DataError` unless 0 < delta < 1 and the number of settings is at least 1."""
     if not is_number(delta) or not 0.0 < delta < 1.0:
         raise DataError(
-            f"delta={short_repr(delta)}; the bound holds with probability 1 - delta: use a number between 0 and 1."
+            f"delta={short_repr(delta)}; the bound holds with probability 1 - delta: use a number"
+            " between 0 and 1."
         )
     if not is_whole(settings, 1):
-        raise DataError(f"settings={short_repr(settings)}; use the number of settings that were compared, at least 1.")
+        raise DataError(
+            f"settings={short_repr(settings)}; use the number of settings that were compared, at"
+            " least 1."
+        )
 
 
-def prior_origin(model: GPModel, data: RegressionData, stated: str | None, learned_on: RegressionData | None) -> str:
-    """How the hyperparameters of the prior were found: what the caller states, unless the data contradict it.
+def prior_origin(
+    model: GPModel, data: RegressionData, stated: str | None, learned_on: RegressionData | None
+) -> str:
+    """How the hyperparameters of the prior were found: what the caller states, unless the data
+    contradict it.
 
     :param model: the model whose kernel and mean function are the prior.
     :param data: the sample X [N, D], Y [N, 1].
-    :param stated: "fixed", "split" or "same-data". With None, a prior without trainable Parameters counts as fixed, and any
-        other one as unknown, with a warning.
-    :param learned_on: the data X [N', D], Y [N', 1] on which the hyperparameters were learned; none of its rows may be in the
-        sample.
+    :param stated: "fixed", "split" or "same-data". With None, a prior without trainable Parameters
+        counts as fixed, and any other one as unknown, with a warning.
+    :param learned_on: the data X [N', D], Y [N', 1] on which the hyperparameters were learned; none
+        of its rows may be in the sample.
     :return: one of the keys of `ORIGINS`.
     :raises UnknownOptionError: for another statement.
     :raises DataError: if `learned_on` does not have the columns of `data`.
@@ -70,15 +86,17 @@ def prior_origin(model: GPModel, data: RegressionData, stated: str | None, learn
     if not trainable:
         return "fixed"
     warnings.warn(
-        f"{', '.join(trainable)} can be trained, and it is not known on which data they were: if on these, the bounds do not "
-        'hold. Pass hyperparameters="fixed" or "split" if they were not, and otherwise "same-data". ' + _FIX,
+        f"{', '.join(trainable)} can be trained, and it is not known on which data they were: if on"
+        ' these, the bounds do not hold. Pass hyperparameters="fixed" or "split" if they were'
+        ' not, and otherwise "same-data". ' + _FIX,
         stacklevel=3,
     )
     return "unknown"
 
 
 def stated_origin(stated: str) -> str:
-    """What the caller of `certify_gaussian` states: "fixed", "split", or "same-data", which is warned of.
+    """What the caller of `certify_gaussian` states: "fixed", "split", or "same-data", which is
+    warned of.
 
     :raises UnknownOptionError: for another statement.
     """
@@ -89,31 +107,38 @@ def stated_origin(stated: str) -> str:
 def _warned(finding: str) -> str:
     """Warn that the prior depends on the sample; return that origin."""
     warnings.warn(
-        f"{finding} The prior then depends on the sample, and the numbers are not bounds: the risk may be above them. "
-        + _FIX,
+        f"{finding} The prior then depends on the sample, and the numbers are not bounds: the risk"
+        " may be above them. " + _FIX,
         stacklevel=4,
     )
     return "same-data"
 
 
 def _trainable(model: GPModel) -> list[str]:
-    """The parts of the prior with trainable Parameters; the likelihood is not one, because it enters Q alone."""
+    """The parts of the prior with trainable Parameters; the likelihood is not one, because it
+    enters Q alone.
+    """
     parts = (("kernel", model.kernel), ("mean_function", model.mean_function))
     return [
-        f"{name} ({len(part.trainable_parameters)} Parameters)" for name, part in parts if part.trainable_parameters
+        f"{name} ({len(part.trainable_parameters)} Parameters)"
+        for name, part in parts
+        if part.trainable_parameters
     ]
 
 
 def _shared_rows(data: RegressionData, other: RegressionData) -> int:
     """How many rows of the pair (X, Y) are also rows of the other pair."""
     try:
-        others = [np.asarray(as_array(part, name), float) for part, name in zip(as_pair(other), "XY")]
+        others = [
+            np.asarray(as_array(part, name), float) for part, name in zip(as_pair(other), "XY")
+        ]
     except DataError as error:
         raise DataError(f"learned_on: {error}") from error
     here, there = np.hstack([np.asarray(part, float) for part in data]), np.hstack(others)
     if here.shape[1] != there.shape[1]:
         raise DataError(
-            f"learned_on has {there.shape[1]} columns in X and Y together, and data has {here.shape[1]}: pass the (X, Y) on "
-            "which the hyperparameters of this model were learned."
+            f"learned_on has {there.shape[1]} columns in X and Y together, and data has"
+            f" {here.shape[1]}: pass the (X, Y) on which the hyperparameters of this model were"
+            " learned."
         )
     return int(np.sum(rows_in(here, there)))

@@ -1,8 +1,10 @@
-"""Certificates of a Gaussian posterior of weights that is given by its mean and covariance, whatever found it.
+"""Certificates of a Gaussian posterior of weights that is given by its mean and covariance,
+whatever found it.
 
-The latent function is f(x) = phi(x)^T w with features phi(x) in R^p, P = N(w_0, P_0) and Q = N(m, V). Every method that ends
-in a Gaussian can be certified: a Laplace approximation, scikit-learn's logistic regression with its inverse Hessian, a last
-layer. Values of a GP at the sample are weights too, with the identity as features and k(X, X) as prior covariance.
+The latent function is f(x) = phi(x)^T w with features phi(x) in R^p, P = N(w_0, P_0) and Q = N(m,
+V). Every method that ends in a Gaussian can be certified: a Laplace approximation, scikit-learn's
+logistic regression with its inverse Hessian, a last layer. Values of a GP at the sample are weights
+too, with the identity as features and k(X, X) as prior covariance.
 """
 
 from __future__ import annotations
@@ -28,7 +30,9 @@ from .classifiers import errors_of_marginals
 from .conditions import check_level, stated_origin
 
 _ASYMMETRY = 1e-8
-"""Largest difference of a covariance from its transpose, as a share of its largest entry, that counts as round-off."""
+"""Largest difference of a covariance from its transpose, as a share of its largest entry, that
+counts as round-off.
+"""
 _PAIR = 2
 
 
@@ -41,19 +45,22 @@ def certify_gaussian(
     hyperparameters: str,
     settings: int = 1,
 ) -> PacBayesCertificate:
-    """Bounds on the error rate of a linear classifier with Gaussian weights on new data, from its training data alone.
+    """Bounds on the error rate of a linear classifier with Gaussian weights on new data, from its
+    training data alone.
 
-    :param data: features X [N, p], a column of ones among them where there is an intercept, and labels Y [N, 1], 0 or 1. The
-        rows must be independent draws.
+    :param data: features X [N, p], a column of ones among them where there is an intercept, and
+        labels Y [N, 1], 0 or 1. The rows must be independent draws.
     :param posterior: mean [p] and covariance [p, p] of Q. It may depend on the sample in any way.
     :param prior: mean [p] and covariance [p, p] of P, which must not depend on the sample.
     :param delta: the probability in (0, 1) with which the bounds may fail, over samples.
-    :param hyperparameters: how the prior was found: "fixed" before the sample was seen, learned on another part of a "split",
-        or learned on the "same-data", for which the numbers are no bounds and a warning says so.
-    :param settings: J, if the prior is chosen, by the result, from J priors that were named beforehand.
+    :param hyperparameters: how the prior was found: "fixed" before the sample was seen, learned on
+        another part of a "split", or learned on the "same-data", for which the numbers are no
+        bounds and a warning says so.
+    :param settings: J, if the prior is chosen, by the result, from J priors that were named
+        beforehand.
     :return: a `PacBayesCertificate`. Cost: N p^2 + p^3.
-    :raises DataError: for arrays of other shapes, entries that are not finite, labels other than 0 and 1, covariances that are
-        not symmetric, and a delta outside (0, 1).
+    :raises DataError: for arrays of other shapes, entries that are not finite, labels other than 0
+        and 1, covariances that are not symmetric, and a delta outside (0, 1).
     :raises NumericalError: for a covariance that is not positive definite.
     :raises UnknownOptionError: for another value of `hyperparameters`.
 
@@ -73,7 +80,9 @@ def certify_gaussian(
     return certificate_of(errors, kl, len(X), delta, settings, stated_origin(hyperparameters))
 
 
-def gaussian_divergence(posterior: tuple[np.ndarray, np.ndarray], prior: tuple[np.ndarray, np.ndarray]) -> float:
+def gaussian_divergence(
+    posterior: tuple[np.ndarray, np.ndarray], prior: tuple[np.ndarray, np.ndarray]
+) -> float:
     """KL[N(m, V) || N(w_0, P_0)] in nats, from factors of both covariances; cost p^3.
 
     :param posterior: m [p] and V [p, p].
@@ -97,7 +106,9 @@ def gaussian_divergence(posterior: tuple[np.ndarray, np.ndarray], prior: tuple[n
 
 
 def checked_labels(data: RegressionData) -> tuple[np.ndarray, np.ndarray]:
-    """Features X [N, p] and labels Y [N, 1], 0 or 1, as float64; raises `DataError` for anything else."""
+    """Features X [N, p] and labels Y [N, 1], 0 or 1, as float64; raises `DataError` for anything
+    else.
+    """
     X, Y = (as_values(array, name, np.float64) for array, name in zip(as_pair(data), "XY"))
     likelihood = BernoulliLogit()
     check_shapes_of_data(X, Y, likelihood, 1, None, tf.float64)
@@ -105,7 +116,9 @@ def checked_labels(data: RegressionData) -> tuple[np.ndarray, np.ndarray]:
     return X, Y.astype(np.float64)
 
 
-def checked_gaussian(pair: Sequence[npt.ArrayLike], name: str, size: int) -> tuple[np.ndarray, np.ndarray]:
+def checked_gaussian(
+    pair: Sequence[npt.ArrayLike], name: str, size: int
+) -> tuple[np.ndarray, np.ndarray]:
     """Mean [p] and covariance [p, p] of p = `size` weights, as float64.
 
     :param pair: what the caller passed.
@@ -122,10 +135,14 @@ def checked_gaussian(pair: Sequence[npt.ArrayLike], name: str, size: int) -> tup
         array = as_values(value, label, np.float64)
         check_type(array, label, np.float64)
         if array.shape != shape:
-            raise DataError(f"{label} has shape {array.shape} and X has {size} columns; pass {list(shape)}.")
+            raise DataError(
+                f"{label} has shape {array.shape} and X has {size} columns; pass {list(shape)}."
+            )
         check_finite_entries(array, label)
         found.append(array)
     mean, cov = found
     if np.max(np.abs(cov - cov.T)) > _ASYMMETRY * np.max(np.abs(cov)):
-        raise DataError(f"{name}'s covariance is not symmetric; pass 0.5 * (V + V.T) if that is what was meant.")
+        raise DataError(
+            f"{name}'s covariance is not symmetric; pass 0.5 * (V + V.T) if that is what was meant."
+        )
     return mean, cov

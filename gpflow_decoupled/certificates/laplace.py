@@ -1,11 +1,13 @@
-"""The Laplace approximation of a Bayesian logistic regression: a Gaussian at the mode, with the curvature there.
+"""The Laplace approximation of a Bayesian logistic regression: a Gaussian at the mode, with the
+curvature there.
 
 Given N(w_0, P_0) as prior of the weights and p(y_n = 1 | w) = sigma(phi_n^T w), the log posterior
 
-    log p(w | y) = sum_n log sigma(t_n phi_n^T w) - (w - w_0)^T P_0^-1 (w - w_0) / 2 + constant,   t_n = 2 y_n - 1,
+    log p(w | y) = sum_n log sigma(t_n phi_n^T w) - (w - w_0)^T P_0^-1 (w - w_0) / 2 + constant,
+    t_n = 2 y_n - 1,
 
-is strictly concave. Newton's method finds its mode m, and V^-1 = P_0^-1 + sum_n s_n (1 - s_n) phi_n phi_n^T with
-s_n = sigma(phi_n^T m) is minus its Hessian there.
+is strictly concave. Newton's method finds its mode m, and V^-1 = P_0^-1 + sum_n s_n (1 - s_n) phi_n
+phi_n^T with s_n = sigma(phi_n^T m) is minus its Hessian there.
 """
 
 from __future__ import annotations
@@ -37,14 +39,17 @@ _DECREMENT = 1e-20
 def laplace_weights(data: RegressionData, prior: Sequence[npt.ArrayLike]) -> WeightsPosterior:
     """The Laplace approximation of the weights of a logistic regression with a Gaussian prior.
 
-    The iteration is in u = L_0^-1 (w - w_0), P_0 = L_0 L_0^T, in which minus the Hessian is I + A^T W A, A = X L_0. It is
-    never singular, also for fewer rows than weights, and separable classes have a mode.
+    The iteration is in u = L_0^-1 (w - w_0), P_0 = L_0 L_0^T, in which minus the Hessian is I + A^T
+    W A, A = X L_0. It is never singular, also for fewer rows than weights, and separable classes
+    have a mode.
 
-    :param data: features X [N, p], a column of ones among them where there is an intercept, and labels Y [N, 1], 0 or 1.
+    :param data: features X [N, p], a column of ones among them where there is an intercept, and
+        labels Y [N, 1], 0 or 1.
     :param prior: mean [p] and covariance [p, p] of the weights.
     :return: mean [p] and covariance [p, p], a `WeightsPosterior`. Cost: N p^2 + p^3 per step.
     :raises DataError: for data or a prior that cannot be used.
-    :raises NumericalError: for a prior covariance that is not positive definite, and if the mode is not found.
+    :raises NumericalError: for a prior covariance that is not positive definite, and if the mode is
+        not found.
 
     Source: MacKay, "The evidence framework applied to classification networks", 1992. Example::
 
@@ -64,7 +69,9 @@ def laplace_weights(data: RegressionData, prior: Sequence[npt.ArrayLike]) -> Wei
 
 
 def _mode(A: np.ndarray, offset: np.ndarray, signs: np.ndarray) -> np.ndarray:
-    """The whitened mode u [p], by Newton's method with steps that are halved until the log posterior rises."""
+    """The whitened mode u [p], by Newton's method with steps that are halved until the log
+    posterior rises.
+    """
 
     def value(u: np.ndarray) -> float:
         return float(np.sum(log_expit(signs * (offset + A @ u))) - 0.5 * u @ u)
@@ -74,7 +81,9 @@ def _mode(A: np.ndarray, offset: np.ndarray, signs: np.ndarray) -> np.ndarray:
         f = offset + A @ u
         gradient = A.T @ (signs * expit(-signs * f)) - u
         factor = _hessian_factor(A, f)
-        step = solve(factor, solve(factor, tf.constant(gradient)[:, None]), adjoint=True).numpy()[:, 0]  # (T15)
+        step = solve(factor, solve(factor, tf.constant(gradient)[:, None]), adjoint=True).numpy()[
+            :, 0
+        ]  # (T15)
         decrement, here = 0.5 * float(gradient @ step), value(u)
         if decrement <= _DECREMENT + 1e-16 * abs(here):  # the gain of this step is below round-off
             return u + step
@@ -83,8 +92,8 @@ def _mode(A: np.ndarray, offset: np.ndarray, signs: np.ndarray) -> np.ndarray:
             return u
         u = u + size * step
     raise NumericalError(
-        f"The mode of the logistic regression was not found in {_STEPS} Newton steps; the last gain was {decrement:.1e} nats. "
-        "Scale the features to unit variance.",
+        f"The mode of the logistic regression was not found in {_STEPS} Newton steps; the last gain"
+        f" was {decrement:.1e} nats. Scale the features to unit variance.",
         matrix="Hessian",
     )
 

@@ -1,4 +1,6 @@
-"""Choice of hyperparameters by their certificate, which stays valid because each of J settings is certified at delta / J."""
+"""Choice of hyperparameters by their certificate, which stays valid because each of J settings is
+certified at delta / J.
+"""
 
 from __future__ import annotations
 
@@ -21,9 +23,11 @@ Setting = TypeVar("Setting")
 
 @dataclass(frozen=True)
 class CertifiedSelection(Generic[Setting]):
-    """The certificate of each setting of the hyperparameters, and the model with the smallest bound.
+    """The certificate of each setting of the hyperparameters, and the model with the smallest
+    bound.
 
-    All certificates hold together with probability 1 - delta, and so does that of the best setting. Example::
+    All certificates hold together with probability 1 - delta, and so does that of the best setting.
+    Example::
 
         selection = select_by_certificate(build, [0.5, 1.0, 2.0], (X, Y))
         print(selection)  # a table, the best setting marked
@@ -52,7 +56,12 @@ class CertifiedSelection(Generic[Setting]):
 
     def __repr__(self) -> str:
         """One line; `print` has the table."""
-        return one_line(self, settings=len(self.settings), best=self.settings[self.best], bound=self.certificate.bound)
+        return one_line(
+            self,
+            settings=len(self.settings),
+            best=self.settings[self.best],
+            bound=self.certificate.bound,
+        )
 
     def _repr_html_(self) -> str:
         """The bound of each setting for notebooks, the best one marked."""
@@ -64,9 +73,14 @@ class CertifiedSelection(Generic[Setting]):
         """A table of all settings, in which a star marks the best one."""
         head = f"  {'setting':>12s}{'bound':>9s}{'Gibbs':>9s}{'KL':>10s}{'ELBO':>12s}"
         lines = [head + f"{'held-out Gibbs, Bayes':>24s}" if self.test_errors else head]
-        for place, (setting, one, elbo) in enumerate(zip(self.settings, self.certificates, self.log_evidence)):
+        for place, (setting, one, elbo) in enumerate(
+            zip(self.settings, self.certificates, self.log_evidence)
+        ):
             mark = "*" if place == self.best else " "
-            line = f"{mark} {setting!s:>12s}{one.bound:9.4f}{one.gibbs_error:9.4f}{one.kl:10.2f}{elbo:12.2f}"
+            line = (
+                f"{mark}"
+                f" {setting!s:>12s}{one.bound:9.4f}{one.gibbs_error:9.4f}{one.kl:10.2f}{elbo:12.2f}"
+            )
             if self.test_errors:
                 line += f"{self.test_errors[place].gibbs:15.4f}{self.test_errors[place].bayes:9.4f}"
             lines.append(line)
@@ -81,16 +95,20 @@ def select_by_certificate(
     *,
     test: RegressionData | None = None,
 ) -> CertifiedSelection[Setting]:
-    """Train a model for each of J settings of the hyperparameters and choose the one with the smallest bound.
+    """Train a model for each of J settings of the hyperparameters and choose the one with the
+    smallest bound.
 
-    Each model is certified at delta / J. By a union bound all J certificates hold together with probability 1 - delta, so that
-    the one of the chosen setting holds too.
+    Each model is certified at delta / J. By a union bound all J certificates hold together with
+    probability 1 - delta, so that the one of the chosen setting holds too.
 
-    :param build: a function of a setting that returns a model with this prior, trained on `data` with the prior fixed.
-    :param settings: the J settings, for example lengthscales; they must be named before the data are seen.
+    :param build: a function of a setting that returns a model with this prior, trained on `data`
+        with the prior fixed.
+    :param settings: the J settings, for example lengthscales; they must be named before the data
+        are seen.
     :param data: X [N, D] and labels Y [N, 1], 0 or 1.
     :param delta: the probability in (0, 1) with which one of the bounds may fail, over samples.
-    :param test: held-out X [N', D], Y [N', 1], whose error rates are reported; they do not influence the choice.
+    :param test: held-out X [N', D], Y [N', 1], whose error rates are reported; they do not
+        influence the choice.
     :return: the certificates and the best model. Cost: J trainings.
     :raises DataError: if there are no settings; other errors are those of `pac_bayes_certificate`.
 
@@ -114,7 +132,9 @@ def select_by_certificate(
     evidence, errors, best = [], [], None
     for setting in settings:
         model = build(setting)
-        one = pac_bayes_certificate(model, data, delta, hyperparameters="fixed", settings=len(settings))
+        one = pac_bayes_certificate(
+            model, data, delta, hyperparameters="fixed", settings=len(settings)
+        )
         if not certificates or one.bound < min(other.bound for other in certificates):
             best = model
         certificates.append(one)

@@ -1,4 +1,6 @@
-"""A random split of a sample: one part for the hyperparameters of the prior, one for the posterior and the certificate."""
+"""A random split of a sample: one part for the hyperparameters of the prior, one for the posterior
+and the certificate.
+"""
 
 from __future__ import annotations
 
@@ -17,16 +19,18 @@ def split_for_certificate(
 ) -> tuple[RegressionData, RegressionData]:
     """Split a sample at random into two parts without common rows.
 
-    Hyperparameters may be learned on the first part, because posterior and certificate use the second part only.
+    Hyperparameters may be learned on the first part, because posterior and certificate use the
+    second part only.
 
     :param data: X [N, D] and Y [N, 1].
     :param fraction: the share of the rows in the first part, in (0, 1).
     :param seed: the seed of the split.
-    :param stratify: give both parts the same share of each class. The class counts of one part are then known from the other,
-        so that the second part is not quite an independent sample; without `stratify` it is one.
+    :param stratify: give both parts the same share of each class. The class counts of one part are
+        then known from the other, so that the second part is not quite an independent sample;
+        without `stratify` it is one.
     :return: the first part (X, Y) and the second part (X, Y).
-    :raises DataError: for arrays that are not numbers or not finite, labels that are not [N, 1], a fraction outside (0, 1),
-        arrays of different lengths, or a part without rows.
+    :raises DataError: for arrays that are not numbers or not finite, labels that are not [N, 1], a
+        fraction outside (0, 1), arrays of different lengths, or a part without rows.
 
     Example::
 
@@ -44,16 +48,26 @@ def split_for_certificate(
     for array, name in ((X, "X"), (Y, "Y")):
         check_finite_entries(array, name)
     if Y.ndim == 2 and Y.shape[1] != 1:
-        raise DataError(f"Y has {Y.shape[1]} columns; certificates are for labels [N, 1]: pass one column, Y[:, :1].")
+        raise DataError(
+            f"Y has {Y.shape[1]} columns; certificates are for labels [N, 1]: pass one column, Y[:,"
+            " :1]."
+        )
     if len(X) != len(Y):
-        raise DataError(f"X has {len(X)} rows and Y has {len(Y)}; they must be the same observations.")
+        raise DataError(
+            f"X has {len(X)} rows and Y has {len(Y)}; they must be the same observations."
+        )
     generator = np.random.default_rng(seed)
-    classes = [np.flatnonzero(Y.reshape(-1) == label) for label in np.unique(Y)] if stratify else [np.arange(len(X))]
+    classes = (
+        [np.flatnonzero(Y.reshape(-1) == label) for label in np.unique(Y)]
+        if stratify
+        else [np.arange(len(X))]
+    )
     first = np.zeros(len(X), bool)
     for rows in classes:
         first[generator.permutation(rows)[: round(fraction * len(rows))]] = True
     if not 0 < np.sum(first) < len(X):
         raise DataError(
-            f"fraction={fraction:g} of {len(X)} rows leaves one part empty; use a fraction closer to 0.5, or more rows."
+            f"fraction={fraction:g} of {len(X)} rows leaves one part empty; use a fraction closer"
+            " to 0.5, or more rows."
         )
     return (X[first], Y[first]), (X[~first], Y[~first])

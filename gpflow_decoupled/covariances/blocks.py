@@ -1,15 +1,17 @@
-"""Sums over the blocks of an N x M matrix that is never stored, as a loop of a graph and as chunks of one.
+"""Sums over the blocks of an N x M matrix that is never stored, as a loop of a graph and as chunks
+of one.
 
-`sweep` is the loop. It is written in operations that TensorFlow's runtime and XLA both know, and whose trip counts are
-tensors, so that one compiled loop serves every chunk of rows of arrays with the same number of blocks. `in_chunks` runs it
-on chunks of about a tenth of a second, which is what lets an interrupt and a report of progress in between.
+`sweep` is the loop. It is written in operations that TensorFlow's runtime and XLA both know, and
+whose trip counts are tensors, so that one compiled loop serves every chunk of rows of arrays with
+the same number of blocks. `in_chunks` runs it on chunks of about a tenth of a second, which is what
+lets an interrupt and a report of progress in between.
 """
 
 from __future__ import annotations
 
 __all__ = [
-    "Chunk", "Visit", "chunks", "chunks_of", "in_chunks", "number_of_threads", "shares", "split", "sweep",
-    "unsplit", "xla_works",
+    "Chunk", "Visit", "chunks", "chunks_of", "in_chunks", "number_of_threads", "shares", "split",
+    "sweep", "unsplit", "xla_works",
 ]  # fmt: skip
 
 import functools
@@ -26,8 +28,8 @@ import tensorflow as tf
 from ..replicas import Group
 
 Visit = Callable[[tf.Tensor, tf.Tensor, tf.Tensor, bool], tuple[tf.Tensor, tf.Tensor | None]]
-"""(rows [B, P], the same as [P, B], columns [C, Q], whether both are one block of the diagonal) -> what the block adds to the
-sums of its rows [B, p], and to those of its columns [q, C], or None."""
+"""(rows [B, P], the same as [P, B], columns [C, Q], whether both are one block of the diagonal) ->
+what the block adds to the sums of its rows [B, p], and to those of its columns [q, C], or None."""
 
 _ENTRIES = 1e8
 """Matrix entries of a chunk."""
@@ -44,9 +46,11 @@ class Chunk(NamedTuple):
 
 
 def split(array: tf.Tensor, size: int, roomy: bool = False) -> tuple[tf.Tensor, tf.Tensor]:
-    """How many blocks of `size` rows an array [N, P] has, and the blocks [blocks, size, P], filled up with zeros.
+    """How many blocks of `size` rows an array [N, P] has, and the blocks [blocks, size, P], filled
+    up with zeros.
 
-    :param roomy: add empty blocks up to a number 2^k or 3 2^k, so that few different shapes are compiled.
+    :param roomy: add empty blocks up to a number 2^k or 3 2^k, so that few different shapes are
+    compiled.
     """
     count = room = -(-tf.shape(array)[0] // size)
     if roomy:
@@ -70,13 +74,15 @@ def sweep(
     widths: tuple[int, int],
     dtype: tf.DType,
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """The sums over columns [blocks, B, p] of the rows in question, and what these rows add to the columns [blocks, C, q].
+    """The sums over columns [blocks, B, p] of the rows in question, and what these rows add to the
+    columns [blocks, C, q].
 
     :param visit: what one block adds to both.
     :param rows: data of the rows, [blocks, B, P].
     :param columns: data of the columns, [blocks, C, Q].
     :param bounds: first block of rows, the one after the last, and the number of blocks of columns.
-    :param same: rows and columns are the same points, and only blocks on and above the diagonal are visited.
+    :param same: rows and columns are the same points, and only blocks on and above the diagonal are
+        visited.
     :param widths: p and q; q = 0 where `visit` has nothing for the columns.
     :param dtype: of the sums.
     """
@@ -86,31 +92,50 @@ def sweep(
 
     def row_block(index: tf.Tensor, row_sums: tf.TensorArray, *column_sums: tf.Tensor) -> tuple:
         row = rows[index]
-        turned = tf.transpose(row)  # here, because XLA would fold it into a product, which is slow then
+        turned = tf.transpose(
+            row
+        )  # here, because XLA would fold it into a product, which is slow then
         start, total_of_row = tf.zeros([], tf.int32), tf.zeros([B, p], dtype)
         if same:
-            start, total_of_row = index + 1, tf.cast(visit(row, turned, columns[index], True)[0], dtype)
+            start, total_of_row = (
+                index + 1,
+                tf.cast(visit(row, turned, columns[index], True)[0], dtype),
+            )
         parts = [_array(dtype, many_columns, [q, C])] if q else []
 
         def column_block(at: tf.Tensor, sums: tf.Tensor, *parts: tf.TensorArray) -> tuple:
             to_row, to_column = visit(row, turned, columns[at], False)
             # written once and added up below: XLA copies an array that one loop reads and writes
-            return at + 1, sums + tf.cast(to_row, dtype), *(part.write(at, tf.cast(to_column, dtype)) for part in parts)
+            return (
+                at + 1,
+                sums + tf.cast(to_row, dtype),
+                *(part.write(at, tf.cast(to_column, dtype)) for part in parts),
+            )
 
         _, total_of_row, *parts = tf.while_loop(
-            lambda at, *_: at < total, column_block, (start, total_of_row, *parts), parallel_iterations=1
+            lambda at, *_: at < total,
+            column_block,
+            (start, total_of_row, *parts),
+            parallel_iterations=1,
         )
         return (
             index + 1,
             row_sums.write(index, total_of_row),
             # the stack of a graph forgets how many it holds, and a loop's state must keep its shape
-            *(tf.ensure_shape(part.stack(), sums.shape) + sums for part, sums in zip(parts, column_sums)),
+            *(
+                tf.ensure_shape(part.stack(), sums.shape) + sums
+                for part, sums in zip(parts, column_sums)
+            ),
         )
 
     zeros = [tf.zeros([many_columns, q, C], dtype)] if q else []
     state = (first, _array(dtype, many_rows, [B, p]), *zeros)
-    _, row_sums, *column_sums = tf.while_loop(lambda index, *_: index < last, row_block, state, parallel_iterations=1)
-    other_sums = tf.linalg.matrix_transpose(column_sums[0]) if q else tf.zeros([many_columns, C, 0], dtype)
+    _, row_sums, *column_sums = tf.while_loop(
+        lambda index, *_: index < last, row_block, state, parallel_iterations=1
+    )
+    other_sums = (
+        tf.linalg.matrix_transpose(column_sums[0]) if q else tf.zeros([many_columns, C, 0], dtype)
+    )
     return row_sums.stack(), other_sums
 
 
@@ -120,9 +145,14 @@ def _array(dtype: tf.DType, size: tf.Tensor, shape: list[int]) -> tf.TensorArray
 
 
 def chunks(
-    rows: int, columns: int, block: tuple[int, int], same: bool, share: tuple[int, int] | None = None
+    rows: int,
+    columns: int,
+    block: tuple[int, int],
+    same: bool,
+    share: tuple[int, int] | None = None,
 ) -> list[Chunk]:
-    """Chunks of at most about 1e8 entries, or of a single block of rows, for so many blocks of rows and columns.
+    """Chunks of at most about 1e8 entries, or of a single block of rows, for so many blocks of rows
+    and columns.
 
     :param share: the first block of rows, and the one after the last; None is all of them.
     """
@@ -138,33 +168,47 @@ def chunks(
 
 
 def shares(rows: int, columns: int, same: bool, count: int) -> list[tuple[int, int]]:
-    """Blocks of rows for each of `count` replicas, the first and the one after the last, of about as many entries each."""
+    """Blocks of rows for each of `count` replicas, the first and the one after the last, of about
+    as many entries each.
+    """
     ends = np.cumsum([0, *(columns - index if same else columns for index in range(rows))])
     bounds = [int(np.argmin(np.abs(ends - ends[-1] * place / count))) for place in range(count + 1)]
     return list(zip(bounds[:-1], bounds[1:]))
 
 
-def chunks_of(group: Group, rows: int, columns: int, block: tuple[int, int], same: bool) -> list[Chunk]:
+def chunks_of(
+    group: Group, rows: int, columns: int, block: tuple[int, int], same: bool
+) -> list[Chunk]:
     """The `chunks` of the replicas of this process, in turns."""
     if group.replicas == 1:
         return chunks(rows, columns, block, same)
     all_shares = shares(rows, columns, same, group.replicas)
     of_each = [
-        [chunk._replace(device=device) for chunk in chunks(rows, columns, block, same, all_shares[number])]
+        [
+            chunk._replace(device=device)
+            for chunk in chunks(rows, columns, block, same, all_shares[number])
+        ]
         for number, device in group.own
     ]
-    return [chunk for turn in itertools.zip_longest(*of_each) for chunk in turn if chunk is not None]
+    return [
+        chunk for turn in itertools.zip_longest(*of_each) for chunk in turn if chunk is not None
+    ]
 
 
 Sums = tuple[tf.Tensor, tf.Tensor]
 
 
 def in_chunks(
-    run: Callable[[Chunk], Sums], parts: list[Chunk], progress: Callable[[float], None] | None, threads: int
+    run: Callable[[Chunk], Sums],
+    parts: list[Chunk],
+    progress: Callable[[float], None] | None,
+    threads: int,
 ) -> Sums:
-    """The sum of `run` over all chunks; the order of the summands does not depend on how long each takes.
+    """The sum of `run` over all chunks; the order of the summands does not depend on how long each
+    takes.
 
-    :param progress: called with the share of the entries that is done, after every chunk, in the thread of the caller.
+    :param progress: called with the share of the entries that is done, after every chunk, in the
+        thread of the caller.
     :param threads: so many chunks at a time. An interrupt waits for those that have begun.
     """
     whole, done, sums = sum(part.entries for part in parts), 0, None
@@ -193,7 +237,8 @@ def _results(run: Callable[[Chunk], Sums], parts: list[Chunk], threads: int) -> 
 
 
 def number_of_threads() -> int:
-    """Threads that TensorFlow may use within an operation: as configured, by its environment variable, or all cores.
+    """Threads that TensorFlow may use within an operation: as configured, by its environment
+    variable, or all cores.
 
     One where there is a GPU, whose work one thread hands out.
     """

@@ -1,10 +1,12 @@
 """Products K(X, Z) V with a kernel matrix that is never stored.
 
-The matrix is computed block by block, and only the sums that a product needs are kept. So memory is linear in N and M, and a
-block stays in the processor's cache from the squared distance to the product. The gradient computes the blocks once more.
+The matrix is computed block by block, and only the sums that a product needs are kept. So memory is
+linear in N and M, and a block stays in the processor's cache from the squared distance to the
+product. The gradient computes the blocks once more.
 
-`kernel_product` chooses: the Gram matrix for small problems, fused blocks (`stationary_products.py`) for the smooth stationary
-kernels, and strips of rows (`strips.py`) for every other kernel.
+`kernel_product` chooses: the Gram matrix for small problems, fused blocks
+(`stationary_products.py`) for the smooth stationary kernels, and strips of rows (`strips.py`) for
+every other kernel.
 """
 
 from __future__ import annotations
@@ -54,30 +56,38 @@ def kernel_product(
     xla: bool | None = None,
     group: Group | None = None,
 ) -> tf.Tensor:
-    """K(X, Z) V [N, R] in the dtype of V, without the matrix: N M (D + R) operations, memory (N + M) (D + R) and a block.
+    """K(X, Z) V [N, R] in the dtype of V, without the matrix: N M (D + R) operations, memory (N +
+    M) (D + R) and a block.
 
-    It can be differentiated once, with respect to the kernel's parameters, X, Z and V; that takes about two and a half times
-    as long as the product. Where it is executed eagerly, an interrupt (Ctrl-C) ends it after some tenths of a second.
+    It can be differentiated once, with respect to the kernel's parameters, X, Z and V; that takes
+    about two and a half times as long as the product. Where it is executed eagerly, an interrupt
+    (Ctrl-C) ends it after some tenths of a second.
 
-    :param kernel: any kernel of GPflow. SquaredExponential, Matern32 and Matern52 have fused blocks; other kernels, sums and
-        products of kernels are called on strips of rows, in their own dtype.
+    :param kernel: any kernel of GPflow. SquaredExponential, Matern32 and Matern52 have fused
+        blocks; other kernels, sums and products of kernels are called on strips of rows, in their
+        own dtype.
     :param X: [N, D].
-    :param Z: [M, D], or None for X itself: then every pair of blocks is computed once, and k(x, x) is exact.
+    :param Z: [M, D], or None for X itself: then every pair of blocks is computed once, and k(x, x)
+        is exact.
     :param V: [M, R].
     :param whole: compute and store the matrix as a whole, whatever its size, in the dtype of X.
-    :param dtype: tf.float32 computes the blocks of a stationary kernel in float32, two to three times faster, and adds them up
-        in the dtype of V; the relative error is about 1e-6. By default the dtype of X. Small matrices keep that of X.
-    :param block: rows and columns of a block, with Z = None the rows alone. By default what was measured fastest, and the
-        stored matrix below a million entries.
-    :param progress: called with the share of the product that is done, in (0, 1], where it is executed eagerly; and the same
-        for the gradient.
-    :param xla: compile the blocks with XLA. By default where it is executed eagerly and XLA is available. Inside a
-        `tf.function` the default, False, gives a graph that any TensorFlow can load; True is faster there.
-    :param group: where it is executed eagerly, the replicas of this group share out the matrix, and its gradient, and all have
-        the whole product, to the last bit the same. All workers must call this alike. A product sends 8 N R bytes, and its
-        gradient 8 N (D + R), or for other kernels those of their Parameters too. Small matrices are not shared out.
+    :param dtype: tf.float32 computes the blocks of a stationary kernel in float32, two to three
+        times faster, and adds them up in the dtype of V; the relative error is about 1e-6. By
+        default the dtype of X. Small matrices keep that of X.
+    :param block: rows and columns of a block, with Z = None the rows alone. By default what was
+        measured fastest, and the stored matrix below a million entries.
+    :param progress: called with the share of the product that is done, in (0, 1], where it is
+        executed eagerly; and the same for the gradient.
+    :param xla: compile the blocks with XLA. By default where it is executed eagerly and XLA is
+        available. Inside a `tf.function` the default, False, gives a graph that any TensorFlow can
+        load; True is faster there.
+    :param group: where it is executed eagerly, the replicas of this group share out the matrix, and
+        its gradient, and all have the whole product, to the last bit the same. All workers must
+        call this alike. A product sends 8 N R bytes, and its gradient 8 N (D + R), or for other
+        kernels those of their Parameters too. Small matrices are not shared out.
     :raises WorkerError: if another worker of the group fails or is gone.
-    :raises DataError: if V is not [M, R] for the M of Z, with an R that is known when a graph is built.
+    :raises DataError: if V is not [M, R] for the M of Z, with an R that is known when a graph is
+        built.
     :raises UnknownOptionError: for a dtype that is neither float32 nor float64.
 
     Example::
@@ -87,10 +97,14 @@ def kernel_product(
     X, V = tf.convert_to_tensor(X), tf.convert_to_tensor(V)
     Z = None if Z is None else tf.convert_to_tensor(Z)
     right = X if Z is None else Z
-    if V.shape.rank != 2 or V.shape[1] is None or not V.shape[:1].is_compatible_with(right.shape[:1]):
+    if (
+        V.shape.rank != 2
+        or V.shape[1] is None
+        or not V.shape[:1].is_compatible_with(right.shape[:1])
+    ):
         raise DataError(
-            f"V has shape {V.shape} for a kernel matrix with {right.shape[0]} columns; pass V of shape [M, R], "
-            "with a row for each row of Z (of X, where Z is None)."
+            f"V has shape {V.shape} for a kernel matrix with {right.shape[0]} columns; pass V of"
+            " shape [M, R], with a row for each row of Z (of X, where Z is None)."
         )
     sizes = X.shape[0], right.shape[0]
     if whole or (block is None and None not in sizes and sizes[0] * sizes[1] <= _SMALL):
@@ -106,15 +120,18 @@ def kernel_product(
     how = How(profile, dtype, block, progress, xla, group)
     left, other = kernel.slice(X, Z)
     scaled = kernel.scale(left), *(() if other is None else (kernel.scale(other),))
-    # Squared distances by products of large numbers lose digits, and the point of reference does not matter to them. It is
-    # differentiated, too, so that the gradient of lengthscales is a sum over small numbers.
+    # Squared distances by products of large numbers lose digits, and the point of reference does
+    # not matter to them. It is differentiated, too, so that the gradient of lengthscales is a sum
+    # over small numbers.
     centre = tf.reduce_mean(scaled[-1], axis=0)
     return stationary_product(how, kernel.variance, V, *(one - centre for one in scaled))
 
 
 def _whole_product(kernel: Kernel, X: tf.Tensor, Z: tf.Tensor | None, V: tf.Tensor) -> tf.Tensor:
     """K(X, Z) V [N, R] with the matrix as a whole."""
-    thin = stationary_gram_product(kernel, X, Z, V) if V.shape[1] == 1 and V.dtype == X.dtype else None
+    thin = (
+        stationary_gram_product(kernel, X, Z, V) if V.shape[1] == 1 and V.dtype == X.dtype else None
+    )
     if thin is not None:
         return thin
     gram = stationary_gram(kernel, X, Z)
@@ -122,7 +139,9 @@ def _whole_product(kernel: Kernel, X: tf.Tensor, Z: tf.Tensor | None, V: tf.Tens
 
 
 def _long_block(rows: int | None, dtype: tf.DType) -> tuple[int, int] | None:
-    """Fewer rows and more columns than by default, where X has few rows: a block is filled up with zeros."""
+    """Fewer rows and more columns than by default, where X has few rows: a block is filled up with
+    zeros.
+    """
     B, C = BLOCKS[dtype]
     if rows is None or rows > B // 2:
         return None
@@ -144,17 +163,23 @@ def gram_product(
     xla: bool | None = None,
     group: Group | None = None,
 ) -> tf.Tensor:
-    """k(X, points) a [N, L], one column per latent function; the matrices of plain points are not stored.
+    """k(X, points) a [N, L], one column per latent function; the matrices of plain points are not
+    stored.
 
-    One kernel and one set of points for all latents take one product with L columns, else there is one product per latent.
+    One kernel and one set of points for all latents take one product with L columns, else there is
+    one product per latent.
 
     :param kernel: of one or more latents.
-    :param points: M inducing variables. Those that are not plain points fall back to GPflow's covariance [M, N].
+    :param points: M inducing variables. Those that are not plain points fall back to GPflow's
+        covariance [M, N].
     :param X: [N, D], or N inducing points, or None for `points` themselves.
     :param a: [M, L].
-    :param rows: indices [m] into X, which must be plain points, for these rows of the product [m, L] alone.
-    :param whole: as of `kernel_product`, and so are `dtype`, `block`, `progress`, `xla` and `group`.
-    :raises NotImplementedError: where GPflow has no covariance, between two inducing variables that are not plain points.
+    :param rows: indices [m] into X, which must be plain points, for these rows of the product
+        [m, L] alone.
+    :param whole: as of `kernel_product`, and so are `dtype`, `block`, `progress`, `xla` and
+        `group`.
+    :raises NotImplementedError: where GPflow has no covariance, between two inducing variables that
+        are not plain points.
 
     Example::
 
@@ -168,11 +193,24 @@ def gram_product(
         other = right[0] if right else X
         if rows is not None:
             other = tf.gather(_chosen_from(left if other is None else other), rows)
-        report = None if progress is None else functools.partial(_share, progress, index, len(latents))
+        report = (
+            None if progress is None else functools.partial(_share, progress, index, len(latents))
+        )
         if type(left) is InducingPoints and (other is None or _plain(other) is not None):
-            inputs, Z = (tf.convert_to_tensor(left.Z), None) if other is None else (_plain(other), left.Z)
+            inputs, Z = (
+                (tf.convert_to_tensor(left.Z), None) if other is None else (_plain(other), left.Z)
+            )
             product = kernel_product(
-                one, inputs, Z, column, whole=whole, dtype=dtype, block=block, progress=report, xla=xla, group=group
+                one,
+                inputs,
+                Z,
+                column,
+                whole=whole,
+                dtype=dtype,
+                block=block,
+                progress=report,
+                xla=xla,
+                group=group,
             )
             results.append(product)
         else:
@@ -181,7 +219,8 @@ def gram_product(
 
 
 def follows_dtype(kernel: Kernel, points: InducingVariables) -> bool:
-    """Whether `gram_product` of plain points with themselves computes anything in the `dtype` that it is asked for.
+    """Whether `gram_product` of plain points with themselves computes anything in the `dtype` that
+    it is asked for.
 
     Example::
 
@@ -192,7 +231,8 @@ def follows_dtype(kernel: Kernel, points: InducingVariables) -> bool:
 
 
 def diagonal_excess(kernel: Kernel, points: InducingVariables) -> tf.Tensor:
-    """What the diagonal of the Gram matrix of N points has beyond k(x, x') at x' = x: the variance of noise kernels.
+    """What the diagonal of the Gram matrix of N points has beyond k(x, x') at x' = x: the variance
+    of noise kernels.
 
     :param kernel: of one or more latents.
     :param points: plain points.
@@ -203,7 +243,9 @@ def diagonal_excess(kernel: Kernel, points: InducingVariables) -> tf.Tensor:
         rows = gram_product(kernel, points, X[:5], a)  # X of `points`
         rows += diagonal_excess(kernel, points)[:5] * a[:5]
     """
-    columns = [_excess(one, tf.convert_to_tensor(left.Z)) for one, left in split_latents(kernel, points)]
+    columns = [
+        _excess(one, tf.convert_to_tensor(left.Z)) for one, left in split_latents(kernel, points)
+    ]
     return tf.concat(columns, axis=1)
 
 
@@ -211,7 +253,10 @@ def _excess(kernel: Kernel, X: tf.Tensor) -> tf.Tensor:
     if type(kernel) in PROFILES:
         return tf.zeros_like(X[:, :1])
     blocks = [X[first : first + _DIAGONAL] for first in range(0, X.shape[0], _DIAGONAL)]
-    found = [kernel(block, full_cov=False) - tf.linalg.diag_part(kernel(block, block)) for block in blocks]
+    found = [
+        kernel(block, full_cov=False) - tf.linalg.diag_part(kernel(block, block))
+        for block in blocks
+    ]
     return tf.concat(found, axis=0)[:, None]
 
 
@@ -230,11 +275,15 @@ def _chosen_from(X: tf.Tensor | InducingVariables) -> tf.Tensor:
     """The points [N, D] of which rows are chosen."""
     plain = _plain(X)
     if plain is None:
-        raise NotImplementedError(f"mean_subsample needs plain inducing points, not {type(X).__name__}.")
+        raise NotImplementedError(
+            f"mean_subsample needs plain inducing points, not {type(X).__name__}."
+        )
     return plain
 
 
-def _stored(kernel: Kernel, points: InducingVariables, X: tf.Tensor | InducingVariables | None) -> tf.Tensor:
+def _stored(
+    kernel: Kernel, points: InducingVariables, X: tf.Tensor | InducingVariables | None
+) -> tf.Tensor:
     """k(X, points) [N, M] by GPflow's dispatch."""
     if X is None:
         return Kuu(points, kernel)

@@ -1,4 +1,6 @@
-"""The residual kernel C(x, x') = k(x, x') - k_xb K_b^-1 k_bx' at the mean points: what beta leaves of the prior."""
+"""The residual kernel C(x, x') = k(x, x') - k_xb K_b^-1 k_bx' at the mean points: what beta leaves
+of the prior.
+"""
 
 from __future__ import annotations
 
@@ -19,14 +21,20 @@ def residual_gram(kernel: Kernel, beta: InducingVariables, gamma: InducingVariab
     return gram(kernel, gamma) - tf.matmul(projection, projection, transpose_a=True)
 
 
-def residual_gram_to_factor(kernel: Kernel, beta: InducingVariables, gamma: InducingVariables) -> tf.Tensor:
+def residual_gram_to_factor(
+    kernel: Kernel, beta: InducingVariables, gamma: InducingVariables
+) -> tf.Tensor:
     """`residual_gram` with the jitter that a factorisation needs, [G, M_gamma, M_gamma]."""
     return add_jitter(residual_gram(kernel, beta, gamma), minuend=gram(kernel, gamma))
 
 
-def residual_diagonal(kernel: Kernel, beta: InducingVariables, gamma: InducingVariables) -> tf.Tensor:
+def residual_diagonal(
+    kernel: Kernel, beta: InducingVariables, gamma: InducingVariables
+) -> tf.Tensor:
     """The diagonal of C_g, [G, M_gamma]; M_gamma M_beta^2."""
-    return gram_diagonal(kernel, gamma) - tf.reduce_sum(tf.square(_projection(kernel, beta, gamma)), axis=-2)
+    return gram_diagonal(kernel, gamma) - tf.reduce_sum(
+        tf.square(_projection(kernel, beta, gamma)), axis=-2
+    )
 
 
 def _projection(kernel: Kernel, beta: InducingVariables, gamma: InducingVariables) -> tf.Tensor:

@@ -1,9 +1,10 @@
-"""Products with the matrix of a smooth stationary kernel: blocks from the squared distance to the product in one pass.
+"""Products with the matrix of a smooth stationary kernel: blocks from the squared distance to the
+product in one pass.
 
 1. `stationary_product` writes the product and its gradient as sums over blocks.
 2. `_block` is what one block adds to these sums.
-3. `_sums` runs the loop of `blocks.py` over all blocks: compiled with XLA, in chunks and in threads where it is executed
-   eagerly, and as a loop of the graph inside a `tf.function`.
+3. `_sums` runs the loop of `blocks.py` over all blocks: compiled with XLA, in chunks and in threads
+   where it is executed eagerly, and as a loop of the graph inside a `tf.function`.
 """
 
 from __future__ import annotations
@@ -58,8 +59,12 @@ class _Task(NamedTuple):
         return self.inputs + 1 + (self.right if self.same else 0), self.inputs + 2 + self.right
 
 
-def stationary_product(how: How, variance: tf.Tensor, V: tf.Tensor, *scaled: tf.Tensor) -> tf.Tensor:
-    """variance * f(|x_i - z_j|^2) V for scaled and centred inputs (x [N, D], z [M, D]), or (x,) for both."""
+def stationary_product(
+    how: How, variance: tf.Tensor, V: tf.Tensor, *scaled: tf.Tensor
+) -> tf.Tensor:
+    """variance * f(|x_i - z_j|^2) V for scaled and centred inputs (x [N, D], z [M, D]), or (x,) for
+    both.
+    """
     same, R = len(scaled) == 1, V.shape[1]
 
     @tf.custom_gradient
@@ -71,7 +76,11 @@ def stationary_product(how: How, variance: tf.Tensor, V: tf.Tensor, *scaled: tf.
 
         def product() -> list[tf.Tensor]:
             value, other = _sums(
-                how, task, variance, tf.concat([rows, wide], 1) if same else rows, tf.concat([columns, wide], 1)
+                how,
+                task,
+                variance,
+                tf.concat([rows, wide], 1) if same else rows,
+                tf.concat([columns, wide], 1),
             )
             return [(value + other if same else value)[:, :R]]
 
@@ -81,8 +90,11 @@ def stationary_product(how: How, variance: tf.Tensor, V: tf.Tensor, *scaled: tf.
             task = _Task(how.profile, D, True, same, max(R, 2), V.dtype)
             U, W = (_widened(tf.cast(one, how.dtype), task.right) for one in (upstream, V))
             both = [rows, U, W], [columns, W, U]
-            to_row, to_column = _sums(how, task, variance, *(tf.concat(part if same else part[:2], 1) for part in both))
-            # sum_j w_ij (x_i - z_j), w = (dk/dr2) U V^T, from sum_j w_ij z_j and sum_j w_ij; and for z from -2 sum_i w_ij x_i
+            to_row, to_column = _sums(
+                how, task, variance, *(tf.concat(part if same else part[:2], 1) for part in both)
+            )
+            # sum_j w_ij (x_i - z_j), w = (dk/dr2) U V^T, from sum_j w_ij z_j and sum_j w_ij; and
+            # for z from -2 sum_i w_ij x_i
             to_V = to_column[:, D + 2 : D + 2 + R]
             means, totals = to_row[:, :D], to_row[:, D : D + 1]
             other_means, other_totals = -0.5 * to_column[:, :D], to_column[:, D + 1 : D + 2]
@@ -92,7 +104,8 @@ def stationary_product(how: How, variance: tf.Tensor, V: tf.Tensor, *scaled: tf.
             else:
                 pairs = [(left, means, totals), (right, other_means, other_totals)]
             to_inputs = [
-                tf.cast(2.0 * (total * tf.cast(x, V.dtype) - mean), scaled[0].dtype) for x, mean, total in pairs
+                tf.cast(2.0 * (total * tf.cast(x, V.dtype) - mean), scaled[0].dtype)
+                for x, mean, total in pairs
             ]
             return [to_V, *to_inputs]
 
@@ -106,17 +119,24 @@ def stationary_product(how: How, variance: tf.Tensor, V: tf.Tensor, *scaled: tf.
 
 
 def _widened(V: tf.Tensor, columns: int) -> tf.Tensor:
-    """V with columns of zeros up to so many. XLA's product of one column and a matrix is slower than that of two."""
+    """V with columns of zeros up to so many. XLA's product of one column and a matrix is slower
+    than that of two.
+    """
     return tf.pad(V, [[0, 0], [0, columns - V.shape[1]]])
 
 
 def _block(
-    task: _Task, variance: tf.Tensor, row: tf.Tensor, turned: tf.Tensor, column: tf.Tensor, diagonal: bool
+    task: _Task,
+    variance: tf.Tensor,
+    row: tf.Tensor,
+    turned: tf.Tensor,
+    column: tf.Tensor,
+    diagonal: bool,
 ) -> tuple:
     """What one block adds to its rows [B, p] and its columns [q, C].
 
-    `row` has (-2 x, |x|^2, 1, U, V) and `column` (z, 1, |z|^2, V, U); the last only where both are the same points, and no U
-    in the product itself; `turned` is the transpose of `row`.
+    `row` has (-2 x, |x|^2, 1, U, V) and `column` (z, 1, |z|^2, V, U); the last only where both are
+    the same points, and no U in the product itself; `turned` is the transpose of `row`.
     """
     A, R = task.inputs + 2, task.right
     squares = tf.maximum(tf.matmul(row[:, :A], column[:, :A], transpose_b=True), 0.0)
@@ -124,7 +144,9 @@ def _block(
         squares = tf.linalg.set_diag(squares, tf.zeros_like(row[:, 0]))
     values, slopes = task.profile(squares, variance)
     if not task.backward:
-        return tf.matmul(values, column[:, A:]), tf.matmul(turned[A:], values) if task.same else None
+        return tf.matmul(values, column[:, A:]), tf.matmul(
+            turned[A:], values
+        ) if task.same else None
     weights = slopes * tf.matmul(row[:, A:], column[:, A:], transpose_b=True)
     to_row = [tf.matmul(weights, column[:, : A - 1])]
     if task.same:
@@ -133,7 +155,9 @@ def _block(
     return tf.concat(to_row, 1), tf.concat(to_column, 0)
 
 
-def _loop(task: _Task, variance: tf.Tensor, rows: tf.Tensor, columns: tf.Tensor, *bounds: tf.Tensor) -> tuple:
+def _loop(
+    task: _Task, variance: tf.Tensor, rows: tf.Tensor, columns: tf.Tensor, *bounds: tf.Tensor
+) -> tuple:
     visit = functools.partial(_block, task, variance)
     return sweep(visit, rows, columns, bounds, task.same, task.widths, task.dtype)
 
@@ -146,7 +170,9 @@ def _compiled(task: _Task, xla: bool) -> tf.types.experimental.PolymorphicFuncti
 def _sums(
     how: How, task: _Task, variance: tf.Tensor, rows: tf.Tensor, columns: tf.Tensor
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """The sums over all blocks, [N, p] and [M, q], for the data of rows [N, P] and of columns [M, Q]."""
+    """The sums over all blocks, [N, p] and [M, q], for the data of rows [N, P] and of columns
+    [M, Q].
+    """
     variance = tf.cast(variance, how.dtype)
     if tf.executing_eagerly():
         return _eager_sums(how, task, variance, rows, columns)
@@ -170,10 +196,14 @@ def _eager_sums(
 
         def run_chunk(chunk: Chunk) -> tuple[tf.Tensor, tf.Tensor]:
             with nullcontext() if chunk.device is None else tf.device(chunk.device):
-                return loop(variance, rows, columns, tf.constant(chunk.first), tf.constant(chunk.last), M)
+                return loop(
+                    variance, rows, columns, tf.constant(chunk.first), tf.constant(chunk.last), M
+                )
 
         parts = chunks_of(how.group, int(N), int(M), sizes, task.same)
-        found = in_chunks(run_chunk, parts, how.progress, max(number_of_threads(), len(how.group.own)))
+        found = in_chunks(
+            run_chunk, parts, how.progress, max(number_of_threads(), len(how.group.own))
+        )
 
         def grad(*_: tf.Tensor) -> tuple:
             raise NotImplementedError(

@@ -39,16 +39,19 @@ def strip_product(
     progress: Callable[[float], None] | None = None,
     group: Group = _ALONE,
 ) -> tf.Tensor:
-    """K(X, Z) V [N, R], without storing more than `entries` of K (or one row) and what its kernel needs besides.
+    """K(X, Z) V [N, R], without storing more than `entries` of K (or one row) and what its kernel
+    needs besides.
 
-    It can be differentiated once; the gradient computes every strip again. Gradients with respect to what the kernel depends
-    on go to variables alone, of which GPflow's parameters are made.
+    It can be differentiated once; the gradient computes every strip again. Gradients with respect
+    to what the kernel depends on go to variables alone, of which GPflow's parameters are made.
 
     :param X: [N, D].
-    :param Z: [M, D], or None for X; then the diagonal is that of `kernel(X, full_cov=False)`, which rounding cannot change.
+    :param Z: [M, D], or None for X; then the diagonal is that of `kernel(X, full_cov=False)`, which
+        rounding cannot change.
     :param V: [M, R].
     :param progress: called with the share that is done, where it is executed eagerly.
-    :param group: whose replicas share out the rows, as of `kernel_product`; where it is executed eagerly.
+    :param group: whose replicas share out the rows, as of `kernel_product`; where it is executed
+        eagerly.
 
     Example::
 
@@ -97,7 +100,9 @@ class _Product:
                 return first + self.rows, done.write((first - share.first) // self.rows, strip)
 
             count = -(-(share.last - share.first) // self.rows)
-            pieces = tf.TensorArray(V.dtype, count, element_shape=[None, V.shape[1]], infer_shape=False)
+            pieces = tf.TensorArray(
+                V.dtype, count, element_shape=[None, V.shape[1]], infer_shape=False
+            )
             return _strips(share, forward, pieces)[1].concat()
 
         def of_process() -> list[tf.Tensor]:
@@ -107,14 +112,23 @@ class _Product:
                     parts.append(of_replica(share))
             if self.group.replicas == 1:
                 return parts
-            return [tf.pad(tf.concat(parts, axis=0), [[self.own[0].first, self.N - self.own[-1].last], [0, 0]])]
+            return [
+                tf.pad(
+                    tf.concat(parts, axis=0),
+                    [[self.own[0].first, self.N - self.own[-1].last], [0, 0]],
+                )
+            ]
 
         (result,) = self.group.summed(of_process)
         result.set_shape([X.shape[0], V.shape[1]])
         return result
 
-    def gradient(self, upstream: tf.Tensor, variables: Sequence[tf.Variable] | None = None) -> tuple:
-        """The gradients of the arrays, and those of variables that the kernel depends on, if there are any."""
+    def gradient(
+        self, upstream: tf.Tensor, variables: Sequence[tf.Variable] | None = None
+    ) -> tuple:
+        """The gradients of the arrays, and those of variables that the kernel depends on, if there
+        are any.
+        """
         known = _in_order(self.kernel, self.group, variables or ())
         wanted = [*self.arrays, *known]
 
@@ -124,7 +138,10 @@ class _Product:
                 tape.watch(wanted)
                 strip = _strip(self.kernel, first, last, *self.arrays)
             found = tape.gradient(
-                strip, wanted, upstream[first:last], unconnected_gradients=tf.UnconnectedGradients.ZERO
+                strip,
+                wanted,
+                upstream[first:last],
+                unconnected_gradients=tf.UnconnectedGradients.ZERO,
             )
             self._report(last)
             return first + self.rows, *(total + part for total, part in zip(sums, found))
@@ -150,7 +167,12 @@ class _Product:
 
 
 def _strip(
-    kernel: Kernel, first: tf.Tensor, last: tf.Tensor, X: tf.Tensor, V: tf.Tensor, *others: tf.Tensor
+    kernel: Kernel,
+    first: tf.Tensor,
+    last: tf.Tensor,
+    X: tf.Tensor,
+    V: tf.Tensor,
+    *others: tf.Tensor,
 ) -> tf.Tensor:
     """The rows of K V from `first` up to but without `last`."""
     part = X[first:last]
@@ -158,7 +180,8 @@ def _strip(
         return tf.matmul(tf.cast(kernel(part, others[0]), V.dtype), V)
     strip = kernel(part, X)
     at = tf.range(tf.shape(part)[0])
-    # noise kernels count here alone, and rough kernels would depend on how the distance of a point to itself is rounded
+    # noise kernels count here alone, and rough kernels would depend on how the distance of a point
+    # to itself is rounded
     excess = kernel(part, full_cov=False) - tf.gather_nd(strip, tf.stack([at, first + at], axis=1))
     return tf.matmul(tf.cast(strip, V.dtype), V) + tf.cast(excess, V.dtype)[:, None] * V[first:last]
 
@@ -171,17 +194,22 @@ def _own_rows(group: Group, N: tf.Tensor) -> list[_Rows]:
 
 def _strips(rows: _Rows, body: Callable[..., tuple], *state: tf.Tensor | tf.TensorArray) -> tuple:
     """`body` of the first row of every strip, and what the one before it returned."""
-    return tf.while_loop(lambda first, *_: first < rows.last, body, (rows.first, *state), parallel_iterations=1)
+    return tf.while_loop(
+        lambda first, *_: first < rows.last, body, (rows.first, *state), parallel_iterations=1
+    )
 
 
 def _in_order(kernel: Kernel, group: Group, variables: Sequence[tf.Variable]) -> list[tf.Variable]:
-    """The variables in an order that is the same on all workers; TensorFlow's own is by their addresses."""
+    """The variables in an order that is the same on all workers; TensorFlow's own is by their
+    addresses.
+    """
     if group.workers == 1:
         return list(variables)
     parts = [part.ref() for variable in kernel.variables for part in group.parts_of(variable)]
     if not all(variable.ref() in parts for variable in variables):
         raise ModelError(
-            f"The {type(kernel).__name__} reads a variable that is not among its own, so that workers cannot add up its "
-            "gradient: make it an attribute of the kernel, or leave strategy out."
+            f"The {type(kernel).__name__} reads a variable that is not among its own, so that"
+            " workers cannot add up its gradient: make it an attribute of the kernel, or leave"
+            " strategy out."
         )
     return sorted(variables, key=lambda variable: parts.index(variable.ref()))

@@ -1,7 +1,9 @@
-"""The contract of base distributions: standardised densities of one variable, whose shapes are learned.
+"""The contract of base distributions: standardised densities of one variable, whose shapes are
+learned.
 
-Affine-independent inference works with w = A v + b, where the v_d are independent with mean 0 and variance 1. Then b is the
-mean of w and A A^T its covariance, and the parameters theta_d of the base distribution only change the shape of its density.
+Affine-independent inference works with w = A v + b, where the v_d are independent with mean 0 and
+variance 1. Then b is the mean of w and A A^T its covariance, and the parameters theta_d of the base
+distribution only change the shape of its density.
 
 | symbol | code | shape |
 |---|---|---|
@@ -13,9 +15,10 @@ mean of w and A A^T its covariance, and the parameters theta_d of the base distr
 | the supremum of the t for which E exp(t abs(v)) is finite | `Base.exponent` | [D] |
 | R, such that about 1e-8 of the mass lies beyond R standard deviations | `Base.tail` | [D] |
 
-All of these are pure, differentiable functions of theta and act elementwise: v or omega [...] broadcasts with the leading axes
-of theta [..., P]. So v [N, D] goes with theta [D, P], and frequencies [N, D, T] go with `theta[:, None, :]`, [D, 1, P].
-"""
+All of these are pure, differentiable functions of theta and act elementwise: v or omega [...]
+broadcasts with the leading axes of theta [..., P]. So v [N, D] goes with theta [D, P], and
+frequencies [N, D, T] go with `theta[:, None, :]`, [D, 1, P].
+"""  # noqa: E501
 
 from __future__ import annotations
 
@@ -41,11 +44,13 @@ Seed: TypeAlias = int | Sequence[int] | tf.Tensor | None
 
 
 class Base(ABC):
-    """A family of densities with finite variance, as the base distribution of affine-independent inference.
+    """A family of densities with finite variance, as the base distribution of affine-independent
+    inference.
 
-    A subclass gives a raw form r of any mean and variance; v = (r - mean) / sd is what users of the class see. It writes the
-    `raw_...` methods and `tail` as functions of theta [..., P], elementwise, and sets `name`, `num_shapes` and `default`.
-    `raw_cdf` is needed only for the route "lattice", and `exponent` only where a tail is exponential or heavier.
+    A subclass gives a raw form r of any mean and variance; v = (r - mean) / sd is what users of the
+    class see. It writes the `raw_...` methods and `tail` as functions of theta [..., P],
+    elementwise, and sets `name`, `num_shapes` and `default`. `raw_cdf` is needed only for the route
+    "lattice", and `exponent` only where a tail is exponential or heavier.
 
     Example::
 
@@ -63,11 +68,13 @@ class Base(ABC):
     default: tuple[float, ...] = ()
     """Shapes [P] that inference can start from."""
     symmetric: bool = True
-    """Whether the density is symmetric: then `characteristic` returns a real tensor, of half the size."""
+    """Whether the density is symmetric: then `characteristic` returns a real tensor, of half the
+    size.
+    """
     has_cdf: bool = True
     work: int = 12
-    """How many complex tensors of the size of omega an expectation and its gradient need at the same time, as measured. A
-    memory limit is divided by this number."""
+    """How many complex tensors of the size of omega an expectation and its gradient need at the
+    same time, as measured. A memory limit is divided by this number."""
 
     @abstractmethod
     def raw_moments(self, theta: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
@@ -86,8 +93,13 @@ class Base(ABC):
         """The real and imaginary part of E exp(i omega r), for omega [...]."""
 
     def raw_cdf(self, r: tf.Tensor, theta: tf.Tensor) -> tf.Tensor:
-        """The cdf of r [...]. Its gradient in theta must be right; that in r is replaced by the density."""
-        raise DataError(f"The base distribution '{self.name}' has no cdf: use the route 'spectral' or 'frequency_sum'.")
+        """The cdf of r [...]. Its gradient in theta must be right; that in r is replaced by the
+        density.
+        """
+        raise DataError(
+            f"The base distribution '{self.name}' has no cdf: use the route 'spectral' or"
+            " 'frequency_sum'."
+        )
 
     @abstractmethod
     def raw_sample(self, shape: tf.Tensor, theta: tf.Tensor, seed: Seed) -> tf.Tensor:
@@ -95,10 +107,14 @@ class Base(ABC):
 
     @abstractmethod
     def tail(self, theta: tf.Tensor) -> tf.Tensor:
-        """R [...] such that at most about 1e-8 of the mass lies beyond R standard deviations; not differentiated."""
+        """R [...] such that at most about 1e-8 of the mass lies beyond R standard deviations; not
+        differentiated.
+        """
 
     def bijector(self, dtype: tf.DType) -> tfp.bijectors.Bijector:
-        """The map from unconstrained numbers to theta, in a `dtype`; its range is what `check` accepts."""
+        """The map from unconstrained numbers to theta, in a `dtype`; its range is what `check`
+        accepts.
+        """
         return tfp.bijectors.Identity()
 
     def exponent(self, theta: tf.Tensor) -> tf.Tensor:
@@ -116,15 +132,19 @@ class Base(ABC):
         """
         theta = tf.convert_to_tensor(theta)
         P = self.num_shapes
-        if theta.shape.rank is not None and (theta.shape.rank == 0 or theta.shape[-1] not in (P, None)):
+        if theta.shape.rank is not None and (
+            theta.shape.rank == 0 or theta.shape[-1] not in (P, None)
+        ):
             raise DataError(
-                f"theta has shape {theta.shape} and the base distribution '{self.name}' needs [D, {P}], one row per variable."
+                f"theta has shape {theta.shape} and the base distribution '{self.name}' needs [D,"
+                f" {P}], one row per variable."
             )
         values = tf.get_static_value(theta)
         if values is not None:
             if not np.all(np.isfinite(values)):
                 raise DataError(
-                    f"theta of the base distribution '{self.name}' is not finite: start at its default, start(D)."
+                    f"theta of the base distribution '{self.name}' is not finite: start at its"
+                    " default, start(D)."
                 )
             problem = self.problem(values)
             if problem:
@@ -132,7 +152,9 @@ class Base(ABC):
         return theta
 
     def parts(self, D: int) -> list[tuple[Base, int]]:
-        """The families of D variables, and how many of the variables have each: all of them this one."""
+        """The families of D variables, and how many of the variables have each: all of them this
+        one.
+        """
         return [(self, D)]
 
     def start(self, D: int, dtype: tf.DType | npt.DTypeLike = tf.float64) -> tf.Tensor:

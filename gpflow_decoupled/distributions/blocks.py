@@ -20,24 +20,27 @@ from .choose import BaseLike, base_variable
 
 _T = TypeVar("_T")
 _COPIES = 3
-"""Complex tensors of the size of omega that a value and its gradient need beside those of the families, by a count of what is
-cut and joined."""
+"""Complex tensors of the size of omega that a value and its gradient need beside those of the
+families, by a count of what is cut and joined."""
 
 
 class BlockBase(Base):
-    """Another family for each block of variables: the first n_1 of the v_d have the first family, the next n_2 the second.
+    """Another family for each block of variables: the first n_1 of the v_d have the first family,
+    the next n_2 the second.
 
-    Unlike other base distributions this one is for a given number of variables, k = n_1 + n_2 + ..., which are the first axis
-    of theta: [k, P], and [k, 1, P] with frequencies [N, k, T]. P is the largest number of shapes of a family. A family with
-    fewer shapes does not use the last columns of its rows, which are 0. Cost: that of the families.
+    Unlike other base distributions this one is for a given number of variables, k = n_1 + n_2 +
+    ..., which are the first axis of theta: [k, P], and [k, 1, P] with frequencies [N, k, T]. P is
+    the largest number of shapes of a family. A family with fewer shapes does not use the last
+    columns of its rows, which are 0. Cost: that of the families.
 
-    With A of structure "lu" it is the pivots that choose which column belongs to which block; the structure "full" starts from
-    the columns that (A19) predicts to gain most.
+    With A of structure "lu" it is the pivots that choose which column belongs to which block; the
+    structure "full" starts from the columns that (A19) predicts to gain most.
 
-    :param blocks: pairs of a base distribution and the number of variables that have it. The former is a name of `BASES`, a
-        `Base` or a scalar distribution of TensorFlow Probability, and no `BlockBase`.
-    :raises DataError: if there is no block, a block is no such pair, has no variables, or has blocks itself; and later for
-        another number of variables than k.
+    :param blocks: pairs of a base distribution and the number of variables that have it. The former
+        is a name of `BASES`, a `Base` or a scalar distribution of TensorFlow Probability, and no
+        `BlockBase`.
+    :raises DataError: if there is no block, a block is no such pair, has no variables, or has
+        blocks itself; and later for another number of variables than k.
     :raises UnknownOptionError: if there is no base distribution of a name.
 
     Example::
@@ -68,9 +71,9 @@ class BlockBase(Base):
         """
         if D != self.num_variables:
             raise DataError(
-                f"The blocks of the base distribution '{self.name}' have {self.num_variables} variables together, and there "
-                f"are {D}: change their sizes so that the sum is {D}, or the number of variables that are not normal "
-                "(non_normal)."
+                f"The blocks of the base distribution '{self.name}' have {self.num_variables}"
+                f" variables together, and there are {D}: change their sizes so that the sum is"
+                f" {D}, or the number of variables that are not normal (non_normal)."
             )
         return self.blocks
 
@@ -80,7 +83,9 @@ class BlockBase(Base):
         return tf.concat(rows, axis=0)
 
     def bijector(self, dtype: tf.DType) -> tfp.bijectors.Bijector:
-        """Those of the families, each on its rows and columns; what no family uses stays as it is."""
+        """Those of the families, each on its rows and columns; what no family uses stays as it
+        is.
+        """
         return _BlockBijector(self, tf.as_dtype(dtype))
 
     def check(self, theta: tf.Tensor | npt.ArrayLike) -> tf.Tensor:
@@ -91,7 +96,8 @@ class BlockBase(Base):
         theta = tf.convert_to_tensor(theta)
         if theta.shape.rank == 1:
             raise DataError(
-                f"theta has shape {theta.shape}; it must be [k, P] = {[self.num_variables, self.num_shapes]}."
+                f"theta has shape {theta.shape}; it must be [k, P] ="
+                f" {[self.num_variables, self.num_shapes]}."
             )
         if theta.shape.rank and theta.shape[0] is not None:
             self.parts(theta.shape[0])
@@ -100,7 +106,9 @@ class BlockBase(Base):
     def problem(self, theta: np.ndarray) -> str:
         """The first message of a family about its rows of theta [k, ..., P]."""
         rows = np.split(theta, np.cumsum([size for _, size in self.blocks])[:-1])
-        messages = (part.problem(own[..., : part.num_shapes]) for (part, _), own in zip(self.blocks, rows))
+        messages = (
+            part.problem(own[..., : part.num_shapes]) for (part, _), own in zip(self.blocks, rows)
+        )
         return next(filter(None, messages), "")
 
     def raw_moments(self, theta: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
@@ -118,17 +126,23 @@ class BlockBase(Base):
         return tf.concat(self._each(lambda part, own: part.raw_entropy(own), theta), axis=0)
 
     def raw_transform(self, omega: tf.Tensor, theta: tf.Tensor) -> Transform:
-        """The real and imaginary part of E exp(i omega r), for omega [..., k, ...]; None if all families are symmetric."""
+        """The real and imaginary part of E exp(i omega r), for omega [..., k, ...]; None if all
+        families are symmetric.
+        """
         found = self._each(lambda part, own, omega: part.raw_transform(omega, own), theta, omega)
         real = tf.concat([real for real, _ in found], _axis(theta))
         if self.symmetric:
             return real, None
-        zeros_too = [tf.zeros_like(real) if imaginary is None else imaginary for real, imaginary in found]
+        zeros_too = [
+            tf.zeros_like(real) if imaginary is None else imaginary for real, imaginary in found
+        ]
         return real, tf.concat(zeros_too, _axis(theta))
 
     def raw_cdf(self, r: tf.Tensor, theta: tf.Tensor) -> tf.Tensor:
         """The cdf of r [..., k, ...]."""
-        return tf.concat(self._each(lambda part, own, r: part.raw_cdf(r, own), theta, r), _axis(theta))
+        return tf.concat(
+            self._each(lambda part, own, r: part.raw_cdf(r, own), theta, r), _axis(theta)
+        )
 
     def raw_sample(self, shape: tf.Tensor, theta: tf.Tensor, seed: Seed) -> tf.Tensor:
         """Draws of a shape [..., k, ...], with a seed of its own for each block."""
@@ -146,13 +160,20 @@ class BlockBase(Base):
         return tf.concat(self._each(lambda part, own: part.exponent(own), theta), axis=0)
 
     def tail(self, theta: tf.Tensor) -> tf.Tensor:
-        """R [k, ...] such that at most about 1e-8 of the mass lies beyond R standard deviations; not differentiated."""
+        """R [k, ...] such that at most about 1e-8 of the mass lies beyond R standard deviations;
+        not differentiated.
+        """
         return tf.concat(self._each(lambda part, own: part.tail(own), theta), axis=0)
 
     def _each(self, function: Callable[..., _T], theta: tf.Tensor, *arrays: tf.Tensor) -> list[_T]:
-        """function(family, its shapes, its variables of the arrays) for each block of theta [k, ..., P] and arrays [...]."""
+        """function(family, its shapes, its variables of the arrays) for each block of theta
+        [k, ..., P] and arrays [...].
+        """
         axis, sizes = _axis(theta), [size for _, size in self.blocks]
-        rows = [own[..., : part.num_shapes] for (part, _), own in zip(self.blocks, tf.split(theta, sizes))]
+        rows = [
+            own[..., : part.num_shapes]
+            for (part, _), own in zip(self.blocks, tf.split(theta, sizes))
+        ]
         columns = [tf.split(_with_axis(array, theta), sizes, axis) for array in arrays]
         return [function(part, *own) for (part, _), *own in zip(self.blocks, rows, *columns)]
 
@@ -161,32 +182,35 @@ def _checked(blocks: Sequence[tuple[BaseLike, int]]) -> list[tuple[Base, int]]:
     """The blocks, with base distributions as objects."""
     if not isinstance(blocks, (list, tuple)) or not blocks:
         raise DataError(
-            f"blocks={short_repr(blocks)}: pass a list of pairs of a base distribution and a number of variables, for example "
-            '[("skew_normal", 10), ("generalized_normal", 5)].'
+            f"blocks={short_repr(blocks)}: pass a list of pairs of a base distribution and a number"
+            ' of variables, for example [("skew_normal", 10), ("generalized_normal", 5)].'
         )
     found = []
     for place, block in enumerate(blocks):
         if not isinstance(block, (list, tuple)) or len(block) != 2:
             raise DataError(
-                f"blocks[{place}] is {short_repr(block)}: it must be a base distribution and a number of variables, for "
-                'example ("skew_normal", 10).'
+                f"blocks[{place}] is {short_repr(block)}: it must be a base distribution and a"
+                ' number of variables, for example ("skew_normal", 10).'
             )
         base, size = block
         if isinstance(base, BlockBase):
             raise DataError(
-                f"blocks[{place}] has blocks itself: put its {len(base.blocks)} blocks into the list one by one."
+                f"blocks[{place}] has blocks itself: put its {len(base.blocks)} blocks into the"
+                " list one by one."
             )
         if not is_whole(size, 1):
             raise DataError(
-                f"blocks[{place}] has {short_repr(size)} variables: it must be a whole number of at least 1; leave out a "
-                "family that no variable has."
+                f"blocks[{place}] has {short_repr(size)} variables: it must be a whole number of at"
+                " least 1; leave out a family that no variable has."
             )
         found.append((base_variable(base), int(size)))
     return found
 
 
 def _axis(theta: tf.Tensor) -> int:
-    """The axis of the variables, from the end, in arrays that broadcast with the leading axes of theta [k, ..., P]."""
+    """The axis of the variables, from the end, in arrays that broadcast with the leading axes of
+    theta [k, ..., P].
+    """
     return 1 - len(theta.shape)
 
 
@@ -204,7 +228,9 @@ def _padded(rows: tf.Tensor, columns: int) -> tf.Tensor:
 
 
 class _BlockBijector(tfp.bijectors.Bijector):
-    """The bijector of each family on its rows and columns of theta [k, P], and nothing on the columns that it does not use."""
+    """The bijector of each family on its rows and columns of theta [k, P], and nothing on the
+    columns that it does not use.
+    """
 
     def __init__(self, base: BlockBase, dtype: tf.DType, name: str = "blocks") -> None:
         parameters = dict(locals())
@@ -212,18 +238,28 @@ class _BlockBijector(tfp.bijectors.Bijector):
             self._sizes = [size for _, size in base.blocks]
             self._columns = [part.num_shapes for part, _ in base.blocks]
             self._bijectors = [part.bijector(dtype) for part, _ in base.blocks]
-            super().__init__(forward_min_event_ndims=2, dtype=dtype, parameters=parameters, name=name)
+            super().__init__(
+                forward_min_event_ndims=2, dtype=dtype, parameters=parameters, name=name
+            )
 
     def _parts(self, x: tf.Tensor) -> list[tuple[tfp.bijectors.Bijector, tf.Tensor, tf.Tensor]]:
-        """For each block its bijector, and its rows of x [..., k, P] in two: the columns that it uses, and the rest."""
+        """For each block its bijector, and its rows of x [..., k, P] in two: the columns that it
+        uses, and the rest.
+        """
         blocks = zip(self._bijectors, self._columns, tf.split(x, self._sizes, axis=-2))
         return [(bijector, rows[..., :used], rows[..., used:]) for bijector, used, rows in blocks]
 
     def _forward(self, x: tf.Tensor) -> tf.Tensor:
-        return tf.concat([tf.concat([b.forward(own), rest], -1) for b, own, rest in self._parts(x)], -2)
+        return tf.concat(
+            [tf.concat([b.forward(own), rest], -1) for b, own, rest in self._parts(x)], -2
+        )
 
     def _inverse(self, y: tf.Tensor) -> tf.Tensor:
-        return tf.concat([tf.concat([b.inverse(own), rest], -1) for b, own, rest in self._parts(y)], -2)
+        return tf.concat(
+            [tf.concat([b.inverse(own), rest], -1) for b, own, rest in self._parts(y)], -2
+        )
 
     def _forward_log_det_jacobian(self, x: tf.Tensor) -> tf.Tensor:
-        return tf.add_n([b.forward_log_det_jacobian(own, event_ndims=2) for b, own, _ in self._parts(x)])
+        return tf.add_n(
+            [b.forward_log_det_jacobian(own, event_ndims=2) for b, own, _ in self._parts(x)]
+        )

@@ -21,20 +21,30 @@ from .tabulated import TabulatedBase
 from .variance_gamma import VarianceGammaBase
 
 _KINDS: tuple[type[Base], ...] = (
-    NormalBase, LaplaceBase, LogisticBase, StudentTBase, SkewNormalBase, GeneralizedNormalBase, VarianceGammaBase,
+    NormalBase,
+    LaplaceBase,
+    LogisticBase,
+    StudentTBase,
+    SkewNormalBase,
+    GeneralizedNormalBase,
+    VarianceGammaBase,
     NormalMixtureBase,
-)  # fmt: skip
+)
 BASES: dict[str, type[Base]] = {kind.name: kind for kind in _KINDS}
 """The base distributions that can be chosen by name."""
 BaseLike: TypeAlias = str | Base | tfp.distributions.Distribution
-"""A base distribution as users give it: a name of `BASES`, an object, or a scalar distribution of TFP."""
+"""A base distribution as users give it: a name of `BASES`, an object, or a scalar distribution of
+TFP.
+"""
 
 
 def base_variable(base: BaseLike) -> Base:
-    """The base distribution for a name, for an object, or for a scalar distribution of TensorFlow Probability.
+    """The base distribution for a name, for an object, or for a scalar distribution of TensorFlow
+    Probability.
 
-    :param base: a name of `BASES`; a `Base`, which is returned as it is; or a scalar TFP distribution with finite variance,
-        which is tabulated (`TabulatedBase`) and has no shapes to learn.
+    :param base: a name of `BASES`; a `Base`, which is returned as it is; or a scalar TFP
+        distribution with finite variance, which is tabulated (`TabulatedBase`) and has no shapes to
+        learn.
     :return: the base distribution, standardised to mean 0 and variance 1.
     :raises DataError: if a distribution has no finite variance, or is not scalar.
     :raises UnknownOptionError: if there is no such name.
@@ -54,8 +64,8 @@ def base_variable(base: BaseLike) -> Base:
         return BASES[base]()
     if base.batch_shape.rank != 0 or base.event_shape.rank != 0:
         raise DataError(
-            f"The base distribution {base.name} has batch shape {base.batch_shape} and event shape {base.event_shape}; it "
-            "must be one scalar distribution, the same for each dimension."
+            f"The base distribution {base.name} has batch shape {base.batch_shape} and event shape"
+            f" {base.event_shape}; it must be one scalar distribution, the same for each dimension."
         )
     _refuse_without_variance(base)
     return TabulatedBase(lambda theta: _Cast(base, theta), name=base.name)
@@ -69,13 +79,16 @@ def _refuse_without_variance(distribution: tfp.distributions.Distribution) -> No
         variance = 1.0
     if not np.isfinite(variance):
         raise DataError(
-            f"The base distribution {distribution.name} has variance {variance}: affine-independent inference needs a finite "
-            "one. Use a distribution with lighter tails, for example StudentT with df=3."
+            f"The base distribution {distribution.name} has variance {variance}: affine-independent"
+            " inference needs a finite one. Use a distribution with lighter tails, for example"
+            " StudentT with df=3."
         )
 
 
 class _Cast:
-    """A distribution in the precision of theta [..., 0] and with its batch shape [...], as `TabulatedBase` needs it."""
+    """A distribution in the precision of theta [..., 0] and with its batch shape [...], as
+    `TabulatedBase` needs it.
+    """
 
     def __init__(self, distribution: tfp.distributions.Distribution, theta: tf.Tensor) -> None:
         self._distribution, self._theta = distribution, theta
@@ -83,7 +96,10 @@ class _Cast:
     def log_prob(self, r: tf.Tensor) -> tf.Tensor:
         """The log density of r [...]."""
         zero = tf.reduce_sum(self._theta, axis=-1)
-        return tf.cast(self._distribution.log_prob(tf.cast(r, self._distribution.dtype)), r.dtype) + zero
+        return (
+            tf.cast(self._distribution.log_prob(tf.cast(r, self._distribution.dtype)), r.dtype)
+            + zero
+        )
 
     def sample(self, n: int | tf.Tensor, seed: Seed = None) -> tf.Tensor:
         """`n` draws [n, ...]."""

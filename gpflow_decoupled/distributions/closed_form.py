@@ -1,4 +1,6 @@
-"""Base distributions without shapes, with closed forms for everything: normal, Laplace, logistic."""
+"""Base distributions without shapes, with closed forms for everything: normal, Laplace,
+logistic.
+"""
 
 from __future__ import annotations
 
@@ -17,12 +19,15 @@ tfd = tfp.distributions
 
 
 def _constant(theta: tf.Tensor, number: float) -> tf.Tensor:
-    """The number, [...] for theta [..., 0], which has no entries but still gives the batch shape and the dtype."""
+    """The number, [...] for theta [..., 0], which has no entries but still gives the batch shape
+    and the dtype.
+    """
     return tf.reduce_sum(theta, axis=-1) + number
 
 
 class NormalBase(Base):
-    """The standard normal density, with which affine-independent inference is Gaussian KL inference.
+    """The standard normal density, with which affine-independent inference is Gaussian KL
+    inference.
 
     Example::
 

@@ -16,10 +16,11 @@ from .scalar.generalized_transform import LARGEST_POWER, LEAST_POWER, generalize
 
 
 class GeneralizedNormalBase(Base):
-    """Symmetric densities proportional to exp(-|r|^p), with the power p = theta [..., 1] between 0.9 and 6.
+    """Symmetric densities proportional to exp(-|r|^p), with the power p = theta [..., 1] between
+    0.9 and 6.
 
-    p = 1 is Laplace's density and p = 2 the normal one; smaller powers have heavier tails. The characteristic function comes
-    from a table that is computed once per process, in 1.5 s.
+    p = 1 is Laplace's density and p = 2 the normal one; smaller powers have heavier tails. The
+    characteristic function comes from a table that is computed once per process, in 1.5 s.
 
     Example::
 
@@ -35,21 +36,26 @@ class GeneralizedNormalBase(Base):
 
     def bijector(self, dtype: tf.DType) -> tfp.bijectors.Bijector:
         """A logistic function between the smallest and the largest power."""
-        return tfp.bijectors.Sigmoid(tf.constant(LEAST_POWER, dtype), tf.constant(LARGEST_POWER, dtype))
+        return tfp.bijectors.Sigmoid(
+            tf.constant(LEAST_POWER, dtype), tf.constant(LARGEST_POWER, dtype)
+        )
 
     def problem(self, theta: np.ndarray) -> str:
         """A message if a power is outside of the table, theta [..., 1]."""
         if np.all((theta >= LEAST_POWER) & (theta <= LARGEST_POWER)):
             return ""
         return (
-            f"The power of the generalised normal base distribution is {theta.ravel()}; it must lie between {LEAST_POWER} "
-            f"and {LARGEST_POWER}: clip it, or use VarianceGammaBase for heavier tails."
+            f"The power of the generalised normal base distribution is {theta.ravel()}; it must lie"
+            f" between {LEAST_POWER} and {LARGEST_POWER}: clip it, or use VarianceGammaBase for"
+            " heavier tails."
         )
 
     def raw_moments(self, theta: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """Mean and standard deviation of r, [...] each."""
         inverse = 1.0 / theta[..., 0]
-        return tf.zeros_like(inverse), tf.exp(0.5 * (tf.math.lgamma(3.0 * inverse) - tf.math.lgamma(inverse)))
+        return tf.zeros_like(inverse), tf.exp(
+            0.5 * (tf.math.lgamma(3.0 * inverse) - tf.math.lgamma(inverse))
+        )
 
     def raw_log_prob(self, r: tf.Tensor, theta: tf.Tensor) -> tf.Tensor:
         """The log density of r [...]."""
@@ -73,15 +79,23 @@ class GeneralizedNormalBase(Base):
         """Draws of a shape [...]."""
         n = tf.reduce_prod(shape) // tf.maximum(tf.size(theta), 1)
         zero = tf.zeros([], theta.dtype)
-        return tf.reshape(GeneralizedNormal(zero, 1.0 + zero, theta[..., 0]).sample(n, seed=seed), shape)
+        return tf.reshape(
+            GeneralizedNormal(zero, 1.0 + zero, theta[..., 0]).sample(n, seed=seed), shape
+        )
 
     def exponent(self, theta: tf.Tensor) -> tf.Tensor:
         """Infinite for powers above 1, the standard deviation of r at 1, and 0 below, [...]."""
         p = tf.stop_gradient(theta[..., 0])
-        at_one = tf.where(p > 1.0, tf.fill(tf.shape(p), tf.constant(math.inf, p.dtype)), self.raw_moments(theta)[1])
+        at_one = tf.where(
+            p > 1.0,
+            tf.fill(tf.shape(p), tf.constant(math.inf, p.dtype)),
+            self.raw_moments(theta)[1],
+        )
         return tf.where(p < 1.0, tf.zeros_like(p), at_one)
 
     def tail(self, theta: tf.Tensor) -> tf.Tensor:
-        """The standardised distance 30^(1/p) / sd, where the density is e^-30 of its maximum, [...]."""
+        """The standardised distance 30^(1/p) / sd, where the density is e^-30 of its maximum,
+        [...].
+        """
         held = tf.stop_gradient(theta)
         return tf.pow(tf.constant(30.0, held.dtype), 1.0 / held[..., 0]) / self.raw_moments(held)[1]

@@ -1,4 +1,6 @@
-"""Mixtures of normals as a base distribution: any smooth shape, with a characteristic function in closed form."""
+"""Mixtures of normals as a base distribution: any smooth shape, with a characteristic function in
+closed form.
+"""
 
 from __future__ import annotations
 
@@ -19,10 +21,12 @@ _REACH, _NODES = 8.5, 241
 
 
 class NormalMixtureBase(Base):
-    """A mixture of J normals, with log weights, means and log standard deviations as theta [..., 3 J], all unconstrained.
+    """A mixture of J normals, with log weights, means and log standard deviations as theta
+    [..., 3 J], all unconstrained.
 
-    The weights need not be normalised. The entropy is computed by a trapezoid rule per component, to 1e-10 as long as no
-    standard deviation is less than a fifteenth of that of an overlapping component.
+    The weights need not be normalised. The entropy is computed by a trapezoid rule per component,
+    to 1e-10 as long as no standard deviation is less than a fifteenth of that of an overlapping
+    component.
 
     :param components: J.
     :raises DataError: for less than one component.

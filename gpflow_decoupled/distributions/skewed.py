@@ -21,8 +21,8 @@ from .scalar.skew_normal import (
 class SkewNormalBase(Base):
     """Azzalini's skew-normal density 2 phi(r) Phi(theta r), with one shape theta [..., 1].
 
-    theta = 0 is the normal density and plus or minus infinity a half-normal one. The gradient of the bound in theta vanishes
-    at 0, so that inference must not start there.
+    theta = 0 is the normal density and plus or minus infinity a half-normal one. The gradient of
+    the bound in theta vanishes at 0, so that inference must not start there.
 
     Example::
 
@@ -48,7 +48,9 @@ class SkewNormalBase(Base):
 
     def raw_log_prob(self, r: tf.Tensor, theta: tf.Tensor) -> tf.Tensor:
         """The log density of r [...]."""
-        return 0.5 * math.log(2.0 / math.pi) - 0.5 * tf.square(r) + log_normal_cdf(theta[..., 0] * r)
+        return (
+            0.5 * math.log(2.0 / math.pi) - 0.5 * tf.square(r) + log_normal_cdf(theta[..., 0] * r)
+        )
 
     def raw_entropy(self, theta: tf.Tensor) -> tf.Tensor:
         """The entropy of r in nats, [...], by (A4)."""

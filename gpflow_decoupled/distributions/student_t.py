@@ -21,9 +21,9 @@ _DROP = 34.0
 class StudentTBase(Base):
     """Student's t density with theta [..., 1] degrees of freedom, more than 2.
 
-    Its tails are so long that the route "lattice" needs very many points: use "frequency_sum" or "spectral". The
-    characteristic function is a sum over 96 normal ones, differentiable in the degrees of freedom, and costs 96 times as much
-    as that of other families.
+    Its tails are so long that the route "lattice" needs very many points: use "frequency_sum" or
+    "spectral". The characteristic function is a sum over 96 normal ones, differentiable in the
+    degrees of freedom, and costs 96 times as much as that of other families.
 
     Example::
 
@@ -47,8 +47,8 @@ class StudentTBase(Base):
         if np.all(theta > 2.0):
             return ""
         return (
-            f"The Student-t base distribution has {theta.ravel()} degrees of freedom, and its variance is infinite at 2 or "
-            "less: use more than 2, for example 3."
+            f"The Student-t base distribution has {theta.ravel()} degrees of freedom, and its"
+            " variance is infinite at 2 or less: use more than 2, for example 3."
         )
 
     def raw_moments(self, theta: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
@@ -68,7 +68,8 @@ class StudentTBase(Base):
         return half * (tf.math.digamma(half) - tf.math.digamma(0.5 * nu)) - _log_height(nu)
 
     def raw_transform(self, omega: tf.Tensor, theta: tf.Tensor) -> Transform:
-        """E exp(i omega r), for omega [...]: a Student-t is a normal whose precision has a Gamma distribution.
+        """E exp(i omega r), for omega [...]: a Student-t is a normal whose precision has a Gamma
+        distribution.
 
         With s the log of the precision times a = nu / 2, the integral is 1 / Gamma(a) times that of
         exp(a s - e^s - nu omega^2 e^-s / 4) over s, by the trapezoid rule.
@@ -102,7 +103,9 @@ class StudentTBase(Base):
         scale = self.raw_moments(tf.stop_gradient(theta))[1]
 
         def shortfall(log_r: tf.Tensor) -> tf.Tensor:
-            """The log of 1e-8, minus the log of an upper bound of the mass beyond r: 2 density / hazard rate."""
+            """The log of 1e-8, minus the log of an upper bound of the mass beyond r: 2 density /
+            hazard rate.
+            """
             density = _log_height(nu) - 0.5 * (nu + 1.0) * tf.math.log1p(tf.exp(2.0 * log_r) / nu)
             hazard = (nu + 1.0) / (nu * tf.exp(-log_r) + tf.exp(log_r))
             return math.log(1e-8) - (math.log(2.0) + density - tf.math.log(hazard))
@@ -118,7 +121,9 @@ def _log_height(nu: tf.Tensor) -> tf.Tensor:
 
 
 def _nodes(a: tf.Tensor) -> tf.Tensor:
-    """Nodes s [..., 96] around log a, the maximum of exp(a s - e^s), as far as that is not negligible."""
+    """Nodes s [..., 96] around log a, the maximum of exp(a s - e^s), as far as that is not
+    negligible.
+    """
     peak = tf.math.log(a)
 
     def fall(distance: tf.Tensor) -> tf.Tensor:

@@ -1,4 +1,6 @@
-"""Any smooth distribution of TensorFlow Probability as a base distribution: moments, entropy and transform on a grid."""
+"""Any smooth distribution of TensorFlow Probability as a base distribution: moments, entropy and
+transform on a grid.
+"""
 
 from __future__ import annotations
 
@@ -23,19 +25,23 @@ _PADDING = 16
 
 
 class TabulatedBase(Base):
-    """A base distribution whose density is tabulated on a regular grid, from a distribution of TensorFlow Probability.
+    """A base distribution whose density is tabulated on a regular grid, from a distribution of
+    TensorFlow Probability.
 
-    The density must be smooth and have a finite variance. Where theta moves mass off the grid the values are wrong, which
-    `check` finds: it refuses shapes whose mass on the grid is not 1. The characteristic function has an error of about 1e-8
-    and costs an FFT of 16 times `points` per variable. There is no cdf.
+    The density must be smooth and have a finite variance. Where theta moves mass off the grid the
+    values are wrong, which `check` finds: it refuses shapes whose mass on the grid is not 1. The
+    characteristic function has an error of about 1e-8 and costs an FFT of 16 times `points` per
+    variable. There is no cdf.
 
-    :param make: takes theta [..., P] and returns a distribution of batch shape [...] and of the dtype of theta.
+    :param make: takes theta [..., P] and returns a distribution of batch shape [...] and of the
+        dtype of theta.
     :param default: the shapes [P] to start at; empty if there is nothing to learn.
-    :param support: the ends of the grid. If not given, a range is found that has all the mass of the density at `default`,
-        and it is doubled to leave room for other shapes.
+    :param support: the ends of the grid. If not given, a range is found that has all the mass of
+        the density at `default`, and it is doubled to leave room for other shapes.
     :param points: the length of the grid, a power of two.
     :param name: the name for messages and results.
-    :raises DataError: if `points` is no power of two, the variance is not finite, or mass lies outside of the grid.
+    :raises DataError: if `points` is no power of two, the variance is not finite, or mass lies
+        outside of the grid.
 
     Example::
 
@@ -64,11 +70,21 @@ class TabulatedBase(Base):
         name: str = "tabulated",
     ) -> None:
         if points < 2 or points & (points - 1):
-            raise DataError(f"points={points}: the length of the table must be a power of two, for example 4096.")
-        self.make, self.default, self.num_shapes, self.name = make, tuple(default), len(default), name
+            raise DataError(
+                f"points={points}: the length of the table must be a power of two, for example"
+                " 4096."
+            )
+        self.make, self.default, self.num_shapes, self.name = (
+            make,
+            tuple(default),
+            len(default),
+            name,
+        )
         self.points = points
         theta = np.array([self.default]).reshape(1, self.num_shapes)
-        low, high = support if support is not None else _support(make, tf.constant(theta, tf.float64), name)
+        low, high = (
+            support if support is not None else _support(make, tf.constant(theta, tf.float64), name)
+        )
         self._low, self._step = low, (high - low) / (points - 1)
         problem = self.problem(theta)
         if problem:
@@ -82,9 +98,10 @@ class TabulatedBase(Base):
         if np.all(np.abs(mass - 1.0) < limit):
             return ""
         return (
-            f"The density of the base distribution '{self.name}' has mass {mass.ravel()} on the table from {self._low:.4g} to "
-            f"{self._low + self._step * (self.points - 1):.4g} with {self.points} points: give a wider support=(low, high), "
-            "more points, or a smoother density."
+            f"The density of the base distribution '{self.name}' has mass {mass.ravel()} on the"
+            f" table from {self._low:.4g} to {self._low + self._step * (self.points - 1):.4g} with"
+            f" {self.points} points: give a wider support=(low, high), more points, or a smoother"
+            " density."
         )
 
     def _grid(self, dtype: tf.DType) -> tf.Tensor:
@@ -115,10 +132,12 @@ class TabulatedBase(Base):
         return -tf.reduce_sum(tf.exp(log_q) * finite, axis=-1) * self._step
 
     def raw_transform(self, omega: tf.Tensor, theta: tf.Tensor) -> Transform:
-        """Real and imaginary part of E exp(i omega r), for omega [...]; 0 beyond the frequencies that the grid resolves.
+        """Real and imaginary part of E exp(i omega r), for omega [...]; 0 beyond the frequencies
+        that the grid resolves.
 
-        The transform of r - mean and its first two derivatives in omega are tabulated by FFTs of the masses times 1, u and
-        u^2, with u = r - mean; Hermite interpolation finds other frequencies; a phase brings the mean back.
+        The transform of r - mean and its first two derivatives in omega are tabulated by FFTs of
+        the masses times 1, u and u^2, with u = r - mean; Hermite interpolation finds other
+        frequencies; a phase brings the mean back.
         """
         masses, grid = self._masses(theta), self._grid(theta.dtype)
         centre = tf.stop_gradient(tf.reduce_sum(masses * grid, axis=-1, keepdims=True))
@@ -132,10 +151,14 @@ class TabulatedBase(Base):
             waves = tf.math.conj(tf.signal.rfft(moment, fft_length=[length])) * turn
             tables.append(waves)
         real = hermite_lookup(
-            [tf.math.real(tables[0]), -tf.math.imag(tables[1]), tf.math.real(tables[2])], step, tf.abs(omega)
+            [tf.math.real(tables[0]), -tf.math.imag(tables[1]), tf.math.real(tables[2])],
+            step,
+            tf.abs(omega),
         )
         imaginary = hermite_lookup(
-            [tf.math.imag(tables[0]), tf.math.real(tables[1]), tf.math.imag(tables[2])], step, tf.abs(omega)
+            [tf.math.imag(tables[0]), tf.math.real(tables[1]), tf.math.imag(tables[2])],
+            step,
+            tf.abs(omega),
         )
         known = tf.cast(tf.abs(omega) < math.pi / self._step, omega.dtype)
         real, imaginary = known * real, known * tf.sign(omega) * imaginary
@@ -149,17 +172,24 @@ class TabulatedBase(Base):
         return tf.reshape(self.make(theta).sample(n, seed=seed), shape)
 
     def tail(self, theta: tf.Tensor) -> tf.Tensor:
-        """The distance to the outermost point of the grid with more than 1e-8 of the mass beyond it, [...]."""
+        """The distance to the outermost point of the grid with more than 1e-8 of the mass beyond
+        it, [...].
+        """
         masses = tf.stop_gradient(self._masses(theta))
         mean, scale = (tf.stop_gradient(part) for part in self.raw_moments(theta))
         distance = tf.abs(self._grid(theta.dtype) - mean[..., None])
         left, right = tf.cumsum(masses, axis=-1), tf.cumsum(masses, axis=-1, reverse=True)
         outside = tf.minimum(left, right) < 0.5 * _TAIL
-        return (tf.reduce_max(tf.where(outside, tf.zeros_like(distance), distance), axis=-1) + self._step) / scale
+        return (
+            tf.reduce_max(tf.where(outside, tf.zeros_like(distance), distance), axis=-1)
+            + self._step
+        ) / scale
 
 
 def _support(make: Maker, theta: tf.Tensor, name: str) -> tuple[float, float]:
-    """Twice the range with all but 1e-9 of the second moment, found on a logarithmic grid from the centre outwards."""
+    """Twice the range with all but 1e-9 of the second moment, found on a logarithmic grid from the
+    centre outwards.
+    """
     centre = _centre(make, theta)
     s = np.arange(-25.0, 16.0, 0.01)
     r = np.exp(s)
@@ -168,12 +198,13 @@ def _support(make: Maker, theta: tf.Tensor, name: str) -> tuple[float, float]:
     second, total = mass * r**2, float(np.sum(mass))
     if not np.isfinite(total) or abs(total - 1.0) > 1e-3:
         raise DataError(
-            f"The density of the base distribution '{name}' integrates to {total:.4g}: pass support=(low, high)."
+            f"The density of the base distribution '{name}' integrates to {total:.4g}: pass"
+            " support=(low, high)."
         )
     if np.sum(second[-200:]) > 1e-3 * np.sum(second):
         raise DataError(
-            f"The base distribution '{name}' has no finite variance: its second moment diverges. Use a distribution with "
-            "lighter tails, for example StudentT with df=3."
+            f"The base distribution '{name}' has no finite variance: its second moment diverges."
+            " Use a distribution with lighter tails, for example StudentT with df=3."
         )
     share = np.cumsum(second[::-1])[::-1]
     reach = float(r[np.argmax(share < 1e-9 * share[0])])
@@ -182,7 +213,9 @@ def _support(make: Maker, theta: tf.Tensor, name: str) -> tuple[float, float]:
 
 def _centre(make: Maker, theta: tf.Tensor) -> float:
     """A point with mass around it: where the density is highest on a wide logarithmic grid."""
-    points = np.concatenate([-np.exp(np.arange(12.0, -12.0, -0.05)), [0.0], np.exp(np.arange(-12.0, 12.0, 0.05))])
+    points = np.concatenate(
+        [-np.exp(np.arange(12.0, -12.0, -0.05)), [0.0], np.exp(np.arange(-12.0, 12.0, 0.05))]
+    )
     values = _values(make, theta, points)
     return float(points[np.nanargmax(values)])
 

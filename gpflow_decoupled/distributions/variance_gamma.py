@@ -1,4 +1,6 @@
-"""The symmetric variance-gamma base distribution: Laplace at k = 1, normal at infinity, with a closed transform."""
+"""The symmetric variance-gamma base distribution: Laplace at k = 1, normal at infinity, with a
+closed transform.
+"""
 
 from __future__ import annotations
 
@@ -22,10 +24,11 @@ _LOW, _HIGH, _STEP = math.log(0.25), math.log(100.0), 0.02
 
 
 class VarianceGammaBase(Base):
-    """A normal density whose variance is drawn from Gamma(k, k), with k = theta [..., 1] between 0.25 and 100.
+    """A normal density whose variance is drawn from Gamma(k, k), with k = theta [..., 1] between
+    0.25 and 100.
 
-    k = 1 is Laplace's density, large k the normal one, and the excess kurtosis is 3 / k. Of the families between Laplace and
-    normal with a shape to learn this one costs least. It has no cdf.
+    k = 1 is Laplace's density, large k the normal one, and the excess kurtosis is 3 / k. Of the
+    families between Laplace and normal with a shape to learn this one costs least. It has no cdf.
 
     Example::
 
@@ -49,7 +52,8 @@ class VarianceGammaBase(Base):
         if np.all((theta >= 0.25) & (theta <= 100.0)):
             return ""
         return (
-            f"k of the variance-gamma base distribution is {theta.ravel()}; it must lie between 0.25 and 100: clip it."
+            f"k of the variance-gamma base distribution is {theta.ravel()}; it must lie between"
+            " 0.25 and 100: clip it."
         )
 
     def raw_moments(self, theta: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
@@ -91,19 +95,28 @@ class VarianceGammaBase(Base):
         k = tf.stop_gradient(theta[..., 0])
 
         def excess(u: tf.Tensor) -> tf.Tensor:
-            """Minus the log of Chernoff's bound with the exponent u sqrt(2 k), at the distance where that is the best one.
+            """Minus the log of Chernoff's bound with the exponent u sqrt(2 k), at the distance
+            where that is the best one.
 
             Less log 1e8, so that the root is the distance that is asked for.
             """
-            return 2.0 * k * tf.square(u) / (1.0 - tf.square(u)) + k * tf.math.log1p(-tf.square(u)) - math.log(1e8)
+            return (
+                2.0 * k * tf.square(u) / (1.0 - tf.square(u))
+                + k * tf.math.log1p(-tf.square(u))
+                - math.log(1e8)
+            )
 
-        u = tfp.math.find_root_chandrupatla(excess, tf.zeros_like(k), tf.ones_like(k) - 1e-5).estimated_root
+        u = tfp.math.find_root_chandrupatla(
+            excess, tf.zeros_like(k), tf.ones_like(k) - 1e-5
+        ).estimated_root
         return tf.sqrt(2.0 * k) * u / (1.0 - tf.square(u))
 
 
 @cache
 def _entropies() -> tuple[np.ndarray, np.ndarray]:
-    """The entropy and its derivative in log k on the grid of the table, [J] each, by the trapezoid rule in log v."""
+    """The entropy and its derivative in log k on the grid of the table, [J] each, by the trapezoid
+    rule in log v.
+    """
     log_k = np.arange(_LOW - _STEP, _HIGH + 2.0 * _STEP, _STEP)
     s = np.arange(-80.0, 5.0, 0.05)
     values = np.array([_entropy(k, s) for k in np.exp(log_k)])
@@ -116,7 +129,11 @@ def _entropy(k: float, s: np.ndarray) -> float:
     z, order = math.sqrt(2.0 * k) * np.exp(s), abs(k - 0.5)
     with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
         log_bessel = np.log(kve(order, z)) - z
-        leading = gammaln(order) + (order - 1.0) * math.log(2.0) - order * np.log(z)  # where kve overflows
+        leading = (
+            gammaln(order) + (order - 1.0) * math.log(2.0) - order * np.log(z)
+        )  # where kve overflows
     log_bessel = np.where(np.isfinite(log_bessel), log_bessel, leading)
-    log_q = 0.5 * math.log(2.0 * k / math.pi) - gammaln(k) + (k - 0.5) * np.log(0.5 * z) + log_bessel
+    log_q = (
+        0.5 * math.log(2.0 * k / math.pi) - gammaln(k) + (k - 0.5) * np.log(0.5 * z) + log_bessel
+    )
     return -2.0 * float(np.sum(np.exp(log_q + s) * log_q)) * (s[1] - s[0])

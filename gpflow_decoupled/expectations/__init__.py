@@ -1,4 +1,5 @@
-"""Expectations of a function of one Gaussian, of a sum of independent variables, or of one Gaussian per class.
+"""Expectations of a function of one Gaussian, of a sum of independent variables, or of one Gaussian
+per class.
 
 | integral | file | error | cost per observation |
 |---|---|---|---|
@@ -12,10 +13,11 @@
 | E softmax(f), f_k Gaussian, k = 1..C | `softmax.probabilities` | 1e-8 up to variances of 300 | C T^2, T = 110 or more |
 | E log sum_k exp f_k | `softmax.log_sum_exp` | above, by 0.04 nats at variance 1 | C |
 
-Expectations under a Gaussian of any other likelihood are GPflow's quadrature. Read `projections` first (the symbols alpha,
-beta, v and the sites g), then `fourier` (the common interface of the three routes), then one route, for example
-`frequency_sum`, and `site_integrals` (how a model chooses a route, frequencies and points). `products` has the product of
-characteristic functions and sums in blocks that fit in memory; `decay` finds sums that end too early.
-"""
+Expectations under a Gaussian of any other likelihood are GPflow's quadrature. Read `projections`
+first (the symbols alpha, beta, v and the sites g), then `fourier` (the common interface of the
+three routes), then one route, for example `frequency_sum`, and `site_integrals` (how a model
+chooses a route, frequencies and points). `products` has the product of characteristic functions and
+sums in blocks that fit in memory; `decay` finds sums that end too early.
+"""  # noqa: E501
 
 __all__: list[str] = []

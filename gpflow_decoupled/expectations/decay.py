@@ -1,4 +1,6 @@
-"""Finds sums over a grid whose terms have not decayed where the grid ends, so that the sum means nothing."""
+"""Finds sums over a grid whose terms have not decayed where the grid ends, so that the sum means
+nothing.
+"""
 
 from __future__ import annotations
 
@@ -11,10 +13,11 @@ _END = 64
 
 
 def where_decayed(value: tf.Tensor, terms: tf.Tensor, otherwise: float) -> tf.Tensor:
-    """The sums `value` [...] of `terms` [..., K], or `otherwise` where the outermost cells have more than 1e-5 of the total.
+    """The sums `value` [...] of `terms` [..., K], or `otherwise` where the outermost cells have
+    more than 1e-5 of the total.
 
-    Such a sum continues beyond the grid, or its ends are rounding errors times a huge function, as for exp(y) under a wide
-    density. In single precision the limit is 1e-3.
+    Such a sum continues beyond the grid, or its ends are rounding errors times a huge function, as
+    for exp(y) under a wide density. In single precision the limit is 1e-3.
     """
     limit = 1e-5 if terms.dtype == tf.float64 else 1e-3
     size = tf.abs(tf.stop_gradient(terms))

@@ -1,4 +1,5 @@
-"""A common interface of the three routes to E g(y), for y = sum_d alpha_d v_d + beta with independent v_d.
+"""A common interface of the three routes to E g(y), for y = sum_d alpha_d v_d + beta with
+independent v_d.
 
 | route | needs | error |
 |---|---|---|
@@ -6,9 +7,10 @@
 | "spectral" | characteristic function of the base distribution, any g | 1e-9 at 1024 points; fourth order at kinks of g |
 | "lattice" | cdf of the base distribution, any g | 1e-3 in a sum over 64 sites, at 1024 points |
 
-Unless a route is named, the first one is taken that base distribution and site allow. Source: Challis & Barber 2012, whose
-route is the lattice; the other two, and corrections to the lattice, are derived in docs/mathematics/affine.md.
-"""
+Unless a route is named, the first one is taken that base distribution and site allow. Source:
+Challis & Barber 2012, whose route is the lattice; the other two, and corrections to the lattice,
+are derived in docs/mathematics/affine.md.
+"""  # noqa: E501
 
 from __future__ import annotations
 
@@ -37,14 +39,18 @@ class Variables(NamedTuple):
     cdf: Cdf | None
     """The cdfs at v [n, D, K], for shapes theta [D, 1, P]."""
     work: int = 12
-    """How many complex tensors of the size of omega a value and its gradient need at the same time."""
+    """How many complex tensors of the size of omega a value and its gradient need at the same
+    time.
+    """
 
 
 class _Route(NamedTuple):
     """One way to compute E g(y)."""
 
     evaluate: Callable[[Variables, Projections, Site, Reach, int, float], tf.Tensor]
-    """E g_n(y_n) [N] from variables, y, site, R, the number of frequencies or points, and the memory limit in bytes."""
+    """E g_n(y_n) [N] from variables, y, site, R, the number of frequencies or points, and the
+    memory limit in bytes.
+    """
     lacks: Callable[[Variables, Site], str]
     """What the route needs and does not have, in words; "" if nothing."""
     size: int
@@ -55,27 +61,43 @@ def _by_frequency_sum(
     variables: Variables, y: Projections, site: Site, R: Reach, size: int, memory: float
 ) -> tf.Tensor:
     assert variables.characteristic is not None
-    return frequency_sum_expectation(variables.characteristic, y, site, R, size, memory, variables.work)
+    return frequency_sum_expectation(
+        variables.characteristic, y, site, R, size, memory, variables.work
+    )
 
 
-def _by_spectrum(variables: Variables, y: Projections, site: Site, R: Reach, size: int, memory: float) -> tf.Tensor:
+def _by_spectrum(
+    variables: Variables, y: Projections, site: Site, R: Reach, size: int, memory: float
+) -> tf.Tensor:
     assert variables.characteristic is not None
     return spectral_expectation(variables.characteristic, y, site, R, size, memory, variables.work)
 
 
-def _by_lattice(variables: Variables, y: Projections, site: Site, R: Reach, size: int, memory: float) -> tf.Tensor:
+def _by_lattice(
+    variables: Variables, y: Projections, site: Site, R: Reach, size: int, memory: float
+) -> tf.Tensor:
     assert variables.cdf is not None
     R = widen(variables.cdf, y, R)
     return lattice_expectation(variables.cdf, y, site, R, size, memory, variables.work)
 
 
 def _frequency_sum_lacks(variables: Variables, site: Site) -> str:
-    known = variables.characteristic is not None and site.kernel is not None and site.gauss is not None
-    return "" if known else "a characteristic function of the base distribution and a transform of the site"
+    known = (
+        variables.characteristic is not None and site.kernel is not None and site.gauss is not None
+    )
+    return (
+        ""
+        if known
+        else "a characteristic function of the base distribution and a transform of the site"
+    )
 
 
 def _spectrum_lacks(variables: Variables, site: Site) -> str:
-    return "" if variables.characteristic is not None else "a characteristic function of the base distribution"
+    return (
+        ""
+        if variables.characteristic is not None
+        else "a characteristic function of the base distribution"
+    )
 
 
 def _lattice_lacks(variables: Variables, site: Site) -> str:
@@ -102,8 +124,13 @@ def choose_route(variables: Variables, site: Site, route: str | None = None) -> 
     if route in possible or (route is None and possible):
         return route or possible[0]
     name = route or "lattice"
-    others = f"use route={possible[0]!r}" if possible else "give the base distribution one of the two"
-    raise DataError(f"The route {name!r} needs {ROUTES[name].lacks(variables, site)}, which is not known: {others}.")
+    others = (
+        f"use route={possible[0]!r}" if possible else "give the base distribution one of the two"
+    )
+    raise DataError(
+        f"The route {name!r} needs {ROUTES[name].lacks(variables, site)}, which is not known:"
+        f" {others}."
+    )
 
 
 def expectation(
@@ -115,16 +142,17 @@ def expectation(
     size: int | None = None,
     memory: float = 2.0**29,
 ) -> tf.Tensor:
-    """E g_n(y_n) [N], differentiable in alpha, beta, theta, the noise and the parameters of the site.
+    """E g_n(y_n) [N], differentiable in alpha, beta, theta, the noise and the parameters of the
+    site.
 
-    Where g_n grows faster than the density of y_n falls, no grid can tell what the expectation is, and the result is minus
-    infinity: for a log likelihood that is always a lower bound.
+    Where g_n grows faster than the density of y_n falls, no grid can tell what the expectation is,
+    and the result is minus infinity: for a log likelihood that is always a lower bound.
 
     :param variables: the functions of the base distribution.
     :param y: the projections y_n.
     :param site: the functions g_n.
-    :param R: the range of the grid, in standard deviations of y_n on both sides of its mean. A lattice that misses mass is
-        widened (`widen`).
+    :param R: the range of the grid, in standard deviations of y_n on both sides of its mean. A
+        lattice that misses mass is widened (`widen`).
     :param route: one of `ROUTES`; by default the first possible one.
     :param size: the number of frequencies or points; by default that of the route.
     :param memory: bytes that the value and the gradient of a block of sites may take.
@@ -134,7 +162,9 @@ def expectation(
 
 
 def missed_mass(cdf: Cdf, y: Projections, R: Reach) -> tf.Tensor:
-    """An upper bound [N] for the mass of y_n beyond R standard deviations: summed over the D terms of y_n."""
+    """An upper bound [N] for the mass of y_n beyond R standard deviations: summed over the D terms
+    of y_n.
+    """
     edge = tf.cast(R, y.alpha.dtype) * y.scale[:, None] / tf.maximum(tf.abs(y.alpha), 1e-30)
     edge = tf.minimum(edge, 1e8)[:, :, None]
     theta = y.theta[:, None, :]
@@ -142,10 +172,11 @@ def missed_mass(cdf: Cdf, y: Projections, R: Reach) -> tf.Tensor:
 
 
 def widen(cdf: Cdf, y: Projections, R: Reach) -> tf.Tensor:
-    """R, doubled until no site has more than 1e-7 of its mass outside (`missed_mass`), at most six times; a scalar.
+    """R, doubled until no site has more than 1e-7 of its mass outside (`missed_mass`), at most six
+    times; a scalar.
 
-    Polynomial tails need more than that: use a route by characteristic functions for them. In single precision, where a cdf
-    is not more accurate, the limit is 1e-5.
+    Polynomial tails need more than that: use a route by characteristic functions for them. In
+    single precision, where a cdf is not more accurate, the limit is 1e-5.
     """
     limit = _MISSED if y.alpha.dtype == tf.float64 else 100.0 * _MISSED
 

@@ -1,11 +1,15 @@
-"""The route "frequency_sum": E g(y) as a Gaussian expectation plus a sum over frequencies, without a grid for y.
+"""The route "frequency_sum": E g(y) as a Gaussian expectation plus a sum over frequencies, without
+a grid for y.
 
-Let N be the Gaussian with the mean and variance of y, and k the Fourier transform of g''. By Parseval's identity
+Let N be the Gaussian with the mean and variance of y, and k the Fourier transform of g''. By
+Parseval's identity
 
-    E g(y) = E_N g + 1/pi Re int_0^inf k(omega) (phi_N(omega) - phi_y(omega)) / omega^2 d omega             (A11)
+    E g(y) = E_N g + 1/pi Re int_0^inf k(omega) (phi_N(omega) - phi_y(omega)) / omega^2 d omega
+    (A11)
 
-where phi_N and phi_y are characteristic functions. phi_y is the product of those of the terms alpha_d v_d. The integrand is
-smooth and decays fast, so that the trapezoid rule with 64 frequencies gives about ten digits.
+where phi_N and phi_y are characteristic functions. phi_y is the product of those of the terms
+alpha_d v_d. The integrand is smooth and decays fast, so that the trapezoid rule with 64 frequencies
+gives about ten digits.
 """
 
 from __future__ import annotations
@@ -32,14 +36,15 @@ def frequency_sum_expectation(
     memory: float = 2.0**29,
     work: int = 12,
 ) -> tf.Tensor:
-    """E g_n(y_n) [N] by (A11), differentiable in alpha, beta, theta, the noise and the parameters of the site.
+    """E g_n(y_n) [N] by (A11), differentiable in alpha, beta, theta, the noise and the parameters
+    of the site.
 
     :param characteristic: the characteristic functions at omega [n, D, T], for theta [D, 1, P].
     :param y: the projections.
     :param site: sites that have `kernel` and `gauss`.
     :param R: the range of y in standard deviations.
-    :param T: the number of frequencies. They follow (A13) for `y.scale` and are not differentiated. 64 give an error of 1e-10
-        for light tails, R of 10 or less; T must grow in proportion to R.
+    :param T: the number of frequencies. They follow (A13) for `y.scale` and are not differentiated.
+        64 give an error of 1e-10 for light tails, R of 10 or less; T must grow in proportion to R.
     :param memory: bytes that `work` complex tensors [n, D, T] may take.
     :param work: how many such tensors there are.
     :raises DataError: if the site has no transform, or for less than two frequencies.
@@ -52,35 +57,50 @@ def frequency_sum_expectation(
         raise DataError(f"T={T}: the sum needs at least two frequencies, for example 64.")
     reach = tf.cast(R, y.alpha.dtype)
 
-    def block(alpha: tf.Tensor, beta: tf.Tensor, noise: tf.Tensor, scale: tf.Tensor, *rest: tf.Tensor) -> tf.Tensor:
+    def block(
+        alpha: tf.Tensor, beta: tf.Tensor, noise: tf.Tensor, scale: tf.Tensor, *rest: tf.Tensor
+    ) -> tf.Tensor:
         *parameters, theta = rest
         shift = beta if site.centre is None else beta - site.centre(*parameters)
         omega, weight, shift = _rule(site, shift, scale, parameters, reach, T)
         variance = tf.reduce_sum(tf.square(alpha), axis=1) + noise
         phi = transform_of(characteristic, alpha, None if y.noise is None else noise, omega, theta)
         gauss = tf.exp(-0.5 * variance[:, None] * tf.square(omega))
-        kernel = transform(omega, *(part[:, None] for part in parameters)) * weight / tf.square(omega)
+        kernel = (
+            transform(omega, *(part[:, None] for part in parameters)) * weight / tf.square(omega)
+        )
         phase = omega * shift[:, None]
         terms = tf.cos(phase) * (gauss - tf.math.real(phi))
         if phi.dtype.is_complex:
             terms += tf.sin(phase) * tf.math.imag(phi)
-        return reference(beta, variance, *parameters) + tf.reduce_sum(kernel * terms, axis=1) / math.pi  # (A11)
+        return (
+            reference(beta, variance, *parameters) + tf.reduce_sum(kernel * terms, axis=1) / math.pi
+        )  # (A11)
 
     rows = rows_of(memory, y.alpha.shape[1], T, work, y.alpha.dtype)
     return map_blocks(block, [*y.per_site, *site.parameters], [y.theta], rows)
 
 
 def _rule(
-    site: Site, shift: tf.Tensor, spread: tf.Tensor, parameters: list[tf.Tensor], R: tf.Tensor, T: int
+    site: Site,
+    shift: tf.Tensor,
+    spread: tf.Tensor,
+    parameters: list[tf.Tensor],
+    R: tf.Tensor,
+    T: int,
 ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """Frequencies and weights [n, T], and the distance [n] between the mean of y and the centre of the site.
+    """Frequencies and weights [n, T], and the distance [n] between the mean of y and the centre of
+    the site.
 
-    The frequencies are a trapezoid rule by (A13), or Gauss-Legendre nodes up to the `cutoff` of a site; they are not
-    differentiated. The distance is clipped to the range in which y has mass: the sum is periodic in it, and beyond that range
-    the next period would add a correction where there is none.
+    The frequencies are a trapezoid rule by (A13), or Gauss-Legendre nodes up to the `cutoff` of a
+    site; they are not differentiated. The distance is clipped to the range in which y has mass: the
+    sum is periodic in it, and beyond that range the next period would add a correction where there
+    is none.
     """
     if site.cutoff is not None:
-        nodes, weights = (tf.constant(part, shift.dtype) for part in np.polynomial.legendre.leggauss(T))
+        nodes, weights = (
+            tf.constant(part, shift.dtype) for part in np.polynomial.legendre.leggauss(T)
+        )
         half = 0.5 * tf.stop_gradient(site.cutoff(spread, *parameters))[:, None]
         return half * (nodes + 1.0), half * weights, shift
     width = tf.zeros_like(shift) if site.width is None else site.width(*parameters)

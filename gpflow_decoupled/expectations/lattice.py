@@ -4,8 +4,9 @@
 2. The masses of y are the convolution of those of its D terms, by FFTs on a ring of 2 K places.
 3. E g(y) is the sum of masses times g at the centres of the cells.
 
-Rounding v_d to the centres of cells adds the variance width^2 / 12 per term, which would make the bound visibly too low: the
-values are rescaled to the right variance. At kinks g is averaged over the cell, (A9), which keeps the result smooth.
+Rounding v_d to the centres of cells adds the variance width^2 / 12 per term, which would make the
+bound visibly too low: the values are rescaled to the right variance. At kinks g is averaged over
+the cell, (A9), which keeps the result smooth.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ _FAR = 1e8
 
 
 def cell_masses(cdf: Cdf, alpha: tf.Tensor, theta: tf.Tensor, step: tf.Tensor, K: int) -> tf.Tensor:
-    """Masses [n, D, K] of alpha_d v_d in K cells around (k - K/2) step, (A8); the two outer cells have no outer edge.
+    """Masses [n, D, K] of alpha_d v_d in K cells around (k - K/2) step, (A8); the two outer cells
+    have no outer edge.
 
     :param cdf: the cdfs at v [n, D, K - 1], for theta [D, 1, P].
     :param alpha: [n, D], of any sign; where it is zero, all mass is in the cell around zero.
@@ -48,24 +50,32 @@ def cell_masses(cdf: Cdf, alpha: tf.Tensor, theta: tf.Tensor, step: tf.Tensor, K
     first, last = below[..., :1], below[..., -1:]
     upward = sign[:, :, None]
     ends = tf.where(upward > 0.0, first, 1.0 - first), tf.where(upward > 0.0, 1.0 - last, last)
-    return tf.concat([ends[0], upward * (below[..., 1:] - below[..., :-1]), ends[1]], axis=-1)  # (A8)
+    return tf.concat(
+        [ends[0], upward * (below[..., 1:] - below[..., :-1]), ends[1]], axis=-1
+    )  # (A8)
 
 
 def convolve(masses: tf.Tensor) -> tf.Tensor:
-    """The masses [n, 2 K] of a sum, in the order of its values from -K to K - 1 steps, from those of its terms [n, D, K].
+    """The masses [n, 2 K] of a sum, in the order of its values from -K to K - 1 steps, from those
+    of its terms [n, D, K].
 
-    The ring has 2 K places, and mass beyond wraps around. The gradient is (A15), with one FFT per term.
+    The ring has 2 K places, and mass beyond wraps around. The gradient is (A15), with one FFT per
+    term.
     """
     K = masses.shape[2]
 
     @tf.custom_gradient
     def summed(masses: tf.Tensor) -> tuple:
         spectra = tf.signal.rfft(_on_ring(masses, K))
-        total = tf.roll(tf.signal.irfft(tf.reduce_prod(spectra, axis=1), fft_length=[2 * K]), K, axis=1)
+        total = tf.roll(
+            tf.signal.irfft(tf.reduce_prod(spectra, axis=1), fft_length=[2 * K]), K, axis=1
+        )
 
         def gradient(upstream: tf.Tensor) -> tf.Tensor:
             waves = tf.signal.rfft(tf.roll(upstream, K, axis=1))
-            rings = tf.signal.irfft(waves[:, None] * tf.math.conj(other_factors(spectra)), fft_length=[2 * K])  # (A15)
+            rings = tf.signal.irfft(
+                waves[:, None] * tf.math.conj(other_factors(spectra)), fft_length=[2 * K]
+            )  # (A15)
             return tf.concat([rings[..., -K // 2 :], rings[..., : K // 2]], axis=-1)
 
         return total, gradient
@@ -80,14 +90,25 @@ def _on_ring(masses: tf.Tensor, K: int) -> tf.Tensor:
 
 
 def _summed(
-    cdf: Cdf, alpha: tf.Tensor, noise: tf.Tensor, scale: tf.Tensor, theta: tf.Tensor, R: Reach, K: int, noisy: bool
+    cdf: Cdf,
+    alpha: tf.Tensor,
+    noise: tf.Tensor,
+    scale: tf.Tensor,
+    theta: tf.Tensor,
+    R: Reach,
+    K: int,
+    noisy: bool,
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """Values of y - beta and their masses, [n, 2 K] each, before the variance is corrected; noise is one more term."""
+    """Values of y - beta and their masses, [n, 2 K] each, before the variance is corrected; noise
+    is one more term.
+    """
     step = 2.0 * tf.cast(R, alpha.dtype) * scale / K
     masses = cell_masses(cdf, alpha, theta, step, K)
     if noisy:
         root = tf.sqrt(tf.maximum(noise, tiny(alpha)))[:, None]
-        masses = tf.concat([masses, cell_masses(lambda v, _: normal_cdf(v), root, theta, step, K)], axis=1)
+        masses = tf.concat(
+            [masses, cell_masses(lambda v, _: normal_cdf(v), root, theta, step, K)], axis=1
+        )
     return step[:, None] * tf.range(-K, K, dtype=alpha.dtype), convolve(masses)
 
 
@@ -101,26 +122,31 @@ def lattice_expectation(
     work: int = 12,
     matched: bool = True,
 ) -> tf.Tensor:
-    """E g_n(y_n) [N], differentiable in alpha, beta, theta, the noise and the parameters of the site.
+    """E g_n(y_n) [N], differentiable in alpha, beta, theta, the noise and the parameters of the
+    site.
 
-    The error falls 16-fold or faster when K grows fourfold. The result is minus infinity where the lattice ends before g times
-    the density has decayed.
+    The error falls 16-fold or faster when K grows fourfold. The result is minus infinity where the
+    lattice ends before g times the density has decayed.
 
     :param cdf: the cdfs at v [n, D, K - 1], for theta [D, 1, P].
-    :param y: the projections. The lattice is centred on beta; its width follows `y.scale` and is not differentiated.
+    :param y: the projections. The lattice is centred on beta; its width follows `y.scale` and is
+        not differentiated.
     :param site: the functions g_n.
     :param R: half the width of the lattice, in standard deviations of y.
     :param K: the number of points, a power of two.
     :param memory: bytes that `work` complex tensors [n, D, K + 1] may take.
     :param work: how many such tensors there are.
     :param matched: rescale the values so that their variance is that of y.
-    :raises DataError: if K is no power of two, shapes do not agree, or one site takes more than the memory limit.
+    :raises DataError: if K is no power of two, shapes do not agree, or one site takes more than the
+    memory limit.
     """
     check_points(K)
     check_projections(y, site)
     noisy = y.noise is not None
 
-    def block(alpha: tf.Tensor, beta: tf.Tensor, noise: tf.Tensor, scale: tf.Tensor, *rest: tf.Tensor) -> tf.Tensor:
+    def block(
+        alpha: tf.Tensor, beta: tf.Tensor, noise: tf.Tensor, scale: tf.Tensor, *rest: tf.Tensor
+    ) -> tf.Tensor:
         *parameters, theta = rest
         u, rho = _summed(cdf, alpha, noise, scale, theta, R, K, noisy)
         width = tf.stop_gradient(u[:, 1:2] - u[:, :1])
@@ -142,7 +168,9 @@ def lattice_expectation(
 def _matched(
     u: tf.Tensor, rho: tf.Tensor, variance: tf.Tensor, width: tf.Tensor, averaged: bool
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """The values u [n, 2 K] shifted to mean zero and rescaled to the variance [n, 1], and the new width of their cells."""
+    """The values u [n, 2 K] shifted to mean zero and rescaled to the variance [n, 1], and the new
+    width of their cells.
+    """
     mean = tf.reduce_sum(rho * u, axis=1, keepdims=True)
     on_lattice = tf.reduce_sum(rho * tf.square(u - mean), axis=1, keepdims=True)
     if averaged:

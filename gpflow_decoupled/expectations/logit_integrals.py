@@ -1,14 +1,17 @@
-"""The expectation of log(1 + e^eta) for eta ~ N(h, sigma^2), and its derivatives in h and sigma, to 1e-12 at any sigma.
+"""The expectation of log(1 + e^eta) for eta ~ N(h, sigma^2), and its derivatives in h and sigma, to
+1e-12 at any sigma.
 
-Below sigma = 1, Gauss-Hermite quadrature with 40 nodes is exact to all digits, and (V2) gives the derivatives. Above, where
-that rule fails, the expectation is a Fourier integral (V4). With u = sigma omega, t = h / sigma, the normal density phi and
-cdf Phi, and k(omega) = pi omega / sinh(pi omega), the characteristic function of the logistic density,
+Below sigma = 1, Gauss-Hermite quadrature with 40 nodes is exact to all digits, and (V2) gives the
+derivatives. Above, where that rule fails, the expectation is a Fourier integral (V4). With u =
+sigma omega, t = h / sigma, the normal density phi and cdf Phi, and k(omega) = pi omega / sinh(pi
+omega), the characteristic function of the logistic density,
 
-    E = sigma phi(t) + h Phi(t) + sigma / pi  int_0^inf cos(u t) e^(-u^2/2) (1 - k(u / sigma)) / u^2 du.
+    E = sigma phi(t) + h Phi(t) + sigma / pi  int_0^inf cos(u t) e^(-u^2/2) (1 - k(u / sigma)) / u^2
+    du.
 
-The first two terms are the expectation of max(eta, 0). The trapezoid rule makes the integral periodic in h, with a period of
-at least 18 sigma + 60, so that one grid in u is fine enough for every sigma >= 1. Beyond half a period the integral is zero to
-all digits, and h is clipped there.
+The first two terms are the expectation of max(eta, 0). The trapezoid rule makes the integral
+periodic in h, with a period of at least 18 sigma + 60, so that one grid in u is fine enough for
+every sigma >= 1. Beyond half a period the integral is zero to all digits, and h is clipped there.
 """
 
 from __future__ import annotations
@@ -34,7 +37,9 @@ _FINE, _COARSE = 16, 7
 _NODES = _FINE * _COARSE
 _STEP = 2.0 * np.pi * CROSSOVER / (18.0 * CROSSOVER + 60.0)
 _SMALL = 1e-4
-"""Probabilities below this lose digits as a difference. With h >= -sigma^2 / 2 they imply sigma > 7 and h < -3.5 sigma."""
+"""Probabilities below this lose digits as a difference. With h >= -sigma^2 / 2 they imply sigma > 7
+and h < -3.5 sigma.
+"""
 _BLOCK = 4096
 """The number of elements per block, which takes about 40 MB."""
 _SQRT_2_PI = np.sqrt(2.0 * np.pi)
@@ -42,7 +47,9 @@ assert _STEP * (_NODES - 1) > _LAST
 
 
 class LogitMoments(NamedTuple):
-    """F(h, sigma) = E log(1 + e^eta) and its first and second derivatives in h and s = sigma, all of the shape of h."""
+    """F(h, sigma) = E log(1 + e^eta) and its first and second derivatives in h and s = sigma, all
+    of the shape of h.
+    """
 
     value: tf.Tensor
     d_h: tf.Tensor
@@ -55,16 +62,24 @@ class LogitMoments(NamedTuple):
 def softplus_moments(h: tf.Tensor, sigma: tf.Tensor) -> LogitMoments:
     """F and its derivatives at h and sigma of the same shape [...].
 
-    F is even in sigma, which may have any sign. All results are finite for finite arguments. Cost: about 4 microseconds per
-    element above sigma = 1, and 1 below.
+    F is even in sigma, which may have any sign. All results are finite for finite arguments. Cost:
+    about 4 microseconds per element above sigma = 1, and 1 below.
     """
     return LogitMoments(
-        *_chosen(h, sigma, _hermite_moments, _fourier_moments, odd=(False, False, True, False, True, False))
+        *_chosen(
+            h,
+            sigma,
+            _hermite_moments,
+            _fourier_moments,
+            odd=(False, False, True, False, True, False),
+        )
     )
 
 
 def softplus_mean(h: tf.Tensor, sigma: tf.Tensor) -> tf.Tensor:
-    """F only, at h and sigma of the same shape [...]; its gradient is (d_h, d_s) of `softplus_moments`."""
+    """F only, at h and sigma of the same shape [...]; its gradient is (d_h, d_s) of
+    `softplus_moments`.
+    """
 
     @tf.custom_gradient
     def mean(h: tf.Tensor, sigma: tf.Tensor) -> tuple:
@@ -80,13 +95,15 @@ def softplus_mean(h: tf.Tensor, sigma: tf.Tensor) -> tf.Tensor:
 
 
 def log_sigmoid_mean(h: tf.Tensor, sigma: tf.Tensor) -> tf.Tensor:
-    """log E s(eta) with the logistic function s, at h and sigma > 0 of the same shape [...], to all digits.
+    """log E s(eta) with the logistic function s, at h and sigma > 0 of the same shape [...], to all
+    digits.
 
-    The steps for small probabilities, where E s(eta) as computed by `softplus_moments` loses digits:
+    The steps for small probabilities, where E s(eta) as computed by `softplus_moments` loses
+    digits:
 
     1. e^(-eta) s(eta) = s(-eta) reflects h below -sigma^2 / 2 to above it.
-    2. What is still small is evaluated with the mean of eta tilted to 0, where the Fourier transform of the integrand is
-       pi / sin(pi (a - i omega)) with a = -h / sigma^2.
+    2. What is still small is evaluated with the mean of eta tilted to 0, where the Fourier
+       transform of the integrand is pi / sin(pi (a - i omega)) with a = -h / sigma^2.
     """
     reflected = h < -0.5 * tf.square(sigma)
     offset = tf.where(reflected, h + 0.5 * tf.square(sigma), tf.zeros_like(h))
@@ -112,8 +129,12 @@ Rule = Callable[[tf.Tensor, tf.Tensor], list[tf.Tensor]]
 """Takes h and sigma > 0, [M] each, and returns a list of results, [M] each."""
 
 
-def _chosen(h: tf.Tensor, sigma: tf.Tensor, hermite: Rule, fourier: Rule, odd: tuple[bool, ...]) -> list[tf.Tensor]:
-    """Each element by the rule for its sigma; `odd` says which results are odd in sigma. Rules without elements do not run."""
+def _chosen(
+    h: tf.Tensor, sigma: tf.Tensor, hermite: Rule, fourier: Rule, odd: tuple[bool, ...]
+) -> list[tf.Tensor]:
+    """Each element by the rule for its sigma; `odd` says which results are odd in sigma. Rules
+    without elements do not run.
+    """
     shape, h, size = tf.shape(h), tf.reshape(h, [-1]), tf.abs(tf.reshape(sigma, [-1]))
     large = size >= CROSSOVER
 
@@ -139,7 +160,9 @@ def _by_blocks(rule: Rule, h: tf.Tensor, sigma: tf.Tensor, results: int) -> list
     missing = -size % block
     padded = (tf.pad(h, [[0, missing]]), tf.pad(sigma, [[0, missing]], constant_values=CROSSOVER))
     rows = tuple(tf.reshape(array, [-1, block]) for array in padded)
-    parts = tf.map_fn(lambda row: rule(*row), rows, fn_output_signature=[h.dtype] * results, parallel_iterations=1)
+    parts = tf.map_fn(
+        lambda row: rule(*row), rows, fn_output_signature=[h.dtype] * results, parallel_iterations=1
+    )
     return [tf.reshape(part, [-1])[:size] for part in parts]
 
 
@@ -161,7 +184,9 @@ def _hermite_moments(h: tf.Tensor, sigma: tf.Tensor) -> list[tf.Tensor]:
     eta, z, weights = _nodes(h, sigma)
     s = tf.sigmoid(eta)
     first = tf.matmul(s, np.stack([weights, weights * z], axis=1))  # (V2)
-    second = tf.matmul(s * tf.sigmoid(-eta), np.stack([weights, weights * z, weights * z**2], axis=1))  # (V2)
+    second = tf.matmul(
+        s * tf.sigmoid(-eta), np.stack([weights, weights * z, weights * z**2], axis=1)
+    )  # (V2)
     return [*_hermite_value(h, sigma), *tf.unstack(first, axis=1), *tf.unstack(second, axis=1)]
 
 
@@ -176,7 +201,9 @@ def _value(h: tf.Tensor, sigma: tf.Tensor, cosine: tf.Tensor, share: tf.Tensor) 
     """F [M] by (V4), from cos(u t) and (1 - k) / omega^2, [M, Q] each."""
     t, density, mass = _normal(h, sigma)
     integral = tf.linalg.matvec(cosine * share, _weights(h)[0])
-    return sigma * density + tf.where(t < -40.0, tf.zeros_like(h), h) * mass + integral / sigma  # (V4)
+    return (
+        sigma * density + tf.where(t < -40.0, tf.zeros_like(h), h) * mass + integral / sigma
+    )  # (V4)
 
 
 def _fourier_moments(h: tf.Tensor, sigma: tf.Tensor) -> list[tf.Tensor]:
@@ -185,13 +212,22 @@ def _fourier_moments(h: tf.Tensor, sigma: tf.Tensor) -> list[tf.Tensor]:
     k, share = _kernel(sigma)
     weights, u = _weights(h)
     mass = _normal(h, sigma)[2]
-    # k is the characteristic function of the logistic density, the second derivative of log(1 + e^x): from there on the
-    # derivatives have no other term
+    # k is the characteristic function of the logistic density, the second derivative of log(1 +
+    # e^x): from there on the derivatives have no other term
     d_h = mass - tf.linalg.matvec(sine * share, weights * u) / tf.square(sigma)
-    even = tf.matmul(cosine * k, np.stack([weights, weights * (1.0 - u**2)], axis=1)) / sigma[:, None]
+    even = (
+        tf.matmul(cosine * k, np.stack([weights, weights * (1.0 - u**2)], axis=1)) / sigma[:, None]
+    )
     odd = tf.linalg.matvec(sine * k, weights * u) / sigma
     curvature = tf.maximum(even[:, 0], 0.0)
-    return [_value(h, sigma, cosine, share), d_h, sigma * curvature, curvature, -odd, even[:, 1]]  # (V3), (V4)
+    return [
+        _value(h, sigma, cosine, share),
+        d_h,
+        sigma * curvature,
+        curvature,
+        -odd,
+        even[:, 1],
+    ]  # (V3), (V4)
 
 
 def _grid() -> tuple[np.ndarray, np.ndarray]:
@@ -215,7 +251,9 @@ def _normal(h: tf.Tensor, sigma: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Te
 
 
 def _waves(h: tf.Tensor, sigma: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """cos(u t) and sin(u t), [M, Q] each, by the addition theorem from those on a coarse and on a fine grid."""
+    """cos(u t) and sin(u t), [M, Q] each, by the addition theorem from those on a coarse and on a
+    fine grid.
+    """
     reach = 9.0 + 30.0 / sigma
     phase = _STEP * tf.clip_by_value(h / sigma, -reach, reach)[:, None]
     fine = phase * np.arange(_FINE, dtype=h.dtype.as_numpy_dtype)

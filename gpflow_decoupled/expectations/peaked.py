@@ -1,8 +1,10 @@
-"""Nodes for the mean of a function that bends near one place, under a Gaussian that is narrower or much wider than the bend.
+"""Nodes for the mean of a function that bends near one place, under a Gaussian that is narrower or
+much wider than the bend.
 
-Gauss-Hermite nodes follow the Gaussian. Where it is narrow beside the width of the bend, 20 of them are exact to round-off;
-where it is wide, all of them miss the bend. Here the nodes of a wide Gaussian are those of Gauss and Legendre in t, where
-y = centre + width sinh t: they lie evenly over the bend, and ever further apart in its tails.
+Gauss-Hermite nodes follow the Gaussian. Where it is narrow beside the width of the bend, 20 of them
+are exact to round-off; where it is wide, all of them miss the bend. Here the nodes of a wide
+Gaussian are those of Gauss and Legendre in t, where y = centre + width sinh t: they lie evenly over
+the bend, and ever further apart in its tails.
 """
 
 from __future__ import annotations
@@ -19,7 +21,9 @@ from numpy.polynomial.legendre import leggauss
 _NODES, _REACH = 128, 8.5
 """Nodes under a wide Gaussian, and how many of its standard deviations they cover"""
 _NARROW, _FAR = 0.25, 15.0
-"""A Gaussian is narrow where its deviation is below this share of the width, or this often below the distance to the centre"""
+"""A Gaussian is narrow where its deviation is below this share of the width, or this often below
+the distance to the centre
+"""
 _WIDEST = 1e8
 """Beyond so many widths the deviation counts as so many"""
 
@@ -27,14 +31,17 @@ _WIDEST = 1e8
 def peaked_rule(
     m: tf.Tensor, spread: tf.Tensor, centre: tf.Tensor, width: tf.Tensor, hermite: int = 20
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """Nodes z and weights w [Q, ...] such that sum_q w_q g(m + spread z_q) is E g(y) under y ~ N(m, spread^2), to about 1e-9.
+    """Nodes z and weights w [Q, ...] such that sum_q w_q g(m + spread z_q) is E g(y) under y ~ N(m,
+    spread^2), to about 1e-9.
 
-    For a g that is smooth over distances below `width` about `centre`, or in proportion to the distance from there: its
-    nearest singularity in the complex plane should lie at about centre + i width. Nodes and weights are not differentiated,
-    so that the derivatives of the sum in m and spread are the sums of the derivatives of g, which are as exact.
+    For a g that is smooth over distances below `width` about `centre`, or in proportion to the
+    distance from there: its nearest singularity in the complex plane should lie at about centre + i
+    width. Nodes and weights are not differentiated, so that the derivatives of the sum in m and
+    spread are the sums of the derivatives of g, which are as exact.
 
     :param m: means [...].
-    :param spread: standard deviations [...], of any sign; a rule for -spread has the opposite nodes.
+    :param spread: standard deviations [...], of any sign; a rule for -spread has the opposite
+        nodes.
     :param centre: where g bends [...].
     :param width: the width of the bend [...], above 0.
     :param hermite: the number of Gauss-Hermite nodes where the Gaussian is narrow.
@@ -50,18 +57,28 @@ def peaked_rule(
     # 1) Gauss-Hermite nodes, with weights of zero added up to Q
     z_narrow, w_narrow = hermegauss(hermite)
     room = (0, max(0, _NODES - hermite))
-    z_narrow, w_narrow = (np.pad(part, room).reshape(lead) for part in (z_narrow, w_narrow / w_narrow.sum()))
+    z_narrow, w_narrow = (
+        np.pad(part, room).reshape(lead) for part in (z_narrow, w_narrow / w_narrow.sum())
+    )
     z_narrow, w_narrow = (tf.constant(part, m.dtype) for part in (z_narrow, w_narrow))
 
     # 2) nodes in t, with distances in units of the width
-    nodes, weights = (tf.constant(part.reshape(lead), m.dtype) for part in leggauss(max(_NODES, hermite)))
+    nodes, weights = (
+        tf.constant(part.reshape(lead), m.dtype) for part in leggauss(max(_NODES, hermite))
+    )
     unit = tf.maximum(width, size / _WIDEST)
     offset, deviation = (m - centre) / unit, tf.maximum(size / unit, 0.1 * _NARROW)
     low, high = (tf.asinh(offset + side * deviation) for side in (-_REACH, _REACH))
     half = 0.5 * (high - low)
     t = 0.5 * (high + low) + half * nodes
     z_wide = (tf.sinh(t) - offset) / deviation
-    w_wide = weights * half * tf.cosh(t) * tf.exp(-0.5 * tf.square(z_wide)) / (math.sqrt(2.0 * math.pi) * deviation)
+    w_wide = (
+        weights
+        * half
+        * tf.cosh(t)
+        * tf.exp(-0.5 * tf.square(z_wide))
+        / (math.sqrt(2.0 * math.pi) * deviation)
+    )
     w_wide /= tf.reduce_sum(w_wide, axis=0)
 
     # 3) for each Gaussian those that fit

@@ -1,13 +1,17 @@
-"""Upper bounds of log(1 + e^x) by R quadratic pieces, and their Gaussian expectations; Marlin, Khan & Murphy 2011.
+"""Upper bounds of log(1 + e^x) by R quadratic pieces, and their Gaussian expectations; Marlin, Khan
+& Murphy 2011.
 
-Knots and coefficients are chosen together, so that each piece is at most the same gap epsilon above the function.
+Knots and coefficients are chosen together, so that each piece is at most the same gap epsilon above
+the function.
 
-The best bound: no other R pieces have a smaller gap. On an interval the best quadratic from above is the best uniform
-approximation, raised by its error, which Remez' algorithm finds. The bound jumps by epsilon at its knots, so that its
-expectation (V5) is not convex in the mean h and the standard deviation sigma.
+The best bound: no other R pieces have a smaller gap. On an interval the best quadratic from above
+is the best uniform approximation, raised by its error, which Remez' algorithm finds. The bound
+jumps by epsilon at its knots, so that its expectation (V5) is not convex in the mean h and the
+standard deviation sigma.
 
-The convex bound, (V28): each piece meets the function at both of its ends, and has its slope at the outer one. So the bound
-is continuous, its slope only jumps upwards, and the expectation is convex. Its gap is about twice that of the best bound.
+The convex bound, (V28): each piece meets the function at both of its ends, and has its slope at the
+outer one. So the bound is continuous, its slope only jumps upwards, and the expectation is convex.
+Its gap is about twice that of the best bound.
 """
 
 from __future__ import annotations
@@ -29,11 +33,15 @@ from .logit_integrals import LogitMoments
 
 _SQRT_2_PI = np.sqrt(2.0 * np.pi)
 _Fit = Callable[[float, float], tuple[np.ndarray, float]]
-"""Of the ends of an interval: the coefficients (a, b, c) of a quadratic above log(1 + e^x) there, and its gap"""
+"""Of the ends of an interval: the coefficients (a, b, c) of a quadratic above log(1 + e^x) there,
+and its gap
+"""
 
 
 class Pieces(NamedTuple):
-    """The pieces: log(1 + e^x) <= a_r x^2 + b_r x + c_r <= log(1 + e^x) + gap between knots r - 1 and r."""
+    """The pieces: log(1 + e^x) <= a_r x^2 + b_r x + c_r <= log(1 + e^x) + gap between knots r - 1
+    and r.
+    """
 
     a: np.ndarray
     """[R]"""
@@ -49,12 +57,15 @@ class Pieces(NamedTuple):
 
 @cache
 def softplus_pieces(number: int = 20, convex: bool = False) -> Pieces:
-    """The best bound with a number of pieces, or the convex one; it takes about a second for 20 pieces and is cached.
+    """The best bound with a number of pieces, or the convex one; it takes about a second for 20
+    pieces and is cached.
 
     :raises DataError: unless the number is even and at least 4.
     """
     if number < 4 or number % 2:
-        raise DataError(f"number={number}: the number of quadratic pieces must be even and at least 4.")
+        raise DataError(
+            f"number={number}: the number of quadratic pieces must be even and at least 4."
+        )
     inner, fit = number // 2 - 1, _touching_quadratic if convex else _best_quadratic
 
     def excess(log_gap: float) -> float:
@@ -70,14 +81,23 @@ def softplus_pieces(number: int = 20, convex: bool = False) -> Pieces:
 
 
 def _tiles(gap: float, inner: int, fit: _Fit) -> list[float]:
-    """The knots below 0: where the constant `gap` meets log(1 + e^x), then the ends of inner pieces with just that gap."""
+    """The knots below 0: where the constant `gap` meets log(1 + e^x), then the ends of inner pieces
+    with just that gap.
+    """
     edges = [float(np.log(np.expm1(gap)))]
     for _ in range(inner):
         start = edges[-1]
         if fit(start, 0.0)[1] <= gap:
             break
         # the cube root of a gap is nearly linear in the length of the piece
-        edges.append(brentq(lambda x, s=start: _root(s, x, fit) - np.cbrt(gap), start * (1.0 - 1e-3), 0.0, xtol=1e-14))
+        edges.append(
+            brentq(
+                lambda x, s=start: _root(s, x, fit) - np.cbrt(gap),
+                start * (1.0 - 1e-3),
+                0.0,
+                xtol=1e-14,
+            )
+        )
     return edges
 
 
@@ -87,7 +107,9 @@ def _root(left: float, right: float, fit: _Fit) -> float:
 
 
 def _excess(gap: float, inner: int, fit: _Fit) -> float:
-    """A function of the gap whose root is the gap with which `inner` pieces just reach 0; positive for larger gaps."""
+    """A function of the gap whose root is the gap with which `inner` pieces just reach 0; positive
+    for larger gaps.
+    """
     edges = _tiles(gap, inner, fit)
     if len(edges) > inner:
         return edges[-1]
@@ -95,9 +117,11 @@ def _excess(gap: float, inner: int, fit: _Fit) -> float:
 
 
 def _best_quadratic(left: float, right: float) -> tuple[np.ndarray, float]:
-    """The coefficients (a, b, c) of the quadratic above log(1 + e^x) with the least gap on an interval, and that gap.
+    """The coefficients (a, b, c) of the quadratic above log(1 + e^x) with the least gap on an
+    interval, and that gap.
 
-    Remez' algorithm: 1) the quadratic whose error alternates at four points; 2) the extremes of its error, as new points.
+    Remez' algorithm: 1) the quadratic whose error alternates at four points; 2) the extremes of its
+    error, as new points.
     """
     middle, half = 0.5 * (left + right), 0.5 * (right - left)
     x = np.array([-1.0, -0.5, 0.5, 1.0])  # Chebyshev's alternation
@@ -118,9 +142,11 @@ def _best_quadratic(left: float, right: float) -> tuple[np.ndarray, float]:
 
 
 def _touching_quadratic(left: float, right: float) -> tuple[np.ndarray, float]:
-    """The quadratic that meets log(1 + e^x) at both ends of an interval left of 0, with its slope at `left`; and its gap.
+    """The quadratic that meets log(1 + e^x) at both ends of an interval left of 0, with its slope
+    at `left`; and its gap.
 
-    It is above: the third derivative is positive there, and the difference is that times (x - left)^2 (right - x) / 6.
+    It is above: the third derivative is positive there, and the difference is that times (x -
+    left)^2 (right - x) / 6.
     """
     length, slope, at_left = right - left, expit(left), np.logaddexp(0.0, left)
     a = (np.logaddexp(0.0, right) - at_left - slope * length) / length**2  # (V28)
@@ -145,21 +171,35 @@ class _Terms(NamedTuple):
     sigma: tf.Tensor  # [...], the absolute value, above 0
     u: tf.Tensor  # (t - h) / sigma [..., K]
     density: tf.Tensor  # the normal density phi(u) [..., K]
-    means: tuple[tf.Tensor, tf.Tensor, tf.Tensor]  # [...] each: a, b and c averaged over the masses of the pieces
-    steps: tuple[np.ndarray, np.ndarray, np.ndarray]  # [K] each: the changes of a, b and c at the knots
+    means: tuple[
+        tf.Tensor, tf.Tensor, tf.Tensor
+    ]  # [...] each: a, b and c averaged over the masses of the pieces
+    steps: tuple[
+        np.ndarray, np.ndarray, np.ndarray
+    ]  # [K] each: the changes of a, b and c at the knots
     knots: np.ndarray  # [K]
 
 
-def piecewise_mean(h: tf.Tensor, sigma: tf.Tensor, number: int = 20, convex: bool = False) -> tf.Tensor:
-    """The expectation (V5) of the bound of a `number` of pieces under N(h, sigma^2), [...] as h and sigma; even in sigma."""
+def piecewise_mean(
+    h: tf.Tensor, sigma: tf.Tensor, number: int = 20, convex: bool = False
+) -> tf.Tensor:
+    """The expectation (V5) of the bound of a `number` of pieces under N(h, sigma^2), [...] as h and
+    sigma; even in sigma.
+    """
     return _value(_terms(h, sigma, number, convex))
 
 
-def piecewise_moments(h: tf.Tensor, sigma: tf.Tensor, number: int = 20, convex: bool = False) -> LogitMoments:
-    """The expectation (V5) and its derivatives (V6), (V3) in h and sigma, [...] each; R operations per element."""
+def piecewise_moments(
+    h: tf.Tensor, sigma: tf.Tensor, number: int = 20, convex: bool = False
+) -> LogitMoments:
+    """The expectation (V5) and its derivatives (V6), (V3) in h and sigma, [...] each; R operations
+    per element.
+    """
     terms = _terms(h, sigma, number, convex)
     size, u, (a, b, c), t = terms.sigma, terms.u, terms.steps, terms.knots
-    jump = np.zeros_like(t) if convex else a * t**2 + b * t + c  # round-off in it would be divided by sigma^4
+    jump = (
+        np.zeros_like(t) if convex else a * t**2 + b * t + c
+    )  # round-off in it would be divided by sigma^4
     bend, turn = 2.0 * a * t + b, 2.0 * a
     s = size[..., None]
     n0 = terms.density / s
@@ -186,7 +226,9 @@ def _terms(h: tf.Tensor, sigma: tf.Tensor, number: int, convex: bool) -> _Terms:
     zero, one = tf.zeros_like(u[..., :1]), tf.ones_like(u[..., :1])
     left, right = tf.concat([zero, below], -1), tf.concat([below, one], -1)
     left_rest, right_rest = tf.concat([one, above], -1), tf.concat([above, zero], -1)
-    mass = tf.where(left < 0.5, right - left, left_rest - right_rest)  # from the tail where digits do not cancel
+    mass = tf.where(
+        left < 0.5, right - left, left_rest - right_rest
+    )  # from the tail where digits do not cancel
     density = tf.exp(-0.5 * tf.square(u)) / _SQRT_2_PI
     means = (_sum(mass, a), _sum(mass, b), _sum(mass, c))
     return _Terms(h, size, u, density, means, (np.diff(a), np.diff(b), np.diff(c)), knots)

@@ -1,4 +1,6 @@
-"""Products over an axis with a gradient that never divides, and sums over sites in blocks that fit in memory."""
+"""Products over an axis with a gradient that never divides, and sums over sites in blocks that fit
+in memory.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +14,9 @@ import tensorflow as tf
 def product(factors: tf.Tensor) -> tf.Tensor:
     """The product over axis 1 of [N, D, T], real or complex: [N, T].
 
-    The gradient in one factor is the product of all others (O_dj of (A16)). It is built from the products before and after
-    that factor, and not as a quotient, so that it is right where factors are zero; the gradient of `tf.math.cumprod` is not.
+    The gradient in one factor is the product of all others (O_dj of (A16)). It is built from the
+    products before and after that factor, and not as a quotient, so that it is right where factors
+    are zero; the gradient of `tf.math.cumprod` is not.
     """
 
     @tf.custom_gradient
@@ -33,14 +36,18 @@ def other_factors(factors: tf.Tensor) -> tf.Tensor:
 
 
 def map_blocks(
-    function: Callable[..., tf.Tensor], per_site: Sequence[tf.Tensor], shared: Sequence[tf.Tensor], rows: int
+    function: Callable[..., tf.Tensor],
+    per_site: Sequence[tf.Tensor],
+    shared: Sequence[tf.Tensor],
+    rows: int,
 ) -> tf.Tensor:
     """The result [N] of function(*per_site, *shared), computed in blocks of rows.
 
-    The gradient computes each block again, so that no more than one is in memory. It reaches only the tensors that are passed
-    in here. XLA compiles only the case of one block.
+    The gradient computes each block again, so that no more than one is in memory. It reaches only
+    the tensors that are passed in here. XLA compiles only the case of one block.
 
-    :param function: row n of its result must depend on nothing but row n of `per_site` and `shared`.
+    :param function: row n of its result must depend on nothing but row n of `per_site` and
+        `shared`.
     :param per_site: tensors with N rows each.
     :param shared: tensors that all rows use.
     :param rows: the number of rows per block.
@@ -82,7 +89,9 @@ def _block_gradients(
     upstream: tf.Tensor,
     rows: int,
 ) -> list[tf.Tensor]:
-    """Gradients of the sum of upstream [N] times function, block by block: concatenated for `sites`, summed for `common`."""
+    """Gradients of the sum of upstream [N] times function, block by block: concatenated for
+    `sites`, summed for `common`.
+    """
     total = tf.shape(sites[0])[0]
     blocks = (total + rows - 1) // rows
 
@@ -91,13 +100,21 @@ def _block_gradients(
         with tf.GradientTape() as tape:
             tape.watch([*parts, *common])
             value = tf.reduce_sum(function(*parts, *common) * upstream[i * rows : (i + 1) * rows])
-        gradients = tape.gradient(value, [*parts, *common], unconnected_gradients=tf.UnconnectedGradients.ZERO)
+        gradients = tape.gradient(
+            value, [*parts, *common], unconnected_gradients=tf.UnconnectedGradients.ZERO
+        )
         written = tuple(array.write(i, part) for array, part in zip(arrays, gradients))
         return i + 1, written, tuple(old + new for old, new in zip(sums, gradients[len(sites) :]))
 
     arrays = tuple(
-        tf.TensorArray(part.dtype, blocks, infer_shape=False, element_shape=[None, *part.shape[1:]]) for part in sites
+        tf.TensorArray(part.dtype, blocks, infer_shape=False, element_shape=[None, *part.shape[1:]])
+        for part in sites
     )
     sums = tuple(tf.zeros_like(part) for part in common)
-    _, arrays, sums = tf.while_loop(lambda i, *_: i < blocks, step, (0, arrays, sums), parallel_iterations=1)
-    return [*(tf.ensure_shape(array.concat(), part.shape) for array, part in zip(arrays, sites)), *sums]
+    _, arrays, sums = tf.while_loop(
+        lambda i, *_: i < blocks, step, (0, arrays, sums), parallel_iterations=1
+    )
+    return [
+        *(tf.ensure_shape(array.concat(), part.shape) for array, part in zip(arrays, sites)),
+        *sums,
+    ]

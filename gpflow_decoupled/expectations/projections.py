@@ -1,4 +1,5 @@
-"""What the three routes to an expectation E g(y) share: the projections y, the sites g, and the memory that they may take.
+"""What the three routes to an expectation E g(y) share: the projections y, the sites g, and the
+memory that they may take.
 
 | symbol | code | shape |
 |---|---|---|
@@ -7,7 +8,7 @@
 | s_n, the standard deviation of y_n: s_n^2 = sum_d alpha_nd^2 + tau_n^2 | `spread` | [N] |
 | theta, the P shapes of each v_d | `theta` | [D, P] |
 | g_n, the log density of observation n as a function of y_n, and its parameters | `Site` | [N] each |
-"""
+"""  # noqa: E501
 
 from __future__ import annotations
 
@@ -22,11 +23,15 @@ from ..errors import DataError
 
 Rows = tuple[tf.Tensor, ...]
 Reach: TypeAlias = float | tf.Tensor
-"""R, how far a grid reaches on both sides of the mean of y, in standard deviations: a number or a scalar tensor."""
+"""R, how far a grid reaches on both sides of the mean of y, in standard deviations: a number or a
+scalar tensor.
+"""
 
 
 class Projections(NamedTuple):
-    """y_n = sum_d alpha_nd v_d + beta_n, and independent normal noise where its variance is given."""
+    """y_n = sum_d alpha_nd v_d + beta_n, and independent normal noise where its variance is
+    given.
+    """
 
     alpha: tf.Tensor
     """[N, D]"""
@@ -35,10 +40,12 @@ class Projections(NamedTuple):
     theta: tf.Tensor
     """The shapes of the base distribution, [D, P]."""
     noise: tf.Tensor | None = None
-    """The variances tau^2 [N] of the noise: normal base variables, or what a projection leaves of a Gaussian process."""
+    """The variances tau^2 [N] of the noise: normal base variables, or what a projection leaves of a
+    Gaussian process.
+    """
     frozen_spread: tf.Tensor | None = None
-    """Standard deviations [N] for which grids are laid out, by default those of y. A grid that changed with y would add its
-    own rounding to a finite difference of expectations."""
+    """Standard deviations [N] for which grids are laid out, by default those of y. A grid that
+    changed with y would add its own rounding to a finite difference of expectations."""
 
     @property
     def spread(self) -> tf.Tensor:
@@ -49,12 +56,16 @@ class Projections(NamedTuple):
 
     @property
     def scale(self) -> tf.Tensor:
-        """`frozen_spread`, or else `spread`, as a constant, [N]: grids follow it and are not differentiated."""
+        """`frozen_spread`, or else `spread`, as a constant, [N]: grids follow it and are not
+        differentiated.
+        """
         return tf.stop_gradient(self.spread if self.frozen_spread is None else self.frozen_spread)
 
     @property
     def per_site(self) -> Rows:
-        """Alpha [N, D], beta [N], the noise [N] (zero if there is none) and `scale` [N], which have one row per site."""
+        """Alpha [N, D], beta [N], the noise [N] (zero if there is none) and `scale` [N], which have
+        one row per site.
+        """
         noise = tf.zeros_like(self.beta) if self.noise is None else self.noise
         return self.alpha, self.beta, noise, self.scale
 
@@ -62,8 +73,9 @@ class Projections(NamedTuple):
 class Site(NamedTuple):
     """The log density g_n(y) of each observation, as functions of y and of parameters [N].
 
-    g(y) = smooth(y) + slope |y - place|, where `kink` gives place and slope. `kernel`, `gauss`, `centre`, `width` and
-    `cutoff` serve the route "frequency_sum" only. The functions take the parameters after y, as [n, 1].
+    g(y) = smooth(y) + slope |y - place|, where `kink` gives place and slope. `kernel`, `gauss`,
+    `centre`, `width` and `cutoff` serve the route "frequency_sum" only. The functions take the
+    parameters after y, as [n, 1].
     """
 
     smooth: Callable[..., tf.Tensor]
@@ -73,16 +85,20 @@ class Site(NamedTuple):
     kink: Callable[..., tuple[tf.Tensor, tf.Tensor]] | None = None
     """(*parameters [n, 1]) -> place, slope [n, 1]"""
     kernel: Callable[..., tf.Tensor] | None = None
-    """(omega [n, T], *parameters [n, 1]) -> k(omega) e^{i omega centre} of (A11), [n, T], which is real and even"""
+    """(omega [n, T], *parameters [n, 1]) -> k(omega) e^{i omega centre} of (A11), [n, T], which is
+    real and even
+    """
     gauss: Callable[..., tf.Tensor] | None = None
     """(m, variance, *parameters), [n] each -> E g under N(m, variance), [n]"""
     centre: Callable[..., tf.Tensor] | None = None
     """(*parameters [n]) -> the point about which g'' is symmetric, [n]; zero if not given"""
     width: Callable[..., tf.Tensor] | None = None
-    """(*parameters [n]) -> w of (A13), how far g'' reaches from its centre, [n]; zero if not given"""
+    """(*parameters [n]) -> w of (A13), how far g'' reaches from its centre, [n]; zero if not
+    given
+    """
     cutoff: Callable[..., tf.Tensor] | None = None
-    """(spread, *parameters), [n] each -> the last frequency [n], for a k with a kink at zero: Gauss-Legendre nodes up to it
-    replace the trapezoid rule"""
+    """(spread, *parameters), [n] each -> the last frequency [n], for a k with a kink at zero:
+    Gauss-Legendre nodes up to it replace the trapezoid rule"""
 
 
 def tiny(like: tf.Tensor) -> float:
@@ -96,27 +112,33 @@ def check_projections(y: Projections, site: Site | None = None) -> None:
     if alpha.rank != 2 or beta.rank != 1:
         raise DataError(f"alpha has shape {alpha} and beta {beta}; they must be [N, D] and [N].")
     rows = {"beta": y.beta, "noise": y.noise, "frozen_spread": y.frozen_spread}
-    rows |= {f"parameter {i} of the site": part for i, part in enumerate(site.parameters if site else ())}
+    rows |= {
+        f"parameter {i} of the site": part for i, part in enumerate(site.parameters if site else ())
+    }
     for name, part in rows.items():
         if part is not None and not part.shape.is_compatible_with(alpha[:1]):
             raise DataError(
-                f"{name} has shape {part.shape} and alpha {alpha}: it must have {alpha[0]} entries, one per site."
+                f"{name} has shape {part.shape} and alpha {alpha}: it must have {alpha[0]} entries,"
+                " one per site."
             )
     if y.theta.shape.rank != 2 or not y.theta.shape[:1].is_compatible_with(alpha[1:]):
         raise DataError(
-            f"theta has shape {y.theta.shape} and alpha {alpha}: theta must be [{alpha[1]}, P], one row per variable."
+            f"theta has shape {y.theta.shape} and alpha {alpha}: theta must be [{alpha[1]}, P], one"
+            " row per variable."
         )
 
 
 def rows_of(limit: float, D: int, length: int, work: int, dtype: tf.DType) -> int:
-    """The number of sites per block, such that `work` complex tensors [n, D, length] take no more than `limit` bytes.
+    """The number of sites per block, such that `work` complex tensors [n, D, length] take no more
+    than `limit` bytes.
 
     :raises DataError: if one site alone takes more.
     """
     one = 2 * dtype.size * D * length * work
     if one > limit:
         raise DataError(
-            f"One site with D = {D} dimensions and {length} points takes {one / 2**20:.3g} MiB, more than the memory limit of "
-            f"{limit / 2**20:.3g} MiB: raise memory, take fewer points, or fewer dimensions that are not normal (non_normal)."
+            f"One site with D = {D} dimensions and {length} points takes {one / 2**20:.3g} MiB,"
+            f" more than the memory limit of {limit / 2**20:.3g} MiB: raise memory, take fewer"
+            " points, or fewer dimensions that are not normal (non_normal)."
         )
     return int(limit // one)

@@ -1,4 +1,6 @@
-"""How a model integrates its sites: E g_n(y_n) for its base distribution, with a choice of route, frequencies and points."""
+"""How a model integrates its sites: E g_n(y_n) for its base distribution, with a choice of route,
+frequencies and points.
+"""
 
 from __future__ import annotations
 
@@ -31,8 +33,8 @@ from .projections import Projections, Site
 ROUTES = ("auto", *fourier.ROUTES)
 _LARGEST_SHIFT = 2.0
 _FAR, _LEAST_RATE = 40.0, 0.2
-"""Growth is measured between y = 40 and y = 80, where exp(y) is finite in single precision. Below the least rate it counts as
-that of a power, which abs(y)^8 does."""
+"""Growth is measured between y = 40 and y = 80, where exp(y) is finite in single precision. Below
+the least rate it counts as that of a power, which abs(y)^8 does."""
 _LIGHT_TAIL = 10.0
 """The range, in standard deviations, for which 64 frequencies are enough."""
 
@@ -41,7 +43,9 @@ class Integration(NamedTuple):
     """How sites are integrated: the route, its accuracy, and its memory."""
 
     route: str = "auto"
-    """One of `ROUTES`; "auto" is "frequency_sum" where the site has a transform, else "spectral"."""
+    """One of `ROUTES`; "auto" is "frequency_sum" where the site has a transform, else
+    "spectral".
+    """
     frequencies: int = 64
     """T, for the route "frequency_sum"."""
     points: int = 1024
@@ -53,22 +57,32 @@ class Integration(NamedTuple):
         """These settings.
 
         :raises UnknownOptionError: if there is no such route.
-        :raises DataError: for numbers out of range, or a route that this base distribution does not allow.
+        :raises DataError: for numbers out of range, or a route that this base distribution does not
+        allow.
         """
         check_option("route", self.route, ROUTES)
         if not isinstance(self.frequencies, int | np.integer) or self.frequencies < 2:
             raise DataError(
-                f"frequencies={short_repr(self.frequencies)}: it must be a whole number of at least 2, for example 64."
+                f"frequencies={short_repr(self.frequencies)}: it must be a whole number of at least"
+                " 2, for example 64."
             )
-        if not isinstance(self.points, int | np.integer) or self.points < 4 or self.points & (self.points - 1):
-            raise DataError(f"points={short_repr(self.points)}: it must be a power of two, for example 1024.")
+        if (
+            not isinstance(self.points, int | np.integer)
+            or self.points < 4
+            or self.points & (self.points - 1)
+        ):
+            raise DataError(
+                f"points={short_repr(self.points)}: it must be a power of two, for example 1024."
+            )
         if not self.memory > 0.0:
             raise DataError(
-                f"memory={short_repr(self.memory)}: it must be a number of bytes above 0, for example 2.0**29."
+                f"memory={short_repr(self.memory)}: it must be a number of bytes above 0, for"
+                " example 2.0**29."
             )
         if self.route == "lattice" and not base.has_cdf:
             raise DataError(
-                f"The base distribution '{base.name}' has no cdf: use the route 'spectral' or 'frequency_sum'."
+                f"The base distribution '{base.name}' has no cdf: use the route 'spectral' or"
+                " 'frequency_sum'."
             )
         return self
 
@@ -86,11 +100,15 @@ class SiteGroup(NamedTuple):
     offset: tf.Tensor
     """[N], the prior mean of y."""
     noise: tf.Tensor | None = None
-    """The variance [N] of y given w: what inducing variables leave of a Gaussian process. None where it is zero."""
+    """The variance [N] of y given w: what inducing variables leave of a Gaussian process. None
+    where it is zero.
+    """
 
 
 def frequencies_for(base: Base) -> int:
-    """The T that is enough for a base distribution in all its likely shapes: 64 for light tails, more for heavier ones."""
+    """The T that is enough for a base distribution in all its likely shapes: 64 for light tails,
+    more for heavier ones.
+    """
     reach = _usual_reach(base)
     return int(min(64 * math.ceil(1.35 * reach / _LIGHT_TAIL), 512))
 
@@ -123,8 +141,8 @@ def _variables(base: Base) -> Variables:
 def integrate(base: Base, y: Projections, site: Site, how: Integration) -> tf.Tensor:
     """E g_n(y_n) [N], in nats.
 
-    Minus infinity where the expectation does not exist, as for sites that grow exponentially, like those of the Poisson
-    likelihood, under a base distribution with heavy tails.
+    Minus infinity where the expectation does not exist, as for sites that grow exponentially, like
+    those of the Poisson likelihood, under a base distribution with heavy tails.
 
     :param base: the base distribution.
     :param y: the projections y_n.
@@ -143,20 +161,29 @@ def integrate(base: Base, y: Projections, site: Site, how: Integration) -> tf.Te
     # exp(y) times a normal density has its mass one variance away from the mean: a wider grid
     R += tf.minimum(tf.reduce_max(y.scale), _LARGEST_SHIFT)
     value = expectation(_variables(base), y, site, R, route, size, how.memory)
-    exists = tf.reduce_all(growth_of(site)[:, None] * tf.abs(y.alpha) <= base.exponent(y.theta), axis=1)
+    exists = tf.reduce_all(
+        growth_of(site)[:, None] * tf.abs(y.alpha) <= base.exponent(y.theta), axis=1
+    )
     return tf.where(exists, value, tf.constant(-math.inf, value.dtype))
 
 
 def growth_of(site: Site) -> tf.Tensor:
-    """The rates c [N] such that g_n(y) grows like exp(c abs(y)) on its steeper side; 0 where it grows like a power."""
+    """The rates c [N] such that g_n(y) grows like exp(c abs(y)) on its steeper side; 0 where it
+    grows like a power.
+    """
     like = site.parameters[0] if site.parameters else tf.zeros([1], default_float())
     columns = [part[:, None] for part in site.parameters]
-    y = tf.constant([_FAR, 2.0 * _FAR, -_FAR, -2.0 * _FAR], like.dtype) + tf.zeros_like(like)[:, None]
+    y = (
+        tf.constant([_FAR, 2.0 * _FAR, -_FAR, -2.0 * _FAR], like.dtype)
+        + tf.zeros_like(like)[:, None]
+    )
     size = tf.math.log1p(tf.abs(tf.stop_gradient(site.smooth(y, *columns))))
     rates = tf.maximum(size[:, 1] - size[:, 0], size[:, 3] - size[:, 2]) / _FAR
     return tf.where(rates > _LEAST_RATE, rates, tf.zeros_like(rates))
 
 
 def reach_of(base: Base, theta: tf.Tensor) -> tf.Tensor:
-    """R, the widest range of the base variables in standard deviations; a scalar that is not differentiated."""
+    """R, the widest range of the base variables in standard deviations; a scalar that is not
+    differentiated.
+    """
     return tf.stop_gradient(tf.reduce_max(base.tail(theta)))

@@ -1,7 +1,8 @@
-"""The route "spectral": the density of y from the product of characteristic functions, by one inverse FFT per site.
+"""The route "spectral": the density of y from the product of characteristic functions, by one
+inverse FFT per site.
 
-E g(y) is then the sum of density times g over a regular grid of y, (A10). Any g will do; a kink of g is corrected to the
-fourth order of the step.
+E g(y) is then the sum of density times g over a regular grid of y, (A10). Any g will do; a kink of
+g is corrected to the fourth order of the step.
 """
 
 from __future__ import annotations
@@ -24,9 +25,15 @@ Transform = Callable[[tf.Tensor, tf.Tensor], tf.Tensor]
 
 
 def transform_of(
-    characteristic: Transform, alpha: tf.Tensor, noise: tf.Tensor | None, omega: tf.Tensor, theta: tf.Tensor
+    characteristic: Transform,
+    alpha: tf.Tensor,
+    noise: tf.Tensor | None,
+    omega: tf.Tensor,
+    theta: tf.Tensor,
 ) -> tf.Tensor:
-    """The characteristic function [n, T] of y - beta at omega [n, T], for alpha [n, D] and noise [n]; real or complex."""
+    """The characteristic function [n, T] of y - beta at omega [n, T], for alpha [n, D] and noise
+    [n]; real or complex.
+    """
     phi = product(characteristic(alpha[:, :, None] * omega[:, None, :], theta[:, None, :]))
     if noise is None:
         return phi
@@ -50,8 +57,8 @@ def spectral_density(
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """Values y_k and the density of y there, [N, K] each, by (A10).
 
-    The error is the mass beyond R standard deviations, and the characteristic function beyond the frequency pi / step. Small
-    negative densities are rounding errors.
+    The error is the mass beyond R standard deviations, and the characteristic function beyond the
+    frequency pi / step. Small negative densities are rounding errors.
 
     :param characteristic: the characteristic functions at omega [n, D, T], for theta [D, 1, P].
     :param y: the projections; the grid follows `y.scale`, which is not differentiated.
@@ -81,7 +88,9 @@ def _density(
     omega = 2.0 * math.pi / (K * step) * places
     phi = transform_of(characteristic, alpha, noise, omega, theta)
     # the signs shift the mean to the middle of the grid; a sinc averages over cells
-    filters = (-1.0) ** np.arange(K // 2 + 1) * (np.sinc(np.arange(K // 2 + 1) / K) if averaged else 1.0)
+    filters = (-1.0) ** np.arange(K // 2 + 1) * (
+        np.sinc(np.arange(K // 2 + 1) / K) if averaged else 1.0
+    )
     phi = tf.math.conj(as_complex(phi)) * as_complex(tf.constant(filters, alpha.dtype))
     q = tf.signal.irfft(phi, fft_length=[K]) / step  # (A10)
     return (tf.range(K, dtype=alpha.dtype) - K // 2) * step, q
@@ -96,24 +105,29 @@ def spectral_expectation(
     memory: float = 2.0**29,
     work: int = 12,
 ) -> tf.Tensor:
-    """E g_n(y_n) [N], differentiable in alpha, beta, theta, the noise and the parameters of the site.
+    """E g_n(y_n) [N], differentiable in alpha, beta, theta, the noise and the parameters of the
+    site.
 
     The result is minus infinity where the grid ends before g times the density has decayed.
 
     :param characteristic: the characteristic functions at omega [n, D, T], for theta [D, 1, P].
-    :param y: the projections. The grid is centred on beta; its width follows `y.scale` and is not differentiated.
+    :param y: the projections. The grid is centred on beta; its width follows `y.scale` and is not
+        differentiated.
     :param site: the functions g_n. Kinks are corrected to the fourth order of the step.
     :param R: half the width of the grid, in standard deviations of y.
     :param K: the number of points, a power of two.
     :param memory: bytes that `work` complex tensors [n, D, K/2 + 1] may take.
     :param work: how many such tensors there are.
-    :raises DataError: if K is no power of two, shapes do not agree, or one site takes more than the memory limit.
+    :raises DataError: if K is no power of two, shapes do not agree, or one site takes more than the
+    memory limit.
     """
     check_points(K)
     check_projections(y, site)
     noisy = y.noise is not None
 
-    def block(alpha: tf.Tensor, beta: tf.Tensor, noise: tf.Tensor, scale: tf.Tensor, *rest: tf.Tensor) -> tf.Tensor:
+    def block(
+        alpha: tf.Tensor, beta: tf.Tensor, noise: tf.Tensor, scale: tf.Tensor, *rest: tf.Tensor
+    ) -> tf.Tensor:
         *parameters, theta = rest
         u, q = _density(characteristic, alpha, noise if noisy else None, scale, theta, R, K)
         columns = [part[:, None] for part in parameters]
@@ -123,8 +137,12 @@ def spectral_expectation(
     return map_blocks(block, [*y.per_site, *site.parameters], [y.theta], rows)
 
 
-def _expected(values: tf.Tensor, q: tf.Tensor, step: tf.Tensor, site: Site, columns: list[tf.Tensor]) -> tf.Tensor:
-    """The sum [n] of density q [n, K] times g at values [n, K] that are a step [n, 1] apart, corrected at the kink."""
+def _expected(
+    values: tf.Tensor, q: tf.Tensor, step: tf.Tensor, site: Site, columns: list[tf.Tensor]
+) -> tf.Tensor:
+    """The sum [n] of density q [n, K] times g at values [n, K] that are a step [n, 1] apart,
+    corrected at the kink.
+    """
     g = site.smooth(values, *columns)
     if site.kink is None:
         return where_decayed(tf.reduce_sum(g * q, axis=1) * step[:, 0], g * q * step, -math.inf)
@@ -139,5 +157,7 @@ def _expected(values: tf.Tensor, q: tf.Tensor, step: tf.Tensor, site: Site, colu
     left, right = (tf.gather(q, cell + side, batch_dims=1) for side in (0, 1))
     inside = tf.cast((near >= 0.0) & (near < K - 1.0), q.dtype)
     density = inside * ((1.0 - xi) * left + xi * right)
-    correction = tf.square(step) * (tf.square(xi) - xi + 1.0 / 6.0) * density  # (A10), the term of a kink
+    correction = (
+        tf.square(step) * (tf.square(xi) - xi + 1.0 / 6.0) * density
+    )  # (A10), the term of a kink
     return (tf.reduce_sum(g * q, axis=1, keepdims=True) * step + slope * correction)[:, 0]

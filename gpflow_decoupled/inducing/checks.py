@@ -1,4 +1,6 @@
-"""Checks of inducing points, made once when a model is built, so that an error does not appear later in training."""
+"""Checks of inducing points, made once when a model is built, so that an error does not appear
+later in training.
+"""
 
 from __future__ import annotations
 
@@ -16,12 +18,16 @@ from ..inputs import as_array
 
 
 def check_inducing(
-    Z: ArrayLike | TensorType, name: str, num_dims: int | None = None, dtype: DTypeLike | tf.DType | None = None
+    Z: ArrayLike | TensorType,
+    name: str,
+    num_dims: int | None = None,
+    dtype: DTypeLike | tf.DType | None = None,
 ) -> None:
     """Refuse an array that cannot be used as inducing points.
 
-    Inducing points are finite, distinct rows of an array of rank 2 with at least one row. Inside a `tf.function` the values
-    of a tensor are not known yet; then only its static shape is checked. Cost: M D log M.
+    Inducing points are finite, distinct rows of an array of rank 2 with at least one row. Inside a
+    `tf.function` the values of a tensor are not known yet; then only its static shape is checked.
+    Cost: M D log M.
 
     :param Z: the points [M, D], an array, a tensor or a variable.
     :param name: what the message calls them, for example "beta".
@@ -48,9 +54,10 @@ def check_inducing(
 def check_disjoint(gamma: ArrayLike | TensorType, beta: ArrayLike | TensorType) -> None:
     """Warn if some points gamma are also points beta, and refuse a gamma of which all are.
 
-    In an orthogonally decoupled model gamma enters through the residual kernel given beta. That kernel is zero at the points
-    of beta, so that a gamma there adds nothing to the mean. Tensors whose values are not known yet are not checked. Cost:
-    (M_gamma + M_beta) D log(M_gamma + M_beta).
+    In an orthogonally decoupled model gamma enters through the residual kernel given beta. That
+    kernel is zero at the points of beta, so that a gamma there adds nothing to the mean. Tensors
+    whose values are not known yet are not checked. Cost: (M_gamma + M_beta) D log(M_gamma +
+    M_beta).
 
     :param gamma: the points of the mean alone [M_gamma, D].
     :param beta: the points of mean and covariance [M_beta, D].
@@ -73,21 +80,28 @@ def check_disjoint(gamma: ArrayLike | TensorType, beta: ArrayLike | TensorType) 
     count, total = int(np.sum(rows_in(gamma_values, beta_values))), len(gamma_values)
     fix = "choose gamma by inducing.select(X, M, kernel, given=beta)."
     if count == total:
-        raise DataError(f"All {total} rows of gamma are also rows of beta, so that gamma adds nothing: {fix}")
+        raise DataError(
+            f"All {total} rows of gamma are also rows of beta, so that gamma adds nothing: {fix}"
+        )
     if count:
         warnings.warn(
-            f"{count} of the {total} rows of gamma are also rows of beta and add nothing: {fix}", stacklevel=2
+            f"{count} of the {total} rows of gamma are also rows of beta and add nothing: {fix}",
+            stacklevel=2,
         )
 
 
-def read(Z: ArrayLike | TensorType, name: str) -> tuple[np.ndarray | None, tf.TensorShape, tf.DType]:
+def read(
+    Z: ArrayLike | TensorType, name: str
+) -> tuple[np.ndarray | None, tf.TensorShape, tf.DType]:
     """The values of an array [M, D], None if they are not known yet; its static shape; its dtype.
 
     :raises DataError: for what is not an array of numbers; `name` is what the message calls it.
     """
     tensor = tf.convert_to_tensor(as_array(Z, name))
     if not (tensor.dtype.is_floating or tensor.dtype.is_integer):
-        raise DataError(f"{name} has dtype {tensor.dtype.name}, not numbers: pass an array of floats [M, D].")
+        raise DataError(
+            f"{name} has dtype {tensor.dtype.name}, not numbers: pass an array of floats [M, D]."
+        )
     return tf.get_static_value(tensor), tensor.shape, tensor.dtype
 
 
@@ -96,13 +110,15 @@ def check_finite(values: np.ndarray, name: str) -> None:
     bad = np.flatnonzero(~np.all(np.isfinite(values), axis=1))
     if len(bad):
         raise DataError(
-            f"{name} has NaN or infinite values in {len(bad)} of {len(values)} rows, row {bad[0]} first: "
-            "remove or repair those rows."
+            f"{name} has NaN or infinite values in {len(bad)} of {len(values)} rows, row {bad[0]}"
+            " first: remove or repair those rows."
         )
 
 
 def first_equal_row(rows: np.ndarray) -> np.ndarray:
-    """For each row of [N, D], the index [N] of the first row that equals it exactly; cost N D log N."""
+    """For each row of [N, D], the index [N] of the first row that equals it exactly; cost N D log
+    N.
+    """
     _, first, group = np.unique(rows, axis=0, return_index=True, return_inverse=True)
     return first[group.reshape(-1)]  # numpy 2.0 alone returns a column
 
@@ -118,9 +134,13 @@ def _check_shape(shape: tf.TensorShape, name: str, num_dims: int | None) -> None
         raise DataError(f"{name} has shape {shape.as_list()}, but must be [M, D]{fix}.")
     rows, columns = shape.as_list()
     if rows == 0 or columns == 0:
-        raise DataError(f"{name} is empty (shape {shape.as_list()}): pass at least one point [1, D].")
+        raise DataError(
+            f"{name} is empty (shape {shape.as_list()}): pass at least one point [1, D]."
+        )
     if num_dims is not None and columns is not None and columns != num_dims:
-        raise DataError(f"{name} has {columns} columns, the inputs X have {num_dims}: use the columns of X.")
+        raise DataError(
+            f"{name} has {columns} columns, the inputs X have {num_dims}: use the columns of X."
+        )
 
 
 def _check_values(values: np.ndarray, name: str) -> None:
@@ -129,6 +149,7 @@ def _check_values(values: np.ndarray, name: str) -> None:
     repeated = np.flatnonzero(first != np.arange(len(values)))
     if len(repeated):
         raise DataError(
-            f"{name} has {len(repeated)} duplicate rows: row {repeated[0]} equals row {first[repeated[0]]}. "
-            "Inducing points must be distinct: use numpy.unique(..., axis=0), or inducing.select."
+            f"{name} has {len(repeated)} duplicate rows: row {repeated[0]} equals row"
+            f" {first[repeated[0]]}. Inducing points must be distinct: use numpy.unique(...,"
+            " axis=0), or inducing.select."
         )

@@ -20,11 +20,12 @@ from ..linalg.cholesky import cholesky
 
 
 class LinearWeights(Kernel):
-    """The covariance k(x, x') = x^T S x' of a linear function f(x) = x^T w whose weights w have the prior covariance S.
+    """The covariance k(x, x') = x^T S x' of a linear function f(x) = x^T w whose weights w have the
+    prior covariance S.
 
-    `gpflow.kernels.Linear` is the special case of a diagonal S. S is a fixed prior: its Cholesky factor `scale_tril` is a
-    Parameter that is not trainable unless `gpflow.utilities.set_trainable` makes it so. The Gram matrix of N inputs costs
-    N p^2 + N^2 p.
+    `gpflow.kernels.Linear` is the special case of a diagonal S. S is a fixed prior: its Cholesky
+    factor `scale_tril` is a Parameter that is not trainable unless `gpflow.utilities.set_trainable`
+    makes it so. The Gram matrix of N inputs costs N p^2 + N^2 p.
 
     :param covariance: S [p, p], symmetric and positive definite.
     :param active_dims: the p columns of X that the weights multiply; all columns if not given.
@@ -53,7 +54,9 @@ class LinearWeights(Kernel):
 
     @inherit_check_shapes
     def K(self, X: TensorType, X2: TensorType | None = None) -> tf.Tensor:
-        """x^T S x' for all pairs of rows of X [..., N, p], or of a row of X and one of X2 [..., N2, p]."""
+        """x^T S x' for all pairs of rows of X [..., N, p], or of a row of X and one of X2
+        [..., N2, p].
+        """
         left = self._whitened(X)
         if X2 is None:
             return tf.matmul(left, left, transpose_b=True)
@@ -65,7 +68,9 @@ class LinearWeights(Kernel):
         return tf.reduce_sum(tf.square(self._whitened(X)), axis=-1)
 
     def _whitened(self, X: TensorType) -> tf.Tensor:
-        """R^T x for each row x, where S = R R^T; the kernel is the inner product of two of these."""
+        """R^T x for each row x, where S = R R^T; the kernel is the inner product of two of
+        these.
+        """
         return tf.tensordot(X, tf.convert_to_tensor(self.scale_tril), [[-1], [0]])
 
 
@@ -74,23 +79,29 @@ def _factor(covariance: ArrayLike) -> np.ndarray:
     S = np.asarray(covariance, dtype=default_float())
     if S.ndim != 2 or S.shape[0] != S.shape[1] or not len(S):
         raise DataError(
-            f"covariance has shape {list(S.shape)}; it must be [p, p], for p weights. For independent weights with prior "
-            "variances [p] use gpflow.kernels.Linear(variance=variances)."
+            f"covariance has shape {list(S.shape)}; it must be [p, p], for p weights. For"
+            " independent weights with prior variances [p] use"
+            " gpflow.kernels.Linear(variance=variances)."
         )
     if not np.all(np.isfinite(S)):
-        raise DataError(f"covariance has {int(np.sum(~np.isfinite(S)))} entries that are NaN or infinite: repair them.")
+        raise DataError(
+            f"covariance has {int(np.sum(~np.isfinite(S)))} entries that are NaN or infinite:"
+            " repair them."
+        )
     gap = np.abs(S - S.T)
     if np.max(gap) > np.sqrt(np.finfo(S.dtype).eps) * np.max(np.abs(S)):
         row, column = np.unravel_index(np.argmax(gap), gap.shape)
         raise DataError(
-            f"covariance is not symmetric: [{row}, {column}] is {S[row, column]:g} and [{column}, {row}] is "
-            f"{S[column, row]:g}; pass 0.5 * (S + S.T) if the difference is due to rounding."
+            f"covariance is not symmetric: [{row}, {column}] is {S[row, column]:g} and [{column},"
+            f" {row}] is {S[column, row]:g}; pass 0.5 * (S + S.T) if the difference is due to"
+            " rounding."
         )
     chol, ok = cholesky(tf.constant(0.5 * (S + S.T)))
     if not bool(ok):
         raise DataError(
-            f"covariance ({len(S)} x {len(S)}) is not positive definite: its smallest eigenvalue is "
-            f"{np.linalg.eigvalsh(S)[0]:.3g}. It must be the covariance of a proper Gaussian prior (not its precision or "
-            "its factor); if it is only nearly singular, add a small multiple of numpy.eye(p)."
+            f"covariance ({len(S)} x {len(S)}) is not positive definite: its smallest eigenvalue is"
+            f" {np.linalg.eigvalsh(S)[0]:.3g}. It must be the covariance of a proper Gaussian prior"
+            " (not its precision or its factor); if it is only nearly singular, add a small"
+            " multiple of numpy.eye(p)."
         )
     return chol.numpy()

@@ -1,9 +1,10 @@
 """Choice of inducing points from data: at random, by k-means, or by greedy conditional variance.
 
-Greedy conditional variance (Burt, Rasmussen, van der Wilk, JMLR 2020) repeatedly takes the row of X whose prior variance,
-given the values of f at the rows taken before it, is largest. These rows are the pivots of a pivoted Cholesky factorisation of
-k(X, X). The same with the residual kernel C(x, x') = k(x, x') - k(x, beta) K_b^{-1} k(beta, x') chooses the additional points
-gamma of the mean in the orthogonally decoupled model, for a given beta (Salimbeni et al., NeurIPS 2018).
+Greedy conditional variance (Burt, Rasmussen, van der Wilk, JMLR 2020) repeatedly takes the row of X
+whose prior variance, given the values of f at the rows taken before it, is largest. These rows are
+the pivots of a pivoted Cholesky factorisation of k(X, X). The same with the residual kernel C(x,
+x') = k(x, x') - k(x, beta) K_b^{-1} k(beta, x') chooses the additional points gamma of the mean in
+the orthogonally decoupled model, for a given beta (Salimbeni et al., NeurIPS 2018).
 """
 
 from __future__ import annotations
@@ -33,11 +34,15 @@ from .checks import check_finite, check_inducing, first_equal_row, read, rows_in
 METHODS = ("greedy_variance", "kmeans", "random")
 
 _MAX_ROWS = 20_000
-"""Number of rows among which points are chosen by default; more rows change the choice little and cost in proportion."""
+"""Number of rows among which points are chosen by default; more rows change the choice little and
+cost in proportion.
+"""
 _MAX_BYTES = 4 * 2**30
 """Largest memory for the N M numbers that two of the methods keep."""
 _ULPS = 100.0
-"""A variance below this multiple of the machine epsilon times the largest prior variance counts as zero."""
+"""A variance below this multiple of the machine epsilon times the largest prior variance counts as
+zero.
+"""
 
 
 def select(
@@ -54,26 +59,30 @@ def select(
 
     `method` is one of
 
-    * "greedy_variance": rows of X, each with the largest prior variance given those before it, so that the first m rows are
-      the choice for m points. It needs a single-output kernel and uses its present hyperparameters. Time N M^2, memory N M.
-    * "kmeans": the centres of clusters in Euclidean distance; scale the columns of X alike first. Time 10 N M D, memory N M.
+    * "greedy_variance": rows of X, each with the largest prior variance given those before it, so
+      that the first m rows are the choice for m points. It needs a single-output kernel and uses
+      its present hyperparameters. Time N M^2, memory N M.
+    * "kmeans": the centres of clusters in Euclidean distance; scale the columns of X alike first.
+      Time 10 N M D, memory N M.
     * "random": rows of X without replacement. Time N log N.
 
-    If no row has any variance left before M points are found, because M exceeds the numerical rank of the kernel matrix,
-    distinct random rows follow, with a warning.
+    If no row has any variance left before M points are found, because M exceeds the numerical rank
+    of the kernel matrix, distinct random rows follow, with a warning.
 
     :param X: the inputs [N, D]; only finite values.
     :param M: the number of points.
-    :param kernel: the kernel of "greedy_variance"; for a multi-output kernel, one of its latent kernels.
+    :param kernel: the kernel of "greedy_variance"; for a multi-output kernel, one of its latent
+        kernels.
     :param method: see above.
-    :param given: points [M_given, D] that exist already, for example beta when gamma is chosen. No row that equals one of them
-        is chosen, and "greedy_variance" takes the variance given them too, with N M_given more memory.
+    :param given: points [M_given, D] that exist already, for example beta when gamma is chosen. No
+        row that equals one of them is chosen, and "greedy_variance" takes the variance given them
+        too, with N M_given more memory.
     :param seed: the same seed gives the same points.
-    :param max_rows: if X has more rows, points are chosen from a random subset of this size, with a warning unless the method
-        is "random". By default the larger of 20000 and 2 M.
+    :param max_rows: if X has more rows, points are chosen from a random subset of this size, with a
+        warning unless the method is "random". By default the larger of 20000 and 2 M.
     :return: the points, in the dtype of X, or in GPflow's default float if X has integers.
-    :raises DataError: a `ValueError`, for an X that is not a finite [N, D] array, for fewer than M distinct rows, and for a
-        kernel that is missing or does not fit.
+    :raises DataError: a `ValueError`, for an X that is not a finite [N, D] array, for fewer than M
+        distinct rows, and for a kernel that is missing or does not fit.
     :raises UnknownOptionError: for an unknown method.
     :raises NumericalError: if k(given, given) cannot be factorised.
 
@@ -102,7 +111,9 @@ def select(
 
 
 def _values(Z: ArrayLike | TensorType, name: str) -> np.ndarray:
-    """The values of an array; raises `DataError` inside a `tf.function`, where they are not known."""
+    """The values of an array; raises `DataError` inside a `tf.function`, where they are not
+    known.
+    """
     values = read(Z, name)[0]
     if values is None:
         raise DataError(f"{name} has no values inside a tf.function: call select outside of it.")
@@ -116,7 +127,11 @@ def _inputs(X: ArrayLike | TensorType) -> np.ndarray:
         fix = "; use X[:, None] if there is one input dimension" if values.ndim == 1 else ""
         raise DataError(f"X has shape {list(values.shape)}, but must be [N, D]{fix}.")
     check_finite(values, "X")
-    return values if values.dtype in (np.float32, np.float64) else values.astype(gpflow.default_float())
+    return (
+        values
+        if values.dtype in (np.float32, np.float64)
+        else values.astype(gpflow.default_float())
+    )
 
 
 def _count(name: str, value: object) -> int:
@@ -129,7 +144,9 @@ def _count(name: str, value: object) -> int:
 def _check_kernel(kernel: object) -> None:
     """Refuse what "greedy_variance" cannot use as its kernel."""
     if kernel is None:
-        raise DataError("method='greedy_variance' needs a kernel: pass kernel=..., or use method='kmeans'.")
+        raise DataError(
+            "method='greedy_variance' needs a kernel: pass kernel=..., or use method='kmeans'."
+        )
     if isinstance(kernel, MultioutputKernel):
         raise DataError(
             f"kernel {type(kernel).__name__} has several outputs: pass one of its kernels, "
@@ -142,29 +159,39 @@ def _check_kernel(kernel: object) -> None:
 def _check_size(X: np.ndarray, M: int, method: str, limit: int) -> None:
     """Refuse an M that does not fit into the rows of X, into `max_rows`, or into memory."""
     if M > len(X):
-        raise DataError(f"M={M} points cannot be chosen from the {len(X)} rows of X: use M <= {len(X)}.")
+        raise DataError(
+            f"M={M} points cannot be chosen from the {len(X)} rows of X: use M <= {len(X)}."
+        )
     if M > limit:
         raise DataError(f"max_rows={limit} is less than M={M}: use max_rows >= M.")
     need = min(len(X), limit) * M * X.itemsize
     if method != "random" and need > _MAX_BYTES:
         raise DataError(
-            f"method={method!r} with M={M} and {min(len(X), limit)} rows needs {need / 2**30:.0f} GiB, more "
-            f"than {_MAX_BYTES / 2**30:.0f}: use method='random', a smaller M, or a smaller max_rows."
+            f"method={method!r} with M={M} and {min(len(X), limit)} rows needs {need / 2**30:.0f}"
+            f" GiB, more than {_MAX_BYTES / 2**30:.0f}: use method='random', a smaller M, or a"
+            " smaller max_rows."
         )
 
 
 def _pool(
-    X: np.ndarray, M: int, method: str, given: np.ndarray | None, limit: int, rng: np.random.Generator
+    X: np.ndarray,
+    M: int,
+    method: str,
+    given: np.ndarray | None,
+    limit: int,
+    rng: np.random.Generator,
 ) -> np.ndarray:
-    """The rows among which points are chosen: at most `limit` distinct rows of X, none of them in `given`."""
+    """The rows among which points are chosen: at most `limit` distinct rows of X, none of them in
+    `given`.
+    """
     N = len(X)
     if N <= limit:
         pool = _distinct(X, given)
     else:
         if method != "random":
             warnings.warn(
-                f"X has N={N} rows; method={method!r} looks at a random max_rows={limit} of them. To look at "
-                f"all, pass max_rows={N}; time and memory grow in proportion.",
+                f"X has N={N} rows; method={method!r} looks at a random max_rows={limit} of them."
+                f" To look at all, pass max_rows={N}; time and memory grow in proportion.",
                 stacklevel=3,
             )
         pool = _distinct(X[np.sort(rng.choice(N, limit, replace=False))], given)
@@ -174,8 +201,8 @@ def _pool(
     if len(pool) < M:
         besides = "" if given is None else " and not in `given`"
         raise DataError(
-            f"M={M} points cannot be chosen: only {len(pool)} of the {N} rows of X are distinct{besides}. "
-            f"Use M <= {len(pool)}."
+            f"M={M} points cannot be chosen: only {len(pool)} of the {N} rows of X are"
+            f" distinct{besides}. Use M <= {len(pool)}."
         )
     return pool
 
@@ -186,9 +213,15 @@ def _distinct(X: np.ndarray, given: np.ndarray | None) -> np.ndarray:
     return X if given is None else X[~rows_in(X, given)]
 
 
-def _kmeans(pool: np.ndarray, M: int, given: np.ndarray | None, rng: np.random.Generator) -> np.ndarray:
-    """M centres of clusters; those that are empty, repeated or in `given` are replaced by random rows."""
-    start = pool[rng.permutation(len(pool))[:M]]  # from distinct rows, so that a cluster is rarely empty
+def _kmeans(
+    pool: np.ndarray, M: int, given: np.ndarray | None, rng: np.random.Generator
+) -> np.ndarray:
+    """M centres of clusters; those that are empty, repeated or in `given` are replaced by random
+    rows.
+    """
+    start = pool[
+        rng.permutation(len(pool))[:M]
+    ]  # from distinct rows, so that a cluster is rarely empty
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # of empty clusters, which are replaced below
         centres, labels = kmeans2(pool, start, minit="matrix")
@@ -205,7 +238,9 @@ def _complete(chosen: np.ndarray, pool: np.ndarray, M: int, rng: np.random.Gener
     return np.concatenate([chosen, spare[rng.permutation(len(spare))[: M - len(chosen)]]])
 
 
-def _greedy(pool: np.ndarray, M: int, kernel: Kernel, given: np.ndarray | None, rng: np.random.Generator) -> np.ndarray:
+def _greedy(
+    pool: np.ndarray, M: int, kernel: Kernel, given: np.ndarray | None, rng: np.random.Generator
+) -> np.ndarray:
     """M rows of `pool` by greedy conditional variance, in the order of their choice."""
     dtype = kernel.parameters[0].dtype if kernel.parameters else gpflow.default_float()
     points = tf.constant(pool, dtype)
@@ -213,19 +248,24 @@ def _greedy(pool: np.ndarray, M: int, kernel: Kernel, given: np.ndarray | None, 
     # relative to the prior variance: the residual given `given` may consist of round-off only
     floor = _ULPS * np.finfo(diagonal.dtype).eps * np.max(diagonal)
     if given is not None:
-        diagonal, entries = _residual_entries(kernel, points, tf.constant(given, dtype), diagonal, entries)
+        diagonal, entries = _residual_entries(
+            kernel, points, tf.constant(given, dtype), diagonal, entries
+        )
     pivots = pivoted_cholesky(diagonal, entries, M, floor).pivots
     if len(pivots) < M:
         warnings.warn(
-            f"Only {len(pivots)} of M={M} points have any variance left under {type(kernel).__name__}: the "
-            f"other {M - len(pivots)} are random rows of X. Use a smaller M, or shorter lengthscales.",
+            f"Only {len(pivots)} of M={M} points have any variance left under"
+            f" {type(kernel).__name__}: the other {M - len(pivots)} are random rows of X. Use a"
+            " smaller M, or shorter lengthscales.",
             stacklevel=3,
         )
     return _complete(pool[pivots], pool, M, rng)
 
 
 def _kernel_entries(kernel: Kernel, points: tf.Tensor) -> tuple[np.ndarray, Entries]:
-    """The diagonal [N] of k(points, points) and a function that computes its blocks, as `pivoted_cholesky` takes them."""
+    """The diagonal [N] of k(points, points) and a function that computes its blocks, as
+    `pivoted_cholesky` takes them.
+    """
     spec = tf.TensorSpec([None, points.shape[1]], points.dtype)
     compiled = Compiled(lambda left, right: kernel(left, right), input_signature=[spec, spec])
     values = points.numpy()
@@ -238,14 +278,15 @@ def _kernel_entries(kernel: Kernel, points: tf.Tensor) -> tuple[np.ndarray, Entr
         entries(np.arange(1), np.arange(1))
     except Exception as error:
         raise DataError(
-            f"kernel {type(kernel).__name__} cannot be evaluated on X with {points.shape[1]} columns: check "
-            f"its active_dims and the number of its lengthscales ({type(error).__name__})."
+            f"kernel {type(kernel).__name__} cannot be evaluated on X with {points.shape[1]}"
+            " columns: check its active_dims and the number of its lengthscales"
+            f" ({type(error).__name__})."
         ) from error
     diagonal = kernel(points, full_cov=False).numpy()
     if not (np.all(np.isfinite(diagonal)) and np.all(diagonal >= 0)):
         raise DataError(
-            f"kernel {type(kernel).__name__} gives variances that are NaN, infinite or negative on X: "
-            "check its parameters."
+            f"kernel {type(kernel).__name__} gives variances that are NaN, infinite or negative on"
+            " X: check its parameters."
         )
     return diagonal, entries
 
@@ -253,7 +294,9 @@ def _kernel_entries(kernel: Kernel, points: tf.Tensor) -> tuple[np.ndarray, Entr
 def _residual_entries(
     kernel: Kernel, points: tf.Tensor, given: tf.Tensor, diagonal: np.ndarray, entries: Entries
 ) -> tuple[np.ndarray, Entries]:
-    """The same for the residual kernel k(X, X) - A^T A given beta = `given`, with A = L_b^{-1} k(beta, X) [M_b, N]."""
+    """The same for the residual kernel k(X, X) - A^T A given beta = `given`, with A = L_b^{-1}
+    k(beta, X) [M_b, N].
+    """
     K_b = add_jitter(kernel(given))
     chol, ok = cholesky(K_b)
     if not bool(ok):

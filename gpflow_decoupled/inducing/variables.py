@@ -1,14 +1,27 @@
-"""GPflow's inducing variables, as the models of this package take them: made from arrays, checked and counted."""
+"""GPflow's inducing variables, as the models of this package take them: made from arrays, checked
+and counted.
+"""
 
 from __future__ import annotations
 
-__all__ = ["as_inducing", "check_separate", "count_points", "fixed_points", "input_dims", "point_values"]
+__all__ = [
+    "as_inducing",
+    "check_separate",
+    "count_points",
+    "fixed_points",
+    "input_dims",
+    "point_values",
+]
 
 import numpy as np
 import tensorflow as tf
 from gpflow.base import TensorType
 from gpflow.config import default_float
-from gpflow.inducing_variables import InducingPoints, InducingVariables, SharedIndependentInducingVariables
+from gpflow.inducing_variables import (
+    InducingPoints,
+    InducingVariables,
+    SharedIndependentInducingVariables,
+)
 from gpflow.kernels import Kernel, MultioutputKernel
 from numpy.typing import ArrayLike
 
@@ -20,9 +33,11 @@ from .checks import check_disjoint, check_inducing
 def as_inducing(
     points: ArrayLike | TensorType | InducingVariables, name: str, kernel: Kernel | None = None
 ) -> InducingVariables:
-    """Inducing variables from an array; inducing variables are returned as they are. Both are checked.
+    """Inducing variables from an array; inducing variables are returned as they are. Both are
+    checked.
 
-    :param points: an array [M, D], of which trainable inducing points are made, or inducing variables.
+    :param points: an array [M, D], of which trainable inducing points are made, or inducing
+        variables.
     :param name: what an error message calls them, for example "beta".
     :param kernel: if it is a multi-output kernel, its latent functions share the points.
     :raises DataError: for points that are not finite and distinct.
@@ -33,22 +48,31 @@ def as_inducing(
         return points
     if isinstance(points, str):
         raise DataError(
-            f'{name}={points!r}: pass points [M, D]. A mean on all data is gamma="data" of ODVGP or OrthogonalBasis, and of '
-            "no other model."
+            f'{name}={points!r}: pass points [M, D]. A mean on all data is gamma="data" of ODVGP or'
+            " OrthogonalBasis, and of no other model."
         )
     check_inducing(points, name)
     variable = InducingPoints(as_array(points, name))
-    return SharedIndependentInducingVariables(variable) if isinstance(kernel, MultioutputKernel) else variable
+    return (
+        SharedIndependentInducingVariables(variable)
+        if isinstance(kernel, MultioutputKernel)
+        else variable
+    )
 
 
 def fixed_points(X: ArrayLike) -> InducingPoints:
-    """The inputs of observations [N, D] as points that nothing trains, `gpflow.set_trainable(model, True)` included.
+    """The inputs of observations [N, D] as points that nothing trains,
+    `gpflow.set_trainable(model, True)` included.
 
     A posterior on moved inputs would no longer be one of the data, and its bound no bound.
     """
     values = tf.constant(np.asarray(X, default_float()))
-    points = InducingPoints(tf.zeros([1, values.shape[1]], values.dtype))  # no values, which workers would send around
-    points.Z = values  # in the place of a Parameter, and of a variable, which that function would train
+    points = InducingPoints(
+        tf.zeros([1, values.shape[1]], values.dtype)
+    )  # no values, which workers would send around
+    points.Z = (
+        values  # in the place of a Parameter, and of a variable, which that function would train
+    )
     return points
 
 
@@ -59,7 +83,8 @@ def check_separate(gamma: InducingVariables, beta: InducingVariables) -> None:
 
 
 def point_values(variable: InducingVariables) -> list[TensorType]:
-    """The inducing points [M, D] in an inducing variable: one array per latent function, or one that all share.
+    """The inducing points [M, D] in an inducing variable: one array per latent function, or one
+    that all share.
 
     Inducing variables that are not points of the input space, such as `Weights`, have none.
     """
@@ -74,6 +99,8 @@ def count_points(variable: InducingVariables) -> int:
 
 
 def input_dims(variable: InducingVariables) -> int | None:
-    """The number D of input columns if the inducing variables are points of the input space, otherwise None."""
+    """The number D of input columns if the inducing variables are points of the input space,
+    otherwise None.
+    """
     points = point_values(variable)
     return int(points[0].shape[1]) if points else None

@@ -1,7 +1,9 @@
-"""The weights of a linear function as inducing variables, with which sparse inference is inference in weight space.
+"""The weights of a linear function as inducing variables, with which sparse inference is inference
+in weight space.
 
-The function f(x) = x^T w with the prior w ~ N(0, S) is a GP with the kernel k(x, x') = x^T S x'. With the weights as inducing
-variables, u = w, nothing is approximated, because f(x) is a function of u:
+The function f(x) = x^T w with the prior w ~ N(0, S) is a GP with the kernel k(x, x') = x^T S x'.
+With the weights as inducing variables, u = w, nothing is approximated, because f(x) is a function
+of u:
 
     K_u = S,   K_ux = S x,   so that   K_u^-1 K_ux = x   and   k(x, x) - k_xu K_u^-1 k_ux = 0
 
@@ -34,14 +36,16 @@ from .linear_kernel import LinearWeights
 
 
 class Weights(InducingVariables):
-    """The weights w [p] of a linear function f(x) = x^T w as inducing variables; the kernel determines their prior.
+    """The weights w [p] of a linear function f(x) = x^T w as inducing variables; the kernel
+    determines their prior.
 
-    Their prior covariance S is positive definite, so that no jitter is added. They can
-    be used with linear kernels only, see the table of `inducing.weights`; other kernels raise `NotImplementedError`, and a
-    kernel with another number of weights raises `DataError`, when the model first uses them.
+    Their prior covariance S is positive definite, so that no jitter is added. They can be used with
+    linear kernels only, see the table of `inducing.weights`; other kernels raise
+    `NotImplementedError`, and a kernel with another number of weights raises `DataError`, when the
+    model first uses them.
 
-    :param num_weights: p, the number of columns of X that the kernel uses, plus one for an intercept
-        (`gpflow.kernels.Constant`).
+    :param num_weights: p, the number of columns of X that the kernel uses, plus one for an
+        intercept (`gpflow.kernels.Constant`).
     :raises DataError: for a number that is not at least 1.
 
     Example::
@@ -57,9 +61,14 @@ class Weights(InducingVariables):
 
     def __init__(self, num_weights: int) -> None:
         super().__init__()
-        if not isinstance(num_weights, Integral) or isinstance(num_weights, bool) or num_weights < 1:
+        if (
+            not isinstance(num_weights, Integral)
+            or isinstance(num_weights, bool)
+            or num_weights < 1
+        ):
             raise DataError(
-                f"num_weights={short_repr(num_weights)} must be a whole number of at least 1, the length of w."
+                f"num_weights={short_repr(num_weights)} must be a whole number of at least 1, the"
+                " length of w."
             )
         self.num_weights = int(num_weights)
 
@@ -74,18 +83,27 @@ class Weights(InducingVariables):
 
     @property
     def shape(self) -> Shape:
-        """The shape [M, D, P] that GPflow checks: p weights, any number of input columns, one output."""
+        """The shape [M, D, P] that GPflow checks: p weights, any number of input columns, one
+        output.
+        """
         return (self.num_weights, None, 1)
 
 
 def weight_parts(kernel: Kernel) -> list[Kernel]:
-    """The terms of a linear kernel, each of which has its own weights; other kernels raise `NotImplementedError`."""
+    """The terms of a linear kernel, each of which has its own weights; other kernels raise
+    `NotImplementedError`.
+    """
     parts = list(kernel.kernels) if type(kernel) is Sum else [kernel]
     for part in parts:
-        if type(part) not in (Linear, LinearWeights, Constant):  # a Polynomial is a Linear, but not linear
+        if type(part) not in (
+            Linear,
+            LinearWeights,
+            Constant,
+        ):  # a Polynomial is a Linear, but not linear
             raise NotImplementedError(
-                f"Weights are inducing variables of linear functions, and {type(part).__name__} is not their kernel; use "
-                "gpflow.kernels.Linear, LinearWeights, gpflow.kernels.Constant (an intercept), or a sum of these."
+                f"Weights are inducing variables of linear functions, and {type(part).__name__} is"
+                " not their kernel; use gpflow.kernels.Linear, LinearWeights,"
+                " gpflow.kernels.Constant (an intercept), or a sum of these."
             )
     return parts
 
@@ -93,22 +111,26 @@ def weight_parts(kernel: Kernel) -> list[Kernel]:
 def weight_counts(kernel: Kernel, total: int) -> list[int]:
     """How many of `total` weights belong to each term of a linear kernel.
 
-    A `Linear` kernel with one variance for all columns takes the weights that the other terms leave.
+    A `Linear` kernel with one variance for all columns takes the weights that the other terms
+    leave.
 
-    :raises DataError: if the terms need another total, or if more than one of them has no number of its own.
+    :raises DataError: if the terms need another total, or if more than one of them has no number of
+    its own.
     """
     known = [_own_count(part) for part in weight_parts(kernel)]
     missing = [place for place, count in enumerate(known) if count is None]
     if len(missing) > 1:
         raise DataError(
-            "Several Linear kernels of the sum have one variance for all of their columns, so that the numbers of their "
-            "weights are not known: give all but one of them one variance per column."
+            "Several Linear kernels of the sum have one variance for all of their columns, so that"
+            " the numbers of their weights are not known: give all but one of them one variance per"
+            " column."
         )
     rest = total - sum(count for count in known if count is not None)
     if (missing and rest < 1) or (not missing and rest != 0):
         raise DataError(
-            f"Weights({total}) does not fit the kernel, which has {total - rest}{' or more' if missing else ''} weights: "
-            "one per column of a Linear kernel, and one for a Constant; pass that number."
+            f"Weights({total}) does not fit the kernel, which has"
+            f" {total - rest}{' or more' if missing else ''} weights: one per column of a Linear"
+            " kernel, and one for a Constant; pass that number."
         )
     return [rest if count is None else count for count in known]
 
@@ -136,8 +158,8 @@ def _columns(part: Kernel, count: int, X: tf.Tensor) -> tf.Tensor:
     columns, _ = part.slice(X)
     if columns.shape[-1] is not None and columns.shape[-1] != count:
         raise DataError(
-            f"X has {columns.shape[-1]} columns for {count} weights: pass the X that the weights are for, or Weights with "
-            "another number."
+            f"X has {columns.shape[-1]} columns for {count} weights: pass the X that the weights"
+            " are for, or Weights with another number."
         )
     return columns
 
@@ -148,7 +170,9 @@ def _kuu_weights(inducing_variable: Weights, kernel: Kernel, *, jitter: float = 
     """K_u = S, block diagonal for a sum of kernels."""
     parts, counts = weight_parts(kernel), weight_counts(kernel, inducing_variable.num_weights)
     dtype = parts[0].parameters[0].dtype
-    blocks = [_times_covariance(part, tf.eye(count, dtype=dtype)) for part, count in zip(parts, counts)]
+    blocks = [
+        _times_covariance(part, tf.eye(count, dtype=dtype)) for part, count in zip(parts, counts)
+    ]
     operators = [tf.linalg.LinearOperatorFullMatrix(block) for block in blocks]
     S = blocks[0] if len(blocks) == 1 else tf.linalg.LinearOperatorBlockDiag(operators).to_dense()
     return tf.linalg.set_diag(S, tf.linalg.diag_part(S) + tf.cast(jitter, dtype))
@@ -160,7 +184,10 @@ def _kuf_weights(inducing_variable: Weights, kernel: Kernel, Xnew: TensorType) -
     """K_ux = S x; the cost is N p for a diagonal S and N p^2 for `LinearWeights`."""
     X = tf.convert_to_tensor(Xnew)
     counts = weight_counts(kernel, inducing_variable.num_weights)
-    rows = [_times_covariance(part, _columns(part, count, X)) for part, count in zip(weight_parts(kernel), counts)]
+    rows = [
+        _times_covariance(part, _columns(part, count, X))
+        for part, count in zip(weight_parts(kernel), counts)
+    ]
     joined = rows[0] if len(rows) == 1 else tf.concat(rows, axis=-1)
     rank = joined.shape.rank
     return tf.transpose(joined, [rank - 1, *range(rank - 1)])

@@ -1,11 +1,13 @@
-"""Likelihoods that GPflow lacks, and the sites of all likelihoods: what one observation contributes to a bound.
+"""Likelihoods that GPflow lacks, and the sites of all likelihoods: what one observation contributes
+to a bound.
 
-One file per class (`bernoulli_logit.py`, `bernoulli_probit.py`, `hinge.py`, `laplace.py`, `negative_binomial.py`,
-`ordinal.py`, `classes/categorical_logit.py`); they use nothing of the sites. `sites/` describes the site of every
-likelihood, GPflow's included, in one registry: expected losses with derivatives for the Lagrangian dual, log densities
-with Fourier transforms for affine-independent inference, and valid labels. `support.py` and `labels.py` check labels, and
-`accuracy.py` checks quadrature. A likelihood of your own is declared once, by `declare_site`. Read `laplace.py` first, then
-`sites/__init__.py`.
+One file per class (`bernoulli_logit.py`, `bernoulli_probit.py`, `hinge.py`, `laplace.py`,
+`negative_binomial.py`, `ordinal.py`, `classes/categorical_logit.py`); they use nothing of the
+sites. `sites/` describes the site of every likelihood, GPflow's included, in one registry: expected
+losses with derivatives for the Lagrangian dual, log densities with Fourier transforms for
+affine-independent inference, and valid labels. `support.py` and `labels.py` check labels, and
+`accuracy.py` checks quadrature. A likelihood of your own is declared once, by `declare_site`. Read
+`laplace.py` first, then `sites/__init__.py`.
 """
 
 from ..expectations.projections import Site
@@ -30,11 +32,12 @@ from .sites.site_loss import Expansion, Maximiser, SiteLoss
 from .support import Support
 
 __all__ = [
-    "BernoulliLogit", "BernoulliProbit", "CategoricalLogit", "ConvexPiecewiseLogitLoss", "Expansion", "GaussianLoss",
-    "Hinge", "HingeLoss", "Laplace", "LaplaceLoss",
-    "LogLinearLoss", "LogitLoss", "Maximiser", "NegativeBinomial", "Ordinal", "PiecewiseLogitLoss", "QuadratureLoss", "Site",
-    "SiteLoss", "Support", "check_labels", "check_moments", "declare_site", "declare_site_loss", "likelihood_site",
-    "observation_columns", "observation_moments", "prior_site", "site_loss",
+    "BernoulliLogit", "BernoulliProbit", "CategoricalLogit", "ConvexPiecewiseLogitLoss",
+    "Expansion", "GaussianLoss", "Hinge", "HingeLoss", "Laplace", "LaplaceLoss", "LogLinearLoss",
+    "LogitLoss", "Maximiser", "NegativeBinomial", "Ordinal", "PiecewiseLogitLoss", "QuadratureLoss",
+    "Site", "SiteLoss", "Support", "check_labels", "check_moments", "declare_site",
+    "declare_site_loss", "likelihood_site", "observation_columns", "observation_moments",
+    "prior_site", "site_loss",
 ]  # fmt: skip
 
 

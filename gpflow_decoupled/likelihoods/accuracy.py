@@ -1,8 +1,9 @@
-"""Expected log densities to full accuracy, to check those that a likelihood computes with a fixed number of nodes.
+"""Expected log densities to full accuracy, to check those that a likelihood computes with a fixed
+number of nodes.
 
-Gauss-Hermite nodes follow the Gaussian q(f). Where a likelihood is much narrower, all of them miss it, and the sum is not the
-integral. `accurate_expectations` doubles the nodes, and where that changes anything, divides the range of f into panels until
-each of them is resolved.
+Gauss-Hermite nodes follow the Gaussian q(f). Where a likelihood is much narrower, all of them miss
+it, and the sum is not the integral. `accurate_expectations` doubles the nodes, and where that
+changes anything, divides the range of f into panels until each of them is resolved.
 """
 
 from __future__ import annotations
@@ -35,9 +36,13 @@ _MOST_LATENTS = 2
 
 
 def nodes_of(likelihood: gl.Likelihood) -> int | None:
-    """The number of Gauss-Hermite nodes per latent function; None for a likelihood that has no such rule."""
+    """The number of Gauss-Hermite nodes per latent function; None for a likelihood that has no such
+    rule.
+    """
     if isinstance(likelihood, gl.SwitchedLikelihood):
-        return max((number for part in likelihood.likelihoods if (number := nodes_of(part))), default=None)
+        return max(
+            (number for part in likelihood.likelihoods if (number := nodes_of(part))), default=None
+        )
     if isinstance(likelihood, gl.MultiClass):
         return int(likelihood.num_gauss_hermite_points)
     rule = getattr(likelihood, "quadrature", None)
@@ -45,7 +50,8 @@ def nodes_of(likelihood: gl.Likelihood) -> int | None:
 
 
 def with_nodes(likelihood: gl.Likelihood, number: int) -> gl.Likelihood:
-    """The same likelihood, sharing all Parameters, with another number of nodes; itself where it has none.
+    """The same likelihood, sharing all Parameters, with another number of nodes; itself where it
+    has none.
 
     Example::
 
@@ -70,30 +76,38 @@ def with_nodes(likelihood: gl.Likelihood, number: int) -> gl.Likelihood:
 def integrates_by_nodes(
     likelihood: gl.Likelihood, X: tf.Tensor, mean: tf.Tensor, variance: tf.Tensor, Y: tf.Tensor
 ) -> bool:
-    """Whether expected log densities depend on the number of nodes, at any moments; False for closed forms and for draws.
+    """Whether expected log densities depend on the number of nodes, at any moments; False for
+    closed forms and for draws.
 
-    The arguments are those of `accurate_expectations`: X [N, D], Y [N, P], and any mean and variance [N, L].
+    The arguments are those of `accurate_expectations`: X [N, D], Y [N, P], and any mean and
+    variance [N, L].
     """
     if nodes_of(likelihood) is None:
         return False
-    few, more = (with_nodes(likelihood, n).variational_expectations(X, mean, variance, Y).numpy() for n in (4, 7))
+    few, more = (
+        with_nodes(likelihood, n).variational_expectations(X, mean, variance, Y).numpy()
+        for n in (4, 7)
+    )
     return bool(np.any(few != more))
 
 
 def accurate_expectations(
     likelihood: gl.Likelihood, X: tf.Tensor, mean: tf.Tensor, variance: tf.Tensor, Y: tf.Tensor
 ) -> np.ndarray | None:
-    """E log p(y_n | f_n) [N] under f_n ~ N(mean_n, variance_n), in nats, whatever the widths of likelihood and Gaussian.
+    """E log p(y_n | f_n) [N] under f_n ~ N(mean_n, variance_n), in nats, whatever the widths of
+    likelihood and Gaussian.
 
     :param likelihood: any likelihood.
     :param X: inputs [N, D].
     :param mean: [N, L].
     :param variance: [N, L].
     :param Y: labels [N, P].
-    :return: the expectations to 1e-6 where each latent function has labels of its own, and elsewhere with twice the nodes, or
-        with its own where these are more than 150; None for a likelihood that does not integrate by nodes.
+    :return: the expectations to 1e-6 where each latent function has labels of its own, and
+        elsewhere with twice the nodes, or with its own where these are more than 150; None for a
+        likelihood that does not integrate by nodes.
 
-    Cost: 41 evaluations of the log density per observation, and some 500 where these are not enough. Example::
+    Cost: 41 evaluations of the log density per observation, and some 500 where these are not
+    enough. Example::
 
         usual = likelihood.variational_expectations(X, mean, variance, Y)
         # the error of the bound, in nats
@@ -109,30 +123,44 @@ def accurate_expectations(
         one.variational_expectations(X, mean, variance, Y).numpy()
         for one in (likelihood, with_nodes(likelihood, other))
     )
-    if not isinstance(likelihood, gl.ScalarLikelihood) or np.all(np.abs(finer - usual) <= _SAME * (1 + np.abs(usual))):
+    if not isinstance(likelihood, gl.ScalarLikelihood) or np.all(
+        np.abs(finer - usual) <= _SAME * (1 + np.abs(usual))
+    ):
         return finer if other > number else usual
     return _by_panels(likelihood, X.numpy(), mean.numpy(), np.sqrt(variance.numpy()), Y.numpy())
 
 
 def _by_panels(
-    likelihood: gl.ScalarLikelihood, X: np.ndarray, mean: np.ndarray, deviation: np.ndarray, Y: np.ndarray
+    likelihood: gl.ScalarLikelihood,
+    X: np.ndarray,
+    mean: np.ndarray,
+    deviation: np.ndarray,
+    Y: np.ndarray,
 ) -> np.ndarray:
-    """The expectations [N], by halving the panels of z in f = mean + deviation z that are not resolved."""
+    """The expectations [N], by halving the panels of z in f = mean + deviation z that are not
+    resolved.
+    """
     nodes, weights = leggauss(_NODES)
 
     def integrals(row: np.ndarray, low: np.ndarray, high: np.ndarray) -> np.ndarray:
-        """Of log p(y | f) times the normal density over z from low to high [P], for observations `row` [P]."""
+        """Of log p(y | f) times the normal density over z from low to high [P], for observations
+        `row` [P].
+        """
         half = 0.5 * (high - low)[:, None]
         z = 0.5 * (high + low)[:, None] + half * nodes  # [P, Q]
         which = np.repeat(row, _NODES)
         f = mean[which] + deviation[which] * z.reshape(-1, 1).astype(mean.dtype)
-        values = likelihood.log_prob(tf.constant(X[which]), tf.constant(f), tf.constant(Y[which])).numpy()
+        values = likelihood.log_prob(
+            tf.constant(X[which]), tf.constant(f), tf.constant(Y[which])
+        ).numpy()
         mass = half * weights * np.exp(-0.5 * z**2) / np.sqrt(2.0 * np.pi)
         return np.sum(mass * values.reshape(z.shape), axis=1)
 
     def blocks(row: np.ndarray, low: np.ndarray, high: np.ndarray) -> np.ndarray:
         starts = range(0, len(row), _MOST)
-        return np.concatenate([integrals(*(part[i : i + _MOST] for part in (row, low, high))) for i in starts])
+        return np.concatenate(
+            [integrals(*(part[i : i + _MOST] for part in (row, low, high))) for i in starts]
+        )
 
     # 1) equal panels for every observation
     edges, N = np.linspace(-_REACH, _REACH, _PANELS + 1), len(mean)
@@ -147,7 +175,10 @@ def _by_panels(
         np.add.at(total, row[~open_], (left + right)[~open_])
         # 3) on with the halves of the others
         row, value = np.tile(row[open_], 2), np.concatenate([left[open_], right[open_]])
-        low, high = np.concatenate([low[open_], middle[open_]]), np.concatenate([middle[open_], high[open_]])
+        low, high = (
+            np.concatenate([low[open_], middle[open_]]),
+            np.concatenate([middle[open_], high[open_]]),
+        )
         if len(row) == 0:
             break
     np.add.at(total, row, value)

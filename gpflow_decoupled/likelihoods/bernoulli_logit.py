@@ -19,13 +19,16 @@ _LEAST_VARIANCE = 1e-16
 class BernoulliLogit(ScalarLikelihood):
     """Binary labels with a logistic link: p(y = 1 | f) = 1 / (1 + e^-f) for labels 0 and 1.
 
-    The likelihood is log-concave. Expected log densities, predictive probabilities and predictive log densities are accurate
-    to 1e-12 at every variance of f. With GPflow's `Bernoulli(invlink=tf.sigmoid)`, quadrature with 20 nodes is wrong by 1e-6
-    at a standard deviation of 2 and by 0.03 at a standard deviation of 10, and the log density overflows beyond |f| = 37.
+    The likelihood is log-concave. Expected log densities, predictive probabilities and predictive
+    log densities are accurate to 1e-12 at every variance of f. With GPflow's
+    `Bernoulli(invlink=tf.sigmoid)`, quadrature with 20 nodes is wrong by 1e-6 at a standard
+    deviation of 2 and by 0.03 at a standard deviation of 10, and the log density overflows beyond
+    |f| = 37.
 
-    :param expectation: "exact", or a lower bound on the expected log density by 20 quadratic pieces, (V5): "piecewise" for
-        the best one, which is at most 1.43e-4 nats too low; "piecewise_convex" for one whose negative is convex, at most
-        3.05e-4 nats too low, which the Lagrangian can use. Predictions are exact with each.
+    :param expectation: "exact", or a lower bound on the expected log density by 20 quadratic
+        pieces, (V5): "piecewise" for the best one, which is at most 1.43e-4 nats too low;
+        "piecewise_convex" for one whose negative is convex, at most 3.05e-4 nats too low, which the
+        Lagrangian can use. Predictions are exact with each.
     :param kwargs: passed on to `gpflow.likelihoods.ScalarLikelihood`.
     :raises UnknownOptionError: if `expectation` is none of these.
 
@@ -51,20 +54,28 @@ class BernoulliLogit(ScalarLikelihood):
     def _conditional_variance(self, X: TensorType, F: TensorType) -> tf.Tensor:
         return tf.sigmoid(F) * tf.sigmoid(-F)
 
-    def _predict_mean_and_var(self, X: TensorType, Fmu: TensorType, Fvar: TensorType) -> MeanAndVariance:
+    def _predict_mean_and_var(
+        self, X: TensorType, Fmu: TensorType, Fvar: TensorType
+    ) -> MeanAndVariance:
         # E sigmoid(f) is the derivative of E log(1 + e^f) in the mean of f
         p = tf.clip_by_value(softplus_moments(*_moments(Fmu, Fvar)).d_h, 0.0, 1.0)
         return p, p * (1.0 - p)
 
-    def _predict_log_density(self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType) -> tf.Tensor:
+    def _predict_log_density(
+        self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
+    ) -> tf.Tensor:
         return tf.reduce_sum(log_sigmoid_mean(*_moments((2.0 * Y - 1.0) * Fmu, Fvar)), axis=-1)
 
-    def _variational_expectations(self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType) -> tf.Tensor:
+    def _variational_expectations(
+        self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
+    ) -> tf.Tensor:
         # log p(y | f) = -log(1 + e^(-f)) for y = 1 and -log(1 + e^f) for y = 0
         moments = _moments((1.0 - 2.0 * Y) * Fmu, Fvar)
         if self.expectation == "exact":
             return -tf.reduce_sum(softplus_mean(*moments), axis=-1)
-        return -tf.reduce_sum(piecewise_mean(*moments, convex=self.expectation == "piecewise_convex"), axis=-1)
+        return -tf.reduce_sum(
+            piecewise_mean(*moments, convex=self.expectation == "piecewise_convex"), axis=-1
+        )
 
 
 def _moments(mean: tf.Tensor, variance: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:

@@ -15,13 +15,16 @@ _NODES = 40
 
 
 class BernoulliProbit(ScalarLikelihood):
-    """Binary labels with the probit link: p(y = 1 | f) = Phi(f) for labels 0 and 1, Phi the standard normal cdf.
+    """Binary labels with the probit link: p(y = 1 | f) = Phi(f) for labels 0 and 1, Phi the
+    standard normal cdf.
 
-    The likelihood is log-concave. `gpflow.likelihoods.Bernoulli()` is not, since it keeps probabilities between 0.001 and
-    0.999. Predictions are in closed form. Expected log densities are computed by Gauss-Hermite quadrature; its 40 nodes are
-    accurate to 1e-8 at a standard deviation of f of 2, to 2e-4 at 5 and to 0.01 at 10.
+    The likelihood is log-concave. `gpflow.likelihoods.Bernoulli()` is not, since it keeps
+    probabilities between 0.001 and 0.999. Predictions are in closed form. Expected log densities
+    are computed by Gauss-Hermite quadrature; its 40 nodes are accurate to 1e-8 at a standard
+    deviation of f of 2, to 2e-4 at 5 and to 0.01 at 10.
 
-    :param kwargs: passed on to `gpflow.likelihoods.ScalarLikelihood`, for example `quadrature=` for more nodes.
+    :param kwargs: passed on to `gpflow.likelihoods.ScalarLikelihood`, for example `quadrature=` for
+        more nodes.
 
     Example::
 
@@ -42,10 +45,14 @@ class BernoulliProbit(ScalarLikelihood):
     def _conditional_variance(self, X: TensorType, F: TensorType) -> tf.Tensor:
         return tf.exp(log_normal_cdf(F) + log_normal_cdf(-F))
 
-    def _predict_mean_and_var(self, X: TensorType, Fmu: TensorType, Fvar: TensorType) -> MeanAndVariance:
+    def _predict_mean_and_var(
+        self, X: TensorType, Fmu: TensorType, Fvar: TensorType
+    ) -> MeanAndVariance:
         # E Phi(f) = Phi(mean / sqrt(1 + variance))
         scaled = Fmu / tf.sqrt(1.0 + Fvar)
         return self._conditional_mean(X, scaled), self._conditional_variance(X, scaled)
 
-    def _predict_log_density(self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType) -> tf.Tensor:
+    def _predict_log_density(
+        self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
+    ) -> tf.Tensor:
         return tf.reduce_sum(log_normal_cdf((2.0 * Y - 1.0) * Fmu / tf.sqrt(1.0 + Fvar)), axis=-1)

@@ -17,19 +17,23 @@ _NODES = 100
 
 
 class Hinge(ScalarLikelihood):
-    """The hinge loss max(0, 1 - s f) of labels y = 0 and 1, with s = 2 y - 1, for generalised (Gibbs) posteriors.
+    """The hinge loss max(0, 1 - s f) of labels y = 0 and 1, with s = 2 y - 1, for generalised
+    (Gibbs) posteriors.
 
-    It is a loss and not a likelihood: exp(-loss) does not sum to 1 over the labels. The posterior is that of the
-    pseudo-likelihood exp(-loss), and bounds are bounds on the logarithm of its integral under the prior, in nats. They cannot
-    be compared with bounds on the evidence of other likelihoods, and say nothing of the scale of the loss. The loss is
-    log-concave; expected losses are in closed form, (V32).
+    It is a loss and not a likelihood: exp(-loss) does not sum to 1 over the labels. The posterior
+    is that of the pseudo-likelihood exp(-loss), and bounds are bounds on the logarithm of its
+    integral under the prior, in nats. They cannot be compared with bounds on the evidence of other
+    likelihoods, and say nothing of the scale of the loss. The loss is log-concave; expected losses
+    are in closed form, (V32).
 
-    Observations that are more than a few standard deviations of f away from the margin s f = 1, on either side, have no
-    curvature. Their multipliers lambda are next to zero in an `LCLGP`, and they do not narrow the posterior covariance. How
-    many there are depends on the kernel's variance.
+    Observations that are more than a few standard deviations of f away from the margin s f = 1, on
+    either side, have no curvature. Their multipliers lambda are next to zero in an `LCLGP`, and
+    they do not narrow the posterior covariance. How many there are depends on the kernel's
+    variance.
 
-    `predict_y` and `predict_log_density` take the probabilities p(y | f) = exp(-loss) divided by its sum over both labels, as
-    Sollich 2002. These are class probabilities, increasing in f and 1/2 at f = 0, but the posterior is not trained with them.
+    `predict_y` and `predict_log_density` take the probabilities p(y | f) = exp(-loss) divided by
+    its sum over both labels, as Sollich 2002. These are class probabilities, increasing in f and
+    1/2 at f = 0, but the posterior is not trained with them.
 
     :param kwargs: passed on to `gpflow.likelihoods.ScalarLikelihood`.
 
@@ -55,25 +59,34 @@ class Hinge(ScalarLikelihood):
         p = self._conditional_mean(X, F)
         return p * (1.0 - p)
 
-    def _predict_mean_and_var(self, X: TensorType, Fmu: TensorType, Fvar: TensorType) -> MeanAndVariance:
+    def _predict_mean_and_var(
+        self, X: TensorType, Fmu: TensorType, Fvar: TensorType
+    ) -> MeanAndVariance:
         p = self.quadrature(lambda f: self._conditional_mean(None, f), Fmu, Fvar)
         return p, p * (1.0 - p)
 
-    def _predict_log_density(self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType) -> tf.Tensor:
+    def _predict_log_density(
+        self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
+    ) -> tf.Tensor:
         # p(0 | f) is p(1 | -f)
         p = self.quadrature(lambda f: self._conditional_mean(None, f), (2.0 * Y - 1.0) * Fmu, Fvar)
         return tf.reduce_sum(tf.math.log(p), axis=-1)
 
-    def _variational_expectations(self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType) -> tf.Tensor:
+    def _variational_expectations(
+        self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
+    ) -> tf.Tensor:
         sigma = tf.sqrt(tf.maximum(Fvar, LEAST_DEVIATION**2))
         return -tf.reduce_sum(expected_hinge_loss(Fmu, sigma, 2.0 * Y - 1.0), axis=-1)
 
 
 def expected_hinge_loss(h: tf.Tensor, sigma: tf.Tensor, sign: tf.Tensor) -> tf.Tensor:
-    """E max(0, 1 - s f) under f ~ N(h, sigma^2), for s = `sign` of -1 or 1 and sigma > 0; shapes [...] broadcast.
+    """E max(0, 1 - s f) under f ~ N(h, sigma^2), for s = `sign` of -1 or 1 and sigma > 0; shapes
+    [...] broadcast.
 
-    It is (1 - s h) Phi(t) + sigma phi(t) with t = (1 - s h) / sigma, (V32), and computed as the expectation of
-    (|f - s| + 1 - s f) / 2, which is the same function.
+    It is (1 - s h) Phi(t) + sigma phi(t) with t = (1 - s h) / sigma, (V32), and computed as the
+    expectation of (|f - s| + 1 - s f) / 2, which is the same function.
     """
     two = tf.constant(2.0, h.dtype)
-    return expected_laplace_loss(h - sign, sigma, two) - math.log(4.0) + 0.5 * (1.0 - sign * h)  # (V32)
+    return (
+        expected_laplace_loss(h - sign, sigma, two) - math.log(4.0) + 0.5 * (1.0 - sign * h)
+    )  # (V32)

@@ -1,4 +1,6 @@
-"""Checks of labels against a likelihood, so that labels outside of its support are refused before any work."""
+"""Checks of labels against a likelihood, so that labels outside of its support are refused before
+any work.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +19,10 @@ def check_labels(likelihood: gl.Likelihood, Y: np.ndarray) -> None:
     """Refuse labels outside of the support of a likelihood.
 
     :param likelihood: any likelihood; one without a declared support accepts every number.
-    :param Y: labels [N, P]; for a `SwitchedLikelihood` the last column says which of its likelihoods a row belongs to.
-    :raises DataError: if any entry is outside; the message names the first one, the support and how many there are.
+    :param Y: labels [N, P]; for a `SwitchedLikelihood` the last column says which of its
+        likelihoods a row belongs to.
+    :raises DataError: if any entry is outside; the message names the first one, the support and how
+        many there are.
 
     Example::
 
@@ -29,8 +33,8 @@ def check_labels(likelihood: gl.Likelihood, Y: np.ndarray) -> None:
         tasks = len(likelihood.likelihoods)
         if not np.all(classes(tasks).accepts(Y[:, -1])):
             raise DataError(
-                "The last column of Y says which likelihood a row belongs to; it must consist of whole numbers 0 to "
-                f"{tasks - 1}."
+                "The last column of Y says which likelihood a row belongs to; it must consist of"
+                f" whole numbers 0 to {tasks - 1}."
             )
         for task, part in enumerate(likelihood.likelihoods):
             check_labels(part, Y[Y[:, -1] == task, :-1])
@@ -42,8 +46,9 @@ def check_labels(likelihood: gl.Likelihood, Y: np.ndarray) -> None:
     if np.any(outside):
         row, column = np.argwhere(outside)[0]
         raise DataError(
-            f"Y[{row}, {column}] = {Y[row, column]:g} is outside the support of {type(likelihood).__name__}, which takes "
-            f"{support.words}; recode Y ({int(outside.sum())} entries are outside)."
+            f"Y[{row}, {column}] = {Y[row, column]:g} is outside the support of"
+            f" {type(likelihood).__name__}, which takes {support.words}; recode Y"
+            f" ({int(outside.sum())} entries are outside)."
         )
 
 

@@ -18,18 +18,19 @@ from ..special.normal import log_normal_cdf
 from .parameters import positive_parameter
 
 LEAST_DEVIATION = 1e-10
-"""Least standard deviation of f: below it the expected loss is |h - y| / b to all digits, and its second derivatives, which
-grow as 1 / sigma, stay finite."""
+"""Least standard deviation of f: below it the expected loss is |h - y| / b to all digits, and its
+second derivatives, which grow as 1 / sigma, stay finite."""
 _SQRT_2, _SQRT_2_PI = np.sqrt(2.0), np.sqrt(2.0 * np.pi)
 
 
 class Laplace(ScalarLikelihood):
     """Laplace noise: p(y | f) = exp(-|y - f| / b) / (2 b) with the scale b.
 
-    Outliers pull it less than Gaussian noise, and it is log-concave, so that q is unique. Expectations and predictions are in
-    closed form.
+    Outliers pull it less than Gaussian noise, and it is log-concave, so that q is unique.
+    Expectations and predictions are in closed form.
 
-    :param scale: b, above 0: a number, or one per observation [N, 1]; the variance of the noise is 2 b^2.
+    :param scale: b, above 0: a number, or one per observation [N, 1]; the variance of the noise is
+        2 b^2.
     :param kwargs: passed on to `gpflow.likelihoods.ScalarLikelihood`.
     :raises DataError: if `scale` is not a positive number.
 
@@ -53,11 +54,16 @@ class Laplace(ScalarLikelihood):
     def _conditional_variance(self, X: TensorType, F: TensorType) -> tf.Tensor:
         return 2.0 * tf.square(self.scale) + tf.zeros_like(F)
 
-    def _predict_mean_and_var(self, X: TensorType, Fmu: TensorType, Fvar: TensorType) -> MeanAndVariance:
+    def _predict_mean_and_var(
+        self, X: TensorType, Fmu: TensorType, Fvar: TensorType
+    ) -> MeanAndVariance:
         return tf.identity(Fmu), Fvar + 2.0 * tf.square(self.scale)
 
-    def _predict_log_density(self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType) -> tf.Tensor:
-        # y is the sum of a Gaussian and a Laplace variable: one term for each side of the kink of the Laplace density
+    def _predict_log_density(
+        self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
+    ) -> tf.Tensor:
+        # y is the sum of a Gaussian and a Laplace variable: one term for each side of the kink of
+        # the Laplace density
         scale = tf.convert_to_tensor(self.scale)
         sigma = tf.sqrt(tf.maximum(Fvar, LEAST_DEVIATION**2))
         t, ratio = tf.abs(Y - Fmu) / sigma, sigma / scale
@@ -65,24 +71,32 @@ class Laplace(ScalarLikelihood):
         density = tf.reduce_logsumexp(tf.stack([near, far]), axis=0) - tf.math.log(2.0 * scale)
         return tf.reduce_sum(density, axis=-1)
 
-    def _variational_expectations(self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType) -> tf.Tensor:
+    def _variational_expectations(
+        self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
+    ) -> tf.Tensor:
         sigma = tf.sqrt(tf.maximum(Fvar, LEAST_DEVIATION**2))
-        return -tf.reduce_sum(expected_laplace_loss(Fmu - Y, sigma, tf.convert_to_tensor(self.scale)), axis=-1)
+        return -tf.reduce_sum(
+            expected_laplace_loss(Fmu - Y, sigma, tf.convert_to_tensor(self.scale)), axis=-1
+        )
 
 
 def _log_side(t: tf.Tensor, ratio: tf.Tensor) -> tf.Tensor:
     """log[exp(ratio^2 / 2 + t ratio) Phi(-t - ratio)] for ratio > 0, shapes [...] broadcast.
 
-    Above t = -ratio it is -t^2 / 2 + log[erfcx((t + ratio) / sqrt 2) / 2], in which ratio^2 does not cancel.
+    Above t = -ratio it is -t^2 / 2 + log[erfcx((t + ratio) / sqrt 2) / 2], in which ratio^2 does
+    not cancel.
     """
     x = t + ratio
-    above = -0.5 * tf.square(t) + tfp.math.logerfcx(tf.maximum(x, 0.0) * math.sqrt(0.5)) - math.log(2.0)
+    above = (
+        -0.5 * tf.square(t) + tfp.math.logerfcx(tf.maximum(x, 0.0) * math.sqrt(0.5)) - math.log(2.0)
+    )
     below = ratio * (0.5 * ratio + t) + log_normal_cdf(tf.maximum(-x, 0.0))
     return tf.where(x >= 0.0, above, below)
 
 
 def expected_laplace_loss(residual: tf.Tensor, sigma: tf.Tensor, scale: tf.Tensor) -> tf.Tensor:
-    """E[-log p(y | f)] under f ~ N(h, sigma^2), in nats, for h - y = `residual` and sigma > 0; shapes [...] broadcast.
+    """E[-log p(y | f)] under f ~ N(h, sigma^2), in nats, for h - y = `residual` and sigma > 0;
+    shapes [...] broadcast.
 
     With t = (h - y) / sigma it is log 2 b + (2 sigma phi(t) + (h - y) (2 Phi(t) - 1)) / b.
     """

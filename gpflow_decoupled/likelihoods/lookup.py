@@ -1,4 +1,6 @@
-"""The sites of a likelihood and its labels, as methods of inference ask for them: views of its `SiteDescription`."""
+"""The sites of a likelihood and its labels, as methods of inference ask for them: views of its
+`SiteDescription`.
+"""
 
 from __future__ import annotations
 
@@ -23,8 +25,9 @@ def site_loss(likelihood: gl.Likelihood, Y: TensorType) -> SiteLoss:
 
     :param likelihood: with one latent function per observation, and with a declared loss.
     :param Y: labels [N, L].
-    :raises DataError: for labels that are not finite or outside of the support, for parameters that are functions of the
-        inputs or not positive, and for likelihoods without a declared loss; the message says how to declare one.
+    :raises DataError: for labels that are not finite or outside of the support, for parameters that
+        are functions of the inputs or not positive, and for likelihoods without a declared loss;
+        the message says how to declare one.
 
     Example::
 
@@ -40,14 +43,16 @@ def site_loss(likelihood: gl.Likelihood, Y: TensorType) -> SiteLoss:
         values = np.asarray(labels)
         if not np.all(np.isfinite(values)):
             raise DataError(
-                f"Y has {np.sum(~np.isfinite(values))} entries that are not finite numbers; remove these rows."
+                f"Y has {np.sum(~np.isfinite(values))} entries that are not finite numbers; remove"
+                " these rows."
             )
         check_labels(likelihood, values)
     return builder(likelihood, labels)
 
 
 def declare_site_loss(kind: type[gl.Likelihood], builder: SiteLossBuilder) -> None:
-    """Say how the site losses of a class of likelihoods are built: `declare_site` with a loss and nothing else.
+    """Say how the site losses of a class of likelihoods are built: `declare_site` with a loss and
+    nothing else.
 
     :param kind: a class of likelihoods with one latent function per observation.
     :param builder: of a likelihood and Y [N, L], its `SiteLoss`.
@@ -65,11 +70,12 @@ def declare_site_loss(kind: type[gl.Likelihood], builder: SiteLossBuilder) -> No
 def likelihood_site(likelihood: gl.Likelihood, Y: TensorType) -> Site:
     """The log densities log p(y_n | f_n) as functions of f_n, for affine-independent inference.
 
-    :param likelihood: any with one latent function per observation. Logit, Laplace and Gaussian likelihoods have a Fourier
-        transform in closed form and can be integrated by the route "frequency_sum", others by "spectral" and "lattice".
+    :param likelihood: any with one latent function per observation. Logit, Laplace and Gaussian
+        likelihoods have a Fourier transform in closed form and can be integrated by the route
+        "frequency_sum", others by "spectral" and "lattice".
     :param Y: labels [N].
-    :raises DataError: for likelihoods with several latents per observation, and for parameters that are functions of the
-        inputs.
+    :raises DataError: for likelihoods with several latents per observation, and for parameters that
+        are functions of the inputs.
 
     Example::
 
@@ -88,9 +94,12 @@ def is_logit(likelihood: gl.Likelihood) -> bool:
 
 def _not_declared(likelihood: gl.Likelihood) -> str:
     name, link = type(likelihood).__name__, getattr(likelihood, "invlink", None)
-    known = name if link is None else f"{name} with the inverse link {getattr(link, '__name__', link)}"
+    known = (
+        name if link is None else f"{name} with the inverse link {getattr(link, '__name__', link)}"
+    )
     return (
-        f"No site loss is declared for {known}: between what numbers the derivative of -log p(y | f) in f lies is not "
-        f"known. Declare it: declare_site({name}, loss=lambda likelihood, Y: QuadratureLoss(likelihood, Y, lower, upper, "
-        "curvature)), both from gpflow_decoupled.likelihoods."
+        f"No site loss is declared for {known}: between what numbers the derivative of -log p(y |"
+        f" f) in f lies is not known. Declare it: declare_site({name}, loss=lambda likelihood, Y:"
+        " QuadratureLoss(likelihood, Y, lower, upper, curvature)), both from"
+        " gpflow_decoupled.likelihoods."
     )

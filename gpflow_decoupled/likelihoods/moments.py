@@ -15,10 +15,12 @@ from ..errors import ModelError
 def observation_moments(
     likelihood: gl.Likelihood, X: TensorType, mean: TensorType, variance: TensorType
 ) -> MeanAndVariance:
-    """E y and Var y [..., P], as `likelihood.predict_mean_and_var`, without its cancellation where it integrates by nodes.
+    """E y and Var y [..., P], as `likelihood.predict_mean_and_var`, without its cancellation where
+    it integrates by nodes.
 
-    GPflow subtracts (E y)^2 from E y^2, which loses all digits, and may become negative, where y is far larger than its
-    deviation. Here deviations from c = E[y | f = E f] are integrated, Var y = E[Var(y | f) + (E[y | f] - c)^2] - (E y - c)^2.
+    GPflow subtracts (E y)^2 from E y^2, which loses all digits, and may become negative, where y is
+    far larger than its deviation. Here deviations from c = E[y | f = E f] are integrated, Var y =
+    E[Var(y | f) + (E[y | f] - c)^2] - (E y - c)^2.
 
     :param likelihood: any likelihood.
     :param X: inputs [..., D].
@@ -47,8 +49,11 @@ def observation_moments(
         return likelihood.conditional_mean(X_, F)
 
     c = likelihood.conditional_mean(X, mean)
-    first, second, plain = likelihood.quadrature([deviation, square, expected], mean, variance, X_=X, c_=c)
-    # moments of exp(f) may be beyond the range of floats: they are infinite then, and not the difference of two infinities
+    first, second, plain = likelihood.quadrature(
+        [deviation, square, expected], mean, variance, X_=X, c_=c
+    )
+    # moments of exp(f) may be beyond the range of floats: they are infinite then, and not the
+    # difference of two infinities
     finite, infinity = tf.math.is_finite(c) & tf.math.is_finite(first), tf.cast(np.inf, first.dtype)
     variance = tf.where(tf.math.is_finite(second), second - tf.square(first), infinity)
     return tf.where(finite, c + first, plain), variance
@@ -61,6 +66,6 @@ def check_moments(likelihood: gl.Likelihood) -> None:
     """
     if isinstance(likelihood, gl.Ordinal):
         raise ModelError(
-            "predict_y: GPflow's Ordinal has no mean and variance, since it subtracts infinite bin edges, which gives NaN. "
-            "Use gpflow_decoupled.likelihoods.Ordinal(bin_edges)."
+            "predict_y: GPflow's Ordinal has no mean and variance, since it subtracts infinite bin"
+            " edges, which gives NaN. Use gpflow_decoupled.likelihoods.Ordinal(bin_edges)."
         )

@@ -18,14 +18,17 @@ _LIMIT = 80.0
 
 
 class NegativeBinomial(ScalarLikelihood):
-    """Counts of mean m = e^f and variance m + m^2 / size, which is more than the variance m of Poisson counts.
+    """Counts of mean m = e^f and variance m + m^2 / size, which is more than the variance m of
+    Poisson counts.
 
-    The likelihood is log-concave in f, and becomes the Poisson likelihood as `size` grows. The mean and variance of
-    predictions are in closed form. Expected log densities and predictive log densities are computed by Gauss-Hermite
-    quadrature; its 40 nodes are accurate to 1e-8 at a standard deviation of f of 2, and to 1e-3 at 5.
+    The likelihood is log-concave in f, and becomes the Poisson likelihood as `size` grows. The mean
+    and variance of predictions are in closed form. Expected log densities and predictive log
+    densities are computed by Gauss-Hermite quadrature; its 40 nodes are accurate to 1e-8 at a
+    standard deviation of f of 2, and to 1e-3 at 5.
 
     :param size: above 0; the smaller it is, the more the counts vary.
-    :param kwargs: passed on to `gpflow.likelihoods.ScalarLikelihood`, for example `quadrature=` for more nodes.
+    :param kwargs: passed on to `gpflow.likelihoods.ScalarLikelihood`, for example `quadrature=` for
+        more nodes.
     :raises DataError: if `size` is not a positive number.
 
     Example::
@@ -41,7 +44,8 @@ class NegativeBinomial(ScalarLikelihood):
         self.size: Parameter = positive_parameter(size, "size")
 
     def _scalar_log_prob(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:
-        # the normaliser has the shape of Y and not that of F, which has one axis more where many f are tried per label
+        # the normaliser has the shape of Y and not that of F, which has one axis more where many f
+        # are tried per label
         size = tf.convert_to_tensor(self.size)
         return tfp.distributions.NegativeBinomial(size, logits=F - tf.math.log(size)).log_prob(Y)
 
@@ -51,10 +55,14 @@ class NegativeBinomial(ScalarLikelihood):
     def _conditional_variance(self, X: TensorType, F: TensorType) -> tf.Tensor:
         return _exp(F) + _exp(2.0 * F) / self.size
 
-    def _predict_mean_and_var(self, X: TensorType, Fmu: TensorType, Fvar: TensorType) -> MeanAndVariance:
+    def _predict_mean_and_var(
+        self, X: TensorType, Fmu: TensorType, Fvar: TensorType
+    ) -> MeanAndVariance:
         # by the law of total variance: E[m + m^2 / size] + Var m, with E m^2 = (E m)^2 e^Fvar
         mean = _exp(Fmu + 0.5 * Fvar)
-        return mean, mean + tf.square(mean) * (tf.math.expm1(tf.minimum(Fvar, _LIMIT)) + _exp(Fvar) / self.size)
+        return mean, mean + tf.square(mean) * (
+            tf.math.expm1(tf.minimum(Fvar, _LIMIT)) + _exp(Fvar) / self.size
+        )
 
 
 def _exp(exponent: tf.Tensor) -> tf.Tensor:

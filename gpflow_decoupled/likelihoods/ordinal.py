@@ -20,18 +20,21 @@ _NODES = 40
 
 
 class Ordinal(gl.ScalarLikelihood):
-    """Grades 0, 1, ..., K with p(y > k) = Phi((f - e_k) / sigma), for bin edges e_0 < ... < e_{K-1} and the normal cdf Phi.
+    """Grades 0, 1, ..., K with p(y > k) = Phi((f - e_k) / sigma), for bin edges e_0 < ... < e_{K-1}
+    and the normal cdf Phi.
 
-    The likelihood of Chu & Ghahramani (2005), like GPflow's `Ordinal`, which is NaN for the first and the last
-    grade and in all moments, because it subtracts infinite bin edges, and which adds 1e-6 to every probability. This one is
-    accurate in the tails, and log-concave in f. Moments and densities of predictions are in closed form; expected log
-    densities are computed by Gauss-Hermite quadrature; its 40 nodes are accurate to 1e-7 where the standard deviation of f is
+    The likelihood of Chu & Ghahramani (2005), like GPflow's `Ordinal`, which is NaN for the first
+    and the last grade and in all moments, because it subtracts infinite bin edges, and which adds
+    1e-6 to every probability. This one is accurate in the tails, and log-concave in f. Moments and
+    densities of predictions are in closed form; expected log densities are computed by
+    Gauss-Hermite quadrature; its 40 nodes are accurate to 1e-7 where the standard deviation of f is
     twice sigma, and to 1e-4 at four times.
 
     :param bin_edges: e [K], increasing: at f = e_k the grades up to k are as likely as those above.
     :param sigma: the standard deviation of the noise on f, above 0.
     :param kwargs: passed on to `gpflow.likelihoods.ScalarLikelihood`.
-    :raises DataError: if the edges are not finite and increasing, or sigma is not a positive number.
+    :raises DataError: if the edges are not finite and increasing, or sigma is not a positive
+        number.
 
     Example::
 
@@ -45,9 +48,15 @@ class Ordinal(gl.ScalarLikelihood):
         kwargs.setdefault("quadrature", NDiagGHQuadrature(1, _NODES))
         super().__init__(**kwargs)
         edges = np.asarray(bin_edges, float)
-        if edges.ndim != 1 or not len(edges) or not np.all(np.isfinite(edges)) or np.any(np.diff(edges) <= 0.0):
+        if (
+            edges.ndim != 1
+            or not len(edges)
+            or not np.all(np.isfinite(edges))
+            or np.any(np.diff(edges) <= 0.0)
+        ):
             raise DataError(
-                f"bin_edges={short_repr(bin_edges)}: pass finite numbers in increasing order, one fewer than grades."
+                f"bin_edges={short_repr(bin_edges)}: pass finite numbers in increasing order, one"
+                " fewer than grades."
             )
         self.bin_edges, self.num_bins = edges, len(edges) + 1
         self.sigma = positive_parameter(sigma, "sigma")
@@ -61,36 +70,52 @@ class Ordinal(gl.ScalarLikelihood):
     def _conditional_variance(self, X: TensorType, F: TensorType) -> tf.Tensor:
         return self._moments(F, self.sigma)[1]
 
-    def _predict_mean_and_var(self, X: TensorType, Fmu: TensorType, Fvar: TensorType) -> MeanAndVariance:
+    def _predict_mean_and_var(
+        self, X: TensorType, Fmu: TensorType, Fvar: TensorType
+    ) -> MeanAndVariance:
         return self._moments(Fmu, self._total(Fvar))
 
-    def _predict_log_density(self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType) -> tf.Tensor:
-        return tf.reduce_sum(self._grade_log_prob(tf.convert_to_tensor(Fmu), self._total(Fvar), Y), axis=-1)
+    def _predict_log_density(
+        self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
+    ) -> tf.Tensor:
+        return tf.reduce_sum(
+            self._grade_log_prob(tf.convert_to_tensor(Fmu), self._total(Fvar), Y), axis=-1
+        )
 
     def _total(self, Fvar: TensorType) -> tf.Tensor:
-        """The standard deviation of f and noise together: f ~ N(m, v) gives p(y > k) = Phi((m - e_k) / sqrt(sigma^2 + v))."""
+        """The standard deviation of f and noise together: f ~ N(m, v) gives p(y > k) = Phi((m -
+        e_k) / sqrt(sigma^2 + v)).
+        """
         return tf.sqrt(tf.square(self.sigma) + Fvar)
 
     def _grade_log_prob(self, f: tf.Tensor, deviation: tf.Tensor, Y: TensorType) -> tf.Tensor:
-        """log [Phi((e_y - f) / deviation) - Phi((e_{y-1} - f) / deviation)], of the shape of f and Y broadcast."""
+        """log [Phi((e_y - f) / deviation) - Phi((e_{y-1} - f) / deviation)], of the shape of f and
+        Y broadcast.
+        """
         grades = tf.cast(Y, tf.int32)
         edges = tf.constant(self.bin_edges, f.dtype)
         above = (tf.gather(edges, tf.minimum(grades, self.num_bins - 2)) - f) / deviation
         below = (tf.gather(edges, tf.maximum(grades - 1, 0)) - f) / deviation
         first, last = grades == 0, grades == self.num_bins - 1
-        # in the upper tail both cdfs round to 1: there the mirror image is used, Phi(b) - Phi(a) = Phi(-a) - Phi(-b)
+        # in the upper tail both cdfs round to 1: there the mirror image is used, Phi(b) - Phi(a) =
+        # Phi(-a) - Phi(-b)
         mirrored = above + below > 0.0
         high = log_normal_cdf(tf.where(mirrored, -below, above))
         low = tf.where(mirrored, -above, below)
-        # the two outermost grades have one edge; any smaller number keeps the branch that they do not take finite
+        # the two outermost grades have one edge; any smaller number keeps the branch that they do
+        # not take finite
         low = log_normal_cdf(tf.where(first | last, tf.where(mirrored, -below, above) - 1.0, low))
         inner = high + tf.math.log(-tf.math.expm1(low - high))
         return tf.where(first, log_normal_cdf(above), tf.where(last, log_normal_cdf(-below), inner))
 
     def _moments(self, f: TensorType, deviation: TensorType) -> MeanAndVariance:
-        """E y = sum_k p(y > k), and the variance, a sum of the covariances of the events y > j and y > k; both as f."""
+        """E y = sum_k p(y > k), and the variance, a sum of the covariances of the events y > j and
+        y > k; both as f.
+        """
         f = tf.convert_to_tensor(f)
-        scores = (f[..., None] - tf.constant(self.bin_edges, f.dtype)) / tf.convert_to_tensor(deviation)[..., None]
+        scores = (f[..., None] - tf.constant(self.bin_edges, f.dtype)) / tf.convert_to_tensor(
+            deviation
+        )[..., None]
         tails, heads = normal_cdf(scores), normal_cdf(-scores)
         # Cov = p(y > k) p(y <= j) for j <= k: all terms are positive, so that nothing cancels
         heads += 2.0 * tf.cumsum(heads, axis=-1, exclusive=True)

@@ -1,9 +1,12 @@
-"""Parameters of likelihoods: positive ones, and what sites can use, which is numbers and not functions of the inputs."""
+"""Parameters of likelihoods: positive ones, and what sites can use, which is numbers and not
+functions of the inputs.
+"""
 
 from __future__ import annotations
 
 __all__ = [
-    "constant_parameter", "extreme_parameters", "parameter_per_site", "positive_parameter", "single_noise_variance",
+    "constant_parameter", "extreme_parameters", "parameter_per_site", "positive_parameter",
+    "single_noise_variance",
 ]  # fmt: skip
 
 import numpy as np
@@ -23,19 +26,22 @@ _LEAST, _MOST = 1e-5, 1e8
 """Parameters outside of this range are named as likely causes of numbers that are not finite"""
 
 
-def constant_parameter(parameter: TensorType | Function, name: str, positive: bool = False) -> tf.Tensor:
+def constant_parameter(
+    parameter: TensorType | Function, name: str, positive: bool = False
+) -> tf.Tensor:
     """A parameter of a likelihood as a tensor of any shape that broadcasts to [N, L].
 
-    :param parameter: a Parameter, a number, an array, or a function of the inputs, which is refused.
+    :param parameter: a Parameter, a number, an array, or a function of the inputs, which is
+        refused.
     :param name: how error messages call it.
     :param positive: whether it must be above 0.
-    :raises DataError: for a function of the inputs, which a site cannot evaluate; and, outside of `tf.function`, for values
-        that are not finite, or not above 0 where they must be.
+    :raises DataError: for a function of the inputs, which a site cannot evaluate; and, outside of
+        `tf.function`, for values that are not finite, or not above 0 where they must be.
     """
     if isinstance(parameter, Function):
         raise DataError(
-            f"{name} is a {type(parameter).__name__}, a function of the inputs, and a site has the labels alone; pass a "
-            "number, or an array [N, 1]."
+            f"{name} is a {type(parameter).__name__}, a function of the inputs, and a site has the"
+            " labels alone; pass a number, or an array [N, 1]."
         )
     tensor = tf.convert_to_tensor(parameter)
     if tf.executing_eagerly():
@@ -57,9 +63,11 @@ def parameter_per_site(parameter: TensorType | Function, name: str, like: tf.Ten
 
 
 def positive_parameter(value: Parameter | npt.ArrayLike, name: str) -> Parameter:
-    """A Parameter that stays above 0, of the shape of `value`; a Parameter is returned as it is, and thereby shared.
+    """A Parameter that stays above 0, of the shape of `value`; a Parameter is returned as it is,
+    and thereby shared.
 
-    :raises DataError: for values that are not numbers above GPflow's least scale, 1e-6 unless it was configured otherwise.
+    :raises DataError: for values that are not numbers above GPflow's least scale, 1e-6 unless it
+    was configured otherwise.
     """
     if isinstance(value, Parameter):
         return value
@@ -67,14 +75,17 @@ def positive_parameter(value: Parameter | npt.ArrayLike, name: str) -> Parameter
     try:
         numbers = np.asarray(value, float)
     except (TypeError, ValueError) as error:
-        raise DataError(f"{name}={short_repr(value)} is not a number; pass a number above {least:g}.") from error
+        raise DataError(
+            f"{name}={short_repr(value)} is not a number; pass a number above {least:g}."
+        ) from error
     if not np.all(np.isfinite(numbers) & (numbers > least)):
         raise DataError(f"{name}={short_repr(value)} must be a finite number above {least:g}.")
     return Parameter(value, transform=positive(least))
 
 
 def single_noise_variance(likelihood: Likelihood) -> tf.Tensor | None:
-    """The noise variance [] of a `Gaussian` likelihood whose variance or scale is a Parameter with one entry, else None.
+    """The noise variance [] of a `Gaussian` likelihood whose variance or scale is a Parameter with
+    one entry, else None.
 
     A function of the inputs and an array of several variances have none. Example::
 
@@ -90,7 +101,8 @@ def single_noise_variance(likelihood: Likelihood) -> tf.Tensor | None:
 
 
 def extreme_parameters(likelihood: Likelihood) -> str:
-    """The Parameters that are so small, so large or so little finite that densities may overflow, as a sentence; or "".
+    """The Parameters that are so small, so large or so little finite that densities may overflow,
+    as a sentence; or "".
 
     Example::
 
@@ -100,6 +112,12 @@ def extreme_parameters(likelihood: Likelihood) -> str:
     extreme = [
         f"{name.lstrip('.')} = {np.array2string(np.asarray(value), precision=4, threshold=6)}"
         for name, value in parameter_dict(likelihood).items()
-        if np.any(~np.isfinite(value)) or np.any(np.abs(value) < _LEAST) or np.any(np.abs(value) > _MOST)
+        if np.any(~np.isfinite(value))
+        or np.any(np.abs(value) < _LEAST)
+        or np.any(np.abs(value) > _MOST)
     ]
-    return f"Out of range is {', '.join(extreme)} of the likelihood: start from another value." if extreme else ""
+    return (
+        f"Out of range is {', '.join(extreme)} of the likelihood: start from another value."
+        if extreme
+        else ""
+    )

@@ -27,7 +27,9 @@ class Support(NamedTuple):
 
 def classes(number: int) -> Support:
     """The whole numbers 0 to `number` - 1."""
-    return Support(f"whole numbers 0 to {number - 1}", lambda Y: _whole(Y) & (Y >= 0) & (Y <= number - 1))
+    return Support(
+        f"whole numbers 0 to {number - 1}", lambda Y: _whole(Y) & (Y >= 0) & (Y <= number - 1)
+    )
 
 
 def _whole(Y: np.ndarray) -> np.ndarray:

@@ -1,7 +1,9 @@
-"""Cholesky factorisation, jitter, and the diagnosis of a failure. No other module of the package factorises a matrix.
+"""Cholesky factorisation, jitter, and the diagnosis of a failure. No other module of the package
+factorises a matrix.
 
-TensorFlow does not raise an error when a matrix is not positive definite: the factor is silently NaN, in eager, graph and XLA
-mode. Every factorisation here therefore returns a boolean with its factor, which the training loop reads on the host.
+TensorFlow does not raise an error when a matrix is not positive definite: the factor is silently
+NaN, in eager, graph and XLA mode. Every factorisation here therefore returns a boolean with its
+factor, which the training loop reads on the host.
 """
 
 from __future__ import annotations
@@ -19,10 +21,12 @@ from ..errors import NumericalError
 from .triangular import lower_transposed_product, mirror, solve
 
 _ULPS = 500.0
-"""Smallest jitter, as a multiple of the machine epsilon times the mean diagonal: 1e-13 in float64, 6e-5 in float32."""
+"""Smallest jitter, as a multiple of the machine epsilon times the mean diagonal: 1e-13 in float64,
+6e-5 in float32.
+"""
 _FIXES = (
-    "a larger jitter (gpflow.config.set_default_jitter(1e-5)), fewer or better separated inducing points "
-    "(gpflow_decoupled.inducing.select)"
+    "a larger jitter (gpflow.config.set_default_jitter(1e-5)), fewer or better separated inducing"
+    " points (gpflow_decoupled.inducing.select)"
 )
 
 
@@ -44,9 +48,9 @@ class Factor(NamedTuple):
 def jitter(diagonal: tf.Tensor) -> tf.Tensor:
     """The number that is added to the diagonal of a matrix before it is factorised.
 
-    It is GPflow's default jitter, or 500 machine epsilons of the mean diagonal if that is larger. In float64 that is GPflow's
-    own jitter, so that results equal GPflow's to round-off. In float32, where GPflow's jitter is below round-off, it grows
-    with the scale of the matrix.
+    It is GPflow's default jitter, or 500 machine epsilons of the mean diagonal if that is larger.
+    In float64 that is GPflow's own jitter, so that results equal GPflow's to round-off. In float32,
+    where GPflow's jitter is below round-off, it grows with the scale of the matrix.
 
     :param diagonal: the diagonals [..., M].
     :return: one number per matrix, [..., 1].
@@ -61,8 +65,9 @@ def add_jitter(matrix: tf.Tensor, minuend: tf.Tensor | None = None) -> tf.Tensor
     """The matrix [..., M, M] with `jitter` added to its diagonal.
 
     :param matrix: [..., M, M].
-    :param minuend: where `matrix` is a difference, the matrix [..., M, M] that something was subtracted from: round-off is in
-        proportion to its diagonal, and so is the jitter, however little the subtraction leaves.
+    :param minuend: where `matrix` is a difference, the matrix [..., M, M] that something was
+        subtracted from: round-off is in proportion to its diagonal, and so is the jitter, however
+        little the subtraction leaves.
     :return: [..., M, M].
 
     Example::
@@ -78,8 +83,8 @@ def add_jitter(matrix: tf.Tensor, minuend: tf.Tensor | None = None) -> tf.Tensor
 def cholesky(matrix: tf.Tensor) -> Factor:
     """The lower Cholesky factor of a symmetric matrix, and whether the factorisation succeeded.
 
-    Its gradient is implemented here by two triangular solves with M right-hand sides. TensorFlow's own gradient forms an
-    inverse, which costs more.
+    Its gradient is implemented here by two triangular solves with M right-hand sides. TensorFlow's
+    own gradient forms an inverse, which costs more.
 
     :param matrix: [..., M, M], of which only the lower triangle is read.
     :return: the factor [..., M, M] and its status. Cost: M^3 / 3 per matrix.
@@ -89,7 +94,9 @@ def cholesky(matrix: tf.Tensor) -> Factor:
         chol, ok = cholesky(add_jitter(kernel(Z)))
     """
     chol = _cholesky(matrix)
-    return Factor(chol, tf.reduce_all(tf.math.is_finite(tf.linalg.diag_part(tf.stop_gradient(chol)))))
+    return Factor(
+        chol, tf.reduce_all(tf.math.is_finite(tf.linalg.diag_part(tf.stop_gradient(chol))))
+    )
 
 
 @tf.custom_gradient
@@ -97,8 +104,8 @@ def _cholesky(matrix: tf.Tensor) -> tuple:
     chol = tf.linalg.cholesky(matrix)
 
     def grad(upstream: tf.Tensor) -> tf.Tensor:
-        # For a change dK of the matrix, dL = L phi(L^-1 dK L^-T), where phi keeps the lower triangle and halves its diagonal.
-        # 1) the adjoint of phi and of the product with L
+        # For a change dK of the matrix, dL = L phi(L^-1 dK L^-T), where phi keeps the lower
+        # triangle and halves its diagonal. 1) the adjoint of phi and of the product with L
         share = mirror(lower_transposed_product(chol, tf.linalg.band_part(upstream, -1, 0)))
         # 2) the adjoint of the two solves: L^-T (share / 2) L^-1
         half = solve(chol, 0.5 * share, adjoint=True)
@@ -108,7 +115,8 @@ def _cholesky(matrix: tf.Tensor) -> tuple:
 
 
 def diagnose(name: str, matrix: np.ndarray, fixes: str = _FIXES) -> NumericalError:
-    """The error for a matrix whose factorisation failed, with its size, smallest diagonal, condition and the likely fixes.
+    """The error for a matrix whose factorisation failed, with its size, smallest diagonal,
+    condition and the likely fixes.
 
     :param name: what the message calls the matrix.
     :param matrix: the values [..., M, M] that were factorised.
@@ -127,23 +135,26 @@ def diagnose(name: str, matrix: np.ndarray, fixes: str = _FIXES) -> NumericalErr
     if not np.all(np.isfinite(matrix)):
         count = int(np.sum(~np.isfinite(matrix)))
         return NumericalError(
-            f"{name} ({size} x {size}) has {count} entries that are NaN or infinite. Likely fixes: a smaller "
-            "learning_rate, inputs scaled to unit variance, bounds or priors on the kernel's parameters.",
+            f"{name} ({size} x {size}) has {count} entries that are NaN or infinite. Likely fixes:"
+            " a smaller learning_rate, inputs scaled to unit variance, bounds or priors on the"
+            " kernel's parameters.",
             matrix=name,
         )
     eigenvalues = np.linalg.eigvalsh(matrix)
     low, high = float(np.min(eigenvalues)), float(np.max(eigenvalues))
     condition = f"{high / low:.1e}" if low > 0 else "infinite"
     return NumericalError(
-        f"{name} ({size} x {size}) is not positive definite: smallest diagonal "
-        f"{np.min(np.diagonal(matrix, axis1=-2, axis2=-1)):.3g}, smallest eigenvalue {low:.3g}, condition {condition}. "
-        f"Likely fixes: {fixes}, inputs scaled to unit variance.",
+        f"{name} ({size} x {size}) is not positive definite: smallest diagonal"
+        f" {np.min(np.diagonal(matrix, axis1=-2, axis2=-1)):.3g}, smallest eigenvalue {low:.3g},"
+        f" condition {condition}. Likely fixes: {fixes}, inputs scaled to unit variance.",
         matrix=name,
     )
 
 
 def unsound(matrices: Mapping[str, tf.Tensor]) -> NumericalError | None:
-    """The error for the first of some matrices [..., M, M], by name, that has no Cholesky factor; None if all have one."""
+    """The error for the first of some matrices [..., M, M], by name, that has no Cholesky factor;
+    None if all have one.
+    """
     for name, matrix in matrices.items():
         values = matrix.numpy()
         if not bool(cholesky(matrix).ok) or np.min(np.linalg.eigvalsh(values)) <= 0:

@@ -1,10 +1,13 @@
-"""Preconditioned conjugate gradients, for systems whose unknowns come in several blocks or several latents.
+"""Preconditioned conjugate gradients, for systems whose unknowns come in several blocks or several
+latents.
 
-SciPy's and TensorFlow's own take one flat vector, one inner product and one relative residual. Newton steps here need an
-unknown in several tensors, an inner product other than the dot product, and to know whether the system was positive definite.
+SciPy's and TensorFlow's own take one flat vector, one inner product and one relative residual.
+Newton steps here need an unknown in several tensors, an inner product other than the dot product,
+and to know whether the system was positive definite.
 
-`conjugate_gradients` is the whole iteration, also inside a `tf.function`. Where one product takes seconds and the caller
-decides after each of them whether to go on, it calls `begin` and `advance` itself.
+`conjugate_gradients` is the whole iteration, also inside a `tf.function`. Where one product takes
+seconds and the caller decides after each of them whether to go on, it calls `begin` and `advance`
+itself.
 """
 
 from __future__ import annotations
@@ -32,7 +35,9 @@ class Solution(NamedTuple):
 
 
 class Iterate(NamedTuple):
-    """Where an iteration stands; blocks have the shapes of those of the caller, for example [N, L]."""
+    """Where an iteration stands; blocks have the shapes of those of the caller, for example
+    [N, L].
+    """
 
     step: tf.Tensor
     x: Blocks
@@ -50,12 +55,20 @@ def begin(precondition: Callable[[Blocks], Blocks], right: Blocks, inner: Inner)
     size = inner(right, start)
     nothing = tuple(tf.zeros_like(block) for block in start)
     return Iterate(
-        tf.constant(0), nothing, right, start, size, tf.fill(tf.shape(size), tf.constant(np.inf, size.dtype))
+        tf.constant(0),
+        nothing,
+        right,
+        start,
+        size,
+        tf.fill(tf.shape(size), tf.constant(np.inf, size.dtype)),
     )
 
 
 def advance(
-    now: Iterate, apply: Callable[[Blocks], Blocks], precondition: Callable[[Blocks], Blocks], inner: Inner
+    now: Iterate,
+    apply: Callable[[Blocks], Blocks],
+    precondition: Callable[[Blocks], Blocks],
+    inner: Inner,
 ) -> Iterate:
     """One more step: one product with the matrix and one with the preconditioner."""
     product = apply(now.direction)
@@ -80,15 +93,18 @@ def conjugate_gradients(
 ) -> Solution:
     """The x with apply(x) = right, from zero.
 
-    :param apply: the matrix times a direction: of the shape of what `precondition` returns, to the shape of `right`.
-    :param precondition: the preconditioner times a residual. It may return more blocks than `right` has, which `apply` and
-        `inner` then find with every direction, and the caller with x: for example a product that both need.
+    :param apply: the matrix times a direction: of the shape of what `precondition` returns, to the
+        shape of `right`.
+    :param precondition: the preconditioner times a residual. It may return more blocks than `right`
+        has, which `apply` and `inner` then find with every direction, and the caller with x: for
+        example a product that both need.
     :param right: the right-hand side.
-    :param inner: the inner product of a residual and a direction: a scalar, or [L, 1] for L independent systems in blocks
-        [L, N], each of which has its own step lengths.
+    :param inner: the inner product of a residual and a direction: a scalar, or [L, 1] for L
+        independent systems in blocks [L, N], each of which has its own step lengths.
     :param tolerance: relative to the right-hand side, on the root of `norm`.
     :param iterations: at most so many.
-    :param norm: the squared size of a residual; by default its inner product with the preconditioned residual.
+    :param norm: the squared size of a residual; by default its inner product with the
+    preconditioned residual.
     """
     first = begin(precondition, right, inner)
     goal = tolerance**2 * (first.size if norm is None else norm(right))

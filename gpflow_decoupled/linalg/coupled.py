@@ -1,4 +1,5 @@
-"""Newton systems with two dense diagonal blocks that only a diagonal couples, solved by block elimination.
+"""Newton systems with two dense diagonal blocks that only a diagonal couples, solved by block
+elimination.
 
     [ P + diag a   diag c     ] [x]   [r]
     [ diag c       Q + diag b ] [y] = [s]
@@ -7,8 +8,8 @@ for symmetric non-negative P, Q. Eliminating y leaves a system in x:
 
     [ P + diag a - diag c (Q + diag b)^-1 diag c ] x = r - diag c (Q + diag b)^-1 s
 
-Conjugate gradients solve it in a few iterations, preconditioned by P + diag a, because what the diagonal coupling adds is
-small. Rows that are not free are left out.
+Conjugate gradients solve it in a few iterations, preconditioned by P + diag a, because what the
+diagonal coupling adds is small. Rows that are not free are left out.
 """
 
 from __future__ import annotations
@@ -46,7 +47,8 @@ def coupled_solve(
     :param free: masks [L, N] of the rows of x and of y; x and y are zero in other rows.
     :param ridge: what is added to the unit diagonals of the scaled blocks, in machine epsilons [].
     :param tolerance: relative, on the residual.
-    :return: x and y [L, N], and whether both blocks, scaled to a unit diagonal, were positive definite [].
+    :return: x and y [L, N], and whether both blocks, scaled to a unit diagonal, were positive
+    definite [].
     """
     # 1) Scale both blocks to a unit diagonal and factorise them.
     scale_x, chol_x, ok_x = _block(P, a, free[0], ridge)
@@ -63,7 +65,9 @@ def coupled_solve(
 
     right = _solve(chol_y, s * scale_y)
     start = (r * scale_x - cross * right,)
-    (x,) = conjugate_gradients(eliminated, precondition, start, inner_per_latent, tolerance, _ITERATIONS).x
+    (x,) = conjugate_gradients(
+        eliminated, precondition, start, inner_per_latent, tolerance, _ITERATIONS
+    ).x
     # 3) Put x into the second row.
     y = right - _solve(chol_y, cross * x)
     return x * scale_x, y * scale_y, ok_x & ok_y
@@ -75,15 +79,23 @@ def inner_per_latent(left: Blocks, right: Blocks) -> tf.Tensor:
 
 
 def ridged(diagonal: tf.Tensor, ridge: tf.Tensor | float) -> tf.Tensor:
-    """The diagonal [L, N] of a scaled block plus the ridge, which is given in machine epsilons []."""
-    return diagonal + ridge * tf.constant(np.finfo(diagonal.dtype.as_numpy_dtype).eps, diagonal.dtype)
+    """The diagonal [L, N] of a scaled block plus the ridge, which is given in machine epsilons
+    [].
+    """
+    return diagonal + ridge * tf.constant(
+        np.finfo(diagonal.dtype.as_numpy_dtype).eps, diagonal.dtype
+    )
 
 
 def _block(
     matrix: tf.Tensor, diagonal: tf.Tensor, free: tf.Tensor, ridge: tf.Tensor | float
 ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """The scale [L, N] that gives a block a unit diagonal, zero in rows that are not free; and the factor of the result."""
-    scale = tf.where(free, tf.math.rsqrt(tf.linalg.diag_part(matrix) + diagonal), tf.zeros_like(diagonal))
+    """The scale [L, N] that gives a block a unit diagonal, zero in rows that are not free; and the
+    factor of the result.
+    """
+    scale = tf.where(
+        free, tf.math.rsqrt(tf.linalg.diag_part(matrix) + diagonal), tf.zeros_like(diagonal)
+    )
     scaled = scale[:, :, None] * matrix * scale[:, None, :]
     chol, ok = cholesky(tf.linalg.set_diag(scaled, ridged(tf.ones_like(scale), ridge)))
     return scale, chol, ok

@@ -1,11 +1,13 @@
-"""The Newton systems of `coupled` where the dense blocks are given by thin roots, without any N x N matrix.
+"""The Newton systems of `coupled` where the dense blocks are given by thin roots, without any N x N
+matrix.
 
     [ A A^T + diag a   diag c             ] [x]   [r]
     [ diag c           1/2 V * V + diag b ] [y] = [s],   V = T^T T,   A [N, p], T [p, N]
 
-Conjugate gradients need products with V * V alone: (V * V) y is the diagonal of T^T (T diag(y) T^T) T, for N p^2. The
-preconditioner is the same matrix with only the diagonal of V * V, whose inverse needs one p x p system. What it leaves out is
-small: with sites of precision lambda the rows of 1/2 V * V sum to v / (2 lambda) at most, and b is about v / lambda.
+Conjugate gradients need products with V * V alone: (V * V) y is the diagonal of T^T (T diag(y) T^T)
+T, for N p^2. The preconditioner is the same matrix with only the diagonal of V * V, whose inverse
+needs one p x p system. What it leaves out is small: with sites of precision lambda the rows of 1/2
+V * V sum to v / (2 lambda) at most, and b is about v / lambda.
 """
 
 from __future__ import annotations
@@ -46,13 +48,18 @@ def coupled_solve_of_roots(
     :param free: masks [L, N] of the rows of x and of y; x and y are zero in other rows.
     :param ridge: what is added to the unit diagonals of the scaled blocks, in machine epsilons [].
     :param tolerance: relative, on the residual.
-    :return: x and y [L, N], and whether the preconditioner, scaled to a unit diagonal, was positive definite [].
+    :return: x and y [L, N], and whether the preconditioner, scaled to a unit diagonal, was positive
+    definite [].
     """
     # 1) Scale both blocks to a unit diagonal.
     half_squares = 0.5 * tf.square(tf.reduce_sum(tf.square(T), axis=-2))
     scale_x = _scale(tf.reduce_sum(tf.square(A), axis=-1) + a, free[0])
     scale_y = _scale(half_squares + b, free[1])
-    A, a, b = scale_x[..., None] * A, _diagonal(a, scale_x, free[0], ridge), _diagonal(b, scale_y, free[1], ridge)
+    A, a, b = (
+        scale_x[..., None] * A,
+        _diagonal(a, scale_x, free[0], ridge),
+        _diagonal(b, scale_y, free[1], ridge),
+    )
     cross = c * scale_x * scale_y
 
     def apply(pair: Blocks) -> Blocks:
@@ -60,7 +67,8 @@ def coupled_solve_of_roots(
         top = tf.linalg.matvec(A, tf.linalg.matvec(A, x, transpose_a=True)) + a * x + cross * y
         return top, 0.5 * scale_y * squared_gram_product(T, scale_y * y) + b * y + cross * x
 
-    # 2) Precondition with a unit diagonal in the place of the second block: y = s - cross x, and a low-rank system in x.
+    # 2) Precondition with a unit diagonal in the place of the second block: y = s - cross x, and a
+    # low-rank system in x.
     schur = woodbury_factor(A, a - tf.square(cross))
 
     def precondition(pair: Blocks) -> Blocks:
@@ -70,7 +78,9 @@ def coupled_solve_of_roots(
 
     # 3) Solve.
     right = (r * scale_x, s * scale_y)
-    x, y = conjugate_gradients(apply, precondition, right, inner_per_latent, tolerance, _ITERATIONS).x
+    x, y = conjugate_gradients(
+        apply, precondition, right, inner_per_latent, tolerance, _ITERATIONS
+    ).x
     return x * scale_x, y * scale_y, schur.ok
 
 
@@ -78,6 +88,10 @@ def _scale(diagonal: tf.Tensor, free: tf.Tensor) -> tf.Tensor:
     return tf.where(free, tf.math.rsqrt(diagonal), tf.zeros_like(diagonal))
 
 
-def _diagonal(values: tf.Tensor, scale: tf.Tensor, free: tf.Tensor, ridge: tf.Tensor | float) -> tf.Tensor:
-    """The values in scaled coordinates; rows that are not free get a diagonal of one, and so stay at zero."""
+def _diagonal(
+    values: tf.Tensor, scale: tf.Tensor, free: tf.Tensor, ridge: tf.Tensor | float
+) -> tf.Tensor:
+    """The values in scaled coordinates; rows that are not free get a diagonal of one, and so stay
+    at zero.
+    """
     return tf.where(free, ridged(values * tf.square(scale), ridge), tf.ones_like(scale))

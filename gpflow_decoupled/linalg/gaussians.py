@@ -1,4 +1,5 @@
-"""Divergences of Gaussians, and changes between their parametrisations, computed from factors of the covariance.
+"""Divergences of Gaussians, and changes between their parametrisations, computed from factors of
+the covariance.
 
 For a Gaussian N(m, S) per latent function, with L latent functions of M variables each:
 
@@ -7,14 +8,15 @@ For a Gaussian N(m, S) per latent function, with L latent functions of M variabl
 | mean and root | m [M, L], lower triangular root [L, M, M] with S = root root^T |
 | natural | theta [M, L] = S^-1 m, precision [L, M, M] = S^-1 |
 
-No jitter is added here, because it would make a natural-gradient step of size one inexact. The cost is M^3 per latent.
+No jitter is added here, because it would make a natural-gradient step of size one inexact. The cost
+is M^3 per latent.
 """
 
 from __future__ import annotations
 
 __all__ = [
-    "apply_per_latent", "kl_from_whitened", "precision_factor", "precision_from_root", "root_from_factor",
-    "root_from_precision",
+    "apply_per_latent", "kl_from_whitened", "precision_factor", "precision_from_root",
+    "root_from_factor", "root_from_precision",
 ]  # fmt: skip
 
 import tensorflow as tf
@@ -28,7 +30,8 @@ def apply_per_latent(matrix: tf.Tensor, vectors: tf.Tensor, adjoint: bool = Fals
 
     :param matrix: [L, M, K], or [1, M, K] if all latents share it.
     :param vectors: [K, L], the column of each latent.
-    :param adjoint: multiply by the transposed matrices; `vectors` is then [M, L] and the result [K, L].
+    :param adjoint: multiply by the transposed matrices; `vectors` is then [M, L] and the result
+        [K, L].
     :return: [M, L].
     """
     if matrix.shape[0] == 1:
@@ -38,7 +41,8 @@ def apply_per_latent(matrix: tf.Tensor, vectors: tf.Tensor, adjoint: bool = Fals
 
 
 def kl_from_whitened(mean: tf.Tensor, root: tf.Tensor) -> tf.Tensor:
-    """KL[N(m, S) || N(0, I)] in nats, summed over the latents: the second form of (D2) and (D4); cost L M^2.
+    """KL[N(m, S) || N(0, I)] in nats, summed over the latents: the second form of (D2) and (D4);
+    cost L M^2.
 
     :param mean: m [M, L].
     :param root: [L, M, M], lower triangular with S = root root^T.
@@ -48,7 +52,9 @@ def kl_from_whitened(mean: tf.Tensor, root: tf.Tensor) -> tf.Tensor:
     log_diagonal = tf.math.log(tf.abs(tf.linalg.diag_part(root)))
     size = tf.cast(tf.size(log_diagonal), root.dtype)
     trace = tf.reduce_sum(tf.square(root))
-    return 0.5 * (tf.reduce_sum(tf.square(mean)) + trace - size) - tf.reduce_sum(log_diagonal)  # (D2)
+    return 0.5 * (tf.reduce_sum(tf.square(mean)) + trace - size) - tf.reduce_sum(
+        log_diagonal
+    )  # (D2)
 
 
 def precision_from_root(root: tf.Tensor) -> tf.Tensor:
@@ -57,7 +63,8 @@ def precision_from_root(root: tf.Tensor) -> tf.Tensor:
 
 
 def precision_factor(precision: tf.Tensor) -> Factor:
-    """The lower factor F [L, M, M] of J P J = F F^T, where P is `precision` and J reverses the order of the variables.
+    """The lower factor F [L, M, M] of J P J = F F^T, where P is `precision` and J reverses the
+    order of the variables.
 
     `root_from_factor` turns it into a lower root of P^-1. Cost: M^3 / 3 per latent.
     """
@@ -65,15 +72,19 @@ def precision_factor(precision: tf.Tensor) -> Factor:
 
 
 def root_from_factor(factor: tf.Tensor) -> tf.Tensor:
-    """The lower root [L, M, M] of S, with a positive diagonal, from the `precision_factor` of its inverse.
+    """The lower root [L, M, M] of S, with a positive diagonal, from the `precision_factor` of its
+    inverse.
 
-    Let J reverse the order of the variables, and J P J = F F^T be the factorisation of the reversed precision P = S^-1. Then
-    P = U U^T for the upper triangular U = J F J, so that U^-T = J F^-T J is lower triangular and a root of S.
+    Let J reverse the order of the variables, and J P J = F F^T be the factorisation of the reversed
+    precision P = S^-1. Then P = U U^T for the upper triangular U = J F J, so that U^-T = J F^-T J
+    is lower triangular and a root of S.
     """
     return tf.reverse(tf.linalg.matrix_transpose(inverse(factor)), axis=[-2, -1])
 
 
 def root_from_precision(precision: tf.Tensor) -> Factor:
-    """The lower root [L, M, M] of S, with a positive diagonal, from the precision S^-1 [L, M, M]; one factorisation."""
+    """The lower root [L, M, M] of S, with a positive diagonal, from the precision S^-1 [L, M, M];
+    one factorisation.
+    """
     factor, ok = precision_factor(precision)
     return Factor(root_from_factor(factor), ok)

@@ -1,9 +1,10 @@
-"""A zero-mean Gaussian prior times one Gaussian site per observation, without K^-1 and without division by a site.
+"""A zero-mean Gaussian prior times one Gaussian site per observation, without K^-1 and without
+division by a site.
 
-Site n is exp(nu_n f - tau_n f^2 / 2), and W = diag(tau). The posterior is found in two steps. The sites with positive tau
-enter through the Cholesky factor L_B of B = I + W^1/2 K W^1/2 (C10). The m sites with negative tau, with the indices I, are
-added to that posterior afterwards, through C = I - n V_II n with n = |tau|^1/2, which is positive definite exactly if
-K^-1 + W is. K may be singular.
+Site n is exp(nu_n f - tau_n f^2 / 2), and W = diag(tau). The posterior is found in two steps. The
+sites with positive tau enter through the Cholesky factor L_B of B = I + W^1/2 K W^1/2 (C10). The m
+sites with negative tau, with the indices I, are added to that posterior afterwards, through C = I -
+n V_II n with n = |tau|^1/2, which is positive definite exactly if K^-1 + W is. K may be singular.
 """
 
 from __future__ import annotations
@@ -23,14 +24,18 @@ SMALL = 1e-3
 
 
 class SitePosterior(NamedTuple):
-    """N(u, V), which is N(0, K) times the sites, in the form that predictions and the divergence need."""
+    """N(u, V), which is N(0, K) times the sites, in the form that predictions and the divergence
+    need.
+    """
 
     chol: tf.Tensor
     """L_B [L, N, N]"""
     scale: tf.Tensor
     """W^1/2 of the positive sites [L, N]"""
     negative: tf.Tensor
-    """F [L, m, N]: negative sites add |F k_Xx|^2 to the variance at x; m = 0 where there are none."""
+    """F [L, m, N]: negative sites add |F k_Xx|^2 to the variance at x; m = 0 where there are
+    none.
+    """
     alpha: tf.Tensor
     """K^-1 u [N, L]"""
     ok: tf.Tensor
@@ -48,14 +53,16 @@ class SitePosterior(NamedTuple):
 def site_posterior(K: tf.Tensor, nu: tf.Tensor, tau: tf.Tensor) -> SitePosterior:
     """The posterior of a prior K [G, N, N] times sites nu, tau [N, L]: (C10)-(C12).
 
-    2/3 N^3 per latent, and N^2 for each site that is negative or whose tau v is small. TensorFlow cannot differentiate
-    branches here: rows are picked by products with a selection matrix that may have none. XLA needs a size that is known
-    before the sites are: there it has N rows, zeros where none is picked, for the same numbers in about six times as many
-    operations.
+    2/3 N^3 per latent, and N^2 for each site that is negative or whose tau v is small. TensorFlow
+    cannot differentiate branches here: rows are picked by products with a selection matrix that may
+    have none. XLA needs a size that is known before the sites are: there it has N rows, zeros where
+    none is picked, for the same numbers in about six times as many operations.
     """
     sites, weights = tf.transpose(nu), tf.transpose(tau)
     moments = _add_negative(K, weights, _of_positive(K, sites, weights))
-    mean, alpha, variance = (tf.transpose(part) for part in (moments.mean, moments.alpha, moments.variance))
+    mean, alpha, variance = (
+        tf.transpose(part) for part in (moments.mean, moments.alpha, moments.variance)
+    )
     return moments._replace(mean=mean, alpha=alpha, variance=variance)
 
 
@@ -68,11 +75,14 @@ def _of_positive(K: tf.Tensor, nu: tf.Tensor, weights: tf.Tensor) -> SitePosteri
     root = inverse(chol)
     mean, variance = tf.matmul(K, alpha)[..., 0], _variance(K, chol, root, scale)
     none = tf.zeros_like(chol[:, :0])
-    return SitePosterior(chol, scale, none, alpha[..., 0], ok, mean, variance, 2.0 * _log_diagonal(chol), root)
+    return SitePosterior(
+        chol, scale, none, alpha[..., 0], ok, mean, variance, 2.0 * _log_diagonal(chol), root
+    )
 
 
 def _variance(K: tf.Tensor, chol: tf.Tensor, root: tf.Tensor, scale: tf.Tensor) -> tf.Tensor:
-    """The diagonal of V [L, N] under the positive sites: (1 - diag B^-1) / tau, at half the cost of (C11).
+    """The diagonal of V [L, N] under the positive sites: (1 - diag B^-1) / tau, at half the cost of
+    (C11).
 
     Where tau v is small the difference cancels, and (C11) is used.
     """
@@ -81,7 +91,9 @@ def _variance(K: tf.Tensor, chol: tf.Tensor, root: tf.Tensor, scale: tf.Tensor) 
     variance = tf.where(fit, share, 0.0) / tf.square(tf.where(fit, scale, tf.ones_like(scale)))
     others = _picked(~fit, K)
     T = solve(chol, scale[:, :, None] * tf.matmul(K, others, transpose_b=True))
-    exact = tf.matmul(tf.linalg.diag_part(K), others, transpose_b=True) - tf.reduce_sum(tf.square(T), axis=-2)  # (C11)
+    exact = tf.matmul(tf.linalg.diag_part(K), others, transpose_b=True) - tf.reduce_sum(
+        tf.square(T), axis=-2
+    )  # (C11)
     return tf.where(tf.reduce_sum(others, axis=0) > 0.0, tf.matmul(exact, others), variance)
 
 
@@ -91,9 +103,15 @@ def _add_negative(K: tf.Tensor, weights: tf.Tensor, positive: SitePosterior) -> 
     picked = _picked(weights < 0.0, K)
     rows = tf.matmul(weights, picked, transpose_b=True)
     below = rows < 0.0
-    n = tf.where(below, tf.sqrt(tf.where(below, -rows, 1.0)), 0.0)[:, :, None]  # without the infinite slope at 0
-    back = scale * solve(chol, solve(chol, scale * tf.matmul(K, picked, transpose_b=True)), adjoint=True)
-    rest = picked - tf.linalg.matrix_transpose(back)  # rows of (I + K W)^-1 [L, m, N], W of the positive sites
+    n = tf.where(below, tf.sqrt(tf.where(below, -rows, 1.0)), 0.0)[
+        :, :, None
+    ]  # without the infinite slope at 0
+    back = scale * solve(
+        chol, solve(chol, scale * tf.matmul(K, picked, transpose_b=True)), adjoint=True
+    )
+    rest = picked - tf.linalg.matrix_transpose(
+        back
+    )  # rows of (I + K W)^-1 [L, m, N], W of the positive sites
     V_rows = tf.matmul(rest, K)
     C = -n * tf.matmul(V_rows, picked, transpose_b=True) * tf.linalg.matrix_transpose(n)
     chol_C, ok = cholesky(tf.linalg.set_diag(C, tf.linalg.diag_part(C) + 1.0))
@@ -110,7 +128,9 @@ def _add_negative(K: tf.Tensor, weights: tf.Tensor, positive: SitePosterior) -> 
 
 
 def _picked(chosen: tf.Tensor, K: tf.Tensor) -> tf.Tensor:
-    """Rows of the identity [m, N] for the observations at which any latent is chosen [L, N]; for XLA [N, N], others zero."""
+    """Rows of the identity [m, N] for the observations at which any latent is chosen [L, N]; for
+    XLA [N, N], others zero.
+    """
     if traced_for_xla():
         return tf.linalg.diag(tf.cast(tf.reduce_any(chosen, axis=0), K.dtype))
     return tf.one_hot(tf.where(tf.reduce_any(chosen, axis=0))[:, 0], tf.shape(K)[-1], dtype=K.dtype)
@@ -119,7 +139,8 @@ def _picked(chosen: tf.Tensor, K: tf.Tensor) -> tf.Tensor:
 def _coefficients(K: tf.Tensor, chol: tf.Tensor, scale: tf.Tensor, nu: tf.Tensor) -> tf.Tensor:
     """K^-1 u [L, N, 1] of the positive sites, (C10), from nu [L, N].
 
-    It is nu - tau u. Where tau is large that difference cancels, and W^1/2 B^-1 W^-1/2 nu, which is the same, replaces it.
+    It is nu - tau u. Where tau is large that difference cancels, and W^1/2 B^-1 W^-1/2 nu, which is
+    the same, replaces it.
     """
     large = tf.square(scale) * tf.linalg.diag_part(K) > 1.0
     pseudo = tf.where(large, nu / tf.where(large, scale, tf.ones_like(scale)), tf.zeros_like(nu))

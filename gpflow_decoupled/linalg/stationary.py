@@ -1,10 +1,13 @@
-"""Newton systems of Gaussian sites, (I + H G)(x; y) = (r; s), by conjugate gradients that need V alone.
+"""Newton systems of Gaussian sites, (I + H G)(x; y) = (r; s), by conjugate gradients that need V
+alone.
 
-    G = blockdiag(K, 1/2 V * V),   V = (K^-1 + Lambda)^-1,   H: a symmetric block (a, c; c, b) per observation
+    G = blockdiag(K, 1/2 V * V),   V = (K^-1 + Lambda)^-1,   H: a symmetric block (a, c; c, b) per
+    observation
 
-I + H G is self-adjoint in the inner product <u, w> = u^T G w, which is what conjugate gradients use here. The first block is
-preconditioned by (I + Lambda K)^-1 = I - Lambda V. Products with G follow from V alone, because K (I + Lambda K)^-1 = V: so
-every direction carries its product with G, and neither K nor a factorisation is needed.
+I + H G is self-adjoint in the inner product <u, w> = u^T G w, which is what conjugate gradients use
+here. The first block is preconditioned by (I + Lambda K)^-1 = I - Lambda V. Products with G follow
+from V alone, because K (I + Lambda K)^-1 = V: so every direction carries its product with G, and
+neither K nor a factorisation is needed.
 """
 
 from __future__ import annotations
@@ -31,7 +34,8 @@ def stationary_solve(
 ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
     """(x, y, ok) of the system above, [L, N] each; 2 N^2 per latent and iteration.
 
-    :param V: [L, N, N]; with `root` a T [L, p, N] with V = T^T T, and 4 N p + 2 N p^2 per iteration.
+    :param V: [L, N, N]; with `root` a T [L, p, N] with V = T^T T, and 4 N p + 2 N p^2 per
+        iteration.
     :param lam: the precisions lambda [L, N], on the diagonal of Lambda.
     :param H: (a, b, c), the entries of its blocks, [L, N] each.
     :param r: [L, N].
@@ -49,7 +53,10 @@ def stationary_solve(
         if squared is not None:
             G_z = tf.linalg.matvec(V, x), 0.5 * tf.linalg.matvec(squared, y)
         else:
-            G_z = tf.linalg.matvec(V, tf.linalg.matvec(V, x), transpose_a=True), 0.5 * squared_gram_product(V, y)
+            G_z = (
+                tf.linalg.matvec(V, tf.linalg.matvec(V, x), transpose_a=True),
+                0.5 * squared_gram_product(V, y),
+            )
         return x - lam * G_z[0], y, *G_z
 
     def apply(direction: Blocks) -> Blocks:

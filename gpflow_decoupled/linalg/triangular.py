@@ -1,9 +1,10 @@
 """Solves and products with lower triangular matrices, faster than TensorFlow's own.
 
-TensorFlow's triangular solve runs on one core, and its products do not use that a factor is triangular. Here the right-hand
-sides of a solve are split, so that it runs on all cores, and a product is computed by blocks of rows, which skips most of the
-zeros. The product of an [M, M] and an [M, N] matrix takes 2 M^2 N operations, and costs below are fractions of that. Batch
-dimensions broadcast everywhere. All functions can be differentiated.
+TensorFlow's triangular solve runs on one core, and its products do not use that a factor is
+triangular. Here the right-hand sides of a solve are split, so that it runs on all cores, and a
+product is computed by blocks of rows, which skips most of the zeros. The product of an [M, M] and
+an [M, N] matrix takes 2 M^2 N operations, and costs below are fractions of that. Batch dimensions
+broadcast everywhere. All functions can be differentiated.
 """
 
 from __future__ import annotations
@@ -28,9 +29,13 @@ __all__ = [
 import tensorflow as tf
 
 _LEAF = 128
-"""Smallest height of a block of rows: below it one more call costs more than the zeros that it skips."""
+"""Smallest height of a block of rows: below it one more call costs more than the zeros that it
+skips.
+"""
 _BLOCKS = 4
-"""Largest number of blocks of rows. Four blocks compute 5/8 of the full product; more of them save no time."""
+"""Largest number of blocks of rows. Four blocks compute 5/8 of the full product; more of them save
+no time.
+"""
 _CHUNKS = 4
 """Largest number of chunks of right-hand sides in a solve."""
 _CHUNK = 256
@@ -51,7 +56,9 @@ def solve(chol: tf.Tensor, rhs: tf.Tensor, adjoint: bool = False) -> tf.Tensor:
 
 
 def solve_frozen(chol: tf.Tensor, rhs: tf.Tensor, adjoint: bool = False) -> tf.Tensor:
-    """`solve` for [..., M, M] and [..., M, N] with L as a constant: its gradient is not formed, which saves time."""
+    """`solve` for [..., M, M] and [..., M, N] with L as a constant: its gradient is not formed,
+    which saves time.
+    """
 
     @tf.custom_gradient
     def frozen(vectors: tf.Tensor) -> tuple:
@@ -62,7 +69,9 @@ def solve_frozen(chol: tf.Tensor, rhs: tf.Tensor, adjoint: bool = False) -> tf.T
 
 
 def solve_lower(chol: tf.Tensor, rhs: tf.Tensor) -> tf.Tensor:
-    """L^-1 R for lower triangular L and R, all [..., M, M]. It is lower triangular too and costs half of a full solve."""
+    """L^-1 R for lower triangular L and R, all [..., M, M]. It is lower triangular too and costs
+    half of a full solve.
+    """
     columns = [
         _pad_above(solve(_cut(chol, (i, None), (i, None)), _cut(rhs, (i, None), (i, j))), chol)
         for i, j in _row_blocks(chol)
@@ -77,53 +86,78 @@ def inverse(chol: tf.Tensor) -> tf.Tensor:
 
 
 def lower_product(left: tf.Tensor, right: tf.Tensor) -> tf.Tensor:
-    """L R for a lower triangular L [..., M, M] and a full R [..., M, N]; 5/8 of the cost of a full product."""
+    """L R for a lower triangular L [..., M, M] and a full R [..., M, N]; 5/8 of the cost of a full
+    product.
+    """
     return _lower_product(left, right)
 
 
 def transposed_product(left: tf.Tensor, right: tf.Tensor) -> tf.Tensor:
-    """L^T R for a lower triangular L [..., M, M] and a full R [..., M, N]; 5/8 of the cost of a full product."""
+    """L^T R for a lower triangular L [..., M, M] and a full R [..., M, N]; 5/8 of the cost of a
+    full product.
+    """
     return _transposed_product(left, right)
 
 
 def lower_root_gram(root: tf.Tensor) -> tf.Tensor:
-    """R^T R for a lower triangular R [..., M, M], for example a precision from its root; about M^3 / 2 multiplications."""
+    """R^T R for a lower triangular R [..., M, M], for example a precision from its root; about M^3
+    / 2 multiplications.
+    """
     return mirror(lower_transposed_product(root, root))
 
 
 def lower_transposed_product(left: tf.Tensor, right: tf.Tensor) -> tf.Tensor:
-    """The lower triangle of L^T R for lower triangular L and R [..., M, M]; 2/5 of the cost of a full product.
+    """The lower triangle of L^T R for lower triangular L and R [..., M, M]; 2/5 of the cost of a
+    full product.
 
-    The entries above the diagonal are not those of the product; `mirror` replaces them where the product is symmetric.
+    The entries above the diagonal are not those of the product; `mirror` replaces them where the
+    product is symmetric.
     """
     rows = [
-        _pad_right(tf.matmul(_cut(left, (i, None), (i, j)), _cut(right, (i, None), (0, j)), transpose_a=True), left)
+        _pad_right(
+            tf.matmul(
+                _cut(left, (i, None), (i, j)), _cut(right, (i, None), (0, j)), transpose_a=True
+            ),
+            left,
+        )
         for i, j in _row_blocks(left)
     ]
     return _concat(rows, axis=-2)
 
 
 def lower_congruence(lower: tf.Tensor, symmetric: tf.Tensor) -> tf.Tensor:
-    """T^T X T for a lower triangular T and a symmetric X, both [..., M, M]; 2/5 of the cost of two full products."""
-    # of X T too, the entries below the blocks of the diagonal are all that the lower triangle of the result needs
+    """T^T X T for a lower triangular T and a symmetric X, both [..., M, M]; 2/5 of the cost of two
+    full products.
+    """
+    # of X T too, the entries below the blocks of the diagonal are all that the lower triangle of
+    # the result needs
     columns = [
-        _pad_above(tf.matmul(_cut(symmetric, (i, None), (i, None)), _cut(lower, (i, None), (i, j))), lower)
+        _pad_above(
+            tf.matmul(_cut(symmetric, (i, None), (i, None)), _cut(lower, (i, None), (i, j))), lower
+        )
         for i, j in _row_blocks(lower)
     ]
     return mirror(lower_transposed_product(lower, _concat(columns, axis=-1)))
 
 
 def lower_gram(root: tf.Tensor) -> tf.Tensor:
-    """R R^T for a lower triangular R [..., M, M], for example a covariance from its root; about M^3 / 2 multiplications."""
+    """R R^T for a lower triangular R [..., M, M], for example a covariance from its root; about M^3
+    / 2 multiplications.
+    """
     rows = [
-        _pad_right(tf.matmul(_cut(root, (i, j), (0, j)), _cut(root, (0, j), (0, j)), transpose_b=True), root)
+        _pad_right(
+            tf.matmul(_cut(root, (i, j), (0, j)), _cut(root, (0, j), (0, j)), transpose_b=True),
+            root,
+        )
         for i, j in _row_blocks(root)
     ]
     return mirror(_concat(rows, axis=-2))
 
 
 def symmetric_product(factor: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
-    """A diag(w) A^T [..., M, M] for A [..., M, N] and weights w [..., N]; 5/8 of the cost of a full product."""
+    """A diag(w) A^T [..., M, M] for A [..., M, N] and weights w [..., N]; 5/8 of the cost of a full
+    product.
+    """
     return mirror(lower_outer(factor * weights[..., None, :], factor))
 
 
@@ -153,10 +187,14 @@ def _solve_adjoint(chol: tf.Tensor, rhs: tf.Tensor) -> tuple:
 
 @tf.custom_gradient
 def _lower_product(left: tf.Tensor, right: tf.Tensor) -> tuple:
-    rows = [tf.matmul(_cut(left, (i, j), (0, j)), _cut(right, (0, j))) for i, j in _row_blocks(left)]
+    rows = [
+        tf.matmul(_cut(left, (i, j), (0, j)), _cut(right, (0, j))) for i, j in _row_blocks(left)
+    ]
 
     def grad(upstream: tf.Tensor) -> tuple:
-        return sum_to(_lower(lower_outer(upstream, right)), left), sum_to(_transposed_product(left, upstream), right)
+        return sum_to(_lower(lower_outer(upstream, right)), left), sum_to(
+            _transposed_product(left, upstream), right
+        )
 
     return _concat(rows, axis=-2), grad
 
@@ -164,11 +202,14 @@ def _lower_product(left: tf.Tensor, right: tf.Tensor) -> tuple:
 @tf.custom_gradient
 def _transposed_product(left: tf.Tensor, right: tf.Tensor) -> tuple:
     rows = [
-        tf.matmul(_cut(left, (i, None), (i, j)), _cut(right, (i, None)), transpose_a=True) for i, j in _row_blocks(left)
+        tf.matmul(_cut(left, (i, None), (i, j)), _cut(right, (i, None)), transpose_a=True)
+        for i, j in _row_blocks(left)
     ]
 
     def grad(upstream: tf.Tensor) -> tuple:
-        return sum_to(_lower(lower_outer(right, upstream)), left), sum_to(_lower_product(left, upstream), right)
+        return sum_to(_lower(lower_outer(right, upstream)), left), sum_to(
+            _lower_product(left, upstream), right
+        )
 
     return _concat(rows, axis=-2), grad
 
@@ -180,23 +221,30 @@ def _chunked_solve(chol: tf.Tensor, rhs: tf.Tensor, adjoint: bool) -> tf.Tensor:
         return tf.linalg.triangular_solve(chol, rhs, adjoint=adjoint)
     edges = [columns * k // chunks for k in range(chunks + 1)]
     parts = [rhs[..., a:b] for a, b in zip(edges, edges[1:])]
-    return tf.concat([tf.linalg.triangular_solve(chol, part, adjoint=adjoint) for part in parts], axis=-1)
+    return tf.concat(
+        [tf.linalg.triangular_solve(chol, part, adjoint=adjoint) for part in parts], axis=-1
+    )
 
 
 def lower_outer(left: tf.Tensor, right: tf.Tensor) -> tf.Tensor:
     """The lower triangle of X Y^T for X and Y [..., M, N]; 5/8 of the cost of a full product.
 
-    The entries above the diagonal are not those of the product; `mirror` replaces them where the product is symmetric.
+    The entries above the diagonal are not those of the product; `mirror` replaces them where the
+    product is symmetric.
     """
     rows = [
-        _pad_right(tf.matmul(_cut(left, (i, j)), _cut(right, (0, j)), transpose_b=True), left, axis=-2)
+        _pad_right(
+            tf.matmul(_cut(left, (i, j)), _cut(right, (0, j)), transpose_b=True), left, axis=-2
+        )
         for i, j in _row_blocks(left)
     ]
     return _concat(rows, axis=-2)
 
 
 def _cut(matrix: tf.Tensor, rows: Span, columns: Span = (0, None)) -> tf.Tensor:
-    """Those rows and columns of [..., M, N]; the matrix itself where they are all, because even such a slice is a call."""
+    """Those rows and columns of [..., M, N]; the matrix itself where they are all, because even
+    such a slice is a call.
+    """
     spans = zip((rows, columns), matrix.shape[-2:])
     if all(_is(first, 0) and (last is None or _is(last, size)) for (first, last), size in spans):
         return matrix
@@ -213,7 +261,9 @@ def _is(number: int | tf.Tensor, size: int | None) -> bool:
 
 
 def _row_blocks(matrix: tf.Tensor) -> list[tuple[int, int]]:
-    """The first row of each block and the one after its last; one block where M is small, or not known while tracing."""
+    """The first row of each block and the one after its last; one block where M is small, or not
+    known while tracing.
+    """
     size = matrix.shape[-2]
     if size is None:
         return [(0, tf.shape(matrix)[-2])]
@@ -223,7 +273,9 @@ def _row_blocks(matrix: tf.Tensor) -> list[tuple[int, int]]:
 
 
 def _pad_right(block: tf.Tensor, like: tf.Tensor, axis: int = -1) -> tf.Tensor:
-    """The block with zeros to its right, as many as make its width the size of `like` along `axis`."""
+    """The block with zeros to its right, as many as make its width the size of `like` along
+    `axis`.
+    """
     if like.shape[axis] is not None and block.shape[-1] == like.shape[axis]:
         return block
     missing = tf.shape(like)[axis] - tf.shape(block)[-1]
@@ -246,13 +298,17 @@ def _concat(parts: list[tf.Tensor], axis: int) -> tf.Tensor:
 
 
 def mirror(matrix: tf.Tensor) -> tf.Tensor:
-    """The symmetric matrix with the lower triangle of `matrix` [..., M, M]; the entries above the diagonal are ignored."""
+    """The symmetric matrix with the lower triangle of `matrix` [..., M, M]; the entries above the
+    diagonal are ignored.
+    """
     rows = tf.range(tf.shape(matrix)[-1])
     return tf.where(rows[:, None] >= rows, matrix, tf.linalg.matrix_transpose(matrix))
 
 
 def sum_to(gradient: tf.Tensor, like: tf.Tensor) -> tf.Tensor:
-    """A gradient [..., M, N] summed over the batch dimensions along which its variable `like` [..., M, N] was broadcast."""
+    """A gradient [..., M, N] summed over the batch dimensions along which its variable `like`
+    [..., M, N] was broadcast.
+    """
     if gradient.shape.is_fully_defined() and gradient.shape == like.shape:
         return gradient
     extra = gradient.shape.rank - like.shape.rank

@@ -34,8 +34,8 @@ def woodbury_factor(factor: tf.Tensor, diagonal: tf.Tensor) -> LowRank:
     """Prepare (R R^T + D)^-1; N r^2 + r^3 / 3.
 
     :param factor: R [..., N, r].
-    :param diagonal: D [..., N], or [] for a multiple of the identity. The remainder of a pivoted Cholesky factorisation is
-        zero at its pivots, so add noise or jitter to it.
+    :param diagonal: D [..., N], or [] for a multiple of the identity. The remainder of a pivoted
+        Cholesky factorisation is zero at its pivots, so add noise or jitter to it.
     """
     diagonal = tf.broadcast_to(diagonal, tf.shape(factor)[:-1])
     scaled = factor / diagonal[..., None]

@@ -1,4 +1,5 @@
-"""GPflow models: a kernel, a likelihood, a mean function, and a basis for the approximate posterior q.
+"""GPflow models: a kernel, a likelihood, a mean function, and a basis for the approximate posterior
+q.
 
 | class | what q is | what trains it |
 |---|---|---|
@@ -12,11 +13,12 @@
 | `FactorGraph` | independent exponential families | `fit`, or `optimizers.MeanFieldCVI` |
 | `DTC` | GPflow's `SGPR` with another objective | `gpflow.optimizers.Scipy` |
 
-Models on inducing points take data in their methods, as `gpflow.models.SVGP`; those on all data own them, as
-`gpflow.models.VGP`. Read `basis_gp.py` first, then `full_gp.py` and `conjugate.py`; `checks.py` has the validation of data,
-`expectations.py` and `monte_carlo.py` the data term of the bound, `streams/` what `update` does for models on inducing
-points, `families.py` the error messages for the wrong model.
-"""
+Models on inducing points take data in their methods, as `gpflow.models.SVGP`; those on all data own
+them, as `gpflow.models.VGP`. Read `basis_gp.py` first, then `full_gp.py` and `conjugate.py`;
+`checks.py` has the validation of data, `expectations.py` and `monte_carlo.py` the data term of the
+bound, `streams/` what `update` does for models on inducing points, `families.py` the error messages
+for the wrong model.
+"""  # noqa: E501
 
 from .affine_independent.gp import AffineIndependentGP
 from .basis_gp import BasisGP
@@ -36,9 +38,10 @@ from .sparse_conjugate import SparseCVIGP
 from .streams import StreamMemory, StreamUpdate
 
 __all__ = [
-    "AffineIndependentGLM", "AffineIndependentGP", "BasisGP", "CVIGLM", "CVIGP", "DTC", "DVGP", "Factor", "FactorGraph",
-    "FullGP", "HDVGP", "LCLGLM", "LCLGP", "MonteCarlo", "ODVGP", "SOLVEGP", "SampledFactor", "SparseCVIGP",
-    "StreamMemory", "StreamUpdate", "WeightsPosterior", "prior_factor", "weights_posterior",
+    "AffineIndependentGLM", "AffineIndependentGP", "BasisGP", "CVIGLM", "CVIGP", "DTC", "DVGP",
+    "Factor", "FactorGraph", "FullGP", "HDVGP", "LCLGLM", "LCLGP", "MonteCarlo", "ODVGP", "SOLVEGP",
+    "SampledFactor", "SparseCVIGP", "StreamMemory", "StreamUpdate", "WeightsPosterior",
+    "prior_factor", "weights_posterior",
 ]  # fmt: skip
 
 

@@ -38,16 +38,19 @@ from .streams import StreamMemory, StreamUpdate, remember, update
 
 
 class BasisGP(BasisPredictions, ExternalDataTrainingLossMixin):
-    """A sparse GP whose q(f) is any basis on inducing points: kernel, likelihood, mean function and basis.
+    """A sparse GP whose q(f) is any basis on inducing points: kernel, likelihood, mean function and
+    basis.
 
     :param kernel: any GPflow kernel.
     :param likelihood: any GPflow likelihood.
     :param basis: an `InducingBasis`, with as many latents as the kernel and the likelihood.
-    :param mean_function: m(x) [N, P], added after the latents are mixed into outputs; zero if not given.
+    :param mean_function: m(x) [N, P], added after the latents are mixed into outputs; zero if not
+        given.
     :param num_data: N of the whole data set, which scales the bound of a minibatch. `fit` sets it.
-    :param expectations: a `MonteCarlo` estimates the data term from draws; None takes the likelihood's own integrals.
-    :raises DataError: for a basis that is not on inducing points, where the numbers of latent functions disagree, and for
-        draws from a likelihood without gradients.
+    :param expectations: a `MonteCarlo` estimates the data term from draws; None takes the
+        likelihood's own integrals.
+    :raises DataError: for a basis that is not on inducing points, where the numbers of latent
+        functions disagree, and for draws from a likelihood without gradients.
 
     Data are passed to the methods, as to `gpflow.models.SVGP`: X [N, D] and Y [N, P]. Example::
 
@@ -58,7 +61,9 @@ class BasisGP(BasisPredictions, ExternalDataTrainingLossMixin):
     """
 
     memory: StreamMemory | None = None
-    """What the data of earlier updates said; None before the first. Set it to None to forget them, and train q anew."""
+    """What the data of earlier updates said; None before the first. Set it to None to forget them,
+    and train q anew.
+    """
 
     def __init__(
         self,
@@ -72,8 +77,9 @@ class BasisGP(BasisPredictions, ExternalDataTrainingLossMixin):
     ) -> None:
         if not isinstance(basis, InducingBasis):
             raise DataError(
-                f"basis is a {type(basis).__name__}; a BasisGP needs one on inducing variables: derive it from "
-                "bases.InducingBasis and set its beta, or use CVIGP, LCLGP or AffineIndependentGP for the bases on all data."
+                f"basis is a {type(basis).__name__}; a BasisGP needs one on inducing variables:"
+                " derive it from bases.InducingBasis and set its beta, or use CVIGP, LCLGP or"
+                " AffineIndependentGP for the bases on all data."
             )
         if expectations is not None:
             check_draws(likelihood)
@@ -98,17 +104,30 @@ class BasisGP(BasisPredictions, ExternalDataTrainingLossMixin):
         steps: int = 100,
         tolerance: float = 1e-6,
     ) -> StreamUpdate:
-        """Take in a batch X [N, D], Y [N, P] of a stream: q becomes the posterior of it and of all data before.
+        """Take in a batch X [N, D], Y [N, P] of a stream: q becomes the posterior of it and of all
+        data before.
 
-        The old data are not needed: see `models.streams.update` for the options, with points beta and gamma [M, D], the errors
+        The old data are not needed: see `models.streams.update` for the options, with points beta
+        and gamma [M, D], the errors
         and the cost. Example::
 
             record = model.update((X_new, Y_new))
         """
-        return update(self, data, beta=beta, gamma=gamma, learn=learn, keep=keep, steps=steps, tolerance=tolerance)
+        return update(
+            self,
+            data,
+            beta=beta,
+            gamma=gamma,
+            learn=learn,
+            keep=keep,
+            steps=steps,
+            tolerance=tolerance,
+        )
 
     def remember(self, data: RegressionData) -> StreamMemory:
-        """What data X [N, D], Y [N, P] said, on which q was trained by `fit`, for updates to come: see `models.streams`."""
+        """What data X [N, D], Y [N, P] said, on which q was trained by `fit`, for updates to come:
+        see `models.streams`.
+        """
         return remember(self, data)
 
     @property
@@ -123,12 +142,16 @@ class BasisGP(BasisPredictions, ExternalDataTrainingLossMixin):
 
     @property
     def q_mu(self) -> Parameter:
-        """The Parameter [M, L] of the mean of q(u), by its name in `gpflow.models.SVGP`; bases with other ones have none."""
+        """The Parameter [M, L] of the mean of q(u), by its name in `gpflow.models.SVGP`; bases with
+        other ones have none.
+        """
         return self._parameter("q_mu")
 
     @property
     def q_sqrt(self) -> Parameter:
-        """The Parameter [L, M, M] of the root of q(u)'s covariance, by its name in `gpflow.models.SVGP`."""
+        """The Parameter [L, M, M] of the root of q(u)'s covariance, by its name in
+        `gpflow.models.SVGP`.
+        """
         return self._parameter("q_sqrt")
 
     def _parameter(self, name: str) -> Parameter:
@@ -137,42 +160,59 @@ class BasisGP(BasisPredictions, ExternalDataTrainingLossMixin):
         if isinstance(found, Parameter):
             return found
         others = ", ".join(sorted(parameter_dict(self.basis)))
-        raise AttributeError(f"{type(self.basis).__name__} has no {name}; the Parameters of model.basis are {others}.")
+        raise AttributeError(
+            f"{type(self.basis).__name__} has no {name}; the Parameters of model.basis are"
+            f" {others}."
+        )
 
     @property
     def num_outputs(self) -> int:
         """P, the number of columns of predictions."""
-        return int(self.kernel.W.shape[0]) if isinstance(self.kernel, LinearCoregionalization) else self.num_latent_gps
+        return (
+            int(self.kernel.W.shape[0])
+            if isinstance(self.kernel, LinearCoregionalization)
+            else self.num_latent_gps
+        )
 
     @property
     def num_dims(self) -> int | None:
-        """D of the inducing points, or None for those that are not points, such as `inducing.Weights`."""
+        """D of the inducing points, or None for those that are not points, such as
+        `inducing.Weights`.
+        """
         return input_dims(self.basis.beta)
 
     def prior_kl(self) -> tf.Tensor:
         """The divergence KL[q(f) || p(f)] in nats, a scalar."""
         return self.basis.prior_kl(self.basis.factor(self.kernel))
 
-    def variational_expectations(self, mean: tf.Tensor, variance: tf.Tensor, data: RegressionData) -> tf.Tensor:
+    def variational_expectations(
+        self, mean: tf.Tensor, variance: tf.Tensor, data: RegressionData
+    ) -> tf.Tensor:
         """E_q log p(y_n | f_n) [N] in nats, the data term of the bound per observation.
 
         :param mean: means of the latent functions [N, L], without the mean function.
         :param variance: their variances [N, L].
         :param data: X [N, D] and Y [N, P].
-        :return: the expectations [N]; with `expectations` an unbiased estimate, from new draws at every call.
+        :return: the expectations [N]; with `expectations` an unbiased estimate, from new draws at
+        every call.
         """
         if self.expectations is None:
             return variational_expectations(self, mean, variance, data)
         return sampled_expectations(self, mean, variance, data, self.expectations.draw(mean))
 
     def scale(self, X: tf.Tensor) -> tf.Tensor:
-        """The factor num_data / batch size of the data term; 1, with a warning, if `num_data` is not set.
+        """The factor num_data / batch size of the data term; 1, with a warning, if `num_data` is
+        not set.
 
-        :param X: inputs [N, D]; on several replicas those of this one, and the batch is that of all of them together.
+        :param X: inputs [N, D]; on several replicas those of this one, and the batch is that of all
+        of them together.
         """
         dtype = X.dtype
         if self.num_data is None:
-            warnings.warn("num_data is not set: the data passed are taken as the whole data set.", stacklevel=4)
+            warnings.warn(
+                "num_data is not set: the data passed are taken as the whole data set.",
+                stacklevel=4,
+            )
             return tf.ones([], dtype)
         check_num_data(self.num_data)
         (rows,) = replicas.total([tf.cast(tf.shape(X)[0], dtype)])
@@ -181,16 +221,20 @@ class BasisGP(BasisPredictions, ExternalDataTrainingLossMixin):
     def elbo(self, data: RegressionData) -> tf.Tensor:
         """The evidence lower bound of the whole data set in nats, a scalar.
 
-        :param data: X [N, D] and Y [N, P]: all data, or a minibatch, from which the bound is estimated.
-        :raises DataError: for unusable data; inside a `tf.function`, where values are not known, for wrong shapes and types.
-        :raises ModelError: on several replicas of `tf.distribute`, each of which would have the bound of its own rows.
+        :param data: X [N, D] and Y [N, P]: all data, or a minibatch, from which the bound is
+            estimated.
+        :raises DataError: for unusable data; inside a `tf.function`, where values are not known,
+            for wrong shapes and types.
+        :raises ModelError: on several replicas of `tf.distribute`, each of which would have the
+            bound of its own rows.
 
         Cost: see the class of the basis.
         """
         if replicas.count() > 1:
             raise ModelError(
-                f"The bound is not added up over the {replicas.count()} replicas of strategy.run: train by "
-                "gpflow_decoupled.fit(model, data, strategy=strategy), and evaluate the bound outside of strategy.run."
+                f"The bound is not added up over the {replicas.count()} replicas of strategy.run:"
+                " train by gpflow_decoupled.fit(model, data, strategy=strategy), and evaluate the"
+                " bound outside of strategy.run."
             )
         X, Y = self.checked(data)
         state = self.basis.factor(self.kernel)
@@ -203,14 +247,19 @@ class BasisGP(BasisPredictions, ExternalDataTrainingLossMixin):
         return self.elbo(data)
 
     def as_tensors(self, data: RegressionData) -> tuple[tf.Tensor, tf.Tensor]:
-        """Data as tensors X [N, D] and Y [N, P], with their shapes checked; Y becomes float, or integer for `Softmax`."""
+        """Data as tensors X [N, D] and Y [N, P], with their shapes checked; Y becomes float, or
+        integer for `Softmax`.
+        """
         X, Y = (as_array(array, name, self.float_type) for array, name in zip(as_pair(data), "XY"))
-        check_shapes_of_data(X, Y, self.likelihood, self.num_outputs, self.num_dims, self.float_type)
+        check_shapes_of_data(
+            X, Y, self.likelihood, self.num_outputs, self.num_dims, self.float_type
+        )
         X, Y = tf.convert_to_tensor(X), tf.convert_to_tensor(Y)
         return X, as_observations(Y, self.likelihood, X.dtype)
 
     def checked(self, data: RegressionData) -> tuple[tf.Tensor, tf.Tensor]:
-        """Data as tensors X [N, D] and Y [N, P], with their values checked too, where they are known.
+        """Data as tensors X [N, D] and Y [N, P], with their values checked too, where they are
+        known.
 
         :param data: all data or a minibatch of them.
         :raises DataError: for unusable data.
@@ -221,7 +270,9 @@ class BasisGP(BasisPredictions, ExternalDataTrainingLossMixin):
         return X, Y
 
     def training_loss(self, data: RegressionData) -> tf.Tensor:
-        """Minus the bound and the log prior of the hyperparameters, a scalar; data and errors are those of `elbo`."""
+        """Minus the bound and the log prior of the hyperparameters, a scalar; data and errors are
+        those of `elbo`.
+        """
         return super().training_loss(self.checked(data))
 
     def training_loss_closure(
@@ -229,7 +280,8 @@ class BasisGP(BasisPredictions, ExternalDataTrainingLossMixin):
     ) -> Callable[[], tf.Tensor]:
         """The training loss as a function without arguments, for GPflow's optimizers.
 
-        :param data: X [N, D] and Y [N, P], whose values are checked here, once; or an iterator of minibatches of them.
+        :param data: X [N, D] and Y [N, P], whose values are checked here, once; or an iterator of
+            minibatches of them.
         :param compile: wrap the function in `tf.function`.
         :raises DataError: for unusable data, and for minibatches if `num_data` is not set.
         """
@@ -237,5 +289,7 @@ class BasisGP(BasisPredictions, ExternalDataTrainingLossMixin):
             data = self.checked(data)
             warn_of_values(data[0].numpy(), data[1].numpy(), self.likelihood)
         elif self.num_data is None:
-            raise DataError("Minibatches need the size of the whole data set: pass num_data=N to the model.")
+            raise DataError(
+                "Minibatches need the size of the whole data set: pass num_data=N to the model."
+            )
         return super().training_loss_closure(data, compile=compile)

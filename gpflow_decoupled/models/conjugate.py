@@ -16,19 +16,23 @@ from .full_gp import FullGP
 
 
 class CVIGP(FullGP):
-    """Conjugate-computation VI for a full GP (Khan & Lin 2017): a `SiteBasis` on the data, which the model owns.
+    """Conjugate-computation VI for a full GP (Khan & Lin 2017): a `SiteBasis` on the data, which
+    the model owns.
 
     :param data: X [N, D], Y [N, P].
     :param kernel: any GPflow kernel.
     :param likelihood: any GPflow likelihood.
     :param mean_function: m_0(x) [N, P]; zero if not given. Sites are centred on it.
-    :param num_latent_gps: L; by default what the likelihood or the kernel state, else the columns of Y.
+    :param num_latent_gps: L; by default what the likelihood or the kernel state, else the columns
+        of Y.
     :raises DataError: for unusable data.
 
-    `fit` trains everything; `optimizers.ConjugateComputation` optimises the sites alone, at fixed hyperparameters.
-    `optimizers.ExpectationPropagation` and `optimizers.Laplace` set them by other criteria than the bound.
-    `training_loss` is the negative bound at fixed sites, to be minimised over everything else. It is a bound at every kernel,
-    and at the best sites for Gaussian noise it is the log evidence. Cost: 4/3 N^3 per latent. Example::
+    `fit` trains everything; `optimizers.ConjugateComputation` optimises the sites alone, at fixed
+    hyperparameters. `optimizers.ExpectationPropagation` and `optimizers.Laplace` set them by other
+    criteria than the bound. `training_loss` is the negative bound at fixed sites, to be minimised
+    over everything else. It is a bound at every kernel,
+    and at the best sites for Gaussian noise it is the log evidence. Cost: 4/3 N^3 per latent.
+    Example::
 
         model = CVIGP((X, Y), gpflow.kernels.Matern52(), gpflow.likelihoods.Bernoulli())
         result = ConjugateComputation().run(model)
@@ -44,7 +48,9 @@ class CVIGP(FullGP):
         mean_function: MeanFunction | None = None,
         num_latent_gps: int | None = None,
     ) -> None:
-        super().__init__(data, kernel, likelihood, mean_function=mean_function, num_latent_gps=num_latent_gps)
+        super().__init__(
+            data, kernel, likelihood, mean_function=mean_function, num_latent_gps=num_latent_gps
+        )
         self.basis = SiteBasis(self.data[0].numpy(), self.num_latent_gps)
 
     def elbo(self) -> tf.Tensor:
@@ -54,14 +60,19 @@ class CVIGP(FullGP):
         return tf.reduce_sum(expected) - self.basis.prior_kl(state)
 
     def elbo_of_sites(self) -> tf.Tensor:
-        """The same bound in nats, a scalar, from the log evidence of the sites (C15); it does not use `prior_kl`."""
+        """The same bound in nats, a scalar, from the log evidence of the sites (C15); it does not
+        use `prior_kl`.
+        """
         state = self.basis.factor(self.kernel)
-        expected = tf.reduce_sum(self.variational_expectations(state.mean, state.variance, self.data))
+        expected = tf.reduce_sum(
+            self.variational_expectations(state.mean, state.variance, self.data)
+        )
         sites = state.nu * state.mean - 0.5 * state.tau * (tf.square(state.mean) + state.variance)
         return self.basis.log_partition(state) + expected - tf.reduce_sum(sites)  # (C15)
 
     def update(self, new_data: RegressionData) -> None:
-        """Add observations: their sites start at zero, and those of the old observations keep their values.
+        """Add observations: their sites start at zero, and those of the old observations keep their
+        values.
 
         :param new_data: X [N*, D] and Y [N*, P].
         :raises DataError: for unusable data, with nothing changed.
@@ -73,7 +84,10 @@ class CVIGP(FullGP):
         """
         X, Y = self._checked(*self._as_arrays(new_data, self.float_type))
         L = self.num_latent_gps
-        nu, tau = (np.concatenate([site.numpy(), np.zeros((len(X), L))]) for site in (self.basis.nu, self.basis.tau))
+        nu, tau = (
+            np.concatenate([site.numpy(), np.zeros((len(X), L))])
+            for site in (self.basis.nu, self.basis.tau)
+        )
         X = np.concatenate([self.data[0].numpy(), X])
         Y = np.concatenate([self.data[1].numpy(), Y])
         self.basis = SiteBasis(X, L, nu=nu, tau=tau)

@@ -1,4 +1,6 @@
-"""Constructors of `BasisGP` with one of the decoupled bases; they have no mathematics of their own."""
+"""Constructors of `BasisGP` with one of the decoupled bases; they have no mathematics of their
+own.
+"""
 
 from __future__ import annotations
 
@@ -18,23 +20,26 @@ from .monte_carlo import MonteCarlo
 
 
 class ODVGP(BasisGP):
-    """Orthogonally decoupled variational GP (Salimbeni et al. 2018): a `BasisGP` with an `OrthogonalBasis`.
+    """Orthogonally decoupled variational GP (Salimbeni et al. 2018): a `BasisGP` with an
+    `OrthogonalBasis`.
 
-    The mean uses the points gamma and beta, the covariance beta alone, and the points gamma contribute what beta cannot.
+    The mean uses the points gamma and beta, the covariance beta alone, and the points gamma
+    contribute what beta cannot.
 
     :param kernel: any GPflow kernel.
     :param likelihood: any GPflow likelihood.
-    :param gamma: mean points [M_gamma, D], or a GPflow inducing variable; or "data" for a mean on all training inputs, which
-        `fit` solves for, see `optimizers.ConjugateGradients`.
+    :param gamma: mean points [M_gamma, D], or a GPflow inducing variable; or "data" for a mean on
+        all training inputs, which `fit` solves for, see `optimizers.ConjugateGradients`.
     :param beta: inducing points [M_beta, D], or a GPflow inducing variable.
     :param mean_function: m(x) [N, P]; zero if not given.
     :param num_latent_gps: L; by default what the likelihood or the kernel state, else 1.
     :param num_data: N of the whole data set; `fit` sets it.
     :param whiten: parametrise q(f(beta)) in whitened coordinates.
     :param mean_scaling: coordinates of the mean coefficients: "none", "diagonal" or "whitened".
-    :param mean_subsample: number of rows in the estimate of the mean's norm, for thousands of mean points; None computes it
-        in full.
-    :param expectations: a `MonteCarlo` estimates the data term from draws, for likelihoods whose quadrature is expensive.
+    :param mean_subsample: number of rows in the estimate of the mean's norm, for thousands of mean
+        points; None computes it in full.
+    :param expectations: a `MonteCarlo` estimates the data term from draws, for likelihoods whose
+        quadrature is expensive.
     :raises DataError: for points that are not finite and distinct, or a gamma that equals beta.
 
     Cost: see `OrthogonalBasis`. Example::
@@ -68,17 +73,24 @@ class ODVGP(BasisGP):
             mean_subsample=mean_subsample,
         )
         super().__init__(
-            kernel, likelihood, basis, mean_function=mean_function, num_data=num_data, expectations=expectations
+            kernel,
+            likelihood,
+            basis,
+            mean_function=mean_function,
+            num_data=num_data,
+            expectations=expectations,
         )
 
 
 class HDVGP(BasisGP):
-    """Hybrid decoupled variational GP (Cheng & Boots 2017, appendix): a `BasisGP` with a `HybridBasis`.
+    """Hybrid decoupled variational GP (Cheng & Boots 2017, appendix): a `BasisGP` with a
+    `HybridBasis`.
 
     :param gamma: mean points [M_gamma, D], or a GPflow inducing variable.
     :param beta: inducing points [M_beta, D], or a GPflow inducing variable.
 
-    The other arguments are those of `ODVGP`, which describes the same posteriors in better coordinates. Example::
+    The other arguments are those of `ODVGP`, which describes the same posteriors in better
+    coordinates. Example::
 
         kernel, likelihood = gpflow.kernels.Matern52(), gpflow.likelihoods.Gaussian()
         model = HDVGP(kernel, likelihood, gamma, beta)
@@ -109,7 +121,12 @@ class HDVGP(BasisGP):
             mean_subsample=mean_subsample,
         )
         super().__init__(
-            kernel, likelihood, basis, mean_function=mean_function, num_data=num_data, expectations=expectations
+            kernel,
+            likelihood,
+            basis,
+            mean_function=mean_function,
+            num_data=num_data,
+            expectations=expectations,
         )
 
 
@@ -118,7 +135,8 @@ class DVGP(BasisGP):
 
     :param alpha: mean points [M_alpha, D], or a GPflow inducing variable.
     :param beta: covariance points [M_beta, D], or a GPflow inducing variable.
-    :param covariance: "inverse", the parametrisation of the paper, or "coupled", that of `gpflow.models.SVGP`.
+    :param covariance: "inverse", the parametrisation of the paper, or "coupled", that of
+        `gpflow.models.SVGP`.
 
     The other arguments are those of `ODVGP`. Example::
 
@@ -153,7 +171,12 @@ class DVGP(BasisGP):
             mean_subsample=mean_subsample,
         )
         super().__init__(
-            kernel, likelihood, basis, mean_function=mean_function, num_data=num_data, expectations=expectations
+            kernel,
+            likelihood,
+            basis,
+            mean_function=mean_function,
+            num_data=num_data,
+            expectations=expectations,
         )
 
 
@@ -163,7 +186,8 @@ class SOLVEGP(BasisGP):
     :param gamma: points of the orthogonal part [M_gamma, D], or a GPflow inducing variable.
     :param beta: inducing points [M_beta, D], or a GPflow inducing variable.
 
-    The other arguments are those of `ODVGP`, without those of the mean coefficients: here gamma has a Gaussian of its own, and
+    The other arguments are those of `ODVGP`, without those of the mean coefficients: here gamma has
+    a Gaussian of its own, and
     both Gaussians have natural gradients. Example::
 
         kernel, likelihood = gpflow.kernels.Matern52(), gpflow.likelihoods.Gaussian()
@@ -191,5 +215,10 @@ class SOLVEGP(BasisGP):
             whiten=whiten,
         )
         super().__init__(
-            kernel, likelihood, basis, mean_function=mean_function, num_data=num_data, expectations=expectations
+            kernel,
+            likelihood,
+            basis,
+            mean_function=mean_function,
+            num_data=num_data,
+            expectations=expectations,
         )

@@ -1,10 +1,13 @@
-"""Regression with the deterministic training conditional (projected process), an approximation that is not a bound.
+"""Regression with the deterministic training conditional (projected process), an approximation that
+is not a bound.
 
-Seeger, Williams & Lawrence 2003; the comparison is that of Titsias 2009. With Q = K_fu K_u^-1 K_uf, A = L_u^-1 K_uf / s,
-B = I + A A^T = L_B L_B^T and c = L_B^-1 A y / s, the objective in the place of log p(y) is
+Seeger, Williams & Lawrence 2003; the comparison is that of Titsias 2009. With Q = K_fu K_u^-1 K_uf,
+A = L_u^-1 K_uf / s, B = I + A A^T = L_B L_B^T and c = L_B^-1 A y / s, the objective in the place of
+log p(y) is
 
-    log N(y; 0, Q + s^2 I) = -1/2 [N log 2 pi s^2 + log|B| + |y|^2 / s^2 - |c|^2]                                (C40)
-    mean A_*^T L_B^-T c,   variance k_** - |A_*|^2 + |L_B^-1 A_*|^2,   A_* = L_u^-1 K_u*                         (C41)
+    log N(y; 0, Q + s^2 I) = -1/2 [N log 2 pi s^2 + log|B| + |y|^2 / s^2 - |c|^2]
+    (C40) mean A_*^T L_B^-T c,   variance k_** - |A_*|^2 + |L_B^-1 A_*|^2,   A_* = L_u^-1 K_u*
+    (C41)
 """
 
 from __future__ import annotations
@@ -32,16 +35,20 @@ from .checks import CheckedPredictions, check_kernel, check_shapes_of_data, chec
 
 
 class DTC(CheckedPredictions, SGPR):
-    """GPflow's `SGPR` with the likelihood of the projected process as its objective: the bound without the trace term.
+    """GPflow's `SGPR` with the likelihood of the projected process as its objective: the bound
+    without the trace term.
 
     :param data: X [N, D], Y [N, P]; the outputs share the kernel.
     :param kernel: a GPflow kernel.
     :param inducing_variable: points Z [M, D], or a GPflow inducing variable.
-    :param options: `mean_function`, `num_latent_gps`, `noise_variance` or `likelihood`, as of `gpflow.models.SGPR`.
+    :param options: `mean_function`, `num_latent_gps`, `noise_variance` or `likelihood`, as of
+        `gpflow.models.SGPR`.
     :raises DataError: for unusable data, or points that are not finite and distinct.
 
-    Predictions are those of `SGPR`, (C41), and `elbo` is its bound at the same parameters. The objective that is maximised is
-    never below that bound and may be above log p(y), so that optimised points can overfit. Cost: N M^2 + M^3. Example::
+    Predictions are those of `SGPR`, (C41), and `elbo` is its bound at the same parameters. The
+    objective that is maximised is
+    never below that bound and may be above log p(y), so that optimised points can overfit. Cost: N
+    M^2 + M^3. Example::
 
         model = DTC((X, Y), gpflow.kernels.SquaredExponential(), Z, noise_variance=0.1)
         gpflow.optimizers.Scipy().minimize(model.training_loss, model.trainable_variables)
@@ -76,16 +83,22 @@ class DTC(CheckedPredictions, SGPR):
         check_finite_entries(Y, "Y")
         return tf.convert_to_tensor(X), tf.cast(Y, dtype)
 
-    def predict_f(self, Xnew: InputData, full_cov: bool = False, full_output_cov: bool = False) -> MeanAndVariance:
-        """Moments of f at Xnew [..., N, D], (C41): mean and variances [..., N, P]; raises `DataError` for unusable inputs."""
+    def predict_f(
+        self, Xnew: InputData, full_cov: bool = False, full_output_cov: bool = False
+    ) -> MeanAndVariance:
+        """Moments of f at Xnew [..., N, D], (C41): mean and variances [..., N, P]; raises
+        `DataError` for unusable inputs.
+        """
         return super().predict_f(self.inputs(Xnew), full_cov, full_output_cov)
 
     def posterior(
         self, precompute_cache: None | str | PrecomputeCacheType = PrecomputeCacheType.TENSOR
     ) -> SGPRPosterior:
-        """A posterior for fast predictions, which keeps the factorisations of the Parameters as they are now.
+        """A posterior for fast predictions, which keeps the factorisations of the Parameters as
+        they are now.
 
-        :param precompute_cache: "tensor", "variable" (can be exported, and updated in place), or "nocache".
+        :param precompute_cache: "tensor", "variable" (can be exported, and updated in place), or
+            "nocache".
         :raises UnknownOptionError: for another name of a cache.
         """
         return super().posterior(cache_type(precompute_cache))
@@ -104,4 +117,6 @@ class DTC(CheckedPredictions, SGPR):
         log_det = tf.reduce_sum(tf.math.log(2.0 * math.pi * noise))
         log_det += 2.0 * tf.reduce_sum(tf.math.log(tf.linalg.diag_part(chol_B)))
         outputs = tf.cast(tf.shape(Y)[1], y.dtype)
-        return -0.5 * (outputs * log_det + tf.reduce_sum(tf.square(y)) - tf.reduce_sum(tf.square(c)))  # (C40)
+        return -0.5 * (
+            outputs * log_det + tf.reduce_sum(tf.square(y)) - tf.reduce_sum(tf.square(c))
+        )  # (C40)

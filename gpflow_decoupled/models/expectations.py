@@ -1,4 +1,6 @@
-"""The data term of the bound, from moments of the latent functions: by the likelihood's own integrals or from draws."""
+"""The data term of the bound, from moments of the latent functions: by the likelihood's own
+integrals or from draws.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ from ..errors import DataError
 from ..posteriors import mix_outputs
 
 
-def variational_expectations(model: GPModel, mean: tf.Tensor, variance: tf.Tensor, data: RegressionData) -> tf.Tensor:
+def variational_expectations(
+    model: GPModel, mean: tf.Tensor, variance: tf.Tensor, data: RegressionData
+) -> tf.Tensor:
     """E_q log p(y_n | f_n) [N] in nats, by the likelihood's own integrals.
 
     :param model: gives kernel, mean function and likelihood.
@@ -32,9 +36,11 @@ def sampled_expectations(
 ) -> tf.Tensor:
     """An unbiased estimate of `variational_expectations` [N], differentiable in the moments.
 
-    :param epsilon: standard normal numbers [S, N, L]. The other arguments are those of `variational_expectations`.
+    :param epsilon: standard normal numbers [S, N, L]. The other arguments are those of
+        `variational_expectations`.
 
-    The draws are f = m + sqrt(v) eps, and the gradients E l' and E l' eps / (2 sqrt v), (C5) and the left of (C6).
+    The draws are f = m + sqrt(v) eps, and the gradients E l' and E l' eps / (2 sqrt v), (C5) and
+    the left of (C6).
     """
     floor = tf.constant(np.finfo(variance.dtype.as_numpy_dtype).tiny, variance.dtype)
     draws = mean + tf.sqrt(tf.maximum(variance, floor)) * epsilon  # (C6)
@@ -56,16 +62,18 @@ def log_densities(model: GPModel, draws: tf.Tensor, data: RegressionData) -> tf.
         values = model.likelihood.log_prob(X, mixed + model.mean_function(X), Y)
     except NotImplementedError as error:
         raise DataError(
-            f"{type(model.likelihood).__name__} has no log density to be sampled: define its _log_prob, or leave samples out "
-            "(expectations=None)."
+            f"{type(model.likelihood).__name__} has no log density to be sampled: define its"
+            " _log_prob, or leave samples out (expectations=None)."
         ) from error
     return tf.reshape(values, [S, -1])
 
 
 def check_draws(likelihood: Likelihood) -> None:
-    """Raise `DataError` for a likelihood whose log density is made of steps, so that draws have no gradient."""
+    """Raise `DataError` for a likelihood whose log density is made of steps, so that draws have no
+    gradient.
+    """
     if isinstance(likelihood, MultiClass):
         raise DataError(
-            f"the log density of {type(likelihood).__name__} is made of steps, and draws of it have no gradient: use "
-            "likelihoods.CategoricalLogit, or its quadrature."
+            f"the log density of {type(likelihood).__name__} is made of steps, and draws of it have"
+            " no gradient: use likelihoods.CategoricalLogit, or its quadrature."
         )

@@ -1,4 +1,6 @@
-"""What trains each family of models, for the error message of a method that is handed a model of another family."""
+"""What trains each family of models, for the error message of a method that is handed a model of
+another family.
+"""
 
 from __future__ import annotations
 
@@ -18,14 +20,32 @@ from .lcl import LCLGP
 _WAYS: tuple[tuple[tuple[type, ...], str], ...] = (
     (
         (BasisGP, SVGP),
-        "fit(model, data), or with the hyperparameters fixed optimizers.NaturalGradient().minimize(model, data) or, "
-        "where q(u) is one Gaussian, optimizers.sweep(model, data)",
+        (
+            "fit(model, data), or with the hyperparameters fixed"
+            " optimizers.NaturalGradient().minimize(model, data) or, where q(u) is one Gaussian,"
+            " optimizers.sweep(model, data)"
+        ),
     ),
-    ((CVIGP,), "fit(model), or with the hyperparameters fixed optimizers.ConjugateComputation().run(model)"),
-    ((LCLGP,), "fit(model), or with the hyperparameters fixed optimizers.LinearlyConstrainedLagrangian().run(model)"),
+    (
+        (CVIGP,),
+        (
+            "fit(model), or with the hyperparameters fixed"
+            " optimizers.ConjugateComputation().run(model)"
+        ),
+    ),
+    (
+        (LCLGP,),
+        (
+            "fit(model), or with the hyperparameters fixed"
+            " optimizers.LinearlyConstrainedLagrangian().run(model)"
+        ),
+    ),
     (
         (AffineIndependentGP,),
-        "fit(model), or with the hyperparameters fixed optimizers.AffineIndependentAscent().run(model)",
+        (
+            "fit(model), or with the hyperparameters fixed"
+            " optimizers.AffineIndependentAscent().run(model)"
+        ),
     ),
     ((FactorGraph,), "fit(graph) or optimizers.MeanFieldCVI().run(graph)"),
     ((DTC,), "gpflow.optimizers.Scipy().minimize(model.training_loss, model.trainable_variables)"),
@@ -33,13 +53,18 @@ _WAYS: tuple[tuple[tuple[type, ...], str], ...] = (
 
 
 def ways_to_train(model: object) -> str:
-    """A sentence on what trains this model, the end of an error message; also for models that are not of this package."""
+    """A sentence on what trains this model, the end of an error message; also for models that are
+    not of this package.
+    """
     for kinds, way in _WAYS:
         if isinstance(model, kinds):
             return f"Train a {type(model).__name__} by {way}."
     if isinstance(model, BayesianModel):
         name = type(model).__name__
-        return f"{name} is not a model of this package: train it as GPflow does, or use gpflow_decoupled.models."
+        return (
+            f"{name} is not a model of this package: train it as GPflow does, or use"
+            " gpflow_decoupled.models."
+        )
     return "Pass a model of gpflow_decoupled.models."
 
 
@@ -54,7 +79,8 @@ def require_model(method: str, model: object, *kinds: type) -> None:
     if not isinstance(model, kinds):
         names = " or ".join(kind.__name__ for kind in kinds)
         raise ModelError(
-            f"{method} takes a model of the class {names}, and got {type(model).__name__}. {ways_to_train(model)}"
+            f"{method} takes a model of the class {names}, and got {type(model).__name__}."
+            f" {ways_to_train(model)}"
         )
 
 
@@ -63,7 +89,8 @@ def data_mean_of(model: BasisGP, method: str) -> DataMean:
 
     :param model: any model.
     :param method: the name of the method that asks for it.
-    :raises ModelError: for a model that has none, with what to use for it, and for a kernel with a `White` part.
+    :raises ModelError: for a model that has none, with what to use for it, and for a kernel with a
+    `White` part.
     """
     require_model(method, model, BasisGP)
     basis = model.basis
@@ -72,6 +99,7 @@ def data_mean_of(model: BasisGP, method: str) -> DataMean:
         return basis.kernel_mean
     solver = ', mean_solver="newton"' if basis.kernel_mean is not None and basis.solves_mean else ""
     raise ModelError(
-        f"{method} is for models with a mean on all data, and this {type(model).__name__} has none: build "
+        f"{method} is for models with a mean on all data, and this {type(model).__name__} has none:"
+        " build "
         f'ODVGP(kernel, likelihood, "data", beta), or train this model by fit(model, data{solver}).'
     )

@@ -32,16 +32,19 @@ from .expectations import variational_expectations
 
 
 class FullGP(BasisPredictions, InternalDataTrainingLossMixin, abc.ABC):
-    """A GP with a basis on all its data, which it owns; a subclass adds the `basis` and the bound `elbo`.
+    """A GP with a basis on all its data, which it owns; a subclass adds the `basis` and the bound
+    `elbo`.
 
     :param data: X [N, D], Y [N, P].
     :param kernel: any GPflow kernel.
     :param likelihood: any GPflow likelihood.
     :param mean_function: m_0(x) [N, P]; zero if not given.
-    :param num_latent_gps: L; by default what the likelihood or the kernel state, else the columns of Y.
+    :param num_latent_gps: L; by default what the likelihood or the kernel state, else the columns
+        of Y.
     :raises DataError: for unusable data.
 
-    `training_loss` is minus the bound and the log prior of the hyperparameters, at fixed q. Example::
+    `training_loss` is minus the bound and the log prior of the hyperparameters, at fixed q.
+    Example::
 
         class SitesGP(FullGP):
             def __init__(self, data, kernel, likelihood):
@@ -68,7 +71,12 @@ class FullGP(BasisPredictions, InternalDataTrainingLossMixin, abc.ABC):
         refuse_replicas(type(self).__name__)
         check_parts(kernel, likelihood)
         X, Y = self._as_arrays(data, float_type(kernel))
-        if num_latent_gps is None and likelihood.latent_dim is None and Y.ndim == 2 and _plain(kernel):
+        if (
+            num_latent_gps is None
+            and likelihood.latent_dim is None
+            and Y.ndim == 2
+            and _plain(kernel)
+        ):
             num_latent_gps = Y.shape[1]
         latents = infer_num_latent_gps(kernel, likelihood, num_latent_gps)
         super().__init__(kernel, likelihood, mean_function, latents)
@@ -86,8 +94,12 @@ class FullGP(BasisPredictions, InternalDataTrainingLossMixin, abc.ABC):
         """The bound: see `elbo`."""
         return self.elbo()
 
-    def variational_expectations(self, mean: tf.Tensor, variance: tf.Tensor, data: RegressionData) -> tf.Tensor:
-        """E_q log p(y_n | f_n) [N] in nats, from moments [N, L] of the latent functions without the mean function."""
+    def variational_expectations(
+        self, mean: tf.Tensor, variance: tf.Tensor, data: RegressionData
+    ) -> tf.Tensor:
+        """E_q log p(y_n | f_n) [N] in nats, from moments [N, L] of the latent functions without the
+        mean function.
+        """
         return variational_expectations(self, mean, variance, data)
 
     @property
@@ -110,17 +122,26 @@ class FullGP(BasisPredictions, InternalDataTrainingLossMixin, abc.ABC):
     @property
     def _num_outputs(self) -> int:
         """P, the columns of predictions."""
-        return int(self.kernel.W.shape[0]) if isinstance(self.kernel, LinearCoregionalization) else self.num_latent_gps
+        return (
+            int(self.kernel.W.shape[0])
+            if isinstance(self.kernel, LinearCoregionalization)
+            else self.num_latent_gps
+        )
 
     def _as_arrays(self, data: RegressionData, dtype: tf.DType) -> list[np.ndarray]:
-        """The arrays of data that the model is to own; raises `DataError` for what has no values."""
+        """The arrays of data that the model is to own; raises `DataError` for what has no
+        values.
+        """
         return [as_values(array, name, dtype) for array, name in zip(as_pair(data), "XY")]
 
     def _checked(self, X: np.ndarray, Y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The data [N, D], [N, P], or more of them; raises `DataError` for unusable ones."""
         dims = int(self.data[0].shape[1]) if hasattr(self, "data") else None
         check_shapes_of_data(X, Y, self.likelihood, self._num_outputs, dims, self.float_type)
-        x, y = (array if isinstance(array, np.ndarray) else tf.get_static_value(array) for array in (X, Y))
+        x, y = (
+            array if isinstance(array, np.ndarray) else tf.get_static_value(array)
+            for array in (X, Y)
+        )
         if x is not None and y is not None:
             check_values(x, y, self.likelihood)
         return X, Y

@@ -1,4 +1,6 @@
-"""A full GP whose q(f) is described by multipliers, two numbers per observation: the model of the constrained Lagrangian."""
+"""A full GP whose q(f) is described by multipliers, two numbers per observation: the model of the
+constrained Lagrangian.
+"""
 
 from __future__ import annotations
 
@@ -18,23 +20,28 @@ from .full_gp import FullGP
 
 
 class LCLGP(FullGP):
-    """A full GP for the linearly constrained Lagrangian (LCL) of Khan 2014: a `DualBasis` on the data, which the model owns.
+    """A full GP for the linearly constrained Lagrangian (LCL) of Khan 2014: a `DualBasis` on the
+    data, which the model owns.
 
-    q(f) is the best Gaussian, as in `gpflow.models.VGP`, with 2 N parameters per latent in the place of N + N (N + 1) / 2.
+    q(f) is the best Gaussian, as in `gpflow.models.VGP`, with 2 N parameters per latent in the
+    place of N + N (N + 1) / 2.
 
     :param data: X [N, D], Y [N, L].
     :param kernel: any GPflow kernel but linear coregionalisation, which mixes latents into outputs.
     :param likelihood: one that has a site loss, see `likelihoods.site_loss`.
     :param mean_function: m_0(x) [N, L]; zero if not given.
-    :param num_latent_gps: the number of latents L; by default what the likelihood or the kernel say, else the columns of Y.
-    :param form: "function" computes with K [N, N], for any kernel; "weight" with the p weights of a linear kernel; "auto" with
-        the smaller of the two.
+    :param num_latent_gps: the number of latents L; by default what the likelihood or the kernel
+        say, else the columns of Y.
+    :param form: "function" computes with K [N, N], for any kernel; "weight" with the p weights of a
+        linear kernel; "auto" with the smaller of the two.
     :raises DataError: for unusable data, or a likelihood that has no site loss.
     :raises UnknownOptionError: for another form.
 
-    `optimizers.LinearlyConstrainedLagrangian` finds the multipliers. `training_loss` is the negative bound at fixed
-    multipliers, to be minimised over everything else, (V24): it is a bound at every kernel, and at the best multipliers its
-    gradient is that of the best bound. Cost of a bound per latent: 2/3 N^3, or N p^2 + p^3 / 3. Example::
+    `optimizers.LinearlyConstrainedLagrangian` finds the multipliers. `training_loss` is the
+    negative bound at fixed multipliers, to be minimised over everything else, (V24): it is a bound
+    at every kernel, and at the best multipliers its
+    gradient is that of the best bound. Cost of a bound per latent: 2/3 N^3, or N p^2 + p^3 / 3.
+    Example::
 
         model = LCLGP((X, Y), gpflow.kernels.Matern52(), gpflow.likelihoods.Poisson())
         result = LinearlyConstrainedLagrangian().run(model)
@@ -55,22 +62,29 @@ class LCLGP(FullGP):
     ) -> None:
         if isinstance(kernel, LinearCoregionalization):
             raise DataError(
-                "LinearCoregionalization mixes latents into outputs, and each site of this model depends on one latent alone; "
-                "use a SeparateIndependent or SharedIndependent kernel, or CVIGP."
+                "LinearCoregionalization mixes latents into outputs, and each site of this model"
+                " depends on one latent alone; use a SeparateIndependent or SharedIndependent"
+                " kernel, or CVIGP."
             )
         check_option("form", form, ("auto", "weight", "function"))
-        super().__init__(data, kernel, likelihood, mean_function=mean_function, num_latent_gps=num_latent_gps)
+        super().__init__(
+            data, kernel, likelihood, mean_function=mean_function, num_latent_gps=num_latent_gps
+        )
         if form == "auto":
             form = _smaller_form(kernel, self.data[0])
         self.basis = self._make_basis(form)
         self.site_loss()
 
     def observation_loss(self) -> SiteLoss:
-        """The site losses f_n of the data [N, L]; they read the likelihood's Parameters whenever they are called."""
+        """The site losses f_n of the data [N, L]; they read the likelihood's Parameters whenever
+        they are called.
+        """
         return site_loss(self.likelihood, self.data[1])
 
     def site_loss(self) -> SiteLoss:
-        """The losses of all sites: those of the data [N, L], and where weights have priors that are not Gaussian theirs."""
+        """The losses of all sites: those of the data [N, L], and where weights have priors that are
+        not Gaussian theirs.
+        """
         return self.observation_loss()
 
     def _make_basis(self, form: str) -> DualBasis:
@@ -79,17 +93,23 @@ class LCLGP(FullGP):
     def prior_mean(self) -> tf.Tensor:
         """m_0 at the data [N, L]."""
         mean = self.mean_function(self.data[0])
-        return tf.broadcast_to(tf.cast(mean, self.data[0].dtype), [self.basis.num_data, self.num_latent_gps])
+        return tf.broadcast_to(
+            tf.cast(mean, self.data[0].dtype), [self.basis.num_data, self.num_latent_gps]
+        )
 
     def elbo(self) -> tf.Tensor:
-        """The evidence lower bound in nats, a scalar: (V10), with the site loss's own expectations."""
+        """The evidence lower bound in nats, a scalar: (V10), with the site loss's own
+        expectations.
+        """
         state = self.basis.factor(self.kernel)
         losses = self.site_loss().value(self.prior_mean() + state.mean, tf.sqrt(state.variance))
         return -tf.reduce_sum(losses) - self.basis.prior_kl(state)  # (V10), (V24)
 
 
 def _smaller_form(kernel: Kernel, X: tf.Tensor) -> str:
-    """The form "weight" where a linear kernel has no more weights than there are observations X [N, D], else "function"."""
+    """The form "weight" where a linear kernel has no more weights than there are observations X
+    [N, D], else "function".
+    """
     try:
         weights = count_weights(kernel, X)
     except NotImplementedError:

@@ -1,10 +1,12 @@
-"""What linear models share: the prior over their weights as a mean function and a kernel, and input validation."""
+"""What linear models share: the prior over their weights as a mean function and a kernel, and input
+validation.
+"""
 
 from __future__ import annotations
 
 __all__ = [
-    "as_arrays", "check_rows", "check_variance", "linear_mean", "linear_prior", "location_and_scale", "normal_prior",
-    "scalar_prior",
+    "as_arrays", "check_rows", "check_variance", "linear_mean", "linear_prior",
+    "location_and_scale", "normal_prior", "scalar_prior",
 ]  # fmt: skip
 
 from numbers import Real
@@ -27,25 +29,32 @@ tfd = tfp.distributions
 
 
 def as_arrays(data: RegressionData) -> tuple[np.ndarray, np.ndarray]:
-    """X [N, p] and Y [N, P] of a pair as arrays; raises `DataError` if data are not a pair. Shapes are checked elsewhere."""
+    """X [N, p] and Y [N, P] of a pair as arrays; raises `DataError` if data are not a pair. Shapes
+    are checked elsewhere.
+    """
     X, Y = as_pair(data)
     return as_values(X, "X"), as_values(Y, "Y")
 
 
 def check_rows(X: np.ndarray) -> None:
-    """Raise `DataError` if a row of X [N, p] is all zero, which without an intercept says nothing about the weights."""
+    """Raise `DataError` if a row of X [N, p] is all zero, which without an intercept says nothing
+    about the weights.
+    """
     empty = np.flatnonzero(~np.any(X != 0, axis=1))
     if len(empty):
         raise DataError(
-            f"{len(empty)} rows of X are all zero, row {empty[0]} first: without an intercept they say nothing of the "
-            "weights; remove them, or use intercept=True."
+            f"{len(empty)} rows of X are all zero, row {empty[0]} first: without an intercept they"
+            " say nothing of the weights; remove them, or use intercept=True."
         )
 
 
 def check_variance(value: float) -> float:
     """The prior variance of an intercept; raises `DataError` unless it is a number above 0."""
     if not isinstance(value, Real) or not 0.0 < float(value) < np.inf:
-        raise DataError(f"intercept_variance={short_repr(value)} must be a number above 0, the prior variance of b.")
+        raise DataError(
+            f"intercept_variance={short_repr(value)} must be a number above 0, the prior variance"
+            " of b."
+        )
     return float(value)
 
 
@@ -58,37 +67,52 @@ def linear_mean(mean: np.ndarray, latents: int) -> MeanFunction | None:
     return function
 
 
-def linear_prior(prior: tfp.distributions.Distribution | None, columns: int) -> tuple[np.ndarray, Kernel]:
-    """The mean [p] of a Gaussian prior N(m, S) over the weights, and the kernel x^T S x' that it gives.
+def linear_prior(
+    prior: tfp.distributions.Distribution | None, columns: int
+) -> tuple[np.ndarray, Kernel]:
+    """The mean [p] of a Gaussian prior N(m, S) over the weights, and the kernel x^T S x' that it
+    gives.
 
     :param prior: a multivariate normal over [p]; None is N(0, I).
     :param columns: p.
-    :raises DataError: for another distribution, another size, and a covariance that is not positive definite.
+    :raises DataError: for another distribution, another size, and a covariance that is not positive
+    definite.
     """
     if prior is None:
-        return np.zeros(columns, default_float()), Linear(variance=np.ones(columns, default_float()))
+        return np.zeros(columns, default_float()), Linear(
+            variance=np.ones(columns, default_float())
+        )
     distributions = tfp.distributions
     if not isinstance(prior, distributions.MultivariateNormalLinearOperator):
         raise DataError(
-            f"prior is a {type(prior).__name__}; pass a MultivariateNormalDiag, MultivariateNormalTriL or "
-            "MultivariateNormalFullCovariance of tensorflow_probability.distributions."
+            f"prior is a {type(prior).__name__}; pass a MultivariateNormalDiag,"
+            " MultivariateNormalTriL or MultivariateNormalFullCovariance of"
+            " tensorflow_probability.distributions."
         )
     mean = np.asarray(prior.mean(), default_float())
     if mean.shape != (columns,):
         raise DataError(
-            f"prior is over an array of shape {list(mean.shape)} and X has {columns} columns: it must be over one weight per "
-            "column; the intercept has a prior of its own, see intercept_variance."
+            f"prior is over an array of shape {list(mean.shape)} and X has {columns} columns: it"
+            " must be over one weight per column; the intercept has a prior of its own, see"
+            " intercept_variance."
         )
     if not np.all(np.isfinite(mean)):
         raise DataError("prior has a mean with entries that are not finite: repair its loc.")
     if isinstance(prior, distributions.MultivariateNormalDiag):
         return mean, Linear(variance=_variances(np.asarray(prior.variance(), default_float())))
-    given = prior.parameters.get("covariance_matrix")  # the factor of one that is not positive definite is NaN
-    return mean, LinearWeights(np.asarray(prior.covariance() if given is None else given, default_float()))
+    given = prior.parameters.get(
+        "covariance_matrix"
+    )  # the factor of one that is not positive definite is NaN
+    return mean, LinearWeights(
+        np.asarray(prior.covariance() if given is None else given, default_float())
+    )
 
 
-def scalar_prior(prior: tfp.distributions.Distribution | None, columns: int) -> tfp.distributions.Distribution | None:
-    """The scalar distribution, of batch shape [] or [p], of weights with independent priors; None for other priors.
+def scalar_prior(
+    prior: tfp.distributions.Distribution | None, columns: int
+) -> tfp.distributions.Distribution | None:
+    """The scalar distribution, of batch shape [] or [p], of weights with independent priors; None
+    for other priors.
 
     :param prior: the distribution, or `tfd.Independent` of one.
     :param columns: p.
@@ -101,20 +125,27 @@ def scalar_prior(prior: tfp.distributions.Distribution | None, columns: int) -> 
         inner.batch_shape.rank == 1 and inner.batch_shape[0] not in (1, columns)
     ):
         raise DataError(
-            f"prior has batch shape {inner.batch_shape} and X has {columns} columns: it must be one distribution for all "
-            "columns, or one per column; the intercept has a prior of its own, see intercept_variance."
+            f"prior has batch shape {inner.batch_shape} and X has {columns} columns: it must be one"
+            " distribution for all columns, or one per column; the intercept has a prior of its"
+            " own, see intercept_variance."
         )
     return inner
 
 
-def normal_prior(prior: tfp.distributions.Normal, columns: int) -> tfp.distributions.MultivariateNormalDiag:
+def normal_prior(
+    prior: tfp.distributions.Normal, columns: int
+) -> tfp.distributions.MultivariateNormalDiag:
     """A scalar normal distribution of batch shape [] or [p] as one over p weights."""
-    loc, scale = (np.broadcast_to(np.asarray(part, default_float()), [columns]) for part in (prior.loc, prior.scale))
+    loc, scale = (
+        np.broadcast_to(np.asarray(part, default_float()), [columns])
+        for part in (prior.loc, prior.scale)
+    )
     return tfd.MultivariateNormalDiag(loc, scale)
 
 
 def location_and_scale(prior: tfp.distributions.Distribution) -> tuple[np.ndarray, np.ndarray]:
-    """Location and scale of a prior as arrays, [] or [p]: its `loc` and `scale`, else mean and deviation, else 0 and 1.
+    """Location and scale of a prior as arrays, [] or [p]: its `loc` and `scale`, else mean and
+    deviation, else 0 and 1.
 
     :raises DataError: unless they are finite, and the scale positive.
     """
@@ -127,7 +158,8 @@ def location_and_scale(prior: tfp.distributions.Distribution) -> tuple[np.ndarra
             return np.zeros([]), np.ones([])
     if not np.all(np.isfinite(centre)) or not np.all(np.isfinite(scale) & (scale > 0)):
         raise DataError(
-            "prior has a location that is not finite, or a scale that is not finite and positive: repair it."
+            "prior has a location that is not finite, or a scale that is not finite and positive:"
+            " repair it."
         )
     return centre, scale
 
@@ -137,7 +169,7 @@ def _variances(variances: np.ndarray) -> np.ndarray:
     bad = np.flatnonzero(~((variances > 0) & np.isfinite(variances)))
     if len(bad):
         raise DataError(
-            f"prior has variance {variances[bad[0]]:g} for weight {bad[0]}, and so is not positive definite: each must be "
-            "above 0 and finite."
+            f"prior has variance {variances[bad[0]]:g} for weight {bad[0]}, and so is not positive"
+            " definite: each must be above 0 and finite."
         )
     return variances

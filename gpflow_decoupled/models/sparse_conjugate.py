@@ -1,4 +1,6 @@
-"""Conjugate-computation VI on inducing variables: the sites of all observations, summed into one site of q(u)."""
+"""Conjugate-computation VI on inducing variables: the sites of all observations, summed into one
+site of q(u).
+"""
 
 from __future__ import annotations
 
@@ -23,22 +25,25 @@ from .monte_carlo import MonteCarlo
 
 
 class SparseCVIGP(BasisGP):
-    """Sparse conjugate-computation VI (Khan & Lin 2017; Adam et al. 2021): a `BasisGP` with a whitened `CoupledBasis`.
+    """Sparse conjugate-computation VI (Khan & Lin 2017; Adam et al. 2021): a `BasisGP` with a
+    whitened `CoupledBasis`.
 
-    q(u) is its prior times a Gaussian site, the sum of the sites of all observations, (C22). `fit` updates it by (C25) on
-    minibatches and keeps the sites while the kernel changes, (C28); `optimizers.sweep` updates it by passes over all data.
+    q(u) is its prior times a Gaussian site, the sum of the sites of all observations, (C22). `fit`
+    updates it by (C25) on minibatches and keeps the sites while the kernel changes, (C28);
+    `optimizers.sweep` updates it by passes over all data.
 
     :param kernel: any GPflow kernel.
     :param likelihood: any GPflow likelihood.
-    :param inducing_variable: points [M, D]; a GPflow inducing variable, such as `inducing.Weights`, with which this is
-        conjugate-computation VI of a generalised linear model; or an `OrthogonalBasis`, of which (q_mu, q_sqrt) then have the
-        sites and the mean points are trained as `fit` is told.
+    :param inducing_variable: points [M, D]; a GPflow inducing variable, such as `inducing.Weights`,
+        with which this is conjugate-computation VI of a generalised linear model; or an
+        `OrthogonalBasis`, of which (q_mu, q_sqrt) then have the sites and the mean points are
+        trained as `fit` is told.
     :param mean_function: m_0(x) [N, P]; zero if not given. Sites are centred on it.
     :param num_latent_gps: L; by default what the basis, the likelihood or the kernel state, else 1.
     :param num_data: N of the whole data set; `fit` and `sweep` set it.
     :param expectations: a `MonteCarlo` estimates the data term from draws.
-    :raises DataError: for points that are not finite and distinct, numbers of latents that disagree, and a basis that
-        cannot keep its sites while the kernel changes.
+    :raises DataError: for points that are not finite and distinct, numbers of latents that
+        disagree, and a basis that cannot keep its sites while the kernel changes.
 
     Cost per step on N inputs: M^3 + N M^2. Example::
 
@@ -59,11 +64,17 @@ class SparseCVIGP(BasisGP):
     ) -> None:
         basis = _as_basis(kernel, likelihood, inducing_variable, num_latent_gps)
         super().__init__(
-            kernel, likelihood, basis, mean_function=mean_function, num_data=num_data, expectations=expectations
+            kernel,
+            likelihood,
+            basis,
+            mean_function=mean_function,
+            num_data=num_data,
+            expectations=expectations,
         )
 
     def sites(self) -> tuple[tf.Tensor, tf.Tensor]:
-        """The site of q(u) = N(m, S): S^-1 = K_u^-1 + Lambda_2 and m = S lambda_1, (C22); M^3 per latent.
+        """The site of q(u) = N(m, S): S^-1 = K_u^-1 + Lambda_2 and m = S lambda_1, (C22); M^3 per
+        latent.
 
         `fit` keeps it while the kernel changes; other optimizers keep `q_mu` and `q_sqrt`.
 
@@ -85,18 +96,22 @@ def _as_basis(
     inducing_variable: InducingVariables | Basis | TensorType,
     num_latent_gps: int | None,
 ) -> InducingBasis:
-    """The basis that was passed, or a `CoupledBasis` on the points; raises `DataError` for one that cannot keep its sites."""
+    """The basis that was passed, or a `CoupledBasis` on the points; raises `DataError` for one that
+    cannot keep its sites.
+    """
     if not isinstance(inducing_variable, Basis):
         latents = infer_num_latent_gps(kernel, likelihood, num_latent_gps)
         return CoupledBasis(as_inducing(inducing_variable, "inducing_variable", kernel), latents)
     basis = inducing_variable
     if not isinstance(basis, InducingBasis) or not (basis.ties_sites and basis.holds_sites):
         raise DataError(
-            f"inducing_variable is a {type(basis).__name__}, which cannot keep one site of q(u) while the kernel changes: "
-            "pass an OrthogonalBasis or a CoupledBasis with whiten=True, or use BasisGP."
+            f"inducing_variable is a {type(basis).__name__}, which cannot keep one site of q(u)"
+            " while the kernel changes: pass an OrthogonalBasis or a CoupledBasis with"
+            " whiten=True, or use BasisGP."
         )
     if num_latent_gps not in (None, basis.num_latent_gps):
         raise DataError(
-            f"num_latent_gps={num_latent_gps} and the basis has {basis.num_latent_gps}; leave the argument out."
+            f"num_latent_gps={num_latent_gps} and the basis has {basis.num_latent_gps}; leave the"
+            " argument out."
         )
     return basis

@@ -1,6 +1,7 @@
 """Optimizers for the variational posterior q(f).
 
-All of them work at fixed hyperparameters, while `gpflow_decoupled.fit` trains both. A verb means the same everywhere:
+All of them work at fixed hyperparameters, while `gpflow_decoupled.fit` trains both. A verb means
+the same everywhere:
 
 | call | what it does | for which models, by which optimizer |
 |---|---|---|
@@ -20,18 +21,20 @@ All of them work at fixed hyperparameters, while `gpflow_decoupled.fit` trains b
 | `optimal_parameters(model, data)` | the best q(f) in closed form | on inducing points, with Gaussian noise |
 | `fit(model)`, `fit(model, data)` | trains q(f) and the hyperparameters | of every kind |
 
-`minimize` does not compute the bound after the step, and may be called inside `tf.function`. `run` and `sweep` watch the
-bound on all data, shorten steps where it falls, and return a record. A method that is handed another kind of model raises
-`ModelError`, and the message says what to use for that model.
+`minimize` does not compute the bound after the step, and may be called inside `tf.function`. `run`
+and `sweep` watch the bound on all data, shorten steps where it falls, and return a record. A method
+that is handed another kind of model raises `ModelError`, and the message says what to use for that
+model.
 
-Each method has a package: `natural_gradient`, `conjugate`, `mean_field`, `lagrangian`, `affine_independent`, `mixture` (of
-Gaussians, on the same models), `approximations` (expectation propagation and Laplace, which estimate the evidence and do not
-bound it) and, for means on all data, `data_mean`.
-They share `steps` (step sizes, and the policies for negative precisions), `ascent` (the loop that
-halves a step after which the bound is lower), `lbfgs` (SciPy's L-BFGS-B), `results` (what a run returns) and
-`expectation_check` (the warning at the end of a run whose expectations were too coarse); read these first.
-`unusable_observation` names the row that makes a bound infinite.
-"""
+Each method has a package: `natural_gradient`, `conjugate`, `mean_field`, `lagrangian`,
+`affine_independent`, `mixture` (of Gaussians, on the same models), `approximations` (expectation
+propagation and Laplace, which estimate the evidence and do not bound it) and, for means on all
+data, `data_mean`. They share `steps` (step sizes, and the policies for negative precisions),
+`ascent` (the loop that halves a step after which the bound is lower), `lbfgs` (SciPy's L-BFGS-B),
+`results` (what a run returns) and `expectation_check` (the warning at the end of a run whose
+expectations were too coarse); read these first. `unusable_observation` names the row that makes a
+bound infinite.
+"""  # noqa: E501
 
 from .affine_independent.best_base import BaseChoice, best_base
 from .affine_independent.jaakkola_jordan import JaakkolaJordan

@@ -1,6 +1,8 @@
-"""Adam of Keras 2 by TensorFlow's own operation: the same numbers to round-off, one operation a variable in place of 22.
+"""Adam of Keras 2 by TensorFlow's own operation: the same numbers to round-off, one operation a
+variable in place of 22.
 
-At 30 inducing points and 64 rows a training step is some 600 operations of a microsecond each, and Adam was a seventh of them.
+At 30 inducing points and 64 rows a training step is some 600 operations of a microsecond each, and
+Adam was a seventh of them.
 """
 
 from __future__ import annotations
@@ -14,8 +16,14 @@ import tensorflow as tf
 from gpflow.keras import tf_keras
 
 _THAT_CHANGE_A_STEP = (
-    "amsgrad", "adaptive_epsilon", "weight_decay", "clipnorm", "clipvalue", "global_clipnorm", "use_ema",
-)  # fmt: skip
+    "amsgrad",
+    "adaptive_epsilon",
+    "weight_decay",
+    "clipnorm",
+    "clipvalue",
+    "global_clipnorm",
+    "use_ema",
+)
 
 
 class Slots(NamedTuple):
@@ -47,10 +55,11 @@ class _Adam(Protocol):
 
 
 def slots_of(optimizer: object, moved: Sequence[tf.Variable]) -> Slots | None:
-    """The state of a plain Adam of Keras 2 that moves these variables; None for any other optimizer.
+    """The state of a plain Adam of Keras 2 that moves these variables; None for any other
+    optimizer.
 
-    Clipping, weight decay, averaging, `amsgrad` and `adaptive_epsilon` change a step, so that one with such an option is
-    another optimizer too.
+    Clipping, weight decay, averaging, `amsgrad` and `adaptive_epsilon` change a step, so that one
+    with such an option is another optimizer too.
 
     :param optimizer: built for `moved`.
     :param moved: the variables, of any shapes [...].
@@ -59,12 +68,21 @@ def slots_of(optimizer: object, moved: Sequence[tf.Variable]) -> Slots | None:
         return None
     adam = cast(_Adam, optimizer)
     changed = any(getattr(adam, name, None) for name in _THAT_CHANGE_A_STEP)
-    special = any(isinstance(one, tf.distribute.DistributedValues) or one.constraint is not None for one in moved)
+    special = any(
+        isinstance(one, tf.distribute.DistributedValues) or one.constraint is not None
+        for one in moved
+    )
     own = adam.iterations, adam.learning_rate
-    slots = [variable for variable in adam.variables if variable is not own[0] and variable is not own[1]]
+    slots = [
+        variable for variable in adam.variables if variable is not own[0] and variable is not own[1]
+    ]
     first, second = slots[::2], slots[1::2]
     shapes = [variable.shape for variable in moved]
-    if changed or special or any([one.shape for one in found] != shapes for found in (first, second)):
+    if (
+        changed
+        or special
+        or any([one.shape for one in found] != shapes for found in (first, second))
+    ):
         return None
     return Slots(*own, (adam.beta_1, adam.beta_2), adam.epsilon, first, second)
 
@@ -73,14 +91,17 @@ def adam_step(slots: Slots, pairs: Sequence[tuple[tf.Tensor, tf.Variable]]) -> N
     """What `apply_gradients` of Keras does: Kingma & Ba 2015 (arXiv:1412.6980), end of section 2.
 
     :param slots: the state, which moves.
-    :param pairs: a gradient [...] and its variable, for each variable of the slots and in their order.
+    :param pairs: a gradient [...] and its variable, for each variable of the slots and in their
+    order.
     """
     powers = dict[tf.DType, list[tf.Tensor]]()
     for (gradient, variable), first, second in zip(pairs, slots.first, slots.second):
         dtype = variable.dtype
         if dtype not in powers:
             step = tf.cast(slots.iterations + 1, dtype)
-            powers[dtype] = [tf.cast(beta, dtype) ** step for beta in slots.betas]  # of float32 numbers, as in Keras
+            powers[dtype] = [
+                tf.cast(beta, dtype) ** step for beta in slots.betas
+            ]  # of float32 numbers, as in Keras
         tf.raw_ops.ResourceApplyAdam(
             var=variable.handle,
             m=first.handle,

@@ -1,8 +1,19 @@
-"""The loop of every optimizer that takes steps and watches the bound: halve a step that fails, let later ones grow back."""
+"""The loop of every optimizer that takes steps and watches the bound: halve a step that fails, let
+later ones grow back.
+"""
 
 from __future__ import annotations
 
-__all__ = ["CONVERGED", "INTERRUPTED", "STUCK", "Ascent", "Climber", "ascend", "has_fallen", "round_off"]
+__all__ = [
+    "CONVERGED",
+    "INTERRUPTED",
+    "STUCK",
+    "Ascent",
+    "Climber",
+    "ascend",
+    "has_fallen",
+    "round_off",
+]
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -26,7 +37,9 @@ class Climber(Protocol[Point]):
     """What `ascend` asks of an optimizer."""
 
     def propose(self, now: Point, step: int, share: float) -> Point:
-        """The point after a step from `now`: of `share` times the step size of step 0, 1 and so on."""
+        """The point after a step from `now`: of `share` times the step size of step 0, 1 and so
+        on.
+        """
 
     def accept(self, now: Point, then: Point) -> bool:
         """Whether the proposal `then` replaces `now`, because its bound is not lower, say.
@@ -35,7 +48,9 @@ class Climber(Protocol[Point]):
         """
 
     def converged(self, now: Point) -> bool:
-        """Whether `now`, the start or a proposal that was accepted, is good enough to end the run."""
+        """Whether `now`, the start or a proposal that was accepted, is good enough to end the
+        run.
+        """
 
 
 @dataclass(frozen=True)
@@ -60,7 +75,8 @@ def ascend(
     max_halvings: int = MAX_HALVINGS,
     spent: str = "steps done",
 ) -> Ascent[Point]:
-    """Take steps until the climber has converged, the steps are used up, or no step is accepted however short it is.
+    """Take steps until the climber has converged, the steps are used up, or no step is accepted
+    however short it is.
 
     1. Propose a point: a step of `share` times the step size, where the share is 1 at first.
     2. If the climber accepts it, go on from there, and double the share up to 1.
@@ -68,7 +84,8 @@ def ascend(
 
     :param climber: proposes and judges points, writes accepted ones to the model and records them.
     :param start: the first point.
-    :param steps: numbers of the steps, a progress bar for example. A step that is refused counts too.
+    :param steps: numbers of the steps, a progress bar for example. A step that is refused counts
+        too.
     :param max_halvings: how many halvings more than doublings there may be.
     :param spent: the reason that is returned if the steps are used up.
     :return: the last point and why the run ended: `CONVERGED`, `STUCK` or `spent`.
@@ -90,11 +107,15 @@ def ascend(
 
 
 def round_off(dtype: tf.DType) -> float:
-    """The share of a bound that a step may lose by round-off: a thousand machine epsilons, and at least 1e-10."""
+    """The share of a bound that a step may lose by round-off: a thousand machine epsilons, and at
+    least 1e-10.
+    """
     return max(_ROUND_OFF, 1e3 * float(np.finfo(dtype.as_numpy_dtype).eps))
 
 
-def has_fallen(before: float, after: float, *, relative: float = _ROUND_OFF, absolute: float = 0.0) -> bool:
+def has_fallen(
+    before: float, after: float, *, relative: float = _ROUND_OFF, absolute: float = 0.0
+) -> bool:
     """Whether a bound is lower than before by more than round-off, or not a number.
 
     :param before: the bound before the step, in nats.

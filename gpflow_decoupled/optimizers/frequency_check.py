@@ -1,4 +1,6 @@
-"""A check at the end of a run of an affine-independent model: whether its frequencies or grid points are enough."""
+"""A check at the end of a run of an affine-independent model: whether its frequencies or grid
+points are enough.
+"""
 
 from __future__ import annotations
 
@@ -13,12 +15,16 @@ _DOUBLINGS = 3
 """How often the number is doubled to find the one that the warning may advise"""
 
 
-def frequency_warning(model: AffineIndependentGP, elbo: float, rows: int, allowed: float) -> str | None:
-    """What to say where twice the frequencies and grid points change the bound; None where they do not.
+def frequency_warning(
+    model: AffineIndependentGP, elbo: float, rows: int, allowed: float
+) -> str | None:
+    """What to say where twice the frequencies and grid points change the bound; None where they do
+    not.
 
     :param model: whose q is integrated, as it is.
     :param elbo: the bound that a run reports, in nats.
-    :param rows: at most about so many observations are integrated, evenly spaced, and their error is scaled to all.
+    :param rows: at most about so many observations are integrated, evenly spaced, and their error
+        is scaled to all.
     :param allowed: the change in nats that is not worth a warning.
     """
     how, (group, *_) = model.integration, model.site_groups()
@@ -27,7 +33,8 @@ def frequency_warning(model: AffineIndependentGP, elbo: float, rows: int, allowe
     values = _values(model, some, how)
     if not np.all(np.isfinite(values)):
         return None
-    # twice the number until nothing changes; the first change is the error, up to that of twice the number
+    # twice the number until nothing changes; the first change is the error, up to that of twice the
+    # number
     gap, finer, last = 0.0, how, values
     for count in range(_DOUBLINGS):
         finer = finer.doubled()
@@ -38,11 +45,16 @@ def frequency_warning(model: AffineIndependentGP, elbo: float, rows: int, allowe
             break
     if not abs(gap) > allowed:
         return None
-    name = "frequencies" if route_of(model.basis.base, group.site, how.route) == "frequency_sum" else "points"
+    name = (
+        "frequencies"
+        if route_of(model.basis.base, group.site, how.route) == "frequency_sum"
+        else "points"
+    )
     return (
-        f"The bound of {elbo:.6g} nats is not accurate: with the same q(f) it is {elbo - gap:.6g} nats with "
-        f"{getattr(finer, name)} {name} in the place of {getattr(how, name)}, by up to {np.max(np.abs(values - last)):.2g} "
-        f"nats per observation. Build the model with {name}={getattr(finer, name)} and train again."
+        f"The bound of {elbo:.6g} nats is not accurate: with the same q(f) it is {elbo - gap:.6g}"
+        f" nats with {getattr(finer, name)} {name} in the place of {getattr(how, name)}, by up to"
+        f" {np.max(np.abs(values - last)):.2g} nats per observation. Build the model with"
+        f" {name}={getattr(finer, name)} and train again."
     )
 
 

@@ -1,6 +1,7 @@
 """The one place that runs SciPy's L-BFGS-B: maximises a function of a flat vector, within bounds.
 
-Callers pack their variables into the vector, with `gpflow.optimizers.Scipy.pack_tensors` where these are tensors.
+Callers pack their variables into the vector, with `gpflow.optimizers.Scipy.pack_tensors` where
+these are tensors.
 """
 
 from __future__ import annotations
@@ -23,9 +24,13 @@ FAILED = "the line search failed"
 _PAIRS = 20
 """Pairs of steps and gradient changes that L-BFGS remembers."""
 _REFUSED = 1e30
-"""Stands for the loss at a point that is refused. Infinity would make the line search's next trial NaN."""
+"""Stands for the loss at a point that is refused. Infinity would make the line search's next trial
+NaN.
+"""
 _FLAT = 1e-8
-"""The share of the value that a Newton step would gain, at most, where a line search that fails has reached a maximum."""
+"""The share of the value that a Newton step would gain, at most, where a line search that fails has
+reached a maximum.
+"""
 
 
 class LBFGSRun(NamedTuple):
@@ -39,15 +44,19 @@ class LBFGSRun(NamedTuple):
     """The value at the start."""
     evaluations: int
     converged: bool
-    """False where the evaluations ran out, where the line search failed far from a maximum, and after an interrupt."""
+    """False where the evaluations ran out, where the line search failed far from a maximum, and
+    after an interrupt.
+    """
     reason: str
     """Why it ended: "converged", "evaluations done", "the line search failed" or "interrupted"."""
 
 
 def settled(tolerance: float, window: int = 6) -> Callable[[list[float]], bool]:
-    """A rule that ends a run when the last `window` iterations together gained less than `tolerance`.
+    """A rule that ends a run when the last `window` iterations together gained less than
+    `tolerance`.
 
-    With a window of one a run may end far from the optimum, since single iterations may gain little by chance.
+    With a window of one a run may end far from the optimum, since single iterations may gain little
+    by chance.
     """
 
     def rule(values: list[float]) -> bool:
@@ -73,18 +82,20 @@ def lbfgs_ascent(
 ) -> LBFGSRun:
     """The best point that L-BFGS-B finds from `start`.
 
-    A point at which the value or the gradient is not finite is refused: the line search tries a shorter step.
+    A point at which the value or the gradient is not finite is refused: the line search tries a
+    shorter step.
 
     :param function: the value to be maximised, and its gradient.
     :param start: [n].
-    :param stop: called after each iteration with the best value at the start and after each iteration so far; True ends the
-        run. See `settled`.
+    :param stop: called after each iteration with the best value at the start and after each
+        iteration so far; True ends the run. See `settled`.
     :param max_evaluations: of the function, about.
     :param low: bounds from below [n], -inf where there is none.
     :param high: bounds from above [n], inf where there is none.
-    :param record: called with the best value so far and the number of evaluations since the last call: at the start, after
-        each iteration, and at the end where a line search was given up.
-    :param keep: whether an interrupt ends the run with the best point so far, rather than being raised.
+    :param record: called with the best value so far and the number of evaluations since the last
+        call: at the start, after each iteration, and at the end where a line search was given up.
+    :param keep: whether an interrupt ends the run with the best point so far, rather than being
+        raised.
     :param advice: how the error for a start that is not finite ends: what the user can do.
     :param matrix: what that error names as its cause.
     :param value_tolerance: SciPy's `ftol`, relative.
@@ -93,11 +104,19 @@ def lbfgs_ascent(
     """
     unusable = NumericalError(f"The bound at the start is not finite: {advice}", matrix=matrix)
     watched = _Watched(function, start, stop, record, unusable)
-    sides = [np.full(start.shape, end) if side is None else side for side, end in ((low, -np.inf), (high, np.inf))]
+    sides = [
+        np.full(start.shape, end) if side is None else side
+        for side, end in ((low, -np.inf), (high, np.inf))
+    ]
     options = {"maxcor": _PAIRS, "maxfun": max_evaluations, "maxiter": max_evaluations}
     tolerances = {"ftol": value_tolerance, "gtol": gradient_tolerance}
     bounds = None if low is None and high is None else np.stack(sides, axis=1)
-    settings = {"jac": True, "method": "L-BFGS-B", "bounds": bounds, "options": {**options, **tolerances}}
+    settings = {
+        "jac": True,
+        "method": "L-BFGS-B",
+        "bounds": bounds,
+        "options": {**options, **tolerances},
+    }
     reason, ended = "", None
     try:
         ended = minimize(watched.loss, start, callback=watched.after_iteration, **settings)
@@ -111,14 +130,20 @@ def lbfgs_ascent(
     elif ended is not None:
         free = watched.free_gradient(*sides)
         # SciPy calls it success, too, where no step is better at all
-        success = ended.success and value_tolerance > 0.0 or np.max(np.abs(free)) <= gradient_tolerance
+        success = (
+            ended.success and value_tolerance > 0.0 or np.max(np.abs(free)) <= gradient_tolerance
+        )
         flat = _newton_gain(ended, free) <= _FLAT * (1.0 + abs(watched.value))
         reason = CONVERGED if watched.stopped or success or flat else FAILED
-    return LBFGSRun(watched.x, watched.value, watched.values[0], watched.total, reason == CONVERGED, reason)
+    return LBFGSRun(
+        watched.x, watched.value, watched.values[0], watched.total, reason == CONVERGED, reason
+    )
 
 
 class _Watched:
-    """A function while SciPy climbs it: the best point so far, what is recorded, and the rule that ends the run."""
+    """A function while SciPy climbs it: the best point so far, what is recorded, and the rule that
+    ends the run.
+    """
 
     def __init__(
         self,
@@ -156,7 +181,9 @@ class _Watched:
             raise StopIteration
 
     def report(self, only_new: bool = False) -> None:
-        """Record the best value and the evaluations since the last call; with `only_new` where there are some."""
+        """Record the best value and the evaluations since the last call; with `only_new` where
+        there are some.
+        """
         if self.record is not None and (self.unreported or not only_new):
             self.record(self.value, self.unreported)
         self.unreported = 0
@@ -170,7 +197,8 @@ class _Watched:
 def _newton_gain(ended: OptimizeResult, gradient: np.ndarray) -> float:
     """What a Newton step along `gradient` [n] would gain, by the curvature that L-BFGS has seen.
 
-    A line search fails in two cases: at a maximum, where round-off hides the rest of the gain and this is next to nothing; and
-    far from one, where values and gradients disagree or are not finite.
+    A line search fails in two cases: at a maximum, where round-off hides the rest of the gain and
+    this is next to nothing; and far from one, where values and gradients disagree or are not
+    finite.
     """
     return float(0.5 * gradient @ ended.hess_inv.dot(gradient))

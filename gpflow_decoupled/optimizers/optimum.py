@@ -1,4 +1,5 @@
-"""The best q in closed form for models with Gaussian noise: the checks of model and likelihood; the basis does the rest.
+"""The best q in closed form for models with Gaussian noise: the checks of model and likelihood; the
+basis does the rest.
 
 The equations, (D26)-(D33), are in `bases/parts/optimum.py`.
 """
@@ -28,7 +29,8 @@ from .natural_gradient.evaluation import as_basis_model
 class Optimum(OptimalParameters):
     """The best q of a model for its hyperparameters as they are, and the bound there.
 
-    The fields are those of `bases.OptimalParameters`: the scalar `elbo`, the mean `coefficients` [M_gamma, L] or None, and the
+    The fields are those of `bases.OptimalParameters`: the scalar `elbo`, the mean `coefficients`
+    [M_gamma, L] or None, and the
     whitened `gaussians`, means [M, L] and roots [L, M, M]. Example::
 
         optimum = optimal_parameters(model, (X, Y))
@@ -39,9 +41,11 @@ class Optimum(OptimalParameters):
     __slots__ = ()
 
     def assign(self, model: BasisGP | SVGP) -> None:
-        """Write the optimum to the Parameters of `model`, whose hyperparameters must be those it was computed for.
+        """Write the optimum to the Parameters of `model`, whose hyperparameters must be those it
+        was computed for.
 
-        All Parameters are written, or none. Raises `NumericalError` for an optimum that is not finite.
+        All Parameters are written, or none. Raises `NumericalError` for an optimum that is not
+        finite.
         """
         view = as_basis_model(model)
         view.basis.assign_optimum(view.kernel, self)
@@ -50,13 +54,14 @@ class Optimum(OptimalParameters):
 def optimal_parameters(model: BasisGP | SVGP, data: RegressionData) -> Optimum:
     """The best q(f) of a model with Gaussian noise, at fixed hyperparameters, in closed form.
 
-    :param model: a model on inducing points whose basis has an optimum in closed form, or `gpflow.models.SVGP`.
+    :param model: a model on inducing points whose basis has an optimum in closed form, or
+        `gpflow.models.SVGP`.
     :param data: the whole data set, X [N, D] and Y [N, L].
     :return: the optimum, which `Optimum.assign` writes to the model.
-    :raises ModelError: a `TypeError`, unless the likelihood is Gaussian with one noise variance, the latents are not mixed,
-        and the basis has an optimum in closed form.
-    :raises NumericalError: where the bound or a Parameter is not finite; the message names the matrix. In a graph they have
-        no values, and are not looked at.
+    :raises ModelError: a `TypeError`, unless the likelihood is Gaussian with one noise variance,
+        the latents are not mixed, and the basis has an optimum in closed form.
+    :raises NumericalError: where the bound or a Parameter is not finite; the message names the
+        matrix. In a graph they have no values, and are not looked at.
 
     Cost N (M_beta^2 + M_gamma^2) + M_beta^3 + M_gamma^3, memory N (M_beta + M_gamma). Example::
 
@@ -73,7 +78,8 @@ def optimal_parameters(model: BasisGP | SVGP, data: RegressionData) -> Optimum:
 def collapsed_elbo(model: BasisGP | SVGP, data: RegressionData) -> tf.Tensor:
     """The bound at the best q(f) for Gaussian noise, (D31) or (D33): a scalar in nats.
 
-    It is differentiable in the hyperparameters and the points, so that it can be maximised in the place of the bound at a q
+    It is differentiable in the hyperparameters and the points, so that it can be maximised in the
+    place of the bound at a q
     that is trained too. Arguments, errors and cost are those of `optimal_parameters`. Example::
 
         loss = lambda: -collapsed_elbo(model, (X, Y))
@@ -87,22 +93,25 @@ def collapsed_elbo(model: BasisGP | SVGP, data: RegressionData) -> tf.Tensor:
 
 
 def regression(model: BasisGP, data: RegressionData) -> Regression:
-    """X [N, D], Y [N, L] less the mean function, and the noise variance; ModelErrors as of `optimal_parameters`.
+    """X [N, D], Y [N, L] less the mean function, and the noise variance; ModelErrors as of
+    `optimal_parameters`.
 
-    It is what `basis.collapsed_elbo` takes, which returns NaN where `collapsed_elbo` raises `NumericalError`. Example::
+    It is what `basis.collapsed_elbo` takes, which returns NaN where `collapsed_elbo` raises
+    `NumericalError`. Example::
 
         bound = model.basis.collapsed_elbo(model.kernel, regression(model, (X, Y)))
     """
     noise = single_noise_variance(model.likelihood)
     if noise is None:
         raise ModelError(
-            "The optimum is in closed form only for a Gaussian likelihood with one noise variance, and this one is "
-            f"{_described(model.likelihood)}; train the model with fit and its default optimizer."
+            "The optimum is in closed form only for a Gaussian likelihood with one noise variance,"
+            f" and this one is {_described(model.likelihood)}; train the model with fit and its"
+            " default optimizer."
         )
     if isinstance(model.kernel, LinearCoregionalization):
         raise ModelError(
-            "The optimum is in closed form only for latents that are not mixed, and the kernel is a LinearCoregionalization; "
-            "train the model with fit and its default optimizer."
+            "The optimum is in closed form only for latents that are not mixed, and the kernel is a"
+            " LinearCoregionalization; train the model with fit and its default optimizer."
         )
     X, Y = model.checked(data)
     return Regression(X, Y - model.mean_function(X), noise)
@@ -115,21 +124,32 @@ def _described(likelihood: Likelihood) -> str:
         return name
     part = "scale" if likelihood.variance is None else "variance"
     value = getattr(likelihood, part)
-    what = f"a {type(value).__name__}" if isinstance(value, Function) else f"an array of shape {tuple(value.shape)}"
+    what = (
+        f"a {type(value).__name__}"
+        if isinstance(value, Function)
+        else f"an array of shape {tuple(value.shape)}"
+    )
     return f"{name} with {what} as its {part} in the place of one number"
 
 
 def _check_finite(model: BasisGP, data: Regression, found: list[tf.Tensor]) -> None:
-    """Raise `NumericalError` with the name of the matrix, unless what was found is finite; in a graph it has no values."""
+    """Raise `NumericalError` with the name of the matrix, unless what was found is finite; in a
+    graph it has no values.
+    """
     if not tf.executing_eagerly() or all(np.all(np.isfinite(part)) for part in found):
         return
-    matrices = {"K_beta": gram_to_factor(model.kernel, model.basis.beta), **model.basis.matrices(model.kernel)}
-    error = unsound(matrices)  # on a line of its own: AutoGraph cannot read an assignment within an expression
+    matrices = {
+        "K_beta": gram_to_factor(model.kernel, model.basis.beta),
+        **model.basis.matrices(model.kernel),
+    }
+    error = unsound(
+        matrices
+    )  # on a line of its own: AutoGraph cannot read an assignment within an expression
     if error is not None:
         raise error
     raise NumericalError(
-        f"The best q is not finite, though {' and '.join(matrices)} can be factorised: the noise variance is "
-        f"{float(data.noise):.3g}, for which I + A A^T / s^2 or the matrix of the mean's coefficients cannot. Standardise X "
-        "and Y, or set a larger noise variance.",
+        f"The best q is not finite, though {' and '.join(matrices)} can be factorised: the noise"
+        f" variance is {float(data.noise):.3g}, for which I + A A^T / s^2 or the matrix of the"
+        " mean's coefficients cannot. Standardise X and Y, or set a larger noise variance.",
         matrix="I + A A^T / s^2",
     )

@@ -18,8 +18,8 @@ from ..summaries import html_table
 class RunResult:
     """The fields that the results of all runs share; each optimizer adds its own.
 
-    `history` has arrays [steps] with one entry per recorded step, among them "step", "seconds" (since the start of the run)
-    and "elbo" (nats).
+    `history` has arrays [steps] with one entry per recorded step, among them "step", "seconds"
+    (since the start of the run) and "elbo" (nats).
     """
 
     elbo: float
@@ -35,7 +35,10 @@ class RunResult:
 
     def __str__(self) -> str:
         """One line: steps, time, bound and why the run ended."""
-        return f"{self.steps} steps in {self.seconds:.2f} s, ELBO {self.elbo:.6g}, stopped: {self.reason}"
+        return (
+            f"{self.steps} steps in {self.seconds:.2f} s, ELBO {self.elbo:.6g}, stopped:"
+            f" {self.reason}"
+        )
 
     def __repr__(self) -> str:
         """The same line with the name of the class, since the arrays of `history` fill pages."""
@@ -71,7 +74,9 @@ class Recorder:
         return time.perf_counter() - self._began
 
     def append(self, step: int, **values: float) -> None:
-        """Record one step; `values` has an entry for every column, and NaN stands for what is not known."""
+        """Record one step; `values` has an entry for every column, and NaN stands for what is not
+        known.
+        """
         self.rows.append((step, self.seconds, *(float(values[name]) for name in self.columns[2:])))
 
     @property
@@ -80,8 +85,11 @@ class Recorder:
         table = np.array(self.rows, dtype=float).reshape(-1, len(self.columns)).T
         return dict(zip(self.columns, table))
 
-    def finish(self, kind: Callable[..., Result], elbo: float, reason: str, **own: object) -> Result:
-        """The result of a run of which each row is a step, and which converged if that is the reason.
+    def finish(
+        self, kind: Callable[..., Result], elbo: float, reason: str, **own: object
+    ) -> Result:
+        """The result of a run of which each row is a step, and which converged if that is the
+        reason.
 
         :param kind: the class of the result.
         :param elbo: the bound at the end, in nats.

@@ -1,17 +1,22 @@
-"""What the step-wise optimizers share: step sizes, what happens at negative precisions, and the report of a step.
+"""What the step-wise optimizers share: step sizes, what happens at negative precisions, and the
+report of a step.
 
-Where a log likelihood is not concave, the best Gaussian site of an observation can have a negative precision, and then a full
-step need not end at a covariance. Each optimizer takes one of three policies for this:
+Where a log likelihood is not concave, the best Gaussian site of an observation can have a negative
+precision, and then a full step need not end at a covariance. Each optimizer takes one of three
+policies for this:
 
-- "damp": halve the step until it ends at a covariance. The optimum is the same, and negative precisions are allowed.
-- "clip": replace the negative precisions by zero. Every step then succeeds, but the optimum is another, lower one.
+- "damp": halve the step until it ends at a covariance. The optimum is the same, and negative
+  precisions are allowed.
+- "clip": replace the negative precisions by zero. Every step then succeeds, but the optimum is
+  another, lower one.
 - "raise": refuse the step with a `NumericalError`.
 """
 
 from __future__ import annotations
 
 __all__ = [
-    "MAX_HALVINGS", "POLICIES", "StepReport", "StepSize", "clip_curvature", "largest_feasible_step", "step_size_at",
+    "MAX_HALVINGS", "POLICIES", "StepReport", "StepSize", "clip_curvature", "largest_feasible_step",
+    "step_size_at",
 ]  # fmt: skip
 
 import math
@@ -42,9 +47,13 @@ class StepReport(NamedTuple):
     """
 
     ok: tf.Tensor
-    """[], bool: whether the step was taken. It is not if a factorisation fails or a number is not finite."""
+    """[], bool: whether the step was taken. It is not if a factorisation fails or a number is not
+    finite.
+    """
     shortened: tf.Tensor
-    """[], int: how often, or for how many parts of q, the step was shortened to end at a distribution."""
+    """[], int: how often, or for how many parts of q, the step was shortened to end at a
+    distribution.
+    """
     clipped: tf.Tensor
     """[], int: how many negative precisions were replaced by zero, by the policy "clip"."""
 
@@ -70,14 +79,18 @@ def step_size_at(step_size: StepSize, step: int) -> float:
     except (TypeError, ValueError):
         number = math.nan
     if not 0.0 < number <= 1.0:
-        raise DataError(f"step_size={short_repr(value)} at step {step} must be a number above 0 and at most 1.")
+        raise DataError(
+            f"step_size={short_repr(value)} at step {step} must be a number above 0 and at most 1."
+        )
     return number
 
 
 def clip_curvature(h: tf.Tensor, policy: str) -> tuple[tf.Tensor, tf.Tensor]:
-    """The derivatives h = dE/dvariance [N, L] as the policy has them, and how many were clipped, a scalar.
+    """The derivatives h = dE/dvariance [N, L] as the policy has them, and how many were clipped, a
+    scalar.
 
-    A full step gives observation n a site of precision -2 h_n, which is negative where h_n is positive.
+    A full step gives observation n a site of precision -2 h_n, which is negative where h_n is
+    positive.
     """
     if policy != "clip":
         return h, tf.constant(0)
@@ -87,7 +100,8 @@ def clip_curvature(h: tf.Tensor, policy: str) -> tuple[tf.Tensor, tf.Tensor]:
 def largest_feasible_step(
     feasible: Callable[[tf.Tensor], tf.Tensor], step_size: tf.Tensor
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """The first of step_size, step_size / 2, step_size / 4, ... that is feasible, and whether there is one.
+    """The first of step_size, step_size / 2, step_size / 4, ... that is feasible, and whether there
+    is one.
 
     :param feasible: a function of a step size []: whether the step ends at a distribution, [] bool.
     :param step_size: [], the step that is wanted.

@@ -1,4 +1,6 @@
-"""Which observation makes a bound infinite or NaN, as an error that names it, its likelihood, and what to do."""
+"""Which observation makes a bound infinite or NaN, as an error that names it, its likelihood, and
+what to do.
+"""
 
 from __future__ import annotations
 
@@ -51,24 +53,33 @@ def unusable_observation(
 ) -> NumericalError | None:
     """The error for the first observation whose expected log density is not finite.
 
-    It is looked for at the moments that are given and at the model's q(f); where steps begin elsewhere, at the prior too.
+    It is looked for at the moments that are given and at the model's q(f); where steps begin
+    elsewhere, at the prior too.
 
-    :param model: a `CVIGP`, `LCLGP`, `AffineIndependentGP` or `BasisGP`; for other models there is no answer.
-    :param data: X [N, D] and Y [N, P] at which the bound was not finite; None for those of a model that owns them. Without
-        `moments`, such a model reads its own in any case.
+    :param model: a `CVIGP`, `LCLGP`, `AffineIndependentGP` or `BasisGP`; for other models there is
+        no answer.
+    :param data: X [N, D] and Y [N, P] at which the bound was not finite; None for those of a model
+        that owns them. Without `moments`, such a model reads its own in any case.
     :param moments: mean and variance of f at the data, [N, P] each, where the bound was not finite.
-    :param rows: the numbers of these rows in the whole data set [N]; if not given, they are counted.
-    :return: None where all expectations are finite, or the moments of f themselves are not, so that the cause is elsewhere.
+    :param rows: the numbers of these rows in the whole data set [N]; if not given, they are
+        counted.
+    :return: None where all expectations are finite, or the moments of f themselves are not, so that
+    the cause is elsewhere.
     """
     if not isinstance(model, (CVIGP, LCLGP, AffineIndependentGP, BasisGP)):
         return None
     for Y, candidate in _candidates(model, data, moments):
         try:
             found = candidate()
-        except (NumericalError, tf.errors.InvalidArgumentError):  # a matrix is the cause, which others name
+        except (
+            NumericalError,
+            tf.errors.InvalidArgumentError,
+        ):  # a matrix is the cause, which others name
             continue
         sound = (
-            np.all(np.isfinite(found.mean)) and np.all(np.isfinite(found.variance)) and np.all(found.variance >= 0.0)
+            np.all(np.isfinite(found.mean))
+            and np.all(np.isfinite(found.variance))
+            and np.all(found.variance >= 0.0)
         )
         if sound and np.any(_unusable(found.values)):
             return _error(model.likelihood, Y, found, rows)
@@ -76,11 +87,15 @@ def unusable_observation(
 
 
 @contextmanager
-def naming_observation(model: object, moments: Callable[[], Moments] | None = None) -> Iterator[None]:
-    """A `NumericalError` that is raised inside names the observation, where there is one that causes it.
+def naming_observation(
+    model: object, moments: Callable[[], Moments] | None = None
+) -> Iterator[None]:
+    """A `NumericalError` that is raised inside names the observation, where there is one that
+    causes it.
 
     :param model: as of `unusable_observation`, with data of its own.
-    :param moments: computes the moments of f at the data where the run starts; only called after an error.
+    :param moments: computes the moments of f at the data where the run starts; only called after an
+    error.
     """
     try:
         yield
@@ -92,7 +107,9 @@ def naming_observation(model: object, moments: Callable[[], Moments] | None = No
 def _candidates(
     model: Observed, data: RegressionData | None, moments: Moments | None
 ) -> Iterator[tuple[tf.Tensor, Callable[[], _Found]]]:
-    """Where to look, in this order: the observations Y [N, P], and what computes their expectations."""
+    """Where to look, in this order: the observations Y [N, P], and what computes their
+    expectations.
+    """
     own = None if isinstance(model, BasisGP) else model.data
     if moments is not None:
         at, given = moments, own if data is None else data
@@ -119,7 +136,9 @@ def _at(model: Observed, data: RegressionData, m: tf.Tensor, v: tf.Tensor) -> _F
         values = -tf.reduce_sum(model.observation_loss().value(m, tf.sqrt(v)), axis=1)
     elif isinstance(model, AffineIndependentGP):
         y = Projections(tf.sqrt(v), m[:, 0], tf.zeros([1, 0], m.dtype))
-        values = integrate(NormalBase(), y, model.site_groups()[0].site, model.integration._replace(route="auto"))
+        values = integrate(
+            NormalBase(), y, model.site_groups()[0].site, model.integration._replace(route="auto")
+        )
     else:
         values = model.likelihood.variational_expectations(X, m, v, Y)
     return _Found(values.numpy(), m.numpy(), v.numpy())
@@ -134,7 +153,9 @@ def _at_own_base(model: AffineIndependentGP) -> _Found:
 
 
 def _own_moments(model: CVIGP | LCLGP | BasisGP, X: tf.Tensor) -> Moments:
-    """Mean and variance of f under q at X, which are the inputs of a model that owns its data, [N, P] each."""
+    """Mean and variance of f under q at X, which are the inputs of a model that owns its data,
+    [N, P] each.
+    """
     if isinstance(model, BasisGP):
         return model.predict_f(X)
     state = model.basis.factor(model.kernel)
@@ -149,22 +170,31 @@ def _prior_moments(model: LCLGP | AffineIndependentGP) -> Moments:
     return mean, tf.zeros_like(Y) + tf.transpose(prior_variance(model.kernel, X, full_cov=False))
 
 
-def _error(likelihood: gl.Likelihood, Y: tf.Tensor, found: _Found, rows: np.ndarray | None) -> NumericalError:
+def _error(
+    likelihood: gl.Likelihood, Y: tf.Tensor, found: _Found, rows: np.ndarray | None
+) -> NumericalError:
     """The error that names the first bad row, by its number among `rows`."""
     bad = _unusable(found.values)
     row, name = int(np.argmax(bad)), type(likelihood).__name__
-    y, m, v = (np.array2string(np.asarray(part)[row], precision=4) for part in (Y, found.mean, found.variance))
-    where = f"row {row} of the data of this step" if rows is None else f"row {rows[row]} of the data"
+    y, m, v = (
+        np.array2string(np.asarray(part)[row], precision=4)
+        for part in (Y, found.mean, found.variance)
+    )
+    where = (
+        f"row {row} of the data of this step" if rows is None else f"row {rows[row]} of the data"
+    )
     return NumericalError(
-        f"The bound is not finite: the expected log density of {name} is {found.values[row]:.4g} at {where}, Y = {y}, "
-        f"where f has mean {m} and variance {v} ({int(bad.sum())} of {len(bad)} rows are like that). "
-        + _remedy(likelihood),
+        f"The bound is not finite: the expected log density of {name} is {found.values[row]:.4g} at"
+        f" {where}, Y = {y}, where f has mean {m} and variance {v} ({int(bad.sum())} of {len(bad)}"
+        " rows are like that). " + _remedy(likelihood),
         matrix=f"expected log density of {name}",
     )
 
 
 def _unusable(values: np.ndarray) -> np.ndarray:
-    """Which expected log densities [N] are infinite, NaN, or so large that what is computed from them is."""
+    """Which expected log densities [N] are infinite, NaN, or so large that what is computed from
+    them is.
+    """
     return ~(np.abs(values) < _TOO_LARGE)
 
 
@@ -172,15 +202,16 @@ def _remedy(likelihood: gl.Likelihood) -> str:
     """The reason as far as it is known, and what to do."""
     if isinstance(likelihood, gl.Ordinal):
         return (
-            "GPflow's Ordinal subtracts infinite bin edges for the first and the last class, which gives NaN. Use "
-            "gpflow_decoupled.likelihoods.Ordinal(bin_edges), the same likelihood without infinite edges."
+            "GPflow's Ordinal subtracts infinite bin edges for the first and the last class, which"
+            " gives NaN. Use gpflow_decoupled.likelihoods.Ordinal(bin_edges), the same likelihood"
+            " without infinite edges."
         )
     if is_logit(likelihood) and not isinstance(likelihood, BernoulliLogit):
         return (
-            "GPflow takes the logarithm of a sigmoid that is rounded to 0 or 1 beyond |f| = 37. Use "
-            "gpflow_decoupled.likelihoods.BernoulliLogit(), the same density without overflow."
+            "GPflow takes the logarithm of a sigmoid that is rounded to 0 or 1 beyond |f| = 37. Use"
+            " gpflow_decoupled.likelihoods.BernoulliLogit(), the same density without overflow."
         )
     return extreme_parameters(likelihood) or (
-        "Its own parameters are moderate, so that f is too far from Y: scale Y, use a mean function, or start from a "
-        "kernel with a smaller variance."
+        "Its own parameters are moderate, so that f is too far from Y: scale Y, use a mean"
+        " function, or start from a kernel with a smaller variance."
     )

@@ -1,9 +1,11 @@
-"""Functions drawn from a posterior, for Thompson sampling and other uses that evaluate one draw at many inputs.
+"""Functions drawn from a posterior, for Thompson sampling and other uses that evaluate one draw at
+many inputs.
 
-A draw from the posterior is a draw from the prior plus a correction (Matheron's rule). `samples` has `pathwise_samples`,
-which users call; read it first. `prior` draws functions from the prior. There are two corrections: that of q(f), in
-`basis_correction`, for which `projection` computes what draws from the prior imply for the values on which a basis conditions;
-and that given all data, in `data_correction`, for models with a mean on all data. `arrays` has the products of draws that they
+A draw from the posterior is a draw from the prior plus a correction (Matheron's rule). `samples`
+has `pathwise_samples`, which users call; read it first. `prior` draws functions from the prior.
+There are two corrections: that of q(f), in `basis_correction`, for which `projection` computes what
+draws from the prior imply for the values on which a basis conditions; and that given all data, in
+`data_correction`, for models with a mean on all data. `arrays` has the products of draws that they
 need.
 """
 

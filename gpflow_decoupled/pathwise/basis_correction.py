@@ -1,4 +1,6 @@
-"""What makes a draw from the prior one from q(f): the correction at the values on which the basis of q conditions."""
+"""What makes a draw from the prior one from q(f): the correction at the values on which the basis
+of q conditions.
+"""
 
 from __future__ import annotations
 
@@ -20,12 +22,14 @@ from .projection import prior_coordinates
 
 @dataclass
 class BasisCorrection:
-    """The mean of q, less what S draws from the prior imply for the values that q conditions on, and with q's noise there.
+    """The mean of q, less what S draws from the prior imply for the values that q conditions on,
+    and with q's noise there.
 
     :param kernel: the kernel.
     :param basis: the basis.
     :param state: the result of `basis.factor(kernel)`.
-    :param minus: for each of the basis's `Features.minus`, the whitened values eta [S, L, M] of `prior_coordinates`.
+    :param minus: for each of the basis's `Features.minus`, the whitened values eta [S, L, M] of
+        `prior_coordinates`.
     :param plus: for each of the basis's `Features.plus`, standard normal numbers [S, L, M].
     """
 
@@ -43,7 +47,9 @@ class BasisCorrection:
         return self.basis.sizes
 
     def __call__(self, X: tf.Tensor, own: bool) -> tf.Tensor:
-        """The correction [S, N, L] at X [N, D], or for `own` at X [S N, D]; N M^2 + S N M per latent."""
+        """The correction [S, N, L] at X [N, D], or for `own` at X [S N, D]; N M^2 + S N M per
+        latent.
+        """
         features = self.basis.features(self.state, self.kernel, X)
         parts = [-project(feature, eta, own) for feature, eta in zip(features.minus, self.minus)]
         parts += [project(feature, noise, own) for feature, noise in zip(features.plus, self.plus)]
@@ -52,9 +58,14 @@ class BasisCorrection:
 
 
 def basis_correction(
-    model: BasisGP | FullGP, kernel: Kernel, prior: PriorDraws, X: tf.Tensor, rng: np.random.Generator
+    model: BasisGP | FullGP,
+    kernel: Kernel,
+    prior: PriorDraws,
+    X: tf.Tensor,
+    rng: np.random.Generator,
 ) -> BasisCorrection:
-    """Draw the noise of q, and compute what draws from the prior imply; `basis.factor`, and S (M F + M^2).
+    """Draw the noise of q, and compute what draws from the prior imply; `basis.factor`, and S (M F
+    + M^2).
 
     :param model: whose basis is copied.
     :param kernel: a copy of its kernel.
@@ -68,7 +79,8 @@ def basis_correction(
     state = basis.factor(kernel, with_kl=False)
     minus = prior_coordinates(basis, state, kernel, prior, rng)
     shapes = [
-        (prior.num_samples, basis.num_latent_gps, int(part.shape[1])) for part in basis.features(state, kernel, X).plus
+        (prior.num_samples, basis.num_latent_gps, int(part.shape[1]))
+        for part in basis.features(state, kernel, X).plus
     ]
     plus = tuple(tf.constant(rng.standard_normal(shape), X.dtype) for shape in shapes)
     return BasisCorrection(kernel, basis, state, minus, plus)

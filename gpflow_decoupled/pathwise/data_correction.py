@@ -1,12 +1,15 @@
-"""What makes a draw from the prior one of f given all data: a sum over the training inputs, whose coefficients are solved for.
+"""What makes a draw from the prior one of f given all data: a sum over the training inputs, whose
+coefficients are solved for.
 
-Let g be a draw from the prior, and eps ~ N(0, D) one of the noise at the N inputs: D = s^2 I for Gaussian noise, else the
-reciprocal precisions of the sites of q(f), whose means are y~. Then
+Let g be a draw from the prior, and eps ~ N(0, D) one of the noise at the N inputs: D = s^2 I for
+Gaussian noise, else the reciprocal precisions of the sites of q(f), whose means are y~. Then
 
-    f(x) = g(x) + k(x, X) v,    (K + D) v = y~ - g(X) - eps                                               (D53)
+    f(x) = g(x) + k(x, X) v,    (K + D) v = y~ - g(X) - eps
+    (D53)
 
-is a draw of f given y~ (Matheron's rule; Wilson et al. 2020, arXiv:2002.09309). All S draws are right-hand sides of one
-system, solved by products with K in blocks; Lin et al. 2023 (arXiv:2306.11589) solve it by stochastic gradients.
+is a draw of f given y~ (Matheron's rule; Wilson et al. 2020, arXiv:2002.09309). All S draws are
+right-hand sides of one system, solved by products with K in blocks; Lin et al. 2023
+(arXiv:2306.11589) solve it by stochastic gradients.
 """
 
 from __future__ import annotations
@@ -62,13 +65,16 @@ class DataCorrection:
     def __call__(self, X: tf.Tensor, own: bool) -> tf.Tensor:
         """The correction [S, n, L] at X [n, D], or for `own` at X [S n, D].
 
-        n N (D + S L); for `own` S times that, and S n S L numbers, of which each draw takes its own.
+        n N (D + S L); for `own` S times that, and S n S L numbers, of which each draw takes its
+        own.
         """
         products = gram_product(self.kernel, self.points, X, self.coefficients)
         latents = self.coefficients.shape[1] // self.num_samples
         if not own:
             return tf.transpose(tf.reshape(products, [-1, latents, self.num_samples]), [2, 0, 1])
-        return tf.einsum("snls->snl", tf.reshape(products, [self.num_samples, -1, latents, self.num_samples]))
+        return tf.einsum(
+            "snls->snl", tf.reshape(products, [self.num_samples, -1, latents, self.num_samples])
+        )
 
 
 def data_correction(
@@ -87,14 +93,17 @@ def data_correction(
     :param data: X [N, D] and Y [N, P], all data.
     :param solver: tolerance and limits of the solve.
     :param rng: the source of noise.
-    :raises ModelError: for a model without a mean on all data, or one that has not been solved for with these data.
+    :raises ModelError: for a model without a mean on all data, or one that has not been solved for
+        with these data.
     :raises DataError: for unusable data.
     :raises NumericalError: if a matrix cannot be factorised, or a product overflows.
     """
     mean = _data_mean_of(model)
     X, Y = model.checked(data)
     if not mean.has_data(X.numpy()):
-        raise ModelError(f"The mean points of this {type(model).__name__} are not the rows of X. {_SOLVE_FIRST}")
+        raise ModelError(
+            f"The mean points of this {type(model).__name__} are not the rows of X. {_SOLVE_FIRST}"
+        )
     # 1) the sites of q(f): their precisions, and what its mean leaves of them
     a = mean.raw()
     K_a = gram_product(model.kernel, mean.points, None, a)
@@ -104,27 +113,38 @@ def data_correction(
     natural, weights, _ = sites_of(posterior_of(model, (X, Y), projections, a, K_a, inducing))
     left = natural / weights - K_a - a / weights
     if not tf.reduce_any(a != 0.0) and tf.reduce_any(left != 0.0):
-        raise ModelError(f"The mean of this {type(model).__name__} has coefficients of zero. {_SOLVE_FIRST}")
+        raise ModelError(
+            f"The mean of this {type(model).__name__} has coefficients of zero. {_SOLVE_FIRST}"
+        )
     # 2) one right-hand side for each draw, of which v = a solves the part that all have in common
     count = prior.num_samples
-    values = tf.concat([prior(X[start : start + ROWS]) for start in range(0, X.shape[0], ROWS)], axis=-1)
-    noise = tf.constant(rng.standard_normal(tuple(values.shape)), X.dtype) / tf.sqrt(tf.transpose(weights))
+    values = tf.concat(
+        [prior(X[start : start + ROWS]) for start in range(0, X.shape[0], ROWS)], axis=-1
+    )
+    noise = tf.constant(rng.standard_normal(tuple(values.shape)), X.dtype) / tf.sqrt(
+        tf.transpose(weights)
+    )
     drawn = tf.reshape(tf.transpose(values + noise, [2, 1, 0]), [X.shape[0], -1])
     target = tf.repeat(left, count, axis=1) - drawn
     system = MeanSystem(model.kernel, mean, projections, weights, target, draws=count)
     found = _solved(system, solver)
-    return DataCorrection(kernel, mean.points, tf.repeat(a, count, axis=1) + found.a, count, found.gap)
+    return DataCorrection(
+        kernel, mean.points, tf.repeat(a, count, axis=1) + found.a, count, found.gap
+    )
 
 
-_SOLVE_FIRST = "Run optimizers.ConjugateGradients().run(model, (X, Y)) or fit(model, (X, Y)) first, with the same data."
+_SOLVE_FIRST = (
+    "Run optimizers.ConjugateGradients().run(model, (X, Y)) or fit(model, (X, Y)) first, with the"
+    " same data."
+)
 
 
 def _data_mean_of(model: BasisGP | FullGP) -> DataMean:
     mean = model.basis.kernel_mean if isinstance(model, BasisGP) else None
     if not isinstance(mean, DataMean):
         raise ModelError(
-            f"data is for models with a mean on all data, and this {type(model).__name__} has none: leave data out for draws "
-            'of q(f), or build ODVGP(kernel, likelihood, "data", beta).'
+            f"data is for models with a mean on all data, and this {type(model).__name__} has none:"
+            ' leave data out for draws of q(f), or build ODVGP(kernel, likelihood, "data", beta).'
         )
     return mean
 
@@ -136,14 +156,17 @@ def _solved(system: MeanSystem, solver: ConjugateGradients) -> MeanSolution:
     with tqdm(disable=not solver.progress, bar_format="{desc}") as line:
 
         def report(products: int, share: float, gap: float) -> None:
-            line.set_description_str(f"{system.draws} draws: {products + share:.1f} products, gap {gap:.3g} nats")
+            line.set_description_str(
+                f"{system.draws} draws: {products + share:.1f} products, gap {gap:.3g} nats"
+            )
 
         found = solver.solver(low)(system, nothing, nothing, deadline=math.inf, report=report)
     if found.gap > solver.tolerance:
         warnings.warn(
-            f"The draws were solved for to a gap of {found.gap:.2g} nats in place of {solver.tolerance:.2g} "
-            f"({found.reason}): their values are within {math.sqrt(2.0 * found.gap):.2g} prior standard deviations of exact "
-            "ones. Pass solver=ConjugateGradients(...) with more max_products or a higher rank.",
+            f"The draws were solved for to a gap of {found.gap:.2g} nats in place of"
+            f" {solver.tolerance:.2g} ({found.reason}): their values are within"
+            f" {math.sqrt(2.0 * found.gap):.2g} prior standard deviations of exact ones. Pass"
+            " solver=ConjugateGradients(...) with more max_products or a higher rank.",
             stacklevel=4,
         )
     return found

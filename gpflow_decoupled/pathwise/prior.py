@@ -1,11 +1,15 @@
-"""Functions drawn from a GP prior: g(x) = phi(x)^T w with features phi of the kernel and weights w ~ N(0, I).
+"""Functions drawn from a GP prior: g(x) = phi(x)^T w with features phi of the kernel and weights w
+~ N(0, I).
 
-A stationary kernel is variance E[cos(omega^T (x - x'))], with omega drawn from its spectral density (Bochner's theorem).
-F draws of omega therefore give 2 F features whose inner product estimates the kernel,
+A stationary kernel is variance E[cos(omega^T (x - x'))], with omega drawn from its spectral density
+(Bochner's theorem). F draws of omega therefore give 2 F features whose inner product estimates the
+kernel,
 
-    phi(x) = sqrt(variance / F) (cos omega_1^T x, ..., cos omega_F^T x, sin omega_1^T x, ..., sin omega_F^T x)
+    phi(x) = sqrt(variance / F) (cos omega_1^T x, ..., cos omega_F^T x, sin omega_1^T x, ..., sin
+    omega_F^T x)
 
-(Rahimi & Recht, "Random Features for Large-Scale Kernel Machines", 2007). For x in units of the lengthscales and z ~ N(0, I),
+(Rahimi & Recht, "Random Features for Large-Scale Kernel Machines", 2007). For x in units of the
+lengthscales and z ~ N(0, I),
 
 | kernel | omega |
 |---|---|
@@ -13,9 +17,9 @@ F draws of omega therefore give 2 F features whose inner product estimates the k
 | Matern with smoothness nu | z / sqrt(c / 2 nu), c ~ chi^2 with 2 nu degrees of freedom: Student's t |
 | RationalQuadratic with alpha | z sqrt(s), s ~ Gamma(alpha, 1 / alpha): a mixture of squared exponentials |
 
-The features of linear kernels (one per input column) and constant kernels (one) are exact. A sum of kernels has the features
-of all of its terms.
-"""
+The features of linear kernels (one per input column) and constant kernels (one) are exact. A sum of
+kernels has the features of all of its terms.
+"""  # noqa: E501
 
 from __future__ import annotations
 
@@ -43,11 +47,15 @@ Features = Callable[[tf.Tensor], tf.Tensor]
 """A function of inputs X [N, D] that returns phi(X) [N, K]."""
 _DEGREES = {Matern12: 1, Matern32: 3, Matern52: 5}
 """2 nu."""
-_KNOWN = "SquaredExponential, Matern12, Matern32, Matern52, RationalQuadratic, Linear, Constant and sums of them"
+_KNOWN = (
+    "SquaredExponential, Matern12, Matern32, Matern52, RationalQuadratic, Linear, Constant and sums"
+    " of them"
+)
 
 
 class PriorDraws:
-    """S functions drawn from the prior GP(0, k_l) of each of L latent functions; made by `draw_prior`.
+    """S functions drawn from the prior GP(0, k_l) of each of L latent functions; made by
+    `draw_prior`.
 
     :param features: phi of each latent; latents with the same kernel share theirs.
     :param weights: w of each latent, [S, K].
@@ -70,30 +78,38 @@ class PriorDraws:
         """The values of the drawn functions; cost S N K per latent.
 
         :param X: inputs [N, D], or a list with one such array per latent.
-        :param own: X is [S N, D], with N inputs for each draw, and each draw is evaluated at its own inputs only.
+        :param own: X is [S N, D], with N inputs for each draw, and each draw is evaluated at its
+            own inputs only.
         :return: [S, L, N].
         """
         inputs = X if isinstance(X, list) else [X] * len(self.features)
         values = []
         for phi, w, x in zip(self.features, self.weights, inputs):
             if own:
-                values.append(tf.einsum("snk,sk->sn", tf.reshape(phi(x), [w.shape[0], -1, w.shape[1]]), w))
+                values.append(
+                    tf.einsum("snk,sk->sn", tf.reshape(phi(x), [w.shape[0], -1, w.shape[1]]), w)
+                )
             else:
                 values.append(tf.matmul(w, phi(x), transpose_b=True))
         return tf.stack(values, axis=1)
 
 
 def draw_prior(
-    kernels: list[Kernel], num_dims: int, num_samples: int, num_frequencies: int, rng: np.random.Generator
+    kernels: list[Kernel],
+    num_dims: int,
+    num_samples: int,
+    num_frequencies: int,
+    rng: np.random.Generator,
 ) -> PriorDraws:
     """Draw functions from the priors of several latent functions.
 
-    :param kernels: the kernel of each latent: SquaredExponential, Matern, RationalQuadratic, Linear, Constant or a sum of
-        them. Latents with the same kernel object share its features and have independent weights.
+    :param kernels: the kernel of each latent: SquaredExponential, Matern, RationalQuadratic,
+        Linear, Constant or a sum of them. Latents with the same kernel object share its features
+        and have independent weights.
     :param num_dims: the number of columns of the inputs.
     :param num_samples: S, the number of draws.
-    :param num_frequencies: F, the number of random frequencies of a stationary kernel. The error of the covariance is about
-        variance / sqrt(F).
+    :param num_frequencies: F, the number of random frequencies of a stationary kernel. The error of
+        the covariance is about variance / sqrt(F).
     :param rng: the source of frequencies and weights.
     :return: the functions, to be evaluated at inputs X [N, D].
     :raises DataError: for another kernel, whose spectral density is not known here.
@@ -105,7 +121,10 @@ def draw_prior(
     made = {id(kernel): _features(kernel, num_dims, num_frequencies, rng) for kernel in kernels}
     features = [made[id(kernel)] for kernel in kernels]
     probe = tf.zeros([1, num_dims], kernels[0].parameters[0].dtype)
-    weights = [tf.constant(rng.standard_normal((num_samples, phi(probe).shape[1])), probe.dtype) for phi in features]
+    weights = [
+        tf.constant(rng.standard_normal((num_samples, phi(probe).shape[1])), probe.dtype)
+        for phi in features
+    ]
     return PriorDraws(features, weights)
 
 
@@ -123,13 +142,17 @@ def _features(kernel: Kernel, num_dims: int, count: int, rng: np.random.Generato
 
     def stationary(X: tf.Tensor) -> tf.Tensor:
         angles = tf.matmul(kernel.scale(kernel.slice(X, None)[0]), omega)
-        return tf.sqrt(kernel.variance / count) * tf.concat([tf.cos(angles), tf.sin(angles)], axis=1)
+        return tf.sqrt(kernel.variance / count) * tf.concat(
+            [tf.cos(angles), tf.sin(angles)], axis=1
+        )
 
     return stationary
 
 
 def _frequencies(kernel: Kernel, shape: tuple[int, int], rng: np.random.Generator) -> np.ndarray:
-    """Draws [D, F] from the spectral density of a kernel, for inputs in units of its lengthscales."""
+    """Draws [D, F] from the spectral density of a kernel, for inputs in units of its
+    lengthscales.
+    """
     z = rng.normal(size=shape)
     if type(kernel) is SquaredExponential:
         return z
@@ -140,6 +163,7 @@ def _frequencies(kernel: Kernel, shape: tuple[int, int], rng: np.random.Generato
         alpha = float(tf.convert_to_tensor(kernel.alpha))
         return z * np.sqrt(rng.gamma(alpha, 1.0 / alpha, shape[1]))
     raise DataError(
-        f"Functions cannot be drawn from the prior of {type(kernel).__name__}, because its spectral density is not known "
-        f"here. They can be drawn for {_KNOWN}. For draws at given inputs use predict_f_samples."
+        f"Functions cannot be drawn from the prior of {type(kernel).__name__}, because its spectral"
+        f" density is not known here. They can be drawn for {_KNOWN}. For draws at given inputs use"
+        " predict_f_samples."
     )

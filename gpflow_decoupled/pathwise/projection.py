@@ -1,15 +1,17 @@
-"""What a draw from the prior implies for the values on which a basis conditions, in whitened coordinates.
+"""What a draw from the prior implies for the values on which a basis conditions, in whitened
+coordinates.
 
-Under a Gaussian basis f(x) has the variance k(x, x) - |minus(x)|^2 + |plus(x)|^2, where `minus` and `plus` are the features of
-`bases.base.Features`. Let g be a draw from the prior, and eta ~ N(0, I) a function of g and of fresh noise with
-cov(g(x), eta) = minus(x). Then g(x) - minus(x)^T eta has the covariance of the first two terms, at all x at once (Matheron's
-rule; Wilson et al. 2020, arXiv:2002.09309). This eta is
+Under a Gaussian basis f(x) has the variance k(x, x) - |minus(x)|^2 + |plus(x)|^2, where `minus` and
+`plus` are the features of `bases.base.Features`. Let g be a draw from the prior, and eta ~ N(0, I)
+a function of g and of fresh noise with cov(g(x), eta) = minus(x). Then g(x) - minus(x)^T eta has
+the covariance of the first two terms, at all x at once (Matheron's rule; Wilson et al. 2020,
+arXiv:2002.09309). This eta is
 
 | the basis conditions on | eta |
 |---|---|
 | values at inducing points, K_b = L L^T | L^-1 g(beta) |
 | observations with sites of precision Lambda, B = I + Lambda^1/2 K Lambda^1/2 = L_B L_B^T | L_B^-1 (Lambda^1/2 g(X) + noise) |
-"""
+"""  # noqa: E501
 
 from __future__ import annotations
 
@@ -22,7 +24,16 @@ import tensorflow as tf
 from gpflow.inducing_variables import InducingPoints, InducingVariables
 from gpflow.kernels import Kernel
 
-from ..bases import Basis, CoupledBasis, DecoupledBasis, DualBasis, HybridBasis, OrthogonalBasis, SiteBasis, SolveBasis
+from ..bases import (
+    Basis,
+    CoupledBasis,
+    DecoupledBasis,
+    DualBasis,
+    HybridBasis,
+    OrthogonalBasis,
+    SiteBasis,
+    SolveBasis,
+)
 from ..bases.coupled import CoupledState
 from ..bases.decoupled import DecoupledState
 from ..bases.dual import DualState
@@ -39,9 +50,14 @@ from .prior import PriorDraws
 
 @singledispatch
 def prior_coordinates(
-    basis: Basis, state: tuple[tf.Tensor, ...], kernel: Kernel, prior: PriorDraws, rng: np.random.Generator
+    basis: Basis,
+    state: tuple[tf.Tensor, ...],
+    kernel: Kernel,
+    prior: PriorDraws,
+    rng: np.random.Generator,
 ) -> tuple[tf.Tensor, ...]:
-    """The whitened values eta that draws from the prior imply; register an implementation for a basis of your own.
+    """The whitened values eta that draws from the prior imply; register an implementation for a
+    basis of your own.
 
     :param basis: the basis, by whose class the implementation is chosen.
     :param state: the result of `basis.factor(kernel)`.
@@ -60,8 +76,8 @@ def prior_coordinates(
             return (tf.linalg.triangular_solve(state.chol, values[..., None])[..., 0],)
     """
     raise ModelError(
-        f"Pathwise samples are not known for {type(basis).__name__}: for draws at given inputs use predict_f_samples, or "
-        "register the basis with pathwise.prior_coordinates."
+        f"Pathwise samples are not known for {type(basis).__name__}: for draws at given inputs use"
+        " predict_f_samples, or register the basis with pathwise.prior_coordinates."
     )
 
 
@@ -82,9 +98,15 @@ def _of_inducing_points(
 
 @prior_coordinates.register
 def _of_decoupled(
-    basis: DecoupledBasis, state: DecoupledState, kernel: Kernel, prior: PriorDraws, rng: np.random.Generator
+    basis: DecoupledBasis,
+    state: DecoupledState,
+    kernel: Kernel,
+    prior: PriorDraws,
+    rng: np.random.Generator,
 ) -> tuple[tf.Tensor, ...]:
-    """As for inducing points if the covariance is "coupled", and otherwise as for noisy observations of C^T f(beta)."""
+    """As for inducing points if the covariance is "coupled", and otherwise as for noisy
+    observations of C^T f(beta).
+    """
     if basis.covariance == "coupled":
         return _of_inducing_points(basis, state, kernel, prior, rng)
     # (D7): V = (K_b^-1 + C C^T)^-1 on beta, as if C^T f(beta) were observed with unit noise
@@ -97,7 +119,11 @@ def _of_decoupled(
 
 @prior_coordinates.register
 def _of_solve(
-    basis: SolveBasis, state: SolveState, kernel: Kernel, prior: PriorDraws, rng: np.random.Generator
+    basis: SolveBasis,
+    state: SolveState,
+    kernel: Kernel,
+    prior: PriorDraws,
+    rng: np.random.Generator,
 ) -> tuple[tf.Tensor, ...]:
     """Two parts: eta of beta, and that of the residual of g at gamma given beta."""
     jitter = gram_to_factor(kernel, basis.beta) - gram(kernel, basis.beta)
@@ -120,31 +146,39 @@ def _of_observations(
     """eta = L_B^-1 (Lambda^1/2 g(X) + noise), where the noise has unit variance."""
     if getattr(basis, "form", "function") != "function":
         raise DataError(
-            "Pathwise samples need a model in function space. The posterior of a model in weight space is one of its weights: "
-            "draw these from models.weights_posterior(model)."
+            "Pathwise samples need a model in function space. The posterior of a model in weight"
+            " space is one of its weights: draw these from models.weights_posterior(model)."
         )
     values = prior(basis.X)
     return (solve_draws(state.chol, state.scale * values + normal(values, rng)),)
 
 
 def _points(kernel: Kernel, points: InducingVariables) -> tf.Tensor | list[tf.Tensor]:
-    """The inducing points [M, D], or a list with those of each latent; raises `DataError` for other inducing variables."""
+    """The inducing points [M, D], or a list with those of each latent; raises `DataError` for other
+    inducing variables.
+    """
     pairs = split_latents(kernel, points)
     for _, z in pairs:
         if type(z) is not InducingPoints:
             raise DataError(
-                f"Pathwise samples need inducing points, not {type(z).__name__}: for draws at given inputs use "
-                "predict_f_samples."
+                f"Pathwise samples need inducing points, not {type(z).__name__}: for draws at given"
+                " inputs use predict_f_samples."
             )
     inputs = [tf.convert_to_tensor(z.Z) for _, z in pairs]
     return inputs[0] if len(inputs) == 1 else inputs
 
 
-def _whitened(chol: tf.Tensor, values: tf.Tensor, jitter: tf.Tensor, rng: np.random.Generator) -> tf.Tensor:
-    """L^-1 (values + noise) [S, L, M] for L [G, M, M], where the noise has the variance of the jitter in L L^T."""
+def _whitened(
+    chol: tf.Tensor, values: tf.Tensor, jitter: tf.Tensor, rng: np.random.Generator
+) -> tf.Tensor:
+    """L^-1 (values + noise) [S, L, M] for L [G, M, M], where the noise has the variance of the
+    jitter in L L^T.
+    """
     return solve_draws(chol, values + _deviation(jitter) * normal(values, rng))
 
 
 def _deviation(jitter: tf.Tensor) -> tf.Tensor:
-    """The standard deviations on the diagonal of a jitter matrix, which round-off may have made negative."""
+    """The standard deviations on the diagonal of a jitter matrix, which round-off may have made
+    negative.
+    """
     return tf.sqrt(tf.maximum(tf.linalg.diag_part(jitter), 0.0))

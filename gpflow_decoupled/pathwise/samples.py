@@ -1,4 +1,6 @@
-"""Functions drawn from a posterior: draws from the prior, with a correction at what it conditions on (Matheron's rule)."""
+"""Functions drawn from a posterior: draws from the prior, with a correction at what it conditions
+on (Matheron's rule).
+"""
 
 from __future__ import annotations
 
@@ -41,14 +43,16 @@ class Correction(Protocol):
         """What the draws are conditioned on, by name."""
 
     def __call__(self, X: tf.Tensor, own: bool) -> tf.Tensor:
-        """The correction [S, N, L] at inputs X [N, D], or for `own` at those of each draw, X [S N, D]."""
+        """The correction [S, N, L] at inputs X [N, D], or for `own` at those of each draw, X
+        [S N, D].
+        """
 
 
 class PathwiseSamples:
     """S functions drawn from a posterior by `pathwise_samples`, to be called at inputs X [N, D].
 
-    They remain the same functions when the model is trained further. They can be differentiated with respect to X and called
-    inside `tf.function`.
+    They remain the same functions when the model is trained further. They can be differentiated
+    with respect to X and called inside `tf.function`.
 
     :param prior: S draws from the prior.
     :param correction: what makes draws from the posterior of them.
@@ -75,7 +79,9 @@ class PathwiseSamples:
 
     def __repr__(self) -> str:
         """One line: the kernel, the number of functions, and of what they are given."""
-        return one_line(self, kernel_name(self._kernel), samples=self.num_samples, **self._correction.sizes)
+        return one_line(
+            self, kernel_name(self._kernel), samples=self.num_samples, **self._correction.sizes
+        )
 
     @property
     def num_samples(self) -> int:
@@ -84,7 +90,8 @@ class PathwiseSamples:
 
     @property
     def gap(self) -> float:
-        """Nats: the values are within sqrt(2 gap) prior standard deviations of those that an exact solve gives.
+        """Nats: the values are within sqrt(2 gap) prior standard deviations of those that an exact
+        solve gives.
 
         It is 0 for draws of q(f), for which nothing is solved iteratively.
         """
@@ -93,23 +100,26 @@ class PathwiseSamples:
     def __call__(self, X: InputData) -> tf.Tensor:
         """The values of the functions.
 
-        The cost per latent is N (F + M^2) + S N (F + M) for F random frequencies; if each draw has inputs of its own, the
-        first term has S N in the place of N. Of draws given all N_data training data it is N (F + N_data) S, and the kernel is
-        computed once for all draws.
+        The cost per latent is N (F + M^2) + S N (F + M) for F random frequencies; if each draw has
+        inputs of its own, the first term has S N in the place of N. Of draws given all N_data
+        training data it is N (F + N_data) S, and the kernel is computed once for all draws.
 
         :param X: inputs [N, D] for all draws, or [S, N, D], N inputs for each draw.
         :return: the values [S, N, P].
-        :raises DataError: for unusable inputs, and if X has rank 3 and not S entries in its first axis.
+        :raises DataError: for unusable inputs, and if X has rank 3 and not S entries in its first
+        axis.
         """
         X = as_inputs(X, "X", self._num_dims, float_type(self._kernel))
         own = X.shape.rank == 3
         if own and X.shape[0] != self.num_samples:
             raise DataError(
-                f"X has shape {tuple(X.shape)} and there are {self.num_samples} draws: pass X [N, D] for all of them, or "
-                f"[{self.num_samples}, N, D], N inputs for each."
+                f"X has shape {tuple(X.shape)} and there are {self.num_samples} draws: pass X [N,"
+                f" D] for all of them, or [{self.num_samples}, N, D], N inputs for each."
             )
         inputs = tf.reshape(X, [-1, X.shape[-1]]) if own else X
-        values = tf.linalg.matrix_transpose(self._prior(inputs, own)) + self._correction(inputs, own)
+        values = tf.linalg.matrix_transpose(self._prior(inputs, own)) + self._correction(
+            inputs, own
+        )
         if isinstance(self._kernel, LinearCoregionalization):
             values = tf.einsum("snl,pl->snp", values, tf.convert_to_tensor(self._kernel.W))
         return values + self._mean_function(X)
@@ -126,35 +136,42 @@ def pathwise_samples(
 ) -> PathwiseSamples:
     """Draw functions from the posterior of a model.
 
-    A draw can be evaluated at any inputs, at a cost that grows linearly with their number. The correction from prior to
-    posterior is exact. The prior is approximated by F random frequencies, with an error of the covariance of about
-    variance / sqrt(F) away from the data. `predict_f_samples` is exact, and costs N^3 for N inputs.
+    A draw can be evaluated at any inputs, at a cost that grows linearly with their number. The
+    correction from prior to posterior is exact. The prior is approximated by F random frequencies,
+    with an error of the covariance of about variance / sqrt(F) away from the data.
+    `predict_f_samples` is exact, and costs N^3 for N inputs.
 
-    Without `data` the draws are of q(f), whose covariance is that of beta where the mean is on all data: too wide. With `data`
-    they are of f given all data, (D53). Their mean is that of the model, and for Gaussian noise their covariance is the exact
-    one. For other likelihoods it is that of the Gaussian posterior with the sites that q(f) suggests as it is; those of
-    negative precision count as no observations. Latents that a `LinearCoregionalization` mixes are independent, as in q(f).
+    Without `data` the draws are of q(f), whose covariance is that of beta where the mean is on all
+    data: too wide. With `data` they are of f given all data, (D53). Their mean is that of the
+    model, and for Gaussian noise their covariance is the exact one. For other likelihoods it is
+    that of the Gaussian posterior with the sites that q(f) suggests as it is; those of negative
+    precision count as no observations. Latents that a `LinearCoregionalization` mixes are
+    independent, as in q(f).
 
     :param model: a model of this package whose posterior is Gaussian and in function space.
     :param num_samples: S, the number of functions.
-    :param data: all data, X [N, D] and Y [N, P], for a model with `gamma="data"` that was run or fitted with them.
-    :param solver: how the coefficients of the draws given `data` are solved for; its `tolerance` is the gap of each draw, in
-        nats. Values are then within sqrt(2 gap) prior standard deviations of those of an exact solve, at any input; most are
-        far closer. `float32`, `rank`, `max_products`, `certify` and `progress` mean what they mean in a run. By default
+    :param data: all data, X [N, D] and Y [N, P], for a model with `gamma="data"` that was run or
+        fitted with them.
+    :param solver: how the coefficients of the draws given `data` are solved for; its `tolerance` is
+        the gap of each draw, in nats. Values are then within sqrt(2 gap) prior standard deviations
+        of those of an exact solve, at any input; most are far closer. `float32`, `rank`,
+        `max_products`, `certify` and `progress` mean what they mean in a run. By default
         `ConjugateGradients(tolerance=1e-3)`.
     :param num_frequencies: F, the number of random frequencies of a stationary kernel.
     :param seed: the seed of frequencies and draws, or their source.
-    :return: the functions. Cost: `basis.factor`, and S (M F + M^2). With `data` N S F, N R^2 for the R points of the
-        preconditioner, and N^2 (D + S L) for each product, which all draws share; memory N (R + S L), and never N^2.
-    :raises DataError: for numbers below 1, unusable data, and for kernels and inducing variables that do not allow it.
-    :raises ModelError: for a model of another family; with `data`, for one without a mean on all data, and for one whose mean
-        was not solved for with these data.
+    :return: the functions. Cost: `basis.factor`, and S (M F + M^2). With `data` N S F, N R^2 for
+        the R points of the preconditioner, and N^2 (D + S L) for each product, which all draws
+        share; memory N (R + S L), and never N^2.
+    :raises DataError: for numbers below 1, unusable data, and for kernels and inducing variables
+        that do not allow it.
+    :raises ModelError: for a model of another family; with `data`, for one without a mean on all
+        data, and for one whose mean was not solved for with these data.
     :raises UnknownOptionError: for a solver without data, or one that is not `ConjugateGradients`.
     :raises NumericalError: with `data`, if a matrix cannot be factorised.
 
-    Sources: Wilson, Borovitskiy, Terenin, Mostowsky & Deisenroth 2020, "Efficiently sampling functions from Gaussian process
-    posteriors" (arXiv:2002.09309), and for draws given all data by iterative solvers Lin, Antoran, Padhy, Janz,
-    Hernandez-Lobato & Terenin 2023 (arXiv:2306.11589).
+    Sources: Wilson, Borovitskiy, Terenin, Mostowsky & Deisenroth 2020, "Efficiently sampling
+    functions from Gaussian process posteriors" (arXiv:2002.09309), and for draws given all data by
+    iterative solvers Lin, Antoran, Padhy, Janz, Hernandez-Lobato & Terenin 2023 (arXiv:2306.11589).
 
     Example::
 
@@ -173,7 +190,9 @@ def pathwise_samples(
         raise ModelError(_wrong_model(model))
     _check_solver(solver, data)
     rng = np.random.default_rng(seed)
-    kernel = deepcopy(model.kernel)  # so that the draws do not change when the model is trained further
+    kernel = deepcopy(
+        model.kernel
+    )  # so that the draws do not change when the model is trained further
     kernels = [k for (k,) in split_latents(kernel)]
     X = _some_input(model)
     repeats = model.basis.num_latent_gps // len(kernels)
@@ -182,31 +201,36 @@ def pathwise_samples(
     if data is None:
         correction = basis_correction(model, kernel, prior, X, rng)
     else:
-        correction = data_correction(model, kernel, prior, data, solver or ConjugateGradients(_TOLERANCE), rng)
+        correction = data_correction(
+            model, kernel, prior, data, solver or ConjugateGradients(_TOLERANCE), rng
+        )
     return PathwiseSamples(prior, correction, kernel, deepcopy(model.mean_function), model.num_dims)
 
 
 def _check_solver(solver: ConjugateGradients | None, data: RegressionData | None) -> None:
     if solver is not None and not isinstance(solver, ConjugateGradients):
         raise UnknownOptionError(
-            f"solver={solver!r}: draws given all data are solved for by optimizers.ConjugateGradients(...)."
+            f"solver={solver!r}: draws given all data are solved for by"
+            " optimizers.ConjugateGradients(...)."
         )
     if solver is not None and data is None:
         raise UnknownOptionError(
-            "solver is for draws given all data: pass data=(X, Y), or leave solver out for draws of q(f)."
+            "solver is for draws given all data: pass data=(X, Y), or leave solver out for draws of"
+            " q(f)."
         )
 
 
 def _wrong_model(model: object) -> str:
     """The message for a model of another family: what is taken, and what to use for this one."""
     message = (
-        "pathwise_samples takes a model of gpflow_decoupled.models with a Gaussian posterior in function space (ODVGP, "
-        f"SOLVEGP, HDVGP, DVGP, SparseCVIGP, CVIGP, LCLGP, BasisGP), and got {type(model).__name__}"
+        "pathwise_samples takes a model of gpflow_decoupled.models with a Gaussian posterior in"
+        " function space (ODVGP, SOLVEGP, HDVGP, DVGP, SparseCVIGP, CVIGP, LCLGP, BasisGP), and"
+        f" got {type(model).__name__}"
     )
     if isinstance(model, SVGP):
         return (
-            f"{message}. Use BasisGP(kernel, likelihood, CoupledBasis(Z, q_mu=..., q_sqrt=..., whiten=...)) with the same "
-            "parameters, which has the same posterior."
+            f"{message}. Use BasisGP(kernel, likelihood, CoupledBasis(Z, q_mu=..., q_sqrt=...,"
+            " whiten=...)) with the same parameters, which has the same posterior."
         )
     if isinstance(model, GPModel):
         return f"{message}. For draws at given inputs use its predict_f_samples(Xnew, num_samples)."
@@ -220,7 +244,8 @@ def _some_input(model: BasisGP | FullGP) -> tf.Tensor:
     inputs = point_values(model.basis.beta)
     if not inputs:
         raise DataError(
-            f"Pathwise samples need inducing points, not {type(model.basis.beta).__name__}: for draws at given inputs use "
-            "predict_f_samples, or for weights models.weights_posterior(model)."
+            f"Pathwise samples need inducing points, not {type(model.basis.beta).__name__}: for"
+            " draws at given inputs use predict_f_samples, or for weights"
+            " models.weights_posterior(model)."
         )
     return tf.convert_to_tensor(inputs[0])[:1]

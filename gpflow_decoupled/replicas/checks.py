@@ -22,22 +22,38 @@ from ..errors import DataError
 from .group import Group
 
 _REASONS: tuple[tuple[str, str], ...] = (
-    ("Parameter", "its replicas do not wait for each other, and a natural gradient needs the sums of all of them"),
-    ("CentralStorage", "it keeps variables in one place, and its replicas read them one after the other"),
+    (
+        "Parameter",
+        (
+            "its replicas do not wait for each other, and a natural gradient needs the sums of all"
+            " of them"
+        ),
+    ),
+    (
+        "CentralStorage",
+        "it keeps variables in one place, and its replicas read them one after the other",
+    ),
     ("TPU", "TPUs compute in float32 with XLA, and nothing here has been tried on them"),
-    ("OneDevice", "one device has nothing to add up: leave strategy out, and use tf.device to choose the device"),
+    (
+        "OneDevice",
+        (
+            "one device has nothing to add up: leave strategy out, and use tf.device to choose the"
+            " device"
+        ),
+    ),
     ("Default", "it is TensorFlow's default, with one replica: leave strategy out"),
 )
 """For strategies whose class has this in its name, why they are refused."""
 
 
 def check_strategy(strategy: object, variables: Iterable[tf.Variable] = ()) -> None:
-    """Refuse a strategy whose replicas do not take each step together, and one that was used and not passed.
+    """Refuse a strategy whose replicas do not take each step together, and one that was used and
+    not passed.
 
     :param strategy: what a user passed.
     :param variables: of the model, of any shapes [...].
-    :raises DataError: unless it is a `MirroredStrategy` or a `MultiWorkerMirroredStrategy`, or None outside of a scope of
-        several replicas and with variables that no strategy mirrors.
+    :raises DataError: unless it is a `MirroredStrategy` or a `MultiWorkerMirroredStrategy`, or None
+        outside of a scope of several replicas and with variables that no strategy mirrors.
 
     Example::
 
@@ -47,26 +63,34 @@ def check_strategy(strategy: object, variables: Iterable[tf.Variable] = ()) -> N
         around = tf.distribute.get_strategy()
         if around.num_replicas_in_sync > 1:
             raise DataError(
-                f"This runs in the scope of a {type(around).__name__} with {around.num_replicas_in_sync} replicas, which was "
-                "not passed: use fit(..., strategy=strategy)."
+                f"This runs in the scope of a {type(around).__name__} with"
+                f" {around.num_replicas_in_sync} replicas, which was not passed: use fit(...,"
+                " strategy=strategy)."
             )
         if any(isinstance(variable, tf.distribute.DistributedValues) for variable in variables):
             raise DataError(
-                "The model was built in the scope of a tf.distribute strategy, which was not passed: use "
-                "fit(..., strategy=strategy)."
+                "The model was built in the scope of a tf.distribute strategy, which was not"
+                " passed: use fit(..., strategy=strategy)."
             )
         return
-    if isinstance(strategy, (tf.distribute.MirroredStrategy, tf.distribute.MultiWorkerMirroredStrategy)):
+    if isinstance(
+        strategy, (tf.distribute.MirroredStrategy, tf.distribute.MultiWorkerMirroredStrategy)
+    ):
         return
     name = type(strategy).__name__
-    reason = next((why for part, why in _REASONS if part in name), "it is none of the two that are known here")
+    reason = next(
+        (why for part, why in _REASONS if part in name), "it is none of the two that are known here"
+    )
     raise DataError(
-        f"strategy is a {name}, which does not work here: {reason}. Pass a tf.distribute.MirroredStrategy, for the devices of "
-        "one process, or a tf.distribute.MultiWorkerMirroredStrategy, for several processes."
+        f"strategy is a {name}, which does not work here: {reason}. Pass a"
+        " tf.distribute.MirroredStrategy, for the devices of one process, or a"
+        " tf.distribute.MultiWorkerMirroredStrategy, for several processes."
     )
 
 
-def refuse_elsewhere(strategy: tf.distribute.Strategy | None, variables: Mapping[str, tf.Variable], fix: str) -> None:
+def refuse_elsewhere(
+    strategy: tf.distribute.Strategy | None, variables: Mapping[str, tf.Variable], fix: str
+) -> None:
     """Refuse variables of which a strategy has no copy for each replica.
 
     :param strategy: that trains them; None refuses nothing.
@@ -80,11 +104,13 @@ def refuse_elsewhere(strategy: tf.distribute.Strategy | None, variables: Mapping
 
 
 def apply_trainable(variables: Iterable[tf.Variable]) -> None:
-    """Let `gpflow.set_trainable` have its effect on mirrored variables, whose copies keep the flag that they were made with.
+    """Let `gpflow.set_trainable` have its effect on mirrored variables, whose copies keep the flag
+    that they were made with.
 
     GPflow writes the flag to the mirrored variable, and TensorFlow reads that of its first copy.
 
-    :param variables: of a model, of any shapes [...]; those that no strategy mirrors stay as they are.
+    :param variables: of a model, of any shapes [...]; those that no strategy mirrors stay as they
+        are.
 
     Example::
 
@@ -106,10 +132,15 @@ def group_of(model: tf.Module, strategy: tf.distribute.Strategy | None) -> Group
 
     :param model: that a user passed.
     :param strategy: that was passed with it, or None.
-    :raises DataError: for a strategy that does not work here, or that has no copies of the variables of the model.
+    :raises DataError: for a strategy that does not work here, or that has no copies of the
+    variables of the model.
     """
     check_strategy(strategy, model.variables)
-    refuse_elsewhere(strategy, named_variables(model), "build the whole model inside of `with strategy.scope():`.")
+    refuse_elsewhere(
+        strategy,
+        named_variables(model),
+        "build the whole model inside of `with strategy.scope():`.",
+    )
     apply_trainable(model.variables)
     return Group(strategy)
 
@@ -127,7 +158,9 @@ def refuse_other_workers(
     """
     parameters = parameter_dict(model)
     group.refuse_unlike({"the names of the Parameters": list(parameters), "the settings": settings})
-    digests = {f"parameter {name}": zlib.crc32(one.numpy().tobytes()) for name, one in parameters.items()}
+    digests = {
+        f"parameter {name}": zlib.crc32(one.numpy().tobytes()) for name, one in parameters.items()
+    }
     data = [zlib.crc32(np.ascontiguousarray(array).tobytes()) for array in arrays]
     group.refuse_unlike({"the number of rows": len(arrays[0]), "the data": data, **digests})
 
@@ -140,7 +173,12 @@ def named_variables(model: tf.Module) -> dict[str, tf.Variable]:
         fix = "build the model inside of `with strategy.scope():`."
         refuse_elsewhere(strategy, named_variables(model), fix)
     """
-    leaves = {name: getattr(leaf, "unconstrained_variable", leaf) for name, leaf in parameter_dict(model).items()}
+    leaves = {
+        name: getattr(leaf, "unconstrained_variable", leaf)
+        for name, leaf in parameter_dict(model).items()
+    }
     known = {variable.ref() for variable in leaves.values()}
-    others = {variable.name: variable for variable in model.variables if variable.ref() not in known}
+    others = {
+        variable.name: variable for variable in model.variables if variable.ref() not in known
+    }
     return {f"{type(model).__name__}{name}": variable for name, variable in leaves.items()} | others

@@ -16,11 +16,13 @@ Data = TypeVar("Data")
 
 
 def dataset_of(data: Data, group: Group) -> Data | tf.data.Dataset:
-    """The data of this worker: what was passed, or what a function of `tf.distribute.InputContext` returns.
+    """The data of this worker: what was passed, or what a function of `tf.distribute.InputContext`
+    returns.
 
     :param data: as a user has passed them: arrays, a dataset, or a function.
     :param group: the workers of the run.
-    :raises DataError: for a dataset that each of several workers would read in full, and for what the function must not be.
+    :raises DataError: for a dataset that each of several workers would read in full, and for what
+        the function must not be.
 
     Example::
 
@@ -30,26 +32,31 @@ def dataset_of(data: Data, group: Group) -> Data | tf.data.Dataset:
     """
     if isinstance(data, tf.data.Dataset) and group.workers > 1:
         raise DataError(
-            f"Each of {group.workers} workers would read all of this dataset: pass a function of a tf.distribute.InputContext "
-            "that returns the shard of one, as lambda context: "
-            "dataset.shard(context.num_input_pipelines, context.input_pipeline_id)."
+            f"Each of {group.workers} workers would read all of this dataset: pass a function of a"
+            " tf.distribute.InputContext that returns the shard of one, as lambda context:"
+            " dataset.shard(context.num_input_pipelines, context.input_pipeline_id)."
         )
-    if isinstance(data, tf.data.Dataset) or not callable(data) or (group.workers == 1 and starts_passes(data)):
+    if (
+        isinstance(data, tf.data.Dataset)
+        or not callable(data)
+        or (group.workers == 1 and starts_passes(data))
+    ):
         return data
     if group.strategy is None:
         raise DataError(
-            "A function of one argument is for several workers: pass strategy, or the dataset itself, or a function without "
-            "arguments that returns an iterator of batches."
+            "A function of one argument is for several workers: pass strategy, or the dataset"
+            " itself, or a function without arguments that returns an iterator of batches."
         )
     if starts_passes(data):
         raise DataError(
-            f"Each of {group.workers} workers would read all batches of this function: pass a function of a "
-            "tf.distribute.InputContext that returns the dataset of one."
+            f"Each of {group.workers} workers would read all batches of this function: pass a"
+            " function of a tf.distribute.InputContext that returns the dataset of one."
         )
     dataset = data(group.input_context())
     if not isinstance(dataset, tf.data.Dataset):
         raise DataError(
-            f"The function of the data returned a {type(dataset).__name__}; it must return the tf.data.Dataset of one worker."
+            f"The function of the data returned a {type(dataset).__name__}; it must return the"
+            " tf.data.Dataset of one worker."
         )
     return dataset
 

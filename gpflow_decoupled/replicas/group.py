@@ -22,17 +22,22 @@ Result = TypeVar("Result")
 _TEXT = 1000
 """Bytes of an error's message that the other workers are told."""
 _LOST = (
-    tf.errors.UnavailableError, tf.errors.AbortedError, tf.errors.CancelledError, tf.errors.DeadlineExceededError,
-)  # fmt: skip
+    tf.errors.UnavailableError,
+    tf.errors.AbortedError,
+    tf.errors.CancelledError,
+    tf.errors.DeadlineExceededError,
+)
 """What TensorFlow raises in a worker when another one has gone."""
 
 
 class Group:
     """All replicas of a strategy, outside of `strategy.run`; without a strategy this process alone.
 
-    A worker is a process, with one replica or more. All workers must call what sends a message in the same order.
+    A worker is a process, with one replica or more. All workers must call what sends a message in
+    the same order.
 
-    :param strategy: a `MirroredStrategy` or a `MultiWorkerMirroredStrategy`, see `check_strategy`; None for one process.
+    :param strategy: a `MirroredStrategy` or a `MultiWorkerMirroredStrategy`, see `check_strategy`;
+        None for one process.
 
     Example::
 
@@ -45,7 +50,9 @@ class Group:
         self.replicas = 1 if strategy is None else int(strategy.num_replicas_in_sync)
         self.workers, self.number = _place(strategy)
         signature = [tf.TensorSpec([None], tf.float64)]  # traced once, for vectors of any length
-        self._summed: Callable[[tf.Tensor], tf.Tensor] = tf.function(self._sum, signature, autograph=False)
+        self._summed: Callable[[tf.Tensor], tf.Tensor] = tf.function(
+            self._sum, signature, autograph=False
+        )
 
     @property
     def is_first(self) -> bool:
@@ -54,13 +61,21 @@ class Group:
 
     @property
     def own(self) -> list[tuple[int, str | None]]:
-        """The numbers of the replicas of this process, and their devices; None for a replica that is alone."""
+        """The numbers of the replicas of this process, and their devices; None for a replica that
+        is alone.
+        """
         each = self.replicas // self.workers
-        devices = [None] if self.strategy is None or each == 1 else list(self.strategy.extended.worker_devices)
+        devices = (
+            [None]
+            if self.strategy is None or each == 1
+            else list(self.strategy.extended.worker_devices)
+        )
         return [(self.number * each + place, device) for place, device in enumerate(devices)]
 
     def is_over(self, deadline: float) -> bool:
-        """Whether a value of `time.perf_counter` has passed, by the first worker's clock; one message, none for infinity."""
+        """Whether a value of `time.perf_counter` has passed, by the first worker's clock; one
+        message, none for infinity.
+        """
         return deadline < float("inf") and bool(self.first(time.perf_counter() >= deadline))
 
     def scope(self) -> AbstractContextManager[object]:
@@ -74,13 +89,19 @@ class Group:
 
         Replica r of R takes the rows r, r + R, ...; their numbers may differ by one.
 
-        :param function: of X [B, D], Y [B, P] and a seed [2], which returns a tensor or a tuple of tensors.
-        :param of_worker: whether a batch is of this worker alone, whose replicas share it; else all workers have the same.
-        :return: a function of the same arguments, with what the first replica of this process returns.
+        :param function: of X [B, D], Y [B, P] and a seed [2], which returns a tensor or a tuple of
+            tensors.
+        :param of_worker: whether a batch is of this worker alone, whose replicas share it; else all
+            workers have the same.
+        :return: a function of the same arguments, with what the first replica of this process
+        returns.
         """
         if self.strategy is None:
             return function
-        strategy, sharing = self.strategy, self.replicas // self.workers if of_worker else self.replicas
+        strategy, sharing = (
+            self.strategy,
+            self.replicas // self.workers if of_worker else self.replicas,
+        )
 
         def one_replica(X: tf.Tensor, Y: tf.Tensor, seed: tf.Tensor) -> Result:
             first = rank() % sharing
@@ -88,12 +109,15 @@ class Group:
 
         def all_replicas(X: tf.Tensor, Y: tf.Tensor, seed: tf.Tensor) -> Result:
             outputs = strategy.run(one_replica, (X, Y, seed))
-            return tf.nest.map_structure(lambda part: strategy.experimental_local_results(part)[0], outputs)
+            return tf.nest.map_structure(
+                lambda part: strategy.experimental_local_results(part)[0], outputs
+            )
 
         return all_replicas
 
     def gather(self, value: float | np.ndarray) -> np.ndarray:
-        """The numbers that each worker has, [workers, ...]; one message, which also makes each worker wait for all.
+        """The numbers that each worker has, [workers, ...]; one message, which also makes each
+        worker wait for all.
 
         :param value: a number, or an array [...] of the same shape on all workers.
         """
@@ -123,20 +147,29 @@ class Group:
         :param values: what JSON can write, by the same names on all workers.
         :raises DataError: on all of them, with the first name that differs.
         """
-        digests = self.gather(np.array([zlib.crc32(json.dumps(value).encode()) for value in values.values()]))
+        digests = self.gather(
+            np.array([zlib.crc32(json.dumps(value).encode()) for value in values.values()])
+        )
         for place, name in enumerate(values):
-            others = [worker for worker in range(self.workers) if digests[worker, place] != digests[0, place]]
+            others = [
+                worker
+                for worker in range(self.workers)
+                if digests[worker, place] != digests[0, place]
+            ]
             if others:
                 raise DataError(
-                    f"The workers {others} were started with another value of {name} than the first one; all must build the "
-                    "same model, pass the same arrays and choose the same options."
+                    f"The workers {others} were started with another value of {name} than the first"
+                    " one; all must build the same model, pass the same arrays and choose the same"
+                    " options."
                 )
 
     def together(self, action: Callable[[], Result]) -> Result:
-        """What an action returns that each worker takes on its own; if it fails on one of them, all raise.
+        """What an action returns that each worker takes on its own; if it fails on one of them, all
+        raise.
 
         :param action: sends no messages.
-        :raises WorkerError: on the workers on which it has not failed, with the message of one on which it has.
+        :raises WorkerError: on the workers on which it has not failed, with the message of one on
+        which it has.
         """
         if self.workers == 1:
             return action()
@@ -157,14 +190,16 @@ class Group:
         raise WorkerError(f"Worker {worker} has failed and ends the run on all. {cause}")
 
     def summed(self, function: Callable[[], Sequence[tf.Tensor]]) -> list[tf.Tensor]:
-        """The tensors that a function returns on each worker, summed over the workers; the same on all to the last bit.
+        """The tensors that a function returns on each worker, summed over the workers; the same on
+        all to the last bit.
 
         Callers write the gradient of a sum themselves: none flows through the message.
 
-        Two messages: whether the function has failed on one of them, and its tensors in float64. For one worker these
-        are what the function returns.
+        Two messages: whether the function has failed on one of them, and its tensors in float64.
+        For one worker these are what the function returns.
 
-        :param function: returns tensors of the same shapes [...] on all workers; it sends no messages.
+        :param function: returns tensors of the same shapes [...] on all workers; it sends no
+            messages.
         :raises WorkerError: if it has failed on another worker, or another worker is gone.
 
         Example::
@@ -175,22 +210,31 @@ class Group:
         if self.workers == 1:
             return own
         # without a gradient: a tape would differentiate the message
-        vector = tf.stop_gradient(tf.concat([tf.reshape(tf.cast(part, tf.float64), [-1]) for part in own], axis=0))
+        vector = tf.stop_gradient(
+            tf.concat([tf.reshape(tf.cast(part, tf.float64), [-1]) for part in own], axis=0)
+        )
         note_message(self.own[0][0], vector.dtype.size * int(vector.shape[0]))
         with self.naming_lost_workers():
             flat = self._summed(vector)
         pieces = tf.split(flat, [tf.size(part) for part in own])
-        return [tf.cast(tf.reshape(piece, part.shape), part.dtype) for piece, part in zip(pieces, own)]
+        return [
+            tf.cast(tf.reshape(piece, part.shape), part.dtype) for piece, part in zip(pieces, own)
+        ]
 
     def on_first(self, action: Callable[[], object]) -> None:
-        """Take an action on the first worker alone; the others wait for it, and fail if it fails."""
+        """Take an action on the first worker alone; the others wait for it, and fail if it
+        fails.
+        """
         self.together(lambda: action() if self.is_first else None)
 
-    def over_rows(self, function: Callable[[np.ndarray], Sequence[tf.Tensor]], X: np.ndarray) -> list[np.ndarray]:
-        """What a function returns for all rows, of which each worker computes its share; one message.
+    def over_rows(
+        self, function: Callable[[np.ndarray], Sequence[tf.Tensor]], X: np.ndarray
+    ) -> list[np.ndarray]:
+        """What a function returns for all rows, of which each worker computes its share; one
+        message.
 
-        :param function: of some rows X [n, D], which returns arrays [n, ...] whose rows depend on the same rows of X alone, as
-            `model.predict_y`; it sends no messages.
+        :param function: of some rows X [n, D], which returns arrays [n, ...] whose rows depend on
+            the same rows of X alone, as `model.predict_y`; it sends no messages.
         :param X: all rows [N, D], the same on all workers.
         :return: the arrays [N, ...], in float64 where there are several workers.
 
@@ -200,22 +244,35 @@ class Group:
         """
         if len(X) < self.workers or self.workers == 1:
             return [np.asarray(part) for part in function(X)]
-        own = self.together(lambda: [np.asarray(part) for part in function(X[self.number :: self.workers])])
+        own = self.together(
+            lambda: [np.asarray(part) for part in function(X[self.number :: self.workers])]
+        )
         most = -(-len(X) // self.workers)
-        padded = [np.pad(part, [(0, most - len(part))] + [(0, 0)] * (part.ndim - 1)) for part in own]
+        padded = [
+            np.pad(part, [(0, most - len(part))] + [(0, 0)] * (part.ndim - 1)) for part in own
+        ]
         gathered = self.gather(np.concatenate([part.reshape(most, -1) for part in padded], axis=1))
         # worker k has the rows k, k + workers, ...
         table = np.swapaxes(gathered, 0, 1).reshape(most * self.workers, -1)[: len(X)]
         ends = np.cumsum([part.size // most for part in padded])[:-1]
-        return [part.reshape(len(X), *one.shape[1:]) for part, one in zip(np.split(table, ends, axis=1), own)]
+        return [
+            part.reshape(len(X), *one.shape[1:])
+            for part, one in zip(np.split(table, ends, axis=1), own)
+        ]
 
     def input_context(self) -> tf.distribute.InputContext:
         """What TensorFlow tells a function that reads the shard of a worker."""
         return tf.distribute.InputContext(self.workers, self.number, self.replicas)
 
     def parts_of(self, variable: tf.Variable) -> list[tf.Variable]:
-        """The variables of this process of which a variable [...] is made, one for each replica: what a tape can watch."""
-        return [variable] if self.strategy is None else list(self.strategy.experimental_local_results(variable))
+        """The variables of this process of which a variable [...] is made, one for each replica:
+        what a tape can watch.
+        """
+        return (
+            [variable]
+            if self.strategy is None
+            else list(self.strategy.experimental_local_results(variable))
+        )
 
     def copies(self, variables: Sequence[tf.Variable]) -> list[list[tf.Tensor]]:
         """The values of variables [...] as they are, for each replica of this process."""
@@ -230,11 +287,16 @@ class Group:
         if self.workers == 1:
             return own
         with self.naming_lost_workers():
-            return tf.reshape(self._summed(tf.reshape(own if self.is_first else tf.zeros_like(own), [-1])), own.shape)
+            return tf.reshape(
+                self._summed(tf.reshape(own if self.is_first else tf.zeros_like(own), [-1])),
+                own.shape,
+            )
 
     @contextmanager
     def naming_lost_workers(self) -> Iterator[None]:
-        """Say in plain words that another worker has gone, where TensorFlow says so in this block; raises `WorkerError`."""
+        """Say in plain words that another worker has gone, where TensorFlow says so in this block;
+        raises `WorkerError`.
+        """
         try:
             yield
         except _LOST as error:
@@ -243,9 +305,9 @@ class Group:
             text = " ".join(str(error).split())
             cause = text.partition("aborted by: ")[2] or text
             raise WorkerError(
-                f"Another of {self.workers} workers has ended or cannot be reached; its own output has the cause. Start all "
-                "workers again: with a checkpoint they go on from the latest state. "
-                f"({cause[:200]})"
+                f"Another of {self.workers} workers has ended or cannot be reached; its own output"
+                " has the cause. Start all workers again: with a checkpoint they go on from the"
+                f" latest state. ({cause[:200]})"
             ) from error
 
     def _sum(self, own: tf.Tensor) -> tf.Tensor:
@@ -262,7 +324,11 @@ class Group:
 
 def _place(strategy: tf.distribute.Strategy | None) -> tuple[int, int]:
     """How many workers there are, and the number of this one."""
-    resolver = strategy.cluster_resolver if isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy) else None
+    resolver = (
+        strategy.cluster_resolver
+        if isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy)
+        else None
+    )
     cluster = {} if resolver is None else resolver.cluster_spec().as_dict()
     kinds = [kind for kind in ("chief", "worker") if kind in cluster]
     if resolver is None or not kinds:

@@ -20,14 +20,17 @@ Sums = TypeVar("Sums")
 class RowSums(Generic[Shared, Sums]):
     """Adds up what the rows of many blocks contribute, in one message at the end.
 
-    Each worker reads blocks of its own, whose rows its replicas share; workers may have different numbers of blocks. With one
-    replica the blocks are added one after the other, and nothing is sent.
+    Each worker reads blocks of its own, whose rows its replicas share; workers may have different
+    numbers of blocks. With one replica the blocks are added one after the other, and nothing is
+    sent.
 
     :param group: the workers of the run.
-    :param add: a function of what does not depend on the rows, the sums so far, X [B, D] and Y [B, P], which returns the sums
-        with these rows. It sends no messages, and takes blocks without rows.
+    :param add: a function of what does not depend on the rows, the sums so far, X [B, D] and Y
+        [B, P], which returns the sums with these rows. It sends no messages, and takes blocks
+        without rows.
     :param compile: False runs `add` eagerly.
-    :param symmetric: places, in the sums, of symmetric matrices [..., M, M], of which one triangle is sent.
+    :param symmetric: places, in the sums, of symmetric matrices [..., M, M], of which one triangle
+        is sent.
 
     Example::
 
@@ -49,7 +52,9 @@ class RowSums(Generic[Shared, Sums]):
         self._add = Compiled(chosen, reduce_retracing=True) if compile else chosen
         self._total = tf.function(self._all_replicas_total, autograph=False)
 
-    def __call__(self, shared: Shared, zero: Sums, blocks: Iterable[tuple[tf.Tensor, tf.Tensor]]) -> Sums:
+    def __call__(
+        self, shared: Shared, zero: Sums, blocks: Iterable[tuple[tf.Tensor, tf.Tensor]]
+    ) -> Sums:
         """The sums over all rows of all workers, the same on each to the last bit.
 
         :param shared: what does not depend on the rows, a nested structure of tensors.
@@ -70,10 +75,14 @@ class RowSums(Generic[Shared, Sums]):
         with self.group.naming_lost_workers():
             parts = self._total(own)
         kinds = [part.dtype for part in tf.nest.flatten(zero)]
-        return tf.nest.pack_sequence_as(zero, [tf.cast(part, kind) for part, kind in zip(parts, kinds)])
+        return tf.nest.pack_sequence_as(
+            zero, [tf.cast(part, kind) for part, kind in zip(parts, kinds)]
+        )
 
     def _on_replicas(
-        self, add: Callable[[Shared, Sums, tf.Tensor, tf.Tensor], Sums], strategy: tf.distribute.Strategy
+        self,
+        add: Callable[[Shared, Sums, tf.Tensor, tf.Tensor], Sums],
+        strategy: tf.distribute.Strategy,
     ) -> Callable[[Shared, Sums, tf.Tensor, tf.Tensor], Sums]:
         """`add`, run by each replica of this worker on rows and sums of its own."""
         sharing = self.group.replicas // self.group.workers
@@ -85,16 +94,29 @@ class RowSums(Generic[Shared, Sums]):
         return lambda *given: strategy.run(one_replica, given)
 
     def _spread(self, zero: Sums) -> Sums:
-        """A copy for each replica, also on a worker without blocks: all workers must trace the same functions."""
-        return zero if self.group.strategy is None else self.group.strategy.run(lambda sums: sums, (zero,))
+        """A copy for each replica, also on a worker without blocks: all workers must trace the same
+        functions.
+        """
+        return (
+            zero
+            if self.group.strategy is None
+            else self.group.strategy.run(lambda sums: sums, (zero,))
+        )
 
     def _all_replicas_total(self, own: Sums) -> list[tf.Tensor]:
-        """The sums of all replicas in float64, one message; what the first replica of this worker has."""
+        """The sums of all replicas in float64, one message; what the first replica of this worker
+        has.
+        """
         strategy = self.group.strategy
         if strategy is None:
             return list(tf.nest.flatten(own))
 
         def one_replica(sums: Sums) -> list[tf.Tensor]:
-            return total([tf.cast(part, tf.float64) for part in tf.nest.flatten(sums)], self._symmetric)
+            return total(
+                [tf.cast(part, tf.float64) for part in tf.nest.flatten(sums)], self._symmetric
+            )
 
-        return [strategy.experimental_local_results(part)[0] for part in strategy.run(one_replica, (own,))]
+        return [
+            strategy.experimental_local_results(part)[0]
+            for part in strategy.run(one_replica, (own,))
+        ]

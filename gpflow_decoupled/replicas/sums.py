@@ -1,8 +1,9 @@
 """What a training step needs that runs on several replicas, each with its own rows of the batch.
 
-A sum over the rows of a batch is a sum of what the replicas have, so that each of them adds up its own rows and `total` adds
-the replicas. What does not depend on the data, as a KL divergence, is the same on each and enters as a `share`. Messages are
-counted when a step is traced, because a graph sends them in each run.
+A sum over the rows of a batch is a sum of what the replicas have, so that each of them adds up its
+own rows and `total` adds the replicas. What does not depend on the data, as a KL divergence, is the
+same on each and enters as a `share`. Messages are counted when a step is traced, because a graph
+sends them in each run.
 """
 
 from __future__ import annotations
@@ -40,8 +41,9 @@ class Message(NamedTuple):
     replica: int
     """The number of the replica that has traced it; each replica traces all of its own."""
     size: int
-    """Bytes that a replica puts in; -1 where a `Group` is traced for messages of any size, which are counted no more, except
-    for those of `Group.summed`, each of which is counted with its size."""
+    """Bytes that a replica puts in; -1 where a `Group` is traced for messages of any size, which
+    are counted no more, except for those of `Group.summed`, each of which is counted with its
+    size."""
 
 
 def count() -> int:
@@ -55,11 +57,15 @@ def rank() -> int:
     context = tf.distribute.get_replica_context()
     if context is None or count() == 1:
         return 0
-    return int(tf.get_static_value(context.replica_id_in_sync_group))  # in a graph it is a constant tensor
+    return int(
+        tf.get_static_value(context.replica_id_in_sync_group)
+    )  # in a graph it is a constant tensor
 
 
 def share(value: tf.Tensor) -> tf.Tensor:
-    """What each replica adds of a value that all of them have, of any shape [...], so that it is counted once."""
+    """What each replica adds of a value that all of them have, of any shape [...], so that it is
+    counted once.
+    """
     return value if count() == 1 else value / count()
 
 
@@ -69,12 +75,14 @@ def fold_in_rank(seed: tf.Tensor) -> tf.Tensor:
 
 
 def total(parts: Sequence[tf.Tensor], symmetric: Collection[int] = ()) -> list[tf.Tensor]:
-    """Each tensor summed over the replicas, all in one message; with one replica the tensors themselves.
+    """Each tensor summed over the replicas, all in one message; with one replica the tensors
+    themselves.
 
     Not inside of a loop or a branch of a graph, where TensorFlow cannot sum over replicas.
 
     :param parts: tensors of one type and any shapes [...].
-    :param symmetric: places in `parts` of symmetric matrices [..., M, M], of which one triangle is sent.
+    :param symmetric: places in `parts` of symmetric matrices [..., M, M], of which one triangle is
+        sent.
     :return: the sums, with the shapes of `parts`, the same on all replicas to the last bit.
 
     Example::
@@ -83,7 +91,9 @@ def total(parts: Sequence[tf.Tensor], symmetric: Collection[int] = ()) -> list[t
     """
     if count() == 1 or not parts:
         return list(parts)
-    tensors = [tf.convert_to_tensor(part) for part in parts]  # gradients of gathered rows are sparse
+    tensors = [
+        tf.convert_to_tensor(part) for part in parts
+    ]  # gradients of gathered rows are sparse
     sent = [_triangle(part) if place in symmetric else part for place, part in enumerate(tensors)]
     flat = tf.concat([tf.reshape(part, [-1]) for part in sent], axis=0)
     size = -1 if flat.shape[0] is None else flat.dtype.size * int(flat.shape[0])
@@ -125,7 +135,8 @@ def note_message(replica: int, size: int) -> None:
 
 @contextmanager
 def counted() -> Iterator[list[Message]]:
-    """The messages of all that is traced in this block, or runs eagerly in it, by every replica of this process.
+    """The messages of all that is traced in this block, or runs eagerly in it, by every replica of
+    this process.
 
     Example::
 
@@ -143,7 +154,9 @@ def counted() -> Iterator[list[Message]]:
 
 def _triangle(matrix: tf.Tensor) -> tf.Tensor:
     """The lower triangles of [..., M, M] as vectors [..., M (M + 1) / 2]."""
-    return tfp.math.fill_triangular_inverse(tf.linalg.band_part(matrix, -1, 0))  # it wants zeros above
+    return tfp.math.fill_triangular_inverse(
+        tf.linalg.band_part(matrix, -1, 0)
+    )  # it wants zeros above
 
 
 def _matrix(triangle: tf.Tensor) -> tf.Tensor:

@@ -1,7 +1,9 @@
-"""Special functions that TensorFlow, TensorFlow Probability and SciPy lack, or compute with too few digits.
+"""Special functions that TensorFlow, TensorFlow Probability and SciPy lack, or compute with too few
+digits.
 
-Each docstring says which function of a library is not used and why, with the error measured. Files do not depend on each
-other, except that `owens_t.py` uses `normal.py` and `gradients.py`; read them in any order.
+Each docstring says which function of a library is not used and why, with the error measured. Files
+do not depend on each other, except that `owens_t.py` uses `normal.py` and `gradients.py`; read them
+in any order.
 
 | function | what it computes | file |
 |---|---|---|
@@ -14,6 +16,6 @@ other, except that `owens_t.py` uses `normal.py` and `gradients.py`; read them i
 | `polygammas` | psi' and psi'' of NumPy arrays | `polygamma.py` |
 | `hermite_lookup` | interpolation in tables of values and derivatives | `hermite.py` |
 | `with_slopes` | a value with derivatives given by hand | `gradients.py` |
-"""
+"""  # noqa: E501
 
 __all__: list[str] = []

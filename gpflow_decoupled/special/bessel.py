@@ -16,9 +16,9 @@ _TOLERANCE = 1e-4
 def log_bessel_k(order: tf.Tensor, z: tf.Tensor) -> tf.Tensor:
     """log K_order(z), differentiable in both arguments, with a relative error of K of 1e-13.
 
-    Not `tfp.math.log_bessel_kve`, which is as accurate but has no derivative in the order, the shape of a variance-gamma
-    distribution. K = 1/2 int exp(order t - z cosh t) dt over all t, by the trapezoid rule with 192 nodes where the integrand
-    is more than e^-38 of its maximum.
+    Not `tfp.math.log_bessel_kve`, which is as accurate but has no derivative in the order, the
+    shape of a variance-gamma distribution. K = 1/2 int exp(order t - z cosh t) dt over all t, by
+    the trapezoid rule with 192 nodes where the integrand is more than e^-38 of its maximum.
 
     :param order: [...], of any sign.
     :param z: [...], above 0; the shapes broadcast.

@@ -14,15 +14,19 @@ _SERIES = [1 / 6, -7 / 360, 31 / 15120, -127 / 604800, 73 / 3421440]
 def x_over_sinh(x: tf.Tensor) -> tf.Tensor:
     """The even function x / sinh x, of the shape of x; 1 at zero.
 
-    Not `x / tf.sinh(x)`, which is NaN at zero, as is its gradient beyond |x| = 710, where sinh overflows.
+    Not `x / tf.sinh(x)`, which is NaN at zero, as is its gradient beyond |x| = 710, where sinh
+    overflows.
     """
     return x_over_sinh_and_rest(x)[0]
 
 
 def x_over_sinh_and_rest(x: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """k = x / sinh x and (1 - k) / x^2, each of the shape of x; the second is 1/6 at zero and cancels nowhere."""
+    """k = x / sinh x and (1 - k) / x^2, each of the shape of x; the second is 1/6 at zero and
+    cancels nowhere.
+    """
     small = tf.abs(x) < _SMALL
-    # each branch has an argument of its own that is harmless where the other branch is taken, for the sake of gradients
+    # each branch has an argument of its own that is harmless where the other branch is taken, for
+    # the sake of gradients
     safe = tf.where(small, tf.ones_like(x), tf.abs(x))
     decay = tf.exp(-safe)
     far = 2.0 * safe * decay / (1.0 - tf.square(decay))
@@ -30,4 +34,6 @@ def x_over_sinh_and_rest(x: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     series = tf.zeros_like(x)
     for coefficient in reversed(_SERIES):
         series = series * square + coefficient
-    return tf.where(small, 1.0 - square * series, far), tf.where(small, series, (1.0 - far) / tf.square(safe))
+    return tf.where(small, 1.0 - square * series, far), tf.where(
+        small, series, (1.0 - far) / tf.square(safe)
+    )

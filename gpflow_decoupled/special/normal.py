@@ -14,7 +14,8 @@ _SQRT_2, _SQRT_2_PI = np.sqrt(2.0), np.sqrt(2.0 * np.pi)
 def normal_cdf(x: tf.Tensor) -> tf.Tensor:
     """Phi(x), of the shape of x; no digits are lost in the lower tail.
 
-    The same number as `tfd.Normal(0, 1).cdf(x)`, which evaluates three error functions and chooses one of them.
+    The same number as `tfd.Normal(0, 1).cdf(x)`, which evaluates three error functions and chooses
+    one of them.
     """
     return 0.5 * tf.math.erfc(-x / _SQRT_2)
 
@@ -22,8 +23,8 @@ def normal_cdf(x: tf.Tensor) -> tf.Tensor:
 def log_normal_cdf(u: tf.Tensor) -> tf.Tensor:
     """log Phi(u), of the shape of u, with a relative error of 5e-15 (1e-6 in single precision).
 
-    Not `tfd.Normal(0, 1).log_cdf(u)`, whose relative errors are 1e-8 in the value at u = 5.75 (0.04 at u = 5 in single
-    precision) and 8e-11 in the gradient at u = -20.
+    Not `tfd.Normal(0, 1).log_cdf(u)`, whose relative errors are 1e-8 in the value at u = 5.75 (0.04
+    at u = 5 in single precision) and 8e-11 in the gradient at u = -20.
     """
     left = tf.math.log(0.5 * _scaled_erfc(u)) - 0.5 * tf.square(u)
     return tf.where(u < 0.0, left, tf.math.log1p(-0.5 * tf.math.erfc(tf.maximum(u, 0.0) / _SQRT_2)))

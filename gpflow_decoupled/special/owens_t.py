@@ -15,14 +15,17 @@ _LEGENDRE = 28
 
 
 def owens_t(h: tf.Tensor, a: tf.Tensor) -> tf.Tensor:
-    """Owen's T(h, a) = 1/2pi int_0^a exp(-h^2 (1 + x^2) / 2) / (1 + x^2) dx, with an absolute error of 1e-15.
+    """Owen's T(h, a) = 1/2pi int_0^a exp(-h^2 (1 + x^2) / 2) / (1 + x^2) dx, with an absolute error
+    of 1e-15.
 
-    Not `tfp.math.owens_t`, which is wrong by up to 7e-7 for |h| between 4.8 and 7, enough for negative masses in the tail of a
-    skew-normal distribution. SciPy's is accurate and has no gradient.
+    Not `tfp.math.owens_t`, which is wrong by up to 7e-7 for |h| between 4.8 and 7, enough for
+    negative masses in the tail of a skew-normal distribution. SciPy's is accurate and has no
+    gradient.
 
     :param h: [...], broadcast with `a`; T is even in it.
     :param a: [...]; T is odd in it.
-    :return: T [...]; first derivatives are exact, second derivatives are not offered. The cost is 28 exponentials.
+    :return: T [...]; first derivatives are exact, second derivatives are not offered. The cost is
+    28 exponentials.
     """
     h, a = h + tf.zeros_like(a), a + tf.zeros_like(h)
     height, slope = tf.abs(tf.stop_gradient(h)), tf.abs(tf.stop_gradient(a))
@@ -41,7 +44,9 @@ def owens_t(h: tf.Tensor, a: tf.Tensor) -> tf.Tensor:
 
 
 def _owens_integral(h: tf.Tensor, a: tf.Tensor) -> tf.Tensor:
-    """T for 0 <= a <= 1 and h >= 0 by Gauss-Legendre nodes, which for large h a cover only where the integrand is not 0."""
+    """T for 0 <= a <= 1 and h >= 0 by Gauss-Legendre nodes, which for large h a cover only where
+    the integrand is not 0.
+    """
     nodes, weights = np.polynomial.legendre.leggauss(_LEGENDRE)
     reach = tf.minimum(a, 9.0 / tf.maximum(h, 1e-3))
     places, shares = (tf.constant(part, h.dtype) for part in (0.5 * (nodes + 1.0), 0.5 * weights))
@@ -52,5 +57,7 @@ def _owens_integral(h: tf.Tensor, a: tf.Tensor) -> tf.Tensor:
         return i + 1, total + shares[i] * tf.exp(half_square * stretched) / stretched
 
     # a loop, so that no more than one term is in memory at once
-    _, total = tf.while_loop(lambda i, _: i < _LEGENDRE, add, (0, tf.zeros_like(h)), parallel_iterations=1)
+    _, total = tf.while_loop(
+        lambda i, _: i < _LEGENDRE, add, (0, tf.zeros_like(h)), parallel_iterations=1
+    )
     return reach * total / (2.0 * np.pi)

@@ -7,15 +7,23 @@ __all__ = ["polygammas"]
 import numpy as np
 
 _SHIFT = 8
-_TRIGAMMA = (1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730)  # Bernoulli numbers: of z^-3, z^-5, ...
+_TRIGAMMA = (
+    1 / 6,
+    -1 / 30,
+    1 / 42,
+    -1 / 30,
+    5 / 66,
+    -691 / 2730,
+)  # Bernoulli numbers: of z^-3, z^-5, ...
 _TETRAGAMMA = (-1 / 2, 1 / 6, -1 / 6, 3 / 10, -5 / 6, 691 / 210)  # of z^-4, z^-6, ...
 
 
 def polygammas(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """psi'(x) and psi''(x), each of the shape of x > 0, with a relative error of 1e-14.
 
-    Not `scipy.special.zeta(2, x)` and `-2 * zeta(3, x)`, which take ten times as long: they are the largest part of a local
-    step of a topic model. By the recurrence from x to x + 8, and there by the asymptotic series.
+    Not `scipy.special.zeta(2, x)` and `-2 * zeta(3, x)`, which take ten times as long: they are the
+    largest part of a local step of a topic model. By the recurrence from x to x + 8, and there by
+    the asymptotic series.
     """
     x = np.asarray(x, dtype=float)
     first, second = np.zeros_like(x), np.zeros_like(x)

@@ -1,4 +1,6 @@
-"""Functions of psi', the derivative of digamma, that the gamma and Dirichlet families share, without cancellation."""
+"""Functions of psi', the derivative of digamma, that the gamma and Dirichlet families share,
+without cancellation.
+"""
 
 from __future__ import annotations
 
@@ -14,14 +16,17 @@ _NEWTON = 8
 
 
 def trigamma(x: tf.Tensor) -> tf.Tensor:
-    """psi'(x), of the shape of x: `tf.math.polygamma` with its order as a tensor, which it wants."""
+    """psi'(x), of the shape of x: `tf.math.polygamma` with its order as a tensor, which it
+    wants.
+    """
     return tf.math.polygamma(tf.ones_like(x), x)
 
 
 def trigamma_excess(x: tf.Tensor) -> tf.Tensor:
     """x psi'(x) - 1 > 0, of the shape of x.
 
-    It is about 1 / (2 x) for large x, where the difference would have lost its digits: all but eight of them at x = 1e8.
+    It is about 1 / (2 x) for large x, where the difference would have lost its digits: all but
+    eight of them at x = 1e8.
     """
     large = x > _LARGE
     inverse = 1.0 / tf.where(large, x, _LARGE * tf.ones_like(x))
@@ -39,10 +44,11 @@ def trigamma_defect(x: tf.Tensor) -> tf.Tensor:
 
 
 def gamma_shape(gap: tf.Tensor) -> tf.Tensor:
-    """The x with log x - psi(x) = gap > 0, of the shape of gap: the shape of the gamma distribution with these moments.
+    """The x with log x - psi(x) = gap > 0, of the shape of gap: the shape of the gamma distribution
+    with these moments.
 
-    By Newton's method in 1 / x from Minka's approximation, eight steps; a bracketing root finder would need twenty and a
-    bracket.
+    By Newton's method in 1 / x from Minka's approximation, eight steps; a bracketing root finder
+    would need twenty and a bracket.
     """
     start = (3.0 - gap + tf.sqrt(tf.square(gap - 3.0) + 24.0 * gap)) / (12.0 * gap)
 

@@ -1,4 +1,6 @@
-"""Documents in blocks that fit the cache, padded to a common number of distinct words, so that BLAS works on rectangles."""
+"""Documents in blocks that fit the cache, padded to a common number of distinct words, so that BLAS
+works on rectangles.
+"""
 
 from __future__ import annotations
 
@@ -10,11 +12,15 @@ import numpy as np
 import scipy.sparse as sp
 
 BLOCK_BYTES = 1 << 20
-"""Size of the weights [b, W, K] of a block: about the second-level cache of one core. Half and twice of it are as fast"""
+"""Size of the weights [b, W, K] of a block: about the second-level cache of one core. Half and
+twice of it are as fast
+"""
 
 
 class Block(NamedTuple):
-    """b documents with at most W distinct words each; shorter ones are padded by word 0 with count 0."""
+    """b documents with at most W distinct words each; shorter ones are padded by word 0 with count
+    0.
+    """
 
     rows: np.ndarray
     """Which documents [b]"""
@@ -26,11 +32,15 @@ class Block(NamedTuple):
     """Places of the true words of the block among the non-zeros of the counts, row by row"""
 
 
-def split_into_blocks(counts: sp.csr_matrix, numbers_per_word: int, numbers_per_document: int = 0) -> list[Block]:
-    """All documents in blocks, documents with few distinct words first; a block has at least one document.
+def split_into_blocks(
+    counts: sp.csr_matrix, numbers_per_word: int, numbers_per_document: int = 0
+) -> list[Block]:
+    """All documents in blocks, documents with few distinct words first; a block has at least one
+    document.
 
     :param counts: [D, V].
-    :param numbers_per_word: how many numbers the local step stores per distinct word of a document, K.
+    :param numbers_per_word: how many numbers the local step stores per distinct word of a document,
+        K.
     :param numbers_per_document: how many it stores per document besides.
     """
     lengths = np.diff(counts.indptr)

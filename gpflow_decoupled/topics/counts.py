@@ -18,26 +18,33 @@ Counts: TypeAlias = npt.ArrayLike | sp.spmatrix | sp.sparray
 """Counts [D, V] of V words in D documents, dense or sparse"""
 
 
-def check_counts(X: Counts, num_words: int | None = None, name: str = "X", empty: bool = False) -> sp.csr_matrix:
-    """Counts [D, V] as a CSR matrix without zeros or repeated cells; a copy, unless X is one already.
+def check_counts(
+    X: Counts, num_words: int | None = None, name: str = "X", empty: bool = False
+) -> sp.csr_matrix:
+    """Counts [D, V] as a CSR matrix without zeros or repeated cells; a copy, unless X is one
+    already.
 
-    Counts need not be whole: a fraction is a weight. Single precision is kept, everything else becomes GPflow's default float.
+    Counts need not be whole: a fraction is a weight. Single precision is kept, everything else
+    becomes GPflow's default float.
 
     :param X: counts [D, V].
     :param num_words: V of the fitted topics, if there are any.
     :param name: of the argument, for error messages.
     :param empty: whether documents without words are accepted.
-    :raises DataError: if X is not a matrix of finite numbers of at least 0, if documents have no words (the message names the
-        first), and if the vocabulary is not that of the fit.
+    :raises DataError: if X is not a matrix of finite numbers of at least 0, if documents have no
+        words (the message names the first), and if the vocabulary is not that of the fit.
     """
     try:
         counts = sp.csr_matrix(X if sp.issparse(X) else _as_numbers(X, name))
         counts = counts.astype(_dtype(counts), copy=False)
     except (TypeError, ValueError) as error:
-        raise DataError(f"{name} must be a matrix [documents, words] of counts, dense or sparse: {error}.") from error
+        raise DataError(
+            f"{name} must be a matrix [documents, words] of counts, dense or sparse: {error}."
+        ) from error
     if np.ndim(X) != 2 or min(counts.shape) == 0:
         raise DataError(
-            f"{name} has shape {np.shape(X)}; it must be a matrix [documents, words] with at least one of each."
+            f"{name} has shape {np.shape(X)}; it must be a matrix [documents, words] with at least"
+            " one of each."
         )
     _check_values(counts, name)
     if not counts.has_canonical_format or (counts.data == 0.0).any():
@@ -46,26 +53,31 @@ def check_counts(X: Counts, num_words: int | None = None, name: str = "X", empty
         counts.eliminate_zeros()
     if num_words is not None and counts.shape[1] != num_words:
         raise DataError(
-            f"{name} has {counts.shape[1]} words (columns) and the topics were fitted on {num_words}; count the words of the "
-            "same vocabulary, in the same order."
+            f"{name} has {counts.shape[1]} words (columns) and the topics were fitted on"
+            f" {num_words}; count the words of the same vocabulary, in the same order."
         )
     silent = np.flatnonzero(np.diff(counts.indptr) == 0)
     if len(silent) and not empty:
         raise DataError(
-            f"{len(silent)} documents (rows) of {name} have no words, the first is row {silent[0]}; drop them: "
-            f"{name}[np.asarray({name}.sum(1)).ravel() > 0]."
+            f"{len(silent)} documents (rows) of {name} have no words, the first is row {silent[0]};"
+            f" drop them: {name}[np.asarray({name}.sum(1)).ravel() > 0]."
         )
     return counts
 
 
-def split_words(X: Counts, share: float = 0.5, seed: int = 0) -> tuple[sp.csr_matrix, sp.csr_matrix]:
-    """Split the words of each document at random, for the score of `perplexity(observed, held_out)`.
+def split_words(
+    X: Counts, share: float = 0.5, seed: int = 0
+) -> tuple[sp.csr_matrix, sp.csr_matrix]:
+    """Split the words of each document at random, for the score of
+    `perplexity(observed, held_out)`.
 
     :param X: counts [D, V], whole numbers.
     :param share: the probability with which each occurrence of a word is observed.
     :param seed: of the draws.
-    :return: observed and held-out counts, two CSR matrices [D', V]; documents of which one part is empty are left out of both.
-    :raises DataError: for counts that are not whole, a share outside of (0, 1), and where no document is left.
+    :return: observed and held-out counts, two CSR matrices [D', V]; documents of which one part is
+        empty are left out of both.
+    :raises DataError: for counts that are not whole, a share outside of (0, 1), and where no
+        document is left.
 
     Example::
 
@@ -74,9 +86,14 @@ def split_words(X: Counts, share: float = 0.5, seed: int = 0) -> tuple[sp.csr_ma
     """
     counts = check_counts(X, empty=True)
     if not 0.0 < share < 1.0:
-        raise DataError(f"share={short_repr(share)} must lie between 0 and 1; use 0.5 to observe half of the words.")
+        raise DataError(
+            f"share={short_repr(share)} must lie between 0 and 1; use 0.5 to observe half of the"
+            " words."
+        )
     if (counts.data != np.round(counts.data)).any():
-        raise DataError("X has counts that are not whole, whose occurrences cannot be split; round them.")
+        raise DataError(
+            "X has counts that are not whole, whose occurrences cannot be split; round them."
+        )
     drawn = np.random.default_rng(seed).binomial(counts.data.astype(int), share)
     parts = []
     for values in (drawn, counts.data - drawn):
@@ -86,19 +103,26 @@ def split_words(X: Counts, share: float = 0.5, seed: int = 0) -> tuple[sp.csr_ma
         parts.append(part)
     kept = np.flatnonzero((np.diff(parts[0].indptr) > 0) & (np.diff(parts[1].indptr) > 0))
     if len(kept) == 0:
-        raise DataError("No document of X has words in both parts; X must have documents of at least two words.")
+        raise DataError(
+            "No document of X has words in both parts; X must have documents of at least two words."
+        )
     return parts[0][kept], parts[1][kept]
 
 
 def _as_numbers(X: npt.ArrayLike, name: str) -> np.ndarray:
-    """Dense counts as an array of floats; raises `DataError` for text, which NumPy would parse, and for masked entries."""
+    """Dense counts as an array of floats; raises `DataError` for text, which NumPy would parse, and
+    for masked entries.
+    """
     if np.ma.is_masked(X):
         raise DataError(
-            f"{name} has masked entries; they must be counts: use {name}.filled(0), or remove their documents."
+            f"{name} has masked entries; they must be counts: use {name}.filled(0), or remove their"
+            " documents."
         )
     array = np.asarray(X)
     if array.dtype.kind in "USMmc":
-        raise DataError(f"{name} holds {array.dtype} values; it must be a matrix [documents, words] of counts.")
+        raise DataError(
+            f"{name} holds {array.dtype} values; it must be a matrix [documents, words] of counts."
+        )
     return np.asarray(array, dtype=_dtype(X))
 
 
@@ -110,4 +134,6 @@ def _check_values(counts: sp.csr_matrix, name: str) -> None:
     if not np.isfinite(counts.data).all():
         raise DataError(f"{name} has counts that are NaN or infinite; they must be finite.")
     if (counts.data < 0.0).any():
-        raise DataError(f"{name} has negative counts (least {counts.data.min():g}); they must be at least 0.")
+        raise DataError(
+            f"{name} has negative counts (least {counts.data.min():g}); they must be at least 0."
+        )

@@ -1,7 +1,8 @@
-"""The correlated topic model (Blei & Lafferty 2007) by conjugate-computation variational inference (Khan & Lin 2017).
+"""The correlated topic model (Blei & Lafferty 2007) by conjugate-computation variational inference
+(Khan & Lin 2017).
 
-The proportions theta_d of the K topics in document d are a softmax of correlated Gaussian variables; topics and words are
-those of latent Dirichlet allocation:
+The proportions theta_d of the K topics in document d are a softmax of correlated Gaussian
+variables; topics and words are those of latent Dirichlet allocation:
 
     eta_d ~ N(mu_0, Sigma_0),   theta_d = softmax(eta_d)
 
@@ -11,7 +12,7 @@ those of latent Dirichlet allocation:
 | m, V^-1 | `state_.mean`, `state_.precision` | [D, K], [D, K, K] or [D, K] |
 | c | `state_.c` | [D, K] |
 | lambda | `components_` | [K, V] |
-"""
+"""  # noqa: E501
 
 from __future__ import annotations
 
@@ -38,21 +39,26 @@ POSTERIORS = ("gaussian", "diagonal", "dirichlet")
 
 
 class CorrelatedTopicModel(TopicModel):
-    """Topics whose proportions are correlated across documents, with the methods of `LatentDirichletAllocation`.
+    """Topics whose proportions are correlated across documents, with the methods of
+    `LatentDirichletAllocation`.
 
-    The cost of a local step of a document with W distinct words is W K, and besides K^3 for a Gaussian posterior and K^2 for a
-    Dirichlet one. "gaussian" stores D K^2 numbers. Arguments that are not listed are those of `LatentDirichletAllocation`.
+    The cost of a local step of a document with W distinct words is W K, and besides K^3 for a
+    Gaussian posterior and K^2 for a Dirichlet one. "gaussian" stores D K^2 numbers. Arguments that
+    are not listed are those of `LatentDirichletAllocation`.
 
     :param num_topics: K.
     :param topic_prior: eta, a number or an array [V]; 1 / K if None.
-    :param posterior: "gaussian", q(eta_d) = N(m, V), (T5)-(T7); "diagonal", the same with a diagonal V; or "dirichlet",
-        q(theta_d) = Dir(c), with which each document is one of latent Dirichlet allocation, (T8), (T9), all in closed form.
-    :param learn_prior: whether mu_0 and Sigma_0 are learned; otherwise they stay at 0 and `prior_variance` times I.
+    :param posterior: "gaussian", q(eta_d) = N(m, V), (T5)-(T7); "diagonal", the same with a
+        diagonal V; or "dirichlet", q(theta_d) = Dir(c), with which each document is one of latent
+        Dirichlet allocation, (T8), (T9), all in closed form.
+    :param learn_prior: whether mu_0 and Sigma_0 are learned; otherwise they stay at 0 and
+        `prior_variance` times I.
     :param prior_variance: the diagonal of Sigma_0 at the start, and of the mode of its prior.
-    :param prior_documents: n_0, how many documents of covariance `prior_variance` times I the inverse-Wishart prior of Sigma_0
-        counts as, (T16); 0 for no prior, else above 2 K. Bound and score have its log density as a term.
-    :param start_passes: how many passes of `LatentDirichletAllocation` find the topics to start at; with 0 the fit is
-        slower, and ends at a worse optimum.
+    :param prior_documents: n_0, how many documents of covariance `prior_variance` times I the
+        inverse-Wishart prior of Sigma_0 counts as, (T16); 0 for no prior, else above 2 K. Bound and
+        score have its log density as a term.
+    :param start_passes: how many passes of `LatentDirichletAllocation` find the topics to start at;
+        with 0 the fit is slower, and ends at a worse optimum.
 
     Example::
 
@@ -120,7 +126,9 @@ class CorrelatedTopicModel(TopicModel):
 
     @property
     def correlations_(self) -> np.ndarray:
-        """Correlations [K, K] under the prior of the centred log-proportions, eta less its mean over topics."""
+        """Correlations [K, K] under the prior of the centred log-proportions, eta less its mean
+        over topics.
+        """
         covariance = self.covariance_
         if self.posterior == "dirichlet":  # the last log-ratio is 0
             covariance = np.pad(covariance, (0, 1))
@@ -149,10 +157,15 @@ class CorrelatedTopicModel(TopicModel):
     def _covariance_prior(self, mode: np.ndarray) -> CovariancePrior | None:
         """The prior of Sigma_0 with a mode [K, K], or none."""
         n, least = self.prior_documents, 2 * len(mode)
-        if not isinstance(n, Real) or isinstance(n, bool) or not np.isfinite(n) or not (n == 0.0 or n > least):
+        if (
+            not isinstance(n, Real)
+            or isinstance(n, bool)
+            or not np.isfinite(n)
+            or not (n == 0.0 or n > least)
+        ):
             raise DataError(
-                f"prior_documents={short_repr(n)} must be 0, for no prior of the covariance, or above {least}, twice its "
-                "size, for a prior that is proper."
+                f"prior_documents={short_repr(n)} must be 0, for no prior of the covariance, or"
+                f" above {least}, twice its size, for a prior that is proper."
             )
         return CovariancePrior(float(n), mode) if n > 0.0 and self.learn_prior else None
 

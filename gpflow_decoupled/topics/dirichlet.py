@@ -16,11 +16,15 @@ def expected_log(c: np.ndarray) -> np.ndarray:
 
 
 def log_normalizer(c: np.ndarray) -> np.ndarray:
-    """The logarithm of the multivariate beta function [...] of c [..., K], the normaliser of Dir(c)."""
+    """The logarithm of the multivariate beta function [...] of c [..., K], the normaliser of
+    Dir(c).
+    """
     return gammaln(c).sum(-1) - gammaln(c.sum(-1))
 
 
-def minus_kl(prior: np.ndarray | float, c: np.ndarray, mean_log: np.ndarray | None = None) -> np.ndarray:
+def minus_kl(
+    prior: np.ndarray | float, c: np.ndarray, mean_log: np.ndarray | None = None
+) -> np.ndarray:
     """-KL[Dir(c) || Dir(prior)] in nats [...].
 
     :param prior: [K] or a scalar.
@@ -33,7 +37,8 @@ def minus_kl(prior: np.ndarray | float, c: np.ndarray, mean_log: np.ndarray | No
 
 
 def fisher_solve(c: np.ndarray, g: np.ndarray, slopes: np.ndarray | None = None) -> np.ndarray:
-    """I(c)^-1 g [..., K] in O(K), where the Fisher matrix I(c) of Dir(c) is a diagonal matrix less a constant.
+    """I(c)^-1 g [..., K] in O(K), where the Fisher matrix I(c) of Dir(c) is a diagonal matrix less
+    a constant.
 
     :param c: [..., K].
     :param g: [..., K].
@@ -41,15 +46,21 @@ def fisher_solve(c: np.ndarray, g: np.ndarray, slopes: np.ndarray | None = None)
     """
     inverse = 1.0 / (polygammas(c)[0] if slopes is None else slopes)
     total, _ = polygammas(c.sum(-1, keepdims=True))
-    shared = total * (g * inverse).sum(-1, keepdims=True) / (1.0 - total * inverse.sum(-1, keepdims=True))
+    shared = (
+        total
+        * (g * inverse).sum(-1, keepdims=True)
+        / (1.0 - total * inverse.sum(-1, keepdims=True))
+    )
     return (g + shared) * inverse  # (C35)
 
 
 def scaled_exp(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """exp(x - max x) [..., K] and the maximum over the last axis [...], without overflow or underflow.
+    """exp(x - max x) [..., K] and the maximum over the last axis [...], without overflow or
+    underflow.
 
-    Values below e^-318 of the largest (e^-39 in single precision) are raised to it. The product of two such values is still a
-    normal number, so that the weights of a word do not vanish in all topics.
+    Values below e^-318 of the largest (e^-39 in single precision) are raised to it. The product of
+    two such values is still a normal number, so that the weights of a word do not vanish in all
+    topics.
     """
     top = x.max(-1, keepdims=True)
     floor = 0.45 * np.log(np.finfo(x.dtype).tiny)

@@ -1,4 +1,6 @@
-"""Operations on NamedTuples of arrays that have one row per document, such as posteriors and what is evaluated at them."""
+"""Operations on NamedTuples of arrays that have one row per document, such as posteriors and what
+is evaluated at them.
+"""
 
 from __future__ import annotations
 
@@ -36,9 +38,13 @@ def put_rows(arrays: Arrays, which: np.ndarray, part: Arrays) -> None:
 
 
 def chosen(which: np.ndarray, first: Arrays, second: Arrays) -> Arrays:
-    """Per document, the row of `first` where `which` [b] is true, and that of `second` elsewhere."""
+    """Per document, the row of `first` where `which` [b] is true, and that of `second`
+    elsewhere.
+    """
     pairs = zip(first, second)
-    return _rebuilt(first, (np.where(which.reshape(-1, *[1] * (a.ndim - 1)), a, b) for a, b in pairs))
+    return _rebuilt(
+        first, (np.where(which.reshape(-1, *[1] * (a.ndim - 1)), a, b) for a, b in pairs)
+    )
 
 
 def _rebuilt(like: Arrays, arrays: Iterable[np.ndarray]) -> Arrays:

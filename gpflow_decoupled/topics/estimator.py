@@ -1,4 +1,6 @@
-"""What scikit-learn asks of an estimator beside `fit` and `transform`, without importing it before it asks."""
+"""What scikit-learn asks of an estimator beside `fit` and `transform`, without importing it before
+it asks.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,8 @@ if TYPE_CHECKING:
 
 
 class Estimator:
-    """The parameters of a constructor, and the methods by which pipelines, searches and `clone` of scikit-learn handle it.
+    """The parameters of a constructor, and the methods by which pipelines, searches and `clone` of
+    scikit-learn handle it.
 
     The constructor of a subclass stores its arguments under their names and does nothing else.
     """
@@ -27,7 +30,9 @@ class Estimator:
     num_topics: int
     _fitted: Progress
 
-    def get_params(self, deep: bool = True) -> dict[str, Any]:  # of many types, so that the constructor takes them
+    def get_params(
+        self, deep: bool = True
+    ) -> dict[str, Any]:  # of many types, so that the constructor takes them
         """The arguments of the constructor, by name."""
         return {name: getattr(self, name) for name in inspect.signature(type(self)).parameters}
 
@@ -39,27 +44,40 @@ class Estimator:
         unknown = set(params) - set(self.get_params())
         if unknown:
             raise UnknownOptionError(
-                f"{sorted(unknown)} are not arguments of {type(self).__name__}; it has {', '.join(self.get_params())}."
+                f"{sorted(unknown)} are not arguments of {type(self).__name__}; it has"
+                f" {', '.join(self.get_params())}."
             )
         for name, value in params.items():
             setattr(self, name, value)
         return self
 
     def __repr__(self) -> str:
-        """The class and its arguments where they are not the defaults, as scikit-learn prints them."""
-        defaults = {name: one.default for name, one in inspect.signature(type(self)).parameters.items()}
-        changed = {name: value for name, value in self.get_params().items() if not _same(value, defaults[name])}
+        """The class and its arguments where they are not the defaults, as scikit-learn prints
+        them.
+        """
+        defaults = {
+            name: one.default for name, one in inspect.signature(type(self)).parameters.items()
+        }
+        changed = {
+            name: value
+            for name, value in self.get_params().items()
+            if not _same(value, defaults[name])
+        }
         return one_line(self, **changed)
 
     @property
     def n_features_in_(self) -> int:
         """V, the words of the fitted vocabulary; the name is scikit-learn's."""
         if not self.__sklearn_is_fitted__():
-            raise AttributeError(f"This {type(self).__name__} has no topics yet; call fit or partial_fit first.")
+            raise AttributeError(
+                f"This {type(self).__name__} has no topics yet; call fit or partial_fit first."
+            )
         return int(self._fitted.shared.components.shape[1])
 
     def get_feature_names_out(self, input_features: object = None) -> np.ndarray:
-        """The names "topic0", "topic1", ... [K] of the columns of `transform`; `input_features` is ignored."""
+        """The names "topic0", "topic1", ... [K] of the columns of `transform`; `input_features` is
+        ignored.
+        """
         return np.array([f"topic{number}" for number in range(self.num_topics)], dtype=object)
 
     def __sklearn_is_fitted__(self) -> bool:

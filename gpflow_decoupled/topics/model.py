@@ -29,9 +29,11 @@ SCORING_STEPS = 100
 
 
 class TopicModel(Estimator):
-    """The base of `LatentDirichletAllocation` and `CorrelatedTopicModel`; a subclass defines the prior of the proportions.
+    """The base of `LatentDirichletAllocation` and `CorrelatedTopicModel`; a subclass defines the
+    prior of the proportions.
 
-    They are estimators of scikit-learn: they go into its pipelines and searches, where `score` is the bound.
+    They are estimators of scikit-learn: they go into its pipelines and searches, where `score` is
+    the bound.
     """
 
     num_topics: int
@@ -54,16 +56,18 @@ class TopicModel(Estimator):
     def fit(self, X: Counts, y: object = None) -> TopicModel:
         """Fit to counts; what was fitted before is forgotten.
 
-        Sets `components_` (lambda [K, V]), `topic_prior_` (eta [V]), `state_` (parameters of q(theta_d), arrays [D, ...]),
-        `bound_` (nats), `history_` (arrays "pass", "seconds" and "bound") and `stop_reason_`. With method="stochastic" the
-        bound is an estimate: the documents' terms were computed while the topics still changed.
+        Sets `components_` (lambda [K, V]), `topic_prior_` (eta [V]), `state_` (parameters of
+        q(theta_d), arrays [D, ...]), `bound_` (nats), `history_` (arrays "pass", "seconds" and
+        "bound") and `stop_reason_`. With method="stochastic" the bound is an estimate: the
+        documents' terms were computed while the topics still changed.
 
         :param X: counts [D, V], dense or sparse.
         :param y: ignored.
         :return: the model.
         :raises DataError: for counts or settings that make no sense, before any work.
         :raises UnknownOptionError: for an option that does not exist.
-        :raises NumericalError: where the prior of a correlated model is so wide that its precision is lost in round-off.
+        :raises NumericalError: where the prior of a correlated model is so wide that its precision
+        is lost in round-off.
         """
         self._check()
         counts = check_counts(X)
@@ -76,10 +80,11 @@ class TopicModel(Estimator):
         return self
 
     def partial_fit(self, X: Counts, y: object = None) -> TopicModel:
-        """One stochastic step, (T4), on a minibatch, and the best eta where it is learned; it continues an earlier fit.
+        """One stochastic step, (T4), on a minibatch, and the best eta where it is learned; it
+        continues an earlier fit.
 
-        :param X: counts [B, V] of documents of a corpus of `num_documents`; where that is None, the corpus is all documents
-            that were seen so far.
+        :param X: counts [B, V] of documents of a corpus of `num_documents`; where that is None, the
+            corpus is all documents that were seen so far.
         :param y: ignored.
         :return: the model.
         :raises DataError: as `fit`, and for another vocabulary than the fitted one.
@@ -97,7 +102,9 @@ class TopicModel(Estimator):
         return self
 
     def transform(self, X: Counts) -> np.ndarray:
-        """The expected proportions E theta_d [D, K] of documents X [D, V] at the fitted topics; rows sum to 1."""
+        """The expected proportions E theta_d [D, K] of documents X [D, V] at the fitted topics;
+        rows sum to 1.
+        """
         return self._shared().proportions.mean(self._infer(X).state)
 
     def fit_transform(self, X: Counts, y: object = None) -> np.ndarray:
@@ -105,15 +112,18 @@ class TopicModel(Estimator):
         return self.fit(X).transform(X)
 
     def score(self, X: Counts, y: object = None) -> float:
-        """The bound F on log p(X) in nats, (T3), for counts X [D, V], with q(theta_d) of each document at its optimum."""
+        """The bound F on log p(X) in nats, (T3), for counts X [D, V], with q(theta_d) of each
+        document at its optimum.
+        """
         return float(self._infer(X).bounds.sum()) + topics_bound(self._shared())
 
     def perplexity(self, X: Counts, held_out: Counts | None = None) -> float:
-        """The exponential of minus the score per word, of the words of X or of held-out words of the same documents.
+        """The exponential of minus the score per word, of the words of X or of held-out words of
+        the same documents.
 
-        Without `held_out` the score is the bound, as in scikit-learn; it depends on the priors, so that it compares models
-        of one kind only. With `held_out`, proportions come from X and a held-out word w scores log sum_k E theta_dk E
-        beta_kw, which compares any two models.
+        Without `held_out` the score is the bound, as in scikit-learn; it depends on the priors, so
+        that it compares models of one kind only. With `held_out`, proportions come from X and a
+        held-out word w scores log sum_k E theta_dk E beta_kw, which compares any two models.
 
         :param X: counts [D, V].
         :param held_out: counts [D, V] of other words of the same documents, see `split_words`.
@@ -126,8 +136,9 @@ class TopicModel(Estimator):
         proportions = self.transform(X)
         if held.shape[0] != len(proportions) or held.nnz == 0:
             raise DataError(
-                f"held_out has {held.shape[0]} documents and {held.nnz} words, X has {len(proportions)} documents; held_out "
-                "must be counts of other words of the same documents."
+                f"held_out has {held.shape[0]} documents and {held.nnz} words, X has"
+                f" {len(proportions)} documents; held_out must be counts of other words of the same"
+                " documents."
             )
         return float(np.exp(-completion(proportions, self.topics_, held)))
 
@@ -142,13 +153,17 @@ class TopicModel(Estimator):
         components = self._shared().components
         return components / components.sum(1, keepdims=True)
 
-    def top_words(self, vocabulary: Iterable[str] | Mapping[str, int], n: int = 10) -> list[list[str]]:
+    def top_words(
+        self, vocabulary: Iterable[str] | Mapping[str, int], n: int = 10
+    ) -> list[list[str]]:
         """The `n` most probable words of each topic, the most probable one first: K lists.
 
-        :param vocabulary: the V words in the order of the columns of the counts, or their columns by word; for example
-            `get_feature_names_out()` or `vocabulary_` of scikit-learn's `CountVectorizer`.
+        :param vocabulary: the V words in the order of the columns of the counts, or their columns
+            by word; for example `get_feature_names_out()` or `vocabulary_` of scikit-learn's
+            `CountVectorizer`.
         :param n: how many words, at most V.
-        :raises DataError: for another number of words, for columns that are not 0, ..., V - 1, and for an `n` out of range.
+        :raises DataError: for another number of words, for columns that are not 0, ..., V - 1, and
+            for an `n` out of range.
 
         Example::
 
@@ -156,20 +171,28 @@ class TopicModel(Estimator):
         """
         topics = self.topics_
         if isinstance(vocabulary, str):
-            raise DataError("vocabulary is a string; pass a list of words, one for each column of the counts.")
+            raise DataError(
+                "vocabulary is a string; pass a list of words, one for each column of the counts."
+            )
         if isinstance(vocabulary, Mapping):
             if sorted(vocabulary.values()) != list(range(len(vocabulary))):
-                raise DataError("vocabulary has columns that are not 0, 1, 2, ...; pass each word with its own column.")
+                raise DataError(
+                    "vocabulary has columns that are not 0, 1, 2, ...; pass each word with its own"
+                    " column."
+                )
             words = sorted(vocabulary, key=lambda word: vocabulary[word])
         else:
             words = list(vocabulary)
         if len(words) != topics.shape[1]:
             raise DataError(
-                f"vocabulary has {len(words)} words and the counts have {topics.shape[1]} columns; pass one word a column."
+                f"vocabulary has {len(words)} words and the counts have {topics.shape[1]} columns;"
+                " pass one word a column."
             )
         check_whole("n", n, 1)
         if n > len(words):
-            raise DataError(f"n={n} is more than the {len(words)} words of the vocabulary; use a smaller n.")
+            raise DataError(
+                f"n={n} is more than the {len(words)} words of the vocabulary; use a smaller n."
+            )
         best = np.argsort(-topics, axis=1, kind="stable")[:, :n]
         return [[words[column] for column in row] for row in best]
 
@@ -186,11 +209,15 @@ class TopicModel(Estimator):
     def _shared(self) -> Shared:
         fitted = getattr(self, "_fitted", None)
         if fitted is None:
-            raise DataError(f"This {type(self).__name__} has no topics yet; call fit or partial_fit first.")
+            raise DataError(
+                f"This {type(self).__name__} has no topics yet; call fit or partial_fit first."
+            )
         return fitted.shared
 
     def _proportions(self) -> Proportions[Any]:
-        """The prior of the proportions before learning; the family of its states differs from model to model."""
+        """The prior of the proportions before learning; the family of its states differs from model
+        to model.
+        """
         raise NotImplementedError
 
     def _start(self, counts: sp.csr_matrix) -> Progress:
@@ -205,4 +232,6 @@ class TopicModel(Estimator):
         blocks = split_into_blocks(counts, self.num_topics, shared.proportions.numbers_per_document)
         state = shared.proportions.start(counts.shape[0], counts.dtype)
         limits = Limits(self.local_tolerance, SCORING_STEPS)
-        return local_step(counts, blocks, topic_weights(shared.components), shared.proportions, state, limits)
+        return local_step(
+            counts, blocks, topic_weights(shared.components), shared.proportions, state, limits
+        )

@@ -18,7 +18,9 @@ STARTS = ("documents", "random")
 
 
 class Settings(Protocol):
-    """The arguments of the constructor that all topic models share; see `LatentDirichletAllocation` for what they mean."""
+    """The arguments of the constructor that all topic models share; see `LatentDirichletAllocation`
+    for what they mean.
+    """
 
     num_topics: int
     topic_prior: npt.ArrayLike | None
@@ -57,7 +59,9 @@ def check_settings(settings: Settings) -> None:
     if settings.num_documents is not None:
         check_whole("num_documents", settings.num_documents, 1)
     for name in ("tolerance", "local_tolerance", "delay"):
-        _check_number(name, getattr(settings, name), 0.0, np.inf, "a number of at least 0", closed=True)
+        _check_number(
+            name, getattr(settings, name), 0.0, np.inf, "a number of at least 0", closed=True
+        )
     text = "a number in (0.5, 1], without which the steps do not converge"
     _check_number("forgetting_rate", settings.forgetting_rate, 0.5, 1.0, text, closed=False)
 
@@ -74,9 +78,13 @@ def check_prior(name: str, value: npt.ArrayLike | None, size: int, default: floa
     try:
         prior = np.asarray(default if value is None else value, dtype=float)
     except (TypeError, ValueError) as error:
-        raise DataError(f"{name}={short_repr(value)} must be a number or an array: {error}.") from error
+        raise DataError(
+            f"{name}={short_repr(value)} must be a number or an array: {error}."
+        ) from error
     if prior.shape not in ((), (size,)):
-        raise DataError(f"{name} has shape {prior.shape}; it must be a number or have shape ({size},).")
+        raise DataError(
+            f"{name} has shape {prior.shape}; it must be a number or have shape ({size},)."
+        )
     if not (np.isfinite(prior) & (prior > 0.0)).all():
         raise DataError(f"{name} must be finite and above 0; it is {short_repr(value)}.")
     return np.full(size, prior)
@@ -88,7 +96,9 @@ def check_whole(name: str, value: object, least: int) -> None:
         raise DataError(f"{name}={short_repr(value)} must be a whole number of at least {least}.")
 
 
-def _check_number(name: str, value: object, low: float, high: float, text: str, closed: bool) -> None:
+def _check_number(
+    name: str, value: object, low: float, high: float, text: str, closed: bool
+) -> None:
     number = float(value) if isinstance(value, Real) else np.nan
     if not (low <= number if closed else low < number) or not number <= high or np.isinf(number):
         raise DataError(f"{name}={short_repr(value)} must be {text}.")

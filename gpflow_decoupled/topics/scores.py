@@ -20,8 +20,12 @@ def completion(proportions: np.ndarray, topics: np.ndarray, held_out: sp.csr_mat
     rows = np.repeat(np.arange(held_out.shape[0]), np.diff(held_out.indptr))
     words = np.ascontiguousarray(topics.T)
     total = 0.0
-    for first in range(0, held_out.nnz, _CELLS):  # the products of a million cells would not fit into memory
+    for first in range(
+        0, held_out.nnz, _CELLS
+    ):  # the products of a million cells would not fit into memory
         part = slice(first, first + _CELLS)
-        chances = np.einsum("nk,nk->n", proportions[rows[part]], words[held_out.indices[part]], dtype=float)
+        chances = np.einsum(
+            "nk,nk->n", proportions[rows[part]], words[held_out.indices[part]], dtype=float
+        )
         total += float(held_out.data[part] @ np.log(chances))
     return total / float(held_out.sum(dtype=float))

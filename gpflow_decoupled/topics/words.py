@@ -1,8 +1,9 @@
-"""The words of a block of documents, and their assignment to topics: the step that all topic models share.
+"""The words of a block of documents, and their assignment to topics: the step that all topic models
+share.
 
-Given the weights exp E log theta_dk of the topics in a document and exp E log beta_kw of a word in the topics, the best
-assignment phi_dwk is their product, normalised over k, (T2). phi is never stored, only the sums over it that the bound and
-the updates need.
+Given the weights exp E log theta_dk of the topics in a document and exp E log beta_kw of a word in
+the topics, the best assignment phi_dwk is their product, normalised over k, (T2). phi is never
+stored, only the sums over it that the bound and the updates need.
 """
 
 from __future__ import annotations
@@ -31,11 +32,15 @@ class Assignment(NamedTuple):
     """Sums over the best phi of (T2) in each document."""
 
     ratios: np.ndarray
-    """n_dw over the sum over topics [b, W], so that n phi = ratio x weight of the document x weight of the word"""
+    """n_dw over the sum over topics [b, W], so that n phi = ratio x weight of the document x weight
+    of the word
+    """
     expected: np.ndarray
     """sum_w n_dw phi_dwk [b, K]"""
     evidence: np.ndarray
-    """sum_w n_dw log sum_k exp(E log theta_dk + E log beta_kw) [b], the words' part of the bound at the best phi, nats"""
+    """sum_w n_dw log sum_k exp(E log theta_dk + E log beta_kw) [b], the words' part of the bound at
+    the best phi, nats
+    """
 
 
 def topic_weights(parameters: np.ndarray, columns: np.ndarray | None = None) -> TopicWeights:
@@ -65,16 +70,22 @@ class Words(NamedTuple):
 
     @classmethod
     def gather(cls, block: Block, topics: TopicWeights) -> Words:
-        """The words of a block, with their weights looked up once for all steps of the documents."""
+        """The words of a block, with their weights looked up once for all steps of the
+        documents.
+        """
         shift = (block.counts * topics.shift[block.words]).sum(1, dtype=float)
-        return cls(topics.weights.take(block.words, axis=0), block.counts, block.counts.sum(1), shift)
+        return cls(
+            topics.weights.take(block.words, axis=0), block.counts, block.counts.sum(1), shift
+        )
 
     def take(self, which: np.ndarray) -> Words:
         """The same of some documents, by a mask or by indices."""
         return Words(*(array[which] for array in self))
 
     def totals(self, weights: np.ndarray) -> np.ndarray:
-        """For each word the sum over topics of the document's weights [b, K] times the word's, [b, W]."""
+        """For each word the sum over topics of the document's weights [b, K] times the word's,
+        [b, W].
+        """
         return np.matmul(self.weights, weights[:, :, None])[..., 0]
 
     def expected(self, weights: np.ndarray, ratios: np.ndarray) -> np.ndarray:
@@ -89,5 +100,7 @@ class Words(NamedTuple):
         """
         totals = self.totals(weights)
         ratios = self.counts / totals
-        evidence = (self.counts * np.log(totals)).sum(1, dtype=float) + self.lengths * shift + self.shift  # (T3)
+        evidence = (
+            (self.counts * np.log(totals)).sum(1, dtype=float) + self.lengths * shift + self.shift
+        )  # (T3)
         return Assignment(ratios, self.expected(weights, ratios), evidence)

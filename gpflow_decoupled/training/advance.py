@@ -18,11 +18,15 @@ from .steps import Step, StepOutput, StepSizes
 from .together import next_batch, repair_drift
 
 Fail = Callable[[Batch, Snapshot, int, NumericalError | None], NoReturn]
-"""Raises the error of a failed step, for its batch, the values before it, its number, and a cause that is known."""
+"""Raises the error of a failed step, for its batch, the values before it, its number, and a cause
+that is known.
+"""
 
 
 class Taken(NamedTuple):
-    """What K sound steps report: arrays [K], see `StepOutput`, and whether anything was brought up to date before them."""
+    """What K sound steps report: arrays [K], see `StepOutput`, and whether anything was brought up
+    to date before them.
+    """
 
     elbo: np.ndarray
     shortened: np.ndarray
@@ -78,7 +82,9 @@ class Advance:
         :param seconds: how long they took.
         """
         count = self._count(done, seconds)
-        sizes = [self.plan.sizes(step, seconds, self.step.end) for step in range(done, done + count)]
+        sizes = [
+            self.plan.sizes(step, seconds, self.step.end) for step in range(done, done + count)
+        ]
         batch, self._first = self._first or self._batches(done, count), None
         steps = _Steps(self._snapshot(), done, batch, sizes)
         try:
@@ -92,7 +98,9 @@ class Advance:
             raise
         if ok:
             self._last = steps
-            elbo, shortened, clipped = map(np.atleast_1d, (output.elbo, output.shortened, output.clipped))
+            elbo, shortened, clipped = map(
+                np.atleast_1d, (output.elbo, output.shortened, output.clipped)
+            )
             return Taken(elbo, shortened, clipped, refreshed)
         if count == 1:
             self._fail(self._batch_of(steps, 0), steps.before, done, None)
@@ -120,7 +128,9 @@ class Advance:
         return snapshot(self.step.variables)
 
     def _count(self, done: int, seconds: float) -> int:
-        """How many steps the next call takes: up to what is due next, and not longer than the run may."""
+        """How many steps the next call takes: up to what is due next, and not longer than the run
+        may.
+        """
         limits, began = self.plan.limits, self._began
         self._began = done, seconds
         if self._several is None or done < self._singly_until:
@@ -129,7 +139,11 @@ class Advance:
         if limits.steps is not None:
             counts.append(limits.steps - done)
         if limits.seconds is not None:
-            pace = np.inf if began is None or began[0] == done else (seconds - began[1]) / (done - began[0])
+            pace = (
+                np.inf
+                if began is None or began[0] == done
+                else (seconds - began[1]) / (done - began[0])
+            )
             counts.append(int((limits.seconds - seconds) / max(pace, 1e-9)))
         return max(1, min(counts))
 
@@ -144,7 +158,9 @@ class Advance:
         return steps.batch if self._several is None else (X[number], Y[number])
 
     def _take(self, steps: _Steps, count: int) -> tuple[StepOutput, bool]:
-        """The first `count` of the steps, after what is due before them; and whether anything was."""
+        """The first `count` of the steps, after what is due before them; and whether anything
+        was.
+        """
         first, refreshed = steps.first, False
         if self._several is None:
             self.step.set_step_sizes(steps.sizes[0])

@@ -27,12 +27,15 @@ Predictions = Callable[[tf.Tensor, tf.Tensor], tuple[tf.Tensor, tf.Tensor]]
 class Evaluation:
     """Scores of `fit` on data that the model does not train on, and early stopping.
 
-    :param data: held-out (X [N, D], Y [N, P]). Without them nothing is scored, and `patience` looks at the bound.
+    :param data: held-out (X [N, D], Y [N, P]). Without them nothing is scored, and `patience` looks
+        at the bound.
     :param every: steps between two evaluations; there is one more at the end of the run.
-    :param patience: stop after so many evaluations without a better log density (or bound); None never stops.
-    :param restore_best: where patience stops a run, go back to the Parameters of the best evaluation; False keeps the last
-        ones. The copy takes as much memory as the Parameters and the state of the optimizers. The scores in the history go
-        on to the last step; those of the model are the ones at `FitResult.restored_step`.
+    :param patience: stop after so many evaluations without a better log density (or bound); None
+        never stops.
+    :param restore_best: where patience stops a run, go back to the Parameters of the best
+        evaluation; False keeps the last ones. The copy takes as much memory as the Parameters and
+        the state of the optimizers. The scores in the history go on to the last step; those of the
+        model are the ones at `FitResult.restored_step`.
     :raises DataError: for numbers out of range, and where there is neither data nor patience.
 
     Example::
@@ -49,21 +52,34 @@ class Evaluation:
         check_whole(1, every=self.every, **given(patience=self.patience))
         check_option("restore_best", self.restore_best, (True, False))
         if self.data is None and self.patience is None:
-            raise DataError("Evaluation() has nothing to do: give it held-out data=(X, Y), or patience, or both.")
+            raise DataError(
+                "Evaluation() has nothing to do: give it held-out data=(X, Y), or patience, or"
+                " both."
+            )
 
     def __repr__(self) -> str:
         """One line: the shapes of the data, and the settings."""
         data = tuple(self.data) if isinstance(self.data, list) else self.data
-        return one_line(self, data=data, every=self.every, patience=self.patience, restore_best=self.restore_best)
+        return one_line(
+            self,
+            data=data,
+            every=self.every,
+            patience=self.patience,
+            restore_best=self.restore_best,
+        )
 
 
-def check_held_out(model: BasisGP | FullGP, data: Sequence[npt.ArrayLike]) -> tuple[np.ndarray, np.ndarray]:
+def check_held_out(
+    model: BasisGP | FullGP, data: Sequence[npt.ArrayLike]
+) -> tuple[np.ndarray, np.ndarray]:
     """The held-out data as arrays X [N, D], Y [N, P], checked as training data are.
 
     :raises DataError: with "evaluation: " in front, so that the message tells which data are meant.
     """
     if not (isinstance(data, (tuple, list)) and len(data) == 2):
-        raise DataError(f"evaluation is a {type(data).__name__}; pass held-out (X, Y), or an Evaluation.")
+        raise DataError(
+            f"evaluation is a {type(data).__name__}; pass held-out (X, Y), or an Evaluation."
+        )
     try:
         X, Y = (tensor.numpy() for tensor in model.as_tensors(data))
         check_values(X, Y, model.likelihood)
@@ -72,17 +88,22 @@ def check_held_out(model: BasisGP | FullGP, data: Sequence[npt.ArrayLike]) -> tu
     return X, Y
 
 
-def held_out_metrics(model: GPModel, data: Sequence[npt.ArrayLike], chunk: int = 4096) -> dict[str, float]:
+def held_out_metrics(
+    model: GPModel, data: Sequence[npt.ArrayLike], chunk: int = 4096
+) -> dict[str, float]:
     """Score the predictions of a model on data that it has not seen.
 
-    :param model: a GP model of this package, a `Standardized` one, or any GPflow model with a `posterior`.
+    :param model: a GP model of this package, a `Standardized` one, or any GPflow model with a
+        `posterior`.
     :param data: (X [N, D], Y [N, P]).
     :param chunk: rows that are predicted at once, so that any number of rows fits into memory.
-    :return: "rmse", of the predictive mean E[y], and "log_density", the mean log predictive density in nats per observation.
-        For labels the first is the root of the Brier score: of the probability of 1, or of those of all classes.
+    :return: "rmse", of the predictive mean E[y], and "log_density", the mean log predictive density
+        in nats per observation. For labels the first is the root of the Brier score: of the
+        probability of 1, or of those of all classes.
 
-    :raises DataError: for data that training would refuse: other columns or numbers of rows, none, NaN, labels outside of the
-        support, masked, sparse or ragged arrays, and what holds no numbers.
+    :raises DataError: for data that training would refuse: other columns or numbers of rows, none,
+        NaN, labels outside of the support, masked, sparse or ragged arrays, and what holds no
+        numbers.
 
     Factorisations are computed once; after that N M^2 for M points. Example::
 
@@ -93,7 +114,10 @@ def held_out_metrics(model: GPModel, data: Sequence[npt.ArrayLike], chunk: int =
     score = _gaussian_predictions(model) if has_posterior else _own_predictions(model)
     squares, densities = [], []
     for start in range(0, len(X), chunk):
-        x, y = tf.convert_to_tensor(X[start : start + chunk]), tf.convert_to_tensor(Y[start : start + chunk])
+        x, y = (
+            tf.convert_to_tensor(X[start : start + chunk]),
+            tf.convert_to_tensor(Y[start : start + chunk]),
+        )
         predicted, density = score(x, y)
         densities.append(density.numpy())
         squares.append(np.square(_errors(_likelihood_of(model), predicted.numpy(), y.numpy())))
@@ -109,7 +133,9 @@ def _likelihood_of(model: GPModel) -> Likelihood:
 
 
 def _observed(model: GPModel, data: Sequence[npt.ArrayLike]) -> tuple[np.ndarray, np.ndarray]:
-    """X [N, D] and Y [N, P] as arrays, checked as training data are; Y in the type that the likelihood needs."""
+    """X [N, D] and Y [N, P] as arrays, checked as training data are; Y in the type that the
+    likelihood needs.
+    """
     if hasattr(model, "checked"):
         X, Y = model.checked(data)
         return X.numpy(), Y.numpy()
@@ -123,7 +149,9 @@ def _observed(model: GPModel, data: Sequence[npt.ArrayLike]) -> tuple[np.ndarray
 
 
 def _errors(likelihood: Likelihood, predicted: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """Predictive means [N, P] less observations y [N, P]; of the task of each row, or of the probabilities of all classes."""
+    """Predictive means [N, P] less observations y [N, P]; of the task of each row, or of the
+    probabilities of all classes.
+    """
     if isinstance(likelihood, SwitchedLikelihood):
         # the last column of y is the task, and the means of all tasks stand side by side
         tasks = predicted.reshape(len(y), -1, y.shape[1] - 1)
@@ -134,7 +162,9 @@ def _errors(likelihood: Likelihood, predicted: np.ndarray, y: np.ndarray) -> np.
 
 
 def _gaussian_predictions(model: GPModel) -> Predictions:
-    """E[y] [N, P] and log densities [N] by the cached posterior, whose marginals of f are Gaussian."""
+    """E[y] [N, P] and log densities [N] by the cached posterior, whose marginals of f are
+    Gaussian.
+    """
     posterior = model.posterior()
 
     def score(x: tf.Tensor, y: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
@@ -146,5 +176,7 @@ def _gaussian_predictions(model: GPModel) -> Predictions:
 
 
 def _own_predictions(model: AffineIndependentGP) -> Predictions:
-    """The same by the model's own verbs, where the marginals of f are not Gaussian, or are in other units."""
+    """The same by the model's own verbs, where the marginals of f are not Gaussian, or are in other
+    units.
+    """
     return lambda x, y: (model.predict_y(x)[0], model.predict_log_density((x, y)))

@@ -17,8 +17,8 @@ from .batches import Batch
 
 RESTORED = " The model holds the last good parameters."
 _LIKELY_FIXES = (
-    'Likely fixes: a smaller natural_gradient or learning_rate, negative_precision="clip" for likelihoods that are not '
-    "log-concave."
+    'Likely fixes: a smaller natural_gradient or learning_rate, negative_precision="clip" for'
+    " likelihoods that are not log-concave."
 )
 
 
@@ -27,8 +27,8 @@ def explain(
 ) -> NumericalError:
     """The error for a step that failed without saying why.
 
-    The causes are looked for in this order: rows of the batch that are not finite, a matrix that has no Cholesky factor, and,
-    if there is neither, the posterior precision or a gradient.
+    The causes are looked for in this order: rows of the batch that are not finite, a matrix that
+    has no Cholesky factor, and, if there is neither, the posterior precision or a gradient.
 
     :param matrices: what the step factorises, by name, at the Parameters at which it failed.
     :param batch: X [B, D] and Y [B, P] of the step.
@@ -39,20 +39,24 @@ def explain(
         bad = ~np.all(np.isfinite(array.numpy()), axis=1)
         if np.any(bad):
             return NumericalError(
-                f"Step {step}: row {int(np.argmax(bad))} of this batch of {name} is not finite; remove such rows "
-                "from the dataset." + RESTORED,
+                f"Step {step}: row {int(np.argmax(bad))} of this batch of {name} is not finite;"
+                " remove such rows from the dataset." + RESTORED,
                 matrix=name,
             )
     if (error := unsound(matrices)) is not None:
         return restored(error, step)
     extreme = "" if likelihood is None else extreme_parameters(likelihood)
     return NumericalError(
-        f"Step {step}: the bound, one of its gradients, or the precision of q is not finite or not positive definite, though "
-        "the prior's matrices are sound. " + (extreme or _LIKELY_FIXES) + RESTORED,
+        f"Step {step}: the bound, one of its gradients, or the precision of q is not finite or not"
+        " positive definite, though the prior's matrices are sound. "
+        + (extreme or _LIKELY_FIXES)
+        + RESTORED,
         matrix="precision of q",
     )
 
 
 def restored(error: NumericalError, step: int) -> NumericalError:
-    """The same error, with the number of the step in front and what became of the model at the end."""
+    """The same error, with the number of the step in front and what became of the model at the
+    end.
+    """
     return NumericalError(f"Step {step}: {error}{RESTORED}", matrix=error.matrix)

@@ -41,16 +41,24 @@ class Loop:
     :param step: one training step of it.
     :param batches: where the data of each step come from.
     :param plan: limits, step sizes, and what happens between steps.
-    :param begin: what is done before the first step, once nothing can be refused any more; its seconds count.
+    :param begin: what is done before the first step, once nothing can be refused any more; its
+    seconds count.
     """
 
     def __init__(
-        self, model: GPModel | FactorGraph, step: Step, batches: Batches, plan: Plan, begin: Beginning
+        self,
+        model: GPModel | FactorGraph,
+        step: Step,
+        batches: Batches,
+        plan: Plan,
+        begin: Beginning,
     ) -> None:
         self.model, self.step, self.batches, self.plan = model, step, batches, plan
         self._begin, self.group = begin, plan.group
         self.history, self.totals = History(), Totals()
-        self._checkpoint = None if plan.checkpoints is None else self._run_checkpoint(plan.checkpoints)
+        self._checkpoint = (
+            None if plan.checkpoints is None else self._run_checkpoint(plan.checkpoints)
+        )
         self._advance = Advance(step, batches, plan, self._fail)
         self._best, self._compile_seconds = Best(), 0.0
         self._restored_step: int | None = None
@@ -58,24 +66,38 @@ class Loop:
     def _run_checkpoint(self, checkpoints: Checkpoints) -> RunCheckpoint:
         """The state of this run in its folder."""
         objects = {"model": self.model, **self.step.checkpointable}
-        return RunCheckpoint(checkpoints.folder, objects, self.batches.checkpointable, self._settings(), self.group)
+        return RunCheckpoint(
+            checkpoints.folder, objects, self.batches.checkpointable, self._settings(), self.group
+        )
 
     def _settings(self) -> dict[str, object]:
         """What must be the same for the run to go on, and on all workers."""
         plan = self.plan
-        parts = {"seed": plan.seed, **self.batches.settings, **self.step.settings, **asdict(plan.rates)}
+        parts = {
+            "seed": plan.seed,
+            **self.batches.settings,
+            **self.step.settings,
+            **asdict(plan.rates),
+        }
         return run_settings(self.model, parts, plan.refresh_every, self.group)
 
     def run(self) -> FitResult:
-        """Train until a limit is reached, with the folder of the checkpoints locked; the data are closed at the end."""
+        """Train until a limit is reached, with the folder of the checkpoints locked; the data are
+        closed at the end.
+        """
         refuse_other_run(self.group, lambda: {**self._settings(), **asdict(self.plan.limits)})
-        with closing(self.batches), nullcontext() if self._checkpoint is None else self._checkpoint.locked():
+        with (
+            closing(self.batches),
+            nullcontext() if self._checkpoint is None else self._checkpoint.locked(),
+        ):
             return self._run()
 
     def _run(self) -> FitResult:
         done, limits = self._resume(), self.plan.limits
         self.totals.seconds += self._begin(done)
-        with closing(ProgressLine(self.plan.progress and self.group.is_first, limits.steps, limits.seconds)) as line:
+        with closing(
+            ProgressLine(self.plan.progress and self.group.is_first, limits.steps, limits.seconds)
+        ) as line:
             self.step.show = line.show
             try:
                 self._compile(done)
@@ -84,11 +106,15 @@ class Loop:
                     taken = self._advance(done, before)
                     done += len(taken.elbo)
                     seconds = before + (time.perf_counter() - began)
-                    self.totals.seconds = seconds if limits.seconds is None else self.group.first(seconds)
+                    self.totals.seconds = (
+                        seconds if limits.seconds is None else self.group.first(seconds)
+                    )
                     self._record(done, taken, before)
                     self._after_step(done, line)
             except KeyboardInterrupt:
-                if self.group.workers > 1:  # the others would wait for this one: they notice when the process ends
+                if (
+                    self.group.workers > 1
+                ):  # the others would wait for this one: they notice when the process ends
                     raise
                 reason = INTERRUPTED
             except (DataError, WorkerError) as error:
@@ -98,7 +124,9 @@ class Loop:
             return self._close(done, reason, line)
 
     def _resume(self) -> int:
-        """Steps that an earlier run has done; a folder without a state gets one now, so that what fails does so early."""
+        """Steps that an earlier run has done; a folder without a state gets one now, so that what
+        fails does so early.
+        """
         if self._checkpoint is None:
             return 0
         before = snapshot((*self.step.variables, *self.model.variables))
@@ -139,7 +167,9 @@ class Loop:
         return patience is not None and self.totals.waited >= patience
 
     def _finish(self, done: int) -> bool:
-        """What the step leaves for the end, and whether that was anything; a failure leaves the Parameters as they were."""
+        """What the step leaves for the end, and whether that was anything; a failure leaves the
+        Parameters as they were.
+        """
         now, began = snapshot(self.step.variables), time.perf_counter()
         try:
             if not self.step.finish():
@@ -175,8 +205,14 @@ class Loop:
         if done % plan.callbacks.every == 0 or metrics or self.step.is_long:
             recent = self.history.mean("elbo", 1 if self.step.is_long else plan.callbacks.every)
             line.update(done, self.totals.seconds, recent, **metrics)
-            self.group.together(lambda: plan.callbacks(done, {"elbo": recent, **metrics}, self.model))
-        if plan.checkpoints is not None and done % plan.checkpoints.every == 0 and self._reason_to_stop(done) is None:
+            self.group.together(
+                lambda: plan.callbacks(done, {"elbo": recent, **metrics}, self.model)
+            )
+        if (
+            plan.checkpoints is not None
+            and done % plan.checkpoints.every == 0
+            and self._reason_to_stop(done) is None
+        ):
             if (batch := self._advance.last_batch) is not None and not self._is_sound(done):
                 self._fail(batch, snapshot(self.step.variables), done)
             self._save(done)
@@ -200,10 +236,14 @@ class Loop:
         return metrics
 
     def _count_patience(self, done: int, metrics: dict[str, float], evaluation: Evaluation) -> None:
-        score = self.group.first(metrics.get("log_density", self.history.mean("elbo", evaluation.every)))
+        score = self.group.first(
+            metrics.get("log_density", self.history.mean("elbo", evaluation.every))
+        )
         if not np.isfinite(score):
             warnings.warn(
-                f"The score after step {done} is {score}, and is not taken for a lack of improvement.", stacklevel=6
+                f"The score after step {done} is {score}, and is not taken for a lack of"
+                " improvement.",
+                stacklevel=6,
             )
             return
         self.totals.waited += 1
@@ -212,24 +252,36 @@ class Loop:
             if evaluation.patience is not None and evaluation.restore_best:
                 self._best.take(self.step.variables)
 
-    def _fail(self, batch: Batch, now: Snapshot, done: int, cause: NumericalError | None = None) -> NoReturn:
-        """Find the cause at the Parameters that failed, then go back to the last ones at which the bound was sound."""
+    def _fail(
+        self, batch: Batch, now: Snapshot, done: int, cause: NumericalError | None = None
+    ) -> NoReturn:
+        """Find the cause at the Parameters that failed, then go back to the last ones at which the
+        bound was sound.
+        """
         go_back(now)
         cause = unusable_observation(self.model, batch) if cause is None and done == 0 else cause
         likelihood = getattr(self.model, "likelihood", None)
-        error = explain(self.step.matrices(), batch, done, likelihood) if cause is None else restored(cause, done)
+        error = (
+            explain(self.step.matrices(), batch, done, likelihood)
+            if cause is None
+            else restored(cause, done)
+        )
         go_back(now)
         self._advance.undo()
         error.result = self._result(done, "numerical failure")
         raise error from cause
 
     def _close(self, done: int, reason: str, line: ProgressLine) -> FitResult:
-        """Go back to what is sound and best, finish, and take the last evaluation, checkpoint and bound."""
+        """Go back to what is sound and best, finish, and take the last evaluation, checkpoint and
+        bound.
+        """
         exact, stopped = exact_bound(self.step, self.batches.whole), self._out_of_patience
         spoilt = not self._is_sound(done, exact)
         if spoilt and (sound := self._advance.undo()) is not None:
             self._restored_step, reason = sound, reason + SPOILT
-            warnings.warn(f"Step {done} left a bound that is not finite, and was undone.", stacklevel=5)
+            warnings.warn(
+                f"Step {done} left a bound that is not finite, and was undone.", stacklevel=5
+            )
         elif stopped:
             self._save(done)
         if stopped and self._best.put_back(self.step.variables):
@@ -256,22 +308,31 @@ class Loop:
             bounds, num_data = [*self.step.before, *result.history["elbo"]], self.batches.num_data
             warn_of_quadrature(self.model, result.elbo, batch, stacklevel=6)
             rising, sampled = not self.step.is_long, self.step.sampled_rows
-            warn_of_fall(bounds, result.elbo, num_data, exact is not None, rising, sampled, stacklevel=6)
+            warn_of_fall(
+                bounds, result.elbo, num_data, exact is not None, rising, sampled, stacklevel=6
+            )
         return result
 
     def _is_sound(self, done: int, bound: float | None = None) -> bool:
-        """Whether the Parameters after a step of this run are finite, and the bound there, which is computed if not given."""
+        """Whether the Parameters after a step of this run are finite, and the bound there, which is
+        computed if not given.
+        """
         if (batch := self._advance.last_batch) is None:
             return True
         own = {variable.ref() for variable in self.model.variables}
         moved = [variable for variable in self.step.variables if variable.ref() in own]
-        found = is_sound(moved, lambda: self.step.probe(*batch, self._advance.seed(done)) if bound is None else bound)
+        found = is_sound(
+            moved,
+            lambda: self.step.probe(*batch, self._advance.seed(done)) if bound is None else bound,
+        )
         return self.group.all(found)
 
     def _result(self, done: int, reason: str) -> FitResult:
         totals = self.totals
         return FitResult(
-            elbo=self.history.mean("elbo", RECENT, 0 if self._restored_step is None else done - self._restored_step),
+            elbo=self.history.mean(
+                "elbo", RECENT, 0 if self._restored_step is None else done - self._restored_step
+            ),
             steps=done,
             seconds=totals.seconds,
             history=self.history.arrays(),

@@ -28,7 +28,9 @@ def chosen(options: Mapping[str, object]) -> dict[str, object]:
 
 
 def given(**options: Any) -> dict[str, Any]:
-    """The options that are not None, for `inputs.check_whole` and `inputs.check_rate`, where None is a default."""
+    """The options that are not None, for `inputs.check_whole` and `inputs.check_rate`, where None
+    is a default.
+    """
     return {name: value for name, value in options.items() if value is not None}
 
 
@@ -39,24 +41,36 @@ def check_optimizer(optimizer: object) -> None:
     """
     kind = type(optimizer).__name__
     needed = ("build", "apply_gradients", "iterations", "get_config")
-    parts: list[Any] = [getattr(optimizer, name, None) for name in needed]  # of an object that may be anything
-    if any(part is None for part in parts) or not isinstance(getattr(optimizer, "variables", None), (list, tuple)):
+    parts: list[Any] = [
+        getattr(optimizer, name, None) for name in needed
+    ]  # of an object that may be anything
+    if any(part is None for part in parts) or not isinstance(
+        getattr(optimizer, "variables", None), (list, tuple)
+    ):
         raise DataError(
-            f"optimizer is a {kind}, which fit cannot drive; pass an instance from gpflow.keras.tf_keras.optimizers "
-            "(not from its legacy module) or tf.keras.optimizers. Models on inducing points with Gaussian noise take 'lbfgs', "
-            "too."
+            f"optimizer is a {kind}, which fit cannot drive; pass an instance from"
+            " gpflow.keras.tf_keras.optimizers (not from its legacy module) or"
+            " tf.keras.optimizers. Models on inducing points with Gaussian noise take 'lbfgs',"
+            " too."
         )
     *_, iterations, get_config = parts
     config = get_config()
     if "learning_rate" not in config:
         raise DataError(
-            f"optimizer is a {kind}, which has no learning rate of its own; pass the optimizer inside of it."
+            f"optimizer is a {kind}, which has no learning rate of its own; pass the optimizer"
+            " inside of it."
         )
     if not isinstance(config["learning_rate"], Real):
         raise DataError(
-            f"The learning rate of this {kind} is a schedule, and fit anneals it by itself; pass a number to the optimizer."
+            f"The learning rate of this {kind} is a schedule, and fit anneals it by itself; pass a"
+            " number to the optimizer."
         )
     if not (is_number(config["learning_rate"]) and config["learning_rate"] >= 0.0):
-        raise DataError(f"The learning rate of this {kind} is {config['learning_rate']}; it must be at least 0.")
+        raise DataError(
+            f"The learning rate of this {kind} is {config['learning_rate']}; it must be at least 0."
+        )
     if int(tf.convert_to_tensor(iterations)) > 0:
-        raise DataError(f"This {kind} was used before and has the state of other variables; pass a new instance.")
+        raise DataError(
+            f"This {kind} was used before and has the state of other variables; pass a new"
+            " instance."
+        )

@@ -35,5 +35,7 @@ class Plan:
         return [self.refresh_every, self.callbacks.every, *others]
 
     def sizes(self, step: int, seconds: float, end: float) -> StepSizes:
-        """The step sizes of step 0, 1, ..., after so many seconds; from the share `end` of the run on they are low."""
+        """The step sizes of step 0, 1, ..., after so many seconds; from the share `end` of the run
+        on they are low.
+        """
         return self.rates.at(step, self.limits.share(step, seconds), end)

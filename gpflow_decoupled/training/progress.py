@@ -22,10 +22,11 @@ Callback = Callable[[int, dict[str, float], GPModel | FactorGraph], object]
 class Callbacks:
     """Functions that `fit` calls while it trains, and how often.
 
-    :param functions: each is called with (step, metrics, model); `metrics` has "elbo", the mean bound since the call before,
-        and after an evaluation "rmse" and "log_density". A `gpflow.monitor.Monitor` may be one of them.
-    :param every: steps between two calls; a round of a mean on all data is reported by itself, with its own bound. The
-        progress line changes as often.
+    :param functions: each is called with (step, metrics, model); `metrics` has "elbo", the mean
+        bound since the call before, and after an evaluation "rmse" and "log_density". A
+        `gpflow.monitor.Monitor` may be one of them.
+    :param every: steps between two calls; a round of a mean on all data is reported by itself, with
+        its own bound. The progress line changes as often.
     :raises DataError: for what is no list of functions, and for `every` below 1.
 
     Example::
@@ -39,9 +40,12 @@ class Callbacks:
 
     def __post_init__(self) -> None:
         check_whole(1, every=self.every)
-        if not isinstance(self.functions, (list, tuple)) or not all(callable(one) for one in self.functions):
+        if not isinstance(self.functions, (list, tuple)) or not all(
+            callable(one) for one in self.functions
+        ):
             raise DataError(
-                "callbacks must be a list of functions of (step, metrics, model), or of gpflow.monitor.Monitor."
+                "callbacks must be a list of functions of (step, metrics, model), or of"
+                " gpflow.monitor.Monitor."
             )
 
     def __call__(self, step: int, metrics: dict[str, float], model: GPModel | FactorGraph) -> None:

@@ -19,7 +19,9 @@ RECENT = 20
 
 
 class History:
-    """The traces of a run: one list for each quantity, each with the steps at which it was recorded."""
+    """The traces of a run: one list for each quantity, each with the steps at which it was
+    recorded.
+    """
 
     def __init__(self) -> None:
         self._values: dict[str, list[float]] = defaultdict(list)
@@ -38,7 +40,9 @@ class History:
         return self._values[name][-count:] if name in self._values else []
 
     def mean(self, name: str, count: int, skip: int = 0) -> float:
-        """The mean of the last `count` values before the last `skip` of them; NaN if there are none."""
+        """The mean of the last `count` values before the last `skip` of them; NaN if there are
+        none.
+        """
         values = self.tail(name, count + skip)
         values = values[: len(values) - skip]
         return float(np.mean(values)) if values else float("nan")
@@ -65,7 +69,9 @@ class Totals:
     waited: int = 0
     """Evaluations since then."""
     finished: str = ""
-    """Why the step has nothing left to do, see `Step.finished`; empty after an interrupt, which is no reason to stay there."""
+    """Why the step has nothing left to do, see `Step.finished`; empty after an interrupt, which is
+    no reason to stay there.
+    """
     converged: bool = False
     limits: Mapping[str, float | None] = field(default_factory=dict)
     """Those of the run that found this, by name; none in what older versions have saved."""
@@ -98,14 +104,15 @@ class Totals:
 class FitResult(RunResult):
     """The record of a run of `fit`.
 
-    `elbo` is the bound in nats at the Parameters as the run left them, where a step sees all data and nothing is sampled; on
-    minibatches it is the mean of the last 20 estimates, and NaN for a run without steps. `seconds` is the time of the
-    training steps; compilation and evaluations are not part of it. `converged` says that patience or a tolerance ended the
-    run, and not a limit.
+    `elbo` is the bound in nats at the Parameters as the run left them, where a step sees all data
+    and nothing is sampled; on minibatches it is the mean of the last 20 estimates, and NaN for a
+    run without steps. `seconds` is the time of the training steps; compilation and evaluations are
+    not part of it. `converged` says that patience or a tolerance ended the run, and not a limit.
 
-    `history` has arrays "step", "seconds" and "elbo" with one entry per step; the bound is in nats of the whole data set,
-    estimated from the step's batch at the Parameters before the step for models on inducing points and with sites, after it
-    for the others. With `Evaluation` it also has "evaluation_step", "evaluation_seconds", "rmse" and "log_density" (nats per
+    `history` has arrays "step", "seconds" and "elbo" with one entry per step; the bound is in nats
+    of the whole data set, estimated from the step's batch at the Parameters before the step for
+    models on inducing points and with sites, after it for the others. With `Evaluation` it also has
+    "evaluation_step", "evaluation_seconds", "rmse" and "log_density" (nats per
     observation), with one entry per evaluation. Example::
 
         result = fit(model, (X, Y))
@@ -121,21 +128,28 @@ class FitResult(RunResult):
     refreshes: int = 0
     """How often what is held fixed between refreshes was brought up to date, see `Schedule`."""
     gap: float | None = None
-    """Of a mean on all data, in nats: in the last linear solve, the bound is at most so far below its maximum over the mean.
-    For Gaussian noise that is the ELBO; for other likelihoods, and for mixed outputs, it is the quadratic of the sites as they
-    were before the last step, and this is no distance of the ELBO from its optimum. None where no solve was certified."""
+    """Of a mean on all data, in nats: in the last linear solve, the bound is at most so far below
+    its maximum over the mean. For Gaussian noise that is the ELBO; for other likelihoods, and for
+    mixed outputs, it is the quadratic of the sites as they were before the last step, and this is
+    no distance of the ELBO from its optimum. None where no solve was certified."""
     restored_step: int | None = None
-    """The step whose Parameters the model has, where the run went back to them: that of the best evaluation if patience ended
-    the run, that of the last sound bound if the last step spoilt it. None: they are those of the last step.
-    `history` stays the trace of the run: where patience ended it, the scores of the model are those with this
-    "evaluation_step", and the last ones belong to Parameters that were given up."""
+    """The step whose Parameters the model has, where the run went back to them: that of the best
+    evaluation if patience ended the run, that of the last sound bound if the last step spoilt it.
+    None: they are those of the last step. `history` stays the trace of the run: where patience
+    ended it, the scores of the model are those with this "evaluation_step", and the last ones
+    belong to Parameters that were given up."""
     start: Start | None = None
-    """What `initialize="auto"` did before the first step; None also where the run went on from a checkpoint."""
+    """What `initialize="auto"` did before the first step; None also where the run went on from a
+    checkpoint.
+    """
 
     def __str__(self) -> str:
         """One line: steps, time, bound, why the run ended."""
         pace = 1e3 * self.seconds / max(1, self.steps)
-        line = f"{self.steps} steps in {self.seconds:.1f} s ({pace:.1f} ms per step), ELBO {self.elbo:.4g}, stopped: "
+        line = (
+            f"{self.steps} steps in {self.seconds:.1f} s ({pace:.1f} ms per step), ELBO"
+            f" {self.elbo:.4g}, stopped: "
+        )
         extra = f", {self.shortened_steps} shortened steps" if self.shortened_steps else ""
         extra += f", {self.clipped_sites} clipped sites" if self.clipped_sites else ""
         extra += "" if self.gap is None else f", gap {self.gap:.2g} nats"

@@ -21,7 +21,8 @@ UNSOUND = (ArithmeticError, tf.errors.InvalidArgumentError)
 
 
 def exact_bound(step: Step, whole: Batch | None) -> float | None:
-    """The bound at the Parameters as they are, in nats; NaN if it cannot be computed, None where only estimates exist.
+    """The bound at the Parameters as they are, in nats; NaN if it cannot be computed, None where
+    only estimates exist.
 
     :param step: which knows the bound.
     :param whole: all data, X [N, D] and Y [N, P], where every step sees all of them.
@@ -37,7 +38,9 @@ def exact_bound(step: Step, whole: Batch | None) -> float | None:
 
 def is_sound(variables: Sequence[tf.Variable], bound: Callable[[], tf.Tensor | float]) -> bool:
     """Whether all variables of floating-point numbers and the bound there are finite."""
-    if not all_finite([tf.zeros([]), *(variable for variable in variables if variable.dtype.is_floating)]):
+    if not all_finite(
+        [tf.zeros([]), *(variable for variable in variables if variable.dtype.is_floating)]
+    ):
         return False
     try:
         return bool(np.isfinite(float(bound())))
@@ -51,8 +54,12 @@ def snapshot(variables: Sequence[tf.Variable]) -> Snapshot:
 
 
 def _value_of(variable: tf.Variable) -> tf.Tensor:
-    """What `read_value` returns, in a quarter of its time, which counts where a step takes a millisecond."""
-    if isinstance(variable, tf.distribute.DistributedValues):  # one of several replicas, each with a handle of its own
+    """What `read_value` returns, in a quarter of its time, which counts where a step takes a
+    millisecond.
+    """
+    if isinstance(
+        variable, tf.distribute.DistributedValues
+    ):  # one of several replicas, each with a handle of its own
         return variable.read_value()
     return tf.raw_ops.ReadVariableOp(resource=variable.handle, dtype=variable.dtype)
 
@@ -74,7 +81,9 @@ class Best:
         self.values = [variable.numpy() for variable in variables]
 
     def put_back(self, variables: Sequence[tf.Variable]) -> bool:
-        """Give the variables these values; False if there are none, or they are of other variables."""
+        """Give the variables these values; False if there are none, or they are of other
+        variables.
+        """
         if not self.values or len(self.values) != len(variables):
             return False
         for variable, value in zip(variables, self.values):

@@ -1,4 +1,6 @@
-"""What the workers of a run do together between its steps: agree on the run, take a batch, and stay the same."""
+"""What the workers of a run do together between its steps: agree on the run, take a batch, and stay
+the same.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,8 @@ def run_settings(
 
 
 def refuse_other_run(group: Group, settings: Callable[[], Mapping[str, object]]) -> None:
-    """Refuse workers that were started with other data, another model or other options than the first one.
+    """Refuse workers that were started with other data, another model or other options than the
+    first one.
 
     :param group: the workers of the run.
     :param settings: called where there are several workers: what must be the same on all, by name.
@@ -48,12 +51,16 @@ def refuse_other_run(group: Group, settings: Callable[[], Mapping[str, object]])
     if group.workers == 1:
         return
     own = settings()
-    group.refuse_unlike({"the names of the settings": list(own)})  # where these differ, the numbers of values may too
+    group.refuse_unlike(
+        {"the names of the settings": list(own)}
+    )  # where these differ, the numbers of values may too
     group.refuse_unlike(own)
 
 
 def next_batch(group: Group, batches: Batches, step: int) -> Batch:
-    """The batch of a step: X [B, D] and Y [B, P]; unusable data on one worker end the run on all."""
+    """The batch of a step: X [B, D] and Y [B, P]; unusable data on one worker end the run on
+    all.
+    """
     if isinstance(batches, ArrayBatches):  # they were checked before the first step
         return batches(step)
     return group.together(lambda: batches(step))
@@ -77,10 +84,12 @@ def metrics_of_all(group: Group, model: GPModel, data: Sequence[npt.ArrayLike]) 
 
 
 def repair_drift(group: Group, variables: Sequence[tf.Variable]) -> bool:
-    """Give all replicas the values of the first, where they are not the same to the last bit, with a warning.
+    """Give all replicas the values of the first, where they are not the same to the last bit, with
+    a warning.
 
-    Replicas compute the same from the same sums, but not on processors of different kinds or in kernels that add in no fixed
-    order. One message of one number a replica, and one a variable where there is something to repair.
+    Replicas compute the same from the same sums, but not on processors of different kinds or in
+    kernels that add in no fixed order. One message of one number a replica, and one a variable
+    where there is something to repair.
 
     :param group: the workers of the run.
     :param variables: all that a step writes, of any shapes [...].
@@ -94,8 +103,9 @@ def repair_drift(group: Group, variables: Sequence[tf.Variable]) -> bool:
     for variable in variables:
         variable.assign(tf.cast(group.of_first(variable.read_value()), variable.dtype))
     warnings.warn(
-        "The replicas were no longer the same and have the values of the first one now, as after each refresh. Processors of "
-        "different kinds round differently; if all are of one kind, a callback may have changed the model on one of them.",
+        "The replicas were no longer the same and have the values of the first one now, as after"
+        " each refresh. Processors of different kinds round differently; if all are of one kind, a"
+        " callback may have changed the model on one of them.",
         stacklevel=3,
     )
     return True

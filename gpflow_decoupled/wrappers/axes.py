@@ -1,4 +1,6 @@
-"""The axes of a plot. Matplotlib is optional, and this is the only place where it is imported to draw."""
+"""The axes of a plot. Matplotlib is optional, and this is the only place where it is imported to
+draw.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Models with the interface of the package bayesian_benchmarks: `fit(X, Y)`, `predict(Xs)`, `sample(Xs, S)`.
+"""Models with the interface of the package bayesian_benchmarks: `fit(X, Y)`, `predict(Xs)`,
+`sample(Xs, S)`.
 
 They need nothing but this package. Its harness standardises the data; these models do not.
 """
@@ -37,7 +38,9 @@ class _Model:
         self.steps = _TEST_STEPS if is_test else steps
         self.model: BasisGP | None = None
 
-    def _train(self, X: np.ndarray, Y: np.ndarray, likelihood: Likelihood, num_latent_gps: int) -> None:
+    def _train(
+        self, X: np.ndarray, Y: np.ndarray, likelihood: Likelihood, num_latent_gps: int
+    ) -> None:
         num_inducing, num_mean_points = self.points
         model = sparse_model(
             X,
@@ -66,7 +69,8 @@ class RegressionModel(_Model):
     :param num_mean_points: M_gamma, further points of the mean.
     :param steps: of training.
 
-    `fit` starts from scratch at every call. Cost: as `gpflow_decoupled.fit` of an `ODVGP`. Example::
+    `fit` starts from scratch at every call. Cost: as `gpflow_decoupled.fit` of an `ODVGP`.
+    Example::
 
         model = RegressionModel(steps=500)
         model.fit(X, Y)
@@ -86,14 +90,17 @@ class RegressionModel(_Model):
         return self._predict_y(Xs)
 
     def sample(self, Xs: np.ndarray, num_samples: int) -> np.ndarray:
-        """Draws of Y [num_samples, N, P] from its marginals at Xs [N, D]; the same ones at every call."""
+        """Draws of Y [num_samples, N, P] from its marginals at Xs [N, D]; the same ones at every
+        call.
+        """
         mean, variance = self.predict(Xs)
         noise = np.random.default_rng(self.seed).standard_normal((num_samples, *mean.shape))
         return mean + np.sqrt(variance) * noise
 
 
 class ClassificationModel(_Model):
-    """An `ODVGP` for K classes: a logistic link and one latent function for two, a softmax (`CategoricalLogit`) for more.
+    """An `ODVGP` for K classes: a logistic link and one latent function for two, a softmax
+    (`CategoricalLogit`) for more.
 
     :param K: the number of classes, which are labelled 0, ..., K - 1.
 
@@ -123,7 +130,9 @@ class ClassificationModel(_Model):
         return class_probabilities(self._predict_y(Xs)[0])
 
     def sample(self, Xs: np.ndarray, num_samples: int) -> np.ndarray:
-        """Labels [num_samples, N, 1] drawn from the class probabilities at Xs [N, D]; the same ones at every call."""
+        """Labels [num_samples, N, 1] drawn from the class probabilities at Xs [N, D]; the same ones
+        at every call.
+        """
         cumulative = np.cumsum(self.predict(Xs), axis=1)
         uniform = np.random.default_rng(self.seed).uniform(size=(num_samples, len(cumulative), 1))
         return np.sum(uniform > cumulative[:, :-1], axis=2, keepdims=True)

@@ -1,4 +1,6 @@
-"""Probabilities of K classes from the predictions of a model with one latent function for two of them, K for more."""
+"""Probabilities of K classes from the predictions of a model with one latent function for two of
+them, K for more.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +12,8 @@ import numpy as np
 def class_probabilities(predicted: np.ndarray) -> np.ndarray:
     """Class probabilities [N, K] from the mean of `predict_y`.
 
-    :param predicted: [N, 1] for two classes, the probability of the second; else [N, K], whose rows quadrature leaves 1e-6 or
-        so away from a sum of 1.
+    :param predicted: [N, 1] for two classes, the probability of the second; else [N, K], whose rows
+        quadrature leaves 1e-6 or so away from a sum of 1.
     """
     if predicted.shape[1] == 1:
         return np.concatenate([1.0 - predicted, predicted], axis=1)

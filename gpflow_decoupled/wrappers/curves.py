@@ -1,4 +1,6 @@
-"""What pictures of a posterior draw: its curve on the scale of the data, the data, and the inducing points, in their units."""
+"""What pictures of a posterior draw: its curve on the scale of the data, the data, and the inducing
+points, in their units.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,11 @@ from ..likelihoods import BernoulliLogit, BernoulliProbit, CategoricalLogit
 from ..training import Standardized
 from ..training.scales import has_scale
 
-POINTS = {"beta": "inducing points beta", "gamma": "mean points gamma", "alpha": "mean points alpha"}
+POINTS = {
+    "beta": "inducing points beta",
+    "gamma": "mean points gamma",
+    "alpha": "mean points alpha",
+}
 _BINARY = (Bernoulli, BernoulliLogit, BernoulliProbit)
 
 
@@ -29,7 +35,9 @@ class Curve(NamedTuple):
     centre: np.ndarray
     """[N, P]: the mean of f where an observation is f plus noise, else that of an observation"""
     low: np.ndarray | None
-    """[N, P], the lower end of an interval of f with probability 0.95; None where it is not known"""
+    """[N, P], the lower end of an interval of f with probability 0.95; None where it is not
+    known
+    """
     high: np.ndarray | None
     """[N, P], its upper end"""
     noise: np.ndarray | None
@@ -57,13 +65,18 @@ def inside(model: GPModel | Standardized) -> GPModel:
 def curve(model: GPModel | Standardized, X: np.ndarray) -> Curve:
     """The posterior at X [N, D].
 
-    The interval is mean -+ 2 standard deviations of f, or quantiles where f is not Gaussian; where observations are not f plus
-    noise, it is mapped to their conditional mean, for example a probability.
+    The interval is mean -+ 2 standard deviations of f, or quantiles where f is not Gaussian; where
+    observations are not f plus noise, it is mapped to their conditional mean, for example a
+    probability.
     """
     likelihood = inside(model).likelihood
     scaled = has_scale(likelihood)
     if not scaled and not isinstance(likelihood, ScalarLikelihood):
-        name = "probability of" if isinstance(likelihood, (CategoricalLogit, MultiClass, Softmax)) else "mean of y"
+        name = (
+            "probability of"
+            if isinstance(likelihood, (CategoricalLogit, MultiClass, Softmax))
+            else "mean of y"
+        )
         return Curve(model.predict_y(X)[0].numpy(), None, None, None, name)
     mean, variance = (part.numpy() for part in model.predict_f(X))
     ends = [mean - 2.0 * np.sqrt(variance), mean + 2.0 * np.sqrt(variance)]
@@ -79,20 +92,29 @@ def curve(model: GPModel | Standardized, X: np.ndarray) -> Curve:
 
 
 def observed(model: GPModel | Standardized, data: Sequence[npt.ArrayLike] | None) -> Observed:
-    """The data of a picture, X [N, D] and Y [N, P]: those passed, or those that the model owns or was built from.
+    """The data of a picture, X [N, D] and Y [N, P]: those passed, or those that the model owns or
+    was built from.
 
     :raises DataError: for unusable data, and for none where the model has none.
     """
     if data is None:
-        data = model.training_data if isinstance(model, Standardized) else getattr(model, "data", None)
+        data = (
+            model.training_data if isinstance(model, Standardized) else getattr(model, "data", None)
+        )
     if data is None:
         raise DataError(f"This {type(model).__name__} does not keep its data: pass (X, Y).")
     given = as_pair(data)
     names = [str(name) for name in getattr(given[0], "columns", ())]
-    X, Y = (as_values(array, name, float_type(inside(model).kernel)) for array, name in zip(given, "XY"))
+    X, Y = (
+        as_values(array, name, float_type(inside(model).kernel)) for array, name in zip(given, "XY")
+    )
     for array, name in ((X, "X"), (Y, "Y")):
         if array.ndim != 2 or len(array) == 0 or len(array) != len(X):
-            fix = f"use {name}[:, None]" if array.ndim == 1 else "pass X [N, D] and Y [N, P] of the same N observations"
+            fix = (
+                f"use {name}[:, None]"
+                if array.ndim == 1
+                else "pass X [N, D] and Y [N, P] of the same N observations"
+            )
             raise DataError(f"{name} has shape {array.shape}; {fix}.")
         check_finite_entries(array, name)
     if not names:
@@ -101,13 +123,17 @@ def observed(model: GPModel | Standardized, data: Sequence[npt.ArrayLike] | None
 
 
 def inducing_sets(model: GPModel | Standardized) -> dict[str, np.ndarray]:
-    """The inducing points [M, D] of a model by what a legend calls them, in the units of X; none where it has none."""
+    """The inducing points [M, D] of a model by what a legend calls them, in the units of X; none
+    where it has none.
+    """
     part = inside(model)
     basis = getattr(part, "basis", None)
     found = {label: getattr(basis, name, None) for name, label in POINTS.items()}
     if basis is None:
         found = {"inducing points": getattr(part, "inducing_variable", None)}
-    sets = {label: point_values(variable) for label, variable in found.items() if variable is not None}
+    sets = {
+        label: point_values(variable) for label, variable in found.items() if variable is not None
+    }
     values = {label: np.asarray(arrays[0]) for label, arrays in sets.items() if arrays}
     if isinstance(model, Standardized):
         return {label: np.asarray(model.inputs.inverse_transform(Z)) for label, Z in values.items()}

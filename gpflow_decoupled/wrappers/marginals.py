@@ -1,4 +1,6 @@
-"""Pictures of single marginals: densities of f that are not Gaussian, and weights of linear models with intervals."""
+"""Pictures of single marginals: densities of f that are not Gaussian, and weights of linear models
+with intervals.
+"""
 
 from __future__ import annotations
 
@@ -25,9 +27,11 @@ _MOST_DENSITIES = 8
 
 
 def plot_densities(model: AffineIndependentGP, X: npt.ArrayLike, ax: Axes | None = None) -> Axes:
-    """Draw the density of f(x) at each row of X, and the Gaussian of the same mean and variance, dashed.
+    """Draw the density of f(x) at each row of X, and the Gaussian of the same mean and variance,
+    dashed.
 
-    :param model: an `AffineIndependentGP`, or a model of `AffineIndependentGLM`; other posteriors are Gaussian.
+    :param model: an `AffineIndependentGP`, or a model of `AffineIndependentGLM`; other posteriors
+        are Gaussian.
     :param X: at most 8 inputs [N, D].
     :param ax: Matplotlib axes; new ones if not given.
     :return: the axes.
@@ -39,17 +43,23 @@ def plot_densities(model: AffineIndependentGP, X: npt.ArrayLike, ax: Axes | None
         plot_densities(model, X[:3]).figure.savefig("densities.png")
     """
     if not isinstance(model, AffineIndependentGP):
-        raise DataError(f"The densities of this {type(model).__name__} are Gaussian; draw it by plot_posterior.")
+        raise DataError(
+            f"The densities of this {type(model).__name__} are Gaussian; draw it by plot_posterior."
+        )
     inputs = as_values(X, "X")
     if inputs.ndim != 2 or not 0 < len(inputs) <= _MOST_DENSITIES:
-        raise DataError(f"X has shape {inputs.shape}; pass from 1 to {_MOST_DENSITIES} rows, [N, D].")
+        raise DataError(
+            f"X has shape {inputs.shape}; pass from 1 to {_MOST_DENSITIES} rows, [N, D]."
+        )
     ax = axes_or_new(ax)
     mean, variance = (part.numpy()[:, 0] for part in model.predict_f(inputs))
     deviation = np.sqrt(variance)
     grid = mean[:, None] + deviation[:, None] * np.linspace(-4.5, 4.5, 301)
     density = model.predict_f_density(inputs, grid).numpy()
     for row, (values, heights) in enumerate(zip(grid, density)):
-        place = ", ".join(f"{value:.3g}" for value in inputs[row, :3]) + (", ..." if inputs.shape[1] > 3 else "")
+        place = ", ".join(f"{value:.3g}" for value in inputs[row, :3]) + (
+            ", ..." if inputs.shape[1] > 3 else ""
+        )
         ax.plot(values, heights, color=f"C{row}", label=f"x = {place}")
         ax.plot(values, norm.pdf(values, mean[row], deviation[row]), "--", color=f"C{row}", lw=1)
     ax.plot([], [], "--", color="0.5", lw=1, label="Gaussian")
@@ -80,7 +90,9 @@ def plot_weights(
         plot_weights(gpflow_decoupled.models.weights_posterior(model), frame.columns)
     """
     if not (is_number(level) and 0.0 < level < 1.0):
-        raise DataError(f"level={short_repr(level)} must be a number between 0 and 1, for example 0.95.")
+        raise DataError(
+            f"level={short_repr(level)} must be a number between 0 and 1, for example 0.95."
+        )
     means, deviations = posterior.moments
     labels = weight_labels(names, means.shape[1])
     if ax is None:
@@ -91,7 +103,16 @@ def plot_weights(
         shift = 0.0 if len(means) == 1 else 0.5 * (latent / (len(means) - 1) - 0.5)
         rows = np.arange(len(labels)) + shift
         name = None if len(means) == 1 else f"latent {latent}"
-        ax.errorbar(mean, rows, xerr=z * deviation, fmt="o", ms=4, capsize=2, color=f"C{latent % 10}", label=name)
+        ax.errorbar(
+            mean,
+            rows,
+            xerr=z * deviation,
+            fmt="o",
+            ms=4,
+            capsize=2,
+            color=f"C{latent % 10}",
+            label=name,
+        )
     ax.axvline(0.0, color="0.6", lw=1, zorder=0)
     ax.set_yticks(range(len(labels)), [str(label) for label in labels])
     ax.set(ylim=(len(labels) - 0.5, -0.5), xlabel=f"weight, with intervals of {100.0 * level:g} %")

@@ -26,18 +26,24 @@ from .curves import inducing_sets
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-LABELS = {"elbo": "ELBO (nats)", "rmse": "held-out RMSE", "log_density": "held-out log density (nats)"}
+LABELS = {
+    "elbo": "ELBO (nats)",
+    "rmse": "held-out RMSE",
+    "log_density": "held-out log density (nats)",
+}
 
 
 def plot_history(result: FitResult, ax: Axes | None = None, *, window: int = 20) -> Axes:
-    """Draw the bound against seconds of training, and the scores on held-out data, if there are any.
+    """Draw the bound against seconds of training, and the scores on held-out data, if there are
+    any.
 
-    The axis of the bound leaves out the first fifth of the run if that lies far below the rest. Each held-out metric has an
-    axis of its own on the right.
+    The axis of the bound leaves out the first fifth of the run if that lies far below the rest.
+    Each held-out metric has an axis of its own on the right.
 
     :param result: of `fit`.
     :param ax: Matplotlib axes for the bound; new ones if not given.
-    :param window: steps over which the bound is averaged, since each value comes from one minibatch.
+    :param window: steps over which the bound is averaged, since each value comes from one
+        minibatch.
     :return: the axes.
     :raises DataError: for a result without steps.
     :raises ImportError: with the fix, if Matplotlib is not installed.
@@ -64,7 +70,14 @@ def plot_history(result: FitResult, ax: Axes | None = None, *, window: int = 20)
     for place, (colour, name) in enumerate(zip(("C1", "C2"), scored)):
         right = ax.twinx()
         right.spines["right"].set_position(("outward", 55.0 * place))
-        lines += right.plot(history["evaluation_seconds"], history[name], "o-", ms=3, color=colour, label=LABELS[name])
+        lines += right.plot(
+            history["evaluation_seconds"],
+            history[name],
+            "o-",
+            ms=3,
+            color=colour,
+            label=LABELS[name],
+        )
         if len(scored) == 2:
             right.set_ylim(*_half(history[name], upper=place == 0))
         right.set_ylabel(LABELS[name], color=colour)
@@ -82,19 +95,22 @@ def plot_posterior_1d(
     num_points: int = 300,
     parts: bool = False,
 ) -> Axes:
-    """Draw the posterior of a model with one input: mean, a band of two standard deviations, data, inducing points.
+    """Draw the posterior of a model with one input: mean, a band of two standard deviations, data,
+    inducing points.
 
-    Mean and band are those of the latent functions with their mean function, with one colour per output. For Gaussian noise
-    dotted lines show two standard deviations of an observation. Inducing points beta are ticks at the bottom, mean
-    points (gamma or alpha) ticks at the top.
+    Mean and band are those of the latent functions with their mean function, with one colour per
+    output. For Gaussian noise dotted lines show two standard deviations of an observation. Inducing
+    points beta are ticks at the bottom, mean points (gamma or alpha) ticks at the top.
 
     :param model: a model of this package or of GPflow; or a `Standardized` one, without `parts`.
     :param data: X [N, 1] and Y [N, P].
     :param ax: Matplotlib axes; new ones if not given.
     :param num_points: the inputs at which the posterior is computed.
-    :param parts: add the mean without the coefficients of its own points, and what these add to it, both dashed.
+    :param parts: add the mean without the coefficients of its own points, and what these add to it,
+        both dashed.
     :return: the axes.
-    :raises DataError: for inputs that are not [N, 1], and for `parts` of a mean that has no points of its own.
+    :raises DataError: for inputs that are not [N, 1], and for `parts` of a mean that has no points
+        of its own.
     :raises ImportError: with the fix, if Matplotlib is not installed.
 
     Cost: a prediction at `num_points` inputs, two with `parts`. Example::
@@ -109,23 +125,39 @@ def plot_posterior_1d(
         raise DataError(f"X has shape {X.shape}; {fix}.")
     if Y.ndim != 2 or len(Y) != len(X) or len(X) == 0:
         raise DataError(
-            f"X has shape {X.shape} and Y {Y.shape}; pass X [N, 1] and Y [N, P] of the same N observations."
+            f"X has shape {X.shape} and Y {Y.shape}; pass X [N, 1] and Y [N, P] of the same N"
+            " observations."
         )
     check_finite_entries(X, "X")
     ax = axes_or_new(ax)
     margin = 0.1 * (np.ptp(X) or 1.0)
-    grid = np.linspace(X.min() - margin, X.max() + margin, num_points)[:, None].astype(dtype.as_numpy_dtype)
+    grid = np.linspace(X.min() - margin, X.max() + margin, num_points)[:, None].astype(
+        dtype.as_numpy_dtype
+    )
     mean, variance = (tensor.numpy() for tensor in model.predict_f(grid))
     inside = model.model if isinstance(model, Standardized) else model
     noisy = model.predict_y(grid)[1].numpy() if isinstance(inside.likelihood, Gaussian) else None
     ax.plot(X, Y, "x", color="0.5", ms=3, alpha=min(1.0, 20 / len(X) ** 0.5), zorder=1)
     for output in range(mean.shape[1]):
         centre, spread = mean[:, output], 2.0 * np.sqrt(variance[:, output])
-        ax.plot(grid[:, 0], centre, color=f"C{output}", label="mean" if mean.shape[1] == 1 else f"mean {output}")
-        ax.fill_between(grid[:, 0], centre - spread, centre + spread, color=f"C{output}", alpha=0.25, lw=0)
+        ax.plot(
+            grid[:, 0],
+            centre,
+            color=f"C{output}",
+            label="mean" if mean.shape[1] == 1 else f"mean {output}",
+        )
+        ax.fill_between(
+            grid[:, 0], centre - spread, centre + spread, color=f"C{output}", alpha=0.25, lw=0
+        )
         if noisy is not None:
             for sign in (-2.0, 2.0):
-                ax.plot(grid[:, 0], centre + sign * np.sqrt(noisy[:, output]), ":", color=f"C{output}", lw=1)
+                ax.plot(
+                    grid[:, 0],
+                    centre + sign * np.sqrt(noisy[:, output]),
+                    ":",
+                    color=f"C{output}",
+                    lw=1,
+                )
     if parts:
         _draw_parts(model, grid, mean, ax)
     _draw_points(model, ax)
@@ -134,11 +166,14 @@ def plot_posterior_1d(
     return ax
 
 
-def plot_selection(selection: CertifiedSelection, ax: Axes | None = None, *, label: str = "setting") -> Axes:
-    """Draw bound and error rates against the settings, and the log evidence (the ELBO) on an axis at the right.
+def plot_selection(
+    selection: CertifiedSelection, ax: Axes | None = None, *, label: str = "setting"
+) -> Axes:
+    """Draw bound and error rates against the settings, and the log evidence (the ELBO) on an axis
+    at the right.
 
-    The setting with the least bound is marked, and so is the one with the most evidence. Settings that are no numbers are
-    numbered from 0.
+    The setting with the least bound is marked, and so is the one with the most evidence. Settings
+    that are no numbers are numbered from 0.
 
     :param selection: of `certificates.select_by_certificate`.
     :param ax: Matplotlib axes; new ones if not given.
@@ -151,8 +186,13 @@ def plot_selection(selection: CertifiedSelection, ax: Axes | None = None, *, lab
         plot_selection(selection, label="lengthscale").figure.savefig("selection.png")
     """
     ax = axes_or_new(ax)
-    numbers = [value for value in selection.settings if np.ndim(value) == 0 and not isinstance(value, str)]
-    x = np.asarray(numbers if len(numbers) == len(selection.settings) else range(len(selection.settings)), float)
+    numbers = [
+        value for value in selection.settings if np.ndim(value) == 0 and not isinstance(value, str)
+    ]
+    x = np.asarray(
+        numbers if len(numbers) == len(selection.settings) else range(len(selection.settings)),
+        float,
+    )
     order = np.argsort(x)
     rates = {"PAC-Bayes bound": [one.bound for one in selection.certificates]}
     rates["Gibbs error, sample"] = [one.gibbs_error for one in selection.certificates]
@@ -174,29 +214,52 @@ def plot_selection(selection: CertifiedSelection, ax: Axes | None = None, *, lab
     return ax
 
 
-def _draw_parts(model: GPModel | Standardized, grid: np.ndarray, mean: np.ndarray, ax: Axes) -> None:
+def _draw_parts(
+    model: GPModel | Standardized, grid: np.ndarray, mean: np.ndarray, ax: Axes
+) -> None:
     """The mean without the coefficients of its own points, and the difference that they make."""
     if getattr(getattr(model, "basis", None), "kernel_mean", None) is None:
-        raise DataError(f"The mean of this {type(model).__name__} has no points of its own; leave out parts=True.")
+        raise DataError(
+            f"The mean of this {type(model).__name__} has no points of its own; leave out"
+            " parts=True."
+        )
     without = deepcopy(model)
     coefficients = without.basis.kernel_mean.coefficients
     coefficients.assign(np.zeros(coefficients.shape))
     rest = without.predict_f(grid)[0].numpy()
     for output in range(mean.shape[1]):
         name = "" if mean.shape[1] == 1 else f" {output}"
-        ax.plot(grid[:, 0], rest[:, output], "--", color=f"C{output}", lw=1, label=f"from beta{name}")
-        ax.plot(grid[:, 0], (mean - rest)[:, output], "-.", color=f"C{output}", lw=1, label=f"from mean points{name}")
+        ax.plot(
+            grid[:, 0], rest[:, output], "--", color=f"C{output}", lw=1, label=f"from beta{name}"
+        )
+        ax.plot(
+            grid[:, 0],
+            (mean - rest)[:, output],
+            "-.",
+            color=f"C{output}",
+            lw=1,
+            label=f"from mean points{name}",
+        )
 
 
 def _draw_points(model: GPModel | Standardized, ax: Axes) -> None:
     """Ticks for beta at the bottom, for gamma or alpha at the top, in the units of X."""
     for label, Z in inducing_sets(model).items():
         place, colour = (0.98, "C3") if label.startswith("mean") else (0.02, "k")
-        ax.plot(Z[:, 0], np.full(len(Z), place), "|", color=colour, transform=ax.get_xaxis_transform(), label=label)
+        ax.plot(
+            Z[:, 0],
+            np.full(len(Z), place),
+            "|",
+            color=colour,
+            transform=ax.get_xaxis_transform(),
+            label=label,
+        )
 
 
 def _half(values: npt.ArrayLike, upper: bool) -> tuple[float, float]:
-    """Limits that show values [n] in the upper or the lower part of the axes, so that two metrics never coincide."""
+    """Limits that show values [n] in the upper or the lower part of the axes, so that two metrics
+    never coincide.
+    """
     finite = np.asarray(values, float)[np.isfinite(values)]
     if len(finite) == 0:
         return 0.0, 1.0

@@ -1,4 +1,6 @@
-"""A picture of the posterior of any model: a curve, contours, or slices, by the number of input columns."""
+"""A picture of the posterior of any model: a curve, contours, or slices, by the number of input
+columns.
+"""
 
 from __future__ import annotations
 
@@ -37,19 +39,23 @@ def plot_posterior(
     at: npt.ArrayLike | None = None,
     num_points: int | None = None,
 ) -> Figure:
-    """Draw the posterior of any model of this package or of GPflow, on the scale of the observations.
+    """Draw the posterior of any model of this package or of GPflow, on the scale of the
+    observations.
 
-    One input column: a curve with a band of probability 0.95, the data, inducing points beta as ticks at the bottom and mean
-    points gamma as ticks at the top; dotted lines are two standard deviations of an observation under Gaussian noise. Two
-    columns: contours of the mean with the data, and of the standard deviation of f with both sets of points. More columns: a
-    curve over each of the first nine, the other columns at `at`, with data that fade with their distance from that slice.
+    One input column: a curve with a band of probability 0.95, the data, inducing points beta as
+    ticks at the bottom and mean points gamma as ticks at the top; dotted lines are two standard
+    deviations of an observation under Gaussian noise. Two columns: contours of the mean with the
+    data, and of the standard deviation of f with both sets of points. More columns: a curve over
+    each of the first nine, the other columns at `at`, with data that fade with their distance from
+    that slice.
 
-    Where observations are not f plus noise, the curve is their mean, for example the probability of a label 1, and the band is
-    that of f, mapped to it. Of likelihoods with several latent functions an observation there is the mean alone.
+    Where observations are not f plus noise, the curve is their mean, for example the probability of
+    a label 1, and the band is that of f, mapped to it. Of likelihoods with several latent functions
+    an observation there is the mean alone.
 
     :param model: any GPflow model, or a `Standardized` one.
-    :param data: X [N, D] and Y [N, P], whose columns are named if X is a data frame. None are the data that the model owns or
-        was built from.
+    :param data: X [N, D] and Y [N, P], whose columns are named if X is a data frame. None are the
+        data that the model owns or was built from.
     :param at: [D], the values of the columns that a slice holds; the medians if not given.
     :param num_points: inputs per column; 200 for curves and 40 for contours if not given.
     :return: the figure.
@@ -68,7 +74,9 @@ def plot_posterior(
         return _contours(model, shown, count)
     centre = np.median(shown.X, axis=0) if at is None else as_values(at, "at").astype(shown.X.dtype)
     if centre.shape != (columns,):
-        raise DataError(f"at has shape {centre.shape}; pass one value for each of the {columns} columns of X.")
+        raise DataError(
+            f"at has shape {centre.shape}; pass one value for each of the {columns} columns of X."
+        )
     panels = min(columns, _MOST_PANELS)
     across = min(panels, 3)
     down = -(-panels // across)
@@ -84,7 +92,12 @@ def plot_posterior(
 
 
 def _draw_slice(
-    ax: Axes, model: GPModel | Standardized, shown: Observed, column: int, centre: np.ndarray, count: int
+    ax: Axes,
+    model: GPModel | Standardized,
+    shown: Observed,
+    column: int,
+    centre: np.ndarray,
+    count: int,
 ) -> None:
     """The curve over one column of X, the others held."""
     x = shown.X[:, column]
@@ -99,7 +112,13 @@ def _draw_slice(
         ax.plot(values, found.centre[:, output], color=colour, label=found.name + suffix, zorder=3)
         if found.low is not None and found.high is not None:
             ax.fill_between(
-                values, found.low[:, output], found.high[:, output], color=colour, alpha=0.25, lw=0, zorder=2
+                values,
+                found.low[:, output],
+                found.high[:, output],
+                color=colour,
+                alpha=0.25,
+                lw=0,
+                zorder=2,
             )
         if found.noise is not None:
             for sign in (-2.0, 2.0):
@@ -123,7 +142,9 @@ def _draw_slice(
 
 
 def _draw_data(ax: Axes, shown: Observed, column: int, centre: np.ndarray, found: Curve) -> None:
-    """Observations, fainter the further they are from the slice; none for classes, whose numbers are no values."""
+    """Observations, fainter the further they are from the slice; none for classes, whose numbers
+    are no values.
+    """
     if shown.Y.shape[1] != found.centre.shape[1]:
         return
     others = np.delete(shown.X - centre, column, axis=1)
@@ -137,7 +158,9 @@ def _draw_data(ax: Axes, shown: Observed, column: int, centre: np.ndarray, found
 
 
 def _contours(model: GPModel | Standardized, shown: Observed, count: int) -> Figure:
-    """A row for each output: the mean with the data, and the standard deviation of f with the points."""
+    """A row for each output: the mean with the data, and the standard deviation of f with the
+    points.
+    """
     first, second = (np.linspace(*_limits(shown.X[:, column]), count) for column in range(2))
     grid = np.stack(np.meshgrid(first, second), axis=-1).reshape(-1, 2).astype(shown.X.dtype)
     found = curve(model, grid)
@@ -151,22 +174,41 @@ def _contours(model: GPModel | Standardized, shown: Observed, count: int) -> Fig
         low, high = (float(bound) for bound in (min(map(np.min, values)), max(map(np.max, values))))
         levels = round_levels(low, high)
         ax, other = axes[output]
-        filled = ax.contourf(first, second, found.centre[:, output].reshape(count, count), levels, cmap="viridis")
+        filled = ax.contourf(
+            first, second, found.centre[:, output].reshape(count, count), levels, cmap="viridis"
+        )
         figure.colorbar(filled, ax=ax)
         size = float(np.clip(3000.0 / len(shown.X), 2.0, 25.0))
-        colours = {"c": shown.Y[:, output], "cmap": "viridis", "vmin": low, "vmax": high} if paired else {"c": "0.9"}
+        colours = (
+            {"c": shown.Y[:, output], "cmap": "viridis", "vmin": low, "vmax": high}
+            if paired
+            else {"c": "0.9"}
+        )
         ax.scatter(*shown.X.T, s=size, edgecolors="k", lw=0.3, label="observations", **colours)
         ax.set_title(found.name + suffix, fontsize="medium")
         filled = other.contourf(
-            first, second, deviation[:, output % deviation.shape[1]].reshape(count, count), 12, cmap="Greys"
+            first,
+            second,
+            deviation[:, output % deviation.shape[1]].reshape(count, count),
+            12,
+            cmap="Greys",
         )
         figure.colorbar(filled, ax=other)
         for label, Z in inducing_sets(model).items():
             colour, _, mark = _MARKS.get(label, _MEAN_MARKS)
-            other.plot(*Z.T[:2], mark, color="C0" if colour == "k" else colour, ms=5, ls="none", label=label)
+            other.plot(
+                *Z.T[:2],
+                mark,
+                color="C0" if colour == "k" else colour,
+                ms=5,
+                ls="none",
+                label=label,
+            )
         other.set_title(f"standard deviation of f{suffix}", fontsize="medium")
         for panel in (ax, other):
-            panel.set(xlabel=shown.names[0], xlim=_limits(shown.X[:, 0]), ylim=_limits(shown.X[:, 1]))
+            panel.set(
+                xlabel=shown.names[0], xlim=_limits(shown.X[:, 0]), ylim=_limits(shown.X[:, 1])
+            )
         ax.set_ylabel(shown.names[1])
     _outside_legend(figure, *axes[0])
     return figure
@@ -180,7 +222,12 @@ def _outside_legend(figure: Figure, *axes: Axes) -> None:
             handles.setdefault(label, handle)
     if handles:
         figure.legend(
-            list(handles.values()), list(handles), loc="outside upper center", ncols=4, frameon=False, fontsize="small"
+            list(handles.values()),
+            list(handles),
+            loc="outside upper center",
+            ncols=4,
+            frameon=False,
+            fontsize="small",
         )
 
 

@@ -1,4 +1,6 @@
-"""scikit-learn estimators: import them from `gpflow_decoupled.wrappers.sklearn`; needs scikit-learn 1.6 or later."""
+"""scikit-learn estimators: import them from `gpflow_decoupled.wrappers.sklearn`; needs scikit-learn
+1.6 or later.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,9 @@ _EVERY = 100
 
 
 class _DecoupledGP(BaseEstimator):
-    """The part that both estimators share: hyperparameters, standardised inputs, training, predictive moments."""
+    """The part that both estimators share: hyperparameters, standardised inputs, training,
+    predictive moments.
+    """
 
     def __init__(
         self,
@@ -63,7 +67,9 @@ class _DecoupledGP(BaseEstimator):
         self.verbose = verbose
 
     def _train(self, X: np.ndarray, Y: np.ndarray, likelihood: Likelihood | str) -> None:
-        """Set `standardized_`, `model_`, the scalers and `result_` from X [N, D] and Y [N, P] in their own units."""
+        """Set `standardized_`, `model_`, the scalers and `result_` from X [N, D] and Y [N, P] in
+        their own units.
+        """
         rng = check_random_state(self.random_state)
         seed = int(rng.randint(2**31 - 1))
         X, Y, evaluation = self._hold_out(X, Y, rng)
@@ -95,53 +101,70 @@ class _DecoupledGP(BaseEstimator):
     def _hold_out(
         self, X: np.ndarray, Y: np.ndarray, rng: np.random.RandomState
     ) -> tuple[np.ndarray, np.ndarray, Evaluation | None]:
-        """X and Y without the rows of `validation_fraction`, and the evaluation on these; all rows and None without it."""
+        """X and Y without the rows of `validation_fraction`, and the evaluation on these; all rows
+        and None without it.
+        """
         if self.validation_fraction is None:
             return X, Y, None
         if "evaluation" in (self.fit_options or {}):
-            raise DataError("validation_fraction and fit_options['evaluation'] both hold out rows; pass one of them.")
+            raise DataError(
+                "validation_fraction and fit_options['evaluation'] both hold out rows; pass one of"
+                " them."
+            )
         check_whole(1, n_iter_no_change=self.n_iter_no_change)
         groups = Y[:, 0] if isinstance(self, ClassifierMixin) else np.zeros(len(Y))
         out = held_out_rows(groups, self.validation_fraction, rng)
-        return X[~out], Y[~out], Evaluation((X[out], Y[out]), every=_EVERY, patience=self.n_iter_no_change)
+        return (
+            X[~out],
+            Y[~out],
+            Evaluation((X[out], Y[out]), every=_EVERY, patience=self.n_iter_no_change),
+        )
 
     def _moments(self, X: npt.ArrayLike) -> tuple[np.ndarray, np.ndarray]:
         """Mean and variance [N, P] of observations at X [N, D], in blocks."""
         check_is_fitted(self)
         inputs = validate_data(self, X, reset=False)
         blocks = [
-            self.standardized_.predict_y(inputs[start : start + _BLOCK]) for start in range(0, len(inputs), _BLOCK)
+            self.standardized_.predict_y(inputs[start : start + _BLOCK])
+            for start in range(0, len(inputs), _BLOCK)
         ]
         mean, variance = zip(*blocks)
         return np.concatenate(mean), np.concatenate(variance)
 
 
 class DecoupledGPRegressor(RegressorMixin, _DecoupledGP):
-    """Gaussian process regression by an orthogonally decoupled posterior, trained by `gpflow_decoupled.fit`.
+    """Gaussian process regression by an orthogonally decoupled posterior, trained by
+    `gpflow_decoupled.fit`.
 
-    The model is that of `gpflow_decoupled.build` with these numbers of points: inputs and targets are standardised inside, and
-    predictions are in the units of y. Several targets are independent Gaussian processes with one kernel.
+    The model is that of `gpflow_decoupled.build` with these numbers of points: inputs and targets
+    are standardised inside, and predictions are in the units of y. Several targets are independent
+    Gaussian processes with one kernel.
 
-    :param kernel: a GPflow kernel for standardised inputs, or a function from their number to one; Matern 5/2 with one
-        lengthscale per column if None. Where no likelihood is given either, kernel and noise then start where an exact GP on
-        500 rows ends: `result_.start` says so, and `fit_options={"initialize": None}` leaves it out.
-    :param likelihood: a GPflow likelihood of standardised targets, or one whose targets have no scale, such as counts, which
-        then are not standardised; or a name that `build` knows; Gaussian if None.
+    :param kernel: a GPflow kernel for standardised inputs, or a function from their number to one;
+        Matern 5/2 with one lengthscale per column if None. Where no likelihood is given either,
+        kernel and noise then start where an exact GP on 500 rows ends: `result_.start` says so, and
+        `fit_options={"initialize": None}` leaves it out.
+    :param likelihood: a GPflow likelihood of standardised targets, or one whose targets have no
+        scale, such as counts, which then are not standardised; or a name that `build` knows;
+        Gaussian if None.
     :param num_inducing: M_beta, points of mean and covariance.
     :param num_mean_points: M_gamma, further points of the mean; "data" for a mean on all rows.
     :param steps: training steps; None leaves the limit to `seconds`.
     :param seconds: limit on the wall-clock time of the steps; None leaves it to `steps`.
-    :param validation_fraction: the share of the rows, of each class in a classifier, that is held out; every 100 steps their
-        log density is computed, and training stops when it no longer improves, at the Parameters of the best evaluation.
-        `result_.reason` says why it stopped. Where `steps` or `seconds` ended training while it still improved, a
-        `ConvergenceWarning` says what it would take to go on. None, the default, trains on all rows for all steps.
-    :param n_iter_no_change: evaluations without a better log density of the held-out rows before training stops.
+    :param validation_fraction: the share of the rows, of each class in a classifier, that is held
+        out; every 100 steps their log density is computed, and training stops when it no longer
+        improves, at the Parameters of the best evaluation. `result_.reason` says why it stopped.
+        Where `steps` or `seconds` ended training while it still improved, a `ConvergenceWarning`
+        says what it would take to go on. None, the default, trains on all rows for all steps.
+    :param n_iter_no_change: evaluations without a better log density of the held-out rows before
+        training stops.
     :param fit_options: further arguments of `gpflow_decoupled.fit`.
     :param random_state: seed of points and minibatches.
     :param verbose: show progress.
 
-    After `fit` there are `model_`, the trained GPflow model of standardised data; `standardized_`, which predicts in the
-    units of the data; `result_`, the record of training; `n_features_in_`, and `feature_names_in_` for data frames.
+    After `fit` there are `model_`, the trained GPflow model of standardised data; `standardized_`,
+    which predicts in the units of the data; `result_`, the record of training; `n_features_in_`,
+    and `feature_names_in_` for data frames.
     Cost: N (M_beta + M_gamma)^2 once, then that of an `ODVGP` per step. Example::
 
         regressor = DecoupledGPRegressor(num_inducing=50, num_mean_points=100, steps=200)
@@ -156,14 +179,20 @@ class DecoupledGPRegressor(RegressorMixin, _DecoupledGP):
         """
         inputs, observed = validate_data(self, X, y, y_numeric=True, multi_output=True)
         if len(inputs) < 2:
-            raise DataError("y has n_samples = 1: neither scale nor noise can be learned from one observation.")
+            raise DataError(
+                "y has n_samples = 1: neither scale nor noise can be learned from one observation."
+            )
         targets = observed.reshape(len(observed), -1).astype(gpflow.default_float())
         self._single_target = observed.ndim == 1
         self._train(inputs, targets, self.likelihood or "gaussian")
         return self
 
-    def predict(self, X: npt.ArrayLike, return_std: bool = False) -> np.ndarray | tuple[np.ndarray, np.ndarray]:
-        """Predictive mean of y at X [N, D], shaped as y was; with `return_std` also the predictive standard deviation."""
+    def predict(
+        self, X: npt.ArrayLike, return_std: bool = False
+    ) -> np.ndarray | tuple[np.ndarray, np.ndarray]:
+        """Predictive mean of y at X [N, D], shaped as y was; with `return_std` also the predictive
+        standard deviation.
+        """
         mean, variance = self._moments(X)
         std = np.sqrt(variance)
         if self._single_target:
@@ -171,14 +200,23 @@ class DecoupledGPRegressor(RegressorMixin, _DecoupledGP):
         return (mean, std) if return_std else mean
 
     def sample_y(
-        self, X: npt.ArrayLike, n_samples: int = 1, random_state: int | np.random.RandomState | None = 0
+        self,
+        X: npt.ArrayLike,
+        n_samples: int = 1,
+        random_state: int | np.random.RandomState | None = 0,
     ) -> np.ndarray:
-        """Joint samples of f at X [N, D], in the units of y: [N, n_samples], or [N, P, n_samples]. Cost N^3."""
+        """Joint samples of f at X [N, D], in the units of y: [N, n_samples], or [N, P, n_samples].
+        Cost N^3.
+        """
         check_is_fitted(self)
         inputs = self.X_scaler_.transform(validate_data(self, X, reset=False))
-        mean, cov = (tensor.numpy() for tensor in self.model_.predict_f(inputs, full_cov=True))  # [N, P], [P, N, N]
+        mean, cov = (
+            tensor.numpy() for tensor in self.model_.predict_f(inputs, full_cov=True)
+        )  # [N, P], [P, N, N]
         rng = check_random_state(random_state)
-        draws = [rng.multivariate_normal(mean[:, p], cov[p], n_samples).T for p in range(mean.shape[1])]
+        draws = [
+            rng.multivariate_normal(mean[:, p], cov[p], n_samples).T for p in range(mean.shape[1])
+        ]
         samples = np.stack(draws, axis=2)  # [N, n_samples, P]
         if self.y_scaler_ is not None:
             samples = self.y_scaler_.inverse_transform(samples).numpy()
@@ -192,15 +230,18 @@ class DecoupledGPRegressor(RegressorMixin, _DecoupledGP):
 
 
 class DecoupledGPClassifier(ClassifierMixin, _DecoupledGP):
-    """Gaussian process classification by an orthogonally decoupled posterior, trained by `gpflow_decoupled.fit`.
+    """Gaussian process classification by an orthogonally decoupled posterior, trained by
+    `gpflow_decoupled.fit`.
 
-    Two classes share one latent function and a logistic link with exact expectations. Of more classes each has a latent
-    function of its own, and the likelihood is a `CategoricalLogit` (softmax). Inputs are standardised inside. The
-    class of greatest probability is predicted.
+    Two classes share one latent function and a logistic link with exact expectations. Of more
+    classes each has a latent function of its own, and the likelihood is a `CategoricalLogit`
+    (softmax). Inputs are standardised inside. The class of greatest probability is predicted.
 
-    :param likelihood: a GPflow likelihood of labels 0, 1, ... in the order of `classes_`, if the default is not wanted.
+    :param likelihood: a GPflow likelihood of labels 0, 1, ... in the order of `classes_`, if the
+        default is not wanted.
 
-    The other arguments and attributes are those of `DecoupledGPRegressor`, and `classes_`. Example::
+    The other arguments and attributes are those of `DecoupledGPRegressor`, and `classes_`.
+    Example::
 
         classifier = DecoupledGPClassifier(num_inducing=50, num_mean_points=100, steps=200)
         classifier.fit(X, labels)
@@ -210,14 +251,19 @@ class DecoupledGPClassifier(ClassifierMixin, _DecoupledGP):
     def fit(self, X: npt.ArrayLike, y: npt.ArrayLike) -> DecoupledGPClassifier:
         """Learn from X [N, D] and labels y [N].
 
-        :raises ValueError: for data that scikit-learn or the model refuses, and for one class alone.
+        :raises ValueError: for data that scikit-learn or the model refuses, and for one class
+        alone.
         """
         inputs, observed = validate_data(self, X, y)
         check_classification_targets(observed)
         self.classes_, labels = np.unique(observed, return_inverse=True)
         if len(self.classes_) < 2:
-            raise DataError(f"y has one class, {self.classes_[0]!r}; there is nothing to tell apart.")
-        self._train(inputs, labels.astype(gpflow.default_float())[:, None], self.likelihood or "multiclass")
+            raise DataError(
+                f"y has one class, {self.classes_[0]!r}; there is nothing to tell apart."
+            )
+        self._train(
+            inputs, labels.astype(gpflow.default_float())[:, None], self.likelihood or "multiclass"
+        )
         return self
 
     def predict_proba(self, X: npt.ArrayLike) -> np.ndarray:

@@ -1,4 +1,6 @@
-"""Models of this package in the Bayesian-optimisation loops of trieste, which must be installed: `.[trieste]`."""
+"""Models of this package in the Bayesian-optimisation loops of trieste, which must be installed:
+`.[trieste]`.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,11 @@ from gpflow.base import TensorType
 from trieste.data import Dataset
 from trieste.models.gpflow import GPflowPredictor
 from trieste.models.gpflow.interface import EncodedSupportsCovarianceBetweenPoints
-from trieste.models.interfaces import HasTrajectorySampler, TrajectoryFunctionClass, TrajectorySampler
+from trieste.models.interfaces import (
+    HasTrajectorySampler,
+    TrajectoryFunctionClass,
+    TrajectorySampler,
+)
 from trieste.models.optimizer import Optimizer
 from trieste.space import EncoderFunction
 
@@ -26,14 +32,18 @@ from ..training import FitResult, fit
 DEFAULT_SETTINGS = {"steps": 300, "progress": False}
 
 
-class DecoupledVariational(GPflowPredictor, EncodedSupportsCovarianceBetweenPoints, HasTrajectorySampler):
-    """A model on inducing points with the interface that trieste wants: trained by `fit`, predictions from a cache.
+class DecoupledVariational(
+    GPflowPredictor, EncodedSupportsCovarianceBetweenPoints, HasTrajectorySampler
+):
+    """A model on inducing points with the interface that trieste wants: trained by `fit`,
+    predictions from a cache.
 
-    `update` checks the data and `optimize` learns from them, starting where the last training ended. The cache is kept in
-    variables and brought up to date in place, so that what trieste has compiled stays valid.
+    `update` checks the data and `optimize` learns from them, starting where the last training
+    ended. The cache is kept in variables and brought up to date in place, so that what trieste has
+    compiled stays valid.
 
-    :param model: an `ODVGP`, `HDVGP`, `SOLVEGP`, `DVGP` or `BasisGP`. Its points belong in the encoded search space, for
-        example `search_space.sample_sobol(M)`; training moves them.
+    :param model: an `ODVGP`, `HDVGP`, `SOLVEGP`, `DVGP` or `BasisGP`. Its points belong in the
+        encoded search space, for example `search_space.sample_sobol(M)`; training moves them.
     :param num_frequencies: of the prior in trajectories, see `pathwise_samples`.
     :param seed: of trajectories.
     :param encoder: trieste's encoder of query points.
@@ -57,10 +67,15 @@ class DecoupledVariational(GPflowPredictor, EncodedSupportsCovarianceBetweenPoin
     ) -> None:
         if not isinstance(model, BasisGP):
             raise DataError(
-                f"{type(model).__name__} has no inducing points: pass an ODVGP, HDVGP, SOLVEGP, DVGP or BasisGP."
+                f"{type(model).__name__} has no inducing points: pass an ODVGP, HDVGP, SOLVEGP,"
+                " DVGP or BasisGP."
             )
         super().__init__(Optimizer(fit, {**DEFAULT_SETTINGS, **settings}), encoder)
-        self._model, self.num_frequencies, self.rng = model, num_frequencies, np.random.default_rng(seed)
+        self._model, self.num_frequencies, self.rng = (
+            model,
+            num_frequencies,
+            np.random.default_rng(seed),
+        )
         self.create_posterior_cache()
 
     @property
@@ -73,10 +88,16 @@ class DecoupledVariational(GPflowPredictor, EncodedSupportsCovarianceBetweenPoin
         mean, variance = self.predict_encoded(query_points)
         return observation_moments(self.model.likelihood, query_points, mean, variance)
 
-    def covariance_between_points_encoded(self, query_points_1: TensorType, query_points_2: TensorType) -> tf.Tensor:
-        """Posterior covariances [..., P, N, M] between points [..., N, D] and [M, D]; that of all N + M is computed."""
+    def covariance_between_points_encoded(
+        self, query_points_1: TensorType, query_points_2: TensorType
+    ) -> tf.Tensor:
+        """Posterior covariances [..., P, N, M] between points [..., N, D] and [M, D]; that of all N
+        + M is computed.
+        """
         lead = tf.shape(query_points_1)[:-2]
-        second = tf.broadcast_to(query_points_2, tf.concat([lead, tf.shape(query_points_2)], axis=0))
+        second = tf.broadcast_to(
+            query_points_2, tf.concat([lead, tf.shape(query_points_2)], axis=0)
+        )
         count = tf.shape(query_points_1)[-2]
         covariance = self.predict_joint_encoded(tf.concat([query_points_1, second], axis=-2))[1]
         return covariance[..., :count, count:]
@@ -94,7 +115,9 @@ class DecoupledVariational(GPflowPredictor, EncodedSupportsCovarianceBetweenPoin
         """Train on all data, and bring the cached posterior up to date; raises as `fit`."""
         self.update_encoded(dataset)
         with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "beta has .* points and the data")  # every search begins with few data
+            warnings.filterwarnings(
+                "ignore", "beta has .* points and the data"
+            )  # every search begins with few data
             result = fit(self.model, dataset.astuple(), **self.optimizer.minimize_args)
         self.update_posterior_cache()
         return result
@@ -105,10 +128,14 @@ class DecoupledVariational(GPflowPredictor, EncodedSupportsCovarianceBetweenPoin
 
 
 class PathwiseTrajectorySampler(TrajectorySampler):
-    """Trajectories of a `DecoupledVariational`: `pathwise_samples` of the posterior as it is at their first call."""
+    """Trajectories of a `DecoupledVariational`: `pathwise_samples` of the posterior as it is at
+    their first call.
+    """
 
     def get_trajectory(self) -> PathwiseTrajectory:
-        """A batch of functions; as many as the points of its first call have in their second axis."""
+        """A batch of functions; as many as the points of its first call have in their second
+        axis.
+        """
         return PathwiseTrajectory(self._model)
 
 
@@ -127,7 +154,10 @@ class PathwiseTrajectory(TrajectoryFunctionClass):
             with tf.init_scope():  # drawn once, even if trieste is just compiling
                 wrapped = self._model
                 self._draws = pathwise_samples(
-                    wrapped.model, x.shape[1], num_frequencies=wrapped.num_frequencies, seed=wrapped.rng
+                    wrapped.model,
+                    x.shape[1],
+                    num_frequencies=wrapped.num_frequencies,
+                    seed=wrapped.rng,
                 )
         return tf.transpose(self._draws(tf.transpose(x, [1, 0, 2])), [1, 0, 2])
 

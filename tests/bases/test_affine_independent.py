@@ -1,4 +1,6 @@
-"""The affine-independent basis: its matrix in every structure, its divergence, its moments, and what it refuses."""
+"""The affine-independent basis: its matrix in every structure, its divergence, its moments, and
+what it refuses.
+"""
 
 from __future__ import annotations
 
@@ -66,7 +68,8 @@ def test_divergence_of_a_normal_base_is_that_of_gaussians(structure, rng):
 
 
 @pytest.mark.parametrize(
-    "base, theta", [("skew_normal", [3.0, -1.0, 0.5, -6.0]), ("generalized_normal", [1.2, 2.0, 3.0, 0.95])]
+    "base, theta",
+    [("skew_normal", [3.0, -1.0, 0.5, -6.0]), ("generalized_normal", [1.2, 2.0, 3.0, 0.95])],
 )
 def test_divergence_by_sampling(base, theta, rng):
     theta = np.array(theta)[:, None]
@@ -106,7 +109,9 @@ def test_symmetries_of_a_skewed_base(rng):
 def test_moments_at_new_inputs(weights, rng):
     A, b = matrix(rng), rng.normal(size=D)
     kernel = (
-        gpflow.kernels.Linear(variance=np.array([1.0, 2.0, 0.5])) + gpflow.kernels.Constant(3.0) if weights else KERNEL
+        gpflow.kernels.Linear(variance=np.array([1.0, 2.0, 0.5])) + gpflow.kernels.Constant(3.0)
+        if weights
+        else KERNEL
     )
     X = rng.normal(size=(5, 3 if weights else 1))
     basis = AffineIndependentBasis(Weights(D) if weights else Z, A=A, b=b)

@@ -26,7 +26,9 @@ names = pytest.mark.parametrize("name", WITH_MEAN)
 
 
 def _residual(name: str, kernel: Any, latent: int) -> np.ndarray:
-    """What the coordinates belong to: C_gamma with jitter on K_beta, or K_gamma where the mean is not orthogonal."""
+    """What the coordinates belong to: C_gamma with jitter on K_beta, or K_gamma where the mean is
+    not orthogonal.
+    """
     k = numpy_kernel(kernel, latent)
     if not name.startswith("orthogonal"):
         return k(GAMMA, GAMMA)
@@ -70,20 +72,28 @@ def test_refresh_does_not_change_q(name, kind, rng):
     basis.refresh(kernel)
     for left, right in zip(_process(basis, kernel), before):
         assert_allclose(left, right, rtol=1e-9, atol=1e-10)
-    assert basis.kernel_mean.scaling.frozen is frozen  # the same variable, so that a compiled step sees the new value
+    assert (
+        basis.kernel_mean.scaling.frozen is frozen
+    )  # the same variable, so that a compiled step sees the new value
     moved = np.abs(basis.kernel_mean.coefficients.numpy() - scaled).max()
     assert moved == 0 if name.endswith("none") else moved > 1e-3
 
 
 def _process(basis: Any, kernel: Any) -> list[np.ndarray]:
     state = basis.factor(kernel)
-    return [*basis.mean_and_cov(state, kernel, X, full_cov=True), basis.prior_kl(state), basis.mean_coefficients(state)]
+    return [
+        *basis.mean_and_cov(state, kernel, X, full_cov=True),
+        basis.prior_kl(state),
+        basis.mean_coefficients(state),
+    ]
 
 
 @pytest.mark.parametrize("moves", [True, False])
 @pytest.mark.parametrize("kind", ["diagonal", "whitened"])
 def test_a_floor_bounds_what_a_unit_of_a_coordinate_does(kind, moves, rng):
-    """The scaling is that of C + 0.01 K_gamma, and 0.01 of its diagonal where gamma moves; q(f) stays."""
+    """The scaling is that of C + 0.01 K_gamma, and 0.01 of its diagonal where gamma moves; q(f)
+    stays.
+    """
     kernel, basis = matern(1.3, 0.8), OrthogonalBasis(GAMMA, BETA, mean_scaling=kind)
     gpflow.set_trainable(basis.gamma, moves)
     basis.a_gamma.assign(rng.normal(size=(4, 1)))
@@ -110,7 +120,9 @@ def test_maps_are_inverse_and_adjoint(kind, groups, rng):
     C = root @ np.swapaxes(root, -1, -2) + np.eye(4)
     raw = scaling.raw(scaled)
     assert_allclose(raw, scaled)
-    scaling.refresh(scaled, lambda: tf.constant(C), lambda: tf.constant(np.diagonal(C, axis1=-2, axis2=-1)))
+    scaling.refresh(
+        scaled, lambda: tf.constant(C), lambda: tf.constant(np.diagonal(C, axis1=-2, axis2=-1))
+    )
     assert_allclose(scaling.raw(scaled), raw, rtol=1e-11)
     assert_allclose(scaling.scaled(scaling.raw(scaled)), scaled, rtol=1e-11)
     other = tf.constant(rng.normal(size=(4, 2)))
@@ -123,7 +135,9 @@ def test_maps_are_inverse_and_adjoint(kind, groups, rng):
         rows = tf.constant([2, 0])
         jittered = C + 1e-6 * np.eye(4)
         expected = [(jittered[min(l, groups - 1)] @ raw.numpy()[:, l])[[2, 0]] for l in range(2)]  # noqa: E741
-        assert_allclose(scaling.frozen_product(scaled, rows), np.stack(expected, axis=1), rtol=1e-10)
+        assert_allclose(
+            scaling.frozen_product(scaled, rows), np.stack(expected, axis=1), rtol=1e-10
+        )
 
 
 def test_frozen_coordinates_are_never_differentiated_through(rng):
@@ -137,7 +151,14 @@ def test_frozen_coordinates_are_never_differentiated_through(rng):
         basis.a_gamma.assign(basis.kernel_mean.scaling.scaled(raw))
         with tf.GradientTape() as tape:
             kl = basis.prior_kl(basis.factor(kernel))
-        gradients.append([kl, *tape.gradient(kl, [*kernel.trainable_variables, basis.gamma.Z.unconstrained_variable])])
+        gradients.append(
+            [
+                kl,
+                *tape.gradient(
+                    kl, [*kernel.trainable_variables, basis.gamma.Z.unconstrained_variable]
+                ),
+            ]
+        )
     for left, right in zip(*gradients):
         assert_allclose(left, right, rtol=1e-8, atol=1e-9)
 
@@ -162,14 +183,18 @@ def test_points_that_nearly_meet_the_inducing_points_can_be_scaled(rng):
 
 def test_a_residual_that_cannot_be_factorised_is_named_and_changes_nothing():
     scaling, scaled = MeanScaling("whitened", 2), tf.Variable(np.ones((2, 1)))
-    with pytest.raises(NumericalError, match=r"residual kernel at gamma \(2 x 2\) is not positive definite"):
+    with pytest.raises(
+        NumericalError, match=r"residual kernel at gamma \(2 x 2\) is not positive definite"
+    ):
         scaling.refresh(scaled, lambda: -tf.eye(2, batch_shape=[1], dtype=tf.float64), lambda: None)
     assert scaling.frozen is None
     assert_allclose(scaled, np.ones((2, 1)))
 
 
 def test_options_are_checked(monkeypatch):
-    with pytest.raises(UnknownOptionError, match="mean_scaling='pca' is not known; use one of 'none'"):
+    with pytest.raises(
+        UnknownOptionError, match="mean_scaling='pca' is not known; use one of 'none'"
+    ):
         OrthogonalBasis(GAMMA, BETA, mean_scaling="pca")
     for subsample in (0, -1, 1.5):
         with pytest.raises(DataError, match="mean_subsample=.*whole number of rows"):
@@ -186,7 +211,9 @@ def test_rows_are_drawn_without_replacement_and_uniformly():
     pairs = dict.fromkeys(combinations(range(6), 2), 0)
     for draw in draws:
         pairs[tuple(sorted(draw.tolist()))] += 1
-    assert min(pairs.values()) > 35 and max(pairs.values()) < 90  # 60 expected, standard deviation 7.5
+    assert (
+        min(pairs.values()) > 35 and max(pairs.values()) < 90
+    )  # 60 expected, standard deviation 7.5
     assert_allclose(mean.draw_rows(tf.constant([7, 0])), mean.draw_rows(tf.constant([7, 0])))
     tf.random.set_seed(0)
     unseeded = {tuple(mean.draw_rows().numpy()) for _ in range(10)}

@@ -1,4 +1,6 @@
-"""A mean on all data in the orthogonal basis: bound and predictions at any coefficients, copies, export, and refusals."""
+"""A mean on all data in the orthogonal basis: bound and predictions at any coefficients, copies,
+export, and refusals.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,9 @@ PARTS = {
 }
 
 
-def _model(kernel: Any = None, latents: int = 1, beta: Any = None, likelihood: Any = None, **options: Any) -> ODVGP:
+def _model(
+    kernel: Any = None, latents: int = 1, beta: Any = None, likelihood: Any = None, **options: Any
+) -> ODVGP:
     beta = np.vstack([BETA, X[2:3]]) if beta is None else beta
     kernel = matern(1.3, 0.8) if kernel is None else kernel
     likelihood = gl.Gaussian(NOISE) if likelihood is None else likelihood
@@ -88,21 +92,30 @@ def test_bound_and_predictions_are_those_of_the_family_at_any_coefficients(name:
         assert_allclose(mean[:, latent], q.mean + TREND(NEW)[:, 0], rtol=1e-9, atol=1e-10)
         assert_allclose(variance[:, latent], np.diag(q.cov), rtol=1e-9)
         assert_allclose(covariance[latent], q.cov, rtol=1e-9, atol=1e-10)
-        bound += col.gaussian_elbo(_reference(model, latent, X), Y[:, latent] - TREND(X).numpy()[:, 0], NOISE)
+        bound += col.gaussian_elbo(
+            _reference(model, latent, X), Y[:, latent] - TREND(X).numpy()[:, 0], NOISE
+        )
     assert_allclose(model.elbo((X, Y[:, :latents])), bound, rtol=1e-9)
 
 
 def test_bound_and_predictions_where_outputs_are_mixed_or_points_are_separate() -> None:
-    """Against the orthogonal basis whose mean points are the rows, apart from the ones that repeat."""
+    """Against the orthogonal basis whose mean points are the rows, apart from the ones that
+    repeat.
+    """
     distinct = X[:-1]
     points = [POINTS[:5], np.vstack([POINTS[1:5], X[2:3] + 0.3])]
     W = np.random.default_rng(0).normal(size=(2, 2))
-    kernels = [matern(1.3, 0.8), gpflow.kernels.Matern52(active_dims=[1]) + gpflow.kernels.Linear(active_dims=[0])]
+    kernels = [
+        matern(1.3, 0.8),
+        gpflow.kernels.Matern52(active_dims=[1]) + gpflow.kernels.Linear(active_dims=[0]),
+    ]
     beta = SeparateIndependentInducingVariables([InducingPoints(one - 1e-2) for one in points])
     gamma = SeparateIndependentInducingVariables([InducingPoints(distinct) for _ in points])
     kernel, likelihood = LinearCoregionalization(kernels, W), gl.Gaussian(NOISE)
     ours = ODVGP(kernel, likelihood, "data", beta, num_data=11)
-    basis = OrthogonalBasis(gamma, beta, 2, mean_scaling="none", q_mu=ours.basis.q_mu, q_sqrt=ours.basis.q_sqrt)
+    basis = OrthogonalBasis(
+        gamma, beta, 2, mean_scaling="none", q_mu=ours.basis.q_mu, q_sqrt=ours.basis.q_sqrt
+    )
     theirs = BasisGP(kernel, likelihood, basis, num_data=11)
     ours.basis.kernel_mean.set_data(distinct)
     randomize(ours.basis.q_mu, ours.basis.q_sqrt)
@@ -111,7 +124,9 @@ def test_bound_and_predictions_where_outputs_are_mixed_or_points_are_separate() 
     theirs.basis.q_mu.assign(ours.basis.q_mu)
     theirs.basis.q_sqrt.assign(ours.basis.q_sqrt)
     assert_allclose(ours.elbo((distinct, Y[:11])), theirs.elbo((distinct, Y[:11])), rtol=1e-10)
-    for left, right in zip(ours.predict_f(NEW, full_output_cov=True), theirs.predict_f(NEW, full_output_cov=True)):
+    for left, right in zip(
+        ours.predict_f(NEW, full_output_cov=True), theirs.predict_f(NEW, full_output_cov=True)
+    ):
         assert_allclose(left, right, rtol=1e-9, atol=1e-10)
 
 
@@ -136,7 +151,9 @@ def test_it_is_the_coupled_model_before_it_has_data(name: str) -> None:
     data = X, Y[:, :latents]
     for _ in range(2):  # and with data, as long as the coefficients are zero
         assert_allclose(model.elbo(data), coupled.elbo(data), rtol=1e-12)
-        for left, right in zip(model.predict_f(NEW, full_cov=True), coupled.predict_f(NEW, full_cov=True)):
+        for left, right in zip(
+            model.predict_f(NEW, full_cov=True), coupled.predict_f(NEW, full_cov=True)
+        ):
             assert_allclose(left, right, rtol=1e-12, atol=1e-14)
         model.basis.kernel_mean.set_data(X)
 
@@ -162,13 +179,17 @@ def test_copies_are_the_same_model(solved: ODVGP) -> None:
         assert_array_equal(other.predict_f(NEW)[0], solved.predict_f(NEW)[0])
 
 
-def test_a_checkpoint_restores_into_a_model_that_has_the_data(solved: ODVGP, tmp_path: Path) -> None:
+def test_a_checkpoint_restores_into_a_model_that_has_the_data(
+    solved: ODVGP, tmp_path: Path
+) -> None:
     path = tf.train.Checkpoint(model=solved).write(str(tmp_path / "model"))
     other = _model()
     other.basis.kernel_mean.set_data(X)
     tf.train.Checkpoint(model=other).read(path).assert_consumed()
     assert_array_equal(other.elbo((X, Y[:, :1])), solved.elbo((X, Y[:, :1])))
-    with pytest.raises(ValueError, match=r"shape \(12, 1\) .* shape \(0, 1\)"):  # TensorFlow's: it has no data
+    with pytest.raises(
+        ValueError, match=r"shape \(12, 1\) .* shape \(0, 1\)"
+    ):  # TensorFlow's: it has no data
         tf.train.Checkpoint(model=_model()).read(path).expect_partial()
 
 
@@ -190,12 +211,14 @@ import sys, numpy as np, tensorflow as tf
 loaded = tf.saved_model.load(sys.argv[1])
 np.save(sys.argv[1] + "/found.npy", np.stack(loaded.predict(tf.constant(np.load(sys.argv[1] + "/new.npy")))))
 assert "gpflow" not in sys.modules
-"""
+"""  # noqa: E501
 
 
 @pytest.mark.exhaustive
 @pytest.mark.filterwarnings("ignore")  # of TensorFlow's own exporter
-def test_predictions_are_exported_to_a_process_without_this_package(solved: ODVGP, tmp_path: Path) -> None:
+def test_predictions_are_exported_to_a_process_without_this_package(
+    solved: ODVGP, tmp_path: Path
+) -> None:
     tf.saved_model.save(_Server(solved.posterior("variable")), str(tmp_path))
     np.save(tmp_path / "new.npy", NEW)
     subprocess.run([sys.executable, "-c", _LOAD, str(tmp_path)], check=True, timeout=120)
@@ -204,7 +227,9 @@ def test_predictions_are_exported_to_a_process_without_this_package(solved: ODVG
 
 
 def test_pathwise_samples_have_the_moments_of_the_model(rng: np.random.Generator) -> None:
-    """The features of a linear kernel are exact, and 4000 draws leave an error of 1.6 % of a deviation in the mean."""
+    """The features of a linear kernel are exact, and 4000 draws leave an error of 1.6 % of a
+    deviation in the mean.
+    """
     kernel = gpflow.kernels.Linear(variance=[0.7, 1.3]) + gpflow.kernels.Constant(0.5)
     model = _moved(_model(kernel, beta=BETA[:3]))
     draws = gd.pathwise.pathwise_samples(model, 4000, seed=0)(NEW).numpy()[..., 0]
@@ -219,15 +244,25 @@ def test_single_precision(rng: np.random.Generator) -> None:
     reference = _moved(_model())
     gpflow.config.set_default_float(np.float32)
     parts = gpflow.kernels.Matern32(variance=1.3, lengthscales=0.8), gl.Gaussian(NOISE)
-    trend = gpflow.functions.Linear(TREND.A.numpy().astype(np.float32), TREND.b.numpy().astype(np.float32))
-    model = ODVGP(*parts, "data", reference.basis.beta.Z.numpy().astype(np.float32), mean_function=trend, num_data=12)
+    trend = gpflow.functions.Linear(
+        TREND.A.numpy().astype(np.float32), TREND.b.numpy().astype(np.float32)
+    )
+    model = ODVGP(
+        *parts,
+        "data",
+        reference.basis.beta.Z.numpy().astype(np.float32),
+        mean_function=trend,
+        num_data=12,
+    )
     model.basis.kernel_mean.set_data(X.astype(np.float32))
     for name in ("q_mu", "q_sqrt", "a_gamma"):
         getattr(model.basis, name).assign(getattr(reference.basis, name).numpy().astype(np.float32))
     data = X.astype(np.float32), Y[:, :1].astype(np.float32)
     assert model.elbo(data).dtype == tf.float32
     assert_allclose(model.elbo(data), reference.elbo((X, Y[:, :1])), rtol=1e-4)
-    assert_allclose(model.predict_f(NEW.astype(np.float32))[0], reference.predict_f(NEW)[0], atol=1e-4)
+    assert_allclose(
+        model.predict_f(NEW.astype(np.float32))[0], reference.predict_f(NEW)[0], atol=1e-4
+    )
 
 
 # --- what moves q(u) at given coefficients, and what is refused
@@ -238,7 +273,10 @@ def test_natural_gradient_and_sweep_find_the_best_q_of_u_at_given_coefficients()
     gpflow.config.set_default_jitter(JITTER)
     data = X, Y[:, :1]
     k = gr.build_grams(numpy_kernel(matern(1.3, 0.8), 0), X, np.vstack([BETA, X[2:3]]), X, JITTER)
-    for update in (lambda model: NaturalGradient().minimize(model, data), lambda model: sweep(model, data)):
+    for update in (
+        lambda model: NaturalGradient().minimize(model, data),
+        lambda model: sweep(model, data),
+    ):
         model = _moved(_model())
         a = model.basis.a_gamma.numpy()
         update(model)
@@ -248,7 +286,11 @@ def test_natural_gradient_and_sweep_find_the_best_q_of_u_at_given_coefficients()
 
 
 REFUSED = {
-    "another word": (lambda k, g: ODVGP(k, g, "dota", BETA), UnknownOptionError, "gamma='dota' is not known"),
+    "another word": (
+        lambda k, g: ODVGP(k, g, "dota", BETA),
+        UnknownOptionError,
+        "gamma='dota' is not known",
+    ),
     "beta": (lambda k, g: ODVGP(k, g, "data", "data"), DataError, "beta='data': pass points"),
     "HDVGP": (lambda k, g: HDVGP(k, g, "data", BETA), DataError, 'gamma="data" of ODVGP'),
     "DVGP": (lambda k, g: DVGP(k, g, "data", BETA), DataError, 'gamma="data" of ODVGP'),
@@ -258,8 +300,16 @@ REFUSED = {
         DataError,
         "needs a beta of inducing points, and Weights is none.*inducing.select",
     ),
-    "subsample": (lambda k, g: ODVGP(k, g, "data", BETA, mean_subsample=3), DataError, "mean_subsample=3.*leave"),
-    "scaling": (lambda k, g: ODVGP(k, g, "data", BETA, mean_scaling="x"), UnknownOptionError, "mean_scaling='x'"),
+    "subsample": (
+        lambda k, g: ODVGP(k, g, "data", BETA, mean_subsample=3),
+        DataError,
+        "mean_subsample=3.*leave",
+    ),
+    "scaling": (
+        lambda k, g: ODVGP(k, g, "data", BETA, mean_scaling="x"),
+        UnknownOptionError,
+        "mean_scaling='x'",
+    ),
 }
 
 
@@ -278,8 +328,11 @@ STORED = {
 
 
 @pytest.mark.parametrize("method", STORED)
-def test_methods_that_store_the_matrix_of_the_mean_points_are_refused(solved: ODVGP, method: str) -> None:
+def test_methods_that_store_the_matrix_of_the_mean_points_are_refused(
+    solved: ODVGP, method: str
+) -> None:
     with pytest.raises(
-        ModelError, match=r'gamma="data" does not: use optimizers.ConjugateGradients\(\).run\(model, data'
+        ModelError,
+        match=r'gamma="data" does not: use optimizers.ConjugateGradients\(\).run\(model, data',
     ):
         STORED[method](solved, (X, Y[:, :1]))

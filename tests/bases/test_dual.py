@@ -28,7 +28,9 @@ KERNELS = {
     "shared variance": lambda: gpflow.kernels.Linear(variance=0.7),
     "a variance each": lambda: gpflow.kernels.Linear(variance=[0.7, 1.3, 0.4]),
     "full covariance": lambda: LinearWeights(S),
-    "intercept": lambda: gpflow.kernels.Linear(variance=[0.7, 1.3, 0.4]) + gpflow.kernels.Constant(2.0),
+    "intercept": lambda: (
+        gpflow.kernels.Linear(variance=[0.7, 1.3, 0.4]) + gpflow.kernels.Constant(2.0)
+    ),
 }
 SIGNS = pytest.mark.parametrize("low", [0.0, -0.02], ids=["positive", "of both signs"])
 
@@ -42,14 +44,20 @@ def _pair(kernel: gpflow.kernels.Kernel, low: float, latents: int = 2) -> list[D
 
 def _columns(name: str, inputs: np.ndarray) -> np.ndarray:
     """What the weights multiply at the inputs [N, 3]: [N, 3], or [N, 4] with an intercept."""
-    return np.concatenate([inputs, np.ones((len(inputs), 1))], axis=1) if name == "intercept" else inputs
+    return (
+        np.concatenate([inputs, np.ones((len(inputs), 1))], axis=1)
+        if name == "intercept"
+        else inputs
+    )
 
 
 @pytest.mark.costly(keep=2)
 @SIGNS
 @pytest.mark.parametrize("name", KERNELS)
 def test_both_forms_are_the_posterior_of_the_weights(name, low):
-    """Moments at the data and at other inputs, and the divergence; K is singular, so that the inverses are of weights."""
+    """Moments at the data and at other inputs, and the divergence; K is singular, so that the
+    inverses are of weights.
+    """
     kernel, prior = KERNELS[name](), PRIORS[name]
     columns, new_columns = _columns(name, X), _columns(name, NEW)
     assert_allclose(kernel(X, NEW), columns @ prior @ new_columns.T, rtol=1e-12, atol=1e-13)
@@ -67,7 +75,9 @@ def test_both_forms_are_the_posterior_of_the_weights(name, low):
             assert_allclose(state.variance[:, latent], np.diag(V), rtol=1e-10, atol=1e-12)
             assert_allclose(covariance[latent], V, rtol=1e-10, atol=1e-12)
             assert_allclose(new_mean[:, latent], new_columns @ mean_w, rtol=1e-10, atol=1e-12)
-            assert_allclose(new_cov[latent], new_columns @ V_w @ new_columns.T, rtol=1e-10, atol=1e-12)
+            assert_allclose(
+                new_cov[latent], new_columns @ V_w @ new_columns.T, rtol=1e-10, atol=1e-12
+            )
             divergence += brute_force_kl(mean_w, V_w, np.zeros(len(prior)), prior)
         assert_allclose(basis.prior_kl(state), divergence, rtol=1e-9)
 
@@ -84,7 +94,10 @@ def test_forms_agree_to_round_off(name, low):
         assert_allclose(getattr(states[0], field), getattr(states[1], field), rtol=1e-9, atol=1e-10)
     assert_allclose(function.prior_kl(states[0]), weight.prior_kl(states[1]), rtol=1e-9)
     for full in (False, True):
-        pairs = [b.mean_and_cov(s, kernel, NEW, full_cov=full) for b, s in zip((function, weight), states)]
+        pairs = [
+            b.mean_and_cov(s, kernel, NEW, full_cov=full)
+            for b, s in zip((function, weight), states)
+        ]
         for left, right in zip(*pairs):
             assert_allclose(left, right, rtol=1e-8, atol=1e-9)
 
@@ -97,14 +110,20 @@ def test_sites_with_a_mean_are_the_same_multipliers(rng):
         lam = tf.convert_to_tensor(basis.lam)
         state = basis.geometry.state_of_sites(prior, tf.constant(b), lam)
         again = basis.geometry.state_at(prior, state.alpha, lam)
-        moved = basis.geometry.with_alpha(prior, basis.geometry.state_at(prior, basis.alpha, lam), state.alpha)
+        moved = basis.geometry.with_alpha(
+            prior, basis.geometry.state_at(prior, basis.alpha, lam), state.alpha
+        )
         for other in (again, moved):
             assert_allclose(other.mean, state.mean, rtol=1e-8, atol=1e-9)
             assert_allclose(basis.prior_kl(other), basis.prior_kl(state), rtol=1e-8)
         K = kernel(X).numpy()
         for latent in range(2):
             W = np.diag(lam.numpy()[:, latent])
-            assert_allclose(state.mean[:, latent], np.linalg.solve(np.eye(9) + K @ W, K @ b[:, latent]), atol=1e-9)
+            assert_allclose(
+                state.mean[:, latent],
+                np.linalg.solve(np.eye(9) + K @ W, K @ b[:, latent]),
+                atol=1e-9,
+            )
 
 
 def test_zero_multipliers_are_the_prior():

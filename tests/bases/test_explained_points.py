@@ -1,4 +1,6 @@
-"""Mean points that beta explains, in single precision: the residual kernel at gamma is round-off, negative in places."""
+"""Mean points that beta explains, in single precision: the residual kernel at gamma is round-off,
+negative in places.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,9 @@ from gpflow_decoupled.bases import OrthogonalBasis, SolveBasis
 from gpflow_decoupled.bases.parts.frame import frame_of
 
 SCALE = 100.0
-"""The prior variance: round-off of a difference of such numbers is far above GPflow's jitter of 1e-6."""
+"""The prior variance: round-off of a difference of such numbers is far above GPflow's jitter of
+1e-6.
+"""
 
 
 @pytest.fixture(autouse=True)
@@ -41,7 +45,8 @@ def test_the_coordinates_of_the_mean_are_finite(scaling: str, seed: int) -> None
     basis.refresh(kernel)
     basis.a_gamma.assign(np.ones((13, 1), np.float32))
     mean, _ = basis.mean_and_cov(basis.factor(kernel), kernel, gamma)
-    # (D22), (D23): a unit of a coordinate moves the mean by less than a standard deviation of the prior
+    # (D22), (D23): a unit of a coordinate moves the mean by less than a standard deviation of the
+    # prior
     assert np.abs(mean).max() < np.sqrt(13.0 * 4.0 * SCALE)
 
 

@@ -1,4 +1,6 @@
-"""Gradients of the bound by finite differences: every basis, every Parameter, stationary kernels and others."""
+"""Gradients of the bound by finite differences: every basis, every Parameter, stationary kernels
+and others.
+"""
 
 from __future__ import annotations
 
@@ -44,12 +46,17 @@ def assert_gradients(model: BasisGP, data: tuple, rtol: float = 1e-6) -> None:
             ends.append(float(model.elbo(data)))
         variable.assign(start)
         slope = (ends[0] - ends[1]) / (2 * STEP)
-        assert_allclose(np.sum(gradient * direction), slope, rtol=rtol, atol=1e-6, err_msg=variable.name)
+        assert_allclose(
+            np.sum(gradient * direction), slope, rtol=rtol, atol=1e-6, err_msg=variable.name
+        )
 
 
 # a model with sites owns its data, and its sites are not trainable: it is tested with that model
 PAIRS = [(name, "separate") for name in CASES if CASES[name].basis not in OWNERS]
-PAIRS += [(name, "two") for name in ("coupled-unwhitened", "solve-unwhitened", "orthogonal-whitened", "inverse-none")]
+PAIRS += [
+    (name, "two")
+    for name in ("coupled-unwhitened", "solve-unwhitened", "orthogonal-whitened", "inverse-none")
+]
 
 
 @pytest.mark.costly(keep=1)
@@ -68,7 +75,9 @@ KERNELS: dict[str, Any] = {
     "matern52": lambda: Matern52(1.3, [0.7, 1.2]),
     "matern12": lambda: Matern12(1.3, [0.7, 1.2]),
     "rational quadratic": lambda: RationalQuadratic(1.3, 0.9),
-    "active dims": lambda: Matern52(1.3, 0.7, active_dims=[1]) + SquaredExponential(0.4, active_dims=[0]),
+    "active dims": lambda: (
+        Matern52(1.3, 0.7, active_dims=[1]) + SquaredExponential(0.4, active_dims=[0])
+    ),
     "product": lambda: Matern32(1.3, 0.9) * Polynomial(2, variance=0.1),
     "slice": lambda: Matern32(0.5, 0.7, active_dims=slice(0, 1)) + Linear(0.3) + Matern52(),
 }

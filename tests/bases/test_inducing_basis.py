@@ -1,4 +1,6 @@
-"""What a basis promises: a closed-form optimum only where it defines one, and points for models that need them."""
+"""What a basis promises: a closed-form optimum only where it defines one, and points for models
+that need them.
+"""
 
 from __future__ import annotations
 
@@ -81,7 +83,9 @@ class DiagonalBasis(InducingBasis):
 class SolvedBasis(DiagonalBasis):
     """The same with its optimum: the means jointly, each deviation by itself."""
 
-    def optimal_parameters(self, kernel: gpflow.kernels.Kernel, data: Regression) -> OptimalParameters:
+    def optimal_parameters(
+        self, kernel: gpflow.kernels.Kernel, data: Regression
+    ) -> OptimalParameters:
         state = self.factor(kernel)
         (A,) = self.features(state, kernel, data.X).minus
         (mean,) = best_means([A], data.y, data.noise)
@@ -90,7 +94,9 @@ class SolvedBasis(DiagonalBasis):
         features = self.features(state, kernel, data.X)
         spread = (data.y - features.mean) ** 2 + self.variance(features, kernel, data.X)
         expected = -0.5 * tf.reduce_sum(tf.math.log(2.0 * np.pi * data.noise) + spread / data.noise)
-        return OptimalParameters(expected - self.prior_kl(state), None, (Gaussian(mean, tf.linalg.diag(deviation)),))
+        return OptimalParameters(
+            expected - self.prior_kl(state), None, (Gaussian(mean, tf.linalg.diag(deviation)),)
+        )
 
     def assign_optimum(self, kernel, optimum):
         self.q_mu.assign(optimum.gaussians[0].mean)
@@ -104,7 +110,9 @@ def _model(basis: InducingBasis) -> BasisGP:
 def test_a_basis_without_an_optimum_refuses():
     """And does not return that of the coupled basis, which is above what this basis can reach."""
     for function in (optimal_parameters, collapsed_elbo):
-        with pytest.raises(ModelError, match="DiagonalBasis has no closed-form optimum: train the model with fit"):
+        with pytest.raises(
+            ModelError, match="DiagonalBasis has no closed-form optimum: train the model with fit"
+        ):
             function(_model(DiagonalBasis(BETA)), (X, Y))
 
 
@@ -125,7 +133,11 @@ def test_a_basis_provides_its_optimum():
 def test_what_a_basis_does_not_declare_is_refused():
     model = _model(DiagonalBasis(BETA))
     basis, state = model.basis, model.basis.factor(model.kernel)
-    assert basis.gaussians(state) == () and basis.gaussian_parameters() == () and basis.draw_rows() is None
+    assert (
+        basis.gaussians(state) == ()
+        and basis.gaussian_parameters() == ()
+        and basis.draw_rows() is None
+    )
     assert not (basis.whiten or basis.holds_sites or basis.ties_sites or basis.solves_mean)
     with pytest.raises(TypeError, match="DiagonalBasis"):
         sweep(model, (X, Y))
@@ -146,7 +158,10 @@ def test_what_a_basis_does_not_declare_is_refused():
 def test_bases_on_all_data_have_no_inducing_points():
     for basis in (SiteBasis(X), DualBasis(X), AffineIndependentBasis(BETA)):
         assert isinstance(basis, Basis) and not isinstance(basis, InducingBasis)
-        with pytest.raises(DataError, match=rf"basis is a {type(basis).__name__}.*bases.InducingBasis.*CVIGP, LCLGP"):
+        with pytest.raises(
+            DataError,
+            match=rf"basis is a {type(basis).__name__}.*bases.InducingBasis.*CVIGP, LCLGP",
+        ):
             BasisGP(matern(1.0, 1.0), gl.Gaussian(), basis)
     with pytest.raises(DataError, match="basis is a ndarray"):
         BasisGP(matern(1.0, 1.0), gl.Gaussian(), BETA)
@@ -164,7 +179,9 @@ def test_declared_properties():
         "solve": (SolveBasis(GAMMA, BETA), True, False, False),
     }
     for name, (basis, holds, ties, solves) in cases.items():
-        assert (basis.holds_sites, basis.ties_sites, basis.solves_mean) == (holds, ties, solves), name
+        assert (basis.holds_sites, basis.ties_sites, basis.solves_mean) == (holds, ties, solves), (
+            name
+        )
         state = basis.factor(matern(1.3, 0.8))
         parts = basis.gaussians(state)
         assert not holds or len(basis.whiteners(state)) == len(parts), name
@@ -176,14 +193,21 @@ def test_declared_properties():
 def test_arrays_of_q_are_checked_by_their_own_names(names: tuple[str, str]) -> None:
     """A list will do; what has another shape, is not finite or holds no numbers is refused."""
     mean, root = names
-    basis = SolveBasis(GAMMA, BETA, **{mean: [[1.0]] * (len(GAMMA) if mean == "v_mu" else len(BETA))})
+    basis = SolveBasis(
+        GAMMA, BETA, **{mean: [[1.0]] * (len(GAMMA) if mean == "v_mu" else len(BETA))}
+    )
     assert_allclose(getattr(basis, mean), 1.0)
     size = getattr(basis, mean).shape[0]
     cases = {
-        (mean, rf"^{mean} has shape \(2, 1\); it must be \[M, L\] = \[{size}, 1\]"): np.zeros((2, 1)),
+        (mean, rf"^{mean} has shape \(2, 1\); it must be \[M, L\] = \[{size}, 1\]"): np.zeros(
+            (2, 1)
+        ),
         (mean, f"^{mean} has entries that are not finite"): np.full((size, 1), np.nan),
         (mean, f"^{mean} holds string values"): [["a"]],
-        (root, rf"^{root} has shape \(2, 2\); it must be \[L, M, M\] = \[1, {size}, {size}\]"): np.eye(2),
+        (
+            root,
+            rf"^{root} has shape \(2, 2\); it must be \[L, M, M\] = \[1, {size}, {size}\]",
+        ): np.eye(2),
         (root, f"^{root} has entries that are not finite"): np.full((1, size, size), np.inf),
     }
     for (name, message), value in cases.items():
@@ -204,5 +228,7 @@ def test_the_number_of_latents_is_a_whole_number(latents: object) -> None:
         lambda: DualBasis(BETA, latents),
     ]
     for make in bases:
-        with pytest.raises(DataError, match="^num_latent_gps=.* must be a whole number of at least 1"):
+        with pytest.raises(
+            DataError, match="^num_latent_gps=.* must be a whole number of at least 1"
+        ):
             make()

@@ -15,7 +15,12 @@ from gpflow.inducing_variables import (
     SeparateIndependentInducingVariables,
     SharedIndependentInducingVariables,
 )
-from gpflow.kernels import Convolutional, LinearCoregionalization, SeparateIndependent, SharedIndependent
+from gpflow.kernels import (
+    Convolutional,
+    LinearCoregionalization,
+    SeparateIndependent,
+    SharedIndependent,
+)
 from numpy.testing import assert_allclose
 
 from gpflow_decoupled.bases import (
@@ -45,17 +50,29 @@ SETTINGS: dict[str, tuple] = {  # kernel, inducing variable, number of outputs
     "one kernel": (lambda: matern(1.3, 0.8), lambda: InducingPoints(BETA), 2),
     "shared kernel": (lambda: SharedIndependent(matern(1.3, 0.8), 2), lambda: SHARED(BETA), 2),
     "separate kernels": (lambda: SeparateIndependent(_kernels()), lambda: SHARED(BETA), 2),
-    "separate points": (lambda: SharedIndependent(matern(1.3, 0.8), 2), lambda: SEPARATE(BETA, OTHER_BETA), 2),
-    "separate both": (lambda: SeparateIndependent(_kernels()), lambda: SEPARATE(BETA, OTHER_BETA), 2),
+    "separate points": (
+        lambda: SharedIndependent(matern(1.3, 0.8), 2),
+        lambda: SEPARATE(BETA, OTHER_BETA),
+        2,
+    ),
+    "separate both": (
+        lambda: SeparateIndependent(_kernels()),
+        lambda: SEPARATE(BETA, OTHER_BETA),
+        2,
+    ),
     "coregionalisation": (lambda: LinearCoregionalization(_kernels(), W), lambda: SHARED(BETA), 3),
     "coregionalisation, separate": (
-        lambda: LinearCoregionalization(_kernels(), W), lambda: SEPARATE(BETA, OTHER_BETA), 3,
+        lambda: LinearCoregionalization(_kernels(), W),
+        lambda: SEPARATE(BETA, OTHER_BETA),
+        3,
     ),
-}  # fmt: skip
+}
 
 
 def _pair(name: str, whiten: bool) -> tuple[BasisGP, gpflow.models.SVGP, int]:
-    """Our coupled model and GPflow's, with the same random q and a mean function over the outputs."""
+    """Our coupled model and GPflow's, with the same random q and a mean function over the
+    outputs.
+    """
     make_kernel, make_points, outputs = SETTINGS[name]
     kernel, likelihood = make_kernel(), gpflow.likelihoods.Poisson()
     mean_function = gpflow.functions.Linear(np.ones((2, outputs)) / 3, np.arange(outputs) / 5.0)
@@ -63,16 +80,24 @@ def _pair(name: str, whiten: bool) -> tuple[BasisGP, gpflow.models.SVGP, int]:
     randomize(basis, np.random.default_rng(0), 0.7)
     model = BasisGP(kernel, likelihood, basis, mean_function=mean_function, num_data=9)
     svgp = gpflow.models.SVGP(
-        kernel, likelihood, make_points(), mean_function=mean_function, num_latent_gps=2, num_data=9,
-        whiten=whiten, q_mu=basis.q_mu.numpy(), q_sqrt=basis.q_sqrt.numpy(),
-    )  # fmt: skip
+        kernel,
+        likelihood,
+        make_points(),
+        mean_function=mean_function,
+        num_latent_gps=2,
+        num_data=9,
+        whiten=whiten,
+        q_mu=basis.q_mu.numpy(),
+        q_sqrt=basis.q_sqrt.numpy(),
+    )
     return model, svgp, outputs
 
 
 @pytest.mark.costly(keep=1)
 @pytest.mark.parametrize(
     "name, whiten",
-    [(name, True) for name in SETTINGS] + [("coregionalisation, separate", False), ("one kernel", False)],
+    [(name, True) for name in SETTINGS]
+    + [("coregionalisation, separate", False), ("one kernel", False)],
 )
 def test_coupled_model_is_svgp(name, whiten, rng):
     """The bound, its gradient, and predictions with all four kinds of covariance."""
@@ -125,16 +150,23 @@ def test_each_latent_is_a_model_of_its_own(name, basis, rng):
     assert_allclose(both.prior_kl(state), divergence, rtol=1e-10)
 
 
-@pytest.mark.parametrize("kernel", [SharedIndependent(matern(1.0, 1.0), 2), LinearCoregionalization(_kernels(), W)])
+@pytest.mark.parametrize(
+    "kernel", [SharedIndependent(matern(1.0, 1.0), 2), LinearCoregionalization(_kernels(), W)]
+)
 def test_fully_correlated_outputs_are_refused_with_the_fix(kernel):
     basis = CoupledBasis(InducingPoints(BETA), 2)
     model = BasisGP(kernel, gpflow.likelihoods.Gaussian(), basis, num_data=4)
-    with pytest.raises(NotImplementedError, match="use gpflow.inducing_variables.SharedIndependentInducingVariables"):
+    with pytest.raises(
+        NotImplementedError,
+        match="use gpflow.inducing_variables.SharedIndependentInducingVariables",
+    ):
         model.elbo((X, np.ones((4, model.num_outputs))))
 
 
 def test_arrays_are_shared_by_the_latents_of_a_multioutput_kernel():
-    model = ODVGP(SeparateIndependent(_kernels()), gpflow.likelihoods.Gaussian(), GAMMA, BETA, num_data=4)
+    model = ODVGP(
+        SeparateIndependent(_kernels()), gpflow.likelihoods.Gaussian(), GAMMA, BETA, num_data=4
+    )
     assert isinstance(model.basis.beta, SharedIndependentInducingVariables)
     assert model.num_latent_gps == 2
     assert np.isfinite(model.elbo((X, np.ones((4, 2)))))
@@ -150,7 +182,11 @@ def test_numbers_of_kernels_and_points_must_agree():
 def _interdomain(name: str, rng: np.random.Generator) -> tuple[Any, Any, np.ndarray]:
     """A kernel, inter-domain points and inputs."""
     if name == "multiscale":
-        return gpflow.kernels.SquaredExponential(lengthscales=[0.8, 0.9]), Multiscale(BETA, np.full((4, 2), 0.3)), X
+        return (
+            gpflow.kernels.SquaredExponential(lengthscales=[0.8, 0.9]),
+            Multiscale(BETA, np.full((4, 2), 0.3)),
+            X,
+        )
     kernel = Convolutional(gpflow.kernels.SquaredExponential(), [3, 3], [2, 2])
     return kernel, InducingPatches(rng.normal(size=(4, 4))), rng.normal(size=(5, 9))
 
@@ -165,11 +201,19 @@ def test_interdomain_points_carry_the_covariance(name, whiten, rng):
     randomize(basis, rng)
     model = BasisGP(kernel, gpflow.likelihoods.Gaussian(), basis, num_data=9)
     svgp = gpflow.models.SVGP(
-        kernel, model.likelihood, points, num_latent_gps=2, num_data=9, whiten=whiten,
-        q_mu=basis.q_mu.numpy(), q_sqrt=basis.q_sqrt.numpy(),
-    )  # fmt: skip
+        kernel,
+        model.likelihood,
+        points,
+        num_latent_gps=2,
+        num_data=9,
+        whiten=whiten,
+        q_mu=basis.q_mu.numpy(),
+        q_sqrt=basis.q_sqrt.numpy(),
+    )
     assert_allclose(model.elbo((inputs, Y)), svgp.elbo((inputs, Y)), rtol=1e-10)
-    for left, right in zip(model.predict_f(inputs, full_cov=True), svgp.predict_f(inputs, full_cov=True)):
+    for left, right in zip(
+        model.predict_f(inputs, full_cov=True), svgp.predict_f(inputs, full_cov=True)
+    ):
         assert_allclose(left, right, rtol=1e-9, atol=1e-10)
 
 
@@ -200,8 +244,14 @@ def test_plain_mean_points_beside_interdomain_points(name, scaling, rng):
 def test_two_sets_of_interdomain_points_are_refused_with_the_fix(rng):
     kernel, points, _ = _interdomain("multiscale", rng)
     basis = OrthogonalBasis(Multiscale(GAMMA, np.full((5, 2), 0.3)), points, mean_scaling="none")
-    with pytest.raises(NotImplementedError, match="make one of gamma and beta plain inducing points"):
+    with pytest.raises(
+        NotImplementedError, match="make one of gamma and beta plain inducing points"
+    ):
         basis.factor(kernel)
-    sampled = HybridBasis(Multiscale(GAMMA, np.full((5, 2), 0.3)), BETA, mean_scaling="none", mean_subsample=2)
-    with pytest.raises(NotImplementedError, match="mean_subsample needs plain inducing points, not Multiscale"):
+    sampled = HybridBasis(
+        Multiscale(GAMMA, np.full((5, 2), 0.3)), BETA, mean_scaling="none", mean_subsample=2
+    )
+    with pytest.raises(
+        NotImplementedError, match="mean_subsample needs plain inducing points, not Multiscale"
+    ):
         sampled.factor(kernel)

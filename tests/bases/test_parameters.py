@@ -1,4 +1,6 @@
-"""Natural and expectation parameters of bases with mean points, and the two covariances of the decoupled basis."""
+"""Natural and expectation parameters of bases with mean points, and the two covariances of the
+decoupled basis.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,13 @@ import pytest
 import tensorflow as tf
 from numpy.testing import assert_allclose
 
-from gpflow_decoupled.bases import CoupledBasis, DecoupledBasis, HybridBasis, InducingBasis, OrthogonalBasis
+from gpflow_decoupled.bases import (
+    CoupledBasis,
+    DecoupledBasis,
+    HybridBasis,
+    InducingBasis,
+    OrthogonalBasis,
+)
 from gpflow_decoupled.bases.parameters import (
     ExpectationParameters,
     MomentParameters,
@@ -66,8 +74,12 @@ def _process(basis: InducingBasis, kernel: Any) -> list[np.ndarray]:
 @pytest.mark.parametrize("kind", ["two", "separate"])
 @pytest.mark.parametrize("whiten", [True, False])
 @bases
-def test_parameters_are_those_of_the_paper_and_come_back(name: str, whiten: bool, kind: str) -> None:
-    """(D36) to (D39) against the reference, every round trip, and the Parameters of a fresh basis."""
+def test_parameters_are_those_of_the_paper_and_come_back(
+    name: str, whiten: bool, kind: str
+) -> None:
+    """(D36) to (D39) against the reference, every round trip, and the Parameters of a fresh
+    basis.
+    """
     kernel, latents = kernel_of(kind)
     basis = _basis(name, kernel, latents, whiten=whiten)
     pair, moments = legendre_pair(basis, kernel), moment_parameters(basis, kernel)
@@ -81,7 +93,10 @@ def test_parameters_are_those_of_the_paper_and_come_back(name: str, whiten: bool
         )
         if name == "hybrid":
             a_b = dec.orthogonal_to_hybrid(k, a, m)
-            expected = (*ng.hybrid_natural_parameters(k, a, a_b, S), *ng.hybrid_expectation_parameters(k, a, a_b, S))
+            expected = (
+                *ng.hybrid_natural_parameters(k, a, a_b, S),
+                *ng.hybrid_expectation_parameters(k, a, a_b, S),
+            )
         else:
             expected = (*ng.natural_parameters(a, m, S), *ng.expectation_parameters(k, a, m, S))
         found = [np.asarray(part) for part in (*natural, *means)]
@@ -124,17 +139,26 @@ def _bound(moments: MomentParameters, k: gr.Grams, likelihood: Any, Y: np.ndarra
     inverse, P = tf.constant(np.linalg.inv(k.K_b)), tf.constant(k.projection)
     mean = tf.linalg.matvec(P, m, transpose_a=True) + tf.linalg.matvec(tf.constant(k.C_xg), a)
     variance = np.diag(k.C_x) + tf.reduce_sum(P * (S @ P), axis=0)
-    expected = likelihood.variational_expectations(tf.constant(X), mean[:, None], variance[:, None], tf.constant(Y))
+    expected = likelihood.variational_expectations(
+        tf.constant(X), mean[:, None], variance[:, None], tf.constant(Y)
+    )
     norm = tf.tensordot(a, tf.linalg.matvec(tf.constant(k.C_g), a), 1) + tf.tensordot(
         m, tf.linalg.matvec(inverse, m), 1
     )
-    kl = norm + tf.linalg.trace(inverse @ S) - tf.linalg.logdet(S) + np.linalg.slogdet(k.K_b)[1] - len(k.K_b)
+    kl = (
+        norm
+        + tf.linalg.trace(inverse @ S)
+        - tf.linalg.logdet(S)
+        + np.linalg.slogdet(k.K_b)[1]
+        - len(k.K_b)
+    )
     return tf.reduce_sum(expected) - 0.5 * kl
 
 
 @bases
 def test_a_step_through_them_is_the_step_in_closed_form(name: str) -> None:
-    """By automatic differentiation in the expectation parameters: q(f(beta)) as (D46) moves it, and a as (D41) does.
+    """By automatic differentiation in the expectation parameters: q(f(beta)) as (D46) moves it, and
+    a as (D41) does.
 
     The coordinates of the hybrid basis tie a and m together, and the step is the same.
     """
@@ -158,7 +182,9 @@ def test_a_step_through_them_is_the_step_in_closed_form(name: str) -> None:
     with tf.GradientTape() as tape:
         mean, variance = map(tf.identity, model.predict_f(X))
         tape.watch(mean)
-        expected = tf.reduce_sum(likelihood.variational_expectations(tf.constant(X), mean, variance, tf.constant(Y)))
+        expected = tf.reduce_sum(
+            likelihood.variational_expectations(tf.constant(X), mean, variance, tf.constant(Y))
+        )
     g = tape.gradient(expected, mean).numpy()[:, 0]
     a = ng.gamma_step_exact(k, np.asarray(moments.a)[:, 0], g, rho, epsilon=JITTER)
     assert_allclose(moved.a[:, 0], a, rtol=1e-6, atol=1e-8)
@@ -170,7 +196,9 @@ def test_a_step_through_them_is_the_step_in_closed_form(name: str) -> None:
 
 @pytest.mark.parametrize("whiten", [True, pytest.param(False, marks=pytest.mark.exhaustive)])
 def test_the_covariances_of_the_decoupled_basis(whiten: bool) -> None:
-    """From the inverse form to the coupled one and back: the same q(f), with B = S^-1 - K_b^-1, (D8)."""
+    """From the inverse form to the coupled one and back: the same q(f), with B = S^-1 - K_b^-1,
+    (D8).
+    """
     kernel = matern(1.3, 0.8)
     basis = DecoupledBasis(GAMMA, BETA, 2, whiten=whiten, mean_scaling="diagonal")
     basis.refresh(kernel)
@@ -182,7 +210,9 @@ def test_the_covariances_of_the_decoupled_basis(whiten: bool) -> None:
         root = np.asarray(coupled.q_sqrt)[latent]
         root = np.linalg.cholesky(K_b) @ root if whiten else root
         C = np.tril(np.asarray(basis.chol_B)[latent])
-        assert_allclose(np.linalg.inv(root @ root.T) - np.linalg.inv(K_b), C @ C.T, rtol=1e-6, atol=1e-6)  # (D8)
+        assert_allclose(
+            np.linalg.inv(root @ root.T) - np.linalg.inv(K_b), C @ C.T, rtol=1e-6, atol=1e-6
+        )  # (D8)
     back = with_covariance(coupled, kernel, "inverse")
     _same(tuple(_process(back, kernel)), tuple(_process(basis, kernel)), 1e-7)
     same = with_covariance(basis, kernel, "inverse")
@@ -190,8 +220,12 @@ def test_the_covariances_of_the_decoupled_basis(whiten: bool) -> None:
 
 
 @pytest.mark.parametrize("data", [0, 200])
-def test_a_covariance_that_equals_the_prior_in_some_directions_has_an_inverse_form(data: int) -> None:
-    """S = K_b, and the best S of a smooth kernel on many points, which the data do not tell from K_b in most directions."""
+def test_a_covariance_that_equals_the_prior_in_some_directions_has_an_inverse_form(
+    data: int,
+) -> None:
+    """S = K_b, and the best S of a smooth kernel on many points, which the data do not tell from
+    K_b in most directions.
+    """
     kernel, rng = gpflow.kernels.SquaredExponential(lengthscales=0.3), np.random.default_rng(0)
     inputs = rng.uniform(size=(200, 1))
     basis = DecoupledBasis(inputs[:30], np.linspace(0.0, 1.0, 30)[:, None], covariance="coupled")
@@ -199,9 +233,13 @@ def test_a_covariance_that_equals_the_prior_in_some_directions_has_an_inverse_fo
         model = BasisGP(kernel, gpflow.likelihoods.Gaussian(0.01), basis, num_data=data)
         optimal_parameters(model, (inputs, np.sin(6.0 * inputs))).assign(model)
     inverse = with_covariance(basis, kernel, "inverse")
-    for one, other in zip(*(part.mean_and_cov(part.factor(kernel), kernel, inputs) for part in (inverse, basis))):
+    for one, other in zip(
+        *(part.mean_and_cov(part.factor(kernel), kernel, inputs) for part in (inverse, basis))
+    ):
         assert_allclose(one, other, rtol=1e-9, atol=1e-9)
-    assert_allclose(*(part.prior_kl(part.factor(kernel)) for part in (inverse, basis)), rtol=1e-9, atol=1e-9)
+    assert_allclose(
+        *(part.prior_kl(part.factor(kernel)) for part in (inverse, basis)), rtol=1e-9, atol=1e-9
+    )
 
 
 def test_what_is_refused_changes_nothing() -> None:
@@ -217,15 +255,28 @@ def test_what_is_refused_changes_nothing() -> None:
         with_covariance(coupled, kernel, "inverse")
     for basis in (coupled, wide, OrthogonalBasis("data", BETA)):
         with pytest.raises(
-            ModelError, match=f"known for OrthogonalBasis and HybridBasis .* got {type(basis).__name__}"
+            ModelError,
+            match=f"known for OrthogonalBasis and HybridBasis .* got {type(basis).__name__}",
         ):
             legendre_pair(basis, kernel)
     hybrid = _basis("hybrid", kernel)
     before, moments = _process(hybrid, kernel), moment_parameters(hybrid, kernel)
     cases = [
-        (moments._replace(a=moments.a[1:]), DataError, r"a has shape \(4, 1\); it must be \[5, 1\]"),
-        (moments._replace(mean=np.nan * moments.mean), DataError, "mean has entries that are not finite"),
-        (moments._replace(covariance=-moments.covariance), NumericalError, "the covariance S .* not positive definite"),
+        (
+            moments._replace(a=moments.a[1:]),
+            DataError,
+            r"a has shape \(4, 1\); it must be \[5, 1\]",
+        ),
+        (
+            moments._replace(mean=np.nan * moments.mean),
+            DataError,
+            "mean has entries that are not finite",
+        ),
+        (
+            moments._replace(covariance=-moments.covariance),
+            NumericalError,
+            "the covariance S .* not positive definite",
+        ),
     ]
     for bad, error, message in cases:
         with pytest.raises(error, match=message):
@@ -233,6 +284,8 @@ def test_what_is_refused_changes_nothing() -> None:
     _same(tuple(_process(hybrid, kernel)), tuple(before), 1e-15)
     pair = legendre_pair(hybrid, kernel)
     means = pair.expectation(moments)
-    outside = ExpectationParameters(means.gamma, means.beta, tf.zeros_like(means.second))  # S = -m m^T
+    outside = ExpectationParameters(
+        means.gamma, means.beta, tf.zeros_like(means.second)
+    )  # S = -m m^T
     with pytest.raises(NumericalError, match="the covariance S"):
         assign_moments(hybrid, kernel, pair.moments_of_expectation(outside))

@@ -1,4 +1,6 @@
-"""Every basis, in every variant, with what the shared tests need to know of it: a new basis joins by one `_add`."""
+"""Every basis, in every variant, with what the shared tests need to know of it: a new basis joins
+by one `_add`.
+"""
 
 from __future__ import annotations
 
@@ -55,9 +57,13 @@ class Case(NamedTuple):
 
 CASES: dict[str, Case] = {}
 OWNERS = (SiteBasis, DualBasis)
-"""Of models that own their data: their points are the data's inputs, and their Parameters are not trainable."""
+"""Of models that own their data: their points are the data's inputs, and their Parameters are not
+trainable.
+"""
 LOWEST_PRECISION = -0.1
-"""Random sites may be negative, and K^-1 + W positive definite all the same: the trace of K is below 10."""
+"""Random sites may be negative, and K^-1 + W positive definite all the same: the trace of K is
+below 10.
+"""
 
 
 def registered() -> set[type[Basis]]:
@@ -72,7 +78,9 @@ def missing(bases: Iterable[type[Basis]]) -> list[str]:
 
 
 def kernel_of(kind: str) -> tuple[Any, int]:
-    """A kernel and its number of latents: "one", "two" that share it, or two with "separate" kernels."""
+    """A kernel and its number of latents: "one", "two" that share it, or two with "separate"
+    kernels.
+    """
     if kind == "separate":
         parts = [matern(1.3, 0.8), matern(0.6, 1.4)]
         return gpflow.kernels.SeparateIndependent(parts), 2
@@ -86,7 +94,9 @@ def matern(variance: float, lengthscale: float) -> gpflow.kernels.Kernel:
 
 def numpy_kernel(kernel: Any, latent: int) -> Callable[[Array, Array], Array]:
     """The numpy version of the kernel of one latent."""
-    part = kernel.kernels[latent] if isinstance(kernel, gpflow.kernels.MultioutputKernel) else kernel
+    part = (
+        kernel.kernels[latent] if isinstance(kernel, gpflow.kernels.MultioutputKernel) else kernel
+    )
     variance, lengthscale = np.asarray(part.variance), np.asarray(part.lengthscales)
     return lambda X, X2: gr.matern32(X, X2, variance, lengthscale)
 
@@ -108,7 +118,9 @@ def randomize(basis: Basis, rng: np.random.Generator, scale: float = 1.0) -> Non
 def variational(basis: Basis) -> list[gpflow.Parameter]:
     """The Parameters of q, apart from its points."""
     named = (getattr(basis, name, _NOTHING) for name in ("beta", "gamma", "alpha", "points"))
-    points = {id(p) for part in named if not isinstance(part, gpflow.Parameter) for p in part.parameters}
+    points = {
+        id(p) for part in named if not isinstance(part, gpflow.Parameter) for p in part.parameters
+    }
     return [p for p in basis.parameters if id(p) not in points]
 
 
@@ -135,7 +147,9 @@ def _inverse(basis: Any, state: Any, k: gr.Grams, latent: int) -> tuple:
 
 
 def _decoupled_coupled(basis: Any, state: Any, k: gr.Grams, latent: int) -> tuple:
-    return _coefficients(basis, state, latent), _gaussian(k, None, basis.q_sqrt, basis.whiten, latent)[1]
+    return _coefficients(basis, state, latent), _gaussian(
+        k, None, basis.q_sqrt, basis.whiten, latent
+    )[1]
 
 
 def _hybrid(basis: Any, state: Any, k: gr.Grams, latent: int) -> tuple:
@@ -168,11 +182,19 @@ def _add(name: str, *case: Any) -> None:
 
 
 def _add_variants(name: str, basis: type[Basis], options: dict[str, Any], *rest: Any) -> None:
-    """Each scaling of the mean's coordinates, and one unwhitened variant if the basis can be that."""
+    """Each scaling of the mean's coordinates, and one unwhitened variant if the basis can be
+    that.
+    """
     for scaling in ("none", "diagonal", "whitened"):
         _add(f"{name}-{scaling}", basis, {**options, "mean_scaling": scaling}, True, *rest)
     if options.get("covariance") != "inverse":
-        _add(f"{name}-unwhitened", basis, {**options, "mean_scaling": "diagonal", "whiten": False}, True, *rest)
+        _add(
+            f"{name}-unwhitened",
+            basis,
+            {**options, "mean_scaling": "diagonal", "whiten": False},
+            True,
+            *rest,
+        )
 
 
 for _tail, _whiten in (("", True), ("-unwhitened", False)):
@@ -182,8 +204,22 @@ _add("site", SiteBasis, {}, False, ref.coupled, _site, False, False)
 _add("dual", DualBasis, {}, False, ref.coupled, _dual, False, False)
 _add_variants("hybrid", HybridBasis, {}, ref.hybrid, _hybrid)
 _add_variants("orthogonal", OrthogonalBasis, {}, ref.orthogonal, _orthogonal)
-_add_variants("inverse", DecoupledBasis, {"covariance": "inverse"}, ref.decoupled_inverse_factor, _inverse)
-_add_variants("decoupled", DecoupledBasis, {"covariance": "coupled"}, ref.decoupled_coupled, _decoupled_coupled)
+_add_variants(
+    "inverse", DecoupledBasis, {"covariance": "inverse"}, ref.decoupled_inverse_factor, _inverse
+)
+_add_variants(
+    "decoupled",
+    DecoupledBasis,
+    {"covariance": "coupled"},
+    ref.decoupled_coupled,
+    _decoupled_coupled,
+)
 
-BOUNDED = {name: CASES[name] for name in CASES if name in ("coupled", "solve") or name.endswith("-whitened")}
-"""Those whose bound is compared with the evidence, which is slow: each basis in its default variant."""
+BOUNDED = {
+    name: CASES[name]
+    for name in CASES
+    if name in ("coupled", "solve") or name.endswith("-whitened")
+}
+"""Those whose bound is compared with the evidence, which is slow: each basis in its default
+variant.
+"""

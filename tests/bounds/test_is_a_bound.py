@@ -1,4 +1,6 @@
-"""What every basis must satisfy: the divergence of the joint, a bound below the evidence, unbiased samples."""
+"""What every basis must satisfy: the divergence of the joint, a bound below the evidence, unbiased
+samples.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +46,9 @@ kinds = pytest.mark.parametrize("kind", KINDS)
 
 
 def _all_bases(root: type) -> set[type]:
-    for module in pkgutil.iter_modules(gpflow_decoupled.bases.__path__, gpflow_decoupled.bases.__name__ + "."):
+    for module in pkgutil.iter_modules(
+        gpflow_decoupled.bases.__path__, gpflow_decoupled.bases.__name__ + "."
+    ):
         importlib.import_module(module.name)
     return {
         basis
@@ -93,7 +97,9 @@ def test_random_sites_are_of_both_signs(kind):
 @kinds
 @names
 def test_moments_and_kl_are_those_of_the_joint(name, kind):
-    """Over (u, f) at 12 points, with a jitter that cannot be overlooked, and another latent in between."""
+    """Over (u, f) at 12 points, with a jitter that cannot be overlooked, and another latent in
+    between.
+    """
     jitter = 0.2
     gpflow.config.set_default_jitter(jitter)
     (basis, kernel, latents), case = _shared(name, kind), CASES[name]
@@ -121,7 +127,9 @@ def test_kl_is_that_of_f_on_a_grid(name, kind):
     mean, cov = basis.mean_and_cov(state, kernel, POINTS, full_cov=True)
     priors = [numpy_kernel(kernel, latent)(POINTS, POINTS) for latent in range(latents)]
     divergences = [
-        ref.brute_force_kl(mean.numpy()[:, latent], cov.numpy()[latent], np.zeros(len(POINTS)), prior)
+        ref.brute_force_kl(
+            mean.numpy()[:, latent], cov.numpy()[latent], np.zeros(len(POINTS)), prior
+        )
         for latent, prior in enumerate(priors)
     ]
     assert_allclose(basis.prior_kl(state), sum(divergences), rtol=1e-10)
@@ -145,14 +153,16 @@ def test_diagonal_of_the_covariance_is_the_variance(name, kind):
 @pytest.mark.parametrize("kind", ["one", "two"])
 @pytest.mark.parametrize("case", BOUNDED.values(), ids=BOUNDED)
 def test_elbo_is_below_the_evidence(case, kind, rng):
-    """200 draws of all parameters, many of them next to the optimum. First with beta = X or near it, where the bound is
-    tight; then with mean points at X and large data, where what the mean is charged dominates the bound.
-    """
+    """200 draws of all parameters, many of them next to the optimum. First with beta = X or near
+    it, where the bound is tight; then with mean points at X and large data, where what the mean is
+    charged dominates the bound."""
     N, latents = 6, kernel_of(kind)[1]
     inputs = POINTS[:N]
     kernel, likelihood = matern(1.0, 1.0), gpflow.likelihoods.Gaussian(0.1)
     gamma = inputs if case.basis.__name__ == "DecoupledBasis" else POINTS[N:]
-    mean_function = None if kind == "one" else gpflow.functions.Linear(rng.normal(size=(2, 2)), [0.4, -0.8])
+    mean_function = (
+        None if kind == "one" else gpflow.functions.Linear(rng.normal(size=(2, 2)), [0.4, -0.8])
+    )
     basis = case.build(kernel, latents, gamma, inputs)
     model = BasisGP(kernel, likelihood, basis, mean_function=mean_function, num_data=N)
     trend = 0.0 if mean_function is None else mean_function(inputs).numpy()
@@ -184,7 +194,9 @@ def test_elbo_is_below_the_evidence(case, kind, rng):
 
 
 def _bernoulli_evidence(K: np.ndarray, Y: np.ndarray, order: int = 150) -> float:
-    """log p(y) of two observations by a product of Gauss-Hermite rules, for GPflow's probit link with its floor."""
+    """log p(y) of two observations by a product of Gauss-Hermite rules, for GPflow's probit link
+    with its floor.
+    """
     z, weights = np.polynomial.hermite_e.hermegauss(order)
     log_weights = np.log(weights / weights.sum())
     f = np.stack(np.meshgrid(z, z, indexing="ij"), axis=-1) @ np.linalg.cholesky(K).T
@@ -194,8 +206,17 @@ def _bernoulli_evidence(K: np.ndarray, Y: np.ndarray, order: int = 150) -> float
 
 
 @pytest.mark.costly(keep=1)
-@pytest.mark.parametrize("name", ["coupled", "inverse-whitened", "decoupled-whitened", "hybrid-whitened",
-                                  "orthogonal-whitened", "solve"])  # fmt: skip
+@pytest.mark.parametrize(
+    "name",
+    [
+        "coupled",
+        "inverse-whitened",
+        "decoupled-whitened",
+        "hybrid-whitened",
+        "orthogonal-whitened",
+        "solve",
+    ],
+)
 def test_elbo_is_below_the_evidence_of_labels(name, rng):
     kernel, case = matern(4.0, 1.0), CASES[name]
     inputs, Y = POINTS[:2], np.array([[1.0], [0.0]])
@@ -218,12 +239,21 @@ def test_elbo_is_below_the_evidence_of_labels(name, rng):
 
 
 @pytest.mark.costly(keep=2)
-@pytest.mark.parametrize("stale, kind", [(False, "two"), (True, "separate")], ids=["fresh", "stale"])
 @pytest.mark.parametrize(
-    "name", [name for name, case in CASES.items() if case.has_mean_points and not name.endswith("unwhitened")]
+    "stale, kind", [(False, "two"), (True, "separate")], ids=["fresh", "stale"]
+)
+@pytest.mark.parametrize(
+    "name",
+    [
+        name
+        for name, case in CASES.items()
+        if case.has_mean_points and not name.endswith("unwhitened")
+    ],
 )
 def test_all_subsets_average_to_the_full_kl_and_gradient(name, kind, stale):
-    """Also where the frozen coordinates belong to an older kernel, and what is sampled is the difference."""
+    """Also where the frozen coordinates belong to an older kernel, and what is sampled is the
+    difference.
+    """
     basis, kernel, _ = _built(name, kind, mean_subsample=2)
     if stale:
         for parameter in kernel.parameters:
@@ -240,7 +270,9 @@ def test_all_subsets_average_to_the_full_kl_and_gradient(name, kind, stale):
     basis.kernel_mean.subsample = None
     everything = value_and_gradient()
     for full, *sampled in zip(everything, *subsets):
-        assert_allclose(np.mean(sampled, axis=0), full, rtol=1e-9, atol=1e-10 * np.abs(sampled).max())
+        assert_allclose(
+            np.mean(sampled, axis=0), full, rtol=1e-9, atol=1e-10 * np.abs(sampled).max()
+        )
     spread = np.ptp([subset[0] for subset in subsets])
     assert spread < 1e-4 if name.endswith("-whitened") and not stale else spread > 1e-3
 
@@ -250,7 +282,9 @@ def test_all_rows_are_the_full_norm():
         full, kernel, _ = _built(name, "two")
         sampled, _, _ = _built(name, "two", mean_subsample=2)
         expected = full.prior_kl(full.factor(kernel))
-        assert_allclose(sampled.prior_kl(sampled.factor(kernel, rows=tf.range(4))), expected, rtol=1e-8)
+        assert_allclose(
+            sampled.prior_kl(sampled.factor(kernel, rows=tf.range(4))), expected, rtol=1e-8
+        )
 
 
 @pytest.mark.costly(keep=1)
@@ -258,7 +292,9 @@ def test_all_rows_are_the_full_norm():
 def test_all_minibatches_and_rows_average_to_the_full_elbo(same_rows, rng):
     """The two samples may even be the same one (section 5)."""
     basis, kernel, _ = _built("orthogonal-none", "one", mean_subsample=2)
-    full = BasisGP(kernel, gpflow.likelihoods.Poisson(), _built("orthogonal-none", "one")[0], num_data=4)
+    full = BasisGP(
+        kernel, gpflow.likelihoods.Poisson(), _built("orthogonal-none", "one")[0], num_data=4
+    )
     model = BasisGP(kernel, full.likelihood, basis, num_data=4)
     Y = rng.poisson(2.0, size=(4, 1)).astype(float)
     pairs = list(combinations(range(4), 2))
@@ -273,8 +309,17 @@ def test_all_minibatches_and_rows_average_to_the_full_elbo(same_rows, rng):
 
 @pytest.mark.costly(keep=2)
 @kinds
-@pytest.mark.parametrize("name", ["coupled", "inverse-whitened", "decoupled-none", "hybrid-whitened",
-                                  "orthogonal-whitened", "solve-unwhitened"])  # fmt: skip
+@pytest.mark.parametrize(
+    "name",
+    [
+        "coupled",
+        "inverse-whitened",
+        "decoupled-none",
+        "hybrid-whitened",
+        "orthogonal-whitened",
+        "solve-unwhitened",
+    ],
+)
 def test_shifting_data_and_mean_function_together_changes_nothing(name, kind, rng):
     basis, kernel, latents = _shared(name, kind)
     likelihood, Y = gpflow.likelihoods.Gaussian(0.3), rng.normal(size=(4, latents))

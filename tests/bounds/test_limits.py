@@ -1,4 +1,6 @@
-"""The limits in which one basis is another, at random parameters (section 13 of the derivations)."""
+"""The limits in which one basis is another, at random parameters (section 13 of the
+derivations).
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,13 @@ import pytest
 import tensorflow as tf
 from numpy.testing import assert_allclose
 
-from gpflow_decoupled.bases import CoupledBasis, DecoupledBasis, HybridBasis, OrthogonalBasis, SolveBasis
+from gpflow_decoupled.bases import (
+    CoupledBasis,
+    DecoupledBasis,
+    HybridBasis,
+    OrthogonalBasis,
+    SolveBasis,
+)
 from gpflow_decoupled.errors import DataError
 from gpflow_decoupled.models import BasisGP
 from tests.bounds.registry import CASES, kernel_of, matern, numpy_kernel, randomize
@@ -34,19 +42,24 @@ def assert_same_process(kernel: Any, left: Any, right: Any, rtol: float = 1e-9) 
     """Moments over X, divergence and bound."""
     states = [basis.factor(kernel) for basis in (left, right)]
     (mean, cov), (other_mean, other_cov) = (
-        basis.mean_and_cov(state, kernel, POINTS, full_cov=True) for basis, state in zip((left, right), states)
+        basis.mean_and_cov(state, kernel, POINTS, full_cov=True)
+        for basis, state in zip((left, right), states)
     )
     assert_allclose(mean, other_mean, rtol=rtol, atol=rtol)
     assert_allclose(cov, other_cov, rtol=rtol, atol=rtol)
     assert_allclose(left.prior_kl(states[0]), right.prior_kl(states[1]), rtol=rtol)
-    assert_allclose(_model(kernel, left).elbo((X, Y)), _model(kernel, right).elbo((X, Y)), rtol=rtol)
+    assert_allclose(
+        _model(kernel, left).elbo((X, Y)), _model(kernel, right).elbo((X, Y)), rtol=rtol
+    )
 
 
 @pytest.mark.costly(keep=2)
 @pytest.mark.parametrize("whiten", [True, False])
 @pytest.mark.parametrize("basis_type", [OrthogonalBasis, HybridBasis, CoupledBasis])
 def test_without_coefficients_it_is_svgp(basis_type, whiten, rng):
-    """Moments, divergence, bound and gradients; no points at all, M_gamma = 0, is refused and has no use."""
+    """Moments, divergence, bound and gradients; no points at all, M_gamma = 0, is refused and has
+    no use.
+    """
     kernel, points = matern(1.3, 0.8), (BETA,) if basis_type is CoupledBasis else (GAMMA, BETA)
     basis = basis_type(*points, L, whiten=whiten)
     basis.refresh(kernel)
@@ -103,7 +116,9 @@ def test_inverse_covariance_is_the_coupled_one(rng):
     kernel = matern(1.3, 0.8)
     inverse = DecoupledBasis(GAMMA, BETA, L, mean_scaling="none")
     randomize(inverse, rng)
-    coupled = DecoupledBasis(GAMMA, BETA, L, covariance="coupled", whiten=False, mean_scaling="none")
+    coupled = DecoupledBasis(
+        GAMMA, BETA, L, covariance="coupled", whiten=False, mean_scaling="none"
+    )
     coupled.a.assign(inverse.a)
     K_b, C = numpy_kernel(kernel, 0)(BETA, BETA), inverse.chol_B.numpy()
     S = np.linalg.inv(np.linalg.inv(K_b) + C @ np.swapaxes(C, -1, -2))
@@ -143,7 +158,9 @@ def test_solve_with_the_prior_covariance_is_orthogonal(whiten, rng):
     K_gb = k(GAMMA, BETA)
     C_g = k(GAMMA, GAMMA) - K_gb @ np.linalg.solve(k(BETA, BETA), K_gb.T)
     chol, m_v = np.linalg.cholesky(C_g), C_g @ orthogonal.a_gamma.numpy()
-    solve = SolveBasis(GAMMA, BETA, L, whiten=whiten, q_mu=orthogonal.q_mu, q_sqrt=orthogonal.q_sqrt)
+    solve = SolveBasis(
+        GAMMA, BETA, L, whiten=whiten, q_mu=orthogonal.q_mu, q_sqrt=orthogonal.q_sqrt
+    )
     solve.v_mu.assign(np.linalg.solve(chol, m_v) if whiten else m_v)
     solve.v_sqrt.assign(np.tile(np.eye(len(GAMMA)) if whiten else chol, (L, 1, 1)))
     assert_same_process(kernel, solve, orthogonal)
@@ -152,7 +169,9 @@ def test_solve_with_the_prior_covariance_is_orthogonal(whiten, rng):
 @pytest.mark.costly(keep=2)
 @pytest.mark.parametrize("name", CASES)
 def test_a_new_basis_is_the_prior(name):
-    """The inverse parametrisation starts next to it, since the prior is a saddle point of its bound."""
+    """The inverse parametrisation starts next to it, since the prior is a saddle point of its
+    bound.
+    """
     kernel, case = matern(1.3, 0.8), CASES[name]
     basis = case.build(kernel, L, GAMMA, BETA)
     if name.startswith("inverse"):
@@ -163,7 +182,9 @@ def test_a_new_basis_is_the_prior(name):
         basis.q_sqrt.assign(np.tile(chol, (L, 1, 1)))
         if name.startswith("solve"):
             k_gb = numpy_kernel(kernel, 0)(GAMMA, BETA)
-            C_g = numpy_kernel(kernel, 0)(GAMMA, GAMMA) - k_gb @ np.linalg.solve(chol @ chol.T, k_gb.T)
+            C_g = numpy_kernel(kernel, 0)(GAMMA, GAMMA) - k_gb @ np.linalg.solve(
+                chol @ chol.T, k_gb.T
+            )
             basis.v_sqrt.assign(np.tile(np.linalg.cholesky(C_g), (L, 1, 1)))
     state = basis.factor(kernel)
     mean, cov = basis.mean_and_cov(state, kernel, X, full_cov=True)

@@ -1,4 +1,6 @@
-"""`build` chooses a model by the rules of docs/choosing.md, says what it chose, and refuses unusable labels."""
+"""`build` chooses a model by the rules of docs/choosing.md, says what it chose, and refuses
+unusable labels.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,10 @@ def test_three_lines_are_enough(capsys: pytest.CaptureFixture[str]) -> None:
     X, Y = _waves(60)
     model = gd.build(X, Y)
     said = capsys.readouterr().out
-    assert "CVIGP(Matern52, Gaussian, N=60) of 60 rows and 2 columns" in said and "X and Y standardised" in said
+    assert (
+        "CVIGP(Matern52, Gaussian, N=60) of 60 rows and 2 columns" in said
+        and "X and Y standardised" in said
+    )
     gd.fit(model, (X, Y), steps=6, **EAGER)
     mean, variance = (part.numpy() for part in model.predict_y(X))
     assert np.sqrt(np.mean((mean - Y) ** 2)) < 20.0 and np.all(variance > 0.0)
@@ -48,7 +53,9 @@ def _log_evidence(X: np.ndarray, Y: np.ndarray) -> float:
     """log p(Y) of the model before training, by NumPy alone."""
     z, y = (X - X.mean(axis=0)) / X.std(axis=0), (Y - Y.mean()) / Y.std()
     r = np.sqrt(np.sum((z[:, None] - z[None]) ** 2, axis=2) / z.shape[1])  # lengthscales sqrt(D)
-    K = (1.0 + np.sqrt(5.0) * r + 5.0 / 3.0 * r**2) * np.exp(-np.sqrt(5.0) * r) + 0.1 * np.eye(len(X))
+    K = (1.0 + np.sqrt(5.0) * r + 5.0 / 3.0 * r**2) * np.exp(-np.sqrt(5.0) * r) + 0.1 * np.eye(
+        len(X)
+    )
     fit = -0.5 * (y.T @ np.linalg.solve(K, y)).item() - 0.5 * np.linalg.slogdet(2.0 * np.pi * K)[1]
     return fit - len(Y) * np.log(Y.std())
 
@@ -67,7 +74,9 @@ def test_numbers_of_points_are_taken(options: dict, basis: type, sizes: dict) ->
     assert type(model.model.basis) is basis and model.model.sizes == sizes
 
 
-def test_many_rows_have_two_sets_of_points(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_many_rows_have_two_sets_of_points(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setattr("gpflow_decoupled.building.choice.NUM_INDUCING", 12)
     model = gd.build(*_waves(FULL_ROWS + 1))
     assert isinstance(model.model, gd.models.ODVGP)
@@ -105,8 +114,13 @@ def test_large_counts_start_at_their_mean() -> None:
 
 def test_what_is_passed_is_copied_and_used() -> None:
     X, Y = _waves(20)
-    kernel, likelihood = gpflow.kernels.Matern32(lengthscales=[1.0, 2.0]), gpflow.likelihoods.Gaussian(0.5)
-    model = gd.build(X, np.concatenate([Y, -Y], axis=1), likelihood, kernel, num_inducing=5, verbose=False)
+    kernel, likelihood = (
+        gpflow.kernels.Matern32(lengthscales=[1.0, 2.0]),
+        gpflow.likelihoods.Gaussian(0.5),
+    )
+    model = gd.build(
+        X, np.concatenate([Y, -Y], axis=1), likelihood, kernel, num_inducing=5, verbose=False
+    )
     assert model.model.num_latent_gps == 2
     assert model.model.kernel is not kernel and model.model.likelihood is not likelihood
     np.testing.assert_array_equal(model.model.kernel.lengthscales, [1.0, 2.0])
@@ -122,14 +136,30 @@ BINARY = np.array([[0.0], [1.0], [1.0], [0.0]])
     "Y, likelihood, message",
     [
         (BINARY[:, 0], "bernoulli", r"Y has shape \(4,\); use Y\[:, None\]"),
-        (2.0 * BINARY - 1.0, "bernoulli", "outside the support of BernoulliLogit, which takes 0 or 1; recode Y"),
-        (BINARY + 1.0, "multiclass", "Y has the labels 1, 2; classes are 0, 1, 2, ... with none left out"),
+        (
+            2.0 * BINARY - 1.0,
+            "bernoulli",
+            "outside the support of BernoulliLogit, which takes 0 or 1; recode Y",
+        ),
+        (
+            BINARY + 1.0,
+            "multiclass",
+            "Y has the labels 1, 2; classes are 0, 1, 2, ... with none left out",
+        ),
         (np.zeros((4, 1)), "multiclass", "Y has one class"),
         (np.eye(4)[:, :2], "multiclass", "Y has 2 columns; for classes pass one"),
-        (np.array([["a"], ["b"], ["b"], ["a"]]), "multiclass", "Y holds string values; encode them as numbers"),
+        (
+            np.array([["a"], ["b"], ["b"], ["a"]]),
+            "multiclass",
+            "Y holds string values; encode them as numbers",
+        ),
         (BINARY - 0.5, "poisson", "outside the support of Poisson"),
         (BINARY * np.nan, "gaussian", r"Y\[0, 0\] is nan"),
-        (BINARY, gpflow.likelihoods.Bernoulli, "likelihood is the class Bernoulli itself; pass an instance"),
+        (
+            BINARY,
+            gpflow.likelihoods.Bernoulli,
+            "likelihood is the class Bernoulli itself; pass an instance",
+        ),
         (BINARY[:3], "gaussian", "X has 4 rows and Y has 3"),
     ],
 )
@@ -141,7 +171,8 @@ def test_bad_data_are_refused(Y: np.ndarray, likelihood: object, message: str) -
 def test_bad_options_are_refused() -> None:
     X, Y = _waves(10)
     with pytest.raises(
-        UnknownOptionError, match="likelihood='normal' is not known; use one of 'gaussian', 'student_t'"
+        UnknownOptionError,
+        match="likelihood='normal' is not known; use one of 'gaussian', 'student_t'",
     ):
         gd.build(X, Y, "normal")
     with pytest.raises(DataError, match="num_inducing=0 must be a whole number of at least 1"):
@@ -157,17 +188,29 @@ def test_bad_options_are_refused() -> None:
 
 
 def test_the_mean_may_be_on_all_rows(capsys: pytest.CaptureFixture[str]) -> None:
-    """With the mean of the exact GP at the hyperparameters as they are, in the units of the data."""
+    """With the mean of the exact GP at the hyperparameters as they are, in the units of the
+    data.
+    """
     X, Y = _waves(60)
     model = gd.build(X, Y, num_inducing=10, num_mean_points="data")
     assert "the mean is on all rows" in capsys.readouterr().out
     for part in (model.model.kernel, model.model.likelihood, model.model.basis.beta):
         gpflow.set_trainable(part, False)
-    gd.fit(model, (X, Y), steps=1, mean_solver=gd.optimizers.ConjugateGradients(tolerance=1e-9), progress=False)
+    gd.fit(
+        model,
+        (X, Y),
+        steps=1,
+        mean_solver=gd.optimizers.ConjugateGradients(tolerance=1e-9),
+        progress=False,
+    )
     exact = gd.build(X, Y, verbose=False)
     gd.optimizers.ConjugateComputation(1.0).run(exact.model)
-    np.testing.assert_allclose(model.predict_f(X[:7] + 0.5)[0], exact.predict_f(X[:7] + 0.5)[0], atol=1e-3)
-    with pytest.raises(DataError, match="num_mean_points='all' must be a number of points, or 'data'"):
+    np.testing.assert_allclose(
+        model.predict_f(X[:7] + 0.5)[0], exact.predict_f(X[:7] + 0.5)[0], atol=1e-3
+    )
+    with pytest.raises(
+        DataError, match="num_mean_points='all' must be a number of points, or 'data'"
+    ):
         gd.build(X, Y, num_mean_points="all")
 
 
@@ -177,7 +220,9 @@ def test_fit_takes_data_in_their_units_as_the_method_does() -> None:
     scores = Evaluation((X[:5], Y[:5]), every=2)
     gd.fit(models[0], (X, Y), steps=1, evaluation=scores, **EAGER)
     models[1].fit(steps=1, evaluation=(X[:5], Y[:5]), **EAGER)
-    np.testing.assert_allclose(models[1].predict_f(X[:4])[0], models[0].predict_f(X[:4])[0], rtol=1e-12)
+    np.testing.assert_allclose(
+        models[1].predict_f(X[:4])[0], models[0].predict_f(X[:4])[0], rtol=1e-12
+    )
     models[0].model.num_data = None
     with pytest.raises(DataError, match=r"Y has shape \(40,\); .* Use Y\[:, None\]"):
         gd.fit(models[0], (X, Y[:, 0]), steps=1, **EAGER)
@@ -190,13 +235,18 @@ def test_fit_takes_a_dataset_in_its_units() -> None:
     models[0].model.num_data = 40
     gd.fit(models[0], tf.data.Dataset.from_tensor_slices((X, Y)).batch(40), steps=1, **EAGER)
     gd.fit(models[1], (X, Y), steps=1, batch_size=None, **EAGER)
-    np.testing.assert_allclose(models[1].predict_f(X[:4])[0], models[0].predict_f(X[:4])[0], rtol=1e-9)
+    np.testing.assert_allclose(
+        models[1].predict_f(X[:4])[0], models[0].predict_f(X[:4])[0], rtol=1e-9
+    )
 
 
 def test_a_model_that_owns_its_data_refuses_others() -> None:
     X, Y = _waves(20)
     model = gd.build(X, Y, verbose=False)
-    for data, message in (((X[:5], Y[:5]), "CVIGP owns the 20 rows"), ((X, Y + 1.0), "and Y is another")):
+    for data, message in (
+        ((X[:5], Y[:5]), "CVIGP owns the 20 rows"),
+        ((X, Y + 1.0), "and Y is another"),
+    ):
         with pytest.raises(DataError, match=message):
             gd.fit(model, data, steps=1, **EAGER)
 
@@ -206,9 +256,19 @@ def test_adam_moves_q_of_a_robust_maximum() -> None:
     """Unless an option asks for natural gradients; see docs/benchmarks.md for the measurement."""
     X, Y = _waves(20)
     labels = np.digitize(Y, [450.0, 550.0])
-    quiet = {"steps": 1, "compile": False, "progress": False, "schedule": Schedule(ramp_steps=0, anneal=0.0)}
+    quiet = {
+        "steps": 1,
+        "compile": False,
+        "progress": False,
+        "schedule": Schedule(ramp_steps=0, anneal=0.0),
+    }
     moved = []
-    for options in ({}, {"natural_gradient": None}, {"natural_gradient": 0.5}, {"negative_precision": "damp"}):
+    for options in (
+        {},
+        {"natural_gradient": None},
+        {"natural_gradient": 0.5},
+        {"negative_precision": "damp"},
+    ):
         model = gd.build(X, labels, gpflow.likelihoods.MultiClass(3), num_inducing=5, verbose=False)
         gd.fit(model, (X, labels), **quiet, **options)
         moved.append(model.model.basis.q_mu.numpy())

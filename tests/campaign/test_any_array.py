@@ -1,4 +1,6 @@
-"""Whatever array is passed as data: a `DataError` that says what to change, or a finite bound. Hypothesis finds the least."""
+"""Whatever array is passed as data: a `DataError` that says what to change, or a finite bound.
+Hypothesis finds the least.
+"""
 
 from __future__ import annotations
 
@@ -41,20 +43,30 @@ def test_any_pair_of_arrays_is_refused_or_has_a_bound(X: np.ndarray, Y: np.ndarr
             assert complaint_about(error) == ""
             return
     assert X.dtype == np.float64 and X.ndim == 2 and len(X) == len(Y)
-    assert np.isfinite(bound) or np.max(np.abs(Y.astype(float))) > 1e100  # whose squares are beyond the range of floats
+    assert (
+        np.isfinite(bound) or np.max(np.abs(Y.astype(float))) > 1e100
+    )  # whose squares are beyond the range of floats
 
 
 @pytest.mark.exhaustive
 @settings(derandomize=True, deadline=None, max_examples=40)
 @given(
-    X=arrays.arrays("f8", st.tuples(st.integers(1, 6), st.integers(1, 2)), elements=st.floats(-1e6, 1e6, width=64)),
+    X=arrays.arrays(
+        "f8",
+        st.tuples(st.integers(1, 6), st.integers(1, 2)),
+        elements=st.floats(-1e6, 1e6, width=64),
+    ),
     scale=st.floats(1e-6, 1e6),
 )
 def test_finite_data_have_a_finite_bound(X: np.ndarray, scale: float) -> None:
     """Duplicates, zeros and rows close to each other among them: Hypothesis likes those."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        model = CVIGP((X, scale * np.ones((len(X), 1))), gpflow.kernels.Matern52(), gpflow.likelihoods.Gaussian())
+        model = CVIGP(
+            (X, scale * np.ones((len(X), 1))),
+            gpflow.kernels.Matern52(),
+            gpflow.likelihoods.Gaussian(),
+        )
         assert np.isfinite(model.elbo())
         mean, variance = model.predict_f(X)
     assert np.all(np.isfinite(mean)) and np.all(variance >= 0.0)

@@ -42,7 +42,9 @@ def _gram(rows: int, seed: int) -> np.ndarray:
 def test_evidence_of_gaussian_noise() -> None:
     K, y = _gram(6, 0), np.random.default_rng(1).normal(size=6)
     value, error = gaussian_evidence(K, y, 0.3, 2.2e-16)
-    assert value == pytest.approx(multivariate_normal(np.zeros(6), K + 0.3 * np.eye(6)).logpdf(y), rel=1e-12)
+    assert value == pytest.approx(
+        multivariate_normal(np.zeros(6), K + 0.3 * np.eye(6)).logpdf(y), rel=1e-12
+    )
     assert error < 1e-10
     singular, uncertain = gaussian_evidence(np.ones((6, 6)), y, 1e-18, 2.2e-16)
     assert not error > uncertain, "round-off decides what noise of 1e-18 means"
@@ -54,10 +56,14 @@ def test_evidence_by_quadrature(rows: int) -> None:
     K, mean = _gram(rows, rows), np.linspace(-0.5, 0.5, rows)
     y = np.linspace(0.3, -0.3, rows)
     value, error = quadrature_evidence(
-        K, mean, lambda f: np.sum(-0.5 * (y - f) ** 2 / 0.5 - 0.5 * math.log(2.0 * math.pi * 0.5), axis=1)
+        K,
+        mean,
+        lambda f: np.sum(-0.5 * (y - f) ** 2 / 0.5 - 0.5 * math.log(2.0 * math.pi * 0.5), axis=1),
     )
     expected = multivariate_normal(mean, K + 0.5 * np.eye(rows)).logpdf(y)
-    assert value == pytest.approx(expected, abs=1e-6) and error < 1e-2  # the error is that of half the nodes
+    assert (
+        value == pytest.approx(expected, abs=1e-6) and error < 1e-2
+    )  # the error is that of half the nodes
     far = quadrature_evidence(K, mean, lambda f: np.sum(-50.0 * (f - 1e3) ** 2, axis=1))
     assert math.isinf(far[1]), "the integrand is beyond the grid"
 
@@ -65,7 +71,9 @@ def test_evidence_by_quadrature(rows: int) -> None:
 def test_what_counts_as_a_refusal() -> None:
     assert complaint_about(DataError("Y has shape (5,); use Y[:, None].")) == ""
     assert "no error of the package" in complaint_about(TypeError("use a matrix"))
-    assert "does not say what to change" in complaint_about(DataError("The array is not what was hoped for."))
+    assert "does not say what to change" in complaint_about(
+        DataError("The array is not what was hoped for.")
+    )
     assert "says too little" in complaint_about(DataError("bad"))
 
 
@@ -76,7 +84,9 @@ def test_cases_are_the_same_wherever_they_run() -> None:
     with first.config():
         one, other = first.build(), second.build()
         for name, value in gpflow.utilities.parameter_dict(one).items():
-            np.testing.assert_array_equal(value, gpflow.utilities.parameter_dict(other)[name], err_msg=name)
+            np.testing.assert_array_equal(
+                value, gpflow.utilities.parameter_dict(other)[name], err_msg=name
+            )
 
 
 def test_outcomes_and_their_table() -> None:
@@ -85,7 +95,18 @@ def test_outcomes_and_their_table() -> None:
     assert Outcome("a", ["bad"], "DataError: no").verdict == WRONG
     rows = [("a", HELD, []), ("b", REFUSED, []), ("c", WRONG, ["is off"])]
     records = [
-        Record("threads", n, 0, verdict, title, complaints, "", Case("threads", n, 0).command, 1.0, {"MB": n})
+        Record(
+            "threads",
+            n,
+            0,
+            verdict,
+            title,
+            complaints,
+            "",
+            Case("threads", n, 0).command,
+            1.0,
+            {"MB": n},
+        )
         for n, (title, verdict, complaints) in enumerate(rows)
     ]
     text = markdown(records)
@@ -98,10 +119,14 @@ def test_a_case_that_breaks_the_campaign_is_wrong(monkeypatch: pytest.MonkeyPatc
         raise KeyError("a mistake of the campaign")
 
     monkeypatch.setattr(
-        "campaign.runner.part", lambda name: type("Broken", (), {"run": staticmethod(broken), "seconds": 9})
+        "campaign.runner.part",
+        lambda name: type("Broken", (), {"run": staticmethod(broken), "seconds": 9}),
     )
     record = attempt("problems", 4, 7)
-    assert record.verdict == WRONG and record.command == "python -m campaign --part problems --case 4 --seed 7"
+    assert (
+        record.verdict == WRONG
+        and record.command == "python -m campaign --part problems --case 4 --seed 7"
+    )
 
 
 def test_there_is_a_row_for_each_part() -> None:
@@ -111,9 +136,13 @@ def test_there_is_a_row_for_each_part() -> None:
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("name", SOME)
 def test_nothing_is_wrong(name: str, tmp_path, capsys: pytest.CaptureFixture) -> None:
-    code = main(["--part", name, "--cases", str(SOME[name]), "--workers", "1", "--output", str(tmp_path)])
+    code = main(
+        ["--part", name, "--cases", str(SOME[name]), "--workers", "1", "--output", str(tmp_path)]
+    )
     said = capsys.readouterr().out
     assert code == 0, said
     assert len(json.loads((tmp_path / "report.json").read_text())) == SOME[name]
-    resumed = main(["--part", name, "--cases", str(SOME[name]), "--resume", "--output", str(tmp_path)])
+    resumed = main(
+        ["--part", name, "--cases", str(SOME[name]), "--resume", "--output", str(tmp_path)]
+    )
     assert resumed == 0 and len((tmp_path / "journal.jsonl").read_text().splitlines()) == SOME[name]

@@ -1,4 +1,6 @@
-"""The binary divergence, its inverse, the four bounds and that of a finite class: reference, limits, and that they bound."""
+"""The binary divergence, its inverse, the four bounds and that of a finite class: reference,
+limits, and that they bound.
+"""
 
 from __future__ import annotations
 
@@ -7,13 +9,33 @@ import pytest
 from numpy.testing import assert_allclose
 from scipy.stats import binom
 
-from gpflow_decoupled.certificates import binary_kl, hoeffding, inverse_binary_kl, maurer, mcallester, pinsker, seeger
+from gpflow_decoupled.certificates import (
+    binary_kl,
+    hoeffding,
+    inverse_binary_kl,
+    maurer,
+    mcallester,
+    pinsker,
+    seeger,
+)
 from gpflow_decoupled.errors import DataError
 from tests.reference import pac_bayes as ref
 
 RULES = {rule.__name__: rule for rule in (seeger, maurer, pinsker, mcallester, hoeffding)}
-FIGURES = {"seeger": 0.1731, "maurer": 0.1655, "pinsker": 0.2057, "mcallester": 0.2222, "hoeffding": 0.1895}
-CASES = [(0.0, 0.0, 1, 0.5), (0.08, 9.0, 500, 0.05), (0.3, 0.0, 20, 0.9), (0.5, 1e3, 5000, 1e-6), (0.02, 0.5, 7, 0.1)]
+FIGURES = {
+    "seeger": 0.1731,
+    "maurer": 0.1655,
+    "pinsker": 0.2057,
+    "mcallester": 0.2222,
+    "hoeffding": 0.1895,
+}
+CASES = [
+    (0.0, 0.0, 1, 0.5),
+    (0.08, 9.0, 500, 0.05),
+    (0.3, 0.0, 20, 0.9),
+    (0.5, 1e3, 5000, 1e-6),
+    (0.02, 0.5, 7, 0.1),
+]
 
 
 @pytest.mark.parametrize("name", RULES)
@@ -28,13 +50,21 @@ def test_bounds_are_those_of_the_reference(case: tuple) -> None:
 
 
 def test_hoeffding_is_that_of_the_reference() -> None:
-    for risk, members, n, delta in ((0.0, 1, 20, 0.5), (0.08, 7, 500, 0.05), (0.02, 10**6, 5000, 1e-6)):
+    for risk, members, n, delta in (
+        (0.0, 1, 20, 0.5),
+        (0.08, 7, 500, 0.05),
+        (0.02, 10**6, 5000, 1e-6),
+    ):
         expected = ref.hoeffding(risk, members, n, delta)
-        assert float(hoeffding(risk, np.log(members), n, delta)) == pytest.approx(expected, abs=1e-10)
+        assert float(hoeffding(risk, np.log(members), n, delta)) == pytest.approx(
+            expected, abs=1e-10
+        )
 
 
 def test_hoeffding_beside_the_others() -> None:
-    """For a member of a finite class it is below McAllester's, and above Seeger's where the error is small."""
+    """For a member of a finite class it is below McAllester's, and above Seeger's where the error
+    is small.
+    """
     kl = np.log([[1], [100], [10**6]])
     n = np.array([50, 1000, 20000])
     assert np.all(hoeffding(0.2, kl, n, 0.05) < mcallester(0.2, kl, n, 0.05))
@@ -47,7 +77,9 @@ def test_inverse_is_the_inverse() -> None:
     p = inverse_binary_kl(q, c)
     assert np.all(p >= q)
     inside = p < 1.0
-    assert_allclose(binary_kl(q, p)[inside], c[inside], rtol=1e-5, atol=1e-15)  # 1 - p is known to 1e-16
+    assert_allclose(
+        binary_kl(q, p)[inside], c[inside], rtol=1e-5, atol=1e-15
+    )  # 1 - p is known to 1e-16
     assert np.all(p[q == 1.0] == 1.0)
     assert_allclose(inverse_binary_kl(0.0, c), -np.expm1(-c), rtol=0, atol=2e-16)
     assert np.all(p <= q + np.sqrt(c / 2.0) + 1e-15)
@@ -79,7 +111,9 @@ def test_order_and_constants() -> None:
     assert np.all(maurer(0.2, 5.0, n, 0.05) <= seeger(0.2, 5.0, n, 0.05))
     assert np.all(maurer(0.2, 5.0, n, 0.05) <= pinsker(0.2, 5.0, n, 0.05) + 1e-15)
     constants = np.array([ref.exact_constant(int(size)) for size in n])
-    assert np.all(constants <= 2.0 * np.sqrt(n) * (1.0 + 1e-12)) and np.all(constants <= n + 1.0 + 1e-12)
+    assert np.all(constants <= 2.0 * np.sqrt(n) * (1.0 + 1e-12)) and np.all(
+        constants <= n + 1.0 + 1e-12
+    )
 
 
 @pytest.mark.parametrize("name", RULES)
@@ -95,7 +129,8 @@ def test_one_classifier_violates_seldom(name: str) -> None:
 
 @pytest.mark.parametrize("name", RULES)
 def test_the_best_of_many_violates_seldom(name: str) -> None:
-    """The best of a million fair coins, by its exact distribution: KL = log 10^6 of the Q on it, or delta / 10^6 for each.
+    """The best of a million fair coins, by its exact distribution: KL = log 10^6 of the Q on it, or
+    delta / 10^6 for each.
 
     Without the divergence, or at delta, the bound would fail nearly always.
     """
@@ -133,4 +168,6 @@ def test_numbers_out_of_range_make_no_bound(bound, arguments, name):
 
 
 def test_the_inverse_of_nothing_is_nothing():
-    assert np.array_equal(np.isnan(inverse_binary_kl([0.1, np.nan, 0.1], [0.1, 0.1, np.nan])), [False, True, True])
+    assert np.array_equal(
+        np.isnan(inverse_binary_kl([0.1, np.nan, 0.1], [0.1, 0.1, np.nan])), [False, True, True]
+    )

@@ -1,4 +1,6 @@
-"""Certificates of every classifier: error rates and KL[Q || P] against dense references, and what is said of conditions."""
+"""Certificates of every classifier: error rates and KL[Q || P] against dense references, and what
+is said of conditions.
+"""
 
 from __future__ import annotations
 
@@ -46,13 +48,17 @@ JITTER = 0.2
 """One that cannot be overlooked, to show that divergence and predictions have the same."""
 
 
-def _expected(mean: np.ndarray, cov: np.ndarray, kl: float, delta: float = 0.05) -> dict[str, float]:
+def _expected(
+    mean: np.ndarray, cov: np.ndarray, kl: float, delta: float = 0.05
+) -> dict[str, float]:
     risk = ref.gibbs_risk(Y[:, 0], mean, np.diag(cov))
     least = {name: min(value, 1.0) for name, value in ref.bounds(risk, kl, len(Y), delta).items()}
     return {"gibbs_error": risk, "kl": kl, **least}
 
 
-def _check(certificate: gd.certificates.PacBayesCertificate, expected: dict[str, float], rtol: float = 1e-8) -> None:
+def _check(
+    certificate: gd.certificates.PacBayesCertificate, expected: dict[str, float], rtol: float = 1e-8
+) -> None:
     for name, value in expected.items():
         assert_allclose(getattr(certificate, name), value, rtol=rtol, err_msg=name)
 
@@ -60,14 +66,18 @@ def _check(certificate: gd.certificates.PacBayesCertificate, expected: dict[str,
 @pytest.mark.costly(keep=2)
 @pytest.mark.parametrize("name", CASES)
 def test_every_basis(name: str) -> None:
-    """Risk and divergence of the joint law of (u, f), with a mean function; bases on the data in the model that owns them."""
+    """Risk and divergence of the joint law of (u, f), with a mean function; bases on the data in
+    the model that owns them.
+    """
     gpflow.config.set_default_jitter(JITTER)
     case, kernel = CASES[name], matern(1.3, 0.8)
     slope = gpflow.functions.Linear(np.array([[0.4], [-0.3]]), np.array([0.2]))
     basis = case.build(kernel, 1, GAMMA, BETA)
     randomize(basis, np.random.default_rng(0))
     if case.basis in OWNERS:
-        model: Any = (CVIGP if "site" in name else LCLGP)(DATA, kernel, BernoulliLogit(), mean_function=slope)
+        model: Any = (CVIGP if "site" in name else LCLGP)(
+            DATA, kernel, BernoulliLogit(), mean_function=slope
+        )
         model.basis = basis
     else:
         model = BasisGP(kernel, BernoulliLogit(), basis, mean_function=slope)
@@ -79,7 +89,11 @@ def test_every_basis(name: str) -> None:
     mean = q.mean + (X @ [[0.4], [-0.3]])[:, 0] + 0.2
     certificate = pac_bayes_certificate(model, DATA, hyperparameters="fixed")
     _check(certificate, _expected(mean, q.cov, kl))
-    assert certificate.bayes_error == np.mean((2 * Y[:, 0] - 1) * mean <= 0) == certificate.voting_error
+    assert (
+        certificate.bayes_error
+        == np.mean((2 * Y[:, 0] - 1) * mean <= 0)
+        == certificate.voting_error
+    )
 
 
 @pytest.mark.costly(keep=1)
@@ -87,7 +101,14 @@ def test_every_basis(name: str) -> None:
 def test_a_sampled_norm_is_computed_in_full(scaling: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """In blocks of any size, and also where the frozen scaling is that of another kernel."""
     model, full = (
-        ODVGP(matern(1.3, 0.8), BernoulliLogit(), POINTS[4:20], BETA, mean_scaling=scaling, mean_subsample=rows)
+        ODVGP(
+            matern(1.3, 0.8),
+            BernoulliLogit(),
+            POINTS[4:20],
+            BETA,
+            mean_scaling=scaling,
+            mean_subsample=rows,
+        )
         for rows in (3, None)
     )
     for one in (model, full):
@@ -97,24 +118,46 @@ def test_a_sampled_norm_is_computed_in_full(scaling: str, monkeypatch: pytest.Mo
     assert abs(float(model.prior_kl()) - expected) > 1e-3
     for rows in (5, 16, 4096):
         monkeypatch.setattr("gpflow_decoupled.certificates.divergence._ROWS", rows)
-        assert pac_bayes_certificate(model, DATA, hyperparameters="fixed").kl == pytest.approx(expected, rel=1e-9)
+        assert pac_bayes_certificate(model, DATA, hyperparameters="fixed").kl == pytest.approx(
+            expected, rel=1e-9
+        )
 
 
 @pytest.mark.parametrize("whiten", [True, False])
 def test_gpflows_own_sparse_model_with_orthogonal_points_of_no_weight(whiten: bool) -> None:
-    """SVGP, our coupled model, and the orthogonal one with a_gamma = 0 have the same certificate."""
+    """SVGP, our coupled model, and the orthogonal one with a_gamma = 0 have the same
+    certificate.
+    """
     rng = np.random.default_rng(2)
-    q = {"q_mu": rng.normal(size=(4, 1)), "q_sqrt": np.tril(rng.normal(size=(1, 4, 4))) + 2.0 * np.eye(4)}
+    q = {
+        "q_mu": rng.normal(size=(4, 1)),
+        "q_sqrt": np.tril(rng.normal(size=(1, 4, 4))) + 2.0 * np.eye(4),
+    }
     theirs = SVGP(matern(1.3, 0.8), gpflow.likelihoods.Bernoulli(), BETA, whiten=whiten, **q)
-    ours = BasisGP(theirs.kernel, theirs.likelihood, gd.bases.CoupledBasis(BETA, whiten=whiten, **q))
-    more = BasisGP(theirs.kernel, theirs.likelihood, gd.bases.OrthogonalBasis(GAMMA, BETA, whiten=whiten, **q))
-    first, *others = (pac_bayes_certificate(one, DATA, hyperparameters="fixed") for one in (theirs, ours, more))
+    ours = BasisGP(
+        theirs.kernel, theirs.likelihood, gd.bases.CoupledBasis(BETA, whiten=whiten, **q)
+    )
+    more = BasisGP(
+        theirs.kernel, theirs.likelihood, gd.bases.OrthogonalBasis(GAMMA, BETA, whiten=whiten, **q)
+    )
+    first, *others = (
+        pac_bayes_certificate(one, DATA, hyperparameters="fixed") for one in (theirs, ours, more)
+    )
     for other in others:
-        _check(other, {name: value for name, value in dataclasses.asdict(first).items() if isinstance(value, float)})
+        _check(
+            other,
+            {
+                name: value
+                for name, value in dataclasses.asdict(first).items()
+                if isinstance(value, float)
+            },
+        )
 
 
 def test_full_models_agree_with_each_other_and_with_the_general_formula() -> None:
-    """CVIGP, LCLGP and GPflow's VGP at one posterior; sparse on Z = X too. KL by 1/2 [a^T K a + tr + log det]."""
+    """CVIGP, LCLGP and GPflow's VGP at one posterior; sparse on Z = X too. KL by 1/2
+    [a^T K a + tr + log det].
+    """
     gpflow.config.set_default_jitter(1e-10)
     kernel, likelihood, n = matern(1.3, 0.8), BernoulliProbit(), len(X)
     model = CVIGP(DATA, kernel, likelihood)
@@ -141,7 +184,9 @@ def test_full_models_agree_with_each_other_and_with_the_general_formula() -> Non
 
 
 def test_linear_models() -> None:
-    """In weight space and in function space: KL of the weights, from the posterior that the model itself tells."""
+    """In weight space and in function space: KL of the weights, from the posterior that the model
+    itself tells.
+    """
     weights = {}
     for form in ("weight", "function"):
         model = CVIGLM(DATA, BernoulliLogit(), form=form, intercept_variance=4.0)
@@ -154,13 +199,20 @@ def test_linear_models() -> None:
         kl = ref.function_kl(P, np.linalg.solve(P, m), V)
         _check(certificate, _expected(features @ m, features @ V @ features.T, kl), 1e-7)
         weights[form] = certificate
-        assert certificate.hyperparameters == "fixed"  # the prior of a linear model is not trainable
+        assert (
+            certificate.hyperparameters == "fixed"
+        )  # the prior of a linear model is not trainable
     assert weights["weight"].kl != weights["function"].kl
-    assert pac_bayes_certificate(LCLGLM(DATA, BernoulliLogit()), DATA).kl == pytest.approx(0.0, abs=1e-12)
+    assert pac_bayes_certificate(LCLGLM(DATA, BernoulliLogit()), DATA).kl == pytest.approx(
+        0.0, abs=1e-12
+    )
 
 
 def test_posterior_equal_to_the_prior() -> None:
-    for model in (SparseCVIGP(matern(1.0, 1.0), BernoulliLogit(), BETA), VGP(DATA, matern(1.0, 1.0), BernoulliLogit())):
+    for model in (
+        SparseCVIGP(matern(1.0, 1.0), BernoulliLogit(), BETA),
+        VGP(DATA, matern(1.0, 1.0), BernoulliLogit()),
+    ):
         certificate = pac_bayes_certificate(model, DATA, hyperparameters="fixed")
         assert certificate.kl == pytest.approx(0.0, abs=1e-12)
         assert certificate.gibbs_error == pytest.approx(0.5, abs=1e-12)
@@ -186,15 +238,21 @@ def test_predictions_are_those_of_the_rates() -> None:
         assert np.mean(predict_labels(model, X, rule) != Y) == rate
     probability = model.predict_y(X)[0].numpy()
     assert np.array_equal(predict_labels(model, X), (probability > 0.5).astype(int))
-    with pytest.raises(UnknownOptionError, match="rule='best' is not known; use one of 'gibbs', 'bayes', 'voting'"):
+    with pytest.raises(
+        UnknownOptionError, match="rule='best' is not known; use one of 'gibbs', 'bayes', 'voting'"
+    ):
         predict_labels(model, X, "best")
 
 
 def test_what_is_certain_and_what_is_undecided() -> None:
-    """A linear model knows f(0) = 0: no classifier decides there, and all of them count it as an error."""
+    """A linear model knows f(0) = 0: no classifier decides there, and all of them count it as an
+    error.
+    """
     data = (np.array([[0.0], [1.0], [-1.0]]), np.array([[0.0], [1.0], [0.0]]))
     model = BasisGP(
-        gpflow.kernels.Linear(), BernoulliLogit(), gd.bases.CoupledBasis(np.ones((1, 1)), q_mu=np.array([[2.0]]))
+        gpflow.kernels.Linear(),
+        BernoulliLogit(),
+        gd.bases.CoupledBasis(np.ones((1, 1)), q_mu=np.array([[2.0]])),
     )
     assert classifier_errors(model, (data[0][:1], data[1][:1])) == (1.0, 1.0, 1.0)
     errors = classifier_errors(model, data)
@@ -202,29 +260,41 @@ def test_what_is_certain_and_what_is_undecided() -> None:
 
 
 def test_a_certificate_can_be_read_and_not_changed() -> None:
-    certificate = pac_bayes_certificate(_classifier(), DATA, 0.1, hyperparameters="fixed", settings=4)
+    certificate = pac_bayes_certificate(
+        _classifier(), DATA, 0.1, hyperparameters="fixed", settings=4
+    )
     text = str(certificate)
     assert "n = 16, delta = 0.1 / 4 settings" in text and "did not depend on the data" in text
     for value in (certificate.kl, certificate.seeger, certificate.maurer, certificate.mcallester):
         assert f"{value:.4f}" in text
     one = pac_bayes_certificate(_classifier(), DATA, 0.025, hyperparameters="fixed")
-    assert (one.seeger, one.maurer, one.mcallester) == (certificate.seeger, certificate.maurer, certificate.mcallester)
+    assert (one.seeger, one.maurer, one.mcallester) == (
+        certificate.seeger,
+        certificate.maurer,
+        certificate.mcallester,
+    )
     with pytest.raises(dataclasses.FrozenInstanceError):
         certificate.seeger = 0.0  # type: ignore[misc]
 
 
 def test_where_the_prior_comes_from() -> None:
     model = _classifier()
-    with pytest.warns(UserWarning, match=r"kernel \(2 Parameters\) can be trained, and it is not known on which data"):
+    with pytest.warns(
+        UserWarning,
+        match=r"kernel \(2 Parameters\) can be trained, and it is not known on which data",
+    ):
         unknown = pac_bayes_certificate(model, DATA)
     assert unknown.holds is None and "is not known" in str(unknown)
     with pytest.warns(
-        UserWarning, match="The hyperparameters were learned on these data. The prior then depends on the"
+        UserWarning,
+        match="The hyperparameters were learned on these data. The prior then depends on the",
     ):
         fitted = pac_bayes_certificate(model, DATA, hyperparameters="same-data")
     assert fitted.holds is False and "not bounds on the risk" in str(fitted)
     with pytest.warns(UserWarning, match="3 of the 16 rows are also in learned_on"):
-        shared = pac_bayes_certificate(model, DATA, learned_on=(X[:3], Y[:3]), hyperparameters="split")
+        shared = pac_bayes_certificate(
+            model, DATA, learned_on=(X[:3], Y[:3]), hyperparameters="split"
+        )
     assert shared.hyperparameters == "same-data"
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -265,8 +335,20 @@ REFUSED = {
         DataError,
         "delta=0.0; .* use a number between 0 and 1",
     ),
-    "delta of 1": (lambda: _classifier(), DATA, {"delta": 1.0}, DataError, "delta=1.0; the bound holds with"),
-    "no settings": (lambda: _classifier(), DATA, {"settings": 0}, DataError, "settings=0; use the number of settings"),
+    "delta of 1": (
+        lambda: _classifier(),
+        DATA,
+        {"delta": 1.0},
+        DataError,
+        "delta=1.0; the bound holds with",
+    ),
+    "no settings": (
+        lambda: _classifier(),
+        DATA,
+        {"settings": 0},
+        DataError,
+        "settings=0; use the number of settings",
+    ),
     "another origin": (
         lambda: _classifier(),
         DATA,
@@ -281,12 +363,30 @@ REFUSED = {
         DataError,
         "is outside the support of BernoulliLogit, which takes 0 or 1; recode Y",
     ),
-    "three labels": (lambda: _classifier(), (X, Y + np.eye(16)[:, :1] * 2), {}, DataError, "takes 0 or 1; recode Y"),
+    "three labels": (
+        lambda: _classifier(),
+        (X, Y + np.eye(16)[:, :1] * 2),
+        {},
+        DataError,
+        "takes 0 or 1; recode Y",
+    ),
     "no rows": (lambda: _classifier(), (X[:0], Y[:0]), {}, DataError, "X and Y have no rows"),
     "no pair": (lambda: _classifier(), X, {}, DataError, r"data is a ndarray; pass \(X, Y\)"),
-    "Y of rank 1": (lambda: _classifier(), (X, Y[:, 0]), {}, DataError, r"Y has shape \(16,\); use Y\[:, None\]"),
+    "Y of rank 1": (
+        lambda: _classifier(),
+        (X, Y[:, 0]),
+        {},
+        DataError,
+        r"Y has shape \(16,\); use Y\[:, None\]",
+    ),
     "NaN": (lambda: _classifier(), (X * np.nan, Y), {}, DataError, r"X\[0, 0\] is nan"),
-    "three inputs": (lambda: _classifier(), (np.tile(X, 2), Y), {}, DataError, "X has 4 columns and .* have 2"),
+    "three inputs": (
+        lambda: _classifier(),
+        (np.tile(X, 2), Y),
+        {},
+        DataError,
+        "X has 4 columns and .* have 2",
+    ),
     "regression": (
         lambda: _sparse(gpflow.likelihoods.Gaussian()),
         DATA,
@@ -299,7 +399,10 @@ REFUSED = {
         DATA,
         {},
         DataError,
-        "MultiClass is not a likelihood of two classes: .* certify a model of one class against the rest",
+        (
+            "MultiClass is not a likelihood of two classes: .* certify a model of one class against"
+            " the rest"
+        ),
     ),
     "two latents": (
         lambda: _sparse(BernoulliLogit(), 2),
@@ -320,7 +423,10 @@ REFUSED = {
         DATA,
         {},
         ModelError,
-        "The marginals of an AffineIndependentGP are not Gaussian, .* use CVIGP or LCLGP with the same data",
+        (
+            "The marginals of an AffineIndependentGP are not Gaussian, .* use CVIGP or LCLGP with"
+            " the same data"
+        ),
     ),
     "no model": (lambda: None, DATA, {}, ModelError, "take a model of .* and got NoneType"),
     "a factor graph": (
@@ -328,7 +434,10 @@ REFUSED = {
         DATA,
         {},
         ModelError,
-        r"got FactorGraph, which has no latent function .* use CVIGP\(\(X, Y\), kernel, BernoulliLogit\(\)\)",
+        (
+            r"got FactorGraph, which has no latent function .* use CVIGP\(\(X, Y\), kernel,"
+            r" BernoulliLogit\(\)\)"
+        ),
     ),
     "other columns in learned_on": (
         lambda: _classifier(),
@@ -342,14 +451,21 @@ REFUSED = {
         DATA,
         {},
         ModelError,
-        r"KL\[Q \|\| P\] of a VGPOpperArchambeau is not known: a certificate takes .* use CVIGP or LCLGP",
+        (
+            r"KL\[Q \|\| P\] of a VGPOpperArchambeau is not known: a certificate takes .* use CVIGP"
+            r" or LCLGP"
+        ),
     ),
 }
 
 
 @pytest.mark.costly(keep=3)
-@pytest.mark.parametrize("make, data, options, error, message", list(REFUSED.values()), ids=list(REFUSED))
-def test_what_is_refused(make: Any, data: Any, options: dict, error: type[Exception], message: str) -> None:
+@pytest.mark.parametrize(
+    "make, data, options, error, message", list(REFUSED.values()), ids=list(REFUSED)
+)
+def test_what_is_refused(
+    make: Any, data: Any, options: dict, error: type[Exception], message: str
+) -> None:
     with pytest.raises(error, match=message):
         pac_bayes_certificate(make(), data, **{"hyperparameters": "fixed", **options})
 
@@ -364,20 +480,31 @@ def test_a_posterior_that_is_not_finite_is_an_error() -> None:
 def test_split() -> None:
     rows, labels = np.arange(101.0)[:, None], (np.arange(101) < 30).astype(int)[:, None]
     for columns in (0, 2):
-        with pytest.raises(DataError, match=f"Y has {columns} columns; certificates are for labels"):
+        with pytest.raises(
+            DataError, match=f"Y has {columns} columns; certificates are for labels"
+        ):
             split_for_certificate((rows, np.zeros((len(rows), columns))), 0.3)
-    (first, first_labels), (second, second_labels) = split_for_certificate((rows, labels), 0.3, seed=5)
+    (first, first_labels), (second, second_labels) = split_for_certificate(
+        (rows, labels), 0.3, seed=5
+    )
     assert len(first) == 30 and sorted([*first[:, 0], *second[:, 0]]) == list(range(101))
     assert np.array_equal(first_labels, first < 30) and np.array_equal(second_labels, second < 30)
     assert np.array_equal(first, split_for_certificate((rows, labels), 0.3, seed=5)[0][0])
     assert not np.array_equal(first, split_for_certificate((rows, labels), 0.3, seed=6)[0][0])
-    counts = [split_for_certificate((rows, labels), 0.3, seed=seed)[0][1].sum() for seed in range(20)]
+    counts = [
+        split_for_certificate((rows, labels), 0.3, seed=seed)[0][1].sum() for seed in range(20)
+    ]
     assert min(counts) < 9 < max(counts)  # independent draws: the number of each class is random
-    assert all(split_for_certificate((rows, labels), 0.3, seed, stratify=True)[0][1].sum() == 9 for seed in range(5))
+    assert all(
+        split_for_certificate((rows, labels), 0.3, seed, stratify=True)[0][1].sum() == 9
+        for seed in range(5)
+    )
     for fraction in (0.0, 1.0, -1.0):
         with pytest.raises(DataError, match="fraction=.*; use a number between 0 and 1"):
             split_for_certificate((rows, labels), fraction)
     with pytest.raises(DataError, match="fraction=0.1 of 2 rows leaves one part empty"):
         split_for_certificate((rows[:2], labels[:2]), 0.1)
-    with pytest.raises(DataError, match="X has 101 rows and Y has 2; they must be the same observations"):
+    with pytest.raises(
+        DataError, match="X has 101 rows and Y has 2; they must be the same observations"
+    ):
         split_for_certificate((rows, labels[:2]))

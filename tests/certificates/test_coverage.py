@@ -1,4 +1,6 @@
-"""200 resampled data sets of a problem whose risk is known: the certificate is violated no more often than delta."""
+"""200 resampled data sets of a problem whose risk is known: the certificate is violated no more
+often than delta.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ N, DELTA, SETS = 60, 0.1, 200
 
 
 def _posterior(places: np.ndarray, Y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Mean [9] and covariance [9, 9] of the values at the nine inputs, by the iteration of Jaakkola and Jordan."""
+    """Mean [9] and covariance [9, 9] of the values at the nine inputs, by the iteration of Jaakkola
+    and Jordan.
+    """
     counts = np.bincount(places, minlength=9)
     nu = np.bincount(places, Y[:, 0] - 0.5, minlength=9)
     xi, inverse = np.ones(9), np.linalg.inv(PRIOR)
@@ -47,11 +51,15 @@ def test_violations() -> None:
         whitened = np.linalg.solve(root, np.linalg.solve(root, cov).T)
         model.basis.q_mu.assign(np.linalg.solve(root, mean)[:, None])
         model.basis.q_sqrt.assign(np.linalg.cholesky(whitened)[None])
-        certificates.append(pac_bayes_certificate(model, (INPUTS[places], Y), DELTA, hyperparameters="fixed"))
+        certificates.append(
+            pac_bayes_certificate(model, (INPUTS[places], Y), DELTA, hyperparameters="fixed")
+        )
         positive = norm.sf(0.0, mean, np.sqrt(np.diag(cov)))
         risks.append(np.mean(PROBABILITY * (1.0 - positive) + (1.0 - PROBABILITY) * positive))
     for name in ("seeger", "maurer", "pinsker", "mcallester"):
         bounds = np.array([getattr(one, name) for one in certificates])
         assert np.mean(risks > bounds) <= DELTA, name
         assert np.mean(bounds) < 0.6, "vacuous"
-    assert np.mean(risks > np.array([one.gibbs_error for one in certificates])) > 3.0 * DELTA  # which is no bound
+    assert (
+        np.mean(risks > np.array([one.gibbs_error for one in certificates])) > 3.0 * DELTA
+    )  # which is no bound

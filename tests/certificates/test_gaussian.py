@@ -1,4 +1,6 @@
-"""Certificates of Gaussian weights, and the Laplace approximation: references, other routes to the same numbers, coverage."""
+"""Certificates of Gaussian weights, and the Laplace approximation: references, other routes to the
+same numbers, coverage.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,12 @@ import pytest
 from numpy.testing import assert_allclose
 from scipy.stats import norm
 
-from gpflow_decoupled.certificates import PacBayesCertificate, certify_gaussian, laplace_weights, pac_bayes_certificate
+from gpflow_decoupled.certificates import (
+    PacBayesCertificate,
+    certify_gaussian,
+    laplace_weights,
+    pac_bayes_certificate,
+)
 from gpflow_decoupled.errors import DataError, NumericalError, UnknownOptionError
 from gpflow_decoupled.likelihoods import BernoulliLogit
 from gpflow_decoupled.models import CVIGLM, CVIGP, weights_posterior
@@ -24,7 +31,9 @@ ROOT = np.array([[1.5, 0.0, 0.0], [0.4, 0.8, 0.0], [-0.3, 0.2, 2.0]])
 PRIOR = np.array([0.3, -0.2, 0.1]), ROOT @ ROOT.T
 
 
-def _expected(posterior: tuple, prior: tuple, features: np.ndarray, labels: np.ndarray) -> dict[str, float]:
+def _expected(
+    posterior: tuple, prior: tuple, features: np.ndarray, labels: np.ndarray
+) -> dict[str, float]:
     mean, cov = (np.asarray(part) for part in posterior)
     risk = ref.gibbs_risk(labels[:, 0], features @ mean, np.diag(features @ cov @ features.T))
     kl = ref.gaussian_kl(mean, cov, *prior)
@@ -33,7 +42,12 @@ def _expected(posterior: tuple, prior: tuple, features: np.ndarray, labels: np.n
 
 def _check(certificate: PacBayesCertificate, expected: dict[str, float]) -> None:
     for name, value in expected.items():
-        assert_allclose(getattr(certificate, name), min(value, 1.0) if name != "kl" else value, rtol=1e-8, err_msg=name)
+        assert_allclose(
+            getattr(certificate, name),
+            min(value, 1.0) if name != "kl" else value,
+            rtol=1e-8,
+            err_msg=name,
+        )
 
 
 def test_certificate_is_that_of_the_reference() -> None:
@@ -41,11 +55,15 @@ def test_certificate_is_that_of_the_reference() -> None:
     certificate = certify_gaussian((X, Y), posterior, PRIOR, hyperparameters="fixed")
     _check(certificate, _expected(posterior, PRIOR, X, Y))
     assert certificate.holds and certificate.n == 40
-    assert certify_gaussian((X, Y), PRIOR, PRIOR, hyperparameters="fixed").kl == pytest.approx(0.0, abs=1e-14)
+    assert certify_gaussian((X, Y), PRIOR, PRIOR, hyperparameters="fixed").kl == pytest.approx(
+        0.0, abs=1e-14
+    )
     third = certify_gaussian((X, Y), posterior, PRIOR, 0.15, hyperparameters="split", settings=3)
     assert third.bound == pytest.approx(certificate.bound, rel=1e-12) and third.holds
     with pytest.warns(UserWarning, match="The prior was chosen on these data"):
-        assert certify_gaussian((X, Y), posterior, PRIOR, hyperparameters="same-data").holds is False
+        assert (
+            certify_gaussian((X, Y), posterior, PRIOR, hyperparameters="same-data").holds is False
+        )
 
 
 def test_laplace_is_that_of_the_reference() -> None:
@@ -53,18 +71,25 @@ def test_laplace_is_that_of_the_reference() -> None:
     mean, cov = ref.laplace(X, Y[:, 0], *PRIOR)
     assert_allclose(posterior.mean, mean, atol=1e-6)
     assert_allclose(posterior.covariance, cov, rtol=1e-6)
-    _check(certify_gaussian((X, Y), posterior, PRIOR, hyperparameters="fixed"), _expected(posterior, PRIOR, X, Y))
+    _check(
+        certify_gaussian((X, Y), posterior, PRIOR, hyperparameters="fixed"),
+        _expected(posterior, PRIOR, X, Y),
+    )
 
 
 def test_scikit_learns_logistic_regression_has_a_certificate() -> None:
     linear_model = pytest.importorskip("sklearn.linear_model")
-    fitted = linear_model.LogisticRegression(C=4.0, fit_intercept=False, tol=1e-10).fit(X, Y[:, 0])  # prior N(0, 4 I)
+    fitted = linear_model.LogisticRegression(C=4.0, fit_intercept=False, tol=1e-10).fit(
+        X, Y[:, 0]
+    )  # prior N(0, 4 I)
     prior = np.zeros(3), 4.0 * np.eye(3)
     p = fitted.predict_proba(X)[:, 1]
     cov = np.linalg.inv(np.eye(3) / 4.0 + X.T @ (X * (p * (1.0 - p))[:, None]))
     theirs = certify_gaussian((X, Y), (fitted.coef_[0], cov), prior, hyperparameters="fixed")
     ours = certify_gaussian((X, Y), laplace_weights((X, Y), prior), prior, hyperparameters="fixed")
-    assert theirs.bound == pytest.approx(ours.bound, rel=1e-6) and theirs.kl == pytest.approx(ours.kl, rel=1e-5)
+    assert theirs.bound == pytest.approx(ours.bound, rel=1e-6) and theirs.kl == pytest.approx(
+        ours.kl, rel=1e-5
+    )
     assert theirs.bayes_error == np.mean(fitted.predict(X) != Y[:, 0])
 
 
@@ -73,22 +98,34 @@ def test_weights_of_a_model_and_the_model_agree() -> None:
     model.basis.q_mu.assign([[1.0], [-0.5], [0.2]])
     certificate = pac_bayes_certificate(model, (X[:, :2], Y), hyperparameters="fixed")
     prior = np.zeros(3), np.diag([1.0, 1.0, 2.0])
-    again = certify_gaussian((X, Y), tuple(map(np.asarray, weights_posterior(model))), prior, hyperparameters="fixed")
+    again = certify_gaussian(
+        (X, Y), tuple(map(np.asarray, weights_posterior(model))), prior, hyperparameters="fixed"
+    )
     assert again.kl == pytest.approx(certificate.kl, rel=1e-6)
     assert again.bound == pytest.approx(certificate.bound, rel=1e-6)
 
 
 def test_values_of_a_gaussian_process_are_weights() -> None:
-    """Laplace of a GP classifier: the identity as features, k(X, X) as prior; as a CVIGP with the sites of that posterior."""
+    """Laplace of a GP classifier: the identity as features, k(X, X) as prior; as a CVIGP with the
+    sites of that posterior.
+    """
     places, labels = X[:15, :2], Y[:15]
     gram = squared_exponential(places, places, 3.0, 1.0) + 1e-6 * np.eye(15)
     prior = np.zeros(15), gram
     mean, cov = (np.asarray(part) for part in laplace_weights((np.eye(15), labels), prior))
-    certificate = certify_gaussian((np.eye(15), labels), (mean, cov), prior, hyperparameters="fixed")
-    assert certificate.kl == pytest.approx(ref.function_kl(gram, np.linalg.solve(gram, mean), cov), rel=1e-7)
+    certificate = certify_gaussian(
+        (np.eye(15), labels), (mean, cov), prior, hyperparameters="fixed"
+    )
+    assert certificate.kl == pytest.approx(
+        ref.function_kl(gram, np.linalg.solve(gram, mean), cov), rel=1e-7
+    )
     p = 1.0 / (1.0 + np.exp(-mean))
     assert_allclose(mean, gram @ (labels[:, 0] - p), atol=1e-9)  # the mode of a GP classifier
-    model = CVIGP((places, labels.astype(float)), gpflow.kernels.SquaredExponential(3.0, 1.0), BernoulliLogit())
+    model = CVIGP(
+        (places, labels.astype(float)),
+        gpflow.kernels.SquaredExponential(3.0, 1.0),
+        BernoulliLogit(),
+    )
     tau = p * (1.0 - p)
     model.basis.tau.assign(tau[:, None])
     model.basis.nu.assign((labels[:, 0] - p + tau * mean)[:, None])
@@ -98,7 +135,9 @@ def test_values_of_a_gaussian_process_are_weights() -> None:
 
 
 def test_the_mode_is_found_where_newton_alone_overshoots() -> None:
-    """Separable classes, huge features, a wide prior and more weights than rows: the gradient vanishes at the mean."""
+    """Separable classes, huge features, a wide prior and more weights than rows: the gradient
+    vanishes at the mean.
+    """
     for scale, spread, columns in ((1.0, 1e6, 1), (1e3, 1.0, 2), (1.0, 100.0, 60)):
         features = scale * np.random.default_rng(1).standard_normal((40, columns))
         labels = (features[:, :1] > 0.0).astype(int)
@@ -112,7 +151,9 @@ def test_the_mode_is_found_where_newton_alone_overshoots() -> None:
 
 @pytest.mark.exhaustive
 def test_the_certificate_of_laplace_is_violated_seldom() -> None:
-    """An example is one of six points, each with a probability of its own, so that the risk is known."""
+    """An example is one of six points, each with a probability of its own, so that the risk is
+    known.
+    """
     rng = np.random.default_rng(2)
     points = np.hstack([rng.standard_normal((6, 2)), np.ones((6, 1))])
     chances = 1.0 / (1.0 + np.exp(-points @ [3.0, -2.0, 0.0]))
@@ -122,7 +163,9 @@ def test_the_certificate_of_laplace_is_violated_seldom() -> None:
         rows = rng.integers(0, 6, 60)
         labels = (rng.uniform(size=60) < chances[rows]).astype(int)[:, None]
         posterior = laplace_weights((points[rows], labels), prior)
-        certificate = certify_gaussian((points[rows], labels), posterior, prior, delta, hyperparameters="fixed")
+        certificate = certify_gaussian(
+            (points[rows], labels), posterior, prior, delta, hyperparameters="fixed"
+        )
         mean, cov = (np.asarray(part) for part in posterior)
         deviation = np.sqrt(np.einsum("np,pq,nq->n", points, cov, points))
         positive = norm.cdf(points @ mean / deviation)
@@ -135,8 +178,22 @@ def test_the_certificate_of_laplace_is_violated_seldom() -> None:
 
 ZERO, ONE = np.zeros(3), np.eye(3)
 REFUSED: dict[str, tuple[Any, Any, Any, dict, type[Exception], str]] = {
-    "no pair": ((X, Y), ZERO, (ZERO, ONE), {}, DataError, r"posterior is a ndarray; pass \(mean \[p\], covariance"),
-    "mean": ((X, Y), (np.zeros(2), ONE), (ZERO, ONE), {}, DataError, r"posterior's mean has shape \(2,\) and X has 3"),
+    "no pair": (
+        (X, Y),
+        ZERO,
+        (ZERO, ONE),
+        {},
+        DataError,
+        r"posterior is a ndarray; pass \(mean \[p\], covariance",
+    ),
+    "mean": (
+        (X, Y),
+        (np.zeros(2), ONE),
+        (ZERO, ONE),
+        {},
+        DataError,
+        r"posterior's mean has shape \(2,\) and X has 3",
+    ),
     "diagonal": (
         (X, Y),
         (ZERO, ONE),
@@ -145,7 +202,14 @@ REFUSED: dict[str, tuple[Any, Any, Any, dict, type[Exception], str]] = {
         DataError,
         r"prior's covariance has shape \(3,\) .* \[3, 3\]",
     ),
-    "not finite": ((X, Y), (ZERO, ONE), (ZERO * np.nan, ONE), {}, DataError, r"prior's mean\[0\] is nan"),
+    "not finite": (
+        (X, Y),
+        (ZERO, ONE),
+        (ZERO * np.nan, ONE),
+        {},
+        DataError,
+        r"prior's mean\[0\] is nan",
+    ),
     "asymmetric": (
         (X, Y),
         (ZERO, ROOT),
@@ -154,18 +218,50 @@ REFUSED: dict[str, tuple[Any, Any, Any, dict, type[Exception], str]] = {
         DataError,
         "posterior's covariance is not symmetric; pass 0.5",
     ),
-    "indefinite": ((X, Y), (ZERO, -ONE), (ZERO, ONE), {}, NumericalError, "the posterior's covariance .* not positive"),
-    "singular": ((X, Y), (ZERO, ONE), (ZERO, 0.0 * ONE), {}, NumericalError, "the prior's covariance .* not positive"),
+    "indefinite": (
+        (X, Y),
+        (ZERO, -ONE),
+        (ZERO, ONE),
+        {},
+        NumericalError,
+        "the posterior's covariance .* not positive",
+    ),
+    "singular": (
+        (X, Y),
+        (ZERO, ONE),
+        (ZERO, 0.0 * ONE),
+        {},
+        NumericalError,
+        "the prior's covariance .* not positive",
+    ),
     "labels": ((X, Y + 1), (ZERO, ONE), (ZERO, ONE), {}, DataError, "Y"),
-    "flat labels": ((X, Y[:, 0]), (ZERO, ONE), (ZERO, ONE), {}, DataError, r"Y has shape \(40,\); use Y\[:, None\]"),
+    "flat labels": (
+        (X, Y[:, 0]),
+        (ZERO, ONE),
+        (ZERO, ONE),
+        {},
+        DataError,
+        r"Y has shape \(40,\); use Y\[:, None\]",
+    ),
     "delta": ((X, Y), (ZERO, ONE), (ZERO, ONE), {"delta": 1.0}, DataError, "delta=1.0"),
-    "origin": ((X, Y), (ZERO, ONE), (ZERO, ONE), {"hyperparameters": "guess"}, UnknownOptionError, "hyperparameters"),
+    "origin": (
+        (X, Y),
+        (ZERO, ONE),
+        (ZERO, ONE),
+        {"hyperparameters": "guess"},
+        UnknownOptionError,
+        "hyperparameters",
+    ),
     "float32": ((X.astype(np.float32), Y), (ZERO, ONE), (ZERO, ONE), {}, DataError, "X is float32"),
 }
 
 
-@pytest.mark.parametrize("data, posterior, prior, options, error, message", list(REFUSED.values()), ids=list(REFUSED))
-def test_what_is_refused(data: Any, posterior: Any, prior: Any, options: dict, error: type, message: str) -> None:
+@pytest.mark.parametrize(
+    "data, posterior, prior, options, error, message", list(REFUSED.values()), ids=list(REFUSED)
+)
+def test_what_is_refused(
+    data: Any, posterior: Any, prior: Any, options: dict, error: type, message: str
+) -> None:
     with pytest.raises(error, match=message):
         certify_gaussian(data, posterior, prior, **{"hyperparameters": "fixed", **options})
 

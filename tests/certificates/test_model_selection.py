@@ -6,7 +6,11 @@ import gpflow
 import numpy as np
 import pytest
 
-from gpflow_decoupled.certificates import CertifiedSelection, pac_bayes_certificate, select_by_certificate
+from gpflow_decoupled.certificates import (
+    CertifiedSelection,
+    pac_bayes_certificate,
+    select_by_certificate,
+)
 from gpflow_decoupled.errors import DataError
 from gpflow_decoupled.likelihoods import BernoulliLogit
 from gpflow_decoupled.models import CVIGP, SparseCVIGP
@@ -33,12 +37,17 @@ def selection() -> CertifiedSelection:
 
 
 def test_the_least_bound_wins(selection: CertifiedSelection) -> None:
-    alone = [pac_bayes_certificate(_build(one), DATA, 0.05 / 3, hyperparameters="fixed").bound for one in SCALES]
+    alone = [
+        pac_bayes_certificate(_build(one), DATA, 0.05 / 3, hyperparameters="fixed").bound
+        for one in SCALES
+    ]
     assert [one.bound for one in selection.certificates] == alone
     assert selection.best == 1 == int(np.argmin(alone)) and selection.certificate.settings == 3
     assert float(selection.model.kernel.lengthscales.numpy()) == pytest.approx(1.0)
     assert np.argmin([one.gibbs for one in selection.test_errors]) == 1
-    assert all(one.bound > held.gibbs for one, held in zip(selection.certificates, selection.test_errors))
+    assert all(
+        one.bound > held.gibbs for one, held in zip(selection.certificates, selection.test_errors)
+    )
     assert selection.log_evidence[1] == pytest.approx(float(_build(1.0).elbo()))
     table = str(selection).splitlines()
     assert len(table) == 4 and [line[0] for line in table[1:]] == [" ", "*", " "]
@@ -49,7 +58,11 @@ def test_models_that_own_no_data_and_integer_labels() -> None:
         return SparseCVIGP(gpflow.kernels.Matern52(variance), BernoulliLogit(), X[:5], num_data=300)
 
     selection = select_by_certificate(build, (1.0, 4.0), DATA)
-    assert selection.test_errors == () and np.all(np.isfinite(selection.log_evidence)) and selection.best == 0
+    assert (
+        selection.test_errors == ()
+        and np.all(np.isfinite(selection.log_evidence))
+        and selection.best == 0
+    )
     with pytest.raises(DataError, match="settings is empty; name at least one"):
         select_by_certificate(build, [], DATA)
 
@@ -62,5 +75,11 @@ def test_plot(selection: CertifiedSelection) -> None:
     ax = plot_selection(selection, label="lengthscale")
     lines = {line.get_label(): line for line in ax.get_lines()}
     np.testing.assert_array_equal(lines["PAC-Bayes bound"].get_xdata(), SCALES)
-    np.testing.assert_array_equal(lines["PAC-Bayes bound"].get_ydata(), [one.bound for one in selection.certificates])
-    assert "Gibbs error, held out" in lines and ax.get_xscale() == "log" and ax.get_xlabel() == "lengthscale"
+    np.testing.assert_array_equal(
+        lines["PAC-Bayes bound"].get_ydata(), [one.bound for one in selection.certificates]
+    )
+    assert (
+        "Gibbs error, held out" in lines
+        and ax.get_xscale() == "log"
+        and ax.get_xlabel() == "lengthscale"
+    )

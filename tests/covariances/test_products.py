@@ -56,7 +56,9 @@ FUSED = ["rbf", "matern32", "matern52", "active_dims"]
 
 
 def _problem(rng: np.random.Generator, same: bool, R: int = 3, N: int = 37, M: int = 23) -> tuple:
-    """Inputs that are not centred, neither number of them a multiple of the block; V, and weights of a scalar result."""
+    """Inputs that are not centred, neither number of them a multiple of the block; V, and weights
+    of a scalar result.
+    """
     X, Z = (tf.Variable(rng.normal(size=(size, 3)) + 2.0) for size in (N, M))
     V = tf.Variable(rng.normal(size=(N if same else M, R)))
     return X, None if same else Z, V, tf.constant(rng.normal(size=(N, R)))
@@ -104,7 +106,9 @@ def _compare(
 
     def dense() -> tf.Tensor:
         K = kernel(X, Z)  # the diagonal is what rounding of distances cannot change
-        return tf.matmul(K if Z is not None else tf.linalg.set_diag(K, kernel(X, full_cov=False)), V)
+        return tf.matmul(
+            K if Z is not None else tf.linalg.set_diag(K, kernel(X, full_cov=False)), V
+        )
 
     results = []
     for function in (tf.function(by_blocks, autograph=False) if graph else by_blocks, dense):
@@ -128,15 +132,22 @@ def test_one_column_against_the_formula_in_numpy(R: int, rng: np.random.Generato
     assert_allclose(own[:, 0], matern32(X.numpy(), X.numpy(), 1.3, 0.7).sum(1), rtol=1e-12)
 
 
-@pytest.mark.parametrize("dtype, sizes", [(tf.float32, {1: 32, 33: 64, 257: 512}), (tf.float64, {20: 32, 129: 256})])
+@pytest.mark.parametrize(
+    "dtype, sizes", [(tf.float32, {1: 32, 33: 64, 257: 512}), (tf.float64, {20: 32, 129: 256})]
+)
 def test_few_rows_are_not_filled_up_to_whole_blocks(
-    dtype: tf.DType, sizes: dict[int, int], monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
+    dtype: tf.DType,
+    sizes: dict[int, int],
+    monkeypatch: pytest.MonkeyPatch,
+    rng: np.random.Generator,
 ) -> None:
     """Blocks have as many entries as ever, and the product is the same."""
     monkeypatch.setattr(products, "_SMALL", 0)
     seen: list[tuple[int, int]] = []
     sizes_of = stationary_products._sizes
-    monkeypatch.setattr(stationary_products, "_sizes", lambda *parts: seen.append(sizes_of(*parts)) or seen[-1])
+    monkeypatch.setattr(
+        stationary_products, "_sizes", lambda *parts: seen.append(sizes_of(*parts)) or seen[-1]
+    )
     entries = np.prod(stationary_products.BLOCKS[dtype])
     for rows, height in sizes.items():
         X, Z, V, _ = _problem(rng, False, 2, N=rows, M=50)
@@ -151,14 +162,22 @@ def test_few_rows_are_not_filled_up_to_whole_blocks(
 @pytest.mark.parametrize("name", FUSED)
 def test_symmetric_path_equals_the_general_one(name: str, rng: np.random.Generator) -> None:
     X, _, V, _ = _problem(rng, True, 1, N=50)
-    general, symmetric = (kernel_product(KERNELS[name](), X, Z, V, block=(16, 16)) for Z in (tf.identity(X), None))
-    assert_allclose(symmetric, general, rtol=1e-7)  # the general one rounds the distance of a point to itself
+    general, symmetric = (
+        kernel_product(KERNELS[name](), X, Z, V, block=(16, 16)) for Z in (tf.identity(X), None)
+    )
+    assert_allclose(
+        symmetric, general, rtol=1e-7
+    )  # the general one rounds the distance of a point to itself
 
 
 @pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("same", [False, True])
-def test_blocks_in_single_precision_far_from_the_origin(same: bool, rng: np.random.Generator) -> None:
-    """Sums stay in double precision; without centring, distances between inputs around 1000 would be noise."""
+def test_blocks_in_single_precision_far_from_the_origin(
+    same: bool, rng: np.random.Generator
+) -> None:
+    """Sums stay in double precision; without centring, distances between inputs around 1000 would
+    be noise.
+    """
     kernel, (X, Z, V, weights) = Matern32(0.7, ARD), _problem(rng, same, 2, N=300, M=200)
     X, Z = X + 1000.0, None if same else Z + 1000.0
     results = []
@@ -175,9 +194,15 @@ def test_blocks_in_single_precision_far_from_the_origin(same: bool, rng: np.rand
 
 
 def test_a_point_has_no_distance_to_itself(rng: np.random.Generator) -> None:
-    """Points that are far from each other leave the diagonal alone, whose distances would be rounded to about a hundredth."""
+    """Points that are far from each other leave the diagonal alone, whose distances would be
+    rounded to about a hundredth.
+    """
     X, V = tf.constant(rng.normal(size=(40, 3)) * 1e3), tf.constant(rng.normal(size=(40, 1)))
-    assert_allclose(kernel_product(Matern32(1.5), X, None, V, dtype=tf.float32, block=(16, 16)), 1.5 * V, rtol=1e-6)
+    assert_allclose(
+        kernel_product(Matern32(1.5), X, None, V, dtype=tf.float32, block=(16, 16)),
+        1.5 * V,
+        rtol=1e-6,
+    )
 
 
 def test_small_products_are_those_of_the_stored_matrix(rng: np.random.Generator) -> None:
@@ -196,7 +221,9 @@ def test_function_of_unknown_sizes(name: str, rng: np.random.Generator) -> None:
         tf.TensorSpec([None, 3], tf.float64),
         tf.TensorSpec([None, 2], tf.float64),
     ]
-    function = tf.function(lambda X, Z, V: kernel_product(kernel, X, Z, V, block=(8, 16)), input_signature=spec)
+    function = tf.function(
+        lambda X, Z, V: kernel_product(kernel, X, Z, V, block=(8, 16)), input_signature=spec
+    )
     for sizes in ((5, 40), (33, 7), (1, 1)):
         X, Z, V, _ = _problem(rng, False, 2, *sizes)
         assert_allclose(function(X, Z, V), kernel(X, Z) @ V, rtol=1e-10)
@@ -211,10 +238,14 @@ def test_gradient_in_a_function_of_unknown_rows_and_known_columns(rng: np.random
     def gradient(rows: tf.Tensor, block: tuple[int, int] | None) -> tf.Tensor:
         with tf.GradientTape() as tape:
             tape.watch(rows)
-            total = tf.reduce_sum(kernel_product(kernel, rows, tf.reshape(Z, [7, 3]), V, block=block))
+            total = tf.reduce_sum(
+                kernel_product(kernel, rows, tf.reshape(Z, [7, 3]), V, block=block)
+            )
         return tape.gradient(total, rows)
 
-    compiled = tf.function(lambda rows: gradient(rows, (8, 16)), input_signature=[tf.TensorSpec([None, 3], tf.float64)])
+    compiled = tf.function(
+        lambda rows: gradient(rows, (8, 16)), input_signature=[tf.TensorSpec([None, 3], tf.float64)]
+    )
     assert_allclose(compiled(X), gradient(tf.constant(X), None), rtol=1e-9)
 
 
@@ -234,9 +265,13 @@ def test_export(xla: bool, tmp_path: Path, rng: np.random.Generator) -> None:
 
 
 @pytest.mark.parametrize("name", ["matern32", "matern12"])
-def test_progress_and_interrupt(name: str, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_progress_and_interrupt(
+    name: str, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("gpflow_decoupled.covariances.blocks._ENTRIES", 500.0)
-    monkeypatch.setattr("gpflow_decoupled.covariances.stationary_products.number_of_threads", lambda: 2)
+    monkeypatch.setattr(
+        "gpflow_decoupled.covariances.stationary_products.number_of_threads", lambda: 2
+    )
     X, Z, V, _ = _problem(rng, False, 1)
     shares: list[float] = []
     whole = kernel_product(KERNELS[name](), X, Z, V, block=(8, 16), progress=shares.append)
@@ -248,7 +283,9 @@ def test_progress_and_interrupt(name: str, rng: np.random.Generator, monkeypatch
         signal.raise_signal(signal.SIGINT)
 
     shares.clear()
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a process in the background ignores it
+    before = signal.signal(
+        signal.SIGINT, signal.default_int_handler
+    )  # a process in the background ignores it
     try:
         with pytest.raises(KeyboardInterrupt):
             kernel_product(KERNELS[name](), X, Z, V, block=(8, 16), progress=interrupt)
@@ -294,14 +331,20 @@ def test_empty_inputs(name: str, rng: np.random.Generator) -> None:
     assert_allclose(kernel_product(KERNELS[name](), X, Z[:0], V[:0]), np.zeros([37, 2]))
 
 
-def _multioutput(rng: np.random.Generator, kind: str) -> tuple[Kernel, gpflow.inducing_variables.InducingVariables]:
+def _multioutput(
+    rng: np.random.Generator, kind: str
+) -> tuple[Kernel, gpflow.inducing_variables.InducingVariables]:
     points = [rng.normal(size=(23, 3)) for _ in range(2)]
     if kind == "separate":
         inducing = SeparateIndependentInducingVariables([InducingPoints(one) for one in points])
         return SeparateIndependent([Matern32(0.7, ARD), Matern12()]), inducing
     if kind == "shared":
-        return SharedIndependent(Matern32(0.7, ARD), 2), SharedIndependentInducingVariables(InducingPoints(points[0]))
-    return RBF(), Multiscale(points[0], np.full((23, 3), 0.3)) if kind == "multiscale" else InducingPoints(points[0])
+        return SharedIndependent(Matern32(0.7, ARD), 2), SharedIndependentInducingVariables(
+            InducingPoints(points[0])
+        )
+    return RBF(), Multiscale(
+        points[0], np.full((23, 3), 0.3)
+    ) if kind == "multiscale" else InducingPoints(points[0])
 
 
 @pytest.mark.costly(keep=4)
@@ -324,7 +367,10 @@ def test_products_of_all_latents(kind: str, to: str, rng: np.random.Generator) -
         stored = cross_gram(kernel, points, other)
     shares: list[float] = []
     found = gram_product(kernel, points, other, a, block=(8, 16), progress=shares.append)
-    expected = tf.concat([tf.linalg.matvec(one, v, transpose_a=True)[:, None] for one, v in _pairs(stored, a)], axis=1)
+    expected = tf.concat(
+        [tf.linalg.matvec(one, v, transpose_a=True)[:, None] for one, v in _pairs(stored, a)],
+        axis=1,
+    )
     assert_allclose(found, expected, rtol=1e-10, atol=1e-10)
     assert shares == sorted(shares) and (kind == "multiscale" or shares[-1] == 1.0)
     rows = tf.constant([3, 0, 11])
@@ -342,8 +388,12 @@ def _pairs(stored: tf.Tensor, a: tf.Tensor) -> list[tuple[tf.Tensor, tf.Tensor]]
 
 
 @pytest.mark.parametrize("kind", ["single", "noise", "shared", "separate"])
-def test_rows_of_the_gram_matrix_with_what_their_diagonal_has_in_excess(kind: str, rng: np.random.Generator) -> None:
-    """More points than a block has, two of them equal: noise belongs to a row, and not to its copy."""
+def test_rows_of_the_gram_matrix_with_what_their_diagonal_has_in_excess(
+    kind: str, rng: np.random.Generator
+) -> None:
+    """More points than a block has, two of them equal: noise belongs to a row, and not to its
+    copy.
+    """
     X, a = rng.normal(size=(300, 3)), tf.constant(rng.normal(size=(300, 2)))
     X[299] = X[0]
     kernel, _ = _multioutput(rng, "single" if kind == "noise" else kind)
@@ -360,12 +410,16 @@ def test_rows_of_the_gram_matrix_with_what_their_diagonal_has_in_excess(kind: st
     assert_allclose(excess, np.broadcast_to(noise, excess.shape), atol=1e-12)
     rows = np.array([0, 7, 299])
     found = gram_product(kernel, points, X[rows], a) + tf.gather(excess, rows) * tf.gather(a, rows)
-    assert_allclose(found, tf.gather(gram_product(kernel, points, None, a), rows), rtol=1e-10, atol=1e-10)
+    assert_allclose(
+        found, tf.gather(gram_product(kernel, points, None, a), rows), rtol=1e-10, atol=1e-10
+    )
 
 
 def test_no_covariance_between_two_sets_that_are_not_points(rng: np.random.Generator) -> None:
     kernel, points = _multioutput(rng, "multiscale")
-    with pytest.raises(NotImplementedError, match="make one of gamma and beta plain inducing points"):
+    with pytest.raises(
+        NotImplementedError, match="make one of gamma and beta plain inducing points"
+    ):
         gram_product(kernel, points, points, tf.ones([23, 1], tf.float64))
 
 

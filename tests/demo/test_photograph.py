@@ -1,4 +1,6 @@
-"""The demo on a crop of the photograph: what it prints and writes is complete and finite, and nothing leaks."""
+"""The demo on a crop of the photograph: what it prints and writes is complete and finite, and
+nothing leaks.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +53,9 @@ def test_demo_runs(tmp_path: Path, capfd: pytest.CaptureFixture) -> None:
     results = json.loads((tmp_path / "results.json").read_text(encoding="utf-8"))
     assert [row["model"] for row in results["rows"]] == NAMES == list(results["traces"])
     for row in results["rows"]:
-        assert np.all(np.isfinite([row[name] for name in ("rmse", "log_density", "elbo", "ms_a_step")]))
+        assert np.all(
+            np.isfinite([row[name] for name in ("rmse", "log_density", "elbo", "ms_a_step")])
+        )
         assert row["steps"] >= 1
         assert f"{row['rmse']:.4f}" in printed and f"{row['elbo']:,.0f}" in printed
     spread = outcomes[0].mean.std()
@@ -64,7 +68,10 @@ def test_demo_runs(tmp_path: Path, capfd: pytest.CaptureFixture) -> None:
 
 
 def test_table_is_aligned() -> None:
-    rows = [outcomes.Row(name, 10, 0.05, 1.2, elbo, 7, 3.0) for name, elbo in (("a", 1.0), ("a longer name", 1e6))]
+    rows = [
+        outcomes.Row(name, 10, 0.05, 1.2, elbo, 7, 3.0)
+        for name, elbo in (("a", 1.0), ("a longer name", 1e6))
+    ]
     lines = outcomes.format_table(rows, 5).splitlines()
     assert len({len(line) for line in lines}) == 1 and len(lines) == 4
     assert lines[3].startswith("a longer name") and "1,000,000" in lines[3] and "10 / 5" in lines[3]

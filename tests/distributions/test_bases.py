@@ -1,4 +1,6 @@
-"""Every base against quadrature of its density: norm, moments, entropy, transform, cdf, samples, derivatives, precision."""
+"""Every base against quadrature of its density: norm, moments, entropy, transform, cdf, samples,
+derivatives, precision.
+"""
 
 from __future__ import annotations
 
@@ -72,7 +74,9 @@ def test_characteristic_function(case):
     expected = [reference.transform(density, value) for value in omega]
     ours = base.characteristic(tf.constant(omega[:, None]), theta)
     assert ours.dtype == (tf.float64 if base.symmetric else tf.complex128)
-    assert_allclose(tf.cast(ours, tf.complex128)[:, 0], expected, atol=TOLERANCE.get(base.name, 1e-9))
+    assert_allclose(
+        tf.cast(ours, tf.complex128)[:, 0], expected, atol=TOLERANCE.get(base.name, 1e-9)
+    )
 
 
 def test_cdf_and_its_slope(case):
@@ -88,7 +92,9 @@ def test_cdf_and_its_slope(case):
     middle = reference.mass(density, -2.0, 0.6)
     assert_allclose(ours[2, 0] - ours[0, 0], middle, atol=1e-9)
     assert_allclose(ours[3], 1.0, atol=1e-15)
-    assert_allclose(tape.gradient(ours, v)[:3, 0], np.exp(density.log_pdf(v[:3, 0].numpy())), rtol=1e-7)
+    assert_allclose(
+        tape.gradient(ours, v)[:3, 0], np.exp(density.log_pdf(v[:3, 0].numpy())), rtol=1e-7
+    )
 
 
 def test_tail_leaves_little_outside(case):
@@ -98,7 +104,9 @@ def test_tail_leaves_little_outside(case):
 
 
 def test_samples_have_the_distribution(case):
-    """Kolmogorov-Smirnov distance of 4000 draws to the density's cdf: above 0.036 once in 1e4 runs for a right one."""
+    """Kolmogorov-Smirnov distance of 4000 draws to the density's cdf: above 0.036 once in 1e4 runs
+    for a right one.
+    """
     base, theta, density = case
     v = np.sort(base.sample(4000, tf.concat([theta, theta], 0), seed=3).numpy()[:, 1])
     grid = np.linspace(-12, 12, 24001)
@@ -108,7 +116,9 @@ def test_samples_have_the_distribution(case):
 
 
 def slopes(function, x: tf.Tensor) -> tuple[tf.Tensor, np.ndarray]:
-    """The gradient of the sum of a function of x [..., P], by autodiff and by central differences."""
+    """The gradient of the sum of a function of x [..., P], by autodiff and by central
+    differences.
+    """
     with tf.GradientTape() as tape:
         tape.watch(x)
         value = tf.reduce_sum(function(x))
@@ -116,7 +126,9 @@ def slopes(function, x: tf.Tensor) -> tuple[tf.Tensor, np.ndarray]:
     for place in np.ndindex(*x.shape):
         step = np.zeros(x.shape)
         step[place] = h
-        numeric[place] = (tf.reduce_sum(function(x + step)) - tf.reduce_sum(function(x - step))) / (2 * h)
+        numeric[place] = (tf.reduce_sum(function(x + step)) - tf.reduce_sum(function(x - step))) / (
+            2 * h
+        )
     return tape.gradient(value, x), numeric
 
 
@@ -124,11 +136,16 @@ def slopes(function, x: tf.Tensor) -> tuple[tf.Tensor, np.ndarray]:
 @pytest.mark.parametrize("name, shape", [(name, shape) for name, shape in CASES if shape], ids=str)
 def test_derivatives_in_theta(name, shape):
     base, theta = base_of(name), tensor(shape)
-    v, omega = tf.constant([[-1.3], [0.0], [0.4], [2.0]], tf.float64), tf.constant([[0.2], [-1.7], [5.0]], tf.float64)
+    v, omega = (
+        tf.constant([[-1.3], [0.0], [0.4], [2.0]], tf.float64),
+        tf.constant([[0.2], [-1.7], [5.0]], tf.float64),
+    )
 
     def waves(theta: tf.Tensor) -> tf.Tensor:
         phi = base.characteristic(omega, theta)
-        return tf.math.real(phi) * [[1.0], [0.3], [2.0]] + tf.math.imag(tf.cast(phi, tf.complex128)) * [
+        return tf.math.real(phi) * [[1.0], [0.3], [2.0]] + tf.math.imag(
+            tf.cast(phi, tf.complex128)
+        ) * [
             [0.2],
             [1.0],
             [-1.0],
@@ -166,7 +183,10 @@ def test_limits():
     for one, shape, other, other_shape in pairs:
         left, right = (base_of(name) for name in (one, other))
         for method, x in (("log_prob", v), ("characteristic", omega)):
-            a, b = (getattr(base, method)(x, tensor(s)) for base, s in ((left, shape), (right, other_shape)))
+            a, b = (
+                getattr(base, method)(x, tensor(s))
+                for base, s in ((left, shape), (right, other_shape))
+            )
             assert_allclose(tf.math.real(a), tf.math.real(b), atol=1e-9, rtol=1e-9)
         assert_allclose(left.entropy(tensor(shape)), right.entropy(tensor(other_shape)), atol=1e-9)
 
@@ -174,9 +194,13 @@ def test_limits():
 @pytest.mark.parametrize("dtype", [tf.float64, tf.float32])
 @pytest.mark.parametrize("name", SHAPES)
 def test_no_unconstrained_number_leaves_the_range(name, dtype):
-    """Steps of an optimizer may be long; what a base has a table for, or a variance, ends somewhere."""
+    """Steps of an optimizer may be long; what a base has a table for, or a variance, ends
+    somewhere.
+    """
     base = base_of(name)
-    free = tf.constant(np.tile([[-200.0], [-20.0], [0.3], [20.0], [200.0]], [1, base.num_shapes]), dtype)
+    free = tf.constant(
+        np.tile([[-200.0], [-20.0], [0.3], [20.0], [200.0]], [1, base.num_shapes]), dtype
+    )
     theta = base.bijector(dtype).forward(free)
     assert base.check(theta).dtype == dtype
     if name != "normal_mixture":
@@ -186,7 +210,9 @@ def test_no_unconstrained_number_leaves_the_range(name, dtype):
 def test_exponents():
     """The t up to which E exp(t abs(v)) is finite."""
     same = [("laplace", ()), ("generalized_normal", (1.0,)), ("variance_gamma", (1.0,))]
-    assert_allclose([base_of(name).exponent(tensor(shape))[0] for name, shape in same], np.sqrt(2.0))
+    assert_allclose(
+        [base_of(name).exponent(tensor(shape))[0] for name, shape in same], np.sqrt(2.0)
+    )
     assert_allclose(base_of("logistic").exponent(tensor(())), np.pi / np.sqrt(3.0))
     for name, shape in (
         ("normal", ()),
@@ -207,8 +233,12 @@ def test_half_normal_loses_log_two_of_entropy():
 
 def test_skew_normal_mirrors():
     base, v = base_of("skew_normal"), tf.constant([[-1.2], [0.4]], tf.float64)
-    assert_allclose(base.log_prob(v, tensor((2.0,))), base.log_prob(-v, tensor((-2.0,))), rtol=1e-14)
-    assert_allclose(base.characteristic(v, tensor((2.0,))), base.characteristic(-v, tensor((-2.0,))), rtol=1e-14)
+    assert_allclose(
+        base.log_prob(v, tensor((2.0,))), base.log_prob(-v, tensor((-2.0,))), rtol=1e-14
+    )
+    assert_allclose(
+        base.characteristic(v, tensor((2.0,))), base.characteristic(-v, tensor((-2.0,))), rtol=1e-14
+    )
 
 
 @pytest.mark.costly(keep=3)
@@ -219,7 +249,9 @@ def test_theta_broadcasts_elementwise_and_traces(name):
     omega = tf.reshape(tf.linspace(tf.constant(-2.0, tf.float64), 3.0, 24), [2, 3, 4])
     phi = tf.function(base.characteristic)(omega, theta[:, None, :])
     assert phi.shape == [2, 3, 4]
-    assert_allclose(phi[1, 2, 3], base.characteristic(omega[1:, 2, 3:], theta[:1])[0, 0], rtol=1e-12)
+    assert_allclose(
+        phi[1, 2, 3], base.characteristic(omega[1:, 2, 3:], theta[:1])[0, 0], rtol=1e-12
+    )
     assert base.start(4).shape == [4, base.num_shapes]
     assert base.check(base.start(4)) is not None
     assert base.entropy(theta).shape == base.tail(theta).shape == [3]
@@ -243,7 +275,10 @@ class TestTabulated:
     def test_equals_the_closed_base(self):
         tfd = tfp.distributions
         base = TabulatedBase(
-            lambda t: tfd.SinhArcsinh(0.0 * t[..., 0], 1.0, skewness=t[..., 0], tailweight=t[..., 1]), (0.3, 0.9)
+            lambda t: tfd.SinhArcsinh(
+                0.0 * t[..., 0], 1.0, skewness=t[..., 0], tailweight=t[..., 1]
+            ),
+            (0.3, 0.9),
         )
         theta = tensor((0.35, 0.85))
         grid = np.linspace(-40, 40, 400_001)
@@ -254,7 +289,9 @@ class TestTabulated:
         expected = np.exp(1j * np.outer(omega, (grid - mean) / sd)) @ q
         assert_allclose(base.characteristic(omega[:, None], theta)[:, 0], expected, atol=3e-8)
         assert_allclose(base.raw_moments(theta), [[mean], [sd]], rtol=1e-9)
-        ours, numeric = slopes(lambda t: tf.math.imag(base.characteristic(tf.constant([[1.5]], tf.float64), t)), theta)
+        ours, numeric = slopes(
+            lambda t: tf.math.imag(base.characteristic(tf.constant([[1.5]], tf.float64), t)), theta
+        )
         assert_allclose(ours, numeric, rtol=1e-5, atol=1e-7)
         assert_allclose(*slopes(base.entropy, theta), rtol=1e-6, atol=1e-8)
 
@@ -270,18 +307,39 @@ class TestTabulated:
 
 
 BAD = {
-    "two degrees of freedom": (lambda: base_of("student_t").entropy(tensor((2.0,))), "more than 2, for example 3"),
-    "a Cauchy": (lambda: base_variable(tfp.distributions.Cauchy(0.0, 1.0)), "finite one|no finite variance"),
-    "a Student-t of TFP": (lambda: base_variable(tfp.distributions.StudentT(1.5, 0.0, 1.0)), "StudentT with df=3"),
+    "two degrees of freedom": (
+        lambda: base_of("student_t").entropy(tensor((2.0,))),
+        "more than 2, for example 3",
+    ),
+    "a Cauchy": (
+        lambda: base_variable(tfp.distributions.Cauchy(0.0, 1.0)),
+        "finite one|no finite variance",
+    ),
+    "a Student-t of TFP": (
+        lambda: base_variable(tfp.distributions.StudentT(1.5, 0.0, 1.0)),
+        "StudentT with df=3",
+    ),
     "a Cauchy in disguise": (
         lambda: TabulatedBase(lambda t: tfp.distributions.Cauchy(0.0 * tf.reduce_sum(t, -1), 1.0)),
         "no finite variance",
     ),
-    "a large power": (lambda: base_of("generalized_normal").entropy(tensor((9.0,))), "between 0.9 and 6"),
-    "k of zero": (lambda: base_of("variance_gamma").entropy(tensor((0.0,))), "between 0.25 and 100"),
-    "theta with two columns": (lambda: base_of("skew_normal").entropy(tensor((1.0, 2.0))), r"needs \[D, 1\]"),
+    "a large power": (
+        lambda: base_of("generalized_normal").entropy(tensor((9.0,))),
+        "between 0.9 and 6",
+    ),
+    "k of zero": (
+        lambda: base_of("variance_gamma").entropy(tensor((0.0,))),
+        "between 0.25 and 100",
+    ),
+    "theta with two columns": (
+        lambda: base_of("skew_normal").entropy(tensor((1.0, 2.0))),
+        r"needs \[D, 1\]",
+    ),
     "theta of NaN": (lambda: base_of("skew_normal").entropy(tensor((np.nan,))), "not finite"),
-    "a vector": (lambda: base_variable(tfp.distributions.Normal([0.0, 1.0], 1.0)), "must be one scalar distribution"),
+    "a vector": (
+        lambda: base_variable(tfp.distributions.Normal([0.0, 1.0], 1.0)),
+        "must be one scalar distribution",
+    ),
     "a table of 1000": (lambda: TabulatedBase(lambda t: None, points=1000), "power of two"),
     "no component": (lambda: NormalMixtureBase(0), "at least one"),
 }

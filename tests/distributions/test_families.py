@@ -34,11 +34,15 @@ def member(name: str):
 
 
 def flatten(name: str, natural) -> np.ndarray:
-    return natural[0].numpy() if name in VECTORS else np.stack([part.numpy() for part in natural], -1)
+    return (
+        natural[0].numpy() if name in VECTORS else np.stack([part.numpy() for part in natural], -1)
+    )
 
 
 def unflatten(name: str, rows: np.ndarray):
-    return (tf.constant(rows),) if name in VECTORS else tuple(tf.constant(column) for column in rows.T)
+    return (
+        (tf.constant(rows),) if name in VECTORS else tuple(tf.constant(column) for column in rows.T)
+    )
 
 
 def gaussians(M: int = 3):
@@ -52,9 +56,13 @@ def test_parameters_are_those_of_the_formulas(name):
     family, natural, flat = member(name)
     reference = FAMILIES[name]
     assert_allclose(flatten(name, natural), [reference.natural(p) for p in flat], rtol=1e-14)
-    assert_allclose(family.log_partition(natural), [reference.log_partition(p) for p in flat], rtol=1e-12)
+    assert_allclose(
+        family.log_partition(natural), [reference.log_partition(p) for p in flat], rtol=1e-12
+    )
     mu = family.expectation(natural)
-    assert_allclose(flatten(name, mu), [reference.expectation(p) for p in flat], rtol=1e-12, atol=1e-14)
+    assert_allclose(
+        flatten(name, mu), [reference.expectation(p) for p in flat], rtol=1e-12, atol=1e-14
+    )
 
 
 @pytest.mark.parametrize("name", FAMILIES)
@@ -79,14 +87,19 @@ def _trigamma(n: int) -> Decimal:
 
 @pytest.mark.parametrize("a", [2, 28, 32, 20000])
 def test_fisher_solves_keep_their_digits(a):
-    """Where a psi'(a) - 1 and the denominator of (C35), computed as printed, lose the digits of a."""
+    """Where a psi'(a) - 1 and the denominator of (C35), computed as printed, lose the digits of
+    a.
+    """
     g_1, g_2 = Decimal("0.25"), Decimal("0.5")
     with localcontext() as context:
         context.prec = 45
         first, second, total = (_trigamma(k * a) for k in (1, 2, 3))
         gamma_solution = (a * g_1 - 2 * g_2) / (a * first - 1)  # (C33)
         excess = total * (g_1 / first + g_2 / second) / (1 - total * (1 / first + 1 / second))
-        dirichlet_solution = [float((g_1 + excess) / first), float((g_2 + excess) / second)]  # (C35)
+        dirichlet_solution = [
+            float((g_1 + excess) / first),
+            float((g_2 + excess) / second),
+        ]  # (C35)
     g = tf.constant([0.25, 0.5], tf.float64)
     gamma = families.Gamma()
     found = gamma.fisher_solve(gamma.natural(float(a), 2.0), (g[0], g[1]))
@@ -110,21 +123,30 @@ def test_densities_entropies_and_divergences_are_tfps(name):
     assert_allclose(belief.entropy(), family.entropy(natural))
     other = tuple(tf.reverse(part, [0]) for part in natural)
     if name == "InverseGamma":  # TFP has no divergence of these; theirs is that of 1/z
-        theirs = [tfp.distributions.Gamma(*family.shape_and_scale(part)) for part in (natural, other)]
+        theirs = [
+            tfp.distributions.Gamma(*family.shape_and_scale(part)) for part in (natural, other)
+        ]
     else:
         theirs = [family.distribution(part) for part in (natural, other)]
-    assert_allclose(family.kl(natural, other), tfp.distributions.kl_divergence(*theirs), rtol=1e-9, atol=1e-12)
+    assert_allclose(
+        family.kl(natural, other), tfp.distributions.kl_divergence(*theirs), rtol=1e-9, atol=1e-12
+    )
 
 
 @pytest.mark.parametrize("name", [name for name in FAMILIES if name != "Categorical"])
 def test_samples_are_differentiable(name):
-    """The average of the implicit gradients of <phi(z), t> over draws is I(lambda) t, within four standard errors."""
+    """The average of the implicit gradients of <phi(z), t> over draws is I(lambda) t, within four
+    standard errors.
+    """
     family, natural, flat = member(name)
     natural, flat = tuple(part[1] for part in natural), flat[1]
     t = unflatten(name, np.array([[0.2, -0.1, 0.4][: len(flat)]]))
     with tf.GradientTape() as tape:
         tape.watch(natural)
-        repeated = tuple(part + tf.zeros([20000] + [1] * rank, part.dtype) for part, rank in zip(natural, family.ranks))
+        repeated = tuple(
+            part + tf.zeros([20000] + [1] * rank, part.dtype)
+            for part, rank in zip(natural, family.ranks)
+        )
         repeated = tuple(tf.convert_to_tensor(part) for part in repeated)
         tape.watch(repeated)
         z = family.sample(repeated, 1, seed=[3, 4])[0]
@@ -145,10 +167,14 @@ def test_gaussian_against_its_formulas(rng):
     mu = family.expectation(natural)
     for n in range(len(mean)):
         flat, A, expected, fisher = gaussian(mean[n], cov[n])
-        assert_allclose(np.concatenate([part[n].numpy().ravel() for part in natural]), flat, rtol=1e-10)
+        assert_allclose(
+            np.concatenate([part[n].numpy().ravel() for part in natural]), flat, rtol=1e-10
+        )
 
         assert_allclose(family.log_partition(natural)[n], A, rtol=1e-12)
-        assert_allclose(np.concatenate([part[n].numpy().ravel() for part in mu]), expected, rtol=1e-10)
+        assert_allclose(
+            np.concatenate([part[n].numpy().ravel() for part in mu]), expected, rtol=1e-10
+        )
         x = np.concatenate([part[n].numpy().ravel() for part in solved])
         assert_allclose(fisher @ x, np.concatenate([g_1[n], g_2[n].ravel()]), rtol=1e-8, atol=1e-8)
     theirs = tfp.distributions.MultivariateNormalTriL(mean, np.linalg.cholesky(cov))
@@ -157,7 +183,9 @@ def test_gaussian_against_its_formulas(rng):
     assert_allclose(family.distribution(natural).log_prob(z), theirs.log_prob(z), rtol=1e-9)
     assert_allclose(family.entropy(natural), theirs.entropy(), rtol=1e-10)
     other = tuple(tf.reverse(part, [0]) for part in natural)
-    assert_allclose(family.kl(natural, other), theirs.kl_divergence(family.distribution(other)), rtol=1e-9)
+    assert_allclose(
+        family.kl(natural, other), theirs.kl_divergence(family.distribution(other)), rtol=1e-9
+    )
 
 
 def test_gaussian_samples_are_differentiable(rng):
@@ -176,7 +204,9 @@ def test_gaussian_samples_are_differentiable(rng):
 
 def test_domains():
     gamma, dirichlet, normal = families.Gamma(), families.Dirichlet(), Gaussian()
-    assert_allclose(gamma.in_domain((tf.constant([-1.5, 0.0, 0.0]), tf.constant([-1.0, 1.0, -1.0]))), [0, 0, 1])
+    assert_allclose(
+        gamma.in_domain((tf.constant([-1.5, 0.0, 0.0]), tf.constant([-1.0, 1.0, -1.0]))), [0, 0, 1]
+    )
     assert_allclose(dirichlet.in_domain((tf.constant([[-1.0, 0.0], [-0.9, 0.0]]),)), [0, 1])
     precisions = tf.constant([[[1.0, 2.0], [2.0, 1.0]], [[1.0, 0.0], [0.0, 1.0]]])
     assert_allclose(normal.in_domain((tf.zeros([2, 2]), -0.5 * precisions)), [0, 1])
@@ -185,14 +215,35 @@ def test_domains():
 @pytest.mark.parametrize(
     "make, message",
     [
-        (lambda: families.Gamma().natural(0.0, 1.0), "the shape of a Gamma must be above 0 and its least entry is 0"),
-        (lambda: families.Gamma().natural([1.0, np.nan], 1.0), "the shape of a Gamma has entries that are not finite"),
-        (lambda: families.InverseGamma().natural(1.0, -2.0), "the scale of an InverseGamma must be above 0"),
+        (
+            lambda: families.Gamma().natural(0.0, 1.0),
+            "the shape of a Gamma must be above 0 and its least entry is 0",
+        ),
+        (
+            lambda: families.Gamma().natural([1.0, np.nan], 1.0),
+            "the shape of a Gamma has entries that are not finite",
+        ),
+        (
+            lambda: families.InverseGamma().natural(1.0, -2.0),
+            "the scale of an InverseGamma must be above 0",
+        ),
         (lambda: families.Beta().natural(1.0, -2.0), "concentration0 of a Beta must be above 0"),
-        (lambda: families.Dirichlet().natural([1.0]), r"concentration of a Dirichlet has shape \(1,\) and needs"),
-        (lambda: families.Categorical().natural(1.0), r"logits of a Categorical have shape \(\) and need"),
-        (lambda: Gaussian().natural(0.0, 1.0), r"shapes \(\) and \(\). A number is a vector with M = 1"),
-        (lambda: Gaussian().natural(np.zeros(2), -np.eye(2)), "covariance of a Gaussian is not positive definite"),
+        (
+            lambda: families.Dirichlet().natural([1.0]),
+            r"concentration of a Dirichlet has shape \(1,\) and needs",
+        ),
+        (
+            lambda: families.Categorical().natural(1.0),
+            r"logits of a Categorical have shape \(\) and need",
+        ),
+        (
+            lambda: Gaussian().natural(0.0, 1.0),
+            r"shapes \(\) and \(\). A number is a vector with M = 1",
+        ),
+        (
+            lambda: Gaussian().natural(np.zeros(2), -np.eye(2)),
+            "covariance of a Gaussian is not positive definite",
+        ),
     ],
 )
 def test_bad_parameters_are_refused(make, message):
@@ -208,15 +259,21 @@ def test_a_density_at_the_edge_of_the_support():
         (families.Dirichlet().belief([1.0, 1.0, 1.0]), [0.0, 0.0, 1.0]),
     ):
         found = belief.family.log_prob(tf.constant(edge, tf.float64), belief.natural)
-        assert_allclose(found, belief.distribution.log_prob(tf.constant(edge, tf.float64)), atol=1e-12)
+        assert_allclose(
+            found, belief.distribution.log_prob(tf.constant(edge, tf.float64)), atol=1e-12
+        )
     gamma = families.Gamma()
-    found = gamma.log_prob(tf.constant(0.0, tf.float64), gamma.natural([1.0, 2.0, 0.5], [3.0, 1.0, 1.0]))
+    found = gamma.log_prob(
+        tf.constant(0.0, tf.float64), gamma.natural([1.0, 2.0, 0.5], [3.0, 1.0, 1.0])
+    )
     assert_allclose(found, [np.log(3.0), -np.inf, np.inf])
 
 
 @pytest.mark.parametrize("outside", [np.nan, -0.5, 1.5])
 def test_no_density_outside_of_the_support(outside):
-    """Where every coefficient is zero too: the density of what is no number is not that of the uniform distribution."""
+    """Where every coefficient is zero too: the density of what is no number is not that of the
+    uniform distribution.
+    """
     z = tf.constant([outside, 1.0 - outside], tf.float64)
     for belief in (families.Beta().belief(1.0, 1.0), families.Dirichlet().belief([1.0, 1.0])):
         assert np.all(np.isnan(belief.family.log_prob(z, belief.natural))), belief.family.name
@@ -225,5 +282,7 @@ def test_no_density_outside_of_the_support(outside):
 def test_a_covariance_that_is_not_symmetric_is_refused():
     with pytest.raises(DataError, match="the covariance of a Gaussian is not symmetric"):
         Gaussian().natural([0.0, 0.0], [[2.0, 1.9], [0.0, 1.0]])
-    with pytest.raises(DataError, match="the covariance of a Gaussian is not symmetric"):  # small in a batch
+    with pytest.raises(
+        DataError, match="the covariance of a Gaussian is not symmetric"
+    ):  # small in a batch
         Gaussian().natural([0.0, 0.0], [1e6 * np.eye(2), [[2.0, 1.9], [0.0, 1.0]]])

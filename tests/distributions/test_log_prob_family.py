@@ -1,4 +1,6 @@
-"""Families without formulas: partition, moments and Fisher solves from a log density, against formulas, sums, quadrature."""
+"""Families without formulas: partition, moments and Fisher solves from a log density, against
+formulas, sums, quadrature.
+"""
 
 from __future__ import annotations
 
@@ -77,10 +79,14 @@ class Whole(LogProbFamily):
         return natural[0][..., None] * self.points + natural[1][..., None] * self.points**2
 
     def log_prob(self, z: tf.Tensor, natural: tuple) -> tf.Tensor:
-        return natural[0] * z + natural[1] * z**2 - tf.reduce_logsumexp(self._logits(natural), axis=-1)
+        return (
+            natural[0] * z + natural[1] * z**2 - tf.reduce_logsumexp(self._logits(natural), axis=-1)
+        )
 
     def sample(self, natural: tuple, n: int, seed: Any = None) -> tf.Tensor:
-        return tf.cast(tfp.distributions.Categorical(self._logits(natural)).sample(n, seed=seed), tf.float64)
+        return tf.cast(
+            tfp.distributions.Categorical(self._logits(natural)).sample(n, seed=seed), tf.float64
+        )
 
     def sufficient(self, z: tf.Tensor) -> tuple:
         return z, z**2
@@ -93,7 +99,9 @@ def _member(name: str, draws: int | None = None) -> tuple[Plain, Family, tuple]:
 
 def _gradient(family: Family, natural: tuple) -> tuple:
     rng = np.random.default_rng(1)
-    gradient = family.tangent(tuple(tf.constant(rng.standard_normal(part.shape)) for part in natural))
+    gradient = family.tangent(
+        tuple(tf.constant(rng.standard_normal(part.shape)) for part in natural)
+    )
     if family.name == "Categorical":
         gradient = (gradient[0] - tf.reduce_mean(gradient[0], -1, keepdims=True),)
     return gradient
@@ -103,24 +111,36 @@ def _gradient(family: Family, natural: tuple) -> tuple:
 @pytest.mark.parametrize("name", PARAMETERS)
 def test_what_follows_from_a_density_is_what_formulas_say(name: str) -> None:
     plain, known, natural = _member(name)
-    assert_allclose(plain.log_partition(natural), known.log_partition(natural), rtol=1e-10, atol=1e-10)
+    assert_allclose(
+        plain.log_partition(natural), known.log_partition(natural), rtol=1e-10, atol=1e-10
+    )
     for found, expected in zip(plain.expectation(natural), known.expectation(natural)):
         assert_allclose(found, expected, rtol=1e-9, atol=1e-9)
     assert_allclose(plain.entropy(natural), known.entropy(natural), rtol=1e-8, atol=1e-8)
     g = _gradient(known, natural)
     found, expected = plain.fisher_solve(natural, g), known.fisher_solve(natural, g)
     if name == "Categorical":  # both are solutions, up to a constant
-        found, expected = (tuple(x - tf.reduce_mean(x, -1, keepdims=True) for x in side) for side in (found, expected))
+        found, expected = (
+            tuple(x - tf.reduce_mean(x, -1, keepdims=True) for x in side)
+            for side in (found, expected)
+        )
     for one, other in zip(found, expected):
         assert_allclose(one, other, rtol=1e-8, atol=1e-8 * float(tf.reduce_max(tf.abs(other))))
     assert np.all(plain.in_domain(natural))
 
 
-def _dense(family: LogProbFamily, natural: tuple, statistics: np.ndarray, weights: np.ndarray) -> None:
+def _dense(
+    family: LogProbFamily, natural: tuple, statistics: np.ndarray, weights: np.ndarray
+) -> None:
     """A, mu and a solve of the family against sums over points."""
     g = np.array([0.7, -0.4])
     solved = np.stack(
-        [part.numpy() for part in family.fisher_solve(natural, tuple(tf.constant(v) + 0.0 * natural[0] for v in g))]
+        [
+            part.numpy()
+            for part in family.fisher_solve(
+                natural, tuple(tf.constant(v) + 0.0 * natural[0] for v in g)
+            )
+        ]
     )
     means = np.stack([part.numpy() for part in family.expectation(natural)])
     for place, member in enumerate(np.stack([part.numpy() for part in natural], -1)):
@@ -131,15 +151,24 @@ def _dense(family: LogProbFamily, natural: tuple, statistics: np.ndarray, weight
 
 
 def test_a_family_that_the_package_does_not_have_by_quadrature() -> None:
-    angles = np.linspace(-np.pi, np.pi, 400, endpoint=False)  # the trapezoid rule is exact for periodic functions
+    angles = np.linspace(
+        -np.pi, np.pi, 400, endpoint=False
+    )  # the trapezoid rule is exact for periodic functions
     statistics = np.stack([np.cos(angles), np.sin(angles)], -1)
     family = VonMises()
-    _dense(family, family.natural([2.0, -0.3, 20.0], 0.5), statistics, np.full(400, 2.0 * np.pi / 400))
+    _dense(
+        family, family.natural([2.0, -0.3, 20.0], 0.5), statistics, np.full(400, 2.0 * np.pi / 400)
+    )
 
 
 def test_a_family_that_the_package_does_not_have_by_enumeration() -> None:
     family, points = Whole(), Whole.points
-    _dense(family, family.natural([0.5, 0.0, 9.0], [-0.2, 0.0, -1.0]), np.stack([points, points**2], -1), np.ones(10))
+    _dense(
+        family,
+        family.natural([0.5, 0.0, 9.0], [-0.2, 0.0, -1.0]),
+        np.stack([points, points**2], -1),
+        np.ones(10),
+    )
 
 
 @pytest.mark.parametrize("name", ["Gamma", pytest.param("Dirichlet", marks=pytest.mark.exhaustive)])
@@ -176,7 +205,9 @@ def test_the_cost_is_linear_for_many_classes() -> None:
 
 
 def test_messages_of_a_factor_graph_are_those_of_the_formulas() -> None:
-    """A Poisson rate with a log-normal factor, which is not conjugate: one message goes through a Fisher solve."""
+    """A Poisson rate with a log-normal factor, which is not conjugate: one message goes through a
+    Fisher solve.
+    """
     counts = np.array([3.0, 5.0, 2.0])
 
     def normal(z: families.Belief) -> tf.Tensor:
@@ -186,11 +217,16 @@ def test_messages_of_a_factor_graph_are_those_of_the_formulas() -> None:
     def messages(family: Family) -> dict:
         natural = Gamma().natural(2.0, 0.5)
         belief = families.Belief.at(family, natural)
-        data = Factor("z", lambda z, y: tf.reduce_sum(y * z.expectation[0] - z.expectation[1]), data=counts)
+        data = Factor(
+            "z", lambda z, y: tf.reduce_sum(y * z.expectation[0] - z.expectation[1]), data=counts
+        )
         factors = {"prior": prior_factor("z", belief), "data": data, "normal": Factor("z", normal)}
         graph = FactorGraph({"z": belief}, factors)
         seed = tf.constant([0, 0], tf.int32)
-        return {key: graph.outgoing(key, {"z": natural}, ["z"], graph.data[key], seed)["z"] for key in graph.factors}
+        return {
+            key: graph.outgoing(key, {"z": natural}, ["z"], graph.data[key], seed)["z"]
+            for key in graph.factors
+        }
 
     ours, theirs = messages(Plain(Gamma())), messages(Gamma())
     for key in theirs:
@@ -200,7 +236,10 @@ def test_messages_of_a_factor_graph_are_those_of_the_formulas() -> None:
 
 def test_what_is_outside_of_the_domain() -> None:
     plain, _, _ = _member("Gamma")
-    natural = (tf.constant([-1.5, 0.0, 0.0], tf.float64), tf.constant([-1.0, 1.0, -1.0], tf.float64))
+    natural = (
+        tf.constant([-1.5, 0.0, 0.0], tf.float64),
+        tf.constant([-1.0, 1.0, -1.0], tf.float64),
+    )
     assert_allclose(plain.in_domain(natural), [0, 0, 1])
 
 
@@ -208,7 +247,9 @@ def test_a_solve_that_is_cut_short_is_not_a_number() -> None:
     family = Plain(families.Dirichlet())
     family._iterations = 1
     natural = families.Dirichlet().natural(np.array([0.5, 20.0, 3.0, 1.0]))
-    assert np.all(np.isnan(family.fisher_solve(natural, (tf.constant([1.0, -2.0, 0.3, 5.0], tf.float64),))[0]))
+    assert np.all(
+        np.isnan(family.fisher_solve(natural, (tf.constant([1.0, -2.0, 0.3, 5.0], tf.float64),))[0])
+    )
 
 
 def test_what_is_refused() -> None:
@@ -219,15 +260,19 @@ def test_what_is_refused() -> None:
     with pytest.raises(DataError, match="tolerance=-1"):
         VonMises(tolerance=-1.0)
     with pytest.raises(
-        DataError, match="VonMises has 2 natural parameters and got 1; pass the coefficients of cos z, sin z"
+        DataError,
+        match="VonMises has 2 natural parameters and got 1; pass the coefficients of cos z, sin z",
     ):
         VonMises().natural(1.0)
     with pytest.raises(DataError, match="the coefficient of sin z has entries that are not finite"):
         VonMises().natural(1.0, np.nan)
-    with pytest.raises(ModelError, match="VonMises has no TFP distribution: use its log_prob and sample"):
+    with pytest.raises(
+        ModelError, match="VonMises has no TFP distribution: use its log_prob and sample"
+    ):
         VonMises().distribution(VonMises().natural(1.0, 0.0))
     narrow, natural = Plain(families.Dirichlet(), draws=3), families.Dirichlet().natural(np.ones(4))
     with pytest.raises(
-        DataError, match="draws=3 of Plain give a singular covariance of 4 statistics; use many more than 4"
+        DataError,
+        match="draws=3 of Plain give a singular covariance of 4 statistics; use many more than 4",
     ):
         narrow.fisher_solve(natural, (tf.zeros(4, tf.float64),))

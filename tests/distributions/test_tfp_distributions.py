@@ -1,4 +1,6 @@
-"""`SkewNormal` and `GeneralizedNormal` as TFP distributions, against scipy, TFP's own and finite differences."""
+"""`SkewNormal` and `GeneralizedNormal` as TFP distributions, against scipy, TFP's own and finite
+differences.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,11 @@ from scipy import stats
 
 from gpflow_decoupled.distributions import GeneralizedNormal, SkewNormal
 
-LOC, SCALE, THETA = np.array([0.3, -1.0, 0.0]), np.array([2.0, 0.7, 1.0]), np.array([-3.0, 0.5, 20.0])
+LOC, SCALE, THETA = (
+    np.array([0.3, -1.0, 0.0]),
+    np.array([2.0, 0.7, 1.0]),
+    np.array([-3.0, 0.5, 20.0]),
+)
 X = np.linspace(-5.0, 5.0, 11)[:, None]
 
 
@@ -25,7 +31,11 @@ def test_skew_normal_is_scipys():
     assert_allclose(ours.log_prob(X), theirs.logpdf(X), rtol=1e-10)
     assert_allclose(ours.cdf(X), theirs.cdf(X), atol=1e-14)
     assert_allclose(ours.survival_function(X), theirs.sf(X), atol=1e-14)
-    for name, theirs_too in (("mean", theirs.mean()), ("variance", theirs.var()), ("stddev", theirs.std())):
+    for name, theirs_too in (
+        ("mean", theirs.mean()),
+        ("variance", theirs.var()),
+        ("stddev", theirs.std()),
+    ):
         assert_allclose(getattr(ours, name)(), theirs_too, rtol=1e-12)
     assert_allclose(ours.skewness(), theirs.stats("s"), rtol=1e-10)
     # scipy's quadrature is checked against (A4), to its own accuracy
@@ -76,7 +86,9 @@ def test_generalized_normal_is_tfps_otherwise():
     assert_allclose(ours.cdf(X), theirs.cdf(X), atol=1e-14)
     assert_allclose(ours.survival_function(X), theirs.survival_function(X), atol=1e-14)
     assert_allclose(ours.log_prob(X), theirs.log_prob(X), rtol=1e-13)
-    assert_allclose(ours.entropy(), stats.gennorm([1.0, 2.0, 3.5], LOC, SCALE).entropy(), rtol=1e-12)
+    assert_allclose(
+        ours.entropy(), stats.gennorm([1.0, 2.0, 3.5], LOC, SCALE).entropy(), rtol=1e-12
+    )
     wave = ours.characteristic(tf.constant([0.3, 1.0, -2.0], tf.float64)).numpy()
     assert_allclose(wave[1], np.exp(-1j - 0.25 * 0.49), atol=1e-9)  # power 2 is N(loc, scale^2 / 2)
     assert_allclose(wave[0], np.exp(0.09j) / (1 + 0.36), atol=1e-9)  # power 1 is Laplace's

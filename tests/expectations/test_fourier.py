@@ -17,7 +17,14 @@ from gpflow_decoupled.likelihoods.sites.gaussian import gaussian_site
 from gpflow_decoupled.likelihoods.sites.laplace import laplace_site
 from gpflow_decoupled.likelihoods.sites.logit import logistic_site
 from gpflow_decoupled.likelihoods.sites.student_t import student_t_site
-from tests.expectations.fourier_problems import SITES, by_quadrature, by_route, densities, lattice_masses, projections
+from tests.expectations.fourier_problems import (
+    SITES,
+    by_quadrature,
+    by_route,
+    densities,
+    lattice_masses,
+    projections,
+)
 from tests.reference import affine_independent as reference
 
 SKEW = SkewNormalBase()
@@ -25,14 +32,19 @@ SKEW = SkewNormalBase()
 
 @pytest.mark.costly(keep=3)
 @pytest.mark.parametrize("site", SITES)
-@pytest.mark.parametrize("name, D", [("skew_normal", 1), ("skew_normal", 2), ("logistic", 2)], ids=str)
+@pytest.mark.parametrize(
+    "name, D", [("skew_normal", 1), ("skew_normal", 2), ("logistic", 2)], ids=str
+)
 def test_frequency_sum_and_spectral_are_quadrature(name, D, site):
     case, y = SITES[site], projections(name, D)
     expected = by_quadrature(name, case, y)
     assert_allclose(by_route(name, y, case.site(), "frequency_sum", 256), expected, atol=2e-9)
-    # the spectral route has a grid for Student-t and Laplace sites, and an error of fourth order in its step at kinks
+    # the spectral route has a grid for Student-t and Laplace sites, and an error of fourth order in
+    # its step at kinks
     assert_allclose(
-        by_route(name, y, case.site(), "spectral", 2048), expected, atol=3e-7 if site == "laplace" else 1e-8
+        by_route(name, y, case.site(), "spectral", 2048),
+        expected,
+        atol=3e-7 if site == "laplace" else 1e-8,
     )
 
 
@@ -40,12 +52,16 @@ def test_frequency_sum_and_spectral_are_quadrature(name, D, site):
 def test_three_dimensions(site):
     case, y = SITES[site], projections("skew_normal", 3)
     expected = by_quadrature("skew_normal", case, y, count=2, reach=9.0, panels=9)
-    assert_allclose(by_route("skew_normal", y, case.site(), "frequency_sum", 128)[:2], expected, atol=5e-6)
+    assert_allclose(
+        by_route("skew_normal", y, case.site(), "frequency_sum", 128)[:2], expected, atol=5e-6
+    )
 
 
 @pytest.mark.costly(keep=3)
 @pytest.mark.parametrize("site", SITES)
-@pytest.mark.parametrize("name", ["normal", "generalized_normal", "variance_gamma", "student_t", "skew_normal"])
+@pytest.mark.parametrize(
+    "name", ["normal", "generalized_normal", "variance_gamma", "student_t", "skew_normal"]
+)
 def test_routes_agree(name, site):
     y, case = projections(name, 4, noise=True), SITES[site]
     terms = 512 if name == "student_t" else 128
@@ -58,13 +74,19 @@ def test_routes_agree(name, site):
 
 
 def test_rough_bases(rng):
-    """A Laplace base has a transform that decays like omega^-2: the frequency sum needs more terms, as (A11) says."""
+    """A Laplace base has a transform that decays like omega^-2: the frequency sum needs more terms,
+    as (A11) says.
+    """
     case = SITES["logistic"]
     y = projections("laplace", 1)
     expected = by_quadrature("laplace", case, y, reach=40.0)
     assert_allclose(by_route("laplace", y, case.site(), "frequency_sum", 1024), expected, atol=1e-8)
     c = np.array([0.0, 0.7, -1.5])
-    y = Projections(tf.fill([3, 1], tf.constant(np.sqrt(2.0))), tf.zeros([3], tf.float64), tf.zeros([1, 0], tf.float64))
+    y = Projections(
+        tf.fill([3, 1], tf.constant(np.sqrt(2.0))),
+        tf.zeros([3], tf.float64),
+        tf.zeros([1, 0], tf.float64),
+    )
     site = laplace_site(tf.constant(c), tf.ones([3], tf.float64))
     exact = -(np.abs(c) + np.exp(-np.abs(c))) - np.log(2.0)  # E|v - c| = |c| + exp(-|c|)
     assert_allclose(by_route("laplace", y, site, "frequency_sum", 8192), exact, atol=1e-9)
@@ -83,13 +105,18 @@ def test_the_lattice_gains_sixteen_fold_by_four_times_the_points(site):
     ]
     for rough, fine in zip(errors, errors[1:]):
         assert 10.0 < rough / fine < 25.0
-    matched = [np.sum(np.abs(lattice_expectation(SKEW.cdf, y, case.site(), 9.5, K) - exact)) for K in (256, 1024)]
+    matched = [
+        np.sum(np.abs(lattice_expectation(SKEW.cdf, y, case.site(), 9.5, K) - exact))
+        for K in (256, 1024)
+    ]
     assert matched[0] < 0.2 * errors[0] and matched[1] < 0.2 * errors[1]
 
 
 def test_rounding_to_the_lattice_adds_the_variance_of_a_cell_each():
     """Sheppard: D steps^2 / 12, which `matched` takes away."""
-    y = projections("skew_normal", 4)._replace(alpha=tf.constant(5 * [[1.0, -0.7, 0.8, 1.2]], tf.float64))
+    y = projections("skew_normal", 4)._replace(
+        alpha=tf.constant(5 * [[1.0, -0.7, 0.8, 1.2]], tf.float64)
+    )
     u, rho = lattice_masses(SKEW, y, 9.5, 256)
     mean = tf.reduce_sum(rho * u, axis=1, keepdims=True)
     variance = tf.reduce_sum(rho * (u - mean) ** 2, axis=1)
@@ -106,9 +133,15 @@ def test_masses_and_ring_order_are_those_of_a_literal_convolution():
     for a, theta in zip(alpha, shape):
         d = theta / np.sqrt(1 + theta**2)
         mean, sd = d * np.sqrt(2 / np.pi), np.sqrt(1 - 2 / np.pi * d**2)
-        cells.append(reference.masses(lambda v: stats.skewnorm.cdf(mean + sd * v, theta), a, step, K))  # noqa: B023
+        cells.append(
+            reference.masses(lambda v: stats.skewnorm.cdf(mean + sd * v, theta), a, step, K)  # noqa: B023
+        )  # noqa: B023
     ours = cell_masses(
-        SKEW.cdf, tf.constant([alpha]), tf.constant(shape, tf.float64)[:, None], tf.constant([step], tf.float64), K
+        SKEW.cdf,
+        tf.constant([alpha]),
+        tf.constant(shape, tf.float64)[:, None],
+        tf.constant([step], tf.float64),
+        K,
     )
     assert_allclose(ours[0], cells, atol=1e-14)
     values, expected = reference.lattice(cells, step, 0.0)
@@ -120,14 +153,20 @@ def test_masses_and_ring_order_are_those_of_a_literal_convolution():
 
 def test_no_weight_puts_all_mass_in_the_middle():
     masses = cell_masses(
-        SKEW.cdf, tf.zeros([1, 1], tf.float64), tf.ones([1, 1], tf.float64), tf.ones([1], tf.float64), 8
+        SKEW.cdf,
+        tf.zeros([1, 1], tf.float64),
+        tf.ones([1, 1], tf.float64),
+        tf.ones([1], tf.float64),
+        8,
     )
     assert_allclose(masses[0, 0], np.eye(8)[4])
 
 
 @pytest.mark.parametrize("averaged", [False, True])
 def test_densities_are_those_of_the_sum(averaged):
-    """They sum to one, and at D = 2 are the integral of the product density; cell averages match cell masses."""
+    """They sum to one, and at D = 2 are the integral of the product density; cell averages match
+    cell masses.
+    """
     y = projections("skew_normal", 2)
     values, q = spectral_density(SKEW.characteristic, y, 9.5, 256, averaged)
     step = (values[:, 1:2] - values[:, :1]).numpy()
@@ -136,9 +175,17 @@ def test_densities_are_those_of_the_sum(averaged):
     first, second = densities("skew_normal", 2)
     v = np.linspace(-12, 12, 4001)
     for k in (120, 128, 140):
-        places = values[0, k].numpy() + (np.linspace(-0.5, 0.5, 201) * step[0] if averaged else np.zeros(1))
-        u = (places[:, None] - y.beta[0].numpy() - y.alpha[0, 0].numpy() * v) / y.alpha[0, 1].numpy()
-        at = np.exp(first.log_pdf(v) + second.log_pdf(u)) @ np.full(4001, v[1] - v[0]) / abs(y.alpha[0, 1].numpy())
+        places = values[0, k].numpy() + (
+            np.linspace(-0.5, 0.5, 201) * step[0] if averaged else np.zeros(1)
+        )
+        u = (places[:, None] - y.beta[0].numpy() - y.alpha[0, 0].numpy() * v) / y.alpha[
+            0, 1
+        ].numpy()
+        at = (
+            np.exp(first.log_pdf(v) + second.log_pdf(u))
+            @ np.full(4001, v[1] - v[0])
+            / abs(y.alpha[0, 1].numpy())
+        )
         mean = np.sum(at * np.r_[0.5, np.ones(199), 0.5]) / 200 if averaged else at[0]
         assert_allclose(q[0, k], mean, rtol=2e-5 if averaged else 1e-8)
 
@@ -166,29 +213,41 @@ def test_densities_match_histograms():
 
 
 def test_invariances():
-    """Permuting the variables with their shapes; mirroring one with its shape; scaling what is not there."""
+    """Permuting the variables with their shapes; mirroring one with its shape; scaling what is not
+    there.
+    """
     y, site = projections("skew_normal", 3), SITES["laplace"].site()
     for route, size in (("frequency_sum", 64), ("spectral", 256), ("lattice", 256)):
         value = by_route("skew_normal", y, site, route, size)
         order = [2, 0, 1]
-        permuted = y._replace(alpha=tf.gather(y.alpha, order, axis=1), theta=tf.gather(y.theta, order))
+        permuted = y._replace(
+            alpha=tf.gather(y.alpha, order, axis=1), theta=tf.gather(y.theta, order)
+        )
         assert_allclose(by_route("skew_normal", permuted, site, route, size), value, rtol=1e-11)
         sign = tf.constant([1.0, -1.0, 1.0], tf.float64)
         mirrored = y._replace(alpha=y.alpha * sign, theta=y.theta * sign[:, None])
         assert_allclose(by_route("skew_normal", mirrored, site, route, size), value, rtol=1e-9)
         shift = tf.constant(0.37, tf.float64)
         moved = laplace_site(site.parameters[0] + shift, site.parameters[1])
-        assert_allclose(by_route("skew_normal", y._replace(beta=y.beta + shift), moved, route, size), value, rtol=1e-9)
+        assert_allclose(
+            by_route("skew_normal", y._replace(beta=y.beta + shift), moved, route, size),
+            value,
+            rtol=1e-9,
+        )
 
 
 def test_noise_is_one_more_normal_variable():
     y, site = projections("skew_normal", 2, noise=True), SITES["logistic"].site()
     wide = Projections(
-        tf.concat([y.alpha, tf.sqrt(y.noise)[:, None]], axis=1), y.beta, tf.concat([y.theta, [[0.0]]], axis=0)
+        tf.concat([y.alpha, tf.sqrt(y.noise)[:, None]], axis=1),
+        y.beta,
+        tf.concat([y.theta, [[0.0]]], axis=0),
     )
     for route, size in (("frequency_sum", 64), ("spectral", 256), ("lattice", 256)):
         assert_allclose(
-            by_route("skew_normal", y, site, route, size), by_route("skew_normal", wide, site, route, size), atol=1e-9
+            by_route("skew_normal", y, site, route, size),
+            by_route("skew_normal", wide, site, route, size),
+            atol=1e-9,
         )
 
 
@@ -204,23 +263,40 @@ def test_normal_base_is_the_gaussian_expectation(route):
 def test_any_site_goes_by_the_grid():
     """A spike and slab prior, which has no transform."""
     y = projections("skew_normal", 2)
-    log_g = lambda values: np.log(0.3 * stats.norm.pdf(values, 0, 2.0) + 0.7 * stats.norm.pdf(values, 0, 0.2))  # noqa: E731
+    log_g = lambda values: np.log(  # noqa: E731
+        0.3 * stats.norm.pdf(values, 0, 2.0) + 0.7 * stats.norm.pdf(values, 0, 0.2)
+    )  # noqa: E731
 
     def smooth(values: tf.Tensor) -> tf.Tensor:
-        normal = [np.log(w / s / np.sqrt(2 * np.pi)) - 0.5 * (values / s) ** 2 for w, s in ((0.3, 2.0), (0.7, 0.2))]
+        normal = [
+            np.log(w / s / np.sqrt(2 * np.pi)) - 0.5 * (values / s) ** 2
+            for w, s in ((0.3, 2.0), (0.7, 0.2))
+        ]
         return tf.reduce_logsumexp(tf.stack(normal), axis=0)
 
     ours = by_route("skew_normal", y, Site(smooth), "spectral", 1024)
-    first = [reference.expectation(log_g, densities("skew_normal", 2), y.alpha[n].numpy(), float(y.beta[n]), panels=24)
-             for n in range(2)]  # fmt: skip
+    first = [
+        reference.expectation(
+            log_g, densities("skew_normal", 2), y.alpha[n].numpy(), float(y.beta[n]), panels=24
+        )
+        for n in range(2)
+    ]
     assert_allclose(ours[:2], first, atol=1e-6)
 
 
 def test_far_and_narrow_projections():
-    """Means of a hundred standard deviations, tiny and huge spreads, exactly zero weights: finite, and the limit."""
+    """Means of a hundred standard deviations, tiny and huge spreads, exactly zero weights: finite,
+    and the limit.
+    """
     alpha = tf.constant([[1e-9, 0.0], [0.3, 1e-7], [200.0, 50.0], [0.0, 1.0]], tf.float64)
-    beta, theta = tf.constant([0.4, 60.0, -500.0, 0.0], tf.float64), tf.constant([[2.0], [-3.0]], tf.float64)
-    y, site = Projections(alpha, beta, theta), logistic_site(tf.constant([1.0, -1.0, 2.0, 1.0], tf.float64))
+    beta, theta = (
+        tf.constant([0.4, 60.0, -500.0, 0.0], tf.float64),
+        tf.constant([[2.0], [-3.0]], tf.float64),
+    )
+    y, site = (
+        Projections(alpha, beta, theta),
+        logistic_site(tf.constant([1.0, -1.0, 2.0, 1.0], tf.float64)),
+    )
     fine = spectral_expectation(SKEW.characteristic, y, site, 9.5, 2**14)
     for route, size, tolerance in (("frequency_sum", 128, 1e-9), ("lattice", 4096, 1e-3)):
         ours = by_route("skew_normal", y, site, route, size)
@@ -229,14 +305,18 @@ def test_far_and_narrow_projections():
 
 
 def test_sites_far_from_the_mean_are_not_seen_one_period_on():
-    """Outliers, for the sums that are periodic; Student-t sites go by the grid, which is centred on the mean."""
+    """Outliers, for the sums that are periodic; Student-t sites go by the grid, which is centred on
+    the mean.
+    """
     beta = tf.constant([-300.0, -40.0, -9.0, 25.0, 1000.0], tf.float64)
     y = projections("skew_normal", 3)._replace(beta=beta)
     zero, one = tf.zeros([5], tf.float64), tf.ones([5], tf.float64)
     assert student_t_site(zero, one, 4.0 * one).kernel is None
     for site in (logistic_site(one), logistic_site(-one), laplace_site(zero, one)):
         fine = spectral_expectation(SKEW.characteristic, y, site, 9.5, 2**12)
-        assert_allclose(by_route("skew_normal", y, site, "frequency_sum", 64), fine, rtol=1e-8, atol=1e-9)
+        assert_allclose(
+            by_route("skew_normal", y, site, "frequency_sum", 64), fine, rtol=1e-8, atol=1e-9
+        )
 
 
 def test_single_precision():
@@ -246,7 +326,9 @@ def test_single_precision():
         for route, size in (("frequency_sum", 64), ("spectral", 256), ("lattice", 256)):
             ours = by_route(name, single, case.site(tf.float32), route, size)
             assert ours.dtype == tf.float32
-            assert_allclose(ours, by_route(name, double, case.site(), route, size), rtol=1e-4, atol=1e-4)
+            assert_allclose(
+                ours, by_route(name, double, case.site(), route, size), rtol=1e-4, atol=1e-4
+            )
 
 
 def test_gaussian_site_needs_moments_alone():

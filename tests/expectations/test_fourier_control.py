@@ -46,18 +46,27 @@ def test_route_is_the_best_that_base_and_site_allow():
 
 @pytest.mark.exhaustive
 def test_a_lattice_that_misses_mass_is_noticed_and_widened():
-    """By `expectation` itself, eagerly and compiled; heavy tails are widened as far as that goes."""
+    """By `expectation` itself, eagerly and compiled; heavy tails are widened as far as that
+    goes.
+    """
     assert float(tf.reduce_max(missed_mass(SKEW.cdf, Y, 2.0))) > 1e-2
     R = float(widen(SKEW.cdf, Y, 2.0))
     assert R == 8.0 and float(tf.reduce_max(missed_mass(SKEW.cdf, Y, R))) < 1e-7
     assert float(widen(SKEW.cdf, Y, 9.5)) == 9.5
     exact = by_route("skew_normal", Y, LOGISTIC, "frequency_sum", 128)
     narrow = lattice_expectation(SKEW.cdf, Y, LOGISTIC, 2.0, 1024)
-    run = lambda alpha: expectation(variables(SKEW), Y._replace(alpha=alpha), LOGISTIC, 2.0, "lattice", 1024)  # noqa: E731
+    run = lambda alpha: expectation(  # noqa: E731
+        variables(SKEW), Y._replace(alpha=alpha), LOGISTIC, 2.0, "lattice", 1024
+    )  # noqa: E731
     for wide in (run(Y.alpha), tf.function(run)(Y.alpha)):
         assert np.max(np.abs(wide - exact)) < 1e-4 < 1e-3 < np.max(np.abs(narrow - exact))
     heavy = StudentTBase()
-    assert float(widen(heavy.cdf, Y._replace(theta=tf.fill([3, 1], tf.constant(2.2, tf.float64))), 8.0)) == 512.0
+    assert (
+        float(
+            widen(heavy.cdf, Y._replace(theta=tf.fill([3, 1], tf.constant(2.2, tf.float64))), 8.0)
+        )
+        == 512.0
+    )
 
 
 GROWING = Site(smooth=lambda y, c: -tf.exp(c * y), parameters=(tf.ones([5], tf.float64),))
@@ -65,7 +74,9 @@ GROWING = Site(smooth=lambda y, c: -tf.exp(c * y), parameters=(tf.ones([5], tf.f
 
 @pytest.mark.parametrize("route", ["spectral", "lattice"])
 def test_growth_beyond_the_grid_is_noticed(route):
-    """E exp(y) for spreads of 0.3 and 1, where the grid is wide enough, and of 6 and 20, where its ends are rounding."""
+    """E exp(y) for spreads of 0.3 and 1, where the grid is wide enough, and of 6 and 20, where its
+    ends are rounding.
+    """
     alpha = tf.constant([[0.3], [1.0], [6.0], [20.0], [0.1]], tf.float64)
     y = Projections(alpha, tf.zeros([5], tf.float64), tf.constant([[0.0]], tf.float64))
     with tf.GradientTape() as tape:
@@ -81,7 +92,9 @@ def test_growth_beyond_the_grid_is_noticed(route):
 def test_range_of_the_tail_is_wide_enough():
     for name in ("normal", "laplace", "logistic", "skew_normal", "generalized_normal"):
         base, y = base_variable(name), projections(name, 3)
-        assert float(tf.reduce_max(missed_mass(base.cdf, y, tf.reduce_max(base.tail(y.theta))))) < 1e-7
+        assert (
+            float(tf.reduce_max(missed_mass(base.cdf, y, tf.reduce_max(base.tail(y.theta))))) < 1e-7
+        )
 
 
 PEAK = Path("/proc/self/clear_refs")
@@ -89,14 +102,20 @@ PEAK = Path("/proc/self/clear_refs")
 
 def _status(key: str) -> int:
     """A size of this process, in bytes."""
-    line = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith(key))
+    line = next(
+        line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith(key)
+    )
     return 1024 * int(line.split()[1])
 
 
 @pytest.mark.exhaustive
-@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="resets and reads the peak in /proc/self")
+@pytest.mark.skipif(
+    not sys.platform.startswith("linux"), reason="resets and reads the peak in /proc/self"
+)
 def test_memory_stays_under_the_limit():
-    """The peak of value and gradient of 24 sites of 40 dimensions, of which the limit allows some seven at once."""
+    """The peak of value and gradient of 24 sites of 40 dimensions, of which the limit allows some
+    seven at once.
+    """
     base, rng = SKEW, np.random.default_rng(0)
     limit = 7.5 * 16.0 * 40 * 1025 * base.work
     alpha, theta = tf.constant(rng.normal(size=(24, 40))), base.start(40)
@@ -112,7 +131,9 @@ def test_memory_stays_under_the_limit():
 
     compiled = tf.function(both).get_concrete_function(alpha)
     gc.collect()
-    getattr(ctypes.CDLL(None), "malloc_trim", int)(0)  # else the peak hides in what earlier tests have freed
+    getattr(ctypes.CDLL(None), "malloc_trim", int)(
+        0
+    )  # else the peak hides in what earlier tests have freed
     try:
         PEAK.write_text("5")
     except OSError:
@@ -123,18 +144,35 @@ def test_memory_stays_under_the_limit():
 
 
 BAD = {
-    "K of 1000 on the lattice": (lambda: lattice_expectation(SKEW.cdf, Y, ANY, 9.5, 1000), "K=1000.*power of two"),
-    "K of 1000 for the density": (lambda: spectral_density(SKEW.characteristic, Y, 9.5, 1000), "power of two"),
+    "K of 1000 on the lattice": (
+        lambda: lattice_expectation(SKEW.cdf, Y, ANY, 9.5, 1000),
+        "K=1000.*power of two",
+    ),
+    "K of 1000 for the density": (
+        lambda: spectral_density(SKEW.characteristic, Y, 9.5, 1000),
+        "power of two",
+    ),
     "K of 0": (lambda: spectral_density(SKEW.characteristic, Y, 9.5, 0), "power of two"),
-    "K of 64.0": (lambda: spectral_expectation(SKEW.characteristic, Y, ANY, 9.5, 64.0), "power of two"),
-    "one frequency": (lambda: frequency_sum_expectation(SKEW.characteristic, Y, LOGISTIC, 9.5, 1), "two frequencies"),
-    "no transform of the site": (lambda: frequency_sum_expectation(SKEW.characteristic, Y, ANY, 9.5), "use the route"),
+    "K of 64.0": (
+        lambda: spectral_expectation(SKEW.characteristic, Y, ANY, 9.5, 64.0),
+        "power of two",
+    ),
+    "one frequency": (
+        lambda: frequency_sum_expectation(SKEW.characteristic, Y, LOGISTIC, 9.5, 1),
+        "two frequencies",
+    ),
+    "no transform of the site": (
+        lambda: frequency_sum_expectation(SKEW.characteristic, Y, ANY, 9.5),
+        "use the route",
+    ),
     "the route of no transform": (
         lambda: choose_route(variables(SKEW), ANY, "frequency_sum"),
         "needs .*transform of the site.*use route='spectral'",
     ),
     "the route of no cdf": (
-        lambda: expectation(variables(base_variable("variance_gamma")), Y, LOGISTIC, 9.5, "lattice"),
+        lambda: expectation(
+            variables(base_variable("variance_gamma")), Y, LOGISTIC, 9.5, "lattice"
+        ),
         "a cdf of the base.*'frequency_sum'",
     ),
     "nothing known of the base": (
@@ -143,7 +181,10 @@ BAD = {
     ),
     "too much for the memory": (
         lambda: lattice_expectation(SKEW.cdf, Y, ANY, 9.5, 2**14, memory=2.0**16),
-        "D = 3 dimensions and 16385 points takes 9 MiB, more than the memory limit of 0.0625 MiB: raise memory",
+        (
+            "D = 3 dimensions and 16385 points takes 9 MiB, more than the memory limit of 0.0625"
+            " MiB: raise memory"
+        ),
     ),
     "beta of two columns": (
         lambda: lattice_expectation(SKEW.cdf, Y._replace(beta=Y.beta[:, None]), ANY, 9.5),
@@ -154,7 +195,9 @@ BAD = {
         "beta has shape .* 5 entries",
     ),
     "parameters too short": (
-        lambda: spectral_expectation(SKEW.characteristic, Y, SITES["logistic"].make(tf.ones([2], tf.float64)), 9.5),
+        lambda: spectral_expectation(
+            SKEW.characteristic, Y, SITES["logistic"].make(tf.ones([2], tf.float64)), 9.5
+        ),
         "parameter 0 of the site",
     ),
     "theta too short": (

@@ -1,4 +1,6 @@
-"""Gradients of the three routes against finite differences, in blocks, compiled; products and blocks by themselves."""
+"""Gradients of the three routes against finite differences, in blocks, compiled; products and
+blocks by themselves.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ WEIGHTS = tf.constant([1.0, -0.5, 2.0, 0.7, 1.3], tf.float64)
 
 
 def function_of(name: str, site: str, y: Projections, route: str, **options):
-    """The weighted sum over sites as a function of alpha, beta, noise, the parameters of the site, and theta if any."""
+    """The weighted sum over sites as a function of alpha, beta, noise, the parameters of the site,
+    and theta if any.
+    """
     frozen, case = y.scale, SITES[site]
     R = tf.reduce_max(base_variable(name).tail(y.theta))
     point = [y.alpha, y.beta, y.noise, *(tf.constant(part) for part in case.parameters)]
@@ -30,7 +34,9 @@ def function_of(name: str, site: str, y: Projections, route: str, **options):
         parameters = rest[: len(case.parameters)]
         moved = Projections(alpha, beta, theta, noise, frozen)
         made = case.make(*parameters)
-        each = expectation(variables(base_variable(name)), moved, made, R, route, SIZE[route], **options)
+        each = expectation(
+            variables(base_variable(name)), moved, made, R, route, SIZE[route], **options
+        )
         return tf.reduce_sum(WEIGHTS * each)
 
     return value, point
@@ -44,7 +50,9 @@ def gradient(value, point):
 
 
 def differences(value, point, rng, count=2, h=1e-5):
-    """Slopes along some random directions in all arguments at once, one argument at a time: (autodiff's pairing, numeric)."""
+    """Slopes along some random directions in all arguments at once, one argument at a time:
+    (autodiff's pairing, numeric).
+    """
     compiled = tf.function(value)
     for place, part in enumerate(point):
         for _ in range(count):
@@ -89,14 +97,18 @@ def test_gradients_in_the_shape_by_transforms(name, rng):
 @pytest.mark.parametrize("route", ROUTES)
 def test_blocks_give_the_same_numbers(route):
     """Two sites a block; with a block for all; traced with an unknown number of sites."""
-    name = "generalized_normal" if route == "lattice" else "skew_normal"  # Owen's T takes long to trace
+    name = (
+        "generalized_normal" if route == "lattice" else "skew_normal"
+    )  # Owen's T takes long to trace
     y, site = projections(name, 3, noise=True), SITES["laplace"]
     one = 16 * 4 * (SIZE[route] + 1) * base_variable(name).work
     results = []
     for memory in (2.0**30, 2.0 * one):
         value, point = function_of(name, "laplace", y, route, memory=memory)
         results.append([value(*point), *gradient(value, point)])
-    results.append(tf.function(lambda *point: [value(*point), *gradient(value, list(point))])(*point))
+    results.append(
+        tf.function(lambda *point: [value(*point), *gradient(value, list(point))])(*point)
+    )
     for other in results[1:]:
         for left, right in zip(results[0], other):
             assert_allclose(left, right, rtol=1e-11, atol=1e-12)
@@ -104,17 +116,23 @@ def test_blocks_give_the_same_numbers(route):
 
     def unknown(alpha, beta, *parameters):
         free_y = Projections(alpha, beta, y.theta)
-        return tf.reduce_sum(by_route(name, free_y, site.make(*parameters), route, SIZE[route], memory=2.0 * one))
+        return tf.reduce_sum(
+            by_route(name, free_y, site.make(*parameters), route, SIZE[route], memory=2.0 * one)
+        )
 
     traced = tf.function(unknown, input_signature=free)(
         y.alpha, y.beta, *(tf.constant(part) for part in site.parameters)
     )
-    expected = tf.reduce_sum(by_route(name, y._replace(noise=None), site.site(), route, SIZE[route]))
+    expected = tf.reduce_sum(
+        by_route(name, y._replace(noise=None), site.site(), route, SIZE[route])
+    )
     assert_allclose(traced, expected, rtol=1e-12)
 
 
 def test_a_weight_of_zero_has_the_right_gradient():
-    """By symmetry it vanishes for a symmetric base; for the lattice, where all mass is in one cell, it is zero too."""
+    """By symmetry it vanishes for a symmetric base; for the lattice, where all mass is in one cell,
+    it is zero too.
+    """
     for route in ROUTES:
         y = projections("logistic", 3, noise=True)
         y = y._replace(alpha=y.alpha * tf.constant([1.0, 0.0, 1.0], tf.float64))
@@ -133,18 +151,26 @@ def test_product_never_divides(dtype, rng):
     factors = tf.constant(factors)
     with tf.GradientTape() as tape:
         tape.watch(factors)
-        total = tf.reduce_sum(tf.abs(product(factors)) ** 2) + tf.reduce_sum(tf.math.real(product(factors)))
+        total = tf.reduce_sum(tf.abs(product(factors)) ** 2) + tf.reduce_sum(
+            tf.math.real(product(factors))
+        )
     assert_allclose(product(factors), np.prod(factors.numpy(), axis=1))
     with tf.GradientTape() as other:
         other.watch(factors)
         expected = tf.reduce_prod(factors, axis=1)
-        literal = tf.reduce_sum(tf.math.real(expected * tf.math.conj(expected))) + tf.reduce_sum(tf.math.real(expected))
+        literal = tf.reduce_sum(tf.math.real(expected * tf.math.conj(expected))) + tf.reduce_sum(
+            tf.math.real(expected)
+        )
     assert_allclose(tape.gradient(total, factors), other.gradient(literal, factors), atol=1e-13)
 
 
 @pytest.mark.parametrize("rows", [1, 3, 7, 20])
 def test_map_blocks(rows, rng):
-    x, z, c = tf.constant(rng.normal(size=(7, 2))), tf.constant(rng.normal(size=7)), tf.constant(rng.normal(size=2))
+    x, z, c = (
+        tf.constant(rng.normal(size=(7, 2))),
+        tf.constant(rng.normal(size=7)),
+        tf.constant(rng.normal(size=2)),
+    )
     function = lambda x, z, c: tf.reduce_sum(tf.sin(x * c), axis=1) * z  # noqa: E731
     with tf.GradientTape(persistent=True) as tape:
         tape.watch([x, z, c])

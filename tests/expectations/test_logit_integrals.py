@@ -42,7 +42,9 @@ def test_moments_against_integrals(sigma):
     assert_allclose(found, expected, rtol=1e-12, atol=1e-12)
     exact = [ref.integral(ref.bernoulli_logit(0.0), mean, sigma) for mean in h[:4]]
     assert_allclose(found[0, :4], exact, rtol=1e-12, atol=1e-12)
-    assert_allclose(li.softplus_mean(tf.constant(h), sigma + tf.zeros_like(h)), found[0], rtol=1e-15)
+    assert_allclose(
+        li.softplus_mean(tf.constant(h), sigma + tf.zeros_like(h)), found[0], rtol=1e-15
+    )
 
 
 @pytest.mark.parametrize("sigma", SIGMAS[1:])
@@ -52,7 +54,9 @@ def test_identities_of_price(sigma):
     assert_allclose(found.d_s, sigma * found.d_hh, rtol=1e-9, atol=1e-12)
     up, down = (moments(means(sigma) + shift, sigma) for shift in (step, -step))
     assert_allclose(found.d_hs, sigma * (up.d_hh - down.d_hh) / (2 * step), rtol=1e-5, atol=1e-9)
-    assert_allclose(found.d_ss, found.d_hh + sigma * (up.d_hs - down.d_hs) / (2 * step), rtol=1e-5, atol=1e-9)
+    assert_allclose(
+        found.d_ss, found.d_hh + sigma * (up.d_hs - down.d_hs) / (2 * step), rtol=1e-5, atol=1e-9
+    )
 
 
 def test_no_step_where_the_rules_change():
@@ -63,7 +67,10 @@ def test_no_step_where_the_rules_change():
 
 
 def test_each_element_by_its_own_rule_and_any_shape():
-    h, sigma = np.random.default_rng(0).normal(size=(2, 3, 4, 5)) * np.array([3.0, 4.0])[:, None, None, None]
+    h, sigma = (
+        np.random.default_rng(0).normal(size=(2, 3, 4, 5))
+        * np.array([3.0, 4.0])[:, None, None, None]
+    )
     found = li.softplus_moments(tf.constant(h), tf.constant(sigma))
     assert np.any(np.abs(sigma) < 1.0) and np.any(sigma > 1.0) and np.any(sigma < -1.0)
     for index in [(0, 0, 0), (2, 3, 4), (1, 2, 3)]:
@@ -78,7 +85,9 @@ def test_blocks_change_nothing(sizes, monkeypatch):
     h, sigma = tf.constant(np.linspace(-20.0, 20.0, 50)), tf.constant(np.geomspace(0.1, 30.0, 50))
     expected = [*li.softplus_moments(h, sigma), *li.softplus_moments(h[:3], sigma[:3])]
     monkeypatch.setattr(li, "_BLOCK", 7)
-    blocks = tf.function(li.softplus_moments, input_signature=[tf.TensorSpec([sizes], tf.float64)] * 2)
+    blocks = tf.function(
+        li.softplus_moments, input_signature=[tf.TensorSpec([sizes], tf.float64)] * 2
+    )
     few = li.softplus_moments if sizes else blocks
     for left, right in zip([*blocks(h, sigma), *few(h[:3], sigma[:3])], expected):
         assert_allclose(left, right, rtol=1e-13, atol=1e-15)
@@ -106,7 +115,9 @@ def test_graphs_with_and_without_sizes(dtype, tolerance):
     expected = li.softplus_moments(tf.constant(h), tf.constant(sigma))
     for shape in [None], [41]:
         traced = tf.function(li.softplus_moments, input_signature=[tf.TensorSpec(shape, dtype)] * 2)
-        for field, left, right in zip(expected._fields, traced(tf.cast(h, dtype), tf.cast(sigma, dtype)), expected):
+        for field, left, right in zip(
+            expected._fields, traced(tf.cast(h, dtype), tf.cast(sigma, dtype)), expected
+        ):
             assert left.dtype == dtype
             assert_allclose(left, right, rtol=tolerance, atol=tolerance, err_msg=field)
 
@@ -135,7 +146,19 @@ def test_gradient_of_the_mean(traced):
 
 @pytest.mark.parametrize("sigma", [0.3, 1.0, 3.0, 7.0, 12.0, 20.0, 50.0, 300.0])
 def test_log_predictive_density_in_the_tail(sigma):
-    h = np.array([5.0, 0.0, -5.0, -60.0, -3.8 * sigma, -5.0 * sigma, -20.0 * sigma, -0.49 * sigma**2, -0.51 * sigma**2])
+    h = np.array(
+        [
+            5.0,
+            0.0,
+            -5.0,
+            -60.0,
+            -3.8 * sigma,
+            -5.0 * sigma,
+            -20.0 * sigma,
+            -0.49 * sigma**2,
+            -0.51 * sigma**2,
+        ]
+    )
     found = li.log_sigmoid_mean(tf.constant(h), sigma + tf.zeros_like(h))
     expected = [ref.log_predictive(ref.bernoulli_logit(1.0), mean, sigma) for mean in h]
     assert_allclose(found, expected, rtol=1e-9, atol=1e-9)

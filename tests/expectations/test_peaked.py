@@ -25,7 +25,9 @@ def panels(g, m, spread, width):
     x, weights = np.polynomial.legendre.leggauss(16)
     half = 0.5 * np.diff(edges)[:, None]
     f = 0.5 * (edges[1:] + edges[:-1])[:, None] + half * x
-    return np.sum(half * weights * g(f, width) * np.exp(-0.5 * ((f - m) / spread) ** 2)) / (spread * np.sqrt(2 * np.pi))
+    return np.sum(half * weights * g(f, width) * np.exp(-0.5 * ((f - m) / spread) ** 2)) / (
+        spread * np.sqrt(2 * np.pi)
+    )
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -1,4 +1,6 @@
-"""Bounds of log(1 + e^x) by quadratic pieces: the best one, the convex one, and their expectations."""
+"""Bounds of log(1 + e^x) by quadratic pieces: the best one, the convex one, and their
+expectations.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,12 @@ from scipy.integrate import quad
 from gpflow_decoupled.errors import DataError
 from gpflow_decoupled.expectations import logit_integrals, piecewise
 
-GAPS = {4: 3.295e-2, 6: 7.422e-3, 10: 1.310e-3, 20: 1.421429e-4}  # Khan 2014's 20 pieces are not the best ones
+GAPS = {
+    4: 3.295e-2,
+    6: 7.422e-3,
+    10: 1.310e-3,
+    20: 1.421429e-4,
+}  # Khan 2014's 20 pieces are not the best ones
 CONVEX_GAPS = {4: 5.114e-2, 6: 1.3156e-2, 10: 2.580e-3, 20: 3.0406e-4}
 KNOTS = [0.0, 0.6905, 1.2263, 1.7508, 2.3083, 2.9379, 3.6933, 4.6713, 6.1010, 8.8586]
 
@@ -31,12 +38,19 @@ def test_pieces_are_above_by_the_gap_at_most(number, convex):
     else:
         assert_allclose(pieces.gap, GAPS[number], rtol=5e-4 if number < 20 else 1e-6)
     assert len(pieces.a) == len(pieces.b) == len(pieces.c) == number == len(pieces.knots) + 1
-    x = np.concatenate([np.linspace(-40.0, 40.0, 80_001), pieces.knots, np.nextafter(pieces.knots, -np.inf)])
+    x = np.concatenate(
+        [np.linspace(-40.0, 40.0, 80_001), pieces.knots, np.nextafter(pieces.knots, -np.inf)]
+    )
     excess = bound(pieces, x) - np.logaddexp(0.0, x)
     assert np.min(excess) > -1e-14 and np.max(excess) < pieces.gap + 1e-14
     edges = [-60.0, *pieces.knots, 60.0]
     largest = [np.max(excess[(left < x) & (x < right)]) for left, right in zip(edges, edges[1:])]
-    assert_allclose(largest, pieces.gap, rtol=1e-3, err_msg="a piece with less of a gap than others could be longer")
+    assert_allclose(
+        largest,
+        pieces.gap,
+        rtol=1e-3,
+        err_msg="a piece with less of a gap than others could be longer",
+    )
 
 
 @pytest.mark.parametrize("number", CONVEX_GAPS)
@@ -71,7 +85,11 @@ def test_numbers_of_pieces_that_are_refused(number):
 def test_expectations_piece_by_piece(number, sigma, convex):
     pieces = piecewise.softplus_pieces(number, convex)
     for h in [-9.0, 0.3, 2.0, 30.0]:
-        edges = [h - 13.0 * sigma, *pieces.knots[np.abs(pieces.knots - h) < 13.0 * sigma], h + 13.0 * sigma]
+        edges = [
+            h - 13.0 * sigma,
+            *pieces.knots[np.abs(pieces.knots - h) < 13.0 * sigma],
+            h + 13.0 * sigma,
+        ]
         expected = 0.0
         for left, right in zip(edges, edges[1:]):
             middle = np.array([0.5 * (left + right)])
@@ -79,10 +97,14 @@ def test_expectations_piece_by_piece(number, sigma, convex):
 
             def integrand(x: float, r: int = r, h: float = h) -> float:
                 value = pieces.a[r] * x**2 + pieces.b[r] * x + pieces.c[r]
-                return value * np.exp(-0.5 * ((x - h) / sigma) ** 2) / (np.sqrt(2.0 * np.pi) * sigma)
+                return (
+                    value * np.exp(-0.5 * ((x - h) / sigma) ** 2) / (np.sqrt(2.0 * np.pi) * sigma)
+                )
 
             cuts = [point for point in (h - sigma, h, h + sigma) if left < point < right]
-            expected += quad(integrand, left, right, epsabs=1e-14, epsrel=1e-12, points=cuts or None, limit=400)[0]
+            expected += quad(
+                integrand, left, right, epsabs=1e-14, epsrel=1e-12, points=cuts or None, limit=400
+            )[0]
         here, deviation = tf.constant([h], tf.float64), tf.constant([sigma], tf.float64)
         found = piecewise.piecewise_mean(here, deviation, number, convex)
         assert_allclose(found[0], expected, rtol=1e-10, atol=1e-12)
@@ -95,23 +117,34 @@ def test_expectations_piece_by_piece(number, sigma, convex):
 def test_within_the_gap_of_the_exact_expectation(sigma, convex):
     h = tf.constant(np.linspace(-25.0, 25.0, 101))
     deviation = sigma + tf.zeros_like(h)
-    excess = piecewise.piecewise_mean(h, deviation, convex=convex) - logit_integrals.softplus_mean(h, deviation)
-    assert np.min(excess) > -1e-12 and np.max(excess) < piecewise.softplus_pieces(20, convex).gap + 1e-12
+    excess = piecewise.piecewise_mean(h, deviation, convex=convex) - logit_integrals.softplus_mean(
+        h, deviation
+    )
+    assert (
+        np.min(excess) > -1e-12
+        and np.max(excess) < piecewise.softplus_pieces(20, convex).gap + 1e-12
+    )
 
 
 @pytest.mark.parametrize("weight", [0.1, 10.0, 1000.0])
 def test_no_quadratic_makes_the_best_bound_convex(weight):
-    """Which is why it is kept out of the dual: f_hh + c is negative at a small sigma, next to a knot, for every c (V29)."""
+    """Which is why it is kept out of the dual: f_hh + c is negative at a small sigma, next to a
+    knot, for every c (V29).
+    """
     gap, knots = piecewise.softplus_pieces(20).gap, piecewise.softplus_pieces(20).knots
     sigma = np.sqrt(0.02 * gap / weight)
     at = piecewise.piecewise_moments(tf.constant(knots[12:14] - sigma), tf.constant([sigma, sigma]))
     assert np.all(at.d_hh + weight < 0.0)
-    assert np.all(at.d_s < 0.0), "more variance lowers the expected loss there, so that a step need not ascend"
+    assert np.all(at.d_s < 0.0), (
+        "more variance lowers the expected loss there, so that a step need not ascend"
+    )
 
 
 @pytest.mark.parametrize("sigma", [1e-3, 0.02, 0.3, 2.0, 20.0])
 def test_expectations_of_the_convex_bound_are_convex(sigma):
-    h = tf.constant(np.concatenate([np.linspace(-30.0, 30.0, 601), piecewise.softplus_pieces(20, True).knots]))
+    h = tf.constant(
+        np.concatenate([np.linspace(-30.0, 30.0, 601), piecewise.softplus_pieces(20, True).knots])
+    )
     at = piecewise.piecewise_moments(h, sigma + tf.zeros_like(h), convex=True)
     half, difference = 0.5 * (at.d_hh + at.d_ss), 0.5 * (at.d_hh - at.d_ss)
     least = half - np.sqrt(difference**2 + at.d_hs**2)

@@ -26,8 +26,16 @@ BAD = [
     (np.zeros((2, 3, 1)), {}, r"beta has shape \[2, 3, 1\], but must be \[M, D\]\.$"),
     (np.zeros((0, 2)), {}, r"beta is empty \(shape \[0, 2\]\)"),
     (np.zeros((2, 0)), {}, r"beta is empty \(shape \[2, 0\]\)"),
-    ([[0.0, 1.0], [np.nan, 1.0]], {}, "beta has NaN or infinite values in 1 of 2 rows, row 1 first: remove"),
-    ([[0.0, np.inf], [2.0, 1.0]], {}, "beta has NaN or infinite values in 1 of 2 rows, row 0 first: remove"),
+    (
+        [[0.0, 1.0], [np.nan, 1.0]],
+        {},
+        "beta has NaN or infinite values in 1 of 2 rows, row 1 first: remove",
+    ),
+    (
+        [[0.0, np.inf], [2.0, 1.0]],
+        {},
+        "beta has NaN or infinite values in 1 of 2 rows, row 0 first: remove",
+    ),
     (GOOD, {"num_dims": 3}, "beta has 2 columns, the inputs X have 3: use the columns of X"),
     (
         GOOD.astype(np.float32),
@@ -51,7 +59,9 @@ def test_bad_points_are_refused(Z, options: dict, message: str, as_tensor: bool)
 
 
 def test_ragged_lists_are_refused() -> None:
-    with pytest.raises(DataError, match=r"beta is ragged: give all rows the same length; pass a matrix"):
+    with pytest.raises(
+        DataError, match=r"beta is ragged: give all rows the same length; pass a matrix"
+    ):
         check_inducing([[1.0], [1.0, 2.0]], "beta")
 
 
@@ -78,7 +88,8 @@ def test_first_equal_row(rng: np.random.Generator) -> None:
     expected = [next(j for j in range(200) if np.array_equal(rows[j], row)) for row in rows]
     np.testing.assert_array_equal(first_equal_row(rows), expected)
     np.testing.assert_array_equal(
-        rows_in(rows, rows[:5]), [any(np.array_equal(row, other) for other in rows[:5]) for row in rows]
+        rows_in(rows, rows[:5]),
+        [any(np.array_equal(row, other) for other in rows[:5]) for row in rows],
     )
 
 
@@ -88,7 +99,9 @@ def test_disjoint_sets_pass_silently() -> None:
 
 def test_some_common_rows_warn() -> None:
     gamma = np.concatenate([GOOD + 0.5, GOOD[1:]])
-    with pytest.warns(UserWarning, match=r"2 of the 5 rows of gamma are also rows.*given=beta") as record:
+    with pytest.warns(
+        UserWarning, match=r"2 of the 5 rows of gamma are also rows.*given=beta"
+    ) as record:
         check_disjoint(gamma, tf.Variable(GOOD))
     assert record[0].filename == __file__
 

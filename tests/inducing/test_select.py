@@ -72,8 +72,12 @@ def test_dtype_is_that_of_x(X: np.ndarray, method: str, kernel_dtype: type) -> N
 
 def test_tensors_and_lists_are_accepted(X: np.ndarray) -> None:
     expected = select(X, 10, Matern32(), given=X[:3])
-    np.testing.assert_array_equal(select(tf.constant(X), 10, Matern32(), given=tf.Variable(X[:3])), expected)
-    np.testing.assert_array_equal(select(X.tolist(), 10, Matern32(), given=X[:3].tolist()), expected)
+    np.testing.assert_array_equal(
+        select(tf.constant(X), 10, Matern32(), given=tf.Variable(X[:3])), expected
+    )
+    np.testing.assert_array_equal(
+        select(X.tolist(), 10, Matern32(), given=X[:3].tolist()), expected
+    )
 
 
 def test_greedy_takes_the_largest_conditional_variance(X: np.ndarray) -> None:
@@ -98,7 +102,9 @@ def test_greedy_given_beta_continues_where_beta_ends(X: np.ndarray) -> None:
 def test_greedy_leaves_no_point_far_from_all(X: np.ndarray) -> None:
     kernel = RBF(lengthscales=0.5)
     chosen = {method: select(X, 100, kernel, method=method) for method in METHODS}
-    left = {method: np.max(_conditional_variance(kernel, X, Z, 1e-6)) for method, Z in chosen.items()}
+    left = {
+        method: np.max(_conditional_variance(kernel, X, Z, 1e-6)) for method, Z in chosen.items()
+    }
     assert left["greedy_variance"] < 0.1 * min(left["random"], left["kmeans"])
 
 
@@ -139,9 +145,13 @@ def test_kmeans_centre_on_a_given_point_is_replaced() -> None:
     assert _rows(Z) <= _rows(X)
 
 
-@pytest.mark.parametrize("kernel", [Constant(), Linear(), RBF(lengthscales=100.0)], ids=lambda k: type(k).__name__)
+@pytest.mark.parametrize(
+    "kernel", [Constant(), Linear(), RBF(lengthscales=100.0)], ids=lambda k: type(k).__name__
+)
 def test_greedy_without_variance_left_completes_at_random(X: np.ndarray, kernel) -> None:
-    with pytest.warns(UserWarning, match=r"Only \d+ of M=50 points have any variance left .* are random rows"):
+    with pytest.warns(
+        UserWarning, match=r"Only \d+ of M=50 points have any variance left .* are random rows"
+    ):
         Z = select(X, 50, kernel)
     assert len(_rows(Z)) == 50 and _rows(Z) <= _rows(X)
 
@@ -159,7 +169,10 @@ def test_a_million_rows(method: str, rng: np.random.Generator) -> None:
     if method == "random":
         Z = select(X, 100, method=method)
     else:
-        message = "X has N=1000000 rows; .* looks at a random max_rows=20000 of them.*pass max_rows=1000000"
+        message = (
+            "X has N=1000000 rows; .* looks at a random max_rows=20000 of them.*pass"
+            " max_rows=1000000"
+        )
         with pytest.warns(UserWarning, match=message) as record:
             Z = select(X, 100, Matern32(), method=method)
         assert record[0].filename == __file__
@@ -176,7 +189,9 @@ def test_rare_rows_are_found_when_the_sample_has_too_few(method: str) -> None:
 
 
 def test_max_rows_above_n_looks_at_all_rows(X: np.ndarray) -> None:
-    np.testing.assert_array_equal(select(X, 10, Matern32(), max_rows=300), select(X, 10, Matern32()))
+    np.testing.assert_array_equal(
+        select(X, 10, Matern32(), max_rows=300), select(X, 10, Matern32())
+    )
 
 
 ONES = np.ones((5, 2))
@@ -191,8 +206,16 @@ BAD = [
     ((LINE, -3), {}, "M=-3 must be an integer"),
     ((LINE, 2.0), {}, "M=2.0 must be an integer"),
     ((LINE, 6), {}, "M=6 points cannot be chosen from the 5 rows of X: use M <= 5"),
-    ((ONES, 2), {}, "M=2 points cannot be chosen: only 1 of the 5 rows of X are distinct. Use M <= 1"),
-    ((LINE, 4), {"given": LINE[:2]}, "only 3 of the 5 rows of X are distinct and not in `given`. Use M <= 3"),
+    (
+        (ONES, 2),
+        {},
+        "M=2 points cannot be chosen: only 1 of the 5 rows of X are distinct. Use M <= 1",
+    ),
+    (
+        (LINE, 4),
+        {"given": LINE[:2]},
+        "only 3 of the 5 rows of X are distinct and not in `given`. Use M <= 3",
+    ),
     ((LINE, 2), {"given": LINE[[1, 1]]}, "given has 1 duplicate rows"),
     ((LINE, 2), {"given": ONES}, "given has 2 columns, the inputs X have 1"),
     ((LINE, 3), {"max_rows": 2}, "max_rows=2 is less than M=3"),
@@ -208,7 +231,9 @@ def test_bad_input_is_refused(method: str, arguments: tuple, options: dict, mess
 
 
 def test_unknown_method_lists_the_known_ones() -> None:
-    with pytest.raises(UnknownOptionError, match="'k-means' is not known.*'greedy_variance', 'kmeans', 'random'"):
+    with pytest.raises(
+        UnknownOptionError, match="'k-means' is not known.*'greedy_variance', 'kmeans', 'random'"
+    ):
         select(LINE, 2, method="k-means")
 
 
@@ -221,8 +246,14 @@ def test_unknown_method_lists_the_known_ones() -> None:
             r"has several outputs: .*kernel.latent_kernels\[0\]",
         ),
         ("rbf", "kernel is a str: pass a gpflow.kernels.Kernel"),
-        (Matern32(lengthscales=[1.0, 1.0]), "Matern32 cannot be evaluated on X with 3 columns.*lengthscales"),
-        (Matern32(active_dims=[7]), "Matern32 cannot be evaluated on X with 3 columns.*active_dims"),
+        (
+            Matern32(lengthscales=[1.0, 1.0]),
+            "Matern32 cannot be evaluated on X with 3 columns.*lengthscales",
+        ),
+        (
+            Matern32(active_dims=[7]),
+            "Matern32 cannot be evaluated on X with 3 columns.*active_dims",
+        ),
     ],
 )
 def test_unusable_kernels_are_refused(kernel, message: str) -> None:
@@ -231,13 +262,17 @@ def test_unusable_kernels_are_refused(kernel, message: str) -> None:
 
 
 def test_infinite_variance_is_refused() -> None:
-    with pytest.raises(DataError, match="Linear gives variances that are NaN, infinite or negative"):
+    with pytest.raises(
+        DataError, match="Linear gives variances that are NaN, infinite or negative"
+    ):
         select(1e200 * LINE, 2, Linear())
 
 
 def test_failed_factorisation_names_the_matrix(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(select.__globals__, "add_jitter", lambda matrix: matrix - 2.0)
-    with pytest.raises(NumericalError, match=r"k\(given, given\) \(3 x 3\) is not positive definite"):
+    with pytest.raises(
+        NumericalError, match=r"k\(given, given\) \(3 x 3\) is not positive definite"
+    ):
         select(LINE, 2, Matern32(), given=LINE[:3])
 
 

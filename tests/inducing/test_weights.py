@@ -1,4 +1,6 @@
-"""Weights as inducing variables, and the kernel of weights with a full prior covariance, against weight space in numpy."""
+"""Weights as inducing variables, and the kernel of weights with a full prior covariance, against
+weight space in numpy.
+"""
 
 from __future__ import annotations
 
@@ -29,9 +31,17 @@ BROAD = 1e4
 KERNELS = {  # name: (kernel, prior covariance, the columns that the weights multiply)
     "one variance": (lambda: gpflow.kernels.Linear(0.7), 0.7 * np.eye(3), X),
     "variances": (lambda: gpflow.kernels.Linear(V), np.diag(V), X),
-    "two columns": (lambda: gpflow.kernels.Linear(V[:2], active_dims=[2, 0]), np.diag(V[:2]), X[:, [2, 0]]),
+    "two columns": (
+        lambda: gpflow.kernels.Linear(V[:2], active_dims=[2, 0]),
+        np.diag(V[:2]),
+        X[:, [2, 0]],
+    ),
     "full": (lambda: LinearWeights(S), S, X),
-    "full, two columns": (lambda: LinearWeights(S[:2, :2], active_dims=[1, 2]), S[:2, :2], X[:, 1:]),
+    "full, two columns": (
+        lambda: LinearWeights(S[:2, :2], active_dims=[1, 2]),
+        S[:2, :2],
+        X[:, 1:],
+    ),
     "intercept": (
         lambda: gpflow.kernels.Linear(V) + gpflow.kernels.Constant(3.0),
         np.diag([*V, 3.0]),
@@ -57,12 +67,16 @@ def test_covariances_are_the_prior_and_its_product_with_the_inputs(name):
     kernel, weights = make(), Weights(len(covariance))
     expected = glm.inducing_matrices(np.linalg.inv(covariance), columns)
     assert_allclose(Kuu(weights, kernel), expected[0], rtol=1e-9, atol=1e-12)
-    assert_allclose(Kuu(weights, kernel, jitter=0.5), covariance + 0.5 * np.eye(len(covariance)), rtol=1e-12)
+    assert_allclose(
+        Kuu(weights, kernel, jitter=0.5), covariance + 0.5 * np.eye(len(covariance)), rtol=1e-12
+    )
     assert_allclose(Kuf(weights, kernel, X), expected[1], rtol=1e-9, atol=1e-12)
     assert_allclose(kernel(X, full_cov=False), expected[2], rtol=1e-9)
     assert_allclose(kernel(X), columns @ covariance @ columns.T, rtol=1e-10, atol=1e-12)
     batches = tf.reshape(tf.constant(X), [2, 6, 3])
-    assert_allclose(np.reshape(Kuf(weights, kernel, batches), [-1, 12]), expected[1], rtol=1e-9, atol=1e-12)
+    assert_allclose(
+        np.reshape(Kuf(weights, kernel, batches), [-1, 12]), expected[1], rtol=1e-9, atol=1e-12
+    )
 
 
 def test_kernel_of_a_full_prior_between_two_sets_and_in_batches():
@@ -71,7 +85,9 @@ def test_kernel_of_a_full_prior_between_two_sets_and_in_batches():
     expected = np.einsum("np,pq,bmq->nbm", X, S, other)
     assert_allclose(kernel(X, other), expected, rtol=1e-12)
     assert_allclose(kernel(other), np.einsum("bnp,pq,bmq->bnm", other, S, other), rtol=1e-12)
-    assert_allclose(kernel(other, full_cov=False), np.einsum("bnp,pq,bnq->bn", other, S, other), rtol=1e-12)
+    assert_allclose(
+        kernel(other, full_cov=False), np.einsum("bnp,pq,bnq->bn", other, S, other), rtol=1e-12
+    )
     assert_allclose(kernel.covariance, S, rtol=1e-12)
     assert_allclose(LinearWeights(np.diag(V))(X), gpflow.kernels.Linear(V)(X), rtol=1e-12)
 
@@ -105,7 +121,9 @@ def test_inference_is_exact_in_weight_space(name):
     mean, cov = _posterior(model)
     assert_allclose(mean, exact @ columns.T @ y[:, 0] / noise, rtol=1e-9)
     assert_allclose(cov, exact, rtol=1e-9, atol=1e-12)
-    evidence = glm.log_evidence(np.linalg.inv(covariance), np.zeros(len(covariance)), columns, y[:, 0], noise)
+    evidence = glm.log_evidence(
+        np.linalg.inv(covariance), np.zeros(len(covariance)), columns, y[:, 0], noise
+    )
     assert_allclose(model.elbo((X, y)), evidence, rtol=1e-9)
     assert_allclose(collapsed_elbo(model, (X, y)), evidence, rtol=1e-9)
     new = np.random.default_rng(4).normal(size=(3, 3))
@@ -120,8 +138,15 @@ def test_svgp_of_gpflow_takes_weights():
     kernel = gpflow.kernels.Linear(V) + gpflow.kernels.Constant(3.0)
     svgp = gpflow.models.SVGP(kernel, gpflow.likelihoods.Bernoulli(), Weights(4), num_data=12)
     svgp.q_mu.assign(RNG.normal(size=(4, 1)))
-    model = BasisGP(kernel, svgp.likelihood, CoupledBasis(Weights(4), q_mu=svgp.q_mu, q_sqrt=svgp.q_sqrt), num_data=12)
-    assert_allclose(svgp.elbo((X, y)), model.elbo((X, y)), rtol=1e-5)  # GPflow's has jitter on the prior
+    model = BasisGP(
+        kernel,
+        svgp.likelihood,
+        CoupledBasis(Weights(4), q_mu=svgp.q_mu, q_sqrt=svgp.q_sqrt),
+        num_data=12,
+    )
+    assert_allclose(
+        svgp.elbo((X, y)), model.elbo((X, y)), rtol=1e-5
+    )  # GPflow's has jitter on the prior
     assert_allclose(svgp.predict_f(X)[1], model.predict_f(X)[1], rtol=1e-5)
 
 
@@ -132,13 +157,16 @@ def test_latents_with_priors_of_their_own():
     Y = np.random.default_rng(3).normal(size=(12, 2))
     NaturalGradient(1.0).minimize(model, (X, Y))
     expected = sum(
-        glm.log_evidence(np.linalg.inv(prior), np.zeros(3), X, y, 0.3) for prior, y in zip((np.diag(V), S), Y.T)
+        glm.log_evidence(np.linalg.inv(prior), np.zeros(3), X, y, 0.3)
+        for prior, y in zip((np.diag(V), S), Y.T)
     )
     assert_allclose(model.elbo((X, Y)), expected, rtol=1e-10)
 
 
 def test_weights_of_one_model_can_be_copied_and_shown(capsys):
-    model = BasisGP(LinearWeights(S), gpflow.likelihoods.Gaussian(), CoupledBasis(Weights(3)), num_data=12)
+    model = BasisGP(
+        LinearWeights(S), gpflow.likelihoods.Gaussian(), CoupledBasis(Weights(3)), num_data=12
+    )
     assert copy.deepcopy(model).basis.beta.num_weights == 3
     print_summary(model)
     assert "scale_tril" in capsys.readouterr().out
@@ -147,14 +175,29 @@ def test_weights_of_one_model_can_be_copied_and_shown(capsys):
 
 LINEAR = gpflow.kernels.Linear
 BAD_COVARIANCES = {
-    "a vector": (V, r"covariance has shape \[3\]; it must be \[p, p\].*gpflow.kernels.Linear\(variance=variances\)"),
+    "a vector": (
+        V,
+        (
+            r"covariance has shape \[3\]; it must be \[p,"
+            r" p\].*gpflow.kernels.Linear\(variance=variances\)"
+        ),
+    ),
     "not square": (S[:2], r"covariance has shape \[2, 3\]"),
     "empty": (np.zeros((0, 0)), r"covariance has shape \[0, 0\]"),
-    "NaN": (np.where(np.eye(3), np.nan, S), "covariance has 3 entries that are NaN or infinite: repair them"),
-    "not symmetric": (np.tril(S), r"covariance is not symmetric: \[\d, \d\] is .*pass 0.5 \* \(S \+ S.T\)"),
+    "NaN": (
+        np.where(np.eye(3), np.nan, S),
+        "covariance has 3 entries that are NaN or infinite: repair them",
+    ),
+    "not symmetric": (
+        np.tril(S),
+        r"covariance is not symmetric: \[\d, \d\] is .*pass 0.5 \* \(S \+ S.T\)",
+    ),
     "indefinite": (
         np.array([[1.0, 2.0], [2.0, 1.0]]),
-        r"covariance \(2 x 2\) is not positive definite: its smallest eigenvalue is -1\. .*numpy.eye\(p\)",
+        (
+            r"covariance \(2 x 2\) is not positive definite: its smallest eigenvalue is -1\."
+            r" .*numpy.eye\(p\)"
+        ),
     ),
     "singular": (np.zeros((2, 2)), "not positive definite: its smallest eigenvalue is 0"),
 }
@@ -172,7 +215,11 @@ def test_rounding_does_not_make_a_covariance_unsymmetric():
 
 
 BAD_USES = {
-    "no weights": (lambda: Weights(0), DataError, "num_weights=0 must be a whole number of at least 1"),
+    "no weights": (
+        lambda: Weights(0),
+        DataError,
+        "num_weights=0 must be a whole number of at least 1",
+    ),
     "a matrix": (lambda: Weights(S), DataError, "must be a whole number"),
     "a bool": (lambda: Weights(True), DataError, "must be a whole number"),
     "too few": (
@@ -191,11 +238,18 @@ BAD_USES = {
         DataError,
         "give all but one of them one variance per column",
     ),
-    "other inputs": (lambda: Kuf(Weights(2), LINEAR(), X), DataError, "X has 3 columns for 2 weights: pass the X"),
+    "other inputs": (
+        lambda: Kuf(Weights(2), LINEAR(), X),
+        DataError,
+        "X has 3 columns for 2 weights: pass the X",
+    ),
     "polynomial": (
         lambda: Kuu(Weights(3), gpflow.kernels.Polynomial()),
         NotImplementedError,
-        "Polynomial is not their kernel; use gpflow.kernels.Linear, LinearWeights, gpflow.kernels.Constant",
+        (
+            "Polynomial is not their kernel; use gpflow.kernels.Linear, LinearWeights,"
+            " gpflow.kernels.Constant"
+        ),
     ),
     "stationary": (
         lambda: Kuf(Weights(3), LINEAR(V) + gpflow.kernels.Matern32(), X),

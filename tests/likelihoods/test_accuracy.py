@@ -26,7 +26,10 @@ CASES = {
     "Laplace": (lambda: own.Laplace(0.01), REAL),
     "Beta": (gl.Beta, np.clip(0.5 + 0.1 * REAL, 0.1, 0.9)),
     "Poisson": (lambda: gl.Poisson(invlink=tf.nn.softplus), np.abs(np.round(REAL))),
-    "switched": (lambda: gl.SwitchedLikelihood([gl.StudentT(0.1), gl.Gaussian(0.5)]), np.hstack([REAL, BINARY])),
+    "switched": (
+        lambda: gl.SwitchedLikelihood([gl.StudentT(0.1), gl.Gaussian(0.5)]),
+        np.hstack([REAL, BINARY]),
+    ),
 }
 
 
@@ -51,10 +54,15 @@ def test_several_latents_take_twice_the_nodes():
     expected = with_nodes(likelihood, 41).variational_expectations(*where)
     assert_allclose(accurate_expectations(likelihood, *where), expected, rtol=1e-12)
     classes = gl.MultiClass(3)
-    where = [tf.constant(part) for part in (X, np.hstack([MEAN, -MEAN, 0 * MEAN]), np.tile(VARIANCE, 3), BINARY)]
+    where = [
+        tf.constant(part)
+        for part in (X, np.hstack([MEAN, -MEAN, 0 * MEAN]), np.tile(VARIANCE, 3), BINARY)
+    ]
     finer = gl.MultiClass(3)
     finer.num_gauss_hermite_points = 41
-    assert_allclose(accurate_expectations(classes, *where), finer.variational_expectations(*where), rtol=1e-12)
+    assert_allclose(
+        accurate_expectations(classes, *where), finer.variational_expectations(*where), rtol=1e-12
+    )
     assert classes.num_gauss_hermite_points == 20, "the likelihood itself is as before"
 
 
@@ -63,16 +71,29 @@ def test_likelihoods_without_nodes():
     assert accurate_expectations(gl.Softmax(1), *where) is None and nodes_of(gl.Softmax(1)) is None
     assert with_nodes(gl.Softmax(1), 50).num_monte_carlo_points == 100
     likelihood = gl.StudentT(0.5, quadrature=gpflow.quadrature.NDiagGHQuadrature(1, 33))
-    assert nodes_of(likelihood) == 33 and nodes_of(with_nodes(likelihood, 50)) == 50 and nodes_of(likelihood) == 33
+    assert (
+        nodes_of(likelihood) == 33
+        and nodes_of(with_nodes(likelihood, 50)) == 50
+        and nodes_of(likelihood) == 33
+    )
     assert with_nodes(likelihood, 50).scale is likelihood.scale
 
 
 def test_a_rule_of_many_nodes_is_not_compared_to_its_loss():
-    """Beyond 300 nodes their weights underflow, so that 200 are checked by 100; these are not more accurate."""
+    """Beyond 300 nodes their weights underflow, so that 200 are checked by 100; these are not more
+    accurate.
+    """
     likelihood = with_nodes(gl.MultiClass(2), 200)
     narrow = np.full_like(VARIANCE, 1e-6)  # p(y | f) is a step, which no rule resolves
     moments = np.hstack([MEAN, MEAN + 0.3]), np.hstack([VARIANCE, narrow])
     labels = BINARY
     found = accurate_expectations(likelihood, *map(tf.constant, (X, *moments, labels)))
-    assert np.max(np.abs(found - with_nodes(likelihood, 100).variational_expectations(X, *moments, labels))) > 1e-6
+    assert (
+        np.max(
+            np.abs(
+                found - with_nodes(likelihood, 100).variational_expectations(X, *moments, labels)
+            )
+        )
+        > 1e-6
+    )
     assert_allclose(found, likelihood.variational_expectations(X, *moments, labels), rtol=1e-14)

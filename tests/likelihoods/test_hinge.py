@@ -1,4 +1,6 @@
-"""The hinge loss: expectations, maximisers, class probabilities, the bound, and multipliers that are next to zero."""
+"""The hinge loss: expectations, maximisers, class probabilities, the bound, and multipliers that
+are next to zero.
+"""
 
 from __future__ import annotations
 
@@ -26,23 +28,32 @@ def test_expected_loss_and_its_derivatives(y):
         expected = sites.integral(sites.hinge(y), h, sigma, (2.0 * y - 1.0,))
         at = loss.expand(*(tf.constant([[x]], tf.float64) for x in (h, sigma)))
         assert_allclose(at.value, [[expected]], rtol=1e-11, atol=1e-13)
-        assert_allclose(loss.value(tf.constant([[h]], tf.float64), tf.constant([[-sigma]], tf.float64)), at.value)
+        assert_allclose(
+            loss.value(tf.constant([[h]], tf.float64), tf.constant([[-sigma]], tf.float64)),
+            at.value,
+        )
         for place, first, second in ((0, "d_h", ("d_hh", "d_hs")), (1, "d_s", ("d_hs", "d_ss"))):
             ends = []
             for sign in (1.0, -1.0):
                 moved = [x + sign * step * (i == place) for i, x in enumerate((h, sigma))]
                 ends.append(loss.expand(*(tf.constant([[x]], tf.float64) for x in moved)))
-            assert_allclose(getattr(at, first), (ends[0].value - ends[1].value) / (2 * step), atol=1e-8)
+            assert_allclose(
+                getattr(at, first), (ends[0].value - ends[1].value) / (2 * step), atol=1e-8
+            )
             for name, of in zip(second, ("d_h", "d_s")):
                 assert_allclose(
-                    getattr(at, name), (getattr(ends[0], of) - getattr(ends[1], of)) / (2 * step), atol=1e-6
+                    getattr(at, name),
+                    (getattr(ends[0], of) - getattr(ends[1], of)) / (2 * step),
+                    atol=1e-6,
                 )
         moments = np.array([[h]]), np.array([[sigma**2]]), np.array([[y]])
         variational = Hinge().variational_expectations(np.zeros((1, 1)), *moments)
         assert_allclose(variational, [-expected], rtol=1e-11, atol=1e-13)
 
 
-@pytest.mark.parametrize("y, alpha, lam", [(1.0, -0.3, 0.4), (1.0, -0.9, 0.0), (0.0, 0.3, 1.0), (0.0, 0.02, 0.1)])
+@pytest.mark.parametrize(
+    "y, alpha, lam", [(1.0, -0.3, 0.4), (1.0, -0.9, 0.0), (0.0, 0.3, 1.0), (0.0, 0.02, 0.1)]
+)
 def test_maximiser_is_that_of_a_simplex_search(y, alpha, lam):
     loss = site_loss(Hinge(), np.array([[y]]))
     assert isinstance(loss, HingeLoss)
@@ -69,7 +80,10 @@ def test_class_probabilities():
     link = 1.0 / (1.0 + np.exp(sites.hinge(1.0)(points) - sites.hinge(0.0)(points)))
     assert_allclose(predicted[:, 0], link @ density, atol=3e-4)
     assert_allclose(spread, predicted * (1.0 - predicted), rtol=1e-12)
-    logs = [likelihood.predict_log_density(f[:7], mean, variance, np.full((7, 1), y)) for y in (0.0, 1.0)]
+    logs = [
+        likelihood.predict_log_density(f[:7], mean, variance, np.full((7, 1), y))
+        for y in (0.0, 1.0)
+    ]
     assert_allclose(np.sum(np.exp(logs), axis=0), 1.0, atol=1e-12)
     assert_allclose(np.exp(logs[1]), predicted[:, 0], rtol=1e-12)
 
@@ -92,7 +106,9 @@ def test_bound_is_below_the_integral_of_the_pseudo_likelihood():
 
 @pytest.mark.exhaustive
 def test_most_multipliers_are_next_to_zero_far_from_the_margin():
-    """1000 noisy labels of a line: a quarter of the observations carry the covariance; with a logistic link all of them."""
+    """1000 noisy labels of a line: a quarter of the observations carry the covariance; with a
+    logistic link all of them.
+    """
     rng = np.random.default_rng(1)
     X = rng.uniform(-3.0, 3.0, size=(1000, 2))
     Y = 1.0 * (2.0 * X[:, :1] - X[:, 1:] + 3.0 * rng.normal(size=(1000, 1)) > 0.0)

@@ -1,4 +1,6 @@
-"""The package's likelihoods as GPflow uses them: densities, moments, predictions, training, summaries."""
+"""The package's likelihoods as GPflow uses them: densities, moments, predictions, training,
+summaries.
+"""
 
 from __future__ import annotations
 
@@ -36,25 +38,49 @@ def _grade_moments(f):
 
 CASES = {
     # the likelihood, Y, the loss of a label, the conditional mean and variance at f
-    "Laplace": (lambda: own.Laplace(0.7), REAL, lambda y: ref.laplace(y, 0.7), lambda f: (f, 0.98 + 0.0 * f)),
-    "logit": (own.BernoulliLogit, BINARY, ref.bernoulli_logit, lambda f: (expit(f), expit(f) * expit(-f))),
+    "Laplace": (
+        lambda: own.Laplace(0.7),
+        REAL,
+        lambda y: ref.laplace(y, 0.7),
+        lambda f: (f, 0.98 + 0.0 * f),
+    ),
+    "logit": (
+        own.BernoulliLogit,
+        BINARY,
+        ref.bernoulli_logit,
+        lambda f: (expit(f), expit(f) * expit(-f)),
+    ),
     "logit, piecewise": (
-        lambda: own.BernoulliLogit("piecewise"), BINARY, ref.bernoulli_logit, lambda f: (expit(f), expit(f) * expit(-f)),
+        lambda: own.BernoulliLogit("piecewise"),
+        BINARY,
+        ref.bernoulli_logit,
+        lambda f: (expit(f), expit(f) * expit(-f)),
     ),
     "logit, convex": (
-        lambda: own.BernoulliLogit("piecewise_convex"), BINARY, ref.bernoulli_logit,
+        lambda: own.BernoulliLogit("piecewise_convex"),
+        BINARY,
+        ref.bernoulli_logit,
         lambda f: (expit(f), expit(f) * expit(-f)),
     ),
     "probit": (
-        own.BernoulliProbit, BINARY, ref.bernoulli_probit,
+        own.BernoulliProbit,
+        BINARY,
+        ref.bernoulli_probit,
         lambda f: (stats.norm.cdf(f), stats.norm.cdf(f) * stats.norm.cdf(-f)),
     ),
-    "ordinal": (lambda: own.Ordinal(EDGES, 1.6), GRADES, lambda y: ref.ordinal(y, EDGES, 1.6), lambda f: _grade_moments(f)),
+    "ordinal": (
+        lambda: own.Ordinal(EDGES, 1.6),
+        GRADES,
+        lambda y: ref.ordinal(y, EDGES, 1.6),
+        lambda f: _grade_moments(f),
+    ),
     "negative binomial": (
-        lambda: own.NegativeBinomial(2.5), COUNTS, lambda y: ref.negative_binomial(y, 2.5),
+        lambda: own.NegativeBinomial(2.5),
+        COUNTS,
+        lambda y: ref.negative_binomial(y, 2.5),
         lambda f: (np.exp(f), np.exp(f) + np.exp(2.0 * f) / 2.5),
     ),
-}  # fmt: skip
+}
 each = pytest.mark.parametrize("name", CASES)
 GAPS = {"logit, piecewise": 1.4215e-4, "logit, convex": 3.0407e-4}
 
@@ -75,7 +101,9 @@ def test_expectations_and_predictions(name):
     make, Y, loss, moments = CASES[name]
     likelihood = make()
     sigma = np.sqrt(VARIANCE)
-    expected = [-ref.integral(loss(y), h, s, (y,)) for y, h, s in zip(Y[:, 0], F[:, 0], sigma[:, 0])]
+    expected = [
+        -ref.integral(loss(y), h, s, (y,)) for y, h, s in zip(Y[:, 0], F[:, 0], sigma[:, 0])
+    ]
     found = likelihood.variational_expectations(NO_X, F, VARIANCE, Y)
     if name in GAPS:
         assert np.all(found <= expected) and np.all(found > np.array(expected) - GAPS[name])
@@ -97,12 +125,17 @@ def test_expectations_and_predictions(name):
 def test_latents_are_summed_and_arguments_broadcast(name):
     make, Y, _, _ = CASES[name]
     likelihood = make()
-    wide = [np.concatenate(pair, axis=1) for pair in [(F, 0.5 * F), (VARIANCE, 2.0 * VARIANCE), (Y, Y[::-1])]]
+    wide = [
+        np.concatenate(pair, axis=1)
+        for pair in [(F, 0.5 * F), (VARIANCE, 2.0 * VARIANCE), (Y, Y[::-1])]
+    ]
     for method in (likelihood.variational_expectations, likelihood.predict_log_density):
         both = method(NO_X, *wide)
         parts = [method(NO_X, *(array[:, [column]] for array in wide)) for column in (0, 1)]
         assert_allclose(both, parts[0] + parts[1], rtol=1e-12)
-        batch = method(NO_X, np.stack([F, F + 1.0]), np.stack([VARIANCE, VARIANCE]), np.stack([Y, Y]))
+        batch = method(
+            NO_X, np.stack([F, F + 1.0]), np.stack([VARIANCE, VARIANCE]), np.stack([Y, Y])
+        )
         assert batch.shape == (2, 5)
         assert_allclose(batch[1], method(NO_X, F + 1.0, VARIANCE, Y), rtol=1e-12)
     mean, variance = likelihood.predict_mean_and_var(NO_X, *wide[:2])
@@ -127,22 +160,35 @@ def test_no_nan_far_out(name):
 
 
 def test_predictions_of_the_logit_at_large_variances():
-    """Where GPflow's own are off: the probability of 1 at a mean of 5 and a deviation of 50, and the far tail."""
+    """Where GPflow's own are off: the probability of 1 at a mean of 5 and a deviation of 50, and
+    the far tail.
+    """
     mean, variance = np.array([[5.0], [-500.0], [-40.0]]), np.array([[2500.0], [2500.0], [1.0]])
     ours, theirs = own.BernoulliLogit(), gl.Bernoulli(invlink=tf.sigmoid)
-    exact = [ref.log_predictive(ref.bernoulli_logit(1.0), h, s) for h, s in zip(mean[:, 0], np.sqrt(variance[:, 0]))]
+    exact = [
+        ref.log_predictive(ref.bernoulli_logit(1.0), h, s)
+        for h, s in zip(mean[:, 0], np.sqrt(variance[:, 0]))
+    ]
     ones = np.ones((3, 1))
     assert_allclose(ours.predict_log_density(NO_X[:3], mean, variance, ones), exact, rtol=1e-8)
-    found, theirs_found = (lik.predict_mean_and_var(NO_X[:3], mean, variance)[0] for lik in (ours, theirs))
+    found, theirs_found = (
+        lik.predict_mean_and_var(NO_X[:3], mean, variance)[0] for lik in (ours, theirs)
+    )
     assert_allclose(found[:, 0], np.exp(exact), rtol=1e-8, atol=1e-15)
     assert abs(theirs_found[0, 0] - np.exp(exact[0])) > 1e-3
     value = ours.variational_expectations(NO_X[:3], mean, variance, ones)
-    integrals = [-ref.integral(ref.bernoulli_logit(1.0), h, s) for h, s in zip(mean[:, 0], np.sqrt(variance[:, 0]))]
+    integrals = [
+        -ref.integral(ref.bernoulli_logit(1.0), h, s)
+        for h, s in zip(mean[:, 0], np.sqrt(variance[:, 0]))
+    ]
     assert_allclose(value, integrals, rtol=1e-11)
 
 
 def test_options_of_the_logit():
-    with pytest.raises(UnknownOptionError, match="='best' is not known; use one of 'exact', 'piecewise', 'piecewise_"):
+    with pytest.raises(
+        UnknownOptionError,
+        match="='best' is not known; use one of 'exact', 'piecewise', 'piecewise_",
+    ):
         own.BernoulliLogit("best")
 
 
@@ -162,9 +208,13 @@ def test_grades_are_those_of_gpflow_where_its_edges_are_finite():
 def test_moments_that_gpflow_lacks_are_refused():
     X = np.linspace(0.0, 1.0, 5)[:, None]
     model = CVIGP(
-        (X, np.array([[1.0], [2.0], [1.0], [1.0], [2.0]])), gpflow.kernels.Matern32(), gl.Ordinal(np.array(EDGES))
+        (X, np.array([[1.0], [2.0], [1.0], [1.0], [2.0]])),
+        gpflow.kernels.Matern32(),
+        gl.Ordinal(np.array(EDGES)),
     )
-    with pytest.raises(ModelError, match=r"predict_y: GPflow's Ordinal .*likelihoods.Ordinal\(bin_edges\)"):
+    with pytest.raises(
+        ModelError, match=r"predict_y: GPflow's Ordinal .*likelihoods.Ordinal\(bin_edges\)"
+    ):
         model.predict_y(X)
 
 
@@ -194,7 +244,11 @@ def _data(name):
     f = np.sin(2.0 * X)
     if name == "negative binomial":
         return X, rng.poisson(np.exp(f)).astype(float)
-    return X, f + rng.laplace(size=f.shape) if name == "Laplace" else (f + rng.normal(size=f.shape) > 0).astype(float)
+    return X, (
+        f + rng.laplace(size=f.shape)
+        if name == "Laplace"
+        else (f + rng.normal(size=f.shape) > 0).astype(float)
+    )
 
 
 def _variables(model):

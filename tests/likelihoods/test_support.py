@@ -1,4 +1,6 @@
-"""The support of each likelihood of GPflow: what is accepted, what is refused and how, how many columns."""
+"""The support of each likelihood of GPflow: what is accepted, what is refused and how, how many
+columns.
+"""
 
 from __future__ import annotations
 
@@ -39,18 +41,23 @@ def test_support(likelihood: gl.Likelihood, inside: list, outside: list, words: 
         Y = np.array([inside[0], value, value], float)[:, None]
         with pytest.raises(DataError) as info:
             check_labels(likelihood, Y)
-        assert str(info.value) == (
-            f"Y[1, 0] = {value:g} is outside the support of {type(likelihood).__name__}, which takes {words}; "
-            "recode Y (2 entries are outside)."
+        assert (
+            str(info.value)
+            == f"Y[1, 0] = {value:g} is outside the support of {type(likelihood).__name__}, which"
+            f" takes {words}; recode Y (2 entries are outside)."
         )
 
 
 def test_every_likelihood_of_gpflow_has_a_case() -> None:
-    """A likelihood that GPflow adds must be given a support, or a place among those that accept all numbers."""
+    """A likelihood that GPflow adds must be given a support, or a place among those that accept all
+    numbers.
+    """
     kinds = {
         kind
         for _, kind in inspect.getmembers(gl, inspect.isclass)
-        if issubclass(kind, gl.Likelihood) and not inspect.isabstract(kind) and kind.__module__.startswith("gpflow.")
+        if issubclass(kind, gl.Likelihood)
+        and not inspect.isabstract(kind)
+        and kind.__module__.startswith("gpflow.")
     }
     bases = {gl.Likelihood, gl.ScalarLikelihood, gl.MonteCarloLikelihood, gl.QuadratureLikelihood}
     bases |= {gl.MultiLatentLikelihood, gl.MultiLatentTFPConditional}
@@ -70,7 +77,10 @@ def test_switched_likelihood_checks_each_row_by_its_own_likelihood() -> None:
         check_labels(likelihood, np.array([[-3.5, 1]], float))
     with pytest.raises(
         DataError,
-        match="last column of Y says which likelihood a row belongs to; it must consist of whole numbers 0 to 1",
+        match=(
+            "last column of Y says which likelihood a row belongs to; it must consist of whole"
+            " numbers 0 to 1"
+        ),
     ):
         check_labels(likelihood, np.array([[1, 2]], float))
 

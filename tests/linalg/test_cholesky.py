@@ -40,7 +40,11 @@ def test_value_and_gradient(shape, rng):
 
 @pytest.mark.parametrize("traced", [False, True])
 def test_second_derivative(traced, rng):
-    K, weights, direction = tf.constant(_spd(rng, 2, 4, 4)), rng.normal(size=(2, 4, 4)), _spd(rng, 2, 4, 4)
+    K, weights, direction = (
+        tf.constant(_spd(rng, 2, 4, 4)),
+        rng.normal(size=(2, 4, 4)),
+        _spd(rng, 2, 4, 4),
+    )
 
     def curvature(factorise) -> tf.Tensor:
         with tf.GradientTape() as outer:
@@ -76,7 +80,9 @@ def test_status_travels_with_the_factor(compiled, rng):
 
 def test_jitter_is_gpflows_in_float64_and_follows_the_scale_in_float32(rng):
     K = _spd(rng, 4, 4)
-    assert_allclose(add_jitter(tf.constant(K)), K + gpflow.config.default_jitter() * np.eye(4), rtol=1e-15)
+    assert_allclose(
+        add_jitter(tf.constant(K)), K + gpflow.config.default_jitter() * np.eye(4), rtol=1e-15
+    )
     diagonal = tf.constant([1e4, 3e4], tf.float32)
     assert_allclose(jitter(diagonal), [500 * 2.0**-23 * 2e4], rtol=1e-6)
     singular = tf.constant(1e4 * np.ones((50, 50)), tf.float32)
@@ -98,8 +104,14 @@ def test_diagnosis_names_matrix_size_diagonal_condition_and_fixes():
     error = diagnose("K_beta", np.array([[1.0, 2.0], [2.0, 1.0]]))
     assert isinstance(error, NumericalError) and error.matrix == "K_beta"
     message = str(error)
-    for part in ("K_beta (2 x 2) is not positive definite", "smallest diagonal 1,", "smallest eigenvalue -1,",
-                 "condition infinite", "set_default_jitter", "inducing.select"):  # fmt: skip
+    for part in (
+        "K_beta (2 x 2) is not positive definite",
+        "smallest diagonal 1,",
+        "smallest eigenvalue -1,",
+        "condition infinite",
+        "set_default_jitter",
+        "inducing.select",
+    ):
         assert part in message
     assert "condition 3.0e+00" in str(diagnose("K", np.array([[2.0, 1.0], [1.0, 2.0]])))
     error = diagnose("C_gamma", np.array([[[np.nan, 1.0], [1.0, np.inf]]]))
@@ -108,7 +120,10 @@ def test_diagnosis_names_matrix_size_diagonal_condition_and_fixes():
 
 
 WHITENINGS = {
-    "solve": (lambda w, R: whiten(w.chol, w.tangent, R), lambda L, R: tf.linalg.triangular_solve(L, R)),
+    "solve": (
+        lambda w, R: whiten(w.chol, w.tangent, R),
+        lambda L, R: tf.linalg.triangular_solve(L, R),
+    ),
     "adjoint": (
         lambda w, R: whiten(w.chol, w.tangent, R, True),
         lambda L, R: tf.linalg.triangular_solve(L, R, adjoint=True),

@@ -1,4 +1,6 @@
-"""Conjugate gradients against dense solves: several blocks, several latents, and what it says of a bad system."""
+"""Conjugate gradients against dense solves: several blocks, several latents, and what it says of a
+bad system.
+"""
 
 from __future__ import annotations
 
@@ -21,11 +23,17 @@ def test_each_latent_is_solved_by_itself(preconditioned, rng):
     matrix, right = _systems(rng), rng.normal(size=(2, 8))
     diagonal = np.diagonal(matrix, axis1=1, axis2=2) if preconditioned else np.ones((2, 8))
     found = conjugate_gradients(
-        lambda p: (tf.linalg.matvec(matrix, p[0]),), lambda r: (r[0] / diagonal,), (tf.constant(right),),
-        inner_per_latent, 1e-12, 40,
-    )  # fmt: skip
+        lambda p: (tf.linalg.matvec(matrix, p[0]),),
+        lambda r: (r[0] / diagonal,),
+        (tf.constant(right),),
+        inner_per_latent,
+        1e-12,
+        40,
+    )
     assert bool(found.ok)
-    assert_allclose(found.x[0], np.linalg.solve(matrix, right[..., None])[..., 0], rtol=1e-8, atol=1e-10)
+    assert_allclose(
+        found.x[0], np.linalg.solve(matrix, right[..., None])[..., 0], rtol=1e-8, atol=1e-10
+    )
 
 
 def test_two_blocks_with_one_step_length(rng):
@@ -37,11 +45,21 @@ def test_two_blocks_with_one_step_length(rng):
         return sum(tf.reduce_sum(x * y) for x, y in zip(left, other))
 
     found = conjugate_gradients(
-        lambda p: tuple(tf.split(tf.matmul(matrix, tf.concat(p, axis=0)), [3, 5])), lambda r: r, right, dot, 1e-12, 40,
+        lambda p: tuple(tf.split(tf.matmul(matrix, tf.concat(p, axis=0)), [3, 5])),
+        lambda r: r,
+        right,
+        dot,
+        1e-12,
+        40,
         norm=lambda r: dot(r, r),
-    )  # fmt: skip
+    )
     assert bool(found.ok)
-    assert_allclose(np.concatenate(found.x), np.linalg.solve(matrix, np.concatenate(right)), rtol=1e-8, atol=1e-10)
+    assert_allclose(
+        np.concatenate(found.x),
+        np.linalg.solve(matrix, np.concatenate(right)),
+        rtol=1e-8,
+        atol=1e-10,
+    )
 
 
 def test_an_indefinite_matrix_and_too_few_iterations_are_reported(rng):
@@ -49,7 +67,12 @@ def test_an_indefinite_matrix_and_too_few_iterations_are_reported(rng):
 
     def solve(matrix: np.ndarray, iterations: int) -> bool:
         found = conjugate_gradients(
-            lambda p: (tf.linalg.matvec(matrix, p[0]),), lambda r: r, right, inner_per_latent, 1e-10, iterations
+            lambda p: (tf.linalg.matvec(matrix, p[0]),),
+            lambda r: r,
+            right,
+            inner_per_latent,
+            1e-10,
+            iterations,
         )
         return bool(found.ok)
 

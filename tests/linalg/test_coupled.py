@@ -26,10 +26,14 @@ def test_solution_is_that_of_the_whole_system(held, rng):
     assert bool(ok)
     for latent in range(L):
         cross = np.diag(c[latent])
-        H = np.block([[P[latent] + np.diag(a[latent]), cross], [cross, Q[latent] + np.diag(b[latent])]])
+        H = np.block(
+            [[P[latent] + np.diag(a[latent]), cross], [cross, Q[latent] + np.diag(b[latent])]]
+        )
         mask = np.concatenate(free[:, latent])
         expected = np.zeros(2 * N)
-        expected[mask] = np.linalg.solve(H[np.ix_(mask, mask)], np.concatenate([r[latent], s[latent]])[mask])
+        expected[mask] = np.linalg.solve(
+            H[np.ix_(mask, mask)], np.concatenate([r[latent], s[latent]])[mask]
+        )
         assert_allclose(np.concatenate([x[latent], y[latent]]), expected, rtol=1e-7, atol=1e-9)
 
 
@@ -47,13 +51,23 @@ def test_a_shared_first_block_and_an_indefinite_one():
 
 
 def test_a_larger_ridge_serves_blocks_that_are_singular_to_round_off():
-    """A smooth kernel matrix rounded to single precision, which is not positive semi-definite: the step still descends."""
+    """A smooth kernel matrix rounded to single precision, which is not positive semi-definite: the
+    step still descends.
+    """
     X = np.linspace(0.0, 1.0, 30)
     smooth = np.exp(-0.5 * np.square(X[:, None] - X)).astype(np.float32).astype(float)
     assert np.linalg.eigvalsh(smooth)[0] < -1e-9
     one = tf.ones([1, 30], tf.float64)
     pull = tf.constant(np.sin(9.0 * X)[None])
-    system = tf.constant(smooth[None]), one, tf.constant(smooth[None]), 0.0 * one, 0.0 * one, one, pull
+    system = (
+        tf.constant(smooth[None]),
+        one,
+        tf.constant(smooth[None]),
+        0.0 * one,
+        0.0 * one,
+        one,
+        pull,
+    )
     free = one > 0.0, one > 0.0
     assert not bool(coupled_solve(*system, free)[2])
     x, y, ok = coupled_solve(*system, free, 1e-6 / np.finfo(float).eps)
@@ -81,5 +95,7 @@ def test_roots_serve_as_well_as_the_matrices(seed):
         whole = np.block([[P, np.diag(c[latent])], [np.diag(c[latent]), Q]])
         rows = np.flatnonzero(np.concatenate(free[:, latent]))
         expected = np.zeros(18)
-        expected[rows] = np.linalg.solve(whole[np.ix_(rows, rows)], np.concatenate([r[latent], s[latent]])[rows])
+        expected[rows] = np.linalg.solve(
+            whole[np.ix_(rows, rows)], np.concatenate([r[latent], s[latent]])[rows]
+        )
         assert_allclose(np.concatenate([x[latent], y[latent]]), expected, rtol=1e-8, atol=1e-10)

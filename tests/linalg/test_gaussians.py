@@ -1,4 +1,6 @@
-"""Divergences and changes of parametrisation against explicit inverses and TensorFlow Probability."""
+"""Divergences and changes of parametrisation against explicit inverses and TensorFlow
+Probability.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,9 @@ from gpflow_decoupled.linalg import gaussians as ga
 L = 2
 
 
-def _mean_and_root(rng: np.random.Generator, size: int, dtype: str = "float64") -> tuple[tf.Tensor, tf.Tensor]:
+def _mean_and_root(
+    rng: np.random.Generator, size: int, dtype: str = "float64"
+) -> tuple[tf.Tensor, tf.Tensor]:
     root = np.tril(rng.normal(size=(L, size, size))) / np.sqrt(size)
     root[:, range(size), range(size)] = rng.uniform(0.5, 1.5, size=(L, size))
     return tf.constant(rng.normal(size=(size, L)), dtype), tf.constant(root, dtype)
@@ -30,9 +34,15 @@ def test_divergence_is_that_of_tensorflow_probability(size, rng):
     p = tfp.distributions.MultivariateNormalTriL(scale_tril=tf.eye(size, dtype=tf.float64))
     expected = tf.reduce_sum(tfp.distributions.kl_divergence(q, p))
     assert_allclose(ga.kl_from_whitened(mean, root), expected, rtol=1e-11, atol=1e-12)
-    flipped = root * tf.constant([1.0] * (size - 1) + [-1.0], tf.float64)  # the sign of a column is free
+    flipped = root * tf.constant(
+        [1.0] * (size - 1) + [-1.0], tf.float64
+    )  # the sign of a column is free
     assert_allclose(ga.kl_from_whitened(mean, flipped), expected, rtol=1e-11, atol=1e-12)
-    assert_allclose(ga.kl_from_whitened(0 * mean, tf.eye(size, batch_shape=[L], dtype=tf.float64)), 0.0, atol=1e-14)
+    assert_allclose(
+        ga.kl_from_whitened(0 * mean, tf.eye(size, batch_shape=[L], dtype=tf.float64)),
+        0.0,
+        atol=1e-14,
+    )
 
 
 @pytest.mark.parametrize("size", [5, 150])
@@ -45,7 +55,9 @@ def test_precision_of_a_root_and_back(size, rng):
         return  # random roots of this size are too ill conditioned for a round trip
     back, ok = ga.root_from_precision(precision)
     assert ok
-    assert_allclose(back, root, rtol=1e-9, atol=1e-10)  # the root with a positive diagonal is unique
+    assert_allclose(
+        back, root, rtol=1e-9, atol=1e-10
+    )  # the root with a positive diagonal is unique
 
 
 @pytest.mark.parametrize("size", [1, 5, 300])
@@ -70,7 +82,9 @@ def test_a_precision_that_is_not_definite_is_reported():
 def test_no_jitter_is_added():
     """It would make a step of size one inexact."""
     precision = tf.constant(1e-9 * np.eye(3)[None])
-    assert_allclose(ga.root_from_precision(precision).chol, np.eye(3)[None] / np.sqrt(1e-9), rtol=1e-14)
+    assert_allclose(
+        ga.root_from_precision(precision).chol, np.eye(3)[None] / np.sqrt(1e-9), rtol=1e-14
+    )
 
 
 def test_one_matrix_for_all_latents_or_one_each(rng):
@@ -79,9 +93,15 @@ def test_one_matrix_for_all_latents_or_one_each(rng):
     for matrix in (shared, own):
         each = np.broadcast_to(matrix, (L, 4, 3))
         expected = np.stack([each[i] @ vectors[:, i] for i in range(L)], axis=1)
-        assert_allclose(ga.apply_per_latent(tf.constant(matrix), tf.constant(vectors)), expected, rtol=1e-12)
+        assert_allclose(
+            ga.apply_per_latent(tf.constant(matrix), tf.constant(vectors)), expected, rtol=1e-12
+        )
         expected = np.stack([each[i].T @ back[:, i] for i in range(L)], axis=1)
-        assert_allclose(ga.apply_per_latent(tf.constant(matrix), tf.constant(back), adjoint=True), expected, rtol=1e-12)
+        assert_allclose(
+            ga.apply_per_latent(tf.constant(matrix), tf.constant(back), adjoint=True),
+            expected,
+            rtol=1e-12,
+        )
 
 
 def test_derivatives_of_a_natural_step(rng):
@@ -114,7 +134,9 @@ def test_derivatives_of_a_natural_step(rng):
 def test_xla_and_float32_give_the_same_numbers(rng):
     _, root = _mean_and_root(rng, 6)
     expected = ga.root_from_precision(ga.precision_from_root(root)).chol
-    compiled = tf.function(lambda r: ga.root_from_precision(ga.precision_from_root(r)).chol, jit_compile=True)
+    compiled = tf.function(
+        lambda r: ga.root_from_precision(ga.precision_from_root(r)).chol, jit_compile=True
+    )
     assert_allclose(compiled(root), expected, rtol=1e-9, atol=1e-10)
     single = compiled(tf.cast(root, tf.float32))
     assert single.dtype == tf.float32

@@ -62,7 +62,9 @@ def test_reads_few_columns(rng: np.random.Generator) -> None:
 
 
 @pytest.mark.parametrize("dtype, atol", [(np.float64, 1e-10), (np.float32, 1e-3)])
-def test_stops_at_the_rank_of_the_matrix(rng: np.random.Generator, dtype: type, atol: float) -> None:
+def test_stops_at_the_rank_of_the_matrix(
+    rng: np.random.Generator, dtype: type, atol: float
+) -> None:
     root = rng.standard_normal((120, 7))
     K = np.tile(root @ root.T, (2, 2)).astype(dtype)  # rank 7, and every row twice
     pivots, factor, residual = pivoted_cholesky(np.diag(K), _entries(K), 50)
@@ -73,9 +75,13 @@ def test_stops_at_the_rank_of_the_matrix(rng: np.random.Generator, dtype: type, 
 
 
 @pytest.mark.parametrize("candidates", [1, 64])
-def test_never_repeats_a_pivot_and_never_more_than_n(monkeypatch: pytest.MonkeyPatch, candidates: int) -> None:
+def test_never_repeats_a_pivot_and_never_more_than_n(
+    monkeypatch: pytest.MonkeyPatch, candidates: int
+) -> None:
     monkeypatch.setattr(pivoted, "_LEAST_CANDIDATES", candidates)
-    K = np.exp(-0.5 * (np.linspace(0, 1, 60)[:, None] - np.linspace(0, 1, 60)) ** 2)  # numerical rank about 10
+    K = np.exp(
+        -0.5 * (np.linspace(0, 1, 60)[:, None] - np.linspace(0, 1, 60)) ** 2
+    )  # numerical rank about 10
     pivots, factor, _ = pivoted_cholesky(np.diag(K), _entries(K), 200, tolerance=0.0)
     assert len(set(pivots)) == len(pivots) <= 60 and factor.shape == (60, len(pivots))
     assert np.all(np.isfinite(factor))

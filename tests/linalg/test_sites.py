@@ -22,18 +22,24 @@ def _prior(G: int, rng: np.random.Generator) -> np.ndarray:
     return root @ np.swapaxes(root, -1, -2) / N + 0.1 * np.eye(N)
 
 
-def _sites(K: np.ndarray, L: int, sign: str, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+def _sites(
+    K: np.ndarray, L: int, sign: str, rng: np.random.Generator
+) -> tuple[np.ndarray, np.ndarray]:
     """Random sites; a latent has its negative ones in places of its own, within what K allows."""
     tau = rng.uniform(0.2, 4.0, size=(N, L))
     if SIGNS[sign] is None:
         return rng.normal(size=(N, L)), 0.0 * tau
     lowest = 0.8 / np.linalg.eigvalsh(K).max()
     for latent in range(L):
-        tau[rng.permutation(N)[: SIGNS[sign]], latent] = -lowest * rng.uniform(0.3, 1.0, size=SIGNS[sign])
+        tau[rng.permutation(N)[: SIGNS[sign]], latent] = -lowest * rng.uniform(
+            0.3, 1.0, size=SIGNS[sign]
+        )
     return rng.normal(size=(N, L)), tau
 
 
-def _explicit(K: np.ndarray, nu: np.ndarray, tau: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:
+def _explicit(
+    K: np.ndarray, nu: np.ndarray, tau: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, float]:
     """Mean [N], covariance [N, N] and log det(I + K W) of one latent; K may be singular."""
     inner = np.eye(len(K)) + K * tau
     V = np.linalg.solve(inner, K)
@@ -43,13 +49,16 @@ def _explicit(K: np.ndarray, nu: np.ndarray, tau: np.ndarray) -> tuple[np.ndarra
 def _latent(found: SitePosterior, latent: int) -> tuple[np.ndarray, ...]:
     """What belongs to one latent: L_B, W^1/2, F, alpha, u, v."""
     rows = (found.chol, found.scale, found.negative)
-    return (*(part.numpy()[latent] for part in rows), *(
-        part.numpy()[:, latent] for part in (found.alpha, found.mean, found.variance)
-    ))  # fmt: skip
+    return (
+        *(part.numpy()[latent] for part in rows),
+        *(part.numpy()[:, latent] for part in (found.alpha, found.mean, found.variance)),
+    )
 
 
 def _with_gradients(K: tf.Tensor, nu: tf.Tensor, tau: tf.Tensor) -> tuple[tf.Tensor, ...]:
-    """Moments, log determinant, what negative sites add at three points, and the gradients of a mixture of all of them."""
+    """Moments, log determinant, what negative sites add at three points, and the gradients of a
+    mixture of all of them.
+    """
     cross = tf.constant(np.cos(np.arange(3.0 * N)).reshape(N, 3))
     with tf.GradientTape() as tape:
         tape.watch([K, nu, tau])
@@ -63,12 +72,16 @@ def _with_gradients(K: tf.Tensor, nu: tf.Tensor, tau: tf.Tensor) -> tuple[tf.Ten
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("sign", [name for name in SIGNS if name != "zero"])
 def test_xla_has_the_same_numbers_and_gradients(sign, rng):
-    """Its rows have a static size; also where some tau v are too small for the short formula of the variance."""
+    """Its rows have a static size; also where some tau v are too small for the short formula of the
+    variance.
+    """
     K = _prior(2, rng)
     nu, tau = _sites(K, 2, sign, rng)
     tau[0] = np.abs(1e-9 * tau[0])
     arguments = [tf.constant(value) for value in (K, nu, tau)]
-    for left, right in zip(tf.function(_with_gradients, jit_compile=True)(*arguments), _with_gradients(*arguments)):
+    for left, right in zip(
+        tf.function(_with_gradients, jit_compile=True)(*arguments), _with_gradients(*arguments)
+    ):
         assert_allclose(left, right, rtol=1e-10, atol=1e-12)
 
 
@@ -122,13 +135,17 @@ def test_rows_of_no_negative_site_are_none(rng):
 
 
 def test_ok_says_whether_the_posterior_exists(rng):
-    """On both sides of the edge, which eigenvalues tell; and one latent of two is enough to fail."""
+    """On both sides of the edge, which eigenvalues tell; and one latent of two is enough to
+    fail.
+    """
     K = _prior(1, rng)
     nu, tau = _sites(K, 1, "some negative", rng)
     precision = np.linalg.inv(K[0])
 
     def smallest(scale: float) -> float:
-        return float(np.linalg.eigvalsh(precision + np.diag(np.where(tau < 0, scale * tau, tau)[:, 0]))[0])
+        return float(
+            np.linalg.eigvalsh(precision + np.diag(np.where(tau < 0, scale * tau, tau)[:, 0]))[0]
+        )
 
     edge = brentq(smallest, 1.0, 100.0)
     for scale, exists in ((edge * 0.999, True), (edge * 1.001, False)):
@@ -160,7 +177,8 @@ def test_single_precision(sign, rng):
 
 # where a precision is zero there is a corner: roots on its one side, negative rows on the other
 @pytest.mark.parametrize(
-    "sign, argument", [(s, a) for s in SIGNS for a in ("K", "nu", "tau") if (s, a) != ("zero", "tau")]
+    "sign, argument",
+    [(s, a) for s in SIGNS for a in ("K", "nu", "tau") if (s, a) != ("zero", "tau")],
 )
 def test_gradients_are_finite_differences(sign, argument, rng):
     """Of moments, log determinant and predictions; K moves along symmetric directions."""
@@ -171,9 +189,17 @@ def test_gradients_are_finite_differences(sign, argument, rng):
     weights, cross = rng.normal(size=(3, N, 2)), tf.constant(rng.normal(size=(2, N, 3)))
 
     def value(moved: tf.Tensor) -> tf.Tensor:
-        p = site_posterior(**{name: tf.constant(v) for name, v in {**values, argument: moved}.items()
-                              if name != argument}, **{argument: moved})  # fmt: skip
-        total = sum(tf.reduce_sum(w * part) for w, part in zip(weights, (p.mean, p.variance, p.alpha)))
+        p = site_posterior(
+            **{
+                name: tf.constant(v)
+                for name, v in {**values, argument: moved}.items()
+                if name != argument
+            },
+            **{argument: moved},
+        )
+        total = sum(
+            tf.reduce_sum(w * part) for w, part in zip(weights, (p.mean, p.variance, p.alpha))
+        )
         minus = tf.linalg.triangular_solve(p.chol, p.scale[:, :, None] * cross)
         predicted = tf.reduce_sum(tf.matmul(p.negative, cross) ** 2) - tf.reduce_sum(minus**2)
         return total + 0.7 * p.log_det + 0.3 * predicted
@@ -184,5 +210,7 @@ def test_gradients_are_finite_differences(sign, argument, rng):
         total = value(at)
     slope = np.sum(tape.gradient(total, at).numpy() * direction)
     step = 1e-6
-    ends = [float(value(tf.constant(values[argument] + sign_ * step * direction))) for sign_ in (1, -1)]
+    ends = [
+        float(value(tf.constant(values[argument] + sign_ * step * direction))) for sign_ in (1, -1)
+    ]
     assert_allclose(slope, (ends[0] - ends[1]) / (2 * step), rtol=1e-5, atol=1e-6)

@@ -38,7 +38,9 @@ def test_solution_is_that_of_the_whole_system(rng):
 
 def test_an_indefinite_system_is_noticed(rng):
     _, V, lam, (a, b, c), r, s = _system(rng)
-    assert not bool(stationary_solve(V, lam, (a - 50.0, b - 50.0, c), tf.constant(r), tf.constant(s))[2])
+    assert not bool(
+        stationary_solve(V, lam, (a - 50.0, b - 50.0, c), tf.constant(r), tf.constant(s))[2]
+    )
     x, y, ok = stationary_solve(V, lam, (a, b, c), tf.zeros_like(r), tf.zeros_like(s))
     assert bool(ok) and not np.any(x) and not np.any(y)
 
@@ -46,9 +48,15 @@ def test_an_indefinite_system_is_noticed(rng):
 def test_a_root_of_few_rows_gives_what_its_gram_matrix_does(rng):
     T = rng.normal(size=(2, 3, 9))
     V = T.transpose(0, 2, 1) @ T
-    lam, r, s = (tf.constant(part) for part in (rng.uniform(0.0, 0.02, size=(2, 9)), *rng.normal(size=(2, 2, 9))))
+    lam, r, s = (
+        tf.constant(part)
+        for part in (rng.uniform(0.0, 0.02, size=(2, 9)), *rng.normal(size=(2, 2, 9)))
+    )
     H = 1.2 * lam, 0.5 * lam, 0.1 * lam
-    dense, thin = (stationary_solve(tf.constant(given), lam, H, r, s, 1e-12, root=given is T) for given in (V, T))
+    dense, thin = (
+        stationary_solve(tf.constant(given), lam, H, r, s, 1e-12, root=given is T)
+        for given in (V, T)
+    )
     assert bool(dense[2]) and bool(thin[2])
     assert_allclose(thin[0], dense[0], rtol=1e-8)
     assert_allclose(thin[1], dense[1], rtol=1e-8)
@@ -59,5 +67,7 @@ def test_a_tolerance_that_is_not_reached_is_noticed(rng):
     K, _, _, (a, b, c), r, s = _system(rng, 150)
     lam = np.full_like(a, 1e-3)
     V = np.linalg.inv(np.linalg.inv(K) + lam[:, None, :] * np.eye(150))
-    x, y, ok = stationary_solve(V, lam, (1e3 * a, 0.0 * b, 0.0 * c), tf.constant(r), tf.constant(s), 1e-10)
+    x, y, ok = stationary_solve(
+        V, lam, (1e3 * a, 0.0 * b, 0.0 * c), tf.constant(r), tf.constant(s), 1e-10
+    )
     assert np.all(np.isfinite(x)) and not bool(ok)

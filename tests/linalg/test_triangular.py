@@ -1,4 +1,6 @@
-"""Blocked triangular solves and products against TensorFlow's own: values, both derivatives, broadcasting, XLA."""
+"""Blocked triangular solves and products against TensorFlow's own: values, both derivatives,
+broadcasting, XLA.
+"""
 
 from __future__ import annotations
 
@@ -35,18 +37,28 @@ def _symmetric(R: tf.Tensor) -> tf.Tensor:
     return 0.01 * tf.matmul(R, R, transpose_b=True)
 
 
-OPERATIONS: dict[str, tuple[Callable, Callable]] = {  # ours, TensorFlow's; both of a lower triangle and a full matrix
+OPERATIONS: dict[
+    str, tuple[Callable, Callable]
+] = {  # ours, TensorFlow's; both of a lower triangle and a full matrix
     "solve": (tri.solve, lambda L, R: tf.linalg.triangular_solve(*_same_batch(L, R))),
     "solve-adjoint": (
         lambda L, R: tri.solve(L, R, adjoint=True),
         lambda L, R: tf.linalg.triangular_solve(*_same_batch(L, R), adjoint=True),
     ),
     "lower_product": (tri.lower_product, lambda L, R: tf.matmul(_tril(L), R)),
-    "transposed_product": (tri.transposed_product, lambda L, R: tf.matmul(_tril(L), R, transpose_a=True)),
-    "inverse": (lambda L, R: tf.matmul(tri.inverse(L), R), lambda L, R: tf.matmul(tf.linalg.inv(_tril(L)), R)),
+    "transposed_product": (
+        tri.transposed_product,
+        lambda L, R: tf.matmul(_tril(L), R, transpose_a=True),
+    ),
+    "inverse": (
+        lambda L, R: tf.matmul(tri.inverse(L), R),
+        lambda L, R: tf.matmul(tf.linalg.inv(_tril(L)), R),
+    ),
     "solve_lower": (
         lambda L, R: tf.matmul(tri.solve_lower(L, 2.0 * L + tf.linalg.diag(R[..., :, 0])), R),
-        lambda L, R: tf.matmul(tf.linalg.inv(_tril(L)) @ _tril(2.0 * L + tf.linalg.diag(R[..., :, 0])), R),
+        lambda L, R: tf.matmul(
+            tf.linalg.inv(_tril(L)) @ _tril(2.0 * L + tf.linalg.diag(R[..., :, 0])), R
+        ),
     ),
     "lower_gram": (
         lambda L, R: tf.matmul(tri.lower_gram(L), R),
@@ -65,7 +77,9 @@ OPERATIONS: dict[str, tuple[Callable, Callable]] = {  # ours, TensorFlow's; both
         lambda L, R: tf.matmul(tf.matmul(_tril(L), _symmetric(R) @ _tril(L), transpose_a=True), R),
     ),
     "lower_outer": (
-        lambda L, R: _tril(tri.lower_outer(R, 2.0 * R)) + 0.0 * L,  # it is right in the lower triangle only
+        lambda L, R: (
+            _tril(tri.lower_outer(R, 2.0 * R)) + 0.0 * L
+        ),  # it is right in the lower triangle only
         lambda L, R: _tril(tf.matmul(R, 2.0 * R, transpose_b=True)) + 0.0 * L,
     ),
     "lower_transposed_product": (
@@ -79,11 +93,15 @@ operations = pytest.mark.parametrize("name", OPERATIONS)
 def _same_batch(L: tf.Tensor, R: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     """TensorFlow's solve does not broadcast its gradient."""
     batch = tf.broadcast_static_shape(L.shape[:-2], R.shape[:-2])
-    return tf.broadcast_to(_tril(L), [*batch, *L.shape[-2:]]), tf.broadcast_to(R, [*batch, *R.shape[-2:]])
+    return tf.broadcast_to(_tril(L), [*batch, *L.shape[-2:]]), tf.broadcast_to(
+        R, [*batch, *R.shape[-2:]]
+    )
 
 
 def _value_and_gradients(function: Callable, L: tf.Tensor, R: tf.Tensor) -> list[tf.Tensor]:
-    """A scalar that is not linear in the result, the result, and the gradient in the lower triangle and in R."""
+    """A scalar that is not linear in the result, the result, and the gradient in the lower triangle
+    and in R.
+    """
     with tf.GradientTape() as tape:
         tape.watch([L, R])
         result = function(_tril(L), R)
@@ -102,7 +120,9 @@ def test_value_and_gradient(name, size, rng):
         assert_allclose(left, right, rtol=1e-9, atol=1e-9 * np.abs(right).max())
 
 
-@pytest.mark.parametrize("shapes", [((1, 4, 4), (3, 4, 2)), ((3, 4, 4), (1, 4, 2)), ((4, 4), (3, 4, 2))], ids=str)
+@pytest.mark.parametrize(
+    "shapes", [((1, 4, 4), (3, 4, 2)), ((3, 4, 4), (1, 4, 2)), ((4, 4), (3, 4, 2))], ids=str
+)
 @operations
 def test_batches_broadcast(name, shapes, rng):
     """One factor for all latents, or one set of right-hand sides."""
@@ -118,7 +138,12 @@ def test_batches_broadcast(name, shapes, rng):
 @operations
 def test_second_derivative(name, traced, rng):
     """Along a direction, of the gradient along the same direction."""
-    L, R, D, E = _lower(rng, 2, 4, 4), _full(rng, 2, 4, 3), _lower(rng, 2, 4, 4), _full(rng, 2, 4, 3)
+    L, R, D, E = (
+        _lower(rng, 2, 4, 4),
+        _full(rng, 2, 4, 3),
+        _lower(rng, 2, 4, 4),
+        _full(rng, 2, 4, 3),
+    )
 
     def curvature(function: Callable) -> tf.Tensor:
         with tf.GradientTape() as outer:
@@ -181,4 +206,6 @@ def test_frozen_solve_forms_no_gradient_of_the_factor(adjoint, rng):
 def test_mirror_reads_the_lower_triangle(rng):
     matrix = rng.normal(size=(2, 4, 4))
     lower = np.tril(matrix)
-    assert_allclose(tri.mirror(matrix), lower + np.swapaxes(np.tril(matrix, -1), -1, -2), rtol=1e-15)
+    assert_allclose(
+        tri.mirror(matrix), lower + np.swapaxes(np.tril(matrix, -1), -1, -2), rtol=1e-15
+    )

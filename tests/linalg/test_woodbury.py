@@ -21,7 +21,9 @@ def test_woodbury(rng: np.random.Generator, compiled: bool, shape: tuple, scalar
 
     solution = (tf.function(solve) if compiled else solve)(*map(tf.constant, (R, delta, rhs)))
     assert solution.shape == shape
-    np.testing.assert_allclose(solution, np.linalg.solve(R @ R.T + delta * np.eye(50), rhs), atol=1e-11)
+    np.testing.assert_allclose(
+        solution, np.linalg.solve(R @ R.T + delta * np.eye(50), rhs), atol=1e-11
+    )
 
 
 def test_woodbury_reports_failure() -> None:
@@ -33,7 +35,11 @@ def test_woodbury_reports_failure() -> None:
 
 @pytest.mark.parametrize("columns", [(), (4,)])
 def test_a_batch_is_solved_each_by_itself(rng: np.random.Generator, columns: tuple) -> None:
-    R, delta, rhs = rng.standard_normal((2, 9, 3)), rng.uniform(0.1, 2.0, (2, 9)), rng.standard_normal((2, 9, *columns))
+    R, delta, rhs = (
+        rng.standard_normal((2, 9, 3)),
+        rng.uniform(0.1, 2.0, (2, 9)),
+        rng.standard_normal((2, 9, *columns)),
+    )
     found = woodbury_solve(woodbury_factor(tf.constant(R), tf.constant(delta)), tf.constant(rhs))
     for one in range(2):
         expected = np.linalg.solve(R[one] @ R[one].T + np.diag(delta[one]), rhs[one])

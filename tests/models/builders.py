@@ -19,7 +19,9 @@ BETA, GAMMA, X = POINTS[:4], POINTS[4:9], POINTS[9:]
 N, D = X.shape
 
 
-def _coupled(kernel: Any, likelihood: Any, gamma: Any, beta: Any, num_latent_gps: int = 1, **options: Any) -> BasisGP:
+def _coupled(
+    kernel: Any, likelihood: Any, gamma: Any, beta: Any, num_latent_gps: int = 1, **options: Any
+) -> BasisGP:
     return BasisGP(kernel, likelihood, CoupledBasis(beta, num_latent_gps), **options)
 
 
@@ -36,7 +38,9 @@ MODELS: dict[str, Callable[..., BasisGP]] = {
     "BasisGP": _coupled,
 }
 
-LIKELIHOODS: dict[str, tuple[Callable[[], gl.Likelihood], int, Callable[[np.random.Generator], np.ndarray]]] = {
+LIKELIHOODS: dict[
+    str, tuple[Callable[[], gl.Likelihood], int, Callable[[np.random.Generator], np.ndarray]]
+] = {
     # how to make it, L, its observations
     "Gaussian": (gl.Gaussian, 2, lambda rng: rng.normal(size=(N, 2))),
     "Gaussian-varying": (
@@ -47,7 +51,11 @@ LIKELIHOODS: dict[str, tuple[Callable[[], gl.Likelihood], int, Callable[[np.rand
     "Bernoulli": (gl.Bernoulli, 1, lambda rng: rng.integers(0, 2, size=(N, 1))),
     "MultiClass": (lambda: gl.MultiClass(3), 3, lambda rng: rng.integers(0, 3, size=(N, 1))),
     "Softmax": (lambda: gl.Softmax(3), 3, lambda rng: rng.integers(0, 3, size=(N, 1))),
-    "CategoricalLogit": (lambda: CategoricalLogit(3), 3, lambda rng: rng.integers(0, 3, size=(N, 1))),
+    "CategoricalLogit": (
+        lambda: CategoricalLogit(3),
+        3,
+        lambda rng: rng.integers(0, 3, size=(N, 1)),
+    ),
     "Heteroskedastic": (gl.HeteroskedasticTFPConditional, 2, lambda rng: rng.normal(size=(N, 1))),
     "Poisson": (gl.Poisson, 2, lambda rng: rng.poisson(2.0, size=(N, 2))),
     "StudentT": (gl.StudentT, 1, lambda rng: rng.standard_t(3, size=(N, 1))),
@@ -63,7 +71,9 @@ LIKELIHOODS: dict[str, tuple[Callable[[], gl.Likelihood], int, Callable[[np.rand
 }
 
 
-def build(name: str, likelihood: str = "Gaussian", **options: Any) -> tuple[BasisGP, tuple[np.ndarray, np.ndarray]]:
+def build(
+    name: str, likelihood: str = "Gaussian", **options: Any
+) -> tuple[BasisGP, tuple[np.ndarray, np.ndarray]]:
     """A model at random parameters, and data."""
     make, latents, observe = LIKELIHOODS[likelihood]
     rng = np.random.default_rng(0)

@@ -31,7 +31,9 @@ def mixed() -> gpflow.kernels.LinearCoregionalization:
 
 def trend(outputs: int) -> gpflow.functions.Linear:
     """A mean function that is another for each output."""
-    return gpflow.functions.Linear(0.3 * np.arange(1, 2 * outputs + 1).reshape(2, -1), 0.1 * np.arange(outputs))
+    return gpflow.functions.Linear(
+        0.3 * np.arange(1, 2 * outputs + 1).reshape(2, -1), 0.1 * np.arange(outputs)
+    )
 
 
 def student() -> gl.StudentT:
@@ -62,7 +64,9 @@ def problem(name: str, with_mean: bool = True) -> CVIGP:
     return model
 
 
-def conjugate_model(likelihood: gl.Likelihood, *, Y: Array | None = None, mean_function: Any = TREND) -> CVIGP:
+def conjugate_model(
+    likelihood: gl.Likelihood, *, Y: Array | None = None, mean_function: Any = TREND
+) -> CVIGP:
     """One latent, sites of zero; the mean function is a copy, which a test may train or freeze."""
     Y = observations(likelihood) if Y is None else Y
     return CVIGP((X, Y), matern(1.3, 0.8), likelihood, mean_function=copy.deepcopy(mean_function))
@@ -72,7 +76,9 @@ def random_sites(model: CVIGP, seed: int = 0, positive: bool = False) -> None:
     """Sites at which the posterior exists."""
     rng, shape = np.random.default_rng(seed), model.basis.nu.shape
     model.basis.nu.assign(rng.normal(size=shape))
-    model.basis.tau.assign(np.maximum(0.05, rng.normal(size=shape)) if positive else _of_both_signs(rng, shape))
+    model.basis.tau.assign(
+        np.maximum(0.05, rng.normal(size=shape)) if positive else _of_both_signs(rng, shape)
+    )
 
 
 def _of_both_signs(rng: np.random.Generator, shape: tuple) -> Array:

@@ -64,9 +64,12 @@ def test_bound_is_that_of_the_textbook(name, with_mean):
     if name == "Student-t, coregionalised":
         mean, variance = mean @ W.T, variance @ (W**2).T
     mean = mean + model.mean_function(X_).numpy()
-    expected = model.likelihood.variational_expectations(X_, tf.constant(mean), tf.constant(variance), Y)
+    expected = model.likelihood.variational_expectations(
+        X_, tf.constant(mean), tf.constant(variance), Y
+    )
     divergence = sum(
-        ref.brute_force_kl(u, V, np.zeros(len(u)), gram(model, latent)) for latent, (u, V) in enumerate(found)
+        ref.brute_force_kl(u, V, np.zeros(len(u)), gram(model, latent))
+        for latent, (u, V) in enumerate(found)
     )
     assert_allclose(model.elbo(), np.sum(expected) - divergence, rtol=1e-10)
     for left, right in zip(model.predict_f(X_), (mean, variance)):
@@ -85,20 +88,28 @@ def test_bound_is_that_of_the_reference(likelihood, reference):
     random_sites(model)
     expect = conj.quadrature(reference, model.data[1].numpy()[:, 0], order=20)
     for form in (conj.kl_bound, conj.site_bound):
-        assert_allclose(form(gram(model), prior_mean(model), sites_on_f(model), expect), model.elbo(), rtol=1e-9)
+        assert_allclose(
+            form(gram(model), prior_mean(model), sites_on_f(model), expect), model.elbo(), rtol=1e-9
+        )
 
 
 @pytest.mark.costly(keep=2)
-@pytest.mark.parametrize("latents, make", [(1, lambda: matern(1.0, 1.0)), (2, lambda: matern(1.0, 1.0)), (2, separate)])
+@pytest.mark.parametrize(
+    "latents, make", [(1, lambda: matern(1.0, 1.0)), (2, lambda: matern(1.0, 1.0)), (2, separate)]
+)
 def test_bound_of_gaussian_noise_is_the_evidence_at_every_kernel(latents, make, rng):
-    """The sites of Gaussian noise know nothing of the kernel, nor of a mean function once they are centred on it."""
+    """The sites of Gaussian noise know nothing of the kernel, nor of a mean function once they are
+    centred on it.
+    """
     model = CVIGP((X, rng.normal(size=(len(X), latents))), make(), gl.Gaussian(NOISE))
     ConjugateComputation().minimize(model)
     for _ in range(4):
         for parameter in model.kernel.parameters:
             parameter.assign(rng.uniform(0.2, 3.0))
         evidence = sum(
-            conj.log_evidence(gram(model, latent), np.zeros(len(X)), model.data[1].numpy()[:, latent], NOISE)
+            conj.log_evidence(
+                gram(model, latent), np.zeros(len(X)), model.data[1].numpy()[:, latent], NOISE
+            )
             for latent in range(latents)
         )
         assert_allclose(model.elbo(), evidence, rtol=1e-10)
@@ -122,7 +133,9 @@ def test_next_to_no_noise_costs_no_digits(noise, rng):
 def test_bound_is_below_the_evidence(with_mean, rng):
     """At random sites and kernels, many of them next to the optimum."""
     Y = rng.normal(size=(len(X), 1))
-    model = CVIGP((X, Y), matern(1.0, 1.0), gl.Gaussian(NOISE), mean_function=trend(1) if with_mean else None)
+    model = CVIGP(
+        (X, Y), matern(1.0, 1.0), gl.Gaussian(NOISE), mean_function=trend(1) if with_mean else None
+    )
     elbo, gaps = tf.function(model.elbo, autograph=False), []
     for _ in range(5):
         model.kernel.variance.assign(rng.uniform(0.3, 3.0))
@@ -139,7 +152,9 @@ def test_bound_is_below_the_evidence(with_mean, rng):
 @pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("name", ["Poisson, separate", "Student-t, coregionalised", "multiclass"])
 def test_gradients_of_the_bound_are_finite_differences(name):
-    """In kernel, mean function and likelihood, with sites of both signs; the sites themselves are not trainable."""
+    """In kernel, mean function and likelihood, with sites of both signs; the sites themselves are
+    not trainable.
+    """
     model = problem(name)
     variables = list(model.trainable_variables)
     sites = {id(site.unconstrained_variable) for site in (model.basis.nu, model.basis.tau)}
@@ -154,7 +169,9 @@ def test_gradients_of_the_bound_are_finite_differences(name):
             variable.assign(start + sign * step * direction)
             ends.append(float(elbo()))
         variable.assign(start)
-        assert_allclose(np.sum(gradient * direction), (ends[0] - ends[1]) / (2 * step), rtol=1e-5, atol=1e-6)
+        assert_allclose(
+            np.sum(gradient * direction), (ends[0] - ends[1]) / (2 * step), rtol=1e-5, atol=1e-6
+        )
 
 
 @pytest.mark.exhaustive
@@ -181,7 +198,9 @@ def test_shifting_data_and_mean_function_together_changes_nothing(name):
             ConjugateComputation(0.7).minimize(model)
         assert_allclose(shifted.elbo(), plain.elbo(), rtol=1e-11)
         assert_allclose(shifted.basis.nu, plain.basis.nu, rtol=1e-9, atol=1e-10)
-    assert_allclose(shifted.predict_f(X)[0] - shift(X), plain.predict_f(X)[0], rtol=1e-9, atol=1e-10)
+    assert_allclose(
+        shifted.predict_f(X)[0] - shift(X), plain.predict_f(X)[0], rtol=1e-9, atol=1e-10
+    )
 
 
 def test_new_data_join_with_sites_of_zero(rng):

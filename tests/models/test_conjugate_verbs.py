@@ -1,4 +1,6 @@
-"""A full GP with sites answers GPflow's verbs and works with its tools; bad input is refused with a message."""
+"""A full GP with sites answers GPflow's verbs and works with its tools; bad input is refused with a
+message.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,15 @@ from gpflow_decoupled.optimizers import ConjugateComputation
 from tests.bounds.registry import matern
 from tests.models.builders import LIKELIHOODS
 from tests.models.builders import X as INPUTS
-from tests.models.conjugate_problems import PROBLEMS, X, gram, mixed, posterior_of_latent, problem, random_sites
+from tests.models.conjugate_problems import (
+    PROBLEMS,
+    X,
+    gram,
+    mixed,
+    posterior_of_latent,
+    problem,
+    random_sites,
+)
 
 XNEW = np.random.default_rng(7).normal(size=(3, 2))
 FLAGS = [(cov, output) for cov in (False, True) for output in (False, True)]
@@ -78,12 +88,16 @@ def test_covariance_at_the_data_is_that_of_explicit_inverses(name):
 
 
 @pytest.mark.costly(keep=3)
-@pytest.mark.parametrize("kind", ["tensor", "variable", "nocache", None, *PrecomputeCacheType], ids=str)
+@pytest.mark.parametrize(
+    "kind", ["tensor", "variable", "nocache", None, *PrecomputeCacheType], ids=str
+)
 def test_each_kind_of_cache_predicts_the_same(kind):
     model = problem("Poisson, separate")
     posterior = model.posterior(kind)
     expected = model.predict_f(XNEW, full_cov=True)
-    verbs = [posterior.fused_predict_f] + ([posterior.predict_f] if posterior.cache is not None else [])
+    verbs = [posterior.fused_predict_f] + (
+        [posterior.predict_f] if posterior.cache is not None else []
+    )
     for verb in verbs:
         for left, right in zip(verb(XNEW, full_cov=True), expected):
             assert_allclose(left, right, rtol=1e-12)
@@ -196,19 +210,46 @@ def test_float32(name):
 def test_number_of_latents_follows_likelihood_kernel_and_data():
     for name, (_, _, latents, _) in PROBLEMS.items():
         assert problem(name).num_latent_gps == latents == problem(name).basis.num_latent_gps, name
-    with pytest.raises(DataError, match="num_latent_gps says 1, the likelihood MultiClass says 3; change one"):
+    with pytest.raises(
+        DataError, match="num_latent_gps says 1, the likelihood MultiClass says 3; change one"
+    ):
         CVIGP((X, np.zeros((len(X), 1))), matern(1.0, 1.0), gl.MultiClass(3), num_latent_gps=1)
 
 
 COUNTS = np.arange(9.0)[:, None]
 BAD = {
-    "counts for a Bernoulli": (gl.Bernoulli, X, COUNTS, r"Y\[2, 0\] = 2 is outside the support of Bernoulli"),
-    "NaN": (gl.Poisson, X, np.where(COUNTS == 4, np.nan, COUNTS), r"Y\[4, 0\] is nan; remove or impute the 1 rows"),
-    "infinite X": (gl.Poisson, X + np.where(COUNTS == 4, np.inf, 0), COUNTS, r"X\[4, 0\] is inf; remove or impute"),
+    "counts for a Bernoulli": (
+        gl.Bernoulli,
+        X,
+        COUNTS,
+        r"Y\[2, 0\] = 2 is outside the support of Bernoulli",
+    ),
+    "NaN": (
+        gl.Poisson,
+        X,
+        np.where(COUNTS == 4, np.nan, COUNTS),
+        r"Y\[4, 0\] is nan; remove or impute the 1 rows",
+    ),
+    "infinite X": (
+        gl.Poisson,
+        X + np.where(COUNTS == 4, np.inf, 0),
+        COUNTS,
+        r"X\[4, 0\] is inf; remove or impute",
+    ),
     "rank 1": (gl.Poisson, X, COUNTS[:, 0], r"Y has shape \(9,\); use Y\[:, None\]"),
     "rank 1 X": (gl.Poisson, X[:, 0], COUNTS, r"X has shape \(9,\); use X\[:, None\]"),
-    "columns": (lambda: gl.MultiClass(3), X, np.zeros((9, 2)), "Y has 2 columns and the model expects 1"),
-    "float32": (gl.Poisson, X.astype(np.float32), COUNTS, r"X is float32 and the model float64; use X.astype"),
+    "columns": (
+        lambda: gl.MultiClass(3),
+        X,
+        np.zeros((9, 2)),
+        "Y has 2 columns and the model expects 1",
+    ),
+    "float32": (
+        gl.Poisson,
+        X.astype(np.float32),
+        COUNTS,
+        r"X is float32 and the model float64; use X.astype",
+    ),
     "lengths": (gl.Poisson, X, COUNTS[:5], "X has 9 rows and Y has 5"),
     "no rows": (gl.Poisson, X[:0], COUNTS[:0], "no rows"),
 }
@@ -227,7 +268,9 @@ def test_columns_must_be_the_outputs_of_the_kernel():
 
 @pytest.mark.parametrize("argument", ["nu", "tau"])
 def test_site_vectors_are_checked(argument):
-    with pytest.raises(DataError, match=rf"{argument} has shape \(8, 1\); it must be \[N, L\] = \[9, 1\]"):
+    with pytest.raises(
+        DataError, match=rf"{argument} has shape \(8, 1\); it must be \[N, L\] = \[9, 1\]"
+    ):
         SiteBasis(X, **{argument: np.zeros((8, 1))})
     with pytest.raises(DataError, match=rf"{argument} has shape \(9,\)"):
         SiteBasis(X, **{argument: np.zeros(9)})

@@ -1,4 +1,6 @@
-"""The projected process against dense matrices, against GPflow's `SGPR` and `GPR`, and what it refuses."""
+"""The projected process against dense matrices, against GPflow's `SGPR` and `GPR`, and what it
+refuses.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,9 @@ def _slope() -> gpflow.functions.Linear:
 
 def _noise(varying: bool) -> gpflow.likelihoods.Gaussian:
     if varying:
-        return gpflow.likelihoods.Gaussian(scale=gpflow.functions.Linear(0.05 * np.ones((2, 1)), np.array([0.5])))
+        return gpflow.likelihoods.Gaussian(
+            scale=gpflow.functions.Linear(0.05 * np.ones((2, 1)), np.array([0.5]))
+        )
     return gpflow.likelihoods.Gaussian(0.3)
 
 
@@ -47,9 +51,13 @@ def _matrices() -> tuple[np.ndarray, ...]:
 @pytest.mark.parametrize("varying", [False, True], ids=["one noise variance", "varying noise"])
 @pytest.mark.parametrize("kind, model_type", [("dtc", DTC), ("vfe", SGPR), ("fitc", GPRFITC)])
 def test_objective_and_predictions(kind: str, model_type: Any, varying: bool) -> None:
-    """Two outputs and a mean function; GPflow's two are here because benchmarks and notebook compare with them."""
+    """Two outputs and a mean function; GPflow's two are here because benchmarks and notebook
+    compare with them.
+    """
     gpflow.config.set_default_jitter(JITTER)
-    model = model_type((X, Y), matern(1.3, 0.8), Z, mean_function=_slope(), likelihood=_noise(varying))
+    model = model_type(
+        (X, Y), matern(1.3, 0.8), Z, mean_function=_slope(), likelihood=_noise(varying)
+    )
     noise = np.broadcast_to(model.likelihood.variance_at(X).numpy()[:, 0], 20)
     K, K_u, K_uf, K_us, K_s = _matrices()
     centred, prior = Y - _slope()(X).numpy(), _slope()(NEW).numpy()
@@ -70,14 +78,21 @@ def test_above_the_bound_and_equal_where_the_points_are_the_data() -> None:
     for seed in range(8):
         rng = np.random.default_rng(seed)
         kernel = matern(*np.exp(rng.normal(size=2)))
-        model = DTC((X, Y[:, :1]), kernel, rng.uniform(-2, 2, (6, 2)), noise_variance=float(np.exp(rng.normal())))
+        model = DTC(
+            (X, Y[:, :1]),
+            kernel,
+            rng.uniform(-2, 2, (6, 2)),
+            noise_variance=float(np.exp(rng.normal())),
+        )
         excess.append(float(model.maximum_log_likelihood_objective() - model.elbo()))
     assert min(excess) > 0.0
     kernel = matern(1.3, 0.8)
     exact = float(GPR((X, Y), kernel, noise_variance=0.3).log_marginal_likelihood())
     for model_type in (DTC, SGPR, GPRFITC):
         model = model_type((X, Y), kernel, X.copy(), noise_variance=0.3)
-        assert float(model.maximum_log_likelihood_objective()) == pytest.approx(exact, rel=1e-9), model_type.__name__
+        assert float(model.maximum_log_likelihood_objective()) == pytest.approx(exact, rel=1e-9), (
+            model_type.__name__
+        )
 
 
 @pytest.mark.exhaustive
@@ -101,7 +116,9 @@ def test_gradients() -> None:
     model = DTC((X, Y), matern(1.3, 0.8), Z, noise_variance=0.3)
     with tf.GradientTape() as tape:
         loss = model.training_loss()
-    for variable, slope in zip(model.trainable_variables, tape.gradient(loss, model.trainable_variables)):
+    for variable, slope in zip(
+        model.trainable_variables, tape.gradient(loss, model.trainable_variables)
+    ):
         value, step = variable.numpy(), 1e-6 * np.ones_like(variable.numpy())
         ends = []
         for sign in (1.0, -1.0):
@@ -133,5 +150,7 @@ def test_cached_posteriors(cache: str | PrecomputeCacheType) -> None:
     model.kernel.variance.assign(2.0)
     posterior.update_cache()
     assert_allclose(posterior.predict_f(NEW)[0], model.predict_f(NEW)[0], rtol=1e-6, atol=1e-6)
-    with pytest.raises(UnknownOptionError, match="precompute_cache='disk' is not known; use one of"):
+    with pytest.raises(
+        UnknownOptionError, match="precompute_cache='disk' is not known; use one of"
+    ):
         model.posterior("disk")

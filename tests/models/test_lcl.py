@@ -1,4 +1,6 @@
-"""Models with multipliers: the bound against brute force, hyperparameters, predictions, linear models, bad input."""
+"""Models with multipliers: the bound against brute force, hyperparameters, predictions, linear
+models, bad input.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,9 @@ def test_bound_is_that_of_brute_force(name, latents, with_mean):
     for latent in range(latents):
         K, m_0 = gram(built, latent), prior_mean(built, latent)
         alpha, lam = (np.asarray(p)[:, latent] for p in (built.basis.alpha, built.basis.lam))
-        expected += lcl.bound(K, m_0, *lcl.posterior(K, m_0, alpha, lam), site_functions(name, built, latent))
+        expected += lcl.bound(
+            K, m_0, *lcl.posterior(K, m_0, alpha, lam), site_functions(name, built, latent)
+        )
     assert_allclose(built.elbo(), expected, rtol=1e-9)
     assert_allclose(built.training_loss(), -built.elbo(), rtol=1e-12)
 
@@ -96,7 +100,9 @@ def test_hyperparameters_are_learned_by_alternation():
 
 @pytest.mark.exhaustive
 def test_predictions_are_those_of_gpflow(rng):
-    """A VGP at its optimum: means, variances, covariances, labels, densities; and a posterior object."""
+    """A VGP at its optimum: means, variances, covariances, labels, densities; and a posterior
+    object.
+    """
     X, Y = inputs(8), labels("Poisson", inputs(8))
     kernel, likelihood = matern(1.3, 0.8), gl.Poisson()
     built = LCLGP((X, Y), kernel, likelihood)
@@ -104,17 +110,23 @@ def test_predictions_are_those_of_gpflow(rng):
     with gpflow.config.as_context(gpflow.config.Config(jitter=1e-10)):
         other = gpflow.models.VGP((X, Y), kernel, likelihood)
         for _ in range(40):
-            gpflow.optimizers.NaturalGradient(gamma=0.5).minimize(other.training_loss, [(other.q_mu, other.q_sqrt)])
+            gpflow.optimizers.NaturalGradient(gamma=0.5).minimize(
+                other.training_loss, [(other.q_mu, other.q_sqrt)]
+            )
         new = rng.uniform(-2, 2, size=(5, 2))
         assert_allclose(built.elbo(), other.elbo(), rtol=1e-6)
         for full in (False, True):
-            for left, right in zip(built.predict_f(new, full_cov=full), other.predict_f(new, full_cov=full)):
+            for left, right in zip(
+                built.predict_f(new, full_cov=full), other.predict_f(new, full_cov=full)
+            ):
                 assert_allclose(left, right, rtol=1e-4, atol=1e-5)
         for left, right in zip(built.predict_y(new), other.predict_y(new)):
             assert_allclose(left, right, rtol=1e-4)
         data = new, labels("Poisson", new)
         assert_allclose(built.predict_log_density(data), other.predict_log_density(data), rtol=1e-4)
-    for left, right in zip(built.posterior().predict_f(new, full_cov=True), built.predict_f(new, full_cov=True)):
+    for left, right in zip(
+        built.posterior().predict_f(new, full_cov=True), built.predict_f(new, full_cov=True)
+    ):
         assert_allclose(left, right, rtol=1e-10)
     assert built.predict_f_samples(new, 3).shape == (3, 5, 1)
 
@@ -124,7 +136,9 @@ def test_shifting_data_and_mean_function_together_changes_nothing():
     X, Y = inputs(8), labels("Laplace", inputs(8))
     shift = gpflow.functions.Linear(np.array([[0.5], [1.0]]), np.array([2.0]))
     plain = LCLGP((X, Y), matern(1.3, 0.8), KINDS["Laplace"].make())
-    moved = LCLGP((X, Y + shift(X).numpy()), matern(1.3, 0.8), KINDS["Laplace"].make(), mean_function=shift)
+    moved = LCLGP(
+        (X, Y + shift(X).numpy()), matern(1.3, 0.8), KINDS["Laplace"].make(), mean_function=shift
+    )
     assert_allclose(RULE.run(moved).elbo, RULE.run(plain).elbo, atol=1e-7)
     assert_allclose(moved.basis.lam, plain.basis.lam, rtol=1e-3)
 
@@ -133,7 +147,10 @@ def test_separate_kernels():
     X = inputs(8)
     both = LCLGP((X, labels("Poisson", X, 2)), separate(), gl.Poisson())
     total = RULE.run(both).elbo
-    parts = [LCLGP((X, both.data[1].numpy()[:, [i]]), k, gl.Poisson()) for i, k in enumerate(both.kernel.kernels)]
+    parts = [
+        LCLGP((X, both.data[1].numpy()[:, [i]]), k, gl.Poisson())
+        for i, k in enumerate(both.kernel.kernels)
+    ]
     assert_allclose(sum(RULE.run(part).elbo for part in parts), total, atol=1e-7)
 
 
@@ -150,13 +167,17 @@ def test_linear_model_is_the_same_in_both_forms(intercept, rng):
         for inner in ("newton", "lbfgs"):
             rule = LinearlyConstrainedLagrangian(tolerance=1e-8, inner=inner, compile=False)
             for multipliers in (built.basis.alpha, built.basis.lam):
-                multipliers.assign(tf.zeros_like(multipliers))  # the second solver does not start where the first ended
+                multipliers.assign(
+                    tf.zeros_like(multipliers)
+                )  # the second solver does not start where the first ended
             result = rule.run(built)
         found.append((result.elbo, *(part.numpy() for part in weights_posterior(built))))
     if intercept:
         other = CVIGLM((X, Y), gl.Poisson(), intercept_variance=4.0)
         sweep(other, (X, Y))
-        found.append((float(other.elbo((X, Y))), *(part.numpy() for part in weights_posterior(other))))
+        found.append(
+            (float(other.elbo((X, Y))), *(part.numpy() for part in weights_posterior(other)))
+        )
     for one in found[1:]:
         assert_allclose(one[0], found[0][0], atol=1e-6)
         assert_allclose(one[1], found[0][1], atol=1e-3)  # a bound within 1e-6 knows no more
@@ -194,7 +215,9 @@ def test_what_is_refused(rng):
 
 @pytest.mark.filterwarnings("ignore")  # of TensorFlow's own exporter
 def test_copies_checkpoints_and_exports_of_several_latents(tmp_path):
-    """Each with the multipliers of both latents; a copy is independent, and an exported posterior predicts the same."""
+    """Each with the multipliers of both latents; a copy is independent, and an exported posterior
+    predicts the same.
+    """
     built, new = model("Poisson", 6, latents=2), inputs(3, seed=5)
     RULE.run(built)
     elbo, expected = float(built.elbo()), built.predict_f(new)

@@ -1,4 +1,6 @@
-"""What is no mean function, or one for other inputs or outputs, is refused where the model is built."""
+"""What is no mean function, or one for other inputs or outputs, is refused where the model is
+built.
+"""
 
 from __future__ import annotations
 
@@ -18,19 +20,34 @@ BUILDS = {
     "LCLGP": lambda mean: LCLGP((X, X[:, :1]), *PARTS, mean_function=mean),
 }
 BAD = {
-    "a number": (1.0, r"mean_function is a float; pass an instance of gpflow.functions, for example .*Constant\(\)"),
-    "a kernel": (gpflow.kernels.Matern52(), "mean_function is a Matern52; pass an instance of gpflow.functions"),
+    "a number": (
+        1.0,
+        (
+            r"mean_function is a float; pass an instance of gpflow.functions, for example"
+            r" .*Constant\(\)"
+        ),
+    ),
+    "a kernel": (
+        gpflow.kernels.Matern52(),
+        "mean_function is a Matern52; pass an instance of gpflow.functions",
+    ),
     "a class": (
         gpflow.functions.Constant,
         r"mean_function is the class Constant itself; pass an instance, Constant\(\)",
     ),
     "other inputs": (
         gpflow.functions.Linear(np.ones((5, 1))),
-        "mean_function Linear cannot be evaluated at inputs of 2 columns, those of the model: give it parameters of that",
+        (
+            "mean_function Linear cannot be evaluated at inputs of 2 columns, those of the model:"
+            " give it parameters of that"
+        ),
     ),
     "other outputs": (
         gpflow.functions.Linear(np.ones((2, 3))),
-        r"mean_function Linear gives values of shape \[2, 3\] for two inputs, and the model has 1 outputs; make it return",
+        (
+            r"mean_function Linear gives values of shape \[2, 3\] for two inputs, and the model has"
+            r" 1 outputs; make it return"
+        ),
     ),
 }
 
@@ -45,6 +62,11 @@ def test_other_mean_functions_are_refused(name: str, bad: str) -> None:
 
 @pytest.mark.parametrize("name", BUILDS)
 def test_functions_of_every_form_are_taken(name: str) -> None:
-    for mean in (None, gpflow.functions.Constant(2.0), gpflow.functions.Linear(np.ones((2, 1))), lambda X: X[:, :1]):
+    for mean in (
+        None,
+        gpflow.functions.Constant(2.0),
+        gpflow.functions.Linear(np.ones((2, 1))),
+        lambda X: X[:, :1],
+    ):
         mean_at = BUILDS[name](mean).predict_f(X[:3])[0]
         assert mean_at.shape == (3, 1)

@@ -1,4 +1,6 @@
-"""Stochastic gradient variational Bayes: the sampled data term is unbiased, repeats itself, and trains."""
+"""Stochastic gradient variational Bayes: the sampled data term is unbiased, repeats itself, and
+trains.
+"""
 
 from __future__ import annotations
 
@@ -25,11 +27,15 @@ Z = np.linspace(-2.0, 2.0, 5)[:, None]
 EVALUATIONS = 300
 
 
-def coupled(likelihood, samples: int | None, L: int = 1, kernel=None, mean=None, num_data: int = len(X)) -> BasisGP:
+def coupled(
+    likelihood, samples: int | None, L: int = 1, kernel=None, mean=None, num_data: int = len(X)
+) -> BasisGP:
     source = None if samples is None else MonteCarlo(samples, seed=1)
     basis = CoupledBasis(gpflow.inducing_variables.InducingPoints(Z.copy()), L)
     kernel = gpflow.kernels.SquaredExponential() if kernel is None else kernel
-    return BasisGP(kernel, likelihood, basis, mean_function=mean, num_data=num_data, expectations=source)
+    return BasisGP(
+        kernel, likelihood, basis, mean_function=mean, num_data=num_data, expectations=source
+    )
 
 
 def heteroskedastic() -> gpflow.likelihoods.Likelihood:
@@ -55,7 +61,9 @@ def estimates(model: BasisGP, mean: tf.Tensor, variance: tf.Tensor, data) -> np.
 
 
 def assert_mean(draws: np.ndarray, expected: np.ndarray) -> None:
-    """Within 4.5 standard errors everywhere: by chance wrong less than once in 1000 of these tests."""
+    """Within 4.5 standard errors everywhere: by chance wrong less than once in 1000 of these
+    tests.
+    """
     error = draws.std(axis=0) / np.sqrt(len(draws))
     assert np.all(np.abs(draws.mean(axis=0) - expected) <= 4.5 * error + 1e-12)
     assert np.all(error < 0.25 * (1.0 + np.abs(expected)))
@@ -85,30 +93,43 @@ def test_softmax_agrees_with_numpy():
 
 
 def test_bound_and_gradients_of_a_minibatch_are_unbiased():
-    """Through the model: a mean function, the scale of a minibatch, and the gradients in kernel parameters and q_mu."""
+    """Through the model: a mean function, the scale of a minibatch, and the gradients in kernel
+    parameters and q_mu.
+    """
     mean = gpflow.functions.Constant(0.4)
-    exact, sampled = (coupled(gpflow.likelihoods.Poisson(), samples, mean=mean) for samples in (None, 20))
+    exact, sampled = (
+        coupled(gpflow.likelihoods.Poisson(), samples, mean=mean) for samples in (None, 20)
+    )
     batch = tf.constant(X[:10]), tf.constant(COUNTS[:10])
 
     def value_and_slope(model: BasisGP) -> tf.Tensor:
         variables = model.kernel.trainable_variables + model.basis.trainable_variables[:1]
         with tf.GradientTape() as tape:
             value = model.elbo(batch)
-        return tf.concat([[value], *(tf.reshape(g, [-1]) for g in tape.gradient(value, variables))], axis=0)
+        return tf.concat(
+            [[value], *(tf.reshape(g, [-1]) for g in tape.gradient(value, variables))], axis=0
+        )
 
     assert_mean(np.array([value_and_slope(sampled) for _ in range(40)]), value_and_slope(exact))
 
 
 def test_shared_latents_are_drawn_together():
-    """Two outputs of one latent: the estimate is that of the outputs' own moments, where these are all that counts."""
-    kernel = gpflow.kernels.LinearCoregionalization([gpflow.kernels.SquaredExponential()], W=[[1.0], [-0.5]])
+    """Two outputs of one latent: the estimate is that of the outputs' own moments, where these are
+    all that counts.
+    """
+    kernel = gpflow.kernels.LinearCoregionalization(
+        [gpflow.kernels.SquaredExponential()], W=[[1.0], [-0.5]]
+    )
     likelihood = gpflow.likelihoods.Gaussian(0.3)
     exact, sampled = (coupled(likelihood, samples, 1, kernel) for samples in (None, 3))
     mean, variance = moments(1)
     data = tf.constant(X[:5]), tf.constant(RNG.normal(size=(5, 2)))
     g, h = local_gradient(exact, mean, variance, data)
     scale = exact.scale(data[0])
-    expected = tf.concat([exact.variational_expectations(mean, variance, data)[:, None], g / scale, h / scale], axis=1)
+    expected = tf.concat(
+        [exact.variational_expectations(mean, variance, data)[:, None], g / scale, h / scale],
+        axis=1,
+    )
     assert_mean(estimates(sampled, mean, variance, data), expected)
 
 
@@ -152,7 +173,9 @@ BUILDERS = {
 @pytest.mark.parametrize("name", BUILDERS)
 def test_every_model_takes_it(name):
     options = {"num_data": len(X), "expectations": MonteCarlo(4000)}
-    model = BUILDERS[name](gpflow.kernels.SquaredExponential(), gpflow.likelihoods.Poisson(), **options)
+    model = BUILDERS[name](
+        gpflow.kernels.SquaredExponential(), gpflow.likelihoods.Poisson(), **options
+    )
     data = tf.constant(X), tf.constant(COUNTS)
     sampled = model.elbo(data)
     model.expectations = None
@@ -173,7 +196,9 @@ def test_natural_gradients_reach_the_optimum():
 
 
 def test_fit_trains_from_draws_on_minibatches_and_repeats_itself():
-    """Softmax on three classes that do not overlap much: the compiled fit learns them, and begins as an eager one."""
+    """Softmax on three classes that do not overlap much: the compiled fit learns them, and begins
+    as an eager one.
+    """
     Y = np.digitize(X, [-0.7, 0.7]).astype(float)
     build = lambda: coupled(gpflow.likelihoods.Softmax(3), 4, 3)  # noqa: E731
     options = {"batch_size": 10, "progress": False, "seed": 4}
@@ -186,14 +211,25 @@ def test_fit_trains_from_draws_on_minibatches_and_repeats_itself():
 
 
 def test_a_resumed_fit_goes_on_to_the_same_trace(tmp_path):
-    options = {"batch_size": 10, "progress": False, "compile": False, "schedule": gd.training.Schedule(anneal=0.0)}
+    options = {
+        "batch_size": 10,
+        "progress": False,
+        "compile": False,
+        "schedule": gd.training.Schedule(anneal=0.0),
+    }
     build = lambda: coupled(gpflow.likelihoods.Poisson(), 3)  # noqa: E731
     whole = gd.fit(build(), (X, COUNTS), steps=4, **options).history["elbo"]
     gd.fit(build(), (X, COUNTS), steps=2, checkpoint=tmp_path, **options)
     resumed = gd.fit(build(), (X, COUNTS), steps=4, checkpoint=tmp_path, **options)
     assert_allclose(resumed.history["elbo"], whole, rtol=1e-12)
     with pytest.raises(DataError, match="written with num_samples=3, and this run has 4"):
-        gd.fit(coupled(gpflow.likelihoods.Poisson(), 4), (X, COUNTS), steps=5, checkpoint=tmp_path, **options)
+        gd.fit(
+            coupled(gpflow.likelihoods.Poisson(), 4),
+            (X, COUNTS),
+            steps=5,
+            checkpoint=tmp_path,
+            **options,
+        )
 
 
 class NoDensity(gpflow.likelihoods.Likelihood):
@@ -205,7 +241,9 @@ class NoDensity(gpflow.likelihoods.Likelihood):
     def _log_prob(self, X, F, Y):
         raise NotImplementedError
 
-    _conditional_mean = _conditional_variance = _predict_mean_and_var = _predict_log_density = _log_prob
+    _conditional_mean = _conditional_variance = _predict_mean_and_var = _predict_log_density = (
+        _log_prob
+    )
 
     def _variational_expectations(self, X, Fmu, Fvar, Y):
         return tf.reduce_sum(Fmu, -1)
@@ -217,12 +255,16 @@ def test_bad_input_is_refused():
             MonteCarlo(bad)
     with pytest.raises(DataError, match="log density of MultiClass is made of steps"):
         coupled(gpflow.likelihoods.MultiClass(3), 5, 3)
-    cvi = gd.models.CVIGP((X, CLASSES), gpflow.kernels.SquaredExponential(), gpflow.likelihoods.MultiClass(3))
+    cvi = gd.models.CVIGP(
+        (X, CLASSES), gpflow.kernels.SquaredExponential(), gpflow.likelihoods.MultiClass(3)
+    )
     with pytest.raises(DataError, match="log density of MultiClass is made of steps"):
         ConjugateComputation(samples=5).minimize(cvi)
     model = coupled(NoDensity(), 5)
     before = model.basis.q_mu.numpy()
-    with pytest.raises(DataError, match="NoDensity has no log density to be sampled: define its _log_prob"):
+    with pytest.raises(
+        DataError, match="NoDensity has no log density to be sampled: define its _log_prob"
+    ):
         gd.fit(model, (X, REAL), steps=1, progress=False, compile=False)
     assert_allclose(model.basis.q_mu, before)
 

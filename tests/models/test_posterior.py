@@ -28,7 +28,11 @@ def test_each_kind_of_cache_predicts_the_same(kind):
     expected = model.predict_f(XNEW, full_cov=True)
     has_cache = cache_type(kind) is not PrecomputeCacheType.NOCACHE
     assert (posterior.cache is not None) == has_cache
-    verbs = [posterior.fused_predict_f, posterior.predict_f] if has_cache else [posterior.fused_predict_f]
+    verbs = (
+        [posterior.fused_predict_f, posterior.predict_f]
+        if has_cache
+        else [posterior.fused_predict_f]
+    )
     for verb in verbs:
         for left, right in zip(verb(XNEW, full_cov=True), expected):
             assert_allclose(left, right, rtol=1e-12)
@@ -40,7 +44,9 @@ def test_each_kind_of_cache_predicts_the_same(kind):
 def test_an_unknown_cache_is_refused():
     model, _ = build("ODVGP")
     for wrong in ("tensors", 3):
-        with pytest.raises(UnknownOptionError, match="precompute_cache=.* is not known; use one of 'tensor'"):
+        with pytest.raises(
+            UnknownOptionError, match="precompute_cache=.* is not known; use one of 'tensor'"
+        ):
             model.posterior(wrong)
         with pytest.raises(UnknownOptionError, match="is not known"):
             model.posterior().update_cache(wrong)
@@ -77,7 +83,9 @@ def test_gradients_in_the_inputs(name):
         value = tf.reduce_sum(mean) + tf.reduce_sum(variance)
     gradient, step, direction = tape.gradient(value, inputs), 1e-6, np.ones((3, 2))
     ends = [
-        float(sum(tf.reduce_sum(part) for part in posterior.predict_f(XNEW + sign * step * direction)))
+        float(
+            sum(tf.reduce_sum(part) for part in posterior.predict_f(XNEW + sign * step * direction))
+        )
         for sign in (1, -1)
     ]
     assert_allclose(np.sum(gradient), (ends[0] - ends[1]) / (2 * step), rtol=1e-5)

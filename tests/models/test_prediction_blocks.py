@@ -43,8 +43,12 @@ OTHERS = {
 
 @pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("name", [*MODELS, *OTHERS])
-def test_blocks_of_rows_predict_what_all_rows_do(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Cached and not, with batch dimensions and covariances of outputs; inside a `tf.function` there are no blocks."""
+def test_blocks_of_rows_predict_what_all_rows_do(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Cached and not, with batch dimensions and covariances of outputs; inside a `tf.function`
+    there are no blocks.
+    """
     model = OTHERS[name]() if name in OTHERS else build(name)[0]
 
     def predictions() -> list[Any]:
@@ -88,11 +92,16 @@ def test_the_largest_block_and_what_is_not_split(monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.parametrize("name", ["ODVGP", "data"])
-def test_blocks_of_rows_have_the_bound_of_all_rows(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_blocks_of_rows_have_the_bound_of_all_rows(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """And its gradient."""
     model = OTHERS[name]() if name in OTHERS else build(name)[0]
     Y = np.zeros((len(X), model.num_latent_gps)) + OBSERVED
-    variables = [model.kernel.lengthscales.unconstrained_variable, model.basis.beta.Z.unconstrained_variable]
+    variables = [
+        model.kernel.lengthscales.unconstrained_variable,
+        model.basis.beta.Z.unconstrained_variable,
+    ]
 
     def bound_and_gradient() -> list[Any]:
         with tf.GradientTape() as tape:

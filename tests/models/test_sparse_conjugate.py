@@ -1,4 +1,6 @@
-"""`SparseCVIGP` is sparse conjugate-computation VI: its sites and bound are the reference's, its step is GPflow's."""
+"""`SparseCVIGP` is sparse conjugate-computation VI: its sites and bound are the reference's, its
+step is GPflow's.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,9 @@ def _jitter():
     gpflow.config.set_default_jitter(JITTER)
 
 
-def _model(name: str = "logit", points: Any = BETA, latents: int = 1, **options: Any) -> tuple[SparseCVIGP, np.ndarray]:
+def _model(
+    name: str = "logit", points: Any = BETA, latents: int = 1, **options: Any
+) -> tuple[SparseCVIGP, np.ndarray]:
     likelihood = LIKELIHOODS[name][0]()
     options = {"mean_function": copy.deepcopy(TREND), "num_data": NUM_DATA, **options}
     model = SparseCVIGP(matern(1.3, 0.8), likelihood, points, num_latent_gps=latents, **options)
@@ -64,7 +68,9 @@ def test_steps_on_minibatches_are_those_of_projected_sites(name):
         order = 20 if name in ("logit", "student-t") else 100  # as GPflow integrates these
         expect = cvi.quadrature(LIKELIHOODS[name][1], Y[rows, 0], order)
         scale = NUM_DATA / len(X[rows])
-        sites = sp.step(*_matrices(model, rows), sites, "projected", expect, rho, trend[rows], scale)
+        sites = sp.step(
+            *_matrices(model, rows), sites, "projected", expect, rho, trend[rows], scale
+        )
         lambda_1, Lambda_2 = model.sites()
         assert_allclose(lambda_1[:, 0], sites.lambda1, rtol=1e-8, atol=1e-8)
         assert_allclose(Lambda_2[0], sites.Lambda2, rtol=1e-8, atol=1e-8)
@@ -82,7 +88,9 @@ def test_sites_of_several_latents_give_back_the_posterior():
     assert lambda_1.shape == (4, 2) and Lambda_2.shape == (2, 4, 4)
     Kuu, chol = _matrices(model)[0], np.linalg.cholesky(_matrices(model)[0])
     for latent in range(2):
-        m, S = sp.moments(Kuu, sp.TiedSites(lambda_1.numpy()[:, latent], Lambda_2.numpy()[latent]), "projected")
+        m, S = sp.moments(
+            Kuu, sp.TiedSites(lambda_1.numpy()[:, latent], Lambda_2.numpy()[latent]), "projected"
+        )
         root = chol @ model.basis.q_sqrt.numpy()[latent]
         assert_allclose(m, chol @ model.basis.q_mu.numpy()[:, latent], rtol=1e-8)
         assert_allclose(S, root @ root.T, rtol=1e-8, atol=1e-10)
@@ -96,15 +104,22 @@ def test_separate_kernels_have_separate_sites():
     for latent in range(2):
         k = numpy_kernel(kernel, latent)
         P = np.linalg.solve(k(BETA, BETA) + JITTER * np.eye(4), k(BETA, X))
-        assert_allclose(lambda_1[:, latent], P @ observations(model.likelihood, 2)[:, latent] / NOISE, rtol=1e-8)
+        assert_allclose(
+            lambda_1[:, latent], P @ observations(model.likelihood, 2)[:, latent] / NOISE, rtol=1e-8
+        )
         assert_allclose(Lambda_2[latent], P @ P.T / NOISE, rtol=1e-8, atol=1e-8)
 
 
 def test_sites_at_the_data_are_the_sites_of_the_data():
-    """Z = X: P is the identity, so that the tied precision is diagonal; its diagonal and lambda_1 are (C13)."""
+    """Z = X: P is the identity, so that the tied precision is diagonal; its diagonal and lambda_1
+    are (C13).
+    """
     gpflow.config.set_default_jitter(1e-12)
     model, Y = _model("logit", X, num_data=len(X))
-    expect, K = cvi.quadrature(lik.bernoulli_logit(), Y[:, 0], 20), numpy_kernel(model.kernel, 0)(X, X)
+    expect, K = (
+        cvi.quadrature(lik.bernoulli_logit(), Y[:, 0], 20),
+        numpy_kernel(model.kernel, 0)(X, X),
+    )
     sites = cvi.no_sites(len(X))
     for _ in range(3):
         NaturalGradient(0.7).minimize(model, (X, Y))
@@ -121,7 +136,12 @@ def test_sites_at_the_data_are_the_sites_of_the_data():
 def test_step_is_a_natural_gradient_step_of_gpflows_svgp(name):
     model, Y = _model(name)
     svgp = gpflow.models.SVGP(
-        matern(1.3, 0.8), LIKELIHOODS[name][0](), BETA, mean_function=TREND, num_data=NUM_DATA, whiten=True
+        matern(1.3, 0.8),
+        LIKELIHOODS[name][0](),
+        BETA,
+        mean_function=TREND,
+        num_data=NUM_DATA,
+        whiten=True,
     )
     data = tf.constant(X), tf.constant(Y)
     for rho in (0.5, 0.2):
@@ -140,7 +160,13 @@ def test_an_orthogonal_basis_has_sites_beside_its_mean_points():
     NaturalGradient(1.0).minimize(model, (X, Y))
     fixed_mean = model.predict_f(X)[0] - _own_mean(model)
     sites = sp.step(
-        *_matrices(model), sp.no_sites(4), "projected", _logit(Y), 1.0, fixed_mean.numpy()[:, 0], NUM_DATA / len(X)
+        *_matrices(model),
+        sp.no_sites(4),
+        "projected",
+        _logit(Y),
+        1.0,
+        fixed_mean.numpy()[:, 0],
+        NUM_DATA / len(X),
     )
     lambda_1, Lambda_2 = model.sites()
     assert_allclose(lambda_1[:, 0], sites.lambda1, rtol=1e-8, atol=1e-8)
@@ -190,16 +216,31 @@ def test_weights_of_other_inputs_are_refused_when_data_come():
 
 
 BAD = {
-    "points of rank 1": (lambda: BETA[:, 0], r"inducing_variable has shape \[4\], but must be \[M, D\]"),
+    "points of rank 1": (
+        lambda: BETA[:, 0],
+        r"inducing_variable has shape \[4\], but must be \[M, D\]",
+    ),
     "points that are equal": (lambda: np.ones((2, 2)), "inducing_variable has 1 duplicate rows"),
     "NaN": (lambda: np.full((2, 2), np.nan), "inducing_variable has NaN or infinite values"),
     "unwhitened": (
         lambda: OrthogonalBasis(GAMMA, BETA, whiten=False),
-        "inducing_variable is a OrthogonalBasis, which cannot keep one site.*with whiten=True, or use BasisGP",
+        (
+            "inducing_variable is a OrthogonalBasis, which cannot keep one site.*with whiten=True,"
+            " or use BasisGP"
+        ),
     ),
-    "another basis": (lambda: HybridBasis(GAMMA, BETA), "pass an OrthogonalBasis or a CoupledBasis"),
-    "a basis on all data": (lambda: SiteBasis(BETA), "is a SiteBasis, which cannot keep one site.*or use BasisGP"),
-    "too few latents": (lambda: OrthogonalBasis(GAMMA, BETA, 2), "num_latent_gps=1 and the basis has 2; leave"),
+    "another basis": (
+        lambda: HybridBasis(GAMMA, BETA),
+        "pass an OrthogonalBasis or a CoupledBasis",
+    ),
+    "a basis on all data": (
+        lambda: SiteBasis(BETA),
+        "is a SiteBasis, which cannot keep one site.*or use BasisGP",
+    ),
+    "too few latents": (
+        lambda: OrthogonalBasis(GAMMA, BETA, 2),
+        "num_latent_gps=1 and the basis has 2; leave",
+    ),
 }
 
 

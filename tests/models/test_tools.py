@@ -34,7 +34,9 @@ def test_deepcopy_is_equal_and_independent(name):
 @pytest.mark.costly(keep=2)
 @names
 def test_checkpoint_restores_into_a_fresh_model(name, tmp_path: Path):
-    """Also the frozen coordinates of the mean, which belong to the kernel when they were refreshed."""
+    """Also the frozen coordinates of the mean, which belong to the kernel when they were
+    refreshed.
+    """
     model, data = build(name)
     model.kernel.variance.assign(3.0)
     model.basis.refresh(model.kernel)
@@ -116,7 +118,9 @@ def test_gpflows_natural_gradient_works_on_the_parameters(name):
     """And does what ours does."""
     (model, data), (twin, _) = build(name), build(name)
     basis = model.basis
-    gpflow.optimizers.NaturalGradient(0.3).minimize(model.training_loss_closure(data), [(basis.q_mu, basis.q_sqrt)])
+    gpflow.optimizers.NaturalGradient(0.3).minimize(
+        model.training_loss_closure(data), [(basis.q_mu, basis.q_sqrt)]
+    )
     NaturalGradient(0.3).minimize(twin, data)
     assert_allclose(basis.q_mu, twin.basis.q_mu, rtol=1e-8, atol=1e-9)
     assert_allclose(basis.q_sqrt, twin.basis.q_sqrt, rtol=1e-8, atol=1e-9)
@@ -125,7 +129,9 @@ def test_gpflows_natural_gradient_works_on_the_parameters(name):
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("name", ["ODVGP", "SOLVEGP"])
 def test_keras_optimizer_raises_the_bound(name):
-    """Adam on everything, compiled: no optimizer hangs on the model, and none needs a special case."""
+    """Adam on everything, compiled: no optimizer hangs on the model, and none needs a special
+    case.
+    """
     model, data = build(name)
     optimizer = gpflow.keras.tf_keras.optimizers.Adam(0.05)
     loss = model.training_loss_closure(data)

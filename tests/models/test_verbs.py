@@ -1,4 +1,6 @@
-"""Every model answers GPflow's verbs, with GPflow's shapes, for every likelihood, in float64 and float32."""
+"""Every model answers GPflow's verbs, with GPflow's shapes, for every likelihood, in float64 and
+float32.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,12 @@ from tests.bounds.registry import matern
 from tests.models.builders import BETA, GAMMA, LIKELIHOODS, MODELS, N, X, build
 
 PAIRS = [("ODVGP", likelihood) for likelihood in LIKELIHOODS]
-PAIRS += [(model, likelihood) for model in MODELS if model != "ODVGP" for likelihood in ("Gaussian", "MultiClass")]
+PAIRS += [
+    (model, likelihood)
+    for model in MODELS
+    if model != "ODVGP"
+    for likelihood in ("Gaussian", "MultiClass")
+]
 FLAGS = [(cov, output) for cov in (False, True) for output in (False, True)]
 
 
@@ -28,9 +35,15 @@ def test_verbs(model_name, likelihood, rng):
     L, Xnew, Y = model.num_latent_gps, rng.normal(size=(3, 2)), data[1]
     elbo = model.elbo(data)
     assert elbo.shape == () and np.isfinite(elbo)
-    assert_allclose(model.maximum_log_likelihood_objective(data), elbo, rtol=0.5 if likelihood == "Softmax" else 1e-12)
+    assert_allclose(
+        model.maximum_log_likelihood_objective(data),
+        elbo,
+        rtol=0.5 if likelihood == "Softmax" else 1e-12,
+    )
     loss = model.training_loss_closure(data, compile=False)
-    assert_allclose(loss(), -model.log_prior_density() - elbo, rtol=0.5 if likelihood == "Softmax" else 1e-12)
+    assert_allclose(
+        loss(), -model.log_prior_density() - elbo, rtol=0.5 if likelihood == "Softmax" else 1e-12
+    )
     mean, variance = model.predict_f(Xnew)
     assert mean.shape == variance.shape == (3, L) and np.all(variance > 0)
     samples = model.predict_f_samples(Xnew, 4)
@@ -80,7 +93,8 @@ def test_samples_have_the_joint_covariance(name):
 @pytest.mark.costly(keep=2)
 @pytest.mark.parametrize(
     "name, full_cov, full_output_cov",
-    [("ODVGP", *flags) for flags in FLAGS] + [(name, True, True) for name in MODELS if name != "ODVGP"],
+    [("ODVGP", *flags) for flags in FLAGS]
+    + [(name, True, True) for name in MODELS if name != "ODVGP"],
 )
 def test_batches_of_inputs_cached_and_fused(name, full_cov, full_output_cov, rng):
     """Xnew [2, 5, D]: each entry as if alone, with each kind of cache."""
@@ -104,7 +118,11 @@ def test_float32(name):
     gpflow.config.set_default_jitter(1e-4)
     model, (inputs, Y) = build(name)
     single = (inputs.astype(np.float32), Y.astype(np.float32))
-    values = [model.elbo(single), *model.predict_f(single[0]), *model.posterior("tensor").predict_f(single[0])]
+    values = [
+        model.elbo(single),
+        *model.predict_f(single[0]),
+        *model.posterior("tensor").predict_f(single[0]),
+    ]
     assert all(value.dtype == tf.float32 for value in values)
     gpflow.config.set_default_float(np.float64)
     double, _ = build(name)
@@ -154,12 +172,18 @@ def test_priors_enter_the_loss():
 
 @pytest.mark.parametrize("name", ["ODVGP", "HDVGP", "DVGP", "SOLVEGP"])
 def test_number_of_latents_follows_the_likelihood(name):
-    for likelihood, expected in ((gl.MultiClass(3), 3), (gl.HeteroskedasticTFPConditional(), 2), (gl.Gaussian(), 1)):
+    for likelihood, expected in (
+        (gl.MultiClass(3), 3),
+        (gl.HeteroskedasticTFPConditional(), 2),
+        (gl.Gaussian(), 1),
+    ):
         assert MODELS[name](matern(1.0, 1.0), likelihood, GAMMA, BETA).num_latent_gps == expected
 
 
 def test_numbers_of_latents_that_disagree_are_refused():
-    with pytest.raises(DataError, match="num_latent_gps says 2, the likelihood MultiClass says 3; change one"):
+    with pytest.raises(
+        DataError, match="num_latent_gps says 2, the likelihood MultiClass says 3; change one"
+    ):
         ODVGP(matern(1.0, 1.0), gl.MultiClass(3), GAMMA, BETA, num_latent_gps=2)
     kernel = gpflow.kernels.SharedIndependent(matern(1.0, 1.0), 2)
     with pytest.raises(DataError, match="the kernel SharedIndependent says 2"):

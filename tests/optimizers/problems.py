@@ -27,7 +27,9 @@ TREND = gpflow.functions.Linear(np.array([[0.5], [-0.3]]), np.array([0.7]))
 def observations(likelihood: Any, latents: int = 1, seed: int = 1) -> Array:
     """Y [N, P] that the likelihood accepts."""
     rng = np.random.default_rng(seed)
-    if isinstance(likelihood, gpflow.likelihoods.MultiClass | gpflow.likelihoods.Softmax | CategoricalLogit):
+    if isinstance(
+        likelihood, gpflow.likelihoods.MultiClass | gpflow.likelihoods.Softmax | CategoricalLogit
+    ):
         return rng.integers(0, likelihood.num_classes, size=(len(X), 1)).astype(float)
     if isinstance(likelihood, gpflow.likelihoods.Bernoulli):
         return rng.integers(0, 2, size=(len(X), latents)).astype(float)
@@ -59,7 +61,11 @@ def decoupled_model(
     """A model with mean points, at random parameters; its jitter is `JITTER`, set by the caller."""
     kernel = matern(1.3, 0.8) if kernel is None else kernel
     model = BasisGP(
-        kernel, likelihood, basis(GAMMA, BETA, latents, **options), mean_function=mean_function, num_data=num_data
+        kernel,
+        likelihood,
+        basis(GAMMA, BETA, latents, **options),
+        mean_function=mean_function,
+        num_data=num_data,
     )
     randomize(model.basis.q_mu, model.basis.q_sqrt)
     raw = np.random.default_rng(5).normal(size=(len(GAMMA), latents))
@@ -73,7 +79,9 @@ def grams_of(model: Any, jitter: float = JITTER, jitter_gamma: float = 0.0) -> g
 
 
 def moments(model: Any, k: gr.Grams, latent: int = 0) -> tuple[Array, Array, Array]:
-    """Raw a_g [M_g], and unwhitened m [M_b], S [M_b, M_b], of one latent of a whitened orthogonal basis."""
+    """Raw a_g [M_g], and unwhitened m [M_b], S [M_b, M_b], of one latent of a whitened orthogonal
+    basis.
+    """
     basis = model.basis
     assert basis.whiten
     root = k.chol @ basis.q_sqrt.numpy()[latent]

@@ -33,7 +33,9 @@ def test_steps_are_those_of_keras(dtype: tf.DType, rng: np.random.Generator) -> 
         ours.set_rate(rate)
         keras.learning_rate.assign(rate)
         ascend(gradients)
-        keras.apply_gradients([(-gradient, variable) for gradient, variable in zip(gradients, same)])
+        keras.apply_gradients(
+            [(-gradient, variable) for gradient, variable in zip(gradients, same)]
+        )
     assert slots_of(ours.optimizer, moved) is not None
     tolerance = 1e-13 if dtype == tf.float64 else 1e-5
     for one, other in zip(ours.variables, [*same, *keras.variables]):
@@ -64,7 +66,9 @@ def test_any_other_optimizer_is_left_to_keras(optimizer: Any, rng: np.random.Gen
 def test_a_variable_without_gradient_stays(rng: np.random.Generator) -> None:
     moved = variables_of(rng)
     before = [variable.numpy() for variable in moved]
-    KerasAscent(Adam(0.1), moved).ascend([tf.ones([4, 3], tf.float64), None, tf.ones([2], tf.float64)])
+    KerasAscent(Adam(0.1), moved).ascend(
+        [tf.ones([4, 3], tf.float64), None, tf.ones([2], tf.float64)]
+    )
     np.testing.assert_array_equal(moved[1].numpy(), before[1])
     np.testing.assert_allclose(moved[0].numpy(), before[0] + 0.1, rtol=1e-3)
 

@@ -65,7 +65,12 @@ def test_it_gives_up_where_no_step_is_short_enough() -> None:
 
 def test_no_steps_at_all() -> None:
     end = ascend(Parabola(1.0), Point(1.0, 0.0), range(0), spent="passes done")
-    assert (end.now, end.share, end.refused, end.reason) == (Point(1.0, 0.0), 1.0, None, "passes done")
+    assert (end.now, end.share, end.refused, end.reason) == (
+        Point(1.0, 0.0),
+        1.0,
+        None,
+        "passes done",
+    )
 
 
 @pytest.mark.parametrize("before, after, options, fallen", [

@@ -1,4 +1,6 @@
-"""The check of expectations at the end of a run, and the bound of a likelihood that is much narrower than q(f)."""
+"""The check of expectations at the end of a run, and the bound of a likelihood that is much
+narrower than q(f).
+"""
 
 from __future__ import annotations
 
@@ -26,9 +28,13 @@ from gpflow_decoupled.optimizers import (
 )
 from gpflow_decoupled.optimizers.expectation_check import warn_of_quadrature
 
-pytestmark = pytest.mark.filterwarnings("ignore:A row of X is typically")  # these latents are meant to be independent
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:A row of X is typically"
+)  # these latents are meant to be independent
 SCALE, DF = 0.02, 3.0
-X = 3.0 * np.arange(12.0)[:, None]  # so far apart that the latents are independent, and the evidence a product
+X = (
+    3.0 * np.arange(12.0)[:, None]
+)  # so far apart that the latents are independent, and the evidence a product
 Y = np.sin(3.0 * X) + 0.1 * np.random.default_rng(0).normal(size=X.shape)
 
 
@@ -49,7 +55,9 @@ def fine_bound(model, mean, variance, kl):
         edges = np.unique(np.concatenate([edges, m + s * np.linspace(-9, 9, 91)]))
         half = 0.5 * np.diff(edges)[:, None]
         f = 0.5 * (edges[1:] + edges[:-1])[:, None] + half * x
-        total += np.sum(half * w * stats.norm.pdf(f, m, s) * stats.t.logpdf((y - f) / scale, DF)) - np.log(scale)
+        total += np.sum(
+            half * w * stats.norm.pdf(f, m, s) * stats.t.logpdf((y - f) / scale, DF)
+        ) - np.log(scale)
     return total
 
 
@@ -60,11 +68,15 @@ def test_bound_of_a_narrow_likelihood_is_one():
         bound = rule.run(model).elbo
         state = model.basis.factor(model.kernel)
         moments = state.mean.numpy()[:, 0], state.variance.numpy()[:, 0]
-        assert_allclose(model.elbo(), fine_bound(model, *moments, float(model.basis.prior_kl(state))), rtol=1e-8)
+        assert_allclose(
+            model.elbo(), fine_bound(model, *moments, float(model.basis.prior_kl(state))), rtol=1e-8
+        )
         assert_allclose(bound, model.elbo(), rtol=1e-8)
         f = np.sinh(np.linspace(-12, 12, 200_001)) * SCALE  # residuals
         density = stats.t.pdf(f / SCALE, DF) / SCALE
-        evidence = sum(np.log(trapezoid(stats.norm.pdf(y - f, 0, 2.0) * density, f)) for y in Y[:, 0])
+        evidence = sum(
+            np.log(trapezoid(stats.norm.pdf(y - f, 0, 2.0) * density, f)) for y in Y[:, 0]
+        )
         assert bound < evidence
 
 
@@ -76,7 +88,10 @@ def figures(caught) -> tuple[float, float]:
     """The bound that was reported and that of the fine rule."""
     messages = [str(one.message) for one in caught if "is not accurate" in str(one.message)]
     assert len(messages) == 1, messages
-    found = re.match(r"The bound of (\S+) nats is not accurate: with the same q\(f\) it is (\S+) nats", messages[0])
+    found = re.match(
+        r"The bound of (\S+) nats is not accurate: with the same q\(f\) it is (\S+) nats",
+        messages[0],
+    )
     assert "200 nodes would not do either" in messages[0] and "LCLGP" in messages[0]
     return float(found[1]), float(found[2])
 
@@ -137,13 +152,17 @@ def test_advised_nodes_are_enough():
 
 
 @pytest.mark.exhaustive
-@pytest.mark.parametrize("likelihood", [gl.StudentT(0.5), gl.Bernoulli(), gl.Gaussian(1e-4), gl.Poisson()], ids=_name)
+@pytest.mark.parametrize(
+    "likelihood", [gl.StudentT(0.5), gl.Bernoulli(), gl.Gaussian(1e-4), gl.Poisson()], ids=_name
+)
 def test_resolved_likelihoods_are_not(likelihood):
     labels = Y if isinstance(likelihood, (gl.StudentT, gl.Gaussian)) else 1.0 * (Y > 0)
     with warnings.catch_warnings():
         warnings.filterwarnings("error", message="The bound of")
         ConjugateComputation().run(CVIGP((X, labels), kernel(0.5), likelihood))
-        gpflow_decoupled.fit(ODVGP(kernel(0.5), likelihood, X[::2], X[1::2]), (X, labels), steps=3, progress=False)
+        gpflow_decoupled.fit(
+            ODVGP(kernel(0.5), likelihood, X[::2], X[1::2]), (X, labels), steps=3, progress=False
+        )
 
 
 def _affine(likelihood, **options) -> AffineIndependentGP:
@@ -167,7 +186,9 @@ def _affine(likelihood, **options) -> AffineIndependentGP:
 def test_too_few_frequencies_are_told_with_the_bound_of_enough(make, options, name):
     coarse, fine = _affine(make(), **options), _affine(make(), frequencies=512, points=16384)
     bound = float(coarse.elbo())
-    with pytest.warns(UserWarning, match=f"not accurate.*{name} in the place of .*train again") as record:
+    with pytest.warns(
+        UserWarning, match=f"not accurate.*{name} in the place of .*train again"
+    ) as record:
         warn_of_quadrature(coarse, bound)
     told = float(re.search(r"it is (-?[0-9.]+) nats", str(record[0].message)).group(1))
     assert abs(told - float(fine.elbo())) < 0.05 * abs(bound - float(fine.elbo()))

@@ -1,4 +1,6 @@
-"""An observation at which the prior has no variance, as that of a linear kernel at the origin: f is known there."""
+"""An observation at which the prior has no variance, as that of a linear kernel at the origin: f is
+known there.
+"""
 
 from __future__ import annotations
 
@@ -38,23 +40,31 @@ def end(optimizer, rows, likelihood, **options) -> float:
 LAGRANGIAN = LinearlyConstrainedLagrangian, OpperArchambeau, CholeskyKL, ConstraintSubset
 
 
-@pytest.mark.parametrize("likelihood", [BernoulliLogit(), BernoulliProbit()], ids=lambda one: type(one).__name__)
-@pytest.mark.parametrize("optimizer, options", [
-    (LinearlyConstrainedLagrangian(tolerance=1e-8, compile=False), {"form": "function"}),
-    (LinearlyConstrainedLagrangian(tolerance=1e-8, compile=False), {"form": "weight"}),
-    (OpperArchambeau(1e-10, compile=False), {"form": "function"}),
-    (OpperArchambeau(1e-10, compile=False), {"form": "weight"}),
-    (CholeskyKL(tolerance=1e-10, compile=False), {"form": "function"}),
-    (CholeskyKL(tolerance=1e-10, compile=False), {"form": "weight"}),
-    (ConstraintSubset(rows=[0, 5, 9], tolerance=1e-10), {}),
-    (ConjugateComputation(), {}),
-    (ExpectationPropagation(), {}),
-    (Laplace(), {}),
-], ids=lambda one: type(one).__name__ if hasattr(one, "run") else "".join(one.values()))  # fmt: skip
+@pytest.mark.parametrize(
+    "likelihood", [BernoulliLogit(), BernoulliProbit()], ids=lambda one: type(one).__name__
+)
+@pytest.mark.parametrize(
+    "optimizer, options",
+    [
+        (LinearlyConstrainedLagrangian(tolerance=1e-8, compile=False), {"form": "function"}),
+        (LinearlyConstrainedLagrangian(tolerance=1e-8, compile=False), {"form": "weight"}),
+        (OpperArchambeau(1e-10, compile=False), {"form": "function"}),
+        (OpperArchambeau(1e-10, compile=False), {"form": "weight"}),
+        (CholeskyKL(tolerance=1e-10, compile=False), {"form": "function"}),
+        (CholeskyKL(tolerance=1e-10, compile=False), {"form": "weight"}),
+        (ConstraintSubset(rows=[0, 5, 9], tolerance=1e-10), {}),
+        (ConjugateComputation(), {}),
+        (ExpectationPropagation(), {}),
+        (Laplace(), {}),
+    ],
+    ids=lambda one: type(one).__name__ if hasattr(one, "run") else "".join(one.values()),
+)
 def test_it_adds_the_log_density_at_the_prior_mean(optimizer, options, likelihood):
     """Which is that of a fair coin; nothing is learned from it."""
     without = end(optimizer, OTHERS, likelihood, **options)
-    assert_allclose(end(optimizer, np.arange(11), likelihood, **options), without + np.log(0.5), atol=2e-5)
+    assert_allclose(
+        end(optimizer, np.arange(11), likelihood, **options), without + np.log(0.5), atol=2e-5
+    )
 
 
 def test_other_variances_stay_as_they_are():

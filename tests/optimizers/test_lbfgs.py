@@ -27,7 +27,9 @@ def test_it_finds_the_maximum_and_records_every_evaluation():
     assert found.converged and found.reason == "converged"
     assert_allclose(found.x, CENTRE, atol=1e-5)
     assert sum(evaluations for _, evaluations in rows) == len(calls) == found.evaluations
-    assert rows[0] == (parabola(np.zeros(3))[0], 1) and np.all(np.diff([value for value, _ in rows]) >= 0.0)
+    assert rows[0] == (parabola(np.zeros(3))[0], 1) and np.all(
+        np.diff([value for value, _ in rows]) >= 0.0
+    )
 
 
 def test_bounds_on_both_sides():
@@ -53,8 +55,17 @@ def test_points_that_are_not_finite_are_refused(bad, broken):
 
 
 def test_a_start_that_is_not_finite_is_an_error():
-    with pytest.raises(NumericalError, match="The bound at the start is not finite: scale the inputs") as info:
-        lbfgs_ascent(lambda x: (np.nan, x), np.zeros(3), settled(1.0), 5, advice="scale the inputs.", matrix="K")
+    with pytest.raises(
+        NumericalError, match="The bound at the start is not finite: scale the inputs"
+    ) as info:
+        lbfgs_ascent(
+            lambda x: (np.nan, x),
+            np.zeros(3),
+            settled(1.0),
+            5,
+            advice="scale the inputs.",
+            matrix="K",
+        )
     assert info.value.matrix == "K"
 
 
@@ -65,7 +76,9 @@ def test_too_few_evaluations_are_said():
 
 
 def test_a_line_search_that_fails_far_from_a_maximum_has_not_converged():
-    """With a gradient of the wrong sign no step is better; beyond a wall the values are not numbers."""
+    """With a gradient of the wrong sign no step is better; beyond a wall the values are not
+    numbers.
+    """
     found = lbfgs_ascent(lambda x: (-float(x @ x), 2.0 * x), np.ones(3), settled(1e-8), 500)
     assert (found.converged, found.reason, found.value) == (False, "the line search failed", -3.0)
 
@@ -88,4 +101,9 @@ def test_a_line_search_that_fails_at_the_maximum_has_converged():
 
 def test_a_window_of_iterations_has_to_gain_less():
     rule = settled(0.1, 2)
-    assert not rule([0.0]) and not rule([0.0, 0.05]) and rule([0.0, 0.05, 0.06]) and not rule([0.0, 0.05, 0.16])
+    assert (
+        not rule([0.0])
+        and not rule([0.0, 0.05])
+        and rule([0.0, 0.05, 0.06])
+        and not rule([0.0, 0.05, 0.16])
+    )

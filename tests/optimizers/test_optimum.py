@@ -1,4 +1,6 @@
-"""The optimum in closed form: each basis against its reference, the chain of bounds, exact regression, gradients."""
+"""The optimum in closed form: each basis against its reference, the chain of bounds, exact
+regression, gradients.
+"""
 
 from __future__ import annotations
 
@@ -66,7 +68,9 @@ def _reference(name: str, k: gr.Grams, y: np.ndarray) -> float:
 @pytest.mark.parametrize("latents", [1, 2])
 @pytest.mark.parametrize("name", BASES)
 def test_bound_is_the_reference_and_is_reached(name, latents, whiten):
-    """(D31), (D33): as a number, as the bound at the assigned Parameters, and no neighbour is better."""
+    """(D31), (D33): as a number, as the bound at the assigned Parameters, and no neighbour is
+    better.
+    """
     model, data = _model(name, latents, whiten=whiten), (X, Y[:, :latents])
     k = gr.build_grams(numpy_kernel(model.kernel, 0), X, BETA, GAMMA)
     expected = sum(_reference(name, k, _rest(column)) for column in range(latents))
@@ -74,7 +78,11 @@ def test_bound_is_the_reference_and_is_reached(name, latents, whiten):
     assert_allclose(optimum.elbo, expected, rtol=1e-8)
     optimum.assign(model)
     assert_allclose(model.elbo(data), expected, rtol=1e-8)
-    points = {id(p) for part in ("beta", "gamma", "alpha") for p in getattr(model.basis, part, model.kernel).parameters}
+    points = {
+        id(p)
+        for part in ("beta", "gamma", "alpha")
+        for p in getattr(model.basis, part, model.kernel).parameters
+    }
     variables = [p.unconstrained_variable for p in model.basis.parameters if id(p) not in points]
     with tf.GradientTape() as tape:
         elbo = model.elbo(data)
@@ -108,13 +116,20 @@ def _separate_points(kind: str) -> tuple[gpflow.kernels.Kernel, Any]:
 @pytest.mark.costly(keep=2)
 @pytest.mark.parametrize("kind", ["both", "kernels", "points", "neither"])
 def test_coupled_bound_and_its_gradient_in_closed_form(kind):
-    """Those of a GPflow SGPR for each latent, whatever the latents share; in kernel, points, noise and observations."""
+    """Those of a GPflow SGPR for each latent, whatever the latents share; in kernel, points, noise
+    and observations.
+    """
     kernel, beta = _separate_points(kind)
-    model, y = BasisGP(kernel, gl.Gaussian(NOISE), CoupledBasis(beta, 2), num_data=len(X)), tf.constant(Y)
+    model, y = (
+        BasisGP(kernel, gl.Gaussian(NOISE), CoupledBasis(beta, 2), num_data=len(X)),
+        tf.constant(Y),
+    )
     kernels = kernel.kernels if kind in ("kernels", "neither") else [kernel] * 2
     sets = [BETA, BETA + 0.3] if kind in ("points", "neither") else [BETA] * 2
     # Parameters of one object, so that gradients of what is shared add up
-    points = [gpflow.Parameter(Z) for Z in (sets if kind in ("points", "neither") else sets[:1])] * 2
+    points = [
+        gpflow.Parameter(Z) for Z in (sets if kind in ("points", "neither") else sets[:1])
+    ] * 2
     shared = [
         *{p.ref(): p for p in kernel.trainable_variables}.values(),
         model.likelihood.variance.unconstrained_variable,
@@ -126,7 +141,9 @@ def test_coupled_bound_and_its_gradient_in_closed_form(kind):
         bound = collapsed_elbo(model, (X, y))
         expected = tf.zeros([], tf.float64)
         for column, (k, Z) in enumerate(zip(kernels, points)):
-            single = gpflow.models.SGPR((X, Y[:, :1]), k, gpflow.inducing_variables.InducingPoints(BETA))
+            single = gpflow.models.SGPR(
+                (X, Y[:, :1]), k, gpflow.inducing_variables.InducingPoints(BETA)
+            )
             single.inducing_variable.Z, single.likelihood = Z, model.likelihood
             single.data = tf.constant(X), y[:, column : column + 1]
             expected += single.elbo()
@@ -145,7 +162,9 @@ def test_chain_of_bounds():
     def sgpr(Z: np.ndarray) -> float:
         return float(gpflow.models.SGPR((X, y), kernel, Z, noise_variance=NOISE).elbo())
 
-    bounds = {name: float(collapsed_elbo(_model(name, kernel=kernel), (X, Y[:, :1]))) for name in BASES}
+    bounds = {
+        name: float(collapsed_elbo(_model(name, kernel=kernel), (X, Y[:, :1]))) for name in BASES
+    }
     exact = gpflow.models.GPR((X, y), kernel, noise_variance=NOISE).log_marginal_likelihood()
     chain = [sgpr(BETA), bounds["orthogonal"], bounds["solve"], sgpr(UNION), float(exact)]
     assert np.all(np.diff(chain) > 1e-3)
@@ -168,19 +187,25 @@ def test_mean_points_at_the_inducing_points_give_sgpr(latents):
 def test_inducing_points_at_the_data_give_the_exact_posterior():
     kernel, data = matern(1.3, 0.8), (X, Y[:, :1])
     exact = gpflow.models.GPR(data, kernel, mean_function=TREND, noise_variance=NOISE)
-    model = BasisGP(kernel, gl.Gaussian(NOISE), OrthogonalBasis(GAMMA, X), mean_function=TREND, num_data=len(X))
+    model = BasisGP(
+        kernel, gl.Gaussian(NOISE), OrthogonalBasis(GAMMA, X), mean_function=TREND, num_data=len(X)
+    )
     optimum = optimal_parameters(model, data)
     assert_allclose(optimum.elbo, exact.log_marginal_likelihood(), rtol=1e-8)
     optimum.assign(model)
     Xnew = np.random.default_rng(0).normal(size=(5, 2))
-    for left, right in zip(model.predict_f(Xnew, full_cov=True), exact.predict_f(Xnew, full_cov=True)):
+    for left, right in zip(
+        model.predict_f(Xnew, full_cov=True), exact.predict_f(Xnew, full_cov=True)
+    ):
         assert_allclose(left, right, rtol=1e-6, atol=1e-8)
 
 
 def test_mean_points_at_the_data_give_the_exact_mean():
     kernel, data = matern(1.3, 0.8), (X, Y[:, :1])
     exact = gpflow.models.GPR(data, kernel, mean_function=TREND, noise_variance=NOISE)
-    model = BasisGP(kernel, gl.Gaussian(NOISE), OrthogonalBasis(X, BETA), mean_function=TREND, num_data=len(X))
+    model = BasisGP(
+        kernel, gl.Gaussian(NOISE), OrthogonalBasis(X, BETA), mean_function=TREND, num_data=len(X)
+    )
     optimum = optimal_parameters(model, data)
     optimum.assign(model)
     Xnew = np.random.default_rng(0).normal(size=(5, 2))
@@ -190,7 +215,9 @@ def test_mean_points_at_the_data_give_the_exact_mean():
     weights = np.linalg.solve(K_x + NOISE * np.eye(len(X)), _rest(0))
     assert_allclose(optimum.coefficients[:, 0], weights, rtol=1e-6, atol=1e-7)
     Q_beta = gr.build_grams(numpy_kernel(kernel, 0), X, BETA, X).Q_x
-    assert_allclose(optimum.elbo, col.elbo_at_coefficients(K_x, Q_beta, _rest(0), NOISE, weights), rtol=1e-9)
+    assert_allclose(
+        optimum.elbo, col.elbo_at_coefficients(K_x, Q_beta, _rest(0), NOISE, weights), rtol=1e-9
+    )
 
 
 def test_any_coefficients_at_the_data_give_the_quadratic_of_cglb():
@@ -201,18 +228,28 @@ def test_any_coefficients_at_the_data_give_the_quadratic_of_cglb():
     model = BasisGP(kernel, gl.Gaussian(NOISE), basis, mean_function=TREND, num_data=len(X))
     NaturalGradient().minimize(model, (X, Y[:, :1]))
     K_x, k = numpy_kernel(kernel, 0)(X, X), gr.build_grams(numpy_kernel(kernel, 0), X, BETA, X)
-    assert_allclose(model.elbo((X, Y[:, :1])), col.elbo_at_coefficients(K_x, k.Q_x, _rest(0), NOISE, v), rtol=1e-9)
+    assert_allclose(
+        model.elbo((X, Y[:, :1])),
+        col.elbo_at_coefficients(K_x, k.Q_x, _rest(0), NOISE, v),
+        rtol=1e-9,
+    )
 
 
 @pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("name", BASES)
 def test_gradient_by_finite_differences(name):
-    """In hyperparameters and all points; and at the optimum it is that of the bound with q held fixed."""
+    """In hyperparameters and all points; and at the optimum it is that of the bound with q held
+    fixed.
+    """
     model, data = _model(name), (tf.constant(X), tf.constant(Y[:, :1]))
-    variables = [p.unconstrained_variable for p in (*model.kernel.parameters, *model.likelihood.parameters)]
+    variables = [
+        p.unconstrained_variable for p in (*model.kernel.parameters, *model.likelihood.parameters)
+    ]
     variables += [model.basis.beta.Z.unconstrained_variable]
     if name != "coupled":
-        points = model.basis.gamma if name in ("hybrid", "orthogonal", "solve") else model.basis.alpha
+        points = (
+            model.basis.gamma if name in ("hybrid", "orthogonal", "solve") else model.basis.alpha
+        )
         variables.append(points.Z.unconstrained_variable)
     value = tf.function(lambda: collapsed_elbo(model, data), autograph=False)
     with tf.GradientTape() as tape:
@@ -243,7 +280,9 @@ def test_only_plain_gaussian_noise_has_a_closed_form():
         (gl.Gaussian(np.full((len(X), 1), NOISE)), r"an array of shape \(9, 1\) as its variance"),
         (varying, "a Linear as its scale"),
     ):
-        with pytest.raises(ModelError, match=f"this one is Gaussian with {words} in the place of one number"):
+        with pytest.raises(
+            ModelError, match=f"this one is Gaussian with {words} in the place of one number"
+        ):
             collapsed_elbo(BasisGP(matern(1.0, 1.0), noise, basis), (X, Y[:, :1]))
     kernel = gpflow.kernels.LinearCoregionalization([matern(1.0, 1.0)], W=np.ones((2, 1)))
     points = gpflow.inducing_variables.SharedIndependentInducingVariables(
@@ -253,7 +292,9 @@ def test_only_plain_gaussian_noise_has_a_closed_form():
         optimal_parameters(BasisGP(kernel, gl.Gaussian(), CoupledBasis(points)), (X, Y))
 
 
-@pytest.mark.parametrize("noise", [gl.Gaussian([NOISE]), gl.Gaussian([[NOISE]]), gl.Gaussian(scale=np.sqrt(NOISE))])
+@pytest.mark.parametrize(
+    "noise", [gl.Gaussian([NOISE]), gl.Gaussian([[NOISE]]), gl.Gaussian(scale=np.sqrt(NOISE))]
+)
 def test_noise_of_one_variance_may_be_an_array_or_a_scale(noise: gl.Gaussian) -> None:
     model, data = _model("coupled"), (X, Y[:, :1])
     expected = collapsed_elbo(model, data)
@@ -268,7 +309,9 @@ def test_noise_of_one_variance_may_be_an_array_or_a_scale(noise: gl.Gaussian) ->
 
 @pytest.mark.parametrize("seed", range(8))
 def test_in_single_precision_mean_points_that_beta_explains_do_no_harm(seed: int) -> None:
-    """The residual kernel at gamma is then round-off, negative in places; the bound is the evidence, which beta reaches."""
+    """The residual kernel at gamma is then round-off, negative in places; the bound is the
+    evidence, which beta reaches.
+    """
     rng = np.random.default_rng(seed)
     inputs = rng.uniform(-150.0, 150.0, (20, 1)).astype(np.float32)
     outputs = (inputs / 100.0 + 0.3 * rng.standard_normal(inputs.shape)).astype(np.float32)
@@ -278,12 +321,16 @@ def test_in_single_precision_mean_points_that_beta_explains_do_no_harm(seed: int
         model = BasisGP(kernel, gl.Gaussian(0.09), basis, num_data=20)
         bound = float(collapsed_elbo(model, (inputs, outputs)))
     K = 1e-4 * inputs.astype(float) @ inputs.astype(float).T + 1.0 + 0.09 * np.eye(20)
-    evidence = -0.5 * (outputs[:, 0] @ np.linalg.solve(K, outputs[:, 0]) + np.linalg.slogdet(2.0 * np.pi * K)[1])
+    evidence = -0.5 * (
+        outputs[:, 0] @ np.linalg.solve(K, outputs[:, 0]) + np.linalg.slogdet(2.0 * np.pi * K)[1]
+    )
     assert evidence - 5e-3 <= bound <= evidence + 1e-4, "the jitter costs some thousandths of a nat"
 
 
 def _ill_conditioned(covariance: str) -> tuple[BasisGP, tuple[np.ndarray, np.ndarray]]:
-    """A smooth kernel on thirty points of a line, whose K_beta is singular to round-off, and data that nearly fix q."""
+    """A smooth kernel on thirty points of a line, whose K_beta is singular to round-off, and data
+    that nearly fix q.
+    """
     rng = np.random.default_rng(0)
     inputs = rng.uniform(size=(200, 1))
     outputs = np.sin(6.0 * inputs) + 0.1 * rng.standard_normal((200, 1))
@@ -304,9 +351,13 @@ def test_the_inverse_form_is_found_where_its_prior_is_ill_conditioned(size: floa
     assert_allclose(bounds, bounds[-1], rtol=1e-6)
 
 
-@pytest.mark.parametrize("basis", [CoupledBasis(BETA), DecoupledBasis(UNION, BETA, mean_scaling="none")])
+@pytest.mark.parametrize(
+    "basis", [CoupledBasis(BETA), DecoupledBasis(UNION, BETA, mean_scaling="none")]
+)
 def test_what_cannot_be_factorised_is_named(basis: Any) -> None:
-    """A prior that is not positive definite; in a graph, which has no values, the bound is not a number."""
+    """A prior that is not positive definite; in a graph, which has no values, the bound is not a
+    number.
+    """
 
     class Indefinite(gpflow.kernels.SquaredExponential):
         def K_r2(self, r2):
@@ -314,7 +365,9 @@ def test_what_cannot_be_factorised_is_named(basis: Any) -> None:
 
     model, data = BasisGP(Indefinite(), gl.Gaussian(NOISE), basis), (X, Y[:, :1])
     for function in (optimal_parameters, collapsed_elbo):
-        with pytest.raises(NumericalError, match=r"K_beta \(4 x 4\) is not positive definite") as info:
+        with pytest.raises(
+            NumericalError, match=r"K_beta \(4 x 4\) is not positive definite"
+        ) as info:
             function(model, data)
         assert info.value.matrix == "K_beta"
     assert np.isnan(tf.function(collapsed_elbo)(model, data))
@@ -323,7 +376,9 @@ def test_what_cannot_be_factorised_is_named(basis: Any) -> None:
 def test_noise_that_is_too_small_is_named() -> None:
     model = _model("orthogonal")
     model.likelihood.variance = gpflow.Parameter(1e-320)
-    with pytest.raises(NumericalError, match="K_beta can be factorised: the noise variance is .* larger noise") as info:
+    with pytest.raises(
+        NumericalError, match="K_beta can be factorised: the noise variance is .* larger noise"
+    ) as info:
         optimal_parameters(model, (X, Y[:, :1]))
     assert info.value.matrix == "I + A A^T / s^2"
 
@@ -334,7 +389,9 @@ def test_all_parameters_are_written_or_none() -> None:
         optimum = optimal_parameters(model, (X, Y[:, :1]))
         before = [variable.numpy() for variable in model.variables]
         for spoilt in (lambda part: np.nan * part, lambda part: part[..., 1:]):
-            bad = optimum._replace(**{change: tf.nest.map_structure(spoilt, getattr(optimum, change))})
+            bad = optimum._replace(
+                **{change: tf.nest.map_structure(spoilt, getattr(optimum, change))}
+            )
             with pytest.raises((NumericalError, ValueError, tf.errors.InvalidArgumentError)):
                 bad.assign(model)
             for variable, value in zip(model.variables, before, strict=True):

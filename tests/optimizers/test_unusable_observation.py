@@ -40,12 +40,24 @@ CASES = {
         1.0,
         "Ordinal is nan at row 2 .*Y = .2.*infinite bin edges.*likelihoods.Ordinal",
     ),
-    "logit": (lambda: gl.Bernoulli(invlink=tf.sigmoid), 1.0 * (CLASSES < 2), 900.0, "-inf at row 2 .*BernoulliLogit"),
-    "scale": (lambda: gl.Poisson(), 3.0 * CLASSES, 2000.0, "Poisson is -inf at row 0 .*smaller variance"),
+    "logit": (
+        lambda: gl.Bernoulli(invlink=tf.sigmoid),
+        1.0 * (CLASSES < 2),
+        900.0,
+        "-inf at row 2 .*BernoulliLogit",
+    ),
+    "scale": (
+        lambda: gl.Poisson(),
+        3.0 * CLASSES,
+        2000.0,
+        "Poisson is -inf at row 0 .*smaller variance",
+    ),
 }
 RUNS = {
     "run": lambda *parts: ConjugateComputation().run(CVIGP((X, parts[2]), *parts[:2])),
-    "fit": lambda *parts: gpflow_decoupled.fit(CVIGP((X, parts[2]), *parts[:2]), steps=2, progress=False),
+    "fit": lambda *parts: gpflow_decoupled.fit(
+        CVIGP((X, parts[2]), *parts[:2]), steps=2, progress=False
+    ),
     "inducing": lambda *parts: gpflow_decoupled.fit(
         ODVGP(*parts[:2], X[::2], X[1::2]), (X, parts[2]), steps=2, progress=False
     ),
@@ -90,7 +102,9 @@ def _lcl(likelihood, variance=1.0):
 
 
 def _affine(likelihood, variance=1.0):
-    return AffineIndependentGP((X, 3.0 * CLASSES), gpflow.kernels.Matern32(variance=variance), likelihood)
+    return AffineIndependentGP(
+        (X, 3.0 * CLASSES), gpflow.kernels.Matern32(variance=variance), likelihood
+    )
 
 
 def _sites(likelihood, variance=1.0):
@@ -117,7 +131,9 @@ OWNERS = {
 @pytest.mark.parametrize("name", NARROW)
 @pytest.mark.parametrize("run", OWNERS)
 def test_models_with_their_own_data_name_observation_and_parameter(run, name):
-    with pytest.raises(NumericalError, match=rf"density of {name} is .* Y = \[.*1.e-320 of the likelihood") as info:
+    with pytest.raises(
+        NumericalError, match=rf"density of {name} is .* Y = \[.*1.e-320 of the likelihood"
+    ) as info:
         OWNERS[run](NARROW[name]())
     assert "learning rate" not in str(info.value)
     assert info.value.matrix == f"expected log density of {name}"
@@ -126,15 +142,23 @@ def test_models_with_their_own_data_name_observation_and_parameter(run, name):
 def test_batch_names_the_row_of_the_whole_data_and_its_mean_function_moments():
     Y = np.zeros((8, 1))
     Y[5] = 1e200
-    model = CVIGP((X, Y), gpflow.kernels.Matern32(), gl.Gaussian(), mean_function=gpflow.functions.Constant(0.25))
+    model = CVIGP(
+        (X, Y),
+        gpflow.kernels.Matern32(),
+        gl.Gaussian(),
+        mean_function=gpflow.functions.Constant(0.25),
+    )
     rule = ConjugateComputation(0.5)
     rule.minimize(model, [0, 1])
     before = model.basis.nu.numpy()
-    with pytest.raises(NumericalError, match=r"-inf at row 5 of the data, Y = \[1.e\+200\]") as info:
+    with pytest.raises(
+        NumericalError, match=r"-inf at row 5 of the data, Y = \[1.e\+200\]"
+    ) as info:
         rule.minimize(model, [1, 5, 6])
     mean, variance = (part.numpy()[5] for part in model.predict_f(X))
-    assert f"mean {np.array2string(mean, precision=4)} and variance {np.array2string(variance, precision=4)}" in str(
-        info.value
+    assert (
+        f"mean {np.array2string(mean, precision=4)} and variance"
+        f" {np.array2string(variance, precision=4)}" in str(info.value)
     )
     np.testing.assert_array_equal(model.basis.nu, before)
 
@@ -157,7 +181,9 @@ def test_sweep_looks_at_every_block():
 def test_curvature_that_overflows_names_the_parameter():
     narrow = gl.StudentT()
     narrow.scale = gpflow.Parameter(1e-200)
-    with pytest.raises(gpflow_decoupled.errors.DataError, match=r"curvature .* scale = 1.e-200 of the likelihood"):
+    with pytest.raises(
+        gpflow_decoupled.errors.DataError, match=r"curvature .* scale = 1.e-200 of the likelihood"
+    ):
         _lcl(narrow)
 
 
@@ -165,10 +191,15 @@ def test_curvature_that_overflows_names_the_parameter():
 def test_gradient_that_is_not_finite_names_the_parameter():
     narrow = gl.StudentT()
     narrow.scale = gpflow.Parameter(1e-200)
-    with pytest.raises(NumericalError, match=r"one of its gradients.*scale = 1.e-200 of the likelihood"):
+    with pytest.raises(
+        NumericalError, match=r"one of its gradients.*scale = 1.e-200 of the likelihood"
+    ):
         fitted(_affine(narrow))
 
 
 def test_prior_that_is_too_wide_is_named_without_a_parameter():
-    with pytest.raises(NumericalError, match=r"Poisson is -2.688e.43 at row 0 .*variance \[10000.\].*smaller variance"):
+    with pytest.raises(
+        NumericalError,
+        match=r"Poisson is -2.688e.43 at row 0 .*variance \[10000.\].*smaller variance",
+    ):
         ConstraintSubset(3).run(_lcl(gl.Poisson(), variance=1e4))

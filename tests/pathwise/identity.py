@@ -1,4 +1,6 @@
-"""Random numbers of an identity matrix, with which draws are the columns of a root of their covariance."""
+"""Random numbers of an identity matrix, with which draws are the columns of a root of their
+covariance.
+"""
 
 from __future__ import annotations
 

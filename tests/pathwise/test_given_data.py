@@ -1,4 +1,6 @@
-"""Draws given all data: each one is that of the dense formula, (D53), with the same draws of the prior and of the noise."""
+"""Draws given all data: each one is that of the dense formula, (D53), with the same draws of the
+prior and of the noise.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,19 @@ from gpflow_decoupled.pathwise import draw_prior, pathwise_samples
 from gpflow_decoupled.pathwise.data_correction import data_correction
 from tests.bounds.registry import matern
 from tests.interrupts import interrupt_call
-from tests.optimizers.data_mean.problems import BETA, NEW, NOISE, TARGET, TREND, N, X, Y, grams_of, labels, model_of
+from tests.optimizers.data_mean.problems import (
+    BETA,
+    NEW,
+    NOISE,
+    TARGET,
+    TREND,
+    N,
+    X,
+    Y,
+    grams_of,
+    labels,
+    model_of,
+)
 from tests.pathwise.identity import Identity
 from tests.reference import conjugate as cj
 from tests.reference import data_mean as dm
@@ -41,12 +55,16 @@ PARTS = {
 
 def _solved(kernel: Any = None, latents: int = 1) -> tuple[ODVGP, tuple]:
     model, data = model_of(kernel=kernel, latents=latents), (X, Y[:, :latents])
-    ConjugateGradients(tolerance=0.1).run(model, data)  # the draws do not depend on how exact its mean is
+    ConjugateGradients(tolerance=0.1).run(
+        model, data
+    )  # the draws do not depend on how exact its mean is
     return model, data
 
 
 def _drawn(kernels: list, seed: int) -> tuple:
-    """Values [S, L, N] and [S, L, N_new] of the draws from the prior, and noise [S, L, N], of a seed."""
+    """Values [S, L, N] and [S, L, N_new] of the draws from the prior, and noise [S, L, N], of a
+    seed.
+    """
     rng = np.random.default_rng(seed)
     prior = draw_prior(kernels, 2, S, FREQUENCIES, rng)
     values = prior(tf.constant(X)).numpy(), prior(tf.constant(NEW)).numpy()
@@ -81,18 +99,31 @@ def _linear() -> gpflow.kernels.Kernel:
     return gpflow.kernels.Linear(variance=[0.7, 1.3]) + gpflow.kernels.Constant(0.5)
 
 
-def _site_moments(model: ODVGP, likelihood: lik.Likelihood, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _site_moments(
+    model: ODVGP, likelihood: lik.Likelihood, y: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
     """Mean [N_new] and covariance of the dense posterior at the sites that q(f) suggests."""
     mean, variance = (moment.numpy()[:, 0] for moment in model.predict_f(X))
     _, g, h = lik.expectation(likelihood, y, mean, variance, order=20)
     tau, K = -2.0 * h, model.kernel
     sites = cj.Sites(g + tau * (mean - TREND(X).numpy()[:, 0]), tau)
-    return cj.predict(K(X).numpy(), K(NEW, X).numpy(), K(NEW).numpy(), np.zeros(N), TREND(NEW).numpy()[:, 0], sites)
+    return cj.predict(
+        K(X).numpy(),
+        K(NEW, X).numpy(),
+        K(NEW).numpy(),
+        np.zeros(N),
+        TREND(NEW).numpy()[:, 0],
+        sites,
+    )
 
 
-@pytest.mark.parametrize("name", [pytest.param("Gaussian", marks=pytest.mark.exhaustive), "Bernoulli"])
+@pytest.mark.parametrize(
+    "name", [pytest.param("Gaussian", marks=pytest.mark.exhaustive), "Bernoulli"]
+)
 def test_moments_are_those_of_the_dense_posterior_at_the_sites(name: str) -> None:
-    """Without noise of Monte Carlo: the last draw is the mean, the others are columns of a root of the covariance."""
+    """Without noise of Monte Carlo: the last draw is the mean, the others are columns of a root of
+    the covariance.
+    """
     if name == "Gaussian":
         likelihood, reference, y = gl.Gaussian(NOISE), lik.gaussian(NOISE), Y[:, :1]
     else:
@@ -118,9 +149,13 @@ def test_many_draws_average_to_the_exact_posterior() -> None:
     ConjugateGradients(rank=3).run(model, data)
     values = pathwise_samples(model, 4000, data=data, seed=1)(NEW).numpy()[..., 0]
     K = model.kernel
-    mean, cov = dm.exact_posterior(K(X).numpy(), K(NEW, X).numpy(), K(NEW).numpy(), TARGET[:, 0], NOISE)
+    mean, cov = dm.exact_posterior(
+        K(X).numpy(), K(NEW, X).numpy(), K(NEW).numpy(), TARGET[:, 0], NOISE
+    )
     deviation = np.sqrt(np.diag(cov))
-    assert np.abs(values.mean(0) - mean - TREND(NEW).numpy()[:, 0]).max() < 5.0 * deviation.max() / np.sqrt(4000)
+    assert np.abs(
+        values.mean(0) - mean - TREND(NEW).numpy()[:, 0]
+    ).max() < 5.0 * deviation.max() / np.sqrt(4000)
     correlation = cov / np.outer(deviation, deviation)
     error = (np.cov(values.T) - cov) / np.outer(deviation, deviation)
     assert np.all(np.abs(error) < 5.0 * np.sqrt((1.0 + correlation**2) / 4000))
@@ -137,7 +172,13 @@ def test_mixed_outputs_have_the_sites_of_q() -> None:
     root, expected = (values[:-1] - values[-1]).reshape(-1, 2 * len(NEW)), 0.0
     for latent, part in enumerate(kernel.kernels):
         tau = np.full(N, np.sum(MIXED[:, latent] ** 2) / 0.5)  # (D51)
-        at = part(X).numpy(), part(NEW, X).numpy(), part(NEW).numpy(), np.zeros(N), np.zeros(len(NEW))
+        at = (
+            part(X).numpy(),
+            part(NEW, X).numpy(),
+            part(NEW).numpy(),
+            np.zeros(N),
+            np.zeros(len(NEW)),
+        )
         cov = cj.predict(*at, cj.Sites(0.0 * tau, tau))[1]
         expected = expected + np.kron(cov, np.outer(MIXED[:, latent], MIXED[:, latent]))
     assert_allclose(root.T @ root, expected, atol=1e-6)
@@ -149,7 +190,9 @@ def test_the_gap_bounds_how_far_values_are_from_exact_ones() -> None:
     model, data = _solved(kernel, 2)
     rng = np.random.default_rng(3)
     prior = draw_prior(list(kernel.kernels), 2, S, FREQUENCIES, rng)
-    found = data_correction(model, kernel, prior, data, ConjugateGradients(tolerance=0.3, rank=8), rng)
+    found = data_correction(
+        model, kernel, prior, data, ConjugateGradients(tolerance=0.3, rank=8), rng
+    )
     at_data, _, noise = _drawn(list(kernel.kernels), 3)
     v = found.coefficients.numpy().reshape(N, 2, S)
     gaps = np.zeros(S)
@@ -202,8 +245,12 @@ def test_draws_can_be_compiled_and_differentiated(shape: list) -> None:
 
 def test_a_solve_that_is_cut_short_warns(monkeypatch: pytest.MonkeyPatch) -> None:
     model, data = _solved()
-    with pytest.warns(UserWarning, match=r"gap of .* nats in place of 1e-09 \(products done\).*max_products"):
-        draws = pathwise_samples(model, S, data=data, solver=ConjugateGradients(tolerance=1e-9, max_products=2))
+    with pytest.warns(
+        UserWarning, match=r"gap of .* nats in place of 1e-09 \(products done\).*max_products"
+    ):
+        draws = pathwise_samples(
+            model, S, data=data, solver=ConjugateGradients(tolerance=1e-9, max_products=2)
+        )
     assert draws.gap > 1e-9 and np.all(np.isfinite(draws(NEW)))
     with monkeypatch.context() as patch:
         interrupt_call(patch, system, "gram_product", 2)
@@ -217,14 +264,24 @@ def test_what_cannot_be_drawn_is_refused_and_nothing_changes() -> None:
     before = [parameter.numpy() for parameter in model.parameters]
     fresh, noise = model_of(), gl.Gaussian(NOISE)
     refused = {
-        "no mean": (ModelError, "ODVGP has none: leave data out", ODVGP(matern(1.0, 1.0), noise, X[:5], BETA), data),
+        "no mean": (
+            ModelError,
+            "ODVGP has none: leave data out",
+            ODVGP(matern(1.0, 1.0), noise, X[:5], BETA),
+            data,
+        ),
         "own data": (
             ModelError,
             "data is for models with a mean on all data",
             CVIGP(data, matern(1.0, 1.0), noise),
             data,
         ),
-        "not run": (ModelError, "are not the rows of X. Run optimizers.ConjugateGradients", fresh, data),
+        "not run": (
+            ModelError,
+            "are not the rows of X. Run optimizers.ConjugateGradients",
+            fresh,
+            data,
+        ),
         "other X": (ModelError, "are not the rows of X", model, (X[::-1], data[1])),
         "rows": (DataError, "rows", model, (X, Y[:-1, :1])),
         "outputs": (DataError, "Y has 2 columns", model, (X, Y)),
@@ -262,8 +319,12 @@ def test_single_precision() -> None:
     expected = pathwise_samples(model, S, data=data, num_frequencies=FREQUENCIES)(NEW)
     gpflow.config.set_default_float(np.float32)
     data = X.astype(np.float32), Y[:, :1].astype(np.float32)
-    trend = gpflow.functions.Linear(TREND.A.numpy().astype(np.float32), TREND.b.numpy().astype(np.float32))
-    model = ODVGP(matern(1.3, 0.8), gl.Gaussian(NOISE), "data", BETA.astype(np.float32), mean_function=trend)
+    trend = gpflow.functions.Linear(
+        TREND.A.numpy().astype(np.float32), TREND.b.numpy().astype(np.float32)
+    )
+    model = ODVGP(
+        matern(1.3, 0.8), gl.Gaussian(NOISE), "data", BETA.astype(np.float32), mean_function=trend
+    )
     ConjugateGradients(tolerance=0.1).run(model, data)
     draws = pathwise_samples(model, S, data=data, num_frequencies=FREQUENCIES)
     values = draws(NEW.astype(np.float32))

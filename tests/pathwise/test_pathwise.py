@@ -1,8 +1,9 @@
-"""Draws as functions have the posterior's moments, exactly where the features of the kernel are exact.
+"""Draws as functions have the posterior's moments, exactly where the features of the kernel are
+exact.
 
-A draw is linear in its standard normal numbers. Fed with the rows of an identity in their place, S draws are the columns of a
-root of the covariance, so that this is compared with `predict_f`, and not with an average of noise.
-"""
+A draw is linear in its standard normal numbers. Fed with the rows of an identity in their place, S
+draws are the columns of a root of the covariance, so that this is compared with `predict_f`, and
+not with an average of noise."""
 
 from __future__ import annotations
 
@@ -37,9 +38,14 @@ def _kernel() -> gpflow.kernels.Kernel:
 def _moved(model, rng):
     """Random parameters of q."""
     for parameter in model.basis.trainable_parameters:
-        if parameter is not getattr(getattr(model.basis, "beta", None), "Z", None) and parameter.shape[-1] != 2:
+        if (
+            parameter is not getattr(getattr(model.basis, "beta", None), "Z", None)
+            and parameter.shape[-1] != 2
+        ):
             noise = 0.3 * rng.standard_normal(parameter.shape)
-            parameter.assign(parameter.numpy() + (np.tril(noise) if parameter.shape.rank == 3 else noise))
+            parameter.assign(
+                parameter.numpy() + (np.tril(noise) if parameter.shape.rank == 3 else noise)
+            )
     return model
 
 
@@ -47,7 +53,9 @@ def _models(rng) -> dict:
     beta, gamma = rng.uniform(-1, 1, (4, 2)), rng.uniform(-1, 1, (3, 2))
     noise = gpflow.likelihoods.Gaussian(0.1)
     separate = gpflow.kernels.SeparateIndependent([_kernel(), gpflow.kernels.Linear(2.0)])
-    mixed = gpflow.kernels.LinearCoregionalization([_kernel(), gpflow.kernels.Linear(2.0)], W=rng.normal(size=(3, 2)))
+    mixed = gpflow.kernels.LinearCoregionalization(
+        [_kernel(), gpflow.kernels.Linear(2.0)], W=rng.normal(size=(3, 2))
+    )
     shared = gpflow.inducing_variables.SharedIndependentInducingVariables(
         gpflow.inducing_variables.InducingPoints(beta)
     )
@@ -58,7 +66,12 @@ def _models(rng) -> dict:
     dual.basis.lam.assign(np.linspace(0.0, 2.0, 6)[:, None])
     dual.basis.alpha.assign(rng.standard_normal((6, 1)))
     return {
-        "coupled": BasisGP(_kernel(), noise, CoupledBasis(beta, 2), mean_function=gpflow.functions.Linear([[1.0], [2.0]])),
+        "coupled": BasisGP(
+            _kernel(),
+            noise,
+            CoupledBasis(beta, 2),
+            mean_function=gpflow.functions.Linear([[1.0], [2.0]]),
+        ),
         "unwhitened": BasisGP(_kernel(), noise, CoupledBasis(beta, whiten=False)),
         "separate": BasisGP(separate, noise, CoupledBasis(shared, 2)),
         "mixed": BasisGP(mixed, noise, CoupledBasis(shared, 2)),
@@ -69,17 +82,29 @@ def _models(rng) -> dict:
         "solve": SOLVEGP(_kernel(), noise, gamma, beta),
         "sites": sites,
         "dual": dual,
-    }  # fmt: skip
+    }
 
 
 NAMES = [
-    "coupled", "unwhitened", "separate", "mixed", "orthogonal", "hybrid", "inverse", "decoupled", "solve", "sites", "dual",
-]  # fmt: skip
+    "coupled",
+    "unwhitened",
+    "separate",
+    "mixed",
+    "orthogonal",
+    "hybrid",
+    "inverse",
+    "decoupled",
+    "solve",
+    "sites",
+    "dual",
+]
 
 
 @pytest.fixture(scope="module")
 def models() -> dict:
-    with gpflow.config.as_context(gpflow.config.Config(jitter=1e-3)):  # visible, if it were forgotten
+    with gpflow.config.as_context(
+        gpflow.config.Config(jitter=1e-3)
+    ):  # visible, if it were forgotten
         return _models(np.random.default_rng(0))
 
 
@@ -96,7 +121,9 @@ def test_moments_are_those_of_predict_f(models, name, rng) -> None:
     np.testing.assert_allclose(values[-1], mean, atol=1e-10)
     root = values - mean
     for output in range(mean.shape[1]):
-        np.testing.assert_allclose(root[:, :, output].T @ root[:, :, output], cov[output], atol=1e-9)
+        np.testing.assert_allclose(
+            root[:, :, output].T @ root[:, :, output], cov[output], atol=1e-9
+        )
 
 
 @pytest.mark.parametrize("name", ["coupled", "separate", "mixed", "solve", "sites"])
@@ -140,7 +167,9 @@ def test_draws_are_functions_fixed_by_their_seed(rng) -> None:
     assert draws.num_samples == 3
     values = draws(NEW)
     np.testing.assert_allclose(tf.function(draws)(NEW[:2]), values[:, :2], rtol=1e-10)
-    np.testing.assert_array_equal(pathwise_samples(model, 3, num_frequencies=50, seed=1)(NEW), values)
+    np.testing.assert_array_equal(
+        pathwise_samples(model, 3, num_frequencies=50, seed=1)(NEW), values
+    )
     model.kernel.lengthscales.assign(3.0)
     np.testing.assert_array_equal(draws(NEW), values)
     X = tf.constant(NEW)
@@ -161,7 +190,9 @@ def test_what_is_not_known_is_refused(rng) -> None:
         pathwise_samples(CVIGP(data, gpflow.kernels.Cosine(), noise), 1)
     with pytest.raises(ModelError, match="known for AffineIndependentBasis.*predict_f_samples"):
         pathwise_samples(AffineIndependentGP(data, gpflow.kernels.Matern32(), noise), 1)
-    with pytest.raises(ModelError, match="ODVGP.* and got GPR. .* at given inputs use its predict_f_samples"):
+    with pytest.raises(
+        ModelError, match="ODVGP.* and got GPR. .* at given inputs use its predict_f_samples"
+    ):
         pathwise_samples(gpflow.models.GPR(data, _kernel()), 1)
     with pytest.raises(ModelError, match="and got SVGP. .*CoupledBasis"):
         pathwise_samples(gpflow.models.SVGP(_kernel(), noise, data[0]), 1)

@@ -1,7 +1,8 @@
-"""Affine-independent inference, Challis & Barber 2012, by quadrature: densities of y = sum_d alpha_d v_d + beta.
+"""Affine-independent inference, Challis & Barber 2012, by quadrature: densities of y = sum_d
+alpha_d v_d + beta.
 
-A density is one of the standardised variables v: mean 0, variance 1. Nothing here uses a Fourier transform.
-"""
+A density is one of the standardised variables v: mean 0, variance 1. Nothing here uses a Fourier
+transform."""
 
 from __future__ import annotations
 
@@ -43,13 +44,17 @@ class Density(NamedTuple):
 
 def _integral(f: Callable[[float], float], density: Density) -> float:
     ends = sorted({-density.reach, -8.0, 8.0, density.reach, *density.breaks})
-    pieces = (quad(f, *pair, epsabs=1e-13, epsrel=1e-12, limit=400)[0] for pair in zip(ends, ends[1:]))
+    pieces = (
+        quad(f, *pair, epsabs=1e-13, epsrel=1e-12, limit=400)[0] for pair in zip(ends, ends[1:])
+    )
     return float(sum(pieces))
 
 
 def mass(density: Density, low: float, high: float) -> float:
     """Between two points around zero."""
-    ends = sorted({low, high, *(point for point in (-4.0, 0.0, 4.0, *density.breaks) if low < point < high)})
+    ends = sorted(
+        {low, high, *(point for point in (-4.0, 0.0, 4.0, *density.breaks) if low < point < high)}
+    )
     pdf = lambda v: np.exp(density.log_pdf(v))  # noqa: E731
     return float(sum(quad(pdf, *pair, epsabs=1e-13, limit=400)[0] for pair in zip(ends, ends[1:])))
 
@@ -68,10 +73,19 @@ def entropy(density: Density) -> float:
 
 def transform(density: Density, omega: float) -> complex:
     if density.reach > 1e3 and omega:  # symmetric, with polynomial tails
-        half = quad(lambda v: np.exp(density.log_pdf(v)), 0.0, np.inf, weight="cos", wvar=omega, epsabs=1e-12)
+        half = quad(
+            lambda v: np.exp(density.log_pdf(v)),
+            0.0,
+            np.inf,
+            weight="cos",
+            wvar=omega,
+            epsabs=1e-12,
+        )
         return complex(2.0 * half[0])
     real = _integral(lambda v: np.cos(omega * v) * np.exp(density.log_pdf(v)), density)
-    return complex(real, _integral(lambda v: np.sin(omega * v) * np.exp(density.log_pdf(v)), density))
+    return complex(
+        real, _integral(lambda v: np.sin(omega * v) * np.exp(density.log_pdf(v)), density)
+    )
 
 
 def standardised(raw: Density) -> Density:
@@ -79,7 +93,9 @@ def standardised(raw: Density) -> Density:
     mean = moment(raw, 1)
     sd = np.sqrt(moment(raw, 2) - mean**2)
     breaks = tuple((point - mean) / sd for point in raw.breaks)
-    return Density(lambda v: raw.log_pdf(mean + sd * v) + np.log(sd), breaks, (raw.reach - abs(mean)) / sd)
+    return Density(
+        lambda v: raw.log_pdf(mean + sd * v) + np.log(sd), breaks, (raw.reach - abs(mean)) / sd
+    )
 
 
 def variance_gamma(k: float) -> Density:
@@ -97,7 +113,9 @@ def _mixture(theta: Sequence[float]) -> Density:
     logits, means, log_scales = np.reshape(theta, [3, -1])
     weights = np.exp(logits) / np.sum(np.exp(logits))
     parts = [stats.norm(m, s) for m, s in zip(means, np.exp(log_scales))]
-    return Density(lambda v: np.log(sum(w * part.pdf(v) for w, part in zip(weights, parts))), (), 20.0)
+    return Density(
+        lambda v: np.log(sum(w * part.pdf(v) for w, part in zip(weights, parts))), (), 20.0
+    )
 
 
 DENSITIES: dict[str, Callable[[Sequence[float]], Density]] = {
@@ -113,11 +131,19 @@ DENSITIES: dict[str, Callable[[Sequence[float]], Density]] = {
 """The raw densities of theta [P], by the names of the bases."""
 
 
-def _rule(density: Density, reach: float, panels: int, extra: Array | float = 0.0) -> tuple[Array, Array]:
-    """Nodes [S, Q], and weights times the density, of Gauss-Legendre panels split at breaks and at `extra` [S]."""
+def _rule(
+    density: Density, reach: float, panels: int, extra: Array | float = 0.0
+) -> tuple[Array, Array]:
+    """Nodes [S, Q], and weights times the density, of Gauss-Legendre panels split at breaks and at
+    `extra` [S].
+    """
     extra = np.clip(np.atleast_1d(extra), -reach, reach)
-    graded = np.sinh(np.linspace(-3, 3, panels + 1)) / np.sinh(3) * reach  # fine near zero, coarse in the tails
-    fixed = np.broadcast_to([*graded, *density.breaks], [len(extra), panels + 1 + len(density.breaks)])
+    graded = (
+        np.sinh(np.linspace(-3, 3, panels + 1)) / np.sinh(3) * reach
+    )  # fine near zero, coarse in the tails
+    fixed = np.broadcast_to(
+        [*graded, *density.breaks], [len(extra), panels + 1 + len(density.breaks)]
+    )
     ends = np.sort(np.column_stack([fixed, extra]), axis=1)
     nodes, weights = np.polynomial.legendre.leggauss(10)
     half = 0.5 * np.diff(ends)[:, :, None]
@@ -134,7 +160,9 @@ def expectation(
     reach: float = 16.0,
     panels: int = 10,
 ) -> float:
-    """E g(sum_d alpha_d v_d + beta) by a product rule; the integral over the last v is split where y = kink."""
+    """E g(sum_d alpha_d v_d + beta) by a product rule; the integral over the last v is split where
+    y = kink.
+    """
     *outer, last = densities
     y, weight = np.array([beta]), np.ones(1)
     for density, a in zip(outer, alpha):

@@ -1,7 +1,8 @@
-"""Affine-independent inference by brute force: densities of w on grids, bounds by sampling or by two-dimensional sums.
+"""Affine-independent inference by brute force: densities of w on grids, bounds by sampling or by
+two-dimensional sums.
 
-Challis & Barber 2012. Nothing here uses a Fourier transform, and nothing is shared with the package.
-"""
+Challis & Barber 2012. Nothing here uses a Fourier transform, and nothing is shared with the
+package."""
 
 from __future__ import annotations
 
@@ -50,7 +51,9 @@ def toy_problems() -> dict[str, tuple[LogDensity, dict]]:
     problems: dict[str, tuple[LogDensity, dict]] = {}
     for name, x, y in (("sparse far", (0.1, 1.0), 1.0), ("sparse near", (0.8, 0.5), 0.5)):
         X, Y = np.array([x]), np.array([y])
-        noise = lambda w, X=X, Y=Y: np.sum(stats.norm.logpdf(w @ X.T - Y, scale=np.sqrt(0.05)), axis=1)  # noqa: E731
+        noise = lambda w, X=X, Y=Y: np.sum(  # noqa: E731
+            stats.norm.logpdf(w @ X.T - Y, scale=np.sqrt(0.05)), axis=1
+        )  # noqa: E731
         prior = laplace(np.eye(2), np.zeros(2), 0.16)
         problems[name] = (_sum(noise, prior), {"X": X, "Y": Y})
     for seed in range(3):
@@ -58,7 +61,10 @@ def toy_problems() -> dict[str, tuple[LogDensity, dict]]:
         X = rng.standard_normal((4, 2))
         w = np.sqrt(10.0) * rng.standard_normal(2)
         labels = np.where(rng.uniform(size=4) < 1.0 / (1.0 + np.exp(-5.0 * X @ w)), 1.0, 0.0)
-        problems[f"logistic {seed}"] = (_sum(logistic(X, labels, 5.0), _normal_prior(10.0)), {"X": X, "Y": labels})
+        problems[f"logistic {seed}"] = (
+            _sum(logistic(X, labels, 5.0), _normal_prior(10.0)),
+            {"X": X, "Y": labels},
+        )
     X, Y = np.array([[1.0, 0.3], [-0.4, 1.0]]), np.array([1.2, -1.6])
     problems["robust"] = (_sum(laplace(X, Y, 0.1581), _normal_prior(1.0)), {"X": X, "Y": Y})
     return problems
@@ -69,12 +75,18 @@ def _sum(*parts: LogDensity) -> LogDensity:
 
 
 def log_evidence(log_p: LogDensity, reach: float = 16.0, panels: int = 96) -> float:
-    """log of the integral of exp(log_p) over the plane, by Gauss-Legendre panels around the mode."""
-    mode = optimize.minimize(lambda w: -log_p(w[None])[0], np.zeros(2) + 0.01, method="Nelder-Mead").x
+    """log of the integral of exp(log_p) over the plane, by Gauss-Legendre panels around the
+    mode.
+    """
+    mode = optimize.minimize(
+        lambda w: -log_p(w[None])[0], np.zeros(2) + 0.01, method="Nelder-Mead"
+    ).x
     nodes, weights = np.polynomial.legendre.leggauss(12)
 
     def rule(centre: float) -> tuple[Array, Array]:
-        edges = np.sort(np.concatenate([[0.0], centre + reach * np.linspace(-1.0, 1.0, panels + 1) ** 3]))
+        edges = np.sort(
+            np.concatenate([[0.0], centre + reach * np.linspace(-1.0, 1.0, panels + 1) ** 3])
+        )
         half, middle = 0.5 * np.diff(edges), 0.5 * (edges[1:] + edges[:-1])
         return (middle[:, None] + half[:, None] * nodes).ravel(), (half[:, None] * weights).ravel()
 
@@ -103,7 +115,9 @@ def standardised_log_pdf(base: str, theta: Array) -> Callable[[Array], Array]:
 
 
 def log_q(w: Array, A: Array, b: Array, base: str | Sequence[str], theta: Array) -> Array:
-    """The log density [S] of w [S, D] under w = A v + b, with one base for all v or a base for each: (A1)."""
+    """The log density [S] of w [S, D] under w = A v + b, with one base for all v or a base for
+    each: (A1).
+    """
     v = np.linalg.solve(A, (w - b).T)
     bases = [base] * len(v) if isinstance(base, str) else base
     each = [standardised_log_pdf(name, shape)(part) for name, shape, part in zip(bases, theta, v)]
@@ -130,7 +144,9 @@ def gaussian_bound(features: Array, g: Callable[[float, int], float], b: Array, 
 
 
 def jaakkola_jordan_bound(K: Array, prior_mean: Array, labels: Array, xi: Array) -> float:
-    """(C39) at any xi [N]: the log of the integral of N(f; prior_mean, K) times the local bounds, term by term."""
+    """(C39) at any xi [N]: the log of the integral of N(f; prior_mean, K) times the local bounds,
+    term by term.
+    """
     curvature = np.tanh(0.5 * xi) / (4.0 * xi)
     nu, W = labels - 0.5, np.diag(2.0 * curvature)
     P = np.linalg.inv(K)

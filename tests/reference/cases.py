@@ -10,7 +10,11 @@ from . import grams as gr
 from . import likelihoods as lik
 
 NOISE = 0.3
-LIKELIHOODS = {"gaussian": lik.gaussian(NOISE), "bernoulli": lik.bernoulli_logit(), "poisson": lik.poisson()}
+LIKELIHOODS = {
+    "gaussian": lik.gaussian(NOISE),
+    "bernoulli": lik.bernoulli_logit(),
+    "poisson": lik.poisson(),
+}
 
 
 def spd(rng, size, scale=1.0):
@@ -57,7 +61,9 @@ def same(p, q, tolerance=1e-12):
 
 def regression(seed=0, N=9, M_b=3, M_g=4, jitter=0.0):
     k = make_grams(seed, N, M_b, M_g, jitter)
-    y = np.linalg.cholesky(k.K_x + NOISE * np.eye(N)) @ np.random.default_rng(seed + 50).normal(size=N)
+    y = np.linalg.cholesky(k.K_x + NOISE * np.eye(N)) @ np.random.default_rng(seed + 50).normal(
+        size=N
+    )
     return k, y
 
 
@@ -65,7 +71,9 @@ def labels(name, size, seed=0):
     rng = np.random.default_rng(seed)
     if name == "gaussian":
         return rng.normal(size=size)
-    return (rng.integers(0, 2, size) if name == "bernoulli" else rng.poisson(2.0, size)).astype(float)
+    return (rng.integers(0, 2, size) if name == "bernoulli" else rng.poisson(2.0, size)).astype(
+        float
+    )
 
 
 def gradient(function, x, step=1e-5):

@@ -1,4 +1,5 @@
-"""Gaussian noise: exact regression, and each family's optimum and collapsed bound at fixed hyperparameters.
+"""Gaussian noise: exact regression, and each family's optimum and collapsed bound at fixed
+hyperparameters.
 
 `k` holds the Gram matrices with x = the training inputs, `y` is [N] and `noise` the noise variance.
 """
@@ -16,7 +17,9 @@ RCOND = 1e-13
 
 def log_normal(y: Array, cov: Array) -> float:
     """log N(y | 0, cov) for y [N], cov [N, N]."""
-    return -0.5 * float(len(y) * np.log(2 * np.pi) + np.linalg.slogdet(cov)[1] + y @ np.linalg.solve(cov, y))
+    return -0.5 * float(
+        len(y) * np.log(2 * np.pi) + np.linalg.slogdet(cov)[1] + y @ np.linalg.solve(cov, y)
+    )
 
 
 def log_evidence(K_x: Array, y: Array, noise: float) -> float:
@@ -24,8 +27,12 @@ def log_evidence(K_x: Array, y: Array, noise: float) -> float:
     return log_normal(y, K_x + noise * np.eye(len(y)))
 
 
-def exact_posterior(K_x: Array, K_sx: Array, K_s: Array, y: Array, noise: float) -> tuple[Array, Array]:
-    """Exact posterior mean [T], covariance [T, T] of f, from K_x [N, N], K_sx [T, N], K_s [T, T]."""
+def exact_posterior(
+    K_x: Array, K_sx: Array, K_s: Array, y: Array, noise: float
+) -> tuple[Array, Array]:
+    """Exact posterior mean [T], covariance [T, T] of f, from K_x [N, N], K_sx [T, N], K_s
+    [T, T].
+    """
     inverse = np.linalg.inv(K_x + noise * np.eye(len(y)))
     return K_sx @ inverse @ y, K_s - K_sx @ inverse @ K_sx.T
 
@@ -42,7 +49,9 @@ def sgpr_bound(k: Grams, y: Array, noise: float) -> float:
 
 
 def gaussian_elbo(q: Process, y: Array, noise: float, scale: float = 1.0) -> float:
-    """scale * E_q log N(y | f, noise) - KL in closed form, for a process q at the training inputs."""
+    """scale * E_q log N(y | f, noise) - KL in closed form, for a process q at the training
+    inputs.
+    """
     error = (y - q.mean) ** 2 + np.diag(q.cov)
     return scale * float(-0.5 * np.sum(np.log(2 * np.pi * noise) + error / noise)) - q.kl
 
@@ -96,7 +105,9 @@ def whitened_mean_given_gamma(k: Grams, y: Array, noise: float, a_g: Array) -> A
 
 
 def collapsed_bound(Q_alpha: Array, Q_beta: Array, K_x: Array, y: Array, noise: float) -> float:
-    """Optimal ELBO from the Nystrom matrices [N, N] of the mean basis, Q_alpha, and the covariance basis."""
+    """Optimal ELBO from the Nystrom matrices [N, N] of the mean basis, Q_alpha, and the covariance
+    basis.
+    """
     eye = noise * np.eye(len(y))
     log_det = np.linalg.slogdet(Q_beta + eye)[1]
     fit = float(y @ np.linalg.solve(Q_alpha + eye, y))
@@ -118,11 +129,15 @@ def cglb_quadratic(K_x: Array, Q_beta: Array, y: Array, noise: float, v: Array) 
     """CGLB's upper bound on y^T (K_x + noise I)^-1 y from any v [N]."""
     K_v = K_x @ v + noise * v
     r = y - K_v
-    return float(r @ np.linalg.solve(Q_beta + noise * np.eye(len(y)), r) + 2 * v @ y - v @ K_v)  # (D32)
+    return float(
+        r @ np.linalg.solve(Q_beta + noise * np.eye(len(y)), r) + 2 * v @ y - v @ K_v
+    )  # (D32)
 
 
 def elbo_at_coefficients(K_x: Array, Q_beta: Array, y: Array, noise: float, v: Array) -> float:
-    """The optimal ELBO of family (5) with gamma = X and a_g = v fixed; CGLB's bound has a smaller trace term."""
+    """The optimal ELBO of family (5) with gamma = X and a_g = v fixed; CGLB's bound has a smaller
+    trace term.
+    """
     fit = cglb_quadratic(K_x, Q_beta, y, noise, v)
     log_det = np.linalg.slogdet(Q_beta + noise * np.eye(len(y)))[1]
     trace = float(np.trace(K_x - Q_beta)) / noise
@@ -130,14 +145,18 @@ def elbo_at_coefficients(K_x: Array, Q_beta: Array, y: Array, noise: float, v: A
 
 
 def orthogonal_quadratic(k: Grams, y: Array, noise: float, a_g: Array) -> float:
-    """Data fit plus mean KL, times two, of family (5) at a_g [M_g] with the best m; at gamma = X the quadratic of CGLB."""
+    """Data fit plus mean KL, times two, of family (5) at a_g [M_g] with the best m; at gamma = X
+    the quadratic of CGLB.
+    """
     m_white = whitened_mean_given_gamma(k, y, noise, a_g)
     mean = k.features.T @ m_white + k.C_xg @ a_g
     return float(np.sum((y - mean) ** 2) / noise + m_white @ m_white + a_g @ k.C_g @ a_g)  # (D32)
 
 
 def optimal_solve(k: Grams, y: Array, noise: float) -> tuple[Array, Array, Array, Array]:
-    """m [M_b], S [M_b, M_b], m_v [M_g], S_v [M_g, M_g] of family (6); the means are those of family (5)."""
+    """m [M_b], S [M_b, M_b], m_v [M_g], S_v [M_g, M_g] of family (6); the means are those of family
+    (5).
+    """
     a_g, m, S = optimal_orthogonal(k, y, noise)
     return m, S, k.C_g @ a_g, optimal_covariance(residual(k), noise)
 

@@ -1,9 +1,9 @@
 """Conjugate-computation variational inference (CVI) of a full GP: one Gaussian site for each datum.
 
-The sites are on f itself, prior mean included, so `mean` is the posterior mean with `prior_mean` in it. Several
-latents are one long vector, datum by datum: pass `block_prior(K)` in the place of K [N, N], and `prior_mean.ravel()`.
-Below, F is N, or N L with several latents. K may be singular and site precisions may have any sign.
-"""
+The sites are on f itself, prior mean included, so `mean` is the posterior mean with `prior_mean` in
+it. Several latents are one long vector, datum by datum: pass `block_prior(K)` in the place of K
+[N, N], and `prior_mean.ravel()`. Below, F is N, or N L with several latents. K may be singular and
+site precisions may have any sign."""
 
 from __future__ import annotations
 
@@ -53,7 +53,9 @@ __all__ = [
 ]
 
 Expect = Callable[[Array, Array], Expectation]
-"""Of marginal means and variances, as `marginals` returns them: (E [N], g like the means, h like the variances)."""
+"""Of marginal means and variances, as `marginals` returns them: (E [N], g like the means, h like
+the variances).
+"""
 Target = Callable[[Array, Array, Array], "Sites"]
 """Of means, g and h: `site_target` or `diagonal_target`."""
 
@@ -72,13 +74,22 @@ class Sites(NamedTuple):
 
 def no_sites(N: int, L: int | None = None) -> Sites:
     """Sites of one, at which q is the prior; L is None for sites that are scalars."""
-    return Sites(np.zeros(N), np.zeros(N)) if L is None else Sites(np.zeros((N, L)), np.zeros((N, L, L)))
+    return (
+        Sites(np.zeros(N), np.zeros(N))
+        if L is None
+        else Sites(np.zeros((N, L)), np.zeros((N, L, L)))
+    )
 
 
 def quadrature(
-    likelihood: Likelihood, y: Array, order: int = 100, rule: Callable[..., Expectation] = expectation
+    likelihood: Likelihood,
+    y: Array,
+    order: int = 100,
+    rule: Callable[..., Expectation] = expectation,
 ) -> Expect:
-    """Gauss-Hermite expectations at y [N]; rule = `block_expectation` for several latents, with fewer nodes."""
+    """Gauss-Hermite expectations at y [N]; rule = `block_expectation` for several latents, with
+    fewer nodes.
+    """
     return lambda mean, var: rule(likelihood, y, mean, var, order)
 
 
@@ -104,13 +115,15 @@ def predict(
 ) -> tuple[Array, Array]:
     """Mean [T] and covariance [T, T] at other points, from the data that have sites alone.
 
-    K [F, F] and prior_mean [F] are at these data, K_sx [T, F], K_s [T, T] and prior_mean_s [T] at the points.
-    """
+    K [F, F] and prior_mean [F] are at these data, K_sx [T, F], K_s [T, T] and prior_mean_s [T] at
+    the points."""
     mean, _ = posterior(K, prior_mean, sites)
     W = sites.precision
     # W^1/2 B^-1 W^1/2 of (C21), without the roots that negative precisions have not.
     middle = np.linalg.inv(np.eye(len(K)) + W @ K) @ W
-    return prior_mean_s + K_sx @ (sites.nu.ravel() - W @ mean), K_s - K_sx @ middle @ K_sx.T  # (C21)
+    return prior_mean_s + K_sx @ (
+        sites.nu.ravel() - W @ mean
+    ), K_s - K_sx @ middle @ K_sx.T  # (C21)
 
 
 def site_target(mean: Array, g: Array, h: Array) -> Sites:
@@ -132,7 +145,9 @@ def site_step(sites: Sites, target: Sites, rho: float) -> Sites:
 
 
 def global_step(sites: Sites, batch: Sequence[int], target: Sites, rho: float) -> Sites:
-    """All sites shrink, and those of the batch receive their `target`, [B] or [B, L], scaled to the data."""
+    """All sites shrink, and those of the batch receive their `target`, [B] or [B, L], scaled to the
+    data.
+    """
     nu, tau, scale = (1 - rho) * sites.nu, (1 - rho) * sites.tau, len(sites.nu) / len(batch)
     np.add.at(nu, list(batch), rho * scale * target.nu)  # (C19)
     np.add.at(tau, list(batch), rho * scale * target.tau)  # (C19)
@@ -192,7 +207,12 @@ def site_change(old: Sites, new: Sites, rho: float) -> float:
 
 
 def run(
-    K: Array, prior_mean: Array, sites: Sites, expect: Expect, rho: float = 0.5, target: Target = site_target
+    K: Array,
+    prior_mean: Array,
+    sites: Sites,
+    expect: Expect,
+    rho: float = 0.5,
+    target: Target = site_target,
 ) -> Sites:
     """Sites at the fixed point: full steps until they change by rounding alone.
 
@@ -217,7 +237,9 @@ def stationarity(K: Array, prior_mean: Array, sites: Sites, expect: Expect) -> t
 
 
 def best_gaussian(value: Callable[[Array, Array], float], F: int) -> tuple[Array, Array, float]:
-    """Mean [F] and covariance [F, F] that maximise `value`, and its maximum, by a general optimizer from N(0, I)."""
+    """Mean [F] and covariance [F, F] that maximise `value`, and its maximum, by a general optimizer
+    from N(0, I).
+    """
     lower, root = np.tril_indices(F), np.zeros((F, F))
 
     def moments(x: Array) -> tuple[Array, Array]:
@@ -240,12 +262,14 @@ def block_prior(K: Array) -> Array:
     return np.einsum("lnm,lk->nlmk", K, np.eye(L)).reshape(N * L, N2 * L)
 
 
-def block_expectation(likelihood: Likelihood, y: Array, mean: Array, cov: Array, order: int = 30) -> Expectation:
-    """(E [N], g [N, L], H = dE/dcov [N, L, L]) under N(mean [N, L], cov [N, L, L]) on a grid of order^L nodes.
+def block_expectation(
+    likelihood: Likelihood, y: Array, mean: Array, cov: Array, order: int = 30
+) -> Expectation:
+    """(E [N], g [N, L], H = dE/dcov [N, L, L]) under N(mean [N, L], cov [N, L, L]) on a grid of
+    order^L nodes.
 
-    The likelihood has several latents: of y [N, 1] and f [N, S, L], its functions return [N, S], [N, S, L]
-    and [N, S, L, L].
-    """
+    The likelihood has several latents: of y [N, 1] and f [N, S, L], its functions return [N, S],
+    [N, S, L] and [N, S, L, L]."""
     L = mean.shape[1]
     nodes, weights = hermegauss(order)
     z = np.stack(np.meshgrid(*[nodes] * L), -1).reshape(-1, L)
@@ -282,7 +306,9 @@ def softmax_classes(L: int) -> Likelihood:
 
 
 def heteroscedastic() -> Likelihood:
-    """y = f_0 + exp(f_1) times standard noise, for two latents; not log concave in both together."""
+    """y = f_0 + exp(f_1) times standard noise, for two latents; not log concave in both
+    together.
+    """
 
     def scaled(y: Array, f: Array) -> tuple[Array, Array]:
         return (y - f[..., 0]) * np.exp(-f[..., 1]), np.exp(-f[..., 1])

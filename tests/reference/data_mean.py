@@ -1,9 +1,10 @@
-"""A mean on all data: the linear system at sites, its certified gap, and the two lower bounds of the evidence.
+"""A mean on all data: the linear system at sites, its certified gap, and the two lower bounds of
+the evidence.
 
-The sites have precisions w [N] and pseudo-observations y [N]; D = diag(1 / w). Gaussian noise has w = 1 / noise and y the
-observations less the mean function. `K` [N, N] is the kernel matrix of the inputs and `Q` its Nystrom matrix from beta. One
-latent function; the matrices are dense, and everything is solved by `numpy.linalg`.
-"""
+The sites have precisions w [N] and pseudo-observations y [N]; D = diag(1 / w). Gaussian noise has w
+= 1 / noise and y the observations less the mean function. `K` [N, N] is the kernel matrix of the
+inputs and `Q` its Nystrom matrix from beta. One latent function; the matrices are dense, and
+everything is solved by `numpy.linalg`."""
 
 from __future__ import annotations
 
@@ -20,8 +21,8 @@ from .decoupled import Process, orthogonal
 from .grams import Array, Grams
 
 __all__ = [
-    "at_data", "bound", "coefficients", "descent", "distance", "draw", "evidence_bound", "exact_posterior", "gap",
-    "log_evidence", "posterior", "quadratic", "site_bound",
+    "at_data", "bound", "coefficients", "descent", "distance", "draw", "evidence_bound",
+    "exact_posterior", "gap", "log_evidence", "posterior", "quadratic", "site_bound",
 ]  # fmt: skip
 
 
@@ -70,16 +71,26 @@ def site_bound(K: Array, Q: Array, precisions: Array, y: Array, a: Array) -> flo
     """The same as `bound` for noise of another precision at each observation."""
     D = np.diag(1.0 / precisions)
     log_det = np.linalg.slogdet(2.0 * np.pi * (Q + D))[1]
-    return -0.5 * (float(log_det) + float(precisions @ np.diag(K - Q)) + quadratic(K, Q, precisions, y, a))
+    return -0.5 * (
+        float(log_det) + float(precisions @ np.diag(K - Q)) + quadratic(K, Q, precisions, y, a)
+    )
 
 
 def descent(
-    K: Array, precisions: Array, y: Array, start: Array, batches: Array, rate: float, momentum: float, keep: float
+    K: Array,
+    precisions: Array,
+    y: Array,
+    start: Array,
+    batches: Array,
+    rate: float,
+    momentum: float,
+    keep: float,
 ) -> Array:
-    """Stochastic dual descent on rows `batches` [T, B]: algorithm 1 of Lin et al. 2024 as it is printed, from any start.
+    """Stochastic dual descent on rows `batches` [T, B]: algorithm 1 of Lin et al. 2024 as it is
+    printed, from any start.
 
-    Its kernel matrix is W^1/2 K W^1/2, its noise variance 1, its targets W^1/2 y and its unknown alpha = W^-1/2 a.
-    """
+    Its kernel matrix is W^1/2 K W^1/2, its noise variance 1, its targets W^1/2 y and its unknown
+    alpha = W^-1/2 a."""
     root, N = np.sqrt(precisions), len(y)
     kernel, b = root[:, None] * K * root, root * y
     alpha = start / root
@@ -95,15 +106,25 @@ def descent(
     return root * average
 
 
-def draw(K: Array, K_new: Array, precisions: Array, y: Array, prior: Array, prior_new: Array, noise: Array) -> Array:
+def draw(
+    K: Array,
+    K_new: Array,
+    precisions: Array,
+    y: Array,
+    prior: Array,
+    prior_new: Array,
+    noise: Array,
+) -> Array:
     """A draw [T] of f at other inputs given the sites, by Matheron's rule.
 
-    `prior` [N] and `prior_new` [T] are the values of one draw from the prior, `noise` [N] is one of N(0, D).
-    """
+    `prior` [N] and `prior_new` [T] are the values of one draw from the prior, `noise` [N] is one of
+    N(0, D)."""
     return prior_new + K_new @ coefficients(K, precisions, y - prior - noise)  # (D53)
 
 
 def posterior(k: Grams, y: Array, noise: float, a: Array) -> Process:
-    """q(f) at x for mean coefficients a [M_g] and the best q(u), from the definition of the orthogonal family."""
+    """q(f) at x for mean coefficients a [M_g] and the best q(u), from the definition of the
+    orthogonal family.
+    """
     m = k.chol @ whitened_mean_given_gamma(k, y, noise, a)
     return orthogonal(k, a, m, optimal_covariance(k, noise))

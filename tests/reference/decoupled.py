@@ -1,4 +1,6 @@
-"""The six variational families from their definitions, with explicit inverses, and the brute-force KL."""
+"""The six variational families from their definitions, with explicit inverses, and the brute-force
+KL.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,8 @@ import numpy as np
 
 from .grams import Array, Grams, joint
 
-# Beyond this condition number of the prior, rounding alone is larger than the tolerances the KL is tested to.
+# Beyond this condition number of the prior, rounding alone is larger than the tolerances the KL is
+# tested to.
 MAX_CONDITION = 1e9
 
 
@@ -29,7 +32,9 @@ def covariance_kl(K_b: Array, S: Array) -> float:
 
 
 def coupled_covariance(k: Grams, S: Array) -> Array:
-    """Covariance [N, N] that q(u) = N(., S) implies at x; shared by all families but (2) and (6)."""
+    """Covariance [N, N] that q(u) = N(., S) implies at x; shared by all families but (2) and
+    (6).
+    """
     K_b_inv = np.linalg.inv(k.K_b)
     return k.K_x - k.K_xb @ K_b_inv @ (k.K_b - S) @ K_b_inv @ k.K_xb.T  # (D3)
 
@@ -72,7 +77,9 @@ def hybrid(k: Grams, a_g: Array, a_b: Array, S: Array) -> Process:
     """Family (4): a_g [M_g], a_b [M_b], S [M_b, M_b]."""
     mean = k.K_xg @ a_g + k.K_xb @ a_b  # (D10)
     quadratic = a_g @ k.K_g @ a_g + 2.0 * a_g @ k.K_gb @ a_b + a_b @ k.K_b @ a_b
-    return Process(mean, coupled_covariance(k, S), 0.5 * float(quadratic) + covariance_kl(k.K_b, S))  # (D11)
+    return Process(
+        mean, coupled_covariance(k, S), 0.5 * float(quadratic) + covariance_kl(k.K_b, S)
+    )  # (D11)
 
 
 def orthogonal(k: Grams, a_g: Array, m: Array, S: Array) -> Process:
@@ -84,7 +91,9 @@ def orthogonal(k: Grams, a_g: Array, m: Array, S: Array) -> Process:
 
 
 def solve(k: Grams, m: Array, S: Array, m_v: Array, S_v: Array) -> Process:
-    """Family (6), SOLVE-GP: m [M_b], S [M_b, M_b] of q(u) and m_v [M_g], S_v [M_g, M_g] of q(v_perp)."""
+    """Family (6), SOLVE-GP: m [M_b], S [M_b, M_b] of q(u) and m_v [M_g], S_v [M_g, M_g] of
+    q(v_perp).
+    """
     K_b_inv, C_g_inv = np.linalg.inv(k.K_b), np.linalg.inv(k.C_g)
     mean = k.K_xb @ K_b_inv @ m + k.C_xg @ C_g_inv @ m_v  # (D16)
     cov = coupled_covariance(k, S) - k.C_xg @ C_g_inv @ (k.C_g - S_v) @ C_g_inv @ k.C_xg.T  # (D17)
@@ -92,16 +101,20 @@ def solve(k: Grams, m: Array, S: Array, m_v: Array, S_v: Array) -> Process:
     return Process(mean, cov, kl + covariance_kl(k.K_b, S) + covariance_kl(k.C_g, S_v))  # (D18)
 
 
-def joint_posterior(family: Callable[..., Process], k: Grams, *parameters: Array) -> tuple[Array, Array]:
-    """Mean and covariance of q over (u, f(gamma), f(x)), [M_b + M_g + N]; exact with jitter in k.K_b."""
+def joint_posterior(
+    family: Callable[..., Process], k: Grams, *parameters: Array
+) -> tuple[Array, Array]:
+    """Mean and covariance of q over (u, f(gamma), f(x)), [M_b + M_g + N]; exact with jitter in
+    k.K_b.
+    """
     return family(joint(k), *parameters)[:2]
 
 
 def brute_force_kl(mean_q: Array, cov_q: Array, mean_p: Array, cov_p: Array) -> float:
     """KL[N(mean_q, cov_q) || N(mean_p, cov_p)] for means [F], covariances [F, F].
 
-    Raises:
-        ValueError: cov_p is too ill conditioned (use a rougher kernel or points further apart), or a
+    Raises: ValueError: cov_p is too ill conditioned (use a rougher kernel or points further apart),
+        or a
             covariance is not positive definite.
     """
     condition = np.linalg.cond(cov_p)
@@ -109,7 +122,9 @@ def brute_force_kl(mean_q: Array, cov_q: Array, mean_p: Array, cov_p: Array) -> 
         raise ValueError(f"cov_p has condition number {condition:.1e}: move the grid points apart")
     log_det_p, log_det_q = np.linalg.slogdet(cov_p)[1], np.linalg.slogdet(cov_q)[1]
     if min(np.linalg.eigvalsh(cov_p)[0], np.linalg.eigvalsh(cov_q)[0]) <= 0:
-        raise ValueError("a covariance is not positive definite, its KL divergence is infinite or undefined")
+        raise ValueError(
+            "a covariance is not positive definite, its KL divergence is infinite or undefined"
+        )
     gap = mean_q - mean_p
     # tr(cov_p^-1 cov_q) - F as the trace of a difference: the F unit terms never enter the sum.
     trace = np.trace(np.linalg.solve(cov_p, cov_q - cov_p))
@@ -117,7 +132,9 @@ def brute_force_kl(mean_q: Array, cov_q: Array, mean_p: Array, cov_p: Array) -> 
 
 
 def brute_force_process_kl(family: Callable[..., Process], k: Grams, *parameters: Array) -> float:
-    """KL of the joint (u, f(gamma), f(x)): `family(k, *parameters).kl` for every jitter and every x."""
+    """KL of the joint (u, f(gamma), f(x)): `family(k, *parameters).kl` for every jitter and every
+    x.
+    """
     prior = joint(k).K_x
     return brute_force_kl(*joint_posterior(family, k, *parameters), np.zeros(len(prior)), prior)
 
@@ -128,7 +145,9 @@ def inverse_to_covariance(K_b: Array, B: Array) -> Array:
 
 
 def covariance_to_inverse(K_b: Array, S: Array) -> Array:
-    """B of family (2) with the covariance S [M_b, M_b]; not positive semi-definite unless S <= K_b."""
+    """B of family (2) with the covariance S [M_b, M_b]; not positive semi-definite unless S <=
+    K_b.
+    """
     return np.linalg.inv(S) - np.linalg.inv(K_b)  # (D8)
 
 
@@ -148,7 +167,9 @@ def orthogonal_to_solve(k: Grams, a_g: Array) -> tuple[Array, Array]:
 
 
 def solve_as_coupled(k: Grams, m: Array, S: Array, m_v: Array, S_v: Array) -> tuple[Array, Array]:
-    """Mean [M_g + M_b] and covariance of (f(gamma), u) under SOLVE, for `coupled(coupled_union(k), ...)`."""
+    """Mean [M_g + M_b] and covariance of (f(gamma), u) under SOLVE, for
+    `coupled(coupled_union(k), ...)`.
+    """
     W = k.K_gb @ np.linalg.inv(k.K_b)
     return np.concatenate([W @ m + m_v, m]), np.block([[S_v + W @ S @ W.T, W @ S], [S @ W.T, S]])
 
@@ -168,5 +189,7 @@ def r2(k: Grams, a_g: Array, indices: tuple[int, ...]) -> float:
 
 
 def enumerate_estimator(estimator: Callable[..., float], k: Grams, a_g: Array, G: int) -> Array:
-    """`estimator` (r1 or r2) at all subsets of G indices, [M_g choose G], ordered as combinations."""
+    """`estimator` (r1 or r2) at all subsets of G indices, [M_g choose G], ordered as
+    combinations.
+    """
     return np.array([estimator(k, a_g, indices) for indices in combinations(range(len(a_g)), G)])

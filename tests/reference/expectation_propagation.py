@@ -1,9 +1,10 @@
-"""Expectation propagation of a full GP, one site after the other: Rasmussen & Williams 2006, section 3.6.
+"""Expectation propagation of a full GP, one site after the other: Rasmussen & Williams 2006,
+section 3.6.
 
-`probit_ep` is their Algorithm 3.5 with their evidence (3.65), in their own formulas. `power_ep` serves any density and any
-power, with integrals on a fine grid (Minka 2004). Sites are as in `conjugate`, on f itself; after each update all marginals
-are computed again, which costs N^4 per pass.
-"""
+`probit_ep` is their Algorithm 3.5 with their evidence (3.65), in their own formulas. `power_ep`
+serves any density and any power, with integrals on a fine grid (Minka 2004). Sites are as in
+`conjugate`, on f itself; after each update all marginals are computed again, which costs N^4 per
+pass."""
 
 from __future__ import annotations
 
@@ -16,7 +17,16 @@ from scipy.stats import norm
 from .conjugate import Sites, log_partition, marginals, no_sites
 from .grams import Array
 
-__all__ = ["Approximation", "LogDensity", "Tilted", "cavities", "integrate", "power_ep", "probit_ep", "tilted_moments"]
+__all__ = [
+    "Approximation",
+    "LogDensity",
+    "Tilted",
+    "cavities",
+    "integrate",
+    "power_ep",
+    "probit_ep",
+    "tilted_moments",
+]
 
 LogDensity = Callable[[Array, Array], Array]
 """Of y and f, which broadcast: log p(y | f)"""
@@ -37,8 +47,12 @@ class Tilted(NamedTuple):
     variance: float
 
 
-def tilted_moments(log_density: Callable[[Array], Array], m: float, v: float, points: int = 4001) -> Tilted:
-    """The moments of N(f; m, v) exp(log_density(f)) by the trapezoidal rule over 14 standard deviations."""
+def tilted_moments(
+    log_density: Callable[[Array], Array], m: float, v: float, points: int = 4001
+) -> Tilted:
+    """The moments of N(f; m, v) exp(log_density(f)) by the trapezoidal rule over 14 standard
+    deviations.
+    """
     f = m + np.sqrt(v) * np.linspace(-14.0, 14.0, points)
     log_weight = norm.logpdf(f, m, np.sqrt(v)) + log_density(f)
     top = np.max(log_weight)
@@ -76,11 +90,17 @@ def power_ep(
             mean, variance = marginals(K, prior_mean, sites)
             m, v = (part[n] for part in cavities(K, prior_mean, sites, power))
             if v <= 0.0:
-                raise ValueError(f"the cavity of observation {n} has no variance: start nearer, or damp")
+                raise ValueError(
+                    f"the cavity of observation {n} has no variance: start nearer, or damp"
+                )
             found = tilted_moments(lambda f, n=n: power * log_density(y[n], f), m, v)
-            change = abs(found.mean - mean[n]) / np.sqrt(variance[n]), abs(found.variance / variance[n] - 1.0)
+            change = (
+                abs(found.mean - mean[n]) / np.sqrt(variance[n]),
+                abs(found.variance / variance[n] - 1.0),
+            )
             largest = max(largest, *change)
-            # the Gaussian that the tilted moments divided by the cavity leave is the share `power` of the new site
+            # the Gaussian that the tilted moments divided by the cavity leave is the share `power`
+            # of the new site
             nu = (found.mean / found.variance - m / v) / power  # (C52)
             tau = (1.0 / found.variance - 1.0 / v) / power  # (C52)
             sites.nu[n] += (1.0 - damping) * (nu - sites.nu[n])
@@ -90,18 +110,26 @@ def power_ep(
     raise ValueError(f"no fixed point after {passes} passes: the last change was {largest:.2g}")
 
 
-def integrate(K: Array, prior_mean: Array, y: Array, log_density: LogDensity, sites: Sites, power: float) -> float:
-    """log Z_EP in nats: each site is scaled so that it has the tilted mass, both integrals on the same grid."""
+def integrate(
+    K: Array, prior_mean: Array, y: Array, log_density: LogDensity, sites: Sites, power: float
+) -> float:
+    """log Z_EP in nats: each site is scaled so that it has the tilted mass, both integrals on the
+    same grid.
+    """
     total = log_partition(K, prior_mean, sites)
     for n, (m, v) in enumerate(zip(*cavities(K, prior_mean, sites, power))):
         density = tilted_moments(lambda f, n=n: power * log_density(y[n], f), m, v).log_mass
-        site = tilted_moments(lambda f, n=n: power * (sites.nu[n] * f - 0.5 * sites.tau[n] * f**2), m, v).log_mass
+        site = tilted_moments(
+            lambda f, n=n: power * (sites.nu[n] * f - 0.5 * sites.tau[n] * f**2), m, v
+        ).log_mass
         total += (density - site) / power  # (C53)
     return total
 
 
 def probit_ep(K: Array, labels: Array, passes: int = 500) -> Approximation:
-    """Algorithm 3.5 for labels -1 and 1, a zero prior mean and the probit link, and the log evidence by (3.65)."""
+    """Algorithm 3.5 for labels -1 and 1, a zero prior mean and the probit link, and the log
+    evidence by (3.65).
+    """
     N = len(labels)
     nu, tau, cov, mean = np.zeros(N), np.zeros(N), K.copy(), np.zeros(N)
     for _ in range(passes):
@@ -126,7 +154,9 @@ def probit_ep(K: Array, labels: Array, passes: int = 500) -> Approximation:
         cov = K - half.T @ half
         mean = cov @ nu
         if np.max(np.abs(np.concatenate([mean, np.diag(cov)]) - before)) < 1e-13:
-            return Approximation(Sites(nu, tau), _probit_evidence(K, labels, Sites(nu, tau), mean, np.diag(cov)))
+            return Approximation(
+                Sites(nu, tau), _probit_evidence(K, labels, Sites(nu, tau), mean, np.diag(cov))
+            )
     raise ValueError(f"no fixed point after {passes} passes")
 
 

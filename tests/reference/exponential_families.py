@@ -1,8 +1,9 @@
-"""Exponential families as flat vectors: log-partitions, expectation parameters, Fisher matrices written out.
+"""Exponential families as flat vectors: log-partitions, expectation parameters, Fisher matrices
+written out.
 
-Every natural parameter is one vector [D] here, and a Fisher matrix is an array [D, D] to be solved with. The matrix of a
-Gaussian is flattened by rows; what is done with it stays among the symmetric ones.
-"""
+Every natural parameter is one vector [D] here, and a Fisher matrix is an array [D, D] to be solved
+with. The matrix of a Gaussian is flattened by rows; what is done with it stays among the symmetric
+ones."""
 
 from __future__ import annotations
 
@@ -28,7 +29,9 @@ class Reference(NamedTuple):
 
 def numerical_gradient(function: Callable[[Array], float], x: Array, step: float = 1e-5) -> Array:
     """Central differences [D] of a function of x [D]."""
-    return np.array([(function(x + step * e) - function(x - step * e)) / (2 * step) for e in np.eye(len(x))])
+    return np.array(
+        [(function(x + step * e) - function(x - step * e)) / (2 * step) for e in np.eye(len(x))]
+    )
 
 
 def _gamma_like(sign: int) -> Reference:
@@ -76,7 +79,9 @@ FAMILIES = {
 
 
 def gaussian(mean: Array, cov: Array) -> tuple[Array, float, Array, Array]:
-    """(lambda, A, mu, Fisher) of N(mean [M], cov [M, M]), flat; the Fisher matrix is the covariance of (z, z z^T)."""
+    """(lambda, A, mu, Fisher) of N(mean [M], cov [M, M]), flat; the Fisher matrix is the covariance
+    of (z, z z^T).
+    """
     M, P = len(mean), np.linalg.inv(cov)
     A = 0.5 * mean @ P @ mean + 0.5 * np.linalg.slogdet(cov)[1] + 0.5 * M * np.log(2 * np.pi)
     second = cov + np.outer(mean, mean)
@@ -87,11 +92,20 @@ def gaussian(mean: Array, cov: Array) -> tuple[Array, float, Array, Array]:
         fourth += np.einsum(f"{left},{right}->ijkl", cov, np.outer(mean, mean))
     off = cross.reshape(M, M * M)
     fisher = np.block([[cov, off], [off.T, fourth.reshape(M * M, M * M)]])
-    return np.concatenate([P @ mean, -0.5 * P.ravel()]), float(A), np.concatenate([mean, second.ravel()]), fisher
+    return (
+        np.concatenate([P @ mean, -0.5 * P.ravel()]),
+        float(A),
+        np.concatenate([mean, second.ravel()]),
+        fisher,
+    )
 
 
-def weighted_moments(statistics: Array, natural: Array, weights: Array) -> tuple[float, Array, Array]:
-    """(A, mu, Fisher) of a family with statistics [S, D] at S points, by sums: of all its points, or of quadrature nodes."""
+def weighted_moments(
+    statistics: Array, natural: Array, weights: Array
+) -> tuple[float, Array, Array]:
+    """(A, mu, Fisher) of a family with statistics [S, D] at S points, by sums: of all its points,
+    or of quadrature nodes.
+    """
     logs = statistics @ natural + np.log(weights)
     A = float(np.log(np.sum(np.exp(logs - logs.max()))) + logs.max())
     p = np.exp(logs - A)

@@ -1,14 +1,14 @@
 """Gram matrices of one model and the point sets derived from them.
 
-Every reference function takes a `Grams`, so any kernel can be tested: `build_grams(kernel, ...)` makes it, or
-fill the fields by hand. One latent function and zero prior mean; subtract a mean function from `y`.
+Every reference function takes a `Grams`, so any kernel can be tested: `build_grams(kernel, ...)`
+makes it, or fill the fields by hand. One latent function and zero prior mean; subtract a mean
+function from `y`.
 
-Jitter policy. `K_b` is the covariance of u = f(beta) + sqrt(jitter) xi, and `K_gb`, `K_xb` are unchanged as
-xi is independent of f. So jitter on the diagonal of `K_b`, wherever `K_b` occurs, makes another inducing
-variable and no approximation: the KL divergence is exactly that of the joint (u, f). The same holds for
-`K_g` with f(gamma) + sqrt(jitter_gamma) xi, which only SOLVE needs (it factorises C_g); leave it at zero
-for the others.
-"""
+Jitter policy. `K_b` is the covariance of u = f(beta) + sqrt(jitter) xi, and `K_gb`, `K_xb` are
+unchanged as xi is independent of f. So jitter on the diagonal of `K_b`, wherever `K_b` occurs,
+makes another inducing variable and no approximation: the KL divergence is exactly that of the joint
+(u, f). The same holds for `K_g` with f(gamma) + sqrt(jitter_gamma) xi, which only SOLVE needs (it
+factorises C_g); leave it at zero for the others."""
 
 from __future__ import annotations
 
@@ -67,12 +67,16 @@ class Grams(NamedTuple):
 
 
 def matern32(X: Array, X2: Array, variance: float = 1.0, lengthscale: float = 1.0) -> Array:
-    """Matern-3/2 kernel between X [N, D] and X2 [N2, D], [N, N2]; well conditioned on scattered points."""
+    """Matern-3/2 kernel between X [N, D] and X2 [N2, D], [N, N2]; well conditioned on scattered
+    points.
+    """
     r = np.sqrt(3.0) * np.linalg.norm(X[:, None, :] - X2[None, :, :], axis=-1) / lengthscale
     return variance * (1.0 + r) * np.exp(-r)
 
 
-def squared_exponential(X: Array, X2: Array, variance: float = 1.0, lengthscale: float = 1.0) -> Array:
+def squared_exponential(
+    X: Array, X2: Array, variance: float = 1.0, lengthscale: float = 1.0
+) -> Array:
     """Squared-exponential kernel between X [N, D] and X2 [N2, D], [N, N2]."""
     r2 = np.sum(((X[:, None, :] - X2[None, :, :]) / lengthscale) ** 2, axis=-1)
     return variance * np.exp(-0.5 * r2)
@@ -86,27 +90,29 @@ def build_grams(
     jitter: float = 0.0,
     jitter_gamma: float = 0.0,
 ) -> Grams:
-    """`Grams` of X [N, D], beta [M_b, D], gamma [M_g, D], M_g >= 0; `kernel(X, X2)` returns [N, N2]."""
+    """`Grams` of X [N, D], beta [M_b, D], gamma [M_g, D], M_g >= 0; `kernel(X, X2)` returns
+    [N, N2].
+    """
     K_b = kernel(beta, beta) + jitter * np.eye(len(beta))
     K_g = kernel(gamma, gamma) + jitter_gamma * np.eye(len(gamma))
     return Grams(K_b, K_g, kernel(gamma, beta), kernel(X, beta), kernel(X, gamma), kernel(X, X))
 
 
 def joint_prior(K_b_jittered: Array, K_bf: Array, K_ff: Array) -> Array:
-    """Prior covariance of (u, f), u = f(beta) + sqrt(jitter) xi, from [M_b, M_b], [M_b, F] and [F, F].
+    """Prior covariance of (u, f), u = f(beta) + sqrt(jitter) xi, from [M_b, M_b], [M_b, F] and
+    [F, F].
 
-    The jitter is in the u block only. The grid f must contain gamma (or alpha) for the KL of the joint to be
-    the KL of the processes.
-    """
+    The jitter is in the u block only. The grid f must contain gamma (or alpha) for the KL of the
+    joint to be the KL of the processes."""
     return np.block([[K_b_jittered, K_bf], [K_bf.T, K_ff]])
 
 
 def joint(k: Grams) -> Grams:
     """The same model with x replaced by (u, f(gamma), f(x)), M_b + M_g + N variables.
 
-    A family evaluated at `joint(k)` gives the mean and covariance of the joint posterior; `joint(k).K_x` is
-    the joint prior. All points must differ, else the prior is singular (jitter lets beta meet the others).
-    """
+    A family evaluated at `joint(k)` gives the mean and covariance of the joint posterior;
+    `joint(k).K_x` is the joint prior. All points must differ, else the prior is singular (jitter
+    lets beta meet the others)."""
     K_bf = np.hstack([k.K_gb.T, k.K_xb.T])
     K_ff = np.block([[k.K_g, k.K_xg.T], [k.K_xg, k.K_x]])
     prior = joint_prior(k.K_b, K_bf, K_ff)
@@ -115,7 +121,9 @@ def joint(k: Grams) -> Grams:
 
 
 def mean_union(k: Grams) -> Grams:
-    """alpha = (gamma, beta), in this order, in the place of gamma: the mean basis of families (4) and (5)."""
+    """alpha = (gamma, beta), in this order, in the place of gamma: the mean basis of families (4)
+    and (5).
+    """
     K_a = np.block([[k.K_g, k.K_gb], [k.K_gb.T, k.K_b]])
     return k._replace(K_g=K_a, K_gb=np.vstack([k.K_gb, k.K_b]), K_xg=np.hstack([k.K_xg, k.K_xb]))
 
@@ -128,6 +136,8 @@ def coupled_union(k: Grams) -> Grams:
 
 
 def residual(k: Grams) -> Grams:
-    """The orthogonal process f_perp alone: gamma in the place of beta under the residual kernel, no gamma."""
+    """The orthogonal process f_perp alone: gamma in the place of beta under the residual kernel, no
+    gamma.
+    """
     N, M = k.K_xg.shape
     return Grams(k.C_g, np.zeros((0, 0)), np.zeros((0, M)), k.C_xg, np.zeros((N, 0)), k.C_x)

@@ -1,8 +1,7 @@
 """Laplace's approximation of a full GP: Rasmussen & Williams 2006, section 3.4.
 
-`newton` is their Algorithm 3.1, for log-concave densities; `climb` finds the mode of any density by a general optimizer. The
-prior mean is part of f, as in `conjugate`.
-"""
+`newton` is their Algorithm 3.1, for log-concave densities; `climb` finds the mode of any density by
+a general optimizer. The prior mean is part of f, as in `conjugate`."""
 
 from __future__ import annotations
 
@@ -17,7 +16,9 @@ from .likelihoods import Likelihood
 __all__ = ["at_mode", "climb", "newton"]
 
 
-def newton(K: Array, prior_mean: Array, y: Array, likelihood: Likelihood, steps: int = 200) -> Approximation:
+def newton(
+    K: Array, prior_mean: Array, y: Array, likelihood: Likelihood, steps: int = 200
+) -> Approximation:
     """Algorithm 3.1 from the prior mean, with its log evidence (3.32)."""
     N, u = len(y), np.zeros(len(y))
     for _ in range(steps):
@@ -32,8 +33,12 @@ def newton(K: Array, prior_mean: Array, y: Array, likelihood: Likelihood, steps:
     raise ValueError(f"Newton's method has no fixed point after {steps} steps: damp it")
 
 
-def climb(K: Array, prior_mean: Array, y: Array, likelihood: Likelihood, start: Array) -> Approximation:
-    """The mode near K start, by BFGS in a = K^-1 u, polished by plain Newton steps with the true second derivatives."""
+def climb(
+    K: Array, prior_mean: Array, y: Array, likelihood: Likelihood, start: Array
+) -> Approximation:
+    """The mode near K start, by BFGS in a = K^-1 u, polished by plain Newton steps with the true
+    second derivatives.
+    """
 
     def loss(a: Array) -> float:
         u = K @ a
@@ -50,10 +55,16 @@ def climb(K: Array, prior_mean: Array, y: Array, likelihood: Likelihood, start: 
     return at_mode(K, prior_mean, y, likelihood, a)
 
 
-def at_mode(K: Array, prior_mean: Array, y: Array, likelihood: Likelihood, a: Array) -> Approximation:
-    """Sites on f with the derivatives of the density at the mode f = m_0 + K a, and the log evidence (3.32)."""
+def at_mode(
+    K: Array, prior_mean: Array, y: Array, likelihood: Likelihood, a: Array
+) -> Approximation:
+    """Sites on f with the derivatives of the density at the mode f = m_0 + K a, and the log
+    evidence (3.32).
+    """
     f = prior_mean + K @ a
     W = -likelihood.curvature(y, f)  # (C55)
     peak = np.sum(likelihood.log_prob(y, f)) - 0.5 * a @ K @ a  # (C55)
     volume = np.linalg.slogdet(np.eye(len(a)) + K * W)[1]
-    return Approximation(Sites(likelihood.score(y, f) + W * f, W), float(peak - 0.5 * volume))  # (C56)
+    return Approximation(
+        Sites(likelihood.score(y, f) + W * f, W), float(peak - 0.5 * volume)
+    )  # (C56)

@@ -1,4 +1,5 @@
-"""The Lagrangian of decoupled variational inference (Khan 2014), slowly: inverses, and maximisations without derivatives.
+"""The Lagrangian of decoupled variational inference (Khan 2014), slowly: inverses, and
+maximisations without derivatives.
 
 One latent. `f` are the site functions of the observations, each of (h, sigma): see `lcl_sites`.
 """
@@ -32,29 +33,43 @@ def posterior(K: Array, prior_mean: Array, alpha: Array, lam: Array) -> tuple[Ar
     return prior_mean - K @ alpha, V  # (V7)
 
 
-def posterior_of_weights(prior: Array, features: Array, alpha: Array, lam: Array) -> tuple[Array, Array]:
-    """Mean [p] and covariance [p, p] of the weights w of u = features w, w ~ N(0, prior), from multipliers [N].
+def posterior_of_weights(
+    prior: Array, features: Array, alpha: Array, lam: Array
+) -> tuple[Array, Array]:
+    """Mean [p] and covariance [p, p] of the weights w of u = features w, w ~ N(0, prior), from
+    multipliers [N].
 
-    K = features prior features^T may be singular: this works in its range, where nothing is badly conditioned.
-    """
+    K = features prior features^T may be singular: this works in its range, where nothing is badly
+    conditioned."""
     V_w = np.linalg.inv(np.linalg.inv(prior) + features.T @ np.diag(lam) @ features)  # (V8)
     return -prior @ features.T @ alpha, V_w
 
 
-def predict(K: Array, K_sx: Array, K_s: Array, prior_mean_s: Array, alpha: Array, lam: Array) -> tuple[Array, Array]:
+def predict(
+    K: Array, K_sx: Array, K_s: Array, prior_mean_s: Array, alpha: Array, lam: Array
+) -> tuple[Array, Array]:
     """Mean [T] and covariance [T, T] at other points, by conditioning the prior on q(u)."""
     _, V = posterior(K, np.zeros(len(K)), alpha, lam)
     P = K_sx @ np.linalg.inv(K)
     return prior_mean_s - K_sx @ alpha, K_s - P @ K_sx.T + P @ V @ P.T
 
 
-def bound(K: Array, prior_mean: Array, m: Array, V: Array, f: Sequence[sites.SiteFunction]) -> float:
+def bound(
+    K: Array, prior_mean: Array, m: Array, V: Array, f: Sequence[sites.SiteFunction]
+) -> float:
     """F of any q = N(m, V): (V1)."""
     total = sum(f_n(*pair) for f_n, pair in zip(f, zip(m, np.sqrt(np.diag(V)))))
     return -total - brute_force_kl(m, V, prior_mean, K)
 
 
-def primal(K: Array, prior_mean: Array, m: Array, V: Array, sub: Linearised, f: Sequence[sites.SiteFunction]) -> float:
+def primal(
+    K: Array,
+    prior_mean: Array,
+    m: Array,
+    V: Array,
+    sub: Linearised,
+    f: Sequence[sites.SiteFunction],
+) -> float:
     """Q_k of any q = N(m, V): (V13)."""
     tangent = 0.5 * sub.sigma + np.diag(V) / (2.0 * sub.sigma)
     penalty = 0.5 * sub.rho * (tangent - sub.sigma) ** 2 + 0.5 * sub.kappa * (m - sub.h) ** 2
@@ -81,5 +96,7 @@ def dual(
         found.append(sites.maximise(penalised, start, alpha[n], lam[n], sub.sigma[n], sub.rho[n]))
     found = np.array(found)
     log_det = np.linalg.slogdet(np.eye(len(K)) + K * lam)[1]
-    value = -0.5 * log_det + 0.5 * alpha @ K @ alpha - prior_mean @ alpha + np.sum(found[:, 2])  # (V14)
+    value = (
+        -0.5 * log_det + 0.5 * alpha @ K @ alpha - prior_mean @ alpha + np.sum(found[:, 2])
+    )  # (V14)
     return float(value), found[:, :2]

@@ -1,4 +1,5 @@
-"""Site functions of decoupled variational inference (Khan 2014), slowly: densities of SciPy, integrals one at a time.
+"""Site functions of decoupled variational inference (Khan 2014), slowly: densities of SciPy,
+integrals one at a time.
 
 A loss is l(eta) = -log p(y | eta) for one y; f(h, sigma) is its expectation under N(h, sigma^2).
 """
@@ -59,7 +60,10 @@ def ordinal(y: float, edges: Sequence[float], sigma: float) -> Loss:
     def loss(eta: Array) -> Array:
         a, b = (low - eta) / sigma, (high - eta) / sigma
         mirrored = a + b > 0.0
-        above, below = stats.norm.logcdf(np.where(mirrored, -a, b)), stats.norm.logcdf(np.where(mirrored, -b, a))
+        above, below = (
+            stats.norm.logcdf(np.where(mirrored, -a, b)),
+            stats.norm.logcdf(np.where(mirrored, -b, a)),
+        )
         return -above - np.log(-np.expm1(below - above))
 
     return loss
@@ -81,7 +85,9 @@ def laplace(y: float, scale: float) -> Loss:
 
 
 def hinge(y: float) -> Loss:
-    """The loss of support vector machines, for labels of 0 and 1; not the logarithm of a density."""
+    """The loss of support vector machines, for labels of 0 and 1; not the logarithm of a
+    density.
+    """
     return lambda eta: np.maximum(0.0, 1.0 - (2.0 * y - 1.0) * eta)
 
 
@@ -93,7 +99,9 @@ def bernoulli_logit(y: float) -> Loss:
 def bernoulli_probit(y: float, jitter: float = 0.0) -> Loss:
     """Probit link; with jitter, of p = Phi (1 - 2 jitter) + jitter."""
     if jitter:
-        return lambda eta: -np.log(stats.norm.cdf((2.0 * y - 1.0) * eta) * (1.0 - 2.0 * jitter) + jitter)
+        return lambda eta: (
+            -np.log(stats.norm.cdf((2.0 * y - 1.0) * eta) * (1.0 - 2.0 * jitter) + jitter)
+        )
     return lambda eta: -stats.norm.logcdf((2.0 * y - 1.0) * eta)
 
 
@@ -102,7 +110,9 @@ def negative_binomial(y: float, size: float) -> Loss:
     constant = gammaln(y + size) - gammaln(size) - gammaln(y + 1.0)
 
     def loss(eta: Array) -> Array:
-        total = np.logaddexp(np.log(size), eta)  # SciPy's own log density is infinite far to the left
+        total = np.logaddexp(
+            np.log(size), eta
+        )  # SciPy's own log density is infinite far to the left
         return -constant - size * (np.log(size) - total) - y * (eta - total)
 
     return loss
@@ -114,16 +124,23 @@ def student_t(y: float, df: float, scale: float) -> Loss:
 
 
 def integral(loss: Loss, h: float, sigma: float, kinks: Sequence[float] = ()) -> float:
-    """f(h, sigma) by adaptive quadrature, cut at the kinks of the loss and where it bends, which is around 0."""
+    """f(h, sigma) by adaptive quadrature, cut at the kinks of the loss and where it bends, which is
+    around 0.
+    """
     if sigma == 0.0:
         return float(loss(np.array(h)))
-    cuts = {-10.0, -3.0, 0.0, 3.0, 10.0} | {(edge - h) / sigma for edge in [-30, -4, 0, 4, 30, *kinks]}
+    cuts = {-10.0, -3.0, 0.0, 3.0, 10.0} | {
+        (edge - h) / sigma for edge in [-30, -4, 0, 4, 30, *kinks]
+    }
     edges = [-14.0, *sorted(cut for cut in cuts if -14.0 < cut < 14.0), 14.0]
 
     def integrand(z: float) -> float:
         return float(loss(np.array(h + sigma * z))) * np.exp(-0.5 * z * z) / np.sqrt(2.0 * np.pi)
 
-    parts = [quad(integrand, *pair, epsabs=1e-14, epsrel=1e-13, limit=200)[0] for pair in zip(edges, edges[1:])]
+    parts = [
+        quad(integrand, *pair, epsabs=1e-14, epsrel=1e-13, limit=200)[0]
+        for pair in zip(edges, edges[1:])
+    ]
     return float(np.sum(parts))
 
 
@@ -156,11 +173,19 @@ def dual_objective(
     """What the conjugate f^k* maximises over the point (h, sigma)."""
     h, sigma = point
     linear = alpha * h + lam * sigma_k * (sigma - 0.5 * sigma_k)
-    return linear - f(h, sigma) - 0.5 * rho * (sigma - sigma_k) ** 2 - 0.5 * kappa * (h - h_k) ** 2  # (V15)
+    return (
+        linear - f(h, sigma) - 0.5 * rho * (sigma - sigma_k) ** 2 - 0.5 * kappa * (h - h_k) ** 2
+    )  # (V15)
 
 
 def maximise(
-    f: SiteFunction, start: Sequence[float], alpha: float, lam: float, sigma_k: float, rho: float, lowest: float = 1e-9
+    f: SiteFunction,
+    start: Sequence[float],
+    alpha: float,
+    lam: float,
+    sigma_k: float,
+    rho: float,
+    lowest: float = 1e-9,
 ) -> tuple[float, float, float]:
     """h*, sigma* and f^k* by a simplex search that knows no derivatives, over sigma >= `lowest`."""
 

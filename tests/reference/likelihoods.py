@@ -85,12 +85,13 @@ def exponential() -> Likelihood:
     )
 
 
-def expectation(likelihood: Likelihood, y: Array, mean: Array, var: Array, order: int = 100) -> Expectation:
+def expectation(
+    likelihood: Likelihood, y: Array, mean: Array, var: Array, order: int = 100
+) -> Expectation:
     """Expectation under N(mean, var), all [N], var > 0.
 
-    g and h are the derivatives of the quadrature sum itself, so at equal order they are the numbers that
-    automatic differentiation of the same quadrature gives.
-    """
+    g and h are the derivatives of the quadrature sum itself, so at equal order they are the numbers
+    that automatic differentiation of the same quadrature gives."""
     z, weights = hermegauss(order)
     weights = weights / np.sqrt(2 * np.pi)
     std = np.sqrt(var)[:, None]
@@ -108,13 +109,17 @@ def elbo(
     prior_mean: Array | float = 0.0,
     order: int = 100,
 ) -> float:
-    """scale * sum_n E_n - KL of q at the inputs of y [N]; prior_mean [N] is the mean function there."""
+    """scale * sum_n E_n - KL of q at the inputs of y [N]; prior_mean [N] is the mean function
+    there.
+    """
     E = expectation(likelihood, y, q.mean + prior_mean, np.diag(q.cov), order)
     return scale * float(np.sum(E.value)) - q.kl
 
 
 def softmax_integrals(mean: Array, var: Array, order: int = 60) -> tuple[float, Array]:
-    """E log sum_k exp f_k in nats, and E softmax(f) [C], f_k ~ N(mean_k, var_k) independent: a grid of order^C nodes."""
+    """E log sum_k exp f_k in nats, and E softmax(f) [C], f_k ~ N(mean_k, var_k) independent: a grid
+    of order^C nodes.
+    """
     z, weights = hermegauss(order)
     axes = np.meshgrid(*[z] * len(mean), indexing="ij")
     all_weights = np.meshgrid(*[weights / np.sqrt(2 * np.pi)] * len(mean), indexing="ij")
@@ -124,7 +129,9 @@ def softmax_integrals(mean: Array, var: Array, order: int = 60) -> tuple[float, 
 
 
 def tilted_bound(mean: Array, var: Array) -> float:
-    """The least value over a of the bound of Knowles & Minka (2011) on E log sum_k exp f_k; mean and var [C]. (V33)"""
+    """The least value over a of the bound of Knowles & Minka (2011) on E log sum_k exp f_k; mean
+    and var [C]. (V33)
+    """
 
     def value(a: Array) -> float:
         return float(0.5 * np.sum(a**2 * var) + logsumexp(mean + (0.5 - a) * var))

@@ -1,8 +1,8 @@
-"""Natural and expectation parameters, and one step of each optimizer, for the orthogonally decoupled family.
+"""Natural and expectation parameters, and one step of each optimizer, for the orthogonally
+decoupled family.
 
-`k` holds the Gram matrices with x = the batch, g and h [N] are dE/dmean and dE/dvariance at the TOTAL mean of
-each datum, and `scale` is the number of data over the batch size.
-"""
+`k` holds the Gram matrices with x = the batch, g and h [N] are dE/dmean and dE/dvariance at the
+TOTAL mean of each datum, and `scale` is the number of data over the batch size."""
 
 from __future__ import annotations
 
@@ -30,19 +30,25 @@ def log_normaliser(k: Grams, j_gamma: Array, j_beta: Array, Theta: Array) -> flo
     return 0.5 * float(quadratic - np.linalg.slogdet(2 * Theta)[1])
 
 
-def hybrid_natural_parameters(k: Grams, a_g: Array, a_b: Array, S: Array) -> tuple[Array, Array, Array]:
+def hybrid_natural_parameters(
+    k: Grams, a_g: Array, a_b: Array, S: Array
+) -> tuple[Array, Array, Array]:
     """(j_gamma [M_g], j_beta [M_b], Theta [M_b, M_b]) of the hybrid basis."""
     S_inv, q = np.linalg.inv(S), k.K_gb.T @ a_g
     return a_g, S_inv @ (k.K_b @ a_b + q) - np.linalg.inv(k.K_b) @ q, 0.5 * S_inv  # (D38)
 
 
-def hybrid_expectation_parameters(k: Grams, a_g: Array, a_b: Array, S: Array) -> tuple[Array, Array, Array]:
+def hybrid_expectation_parameters(
+    k: Grams, a_g: Array, a_b: Array, S: Array
+) -> tuple[Array, Array, Array]:
     """(m_gamma [M_g], m_beta [M_b], Lambda [M_b, M_b]) of the hybrid basis."""
     m_beta = k.K_b @ a_b + k.K_gb.T @ a_g
     return k.K_g @ a_g + k.K_gb @ a_b, m_beta, -(S + np.outer(m_beta, m_beta))  # (D39)
 
 
-def coupled_gradient(k: Grams, m: Array, S: Array, g: Array, h: Array, scale: float = 1.0) -> tuple[Array, Array]:
+def coupled_gradient(
+    k: Grams, m: Array, S: Array, g: Array, h: Array, scale: float = 1.0
+) -> tuple[Array, Array]:
     """Gradient of the ELBO in m [M_b] and in the full symmetric S [M_b, M_b]."""
     P, K_b_inv = k.projection, np.linalg.inv(k.K_b)
     grad_S = scale * (P * h) @ P.T + 0.5 * np.linalg.inv(S) - 0.5 * K_b_inv
@@ -57,14 +63,18 @@ def natural_gradient_step(
     # P^T m is the beta part of the mean only; g and h already know the rest.
     target = scale * P @ (g - 2.0 * h * (P.T @ m))
     theta = (1 - rho) * S_inv @ m + rho * target  # (D44)
-    precision = (1 - rho) * S_inv + rho * (np.linalg.inv(k.K_b) - 2.0 * scale * (P * h) @ P.T)  # (D44)
+    precision = (1 - rho) * S_inv + rho * (
+        np.linalg.inv(k.K_b) - 2.0 * scale * (P * h) @ P.T
+    )  # (D44)
     return np.linalg.solve(precision, theta), np.linalg.inv(precision)
 
 
 def natural_gradient_step_dual(
     k: Grams, m: Array, S: Array, g: Array, h: Array, rho: float, scale: float = 1.0
 ) -> tuple[Array, Array]:
-    """The same step as natural parameters plus rho times the gradient in the expectation parameters."""
+    """The same step as natural parameters plus rho times the gradient in the expectation
+    parameters.
+    """
     grad_m, grad_S = coupled_gradient(k, m, S, g, h, scale)
     _, j_beta, Theta = natural_parameters(np.zeros(0), m, S)
     j_beta = j_beta + rho * (grad_m - 2.0 * grad_S @ m)  # (D40)
@@ -100,13 +110,19 @@ def gamma_gradient(k: Grams, a_g: Array, g: Array, scale: float = 1.0) -> Array:
     return scale * k.C_xg.T @ g - k.C_g @ a_g  # (D41)
 
 
-def gamma_step_exact(k: Grams, a_g: Array, g: Array, eta: float, scale: float = 1.0, epsilon: float = 0.0) -> Array:
-    """a_g [M_g] after a natural-gradient step; epsilon is the jitter in the metric C_g + epsilon I only."""
+def gamma_step_exact(
+    k: Grams, a_g: Array, g: Array, eta: float, scale: float = 1.0, epsilon: float = 0.0
+) -> Array:
+    """a_g [M_g] after a natural-gradient step; epsilon is the jitter in the metric C_g + epsilon I
+    only.
+    """
     metric = k.C_g + epsilon * np.eye(len(a_g))
     return a_g + eta * np.linalg.solve(metric, gamma_gradient(k, a_g, g, scale))  # (D41)
 
 
-def gamma_step_diagonal(k: Grams, a_g: Array, g: Array, eta: float, scale: float = 1.0, epsilon: float = 0.0) -> Array:
+def gamma_step_diagonal(
+    k: Grams, a_g: Array, g: Array, eta: float, scale: float = 1.0, epsilon: float = 0.0
+) -> Array:
     """a_g [M_g] after a step preconditioned by diag(C_g) + epsilon."""
     return a_g + eta * gamma_gradient(k, a_g, g, scale) / (np.diag(k.C_g) + epsilon)  # (D42)
 
@@ -128,7 +144,13 @@ def newton_hessian(k: Grams, h: Array, scale: float = 1.0) -> Array:
 
 
 def newton_step(
-    k: Grams, a_g: Array, m_white: Array, g: Array, h: Array, scale: float = 1.0, damping: float = 1.0
+    k: Grams,
+    a_g: Array,
+    m_white: Array,
+    g: Array,
+    h: Array,
+    scale: float = 1.0,
+    damping: float = 1.0,
 ) -> tuple[Array, Array]:
     """a_g [M_g] and whitened m [M_b] after a Newton step, by a direct solve."""
     gradient = np.concatenate([gamma_gradient(k, a_g, g, scale), scale * k.features @ g - m_white])
@@ -144,7 +166,8 @@ def optimum(
     prior_mean: Array | float = 0.0,
     order: int = 100,
 ) -> tuple[Array, Array, Array]:
-    """Full-batch optimum (a_g, m, S) of the orthogonal family for a log-concave likelihood, from the prior.
+    """Full-batch optimum (a_g, m, S) of the orthogonal family for a log-concave likelihood, from
+    the prior.
 
     Alternates the Newton step (D49) in the mean with the S part of the natural-gradient step (D44).
     """
@@ -159,8 +182,12 @@ def optimum(
     return a_g, m, S
 
 
-def stationarity(k: Grams, a_g: Array, m: Array, S: Array, g: Array, h: Array) -> tuple[Array, Array, Array]:
-    """Residuals [M_g], [M_b], [M_b, M_b] that vanish at the full-batch optimum of the orthogonal family."""
+def stationarity(
+    k: Grams, a_g: Array, m: Array, S: Array, g: Array, h: Array
+) -> tuple[Array, Array, Array]:
+    """Residuals [M_g], [M_b], [M_b, M_b] that vanish at the full-batch optimum of the orthogonal
+    family.
+    """
     P = k.projection
     precision = np.linalg.inv(k.K_b) - 2.0 * (P * h) @ P.T
     return k.C_xg.T @ g - k.C_g @ a_g, m - k.K_xb.T @ g, np.linalg.inv(S) - precision  # (D34)

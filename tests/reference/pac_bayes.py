@@ -1,4 +1,6 @@
-"""PAC-Bayes bounds from their definitions: roots by Brent's method, divergences from dense matrices."""
+"""PAC-Bayes bounds from their definitions: roots by Brent's method, divergences from dense
+matrices.
+"""
 
 from __future__ import annotations
 
@@ -35,10 +37,14 @@ def bounds(risk: float, kl: float, n: int, delta: float) -> dict[str, float]:
 
 
 def exact_constant(n: int) -> float:
-    """sum_k Bin(k; n, k / n), which no sample size lets rise above 2 sqrt(n): what both constants of (T10), (T11) bound."""
+    """sum_k Bin(k; n, k / n), which no sample size lets rise above 2 sqrt(n): what both constants
+    of (T10), (T11) bound.
+    """
     ks = np.arange(n + 1)
     logs = [lgamma(n + 1) - lgamma(k + 1) - lgamma(n - k + 1) for k in ks]
-    terms = [(k * log(k / n) if k else 0.0) + ((n - k) * log(1.0 - k / n) if k < n else 0.0) for k in ks]
+    terms = [
+        (k * log(k / n) if k else 0.0) + ((n - k) * log(1.0 - k / n) if k < n else 0.0) for k in ks
+    ]
     return float(sum(exp(a + b) for a, b in zip(logs, terms)))
 
 
@@ -55,26 +61,39 @@ def function_kl(K: Array, alpha: Array, cov: Array) -> float:
 
 
 def hoeffding(risk: float, members: int, n: int, delta: float) -> float:
-    """The bound for one of finitely many classifiers: epsilon with members exp(-2 n epsilon^2) = delta, by its root."""
-    return risk + float(brentq(lambda epsilon: members * exp(-2.0 * n * epsilon**2) - delta, 0.0, 1e3))  # (T13)
+    """The bound for one of finitely many classifiers: epsilon with members exp(-2 n epsilon^2) =
+    delta, by its root.
+    """
+    return risk + float(
+        brentq(lambda epsilon: members * exp(-2.0 * n * epsilon**2) - delta, 0.0, 1e3)
+    )  # (T13)
 
 
 def gaussian_kl(mean: Array, cov: Array, prior_mean: Array, prior_cov: Array) -> float:
     """KL[N(mean, cov) || N(prior_mean, prior_cov)] from inverses and determinants."""
     inverse, shift = np.linalg.inv(prior_cov), mean - prior_mean
     logs = np.linalg.slogdet(cov)[1] - np.linalg.slogdet(prior_cov)[1]
-    return 0.5 * float(np.trace(inverse @ cov) + shift @ inverse @ shift - len(mean) - logs)  # (T14)
+    return 0.5 * float(
+        np.trace(inverse @ cov) + shift @ inverse @ shift - len(mean) - logs
+    )  # (T14)
 
 
 def laplace(X: Array, labels: Array, prior_mean: Array, prior_cov: Array) -> tuple[Array, Array]:
-    """Mode of a logistic regression by a general optimiser, and the inverse of minus its Hessian, a row at a time."""
+    """Mode of a logistic regression by a general optimiser, and the inverse of minus its Hessian, a
+    row at a time.
+    """
     inverse = np.linalg.inv(prior_cov)
 
     def loss(w: Array) -> float:
         below = sum(log(1.0 + exp(-(2.0 * y - 1.0) * float(x @ w))) for x, y in zip(X, labels))
         return below + 0.5 * float((w - prior_mean) @ inverse @ (w - prior_mean))
 
-    mode = minimize(loss, prior_mean, method="Nelder-Mead", options={"xatol": 1e-9, "fatol": 1e-14, "maxiter": 20000}).x
+    mode = minimize(
+        loss,
+        prior_mean,
+        method="Nelder-Mead",
+        options={"xatol": 1e-9, "fatol": 1e-14, "maxiter": 20000},
+    ).x
     hessian = inverse.copy()
     for x in X:
         s = 1.0 / (1.0 + exp(-float(x @ mode)))

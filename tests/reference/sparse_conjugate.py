@@ -1,9 +1,9 @@
 """Conjugate-computation variational inference on inducing variables: all sites tied to q(u).
 
-u has prior N(0, Kuu), and f_n given u has mean p_n^T u, p_n = Kuu^-1 k_un, plus the mean function `prior_mean` [N].
-Unlike in `conjugate`, the sites are centred: they are on p_n^T u, so that g and h are at the total mean and
-the target takes p_n^T m alone. Kuu [M, M] includes jitter, Kuf is [M, N], kdiag [N] the prior variances at the data.
-"""
+u has prior N(0, Kuu), and f_n given u has mean p_n^T u, p_n = Kuu^-1 k_un, plus the mean function
+`prior_mean` [N]. Unlike in `conjugate`, the sites are centred: they are on p_n^T u, so that g and h
+are at the total mean and the target takes p_n^T m alone. Kuu [M, M] includes jitter, Kuf is [M, N],
+kdiag [N] the prior variances at the data."""
 
 from __future__ import annotations
 
@@ -43,7 +43,9 @@ STORAGES = ("projected", "unprojected", "whitened")
 
 
 class TiedSites(NamedTuple):
-    """exp(lambda1^T w - w^T Lambda2 w / 2) with w = u, Kuu^-1 u or L^-1 u for the three `STORAGES`."""
+    """exp(lambda1^T w - w^T Lambda2 w / 2) with w = u, Kuu^-1 u or L^-1 u for the three
+    `STORAGES`.
+    """
 
     lambda1: Array  # [M]
     Lambda2: Array  # [M, M]
@@ -92,18 +94,24 @@ def convert(Kuu: Array, sites: TiedSites, source: str, target: str) -> TiedSites
 
 
 def move_whitened(Kuu_old: Array, Kuu: Array, sites: TiedSites) -> TiedSites:
-    """Whitened sites at the new Kuu of the same projected sites; `sites` are whitened by the old one."""
+    """Whitened sites at the new Kuu of the same projected sites; `sites` are whitened by the old
+    one.
+    """
     T = np.linalg.inv(np.linalg.cholesky(Kuu_old)) @ np.linalg.cholesky(Kuu)  # (C28)
     return TiedSites(T.T @ sites.lambda1, T.T @ sites.Lambda2 @ T)  # (C28)
 
 
 def predict(Kuu: Array, Kus: Array, K_s: Array, m: Array, S: Array) -> tuple[Array, Array]:
-    """Mean [T], without the mean function, and covariance [T, T] at points with Kus [M, T] and K_s [T, T]."""
+    """Mean [T], without the mean function, and covariance [T, T] at points with Kus [M, T] and K_s
+    [T, T].
+    """
     P = np.linalg.inv(Kuu) @ Kus
     return P.T @ m, K_s - P.T @ (Kuu - S) @ P
 
 
-def predict_unprojected(Kuu: Array, Kus: Array, K_s: Array, sites: TiedSites) -> tuple[Array, Array]:
+def predict_unprojected(
+    Kuu: Array, Kus: Array, K_s: Array, sites: TiedSites
+) -> tuple[Array, Array]:
     """`predict` from unprojected sites."""
     R_inv = np.linalg.inv(Kuu + sites.Lambda2)
     mean = Kus.T @ R_inv @ sites.lambda1  # (C26)
@@ -136,15 +144,21 @@ def kl_whitened(sites: TiedSites) -> float:
     S_white = np.linalg.inv(precision)
     m_white = S_white @ sites.lambda1
     log_det = np.linalg.slogdet(precision)[1]
-    return 0.5 * float(log_det + np.trace(S_white) - len(S_white) + m_white @ m_white)  # (C27), whitened
+    return 0.5 * float(
+        log_det + np.trace(S_white) - len(S_white) + m_white @ m_white
+    )  # (C27), whitened
 
 
 def tied_step(
     cols: Array, sites: TiedSites, mean: Array, g: Array, h: Array, rho: float, scale: float = 1.0
 ) -> TiedSites:
-    """A step of size rho from a batch with `cols` [M, B], means p^T m, g and h [B]; scale = N / B."""
+    """A step of size rho from a batch with `cols` [M, B], means p^T m, g and h [B]; scale = N /
+    B.
+    """
     lambda1 = (1 - rho) * sites.lambda1 + rho * scale * cols @ (g - 2.0 * h * mean)  # (C25)
-    return TiedSites(lambda1, (1 - rho) * sites.Lambda2 - 2.0 * rho * scale * (cols * h) @ cols.T)  # (C25)
+    return TiedSites(
+        lambda1, (1 - rho) * sites.Lambda2 - 2.0 * rho * scale * (cols * h) @ cols.T
+    )  # (C25)
 
 
 def step(
@@ -209,7 +223,12 @@ def fixed_point(update: Callable[[TiedSites], TiedSites], M: int) -> TiedSites:
 
 
 def run(
-    Kuu: Array, Kuf: Array, kdiag: Array, expect: Expect, prior_mean: Array | float = 0.0, rho: float = 0.5
+    Kuu: Array,
+    Kuf: Array,
+    kdiag: Array,
+    expect: Expect,
+    prior_mean: Array | float = 0.0,
+    rho: float = 0.5,
 ) -> TiedSites:
     """Projected sites at the fixed point of full steps of size rho, taken in whitened storage."""
 

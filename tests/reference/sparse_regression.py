@@ -1,4 +1,6 @@
-"""Sparse regression by dense matrices: the objectives and predictions of VFE, DTC and FITC, and the exact GP."""
+"""Sparse regression by dense matrices: the objectives and predictions of VFE, DTC and FITC, and the
+exact GP.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""Streams on inducing points: what old data said, held as a Gaussian factor over u = f(a), without whitening.
+"""Streams on inducing points: what old data said, held as a Gaussian factor over u = f(a), without
+whitening.
 
-Bui, Nguyen & Turner 2017. The prior covariances K_a, K_b include jitter, and K_ab has it where a point of a is one of b.
-"""
+Bui, Nguyen & Turner 2017. The prior covariances K_a, K_b include jitter, and K_ab has it where a
+point of a is one of b."""
 
 from __future__ import annotations
 
@@ -11,7 +12,17 @@ import numpy as np
 
 from .grams import Array
 
-__all__ = ["Factor", "absorbed", "best", "bound", "collapsed", "evidence", "from_q", "nothing", "projected"]
+__all__ = [
+    "Factor",
+    "absorbed",
+    "best",
+    "bound",
+    "collapsed",
+    "evidence",
+    "from_q",
+    "nothing",
+    "projected",
+]
 
 
 class Factor(NamedTuple):
@@ -46,7 +57,9 @@ def absorbed(K_b: Array, K_bx: Array, kdiag: Array, y: Array, noise: float, old:
     P = np.linalg.inv(K_b) @ K_bx
     rest = kdiag - np.sum(K_bx * P, axis=0)
     c = -0.5 * np.sum(np.log(2 * np.pi * noise) + (y**2 + rest) / noise)
-    return Factor(old.theta + P @ y / noise, old.Lambda + P @ P.T / noise, old.c + float(c))  # (C46)
+    return Factor(
+        old.theta + P @ y / noise, old.Lambda + P @ P.T / noise, old.c + float(c)
+    )  # (C46)
 
 
 def best(K: Array, factor: Factor) -> tuple[Array, Array]:
@@ -56,15 +69,22 @@ def best(K: Array, factor: Factor) -> tuple[Array, Array]:
 
 
 def bound(K: Array, m: Array, S: Array, factor: Factor) -> float:
-    """E_q log l - KL[q || p] of a q(u) = N(m, S), in nats: (C43), where the factor has the new data too."""
+    """E_q log l - KL[q || p] of a q(u) = N(m, S), in nats: (C43), where the factor has the new data
+    too.
+    """
     inverse = np.linalg.inv(K)
-    expected = factor.c + factor.theta @ m - 0.5 * (m @ factor.Lambda @ m + np.trace(factor.Lambda @ S))
+    expected = (
+        factor.c + factor.theta @ m - 0.5 * (m @ factor.Lambda @ m + np.trace(factor.Lambda @ S))
+    )
     logs = np.linalg.slogdet(S)[1] - np.linalg.slogdet(K)[1]
     return float(expected - 0.5 * (m @ inverse @ m + np.trace(inverse @ S) - len(m) - logs))
 
 
-def collapsed(K_b: Array, K_bx: Array, kdiag: Array, y: Array, noise: float, cross: tuple, old: Factor) -> float:
-    """The best bound by Bui et al.'s regression on y and on pseudo-observations D theta of f(a) with covariance D.
+def collapsed(
+    K_b: Array, K_bx: Array, kdiag: Array, y: Array, noise: float, cross: tuple, old: Factor
+) -> float:
+    """The best bound by Bui et al.'s regression on y and on pseudo-observations D theta of f(a)
+    with covariance D.
 
     :param cross: K_a [M_a, M_a] and K_ab [M_a, M_b].
     """
@@ -77,14 +97,22 @@ def collapsed(K_b: Array, K_bx: Array, kdiag: Array, y: Array, noise: float, cro
     W[:N, :N] += noise * np.eye(N)
     W[N:, N:] += D
     z = np.concatenate([y, pseudo])
-    value = -0.5 * (len(z) * np.log(2 * np.pi) + np.linalg.slogdet(W)[1] + z @ np.linalg.solve(W, z))
-    value -= 0.5 * np.sum(kdiag - np.diag(Q)[:N]) / noise + 0.5 * np.trace(old.Lambda @ (K_a - Q[N:, N:]))
-    scale = old.c + 0.5 * (len(pseudo) * np.log(2 * np.pi) + np.linalg.slogdet(D)[1] + pseudo @ old.Lambda @ pseudo)
+    value = -0.5 * (
+        len(z) * np.log(2 * np.pi) + np.linalg.slogdet(W)[1] + z @ np.linalg.solve(W, z)
+    )
+    value -= 0.5 * np.sum(kdiag - np.diag(Q)[:N]) / noise + 0.5 * np.trace(
+        old.Lambda @ (K_a - Q[N:, N:])
+    )
+    scale = old.c + 0.5 * (
+        len(pseudo) * np.log(2 * np.pi) + np.linalg.slogdet(D)[1] + pseudo @ old.Lambda @ pseudo
+    )
     return float(value + scale)
 
 
 def evidence(K: Array, M: int, y: Array, noise: float, old: Factor) -> float:
-    """log int p(u, f) l(u) p(y | f), exactly: K [M + N, M + N] is the prior covariance of f(a) and f(x)."""
+    """log int p(u, f) l(u) p(y | f), exactly: K [M + N, M + N] is the prior covariance of f(a) and
+    f(x).
+    """
     theta = np.concatenate([old.theta, y / noise])
     Lambda = np.diag(np.full(len(K), 1.0 / noise))
     Lambda[:M, :M] = old.Lambda

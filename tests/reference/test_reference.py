@@ -16,7 +16,9 @@ from .cases import FAMILIES, make_grams, parameters_of, same, spd
 def test_kl_is_the_brute_force_kl_of_the_joint(family, jitter):
     k = make_grams(jitter=jitter)
     parameters = parameters_of(family, k)
-    assert_allclose(ref.brute_force_process_kl(family, k, *parameters), family(k, *parameters).kl, rtol=1e-10)
+    assert_allclose(
+        ref.brute_force_process_kl(family, k, *parameters), family(k, *parameters).kl, rtol=1e-10
+    )
 
 
 def test_solve_kl_stays_exact_with_jitter_on_gamma():
@@ -151,7 +153,10 @@ def test_subset_estimators_average_to_the_full_quadratic(G):
 
 def test_r2_varies_less_and_vanishes_when_gamma_meets_beta():
     k, a_g = make_grams(M_g=8), np.random.default_rng(2).normal(size=8)
-    std = {estimator: ref.enumerate_estimator(estimator, k, a_g, 3).std() for estimator in (ref.r1, ref.r2)}
+    std = {
+        estimator: ref.enumerate_estimator(estimator, k, a_g, 3).std()
+        for estimator in (ref.r1, ref.r2)
+    }
     assert std[ref.r2] < std[ref.r1]
     beta = np.random.default_rng(3).normal(size=(4, 2))
     k = gr.build_grams(gr.matern32, beta, beta, beta)

@@ -1,4 +1,6 @@
-"""CVI of a full GP in the reference, against explicit Gaussians, Fisher matrices, enumeration and an optimizer."""
+"""CVI of a full GP in the reference, against explicit Gaussians, Fisher matrices, enumeration and
+an optimizer.
+"""
 
 from __future__ import annotations
 
@@ -40,9 +42,17 @@ def block_setting(name="softmax", N=3):
     """The same for two latents with different kernels."""
     y = labels("bernoulli", N).astype(int) if name == "softmax" else labels("gaussian", N)
     y = labels("gaussian", 2 * N).reshape(N, 2) if name == "correlated" else y
-    likelihood = {"softmax": cvi.softmax_classes(2), "noise": cvi.heteroscedastic(), "correlated": correlated_noise()}
+    likelihood = {
+        "softmax": cvi.softmax_classes(2),
+        "noise": cvi.heteroscedastic(),
+        "correlated": correlated_noise(),
+    }
     K = cvi.block_prior(np.stack([make_grams(N=N).K_x, 0.5 * make_grams(1, N=N).K_x]))
-    return K, np.linspace(-0.5, 0.8, 2 * N), cvi.quadrature(likelihood[name], y, 24, cvi.block_expectation)
+    return (
+        K,
+        np.linspace(-0.5, 0.8, 2 * N),
+        cvi.quadrature(likelihood[name], y, 24, cvi.block_expectation),
+    )
 
 
 def random_sites(N, L=None, seed=3):
@@ -100,7 +110,9 @@ def test_normaliser_is_an_evidence_of_pseudo_data():
     tau = np.abs(tau)
     evidence = col.log_normal(nu / tau - prior_mean, K + np.diag(1 / tau))
     constant = np.sum(0.5 * np.log(2 * np.pi / tau) + 0.5 * nu**2 / tau)
-    assert_allclose(cvi.log_partition(K, prior_mean, cvi.Sites(nu, tau)), evidence + constant, rtol=1e-12)
+    assert_allclose(
+        cvi.log_partition(K, prior_mean, cvi.Sites(nu, tau)), evidence + constant, rtol=1e-12
+    )
 
 
 @pytest.mark.parametrize("name", [*ALL, "softmax", "noise", "correlated"])
@@ -118,7 +130,9 @@ def test_without_sites_q_is_the_prior():
     K, prior_mean, _ = setting()
     for sites in (cvi.no_sites(6), cvi.no_sites(3, 2)):
         same(cvi.posterior(K, prior_mean, sites), (prior_mean, K))
-        same((cvi.site_kl(K, prior_mean, sites), cvi.log_partition(K, prior_mean, sites)), (0.0, 0.0))
+        same(
+            (cvi.site_kl(K, prior_mean, sites), cvi.log_partition(K, prior_mean, sites)), (0.0, 0.0)
+        )
 
 
 @pytest.mark.parametrize("slope", [0.0, 1.0])
@@ -141,7 +155,9 @@ def test_two_gaussian_outputs_with_correlated_noise_are_exact_after_one_step():
     K, prior_mean, expect = block_setting("correlated")
     y = labels("gaussian", 6)
     sites = full_step(K, prior_mean, random_sites(3, 2), expect, 1.0)
-    evidence = multivariate_normal.logpdf(y, prior_mean, K + np.kron(np.eye(3), np.linalg.inv(EXPONENTS)))
+    evidence = multivariate_normal.logpdf(
+        y, prior_mean, K + np.kron(np.eye(3), np.linalg.inv(EXPONENTS))
+    )
     assert_allclose(cvi.site_bound(K, prior_mean, sites, expect), evidence, rtol=1e-10)
 
 
@@ -171,10 +187,16 @@ def test_step_is_a_natural_gradient_step_with_the_explicit_fisher_matrix(name):
 
     start = _natural(*cvi.posterior(K, prior_mean, sites))
     eye = 1e-5 * np.eye(len(start))
-    fisher = [(expectation_parameters(start + e) - expectation_parameters(start - e)) / 2e-5 for e in eye]
-    expected = start + rho * np.linalg.solve(np.array(fisher).T, gradient(lambda x: value(*_moments(x, F)), start))
+    fisher = [
+        (expectation_parameters(start + e) - expectation_parameters(start - e)) / 2e-5 for e in eye
+    ]
+    expected = start + rho * np.linalg.solve(
+        np.array(fisher).T, gradient(lambda x: value(*_moments(x, F)), start)
+    )
     stepped = full_step(K, prior_mean, sites, expect, rho)
-    assert_allclose(_natural(*cvi.posterior(K, prior_mean, stepped)), expected, rtol=1e-6, atol=1e-6)
+    assert_allclose(
+        _natural(*cvi.posterior(K, prior_mean, stepped)), expected, rtol=1e-6, atol=1e-6
+    )
 
 
 @pytest.mark.parametrize("name", LIKELIHOODS)
@@ -222,7 +244,10 @@ def test_fixed_point_of_diagonal_sites_is_the_best_factorised_gaussian(name):
 def test_global_steps_average_over_all_subsets_to_the_full_step(size, draws):
     K, prior_mean, expect = setting(N=5)
     sites = random_sites(5)
-    steps = [batch_step(cvi.global_step, K, prior_mean, sites, expect, b, 0.3) for b in draws(range(5), size)]
+    steps = [
+        batch_step(cvi.global_step, K, prior_mean, sites, expect, b, 0.3)
+        for b in draws(range(5), size)
+    ]
     average = (np.mean(parts, axis=0) for parts in zip(*steps, strict=True))
     same(average, full_step(K, prior_mean, sites, expect, 0.3))
 
@@ -242,9 +267,16 @@ def test_local_steps_of_constant_size_reach_the_fixed_point_exactly():
     sites = cvi.no_sites(8)
     for epoch in range(120):
         for batch in np.random.default_rng(epoch).permutation(8).reshape(4, 2):
-            previous, sites = sites, batch_step(cvi.local_step, K, prior_mean, sites, expect, batch, 0.7)
+            previous, sites = (
+                sites,
+                batch_step(cvi.local_step, K, prior_mean, sites, expect, batch, 0.7),
+            )
             others = np.setdiff1d(np.arange(8), batch)
-            same((sites.nu[others], sites.tau[others]), (previous.nu[others], previous.tau[others]), 0.0)
+            same(
+                (sites.nu[others], sites.tau[others]),
+                (previous.nu[others], previous.tau[others]),
+                0.0,
+            )
     same(sites, cvi.run(K, prior_mean, cvi.no_sites(8), expect), 1e-12)
 
 
@@ -276,14 +308,19 @@ def test_derivatives_of_block_expectations(name):
 def test_likelihoods_are_densities_and_student_t_has_its_derivatives():
     f, y = np.linspace(-1.0, 1.0, 5), np.linspace(0.0, 0.4, 5)
     assert_allclose(STUDENT.log_prob(y, f), t.logpdf(y, 3.0, f, 0.3), rtol=1e-12)
-    for function, derivative in ((STUDENT.log_prob, STUDENT.score), (STUDENT.score, STUDENT.curvature)):
+    for function, derivative in (
+        (STUDENT.log_prob, STUDENT.score),
+        (STUDENT.score, STUDENT.curvature),
+    ):
         slope = (function(y, f + 1e-5) - function(y, f - 1e-5)) / 2e-5
         assert_allclose(derivative(y, f), slope, rtol=1e-7, atol=1e-8)
     rows = np.random.default_rng(0).normal(size=(4, 3))
     classes = [np.exp(cvi.softmax_classes(3).log_prob(np.full(4, y), rows)) for y in range(3)]
     assert_allclose(np.sum(classes, 0), 1.0, rtol=1e-12)
     scaled = multivariate_normal.logpdf(0.7, 0.2, np.exp(2 * 0.4))
-    assert_allclose(cvi.heteroscedastic().log_prob(np.array(0.7), np.array([0.2, 0.4])), scaled, rtol=1e-12)
+    assert_allclose(
+        cvi.heteroscedastic().log_prob(np.array(0.7), np.array([0.2, 0.4])), scaled, rtol=1e-12
+    )
 
 
 def test_prior_of_independent_latents_datum_by_datum():

@@ -1,4 +1,6 @@
-"""EP and Laplace in the reference: against each other's formulas, exact Gaussians, enumeration of two points, CVI."""
+"""EP and Laplace in the reference: against each other's formulas, exact Gaussians, enumeration of
+two points, CVI.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,10 @@ def test_algorithm_for_the_probit_is_that_for_any_density():
 def test_gaussian_noise_is_exact(power):
     y, exact = labels("gaussian", 5), LIKELIHOODS["gaussian"]
     evidence = cvi.log_evidence(K, PRIOR_MEAN, y, NOISE)
-    for found in (ep.power_ep(K, PRIOR_MEAN, y, exact.log_prob, power), la.newton(K, PRIOR_MEAN, y, exact)):
+    for found in (
+        ep.power_ep(K, PRIOR_MEAN, y, exact.log_prob, power),
+        la.newton(K, PRIOR_MEAN, y, exact),
+    ):
         assert_allclose(found.evidence, evidence, rtol=1e-9)
         same(found.sites, cvi.Sites(y / NOISE, np.full(5, 1.0 / NOISE)), 1e-8)
 
@@ -62,7 +67,10 @@ DENSITIES = {**LIKELIHOODS, "probit": lik.bernoulli_probit(), "exponential": lik
 
 @pytest.mark.parametrize("name", ["probit", "exponential"])
 def test_densities_and_their_derivatives(name):
-    f, y = np.linspace(-3.0, 3.0, 6), np.array([0.0, 1.0] * 3) if name == "probit" else np.linspace(0.1, 4.0, 6)
+    f, y = (
+        np.linspace(-3.0, 3.0, 6),
+        np.array([0.0, 1.0] * 3) if name == "probit" else np.linspace(0.1, 4.0, 6),
+    )
     log_prob, score, curvature = DENSITIES[name]
     for function, derivative in ((log_prob, score), (score, curvature)):
         slope = (function(y, f + 1e-5) - function(y, f - 1e-5)) / 2e-5
@@ -74,7 +82,10 @@ def test_densities_and_their_derivatives(name):
 @pytest.mark.parametrize("name", ["bernoulli", "poisson", "probit"])
 def test_newton_ends_where_a_general_optimizer_does(name):
     y, likelihood = labels("bernoulli" if name == "probit" else name, 5), DENSITIES[name]
-    found, other = la.newton(K, PRIOR_MEAN, y, likelihood), la.climb(K, PRIOR_MEAN, y, likelihood, np.zeros(5))
+    found, other = (
+        la.newton(K, PRIOR_MEAN, y, likelihood),
+        la.climb(K, PRIOR_MEAN, y, likelihood, np.zeros(5)),
+    )
     same(found.sites, other.sites, 1e-10)
     mean, _ = cvi.marginals(K, PRIOR_MEAN, found.sites)  # the mean of q is the mode
     assert_allclose(np.linalg.solve(K, mean - PRIOR_MEAN), likelihood.score(y, mean), rtol=1e-8)

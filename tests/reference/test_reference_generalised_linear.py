@@ -1,4 +1,6 @@
-"""CVI of generalised linear models in the reference: weights, data and inducing variables hold one posterior."""
+"""CVI of generalised linear models in the reference: weights, data and inducing variables hold one
+posterior.
+"""
 
 from __future__ import annotations
 
@@ -17,10 +19,14 @@ from .cases import LIKELIHOODS, NOISE, labels, make_grams, same, spd
 
 
 def setting(name="bernoulli", N=8, D=3):
-    """(prior precision, prior mean, X with an intercept), and the expectations of one likelihood."""
+    """(prior precision, prior mean, X with an intercept), and the expectations of one
+    likelihood.
+    """
     rng = np.random.default_rng(N + D)
     X = np.hstack([rng.normal(size=(N, D - 1)), np.ones((N, 1))])
-    return (4.0 * spd(rng, D), rng.normal(size=D), X), cvi.quadrature(LIKELIHOODS[name], labels(name, N))
+    return (4.0 * spd(rng, D), rng.normal(size=D), X), cvi.quadrature(
+        LIKELIHOODS[name], labels(name, N)
+    )
 
 
 def random_sites(D=3, seed=3):
@@ -50,7 +56,9 @@ def test_gaussian_step_of_size_one_is_bayesian_linear_regression(N, D):
     model, expect = setting("gaussian", N, D)
     (P, prior_mean, X), y = model, labels("gaussian", N)
     prior_cov = np.linalg.inv(P)
-    evidence = multivariate_normal.logpdf(y, X @ prior_mean, X @ prior_cov @ X.T + NOISE * np.eye(N))
+    evidence = multivariate_normal.logpdf(
+        y, X @ prior_mean, X @ prior_cov @ X.T + NOISE * np.eye(N)
+    )
     gain = prior_cov @ X.T @ np.linalg.inv(X @ prior_cov @ X.T + NOISE * np.eye(N))
     exact = prior_mean + gain @ (y - X @ prior_mean), prior_cov - gain @ X @ prior_cov
     sites = glm.step(*model, random_sites(D), expect, 1.0)
@@ -66,7 +74,9 @@ def test_weights_and_data_agree_after_every_number_of_steps(name, N, D):
     model, expect = setting(name, N, D)
     X_s = np.random.default_rng(0).normal(size=(5, D))
     for count in (0, 1, 2, 7):
-        data, weights = (steps(model, expect, 0.4, count) for steps in (steps_on_the_data, steps_on_the_weights))
+        data, weights = (
+            steps(model, expect, 0.4, count) for steps in (steps_on_the_data, steps_on_the_weights)
+        )
         same(weights, sp.tie(model[2].T, *data), 1e-10)
         m, V = glm.posterior(*model[:2], weights)
         same(glm.dual_weights(*model, data), (m, V), 1e-10)
@@ -86,7 +96,11 @@ def test_gp_with_a_linear_kernel_is_a_linear_model():
     weights = glm.run(*model, expect)
     m, V = glm.posterior(*model[:2], weights)
     same(cvi.posterior(K, X @ prior_mean, sites), (X @ m, X @ V @ X.T), 1e-10)
-    assert_allclose(glm.bound(*model, weights, expect), cvi.kl_bound(K, X @ prior_mean, sites, expect), rtol=1e-11)
+    assert_allclose(
+        glm.bound(*model, weights, expect),
+        cvi.kl_bound(K, X @ prior_mean, sites, expect),
+        rtol=1e-11,
+    )
 
 
 @pytest.mark.parametrize("storage", sp.STORAGES)

@@ -1,4 +1,6 @@
-"""Integrals of the reference against closed forms, and its search for maxima against one that is known."""
+"""Integrals of the reference against closed forms, and its search for maxima against one that is
+known.
+"""
 
 from __future__ import annotations
 
@@ -46,6 +48,15 @@ def test_search_finds_the_maximum_for_gaussian_noise():
     )
     expected = (1.0 + variance * alpha, (lam + rho) * sigma_k / (1 / variance + rho))
     assert_allclose((h, sigma), expected, atol=1e-6)
-    f = 0.5 * np.log(2 * np.pi * variance) + 0.5 * variance * alpha**2 + expected[1] ** 2 / (2 * variance)
-    at = alpha * h + lam * sigma_k * (expected[1] - sigma_k / 2) - f - 0.5 * rho * (expected[1] - sigma_k) ** 2
+    f = (
+        0.5 * np.log(2 * np.pi * variance)
+        + 0.5 * variance * alpha**2
+        + expected[1] ** 2 / (2 * variance)
+    )
+    at = (
+        alpha * h
+        + lam * sigma_k * (expected[1] - sigma_k / 2)
+        - f
+        - 0.5 * rho * (expected[1] - sigma_k) ** 2
+    )
     assert_allclose(value, at, atol=1e-8)

@@ -1,4 +1,6 @@
-"""The mean-field references against each other: evidences by quadrature, optima by a general optimizer."""
+"""The mean-field references against each other: evidences by quadrature, optima by a general
+optimizer.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,11 @@ def test_normal_gamma_posterior_and_the_divergence_from_it():
 
     m, u = np.meshgrid(np.linspace(-5.0, 5.0, 801), np.linspace(-8.0, 5.0, 801), indexing="ij")
     t = np.exp(u)
-    joint = t * gamma(prior.a, scale=1 / prior.b).pdf(t) * norm(prior.center, (prior.scale * t) ** -0.5).pdf(m)
+    joint = (
+        t
+        * gamma(prior.a, scale=1 / prior.b).pdf(t)
+        * norm(prior.center, (prior.scale * t) ** -0.5).pdf(m)
+    )
     for y in Y:
         joint = joint * norm(m, t**-0.5).pdf(y)
     mass = trapezoid(trapezoid(joint, u[0], axis=1), m[:, 0])
@@ -39,7 +45,9 @@ def test_normal_gamma_posterior_and_the_divergence_from_it():
     rng = np.random.default_rng(0)
     m, t = rng.normal(0.4, 0.3, 200000), rng.gamma(3.0, 1 / 2.0, 200000)
     log_q = norm(0.4, 0.3).logpdf(m) + gamma(3.0, scale=0.5).logpdf(t)
-    log_p = norm(exact.center, (exact.scale * t) ** -0.5).logpdf(m) + gamma(exact.a, scale=1 / exact.b).logpdf(t)
+    log_p = norm(exact.center, (exact.scale * t) ** -0.5).logpdf(m) + gamma(
+        exact.a, scale=1 / exact.b
+    ).logpdf(t)
     gap = log_q - log_p
     found = reference.normal_gamma_divergence(0.4, 0.09, 3.0, 2.0, exact)
     assert abs(found - gap.mean()) < 4 * gap.std() / np.sqrt(len(gap))

@@ -1,4 +1,6 @@
-"""Natural parameters and optimizer steps of the reference, against differences and Fisher matrices."""
+"""Natural parameters and optimizer steps of the reference, against differences and Fisher
+matrices.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,17 @@ from . import decoupled as ref
 from . import grams as gr
 from . import likelihoods as lik
 from . import natural_gradient as ng
-from .cases import LIKELIHOODS, NOISE, gradient, labels, make_grams, regression, same, spd, symmetric_gradient
+from .cases import (
+    LIKELIHOODS,
+    NOISE,
+    gradient,
+    labels,
+    make_grams,
+    regression,
+    same,
+    spd,
+    symmetric_gradient,
+)
 
 
 def _setting(seed=0, N=7, M_b=3, M_g=4, jitter=0.1):
@@ -28,8 +40,12 @@ def test_expectation_parameters_are_the_gradient_of_the_log_normaliser():
     k, a_g, m, S = _setting()
     j_gamma, j_beta, Theta = ng.natural_parameters(a_g, m, S)
     m_gamma, m_beta, Lambda = ng.expectation_parameters(k, a_g, m, S)
-    assert_allclose(m_gamma, gradient(lambda x: ng.log_normaliser(k, x, j_beta, Theta), j_gamma), rtol=1e-7)
-    assert_allclose(m_beta, gradient(lambda x: ng.log_normaliser(k, j_gamma, x, Theta), j_beta), rtol=1e-7)
+    assert_allclose(
+        m_gamma, gradient(lambda x: ng.log_normaliser(k, x, j_beta, Theta), j_gamma), rtol=1e-7
+    )
+    assert_allclose(
+        m_beta, gradient(lambda x: ng.log_normaliser(k, j_gamma, x, Theta), j_beta), rtol=1e-7
+    )
     slope = symmetric_gradient(lambda x: ng.log_normaliser(k, j_gamma, j_beta, x), Theta)
     assert_allclose(Lambda, slope, rtol=1e-6, atol=1e-7)
 
@@ -51,8 +67,12 @@ def test_natural_parameters_in_an_explicit_feature_space():
     Sigma = eye - Pi + Psi_b @ K_inv @ S @ K_inv @ Psi_b.T  # (D12)
     j_gamma, j_beta, Theta = ng.natural_parameters(a_g, m, S)
     Sigma_inv = np.linalg.inv(Sigma)
-    assert_allclose((eye - Pi) @ Psi_g @ j_gamma + Psi_b @ j_beta, Sigma_inv @ mu, atol=1e-11)  # (D35)
-    assert_allclose(0.5 * (eye - Pi) + Psi_b @ Theta @ Psi_b.T, 0.5 * Sigma_inv, atol=1e-11)  # (D35)
+    assert_allclose(
+        (eye - Pi) @ Psi_g @ j_gamma + Psi_b @ j_beta, Sigma_inv @ mu, atol=1e-11
+    )  # (D35)
+    assert_allclose(
+        0.5 * (eye - Pi) + Psi_b @ Theta @ Psi_b.T, 0.5 * Sigma_inv, atol=1e-11
+    )  # (D35)
     m_gamma, m_beta, _ = ng.expectation_parameters(k, a_g, m, S)
     assert_allclose(Psi_g.T @ (eye - Pi) @ mu, m_gamma, atol=1e-11)
     assert_allclose(Psi_b.T @ mu, m_beta, atol=1e-11)
@@ -136,7 +156,9 @@ def test_gaussian_step_of_size_one_is_the_optimum_for_these_coefficients():
     _, a_g, m, S = _setting()
     _, g, h = _targets(k, a_g, m, S, y, "gaussian")
     m_new, S_new = ng.natural_gradient_step(k, m, S, g, h, 1.0)
-    assert_allclose(m_new, k.chol @ col.whitened_mean_given_gamma(k, y, NOISE, a_g), rtol=1e-10, atol=1e-11)
+    assert_allclose(
+        m_new, k.chol @ col.whitened_mean_given_gamma(k, y, NOISE, a_g), rtol=1e-10, atol=1e-11
+    )
     assert_allclose(S_new, col.optimal_covariance(k, NOISE), rtol=1e-10, atol=1e-11)
 
 
@@ -155,7 +177,9 @@ def test_newton_hessian_by_finite_differences():
     def gradient(x):
         m = k.chol @ x[M_g:]
         _, g, _ = _targets(k, x[:M_g], m, S, y, "bernoulli")
-        return np.concatenate([ng.gamma_gradient(k, x[:M_g], g, scale), scale * k.features @ g - x[M_g:]])
+        return np.concatenate(
+            [ng.gamma_gradient(k, x[:M_g], g, scale), scale * k.features @ g - x[M_g:]]
+        )
 
     x = np.concatenate([a_g, np.linalg.solve(k.chol, m)])
     h = _targets(k, a_g, m, S, y, "bernoulli").h
@@ -171,7 +195,9 @@ def test_gamma_steps():
     # A metric of epsilon alone is the gradient itself.
     gradient = ng.gamma_gradient(k, a_g, g, 2.5)
     for step in (ng.gamma_step_exact, ng.gamma_step_diagonal):
-        assert_allclose((step(k, a_g, g, 1.0, 2.5, 1e9) - a_g) * 1e9, gradient, rtol=1e-6, atol=1e-5)
+        assert_allclose(
+            (step(k, a_g, g, 1.0, 2.5, 1e9) - a_g) * 1e9, gradient, rtol=1e-6, atol=1e-5
+        )
     diagonal = k._replace(K_g=k.K_g - k.C_g + np.diag(np.diag(k.C_g)))
     assert_allclose(np.diag(diagonal.C_g), np.diag(k.C_g), rtol=1e-12)
     expected = a_g + 0.2 * np.linalg.solve(diagonal.C_g + 0.1 * np.eye(len(a_g)), gradient)
@@ -249,7 +275,9 @@ def test_alternating_steps_of_size_one_reach_the_solve_optimum():
     covariances = None
     for _ in range(400):
         q = ng.natural_gradient_step(k, *q, (y - ref.solve(k, *q, *q_v).mean) / NOISE, h, 1.0)
-        q_v = ng.natural_gradient_step(perp, *q_v, (y - ref.solve(k, *q, *q_v).mean) / NOISE, h, 1.0)
+        q_v = ng.natural_gradient_step(
+            perp, *q_v, (y - ref.solve(k, *q, *q_v).mean) / NOISE, h, 1.0
+        )
         covariances = covariances or (q[1], q_v[1])
     m, S, m_v, S_v = col.optimal_solve(k, y, NOISE)
     same(covariances, (S, S_v), 1e-11)

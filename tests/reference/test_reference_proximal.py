@@ -1,4 +1,6 @@
-"""Proximal-gradient steps in the reference: what they maximise, their sites, and what is other in conjugate computation."""
+"""Proximal-gradient steps in the reference: what they maximise, their sites, and what is other in
+conjugate computation.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ def of_sites(name="bernoulli", N=5):
 
 @pytest.mark.parametrize("rho", [0.2, 0.6, 1.0])
 def test_dense_step_is_the_maximiser(rho):
-    """The gradient of (C63) in mean and covariance vanishes there, and every other q nearby is worse."""
+    """The gradient of (C63) in mean and covariance vanishes there, and every other q nearby is
+    worse.
+    """
     prior, _, old, g, h = of_sites(N=3)
     mean, cov = prox.dense_step(prior, old, g, h, rho)
     lower = np.tril_indices(3)
@@ -47,7 +51,10 @@ def test_dense_step_on_weights_is_the_maximiser(rho):
     """The same where f = A^T v, with five observations of two weights."""
     rng = np.random.default_rng(1)
     A, g, h = rng.normal(size=(2, 5)), rng.normal(size=5), -rng.random(5)
-    prior, old = (np.zeros(2), np.eye(2)), (np.array([0.3, -0.2]), np.array([[0.5, 0.1], [0.1, 0.4]]))
+    prior, old = (
+        (np.zeros(2), np.eye(2)),
+        (np.array([0.3, -0.2]), np.array([[0.5, 0.1], [0.1, 0.4]])),
+    )
     mean, cov = prox.dense_step(prior, old, g, h, rho, A)
     lower = np.tril_indices(2)
 
@@ -80,7 +87,9 @@ def test_its_target_has_the_new_mean_where_conjugate_computation_has_the_old():
 
 @pytest.mark.parametrize("batch", [(0, 1, 2, 3, 4), (3, 1)])
 def test_published_code_with_one_factorisation_is_conjugate_computation(batch):
-    """Where new precisions serve the mean too, (C66), the step is (C13), and on a minibatch (C19)."""
+    """Where new precisions serve the mean too, (C66), the step is (C13), and on a minibatch
+    (C19).
+    """
     prior, sites, old, g, h = of_sites()
     inside = np.isin(np.arange(5), batch) * 5.0 / len(batch)
     found, tau = prox.published_step(prior, old, sites.tau, inside * g, inside * h, 0.2)
@@ -117,7 +126,9 @@ def test_gaussian_noise_needs_steps_below_two_thirds(rho, converges):
 
 
 def test_subsets_average_to_one_step_only_to_first_order_in_rho():
-    """The scaled slopes of subsets average to all slopes; the step is no linear function of them, unlike (C19)."""
+    """The scaled slopes of subsets average to all slopes; the step is no linear function of them,
+    unlike (C19).
+    """
     prior, sites, _, g, h = of_sites()
     whole = {rho: prox.site_step(prior, sites, g, h, rho) for rho in (1e-2, 1e-3)}
     bias = {}
@@ -152,7 +163,9 @@ def test_baseline_leaves_the_mean_alone(S):
     total = np.zeros(2)
     for nodes in product(range(40), repeat=S):
         epsilon = z[list(nodes), None]
-        found = prox.score_estimates(likelihood.log_prob(y, mean + np.sqrt(var) * epsilon), epsilon, var)
+        found = prox.score_estimates(
+            likelihood.log_prob(y, mean + np.sqrt(var) * epsilon), epsilon, var
+        )
         total += np.prod(weights[list(nodes)]) * np.concatenate(found)
     expected = cvi.quadrature(likelihood, y)(mean, var)
     assert_allclose(total, np.concatenate(expected[1:]), rtol=1e-7)

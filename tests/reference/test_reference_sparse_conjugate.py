@@ -1,4 +1,6 @@
-"""Tied sites in the reference, against natural gradients, an optimizer and the full GP; hyperparameters, orderings."""
+"""Tied sites in the reference, against natural gradients, an optimizer and the full GP;
+hyperparameters, orderings.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,9 @@ def random_sites(M=4, seed=3):
     rng = np.random.default_rng(seed)
     second = spd(rng, M)
     values, vectors = np.linalg.eigh(second)
-    return sp.TiedSites(rng.normal(size=M), second - (values[0] + 0.05) * np.outer(vectors[:, 0], vectors[:, 0]))
+    return sp.TiedSites(
+        rng.normal(size=M), second - (values[0] + 0.05) * np.outer(vectors[:, 0], vectors[:, 0])
+    )
 
 
 @pytest.mark.parametrize("source", sp.STORAGES)
@@ -45,22 +49,32 @@ def test_storages_hold_the_same_sites(source, target):
     _, (Kuu, Kuf, _), _ = setting()
     rng = np.random.default_rng(0)
     nu, tau = rng.normal(size=8), rng.uniform(-0.1, 2.0, size=8)
-    sites, converted = (sp.tie(sp.columns(Kuu, Kuf, storage), nu, tau) for storage in (source, target))
+    sites, converted = (
+        sp.tie(sp.columns(Kuu, Kuf, storage), nu, tau) for storage in (source, target)
+    )
     same(sp.convert(Kuu, sites, source, target), converted, 1e-11)
     P = np.linalg.inv(Kuu) @ Kuf
-    S = np.linalg.inv(np.linalg.inv(Kuu) + sum(t * np.outer(p, p) for t, p in zip(tau, P.T, strict=True)))
+    S = np.linalg.inv(
+        np.linalg.inv(Kuu) + sum(t * np.outer(p, p) for t, p in zip(tau, P.T, strict=True))
+    )
     same(sp.moments(Kuu, converted, target), (S @ P @ nu, S), 1e-11)
 
 
 def test_predictions_and_divergence_from_each_storage():
     k, (Kuu, Kuf, kdiag), _ = setting()
-    whitened, unprojected = (sp.convert(Kuu, random_sites(), "projected", to) for to in ("whitened", "unprojected"))
+    whitened, unprojected = (
+        sp.convert(Kuu, random_sites(), "projected", to) for to in ("whitened", "unprojected")
+    )
     m, S = sp.moments(Kuu, random_sites(), "projected")
     mean, cov, kl = ref.coupled(k, m, S)
     same(sp.predict(Kuu, Kuf, k.K_x, m, S), (mean, cov), 1e-11)
     same(sp.predict_unprojected(Kuu, Kuf, k.K_x, unprojected), (mean, cov), 1e-11)
     same(sp.marginals(Kuu, Kuf, kdiag, m, S), (mean, np.diag(cov)), 1e-11)
-    divergences = [sp.kl_textbook(Kuu, m, S), sp.kl_unprojected(Kuu, unprojected), sp.kl_whitened(whitened)]
+    divergences = [
+        sp.kl_textbook(Kuu, m, S),
+        sp.kl_unprojected(Kuu, unprojected),
+        sp.kl_whitened(whitened),
+    ]
     assert_allclose(divergences, kl, rtol=1e-11)
     none = sp.no_sites(4)
     same([sp.kl_unprojected(Kuu, none), sp.kl_whitened(none)], [0.0, 0.0])
@@ -164,13 +178,19 @@ def _moving(theta, seed=0):
     rng = np.random.default_rng(seed)
     X, Z = 2.0 * rng.normal(size=(8, 2)), 2.0 * rng.normal(size=(4, 2))
     Z[0] += theta[2:]
-    return matrices(gr.build_grams(lambda A, B: gr.matern32(A, B, *np.exp(theta[:2])), X, Z, Z[:0], 1e-3))
+    return matrices(
+        gr.build_grams(lambda A, B: gr.matern32(A, B, *np.exp(theta[:2])), X, Z, Z[:0], 1e-3)
+    )
 
 
 def _held_fixed(sites, old, expect):
-    """Bounds as functions of theta with q(u) represented in several ways, from projected sites at `old`."""
+    """Bounds as functions of theta with q(u) represented in several ways, from projected sites at
+    `old`.
+    """
     Kuu = _moving(old)[0]
-    whitened, unprojected = (sp.convert(Kuu, sites, "projected", to) for to in ("whitened", "unprojected"))
+    whitened, unprojected = (
+        sp.convert(Kuu, sites, "projected", to) for to in ("whitened", "unprojected")
+    )
     moments = sp.moments(Kuu, sites, "projected")
 
     def of_moments(theta):
@@ -180,7 +200,9 @@ def _held_fixed(sites, old, expect):
 
     def of_sites(sites, storage, theta):
         data = _moving(theta)
-        return sp.projected_bound(*data, sp.convert(data[0], sites, storage, "projected"), expect, MEAN)
+        return sp.projected_bound(
+            *data, sp.convert(data[0], sites, storage, "projected"), expect, MEAN
+        )
 
     return {
         "projected": lambda theta: of_sites(sites, "projected", theta),
@@ -199,7 +221,9 @@ def test_what_is_held_fixed_matters_only_when_the_hyperparameters_have_moved():
     moved = np.array([0.5, 0.4, 0.2, -0.1])
     best = sp.projected_bound(*_moving(moved), sp.run(*_moving(moved), expect, MEAN), expect, MEAN)
     gaps = {storage: best - value(moved) for storage, value in held.items()}
-    assert 1e-6 < gaps["projected"] < 0.5 * min(gaps[name] for name in gaps if name != "projected"), gaps
+    assert (
+        1e-6 < gaps["projected"] < 0.5 * min(gaps[name] for name in gaps if name != "projected")
+    ), gaps
 
 
 def test_whitened_sites_are_stored_anew_when_the_kernel_moves():
@@ -236,12 +260,16 @@ def test_gradients_of_the_full_gp_with_sites_or_q_held_fixed(likelihood):
 
 def test_fixed_sites_of_the_full_gp_keep_more_of_the_bound_than_a_fixed_q():
     X, expect = np.random.default_rng(0).normal(size=(8, 2)), setting()[2]
-    old, new = (_model(np.array(theta), X) for theta in ([0.0, 0.0, 0.5, 0.0], [1.0, 0.5, 1.0, 0.3]))
+    old, new = (
+        _model(np.array(theta), X) for theta in ([0.0, 0.0, 0.5, 0.0], [1.0, 0.5, 1.0, 0.3])
+    )
     sites = cvi.run(*old, cvi.no_sites(8), expect)
     q, value = cvi.posterior(*old, sites), expect(*cvi.marginals(*old, sites)).value
     best = cvi.kl_bound(*new, cvi.run(*new, sites, expect), expect)
     chain = [cvi.textbook_bound(*new, *q, value), cvi.kl_bound(*new, sites, expect), best]
-    assert np.all(np.diff(chain) > 1e-4) and chain[2] - chain[1] < 0.1 * (chain[1] - chain[0]), chain
+    assert np.all(np.diff(chain) > 1e-4) and chain[2] - chain[1] < 0.1 * (chain[1] - chain[0]), (
+        chain
+    )
 
 
 def _jaakkola_jordan(K, y):

@@ -1,4 +1,6 @@
-"""The reference of streams: batches add up, the bound is one, and Bui et al.'s regression has the same optimum."""
+"""The reference of streams: batches add up, the bound is one, and Bui et al.'s regression has the
+same optimum.
+"""
 
 import numpy as np
 import pytest
@@ -36,7 +38,10 @@ def old():
 
 
 def test_batches_add_up_to_one():
-    both, once = st.absorbed(*data(A, SECOND), old()), st.absorbed(*data(A, slice(0, 7)), st.nothing(4))
+    both, once = (
+        st.absorbed(*data(A, SECOND), old()),
+        st.absorbed(*data(A, slice(0, 7)), st.nothing(4)),
+    )
     for left, right in zip(both, once):
         assert_allclose(left, right, rtol=1e-12)
 
@@ -47,7 +52,9 @@ def test_q_says_what_the_data_said_up_to_the_constant():
     said = st.from_q(K, m, S)
     assert_allclose(said.theta, old().theta, rtol=1e-10)
     assert_allclose(said.Lambda, old().Lambda, rtol=1e-9, atol=1e-9)
-    assert_allclose(st.bound(K, m, S, said), 0.0, atol=1e-10)  # p(u) l(u) is q(u), which integrates to one
+    assert_allclose(
+        st.bound(K, m, S, said), 0.0, atol=1e-10
+    )  # p(u) l(u) is q(u), which integrates to one
 
 
 @pytest.mark.parametrize("scale", [1.0, 1.7], ids=["kernel-stays", "kernel-moves"])
@@ -78,10 +85,17 @@ def test_bound_is_below_the_evidence_and_reaches_it_where_points_include_all(sca
     joint[4:, 4:] -= JITTER * np.eye(4)
     exact = st.evidence(joint, 4, Y[SECOND], NOISE, old())
     K_b = k(B, B, scale)
-    total = st.absorbed(*data(B, SECOND, scale), st.projected(k(A, A, scale), k(A, B, scale), K_b, old()))
+    total = st.absorbed(
+        *data(B, SECOND, scale), st.projected(k(A, A, scale), k(A, B, scale), K_b, old())
+    )
     assert st.bound(K_b, *st.best(K_b, total), total) < exact - 1e-3
     rows = joint[:, 4:]  # the points a and x themselves, without jitter at x
     total = st.absorbed(
-        joint, rows, np.full(4, scale * 1.3), Y[SECOND], NOISE, st.projected(joint[:4, :4], joint[:4], joint, old())
+        joint,
+        rows,
+        np.full(4, scale * 1.3),
+        Y[SECOND],
+        NOISE,
+        st.projected(joint[:4, :4], joint[:4], joint, old()),
     )
     assert_allclose(st.bound(joint, *st.best(joint, total), total), exact, rtol=1e-9)

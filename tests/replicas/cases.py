@@ -1,4 +1,6 @@
-"""Runs of `fit` that several replicas must do as one process does: models, data and options by name."""
+"""Runs of `fit` that several replicas must do as one process does: models, data and options by
+name.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ ROWS, BATCH, STEPS = 61, 31, 20
 
 
 class Case(NamedTuple):
-    """A run: how the model is built, the observations, the options of `fit`, and how close two runs must be."""
+    """A run: how the model is built, the observations, the options of `fit`, and how close two runs
+    must be.
+    """
 
     build: Callable[[], Any]
     Y: str = "sine"
@@ -64,7 +68,9 @@ def orthogonal(likelihood: Callable[[], Any] = gaussian, **options: Any) -> Call
 
 def with_prior_and_mean() -> ODVGP:
     """What does not depend on the data, and must be counted once."""
-    model = ODVGP(kernel(), gaussian(), GAMMA, BETA, mean_function=gpflow.functions.Linear([[0.5]], [0.1]))
+    model = ODVGP(
+        kernel(), gaussian(), GAMMA, BETA, mean_function=gpflow.functions.Linear([[0.5]], [0.1])
+    )
     model.kernel.lengthscales.prior = tfp.distributions.Gamma(np.float64(2.0), np.float64(30.0))
     return model
 
@@ -89,8 +95,11 @@ bernoulli = gpflow.likelihoods.Bernoulli
 CASES = {
     "gaussian": Case(orthogonal()),
     "bernoulli": Case(orthogonal(bernoulli), "labels"),
-    "keras 3": Case(orthogonal(bernoulli), "labels", {"optimizer": keras_3, "negative_precision": "clip"}),
-    # few steps: a relative change of 1e-12 in X moves q_mu by 1.7e-11 in 12 of them, and by 4.7e-9 in 20
+    "keras 3": Case(
+        orthogonal(bernoulli), "labels", {"optimizer": keras_3, "negative_precision": "clip"}
+    ),
+    # few steps: a relative change of 1e-12 in X moves q_mu by 1.7e-11 in 12 of them, and by 4.7e-9
+    # in 20
     "natural mean": Case(orthogonal(bernoulli), "labels", {"mean_solver": "natural"}, steps=12),
     "prior": Case(with_prior_and_mean),
     "subsample": Case(orthogonal(mean_subsample=4)),
@@ -99,24 +108,33 @@ CASES = {
     "all rows": Case(orthogonal(), options={"batch_size": None}),
     "eager": Case(orthogonal(), options={"compile": False}),
     "clip": Case(orthogonal(student), options={"negative_precision": "clip"}, tolerance=1e-7),
-    # at full steps, and few of them: this problem multiplies round-off in the data by ten or more at each step
-    "damp": Case(orthogonal(heavy_tailed), "sine", {"natural_gradient": 0.9, "ramp_steps": 0}, 1e-7, 5),
+    # at full steps, and few of them: this problem multiplies round-off in the data by ten or more
+    # at each step
+    "damp": Case(
+        orthogonal(heavy_tailed), "sine", {"natural_gradient": 0.9, "ramp_steps": 0}, 1e-7, 5
+    ),
     "two latents": Case(orthogonal(num_latent_gps=2), "two sines"),
     "HDVGP": Case(lambda: HDVGP(kernel(), gaussian(), GAMMA, BETA)),
     "SOLVEGP": Case(lambda: SOLVEGP(kernel(), gaussian(), GAMMA + 0.03, BETA)),
-    "SOLVEGP whitened": Case(lambda: SOLVEGP(kernel(), gaussian(), GAMMA + 0.03, BETA), options={"hold": "whitened"}),
+    "SOLVEGP whitened": Case(
+        lambda: SOLVEGP(kernel(), gaussian(), GAMMA + 0.03, BETA), options={"hold": "whitened"}
+    ),
     "DVGP inverse": Case(lambda: DVGP(kernel(), gaussian(), GAMMA, BETA)),
     "DVGP coupled": Case(lambda: DVGP(kernel(), gaussian(), GAMMA, BETA, covariance="coupled")),
     "BasisGP": Case(lambda: BasisGP(kernel(), gaussian(), CoupledBasis(BETA))),
     "SVGP": Case(lambda: gpflow.models.SVGP(kernel(), gaussian(), BETA)),
     "SVGP not whitened": Case(lambda: gpflow.models.SVGP(kernel(), gaussian(), BETA, whiten=False)),
     "dataset": Case(orthogonal(num_data=ROWS), "dataset"),
-    "evaluation": Case(orthogonal(), options={"evaluation": True, "evaluate_every": 4, "patience": 2}),
+    "evaluation": Case(
+        orthogonal(), options={"evaluation": True, "evaluate_every": 4, "patience": 2}
+    ),
 }
 
 
 def run(name: str, strategy: tf.distribute.Strategy | None) -> dict[str, np.ndarray]:
-    """What a case ends at: the trace of the bound, every Parameter, and what is said of replicas."""
+    """What a case ends at: the trace of the bound, every Parameter, and what is said of
+    replicas.
+    """
     case = CASES[name]
     data: Any = (inputs(), observations(case.Y))
     if case.Y == "dataset":  # 61 = 6 * 10 + 1: the last batch has one row, and one replica none
@@ -129,9 +147,13 @@ def run(name: str, strategy: tf.distribute.Strategy | None) -> dict[str, np.ndar
         if "optimizer" in flat:
             flat["optimizer"] = flat["optimizer"]()
     with replicas.counted() as messages:
-        result = gd.fit(model, data, steps=case.steps, progress=False, strategy=strategy, **grouped(**flat))
+        result = gd.fit(
+            model, data, steps=case.steps, progress=False, strategy=strategy, **grouped(**flat)
+        )
     parameters = gpflow.utilities.parameter_dict(model)
-    found = {f"value {path}": np.asarray(parameter.numpy()) for path, parameter in parameters.items()}
+    found = {
+        f"value {path}": np.asarray(parameter.numpy()) for path, parameter in parameters.items()
+    }
     found |= {
         "elbo": result.history["elbo"],
         "bound": np.array(result.elbo),
@@ -139,7 +161,9 @@ def run(name: str, strategy: tf.distribute.Strategy | None) -> dict[str, np.ndar
     }
     found["clipped"] = np.array(result.clipped_sites)
     if strategy is not None:
-        found["messages"] = np.array([one.size for one in messages if one.replica == messages[0].replica])
+        found["messages"] = np.array(
+            [one.size for one in messages if one.replica == messages[0].replica]
+        )
         found["equal"] = np.array(all(_equal(strategy, variable) for variable in model.variables))
     return found
 

@@ -1,8 +1,8 @@
 """What several replicas found, computed once for all tests that look at it.
 
-Virtual devices and workers must exist before TensorFlow starts, so that they need processes of their own. The first test that
-asks starts them, for all tests of the session; with several pytest workers the others read what it has found.
-"""
+Virtual devices and workers must exist before TensorFlow starts, so that they need processes of
+their own. The first test that asks starts them, for all tests of the session; with several pytest
+workers the others read what it has found."""
 
 from __future__ import annotations
 
@@ -45,14 +45,18 @@ def _once(folder: Path, name: str, start: Callable[[Path], None]) -> Path:
 
 
 def _processes(commands: list[list[str]], place: Path) -> None:
-    """Run commands at the same time, with what they print in files; a failure comes with the end of it."""
+    """Run commands at the same time, with what they print in files; a failure comes with the end of
+    it.
+    """
     environment = {**os.environ, "CUDA_VISIBLE_DEVICES": "-1", "TF_CPP_MIN_LOG_LEVEL": "3"}
     environment.pop("TF_CONFIG", None)
     running = []
     for number, command in enumerate(commands):
         with open(place / f"output-{number}.txt", "w") as output:
             full = [sys.executable, "-m", *command]
-            running.append(subprocess.Popen(full, cwd=ROOT, env=environment, stdout=output, stderr=output))
+            running.append(
+                subprocess.Popen(full, cwd=ROOT, env=environment, stdout=output, stderr=output)
+            )
     try:
         codes = [process.wait(SECONDS) for process in running]
     finally:
@@ -77,13 +81,18 @@ def virtual(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     """What two virtual CPUs of one process found, beside what one found."""
 
     def start(place: Path) -> None:
-        _processes([["tests.replicas.virtual", str(place / "found.npz"), *_names(request, "virtual")]], place)
+        _processes(
+            [["tests.replicas.virtual", str(place / "found.npz"), *_names(request, "virtual")]],
+            place,
+        )
 
     return _load(_once(tmp_path_factory.getbasetemp(), "virtual", start), ["found.npz"])[0]
 
 
 def two_workers(place: Path, names: list[str]) -> list[int]:
-    """Start two worker processes that take on the cases of these names, and wait for them; their exit codes."""
+    """Start two worker processes that take on the cases of these names, and wait for them; their
+    exit codes.
+    """
     from gpflow_decoupled.launch import free_addresses
 
     place.mkdir(exist_ok=True)
@@ -100,10 +109,14 @@ def start_workers() -> Callable[[Path, list[str]], list[int]]:
 
 
 @pytest.fixture(scope="session")
-def workers(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> list[Arrays]:
+def workers(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> list[Arrays]:
     """What each of two worker processes found."""
 
     def start(place: Path) -> None:
         two_workers(place, _names(request, "workers"))
 
-    return _load(_once(tmp_path_factory.getbasetemp(), "workers", start), ["found-0.npz", "found-1.npz"])
+    return _load(
+        _once(tmp_path_factory.getbasetemp(), "workers", start), ["found-0.npz", "found-1.npz"]
+    )

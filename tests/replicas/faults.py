@@ -1,4 +1,6 @@
-"""What two worker processes show beside whole runs: each takes the strategy and the file of its worker, and returns arrays."""
+"""What two worker processes show beside whole runs: each takes the strategy and the file of its
+worker, and returns arrays.
+"""
 
 from __future__ import annotations
 
@@ -71,7 +73,10 @@ def group(strategy: tf.distribute.Strategy, path: str) -> Found:
     expected, shared = of_rows(rows), both.over_rows(of_rows, rows)
     found["over rows"] = np.array([np.array_equal(*pair) for pair in zip(expected, shared)])
     found["one row"] = np.array(
-        [np.array_equal(*pair) for pair in zip(of_rows(rows[:1]), both.over_rows(of_rows, rows[:1]))]
+        [
+            np.array_equal(*pair)
+            for pair in zip(of_rows(rows[:1]), both.over_rows(of_rows, rows[:1]))
+        ]
     )
     found["asked"] = np.array(asked)
     found["failed"] = _message(lambda: both.together(fails_on_second))
@@ -83,10 +88,16 @@ def other_data(strategy: tf.distribute.Strategy, path: str) -> Found:
     """A worker with other data, or with other options, ends both before the first step."""
     number, model = Group(strategy).number, _model(strategy)
     before, Y = values(model), observations("sine")
-    data = _message(lambda: gd.fit(model, (inputs(), Y + number), steps=1, strategy=strategy, **QUICK))
-    steps = _message(lambda: gd.fit(model, (inputs(), Y), steps=1 + number, strategy=strategy, **QUICK))
+    data = _message(
+        lambda: gd.fit(model, (inputs(), Y + number), steps=1, strategy=strategy, **QUICK)
+    )
+    steps = _message(
+        lambda: gd.fit(model, (inputs(), Y), steps=1 + number, strategy=strategy, **QUICK)
+    )
     more = {"checkpoint": path} if number else {}
-    options = _message(lambda: gd.fit(model, (inputs(), Y), steps=1, strategy=strategy, **more, **QUICK))
+    options = _message(
+        lambda: gd.fit(model, (inputs(), Y), steps=1, strategy=strategy, **more, **QUICK)
+    )
     same = all(np.array_equal(before[name], value) for name, value in values(model).items())
     return {"data": data, "steps": steps, "options": options, "unchanged": np.array(same)}
 
@@ -97,7 +108,11 @@ def clock(strategy: tf.distribute.Strategy, path: str) -> Found:
     calls = gd.training.Callbacks([lambda *_: time.sleep(0.2 * number)], every=1)
     data = (inputs(), observations("sine"))
     result = gd.fit(model, data, seconds=1.0, callbacks=calls, strategy=strategy, **QUICK)
-    return {"steps": np.array(result.steps), "last": result.history["seconds"], "q": model.basis.q_mu.numpy()}
+    return {
+        "steps": np.array(result.steps),
+        "last": result.history["seconds"],
+        "q": model.basis.q_mu.numpy(),
+    }
 
 
 def checkpoint(strategy: tf.distribute.Strategy, path: str) -> Found:
@@ -109,7 +124,9 @@ def checkpoint(strategy: tf.distribute.Strategy, path: str) -> Found:
         model = _model(strategy)
         options = {} if folder is None else {"checkpoint": Checkpoints(folder, every=2)}
         schedule = gd.training.Schedule(anneal=0.0)
-        result = gd.fit(model, data, steps=steps, strategy=strategy, schedule=schedule, **options, **QUICK)
+        result = gd.fit(
+            model, data, steps=steps, strategy=strategy, schedule=schedule, **options, **QUICK
+        )
         return values(model), result.history["elbo"]
 
     plain, trace = fit(None, 7)
@@ -126,7 +143,9 @@ def checkpoint(strategy: tf.distribute.Strategy, path: str) -> Found:
 
 
 def _shard(context: tf.distribute.InputContext) -> tf.data.Dataset:
-    """The shard of a worker, in batches of 8 rows and a last one of 7 or 6, so that workers differ in size at times."""
+    """The shard of a worker, in batches of 8 rows and a last one of 7 or 6, so that workers differ
+    in size at times.
+    """
     rows = tf.data.Dataset.from_tensor_slices((inputs(), observations("sine")))
     rows = rows.shard(context.num_input_pipelines, context.input_pipeline_id)
     return rows.batch(8 + context.input_pipeline_id)
@@ -149,7 +168,9 @@ def _by_hand(steps: int) -> list[tuple[np.ndarray, np.ndarray]]:
 
 
 def dataset(strategy: tf.distribute.Strategy, path: str) -> Found:
-    """Each worker reads its shard: the run of one process on the union of their batches, and the same after a restart."""
+    """Each worker reads its shard: the run of one process on the union of their batches, and the
+    same after a restart.
+    """
     folder, data = Path(path).parent / "dataset", (inputs(), observations("sine"))
     options: dict[str, Any] = {"progress": False, "schedule": gd.training.Schedule(anneal=0.0)}
 
@@ -181,7 +202,9 @@ def dataset(strategy: tf.distribute.Strategy, path: str) -> Found:
 
 
 def bad_labels(strategy: tf.distribute.Strategy, path: str) -> Found:
-    """A shard of the second worker with a label outside of the likelihood's support, in its third batch."""
+    """A shard of the second worker with a label outside of the likelihood's support, in its third
+    batch.
+    """
 
     def shard(context: tf.distribute.InputContext) -> tf.data.Dataset:
         labels = observations("labels")
@@ -191,11 +214,15 @@ def bad_labels(strategy: tf.distribute.Strategy, path: str) -> Found:
     with strategy.scope():
         model = orthogonal(gpflow.likelihoods.Bernoulli, num_data=61)()
     return {
-        "message": _message(lambda: gd.fit(model, shard, steps=9, strategy=strategy, progress=False, compile=False))
+        "message": _message(
+            lambda: gd.fit(model, shard, steps=9, strategy=strategy, progress=False, compile=False)
+        )
     }
 
 
-def _long_run(strategy: tf.distribute.Strategy, folder: Path | None, killed: bool) -> tuple[Any, np.ndarray]:
+def _long_run(
+    strategy: tf.distribute.Strategy, folder: Path | None, killed: bool
+) -> tuple[Any, np.ndarray]:
     """12 steps, saved every 5; the second worker kills itself after step 8, or does not."""
     model, number = _model(strategy), Group(strategy).number
 
@@ -212,7 +239,9 @@ def _long_run(strategy: tf.distribute.Strategy, folder: Path | None, killed: boo
 def killed(strategy: tf.distribute.Strategy, path: str) -> Found:
     """What the worker that is left is told, and after how many seconds."""
     began = time.monotonic()
-    message = _message(lambda: _long_run(strategy, Path(path).parents[1] / "killed run", killed=True))
+    message = _message(
+        lambda: _long_run(strategy, Path(path).parents[1] / "killed run", killed=True)
+    )
     np.savez(path, message=message, seconds=np.array(time.monotonic() - began))
     os._exit(0)  # what TensorFlow does at the end would wait for the other worker
 
@@ -222,7 +251,10 @@ def resumed(strategy: tf.distribute.Strategy, path: str) -> Found:
     model, trace = _long_run(strategy, Path(path).parents[1] / "killed run", killed=False)
     expected, expected_trace = _long_run(strategy, None, killed=False)
     same = all(np.array_equal(expected[name], value) for name, value in model.items())
-    return {"same": np.array(same and np.array_equal(trace, expected_trace)), "steps": np.array(len(trace))}
+    return {
+        "same": np.array(same and np.array_equal(trace, expected_trace)),
+        "steps": np.array(len(trace)),
+    }
 
 
 class _Counted:
@@ -247,11 +279,15 @@ def swept(strategy: tf.distribute.Strategy, path: str, name: str = "SparseCVIGP"
 
     def shard(labels: np.ndarray) -> Callable[[tf.distribute.InputContext], tf.data.Dataset]:
         rows = tf.data.Dataset.from_tensor_slices((X, labels))
-        return lambda context: rows.shard(2, context.input_pipeline_id).batch(5 + context.input_pipeline_id)
+        return lambda context: rows.shard(2, context.input_pipeline_id).batch(
+            5 + context.input_pipeline_id
+        )
 
     found = {f"one/{key}": value for key, value in sweep_alone(name).items()}
     counted = _Counted(X)
-    found |= {f"arrays/{key}": value for key, value in sweep_on(strategy, name, (counted, Y)).items()}
+    found |= {
+        f"arrays/{key}": value for key, value in sweep_on(strategy, name, (counted, Y)).items()
+    }
     found |= {f"shards/{key}": value for key, value in sweep_on(strategy, name, shard(Y)).items()}
     with strategy.scope():
         model = sparse()
@@ -263,7 +299,9 @@ def swept(strategy: tf.distribute.Strategy, path: str, name: str = "SparseCVIGP"
         "labels": lambda: sweep(model, shard(bad), **quick),
         "block": lambda: sweep(model, (X, Y), **{**quick, "passes": 2 + number}),
         "rows": lambda: sweep(model, (X[number:], Y[number:]), **quick),
-        "dataset": lambda: sweep(model, tf.data.Dataset.from_tensor_slices((X, Y)).batch(9), **quick),
+        "dataset": lambda: sweep(
+            model, tf.data.Dataset.from_tensor_slices((X, Y)).batch(9), **quick
+        ),
     }
     told = {f"refused {what}": _message(action) for what, action in refused.items()}
     model.kernel.lengthscales.assign(0.3 + 0.1 * number)

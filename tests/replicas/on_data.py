@@ -1,4 +1,6 @@
-"""Means on all data that several replicas must find as one process does: models, data and runs by name."""
+"""Means on all data that several replicas must find as one process does: models, data and runs by
+name.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,9 @@ ROWS = 1100
 
 
 class OnData(NamedTuple):
-    """A run: how the model is built, the observations, the steps of `fit`, and what a run of the solver alone has."""
+    """A run: how the model is built, the observations, the steps of `fit`, and what a run of the
+    solver alone has.
+    """
 
     build: Callable[[], Any]
     Y: str = "sine"
@@ -36,11 +40,13 @@ class OnData(NamedTuple):
     large: bool = False
     """With blocks as they are, on so many rows that they are used."""
     tolerance: float = 1e-9
-    """Relative; L-BFGS multiplies round-off, most where the noise variance falls: by strips, one process whose Y are changed
-    by 1e-15 of their size ends with a q_sqrt that differs by 4e-6."""
+    """Relative; L-BFGS multiplies round-off, most where the noise variance falls: by strips, one
+    process whose Y are changed by 1e-15 of their size ends with a q_sqrt that differs by 4e-6."""
 
 
-def on_data(likelihood: Callable[[], Any] = gaussian, prior: Callable[[], Any] = kernel, **options: Any) -> Any:
+def on_data(
+    likelihood: Callable[[], Any] = gaussian, prior: Callable[[], Any] = kernel, **options: Any
+) -> Any:
     """A builder of a model with a mean on all data."""
     return lambda: ODVGP(prior(), likelihood(), "data", BETA, **options)
 
@@ -68,14 +74,18 @@ ON_DATA = {
     "bernoulli": OnData(on_data(bernoulli), "labels"),
     "fit gaussian": OnData(on_data(), steps=4, tolerance=1e-7),
     "strips": OnData(on_data(prior=rough), steps=3, tolerance=1e-5),
-    "two kernels": OnData(on_data(prior=separate, num_latent_gps=2), "two sines", steps=3, tolerance=1e-7),
+    "two kernels": OnData(
+        on_data(prior=separate, num_latent_gps=2), "two sines", steps=3, tolerance=1e-7
+    ),
     "large": OnData(on_data(), large=True),
 }
 
 
 @contextmanager
 def small_blocks() -> Iterator[None]:
-    """Blocks of few rows, so that few observations are shared out, without XLA; and rounds of `fit` after a third of it."""
+    """Blocks of few rows, so that few observations are shared out, without XLA; and rounds of `fit`
+    after a third of it.
+    """
     blocks = dict.fromkeys(stationary_products.BLOCKS, (8, 8))
     with (
         mock.patch.multiple(products, _SMALL=0, _STRIP=500, BLOCKS=blocks),
@@ -115,12 +125,20 @@ def _found(name: str, model: Any, strategy: tf.distribute.Strategy | None) -> di
     with nullcontext() if case.large else small_blocks():
         if case.steps:
             options = {"progress": False, "compile": False, "batch_size": 31}
-            result = gd.fit(model, data, steps=case.steps, mean_solver=solver(), strategy=strategy, **options)
+            result = gd.fit(
+                model, data, steps=case.steps, mean_solver=solver(), strategy=strategy, **options
+            )
             trace = {"elbo": result.history["elbo"]}
         else:
             result = solver().run(model, data, strategy=strategy)
             products = np.array(result.products)
-            trace = {"elbo": result.history["elbo"], "gaps": np.array(result.gaps), "products": products}
+            trace = {
+                "elbo": result.history["elbo"],
+                "gaps": np.array(result.gaps),
+                "products": products,
+            }
     parameters = gpflow.utilities.parameter_dict(model)
-    values = {f"value {path}": np.asarray(parameter.numpy()) for path, parameter in parameters.items()}
+    values = {
+        f"value {path}": np.asarray(parameter.numpy()) for path, parameter in parameters.items()
+    }
     return {**values, **trace, "bound": np.array(result.elbo), "gap": np.array(result.gap)}

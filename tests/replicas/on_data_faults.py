@@ -56,7 +56,9 @@ def _stop_at_4(step: int, *_: Any) -> None:
 
 
 def data_faults(strategy: tf.distribute.Strategy, path: str) -> Found:
-    """Errors, interrupts, other data and settings on the second worker; clocks that differ; and a run that goes on."""
+    """Errors, interrupts, other data and settings on the second worker; clocks that differ; and a
+    run that goes on.
+    """
     number, data = Group(strategy).number, (inputs(), observations("sine"))
 
     def model() -> Any:
@@ -70,7 +72,14 @@ def data_faults(strategy: tf.distribute.Strategy, path: str) -> Found:
         trained = model()
         schedule = Schedule(anneal=0.0)
         result = gd.fit(
-            trained, data, steps=steps, strategy=strategy, mean_solver=solver(), schedule=schedule, **options, **QUICK
+            trained,
+            data,
+            steps=steps,
+            strategy=strategy,
+            mean_solver=solver(),
+            schedule=schedule,
+            **options,
+            **QUICK,
         )
         return values(trained), result
 
@@ -96,12 +105,21 @@ def data_faults(strategy: tf.distribute.Strategy, path: str) -> Found:
         stop = gd.training.Callbacks([_stop_at_4], every=1)
         _message(lambda: fit(4, checkpoint=Checkpoints(folder, every=1), callbacks=stop))
         resumed, again = fit(4, checkpoint=Checkpoints(folder, every=1))
-        # a resumed run solves once more where it begins, from the solution, so that round-off may differ
+        # a resumed run solves once more where it begins, from the solution, so that round-off may
+        # differ
         for name, value in resumed.items():
             np.testing.assert_allclose(value, expected[name], rtol=1e-6, atol=1e-8, err_msg=name)
         found["resumed"] = np.allclose(whole.history["elbo"], again.history["elbo"], rtol=1e-9)
         calls = gd.training.Callbacks([lambda *_: time.sleep(0.2 * number)], every=1)
         trained = model()
-        result = gd.fit(trained, data, seconds=1.0, callbacks=calls, strategy=strategy, mean_solver=solver(), **QUICK)
+        result = gd.fit(
+            trained,
+            data,
+            seconds=1.0,
+            callbacks=calls,
+            strategy=strategy,
+            mean_solver=solver(),
+            **QUICK,
+        )
         found |= {"steps": np.array(result.steps), "q": trained.basis.q_mu.numpy()}
     return found

@@ -1,4 +1,6 @@
-"""What two replicas of one process can show beside whole runs: each probe returns arrays that a test looks at."""
+"""What two replicas of one process can show beside whole runs: each probe returns arrays that a
+test looks at.
+"""
 
 from __future__ import annotations
 
@@ -15,22 +17,38 @@ from gpflow_decoupled import replicas
 from gpflow_decoupled.models import CVIGP, MonteCarlo
 from gpflow_decoupled.optimizers import ConjugateGradients, NaturalGradient, StochasticDualDescent
 from gpflow_decoupled.training.together import repair_drift
-from tests.replicas.cases import BETA, GAMMA, ROWS, gaussian, inputs, kernel, observations, orthogonal
+from tests.replicas.cases import (
+    BETA,
+    GAMMA,
+    ROWS,
+    gaussian,
+    inputs,
+    kernel,
+    observations,
+    orthogonal,
+)
 from tests.replicas.on_data import ON_DATA, found_alone, found_on, on_data
 from tests.replicas.sweeps import SWEEPS, sweep_alone, sweep_on
 
 Found = dict[str, np.ndarray]
 
 
-def per_replica(strategy: tf.distribute.Strategy, function: Callable[[], Any]) -> list[list[np.ndarray]]:
+def per_replica(
+    strategy: tf.distribute.Strategy, function: Callable[[], Any]
+) -> list[list[np.ndarray]]:
     """What a function returns on each replica, in a graph."""
     outputs = tf.function(lambda: strategy.run(function), autograph=False)()
     flat = [strategy.experimental_local_results(part) for part in tf.nest.flatten(outputs)]
-    return [[np.asarray(part[replica]) for part in flat] for replica in range(strategy.num_replicas_in_sync)]
+    return [
+        [np.asarray(part[replica]) for part in flat]
+        for replica in range(strategy.num_replicas_in_sync)
+    ]
 
 
 def sums(strategy: tf.distribute.Strategy) -> Found:
-    """Totals of tensors that differ by replica, among them symmetric matrices of even and odd size."""
+    """Totals of tensors that differ by replica, among them symmetric matrices of even and odd
+    size.
+    """
     rng = np.random.default_rng(3)
     parts = [rng.normal(size=shape) for shape in ((), (3,), (2, 5, 5), (1, 4, 4), (2, 3))]
     parts = [part + np.swapaxes(part, -1, -2) if part.ndim == 3 else part for part in parts]
@@ -41,13 +59,21 @@ def sums(strategy: tf.distribute.Strategy) -> Found:
         numbers = tf.constant([5 + replicas.rank()])
         ok, number = replicas.agreed(tf.constant(replicas.rank() == 0), tf.constant(3))
         shares = replicas.total([replicas.share(tensors[1] / factor)])
-        return [*replicas.total(tensors, symmetric=[2, 3]), *shares, replicas.of_first(numbers), ok, number]
+        return [
+            *replicas.total(tensors, symmetric=[2, 3]),
+            *shares,
+            replicas.of_first(numbers),
+            ok,
+            number,
+        ]
 
     with replicas.counted() as messages:
         found = per_replica(strategy, added)
     sizes = [one.size for one in messages if one.replica == 1]
     names = ("scalar", "vector", "five", "four", "matrix", "share", "first", "ok", "number")
-    result = {f"{name} {replica}": part for replica in (0, 1) for name, part in zip(names, found[replica])}
+    result = {
+        f"{name} {replica}": part for replica in (0, 1) for name, part in zip(names, found[replica])
+    }
     return {**result, "sizes": np.array(sizes)}
 
 
@@ -62,9 +88,16 @@ def rows(strategy: tf.distribute.Strategy) -> Found:
         seen[0].assign(tf.pad(X, [[0, 4 - tf.shape(X)[0]]], constant_values=-1))
         return X, Y, seed
 
-    first, labels, seed = tf.function(group.on_rows(note), autograph=False)(X, X + 10, tf.constant([3, 4]))
+    first, labels, seed = tf.function(group.on_rows(note), autograph=False)(
+        X, X + 10, tf.constant([3, 4])
+    )
     second = np.asarray(strategy.experimental_local_results(seen[0])[1])
-    return {"first": first.numpy(), "second": second[second >= 0], "labels": labels.numpy(), "seed": seed.numpy()}
+    return {
+        "first": first.numpy(),
+        "second": second[second >= 0],
+        "labels": labels.numpy(),
+        "seed": seed.numpy(),
+    }
 
 
 def draws(strategy: tf.distribute.Strategy) -> Found:
@@ -76,7 +109,9 @@ def draws(strategy: tf.distribute.Strategy) -> Found:
 
 
 def minimize(strategy: tf.distribute.Strategy) -> Found:
-    """`NaturalGradient.minimize` in the user's own `strategy.run`, with a subsample of the mean points."""
+    """`NaturalGradient.minimize` in the user's own `strategy.run`, with a subsample of the mean
+    points.
+    """
     data = [tf.constant(inputs()), tf.constant(observations("labels"))]
     found = {}
     for name in ("one", "two"):
@@ -89,7 +124,9 @@ def minimize(strategy: tf.distribute.Strategy) -> Found:
             if name == "one":
                 rule.minimize(model, data)
             else:
-                per_replica(strategy, lambda rule=rule, model=model: rule.minimize(model, _own(data)).ok)
+                per_replica(
+                    strategy, lambda rule=rule, model=model: rule.minimize(model, _own(data)).ok
+                )
         found[name] = model.basis.q_mu.numpy()
     return found
 
@@ -104,7 +141,9 @@ def drift(strategy: tf.distribute.Strategy) -> Found:
     with group.scope():
         model = orthogonal()()
         variables = list(model.variables)
-        strategy.experimental_local_results(variables[0])[1].assign_add(tf.ones_like(variables[0]) * 1e-12)
+        strategy.experimental_local_results(variables[0])[1].assign_add(
+            tf.ones_like(variables[0]) * 1e-12
+        )
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             repaired = [repair_drift(group, variables) for _ in range(2)]
@@ -114,7 +153,9 @@ def drift(strategy: tf.distribute.Strategy) -> Found:
 
 
 def refusals(strategy: tf.distribute.Strategy) -> Found:
-    """The messages of all that is refused on two replicas, and whether the model stayed as it was."""
+    """The messages of all that is refused on two replicas, and whether the model stayed as it
+    was.
+    """
     X, Y = data = inputs(), observations("sine")
     with strategy.scope():
         model = orthogonal(num_data=ROWS)()
@@ -130,13 +171,17 @@ def refusals(strategy: tf.distribute.Strategy) -> Found:
         "clipping": lambda: gd.fit(model, data, steps=1, strategy=strategy, optimizer=clipped),
         "newton": lambda: gd.fit(model, data, steps=1, strategy=strategy, mean_solver="newton"),
         "data": lambda: gd.fit(all_data, lambda context: None, steps=1, strategy=strategy),
-        "descent": lambda: gd.fit(all_data, data, steps=1, strategy=strategy, mean_solver=StochasticDualDescent()),
+        "descent": lambda: gd.fit(
+            all_data, data, steps=1, strategy=strategy, mean_solver=StochasticDualDescent()
+        ),
         "descent alone": lambda: StochasticDualDescent().run(all_data, data, strategy=strategy),
         "outside alone": lambda: ConjugateGradients().run(on_data()(), data, strategy=None),
         "batch": lambda: gd.fit(model, data, steps=1, strategy=strategy, batch_size=1),
         "CVIGP": lambda: CVIGP(data, kernel(), gaussian()),
         "bound": lambda: strategy.run(lambda: model.elbo((tf.constant(X), tf.constant(Y)))),
-        "newton step": lambda: strategy.run(lambda: NaturalGradient(mean="newton").minimize(model, data).ok),
+        "newton step": lambda: strategy.run(
+            lambda: NaturalGradient(mean="newton").minimize(model, data).ok
+        ),
     }
     found = {}
     for name, action in actions.items():

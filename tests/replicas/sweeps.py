@@ -1,4 +1,6 @@
-"""Sweeps over data that several replicas must take as one process does: models, data and options by name."""
+"""Sweeps over data that several replicas must take as one process does: models, data and options by
+name.
+"""
 
 from __future__ import annotations
 
@@ -40,16 +42,27 @@ def sparse() -> Any:
 
 def linear() -> Any:
     """A linear model in weight space, whose inducing variables are the weights."""
-    return CVIGLM((powers(), observations("labels")), gpflow.likelihoods.Bernoulli(invlink=tf.sigmoid))
+    return CVIGLM(
+        (powers(), observations("labels")), gpflow.likelihoods.Bernoulli(invlink=tf.sigmoid)
+    )
 
 
 SWEEPS = {
     "SparseCVIGP": Sweep(sparse, options={"compile": False, "passes": 6}),
     "CVIGLM": Sweep(linear, options={"compile": False, "passes": 4}),
     "compiled": Sweep(sparse),
-    "SVGP": Sweep(lambda: gpflow.models.SVGP(kernel(), gpflow.likelihoods.Poisson(), BETA), options={"compile": False}),
-    "mean points": Sweep(orthogonal(gpflow.likelihoods.Bernoulli, mean_subsample=4), options={"compile": False}),
-    "halved": Sweep(lambda: SparseCVIGP(kernel(), heavy_tailed(), BETA), "sine", {"compile": False, "passes": 12}),
+    "SVGP": Sweep(
+        lambda: gpflow.models.SVGP(kernel(), gpflow.likelihoods.Poisson(), BETA),
+        options={"compile": False},
+    ),
+    "mean points": Sweep(
+        orthogonal(gpflow.likelihoods.Bernoulli, mean_subsample=4), options={"compile": False}
+    ),
+    "halved": Sweep(
+        lambda: SparseCVIGP(kernel(), heavy_tailed(), BETA),
+        "sine",
+        {"compile": False, "passes": 12},
+    ),
 }
 
 
@@ -63,7 +76,9 @@ def sweep_alone(name: str) -> dict[str, np.ndarray]:
     return _found(name, SWEEPS[name].build(), None, data_of(name))
 
 
-def sweep_on(strategy: tf.distribute.Strategy, name: str, data: Any = None) -> dict[str, np.ndarray]:
+def sweep_on(
+    strategy: tf.distribute.Strategy, name: str, data: Any = None
+) -> dict[str, np.ndarray]:
     """What the replicas of a strategy find, and the messages of a pass."""
     with strategy.scope():
         model = SWEEPS[name].build()
@@ -75,7 +90,9 @@ def sweep_on(strategy: tf.distribute.Strategy, name: str, data: Any = None) -> d
     return {**found, "messages": np.array(own), "equal": np.array(equal)}
 
 
-def _found(name: str, model: Any, strategy: tf.distribute.Strategy | None, data: Any) -> dict[str, np.ndarray]:
+def _found(
+    name: str, model: Any, strategy: tf.distribute.Strategy | None, data: Any
+) -> dict[str, np.ndarray]:
     if name == "mean points":
         model.basis.a_gamma.assign(np.linspace(-1.0, 1.0, 8)[:, None])
     tf.random.set_seed(0)  # the rows of a subsample

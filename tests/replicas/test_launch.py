@@ -1,4 +1,6 @@
-"""The launcher starts all workers, forwards what they print, ends all when one fails, and starts them again if asked."""
+"""The launcher starts all workers, forwards what they print, ends all when one fails, and starts
+them again if asked.
+"""
 
 from __future__ import annotations
 
@@ -15,23 +17,35 @@ from gpflow_decoupled.launch import launch, main, worker_environment
 def _script(folder: Path, text: str) -> str:
     path = folder / "script.py"
     path.write_text(
-        f"import json, os, sys, time\nnumber = json.loads(os.environ['TF_CONFIG'])['task']['index']\n{text}\n"
+        "import json, os, sys, time\nnumber ="
+        f" json.loads(os.environ['TF_CONFIG'])['task']['index']\n{text}\n"
     )
     return str(path)
 
 
 def test_environment_of_a_worker() -> None:
     addresses = ["localhost:1", "localhost:2"]
-    found = worker_environment(1, addresses, {"A": "b", "OMP_NUM_THREADS": "7", "TF_CONFIG": "of something else"})
+    found = worker_environment(
+        1, addresses, {"A": "b", "OMP_NUM_THREADS": "7", "TF_CONFIG": "of something else"}
+    )
     config = json.loads(found.pop("TF_CONFIG"))
     assert config == {"cluster": {"worker": addresses}, "task": {"type": "worker", "index": 1}}
     cores = str(max(1, (os.cpu_count() or 1) // 2))
-    expected = {"A": "b", "OMP_NUM_THREADS": "7", "TF_NUM_INTRAOP_THREADS": cores, "PYTHONUNBUFFERED": "1"}
+    expected = {
+        "A": "b",
+        "OMP_NUM_THREADS": "7",
+        "TF_NUM_INTRAOP_THREADS": cores,
+        "PYTHONUNBUFFERED": "1",
+    }
     assert found == expected
 
 
-def test_output_is_forwarded_with_the_number(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    script = _script(tmp_path, "print('hello', sys.argv[1]); print('no end', end='', file=sys.stderr)")
+def test_output_is_forwarded_with_the_number(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    script = _script(
+        tmp_path, "print('hello', sys.argv[1]); print('no end', end='', file=sys.stderr)"
+    )
     assert main(["--workers", "2", script, "--flag"]) == 0
     lines = capfd.readouterr().out.splitlines()
     assert sorted(lines) == ["[0] hello --flag", "[0] no end", "[1] hello --flag", "[1] no end"]
@@ -49,7 +63,9 @@ def test_all_end_when_one_fails(tmp_path: Path) -> None:
 def test_all_are_started_again(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     marker = tmp_path / "started"
     script = _script(
-        tmp_path, f"if number == 1 and not os.path.exists({str(marker)!r}): open({str(marker)!r}, 'w'); sys.exit(1)"
+        tmp_path,
+        f"if number == 1 and not os.path.exists({str(marker)!r}): open({str(marker)!r}, 'w');"
+        " sys.exit(1)",
     )
     assert launch([script], 2, restarts=2, grace=0.5) == 0
     assert capfd.readouterr().out.count("all workers are started again") == 1
@@ -65,7 +81,9 @@ def test_all_are_started_again(tmp_path: Path, capfd: pytest.CaptureFixture[str]
         (["script.py"], "--workers"),
     ],
 )
-def test_bad_arguments_are_refused(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_bad_arguments_are_refused(
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     with pytest.raises(SystemExit, match="2"):
         main(arguments)
     assert message in capsys.readouterr().err

@@ -1,4 +1,6 @@
-"""A worker that is killed ends the run on the others within a minute; started again, all go on to the same trace."""
+"""A worker that is killed ends the run on the others within a minute; started again, all go on to
+the same trace.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ def test_killed_worker_ends_the_run_which_goes_on_to_the_same_trace(
     codes = start_workers(tmp_path / "first", ["killed"])
     assert codes == [0, -9], (tmp_path / "first" / "output-0.txt").read_text()[-2000:]
     with np.load(tmp_path / "first" / "found-0.npz") as left:
-        assert str(left["message"]).startswith("WorkerError: Another of 2 workers has ended or cannot be reached")
+        assert str(left["message"]).startswith(
+            "WorkerError: Another of 2 workers has ended or cannot be reached"
+        )
         assert left["seconds"] < 60
     assert start_workers(tmp_path / "second", ["resumed"]) == [0, 0]
     for number in (0, 1):

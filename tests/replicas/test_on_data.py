@@ -1,4 +1,6 @@
-"""A mean on all data whose products are shared out is that of one process, and the same on all replicas."""
+"""A mean on all data whose products are shared out is that of one process, and the same on all
+replicas.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,9 @@ Arrays = dict[str, np.ndarray]
 SHORT = ("solve",)
 """What the short run takes, on two virtual devices."""
 MARKED = [
-    f"on data {name}" if name in SHORT else pytest.param(f"on data {name}", marks=pytest.mark.exhaustive)
+    f"on data {name}"
+    if name in SHORT
+    else pytest.param(f"on data {name}", marks=pytest.mark.exhaustive)
     for name in ON_DATA
 ]
 ALL = [pytest.param(f"on data {name}", marks=pytest.mark.exhaustive) for name in ON_DATA]
@@ -21,12 +25,18 @@ ALL = [pytest.param(f"on data {name}", marks=pytest.mark.exhaustive) for name in
 
 def check_same_mean(found: Arrays, probe: str) -> None:
     """One process and several replicas end at the same Parameters, bound and certified gap."""
-    one, two, tolerance = part(found, f"{probe}/one"), part(found, f"{probe}/two"), ON_DATA[probe[8:]].tolerance
+    one, two, tolerance = (
+        part(found, f"{probe}/one"),
+        part(found, f"{probe}/two"),
+        ON_DATA[probe[8:]].tolerance,
+    )
     paths = [key for key in one if key.startswith("value ")]
     assert any("coefficients" in path and len(one[path]) >= ROWS for path in paths)
     for path in paths:
         scale = np.max(np.abs(one[path]))
-        np.testing.assert_allclose(two[path], one[path], rtol=tolerance, atol=tolerance * scale, err_msg=path)
+        np.testing.assert_allclose(
+            two[path], one[path], rtol=tolerance, atol=tolerance * scale, err_msg=path
+        )
     for name in ("elbo", "bound"):
         np.testing.assert_allclose(two[name], one[name], rtol=tolerance, err_msg=name)
     # a gap is a small difference of products, round-off included
@@ -41,7 +51,9 @@ def check_same_mean(found: Arrays, probe: str) -> None:
 def test_two_replicas_find_the_mean_of_one_process(virtual: Arrays, probe: str) -> None:
     check_same_mean(virtual, probe)
     if probe == "on data solve":
-        assert virtual[f"{probe}/two/messages"].tolist() == [], "what one process has is added up in it"
+        assert virtual[f"{probe}/two/messages"].tolist() == [], (
+            "what one process has is added up in it"
+        )
 
 
 @pytest.mark.parametrize("probe", ALL)
@@ -60,16 +72,25 @@ def test_two_workers_find_the_mean_of_one_process(workers: list[Arrays], probe: 
 
 
 @pytest.mark.parametrize("probe", [pytest.param("on data faults", marks=pytest.mark.exhaustive)])
-def test_what_is_wrong_on_one_worker_ends_the_solve_on_all(workers: list[Arrays], probe: str) -> None:
+def test_what_is_wrong_on_one_worker_ends_the_solve_on_all(
+    workers: list[Arrays], probe: str
+) -> None:
     first, second = (part(found, probe) for found in workers)
     assert str(second["memory"]) == "MemoryError: none left in the third product"
-    assert str(first["memory"]) == f"WorkerError: Worker 1 has failed and ends the run on all. {second['memory']}"
-    assert str(second["interrupt"]).startswith("KeyboardInterrupt") and "Worker 1 has failed" in str(first["interrupt"])
+    assert (
+        str(first["memory"])
+        == f"WorkerError: Worker 1 has failed and ends the run on all. {second['memory']}"
+    )
+    assert str(second["interrupt"]).startswith(
+        "KeyboardInterrupt"
+    ) and "Worker 1 has failed" in str(first["interrupt"])
     start = "DataError: The workers [1] were started with another value of"
     for found in (first, second):
         assert str(found["data"]).startswith(f"{start} the data than the first one")
         assert str(found["settings"]).startswith(f"{start} the settings than the first one")
-        assert str(found["kernel"]).startswith(f"{start} parameter .kernel.lengthscales than the first one")
+        assert str(found["kernel"]).startswith(
+            f"{start} parameter .kernel.lengthscales than the first one"
+        )
         assert str(found["reason"]) == "converged", "the first one's clock decides"
         assert str(found["no time"]) == "time is up" and found["products"] <= 3
         assert found["resumed"], "a run goes on from a checkpoint to the same state"

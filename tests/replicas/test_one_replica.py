@@ -1,4 +1,6 @@
-"""With one replica nothing changes; strategies and models that cannot be trained together are refused with the way out."""
+"""With one replica nothing changes; strategies and models that cannot be trained together are
+refused with the way out.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,9 @@ def test_one_replica_is_one_process_to_the_last_bit() -> None:
     with strategy.scope():
         mirrored = orthogonal()
     traces = [
-        gd.fit(model, sine(), steps=4, batch_size=20, progress=False, compile=False, strategy=chosen).history["elbo"]
+        gd.fit(
+            model, sine(), steps=4, batch_size=20, progress=False, compile=False, strategy=chosen
+        ).history["elbo"]
         for model, chosen in ((alone, None), (mirrored, strategy))
     ]
     assert np.array_equal(*traces)
@@ -38,7 +42,9 @@ def test_one_replica_is_one_process_to_the_last_bit() -> None:
 
 
 def test_what_is_not_to_be_trained_stays() -> None:
-    """Though TensorFlow's mirrored variables do not read the flag that GPflow sets; and it can be set back."""
+    """Though TensorFlow's mirrored variables do not read the flag that GPflow sets; and it can be
+    set back.
+    """
     strategy = one_device()
     with strategy.scope():
         model = orthogonal()
@@ -46,8 +52,12 @@ def test_what_is_not_to_be_trained_stays() -> None:
     before = values(model)
 
     def fit() -> set[str]:
-        gd.fit(model, sine(), steps=2, batch_size=20, progress=False, compile=False, strategy=strategy)
-        return {name for name, value in values(model).items() if not np.array_equal(value, before[name])}
+        gd.fit(
+            model, sine(), steps=2, batch_size=20, progress=False, compile=False, strategy=strategy
+        )
+        return {
+            name for name, value in values(model).items() if not np.array_equal(value, before[name])
+        }
 
     assert not {".kernel.variance", ".kernel.lengthscales"} & fit()
     gpflow.set_trainable(model.kernel, True)
@@ -58,7 +68,11 @@ def test_outside_of_a_run_there_is_one_replica() -> None:
     x = tf.constant([[1.0, 2.0], [2.0, 5.0]])
     seed, ok = tf.constant([1, 2]), tf.constant(True)
     assert (replicas.count(), replicas.rank()) == (1, 0)
-    assert replicas.total([x], symmetric=[0])[0] is x and replicas.share(x) is x and replicas.fold_in_rank(seed) is seed
+    assert (
+        replicas.total([x], symmetric=[0])[0] is x
+        and replicas.share(x) is x
+        and replicas.fold_in_rank(seed) is seed
+    )
     assert replicas.agreed(ok, seed) == (ok, seed) and replicas.of_first(x) is x
     with replicas.counted() as messages:
         replicas.total([x])
@@ -68,7 +82,11 @@ def test_outside_of_a_run_there_is_one_replica() -> None:
 def test_a_group_of_one() -> None:
     for group in (Group(), Group(one_device())):
         assert (group.replicas, group.workers, group.number, group.is_first) == (1, 1, 0, True)
-        assert group.gather(3.5).tolist() == [3.5] and group.first(2.5) == 2.5 and group.unlike_first(1.0) == []
+        assert (
+            group.gather(3.5).tolist() == [3.5]
+            and group.first(2.5) == 2.5
+            and group.unlike_first(1.0) == []
+        )
         assert group.together(lambda: "value") == "value"
         (doubled,) = group.over_rows(lambda X: [2.0 * X], np.eye(2))
         assert np.array_equal(doubled, 2.0 * np.eye(2))
@@ -81,8 +99,14 @@ def test_a_group_of_one() -> None:
 KINDS: dict[str, tuple[Any, str]] = {
     "parameter server": (SimpleNamespace(), "do not wait for each other"),
     "TPU": (SimpleNamespace(), "TPUs compute in float32"),
-    "one device": (tf.distribute.OneDeviceStrategy("CPU:0"), "a OneDeviceStrategy, .* leave strategy out"),
-    "default": (tf.distribute.get_strategy(), "TensorFlow's default, with one replica: leave strategy out"),
+    "one device": (
+        tf.distribute.OneDeviceStrategy("CPU:0"),
+        "a OneDeviceStrategy, .* leave strategy out",
+    ),
+    "default": (
+        tf.distribute.get_strategy(),
+        "TensorFlow's default, with one replica: leave strategy out",
+    ),
     "a name": ("mirrored", "strategy is a str, .* none of the two that are known"),
 }
 
@@ -108,7 +132,9 @@ def test_what_was_built_elsewhere_is_refused() -> None:
     assert all(np.array_equal(before[name], value) for name, value in values(svgp).items())
     with strategy.scope():
         inside = orthogonal()
-    with pytest.raises(DataError, match="built in the scope of a tf.distribute strategy, which was not passed"):
+    with pytest.raises(
+        DataError, match="built in the scope of a tf.distribute strategy, which was not passed"
+    ):
         gd.fit(inside, sine(), steps=1)
 
 
@@ -132,10 +158,20 @@ def test_sweeps_that_would_be_wrong_are_refused() -> None:
         inside = SparseCVIGP(*parts(), BETA)
     before = values(inside), values(outside)
     wrong: list[tuple[Any, Any, dict[str, Any], str]] = [
-        (outside, data, {"strategy": strategy}, "SparseCVIGP.kernel.variance was created outside of the scope"),
+        (
+            outside,
+            data,
+            {"strategy": strategy},
+            "SparseCVIGP.kernel.variance was created outside of the scope",
+        ),
         (inside, data, {}, "built in the scope of a tf.distribute strategy, which was not passed"),
         (outside, data, {"strategy": "mirrored"}, "strategy is a str"),
-        (inside, lambda context: data, {"strategy": strategy}, "must return the tf.data.Dataset of one worker"),
+        (
+            inside,
+            lambda context: data,
+            {"strategy": strategy},
+            "must return the tf.data.Dataset of one worker",
+        ),
     ]
     for model, given, options, message in wrong:
         with pytest.raises(DataError, match=message):
@@ -151,6 +187,7 @@ def test_sweeps_that_would_be_wrong_are_refused() -> None:
 def test_models_with_a_part_for_each_observation_are_refused(kind: Any) -> None:
     model = kind(sine(), gpflow.kernels.Matern52(), gpflow.likelihoods.Gaussian())
     with pytest.raises(
-        UnknownOptionError, match=f"does not use strategy for {kind.__name__}. Models on inducing points"
+        UnknownOptionError,
+        match=f"does not use strategy for {kind.__name__}. Models on inducing points",
     ):
         gd.fit(model, steps=1, strategy=one_device())

@@ -1,4 +1,6 @@
-"""A sweep on several replicas ends at the q of one process, with one message of sums for each pass over the data."""
+"""A sweep on several replicas ends at the q of one process, with one message of sums for each pass
+over the data.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,10 @@ Arrays = dict[str, np.ndarray]
 SHORT = ("SparseCVIGP",)
 """What the short run takes."""
 MARKED = [
-    f"sweep {name}" if name in SHORT else pytest.param(f"sweep {name}", marks=pytest.mark.exhaustive) for name in SWEEPS
+    f"sweep {name}"
+    if name in SHORT
+    else pytest.param(f"sweep {name}", marks=pytest.mark.exhaustive)
+    for name in SWEEPS
 ]
 
 
@@ -32,7 +37,9 @@ def test_two_replicas_sweep_as_one_process_does(virtual: Arrays, probe: str) -> 
     check_same_sweep(virtual, f"{probe}/one", f"{probe}/two")
     if probe == "sweep halved":
         assert virtual[f"{probe}/one/shortened"] > 0
-    if probe == "sweep SparseCVIGP":  # expectations, theta*, a triangle of P*, and how many were clipped
+    if (
+        probe == "sweep SparseCVIGP"
+    ):  # expectations, theta*, a triangle of P*, and how many were clipped
         M = len(BETA)
         assert virtual[f"{probe}/two/messages"].tolist() == [8 * (2 + M + M * (M + 1) // 2)]
 
@@ -48,19 +55,31 @@ def test_two_workers_sweep_as_one_process_does(workers: list[Arrays], probe: str
     for key in first:
         if not key.startswith(("read", "refused", "rows")):
             assert np.array_equal(first[key], second[key], equal_nan=True), key
-    assert [found["read"].tolist() for found in (first, second)] == [[33], [28]], "rows of X that a pass has read"
+    assert [found["read"].tolist() for found in (first, second)] == [[33], [28]], (
+        "rows of X that a pass has read"
+    )
 
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("probe", ["sweep"])
-def test_what_is_wrong_on_one_worker_ends_the_sweep_on_all(workers: list[Arrays], probe: str) -> None:
+def test_what_is_wrong_on_one_worker_ends_the_sweep_on_all(
+    workers: list[Arrays], probe: str
+) -> None:
     first, second = (part(found, probe) for found in workers)
     told = "WorkerError: Worker 1 has failed and ends the run on all. "
-    assert str(second["refused labels"]).startswith("DataError: ") and "7" in str(second["refused labels"])
+    assert str(second["refused labels"]).startswith("DataError: ") and "7" in str(
+        second["refused labels"]
+    )
     assert str(first["refused labels"]) == f"{told}{second['refused labels']}"
     start = "DataError: The workers [1] were started with another value of"
     for found in (first, second):
         assert str(found["refused block"]).startswith(f"{start} the settings than the first one")
-        assert str(found["refused kernel"]).startswith(f"{start} parameter .kernel.lengthscales than the first one")
-        assert str(found["refused rows"]).startswith(f"{start} the number of rows than the first one")
-        assert str(found["refused dataset"]).startswith("DataError: Each of 2 workers would read all of this dataset")
+        assert str(found["refused kernel"]).startswith(
+            f"{start} parameter .kernel.lengthscales than the first one"
+        )
+        assert str(found["refused rows"]).startswith(
+            f"{start} the number of rows than the first one"
+        )
+        assert str(found["refused dataset"]).startswith(
+            "DataError: Each of 2 workers would read all of this dataset"
+        )

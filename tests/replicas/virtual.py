@@ -1,4 +1,6 @@
-"""A process with two virtual CPUs, set up before TensorFlow starts: `python -m tests.replicas.virtual FILE NAME...`."""
+"""A process with two virtual CPUs, set up before TensorFlow starts:
+`python -m tests.replicas.virtual FILE NAME...`.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,9 @@ from tests import round_off
 
 
 def main(path: str, names: list[str]) -> None:
-    """Every case by one process and by two replicas, and every probe; arrays by "name/one or two/quantity" into the file."""
+    """Every case by one process and by two replicas, and every probe; arrays by "name/one or
+    two/quantity" into the file.
+    """
     cpu = tf.config.list_physical_devices("CPU")[0]
     tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
     from tests.replicas.cases import CASES, run
@@ -23,7 +27,9 @@ def main(path: str, names: list[str]) -> None:
     for name in names:
         if name in CASES:
             for number, chosen in (("one", None), ("two", strategy)):
-                found |= {f"{name}/{number}/{key}": value for key, value in run(name, chosen).items()}
+                found |= {
+                    f"{name}/{number}/{key}": value for key, value in run(name, chosen).items()
+                }
         else:
             found |= {f"{name}/{key}": value for key, value in PROBES[name](strategy).items()}
     np.savez(path, **found)

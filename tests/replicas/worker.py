@@ -1,4 +1,6 @@
-"""One of two processes that train together: `python -m tests.replicas.worker NUMBER PORT PORT FILE NAME...`."""
+"""One of two processes that train together:
+`python -m tests.replicas.worker NUMBER PORT PORT FILE NAME...`.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,9 @@ from tests import round_off
 
 
 def main(number: int, ports: list[str], path: str, names: list[str]) -> None:
-    """Every case by this process alone and by both workers; arrays by "name/one or two/quantity" into the file."""
+    """Every case by this process alone and by both workers; arrays by "name/one or two/quantity"
+    into the file.
+    """
     addresses = [f"localhost:{port}" for port in ports]
     task = {"type": "worker", "index": number}
     os.environ["TF_CONFIG"] = json.dumps({"cluster": {"worker": addresses}, "task": task})

@@ -1,4 +1,6 @@
-"""Special functions and tables of functions: values and gradients, also where formulas change over or cancel."""
+"""Special functions and tables of functions: values and gradients, also where formulas change over
+or cancel.
+"""
 
 from __future__ import annotations
 
@@ -50,13 +52,21 @@ def test_x_over_sinh():
     assert_allclose(slope, numeric(x_over_sinh, 0, x), atol=1e-9)
     rest = x_over_sinh_and_rest(tf.constant(x))[1]
     assert_allclose(rest[3:5], 1 / 6, rtol=1e-6)
-    assert_allclose(np.delete(rest, 4), np.delete((1.0 - expected) / np.maximum(x**2, 1e-300), 4), rtol=1e-9)
+    assert_allclose(
+        np.delete(rest, 4), np.delete((1.0 - expected) / np.maximum(x**2, 1e-300), 4), rtol=1e-9
+    )
 
 
 def test_log_bessel_k():
-    order, z = np.array([-0.3, 0.0, 0.5, 3.2, 20.0])[:, None], np.array([1e-10, 1e-3, 0.3, 5.0, 200.0])
+    order, z = (
+        np.array([-0.3, 0.0, 0.5, 3.2, 20.0])[:, None],
+        np.array([1e-10, 1e-3, 0.3, 5.0, 200.0]),
+    )
     assert_allclose(
-        log_bessel_k(tf.constant(order), tf.constant(z)), np.log(special.kve(order, z)) - z, rtol=1e-12, atol=1e-12
+        log_bessel_k(tf.constant(order), tf.constant(z)),
+        np.log(special.kve(order, z)) - z,
+        rtol=1e-12,
+        atol=1e-12,
     )
     order, z = order + np.zeros(3) + 0.05, np.array([0.01, 1.0, 7.0]) + np.zeros([5, 1])
     ours = gradients(log_bessel_k, order, z)[1]
@@ -65,14 +75,18 @@ def test_log_bessel_k():
 
 
 def test_with_slopes_replaces_the_gradient():
-    value, (slope,) = gradients(lambda x: with_slopes(tf.stop_gradient(tf.exp(x)), (x, 3.0 * x)), [0.0, 1.0])
+    value, (slope,) = gradients(
+        lambda x: with_slopes(tf.stop_gradient(tf.exp(x)), (x, 3.0 * x)), [0.0, 1.0]
+    )
     assert_allclose(value, np.exp([0.0, 1.0]))
     assert_allclose(slope, [0.0, 3.0])
 
 
 @pytest.mark.parametrize("order, tolerance", [(2, 1e-7), (3, 2e-10)])
 def test_hermite_lookup(order, tolerance, rng):
-    """A table for each of two functions; at the nodes, beyond the ends, and derivatives in x and in the table."""
+    """A table for each of two functions; at the nodes, beyond the ends, and derivatives in x and in
+    the table.
+    """
     step, grid = 0.05, 0.05 * np.arange(81)
     derivatives = [np.cos, lambda x: -np.sin(x), lambda x: -np.cos(x)][:order]
     rates = np.array([1.0, 0.5])[:, None]
@@ -86,6 +100,10 @@ def test_hermite_lookup(order, tolerance, rng):
     assert_allclose(value, expected, atol=tolerance)
     slope, weights = tape.gradient(value, [x, reshaped[0]])
     assert_allclose(slope, -rates * np.sin(rates * x.numpy()), atol=100 * tolerance)
-    assert_allclose(tf.reduce_sum(weights), 70.0, rtol=1e-12)  # the weights of one lookup sum to one
-    ends = hermite_lookup([table[0] for table in tables], step, tf.constant([-1.0, 0.0, 4.0, 9.0], tf.float64))
+    assert_allclose(
+        tf.reduce_sum(weights), 70.0, rtol=1e-12
+    )  # the weights of one lookup sum to one
+    ends = hermite_lookup(
+        [table[0] for table in tables], step, tf.constant([-1.0, 0.0, 4.0, 9.0], tf.float64)
+    )
     assert_allclose(ends, np.cos([0.0, 0.0, 4.0, 4.0]), rtol=1e-14)

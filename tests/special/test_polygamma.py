@@ -8,7 +8,12 @@ from numpy.testing import assert_allclose
 from scipy.special import digamma, polygamma
 
 from gpflow_decoupled.special.polygamma import polygammas
-from gpflow_decoupled.special.trigamma import gamma_shape, trigamma, trigamma_defect, trigamma_excess
+from gpflow_decoupled.special.trigamma import (
+    gamma_shape,
+    trigamma,
+    trigamma_defect,
+    trigamma_excess,
+)
 
 
 def test_polygammas_are_those_of_scipy() -> None:

@@ -1,4 +1,6 @@
-"""The correlated topic model: each document's optimum and bound against the reference, bounds that rise, correlations."""
+"""The correlated topic model: each document's optimum and bound against the reference, bounds that
+rise, correlations.
+"""
 
 from __future__ import annotations
 
@@ -16,15 +18,25 @@ from gpflow_decoupled.topics.blocks import split_into_blocks
 from gpflow_decoupled.topics.ctm import POSTERIORS
 from gpflow_decoupled.topics.fitting.local import Limits, Local, local_step
 from gpflow_decoupled.topics.proportions.ascent import ascend
-from gpflow_decoupled.topics.proportions.gaussian import GaussianEvaluation, GaussianProportions, GaussianState
+from gpflow_decoupled.topics.proportions.gaussian import (
+    GaussianEvaluation,
+    GaussianProportions,
+    GaussianState,
+)
 from gpflow_decoupled.topics.proportions.inverse_wishart import CovariancePrior
-from gpflow_decoupled.topics.proportions.logistic_dirichlet import LogisticDirichlet, LogisticDirichletState
+from gpflow_decoupled.topics.proportions.logistic_dirichlet import (
+    LogisticDirichlet,
+    LogisticDirichletState,
+)
 from gpflow_decoupled.topics.proportions.lse import best_tilt, normal_points, tilted_bound
 from gpflow_decoupled.topics.words import Words, topic_weights
 from tests.reference import topics as reference
 from tests.topics.corpora import generated
 
-MU, ROOT = np.array([0.2, -0.4, 0.1]), np.array([[1.0, 0.0, 0.0], [0.8, 0.7, 0.0], [-0.3, 0.2, 0.9]])
+MU, ROOT = (
+    np.array([0.2, -0.4, 0.1]),
+    np.array([[1.0, 0.0, 0.0], [0.8, 0.7, 0.0], [-0.3, 0.2, 0.9]]),
+)
 SIGMA = ROOT @ ROOT.T
 COUNTS = np.array([[3.0, 0.0, 2.0, 6.0, 1.0], [0.0, 4.0, 0.0, 0.0, 0.0], [2.0, 2.0, 2.0, 2.0, 5.0]])
 LAM = np.random.default_rng(3).gamma(1.0, 3.0, (3, 5)) + 0.1
@@ -45,15 +57,21 @@ def _words() -> Words:
 
 @pytest.mark.parametrize("diagonal", [False, True])
 def test_gaussian_documents_are_at_the_optimum_of_the_reference(diagonal: bool) -> None:
-    """And the bound on E lse costs little: that of the exact one, by quadrature, is above by a few hundredths of a nat."""
+    """And the bound on E lse costs little: that of the exact one, by quadrature, is above by a few
+    hundredths of a nat.
+    """
     found = _solve(GaussianProportions(MU, SIGMA, diagonal))
     for d, n in enumerate(COUNTS):
         m, V, bound = reference.best_gaussian(n, BETA, MU, SIGMA, diagonal)
         precision = found.state.precision[d]
         np.testing.assert_allclose(found.state.mean[d], m, atol=1e-4)
-        np.testing.assert_allclose(np.diag(1.0 / precision) if diagonal else np.linalg.inv(precision), V, atol=1e-4)
+        np.testing.assert_allclose(
+            np.diag(1.0 / precision) if diagonal else np.linalg.inv(precision), V, atol=1e-4
+        )
         assert found.bounds[d] == pytest.approx(bound, abs=1e-7)  # (T5)
-        exact = reference.document_bound_gaussian(n, m, V, reference.expected_lse(m, V), BETA, MU, SIGMA)
+        exact = reference.document_bound_gaussian(
+            n, m, V, reference.expected_lse(m, V), BETA, MU, SIGMA
+        )
         assert 0.0 < exact - found.bounds[d] < 0.1
 
 
@@ -69,35 +87,56 @@ def test_gaussian_bound_is_a_bound() -> None:
 
 @pytest.mark.parametrize("diagonal", [False, True])
 def test_gradients_of_the_gaussian_bound(diagonal: bool, rng: np.random.Generator) -> None:
-    """(T6), by differences of the bound at fixed a: g in m but for the prior's part, and H / 2 in V."""
+    """(T6), by differences of the bound at fixed a: g in m but for the prior's part, and H / 2 in
+    V.
+    """
     family, prior = GaussianProportions(MU, SIGMA, diagonal), np.linalg.inv(SIGMA)
-    m, V, a, words = rng.standard_normal((3, 3)), 0.3 * SIGMA + 0.2 * np.eye(3), rng.dirichlet(np.ones(3), 3), _words()
+    m, V, a, words = (
+        rng.standard_normal((3, 3)),
+        0.3 * SIGMA + 0.2 * np.eye(3),
+        rng.dirichlet(np.ones(3), 3),
+        _words(),
+    )
     V = np.diag(np.diag(V)) if diagonal else V
 
     def at(shift_m: np.ndarray, shift_V: np.ndarray) -> GaussianEvaluation:
         precision = np.linalg.inv(V + shift_V)
         return family.evaluate(
-            words, GaussianState(m + shift_m, np.array(3 * [np.diag(precision) if diagonal else precision]), a)
+            words,
+            GaussianState(
+                m + shift_m, np.array(3 * [np.diag(precision) if diagonal else precision]), a
+            ),
         )
 
     now = at(0.0, 0.0)
     slope = now.gradient - (m - MU) @ prior
     for k, shift in enumerate(1e-5 * np.eye(3)):
-        np.testing.assert_allclose((at(shift, 0.0).bound - at(-shift, 0.0).bound) / 2e-5, slope[:, k], atol=1e-6)
+        np.testing.assert_allclose(
+            (at(shift, 0.0).bound - at(-shift, 0.0).bound) / 2e-5, slope[:, k], atol=1e-6
+        )
     for j, k in ((0, 0), (2, 2)) if diagonal else ((0, 0), (1, 2)):
         shift = np.zeros((3, 3))
         shift[j, k] = shift[k, j] = 1e-5
         curvature = now.curvature[:, k] if diagonal else now.curvature[:, j, k]
         expected = (1 if j == k else 2) * 0.5 * ((np.linalg.inv(V) - prior)[j, k] - curvature)
-        np.testing.assert_allclose((at(0.0, shift).bound - at(0.0, -shift).bound) / 2e-5, expected, atol=1e-5)
+        np.testing.assert_allclose(
+            (at(0.0, shift).bound - at(0.0, -shift).bound) / 2e-5, expected, atol=1e-5
+        )
 
 
 def test_bound_on_log_sum_exp(rng: np.random.Generator) -> None:
-    """It is that of the reference, above the exact value for any a, tighter for the best, and moves with a common shift."""
+    """It is that of the reference, above the exact value for any a, tighter for the best, and moves
+    with a common shift.
+    """
     m, a = rng.standard_normal((1, 3)), rng.dirichlet(np.ones(3), 1)
     exact, (value, _) = reference.expected_lse(m[0], SIGMA), tilted_bound(m, SIGMA[None], a)
-    assert value[0] == pytest.approx(reference.tilted_lse(m[0], SIGMA, a[0]), abs=1e-12) and value[0] > exact
-    best, softmax = tilted_bound(m, SIGMA[None], tilt := best_tilt(m, SIGMA[None], best_tilt(m, SIGMA[None], a)))
+    assert (
+        value[0] == pytest.approx(reference.tilted_lse(m[0], SIGMA, a[0]), abs=1e-12)
+        and value[0] > exact
+    )
+    best, softmax = tilted_bound(
+        m, SIGMA[None], tilt := best_tilt(m, SIGMA[None], best_tilt(m, SIGMA[None], a))
+    )
     np.testing.assert_allclose(softmax, tilt, atol=1e-3)
     assert exact < best[0] < value[0] and best[0] - exact < 0.1
     shifted, _ = tilted_bound(m + 2.0, SIGMA[None] + 5.0, tilt)
@@ -118,11 +157,15 @@ def test_dirichlet_documents_are_at_the_optimum_of_the_reference() -> None:
         )
         np.testing.assert_allclose(found.state.c[d], c, rtol=1e-3)
     now = family.evaluate(_words(), found.state)
-    np.testing.assert_allclose(now.pseudo_prior + now.expected, found.state.c, rtol=1e-5)  # (T9): it is an LDA document
+    np.testing.assert_allclose(
+        now.pseudo_prior + now.expected, found.state.c, rtol=1e-5
+    )  # (T9): it is an LDA document
 
 
 def test_steps_that_would_leave_the_dirichlet_family_are_shortened() -> None:
-    """A prior far off asks for negative concentrations on the way; the bound rises, and c stays above 0."""
+    """A prior far off asks for negative concentrations on the way; the bound rises, and c stays
+    above 0.
+    """
     family, words = LogisticDirichlet(np.array([4.0, -4.0]), 0.05 * np.eye(2)), _words()
     state = LogisticDirichletState(np.full((3, 3), 20.0))
     now = family.evaluate(words, state)
@@ -133,7 +176,11 @@ def test_steps_that_would_leave_the_dirichlet_family_are_shortened() -> None:
     for _ in range(30):
         state = family.converge(words, state, 0.0, 6)
         bounds.append(family.evaluate(words, state).bound)
-    assert (state.c > 0.0).all() and (np.diff(bounds, axis=0) >= 0.0).all() and (bounds[-1] > bounds[0] + 1.0).all()
+    assert (
+        (state.c > 0.0).all()
+        and (np.diff(bounds, axis=0) >= 0.0).all()
+        and (bounds[-1] > bounds[0] + 1.0).all()
+    )
 
 
 class Parabola(NamedTuple):
@@ -188,7 +235,10 @@ def test_bound_rises_and_topics_that_go_together_are_correlated(posterior: str) 
 @pytest.mark.parametrize("posterior", POSTERIORS)
 def test_float32_gives_the_same_bound(posterior: str) -> None:
     settings = {"posterior": posterior, "max_passes": 4, "tolerance": 0.0, "start_passes": 0}
-    fits = [CorrelatedTopicModel(3, **settings).fit(generated().astype(kind)) for kind in (np.float32, np.float64)]
+    fits = [
+        CorrelatedTopicModel(3, **settings).fit(generated().astype(kind))
+        for kind in (np.float32, np.float64)
+    ]
     assert fits[0].components_.dtype == fits[0].state_[0].dtype == np.float32
     np.testing.assert_allclose(*(one.history_["bound"] for one in fits), rtol=1e-4)
 
@@ -201,7 +251,10 @@ def test_wide_priors_and_long_documents_in_single_precision(learn: bool) -> None
     """The precision of q(eta_d) goes from 1e-4 to 1e4, more than single precision holds."""
     counts = 1000.0 * generated()
     settings = {**LONG, "prior_variance": 1e4, "learn_prior": learn}
-    fits = [CorrelatedTopicModel(10, **settings).fit(counts.astype(kind)) for kind in (np.float32, np.float64)]
+    fits = [
+        CorrelatedTopicModel(10, **settings).fit(counts.astype(kind))
+        for kind in (np.float32, np.float64)
+    ]
     assert [part.dtype.name for part in fits[0].state_] == ["float32", "float64", "float32"]
     np.testing.assert_allclose(fits[0].bound_, fits[1].bound_, rtol=1e-5)
     single, double = (one.transform(counts.astype(one.components_.dtype)) for one in fits)
@@ -214,7 +267,9 @@ def test_a_prior_that_is_lost_in_round_off_is_named(kind: type) -> None:
     with pytest.raises(
         NumericalError, match="precision of q.eta_d. is not .* Lower prior_variance.* prior_doc"
     ) as caught:
-        CorrelatedTopicModel(10, prior_variance=1e20, **LONG).fit((1000.0 * generated()).astype(kind))
+        CorrelatedTopicModel(10, prior_variance=1e20, **LONG).fit(
+            (1000.0 * generated()).astype(kind)
+        )
     assert caught.value.matrix == "precision of q(eta_d)"
 
 
@@ -236,12 +291,16 @@ def test_best_prior_of_the_documents_is_better_than_any_near_it() -> None:
 
 
 def test_a_prior_of_the_covariance_is_an_inverse_wishart() -> None:
-    """Its density is SciPy's, (T17), its mode is M, and the best covariance maximises the bound with it, (T16)."""
+    """Its density is SciPy's, (T17), its mode is M, and the best covariance maximises the bound
+    with it, (T16).
+    """
     prior = CovariancePrior(20.0, SIGMA)
     expected = invwishart(df=20.0 - 3 - 1, scale=20.0 * SIGMA)
     for Sigma in (SIGMA, np.eye(3), 5.0 * SIGMA + np.eye(3)):
         assert prior.log_density(Sigma) == pytest.approx(expected.logpdf(Sigma), rel=1e-12)
-    assert all(prior.log_density(scale * SIGMA) < prior.log_density(SIGMA) for scale in (0.98, 1.02))
+    assert all(
+        prior.log_density(scale * SIGMA) < prior.log_density(SIGMA) for scale in (0.98, 1.02)
+    )
     words = _words()
     for family in (
         GaussianProportions(MU, SIGMA, prior=prior),
@@ -251,24 +310,43 @@ def test_a_prior_of_the_covariance_is_an_inverse_wishart() -> None:
         state = family.converge(words, family.start(3, float), 1e-8, 50)
         best, free = family.learned(state), family._replace(prior=None).learned(state)
         top = best.evaluate(words, state).bound.sum() + best.log_prior
-        for direction in (best.Sigma, np.diag(np.arange(1.0, 1.0 + len(best.mu))), np.ones_like(best.Sigma)):
+        for direction in (
+            best.Sigma,
+            np.diag(np.arange(1.0, 1.0 + len(best.mu))),
+            np.ones_like(best.Sigma),
+        ):
             for step in (-0.02, 0.02):
                 near = best._replace(Sigma=best.Sigma + step * direction)
                 assert near.evaluate(words, state).bound.sum() + near.log_prior < top
         assert free.log_prior == 0.0
         np.testing.assert_allclose(best.scatter, free.Sigma, rtol=1e-12)
         twice = family.learned(state, 0.5).learned(state, 1.0)
-        np.testing.assert_allclose(twice.Sigma, best.Sigma, rtol=1e-12)  # a step of 1 forgets the one before
+        np.testing.assert_allclose(
+            twice.Sigma, best.Sigma, rtol=1e-12
+        )  # a step of 1 forgets the one before
         corpus = family.learned(state, 1.0, 3000)
-        np.testing.assert_allclose(corpus.Sigma, free.Sigma, rtol=0.01, atol=0.01)  # of many such documents
+        np.testing.assert_allclose(
+            corpus.Sigma, free.Sigma, rtol=0.01, atol=0.01
+        )  # of many such documents
 
 
 @pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("posterior", POSTERIORS)
-def test_the_bound_with_the_covariances_prior_rises_and_the_covariance_stays_near_it(posterior: str) -> None:
+def test_the_bound_with_the_covariances_prior_rises_and_the_covariance_stays_near_it(
+    posterior: str,
+) -> None:
     counts = generated(100, topics=3)
-    settings = {"posterior": posterior, "max_passes": 12, "tolerance": 0.0, "fresh_passes": 2, "start_passes": 3}
-    fits = {n: CorrelatedTopicModel(3, prior_documents=n, **settings).fit(counts) for n in (0.0, 100.0, 1e6)}
+    settings = {
+        "posterior": posterior,
+        "max_passes": 12,
+        "tolerance": 0.0,
+        "fresh_passes": 2,
+        "start_passes": 3,
+    }
+    fits = {
+        n: CorrelatedTopicModel(3, prior_documents=n, **settings).fit(counts)
+        for n in (0.0, 100.0, 1e6)
+    }
     for model in fits.values():
         assert np.all(np.diff(model.history_["bound"]) >= -1e-6)
     np.testing.assert_allclose(fits[1e6].covariance_, np.eye(len(fits[0.0].mean_)), atol=0.01)
@@ -276,15 +354,17 @@ def test_the_bound_with_the_covariances_prior_rises_and_the_covariance_stays_nea
     assert sizes[2] < sizes[1] < sizes[0]
     one = fits[100.0]
     assert one.score(counts) == pytest.approx(one.bound_, rel=5e-3)
-    stochastic = CorrelatedTopicModel(3, prior_documents=1e6, method="stochastic", batch_size=25, **settings).fit(
-        counts
-    )
+    stochastic = CorrelatedTopicModel(
+        3, prior_documents=1e6, method="stochastic", batch_size=25, **settings
+    ).fit(counts)
     np.testing.assert_allclose(stochastic.covariance_, np.eye(len(one.mean_)), atol=0.01)
 
 
 @pytest.mark.parametrize("value", [-1.0, 6, 5.9, np.nan, np.inf, "many", True])
 def test_a_prior_of_the_covariance_that_is_not_proper_is_refused(value: Any) -> None:
-    with pytest.raises(DataError, match="prior_documents=.* must be 0, .* or above 6, twice its size"):
+    with pytest.raises(
+        DataError, match="prior_documents=.* must be 0, .* or above 6, twice its size"
+    ):
         CorrelatedTopicModel(3, prior_documents=value).fit(COUNTS)
 
 
@@ -299,11 +379,15 @@ def test_stochastic_correlated_topics() -> None:
     counts = generated(100)
     settings = {"posterior": "dirichlet", "start": "random", "max_passes": 30}
     batch = CorrelatedTopicModel(3, **settings).fit(counts)
-    model = CorrelatedTopicModel(3, method="stochastic", batch_size=25, delay=1.0, **settings).fit(counts)
+    model = CorrelatedTopicModel(3, method="stochastic", batch_size=25, delay=1.0, **settings).fit(
+        counts
+    )
     assert model.score(counts) > 1.02 * batch.score(counts)
 
 
 def test_prior_without_correlations_is_not_learned_where_asked() -> None:
-    model = CorrelatedTopicModel(3, learn_prior=False, prior_variance=2.0, max_passes=2).fit(generated())
+    model = CorrelatedTopicModel(3, learn_prior=False, prior_variance=2.0, max_passes=2).fit(
+        generated()
+    )
     np.testing.assert_array_equal(model.covariance_, 2.0 * np.eye(3))
     assert not isinstance(model, LatentDirichletAllocation)

@@ -30,7 +30,9 @@ MODELS = [LatentDirichletAllocation(2, max_passes=5), CorrelatedTopicModel(2, ma
 
 @pytest.mark.parametrize("model", MODELS, ids=lambda model: type(model).__name__)
 def test_pipelines_from_text_to_classes(model) -> None:
-    pipeline = make_pipeline(CountVectorizer(), clone(model), LogisticRegression(C=100.0)).fit(TEXTS, KIND)
+    pipeline = make_pipeline(CountVectorizer(), clone(model), LogisticRegression(C=100.0)).fit(
+        TEXTS, KIND
+    )
     assert list(pipeline.predict(["dog dog cat dog cat", "bond stock bond bond"])) == [0, 1]
     fitted = pipeline[1]
     check_is_fitted(fitted)
@@ -43,18 +45,25 @@ def test_pipelines_from_text_to_classes(model) -> None:
 
 def test_a_search_chooses_by_the_bound() -> None:
     counts = CountVectorizer().fit_transform(TEXTS)
-    search = GridSearchCV(LatentDirichletAllocation(max_passes=3), {"num_topics": [1, 2]}, cv=2, error_score="raise")
+    search = GridSearchCV(
+        LatentDirichletAllocation(max_passes=3), {"num_topics": [1, 2]}, cv=2, error_score="raise"
+    )
     search.fit(counts)
     assert search.best_params_["num_topics"] in (1, 2)
     assert np.all(np.isfinite(search.cv_results_["mean_test_score"]))
     inside = make_pipeline(LatentDirichletAllocation(max_passes=3))
     grid = {"latentdirichletallocation__num_topics": [1, 2]}
-    assert GridSearchCV(inside, grid, cv=2, error_score="raise").fit(counts).best_score_ == search.best_score_
+    assert (
+        GridSearchCV(inside, grid, cv=2, error_score="raise").fit(counts).best_score_
+        == search.best_score_
+    )
 
 
 def test_tags_say_what_it_takes() -> None:
     tags = get_tags(MODELS[0])
-    assert tags.input_tags.sparse and tags.input_tags.positive_only and not tags.target_tags.required
+    assert (
+        tags.input_tags.sparse and tags.input_tags.positive_only and not tags.target_tags.required
+    )
     assert tags.estimator_type is None
 
 

@@ -1,4 +1,6 @@
-"""Latent Dirichlet allocation against the reference that stores phi, and against the exact evidence."""
+"""Latent Dirichlet allocation against the reference that stores phi, and against the exact
+evidence.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ def _step(n: np.ndarray, gamma: np.ndarray, lam: np.ndarray, alpha: np.ndarray, 
     counts = sp.csr_matrix(n)
     blocks = split_into_blocks(counts, len(lam))
     state, limits = DirichletState(gamma), Limits(0.0, steps)
-    return local_step(counts, blocks, topic_weights(lam), DirichletProportions(alpha), state, limits)
+    return local_step(
+        counts, blocks, topic_weights(lam), DirichletProportions(alpha), state, limits
+    )
 
 
 def test_one_pass_is_that_of_the_reference(rng: np.random.Generator) -> None:
@@ -40,12 +44,18 @@ def test_one_pass_is_that_of_the_reference(rng: np.random.Generator) -> None:
     expected = reference.gammas(n, reference.phis(n, gamma, lam), alpha)  # (T2)
     np.testing.assert_allclose(local.state.gamma, expected, rtol=1e-12)
     phi = reference.phis(n, expected, lam)
-    np.testing.assert_allclose(ETA + local.statistics, reference.lambdas(n, phi, ETA), rtol=1e-12)  # (T2)
+    np.testing.assert_allclose(
+        ETA + local.statistics, reference.lambdas(n, phi, ETA), rtol=1e-12
+    )  # (T2)
     bound = local.bounds.sum() + minus_kl(ETA, lam).sum()
-    assert bound == pytest.approx(reference.bound(n, phi, expected, lam, alpha, ETA), rel=1e-13)  # (T3)
+    assert bound == pytest.approx(
+        reference.bound(n, phi, expected, lam, alpha, ETA), rel=1e-13
+    )  # (T3)
 
 
-def test_blocks_of_any_size_hold_every_document_once(monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator) -> None:
+def test_blocks_of_any_size_hold_every_document_once(
+    monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
+) -> None:
     counts = generated()
     gamma, lam = rng.gamma(1.0, 1.0, (60, 3)), rng.gamma(1.0, 1.0, (3, 30))
     whole = _step(counts, gamma, lam, np.ones(3), steps=50)
@@ -60,27 +70,44 @@ def test_blocks_of_any_size_hold_every_document_once(monkeypatch: pytest.MonkeyP
 def test_bound_rises_and_is_below_the_evidence(start: str) -> None:
     n = tiny()
     evidence = reference.log_evidence(n, ALPHA, ETA)
-    settings = {"doc_prior": ALPHA, "topic_prior": ETA, "tolerance": 0.0, "max_passes": 60, "start": start}
+    settings = {
+        "doc_prior": ALPHA,
+        "topic_prior": ETA,
+        "tolerance": 0.0,
+        "max_passes": 60,
+        "start": start,
+    }
     model = LatentDirichletAllocation(2, **settings, fresh_passes=5, local_tolerance=0.0).fit(n)
     bounds = model.history_["bound"]
     assert np.all(np.diff(bounds) >= -1e-12) and bounds[-1] <= evidence
     gamma, lam = model.state_.gamma, model.components_
     phi = reference.phis(n, gamma, lam)
     assert model.bound_ == pytest.approx(reference.bound(n, phi, gamma, lam, ALPHA, ETA), abs=1e-10)
-    np.testing.assert_allclose(reference.lambdas(n, phi, ETA), lam, atol=1e-5)  # a fixed point of (T2)
+    np.testing.assert_allclose(
+        reference.lambdas(n, phi, ETA), lam, atol=1e-5
+    )  # a fixed point of (T2)
 
 
 def test_a_fresh_start_never_loses(rng: np.random.Generator) -> None:
     """Each document takes the better of two states."""
     counts, lam = generated(), rng.gamma(1.0, 1.0, (3, 30))
-    blocks, topics, family = split_into_blocks(counts, 3), topic_weights(lam), DirichletProportions(np.ones(3))
+    blocks, topics, family = (
+        split_into_blocks(counts, 3),
+        topic_weights(lam),
+        DirichletProportions(np.ones(3)),
+    )
     states = [DirichletState(rng.gamma(1.0, 20.0, (60, 3)) + 0.1) for _ in range(2)]
     settings = (counts, blocks, topics, family)
-    alone = [local_step(*settings, state, Limits(0.0, steps)).bounds for state, steps in zip(states, (1, 0))]
+    alone = [
+        local_step(*settings, state, Limits(0.0, steps)).bounds
+        for state, steps in zip(states, (1, 0))
+    ]
     both = local_step(*settings, states[0], Limits(0.0, 1), states[1])
     assert (alone[0] > alone[1]).any() and (alone[0] < alone[1]).any()
     np.testing.assert_allclose(both.bounds, np.maximum(*alone), rtol=1e-12)
-    np.testing.assert_allclose(_step(counts, both.state.gamma, lam, np.ones(3), 0).bounds, both.bounds, rtol=1e-12)
+    np.testing.assert_allclose(
+        _step(counts, both.state.gamma, lam, np.ones(3), 0).bounds, both.bounds, rtol=1e-12
+    )
 
 
 def test_fresh_starts_fall_back_to_the_former_state(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -113,14 +140,18 @@ def test_bound_rises_while_priors_are_learned(learn: str) -> None:
 def test_float32_gives_the_same_bound() -> None:
     counts = generated()
     model = LatentDirichletAllocation(3, max_passes=5, tolerance=0.0).fit(counts)
-    single = LatentDirichletAllocation(3, max_passes=5, tolerance=0.0).fit(counts.astype(np.float32))
+    single = LatentDirichletAllocation(3, max_passes=5, tolerance=0.0).fit(
+        counts.astype(np.float32)
+    )
     assert single.components_.dtype == single.state_.gamma.dtype == np.float32
     np.testing.assert_allclose(single.history_["bound"], model.history_["bound"], rtol=1e-5)
 
 
 def test_tiny_priors_leave_no_word_without_a_topic() -> None:
     counts = generated(20)
-    model = LatentDirichletAllocation(3, doc_prior=1e-4, topic_prior=1e-4, max_passes=5, tolerance=0.0).fit(counts)
+    model = LatentDirichletAllocation(
+        3, doc_prior=1e-4, topic_prior=1e-4, max_passes=5, tolerance=0.0
+    ).fit(counts)
     assert np.isfinite(model.bound_)
     np.testing.assert_allclose(model.components_.sum(), counts.sum() + 3 * 30 * 1e-4, rtol=1e-9)
     assert np.isfinite(model.perplexity(counts))
@@ -129,8 +160,16 @@ def test_tiny_priors_leave_no_word_without_a_topic() -> None:
 def test_stochastic_step_is_that_of_the_reference(rng: np.random.Generator) -> None:
     """`partial_fit` moves lambda by (T4); with rho = 1 and all documents it is a batch step."""
     n = generated(8, 9, length=15).toarray()
-    settings = {"doc_prior": 0.3, "topic_prior": ETA, "num_documents": 8, "start": "random", "local_tolerance": 0.0}
-    model = LatentDirichletAllocation(2, **settings, delay=3.0, forgetting_rate=0.8, max_local_steps=30)
+    settings = {
+        "doc_prior": 0.3,
+        "topic_prior": ETA,
+        "num_documents": 8,
+        "start": "random",
+        "local_tolerance": 0.0,
+    }
+    model = LatentDirichletAllocation(
+        2, **settings, delay=3.0, forgetting_rate=0.8, max_local_steps=30
+    )
     batch = [1, 4, 6]
     model.partial_fit(n[batch])
     start = np.random.default_rng(0).gamma(100.0, 0.01, (2, 9))
@@ -160,23 +199,32 @@ def test_stochastic_fit_comes_near_the_batch_bound() -> None:
 
 
 def test_score_and_perplexity(rng: np.random.Generator) -> None:
-    """The score of the training documents is the bound; held-out words are scored as the formula says."""
+    """The score of the training documents is the bound; held-out words are scored as the formula
+    says.
+    """
     counts = generated(200)
     observed, held = split_words(counts, seed=1)
     assert (observed + held != counts).nnz == 0 and 0.45 < observed.sum() / counts.sum() < 0.55
     model = LatentDirichletAllocation(3, max_passes=50).fit(observed)
     assert model.score(observed) == pytest.approx(model.bound_, rel=1e-4)
-    assert model.perplexity(observed) == pytest.approx(np.exp(-model.score(observed) / observed.sum()))
+    assert model.perplexity(observed) == pytest.approx(
+        np.exp(-model.score(observed) / observed.sum())
+    )
     chances = model.transform(observed) @ model.topics_
     expected = np.exp(-(held.toarray() * np.log(chances)).sum() / held.sum())
     assert model.perplexity(observed, held) == pytest.approx(expected, rel=1e-12)
     shares = np.asarray(counts.sum(0))[0] / counts.sum()
-    assert model.perplexity(observed, held) < np.exp(-(held.data * np.log(shares[held.indices])).sum() / held.sum())
+    assert model.perplexity(observed, held) < np.exp(
+        -(held.data * np.log(shares[held.indices])).sum() / held.sum()
+    )
 
 
 def test_same_seed_same_topics_and_generators_are_left_alone() -> None:
     counts, before = generated(), np.random.get_state()[1].copy()  # noqa: NPY002
-    fits = [LatentDirichletAllocation(3, max_passes=3, seed=s).fit(counts).components_ for s in (1, 1, 2)]
+    fits = [
+        LatentDirichletAllocation(3, max_passes=3, seed=s).fit(counts).components_
+        for s in (1, 1, 2)
+    ]
     np.testing.assert_array_equal(fits[0], fits[1])
     assert np.abs(fits[0] - fits[2]).max() > 0.1
     assert (np.random.get_state()[1] == before).all()  # noqa: NPY002
@@ -195,7 +243,9 @@ def test_priors_by_newton_are_where_the_gradient_is_zero(rng: np.random.Generato
 def test_fisher_solve_inverts_the_fisher_matrix(rng: np.random.Generator) -> None:
     c, g = rng.gamma(1.0, 1.0, (2, 4)) + 0.1, rng.standard_normal((2, 4))
     for row, target, x in zip(c, g, fisher_solve(c, g)):
-        np.testing.assert_allclose((np.diag(polygamma(1, row)) - polygamma(1, row.sum())) @ x, target, rtol=1e-10)
+        np.testing.assert_allclose(
+            (np.diag(polygamma(1, row)) - polygamma(1, row.sum())) @ x, target, rtol=1e-10
+        )
 
 
 def test_scaled_exp_never_vanishes() -> None:

@@ -1,4 +1,6 @@
-"""What topic models refuse, before any work and with the former fit untouched; and the conventions of scikit-learn."""
+"""What topic models refuse, before any work and with the former fit untouched; and the conventions
+of scikit-learn.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,10 @@ def _with(row: int, column: Any, value: float) -> np.ndarray:
 
 
 BAD_COUNTS = {
-    "no words": (_with(3, slice(None), 0.0), r"1 documents \(rows\) of X have no words, the first is row 3; drop them"),
+    "no words": (
+        _with(3, slice(None), 0.0),
+        r"1 documents \(rows\) of X have no words, the first is row 3; drop them",
+    ),
     "negative": (_with(0, 1, -2.0), r"X has negative counts \(least -2\)"),
     "NaN": (_with(0, 1, np.nan), "X has counts that are NaN or infinite"),
     "one document": (COUNTS[0], r"X has shape \(8,\); it must be a matrix \[documents, words\]"),
@@ -40,10 +45,18 @@ BAD_SETTINGS = {
     "forgetting_rate": (0.5, DataError, r"forgetting_rate=0.5 must be a number in \(0.5, 1\]"),
     "tolerance": (np.nan, DataError, "tolerance=nan"),
     "local_tolerance": ("small", DataError, "local_tolerance='small'"),
-    "method": ("online", UnknownOptionError, "method='online' is not known; use one of 'batch', 'stochastic'"),
+    "method": (
+        "online",
+        UnknownOptionError,
+        "method='online' is not known; use one of 'batch', 'stochastic'",
+    ),
     "start": ("kmeans", UnknownOptionError, "start='kmeans' is not known"),
     "learn_doc_prior": ("yes", UnknownOptionError, "learn_doc_prior='yes'"),
-    "doc_prior": ([0.1, 0.2], DataError, r"doc_prior has shape \(2,\); it must be a number or have shape \(3,\)"),
+    "doc_prior": (
+        [0.1, 0.2],
+        DataError,
+        r"doc_prior has shape \(2,\); it must be a number or have shape \(3,\)",
+    ),
     "topic_prior": (0.0, DataError, "topic_prior must be finite and above 0"),
 }
 BAD_CORRELATED = {
@@ -67,7 +80,8 @@ def test_bad_counts_are_refused_and_the_fit_stays(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "kind, table", [(LatentDirichletAllocation, BAD_SETTINGS), (CorrelatedTopicModel, BAD_CORRELATED)]
+    "kind, table",
+    [(LatentDirichletAllocation, BAD_SETTINGS), (CorrelatedTopicModel, BAD_CORRELATED)],
 )
 def test_bad_settings_are_refused_and_the_fit_stays(kind: type, table: dict) -> None:
     model = kind(3, max_passes=1).fit(COUNTS)
@@ -88,7 +102,9 @@ def test_other_vocabularies_and_other_documents_are_refused() -> None:
         model.transform(COUNTS)
     model.fit(COUNTS)
     for verb in (model.partial_fit, model.transform, model.score):
-        with pytest.raises(DataError, match=r"X has 7 words \(columns\) and the topics were fitted on 8"):
+        with pytest.raises(
+            DataError, match=r"X has 7 words \(columns\) and the topics were fitted on 8"
+        ):
             verb(COUNTS[:, :7] + 1.0)
     with pytest.raises(DataError, match="held_out has 5 documents"):
         model.perplexity(COUNTS, COUNTS[:5])
@@ -130,7 +146,9 @@ def test_parameters_as_in_scikit_learn(kind: type) -> None:
     other = base.clone(model)
     assert type(other) is kind and other is not model and other.get_params() == model.get_params()
     assert model.set_params(num_topics=2).get_params()["num_topics"] == 2
-    with pytest.raises(UnknownOptionError, match=r"\['n_components'\] are not arguments of .*; it has num_topics"):
+    with pytest.raises(
+        UnknownOptionError, match=r"\['n_components'\] are not arguments of .*; it has num_topics"
+    ):
         model.set_params(n_components=3)
     theta = model.set_params(max_passes=2).fit_transform(COUNTS)
     assert theta.shape == (20, 2) and repr(model).startswith(f"{kind.__name__}(num_topics=2")
@@ -139,5 +157,7 @@ def test_parameters_as_in_scikit_learn(kind: type) -> None:
 def test_progress_is_shown_where_asked(capsys: pytest.CaptureFixture) -> None:
     LatentDirichletAllocation(2, max_passes=2).fit(COUNTS)
     assert capsys.readouterr().err == ""
-    LatentDirichletAllocation(2, max_passes=2, tolerance=0.0, fresh_passes=0, progress=True).fit(COUNTS)
+    LatentDirichletAllocation(2, max_passes=2, tolerance=0.0, fresh_passes=0, progress=True).fit(
+        COUNTS
+    )
     assert "2/2" in capsys.readouterr().err

@@ -1,4 +1,6 @@
-"""A clock that only training steps and solves move: runs with a limit of seconds that do not depend on the machine."""
+"""A clock that only training steps and solves move: runs with a limit of seconds that do not depend
+on the machine.
+"""
 
 from __future__ import annotations
 
@@ -15,16 +17,22 @@ from gpflow_decoupled.training.steps import StepSizes
 
 
 class Clock:
-    """Replaces `time.perf_counter`; every step of a run with a mean on all data takes the same time.
+    """Replaces `time.perf_counter`; every step of a run with a mean on all data takes the same
+    time.
 
     :param patch: undoes it.
     :param step: seconds of a training step.
-    :param product: seconds of a product with K in the plan, and of what a solve takes beside its products.
-    :param evaluation: seconds of an evaluation of the collapsed bound in the plan; it is never climbed if that is infinite.
-    """
+    :param product: seconds of a product with K in the plan, and of what a solve takes beside its
+        products.
+    :param evaluation: seconds of an evaluation of the collapsed bound in the plan; it is never
+    climbed if that is infinite."""
 
     def __init__(
-        self, patch: pytest.MonkeyPatch, step: float, product: float = 1e-9, evaluation: float = float("inf")
+        self,
+        patch: pytest.MonkeyPatch,
+        step: float,
+        product: float = 1e-9,
+        evaluation: float = float("inf"),
     ) -> None:
         self.now = 0.0
         sizes = data_mean.DataMeanStep.set_step_sizes

@@ -1,4 +1,6 @@
-"""Two runs with checkpoints, one inside the other, that this process does not survive: for `test_checkpoints`."""
+"""Two runs with checkpoints, one inside the other, that this process does not survive: for
+`test_checkpoints`.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,13 @@ def run(kind: str, folder: Path | None, callback: Any = None) -> np.ndarray:
         tf.random.set_seed(0)  # the global seed enters that of a shuffled dataset
         data = tf.data.Dataset.from_tensor_slices(data).shuffle(60, seed=1).batch(25)
     model = orthogonal(num_data=60, mean_subsample=4)
-    options = {"steps": STEPS, "refresh_every": 4, "report_every": KILLED_AT, "progress": False, "compile": False}
+    options = {
+        "steps": STEPS,
+        "refresh_every": 4,
+        "report_every": KILLED_AT,
+        "progress": False,
+        "compile": False,
+    }
     if kind == "arrays":
         options["batch_size"] = 25
     if folder is not None:
@@ -38,12 +46,16 @@ def run(kind: str, folder: Path | None, callback: Any = None) -> np.ndarray:
 
 
 def main(action: str, folder: Path) -> None:
-    """ "start": both runs, killed in the middle of the inner one. "resume": both, to the end, traces into the folder."""
+    """ "start": both runs, killed in the middle of the inner one. "resume": both, to the end,
+    traces into the folder.
+    """
     if action == "start":
         kill = lambda *_: os.kill(os.getpid(), signal.SIGKILL)  # noqa: E731
         run("arrays", folder, lambda *_: run("dataset", folder, kill))
     else:
-        np.savez(folder / "traces.npz", **{kind: run(kind, folder) for kind in ("arrays", "dataset")})
+        np.savez(
+            folder / "traces.npz", **{kind: run(kind, folder) for kind in ("arrays", "dataset")}
+        )
 
 
 if __name__ == "__main__":

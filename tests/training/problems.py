@@ -44,7 +44,9 @@ MODELS: dict[str, Callable[..., Any]] = {
     "SOLVEGP": lambda **options: SOLVEGP(*parts(), GAMMA, BETA, **options),
     "BasisGP": lambda **options: BasisGP(*parts(), CoupledBasis(BETA), **options),
     "SVGP": lambda **options: gpflow.models.SVGP(*parts(), BETA, **options),
-    "SVGP not whitened": lambda **options: gpflow.models.SVGP(*parts(), BETA, whiten=False, **options),
+    "SVGP not whitened": lambda **options: gpflow.models.SVGP(
+        *parts(), BETA, whiten=False, **options
+    ),
 }
 
 
@@ -52,7 +54,12 @@ _OBJECTS: dict[str, tuple[type, dict[str, str]]] = {
     "schedule": (Schedule, {name: name for name in ("ramp_steps", "anneal", "refresh_every")}),
     "evaluation": (
         Evaluation,
-        {"evaluation": "data", "evaluate_every": "every", "patience": "patience", "restore_best": "restore_best"},
+        {
+            "evaluation": "data",
+            "evaluate_every": "every",
+            "patience": "patience",
+            "restore_best": "restore_best",
+        },
     ),
     "checkpoint": (Checkpoints, {"checkpoint": "folder", "checkpoint_every": "every"}),
     "callbacks": (Callbacks, {"callbacks": "functions", "report_every": "every"}),
@@ -62,10 +69,16 @@ _OBJECTS: dict[str, tuple[type, dict[str, str]]] = {
 
 
 def grouped(**flat: Any) -> dict[str, Any]:
-    """Options of `fit` from one flat list, so that tests may change one field of an object and leave the others."""
+    """Options of `fit` from one flat list, so that tests may change one field of an object and
+    leave the others.
+    """
     options = dict(flat)
     for name, (kind, fields) in _OBJECTS.items():
-        found = {field: options.pop(flat_name) for flat_name, field in fields.items() if flat_name in options}
+        found = {
+            field: options.pop(flat_name)
+            for flat_name, field in fields.items()
+            if flat_name in options
+        }
         if found:
             options[name] = kind(**found)
     return options
@@ -80,11 +93,15 @@ def values(model: Any) -> dict[str, np.ndarray]:
 def unchanged(before: dict[str, np.ndarray], model: Any) -> bool:
     """Whether every Parameter has, bit by bit, the value it had."""
     after = values(model)
-    return before.keys() == after.keys() and all(np.array_equal(before[name], after[name]) for name in before)
+    return before.keys() == after.keys() and all(
+        np.array_equal(before[name], after[name]) for name in before
+    )
 
 
 def slope(model: GPModel, bound: Callable[[], float], direction: list[np.ndarray]) -> float:
-    """The derivative of a bound along `direction`, one array a trainable variable, by central differences."""
+    """The derivative of a bound along `direction`, one array a trainable variable, by central
+    differences.
+    """
     start, found = [v.numpy() for v in model.trainable_variables], []
     for step in (1e-5, -1e-5):
         for v, s, d in zip(model.trainable_variables, start, direction):

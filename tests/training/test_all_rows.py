@@ -40,15 +40,19 @@ def _fit(model: GPModel, data: Any = None, **options: Any) -> FitResult:
 
 
 def test_it_ends_at_a_maximum_of_the_bound_that_is_below_the_evidence() -> None:
-    """A quarter of the steps are on minibatches; q(u) is the best one, and no hyperparameter has a gradient that matters."""
+    """A quarter of the steps are on minibatches; q(u) is the best one, and no hyperparameter has a
+    gradient that matters.
+    """
     model = _model()
     result = _fit(model)
     assert result.steps == STEPS // 4 + 1
     bound = float(model.elbo((X, Y)))
-    assert result.elbo == pytest.approx(bound, rel=1e-9) and result.history["elbo"][-1] == pytest.approx(
-        bound, rel=1e-9
+    assert result.elbo == pytest.approx(bound, rel=1e-9) and result.history["elbo"][
+        -1
+    ] == pytest.approx(bound, rel=1e-9)
+    assert bound == pytest.approx(float(collapsed_elbo(model, (X, Y))), rel=1e-9), (
+        "q(u) is the best one"
     )
-    assert bound == pytest.approx(float(collapsed_elbo(model, (X, Y))), rel=1e-9), "q(u) is the best one"
     noise = model.likelihood.variance.numpy()
     exact = gpflow.models.GPR((X, Y), model.kernel, noise_variance=noise)
     assert bound <= float(exact.log_marginal_likelihood())
@@ -63,7 +67,9 @@ def test_it_ends_above_adam_and_where_sgpr_finds_nothing_better() -> None:
     model, by_adam = _model(), _model()
     bound = _fit(model).elbo
     assert bound > _fit(by_adam, optimizer=None).elbo + 0.1
-    peer = gpflow.models.SGPR((X, Y), model.kernel, model.basis.beta, noise_variance=model.likelihood.variance.numpy())
+    peer = gpflow.models.SGPR(
+        (X, Y), model.kernel, model.basis.beta, noise_variance=model.likelihood.variance.numpy()
+    )
     assert float(peer.elbo()) == pytest.approx(bound, abs=1e-3)
     gpflow.optimizers.Scipy().minimize(peer.training_loss, peer.trainable_variables)
     assert float(peer.elbo()) <= bound + 0.05
@@ -71,11 +77,23 @@ def test_it_ends_above_adam_and_where_sgpr_finds_nothing_better() -> None:
 
 @pytest.mark.costly(keep=1)
 @pytest.mark.parametrize(
-    "kind", ["ODVGP", "SVGP", "SOLVEGP", "HDVGP", "DVGP coupled", "DVGP inverse", "SVGP not whitened", "outputs"]
+    "kind",
+    [
+        "ODVGP",
+        "SVGP",
+        "SOLVEGP",
+        "HDVGP",
+        "DVGP coupled",
+        "DVGP inverse",
+        "SVGP not whitened",
+        "outputs",
+    ],
 )
 def test_every_model_with_a_closed_form(kind: str) -> None:
     data = (X, np.hstack([Y, 1.0 - Y])) if kind == "outputs" else (X, Y)
-    model = BasisGP(*parts(), gd.bases.CoupledBasis(BETA, 2)) if kind == "outputs" else MODELS[kind]()
+    model = (
+        BasisGP(*parts(), gd.bases.CoupledBasis(BETA, 2)) if kind == "outputs" else MODELS[kind]()
+    )
     result = _fit(model, data)
     assert result.elbo == pytest.approx(float(model.elbo(data)), rel=1e-6)
     assert result.elbo == pytest.approx(float(collapsed_elbo(model, data)), rel=1e-6)
@@ -88,7 +106,9 @@ def test_what_is_not_trainable_stays() -> None:
     gpflow.set_trainable(model.basis.beta, False)
     before = values(model)
     _fit(model)
-    moved = {name for name, value in values(model).items() if not np.array_equal(value, before[name])}
+    moved = {
+        name for name, value in values(model).items() if not np.array_equal(value, before[name])
+    }
     assert moved == {".basis.q_mu", ".basis.q_sqrt", ".kernel.variance", ".kernel.lengthscales"}
 
 
@@ -98,7 +118,11 @@ def test_with_q_alone_it_ends_at_the_optimum() -> None:
         gpflow.set_trainable(part, False)
     expected = float(collapsed_elbo(model, (X, Y)))
     result = _fit(model, steps=8)
-    assert result.elbo == pytest.approx(expected, rel=1e-9) and result.converged and result.reason == "converged"
+    assert (
+        result.elbo == pytest.approx(expected, rel=1e-9)
+        and result.converged
+        and result.reason == "converged"
+    )
 
 
 def _set_untrainable(model: BasisGP) -> BasisGP:
@@ -134,7 +158,12 @@ REFUSED: dict[str, tuple[Callable[[], GPModel], Any, type[Exception], str]] = {
         "needs all rows in memory",
     ),
     "q held": (lambda: _set_untrainable(_model()), (X, Y), DataError, "sets q in closed form"),
-    "all data": (lambda: ODVGP(*parts(), "data", BETA), (X, Y), UnknownOptionError, "climbs all rows anyway"),
+    "all data": (
+        lambda: ODVGP(*parts(), "data", BETA),
+        (X, Y),
+        UnknownOptionError,
+        "climbs all rows anyway",
+    ),
     "sites": (lambda: CVIGP((X, Y), *parts()), None, DataError, "optimizer is a str"),
     "NaN": (_model, (X, np.where(Y > 0.9, np.nan, Y)), DataError, r"Y\[18, 0\] is nan"),
 }
@@ -168,7 +197,9 @@ def test_rows_that_do_not_fit_into_memory_are_refused(monkeypatch: pytest.Monkey
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """The time in seconds, which every step moves by a tenth of one: what `time.perf_counter` returns."""
+    """The time in seconds, which every step moves by a tenth of one: what `time.perf_counter`
+    returns.
+    """
     now, sizes = [0.0], AllRowsStep.set_step_sizes
 
     def later(step: AllRowsStep, of_step: StepSizes) -> None:
@@ -180,8 +211,12 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return now
 
 
-def test_a_limit_of_seconds_is_the_deadline(monkeypatch: pytest.MonkeyPatch, clock: list[float]) -> None:
-    """What is left of the limit after the steps; a limit of steps stands for as many passes, and 30 at least."""
+def test_a_limit_of_seconds_is_the_deadline(
+    monkeypatch: pytest.MonkeyPatch, clock: list[float]
+) -> None:
+    """What is left of the limit after the steps; a limit of steps stands for as many passes, and 30
+    at least.
+    """
     taken: list[tuple[int, float]] = []
     run = CollapsedClimb.run
 
@@ -201,7 +236,9 @@ def test_a_limit_of_seconds_is_the_deadline(monkeypatch: pytest.MonkeyPatch, clo
     assert taken[2][0] == 30
 
 
-def test_time_that_is_up_ends_the_climb(monkeypatch: pytest.MonkeyPatch, clock: list[float]) -> None:
+def test_time_that_is_up_ends_the_climb(
+    monkeypatch: pytest.MonkeyPatch, clock: list[float]
+) -> None:
     """After the iteration in which the deadline passes."""
     run, evaluations = CollapsedClimb.run, list[int]()
 
@@ -219,16 +256,22 @@ def test_time_that_is_up_ends_the_climb(monkeypatch: pytest.MonkeyPatch, clock: 
 def test_time_that_is_up_before_the_climb_leaves_the_best_q_and_is_said() -> None:
     """A limit that one step exceeds; a resumed run with a longer limit climbs."""
     model = _model()
-    with pytest.warns(UserWarning, match=r"ended before L-BFGS on all rows began.*raise the limit") as warned:
+    with pytest.warns(
+        UserWarning, match=r"ended before L-BFGS on all rows began.*raise the limit"
+    ) as warned:
         result = _fit(model, steps=None, seconds=1e-6)
     assert warned[0].filename == __file__
     assert (result.steps, result.reason, result.converged) == (1, "time is up", False)
     assert result.elbo == pytest.approx(float(model.elbo((X, Y))), rel=1e-9)
-    assert result.elbo == pytest.approx(float(collapsed_elbo(model, (X, Y))), rel=1e-9), "q(u) is the best one"
+    assert result.elbo == pytest.approx(float(collapsed_elbo(model, (X, Y))), rel=1e-9), (
+        "q(u) is the best one"
+    )
 
 
 def test_a_run_that_ended_before_the_climb_goes_on_to_it(tmp_path: Path) -> None:
-    """Steps on minibatches forget that q(u) was the best one, so that an interrupt among them reports their own bounds."""
+    """Steps on minibatches forget that q(u) was the best one, so that an interrupt among them
+    reports their own bounds.
+    """
     saved = {"checkpoint": gd.training.Checkpoints(tmp_path, every=1)}
     with pytest.warns(UserWarning, match="ended before L-BFGS"):
         _fit(MODELS["ODVGP"](mean_subsample=3), steps=None, seconds=1e-6, **saved)
@@ -267,7 +310,9 @@ def test_a_single_step_is_the_climb() -> None:
 
 def test_a_sampled_norm_leaves_the_bound_of_the_result_exact() -> None:
     model = MODELS["ODVGP"](mean_subsample=3)
-    assert _fit(model, steps=8).elbo == pytest.approx(float(collapsed_elbo(model, (X, Y))), rel=1e-9)
+    assert _fit(model, steps=8).elbo == pytest.approx(
+        float(collapsed_elbo(model, (X, Y))), rel=1e-9
+    )
 
 
 def test_an_interrupt_keeps_what_it_has_found(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -285,7 +330,9 @@ def test_an_interrupt_keeps_what_it_has_found(monkeypatch: pytest.MonkeyPatch) -
 @pytest.mark.parametrize("stop", [6, 11])
 def test_a_run_that_is_resumed_climbs_once(stop: int, tmp_path: Path) -> None:
     saved = {"checkpoint": gd.training.Checkpoints(tmp_path, every=1)}
-    first = _fit(_model(), callbacks=gd.training.Callbacks([interrupt_after(stop)], every=1), **saved)
+    first = _fit(
+        _model(), callbacks=gd.training.Callbacks([interrupt_after(stop)], every=1), **saved
+    )
     assert first.steps == stop
     model, expected = _model(), _model()
     second, whole = _fit(model, **saved), _fit(expected)
@@ -295,24 +342,32 @@ def test_a_run_that_is_resumed_climbs_once(stop: int, tmp_path: Path) -> None:
         np.testing.assert_allclose(values(model)[name], value, rtol=1e-5, atol=1e-7, err_msg=name)
 
 
-def _no_number(basis: gd.bases.CoupledBasis, kernel: gpflow.kernels.Kernel, data: gd.bases.Regression) -> tf.Tensor:
+def _no_number(
+    basis: gd.bases.CoupledBasis, kernel: gpflow.kernels.Kernel, data: gd.bases.Regression
+) -> tf.Tensor:
     return tf.constant(np.nan, tf.float64)
 
 
-def test_a_bound_that_is_not_finite_restores_the_parameters(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bound_that_is_not_finite_restores_the_parameters(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     model = _model()
     before = values(model)
     monkeypatch.setattr(gd.bases.CoupledBasis, "collapsed_elbo", _no_number)
     with pytest.raises(NumericalError, match="bound at the start is not finite") as caught:
         _fit(model, steps=4)
     assert caught.value.result.steps == 1
-    assert all(np.array_equal(value, before[name]) for name, value in values(model).items()), "a bound was sound there"
+    assert all(np.array_equal(value, before[name]) for name, value in values(model).items()), (
+        "a bound was sound there"
+    )
 
 
 @pytest.mark.parametrize("compile", [True, False])
 @pytest.mark.parametrize("covariance", ["inverse", "coupled"])
 def test_a_trial_without_a_bound_is_no_error(covariance: str, compile: bool) -> None:
-    """L-BFGS turns back where a trial has no Cholesky factor: the bound there is not a number, in a graph or eagerly."""
+    """L-BFGS turns back where a trial has no Cholesky factor: the bound there is not a number, in a
+    graph or eagerly.
+    """
 
     class Indefinite(gpflow.kernels.SquaredExponential):
         def K_r2(self, r2: tf.Tensor) -> tf.Tensor:
@@ -320,14 +375,19 @@ def test_a_trial_without_a_bound_is_no_error(covariance: str, compile: bool) -> 
 
     basis = gd.bases.DecoupledBasis(GAMMA, BETA, covariance=covariance, mean_scaling="none")
     climb = CollapsedClimb(
-        [], BasisGP(Indefinite(), gl.Gaussian(0.1), basis), (tf.constant(X), tf.constant(Y)), compile
+        [],
+        BasisGP(Indefinite(), gl.Gaussian(0.1), basis),
+        (tf.constant(X), tf.constant(Y)),
+        compile,
     )
     assert np.isnan(climb.bound(*climb.data))
 
 
 def test_a_failure_names_the_matrix_that_has_no_factor(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gd.bases.CoupledBasis, "collapsed_elbo", _no_number)
-    monkeypatch.setattr(AllRowsStep, "matrices", lambda step: {"K_beta": tf.constant([[1.0, 2.0], [2.0, 1.0]])})
+    monkeypatch.setattr(
+        AllRowsStep, "matrices", lambda step: {"K_beta": tf.constant([[1.0, 2.0], [2.0, 1.0]])}
+    )
     with pytest.raises(NumericalError, match=r"Step 1: K_beta \(2 x 2\) is not positive definite"):
         _fit(_model(), steps=4)
 
@@ -343,4 +403,7 @@ def test_a_standardized_model_takes_it() -> None:
     """In its own units, and from a start that suits the data."""
     model = gd.Standardized(lambda X, Y: _model(), (X, 5.0 + 3.0 * Y))
     result = gd.fit(model, steps=STEPS, optimizer="lbfgs", initialize="auto", progress=False)
-    assert result.start is not None and np.sqrt(np.mean((model.predict_y(X)[0] - 5.0 - 3.0 * Y) ** 2)) < 0.45
+    assert (
+        result.start is not None
+        and np.sqrt(np.mean((model.predict_y(X)[0] - 5.0 - 3.0 * Y) ** 2)) < 0.45
+    )

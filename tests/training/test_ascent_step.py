@@ -1,4 +1,6 @@
-"""`fit` of affine-independent models: q is the optimizer's own, with and without hyperparameters; failures are undone."""
+"""`fit` of affine-independent models: q is the optimizer's own, with and without hyperparameters;
+failures are undone.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +53,9 @@ def test_hyperparameters_are_learned_and_q_is_the_best_at_them() -> None:
     model, start = _model(True), _model(False)
     before = AffineIndependentAscent().run(start).elbo
     schedule = Schedule(refresh_every=4)
-    result = gd.fit(model, steps=5, learning_rate=0.15, schedule=schedule, evaluation=(X, Y), progress=False)
+    result = gd.fit(
+        model, steps=5, learning_rate=0.15, schedule=schedule, evaluation=(X, Y), progress=False
+    )
     trace = result.history["elbo"]
     assert trace[0] == pytest.approx(before, abs=1e-5), "the first step begins with an ascent"
     assert result.refreshes == 3, "at steps 0 and 4, and after the last"
@@ -101,8 +105,15 @@ def _break_at(monkeypatch: pytest.MonkeyPatch, call: int, error: BaseException) 
 def test_an_ascent_that_fails_is_undone(call: int, monkeypatch) -> None:
     model = _model(True)
     calls = _break_at(monkeypatch, call, NumericalError("The bound is not finite.", matrix="A"))
-    options = {"steps": 4, "schedule": Schedule(refresh_every=3), "progress": False, "compile": False}
-    with pytest.raises(NumericalError, match=f"^Step {call + 1}: .* holds the last good parameters") as info:
+    options = {
+        "steps": 4,
+        "schedule": Schedule(refresh_every=3),
+        "progress": False,
+        "compile": False,
+    }
+    with pytest.raises(
+        NumericalError, match=f"^Step {call + 1}: .* holds the last good parameters"
+    ) as info:
         gd.fit(model, **options)
     assert info.value.result.steps == call + 1 and info.value.result.reason == "numerical failure"
     assert model.basis.base.name == "skew_normal" and np.isfinite(model.elbo())
@@ -112,7 +123,9 @@ def test_an_ascent_that_fails_is_undone(call: int, monkeypatch) -> None:
 def test_an_interrupt_leaves_the_last_step(monkeypatch) -> None:
     model = _model(True)
     calls = _break_at(monkeypatch, 2, KeyboardInterrupt())
-    result = gd.fit(model, steps=4, schedule=Schedule(refresh_every=3), progress=False, compile=False)
+    result = gd.fit(
+        model, steps=4, schedule=Schedule(refresh_every=3), progress=False, compile=False
+    )
     assert (result.steps, result.reason, result.converged) == (3, "interrupted", False)
     assert unchanged(calls[-1], model)
 
@@ -120,7 +133,10 @@ def test_an_interrupt_leaves_the_last_step(monkeypatch) -> None:
 def test_what_cannot_be_is_refused_with_the_reason(tmp_path) -> None:
     model = _model(True)
     before = values(model)
-    with pytest.raises(UnknownOptionError, match="does not use checkpoint .* which no checkpoint of TensorFlow saves"):
+    with pytest.raises(
+        UnknownOptionError,
+        match="does not use checkpoint .* which no checkpoint of TensorFlow saves",
+    ):
         gd.fit(model, checkpoint=tmp_path)
     with pytest.raises(UnknownOptionError, match="does not use hold='whitened' .* has no sites"):
         gd.fit(model, hold="whitened")

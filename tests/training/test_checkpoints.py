@@ -1,4 +1,6 @@
-"""A run that is killed goes on to the same trace; a folder of another run is refused; damage is survived."""
+"""A run that is killed goes on to the same trace; a folder of another run is refused; damage is
+survived.
+"""
 
 from __future__ import annotations
 
@@ -16,20 +18,35 @@ import tensorflow as tf
 import gpflow_decoupled as gd
 from gpflow_decoupled.errors import CheckpointError, DataError
 from tests.training.killed_run import run
-from tests.training.problems import BETA, GAMMA, MODELS, grouped, orthogonal, parts, sine, unchanged, values
+from tests.training.problems import (
+    BETA,
+    GAMMA,
+    MODELS,
+    grouped,
+    orthogonal,
+    parts,
+    sine,
+    unchanged,
+    values,
+)
 
 ROOT = Path(__file__).parents[2]
 
 
 def _process(action: str, folder: Path) -> int:
     command = [sys.executable, "-m", "tests.training.killed_run", action, str(folder)]
-    return subprocess.run(command, cwd=ROOT, env={**os.environ, "CUDA_VISIBLE_DEVICES": "-1"}, timeout=300).returncode
+    return subprocess.run(
+        command, cwd=ROOT, env={**os.environ, "CUDA_VISIBLE_DEVICES": "-1"}, timeout=300
+    ).returncode
 
 
 @pytest.mark.exhaustive
 def test_killed_run_goes_on_to_the_same_trace(tmp_path: Path) -> None:
     assert _process("start", tmp_path) == -signal.SIGKILL
-    assert {path.name for path in (tmp_path / "arrays").glob("run-*")} == {"run-5.json", "run-10.json"}
+    assert {path.name for path in (tmp_path / "arrays").glob("run-*")} == {
+        "run-5.json",
+        "run-10.json",
+    }
     assert _process("resume", tmp_path) == 0
     with np.load(tmp_path / "traces.npz") as traces:
         for kind in ("arrays", "dataset"):
@@ -59,7 +76,9 @@ def _fixed_gamma():
 
 def _matern():
     likelihood = gpflow.likelihoods.Gaussian(0.1)
-    return gd.models.ODVGP(gpflow.kernels.Matern52(lengthscales=0.3), likelihood, GAMMA, [[0.1], [0.9]])
+    return gd.models.ODVGP(
+        gpflow.kernels.Matern52(lengthscales=0.3), likelihood, GAMMA, [[0.1], [0.9]]
+    )
 
 
 OTHER = {
@@ -69,12 +88,21 @@ OTHER = {
     "size of the data": ({"data": sine(61)}, "num_data=60, and this run has 61"),
     "rate": ({"learning_rate": 0.02}, r"learning_rate=0\.01, and this run has 0\.02"),
     "mean rate": ({"mean_learning_rate": 0.1}, r"mean_learning_rate=0\.03, and this run has 0\.1"),
-    "solver": ({"mean_solver": "natural", "mean_learning_rate": 0.03}, "mean_solver=None.* has 'natural'"),
-    "policy": ({"negative_precision": "clip"}, "negative_precision='damp', and this run has 'clip'"),
+    "solver": (
+        {"mean_solver": "natural", "mean_learning_rate": 0.03},
+        "mean_solver=None.* has 'natural'",
+    ),
+    "policy": (
+        {"negative_precision": "clip"},
+        "negative_precision='damp', and this run has 'clip'",
+    ),
     "precision": ({"precision": "mixed"}, "precision='full', and this run has 'mixed'"),
     "refreshes": ({"refresh_every": 7}, "refresh_every=100, and this run has 7"),
     "annealing": ({"anneal": 0.0}, "anneal=0.5, and this run has 0.0"),
-    "basis": ({"model": MODELS["HDVGP"]}, "basis='OrthogonalBasis', and this run has 'HybridBasis'"),
+    "basis": (
+        {"model": MODELS["HDVGP"]},
+        "basis='OrthogonalBasis', and this run has 'HybridBasis'",
+    ),
     "kernel": ({"model": _matern}, "kernel='SquaredExponential', and this run has 'Matern52'"),
     "flags": (
         {"model": _fixed_gamma},
@@ -96,7 +124,9 @@ def folder(tmp_path_factory) -> Path:
 def test_other_settings_are_refused(changes: dict, message: str, folder: Path) -> None:
     options = {**changes, "model": changes["model"]() if "model" in changes else orthogonal()}
     before = values(options["model"])
-    with pytest.raises(DataError, match=f"was written with {message}.*use the same value, or another folder"):
+    with pytest.raises(
+        DataError, match=f"was written with {message}.*use the same value, or another folder"
+    ):
         _fit(folder, **options)
     assert unchanged(before, options["model"])
 
@@ -121,7 +151,9 @@ def test_a_climb_that_a_limit_of_steps_has_ended_goes_on(tmp_path: Path) -> None
         return gd.fit(model, sine(), steps=steps, checkpoint=tmp_path / folder, **options)
 
     short = fit(4, "one")
-    assert not short.converged and fit(4, "one").steps == short.steps, "nothing is left for the same limit"
+    assert not short.converged and fit(4, "one").steps == short.steps, (
+        "nothing is left for the same limit"
+    )
     longer, fresh = fit(40, "one"), fit(40, "two")
     assert longer.steps > short.steps
     assert longer.elbo > fresh.elbo - 1.0
@@ -130,7 +162,9 @@ def test_a_climb_that_a_limit_of_steps_has_ended_goes_on(tmp_path: Path) -> None
 def test_a_mean_on_all_data_that_a_limit_of_seconds_has_ended_goes_on(tmp_path: Path) -> None:
     def fit(seconds: float) -> gd.training.FitResult:
         model = gd.models.ODVGP(*parts(), "data", BETA)
-        return gd.fit(model, sine(), seconds=seconds, checkpoint=tmp_path, progress=False, compile=False)
+        return gd.fit(
+            model, sine(), seconds=seconds, checkpoint=tmp_path, progress=False, compile=False
+        )
 
     short = fit(0.2)
     assert short.reason == "time is up" and fit(3.0).steps > short.steps
@@ -180,17 +214,23 @@ def test_a_truncated_file_gives_way_to_the_state_before(share: float, tmp_path: 
     for name in PARTS:
         whole = (tmp_path / name).read_bytes()
         (tmp_path / name).write_bytes(whole[: int(share * len(whole))])
-        with pytest.warns(UserWarning, match="goes on from step 4: a later state is damaged .step 5"):
+        with pytest.warns(
+            UserWarning, match="goes on from step 4: a later state is damaged .step 5"
+        ):
             result = _fit(tmp_path, steps=5, **options)
         assert np.array_equal(result.history["elbo"], expected.history["elbo"]), name
-        assert (tmp_path / name).read_bytes() != whole[: int(share * len(whole))], "the state is written again"
+        assert (tmp_path / name).read_bytes() != whole[: int(share * len(whole))], (
+            "the state is written again"
+        )
 
 
 INDEX = {
     "missing": lambda index: index.unlink(),
     "empty": lambda index: index.write_bytes(b""),
     "garbled": lambda index: index.write_bytes(b"\xff\x00 no index"),
-    "cut at a line": lambda index: index.write_text("".join(index.read_text().splitlines(True)[:-1])),
+    "cut at a line": lambda index: index.write_text(
+        "".join(index.read_text().splitlines(True)[:-1])
+    ),
     "cut in a line": lambda index: index.write_text(index.read_text()[:-8]),
 }
 
@@ -200,7 +240,9 @@ INDEX = {
 def test_without_its_index_a_folder_goes_on_from_its_latest_state(damage, tmp_path: Path) -> None:
     expected = _fit(tmp_path, steps=5, anneal=0.0)
     damage(tmp_path / "checkpoint")
-    with pytest.warns(UserWarning, match=r"index .* is missing or damaged; the states \[4, 5\] are found"):
+    with pytest.warns(
+        UserWarning, match=r"index .* is missing or damaged; the states \[4, 5\] are found"
+    ):
         again = _fit(tmp_path, steps=5, model=orthogonal(), anneal=0.0)
     assert np.array_equal(again.history["elbo"], expected.history["elbo"])
     with pytest.warns(UserWarning, match="missing or damaged"):
@@ -235,9 +277,13 @@ def test_a_second_process_is_refused_until_the_first_is_dead(tmp_path: Path) -> 
     model = orthogonal()
     before = values(model)
     command = [sys.executable, "-c", _HOLD, str(tmp_path)]
-    with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
+    with subprocess.Popen(
+        command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as other:
         assert other.stdout is not None and other.stdout.readline() == b"held\n"
-        with pytest.raises(CheckpointError, match=f"Another run uses the folder {tmp_path}.*or use another folder"):
+        with pytest.raises(
+            CheckpointError, match=f"Another run uses the folder {tmp_path}.*or use another folder"
+        ):
             _fit(tmp_path, model=model)
         assert unchanged(before, model)
         other.kill()
@@ -255,7 +301,8 @@ def test_a_folder_that_cannot_be_locked_is_warned_of(tmp_path: Path, monkeypatch
 
     monkeypatch.setattr(lock, "fcntl", None)
     with pytest.warns(
-        UserWarning, match="cannot be locked .this system has none.; see to it that no other run uses it"
+        UserWarning,
+        match="cannot be locked .this system has none.; see to it that no other run uses it",
     ):
         assert _fit(tmp_path).steps == 3
 
@@ -266,7 +313,9 @@ def test_a_file_is_no_folder(below: tuple, tmp_path: Path) -> None:
     folder = tmp_path.joinpath("file", *below)
     model = orthogonal()
     before = values(model)
-    with pytest.raises(CheckpointError, match=f"checkpoint='{folder}' cannot be used as a folder .*one that can be"):
+    with pytest.raises(
+        CheckpointError, match=f"checkpoint='{folder}' cannot be used as a folder .*one that can be"
+    ):
         _fit(folder, model=model)
     assert unchanged(before, model) and (tmp_path / "file").read_text() == "mine"
 
@@ -283,7 +332,9 @@ def test_a_full_disk_is_named_and_the_folder_resumes(limit: int, tmp_path: Path)
             resource.setrlimit(resource.RLIMIT_FSIZE, (limit, soft_and_hard[1]))
 
     try:
-        with pytest.raises(CheckpointError, match="The state of step 6 cannot be written to checkpoint=") as info:
+        with pytest.raises(
+            CheckpointError, match="The state of step 6 cannot be written to checkpoint="
+        ) as info:
             _fit(tmp_path, steps=9, model=model, anneal=0.0, callbacks=[fill], report_every=1)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, soft_and_hard)
@@ -324,7 +375,8 @@ def test_folder_without_a_readable_state_says_what_to_do(tmp_path: Path) -> None
     model = orthogonal()
     before = values(model)
     with pytest.raises(
-        DataError, match=r"No state in .* can be read \(step 3: .*\); empty the folder .*or use another"
+        DataError,
+        match=r"No state in .* can be read \(step 3: .*\); empty the folder .*or use another",
     ):
         _fit(tmp_path, model=model)
     assert unchanged(before, model)
@@ -349,7 +401,9 @@ def test_svgp_and_batched_arrays_are_resumed(tmp_path: Path) -> None:
     np.testing.assert_allclose(result.history["elbo"], expected.history["elbo"], rtol=1e-12)
 
 
-def test_state_that_breaks_off_while_it_is_read_changes_nothing(tmp_path: Path, monkeypatch) -> None:
+def test_state_that_breaks_off_while_it_is_read_changes_nothing(
+    tmp_path: Path, monkeypatch
+) -> None:
     _fit(tmp_path)
     restore = tf.train.Checkpoint.restore
 
@@ -367,6 +421,10 @@ def test_state_that_breaks_off_while_it_is_read_changes_nothing(tmp_path: Path, 
 
 def test_numbers_of_numpy_are_numbers(tmp_path: Path) -> None:
     _fit(
-        tmp_path, batch_size=np.int64(20), seed=np.int64(1), refresh_every=np.int64(10), learning_rate=np.float64(0.01)
+        tmp_path,
+        batch_size=np.int64(20),
+        seed=np.int64(1),
+        refresh_every=np.int64(10),
+        learning_rate=np.float64(0.01),
     )
     assert _fit(tmp_path, batch_size=20, seed=1, refresh_every=10, steps=4).steps == 4

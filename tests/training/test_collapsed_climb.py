@@ -1,4 +1,6 @@
-"""`fit` with a mean on all data and Gaussian noise: L-BFGS on the collapsed bound between coupled steps and rounds."""
+"""`fit` with a mean on all data and Gaussian noise: L-BFGS on the collapsed bound between coupled
+steps and rounds.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +52,9 @@ class Watch:
         self.seconds: list[float] = []
         run = CollapsedClimb.run
 
-        def watched(climb: CollapsedClimb, evaluations: int, deadline: float, *rest: Any) -> tuple[LBFGSRun, tf.Tensor]:
+        def watched(
+            climb: CollapsedClimb, evaluations: int, deadline: float, *rest: Any
+        ) -> tuple[LBFGSRun, tf.Tensor]:
             before = float(collapsed_elbo(climb.model, (X, Y)))
             self.seconds.append(deadline - time.perf_counter())
             found, elbo = run(climb, evaluations, deadline, *rest)
@@ -73,12 +77,16 @@ def test_it_raises_the_bound_of_the_coupled_model_and_leaves_the_best_q(watch: W
     noise, points = model.likelihood.variance.numpy(), model.basis.beta.Z.numpy().copy()
     result = _fit(model)
     ((before, found, after),) = watch.runs
-    assert before + 0.05 < after == pytest.approx(found.value, rel=1e-9) and found.start == pytest.approx(
-        before, rel=1e-9
-    )
+    assert before + 0.05 < after == pytest.approx(
+        found.value, rel=1e-9
+    ) and found.start == pytest.approx(before, rel=1e-9)
     assert 2 < found.evaluations <= 63 + 20  # a line search is not cut off
-    assert after == pytest.approx(float(collapsed_elbo(watch.views[0], (X, Y))), abs=2.0), "rounds change little"
-    assert model.likelihood.variance.numpy() == noise and not np.allclose(model.basis.beta.Z, points)
+    assert after == pytest.approx(float(collapsed_elbo(watch.views[0], (X, Y))), abs=2.0), (
+        "rounds change little"
+    )
+    assert model.likelihood.variance.numpy() == noise and not np.allclose(
+        model.basis.beta.Z, points
+    )
     history = result.history["elbo"]
     assert result.steps < 60 and history[35] == pytest.approx(after, rel=1e-9)
     exact = gpflow.models.GPR((X, Y), model.kernel, noise_variance=noise)
@@ -91,11 +99,15 @@ def test_the_log_prior_is_part_of_what_it_climbs(watch: Watch) -> None:
     model = _model()
     model.kernel.lengthscales.prior = tfp.distributions.Normal(np.float64(0.31), np.float64(1e-4))
     _fit(model)
-    assert len(watch.runs) == 1 and model.kernel.lengthscales.numpy() == pytest.approx(0.31, abs=1e-3)
+    assert len(watch.runs) == 1 and model.kernel.lengthscales.numpy() == pytest.approx(
+        0.31, abs=1e-3
+    )
 
 
 @pytest.mark.costly(keep=2)
-@pytest.mark.parametrize("why", ["few steps", "few seconds", "labels", "mixed outputs", "fixed", "no memory"])
+@pytest.mark.parametrize(
+    "why", ["few steps", "few seconds", "labels", "mixed outputs", "fixed", "no memory"]
+)
 def test_it_is_left_out(why: str, watch: Watch, monkeypatch: pytest.MonkeyPatch) -> None:
     model, data, options = _model(), (X, Y), dict[str, Any]()
     if why == "few steps":
@@ -106,7 +118,9 @@ def test_it_is_left_out(why: str, watch: Watch, monkeypatch: pytest.MonkeyPatch)
     elif why == "labels":
         model, data = _model(gl.Bernoulli()), (X, (Y > 0.0).astype(float))
     elif why == "mixed outputs":
-        kernel = gpflow.kernels.LinearCoregionalization([gpflow.kernels.Matern52()], W=np.ones([2, 1]))
+        kernel = gpflow.kernels.LinearCoregionalization(
+            [gpflow.kernels.Matern52()], W=np.ones([2, 1])
+        )
         model, data = ODVGP(kernel, gl.Gaussian(0.1), "data", BETA), (X, np.hstack([Y, -Y]))
     elif why == "fixed":
         for part in (model.kernel, model.likelihood, model.basis.beta):
@@ -115,35 +129,53 @@ def test_it_is_left_out(why: str, watch: Watch, monkeypatch: pytest.MonkeyPatch)
         monkeypatch.setattr(collapsed, "MOST_ENTRIES", len(X) * len(BETA) - 1)
     ends: list[float] = []
     share = DataMeanStep.set_step_sizes
-    monkeypatch.setattr(DataMeanStep, "set_step_sizes", lambda step, sizes: ends.append(step.end) or share(step, sizes))
-    result = _fit(model, data, callbacks=gd.training.Callbacks([interrupt_after(40)], every=1), **options)
+    monkeypatch.setattr(
+        DataMeanStep,
+        "set_step_sizes",
+        lambda step, sizes: ends.append(step.end) or share(step, sizes),
+    )
+    result = _fit(
+        model, data, callbacks=gd.training.Callbacks([interrupt_after(40)], every=1), **options
+    )
     assert not watch.runs and np.isfinite(result.elbo) and set(ends) == {0.7}
 
 
 @pytest.mark.exhaustive
-def test_a_limit_of_seconds_leaves_time_for_the_rounds(watch: Watch, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_limit_of_seconds_leaves_time_for_the_rounds(
+    watch: Watch, monkeypatch: pytest.MonkeyPatch
+) -> None:
     Clock(monkeypatch, step=0.05, evaluation=0.005)
     result = _fit(_model(), steps=None, seconds=2.0)
     assert len(watch.runs) == 1 and 0.4 * 2.0 < watch.seconds[0] <= 0.45 * 2.0
     assert result.gap is not None and result.gap <= 1e-3
 
 
-def test_an_interrupt_keeps_what_it_has_found(watch: Watch, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupt_keeps_what_it_has_found(
+    watch: Watch, monkeypatch: pytest.MonkeyPatch
+) -> None:
     model = _model()
     with monkeypatch.context() as patch:
         calls = interrupt_call(patch, gpflow.optimizers.Scipy, "unpack_tensors", 9)
         result = _fit(model)
     ((before, found, after),) = watch.runs
-    assert calls and (result.reason, result.converged, found.reason) == ("interrupted", False, "interrupted")
+    assert calls and (result.reason, result.converged, found.reason) == (
+        "interrupted",
+        False,
+        "interrupted",
+    )
     assert result.steps == 36 and before < found.value == pytest.approx(after, rel=1e-9)
-    assert float(model.elbo((X, Y))) == pytest.approx(after, rel=1e-6), "without a mean on all data yet"
+    assert float(model.elbo((X, Y))) == pytest.approx(after, rel=1e-6), (
+        "without a mean on all data yet"
+    )
 
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("stop", [30, 36])
 def test_a_run_that_is_resumed_climbs_once(stop: int, watch: Watch, tmp_path: Path) -> None:
     saved = {"checkpoint": gd.training.Checkpoints(tmp_path, every=1)}
-    first = _fit(_model(), callbacks=gd.training.Callbacks([interrupt_after(stop)], every=1), **saved)
+    first = _fit(
+        _model(), callbacks=gd.training.Callbacks([interrupt_after(stop)], every=1), **saved
+    )
     assert (first.steps, first.reason) == (stop, "interrupted")
     model, expected = _model(), _model()
     second = _fit(model, **saved)

@@ -24,7 +24,9 @@ SHORT = {"steps": 4, "compile": False, "progress": False}
 
 
 class OnDisk:
-    """An array as HDF5 has it: a shape, a dtype and slices; rows must be asked for in their order."""
+    """An array as HDF5 has it: a shape, a dtype and slices; rows must be asked for in their
+    order.
+    """
 
     def __init__(self, array: np.ndarray) -> None:
         self._array, self.shape, self.dtype = array, array.shape, array.dtype
@@ -76,7 +78,9 @@ def test_only_batches_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.costly(keep=1)
-@pytest.mark.parametrize("kind", ["function", "memmap", "dataset from a function", "tensors", "lists"])
+@pytest.mark.parametrize(
+    "kind", ["function", "memmap", "dataset from a function", "tensors", "lists"]
+)
 def test_fit_takes_what_sweep_takes(kind: str, tmp_path: Path) -> None:
     data = sine()
     spec = tf.TensorSpec([None, 1], tf.float64)
@@ -93,7 +97,9 @@ def test_fit_takes_what_sweep_takes(kind: str, tmp_path: Path) -> None:
     model = gd.models.SparseCVIGP(*parts(), BETA, num_data=60)
     twin = gd.models.SparseCVIGP(*parts(), BETA, num_data=60)
     options = {"passes": 3, "compile": False}
-    assert sweep(model, sources[kind](), **options).elbo == pytest.approx(sweep(twin, data, **options).elbo, rel=1e-10)
+    assert sweep(model, sources[kind](), **options).elbo == pytest.approx(
+        sweep(twin, data, **options).elbo, rel=1e-10
+    )
 
 
 def test_a_function_is_called_once_a_pass_and_again() -> None:
@@ -139,8 +145,12 @@ def test_a_generator_is_closed_when_the_run_ends(kind: str) -> None:
 @pytest.mark.exhaustive
 def test_a_run_on_a_function_goes_on_where_it_was(tmp_path: Path) -> None:
     whole = _trace(lambda: _batches(sine()), steps=5)
-    _trace(lambda: _batches(sine()), steps=2, checkpoint=tmp_path)  # the next batch is the third of a pass
-    assert _trace(lambda: _batches(sine()), steps=5, checkpoint=tmp_path)[-3:] == pytest.approx(whole[-3:], rel=1e-9)
+    _trace(
+        lambda: _batches(sine()), steps=2, checkpoint=tmp_path
+    )  # the next batch is the third of a pass
+    assert _trace(lambda: _batches(sine()), steps=5, checkpoint=tmp_path)[-3:] == pytest.approx(
+        whole[-3:], rel=1e-9
+    )
 
 
 @pytest.mark.exhaustive
@@ -148,7 +158,8 @@ def test_a_standardized_model_takes_a_function_in_units() -> None:
     X, Y = sine()
     data = 100.0 * X, 5.0 + 30.0 * Y
     model, twin = (
-        gd.Standardized(lambda X, Y: gd.models.SparseCVIGP(*parts(), X[:5], num_data=60), data) for _ in range(2)
+        gd.Standardized(lambda X, Y: gd.models.SparseCVIGP(*parts(), X[:5], num_data=60), data)
+        for _ in range(2)
     )
     one, two = gd.fit(model, lambda: _batches(data, 60), **SHORT), gd.fit(twin, data, **SHORT)
     np.testing.assert_allclose(one.history["elbo"], two.history["elbo"], rtol=1e-9)
@@ -159,19 +170,25 @@ def test_what_is_wrong_is_refused_before_the_first_step(tmp_path: Path) -> None:
     X, Y = sine()
     spoilt = Y.copy()
     spoilt[41] = np.nan
-    with pytest.raises(DataError, match=r"In the rows from 0 on, which count as 0, 1, ... here: Y\[41, 0\] is nan"):
+    with pytest.raises(
+        DataError, match=r"In the rows from 0 on, which count as 0, 1, ... here: Y\[41, 0\] is nan"
+    ):
         _trace((OnDisk(X), OnDisk(spoilt)), batch_size=9)
     with pytest.raises(DataError, match="num_data=60 and the data have 59 rows"):
         _trace((OnDisk(X[:59]), OnDisk(Y[:59])), batch_size=9)
     with pytest.raises(DataError, match=r"X is float32 and the model float64"):
         _trace((OnDisk(X.astype(np.float32)), Y), batch_size=9)
-    with pytest.raises(DataError, match="A function does not tell the size of the data in rows: pass num_data=N"):
+    with pytest.raises(
+        DataError, match="A function does not tell the size of the data in rows: pass num_data=N"
+    ):
         gd.fit(orthogonal(), lambda: _batches((X, Y)), **SHORT)
     with pytest.raises(DataError, match=r"batch_size=9 is for arrays; a function brings its own"):
         _trace(lambda: _batches((X, Y)), batch_size=9)
     with pytest.raises(DataError, match="returned a float; it must return an iterator of batches"):
         _trace(lambda: 1.0)
-    with pytest.raises(DataError, match='gamma="data" needs all data in memory, and a function is a stream'):
+    with pytest.raises(
+        DataError, match='gamma="data" needs all data in memory, and a function is a stream'
+    ):
         gd.fit(gd.models.ODVGP(*parts(), "data", BETA), lambda: _batches((X, Y)), **SHORT)
     with pytest.raises(DataError, match="A function of one argument is for several workers"):
         _trace(lambda context: _batches((X, Y)))
@@ -181,9 +198,14 @@ def test_each_of_several_workers_needs_batches_of_its_own() -> None:
     def passes() -> Iterator[Data]:
         return _batches(sine())
 
-    alone, one, two = (SimpleNamespace(workers=n, strategy=s) for n, s in ((1, None), (1, "mirrored"), (2, "several")))
+    alone, one, two = (
+        SimpleNamespace(workers=n, strategy=s)
+        for n, s in ((1, None), (1, "mirrored"), (2, "several"))
+    )
     assert dataset_of(passes, alone) is passes and dataset_of(passes, one) is passes  # type: ignore[arg-type]
-    with pytest.raises(DataError, match="Each of 2 workers would read all batches of this function"):
+    with pytest.raises(
+        DataError, match="Each of 2 workers would read all batches of this function"
+    ):
         dataset_of(passes, two)  # type: ignore[arg-type]
 
 
@@ -191,7 +213,9 @@ def test_wrong_batches_end_a_run() -> None:
     X, Y = sine()
     with pytest.raises(DataError, match=r"This pass had 50 rows and num_data is 60"):
         _trace(lambda: _batches((X[:50], Y[:50])))
-    with pytest.raises(DataError, match="gave no batches: it must return a new iterator at each call"):
+    with pytest.raises(
+        DataError, match="gave no batches: it must return a new iterator at each call"
+    ):
         once = _batches((X, Y))
         _trace(lambda: once)
     with pytest.raises(DataError, match=r"Y\[0, 0\] is inf"):

@@ -1,4 +1,6 @@
-"""`fit` with a mean on all data: coupled steps, rounds, a solve at the end; limits, checkpoints, interrupts, refusals."""
+"""`fit` with a mean on all data: coupled steps, rounds, a solve at the end; limits, checkpoints,
+interrupts, refusals.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,13 @@ def _model(likelihood: Any = None, **options: Any) -> ODVGP:
 
 
 def _fit(model: ODVGP, data: Any = None, **options: Any) -> FitResult:
-    settings = {"steps": 6, "progress": False, "compile": False, "mean_solver": SOLVER, "learning_rate": 0.03}
+    settings = {
+        "steps": 6,
+        "progress": False,
+        "compile": False,
+        "mean_solver": SOLVER,
+        "learning_rate": 0.03,
+    }
     return gd.fit(model, (X, Y) if data is None else data, **{**settings, **options})
 
 
@@ -65,7 +73,11 @@ def fitted() -> tuple[ODVGP, FitResult]:
 
 @pytest.mark.parametrize(
     "noise",
-    [gl.Gaussian(gpflow.functions.Constant(0.1)), gl.Gaussian(np.full((60, 1), 0.1)), gl.Gaussian([0.1])],
+    [
+        gl.Gaussian(gpflow.functions.Constant(0.1)),
+        gl.Gaussian(np.full((60, 1), 0.1)),
+        gl.Gaussian([0.1]),
+    ],
     ids=["function", "per row", "array of one"],
 )
 def test_gaussian_noise_of_any_form_is_trained(noise: gl.Gaussian) -> None:
@@ -76,7 +88,9 @@ def test_gaussian_noise_of_any_form_is_trained(noise: gl.Gaussian) -> None:
 
 
 def test_gaussian_noise_trains_all_of_it(fitted: tuple[ODVGP, FitResult]) -> None:
-    """At least to the exact posterior mean of its hyperparameters, and above where the coupled steps left off."""
+    """At least to the exact posterior mean of its hyperparameters, and above where the coupled
+    steps left off.
+    """
     model, result = fitted
     exact = gpflow.models.GPR((X, Y), model.kernel, noise_variance=model.likelihood.variance)
     grid = np.linspace(0.0, 1.0, 9)[:, None]
@@ -85,10 +99,14 @@ def test_gaussian_noise_trains_all_of_it(fitted: tuple[ODVGP, FitResult]) -> Non
     assert result.elbo == pytest.approx(float(model.elbo((X, Y))), rel=1e-9)
     assert result.elbo < float(exact.log_marginal_likelihood())
     assert (
-        result.gap is not None and 0.0 <= result.gap <= SOLVER.tolerance and f"gap {result.gap:.2g} nats" in str(result)
+        result.gap is not None
+        and 0.0 <= result.gap <= SOLVER.tolerance
+        and f"gap {result.gap:.2g} nats" in str(result)
     )
     assert result.history["elbo"][-1] > result.history["elbo"][1] and result.steps <= 6
-    assert [variable.shape[0] for variable in model.basis.kernel_mean.parameters] == [60]  # the inputs are no Parameter
+    assert [variable.shape[0] for variable in model.basis.kernel_mean.parameters] == [
+        60
+    ]  # the inputs are no Parameter
 
 
 def test_the_best_mean_is_left_at_the_end(fitted: tuple[ODVGP, FitResult]) -> None:
@@ -108,13 +126,19 @@ def test_other_likelihoods_and_mixed_outputs_have_rounds_at_sites(name: str) -> 
     if name == "Bernoulli":
         model, data = _model(gl.Bernoulli()), (X, LABELS)
     else:
-        kernel = LinearCoregionalization([parts()[0], parts()[0]], np.array([[1.0, 0.2], [0.4, 0.9], [0.1, 0.3]]))
+        kernel = LinearCoregionalization(
+            [parts()[0], parts()[0]], np.array([[1.0, 0.2], [0.4, 0.9], [0.1, 0.3]])
+        )
         model = ODVGP(kernel, gl.Gaussian(0.1), "data", BETA, num_latent_gps=2)
         data = X, np.hstack([Y, -Y, 0.5 * Y])
     before = values(model)
     result = _fit(model, data, steps=5)
     rounds = result.history["elbo"][2:]  # after a third of the steps
-    assert result.steps <= 5 and np.all(np.diff(rounds) > -1e-4 * len(X)) and rounds[-1] > rounds[0] + 0.1
+    assert (
+        result.steps <= 5
+        and np.all(np.diff(rounds) > -1e-4 * len(X))
+        and rounds[-1] > rounds[0] + 0.1
+    )
     assert result.elbo == pytest.approx(float(model.elbo(data)), rel=1e-9)
     assert result.elbo == pytest.approx(rounds[-1], abs=1e-9) and result.gap <= SOLVER.tolerance
     for name in (".basis.q_mu", ".kernel.lengthscales" if data[1] is LABELS else ".kernel.W"):
@@ -126,8 +150,12 @@ def test_other_likelihoods_and_mixed_outputs_have_rounds_at_sites(name: str) -> 
     )
 
 
-@pytest.mark.parametrize("solver", [SOLVER, StochasticDualDescent(tolerance=1e-2, batch_size=20, epochs=300)])
-def test_at_fixed_hyperparameters_it_is_one_solve(solver: ConjugateGradients | StochasticDualDescent) -> None:
+@pytest.mark.parametrize(
+    "solver", [SOLVER, StochasticDualDescent(tolerance=1e-2, batch_size=20, epochs=300)]
+)
+def test_at_fixed_hyperparameters_it_is_one_solve(
+    solver: ConjugateGradients | StochasticDualDescent,
+) -> None:
     model = _fixed(_model())
     result = _fit(model, steps=50, learning_rate=None, mean_solver=solver)
     assert (result.steps, result.converged, result.reason) == (1, True, "the mean is solved for")
@@ -166,7 +194,11 @@ def test_a_limit_of_seconds_leaves_time_for_the_last_solve(monkeypatch: pytest.M
     """Which is exact to the tolerance, though those before it are not."""
     model, clock = _model(), Clock(monkeypatch, step=0.1)
     result = _fit(
-        model, steps=None, seconds=5.0, mean_solver=SlowSolver(tolerance=1e-3, clock=clock), learning_rate=0.001
+        model,
+        steps=None,
+        seconds=5.0,
+        mean_solver=SlowSolver(tolerance=1e-3, clock=clock),
+        learning_rate=0.001,
     )
     assert 3.0 < result.seconds <= 5.0 and result.reason in ("time is up", "converged")
     assert result.gap is not None and result.gap <= 1e-3
@@ -174,7 +206,9 @@ def test_a_limit_of_seconds_leaves_time_for_the_last_solve(monkeypatch: pytest.M
 
 
 def test_the_last_solve_is_cut_short(monkeypatch: pytest.MonkeyPatch) -> None:
-    """After a quarter of the limit beyond it; then the mean is the best one so far, with a certified gap."""
+    """After a quarter of the limit beyond it; then the mean is the best one so far, with a
+    certified gap.
+    """
     deadlines: list[float] = []
 
     @dataclass(frozen=True)
@@ -196,11 +230,15 @@ def test_the_last_solve_is_cut_short(monkeypatch: pytest.MonkeyPatch) -> None:
     assert SOLVER.run(_copy(model), (X, Y)).elbo - result.elbo <= result.gap * (1.0 + 1e-6)
 
 
-def test_rounds_come_last_and_step_sizes_have_fallen_before_them(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rounds_come_last_and_step_sizes_have_fallen_before_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     rounds, sizes = list[int](), list[tuple[float, float]]()
     round_of, set_sizes = data_mean.DataMeanStep._round, data_mean.DataMeanStep.set_step_sizes
     monkeypatch.setattr(data_mean, "_COUPLED_SHARE", COUPLED_SHARE)
-    monkeypatch.setattr(data_mean.DataMeanStep, "_round", lambda step: rounds.append(1) or round_of(step))
+    monkeypatch.setattr(
+        data_mean.DataMeanStep, "_round", lambda step: rounds.append(1) or round_of(step)
+    )
     monkeypatch.setattr(
         data_mean.DataMeanStep,
         "set_step_sizes",
@@ -213,30 +251,42 @@ def test_rounds_come_last_and_step_sizes_have_fallen_before_them(monkeypatch: py
 
 
 @pytest.mark.exhaustive
-@pytest.mark.parametrize(("product", "end"), [(1e-9, COUPLED_SHARE), (0.03, 0.73), (10.0, COUPLED_SHARE)])
+@pytest.mark.parametrize(
+    ("product", "end"), [(1e-9, COUPLED_SHARE), (0.03, 0.73), (10.0, COUPLED_SHARE)]
+)
 def test_where_few_rounds_would_fit_the_coupled_steps_go_on(
     product: float, end: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Until there is time for a solve, nine products here, in a run of one second; never less than where there are rounds."""
+    """Until there is time for a solve, nine products here, in a run of one second; never less than
+    where there are rounds.
+    """
     rounds, coupled = list[int](), list[float]()
     round_of, run = data_mean.DataMeanStep._round, data_mean.DataMeanStep.run
     monkeypatch.setattr(data_mean, "_COUPLED_SHARE", COUPLED_SHARE)
     Clock(monkeypatch, step=0.05, product=product)
-    monkeypatch.setattr(data_mean.DataMeanStep, "_round", lambda step: rounds.append(1) or round_of(step))
     monkeypatch.setattr(
-        data_mean.DataMeanStep, "run", lambda step, *batch: coupled.append(step._share) or run(step, *batch)
+        data_mean.DataMeanStep, "_round", lambda step: rounds.append(1) or round_of(step)
+    )
+    monkeypatch.setattr(
+        data_mean.DataMeanStep,
+        "run",
+        lambda step, *batch: coupled.append(step._share) or run(step, *batch),
     )
     result = _fit(_model(), steps=None, seconds=1.0)
     assert bool(rounds) == (product < 1e-6)
     assert result.gap is not None and result.gap <= SOLVER.tolerance
     last = max(share for share in coupled[: -max(1, len(rounds))])
-    assert end - 0.06 < last < end and (rounds or (result.reason == "time is up" and coupled[-1] >= end))
+    assert end - 0.06 < last < end and (
+        rounds or (result.reason == "time is up" and coupled[-1] >= end)
+    )
 
 
 @pytest.mark.exhaustive
 def test_a_solve_is_timed_for_the_plan(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[tuple[float, ...]] = []
-    monkeypatch.setattr(data_mean.DataMeanStep, "_plan", lambda step, *seconds: seen.append(seconds))
+    monkeypatch.setattr(
+        data_mean.DataMeanStep, "_plan", lambda step, *seconds: seen.append(seconds)
+    )
     _fit(_model(), steps=2, seconds=3.0)
     _fit(_model(), steps=2)
     ((seconds, product, rest),) = seen
@@ -247,7 +297,9 @@ def test_a_solve_is_timed_for_the_plan(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_every_round_is_reported() -> None:
     """With the bound after it, and not with a mean over coupled steps."""
     seen: list[tuple[int, float]] = []
-    calls = gd.training.Callbacks([lambda step, metrics, model: seen.append((step, metrics["elbo"]))])
+    calls = gd.training.Callbacks(
+        [lambda step, metrics, model: seen.append((step, metrics["elbo"]))]
+    )
     result = _fit(_model(), callbacks=calls)
     assert [step for step, _ in seen] == list(range(4, result.steps + 1)) and len(seen) > 1
     assert [elbo for _, elbo in seen] == list(result.history["elbo"][3:])
@@ -266,10 +318,17 @@ def test_evaluation_sees_the_model(fitted: tuple[ODVGP, FitResult]) -> None:
 
 @pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("best", [1, 2, 3])
-def test_parameters_that_patience_puts_back_have_a_solved_mean(best: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Those of a coupled step, which has no mean of its own, and those of a round before the last."""
+def test_parameters_that_patience_puts_back_have_a_solved_mean(
+    best: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those of a coupled step, which has no mean of its own, and those of a round before the
+    last.
+    """
     scores = iter([step if step <= best else -1.0 for step in range(1, 7)])
-    monkeypatch.setattr("gpflow_decoupled.training.together.held_out_metrics", lambda *_: {"log_density": next(scores)})
+    monkeypatch.setattr(
+        "gpflow_decoupled.training.together.held_out_metrics",
+        lambda *_: {"log_density": next(scores)},
+    )
     model = _model()
     result = _fit(model, evaluation=Evaluation((X, Y), every=1, patience=1))
     assert result.restored_step == best
@@ -280,10 +339,11 @@ def test_parameters_that_patience_puts_back_have_a_solved_mean(best: int, monkey
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("stop", [1, 4, 5])
 def test_a_run_that_is_resumed_is_the_run(stop: int, tmp_path: Path) -> None:
-    """The first three of 6 steps are coupled; `steps` shapes the schedule, so the runs are stopped from outside.
+    """The first three of 6 steps are coupled; `steps` shapes the schedule, so the runs are stopped
+    from outside.
 
-    In float64: a resumed run solves once more from the solution, and in float32 may find it not good enough.
-    """
+    In float64: a resumed run solves once more from the solution, and in float32 may find it not
+    good enough."""
     folder = gd.training.Checkpoints(tmp_path, every=1)
 
     def run(model: ODVGP, **options: Any) -> FitResult:
@@ -338,9 +398,15 @@ OPTIONS: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "object": (
         {"mean_solver": MeanSolver("newton", 0.5)},
-        "takes 'conjugate_gradients', which is the default, a ConjugateGradients with settings, or a StochasticDualDescent",
+        (
+            "takes 'conjugate_gradients', which is the default, a ConjugateGradients with settings,"
+            " or a StochasticDualDescent"
+        ),
     ),
-    "refreshes": ({"schedule": Schedule(refresh_every=5)}, "does not use Schedule.refresh_every=5 for ODVGP"),
+    "refreshes": (
+        {"schedule": Schedule(refresh_every=5)},
+        "does not use Schedule.refresh_every=5 for ODVGP",
+    ),
 }
 
 
@@ -356,29 +422,40 @@ def test_options_of_other_mean_points_are_refused(options: dict[str, Any], messa
 @pytest.mark.parametrize("options", [{}, {"initialize": "auto"}])
 def test_white_noise_in_the_kernel_is_refused(options: dict[str, Any]) -> None:
     model = _model()
-    model.kernel = gpflow.kernels.Product([model.kernel + gpflow.kernels.White(0.5), gpflow.kernels.Constant()])
+    model.kernel = gpflow.kernels.Product(
+        [model.kernel + gpflow.kernels.White(0.5), gpflow.kernels.Constant()]
+    )
     before = values(model)
-    with pytest.raises(ModelError, match="takes no White kernel, .* add its variance to the noise variance"):
+    with pytest.raises(
+        ModelError, match="takes no White kernel, .* add its variance to the noise variance"
+    ):
         _fit(model, **options)
     assert unchanged(before, model) and model.basis.kernel_mean.size == 0 and model.num_data is None
 
 
 def test_conjugate_gradients_by_name_are_the_default() -> None:
     bounds = [
-        _fit(_fixed(_model()), mean_solver=solver, learning_rate=None).elbo for solver in ("conjugate_gradients", None)
+        _fit(_fixed(_model()), mean_solver=solver, learning_rate=None).elbo
+        for solver in ("conjugate_gradients", None)
     ]
     assert bounds[0] == bounds[1]
     model = orthogonal()
-    with pytest.raises(UnknownOptionError, match='ConjugateGradients needs a mean on all data, gamma="data"'):
+    with pytest.raises(
+        UnknownOptionError, match='ConjugateGradients needs a mean on all data, gamma="data"'
+    ):
         _fit(model, mean_solver="conjugate_gradients")
 
 
 @pytest.mark.parametrize("refusal", ["initialize", "a folder in use", "a folder of another run"])
-def test_a_run_that_is_refused_leaves_a_trained_mean_as_it_was(refusal: str, tmp_path: Path) -> None:
+def test_a_run_that_is_refused_leaves_a_trained_mean_as_it_was(
+    refusal: str, tmp_path: Path
+) -> None:
     model = _model()
     _fit(model, steps=3)
     before, mean = values(model), model.predict_f(X)[0]
-    options: dict[str, Any] = {"initialize": "bad"} if refusal == "initialize" else {"checkpoint": tmp_path}
+    options: dict[str, Any] = (
+        {"initialize": "bad"} if refusal == "initialize" else {"checkpoint": tmp_path}
+    )
     if refusal == "a folder of another run":
         _fit(_model(), steps=3, seed=1, checkpoint=tmp_path)
     model.num_data = None  # other rows are taken for all data
@@ -397,7 +474,10 @@ def test_streams_and_other_models_are_refused() -> None:
         _fit(model, stream)
     assert unchanged(before, model)
     for solver in (SOLVER, StochasticDualDescent()):
-        needs = f'{type(solver).__name__} needs a mean on all data, gamma="data", .* use mean_solver="adam"'
+        needs = (
+            f'{type(solver).__name__} needs a mean on all data, gamma="data", .* use'
+            ' mean_solver="adam"'
+        )
         others: list[tuple[Callable[[], Any], str]] = [
             (orthogonal, needs),
             (lambda: gpflow.models.SVGP(*parts(), BETA), "no mean points of its own"),

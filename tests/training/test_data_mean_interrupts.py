@@ -1,4 +1,6 @@
-"""Ctrl-C in `fit` with a mean on all data keeps the mean that was solved for; and what is shown while a solve takes time."""
+"""Ctrl-C in `fit` with a mean on all data keeps the mean that was solved for; and what is shown
+while a solve takes time.
+"""
 
 from __future__ import annotations
 
@@ -28,8 +30,15 @@ def _model(likelihood: Any = None) -> ODVGP:
 
 
 def _fit(model: ODVGP, data: Any = None, **options: Any) -> FitResult:
-    settings = {"steps": 6, "progress": False, "compile": False, "mean_solver": ConjugateGradients(tolerance=1e-3)}
-    return gd.fit(model, (X, Y) if data is None else data, **{**settings, "learning_rate": 0.03, **options})
+    settings = {
+        "steps": 6,
+        "progress": False,
+        "compile": False,
+        "mean_solver": ConjugateGradients(tolerance=1e-3),
+    }
+    return gd.fit(
+        model, (X, Y) if data is None else data, **{**settings, "learning_rate": 0.03, **options}
+    )
 
 
 @pytest.fixture(autouse=True)
@@ -50,7 +59,9 @@ INTERRUPTS = {
 def test_an_interrupt_of_a_round_ends_the_run_and_keeps_a_mean(
     owner: Any, name: str, at: int, moved: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Rather than end one product of it. The mean is that of the first solve, with the hyperparameters for which it is."""
+    """Rather than end one product of it. The mean is that of the first solve, with the
+    hyperparameters for which it is.
+    """
     model, seen = _model(), dict[int, float]()
     follow = gd.training.Callbacks(
         [lambda step, *_: seen.update({step: float(model.kernel.lengthscales.numpy())})], every=1
@@ -66,7 +77,9 @@ def test_an_interrupt_of_a_round_ends_the_run_and_keeps_a_mean(
 
 
 @pytest.mark.exhaustive
-def test_a_round_that_is_interrupted_and_lowers_the_bound_is_taken_back(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_round_that_is_interrupted_and_lowers_the_bound_is_taken_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Without a solve after the interrupt."""
     model, calls, before = _model(gl.Bernoulli()), list[list[int]](), list[float]()
 
@@ -80,7 +93,9 @@ def test_a_round_that_is_interrupted_and_lowers_the_bound_is_taken_back(monkeypa
         patch.setattr(data_mean, "climb", climb)
         result = _fit(model, (X, LABELS))
     assert (result.reason, result.converged) == ("interrupted", False) and calls == [[1]]
-    assert model.kernel.lengthscales.numpy() == pytest.approx(before[0], rel=1e-12) and np.any(model.basis.a_gamma)
+    assert model.kernel.lengthscales.numpy() == pytest.approx(before[0], rel=1e-12) and np.any(
+        model.basis.a_gamma
+    )
     assert result.elbo == pytest.approx(float(model.elbo((X, LABELS))), rel=1e-6)
 
 
@@ -88,7 +103,11 @@ def test_the_progress_line_shows_the_solves(capsys: pytest.CaptureFixture[str]) 
     """That of the last one, too, which follows the steps; here there is no other."""
     _fit(_model(), steps=1, progress=True)
     shown = capsys.readouterr().err
-    assert ", solve 1: " in shown and " products, gap " in shown and "ELBO=" not in shown.split("solve 1: ")[-1]
+    assert (
+        ", solve 1: " in shown
+        and " products, gap " in shown
+        and "ELBO=" not in shown.split("solve 1: ")[-1]
+    )
     _fit(_model(), steps=1)
     assert not capsys.readouterr().err
 

@@ -1,4 +1,6 @@
-"""A step that fails numerically: the error names the matrix, the model keeps the last good Parameters."""
+"""A step that fails numerically: the error names the matrix, the model keeps the last good
+Parameters.
+"""
 
 from __future__ import annotations
 
@@ -22,10 +24,20 @@ def test_huge_steps_fail_with_a_name_and_a_sound_model(name: str) -> None:
     gpflow.config.set_default_jitter(0.0)
     model = MODELS[name]()
     with pytest.raises(NumericalError) as info:
-        gd.fit(model, sine(), steps=60, learning_rate=1e3, natural_gradient=1.0, progress=False, compile=False)
+        gd.fit(
+            model,
+            sine(),
+            steps=60,
+            learning_rate=1e3,
+            natural_gradient=1.0,
+            progress=False,
+            compile=False,
+        )
     error = info.value
     assert error.matrix and str(error).startswith(f"Step {error.result.steps}: ")
-    assert "Likely fixes: " in str(error) and str(error).endswith("The model holds the last good parameters.")
+    assert "Likely fixes: " in str(error) and str(error).endswith(
+        "The model holds the last good parameters."
+    )
     assert error.result.reason == "numerical failure"
     assert len(error.result.history["elbo"]) == error.result.steps > 0
     assert np.all(np.isfinite(error.result.history["elbo"]))
@@ -37,10 +49,13 @@ def test_singular_prior_is_named_with_its_condition() -> None:
         def K_r2(self, r2):
             return 1.0 + r2
 
-    model = gd.models.BasisGP(Indefinite(), gpflow.likelihoods.Gaussian(), gd.bases.CoupledBasis(GAMMA))
+    model = gd.models.BasisGP(
+        Indefinite(), gpflow.likelihoods.Gaussian(), gd.bases.CoupledBasis(GAMMA)
+    )
     before = values(model)
     message = (
-        r"Step 0: K_beta \(8 x 8\) is not positive definite: smallest diagonal 1, smallest eigenvalue -1\.\d+, "
+        r"Step 0: K_beta \(8 x 8\) is not positive definite: smallest diagonal 1, smallest"
+        r" eigenvalue -1\.\d+, "
         "condition infinite. Likely fixes: a larger jitter"
     )
     with pytest.raises(NumericalError, match=message) as info:
@@ -67,7 +82,9 @@ def _poisoned(model, at: int, **options) -> tuple[dict, NumericalError]:
     model.likelihood.variational_expectations = expectations
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Advance, "_snapshot", record)
-        with pytest.raises(NumericalError, match="bound, one of its gradients, or the precision of q") as info:
+        with pytest.raises(
+            NumericalError, match="bound, one of its gradients, or the precision of q"
+        ) as info:
             gd.fit(model, sine(), steps=9, progress=False, compile=False, **grouped(**options))
     return seen[at - 1], info.value
 
@@ -83,7 +100,9 @@ def test_parameters_are_those_of_the_last_good_step(name: str) -> None:
 
 
 def test_refresh_of_the_scaling_is_undone_with_the_step() -> None:
-    """The coefficients are held in the frozen scaling's coordinates: both go back, or the mean changes."""
+    """The coefficients are held in the frozen scaling's coordinates: both go back, or the mean
+    changes.
+    """
     model = orthogonal()
     _poisoned(model, at=3, refresh_every=3)
     expected = orthogonal()
@@ -91,7 +110,9 @@ def test_refresh_of_the_scaling_is_undone_with_the_step() -> None:
     trace = gd.fit(expected, sine(), steps=2, schedule=schedule, progress=False, compile=False)
     assert trace.steps == 2
     state, other = (m.basis.factor(m.kernel) for m in (model, expected))
-    np.testing.assert_allclose(model.basis.mean_coefficients(state), expected.basis.mean_coefficients(other), rtol=1e-6)
+    np.testing.assert_allclose(
+        model.basis.mean_coefficients(state), expected.basis.mean_coefficients(other), rtol=1e-6
+    )
 
 
 @pytest.mark.filterwarnings("ignore:The bound fell")
@@ -99,7 +120,15 @@ def test_training_can_go_on_after_a_failure() -> None:
     gpflow.config.set_default_jitter(0.0)
     model = orthogonal()
     with pytest.raises(NumericalError):
-        gd.fit(model, sine(), steps=60, learning_rate=1e3, natural_gradient=1.0, progress=False, compile=False)
+        gd.fit(
+            model,
+            sine(),
+            steps=60,
+            learning_rate=1e3,
+            natural_gradient=1.0,
+            progress=False,
+            compile=False,
+        )
     result = gd.fit(model, sine(), steps=2, learning_rate=1e-3, progress=False, compile=False)
     assert result.steps == 2
 
@@ -108,7 +137,10 @@ def test_refused_step_of_the_policy_raise_says_so() -> None:
     X, Y = sine()
     Y[:5] += 30.0
     model = gd.models.ODVGP(
-        gpflow.kernels.SquaredExponential(), gpflow.likelihoods.StudentT(scale=0.1), GAMMA, [[0.2], [0.8]]
+        gpflow.kernels.SquaredExponential(),
+        gpflow.likelihoods.StudentT(scale=0.1),
+        GAMMA,
+        [[0.2], [0.8]],
     )
     options = grouped(natural_gradient=1.0, ramp_steps=0, negative_precision="raise")
     with pytest.raises(NumericalError, match='precision of q.*negative_precision="clip"') as info:

@@ -25,7 +25,9 @@ def test_a_bound_that_rises_is_not_warned_of(exact):
 
 
 def test_a_bound_that_falls_is_warned_of():
-    with pytest.warns(UserWarning, match=r"fell from -51 to -90 nats in 6 steps.*Standardise X and Y"):
+    with pytest.warns(
+        UserWarning, match=r"fell from -51 to -90 nats in 6 steps.*Standardise X and Y"
+    ):
         warn_of_fall(RISING[::-1], -90.0, 10, True)
 
 
@@ -33,7 +35,8 @@ def test_a_bound_that_falls_from_its_best_is_warned_of():
     """Though the end is above the start; steps that climb another bound may lower this one."""
     elbos = np.concatenate([np.linspace(-900.0, -50.0, 60), np.full(40, -300.0)])
     with pytest.warns(
-        UserWarning, match=r"was -185.* around step 62 and fell to -300 by step 100.*Lower the learning rates"
+        UserWarning,
+        match=r"was -185.* around step 62 and fell to -300 by step 100.*Lower the learning rates",
     ):
         warn_of_fall(elbos, -300.0, 1000, True)
     with warnings.catch_warnings():
@@ -47,7 +50,9 @@ def test_a_bound_that_falls_from_its_best_is_warned_of():
 @pytest.mark.parametrize("moves", [True, False])
 @pytest.mark.parametrize("seed", [0, 2])
 def test_many_mean_points_in_one_dimension_do_not_make_the_bound_fall(seed, moves):
-    """The quick start of the README: without the floor of the scaling it falls by thousands of nats."""
+    """The quick start of the README: without the floor of the scaling it falls by thousands of
+    nats.
+    """
     X = np.random.default_rng(seed).uniform(0, 10, (5000, 1))
     noise = 0.1 * np.random.default_rng(seed + 1).standard_normal(X.shape)
     Y = np.sin(X) + 0.3 * np.sin(8 * X) + noise
@@ -69,12 +74,16 @@ def test_estimates_must_fall_by_more_than_they_scatter(rng):
 
 
 def test_steps_too_long_for_the_inputs_are_warned_of(rng):
-    """Inputs of the size 1e-3: the first steps of Adam move each inducing point by thirty lengthscales."""
+    """Inputs of the size 1e-3: the first steps of Adam move each inducing point by thirty
+    lengthscales.
+    """
     X = 1e-3 * rng.uniform(-5, 5, size=(30, 1))
     Y = np.sin(1e3 * X) + 0.1 * rng.normal(size=(30, 1))
     beta = gpflow.inducing_variables.InducingPoints(np.linspace(-5e-3, 5e-3, 8)[:, None])
     kernel = gpflow.kernels.Matern52(lengthscales=1e-3)
-    model = gd.models.BasisGP(kernel, gpflow.likelihoods.Gaussian(0.01), gd.bases.CoupledBasis(beta))
+    model = gd.models.BasisGP(
+        kernel, gpflow.likelihoods.Gaussian(0.01), gd.bases.CoupledBasis(beta)
+    )
     for part in (kernel, model.likelihood, beta):
         gpflow.set_trainable(part, False)
     gd.fit(model, (X, Y), steps=20, progress=False, compile=False)  # q alone
@@ -87,7 +96,9 @@ def test_steps_too_long_for_the_inputs_are_warned_of(rng):
 def test_a_sampled_norm_of_the_mean_is_named_as_a_cause(subsample, monkeypatch):
     with pytest.warns(UserWarning, match="fell from") as caught:
         warn_of_fall(RISING[::-1], -90.0, 10, True, sampled_rows=subsample)
-    assert ("Another cause may be mean_subsample=2" in str(caught[0].message)) == (subsample is not None)
+    assert ("Another cause may be mean_subsample=2" in str(caught[0].message)) == (
+        subsample is not None
+    )
     seen = []
     monkeypatch.setattr(loop, "warn_of_fall", lambda *arguments, **_: seen.append(arguments[5]))
     X = np.linspace(-3.0, 3.0, 20)[:, None]

@@ -1,4 +1,6 @@
-"""`fit` raises the bound of every model, moves what is trainable and nothing else, and says what it did."""
+"""`fit` raises the bound of every model, moves what is trainable and nothing else, and says what it
+did.
+"""
 
 from __future__ import annotations
 
@@ -32,20 +34,28 @@ def test_bound_rises_and_the_result_says_how(name: str) -> None:
     assert result.history["seconds"][-1] == result.seconds > 0
     assert result.compile_seconds > 0
     assert model.num_data == 60
-    assert {path: p.trainable for path, p in gpflow.utilities.parameter_dict(model).items()} == flags
+    assert {
+        path: p.trainable for path, p in gpflow.utilities.parameter_dict(model).items()
+    } == flags
     assert str(result).startswith("60 steps in ") and str(result).endswith("stopped: steps done")
 
 
 def _hyperparameters(model: gpflow.models.GPModel) -> list[tf.Variable]:
     """Those of kernel, likelihood and mean function."""
-    return [v for part in (model.kernel, model.likelihood, model.mean_function) for v in part.trainable_variables]
+    return [
+        v
+        for part in (model.kernel, model.likelihood, model.mean_function)
+        for v in part.trainable_variables
+    ]
 
 
 @pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("name", MODELS)
 def test_a_plain_gradient_step_is_the_gradient_of_bound_and_prior(name: str) -> None:
     X, Y = data = sine(30)
-    model = MODELS[name](mean_function=gpflow.functions.Linear(np.ones((1, 1)), np.ones(1)), num_data=30)
+    model = MODELS[name](
+        mean_function=gpflow.functions.Linear(np.ones((1, 1)), np.ones(1)), num_data=30
+    )
     model.kernel.lengthscales.prior = tfp.distributions.Gamma(np.float64(2.0), np.float64(3.0))
     rate = 2.0**-20  # exact in float32, which Keras keeps its rates in
     there = gpflow.utilities.deepcopy(model)
@@ -117,7 +127,9 @@ def test_what_is_not_trainable_stays(frozen: str, mean_solver: str) -> None:
     for name in held:
         gpflow.set_trainable(gpflow.utilities.parameter_dict(model)[name], False)
     gd.fit(model, sine(), steps=3, mean_solver=mean_solver, progress=False, compile=False)
-    moved = {name for name, value in values(model).items() if not np.array_equal(before[name], value)}
+    moved = {
+        name for name, value in values(model).items() if not np.array_equal(before[name], value)
+    }
     assert held and moved == set(before) - held
 
 
@@ -135,7 +147,9 @@ def test_without_natural_gradients_adam_moves_all(name: str) -> None:
 @pytest.mark.exhaustive
 def test_svgp_is_fitted_as_the_coupled_model_is() -> None:
     traces = [
-        gd.fit(MODELS[name](), sine(), steps=5, batch_size=20, progress=False, compile=False).history["elbo"]
+        gd.fit(
+            MODELS[name](), sine(), steps=5, batch_size=20, progress=False, compile=False
+        ).history["elbo"]
         for name in ("SVGP", "BasisGP")
     ]
     np.testing.assert_allclose(*traces, rtol=1e-10)
@@ -163,7 +177,14 @@ def test_second_fit_goes_on_from_the_first() -> None:
 
 @pytest.mark.exhaustive
 def test_scaling_is_refreshed_every_so_many_steps() -> None:
-    result = gd.fit(orthogonal(), sine(), steps=7, schedule=Schedule(refresh_every=3), progress=False, compile=False)
+    result = gd.fit(
+        orthogonal(),
+        sine(),
+        steps=7,
+        schedule=Schedule(refresh_every=3),
+        progress=False,
+        compile=False,
+    )
     assert result.refreshes == 3
     result = gd.fit(MODELS["SVGP"](), sine(), steps=3, progress=False, compile=False)
     assert result.refreshes == 0

@@ -1,4 +1,6 @@
-"""Ctrl-C before the first step ends a run as it does later; a refused checkpoint leaves no mark on the model."""
+"""Ctrl-C before the first step ends a run as it does later; a refused checkpoint leaves no mark on
+the model.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ from tests.training.problems import orthogonal, sine, unchanged, values
 
 @pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("resumed", [False, True])
-def test_an_interrupt_while_tracing_ends_the_run_with_a_result(resumed: bool, monkeypatch, tmp_path: Path) -> None:
+def test_an_interrupt_while_tracing_ends_the_run_with_a_result(
+    resumed: bool, monkeypatch, tmp_path: Path
+) -> None:
     options = {"progress": False, "compile": False, "checkpoint": tmp_path}
     done = 2 if resumed else 0
     if resumed:

@@ -1,4 +1,6 @@
-"""`fit` of a model with multipliers: its gradients against finite differences, its multipliers, its end, its refusals."""
+"""`fit` of a model with multipliers: its gradients against finite differences, its multipliers, its
+end, its refusals.
+"""
 
 from __future__ import annotations
 
@@ -28,9 +30,14 @@ RNG = np.random.default_rng(4)
 LOSSES: dict[str, tuple[Callable, int | None]] = {
     "Gaussian": (lambda likelihood, y: ref.gaussian(y, float(likelihood.variance.numpy())), 40),
     "Poisson": (lambda likelihood, y: ref.poisson(y), 60),
-    "Student-t": (lambda likelihood, y: ref.student_t(y, 4.0, float(likelihood.scale.numpy())), None),
+    "Student-t": (
+        lambda likelihood, y: ref.student_t(y, 4.0, float(likelihood.scale.numpy())),
+        None,
+    ),
 }
-"""At the likelihood's Parameters as they are, and the order of the reference's quadrature; None integrates exactly."""
+"""At the likelihood's Parameters as they are, and the order of the reference's quadrature; None
+integrates exactly.
+"""
 
 
 def _model(name: str, N: int = 8) -> LCLGP:
@@ -41,7 +48,9 @@ def _model(name: str, N: int = 8) -> LCLGP:
 
 
 def _gradient(model: LCLGP, hold: str) -> list[Array]:
-    """What a step hands to its optimizer: with plain descent at rate 1, the change of the variables."""
+    """What a step hands to its optimizer: with plain descent at rate 1, the change of the
+    variables.
+    """
     step = LagrangianStep(model, False, tf_keras.optimizers.SGD(1.0), hold, compile=False)
     before = [v.numpy() for v in step.variables]
     step.run(*model.data, tf.constant([0, 0]))
@@ -66,7 +75,9 @@ def _functions(name: str, model: LCLGP) -> list[ref.SiteFunction]:
 @pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("name", LOSSES)
 def test_gradients_are_the_slopes_of_the_bound(name):
-    """At held sites, which are functions of f and not of f - m_0, and at held multipliers; in the reference."""
+    """At held sites, which are functions of f and not of f - m_0, and at held multipliers; in the
+    reference.
+    """
     model = _model(name)
     K, m_0 = problems.gram(model), problems.prior_mean(model)
     alpha, lam = model.basis.alpha.numpy()[:, 0], model.basis.lam.numpy()[:, 0]
@@ -93,7 +104,9 @@ def test_gradients_are_the_slopes_of_the_bound(name):
 
 @pytest.mark.parametrize("name", ["Poisson", "Student-t"])
 def test_sites_follow_kernel_and_mean_function(name):
-    """One step with the multipliers left alone: lambda and the site as a function of f stay; alpha follows."""
+    """One step with the multipliers left alone: lambda and the site as a function of f stay; alpha
+    follows.
+    """
     model = _model(name)
 
     def sites() -> Array:
@@ -112,18 +125,29 @@ def test_sites_follow_kernel_and_mean_function(name):
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("noise", [False, True], ids=["noise fixed", "noise learned"])
 def test_learning_with_gaussian_noise_is_that_of_the_exact_gp(noise):
-    """Step by step: with fixed noise the bound at held sites is the evidence; else multipliers lag behind by one iteration."""
+    """Step by step: with fixed noise the bound at held sites is the evidence; else multipliers lag
+    behind by one iteration.
+    """
     model, rate = problems.model("Gaussian", 10), 0.05
     parts = [gpflow.utilities.deepcopy(part) for part in (model.kernel, model.mean_function)]
     exact = gpflow.models.GPR(model.data, *parts, noise_variance=problems.NOISE)
     for likelihood in (model.likelihood, exact.likelihood):
         set_trainable(likelihood, noise)
-    result = gd.fit(model, steps=6, learning_rate=rate, schedule=Schedule(anneal=0.0), progress=False, compile=False)
+    result = gd.fit(
+        model,
+        steps=6,
+        learning_rate=rate,
+        schedule=Schedule(anneal=0.0),
+        progress=False,
+        compile=False,
+    )
     adam, evidences = tf_keras.optimizers.Adam(rate), []
     for _ in range(6):
         with tf.GradientTape() as tape:
             loss = exact.training_loss()
-        adam.apply_gradients(zip(tape.gradient(loss, exact.trainable_variables), exact.trainable_variables))
+        adam.apply_gradients(
+            zip(tape.gradient(loss, exact.trainable_variables), exact.trainable_variables)
+        )
         evidences.append(float(exact.log_marginal_likelihood()))
     tolerance = 5e-3 if noise else 1e-6
     assert_allclose(result.history["elbo"], evidences, atol=tolerance)
@@ -152,10 +176,14 @@ def test_weights_learn_their_prior():
     set_trainable(model.kernel, True)
     elbo = gd.fit(model, steps=5, learning_rate=0.1, progress=False, compile=False).history["elbo"]
     assert np.all(np.diff(elbo) > 0.0)
-    other = LCLGLM((X, problems.labels("Poisson", X)), gpflow.likelihoods.Poisson(), form="function")
+    other = LCLGLM(
+        (X, problems.labels("Poisson", X)), gpflow.likelihoods.Poisson(), form="function"
+    )
     set_trainable(other.kernel, True)
     assert_allclose(
-        gd.fit(other, steps=5, learning_rate=0.1, progress=False, compile=False).history["elbo"], elbo, atol=1e-3
+        gd.fit(other, steps=5, learning_rate=0.1, progress=False, compile=False).history["elbo"],
+        elbo,
+        atol=1e-3,
     )
 
 
@@ -171,7 +199,9 @@ def test_with_nothing_else_to_train_it_is_the_lagrangian():
 
 
 def test_precisions_that_the_new_kernel_does_not_allow_lose_their_negative_part():
-    """A negative lambda takes V from the kernel that a large step leads to; the run goes on without it."""
+    """A negative lambda takes V from the kernel that a large step leads to; the run goes on without
+    it.
+    """
     model = problems.model("Student-t", 8)
     model.basis.lam.assign(np.full((8, 1), -0.05))
     assert bool(model.basis.factor(model.kernel).ok)
@@ -194,13 +224,24 @@ def test_a_resumed_fit_goes_on_to_the_same_trace(tmp_path):
 
 DATA = (problems.inputs(4), problems.labels("Poisson", problems.inputs(4)))
 BAD = {
-    "data": ({"data": DATA}, DataError, r"LCLGP owns its data: call fit\(model\), and build another model for more"),
+    "data": (
+        {"data": DATA},
+        DataError,
+        r"LCLGP owns its data: call fit\(model\), and build another model for more",
+    ),
     "minibatch": (
         {"batch_size": 5},
         UnknownOptionError,
-        r"does not use batch_size=5 for LCLGP.* use optimizers.ConstraintSubset\(size, batch_size\)",
+        (
+            r"does not use batch_size=5 for LCLGP.* use optimizers.ConstraintSubset\(size,"
+            r" batch_size\)"
+        ),
     ),
-    "hold": ({"hold": "moments"}, UnknownOptionError, "hold='moments' is not known; use one of 'sites', 'multipliers'"),
+    "hold": (
+        {"hold": "moments"},
+        UnknownOptionError,
+        "hold='moments' is not known; use one of 'sites', 'multipliers'",
+    ),
     "step": (
         {"natural_gradient": 1.5},
         UnknownOptionError,
@@ -222,7 +263,9 @@ def test_bad_options_are_refused_with_nothing_changed(name):
 def test_nothing_to_train_and_losses_without_a_dual_are_refused():
     model = _model("Poisson")
     set_trainable(model, False)
-    with pytest.raises(DataError, match="No Parameter of the model is trainable, and natural_gradient=None"):
+    with pytest.raises(
+        DataError, match="No Parameter of the model is trainable, and natural_gradient=None"
+    ):
         gd.fit(model, natural_gradient=None, progress=False)
     data = problems.inputs(4), problems.labels("logit", problems.inputs(4))
     model = LCLGP(data, gpflow.kernels.Matern52(), gd.likelihoods.BernoulliLogit("piecewise"))
@@ -232,8 +275,12 @@ def test_nothing_to_train_and_losses_without_a_dual_are_refused():
 
 def test_a_failure_restores_what_was_there():
     model = _model("Poisson")
-    with pytest.raises(NumericalError, match="^Step [012]: .* The model holds the last good parameters") as info:
-        gd.fit(model, steps=3, progress=False, optimizer=tf_keras.optimizers.SGD(1e6), compile=False)
+    with pytest.raises(
+        NumericalError, match="^Step [012]: .* The model holds the last good parameters"
+    ) as info:
+        gd.fit(
+            model, steps=3, progress=False, optimizer=tf_keras.optimizers.SGD(1e6), compile=False
+        )
     assert info.value.result.reason == "numerical failure"
     assert all(np.all(np.isfinite(value)) for value in values(model).values())
 

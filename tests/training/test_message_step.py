@@ -1,4 +1,6 @@
-"""`fit` of a factor graph: the optimizer's own optimum, steps that are undone, resumed runs, and failures."""
+"""`fit` of a factor graph: the optimizer's own optimum, steps that are undone, resumed runs, and
+failures.
+"""
 
 from __future__ import annotations
 
@@ -64,7 +66,9 @@ def test_a_step_that_lowers_the_bound_is_undone(monkeypatch) -> None:
 
     def overshoots(graph, now, groups, step_size, data, seed):
         lengths.append(float(step_size))
-        return move_groups(graph, now, groups, (4.0 if len(lengths) == 2 else 1.0) * step_size, data, seed)
+        return move_groups(
+            graph, now, groups, (4.0 if len(lengths) == 2 else 1.0) * step_size, data, seed
+        )
 
     monkeypatch.setattr(mean_field, "move_groups", overshoots)
     result = gd.fit(graph, steps=5, natural_gradient=0.6, progress=False, compile=False)
@@ -87,7 +91,12 @@ def test_seeds_and_draws() -> None:
     traces = []
     for seed in (0, 0, 1):
         graph = problems.log_normal_rate(samples=20)
-        options = {"natural_gradient": 0.3, "schedule": Schedule(anneal=0.5), "progress": False, "compile": False}
+        options = {
+            "natural_gradient": 0.3,
+            "schedule": Schedule(anneal=0.5),
+            "progress": False,
+            "compile": False,
+        }
         result = gd.fit(graph, steps=20, seed=seed, **options)
         traces.append(result.history["elbo"])
     assert np.array_equal(traces[0], traces[1]) and not np.array_equal(traces[0], traces[2])
@@ -118,18 +127,26 @@ def test_a_converged_fit_that_is_resumed_takes_no_more_steps(tmp_path) -> None:
 def test_a_failure_names_the_factor_and_restores_the_messages() -> None:
     improper = Factor("rate", lambda z: tf.reduce_sum(3.0 * z.expectation[1]))
     graph = FactorGraph({"rate": Gamma().belief(1.0, 1.0)}, {"improper": improper})
-    with pytest.raises(NumericalError, match="^Step .*'improper'.* holds the last good parameters") as info:
+    with pytest.raises(
+        NumericalError, match="^Step .*'improper'.* holds the last good parameters"
+    ) as info:
         gd.fit(graph, progress=False, compile=False)
     assert info.value.result.reason == "numerical failure"
-    assert np.all(np.isfinite(np.concatenate([part.ravel() for part in _values(graph)]))) and np.isfinite(graph.elbo())
+    assert np.all(
+        np.isfinite(np.concatenate([part.ravel() for part in _values(graph)]))
+    ) and np.isfinite(graph.elbo())
 
 
 def test_what_cannot_be_is_refused_with_the_reason() -> None:
     graph = problems.gamma_poisson()
     before = _values(graph)
-    with pytest.raises(UnknownOptionError, match="does not use batch_size=2 .* optimizers.MeanFieldCVI.*batch_size"):
+    with pytest.raises(
+        UnknownOptionError, match="does not use batch_size=2 .* optimizers.MeanFieldCVI.*batch_size"
+    ):
         gd.fit(graph, batch_size=2)
-    with pytest.raises(UnknownOptionError, match="does not use evaluation .* predicts nothing by itself"):
+    with pytest.raises(
+        UnknownOptionError, match="does not use evaluation .* predicts nothing by itself"
+    ):
         gd.fit(graph, evaluation=(X, X))
     with pytest.raises(DataError, match="FactorGraph owns its data"):
         gd.fit(graph, (X, X))

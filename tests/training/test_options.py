@@ -1,4 +1,6 @@
-"""Options of `fit`, and of what it builds on: refused before the first step, with the fix, and nothing changed."""
+"""Options of `fit`, and of what it builds on: refused before the first step, with the fix, and
+nothing changed.
+"""
 
 from __future__ import annotations
 
@@ -12,13 +14,25 @@ import tensorflow as tf
 import gpflow_decoupled as gd
 from gpflow_decoupled.errors import DataError, ModelError, UnknownOptionError
 from gpflow_decoupled.models import DVGP
-from tests.training.problems import BETA, GAMMA, MODELS, grouped, orthogonal, parts, sine, unchanged, values
+from tests.training.problems import (
+    BETA,
+    GAMMA,
+    MODELS,
+    grouped,
+    orthogonal,
+    parts,
+    sine,
+    unchanged,
+    values,
+)
 
 X, Y = sine()
 
 
 def _fit(model: Any, data: Any, **options: Any) -> gd.training.FitResult:
-    return gd.fit(model, data, **{"steps": 1, "progress": False, "compile": False, **grouped(**options)})
+    return gd.fit(
+        model, data, **{"steps": 1, "progress": False, "compile": False, **grouped(**options)}
+    )
 
 
 BAD = {
@@ -26,7 +40,10 @@ BAD = {
         {"batch_size": 61},
         "batch_size=61 is larger than the data, which have 60 rows; use None",
     ),
-    "no minibatch": ({"batch_size": 0}, "batch_size=0 must be a whole number of at least 1, None for all rows, or"),
+    "no minibatch": (
+        {"batch_size": 0},
+        "batch_size=0 must be a whole number of at least 1, None for all rows, or",
+    ),
     "half a minibatch": ({"batch_size": 2.5}, "batch_size=2.5 must be a whole number"),
     "unknown minibatch": (
         {"batch_size": "all"},
@@ -39,29 +56,47 @@ BAD = {
     "NaN": ({"learning_rate": np.nan}, "learning_rate=nan must be a number above 0"),
     "infinite": ({"mean_learning_rate": np.inf}, "mean_learning_rate=inf must be a number above 0"),
     "text": ({"learning_rate": "fast"}, "learning_rate='fast' must be a number above 0"),
-    "natural gradient": ({"natural_gradient": 1.5}, "natural_gradient=1.5 must be a number above 0 and at most 1"),
+    "natural gradient": (
+        {"natural_gradient": 1.5},
+        "natural_gradient=1.5 must be a number above 0 and at most 1",
+    ),
     "anneal": ({"anneal": 2}, "anneal=2 must be a number above 0 and at most 1"),
     "evaluate_every": ({"evaluate_every": 0}, "every=0 must be a whole number of at least 1"),
     "report_every": ({"report_every": 0}, "every=0 must be a whole number of at least 1"),
-    "refresh_every": ({"refresh_every": -1}, "refresh_every=-1 must be a whole number of at least 1"),
+    "refresh_every": (
+        {"refresh_every": -1},
+        "refresh_every=-1 must be a whole number of at least 1",
+    ),
     "checkpoint_every": (
         {"checkpoint": "folder", "checkpoint_every": 0},
         "every=0 must be a whole number of at least 1",
     ),
     "patience": ({"patience": 0}, "patience=0 must be a whole number of at least 1"),
     "seed": ({"seed": -1}, "seed=-1 must be a whole number of at least 0"),
-    "ramp_steps": ({"ramp_steps": None, "seed": 0.5}, "seed=0.5 must be a whole number of at least 0"),
+    "ramp_steps": (
+        {"ramp_steps": None, "seed": 0.5},
+        "seed=0.5 must be a whole number of at least 0",
+    ),
     "policy": (
         {"negative_precision": "ignore"},
         "negative_precision='ignore' is not known; use one of 'damp', 'clip', 'raise'",
     ),
-    "precision": ({"precision": "half"}, "precision='half' is not known; use one of 'full', 'mixed'"),
-    "solver": ({"mean_solver": "lbfgs"}, "mean_solver='lbfgs' is not known; use one of 'adam', 'natural', 'newton'"),
+    "precision": (
+        {"precision": "half"},
+        "precision='half' is not known; use one of 'full', 'mixed'",
+    ),
+    "solver": (
+        {"mean_solver": "lbfgs"},
+        "mean_solver='lbfgs' is not known; use one of 'adam', 'natural', 'newton'",
+    ),
     "solver without step": (
         {"mean_solver": "natural", "natural_gradient": None},
         "mean_solver='natural' needs natural_gradient; give a step size",
     ),
-    "evaluation": ({"evaluation": (X, Y[:, 0])}, r"evaluation: Y has shape \(60,\); use Y\[:, None\]"),
+    "evaluation": (
+        {"evaluation": (X, Y[:, 0])},
+        r"evaluation: Y has shape \(60,\); use Y\[:, None\]",
+    ),
     "NaN in evaluation": ({"evaluation": (X, Y * np.nan)}, r"evaluation: Y\[0, 0\] is nan"),
     "evaluation on X alone": ({"evaluation": X}, "evaluation is a ndarray; pass held-out"),
     "callback": ({"callbacks": ["print"]}, "callbacks must be a list of functions"),
@@ -84,15 +119,21 @@ def test_unknown_options_are_refused() -> None:
         _fit(orthogonal(), (X, Y), learning_rates=0.1)
     with pytest.raises(TypeError, match="mean_scale"):
         orthogonal(mean_scale="none")
-    with pytest.raises(UnknownOptionError, match="mean_scaling='white' is not known; use one of 'none', 'diagonal'"):
+    with pytest.raises(
+        UnknownOptionError, match="mean_scaling='white' is not known; use one of 'none', 'diagonal'"
+    ):
         orthogonal(mean_scaling="white")
-    with pytest.raises(UnknownOptionError, match="covariance='full' is not known; use one of 'inverse', 'coupled'"):
+    with pytest.raises(
+        UnknownOptionError, match="covariance='full' is not known; use one of 'inverse', 'coupled'"
+    ):
         DVGP(*parts(), GAMMA, BETA, covariance="full")
     with pytest.raises(UnknownOptionError, match="method='best' is not known"):
         gd.inducing.select(X, 5, method="best")
     with pytest.raises(UnknownOptionError, match="negative_precision='ignore' is not known"):
         gd.optimizers.NaturalGradient(negative_precision="ignore")
-    with pytest.raises(DataError, match="mean_subsample=0; use a whole number of rows of at least 1"):
+    with pytest.raises(
+        DataError, match="mean_subsample=0; use a whole number of rows of at least 1"
+    ):
         orthogonal(mean_subsample=0)
 
 
@@ -100,35 +141,49 @@ def test_flags_that_natural_gradients_cannot_follow_are_refused() -> None:
     model = orthogonal()
     gpflow.set_trainable(model.basis.q_mu, False)
     with pytest.raises(
-        DataError, match="Some Parameters of q.u. are trainable and some are not.*natural_gradient=None"
+        DataError,
+        match="Some Parameters of q.u. are trainable and some are not.*natural_gradient=None",
     ):
         _fit(model, (X, Y))
     _fit(model, (X, Y), natural_gradient=None)
     gpflow.set_trainable(model.basis.q_sqrt, False)
-    with pytest.raises(DataError, match="mean_solver='natural' moves q.u. too, which is not trainable here"):
+    with pytest.raises(
+        DataError, match="mean_solver='natural' moves q.u. too, which is not trainable here"
+    ):
         _fit(model, (X, Y), mean_solver="natural")
     gpflow.set_trainable(model, False)
-    with pytest.raises(DataError, match=r"No Parameter of the model is trainable; use gpflow.utilities.set_trainable"):
+    with pytest.raises(
+        DataError,
+        match=r"No Parameter of the model is trainable; use gpflow.utilities.set_trainable",
+    ):
         _fit(model, (X, Y))
 
 
-@pytest.mark.parametrize("option", [{"natural_gradient": 0.3}, {"hold": "sites"}, {"negative_precision": "clip"}])
+@pytest.mark.parametrize(
+    "option", [{"natural_gradient": 0.3}, {"hold": "sites"}, {"negative_precision": "clip"}]
+)
 def test_options_of_natural_gradients_are_refused_without_natural_parameters(option: dict) -> None:
     model = MODELS["DVGP inverse"]()
     before = values(model)
-    with pytest.raises(UnknownOptionError, match="does not use .* for DVGP. The covariance .* no natural parameters"):
+    with pytest.raises(
+        UnknownOptionError,
+        match="does not use .* for DVGP. The covariance .* no natural parameters",
+    ):
         _fit(model, (X, Y), **option)
     assert unchanged(before, model)
     _fit(model, (X, Y), natural_gradient=None)
     _fit(MODELS["DVGP coupled"](), (X, Y), **option)
 
 
-@pytest.mark.parametrize("solver, reason", [("newton", "Newton's method"), ("natural", "which stays in .D41.")])
+@pytest.mark.parametrize(
+    "solver, reason", [("newton", "Newton's method"), ("natural", "which stays in .D41.")]
+)
 def test_hybrid_basis_leaves_its_coefficients_to_adam(solver, reason) -> None:
     model = MODELS["HDVGP"]()
     before = values(model)
     with pytest.raises(
-        UnknownOptionError, match=f'HybridBasis .*{reason}. Use mean_solver="adam" of fit.*OrthogonalBasis'
+        UnknownOptionError,
+        match=f'HybridBasis .*{reason}. Use mean_solver="adam" of fit.*OrthogonalBasis',
     ):
         _fit(model, (X, Y), mean_solver=solver)
     assert unchanged(before, model)
@@ -173,6 +228,8 @@ def test_a_bound_of_its_own_is_not_trained_past(own: str) -> None:
         model = _Lowered(*parts(), gd.bases.CoupledBasis(BETA))
     else:
         model = _Scaled(*parts(), BETA)
-    with pytest.raises(ModelError, match=f"{type(model).__name__} has {own} of its own.*train by GPflow"):
+    with pytest.raises(
+        ModelError, match=f"{type(model).__name__} has {own} of its own.*train by GPflow"
+    ):
         _fit(model, (X, Y))
     assert _fit(_Shown(*parts(), gd.bases.CoupledBasis(BETA)), (X, Y)).steps == 1

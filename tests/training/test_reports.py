@@ -40,7 +40,9 @@ def test_evaluation_is_recorded_every_so_many_steps_and_at_the_end() -> None:
     result = _fit(model, steps=5, evaluation=held_out, evaluate_every=2)
     assert np.array_equal(result.history["evaluation_step"], [2, 4, 5])
     mean, _ = model.predict_f(held_out[0])
-    assert result.history["rmse"][-1] == pytest.approx(np.sqrt(np.mean((mean - held_out[1]) ** 2)), rel=1e-10)
+    assert result.history["rmse"][-1] == pytest.approx(
+        np.sqrt(np.mean((mean - held_out[1]) ** 2)), rel=1e-10
+    )
     density = np.mean(model.predict_log_density(held_out))
     assert result.history["log_density"][-1] == pytest.approx(density, rel=1e-10)
     assert len(result.history["evaluation_seconds"]) == 3
@@ -59,7 +61,12 @@ def test_patience_ends_a_run_that_gets_no_better(held_out: bool) -> None:
     if held_out:
         options = {"evaluation": (X, -Y)}  # the better the fit, the worse these
     else:  # only the noise of the batches moves the bound
-        options = {"learning_rate": 1e-12, "mean_learning_rate": 1e-12, "natural_gradient": None, "batch_size": 20}
+        options = {
+            "learning_rate": 1e-12,
+            "mean_learning_rate": 1e-12,
+            "natural_gradient": None,
+            "batch_size": 20,
+        }
     result = _fit(steps=20, patience=2, evaluate_every=2, **options)
     assert result.reason == "no improvement in 2 evaluations"
     assert result.steps == 6 if held_out else result.steps < 20
@@ -74,7 +81,11 @@ def test_callbacks_are_called_with_step_metrics_and_model() -> None:
     calls: list = []
     model = orthogonal()
     result = _fit(
-        model, steps=5, callbacks=[lambda *call: calls.append(call)], evaluation=sine(seed=1), evaluate_every=5
+        model,
+        steps=5,
+        callbacks=[lambda *call: calls.append(call)],
+        evaluation=sine(seed=1),
+        evaluate_every=5,
     )
     assert [step for step, _, _ in calls] == [2, 4, 5]
     assert calls[0][1] == {"elbo": pytest.approx(np.mean(result.history["elbo"][:2]))}
@@ -107,7 +118,9 @@ def test_tensorboard_gets_every_metric(tmp_path, monkeypatch) -> None:
     written: list = []
     writer = types.SimpleNamespace(flush=lambda: None, as_default=tf.init_scope)
     monkeypatch.setattr(tf.summary, "create_file_writer", lambda folder: writer)
-    monkeypatch.setattr(tf.summary, "scalar", lambda name, value, step: written.append((name, value, step)))
+    monkeypatch.setattr(
+        tf.summary, "scalar", lambda name, value, step: written.append((name, value, step))
+    )
     _fit(callbacks=[TensorBoard(str(tmp_path))])
     assert [(name, step) for name, _, step in written] == [("elbo", 2), ("elbo", 4)]
 
@@ -145,7 +158,9 @@ def test_interrupt_in_a_callback_ends_the_run_with_a_result() -> None:
 @pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("kind", [KeyboardInterrupt, MemoryError])
 def test_interrupt_in_the_middle_of_a_step_leaves_the_state_before_it(kind, monkeypatch) -> None:
-    """The model is the one after the last whole step, though the natural gradient had moved q already."""
+    """The model is the one after the last whole step, though the natural gradient had moved q
+    already.
+    """
     expected = orthogonal()
     _fit(expected, steps=50, callbacks=[_interrupt])
     from gpflow_decoupled.training.routes.keras import KerasAscent
@@ -178,9 +193,13 @@ def test_error_in_a_callback_comes_through() -> None:
 
 
 def test_schedules() -> None:
-    assert [ramped(step, 0.1, 3) for step in range(5)] == pytest.approx([1e-4, 1e-3, 1e-2, 0.1, 0.1])
+    assert [ramped(step, 0.1, 3) for step in range(5)] == pytest.approx(
+        [1e-4, 1e-3, 1e-2, 0.1, 0.1]
+    )
     assert ramped(0, 0.1, 0) == 0.1 and ramped(0, 1e-6, 10) == 1e-6
-    assert [annealed(share, 0.5) for share in (0.0, 0.5, 0.75, 1.0)] == pytest.approx([1.0, 1.0, 0.51, 0.02])
+    assert [annealed(share, 0.5) for share in (0.0, 0.5, 0.75, 1.0)] == pytest.approx(
+        [1.0, 1.0, 0.51, 0.02]
+    )
     assert annealed(0.99, 0.0) == 1.0
 
 
@@ -192,7 +211,9 @@ def test_svgp_is_evaluated_too() -> None:
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("resumed", [False, True])
 @pytest.mark.parametrize("batch_size", [None, 20])
-def test_where_patience_ends_a_run_the_best_parameters_come_back(batch_size, resumed: bool, tmp_path) -> None:
+def test_where_patience_ends_a_run_the_best_parameters_come_back(
+    batch_size, resumed: bool, tmp_path
+) -> None:
     X, Y = sine()
     options = {
         "batch_size": batch_size,
@@ -212,11 +233,15 @@ def test_where_patience_ends_a_run_the_best_parameters_come_back(batch_size, res
     assert (result.reason, result.converged) == ("no improvement in 3 evaluations", True)
     assert result.restored_step == 1 + np.argmax(densities) == result.steps - 3
     assert f"Parameters of step {result.restored_step}" in str(result)
-    assert held_out_metrics(model, options["evaluation"])["log_density"] == pytest.approx(max(densities), rel=1e-12)
+    assert held_out_metrics(model, options["evaluation"])["log_density"] == pytest.approx(
+        max(densities), rel=1e-12
+    )
     if batch_size is None:
         assert result.elbo == pytest.approx(float(model.elbo((X, Y))), rel=1e-12)
     else:
-        assert result.elbo == pytest.approx(np.mean(result.history["elbo"][: result.restored_step][-20:]), rel=1e-12)
+        assert result.elbo == pytest.approx(
+            np.mean(result.history["elbo"][: result.restored_step][-20:]), rel=1e-12
+        )
 
 
 @pytest.mark.exhaustive
@@ -236,11 +261,19 @@ def _classes() -> tuple[np.ndarray, np.ndarray]:
     return X, np.digitize(Y, [-0.5, 0.5]).astype(float)
 
 
-@pytest.mark.parametrize("likelihood", [gpflow.likelihoods.Softmax(3), gd.likelihoods.CategoricalLogit(3)])
-def test_scores_of_classes_are_those_of_their_probabilities(likelihood: gpflow.likelihoods.Likelihood) -> None:
-    """GPflow's `Softmax` takes no labels that are not integers: `fit` crashed at its first evaluation."""
+@pytest.mark.parametrize(
+    "likelihood", [gpflow.likelihoods.Softmax(3), gd.likelihoods.CategoricalLogit(3)]
+)
+def test_scores_of_classes_are_those_of_their_probabilities(
+    likelihood: gpflow.likelihoods.Likelihood,
+) -> None:
+    """GPflow's `Softmax` takes no labels that are not integers: `fit` crashed at its first
+    evaluation.
+    """
     X, labels = _classes()
-    model = gd.models.BasisGP(gpflow.kernels.Matern52(), likelihood, gd.bases.CoupledBasis(X[::5], 3))
+    model = gd.models.BasisGP(
+        gpflow.kernels.Matern52(), likelihood, gd.bases.CoupledBasis(X[::5], 3)
+    )
     options = {"steps": 2, "natural_gradient": None, "progress": False, "compile": False}
     result = gd.fit(model, (X, labels), evaluation=(X, labels), **options)
     assert np.isfinite(result.history["log_density"][-1])
@@ -253,8 +286,12 @@ def test_scores_of_classes_are_those_of_their_probabilities(likelihood: gpflow.l
 def test_scores_of_tasks_are_those_of_the_task_of_each_row() -> None:
     X, Y = sine(40)
     task = (np.arange(40) % 2)[:, None]
-    kernel = gpflow.kernels.Matern52(active_dims=[0]) * gpflow.kernels.Coregion(2, rank=1, active_dims=[1])
-    likelihood = gpflow.likelihoods.SwitchedLikelihood([gpflow.likelihoods.Gaussian(v) for v in (0.01, 0.1)])
+    kernel = gpflow.kernels.Matern52(active_dims=[0]) * gpflow.kernels.Coregion(
+        2, rank=1, active_dims=[1]
+    )
+    likelihood = gpflow.likelihoods.SwitchedLikelihood(
+        [gpflow.likelihoods.Gaussian(v) for v in (0.01, 0.1)]
+    )
     inputs, outputs = np.hstack([X, task]), np.hstack([Y + 5.0 * task, task.astype(float)])
     model = gd.models.BasisGP(kernel, likelihood, gd.bases.CoupledBasis(inputs[::3]), num_data=40)
     mean = model.predict_f(inputs)[0].numpy()
@@ -276,7 +313,9 @@ WRONG = {
 def test_scores_refuse_what_training_refuses(whose: str, change, message: str) -> None:
     model = orthogonal()
     if whose == "GPflow's":
-        model = gpflow.models.SVGP(model.kernel, model.likelihood, np.linspace(0.0, 1.0, 5)[:, None])
+        model = gpflow.models.SVGP(
+            model.kernel, model.likelihood, np.linspace(0.0, 1.0, 5)[:, None]
+        )
     with pytest.raises(DataError, match=message):
         held_out_metrics(model, change(*sine()))
 
@@ -297,10 +336,17 @@ class _Unscored(gpflow.likelihoods.Gaussian):
 
 def test_patience_does_not_count_scores_that_are_no_numbers() -> None:
     X, Y = sine()
-    model = gd.models.BasisGP(gpflow.kernels.Matern52(), _Unscored(0.1), gd.bases.CoupledBasis(X[::9]))
+    model = gd.models.BasisGP(
+        gpflow.kernels.Matern52(), _Unscored(0.1), gd.bases.CoupledBasis(X[::9])
+    )
     evaluation = gd.training.Evaluation((X, Y), every=1, patience=2)
-    with pytest.warns(UserWarning, match="The score after step . is nan, and is not taken for a lack of improvement"):
-        result = gd.fit(model, (X, Y), steps=4, evaluation=evaluation, progress=False, compile=False)
+    with pytest.warns(
+        UserWarning,
+        match="The score after step . is nan, and is not taken for a lack of improvement",
+    ):
+        result = gd.fit(
+            model, (X, Y), steps=4, evaluation=evaluation, progress=False, compile=False
+        )
     assert (result.steps, result.reason, result.converged) == (4, "steps done", False)
 
 
@@ -309,6 +355,9 @@ def test_labels_between_classes_are_not_rounded() -> None:
     model = gd.models.BasisGP(
         gpflow.kernels.Matern52(), gpflow.likelihoods.Softmax(3), gd.bases.CoupledBasis(X[::5], 3)
     )
-    for ask in (lambda: held_out_metrics(model, (X, labels + 0.5)), lambda: model.elbo((X, labels + 0.5))):
+    for ask in (
+        lambda: held_out_metrics(model, (X, labels + 0.5)),
+        lambda: model.elbo((X, labels + 0.5)),
+    ):
         with pytest.raises(DataError, match="Y"):
             ask()

@@ -1,4 +1,6 @@
-"""Which options each family of models takes: what is declared is used, and what is not declared is refused."""
+"""Which options each family of models takes: what is declared is used, and what is not declared is
+refused.
+"""
 
 from __future__ import annotations
 
@@ -38,9 +40,20 @@ from gpflow_decoupled.training.routes.roles import natural_step
 from gpflow_decoupled.training.routes.sites import SitesRoute
 from gpflow_decoupled.training.schedules import Limits
 from tests.optimizers.mean_field import mean_field_problems
-from tests.training.problems import BETA, GAMMA, MODELS, grouped, orthogonal, sine, unchanged, values
+from tests.training.problems import (
+    BETA,
+    GAMMA,
+    MODELS,
+    grouped,
+    orthogonal,
+    sine,
+    unchanged,
+    values,
+)
 
-pytestmark = pytest.mark.filterwarnings("ignore:The bound of .* is not accurate")  # a narrow Student-t, on purpose
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:The bound of .* is not accurate"
+)  # a narrow Student-t, on purpose
 X, Y = sine(8)
 LABELS = (Y > 0).astype(float)
 OUTLIERS = np.where(np.arange(8)[:, None] == 2, Y + 30.0, Y)
@@ -100,7 +113,9 @@ IDS = [f"{type(route).__name__}, {option}" for route, option in ROUTE_OPTIONS]
 
 def _chosen(route: Any, option: str, folder: Any, calls: list) -> dict[str, Any]:
     made = {
-        "evaluation": lambda: {"evaluation": DATA.get(type(route)) or getattr(BUILDERS[type(route)](), "data", None)},
+        "evaluation": lambda: {
+            "evaluation": DATA.get(type(route)) or getattr(BUILDERS[type(route)](), "data", None)
+        },
         "hold": lambda: {"hold": route.holds[-1] if route.holds else "sites"},
         "optimizer": lambda: {"optimizer": tf_keras.optimizers.SGD(0.01)},
         "checkpoint": lambda: {"checkpoint": Checkpoints(folder, every=1)},
@@ -111,7 +126,9 @@ def _chosen(route: Any, option: str, folder: Any, calls: list) -> dict[str, Any]
 
 
 def _stub_ascent(monkeypatch: pytest.MonkeyPatch) -> list:
-    """An ascent that leaves q alone, and a record of its calls: what an option does can be seen without it."""
+    """An ascent that leaves q alone, and a record of its calls: what an option does can be seen
+    without it.
+    """
     calls: list = []
 
     def run(self: AffineIndependentAscent, model: Any) -> SimpleNamespace:
@@ -157,7 +174,9 @@ def test_every_option_is_looked_at() -> None:
 @pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("route, option", ROUTE_OPTIONS, ids=IDS)
 def test_an_option_is_used_or_refused(route, option, tmp_path, monkeypatch, capfd) -> None:
-    """Used: the trace, the Parameters or the record change. Refused: before step 1, with the list of the others."""
+    """Used: the trace, the Parameters or the record change. Refused: before step 1, with the list
+    of the others.
+    """
     calls, compiled = [], _count_compiled(monkeypatch)
     _stub_ascent(monkeypatch)
     options = _chosen(route, option, tmp_path, calls)
@@ -177,8 +196,12 @@ def test_an_option_is_used_or_refused(route, option, tmp_path, monkeypatch, capf
         _BASE[type(route)] = _state(model), result
         assert compiled == [], "compile=False"
     state, base = _BASE[type(route)]
-    if option == "initialize" and not isinstance(BUILDERS[type(route)]().likelihood, gpflow.likelihoods.Gaussian):
-        with pytest.raises(ModelError, match="initialize is for one kernel and a Gaussian likelihood"):
+    if option == "initialize" and not isinstance(
+        BUILDERS[type(route)]().likelihood, gpflow.likelihoods.Gaussian
+    ):
+        with pytest.raises(
+            ModelError, match="initialize is for one kernel and a Gaussian likelihood"
+        ):
             _run(route, options)
         return
     model, result = _run(route, options)
@@ -212,14 +235,25 @@ def test_patience_ends_every_run(route, monkeypatch) -> None:
     if type(route) is SitesRoute:
         options["natural_gradient"] = None
     model, result = _run(route, options)
-    assert result.converged and result.reason == "no improvement in 2 evaluations" and result.steps < 40
+    assert (
+        result.converged
+        and result.reason == "no improvement in 2 evaluations"
+        and result.steps < 40
+    )
 
 
 def test_one_value_of_an_option_may_be_taken() -> None:
-    """`None` says what these models do anyway, so that one call can be written for several of them."""
+    """`None` says what these models do anyway, so that one call can be written for several of
+    them.
+    """
     assert "batch_size=None" in str(_refused(CVIGP))
     for kind in (CVIGP, LCLGP):
-        assert gd.fit(_counts_model(kind), steps=1, batch_size=None, progress=False, compile=False).steps == 1
+        assert (
+            gd.fit(
+                _counts_model(kind), steps=1, batch_size=None, progress=False, compile=False
+            ).steps
+            == 1
+        )
 
 
 def _refused(kind: type) -> UnknownOptionError:
@@ -230,13 +264,16 @@ def _refused(kind: type) -> UnknownOptionError:
 
 @pytest.mark.parametrize("name", ["BasisGP", "SVGP", "SOLVEGP"])
 @pytest.mark.parametrize(
-    "options", [{"mean_solver": "newton"}, {"mean_solver": "adam"}, {"schedule": Schedule(refresh_every=5)}], ids=str
+    "options",
+    [{"mean_solver": "newton"}, {"mean_solver": "adam"}, {"schedule": Schedule(refresh_every=5)}],
+    ids=str,
 )
 def test_options_of_the_mean_points_need_mean_points(name, options) -> None:
     model = MODELS[name]()
     before = values(model)
     with pytest.raises(
-        UnknownOptionError, match="does not use .* This model has no mean points of its own. It takes batch_size"
+        UnknownOptionError,
+        match="does not use .* This model has no mean points of its own. It takes batch_size",
     ):
         gd.fit(model, (X, Y), **options)
     assert unchanged(before, model) and model.num_data is None
@@ -247,7 +284,10 @@ FAMILIES = {
     "CVIGLM primal": (lambda: CVIGLM((X, LABELS), BernoulliLogit()), InducingRoute),
     "CVIGLM dual": (lambda: CVIGLM((LINEAR, LABELS[:2]), BernoulliLogit()), SitesRoute),
     "LCLGLM": (lambda: LCLGLM((X, LABELS), BernoulliLogit()), MultipliersRoute),
-    "AffineIndependentGLM": (lambda: AffineIndependentGLM((X, LABELS), BernoulliLogit()), AffineIndependentRoute),
+    "AffineIndependentGLM": (
+        lambda: AffineIndependentGLM((X, LABELS), BernoulliLogit()),
+        AffineIndependentRoute,
+    ),
     "SVGP": (MODELS["SVGP"], InducingRoute),
 }
 
@@ -258,7 +298,10 @@ def test_linear_models_are_of_the_family_of_their_form(build, route) -> None:
 
 
 WRONG = {
-    "VGP": (lambda: gpflow.models.VGP((X, Y), _kernel(), gpflow.likelihoods.Gaussian()), "train it as GPflow does"),
+    "VGP": (
+        lambda: gpflow.models.VGP((X, Y), _kernel(), gpflow.likelihoods.Gaussian()),
+        "train it as GPflow does",
+    ),
     "DTC": (lambda: DTC((X, Y), _kernel(), X[:3]), "Train a DTC by gpflow.optimizers.Scipy"),
     "a kernel": (_kernel, "Pass a model of gpflow_decoupled.models"),
     "a name": (lambda: "ODVGP", "Pass a model of gpflow_decoupled.models"),
@@ -270,7 +313,9 @@ WRONG = {
 @pytest.mark.parametrize("build, advice", WRONG.values(), ids=WRONG)
 def test_other_models_are_refused_with_what_trains_them(build, advice) -> None:
     model = build()
-    with pytest.raises(ModelError, match=f"fit takes models .* and got {type(model).__name__}.*{advice}"):
+    with pytest.raises(
+        ModelError, match=f"fit takes models .* and got {type(model).__name__}.*{advice}"
+    ):
         gd.fit(model, (X, Y), steps=1)
 
 
@@ -310,9 +355,14 @@ def test_the_bound_of_the_result_is_the_bound_of_the_model() -> None:
         (40, {"batch_size": 32, "latents": 2}, True),
     ],
 )
-def test_sites_are_held_where_a_batch_has_twice_as_many_rows_as_there_are_sites(rows, options, held):
+def test_sites_are_held_where_a_batch_has_twice_as_many_rows_as_there_are_sites(
+    rows, options, held
+):
     (X, Y), route, latents = sine(rows), InducingRoute(), options.get("latents", 1)
-    data, options = (X, np.repeat(Y, latents, 1)), {name: one for name, one in options.items() if name != "latents"}
+    data, options = (
+        (X, np.repeat(Y, latents, 1)),
+        {name: one for name, one in options.items() if name != "latents"},
+    )
     likelihood = gpflow.likelihoods.Gaussian()
     model = SOLVEGP(_kernel(), likelihood, GAMMA, BETA, num_data=rows, num_latent_gps=latents)
     step, _ = route.parts(model, data, route.choose(model, options, Limits(1, None)))
@@ -330,10 +380,15 @@ def test_sites_are_held_where_a_batch_has_twice_as_many_rows_as_there_are_sites(
     ],
 )
 def test_steps_of_q_are_smaller_on_small_batches(rows, options, rho):
-    model, route = ODVGP(_kernel(), gpflow.likelihoods.Gaussian(), GAMMA, BETA, num_data=rows), InducingRoute()
+    model, route = (
+        ODVGP(_kernel(), gpflow.likelihoods.Gaussian(), GAMMA, BETA, num_data=rows),
+        InducingRoute(),
+    )
     choices = route.choose(model, options, Limits(1, None))
     step, batches = route.parts(model, sine(rows), choices)
-    assert route.rates(model, choices, batches).natural_gradient == (rho if rho is None else pytest.approx(rho))
+    assert route.rates(model, choices, batches).natural_gradient == (
+        rho if rho is None else pytest.approx(rho)
+    )
     assert step.natural is None if rho is None else float(step.natural.gamma) == pytest.approx(rho)
 
 

@@ -1,4 +1,6 @@
-"""`fit` says so, before its first step, where data and model are on different scales, and is silent where they are not."""
+"""`fit` says so, before its first step, where data and model are on different scales, and is silent
+where they are not.
+"""
 
 from __future__ import annotations
 
@@ -33,8 +35,10 @@ def _line(rows: int = 200, columns: int = 1) -> np.ndarray:
 def test_fit_says_both_numbers_and_the_remedy() -> None:
     X, Y = sine()
     message = (
-        r"Y\[:, 0\] has mean 1[0-9.]+ and standard deviation [0-9.]+, but before training the model expects 0 and 1.05 "
-        r"\(kernel variance 1, noise variance 0.1\)\. .*gpflow_decoupled\.Standardized\(build, \(X, Y\)\)"
+        r"Y\[:, 0\] has mean 1[0-9.]+ and standard deviation [0-9.]+, but before training the model"
+        r" expects 0 and 1.05 "
+        r"\(kernel variance 1, noise variance 0.1\)\. .*gpflow_decoupled\.Standardized\(build, \(X,"
+        r" Y\)\)"
     )
     with pytest.warns(UserWarning, match=message) as record:
         gd.fit(orthogonal(), (X, 100.0 * Y + 150.0), **QUICK)
@@ -53,7 +57,9 @@ def test_a_warning_as_an_error_leaves_the_model_as_it_was() -> None:
 
 def test_models_that_own_their_data_and_datasets_are_looked_at() -> None:
     X, Y = sine()
-    full = gd.models.CVIGP((X, 1e-4 * Y), gpflow.kernels.Matern52(), gpflow.likelihoods.Gaussian(0.1))
+    full = gd.models.CVIGP(
+        (X, 1e-4 * Y), gpflow.kernels.Matern52(), gpflow.likelihoods.Gaussian(0.1)
+    )
     with pytest.warns(UserWarning, match=r"Y\[:, 0\] has mean"):
         gd.fit(full, **QUICK)
     dataset = tf.data.Dataset.from_tensor_slices((X, 100.0 * Y)).batch(20)
@@ -72,7 +78,9 @@ def test_prior_mean_and_variances_of_the_right_size_are_silent() -> None:
         warn_of_scales(_model(), X, factor * np.sin(X), len(X))
 
 
-@pytest.mark.parametrize("likelihood", [gpflow.likelihoods.StudentT(0.1, df=1.5), Laplace(0.1)], ids=["t", "laplace"])
+@pytest.mark.parametrize(
+    "likelihood", [gpflow.likelihoods.StudentT(0.1, df=1.5), Laplace(0.1)], ids=["t", "laplace"]
+)
 def test_outliers_of_heavy_tails_are_silent_and_scales_are_not(likelihood) -> None:
     X = _line()
     Y = np.sin(X)
@@ -84,7 +92,9 @@ def test_outliers_of_heavy_tails_are_silent_and_scales_are_not(likelihood) -> No
 
 def test_counts_and_labels_have_no_scale() -> None:
     X = _line()
-    warn_of_scales(_model(likelihood=gpflow.likelihoods.Poisson()), X, np.full((200, 1), 1e6), len(X))
+    warn_of_scales(
+        _model(likelihood=gpflow.likelihoods.Poisson()), X, np.full((200, 1), 1e6), len(X)
+    )
 
 
 def test_each_output_has_its_prior() -> None:
@@ -95,7 +105,9 @@ def test_each_output_has_its_prior() -> None:
     warn_of_scales(model, X, Y, len(X))
     with pytest.warns(UserWarning) as record:
         warn_of_scales(model, X, Y[:, ::-1], len(X))
-    assert [str(one.message)[:7] for one in record] == ["Y[:, 0]"], "a vague prior of the second output does no harm"
+    assert [str(one.message)[:7] for one in record] == ["Y[:, 0]"], (
+        "a vague prior of the second output does no harm"
+    )
 
 
 SHORT = gpflow.kernels.Matern52(lengthscales=1e-4)
@@ -106,7 +118,14 @@ ARD = gpflow.kernels.SquaredExponential(lengthscales=[1.0, 1e5])
 @pytest.mark.parametrize(
     "kernel, columns, message",
     [
-        (SHORT, 1, r"A row of X is typically [0-9.]+ lengthscales from the nearest other row \(lengthscales 0\.0001, "),
+        (
+            SHORT,
+            1,
+            (
+                r"A row of X is typically [0-9.]+ lengthscales from the nearest other row"
+                r" \(lengthscales 0\.0001, "
+            ),
+        ),
         (LONG, 1, r"X\[:, 0\] has a range of 9\.\d+, but the lengthscale is 1e\+04"),
         (ARD, 2, r"X\[:, 1\] has a range of 9\.\d+, but the lengthscale is 1e\+05"),
         (SHORT + gpflow.kernels.White(), 1, "A row of X"),

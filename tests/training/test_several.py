@@ -1,4 +1,6 @@
-"""Several steps in one call are the steps one by one: the same numbers, failures, limits, reports and checkpoints."""
+"""Several steps in one call are the steps one by one: the same numbers, failures, limits, reports
+and checkpoints.
+"""
 
 from __future__ import annotations
 
@@ -55,8 +57,12 @@ def test_nothing_is_computed_after_a_step_that_fails_and_steps_wait_for_each_oth
 
     def step(X: tf.Tensor, Y: tf.Tensor, seed: tf.Tensor) -> StepOutput:
         before = total.read_value()
-        for _ in range(30):  # late, so that a step which did not wait would read what is not written yet
-            before = tf.linalg.matmul(tf.eye(2, dtype=tf.float64) * before, tf.eye(2, dtype=tf.float64))[0, 0]
+        for _ in range(
+            30
+        ):  # late, so that a step which did not wait would read what is not written yet
+            before = tf.linalg.matmul(
+                tf.eye(2, dtype=tf.float64) * before, tf.eye(2, dtype=tf.float64)
+            )[0, 0]
         total.assign(before + rate * X[0, 0])
         return StepOutput.sound(total.read_value(), seed[1] < 5)
 
@@ -74,22 +80,31 @@ def test_nothing_is_computed_after_a_step_that_fails_and_steps_wait_for_each_oth
 @pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("size", [20, None])
 @pytest.mark.parametrize("name", MODELS)
-def test_the_steps_are_those_taken_one_by_one(name: str, size: int | None, calls: list[int], monkeypatch) -> None:
+def test_the_steps_are_those_taken_one_by_one(
+    name: str, size: int | None, calls: list[int], monkeypatch
+) -> None:
     together, alone = MODELS[name](), MODELS[name]()
     result = _fit(together, batch_size=size, learning_rate=0.01)
     assert calls == [20, 20, 7]
     monkeypatch.setattr(inducing, "is_small", lambda *_: False)
     expected = _fit(alone, batch_size=size, learning_rate=0.01)
     assert len(calls) == 3
-    np.testing.assert_allclose(result.history["elbo"], expected.history["elbo"], rtol=1e-6, atol=1e-6)
+    np.testing.assert_allclose(
+        result.history["elbo"], expected.history["elbo"], rtol=1e-6, atol=1e-6
+    )
     np.testing.assert_array_equal(result.history["step"], 1 + np.arange(47))
-    assert np.all(np.diff(result.history["seconds"]) > 0) and result.history["seconds"][-1] == result.seconds
+    assert (
+        np.all(np.diff(result.history["seconds"]) > 0)
+        and result.history["seconds"][-1] == result.seconds
+    )
     for path, value in values(together).items():
         np.testing.assert_allclose(value, values(alone)[path], rtol=1e-5, atol=1e-6, err_msg=path)
 
 
 def test_how_steps_are_put_together_changes_nothing(calls: list[int], tmp_path: Path) -> None:
-    """Reports, evaluations, refreshes and checkpoints are due where they are due; a resumed run goes on with other calls."""
+    """Reports, evaluations, refreshes and checkpoints are due where they are due; a resumed run
+    goes on with other calls.
+    """
     due: dict[str, list[int]] = {"report": [], "evaluation": []}
 
     def report(step: int, metrics: dict[str, float], model: object) -> None:
@@ -99,7 +114,13 @@ def test_how_steps_are_put_together_changes_nothing(calls: list[int], tmp_path: 
     plain = _fit(orthogonal(mean_subsample=3), **schedule)
     assert calls == [15, 5, 10, 10, 5, 2]
     calls.clear()
-    options = {**schedule, "callbacks": [report], "report_every": 7, "evaluation": sine(9, 1), "evaluate_every": 9}
+    options = {
+        **schedule,
+        "callbacks": [report],
+        "report_every": 7,
+        "evaluation": sine(9, 1),
+        "evaluate_every": 9,
+    }
     options |= {"checkpoint": tmp_path, "checkpoint_every": 25}
     busy = [_fit(orthogonal(mean_subsample=3), steps, **options) for steps in (13, 47)][-1]
     assert calls == [7, 2, 4, 1, 1, 3, 3, 4, 2, 1, 2, 5, 1, 6, 3, 2]
@@ -137,7 +158,9 @@ def test_a_step_that_fails_among_others_is_found_and_undone(failure, calls: list
     assert calls == [4] * (done // 4 + 1) + [1] * (number - done + 1)
     assert str(info.value) == str(error) and info.value.result.steps == number
     assert info.value.result.refreshes == error.result.refreshes
-    np.testing.assert_allclose(info.value.result.history["elbo"], error.result.history["elbo"], rtol=1e-8)
+    np.testing.assert_allclose(
+        info.value.result.history["elbo"], error.result.history["elbo"], rtol=1e-8
+    )
     for path, value in values(together).items():
         np.testing.assert_allclose(value, values(model)[path], rtol=1e-8, err_msg=path)
 
@@ -147,7 +170,9 @@ def test_a_last_step_that_spoils_the_bound_is_undone_alone(failure) -> None:
     error, _ = failure
     last = error.result.steps
     model, shorter = _brittle(), _brittle()
-    with pytest.warns(UserWarning, match=f"Step {last} left a bound that is not finite, and was undone"):
+    with pytest.warns(
+        UserWarning, match=f"Step {last} left a bound that is not finite, and was undone"
+    ):
         result = _fit(model, last, **BRITTLE)
     assert (result.steps, result.restored_step) == (last, last - 1) and np.isfinite(result.elbo)
     _fit(shorter, last - 1, **BRITTLE)

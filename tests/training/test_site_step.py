@@ -1,4 +1,6 @@
-"""`fit` of a model that owns its data: its gradients against finite differences, its sites, its end, its refusals."""
+"""`fit` of a model that owns its data: its gradients against finite differences, its sites, its
+end, its refusals.
+"""
 
 from __future__ import annotations
 
@@ -33,14 +35,18 @@ def _model(likelihood: str = "gaussian", steps: int = 2) -> CVIGP:
     """Some steps away from the fixed point, where the two ways to hold q differ."""
     build, labels = LIKELIHOODS[likelihood]
     trend = gpflow.functions.Linear(np.array([[0.4], [-0.2]]), np.array([0.3]))
-    model = CVIGP((X, labels), gpflow.kernels.Matern52(lengthscales=0.8), build(), mean_function=trend)
+    model = CVIGP(
+        (X, labels), gpflow.kernels.Matern52(lengthscales=0.8), build(), mean_function=trend
+    )
     for _ in range(steps):
         ConjugateComputation(0.4).minimize(model)
     return model
 
 
 def _gradient(model: CVIGP, hold: str) -> list[np.ndarray]:
-    """What the step hands to its optimizer: with plain descent at rate 1, the change of the variables."""
+    """What the step hands to its optimizer: with plain descent at rate 1, the change of the
+    variables.
+    """
     step = SiteStep(model, None, tf_keras.optimizers.SGD(1.0), hold, compile=False)
     before = [v.numpy() for v in step.others.moved]
     sites = model.basis.nu.numpy(), model.basis.tau.numpy()
@@ -60,7 +66,9 @@ def _prior(model: CVIGP) -> tuple[np.ndarray, np.ndarray]:
 @pytest.mark.costly(keep=2)
 @pytest.mark.parametrize("likelihood", LIKELIHOODS)
 def test_gradient_at_held_sites_is_the_slope_of_the_bound(likelihood):
-    """Sites on f, not on f - m_0: in the reference, and by what the step does to nu when the mean function moves."""
+    """Sites on f, not on f - m_0: in the reference, and by what the step does to nu when the mean
+    function moves.
+    """
     model = _model(likelihood)
     _, m_0 = _prior(model)
     tau = model.basis.tau.numpy()[:, 0]
@@ -87,13 +95,19 @@ def test_gradient_at_held_moments_is_the_slope_of_the_bound(likelihood):
     mean, cov = ref.posterior(K, m_0, ref.Sites(model.basis.nu.numpy()[:, 0] + tau * m_0, tau))
 
     def bound() -> float:
-        args = (X, tf.constant(mean[:, None]), tf.constant(np.diag(cov)[:, None].copy()), model.data[1])
+        args = (
+            X,
+            tf.constant(mean[:, None]),
+            tf.constant(np.diag(cov)[:, None].copy()),
+            model.data[1],
+        )
         expected = model.likelihood.variational_expectations(*args).numpy()
         return ref.textbook_bound(*_prior(model), mean, cov, expected.sum())
 
     direction = [RNG.normal(size=v.shape) for v in model.trainable_variables]
     moments, sites = (
-        sum(float(np.sum(g * d)) for g, d in zip(_gradient(model, hold), direction)) for hold in ("moments", "sites")
+        sum(float(np.sum(g * d)) for g, d in zip(_gradient(model, hold), direction))
+        for hold in ("moments", "sites")
     )
     found = slope(model, bound, direction)
     assert_allclose(moments, found, rtol=1e-5)
@@ -115,7 +129,9 @@ def test_bound_at_held_sites_is_the_evidence_for_gaussian_noise():
 def test_fit_reaches_the_optimum_of_the_exact_gp(hold):
     model = _model(steps=0)
     trend = gpflow.functions.Linear(np.array([[0.4], [-0.2]]), np.array([0.3]))
-    exact = gpflow.models.GPR((X, Y), gpflow.kernels.Matern52(lengthscales=0.8), trend, noise_variance=0.1)
+    exact = gpflow.models.GPR(
+        (X, Y), gpflow.kernels.Matern52(lengthscales=0.8), trend, noise_variance=0.1
+    )
     gpflow.optimizers.Scipy().minimize(exact.training_loss, exact.trainable_variables)
     result = gd.fit(model, steps=800, hold=hold, learning_rate=0.05, progress=False)
     assert result.history["elbo"][-1] > result.history["elbo"][0]
@@ -124,13 +140,19 @@ def test_fit_reaches_the_optimum_of_the_exact_gp(hold):
 
 @pytest.mark.exhaustive
 def test_sites_follow_the_mean_function():
-    """One step: the site as a function of f is that of conjugate computation alone, though m_0 moved."""
+    """One step: the site as a function of f is that of conjugate computation alone, though m_0
+    moved.
+    """
     model, alone = _model(), _model()
     ConjugateComputation(0.4).minimize(alone)
     rule = ConjugateComputation(0.4)
-    SiteStep(model, rule, tf_keras.optimizers.Adam(0.3), "sites").run(*model.data, tf.constant([0, 0]))
+    SiteStep(model, rule, tf_keras.optimizers.Adam(0.3), "sites").run(
+        *model.data, tf.constant([0, 0])
+    )
     assert np.abs(_prior(model)[1] - _prior(alone)[1]).min() > 0.01
-    of_f = [m.basis.nu.numpy()[:, 0] + m.basis.tau.numpy()[:, 0] * _prior(m)[1] for m in (model, alone)]
+    of_f = [
+        m.basis.nu.numpy()[:, 0] + m.basis.tau.numpy()[:, 0] * _prior(m)[1] for m in (model, alone)
+    ]
     assert_allclose(of_f[0], of_f[1], rtol=1e-9)
     assert_allclose(model.basis.tau, alone.basis.tau, rtol=1e-9)
 
@@ -139,10 +161,14 @@ def test_sites_follow_the_mean_function():
 @pytest.mark.filterwarnings("ignore:The bound of .* is not accurate")
 @pytest.mark.parametrize("policy", ["damp", "clip"])
 def test_a_likelihood_that_is_not_log_concave_does_not_lower_the_bound(policy):
-    """Steps of 0.5 from the prior, with noise far below the spread of the data, at a kernel that stays."""
+    """Steps of 0.5 from the prior, with noise far below the spread of the data, at a kernel that
+    stays.
+    """
     model = CVIGP((X, Y), gpflow.kernels.Matern52(lengthscales=0.3), gl.StudentT(0.02))
     gpflow.set_trainable([model.kernel, model.likelihood], False)
-    bounds = gd.fit(model, steps=15, negative_precision=policy, compile=False, progress=False).history["elbo"]
+    bounds = gd.fit(
+        model, steps=15, negative_precision=policy, compile=False, progress=False
+    ).history["elbo"]
     assert np.diff(bounds).min() >= -1e-9 * abs(bounds[-1])
     assert bounds[-1] > bounds[0]
 
@@ -170,14 +196,26 @@ def test_a_resumed_fit_goes_on_to_the_same_trace(tmp_path):
 
 
 BAD = {
-    "data": ({"data": (X, Y)}, DataError, r"CVIGP owns its data: call fit\(model\), and model.update\(data\)"),
+    "data": (
+        {"data": (X, Y)},
+        DataError,
+        r"CVIGP owns its data: call fit\(model\), and model.update\(data\)",
+    ),
     "minibatch": (
         {"batch_size": 5},
         UnknownOptionError,
         "batch_size=5 for CVIGP. Every step takes all data; for minibatches",
     ),
-    "hold": ({"hold": "whitened"}, UnknownOptionError, "hold='whitened' is not known; use one of 'sites', 'moments'"),
-    "step": ({"natural_gradient": 1.5}, DataError, "natural_gradient=1.5 must be a number above 0 and at most 1"),
+    "hold": (
+        {"hold": "whitened"},
+        UnknownOptionError,
+        "hold='whitened' is not known; use one of 'sites', 'moments'",
+    ),
+    "step": (
+        {"natural_gradient": 1.5},
+        DataError,
+        "natural_gradient=1.5 must be a number above 0 and at most 1",
+    ),
 }
 
 
@@ -195,6 +233,15 @@ def test_a_failure_restores_what_was_there():
     model = _model("poisson")
     before = values(model)
     with pytest.raises(NumericalError, match="holds the last good parameters"):
-        gd.fit(model, steps=3, learning_rate=1e6, progress=False, optimizer=tf_keras.optimizers.SGD(1e6))
+        gd.fit(
+            model,
+            steps=3,
+            learning_rate=1e6,
+            progress=False,
+            optimizer=tf_keras.optimizers.SGD(1e6),
+        )
     after = values(model)
-    assert all(np.all(np.isfinite(value)) for value in after.values()) and before.keys() == after.keys()
+    assert (
+        all(np.all(np.isfinite(value)) for value in after.values())
+        and before.keys() == after.keys()
+    )

@@ -1,4 +1,6 @@
-"""The choices of `fit`: solvers of the mean, policies, float32, and optimizers of Keras 2 and Keras 3."""
+"""The choices of `fit`: solvers of the mean, policies, float32, and optimizers of Keras 2 and Keras
+3.
+"""
 
 from __future__ import annotations
 
@@ -11,11 +13,23 @@ from gpflow.keras import tf_keras
 import gpflow_decoupled as gd
 from gpflow_decoupled.covariances import products
 from gpflow_decoupled.errors import DataError
-from tests.training.problems import BETA, GAMMA, MODELS, grouped, orthogonal, parts, sine, unchanged, values
+from tests.training.problems import (
+    BETA,
+    GAMMA,
+    MODELS,
+    grouped,
+    orthogonal,
+    parts,
+    sine,
+    unchanged,
+    values,
+)
 
 
 def _fit(model, **options):
-    return gd.fit(model, sine(), **{"steps": 6, "progress": False, "compile": False, **grouped(**options)})
+    return gd.fit(
+        model, sine(), **{"steps": 6, "progress": False, "compile": False, **grouped(**options)}
+    )
 
 
 @pytest.mark.costly(keep=1)
@@ -65,7 +79,12 @@ def _student() -> tuple[gd.models.ODVGP, tuple]:
 def test_outliers_are_counted(policy: str) -> None:
     model, data = _student()
     schedule = gd.training.Schedule(ramp_steps=0, anneal=0.0)
-    options = {"natural_gradient": 1.0, "negative_precision": policy, "learning_rate": 1e-3, "schedule": schedule}
+    options = {
+        "natural_gradient": 1.0,
+        "negative_precision": policy,
+        "learning_rate": 1e-3,
+        "schedule": schedule,
+    }
     result = gd.fit(model, data, steps=8, progress=False, compile=False, **options)
     counts = {"damp": result.shortened_steps, "clip": result.clipped_sites}
     assert counts.pop(policy) > 0 and sum(counts.values()) == 0
@@ -74,7 +93,9 @@ def test_outliers_are_counted(policy: str) -> None:
 
 
 @pytest.mark.exhaustive
-@pytest.mark.parametrize("name", ["ODVGP", "HDVGP", "DVGP inverse", "DVGP coupled", "SOLVEGP", "SVGP"])
+@pytest.mark.parametrize(
+    "name", ["ODVGP", "HDVGP", "DVGP inverse", "DVGP coupled", "SOLVEGP", "SVGP"]
+)
 def test_float32_models_train(name: str) -> None:
     X, Y = sine()
     gpflow.config.set_default_float(np.float32)
@@ -142,16 +163,23 @@ def _used():
 
 
 UNUSABLE = {
-    "legacy": (tf_keras.optimizers.legacy.Adam, "Adam, which fit cannot drive; pass an instance from gpflow.keras"),
+    "legacy": (
+        tf_keras.optimizers.legacy.Adam,
+        "Adam, which fit cannot drive; pass an instance from gpflow.keras",
+    ),
     "a class": (lambda: tf_keras.optimizers.Adam, "which fit cannot drive"),
     "a name": (lambda: "adam", "optimizer is a str, which fit cannot drive"),
     "GPflow's": (gpflow.optimizers.Scipy, "optimizer is a Scipy, which fit cannot drive"),
     "schedule": (
-        lambda: tf_keras.optimizers.Adam(tf_keras.optimizers.schedules.ExponentialDecay(0.1, 10, 0.9)),
+        lambda: tf_keras.optimizers.Adam(
+            tf_keras.optimizers.schedules.ExponentialDecay(0.1, 10, 0.9)
+        ),
         "is a schedule, and fit anneals it by itself; pass a number",
     ),
     "Keras 3 schedule": (
-        lambda: tf.keras.optimizers.Adam(tf.keras.optimizers.schedules.ExponentialDecay(0.1, 10, 0.9)),
+        lambda: tf.keras.optimizers.Adam(
+            tf.keras.optimizers.schedules.ExponentialDecay(0.1, 10, 0.9)
+        ),
         "is a schedule, and fit anneals it by itself; pass a number",
     ),
     "used": (_used, "was used before and has the state of other variables; pass a new instance"),
@@ -170,8 +198,12 @@ def test_optimizers_that_cannot_be_driven_are_refused(make, message: str) -> Non
 
 @pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("kind", [gpflow.kernels.Matern52, gpflow.kernels.Matern12])
-def test_steps_on_many_mean_points_can_be_compiled(kind: type[gpflow.kernels.Kernel], monkeypatch) -> None:
-    """Where a step has a tape within another, the gradient of strips of a kernel without fused blocks cannot be compiled."""
+def test_steps_on_many_mean_points_can_be_compiled(
+    kind: type[gpflow.kernels.Kernel], monkeypatch
+) -> None:
+    """Where a step has a tape within another, the gradient of strips of a kernel without fused
+    blocks cannot be compiled.
+    """
     ends = []
     for compile, small in ((False, products._SMALL), (True, 0)):
         monkeypatch.setattr(products, "_SMALL", small)

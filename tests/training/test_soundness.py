@@ -1,4 +1,6 @@
-"""The last step, and the state of every checkpoint, are known to be sound: a run goes back to the last one that is."""
+"""The last step, and the state of every checkpoint, are known to be sound: a run goes back to the
+last one that is.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ OPTIONS = {"learning_rate": 0.02, "anneal": 0.0, "progress": False, "compile": F
 
 
 class Brittle(gpflow.kernels.SquaredExponential):
-    """A kernel that is not finite once its lengthscale has moved by more than `reach`, by default some two steps of Adam."""
+    """A kernel that is not finite once its lengthscale has moved by more than `reach`, by default
+    some two steps of Adam.
+    """
 
     def K_r2(self, r2: tf.Tensor) -> tf.Tensor:
         moved = tf.abs(self.lengthscales.unconstrained_variable - self.start)
@@ -62,10 +66,15 @@ def _spoils(kind: str) -> int:
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_last_step_that_spoils_the_bound_is_undone(kind: str) -> None:
     last = _spoils(kind)
-    with pytest.warns(UserWarning, match=f"Step {last} left a bound that is not finite, and was undone"):
+    with pytest.warns(
+        UserWarning, match=f"Step {last} left a bound that is not finite, and was undone"
+    ):
         model, result = _fit(kind, last)
     assert (result.steps, result.restored_step) == (last, last - 1)
-    assert result.reason == "steps done; the last step was undone, because the bound after it is not finite"
+    assert (
+        result.reason
+        == "steps done; the last step was undone, because the bound after it is not finite"
+    )
     assert f"Parameters of step {last - 1}" in str(result) and np.isfinite(result.elbo)
     expected, reference = _fit(kind, last - 1)
     assert reference.restored_step is None
@@ -82,14 +91,20 @@ def test_no_checkpoint_has_a_state_that_is_not_sound(at_the_end: bool, tmp_path:
         with pytest.warns(UserWarning, match="was undone"):
             _fit("minibatches", last, **more)
     else:
-        with pytest.raises(NumericalError, match=f"^Step {last}: .* holds the last good parameters"):
+        with pytest.raises(
+            NumericalError, match=f"^Step {last}: .* holds the last good parameters"
+        ):
             _fit("minibatches", 20, **more)
-    assert {path.name for path in tmp_path.glob("run-*")} == {f"run-{step}.json" for step in (last - 2, last - 1)}
+    assert {path.name for path in tmp_path.glob("run-*")} == {
+        f"run-{step}.json" for step in (last - 2, last - 1)
+    }
 
 
 @pytest.mark.exhaustive
 def test_the_look_at_the_last_state_draws_nothing(tmp_path: Path) -> None:
-    """A run in two parts has the trace of one that is not interrupted, also where steps draw from generators."""
+    """A run in two parts has the trace of one that is not interrupted, also where steps draw from
+    generators.
+    """
     traces = []
     for limits in ((4,), (2, 4)):
         folder = tmp_path / str(len(limits))

@@ -38,7 +38,10 @@ def _sparse(X: np.ndarray, Y: np.ndarray) -> gpflow.models.SVGP:
 
 def _outputs(X: np.ndarray, Y: np.ndarray) -> gpflow.models.SVGP:
     return gpflow.models.SVGP(
-        gpflow.kernels.Matern52(), gpflow.likelihoods.Gaussian(0.1), X[:8], num_latent_gps=Y.shape[1]
+        gpflow.kernels.Matern52(),
+        gpflow.likelihoods.Gaussian(0.1),
+        X[:8],
+        num_latent_gps=Y.shape[1],
     )
 
 
@@ -91,7 +94,9 @@ def test_predictions_are_those_of_a_model_in_the_units_of_the_data(outputs: int)
     both = model.predict_f(X_new, full_cov=True, full_output_cov=True)[1]
     elbo = 0.0
     for p in range(outputs):
-        kernel = gpflow.kernels.Matern32(variance=0.7 * s[p] ** 2, lengthscales=[0.8, 1.5] * X.std(axis=0))
+        kernel = gpflow.kernels.Matern32(
+            variance=0.7 * s[p] ** 2, lengthscales=[0.8, 1.5] * X.std(axis=0)
+        )
         noise = gpflow.likelihoods.Gaussian(0.05 * s[p] ** 2, variance_lower_bound=1e-12)
         mean = gpflow.functions.Constant(m[p : p + 1])
         exact = gpflow.models.GPR((X, Y[:, p : p + 1]), kernel, mean, likelihood=noise)
@@ -137,14 +142,18 @@ def test_counts_stay_counts(owns_data: bool) -> None:
         np.testing.assert_allclose(ours, inner)
     data = (X[:3], counts[:3].astype(float))
     np.testing.assert_allclose(
-        model.predict_log_density(data), model.model.predict_log_density((Z[:3], data[1])), rtol=1e-10
+        model.predict_log_density(data),
+        model.model.predict_log_density((Z[:3], data[1])),
+        rtol=1e-10,
     )
     seen.clear()
     gd.Standardized(build, (X, counts), scale_outputs=False)
     assert len(seen) == 1
 
 
-@pytest.mark.parametrize("likelihood", [gpflow.likelihoods.StudentT(0.3), Laplace(0.3)], ids=["t", "laplace"])
+@pytest.mark.parametrize(
+    "likelihood", [gpflow.likelihoods.StudentT(0.3), Laplace(0.3)], ids=["t", "laplace"]
+)
 def test_other_noise_has_a_scale_too(likelihood) -> None:
     model = gd.Standardized(
         lambda X, Y: gpflow.models.SVGP(gpflow.kernels.Matern52(), likelihood, X[:5]), _units(20, 0)
@@ -160,7 +169,9 @@ def test_scores_take_held_out_data_in_their_units(trained) -> None:
     scores = held_out_metrics(model, held_out)
     assert scores["rmse"] == pytest.approx(spread * given["rmse"][-1])
     assert scores["log_density"] == pytest.approx(given["log_density"][-1] - np.log(spread))
-    again = model.fit(steps=1, evaluation=Evaluation(held_out, every=1, patience=5), **EAGER).history
+    again = model.fit(
+        steps=1, evaluation=Evaluation(held_out, every=1, patience=5), **EAGER
+    ).history
     assert held_out_metrics(model, held_out)["rmse"] == pytest.approx(spread * again["rmse"][-1])
     assert model.fit(steps=1, evaluation=Evaluation(patience=5), **EAGER).steps == 1
 
@@ -270,7 +281,10 @@ def test_the_bound_counts_the_rows_that_it_was_trained_on() -> None:
 def test_what_is_no_pair_of_data_is_refused() -> None:
     X, Y = sine(40)
     model = gd.build(X, Y, num_inducing=6, num_mean_points=0, verbose=False)
-    for score in (lambda: model.predict_log_density((X,)), lambda: model.fit(evaluation=(X,), progress=False)):
+    for score in (
+        lambda: model.predict_log_density((X,)),
+        lambda: model.fit(evaluation=(X,), progress=False),
+    ):
         with pytest.raises(DataError, match=r"pass \(X, Y\)"):
             score()
 

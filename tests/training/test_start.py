@@ -1,4 +1,6 @@
-"""Values to start from: those of an exact GP on some rows, never worse than what was there; refusals change nothing."""
+"""Values to start from: those of an exact GP on some rows, never worse than what was there;
+refusals change nothing.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,9 @@ def log_evidence(kernel: gpflow.kernels.Kernel, noise: float, rows: np.ndarray) 
     scaled = X[rows] / kernel.lengthscales.numpy()
     r = np.sqrt(3.0) * np.linalg.norm(scaled[:, None] - scaled[None], axis=-1)
     K = float(kernel.variance.numpy()) * (1.0 + r) * np.exp(-r)
-    return stats.multivariate_normal(np.zeros(len(rows)), K + noise * np.eye(len(rows))).logpdf(Y[rows, 0])
+    return stats.multivariate_normal(np.zeros(len(rows)), K + noise * np.eye(len(rows))).logpdf(
+        Y[rows, 0]
+    )
 
 
 def values(*modules: gpflow.base.Module) -> list[np.ndarray]:
@@ -49,7 +53,9 @@ def test_the_evidence_is_that_of_the_rows_and_its_scales_are_found() -> None:
     before = log_evidence(kernel, 1.0, np.arange(N))
     start = initialize(kernel, likelihood, (X, Y))
     noise = float(likelihood.variance.numpy())
-    assert_allclose([start.before, start.after], [before, log_evidence(kernel, noise, np.arange(N))], rtol=1e-7)
+    assert_allclose(
+        [start.before, start.after], [before, log_evidence(kernel, noise, np.arange(N))], rtol=1e-7
+    )
     assert start.rows == N and start.unexplained == 0.0 and "150 rows" in str(start)
     assert 4.0 < noise < 20.0, "that of the data is 9"
     assert 100.0 < kernel.lengthscales.numpy()[0] < 2000.0 and kernel.variance.numpy() > 100.0
@@ -73,7 +79,9 @@ def test_what_is_fixed_stays_and_good_values_are_kept() -> None:
     good = values(kernel, likelihood)
     gpflow.set_trainable(likelihood, False)
     start = initialize(kernel, likelihood, (X, Y))
-    assert start.after >= start.before  # the guess, with lengthscales of another ratio, is worse than these
+    assert (
+        start.after >= start.before
+    )  # the guess, with lengthscales of another ratio, is worse than these
     assert_array_equal(likelihood.variance.numpy(), good[-1])
     gpflow.set_trainable(kernel, False)
     fixed = values(kernel)
@@ -87,14 +95,19 @@ def test_what_is_fixed_stays_and_good_values_are_kept() -> None:
     "make",
     [
         lambda: gpflow.kernels.Matern32() + gpflow.kernels.Linear(active_dims=[1]),
-        lambda: gpflow.kernels.RBF(active_dims=[0]) * gpflow.kernels.Periodic(gpflow.kernels.RBF(active_dims=[1])),
+        lambda: (
+            gpflow.kernels.RBF(active_dims=[0])
+            * gpflow.kernels.Periodic(gpflow.kernels.RBF(active_dims=[1]))
+        ),
         lambda: gpflow.kernels.Matern12(lengthscales=[1.0], active_dims=[0]),
     ],
     ids=["sum", "product", "one column"],
 )
 def test_any_single_kernel(make) -> None:
     kernel, likelihood = make(), gl.Gaussian(1.0)
-    start = initialize(kernel, likelihood, (X, Y), rows=60, mean_function=gpflow.functions.Constant(1.0))
+    start = initialize(
+        kernel, likelihood, (X, Y), rows=60, mean_function=gpflow.functions.Constant(1.0)
+    )
     assert start.after > start.before + 10.0
 
 
@@ -105,9 +118,13 @@ def test_the_noise_takes_what_inducing_points_leave() -> None:
     other = parts()
     initialize(*other, (X, Y))
     Kuf, Kuu = kernel(BETA, X).numpy(), kernel(BETA).numpy() + 1e-6 * np.eye(len(BETA))
-    left = np.mean(kernel(X, full_cov=False).numpy() - np.sum(Kuf * np.linalg.solve(Kuu, Kuf), axis=0))
+    left = np.mean(
+        kernel(X, full_cov=False).numpy() - np.sum(Kuf * np.linalg.solve(Kuu, Kuf), axis=0)
+    )
     assert_allclose(start.unexplained, left, rtol=1e-4)
-    assert_allclose(likelihood.variance.numpy(), other[1].variance.numpy() + start.unexplained, rtol=1e-10)
+    assert_allclose(
+        likelihood.variance.numpy(), other[1].variance.numpy() + start.unexplained, rtol=1e-10
+    )
 
 
 def test_a_noise_variance_in_an_array_is_found() -> None:
@@ -122,7 +139,11 @@ def test_fit_starts_from_there() -> None:
     with pytest.warns(UserWarning, match="standardise"):
         gd.fit(plain, (X, Y), steps=10, compile=False, progress=False)
     result = gd.fit(model, (X, Y), steps=10, compile=False, initialize="auto", progress=False)
-    assert result.start.rows == N and result.start.unexplained > 0.0 and result.seconds > result.start.seconds
+    assert (
+        result.start.rows == N
+        and result.start.unexplained > 0.0
+        and result.seconds > result.start.seconds
+    )
     assert float(model.elbo((X, Y))) > float(plain.elbo((X, Y))) + 100.0
 
 
@@ -135,7 +156,11 @@ def test_it_is_the_same_each_time() -> None:
 
 @pytest.mark.exhaustive
 def test_a_run_that_goes_on_does_not_start_again(tmp_path) -> None:
-    options = {"initialize": "auto", "progress": False, "checkpoint": gd.training.Checkpoints(tmp_path, every=3)}
+    options = {
+        "initialize": "auto",
+        "progress": False,
+        "checkpoint": gd.training.Checkpoints(tmp_path, every=3),
+    }
     schedule = gd.training.Schedule(anneal=0.0)
     whole = gd.fit(svgp(), (X, Y), steps=6, initialize="auto", schedule=schedule, progress=False)
     first = gd.fit(svgp(), (X, Y), steps=3, schedule=schedule, **options)
@@ -151,7 +176,11 @@ def test_a_start_takes_a_tenth_of_the_seconds() -> None:
 
 
 BAD = {
-    "likelihood": (lambda: initialize(parts()[0], gl.Bernoulli(), (X, (Y > 0) * 1.0)), ModelError, "Bernoulli"),
+    "likelihood": (
+        lambda: initialize(parts()[0], gl.Bernoulli(), (X, (Y > 0) * 1.0)),
+        ModelError,
+        "Bernoulli",
+    ),
     "kernel": (
         lambda: initialize(gpflow.kernels.SharedIndependent(parts()[0], 1), parts()[1], (X, Y)),
         ModelError,
@@ -162,7 +191,11 @@ BAD = {
     "no pair": (lambda: initialize(*parts(), X), DataError, "pass"),
     "rows": (lambda: initialize(*parts(), (X, Y), rows=1), DataError, "rows"),
     "seed": (lambda: initialize(*parts(), (X, Y), seed=-1), DataError, "seed"),
-    "beta": (lambda: initialize(*parts(), (X, Y), beta=BETA[:, :1]), DataError, "beta has 1 columns and X has 2"),
+    "beta": (
+        lambda: initialize(*parts(), (X, Y), beta=BETA[:, :1]),
+        DataError,
+        "beta has 1 columns and X has 2",
+    ),
 }
 
 

@@ -1,4 +1,6 @@
-"""`fit(compile="xla")`: the same steps as without XLA, to round-off, for every model on inducing points; refused elsewhere."""
+"""`fit(compile="xla")`: the same steps as without XLA, to round-off, for every model on inducing
+points; refused elsewhere.
+"""
 
 from __future__ import annotations
 
@@ -20,8 +22,13 @@ from tests.training.problems import BETA, GAMMA, MODELS, grouped, orthogonal, si
 
 def _several() -> ODVGP:
     """Two outputs of two latent functions that are mixed."""
-    kernel = LinearCoregionalization([Matern32(), SquaredExponential()], W=np.array([[1.0, 0.3], [-0.2, 0.8]]))
-    points = [gpflow.inducing_variables.SharedIndependentInducingVariables(_points(Z)) for Z in (GAMMA, BETA)]
+    kernel = LinearCoregionalization(
+        [Matern32(), SquaredExponential()], W=np.array([[1.0, 0.3], [-0.2, 0.8]])
+    )
+    points = [
+        gpflow.inducing_variables.SharedIndependentInducingVariables(_points(Z))
+        for Z in (GAMMA, BETA)
+    ]
     return ODVGP(kernel, gpflow.likelihoods.Gaussian(0.1), *points)
 
 
@@ -57,7 +64,15 @@ def test_the_steps_are_those_without_xla(case: str) -> None:
     ends = []
     for compile in (True, "xla"):
         model = make()
-        gd.fit(model, (X, Y), steps=4, batch_size=20, progress=False, compile=compile, **grouped(**options))
+        gd.fit(
+            model,
+            (X, Y),
+            steps=4,
+            batch_size=20,
+            progress=False,
+            compile=compile,
+            **grouped(**options),
+        )
         ends.append(values(model))
     if case in ("draws", "subsample"):  # XLA has random numbers of its own
         assert all(np.all(np.isfinite(value)) for value in ends[1].values())
@@ -83,9 +98,13 @@ def test_xla_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_models_that_own_their_data_and_replicas_refuse_it() -> None:
     model = CVIGP(sine(), SquaredExponential(), gpflow.likelihoods.Gaussian())
-    with pytest.raises(UnknownOptionError, match="compile='xla' is not known; use one of True, False"):
+    with pytest.raises(
+        UnknownOptionError, match="compile='xla' is not known; use one of True, False"
+    ):
         gd.fit(model, compile="xla", progress=False)
-    with pytest.raises(UnknownOptionError, match="'fast' is not known; use one of True, False, 'xla'"):
+    with pytest.raises(
+        UnknownOptionError, match="'fast' is not known; use one of True, False, 'xla'"
+    ):
         gd.fit(orthogonal(), sine(), compile="fast", progress=False)
     with pytest.raises(UnknownOptionError, match="compile='array.*is not known"):
         gd.fit(orthogonal(), sine(), compile=np.ones(2), progress=False)  # type: ignore[arg-type]

@@ -28,7 +28,9 @@ def test_regression(inputs) -> None:
 
 
 @pytest.mark.exhaustive
-@pytest.mark.filterwarnings("ignore:The bound of .* is not accurate")  # ten steps of Adam leave q(f) wide
+@pytest.mark.filterwarnings(
+    "ignore:The bound of .* is not accurate"
+)  # ten steps of Adam leave q(f) wide
 @pytest.mark.parametrize("K", [2, 3])
 def test_classification(inputs, K) -> None:
     labels = np.digitize(inputs, [0.0] if K == 2 else [-0.5, 0.5])

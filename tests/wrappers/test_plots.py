@@ -54,7 +54,10 @@ def _result(steps: int, **history) -> FitResult:
 
 
 def _lines(ax) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    return {line.get_label(): (np.asarray(line.get_xdata()), np.asarray(line.get_ydata())) for line in ax.get_lines()}
+    return {
+        line.get_label(): (np.asarray(line.get_xdata()), np.asarray(line.get_ydata()))
+        for line in ax.get_lines()
+    }
 
 
 def test_history_shows_running_means_against_seconds(ax) -> None:
@@ -62,7 +65,9 @@ def test_history_shows_running_means_against_seconds(ax) -> None:
     assert plot_history(result, ax, window=4) is ax
     x, y = _lines(ax)["ELBO (nats)"]
     assert len(x) == 37
-    np.testing.assert_allclose([x[0], y[0]], [result.history[k][:4].mean() for k in ("seconds", "elbo")])
+    np.testing.assert_allclose(
+        [x[0], y[0]], [result.history[k][:4].mean() for k in ("seconds", "elbo")]
+    )
     np.testing.assert_allclose(y[-1], result.history["elbo"][-4:].mean())
     assert ax.get_ylim()[0] > y[0], "the first steps would squeeze the rest"
     assert len(ax.figure.axes) == 1, "nothing was scored"
@@ -75,18 +80,30 @@ def test_history_shows_what_was_scored(ax) -> None:
     lines = _lines(right)
     assert list(lines) == ["held-out RMSE"]
     np.testing.assert_allclose(lines["held-out RMSE"], [[10.0, 20.0], [0.5, 0.4]])
-    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["ELBO (nats)", "held-out RMSE"]
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == [
+        "ELBO (nats)",
+        "held-out RMSE",
+    ]
 
 
 @pytest.mark.costly(keep=1)
-@pytest.mark.parametrize("rmse, density", [([0.4], [-0.3]), ([0.5, 0.4], [-0.3, -0.5]), ([0.5, 0.5], [-0.3, np.nan])])
+@pytest.mark.parametrize(
+    "rmse, density", [([0.4], [-0.3]), ([0.5, 0.4], [-0.3, -0.5]), ([0.5, 0.5], [-0.3, np.nan])]
+)
 def test_no_metric_hides_the_other(ax, rmse: list[float], density: list[float]) -> None:
     number = np.arange(len(rmse))
-    scores = {"evaluation_step": number, "evaluation_seconds": 10.0 + number, "rmse": rmse, "log_density": density}
+    scores = {
+        "evaluation_step": number,
+        "evaluation_seconds": 10.0 + number,
+        "rmse": rmse,
+        "log_density": density,
+    }
     plot_history(_result(40, **{name: np.array(values) for name, values in scores.items()}), ax)
     ax.figure.canvas.draw()
     heights = [
-        other.transAxes.inverted().transform(other.transData.transform(other.get_lines()[0].get_xydata()))[:, 1]
+        other.transAxes.inverted().transform(
+            other.transData.transform(other.get_lines()[0].get_xydata())
+        )[:, 1]
         for other in ax.figure.axes
         if other is not ax
     ]
@@ -117,7 +134,9 @@ def test_posterior_shows_moments_data_and_points(ax, data) -> None:
     assert x.min() < data[0].min() and x.max() > data[0].max()
     band = ax.collections[0].get_paths()[0].vertices
     np.testing.assert_allclose(band[:, 1].max(), np.max(mean + 2 * np.sqrt(variance)))
-    np.testing.assert_allclose(ax.get_lines()[3].get_ydata(), (mean + 2 * np.sqrt(variance + 0.3))[:, 0])
+    np.testing.assert_allclose(
+        ax.get_lines()[3].get_ydata(), (mean + 2 * np.sqrt(variance + 0.3))[:, 0]
+    )
     np.testing.assert_allclose(lines["inducing points beta"][0], beta[:, 0])
     np.testing.assert_allclose(lines["mean points gamma"][0], gamma[:, 0])
     np.testing.assert_allclose(ax.get_lines()[0].get_xydata(), np.hstack(data))
@@ -125,16 +144,24 @@ def test_posterior_shows_moments_data_and_points(ax, data) -> None:
 
 def test_posterior_of_other_models(ax, data) -> None:
     Z = np.linspace(-1, 1, 5)[:, None]
-    plot_posterior_1d(DVGP(gpflow.kernels.Matern32(), gpflow.likelihoods.StudentT(), Z + 0.1, Z), data, ax)
+    plot_posterior_1d(
+        DVGP(gpflow.kernels.Matern32(), gpflow.likelihoods.StudentT(), Z + 0.1, Z), data, ax
+    )
     assert "mean points alpha" in _lines(ax)
-    assert not any(line.get_linestyle() == ":" for line in ax.get_lines()), "only Gaussian noise has such a band"
+    assert not any(line.get_linestyle() == ":" for line in ax.get_lines()), (
+        "only Gaussian noise has such a band"
+    )
     ax.clear()
-    svgp = gpflow.models.SVGP(gpflow.kernels.Matern32(), gpflow.likelihoods.Gaussian(), Z, num_latent_gps=2)
+    svgp = gpflow.models.SVGP(
+        gpflow.kernels.Matern32(), gpflow.likelihoods.Gaussian(), Z, num_latent_gps=2
+    )
     plot_posterior_1d(svgp, (data[0], np.hstack([data[1], -data[1]])), ax)
     assert {"mean 0", "mean 1", "inducing points"} <= set(_lines(ax))
 
 
-@pytest.mark.parametrize("X, fix", [(np.zeros(3), r"use X\[:, None\]"), (np.zeros((3, 2)), "one input column")])
+@pytest.mark.parametrize(
+    "X, fix", [(np.zeros(3), r"use X\[:, None\]"), (np.zeros((3, 2)), "one input column")]
+)
 def test_inputs_of_another_shape_are_refused(X, fix: str) -> None:
     with pytest.raises(DataError, match=fix):
         plot_posterior_1d(None, (X, np.zeros((3, 1))))
@@ -160,15 +187,21 @@ def test_parts_of_the_mean_add_up(ax, data) -> None:
     model.basis.a_gamma.assign(np.ones((7, 1)))
     plot_posterior_1d(model, data, ax, num_points=11, parts=True)
     lines = _lines(ax)
-    np.testing.assert_allclose(lines["from beta"][1] + lines["from mean points"][1], lines["mean"][1])
+    np.testing.assert_allclose(
+        lines["from beta"][1] + lines["from mean points"][1], lines["mean"][1]
+    )
     grid = lines["mean"][0]
     model.basis.a_gamma.assign(np.zeros((7, 1)))
-    np.testing.assert_allclose(lines["from beta"][1], model.predict_f(grid[:, None])[0].numpy()[:, 0])
+    np.testing.assert_allclose(
+        lines["from beta"][1], model.predict_f(grid[:, None])[0].numpy()[:, 0]
+    )
     np.testing.assert_allclose(model.predict_f(np.zeros((1, 1)))[0], plain)
 
 
 def test_parts_need_mean_points(ax, data) -> None:
-    model = gpflow.models.SVGP(gpflow.kernels.Matern32(), gpflow.likelihoods.Gaussian(), data[0][:5])
+    model = gpflow.models.SVGP(
+        gpflow.kernels.Matern32(), gpflow.likelihoods.Gaussian(), data[0][:5]
+    )
     with pytest.raises(DataError, match="no points of its own"):
         plot_posterior_1d(model, data, ax, parts=True)
 
@@ -195,7 +228,9 @@ def test_calibration_of_a_regression_is_the_share_below_each_quantile(ax) -> Non
 def test_calibration_of_labels_is_the_share_of_ones(ax) -> None:
     probability = np.array([0.1, 0.2, 0.7, 0.9])[:, None]
     Y = np.array([0.0, 1.0, 1.0, 1.0])[:, None]
-    plot_calibration(_Predicts(BernoulliLogit(), probability, probability), (np.zeros((4, 1)), Y), ax, num_bins=2)
+    plot_calibration(
+        _Predicts(BernoulliLogit(), probability, probability), (np.zeros((4, 1)), Y), ax, num_bins=2
+    )
     np.testing.assert_allclose(ax.get_lines()[-1].get_data(), [[0.15, 0.8], [0.5, 1.0]])
 
 

@@ -1,4 +1,6 @@
-"""Pictures of posteriors, densities and weights show the numbers of the model, for any model and number of columns."""
+"""Pictures of posteriors, densities and weights show the numbers of the model, for any model and
+number of columns.
+"""
 
 from __future__ import annotations
 
@@ -32,12 +34,17 @@ def _closed():
 
 def _lines(ax) -> dict[str, tuple[np.ndarray, np.ndarray]]:
     return {
-        str(line.get_label()): (np.asarray(line.get_xdata()), np.asarray(line.get_ydata())) for line in ax.get_lines()
+        str(line.get_label()): (np.asarray(line.get_xdata()), np.asarray(line.get_ydata()))
+        for line in ax.get_lines()
     }
 
 
 def _band(ax) -> np.ndarray:
-    return next(part for part in ax.collections if isinstance(part, PolyCollection)).get_paths()[0].vertices
+    return (
+        next(part for part in ax.collections if isinstance(part, PolyCollection))
+        .get_paths()[0]
+        .vertices
+    )
 
 
 def _legend(figure) -> set[str]:
@@ -71,7 +78,9 @@ def test_models_that_are_sampled_show_their_present_values(kind: type) -> None:
 
 
 def test_labels_have_a_probability() -> None:
-    model = gpflow.models.VGP((X[:, :1], (Y > 0.0).astype(float)), KERNEL(), gpflow.likelihoods.Bernoulli())
+    model = gpflow.models.VGP(
+        (X[:, :1], (Y > 0.0).astype(float)), KERNEL(), gpflow.likelihoods.Bernoulli()
+    )
     figure = plot_posterior(model, num_points=10)
     x, y = _lines(figure.axes[0])["probability of 1"]
     np.testing.assert_allclose(y, model.predict_y(x[:, None])[0][:, 0])
@@ -83,7 +92,12 @@ def test_classes_have_a_line_each() -> None:
     likelihood = gpflow.likelihoods.MultiClass(3)
     model = gpflow.models.SVGP(KERNEL(), likelihood, X[:4, :1], num_latent_gps=3)
     figure = plot_posterior(model, (X[:, :1], np.digitize(Y, [-0.5, 0.5])), num_points=5)
-    assert {"probability of 0", "probability of 1", "probability of 2", "inducing points"} == _legend(figure)
+    assert {
+        "probability of 0",
+        "probability of 1",
+        "probability of 2",
+        "inducing points",
+    } == _legend(figure)
     assert len(figure.axes[0].collections) == 0, "class numbers are no values, and there is no band"
 
 
@@ -109,7 +123,9 @@ def test_more_columns_are_slices_named_by_the_data_frame() -> None:
     np.testing.assert_allclose(y, model.predict_f(inputs)[0][:, 0])
     held = plot_posterior(model, at=[0.5, 0.0, -0.5], num_points=4)
     x, y = _lines(held.axes[0])["mean"]
-    np.testing.assert_allclose(y, model.predict_f(np.stack([x, 0.0 * x, 0.0 * x - 0.5], axis=1))[0][:, 0])
+    np.testing.assert_allclose(
+        y, model.predict_f(np.stack([x, 0.0 * x, 0.0 * x - 0.5], axis=1))[0][:, 0]
+    )
 
 
 def test_standardized_models_are_in_the_units_of_the_data() -> None:
@@ -117,8 +133,12 @@ def test_standardized_models_are_in_the_units_of_the_data() -> None:
     model = gd.build(*own, num_inducing=5, num_mean_points=2, verbose=False)
     figure = plot_posterior(model, num_points=5)
     lines = _lines(figure.axes[0])
-    np.testing.assert_allclose(lines["mean"][1], model.predict_f(lines["mean"][0][:, None])[0][:, 0])
-    dots = next(part for part in figure.axes[0].collections if len(part.get_offsets()) == 12).get_offsets()
+    np.testing.assert_allclose(
+        lines["mean"][1], model.predict_f(lines["mean"][0][:, None])[0][:, 0]
+    )
+    dots = next(
+        part for part in figure.axes[0].collections if len(part.get_offsets()) == 12
+    ).get_offsets()
     np.testing.assert_allclose(dots, np.hstack(own))
     assert set(lines["inducing points beta"][0]) <= set(np.round(own[0][:, 0], 10)) or np.allclose(
         np.min(np.abs(lines["inducing points beta"][0][:, None] - own[0].T), axis=1), 0.0

@@ -1,4 +1,6 @@
-"""The estimators pass scikit-learn's own checks, and say what the models inside them say, in the units of the data."""
+"""The estimators pass scikit-learn's own checks, and say what the models inside them say, in the
+units of the data.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,8 @@ from gpflow_decoupled.training import FitResult, Schedule
 from gpflow_decoupled.wrappers.sklearn import DecoupledGPClassifier, DecoupledGPRegressor
 from gpflow_decoupled.wrappers.validation import held_out_rows, how_to_go_on
 
-# eager steps of size 1 from the present values: nothing to trace, and a handful of them is enough for small data
+# eager steps of size 1 from the present values: nothing to trace, and a handful of them is enough
+# for small data
 EAGER = {
     "initialize": None,
     "compile": False,
@@ -31,8 +34,12 @@ FAST = {"num_inducing": 20, "num_mean_points": 0, "fit_options": EAGER}
 
 
 @pytest.mark.exhaustive
-@pytest.mark.filterwarnings("ignore:The bound fell")  # the settings are rough, for the sake of seconds
-@parametrize_with_checks([DecoupledGPRegressor(steps=4, **FAST), DecoupledGPClassifier(steps=6, **FAST)])
+@pytest.mark.filterwarnings(
+    "ignore:The bound fell"
+)  # the settings are rough, for the sake of seconds
+@parametrize_with_checks(
+    [DecoupledGPRegressor(steps=4, **FAST), DecoupledGPClassifier(steps=6, **FAST)]
+)
 def test_scikit_learn_accepts(estimator, check) -> None:
     check(estimator)
 
@@ -46,7 +53,9 @@ def data() -> tuple[np.ndarray, np.ndarray]:
 
 @pytest.fixture(scope="module")
 def regressor(data) -> DecoupledGPRegressor:
-    return DecoupledGPRegressor(steps=30, num_inducing=20, num_mean_points=15, fit_options=EAGER).fit(*data)
+    return DecoupledGPRegressor(
+        steps=30, num_inducing=20, num_mean_points=15, fit_options=EAGER
+    ).fit(*data)
 
 
 def test_predictions_are_those_of_the_model_in_the_units_of_y(data, regressor) -> None:
@@ -83,7 +92,11 @@ def test_samples_have_the_moments_of_f(data, regressor) -> None:
 @pytest.mark.exhaustive
 def test_it_starts_from_the_data_where_no_kernel_is_given(data) -> None:
     X, y = data
-    fast = {**FAST, "steps": 1, "fit_options": {key: EAGER[key] for key in EAGER if key != "initialize"}}
+    fast = {
+        **FAST,
+        "steps": 1,
+        "fit_options": {key: EAGER[key] for key in EAGER if key != "initialize"},
+    }
     start = DecoupledGPRegressor(**fast).fit(X, y).result_.start
     assert start.rows == len(X) and start.after > start.before
     own = DecoupledGPRegressor(gpflow.kernels.Matern52(), **fast).fit(X, y)
@@ -107,7 +120,9 @@ def test_several_targets(data) -> None:
 
 def test_counts_are_not_standardised(data) -> None:
     counts = np.random.default_rng(0).poisson(5.0, 60)
-    model = DecoupledGPRegressor(likelihood=gpflow.likelihoods.Poisson(), steps=2, **FAST).fit(data[0], counts)
+    model = DecoupledGPRegressor(likelihood=gpflow.likelihoods.Poisson(), steps=2, **FAST).fit(
+        data[0], counts
+    )
     assert model.y_scaler_ is None
     np.testing.assert_allclose(model.predict(data[0]).mean(), counts.mean(), rtol=0.5)
     assert model.sample_y(data[0][:3], 2).shape == (3, 2)
@@ -115,7 +130,9 @@ def test_counts_are_not_standardised(data) -> None:
 
 def test_few_rows_need_no_more_points_than_rows(data) -> None:
     X, y = data
-    model = DecoupledGPRegressor(steps=1, num_inducing=300, fit_options=EAGER).fit(np.repeat(X[:5], 2, axis=0), y[:10])
+    model = DecoupledGPRegressor(steps=1, num_inducing=300, fit_options=EAGER).fit(
+        np.repeat(X[:5], 2, axis=0), y[:10]
+    )
     assert isinstance(model.model_.basis, CoupledBasis)
     assert model.model_.basis.beta.Z.shape == (5, 2)
 
@@ -150,7 +167,9 @@ def test_a_kernel_is_an_argument_or_made_for_the_inputs_and_never_changed(data) 
     given = clone(DecoupledGPRegressor(kernel, steps=2, **FAST)).fit(*data)
     assert not np.allclose(given.model_.kernel.lengthscales, [1.0, 2.0])
     np.testing.assert_array_equal(given.kernel.lengthscales, [1.0, 2.0])
-    made = DecoupledGPRegressor(lambda D: gpflow.kernels.Matern32(lengthscales=[3.0] * D), steps=2, **FAST).fit(*data)
+    made = DecoupledGPRegressor(
+        lambda D: gpflow.kernels.Matern32(lengthscales=[3.0] * D), steps=2, **FAST
+    ).fit(*data)
     assert isinstance(made.model_.kernel, gpflow.kernels.Matern32)
     assert made.model_.kernel.lengthscales.shape == (2,)
 
@@ -179,7 +198,9 @@ def test_one_observation_is_refused(data) -> None:
 
 
 def test_training_stops_when_held_out_rows_no_longer_improve(monkeypatch) -> None:
-    """The targets are noise, of which there is nothing to learn for long; the reason is in the result."""
+    """The targets are noise, of which there is nothing to learn for long; the reason is in the
+    result.
+    """
     monkeypatch.setattr("gpflow_decoupled.wrappers.sklearn._EVERY", 1)
     rng = np.random.default_rng(1)
     X, y = rng.standard_normal((50, 2)), rng.standard_normal(50)
@@ -193,14 +214,20 @@ def test_training_stops_when_held_out_rows_no_longer_improve(monkeypatch) -> Non
 
 @pytest.mark.exhaustive
 def test_a_run_that_still_improved_says_how_to_go_on(monkeypatch) -> None:
-    """The limit that was reached is named, with its numbers; `standardized_.fit` goes on from there."""
+    """The limit that was reached is named, with its numbers; `standardized_.fit` goes on from
+    there.
+    """
     monkeypatch.setattr("gpflow_decoupled.wrappers.sklearn._EVERY", 5)
     X = np.random.default_rng(1).uniform(0.0, 6.0, (80, 1))
     y = np.sin(X[:, 0])
     short = DecoupledGPRegressor(validation_fraction=0.2, **FAST | {"steps": 30})
-    with pytest.warns(ConvergenceWarning, match=r"\(steps done\).*last quarter of 30 steps.*pass steps=60;") as caught:
+    with pytest.warns(
+        ConvergenceWarning, match=r"\(steps done\).*last quarter of 30 steps.*pass steps=60;"
+    ) as caught:
         short.fit(X, y)
-    assert "standardized_.fit(steps=30)" in str(caught[0].message) and caught[0].filename == __file__
+    assert (
+        "standardized_.fit(steps=30)" in str(caught[0].message) and caught[0].filename == __file__
+    )
     more = short.standardized_.fit(steps=10, progress=False, **EAGER)
     assert more.elbo > short.result_.elbo
 
@@ -217,9 +244,18 @@ def test_a_run_that_still_improved_says_how_to_go_on(monkeypatch) -> None:
     ],
 )
 def test_only_a_run_that_still_improved_is_to_go_on(reason, density, expected) -> None:
-    history = {"evaluation_step": np.array([10.0, 20.0, 30.0, 40.0]), "log_density": np.array(density)}
+    history = {
+        "evaluation_step": np.array([10.0, 20.0, 30.0, 40.0]),
+        "log_density": np.array(density),
+    }
     result = FitResult(
-        elbo=0.0, steps=40, seconds=12.0, history=history, converged=False, reason=reason, compile_seconds=0.0
+        elbo=0.0,
+        steps=40,
+        seconds=12.0,
+        history=history,
+        converged=False,
+        reason=reason,
+        compile_seconds=0.0,
     )
     advice = how_to_go_on(result)
     assert (f"pass {expected};" in advice) if expected else advice == ""
@@ -233,7 +269,10 @@ def test_the_same_share_of_each_class_is_held_out() -> None:
     X = np.random.default_rng(1).standard_normal((65, 2))
     options = FAST | {"num_inducing": 4, "steps": 1}
     classifier = DecoupledGPClassifier(validation_fraction=0.2, **options).fit(X, labels)
-    assert classifier.standardized_.shape[0] == 65 - 12 and classifier.predict_proba(X).shape == (65, 3)
+    assert classifier.standardized_.shape[0] == 65 - 12 and classifier.predict_proba(X).shape == (
+        65,
+        3,
+    )
     assert DecoupledGPClassifier(**options).fit(X, labels).standardized_.shape[0] == 65
 
 
@@ -248,7 +287,10 @@ def test_the_same_share_of_each_class_is_held_out() -> None:
         ({"validation_fraction": "0.1"}, "validation_fraction='0.1': pass a share"),
         ({"validation_fraction": 0.01}, "validation_fraction=0.01 of 60 rows holds out none"),
         ({"validation_fraction": 0.1, "n_iter_no_change": 0}, "n_iter_no_change"),
-        ({"validation_fraction": 0.1, "fit_options": {"evaluation": ([[0.0]], [[0.0]])}}, "both hold out rows"),
+        (
+            {"validation_fraction": 0.1, "fit_options": {"evaluation": ([[0.0]], [[0.0]])}},
+            "both hold out rows",
+        ),
     ],
 )
 def test_bad_shares_of_held_out_rows_are_refused(data, options, message) -> None:

@@ -1,4 +1,6 @@
-"""Models inside trieste's loops: shapes and contracts, trajectories, and a minimum that is found."""
+"""Models inside trieste's loops: shapes and contracts, trajectories, and a minimum that is
+found.
+"""
 
 from __future__ import annotations
 
@@ -47,9 +49,15 @@ def trained() -> DecoupledVariational:
 
 def test_it_is_what_trieste_asks_for(trained: DecoupledVariational) -> None:
     for name in (
-        "TrainableProbabilisticModel", "SupportsPredictJoint", "SupportsPredictY", "SupportsGetKernel",
-        "SupportsGetMeanFunction", "SupportsGetObservationNoise", "HasTrajectorySampler", "HasReparamSampler",
-    ):  # fmt: skip
+        "TrainableProbabilisticModel",
+        "SupportsPredictJoint",
+        "SupportsPredictY",
+        "SupportsGetKernel",
+        "SupportsGetMeanFunction",
+        "SupportsGetObservationNoise",
+        "HasTrajectorySampler",
+        "HasReparamSampler",
+    ):
         assert isinstance(trained, getattr(interfaces, name)), name
     assert trained.get_observation_noise() is trained.model.likelihood.variance
 
@@ -61,13 +69,19 @@ def test_predictions_are_those_of_the_model_it_wraps(trained: DecoupledVariation
     joint = trained.predict_joint(x)
     observed = trained.predict_y(x)
     between = trained.covariance_between_points(x, x[0, 0, :3])
-    assert mean.shape == [2, 3, 4, 1] and joint[1].shape == [2, 3, 1, 4, 4] and between.shape == [2, 3, 1, 4, 3]
+    assert (
+        mean.shape == [2, 3, 4, 1]
+        and joint[1].shape == [2, 3, 1, 4, 4]
+        and between.shape == [2, 3, 1, 4, 3]
+    )
     for i, j in np.ndindex(2, 3):
         exact = trained.model.predict_f(x[i, j], full_cov=True)
         np.testing.assert_allclose(mean[i, j], exact[0], atol=1e-8)
         np.testing.assert_allclose(variance[i, j, :, 0], np.diag(exact[1][0]), atol=1e-8)
         np.testing.assert_allclose(joint[1][i, j], exact[1], atol=1e-8)
-        np.testing.assert_allclose(observed[1][i, j], trained.model.predict_y(x[i, j])[1], atol=1e-8)
+        np.testing.assert_allclose(
+            observed[1][i, j], trained.model.predict_y(x[i, j])[1], atol=1e-8
+        )
     np.testing.assert_allclose(between[0, 0, 0], joint[1][0, 0, 0, :, :3], atol=1e-8)
     assert trained.sample(x, 5).shape == [2, 3, 5, 4, 1]
     draws = trained.reparam_sampler(7).sample(x[0, :, :1])
@@ -85,7 +99,9 @@ def test_what_was_compiled_sees_the_next_training(trained: DecoupledVariational)
 
 
 def test_trajectories_are_draws_from_the_posterior(trained: DecoupledVariational) -> None:
-    """Those of `pathwise_samples`, each at points of its own, also where trieste compiles, and new ones from every call."""
+    """Those of `pathwise_samples`, each at points of its own, also where trieste compiles, and new
+    ones from every call.
+    """
     x = _data(5).query_points
     sampler = DecoupledVariational(trained.model, seed=3).trajectory_sampler()
     trajectory = sampler.get_trajectory()
@@ -113,7 +129,9 @@ def test_bad_input_is_refused_and_changes_nothing(trained: DecoupledVariational)
                 learn(Dataset(X, Y))
     np.testing.assert_array_equal(trained.predict(good.query_points)[0], before)
     with pytest.raises(DataError, match="no inducing points"):
-        DecoupledVariational(gpflow.models.GPR((good.query_points, good.observations), gpflow.kernels.RBF()))
+        DecoupledVariational(
+            gpflow.models.GPR((good.query_points, good.observations), gpflow.kernels.RBF())
+        )
     with pytest.raises(TypeError, match="unexpected keyword"):
         DecoupledVariational(_model(), stepz=3).optimize(good)
 
@@ -123,7 +141,12 @@ def test_bad_input_is_refused_and_changes_nothing(trained: DecoupledVariational)
     [
         (EfficientGlobalOptimization(), 20, 1, 0.05),
         # explores for longer
-        (EfficientGlobalOptimization(ParallelContinuousThompsonSampling(), num_query_points=3), 7, 3, 0.7),
+        (
+            EfficientGlobalOptimization(ParallelContinuousThompsonSampling(), num_query_points=3),
+            7,
+            3,
+            0.7,
+        ),
     ],
     ids=["expected improvement", "Thompson sampling"],
 )
@@ -133,7 +156,9 @@ def test_a_loop_finds_the_minimum_of_branin(
     space, observer = ScaledBranin.search_space, mk_observer(ScaledBranin.objective)
     wrapped = DecoupledVariational(_model(), steps=200)
     loop = trieste.bayesian_optimizer.BayesianOptimizer(observer, space)
-    result = loop.optimize(rounds, observer(space.sample_sobol(8, skip=1)), wrapped, rule).try_get_final_dataset()
+    result = loop.optimize(
+        rounds, observer(space.sample_sobol(8, skip=1)), wrapped, rule
+    ).try_get_final_dataset()
     assert len(result) == 8 + rounds * batch
     best = result.query_points[int(tf.argmin(result.observations[:, 0]))]
     assert float(Branin.objective(best[None])[0, 0]) < 0.397887 + gap

@@ -1,9 +1,10 @@
-"""GPJax as a peer, in an environment and a process of its own: GPJax 1.0 needs NumPy 2, which GPflow does not take.
+"""GPJax as a peer, in an environment and a process of its own: GPJax 1.0 needs NumPy 2, which
+GPflow does not take.
 
-`train_gpjax` starts `worker.py` with the Python that `--gpjax-python` or the environment variable GPJAX_PYTHON names. Arrays
-go through .npz files in a temporary folder, and the worker answers in JSON. The README of the benchmarks says how to make
-that environment. Without one the models of GPJax are left out of a run.
-"""
+`train_gpjax` starts `worker.py` with the Python that `--gpjax-python` or the environment variable
+GPJAX_PYTHON names. Arrays go through .npz files in a temporary folder, and the worker answers in
+JSON. The README of the benchmarks says how to make that environment. Without one the models of
+GPJax are left out of a run."""
 
 from __future__ import annotations
 
@@ -35,18 +36,24 @@ def missing() -> str:
     """Why GPJax cannot be used here, as a sentence with the fix; empty if it can be used."""
     python = os.environ.get(_VARIABLE, "")
     fix = (
-        f"Name the Python of an environment that has GPJax by --gpjax-python or {_VARIABLE}; see benchmarks/README.md."
+        f"Name the Python of an environment that has GPJax by --gpjax-python or {_VARIABLE}; see"
+        " benchmarks/README.md."
     )
     if not python:
         return f"GPJax runs in an environment of its own, and none is named. {fix}"
-    return "" if shutil.which(python) else f"GPJax runs in an environment of its own, and there is no {python}. {fix}"
+    return (
+        ""
+        if shutil.which(python)
+        else f"GPJax runs in an environment of its own, and there is no {python}. {fix}"
+    )
 
 
 def train_gpjax(spec: Spec, data: Data, targets: Sequence[float], settings: Settings) -> Record:
-    """Train GPJax's whitened SVGP in float64 until the last of `targets`, and evaluate it at each of them.
+    """Train GPJax's whitened SVGP in float64 until the last of `targets`, and evaluate it at each
+    of them.
 
-    Natural gradients train q, and Adam the rest; with `-adam` after the name, Adam trains everything.
-    """
+    Natural gradients train q, and Adam the rest; with `-adam` after the name, Adam trains
+    everything."""
     request = {
         "targets": list(targets),
         "unit": settings.unit,
@@ -63,10 +70,20 @@ def train_gpjax(spec: Spec, data: Data, targets: Sequence[float], settings: Sett
     for one, mean, variance in zip(snapshots, predictions["mean"], predictions["variance"]):
         one.metrics |= gaussian_scores(mean, variance, data.Y_test)
     note = ", ".join(f"{name} {version}" for name, version in answer["versions"].items())
-    return Record(data.name, spec.name, spec.library, answer["compile_seconds"], answer["ms_per_step"], snapshots, note)
+    return Record(
+        data.name,
+        spec.name,
+        spec.library,
+        answer["compile_seconds"],
+        answer["ms_per_step"],
+        snapshots,
+        note,
+    )
 
 
-def _ask(request: dict[str, Any], arrays: dict[str, np.ndarray]) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+def _ask(
+    request: dict[str, Any], arrays: dict[str, np.ndarray]
+) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """Hand a request to the worker; its answer and its predictions."""
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)

@@ -1,8 +1,9 @@
-"""What skew-normal base variables gain over the best Gaussian, after Figure 4 of Challis & Barber (2012).
+"""What skew-normal base variables gain over the best Gaussian, after Figure 4 of Challis & Barber
+(2012).
 
-The model is logistic regression, whose weights and labels are drawn; each number of observations has its own data. Beside both
-bounds stands the local bound of Jaakkola & Jordan, which is below the Gaussian one.
-"""
+The model is logistic regression, whose weights and labels are drawn; each number of observations
+has its own data. Beside both bounds stands the local bound of Jaakkola & Jordan, which is below the
+Gaussian one."""
 
 from __future__ import annotations
 
@@ -43,7 +44,9 @@ class Gain(NamedTuple):
     affine_test: float
     gaussian_seconds: float
     affine_seconds: float
-    """from the prior, so that those of the Gaussian, which it starts from, are part of them; without compilation"""
+    """from the prior, so that those of the Gaussian, which it starts from, are part of them;
+    without compilation
+    """
     compile_seconds: float
     evaluations: int
 
@@ -58,21 +61,32 @@ def measure(options: argparse.Namespace, size: int, seed: int) -> list[Gain]:
     return [_gain(size, options.weights, seed)]
 
 
-def logistic(num_data: int, num_weights: int, seed: int) -> tuple[AffineIndependentGLM, tuple[tf.Tensor, tf.Tensor]]:
+def logistic(
+    num_data: int, num_weights: int, seed: int
+) -> tuple[AffineIndependentGLM, tuple[tf.Tensor, tf.Tensor]]:
     """A model with skew-normal base variables on drawn data, and test data."""
     rng = np.random.default_rng([seed, num_data])
     w = np.sqrt(_VARIANCE) * rng.standard_normal(num_weights)
     X = _SLOPE * rng.standard_normal((num_data + _TEST_ROWS, num_weights))
     Y = (rng.uniform(size=len(X)) < expit(X @ w)).astype(float)[:, None]
-    train, test = (X[:num_data], Y[:num_data]), (tf.constant(X[num_data:]), tf.constant(Y[num_data:]))
-    prior = tfp.distributions.MultivariateNormalDiag(np.zeros(num_weights), np.sqrt(_VARIANCE) * np.ones(num_weights))
+    train, test = (
+        (X[:num_data], Y[:num_data]),
+        (tf.constant(X[num_data:]), tf.constant(Y[num_data:])),
+    )
+    prior = tfp.distributions.MultivariateNormalDiag(
+        np.zeros(num_weights), np.sqrt(_VARIANCE) * np.ones(num_weights)
+    )
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message=".* is constant")  # few labels may all be the same
+        warnings.filterwarnings(
+            "ignore", message=".* is constant"
+        )  # few labels may all be the same
         return AffineIndependentGLM(train, BernoulliLogit(), prior=prior, intercept=False), test
 
 
 def _gain(num_data: int, num_weights: int, seed: int) -> Gain:
-    """The best Gaussian and the best skew-normal posterior of one drawn data set, and the local bound."""
+    """The best Gaussian and the best skew-normal posterior of one drawn data set, and the local
+    bound.
+    """
     model, test = logistic(num_data, num_weights, seed)
     result = AffineIndependentAscent().run(model)
     affine_test = float(tf.reduce_mean(model.predict_log_density(test)))
@@ -98,15 +112,29 @@ def section(gains: list[Gain], _: argparse.Namespace) -> Section:
     sizes = list(dict.fromkeys(one.num_data for one in gains))
     groups = [[one for one in gains if one.num_data == size] for size in sizes]
     header = ["N", "models", "local bound - Gaussian", "Gaussian bound", "AI - Gaussian, bound"]
-    header += ["AI - Gaussian, test log probability", "Gaussian s", "AI s", "AI evaluations", "compilation s"]
+    header += [
+        "AI - Gaussian, test log probability",
+        "Gaussian s",
+        "AI s",
+        "AI evaluations",
+        "compilation s",
+    ]
     panels = [
         _panel("Bound", "AI - Gaussian, nats", sizes, [_bounds(group) for group in groups]),
-        _panel("Test labels", "AI - Gaussian, nats per label", sizes, [_tests(group) for group in groups]),
+        _panel(
+            "Test labels",
+            "AI - Gaussian, nats per label",
+            sizes,
+            [_tests(group) for group in groups],
+        ),
     ]
-    caption = "Gain of skew-normal base variables over the best Gaussian, mean and standard errors over models."
+    caption = (
+        "Gain of skew-normal base variables over the best Gaussian, mean and standard errors over"
+        " models."
+    )
     notes = [
-        "Gain: AI seconds include the Gaussian stage, but not compilation, which each model needs once. Wall clock. The local "
-        "bound is that of Jaakkola & Jordan."
+        "Gain: AI seconds include the Gaussian stage, but not compilation, which each model needs"
+        " once. Wall clock. The local bound is that of Jaakkola & Jordan."
     ]
     table = Table("Gain over the best Gaussian", header, [_row(group) for group in groups])
     return Section([table], [Figure("affine", caption, panels, columns=2)], notes)

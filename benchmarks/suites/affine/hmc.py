@@ -1,8 +1,9 @@
-"""Marginals of Gaussian processes against the truth: total variation per site, affine-independent and Gaussian KL.
+"""Marginals of Gaussian processes against the truth: total variation per site, affine-independent
+and Gaussian KL.
 
-The truth is a long run of NUTS (TensorFlow Probability) on whitened values, several chains from the prior. The density of f_n
-is the average over draws of its density given all other values, which is known on a grid. Kernels are fixed.
-"""
+The truth is a long run of NUTS (TensorFlow Probability) on whitened values, several chains from the
+prior. The density of f_n is the average over draws of its density given all other values, which is
+known on a grid. Kernels are fixed."""
 
 from __future__ import annotations
 
@@ -97,7 +98,9 @@ def _binary(name: str, options: argparse.Namespace) -> Problem:
     X, Y = X[rows].astype(float), np.asarray(Y, float).reshape(len(X), -1)[rows, :1]
     X = (X - X.mean(0)) / np.where(X.std(0) > 0.0, X.std(0), 1.0)
     kernel = gpflow.kernels.SquaredExponential(16.0, lengthscales=np.sqrt(X.shape[1]))
-    return Problem(name, X, Y, kernel, BernoulliLogit(), lambda f: tfd.Bernoulli(logits=f).log_prob(Y[:, 0]))
+    return Problem(
+        name, X, Y, kernel, BernoulliLogit(), lambda f: tfd.Bernoulli(logits=f).log_prob(Y[:, 0])
+    )
 
 
 def _coal(options: argparse.Namespace) -> Problem:
@@ -108,7 +111,9 @@ def _coal(options: argparse.Namespace) -> Problem:
     X, Y = X.mean(1, keepdims=True), Y.sum(1, keepdims=True)
     kernel, mean = gpflow.kernels.Matern32(1.0, lengthscales=5.0), float(np.log(Y.mean()))
     likelihood = gpflow.likelihoods.Poisson()
-    return Problem("coal", X, Y, kernel, likelihood, lambda f: tfd.Poisson(log_rate=f).log_prob(Y[:, 0]), mean)
+    return Problem(
+        "coal", X, Y, kernel, likelihood, lambda f: tfd.Poisson(log_rate=f).log_prob(Y[:, 0]), mean
+    )
 
 
 def _compare(problem: Problem, options: argparse.Namespace) -> Posterior:
@@ -133,10 +138,20 @@ def _compare(problem: Problem, options: argparse.Namespace) -> Posterior:
         for n in (order[-1], order[3 * len(order) // 4], order[len(order) // 2])
     ]
     return Posterior(
-        problem.name, len(problem.X), options.chains, options.draws, truth.worst_r_hat, truth.least_effective, hmc_seconds,
-        affine_seconds, float(gaussian.elbo()), float(model.elbo()), *(one.tolist() for one in distances),
-        truth.noise.tolist(), shown,
-    )  # fmt: skip
+        problem.name,
+        len(problem.X),
+        options.chains,
+        options.draws,
+        truth.worst_r_hat,
+        truth.least_effective,
+        hmc_seconds,
+        affine_seconds,
+        float(gaussian.elbo()),
+        float(model.elbo()),
+        *(one.tolist() for one in distances),
+        truth.noise.tolist(),
+        shown,
+    )
 
 
 def _fitted(problem: Problem, base: str) -> AffineIndependentGP:
@@ -149,7 +164,9 @@ def _fitted(problem: Problem, base: str) -> AffineIndependentGP:
 
 
 def _truth(problem: Problem, chains: int, draws: int, seed: int, jit: bool) -> Truth:
-    """NUTS on v of f = mean + L v. A third as many steps as draws come first, to adapt the step size, and are left out."""
+    """NUTS on v of f = mean + L v. A third as many steps as draws come first, to adapt the step
+    size, and are left out.
+    """
     K = problem.kernel(problem.X).numpy() + _JITTER * np.eye(len(problem.X))
     root = tf.constant(np.linalg.cholesky(K))
 
@@ -157,7 +174,9 @@ def _truth(problem: Problem, chains: int, draws: int, seed: int, jit: bool) -> T
         return problem.mean + tf.matmul(v, root, transpose_b=True)
 
     def log_joint(v: tf.Tensor) -> tf.Tensor:
-        return tf.reduce_sum(problem.log_label(values(v)), axis=-1) - 0.5 * tf.reduce_sum(tf.square(v), axis=-1)
+        return tf.reduce_sum(problem.log_label(values(v)), axis=-1) - 0.5 * tf.reduce_sum(
+            tf.square(v), axis=-1
+        )
 
     start = tf.constant(np.random.default_rng(seed).standard_normal((chains, len(K))))
     v = nuts_draws(log_joint, start, draws, draws // 3, seed, jit)
@@ -166,9 +185,14 @@ def _truth(problem: Problem, chains: int, draws: int, seed: int, jit: bool) -> T
     effective = tf.reduce_sum(tfp.mcmc.effective_sample_size(tf.constant(f)), axis=0).numpy()
     kept = f[:: max(1, draws // _AVERAGED)]
     grid = _grid(f.reshape(-1, len(K)))
-    halves = [_densities(problem, K, part, grid) for part in (kept[:, : chains // 2], kept[:, chains // 2 :])]
+    halves = [
+        _densities(problem, K, part, grid)
+        for part in (kept[:, : chains // 2], kept[:, chains // 2 :])
+    ]
     noise = 0.5 * _total_variation(grid, *halves)
-    return Truth(grid, 0.5 * (halves[0] + halves[1]), noise, float(r_hat.max()), float(effective.min()))
+    return Truth(
+        grid, 0.5 * (halves[0] + halves[1]), noise, float(r_hat.max()), float(effective.min())
+    )
 
 
 def _grid(f: np.ndarray) -> np.ndarray:
@@ -178,7 +202,9 @@ def _grid(f: np.ndarray) -> np.ndarray:
 
 
 def _densities(problem: Problem, K: np.ndarray, f: np.ndarray, grid: np.ndarray) -> np.ndarray:
-    """Averages over draws f [S, C, N] of p(f_n | all other values, y_n) on a grid [N, G]; a row per site, [N, G]."""
+    """Averages over draws f [S, C, N] of p(f_n | all other values, y_n) on a grid [N, G]; a row per
+    site, [N, G].
+    """
     f = f.reshape(-1, len(K))
     P = np.linalg.inv(K)
     precision = np.diag(P)
@@ -199,7 +225,16 @@ def _total_variation(grid: np.ndarray, p: np.ndarray, q: np.ndarray) -> np.ndarr
 
 def section(found: list[Posterior], _: argparse.Namespace) -> Section:
     """Distances of all sites, and three marginals per problem."""
-    header = ["problem", "N", "method", "ELBO", "mean", "largest", "sites nearer to NUTS", "noise of NUTS"]
+    header = [
+        "problem",
+        "N",
+        "method",
+        "ELBO",
+        "mean",
+        "largest",
+        "sites nearer to NUTS",
+        "noise of NUTS",
+    ]
     header += ["R-hat", "least effective draws", "NUTS s", "both fits s"]
     cells = []
     for one in found:
@@ -224,12 +259,18 @@ def section(found: list[Posterior], _: argparse.Namespace) -> Section:
                     f"{one.affine_seconds:.0f}",
                 ]
             )
-    note = "Against NUTS: total variation between marginals of f at the data, 0 to 1; seconds with compilation. "
+    note = (
+        "Against NUTS: total variation between marginals of f at the data, 0 to 1; seconds with"
+        " compilation. "
+    )
     note += "Noise: half of the distance between the two halves of the chains."
     caption = (
-        "Total variation from NUTS site by site, and marginals of the worst site, the 75th percentile and the median."
+        "Total variation from NUTS site by site, and marginals of the worst site, the 75th"
+        " percentile and the median."
     )
-    figure = Figure("affine_hmc", caption, [panel for one in found for panel in _panels(one)], columns=4)
+    figure = Figure(
+        "affine_hmc", caption, [panel for one in found for panel in _panels(one)], columns=4
+    )
     return Section([Table("Against long runs of NUTS", header, cells)], [figure], [note])
 
 
@@ -240,9 +281,19 @@ def _panels(one: Posterior) -> list[Panel]:
         for label, values in (("Gaussian", one.gaussian), ("affine-independent", one.affine))
     ]
     lines.append(Series("noise of NUTS", places, np.asarray(one.noise)[order], dashed=True))
-    panels = [Panel(f"{one.problem}, {one.num_data} sites", "sites, by the Gaussian's", "total variation", lines)]
+    panels = [
+        Panel(
+            f"{one.problem}, {one.num_data} sites",
+            "sites, by the Gaussian's",
+            "total variation",
+            lines,
+        )
+    ]
     for part in one.shown:
-        curves = [Series(label, part["f"], part[label]) for label in ("Gaussian", "affine-independent", "NUTS")]
+        curves = [
+            Series(label, part["f"], part[label])
+            for label in ("Gaussian", "affine-independent", "NUTS")
+        ]
         panels.append(Panel(f"{one.problem}, site {part['site']}", "f", "density", curves))
     return panels
 

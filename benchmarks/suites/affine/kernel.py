@@ -1,10 +1,11 @@
-"""Sparse robust kernel regression after section 4.3 of Challis & Barber (2012): Laplace prior and noise, a weight per row.
+"""Sparse robust kernel regression after section 4.3 of Challis & Barber (2012): Laplace prior and
+noise, a weight per row.
 
-The kernel matrix is K = exp(-0.05 |x - x'|^2) over 100 training rows, and the scale of prior and noise is 0.16; inputs and
-outputs are standardised. The paper's words are "length scale 0.05 and additive noise 1". Read as exp(-|x - x'|^2 / 2 l^2) they
-make K a multiple of the identity in these dimensions, so that nothing could be predicted; so the paper's numbers are not
-reproduced to the digit. `--noise` adds to the diagonal of K.
-"""
+The kernel matrix is K = exp(-0.05 |x - x'|^2) over 100 training rows, and the scale of prior and
+noise is 0.16; inputs and outputs are standardised. The paper's words are "length scale 0.05 and
+additive noise 1". Read as exp(-|x - x'|^2 / 2 l^2) they make K a multiple of the identity in these
+dimensions, so that nothing could be predicted; so the paper's numbers are not reproduced to the
+digit. `--noise` adds to the diagonal of K."""
 
 from __future__ import annotations
 
@@ -34,8 +35,8 @@ PAPER = {
     "concrete_slump": "0.022 +- 0.004 / 0.024 +- 0.010",
     "concrete": "0.022 +- 0.004 / 0.024 +- 0.010",
 }
-"""AI - Gaussian of the table of section 4.3: bound / test log probability. The paper's Concrete has slump's name and
-columns and the 1030 rows of concrete."""
+"""AI - Gaussian of the table of section 4.3: bound / test log probability. The paper's Concrete has
+slump's name and columns and the 1030 rows of concrete."""
 FIXED, LEARNED = "fixed at 1.5", "learned"
 _SCALE, _RATE = 0.16, 0.05
 _TRAINING, _OUTLIERS = 100, 10
@@ -90,17 +91,31 @@ def measure(options: argparse.Namespace, name: str, split: int) -> list[KernelFi
         N = len(found.Y)
         fits.append(
             KernelFit(
-                name, split, shapes, N, result.gaussian_elbo / N, result.affine_elbo / N, gaussian_test,
-                _test(model, found), result.gaussian_seconds, result.seconds - result.tracing_seconds,
+                name,
+                split,
+                shapes,
+                N,
+                result.gaussian_elbo / N,
+                result.affine_elbo / N,
+                gaussian_test,
+                _test(model, found),
+                result.gaussian_seconds,
+                result.seconds - result.tracing_seconds,
                 result.evaluations,
             )
-        )  # fmt: skip
+        )
     return fits
 
 
 def problem(name: str, split: int, options: argparse.Namespace) -> KernelProblem:
-    """Split `split` of a data set: its own for `concrete_slump`; otherwise, training rows drawn with that seed."""
-    data = load(name, split, options.data) if name == "concrete_slump" else _drawn(name, split, options)
+    """Split `split` of a data set: its own for `concrete_slump`; otherwise, training rows drawn
+    with that seed.
+    """
+    data = (
+        load(name, split, options.data)
+        if name == "concrete_slump"
+        else _drawn(name, split, options)
+    )
     K, K_test = (np.exp(-_RATE * cdist(X, data.X_train) ** 2) for X in (data.X_train, data.X_test))
     return KernelProblem(K + options.noise * np.eye(len(K)), data.Y_train, K_test, data.Y_test)
 
@@ -117,13 +132,22 @@ def _drawn(name: str, split: int, options: argparse.Namespace) -> Data:
 
 
 def _friedman(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    """Friedman's function of 5 of 10 inputs and unit noise; ten training outputs become N(15, 9), after Kuss 2006."""
+    """Friedman's function of 5 of 10 inputs and unit noise; ten training outputs become N(15, 9),
+    after Kuss 2006.
+    """
     X = rng.uniform(size=(506, 10))
-    mean = 10.0 * np.sin(np.pi * X[:, 0] * X[:, 1]) + 20.0 * (X[:, 2] - 0.5) ** 2 + 10.0 * X[:, 3] + 5.0 * X[:, 4]
+    mean = (
+        10.0 * np.sin(np.pi * X[:, 0] * X[:, 1])
+        + 20.0 * (X[:, 2] - 0.5) ** 2
+        + 10.0 * X[:, 3]
+        + 5.0 * X[:, 4]
+    )
     return X, (mean + rng.standard_normal(len(X)))[:, None]
 
 
-def fitted(found: KernelProblem, base: str, shapes: str = LEARNED) -> tuple[AffineIndependentGLM, AffineResult]:
+def fitted(
+    found: KernelProblem, base: str, shapes: str = LEARNED
+) -> tuple[AffineIndependentGLM, AffineResult]:
     """The model at its optimum, and the result. A fixed shape may end below the Gaussian."""
     prior = tfp.distributions.Laplace(np.float64(0.0), np.float64(_SCALE))
     model = AffineIndependentGLM(
@@ -135,7 +159,11 @@ def fitted(found: KernelProblem, base: str, shapes: str = LEARNED) -> tuple[Affi
 
 
 def _test(model: AffineIndependentGLM, found: KernelProblem) -> float:
-    return float(tf.reduce_mean(model.predict_log_density((tf.constant(found.K_test), tf.constant(found.Y_test)))))
+    return float(
+        tf.reduce_mean(
+            model.predict_log_density((tf.constant(found.K_test), tf.constant(found.Y_test)))
+        )
+    )
 
 
 def section(fits: list[KernelFit], _: argparse.Namespace) -> Section:
@@ -171,8 +199,18 @@ def section(fits: list[KernelFit], _: argparse.Namespace) -> Section:
         "AI - Gaussian, bound",
         "splits below the Gaussian",
     ]
-    header += ["Gaussian test", "AI test", "AI - Gaussian, test", "the paper's differences", "Gaussian s", "AI s"]
-    note = "Kernel regression: nats per training point and per test point; +- one standard error over splits."
+    header += [
+        "Gaussian test",
+        "AI test",
+        "AI - Gaussian, test",
+        "the paper's differences",
+        "Gaussian s",
+        "AI s",
+    ]
+    note = (
+        "Kernel regression: nats per training point and per test point; +- one standard error over"
+        " splits."
+    )
     return Section([Table("Sparse robust kernel regression", header, cells)], [], [note])
 
 

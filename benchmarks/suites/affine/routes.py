@@ -1,8 +1,8 @@
 """Three ways to compute expectations of sites, side by side: error, time and memory.
 
-The sum over logistic sites and its gradient are computed by lattices (R1), by products of characteristic functions (R2) and by
-frequency sums (R3). The truth is R2 with many points. For its memory, each setting has a process of its own.
-"""
+The sum over logistic sites and its gradient are computed by lattices (R1), by products of
+characteristic functions (R2) and by frequency sums (R3). The truth is R2 with many points. For its
+memory, each setting has a process of its own."""
 
 from __future__ import annotations
 
@@ -49,7 +49,9 @@ class Route(NamedTuple):
     ms: float
     """processor milliseconds of value and gradient"""
     megabytes: float
-    """peak of a process that computes them, less what it takes for a single site; NaN where it was not measured"""
+    """peak of a process that computes them, less what it takes for a single site; NaN where it was
+    not measured
+    """
 
 
 def measure(options: argparse.Namespace, name: str, size: int) -> list[Route]:
@@ -60,7 +62,9 @@ def measure(options: argparse.Namespace, name: str, size: int) -> list[Route]:
     megabytes = float("nan")
     if options.processes and (name, size) in _LAST:
         megabytes, _ = memory_and_ms(name, size, options.sites, options.dimensions)
-    return [Route(name, size, error, median_ms(function, options.rounds, time.process_time), megabytes)]
+    return [
+        Route(name, size, error, median_ms(function, options.rounds, time.process_time), megabytes)
+    ]
 
 
 @lru_cache(maxsize=1)
@@ -68,11 +72,15 @@ def _truth(sites: int, dimensions: int, seed: int) -> float:
     return float(sites_and_gradient("spectral", _TRUTH, sites, dimensions, seed)()[0])
 
 
-def sites_and_gradient(name: str, size: int, sites: int, dimensions: int, seed: int) -> Callable[[], list[np.ndarray]]:
+def sites_and_gradient(
+    name: str, size: int, sites: int, dimensions: int, seed: int
+) -> Callable[[], list[np.ndarray]]:
     """A compiled function for the sum over sites and its gradient in alpha, beta and the shapes."""
     rng = np.random.default_rng(seed)
     alpha, beta = rng.standard_normal((sites, dimensions)), rng.standard_normal(sites)
-    parts = [tf.constant(part) for part in (alpha, beta, 2.0 * rng.standard_normal((dimensions, 1)))]
+    parts = [
+        tf.constant(part) for part in (alpha, beta, 2.0 * rng.standard_normal((dimensions, 1)))
+    ]
     base = base_variable("skew_normal")
     variables = Variables(base.characteristic, base.cdf, base.work)
     site = logistic_site(tf.constant(np.where(rng.uniform(size=sites) < 0.5, 1.0, -1.0)))
@@ -89,24 +97,41 @@ def sites_and_gradient(name: str, size: int, sites: int, dimensions: int, seed: 
 
 
 def memory_and_ms(name: str, size: int, sites: int, dimensions: int) -> tuple[float, float]:
-    """Megabytes of a process for value and gradient, less what it takes for one site; and its milliseconds."""
+    """Megabytes of a process for value and gradient, less what it takes for one site; and its
+    milliseconds.
+    """
     return in_a_process(_measured_here, name, size, sites, dimensions)
 
 
 def section(routes: list[Route], _: argparse.Namespace) -> Section:
     """Error against time."""
     cells = [
-        [NAMES[one.route], str(one.size), f"{one.error:.1e}", f"{one.ms:.1f}", _whole(one.megabytes)] for one in routes
+        [
+            NAMES[one.route],
+            str(one.size),
+            f"{one.error:.1e}",
+            f"{one.ms:.1f}",
+            _whole(one.megabytes),
+        ]
+        for one in routes
     ]
-    header = ["route", "points or frequencies", "error of the sum, nats", "value and gradient ms", "MB"]
+    header = [
+        "route",
+        "points or frequencies",
+        "error of the sum, nats",
+        "value and gradient ms",
+        "MB",
+    ]
     lines = []
     for name in dict.fromkeys(one.route for one in routes):
         mine = [one for one in routes if one.route == name]
-        lines.append(Series(NAMES[name], [one.ms for one in mine], [max(one.error, 1e-12) for one in mine]))
+        lines.append(
+            Series(NAMES[name], [one.ms for one in mine], [max(one.error, 1e-12) for one in mine])
+        )
     panel = Panel("Routes", "value and gradient, ms", "error of the sum, nats", lines, log="xy")
     note = (
-        "Routes: milliseconds of the processor; MB less what a process takes for one site, libraries and compilation; "
-        "errors below 1e-12 are drawn at 1e-12."
+        "Routes: milliseconds of the processor; MB less what a process takes for one site,"
+        " libraries and compilation; errors below 1e-12 are drawn at 1e-12."
     )
     figure = Figure("affine_routes", "Error and time of the three routes.", [panel])
     return Section([Table("Routes", header, cells)], [figure], [note])

@@ -1,8 +1,8 @@
-"""Seconds beside our own Gaussian KL in the same run: logistic regression, and kernel regression with a weight per row.
+"""Seconds beside our own Gaussian KL in the same run: logistic regression, and kernel regression
+with a weight per row.
 
-Challis & Barber (2012) report 8 s against 0.2 s for the first with D = N = 10, and 250 s against 5 s for the second.
-Compilation is not part of the seconds.
-"""
+Challis & Barber (2012) report 8 s against 0.2 s for the first with D = N = 10, and 250 s against 5
+s for the second. Compilation is not part of the seconds."""
 
 from __future__ import annotations
 
@@ -48,9 +48,14 @@ class Seconds(NamedTuple):
 
 
 def _pieces(options: argparse.Namespace) -> list[tuple]:
-    """Logistic regression on `--rounds` data sets, kernel regression with fixed and with learned shapes."""
+    """Logistic regression on `--rounds` data sets, kernel regression with fixed and with learned
+    shapes.
+    """
     seeds = range(options.seed, options.seed + options.rounds)
-    return [*(("logistic", seed) for seed in seeds), *(("kernel", shapes) for shapes in (FIXED, LEARNED))]
+    return [
+        *(("logistic", seed) for seed in seeds),
+        *(("kernel", shapes) for shapes in (FIXED, LEARNED)),
+    ]
 
 
 def measure(options: argparse.Namespace, kind: str, which: int | str) -> list[Seconds]:
@@ -67,7 +72,9 @@ def measure(options: argparse.Namespace, kind: str, which: int | str) -> list[Se
 
 
 def _timed(name: str, run: Callable[[], tuple[AffineIndependentGLM, AffineResult]]) -> Seconds:
-    """Seconds of the problem that `run` solves. The clock of the benchmarks takes the place of the ascent's own."""
+    """Seconds of the problem that `run` solves. The clock of the benchmarks takes the place of the
+    ascent's own.
+    """
     with mock.patch.object(
         time, "perf_counter", time.process_time if counts_processor_seconds() else time.perf_counter
     ):
@@ -75,10 +82,17 @@ def _timed(name: str, run: Callable[[], tuple[AffineIndependentGLM, AffineResult
     history = {key: values[result.history["stage"] == 1] for key, values in result.history.items()}
     near = np.argmax(history["elbo"] > history["elbo"][-1] - 0.01)
     return Seconds(
-        name, model.basis.size, len(model.data[0]),
-        result.gaussian_seconds, result.seconds - result.tracing_seconds, result.tracing_seconds,
-        result.evaluations, int(np.sum(history["evaluations"][: near + 1])), result.gaussian_elbo, result.affine_elbo,
-    )  # fmt: skip
+        name,
+        model.basis.size,
+        len(model.data[0]),
+        result.gaussian_seconds,
+        result.seconds - result.tracing_seconds,
+        result.tracing_seconds,
+        result.evaluations,
+        int(np.sum(history["evaluations"][: near + 1])),
+        result.gaussian_elbo,
+        result.affine_elbo,
+    )
 
 
 def section(rows: list[Seconds], _: argparse.Namespace) -> Section:
@@ -86,8 +100,16 @@ def section(rows: list[Seconds], _: argparse.Namespace) -> Section:
     cells = []
     for name in dict.fromkeys(one.problem for one in rows):
         mine = [one for one in rows if one.problem == name]
-        fields = ("affine_seconds", "gaussian_seconds", "compile_seconds", "evaluations", "near_evaluations")
-        affine, gaussian, compiled, evaluations, near = (np.median([getattr(one, f) for one in mine]) for f in fields)
+        fields = (
+            "affine_seconds",
+            "gaussian_seconds",
+            "compile_seconds",
+            "evaluations",
+            "near_evaluations",
+        )
+        affine, gaussian, compiled, evaluations, near = (
+            np.median([getattr(one, f) for one in mine]) for f in fields
+        )
         gains = [one.affine - one.gaussian for one in mine]
         cells.append(
             [
@@ -103,9 +125,21 @@ def section(rows: list[Seconds], _: argparse.Namespace) -> Section:
                 _PAPER[name.split(",")[0]],
             ]
         )
-    header = ["problem", "D, N", "runs", "AI s", "Gaussian s", "compilation s", "evaluations", "of them to 0.01 nats"]
+    header = [
+        "problem",
+        "D, N",
+        "runs",
+        "AI s",
+        "Gaussian s",
+        "compilation s",
+        "evaluations",
+        "of them to 0.01 nats",
+    ]
     header += ["AI - Gaussian, nats", "the paper's s: AI / Gaussian"]
-    note = "Seconds: medians, of the processor with one thread, else wall; no compilation; AI s include the Gaussian stage."
+    note = (
+        "Seconds: medians, of the processor with one thread, else wall; no compilation; AI s"
+        " include the Gaussian stage."
+    )
     return Section([Table("Seconds", header, cells)], [], [note])
 
 

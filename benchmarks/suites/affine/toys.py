@@ -1,8 +1,8 @@
-"""Three problems of two weights after Figures 1 to 3 of Challis & Barber (2012): log Z by quadrature, and bounds below it.
+"""Three problems of two weights after Figures 1 to 3 of Challis & Barber (2012): log Z by
+quadrature, and bounds below it.
 
-Sparse linear regression and regression with Laplace noise have a generalised normal base, logistic regression a skew-normal
-one. The paper does not print its data; these are our own.
-"""
+Sparse linear regression and regression with Laplace noise have a generalised normal base, logistic
+regression a skew-normal one. The paper does not print its data; these are our own."""
 
 from __future__ import annotations
 
@@ -70,12 +70,22 @@ def sparse(x: list[float], y: float) -> Problem:
     X, Y = np.array([x]), np.array([[y]])
 
     def log_joint(w: np.ndarray) -> np.ndarray:
-        noise = -0.5 * np.sum((w @ X.T - Y.T) ** 2, axis=1) / _VARIANCE - 0.5 * np.log(2.0 * np.pi * _VARIANCE)
+        noise = -0.5 * np.sum((w @ X.T - Y.T) ** 2, axis=1) / _VARIANCE - 0.5 * np.log(
+            2.0 * np.pi * _VARIANCE
+        )
         return noise - np.sum(np.abs(w), axis=1) / _PRIOR_SCALE - 2.0 * np.log(2.0 * _PRIOR_SCALE)
 
     prior = tfd.Laplace(np.float64(0.0), np.float64(_PRIOR_SCALE))
     name = f"sparse prior, x = ({x[0]}, {x[1]})"
-    return Problem(name, (X, Y), gpflow.likelihoods.Gaussian(_VARIANCE), prior, "generalized_normal", log_joint, 3.0)
+    return Problem(
+        name,
+        (X, Y),
+        gpflow.likelihoods.Gaussian(_VARIANCE),
+        prior,
+        "generalized_normal",
+        log_joint,
+        3.0,
+    )
 
 
 def logistic(seed: int) -> Problem:
@@ -91,7 +101,9 @@ def logistic(seed: int) -> Problem:
         return labels - 0.5 * np.sum(w**2, axis=1) / _BROAD - np.log(2.0 * np.pi * _BROAD)
 
     prior = tfd.MultivariateNormalDiag(np.zeros(2), np.sqrt(_BROAD) * np.ones(2))
-    return Problem(f"logistic, seed {seed}", (X, Y), BernoulliLogit(), prior, "skew_normal", log_joint, 22.0)
+    return Problem(
+        f"logistic, seed {seed}", (X, Y), BernoulliLogit(), prior, "skew_normal", log_joint, 22.0
+    )
 
 
 def robust() -> Problem:
@@ -103,7 +115,9 @@ def robust() -> Problem:
         return noise - 0.5 * np.sum(w**2, axis=1) - np.log(2.0 * np.pi)
 
     prior = tfd.MultivariateNormalDiag(np.zeros(2), np.ones(2))
-    return Problem("Laplace noise", (X, Y), Laplace(_NOISE_SCALE), prior, "generalized_normal", log_joint, 6.0)
+    return Problem(
+        "Laplace noise", (X, Y), Laplace(_NOISE_SCALE), prior, "generalized_normal", log_joint, 6.0
+    )
 
 
 PROBLEMS: tuple[Callable[[], Problem], ...] = (
@@ -127,11 +141,19 @@ def _toy(problem: Problem) -> Toy:
         warnings.filterwarnings("ignore", message="There is one observation")  # as in the paper
         warnings.filterwarnings("ignore", message=".* is constant")
         model = AffineIndependentGLM(
-            problem.data, problem.likelihood, prior=problem.prior, intercept=False, base=problem.base
+            problem.data,
+            problem.likelihood,
+            prior=problem.prior,
+            intercept=False,
+            base=problem.base,
         )
     result = AffineIndependentAscent().run(model)
     mixture = MixtureAscent(_COMPONENTS).run(model)
-    local = JaakkolaJordan().run(model).elbo if isinstance(problem.likelihood, BernoulliLogit) else float("nan")
+    local = (
+        JaakkolaJordan().run(model).elbo
+        if isinstance(problem.likelihood, BernoulliLogit)
+        else float("nan")
+    )
     return Toy(
         problem.name,
         evidence(problem),
@@ -148,7 +170,9 @@ def _toy(problem: Problem) -> Toy:
 def evidence(problem: Problem) -> float:
     """Log Z by the midpoint rule, row by row of a grid."""
     line = np.linspace(-problem.reach, problem.reach, _LINES)
-    rows = [logsumexp(problem.log_joint(np.stack([np.full(_LINES, first), line], 1))) for first in line]
+    rows = [
+        logsumexp(problem.log_joint(np.stack([np.full(_LINES, first), line], 1))) for first in line
+    ]
     return float(logsumexp(rows) + 2.0 * np.log(line[1] - line[0]))
 
 
@@ -168,10 +192,25 @@ def section(toys: list[Toy], _: argparse.Namespace) -> Section:
         ]
         for one in toys
     ]
-    header = ["problem", "base", "Jaakkola & Jordan", "Gaussian", "mixture", "mixture, entropy estimated"]
+    header = [
+        "problem",
+        "base",
+        "Jaakkola & Jordan",
+        "Gaussian",
+        "mixture",
+        "mixture, entropy estimated",
+    ]
     header += ["AI", "log Z", "evaluations"]
-    note = f"Two weights: nats; log Z by quadrature; mixture: of {_COMPONENTS} Gaussians, with a lower bound of its entropy."
+    note = (
+        f"Two weights: nats; log Z by quadrature; mixture: of {_COMPONENTS} Gaussians, with a lower"
+        " bound of its entropy."
+    )
     return Section([Table("Two weights", header, cells)], [], [note])
 
 
-PART = Part(Toy, lambda options: [(place,) for place in range(len(PROBLEMS[: options.problems]))], measure, section)
+PART = Part(
+    Toy,
+    lambda options: [(place,) for place in range(len(PROBLEMS[: options.problems]))],
+    measure,
+    section,
+)

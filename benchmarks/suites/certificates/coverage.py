@@ -1,4 +1,6 @@
-"""Certificates on many resampled data sets of a problem whose risk is known, and how often they fail."""
+"""Certificates on many resampled data sets of a problem whose risk is known, and how often they
+fail.
+"""
 
 from __future__ import annotations
 
@@ -56,14 +58,21 @@ def _measure(options: argparse.Namespace, n: int) -> list[Coverage]:
     found["sample"] = float(np.mean([one.gibbs_error for one in certificates]))
     for name in BOUNDS:
         bounds = np.array([getattr(one, name) for one in certificates])
-        found[name], found[f"{name}_violated"] = float(np.mean(bounds)), float(np.mean(bounds < risks))
+        found[name], found[f"{name}_violated"] = (
+            float(np.mean(bounds)),
+            float(np.mean(bounds < risks)),
+        )
     return [Coverage(**found)]
 
 
 def _resampled(n: int, options: argparse.Namespace) -> tuple[list[PacBayesCertificate], np.ndarray]:
-    """Certificates and true Gibbs risks of `options.sets` data sets of n examples; one model serves all of them."""
+    """Certificates and true Gibbs risks of `options.sets` data sets of n examples; one model serves
+    all of them.
+    """
     rng = np.random.default_rng(options.seed)
-    model = SparseCVIGP(gpflow.kernels.SquaredExponential(4.0, 1.0), BernoulliLogit(), _INPUTS, num_data=n)
+    model = SparseCVIGP(
+        gpflow.kernels.SquaredExponential(4.0, 1.0), BernoulliLogit(), _INPUTS, num_data=n
+    )
     rule, prior = NaturalGradient(gamma=1.0), [p.numpy() for p in model.basis.gaussian_parameters()]
 
     def train(X: tf.Tensor, Y: tf.Tensor) -> None:
@@ -80,7 +89,9 @@ def _resampled(n: int, options: argparse.Namespace) -> tuple[list[PacBayesCertif
         for parameter, value in zip(model.basis.gaussian_parameters(), prior):
             parameter.assign(value)
         train(*map(tf.constant, data))
-        certificates.append(pac_bayes_certificate(model, data, options.delta, hyperparameters="fixed"))
+        certificates.append(
+            pac_bayes_certificate(model, data, options.delta, hyperparameters="fixed")
+        )
         mean, variance = (part.numpy()[:, 0] for part in model.predict_f(_INPUTS))
         wrong = norm.cdf(0.0, mean, np.sqrt(variance))  # probability of an error for label 1
         risks.append(np.mean(_PROBABILITY * wrong + (1.0 - _PROBABILITY) * (1.0 - wrong)))
@@ -91,15 +102,22 @@ def _section(rows: list[Coverage], options: argparse.Namespace) -> Section:
     """Mean bounds by sample size, and how often they are violated."""
     lines = []
     for row in rows:
-        means = [f"{getattr(row, name):.3f} ({100 * getattr(row, f'{name}_violated'):.1f} %)" for name in BOUNDS]
+        means = [
+            f"{getattr(row, name):.3f} ({100 * getattr(row, f'{name}_violated'):.1f} %)"
+            for name in BOUNDS
+        ]
         lines.append([str(row.n), f"{row.risk:.4f}", f"{row.sample:.4f}", *means])
     header = ("n", "Gibbs risk", "Gibbs error, sample", *(f"{name} (violated)" for name in BOUNDS))
     title = f"{options.sets} resampled data sets: means, and how often a bound is violated"
     sizes = [row.n for row in rows]
     labels = {"risk": "Gibbs risk", **BOUNDS}
-    series = [Series(label, sizes, [getattr(row, name) for row in rows]) for name, label in labels.items()]
+    series = [
+        Series(label, sizes, [getattr(row, name) for row in rows]) for name, label in labels.items()
+    ]
     panel = Panel("resampled data", "n", "mean bound", series, "x")
-    figure = Figure("certificates_coverage", "Mean bounds and risks of resampled data sets.", [panel])
+    figure = Figure(
+        "certificates_coverage", "Mean bounds and risks of resampled data sets.", [panel]
+    )
     return Section([Table(title, header, lines)], [figure], [f"delta = {options.delta:g}."])
 
 

@@ -1,7 +1,8 @@
-"""Every other suite at a size of seconds, on embedded data, and one page of all their reports. The tests run it.
+"""Every other suite at a size of seconds, on embedded data, and one page of all their reports. The
+tests run it.
 
-`TINY` has the options of each suite at that size. A run with `--resume` goes on in the middle of a suite, too.
-"""
+`TINY` has the options of each suite at that size. A run with `--resume` goes on in the middle of a
+suite, too."""
 
 from __future__ import annotations
 
@@ -19,28 +20,48 @@ from ...harness.runner import Part, Suite
 from .. import SUITES
 
 TINY = {
-    "steps": "--sizes 20 --batch-size 64 --rounds 2 --seconds 0.05 --tasks synthetic --mean-points 100 200 --num-beta 20 "
-    "--num-gamma 40 --num-data 1000 --steps 2 --dimensions L --points 2 --models coupled GPflow --processes 0 "
-    "--product-rows 1500 --right-hand-sides 2 --solve-rows 400 --rank 50 --small-sizes 10 --batches 32 --latents 1 2 "
-    "--loop-steps 3",
+    "steps": (
+        "--sizes 20 --batch-size 64 --rounds 2 --seconds 0.05 --tasks synthetic --mean-points 100"
+        " 200 --num-beta 20 --num-gamma 40 --num-data 1000 --steps 2 --dimensions L --points 2"
+        " --models coupled GPflow --processes 0 --product-rows 1500 --right-hand-sides 2"
+        " --solve-rows 400 --rank 50 --small-sizes 10 --batches 32 --latents 1 2 --loop-steps 3"
+    ),
     "startup": "--rounds 1 --size 10 --batch-size 64",
-    "regression": "--parts table curves seconds intervals --tasks diabetes --models coupled-20-adam gpflow-20 "
-    "--sizes 20 30 25 --steps 60 --budgets 1 --batch-size 128 --learned-points 10 --learned-seconds 1 --more-points 30",
-    "convergence": "--num-data 150 --num-beta 10 --num-gamma 30 --iterations 20 --methods mixed-diagonal newton",
-    "classification": "--steps 100 --sizes 10 20 15 --batch-size 100 --models orthogonal-10+20 gpflow-15-adam network "
-    "logistic --network-seconds 0.6 --network-depths 2",
+    "regression": (
+        "--parts table curves seconds intervals --tasks diabetes --models coupled-20-adam gpflow-20"
+        " --sizes 20 30 25 --steps 60 --budgets 1 --batch-size 128 --learned-points 10"
+        " --learned-seconds 1 --more-points 30"
+    ),
+    "convergence": (
+        "--num-data 150 --num-beta 10 --num-gamma 30 --iterations 20 --methods mixed-diagonal"
+        " newton"
+    ),
+    "classification": (
+        "--steps 100 --sizes 10 20 15 --batch-size 100 --models orthogonal-10+20 gpflow-15-adam"
+        " network logistic --network-seconds 0.6 --network-depths 2"
+    ),
     "full_gp": "--tasks digits35 --num-data 120 --seconds 1 --repeats 1",
-    "rivals": "--num-data 60 --gp-data 8 --chains 2 --draws 150 --repeats 1 --no-jit --stochastic-seconds 0.5 --batch-size 20 "
-    "--site-steps 0.1 --rates 0.03 --rows 2000 --columns 5",
+    "rivals": (
+        "--num-data 60 --gp-data 8 --chains 2 --draws 150 --repeats 1 --no-jit --stochastic-seconds"
+        " 0.5 --batch-size 20 --site-steps 0.1 --rates 0.03 --rows 2000 --columns 5"
+    ),
     "glm": "--tasks generated generated_wide --rows 20500 --columns 5 --seconds 2",
     "policies": "--problems 1 --num-data 20",
     "lagrangian": "--sizes 50 --starts 1 --variants curvature --num-data 40 --rounds 1",
-    "affine": "--parts gain kernel routes hmc --models 1 --sizes 8 --weights 3 --splits 1 --training 10 --sites 6 "
-    "--dimensions 3 --rounds 1 --processes 0 --gp-data 5 --chains 2 --draws 60 --no-jit",
+    "affine": (
+        "--parts gain kernel routes hmc --models 1 --sizes 8 --weights 3 --splits 1 --training 10"
+        " --sites 6 --dimensions 3 --rounds 1 --processes 0 --gp-data 5 --chains 2 --draws 60"
+        " --no-jit"
+    ),
     "topics": "--tasks generated --topics 6 --passes 10",
-    "sparse": "--num-data 40 --points 4 --starts 1 --iterations 20 --methods vfe fitc --parts exact numbers added recovery",
+    "sparse": (
+        "--num-data 40 --points 4 --starts 1 --iterations 20 --methods vfe fitc --parts exact"
+        " numbers added recovery"
+    ),
     "certificates": "--sets 2 --sizes 20 --tasks cancer --num-data 100 --settings 2 --rows fixed",
-    "replicas": "--processes 1 2 --sizes 20 --mean-points 30 --rows 64 128 --repeats 1 --megabytes 8",
+    "replicas": (
+        "--processes 1 2 --sizes 20 --mean-points 30 --rows 64 128 --repeats 1 --megabytes 8"
+    ),
 }
 """Suite -> its options at a size of seconds."""
 
@@ -60,7 +81,9 @@ def tiny(name: str, folder: Path, seed: int = 0, resume: bool = False) -> list[s
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--only", nargs="+", choices=list(TINY), default=list(TINY), help="these suites")
+    parser.add_argument(
+        "--only", nargs="+", choices=list(TINY), default=list(TINY), help="these suites"
+    )
 
 
 def _measure(options: argparse.Namespace, name: str) -> list[Ran]:
@@ -72,17 +95,27 @@ def _measure(options: argparse.Namespace, name: str) -> list[Ran]:
 
 def _section(rows: list[Ran], options: argparse.Namespace) -> Section:
     """What was run, and the reports of all suites as chapters."""
-    cells = [[f"[{row.suite}](#{row.suite})", SUITES[row.suite], f"{row.seconds:.0f}"] for row in rows]
+    cells = [
+        [f"[{row.suite}](#{row.suite})", SUITES[row.suite], f"{row.seconds:.0f}"] for row in rows
+    ]
     note = (
-        "Sizes are those of a smoke test on a few hundred rows: they show that every suite runs and what its report looks "
-        "like, not which method is best. Each section names the command that made it."
+        "Sizes are those of a smoke test on a few hundred rows: they show that every suite runs and"
+        " what its report looks like, not which method is best. Each section names the command that"
+        " made it."
     )
     chapters = [_chapter(options.out / f"{row.suite}.md", row.suite) for row in rows]
-    return Section([Table("What was run", ["suite", "what it measures", "seconds"], cells)], [], [note], chapters)
+    return Section(
+        [Table("What was run", ["suite", "what it measures", "seconds"], cells)],
+        [],
+        [note],
+        chapters,
+    )
 
 
 def _chapter(path: Path, name: str) -> str:
-    """A report as part of a larger one: headings are a level lower, and the machine, the same for all, is left out."""
+    """A report as part of a larger one: headings are a level lower, and the machine, the same for
+    all, is left out.
+    """
     title, command, _, *rest = path.read_text().strip().split("\n\n")
     parts = [f'<a id="{name}"></a>', title, command, *rest]
     return "\n\n".join(re.sub(r"^(#+ )", r"#\1", part) for part in parts)

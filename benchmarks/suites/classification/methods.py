@@ -1,4 +1,6 @@
-"""Trains one classifier on one split of a task: a Gaussian process, a network, or a baseline of scikit-learn."""
+"""Trains one classifier on one split of a task: a Gaussian process, a network, or a baseline of
+scikit-learn.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ NETWORK = "network"
 _NETWORK_SECONDS = 60.0
 """Training time of the network where there is no Gaussian process beside it."""
 _DOUBT = 1e-3
-"""Probability that all classes share. It is added where a library gives some class none; robust maximum has it built in."""
+"""Probability that all classes share. It is added where a library gives some class none; robust
+maximum has it built in.
+"""
 
 
 class Outcome(NamedTuple):
@@ -56,8 +60,8 @@ def measure(
 ) -> list[Outcome]:
     """Train one model.
 
-    :param earlier: the models before it. The network is given as many seconds as the slowest Gaussian process on the same
-        split took, unless the options say how many.
+    :param earlier: the models before it. The network is given as many seconds as the slowest
+        Gaussian process on the same split took, unless the options say how many.
     """
     data = load(task, split, options.data).classes()
     start = data.name, split, model, *data.X_train.shape, data.num_classes
@@ -65,16 +69,26 @@ def measure(
         return [Outcome(*start, *_process(data, model, options))]
     steps, note = 0, ""
     if model == NETWORK:
-        others = [one.seconds for one in earlier if (one.task, one.split) == (task, split) and is_process(one.model)]
+        others = [
+            one.seconds
+            for one in earlier
+            if (one.task, one.split) == (task, split) and is_process(one.model)
+        ]
         limit = options.network_seconds or max(others, default=_NETWORK_SECONDS)
-        chances, seconds, steps, note = train_network(data, options.network_depths, limit, options.seed)
+        chances, seconds, steps, note = train_network(
+            data, options.network_depths, limit, options.seed
+        )
     else:
         chances, seconds = train_baseline(model, data, options.seed)
     scores = classification_scores(data.Y_test, _doubted(chances))
-    return [Outcome(*start, scores["accuracy"], scores["log_loss"], float("nan"), seconds, steps, note)]
+    return [
+        Outcome(*start, scores["accuracy"], scores["log_loss"], float("nan"), seconds, steps, note)
+    ]
 
 
-def _process(data: Data, model: str, options: argparse.Namespace) -> tuple[float, float, float, float, int, str]:
+def _process(
+    data: Data, model: str, options: argparse.Namespace
+) -> tuple[float, float, float, float, int, str]:
     """Accuracy, log loss, bound, seconds, steps and note of a Gaussian process."""
     timed = options.seconds is not None
     settings = Settings(
@@ -90,7 +104,9 @@ def _process(data: Data, model: str, options: argparse.Namespace) -> tuple[float
     with training_clock() if timed else nullcontext():
         record = train(parse(model), data, settings.budgets, settings)
     end = record.snapshots[-1]
-    accuracy, loss, elbo = (end.metrics.get(name, float("nan")) for name in ("accuracy", "log_loss", "elbo"))
+    accuracy, loss, elbo = (
+        end.metrics.get(name, float("nan")) for name in ("accuracy", "log_loss", "elbo")
+    )
     seconds = end.cpu_seconds if counts_processor_seconds() else end.seconds
     return accuracy, loss, elbo, seconds, end.step, record.note
 

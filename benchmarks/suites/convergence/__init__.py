@@ -1,7 +1,8 @@
 """The gap to the optimum at fixed hyperparameters, full batch, against iterations and seconds.
 
-After Figure 2 of Salimbeni et al. (2018): one orthogonal basis, and so one optimum, for all methods. They differ in the
-coordinates of the mean coefficients, in what updates them, and in whether natural gradients update the rest of q.
+After Figure 2 of Salimbeni et al. (2018): one orthogonal basis, and so one optimum, for all
+methods. They differ in the coordinates of the mean coefficients, in what updates them, and in
+whether natural gradients update the rest of q.
 
 - `problems`: two problems with fixed hyperparameters, and the optimum for Gaussian noise;
 - `methods`: the methods, and their curves;
@@ -27,7 +28,9 @@ _GOALS = (10.0, 1.0, 0.1)
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--gaussian", default="synthetic", help="task of the Gaussian panels")
-    parser.add_argument("--bernoulli", default="synthetic", help="task of the Bernoulli panels; labels are Y > 0")
+    parser.add_argument(
+        "--bernoulli", default="synthetic", help="task of the Bernoulli panels; labels are Y > 0"
+    )
     parser.add_argument("--methods", nargs="+", default=list(METHODS), choices=list(METHODS))
     parser.add_argument("--num-data", type=int, default=2000)
     parser.add_argument("--num-beta", type=int, default=50)
@@ -42,10 +45,16 @@ def _pieces(options: argparse.Namespace) -> list[tuple]:
 
 
 def optima(curves: Sequence[Curve]) -> dict[str, float]:
-    """Problem -> its optimum in nats: the known one for Gaussian noise, else the best ELBO of all curves."""
+    """Problem -> its optimum in nats: the known one for Gaussian noise, else the best ELBO of all
+    curves.
+    """
     found = {}
     for known in (one for one in curves if one.label == OPTIMUM):
-        others = [] if known.gaussian else [max(one.elbo) for one in curves if one.problem == known.problem]
+        others = (
+            []
+            if known.gaussian
+            else [max(one.elbo) for one in curves if one.problem == known.problem]
+        )
         found[known.problem] = max([known.elbo[-1], *others])
     return found
 
@@ -56,7 +65,11 @@ def _section(curves: list[Curve], _: argparse.Namespace) -> Section:
     for name, optimum in optima(curves).items():
         mine = [one for one in curves if one.problem == name and one.label != OPTIMUM]
         rows = [
-            [one.label, *(_reach(one, optimum, goal) for goal in _GOALS), f"{one.gaps(optimum)[-1]:.2e}"]
+            [
+                one.label,
+                *(_reach(one, optimum, goal) for goal in _GOALS),
+                f"{one.gaps(optimum)[-1]:.2e}",
+            ]
             for one in mine
         ]
         header = ["method", *(f"to within {goal:g} nats" for goal in _GOALS), "last gap (nats)"]
@@ -65,10 +78,18 @@ def _section(curves: list[Curve], _: argparse.Namespace) -> Section:
             series = [_series(one, field, optimum) for one in mine]
             panels.append(Panel(name, field, "gap to the optimum (nats)", series, log="xy"))
     notes = [
-        "Full batch, kernel and likelihood fixed, the same start; compilation and evaluation do not count.",
-        "Optimum: equation (D31) for Gaussian noise; else the best of L-BFGS (whitened) and of all curves.",
+        (
+            "Full batch, kernel and likelihood fixed, the same start; compilation and evaluation do"
+            " not count."
+        ),
+        (
+            "Optimum: equation (D31) for Gaussian noise; else the best of L-BFGS (whitened) and of"
+            " all curves."
+        ),
     ]
-    figure = Figure("convergence", "Gap to the optimum at fixed hyperparameters.", panels, columns=2)
+    figure = Figure(
+        "convergence", "Gap to the optimum at fixed hyperparameters.", panels, columns=2
+    )
     return Section(tables, [figure], notes)
 
 

@@ -1,4 +1,6 @@
-"""The methods of the convergence suite: each updates the mean coefficients and the rest of q in its own way."""
+"""The methods of the convergence suite: each updates the mean coefficients and the rest of q in its
+own way.
+"""
 
 from __future__ import annotations
 
@@ -76,7 +78,8 @@ def measure(options: argparse.Namespace, kind: str, name: str) -> list[Curve]:
 
 
 def _trace(method: Method, problem: Problem, iterations: int, points: int = 40) -> Curve:
-    """The ELBO after about `points` numbers of iterations, spread geometrically, until it no longer changes.
+    """The ELBO after about `points` numbers of iterations, spread geometrically, until it no longer
+    changes.
 
     Evaluation of the ELBO does not count as training.
     """
@@ -98,7 +101,9 @@ def _trace(method: Method, problem: Problem, iterations: int, points: int = 40) 
         done = check
         if len(values) > 10 and abs(values[-1] - values[-2]) < 1e-9 * abs(values[-1]):
             break  # the curve is flat from here
-    return Curve(problem.name, problem.gaussian, method.label, [0, *checks][: len(values)], seconds, values)
+    return Curve(
+        problem.name, problem.gaussian, method.label, [0, *checks][: len(values)], seconds, values
+    )
 
 
 def _tensors(problem: Problem) -> _DATA:
@@ -108,16 +113,22 @@ def _tensors(problem: Problem) -> _DATA:
 def _model(problem: Problem, scaling: str) -> ODVGP:
     kernel, likelihood = problem.kernel, problem.likelihood
     num_data = len(problem.X)
-    model = ODVGP(kernel, likelihood, problem.gamma, problem.beta, num_data=num_data, mean_scaling=scaling)
+    model = ODVGP(
+        kernel, likelihood, problem.gamma, problem.beta, num_data=num_data, mean_scaling=scaling
+    )
     model.basis.refresh(kernel)
     return model
 
 
 def _step(method: Method, model: ODVGP, data: _DATA) -> Callable[[], None]:
-    """One iteration: q(f(beta)) by a natural gradient or Adam, the coefficients as `method` says."""
+    """One iteration: q(f(beta)) by a natural gradient or Adam, the coefficients as `method`
+    says.
+    """
     basis = model.basis
     gaussian = isinstance(model.likelihood, gpflow.likelihoods.Gaussian)
-    natural = NaturalGradient(1.0 if gaussian else 0.5, mean=None if method.mean == "adam" else method.mean)
+    natural = NaturalGradient(
+        1.0 if gaussian else 0.5, mean=None if method.mean == "adam" else method.mean
+    )
     adam = tf_keras.optimizers.Adam(_LEARNING_RATE)
     trained = [basis.a_gamma] if method.natural else [basis.a_gamma, basis.q_mu, basis.q_sqrt]
     variables = [parameter.unconstrained_variable for parameter in trained]

@@ -36,13 +36,16 @@ class Problem(NamedTuple):
 
 
 def make_problem(kind: str, options: argparse.Namespace) -> Problem:
-    """The first rows of a task with k-means beta, gamma drawn from the inputs, and a Matern-5/2 kernel.
+    """The first rows of a task with k-means beta, gamma drawn from the inputs, and a Matern-5/2
+    kernel.
 
-    :param kind: "gaussian", or "bernoulli": labels are Y > 0, and the logistic link makes the problem convex.
-    """
+    :param kind: "gaussian", or "bernoulli": labels are Y > 0, and the logistic link makes the
+    problem convex."""
     task = getattr(options, kind)
     data = load(task, folder=options.data)
-    data = data._replace(X_train=data.X_train[: options.num_data], Y_train=data.Y_train[: options.num_data])
+    data = data._replace(
+        X_train=data.X_train[: options.num_data], Y_train=data.Y_train[: options.num_data]
+    )
     X, Y = data.X_train, data.Y_train
     likelihood = gpflow.likelihoods.Gaussian(0.05)
     if kind == "bernoulli":
@@ -56,9 +59,8 @@ def make_problem(kind: str, options: argparse.Namespace) -> Problem:
 def collapsed_elbo(problem: Problem) -> float:
     """The best ELBO of the orthogonal basis for Gaussian noise, (D31), in NumPy.
 
-    The jitter is on K_beta, and the cost is N^3. The quadratic term is evaluated at the computed a_gamma of (D30), whose
-    error enters the value in second order only.
-    """
+    The jitter is on K_beta, and the cost is N^3. The quadratic term is evaluated at the computed
+    a_gamma of (D30), whose error enters the value in second order only."""
     X, y, noise = problem.X, problem.Y[:, 0], float(problem.likelihood.variance.numpy())
 
     def gram(first: np.ndarray, second: np.ndarray) -> np.ndarray:

@@ -1,4 +1,6 @@
-"""Full-GP binary classifiers on one clock: ours, GPflow's `VGP` and `VGPOpperArchambeau`, scikit-learn's Laplace."""
+"""Full-GP binary classifiers on one clock: ours, GPflow's `VGP` and `VGPOpperArchambeau`,
+scikit-learn's Laplace.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,9 @@ from .problems import Problem
 
 
 class Fit(NamedTuple):
-    """The trace of a method. Compilation, and evaluations that only the trace needs, are not in `seconds`."""
+    """The trace of a method. Compilation, and evaluations that only the trace needs, are not in
+    `seconds`.
+    """
 
     label: str
     compile_seconds: float
@@ -52,8 +56,12 @@ def log_loss(fit: Fit, problem: Problem) -> float:
     return float(mean_log_loss(problem.Y[problem.test, 0], probability, labels=[0.0, 1.0]))
 
 
-def best_of(method: Callable[[Problem, float], Fit], problem: Problem, limit: float, repeats: int) -> Fit:
-    """The fastest of `repeats` fits, because other work on the machine slows down some. A slow method is fitted once."""
+def best_of(
+    method: Callable[[Problem, float], Fit], problem: Problem, limit: float, repeats: int
+) -> Fit:
+    """The fastest of `repeats` fits, because other work on the machine slows down some. A slow
+    method is fitted once.
+    """
     fits = [method(problem, limit)]
     while len(fits) < repeats and fits[-1].seconds[-1] < 0.2 * limit:
         fits.append(method(problem, limit))
@@ -65,11 +73,16 @@ def _probability(model: gpflow.models.GPModel) -> Callable[[np.ndarray], np.ndar
 
 
 def _conjugate(rho: float) -> Callable[[Problem, float], Fit]:
-    """`ConjugateComputation.run` on `CVIGP`, with its function compiled beforehand; the kernel matrix counts."""
+    """`ConjugateComputation.run` on `CVIGP`, with its function compiled beforehand; the kernel
+    matrix counts.
+    """
 
     def run(problem: Problem, limit: float) -> Fit:
         model = CVIGP((problem.X, problem.Y), problem.kernel(), problem.likelihood())
-        rule, nothing = ConjugateComputation(rho), tf.zeros([len(problem.X), 1], gpflow.default_float())
+        rule, nothing = (
+            ConjugateComputation(rho),
+            tf.zeros([len(problem.X), 1], gpflow.default_float()),
+        )
         start = clock()
         probe = rule.compiled_probe(model)
         for nu in (nothing, nothing + 1.0):
@@ -85,18 +98,31 @@ def _conjugate(rho: float) -> Callable[[Problem, float], Fit]:
         setattr(rule, "compiled_probe", lambda _: traced)  # noqa: B010
         result = rule.run(model)
         seconds, elbo = (list(column) for column in zip(*trace[1:]))  # the first is the prior
-        return Fit(f"CVIGP, rho {rho:g}", compile_seconds, seconds, elbo, _probability(model), result.reason)
+        return Fit(
+            f"CVIGP, rho {rho:g}",
+            compile_seconds,
+            seconds,
+            elbo,
+            _probability(model),
+            result.reason,
+        )
 
     return run
 
 
-def _estimating(label: str, rule: ExpectationPropagation | Laplace) -> Callable[[Problem, float], Fit]:
-    """A method that estimates the evidence, on `CVIGP`, with its function compiled beforehand; the kernel matrix counts."""
+def _estimating(
+    label: str, rule: ExpectationPropagation | Laplace
+) -> Callable[[Problem, float], Fit]:
+    """A method that estimates the evidence, on `CVIGP`, with its function compiled beforehand; the
+    kernel matrix counts.
+    """
 
     def run(problem: Problem, limit: float) -> Fit:
         model = CVIGP((problem.X, problem.Y), problem.kernel(), problem.likelihood())
         mine: Any = copy.copy(rule)
-        arguments = [tf.zeros([len(problem.X), 1], gpflow.default_float())] * (1 if isinstance(rule, Laplace) else 2)
+        arguments = [tf.zeros([len(problem.X), 1], gpflow.default_float())] * (
+            1 if isinstance(rule, Laplace) else 2
+        )
         start = clock()
         probe = mine.compiled_probe(model)
         probe(*arguments)
@@ -110,14 +136,19 @@ def _estimating(label: str, rule: ExpectationPropagation | Laplace) -> Callable[
 
         mine.compiled_probe = lambda *_: traced
         result = mine.run(model)
-        seconds, elbo, evidence = (list(column) for column in zip(*trace[1:]))  # the first is the prior
-        return Fit(label, compile_seconds, seconds, elbo, _probability(model), result.reason, evidence)
+        seconds, elbo, evidence = (
+            list(column) for column in zip(*trace[1:])
+        )  # the first is the prior
+        return Fit(
+            label, compile_seconds, seconds, elbo, _probability(model), result.reason, evidence
+        )
 
     return run
 
 
 def _natural_gradient(gammas: Sequence[float], label: str) -> Callable[[Problem, float], Fit]:
-    """GPflow's `VGP` and `NaturalGradient` in one compiled step, until the bound no longer changes or is not finite.
+    """GPflow's `VGP` and `NaturalGradient` in one compiled step, until the bound no longer changes
+    or is not finite.
 
     :param gammas: step size of each step; later steps have the last of them.
     :param label: how the report names these.
@@ -127,9 +158,15 @@ def _natural_gradient(gammas: Sequence[float], label: str) -> Callable[[Problem,
         model = gpflow.models.VGP((problem.X, problem.Y), problem.kernel(), problem.likelihood())
         gpflow.set_trainable(model.q_mu, False)
         gpflow.set_trainable(model.q_sqrt, False)
-        gamma, q = tf.Variable(gammas[0], dtype=gpflow.default_float()), [(model.q_mu, model.q_sqrt)]
+        gamma, q = (
+            tf.Variable(gammas[0], dtype=gpflow.default_float()),
+            [(model.q_mu, model.q_sqrt)],
+        )
         optimiser = gpflow.optimizers.NaturalGradient(gamma)
-        compiled, elbo = tf.function(lambda: optimiser.minimize(model.training_loss, q)), tf.function(model.elbo)
+        compiled, elbo = (
+            tf.function(lambda: optimiser.minimize(model.training_loss, q)),
+            tf.function(model.elbo),
+        )
         first = [(variable, variable.numpy()) for variable in model.variables]
         start = clock()
         compiled()
@@ -143,7 +180,9 @@ def _natural_gradient(gammas: Sequence[float], label: str) -> Callable[[Problem,
             compiled()
 
         seconds, values, note = _iterate(step, lambda: float(elbo()), limit)
-        return Fit(f"VGP, gamma {label}", compile_seconds, seconds, values, _probability(model), note)
+        return Fit(
+            f"VGP, gamma {label}", compile_seconds, seconds, values, _probability(model), note
+        )
 
     return run
 
@@ -151,7 +190,9 @@ def _natural_gradient(gammas: Sequence[float], label: str) -> Callable[[Problem,
 def _iterate(
     step: Callable[[], object], elbo: Callable[[], float], limit: float
 ) -> tuple[list[float], list[float], str]:
-    """Seconds and bounds after each step, and how it ended; evaluations of the bound are not in the seconds."""
+    """Seconds and bounds after each step, and how it ended; evaluations of the bound are not in the
+    seconds.
+    """
     seconds, values = [0.0], [elbo()]
     while seconds[-1] < limit:
         start = clock()
@@ -170,7 +211,9 @@ def _iterate(
 
 def _opper_archambeau(problem: Problem, limit: float) -> Fit:
     """GPflow's `VGPOpperArchambeau` with the compiled loss of its `Scipy` optimiser, L-BFGS."""
-    model = gpflow.models.VGPOpperArchambeau((problem.X, problem.Y), problem.kernel(), problem.likelihood())
+    model = gpflow.models.VGPOpperArchambeau(
+        (problem.X, problem.Y), problem.kernel(), problem.likelihood()
+    )
     gpflow.set_trainable(model.kernel, False)
     optimiser, variables = gpflow.optimizers.Scipy(), model.trainable_variables
     start, first = clock(), optimiser.initial_parameters(variables)
@@ -189,30 +232,43 @@ def _opper_archambeau(problem: Problem, limit: float) -> Fit:
         seconds.append(clock() - start)
         values.append(-float(intermediate_result.fun))
         if seconds[-1] > limit:
-            optimiser.assign_tensors(variables, optimiser.unpack_tensors(variables, intermediate_result.x))
+            optimiser.assign_tensors(
+                variables, optimiser.unpack_tensors(variables, intermediate_result.x)
+            )
             raise StopIteration
 
     options = {"maxiter": 100_000, "maxfun": 100_000, "ftol": 1e-13, "gtol": 1e-8}
     found = minimize(loss, first, jac=True, method="L-BFGS-B", callback=callback, options=options)
     optimiser.assign_tensors(variables, optimiser.unpack_tensors(variables, found.x))
     note = note if seconds[-1] > limit else str(found.message).lower()
-    return Fit("Opper-Archambeau, L-BFGS", compile_seconds, seconds, values, _probability(model), note)
+    return Fit(
+        "Opper-Archambeau, L-BFGS", compile_seconds, seconds, values, _probability(model), note
+    )
 
 
 def _laplace(problem: Problem, limit: float) -> Fit:
-    """scikit-learn's `GaussianProcessClassifier` at fixed hyperparameters; its objective is not the ELBO."""
+    """scikit-learn's `GaussianProcessClassifier` at fixed hyperparameters; its objective is not the
+    ELBO.
+    """
     kernel = ConstantKernel(problem.variance) * RBF(problem.lengthscale)
     classifier = GaussianProcessClassifier(kernel, optimizer=None)
     start = clock()
     classifier.fit(problem.X, problem.Y[:, 0])
     seconds = clock() - start
     return Fit(
-        "scikit-learn, Laplace", 0.0, [seconds], [], lambda X: classifier.predict_proba(X)[:, 1], "the whole fit"
+        "scikit-learn, Laplace",
+        0.0,
+        [seconds],
+        [],
+        lambda X: classifier.predict_proba(X)[:, 1],
+        "the whole fit",
     )
 
 
 def _lagrangian(problem: Problem, limit: float) -> Fit:
-    """`LinearlyConstrainedLagrangian` on `LCLGP`, its functions compiled beforehand; a point per outer iteration."""
+    """`LinearlyConstrainedLagrangian` on `LCLGP`, its functions compiled beforehand; a point per
+    outer iteration.
+    """
     model = LCLGP((problem.X, problem.Y), problem.kernel(), problem.likelihood())
     rule = LinearlyConstrainedLagrangian()
     start = clock()
@@ -225,16 +281,18 @@ def _lagrangian(problem: Problem, limit: float) -> Fit:
     result = rule.run(model, prepared=prepared)
     share = (clock() - start) / result.seconds  # of the processor where that is the clock
     seconds = [share * float(one) for one in result.history["seconds"]]
-    bounds, note = list(result.history["elbo"]), f"{result.reason}, {result.inner_steps} Newton steps"
+    bounds, note = (
+        list(result.history["elbo"]),
+        f"{result.reason}, {result.inner_steps} Newton steps",
+    )
     return Fit("LCLGP", compile_seconds - seconds[-1], seconds, bounds, _probability(model), note)
 
 
 def _alternative(label: str, rule: OpperArchambeau | CholeskyKL) -> Callable[[Problem, float], Fit]:
     """An alternative to the Lagrangian on the same model.
 
-    Its first evaluation, which compiles, is counted with the seconds of a later one. It is given as many evaluations as fit
-    into the limit, judged by the seconds of a first dozen.
-    """
+    Its first evaluation, which compiles, is counted with the seconds of a later one. It is given as
+    many evaluations as fit into the limit, judged by the seconds of a first dozen."""
 
     def run(problem: Problem, limit: float) -> Fit:
         model = LCLGP((problem.X, problem.Y), problem.kernel(), problem.likelihood())
@@ -250,16 +308,27 @@ def _alternative(label: str, rule: OpperArchambeau | CholeskyKL) -> Callable[[Pr
         history = result.history
         one = float(np.median(_paces(history)))
         first = one * float(np.sum(history["inner_steps"][:2]))
-        seconds = share * np.concatenate([[one], first + history["seconds"][1:] - history["seconds"][1]])
+        seconds = share * np.concatenate(
+            [[one], first + history["seconds"][1:] - history["seconds"][1]]
+        )
         compile_seconds = share * result.seconds - seconds[-1]
         evaluations = f"{result.reason}, {result.inner_steps} evaluations"
-        return Fit(label, compile_seconds, list(seconds), list(history["elbo"]), _probability(model), evaluations)
+        return Fit(
+            label,
+            compile_seconds,
+            list(seconds),
+            list(history["elbo"]),
+            _probability(model),
+            evaluations,
+        )
 
     return run
 
 
 def _paces(history: dict[str, np.ndarray]) -> np.ndarray:
-    """Seconds per evaluation in each iteration, without the first, which compiles, where there are others."""
+    """Seconds per evaluation in each iteration, without the first, which compiles, where there are
+    others.
+    """
     paces = np.diff(history["seconds"]) / np.maximum(history["inner_steps"][1:], 1)
     return paces[1:] if len(paces) > 1 else np.append(paces, 1e-3)[:1]
 

@@ -36,8 +36,8 @@ TASKS = {
     "mnist35": Task("mnist5k", 6.0, (3, 5), 255.0),
     "covertype12": Task("covertype15k", float(np.sqrt(54.0)), (0, 1), most=1500),
 }
-"""The first two are embedded. The lengthscale of usps35 is that of the authors' demo; e^-1, which the paper prints, makes the
-kernel matrix of raw pixels diagonal."""
+"""The first two are embedded. The lengthscale of usps35 is that of the authors' demo; e^-1, which
+the paper prints, makes the kernel matrix of raw pixels diagonal."""
 _TEST_SHARE = 0.1
 
 
@@ -54,7 +54,9 @@ class Problem(NamedTuple):
     lengthscale: float
     variance: float
     exact: bool
-    """whether expectations of the logit are exact at every variance, or by GPflow's 20-point quadrature"""
+    """whether expectations of the logit are exact at every variance, or by GPflow's 20-point
+    quadrature
+    """
 
     def kernel(self) -> gpflow.kernels.Kernel:
         """A kernel of its own for each fit."""
@@ -79,7 +81,8 @@ def make_problem(
     exact: bool = False,
     seed: int = 0,
 ) -> Problem:
-    """The rows of a task's two classes, at most `num_data` of them; a tenth of them is the held-out set.
+    """The rows of a task's two classes, at most `num_data` of them; a tenth of them is the held-out
+    set.
 
     :param name: one of TASKS.
     :param folder: of NAME.npz files.

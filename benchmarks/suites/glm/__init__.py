@@ -1,8 +1,10 @@
-"""Bayesian logistic regression: seconds and memory to the optimum of the bound, against L-BFGS on the same bound.
+"""Bayesian logistic regression: seconds and memory to the optimum of the bound, against L-BFGS on
+the same bound.
 
-Every method on every task has a process of its own, and starts from the same q. With no more weights than observations, it
-is `sweep` in blocks against L-BFGS on (q_mu, q_sqrt) of the same model with all data in memory. With more weights, it is
-`CVIGP` with the linear kernel against L-BFGS on (q_mu, q_sqrt) of GPflow's `VGP`.
+Every method on every task has a process of its own, and starts from the same q. With no more
+weights than observations, it is `sweep` in blocks against L-BFGS on (q_mu, q_sqrt) of the same
+model with all data in memory. With more weights, it is `CVIGP` with the linear kernel against
+L-BFGS on (q_mu, q_sqrt) of GPflow's `VGP`.
 
 - `problems`: data on disk, and their priors; `methods`: both methods and their traces;
 - here: the report, and the suite.
@@ -29,10 +31,18 @@ GOALS = {"1e-3 nats": lambda optimum: 1e-3, "relative 1e-6": lambda optimum: 1e-
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--tasks", nargs="+", choices=list(TASKS), help="default: three, others where --data is given")
+    parser.add_argument(
+        "--tasks",
+        nargs="+",
+        choices=list(TASKS),
+        help="default: three, others where --data is given",
+    )
     parser.add_argument("--methods", nargs="+", default=list(METHODS), choices=METHODS)
     parser.add_argument(
-        "--rows", type=int, default=581_012, help="of the generated task; the default is covtype's size"
+        "--rows",
+        type=int,
+        default=581_012,
+        help="of the generated task; the default is covtype's size",
     )
     parser.add_argument("--columns", type=int, default=54, help="of the generated task")
     parser.add_argument("--seconds", type=float, default=600.0, help="limit of L-BFGS")
@@ -45,7 +55,9 @@ def _pieces(options: argparse.Namespace) -> list[tuple]:
 def _measure(options: argparse.Namespace, task: str, method: str) -> list[Trace]:
     """One method on one task, in a process of its own."""
     with tempfile.TemporaryDirectory() as place:
-        problem = store(task, Path(place), options.data, options.rows, options.columns, options.seed)
+        problem = store(
+            task, Path(place), options.data, options.rows, options.columns, options.seed
+        )
         return [in_a_process(solve, problem, method, options.seconds)]
 
 
@@ -68,16 +80,39 @@ def _section(traces: list[Trace], _: argparse.Namespace) -> Section:
             ]
             for trace in mine
         ]
-        header = ["method", *(f"s to {goal}" for goal in GOALS), "last gap (nats)", "s in all", "compilation s"]
+        header = [
+            "method",
+            *(f"s to {goal}" for goal in GOALS),
+            "last gap (nats)",
+            "s in all",
+            "compilation s",
+        ]
         header += ["peak MB", "MB over the base", "end"]
         title = f"{name}: {mine[0].num_data:,} observations, {mine[0].num_weights:,} weights"
         tables.append(Table(f"{title}, optimum {optimum:.4f} nats", header, rows))
-        panels.append(Panel(title, "seconds", "gap to the optimum (nats)", [_series(t, optimum) for t in mine], "xy"))
+        panels.append(
+            Panel(
+                title,
+                "seconds",
+                "gap to the optimum (nats)",
+                [_series(t, optimum) for t in mine],
+                "xy",
+            )
+        )
     notes = [
-        "The bound of Bayesian logistic regression at a fixed Gaussian prior, by 20 nodes of quadrature for all methods.",
-        "Optimum: the best bound that any method reached. Compilation does not count; with one thread the seconds are those "
-        "of the processor. Base: peak memory of the process before it reads data.",
-        "Generated: drawn from a logistic model, inputs like those of covtype, on disk; sweep reads them in blocks.",
+        (
+            "The bound of Bayesian logistic regression at a fixed Gaussian prior, by 20 nodes of"
+            " quadrature for all methods."
+        ),
+        (
+            "Optimum: the best bound that any method reached. Compilation does not count; with one"
+            " thread the seconds are those of the processor. Base: peak memory of the process"
+            " before it reads data."
+        ),
+        (
+            "Generated: drawn from a logistic model, inputs like those of covtype, on disk; sweep"
+            " reads them in blocks."
+        ),
     ]
     return Section(tables, [Figure("glm", "Gap to the optimum.", panels, columns=3)], notes)
 
@@ -88,7 +123,12 @@ def _cell(seconds: float | None) -> str:
 
 def _series(trace: Trace, optimum: float) -> Series:
     gaps = [max(optimum - elbo, 1e-7) for elbo in trace.elbo]
-    return Series(trace.method, [max(one, 1e-4) for one in trace.seconds], gaps, dashed=trace.method == "L-BFGS")
+    return Series(
+        trace.method,
+        [max(one, 1e-4) for one in trace.seconds],
+        gaps,
+        dashed=trace.method == "L-BFGS",
+    )
 
 
 SUITE = Suite(

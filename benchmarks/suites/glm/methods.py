@@ -1,4 +1,6 @@
-"""The methods of the linear suite, each with the trace of its bound: conjugate computation and L-BFGS."""
+"""The methods of the linear suite, each with the trace of its bound: conjugate computation and
+L-BFGS.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,9 @@ class Trace(NamedTuple):
 
     def reached(self, goal: float) -> float | None:
         """Seconds until the bound is at least `goal`; None if it never is."""
-        return next((seconds for seconds, elbo in zip(self.seconds, self.elbo) if elbo >= goal), None)
+        return next(
+            (seconds for seconds, elbo in zip(self.seconds, self.elbo) if elbo >= goal), None
+        )
 
 
 def solve(problem: Problem, method: str, limit: float) -> Trace:
@@ -60,7 +64,18 @@ def solve(problem: Problem, method: str, limit: float) -> Trace:
         seconds, elbo, compiled, note = (_sweep if primal else _sites)(problem)
     peak = peak_megabytes()
     weights = problem.num_columns + 1
-    return Trace(problem.name, method, problem.num_data, weights, seconds, elbo, compiled, peak, peak - base, note)
+    return Trace(
+        problem.name,
+        method,
+        problem.num_data,
+        weights,
+        seconds,
+        elbo,
+        compiled,
+        peak,
+        peak - base,
+        note,
+    )
 
 
 def _sweep(problem: Problem) -> tuple[list[float], list[float], float, str]:
@@ -96,11 +111,20 @@ def _sites(problem: Problem) -> tuple[list[float], list[float], float, str]:
     result = rule.run(model, tolerance=1e-16)
     share = (clock() - cpu) / (time.perf_counter() - wall)
     seconds = [float(share * one) for one in result.history["seconds"]]
-    return seconds, result.history["elbo"].tolist(), compiled, f"{result.steps} steps, {result.reason}"
+    return (
+        seconds,
+        result.history["elbo"].tolist(),
+        compiled,
+        f"{result.steps} steps, {result.reason}",
+    )
 
 
-def _l_bfgs(problem: Problem, primal: bool, limit: float) -> tuple[list[float], list[float], float, str]:
-    """SciPy's L-BFGS on the whitened (q_mu, q_sqrt) with gradients by TensorFlow; all data are in memory."""
+def _l_bfgs(
+    problem: Problem, primal: bool, limit: float
+) -> tuple[list[float], list[float], float, str]:
+    """SciPy's L-BFGS on the whitened (q_mu, q_sqrt) with gradients by TensorFlow; all data are in
+    memory.
+    """
     start = clock()
     if primal:
         model = problem.model()
@@ -143,7 +167,9 @@ def _vgp(problem: Problem) -> gpflow.models.VGP:
     """GPflow's full GP at the q that ours starts from: the prior times sites of precision 1."""
     ours = problem.model()
     model = gpflow.models.VGP(ours.data, ours.kernel, ours.likelihood)
-    chol = np.linalg.cholesky(ours.kernel(ours.data[0]).numpy() + _JITTER * np.eye(problem.num_data))
+    chol = np.linalg.cholesky(
+        ours.kernel(ours.data[0]).numpy() + _JITTER * np.eye(problem.num_data)
+    )
     root = np.linalg.cholesky(np.linalg.inv(np.eye(problem.num_data) + chol.T @ chol))
     model.q_sqrt.assign(root[None])
     return model

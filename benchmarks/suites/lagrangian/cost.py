@@ -1,4 +1,6 @@
-"""The cost of one gradient of the dual (V16) beside one Cholesky factorisation of the kernel matrix."""
+"""The cost of one gradient of the dual (V16) beside one Cholesky factorisation of the kernel
+matrix.
+"""
 
 from __future__ import annotations
 
@@ -37,13 +39,17 @@ class Cost(NamedTuple):
 
 
 def _measure(options: argparse.Namespace, num_data: int) -> list[Cost]:
-    """One gradient of the dual of Poisson regression, and one factorisation, in a process of their own."""
+    """One gradient of the dual of Poisson regression, and one factorisation, in a process of their
+    own.
+    """
     gradient_ms, cholesky_ms, peak_mb = in_a_process(_cost, num_data, options.seed)
     return [Cost(num_data, gradient_ms, cholesky_ms, gradient_ms / cholesky_ms, peak_mb)]
 
 
 def _cost(num_data: int, seed: int) -> tuple[float, float, float]:
-    """Milliseconds of a gradient and of a factorisation, and peak MB less what the libraries take."""
+    """Milliseconds of a gradient and of a factorisation, and peak MB less what the libraries
+    take.
+    """
     base, rng = peak_megabytes(), np.random.default_rng(seed)
     X = rng.uniform(0.0, 10.0, (num_data, 2))
     Y = rng.poisson(np.exp(np.sin(X[:, :1]))).astype(float)
@@ -74,7 +80,10 @@ def _section(rows: list[Cost], _: argparse.Namespace) -> Section:
         ]
         for one in rows
     ]
-    note = "Cost: medians, of processor milliseconds where one thread is used. Each size has a process of its own."
+    note = (
+        "Cost: medians, of processor milliseconds where one thread is used. Each size has a process"
+        " of its own."
+    )
     return Section([Table("One gradient of the dual", header, cells)], [], [note])
 
 

@@ -1,4 +1,6 @@
-"""Held-out densities of counts and of regression with Laplace noise, all hyperparameters learned, by three methods."""
+"""Held-out densities of counts and of regression with Laplace noise, all hyperparameters learned,
+by three methods.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ from ...harness.report import Section, Table
 from ...harness.runner import Part
 
 _LEARNING_STEPS = 20
-"""L-BFGS iterations on the hyperparameters in a round, and steps of `fit` where it is used instead."""
+"""L-BFGS iterations on the hyperparameters in a round, and steps of `fit` where it is used
+instead.
+"""
 _LEARNING_RATE = 0.1
 EMBEDDED = {"diabetes": "Laplace"}
 FOLDER = {"coal": "Poisson", "bike_count": "Poisson", "housing": "Laplace", "concrete": "Laplace"}
@@ -57,7 +61,11 @@ def _measure(options: argparse.Namespace, task: str, method: str) -> list[HeldOu
         model = _METHODS[method](data, noise, options.rounds)
     seconds = clock() - began
     density = float(tf.reduce_mean(model.predict_log_density((data.X_test, data.Y_test))))
-    return [HeldOut(task, len(data.X_train), method, seconds, float(model.elbo()), density, f"{noise} noise")]
+    return [
+        HeldOut(
+            task, len(data.X_train), method, seconds, float(model.elbo()), density, f"{noise} noise"
+        )
+    ]
 
 
 def _at_most(data: Data, num: int, seed: int) -> Data:
@@ -131,7 +139,10 @@ def _section(rows: list[HeldOut], _: argparse.Namespace) -> Section:
         ]
         for one in rows
     ]
-    note = "Held out: seconds of the processor where one thread is used, compilation included; bounds and densities in nats."
+    note = (
+        "Held out: seconds of the processor where one thread is used, compilation included; bounds"
+        " and densities in nats."
+    )
     return Section([Table("Held-out density, hyperparameters learned", header, cells)], [], [note])
 
 

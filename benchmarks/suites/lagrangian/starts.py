@@ -1,4 +1,6 @@
-"""A robust regression with Student-t noise, solved from many random multipliers with several settings of the Lagrangian."""
+"""A robust regression with Student-t noise, solved from many random multipliers with several
+settings of the Lagrangian.
+"""
 
 from __future__ import annotations
 
@@ -20,13 +22,20 @@ from ...harness.runner import Part
 
 VARIANTS: dict[str, dict[str, Any]] = {
     "curvature": {"max_outer": 200},
-    "the paper's augmented term, Newton inside": {"max_outer": 30, "curvature": False, "augmented": True},
+    "the paper's augmented term, Newton inside": {
+        "max_outer": 30,
+        "curvature": False,
+        "augmented": True,
+    },
     "neither, Newton inside": {"max_outer": 30, "curvature": False},
     "the paper's augmented term, L-BFGS-B inside": {
-        "max_outer": 5, "curvature": False, "augmented": True, "inner": "lbfgs",
+        "max_outer": 5,
+        "curvature": False,
+        "augmented": True,
+        "inner": "lbfgs",
     },
     "curvature, subproblems alone": {"max_outer": 200, "accelerate": False},
-}  # fmt: skip
+}
 """Name -> options of the Lagrangian, for noise that is not log-concave."""
 
 
@@ -55,7 +64,9 @@ def _measure(options: argparse.Namespace, variant: str) -> list[End]:
     return [_from_a_start(rule, model, prepared, variant, start) for start in range(options.starts)]
 
 
-def _from_a_start(rule: LinearlyConstrainedLagrangian, model: LCLGP, prepared: Any, variant: str, start: int) -> End:
+def _from_a_start(
+    rule: LinearlyConstrainedLagrangian, model: LCLGP, prepared: Any, variant: str, start: int
+) -> End:
     loss, rng, shape = model.site_loss(), np.random.default_rng(start), model.data[1].shape
     model.basis.alpha.assign(loss.lower + rng.uniform(0.1, 0.9, shape) * (loss.upper - loss.lower))
     model.basis.lam.assign(rng.exponential(10.0, shape))
@@ -90,8 +101,14 @@ def _table(rows: list[End]) -> Table:
         counts = len(mine), settled, rising, median, len(reached), falls
         cells.append([variant, *map(str, counts), spread])
     header = ["terms", "starts", "converged", "out of outer iterations", "outer iterations, median"]
-    header += ["within 0.01 nats of the best", "outer iterations with a lower bound", "ELBO: least, median, most"]
-    return Table(f"Student-t noise from random multipliers, best bound {best:.4f} nats", header, cells)
+    header += [
+        "within 0.01 nats of the best",
+        "outer iterations with a lower bound",
+        "ELBO: least, median, most",
+    ]
+    return Table(
+        f"Student-t noise from random multipliers, best bound {best:.4f} nats", header, cells
+    )
 
 
 def _losses(rows: list[End]) -> list[Series]:

@@ -1,8 +1,9 @@
-"""What each policy for negative precisions does: steps, halvings, clipped sites and bounds, for two likelihoods.
+"""What each policy for negative precisions does: steps, halvings, clipped sites and bounds, for two
+likelihoods.
 
-Likelihoods that are not log-concave can ask for sites of negative precision. Problems are drawn at random; every policy
-starts from the prior with full steps. The best bound of a problem is the highest that any policy reaches.
-"""
+Likelihoods that are not log-concave can ask for sites of negative precision. Problems are drawn at
+random; every policy starts from the prior with full steps. The best bound of a problem is the
+highest that any policy reaches."""
 
 from __future__ import annotations
 
@@ -51,11 +52,15 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _pieces(options: argparse.Namespace) -> list[tuple]:
-    return list(product(LIKELIHOODS, POLICIES, range(options.seed, options.seed + options.problems)))
+    return list(
+        product(LIKELIHOODS, POLICIES, range(options.seed, options.seed + options.problems))
+    )
 
 
 def _problem(likelihood: str, num_data: int, seed: int) -> CVIGP:
-    """A smooth function of one input: with gross errors for Student-t noise, and wrong labels for the probit."""
+    """A smooth function of one input: with gross errors for Student-t noise, and wrong labels for
+    the probit.
+    """
     rng = np.random.default_rng(seed)
     X = np.sort(rng.uniform(0.0, 10.0, (num_data, 1)), axis=0)
     f = rng.uniform(0.5, 3.0) * np.sin(rng.uniform(0.5, 2.0) * X + rng.uniform(0.0, 6.0))
@@ -65,7 +70,11 @@ def _problem(likelihood: str, num_data: int, seed: int) -> CVIGP:
     wrong = rng.uniform(size=f.shape) < 0.15
     if likelihood == "Student-t":
         Y = f + 0.1 * rng.normal(size=f.shape) + wrong * rng.normal(0.0, 4.0, f.shape)
-        return CVIGP((X, Y), kernel, gpflow.likelihoods.StudentT(scale=10.0 ** rng.uniform(-1.0, -0.3), df=3.0))
+        return CVIGP(
+            (X, Y),
+            kernel,
+            gpflow.likelihoods.StudentT(scale=10.0 ** rng.uniform(-1.0, -0.3), df=3.0),
+        )
     labels = (f > 0.0) ^ wrong
     labels[0], labels[-1] = 0, 1  # so that there are both
     return CVIGP((X, labels.astype(float)), kernel, gpflow.likelihoods.Bernoulli())
@@ -92,13 +101,27 @@ def _section(outcomes: list[Outcome], _: argparse.Namespace) -> Section:
         rows += [_row(likelihood, policy, group, best) for policy, group in groups.items()]
         losses = [
             Series(
-                policy, range(1, len(group) + 1), np.sort([max(best[one.problem] - one.elbo, 1e-9) for one in group])
+                policy,
+                range(1, len(group) + 1),
+                np.sort([max(best[one.problem] - one.elbo, 1e-9) for one in group]),
             )
             for policy, group in groups.items()
         ]
         panels.append(Panel(likelihood, "problems, sorted", "nats below the best", losses, log="y"))
-    header = ("likelihood", "policy", "problems", "converged", "refused", "within 1e-3 nats of the best")
-    header += ("median steps", "halvings", "clipped sites", "problems with negative sites at the end")
+    header = (
+        "likelihood",
+        "policy",
+        "problems",
+        "converged",
+        "refused",
+        "within 1e-3 nats of the best",
+    )
+    header += (
+        "median steps",
+        "halvings",
+        "clipped sites",
+        "problems with negative sites at the end",
+    )
     return Section(
         [Table("counts", header, rows)],
         [Figure("policies", "Loss of the bound by policy; refused runs are left out.", panels)],
@@ -113,14 +136,20 @@ def _of(outcomes: list[Outcome], likelihood: str, policy: str) -> list[Outcome]:
 def _best(groups: dict[str, list[Outcome]]) -> dict[int, float]:
     problems = {one.problem for group in groups.values() for one in group}
     return {
-        n: np.nanmax([one.elbo for group in groups.values() for one in group if one.problem == n]) for n in problems
+        n: np.nanmax([one.elbo for group in groups.values() for one in group if one.problem == n])
+        for n in problems
     }
 
 
 def _row(likelihood: str, policy: str, group: list[Outcome], best: dict[int, float]) -> list[str]:
     solved = [one for one in group if one.stop_reason != "raised"]
     close = sum(one.elbo >= best[one.problem] - CLOSE for one in solved)
-    counts = [len(group), sum(one.stop_reason == "converged" for one in group), len(group) - len(solved), close]
+    counts = [
+        len(group),
+        sum(one.stop_reason == "converged" for one in group),
+        len(group) - len(solved),
+        close,
+    ]
     counts += [int(np.median([one.steps for one in solved] or [0]))]
     counts += [sum(getattr(one, name) for one in solved) for name in ("shortened", "clipped")]
     return [likelihood, policy, *map(str, counts), str(sum(one.negative > 0 for one in solved))]

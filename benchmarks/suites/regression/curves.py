@@ -1,4 +1,6 @@
-"""Figure 2 of Salimbeni et al. (2018): every basis with q by natural gradients and by Adam, against steps and seconds."""
+"""Figure 2 of Salimbeni et al. (2018): every basis with q by natural gradients and by Adam, against
+steps and seconds.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,11 @@ def _measure(options: argparse.Namespace, task: str, split: int, model: str) -> 
     """Train one model for so many steps, and evaluate it on the way."""
     first = min(_FIRST, options.steps)
     targets = sorted({round(float(step)) for step in np.geomspace(first, options.steps, _POINTS)})
-    return [trained(options, settings_of(options, [options.steps], "steps"), targets, task, split, model)]
+    return [
+        trained(
+            options, settings_of(options, [options.steps], "steps"), targets, task, split, model
+        )
+    ]
 
 
 def _section(runs: Sequence[Run], options: argparse.Namespace) -> Section:
@@ -47,7 +53,10 @@ def _section(runs: Sequence[Run], options: argparse.Namespace) -> Section:
         groups.setdefault(title, []).append(one)
     tables, panels = [], []
     for title, group in groups.items():
-        ends = [{name: one.snapshots[-1].metrics.get(name, float("nan")) for name in SHOWN} for one in group]
+        ends = [
+            {name: one.snapshots[-1].metrics.get(name, float("nan")) for name in SHOWN}
+            for one in group
+        ]
         best = {name: METRICS[name].best([end[name] for end in ends]) for name in SHOWN}
         rows = [
             [
@@ -63,21 +72,35 @@ def _section(runs: Sequence[Run], options: argparse.Namespace) -> Section:
         tables.append(Table(f"{title}: {options.steps} steps", header, rows))
         for label, field in (("steps", "step"), ("processor seconds", "cpu_seconds")):
             panels += [
-                Panel(title, label, METRICS[name].label, [_series(one, field, name) for one in group], log="x")
+                Panel(
+                    title,
+                    label,
+                    METRICS[name].label,
+                    [_series(one, field, name) for one in group],
+                    log="x",
+                )
                 for name in SHOWN
             ]
     notes = [
-        "All models start at the same kernel, noise and inducing points, learn all of them, and let their step sizes fall "
-        "over the last fifth. Dashed, `-adam`: Adam moves q like everything else. Seconds are of the processor, without "
-        "compilation, k-means and evaluation."
+        "All models start at the same kernel, noise and inducing points, learn all of them, and let"
+        " their step sizes fall over the last fifth. Dashed, `-adam`: Adam moves q like everything"
+        " else. Seconds are of the processor, without compilation, k-means and evaluation."
     ]
-    figure = Figure("regression_curves", "Every basis by natural gradients and by Adam.", panels, columns=len(SHOWN))
+    figure = Figure(
+        "regression_curves",
+        "Every basis by natural gradients and by Adam.",
+        panels,
+        columns=len(SHOWN),
+    )
     return Section(tables, [figure], notes)
 
 
 def _series(one: Run, field: str, name: str) -> Series:
     seen = [snapshot for snapshot in one.snapshots if name in snapshot.metrics]
-    values = [getattr(snapshot, field) for snapshot in seen], [snapshot.metrics[name] for snapshot in seen]
+    values = (
+        [getattr(snapshot, field) for snapshot in seen],
+        [snapshot.metrics[name] for snapshot in seen],
+    )
     return Series(one.model, *values, one.model.endswith("-adam"))
 
 

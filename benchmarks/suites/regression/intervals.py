@@ -1,9 +1,10 @@
-"""Intervals: what more points of the covariance do for a mean on all data, once kernel and noise are learned.
+"""Intervals: what more points of the covariance do for a mean on all data, once kernel and noise
+are learned.
 
-A mean on all data is the same whatever carries the covariance, but intervals are those of the points beta. So the model is
-trained with few points, and then solved again at the same kernel and noise with more. The noise variance was learned where the
-covariance was poor, and took on what that did not know; so it is then learned again, alone.
-"""
+A mean on all data is the same whatever carries the covariance, but intervals are those of the
+points beta. So the model is trained with few points, and then solved again at the same kernel and
+noise with more. The noise variance was learned where the covariance was poor, and took on what that
+did not know; so it is then learned again, alone."""
 
 from __future__ import annotations
 
@@ -22,7 +23,11 @@ from gpflow_decoupled import fit
 from gpflow_decoupled.inducing import select
 from gpflow_decoupled.models import ODVGP
 from gpflow_decoupled.optimizers import ConjugateGradients
-from gpflow_decoupled.optimizers.data_mean.hyperparameters import climb, evidence_at, hyperparameters_of
+from gpflow_decoupled.optimizers.data_mean.hyperparameters import (
+    climb,
+    evidence_at,
+    hyperparameters_of,
+)
 
 from ...harness.data import Data
 from ...harness.machine import training_clock
@@ -33,18 +38,24 @@ from ...libraries.tensorflow_tools import scores
 from .runs import pieces, regression_data, settings_of
 
 _ROUNDS, _EVALUATIONS = 2, 6
-"""Of learning the noise again: climbs, each followed by a solve, and evaluations of the bound in each."""
+"""Of learning the noise again: climbs, each followed by a solve, and evaluations of the bound in
+each.
+"""
 
 
 @dataclass
 class Solved:
-    """A model with a mean on all data, trained with few points of the covariance or solved again with `points`."""
+    """A model with a mean on all data, trained with few points of the covariance or solved again
+    with `points`.
+    """
 
     task: str
     split: int
     points: int
     seconds: float
-    """of training for the first row, of choosing points and solving for the others, and of learning the noise again"""
+    """of training for the first row, of choosing points and solving for the others, and of learning
+    the noise again
+    """
     noise: float
     """variance of the standardised output"""
     again: bool
@@ -56,14 +67,28 @@ class Solved:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--learned-points", type=int, default=300, help="intervals: points that the kernel is learned with"
+        "--learned-points",
+        type=int,
+        default=300,
+        help="intervals: points that the kernel is learned with",
     )
-    parser.add_argument("--learned-seconds", type=float, default=60.0, help="intervals: of training")
-    parser.add_argument("--more-points", nargs="+", type=int, default=[1000, 2000], help="intervals: of the covariance")
+    parser.add_argument(
+        "--learned-seconds", type=float, default=60.0, help="intervals: of training"
+    )
+    parser.add_argument(
+        "--more-points",
+        nargs="+",
+        type=int,
+        default=[1000, 2000],
+        help="intervals: of the covariance",
+    )
 
 
 def _pieces(options: argparse.Namespace) -> list[tuple]:
-    return [(task, split) for task, split, _ in pieces(options, ("kin40k", "protein", "elevators"), ["data"])]
+    return [
+        (task, split)
+        for task, split, _ in pieces(options, ("kin40k", "protein", "elevators"), ["data"])
+    ]
 
 
 def _measure(options: argparse.Namespace, task: str, split: int) -> list[Solved]:
@@ -73,9 +98,18 @@ def _measure(options: argparse.Namespace, task: str, split: int) -> list[Solved]
         settings = settings_of(options, [options.learned_seconds], "seconds")
         model = build(parse(f"data-{options.learned_points}"), data, settings)
         rows = data.X_train, data.Y_train
-        result = fit(model, rows, seconds=options.learned_seconds, learning_rate=settings.learning_rate, progress=False)
+        result = fit(
+            model,
+            rows,
+            seconds=options.learned_seconds,
+            learning_rate=settings.learning_rate,
+            progress=False,
+        )
         gap = float("nan") if result.gap is None else result.gap
-        place, noise = (task, split, options.learned_points), float(model.likelihood.variance.numpy())
+        place, noise = (
+            (task, split, options.learned_points),
+            float(model.likelihood.variance.numpy()),
+        )
         found = [Solved(*place, result.seconds, noise, False, gap, scores(model, data))]
         for points in options.more_points:
             found += _solved(model, data, (task, split, points))
@@ -83,10 +117,17 @@ def _measure(options: argparse.Namespace, task: str, split: int) -> list[Solved]
 
 
 def _solved(model: gpflow.models.GPModel, data: Data, place: tuple[str, int, int]) -> list[Solved]:
-    """The same kernel with more points of the covariance: at the same noise, and with noise that is learned at this mean."""
+    """The same kernel with more points of the covariance: at the same noise, and with noise that is
+    learned at this mean.
+    """
     began, rows = time.perf_counter(), (tf.constant(data.X_train), tf.constant(data.Y_train))
     beta = select(data.X_train, place[-1], model.kernel, max_rows=len(data.X_train))
-    wider = ODVGP(gpflow.utilities.deepcopy(model.kernel), gpflow.utilities.deepcopy(model.likelihood), "data", beta)
+    wider = ODVGP(
+        gpflow.utilities.deepcopy(model.kernel),
+        gpflow.utilities.deepcopy(model.likelihood),
+        "data",
+        beta,
+    )
     found = [_row(wider, data, place, ConjugateGradients().run(wider, rows).gap, began, False)]
     for part in (wider.kernel, wider.basis.beta):
         gpflow.set_trainable(part, False)
@@ -94,15 +135,22 @@ def _solved(model: gpflow.models.GPModel, data: Data, place: tuple[str, int, int
     for _ in range(_ROUNDS):
         mean = wider.basis.kernel_mean
         climb(
-            wider, hyperparameters_of(wider, mean), evidence_at(wider, mean, rows, tf.float32), evaluations=_EVALUATIONS
+            wider,
+            hyperparameters_of(wider, mean),
+            evidence_at(wider, mean, rows, tf.float32),
+            evaluations=_EVALUATIONS,
         )
         gap = ConjugateGradients().run(wider, rows).gap
     return [*found, _row(wider, data, place, gap, began, True)]
 
 
-def _row(model: ODVGP, data: Data, place: tuple[str, int, int], gap: float, began: float, again: bool) -> Solved:
+def _row(
+    model: ODVGP, data: Data, place: tuple[str, int, int], gap: float, began: float, again: bool
+) -> Solved:
     seconds = time.perf_counter() - began
-    return Solved(*place, seconds, float(model.likelihood.variance.numpy()), again, gap, scores(model, data))
+    return Solved(
+        *place, seconds, float(model.likelihood.variance.numpy()), again, gap, scores(model, data)
+    )
 
 
 def _section(rows: Sequence[Solved], options: argparse.Namespace) -> Section:
@@ -131,8 +179,11 @@ def _section(rows: Sequence[Solved], options: argparse.Namespace) -> Section:
         for row in rows
     ]
     notes = [
-        f"The first row of a task is trained for {options.learned_seconds:g} s; the others take its kernel and noise, choose "
-        "points where that kernel is least certain, and solve once. Noise is learned again by the bound of the evidence.",
+        (
+            f"The first row of a task is trained for {options.learned_seconds:g} s; the others take"
+            " its kernel and noise, choose points where that kernel is least certain, and solve"
+            " once. Noise is learned again by the bound of the evidence."
+        ),
         "Coverage: the share of test outputs within intervals of 95 %.",
     ]
     return Section([Table("Intervals of a mean on all data", header, cells)], [], notes)

@@ -1,4 +1,6 @@
-"""What the parts of the regression suite share: one run of a model on a split, and cells of tables."""
+"""What the parts of the regression suite share: one run of a model on a split, and cells of
+tables.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,8 @@ class Run(Record):
 
 
 def pieces(options: argparse.Namespace, tasks: Sequence[str], models: Iterable[str]) -> list[tuple]:
-    """(task, split, model) for the tasks and models that the options name, else for those that are given, and existing splits.
+    """(task, split, model) for the tasks and models that the options name, else for those that are
+    given, and existing splits.
 
     :param tasks: those of a folder of data; without one they are the embedded ones.
     """
@@ -49,8 +52,8 @@ def regression_data(task: str, split: int, folder: str | None) -> Data:
     data = load(task, split, folder)
     if data.has_integers:
         raise ValueError(
-            f"Y of data set {task!r} is stored as integers, which are read as class labels and not standardised. "
-            "Store it as float64 to use the set as a regression."
+            f"Y of data set {task!r} is stored as integers, which are read as class labels and not"
+            " standardised. Store it as float64 to use the set as a regression."
         )
     return data
 
@@ -70,7 +73,12 @@ def settings_of(options: argparse.Namespace, budgets: Sequence[float], unit: str
 
 
 def trained(
-    options: argparse.Namespace, settings: Settings, targets: Sequence[float], task: str, split: int, model: str
+    options: argparse.Namespace,
+    settings: Settings,
+    targets: Sequence[float],
+    task: str,
+    split: int,
+    model: str,
 ) -> Run:
     """Train one model on one split, until the last of `targets`."""
     record = train(parse(model), regression_data(task, split, options.data), targets, settings)
@@ -78,5 +86,7 @@ def trained(
 
 
 def cell(name: str, value: float, bold: bool = False, error: float = 0.0) -> str:
-    """A metric as a cell of a table, with its standard error where that is not zero; empty where the metric is NaN."""
+    """A metric as a cell of a table, with its standard error where that is not zero; empty where
+    the metric is NaN.
+    """
     return table_cell(value, 0 if name == "elbo" else 4, bold, error)

@@ -1,4 +1,6 @@
-"""Quality for time: test errors and log densities after given seconds of training, our models and the peers."""
+"""Quality for time: test errors and log densities after given seconds of training, our models and
+the peers.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,9 @@ MODELS = (
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--budgets", nargs="+", type=float, default=[60.0, 180.0], help="seconds: of training")
+    parser.add_argument(
+        "--budgets", nargs="+", type=float, default=[60.0, 180.0], help="seconds: of training"
+    )
 
 
 def _pieces(options: argparse.Namespace) -> list[tuple]:
@@ -45,7 +49,9 @@ def _pieces(options: argparse.Namespace) -> list[tuple]:
 
 
 def _measure(options: argparse.Namespace, task: str, split: int, model: str) -> list[Run]:
-    """Train one model, once for each budget where its step sizes fall towards the end of its time."""
+    """Train one model, once for each budget where its step sizes fall towards the end of its
+    time.
+    """
     settings = settings_of(options, options.budgets, "seconds")
     with training_clock():
         return [trained(options, settings, times_up_to(options.budgets), task, split, model)]
@@ -59,19 +65,41 @@ def _section(runs: Sequence[Run], options: argparse.Namespace) -> Section:
         groups.setdefault(f"{title}: seconds of training", []).append(one)
     tables = [_table(title, group, options.budgets) for title, group in groups.items()]
     notes = [
-        "Standardised with training statistics. Log density: mean over test rows, larger is better.",
-        "Seconds are those of the processor with `--threads 1`, else wall-clock, without compilation, k-means and evaluation. "
-        "All models start at the same kernel, noise and inducing points, and learn all of them. Best of a column in bold. "
-        "Coverage: the share of test outputs within intervals of 95 %.",
-        "`fit` lets its step sizes fall over the last fifth of the time it is given, and GPflow's SVGP is trained likewise, "
-        "so that each budget is a run of its own (points). Other peers keep their step sizes, and are evaluated in between.",
-        "`data`: the mean on all training rows, whose last solve may take longer. `sgpr`: L-BFGS, evaluated when each budget "
-        "has passed. `trees`: gradient-boosted trees until their own stop; their log density is that of a Gaussian with the "
-        "variance of the residuals on a tenth of the training rows that was held out.",
-        *(f"Left out: {reason}" for reason in map(missing, ("gpytorch", "gpjax")) if reason and not options.models),
+        (
+            "Standardised with training statistics. Log density: mean over test rows, larger is"
+            " better."
+        ),
+        (
+            "Seconds are those of the processor with `--threads 1`, else wall-clock, without"
+            " compilation, k-means and evaluation. All models start at the same kernel, noise and"
+            " inducing points, and learn all of them. Best of a column in bold. Coverage: the share"
+            " of test outputs within intervals of 95 %."
+        ),
+        (
+            "`fit` lets its step sizes fall over the last fifth of the time it is given, and"
+            " GPflow's SVGP is trained likewise, so that each budget is a run of its own (points)."
+            " Other peers keep their step sizes, and are evaluated in between."
+        ),
+        (
+            "`data`: the mean on all training rows, whose last solve may take longer. `sgpr`:"
+            " L-BFGS, evaluated when each budget has passed. `trees`: gradient-boosted trees until"
+            " their own stop; their log density is that of a Gaussian with the variance of the"
+            " residuals on a tenth of the training rows that was held out."
+        ),
+        *(
+            f"Left out: {reason}"
+            for reason in map(missing, ("gpytorch", "gpjax"))
+            if reason and not options.models
+        ),
     ]
     panels = [
-        Panel(title, "training time (s)", METRICS[name].label, [s for one in group for s in _series(one, name)], "x")
+        Panel(
+            title,
+            "training time (s)",
+            METRICS[name].label,
+            [s for one in group for s in _series(one, name)],
+            "x",
+        )
         for title, group in groups.items()
         for name in ("rmse", "log_density")
     ]
@@ -89,23 +117,36 @@ def _table(title: str, here: Sequence[Run], budgets: Sequence[float]) -> Table:
             best = METRICS[name].best(values)
             columns.append([cell(name, value, value == best) for value in values])
         header.append(f"coverage {budget:g} s")
-        columns.append([cell("coverage", one.at(budget).metrics.get("coverage", float("nan"))) for one in here])
+        columns.append(
+            [cell("coverage", one.at(budget).metrics.get("coverage", float("nan"))) for one in here]
+        )
         header.append(f"took {budget:g} s")
         columns.append([f"{one.at(budget).seconds:.1f}" for one in here])
     header.append("note")
     rows = [
-        [one.model, one.library, f"{one.ms_per_step:.1f}", *(column[i] for column in columns), one.note]
+        [
+            one.model,
+            one.library,
+            f"{one.ms_per_step:.1f}",
+            *(column[i] for column in columns),
+            one.note,
+        ]
         for i, one in enumerate(here)
     ]
     return Table(title, header, rows)
 
 
 def _series(one: Run, metric: str) -> list[Series]:
-    """The run of the largest budget as a line, and the ends of runs with smaller budgets as points."""
+    """The run of the largest budget as a line, and the ends of runs with smaller budgets as
+    points.
+    """
     largest = max(snapshot.target for snapshot in one.snapshots)
     ends = [s for s in one.snapshots if s.final and s.target < largest and s.metrics]
     line = [s for s in one.snapshots if not (s.final and s.target < largest) and s.metrics]
-    values = [([s.seconds for s in chosen], [s.metrics[metric] for s in chosen]) for chosen in (line, ends)]
+    values = [
+        ([s.seconds for s in chosen], [s.metrics[metric] for s in chosen])
+        for chosen in (line, ends)
+    ]
     peer = one.library != "gpflow_decoupled"
     return [
         Series(one.model, *values[0], peer),

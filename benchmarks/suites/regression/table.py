@@ -1,9 +1,9 @@
-"""Table 1 of Salimbeni et al. (2018) in small: the paper's models after equal numbers of steps on many data sets.
+"""Table 1 of Salimbeni et al. (2018) in small: the paper's models after equal numbers of steps on
+many data sets.
 
-As in the paper, the decoupled models share their covariance points with the smaller coupled one, and `-adam` trains q by
-Adam like everything else. SOLVE-GP and GPflow's SVGP, with natural gradients, stand beside them, and GPyTorch's and GPJax's
-where they are installed.
-"""
+As in the paper, the decoupled models share their covariance points with the smaller coupled one,
+and `-adam` trains q by Adam like everything else. SOLVE-GP and GPflow's SVGP, with natural
+gradients, stand beside them, and GPyTorch's and GPJax's where they are installed."""
 
 from __future__ import annotations
 
@@ -48,7 +48,9 @@ class Published(NamedTuple):
 
 
 class Score(NamedTuple):
-    """A model on a data set: each metric and the processor `seconds` and milliseconds of a step, `ms`, over its splits."""
+    """A model on a data set: each metric and the processor `seconds` and milliseconds of a step,
+    `ms`, over its splits.
+    """
 
     means: dict[str, float]
     errors: dict[str, float]
@@ -86,7 +88,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=int,
         default=[90, 210, 120],
         metavar=("M_BETA", "M_GAMMA", "M_COUPLED"),
-        help="table, curves: points of the decoupled models, and of the larger coupled one; in the paper 300 700 400",
+        help=(
+            "table, curves: points of the decoupled models, and of the larger coupled one; in the"
+            " paper 300 700 400"
+        ),
     )
 
 
@@ -97,35 +102,65 @@ def _pieces(options: argparse.Namespace) -> list[tuple]:
 
 def _measure(options: argparse.Namespace, task: str, split: int, model: str) -> list[Run]:
     """Train one model for so many steps."""
-    return [trained(options, settings_of(options, [options.steps], "steps"), [options.steps], task, split, model)]
+    return [
+        trained(
+            options,
+            settings_of(options, [options.steps], "steps"),
+            [options.steps],
+            task,
+            split,
+            model,
+        )
+    ]
 
 
 def section(runs: Sequence[Run], options: argparse.Namespace) -> Section:
     """The summary beside the paper's ranks, and a table per data set."""
     scores = _scores(runs)
     names = list(dict.fromkeys(model for _, model in scores))
-    whole = [t for t in dict.fromkeys(task for task, _ in scores) if all((t, name) in scores for name in names)]
+    whole = [
+        t
+        for t in dict.fromkeys(task for task, _ in scores)
+        if all((t, name) in scores for name in names)
+    ]
     tables = [_task(task, scores) for task in dict.fromkeys(task for task, _ in scores)]
     if not whole:
         return Section(tables, [], [])
     values = {
-        metric: np.array([[scores[task, name].means[metric] for name in names] for task in whole]) for metric in SHOWN
+        metric: np.array([[scores[task, name].means[metric] for name in names] for task in whole])
+        for metric in SHOWN
     }
     published = models(*options.sizes)
     seconds = [np.mean([scores[task, name].means["seconds"] for task in whole]) for name in names]
     summary = _summary(names, values, published, seconds)
-    summary = summary._replace(title=f"Table 1 in small: {len(whole)} data sets, {options.steps} steps")
+    summary = summary._replace(
+        title=f"Table 1 in small: {len(whole)} data sets, {options.steps} steps"
+    )
     notes = [
-        "Every model takes the same number of steps on minibatches of the same size from the same kernel, noise and "
-        "inducing points, learns all of them, and lets its step sizes fall over the last fifth. Errors are those of "
-        "standardised outputs, training statistics only; where there are several splits, means over them and standard errors.",
-        "-adam: q by Adam with everything else; otherwise q(u) by natural gradients and mean coefficients by Adam. Mean "
-        "coefficients are whitened, which the paper's were not. Hybrid and decoupled use ordinary gradients, as there.",
-        "Ranks: 1 is the best; standard errors in brackets. The paper's eight are ranked among themselves, and then all. "
-        "The paper: Salimbeni et al. 2018, Table 1, 12 data sets with 300, 300 + 700 and 400 points.",
-        "gpytorch, gpjax: by Adam, at step sizes that stay; GPyTorch in float32. With mean points GPyTorch's objective is no "
-        "lower bound.",
-        "Seconds and milliseconds are of the processor, without compilation, k-means and evaluation.",
+        (
+            "Every model takes the same number of steps on minibatches of the same size from the"
+            " same kernel, noise and inducing points, learns all of them, and lets its step sizes"
+            " fall over the last fifth. Errors are those of standardised outputs, training"
+            " statistics only; where there are several splits, means over them and standard errors."
+        ),
+        (
+            "-adam: q by Adam with everything else; otherwise q(u) by natural gradients and mean"
+            " coefficients by Adam. Mean coefficients are whitened, which the paper's were not."
+            " Hybrid and decoupled use ordinary gradients, as there."
+        ),
+        (
+            "Ranks: 1 is the best; standard errors in brackets. The paper's eight are ranked among"
+            " themselves, and then all. The paper: Salimbeni et al. 2018, Table 1, 12 data sets"
+            " with 300, 300 + 700 and 400 points."
+        ),
+        (
+            "gpytorch, gpjax: by Adam, at step sizes that stay; GPyTorch in float32. With mean"
+            " points GPyTorch's objective is no lower bound."
+        ),
+        (
+            "Seconds and milliseconds are of the processor, without compilation, k-means and"
+            " evaluation."
+        ),
     ]
     return Section([summary, *tables], [_figure(names, values, published)], notes)
 
@@ -138,7 +173,9 @@ def _scores(runs: Sequence[Run]) -> dict[tuple[str, str], Score]:
     scores: dict[tuple[str, str], Score] = {}
     for key, group in groups.items():
         ends = [record.snapshots[-1] for record in group]
-        values = {name: [end.metrics.get(name, np.nan) for end in ends] for name in (*SHOWN, "elbo")}
+        values = {
+            name: [end.metrics.get(name, np.nan) for end in ends] for name in (*SHOWN, "elbo")
+        }
         values["seconds"] = [end.cpu_seconds for end in ends]
         values["ms"] = [record.processor_ms for record in group]
         scores[key] = Score(
@@ -151,11 +188,17 @@ def _scores(runs: Sequence[Run]) -> dict[tuple[str, str], Score]:
 
 def _task(task: str, scores: dict[tuple[str, str], Score]) -> Table:
     here = {model: score for (name, model), score in scores.items() if name == task}
-    best = {name: METRICS[name].best([one.means[name] for one in here.values()]) for name in (*SHOWN, "elbo")}
+    best = {
+        name: METRICS[name].best([one.means[name] for one in here.values()])
+        for name in (*SHOWN, "elbo")
+    }
     rows = [
         [
             model,
-            *(cell(name, one.means[name], one.means[name] == best[name], one.errors[name]) for name in best),
+            *(
+                cell(name, one.means[name], one.means[name] == best[name], one.errors[name])
+                for name in best
+            ),
             f"{one.means['seconds']:.1f}",
             f"{one.means['ms']:.1f}",
             one.note,
@@ -171,11 +214,16 @@ def _summary(
     published: dict[str, Published | None],
     seconds: Sequence[float],
 ) -> Table:
-    """A row per model as in the paper: mean and median MAE and average ranks, beside the paper's ranks."""
+    """A row per model as in the paper: mean and median MAE and average ranks, beside the paper's
+    ranks.
+    """
     header = ["model", "MAE: mean", "median", "rank of the paper's eight", "the paper's rank"]
     header += ["rank of all: MAE", "RMSE", "log density", "s"]
     eight, of_eight = _eight(names, values["mae"], published)
-    of_all = [[_rank(*pair) for pair in zip(*average_ranks(values[name], METRICS[name]))] for name in SHOWN]
+    of_all = [
+        [_rank(*pair) for pair in zip(*average_ranks(values[name], METRICS[name]))]
+        for name in SHOWN
+    ]
     rows = []
     for place, name in enumerate(names):
         paper = published.get(name)
@@ -209,7 +257,9 @@ def _rank(mean: float, error: float) -> str:
     return f"{mean:.2f} ({error:.2f})"
 
 
-def _figure(names: list[str], values: dict[str, np.ndarray], published: dict[str, Published | None]) -> Figure:
+def _figure(
+    names: list[str], values: dict[str, np.ndarray], published: dict[str, Published | None]
+) -> Figure:
     """Average ranks as points with bars: by MAE beside those of the paper, and by log density."""
     eight, ranks = _eight(names, values["mae"], published)
     panels = []
@@ -217,7 +267,10 @@ def _figure(names: list[str], values: dict[str, np.ndarray], published: dict[str
         upwards = eight[::-1]
         papers = [published[name] for name in upwards]
         ours = Series(
-            "this run", *_points(upwards, ranks[::-1]), alone=True, spread=[error for _, error in ranks[::-1]]
+            "this run",
+            *_points(upwards, ranks[::-1]),
+            alone=True,
+            spread=[error for _, error in ranks[::-1]],
         )
         theirs = Series(
             "Salimbeni et al. 2018",
@@ -232,10 +285,14 @@ def _figure(names: list[str], values: dict[str, np.ndarray], published: dict[str
     spread = [error for _, error in pairs]
     series = Series("this run", *_points(names[::-1], pairs), alone=True, spread=spread)
     panels.append(Panel("Log density, all", "average rank (1: best)", "", [series]))
-    return Figure("regression", "Average ranks over data sets with standard errors.", panels, columns=2)
+    return Figure(
+        "regression", "Average ranks over data sets with standard errors.", panels, columns=2
+    )
 
 
-def _points(names: list[str], pairs: Sequence[tuple[float, float]]) -> tuple[list[float], list[str]]:
+def _points(
+    names: list[str], pairs: Sequence[tuple[float, float]]
+) -> tuple[list[float], list[str]]:
     return [mean for mean, _ in pairs], names
 
 

@@ -1,8 +1,9 @@
-"""One of the workers that sweep over a file of rows: `python memory_worker.py FILE ROWS COLUMNS BLOCK POINTS LIMIT`.
+"""One of the workers that sweep over a file of rows:
+`python memory_worker.py FILE ROWS COLUMNS BLOCK POINTS LIMIT`.
 
-With TF_CONFIG in its environment it reads its shard of the file block by block, and the kernel of the system allows its data
-LIMIT MiB; without, it has all rows in memory and no limit. It is run as a script, by its path.
-"""
+With TF_CONFIG in its environment it reads its shard of the file block by block, and the kernel of
+the system allows its data LIMIT MiB; without, it has all rows in memory and no limit. It is run as
+a script, by its path."""
 
 from __future__ import annotations
 
@@ -29,14 +30,20 @@ from gpflow_decoupled.replicas import Group
 
 
 def main(file: str, rows: int, columns: int, block: int, points: int) -> dict[str, object]:
-    """The bound and q after the sweep, the peak of this process, and whether all rows would have fitted into its memory."""
+    """The bound and q after the sweep, the peak of this process, and whether all rows would have
+    fitted into its memory.
+    """
     several = "TF_CONFIG" in os.environ
-    strategy = tf.distribute.MultiWorkerMirroredStrategy() if several else None  # before any operation
+    strategy = (
+        tf.distribute.MultiWorkerMirroredStrategy() if several else None
+    )  # before any operation
     group = Group(strategy)
     first = np.fromfile(file, count=points * columns).reshape(points, columns)
     with group.scope():
         kernel = gpflow.kernels.SquaredExponential(lengthscales=[30.0] * (columns - 1))
-        model = gd.models.SparseCVIGP(kernel, gpflow.likelihoods.Gaussian(0.2), first[:, :-1], num_data=rows)
+        model = gd.models.SparseCVIGP(
+            kernel, gpflow.likelihoods.Gaussian(0.2), first[:, :-1], num_data=rows
+        )
     if several:
         data = lambda context: _shard(context, file, rows, columns, block)  # noqa: E731
     else:
@@ -53,12 +60,16 @@ def main(file: str, rows: int, columns: int, block: int, points: int) -> dict[st
     }
 
 
-def _shard(context: tf.distribute.InputContext, file: str, rows: int, columns: int, block: int) -> tf.data.Dataset:
+def _shard(
+    context: tf.distribute.InputContext, file: str, rows: int, columns: int, block: int
+) -> tf.data.Dataset:
     """X [block, D] and Y [block, 1] of one worker's part of the file."""
     own, width = rows // context.num_input_pipelines, 8 * columns
     before = context.input_pipeline_id * own * width
     after = Path(file).stat().st_size - before - own * width
-    records = tf.data.FixedLengthRecordDataset(file, block * width, header_bytes=before, footer_bytes=after)
+    records = tf.data.FixedLengthRecordDataset(
+        file, block * width, header_bytes=before, footer_bytes=after
+    )
 
     def pair(record: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         table = tf.reshape(tf.io.decode_raw(record, tf.float64), [block, columns])

@@ -1,13 +1,13 @@
 """A plain model of the time of a step on many workers, from what a few of them have measured.
 
-A worker with n rows computes for a + b n seconds: a is what every worker does for itself, mostly factorisations of M x M
-matrices, and b is the work on a row. Then R workers in a ring add up V bytes: each sends 2 (R - 1) / R V, in 2 (R - 1) hops
-for each message.
+A worker with n rows computes for a + b n seconds: a is what every worker does for itself, mostly
+factorisations of M x M matrices, and b is the work on a row. Then R workers in a ring add up V
+bytes: each sends 2 (R - 1) / R V, in 2 (R - 1) hops for each message.
 
     T(R, n) = a + b n + 8 * 2 (R - 1) / R * V / bandwidth + 2 (R - 1) * messages * latency
 
-The efficiency is the share of R-fold speed that R workers reach on a batch of R n rows, T(1, R n) / (R T(R, n)).
-"""
+The efficiency is the share of R-fold speed that R workers reach on a batch of R n rows, T(1, R n) /
+(R T(R, n))."""
 
 from __future__ import annotations
 
@@ -59,7 +59,9 @@ def step_seconds(cost: Cost, rows: float, workers: int, network: Network) -> flo
 
 def efficiency(cost: Cost, rows: float, workers: int, network: Network) -> float:
     """The share of R-fold speed, for n rows a worker."""
-    return step_seconds(cost, workers * rows, 1, network) / (workers * step_seconds(cost, rows, workers, network))
+    return step_seconds(cost, workers * rows, 1, network) / (
+        workers * step_seconds(cost, rows, workers, network)
+    )
 
 
 def least_rows(cost: Cost, workers: int, network: Network, share: float = 0.5) -> float:

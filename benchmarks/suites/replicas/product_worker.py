@@ -1,4 +1,5 @@
-"""One of several workers that share out products with a kernel matrix: `python product_worker.py N REPEATS SEED`.
+"""One of several workers that share out products with a kernel matrix:
+`python product_worker.py N REPEATS SEED`.
 
 It is run as a script, by its path, with TF_CONFIG in its environment if there are several workers.
 """
@@ -24,11 +25,18 @@ _DIMENSION = 8
 
 
 def main(rows: int, repeats: int, seed: int) -> dict[str, list[float]]:
-    """Seconds of the processor of a product in each precision and of a product with its gradient."""
+    """Seconds of the processor of a product in each precision and of a product with its
+    gradient.
+    """
     several = "TF_CONFIG" in os.environ
-    group = Group(tf.distribute.MultiWorkerMirroredStrategy() if several else None)  # before any operation
+    group = Group(
+        tf.distribute.MultiWorkerMirroredStrategy() if several else None
+    )  # before any operation
     rng = np.random.default_rng(seed)
-    X, V = tf.constant(rng.uniform(-1.0, 1.0, (rows, _DIMENSION))), tf.constant(rng.standard_normal((rows, 1)))
+    X, V = (
+        tf.constant(rng.uniform(-1.0, 1.0, (rows, _DIMENSION))),
+        tf.constant(rng.standard_normal((rows, 1))),
+    )
     kernel = gpflow.kernels.Matern52(lengthscales=[1.0] * _DIMENSION)
 
     def product(dtype: tf.DType) -> tf.Tensor:

@@ -1,17 +1,19 @@
-"""Stochastic gradients of a parametrised q: GPflow's `VGP`, its bound's gradient estimated from rows and draws, and Adam.
+"""Stochastic gradients of a parametrised q: GPflow's `VGP`, its bound's gradient estimated from
+rows and draws, and Adam.
 
-`VGP` has q(f) = N(m_0 + R mu, R L L^T R^T) with R R^T = K. A step draws B of the N rows, and S values of f_n for each of them.
-Their means m_n and variances v_n are functions of mu and L. With estimates of g_n = dE_n/dm_n and h_n = dE_n/dv_n, the
-gradient of
+`VGP` has q(f) = N(m_0 + R mu, R L L^T R^T) with R R^T = K. A step draws B of the N rows, and S
+values of f_n for each of them. Their means m_n and variances v_n are functions of mu and L. With
+estimates of g_n = dE_n/dm_n and h_n = dE_n/dv_n, the gradient of
 
-    N/B sum_n (g_n m_n + h_n v_n) - KL[q || p],   g_n and h_n held,                                           (C68)
+    N/B sum_n (g_n m_n + h_n v_n) - KL[q || p],   g_n and h_n held,
+    (C68)
 
-is an unbiased estimate of that of the bound. The estimators differ in g_n and h_n alone, with l = log p(y_n | f) and
-f = m_n + sqrt(v_n) eps: "reparameterised" (Kingma & Welling 2014) averages l' and l' eps / (2 sqrt v), (C5) and (C6), and
-"score function" (black-box VI, Ranganath et al. 2014) averages l eps / sqrt v and l (eps^2 - 1) / (2 v), (C67), which needs no
-derivative of l. Both use the draws of f_n for the term of row n alone; with draws of the whole f, the score function would
-multiply each term by the noise of all others.
-"""
+is an unbiased estimate of that of the bound. The estimators differ in g_n and h_n alone, with l =
+log p(y_n | f) and f = m_n + sqrt(v_n) eps: "reparameterised" (Kingma & Welling 2014) averages l'
+and l' eps / (2 sqrt v), (C5) and (C6), and "score function" (black-box VI, Ranganath et al. 2014)
+averages l eps / sqrt v and l (eps^2 - 1) / (2 v), (C67), which needs no derivative of l. Both use
+the draws of f_n for the term of row n alone; with draws of the whole f, the score function would
+multiply each term by the noise of all others."""
 
 from __future__ import annotations
 
@@ -40,8 +42,8 @@ def by_score_function(
 ) -> Expectations:
     """Estimates of E_n [B], g_n and h_n [B, L] from values of the log density alone.
 
-    Where there are several draws, each is used less the mean of the others, which leaves estimates unbiased and removes the
-    noise that is due to the level of the log density.
+    Where there are several draws, each is used less the mean of the others, which leaves estimates
+    unbiased and removes the noise that is due to the level of the log density.
 
     :param model: its likelihood, mean function and mixing of outputs are used.
     :param mean: of the latents under q [B, L], less the mean function.
@@ -50,13 +52,17 @@ def by_score_function(
     :param samples: draws per row.
     :param seed: [2].
     """
-    epsilon = tf.random.stateless_normal(tf.concat([[samples], tf.shape(mean)], axis=0), seed, dtype=mean.dtype)
+    epsilon = tf.random.stateless_normal(
+        tf.concat([[samples], tf.shape(mean)], axis=0), seed, dtype=mean.dtype
+    )
     deviation = tf.sqrt(variance)
     densities = log_densities(model, mean + deviation * epsilon, data)
     value = tf.reduce_mean(densities, axis=0)
     less = (densities - value) * (samples / (samples - 1.0)) if samples > 1 else densities
     g = tf.reduce_mean(less[..., None] * epsilon, axis=0) / deviation  # (C67)
-    h = tf.reduce_mean(less[..., None] * (tf.square(epsilon) - 1.0), axis=0) / (2.0 * variance)  # (C67)
+    h = tf.reduce_mean(less[..., None] * (tf.square(epsilon) - 1.0), axis=0) / (
+        2.0 * variance
+    )  # (C67)
     return Expectations(value, g, h)
 
 
@@ -65,14 +71,15 @@ ESTIMATORS = {"reparameterised": by_sampling, "score function": by_score_functio
 
 
 class VGPGradient:
-    """Gradients of the bound of a `gpflow.models.VGP` in q_mu and q_sqrt, and steps of Adam, at a fixed kernel.
+    """Gradients of the bound of a `gpflow.models.VGP` in q_mu and q_sqrt, and steps of Adam, at a
+    fixed kernel.
 
-    :param model: the model, all of whose latent functions share one kernel; or, with `data` and `root`, one of a linear
-        function with a whitened (q_mu, q_sqrt) of its weights.
+    :param model: the model, all of whose latent functions share one kernel; or, with `data` and
+        `root`, one of a linear function with a whitened (q_mu, q_sqrt) of its weights.
     :param estimator: a name of `ESTIMATORS`; None takes exact expectations.
     :param data: X [N, D], Y [N, P]; those of the model if not given.
-    :param root: R [N, M] of the latents m_0 + R v, where q(v) = N(q_mu, q_sqrt q_sqrt^T) and v is N(0, I) a priori; the
-        Cholesky factor of K if not given.
+    :param root: R [N, M] of the latents m_0 + R v, where q(v) = N(q_mu, q_sqrt q_sqrt^T) and v is
+        N(0, I) a priori; the Cholesky factor of K if not given.
     :param samples: draws per row and step.
     :param rate: the learning rate of Adam.
     :param seed: of the draws.
@@ -83,7 +90,7 @@ class VGPGradient:
         rule = VGPGradient(gpflow.models.VGP(data, kernel, likelihood), "reparameterised", samples=10, rate=0.01)
         for step, rows in enumerate(batches):
             rule.minimize(rows, step)
-    """
+    """  # noqa: E501
 
     def __init__(
         self,
@@ -110,7 +117,8 @@ class VGPGradient:
     def gradient(self, rows: tf.Tensor, step: int | tf.Tensor = 0) -> list[tf.Tensor]:
         """An estimate of the gradient of minus the bound in `variables`.
 
-        :param rows: [B], indices drawn evenly from the N; with all of them and exact expectations it is the gradient.
+        :param rows: [B], indices drawn evenly from the N; with all of them and exact expectations
+            it is the gradient.
         :param step: its number, which sets the draws.
         """
         model = self.model
@@ -119,9 +127,13 @@ class VGPGradient:
         with tf.GradientTape(watch_accessed_variables=False) as tape:
             tape.watch(self.variables)
             mean = tf.matmul(root, model.q_mu)
-            variance = tf.transpose(tf.reduce_sum(tf.square(tf.matmul(root, model.q_sqrt)), axis=-1))
+            variance = tf.transpose(
+                tf.reduce_sum(tf.square(tf.matmul(root, model.q_sqrt)), axis=-1)
+            )
             divergence = gpflow.kullback_leiblers.gauss_kl(model.q_mu, model.q_sqrt)
-            loss = divergence - self._scale(rows) * self._data_term(mean, variance, batch, step)  # (C68)
+            loss = divergence - self._scale(rows) * self._data_term(
+                mean, variance, batch, step
+            )  # (C68)
         return tape.gradient(loss, self.variables)
 
     def minimize(self, rows: tf.Tensor, step: int | tf.Tensor = 0) -> None:
@@ -131,11 +143,15 @@ class VGPGradient:
     def _data_term(
         self, mean: tf.Tensor, variance: tf.Tensor, batch: RegressionData, step: int | tf.Tensor
     ) -> tf.Tensor:
-        """Of the rows of a minibatch: a number whose gradient is an estimate of that of their sum of E_n."""
+        """Of the rows of a minibatch: a number whose gradient is an estimate of that of their sum
+        of E_n.
+        """
         X, Y = batch
         if self._estimate is None:
             offset = self.model.mean_function(X)
-            return tf.reduce_sum(self.model.likelihood.variational_expectations(X, mean + offset, variance, Y))
+            return tf.reduce_sum(
+                self.model.likelihood.variational_expectations(X, mean + offset, variance, Y)
+            )
         seed = tf.convert_to_tensor([self.seed, step], tf.int32)
         held = tf.stop_gradient(mean), tf.stop_gradient(variance)
         found = self._estimate(self.model, *held, batch, self.samples, seed)
@@ -162,4 +178,6 @@ def started_by_adam(rule: VGPGradient, elbo: Callable[[], tf.Tensor]) -> Started
 def _root_of(model: gpflow.models.VGP) -> tf.Tensor:
     """The Cholesky factor of K + jitter I, as `VGP` adds it."""
     K = model.kernel(model.data[0])
-    return tf.linalg.cholesky(tf.linalg.set_diag(K, tf.linalg.diag_part(K) + gpflow.config.default_jitter()))
+    return tf.linalg.cholesky(
+        tf.linalg.set_diag(K, tf.linalg.diag_part(K) + gpflow.config.default_jitter())
+    )

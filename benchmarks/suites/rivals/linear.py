@@ -1,9 +1,10 @@
-"""Logistic regression: bound against seconds and passes of the methods of `stochastic`, on the weights.
+"""Logistic regression: bound against seconds and passes of the methods of `stochastic`, on the
+weights.
 
-All start at the q of `CVIGLM`. Steps on all rows have exact expectations; those on minibatches have draws, the same number for
-all methods: pairs of opposite signs for conjugate computation, as `MonteCarlo` makes them, independent ones for the others.
-Each method is run with several step sizes, and the one with the best end is shown.
-"""
+All start at the q of `CVIGLM`. Steps on all rows have exact expectations; those on minibatches have
+draws, the same number for all methods: pairs of opposite signs for conjugate computation, as
+`MonteCarlo` makes them, independent ones for the others. Each method is run with several step
+sizes, and the one with the best end is shown."""
 
 from __future__ import annotations
 
@@ -33,7 +34,9 @@ from .weights import WeightsProximal
 _TEST_SHARE, _MOST_TESTED = 0.1, 10_000
 """The share of the rows that is held out, and how many at most."""
 _PACE = 1.3
-"""The bound of all rows takes longer than hundreds of steps, and is computed when the seconds have grown by this factor."""
+"""The bound of all rows takes longer than hundreds of steps, and is computed when the seconds have
+grown by this factor.
+"""
 
 
 class Weighted(NamedTuple):
@@ -55,7 +58,9 @@ def weighted(problem: Problem, X: np.ndarray, Y: np.ndarray) -> Weighted:
     problem = problem._replace(num_data=len(X))
     model = problem.model(first=1)
     chol = tf.linalg.cholesky(Kuu(model.inducing_variable, model.kernel))
-    return Weighted(problem, (tf.constant(X), tf.constant(Y)), tf.matmul(np.hstack([X, np.ones_like(Y)]), chol))
+    return Weighted(
+        problem, (tf.constant(X), tf.constant(Y)), tf.matmul(np.hstack([X, np.ones_like(Y)]), chol)
+    )
 
 
 def _conjugate(weighted: Weighted, size: float, samples: int | None, seed: int) -> Started:
@@ -69,7 +74,12 @@ def _conjugate(weighted: Weighted, size: float, samples: int | None, seed: int) 
         return rule.minimize(estimated, tuple(tf.gather(array, rows) for array in weighted.data)).ok
 
     state = [model.q_mu.unconstrained_variable, model.q_sqrt.unconstrained_variable]
-    return Started(model, step, [*state, *([] if draws is None else [draws.calls])], lambda: model.elbo(weighted.data))
+    return Started(
+        model,
+        step,
+        [*state, *([] if draws is None else [draws.calls])],
+        lambda: model.elbo(weighted.data),
+    )
 
 
 def _proximal(weighted: Weighted, size: float, samples: int | None, seed: int) -> Started:
@@ -107,14 +117,25 @@ def _pieces(options: argparse.Namespace) -> list[tuple]:
 def _measure(options: argparse.Namespace, name: str, size: float) -> list[Run]:
     method = METHODS[name]
     with tempfile.TemporaryDirectory() as place:
-        whole = store(options.linear_task, Path(place), options.data, options.rows, options.columns, options.seed)
+        whole = store(
+            options.linear_task,
+            Path(place),
+            options.data,
+            options.rows,
+            options.columns,
+            options.seed,
+        )
         X, Y = whole.rows(0, whole.num_data)
         order = np.random.default_rng(options.seed).permutation(whole.num_data)
         held = min(_MOST_TESTED, int(_TEST_SHARE * whole.num_data))
         tested, training = order[:held], order[held:]
         rows = len(training)
-        batch, samples = (min(options.batch_size, rows), options.samples) if method.batches else (rows, None)
-        started = method.start(weighted(whole, X[training], Y[training]), size, samples, options.seed)
+        batch, samples = (
+            (min(options.batch_size, rows), options.samples) if method.batches else (rows, None)
+        )
+        started = method.start(
+            weighted(whole, X[training], Y[training]), size, samples, options.seed
+        )
     batches = random_batches(rows, batch, options.seed)
     found = trace(started, batches, rows, options.stochastic_seconds, (X[tested], Y[tested]), _PACE)
     return [Run(whole.name, rows, name, size, batch, samples, **found)]

@@ -1,4 +1,6 @@
-"""Marginals of f at the data against a long run of NUTS, and the log evidence against importance sampling."""
+"""Marginals of f at the data against a long run of NUTS, and the log evidence against importance
+sampling.
+"""
 
 from __future__ import annotations
 
@@ -83,16 +85,22 @@ def _settings(options: argparse.Namespace, name: str) -> _Setting:
         rate = float(np.log(counts.mean()))
 
         def of_counts(f: tf.Tensor) -> tf.Tensor:
-            return tf.reduce_sum(tfp.distributions.Poisson(log_rate=f).log_prob(counts[:, 0]), axis=-1)
+            return tf.reduce_sum(
+                tfp.distributions.Poisson(log_rate=f).log_prob(counts[:, 0]), axis=-1
+            )
 
         kernel = gpflow.kernels.Matern32(1.0, lengthscales=5.0)
         return _Setting("coal", X, counts, kernel, gpflow.likelihoods.Poisson(), of_counts, rate)
     problem = labels(options, options.gp_data)
 
     def of_labels(f: tf.Tensor) -> tf.Tensor:
-        return tf.reduce_sum(tfp.distributions.Bernoulli(logits=f).log_prob(problem.Y[:, 0]), axis=-1)
+        return tf.reduce_sum(
+            tfp.distributions.Bernoulli(logits=f).log_prob(problem.Y[:, 0]), axis=-1
+        )
 
-    return _Setting(problem.name, problem.X, problem.Y, problem.kernel(), BernoulliLogit(), of_labels)
+    return _Setting(
+        problem.name, problem.X, problem.Y, problem.kernel(), BernoulliLogit(), of_labels
+    )
 
 
 def _pieces(options: argparse.Namespace) -> list[tuple]:
@@ -101,7 +109,10 @@ def _pieces(options: argparse.Namespace) -> list[tuple]:
 
 
 def _measure(options: argparse.Namespace, name: str) -> list[Marginals]:
-    setting, methods = _settings(options, name), ("CVI", "LCL", "Opper", "EP", "EP, power 1/2", "Laplace")
+    setting, methods = (
+        _settings(options, name),
+        ("CVI", "LCL", "Opper", "EP", "EP, power 1/2", "Laplace"),
+    )
     began = clock()
     f = _nuts(setting, options)
     nuts_seconds = clock() - began
@@ -117,7 +128,17 @@ def _measure(options: argparse.Namespace, name: str) -> list[Marginals]:
         shown = errors.tolist(), ratios.tolist()
         rows.append(
             Marginals(
-                setting.name, len(mean), method, seconds, elbo, estimate, *shown, *truth, r_hat, effective, nuts_seconds
+                setting.name,
+                len(mean),
+                method,
+                seconds,
+                elbo,
+                estimate,
+                *shown,
+                *truth,
+                r_hat,
+                effective,
+                nuts_seconds,
             )
         )
     return rows
@@ -134,13 +155,17 @@ def _fitted(setting: _Setting, method: str) -> _Fitted:
     began = clock()
     if method in ("LCL", "Opper"):
         model = setting.model(LCLGP)
-        (LinearlyConstrainedLagrangian() if method == "LCL" else OpperArchambeau(tolerance=1e-9)).run(model)
+        (
+            LinearlyConstrainedLagrangian() if method == "LCL" else OpperArchambeau(tolerance=1e-9)
+        ).run(model)
         return _Fitted(clock() - began, model, float(model.elbo()), None)
     model = setting.model(CVIGP)
     if method == "CVI":
         result = ConjugateComputation().run(model)
         return _Fitted(clock() - began, model, result.elbo, None)
-    rule = Laplace() if method == "Laplace" else ExpectationPropagation(1.0 if method == "EP" else 0.5)
+    rule = (
+        Laplace() if method == "Laplace" else ExpectationPropagation(1.0 if method == "EP" else 0.5)
+    )
     found = rule.run(model)
     return _Fitted(clock() - began, model, found.elbo, found.evidence_estimate)
 
@@ -156,16 +181,23 @@ def _nuts(setting: _Setting, options: argparse.Namespace) -> np.ndarray:
     def log_joint(v: tf.Tensor) -> tf.Tensor:
         return setting.log_labels(values(v)) - 0.5 * tf.reduce_sum(tf.square(v), axis=-1)
 
-    start = tf.constant(np.random.default_rng(options.seed).standard_normal((options.chains, len(K))))
-    v = nuts_draws(log_joint, start, options.draws, options.draws // 3, options.seed, not options.no_jit)
-    return values(tf.reshape(v, [-1, len(K)])).numpy().reshape(options.draws, options.chains, len(K))
+    start = tf.constant(
+        np.random.default_rng(options.seed).standard_normal((options.chains, len(K)))
+    )
+    v = nuts_draws(
+        log_joint, start, options.draws, options.draws // 3, options.seed, not options.no_jit
+    )
+    return (
+        values(tf.reshape(v, [-1, len(K)])).numpy().reshape(options.draws, options.chains, len(K))
+    )
 
 
 def _importance(setting: _Setting, model: CVIGP, seed: int) -> tuple[float, float]:
-    """The log evidence and its standard error in nats, by draws of the model's q(f), which is the prior times its sites.
+    """The log evidence and its standard error in nats, by draws of the model's q(f), which is the
+    prior times its sites.
 
-    The weight of a draw is the density of the labels over that of the sites, times the evidence of the sites.
-    """
+    The weight of a draw is the density of the labels over that of the sites, times the evidence of
+    the sites."""
     nu, tau = (site.numpy()[:, 0] for site in (model.basis.nu, model.basis.tau))
     mean, cov = (np.asarray(part) for part in model.predict_f(setting.X, full_cov=True))
     root = np.linalg.cholesky(cov[0] + 1e-10 * np.eye(len(nu)))
@@ -180,28 +212,52 @@ def _importance(setting: _Setting, model: CVIGP, seed: int) -> tuple[float, floa
 
 def _section(rows: list[Marginals], options: argparse.Namespace) -> Section:
     """A table per problem, and two panels: errors of means and ratios of deviations, sorted."""
-    header = ["method", "error of means: mean", "largest", "ratio of deviations: mean", "least", "largest", "ELBO"]
+    header = [
+        "method",
+        "error of means: mean",
+        "largest",
+        "ratio of deviations: mean",
+        "least",
+        "largest",
+        "ELBO",
+    ]
     header += ["estimate of log evidence", "less the truth", "s with compilation"]
     tables, panels = [], []
     for name in dict.fromkeys(row.problem for row in rows):
         mine = [row for row in rows if row.problem == name]
         one = mine[0]
         title = (
-            f"{name}, N = {one.num_data}: log evidence {one.evidence:.4f} ({one.evidence_error:.4f}) nats; NUTS with "
-            f"{options.chains} x {options.draws} draws, R-hat {one.worst_r_hat:.4f}, at least {one.least_effective:.0f} "
-            f"effective, {one.nuts_seconds:.0f} s"
+            f"{name}, N = {one.num_data}: log evidence {one.evidence:.4f}"
+            f" ({one.evidence_error:.4f}) nats; NUTS with {options.chains} x {options.draws} draws,"
+            f" R-hat {one.worst_r_hat:.4f}, at least {one.least_effective:.0f} effective,"
+            f" {one.nuts_seconds:.0f} s"
         )
         tables.append(Table(title, header, [_row(row) for row in mine]))
         places = range(1, one.num_data + 1)
-        errors = [Series(row.method, places, np.sort(np.abs(row.mean_errors)).tolist()) for row in mine]
-        ratios = [Series(row.method, places, np.sort(row.deviation_ratios).tolist()) for row in mine]
-        panels.append(Panel(f"{name}, N = {one.num_data}", "sites, sorted", "error of means (deviations)", errors, "y"))
+        errors = [
+            Series(row.method, places, np.sort(np.abs(row.mean_errors)).tolist()) for row in mine
+        ]
+        ratios = [
+            Series(row.method, places, np.sort(row.deviation_ratios).tolist()) for row in mine
+        ]
+        panels.append(
+            Panel(
+                f"{name}, N = {one.num_data}",
+                "sites, sorted",
+                "error of means (deviations)",
+                errors,
+                "y",
+            )
+        )
         panels.append(Panel(name, "sites, sorted", "deviation, over that of NUTS", ratios))
     note = (
-        "Errors of means are in standard deviations of the truth, by NUTS. The log evidence is by importance sampling "
+        "Errors of means are in standard deviations of the truth, by NUTS. The log evidence is by"
+        " importance sampling "
     )
     note += f"with {_IMPORTANCE:,} draws of the q(f) of EP, its standard error in brackets."
-    figure = Figure("rivals_marginals", "Marginals of f at the data beside those of NUTS.", panels, columns=2)
+    figure = Figure(
+        "rivals_marginals", "Marginals of f at the data beside those of NUTS.", panels, columns=2
+    )
     return Section(tables, [figure], [note])
 
 

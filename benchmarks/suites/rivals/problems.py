@@ -16,13 +16,16 @@ _BINS = 3
 
 
 def labels(options: argparse.Namespace, num_data: int) -> Problem:
-    """At most `num_data` rows of a data set, standardised, with a lengthscale of the square root of their columns.
+    """At most `num_data` rows of a data set, standardised, with a lengthscale of the square root of
+    their columns.
 
     A task of the full-GP suite has its own scale and lengthscale, and held-out rows among its rows.
     """
     name = options.task or ("ionosphere" if options.data else "breast_cancer_sklearn")
     if name in TASKS:
-        return make_problem(name, num_data, options.data, variance=options.variance, exact=True, seed=options.seed)
+        return make_problem(
+            name, num_data, options.data, variance=options.variance, exact=True, seed=options.seed
+        )
     X, Y = raw(name, options.data)
     rows = np.random.default_rng(options.seed).permutation(len(X))[:num_data]
     X, Y = np.asarray(X[rows], float), np.asarray(Y, float).reshape(len(X), -1)[rows, :1]

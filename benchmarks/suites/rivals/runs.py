@@ -1,4 +1,6 @@
-"""One method with one step size: its bound and held-out log loss against seconds and passes, and the report of several."""
+"""One method with one step size: its bound and held-out log loss against seconds and passes, and
+the report of several.
+"""
 
 from __future__ import annotations
 
@@ -93,7 +95,10 @@ def trace(
     :param pace: the bound is computed whenever the seconds have grown by this factor.
     :return: the fields of a `Run` from `steps` on.
     """
-    compiled, elbo = tf.function(started.step, autograph=False), tf.function(started.elbo, autograph=False)
+    compiled, elbo = (
+        tf.function(started.step, autograph=False),
+        tf.function(started.elbo, autograph=False),
+    )
     density = tf.function(lambda: started.model.predict_log_density(held_out), autograph=False)
     elbo()
     before, now = [variable.numpy() for variable in started.state], clock()
@@ -131,15 +136,22 @@ def trace(
 
 
 def random_batches(rows: int, size: int, seed: int) -> Iterator[np.ndarray]:
-    """Minibatches without replacement, pass after pass; what is left over at the end of a pass is skipped."""
+    """Minibatches without replacement, pass after pass; what is left over at the end of a pass is
+    skipped.
+    """
     generator = np.random.default_rng(seed)
     while True:
-        order = np.arange(rows, dtype=np.int32) if size == rows else generator.permutation(rows).astype(np.int32)
+        order = (
+            np.arange(rows, dtype=np.int32)
+            if size == rows
+            else generator.permutation(rows).astype(np.int32)
+        )
         yield from (order[i : i + size] for i in range(0, rows - size + 1, size))
 
 
 def best_runs(runs: list[Run]) -> list[Run]:
-    """One run of each method: the highest at the end and, of those within 1e-3 nats of it, the first within a nat of that.
+    """One run of each method: the highest at the end and, of those within 1e-3 nats of it, the
+    first within a nat of that.
 
     The end is the mean bound over the last fifth of the seconds; runs that diverged come last.
     """
@@ -167,19 +179,42 @@ def pieces(methods: Mapping[str, Method], options: argparse.Namespace) -> list[t
 
 
 def section(
-    name: str, start: str, methods: Mapping[str, Method], runs: list[Run], options: argparse.Namespace
+    name: str,
+    start: str,
+    methods: Mapping[str, Method],
+    runs: list[Run],
+    options: argparse.Namespace,
 ) -> Section:
-    """A table of the best run of each method, and panels of bounds, distances from the optimum and log losses.
+    """A table of the best run of each method, and panels of bounds, distances from the optimum and
+    log losses.
 
     :param name: of the picture.
     :param start: the q that all start from, in words.
     """
     first, best = runs[0], best_runs(runs)
     optimum = max(value for run in runs for value in run.bounds if np.isfinite(value))
-    header = ["method", "step size", "tried", "steps", "ms per step", "1 pass: nats below", "10 passes", "end"]
-    header += ["s to within 1 nat", "to within 0.1", "to within 1 by any size", "compilation s", "stopped"]
+    header = [
+        "method",
+        "step size",
+        "tried",
+        "steps",
+        "ms per step",
+        "1 pass: nats below",
+        "10 passes",
+        "end",
+    ]
+    header += [
+        "s to within 1 nat",
+        "to within 0.1",
+        "to within 1 by any size",
+        "compilation s",
+        "stopped",
+    ]
     header += ["held-out log loss: 1 pass", "10 passes", "end"] if first.losses else []
-    title = f"{first.problem}, N = {first.num_data}, minibatches of {options.batch_size}, {options.samples} draws: "
+    title = (
+        f"{first.problem}, N = {first.num_data}, minibatches of {options.batch_size},"
+        f" {options.samples} draws: "
+    )
     title += f"optimum {optimum:.4f} nats"
     panels = []
     for label, field in (("seconds", "seconds"), ("passes over the rows", "passes")):
@@ -187,21 +222,43 @@ def section(
         for run in best:
             shown = methods[run.method].label, getattr(run, field)
             dashed = methods[run.method].adam
-            values.append(Series(*shown, [max(value, optimum - _DEPTH) for value in run.bounds], dashed))
-            gaps.append(Series(*shown, [max(optimum - value, _FLOOR) for value in run.bounds], dashed))
+            values.append(
+                Series(*shown, [max(value, optimum - _DEPTH) for value in run.bounds], dashed)
+            )
+            gaps.append(
+                Series(*shown, [max(optimum - value, _FLOOR) for value in run.bounds], dashed)
+            )
             losses.append(Series(*shown, [min(loss, _WORST) for loss in run.losses], dashed))
-        panels.append(Panel(f"{first.problem}, N = {first.num_data}", label, "bound (nats)", values, "x"))
-        panels.append(Panel(f"N = {first.num_data}", label, "distance from the optimum (nats)", gaps, "xy"))
+        panels.append(
+            Panel(f"{first.problem}, N = {first.num_data}", label, "bound (nats)", values, "x")
+        )
+        panels.append(
+            Panel(f"N = {first.num_data}", label, "distance from the optimum (nats)", gaps, "xy")
+        )
         if first.losses:
-            panels.append(Panel(f"N = {first.num_data}", label, "held-out log loss (nats per row)", losses, "x"))
-    caption = "Bounds against seconds and passes: updates of sites (solid), Adam on a parametrised q (dashed)."
+            panels.append(
+                Panel(
+                    f"N = {first.num_data}", label, "held-out log loss (nats per row)", losses, "x"
+                )
+            )
+    caption = (
+        "Bounds against seconds and passes: updates of sites (solid), Adam on a parametrised q"
+        " (dashed)."
+    )
     notes = [
-        f"All start at {start}. Steps on minibatches have draws, those on all rows exact expectations. Of the step sizes "
-        "that were tried the one with the highest mean bound over its last fifth is shown, the fastest of those within 1e-3 "
-        "nats of it; one column is of the size that came first within 1 nat. Seconds are without compilation and bounds."
+        f"All start at {start}. Steps on minibatches have draws, those on all rows exact"
+        " expectations. Of the step sizes that were tried the one with the highest mean bound over"
+        " its last fifth is shown, the fastest of those within 1e-3 nats of it; one column is of"
+        " the size that came first within 1 nat. Seconds are without compilation and bounds."
     ]
     rows = [
-        _row(run, methods[run.method].label, [one for one in runs if one.method == run.method], optimum) for run in best
+        _row(
+            run,
+            methods[run.method].label,
+            [one for one in runs if one.method == run.method],
+            optimum,
+        )
+        for run in best
     ]
     figure = Figure(name, caption, panels, columns=3 if first.losses else 2)
     return Section([Table(title, header, rows)], [figure], notes)
@@ -238,5 +295,9 @@ def _row(run: Run, label: str, tried: list[Run], optimum: float) -> list[str]:
         within(1.0, tried),
         f"{run.compile_seconds:.1f}",
         run.note,
-        *([after(1.0, run.losses), after(10.0, run.losses), f"{run.losses[-1]:.4f}"] if run.losses else []),
+        *(
+            [after(1.0, run.losses), after(10.0, run.losses), f"{run.losses[-1]:.4f}"]
+            if run.losses
+            else []
+        ),
     ]

@@ -1,8 +1,9 @@
-"""Bound against seconds and passes: sites, PG-SVI, and gradients of a parametrised q, on all rows or on minibatches.
+"""Bound against seconds and passes: sites, PG-SVI, and gradients of a parametrised q, on all rows
+or on minibatches.
 
-All start at the prior. Steps on all rows have exact expectations; those on minibatches have draws, the same number for all
-methods. Each method is run with several step sizes, and the one with the best end is shown.
-"""
+All start at the prior. Steps on all rows have exact expectations; those on minibatches have draws,
+the same number for all methods. Each method is run with several step sizes, and the one with the
+best end is shown."""
 
 from __future__ import annotations
 
@@ -31,7 +32,12 @@ def _conjugate(update: str) -> Start:
     def start(problem: Problem, size: float, samples: int | None, seed: int) -> Started:
         model = CVIGP((problem.X, problem.Y), problem.kernel(), problem.likelihood())
         rule = ConjugateComputation(size, update=update, samples=samples, seed=seed)
-        return Started(model, lambda rows, step: rule.minimize(model, rows, step).ok, model.basis.variables, model.elbo)
+        return Started(
+            model,
+            lambda rows, step: rule.minimize(model, rows, step).ok,
+            model.basis.variables,
+            model.elbo,
+        )
 
     return start
 
@@ -39,7 +45,9 @@ def _conjugate(update: str) -> Start:
 def _proximal(problem: Problem, size: float, samples: int | None, seed: int) -> Started:
     model = CVIGP((problem.X, problem.Y), problem.kernel(), problem.likelihood())
     rule = ProximalGradient(model, size, samples=samples, seed=seed)
-    return Started(model, lambda rows, step: rule.minimize(rows, step).ok, model.basis.variables, model.elbo)
+    return Started(
+        model, lambda rows, step: rule.minimize(rows, step).ok, model.basis.variables, model.elbo
+    )
 
 
 def _gradient(estimator: str | None) -> Start:
@@ -73,9 +81,17 @@ def _measure(options: argparse.Namespace, name: str, size: float) -> list[Run]:
     held_out = (problem.X[problem.test], problem.Y[problem.test]) if problem.test.any() else None
     problem = problem.training()
     rows = len(problem.X)
-    batch, samples = (min(options.batch_size, rows), options.samples) if method.batches else (rows, None)
+    batch, samples = (
+        (min(options.batch_size, rows), options.samples) if method.batches else (rows, None)
+    )
     started = method.start(problem, size, samples, options.seed)
-    found = trace(started, random_batches(rows, batch, options.seed), rows, options.stochastic_seconds, held_out)
+    found = trace(
+        started,
+        random_batches(rows, batch, options.seed),
+        rows,
+        options.stochastic_seconds,
+        held_out,
+    )
     return [Run(problem.name, rows, name, size, batch, samples, **found)]
 
 

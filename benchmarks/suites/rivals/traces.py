@@ -48,23 +48,50 @@ def _measure(options: argparse.Namespace, name: str) -> list[Trace]:
     fit = best_of(METHODS[name], problem, _LIMIT, options.repeats)
     values = list(fit.evidence) or fit.elbo
     times = fit.compile_seconds, fit.seconds
-    return [Trace(problem.name, len(problem.X), fit.label, bool(fit.evidence), *times, values, fit.elbo[-1], fit.note)]
+    return [
+        Trace(
+            problem.name,
+            len(problem.X),
+            fit.label,
+            bool(fit.evidence),
+            *times,
+            values,
+            fit.elbo[-1],
+            fit.note,
+        )
+    ]
 
 
 def _section(traces: list[Trace], options: argparse.Namespace) -> Section:
-    """A table of ends and seconds, and two panels: values, and distances from each method's own end."""
+    """A table of ends and seconds, and two panels: values, and distances from each method's own
+    end.
+    """
     first = traces[0]
-    header = ["method", "what it reports", "at its end (nats)", "ELBO of its q (nats)", "iterations"]
+    header = [
+        "method",
+        "what it reports",
+        "at its end (nats)",
+        "ELBO of its q (nats)",
+        "iterations",
+    ]
     header += [f"s to within {_GOAL:g} nats of its end", "s in all", "compilation s", "end"]
     title = f"{first.problem}, N = {first.num_data}, logistic link, variance {options.variance:g}"
     highest = max(trace.values[-1] for trace in traces)
     values = [
-        Series(trace.label, trace.seconds, [max(v, highest - _DEPTH) for v in trace.values], dashed=trace.estimate)
+        Series(
+            trace.label,
+            trace.seconds,
+            [max(v, highest - _DEPTH) for v in trace.values],
+            dashed=trace.estimate,
+        )
         for trace in traces
     ]
     gaps = [
         Series(
-            trace.label, trace.seconds, [max(abs(v - trace.values[-1]), _FLOOR) for v in trace.values], trace.estimate
+            trace.label,
+            trace.seconds,
+            [max(abs(v - trace.values[-1]), _FLOOR) for v in trace.values],
+            trace.estimate,
         )
         for trace in traces
     ]
@@ -73,7 +100,9 @@ def _section(traces: list[Trace], options: argparse.Namespace) -> Section:
         Panel(f"N = {first.num_data}", "seconds", "distance from own end (nats)", gaps, "xy"),
     ]
     caption = "Bounds (solid) and estimates of the log evidence (dashed) against seconds."
-    notes = ["Estimates may be above the log evidence; bounds are not. Seconds are without compilation."]
+    notes = [
+        "Estimates may be above the log evidence; bounds are not. Seconds are without compilation."
+    ]
     figure = Figure("rivals", caption, panels, columns=2)
     return Section([Table(title, header, [_row(trace) for trace in traces])], [figure], notes)
 

@@ -1,9 +1,11 @@
 """PG-SVI, the method of Khan et al. (2016, UAI), on the weights of a linear model.
 
-The step is (C64) with a function f_n = a_n^T v that is linear in weights v, N(0, I) a priori, whose q has the precision P and
-the mean m. With slopes g and h at the rows of a minibatch, the columns a_n as A, and s = N / B,
+The step is (C64) with a function f_n = a_n^T v that is linear in weights v, N(0, I) a priori, whose
+q has the precision P and the mean m. With slopes g and h at the rows of a minibatch, the columns
+a_n as A, and s = N / B,
 
-    P' = (1 - rho) P + rho (I - 2 s A diag(h) A^T),   [(1 - rho) P + rho I] (m' - m) = rho (s A g - m)              (C64)
+    P' = (1 - rho) P + rho (I - 2 s A diag(h) A^T),   [(1 - rho) P + rho I] (m' - m) = rho (s A g -
+    m)              (C64)
 
 Conjugate computation has P' in the place of the bracket, (C29) with (C66).
 """
@@ -23,7 +25,8 @@ from gpflow_decoupled.optimizers.steps import MAX_HALVINGS
 
 
 class WeightsProximal:
-    """Steps of PG-SVI on (q_mu, q_sqrt) of a model with one latent function that is linear in its whitened weights.
+    """Steps of PG-SVI on (q_mu, q_sqrt) of a model with one latent function that is linear in its
+    whitened weights.
 
     :param model: a model of `CVIGLM` in the form "weight"; its kernel is fixed.
     :param data: X [N, D], Y [N, P].
@@ -55,8 +58,8 @@ class WeightsProximal:
     def minimize(self, rows: tf.Tensor, step: int | tf.Tensor = 0) -> tf.Tensor:
         """One step on `rows` [B], with draws that its number sets; safe inside `tf.function`.
 
-        A step whose precision is not positive definite is halved, as in conjugate computation. Returns whether it was taken.
-        """
+        A step whose precision is not positive definite is halved, as in conjugate computation.
+        Returns whether it was taken."""
         model = self.model
         q_mu, q_sqrt = tf.convert_to_tensor(model.q_mu), tf.convert_to_tensor(model.q_sqrt)[0]
         A = tf.gather(self.root, rows)  # [B, p]: a_n in rows

@@ -1,10 +1,12 @@
-"""Sparse approximations of one regression: what VFE, FITC and DTC do to noise variance, inducing inputs and posterior.
+"""Sparse approximations of one regression: what VFE, FITC and DTC do to noise variance, inducing
+inputs and posterior.
 
-The claims are those of Titsias (2009) and of Bauer, van der Wilk & Rasmussen (2016). Beside them stand the orthogonal bound,
-and the uncollapsed bound by natural gradients on minibatches.
+The claims are those of Titsias (2009) and of Bauer, van der Wilk & Rasmussen (2016). Beside them
+stand the orthogonal bound, and the uncollapsed bound by natural gradients on minibatches.
 
-- `full`: the full GP; `numbers`: more and more inducing inputs; `added`: one more at every place; `recovery`: starts at the
-  exact posterior; `optima`: random starts. They are the parts of the suite;
+- `full`: the full GP; `numbers`: more and more inducing inputs; `added`: one more at every place;
+  `recovery`: starts at the exact posterior; `optima`: random starts. They are the parts of the
+  suite;
 - `models`: the methods; `summaries`: what the parts share.
 """
 
@@ -20,12 +22,21 @@ from .models import METHODS
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--task", choices=("snelson", "generated"), help="default: snelson with --data, else generated")
+    parser.add_argument(
+        "--task",
+        choices=("snelson", "generated"),
+        help="default: snelson with --data, else generated",
+    )
     parser.add_argument("--num-data", type=int, help="at most so many rows")
     parser.add_argument("--methods", nargs="+", default=list(METHODS), choices=list(METHODS))
-    parser.add_argument("--points", nargs="+", type=int, default=[4, 6, 8, 10, 15, 20, 30], help="inducing inputs")
     parser.add_argument(
-        "--starts", type=int, default=10, help="random starts of the part optima, and best of 3 elsewhere"
+        "--points", nargs="+", type=int, default=[4, 6, 8, 10, 15, 20, 30], help="inducing inputs"
+    )
+    parser.add_argument(
+        "--starts",
+        type=int,
+        default=10,
+        help="random starts of the part optima, and best of 3 elsewhere",
     )
     parser.add_argument("--iterations", type=int, default=1000, help="of L-BFGS")
 

@@ -1,4 +1,6 @@
-"""One more inducing input at every place, with everything else fixed at the full GP's hyperparameters."""
+"""One more inducing input at every place, with everything else fixed at the full GP's
+hyperparameters.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,14 @@ def _measure(options: argparse.Namespace, method: str) -> list[Row]:
     problem, full = truth(options)
     num = min(8, max(options.points))
     places = np.linspace(problem.X.min(), problem.X.max(), min(_PLACES, 20 * num))
-    base = sparse(method, problem, start(problem, num, "kmeans", 0), options.iterations, full.model, fixed=True)
+    base = sparse(
+        method,
+        problem,
+        start(problem, num, "kmeans", 0),
+        options.iterations,
+        full.model,
+        fixed=True,
+    )
     Z = base.model.inducing_variable.Z.numpy()
     grown = sparse(method, problem, np.vstack([Z, [[places[0]]]]), 0, full.model)
     gains = []
@@ -49,12 +58,17 @@ def _measure(options: argparse.Namespace, method: str) -> list[Row]:
 
 
 def _section(found: list[Row], _: argparse.Namespace) -> Section:
-    rows = [[row.method, f"{row.least:+.3f}", f"{row.most:+.3f}", f"{100 * row.worse:.0f} %"] for row in found]
+    rows = [
+        [row.method, f"{row.least:+.3f}", f"{row.most:+.3f}", f"{100 * row.worse:.0f} %"]
+        for row in found
+    ]
     header = ("method", "least gain, nats", "most", "places where the objective falls")
     title = f"One inducing input added to {found[0].num}, at fixed hyperparameters"
     series = [Series(row.method, row.places, row.gains, row.method in PEERS) for row in found]
     panel = Panel(title, "its place", "gain in the objective, nats", series)
-    figure = Figure("sparse_added", "Gain by one more inducing input. Dashed: no bounds of log p(y).", [panel])
+    figure = Figure(
+        "sparse_added", "Gain by one more inducing input. Dashed: no bounds of log p(y).", [panel]
+    )
     return Section([Table(title, header, rows)], [figure], [])
 
 

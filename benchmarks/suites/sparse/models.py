@@ -1,8 +1,20 @@
-"""Sparse regressions on one problem: VFE, FITC, DTC and the orthogonal bound by L-BFGS, SVGP by natural gradients."""
+"""Sparse regressions on one problem: VFE, FITC, DTC and the orthogonal bound by L-BFGS, SVGP by
+natural gradients.
+"""
 
 from __future__ import annotations
 
-__all__ = ["METHODS", "Fit", "Problem", "clumped", "exact", "make_problem", "recovered", "sparse", "start"]
+__all__ = [
+    "METHODS",
+    "Fit",
+    "Problem",
+    "clumped",
+    "exact",
+    "make_problem",
+    "recovered",
+    "sparse",
+    "start",
+]
 
 import time
 from collections.abc import Callable, Sequence
@@ -37,7 +49,9 @@ class Problem(NamedTuple):
 
     @property
     def grid(self) -> np.ndarray:
-        """Where predictions are compared, [G, 1]: the range of the data and a sixth of it more on either side."""
+        """Where predictions are compared, [G, 1]: the range of the data and a sixth of it more on
+        either side.
+        """
         margin = np.ptp(self.X) / 6.0
         return np.linspace(self.X.min() - margin, self.X.max() + margin, _GRID)[:, None]
 
@@ -66,7 +80,9 @@ class Fit(NamedTuple):
 
 
 def make_problem(name: str, folder: str | None, seed: int, num_data: int | None) -> Problem:
-    """The Snelson data, from the folder; or "generated", a draw from a GP of the same kind with 200 observations."""
+    """The Snelson data, from the folder; or "generated", a draw from a GP of the same kind with 200
+    observations.
+    """
     if name == "snelson":
         X, Y = raw(name, folder)
     else:
@@ -105,14 +121,21 @@ def sparse(
 
     :param Z: inducing inputs at the start, [M, 1].
     :param iterations: of L-BFGS; with 0 the model stays as it starts.
-    :param like: a model whose hyperparameters are those of the start; default: variance 1, lengthscale 1, noise 0.1.
+    :param like: a model whose hyperparameters are those of the start; default: variance 1,
+        lengthscale 1, noise 0.1.
     :param fixed: whether the hyperparameters stay as they are.
     """
     return METHODS[method][1](problem, Z, iterations, like, fixed)
 
 
 def _collapsed(model_type: type[SGPR] | type[GPRFITC] | type[DTC]) -> Callable[..., Fit]:
-    def run(problem: Problem, Z: np.ndarray, iterations: int, like: gpflow.models.GPModel | None, fixed: bool) -> Fit:
+    def run(
+        problem: Problem,
+        Z: np.ndarray,
+        iterations: int,
+        like: gpflow.models.GPModel | None,
+        fixed: bool,
+    ) -> Fit:
         model = model_type((problem.X, problem.Y), _kernel(), Z.copy(), noise_variance=0.1)
         variables = _adopt(model, like, fixed) or model.trainable_variables
         return _maximise(model, lambda: model.training_loss(), variables, iterations)
@@ -121,7 +144,11 @@ def _collapsed(model_type: type[SGPR] | type[GPRFITC] | type[DTC]) -> Callable[.
 
 
 def _orthogonal(
-    problem: Problem, Z: np.ndarray, iterations: int, like: gpflow.models.GPModel | None, fixed: bool
+    problem: Problem,
+    Z: np.ndarray,
+    iterations: int,
+    like: gpflow.models.GPModel | None,
+    fixed: bool,
 ) -> Fit:
     """The collapsed orthogonal bound; 50 of the inputs are mean points, which are not trained."""
     rows = np.linspace(0, len(problem.X) - 1, min(_MEAN_POINTS, len(problem.X))).astype(int)
@@ -140,16 +167,34 @@ def _orthogonal(
 
 
 def _uncollapsed(
-    problem: Problem, Z: np.ndarray, iterations: int, like: gpflow.models.GPModel | None, fixed: bool
+    problem: Problem,
+    Z: np.ndarray,
+    iterations: int,
+    like: gpflow.models.GPModel | None,
+    fixed: bool,
 ) -> Fit:
-    """GPflow's `SVGP` by `fit`: natural gradients, Adam and minibatches of 50; an iteration is a step."""
+    """GPflow's `SVGP` by `fit`: natural gradients, Adam and minibatches of 50; an iteration is a
+    step.
+    """
     model = SVGP(_kernel(), gpflow.likelihoods.Gaussian(0.1), Z.copy(), num_data=len(problem.X))
     _adopt(model, like, fixed)
     begin = time.process_time()
     data = (problem.X, problem.Y)
-    gd.fit(model, data, steps=2 * iterations, batch_size=min(50, len(problem.X)), seed=0, progress=False)
+    gd.fit(
+        model,
+        data,
+        steps=2 * iterations,
+        batch_size=min(50, len(problem.X)),
+        seed=0,
+        progress=False,
+    )
     seconds = time.process_time() - begin
-    return Fit(model, float(model.elbo((tf.constant(problem.X), tf.constant(problem.Y)))), 2 * iterations, seconds)
+    return Fit(
+        model,
+        float(model.elbo((tf.constant(problem.X), tf.constant(problem.Y)))),
+        2 * iterations,
+        seconds,
+    )
 
 
 METHODS: dict[str, tuple[str, Callable[..., Fit]]] = {
@@ -163,7 +208,10 @@ METHODS: dict[str, tuple[str, Callable[..., Fit]]] = {
 
 
 def _maximise(
-    model: gpflow.models.GPModel, loss: Callable[[], tf.Tensor], variables: Sequence[tf.Variable], iterations: int
+    model: gpflow.models.GPModel,
+    loss: Callable[[], tf.Tensor],
+    variables: Sequence[tf.Variable],
+    iterations: int,
 ) -> Fit:
     """L-BFGS on a compiled loss, until it stops or for so many iterations."""
     begin = time.process_time()
@@ -174,8 +222,12 @@ def _maximise(
     return Fit(model, -float(found.fun), int(found.nit), time.process_time() - begin)
 
 
-def _adopt(model: gpflow.models.GPModel, like: gpflow.models.GPModel | None, fixed: bool) -> list[tf.Variable] | None:
-    """Copy kernel and noise of `like`; if `fixed`, return the variables of the inducing inputs, which alone are trained."""
+def _adopt(
+    model: gpflow.models.GPModel, like: gpflow.models.GPModel | None, fixed: bool
+) -> list[tf.Variable] | None:
+    """Copy kernel and noise of `like`; if `fixed`, return the variables of the inducing inputs,
+    which alone are trained.
+    """
     if like is not None:
         gpflow.utilities.multiple_assign(model.kernel, gpflow.utilities.read_values(like.kernel))
         model.likelihood.variance.assign(like.likelihood.variance)
@@ -191,7 +243,9 @@ def clumped(fit: Fit) -> int:
 
 
 def recovered(fit: Fit, full: Fit, problem: Problem) -> float:
-    """The mean KL in nats from the full GP's predictions of y on the grid to those of the fit; 0 is the same posterior."""
+    """The mean KL in nats from the full GP's predictions of y on the grid to those of the fit; 0 is
+    the same posterior.
+    """
     (m, v), (m_full, v_full) = (
         [part.numpy()[:, 0] for part in one.model.predict_y(problem.grid)] for one in (fit, full)
     )

@@ -1,4 +1,6 @@
-"""Starts at the exact posterior: at Z = X, where all objectives are log p(y), or at the solution of VFE."""
+"""Starts at the exact posterior: at Z = X, where all objectives are log p(y), or at the solution of
+VFE.
+"""
 
 from __future__ import annotations
 
@@ -36,14 +38,23 @@ def _measure(options: argparse.Namespace, way: str, method: str) -> list[Row]:
         Z, way = like.points[:, None], f"VFE's, M = {num}"
     first = sparse(method, problem, Z, 0, like.model)
     last = sparse(method, problem, Z, options.iterations, like.model)
-    where = {"way": way, "first": first.objective - full.objective, "first_kl": recovered(first, full, problem)}
+    where = {
+        "way": way,
+        "first": first.objective - full.objective,
+        "first_kl": recovered(first, full, problem),
+    }
     return [Row(**summary(method, last, full, problem), **where)]
 
 
 def _section(found: list[Row], _: argparse.Namespace) -> Section:
-    rows = [[row.way, row.method, f"{row.first:+.3f}", f"{row.first_kl:.2g}", *cells(row)] for row in found]
+    rows = [
+        [row.way, row.method, f"{row.first:+.3f}", f"{row.first_kl:.2g}", *cells(row)]
+        for row in found
+    ]
     header = ("start", "method", "first less log p(y)", "first KL", *HEADER)
     return Section([Table("Started from the exact posterior", header, rows)], [], NOTES)
 
 
-PART = Part(Row, lambda options: list(product(("Z = X", "VFE"), collapsed(options))), _measure, _section)
+PART = Part(
+    Row, lambda options: list(product(("Z = X", "VFE"), collapsed(options))), _measure, _section
+)

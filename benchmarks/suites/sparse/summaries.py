@@ -1,4 +1,6 @@
-"""What the parts share: the full GP as the truth, and how a method ended beside it, as a row and as cells of a table."""
+"""What the parts share: the full GP as the truth, and how a method ended beside it, as a row and as
+cells of a table.
+"""
 
 from __future__ import annotations
 
@@ -15,10 +17,19 @@ PEERS = ("FITC", "DTC")
 """Methods whose objectives are no bounds of log p(y); their lines are dashed."""
 COLLAPSED = ("vfe", "fitc", "dtc")
 NOTES = [
-    "Squared-exponential kernel; kernel, noise and inducing inputs are learned from variance 1, lengthscale 1, noise 0.1.",
-    "KL: mean over a grid, from the full GP's predictive density of y to the approximate one, nats.",
+    (
+        "Squared-exponential kernel; kernel, noise and inducing inputs are learned from variance 1,"
+        " lengthscale 1, noise 0.1."
+    ),
+    (
+        "KL: mean over a grid, from the full GP's predictive density of y to the approximate one,"
+        " nats."
+    ),
     "Clumped: inducing inputs within 0.05 lengthscales of their neighbour.",
-    "Orthogonal: the collapsed bound with 50 of the inputs as mean points. Seconds are those of the processor.",
+    (
+        "Orthogonal: the collapsed bound with 50 of the inputs as mean points. Seconds are those of"
+        " the processor."
+    ),
 ]
 
 
@@ -29,7 +40,9 @@ def truth(options: argparse.Namespace) -> tuple[Problem, Fit]:
 
 
 @lru_cache(maxsize=1)
-def _truth(task: str, folder: str | None, num_data: int | None, iterations: int) -> tuple[Problem, Fit]:
+def _truth(
+    task: str, folder: str | None, num_data: int | None, iterations: int
+) -> tuple[Problem, Fit]:
     problem = make_problem(task, folder, 0, num_data)
     return problem, exact(problem, iterations)
 
@@ -73,7 +86,14 @@ def summary(method: str, fit: Fit, full: Fit, problem: Problem) -> dict[str, Any
     }
 
 
-HEADER = ("objective less log p(y), nats", "noise / full GP's", "KL, nats", "clumped", "iterations", "s")
+HEADER = (
+    "objective less log p(y), nats",
+    "noise / full GP's",
+    "KL, nats",
+    "clumped",
+    "iterations",
+    "s",
+)
 
 
 def cells(row: Summary) -> list[str]:

@@ -1,9 +1,10 @@
-"""Seconds from a fresh Python to the import, and to the end of the first training step, ours beside GPflow's own.
+"""Seconds from a fresh Python to the import, and to the end of the first training step, ours beside
+GPflow's own.
 
 - `process` is the script that one fresh Python runs; here are the two parts, which start it:
 - `import`: both imports in one process, GPflow's first;
-- `step`: a process per library. They take turns, so that other work on the machine slows down all of them alike.
-"""
+- `step`: a process per library. They take turns, so that other work on the machine slows down all
+of them alike."""
 
 from __future__ import annotations
 
@@ -36,14 +37,19 @@ class Start(NamedTuple):
 
 _NOTES = {
     "import": "Imports: both are timed in one process, GPflow's first, whose seconds are in ours.",
-    "step": "A first step counts from the start of Python, imports included. GPflow's is a compiled function of its natural "
-    "gradient and Adam on a whitened SVGP; ours is fit(model, data, steps=1) on the same problem.",
+    "step": (
+        "A first step counts from the start of Python, imports included. GPflow's is a compiled"
+        " function of its natural gradient and Adam on a whitened SVGP; ours is fit(model, data,"
+        " steps=1) on the same problem."
+    ),
 }
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--rounds", type=int, default=7, help="processes of each kind, in turn")
-    parser.add_argument("--size", type=int, default=100, help="inducing points; the orthogonal basis has 200 % more")
+    parser.add_argument(
+        "--size", type=int, default=100, help="inducing points; the orthogonal basis has 200 % more"
+    )
     parser.add_argument("--batch-size", type=int, default=1024)
 
 
@@ -57,7 +63,9 @@ def _measure(part: str, options: argparse.Namespace, index: int) -> list[Start]:
 
 
 def _section(part: str, starts: list[Start], options: argparse.Namespace) -> Section:
-    """Medians and least seconds of each kind; the first kind is GPflow's, which the others are compared with."""
+    """Medians and least seconds of each kind; the first kind is GPflow's, which the others are
+    compared with.
+    """
     rows, panels, kinds = [], [], list(dict.fromkeys(start.kind for start in starts))
     for kind in kinds:
         row = [kind]
@@ -68,7 +76,9 @@ def _section(part: str, starts: list[Start], options: argparse.Namespace) -> Sec
         rows.append(row)
     header = ["", "processor s", "least", "more than GPflow", "wall s", "least", "more than GPflow"]
     for field in ("processor", "wall"):
-        series = [Series(kind, *_by_round(starts, kind, field), dashed=kind == kinds[0]) for kind in kinds]
+        series = [
+            Series(kind, *_by_round(starts, kind, field), dashed=kind == kinds[0]) for kind in kinds
+        ]
         panels.append(Panel("", "round", f"{field} seconds", series))
     name = "startup" if part == "step" else "startup_import"
     note = "Medians over rounds; more than GPflow: the median of the ratios of all rounds. "
@@ -93,7 +103,10 @@ def _rounds(options: argparse.Namespace) -> list[tuple]:
 
 SUITE = Suite(
     "Start-up",
-    {part: Part(Start, _rounds, partial(_measure, part), partial(_section, part)) for part in PROGRAMS},
+    {
+        part: Part(Start, _rounds, partial(_measure, part), partial(_section, part))
+        for part in PROGRAMS
+    },
     _add_arguments,
     selecting=("rounds",),
 )

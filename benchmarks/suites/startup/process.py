@@ -1,4 +1,5 @@
-"""What one fresh process of the start-up suite does. It imports nothing but what its kind of work needs.
+"""What one fresh process of the start-up suite does. It imports nothing but what its kind of work
+needs.
 
 It is run as a script, by its path, because the packages around it import more.
 """
@@ -28,7 +29,9 @@ class Sizes(NamedTuple):
 
 
 def imports(sizes: Sizes, done: Done) -> None:
-    """Import GPflow and then this package, in one process, because the difference is smaller than the noise between two."""
+    """Import GPflow and then this package, in one process, because the difference is smaller than
+    the noise between two.
+    """
     import gpflow  # noqa: F401
 
     done("import gpflow")
@@ -38,7 +41,9 @@ def imports(sizes: Sizes, done: Done) -> None:
 
 
 def gpflow_step(sizes: Sizes, done: Done) -> None:
-    """A step of GPflow's SVGP by its own natural gradient and Adam, in one compiled function that gathers its rows."""
+    """A step of GPflow's SVGP by its own natural gradient and Adam, in one compiled function that
+    gathers its rows.
+    """
     import gpflow
     import tensorflow as tf
     from gpflow.keras import tf_keras
@@ -48,7 +53,11 @@ def gpflow_step(sizes: Sizes, done: Done) -> None:
     gpflow.set_trainable([model.q_mu, model.q_sqrt], False)
     natural_gradient, adam = gpflow.optimizers.NaturalGradient(0.2), tf_keras.optimizers.Adam(0.03)
     adam.build(model.trainable_variables)
-    inputs, outputs, generator = tf.constant(X), tf.constant(Y), tf.random.Generator.from_seed(sizes.seed)
+    inputs, outputs, generator = (
+        tf.constant(X),
+        tf.constant(Y),
+        tf.random.Generator.from_seed(sizes.seed),
+    )
 
     @tf.function
     def step() -> None:
@@ -97,7 +106,9 @@ def _problem(sizes: Sizes) -> tuple[Any, ...]:
 
 
 def _kernel_and_likelihood(gpflow: Any) -> tuple[Any, Any]:
-    return gpflow.kernels.Matern52(lengthscales=[1.0] * _DIMENSION), gpflow.likelihoods.Gaussian(1.0)
+    return gpflow.kernels.Matern52(lengthscales=[1.0] * _DIMENSION), gpflow.likelihoods.Gaussian(
+        1.0
+    )
 
 
 PROGRAMS = {"import": [imports], "step": [gpflow_step, coupled_step, orthogonal_step]}

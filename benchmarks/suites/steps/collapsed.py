@@ -45,7 +45,9 @@ def measure(options: argparse.Namespace, N: int, M: int) -> list[Turn]:
     X = rng.standard_normal([N, _DIMENSION])
     Y = np.sin(X.sum(1, keepdims=True)) + _NOISE**0.5 * rng.standard_normal([N, 1])
     kernels = [gpflow.kernels.Matern52(lengthscales=np.full(_DIMENSION, 3.0)) for _ in range(2)]
-    ours = BasisGP(kernels[0], gpflow.likelihoods.Gaussian(_NOISE), CoupledBasis(X[:M].copy()), num_data=N)
+    ours = BasisGP(
+        kernels[0], gpflow.likelihoods.Gaussian(_NOISE), CoupledBasis(X[:M].copy()), num_data=N
+    )
     peer = gpflow.models.SGPR((X, Y), kernels[1], X[:M].copy(), noise_variance=_NOISE)
     data = tf.constant(X), tf.constant(Y)
     evaluations = {
@@ -56,7 +58,13 @@ def measure(options: argparse.Namespace, N: int, M: int) -> list[Turn]:
     difference = max(float(np.max(np.abs(a - b)) / np.max(np.abs(b))) for a, b in zip(left, right))
     times = interleave(evaluations, options.rounds, options.seconds)
     mine, theirs = times[_OURS], times[_PEER]
-    return [Turn(N, M, *map(float, (np.median(mine), np.median(theirs), np.median(theirs / mine), difference)))]
+    return [
+        Turn(
+            N,
+            M,
+            *map(float, (np.median(mine), np.median(theirs), np.median(theirs / mine), difference)),
+        )
+    ]
 
 
 def _with_gradient(
@@ -89,7 +97,10 @@ def section(turns: list[Turn], _: argparse.Namespace) -> Section:
         ]
         for turn in turns
     ]
-    note = f"Collapsed bound with its gradient in kernel, noise and points: {_DIMENSION} inputs, Matern-5/2, all rows at once."
+    note = (
+        f"Collapsed bound with its gradient in kernel, noise and points: {_DIMENSION} inputs,"
+        " Matern-5/2, all rows at once."
+    )
     return Section([Table("The collapsed bound on all rows", header, rows)], [], [note])
 
 

@@ -1,4 +1,6 @@
-"""Time and peak memory of a training step of `ODVGP` against the number of mean points, each in a process of its own."""
+"""Time and peak memory of a training step of `ODVGP` against the number of mean points, each in a
+process of its own.
+"""
 
 from __future__ import annotations
 
@@ -41,8 +43,12 @@ def measure(options: argparse.Namespace, num_gamma: int) -> list[Usage]:
     return [in_a_process(_usage, *sizes, options.steps, options.seed)]
 
 
-def _usage(num_gamma: int, num_beta: int, subsample: int, batch_size: int, steps: int, seed: int) -> Usage:
-    """Build an ODVGP on random data, and take `steps` training steps after a first one, which compiles."""
+def _usage(
+    num_gamma: int, num_beta: int, subsample: int, batch_size: int, steps: int, seed: int
+) -> Usage:
+    """Build an ODVGP on random data, and take `steps` training steps after a first one, which
+    compiles.
+    """
     rng = np.random.default_rng(seed)
     X = rng.standard_normal([_NUM_DATA, _DIMENSION])
     Y = np.sin(X.sum(1, keepdims=True)) + 0.1 * rng.standard_normal([_NUM_DATA, 1])
@@ -65,24 +71,43 @@ def section(usages: list[Usage], _: argparse.Namespace) -> Section:
     """A row per size, with slopes."""
     sizes = [one.num_gamma for one in usages]
     times, memories = ([getattr(one, field) for one in usages] for field in ("ms", "step_mb"))
-    time_slopes, memory_slopes = (["", *map("{:.2f}".format, slopes(sizes, values))] for values in (times, memories))
+    time_slopes, memory_slopes = (
+        ["", *map("{:.2f}".format, slopes(sizes, values))] for values in (times, memories)
+    )
     rows = [
-        [f"{u.num_gamma:,}", f"{u.ms:.1f}", time_slope, f"{u.peak_mb:.0f}", f"{u.step_mb:.0f}", memory_slope]
+        [
+            f"{u.num_gamma:,}",
+            f"{u.ms:.1f}",
+            time_slope,
+            f"{u.peak_mb:.0f}",
+            f"{u.step_mb:.0f}",
+            memory_slope,
+        ]
         for u, time_slope, memory_slope in zip(usages, time_slopes, memory_slopes)
     ]
     header = ["M_gamma", "ms per step", "slope", "peak MB", "MB over the base", "slope"]
     title = f"Many mean points: `ODVGP`, M_beta = {usages[0].num_beta}"
     note = (
-        "Many mean points: the whole training step; every size has a process of its own. Slopes are those of log-log lines "
-        "between a row and the one above it, 1 is linear. The base is the peak before the step was built."
+        "Many mean points: the whole training step; every size has a process of its own. Slopes are"
+        " those of log-log lines between a row and the one above it, 1 is linear. The base is the"
+        " peak before the step was built."
     )
-    panels = [_panel(sizes, times, "ms per step"), _panel(sizes, memories, "peak memory over the base (MB)")]
-    return Section([Table(title, header, rows)], [Figure("steps_memory", f"{title}.", panels, columns=2)], [note])
+    panels = [
+        _panel(sizes, times, "ms per step"),
+        _panel(sizes, memories, "peak memory over the base (MB)"),
+    ]
+    return Section(
+        [Table(title, header, rows)],
+        [Figure("steps_memory", f"{title}.", panels, columns=2)],
+        [note],
+    )
 
 
 def _panel(sizes: list[int], values: list[float], label: str) -> Panel:
     linear = Series("linear", sizes, [values[-1] * size / sizes[-1] for size in sizes], dashed=True)
-    return Panel("", "mean points M_gamma", label, [Series("measured", sizes, values), linear], log="xy")
+    return Panel(
+        "", "mean points M_gamma", label, [Series("measured", sizes, values), linear], log="xy"
+    )
 
 
 PART = Part(Usage, lambda options: [(size,) for size in options.mean_points], measure, section)

@@ -1,8 +1,9 @@
-"""How time and memory of the whole training step grow with one size at a time, beside GPflow's and GPyTorch's `SVGP`.
+"""How time and memory of the whole training step grow with one size at a time, beside GPflow's and
+GPyTorch's `SVGP`.
 
-Ours is the step of `fit` with its own minibatches. At one setting, the steps of all models are timed in turn in one process;
-then each of them is taken in a process of its own, whose peak memory is measured.
-"""
+Ours is the step of `fit` with its own minibatches. At one setting, the steps of all models are
+timed in turn in one process; then each of them is taken in a process of its own, whose peak memory
+is measured."""
 
 from __future__ import annotations
 
@@ -41,9 +42,12 @@ FACTORS = {
 }
 """The size that varies, and the multiples of its base at which it is measured."""
 _LABELS = {
-    "M_beta": "inducing points M_beta", "M_gamma": "mean points M_gamma", "N": "rows N", "D": "inputs D",
+    "M_beta": "inducing points M_beta",
+    "M_gamma": "mean points M_gamma",
+    "N": "rows N",
+    "D": "inputs D",
     "L": "latent functions L",
-}  # fmt: skip
+}
 _D, _L = 8, 1
 
 
@@ -69,20 +73,31 @@ class Cost(NamedTuple):
     ratio: float
     """median over rounds of GPflow's time over this one's"""
     step_mb: float
-    """peak memory over what the process had before model and step were built; NaN where it is not measured"""
+    """peak memory over what the process had before model and step were built; NaN where it is not
+    measured
+    """
 
 
 def measure(options: argparse.Namespace, *numbers: int) -> list[Cost]:
-    """Measure all models at one setting: times in turn here, then memory, each in a process of its own."""
+    """Measure all models at one setting: times in turn here, then memory, each in a process of its
+    own.
+    """
     sizes, settings = Sizes(*numbers), Settings(batch_size=options.batch_size, seed=options.seed)
-    labels = [label for label in _models_at(sizes, _base(options)) if label in (*options.models, _PEER)]
-    steps = {label: MODELS[label](sizes, options.subsample, settings, _data(sizes, settings)) for label in labels}
+    labels = [
+        label for label in _models_at(sizes, _base(options)) if label in (*options.models, _PEER)
+    ]
+    steps = {
+        label: MODELS[label](sizes, options.subsample, settings, _data(sizes, settings))
+        for label in labels
+    }
     times = interleave(steps, options.rounds, options.seconds)
     costs = []
     for label in labels:
         ratio, megabytes = np.median(times[_PEER] / times[label]), math.nan
         if options.processes:
-            megabytes = in_a_process(_megabytes, label, sizes, options.subsample, settings, options.steps)
+            megabytes = in_a_process(
+                _megabytes, label, sizes, options.subsample, settings, options.steps
+            )
         costs.append(Cost(*sizes, label, float(np.median(times[label])), float(ratio), megabytes))
     return costs
 
@@ -105,9 +120,8 @@ def _pieces(options: argparse.Namespace) -> list[tuple]:
 def _models_at(sizes: Sizes, base: Sizes) -> list[str]:
     """The models that are measured there.
 
-    Whitening is measured only where the number of mean points varies, and GPyTorch only where it is installed and there is
-    one latent.
-    """
+    Whitening is measured only where the number of mean points varies, and GPyTorch only where it is
+    installed and there is one latent."""
     left_out = set() if sizes._replace(M_gamma=base.M_gamma) == base else {"orthogonal-whitened"}
     if sizes.L > 1 or missing("gpytorch"):
         left_out.add("GPyTorch")
@@ -118,7 +132,9 @@ def _data(sizes: Sizes, settings: Settings) -> Data:
     """Random inputs; the outputs are waves in random directions, with noise."""
     rng = np.random.default_rng(settings.seed)
     X = rng.standard_normal([sizes.N, sizes.D])
-    Y = np.sin(X @ rng.standard_normal([sizes.D, sizes.L])) + 0.1 * rng.standard_normal([sizes.N, sizes.L])
+    Y = np.sin(X @ rng.standard_normal([sizes.D, sizes.L])) + 0.1 * rng.standard_normal(
+        [sizes.N, sizes.L]
+    )
     return Data("random", X, Y, X[:1], Y[:1])
 
 
@@ -136,7 +152,9 @@ def _megabytes(label: str, sizes: Sizes, subsample: int, settings: Settings, ste
 def _points(sizes: Sizes, settings: Settings) -> tuple[np.ndarray, np.ndarray]:
     """gamma [M_gamma, D] and beta [M_beta, D]."""
     rng = np.random.default_rng(settings.seed + 1)
-    return rng.standard_normal([sizes.M_gamma, sizes.D]), rng.standard_normal([sizes.M_beta, sizes.D])
+    return rng.standard_normal([sizes.M_gamma, sizes.D]), rng.standard_normal(
+        [sizes.M_beta, sizes.D]
+    )
 
 
 def _prior(sizes: Sizes) -> tuple[gpflow.kernels.Kernel, gpflow.likelihoods.Likelihood]:
@@ -145,14 +163,20 @@ def _prior(sizes: Sizes) -> tuple[gpflow.kernels.Kernel, gpflow.likelihoods.Like
 
 def _coupled(sizes: Sizes, subsample: int, settings: Settings, data: Data) -> Callable[[], object]:
     _, beta = _points(sizes, settings)
-    model = models.BasisGP(*_prior(sizes), bases.CoupledBasis(beta, num_latent_gps=sizes.L), num_data=sizes.N)
+    model = models.BasisGP(
+        *_prior(sizes), bases.CoupledBasis(beta, num_latent_gps=sizes.L), num_data=sizes.N
+    )
     return fit_step(model, data, settings)
 
 
-def _orthogonal(scaling: str, sizes: Sizes, subsample: int, settings: Settings, data: Data) -> Callable[[], object]:
+def _orthogonal(
+    scaling: str, sizes: Sizes, subsample: int, settings: Settings, data: Data
+) -> Callable[[], object]:
     mean = {"mean_scaling": scaling, "mean_subsample": None if scaling == "whitened" else subsample}
     shape = {"num_data": sizes.N, "num_latent_gps": sizes.L}
-    return fit_step(models.ODVGP(*_prior(sizes), *_points(sizes, settings), **shape, **mean), data, settings)
+    return fit_step(
+        models.ODVGP(*_prior(sizes), *_points(sizes, settings), **shape, **mean), data, settings
+    )
 
 
 def _gpflow(sizes: Sizes, subsample: int, settings: Settings, data: Data) -> Callable[[], object]:
@@ -170,7 +194,11 @@ def section(costs: list[Cost], _: argparse.Namespace) -> Section:
     base = Sizes(*costs[0][: len(Sizes._fields)])
     tables, panels = [], {"ms": [], "step_mb": []}
     for name in FACTORS:
-        mine = [one for one in costs if Sizes(*one[: len(base)])._replace(**{name: getattr(base, name)}) == base]
+        mine = [
+            one
+            for one in costs
+            if Sizes(*one[: len(base)])._replace(**{name: getattr(base, name)}) == base
+        ]
         mine.sort(key=lambda one: getattr(one, name))
         groups = {label: [one for one in mine if one.model == label] for label in MODELS}
         groups = {label: group for label, group in groups.items() if len(group) > 1}
@@ -179,35 +207,63 @@ def section(costs: list[Cost], _: argparse.Namespace) -> Section:
         tables.append(_table(name, groups))
         for field, label in (("ms", "ms per step"), ("step_mb", "MB over the base")):
             if all(math.isfinite(getattr(one, field)) for one in mine):
-                panels[field].append(Panel("", _LABELS[name], label, _series(name, field, groups), log="xy"))
+                panels[field].append(
+                    Panel("", _LABELS[name], label, _series(name, field, groups), log="xy")
+                )
     named = ", ".join(f"{name} = {value:,}" for name, value in base._asdict().items())
     notes = [
-        f"Scaling: {named} where they do not vary. Steps are timed in turn in one process; times faster: median of ratios.",
-        "Ours: the step of `fit` with its own minibatches, sites held. Orthogonal: `mean_scaling` diagonal and a sampled "
-        "divergence; whitened: the default, without the refresh of every hundredth step. GPyTorch: Adam alone, in float32.",
-        "Memory: peak of a process less what it had with the data, before the model; TensorFlow's copy of the data counts.",
+        (
+            f"Scaling: {named} where they do not vary. Steps are timed in turn in one process;"
+            " times faster: median of ratios."
+        ),
+        (
+            "Ours: the step of `fit` with its own minibatches, sites held. Orthogonal:"
+            " `mean_scaling` diagonal and a sampled divergence; whitened: the default, without the"
+            " refresh of every hundredth step. GPyTorch: Adam alone, in float32."
+        ),
+        (
+            "Memory: peak of a process less what it had with the data, before the model;"
+            " TensorFlow's copy of the data counts."
+        ),
     ]
     caption = "Time of a whole step, then peak memory, as one size varies."
-    figure = Figure("steps", caption, [*panels["ms"], *panels["step_mb"]], columns=len(panels["ms"]) or 1)
+    figure = Figure(
+        "steps", caption, [*panels["ms"], *panels["step_mb"]], columns=len(panels["ms"]) or 1
+    )
     return Section(tables, [figure] if tables else [], notes)
 
 
 def _table(name: str, groups: dict[str, list[Cost]]) -> Table:
-    """A row per model: ms, times faster than GPflow, MB, and the slopes of the first and the last."""
+    """A row per model: ms, times faster than GPflow, MB, and the slopes of the first and the
+    last.
+    """
     sizes = [f"{getattr(one, name):,}" for one in max(groups.values(), key=len)]
     rows = []
     for label, group in groups.items():
         x, ms, mb = ([getattr(one, field) for one in group] for field in (name, "ms", "step_mb"))
         joined = [" / ".join(map(form, values)) for form, values in _columns(x, ms, mb, group)]
         rows.append([label, *joined])
-    header = ["model", "ms per step", "slopes", "times faster than GPflow", "MB over the base", "slopes"]
+    header = [
+        "model",
+        "ms per step",
+        "slopes",
+        "times faster than GPflow",
+        "MB over the base",
+        "slopes",
+    ]
     return Table(f"Scaling in {name}: {', '.join(sizes)}", header, rows)
 
 
 def _columns(x: list[int], ms: list[float], mb: list[float], group: list[Cost]) -> list[tuple]:
     number, ratio, whole = (partial(_text, form) for form in ("{:.3g}", "{:.2f}", "{:.0f}"))
     ratios = [one.ratio for one in group]
-    return [(number, ms), (ratio, slopes(x, ms)), (ratio, ratios), (whole, mb), (ratio, slopes(x, mb))]
+    return [
+        (number, ms),
+        (ratio, slopes(x, ms)),
+        (ratio, ratios),
+        (whole, mb),
+        (ratio, slopes(x, mb)),
+    ]
 
 
 def _text(form: str, value: float) -> str:
@@ -216,7 +272,12 @@ def _text(form: str, value: float) -> str:
 
 def _series(name: str, field: str, groups: dict[str, list[Cost]]) -> list[Series]:
     return [
-        Series(label, [getattr(c, name) for c in group], [getattr(c, field) for c in group], label in _PEERS)
+        Series(
+            label,
+            [getattr(c, name) for c in group],
+            [getattr(c, field) for c in group],
+            label in _PEERS,
+        )
         for label, group in groups.items()
     ]
 
@@ -230,5 +291,7 @@ MODELS: dict[str, Callable[..., Callable[[], object]]] = {
     _PEER: _gpflow,
     "GPyTorch": _gpytorch,
 }
-"""Label -> a function of sizes, rows of the sampled divergence, settings and data that gives a training step."""
+"""Label -> a function of sizes, rows of the sampled divergence, settings and data that gives a
+training step.
+"""
 PART = Part(Cost, _pieces, measure, section)

@@ -1,9 +1,10 @@
-"""The training step at small sizes and with several latents, and what the loop of `fit` adds to it, beside GPflow's.
+"""The training step at small sizes and with several latents, and what the loop of `fit` adds to it,
+beside GPflow's.
 
-GPflow's step is that of `speed`, and its loop is the plain one that a user writes around it: `for _ in range(steps): step()`.
-Ours are the step of `fit` on its own minibatches, and `fit` itself. All take turns in one process: the loop of GPflow runs
-inside of a callback of `fit`, so that the two alternate as well.
-"""
+GPflow's step is that of `speed`, and its loop is the plain one that a user writes around it:
+`for _ in range(steps): step()`. Ours are the step of `fit` on its own minibatches, and `fit`
+itself. All take turns in one process: the loop of GPflow runs inside of a callback of `fit`, so
+that the two alternate as well."""
 
 from __future__ import annotations
 
@@ -67,12 +68,20 @@ def measure(options: argparse.Namespace, M: int, batch: int, L: int, kernel: str
         loops = _loops(_model(_OURS, data, M, L, kernel), peer, data, settings, options)
     found = np.median(times[_OURS]), np.median(times[_PEER]), np.median(ratios), np.min(ratios)
     return [
-        Turn(M, batch, L, kernel, *map(float, (*found, np.median(loops[:, 0]), np.median(loops[:, 1] / loops[:, 0]))))
+        Turn(
+            M,
+            batch,
+            L,
+            kernel,
+            *map(float, (*found, np.median(loops[:, 0]), np.median(loops[:, 1] / loops[:, 0]))),
+        )
     ]
 
 
 def _loops(model, peer, data: Data, settings: Settings, options: argparse.Namespace) -> np.ndarray:
-    """Milliseconds per step of `fit` and of GPflow's loop [rounds, 2], which take turns every `loop_steps` steps."""
+    """Milliseconds per step of `fit` and of GPflow's loop [rounds, 2], which take turns every
+    `loop_steps` steps.
+    """
     count, found, start = options.loop_steps, [], math.nan
 
     def turn(*_: object) -> None:
@@ -85,9 +94,14 @@ def _loops(model, peer, data: Data, settings: Settings, options: argparse.Namesp
         start = clock()
 
     fit(
-        model, (data.X_train, data.Y_train), steps=count * (options.rounds + 1), batch_size=settings.batch_size,
-        progress=False, callbacks=Callbacks([turn], every=count), seed=settings.seed,
-    )  # fmt: skip
+        model,
+        (data.X_train, data.Y_train),
+        steps=count * (options.rounds + 1),
+        batch_size=settings.batch_size,
+        progress=False,
+        callbacks=Callbacks([turn], every=count),
+        seed=settings.seed,
+    )
     return 1e3 * np.array(found[1:]) / count
 
 
@@ -102,7 +116,8 @@ def _data(L: int, seed: int) -> Data:
 def _model(library: str, data: Data, M: int, L: int, kernel: str) -> gpflow.models.GPModel:
     """A model of either library on the same points, with the same kernel and q."""
     kernels = [
-        gpflow.kernels.Matern52(lengthscales=np.ones(_DIMENSION)) for _ in range(L if kernel == "separate" else 1)
+        gpflow.kernels.Matern52(lengthscales=np.ones(_DIMENSION))
+        for _ in range(L if kernel == "separate" else 1)
     ]
     points = gpflow.inducing_variables.InducingPoints(data.X_train[:M].copy())
     if kernel == "one":
@@ -122,7 +137,18 @@ def _model(library: str, data: Data, M: int, L: int, kernel: str) -> gpflow.mode
 
 def section(turns: list[Turn], _: argparse.Namespace) -> Section:
     """A row per setting, and ratios against the batch size where there is one latent."""
-    header = ["M", "batch", "L", "kernel", "ms", "GPflow, ms", "times faster", "least", "ms in fit", "times faster"]
+    header = [
+        "M",
+        "batch",
+        "L",
+        "kernel",
+        "ms",
+        "GPflow, ms",
+        "times faster",
+        "least",
+        "ms in fit",
+        "times faster",
+    ]
     rows = [
         [
             str(t.M),
@@ -134,18 +160,30 @@ def section(turns: list[Turn], _: argparse.Namespace) -> Section:
         for t in turns
     ]
     note = (
-        "Small sizes: the step of `fit` with sites held, and GPflow's natural gradient and Adam, in turn; ratios are medians "
-        "over rounds, and the least of them. In fit: the whole loop, per step, beside a plain loop of GPflow's steps."
+        "Small sizes: the step of `fit` with sites held, and GPflow's natural gradient and Adam, in"
+        " turn; ratios are medians over rounds, and the least of them. In fit: the whole loop, per"
+        " step, beside a plain loop of GPflow's steps."
     )
     singles = [turn for turn in turns if turn.L == 1]
     series = [
-        Series(f"M = {M}", [t.batch for t in singles if t.M == M], [t.ratio for t in singles if t.M == M])
+        Series(
+            f"M = {M}",
+            [t.batch for t in singles if t.M == M],
+            [t.ratio for t in singles if t.M == M],
+        )
         for M in dict.fromkeys(turn.M for turn in singles)
     ]
     figures = [
-        Figure("steps_small", "Times faster than GPflow.", [Panel("", "batch", "times faster", series, log="x")], 1)
+        Figure(
+            "steps_small",
+            "Times faster than GPflow.",
+            [Panel("", "batch", "times faster", series, log="x")],
+            1,
+        )
     ]
-    return Section([Table("Small sizes and several latents", header, rows)], figures if series else [], [note])
+    return Section(
+        [Table("Small sizes and several latents", header, rows)], figures if series else [], [note]
+    )
 
 
 def _text(value: float) -> str:
@@ -153,10 +191,14 @@ def _text(value: float) -> str:
 
 
 def _pieces(options: argparse.Namespace) -> list[tuple]:
-    """Every size with every batch and one latent; then several latents, at the middle size and batch."""
+    """Every size with every batch and one latent; then several latents, at the middle size and
+    batch.
+    """
     sizes, batches = options.small_sizes, options.batches
     several = [L for L in options.latents if L > 1]
-    single = [(M, batch, 1, "one") for M in sizes for batch in batches] if 1 in options.latents else []
+    single = (
+        [(M, batch, 1, "one") for M in sizes for batch in batches] if 1 in options.latents else []
+    )
     middle = sizes[len(sizes) // 2], batches[len(batches) // 2]
     return [*single, *((*middle, L, kernel) for kernel in KERNELS[1:] for L in several)]
 

@@ -1,8 +1,8 @@
-"""Milliseconds of a natural-gradient step and of the whole training step, ours in turn with GPflow's.
+"""Milliseconds of a natural-gradient step and of the whole training step, ours in turn with
+GPflow's.
 
-GPflow's step is its `NaturalGradient` and the Adam of `tf_keras` on a whitened `SVGP`, compiled. Ours is that of the coupled
-basis, which is the same family of posteriors.
-"""
+GPflow's step is its `NaturalGradient` and the Adam of `tf_keras` on a whitened `SVGP`, compiled.
+Ours is that of the coupled basis, which is the same family of posteriors."""
 
 from __future__ import annotations
 
@@ -24,7 +24,9 @@ from ...libraries.models import Settings, Spec, build, precision
 from ...libraries.ours import natural_step, whole_step
 
 KINDS = ("natural gradient", "whole step", "whole step, sites held")
-"""The last is what `fit` does for batches of at least 2 M rows. GPflow has no such step: its whole step stands beside it."""
+"""The last is what `fit` does for batches of at least 2 M rows. GPflow has no such step: its whole
+step stands beside it.
+"""
 BASE = "GPflow float64"
 FASTER = f"times faster than {BASE}"
 
@@ -44,18 +46,27 @@ class Timing(NamedTuple):
 def measure(options: argparse.Namespace, task: str, size: int) -> list[Timing]:
     """Time all steps of all libraries with `size` inducing points."""
     settings = Settings(batch_size=options.batch_size, seed=options.seed)
-    data, dtypes = load(task, folder=options.data), ["float64", "float32"] if options.float32 else ["float64"]
+    data, dtypes = (
+        load(task, folder=options.data),
+        ["float64", "float32"] if options.float32 else ["float64"],
+    )
     steps, timings = _steps(size, data, settings, dtypes), []
     for kind in KINDS:
         times = interleave(
-            {label: of[kind] for label, of in steps.items() if kind in of}, options.rounds, options.seconds
+            {label: of[kind] for label, of in steps.items() if kind in of},
+            options.rounds,
+            options.seconds,
         )
         timings += _timings(kind, size, times)
     return timings
 
 
-def _steps(size: int, data: Data, settings: Settings, dtypes: list[str]) -> dict[str, dict[str, Callable[[], object]]]:
-    """Label -> kind -> compiled step. They are traced here, because GPflow reads its default float while it traces."""
+def _steps(
+    size: int, data: Data, settings: Settings, dtypes: list[str]
+) -> dict[str, dict[str, Callable[[], object]]]:
+    """Label -> kind -> compiled step. They are traced here, because GPflow reads its default float
+    while it traces.
+    """
     steps: dict[str, dict[str, Callable[[], object]]] = {}
     for dtype in dtypes:
         with precision(dtype):
@@ -63,7 +74,9 @@ def _steps(size: int, data: Data, settings: Settings, dtypes: list[str]) -> dict
             peer = gpflow_steps(build(Spec("gpflow", size), cast, settings), cast, settings)
             model = build(Spec("coupled", size), cast, settings)
             natural = natural_step(model, cast, settings)
-            whole, held = (whole_step(model, cast, settings, hold_sites) for hold_sites in (False, True))
+            whole, held = (
+                whole_step(model, cast, settings, hold_sites) for hold_sites in (False, True)
+            )
             steps[f"GPflow {dtype}"] = dict(zip(KINDS, (peer.natural, peer.both, peer.both)))
             steps[f"gpflow_decoupled {dtype}"] = dict(zip(KINDS, (natural, whole, held)))
             for function in (peer.natural, peer.both, natural, whole, held):
@@ -93,13 +106,24 @@ def section(timings: list[Timing], _: argparse.Namespace) -> Section:
     """A table per kind of step, and panels of times and ratios."""
     tables, panels, speedups = [], [], []
     for kind in KINDS:
-        rows = [[str(t.num_inducing), t.label, f"{t.ms:.2f}", f"{t.ratio:.2f}"] for t in timings if t.kind == kind]
+        rows = [
+            [str(t.num_inducing), t.label, f"{t.ms:.2f}", f"{t.ratio:.2f}"]
+            for t in timings
+            if t.kind == kind
+        ]
         tables.append(Table(f"Speed: {kind}", ["M", "library", "ms (median)", FASTER], rows))
-        panels.append(Panel(kind, "inducing points M", "ms per step", _series(timings, kind, "ms"), log="xy"))
+        panels.append(
+            Panel(kind, "inducing points M", "ms per step", _series(timings, kind, "ms"), log="xy")
+        )
         faster = [series for series in _series(timings, kind, "ratio") if series.label != BASE]
         speedups.append(Panel(kind, "inducing points M", FASTER, faster, log="x"))
-    note = "Speed: steps are timed in turn in one process; a ratio is the median of the ratios of all rounds."
-    figure = Figure("steps_speed", "Time of a step and ratio to GPflow.", panels + speedups, columns=2)
+    note = (
+        "Speed: steps are timed in turn in one process; a ratio is the median of the ratios of all"
+        " rounds."
+    )
+    figure = Figure(
+        "steps_speed", "Time of a step and ratio to GPflow.", panels + speedups, columns=2
+    )
     return Section(tables, [figure], [note])
 
 

@@ -1,8 +1,10 @@
-"""Topic models on held-out words: LDA in batch and on minibatches, correlated topics, and scikit-learn's LDA.
+"""Topic models on held-out words: LDA in batch and on minibatches, correlated topics, and
+scikit-learn's LDA.
 
-All methods see the same documents, priors and number of topics. Half of the words of a test document serve to find its
-proportions theta; the other half is scored by log sum_k E theta_k E beta_kw, whichever library was fitted. Bounds are those of
-each library, of the same definition (T3).
+All methods see the same documents, priors and number of topics. Half of the words of a test
+document serve to find its proportions theta; the other half is scored by log sum_k E theta_k E
+beta_kw, whichever library was fitted. Bounds are those of each library, of the same definition
+(T3).
 
 - `corpora`: bags of words, read or generated; `methods`: the methods of both libraries;
 - here: scores, the report, and the suite.
@@ -26,8 +28,15 @@ from ...harness.runner import Part, Suite
 from .corpora import corpus
 from .methods import METHODS, Fitted, fit
 
-NOT_DRAWN = ("LDA, float32", "LDA, random start", "correlated, diagonal, prior", "correlated, gaussian, prior")
-"""Methods that are in the table only: the first looks like LDA, and more than eight colours cannot be told apart."""
+NOT_DRAWN = (
+    "LDA, float32",
+    "LDA, random start",
+    "correlated, diagonal, prior",
+    "correlated, gaussian, prior",
+)
+"""Methods that are in the table only: the first looks like LDA, and more than eight colours cannot
+be told apart.
+"""
 
 
 class Outcome(NamedTuple):
@@ -51,10 +60,14 @@ class Outcome(NamedTuple):
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--tasks", nargs="+", default=["text_ap"], help="text_ap, text_reuters395 or generated")
+    parser.add_argument(
+        "--tasks", nargs="+", default=["text_ap"], help="text_ap, text_reuters395 or generated"
+    )
     parser.add_argument("--methods", nargs="+", default=list(METHODS), choices=list(METHODS))
     parser.add_argument("--topics", type=int, default=50)
-    parser.add_argument("--prior", type=float, default=0.1, help="alpha and eta where they are not learned")
+    parser.add_argument(
+        "--prior", type=float, default=0.1, help="alpha and eta where they are not learned"
+    )
     parser.add_argument("--passes", type=int, default=100, help="at most")
     parser.add_argument("--test-share", type=float, default=0.1, help="of the documents")
 
@@ -76,13 +89,31 @@ def _measure(options: argparse.Namespace, task: str, method: str) -> list[Outcom
     logs = np.log((theta[rows] * beta.T[held.indices]).sum(1))
     perplexity = float(np.exp(-(held.data @ logs) / held.sum()))
     bounds = [float(value) / words for value in found.bounds]
-    falls = int(np.sum(np.diff(found.bounds) < -1e-9 * abs(found.bounds[-1]))) if bounds and found.monotone else -1
+    falls = (
+        int(np.sum(np.diff(found.bounds) < -1e-9 * abs(found.bounds[-1])))
+        if bounds and found.monotone
+        else -1
+    )
     pairs = [] if found.correlations is None else _pairs(found, data.vocabulary)
-    return [Outcome(task, method, found.passes, found.seconds, found.bound / words, perplexity, falls, bounds, pairs)]
+    return [
+        Outcome(
+            task,
+            method,
+            found.passes,
+            found.seconds,
+            found.bound / words,
+            perplexity,
+            falls,
+            bounds,
+            pairs,
+        )
+    ]
 
 
 def _panels(task: str, outcomes: list[Outcome]) -> list[Panel]:
-    """Perplexity against time, a point per fit and a label per method; and the bound against passes."""
+    """Perplexity against time, a point per fit and a label per method; and the bound against
+    passes.
+    """
     families: dict[str, list[Outcome]] = {}
     for one in outcomes:
         families.setdefault(re.sub(r", \d+$", "", one.method), []).append(one)
@@ -99,7 +130,9 @@ def _panels(task: str, outcomes: list[Outcome]) -> list[Panel]:
 
 
 def _pairs(fitted: Fitted, vocabulary: np.ndarray) -> list[list[str]]:
-    """The three pairs of topics that go together most, and the three that exclude each other most: correlation and words."""
+    """The three pairs of topics that go together most, and the three that exclude each other most:
+    correlation and words.
+    """
     K = len(fitted.correlations)
     order = [(fitted.correlations[i, j], i, j) for i in range(K) for j in range(i)]
     order.sort()
@@ -123,7 +156,12 @@ def _section(outcomes: list[Outcome], _: argparse.Namespace) -> Section:
         rows = [
             [
                 one.method,
-                *(str(one.passes), f"{one.seconds:.1f}", f"{one.bound:.4f}", f"{one.perplexity:.1f}"),
+                *(
+                    str(one.passes),
+                    f"{one.seconds:.1f}",
+                    f"{one.bound:.4f}",
+                    f"{one.perplexity:.1f}",
+                ),
                 "" if one.falls < 0 else str(one.falls),
             ]
             for one in mine
@@ -131,14 +169,26 @@ def _section(outcomes: list[Outcome], _: argparse.Namespace) -> Section:
         tables.append(Table(f"{task}: training documents, held-out words", header, rows))
         panels += _panels(task, [one for one in mine if one.method not in NOT_DRAWN])
     notes = [
-        "Seconds of the processor on one thread. Perplexity of words held out from test documents, lower is better.",
+        (
+            "Seconds of the processor on one thread. Perplexity of words held out from test"
+            " documents, lower is better."
+        ),
         "Bounds of different models, or with learned priors, are bounds on different evidences.",
-        "After a pass of a stochastic method, the bound is an estimate from minibatches; the table has that of the result.",
+        (
+            "After a pass of a stochastic method, the bound is an estimate from minibatches; the"
+            " table has that of the result."
+        ),
     ]
-    figure = Figure("topics", "Held-out perplexity against time; the bound against passes.", panels, columns=2)
+    figure = Figure(
+        "topics", "Held-out perplexity against time; the bound against passes.", panels, columns=2
+    )
     header = ["correlation", "topic", "topic"]
     title = "topics that go together, and that do not"
-    tables += [Table(f"{one.task}, {one.method}: {title}", header, one.pairs) for one in outcomes if one.pairs]
+    tables += [
+        Table(f"{one.task}, {one.method}: {title}", header, one.pairs)
+        for one in outcomes
+        if one.pairs
+    ]
     return Section(tables, [figure], notes)
 
 

@@ -36,8 +36,8 @@ METHODS: dict[str, dict[str, Any]] = {
 }
 """Name -> options. A number in a name is one of passes; without it, a method stops by its own rule.
 
-`prior_share` is `prior_documents`, of the prior of Sigma_0, as a multiple of the number of training documents.
-"""
+`prior_share` is `prior_documents`, of the prior of Sigma_0, as a multiple of the number of training
+documents. """
 MINIBATCH = {"batch_size": 128, "delay": 8.0, "forgetting_rate": 0.7}
 
 
@@ -67,13 +67,17 @@ def fit(name: str, data: Corpus, options: argparse.Namespace) -> Fitted:
     return make(settings, passes, data, options)
 
 
-def _ours(settings: dict[str, Any], passes: int, data: Corpus, options: argparse.Namespace) -> Fitted:
+def _ours(
+    settings: dict[str, Any], passes: int, data: Corpus, options: argparse.Namespace
+) -> Fitted:
     train = data.train.astype(np.float32) if settings.pop("single", False) else data.train
     settings |= {"topic_prior": options.prior, "max_passes": passes, "seed": options.seed}
     if (share := settings.pop("prior_share", None)) is not None:
         settings["prior_documents"] = share * train.shape[0]
     if "posterior" in settings:
-        model: CorrelatedTopicModel | LatentDirichletAllocation = CorrelatedTopicModel(options.topics, **settings)
+        model: CorrelatedTopicModel | LatentDirichletAllocation = CorrelatedTopicModel(
+            options.topics, **settings
+        )
     else:
         settings |= MINIBATCH if "method" in settings else {}
         model = LatentDirichletAllocation(options.topics, doc_prior=options.prior, **settings)
@@ -84,16 +88,39 @@ def _ours(settings: dict[str, Any], passes: int, data: Corpus, options: argparse
     bounds = model.history_["bound"]
     bound = model.score(train) if stochastic else model.bound_
     correlations = model.correlations_ if "posterior" in settings else None
-    return Fitted(len(bounds), seconds, bound, bounds, not stochastic, model.topics_, model.transform, correlations)
+    return Fitted(
+        len(bounds),
+        seconds,
+        bound,
+        bounds,
+        not stochastic,
+        model.topics_,
+        model.transform,
+        correlations,
+    )
 
 
-def _sklearn(settings: dict[str, Any], passes: int, data: Corpus, options: argparse.Namespace) -> Fitted:
-    names = {"batch_size": "batch_size", "delay": "learning_offset", "forgetting_rate": "learning_decay"}
-    online = {names[name]: value for name, value in MINIBATCH.items() if settings["learning_method"] == "online"}
+def _sklearn(
+    settings: dict[str, Any], passes: int, data: Corpus, options: argparse.Namespace
+) -> Fitted:
+    names = {
+        "batch_size": "batch_size",
+        "delay": "learning_offset",
+        "forgetting_rate": "learning_decay",
+    }
+    online = {
+        names[name]: value
+        for name, value in MINIBATCH.items()
+        if settings["learning_method"] == "online"
+    }
     priors = {"doc_topic_prior": options.prior, "topic_word_prior": options.prior}
-    model = SklearnLDA(options.topics, max_iter=passes, random_state=options.seed, **priors, **settings, **online)
+    model = SklearnLDA(
+        options.topics, max_iter=passes, random_state=options.seed, **priors, **settings, **online
+    )
     began = time.process_time()
     model.fit(data.train)
     seconds = time.process_time() - began
     topics = model.components_ / model.components_.sum(1, keepdims=True)
-    return Fitted(passes, seconds, model.score(data.train), np.array([]), False, topics, model.transform)
+    return Fitted(
+        passes, seconds, model.score(data.train), np.array([]), False, topics, model.transform
+    )

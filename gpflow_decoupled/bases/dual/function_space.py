@@ -1,6 +1,7 @@
 """The dual basis in function space: any kernel, by its matrix K [N, N] at the observations.
 
-    V = K - K Lambda^1/2 B^-1 Lambda^1/2 K,   B = I + Lambda^1/2 K Lambda^1/2                               (V9)
+    V = K - K Lambda^1/2 B^-1 Lambda^1/2 K,   B = I + Lambda^1/2 K Lambda^1/2
+    (V9)
 
 of the positive lambda; `linalg.sites` adds the negative ones afterwards. K may be singular.
 """
@@ -25,10 +26,15 @@ from ..base import Features
 from .geometry import DualState, Geometry, Pair, Triple
 
 _JITTERS = (0.0, 4.5, 45.0, 450.0, 4.5e3, 4.5e4, 4.5e5)
-"""What K gets on its diagonal until it can be factorised, in machine epsilons of its mean diagonal: up to 1e-10 in float64."""
+"""What K gets on its diagonal until it can be factorised, in machine epsilons of its mean diagonal:
+up to 1e-10 in float64.
+"""
 _TINY = 1e-9
 """The least lambda v at which V computed from B^-1 still has six digits."""
-_NAME, _FIXES = "The kernel matrix K", "a positive semi-definite kernel, gpflow.kernels.White(1e-6) added to it"
+_NAME, _FIXES = (
+    "The kernel matrix K",
+    "a positive semi-definite kernel, gpflow.kernels.White(1e-6) added to it",
+)
 
 
 class FunctionSpace(Geometry):
@@ -58,7 +64,9 @@ class FunctionSpace(Geometry):
         return self.triangular_root(prior)
 
     def triangular_root(self, prior: tf.Tensor) -> tf.Tensor:
-        """The Cholesky factor of K [G, N, N], with the least of seven jitters at which there is one; N^3 / 3."""
+        """The Cholesky factor of K [G, N, N], with the least of seven jitters at which there is
+        one; N^3 / 3.
+        """
         diagonal = tf.linalg.diag_part(prior)
         unit = np.finfo(diagonal.dtype.as_numpy_dtype).eps * tf.reduce_mean(diagonal)
         for jitter in _JITTERS:
@@ -81,20 +89,42 @@ class FunctionSpace(Geometry):
         p = site_posterior(prior, tf.zeros_like(lam), lam)  # (V9)
         mean = -self.product(prior, alpha)  # (V7)
         return DualState(
-            p.chol, p.scale, p.negative, alpha, p.ok, mean, p.variance, p.log_det, alpha, lam, p.inverse
-        )  # fmt: skip
+            p.chol,
+            p.scale,
+            p.negative,
+            alpha,
+            p.ok,
+            mean,
+            p.variance,
+            p.log_det,
+            alpha,
+            lam,
+            p.inverse,
+        )
 
     def state_of_sites(self, prior: tf.Tensor, b: tf.Tensor, lam: tf.Tensor) -> DualState:
         """(V22); 2/3 N^3 per latent."""
         p = site_posterior(prior, b, lam)
         alpha = -p.alpha  # (V22)
         return DualState(
-            p.chol, p.scale, p.negative, alpha, p.ok, p.mean, p.variance, p.log_det, alpha, lam, p.inverse
-        )  # fmt: skip
+            p.chol,
+            p.scale,
+            p.negative,
+            alpha,
+            p.ok,
+            p.mean,
+            p.variance,
+            p.log_det,
+            alpha,
+            lam,
+            p.inverse,
+        )
 
     def with_alpha(self, prior: tf.Tensor, state: DualState, alpha: tf.Tensor) -> DualState:
         """(V7); N^2 per latent."""
-        return state._replace(coefficients=alpha, alpha=alpha, mean=-self.product(prior, alpha))  # (V7)
+        return state._replace(
+            coefficients=alpha, alpha=alpha, mean=-self.product(prior, alpha)
+        )  # (V7)
 
     def for_predictions(self, state: DualState, kernel: Kernel) -> DualState:
         """The state without L_B^-1, which only Newton steps need."""
@@ -120,12 +150,20 @@ class FunctionSpace(Geometry):
         V = prior - tf.matmul(T, T, transpose_a=True)  # (V9)
         return V + tf.matmul(excess, excess, transpose_a=True)
 
-    def squared_covariance_product(self, prior: tf.Tensor, state: DualState, vectors: tf.Tensor) -> tf.Tensor:
+    def squared_covariance_product(
+        self, prior: tf.Tensor, state: DualState, vectors: tf.Tensor
+    ) -> tf.Tensor:
         """By forming V; 3/2 N^3 per latent."""
         return tf.linalg.matvec(tf.square(self.covariance(prior, state)), vectors)
 
     def solve_newton(
-        self, prior: tf.Tensor, state: DualState, diagonals: Triple, right: Pair, free: Pair, ridge: tf.Tensor | float
+        self,
+        prior: tf.Tensor,
+        state: DualState,
+        diagonals: Triple,
+        right: Pair,
+        free: Pair,
+        ridge: tf.Tensor | float,
     ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         """By block elimination; 2 N^3 per latent."""
         a, b, c = diagonals
@@ -142,7 +180,8 @@ class FunctionSpace(Geometry):
     def _covariance(self, prior: tf.Tensor, state: DualState) -> tf.Tensor:
         """V [L, N, N] to six digits, which are enough for a Newton step.
 
-        Lambda^1/2 V Lambda^1/2 = I - B^-1 costs N^3 / 3, a quarter of `covariance`, but loses digits where lambda v is tiny.
+        Lambda^1/2 V Lambda^1/2 = I - B^-1 costs N^3 / 3, a quarter of `covariance`, but loses
+        digits where lambda v is tiny.
         """
 
         def from_inverse() -> tf.Tensor:

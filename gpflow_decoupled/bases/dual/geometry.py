@@ -7,8 +7,8 @@
 | v, the variances there | `DualState.variance` | [N, L] |
 | V = (K^-1 + diag lambda)^-1, the covariance there | `Geometry.covariance` | [L, N, N] |
 
-N is the number of observations and L that of latent functions. G is L where each latent has a kernel of its own, and 1
-where all share one.
+N is the number of observations and L that of latent functions. G is L where each latent has a
+kernel of its own, and 1 where all share one.
 """
 
 from __future__ import annotations
@@ -32,16 +32,22 @@ Pair = tuple[tf.Tensor, tf.Tensor]
 class DualState(NamedTuple):
     """q(f) at given multipliers.
 
-    Predictions need the fields up to `ok`. The divergence and the optimizers need the rest, which are None in a state that is
-    cached for predictions.
+    Predictions need the fields up to `ok`. The divergence and the optimizers need the rest, which
+    are None in a state that is cached for predictions.
     """
 
     chol: tf.Tensor
-    """Function space: L_B [L, N, N], B = I + Lambda^1/2 K Lambda^1/2 of the positive lambda. Weight space: L_C [L, p, p]."""
+    """Function space: L_B [L, N, N], B = I + Lambda^1/2 K Lambda^1/2 of the positive lambda. Weight
+    space: L_C [L, p, p].
+    """
     scale: tf.Tensor
-    """Function space: Lambda^1/2 of the positive lambda [L, N]. Weight space: R [1, p, p], prior covariance R R^T."""
+    """Function space: Lambda^1/2 of the positive lambda [L, N]. Weight space: R [1, p, p], prior
+    covariance R R^T.
+    """
     negative: tf.Tensor
-    """What negative lambda add to standard deviations, [L, m, N]; m = 0 in weight space, which does not need it."""
+    """What negative lambda add to standard deviations, [L, m, N]; m = 0 in weight space, which does
+    not need it.
+    """
     coefficients: tf.Tensor
     """Function space: alpha [N, L]. Weight space: A^T alpha [p, L]."""
     ok: tf.Tensor
@@ -69,7 +75,9 @@ class Geometry(abc.ABC):
     form: str
     """The name by which users choose it: "function" or "weight"."""
     forms_square_matrices: bool
-    """Whether a Newton step forms N x N matrices, so that it does not pay for very many observations."""
+    """Whether a Newton step forms N x N matrices, so that it does not pay for very many
+    observations.
+    """
 
     def __init__(self, points: SharedIndependentInducingVariables) -> None:
         self.points = points
@@ -79,11 +87,14 @@ class Geometry(abc.ABC):
         """The inputs of the observations [N, D]."""
         return tf.convert_to_tensor(self.points.inducing_variable.Z)
 
-    # The prior: every method below takes what `prior` returns, so that an optimizer computes it once.
+    # The prior: every method below takes what `prior` returns, so that an optimizer computes it
+    # once.
 
     @abc.abstractmethod
     def prior(self, kernel: Kernel) -> tf.Tensor:
-        """What represents K at the observations: K itself [G, N, N], or A [1, N, p] with K = A A^T."""
+        """What represents K at the observations: K itself [G, N, N], or A [1, N, p] with K = A
+        A^T.
+        """
 
     @abc.abstractmethod
     def product(self, prior: tf.Tensor, vectors: tf.Tensor) -> tf.Tensor:
@@ -101,8 +112,8 @@ class Geometry(abc.ABC):
     def root(self, prior: tf.Tensor) -> tf.Tensor:
         """Some A [G, N, p] with K = A A^T.
 
-        :raises NumericalError: where K is not positive definite, even with a jitter of 4.5e5 machine epsilons of its mean
-            diagonal, which is 1e-10 of it in float64.
+        :raises NumericalError: where K is not positive definite, even with a jitter of 4.5e5
+            machine epsilons of its mean diagonal, which is 1e-10 of it in float64.
         """
 
     @abc.abstractmethod
@@ -121,7 +132,9 @@ class Geometry(abc.ABC):
 
     @abc.abstractmethod
     def diagnosis(self, prior: tf.Tensor) -> NumericalError | None:
-        """The error that says what is wrong with K where V does not exist; None where K cannot be the cause."""
+        """The error that says what is wrong with K where V does not exist; None where K cannot be
+        the cause.
+        """
 
     # q(f) at given multipliers.
 
@@ -131,11 +144,15 @@ class Geometry(abc.ABC):
 
     @abc.abstractmethod
     def state_of_sites(self, prior: tf.Tensor, b: tf.Tensor, lam: tf.Tensor) -> DualState:
-        """The state at Gaussian sites exp(b u - lam u^2 / 2) on u = f - m_0, for b and lam [N, L]: alpha from (V22)."""
+        """The state at Gaussian sites exp(b u - lam u^2 / 2) on u = f - m_0, for b and lam [N, L]:
+        alpha from (V22).
+        """
 
     @abc.abstractmethod
     def with_alpha(self, prior: tf.Tensor, state: DualState, alpha: tf.Tensor) -> DualState:
-        """The state with another alpha [N, L] and the same lambda: no factorisation, N^2 or N p per latent."""
+        """The state with another alpha [N, L] and the same lambda: no factorisation, N^2 or N p per
+        latent.
+        """
 
     @abc.abstractmethod
     def for_predictions(self, state: DualState, kernel: Kernel) -> DualState:
@@ -156,12 +173,20 @@ class Geometry(abc.ABC):
         """V at the observations [L, N, N]."""
 
     @abc.abstractmethod
-    def squared_covariance_product(self, prior: tf.Tensor, state: DualState, vectors: tf.Tensor) -> tf.Tensor:
+    def squared_covariance_product(
+        self, prior: tf.Tensor, state: DualState, vectors: tf.Tensor
+    ) -> tf.Tensor:
         """(V * V) y, the product with the elementwise square of V, for y [L, N] -> [L, N]."""
 
     @abc.abstractmethod
     def solve_newton(
-        self, prior: tf.Tensor, state: DualState, diagonals: Triple, right: Pair, free: Pair, ridge: tf.Tensor | float
+        self,
+        prior: tf.Tensor,
+        state: DualState,
+        diagonals: Triple,
+        right: Pair,
+        free: Pair,
+        ridge: tf.Tensor | float,
     ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         """(x, y, ok) of the Newton system of a subproblem, (V18).
 
@@ -179,9 +204,11 @@ class Geometry(abc.ABC):
     def solve_stationary(
         self, prior: tf.Tensor, state: DualState, curvatures: Triple, right: Pair
     ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        """(x, y, ok) of the Newton system of the optimality conditions, (I + H G)(x; y) = (r; s): (V27).
+        """(x, y, ok) of the Newton system of the optimality conditions, (I + H G)(x; y) = (r; s):
+        (V27).
 
-        :param curvatures: (a, b, c), [L, N] each: the blocks (a, c; c, b) of H, one per observation.
+        :param curvatures: (a, b, c), [L, N] each: the blocks (a, c; c, b) of H, one per
+            observation.
         :param right: (r, s), [L, N] each.
         :return: x and y [L, N], and whether the system was positive definite [].
         """

@@ -1,12 +1,14 @@
-"""The dual basis in weight space: linear kernels, by their p weights, with matrices of p x p and N x p alone.
+"""The dual basis in weight space: linear kernels, by their p weights, with matrices of p x p and N
+x p alone.
 
-A linear kernel is k(x, x') = phi(x)^T phi(x') with p features phi(x) = R^T x, where R R^T is the prior covariance of the
-weights. At the observations K = A A^T with A = X R [N, p], and
+A linear kernel is k(x, x') = phi(x)^T phi(x') with p features phi(x) = R^T x, where R R^T is the
+prior covariance of the weights. At the observations K = A A^T with A = X R [N, p], and
 
-    V = A C^-1 A^T,   C = I + A^T Lambda A                                                                  (V8)
+    V = A C^-1 A^T,   C = I + A^T Lambda A
+    (V8)
 
-for lambda of any sign as long as C [p, p] is positive definite. A weight with a site of its own, whose prior is not Gaussian,
-is one more row of A, which is its row of R (V30).
+for lambda of any sign as long as C [p, p] is positive definite. A weight with a site of its own,
+whose prior is not Gaussian, is one more row of A, which is its row of R (V30).
 """
 
 from __future__ import annotations
@@ -32,7 +34,8 @@ from .geometry import DualState, Geometry, Pair, Triple
 class WeightSpace(Geometry):
     """Computes with A [1, N, p]: N p^2 + p^3 / 3 per latent for a state, N p memory.
 
-    A state of `state_at` serves the observations alone; `for_predictions` makes it serve other inputs.
+    A state of `state_at` serves the observations alone; `for_predictions` makes it serve other
+    inputs.
 
     :param points: the inputs of the observations X [N, D].
     :param weight_sites: how many of the first weights have a site of their own.
@@ -54,7 +57,9 @@ class WeightSpace(Geometry):
         """
         root = _prior_root(kernel, self.X)
         A = _positive_rows(tf.linalg.matrix_transpose(_features(kernel, self.X, root)))
-        return tf.concat([A, root[:, : self.weight_sites]], axis=1) if self.weight_sites else A  # (V30)
+        return (
+            tf.concat([A, root[:, : self.weight_sites]], axis=1) if self.weight_sites else A
+        )  # (V30)
 
     def product(self, prior: tf.Tensor, vectors: tf.Tensor) -> tf.Tensor:
         """A (A^T x) [N, L]; 2 N p per latent."""
@@ -66,7 +71,9 @@ class WeightSpace(Geometry):
 
     def row_squares(self, prior: tf.Tensor) -> tf.Tensor:
         """The diagonal of A (A^T A) A^T [1, N]; 2 N p^2."""
-        return tf.reduce_sum(prior * tf.matmul(prior, tf.matmul(prior, prior, transpose_a=True)), axis=-1)
+        return tf.reduce_sum(
+            prior * tf.matmul(prior, tf.matmul(prior, prior, transpose_a=True)), axis=-1
+        )
 
     def root(self, prior: tf.Tensor) -> tf.Tensor:
         """A itself [1, N, p]."""
@@ -78,8 +85,8 @@ class WeightSpace(Geometry):
         :raises NumericalError: always.
         """
         raise NumericalError(
-            "An unwhitened covariance needs a Cholesky factor of K, and in weight space K has none: use whiten=True, or a "
-            'model with form="function".',
+            "An unwhitened covariance needs a Cholesky factor of K, and in weight space K has none:"
+            ' use whiten=True, or a model with form="function".',
             matrix="K",
         )
 
@@ -98,24 +105,35 @@ class WeightSpace(Geometry):
         C = tf.matmul(A, tf.transpose(lam)[:, :, None] * A, transpose_a=True)
         chol, ok = cholesky(tf.linalg.set_diag(C, tf.linalg.diag_part(C) + 1.0))  # (V7)
         pulled = tf.matmul(A, alpha, transpose_a=True)
-        T = solve(chol, tf.broadcast_to(tf.transpose(A), [tf.shape(lam)[1], *tf.unstack(tf.shape(A)[::-1])]))
+        T = solve(
+            chol,
+            tf.broadcast_to(tf.transpose(A), [tf.shape(lam)[1], *tf.unstack(tf.shape(A)[::-1])]),
+        )
         variance = tf.transpose(tf.reduce_sum(tf.square(T), axis=-2))  # (V8)
         log_det = 2.0 * tf.reduce_sum(tf.math.log(tf.linalg.diag_part(chol)))
         none = tf.zeros_like(chol[:, :0])
-        return DualState(chol, none, none, pulled, ok, -tf.matmul(A, pulled), variance, log_det, alpha, lam)
+        return DualState(
+            chol, none, none, pulled, ok, -tf.matmul(A, pulled), variance, log_det, alpha, lam
+        )
 
     def state_of_sites(self, prior: tf.Tensor, b: tf.Tensor, lam: tf.Tensor) -> DualState:
         """(V22) with the mean A C^-1 A^T b; N p^2 + p^3 / 3 per latent."""
         state = self.state_at(prior, tf.zeros_like(b), lam)
-        pull = solve(state.chol, tf.linalg.matvec(prior, tf.transpose(b), transpose_a=True)[..., None])
+        pull = solve(
+            state.chol, tf.linalg.matvec(prior, tf.transpose(b), transpose_a=True)[..., None]
+        )
         mean = tf.transpose(tf.linalg.matvec(prior, solve(state.chol, pull, adjoint=True)[..., 0]))
         alpha = lam * mean - b  # (V22)
-        return state._replace(alpha=alpha, mean=mean, coefficients=tf.matmul(prior[0], alpha, transpose_a=True))
+        return state._replace(
+            alpha=alpha, mean=mean, coefficients=tf.matmul(prior[0], alpha, transpose_a=True)
+        )
 
     def with_alpha(self, prior: tf.Tensor, state: DualState, alpha: tf.Tensor) -> DualState:
         """(V7); 2 N p per latent."""
         pulled = tf.matmul(prior[0], alpha, transpose_a=True)
-        return state._replace(coefficients=pulled, alpha=alpha, mean=-tf.matmul(prior[0], pulled))  # (V7)
+        return state._replace(
+            coefficients=pulled, alpha=alpha, mean=-tf.matmul(prior[0], pulled)
+        )  # (V7)
 
     def for_predictions(self, state: DualState, kernel: Kernel) -> DualState:
         """The state with R, which makes features of other inputs."""
@@ -137,16 +155,26 @@ class WeightSpace(Geometry):
         T = self._root(prior, state)
         return tf.matmul(T, T, transpose_a=True)  # (V8)
 
-    def squared_covariance_product(self, prior: tf.Tensor, state: DualState, vectors: tf.Tensor) -> tf.Tensor:
+    def squared_covariance_product(
+        self, prior: tf.Tensor, state: DualState, vectors: tf.Tensor
+    ) -> tf.Tensor:
         """Without V; 3 N p^2 per latent."""
         return squared_gram_product(self._root(prior, state), vectors)
 
     def solve_newton(
-        self, prior: tf.Tensor, state: DualState, diagonals: Triple, right: Pair, free: Pair, ridge: tf.Tensor | float
+        self,
+        prior: tf.Tensor,
+        state: DualState,
+        diagonals: Triple,
+        right: Pair,
+        free: Pair,
+        ridge: tf.Tensor | float,
     ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         """By conjugate gradients; 3 N p^2 per latent in each of some ten iterations, N p memory."""
         a, b, c = diagonals
-        return coupled_solve_of_roots(prior, a, self._root(prior, state), b, c, *right, free, ridge)  # (V18)
+        return coupled_solve_of_roots(
+            prior, a, self._root(prior, state), b, c, *right, free, ridge
+        )  # (V18)
 
     def solve_stationary(
         self, prior: tf.Tensor, state: DualState, curvatures: Triple, right: Pair
@@ -170,7 +198,9 @@ def count_weights(kernel: Kernel, X: tf.Tensor) -> int:
         if isinstance(part, Constant):
             counts.append(1)
         else:
-            counts.append(part.num_weights if isinstance(part, LinearWeights) else part.slice(X)[0].shape[-1])
+            counts.append(
+                part.num_weights if isinstance(part, LinearWeights) else part.slice(X)[0].shape[-1]
+            )
     return sum(counts)
 
 
@@ -180,9 +210,13 @@ def _prior_root(kernel: Kernel, X: tf.Tensor) -> tf.Tensor:
 
 
 def _positive_rows(A: tf.Tensor) -> tf.Tensor:
-    """A [1, N, p] with `positive_variances`: rows that vanish beside the others are spread over all weights instead."""
+    """A [1, N, p] with `positive_variances`: rows that vanish beside the others are spread over all
+    weights instead.
+    """
     variances = tf.reduce_sum(tf.square(A), axis=-1, keepdims=True)
-    least = tf.stop_gradient(tf.linalg.matrix_transpose(positive_variances(tf.linalg.matrix_transpose(variances))))
+    least = tf.stop_gradient(
+        tf.linalg.matrix_transpose(positive_variances(tf.linalg.matrix_transpose(variances)))
+    )
     return tf.where(least > variances, tf.sqrt(least / tf.cast(tf.shape(A)[-1], A.dtype)), A)
 
 

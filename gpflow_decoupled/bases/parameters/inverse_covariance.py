@@ -1,8 +1,8 @@
 """The two covariances of a `DecoupledBasis`: inverse, as in Cheng & Boots 2017, and coupled.
 
-With B of the inverse form and S of the coupled one, S = (K_b^-1 + B)^-1 and B = S^-1 - K_b^-1, (D8). B = C C^T is positive
-semi-definite, so that the inverse form has S <= K_b only. S = K_b is C = 0, where the gradient of C vanishes. Whitened, with
-K_b = L L^T, S~^-1 = I + (L^T C) (L^T C)^T.
+With B of the inverse form and S of the coupled one, S = (K_b^-1 + B)^-1 and B = S^-1 - K_b^-1,
+(D8). B = C C^T is positive semi-definite, so that the inverse form has S <= K_b only. S = K_b is C
+= 0, where the gradient of C vanishes. Whitened, with K_b = L L^T, S~^-1 = I + (L^T C) (L^T C)^T.
 """
 
 from __future__ import annotations
@@ -41,7 +41,10 @@ def with_covariance(basis: InducingBasis, kernel: Kernel, covariance: str) -> De
     """
     check_option("covariance", covariance, ("inverse", "coupled"))
     if not isinstance(basis, DecoupledBasis):
-        raise ModelError(f"Only a DecoupledBasis has two forms of its covariance, and got {type(basis).__name__}.")
+        raise ModelError(
+            "Only a DecoupledBasis has two forms of its covariance, and got"
+            f" {type(basis).__name__}."
+        )
     K_b = gram_to_factor(kernel, basis.beta)
     chol, ok = cholesky(K_b)
     if not ok:
@@ -76,13 +79,16 @@ def _whitened_precision(basis: DecoupledBasis, chol: tf.Tensor) -> tf.Tensor:
 
 
 def _checked_excess(precision: tf.Tensor) -> tf.Tensor:
-    """S~^-1 - I [L, M, M], whose eigenvalues are at least zero but for round-off; raises `DataError` for another S."""
+    """S~^-1 - I [L, M, M], whose eigenvalues are at least zero but for round-off; raises
+    `DataError` for another S.
+    """
     excess = precision - tf.eye(tf.shape(precision)[-1], dtype=precision.dtype)
     values, eps = np.linalg.eigvalsh(excess), np.finfo(precision.dtype.as_numpy_dtype).eps
     least = float(np.min(values))
     if not least >= -(np.sqrt(eps) + values.shape[-1] * eps * np.max(values)):
         raise DataError(
-            f'The covariance S is not below K_beta, as covariance="inverse" needs it: the least eigenvalue of '
-            f'S^-1 - K_beta^-1, whitened, is {least:.2g}. Keep covariance="coupled", or train it first.'
+            'The covariance S is not below K_beta, as covariance="inverse" needs it: the least'
+            f' eigenvalue of S^-1 - K_beta^-1, whitened, is {least:.2g}. Keep covariance="coupled",'
+            " or train it first."
         )
     return excess

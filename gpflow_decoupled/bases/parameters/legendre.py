@@ -1,24 +1,26 @@
 """Natural and expectation parameters of the orthogonal and the hybrid basis.
 
-Equations (12), (13) and (18) of Salimbeni et al. 2018 (arXiv:1809.08820). Let m and S be mean and covariance of q(f(beta)) and
-a the coefficients of gamma. The two bases have the same moments (a, m, S) and differ by the constant matrix W:
+Equations (12), (13) and (18) of Salimbeni et al. 2018 (arXiv:1809.08820). Let m and S be mean and
+covariance of q(f(beta)) and a the coefficients of gamma. The two bases have the same moments (a, m,
+S) and differ by the constant matrix W:
 
 | | orthogonal, W = 0 | hybrid, W = K_b^-1 K_bg |
 |---|---|---|
 | natural | (a, S^-1 m, S^-1 / 2), (D36) | (a, S^-1 m - W a, S^-1 / 2), (D38) |
 | expectation | (C_g a, m, -(S + m m^T)), (D37) | (C_g a + W^T m, m, -(S + m m^T)), (D39) |
 
-(D39) is printed as m_g = K_g a + K_gb a_b, with m = K_b a_b + K_bg a, which is the same. Either pair has the log partition
-function A = (j_g^T C_g j_g + b^T (2 Theta)^-1 b - log|2 Theta|) / 2 with b = j_b + W j_g, (D60), whose gradient in the natural
-parameters is the expectation parameters. C_g is factorised with jitter, and that matrix takes its place throughout, so that
-the maps are inverse to each other to round-off.
+(D39) is printed as m_g = K_g a + K_gb a_b, with m = K_b a_b + K_bg a, which is the same. Either
+pair has the log partition function A = (j_g^T C_g j_g + b^T (2 Theta)^-1 b - log|2 Theta|) / 2 with
+b = j_b + W j_g, (D60), whose gradient in the natural parameters is the expectation parameters. C_g
+is factorised with jitter, and that matrix takes its place throughout, so that the maps are inverse
+to each other to round-off.
 """
 
 from __future__ import annotations
 
 __all__ = [
-    "ExpectationParameters", "LegendrePair", "MomentParameters", "NaturalParameters", "assign_moments", "legendre_pair",
-    "moment_parameters",
+    "ExpectationParameters", "LegendrePair", "MomentParameters", "NaturalParameters",
+    "assign_moments", "legendre_pair", "moment_parameters",
 ]  # fmt: skip
 
 from typing import NamedTuple
@@ -74,7 +76,8 @@ class ExpectationParameters(NamedTuple):
 
 
 class LegendrePair(NamedTuple):
-    """The maps between the parameters of q(f) at one kernel, pure and differentiable; each costs L (M_beta^3 + M_gamma^2).
+    """The maps between the parameters of q(f) at one kernel, pure and differentiable; each costs L
+    (M_beta^3 + M_gamma^2).
 
     Example, a natural-gradient step with automatic differentiation::
 
@@ -104,7 +107,9 @@ class LegendrePair(NamedTuple):
         """The expectation parameters (D37) or (D39)."""
         inner = apply_per_latent(self.chol, moments.a, adjoint=True)
         gamma = apply_per_latent(self.chol, inner) + self._back(moments.mean)  # (D39)
-        return ExpectationParameters(gamma, moments.mean, -(moments.covariance + _outer(moments.mean)))
+        return ExpectationParameters(
+            gamma, moments.mean, -(moments.covariance + _outer(moments.mean))
+        )
 
     def moments_of_natural(self, natural: NaturalParameters) -> MomentParameters:
         """The moments for natural parameters; NaN where Theta is not positive definite."""
@@ -141,8 +146,8 @@ def legendre_pair(basis: InducingBasis, kernel: Kernel) -> LegendrePair:
     :param basis: an `OrthogonalBasis` with points gamma, or a `HybridBasis`.
     :param kernel: the prior covariance of f.
     :return: the maps. Cost: G (M_beta^3 + M_beta^2 M_gamma + M_gamma^3 / 3).
-    :raises ModelError: for another basis. The mean points of a `DecoupledBasis` do not contain beta, and then no such
-        parameters exist (appendix C.1 of the paper).
+    :raises ModelError: for another basis. The mean points of a `DecoupledBasis` do not contain
+        beta, and then no such parameters exist (appendix C.1 of the paper).
     :raises NumericalError: if K_beta or C_g is not positive definite.
 
     Example::
@@ -170,7 +175,9 @@ def moment_parameters(basis: InducingBasis, kernel: Kernel) -> MomentParameters:
     state = basis.factor(kernel, with_kl=False)
     (part,) = basis.gaussians(state)
     mean = apply_per_latent(chol, part.mean)
-    return MomentParameters(basis.mean_coefficients(state), mean, lower_gram(lower_product(chol, part.root)))
+    return MomentParameters(
+        basis.mean_coefficients(state), mean, lower_gram(lower_product(chol, part.root))
+    )
 
 
 def assign_moments(basis: InducingBasis, kernel: Kernel, moments: MomentParameters) -> None:
@@ -180,7 +187,8 @@ def assign_moments(basis: InducingBasis, kernel: Kernel, moments: MomentParamete
     :param kernel: the prior covariance of f.
     :param moments: a [M_gamma, L], m [M_beta, L] and S [L, M_beta, M_beta].
     :raises DataError: for arrays of other shapes, or not finite.
-    :raises NumericalError: for a covariance that is not positive definite. Nothing has changed then.
+    :raises NumericalError: for a covariance that is not positive definite. Nothing has changed
+        then.
     :raises ModelError: for another basis.
 
     Example::
@@ -191,13 +199,17 @@ def assign_moments(basis: InducingBasis, kernel: Kernel, moments: MomentParamete
     now = moment_parameters(basis, kernel)
     for name, value, like in zip(MomentParameters._fields, moments, now):
         if tuple(value.shape) != tuple(like.shape):
-            raise DataError(f"{name} has shape {tuple(value.shape)}; it must be {list(like.shape)}.")
+            raise DataError(
+                f"{name} has shape {tuple(value.shape)}; it must be {list(like.shape)}."
+            )
         if name != "covariance" and not np.all(np.isfinite(value)):
             raise DataError(f"{name} has entries that are not finite; take a smaller step.")
     root = _factor("the covariance S", tf.convert_to_tensor(moments.covariance))
     chol = _factor("K_beta", gram_to_factor(kernel, basis.beta))
     kernel_mean.coefficients.assign(kernel_mean.scaling.scaled(tf.convert_to_tensor(moments.a)))
-    state = basis.factor(kernel, with_kl=False)  # at the new coefficients, by which the hybrid's q_mu is shifted
+    state = basis.factor(
+        kernel, with_kl=False
+    )  # at the new coefficients, by which the hybrid's q_mu is shifted
     mean = whiten_columns(chol, None, tf.convert_to_tensor(moments.mean))
     basis.assign_gaussians(state, (Gaussian(mean, solve(chol, root)),))
 
@@ -221,7 +233,7 @@ def _checked(basis: InducingBasis) -> OrthogonalBasis | HybridBasis:
     if isinstance(basis, (OrthogonalBasis, HybridBasis)) and basis.kernel_mean.stored:
         return basis
     raise ModelError(
-        f"Natural parameters of mean and covariance are known for OrthogonalBasis and HybridBasis with points gamma, and got "
-        f"{type(basis).__name__}. Mean points that do not contain beta have none, and those of a CoupledBasis are S^-1 m and "
-        "S^-1 / 2."
+        "Natural parameters of mean and covariance are known for OrthogonalBasis and HybridBasis"
+        f" with points gamma, and got {type(basis).__name__}. Mean points that do not contain beta"
+        " have none, and those of a CoupledBasis are S^-1 m and S^-1 / 2."
     )

@@ -12,7 +12,8 @@ import tensorflow as tf
 
 @contextmanager
 def all_or_nothing(variables: Sequence[tf.Variable]) -> Iterator[None]:
-    """Give the variables the values back that they had before, where what is done inside raises anything.
+    """Give the variables the values back that they had before, where what is done inside raises
+    anything.
 
     Example::
 

@@ -1,16 +1,17 @@
 """The bound at the best q(u) of a basis without mean points, with its gradient written out.
 
-`optimum.py` computes the same number and lets TensorFlow differentiate it, operation by operation, which takes 2.6 times as
-long. Here the gradient is one product of an [M, M] and an [M, N] matrix, because most of it is known in closed form. With
-K = K_bb, A = L^-1 K_bx, L L^T = K, B = I + A A^T / s2, mean m = B^-1 A y / s2 and residual r = y - A^T m, for one latent:
+`optimum.py` computes the same number and lets TensorFlow differentiate it, operation by operation,
+which takes 2.6 times as long. Here the gradient is one product of an [M, M] and an [M, N] matrix,
+because most of it is known in closed form. With K = K_bb, A = L^-1 K_bx, L L^T = K, B = I + A A^T /
+s2, mean m = B^-1 A y / s2 and residual r = y - A^T m, for one latent:
 
-    F = -1/2 [N log(2 pi s2) + log|B| + |r|^2 / s2 + |m|^2 + (tr K_xx - |A|^2) / s2]                      (D31)
-    dF/dK_bx = L^-T ((I - B^-1) A + m r^T) / s2
-    dF/dK = -1/2 L^-T (B - 2 I + B^-1 + m m^T) L^-1
-    dF/dy = -r / s2,   dF/d(tr K_xx) = -1 / (2 s2)
-    dF/d(s2) = 1/2 [|r|^2 + tr K_xx - |A|^2] / s2^2 - 1/2 [N - M + tr B^-1] / s2
+    F = -1/2 [N log(2 pi s2) + log|B| + |r|^2 / s2 + |m|^2 + (tr K_xx - |A|^2) / s2]
+    (D31) dF/dK_bx = L^-T ((I - B^-1) A + m r^T) / s2 dF/dK = -1/2 L^-T (B - 2 I + B^-1 + m m^T)
+    L^-1 dF/dy = -r / s2,   dF/d(tr K_xx) = -1 / (2 s2) dF/d(s2) = 1/2 [|r|^2 + tr K_xx - |A|^2] /
+    s2^2 - 1/2 [N - M + tr B^-1] / s2
 
-The mean is the best one, so that its own change does not count: A r = s2 m, which is what leaves [M, M] matrices for dF/dK.
+The mean is the best one, so that its own change does not count: A r = s2 m, which is what leaves
+[M, M] matrices for dF/dK.
 """
 
 from __future__ import annotations
@@ -49,31 +50,46 @@ class _Pieces(NamedTuple):
 
 
 def coupled_bound(kernel: Kernel, beta: InducingVariables, data: Regression) -> tf.Tensor:
-    """The bound (D31) at the best q(u), a scalar in nats, summed over the latents; 2 N M^2 + M^3, its gradient 2 N M^2 more.
+    """The bound (D31) at the best q(u), a scalar in nats, summed over the latents; 2 N M^2 + M^3,
+    its gradient 2 N M^2 more.
 
     :param kernel: the prior covariance of f.
     :param beta: the inducing variables.
     :param data: all rows.
     """
-    prior = prior_variance(kernel, data.X, full_cov=False)  # per kernel, where K is per kernel and points
+    prior = prior_variance(
+        kernel, data.X, full_cov=False
+    )  # per kernel, where K is per kernel and points
     trace = tf.reduce_sum(prior) * (data.y.shape[1] / prior.shape[0])
-    return _bound(gram_to_factor(kernel, beta), gram_to_data(kernel, beta, data.X), trace, data.y, data.noise)
+    return _bound(
+        gram_to_factor(kernel, beta), gram_to_data(kernel, beta, data.X), trace, data.y, data.noise
+    )
 
 
 @tf.custom_gradient
-def _bound(K: tf.Tensor, cross: tf.Tensor, trace: tf.Tensor, y: tf.Tensor, noise: tf.Tensor) -> tuple:
+def _bound(
+    K: tf.Tensor, cross: tf.Tensor, trace: tf.Tensor, y: tf.Tensor, noise: tf.Tensor
+) -> tuple:
     """The bound from K [G, M, M], K_bx [G, M, N], tr K_xx of all latents [], y [N, L] and s2 []."""
     pieces = _pieces(K, cross, y, noise)
     shared = y.shape[1] / K.shape[0]  # how many latents each group stands for
     count, log_det = tf.cast(tf.size(y), y.dtype), tf.math.log(tf.linalg.diag_part(pieces.chol_B))
-    unexplained = tf.reduce_sum(tf.square(pieces.rest)) + trace - shared * tf.reduce_sum(tf.square(pieces.A))
+    unexplained = (
+        tf.reduce_sum(tf.square(pieces.rest)) + trace - shared * tf.reduce_sum(tf.square(pieces.A))
+    )
     quadratic = unexplained / noise + tf.reduce_sum(tf.square(pieces.mean))
-    value = -0.5 * (count * tf.math.log(2.0 * math.pi * noise) + 2.0 * shared * tf.reduce_sum(log_det) + quadratic)
+    value = -0.5 * (
+        count * tf.math.log(2.0 * math.pi * noise)
+        + 2.0 * shared * tf.reduce_sum(log_det)
+        + quadratic
+    )
 
     def grad(upstream: tf.Tensor) -> tuple:
         B_inv = lower_root_gram(inverse(pieces.chol_B))
         to_K, to_cross = _to_gram(pieces, B_inv, shared), _to_cross(pieces, B_inv, shared, noise)
-        free = count - shared * tf.reduce_sum(1.0 - tf.linalg.diag_part(B_inv))  # N - M + tr B^-1, of all latents
+        free = count - shared * tf.reduce_sum(
+            1.0 - tf.linalg.diag_part(B_inv)
+        )  # N - M + tr B^-1, of all latents
         to_noise = 0.5 * (unexplained / noise - free) / noise
         gradients = to_K, to_cross, -0.5 / noise, -pieces.rest / noise, to_noise
         return tuple(upstream * gradient for gradient in gradients)
@@ -109,5 +125,7 @@ def _to_gram(pieces: _Pieces, B_inv: tf.Tensor, shared: float) -> tf.Tensor:
 
 
 def _per_group(vectors: tf.Tensor, matrices: tf.Tensor) -> tf.Tensor:
-    """A column per latent [M, L] as the columns of each group [G, M, L / G], of which `matrices` has one each."""
+    """A column per latent [M, L] as the columns of each group [G, M, L / G], of which `matrices`
+    has one each.
+    """
     return vectors[None] if matrices.shape[0] == 1 else tf.transpose(vectors)[..., None]

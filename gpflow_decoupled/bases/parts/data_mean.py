@@ -1,4 +1,6 @@
-"""A mean function sum_n k(x, x_n) a_n whose points are the training inputs themselves, however many they are."""
+"""A mean function sum_n k(x, x_n) a_n whose points are the training inputs themselves, however many
+they are.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,8 @@ def mean_points(
     scaling: str,
     subsample: int | None,
 ) -> KernelMean:
-    """The mean points of an `OrthogonalBasis`: a `DataMean` for gamma = "data", else a `KernelMean`.
+    """The mean points of an `OrthogonalBasis`: a `DataMean` for gamma = "data", else a
+    `KernelMean`.
 
     :param gamma: points [M_gamma, D], inducing variables, or "data".
     :param beta: the inducing variables of the covariance.
@@ -36,8 +39,9 @@ def mean_points(
     :param scaling: see `MeanScaling`.
     :param subsample: rows of the estimate (D25), or None.
     :raises UnknownOptionError: for another word than "data", or an unknown scaling.
-    :raises DataError: for points that are not finite and distinct, a gamma that equals beta, and for "data" beside inducing
-        variables that are not points of the input space, or with a subsample.
+    :raises DataError: for points that are not finite and distinct, a gamma that equals beta, and
+        for "data" beside inducing variables that are not points of the input space, or with a
+        subsample.
     """
     if not isinstance(gamma, str):
         points = KernelMean(gamma, "gamma", num_latent_gps, scaling, subsample)
@@ -47,14 +51,14 @@ def mean_points(
     dims = input_dims(beta)
     if dims is None:
         raise DataError(
-            f'gamma="data" needs a beta of inducing points, and {type(beta).__name__} is none: pass points [M, D] as beta, or '
-            "choose gamma by inducing.select(X, M, kernel)."
+            f'gamma="data" needs a beta of inducing points, and {type(beta).__name__} is none: pass'
+            " points [M, D] as beta, or choose gamma by inducing.select(X, M, kernel)."
         )
     check_option("mean_scaling", scaling, SCALINGS)
     if subsample is not None:
         raise DataError(
-            f'mean_subsample={short_repr(subsample)}: gamma="data" computes the norm of the mean in full; leave the option '
-            "out."
+            f'mean_subsample={short_repr(subsample)}: gamma="data" computes the norm of the mean in'
+            " full; leave the option out."
         )
     return DataMean(dims, num_latent_gps, isinstance(beta, MULTIOUTPUT_INDUCING))
 
@@ -66,30 +70,37 @@ def data_points(X: TensorType, shared: bool) -> InducingVariables:
 
 
 def refuse_streams(data: object) -> None:
-    """Raise `DataError` for data that come in batches: a `tf.data.Dataset`, or a function that returns them."""
+    """Raise `DataError` for data that come in batches: a `tf.data.Dataset`, or a function that
+    returns them.
+    """
     if isinstance(data, tf.data.Dataset) or callable(data):
         kind = "function" if callable(data) else "tf.data.Dataset"
         raise DataError(
-            f'gamma="data" needs all data in memory, and a {kind} is a stream: pass arrays (X, Y), or choose '
-            "mean points by inducing.select(X, M, kernel, given=beta)."
+            f'gamma="data" needs all data in memory, and a {kind} is a stream: pass arrays (X, Y),'
+            " or choose mean points by inducing.select(X, M, kernel, given=beta)."
         )
 
 
 def refuse_white(kernel: Kernel) -> None:
-    """Raise `ModelError` for a kernel with a `White` part: rows of the data have it in their own entry of K a, others not."""
+    """Raise `ModelError` for a kernel with a `White` part: rows of the data have it in their own
+    entry of K a, others not.
+    """
     if any(isinstance(part, White) for part in (kernel, *kernel.submodules)):
         raise ModelError(
-            'gamma="data" takes no White kernel, which the mean would have at the training rows and not where the model is '
-            "evaluated, so that the bound would not be that of the model: leave White out, and add its variance to the noise "
-            "variance of a Gaussian likelihood, or choose gamma by inducing.select(X, M, kernel, given=beta)."
+            'gamma="data" takes no White kernel, which the mean would have at the training rows and'
+            " not where the model is evaluated, so that the bound would not be that of the model:"
+            " leave White out, and add its variance to the noise variance of a Gaussian likelihood,"
+            " or choose gamma by inducing.select(X, M, kernel, given=beta)."
         )
 
 
 class DataMean(KernelMean):
-    """The mean on all training inputs. It has no points, and adds nothing, until `set_data` is called.
+    """The mean on all training inputs. It has no points, and adds nothing, until `set_data` is
+    called.
 
-    The coefficients are found by `optimizers.ConjugateGradients`, `optimizers.StochasticDualDescent` or `fit`, and never by
-    the gradient steps of a Keras optimizer. The inputs may repeat: the coefficients of equal rows add up. Products with the
+    The coefficients are found by `optimizers.ConjugateGradients`,
+    `optimizers.StochasticDualDescent` or `fit`, and never by the gradient steps of a Keras
+    optimizer. The inputs may repeat: the coefficients of equal rows add up. Products with the
     kernel matrix are computed in blocks, and nothing of the size N x M is stored.
 
     :param num_dims: D, the columns of the inputs.
@@ -128,7 +139,8 @@ class DataMean(KernelMean):
         self.points = data_points(X, self.shared)
         self.size = len(X)
         empty = self.size == 0 and tf.distribute.has_strategy()
-        # workers tell each other the value of a new variable, and TensorFlow crashes where that has no entries
+        # workers tell each other the value of a new variable, and TensorFlow crashes where that has
+        # no entries
         values = np.zeros((1 if empty else self.size, latents))
         shape = (None, latents) if empty else None
         self.coefficients = Parameter(values, dtype=default_float(), trainable=False, shape=shape)

@@ -1,11 +1,14 @@
-"""Whitened coordinates of all points of a basis jointly, in which what data say of q can be held and added up.
+"""Whitened coordinates of all points of a basis jointly, in which what data say of q can be held
+and added up.
 
-With the points z = (beta, gamma), or beta alone, and the prior covariance of u = f(z) with its jitter n on the diagonal,
+With the points z = (beta, gamma), or beta alone, and the prior covariance of u = f(z) with its
+jitter n on the diagonal,
 
-    L_z = [[L_b, 0], [U^T, L_c]],   U = L_b^-1 K_bg,   L_c L_c^T = C_g + n_g,   u = L_z u~,   u~ ~ N(0, I)
+    L_z = [[L_b, 0], [U^T, L_c]],   U = L_b^-1 K_bg,   L_c L_c^T = C_g + n_g,   u = L_z u~,   u~ ~
+    N(0, I)
 
-A mean sum_i k(x, z_i) c_i has E_q u~ = L_z^T c here, as if the jitter of u were part of what is tilted, so that
-E_q f(x) = Phi_x^T E_q u~ with Phi_x = L_z^-1 k_zx, exactly, whatever the jitter is.
+A mean sum_i k(x, z_i) c_i has E_q u~ = L_z^T c here, as if the jitter of u were part of what is
+tilted, so that E_q f(x) = Phi_x^T E_q u~ with Phi_x = L_z^-1 k_zx, exactly, whatever the jitter is.
 """
 
 from __future__ import annotations
@@ -38,13 +41,17 @@ class Frame(NamedTuple):
     sizes: tuple[int, ...]
     """How many points each of them has; M is the sum."""
     free: int
-    """For how many of them, from the first, q has a covariance of its own; u~ of the others keeps that of the prior."""
+    """For how many of them, from the first, q has a covariance of its own; u~ of the others keeps
+    that of the prior.
+    """
     chol: tf.Tensor
     """L_z [G, M, M]"""
     noise: tf.Tensor
     """The jitter n of each point [G, M]."""
     norm: tf.Tensor | None
-    """The matrix [G, M, M] of the divergence's 1/2 mu^T Pi mu for E_q u~ = mu; None stands for the identity."""
+    """The matrix [G, M, M] of the divergence's 1/2 mu^T Pi mu for E_q u~ = mu; None stands for the
+    identity.
+    """
     ok: tf.Tensor
     """[], bool: whether the factorisations succeeded."""
 
@@ -72,7 +79,9 @@ def frame_of(kernel: Kernel, points: Sequence[InducingVariables], free: int) -> 
     above = tf.concat([chol, tf.zeros_like(U)], axis=-1)
     joint = tf.concat([above, tf.concat([tf.linalg.matrix_transpose(U), chol_g], axis=-1)], axis=-2)
     norm = _norm(chol, chol_g, C_g) if free == 1 else None
-    return Frame((beta, rest[0]), (*sizes, int(chol_g.shape[-1])), free, joint, noise, norm, ok & ok_g)
+    return Frame(
+        (beta, rest[0]), (*sizes, int(chol_g.shape[-1])), free, joint, noise, norm, ok & ok_g
+    )
 
 
 def features_in(frame: Frame, kernel: Kernel, X: tf.Tensor) -> tf.Tensor:

@@ -1,14 +1,15 @@
 """q(u) = N(m, S) at inducing variables: its Parameters, and the change to whitened coordinates.
 
-Whitened means u = L u~, where L is the Cholesky factor of K_beta, so that u~ ~ N(0, I) a priori. The Parameters q_mu and
-q_sqrt are of u~ where a basis has `whiten=True`, else of u; the rest of the package works with u~ only.
+Whitened means u = L u~, where L is the Cholesky factor of K_beta, so that u~ ~ N(0, I) a priori.
+The Parameters q_mu and q_sqrt are of u~ where a basis has `whiten=True`, else of u; the rest of the
+package works with u~ only.
 """
 
 from __future__ import annotations
 
 __all__ = [
-    "assign_whitened", "assign_whitened_root", "gaussian_parameters", "root_parameter", "whiten_columns", "whitened",
-    "whitened_root",
+    "assign_whitened", "assign_whitened_root", "gaussian_parameters", "root_parameter",
+    "whiten_columns", "whitened", "whitened_root",
 ]  # fmt: skip
 
 import numpy as np
@@ -33,14 +34,16 @@ def gaussian_parameters(
     root: TensorType | None = None,
     names: tuple[str, str] = ("q_mu", "q_sqrt"),
 ) -> tuple[Parameter, Parameter]:
-    """The Parameters q_mu [M, L] and q_sqrt [L, M, M], lower triangular; given Parameters are returned as they are.
+    """The Parameters q_mu [M, L] and q_sqrt [L, M, M], lower triangular; given Parameters are
+    returned as they are.
 
     :param size: M, the number of inducing variables.
     :param num_latent_gps: L.
     :param mean: value of q_mu; zeros if not given.
     :param root: value of q_sqrt; identities if not given.
     :param names: what error messages call the two.
-    :raises DataError: for arrays of other shapes, or not finite, and unless L is a whole number of at least 1.
+    :raises DataError: for arrays of other shapes, or not finite, and unless L is a whole number of
+    at least 1.
     """
     root = root_parameter(size, num_latent_gps, root, names[1])
     if mean is None:
@@ -49,8 +52,11 @@ def gaussian_parameters(
     return mean if isinstance(mean, Parameter) else Parameter(mean, dtype=default_float()), root
 
 
-def root_parameter(size: int, num_latent_gps: int, root: TensorType | None = None, name: str = "q_sqrt") -> Parameter:
-    """A Parameter [L, M, M], lower triangular; identities if no value is given. A given Parameter is returned as it is.
+def root_parameter(
+    size: int, num_latent_gps: int, root: TensorType | None = None, name: str = "q_sqrt"
+) -> Parameter:
+    """A Parameter [L, M, M], lower triangular; identities if no value is given. A given Parameter
+    is returned as it is.
 
     Arguments and errors are those of `gaussian_parameters`.
     """
@@ -64,46 +70,74 @@ def root_parameter(size: int, num_latent_gps: int, root: TensorType | None = Non
     return Parameter(np.tril(root), transform=triangular(), dtype=default_float())
 
 
-def _checked(value: TensorType, name: str, letters: str, shape: tuple[int, ...]) -> np.ndarray | Parameter:
+def _checked(
+    value: TensorType, name: str, letters: str, shape: tuple[int, ...]
+) -> np.ndarray | Parameter:
     """A Parameter of that shape as it is, or else a finite array; raises `DataError` for others."""
     array = value if isinstance(value, Parameter) else as_values(value, name)
     if tuple(array.shape) != shape:
-        raise DataError(f"{name} has shape {tuple(array.shape)}; it must be [{letters}] = {list(shape)}.")
+        raise DataError(
+            f"{name} has shape {tuple(array.shape)}; it must be [{letters}] = {list(shape)}."
+        )
     if isinstance(array, np.ndarray) and not np.all(np.isfinite(array)):
-        raise DataError(f"{name} has entries that are not finite; pass finite ones, or leave {name} out.")
+        raise DataError(
+            f"{name} has entries that are not finite; pass finite ones, or leave {name} out."
+        )
     return array
 
 
-def whiten_columns(chol: tf.Tensor, tangent: tf.Tensor | None, columns: tf.Tensor, adjoint: bool = False) -> tf.Tensor:
-    """L^-1 (or L^-T if `adjoint`) times one column per latent: chol [G, M, M], columns [M, L] -> [M, L]; M^2 L."""
+def whiten_columns(
+    chol: tf.Tensor, tangent: tf.Tensor | None, columns: tf.Tensor, adjoint: bool = False
+) -> tf.Tensor:
+    """L^-1 (or L^-T if `adjoint`) times one column per latent: chol [G, M, M], columns [M, L] ->
+    [M, L]; M^2 L.
+    """
     if chol.shape[0] == 1:
         return tf.squeeze(whiten(chol, tangent, columns[None], adjoint), 0)
     return tf.transpose(whiten(chol, tangent, tf.transpose(columns)[..., None], adjoint)[..., 0])
 
 
-def whitened_root(chol: tf.Tensor, tangent: tf.Tensor | None, root: Parameter, whitened_already: bool) -> tf.Tensor:
-    """The lower root [L, M, M] of S in whitened coordinates, L^-1 root; M^3 unless it is already."""
+def whitened_root(
+    chol: tf.Tensor, tangent: tf.Tensor | None, root: Parameter, whitened_already: bool
+) -> tf.Tensor:
+    """The lower root [L, M, M] of S in whitened coordinates, L^-1 root; M^3 unless it is
+    already.
+    """
     value = tf.linalg.band_part(tf.convert_to_tensor(root), -1, 0)
     return value if whitened_already else tf.linalg.band_part(whiten(chol, tangent, value), -1, 0)
 
 
 def whitened(
-    chol: tf.Tensor, tangent: tf.Tensor | None, mean: Parameter, root: Parameter, whitened_already: bool
+    chol: tf.Tensor,
+    tangent: tf.Tensor | None,
+    mean: Parameter,
+    root: Parameter,
+    whitened_already: bool,
 ) -> Gaussian:
-    """q(u) in whitened coordinates, m~ = L^-1 m and L^-1 root, for chol [G, M, M]; M^3 unless it is already."""
+    """q(u) in whitened coordinates, m~ = L^-1 m and L^-1 root, for chol [G, M, M]; M^3 unless it is
+    already.
+    """
     value = tf.convert_to_tensor(mean)
     if not whitened_already:
         value = whiten_columns(chol, tangent, value)
     return Gaussian(value, whitened_root(chol, tangent, root, whitened_already))
 
 
-def assign_whitened_root(chol: tf.Tensor, new: tf.Tensor, root: Parameter, whitened_already: bool) -> None:
+def assign_whitened_root(
+    chol: tf.Tensor, new: tf.Tensor, root: Parameter, whitened_already: bool
+) -> None:
     """Write a whitened root [L, M, M] back to its Parameter: the inverse of `whitened_root`."""
     value = new if whitened_already else lower_product(chol, new)
-    root.assign(tf.linalg.band_part(value, -1, 0))  # FillTriangular would scramble entries above the diagonal
+    root.assign(
+        tf.linalg.band_part(value, -1, 0)
+    )  # FillTriangular would scramble entries above the diagonal
 
 
-def assign_whitened(chol: tf.Tensor, new: Gaussian, mean: Parameter, root: Parameter, whitened_already: bool) -> None:
-    """Write a whitened Gaussian, [M, L] and [L, M, M], back to its Parameters: the inverse of `whitened`."""
+def assign_whitened(
+    chol: tf.Tensor, new: Gaussian, mean: Parameter, root: Parameter, whitened_already: bool
+) -> None:
+    """Write a whitened Gaussian, [M, L] and [L, M, M], back to its Parameters: the inverse of
+    `whitened`.
+    """
     mean.assign(new.mean if whitened_already else apply_per_latent(chol, new.mean))
     assign_whitened_root(chol, new.root, root, whitened_already)

@@ -1,10 +1,11 @@
 """A mean function sum_i k(x, z_i) a_i: its points, its coefficients, its norm.
 
-The divergence needs the squared norm a^T C a, where C is the Gram matrix of the points, or what beta leaves of it. It is
-computed in full, or estimated from m of the M rows, drawn uniformly without replacement: (M / m) sum_i a_i (C a)_i is
-unbiased, and so are all its derivatives, (D25). Then nothing of size M x M is formed. Where the coefficients are whitened
-by a frozen C_0, the part a^T C_0 a = |a~|^2 is exact and only a^T (C - C_0) a is estimated: just after a refresh, when
-C = C_0, the estimate has no variance.
+The divergence needs the squared norm a^T C a, where C is the Gram matrix of the points, or what
+beta leaves of it. It is computed in full, or estimated from m of the M rows, drawn uniformly
+without replacement: (M / m) sum_i a_i (C a)_i is unbiased, and so are all its derivatives, (D25).
+Then nothing of size M x M is formed. Where the coefficients are whitened by a frozen C_0, the part
+a^T C_0 a = |a~|^2 is exact and only a^T (C - C_0) a is estimated: just after a refresh, when C =
+C_0, the estimate has no variance.
 """
 
 from __future__ import annotations
@@ -31,14 +32,16 @@ from .scaling import MeanScaling
 
 
 class KernelMean(Module):
-    """The mean sum_i k(x, z_i) a_i with coefficients a [M, L]; the Parameter is a~ with a = T a~, see `MeanScaling`.
+    """The mean sum_i k(x, z_i) a_i with coefficients a [M, L]; the Parameter is a~ with a = T a~,
+    see `MeanScaling`.
 
     :param points: z [M, D], or a GPflow inducing variable.
     :param name: what error messages call the points.
     :param num_latent_gps: L.
     :param scaling: the map T: "none", "diagonal" or "whitened".
     :param subsample: number of rows m of the estimate (D25); None for all.
-    :raises DataError: for points that are not finite and distinct, and a subsample or a number L below 1.
+    :raises DataError: for points that are not finite and distinct, and a subsample or a number L
+    below 1.
     """
 
     stored = True
@@ -60,7 +63,8 @@ class KernelMean(Module):
         self.scaling = MeanScaling(scaling, self.size)
         if subsample is not None and (not isinstance(subsample, int) or subsample < 1):
             raise DataError(
-                f"mean_subsample={short_repr(subsample)}; use a whole number of rows of at least 1, or None for all."
+                f"mean_subsample={short_repr(subsample)}; use a whole number of rows of at least 1,"
+                " or None for all."
             )
         self.subsample = subsample if subsample is not None and subsample < self.size else None
 
@@ -77,14 +81,18 @@ class KernelMean(Module):
         return gram_product(kernel, self.points, variables, a, whole=self.stored)
 
     def draw_rows(self, seed: tf.Tensor | None = None) -> tf.Tensor | None:
-        """Distinct row indices [m], from the stateless `seed` [2] or TensorFlow's global one; None if all rows are used."""
+        """Distinct row indices [m], from the stateless `seed` [2] or TensorFlow's global one; None
+        if all rows are used.
+        """
         if self.subsample is None:
             return None
         if seed is None:
             seed = tf.random.uniform([2], maxval=2**31 - 1, dtype=tf.int32)
         if traced_for_xla():  # which has no shuffle
             return tf.argsort(tf.random.stateless_uniform([self.size], seed))[: self.subsample]
-        return tf.random.experimental.stateless_shuffle(tf.range(self.size), seed=seed)[: self.subsample]
+        return tf.random.experimental.stateless_shuffle(tf.range(self.size), seed=seed)[
+            : self.subsample
+        ]
 
     def products(self, kernel: Kernel, a: tf.Tensor, rows: tf.Tensor | None) -> tf.Tensor:
         """Rows of K_z a: [m, L], or all of them [M, L] if `rows` is None; m M."""
@@ -105,7 +113,9 @@ class KernelMean(Module):
             return share * tf.reduce_sum(sampled * products)  # (D25)
         scaled = tf.convert_to_tensor(self.coefficients)
         change = products - self.scaling.frozen_product(scaled, rows)
-        return tf.reduce_sum(tf.square(scaled)) + share * tf.reduce_sum(sampled * change)  # (D25) on C - C_0
+        return tf.reduce_sum(tf.square(scaled)) + share * tf.reduce_sum(
+            sampled * change
+        )  # (D25) on C - C_0
 
     def refresh(
         self,
@@ -113,6 +123,8 @@ class KernelMean(Module):
         diagonal: Callable[[], tf.Tensor],
         minuend: Callable[[], tf.Tensor] | None = None,
     ) -> None:
-        """Recompute the frozen scaling at the current C, see `MeanScaling.refresh`; the mean itself does not change."""
+        """Recompute the frozen scaling at the current C, see `MeanScaling.refresh`; the mean itself
+        does not change.
+        """
         if self.size > 0:
             self.scaling.refresh(self.coefficients, matrix, diagonal, minuend)

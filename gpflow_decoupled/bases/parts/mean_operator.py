@@ -1,4 +1,6 @@
-"""The linear maps between mean coefficients and the mean at data, for steps that solve for the coefficients."""
+"""The linear maps between mean coefficients and the mean at data, for steps that solve for the
+coefficients.
+"""
 
 from __future__ import annotations
 
@@ -12,10 +14,11 @@ from ...linalg.gaussians import apply_per_latent
 
 
 class MeanOperator(NamedTuple):
-    """Products with C_g and C_gx, where C is the residual kernel given beta if the mean is orthogonal to beta, else K.
+    """Products with C_g and C_gx, where C is the residual kernel given beta if the mean is
+    orthogonal to beta, else K.
 
-    The residual is applied as C = K - U^T A and not formed. One matrix per group of latents: G = 1 if all share kernel and
-    points.
+    The residual is applied as C = K - U^T A and not formed. One matrix per group of latents: G = 1
+    if all share kernel and points.
     """
 
     gram: tf.Tensor
@@ -32,21 +35,27 @@ class MeanOperator(NamedTuple):
         value = apply_per_latent(self.cross, z, adjoint=True)
         if self.projection is None:
             return value
-        return value - apply_per_latent(self.data_projection, apply_per_latent(self.projection, z), adjoint=True)
+        return value - apply_per_latent(
+            self.data_projection, apply_per_latent(self.projection, z), adjoint=True
+        )
 
     def from_data(self, y: tf.Tensor) -> tf.Tensor:
         """C_gx y: [N, L] -> [M, L]; N M + M_beta (M + N)."""
         value = apply_per_latent(self.cross, y)
         if self.projection is None:
             return value
-        return value - apply_per_latent(self.projection, apply_per_latent(self.data_projection, y), adjoint=True)
+        return value - apply_per_latent(
+            self.projection, apply_per_latent(self.data_projection, y), adjoint=True
+        )
 
     def product(self, z: tf.Tensor) -> tf.Tensor:
         """C_g z: [M, L] -> [M, L]; M^2 + M_beta M."""
         value = apply_per_latent(self.gram, z)
         if self.projection is None:
             return value
-        return value - apply_per_latent(self.projection, apply_per_latent(self.projection, z), adjoint=True)
+        return value - apply_per_latent(
+            self.projection, apply_per_latent(self.projection, z), adjoint=True
+        )
 
     def dense(self) -> tf.Tensor:
         """C_g [G, M, M]; M^2 M_beta."""

@@ -1,4 +1,6 @@
-"""For bases on the data themselves: the inputs of the observations, and Parameters with one number per observation."""
+"""For bases on the data themselves: the inputs of the observations, and Parameters with one number
+per observation.
+"""
 
 from __future__ import annotations
 
@@ -17,15 +19,21 @@ from ...inputs import check_whole
 
 
 def observation_points(points: npt.ArrayLike) -> SharedIndependentInducingVariables:
-    """Inputs X [N, D] as inducing points that nothing trains. Raises `DataError` unless they are finite, of rank 2."""
+    """Inputs X [N, D] as inducing points that nothing trains. Raises `DataError` unless they are
+    finite, of rank 2.
+    """
     points = np.asarray(points)
     if points.ndim != 2:
-        raise DataError(f"points has shape {points.shape}; it must be [N, D], the inputs of the observations.")
+        raise DataError(
+            f"points has shape {points.shape}; it must be [N, D], the inputs of the observations."
+        )
     check_finite(points, "points")
     return SharedIndependentInducingVariables(fixed_points(points))
 
 
-def per_observation(name: str, value: npt.ArrayLike | None, num_data: int, latents: int, neutral: str) -> Parameter:
+def per_observation(
+    name: str, value: npt.ArrayLike | None, num_data: int, latents: int, neutral: str
+) -> Parameter:
     """A Parameter [N, L] that is not trained by gradients, zero if no value is given.
 
     :param name: what error messages call it.
@@ -33,13 +41,17 @@ def per_observation(name: str, value: npt.ArrayLike | None, num_data: int, laten
     :param num_data: N.
     :param latents: L.
     :param neutral: which value says nothing about an observation, for the error message.
-    :raises DataError: for another shape, entries that are not finite, and unless L is a whole number of at least 1.
+    :raises DataError: for another shape, entries that are not finite, and unless L is a whole
+    number of at least 1.
     """
     check_whole(1, num_latent_gps=latents)
     shape = (num_data, latents)
     value = np.zeros(shape) if value is None else np.asarray(value)
     if value.shape != shape:
-        raise DataError(f"{name} has shape {value.shape}; it must be [N, L] = {list(shape)}, one row per observation.")
+        raise DataError(
+            f"{name} has shape {value.shape}; it must be [N, L] = {list(shape)}, one row per"
+            " observation."
+        )
     if not np.all(np.isfinite(value)):
         raise DataError(f"{name} has entries that are not finite; {neutral}.")
     return Parameter(value, dtype=default_float(), trainable=False)

@@ -1,25 +1,30 @@
-"""The best q for Gaussian noise in closed form, and the bound there, from the pieces that bases are made of.
+"""The best q for Gaussian noise in closed form, and the bound there, from the pieces that bases are
+made of.
 
-With noise variance s2, A = L_b^-1 K_bx, W = Q_beta + s2 I, Q_beta = A^T A, and y the data less the mean function:
+With noise variance s2, A = L_b^-1 K_bx, W = Q_beta + s2 I, Q_beta = A^T A, and y the data less the
+mean function:
 
-    S~ = (I + A A^T / s2)^-1                                                                             (D26)
-    a = (C_g + C_gx W^-1 C_xg)^-1 C_gx W^-1 y,   m~ = (s2 I + A A^T)^-1 A (y - C_xg a)                     (D30)
-    F = -N/2 log 2 pi - 1/2 log|W| - 1/2 [|y - mean|^2 / s2 + |m~|^2 + a^T C_g a] - tr(K - Q_beta) / (2 s2)  (D31), (D32)
+    S~ = (I + A A^T / s2)^-1
+    (D26) a = (C_g + C_gx W^-1 C_xg)^-1 C_gx W^-1 y,   m~ = (s2 I + A A^T)^-1 A (y - C_xg a)
+    (D30) F = -N/2 log 2 pi - 1/2 log|W| - 1/2 [|y - mean|^2 / s2 + |m~|^2 + a^T C_g a] - tr(K -
+    Q_beta) / (2 s2)  (D31), (D32)
 
-F is a lower bound of the log evidence at any a, and not only at the best one. With gamma = X the quadratic term in the
-bracket is that of CGLB (Artemev, Burt & van der Wilk 2021, arXiv:2102.08314). Their whole bound is tighter: it replaces
-tr(K - Q_beta) / (2 s2) by N/2 log(1 + tr(K - Q_beta) / (N s2)), which is never larger, but which is not E_q log p(y | f) - KL
-of a q of this form.
+F is a lower bound of the log evidence at any a, and not only at the best one. With gamma = X the
+quadratic term in the bracket is that of CGLB (Artemev, Burt & van der Wilk 2021, arXiv:2102.08314).
+Their whole bound is tighter: it replaces tr(K - Q_beta) / (2 s2) by N/2 log(1 + tr(K - Q_beta) / (N
+s2)), which is never larger, but which is not E_q log p(y | f) - KL of a q of this form.
 
-A basis first fits its mean points, if it has any (`fit_mean_points`), and then its Gaussian parts (`with_gaussians`).
-Differentiate through these functions as they are: the optimum is differentiable in kernel, points and noise.
+A basis first fits its mean points, if it has any (`fit_mean_points`), and then its Gaussian parts
+(`with_gaussians`). Differentiate through these functions as they are: the optimum is differentiable
+in kernel, points and noise.
 """
 
 from __future__ import annotations
 
 __all__ = [
-    "MeanFit", "OptimalParameters", "Regression", "best_means", "best_precision", "best_root", "check_optimum",
-    "collapsed_bound", "fit_mean_points", "no_mean_points", "orthogonal_optimum", "project", "solve_columns", "with_gaussians",
+    "MeanFit", "OptimalParameters", "Regression", "best_means", "best_precision", "best_root",
+    "check_optimum", "collapsed_bound", "fit_mean_points", "no_mean_points", "orthogonal_optimum",
+    "project", "solve_columns", "with_gaussians",
 ]  # fmt: skip
 
 import math
@@ -60,7 +65,8 @@ class Regression(NamedTuple):
 
 
 class OptimalParameters(NamedTuple):
-    """The best q for given hyperparameters, and the bound there; `InducingBasis.assign_optimum` writes it to a basis.
+    """The best q for given hyperparameters, and the bound there; `InducingBasis.assign_optimum`
+    writes it to a basis.
 
     Example::
 
@@ -98,12 +104,15 @@ class MeanFit(NamedTuple):
 
 
 def check_optimum(optimum: OptimalParameters) -> None:
-    """Refuse an optimum with entries that are not finite; raises `NumericalError` with the name of the field."""
+    """Refuse an optimum with entries that are not finite; raises `NumericalError` with the name of
+    the field.
+    """
     for name, part in optimum._asdict().items():
         arrays = [array for array in tf.nest.flatten(part) if array is not None]
         if not all(np.all(np.isfinite(array)) for array in arrays):
             raise NumericalError(
-                f"{name} of the optimum has entries that are not finite: compute it where the bound is finite.",
+                f"{name} of the optimum has entries that are not finite: compute it where the bound"
+                " is finite.",
                 matrix=name,
             )
 
@@ -120,18 +129,22 @@ def no_mean_points(data: Regression) -> MeanFit:
 
 
 def fit_mean_points(operator: MeanOperator, A: tf.Tensor | None, data: Regression) -> MeanFit:
-    """The best coefficients of mean points, and what they leave of y; M_gamma^3 + N M_gamma (M_gamma + M_beta).
+    """The best coefficients of mean points, and what they leave of y; M_gamma^3 + N M_gamma
+    (M_gamma + M_beta).
 
     :param operator: the maps of the mean points.
-    :param A: [G, M_beta, N] where the Gaussian part beside them has a mean, which is eliminated: (D30). None where the
-        mean points are the whole mean: (D28).
+    :param A: [G, M_beta, N] where the Gaussian part beside them has a mean, which is eliminated:
+        (D30). None where the mean points are the whole mean: (D28).
     """
     a = _coefficients(operator, A, data.y, data.noise)
     return MeanFit(a, data.y - operator.to_data(a), tf.reduce_sum(a * operator.product(a)))
 
 
-def with_gaussians(kernel: Kernel, data: Regression, parts: Sequence[tf.Tensor], fit: MeanFit) -> OptimalParameters:
-    """The optimum of Gaussian parts with means, after the mean points: means jointly (D30), covariances one by one (D26).
+def with_gaussians(
+    kernel: Kernel, data: Regression, parts: Sequence[tf.Tensor], fit: MeanFit
+) -> OptimalParameters:
+    """The optimum of Gaussian parts with means, after the mean points: means jointly (D30),
+    covariances one by one (D26).
 
     :param parts: the whitened features [G, M, N] of each part.
     """
@@ -142,13 +155,17 @@ def with_gaussians(kernel: Kernel, data: Regression, parts: Sequence[tf.Tensor],
     precisions = [best_precision(part, data.noise) for part in parts]
     elbo = collapsed_bound(kernel, data, parts, precisions, fit)
     roots = [best_root(precision, data.y.shape[1]) for precision in precisions]
-    return OptimalParameters(elbo, fit.coefficients, tuple(Gaussian(mean, root) for mean, root in zip(means, roots)))
+    return OptimalParameters(
+        elbo, fit.coefficients, tuple(Gaussian(mean, root) for mean, root in zip(means, roots))
+    )
 
 
 def orthogonal_optimum(
     kernel: Kernel, beta: InducingVariables, mean_points: KernelMean, data: Regression
 ) -> OptimalParameters:
-    """The optimum of q(u) with mean points that are orthogonal to beta, by (D29) that of the hybrid basis too."""
+    """The optimum of q(u) with mean points that are orthogonal to beta, by (D29) that of the hybrid
+    basis too.
+    """
     chol, A = project(kernel, beta, data.X)
     if mean_points.size == 0:
         return with_gaussians(kernel, data, [A], no_mean_points(data))
@@ -159,7 +176,9 @@ def orthogonal_optimum(
 
 
 def best_means(parts: Sequence[tf.Tensor], y: tf.Tensor, noise: tf.Tensor) -> list[tf.Tensor]:
-    """(D30): the whitened means [M, L] of all parts [G, M, N] jointly, (s2 I + Phi Phi^T)^-1 Phi y for y [N, L]."""
+    """(D30): the whitened means [M, L] of all parts [G, M, N] jointly, (s2 I + Phi Phi^T)^-1 Phi y
+    for y [N, L].
+    """
     features = tf.concat(parts, axis=-2) if len(parts) > 1 else parts[0]
     chol = cholesky(best_precision(features, noise)).chol
     means = solve_columns(chol, apply_per_latent(features, y / noise))
@@ -179,7 +198,11 @@ def best_root(precision: tf.Tensor, latents: int) -> tf.Tensor:
 
 
 def collapsed_bound(
-    kernel: Kernel, data: Regression, parts: Sequence[tf.Tensor], precisions: Sequence[tf.Tensor], fit: MeanFit
+    kernel: Kernel,
+    data: Regression,
+    parts: Sequence[tf.Tensor],
+    precisions: Sequence[tf.Tensor],
+    fit: MeanFit,
 ) -> tf.Tensor:
     """The bound (D31), or (D33) of several parts, a scalar in nats.
 
@@ -187,13 +210,20 @@ def collapsed_bound(
     :param precisions: `best_precision` of each.
     :param fit: what the whole mean leaves of y, and its norm.
     """
-    prior, count = prior_variance(kernel, data.X, full_cov=False), tf.cast(tf.size(fit.rest), fit.rest.dtype)
+    prior, count = (
+        prior_variance(kernel, data.X, full_cov=False),
+        tf.cast(tf.size(fit.rest), fit.rest.dtype),
+    )
 
     def of_latents(groups: tf.Tensor, summands: tf.Tensor) -> tf.Tensor:
-        """The sum over all latents, where there is one group of them for each of the kernels, or of the sets of points."""
+        """The sum over all latents, where there is one group of them for each of the kernels, or of
+        the sets of points.
+        """
         return tf.reduce_sum(summands) * (fit.rest.shape[1] / groups.shape[0])
 
-    log_det = sum(of_latents(P, 2.0 * tf.math.log(tf.linalg.diag_part(cholesky(P).chol))) for P in precisions)
+    log_det = sum(
+        of_latents(P, 2.0 * tf.math.log(tf.linalg.diag_part(cholesky(P).chol))) for P in precisions
+    )
     trace = of_latents(prior, prior) - sum(of_latents(part, tf.square(part)) for part in parts)
     misfit = tf.reduce_sum(tf.square(fit.rest)) / data.noise + fit.norm  # (D32)
     spread = log_det + trace / data.noise
@@ -207,7 +237,9 @@ def solve_columns(chol: tf.Tensor, columns: tf.Tensor) -> tf.Tensor:
     return solved[0] if chol.shape[0] == 1 else tf.transpose(solved[..., 0])
 
 
-def _coefficients(operator: MeanOperator, A: tf.Tensor | None, y: tf.Tensor, noise: tf.Tensor) -> tf.Tensor:
+def _coefficients(
+    operator: MeanOperator, A: tf.Tensor | None, y: tf.Tensor, noise: tf.Tensor
+) -> tf.Tensor:
     """(D30), or (D28) without A: the coefficients a [M_gamma, L]."""
     cross = operator.cross
     if operator.projection is not None:
@@ -217,7 +249,9 @@ def _coefficients(operator: MeanOperator, A: tf.Tensor | None, y: tf.Tensor, noi
     # both summands are differences, whose round-off is that of what is subtracted from
     ridge = jitter(tf.linalg.diag_part(operator.gram) + tf.linalg.diag_part(inner))
     if A is not None:  # W^-1 = (I - A^T (s2 I + A A^T)^-1 A) / s2
-        half = solve(cholesky(best_precision(A, noise)).chol, tf.matmul(A, scaled, transpose_b=True))
+        half = solve(
+            cholesky(best_precision(A, noise)).chol, tf.matmul(A, scaled, transpose_b=True)
+        )
         inner -= tf.matmul(half, half, transpose_a=True)
         weighted -= apply_per_latent(A, best_means([A], y, noise)[0], adjoint=True) / noise
     matrix = operator.dense() + inner

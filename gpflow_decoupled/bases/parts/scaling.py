@@ -1,7 +1,8 @@
 """Coordinates in which the coefficients of a mean that is a sum of kernels can be learned.
 
-The mean m(x) = sum_i k(x, gamma_i) a_i is badly conditioned in a: condition numbers of the Hessian reach 1e10. So the
-Parameter is a~ with a = T a~. T is a preconditioner: it is frozen between calls of `refresh`, and no gradient goes through it.
+The mean m(x) = sum_i k(x, gamma_i) a_i is badly conditioned in a: condition numbers of the Hessian
+reach 1e10. So the Parameter is a~ with a = T a~. T is a preconditioner: it is frozen between calls
+of `refresh`, and no gradient goes through it.
 
 | scaling | T | a plain gradient step in a~ is |
 |---|---|---|
@@ -43,12 +44,14 @@ class MeanScaling(Module):
         check_option("mean_scaling", kind, SCALINGS)
         if kind == "whitened" and size > LARGEST_WHITENED:
             raise DataError(
-                f'mean_scaling="whitened" would store {size} x {size} numbers; use mean_scaling="diagonal" for more than '
-                f"{LARGEST_WHITENED} mean points."
+                f'mean_scaling="whitened" would store {size} x {size} numbers; use'
+                f' mean_scaling="diagonal" for more than {LARGEST_WHITENED} mean points.'
             )
         self.kind = kind
         self.frozen: tf.Variable | None = None
-        """chol(C + eps I) [G, M, M] if whitened, sqrt(d + eps) [G, M] if diagonal; None stands for I."""
+        """chol(C + eps I) [G, M, M] if whitened, sqrt(d + eps) [G, M] if diagonal; None stands for
+        I.
+        """
 
     def raw(self, scaled: tf.Tensor) -> tf.Tensor:
         """The coefficients a = T a~ for a~ [M, L]; M^2 L if whitened."""
@@ -62,7 +65,11 @@ class MeanScaling(Module):
         """T^T applied to a gradient [M, L] in a: the gradient in a~."""
         if self.frozen is None:
             return gradient
-        return gradient / tf.transpose(self.frozen) if self.kind == "diagonal" else self._solve(gradient, adjoint=False)
+        return (
+            gradient / tf.transpose(self.frozen)
+            if self.kind == "diagonal"
+            else self._solve(gradient, adjoint=False)
+        )
 
     def scaled(self, raw: tf.Tensor) -> tf.Tensor:
         """The scaled coefficients a~ = T^-1 a for a [M, L]."""
@@ -83,12 +90,14 @@ class MeanScaling(Module):
         diagonal: Callable[[], tf.Tensor],
         minuend: Callable[[], tf.Tensor] | None = None,
     ) -> None:
-        """Recompute T at the current C and freeze it; the coefficients a stay as they are. M^3 / 3 if whitened.
+        """Recompute T at the current C and freeze it; the coefficients a stay as they are. M^3 / 3
+        if whitened.
 
         :param scaled: the Parameter a~ [M, L], which is rewritten.
         :param matrix: returns C [G, M, M].
         :param diagonal: returns the diagonal of C [G, M].
-        :param minuend: where C is a difference, returns the diagonal [G, M] of what is subtracted from, which sets the jitter.
+        :param minuend: where C is a difference, returns the diagonal [G, M] of what is subtracted
+            from, which sets the jitter.
         :raises NumericalError: if C cannot be factorised; nothing is changed then.
         """
         if self.kind == "none":
@@ -101,7 +110,9 @@ class MeanScaling(Module):
             values = tf.sqrt(jittered(tf.maximum(diagonal(), 0.0)))
         else:
             matrix_value = matrix()
-            matrix_value = tf.linalg.set_diag(matrix_value, jittered(tf.linalg.diag_part(matrix_value)))
+            matrix_value = tf.linalg.set_diag(
+                matrix_value, jittered(tf.linalg.diag_part(matrix_value))
+            )
             values, ok = cholesky(matrix_value)
             if not ok:
                 raise diagnose("The residual kernel at gamma", matrix_value.numpy())

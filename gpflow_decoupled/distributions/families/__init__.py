@@ -1,8 +1,10 @@
-"""Exponential families in natural and expectation parameters, for mean-field inference on factor graphs.
+"""Exponential families in natural and expectation parameters, for mean-field inference on factor
+graphs.
 
-`base` has the contract `Family` and is to be read first, with `gamma` as the simplest example; there is one file per family.
-`log_prob` is for families of one's own, which need a log density, draws and statistics alone; `fisher` has their solves.
-`concentrations` has the functions of Dirichlet concentrations that `dirichlet`, `beta` and the topic models share.
+`base` has the contract `Family` and is to be read first, with `gamma` as the simplest example;
+there is one file per family. `log_prob` is for families of one's own, which need a log density,
+draws and statistics alone; `fisher` has their solves. `concentrations` has the functions of
+Dirichlet concentrations that `dirichlet`, `beta` and the topic models share.
 """
 
 from .base import Belief, Family, Natural
@@ -16,8 +18,9 @@ from .inverse_gamma import InverseGamma
 from .log_prob import LogProbFamily
 
 __all__ = [
-    "Belief", "Beta", "Categorical", "Dirichlet", "Family", "Gamma", "Gaussian", "InverseGamma", "LogProbFamily",
-    "Natural", "dirichlet_fisher_solve", "dirichlet_log_mean", "dirichlet_log_partition",
+    "Belief", "Beta", "Categorical", "Dirichlet", "Family", "Gamma", "Gaussian", "InverseGamma",
+    "LogProbFamily", "Natural", "dirichlet_fisher_solve", "dirichlet_log_mean",
+    "dirichlet_log_partition",
 ]  # fmt: skip
 
 

@@ -1,6 +1,7 @@
 """The contract of exponential families, in natural and in expectation parameters.
 
-A member of a family is q(z) = exp(<phi(z), lambda> - A(lambda)), a density with respect to Lebesgue or counting measure.
+A member of a family is q(z) = exp(<phi(z), lambda> - A(lambda)), a density with respect to Lebesgue
+or counting measure.
 
 | symbol | code | shape |
 |---|---|---|
@@ -10,8 +11,9 @@ A member of a family is q(z) = exp(<phi(z), lambda> - A(lambda)), a density with
 | A(lambda), the log partition function | `Family.log_partition` | [...], the batch |
 | I(lambda)^-1 g, with the Fisher matrix I = d mu / d lambda | `Family.fisher_solve` | as lambda |
 
-The gradient in mu of any function of q is I(lambda)^-1 times its gradient in lambda, (C1): that is what natural gradients and
-conjugate computation need. Families have no state: all methods are pure functions of tensors, batched over the leading axes.
+The gradient in mu of any function of q is I(lambda)^-1 times its gradient in lambda, (C1): that is
+what natural gradients and conjugate computation need. Families have no state: all methods are pure
+functions of tensors, batched over the leading axes.
 """
 
 from __future__ import annotations
@@ -56,8 +58,11 @@ class Family(ABC):
     """Whether samples are differentiable in lambda."""
 
     @abstractmethod
-    def natural(self, *parameters: Any, **named: Any) -> Natural:  # only with Any may subclasses name theirs
-        """The natural parameters for the usual parameters of the family, arrays that each family names.
+    def natural(
+        self, *parameters: Any, **named: Any
+    ) -> Natural:  # only with Any may subclasses name theirs
+        """The natural parameters for the usual parameters of the family, arrays that each family
+        names.
 
         :raises DataError: for parameters outside of the domain.
         """
@@ -87,17 +92,25 @@ class Family(ABC):
         """Whether lambda is a member of the family, bool [...]. The domain is convex and open."""
 
     def tangent(self, gradient: Natural) -> Natural:
-        """The projection of a gradient to the space of lambda: symmetric where a statistic is a symmetric matrix."""
+        """The projection of a gradient to the space of lambda: symmetric where a statistic is a
+        symmetric matrix.
+        """
         return gradient
 
     def inner(self, left: Natural, right: Natural) -> tf.Tensor:
         """The inner product <left, right> [...], summed over statistics and their axes."""
-        products = [tf.reduce_sum(a * b, axis=list(range(-rank, 0))) for a, b, rank in zip(left, right, self.ranks)]
+        products = [
+            tf.reduce_sum(a * b, axis=list(range(-rank, 0)))
+            for a, b, rank in zip(left, right, self.ranks)
+        ]
         return tf.add_n(products)
 
     def log_prob(self, z: tf.Tensor, natural: Natural) -> tf.Tensor:
-        """The log density of z in nats, of the leading axes of z and the batch; at an edge of the support its limit there."""
-        # at the edge a statistic is infinite, and does not count where its coefficient is zero; outside it is NaN, and does
+        """The log density of z in nats, of the leading axes of z and the batch; at an edge of the
+        support its limit there.
+        """
+        # at the edge a statistic is infinite, and does not count where its coefficient is zero;
+        # outside it is NaN, and does
         statistics = [
             tf.where(tf.math.is_inf(t) & (coefficient == 0.0), tf.zeros_like(t), t)
             for t, coefficient in zip(self.sufficient(z), natural)
@@ -117,7 +130,8 @@ class Family(ABC):
     def sample(self, natural: Natural, n: int, seed: Seed = None) -> tf.Tensor:
         """Draws [n, ..., event], differentiable in lambda where `reparameterized`.
 
-        Gradients are TFP's implicit reparameterisation, (C36): Figurnov, Mohamed & Mnih 2018 (arXiv:1805.08498).
+        Gradients are TFP's implicit reparameterisation, (C36): Figurnov, Mohamed & Mnih 2018
+        (arXiv:1805.08498).
         """
         return self.distribution(natural).sample(n, seed=seed)
 
@@ -162,20 +176,27 @@ class Belief(NamedTuple):
 
     def entropy(self) -> tf.Tensor:
         """The entropy in nats, [...]."""
-        return self.family.log_partition(self.natural) - self.family.inner(self.expectation, self.natural)
+        return self.family.log_partition(self.natural) - self.family.inner(
+            self.expectation, self.natural
+        )
 
 
 def as_float(name: str, value: tf.Tensor | npt.ArrayLike) -> tf.Tensor:
     """A tensor [...], of GPflow's float type unless it was one before.
 
-    :raises DataError: for entries that are not finite, and for what holds no numbers; `name` says which array that is.
+    :raises DataError: for entries that are not finite, and for what holds no numbers; `name` says
+    which array that is.
     """
     array = as_array(value, name)
-    tensor = tf.convert_to_tensor(array) if tf.is_tensor(array) else tf.constant(array, default_float())
+    tensor = (
+        tf.convert_to_tensor(array) if tf.is_tensor(array) else tf.constant(array, default_float())
+    )
     known = tf.get_static_value(tensor)
     if known is not None and not np.all(np.isfinite(known)):
         value = np.ravel(known)[~np.isfinite(np.ravel(known))][0]
-        raise DataError(f"{name} has entries that are not finite, {value} first; remove or impute them.")
+        raise DataError(
+            f"{name} has entries that are not finite, {value} first; remove or impute them."
+        )
     return tensor
 
 

@@ -15,7 +15,8 @@ from .concentrations import dirichlet_fisher_solve, dirichlet_log_mean, dirichle
 class Beta(Family):
     """Beta densities with concentrations c_1 and c_0, which are Dirichlet densities of two classes.
 
-    The natural parameters are lambda = (c_1 - 1, c_0 - 1), the coefficients of log z and log(1 - z).
+    The natural parameters are lambda = (c_1 - 1, c_0 - 1), the coefficients of log z and log(1 -
+    z).
 
     Example::
 

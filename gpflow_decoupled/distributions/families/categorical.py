@@ -13,11 +13,12 @@ from .base import Family, Natural, as_float
 
 
 class Categorical(Family):
-    """One of K classes, as a vector z [..., K] with a one at the class: lambda = (logits [..., K],).
+    """One of K classes, as a vector z [..., K] with a one at the class: lambda = (logits
+    [..., K],).
 
-    The expectation parameters are the class probabilities. The family is overcomplete: adding a constant to the logits
-    changes neither mu nor the entropy, so that messages can be log weights that are not normalised. Samples are not
-    differentiable.
+    The expectation parameters are the class probabilities. The family is overcomplete: adding a
+    constant to the logits changes neither mu nor the entropy, so that messages can be log weights
+    that are not normalised. Samples are not differentiable.
 
     Example::
 
@@ -33,7 +34,10 @@ class Categorical(Family):
         """The natural parameters for `logits` [..., K], with K at least 2."""
         tensor = as_float("the logits of a Categorical", logits)
         if tensor.shape.rank == 0 or tensor.shape[-1] == 1:
-            raise DataError(f"the logits of a Categorical have shape {tuple(tensor.shape)} and need [..., K], K >= 2.")
+            raise DataError(
+                f"the logits of a Categorical have shape {tuple(tensor.shape)} and need [..., K], K"
+                " >= 2."
+            )
         return (tensor,)
 
     def distribution(self, natural: Natural) -> tfp.distributions.Distribution:
@@ -53,7 +57,9 @@ class Categorical(Family):
         return (z,)
 
     def fisher_solve(self, natural: Natural, gradient: Natural) -> Natural:
-        """A solution x of (diag p - p p^T) x = g, for g [..., K] of sum 0: g / p. The others differ by a constant."""
+        """A solution x of (diag p - p p^T) x = g, for g [..., K] of sum 0: g / p. The others differ
+        by a constant.
+        """
         return (tf.math.divide_no_nan(gradient[0], tf.nn.softmax(natural[0], axis=-1)),)
 
     def in_domain(self, natural: Natural) -> tf.Tensor:

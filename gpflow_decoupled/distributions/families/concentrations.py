@@ -1,4 +1,6 @@
-"""Functions of Dirichlet concentrations c [..., K]: A(c), E log theta, and solves with the Fisher matrix between them."""
+"""Functions of Dirichlet concentrations c [..., K]: A(c), E log theta, and solves with the Fisher
+matrix between them.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,8 @@ from ...special.trigamma import trigamma, trigamma_defect
 
 
 def dirichlet_log_partition(c: tf.Tensor) -> tf.Tensor:
-    """The log partition function of Dirichlet densities, sum_k log Gamma(c_k) - log Gamma(c_0) with c_0 = sum_k c_k.
+    """The log partition function of Dirichlet densities, sum_k log Gamma(c_k) - log Gamma(c_0) with
+    c_0 = sum_k c_k.
 
     :param c: concentrations [..., K], above 0.
     :return: [...], in nats.
@@ -23,7 +26,8 @@ def dirichlet_log_partition(c: tf.Tensor) -> tf.Tensor:
 
 
 def dirichlet_log_mean(c: tf.Tensor) -> tf.Tensor:
-    """E log theta = psi(c) - psi(c_0) of Dirichlet densities, with the digamma function psi and c_0 = sum_k c_k.
+    """E log theta = psi(c) - psi(c_0) of Dirichlet densities, with the digamma function psi and c_0
+    = sum_k c_k.
 
     :param c: concentrations [..., K], above 0.
     :return: [..., K].
@@ -36,10 +40,11 @@ def dirichlet_log_mean(c: tf.Tensor) -> tf.Tensor:
 
 
 def dirichlet_fisher_solve(c: tf.Tensor, g: tf.Tensor) -> tf.Tensor:
-    """I(c)^-1 g with the Fisher matrix I(c) = diag psi'(c) - psi'(c_0) of Dirichlet densities, without forming it: (C35).
+    """I(c)^-1 g with the Fisher matrix I(c) = diag psi'(c) - psi'(c_0) of Dirichlet densities,
+    without forming it: (C35).
 
-    The denominator of (C35) divided by psi'(c_0) is computed as r(c_0) - sum_k r(c_k) with r(x) = x - 1 / psi'(x), which
-    keeps its digits for large concentrations. Cost: K per member of the batch.
+    The denominator of (C35) divided by psi'(c_0) is computed as r(c_0) - sum_k r(c_k) with r(x) = x
+    - 1 / psi'(x), which keeps its digits for large concentrations. Cost: K per member of the batch.
 
     :param c: concentrations [..., K], above 0.
     :param g: [..., K].

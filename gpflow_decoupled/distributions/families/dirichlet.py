@@ -14,7 +14,8 @@ from .concentrations import dirichlet_fisher_solve, dirichlet_log_mean, dirichle
 
 
 class Dirichlet(Family):
-    """Dirichlet densities with concentrations c [..., K]: lambda = (c - 1,), the coefficients of log theta.
+    """Dirichlet densities with concentrations c [..., K]: lambda = (c - 1,), the coefficients of
+    log theta.
 
     `concentrations` has the same mathematics as plain functions of c.
 
@@ -31,7 +32,10 @@ class Dirichlet(Family):
         """The natural parameters for `concentration` [..., K] above 0, with K at least 2."""
         c = as_positive("the concentration of a Dirichlet", concentration)
         if c.shape.rank == 0 or c.shape[-1] == 1:
-            raise DataError(f"the concentration of a Dirichlet has shape {tuple(c.shape)} and needs [..., K], K >= 2.")
+            raise DataError(
+                f"the concentration of a Dirichlet has shape {tuple(c.shape)} and needs [..., K], K"
+                " >= 2."
+            )
         return (c - 1.0,)
 
     def distribution(self, natural: Natural) -> tfp.distributions.Distribution:

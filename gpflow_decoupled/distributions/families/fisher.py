@@ -1,15 +1,17 @@
-"""Products and solves with the Fisher matrix of a family whose matrix has no formula, without forming it.
+"""Products and solves with the Fisher matrix of a family whose matrix has no formula, without
+forming it.
 
-The Fisher matrix is I(lambda) = grad^2 A(lambda), which is also the covariance of the sufficient statistics phi(z). Either
-gives its product with a vector u at the cost of a few evaluations:
+The Fisher matrix is I(lambda) = grad^2 A(lambda), which is also the covariance of the sufficient
+statistics phi(z). Either gives its product with a vector u at the cost of a few evaluations:
 
 | product | needs | error |
 |---|---|---|
 | `hessian_product`: I u = grad <grad A, u>, (C61) | A twice differentiable by TensorFlow | round-off |
 | `covariance_product`: 1/S sum_s (phi_s - phi_bar) <phi_s - phi_bar, u>, (C62) | draws of z | 1 / sqrt(S) |
 
-`solve` is conjugate gradients with such products. The memory is that of a few vectors, or of S of them.
-"""
+`solve` is conjugate gradients with such products. The memory is that of a few vectors, or of S of
+them.
+"""  # noqa: E501
 
 from __future__ import annotations
 
@@ -31,7 +33,8 @@ _UNSOLVED = 1e-3
 
 
 def hessian_product(log_partition: Callable[[Natural], tf.Tensor], natural: Natural) -> Product:
-    """The products u -> I(lambda) u as second derivatives of A along u, (C61); each costs about four evaluations of A.
+    """The products u -> I(lambda) u as second derivatives of A along u, (C61); each costs about
+    four evaluations of A.
 
     :param log_partition: A(lambda) [...] in nats, for lambda of any batch.
     :param natural: lambda, one tensor per statistic.
@@ -56,7 +59,8 @@ def hessian_product(log_partition: Callable[[Natural], tf.Tensor], natural: Natu
 
 
 def covariance_product(statistics: Natural, ranks: tuple[int, ...]) -> Product:
-    """The products u -> Cov(phi) u with the covariance of draws, (C62); each costs S D for D statistics.
+    """The products u -> Cov(phi) u with the covariance of draws, (C62); each costs S D for D
+    statistics.
 
     :param statistics: phi(z_s), one tensor [S, ...] per statistic.
     :param ranks: the number of axes of each statistic.
@@ -70,10 +74,15 @@ def covariance_product(statistics: Natural, ranks: tuple[int, ...]) -> Product:
     centred = tuple(part - tf.reduce_mean(part, axis=0) for part in statistics)
 
     def product(u: Natural) -> Natural:
-        terms = [tf.reduce_sum(c * part, list(range(-rank, 0))) for c, part, rank in zip(centred, u, ranks)]
+        terms = [
+            tf.reduce_sum(c * part, list(range(-rank, 0)))
+            for c, part, rank in zip(centred, u, ranks)
+        ]
         weights = tf.add_n(terms)  # [S, ...]
         return tuple(
-            tf.reduce_mean(tf.reshape(weights, tf.concat([tf.shape(weights), [1] * rank], 0)) * c, axis=0)
+            tf.reduce_mean(
+                tf.reshape(weights, tf.concat([tf.shape(weights), [1] * rank], 0)) * c, axis=0
+            )
             for c, rank in zip(centred, ranks)
         )
 
@@ -81,7 +90,9 @@ def covariance_product(statistics: Natural, ranks: tuple[int, ...]) -> Product:
 
 
 def scales(statistics: Natural) -> Natural:
-    """The variances over draws of statistics [S, ...], and 1 where draws do not differ or are not finite."""
+    """The variances over draws of statistics [S, ...], and 1 where draws do not differ or are not
+    finite.
+    """
     variances = [tf.math.reduce_variance(part, axis=0) for part in statistics]
     return tuple(tf.where(tf.math.is_finite(v) & (v > 0.0), v, tf.ones_like(v)) for v in variances)
 
@@ -94,15 +105,16 @@ def solve(
     tolerance: float,
     iterations: int,
 ) -> Natural:
-    """The x with I(lambda) x = g by conjugate gradients, for each member of the batch with step lengths of its own.
+    """The x with I(lambda) x = g by conjugate gradients, for each member of the batch with step
+    lengths of its own.
 
     :param product: the Fisher matrix times a vector of the shapes of lambda.
     :param diagonal: an estimate of its diagonal, above 0, that preconditions.
     :param gradient: g, of the shapes of lambda.
     :param ranks: the number of axes of each statistic.
     :param tolerance: of the residual, relative to the gradient.
-    :param iterations: at most so many. A member that is left with more than a thousandth of its gradient is NaN, which
-        optimizers report instead of taking a wrong step.
+    :param iterations: at most so many. A member that is left with more than a thousandth of its
+        gradient is NaN, which optimizers report instead of taking a wrong step.
     :return: x, of the shapes of lambda. Cost: a product per iteration.
 
     Example::
@@ -111,13 +123,21 @@ def solve(
     """
     shapes = [tf.shape(part) for part in gradient]
     rows = tf.reduce_prod(shapes[0][: len(gradient[0].shape) - ranks[0]])
-    widths = [tf.reduce_prod(shape[len(part.shape) - rank :]) for shape, part, rank in zip(shapes, gradient, ranks)]
+    widths = [
+        tf.reduce_prod(shape[len(part.shape) - rank :])
+        for shape, part, rank in zip(shapes, gradient, ranks)
+    ]
 
     def flat(parts: Natural) -> tf.Tensor:
-        return tf.concat([tf.reshape(part, [rows, width]) for part, width in zip(parts, widths)], axis=1)
+        return tf.concat(
+            [tf.reshape(part, [rows, width]) for part, width in zip(parts, widths)], axis=1
+        )
 
     def parts_of(vectors: tf.Tensor) -> Natural:
-        return tuple(tf.reshape(part, shape) for part, shape in zip(tf.split(vectors, widths, axis=1), shapes))
+        return tuple(
+            tf.reshape(part, shape)
+            for part, shape in zip(tf.split(vectors, widths, axis=1), shapes)
+        )
 
     def inner(left: tuple, right: tuple) -> tf.Tensor:
         return tf.reduce_sum(left[0] * right[0], axis=1, keepdims=True)
@@ -126,8 +146,12 @@ def solve(
         return (flat(product(parts_of(blocks[0]))),)
 
     weights, right = flat(diagonal), flat(gradient)
-    found = conjugate_gradients(apply, lambda r: (r[0] / weights,), (right,), inner, tolerance, iterations).x[0]
+    found = conjugate_gradients(
+        apply, lambda r: (r[0] / weights,), (right,), inner, tolerance, iterations
+    ).x[0]
     residual = right - apply((found,))[0]
-    left, whole = (tf.reduce_sum(part**2 / weights, axis=1, keepdims=True) for part in (residual, right))
+    left, whole = (
+        tf.reduce_sum(part**2 / weights, axis=1, keepdims=True) for part in (residual, right)
+    )
     solved = left <= _UNSOLVED**2 * whole
     return parts_of(tf.where(solved, found, tf.constant(np.nan, found.dtype)))

@@ -13,7 +13,8 @@ from .base import Family, Natural, as_positive
 
 
 class Gamma(Family):
-    """Gamma densities with shape a and rate b: lambda = (a - 1, -b), the coefficients of log z and z, [...] each.
+    """Gamma densities with shape a and rate b: lambda = (a - 1, -b), the coefficients of log z and
+    z, [...] each.
 
     Example::
 

@@ -23,7 +23,8 @@ _ASYMMETRY = 1e-5
 class Gaussian(Family):
     """Normal densities N(m, V) in M dimensions: lambda = (V^-1 m [..., M], -V^-1 / 2 [..., M, M]).
 
-    The expectation parameters are mu = (m, V + m m^T). Every method costs M^3 per member of the batch.
+    The expectation parameters are mu = (m, V + m m^T). Every method costs M^3 per member of the
+    batch.
 
     Example::
 
@@ -35,21 +36,31 @@ class Gaussian(Family):
     ranks = (1, 2)
 
     def natural(self, mean: npt.ArrayLike, covariance: npt.ArrayLike) -> Natural:
-        """The natural parameters for `mean` [..., M] and `covariance` [..., M, M], symmetric and positive definite."""
-        m, V = as_float("the mean of a Gaussian", mean), as_float("the covariance of a Gaussian", covariance)
+        """The natural parameters for `mean` [..., M] and `covariance` [..., M, M], symmetric and
+        positive definite.
+        """
+        m, V = (
+            as_float("the mean of a Gaussian", mean),
+            as_float("the covariance of a Gaussian", covariance),
+        )
         if m.shape.rank < 1 or V.shape.rank < 2 or not V.shape[-1] == V.shape[-2] == m.shape[-1]:
             raise DataError(
-                f"a Gaussian has a mean [..., M] and a covariance [..., M, M]; here they have shapes {tuple(m.shape)} and "
-                f"{tuple(V.shape)}. A number is a vector with M = 1."
+                "a Gaussian has a mean [..., M] and a covariance [..., M, M]; here they have"
+                f" shapes {tuple(m.shape)} and {tuple(V.shape)}. A number is a vector with M = 1."
             )
-        gap, size = (tf.reduce_max(tf.abs(A), axis=[-2, -1]) for A in (V - tf.linalg.matrix_transpose(V), V))
+        gap, size = (
+            tf.reduce_max(tf.abs(A), axis=[-2, -1]) for A in (V - tf.linalg.matrix_transpose(V), V)
+        )
         if tf.executing_eagerly() and tf.reduce_any(gap > _ASYMMETRY * size):
             raise DataError(
-                "the covariance of a Gaussian is not symmetric; pass 0.5 * (V + V.T) if that is what was meant."
+                "the covariance of a Gaussian is not symmetric; pass 0.5 * (V + V.T) if that is"
+                " what was meant."
             )
         factor = cholesky(V)
         if tf.executing_eagerly() and not factor.ok:
-            raise DataError("the covariance of a Gaussian is not positive definite; add to its diagonal.")
+            raise DataError(
+                "the covariance of a Gaussian is not positive definite; add to its diagonal."
+            )
         precision = lower_root_gram(inverse(factor.chol))
         return tf.linalg.matvec(precision, m), -0.5 * precision + tf.zeros_like(m)[..., None]
 
@@ -67,7 +78,9 @@ class Gaussian(Family):
         chol = cholesky(-2.0 * natural[1]).chol
         half = solve(chol, natural[0][..., None])[..., 0]
         log_diagonal = tf.math.log(tf.linalg.diag_part(chol))
-        return tf.reduce_sum(0.5 * tf.square(half) - log_diagonal + 0.5 * math.log(2.0 * math.pi), axis=-1)
+        return tf.reduce_sum(
+            0.5 * tf.square(half) - log_diagonal + 0.5 * math.log(2.0 * math.pi), axis=-1
+        )
 
     def expectation(self, natural: Natural) -> Natural:
         """(m [..., M], V + m m^T [..., M, M])."""
@@ -79,7 +92,9 @@ class Gaussian(Family):
         return z, z[..., :, None] * z[..., None, :]
 
     def fisher_solve(self, natural: Natural, gradient: Natural) -> Natural:
-        """I(lambda)^-1 g, [..., M] and [..., M, M]: the derivative of lambda along mu + t g, by products with V^-1 alone."""
+        """I(lambda)^-1 g, [..., M] and [..., M, M]: the derivative of lambda along mu + t g, by
+        products with V^-1 alone.
+        """
         precision = -2.0 * natural[1]
         mean = self._mean_and_root(natural)[0]
         g_1, g_2 = self.tangent(gradient)
@@ -94,7 +109,9 @@ class Gaussian(Family):
 
     def in_domain(self, natural: Natural) -> tf.Tensor:
         """Whether V^-1 is positive definite, [...]."""
-        return tf.reduce_all(tf.math.is_finite(tf.linalg.diag_part(cholesky(-2.0 * natural[1]).chol)), axis=-1)
+        return tf.reduce_all(
+            tf.math.is_finite(tf.linalg.diag_part(cholesky(-2.0 * natural[1]).chol)), axis=-1
+        )
 
     @staticmethod
     def _mean_and_root(natural: Natural) -> tuple[tf.Tensor, tf.Tensor]:

@@ -13,7 +13,8 @@ from .base import Family, Natural, as_positive
 
 
 class InverseGamma(Family):
-    """Inverse-Gamma densities with shape a and scale b: lambda = (-a - 1, -b), the coefficients of log z and 1/z.
+    """Inverse-Gamma densities with shape a and scale b: lambda = (-a - 1, -b), the coefficients of
+    log z and 1/z.
 
     Example::
 

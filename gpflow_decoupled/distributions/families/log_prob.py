@@ -1,4 +1,6 @@
-"""Exponential families that are given by a log density, draws and sufficient statistics, without any formula of their own."""
+"""Exponential families that are given by a log density, draws and sufficient statistics, without
+any formula of their own.
+"""
 
 from __future__ import annotations
 
@@ -29,10 +31,11 @@ _DIGITS = 1e4
 
 
 class LogProbFamily(Family):
-    """A family of one's own: a subclass defines `log_prob`, `sample` and `sufficient`, and says `statistics` and `ranks`.
+    """A family of one's own: a subclass defines `log_prob`, `sample` and `sufficient`, and says
+    `statistics` and `ranks`.
 
-    The rest follows. The density must be q(z) = exp(<phi(z), lambda> - A(lambda)), normalised, without a factor that depends
-    on z alone. Then at any point z of the support
+    The rest follows. The density must be q(z) = exp(<phi(z), lambda> - A(lambda)), normalised,
+    without a factor that depends on z alone. Then at any point z of the support
 
     | what | by | cost |
     |---|---|---|
@@ -40,15 +43,16 @@ class LogProbFamily(Family):
     | mu = grad A | automatic differentiation | about three densities |
     | I(lambda)^-1 g | conjugate gradients, with I u = grad <grad A, u> (C61) | about four densities per iteration |
 
-    No D x D matrix is formed for D statistics. A statistic that is a symmetric matrix needs `tangent` too. Where `log_prob`
-    cannot be differentiated twice, `draws` is the number of draws whose covariance of statistics takes the place of the Fisher
-    matrix in solves (C62), with an error of order 1 / sqrt(draws) and a bias of order D / draws.
+    No D x D matrix is formed for D statistics. A statistic that is a symmetric matrix needs
+    `tangent` too. Where `log_prob` cannot be differentiated twice, `draws` is the number of draws
+    whose covariance of statistics takes the place of the Fisher matrix in solves (C62), with an
+    error of order 1 / sqrt(draws) and a bias of order D / draws.
 
     :param draws: of the covariance in solves; None for second derivatives of `log_prob`.
-    :param iterations: most iterations of conjugate gradients per solve. A member of the batch that is not solved to a
-        thousandth by then is NaN, which optimizers report.
-    :param tolerance: of the residual in solves, relative to the gradient; 1e4 machine epsilons by default, or with `draws`
-        1e-6.
+    :param iterations: most iterations of conjugate gradients per solve. A member of the batch that
+        is not solved to a thousandth by then is NaN, which optimizers report.
+    :param tolerance: of the residual in solves, relative to the gradient; 1e4 machine epsilons by
+        default, or with `draws` 1e-6.
     :raises DataError: for a number that counts nothing.
 
     Example, angles with a von Mises density::
@@ -68,9 +72,11 @@ class LogProbFamily(Family):
                 return tf.cos(z), tf.sin(z)
 
         belief = VonMises().belief(2.0, 0.5)                         # lambda itself
-    """
+    """  # noqa: E501
 
-    def __init__(self, draws: int | None = None, *, iterations: int = 500, tolerance: float | None = None) -> None:
+    def __init__(
+        self, draws: int | None = None, *, iterations: int = 500, tolerance: float | None = None
+    ) -> None:
         if draws is not None:
             check_whole(2, draws=draws)
         check_whole(1, iterations=iterations)
@@ -80,11 +86,15 @@ class LogProbFamily(Family):
 
     @abstractmethod
     def log_prob(self, z: tf.Tensor, natural: Natural) -> tf.Tensor:
-        """The log density of z [..., event] in nats at lambda, normalised, of the leading axes of z and the batch."""
+        """The log density of z [..., event] in nats at lambda, normalised, of the leading axes of z
+        and the batch.
+        """
 
     @abstractmethod
     def sample(self, natural: Natural, n: int, seed: Seed = None) -> tf.Tensor:
-        """Draws [n, ..., event], differentiable in lambda where the family says that it is `reparameterized`."""
+        """Draws [n, ..., event], differentiable in lambda where the family says that it is
+        `reparameterized`.
+        """
 
     def natural(self, *parameters: npt.ArrayLike) -> Natural:
         """The natural parameters themselves, one array for each of `statistics`.
@@ -95,30 +105,43 @@ class LogProbFamily(Family):
         """
         if len(parameters) != len(self.ranks):
             raise DataError(
-                f"{self.name} has {len(self.ranks)} natural parameters and got {len(parameters)}; pass the coefficients of "
-                f"{', '.join(self.statistics)}."
+                f"{self.name} has {len(self.ranks)} natural parameters and got {len(parameters)};"
+                f" pass the coefficients of {', '.join(self.statistics)}."
             )
-        parts = [as_float(f"the coefficient of {name}", part) for name, part in zip(self.statistics, parameters)]
+        parts = [
+            as_float(f"the coefficient of {name}", part)
+            for name, part in zip(self.statistics, parameters)
+        ]
         for part, rank, name in zip(parts, self.ranks, self.statistics):
             if part.shape.rank < rank:
                 raise DataError(
-                    f"the coefficient of {name} has {part.shape.rank} axes and needs {rank}, those of {name}."
+                    f"the coefficient of {name} has {part.shape.rank} axes and needs {rank}, those"
+                    f" of {name}."
                 )
         cuts = [part.shape.rank - rank for part, rank in zip(parts, self.ranks)]
-        batch = functools.reduce(tf.broadcast_static_shape, [part.shape[:cut] for part, cut in zip(parts, cuts)])
-        return tuple(tf.broadcast_to(part, batch + part.shape[cut:]) for part, cut in zip(parts, cuts))
+        batch = functools.reduce(
+            tf.broadcast_static_shape, [part.shape[:cut] for part, cut in zip(parts, cuts)]
+        )
+        return tuple(
+            tf.broadcast_to(part, batch + part.shape[cut:]) for part, cut in zip(parts, cuts)
+        )
 
     def distribution(self, natural: Natural) -> tfp.distributions.Distribution:
         """None is known; a subclass that has a TFP distribution may return it.
 
         :raises ModelError: always.
         """
-        raise ModelError(f"{self.name} has no TFP distribution: use its log_prob and sample, or define distribution.")
+        raise ModelError(
+            f"{self.name} has no TFP distribution: use its log_prob and sample, or define"
+            " distribution."
+        )
 
     def anchor(self, natural: Natural) -> tf.Tensor:
-        """A point [..., event] of the support, by default a draw that is the same at the same lambda.
+        """A point [..., event] of the support, by default a draw that is the same at the same
+        lambda.
 
-        A subclass may return any other point, for example the mode. Its statistics and density must be finite.
+        A subclass may return any other point, for example the mode. Its statistics and density must
+        be finite.
         """
         return tf.stop_gradient(self.sample(natural, 1, seed=tf.constant(_ANCHOR, tf.int32))[0])
 
@@ -135,11 +158,14 @@ class LogProbFamily(Family):
         return self.tangent(tuple(tape.gradient(value, natural, unconnected_gradients="zero")))
 
     def fisher_solve(self, natural: Natural, gradient: Natural) -> Natural:
-        """I(lambda)^-1 g by conjugate gradients, of the shapes of lambda; NaN for members that are not solved.
+        """I(lambda)^-1 g by conjugate gradients, of the shapes of lambda; NaN for members that are
+        not solved.
 
         :raises DataError: for fewer draws than statistics, whose covariance would be singular.
         """
-        drawn = self.sufficient(self.sample(natural, self._draws or _SCALING, seed=tf.constant(_DRAWS, tf.int32)))
+        drawn = self.sufficient(
+            self.sample(natural, self._draws or _SCALING, seed=tf.constant(_DRAWS, tf.int32))
+        )
         drawn = tuple(tf.stop_gradient(part) for part in drawn)
         if self._draws is None:
             z = self.anchor(natural)
@@ -161,7 +187,8 @@ class LogProbFamily(Family):
     def in_domain(self, natural: Natural) -> tf.Tensor:
         """Whether density and statistics at the anchor are finite, [...].
 
-        A subclass whose `log_prob` has finite values outside of the domain defines a test of its own.
+        A subclass whose `log_prob` has finite values outside of the domain defines a test of its
+        own.
         """
         z = self.anchor(natural)
         finite = tf.math.is_finite(self._log_partition_at(z, natural))
@@ -179,6 +206,7 @@ class LogProbFamily(Family):
         size = sum(shape.num_elements() or 0 for shape in shapes)
         if not is_whole(self._draws, size + 1):
             raise DataError(
-                f"draws={self._draws} of {self.name} give a singular covariance of {size} statistics; use many more than "
-                f"{size}, or draws=None if log_prob can be differentiated twice."
+                f"draws={self._draws} of {self.name} give a singular covariance of {size}"
+                f" statistics; use many more than {size}, or draws=None if log_prob can be"
+                " differentiated twice."
             )

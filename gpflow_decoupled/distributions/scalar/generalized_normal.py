@@ -12,7 +12,9 @@ from .generalized_transform import generalized_normal_transform
 
 
 def generalized_normal_cdf(v: tf.Tensor, power: tf.Tensor) -> tf.Tensor:
-    """The cdf at scale 1, shapes [...] broadcast. First derivatives by (A6) are exact, also at v = 0."""
+    """The cdf at scale 1, shapes [...] broadcast. First derivatives by (A6) are exact, also at v =
+    0.
+    """
     v, power = v + tf.zeros_like(power), power + tf.zeros_like(v)
     held, size = tf.stop_gradient(v), tf.abs(tf.stop_gradient(v))
     raised = tf.stop_gradient(tf.pow(size, power))
@@ -24,10 +26,11 @@ def generalized_normal_cdf(v: tf.Tensor, power: tf.Tensor) -> tf.Tensor:
 
 
 class GeneralizedNormal(tfp.distributions.GeneralizedNormal):
-    """`tfp.distributions.GeneralizedNormal` with an exact gradient of the cdf at `loc`, and a characteristic function.
+    """`tfp.distributions.GeneralizedNormal` with an exact gradient of the cdf at `loc`, and a
+    characteristic function.
 
-    The density is proportional to exp(-(|x - loc| / scale)^power): normal for `power` = 2, Laplace's for `power` = 1. The
-    characteristic function is available for powers from 0.9 to 6.
+    The density is proportional to exp(-(|x - loc| / scale)^power): normal for `power` = 2,
+    Laplace's for `power` = 1. The characteristic function is available for powers from 0.9 to 6.
 
     :param loc: the centre, of a shape that broadcasts to the batch shape [...], like the other two.
     :param scale: above 0.
@@ -46,7 +49,9 @@ class GeneralizedNormal(tfp.distributions.GeneralizedNormal):
         return generalized_normal_cdf((self.loc - x) / self.scale, tf.convert_to_tensor(self.power))
 
     def characteristic(self, omega: tf.Tensor) -> tf.Tensor:
-        """E exp(i omega x), complex, for omega [...] that broadcasts with the batch shape; absolute error 1e-9."""
+        """E exp(i omega x), complex, for omega [...] that broadcasts with the batch shape; absolute
+        error 1e-9.
+        """
         size = generalized_normal_transform(omega * self.scale, tf.convert_to_tensor(self.power))
         phase = omega * self.loc
         return tf.complex(size * tf.cos(phase), size * tf.sin(phase))

@@ -1,9 +1,12 @@
-"""The characteristic function of the generalised normal distribution, which has no closed form, for any power.
+"""The characteristic function of the generalised normal distribution, which has no closed form, for
+any power.
 
-1. Once per process, phi(omega) and its first two derivatives are computed on a grid of omega for 40 powers, by composite
-   Gauss-Legendre quadrature. The substitution v = V x^3 smooths the kink of |v|^p.
+1. Once per process, phi(omega) and its first two derivatives are computed on a grid of omega for 40
+   powers, by composite Gauss-Legendre quadrature. The substitution v = V x^3 smooths the kink of
+   |v|^p.
 2. For other powers p they follow from Chebyshev polynomials in log p, which are differentiable.
-3. For other frequencies phi follows by Hermite interpolation; beyond the grid, by the asymptotic series (A7).
+3. For other frequencies phi follows by Hermite interpolation; beyond the grid, by the asymptotic
+   series (A7).
 
 The absolute error is 1e-9.
 """
@@ -29,9 +32,11 @@ _PANEL = 16
 
 
 def generalized_normal_transform(omega: tf.Tensor, power: tf.Tensor) -> tf.Tensor:
-    """E cos(omega v) for the density proportional to exp(-|v|^power), 0.9 <= power <= 6; shapes [...] broadcast.
+    """E cos(omega v) for the density proportional to exp(-|v|^power), 0.9 <= power <= 6; shapes
+    [...] broadcast.
 
-    One table is computed per entry of `power`: use a shape like [D, 1] for power and [N, D, T] for omega.
+    One table is computed per entry of `power`: use a shape like [D, 1] for power and [N, D, T] for
+    omega.
     """
     size = tf.abs(omega) + tf.zeros_like(power)
     inside = tf.minimum(size, _LAST)
@@ -57,7 +62,11 @@ def _series(omega: tf.Tensor, power: tf.Tensor) -> tf.Tensor:
     """The expansion (A7) for large omega > 0."""
     total, front = tf.zeros_like(omega), power / tf.exp(tf.math.lgamma(1.0 / power))
     for j in range(1, _TERMS + 1):
-        size = tf.exp(tf.math.lgamma(j * power + 1.0) - math.lgamma(j + 1.0) - (j * power + 1.0) * tf.math.log(omega))
+        size = tf.exp(
+            tf.math.lgamma(j * power + 1.0)
+            - math.lgamma(j + 1.0)
+            - (j * power + 1.0) * tf.math.log(omega)
+        )
         total += (-1.0) ** (j + 1) * tf.sin(0.5 * math.pi * j * power) * size
     return front * total  # (A7)
 
@@ -80,7 +89,15 @@ def _moments_on_the_grid(p: float) -> np.ndarray:
     nodes, weights = np.polynomial.legendre.leggauss(_PANEL)
     x = ((np.arange(panels)[:, None] + 0.5 * (nodes + 1.0)) / panels).ravel()
     v = V * x**3
-    mass = np.tile(0.5 * weights / panels, panels) * 3.0 * V * x**2 * p / math.gamma(1.0 / p) * np.exp(-(v**p))
+    mass = (
+        np.tile(0.5 * weights / panels, panels)
+        * 3.0
+        * V
+        * x**2
+        * p
+        / math.gamma(1.0 / p)
+        * np.exp(-(v**p))
+    )
     turn = np.exp(1j * _STEP * v)
     wave, moments = np.ones_like(turn), np.stack([mass, v * mass, v**2 * mass], axis=1)
     result = np.empty([round(_LAST / _STEP) + 1, 3])

@@ -1,4 +1,6 @@
-"""The skew-normal distribution of Azzalini: density 2 / scale phi(z) Phi(theta z), with z = (x - loc) / scale."""
+"""The skew-normal distribution of Azzalini: density 2 / scale phi(z) Phi(theta z), with z = (x -
+loc) / scale.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ _U = np.linspace(-12.0, 12.0, 49)
 
 
 def skew_normal_cdf(z: tf.Tensor, theta: tf.Tensor) -> tf.Tensor:
-    """Phi(z) - 2 T(z, theta), shapes [...] broadcast; first derivatives are exact, also in theta."""
+    """Phi(z) - 2 T(z, theta), shapes [...] broadcast; first derivatives are exact, also in
+    theta.
+    """
     z, theta = z + tf.zeros_like(theta), theta + tf.zeros_like(z)
     value = tf.maximum(normal_cdf(z) - 2.0 * owens_t(z, theta), 0.0)
     gauss = tf.exp(-0.5 * tf.square(z))
@@ -35,10 +39,15 @@ def skew_normal_cdf(z: tf.Tensor, theta: tf.Tensor) -> tf.Tensor:
 
 
 def skew_normal_entropy(theta: tf.Tensor) -> tf.Tensor:
-    """The entropy in nats, of the shape of theta, by (A4) with 49 nodes; it and its derivative have errors of 1e-15."""
+    """The entropy in nats, of the shape of theta, by (A4) with 49 nodes; it and its derivative have
+    errors of 1e-15.
+    """
     u = tf.constant(_U, theta.dtype)
     root = tf.sqrt(1.0 + tf.square(theta))[..., None]
-    v, gauss = u / root, (_U[1] - _U[0]) / math.sqrt(2.0 * math.pi) * tf.exp(-0.5 * tf.square(u / root))
+    v, gauss = (
+        u / root,
+        (_U[1] - _U[0]) / math.sqrt(2.0 * math.pi) * tf.exp(-0.5 * tf.square(u / root)),
+    )
     log_cdf = log_normal_cdf(theta[..., None] * v)
     loss = tf.reduce_sum(2.0 * gauss / root * tf.exp(log_cdf) * log_cdf, axis=-1)
     value = _HALF_LOG_2_PI + 0.5 - math.log(2.0) - loss  # (A4)
@@ -48,7 +57,9 @@ def skew_normal_entropy(theta: tf.Tensor) -> tf.Tensor:
 
 
 def skew_normal_transform(omega: tf.Tensor, theta: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Real and imaginary part of E exp(i omega z), shapes [...] broadcast: (A5), by Dawson's integral."""
+    """Real and imaginary part of E exp(i omega z), shapes [...] broadcast: (A5), by Dawson's
+    integral.
+    """
     square = tf.square(omega)
     narrow = 1.0 / (1.0 + tf.square(theta))  # 1 - delta^2
     delta = theta * tf.sqrt(narrow)
@@ -62,10 +73,12 @@ def skew_normal_transform(omega: tf.Tensor, theta: tf.Tensor) -> tuple[tf.Tensor
 
 
 class SkewNormal(tfp.distributions.Distribution):
-    """The distribution with density 2 / scale phi(z) Phi(theta z), z = (x - loc) / scale, as a TFP distribution.
+    """The distribution with density 2 / scale phi(z) Phi(theta z), z = (x - loc) / scale, as a TFP
+    distribution.
 
-    theta = 0 is the normal distribution; the skewness is between -0.9953 and 0.9953. Log density, cdf, moments, entropy,
-    samples and `characteristic` are differentiable in all parameters, which broadcast to the batch shape [...].
+    theta = 0 is the normal distribution; the skewness is between -0.9953 and 0.9953. Log density,
+    cdf, moments, entropy, samples and `characteristic` are differentiable in all parameters, which
+    broadcast to the batch shape [...].
 
     :param loc: the location, which is the mean only for theta = 0.
     :param scale: the scale, above 0.
@@ -187,7 +200,9 @@ class SkewNormal(tfp.distributions.Distribution):
 
     def characteristic(self, omega: tf.Tensor) -> tf.Tensor:
         """E exp(i omega x), complex, for omega [...] that broadcasts with the batch shape."""
-        real, imaginary = skew_normal_transform(omega * self.scale, tf.convert_to_tensor(self.theta))
+        real, imaginary = skew_normal_transform(
+            omega * self.scale, tf.convert_to_tensor(self.theta)
+        )
         phase = omega * self.loc
         rotation = tf.complex(tf.cos(phase), tf.sin(phase))
         return rotation * tf.complex(real + tf.zeros_like(imaginary), imaginary)

@@ -1,11 +1,14 @@
-"""An upper bound of E log sum_k exp(f_k) for independent Gaussian f_k, in closed form but for one number per observation.
+"""An upper bound of E log sum_k exp(f_k) for independent Gaussian f_k, in closed form but for one
+number per observation.
 
 For any a [C], with f_k ~ N(m_k, v_k), Knowles & Minka (NIPS 2011), the diagonal case of (T5):
 
-    E lse(f) <= 1/2 sum_k a_k^2 v_k + lse(t),   t_k = m_k + (1 - 2 a_k) v_k / 2                                     (V33)
+    E lse(f) <= 1/2 sum_k a_k^2 v_k + lse(t),   t_k = m_k + (1 - 2 a_k) v_k / 2
+    (V33)
 
-The best a is the softmax of its own t. In logarithms: log a_k + v_k a_k = m_k + v_k / 2 - A, where A makes the a_k sum to one.
-So w_k = v_k a_k is Wright's omega function of log v_k + m_k + v_k / 2 - A, and A is the root of a convex function that falls.
+The best a is the softmax of its own t. In logarithms: log a_k + v_k a_k = m_k + v_k / 2 - A, where
+A makes the a_k sum to one. So w_k = v_k a_k is Wright's omega function of log v_k + m_k + v_k / 2 -
+A, and A is the root of a convex function that falls.
 """
 
 from __future__ import annotations
@@ -16,7 +19,9 @@ import numpy as np
 import tensorflow as tf
 
 _MOST_STEPS = 100
-"""Newton steps for A: four to eight where the variances of a row are alike, some twenty where they differ by 1e4."""
+"""Newton steps for A: four to eight where the variances of a row are alike, some twenty where they
+differ by 1e4.
+"""
 _ACCURATE = 64.0
 """Units of rounding that the sum of a may differ from one."""
 _LEAST_VARIANCE = 1e-8
@@ -31,12 +36,15 @@ def tilted_bound(mean: tf.Tensor, variance: tf.Tensor) -> tf.Tensor:
     :param mean: m [..., C].
     :param variance: v [..., C], not below zero.
 
-    Its derivatives are those at a fixed a, which for the best a are those of the bound: softmax(t) in the mean, and in the
-    variance 1/2 [s_k (1 - s_k) + (s_k - a_k)^2], s = softmax(t), which is never negative.
+    Its derivatives are those at a fixed a, which for the best a are those of the bound: softmax(t)
+    in the mean, and in the variance 1/2 [s_k (1 - s_k) + (s_k - a_k)^2], s = softmax(t), which is
+    never negative.
     """
     a = best_tilt(mean, variance)
     t = mean + (0.5 - a) * variance
-    return 0.5 * tf.reduce_sum(tf.square(a) * variance, axis=-1) + tf.reduce_logsumexp(t, axis=-1)  # (V33)
+    return 0.5 * tf.reduce_sum(tf.square(a) * variance, axis=-1) + tf.reduce_logsumexp(
+        t, axis=-1
+    )  # (V33)
 
 
 def best_tilt(mean: tf.Tensor, variance: tf.Tensor) -> tf.Tensor:
@@ -45,8 +53,8 @@ def best_tilt(mean: tf.Tensor, variance: tf.Tensor) -> tf.Tensor:
     :param mean: m [..., C].
     :param variance: v [..., C].
 
-    Newton's method for A from the largest m_k - v_k / 2, where the a_k sum to one or more: as their sum is convex in A and
-    falls, no step goes beyond the root, however large the variances are.
+    Newton's method for A from the largest m_k - v_k / 2, where the a_k sum to one or more: as their
+    sum is convex in A and falls, no step goes beyond the root, however large the variances are.
     """
     mean, variance = tf.stop_gradient(mean), tf.stop_gradient(variance)
     v = tf.maximum(variance, tf.constant(_LEAST_VARIANCE, variance.dtype))
@@ -61,13 +69,17 @@ def best_tilt(mean: tf.Tensor, variance: tf.Tensor) -> tf.Tensor:
         return A + move, tf.reduce_max(excess)
 
     start = tf.reduce_max(mean - 0.5 * v, axis=-1, keepdims=True), tf.constant(np.inf, mean.dtype)
-    A, _ = tf.while_loop(lambda _, excess: excess > accuracy, step, start, maximum_iterations=_MOST_STEPS)
+    A, _ = tf.while_loop(
+        lambda _, excess: excess > accuracy, step, start, maximum_iterations=_MOST_STEPS
+    )
     a = _omega(shifted - A) / v
     return a / tf.reduce_sum(a, axis=-1, keepdims=True)
 
 
 def _omega(y: tf.Tensor) -> tf.Tensor:
-    """The root w of w + log w = y, by two fourth-order steps (Fritsch, Shafer & Crowley 1973) from log(1 + e^y)."""
+    """The root w of w + log w = y, by two fourth-order steps (Fritsch, Shafer & Crowley 1973) from
+    log(1 + e^y).
+    """
     y = tf.maximum(y, tf.constant(_FARTHEST, y.dtype))
     w = tf.nn.softplus(y)  # within 40 %
     for _ in range(2):

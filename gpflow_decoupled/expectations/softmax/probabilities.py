@@ -1,14 +1,16 @@
 """The expectation of a softmax under independent Gaussians, by sums over one number.
 
-softmax_c(f) is the probability that f_c + e_c is the largest of all f_k + e_k, where the e_k are independent and have the
-Gumbel distribution function G(z) = exp(-e^-z). For independent f_k ~ N(m_k, v_k) these sums are independent too. With their
-distribution functions F_k
+softmax_c(f) is the probability that f_c + e_c is the largest of all f_k + e_k, where the e_k are
+independent and have the Gumbel distribution function G(z) = exp(-e^-z). For independent f_k ~
+N(m_k, v_k) these sums are independent too. With their distribution functions F_k
 
-    E softmax_c(f) = int F_c'(t) prod_{k != c} F_k(t) dt,    F_k(t) = int N(x; m_k, v_k) G(t - x) dx                (V34)
+    E softmax_c(f) = int F_c'(t) prod_{k != c} F_k(t) dt,    F_k(t) = int N(x; m_k, v_k) G(t - x) dx
+    (V34)
 
-Both integrals are trapezoid sums on one lattice of t and x. The integrands are analytic and fall fast, so that their errors
-are of the order of exp(-pi^2 / h) for a step h. On one lattice all F_k are a product of two matrices, of the Gaussian
-densities and of G at all differences. A Gaussian that is narrower than the step gets the nodes of Gauss-Hermite quadrature.
+Both integrals are trapezoid sums on one lattice of t and x. The integrands are analytic and fall
+fast, so that their errors are of the order of exp(-pi^2 / h) for a step h. On one lattice all F_k
+are a product of two matrices, of the Gaussian densities and of G at all differences. A Gaussian
+that is narrower than the step gets the nodes of Gauss-Hermite quadrature.
 """
 
 from __future__ import annotations
@@ -22,13 +24,19 @@ import numpy as np
 import tensorflow as tf
 
 _STEP = 0.4
-"""h, as long as the points reach. A Gaussian whose standard deviation is less than h is called narrow."""
+"""h, as long as the points reach. A Gaussian whose standard deviation is less than h is called
+narrow.
+"""
 _SIZES = (96, 48), (128, 96), (192, 128), (320, 192), (480, 256), (720, 384), (1024, 384)
-"""Points of t, and of x below the first t: the first pair that reaches is taken. XLA refuses sizes that follow values."""
+"""Points of t, and of x below the first t: the first pair that reaches is taken. XLA refuses sizes
+that follow values.
+"""
 _WIDTH = 8.0
 """Standard deviations of a Gaussian that the lattice covers on either side."""
 _LEFT, _RIGHT = 3.5, 25.0
-"""What the lattice covers beyond, for the Gumbel distribution: G(-3.5) and 1 - G(25) are less than 2e-11."""
+"""What the lattice covers beyond, for the Gumbel distribution: G(-3.5) and 1 - G(25) are less than
+2e-11.
+"""
 _LARGEST, _FARTHEST = 7.0, 300.0
 """exp(-e^7) is zero, and e^300 squared is a number."""
 _NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(6)
@@ -44,15 +52,18 @@ def expected_softmax(mean: tf.Tensor, variance: tf.Tensor) -> tf.Tensor:
     :param mean: m [N, C].
     :param variance: v [N, C], not below zero.
 
-    Exact to 1e-8 up to variances of 300, and to 1e-3 beyond. Probabilities below 1e-40 may be zero. Cost: N C T J for T
-    points of t and J of x, `_SIZES`: some 192 and 320 at a variance of 1, 320 and 512 at 10, 720 and 1104 at 100.
+    Exact to 1e-8 up to variances of 300, and to 1e-3 beyond. Probabilities below 1e-40 may be zero.
+    Cost: N C T J for T points of t and J of x, `_SIZES`: some 192 and 320 at a variance of 1, 320
+    and 512 at 10, 720 and 1104 at 100.
     """
     mean, variance = tf.cast(mean, tf.float64), tf.cast(variance, tf.float64)
     rows, classes = tf.shape(mean)[0], mean.shape[-1]
     blocks = tf.maximum((rows * classes + _AT_ONCE - 1) // _AT_ONCE, 1)
     size = tf.maximum((rows + blocks - 1) // blocks, 1)
     padding = [[0, blocks * size - rows], [0, 0]]
-    parts = [tf.reshape(tf.pad(part, padding), [blocks, size, classes]) for part in (mean, variance)]
+    parts = [
+        tf.reshape(tf.pad(part, padding), [blocks, size, classes]) for part in (mean, variance)
+    ]
     found = tf.map_fn(_of_rows, parts, fn_output_signature=tf.float64)
     found = tf.reshape(found, [blocks * size, classes])[:rows]
     certain = tf.reduce_max(variance, axis=-1, keepdims=True) < _NO_VARIANCE
@@ -65,18 +76,25 @@ def _of_rows(moments: list[tf.Tensor]) -> tf.Tensor:
     mean, variance = moments
     mean -= tf.reduce_max(mean, axis=-1, keepdims=True)
     deviation = tf.sqrt(tf.maximum(variance, np.finfo(float).tiny))
-    low, high = tf.stop_gradient(mean - _WIDTH * deviation), tf.stop_gradient(mean + _WIDTH * deviation)
+    low, high = (
+        tf.stop_gradient(mean - _WIDTH * deviation),
+        tf.stop_gradient(mean + _WIDTH * deviation),
+    )
     start = tf.reduce_min(tf.reduce_max(low, axis=-1)) - _LEFT
     span, below = tf.reduce_max(high) + _RIGHT - start, start - tf.reduce_min(low)
     short = [(span > _STEP * (above - 1)) | (below > _STEP * under) for above, under in _SIZES[:-1]]
     index = tf.reduce_sum(tf.cast(tf.stack(short), tf.int32))
-    return tf.switch_case(index, [partial(_on_lattice, mean, deviation, start, span, size) for size in _SIZES])
+    return tf.switch_case(
+        index, [partial(_on_lattice, mean, deviation, start, span, size) for size in _SIZES]
+    )
 
 
 def _on_lattice(
     mean: tf.Tensor, deviation: tf.Tensor, start: tf.Tensor, span: tf.Tensor, size: tuple[int, int]
 ) -> tf.Tensor:
-    """(V34) for m and the roots of v [B, C], with t from `start` over `span`, and so many points of t and of x below it."""
+    """(V34) for m and the roots of v [B, C], with t from `start` over `span`, and so many points of
+    t and of x below it.
+    """
     above, under = size
     h = tf.maximum(tf.constant(_STEP, tf.float64), span / (above - 1))
     x = start + h * np.arange(-under, above, dtype=float)
@@ -96,7 +114,9 @@ def _on_lattice(
     F = tf.maximum(F, np.finfo(float).tiny)
     product = tf.exp(tf.reduce_sum(tf.math.log(F), axis=1, keepdims=True))
     p = tf.reduce_sum(slope / F * product, axis=-1)  # (V34)
-    return p / tf.reduce_sum(p, axis=-1, keepdims=True)  # the sum is 1 / h up to the errors of the sums
+    return p / tf.reduce_sum(
+        p, axis=-1, keepdims=True
+    )  # the sum is 1 / h up to the errors of the sums
 
 
 def _by_lattice(
@@ -107,7 +127,9 @@ def _by_lattice(
     G = tf.exp(-rise)
     z, step = (x - mean[..., None]) / deviation[..., None], h / deviation[..., None]
     weights = step / math.sqrt(2.0 * math.pi) * tf.exp(-0.5 * tf.square(z))
-    rest = 0.5 * tf.math.erfc((0.5 * step - z[..., :1]) / math.sqrt(2.0))  # what is below the lattice, where G is one
+    rest = 0.5 * tf.math.erfc(
+        (0.5 * step - z[..., :1]) / math.sqrt(2.0)
+    )  # what is below the lattice, where G is one
     return rest + tf.tensordot(weights, G, 1), tf.tensordot(weights, rise * G, 1)
 
 

@@ -16,16 +16,19 @@ from ...summaries import short_repr
 
 
 class CategoricalLogit(Likelihood):
-    """Classes with a softmax link: p(y = c | f) = exp(f_c) / sum_k exp(f_k), for labels 0 to C - 1 and C latent functions.
+    """Classes with a softmax link: p(y = c | f) = exp(f_c) / sum_k exp(f_k), for labels 0 to C - 1
+    and C latent functions.
 
-    Nothing is sampled: bounds, gradients and predictions are the same in every call, so that natural gradients, sites, a
-    mean on all data and L-BFGS can be used. GPflow's `Softmax` has the same density and takes 100 draws for each expectation.
+    Nothing is sampled: bounds, gradients and predictions are the same in every call, so that
+    natural gradients, sites, a mean on all data and L-BFGS can be used. GPflow's `Softmax` has the
+    same density and takes 100 draws for each expectation.
 
-    Expected log densities are a lower bound in closed form, (V33), of Knowles & Minka (NIPS 2011), so that the ELBO stays a
-    bound of the evidence. The bound is concave in the means, and its derivatives in the variances are never positive. It is
-    exact at variance 0; with equal means it is 0.04 nats too low where the latents have variance 1, 0.26 at 3 and 1.3 at 10.
-    Probabilities of predictions are exact to 1e-8 up to variances of 300, by integrals over one number, (V34), also those of
-    rare classes.
+    Expected log densities are a lower bound in closed form, (V33), of Knowles & Minka (NIPS 2011),
+    so that the ELBO stays a bound of the evidence. The bound is concave in the means, and its
+    derivatives in the variances are never positive. It is exact at variance 0; with equal means it
+    is 0.04 nats too low where the latents have variance 1, 0.26 at 3 and 1.3 at 10. Probabilities
+    of predictions are exact to 1e-8 up to variances of 300, by integrals over one number, (V34),
+    also those of rare classes.
 
     :param num_classes: C, at least 2.
     :param kwargs: passed on to `gpflow.likelihoods.Likelihood`.
@@ -38,17 +41,20 @@ class CategoricalLogit(Likelihood):
         fit(model, (X, Y))
         probabilities, _ = model.predict_y(Xnew)  # [N, 3]
 
-    Cost: N C for the bound; for predictions some 2 N C T^2 operations of a product of matrices, where T is some 200 at a
-    variance of 1, 300 at 10 and 700 at 100.
+    Cost: N C for the bound; for predictions some 2 N C T^2 operations of a product of matrices,
+    where T is some 200 at a variance of 1, 300 at 10 and 700 at 100.
     """
 
     def __init__(self, num_classes: int, **kwargs: object) -> None:
         whole = isinstance(num_classes, (int, np.integer)) and not isinstance(num_classes, bool)
         if not whole or num_classes < 2:
             raise DataError(
-                f"num_classes={short_repr(num_classes)}: pass the number of classes, a whole number from 2."
+                f"num_classes={short_repr(num_classes)}: pass the number of classes, a whole number"
+                " from 2."
             )
-        super().__init__(input_dim=None, latent_dim=int(num_classes), observation_dim=None, **kwargs)
+        super().__init__(
+            input_dim=None, latent_dim=int(num_classes), observation_dim=None, **kwargs
+        )
         self.num_classes = int(num_classes)
 
     def _log_prob(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:
@@ -61,33 +67,49 @@ class CategoricalLogit(Likelihood):
         p = self._conditional_mean(X, F)
         return p * (1.0 - p)
 
-    def _predict_mean_and_var(self, X: TensorType, Fmu: TensorType, Fvar: TensorType) -> MeanAndVariance:
+    def _predict_mean_and_var(
+        self, X: TensorType, Fmu: TensorType, Fvar: TensorType
+    ) -> MeanAndVariance:
         p = tf.exp(self._log_probabilities(Fmu, Fvar))
-        p /= tf.reduce_sum(p, axis=-1, keepdims=True)  # they sum to one up to rounding and the bounds
+        p /= tf.reduce_sum(
+            p, axis=-1, keepdims=True
+        )  # they sum to one up to rounding and the bounds
         return p, p * (1.0 - p)
 
-    def _predict_log_density(self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType) -> tf.Tensor:
+    def _predict_log_density(
+        self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
+    ) -> tf.Tensor:
         return self._of_class(self._log_probabilities(Fmu, Fvar), Y)
 
-    def _variational_expectations(self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType) -> tf.Tensor:
+    def _variational_expectations(
+        self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
+    ) -> tf.Tensor:
         mean, variance = _same_shape(Fmu, Fvar)
         return self._of_class(mean, Y) - tilted_bound(mean, variance)
 
     def _of_class(self, values: tf.Tensor, Y: TensorType) -> tf.Tensor:
-        """Of values [..., C], those of the classes Y [..., 1], NaN where there is no such class; both broadcast."""
+        """Of values [..., C], those of the classes Y [..., 1], NaN where there is no such class;
+        both broadcast.
+        """
         labels = tf.cast(Y, values.dtype)[..., 0]
         chosen = tf.one_hot(tf.cast(labels, tf.int32), self.num_classes, dtype=values.dtype)
         known = (labels >= 0.0) & (labels < self.num_classes) & (labels == tf.floor(labels))
         nothing = tf.constant(np.nan, values.dtype)
-        return tf.reduce_sum(chosen * values, axis=-1) + tf.where(known, tf.zeros_like(nothing), nothing)
+        return tf.reduce_sum(chosen * values, axis=-1) + tf.where(
+            known, tf.zeros_like(nothing), nothing
+        )
 
     def _log_probabilities(self, Fmu: TensorType, Fvar: TensorType) -> tf.Tensor:
-        """log E softmax(f) [..., C], by (V34); what is too small for that is its lower bound E log softmax(f), by (V33)."""
+        """log E softmax(f) [..., C], by (V34); what is too small for that is its lower bound E log
+        softmax(f), by (V33).
+        """
         mean, variance = _same_shape(Fmu, Fvar)
         rows = (tf.reshape(part, [-1, self.num_classes]) for part in (mean, variance))
         p = tf.cast(tf.reshape(expected_softmax(*rows), tf.shape(mean)), mean.dtype)
         tiny = tf.constant(np.finfo(mean.dtype.as_numpy_dtype).tiny, mean.dtype)
-        return tf.maximum(tf.math.log(tf.maximum(p, tiny)), mean - tilted_bound(mean, variance)[..., None])
+        return tf.maximum(
+            tf.math.log(tf.maximum(p, tiny)), mean - tilted_bound(mean, variance)[..., None]
+        )
 
 
 def _same_shape(mean: TensorType, variance: TensorType) -> tuple[tf.Tensor, tf.Tensor]:

@@ -19,7 +19,8 @@ from .site_loss import Expansion, Maximiser, SiteLoss, dual_objective
 class GaussianLoss(SiteLoss):
     """The site loss of Gaussian noise, f = log(2 pi s^2) / 2 + ((y - h)^2 + sigma^2) / (2 s^2).
 
-    :param likelihood: a `gpflow.likelihoods.Gaussian` with the noise variance s^2, or the noise scale s.
+    :param likelihood: a `gpflow.likelihoods.Gaussian` with the noise variance s^2, or the noise
+        scale s.
     :param Y: labels y [N, L].
     :raises DataError: if the variance or scale is a function of the inputs, or not positive.
 
@@ -65,13 +66,22 @@ class GaussianLoss(SiteLoss):
         """The loss and its derivatives, [N, L] each."""
         precision = tf.ones_like(h) / self.variance
         zero = tf.zeros_like(h)
-        return Expansion(self.value(h, sigma), (h - self.Y) * precision, sigma * precision, precision, zero, precision)
+        return Expansion(
+            self.value(h, sigma),
+            (h - self.Y) * precision,
+            sigma * precision,
+            precision,
+            zero,
+            precision,
+        )
 
     def start(self, alpha: tf.Tensor) -> tf.Tensor:
         """The h [N, L] with f_h = alpha."""
         return self.Y + self.variance * alpha
 
-    def maximiser(self, alpha: tf.Tensor, lam: tf.Tensor, sigma_k: tf.Tensor, rho: tf.Tensor) -> Maximiser:
+    def maximiser(
+        self, alpha: tf.Tensor, lam: tf.Tensor, sigma_k: tf.Tensor, rho: tf.Tensor
+    ) -> Maximiser:
         """The maximum of (V15), [N, L] each; section 6.3 of Khan 2014."""
         variance = self.variance * tf.ones_like(alpha)
         slope = sigma_k / (1.0 / variance + rho)
@@ -81,7 +91,9 @@ class GaussianLoss(SiteLoss):
 
 
 def gaussian_site(y_0: tf.Tensor, s: tf.Tensor) -> Site:
-    """The normal log density of y about y_0 [N] with standard deviation s [N]; only the first two moments of y enter."""
+    """The normal log density of y about y_0 [N] with standard deviation s [N]; only the first two
+    moments of y enter.
+    """
 
     def smooth(y: tf.Tensor, y_0: tf.Tensor, s: tf.Tensor) -> tf.Tensor:
         return tfp.distributions.Normal(y_0, s).log_prob(y)
@@ -101,7 +113,9 @@ def gaussian_site(y_0: tf.Tensor, s: tf.Tensor) -> Site:
 def _density(likelihood: gl.Gaussian, Y: tf.Tensor) -> Site:
     if likelihood.variance is None:
         return gaussian_site(Y, parameter_per_site(likelihood.scale, "The noise scale", Y))
-    return gaussian_site(Y, tf.sqrt(parameter_per_site(likelihood.variance, "The noise variance", Y)))
+    return gaussian_site(
+        Y, tf.sqrt(parameter_per_site(likelihood.variance, "The noise variance", Y))
+    )
 
 
 GAUSSIAN = SiteDescription(GaussianLoss, _density)

@@ -1,4 +1,6 @@
-"""Sites of Laplace noise, of Laplace priors, and of the hinge loss, which is a Laplace loss plus a line, in closed form."""
+"""Sites of Laplace noise, of Laplace priors, and of the hinge loss, which is a Laplace loss plus a
+line, in closed form.
+"""
 
 from __future__ import annotations
 
@@ -20,9 +22,11 @@ _SQRT_2, _SQRT_2_PI = np.sqrt(2.0), np.sqrt(2.0 * np.pi)
 
 
 class LaplaceLoss(SiteLoss):
-    """The site loss of Laplace noise, f = log 2 b + (2 sigma phi(t) + (h - y) (2 Phi(t) - 1)) / b, t = (h - y) / sigma.
+    """The site loss of Laplace noise, f = log 2 b + (2 sigma phi(t) + (h - y) (2 Phi(t) - 1)) / b,
+    t = (h - y) / sigma.
 
-    f is convex, but linear along the rays from (h, sigma) = (y, 0), so that (V15) has a maximum for rho > 0 only.
+    f is convex, but linear along the rays from (h, sigma) = (y, 0), so that (V15) has a maximum for
+    rho > 0 only.
 
     :param likelihood: with the scale b of the noise.
     :param Y: labels y [N, L].
@@ -57,7 +61,9 @@ class LaplaceLoss(SiteLoss):
 
     def value(self, h: tf.Tensor, sigma: tf.Tensor) -> tf.Tensor:
         """The loss f [N, L]."""
-        return expected_laplace_loss(h - self.Y, tf.maximum(tf.abs(sigma), LEAST_DEVIATION), self._scale)
+        return expected_laplace_loss(
+            h - self.Y, tf.maximum(tf.abs(sigma), LEAST_DEVIATION), self._scale
+        )
 
     def expand(self, h: tf.Tensor, sigma: tf.Tensor) -> Expansion:
         """The loss and its derivatives, [N, L] each."""
@@ -66,13 +72,17 @@ class LaplaceLoss(SiteLoss):
         slope = 2.0 * tf.exp(-0.5 * tf.square(t)) / (_SQRT_2_PI * scale)  # f_sigma
         bend = slope / size
         d_h = tf.math.erf(t / _SQRT_2) / scale
-        return Expansion(self.value(h, sigma), d_h, sign * slope, bend, -sign * t * bend, tf.square(t) * bend)
+        return Expansion(
+            self.value(h, sigma), d_h, sign * slope, bend, -sign * t * bend, tf.square(t) * bend
+        )
 
     def start(self, alpha: tf.Tensor) -> tf.Tensor:
         """The median y [N, L] for each alpha [N, L]."""
         return self.Y + tf.zeros_like(alpha)
 
-    def maximiser(self, alpha: tf.Tensor, lam: tf.Tensor, sigma_k: tf.Tensor, rho: tf.Tensor) -> Maximiser:
+    def maximiser(
+        self, alpha: tf.Tensor, lam: tf.Tensor, sigma_k: tf.Tensor, rho: tf.Tensor
+    ) -> Maximiser:
         """The maximum of (V15) over sigma >= sigma_k / 2, [N, L] each; rho must be above 0."""
         scale = self._scale
         # 1) f_h = alpha is an equation for t = (h - y) / sigma alone
@@ -83,21 +93,28 @@ class LaplaceLoss(SiteLoss):
         free = sigma_k + (lam * sigma_k - slope) / rho
         moves = tf.cast(free > 0.5 * sigma_k, free.dtype)
         sigma = tf.maximum(free, 0.5 * sigma_k)
-        # 3) its maximum, with f inserted by hand: alpha h - f cancels all terms in h - y but alpha y
+        # 3) its maximum, with f inserted by hand: alpha h - f cancels all terms in h - y but alpha
+        # y
         pull = lam * sigma_k * (sigma - 0.5 * sigma_k) - 0.5 * rho * tf.square(sigma - sigma_k)
         value = alpha * self.Y - tf.math.log(2.0 * scale) - slope * sigma + pull  # (V15)
         d_h_d_alpha = sigma / slope + moves * tf.square(t) / rho  # (V17)
         return Maximiser(
-            self.Y + sigma * t, sigma, value, d_h_d_alpha, moves * t * sigma_k / rho, moves * sigma_k / rho
+            self.Y + sigma * t,
+            sigma,
+            value,
+            d_h_d_alpha,
+            moves * t * sigma_k / rho,
+            moves * sigma_k / rho,
         )
 
 
 class HingeLoss(LaplaceLoss):
-    """The site loss of the hinge loss, f = (1 - s h) Phi(t) + sigma phi(t), t = (1 - s h) / sigma, s = 2 y - 1: (V32).
+    """The site loss of the hinge loss, f = (1 - s h) Phi(t) + sigma phi(t), t = (1 - s h) / sigma,
+    s = 2 y - 1: (V32).
 
-    max(0, 1 - s f) = |f - s| / 2 + (1 - s f) / 2 is the loss of Laplace noise around s with the scale 2, up to log 4 and a
-    linear function. So are its expectation and its maximiser. f_h lies between -1 and 0 for y = 1, and between 0 and 1 for y
-    = 0.
+    max(0, 1 - s f) = |f - s| / 2 + (1 - s f) / 2 is the loss of Laplace noise around s with the
+    scale 2, up to log 4 and a linear function. So are its expectation and its maximiser. f_h lies
+    between -1 and 0 for y = 1, and between 0 and 1 for y = 0.
 
     :param likelihood: it has no Parameters.
     :param Y: labels y of 0 or 1 [N, L]. The attribute `Y` has s.
@@ -134,17 +151,23 @@ class HingeLoss(LaplaceLoss):
         half = super().expand(h, sigma)  # its value is that of this class already
         return half._replace(d_h=half.d_h - 0.5 * self.Y)  # (V32)
 
-    def maximiser(self, alpha: tf.Tensor, lam: tf.Tensor, sigma_k: tf.Tensor, rho: tf.Tensor) -> Maximiser:
+    def maximiser(
+        self, alpha: tf.Tensor, lam: tf.Tensor, sigma_k: tf.Tensor, rho: tf.Tensor
+    ) -> Maximiser:
         """The maximum of (V15) over sigma >= sigma_k / 2, [N, L] each; rho must be above 0."""
         best = super().maximiser(alpha + 0.5 * self.Y, lam, sigma_k, rho)
         return best._replace(value=best.value + np.log(4.0) - 0.5)  # (V32)
 
 
 def laplace_site(y_0: tf.Tensor, tau: tf.Tensor) -> Site:
-    """The Laplace log density of y about y_0 [N] with scale tau [N]: of a likelihood, or of the prior of a weight."""
+    """The Laplace log density of y about y_0 [N] with scale tau [N]: of a likelihood, or of the
+    prior of a weight.
+    """
 
     def gauss(m: tf.Tensor, variance: tf.Tensor, y_0: tf.Tensor, tau: tf.Tensor) -> tf.Tensor:
-        return -expected_laplace_loss(m - y_0, tf.sqrt(tf.maximum(variance, LEAST_DEVIATION**2)), tau)
+        return -expected_laplace_loss(
+            m - y_0, tf.sqrt(tf.maximum(variance, LEAST_DEVIATION**2)), tau
+        )
 
     return Site(
         smooth=lambda y, y_0, tau: tf.zeros_like(y) - tf.math.log(2.0 * tau),

@@ -1,4 +1,6 @@
-"""Sites of likelihoods whose rate or scale is the exponential of the latent function: Poisson, exponential, gamma."""
+"""Sites of likelihoods whose rate or scale is the exponential of the latent function: Poisson,
+exponential, gamma.
+"""
 
 from __future__ import annotations
 
@@ -25,13 +27,14 @@ _TINY = 1e-30
 class LogLinearLoss(SiteLoss):
     """The site loss f = E - a s h + b with E = exp(s h + sigma^2 / 2 + log c), where s is 1 or -1.
 
-    A Poisson likelihood has s = 1, a = y, and the size of a bin as c. A gamma likelihood of shape k has s = -1, a = k and c
-    = y. The exponent is clipped before products of E overflow.
+    A Poisson likelihood has s = 1, a = y, and the size of a bin as c. A gamma likelihood of shape k
+    has s = -1, a = k and c = y. The exponent is clipped before products of E overflow.
 
     :param Y: labels [N, L].
     :param sign: s.
     :param log_scale: log c, a scalar or [N, L].
-    :param weight: computes a, a scalar or [N, L]; a function, so that gradients reach the Parameter behind it.
+    :param weight: computes a, a scalar or [N, L]; a function, so that gradients reach the Parameter
+        behind it.
     :param constant: computes b, a scalar or [N, L].
 
     Example, the loss of exponential waiting times Y with mean e^f, which is e^-f y + f::
@@ -71,25 +74,41 @@ class LogLinearLoss(SiteLoss):
         """The loss and its derivatives, [N, L] each."""
         E, sign = self._mean(h, sigma), self._sign
         return Expansion(
-            self._loss(E, h), sign * (E - self._weight()), sigma * E, E, sign * sigma * E, (1.0 + tf.square(sigma)) * E
+            self._loss(E, h),
+            sign * (E - self._weight()),
+            sigma * E,
+            E,
+            sign * sigma * E,
+            (1.0 + tf.square(sigma)) * E,
         )
 
     def start(self, alpha: tf.Tensor) -> tf.Tensor:
         """The h [N, L] with f_h = alpha at sigma = 0."""
         return self._sign * (tf.math.log(self._mean_at(alpha)) - self._log_scale)
 
-    def maximiser(self, alpha: tf.Tensor, lam: tf.Tensor, sigma_k: tf.Tensor, rho: tf.Tensor) -> Maximiser:
+    def maximiser(
+        self, alpha: tf.Tensor, lam: tf.Tensor, sigma_k: tf.Tensor, rho: tf.Tensor
+    ) -> Maximiser:
         """The maximum of (V15), [N, L] each; for Poisson counts it is (21) of Khan 2014."""
         E = self._mean_at(alpha)
         slope = sigma_k / (E + rho)
         sigma = (lam + rho) * slope
         h = self.start(alpha) - 0.5 * self._sign * tf.square(sigma)
         value = dual_objective(self._loss(E, h), h, sigma, alpha, lam, sigma_k, rho)
-        return Maximiser(h, sigma, value, 1.0 / E + tf.square(sigma) / (E + rho), -self._sign * sigma * slope, slope)
+        return Maximiser(
+            h,
+            sigma,
+            value,
+            1.0 / E + tf.square(sigma) / (E + rho),
+            -self._sign * sigma * slope,
+            slope,
+        )
 
     def _mean(self, h: tf.Tensor, sigma: tf.Tensor) -> tf.Tensor:
         """E [N, L]."""
-        return tf.exp(tf.minimum(self._sign * h + 0.5 * tf.square(sigma) + self._log_scale, self._limit))
+        return tf.exp(
+            tf.minimum(self._sign * h + 0.5 * tf.square(sigma) + self._log_scale, self._limit)
+        )
 
     def _mean_at(self, alpha: tf.Tensor) -> tf.Tensor:
         """The E [N, L] at which f_h = alpha."""
@@ -102,7 +121,9 @@ class LogLinearLoss(SiteLoss):
 def _poisson_loss(likelihood: gl.Poisson, Y: TensorType) -> LogLinearLoss:
     """For counts Y [N, L] with rate exp(eta) times the size of a bin."""
     y = site_labels(Y)
-    log_bin = tf.cast(tf.math.log(constant_parameter(likelihood.binsize, "binsize", positive=True)), y.dtype)
+    log_bin = tf.cast(
+        tf.math.log(constant_parameter(likelihood.binsize, "binsize", positive=True)), y.dtype
+    )
     offset = tf.math.lgamma(y + 1.0) - y * log_bin
     return LogLinearLoss(y, 1.0, log_bin, partial(tf.identity, y), partial(tf.identity, offset))
 
@@ -110,7 +131,9 @@ def _poisson_loss(likelihood: gl.Poisson, Y: TensorType) -> LogLinearLoss:
 def _exponential_loss(likelihood: gl.Exponential, Y: TensorType) -> LogLinearLoss:
     """For positive Y [N, L] with mean exp(eta)."""
     y = site_labels(Y)
-    return LogLinearLoss(y, -1.0, _log_labels(y), partial(tf.ones_like, y), partial(tf.zeros_like, y))
+    return LogLinearLoss(
+        y, -1.0, _log_labels(y), partial(tf.ones_like, y), partial(tf.zeros_like, y)
+    )
 
 
 def _gamma_loss(likelihood: gl.Gamma, Y: TensorType) -> LogLinearLoss:
@@ -131,7 +154,8 @@ def _gamma_loss(likelihood: gl.Gamma, Y: TensorType) -> LogLinearLoss:
 def _log_labels(y: tf.Tensor) -> tf.Tensor:
     if tf.executing_eagerly() and np.any(np.asarray(y) <= 0):
         raise DataError(
-            "Y has entries of exactly 0, at which the density grows without bound as the scale falls; use Y above 0."
+            "Y has entries of exactly 0, at which the density grows without bound as the scale"
+            " falls; use Y above 0."
         )
     return tf.math.log(y)
 

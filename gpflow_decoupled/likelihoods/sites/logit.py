@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-__all__ = ["LOGIT", "ConvexPiecewiseLogitLoss", "LogitLoss", "PiecewiseLogitLoss", "logistic_site", "logit_sites"]
+__all__ = [
+    "LOGIT",
+    "ConvexPiecewiseLogitLoss",
+    "LogitLoss",
+    "PiecewiseLogitLoss",
+    "logistic_site",
+    "logit_sites",
+]
 
 import math
 
@@ -21,13 +28,15 @@ from .site_loss import Expansion, SiteLoss
 
 
 class LogitLoss(SiteLoss):
-    """The site loss of binary labels with a logistic link, f = E log(1 + e^eta) - y h, eta ~ N(h, sigma^2).
+    """The site loss of binary labels with a logistic link, f = E log(1 + e^eta) - y h, eta ~ N(h,
+    sigma^2).
 
-    It is accurate to 1e-12 at every sigma, by Gauss-Hermite quadrature for small sigma and by the Fourier integral (V4) for
-    large ones; a few microseconds per observation. For y = 1 it is computed as E log(1 + e^eta) at -h, so that nothing
-    cancels.
+    It is accurate to 1e-12 at every sigma, by Gauss-Hermite quadrature for small sigma and by the
+    Fourier integral (V4) for large ones; a few microseconds per observation. For y = 1 it is
+    computed as E log(1 + e^eta) at -h, so that nothing cancels.
 
-    :param likelihood: `BernoulliLogit` or GPflow's `Bernoulli(invlink=tf.sigmoid)`; it has no parameters.
+    :param likelihood: `BernoulliLogit` or GPflow's `Bernoulli(invlink=tf.sigmoid)`; it has no
+        parameters.
     :param Y: labels y [N, L] of 0 and 1.
 
     Example::
@@ -67,10 +76,11 @@ class LogitLoss(SiteLoss):
 
 
 class PiecewiseLogitLoss(LogitLoss):
-    """The upper bound (V5) on `LogitLoss` by 20 quadratic pieces, at most 1.43e-4 nats above it per observation.
+    """The upper bound (V5) on `LogitLoss` by 20 quadratic pieces, at most 1.43e-4 nats above it per
+    observation.
 
-    It is for methods that maximise the bound over q directly. It is not convex in (h, sigma), whatever quadratic is added, so
-    that (V15) may have many maxima, and the dual is refused.
+    It is for methods that maximise the bound over q directly. It is not convex in (h, sigma),
+    whatever quadratic is added, so that (V15) may have many maxima, and the dual is refused.
 
     :param likelihood: `BernoulliLogit("piecewise")`.
     :param Y: labels y [N, L] of 0 and 1.
@@ -83,9 +93,9 @@ class PiecewiseLogitLoss(LogitLoss):
     """
 
     no_dual: str | None = (
-        "The bound by quadratic pieces is not convex: it cannot be maximised in the dual. Use "
-        'BernoulliLogit(expectation="exact") or "piecewise_convex", or a method that works on q itself: OpperArchambeau or '
-        "CholeskyKL."
+        "The bound by quadratic pieces is not convex: it cannot be maximised in the dual. Use"
+        ' BernoulliLogit(expectation="exact") or "piecewise_convex", or a method that works on q'
+        " itself: OpperArchambeau or CholeskyKL."
     )
     convex = False
     """Whether the pieces are those of the convex bound (V28), or of the best one."""
@@ -96,14 +106,18 @@ class PiecewiseLogitLoss(LogitLoss):
 
     def expand(self, h: tf.Tensor, sigma: tf.Tensor) -> Expansion:
         """The bound and its derivatives, [N, L] each."""
-        value, d_h, d_s, d_hh, d_hs, d_ss = piecewise_moments(self._sign * h, sigma, convex=self.convex)
+        value, d_h, d_s, d_hh, d_hs, d_ss = piecewise_moments(
+            self._sign * h, sigma, convex=self.convex
+        )
         return Expansion(value, self._sign * d_h, d_s, d_hh, self._sign * d_hs, d_ss)
 
 
 class ConvexPiecewiseLogitLoss(PiecewiseLogitLoss):
-    """The convex upper bound (V28) on `LogitLoss` by 20 quadratic pieces, at most 3.05e-4 nats above it per observation.
+    """The convex upper bound (V28) on `LogitLoss` by 20 quadratic pieces, at most 3.05e-4 nats
+    above it per observation.
 
-    It is jointly convex in (h, sigma) and does not decrease in sigma, so that the Lagrangian ascends as with `LogitLoss`.
+    It is jointly convex in (h, sigma) and does not decrease in sigma, so that the Lagrangian
+    ascends as with `LogitLoss`.
 
     :param likelihood: `BernoulliLogit("piecewise_convex")`.
     :param Y: labels y [N, L] of 0 and 1.
@@ -119,7 +133,9 @@ class ConvexPiecewiseLogitLoss(PiecewiseLogitLoss):
 
 
 def logistic_site(kappa: tf.Tensor) -> Site:
-    """The site log sigma(kappa y) for kappa [N], not zero: the slope of the logistic curve times the label's sign."""
+    """The site log sigma(kappa y) for kappa [N], not zero: the slope of the logistic curve times
+    the label's sign.
+    """
 
     def gauss(m: tf.Tensor, variance: tf.Tensor, kappa: tf.Tensor) -> tf.Tensor:
         root = tf.sqrt(tf.maximum(variance, 1e-30))
@@ -139,7 +155,11 @@ def _density(likelihood: gl.Likelihood, Y: tf.Tensor) -> Site:
 
 
 LOGIT = SiteDescription(LogitLoss, _density, BINARY)
-_LOSSES = {"exact": LogitLoss, "piecewise": PiecewiseLogitLoss, "piecewise_convex": ConvexPiecewiseLogitLoss}
+_LOSSES = {
+    "exact": LogitLoss,
+    "piecewise": PiecewiseLogitLoss,
+    "piecewise_convex": ConvexPiecewiseLogitLoss,
+}
 
 
 def logit_sites(likelihood: BernoulliLogit) -> SiteDescription:

@@ -17,7 +17,9 @@ from .site_loss import site_labels
 
 
 def _negative_binomial_loss(likelihood: NegativeBinomial, Y: TensorType) -> QuadratureLoss:
-    """The loss of counts with mean exp(eta) and variance mean + mean^2 / size; it is log-concave."""
+    """The loss of counts with mean exp(eta) and variance mean + mean^2 / size; it is
+    log-concave.
+    """
     y = site_labels(Y)
     constant_parameter(likelihood.size, "The size of the negative binomial", positive=True)
 
@@ -37,7 +39,9 @@ def _negative_binomial_loss(likelihood: NegativeBinomial, Y: TensorType) -> Quad
     def centre() -> tf.Tensor:
         return tf.math.log(size())  # with pi i it is where 1 + exp(eta) / size is zero
 
-    return QuadratureLoss(likelihood, y, -y, size, slopes=slopes, start=start, width=np.pi, centre=centre)
+    return QuadratureLoss(
+        likelihood, y, -y, size, slopes=slopes, start=start, width=np.pi, centre=centre
+    )
 
 
 NEGATIVE_BINOMIAL = SiteDescription(loss=_negative_binomial_loss, support=COUNTS)

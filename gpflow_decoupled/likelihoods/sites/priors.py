@@ -1,9 +1,12 @@
-"""Sites of weights that have priors of their own: log densities, and expected losses for the Lagrangian.
+"""Sites of weights that have priors of their own: log densities, and expected losses for the
+Lagrangian.
 
-A Laplace prior p(w) of a weight is written as N(w; mu, tau^2), which the model takes for the prior, times the rest, which is
-one more site p(w) / N(w; mu, tau^2). With f_L the loss of the Laplace density, the loss of this site is
+A Laplace prior p(w) of a weight is written as N(w; mu, tau^2), which the model takes for the prior,
+times the rest, which is one more site p(w) / N(w; mu, tau^2). With f_L the loss of the Laplace
+density, the loss of this site is
 
-    f(h, sigma) = f_L(h, sigma) - 1/2 log(2 pi tau^2) - ((h - mu)^2 + sigma^2) / (2 tau^2)                       (V30)
+    f(h, sigma) = f_L(h, sigma) - 1/2 log(2 pi tau^2) - ((h - mu)^2 + sigma^2) / (2 tau^2)
+    (V30)
 
 The bound does not depend on tau.
 """
@@ -34,9 +37,9 @@ tfd = tfp.distributions
 def prior_site(prior: tfp.distributions.Distribution, count: int) -> Site:
     """The site log p(w_d) of each of several weights with independent priors.
 
-    :param prior: a scalar TFP distribution of batch shape [] or [p]. Laplace and normal priors have a Fourier transform in
-        closed form; others are integrated by the route "spectral" or "lattice", and those other than Laplace, Student-t and
-        normal ones must have batch shape [].
+    :param prior: a scalar TFP distribution of batch shape [] or [p]. Laplace and normal priors have
+        a Fourier transform in closed form; others are integrated by the route "spectral" or
+        "lattice", and those other than Laplace, Student-t and normal ones must have batch shape [].
     :param count: p, the number of weights.
     :raises DataError: for a batch shape that is refused.
 
@@ -46,7 +49,9 @@ def prior_site(prior: tfp.distributions.Distribution, count: int) -> Site:
     """
 
     def rows(*parts: TensorType) -> tuple[tf.Tensor, ...]:
-        return tuple(tf.cast(part, default_float()) + tf.zeros([count], default_float()) for part in parts)
+        return tuple(
+            tf.cast(part, default_float()) + tf.zeros([count], default_float()) for part in parts
+        )
 
     if isinstance(prior, tfd.Laplace):
         return laplace_site(*rows(prior.loc, prior.scale))
@@ -56,8 +61,8 @@ def prior_site(prior: tfp.distributions.Distribution, count: int) -> Site:
         return gaussian_site(*rows(prior.loc, prior.scale))
     if prior.batch_shape.rank != 0:
         raise DataError(
-            f"The prior {prior.name} has batch shape {prior.batch_shape}; pass one distribution of batch shape [] for all "
-            "weights, or a Laplace, StudentT or Normal distribution."
+            f"The prior {prior.name} has batch shape {prior.batch_shape}; pass one distribution of"
+            " batch shape [] for all weights, or a Laplace, StudentT or Normal distribution."
         )
     return Site(smooth=lambda y: tf.cast(prior.log_prob(tf.cast(y, prior.dtype)), y.dtype))
 
@@ -65,7 +70,8 @@ def prior_site(prior: tfp.distributions.Distribution, count: int) -> Site:
 class StackedLoss(SiteLoss):
     """Several losses as one, the rows of the first above those of the next.
 
-    :param parts: the losses, [N_i, L] each; all arrays of the stack are [N, L] with N the sum of the N_i.
+    :param parts: the losses, [N_i, L] each; all arrays of the stack are [N, L] with N the sum of
+        the N_i.
 
     Example::
 
@@ -119,20 +125,26 @@ class StackedLoss(SiteLoss):
 
 
 class LossWithPriors(SiteLoss):
-    """The losses of N observations, and below them those of p weights with priors of their own, less those of Gaussians (V30).
+    """The losses of N observations, and below them those of p weights with priors of their own,
+    less those of Gaussians (V30).
 
     :param observations: the losses of the observations [N, L].
-    :param priors: the expected losses -E log p(w_d) of the weights [p, L], whose labels are the locations mu of p.
-    :param precision: computes 1 / tau^2 [p] of the Gaussians N(mu, tau^2) that the model takes for the priors.
+    :param priors: the expected losses -E log p(w_d) of the weights [p, L], whose labels are the
+        locations mu of p.
+    :param precision: computes 1 / tau^2 [p] of the Gaussians N(mu, tau^2) that the model takes for
+        the priors.
 
-    All arrays of this loss are [N + p, L]. In the rows of the weights f is a convex function less a quadratic one, with
+    All arrays of this loss are [N + p, L]. In the rows of the weights f is a convex function less a
+    quadratic one, with
     f_hh >= -1 / tau^2. Example::
 
         priors = LaplaceLoss(Laplace(0.5), tf.zeros([p, 1]))
         loss = LossWithPriors(site_loss(likelihood, Y), priors, lambda: kernel.variance)
     """
 
-    def __init__(self, observations: SiteLoss, priors: SiteLoss, precision: Callable[[], tf.Tensor]) -> None:
+    def __init__(
+        self, observations: SiteLoss, priors: SiteLoss, precision: Callable[[], tf.Tensor]
+    ) -> None:
         self._sum = StackedLoss(observations, priors)
         super().__init__(self._sum.Y)
         self.needs_penalty = self._sum.needs_penalty
@@ -143,7 +155,9 @@ class LossWithPriors(SiteLoss):
         """The Gaussians, of precision zero at the observations."""
         observations, priors = self._sum.parts
         below = tf.reshape(self._precision(), [-1, 1]) * tf.ones_like(priors.Y)
-        return Reference(self._sum, tf.concat([tf.zeros_like(observations.Y), below], axis=0), self.Y)
+        return Reference(
+            self._sum, tf.concat([tf.zeros_like(observations.Y), below], axis=0), self.Y
+        )
 
     @property
     def lower(self) -> tf.Tensor:

@@ -44,24 +44,32 @@ def _probit_loss(likelihood: gl.ScalarLikelihood, Y: TensorType) -> QuadratureLo
         return -t * r, tf.where(u < -_FAR, 1.0 - 1.0 / tf.square(far), r * (r + u))
 
     def start(alpha: tf.Tensor) -> tf.Tensor:
-        """Solves phi(u) / Phi(u) = m by three Newton steps in logarithms, from where the ratio is about m."""
+        """Solves phi(u) / Phi(u) = m by three Newton steps in logarithms, from where the ratio is
+        about m.
+        """
         m = tf.maximum(-t * alpha, 1e-30)
         right = tf.sqrt(tf.maximum(-2.0 * tf.math.log(m * np.sqrt(2.0 * np.pi)), 0.0))
         u = tf.where(m < 0.8, right, 1.0 / m - m)
         for _ in range(3):
             r = inverse_mills(u)
             u += tf.clip_by_value(
-                (tf.math.log(tf.maximum(r, 1e-35)) - tf.math.log(m)) / tf.maximum(r + u, 1e-6), -1.0, 1.0
+                (tf.math.log(tf.maximum(r, 1e-35)) - tf.math.log(m)) / tf.maximum(r + u, 1e-6),
+                -1.0,
+                1.0,
             )
         return t * u
 
     zero, infinite = tf.zeros_like(y), np.inf * tf.ones_like(y)
     lower, upper = tf.where(t > 0.0, -infinite, zero), tf.where(t > 0.0, zero, infinite)
-    return QuadratureLoss(likelihood, y, lower, upper, slopes=slopes, start=start, width=_WIDTH, centre=-_PLACE * t)
+    return QuadratureLoss(
+        likelihood, y, lower, upper, slopes=slopes, start=start, width=_WIDTH, centre=-_PLACE * t
+    )
 
 
 def _jittered_probit_loss(likelihood: gl.Bernoulli, Y: TensorType) -> QuadratureLoss:
-    """The loss of GPflow's default Bernoulli, p = Phi (1 - 2 jitter) + jitter, which is not log-concave."""
+    """The loss of GPflow's default Bernoulli, p = Phi (1 - 2 jitter) + jitter, which is not
+    log-concave.
+    """
     y = site_labels(Y)
     t = 2.0 * y - 1.0
     steepest, curvature = _jittered_extremes()
@@ -69,13 +77,28 @@ def _jittered_probit_loss(likelihood: gl.Bernoulli, Y: TensorType) -> Quadrature
 
     def slopes(eta: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         u = tf.clip_by_value(t * eta, -1e3, 1e3)
-        r = share * tf.exp(-0.5 * tf.square(u)) / np.sqrt(2.0 * np.pi) / (normal_cdf(u) * share + JITTER)
+        r = (
+            share
+            * tf.exp(-0.5 * tf.square(u))
+            / np.sqrt(2.0 * np.pi)
+            / (normal_cdf(u) * share + JITTER)
+        )
         return -t * r, r * (r + u)
 
     zero, ones = tf.zeros_like(t), tf.ones_like(t)
-    lower, upper = tf.where(t > 0.0, -steepest * ones, zero), tf.where(t > 0.0, zero, steepest * ones)
+    lower, upper = (
+        tf.where(t > 0.0, -steepest * ones, zero),
+        tf.where(t > 0.0, zero, steepest * ones),
+    )
     return QuadratureLoss(
-        likelihood, y, lower, upper, curvature, slopes=slopes, width=_JITTERED_WIDTH, centre=-_JITTERED_PLACE * t
+        likelihood,
+        y,
+        lower,
+        upper,
+        curvature,
+        slopes=slopes,
+        width=_JITTERED_WIDTH,
+        centre=-_JITTERED_PLACE * t,
     )
 
 
@@ -91,7 +114,10 @@ def _jittered_extremes() -> tuple[float, float]:
     def largest(function: Callable[[float], float]) -> float:
         at = grid[np.argmax([function(u) for u in grid])]
         found = minimize_scalar(
-            lambda u: -function(u), bounds=(at - 0.01, at + 0.01), options={"xatol": 1e-10}, method="bounded"
+            lambda u: -function(u),
+            bounds=(at - 0.01, at + 0.01),
+            options={"xatol": 1e-10},
+            method="bounded",
         )
         return float(-found.fun) * (1.0 + 1e-12)
 

@@ -21,36 +21,48 @@ from .description import check_one_latent
 from .site_loss import Expansion, SiteLoss
 
 End: TypeAlias = TensorType | Callable[[], TensorType]
-"""A number or an array that broadcasts to [N, L], or a function that computes one from Parameters"""
+"""A number or an array that broadcasts to [N, L], or a function that computes one from
+Parameters
+"""
 Slopes: TypeAlias = Callable[[tf.Tensor], tuple[tf.Tensor, tf.Tensor]]
-"""Of eta [Q, N, L]: the first and second derivatives of -log p(y | eta) in eta, each of the shape of eta"""
+"""Of eta [Q, N, L]: the first and second derivatives of -log p(y | eta) in eta, each of the shape
+of eta
+"""
 
 
 class QuadratureLoss(SiteLoss):
-    """The site loss f = sum_q w_q l(h + sigma z_q), where l(eta) = -log p(y | eta), with its exact derivatives (V2).
+    """The site loss f = sum_q w_q l(h + sigma z_q), where l(eta) = -log p(y | eta), with its exact
+    derivatives (V2).
 
-    The nodes z_q and weights w_q are those by which the likelihood itself integrates in GPflow, 20 unless it was given another
-    `quadrature`: f is minus its `variational_expectations`. f is even in sigma, and convex where l is. Where sigma is several
-    times the width of the likelihood, fixed nodes are too far apart: for Student-t noise of scale s, 20 of them are wrong by
-    0.01 nats at sigma = 4 s and by 0.5 at 20 s. So say where l bends, by `centre` and `width`: then the nodes follow the
-    narrower of the Gaussian and the likelihood, as `expectations.peaked` describes, and f is exact to about 1e-9 nats.
+    The nodes z_q and weights w_q are those by which the likelihood itself integrates in GPflow, 20
+    unless it was given another `quadrature`: f is minus its `variational_expectations`. f is even
+    in sigma, and convex where l is. Where sigma is several times the width of the likelihood, fixed
+    nodes are too far apart: for Student-t noise of scale s, 20 of them are wrong by 0.01 nats at
+    sigma = 4 s and by 0.5 at 20 s. So say where l bends, by `centre` and `width`: then the nodes
+    follow the narrower of the Gaussian and the likelihood, as `expectations.peaked` describes, and
+    f is exact to about 1e-9 nats.
 
-    :param likelihood: with one latent function per observation, and parameters that are not functions of the inputs.
+    :param likelihood: with one latent function per observation, and parameters that are not
+        functions of the inputs.
     :param Y: labels [N, L].
-    :param lower: the lower end of S, the interval of the derivatives l'; a number, an array [N, L], or a function without
-        arguments that computes it, where it depends on Parameters.
+    :param lower: the lower end of S, the interval of the derivatives l'; a number, an array [N, L],
+        or a function without arguments that computes it, where it depends on Parameters.
     :param upper: the upper end of S, likewise.
     :param curvature: a number c >= 0 with l'' >= -c, likewise; 0 for a log-concave likelihood.
-    :param slopes: l' and l'' at eta [Q, N, L]; by automatic differentiation of the likelihood's log density if not given.
+    :param slopes: l' and l'' at eta [Q, N, L]; by automatic differentiation of the likelihood's log
+        density if not given.
     :param start: of alpha [N, L], some h with l'(h) near alpha; zero if not given.
-    :param width: over what distance l bends: where the nearest singularity of l in the complex plane is, counted from the
-        real line; a number, an array or a function as above. If not given, the nodes are fixed.
+    :param width: over what distance l bends: where the nearest singularity of l in the complex
+        plane is, counted from the real line; a number, an array or a function as above. If not
+        given, the nodes are fixed.
     :param centre: where on the real line that is, likewise; zero if not given.
-    :raises DataError: for a likelihood with several latent functions per observation, for ends that are not in order, and
-        for a negative curvature.
+    :raises DataError: for a likelihood with several latent functions per observation, for ends that
+        are not in order, and for a negative curvature.
 
-    The cost is N L Q evaluations of l for Q nodes, which are 128 where there is a width. Example, the likelihood with
-    p(y | f) = 1 / (pi cosh(y - f)), whose -log p has derivatives tanh(f - y) between -1 and 1, and is infinite at y + i pi/2::
+    The cost is N L Q evaluations of l for Q nodes, which are 128 where there is a width. Example,
+    the likelihood with
+    p(y | f) = 1 / (pi cosh(y - f)), whose -log p has derivatives tanh(f - y) between -1 and 1, and
+    is infinite at y + i pi/2::
 
         loss = QuadratureLoss(Sech(), Y, lower=-1.0, upper=1.0, width=np.pi / 2, centre=Y)
         loss.expand(h, sigma).d_h
@@ -83,17 +95,19 @@ class QuadratureLoss(SiteLoss):
     def _check(self) -> None:
         if not np.all(np.asarray(self.lower) < np.asarray(self.upper)):
             raise DataError(
-                "lower must be below upper: they are the ends of the interval of the derivative of -log p(y | f) in f."
+                "lower must be below upper: they are the ends of the interval of the derivative of"
+                " -log p(y | f) in f."
             )
         if not np.all((np.asarray(self.curvature) >= 0) & np.isfinite(np.asarray(self.curvature))):
             raise DataError(
-                "curvature must be 0 or more and finite: the second derivative of -log p(y | f) in f is at least -curvature. "
-                + extreme_parameters(self._likelihood)
+                "curvature must be 0 or more and finite: the second derivative of -log p(y | f) in"
+                " f is at least -curvature. " + extreme_parameters(self._likelihood)
             )
         width = 1.0 if self.width is None else np.asarray(self.width)
         if not np.all((width > 0) & np.isfinite(width)):
             raise DataError(
-                "width must be above 0 and finite: the distance over which log p(y | f) bends as a function of f."
+                "width must be above 0 and finite: the distance over which log p(y | f) bends as a"
+                " function of f."
             )
 
     def _array(self, end: End) -> tf.Tensor:
@@ -128,11 +142,15 @@ class QuadratureLoss(SiteLoss):
         """Nodes z and weights w of each observation, [Q, N, L] or [Q, 1, 1] each."""
         if self.width is not None:
             return peaked_rule(h, sigma, self.centre, self.width, self._points)
-        nodes, weights = (tf.constant(part, self.Y.dtype)[:, None, None] for part in hermegauss(self._points))
+        nodes, weights = (
+            tf.constant(part, self.Y.dtype)[:, None, None] for part in hermegauss(self._points)
+        )
         return nodes, weights / tf.reduce_sum(weights)
 
     def _pointwise(self, eta: tf.Tensor) -> tf.Tensor:
-        """The loss l = -log p(y | eta) [Q, N, L] at eta [Q, N, L]; there are no inputs, which a site does not have."""
+        """The loss l = -log p(y | eta) [Q, N, L] at eta [Q, N, L]; there are no inputs, which a
+        site does not have.
+        """
         return -self._likelihood._scalar_log_prob(tf.zeros([1, 0], self.Y.dtype), eta, self.Y)
 
     def _automatic_slopes(self, eta: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:

@@ -28,7 +28,9 @@ from .negative_binomial import NEGATIVE_BINOMIAL
 from .probit import PROBIT, bernoulli_sites
 from .student_t import STUDENT_T
 
-Describe = Callable[[Any], SiteDescription]  # Any for the reason that `description.SiteLossBuilder` has
+Describe = Callable[
+    [Any], SiteDescription
+]  # Any for the reason that `description.SiteLossBuilder` has
 """Of a likelihood of the class, since options such as its inverse link matter"""
 
 _DESCRIPTIONS: dict[type[gl.Likelihood], Describe] = {
@@ -59,17 +61,21 @@ def declare_site(
     density: DensityBuilder | None = None,
     support: Support | None = None,
 ) -> None:
-    """Say what one observation contributes under a class of likelihoods, and under its subclasses with the same log density.
+    """Say what one observation contributes under a class of likelihoods, and under its subclasses
+    with the same log density.
 
-    What is not given stays as it was declared before. A likelihood that declares nothing can be used wherever expected log
-    densities suffice, and in `AffineIndependentGP`, which then integrates its log density by the route "spectral".
+    What is not given stays as it was declared before. A likelihood that declares nothing can be
+    used wherever expected log densities suffice, and in `AffineIndependentGP`, which then
+    integrates its log density by the route "spectral".
 
     :param kind: a class of likelihoods with one latent function per observation.
-    :param loss: of a likelihood and Y [N, L], its `SiteLoss`, which `LCLGP` needs. A `QuadratureLoss` serves most
-        likelihoods. A loss is built once and kept while the likelihood's Parameters are learned, so that whatever depends on
-        them must be a function, as the ends of a `QuadratureLoss` can be.
-    :param density: of a likelihood and Y [N], its log density as a `Site`, if the Fourier transform of its second derivative
-        has a closed form: then `AffineIndependentGP` can use the route "frequency_sum".
+    :param loss: of a likelihood and Y [N, L], its `SiteLoss`, which `LCLGP` needs. A
+        `QuadratureLoss` serves most likelihoods. A loss is built once and kept while the
+        likelihood's Parameters are learned, so that whatever depends on them must be a function, as
+        the ends of a `QuadratureLoss` can be.
+    :param density: of a likelihood and Y [N], its log density as a `Site`, if the Fourier transform
+        of its second derivative has a closed form: then `AffineIndependentGP` can use the route
+        "frequency_sum".
     :param support: the labels that are valid; by default every number.
     :raises DataError: if `kind` is not a class of likelihoods.
 
@@ -81,12 +87,16 @@ def declare_site(
         )
     """
     if not (isinstance(kind, type) and issubclass(kind, gl.Likelihood)):
-        raise DataError(f"{short_repr(kind)} is not a class of likelihoods; pass the class, not a likelihood.")
+        raise DataError(
+            f"{short_repr(kind)} is not a class of likelihoods; pass the class, not a likelihood."
+        )
     describe = _DESCRIPTIONS.get(kind, lambda _: SiteDescription())
 
     def declared(likelihood: gl.Likelihood) -> SiteDescription:
         before = describe(likelihood)
-        return SiteDescription(loss or before.loss, density or before.density, support or before.support)
+        return SiteDescription(
+            loss or before.loss, density or before.density, support or before.support
+        )
 
     _DESCRIPTIONS[kind] = declared
 
@@ -94,12 +104,15 @@ def declare_site(
 def site_description(likelihood: gl.Likelihood) -> SiteDescription:
     """What is known of the sites of a likelihood.
 
-    Loss and density are those of its class, or of the nearest class from which it inherits its log density; the support is
-    that of the nearest class that has one. Of a likelihood that was not declared nothing is known but its own log density.
+    Loss and density are those of its class, or of the nearest class from which it inherits its log
+    density; the support is that of the nearest class that has one. Of a likelihood that was not
+    declared nothing is known but its own log density.
     """
     kinds = [kind for kind in type(likelihood).__mro__ if kind in _DESCRIPTIONS]
     found = [_DESCRIPTIONS[kind](likelihood) for kind in kinds]
-    support = next((description.support for description in found if description.support is not None), None)
+    support = next(
+        (description.support for description in found if description.support is not None), None
+    )
     if not found or _log_density(kinds[0]) is not _log_density(type(likelihood)):
         return SiteDescription(support=support)
     return found[0]._replace(support=support)

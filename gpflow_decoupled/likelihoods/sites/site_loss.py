@@ -1,4 +1,5 @@
-"""What one observation contributes to the bound, as a function of the mean and standard deviation of its latent function.
+"""What one observation contributes to the bound, as a function of the mean and standard deviation
+of its latent function.
 
 | symbol | code | shape |
 |---|---|---|
@@ -10,18 +11,28 @@
 
 The Lagrangian dual needs, for each site on its own, the maximum over (h, sigma) of
 
-    -f(h, sigma) + alpha h + lambda sigma_k (sigma - sigma_k / 2) - rho / 2 (sigma - sigma_k)^2                    (V15)
+    -f(h, sigma) + alpha h + lambda sigma_k (sigma - sigma_k / 2) - rho / 2 (sigma - sigma_k)^2
+    (V15)
 
-with the multipliers alpha, lambda of the site's mean and variance, the standard deviation sigma_k where the dual was
-linearised, and a penalty rho. `dual_objective` is this function, with a proximal term in h where one is wanted.
+with the multipliers alpha, lambda of the site's mean and variance, the standard deviation sigma_k
+where the dual was linearised, and a penalty rho. `dual_objective` is this function, with a proximal
+term in h where one is wanted.
 
-Source: Khan 2014, section 4, with the standard deviation in the place of the variance: then f is even in sigma, and jointly
-convex in (h, sigma) where the likelihood is log-concave.
+Source: Khan 2014, section 4, with the standard deviation in the place of the variance: then f is
+even in sigma, and jointly convex in (h, sigma) where the likelihood is log-concave.
 """
 
 from __future__ import annotations
 
-__all__ = ["Expansion", "Maximiser", "Reference", "SiteLoss", "dual_objective", "log_normaliser", "site_labels"]
+__all__ = [
+    "Expansion",
+    "Maximiser",
+    "Reference",
+    "SiteLoss",
+    "dual_objective",
+    "log_normaliser",
+    "site_labels",
+]
 
 import math
 from abc import ABC, abstractmethod
@@ -43,7 +54,8 @@ def site_labels(Y: TensorType) -> tf.Tensor:
     labels = tf.cast(tf.convert_to_tensor(Y), default_float())
     if labels.shape.rank != 2:
         raise DataError(
-            f"Y has shape {labels.shape}; it must be [N, L], with one column per latent function: use Y[:, None]."
+            f"Y has shape {labels.shape}; it must be [N, L], with one column per latent function:"
+            " use Y[:, None]."
         )
     return labels
 
@@ -51,7 +63,8 @@ def site_labels(Y: TensorType) -> tf.Tensor:
 class Expansion(NamedTuple):
     """A site loss and its derivatives at one (h, sigma) per observation.
 
-    The derivatives are those of the value as it is computed, (V2), so that line searches and Newton steps agree.
+    The derivatives are those of the value as it is computed, (V2), so that line searches and Newton
+    steps agree.
 
     Example::
 
@@ -97,7 +110,8 @@ class Maximiser(NamedTuple):
 
 
 class Reference(NamedTuple):
-    """The Gaussians whose expected negative log densities a loss subtracts, (V30): N(centre, 1 / precision).
+    """The Gaussians whose expected negative log densities a loss subtracts, (V30): N(centre, 1 /
+    precision).
 
     Example::
 
@@ -112,7 +126,9 @@ class Reference(NamedTuple):
     """[N, L]"""
 
     def expected_loss(self, h: tf.Tensor, sigma: tf.Tensor) -> tf.Tensor:
-        """-E log N(x; centre, 1 / precision) under x ~ N(h, sigma^2), in nats [N, L]; zero where nothing is subtracted."""
+        """-E log N(x; centre, 1 / precision) under x ~ N(h, sigma^2), in nats [N, L]; zero where
+        nothing is subtracted.
+        """
         squares = tf.square(h - self.centre) + tf.square(sigma)
         return 0.5 * self.precision * squares - log_normaliser(self.precision)
 
@@ -120,19 +136,24 @@ class Reference(NamedTuple):
 def log_normaliser(precision: tf.Tensor) -> tf.Tensor:
     """1/2 log(c / (2 pi)) of normal densities with precision c [...]; zero where c is zero."""
     known = precision > 0.0
-    return tf.where(known, 0.5 * tf.math.log(tf.where(known, precision, 1.0) / (2.0 * math.pi)), 0.0)
+    return tf.where(
+        known, 0.5 * tf.math.log(tf.where(known, precision, 1.0) / (2.0 * math.pi)), 0.0
+    )
 
 
 class SiteLoss(ABC):
-    """The expected losses f(h, sigma) = -E log p(y | eta), eta ~ N(h, sigma^2), of all labels Y [N, L] at once.
+    """The expected losses f(h, sigma) = -E log p(y | eta), eta ~ N(h, sigma^2), of all labels Y
+    [N, L] at once.
 
-    Column l of Y belongs to latent function l. Values are differentiable in h, sigma and in the Parameters of the likelihood,
-    which are read anew in each call, so that one object serves while they are learned.
+    Column l of Y belongs to latent function l. Values are differentiable in h, sigma and in the
+    Parameters of the likelihood, which are read anew in each call, so that one object serves while
+    they are learned.
 
     :param Y: labels [N, L].
     :raises DataError: if Y is not [N, L].
 
-    Example, a site loss in closed form for the "likelihood" p(y | f) = exp(-cosh(y - f)) up to a constant::
+    Example, a site loss in closed form for the "likelihood" p(y | f) = exp(-cosh(y - f)) up to a
+    constant::
 
         class CoshLoss(SiteLoss):
             # the derivative sinh(f - y) takes every value
@@ -155,9 +176,13 @@ class SiteLoss(ABC):
     no_dual: str | None = None
     """Why (V15) cannot be maximised for this loss, and what to use instead; None where it can."""
     parts: tuple[SiteLoss, ...] = ()
-    """The losses whose rows follow one another in this one; empty where it is not put together of others."""
+    """The losses whose rows follow one another in this one; empty where it is not put together of
+    others.
+    """
     reference: Reference | None = None
-    """The Gaussians that the loss subtracts, as that of a weight's prior does; None where there are none."""
+    """The Gaussians that the loss subtracts, as that of a weight's prior does; None where there are
+    none.
+    """
 
     def __init__(self, Y: TensorType) -> None:
         self.Y = site_labels(Y)
@@ -174,7 +199,9 @@ class SiteLoss(ABC):
 
     @property
     def curvature(self) -> tf.Tensor:
-        """The least c [N, L] >= 0 with (-log p)'' >= -c, (V20); zero where the likelihood is log-concave."""
+        """The least c [N, L] >= 0 with (-log p)'' >= -c, (V20); zero where the likelihood is
+        log-concave.
+        """
         return tf.zeros_like(self.Y)
 
     @property
@@ -204,10 +231,14 @@ class SiteLoss(ABC):
         """
 
     def start(self, alpha: tf.Tensor) -> tf.Tensor:
-        """Some h [N, L] at which f_h is about alpha [N, L] when sigma is small; Newton's method starts there."""
+        """Some h [N, L] at which f_h is about alpha [N, L] when sigma is small; Newton's method
+        starts there.
+        """
         return tf.zeros_like(alpha)
 
-    def maximiser(self, alpha: tf.Tensor, lam: tf.Tensor, sigma_k: tf.Tensor, rho: tf.Tensor) -> Maximiser | None:
+    def maximiser(
+        self, alpha: tf.Tensor, lam: tf.Tensor, sigma_k: tf.Tensor, rho: tf.Tensor
+    ) -> Maximiser | None:
         """The maximum of (V15) in closed form, or None where there is no closed form.
 
         :param alpha: multipliers of the means [N, L], inside S.
@@ -233,7 +264,8 @@ def dual_objective(
     kappa: tf.Tensor | None = None,
     h_k: tf.Tensor | None = None,
 ) -> tf.Tensor:
-    """What (V15) maximises, at one (h, sigma) per observation; all arguments and the result are [N, L].
+    """What (V15) maximises, at one (h, sigma) per observation; all arguments and the result are
+    [N, L].
 
     :param value: the loss f(h, sigma).
     :param h: means.

@@ -20,9 +20,13 @@ from .site_loss import site_labels
 
 
 def _student_t_loss(likelihood: gl.StudentT, Y: TensorType) -> QuadratureLoss:
-    """The loss of Student-t noise; it is not log-concave, and S is the range of l' without the proximal terms."""
+    """The loss of Student-t noise; it is not log-concave, and S is the range of l' without the
+    proximal terms.
+    """
     y = site_labels(Y)
-    df = tf.cast(constant_parameter(likelihood.df, "The degrees of freedom df", positive=True), y.dtype)
+    df = tf.cast(
+        constant_parameter(likelihood.df, "The degrees of freedom df", positive=True), y.dtype
+    )
     constant_parameter(likelihood.scale, "The noise scale", positive=True)
 
     def scale() -> tf.Tensor:
@@ -50,21 +54,34 @@ def _student_t_loss(likelihood: gl.StudentT, Y: TensorType) -> QuadratureLoss:
     def width() -> tf.Tensor:
         return scale() * tf.sqrt(df)
 
-    return QuadratureLoss(likelihood, y, lowest, steepest, curvature, slopes=slopes, start=start, width=width, centre=y)
+    return QuadratureLoss(
+        likelihood,
+        y,
+        lowest,
+        steepest,
+        curvature,
+        slopes=slopes,
+        start=start,
+        width=width,
+        centre=y,
+    )
 
 
 def student_t_site(y_0: tf.Tensor, s: tf.Tensor, nu: tf.Tensor, transform: bool = False) -> Site:
     """The Student-t log density of y about y_0 [N] with scale s [N] and nu [N] degrees of freedom.
 
-    :param transform: whether the frequency sum is used in the place of the route "spectral". It is right for means of y close
-        to y_0 only: T Gauss-Legendre nodes resolve a distance of 1.6 T over the last frequency, which is 3 s sqrt(nu) for 64
-        nodes; the expectation of an outlier is then wrong by 0.1 nats.
+    :param transform: whether the frequency sum is used in the place of the route "spectral". It is
+        right for means of y close to y_0 only: T Gauss-Legendre nodes resolve a distance of 1.6 T
+        over the last frequency, which is 3 s sqrt(nu) for 64 nodes; the expectation of an outlier
+        is then wrong by 0.1 nats.
     """
 
     def smooth(y: tf.Tensor, y_0: tf.Tensor, s: tf.Tensor, nu: tf.Tensor) -> tf.Tensor:
         return tfp.distributions.StudentT(nu, y_0, s).log_prob(y)
 
-    def gauss(m: tf.Tensor, variance: tf.Tensor, y_0: tf.Tensor, s: tf.Tensor, nu: tf.Tensor) -> tf.Tensor:
+    def gauss(
+        m: tf.Tensor, variance: tf.Tensor, y_0: tf.Tensor, s: tf.Tensor, nu: tf.Tensor
+    ) -> tf.Tensor:
         spread = tf.sqrt(tf.maximum(variance, 1e-30))
         z, w = peaked_rule(m, spread, y_0, s * tf.sqrt(nu))
         return tf.reduce_sum(w * smooth(m + spread * z, y_0, s, nu), axis=0)
@@ -83,7 +100,11 @@ def student_t_site(y_0: tf.Tensor, s: tf.Tensor, nu: tf.Tensor, transform: bool 
 
 
 def _density(likelihood: gl.StudentT, Y: tf.Tensor) -> Site:
-    return student_t_site(Y, parameter_per_site(likelihood.scale, "The noise scale", Y), Y * 0.0 + float(likelihood.df))
+    return student_t_site(
+        Y,
+        parameter_per_site(likelihood.scale, "The noise scale", Y),
+        Y * 0.0 + float(likelihood.df),
+    )
 
 
 STUDENT_T = SiteDescription(_student_t_loss, _density)

@@ -1,4 +1,6 @@
-"""What an affine-independent model refuses: data and likelihoods with several latent functions, and batches of inputs."""
+"""What an affine-independent model refuses: data and likelihoods with several latent functions, and
+batches of inputs.
+"""
 
 from __future__ import annotations
 
@@ -15,27 +17,36 @@ from ..checks import check_parts
 
 
 def refuse_several_latents(data: RegressionData, kernel: Kernel, likelihood: Likelihood) -> None:
-    """Refuse several latent functions: a likelihood, a kernel or labels Y [N, P] with more than one.
+    """Refuse several latent functions: a likelihood, a kernel or labels Y [N, P] with more than
+    one.
 
-    Independent columns of Y can have a model each; likelihoods of several latent functions need another family of models.
+    Independent columns of Y can have a model each; likelihoods of several latent functions need
+    another family of models.
     """
     check_parts(kernel, likelihood)
     latents, Y = likelihood.latent_dim, as_values(as_pair(data)[1], "Y", float_type(kernel))
     if latents not in (None, 1):
         raise DataError(
-            f"{type(likelihood).__name__} has {latents} latent functions per observation, and here log p(y | f) must be a "
-            "function of one: use CVIGP or LCLGP."
+            f"{type(likelihood).__name__} has {latents} latent functions per observation, and here"
+            " log p(y | f) must be a function of one: use CVIGP or LCLGP."
         )
     if isinstance(kernel, MultioutputKernel) or (Y.ndim == 2 and Y.shape[1] != 1):
-        what = type(kernel).__name__ if isinstance(kernel, MultioutputKernel) else f"Y with {Y.shape[1]} columns"
+        what = (
+            type(kernel).__name__
+            if isinstance(kernel, MultioutputKernel)
+            else f"Y with {Y.shape[1]} columns"
+        )
         raise DataError(
-            f"{what} has several latent functions, and an AffineIndependentGP has one: fit one model per column, Y[:, :1]. "
-            "Independent latent functions share nothing but the kernel, and their bounds add up."
+            f"{what} has several latent functions, and an AffineIndependentGP has one: fit one"
+            " model per column, Y[:, :1]. Independent latent functions share nothing but the"
+            " kernel, and their bounds add up."
         )
 
 
 def as_matrix(Xnew: tf.Tensor, least: int = 0) -> tf.Tensor:
-    """Inputs [N, D] as they are; raises `DataError` for batches [..., N, D] of them, and for fewer than `least` rows."""
+    """Inputs [N, D] as they are; raises `DataError` for batches [..., N, D] of them, and for fewer
+    than `least` rows.
+    """
     if Xnew.shape.rank != 2 or (Xnew.shape[0] is not None and Xnew.shape[0] < least):
         rows = ", with a row at least" if least else ""
         raise DataError(f"Xnew has shape {Xnew.shape}; it must be [N, D] here{rows}.")

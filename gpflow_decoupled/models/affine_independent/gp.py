@@ -1,9 +1,11 @@
-"""Gaussian processes whose posterior is not Gaussian: affine-independent KL inference (Challis & Barber 2012).
+"""Gaussian processes whose posterior is not Gaussian: affine-independent KL inference (Challis &
+Barber 2012).
 
-With the inducing values u = L w, where w ~ N(0, I) under the prior and L is a root of K, the posterior is the density of
-w = A v + b, (A1). The v_d are independent with a standardised base distribution, for example a skew-normal one, of which
-the shapes are learned. Each f(x_n) is then a sum of independent variables, and the bound (A2) needs only the entropies of the
-v_d and one-dimensional expectations, which `expectations.site_integrals` computes.
+With the inducing values u = L w, where w ~ N(0, I) under the prior and L is a root of K, the
+posterior is the density of w = A v + b, (A1). The v_d are independent with a standardised base
+distribution, for example a skew-normal one, of which the shapes are learned. Each f(x_n) is then a
+sum of independent variables, and the bound (A2) needs only the entropies of the v_d and
+one-dimensional expectations, which `expectations.site_integrals` computes.
 """
 
 from __future__ import annotations
@@ -27,7 +29,14 @@ from ...covariances.latents import prior_variance
 from ...distributions import BaseLike
 from ...errors import DataError
 from ...expectations.projections import Projections, Site
-from ...expectations.site_integrals import Integration, SiteGroup, frequencies_for, integrate, points_for, route_of
+from ...expectations.site_integrals import (
+    Integration,
+    SiteGroup,
+    frequencies_for,
+    integrate,
+    points_for,
+    route_of,
+)
 from ...inducing.variables import fixed_points
 from ...inducing.weights import Weights
 from ...inputs import as_array, check_finite_entries, check_rate, check_whole
@@ -40,18 +49,20 @@ from .marginals import density_at, expected, quantiles
 from .weight_priors import WeightPriors
 
 _NO_EXPECTATION = (
-    "The bound is minus infinity: under this q the expectation of the log density of {} does not exist, or q is so wide that "
-    "no grid can tell. Start narrower (scale A down), use a narrower prior, or a base distribution with lighter tails than "
-    "'{}', for example 'skew_normal'."
+    "The bound is minus infinity: under this q the expectation of the log density of {} does not"
+    " exist, or q is so wide that no grid can tell. Start narrower (scale A down), use a narrower"
+    " prior, or a base distribution with lighter tails than '{}', for example 'skew_normal'."
 )
 
 
 class AffineIndependentGP(FullGP):
-    """A GP with one latent function and an affine-independent posterior, w = A v + b; the model owns its data.
+    """A GP with one latent function and an affine-independent posterior, w = A v + b; the model
+    owns its data.
 
-    `optimizers.AffineIndependentAscent` finds A, b and the shapes. `training_loss` is the negative bound (A2). A bound costs
-    M^3 + N M^2 + N k T, for T frequencies. `tf.function(jit_compile=True)` refuses it, because TensorFlow has no XLA
-    kernels for Dawson's integral, which the default base distribution needs, and for the log determinant of a full A:
+    `optimizers.AffineIndependentAscent` finds A, b and the shapes. `training_loss` is the negative
+    bound (A2). A bound costs M^3 + N M^2 + N k T, for T frequencies.
+    `tf.function(jit_compile=True)` refuses it, because TensorFlow has no XLA kernels for Dawson's
+    integral, which the default base distribution needs, and for the log determinant of a full A:
     compile without that option.
 
     :param data: X [N, D], Y [N, 1].
@@ -59,20 +70,24 @@ class AffineIndependentGP(FullGP):
     :param likelihood: any GPflow likelihood with one latent function per observation.
     :param mean_function: m_0(x) [N, 1]; zero if not given.
     :param inducing_variable: points [M, D] or any GPflow inducing variable; the data if not given.
-    :param base: the base distribution of the v_d: a name of `distributions.BASES`, a `distributions.Base`, or a scalar
-        distribution of TensorFlow Probability with finite variance. A `distributions.BlockBase` has another one for each block
-        of the v_d.
+    :param base: the base distribution of the v_d: a name of `distributions.BASES`, a
+        `distributions.Base`, or a scalar distribution of TensorFlow Probability with finite
+        variance. A `distributions.BlockBase` has another one for each block of the v_d.
     :param structure: the structure of A: "full", "lower", "lu" or "low_rank" (`bases.affine_map`).
     :param rank: the rank of structure "low_rank".
-    :param non_normal: k: so many of the v_d have the base distribution, and the others are normal; all M if not given.
-    :param route: how expectations of log densities are computed: "frequency_sum" (for logit, Laplace, Student-t and Gaussian
-        likelihoods), "spectral" or "lattice"; "auto" takes the best that is possible.
-    :param frequencies: their number T for "frequency_sum"; the default depends on the base distribution.
+    :param non_normal: k: so many of the v_d have the base distribution, and the others are normal;
+        all M if not given.
+    :param route: how expectations of log densities are computed: "frequency_sum" (for logit,
+        Laplace, Student-t and Gaussian likelihoods), "spectral" or "lattice"; "auto" takes the best
+        that is possible.
+    :param frequencies: their number T for "frequency_sum"; the default depends on the base
+        distribution.
     :param points: the number of grid points for the other two routes, a power of two; likewise.
-    :param memory: bytes that the bound and its gradient may take; observations are computed in blocks that fit.
+    :param memory: bytes that the bound and its gradient may take; observations are computed in
+        blocks that fit.
     :param weight_priors: for linear models, see `AffineIndependentGLM`.
-    :raises DataError: for unusable data, a base distribution without finite variance, or a memory limit that is too small for
-        one observation.
+    :raises DataError: for unusable data, a base distribution without finite variance, or a memory
+        limit that is too small for one observation.
 
     Example::
 
@@ -105,11 +120,20 @@ class AffineIndependentGP(FullGP):
         refuse_several_latents(data, kernel, likelihood)
         check_moments(likelihood)
         check_rate(memory=memory)
-        check_whole(1, **{k: v for k, v in (("frequencies", frequencies), ("points", points)) if v is not None})
+        check_whole(
+            1,
+            **{
+                k: v for k, v in (("frequencies", frequencies), ("points", points)) if v is not None
+            },
+        )
         super().__init__(data, kernel, likelihood, mean_function=mean_function)
         self._full = inducing_variable is None
-        if self._full:  # as data have the same row twice at times, these points are not checked to be distinct
-            inducing_variable = SharedIndependentInducingVariables(fixed_points(self.data[0].numpy()))
+        if (
+            self._full
+        ):  # as data have the same row twice at times, these points are not checked to be distinct
+            inducing_variable = SharedIndependentInducingVariables(
+                fixed_points(self.data[0].numpy())
+            )
         self.weight_priors = weight_priors
         gaussian = None if weight_priors is None else weight_priors.gaussian
         self.basis = AffineIndependentBasis(
@@ -130,7 +154,8 @@ class AffineIndependentGP(FullGP):
         """How sites are integrated with the present base distribution."""
         base, asked = self.basis.base, self._asked
         return asked._replace(
-            frequencies=asked.frequencies or frequencies_for(base), points=asked.points or points_for(base)
+            frequencies=asked.frequencies or frequencies_for(base),
+            points=asked.points or points_for(base),
         )
 
     @property
@@ -144,11 +169,15 @@ class AffineIndependentGP(FullGP):
         self._asked = self._asked._replace(frequencies=finer.frequencies, points=finer.points)
 
     def _check_sites(self) -> None:
-        """Integrate one site of each kind, so that settings that cannot be computed are refused here."""
+        """Integrate one site of each kind, so that settings that cannot be computed are refused
+        here.
+        """
         for group in self.site_groups():
             route_of(self.basis.base, group.site, self.integration.route)
             first = group._replace(
-                site=group.site._replace(parameters=tuple(part[:1] for part in group.site.parameters)),
+                site=group.site._replace(
+                    parameters=tuple(part[:1] for part in group.site.parameters)
+                ),
                 features=group.features[:1],
                 offset=group.offset[:1],
                 noise=None if group.noise is None else group.noise[:1],
@@ -156,7 +185,9 @@ class AffineIndependentGP(FullGP):
             integrate(self.basis.base, self.basis.projections(first), first.site, self.integration)
 
     def site_groups(self, state: AffineState | None = None) -> list[SiteGroup]:
-        """The sites at the present kernel and likelihood: those of the data, and those of weights with priors of their own."""
+        """The sites at the present kernel and likelihood: those of the data, and those of weights
+        with priors of their own.
+        """
         state = self.basis.factor(self.kernel, with_kl=False) if state is None else state
         X, Y = self.data
         site = likelihood_site(self.likelihood, Y[:, 0])
@@ -165,26 +196,39 @@ class AffineIndependentGP(FullGP):
         else:
             features, noise = self._features(state, X)
             group = SiteGroup(site, features, self._mean(X), noise)
-        return [group] if self.weight_priors is None else [group, *self.weight_priors.groups(self.basis.size)]
+        return (
+            [group]
+            if self.weight_priors is None
+            else [group, *self.weight_priors.groups(self.basis.size)]
+        )
 
     def bound(self, groups: list[SiteGroup], integration: Integration | None = None) -> tf.Tensor:
         """The bound (A2) in nats, a scalar.
 
-        :param groups: the sites, from `site_groups`; they depend on kernel and likelihood, and not on A, b and theta.
+        :param groups: the sites, from `site_groups`; they depend on kernel and likelihood, and not
+            on A, b and theta.
         :param integration: how to integrate them; by default as the model does.
         """
         how = self.integration if integration is None else integration
         basis, how = self.basis, how._replace(memory=how.memory / len(groups))
-        sites = [tf.reduce_sum(integrate(basis.base, basis.projections(group), group.site, how)) for group in groups]
+        sites = [
+            tf.reduce_sum(integrate(basis.base, basis.projections(group), group.site, how))
+            for group in groups
+        ]
         volume = 0.0 if self.weight_priors is None else self.weight_priors.log_volume
         return tf.add_n(sites) + volume - basis.divergence()  # (A2)
 
     def elbo(self) -> tf.Tensor:
-        """The evidence lower bound (A2) in nats, a scalar; minus infinity, with a warning, where it does not exist."""
+        """The evidence lower bound (A2) in nats, a scalar; minus infinity, with a warning, where it
+        does not exist.
+        """
         state = self.basis.factor(self.kernel, with_kl=False)
         bound = self.bound(self.site_groups(state))
         if tf.executing_eagerly() and np.isneginf(bound.numpy()):
-            warnings.warn(_NO_EXPECTATION.format(type(self.likelihood).__name__, self.basis.base.name), stacklevel=2)
+            warnings.warn(
+                _NO_EXPECTATION.format(type(self.likelihood).__name__, self.basis.base.name),
+                stacklevel=2,
+            )
         return bound
 
     def _mean(self, X: tf.Tensor) -> tf.Tensor:
@@ -192,35 +236,53 @@ class AffineIndependentGP(FullGP):
         return tf.broadcast_to(tf.cast(self.mean_function(X), X.dtype), [tf.shape(X)[0], 1])[:, 0]
 
     def _features(self, state: AffineState, X: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor | None]:
-        """The features phi(X) [N, M] of f = m_0 + phi^T w + r, and the variance [N] of r; None where that is zero."""
+        """The features phi(X) [N, M] of f = m_0 + phi^T w + r, and the variance [N] of r; None
+        where that is zero.
+        """
         features = self.basis.whitened_features(state, self.kernel, X)
         if isinstance(self.basis.inducing, Weights):
             return features, None
-        rest = prior_variance(self.kernel, X, full_cov=False)[0] - tf.reduce_sum(tf.square(features), axis=1)
+        rest = prior_variance(self.kernel, X, full_cov=False)[0] - tf.reduce_sum(
+            tf.square(features), axis=1
+        )
         return features, tf.maximum(rest, 0.0)
 
     def projections(self, Xnew: InputData) -> Projections:
-        """f(x) at Xnew [N, D] as a sum of base variables, mean and noise; raises `DataError` for other shapes."""
+        """f(x) at Xnew [N, D] as a sum of base variables, mean and noise; raises `DataError` for
+        other shapes.
+        """
         X = as_matrix(self.inputs(Xnew), least=1)
         features, noise = self._features(self.basis.factor(self.kernel, with_kl=False), X)
-        return self.basis.projections(SiteGroup(Site(tf.zeros_like), features, self._mean(X), noise))
+        return self.basis.projections(
+            SiteGroup(Site(tf.zeros_like), features, self._mean(X), noise)
+        )
 
     def predict_f_density(self, Xnew: InputData, grid: TensorType) -> tf.Tensor:
         """The density of f(x), [N, G].
 
         :param Xnew: [N, D].
-        :param grid: the values of f at which the density is computed, [G], or [N, G] with a row for each input.
+        :param grid: the values of f at which the density is computed, [G], or [N, G] with a row for
+        each input.
         """
         y = self.projections(Xnew)
         grid = tf.convert_to_tensor(as_array(grid, "grid", y.alpha.dtype), y.alpha.dtype)
         rows = tuple(grid.shape[:-1])
-        if grid.shape.rank not in (1, 2) or grid.shape[-1] == 0 or rows not in ((), (1,), (y.alpha.shape[0],)):
-            raise DataError(f"grid has shape {grid.shape}; it must be [G], or [N, G] with a row for each row of Xnew.")
+        if (
+            grid.shape.rank not in (1, 2)
+            or grid.shape[-1] == 0
+            or rows not in ((), (1,), (y.alpha.shape[0],))
+        ):
+            raise DataError(
+                f"grid has shape {grid.shape}; it must be [G], or [N, G] with a row for each row of"
+                " Xnew."
+            )
         check_finite_entries(grid, "grid")
         grid = tf.broadcast_to(grid, [y.alpha.shape[0], grid.shape[-1]])
         return density_at(self.basis.base, y, grid, self.integration.points, self._asked.memory)
 
-    def predict_f_quantiles(self, Xnew: InputData, probabilities: npt.ArrayLike = (0.025, 0.5, 0.975)) -> np.ndarray:
+    def predict_f_quantiles(
+        self, Xnew: InputData, probabilities: npt.ArrayLike = (0.025, 0.5, 0.975)
+    ) -> np.ndarray:
         """The quantiles of f(x), [N, Q].
 
         :param Xnew: [N, D].
@@ -229,15 +291,28 @@ class AffineIndependentGP(FullGP):
         levels = np.atleast_1d(np.asarray(probabilities, float))
         if levels.ndim != 1 or not np.all((levels > 0.0) & (levels < 1.0)):
             raise DataError(
-                f"probabilities={short_repr(probabilities)}: they must lie between 0 and 1, without these two."
+                f"probabilities={short_repr(probabilities)}: they must lie between 0 and 1, without"
+                " these two."
             )
-        return quantiles(self.basis.base, self.projections(Xnew), levels, self.integration.points, self._asked.memory)
+        return quantiles(
+            self.basis.base,
+            self.projections(Xnew),
+            levels,
+            self.integration.points,
+            self._asked.memory,
+        )
 
-    def predict_y(self, Xnew: InputData, full_cov: bool = False, full_output_cov: bool = False) -> MeanAndVariance:
-        """Mean and variance of labels at Xnew [N, D], [N, 1] each. For binary labels the mean is the class probability."""
+    def predict_y(
+        self, Xnew: InputData, full_cov: bool = False, full_output_cov: bool = False
+    ) -> MeanAndVariance:
+        """Mean and variance of labels at Xnew [N, D], [N, 1] each. For binary labels the mean is
+        the class probability.
+        """
         check_moments(self.likelihood)
         if full_cov or full_output_cov:
-            raise NotImplementedError("predict_y gives the marginals of single labels only: leave out full_cov.")
+            raise NotImplementedError(
+                "predict_y gives the marginals of single labels only: leave out full_cov."
+            )
 
         def expected(f: tf.Tensor) -> tf.Tensor:
             return self._given(f)[0]
@@ -255,13 +330,18 @@ class AffineIndependentGP(FullGP):
     def _given(self, f: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """Mean and variance of a label given f, both as f [N, Q]."""
         flat, X = tf.reshape(f, [-1, 1]), tf.zeros([tf.size(f), 1], f.dtype)
-        moments = self.likelihood.conditional_mean(X, flat), self.likelihood.conditional_variance(X, flat)
+        moments = (
+            self.likelihood.conditional_mean(X, flat),
+            self.likelihood.conditional_variance(X, flat),
+        )
         return tf.reshape(moments[0], tf.shape(f)), tf.reshape(moments[1], tf.shape(f))
 
     def predict_log_density(
         self, data: RegressionData, full_cov: bool = False, full_output_cov: bool = False
     ) -> tf.Tensor:
-        """The log densities [N] of labels in nats, at X [N, D] and Y [N, 1]; below about log 1e-12 they are inaccurate."""
+        """The log densities [N] of labels in nats, at X [N, D] and Y [N, 1]; below about log 1e-12
+        they are inaccurate.
+        """
         if full_cov or full_output_cov:
             raise NotImplementedError(
                 "predict_log_density gives the marginals of single labels only: leave out full_cov."
@@ -282,7 +362,13 @@ class AffineIndependentGP(FullGP):
 
     def _expected(self, Xnew: InputData, function: Callable[[tf.Tensor], tf.Tensor]) -> tf.Tensor:
         """E function(f(x)) [..., N] at Xnew [N, D]."""
-        return expected(self.basis.base, self.projections(Xnew), function, self.integration.points, self._asked.memory)
+        return expected(
+            self.basis.base,
+            self.projections(Xnew),
+            function,
+            self.integration.points,
+            self._asked.memory,
+        )
 
     def predict_f_samples(
         self,
@@ -295,7 +381,8 @@ class AffineIndependentGP(FullGP):
 
         :param Xnew: [N, D].
         :param num_samples: S.
-        :param full_cov: draw whole functions; otherwise the values at different inputs share only w.
+        :param full_cov: draw whole functions; otherwise the values at different inputs share only
+            w.
         :param full_output_cov: not available, as there is one output.
         """
         if full_output_cov:
@@ -309,7 +396,9 @@ class AffineIndependentGP(FullGP):
             z = tf.random.normal(tf.shape(f), dtype=f.dtype)
             if full_cov:
                 prior = prior_variance(self.kernel, X, full_cov=True)[0]
-                rest = add_jitter(prior - tf.matmul(features, features, transpose_b=True), minuend=prior)
+                rest = add_jitter(
+                    prior - tf.matmul(features, features, transpose_b=True), minuend=prior
+                )
                 f += tf.matmul(z, cholesky(rest).chol, transpose_b=True)
             else:
                 f += tf.sqrt(noise) * z

@@ -1,7 +1,9 @@
-"""Marginals of an affine-independent q(f), which are not Gaussian: densities, quantiles and expectations.
+"""Marginals of an affine-independent q(f), which are not Gaussian: densities, quantiles and
+expectations.
 
-All of them come from the density of f(x) = sum_d alpha_d v_d + beta + noise on a grid, by (A10), from its characteristic
-function. The error of an FFT is about 1e-12 of the peak of the density: smaller probabilities are rounding errors.
+All of them come from the density of f(x) = sum_d alpha_d v_d + beta + noise on a grid, by (A10),
+from its characteristic function. The error of an FFT is about 1e-12 of the peak of the density:
+smaller probabilities are rounding errors.
 """
 
 from __future__ import annotations
@@ -23,44 +25,67 @@ from ...expectations.spectral import spectral_density, transform_of
 
 
 def _blocks(base: Base, y: Projections, points: int, memory: float) -> Iterator[Projections]:
-    """The projections in blocks of as many rows as `memory` bytes allow; one block where N is not known while tracing."""
+    """The projections in blocks of as many rows as `memory` bytes allow; one block where N is not
+    known while tracing.
+    """
     rows = rows_of(memory, y.alpha.shape[1], points, base.work, y.alpha.dtype)
     if y.alpha.shape[0] is None:
         yield y
         return
     for start in range(0, y.alpha.shape[0], rows):
         noise = None if y.noise is None else y.noise[start : start + rows]
-        yield Projections(y.alpha[start : start + rows], y.beta[start : start + rows], y.theta, noise)
+        yield Projections(
+            y.alpha[start : start + rows], y.beta[start : start + rows], y.theta, noise
+        )
 
 
-def marginal_densities(base: Base, y: Projections, points: int, memory: float) -> tuple[tf.Tensor, tf.Tensor]:
-    """A regular grid of values around each mean, as wide as the tails of the base, and the densities: [N, points] each."""
+def marginal_densities(
+    base: Base, y: Projections, points: int, memory: float
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """A regular grid of values around each mean, as wide as the tails of the base, and the
+    densities: [N, points] each.
+    """
     R = reach_of(base, y.theta)
     parts = [
-        spectral_density(base.characteristic, part, R, points) for part in _blocks(base, y, points // 2 + 1, memory)
+        spectral_density(base.characteristic, part, R, points)
+        for part in _blocks(base, y, points // 2 + 1, memory)
     ]
     values, q = (tf.concat(column, axis=0) for column in zip(*parts))
     return values, tf.maximum(q, 0.0)
 
 
 def expected(
-    base: Base, y: Projections, function: Callable[[tf.Tensor], tf.Tensor], points: int, memory: float
+    base: Base,
+    y: Projections,
+    function: Callable[[tf.Tensor], tf.Tensor],
+    points: int,
+    memory: float,
 ) -> tf.Tensor:
-    """E function(y_n) [..., N], for a function of values [N, K] that returns [..., N, K]; infinite if it does not exist."""
+    """E function(y_n) [..., N], for a function of values [N, K] that returns [..., N, K]; infinite
+    if it does not exist.
+    """
     values, q = marginal_densities(base, y, points, memory)
     terms = q * (values[:, 1:2] - values[:, :1]) * function(values)
     return where_decayed(tf.reduce_sum(terms, axis=-1), terms, math.inf)
 
 
-def density_at(base: Base, y: Projections, grid: tf.Tensor, points: int, memory: float) -> tf.Tensor:
-    """The densities [N, G] at values [N, G], by the sum over frequencies itself; 0 beyond the tails of the base.
+def density_at(
+    base: Base, y: Projections, grid: tf.Tensor, points: int, memory: float
+) -> tf.Tensor:
+    """The densities [N, G] at values [N, G], by the sum over frequencies itself; 0 beyond the tails
+    of the base.
 
-    Unlike the FFT of `marginal_densities` the sum gives the density at any value, without interpolation. It is computed in
-    blocks of rows and of values, each of which takes no more than `memory` bytes.
+    Unlike the FFT of `marginal_densities` the sum gives the density at any value, without
+    interpolation. It is computed in blocks of rows and of values, each of which takes no more than
+    `memory` bytes.
     """
     R, scale, start, rows = reach_of(base, y.theta), y.spread, 0, []
     dims, frequencies = int(y.alpha.shape[1]), points // 2 + 1
-    values = int(max(1, min(int(grid.shape[1]), memory // (2 * y.alpha.dtype.size * base.work * frequencies))))
+    values = int(
+        max(
+            1, min(int(grid.shape[1]), memory // (2 * y.alpha.dtype.size * base.work * frequencies))
+        )
+    )
     for part in _blocks(base, y, max(frequencies, values * frequencies // dims), memory):
         count = part.alpha.shape[0]
         width = R * scale[start : start + count, None]
@@ -69,7 +94,8 @@ def density_at(base: Base, y: Projections, grid: tf.Tensor, points: int, memory:
         phi = transform_of(base.characteristic, alpha, noise, omega, y.theta)
         u = grid[start : start + count] - part.beta[:, None]
         columns = [
-            _density_of(phi, omega, u[:, first : first + values], width) for first in range(0, grid.shape[1], values)
+            _density_of(phi, omega, u[:, first : first + values], width)
+            for first in range(0, grid.shape[1], values)
         ]
         rows.append(tf.concat(columns, axis=1))
         start += count
@@ -77,7 +103,9 @@ def density_at(base: Base, y: Projections, grid: tf.Tensor, points: int, memory:
 
 
 def _density_of(phi: tf.Tensor, omega: tf.Tensor, u: tf.Tensor, width: tf.Tensor) -> tf.Tensor:
-    """The density [n, G] at distances u [n, G] from the mean, from the transform phi at frequencies omega, [n, T] each."""
+    """The density [n, G] at distances u [n, G] from the mean, from the transform phi at frequencies
+    omega, [n, T] each.
+    """
     angle = omega[:, :, None] * u[:, None, :]
     waves = tf.math.real(phi)[:, :, None] * tf.cos(angle)
     if phi.dtype.is_complex:
@@ -87,21 +115,30 @@ def _density_of(phi: tf.Tensor, omega: tf.Tensor, u: tf.Tensor, width: tf.Tensor
     return tf.where(tf.abs(u) < width, tf.maximum(q, 0.0), 0.0)
 
 
-def quantiles(base: Base, y: Projections, probabilities: np.ndarray, points: int, memory: float) -> np.ndarray:
-    """The quantiles [N, Q] for probabilities [Q] between 0 and 1, by Newton's method on an interpolated cdf."""
+def quantiles(
+    base: Base, y: Projections, probabilities: np.ndarray, points: int, memory: float
+) -> np.ndarray:
+    """The quantiles [N, Q] for probabilities [Q] between 0 and 1, by Newton's method on an
+    interpolated cdf.
+    """
     R, rows = reach_of(base, y.theta), []
     for part in _blocks(base, y, points // 2 + 1, memory):
-        values, q = (array.numpy() for array in spectral_density(base.characteristic, part, R, points))
+        values, q = (
+            array.numpy() for array in spectral_density(base.characteristic, part, R, points)
+        )
         averaged = spectral_density(base.characteristic, part, R, points, averaged=True)[1].numpy()
         for row in zip(values, q, averaged):
             rows.append(_quantiles_of(*row, probabilities))
     return np.stack(rows)
 
 
-def _quantiles_of(values: np.ndarray, q: np.ndarray, averaged: np.ndarray, probabilities: np.ndarray) -> np.ndarray:
+def _quantiles_of(
+    values: np.ndarray, q: np.ndarray, averaged: np.ndarray, probabilities: np.ndarray
+) -> np.ndarray:
     """The quantiles [Q] of a density q [K] at values [K].
 
-    :param averaged: the density averaged over the cells around the values, [K]; its cumulated sum is the cdf at their edges.
+    :param averaged: the density averaged over the cells around the values, [K]; its cumulated sum
+    is the cdf at their edges.
     """
     step = values[1] - values[0]
     cdf = np.maximum.accumulate(np.cumsum(averaged) * step)

@@ -19,7 +19,8 @@ tfd = tfp.distributions
 
 
 class WeightPriors:
-    """The priors of the first p weights w_j = centre_j + scale_j w~_j, where the model works with w~.
+    """The priors of the first p weights w_j = centre_j + scale_j w~_j, where the model works with
+    w~.
 
     :param prior: a TFP distribution of batch shape [] or [p].
     :param centre: [p].
@@ -28,7 +29,11 @@ class WeightPriors:
     """
 
     def __init__(
-        self, prior: tfp.distributions.Distribution, centre: np.ndarray, scale: np.ndarray, intercept: bool
+        self,
+        prior: tfp.distributions.Distribution,
+        centre: np.ndarray,
+        scale: np.ndarray,
+        intercept: bool,
     ) -> None:
         self.prior, self.centre, self.scale = prior, centre, scale
         self.gaussian = np.concatenate([np.zeros(len(centre)), np.ones(int(intercept))])
@@ -53,8 +58,9 @@ def split_prior(
 ) -> tuple[np.ndarray, Kernel, WeightPriors | None]:
     """A prior over the weights of p columns as a prior mean [p], a kernel, and sites.
 
-    A Gaussian prior is expressed by the kernel alone. For any other scalar distribution, or `tfd.Independent` of one, of
-    batch shape [] or [p], there is a site per weight, and the kernel only sets the coordinates.
+    A Gaussian prior is expressed by the kernel alone. For any other scalar distribution, or
+    `tfd.Independent` of one, of batch shape [] or [p], there is a site per weight, and the kernel
+    only sets the coordinates.
 
     :param prior: the distribution; N(0, I) if None.
     :param columns: p.
@@ -63,7 +69,12 @@ def split_prior(
     """
     inner = scalar_prior(prior, columns)
     if inner is None or isinstance(inner, tfd.Normal):
-        mean, kernel = linear_prior(prior if inner is None else normal_prior(inner, columns), columns)
+        mean, kernel = linear_prior(
+            prior if inner is None else normal_prior(inner, columns), columns
+        )
         return mean, kernel, None
-    centre, scale = (np.broadcast_to(part, [columns]).astype(default_float()) for part in location_and_scale(inner))
+    centre, scale = (
+        np.broadcast_to(part, [columns]).astype(default_float())
+        for part in location_and_scale(inner)
+    )
     return centre, Linear(variance=scale**2), WeightPriors(inner, centre, scale, intercept)

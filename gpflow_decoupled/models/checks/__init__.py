@@ -1,11 +1,14 @@
-"""What models refuse before any work: `data.py` checks data and numbers, `parts.py` kernels and likelihoods.
+"""What models refuse before any work: `data.py` checks data and numbers, `parts.py` kernels and
+likelihoods.
 
-`predictions.py` has what models of this package add to GPflow's predictions: inputs by the rule of `inputs`.
+`predictions.py` has what models of this package add to GPflow's predictions: inputs by the rule of
+`inputs`.
 """
 
 __all__ = [
-    "CheckedPredictions", "as_observations", "check_kernel", "check_likelihood", "check_mean_function", "check_num_data",
-    "check_parts", "check_shapes_of_data", "check_values", "infer_num_latent_gps", "refuse_replicas", "warn_of_values",
+    "CheckedPredictions", "as_observations", "check_kernel", "check_likelihood",
+    "check_mean_function", "check_num_data", "check_parts", "check_shapes_of_data", "check_values",
+    "infer_num_latent_gps", "refuse_replicas", "warn_of_values",
 ]  # fmt: skip
 
 from .data import (

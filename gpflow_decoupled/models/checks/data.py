@@ -1,9 +1,12 @@
-"""Validation of data and of numbers of latents: shapes also while TensorFlow traces, values where they are known."""
+"""Validation of data and of numbers of latents: shapes also while TensorFlow traces, values where
+they are known.
+"""
 
 from __future__ import annotations
 
 __all__ = [
-    "as_observations", "check_num_data", "check_shapes_of_data", "check_values", "infer_num_latent_gps", "warn_of_values",
+    "as_observations", "check_num_data", "check_shapes_of_data", "check_values",
+    "infer_num_latent_gps", "warn_of_values",
 ]  # fmt: skip
 
 import warnings
@@ -22,7 +25,8 @@ from .parts import check_parts
 
 
 def infer_num_latent_gps(kernel: Kernel, likelihood: Likelihood, given: int | None) -> int:
-    """L, the number of latent functions, from whichever of argument, likelihood and kernel states it; 1 if none does.
+    """L, the number of latent functions, from whichever of argument, likelihood and kernel states
+    it; 1 if none does.
 
     :param kernel: states L if it is a multi-output kernel.
     :param likelihood: states L if it has a fixed number of latents per observation.
@@ -32,12 +36,15 @@ def infer_num_latent_gps(kernel: Kernel, likelihood: Likelihood, given: int | No
     check_parts(kernel, likelihood)
     if given is not None:
         check_whole(1, num_latent_gps=given)
-    # linear coregionalisation mixes L latents into P outputs: the likelihood then sees P, and says nothing about L
+    # linear coregionalisation mixes L latents into P outputs: the likelihood then sees P, and says
+    # nothing about L
     mixes = isinstance(kernel, LinearCoregionalization)
     claims = {
         "num_latent_gps": given,
         f"the likelihood {type(likelihood).__name__}": None if mixes else likelihood.latent_dim,
-        f"the kernel {type(kernel).__name__}": kernel.num_latent_gps if isinstance(kernel, MultioutputKernel) else None,
+        f"the kernel {type(kernel).__name__}": (
+            kernel.num_latent_gps if isinstance(kernel, MultioutputKernel) else None
+        ),
     }
     said = {source: int(value) for source, value in claims.items() if value is not None}
     if len(set(said.values())) > 1:
@@ -50,14 +57,18 @@ def infer_num_latent_gps(kernel: Kernel, likelihood: Likelihood, given: int | No
 
 
 def check_num_data(num_data: object) -> None:
-    """Refuse a size of the data set that is not None, a tensor, or a whole number of at least 1; raises `DataError`."""
+    """Refuse a size of the data set that is not None, a tensor, or a whole number of at least 1;
+    raises `DataError`.
+    """
     if num_data is None or tf.is_tensor(num_data):
         return
-    if is_whole(num_data, 1) or (isinstance(num_data, float) and num_data >= 1.0 and num_data.is_integer()):
+    if is_whole(num_data, 1) or (
+        isinstance(num_data, float) and num_data >= 1.0 and num_data.is_integer()
+    ):
         return
     raise DataError(
-        f"num_data={short_repr(num_data)} must be a whole number of at least 1, the rows of the whole data set; leave it "
-        "out for fit to set it."
+        f"num_data={short_repr(num_data)} must be a whole number of at least 1, the rows of the"
+        " whole data set; leave it out for fit to set it."
     )
 
 
@@ -71,7 +82,8 @@ def check_shapes_of_data(
 ) -> None:
     """Check shapes and types, as far as they are known when tracing.
 
-    :param X: must be [N, D] of the model's type; an array, a tensor, or the specification of a dataset's.
+    :param X: must be [N, D] of the model's type; an array, a tensor, or the specification of a
+        dataset's.
     :param Y: must be [N, P], of that type, integer or boolean.
     :param likelihood: determines the columns of Y.
     :param num_outputs: P of the model's predictions.
@@ -87,25 +99,30 @@ def check_shapes_of_data(
         if rank == 2 and array.shape[1] == 0:
             raise DataError(f"{name} has no columns; pass a matrix with at least one.")
     if X.shape[0] is not None and Y.shape[0] is not None and X.shape[0] != Y.shape[0]:
-        raise DataError(f"X has {X.shape[0]} rows and Y has {Y.shape[0]}; they must be the same observations.")
+        raise DataError(
+            f"X has {X.shape[0]} rows and Y has {Y.shape[0]}; they must be the same observations."
+        )
     check_type(Y, "Y", dtype, labels=True)
     check_type(X, "X", dtype)
     columns = observation_columns(likelihood, num_outputs)
     if columns is not None and Y.shape[1] is not None and Y.shape[1] != columns:
         raise DataError(
-            f"Y has {Y.shape[1]} columns and the model expects {columns} ({type(likelihood).__name__} on {num_outputs} "
-            f"outputs); pass num_latent_gps={Y.shape[1]} to the model, or choose a column of Y."
+            f"Y has {Y.shape[1]} columns and the model expects {columns}"
+            f" ({type(likelihood).__name__} on {num_outputs} outputs); pass"
+            f" num_latent_gps={Y.shape[1]} to the model, or choose a column of Y."
         )
     if num_dims is not None and X.shape[1] is not None and X.shape[1] != num_dims:
         raise DataError(
-            f"X has {X.shape[1]} columns and the inducing points have {num_dims}; they must be the same inputs."
+            f"X has {X.shape[1]} columns and the inducing points have {num_dims}; they must be the"
+            " same inputs."
         )
 
 
 def as_observations(Y: TensorType, likelihood: Likelihood, dtype: tf.DType) -> tf.Tensor:
     """Y [..., N, P] in the type that the likelihood needs: integer for `Softmax`, else `dtype`.
 
-    :raises DataError: for labels of `Softmax` that no class has, which the cast would make one of, where they are known.
+    :raises DataError: for labels of `Softmax` that no class has, which the cast would make one of,
+    where they are known.
     """
     if not isinstance(likelihood, Softmax):
         return tf.cast(Y, dtype)
@@ -116,7 +133,9 @@ def as_observations(Y: TensorType, likelihood: Likelihood, dtype: tf.DType) -> t
 
 
 def check_values(X: np.ndarray, Y: np.ndarray, likelihood: Likelihood) -> None:
-    """Raise `DataError` if X [N, D] and Y [N, P] have no rows, entries that are not finite, or labels outside the support."""
+    """Raise `DataError` if X [N, D] and Y [N, P] have no rows, entries that are not finite, or
+    labels outside the support.
+    """
     if len(X) == 0:
         raise DataError("X and Y have no rows; there is nothing to learn from.")
     for name, array in (("X", X), ("Y", Y)):
@@ -124,8 +143,12 @@ def check_values(X: np.ndarray, Y: np.ndarray, likelihood: Likelihood) -> None:
     check_labels(likelihood, Y)
 
 
-def warn_of_values(X: np.ndarray, Y: np.ndarray, likelihood: Likelihood, stacklevel: int = 3) -> None:
-    """Warn of what is legal but rarely intended in a whole data set X [N, D], Y [N, P]: a single row, constant columns."""
+def warn_of_values(
+    X: np.ndarray, Y: np.ndarray, likelihood: Likelihood, stacklevel: int = 3
+) -> None:
+    """Warn of what is legal but rarely intended in a whole data set X [N, D], Y [N, P]: a single
+    row, constant columns.
+    """
     if len(Y) == 1:
         warnings.warn(
             "There is one observation (N = 1): the hyperparameters cannot be learned from it.",

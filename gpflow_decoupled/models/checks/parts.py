@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-__all__ = ["check_kernel", "check_likelihood", "check_mean_function", "check_parts", "refuse_replicas"]
+__all__ = [
+    "check_kernel",
+    "check_likelihood",
+    "check_mean_function",
+    "check_parts",
+    "refuse_replicas",
+]
 
 from collections.abc import Iterator
 
@@ -25,18 +31,21 @@ def check_likelihood(likelihood: object) -> None:
 
 
 def check_parts(kernel: object, likelihood: object) -> None:
-    """Refuse what is no kernel and no likelihood, and the two in the wrong order; raises `DataError`."""
+    """Refuse what is no kernel and no likelihood, and the two in the wrong order; raises
+    `DataError`.
+    """
     if isinstance(kernel, Likelihood) and isinstance(likelihood, Kernel):
         raise DataError(
-            f"kernel is the likelihood {type(kernel).__name__} and likelihood the kernel {type(likelihood).__name__}; swap "
-            "them: the kernel comes first."
+            f"kernel is the likelihood {type(kernel).__name__} and likelihood the kernel"
+            f" {type(likelihood).__name__}; swap them: the kernel comes first."
         )
     _check_kind("kernel", kernel, Kernel, "gpflow.kernels.Matern52()")
     check_likelihood(likelihood)
 
 
 def check_kernel(kernel: Kernel, num_dims: int | None) -> None:
-    """Refuse a kernel that reads columns which the inputs do not have, or has numbers for more or fewer of them.
+    """Refuse a kernel that reads columns which the inputs do not have, or has numbers for more or
+    fewer of them.
 
     :param kernel: any kernel; sums, products and multi-output kernels are checked term by term.
     :param num_dims: D, the columns of the inputs; None if they are not known.
@@ -57,8 +66,8 @@ def check_kernel(kernel: Kernel, num_dims: int | None) -> None:
             count, last = len(dims), int(np.max(dims, initial=-1))
         if last >= num_dims:
             raise DataError(
-                f"The kernel {name} has active_dims up to {last} and the inputs have {num_dims} columns; use active_dims "
-                f"from 0 to {num_dims - 1}."
+                f"The kernel {name} has active_dims up to {last} and the inputs have {num_dims}"
+                f" columns; use active_dims from 0 to {num_dims - 1}."
             )
         owner = next((field for field in _ARD if hasattr(part, field)), "")
         ard = getattr(part, owner, None)
@@ -66,13 +75,16 @@ def check_kernel(kernel: Kernel, num_dims: int | None) -> None:
             continue  # a kernel of the user's own may map its inputs to any number of columns first
         if ard.shape[0] != count:
             raise DataError(
-                f"The kernel {name} has {ard.shape[0]} {owner} and reads {count} columns of the inputs; pass one number for "
-                "each column, or a single one."
+                f"The kernel {name} has {ard.shape[0]} {owner} and reads {count} columns of the"
+                " inputs; pass one number for each column, or a single one."
             )
 
 
-def check_mean_function(mean_function: MeanFunction | None, num_dims: int | None, num_outputs: int) -> None:
-    """Refuse what is no mean function, and one for other inputs or outputs; it is called once, at an input of zeros.
+def check_mean_function(
+    mean_function: MeanFunction | None, num_dims: int | None, num_outputs: int
+) -> None:
+    """Refuse what is no mean function, and one for other inputs or outputs; it is called once, at
+    an input of zeros.
 
     :param mean_function: a function of X [N, D] with values [N, P] or [N, 1]; None is zero.
     :param num_dims: D, the columns of the inputs; None if they are not known.
@@ -95,24 +107,27 @@ def check_mean_function(mean_function: MeanFunction | None, num_dims: int | None
         shape = tuple(np.shape(values))
     except (tf.errors.InvalidArgumentError, ValueError) as error:
         raise DataError(
-            f"mean_function {name} cannot be evaluated at inputs of {num_dims} columns, those of the model: give it "
-            f"parameters of that shape. ({str(error).splitlines()[0][:200]})"
+            f"mean_function {name} cannot be evaluated at inputs of {num_dims} columns, those of"
+            f" the model: give it parameters of that shape. ({str(error).splitlines()[0][:200]})"
         ) from error
     if len(shape) != 2 or shape[0] not in (1, 2) or shape[1] not in (1, num_outputs):
         raise DataError(
-            f"mean_function {name} gives values of shape {list(shape)} for two inputs, and the model has {num_outputs} "
-            f"outputs; make it return [N, {num_outputs}] or [N, 1]."
+            f"mean_function {name} gives values of shape {list(shape)} for two inputs, and the"
+            f" model has {num_outputs} outputs; make it return [N, {num_outputs}] or [N, 1]."
         )
 
 
 def refuse_replicas(what: str) -> None:
-    """Refuse several replicas of `tf.distribute` for a model that owns its data; raises `ModelError`."""
+    """Refuse several replicas of `tf.distribute` for a model that owns its data; raises
+    `ModelError`.
+    """
     replicas = int(tf.distribute.get_strategy().num_replicas_in_sync)
     if replicas > 1:
         raise ModelError(
-            f"{what} does not work under a tf.distribute strategy of {replicas} replicas: it has a part of q for each "
-            "observation, which would have to be moved between them. Leave strategy.scope(), or use a model on inducing "
-            "points, such as ODVGP or SparseCVIGP, which fit(model, data, strategy=strategy) trains."
+            f"{what} does not work under a tf.distribute strategy of {replicas} replicas: it has a"
+            " part of q for each observation, which would have to be moved between them. Leave"
+            " strategy.scope(), or use a model on inducing points, such as ODVGP or SparseCVIGP,"
+            " which fit(model, data, strategy=strategy) trains."
         )
 
 
@@ -133,5 +148,9 @@ def _check_kind(name: str, value: object, kind: type, example: str) -> None:
         return
     package = f"gpflow.{kind.__module__.split('.')[1]}"
     if isinstance(value, type) and issubclass(value, kind):
-        raise DataError(f"{name} is the class {value.__name__} itself; pass an instance, {value.__name__}().")
-    raise DataError(f"{name} is a {type(value).__name__}; pass an instance of {package}, for example {example}.")
+        raise DataError(
+            f"{name} is the class {value.__name__} itself; pass an instance, {value.__name__}()."
+        )
+    raise DataError(
+        f"{name} is a {type(value).__name__}; pass an instance of {package}, for example {example}."
+    )

@@ -1,4 +1,6 @@
-"""GPflow's predictions with inputs by the one rule of `inputs`: arrays, lists, data frames and tensors alike."""
+"""GPflow's predictions with inputs by the one rule of `inputs`: arrays, lists, data frames and
+tensors alike.
+"""
 
 from __future__ import annotations
 
@@ -52,18 +54,26 @@ class CheckedPredictions(GPModel, abc.ABC):
         """Data X [N, D] and Y [N, P] as tensors, with their values checked where they are known."""
 
     def inputs(self, Xnew: object, name: str = "Xnew") -> tf.Tensor:
-        """Inputs [..., N, D] as a tensor of the model's type; raises `DataError` for unusable ones, called by their name."""
+        """Inputs [..., N, D] as a tensor of the model's type; raises `DataError` for unusable ones,
+        called by their name.
+        """
         return as_inputs(Xnew, name, self.num_dims, self.float_type)
 
     def predict_f_samples(
-        self, Xnew: InputData, num_samples: int | None = None, full_cov: bool = True, full_output_cov: bool = False
+        self,
+        Xnew: InputData,
+        num_samples: int | None = None,
+        full_cov: bool = True,
+        full_output_cov: bool = False,
     ) -> tf.Tensor:
         """Draws of f at Xnew [..., N, D]: [..., S, N, P], or [..., N, P] without `num_samples`."""
         if num_samples is not None and not tf.is_tensor(num_samples):
             check_whole(1, num_samples=num_samples)
         return super().predict_f_samples(self.inputs(Xnew), num_samples, full_cov, full_output_cov)
 
-    def predict_y(self, Xnew: InputData, full_cov: bool = False, full_output_cov: bool = False) -> MeanAndVariance:
+    def predict_y(
+        self, Xnew: InputData, full_cov: bool = False, full_output_cov: bool = False
+    ) -> MeanAndVariance:
         """Mean and variance of observations at Xnew [..., N, D]: [..., N, P] each.
 
         :raises ModelError: for GPflow's `Ordinal`, whose moments are NaN.

@@ -1,4 +1,6 @@
-"""Factors of a joint density: the expected log density of each, in nats, as a function of beliefs about its variables."""
+"""Factors of a joint density: the expected log density of each, in nats, as a function of beliefs
+about its variables.
+"""
 
 from __future__ import annotations
 
@@ -23,15 +25,19 @@ class Factor:
     """A factor f whose E_q log f is known, as a function of beliefs about its neighbours.
 
     :param neighbours: the names of its variables.
-    :param expectation: a function of one `Belief` per neighbour and then of the data, which returns a scalar in nats, summed
-        over all rows. The gradient in `belief.expectation` (mu) is used as it is: for a conditionally conjugate factor it is
-        the exact message. The gradient in `belief.natural` (lambda) is multiplied by the inverse Fisher matrix.
-    :param data: an array [N, ...] or a tuple of them, one row per observation. On minibatches the function gets some of the
-        rows and sums over these. Integers become floats.
-    :param local: those of the neighbours that have a row for each row of the data, as the first axis of their batch.
-    :raises DataError: for data that are not finite or disagree in N, and for local names that are not neighbours.
+    :param expectation: a function of one `Belief` per neighbour and then of the data, which returns
+        a scalar in nats, summed over all rows. The gradient in `belief.expectation` (mu) is used as
+        it is: for a conditionally conjugate factor it is the exact message. The gradient in
+        `belief.natural` (lambda) is multiplied by the inverse Fisher matrix.
+    :param data: an array [N, ...] or a tuple of them, one row per observation. On minibatches the
+        function gets some of the rows and sums over these. Integers become floats.
+    :param local: those of the neighbours that have a row for each row of the data, as the first
+        axis of their batch.
+    :raises DataError: for data that are not finite or disagree in N, and for local names that are
+        not neighbours.
 
-    Example, Poisson counts y [N] with a Gamma rate, whose expectation parameters are (E log z, E z)::
+    Example, Poisson counts y [N] with a Gamma rate, whose expectation parameters are (E log z, E
+    z)::
 
         counts = Factor(
             "rate", lambda z, y: tf.reduce_sum(y * z.expectation[0] - z.expectation[1]), data=y
@@ -50,16 +56,28 @@ class Factor:
         self.local = (local,) if isinstance(local, str) else tuple(local)
         self.expectation = expectation
         arrays = data if isinstance(data, tuple) else (data,)
-        self.data = tuple(as_float(f"data[{place}] of a factor", array) for place, array in enumerate(arrays))
+        self.data = tuple(
+            as_float(f"data[{place}] of a factor", array) for place, array in enumerate(arrays)
+        )
         if not self.neighbours or len(set(self.neighbours)) < len(self.neighbours):
-            raise DataError(f"the neighbours of a factor are {self.neighbours}; name at least one variable, each once.")
+            raise DataError(
+                f"the neighbours of a factor are {self.neighbours}; name at least one variable,"
+                " each once."
+            )
         if not set(self.local) <= set(self.neighbours):
-            raise DataError(f"local={self.local} must be among the neighbours {self.neighbours} of the factor.")
+            raise DataError(
+                f"local={self.local} must be among the neighbours {self.neighbours} of the factor."
+            )
         rows = [array.shape[0] if array.shape.rank else None for array in self.data]
         if None in rows or len(set(rows)) > 1:
-            raise DataError(f"the data of a factor have {rows} rows; they must be arrays with one row per observation.")
+            raise DataError(
+                f"the data of a factor have {rows} rows; they must be arrays with one row per"
+                " observation."
+            )
 
-    def expected(self, beliefs: Sequence[Belief], data: Sequence[tf.Tensor], seed: tf.Tensor) -> tf.Tensor:
+    def expected(
+        self, beliefs: Sequence[Belief], data: Sequence[tf.Tensor], seed: tf.Tensor
+    ) -> tf.Tensor:
         """E_q log f, a scalar in nats.
 
         :param beliefs: one per neighbour.
@@ -77,12 +95,14 @@ class Factor:
 class SampledFactor(Factor):
     """A factor of which only the log density is known; its expectation is estimated from draws.
 
-    Gradients are taken by implicit reparameterisation (C36) and multiplied by the inverse Fisher matrix.
+    Gradients are taken by implicit reparameterisation (C36) and multiplied by the inverse Fisher
+    matrix.
 
     :param neighbours: the names of its variables.
-    :param log_density: log f as a function of draws [S, ...], one array per neighbour, and then of the data. It returns
-        [S, ...] in nats, of which all axes but the first are summed.
-    :param samples: S, the number of draws per step. The error of a message falls as 1 / sqrt(S), the cost is S densities.
+    :param log_density: log f as a function of draws [S, ...], one array per neighbour, and then of
+        the data. It returns [S, ...] in nats, of which all axes but the first are summed.
+    :param samples: S, the number of draws per step. The error of a message falls as 1 / sqrt(S),
+        the cost is S densities.
     :param data: as of `Factor`.
     :param local: as of `Factor`.
     :raises DataError: for less than one sample.
@@ -108,8 +128,11 @@ class SampledFactor(Factor):
             raise DataError(f"samples={short_repr(samples)} of a factor must be at least 1.")
         self._samples = samples
 
-    def expected(self, beliefs: Sequence[Belief], data: Sequence[tf.Tensor], seed: tf.Tensor) -> tf.Tensor:
-        """An unbiased estimate of E_q log f, a scalar in nats, from draws that are differentiable in lambda.
+    def expected(
+        self, beliefs: Sequence[Belief], data: Sequence[tf.Tensor], seed: tf.Tensor
+    ) -> tf.Tensor:
+        """An unbiased estimate of E_q log f, a scalar in nats, from draws that are differentiable
+        in lambda.
 
         The arguments are those of `Factor.expected`, with the seed [2] of the draws.
         """
@@ -118,8 +141,9 @@ class SampledFactor(Factor):
         values = self.expectation(*draws, *data)
         if values.shape.rank == 0 or values.shape[0] != self._samples:
             raise DataError(
-                f"log_density of the factor on {self.neighbours} returned the shape {tuple(values.shape)} for "
-                f"{self._samples} samples; its first axis must be theirs."
+                f"log_density of the factor on {self.neighbours} returned the shape"
+                f" {tuple(values.shape)} for {self._samples} samples; its first axis must be"
+                " theirs."
             )
         return tf.reduce_sum(values) / self._samples
 
@@ -130,11 +154,13 @@ class SampledFactor(Factor):
 
 
 def prior_factor(name: str, belief: Belief, *, local: bool = False) -> Factor:
-    """The factor for a prior on the variable `name`, a member of the variable's family: its message is exact.
+    """The factor for a prior on the variable `name`, a member of the variable's family: its message
+    is exact.
 
     :param name: of the variable.
     :param belief: the prior.
-    :param local: whether the variable has a row for each observation. The prior then is one for all rows, or has rows too.
+    :param local: whether the variable has a row for each observation. The prior then is one for all
+        rows, or has rows too.
 
     Example::
 
@@ -148,4 +174,6 @@ def prior_factor(name: str, belief: Belief, *, local: bool = False) -> Factor:
         size = tf.zeros_like(family.log_partition(q.natural))
         return tf.reduce_sum(family.inner(q.expectation, at) - family.log_partition(at) + size)
 
-    return Factor(name, expectation, data=() if shared or not local else natural, local=name if local else ())
+    return Factor(
+        name, expectation, data=() if shared or not local else natural, local=name if local else ()
+    )

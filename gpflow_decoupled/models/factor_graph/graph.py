@@ -1,8 +1,9 @@
-"""Mean-field posteriors on factor graphs: variables with families, factors with neighbours, messages between them.
+"""Mean-field posteriors on factor graphs: variables with families, factors with neighbours,
+messages between them.
 
-The joint density is p(z) proportional to prod_e f_e, and the posterior q(z) = prod_k q_k(z_k), where each q_k is of an
-exponential family. The natural parameter of q_k is the sum of the messages from its factors (Khan & Lin 2017,
-arXiv:1703.04265, section 5).
+The joint density is p(z) proportional to prod_e f_e, and the posterior q(z) = prod_k q_k(z_k),
+where each q_k is of an exponential family. The natural parameter of q_k is the sum of the messages
+from its factors (Khan & Lin 2017, arXiv:1703.04265, section 5).
 """
 
 from __future__ import annotations
@@ -19,7 +20,9 @@ from ...summaries import one_line
 from .factors import Factor
 
 Messages = dict[str, dict[str, Natural]]
-"""The messages by factor and then by variable; each has the shape of the variable's natural parameter."""
+"""The messages by factor and then by variable; each has the shape of the variable's natural
+parameter.
+"""
 Rows = Mapping[str, Sequence[tf.Tensor]]
 """The data of each factor, or some rows of them."""
 
@@ -27,13 +30,15 @@ Rows = Mapping[str, Sequence[tf.Tensor]]
 class FactorGraph(tf.Module):
     """A model as a factor graph, with a mean-field q that `optimizers.MeanFieldCVI` trains.
 
-    :param variables: by name, the belief at which each starts, which also fixes its family and shape, for example
-        `Gamma().belief(1.0, 1.0)`. The axes of a batch are independent variables under one name.
+    :param variables: by name, the belief at which each starts, which also fixes its family and
+        shape, for example `Gamma().belief(1.0, 1.0)`. The axes of a batch are independent variables
+        under one name.
     :param factors: by name, the factors whose product is the joint density.
-    :raises DataError: for names that do not exist, variables without a factor, sizes that disagree, and families that a
-        factor cannot sample. The message names variable and factor.
+    :raises DataError: for names that do not exist, variables without a factor, sizes that disagree,
+        and families that a factor cannot sample. The message names variable and factor.
 
-    `graph["z"]` is the belief of a variable. The messages of a variable start as equal shares of its natural parameter.
+    `graph["z"]` is the belief of a variable. The messages of a variable start as equal shares of
+    its natural parameter.
     Example::
 
         graph = FactorGraph(
@@ -91,27 +96,38 @@ class FactorGraph(tf.Module):
     def current(self) -> Messages:
         """The messages as tensors."""
         return {
-            key: {name: tuple(tf.convert_to_tensor(part) for part in parts) for name, parts in row.items()}
+            key: {
+                name: tuple(tf.convert_to_tensor(part) for part in parts)
+                for name, parts in row.items()
+            }
             for key, row in self.messages.items()
         }
 
     def assign(self, messages: Messages) -> None:
         """Replace all messages by tensors of the same shapes."""
-        tf.nest.map_structure(lambda variable, value: variable.assign(value), self.messages, messages)
+        tf.nest.map_structure(
+            lambda variable, value: variable.assign(value), self.messages, messages
+        )
 
     def naturals(self, messages: Messages) -> dict[str, Natural]:
         """The natural parameter lambda_k of every variable, the sum of its messages (C32)."""
         return {
-            name: tuple(tf.add_n(parts) for parts in zip(*[messages[key][name] for key in self.factors_of(name)]))
+            name: tuple(
+                tf.add_n(parts)
+                for parts in zip(*[messages[key][name] for key in self.factors_of(name)])
+            )
             for name in self.families
         }
 
     def elbo(self, seed: int = 0) -> tf.Tensor:
-        """The bound F = sum_e E_q log f_e + sum_k H[q_k] in nats, a scalar; an estimate if some factors are sampled.
+        """The bound F = sum_e E_q log f_e + sum_k H[q_k] in nats, a scalar; an estimate if some
+        factors are sampled.
 
         :param seed: of the draws of sampled factors.
         """
-        return self.bound(self.naturals(self.current()), self.data, tf.constant([seed, 0], tf.int32))
+        return self.bound(
+            self.naturals(self.current()), self.data, tf.constant([seed, 0], tf.int32)
+        )
 
     def bound(self, naturals: Mapping[str, Natural], data: Rows, seed: tf.Tensor) -> tf.Tensor:
         """The bound F in nats, a scalar, at given natural parameters.
@@ -120,19 +136,32 @@ class FactorGraph(tf.Module):
         :param data: the data of each factor, or some rows of them.
         :param seed: [2], of the draws of sampled factors.
         """
-        beliefs = {name: Belief.at(family, naturals[name]) for name, family in self.families.items()}
+        beliefs = {
+            name: Belief.at(family, naturals[name]) for name, family in self.families.items()
+        }
         entropies = [tf.reduce_sum(belief.entropy()) for belief in beliefs.values()]
         return tf.add_n([*self.expected(beliefs, data, seed).values(), *entropies])
 
-    def expected(self, beliefs: Mapping[str, Belief], data: Rows, seed: tf.Tensor) -> dict[str, tf.Tensor]:
-        """E_q log f_e of every factor, scalars in nats, for rows [B, ...] of the data; seed [2] is of the draws."""
+    def expected(
+        self, beliefs: Mapping[str, Belief], data: Rows, seed: tf.Tensor
+    ) -> dict[str, tf.Tensor]:
+        """E_q log f_e of every factor, scalars in nats, for rows [B, ...] of the data; seed [2] is
+        of the draws.
+        """
         return {
-            key: factor.expected([beliefs[name] for name in factor.neighbours], data[key], self._seed(key, seed))
+            key: factor.expected(
+                [beliefs[name] for name in factor.neighbours], data[key], self._seed(key, seed)
+            )
             for key, factor in self.factors.items()
         }
 
     def outgoing(
-        self, key: str, naturals: Mapping[str, Natural], to: Sequence[str], data: Sequence[tf.Tensor], seed: tf.Tensor
+        self,
+        key: str,
+        naturals: Mapping[str, Natural],
+        to: Sequence[str],
+        data: Sequence[tf.Tensor],
+        seed: tf.Tensor,
     ) -> dict[str, Natural]:
         """The messages of one factor: the gradients of E_q log f with respect to mu, (C32).
 
@@ -142,8 +171,9 @@ class FactorGraph(tf.Module):
         :param data: rows of the factor's data [B, ...].
         :param seed: [2], of the draws of a sampled factor.
 
-        Where the expectation is written in terms of mu, it is differentiated in mu. Where it is written in terms of lambda, it
-        is differentiated in lambda, and the gradient multiplied by the inverse Fisher matrix, (C1).
+        Where the expectation is written in terms of mu, it is differentiated in mu. Where it is
+        written in terms of lambda, it is differentiated in lambda, and the gradient multiplied by
+        the inverse Fisher matrix, (C1).
         """
         factor = self.factors[key]
         beliefs = [Belief.at(self.families[name], naturals[name]) for name in factor.neighbours]
@@ -154,20 +184,27 @@ class FactorGraph(tf.Module):
             value = factor.expected(beliefs, data, self._seed(key, seed))
         if value.shape.rank != 0:
             raise DataError(
-                f"the expectation of the factor '{key}' has shape {tuple(value.shape)}; it must be a scalar: sum it over all "
-                "rows."
+                f"the expectation of the factor '{key}' has shape {tuple(value.shape)}; it must be"
+                " a scalar: sum it over all rows."
             )
         sources = {name: (belief.natural, belief.expectation) for name, belief in wanted.items()}
         gradients = tape.gradient(value, sources)
-        return {name: self._message(key, name, belief, *gradients[name]) for name, belief in wanted.items()}
+        return {
+            name: self._message(key, name, belief, *gradients[name])
+            for name, belief in wanted.items()
+        }
 
-    def _message(self, key: str, name: str, belief: Belief, by_natural: tuple, by_expectation: tuple) -> Natural:
-        """The message from a factor to a variable, from the gradients in lambda and in mu, which may be None."""
+    def _message(
+        self, key: str, name: str, belief: Belief, by_natural: tuple, by_expectation: tuple
+    ) -> Natural:
+        """The message from a factor to a variable, from the gradients in lambda and in mu, which
+        may be None.
+        """
         family, explicit = belief.family, _filled(by_expectation, belief)
         if all(part is None for part in (*by_natural, *by_expectation)):
             raise DataError(
-                f"the factor '{key}' does not depend on its neighbour '{name}': use the belief, or draws, of '{name}' in it, "
-                "or leave it out of the neighbours."
+                f"the factor '{key}' does not depend on its neighbour '{name}': use the belief, or"
+                f" draws, of '{name}' in it, or leave it out of the neighbours."
             )
         message = family.tangent(explicit)
         if any(part is not None for part in by_natural):
@@ -185,26 +222,31 @@ class FactorGraph(tf.Module):
             for name in factor.neighbours:
                 if name not in self.families:
                     raise DataError(
-                        f"the factor '{key}' has the neighbour '{name}', which is no variable; there are "
-                        f"{', '.join(map(repr, self.families))}."
+                        f"the factor '{key}' has the neighbour '{name}', which is no variable;"
+                        f" there are {', '.join(map(repr, self.families))}."
                     )
                 if name in self.local and name not in factor.local:
                     raise DataError(
-                        f"the variable '{name}' has a row for each observation in one factor but not in '{key}': name it in "
-                        f"local= there too, or in none."
+                        f"the variable '{name}' has a row for each observation in one factor but"
+                        f" not in '{key}': name it in local= there too, or in none."
                     )
                 if factor.samples is not None and not self.families[name].reparameterized:
                     raise DataError(
-                        f"the factor '{key}' samples '{name}', and draws of a {self.families[name].name} have no gradients: "
-                        "use a Factor with the expectation as a function of the belief."
+                        f"the factor '{key}' samples '{name}', and draws of a"
+                        f" {self.families[name].name} have no gradients: use a Factor with the"
+                        " expectation as a function of the belief."
                     )
         for name in self.families:
             if not self.factors_of(name):
-                raise DataError(f"the variable '{name}' has no factor; give it a prior, or leave it out.")
+                raise DataError(
+                    f"the variable '{name}' has no factor; give it a prior, or leave it out."
+                )
 
     def _check_sizes(self, variables: Mapping[str, Belief]) -> int | None:
         """N of the factors with data and of the local variables; None if there are none."""
-        sizes = {f"the factor '{key}'": f.data[0].shape[0] for key, f in self.factors.items() if f.data}
+        sizes = {
+            f"the factor '{key}'": f.data[0].shape[0] for key, f in self.factors.items() if f.data
+        }
         for name in sorted(self.local):
             first = variables[name].natural[0]
             batch = first.shape.rank - variables[name].family.ranks[0]
@@ -220,4 +262,6 @@ class FactorGraph(tf.Module):
 
 def _filled(parts: tuple, belief: Belief) -> Natural:
     """A gradient with zeros for the parts that the expectation does not depend on."""
-    return tuple(tf.zeros_like(like) if part is None else part for part, like in zip(parts, belief.natural))
+    return tuple(
+        tf.zeros_like(like) if part is None else part for part, like in zip(parts, belief.natural)
+    )

@@ -34,17 +34,19 @@ def AffineIndependentGLM(
     points: int | None = None,
     memory: float = 2.0**29,
 ) -> AffineIndependentGP:
-    """A Bayesian generalised linear model p(y | x^T w + b) with a posterior q(w, b) that is not Gaussian.
+    """A Bayesian generalised linear model p(y | x^T w + b) with a posterior q(w, b) that is not
+    Gaussian.
 
-    It is an `AffineIndependentGP` whose inducing variables are the weights: q(w, b) is the density of an affine map A v + b
-    of independent variables v with a base distribution that is not normal. Cost of a bound: p^3 + N p^2 + N p T for T
-    frequencies.
+    It is an `AffineIndependentGP` whose inducing variables are the weights: q(w, b) is the density
+    of an affine map A v + b of independent variables v with a base distribution that is not normal.
+    Cost of a bound: p^3 + N p^2 + N p T for T frequencies.
 
     :param data: X [N, p], Y [N, 1].
     :param likelihood: any GPflow likelihood with one latent function per observation.
     :param prior: the prior of the weights; N(0, I) if not given. Either a Gaussian of
-        `tensorflow_probability.distributions` over [p], as in `CVIGLM`; or a scalar distribution like `Laplace` or `StudentT`,
-        of batch shape [] or [p], as independent priors. Each of the latter is one more site.
+        `tensorflow_probability.distributions` over [p], as in `CVIGLM`; or a scalar distribution
+        like `Laplace` or `StudentT`, of batch shape [] or [p], as independent priors. Each of the
+        latter is one more site.
     :param intercept: whether there is an intercept b.
     :param intercept_variance: its prior is N(0, intercept_variance).
     :param base: the base distribution, as for `AffineIndependentGP`.
@@ -56,7 +58,8 @@ def AffineIndependentGLM(
     :param points: their number, as for `AffineIndependentGP`.
     :param memory: bytes, as for `AffineIndependentGP`.
     :return: the model; `models.weights_posterior(model)` gives mean and covariance of the weights.
-    :raises DataError: for unusable data or priors, or a row of X that is all zero where there is no intercept.
+    :raises DataError: for unusable data or priors, or a row of X that is all zero where there is no
+        intercept.
 
     Example::
 

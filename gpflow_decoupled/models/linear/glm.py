@@ -1,8 +1,10 @@
-"""Bayesian generalised linear models: eta = X w + b, w Gaussian a priori, by conjugate-computation VI in one of two forms.
+"""Bayesian generalised linear models: eta = X w + b, w Gaussian a priori, by conjugate-computation
+VI in one of two forms.
 
-In the form "weight", for more observations than weights, the weights are inducing variables, and their tied sites are (C29).
-In the form "function", for more weights than observations, the model is a GP with the kernel x^T S x' and one site per
-observation, (C31). Both have the same posterior and the same bound (C30).
+In the form "weight", for more observations than weights, the weights are inducing variables, and
+their tied sites are (C29). In the form "function", for more weights than observations, the model is
+a GP with the kernel x^T S x' and one site per observation, (C31). Both have the same posterior and
+the same bound (C30).
 """
 
 from __future__ import annotations
@@ -26,7 +28,13 @@ from ...inducing.weights import weight_parts
 from ...linalg.gaussians import apply_per_latent
 from ...linalg.triangular import lower_gram, lower_product
 from ..basis_gp import BasisGP
-from ..checks import check_likelihood, check_num_data, check_shapes_of_data, check_values, infer_num_latent_gps
+from ..checks import (
+    check_likelihood,
+    check_num_data,
+    check_shapes_of_data,
+    check_values,
+    infer_num_latent_gps,
+)
 from ..conjugate import CVIGP
 from ..full_gp import FullGP
 from ..linear_parts import as_arrays, check_rows, check_variance, linear_mean, linear_prior
@@ -52,21 +60,28 @@ def CVIGLM(
 
     :param data: X [N, p], Y [N, P]. In the form "weight" the model does not keep them, and takes
         data when it is trained.
-    :param likelihood: any GPflow likelihood; for logistic regression `Bernoulli(invlink=tf.sigmoid)`.
-    :param prior: a `tensorflow_probability.distributions.MultivariateNormalDiag`, `...TriL` or `...FullCovariance` over
-        the weights [p]; N(0, I) if not given. Every latent has the same prior.
+    :param likelihood: any GPflow likelihood; for logistic regression
+        `Bernoulli(invlink=tf.sigmoid)`.
+    :param prior: a `tensorflow_probability.distributions.MultivariateNormalDiag`, `...TriL` or
+        `...FullCovariance` over the weights [p]; N(0, I) if not given. Every latent has the same
+        prior.
     :param intercept: whether there is a weight b, for a column of ones that is not in X.
     :param intercept_variance: the variance of the prior N(0, intercept_variance) of b.
     :param num_latent_gps: L; by default what the likelihood states, else the columns of Y.
-    :param num_data: N, where `data` are only the first rows of a larger set; only the form "weight" takes them so.
-    :param form: "weight" computes with p x p matrices, "function" with N x N, and "auto" with the smaller.
+    :param num_data: N, where `data` are only the first rows of a larger set; only the form "weight"
+        takes them so.
+    :param form: "weight" computes with p x p matrices, "function" with N x N, and "auto" with the
+        smaller.
     :return: in the form "weight" a `SparseCVIGP` on `inducing.Weights`, for `fit(model, data)` and
         `optimizers.sweep(model, data)`; in the form "function" a `CVIGP`, for `fit(model)` and
-        `optimizers.ConjugateComputation().run(model)`. `weights_posterior` reads the weights off both.
-    :raises DataError: for unusable data, and a prior that is of another size or not positive definite.
+        `optimizers.ConjugateComputation().run(model)`. `weights_posterior` reads the weights off
+        both.
+    :raises DataError: for unusable data, and a prior that is of another size or not positive
+        definite.
 
-    The prior is not trained. q starts with the prior's mean and a narrower covariance, under which eta has at most unit
-    variance at typical inputs, since expectations under a broad prior need not be finite. Cost per step: N p^2 + p^3 in the
+    The prior is not trained. q starts with the prior's mean and a narrower covariance, under which
+    eta has at most unit variance at typical inputs, since expectations under a broad prior need not
+    be finite. Cost per step: N p^2 + p^3 in the
     form "weight", N^3 in the form "function" (and N^2 p once). Example::
 
         model = CVIGLM((X, Y), gpflow.likelihoods.Poisson())
@@ -83,7 +98,10 @@ def CVIGLM(
     check_shapes_of_data(X, Y, likelihood, latents, None)
     check_values(X, Y, likelihood)
     if num_data is not None and num_data < len(X):
-        raise DataError(f"num_data={num_data} is less than the {len(X)} rows of the data, which are a part of N.")
+        raise DataError(
+            f"num_data={num_data} is less than the {len(X)} rows of the data, which are a part"
+            " of N."
+        )
     if not intercept:
         check_rows(X)
     mean, kernel = linear_prior(prior, X.shape[1])
@@ -105,8 +123,9 @@ def CVIGLM(
         return model
     if total != len(X):
         raise DataError(
-            f"num_data={num_data} and the data have {len(X)} rows: in function space, which is chosen for {weights} weights, "
-            'the model owns all data. Pass all rows, or form="weight".'
+            f"num_data={num_data} and the data have {len(X)} rows: in function space, which is"
+            f" chosen for {weights} weights, the model owns all data. Pass all rows, or"
+            ' form="weight".'
         )
     full = CVIGP((X, Y), kernel, likelihood, mean_function=mean_function, num_latent_gps=latents)
     full.basis.tau.assign(np.ones(full.basis.tau.shape))  # then no variance of eta is above 1
@@ -116,11 +135,12 @@ def CVIGLM(
 def weights_posterior(model: BasisGP | FullGP) -> WeightsPosterior:
     """Mean and covariance of the weights of a linear model.
 
-    :param model: a model of `CVIGLM`, `LCLGLM` or `AffineIndependentGLM`, or another model with a linear kernel on all data or
-        on `inducing.Weights`.
-    :return: mean [p] and covariance [p, p], or [p, L] and [L, p, p] for L latents. The intercept is the last weight.
-    :raises ModelError: a `TypeError`, for a model whose weights are not known: another kernel, other inducing variables, or a
-        mean function that is not linear.
+    :param model: a model of `CVIGLM`, `LCLGLM` or `AffineIndependentGLM`, or another model with a
+        linear kernel on all data or on `inducing.Weights`.
+    :return: mean [p] and covariance [p, p], or [p, L] and [L, p, p] for L latents. The intercept is
+        the last weight.
+    :raises ModelError: a `TypeError`, for a model whose weights are not known: another kernel,
+        other inducing variables, or a mean function that is not linear.
 
     Cost p^3 in the form "weight" of `CVIGLM`, N p^2 otherwise. Example::
 
@@ -130,8 +150,8 @@ def weights_posterior(model: BasisGP | FullGP) -> WeightsPosterior:
     """
     if not isinstance(model, (BasisGP, FullGP)):
         raise ModelError(
-            f"weights_posterior reads the weights off a linear model of this package, and got {type(model).__name__}: make "
-            "the model by CVIGLM, LCLGLM or AffineIndependentGLM."
+            "weights_posterior reads the weights off a linear model of this package, and got"
+            f" {type(model).__name__}: make the model by CVIGLM, LCLGLM or AffineIndependentGLM."
         )
     kernel, mean_function = model.kernel, model.mean_function
     try:
@@ -140,8 +160,8 @@ def weights_posterior(model: BasisGP | FullGP) -> WeightsPosterior:
         raise ModelError(f"This is no linear model. {error}") from error
     if not isinstance(mean_function, (Zero, LinearFunction)):
         raise ModelError(
-            f"The mean function is a {type(mean_function).__name__}, not linear: the weights have no mean. Use "
-            "gpflow.functions.Linear, or none."
+            f"The mean function is a {type(mean_function).__name__}, not linear: the weights have"
+            " no mean. Use gpflow.functions.Linear, or none."
         )
     if isinstance(model, FullGP):
         mean, covariance = _weights_of_function(model, has_intercept)
@@ -149,7 +169,8 @@ def weights_posterior(model: BasisGP | FullGP) -> WeightsPosterior:
         mean, covariance = _inducing_weights(model, has_intercept)
     else:
         raise ModelError(
-            f"The weights of a {type(model).__name__} are known only with inducing.Weights; use CVIGLM or LCLGLM."
+            f"The weights of a {type(model).__name__} are known only with inducing.Weights; use"
+            " CVIGLM or LCLGLM."
         )
     if model.num_latent_gps == 1:
         return WeightsPosterior(mean[:, 0], covariance[0])
@@ -157,7 +178,9 @@ def weights_posterior(model: BasisGP | FullGP) -> WeightsPosterior:
 
 
 def _inducing_weights(model: BasisGP, has_intercept: bool) -> tuple[tf.Tensor, tf.Tensor]:
-    """Mean [p, L] and covariance [L, p, p] of q(u) = q(w), with the prior mean added that it is centred on."""
+    """Mean [p, L] and covariance [L, p, p] of q(u) = q(w), with the prior mean added that it is
+    centred on.
+    """
     state = model.basis.factor(model.kernel, with_kl=False)
     (part,), (frame,) = model.basis.gaussians(state), model.basis.whiteners(state)
     mean = apply_per_latent(frame.chol, part.mean)
@@ -169,7 +192,9 @@ def _inducing_weights(model: BasisGP, has_intercept: bool) -> tuple[tf.Tensor, t
 
 
 def _weights_of_function(model: FullGP, has_intercept: bool) -> tuple[tf.Tensor, tf.Tensor]:
-    """Mean [p, L] and covariance [L, p, p] by (C31): b is eta at x = 0, and w_j what the j-th unit vector adds to it."""
+    """Mean [p, L] and covariance [L, p, p] by (C31): b is eta at x = 0, and w_j what the j-th unit
+    vector adds to it.
+    """
     columns = int(model.data[0].shape[1])
     units = np.eye(columns + 1, columns, dtype=default_float())
     eta, cov = model.predict_f(units, full_cov=True)
@@ -185,7 +210,9 @@ def _weights_of_function(model: FullGP, has_intercept: bool) -> tuple[tf.Tensor,
 
 
 def _narrow(model: SparseCVIGP, X: np.ndarray) -> None:
-    """Start q with independent whitened weights under which eta has at most unit variance on average over X [N, p]."""
+    """Start q with independent whitened weights under which eta has at most unit variance on
+    average over X [N, p].
+    """
     basis, kernel = model.basis, model.kernel
     (A,) = basis.features(basis.factor(kernel), kernel, tf.convert_to_tensor(X)).minus
     power = tf.reduce_mean(tf.square(A[0]), axis=1)

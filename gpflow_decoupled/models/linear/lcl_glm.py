@@ -1,4 +1,6 @@
-"""Bayesian generalised linear models for the linearly constrained Lagrangian: one constraint per row of X."""
+"""Bayesian generalised linear models for the linearly constrained Lagrangian: one constraint per
+row of X.
+"""
 
 from __future__ import annotations
 
@@ -42,20 +44,24 @@ def LCLGLM(
     :param data: X [N, p], Y [N, L].
     :param likelihood: one that has a site loss, see `likelihoods.site_loss`.
     :param prior: the prior of the weights; N(0, I) if not given. Either a Gaussian of
-        `tensorflow_probability.distributions` over [p], as in `CVIGLM`; or a `Laplace` or `Normal` of batch shape [] or [p],
-        as independent priors, the same for each latent. Each Laplace prior is one more site (V30) with its own multipliers.
+        `tensorflow_probability.distributions` over [p], as in `CVIGLM`; or a `Laplace` or `Normal`
+        of batch shape [] or [p], as independent priors, the same for each latent. Each Laplace
+        prior is one more site (V30) with its own multipliers.
     :param intercept: whether there is a weight b, with prior N(0, intercept_variance).
     :param intercept_variance: of b.
-    :param num_latent_gps: the number of latents L; by default what the likelihood says, else the columns of Y.
-    :param form: "weight" computes with p x p matrices, (V8), "function" with N x N, (V9), and "auto" with the smaller.
-        Laplace priors need "weight", which has the smaller ones: N + p rows are never fewer than p.
-    :raises DataError: for unusable data or priors, a row of X that is all zero where there is no intercept, or form="function"
-        with Laplace priors.
+    :param num_latent_gps: the number of latents L; by default what the likelihood says, else the
+        columns of Y.
+    :param form: "weight" computes with p x p matrices, (V8), "function" with N x N, (V9), and
+        "auto" with the smaller. Laplace priors need "weight", which has the smaller ones: N + p
+        rows are never fewer than p.
+    :raises DataError: for unusable data or priors, a row of X that is all zero where there is no
+        intercept, or form="function" with Laplace priors.
     :raises UnknownOptionError: for another form.
 
-    `weights_posterior` reads the weights off the model. The posterior is Gaussian under a Laplace prior too: its means are
-    close to zero where the data say little of a weight, but not exactly zero. The scale b of a Laplace prior is the Parameter
-    `model.weight_prior.scale`. It is not trained unless `gpflow.set_trainable` says so. Cost of an evaluation: N p^2 + p^3 /
+    `weights_posterior` reads the weights off the model. The posterior is Gaussian under a Laplace
+    prior too: its means are close to zero where the data say little of a weight, but not exactly
+    zero. The scale b of a Laplace prior is the Parameter `model.weight_prior.scale`. It is not
+    trained unless `gpflow.set_trainable` says so. Cost of an evaluation: N p^2 + p^3 /
     3, with Laplace priors (N + p) p^2 + p^3 / 3, or 2/3 N^3. Example::
 
         model = LCLGLM(
@@ -84,7 +90,9 @@ def LCLGLM(
         kernel += Constant(variance)
     set_trainable(kernel, False)
     mean_function = linear_mean(mean, latents)
-    return LCLGP((X, Y), kernel, likelihood, mean_function=mean_function, num_latent_gps=latents, form=form)
+    return LCLGP(
+        (X, Y), kernel, likelihood, mean_function=mean_function, num_latent_gps=latents, form=form
+    )
 
 
 def _with_laplace_prior(
@@ -99,8 +107,8 @@ def _with_laplace_prior(
     check_option("form", form, ("auto", "weight", "function"))
     if form == "function":
         raise DataError(
-            'Laplace priors need form="weight", or "auto": each weight is one more site, and the form "function" would need '
-            "matrices with N + p rows, more than the p weights."
+            'Laplace priors need form="weight", or "auto": each weight is one more site, and the'
+            ' form "function" would need matrices with N + p rows, more than the p weights.'
         )
     columns = data[0].shape[1]
     location, scale = location_and_scale(prior)
@@ -114,11 +122,16 @@ def _with_laplace_prior(
     )
 
 
-def _as_normal(prior: tfp.distributions.Distribution, columns: int) -> tfp.distributions.MultivariateNormalDiag:
-    """A scalar normal prior as one over p weights; raises `DataError` for other scalar distributions."""
+def _as_normal(
+    prior: tfp.distributions.Distribution, columns: int
+) -> tfp.distributions.MultivariateNormalDiag:
+    """A scalar normal prior as one over p weights; raises `DataError` for other scalar
+    distributions.
+    """
     if not isinstance(prior, tfp.distributions.Normal):
         raise DataError(
-            f"prior is a {type(prior).__name__}; LCLGLM takes a Laplace, a Normal or a multivariate normal of "
-            "tensorflow_probability.distributions. AffineIndependentGLM takes other scalar distributions too."
+            f"prior is a {type(prior).__name__}; LCLGLM takes a Laplace, a Normal or a multivariate"
+            " normal of tensorflow_probability.distributions. AffineIndependentGLM takes other"
+            " scalar distributions too."
         )
     return normal_prior(prior, columns)

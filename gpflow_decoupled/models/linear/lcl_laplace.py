@@ -1,8 +1,9 @@
 """The model of the Lagrangian whose weights have Laplace priors: each weight is one more site.
 
-The prior of a weight w_d with location mu_d and scale b_d has the density p(w_d) = exp(-|w_d - mu_d| / b_d) / (2 b_d). The
-model's kernel has a Gaussian N(mu_d, tau_d^2) in its place, and the site of w_d is p(w_d) / N(w_d; mu_d, tau_d^2), with the
-loss (V30). The constraints are then those of the rows of [X; I]. tau_d is 10 b_d; the bound does not depend on it.
+The prior of a weight w_d with location mu_d and scale b_d has the density p(w_d) = exp(-|w_d -
+mu_d| / b_d) / (2 b_d). The model's kernel has a Gaussian N(mu_d, tau_d^2) in its place, and the
+site of w_d is p(w_d) / N(w_d; mu_d, tau_d^2), with the loss (V30). The constraints are then those
+of the rows of [X; I]. tau_d is 10 b_d; the bound does not depend on it.
 """
 
 from __future__ import annotations
@@ -25,7 +26,9 @@ from ..lcl import LCLGP
 from ..linear_parts import linear_mean
 
 _WIDTH = 10.0
-"""tau / b. Where it is larger, fewer outer iterations are needed, and the multipliers of the weights lose digits."""
+"""tau / b. Where it is larger, fewer outer iterations are needed, and the multipliers of the
+weights lose digits.
+"""
 
 
 class LaplacePriorLCLGP(LCLGP):
@@ -39,7 +42,8 @@ class LaplacePriorLCLGP(LCLGP):
     :param num_latent_gps: the number of latents L; the weights of each have the same priors.
     :raises DataError: for unusable data, or a likelihood that has no site loss.
 
-    `weight_prior.scale` is a Parameter b [p, 1] or [], which is not trained unless `gpflow.utilities.set_trainable` says so.
+    `weight_prior.scale` is a Parameter b [p, 1] or [], which is not trained unless
+    `gpflow.utilities.set_trainable` says so.
     Cost of a bound per latent: (N + p) p^2 + p^3 / 3. Example::
 
         model = LCLGLM((X, Y), BernoulliLogit(), prior=tfp.distributions.Laplace(0.0, 0.5))
@@ -69,26 +73,41 @@ class LaplacePriorLCLGP(LCLGP):
         set_trainable(kernel, False)
         mean_function = linear_mean(location, num_latent_gps)
         super().__init__(
-            data, kernel, likelihood, mean_function=mean_function, num_latent_gps=num_latent_gps, form="weight"
+            data,
+            kernel,
+            likelihood,
+            mean_function=mean_function,
+            num_latent_gps=num_latent_gps,
+            form="weight",
         )
 
     def _make_basis(self, form: str) -> DualBasis:
-        return DualBasis(self.data[0].numpy(), self.num_latent_gps, form, weight_sites=len(self.location))
+        return DualBasis(
+            self.data[0].numpy(), self.num_latent_gps, form, weight_sites=len(self.location)
+        )
 
     def site_loss(self) -> LossWithPriors:
-        """The losses of the observations, then those of the weights less those of the Gaussians: [N + p, L]."""
+        """The losses of the observations, then those of the weights less those of the Gaussians:
+        [N + p, L].
+        """
         priors = LaplaceLoss(self.weight_prior, self.location)
         return LossWithPriors(self.observation_loss(), priors, self._precision)
 
     def prior_mean(self) -> tf.Tensor:
         """m_0 at the data, then mu: [N + p, L]."""
-        return tf.concat([super().prior_mean(), tf.constant(self.location, self.data[0].dtype)], axis=0)
+        return tf.concat(
+            [super().prior_mean(), tf.constant(self.location, self.data[0].dtype)], axis=0
+        )
 
     def prior_kl(self) -> tf.Tensor:
-        """KL[q(w, b) || p(w, b)] in nats, a scalar: with the Laplace priors, not the Gaussians of the kernel."""
+        """KL[q(w, b) || p(w, b)] in nats, a scalar: with the Laplace priors, not the Gaussians of
+        the kernel.
+        """
         state = self.basis.factor(self.kernel)
         count = self.basis.num_data
-        of_weights = self.site_loss().value(self.prior_mean() + state.mean, tf.sqrt(state.variance))[count:]
+        of_weights = self.site_loss().value(
+            self.prior_mean() + state.mean, tf.sqrt(state.variance)
+        )[count:]
         return self.basis.prior_kl(state) + tf.reduce_sum(of_weights)  # (V30)
 
     def _precision(self) -> tf.Tensor:

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
 
 class WeightsPosterior(NamedTuple):
-    """Mean and covariance of q(w) of a linear model; the intercept, where there is one, is the last weight.
+    """Mean and covariance of q(w) of a linear model; the intercept, where there is one, is the last
+    weight.
 
     Example::
 
@@ -49,13 +50,17 @@ class WeightsPosterior(NamedTuple):
         return means, np.sqrt(np.atleast_2d(variances))
 
     def summary(self, names: Iterable[object] | None = None, level: float = 0.95) -> pd.DataFrame:
-        """A table with a row for each weight: "mean", "sd", and the ends "lower" and "upper" of an interval.
+        """A table with a row for each weight: "mean", "sd", and the ends "lower" and "upper" of an
+        interval.
 
-        :param names: of the weights, for example the columns of a data frame, or the data frame itself. With one name less
-            than there are weights the last one is called "intercept". None numbers them: w0, w1, ...
-        :param level: the probability of the interval mean - z sd to mean + z sd, which is that of a Gaussian. It is an
-            approximation for an `AffineIndependentGLM`, whose weights are not Gaussian.
-        :return: a pandas data frame [p, 4]; for several latents [L p, 4], with the latent in front of the name.
+        :param names: of the weights, for example the columns of a data frame, or the data frame
+            itself. With one name less than there are weights the last one is called "intercept".
+            None numbers them: w0, w1, ...
+        :param level: the probability of the interval mean - z sd to mean + z sd, which is that of a
+            Gaussian. It is an approximation for an `AffineIndependentGLM`, whose weights are not
+            Gaussian.
+        :return: a pandas data frame [p, 4]; for several latents [L p, 4], with the latent in front
+            of the name.
         :raises DataError: for another number of names, and a level that is not between 0 and 1.
         :raises ImportError: with the fix, if pandas is not installed.
 
@@ -67,19 +72,25 @@ class WeightsPosterior(NamedTuple):
             import pandas as pd
         except ImportError as error:
             raise ImportError(
-                "summary makes a table of pandas, which is not installed: pip install pandas. The numbers are in mean and "
-                "covariance."
+                "summary makes a table of pandas, which is not installed: pip install pandas. The"
+                " numbers are in mean and covariance."
             ) from error
         if not (is_number(level) and 0.0 < level < 1.0):
-            raise DataError(f"level={short_repr(level)} must be a number between 0 and 1, for example 0.95.")
+            raise DataError(
+                f"level={short_repr(level)} must be a number between 0 and 1, for example 0.95."
+            )
         means, deviations = self.moments
         labels = weight_labels(names, means.shape[1])
         several = np.ndim(self.mean) == 2
         index = (
-            pd.MultiIndex.from_product([range(len(means)), labels], names=["latent", "weight"]) if several else labels
+            pd.MultiIndex.from_product([range(len(means)), labels], names=["latent", "weight"])
+            if several
+            else labels
         )
         mean, sd, z = means.ravel(), deviations.ravel(), float(norm.ppf(0.5 + 0.5 * level))
-        return pd.DataFrame({"mean": mean, "sd": sd, "lower": mean - z * sd, "upper": mean + z * sd}, index=index)
+        return pd.DataFrame(
+            {"mean": mean, "sd": sd, "lower": mean - z * sd, "upper": mean + z * sd}, index=index
+        )
 
 
 def weight_labels(names: Iterable[object] | None, count: int) -> list[object]:
@@ -93,7 +104,7 @@ def weight_labels(names: Iterable[object] | None, count: int) -> list[object]:
         given.append("intercept")
     if len(given) != count:
         raise DataError(
-            f"There are {count} weights and {len(given)} names; pass one for each, or one less where the last weight is the "
-            "intercept."
+            f"There are {count} weights and {len(given)} names; pass one for each, or one less"
+            " where the last weight is the intercept."
         )
     return given

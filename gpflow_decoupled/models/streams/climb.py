@@ -1,17 +1,30 @@
 """The sites of a new batch, while what the old data said is held.
 
-Each observation has a site (nu_n, tau_n) per latent, as in (C9). With the features Phi of the batch in the frame of the basis,
+Each observation has a site (nu_n, tau_n) per latent, as in (C9). With the features Phi of the batch
+in the frame of the basis,
 
-1. q is the best one (C45) for the old factor times the sites: theta + Phi nu and Lambda + Phi diag(tau) Phi^T;
+1. q is the best one (C45) for the old factor times the sites: theta + Phi nu and Lambda + Phi
+   diag(tau) Phi^T;
 2. g_n and h_n are the derivatives of E_n by mean and variance of q(f_n);
 3. the sites move by (C13); a step after which the bound (C43) is lower is halved.
 
-For Gaussian noise the first step is exact. Where Phi and the factor depend on a kernel that moves, the sites stay.
+For Gaussian noise the first step is exact. Where Phi and the factor depend on a kernel that moves,
+the sites stay.
 """
 
 from __future__ import annotations
 
-__all__ = ["Batch", "Climb", "Sites", "StreamModel", "bound", "climb", "factor_of", "no_sites", "sites_of"]
+__all__ = [
+    "Batch",
+    "Climb",
+    "Sites",
+    "StreamModel",
+    "bound",
+    "climb",
+    "factor_of",
+    "no_sites",
+    "sites_of",
+]
 
 from typing import NamedTuple, Protocol
 
@@ -51,7 +64,9 @@ class StreamModel(Protocol):
     def checked(self, data: RegressionData) -> tuple[tf.Tensor, tf.Tensor]:
         """The same with their values checked too."""
 
-    def variational_expectations(self, mean: tf.Tensor, variance: tf.Tensor, data: RegressionData) -> tf.Tensor:
+    def variational_expectations(
+        self, mean: tf.Tensor, variance: tf.Tensor, data: RegressionData
+    ) -> tf.Tensor:
         """E_n [N] in nats, from moments [N, L]."""
 
     def log_prior_density(self) -> tf.Tensor:
@@ -107,12 +122,18 @@ def no_sites(rows: int, latents: int, dtype: tf.DType) -> Sites:
 
 
 def factor_of(batch: Batch, sites: Sites) -> Quadratic:
-    """The sites [N, L] as one factor in the coordinates of the frame, with the constant zero: (C46); N M^2 per latent."""
+    """The sites [N, L] as one factor in the coordinates of the frame, with the constant zero:
+    (C46); N M^2 per latent.
+    """
     precision = symmetric_product(batch.Phi, tf.transpose(sites.tau))
-    return Quadratic(apply_per_latent(batch.Phi, sites.nu), precision, tf.zeros([], batch.X.dtype))  # (C46)
+    return Quadratic(
+        apply_per_latent(batch.Phi, sites.nu), precision, tf.zeros([], batch.X.dtype)
+    )  # (C46)
 
 
-def bound(model: StreamModel, frame: Frame, batch: Batch, old: Quadratic, belief: Belief) -> tf.Tensor:
+def bound(
+    model: StreamModel, frame: Frame, batch: Batch, old: Quadratic, belief: Belief
+) -> tf.Tensor:
     """The bound (C43) in nats, a scalar, at any q.
 
     :param batch: X [N, D], Y [N, P] and features.
@@ -123,7 +144,9 @@ def bound(model: StreamModel, frame: Frame, batch: Batch, old: Quadratic, belief
     return new + expectation(frame, belief, old) - divergence(frame, belief)  # (C43)
 
 
-def sites_of(model: StreamModel, frame: Frame, batch: Batch, belief: Belief) -> tuple[Sites, tf.Tensor]:
+def sites_of(
+    model: StreamModel, frame: Frame, batch: Batch, belief: Belief
+) -> tuple[Sites, tf.Tensor]:
     """The target (C13) of the sites at a q, each [N, L], and the sum of E_n in nats, a scalar."""
     mean, variance = moments(frame, belief, model.kernel, batch.X, batch.Phi)
     with tf.GradientTape(watch_accessed_variables=False) as tape:
@@ -134,9 +157,16 @@ def sites_of(model: StreamModel, frame: Frame, batch: Batch, belief: Belief) -> 
 
 
 def climb(
-    model: StreamModel, frame: Frame, batch: Batch, old: Quadratic, start: Sites, steps: int, tolerance: float
+    model: StreamModel,
+    frame: Frame,
+    batch: Batch,
+    old: Quadratic,
+    start: Sites,
+    steps: int,
+    tolerance: float,
 ) -> Climb:
-    """Move the sites of a batch until a step gains less than `tolerance` nats; N M^2 + M^3 per latent and step.
+    """Move the sites of a batch until a step gains less than `tolerance` nats; N M^2 + M^3 per
+    latent and step.
 
     :param start: sites [N, L] to begin from; there are none at all where the batch has no rows.
     :raises NumericalError: if the bound is not finite at the start.
@@ -144,12 +174,15 @@ def climb(
     now = _point(model, frame, batch, old, start)
     if not now.ok:
         raise NumericalError(
-            "The bound of the stream is not finite, or a precision is not positive definite, before the new data move q: "
-            "scale the observations, or use fewer or better separated inducing points.",
+            "The bound of the stream is not finite, or a precision is not positive definite, before"
+            " the new data move q: scale the observations, or use fewer or better separated"
+            " inducing points.",
             matrix="precision of q(u)",
         )
     share, shortened, taken, converged = 1.0, 0, 0, int(batch.X.shape[0]) == 0
-    round_off = _ROUND_OFF * float(np.finfo(old.theta.dtype.as_numpy_dtype).eps) * (1.0 + abs(now.bound))
+    round_off = (
+        _ROUND_OFF * float(np.finfo(old.theta.dtype.as_numpy_dtype).eps) * (1.0 + abs(now.bound))
+    )
     while taken < steps and not converged and share > _SHORTEST:
         taken += 1
         then = _point(model, frame, batch, old, now.sites.towards(now.target, share))

@@ -1,7 +1,8 @@
-"""Kernel and likelihood learned on a stream: rounds of L-BFGS on the streaming bound at held sites, then of the sites.
+"""Kernel and likelihood learned on a stream: rounds of L-BFGS on the streaming bound at held sites,
+then of the sites.
 
-Under another kernel q is the best one (C45) for the old factor, which is a function of u and stays, and the sites of the
-batch, which stay too; the bound (C43) at that q is climbed.
+Under another kernel q is the best one (C45) for the old factor, which is a function of u and stays,
+and the sites of the batch, which stay too; the bound (C43) at that q is climbed.
 """
 
 from __future__ import annotations
@@ -38,7 +39,8 @@ def learned(
     steps: int,
     tolerance: float,
 ) -> Stage:
-    """The stage after so many rounds, at most; a round that does not gain is taken back and is the last.
+    """The stage after so many rounds, at most; a round that does not gain is taken back and is the
+    last.
 
     :param links: of the memory's points and those of the basis, D [G, M_a, M_z].
     :param stage: at the kernel as it is.
@@ -46,7 +48,10 @@ def learned(
     """
     variables = list(model.kernel.trainable_variables) + list(model.likelihood.trainable_variables)
     if not variables:
-        raise DataError("learn is not 0, and no Parameter of the kernel or the likelihood is trainable; leave learn=0.")
+        raise DataError(
+            "learn is not 0, and no Parameter of the kernel or the likelihood is trainable; leave"
+            " learn=0."
+        )
 
     def at_kernel(frame: Frame, batch: Batch) -> tuple[Batch, Quadratic]:
         old = memory.projected(frame, model.kernel, links).times(keep)
@@ -59,10 +64,15 @@ def learned(
         return -bound(model, frame, batch, old, belief) - model.log_prior_density()
 
     for _ in range(rounds):
-        before, log_prior = [tf.identity(variable) for variable in variables], float(model.log_prior_density())
+        before, log_prior = (
+            [tf.identity(variable) for variable in variables],
+            float(model.log_prior_density()),
+        )
         gain = -np.inf
         try:
-            gpflow.optimizers.Scipy().minimize(loss, variables, compile=False, options={"maxiter": _ITERATIONS})
+            gpflow.optimizers.Scipy().minimize(
+                loss, variables, compile=False, options={"maxiter": _ITERATIONS}
+            )
             frame = frame_of(model.kernel, stage[0].points, stage[0].free)
             batch, old = at_kernel(frame, stage[1])
             end = climb(model, frame, batch, old, stage[3].sites, steps, tolerance)

@@ -7,13 +7,16 @@
 | theta, Lambda | `StreamMemory.theta`, `StreamMemory.precision` | [M, L], [L, M, M] |
 | c | `StreamMemory.constant` | [] nats |
 
-    log l(u) = c + theta^T w - 1/2 w^T Lambda w,   w = L_a^-1 u,   u = f(a) with its jitter                    (C42)
+    log l(u) = c + theta^T w - 1/2 w^T Lambda w,   w = L_a^-1 u,   u = f(a) with its jitter
+    (C42)
 
-The kernel of that time is only in L_a, which fixes coordinates: the factor is a function of u, and the prior of that time is
-not in it. With the points z of a frame at the kernel of today, and D_ij = 1 where a_i is z_j, whose jitter it then shares,
+The kernel of that time is only in L_a, which fixes coordinates: the factor is a function of u, and
+the prior of that time is not in it. With the points z of a frame at the kernel of today, and D_ij =
+1 where a_i is z_j, whose jitter it then shares,
 
-    B = L_a^-1 (K_az + D n_z) L_z^-T,   theta <- B^T theta,   Lambda <- B^T Lambda B,
-    c <- c - 1/2 tr Lambda (L_a^-1 (K_a + n_a) L_a^-T - B B^T)                                                 (C44)
+    B = L_a^-1 (K_az + D n_z) L_z^-T,   theta <- B^T theta,   Lambda <- B^T Lambda B, c <- c - 1/2
+    tr Lambda (L_a^-1 (K_a + n_a) L_a^-T - B B^T)
+    (C44)
 
 which is the expectation of log l given f(z). Nothing is lost where z includes a.
 """
@@ -43,7 +46,9 @@ from ...summaries import one_line
 
 
 class Quadratic(NamedTuple):
-    """log l = c + theta^T w - 1/2 w^T Lambda w in whitened coordinates w, summed over the latents."""
+    """log l = c + theta^T w - 1/2 w^T Lambda w in whitened coordinates w, summed over the
+    latents.
+    """
 
     theta: tf.Tensor
     """[M, L]"""
@@ -86,16 +91,18 @@ class StreamMemory(Module):
         return one_line(self, points=int(self.theta.shape[0]), latents=int(self.theta.shape[1]))
 
     def links(self, frame: Frame) -> np.ndarray:
-        """D [G, M_a, M_z], with ones where a point of this factor is a point of the frame: G = 1 if latents share points.
+        """D [G, M_a, M_z], with ones where a point of this factor is a point of the frame: G = 1 if
+        latents share points.
 
-        :raises ModelError: where inducing variables that are not points, such as `inducing.Weights`, were exchanged.
+        :raises ModelError: where inducing variables that are not points, such as
+        `inducing.Weights`, were exchanged.
         """
         old, new = _values(self.points), _values(frame.points)
         if old is None or new is None:
             if self.theta.shape[0] != sum(frame.sizes):
                 raise ModelError(
-                    "Inducing variables that are not points of the input space cannot be exchanged in a stream: build a new "
-                    "model with them, and update it with all data."
+                    "Inducing variables that are not points of the input space cannot be exchanged"
+                    " in a stream: build a new model with them, and update it with all data."
                 )
             return np.eye(int(self.theta.shape[0]))[None]
         equal = [np.all(a[:, None] == z[None], axis=-1) for a, z in zip(*_paired(old, new))]
@@ -104,11 +111,17 @@ class StreamMemory(Module):
 
     def said(self) -> Quadratic:
         """The factor in its own coordinates: theta [M, L], Lambda [L, M, M] and c."""
-        return Quadratic(*(tf.convert_to_tensor(part) for part in (self.theta, self.precision, self.constant)))
+        return Quadratic(
+            *(tf.convert_to_tensor(part) for part in (self.theta, self.precision, self.constant))
+        )
 
     def fits(self, frame: Frame, links: np.ndarray) -> bool:
-        """Whether a frame has these very coordinates, for D [G, M, M] of `links`: neither points nor kernel have moved."""
-        same = self.chol.shape == frame.chol.shape and bool(np.all(links == np.eye(links.shape[1], links.shape[2])))
+        """Whether a frame has these very coordinates, for D [G, M, M] of `links`: neither points
+        nor kernel have moved.
+        """
+        same = self.chol.shape == frame.chol.shape and bool(
+            np.all(links == np.eye(links.shape[1], links.shape[2]))
+        )
         return same and np.array_equal(self.chol.numpy(), frame.chol.numpy())
 
     def projected(self, frame: Frame, kernel: Kernel, links: np.ndarray) -> Quadratic:
@@ -121,11 +134,14 @@ class StreamMemory(Module):
         """
         link = tf.constant(links, frame.chol.dtype)
         try:
-            K_az, K_a = _joint(kernel, self.points, frame.points), _joint(kernel, self.points, self.points)
+            K_az, K_a = (
+                _joint(kernel, self.points, frame.points),
+                _joint(kernel, self.points, self.points),
+            )
         except NotImplementedError as error:
             raise ModelError(
-                f"What the old data said cannot follow a kernel that moves, for these inducing variables: {error} Leave "
-                "learn=0, or use inducing points."
+                "What the old data said cannot follow a kernel that moves, for these inducing"
+                f" variables: {error} Leave learn=0, or use inducing points."
             ) from error
         kept = tf.linalg.matvec(link, frame.noise)
         n_a = tf.where(tf.reduce_sum(link, axis=-1) > 0.0, kept, self.noise)
@@ -135,28 +151,40 @@ class StreamMemory(Module):
         own = solve(self.chol, tf.linalg.matrix_transpose(half))
         lost = tf.reduce_sum(self.precision * (own - tf.matmul(B, B, transpose_b=True)))
         precision = mirror(tf.matmul(B, tf.matmul(self.precision, B), transpose_a=True))
-        return Quadratic(apply_per_latent(B, self.theta, adjoint=True), precision, self.constant - 0.5 * lost)  # (C44)
+        return Quadratic(
+            apply_per_latent(B, self.theta, adjoint=True), precision, self.constant - 0.5 * lost
+        )  # (C44)
 
 
 def _fixed(value: tf.Tensor) -> tf.Variable:
     return tf.Variable(value, trainable=False)
 
 
-def _joint(kernel: Kernel, left: Sequence[InducingVariables], right: Sequence[InducingVariables]) -> tf.Tensor:
+def _joint(
+    kernel: Kernel, left: Sequence[InducingVariables], right: Sequence[InducingVariables]
+) -> tf.Tensor:
     """k(left, right) [G, M, M'] of all points of both, without jitter."""
-    return tf.concat([tf.concat([cross_gram(kernel, a, z) for z in right], axis=-1) for a in left], axis=-2)
+    return tf.concat(
+        [tf.concat([cross_gram(kernel, a, z) for z in right], axis=-1) for a in left], axis=-2
+    )
 
 
 def _values(points: Sequence[InducingVariables]) -> list[np.ndarray] | None:
-    """The points [M, D] per latent, beta and gamma stacked, or one array that all share; None if they are not points."""
+    """The points [M, D] per latent, beta and gamma stacked, or one array that all share; None if
+    they are not points.
+    """
     each = [[np.asarray(values) for values in point_values(part)] for part in points]
     if not all(each):
         return None
     count = max(map(len, each))
-    return [np.concatenate([values[min(k, len(values) - 1)] for values in each]) for k in range(count)]
+    return [
+        np.concatenate([values[min(k, len(values) - 1)] for values in each]) for k in range(count)
+    ]
 
 
-def _paired(old: list[np.ndarray], new: list[np.ndarray]) -> tuple[list[np.ndarray], list[np.ndarray]]:
+def _paired(
+    old: list[np.ndarray], new: list[np.ndarray]
+) -> tuple[list[np.ndarray], list[np.ndarray]]:
     """Both lists at the longer of their lengths."""
     count = max(len(old), len(new))
     return old * (count // len(old)), new * (count // len(new))

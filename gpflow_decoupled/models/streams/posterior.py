@@ -1,14 +1,19 @@
-"""The best q of a basis for a Gaussian factor, the bound there, and the way between a basis and a frame.
+"""The best q of a basis for a Gaussian factor, the bound there, and the way between a basis and a
+frame.
 
-In the coordinates u~ of a frame the prior is N(0, I), q has the mean mu of all points, and a covariance S_k of its own for the
-points k that the basis gives one; the others keep that of the prior. For a factor (theta, Lambda) the best q is
+In the coordinates u~ of a frame the prior is N(0, I), q has the mean mu of all points, and a
+covariance S_k of its own for the points k that the basis gives one; the others keep that of the
+prior. For a factor (theta, Lambda) the best q is
 
-    S_k^-1 = I + Lambda_kk,   (Pi + Lambda) mu = theta                                                         (C45)
+    S_k^-1 = I + Lambda_kk,   (Pi + Lambda) mu = theta
+    (C45)
 
-with Pi = I, or for mean points without a covariance the C_g of (D21) in these coordinates, so that Pi is the metric of the
-divergence. With E log l = c + theta^T mu - 1/2 mu^T Lambda mu - 1/2 sum_k tr Lambda_kk S_k the bound is
+with Pi = I, or for mean points without a covariance the C_g of (D21) in these coordinates, so that
+Pi is the metric of the divergence. With E log l = c + theta^T mu - 1/2 mu^T Lambda mu - 1/2 sum_k
+tr Lambda_kk S_k the bound is
 
-    F = sum_n E_n + E_q log l - 1/2 mu^T Pi mu - 1/2 sum_k [tr S_k - M_k - log|S_k|]                           (C43)
+    F = sum_n E_n + E_q log l - 1/2 mu^T Pi mu - 1/2 sum_k [tr S_k - M_k - log|S_k|]
+(C43)
 """
 
 from __future__ import annotations
@@ -47,8 +52,14 @@ def best(frame: Frame, said: Quadratic) -> Belief:
     mean = apply_per_latent(whole, apply_per_latent(whole, said.theta, adjoint=True))  # (C45)
     if frame.free == len(frame.sizes) == 1:
         return Belief(mean, (whole,), ok)
-    parts = [root_from_precision(_plus_identity(block)) for block in _blocks(frame, said.precision)]  # (C45)
-    return Belief(mean, tuple(part.chol for part in parts), tf.reduce_all(tf.stack([ok, *(part.ok for part in parts)])))
+    parts = [
+        root_from_precision(_plus_identity(block)) for block in _blocks(frame, said.precision)
+    ]  # (C45)
+    return Belief(
+        mean,
+        tuple(part.chol for part in parts),
+        tf.reduce_all(tf.stack([ok, *(part.ok for part in parts)])),
+    )
 
 
 def expectation(frame: Frame, belief: Belief, said: Quadratic) -> tf.Tensor:
@@ -70,7 +81,9 @@ def divergence(frame: Frame, belief: Belief) -> tf.Tensor:
     return value
 
 
-def moments(frame: Frame, belief: Belief, kernel: Kernel, X: tf.Tensor, Phi: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+def moments(
+    frame: Frame, belief: Belief, kernel: Kernel, X: tf.Tensor, Phi: tf.Tensor
+) -> tuple[tf.Tensor, tf.Tensor]:
     """Mean and variances of q(f) [N, L] at X [N, D], from the features Phi [G, M, N] there."""
     mean = apply_per_latent(Phi, belief.mean, adjoint=True)
     variance = prior_variance(kernel, X, full_cov=False)
@@ -101,7 +114,9 @@ def write(basis: InducingBasis, kernel: Kernel, frame: Frame, belief: Belief) ->
     if len(frame.sizes) > frame.free:
         basis.refresh(kernel)
         coefficients = whiten_columns(_last(frame), None, means[-1], adjoint=True)
-    basis.assign_optimum(kernel, OptimalParameters(tf.zeros([], belief.mean.dtype), coefficients, gaussians))
+    basis.assign_optimum(
+        kernel, OptimalParameters(tf.zeros([], belief.mean.dtype), coefficients, gaussians)
+    )
 
 
 def _last(frame: Frame) -> tf.Tensor:
@@ -120,7 +135,9 @@ def _plus_identity(matrix: tf.Tensor) -> tf.Tensor:
 
 
 def _with_norm(frame: Frame, precision: tf.Tensor) -> tf.Tensor:
-    """Pi + Lambda [L, M, M]; C_g may be singular up to round-off, hence the least number that keeps the sum definite."""
+    """Pi + Lambda [L, M, M]; C_g may be singular up to round-off, hence the least number that keeps
+    the sum definite.
+    """
     if frame.norm is None:
         return _plus_identity(precision)
     total = precision + frame.norm

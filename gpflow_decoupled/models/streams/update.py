@@ -1,9 +1,12 @@
-"""One update of a stream: new data and what the old data said make q, and then both are what the old data said.
+"""One update of a stream: new data and what the old data said make q, and then both are what the
+old data said.
 
-Bui, Nguyen & Turner 2017 (arXiv:1705.07131) for the bound where points and kernel move; Chang, Verma, John, Solin & Khan 2023
-(arXiv:2306.03566) for the sites of many points, which add up. With theta and Lambda of (C44) and the sites of the new data,
+Bui, Nguyen & Turner 2017 (arXiv:1705.07131) for the bound where points and kernel move; Chang,
+Verma, John, Solin & Khan 2023 (arXiv:2306.03566) for the sites of many points, which add up. With
+theta and Lambda of (C44) and the sites of the new data,
 
-    theta <- theta + Phi nu,   Lambda <- Lambda + Phi diag(tau) Phi^T,   c so that E_q log l is what it was + sum_n E_n   (C46)
+    theta <- theta + Phi nu,   Lambda <- Lambda + Phi diag(tau) Phi^T,   c so that E_q log l is what
+it was + sum_n E_n   (C46)
 """
 
 from __future__ import annotations
@@ -43,7 +46,9 @@ class StreamUpdate(NamedTuple):
     """
 
     bound: float
-    """The bound (C43) after the update, in nats: of all data at a fixed kernel and fixed points, see `update`."""
+    """The bound (C43) after the update, in nats: of all data at a fixed kernel and fixed points,
+    see `update`.
+    """
     steps: int
     """Steps of the sites."""
     converged: bool
@@ -51,7 +56,9 @@ class StreamUpdate(NamedTuple):
     shortened: int
     """Steps that were halved."""
     forgotten: float
-    """What the expectation of the old factor given the new points lost by them, in nats; 0 where they include the old."""
+    """What the expectation of the old factor given the new points lost by them, in nats; 0 where
+    they include the old.
+    """
 
     def __repr__(self) -> str:
         """One line."""
@@ -73,27 +80,34 @@ def update(
     steps: int = 100,
     tolerance: float = 1e-6,
 ) -> StreamUpdate:
-    """Take in a batch: q becomes the posterior of it and of all data before, which are not needed any more.
+    """Take in a batch: q becomes the posterior of it and of all data before, which are not needed
+    any more.
 
-    At a fixed kernel and fixed points q is that of all batches together, exactly for Gaussian noise on latents that are not
-    mixed, and `bound` is the bound of the log evidence of all data. For other likelihoods the sites of old data stay where
-    they were best, and `bound` is an estimate of that. Where kernel or points have moved, it is a bound of
-    log int p(f) l(u) p(y_new | f) df, with the factor l in the place of the old data.
+    At a fixed kernel and fixed points q is that of all batches together, exactly for Gaussian noise
+    on latents that are not mixed, and `bound` is the bound of the log evidence of all data. For
+    other likelihoods the sites of old data stay where they were best, and `bound` is an estimate of
+    that. Where kernel or points have moved, it is a bound of log int p(f) l(u) p(y_new | f) df,
+    with the factor l in the place of the old data.
 
     :param model: a model on inducing points; its q may have been trained before, see `remember`.
     :param data: X [N, D] and Y [N, P], each observation once. No rows at all are a batch too.
-    :param beta: new inducing points [M, D] in the place of the old; `inducing.select` chooses some beside `given` ones.
+    :param beta: new inducing points [M, D] in the place of the old; `inducing.select` chooses some
+        beside `given` ones.
     :param gamma: new points gamma, of a basis that has them.
-    :param learn: how many rounds of learning the kernel and the likelihood on the streaming bound (C43), 20 iterations of
-        L-BFGS each; 0 leaves them. Points and mean function stay.
-    :param keep: the power of the old factor, in (0, 1]: below 1 old data count less and less, for functions that drift.
+    :param learn: how many rounds of learning the kernel and the likelihood on the streaming bound
+        (C43), 20 iterations of L-BFGS each; 0 leaves them. Points and mean function stay.
+    :param keep: the power of the old factor, in (0, 1]: below 1 old data count less and less, for
+        functions that drift.
     :param steps: at most so many steps of the sites of the batch.
     :param tolerance: stop where a step gains less, in nats.
     :raises DataError: for unusable data, points and settings, with nothing changed.
-    :raises ModelError: for a basis that cannot take in a stream, a q whose old data cannot be told from it, and draws.
-    :raises NumericalError: where a factorisation fails or the bound is not finite, with nothing changed.
+    :raises ModelError: for a basis that cannot take in a stream, a q whose old data cannot be told
+        from it, and draws.
+    :raises NumericalError: where a factorisation fails or the bound is not finite, with nothing
+        changed.
 
-    Cost: N M^2 + M^3 per latent and step, with all points beta and gamma in M; memory L M^2. Functions that were compiled
+    Cost: N M^2 + M^3 per latent and step, with all points beta and gamma in M; memory L M^2.
+    Functions that were compiled
     before a change of the points must be compiled again. Example::
 
         for X, Y in batches:
@@ -109,7 +123,9 @@ def update(
     basis = _on_points(model, beta, gamma)
     frame = frame_at(model, basis)
     links = memory.links(frame)
-    held = memory.said() if memory.fits(frame, links) else memory.projected(frame, model.kernel, links)
+    held = (
+        memory.said() if memory.fits(frame, links) else memory.projected(frame, model.kernel, links)
+    )
     forgotten = float(memory.constant - held.constant)
     old = held.times(keep)
     batch = Batch(X, Y, features_in(frame, model.kernel, X))
@@ -129,7 +145,8 @@ def update(
 def remember(model: StreamModel, data: RegressionData) -> StreamMemory:
     """What data said of the q that was trained on them, for updates to come; q does not change.
 
-    The sites of the observations are those at q, so that q should be at its optimum for these data: after `fit` it is nearly.
+    The sites of the observations are those at q, so that q should be at its optimum for these data:
+    after `fit` it is nearly.
 
     :param model: a model on inducing points, at the kernel that updates shall start from.
     :param data: all X [N, D] and Y [N, P] that q was trained on.
@@ -164,8 +181,8 @@ def _checked_data(model: StreamModel, data: RegressionData) -> tuple[tf.Tensor, 
     """X [N, D] and Y [N, P], where N may be 0; refuses what has no stream at all."""
     if model.expectations is not None:
         raise ModelError(
-            "update needs expectations that do not change between calls, and this model estimates them from draws: build it "
-            "with expectations=None."
+            "update needs expectations that do not change between calls, and this model estimates"
+            " them from draws: build it with expectations=None."
         )
     X, Y = model.as_tensors(data)
     return (X, Y) if int(X.shape[0]) == 0 else model.checked(data)
@@ -182,7 +199,9 @@ def frame_at(model: StreamModel, basis: InducingBasis) -> Frame:
 
 
 def _memory_so_far(model: StreamModel) -> StreamMemory:
-    """What was said before: the memory of the model, or what its q says itself where that is known."""
+    """What was said before: the memory of the model, or what its q says itself where that is
+    known.
+    """
     if model.memory is not None:
         return model.memory
     frame = frame_at(model, model.basis)
@@ -193,8 +212,9 @@ def _memory_so_far(model: StreamModel) -> StreamMemory:
     belief = read(model.basis, model.kernel, frame)
     if len(frame.sizes) > 1:
         raise ModelError(
-            f"q of this {type(model.basis).__name__} has been trained, and how certain the old data made its mean at gamma "
-            "cannot be told from q: call model.remember(data) once, with the data that it was trained on, before the update."
+            f"q of this {type(model.basis).__name__} has been trained, and how certain the old data"
+            " made its mean at gamma cannot be told from q: call model.remember(data) once, with"
+            " the data that it was trained on, before the update."
         )
     precision = precision_from_root(belief.roots[0])
     said = Quadratic(
@@ -202,23 +222,32 @@ def _memory_so_far(model: StreamModel) -> StreamMemory:
         tf.linalg.set_diag(precision, tf.linalg.diag_part(precision) - 1.0),
         nothing.constant,
     )  # (C47)
-    return StreamMemory(frame, said._replace(constant=divergence(frame, belief) - expectation(frame, belief, said)))
+    return StreamMemory(
+        frame, said._replace(constant=divergence(frame, belief) - expectation(frame, belief, said))
+    )
 
 
 def _is_untrained(basis: InducingBasis) -> bool:
-    """Whether the Parameters of q are those of a new basis: means of zero, roots that are identities."""
+    """Whether the Parameters of q are those of a new basis: means of zero, roots that are
+    identities.
+    """
     parts = [parameter.numpy() for parameter in _parameters_of_q(basis)]
     starts = [np.eye(part.shape[-1]) if part.ndim == 3 else 0.0 for part in parts]
     return all(np.all(part == start) for part, start in zip(parts, starts))
 
 
 def _on_points(
-    model: StreamModel, beta: InducingVariables | TensorType | None, gamma: InducingVariables | TensorType | None
+    model: StreamModel,
+    beta: InducingVariables | TensorType | None,
+    gamma: InducingVariables | TensorType | None,
 ) -> InducingBasis:
     """The basis of the model, or a new one on other points."""
     old, names = model.basis.frame_points, ("beta", "gamma")
     if gamma is not None and len(old) == 1:
-        raise DataError(f"gamma was passed, and a {type(model.basis).__name__} has no points gamma; leave it out.")
+        raise DataError(
+            f"gamma was passed, and a {type(model.basis).__name__} has no points gamma; leave it"
+            " out."
+        )
     if beta is None and gamma is None:
         return model.basis
     points = []
@@ -226,7 +255,8 @@ def _on_points(
         now = was if given is None else as_inducing(given, name, model.kernel)
         if input_dims(now) != input_dims(was):
             raise DataError(
-                f"{name} has {input_dims(now)} columns and the inputs of this model {input_dims(was)}; use the columns of X."
+                f"{name} has {input_dims(now)} columns and the inputs of this model"
+                f" {input_dims(was)}; use the columns of X."
             )
         if given is not None and not was.trainable_variables:
             set_trainable(now, False)
@@ -239,13 +269,17 @@ def _on_points(
 
 
 def _parameters_of_q(basis: InducingBasis) -> list[Parameter]:
-    """Means, roots and coefficients of the mean points, in an order that is the same for all points."""
+    """Means, roots and coefficients of the mean points, in an order that is the same for all
+    points.
+    """
     mean = basis.kernel_mean
     return [*basis.gaussian_parameters(), *([] if mean is None else [mean.coefficients])]
 
 
 def _consolidated(frame: Frame, batch: Batch, old: Quadratic, end: Climb) -> Quadratic:
-    """(C46): the old factor times the sites of the batch, with the constant that keeps the bound."""
+    """(C46): the old factor times the sites of the batch, with the constant that keeps the
+    bound.
+    """
     total = old.plus(factor_of(batch, end.sites))
     expected = end.bound + divergence(frame, end.belief)
     missing = expected - expectation(frame, end.belief, total)

@@ -49,13 +49,16 @@ def best_base(
     candidates: Sequence[BaseLike] = ("skew_normal", "generalized_normal"),
     ascent: AffineIndependentAscent | None = None,
 ) -> BaseChoice:
-    """Find q with several base distributions, the v_d of w = A v + b, and choose the one with the greatest bound.
+    """Find q with several base distributions, the v_d of w = A v + b, and choose the one with the
+    greatest bound.
 
-    Each candidate is run on a copy of the model; the model itself is not changed. Cost: one run per candidate.
+    Each candidate is run on a copy of the model; the model itself is not changed. Cost: one run per
+    candidate.
 
     :param model: an `AffineIndependentGP`, or the model that `AffineIndependentGLM` returns.
-    :param candidates: base distributions: names of `distributions.BASES`, objects of `distributions.Base`, or scalar
-        distributions of TensorFlow Probability with finite variance.
+    :param candidates: base distributions: names of `distributions.BASES`, objects of
+        `distributions.Base`, or scalar distributions of TensorFlow Probability with finite
+        variance.
     :param ascent: the settings of each run; `AffineIndependentAscent()` if not given.
     :return: the best model, and the results of all.
     :raises DataError: if there is no candidate, or one has no finite variance.
@@ -71,7 +74,9 @@ def best_base(
     """
     require_model("best_base", model, AffineIndependentGP)
     if not candidates:
-        raise DataError("candidates is empty: name at least one base distribution, for example 'skew_normal'.")
+        raise DataError(
+            "candidates is empty: name at least one base distribution, for example 'skew_normal'."
+        )
     ascent = AffineIndependentAscent() if ascent is None else ascent
     models, results = {}, {}
     for candidate in candidates:

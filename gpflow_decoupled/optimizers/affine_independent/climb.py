@@ -1,4 +1,6 @@
-"""L-BFGS for the bounds of affine-independent inference: the package's driver with the settings of this method."""
+"""L-BFGS for the bounds of affine-independent inference: the package's driver with the settings of
+this method.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +13,8 @@ from .result import StageRecord
 
 _GRADIENT_TOLERANCE = 1e-9
 _ADVICE = (
-    "scale the inputs, or use a narrower prior; with a likelihood like Poisson's, a base distribution with light tails, for "
-    "example 'skew_normal'."
+    "scale the inputs, or use a narrower prior; with a likelihood like Poisson's, a base"
+    " distribution with light tails, for example 'skew_normal'."
 )
 
 
@@ -35,7 +37,14 @@ def climb(
     :raises NumericalError: where the bound at the start is not finite.
     """
     found = lbfgs_ascent(
-        function, start, settled(tolerance), max_evaluations, low=low, record=record, advice=_ADVICE,
-        matrix="A", gradient_tolerance=_GRADIENT_TOLERANCE,
-    )  # fmt: skip
+        function,
+        start,
+        settled(tolerance),
+        max_evaluations,
+        low=low,
+        record=record,
+        advice=_ADVICE,
+        matrix="A",
+        gradient_tolerance=_GRADIENT_TOLERANCE,
+    )
     return found.x, found.value, found.reason

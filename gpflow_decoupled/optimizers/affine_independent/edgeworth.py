@@ -1,17 +1,21 @@
-"""The rotation of A and the shapes that affine-independent inference starts from, by an Edgeworth expansion.
+"""The rotation of A and the shapes that affine-independent inference starts from, by an Edgeworth
+expansion.
 
-At the Gaussian optimum N(b, A A^T) two things are still open. Any rotation Q gives the same Gaussian, A Q, but not the same q
-once the v_d are not normal. And the bound of a skew-normal base distribution has a saddle at the normal one, where its
-gradient in the shapes vanishes.
+At the Gaussian optimum N(b, A A^T) two things are still open. Any rotation Q gives the same
+Gaussian, A Q, but not the same q once the v_d are not normal. And the bound of a skew-normal base
+distribution has a saddle at the normal one, where its gradient in the shapes vanishes.
 
-An expansion of the bound about the Gaussian in the skewness gamma_d of each v_d answers both. Its leading terms are
+An expansion of the bound about the Gaussian in the skewness gamma_d of each v_d answers both. Its
+leading terms are
 
-    gamma_d s_d / 6 - gamma_d^2 / 12,   s_d = sum_n alpha_nd^3 E g_n'''(y_n)                               (A18)
+    gamma_d s_d / 6 - gamma_d^2 / 12,   s_d = sum_n alpha_nd^3 E g_n'''(y_n)
+    (A18)
 
-with the projections alpha = X A and the expectation under the Gaussian. The best skewness is gamma_d = s_d, and the bound then
-gains sum_d s_d^2 / 12, (A19), which Q is chosen to maximise. For symmetric base distributions the same holds with the excess
-kurtosis, fourth powers and fourth derivatives, and 24 and 48 in the place of 6 and 12. Where blocks of variables have families
-of both kinds, the gain is the sum of both, and Q also decides which directions belong to which family.
+with the projections alpha = X A and the expectation under the Gaussian. The best skewness is
+gamma_d = s_d, and the bound then gains sum_d s_d^2 / 12, (A19), which Q is chosen to maximise. For
+symmetric base distributions the same holds with the excess kurtosis, fourth powers and fourth
+derivatives, and 24 and 48 in the place of 6 and 12. Where blocks of variables have families of both
+kinds, the gain is the sum of both, and Q also decides which directions belong to which family.
 """
 
 from __future__ import annotations
@@ -44,11 +48,18 @@ class Start(NamedTuple):
     theta: np.ndarray
     """The shapes [k, P] of the first k variables, P numbers per variable."""
     gain: float
-    """The gain over the Gaussian bound that (A19) predicts, in nats; NaN for a base distribution without a known rule."""
+    """The gain over the Gaussian bound that (A19) predicts, in nats; NaN for a base distribution
+    without a known rule.
+    """
 
 
 def edgeworth_start(
-    groups: list[SiteGroup], b: np.ndarray, A: np.ndarray, base: Base, rotate: bool, k: int | None = None
+    groups: list[SiteGroup],
+    b: np.ndarray,
+    A: np.ndarray,
+    base: Base,
+    rotate: bool,
+    k: int | None = None,
 ) -> Start:
     """The rotated root and the shapes at the Gaussian optimum N(b, A A^T).
 
@@ -56,10 +67,10 @@ def edgeworth_start(
     :param b: the mean [D].
     :param A: a root [D, D] of the covariance.
     :param base: the base distribution.
-    :param rotate: whether A may be rotated. If not, only the order of its columns changes, where k < D or the variables have
-        several families.
-    :param k: how many of the D variables are not normal, all if not given. Their columns come first: those with the
-        greatest s_d.
+    :param rotate: whether A may be rotated. If not, only the order of its columns changes, where k
+        < D or the variables have several families.
+    :param k: how many of the D variables are not normal, all if not given. Their columns come
+        first: those with the greatest s_d.
     """
     k = len(b) if k is None else k
     if base.name == "normal":
@@ -67,10 +78,14 @@ def edgeworth_start(
     expansion = _Expansion.about(groups, b, A, base, k)
     Q = _rotation(expansion) if rotate else _sorted(expansion)
     s = expansion.slopes(Q[:, :k])
-    return Start(A @ Q, _shapes(base, s), sum(_gain(part, s[own]) for part, own in _blocks(base, k)))
+    return Start(
+        A @ Q, _shapes(base, s), sum(_gain(part, s[own]) for part, own in _blocks(base, k))
+    )
 
 
-def edgeworth_shapes(groups: list[SiteGroup], b: np.ndarray, A: np.ndarray, base: Base, k: int) -> np.ndarray:
+def edgeworth_shapes(
+    groups: list[SiteGroup], b: np.ndarray, A: np.ndarray, base: Base, k: int
+) -> np.ndarray:
     """The shapes [k, P] for the first k columns of A [D, D], without any rotation."""
     return _shapes(base, _Expansion.about(groups, b, A, base, k).slopes(np.eye(len(b))[:, :k]))
 
@@ -81,14 +96,18 @@ class _Expansion(NamedTuple):
     alpha: np.ndarray
     """The projections [N, D]."""
     weights: np.ndarray
-    """For each variable the expectations of the third or the fourth derivatives of the g_n, [N, k]."""
+    """For each variable the expectations of the third or the fourth derivatives of the g_n,
+    [N, k].
+    """
     orders: np.ndarray
     """3 for skewed variables and 4 for symmetric ones, [k]."""
     worth: np.ndarray
     """What the square of s_d gains, in nats, [k]: 1/12 or 1/48, and 0 for a normal variable."""
 
     @classmethod
-    def about(cls, groups: list[SiteGroup], b: np.ndarray, A: np.ndarray, base: Base, k: int) -> _Expansion:
+    def about(
+        cls, groups: list[SiteGroup], b: np.ndarray, A: np.ndarray, base: Base, k: int
+    ) -> _Expansion:
         """That at the Gaussian N(b, A A^T), for the families of the base distribution."""
         families = [part for part, size in base.parts(k) for _ in range(size)]
         orders = np.array([4 if part.symmetric else 3 for part in families])
@@ -97,7 +116,8 @@ class _Expansion(NamedTuple):
         alpha = found[orders[0]][0]
         weights = np.broadcast_to(np.concatenate(columns, axis=1), [len(alpha), k])
         worth = [
-            0.0 if part.name == "normal" else 1.0 / 48.0 if part.symmetric else 1.0 / 12.0 for part in families
+            0.0 if part.name == "normal" else 1.0 / 48.0 if part.symmetric else 1.0 / 12.0
+            for part in families
         ]  # (A19)
         return cls(alpha, weights, orders, np.array(worth))
 
@@ -114,10 +134,14 @@ def _blocks(base: Base, k: int) -> Iterator[tuple[Base, slice]]:
         first += size
 
 
-def _derivatives(groups: list[SiteGroup], b: np.ndarray, A: np.ndarray, order: int) -> tuple[np.ndarray, np.ndarray]:
-    """The projections alpha [N, D], and E g_n'''(y_n) or, for order 4, E g_n''''(y_n) under the Gaussian [N].
+def _derivatives(
+    groups: list[SiteGroup], b: np.ndarray, A: np.ndarray, order: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """The projections alpha [N, D], and E g_n'''(y_n) or, for order 4, E g_n''''(y_n) under the
+    Gaussian [N].
 
-    By parts, for y = m + sigma z and the Hermite polynomial He of that order: E g^(order)(y) = E g(y) He(z) / sigma^order.
+    By parts, for y = m + sigma z and the Hermite polynomial He of that order: E g^(order)(y) = E
+    g(y) He(z) / sigma^order.
     """
     z = np.linspace(-9.0, 9.0, _NODES)
     hermite = z**3 - 3.0 * z if order == 3 else z**4 - 6.0 * z**2 + 3.0
@@ -141,9 +165,11 @@ def _derivatives(groups: list[SiteGroup], b: np.ndarray, A: np.ndarray, order: i
 
 
 def _sorted(expansion: _Expansion) -> np.ndarray:
-    """The permutation [D, D] that brings columns of alpha to the front where they gain most, by (A19).
+    """The permutation [D, D] that brings columns of alpha to the front where they gain most, by
+    (A19).
 
-    With one family these are the k columns with the greatest |s_d|, and the order stays as it is where k is D.
+    With one family these are the k columns with the greatest |s_d|, and the order stays as it is
+    where k is D.
     """
     alpha, weights, orders, worth = expansion
     D, k = alpha.shape[1], len(orders)
@@ -160,8 +186,8 @@ def _sorted(expansion: _Expansion) -> np.ndarray:
 def _rotation(expansion: _Expansion) -> np.ndarray:
     """The orthogonal Q [D, D] with the greatest gain (A19) by the first k columns of alpha Q.
 
-    Each sweep maximises the linearised objective over orthogonal matrices, which a singular value decomposition solves. The
-    objective has several local maxima: the best of a few starts is taken.
+    Each sweep maximises the linearised objective over orthogonal matrices, which a singular value
+    decomposition solves. The objective has several local maxima: the best of a few starts is taken.
     """
     alpha, weights, orders, worth = expansion
     D, k, rng = alpha.shape[1], len(orders), np.random.default_rng(0)
@@ -169,7 +195,11 @@ def _rotation(expansion: _Expansion) -> np.ndarray:
     for start in range(_ROTATIONS):
         Q = _sorted(expansion) if start == 0 else np.linalg.qr(rng.normal(size=(D, D)))[0]
         for _ in range(_SWEEPS):
-            slope = weights * (alpha @ Q[:, :k]) ** (orders - 1) * (orders * worth * expansion.slopes(Q[:, :k]))
+            slope = (
+                weights
+                * (alpha @ Q[:, :k]) ** (orders - 1)
+                * (orders * worth * expansion.slopes(Q[:, :k]))
+            )
             left, _, right = np.linalg.svd(alpha.T @ slope)
             Q = np.concatenate([left[:, :k] @ right, left[:, k:]], axis=1)
         value = float(np.sum(worth * expansion.slopes(Q[:, :k]) ** 2))
@@ -192,7 +222,10 @@ def _family_shapes(base: Base, s: np.ndarray) -> np.ndarray:
         return _skew_normal_shape(s)[:, None]
     if base.name == "generalized_normal":
         powers = np.linspace(1.0, 4.0, 301)
-        kurtosis = np.exp(gammaln(5.0 / powers) + gammaln(1.0 / powers) - 2.0 * gammaln(3.0 / powers)) - 3.0
+        kurtosis = (
+            np.exp(gammaln(5.0 / powers) + gammaln(1.0 / powers) - 2.0 * gammaln(3.0 / powers))
+            - 3.0
+        )
         return np.interp(-s, -kurtosis, powers)[:, None]
     if base.name == "variance_gamma":
         return np.clip(3.0 / np.maximum(s, 0.05), 0.6, 60.0)[:, None]

@@ -1,11 +1,12 @@
-"""The Gaussian q with the greatest bound, in whitened coordinates: where affine-independent inference starts.
+"""The Gaussian q with the greatest bound, in whitened coordinates: where affine-independent
+inference starts.
 
-q(w) = N(b, L L^T) with L lower triangular is the special case A = L of w = A v + b with normal v, and its bound is (A2). Two
-methods, one after the other:
+q(w) = N(b, L L^T) with L lower triangular is the special case A = L of w = A v + b with normal v,
+and its bound is (A2). Two methods, one after the other:
 
-1. Steps of conjugate computation, (C9): each observation becomes a Gaussian site with precision -2 h_n, where h_n is the
-   derivative of its expectation in the variance. With step sizes that are halved while the bound falls they come near to the
-   optimum in a few steps.
+1. Steps of conjugate computation, (C9): each observation becomes a Gaussian site with precision -2
+   h_n, where h_n is the derivative of its expectation in the variance. With step sizes that are
+   halved while the bound falls they come near to the optimum in a few steps.
 2. L-BFGS on (b, L), in which the bound is concave for log-concave sites, finishes to the tolerance.
 """
 
@@ -44,36 +45,51 @@ class GaussianSolution(NamedTuple):
     bound: float
     """In nats."""
     coordinates: np.ndarray | None = None
-    """The values [n] of the variables of A, for a structure that cannot represent every covariance."""
+    """The values [n] of the variables of A, for a structure that cannot represent every
+    covariance.
+    """
 
 
 class GaussianProblem:
     """The bound of a Gaussian q as a function of its mean b and root L, with gradients.
 
     :param groups: the sites, with features [N, D].
-    :param gaussian: [D], 1 where a weight has a Gaussian prior and 0 where its prior is one of the sites.
+    :param gaussian: [D], 1 where a weight has a Gaussian prior and 0 where its prior is one of the
+        sites.
     :param constant: what to add to the bound, in nats.
-    :param integration: frequencies, points and memory for the expectations of sites without a closed form.
+    :param integration: frequencies, points and memory for the expectations of sites without a
+    closed form.
     """
 
     def __init__(
-        self, groups: list[SiteGroup], gaussian: npt.ArrayLike, constant: float, integration: Integration
+        self,
+        groups: list[SiteGroup],
+        gaussian: npt.ArrayLike,
+        constant: float,
+        integration: Integration,
     ) -> None:
         self.gaussian, self.constant = np.asarray(gaussian), constant
         self.dtype = groups[0].features.dtype
         self.features = np.concatenate([group.features.numpy() for group in groups]).astype(float)
         self.offset = np.concatenate([group.offset.numpy() for group in groups])
-        noise = [np.zeros(len(group.offset)) if group.noise is None else group.noise.numpy() for group in groups]
+        noise = [
+            np.zeros(len(group.offset)) if group.noise is None else group.noise.numpy()
+            for group in groups
+        ]
         self.noise = np.concatenate(noise)
         integration = integration._replace(route="auto")
         sizes = [len(group.offset) for group in groups]
 
         def sites(m: tf.Tensor, v: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-            """The sum over sites of E g_n under N(m_n, v_n), and its derivatives in m and v, [N] each."""
+            """The sum over sites of E g_n under N(m_n, v_n), and its derivatives in m and v, [N]
+            each.
+            """
             with tf.GradientTape() as tape:
                 tape.watch([m, v])
                 parts = zip(tf.split(m, sizes), tf.split(v, sizes), groups)
-                value = tf.add_n([tf.reduce_sum(expected_sites(*part, integration)) for part in parts])
+                value = tf.add_n(
+                    [tf.reduce_sum(expected_sites(*part, integration)) for part in parts]
+                )
             return value, *tape.gradient(value, [m, v])
 
         self._sites = Compiled(sites)
@@ -83,10 +99,14 @@ class GaussianProblem:
         """Seconds until the compiled expectations had run once."""
 
     def at(self, b: np.ndarray, root: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
-        """The bound in nats, and the derivatives [N] of the sites in the means and in the variances of f."""
+        """The bound in nats, and the derivatives [N] of the sites in the means and in the variances
+        of f.
+        """
         projected = self.features @ root
         v = np.sum(projected**2, axis=1) + self.noise
-        value, g, h = self._sites(*(tf.constant(part, self.dtype) for part in (self.offset + self.features @ b, v)))
+        value, g, h = self._sites(
+            *(tf.constant(part, self.dtype) for part in (self.offset + self.features @ b, v))
+        )
         moment = b**2 + np.sum(root**2, axis=1)
         divergence = 0.5 * (np.sum(self.gaussian * moment) - len(b))
         free = np.sum(1.0 - self.gaussian)
@@ -94,37 +114,58 @@ class GaussianProblem:
         bound = float(value) + self.constant + volume - divergence  # (A2)
         return bound, g.numpy().astype(float), h.numpy().astype(float)
 
-    def value_and_gradient(self, b: np.ndarray, root: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
+    def value_and_gradient(
+        self, b: np.ndarray, root: np.ndarray
+    ) -> tuple[float, np.ndarray, np.ndarray]:
         """The bound and its gradient in b [D] and in the lower triangle of L [D, D]: (A3)."""
         value, g, h = self.at(b, root)
         d_b = self.features.T @ g - self.gaussian * b
-        d_root = 2.0 * self.features.T @ (h[:, None] * (self.features @ root)) - self.gaussian[:, None] * root
+        d_root = (
+            2.0 * self.features.T @ (h[:, None] * (self.features @ root))
+            - self.gaussian[:, None] * root
+        )
         return value, d_b, np.tril(d_root) + np.diag(1.0 / np.diag(root))  # (A3)
 
-    def solve(self, tolerance: float, max_evaluations: int, record: StageRecord) -> GaussianSolution:
+    def solve(
+        self, tolerance: float, max_evaluations: int, record: StageRecord
+    ) -> GaussianSolution:
         """The optimum, from a narrow q at the prior mean.
 
         :param tolerance: in nats; L-BFGS ends when six iterations gain less.
         :param max_evaluations: of the bound, by L-BFGS.
         :param record: is called with every step.
         """
-        with np.errstate(over="ignore", invalid="ignore"):  # points where something overflows are refused
+        with np.errstate(
+            over="ignore", invalid="ignore"
+        ):  # points where something overflows are refused
             b, root = self._approach(tolerance, record)
             return self._climb(b, root, tolerance, max_evaluations, record)
 
     def start_moments(self, rows: int) -> tuple[tf.Tensor, tf.Tensor]:
-        """Mean and variance of f where `solve` starts, at the first `rows` sites, [rows, 1] each."""
+        """Mean and variance of f where `solve` starts, at the first `rows` sites, [rows, 1]
+        each.
+        """
         b, root = moments_of(*self._start())
-        mean, variance = self.offset + self.features @ b, np.sum((self.features @ root) ** 2, axis=1) + self.noise
+        mean, variance = (
+            self.offset + self.features @ b,
+            np.sum((self.features @ root) ** 2, axis=1) + self.noise,
+        )
         return tuple(tf.constant(part[:rows, None], self.dtype) for part in (mean, variance))
 
     def _start(self) -> tuple[np.ndarray, np.ndarray]:
-        """V^-1 m [D] and V^-1 [D, D] of a q that is narrower than the posterior of any reasonable noise."""
+        """V^-1 m [D] and V^-1 [D, D] of a q that is narrower than the posterior of any reasonable
+        noise.
+        """
         D = self.features.shape[1]  # no expectation overflows where q is so narrow
         return np.zeros(D), np.diag(self.gaussian + D * np.mean(self.features**2, axis=0) + 1e-3)
 
     def _climb(
-        self, b: np.ndarray, root: np.ndarray, tolerance: float, max_evaluations: int, record: StageRecord
+        self,
+        b: np.ndarray,
+        root: np.ndarray,
+        tolerance: float,
+        max_evaluations: int,
+        record: StageRecord,
     ) -> GaussianSolution:
         """L-BFGS on b and the lower triangle of L, from a given q."""
         D = len(b)
@@ -146,7 +187,9 @@ class GaussianProblem:
         return GaussianSolution(*unpacked(best), bound)
 
     def _approach(self, tolerance: float, record: StageRecord) -> tuple[np.ndarray, np.ndarray]:
-        """Steps (C9) of the natural parameters, as long as they raise the bound: the mean [D] and the root [D, D]."""
+        """Steps (C9) of the natural parameters, as long as they raise the bound: the mean [D] and
+        the root [D, D].
+        """
         first, precision = self._start()
         b, root = moments_of(first, precision)
         value, g, h = self.at(b, root)
@@ -155,12 +198,17 @@ class GaussianProblem:
             # 1) each site as a Gaussian, of which negative precisions are clipped
             sites = np.maximum(-2.0 * h, 0.0)
             # 2) the natural parameters of the prior times these sites
-            new_precision = np.diag(self.gaussian) + self.features.T @ (sites[:, None] * self.features)
+            new_precision = np.diag(self.gaussian) + self.features.T @ (
+                sites[:, None] * self.features
+            )
             new_first = self.features.T @ (g + sites * (self.features @ b))
             # 3) a step towards them, which is halved until the bound rises
             found, rho = None, 1.0
             for _ in range(_HALVINGS):
-                pair = (1.0 - rho) * first + rho * new_first, (1.0 - rho) * precision + rho * new_precision  # (C9)
+                pair = (
+                    (1.0 - rho) * first + rho * new_first,
+                    (1.0 - rho) * precision + rho * new_precision,
+                )  # (C9)
                 found = self._try(*pair, value)
                 if found is not None:
                     break
@@ -177,13 +225,20 @@ class GaussianProblem:
     def _try(
         self, first: np.ndarray, precision: np.ndarray, floor: float
     ) -> tuple[np.ndarray, np.ndarray, float, np.ndarray, np.ndarray] | None:
-        """Mean, root, bound and derivatives for natural parameters; None unless the bound is above `floor`."""
+        """Mean, root, bound and derivatives for natural parameters; None unless the bound is above
+        `floor`.
+        """
         try:
             b, root = moments_of(first, precision)
         except np.linalg.LinAlgError:
             return None
         value, g, h = self.at(b, root)
-        good = np.isfinite(value) and value > floor and np.all(np.isfinite(g)) and np.all(np.isfinite(h))
+        good = (
+            np.isfinite(value)
+            and value > floor
+            and np.all(np.isfinite(g))
+            and np.all(np.isfinite(h))
+        )
         return (b, root, value, g, h) if good else None
 
 
@@ -193,13 +248,16 @@ def moments_of(first: np.ndarray, precision: np.ndarray) -> tuple[np.ndarray, np
     return covariance @ first, np.linalg.cholesky(0.5 * (covariance + covariance.T))
 
 
-def expected_sites(m: tf.Tensor, v: tf.Tensor, group: SiteGroup, integration: Integration) -> tf.Tensor:
+def expected_sites(
+    m: tf.Tensor, v: tf.Tensor, group: SiteGroup, integration: Integration
+) -> tf.Tensor:
     """E g_n(y_n) [N] in nats for y_n ~ N(m_n, v_n).
 
     :param m: means [N].
     :param v: variances [N].
     :param group: the sites.
-    :param integration: with the route "auto"; frequencies and points for sites without a closed form.
+    :param integration: with the route "auto"; frequencies and points for sites without a closed
+    form.
     """
     root = tf.sqrt(tf.maximum(v, tiny(v)))
     y = Projections(root[:, None], m, tf.zeros([1, 0], m.dtype))

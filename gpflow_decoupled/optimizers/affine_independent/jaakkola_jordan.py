@@ -1,12 +1,15 @@
-"""The local bound of Jaakkola & Jordan (2000) for logit likelihoods: an older bound than the Gaussian KL bound, as a baseline.
+"""The local bound of Jaakkola & Jordan (2000) for logit likelihoods: an older bound than the
+Gaussian KL bound, as a baseline.
 
 For a label y of 0 or 1, with s = 2 y - 1, and any number xi,
 
-    log sigma(s f) >= log sigma(xi) + (s f - xi) / 2 - Lambda(xi) (f^2 - xi^2),   Lambda(xi) = tanh(xi / 2) / (4 xi)
+    log sigma(s f) >= log sigma(xi) + (s f - xi) / 2 - Lambda(xi) (f^2 - xi^2),   Lambda(xi) =
+    tanh(xi / 2) / (4 xi)
 
-where sigma is the logistic function. The right-hand side is quadratic in f, so that each label becomes a Gaussian site
-exp(nu f - tau f^2 / 2) with nu = y - 1/2 and tau = 2 Lambda(xi). Then q(f) is the prior times these sites, and the best xi for
-a given q is xi_n^2 = E f_n^2. Taking the two updates by turns climbs the bound (C39), which is at most the Gaussian KL bound.
+where sigma is the logistic function. The right-hand side is quadratic in f, so that each label
+becomes a Gaussian site exp(nu f - tau f^2 / 2) with nu = y - 1/2 and tau = 2 Lambda(xi). Then q(f)
+is the prior times these sites, and the best xi for a given q is xi_n^2 = E f_n^2. Taking the two
+updates by turns climbs the bound (C39), which is at most the Gaussian KL bound.
 """
 
 from __future__ import annotations
@@ -37,8 +40,9 @@ _SMALL = 1e-4
 class JaakkolaJordan:
     """Finds the Gaussian q of the local bound, for a Bernoulli likelihood with a logistic link.
 
-    Works on an `AffineIndependentGP` or `AffineIndependentGLM` with a Gaussian prior, which is left with a normal base
-    distribution, and on a `CVIGP`. Cost per step: N D^2 + D^3 for D weights or inducing points, and 4/3 N^3 for a `CVIGP`.
+    Works on an `AffineIndependentGP` or `AffineIndependentGLM` with a Gaussian prior, which is left
+    with a normal base distribution, and on a `CVIGP`. Cost per step: N D^2 + D^3 for D weights or
+    inducing points, and 4/3 N^3 for a `CVIGP`.
 
     :param tolerance: in nats; the run ends when a step gains less.
     :param max_steps: at most so many steps.
@@ -64,11 +68,13 @@ class JaakkolaJordan:
         """Climb (C39) from the xi of the prior, and leave the model with the q that was found.
 
         :param model: the model, at fixed hyperparameters.
-        :return: a result whose `elbo` is (C39) in nats; `model.elbo()`, the Gaussian KL bound of the same q, is greater.
-            Beside "step", "seconds" and "elbo", `history` has "change", the squared change of xi summed over the labels.
+        :return: a result whose `elbo` is (C39) in nats; `model.elbo()`, the Gaussian KL bound of
+            the same q, is greater. Beside "step", "seconds" and "elbo", `history` has "change", the
+            squared change of xi summed over the labels.
         :raises ModelError: for a model of another family.
-        :raises DataError: for another likelihood, a prior that is not Gaussian, a structure of A that cannot represent every
-            covariance, or a kernel that mixes latent functions; the model is not changed then.
+        :raises DataError: for another likelihood, a prior that is not Gaussian, a structure of A
+            that cannot represent every covariance, or a kernel that mixes latent functions; the
+            model is not changed then.
         """
         require_model("JaakkolaJordan", model, AffineIndependentGP, CVIGP)
         _check(model)
@@ -96,10 +102,14 @@ class JaakkolaJordan:
 
 
 class _Gaussian(Protocol):
-    """The prior times the Gaussian sites exp(nu_n f_n - tau_n f_n^2 / 2) of f, which includes the mean function."""
+    """The prior times the Gaussian sites exp(nu_n f_n - tau_n f_n^2 / 2) of f, which includes the
+    mean function.
+    """
 
     def moments(self, nu: np.ndarray, tau: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:
-        """Means and variances of f [N, L], and the KL divergence from the prior in nats, for nu and tau [N, L]."""
+        """Means and variances of f [N, L], and the KL divergence from the prior in nats, for nu and
+        tau [N, L].
+        """
 
     def write(self) -> None:
         """Write the last q to the model."""
@@ -110,7 +120,11 @@ class _Weights:
 
     def __init__(self, model: AffineIndependentGP) -> None:
         (group,) = model.site_groups()
-        self.basis, self.features, self.offset = model.basis, group.features.numpy(), group.offset.numpy()
+        self.basis, self.features, self.offset = (
+            model.basis,
+            group.features.numpy(),
+            group.offset.numpy(),
+        )
         self.noise = 0.0 if group.noise is None else group.noise.numpy()
 
     def moments(self, nu: np.ndarray, tau: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:
@@ -131,7 +145,9 @@ class _Weights:
 
 
 class _Sites:
-    """q on the data, by the sites of a `SiteBasis`, whose latent functions are centred on the mean function."""
+    """q on the data, by the sites of a `SiteBasis`, whose latent functions are centred on the mean
+    function.
+    """
 
     def __init__(self, model: CVIGP) -> None:
         self.basis = model.basis
@@ -143,7 +159,11 @@ class _Sites:
         """Mean and variance [N, L] each, and the divergence."""
         self.pair = nu - tau * self.offset, tau
         state = self.basis.state_at(self.K, *self.pair)
-        return self.offset + state.mean.numpy(), state.variance.numpy(), float(self.basis.prior_kl(state))
+        return (
+            self.offset + state.mean.numpy(),
+            state.variance.numpy(),
+            float(self.basis.prior_kl(state)),
+        )
 
     def write(self) -> None:
         """Write the sites to the basis."""
@@ -162,20 +182,23 @@ def _check(model: AffineIndependentGP | CVIGP) -> None:
     likelihood = model.likelihood
     if not is_logit(likelihood):
         raise DataError(
-            f"The local bound is for labels of 0 and 1 with a logistic link, and the likelihood is "
-            f"{type(likelihood).__name__}: use BernoulliLogit, or AffineIndependentAscent with base='normal'."
+            "The local bound is for labels of 0 and 1 with a logistic link, and the likelihood is"
+            f" {type(likelihood).__name__}: use BernoulliLogit, or AffineIndependentAscent with"
+            " base='normal'."
         )
     if isinstance(model.kernel, LinearCoregionalization):
         raise DataError(
-            "The local bound needs one latent function per label, and a LinearCoregionalization kernel mixes them: use a "
-            "kernel with one latent function per column of Y."
+            "The local bound needs one latent function per label, and a LinearCoregionalization"
+            " kernel mixes them: use a kernel with one latent function per column of Y."
         )
     if isinstance(model, AffineIndependentGP):
         if model.weight_priors is not None:
             raise DataError(
-                "The local bound is for a Gaussian prior: leave out prior, or pass a MultivariateNormalDiag."
+                "The local bound is for a Gaussian prior: leave out prior, or pass a"
+                " MultivariateNormalDiag."
             )
         if model.basis.structure == "low_rank":
             raise DataError(
-                "structure='low_rank' cannot represent the covariance that the local bound finds: use 'full'."
+                "structure='low_rank' cannot represent the covariance that the local bound finds:"
+                " use 'full'."
             )

@@ -14,14 +14,20 @@ from ...compilation import Compiled
 from ..lbfgs import Objective
 
 
-def compiled_objective(bound: Callable[[], tf.Tensor], variables: Sequence[tf.Variable]) -> Objective:
-    """The function of x [n] that writes x to `variables` and returns the bound and its gradient there."""
+def compiled_objective(
+    bound: Callable[[], tf.Tensor], variables: Sequence[tf.Variable]
+) -> Objective:
+    """The function of x [n] that writes x to `variables` and returns the bound and its gradient
+    there.
+    """
 
     def value_and_gradient() -> tuple[tf.Tensor, tf.Tensor]:
         with tf.GradientTape(watch_accessed_variables=False) as tape:
             tape.watch(variables)
             value = bound()
-        gradients = tape.gradient(value, variables, unconnected_gradients=tf.UnconnectedGradients.ZERO)
+        gradients = tape.gradient(
+            value, variables, unconnected_gradients=tf.UnconnectedGradients.ZERO
+        )
         return value, Scipy.pack_tensors(gradients)
 
     graph = Compiled(value_and_gradient)

@@ -1,7 +1,9 @@
-"""Affine-independent KL inference: the best Gaussian q first, then A, b and the shapes of the base distribution together.
+"""Affine-independent KL inference: the best Gaussian q first, then A, b and the shapes of the base
+distribution together.
 
-q(w) is the density of w = A v + b in whitened coordinates, where the v_d are independent with a standardised density q_d of
-shape theta_d (the "base distribution"). The bound is (A2); equation numbers are those of NOTATION.md.
+q(w) is the density of w = A v + b in whitened coordinates, where the v_d are independent with a
+standardised density q_d of shape theta_d (the "base distribution"). The bound is (A2); equation
+numbers are those of NOTATION.md.
 """
 
 from __future__ import annotations
@@ -32,12 +34,14 @@ from .result import AffineResult, StageRecord, stage_record
 from .turns import check_turns, climb_in_turns, turns_of
 
 _LARGEST_CHANGE, _SHARE_OF_TOLERANCE = 1e-6, 1e-2
-"""The largest change of the bound, with twice the frequencies, that is not worth another run: the greater of the first number
-and the second one times the tolerance."""
+"""The largest change of the bound, with twice the frequencies, that is not worth another run: the
+greater of the first number and the second one times the tolerance."""
 _REFINEMENTS = 2
 """How often the number of frequencies of the model may be doubled."""
 _WORTH_COARSENING = 100_000
-"""Values of characteristic functions per bound above which fewer frequencies may save more time than compiling again costs."""
+"""Values of characteristic functions per bound above which fewer frequencies may save more time
+than compiling again costs.
+"""
 
 
 class _Climb(NamedTuple):
@@ -64,27 +68,33 @@ class _Joint(NamedTuple):
 
 
 class AffineIndependentAscent:
-    """Finds q of an `AffineIndependentGP` or `AffineIndependentGLM`, at a fixed kernel and likelihood.
+    """Finds q of an `AffineIndependentGP` or `AffineIndependentGLM`, at a fixed kernel and
+    likelihood.
 
     The run has four steps:
 
-    1. The Gaussian q with the greatest bound: the special case of a normal base distribution (`gaussian_kl`).
-    2. The rotation of A and the shapes to start from. A Gaussian q does not depend on the rotation, any other q does; an
-       Edgeworth expansion about the Gaussian optimum predicts which rotation gains most, (A18) and (A19) (`edgeworth`).
-    3. A, b and the shapes together by L-BFGS, in coordinates in which the Gaussian of step 1 has the identity as covariance
-       (`frame`); or, with `alternate`, in turns (`turns`).
+    1. The Gaussian q with the greatest bound: the special case of a normal base distribution
+       (`gaussian_kl`).
+    2. The rotation of A and the shapes to start from. A Gaussian q does not depend on the rotation,
+       any other q does; an Edgeworth expansion about the Gaussian optimum predicts which rotation
+       gains most, (A18) and (A19) (`edgeworth`).
+    3. A, b and the shapes together by L-BFGS, in coordinates in which the Gaussian of step 1 has
+       the identity as covariance (`frame`); or, with `alternate`, in turns (`turns`).
     4. The better of the two is kept.
 
     :param tolerance: in nats; a stage ends when six iterations of L-BFGS gain less than this.
     :param max_evaluations: at most so many evaluations of the bound and its gradient, per stage.
-    :param rotate: choose the rotation of A by (A19); otherwise A starts as the Cholesky factor of the Gaussian covariance.
-    :param keep_better: leave the model with a normal base distribution if the Gaussian has the greater bound. This happens
-        only where the shapes are fixed, or where the family of the base distribution has no normal member. False keeps the
-        base distribution in any case.
-    :param alternate: in step 3 maximise over (b, L), over (b, U) and over the shapes in turns, for A = L U, until a round of
-        turns gains less than the tolerance. With log-concave likelihoods each of the first two is a concave problem, (A20), so
-        that its turn ends at the global maximum for the signs of the diagonal of L. The default climbs in all together: on
-        two logistic problems it took a seventh of the evaluations and ended 1e-4 nats higher. Needs structure "lu".
+    :param rotate: choose the rotation of A by (A19); otherwise A starts as the Cholesky factor of
+        the Gaussian covariance.
+    :param keep_better: leave the model with a normal base distribution if the Gaussian has the
+        greater bound. This happens only where the shapes are fixed, or where the family of the base
+        distribution has no normal member. False keeps the base distribution in any case.
+    :param alternate: in step 3 maximise over (b, L), over (b, U) and over the shapes in turns, for
+        A = L U, until a round of turns gains less than the tolerance. With log-concave likelihoods
+        each of the first two is a concave problem, (A20), so that its turn ends at the global
+        maximum for the signs of the diagonal of L. The default climbs in all together: on two
+        logistic problems it took a seventh of the evaluations and ended 1e-4 nats higher. Needs
+        structure "lu".
     :raises DataError: for settings out of range.
 
     `gpflow.set_trainable(model.basis.theta, False)` fixes the shapes.
@@ -125,8 +135,8 @@ class AffineIndependentAscent:
         :return: bounds, history and times.
         :raises ModelError: for a model of another family.
         :raises DataError: with `alternate`, for another structure of A than "lu".
-        :raises NumericalError: if the Gaussian bound is not finite where the run starts, naming the observation; the model
-            is not changed then.
+        :raises NumericalError: if the Gaussian bound is not finite where the run starts, naming the
+            observation; the model is not changed then.
         """
         require_model("AffineIndependentAscent", model, AffineIndependentGP)
         recorder = Recorder("elbo", "evaluations", "stage")
@@ -140,7 +150,9 @@ class AffineIndependentAscent:
 
         # 2) the rotation of A, and the gain that it promises
         rotate = self.rotate and basis.map.rotates
-        start = edgeworth_start(groups, gaussian.b, gaussian.root, basis.base, rotate, basis.non_normal)
+        start = edgeworth_start(
+            groups, gaussian.b, gaussian.root, basis.base, rotate, basis.non_normal
+        )
 
         # 3) A, b and the shapes together
         try:
@@ -149,7 +161,13 @@ class AffineIndependentAscent:
         except NumericalError:
             if not self.keep_better:
                 raise
-            joint = _Joint(-np.inf, "no finite bound with this base distribution", float("nan"), 0.0, np.zeros(0))
+            joint = _Joint(
+                -np.inf,
+                "no finite bound with this base distribution",
+                float("nan"),
+                0.0,
+                np.zeros(0),
+            )
 
         # 4) the better of the two
         gaussian_is_kept = self.keep_better and not joint.elbo >= gaussian.bound
@@ -175,7 +193,9 @@ class AffineIndependentAscent:
     def _gaussian_stage(
         self, model: AffineIndependentGP, groups: list[SiteGroup], record: StageRecord
     ) -> tuple[GaussianSolution, float]:
-        """The best Gaussian q that the structure of A allows, and the seconds spent on compilation."""
+        """The best Gaussian q that the structure of A allows, and the seconds spent on
+        compilation.
+        """
         basis = model.basis
         constant = 0.0 if model.weight_priors is None else model.weight_priors.log_volume
         problem = GaussianProblem(groups, basis.gaussian, constant, model.integration)
@@ -183,15 +203,18 @@ class AffineIndependentAscent:
             dense = problem.solve(self.tolerance, self.max_evaluations, record)
         if basis.structure != "low_rank":
             return dense, problem.tracing_seconds
-        # diag(s) + F S^T cannot represent every covariance: run again within the structure, from the dense optimum.
-        # Of all its roots the symmetric one is the nearest to the diagonal root of the prior.
+        # diag(s) + F S^T cannot represent every covariance: run again within the structure, from
+        # the dense optimum. Of all its roots the symmetric one is the nearest to the diagonal root
+        # of the prior.
         left, values, _ = np.linalg.svd(dense.root)
         _assign(basis, dense, (left * values) @ left.T)
         base, theta = basis.base, basis.theta
         basis.assign_base("normal")
         climbed = self._climb(model, groups, model.integration, None, record)
         coordinates = as_vector(basis.map.trainable_variables)
-        found = GaussianSolution(basis.b.numpy(), basis.matrix().numpy(), climbed.bound, coordinates)
+        found = GaussianSolution(
+            basis.b.numpy(), basis.matrix().numpy(), climbed.bound, coordinates
+        )
         basis.base, basis.theta = base, theta
         return found, problem.tracing_seconds + climbed.tracing_seconds
 
@@ -203,13 +226,18 @@ class AffineIndependentAscent:
         start: Start,
         record: StageRecord,
     ) -> _Joint:
-        """Climb from the start with few frequencies; climb again with twice as many until they do not change the bound."""
+        """Climb from the start with few frequencies; climb again with twice as many until they do
+        not change the bound.
+        """
         basis = model.basis
-        # a) the rotated root, and the shapes for its columns in the order in which the structure has them
+        # a) the rotated root, and the shapes for its columns in the order in which the structure
+        # has them
         _assign(basis, gaussian, start.A)
         if basis.base.num_shapes and basis.theta.trainable:
             A = basis.matrix().numpy()
-            basis.theta.assign(edgeworth_shapes(groups, gaussian.b, A, basis.base, basis.non_normal))
+            basis.theta.assign(
+                edgeworth_shapes(groups, gaussian.b, A, basis.base, basis.non_normal)
+            )
         # b) L-BFGS with as few frequencies as give the same bound here
         allowed = max(_LARGEST_CHANGE, _SHARE_OF_TOLERANCE * self.tolerance)
         integration = _coarsest(model, groups, allowed)
@@ -219,7 +247,8 @@ class AffineIndependentAscent:
         while True:
             climbed = self._climb(model, groups, integration, root, record)
             tracing += climbed.tracing_seconds
-            # c) the check where the climb ended; as many frequencies as the model uses, or twice those of the climb
+            # c) the check where the climb ended; as many frequencies as the model uses, or twice
+            # those of the climb
             check = max(integration.doubled(), model.integration, key=lambda one: one.frequencies)
             finer = float(model.bound(groups, check))
             resolution = abs(finer - climbed.bound)
@@ -238,18 +267,30 @@ class AffineIndependentAscent:
         C: np.ndarray | None,
         record: StageRecord,
     ) -> _Climb:
-        """L-BFGS on all trainable Parameters of q in the frame of the root C [D, D], which are left at the best point."""
+        """L-BFGS on all trainable Parameters of q in the frame of the root C [D, D], which are left
+        at the best point.
+        """
         basis = model.basis
-        variables = [*basis.map.trainable_variables, *basis.b.trainable_variables, *basis.theta.trainable_variables]
+        variables = [
+            *basis.map.trainable_variables,
+            *basis.b.trainable_variables,
+            *basis.theta.trainable_variables,
+        ]
         function = compiled_objective(lambda: model.bound(groups, integration), variables)
         began = time.perf_counter()
         function(as_vector(variables))
         tracing = time.perf_counter() - began
         frame = Frame(basis, C, variables)
-        moved, start, turns = frame.around(function), frame.inward(as_vector(variables)), np.zeros(0)
+        moved, start, turns = (
+            frame.around(function),
+            frame.inward(as_vector(variables)),
+            np.zeros(0),
+        )
         if self.alternate:
             places = turns_of(basis, variables)
-            best, turns, reason = climb_in_turns(moved, start, places, record, self.tolerance, self.max_evaluations)
+            best, turns, reason = climb_in_turns(
+                moved, start, places, record, self.tolerance, self.max_evaluations
+            )
             bound = float(turns[-1])
         else:
             best, bound, reason = climb(moved, start, record, self.tolerance, self.max_evaluations)
@@ -258,10 +299,11 @@ class AffineIndependentAscent:
 
 
 def _coarsest(model: AffineIndependentGP, groups: list[SiteGroup], allowed: float) -> Integration:
-    """A quarter or half of the frequencies and grid points, if the bound then changes by less than `allowed` nats.
+    """A quarter or half of the frequencies and grid points, if the bound then changes by less than
+    `allowed` nats.
 
-    Projections of many variables are nearly normal, so that few frequencies are enough. Frequencies or points that the
-    caller chose are left as they are.
+    Projections of many variables are nearly normal, so that few frequencies are enough. Frequencies
+    or points that the caller chose are left as they are.
     """
     full = model.integration
     count = sum(group.features.shape[0] for group in groups) * model.basis.size * full.frequencies
@@ -276,7 +318,9 @@ def _coarsest(model: AffineIndependentGP, groups: list[SiteGroup], allowed: floa
 
 
 def _assign(basis: AffineIndependentBasis, gaussian: GaussianSolution, A: np.ndarray) -> None:
-    """Write the mean of a Gaussian to b, and to A the root A [D, D] of its covariance or, if it has them, its coordinates."""
+    """Write the mean of a Gaussian to b, and to A the root A [D, D] of its covariance or, if it has
+    them, its coordinates.
+    """
     if gaussian.coordinates is None:
         basis.map.assign_matrix(A)
     else:

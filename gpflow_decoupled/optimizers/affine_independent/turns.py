@@ -1,8 +1,9 @@
-"""The ascent in turns for A = L U: over (b, L), over (b, U) and over the shapes, each by L-BFGS, until a round gains no more.
+"""The ascent in turns for A = L U: over (b, L), over (b, U) and over the shapes, each by L-BFGS,
+until a round gains no more.
 
-Where all log densities g_n are concave, the bound is concave in (b, L) for fixed U and shapes and, as long as no entry of the
-diagonal of L changes its sign, has one maximum there; likewise in (b, U) for fixed L, (A20). It is neither concave in L and U
-together nor in the shapes.
+Where all log densities g_n are concave, the bound is concave in (b, L) for fixed U and shapes and,
+as long as no entry of the diagonal of L changes its sign, has one maximum there; likewise in (b, U)
+for fixed L, (A20). It is neither concave in L and U together nor in the shapes.
 """
 
 from __future__ import annotations
@@ -33,14 +34,15 @@ def check_turns(basis: AffineIndependentBasis) -> LUMap:
     """
     if not isinstance(basis.map, LUMap):
         raise DataError(
-            f"alternate=True needs A = L U, and the structure of A is '{basis.structure}': build the model with "
-            "structure='lu', or leave out alternate."
+            f"alternate=True needs A = L U, and the structure of A is '{basis.structure}': build"
+            " the model with structure='lu', or leave out alternate."
         )
     return basis.map
 
 
 def turns_of(basis: AffineIndependentBasis, variables: Sequence[tf.Variable]) -> list[Places]:
-    """Where the vector of all `variables` has (b, L), (b, U) and the shapes, as far as these are among them.
+    """Where the vector of all `variables` has (b, L), (b, U) and the shapes, as far as these are
+    among them.
 
     :param basis: the basis whose A, b and shapes are meant.
     :param variables: the variables, in the order in which the vector has them.
@@ -48,9 +50,17 @@ def turns_of(basis: AffineIndependentBasis, variables: Sequence[tf.Variable]) ->
     """
     factors = check_turns(basis)
     ends = np.cumsum([0, *(int(np.prod(variable.shape)) for variable in variables)])
-    found = {variable.ref(): np.arange(*pair) for variable, pair in zip(variables, zip(ends, ends[1:]))}
-    L, U, b, theta = (part.unconstrained_variable for part in (factors.L, factors.U_transposed, basis.b, basis.theta))
-    turns = [[found[one.ref()] for one in turn if one.ref() in found] for turn in ((b, L), (b, U), (theta,))]
+    found = {
+        variable.ref(): np.arange(*pair) for variable, pair in zip(variables, zip(ends, ends[1:]))
+    }
+    L, U, b, theta = (
+        part.unconstrained_variable
+        for part in (factors.L, factors.U_transposed, basis.b, basis.theta)
+    )
+    turns = [
+        [found[one.ref()] for one in turn if one.ref() in found]
+        for turn in ((b, L), (b, U), (theta,))
+    ]
     return [np.concatenate(turn) for turn in turns if turn]  # (A20)
 
 
@@ -62,13 +72,15 @@ def climb_in_turns(
     tolerance: float,
     max_evaluations: int,
 ) -> tuple[np.ndarray, np.ndarray, str]:
-    """The best point [n] from `start`, the value after each turn [turns], which never falls, and why the run ended.
+    """The best point [n] from `start`, the value after each turn [turns], which never falls, and
+    why the run ended.
 
     :param function: the bound in nats and its gradient, of all coordinates.
     :param start: [n].
     :param turns: the coordinates that each turn of a round moves.
     :param record: is called with the best bound so far and the evaluations since the last call.
-    :param tolerance: in nats; a turn ends as `climb` does, and the run when a round of turns gains less.
+    :param tolerance: in nats; a turn ends as `climb` does, and the run when a round of turns gains
+        less.
     :param max_evaluations: at most about so many, in all turns together.
     :raises NumericalError: where the bound at the start is not finite.
     """
@@ -82,7 +94,11 @@ def climb_in_turns(
     while True:
         for places in turns:
             x[places], value, reason = climb(
-                _restricted(function, x.copy(), places), x[places], counted, tolerance, max_evaluations - done
+                _restricted(function, x.copy(), places),
+                x[places],
+                counted,
+                tolerance,
+                max_evaluations - done,
             )
             bounds.append(value)
             if reason != "converged":

@@ -1,4 +1,6 @@
-"""The log density of each label as a function of its own latent value, which both approximations need."""
+"""The log density of each label as a function of its own latent value, which both approximations
+need.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,8 @@ class DensityExpansion(NamedTuple):
 
 
 class Densities:
-    """The log densities of the labels of a model, as functions of its centred latent functions u = f - m_0.
+    """The log densities of the labels of a model, as functions of its centred latent functions u =
+    f - m_0.
 
     :param model: its data, its likelihood and its mean function are read.
     :param method: who asks, for error messages.
@@ -39,10 +42,14 @@ class Densities:
         _check_latents(model, method)
         self.X, self.Y = model.data
         self.likelihood = model.likelihood
-        self.offset = tf.broadcast_to(tf.cast(model.mean_function(self.X), self.X.dtype), tf.shape(self.Y))
+        self.offset = tf.broadcast_to(
+            tf.cast(model.mean_function(self.X), self.X.dtype), tf.shape(self.Y)
+        )
 
     def bend(self) -> tuple[tf.Tensor, tf.Tensor] | None:
-        """Where the log densities bend, and over what distance [N, L] each; None where that is not declared."""
+        """Where the log densities bend, and over what distance [N, L] each; None where that is not
+        declared.
+        """
         build = site_description(self.likelihood).loss
         if build is None:
             return None
@@ -72,13 +79,19 @@ class Densities:
 
 def _check_latents(model: CVIGP, method: str) -> None:
     """Refuse models whose labels do not have a latent function each."""
-    likelihood, instead = model.likelihood, "use ConjugateComputation, which needs expected log densities alone."
-    if not isinstance(likelihood, gl.ScalarLikelihood) or isinstance(likelihood, gl.SwitchedLikelihood):
+    likelihood, instead = (
+        model.likelihood,
+        "use ConjugateComputation, which needs expected log densities alone.",
+    )
+    if not isinstance(likelihood, gl.ScalarLikelihood) or isinstance(
+        likelihood, gl.SwitchedLikelihood
+    ):
         raise DataError(
             f"{method} needs one latent function and one density per label, and the density of "
             f"{type(likelihood).__name__} is not of this form: {instead}"
         )
     if isinstance(model.kernel, LinearCoregionalization):
         raise DataError(
-            f"{method} needs one latent function per label, and the kernel LinearCoregionalization mixes them: {instead}"
+            f"{method} needs one latent function per label, and the kernel LinearCoregionalization"
+            f" mixes them: {instead}"
         )

@@ -1,19 +1,24 @@
-"""Expectation propagation (EP) of a full Gaussian process, one Gaussian site per observation and latent function.
+"""Expectation propagation (EP) of a full Gaussian process, one Gaussian site per observation and
+latent function.
 
-Minka 2001; Rasmussen & Williams 2006, section 3.6; power EP: Minka 2004. As for `ConjugateComputation`, q(f) is the prior
-times sites exp(nu_n u_n - tau_n u_n^2 / 2), u = f - m_0. A pass goes in three stages, for all sites at once:
+Minka 2001; Rasmussen & Williams 2006, section 3.6; power EP: Minka 2004. As for
+`ConjugateComputation`, q(f) is the prior times sites exp(nu_n u_n - tau_n u_n^2 / 2), u = f - m_0.
+A pass goes in three stages, for all sites at once:
 
 1. The cavities: the marginals N(u_n, v_n) of q without the share alpha of their own sites.
 
-       1 / v_c = 1 / v - alpha tau,   m_c / v_c = u / v - alpha nu                                          (C50)
+       1 / v_c = 1 / v - alpha tau,   m_c / v_c = u / v - alpha nu
+       (C50)
 
-2. The tilted distributions: the cavities times p(y_n | f_n)^alpha, with log mass log Z^, mean u^ and variance v^ (C51).
+2. The tilted distributions: the cavities times p(y_n | f_n)^alpha, with log mass log Z^, mean u^
+   and variance v^ (C51).
 3. The sites that would give q these moments, of which the share rho = 1 - damping is taken:
 
-       nu <- (1 - rho) nu + rho (u^ / v^ - m_c / v_c) / alpha,  tau <- (1 - rho) tau + rho (1 / v^ - 1 / v_c) / alpha  (C52)
+       nu <- (1 - rho) nu + rho (u^ / v^ - m_c / v_c) / alpha,  tau <- (1 - rho) tau + rho (1 / v^ -
+       1 / v_c) / alpha  (C52)
 
-At a fixed point all u^ = u and v^ = v. The fixed points do not depend on rho, and are those of EP one site after the other. As
-alpha goes to 0 they become those of conjugate computation.
+At a fixed point all u^ = u and v^ = v. The fixed points do not depend on rho, and are those of EP
+one site after the other. As alpha goes to 0 they become those of conjugate computation.
 """
 
 from __future__ import annotations
@@ -45,7 +50,9 @@ from .tilted import Tilted, has_closed_form, tilted
 _LEAST_SHARE = 1e-9
 """The least v / v_c at which a cavity is used; below it all digits of the cavity are round-off."""
 _PATIENCE, _PROGRESS = 8, 0.8
-"""The step is halved for good where so many passes have not made the change smaller than this share of the least so far."""
+"""The step is halved for good where so many passes have not made the change smaller than this share
+of the least so far.
+"""
 _ACCURATE = 1e-3
 """Nats by which the estimate may change with twice the nodes without a warning."""
 
@@ -70,17 +77,21 @@ class EPProbe(NamedTuple):
 
 
 class ExpectationPropagation:
-    """Expectation propagation for `models.CVIGP`, at fixed hyperparameters: q(f) whose marginals have the tilted moments.
+    """Expectation propagation for `models.CVIGP`, at fixed hyperparameters: q(f) whose marginals
+    have the tilted moments.
 
-    For probit labels, and others whose density depends on one latent function. It does not maximise the bound, so that
-    `model.elbo()` is at most that of `ConjugateComputation`; its variances, and its estimate of the evidence, are often nearer
-    to the truth. There is no proof that it converges.
+    For probit labels, and others whose density depends on one latent function. It does not maximise
+    the bound, so that `model.elbo()` is at most that of `ConjugateComputation`; its variances, and
+    its estimate of the evidence, are often nearer to the truth. There is no proof that it
+    converges.
 
-    :param power: alpha in (0, 1]: 1 is EP, 1/2 is symmetric in q and the tilted distribution, and small powers approach
-        conjugate computation.
-    :param damping: in [0, 1): the share of the old sites that a pass keeps. A pass after which the posterior does not exist is
-        taken back and its step halved; and all later steps are halved where passes no longer help.
-    :param nodes: of the quadrature of tilted moments, which is used for all likelihoods but the probit with power 1.
+    :param power: alpha in (0, 1]: 1 is EP, 1/2 is symmetric in q and the tilted distribution, and
+        small powers approach conjugate computation.
+    :param damping: in [0, 1): the share of the old sites that a pass keeps. A pass after which the
+        posterior does not exist is taken back and its step halved; and all later steps are halved
+        where passes no longer help.
+    :param nodes: of the quadrature of tilted moments, which is used for all likelihoods but the
+        probit with power 1.
     :raises DataError: for settings out of range.
 
     Cost per pass and latent function: 4/3 N^3, and 3 N times `nodes` log densities. Example::
@@ -95,8 +106,8 @@ class ExpectationPropagation:
         check_rate(1.0, power=power)
         if not is_number(damping) or not 0.0 <= damping < 1.0:
             raise DataError(
-                f"damping={short_repr(damping)} must be a number of at least 0 and below 1, the share of the old sites that "
-                "is kept."
+                f"damping={short_repr(damping)} must be a number of at least 0 and below 1, the"
+                " share of the old sites that is kept."
             )
         check_whole(20, nodes=nodes)
         self.power, self.damping, self.nodes = float(power), float(damping), int(nodes)
@@ -105,20 +116,23 @@ class ExpectationPropagation:
         """One line: the settings."""
         return settings_line(self)
 
-    def run(self, model: CVIGP, *, steps: int = 500, tolerance: float = 1e-8, progress: bool = False) -> EvidenceResult:
+    def run(
+        self, model: CVIGP, *, steps: int = 500, tolerance: float = 1e-8, progress: bool = False
+    ) -> EvidenceResult:
         """Repeat passes from the model's sites until all marginals have the tilted moments.
 
         :param model: the model, which is left at the last sites that were accepted.
         :param steps: at most so many passes, those that were taken back included.
-        :param tolerance: the run ends when no site would move the mean of its marginal by more than this many standard
-            deviations, nor the variance by more than this share; at least 64 units of round-off.
+        :param tolerance: the run ends when no site would move the mean of its marginal by more than
+            this many standard deviations, nor the variance by more than this share; at least 64
+            units of round-off.
         :param progress: show a progress bar.
         :return: the record, with an estimate of the log evidence that is no bound.
         :raises ModelError: for another kind of model.
-        :raises DataError: for numbers out of range; for likelihoods with several latent functions per label; for kernels that
-            mix them.
-        :raises NumericalError: if the posterior does not exist at the start, or a density is not finite there. Where an error
-            is raised, the sites are those before.
+        :raises DataError: for numbers out of range; for likelihoods with several latent functions
+            per label; for kernels that mix them.
+        :raises NumericalError: if the posterior does not exist at the start, or a density is not
+            finite there. Where an error is raised, the sites are those before.
         """
         require_model("ExpectationPropagation.run", model, CVIGP)
         check_whole(1, steps=steps)
@@ -142,14 +156,17 @@ class ExpectationPropagation:
     def compiled_probe(
         self, model: CVIGP, densities: Densities | None = None
     ) -> Callable[[tf.Tensor, tf.Tensor], EPProbe]:
-        """A function from nu, tau [N, L] to what a pass finds, for the present hyperparameters only.
+        """A function from nu, tau [N, L] to what a pass finds, for the present hyperparameters
+        only.
 
         :param model: as of `run`, which also says what is raised.
         :param densities: of its labels; made anew if not given.
         """
         labels = Densities(model, "ExpectationPropagation") if densities is None else densities
         K = model.basis.prior(model.kernel)
-        return Compiled(lambda nu, tau: self._probe(model, labels, model.basis.state_at(K, nu, tau), self.nodes))
+        return Compiled(
+            lambda nu, tau: self._probe(model, labels, model.basis.state_at(K, nu, tau), self.nodes)
+        )
 
     def _probe(self, model: CVIGP, densities: Densities, state: SiteState, nodes: int) -> EPProbe:
         """One pass at a state of the basis."""
@@ -159,11 +176,17 @@ class ExpectationPropagation:
         share = 1.0 - self.power * tau * v
         proper = (share > _LEAST_SHARE) & (v > 0.0)
         v_c = tf.where(proper, v / tf.where(proper, share, 1.0), 1.0)  # (C50)
-        m_c = tf.where(proper, (m - self.power * nu * v) / tf.where(proper, share, 1.0), 0.0)  # (C50)
+        m_c = tf.where(
+            proper, (m - self.power * nu * v) / tf.where(proper, share, 1.0), 0.0
+        )  # (C50)
         # 2) the tilted distributions
         found = tilted(densities, self.power, m_c, v_c, nodes)
         growth = 1.0 + v_c * found.second  # v^ / v_c
-        finite = tf.math.is_finite(found.log_mass) & tf.math.is_finite(found.first) & tf.math.is_finite(growth)
+        finite = (
+            tf.math.is_finite(found.log_mass)
+            & tf.math.is_finite(found.first)
+            & tf.math.is_finite(growth)
+        )
         good = proper & finite & (growth > 0.0)
         growth = tf.where(good, growth, 1.0)
         # 3) where the sites go
@@ -177,12 +200,22 @@ class ExpectationPropagation:
         ok = state.ok & tf.reduce_all((v > 0.0) & tf.math.is_finite(m) & (finite | ~proper))
         skipped = tf.math.count_nonzero(~good, dtype=tf.int32)
         goal_nu, goal_tau = tf.where(good, goal_nu, nu), tf.where(good, goal_tau, tau)
-        return EPProbe(evidence, expected - model.basis.prior_kl(state), ok, goal_nu, goal_tau, change, skipped)
+        return EPProbe(
+            evidence, expected - model.basis.prior_kl(state), ok, goal_nu, goal_tau, change, skipped
+        )
 
     def _corrections(
-        self, found: Tilted, m: tf.Tensor, v: tf.Tensor, m_c: tf.Tensor, v_c: tf.Tensor, good: tf.Tensor
+        self,
+        found: Tilted,
+        m: tf.Tensor,
+        v: tf.Tensor,
+        m_c: tf.Tensor,
+        v_c: tf.Tensor,
+        good: tf.Tensor,
     ) -> tf.Tensor:
-        """What replaces the sites by the densities in the log evidence of the sites, a scalar; NaN unless all are good."""
+        """What replaces the sites by the densities in the log evidence of the sites, a scalar; NaN
+        unless all are good.
+        """
         v = tf.where(good, v, 1.0)
         of_sites = 0.5 * (tf.square(m) / v - tf.square(m_c) / v_c + tf.math.log(v / v_c))
         total = tf.reduce_sum(tf.where(good, found.log_mass - of_sites, 0.0)) / self.power  # (C53)
@@ -195,9 +228,10 @@ class ExpectationPropagation:
         finer = float(self._probe(model, densities, state, 2 * self.nodes).evidence)
         if abs(finer - evidence) > max(_ACCURATE, 1e-6 * abs(evidence)):
             warnings.warn(
-                f"The tilted moments of {type(model.likelihood).__name__} are not accurate: with twice the {self.nodes} nodes "
-                f"the estimate of the log evidence is {finer:.6g} nats and not {evidence:.6g}. The likelihood is narrow "
-                f"beside its cavities, or has a kink: use ExpectationPropagation(nodes={4 * self.nodes}).",
+                f"The tilted moments of {type(model.likelihood).__name__} are not accurate: with"
+                f" twice the {self.nodes} nodes the estimate of the log evidence is {finer:.6g}"
+                f" nats and not {evidence:.6g}. The likelihood is narrow beside its cavities, or"
+                f" has a kink: use ExpectationPropagation(nodes={4 * self.nodes}).",
                 stacklevel=3,
             )
 
@@ -215,7 +249,12 @@ class _SitePasses:
     """Damped passes, for `ascend`."""
 
     def __init__(
-        self, rule: ExpectationPropagation, model: CVIGP, densities: Densities, tolerance: float, bar: tqdm
+        self,
+        rule: ExpectationPropagation,
+        model: CVIGP,
+        densities: Densities,
+        tolerance: float,
+        bar: tqdm,
     ) -> None:
         self.model, self.bar = model, bar
         self.tolerance = attainable(tolerance, model.float_type)
@@ -225,7 +264,10 @@ class _SitePasses:
 
     def start(self) -> _Point:
         """The sites of the model."""
-        nu, tau = tf.convert_to_tensor(self.model.basis.nu), tf.convert_to_tensor(self.model.basis.tau)
+        nu, tau = (
+            tf.convert_to_tensor(self.model.basis.nu),
+            tf.convert_to_tensor(self.model.basis.tau),
+        )
         return _Point(nu, tau, self.probe(nu, tau), np.nan)
 
     def propose(self, now: _Point, step: int, share: float) -> _Point:
@@ -241,7 +283,9 @@ class _SitePasses:
         if not probe.ok:
             self.record.shortened += 1
             return False
-        self.record.add(then.step_size, float(probe.change), float(probe.evidence), float(probe.elbo))
+        self.record.add(
+            then.step_size, float(probe.change), float(probe.evidence), float(probe.elbo)
+        )
         self.record.skipped += int(now.probe.skipped)
         self.model.basis.nu.assign(then.nu)
         self.model.basis.tau.assign(then.tau)
@@ -266,7 +310,8 @@ class _SitePasses:
 
 def _failure() -> NumericalError:
     return NumericalError(
-        "Expectation propagation cannot start at the model's sites: K^-1 + W is not positive definite, or a tilted "
-        "distribution has no moments. Set the sites nu and tau of the basis to zero, or use a kernel with a smaller variance.",
+        "Expectation propagation cannot start at the model's sites: K^-1 + W is not positive"
+        " definite, or a tilted distribution has no moments. Set the sites nu and tau of the basis"
+        " to zero, or use a kernel with a smaller variance.",
         matrix="K^-1 + W",
     )

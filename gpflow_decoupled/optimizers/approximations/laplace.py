@@ -1,13 +1,15 @@
-"""Laplace's approximation of a full Gaussian process: the mode of the posterior, and the curvature there.
+"""Laplace's approximation of a full Gaussian process: the mode of the posterior, and the curvature
+there.
 
-Williams & Barber 1998; Rasmussen & Williams 2006, section 3.4. With u = f - m_0 and l_n = log p(y_n | f_n), the mode u^ is the
-maximum of psi, and the sites have the derivatives of l at it:
+Williams & Barber 1998; Rasmussen & Williams 2006, section 3.4. With u = f - m_0 and l_n = log p(y_n
+| f_n), the mode u^ is the maximum of psi, and the sites have the derivatives of l at it:
 
-    psi(u) = sum l_n - 1/2 u^T K^-1 u,   tau = -l'',   nu = l' + tau u^                                         (C55)
-    log Z = psi(u^) - 1/2 log det(I + K W)                                                                      (C56)
+    psi(u) = sum l_n - 1/2 u^T K^-1 u,   tau = -l'',   nu = l' + tau u^
+    (C55) log Z = psi(u^) - 1/2 log det(I + K W)
+    (C56)
 
-The q(f) of the sites (C55) at any u has the mean that Newton's method goes to from u, so that a step is again inference with
-sites. In a = K^-1 u (Algorithm 3.1) no inverse of K is needed.
+The q(f) of the sites (C55) at any u has the mean that Newton's method goes to from u, so that a
+step is again inference with sites. In a = K^-1 u (Algorithm 3.1) no inverse of K is needed.
 """
 
 from __future__ import annotations
@@ -62,14 +64,16 @@ class LaplaceProbe(NamedTuple):
 class Laplace:
     """Laplace's approximation for `models.CVIGP`, at fixed hyperparameters, by Newton's method.
 
-    The fastest of the approximations and the least exact: q(f) is centred at the mode, which may be far from the mean. Where
-    the likelihood is log-concave there is one mode. Elsewhere a step uses the true second derivatives if the posterior with
-    them exists, and otherwise replaces negative precisions by zero; both are directions of ascent. The final q(f) has the true
-    second derivatives, unless `clipped_sites` of the result says otherwise, and is at one mode of possibly several. Steps that
-    lower psi are halved.
+    The fastest of the approximations and the least exact: q(f) is centred at the mode, which may be
+    far from the mean. Where the likelihood is log-concave there is one mode. Elsewhere a step uses
+    the true second derivatives if the posterior with them exists, and otherwise replaces negative
+    precisions by zero; both are directions of ascent. The final q(f) has the true second
+    derivatives, unless `clipped_sites` of the result says otherwise, and is at one mode of possibly
+    several. Steps that lower psi are halved.
 
-    :param tolerance: the run ends when a Newton step would move no value of u by more than this many deviations; at least
-        64 units of round-off, and where a step neither raises psi beyond round-off nor is half as long as the one before.
+    :param tolerance: the run ends when a Newton step would move no value of u by more than this
+        many deviations; at least 64 units of round-off, and where a step neither raises psi beyond
+        round-off nor is half as long as the one before.
     :param max_steps: at most so many steps.
     :raises DataError: for settings out of range.
 
@@ -91,16 +95,17 @@ class Laplace:
         return settings_line(self)
 
     def run(self, model: CVIGP, *, progress: bool = False) -> EvidenceResult:
-        """Climb psi from the mean of the model's q(f), and leave the model with the sites at the mode.
+        """Climb psi from the mean of the model's q(f), and leave the model with the sites at the
+        mode.
 
         :param model: the model.
         :param progress: show a progress bar.
         :return: the record, with an estimate of the log evidence that is no bound.
         :raises ModelError: for another kind of model.
-        :raises DataError: for likelihoods with several latent functions per label, kernels that mix them, and log densities
-            that are straight lines, which have no curvature.
-        :raises NumericalError: if the posterior does not exist at the start, or a density is not finite there. Where an error
-            is raised, the sites are those before.
+        :raises DataError: for likelihoods with several latent functions per label, kernels that mix
+            them, and log densities that are straight lines, which have no curvature.
+        :raises NumericalError: if the posterior does not exist at the start, or a density is not
+            finite there. Where an error is raised, the sites are those before.
         """
         require_model("Laplace.run", model, CVIGP)
         densities = Densities(model, "Laplace")
@@ -113,12 +118,18 @@ class Laplace:
         climber.write(start)
         end = ascend(climber, start, bar)
         probe = end.now.probe
-        reason = "the log joint density does not rise any more" if end.reason == STUCK else end.reason
-        result = climber.record.result(reason, float(probe.evidence), float(probe.elbo), int(probe.clipped))
+        reason = (
+            "the log joint density does not rise any more" if end.reason == STUCK else end.reason
+        )
+        result = climber.record.result(
+            reason, float(probe.evidence), float(probe.elbo), int(probe.clipped)
+        )
         warn_of_quadrature(model, result.elbo)
         return result
 
-    def compiled_probe(self, model: CVIGP, densities: Densities | None = None) -> Callable[[tf.Tensor], LaplaceProbe]:
+    def compiled_probe(
+        self, model: CVIGP, densities: Densities | None = None
+    ) -> Callable[[tf.Tensor], LaplaceProbe]:
         """A function from a [N, L] to what is found there, for the present hyperparameters only.
 
         :param model: as of `run`, which also says what is raised.
@@ -148,7 +159,9 @@ def _probe(model: CVIGP, densities: Densities, K: tf.Tensor, a: tf.Tensor) -> La
     evidence = log_joint - 0.5 * state.log_det  # (C56)
     clipped = tf.math.count_nonzero(state.tau != tau, dtype=tf.int32)
     elbo = expected - model.basis.prior_kl(state)
-    return LaplaceProbe(log_joint, evidence, elbo, ok, state.nu, state.tau, state.alpha, change, clipped)
+    return LaplaceProbe(
+        log_joint, evidence, elbo, ok, state.nu, state.tau, state.alpha, change, clipped
+    )
 
 
 class _Point(NamedTuple):
@@ -184,16 +197,22 @@ class _ModeClimber:
     def accept(self, now: _Point, then: _Point) -> bool:
         """Whether psi has not fallen, and the sites have a posterior."""
         probe = then.probe
-        if not probe.ok or has_fallen(float(now.probe.log_joint), float(probe.log_joint), relative=self.round_off):
+        if not probe.ok or has_fallen(
+            float(now.probe.log_joint), float(probe.log_joint), relative=self.round_off
+        ):
             self.record.shortened += 1
             return False
-        self.record.add(then.step_size, float(probe.change), float(probe.evidence), float(probe.elbo))
+        self.record.add(
+            then.step_size, float(probe.change), float(probe.evidence), float(probe.elbo)
+        )
         self.write(then)
         self.bar.set_postfix(psi=f"{float(probe.log_joint):.6g}")
         return True
 
     def converged(self, now: _Point) -> bool:
-        """Whether the next Newton step would be short, or is round-off: as long as the last one, which raised nothing."""
+        """Whether the next Newton step would be short, or is round-off: as long as the last one,
+        which raised nothing.
+        """
         probe, before = now.probe, now.before
         if before is None or float(probe.change) <= self.tolerance:
             return float(probe.change) <= self.tolerance
@@ -210,15 +229,16 @@ def _check_curvature(model: CVIGP, densities: Densities) -> None:
     """Refuse log densities whose second derivative is zero wherever it exists."""
     if not np.any(densities.expand(tf.zeros_like(densities.offset)).second):
         raise DataError(
-            f"The log density of {type(model.likelihood).__name__} is made of straight lines, so that its second derivative, "
-            "which Laplace's approximation needs, is zero: use ExpectationPropagation or ConjugateComputation."
+            f"The log density of {type(model.likelihood).__name__} is made of straight lines, so"
+            " that its second derivative, which Laplace's approximation needs, is zero: use"
+            " ExpectationPropagation or ConjugateComputation."
         )
 
 
 def _failure() -> NumericalError:
     return NumericalError(
-        "Laplace's approximation cannot start at the mean of the model's q(f): a log density is not finite there, or "
-        "K^-1 + W is not positive definite. Set the sites nu and tau of the basis to zero, or use a kernel with a smaller "
-        "variance.",
+        "Laplace's approximation cannot start at the mean of the model's q(f): a log density is not"
+        " finite there, or K^-1 + W is not positive definite. Set the sites nu and tau of the basis"
+        " to zero, or use a kernel with a smaller variance.",
         matrix="K^-1 + W",
     )

@@ -16,31 +16,38 @@ from ..results import Recorder, RunResult
 class EvidenceResult(RunResult):
     """The record of `ExpectationPropagation.run` or `Laplace.run`.
 
-    `history` has arrays [steps] with one entry per step that was kept: "step", "seconds", "step_size", "change" (what the
-    tolerance is compared with), "evidence_estimate" and "elbo" (nats, at the sites after the step). Example::
+    `history` has arrays [steps] with one entry per step that was kept: "step", "seconds",
+    "step_size", "change" (what the
+    tolerance is compared with), "evidence_estimate" and "elbo" (nats, at the sites after the step).
+    Example::
 
         result = ExpectationPropagation().run(model)
         print(result.evidence_estimate, result.elbo, result.converged)
     """
 
     evidence_estimate: float
-    """The log evidence in nats as the method estimates it. This is not a bound: it may be above the truth or below. NaN where
-    a cavity of expectation propagation has no variance."""
+    """The log evidence in nats as the method estimates it. This is not a bound: it may be above the
+    truth or below. NaN where a cavity of expectation propagation has no variance."""
     shortened_steps: int = 0
     """How often a step was halved."""
     skipped_sites: int = 0
-    """How many updates of a site were left out because its cavity had no variance, summed over the steps."""
+    """How many updates of a site were left out because its cavity had no variance, summed over the
+    steps.
+    """
     clipped_sites: int = 0
     """How many sites of the final q(f) have a precision of zero in the place of a negative one."""
 
     def __str__(self) -> str:
-        """One line: steps, time, estimate, bound, why the run ended, and how many sites were changed."""
+        """One line: steps, time, estimate, bound, why the run ended, and how many sites were
+        changed.
+        """
         extra = f", {self.shortened_steps} halvings" if self.shortened_steps else ""
         extra += f", {self.skipped_sites} skipped sites" if self.skipped_sites else ""
         extra += f", {self.clipped_sites} clipped sites" if self.clipped_sites else ""
         return (
-            f"{self.steps} steps in {self.seconds:.2f} s, log evidence estimated as {self.evidence_estimate:.6g} (no bound), "
-            f"ELBO {self.elbo:.6g}, stopped: {self.reason}{extra}"
+            f"{self.steps} steps in {self.seconds:.2f} s, log evidence estimated as"
+            f" {self.evidence_estimate:.6g} (no bound), ELBO {self.elbo:.6g}, stopped:"
+            f" {self.reason}{extra}"
         )
 
 
@@ -59,7 +66,9 @@ class EvidenceRecorder(Recorder):
 
     def add(self, step_size: float, change: float, evidence: float, elbo: float) -> None:
         """Record a step that was kept."""
-        self.append(len(self) + 1, step_size=step_size, change=change, evidence_estimate=evidence, elbo=elbo)
+        self.append(
+            len(self) + 1, step_size=step_size, change=change, evidence_estimate=evidence, elbo=elbo
+        )
 
     def result(self, reason: str, evidence: float, elbo: float, clipped: int = 0) -> EvidenceResult:
         """What the run returns, with estimate and bound at its end."""

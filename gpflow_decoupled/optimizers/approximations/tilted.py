@@ -1,7 +1,8 @@
 """The moments of tilted distributions: a Gaussian times a power of the density of one label.
 
-With the cavity N(m_c, v_c) and log Z^ = log int N(u; m_c, v_c) p(y | u)^alpha du, mean and variance of the tilted distribution
-are m_c + v_c d1 and v_c + v_c^2 d2, where d1 and d2 are the first two derivatives of log Z^ in m_c (C51).
+With the cavity N(m_c, v_c) and log Z^ = log int N(u; m_c, v_c) p(y | u)^alpha du, mean and variance
+of the tilted distribution are m_c + v_c d1 and v_c + v_c^2 d2, where d1 and d2 are the first two
+derivatives of log Z^ in m_c (C51).
 """
 
 from __future__ import annotations
@@ -47,8 +48,11 @@ def has_closed_form(densities: Densities, power: float) -> bool:
     return power == 1.0 and (isinstance(likelihood, BernoulliProbit) or _has_floor(likelihood))
 
 
-def tilted(densities: Densities, power: float, mean: tf.Tensor, variance: tf.Tensor, nodes: int) -> Tilted:
-    """The moments under cavities N(mean, variance): in closed form for the probit, else by quadrature.
+def tilted(
+    densities: Densities, power: float, mean: tf.Tensor, variance: tf.Tensor, nodes: int
+) -> Tilted:
+    """The moments under cavities N(mean, variance): in closed form for the probit, else by
+    quadrature.
 
     :param densities: of the labels.
     :param power: alpha, above 0.
@@ -86,12 +90,15 @@ def _with_floor(plain: Tilted) -> Tilted:
     return Tilted(tf.math.log(kept + JITTER), first, second)
 
 
-def _by_quadrature(densities: Densities, power: float, mean: tf.Tensor, variance: tf.Tensor, nodes: int) -> Tilted:
+def _by_quadrature(
+    densities: Densities, power: float, mean: tf.Tensor, variance: tf.Tensor, nodes: int
+) -> Tilted:
     """By the trapezoidal rule, on nodes that zoom in on where the tilted distribution has its mass.
 
-    Under an analytic integrand the error falls exponentially with the number of nodes. Gauss-Hermite nodes of the cavity would
-    miss a density that is much narrower, or far from its mean. Where it is known at what place and over what distance a log
-    density bends, nodes lie evenly in t with u = place + distance sinh t, as those of `expectations.peaked`.
+    Under an analytic integrand the error falls exponentially with the number of nodes.
+    Gauss-Hermite nodes of the cavity would miss a density that is much narrower, or far from its
+    mean. Where it is known at what place and over what distance a log density bends, nodes lie
+    evenly in t with u = place + distance sinh t, as those of `expectations.peaked`.
     """
     deviation = tf.sqrt(variance)
 
@@ -101,7 +108,9 @@ def _by_quadrature(densities: Densities, power: float, mean: tf.Tensor, variance
 
     # 1) nodes that lie ever further apart, then twice evenly over what has mass
     scale = np.arcsinh(_REACH)
-    z = tf.constant(np.sinh(np.linspace(-scale, scale, nodes))[:, None, None], mean.dtype) + tf.zeros_like(mean)
+    z = tf.constant(
+        np.sinh(np.linspace(-scale, scale, nodes))[:, None, None], mean.dtype
+    ) + tf.zeros_like(mean)
     evenly = tf.constant(np.linspace(0.0, 1.0, nodes)[:, None, None], mean.dtype)
     for _ in range(_ZOOMS):
         low, high = _range(z, log_weights(z))
@@ -119,7 +128,9 @@ def _by_quadrature(densities: Densities, power: float, mean: tf.Tensor, variance
     total = tf.reduce_sum(weights, axis=0)
     centre = tf.reduce_sum(weights * z, axis=0) / total
     spread = tf.reduce_sum(weights * tf.square(z - centre), axis=0) / total
-    log_mass = top + tf.math.log(total * (high - low) / (nodes - 1.0)) - 0.5 * math.log(2.0 * math.pi)
+    log_mass = (
+        top + tf.math.log(total * (high - low) / (nodes - 1.0)) - 0.5 * math.log(2.0 * math.pi)
+    )
     return Tilted(log_mass, centre / deviation, (spread - 1.0) / variance)  # (C51)
 
 

@@ -27,19 +27,21 @@ _SAMPLE = 2048
 
 
 class Blocks:
-    """Passes over data with one block in memory at a time. Arrays are checked in the first pass, streams in every pass.
+    """Passes over data with one block in memory at a time. Arrays are checked in the first pass,
+    streams in every pass.
 
-    Of arrays each of several workers reads every so many blocks; a dataset is the shard of one. No message is sent while
-    blocks are read.
+    Of arrays each of several workers reads every so many blocks; a dataset is the shard of one. No
+    message is sent while blocks are read.
 
     :param model: checks the data, and says what shapes they must have.
-    :param data: (X [N, D], Y [N, P]), which are read block by block where they are not in memory (`numpy.memmap`, or another
-        array with a shape, a dtype and slices); a `tf.data.Dataset` of batches (X, Y); or a function without arguments that
-        returns an iterator of such batches, called once per pass.
+    :param data: (X [N, D], Y [N, P]), which are read block by block where they are not in memory
+        (`numpy.memmap`, or another array with a shape, a dtype and slices); a `tf.data.Dataset` of
+        batches (X, Y); or a function without arguments that returns an iterator of such batches,
+        called once per pass.
     :param size: rows per block of arrays.
     :param group: the workers of the run; by default this process alone.
-    :raises DataError: for data of another kind, shape or type; and while iterating, for blocks without rows, entries that are
-        not finite, and labels outside the likelihood's support.
+    :raises DataError: for data of another kind, shape or type; and while iterating, for blocks
+        without rows, entries that are not finite, and labels outside the likelihood's support.
     """
 
     def __init__(
@@ -51,7 +53,8 @@ class Blocks:
     ) -> None:
         if not isinstance(size, Integral) or isinstance(size, bool) or size < 1:
             raise DataError(
-                f"block={short_repr(size)} must be a whole number of at least 1, the rows that are in memory at a time."
+                f"block={short_repr(size)} must be a whole number of at least 1, the rows that are"
+                " in memory at a time."
             )
         self.model, self.size, self.group = model, int(size), group or Group()
         self.num_data = None if model.num_data is None else int(model.num_data)
@@ -59,7 +62,9 @@ class Blocks:
         self.sample: Batch | None = None
         """Rows of the last block, for the check at the end of a run"""
         self.rows = self.first = 0
-        """How many rows this worker has read in the present or last pass, and the number of the first row of the last block"""
+        """How many rows this worker has read in the present or last pass, and the number of the
+        first row of the last block
+        """
         self.length: int | None = None
         """N of arrays, which all workers must have; None for datasets"""
         self._source = self._factory(data)
@@ -78,18 +83,23 @@ class Blocks:
         self._must_check = self._streams
 
     def check_rows(self) -> None:
-        """Check, after a pass, how many rows all workers have read; one message where there are several.
+        """Check, after a pass, how many rows all workers have read; one message where there are
+        several.
 
-        :raises DataError: on all workers, for no rows, and for a number that is neither `num_data` of the model nor that of
-            the pass before.
+        :raises DataError: on all workers, for no rows, and for a number that is neither `num_data`
+            of the model nor that of the pass before.
         """
         rows = self.rows if self.group.workers == 1 else int(np.sum(self.group.gather(self.rows)))
         if rows == 0:
-            raise DataError("The data have no rows: check what they are made from; an iterator serves one pass only.")
+            raise DataError(
+                "The data have no rows: check what they are made from; an iterator serves one pass"
+                " only."
+            )
         if self.num_data is not None and rows != self.num_data:
             raise DataError(
-                f"This pass had {rows} rows and num_data is {self.num_data}: every pass must go through the whole data set. "
-                f"If these rows are all data, set model.num_data = {rows}."
+                f"This pass had {rows} rows and num_data is {self.num_data}: every pass must go"
+                " through the whole data set. If these rows are all data, set model.num_data ="
+                f" {rows}."
             )
         self.num_data = rows
 
@@ -97,21 +107,25 @@ class Blocks:
         """A function that starts a pass."""
         if isinstance(data, tf.data.Dataset):
             if int(data.cardinality()) == tf.data.INFINITE_CARDINALITY:
-                raise DataError("The dataset has no end, and a pass must come to one: leave out repeat().")
+                raise DataError(
+                    "The dataset has no end, and a pass must come to one: leave out repeat()."
+                )
             return lambda: iter(data)
         if callable(data):
             return data
         if not (isinstance(data, (tuple, list)) and len(data) == 2):
             raise DataError(
-                f"data is a {type(data).__name__}; pass (X, Y), a tf.data.Dataset of batches (X, Y), or a function that "
-                "returns an iterator of such batches."
+                f"data is a {type(data).__name__}; pass (X, Y), a tf.data.Dataset of batches (X,"
+                " Y), or a function that returns an iterator of such batches."
             )
         model = self.model
         X, Y = (
             array if stays_on_disk(array) else as_array(array, name, model.float_type)
             for array, name in zip(data, "XY")
         )
-        check_shapes_of_data(X, Y, model.likelihood, model.num_outputs, model.num_dims, model.float_type)
+        check_shapes_of_data(
+            X, Y, model.likelihood, model.num_outputs, model.num_dims, model.float_type
+        )
         self.length = len(X)
         starts = range(self._first_of(0), len(X), self._first_of(1) - self._first_of(0))
         return lambda: ((X[i : i + self.size], Y[i : i + self.size]) for i in starts)

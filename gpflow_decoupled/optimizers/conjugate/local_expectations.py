@@ -1,4 +1,6 @@
-"""What one observation contributes to the bound, and its derivatives: by GPflow's quadrature, or from draws."""
+"""What one observation contributes to the bound, and its derivatives: by GPflow's quadrature, or
+from draws.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,9 @@ from ...models.expectations import check_draws, log_densities
 
 
 class Expectations(NamedTuple):
-    """E_n = E_q log p(y_n | f_n), and its derivatives with respect to mean and variance of the latents."""
+    """E_n = E_q log p(y_n | f_n), and its derivatives with respect to mean and variance of the
+    latents.
+    """
 
     value: tf.Tensor
     """E [N], nats."""
@@ -25,7 +29,9 @@ class Expectations(NamedTuple):
     """dE/dvariance [N, L]."""
 
 
-def by_quadrature(model: CVIGP | BasisGP, mean: tf.Tensor, variance: tf.Tensor, data: RegressionData) -> Expectations:
+def by_quadrature(
+    model: CVIGP | BasisGP, mean: tf.Tensor, variance: tf.Tensor, data: RegressionData
+) -> Expectations:
     """As the likelihood integrates: in closed form, or by Gauss-Hermite quadrature.
 
     :param model: its likelihood, mean function and mixing of outputs are used.
@@ -40,12 +46,17 @@ def by_quadrature(model: CVIGP | BasisGP, mean: tf.Tensor, variance: tf.Tensor, 
 
 
 def by_sampling(
-    model: GPModel, mean: tf.Tensor, variance: tf.Tensor, data: RegressionData, samples: int, seed: tf.Tensor
+    model: GPModel,
+    mean: tf.Tensor,
+    variance: tf.Tensor,
+    data: RegressionData,
+    samples: int,
+    seed: tf.Tensor,
 ) -> Expectations:
     """From draws of each latent, independent across observations.
 
-    With l = log p(y | f), f = mean + sd eps and eps ~ N(0, 1), the derivatives are g = E l' and h = E l' eps / (2 sd). Their
-    averages over draws are unbiased, and no second derivative is needed.
+    With l = log p(y | f), f = mean + sd eps and eps ~ N(0, 1), the derivatives are g = E l' and h =
+    E l' eps / (2 sd). Their averages over draws are unbiased, and no second derivative is needed.
 
     :param model: its likelihood, mean function and mixing of outputs are used.
     :param mean: of the latents under q [N, L], less the mean function.

@@ -53,7 +53,8 @@ class Reading(NamedTuple):
     def promise(self) -> float:
         """What a full step gains, in nats: KL[q || target] to second order.
 
-        With S = R R^T it is 1/2 |R^T (theta* - P* m)|^2 + 1/4 |R^T (P* - P) R|^2, where the star marks the target.
+        With S = R R^T it is 1/2 |R^T (theta* - P* m)|^2 + 1/4 |R^T (P* - P) R|^2, where the star
+        marks the target.
         """
         mean, root = self.natural.gaussian()
         theta, precision = self.theta - self.natural.theta, self.precision - self.natural.precision
@@ -85,18 +86,29 @@ class PassReader:
     :raises NumericalError: if the kernel matrix of the inducing variables has no factorisation.
     """
 
-    def __init__(self, model: BasisGP, blocks: Blocks, negative_precision: str, compile: bool, bar: tqdm) -> None:
-        self.model, self.blocks, self.negative_precision, self.bar = model, blocks, negative_precision, bar
+    def __init__(
+        self, model: BasisGP, blocks: Blocks, negative_precision: str, compile: bool, bar: tqdm
+    ) -> None:
+        self.model, self.blocks, self.negative_precision, self.bar = (
+            model,
+            blocks,
+            negative_precision,
+            bar,
+        )
         rows = model.basis.draw_rows()  # one draw for all passes: bounds must be comparable
         self._rows = rows if rows is None else tf.cast(blocks.group.of_first(rows), rows.dtype)
-        self._sums = RowSums(blocks.group, self._with_block, compile, symmetric=[_Sums._fields.index("sites")])
+        self._sums = RowSums(
+            blocks.group, self._with_block, compile, symmetric=[_Sums._fields.index("sites")]
+        )
         state = model.basis.factor(model.kernel, with_kl=False)
         if not state.ok:
             name, matrix = next(iter(model.basis.matrices(model.kernel).items()))
             raise diagnose(name, matrix.numpy())
 
     def start(self) -> Reading:
-        """One pass at the q(u) that the model has; where there are several workers, that of the first."""
+        """One pass at the q(u) that the model has; where there are several workers, that of the
+        first.
+        """
         basis, group = self.model.basis, self.blocks.group
         state = basis.factor(self.model.kernel, with_kl=False)
         (part,) = basis.gaussians(state)
@@ -124,22 +136,29 @@ class PassReader:
         :param now: the reading at the present q(u).
         :param step_size: the step that is wanted.
         :return: the new q(u), the step size that led there, and whether it was halved.
-        :raises NumericalError: if the policy is "raise" and the step is too long, or if no step is short enough.
+        :raises NumericalError: if the policy is "raise" and the step is too long, or if no step is
+        short enough.
         """
         size = tf.constant(step_size, now.precision.dtype)
         refuses = self.negative_precision == "raise"
         halvings = 0 if refuses else MAX_HALVINGS
-        new, tries = natural_step(now.natural.theta, now.natural.precision, now.theta, now.precision, size, halvings)
+        new, tries = natural_step(
+            now.natural.theta, now.natural.precision, now.theta, now.precision, size, halvings
+        )
         if not new.ok and refuses:
             raise step_failure("The precision of q(u) after the step is not positive definite")
         if not new.ok:
-            raise step_failure("No step, however short, leaves the precision of q(u) positive definite")
+            raise step_failure(
+                "No step, however short, leaves the precision of q(u) positive definite"
+            )
         return new, step_size * 0.5 ** int(tries), bool(tries > 0)
 
     def assign(self, natural: Natural) -> None:
         """Write q(u) to the model."""
         basis = self.model.basis
-        basis.assign_gaussians(basis.factor(self.model.kernel, with_kl=False), (natural.gaussian(),))
+        basis.assign_gaussians(
+            basis.factor(self.model.kernel, with_kl=False), (natural.gaussian(),)
+        )
 
     def _read(self, natural: Natural, step_size: float) -> Reading:
         """One pass at the q(u) of the model, which is `natural`."""
@@ -160,7 +179,9 @@ class PassReader:
         """Add one block: E, A (g - 2 h A^T m~) and -2 A diag(h) A^T."""
         basis, kernel = self.model.basis, self.model.kernel
         features = basis.features(state, kernel, X)
-        found = by_quadrature(self.model, features.mean, basis.variance(features, kernel, X), (X, Y))
+        found = by_quadrature(
+            self.model, features.mean, basis.variance(features, kernel, X), (X, Y)
+        )
         h, clipped = clip_curvature(found.h, self.negative_precision)
         A, own_mean = features.minus[0], basis.gaussians(state)[0].mean
         own_mean = apply_per_latent(A, own_mean, adjoint=True)
@@ -173,9 +194,12 @@ class PassReader:
 
 
 def step_failure(what: str) -> NumericalError:
-    """The error for a q(u) from which no step can be taken; `what` is the first sentence, without its full stop."""
+    """The error for a q(u) from which no step can be taken; `what` is the first sentence, without
+    its full stop.
+    """
     return NumericalError(
-        f'{what}. Use a smaller step_size, negative_precision="clip" for likelihoods that are not log-concave, or start from '
-        "a narrower q (a smaller q_sqrt); q is the last one whose bound is known.",
+        f'{what}. Use a smaller step_size, negative_precision="clip" for likelihoods that are not'
+        " log-concave, or start from a narrower q (a smaller q_sqrt); q is the last one whose"
+        " bound is known.",
         matrix="precision of q(u)",
     )

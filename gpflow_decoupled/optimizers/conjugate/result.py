@@ -13,11 +13,13 @@ from ..results import Recorder, RunResult
 
 @dataclass(kw_only=True, repr=False)
 class ConjugateResult(RunResult):
-    """The record of `ConjugateComputation.run`, `sweep` or `MeanFieldCVI.run`, whose messages are sites too.
+    """The record of `ConjugateComputation.run`, `sweep` or `MeanFieldCVI.run`, whose messages are
+    sites too.
 
-    The arrays of `history` have one entry per step that was kept: "step", "seconds", "step_size", "change" (the squared
-    distance of the sites from where a full step leads, summed over all sites) and "elbo" (nats). On minibatches the bound is
-    computed at the end of each epoch, and is NaN elsewhere; `elbo` is the last one that was computed.
+    The arrays of `history` have one entry per step that was kept: "step", "seconds", "step_size",
+    "change" (the squared distance of the sites from where a full step leads, summed over all sites)
+    and "elbo" (nats). On minibatches the bound is computed at the end of each epoch, and is NaN
+    elsewhere; `elbo` is the last one that was computed.
 
     Example::
 
@@ -32,7 +34,9 @@ class ConjugateResult(RunResult):
     """How many negative precisions were replaced by zero, summed over the steps."""
 
     def __str__(self) -> str:
-        """One line: steps, time, bound, why the run ended, and how many steps and sites were changed."""
+        """One line: steps, time, bound, why the run ended, and how many steps and sites were
+        changed.
+        """
         extra = f", {self.shortened_steps} halvings" if self.shortened_steps else ""
         extra += f", {self.clipped_sites} clipped sites" if self.clipped_sites else ""
         return super().__str__() + extra
@@ -52,9 +56,17 @@ class ConjugateRecorder(Recorder):
         self.clipped += clipped
 
     def result(self, reason: str, elbo: float | None = None) -> ConjugateResult:
-        """What the run returns; `elbo` is the bound at its end, by default the last one that was recorded."""
+        """What the run returns; `elbo` is the bound at its end, by default the last one that was
+        recorded.
+        """
         if elbo is None:
             bounds = self.history["elbo"]
             known = bounds[np.isfinite(bounds)]
             elbo = float(known[-1]) if len(known) else float("nan")
-        return self.finish(ConjugateResult, elbo, reason, shortened_steps=self.shortened, clipped_sites=self.clipped)
+        return self.finish(
+            ConjugateResult,
+            elbo,
+            reason,
+            shortened_steps=self.shortened,
+            clipped_sites=self.clipped,
+        )

@@ -50,7 +50,9 @@ class SiteRule(Protocol):
     def compiled_probe(self, model: CVIGP) -> Callable[[tf.Tensor, tf.Tensor, tf.Tensor], Probe]:
         """A function from nu, tau [N, L] and a seed [2] to a `Probe`."""
 
-    def minimize(self, model: CVIGP, rows: npt.ArrayLike | None = None, step: int = 0) -> StepReport:
+    def minimize(
+        self, model: CVIGP, rows: npt.ArrayLike | None = None, step: int = 0
+    ) -> StepReport:
         """One step on the observations `rows` [B]."""
 
 
@@ -76,11 +78,16 @@ class _SiteClimber:
 
     def start(self) -> _Point:
         """The sites of the model."""
-        nu, tau = tf.convert_to_tensor(self.model.basis.nu), tf.convert_to_tensor(self.model.basis.tau)
+        nu, tau = (
+            tf.convert_to_tensor(self.model.basis.nu),
+            tf.convert_to_tensor(self.model.basis.tau),
+        )
         return _Point(nu, tau, self.probe(nu, tau, _seed(self.rule, 0)), np.nan, np.inf)
 
     def propose(self, now: _Point, step: int, share: float) -> _Point:
-        """The sites after a step, their bound, and where they would go next, from one pass over the data."""
+        """The sites after a step, their bound, and where they would go next, from one pass over the
+        data.
+        """
         size, goal = share * self.rule.step_size_at(step), now.probe
         nu = (1.0 - size) * now.nu + size * goal.nu  # (C13)
         tau = (1.0 - size) * now.tau + size * goal.tau  # (C13)
@@ -88,7 +95,9 @@ class _SiteClimber:
         return _Point(nu, tau, self.probe(nu, tau, _seed(self.rule, step + 1)), size, change)
 
     def accept(self, now: _Point, then: _Point) -> bool:
-        """Whether the posterior exists and, where steps are known to ascend, the bound has not fallen."""
+        """Whether the posterior exists and, where steps are known to ascend, the bound has not
+        fallen.
+        """
         rule, elbo = self.rule, float(then.probe.elbo)
         if not then.probe.ok and rule.negative_precision == "raise":
             raise step_failure()
@@ -108,8 +117,12 @@ class _SiteClimber:
         return now.change <= self.tolerance * (1.0 + _squared(now.nu, now.tau))
 
 
-def run_whole(rule: SiteRule, model: CVIGP, steps: int, tolerance: float, progress: bool) -> ConjugateResult:
-    """Steps of `rule` on all data; one that lowers the bound is halved, and later ones grow back."""
+def run_whole(
+    rule: SiteRule, model: CVIGP, steps: int, tolerance: float, progress: bool
+) -> ConjugateResult:
+    """Steps of `rule` on all data; one that lowers the bound is halved, and later ones grow
+    back.
+    """
     bar = tqdm(range(steps), disable=not progress, desc="CVI")
     climber = _SiteClimber(rule, model, tolerance, bar)
     start = climber.start()
@@ -119,12 +132,17 @@ def run_whole(rule: SiteRule, model: CVIGP, steps: int, tolerance: float, progre
     return climber.record.result(end.reason, float(end.now.probe.elbo))
 
 
-def run_batches(rule: SiteRule, model: CVIGP, steps: int, batch_size: int, progress: bool) -> ConjugateResult:
-    """Steps of `rule` on minibatches without replacement; the bound is computed at the end of each epoch."""
+def run_batches(
+    rule: SiteRule, model: CVIGP, steps: int, batch_size: int, progress: bool
+) -> ConjugateResult:
+    """Steps of `rule` on minibatches without replacement; the bound is computed at the end of each
+    epoch.
+    """
     basis = model.basis
     if not (is_whole(batch_size, 1) and batch_size <= basis.num_data):
         raise DataError(
-            f"batch_size={short_repr(batch_size)} must be from 1 to the number of observations, {basis.num_data}."
+            f"batch_size={short_repr(batch_size)} must be from 1 to the number of observations,"
+            f" {basis.num_data}."
         )
     record, per_epoch = ConjugateRecorder(), -(-basis.num_data // batch_size)
     generator, order = np.random.default_rng(rule.seed), np.arange(0)
@@ -145,8 +163,9 @@ def run_batches(rule: SiteRule, model: CVIGP, steps: int, batch_size: int, progr
 def step_failure() -> NumericalError:
     """The error for a step that failed; the sites are those before it."""
     return NumericalError(
-        "The step of the sites failed: I + W^1/2 K W^1/2 or the bound is not finite, or K^-1 + W is not positive "
-        'definite. Use a smaller step_size, negative_precision="clip", or a kernel with a smaller variance.',
+        "The step of the sites failed: I + W^1/2 K W^1/2 or the bound is not finite, or K^-1 + W is"
+        ' not positive definite. Use a smaller step_size, negative_precision="clip", or a kernel'
+        " with a smaller variance.",
         matrix="K^-1 + W",
     )
 

@@ -23,12 +23,24 @@ def checked_rows(model: CVIGP, rows: npt.ArrayLike) -> tf.Tensor:
     given = tf.convert_to_tensor(rows)
     shape = tuple(given.shape)
     if len(shape) != 1 or shape[0] == 0:
-        raise DataError(f"rows has shape {shape}; it must be [B], the indices of at least one observation.")
+        raise DataError(
+            f"rows has shape {shape}; it must be [B], the indices of at least one observation."
+        )
     if not given.dtype.is_integer:
-        raise DataError(f"rows are {given.dtype.name} and must be whole numbers; of a mask pass np.flatnonzero(mask).")
-    indices: tf.Tensor = tf.cast(given, tf.int64)  # int32 would wrap numbers beyond it to rows that exist
-    if tf.executing_eagerly() and not tf.reduce_all((indices >= 0) & (indices < model.basis.num_data)):
-        raise DataError(f"rows must be indices from 0 to {model.basis.num_data - 1}; the model has no other data.")
+        raise DataError(
+            f"rows are {given.dtype.name} and must be whole numbers; of a mask pass"
+            " np.flatnonzero(mask)."
+        )
+    indices: tf.Tensor = tf.cast(
+        given, tf.int64
+    )  # int32 would wrap numbers beyond it to rows that exist
+    if tf.executing_eagerly() and not tf.reduce_all(
+        (indices >= 0) & (indices < model.basis.num_data)
+    ):
+        raise DataError(
+            f"rows must be indices from 0 to {model.basis.num_data - 1}; the model has no other"
+            " data."
+        )
     return tf.cast(indices, tf.int32)
 
 

@@ -1,7 +1,8 @@
 """Conjugate-computation VI on inducing variables, by passes over all data in bounded memory.
 
-The sites of all observations add up to the natural parameters of one Gaussian q(u), whitened: theta = S~^-1 m~ and P = S~^-1.
-With A = L_b^-1 K_bx, one pass goes through the data block by block at a fixed q(u), and
+The sites of all observations add up to the natural parameters of one Gaussian q(u), whitened: theta
+= S~^-1 m~ and P = S~^-1. With A = L_b^-1 K_bx, one pass goes through the data block by block at a
+fixed q(u), and
 
 1. computes g_n = dE_n/dmean and h_n = dE_n/dvariance for each observation of the block;
 2. adds A (g - 2 h A^T m~) to theta* and -2 A diag(h) A^T to P*, which begins at I;
@@ -9,13 +10,16 @@ With A = L_b^-1 K_bx, one pass goes through the data block by block at a fixed q
 
 After the pass all observations move q(u) at once:
 
-    (theta, P) <- (1 - rho) (theta, P) + rho (theta*, P*)                                                  (C25)
+    (theta, P) <- (1 - rho) (theta, P) + rho (theta*, P*)
+    (C25)
 
-This is the natural-gradient step (D46) on all data, and (C29) where u are the weights of a linear model, `inducing.Weights`.
-The bound after a step is known from the next pass; if it is lower than before, the step is taken back.
+This is the natural-gradient step (D46) on all data, and (C29) where u are the weights of a linear
+model, `inducing.Weights`. The bound after a step is known from the next pass; if it is lower than
+before, the step is taken back.
 
-On several replicas of `tf.distribute` each adds up the rows of its own blocks, and one message at the end of a pass, of
-8 (L (M (M + 1) / 2 + M) + 2) bytes, adds up the replicas, which then all take the same step.
+On several replicas of `tf.distribute` each adds up the rows of its own blocks, and one message at
+the end of a pass, of 8 (L (M (M + 1) / 2 + M) + 2) bytes, adds up the replicas, which then all take
+the same step.
 """
 
 from __future__ import annotations
@@ -65,35 +69,38 @@ def sweep(
 ) -> ConjugateResult:
     """Find the best q(u) at fixed hyperparameters, with one block of data in memory at a time.
 
-    Each pass over the data takes one step, and the next pass computes the bound after it. So `history["elbo"]` is the bound
-    after each step, and NaN for a step that was taken after the last pass. Cost of a pass: 3 M^2 N multiply-adds, and M^3 per
-    latent.
+    Each pass over the data takes one step, and the next pass computes the bound after it. So
+    `history["elbo"]` is the bound after each step, and NaN for a step that was taken after the last
+    pass. Cost of a pass: 3 M^2 N multiply-adds, and M^3 per latent.
 
-    :param model: a `SparseCVIGP`, another model with a `CoupledBasis` or an `OrthogonalBasis` (whose mean coefficients stay as
-        they are), or a `gpflow.models.SVGP`. Its `num_data` is set to the number of rows.
-    :param data: (X [N, D], Y [N, P]), which may be `numpy.memmap`; a `tf.data.Dataset` of batches of such pairs; or a
-        function without arguments that returns an iterator of such batches, called once per pass.
-    :param step_size: rho in (0, 1], a number or a function of the step 0, 1, ... A step after which the bound is lower is
-        taken back and halved, and later steps grow back.
+    :param model: a `SparseCVIGP`, another model with a `CoupledBasis` or an `OrthogonalBasis`
+        (whose mean coefficients stay as they are), or a `gpflow.models.SVGP`. Its `num_data` is set
+        to the number of rows.
+    :param data: (X [N, D], Y [N, P]), which may be `numpy.memmap`; a `tf.data.Dataset` of batches
+        of such pairs; or a function without arguments that returns an iterator of such batches,
+        called once per pass.
+    :param step_size: rho in (0, 1], a number or a function of the step 0, 1, ... A step after which
+        the bound is lower is taken back and halved, and later steps grow back.
     :param block: rows per block of arrays.
     :param passes: at most so many passes over the data.
-    :param tolerance: stop when a full step would gain less than so many nats, to second order. That is about how far the bound
-        is from its optimum.
-    :param negative_precision: what to do where h > 0, which happens if the likelihood is not log-concave: "damp" halves the
-        step until the covariance is positive definite, and then once more; "clip" replaces h by min(h, 0); "raise" refuses
-        the step.
+    :param tolerance: stop when a full step would gain less than so many nats, to second order. That
+        is about how far the bound is from its optimum.
+    :param negative_precision: what to do where h > 0, which happens if the likelihood is not
+        log-concave: "damp" halves the step until the covariance is positive definite, and then once
+        more; "clip" replaces h by min(h, 0); "raise" refuses the step.
     :param progress: show a progress bar.
     :param compile: False runs eagerly, which is faster for a few small blocks.
-    :param strategy: a `tf.distribute` strategy, whose replicas share out the rows; the model must have been built in
-        `strategy.scope()`. All workers pass the same arrays, of which each reads its own blocks, or a function of
-        `tf.distribute.InputContext` that returns the dataset of one. q starts as that of the first worker.
+    :param strategy: a `tf.distribute` strategy, whose replicas share out the rows; the model must
+        have been built in `strategy.scope()`. All workers pass the same arrays, of which each reads
+        its own blocks, or a function of `tf.distribute.InputContext` that returns the dataset of
+        one. q starts as that of the first worker.
     :return: the record of the run.
     :raises ModelError: for a model without such a q(u); the message says what to use for it.
     :raises DataError: for unusable settings and data.
     :raises UnknownOptionError: for an unknown policy.
     :raises WorkerError: if another worker of the strategy fails or is gone.
-    :raises NumericalError: if the bound is not finite at the start, or no step can be taken. The model is left at the last
-        q(u) whose bound is known.
+    :raises NumericalError: if the bound is not finite at the start, or no step can be taken. The
+        model is left at the last q(u) whose bound is known.
 
     Example::
 
@@ -105,17 +112,24 @@ def sweep(
     view = as_basis_model(model, "sweep")
     if not view.basis.ties_sites:
         raise ModelError(
-            f"sweep takes models with a CoupledBasis or an OrthogonalBasis, and this {type(model).__name__} has a "
-            f"{type(view.basis).__name__}. Train it by fit(model, data), or with the hyperparameters fixed by "
-            "optimizers.NaturalGradient().minimize(model, data)."
+            "sweep takes models with a CoupledBasis or an OrthogonalBasis, and this"
+            f" {type(model).__name__} has a {type(view.basis).__name__}. Train it by fit(model,"
+            " data), or with the hyperparameters fixed by"
+            " optimizers.NaturalGradient().minimize(model, data)."
         )
     group = group_of(model, strategy)
     with group.scope(), group.naming_lost_workers():
         blocks = _agreed_blocks(
-            group, view, data, block, (passes, tolerance, step_size_at(step_size, 0), negative_precision)
+            group,
+            view,
+            data,
+            block,
+            (passes, tolerance, step_size_at(step_size, 0), negative_precision),
         )
         with tqdm(total=passes, disable=not (progress and group.is_first), desc="sweep") as bar:
-            climber = _PassClimber(PassReader(view, blocks, negative_precision, compile, bar), step_size, tolerance)
+            climber = _PassClimber(
+                PassReader(view, blocks, negative_precision, compile, bar), step_size, tolerance
+            )
             result = _climb(climber, model, passes)
     warn_of_quadrature(view, result.elbo, blocks.sample)
     return result
@@ -128,15 +142,21 @@ def _agreed_blocks(
     block: int,
     settings: tuple[object, ...],
 ) -> Blocks:
-    """The data of this worker; raises `DataError` on all where one has unusable data, another model or other settings."""
+    """The data of this worker; raises `DataError` on all where one has unusable data, another model
+    or other settings.
+    """
     blocks = group.together(
-        lambda: Blocks(model, data if group.strategy is None else dataset_of(data, group), block, group)
+        lambda: Blocks(
+            model, data if group.strategy is None else dataset_of(data, group), block, group
+        )
     )
     if group.workers > 1:
         taken = {id(p) for p in model.basis.gaussian_parameters()}
         others = {name: p for name, p in parameter_dict(model).items() if id(p) not in taken}
         sizes = {"num_data": blocks.num_data, "the number of rows": blocks.length}
-        group.refuse_unlike({"the names of the Parameters": list(others), "the settings": settings, **sizes})
+        group.refuse_unlike(
+            {"the names of the Parameters": list(others), "the settings": settings, **sizes}
+        )
         group.refuse_unlike({f"parameter {name}": p.numpy().tolist() for name, p in others.items()})
     return blocks
 
@@ -151,7 +171,8 @@ def _climb(climber: _PassClimber, model: BasisGP | SVGP, passes: int) -> Conjuga
     view.num_data = model.num_data = blocks.num_data
     end = ascend(climber, start, range(passes - 1), spent=_PASSES_DONE)
     if end.reason == _PASSES_DONE and end.refused is None:
-        # the last pass gives one more step; not after a refused one, since its bound would stay unknown
+        # the last pass gives one more step; not after a refused one, since its bound would stay
+        # unknown
         climber.last_step(end.now, passes - 1, end.share)
         return climber.record.result(end.reason)
     return climber.record.result(end.reason, end.now.elbo)
@@ -200,7 +221,9 @@ class _PassClimber:
 
 
 def _raise_unusable(model: BasisGP, blocks: Blocks) -> None:
-    """Raise the error for the first row of this worker's whose expected log density is not finite, if there is one."""
+    """Raise the error for the first row of this worker's whose expected log density is not finite,
+    if there is one.
+    """
     for X, Y in blocks:
         error = unusable_observation(model, (X, Y), rows=blocks.first + np.arange(X.shape[0]))
         if error is not None:

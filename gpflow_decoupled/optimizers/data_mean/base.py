@@ -1,7 +1,10 @@
-"""The best mean on all data for a model with `gamma="data"`, at fixed hyperparameters, whatever solves the linear systems.
+"""The best mean on all data for a model with `gamma="data"`, at fixed hyperparameters, whatever
+solves the linear systems.
 
-1. `MeanOptimizer` is what `ConjugateGradients` and `StochasticDualDescent` share: the call, and the settings of the loop.
-2. `_Run` is the loop. For Gaussian noise it is one solve; else solves and updates of the sites take turns.
+1. `MeanOptimizer` is what `ConjugateGradients` and `StochasticDualDescent` share: the call, and the
+   settings of the loop.
+2. `_Run` is the loop. For Gaussian noise it is one solve; else solves and updates of the sites take
+turns.
 """
 
 from __future__ import annotations
@@ -41,15 +44,15 @@ from .system import MeanSystem
 
 
 class MeanOptimizer(abc.ABC):
-    """What finds the mean of models with `gamma="data"`: linear solves, and updates of the sites between them.
+    """What finds the mean of models with `gamma="data"`: linear solves, and updates of the sites
+    between them.
 
     Derived classes are frozen dataclasses with these fields, and say how a linear system is solved.
 
-    :ivar tolerance: nats.
-    :ivar max_steps: at most so many solves, shortened steps among them, where one is not enough.
-    :ivar rank: R, points of the preconditioner, beta included. None is 1000, or N / 4 if that is less.
-    :ivar float32: compute products in float32 and add them up in float64.
-    :ivar progress: show a progress bar.
+    :ivar tolerance: nats. :ivar max_steps: at most so many solves, shortened steps among them,
+    where one is not enough. :ivar rank: R, points of the preconditioner, beta included. None is
+    1000, or N / 4 if that is less. :ivar float32: compute products in float32 and add them up in
+    float64. :ivar progress: show a progress bar.
     """
 
     tolerance: float
@@ -58,7 +61,9 @@ class MeanOptimizer(abc.ABC):
     float32: bool
     progress: bool
     certify: bool = True
-    """Whether the gap is computed in full precision; a field of its own where it can be left out."""
+    """Whether the gap is computed in full precision; a field of its own where it can be left
+    out.
+    """
     not_on_replicas: ClassVar[str] = ""
     """Why several replicas cannot share out the work, and what to use; empty where they can."""
 
@@ -74,8 +79,12 @@ class MeanOptimizer(abc.ABC):
         return {name: value for name, value in vars(self).items() if name != "progress"}
 
     def rough(self, tolerance: float) -> MeanOptimizer:
-        """For solves between steps of the hyperparameters: to `tolerance` nats if that is more, and without certificates."""
-        return replace(cast(Any, self), tolerance=max(self.tolerance, tolerance))  # the derived classes are dataclasses
+        """For solves between steps of the hyperparameters: to `tolerance` nats if that is more, and
+        without certificates.
+        """
+        return replace(
+            cast(Any, self), tolerance=max(self.tolerance, tolerance)
+        )  # the derived classes are dataclasses
 
     @abc.abstractmethod
     def solver(self, dtype: tf.DType | None) -> Solve:
@@ -92,22 +101,25 @@ class MeanOptimizer(abc.ABC):
         deadline: float = float("inf"),
         strategy: tf.distribute.Strategy | None = None,
     ) -> MeanResult:
-        """Find the best q(f) at fixed hyperparameters; the model has it afterwards, also if the run was interrupted.
+        """Find the best q(f) at fixed hyperparameters; the model has it afterwards, also if the run
+        was interrupted.
 
         :param model: a model whose basis has `gamma="data"`.
-        :param data: all data, X [N, D] and Y [N, P]. Its inputs become the mean points; where they are already, the run starts
-            from their coefficients.
-        :param deadline: a value of `time.perf_counter`, before which the run should have ended, judged by how long a product
-            takes; after it no further product is begun but the one that certifies the gap.
-        :param strategy: a `tf.distribute` strategy, whose replicas share out the products with the kernel matrix; the model
-            must have been built in `strategy.scope()`. All workers pass the same model, data and settings, and have the same
-            result; the clock is the first one's.
+        :param data: all data, X [N, D] and Y [N, P]. Its inputs become the mean points; where they
+            are already, the run starts from their coefficients.
+        :param deadline: a value of `time.perf_counter`, before which the run should have ended,
+            judged by how long a product takes; after it no further product is begun but the one
+            that certifies the gap.
+        :param strategy: a `tf.distribute` strategy, whose replicas share out the products with the
+            kernel matrix; the model must have been built in `strategy.scope()`. All workers pass
+            the same model, data and settings, and have the same result; the clock is the first
+            one's.
         :raises ModelError: for another model.
         :raises DataError: for unusable data, for a `tf.data.Dataset`, and for workers that differ.
         :raises UnknownOptionError: for a strategy where the method has no products to share out.
         :raises WorkerError: if another worker of the strategy fails or is gone.
-        :raises NumericalError: if a matrix cannot be factorised, or the bound is not finite. The model is left as it was,
-            except that the data are its mean points.
+        :raises NumericalError: if a matrix cannot be factorised, or the bound is not finite. The
+            model is left as it was, except that the data are its mean points.
         """
         data_mean_of(model, type(self).__name__)
         refuse_streams(data)
@@ -116,11 +128,15 @@ class MeanOptimizer(abc.ABC):
         with group.scope(), group.naming_lost_workers():
             if group.workers > 1:
                 arrays = group.together(lambda: [array.numpy() for array in model.checked(data)])
-                refuse_other_workers(group, model, arrays, {**self.settings, "deadline": deadline < float("inf")})
+                refuse_other_workers(
+                    group, model, arrays, {**self.settings, "deadline": deadline < float("inf")}
+                )
             return self.run_on(group, model, data, deadline=deadline)
 
     def check_replicas(self, strategy: tf.distribute.Strategy | None) -> None:
-        """Refuse a strategy of several replicas, where they cannot share out the work; raises `UnknownOptionError`."""
+        """Refuse a strategy of several replicas, where they cannot share out the work; raises
+        `UnknownOptionError`.
+        """
         if self.not_on_replicas and strategy is not None and strategy.num_replicas_in_sync > 1:
             raise UnknownOptionError(self.not_on_replicas)
 
@@ -136,7 +152,8 @@ class MeanOptimizer(abc.ABC):
         """`run` on workers that are known to agree; inside of `group.scope()`.
 
         :param group: the workers of the run.
-        :param show: shows a line on where the run is; None is a progress bar of its own, if `progress` asks for one.
+        :param show: shows a line on where the run is; None is a progress bar of its own, if
+        `progress` asks for one.
         """
         mean = data_mean_of(model, type(self).__name__)
         X, Y = model.checked(data)
@@ -191,11 +208,15 @@ class _Run:
     def solve(self) -> MeanResult:
         """Solve once where the sites are the data, else until they stay."""
         now, kernel = self._start(), self.model.kernel
-        if isinstance(self.model.likelihood, GaussianNoise) and not isinstance(kernel, LinearCoregionalization):
+        if isinstance(self.model.likelihood, GaussianNoise) and not isinstance(
+            kernel, LinearCoregionalization
+        ):
             end, reason = self.propose(now, 0, 1.0), CONVERGED
             if not np.isfinite(end.elbo):
                 raise NumericalError(
-                    "The bound after the solve is not finite: standardise X and Y, or pass float32=False.", "K"
+                    "The bound after the solve is not finite: standardise X and Y, or pass"
+                    " float32=False.",
+                    "K",
                 )
             self._take(end)
         else:
@@ -217,16 +238,21 @@ class _Run:
         )
 
     def propose(self, now: Posterior, step: int, share: float) -> Posterior:
-        """The posterior after a share of the step to the best q(f) at the sites that the moments of `now` suggest."""
+        """The posterior after a share of the step to the best q(f) at the sites that the moments of
+        `now` suggest.
+        """
         self._share = share
         if self._step is None or self._step[0] is not now:
             self._step = now, self._whole_step(now)
         full = self._step[1]
         if share == 1.0:
             return self._posterior(full)
-        # the mean moves on a line, on which the bound is concave where the likelihood is log-concave
+        # the mean moves on a line, on which the bound is concave where the likelihood is
+        # log-concave
         old = now.a, now.K_a, now.inducing.mean, precision_from_root(now.inducing.root)
-        return self._posterior(_Full(*((1.0 - share) * left + share * right for left, right in zip(old, full))))
+        return self._posterior(
+            _Full(*((1.0 - share) * left + share * right for left, right in zip(old, full)))
+        )
 
     def accept(self, now: Posterior, then: Posterior) -> bool:
         """Whether the bound has not fallen by more than the solves are exact to."""
@@ -237,7 +263,9 @@ class _Run:
         return True
 
     def converged(self, now: Posterior) -> bool:
-        """Whether the last step gained less than the tolerance, or would have if it had been a whole one."""
+        """Whether the last step gained less than the tolerance, or would have if it had been a
+        whole one.
+        """
         return abs(self._gain) < self.settings.tolerance
 
     def _steps(self) -> Iterator[int]:
@@ -256,13 +284,19 @@ class _Run:
     def _whole_step(self, now: Posterior) -> _Full:
         """Solve for the mean at the sites of `now`."""
         natural, weights, precisions = sites_of(now)
-        system = MeanSystem(self.model.kernel, self.mean, self.projections, weights, natural / weights, self.group)
+        system = MeanSystem(
+            self.model.kernel, self.mean, self.projections, weights, natural / weights, self.group
+        )
         found = self._solve(system, now.a, now.K_a, deadline=self.deadline, report=self._report)
         self.products += found.products
         self.last = found
         K_a = system.target - found.residual - found.a / weights
         same = bool(tf.reduce_all(precisions == weights))
-        precision = system.inducing_precision() if same else self.projections.precision(precisions, system.size)
+        precision = (
+            system.inducing_precision()
+            if same
+            else self.projections.precision(precisions, system.size)
+        )
         return _Full(found.a, K_a, system.inducing_mean(found.a, found.residual), precision)
 
     def _start(self) -> Posterior:
@@ -271,23 +305,30 @@ class _Run:
         state = basis.factor(kernel, with_kl=False)
         K_a = tf.zeros_like(state.a)
         if bool(tf.reduce_any(state.a != 0.0)):
-            K_a = gram_product(kernel, self.mean.points, None, state.a, dtype=self._start_dtype, group=self.group)
+            K_a = gram_product(
+                kernel, self.mean.points, None, state.a, dtype=self._start_dtype, group=self.group
+            )
             self.products += 1
         now = self._moments(state.a, K_a, Gaussian(state.mean, state.root))
         if not np.isfinite(now.elbo):
             raise unusable_observation(self.model, self.data) or NumericalError(
-                "The bound is not finite at the start: standardise X and Y, or start from smaller kernel and noise variances.",
+                "The bound is not finite at the start: standardise X and Y, or start from smaller"
+                " kernel and noise variances.",
                 "K_beta",
             )
         return now
 
     def _posterior(self, point: _Full) -> Posterior:
-        """q(f) and its bound, which is not a number where the precision of q(u) is not positive definite."""
+        """q(f) and its bound, which is not a number where the precision of q(u) is not positive
+        definite.
+        """
         inducing = Gaussian(point.mean, root_from_precision(point.precision).chol)
         return self._moments(point.a, point.K_a, inducing)
 
     def _moments(self, a: tf.Tensor, K_a: tf.Tensor, inducing: Gaussian) -> Posterior:
-        """See `posterior_of`; the bound is the one that the first worker has, which decides on all."""
+        """See `posterior_of`; the bound is the one that the first worker has, which decides on
+        all.
+        """
         found = posterior_of(self.model, self.data, self.projections, a, K_a, inducing)
         return found._replace(elbo=self.group.first(found.elbo))
 

@@ -1,12 +1,13 @@
 r"""Stochastic dual descent for a mean on all data: steps on random rows of the linear system.
 
-Lin, Padhy, Antoran, Tripp, Terenin, Szepesvari, Hernandez-Lobato & Janz 2024 (arXiv:2310.20581), algorithm 1, for the system
-(K + D) a = y~ of `system.py`. Its variables are b = W^-1/2 a, in which the matrix is H = I + W^1/2 K W^1/2: where all
-precisions are equal this is their algorithm with another unit of the step size, and elsewhere it keeps sites of low precision
-from limiting it. A step draws a batch I of B rows and, in terms of a,
+Lin, Padhy, Antoran, Tripp, Terenin, Szepesvari, Hernandez-Lobato & Janz 2024 (arXiv:2310.20581),
+algorithm 1, for the system (K + D) a = y~ of `system.py`. Its variables are b = W^-1/2 a, in which
+the matrix is H = I + W^1/2 K W^1/2: where all precisions are equal this is their algorithm with
+another unit of the step size, and elsewhere it keeps sites of low precision from limiting it. A
+step draws a batch I of B rows and, in terms of a,
 
-    u = a + rho v,    g = N/B sum_{n in I} [w_n ((K u)_n - y~_n) + u_n] e_n,
-    v <- rho v - eta g,    a <- a + v,    a_bar <- r a + (1 - r) a_bar                                          (D52)
+    u = a + rho v,    g = N/B sum_{n in I} [w_n ((K u)_n - y~_n) + u_n] e_n, v <- rho v - eta g,
+    a <- a + v,    a_bar <- r a + (1 - r) a_bar                                          (D52)
 
 | symbol | code | meaning | shape |
 |---|---|---|---|
@@ -15,9 +16,10 @@ from limiting it. A step draws a batch I of B rows and, in terms of a,
 | r | `keep` | 100 over the number of steps of a round, at most 1 | [] |
 | a_bar | `average` | what the descent returns | [N, L] |
 
-Full steps on H are stable up to about 4 / (3 lambda_1), its largest eigenvalue, which the preconditioner tells. A row that is
-drawn moves by eta N/B H_nn / (1 - rho) times its error before its momentum is used up; the second term keeps this below 1,
-and beyond 2 the descent diverges. That term leads where B is small.
+Full steps on H are stable up to about 4 / (3 lambda_1), its largest eigenvalue, which the
+preconditioner tells. A row that is drawn moves by eta N/B H_nn / (1 - rho) times its error before
+its momentum is used up; the second term keeps this below 1, and beyond 2 the descent diverges. That
+term leads where B is small.
 """
 
 from __future__ import annotations
@@ -59,7 +61,9 @@ class _State(NamedTuple):
     average: tf.Tensor
     """[N, L]"""
     misfit: tf.Tensor
-    """[], the sum over steps of an estimate of 1/2 r^T W r at u, which is never below the gap there, in nats."""
+    """[], the sum over steps of an estimate of 1/2 r^T W r at u, which is never below the gap
+    there, in nats.
+    """
 
 
 class _Constants(NamedTuple):
@@ -77,14 +81,17 @@ class _Constants(NamedTuple):
 class DualDescent:
     """Solves one linear system after the other by (D52); a `Solve`.
 
-    A round has three parts, and rounds follow each other until the gap is small, or epochs or time are used up:
+    A round has three parts, and rounds follow each other until the gap is small, or epochs or time
+    are used up:
 
-    1. A step of preconditioned conjugate gradients from where the last round ended. From zero it leads to a multiple of the
-       coefficients of inducing points, those of the preconditioner. It settles the directions in which H is about 1, which
-       hold most of the noise of y~, and for which the descent alone would take about lambda_1 (1 - rho) steps.
-    2. Steps (D52). Once an epoch, which is N / B of them, the rows that they have seen give an unbiased estimate of
-       1/2 r^T W r, which the gap never exceeds. Where that has grown, or is not finite, the step size is halved and the
-       descent goes back to the average where it was least. None of this is certified.
+    1. A step of preconditioned conjugate gradients from where the last round ended. From zero it
+       leads to a multiple of the coefficients of inducing points, those of the preconditioner. It
+       settles the directions in which H is about 1, which hold most of the noise of y~, and for
+       which the descent alone would take about lambda_1 (1 - rho) steps.
+    2. Steps (D52). Once an epoch, which is N / B of them, the rows that they have seen give an
+       unbiased estimate of 1/2 r^T W r, which the gap never exceeds. Where that has grown, or is
+       not finite, the step size is halved and the descent goes back to the average where it was
+       least. None of this is certified.
     3. A product in full precision certifies the average.
 
     What is returned has the highest bound of all that was certified, the start among them.
@@ -117,7 +124,13 @@ class DualDescent:
         self._step: Compiled | None = None
 
     def __call__(
-        self, system: MeanSystem, start: tf.Tensor, K_start: tf.Tensor, *, deadline: float, report: Report
+        self,
+        system: MeanSystem,
+        start: tf.Tensor,
+        K_start: tf.Tensor,
+        *,
+        deadline: float,
+        report: Report,
     ) -> MeanSolution:
         """See `Solve`."""
         points = [point_of(system, start, system.target - K_start - start / system.weights)]
@@ -125,10 +138,14 @@ class DualDescent:
         products, left, goal = 0, self.epochs, self.tolerance
         try:
             while not (reason := self._end(points[-1], left, deadline)):
-                a, residual = self._corrected(system, points[-1], functools.partial(report, products))
+                a, residual = self._corrected(
+                    system, points[-1], functools.partial(report, products)
+                )
                 products += 1
                 said = functools.partial(report, products)
-                descent = _Descent(self, system, a, residual, min(left, self.correct_every), deadline, said)
+                descent = _Descent(
+                    self, system, a, residual, min(left, self.correct_every), deadline, said
+                )
                 interrupted = descent.run(goal)
                 products, left, goal = (
                     products + descent.passes,
@@ -156,8 +173,12 @@ class DualDescent:
             return "epochs done"
         return TIME_IS_UP if time.perf_counter() >= deadline else ""
 
-    def _corrected(self, system: MeanSystem, now: Point, report: Callable[[float, float], None]) -> tuple:
-        """A step of preconditioned conjugate gradients: a [N, L], and its residual as exact as the product."""
+    def _corrected(
+        self, system: MeanSystem, now: Point, report: Callable[[float, float], None]
+    ) -> tuple:
+        """A step of preconditioned conjugate gradients: a [N, L], and its residual as exact as the
+        product.
+        """
         direction = system.precondition(now.residual)
         product = system.product(direction, self.dtype, lambda share: report(share, now.gap))
         sizes = (tf.reduce_sum(direction * other, axis=0) for other in (now.residual, product))
@@ -167,7 +188,12 @@ class DualDescent:
     def rate(self, system: MeanSystem) -> tf.Tensor:
         """eta [L] for a system."""
         diagonal = 1.0 + system.weights * tf.transpose(system.projections.prior)  # H_nn [N, L]
-        noise = len(diagonal) / self.batch(system) * tf.reduce_max(diagonal, axis=0) / (1.0 - self.momentum)
+        noise = (
+            len(diagonal)
+            / self.batch(system)
+            * tf.reduce_max(diagonal, axis=0)
+            / (1.0 - self.momentum)
+        )
         return self.share * self.step_size / (system.largest() + noise)
 
     def batch(self, system: MeanSystem) -> int:
@@ -175,17 +201,24 @@ class DualDescent:
         return min(self.batch_size, len(system.target))
 
     def compiled(self, system: MeanSystem) -> Compiled:
-        """A step, compiled once for all systems of a run: they differ in weights and target alone."""
+        """A step, compiled once for all systems of a run: they differ in weights and target
+        alone.
+        """
         if self._step is not None:
             return self._step
         kernel, points, X, xla = system.kernel, system.mean.points, system.mean.inputs, xla_works()
         excess = diagonal_excess(kernel, points)
 
         def step(now: _State, constants: _Constants, rate: tf.Tensor, rows: tf.Tensor) -> _State:
-            w, y, own = (tf.gather(part, rows) for part in (constants.weights, constants.target, excess))
+            w, y, own = (
+                tf.gather(part, rows) for part in (constants.weights, constants.target, excess)
+            )
             u = now.a + self.momentum * now.velocity
             at = tf.gather(u, rows)
-            K_u = gram_product(kernel, points, tf.gather(X, rows), u, dtype=self.dtype, xla=xla) + own * at
+            K_u = (
+                gram_product(kernel, points, tf.gather(X, rows), u, dtype=self.dtype, xla=xla)
+                + own * at
+            )
             g = w * (K_u - y) + at
             scale = len(X) / rows.shape[0]
             misfit = 0.5 * scale * tf.reduce_sum(tf.square(g) / w)
@@ -220,7 +253,9 @@ class _Descent:
         self.constants = _Constants(system.weights, system.target, keep)
         self.step, self.rate = settings.compiled(system), settings.rate(system)
         self.state = self.best = _at_rest(a)
-        self.estimate = self.least = 0.5 * float(tf.reduce_sum(system.weights * tf.square(residual)))
+        self.estimate = self.least = 0.5 * float(
+            tf.reduce_sum(system.weights * tf.square(residual))
+        )
         check_gap(self.least)
 
     @property
@@ -234,7 +269,8 @@ class _Descent:
         return -(-self.taken * self.batch // self.count)
 
     def run(self, goal: float) -> bool:
-        """Descend until the estimate of 1/2 r^T W r is below the goal, or time or steps are used up.
+        """Descend until the estimate of 1/2 r^T W r is below the goal, or time or steps are used
+        up.
 
         :return: whether an interrupt was what ended it.
         """
@@ -256,7 +292,9 @@ class _Descent:
         return interrupted
 
     def _look(self) -> float:
-        """1/2 r^T W r in nats over the last epoch; where that has grown, halve the step size and go back."""
+        """1/2 r^T W r in nats over the last epoch; where that has grown, halve the step size and go
+        back.
+        """
         misfit = float(self.state.misfit) / self.epoch
         if not misfit <= _GROWTH * self.least:
             self.settings.share *= 0.5

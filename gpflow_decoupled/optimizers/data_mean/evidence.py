@@ -1,11 +1,12 @@
-"""Lower bounds of the log evidence for observations with normal noise, at given coefficients of a mean on all data.
+"""Lower bounds of the log evidence for observations with normal noise, at given coefficients of a
+mean on all data.
 
-The noise variances are D = W^-1, W = diag(w): w_n = 1 / s2 for Gaussian noise, and the precisions of the sites for another
-likelihood, whose means are then the observations. With A = L_b^-1 K_bx, Q = A^T A, and r = y - (K + D) a for any coefficients
-a,
+The noise variances are D = W^-1, W = diag(w): w_n = 1 / s2 for Gaussian noise, and the precisions
+of the sites for another likelihood, whose means are then the observations. With A = L_b^-1 K_bx, Q
+= A^T A, and r = y - (K + D) a for any coefficients a,
 
-    F = -1/2 [sum_n log(2 pi / w_n) + log|I + A W A^T| + T
-              + r^T (Q + D)^-1 r + 2 a^T y - a^T (K + D) a]                                            (D31), (D32)
+    F = -1/2 [sum_n log(2 pi / w_n) + log|I + A W A^T| + T + r^T (Q + D)^-1 r + 2 a^T y - a^T (K +
+              D) a]                                            (D31), (D32)
 
 is a lower bound of log N(y | 0, K + D) for two choices of T:
 
@@ -14,9 +15,10 @@ is a lower bound of log N(y | 0, K + D) for two choices of T:
 | "elbo": that of q(f) with the best q(u), (D31) | tr(W (K - Q)) |
 | "evidence": Artemev, Burt & van der Wilk 2021 (arXiv:2102.08314), not an ELBO of q(f) | N log(1 + tr(W (K - Q)) / N) |
 
-The second one is never lower, and far higher where beta leaves much of the prior variance: it is what lets the noise variance
-fall. Both can be differentiated, also for points, and both hold for every a: so a may stay while kernel and noise move.
-"""
+The second one is never lower, and far higher where beta leaves much of the prior variance: it is
+what lets the noise variance fall. Both can be differentiated, also for points, and both hold for
+every a: so a may stay while kernel and noise move.
+"""  # noqa: E501
 
 from __future__ import annotations
 
@@ -58,28 +60,39 @@ def evidence_bound(
     :param beta: inducing points, of which Q is made.
     :param mean: whose points are the N inputs.
     :param y: observations less the mean function [N, L].
-    :param weights: w [N, L] or, for all latents alike, [N, 1], above zero. Sites may have negative ones, with which the
-        number is no bound of a density, but still depends on kernel and points as the bound at these sites does.
+    :param weights: w [N, L] or, for all latents alike, [N, 1], above zero. Sites may have negative
+        ones, with which the number is no bound of a density, but still depends on kernel and points
+        as the bound at these sites does.
     :param a: coefficients [N, L].
     :param bound: "evidence" or "elbo".
-    :param dtype: tf.float32 for products with K and with A in single precision, several times faster. The bound is then
-        exact to some 1e-4 of its parts, which is enough to climb it, but not to quote it.
-    :param group: whose replicas share out the product with K, and its gradient; each worker does the part N M^2 for itself.
+    :param dtype: tf.float32 for products with K and with A in single precision, several times
+        faster. The bound is then exact to some 1e-4 of its parts, which is enough to climb it, but
+        not to quote it.
+    :param group: whose replicas share out the product with K, and its gradient; each worker does
+    the part N M^2 for itself.
     """
     K_a = gram_product(kernel, mean.points, None, a, dtype=dtype, group=group)
     r = y - K_a - a / weights
     product, pulled = _sums_over_rows(
         kernel, beta, mean.inputs, weights, weights * r, y.dtype if dtype is None else dtype
     )
-    root = cholesky(tf.linalg.set_diag(product, tf.linalg.diag_part(product) + 1.0)).chol  # of I + A W A^T
+    root = cholesky(
+        tf.linalg.set_diag(product, tf.linalg.diag_part(product) + 1.0)
+    ).chol  # of I + A W A^T
     half = tf.linalg.triangular_solve(root, _per_latent(pulled, root))
     prior = tf.transpose(weights) * prior_variance(kernel, mean.inputs, full_cov=False)
-    trace = tf.reduce_sum(prior, axis=1) - tf.linalg.trace(product)  # of W (K - Q), one for each matrix
+    trace = tf.reduce_sum(prior, axis=1) - tf.linalg.trace(
+        product
+    )  # of W (K - Q), one for each matrix
     size = tf.cast(tf.shape(y)[0], y.dtype)
     trace = tf.reduce_sum(size * tf.math.log1p(trace / size) if bound == "evidence" else trace)
     log_det = 2.0 * tf.reduce_sum(tf.math.log(tf.linalg.diag_part(root)))
-    shared = tf.cast(y.shape[1] / product.shape[0], y.dtype)  # how many latents each matrix stands for
-    misfit = tf.reduce_sum(weights * tf.square(r)) - tf.reduce_sum(tf.square(half))  # r^T (Q + D)^-1 r
+    shared = tf.cast(
+        y.shape[1] / product.shape[0], y.dtype
+    )  # how many latents each matrix stands for
+    misfit = tf.reduce_sum(weights * tf.square(r)) - tf.reduce_sum(
+        tf.square(half)
+    )  # r^T (Q + D)^-1 r
     misfit += tf.reduce_sum(a * (2.0 * y - K_a - a / weights))  # (D32)
     log_noise = tf.reduce_sum(tf.math.log(2.0 * math.pi / tf.abs(weights)) + tf.zeros_like(y))
     return -0.5 * (log_noise + shared * (log_det + trace) + misfit)  # (D31)
@@ -93,22 +106,35 @@ def _sums_over_rows(
     scaled: tf.Tensor,
     dtype: tf.DType,
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """A W A^T [G or L, M, M] and A W r [M, L], of w and W r; the gradient computes each block of A again and keeps none."""
+    """A W A^T [G or L, M, M] and A W r [M, L], of w and W r; the gradient computes each block of A
+    again and keeps none.
+    """
     chol = cholesky(gram_to_factor(kernel, beta)).chol
-    inverse = tf.cast(solve(chol, tf.eye(chol.shape[-1], batch_shape=[chol.shape[0]], dtype=chol.dtype)), dtype)
+    inverse = tf.cast(
+        solve(chol, tf.eye(chol.shape[-1], batch_shape=[chol.shape[0]], dtype=chol.dtype)), dtype
+    )
 
     @tf.recompute_grad
-    def block(inverse: tf.Tensor, rows: tf.Tensor, w: tf.Tensor, part: tf.Tensor) -> list[tf.Tensor]:
+    def block(
+        inverse: tf.Tensor, rows: tf.Tensor, w: tf.Tensor, part: tf.Tensor
+    ) -> list[tf.Tensor]:
         A = tf.matmul(inverse, tf.cast(gram_to_data(kernel, beta, rows), dtype))
-        sums = tf.matmul(A * tf.transpose(w)[:, None], A, transpose_b=True), apply_per_latent(A, part)
+        sums = (
+            tf.matmul(A * tf.transpose(w)[:, None], A, transpose_b=True),
+            apply_per_latent(A, part),
+        )
         return [tf.cast(one, X.dtype) for one in sums]
 
     arrays = X, tf.cast(weights, dtype), tf.cast(scaled, dtype)
     starts = range(0, X.shape[0], ROWS)
-    product, pulled = zip(*(block(inverse, *(array[start : start + ROWS] for array in arrays)) for start in starts))
+    product, pulled = zip(
+        *(block(inverse, *(array[start : start + ROWS] for array in arrays)) for start in starts)
+    )
     return tf.add_n(product), tf.add_n(pulled)
 
 
 def _per_latent(columns: tf.Tensor, root: tf.Tensor) -> tf.Tensor:
-    """Columns [M, L] as right-hand sides of factors [G, M, M]: [1, M, L], or [L, M, 1] for G = L > 1."""
+    """Columns [M, L] as right-hand sides of factors [G, M, M]: [1, M, L], or [L, M, 1] for G = L >
+    1.
+    """
     return columns[None] if root.shape[0] == 1 else tf.transpose(columns)[..., None]

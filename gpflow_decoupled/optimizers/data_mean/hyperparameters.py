@@ -1,4 +1,6 @@
-"""Kernel, likelihood, mean function and inducing points by bounds of the evidence, at a fixed mean on all data."""
+"""Kernel, likelihood, mean function and inducing points by bounds of the evidence, at a fixed mean
+on all data.
+"""
 
 from __future__ import annotations
 
@@ -28,11 +30,15 @@ from .projections import project_rows
 Data = tuple[tf.Tensor, tf.Tensor]
 
 _ROUNDING = 1.0
-"""The most that the trace of W^1/2 K W^1/2 times the machine epsilon may be for products in low precision."""
+"""The most that the trace of W^1/2 K W^1/2 times the machine epsilon may be for products in low
+precision.
+"""
 
 
 def hyperparameters_of(model: BasisGP, mean: DataMean) -> list[tf.Variable]:
-    """What is trainable beside q(f) and its mean points, which are the inputs whatever their flags say."""
+    """What is trainable beside q(f) and its mean points, which are the inputs whatever their flags
+    say.
+    """
     parts = [parameter.unconstrained_variable for parameter in model.basis.gaussian_parameters()]
     of_q = {variable.ref() for variable in (*parts, *mean.variables)}
     return [variable for variable in model.trainable_variables if variable.ref() not in of_q]
@@ -52,14 +58,18 @@ def climb(
 ) -> LBFGSRun:
     """Iterations of L-BFGS on some variables of a model.
 
-    :param model: the model, whose log prior density of the hyperparameters is added to the objective.
+    :param model: the model, whose log prior density of the hyperparameters is added to the
+        objective.
     :param variables: what moves: for example `hyperparameters_of`.
-    :param objective: of the hyperparameters, a scalar [] in nats: `evidence_at` or `bound_at_sites`, for example.
+    :param objective: of the hyperparameters, a scalar [] in nats: `evidence_at` or
+        `bound_at_sites`, for example.
     :param evaluations: of the objective and its gradient, about.
     :param deadline: a value of `time.perf_counter` after which no further iteration is begun.
     :param stop: ends the climb, see `lbfgs_ascent`.
-    :param keep: whether an interrupt ends the climb with the best that it has found, rather than being raised.
-    :param group: the workers of the run, which all take the steps of the value and the gradient that the first one has.
+    :param keep: whether an interrupt ends the climb with the best that it has found, rather than
+        being raised.
+    :param group: the workers of the run, which all take the steps of the value and the gradient
+        that the first one has.
     :param show: shows a line after each iteration.
     :raises NumericalError: if the objective is not finite at the start.
     """
@@ -95,48 +105,66 @@ def climb(
 
 
 def evidence_at(
-    model: BasisGP, mean: DataMean, data: Data, dtype: tf.DType | None = None, group: Group | None = None
+    model: BasisGP,
+    mean: DataMean,
+    data: Data,
+    dtype: tf.DType | None = None,
+    group: Group | None = None,
 ) -> Callable[[], tf.Tensor]:
-    """A function of the hyperparameters, in nats: `evidence_bound` at the coefficients a [N, P] that the mean has now.
+    """A function of the hyperparameters, in nats: `evidence_bound` at the coefficients a [N, P]
+    that the mean has now.
 
     :param model: a model with Gaussian noise of one variance.
     :param mean: its mean on all data.
     :param data: X [N, D], the mean points, and Y [N, P].
-    :param dtype: tf.float32 for faster products with K, which is used where the noise is well above its rounding errors.
+    :param dtype: tf.float32 for faster products with K, which is used where the noise is well above
+        its rounding errors.
     :param group: whose replicas share out these products.
     """
     X, Y = data
     a = tf.convert_to_tensor(mean.coefficients)
 
     def precisions() -> tf.Tensor:
-        return tf.fill([X.shape[0], 1], 1.0 / cast(tf.Tensor, single_noise_variance(model.likelihood)))
+        return tf.fill(
+            [X.shape[0], 1], 1.0 / cast(tf.Tensor, single_noise_variance(model.likelihood))
+        )
 
     dtype = _useful(dtype, model, precisions(), X)
 
     def objective() -> tf.Tensor:
         weights = precisions()
         y = Y - model.mean_function(X)
-        return evidence_bound(model.kernel, model.basis.beta, mean, y, weights, a, dtype=dtype, group=group)
+        return evidence_bound(
+            model.kernel, model.basis.beta, mean, y, weights, a, dtype=dtype, group=group
+        )
 
     return objective
 
 
 def bound_at_sites(
-    model: BasisGP, mean: DataMean, data: Data, dtype: tf.DType | None = None, group: Group | None = None
+    model: BasisGP,
+    mean: DataMean,
+    data: Data,
+    dtype: tf.DType | None = None,
+    group: Group | None = None,
 ) -> Callable[[], tf.Tensor]:
-    """A function of the hyperparameters, in nats, with the gradient of the best bound where q(f) is the best one now.
+    """A function of the hyperparameters, in nats, with the gradient of the best bound where q(f) is
+    the best one now.
 
-    The sites t_n(f), with precisions w and means y~, are those that the moments of q(f) suggest. With them the bound is
+    The sites t_n(f), with precisions w and means y~, are those that the moments of q(f) suggest.
+    With them the bound is
 
         F(kernel, points) + sum_n E_q log p(y_n | f_n) - sum_n E_q log t_n(f_n),
 
-    where F is the bound "elbo" of `evidence_bound` for the observations y~. The function is the first two terms, at moments
-    that stay as they are: a change of q changes the last two terms by nothing of first order, for so the sites are chosen.
-    Any likelihood will do, and outputs may be mixed by `LinearCoregionalization`; parameters as in `evidence_at`.
+    where F is the bound "elbo" of `evidence_bound` for the observations y~. The function is the
+    first two terms, at moments that stay as they are: a change of q changes the last two terms by
+    nothing of first order, for so the sites are chosen. Any likelihood will do, and outputs may be
+    mixed by `LinearCoregionalization`; parameters as in `evidence_at`.
     """
     now = _posterior(model, mean, data, group)
     _, least, precisions = sites_of(now)
-    # negative precisions belong to q as they are: with others in their place, the gradient would be that of another q
+    # negative precisions belong to q as they are: with others in their place, the gradient would be
+    # that of another q
     weights = tf.where(precisions < 0.0, precisions, least)
     parts = model.kernel, model.basis.beta, mean, now.mean + now.g / weights, weights, now.a
     dtype = _useful(dtype, model, tf.abs(weights), data[0])
@@ -148,10 +176,14 @@ def bound_at_sites(
     return objective
 
 
-def _useful(dtype: tf.DType | None, model: BasisGP, weights: tf.Tensor, X: tf.Tensor) -> tf.DType | None:
-    """`dtype`, or None where its rounding errors in W^1/2 K W^1/2 could outweigh the identity in I + W^1/2 K W^1/2.
+def _useful(
+    dtype: tf.DType | None, model: BasisGP, weights: tf.Tensor, X: tf.Tensor
+) -> tf.DType | None:
+    """`dtype`, or None where its rounding errors in W^1/2 K W^1/2 could outweigh the identity in I
+    + W^1/2 K W^1/2.
 
-    They are judged by the trace, which no eigenvalue exceeds: for noise so small, A W A^T in float32 may not be positive.
+    They are judged by the trace, which no eigenvalue exceeds: for noise so small, A W A^T in
+    float32 may not be positive.
     """
     if dtype is None:
         return None

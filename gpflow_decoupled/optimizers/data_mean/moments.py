@@ -1,4 +1,6 @@
-"""The moments of q(f) at all rows for a mean on all data, the bound there, and the sites that they suggest."""
+"""The moments of q(f) at all rows for a mean on all data, the bound there, and the sites that they
+suggest.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +17,9 @@ from ...models import BasisGP
 from .projections import Projections
 
 _LEAST_WEIGHT = 1e-8
-"""The smallest precision of a site in the linear system, relative to the largest curvature. It changes the steps of the mean
-but not where they end; the covariance takes the curvatures as they are."""
+"""The smallest precision of a site in the linear system, relative to the largest curvature. It
+changes the steps of the mean but not where they end; the covariance takes the curvatures as they
+are."""
 
 
 class Posterior(NamedTuple):
@@ -41,7 +44,12 @@ class Posterior(NamedTuple):
 
 
 def posterior_of(
-    model: BasisGP, data: RegressionData, projections: Projections, a: tf.Tensor, K_a: tf.Tensor, inducing: Gaussian
+    model: BasisGP,
+    data: RegressionData,
+    projections: Projections,
+    a: tf.Tensor,
+    K_a: tf.Tensor,
+    inducing: Gaussian,
 ) -> Posterior:
     """The moments (D19), (D20), the bound (D21) and its derivatives; N M^2 L.
 
@@ -67,7 +75,8 @@ def posterior_of(
 def sites_of(now: Posterior) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
     """The sites that the moments suggest, (C13), each [N, L].
 
-    :return: natural means g + w m; precisions w above zero, for the mean; and precisions -2 h as they are, for the covariance.
+    :return: natural means g + w m; precisions w above zero, for the mean; and precisions -2 h as
+    they are, for the covariance.
     """
     precisions = -2.0 * now.h
     weights = tf.maximum(precisions, _LEAST_WEIGHT * tf.reduce_max(tf.abs(precisions)))

@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-__all__ = ["TIME_IS_UP", "MeanSolution", "Point", "Report", "Solve", "best_of", "check_gap", "point_of"]
+__all__ = [
+    "TIME_IS_UP",
+    "MeanSolution",
+    "Point",
+    "Report",
+    "Solve",
+    "best_of",
+    "check_gap",
+    "point_of",
+]
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -15,7 +24,9 @@ from ...errors import NumericalError
 from .system import MeanSystem
 
 Report = Callable[[int, float, float], None]
-"""Called with the number of products so far, the share of the next one that is done, and the gap in nats, or an estimate."""
+"""Called with the number of products so far, the share of the next one that is done, and the gap in
+nats, or an estimate.
+"""
 
 TIME_IS_UP = "time is up"
 
@@ -29,29 +40,42 @@ class MeanSolution:
     residual: tf.Tensor
     """y~ - (K + D) a [N, L]."""
     gap: float
-    """Nats: the bound is at most so far below its maximum over the mean; an estimate where it is not `certified`."""
+    """Nats: the bound is at most so far below its maximum over the mean; an estimate where it is
+    not `certified`.
+    """
     products: int
     """Products with K, those with batches of its rows counted as their share of one."""
     gaps: list[float]
     """The gap at the start, and each time that it was computed; the last entry is `gap`."""
     certified: bool = field(default=True, kw_only=True)
-    """Whether the residual is that of a product in full precision, and not the one that a recursion carries along."""
+    """Whether the residual is that of a product in full precision, and not the one that a recursion
+    carries along.
+    """
     reason: str
-    """"converged", "time is up", "interrupted", or what was used up: "products done", "epochs done"."""
+    """"converged", "time is up", "interrupted", or what was used up: "products done", "epochs
+    done".
+    """
 
 
 class Solve(Protocol):
     """Solves the linear system of a mean on all data, better than it is solved at the start."""
 
     def __call__(
-        self, system: MeanSystem, start: tf.Tensor, K_start: tf.Tensor, *, deadline: float, report: Report
+        self,
+        system: MeanSystem,
+        start: tf.Tensor,
+        K_start: tf.Tensor,
+        *,
+        deadline: float,
+        report: Report,
     ) -> MeanSolution:
         """Solve (K + D) a = y~.
 
         :param system: the system.
         :param start: a [N, L], as found for a similar system, or zeros.
         :param K_start: K a of the start [N, L].
-        :param deadline: a value of `time.perf_counter` after which nothing is begun but what certifies the result.
+        :param deadline: a value of `time.perf_counter` after which nothing is begun but what
+            certifies the result.
         :param report: shows progress.
         :raises NumericalError: if a product with the kernel matrix has overflowed.
         """
@@ -72,7 +96,9 @@ class Point(NamedTuple):
     """Whether the residual is that of a product in full precision."""
 
 
-def point_of(system: MeanSystem, a: tf.Tensor, residual: tf.Tensor, certified: bool = True) -> Point:
+def point_of(
+    system: MeanSystem, a: tf.Tensor, residual: tf.Tensor, certified: bool = True
+) -> Point:
     """Coefficients [N, L] of a system and their residual [N, L], with what they are worth."""
     gap = system.gap(residual)
     dual = -0.5 * float(tf.reduce_sum(a * (system.target + residual)))
@@ -80,7 +106,9 @@ def point_of(system: MeanSystem, a: tf.Tensor, residual: tf.Tensor, certified: b
 
 
 def best_of(points: list[Point], tolerance: float) -> Point:
-    """The last one if its gap is within the tolerance, else the one with the highest bound: none is below the first."""
+    """The last one if its gap is within the tolerance, else the one with the highest bound: none is
+    below the first.
+    """
     return points[-1] if points[-1].gap <= tolerance else max(points, key=lambda point: point.bound)
 
 
@@ -88,5 +116,7 @@ def check_gap(gap: float) -> None:
     """Refuse a gap in nats that is not a finite number; raises `NumericalError`."""
     if not np.isfinite(gap):
         raise NumericalError(
-            "A product with the kernel matrix is not finite: standardise X and Y, or pass float32=False.", "K"
+            "A product with the kernel matrix is not finite: standardise X and Y, or pass"
+            " float32=False.",
+            "K",
         )

@@ -1,4 +1,6 @@
-"""Conjugate gradients for a mean on all data, until its certified gap is small; and what that will take."""
+"""Conjugate gradients for a mean on all data, until its certified gap is small; and what that will
+take.
+"""
 
 from __future__ import annotations
 
@@ -25,15 +27,21 @@ from .solution import TIME_IS_UP, MeanSolution, Point, Report, best_of, check_ga
 from .system import MeanSystem
 
 _SHARE = 0.5
-"""The gap that the recursion must reach, as a share of the tolerance, before a product in full precision is spent on it."""
+"""The gap that the recursion must reach, as a share of the tolerance, before a product in full
+precision is spent on it.
+"""
 _PROGRESS = 0.5
-"""If a round of products in low precision leaves more than this share of the gap, the next round has full precision."""
+"""If a round of products in low precision leaves more than this share of the gap, the next round
+has full precision.
+"""
 _ROUNDING = 0.2
 """The most that `MeanSystem.rounding` may be for products in low precision."""
 _FULL = 3.0
 """Products in single precision that one in double precision takes, about."""
 _TIMED, _TIMED_ROWS = 8192, 4096
-"""Rows of data for a product with K that is timed, where it is some 20 % slower than for many; and for the preconditioner."""
+"""Rows of data for a product with K that is timed, where it is some 20 % slower than for many; and
+for the preconditioner.
+"""
 
 
 def solve_mean(
@@ -50,17 +58,21 @@ def solve_mean(
 ) -> MeanSolution:
     """Solve (K + D) a = y~ from a start; N^2 L per product.
 
-    Rounds of conjugate gradients with products in `dtype` are followed by one product in full precision, from whose residual
-    the gap is certified, and from which the next round starts. The gaps within a round are by the residual that the recursion
-    carries along. They are enlarged by how far it was off at the end, which assumes that it was off by no more before. On
-    several workers each has all vectors and computes its share of every product; the first one's numbers and clock decide.
+    Rounds of conjugate gradients with products in `dtype` are followed by one product in full
+    precision, from whose residual the gap is certified, and from which the next round starts. The
+    gaps within a round are by the residual that the recursion carries along. They are enlarged by
+    how far it was off at the end, which assumes that it was off by no more before. On several
+    workers each has all vectors and computes its share of every product; the first one's numbers
+    and clock decide.
 
-    Where the weights are so large that the errors of products in `dtype` could outweigh the system, all products are in full
-    precision; and so are those of the rounds after one that left most of the gap. A round starts where the bound is highest
-    so far, and no result has a lower bound than the start, by more than the tolerance.
+    Where the weights are so large that the errors of products in `dtype` could outweigh the system,
+    all products are in full precision; and so are those of the rounds after one that left most of
+    the gap. A round starts where the bound is highest so far, and no result has a lower bound than
+    the start, by more than the tolerance.
 
-    An interrupt ends a round, and the product in full precision follows; if it comes in that product, what the recursion knows
-    is returned as it is. On several workers it is raised, because the others have not stopped.
+    An interrupt ends a round, and the product in full precision follows; if it comes in that
+    product, what the recursion knows is returned as it is. On several workers it is raised, because
+    the others have not stopped.
 
     :param system: the system.
     :param start: a [N, L], as found for a similar system, or zeros.
@@ -68,8 +80,8 @@ def solve_mean(
     :param max_products: at most so many products, one more for the certificate.
     :param K_start: K a of the start [N, L], where it is known; else it takes a product.
     :param dtype: tf.float32 for faster products; None is the dtype of the data.
-    :param deadline: a value of `time.perf_counter`. No further product is begun if it would end later, together with the
-        certificate, judged by the last one.
+    :param deadline: a value of `time.perf_counter`. No further product is begun if it would end
+        later, together with the certificate, judged by the last one.
     :param report: shows progress.
     :param certify: False trusts the recursion's own residual, and ends after the first round.
     :raises NumericalError: if the gap is not a finite number: a product has overflowed.
@@ -172,9 +184,11 @@ class _Rounds:
         return now
 
     def certify(self, a: tf.Tensor, carried: tf.Tensor, now: Iterate) -> tf.Tensor | None:
-        """The residual at a [N, L] in full precision; the gaps of the round `now` are enlarged by the drift.
+        """The residual at a [N, L] in full precision; the gaps of the round `now` are enlarged by
+        the drift.
 
-        :param carried: the residual [N, L] of the recursion, which is another one after some products.
+        :param carried: the residual [N, L] of the recursion, which is another one after some
+            products.
         :return: None where an interrupt came.
         """
         try:
@@ -195,11 +209,21 @@ class _Rounds:
         reason = CONVERGED if good else self.reason or CONVERGED
         if best is not points[-1]:
             self.gaps.append(best.gap)
-        return MeanSolution(best.a, best.residual, best.gap, self.products, self.gaps, reason, certified=best.certified)
+        return MeanSolution(
+            best.a,
+            best.residual,
+            best.gap,
+            self.products,
+            self.gaps,
+            reason,
+            certified=best.certified,
+        )
 
     def _product(self, vector: tf.Tensor, dtype: tf.DType) -> tf.Tensor:
         known = self.gaps[-1] if self.gaps else float("nan")
-        return self.system.product(vector, dtype, lambda share: self.report(self.products, share, known))
+        return self.system.product(
+            vector, dtype, lambda share: self.report(self.products, share, known)
+        )
 
     def _is_over(self) -> bool:
         if self.products >= self.max_products:
@@ -218,9 +242,11 @@ class _Rounds:
 def seconds_of_solves(
     model: BasisGP, X: tf.Tensor, *, rank: int | None, dtype: tf.DType | None, group: Group
 ) -> tuple[float, float]:
-    """What a solve will take, by the clock of the first worker: seconds of a product with K, and of all that is no product.
+    """What a solve will take, by the clock of the first worker: seconds of a product with K, and of
+    all that is no product.
 
-    The latter is the preconditioner, and the certificate in full precision. Both are judged by some rows of data.
+    The latter is the preconditioner, and the certificate in full precision. Both are judged by some
+    rows of data.
 
     :param model: a model whose mean is on all data.
     :param X: inputs [N, D].
@@ -237,7 +263,11 @@ def seconds_of_solves(
         return gram_product(model.kernel, points, None, a, dtype=dtype, group=group).numpy()
 
     def preconditioner() -> object:
-        return preconditioner_rows(model.kernel, model.basis.beta, fewer, rank).precision(a[: len(fewer)]).numpy()
+        return (
+            preconditioner_rows(model.kernel, model.basis.beta, fewer, rank)
+            .precision(a[: len(fewer)])
+            .numpy()
+        )
 
     product()  # compiles
     seconds = _seconds_of(product) * (len(X) / len(few)) ** 2

@@ -1,22 +1,26 @@
-r"""The linear system of a mean on all data, its preconditioner, and the certificate of its solutions.
+r"""The linear system of a mean on all data, its preconditioner, and the certificate of its
+solutions.
 
-With sites of precision w_n and pseudo-observations y~_n, W = diag(w) and D = W^-1, the bound is quadratic in the mean. Its
-maximum over the coefficients a and the mean of q(u) has (K + D) a = y~ (D34). For any a, with q(u) at its best given a and the
-residual r = y~ - (K + D) a,
+With sites of precision w_n and pseudo-observations y~_n, W = diag(w) and D = W^-1, the bound is
+quadratic in the mean. Its maximum over the coefficients a and the mean of q(u) has (K + D) a = y~
+(D34). For any a, with q(u) at its best given a and the residual r = y~ - (K + D) a,
 
-    -2 (bound - constant) = r^T (Q + D)^-1 r + 2 a^T y~ - a^T (K + D) a,    Q = K_xb K_b^-1 K_bx             (D32)
+    -2 (bound - constant) = r^T (Q + D)^-1 r + 2 a^T y~ - a^T (K + D) a,    Q = K_xb K_b^-1 K_bx
+    (D32)
 
 | symbol | meaning | shape |
 |---|---|---|
 | A | whitened features of all rows, Q = A^T A | [G, M, N] |
 | gap | 1/2 r^T (Q + D)^-1 r | nats |
 
-The gap bounds how far the bound at a is below its maximum: since Q <= K, the last two terms never exceed y~^T (K + D)^-1 y~.
-The preconditioner is (Q_R + D)^-1, where Q_R is like Q with more points. The vectors that it needs give the gap as well.
+The gap bounds how far the bound at a is below its maximum: since Q <= K, the last two terms never
+exceed y~^T (K + D)^-1 y~. The preconditioner is (Q_R + D)^-1, where Q_R is like Q with more points.
+The vectors that it needs give the gap as well.
 
-The functions K(., X) a of a, and of the exact solution, differ by one whose norm in the space of the kernel is at most
-sqrt(r^T (K + D)^-1 r): nowhere by more than sqrt(2 gap k(x, x)). So the gap also says how good the values of a draw are, for
-which the y~ are drawn; a system may have several such right-hand sides.
+The functions K(., X) a of a, and of the exact solution, differ by one whose norm in the space of
+the kernel is at most sqrt(r^T (K + D)^-1 r): nowhere by more than sqrt(2 gap k(x, x)). So the gap
+also says how good the values of a draw are, for which the y~ are drawn; a system may have several
+such right-hand sides.
 """
 
 from __future__ import annotations
@@ -41,7 +45,9 @@ Progress = Callable[[float], None]
 
 _POWER_STEPS = 30
 _ROUNDED_ROWS, _ROUNDING_STEPS = 2048, 3
-"""Rows on which the errors of a product are measured: more than the thousand that are computed in full precision anyway."""
+"""Rows on which the errors of a product are measured: more than the thousand that are computed in
+full precision anyway.
+"""
 
 
 @dataclass
@@ -54,7 +60,8 @@ class MeanSystem:
     :param weights: w [N, L], above zero; afterwards w of each column of the target [N, L S].
     :param target: y~ [N, L S].
     :param group: the workers of the run.
-    :param draws: S, right-hand sides of each latent, which are neighbouring columns. The factorisation serves all of them.
+    :param draws: S, right-hand sides of each latent, which are neighbouring columns. The
+        factorisation serves all of them.
     :raises NumericalError: if I + A W A^T cannot be factorised.
     """
 
@@ -73,7 +80,8 @@ class MeanSystem:
         self.chol, ok = cholesky(self.projections.precision(self.weights))
         if not bool(ok):
             raise NumericalError(
-                "I + A W A^T could not be factorised: the kernel or the noise variance is not finite, or far too small.",
+                "I + A W A^T could not be factorised: the kernel or the noise variance is not"
+                " finite, or far too small.",
                 "I + A W A^T",
             )
         if self.draws > 1:
@@ -84,11 +92,16 @@ class MeanSystem:
         """M, the points of beta."""
         return self.projections.size
 
-    def product(self, a: tf.Tensor, dtype: tf.DType | None, progress: Progress | None = None) -> tf.Tensor:
-        """(K + D) a [N, L S]; N^2 (D + L S). With `dtype` the kernel is computed in it, and added up in that of a."""
+    def product(
+        self, a: tf.Tensor, dtype: tf.DType | None, progress: Progress | None = None
+    ) -> tf.Tensor:
+        """(K + D) a [N, L S]; N^2 (D + L S). With `dtype` the kernel is computed in it, and added
+        up in that of a.
+        """
         points, group = self.mean.points, self.group
         return (
-            gram_product(self.kernel, points, None, a, dtype=dtype, progress=progress, group=group) + a / self.weights
+            gram_product(self.kernel, points, None, a, dtype=dtype, progress=progress, group=group)
+            + a / self.weights
         )
 
     def precondition(self, residual: tf.Tensor) -> tf.Tensor:
@@ -98,21 +111,28 @@ class MeanSystem:
         return scaled - self.weights * self.projections.transposed(_columns(back))
 
     def gap(self, residual: tf.Tensor) -> float:
-        """1/2 r^T (Q + D)^-1 r in nats, summed over the latents, as the first worker has it; N R L S.
+        """1/2 r^T (Q + D)^-1 r in nats, summed over the latents, as the first worker has it; N R L
+        S.
 
         Of several draws it is the largest one.
         """
         scaled, half = self._halfway(residual)
         known = tf.reduce_sum(tf.square(half[:, : self.projections.size]), axis=1)  # [L, S]
         twice = tf.reshape(tf.reduce_sum(residual * scaled, axis=0), known.shape) - known
-        return self.group.first(0.5 * float(np.max(tf.reduce_sum(twice, axis=0))))  # np.max keeps what is not a number
+        return self.group.first(
+            0.5 * float(np.max(tf.reduce_sum(twice, axis=0)))
+        )  # np.max keeps what is not a number
 
     def inducing_mean(self, a: tf.Tensor, residual: tf.Tensor) -> tf.Tensor:
-        """The best whitened mean of q(u) [M, L] given a: A a + (I + A W A^T)^-1 A W r, from (D30); N M L."""
+        """The best whitened mean of q(u) [M, L] given a: A a + (I + A W A^T)^-1 A W r, from (D30);
+        N M L.
+        """
         size = self.projections.size
         half = self._halfway(residual)[1][:, :size]
         chol = self.chol[:, :size, :size]
-        return self.projections.times(a, size) + _columns(tf.linalg.triangular_solve(chol, half, adjoint=True))
+        return self.projections.times(a, size) + _columns(
+            tf.linalg.triangular_solve(chol, half, adjoint=True)
+        )
 
     def inducing_precision(self) -> tf.Tensor:
         """S~^-1 = I + A W A^T of beta [L, M, M]: (D26), (D46) with a full step."""
@@ -121,22 +141,28 @@ class MeanSystem:
         return tf.matmul(chol, chol, transpose_b=True)
 
     def largest(self) -> tf.Tensor:
-        """The largest eigenvalue [L] of I + W^1/2 Q_R W^1/2, or a little less, by power steps; R^2 L each.
+        """The largest eigenvalue [L] of I + W^1/2 Q_R W^1/2, or a little less, by power steps; R^2
+        L each.
 
-        It is at most that of I + W^1/2 K W^1/2, and close to it where R points represent the smoothest functions.
+        It is at most that of I + W^1/2 K W^1/2, and close to it where R points represent the
+        smoothest functions.
         """
         seed = tf.zeros([2], tf.int32)
-        vector = tf.random.stateless_normal(self.chol.shape[:2], seed, dtype=self.chol.dtype)[..., None]
+        vector = tf.random.stateless_normal(self.chol.shape[:2], seed, dtype=self.chol.dtype)[
+            ..., None
+        ]
         for _ in range(_POWER_STEPS):
             vector /= tf.norm(vector, axis=1, keepdims=True)
             vector = tf.matmul(self.chol, tf.matmul(self.chol, vector, transpose_a=True))
         return tf.norm(vector, axis=1)[:, 0]
 
     def rounding(self, dtype: tf.DType) -> float:
-        """About the largest size of an eigenvalue of W^1/2 (K' - K) W^1/2, for the K' that is computed in `dtype`.
+        """About the largest size of an eigenvalue of W^1/2 (K' - K) W^1/2, for the K' that is
+        computed in `dtype`.
 
-        No eigenvalue of I + W^1/2 K W^1/2 is below 1, so that K' serves as well as K where this is well below 1. By power
-        steps on some rows, whose rounding errors count as independent: the size grows with the root of the number of rows.
+        No eigenvalue of I + W^1/2 K W^1/2 is below 1, so that K' serves as well as K where this is
+        well below 1. By power steps on some rows, whose rounding errors count as independent: the
+        size grows with the root of the number of rows.
         """
         if not follows_dtype(self.kernel, self.mean.points):
             return 0.0
@@ -147,7 +173,10 @@ class MeanSystem:
         vector = tf.random.stateless_normal(root.shape, tf.zeros([2], tf.int32), dtype=root.dtype)
         for _ in range(_ROUNDING_STEPS):
             scaled = root * tf.math.divide_no_nan(vector, tf.norm(vector, axis=0))
-            low, full = (gram_product(self.kernel, points, None, scaled, dtype=kind) for kind in (dtype, None))
+            low, full = (
+                gram_product(self.kernel, points, None, scaled, dtype=kind)
+                for kind in (dtype, None)
+            )
             vector = root * (low - full)
         size = float(tf.reduce_max(tf.norm(vector, axis=0)))
         return self.group.first(size * np.sqrt(count / len(rows)))
@@ -156,7 +185,9 @@ class MeanSystem:
         """W r [N, L S], and L_R^-1 A W r [L, R, S], whose first M rows are L^-1 A W r of beta."""
         scaled = self.weights * residual
         pulled = self.projections.times(scaled)
-        per_latent = tf.transpose(tf.reshape(pulled, [-1, self.chol.shape[0], self.draws]), [1, 0, 2])
+        per_latent = tf.transpose(
+            tf.reshape(pulled, [-1, self.chol.shape[0], self.draws]), [1, 0, 2]
+        )
         return scaled, tf.linalg.triangular_solve(self.chol, per_latent)
 
 

@@ -1,7 +1,9 @@
-"""Multipliers of M observations alone: the linearly constrained Lagrangian's q at a cost that does not grow with N^3.
+"""Multipliers of M observations alone: the linearly constrained Lagrangian's q at a cost that does
+not grow with N^3.
 
-alpha and lambda are zero outside of a subset of the observations, so that V = (K^-1 + Lambda)^-1 differs from the prior by a
-matrix of rank M. The losses of all N observations stay in the bound (V26).
+alpha and lambda are zero outside of a subset of the observations, so that V = (K^-1 + Lambda)^-1
+differs from the prior by a matrix of rank M. The losses of all N observations stay in the bound
+(V26).
 """
 
 from __future__ import annotations
@@ -34,16 +36,21 @@ from .subset_bound import SubsetBound, SubsetPoint
 _CHECKS = 10
 """How often a run on batches computes the bound of all data."""
 _NEWTON_STEPS = 5
-"""Newton steps in alpha on all data before the first batch: Adam alone is too slow where there are many observations."""
+"""Newton steps in alpha on all data before the first batch: Adam alone is too slow where there are
+many observations.
+"""
 _LEAST = 1e-6
 """The least lambda at the start of a run on batches, relative to the largest."""
 
 
 class ConstraintSubset:
-    """Finds the best multipliers of M observations of an `LCLGP`, with zeros elsewhere; for log-concave likelihoods.
+    """Finds the best multipliers of M observations of an `LCLGP`, with zeros elsewhere; for
+    log-concave likelihoods.
 
-    :param size: M; the observations are drawn at random. Those of a smaller size with the same seed are among them.
-    :param batch_size: the number of observations per step of Adam; None for all, and SciPy's L-BFGS-B.
+    :param size: M; the observations are drawn at random. Those of a smaller size with the same seed
+        are among them.
+    :param batch_size: the number of observations per step of Adam; None for all, and SciPy's
+        L-BFGS-B.
     :param steps: of Adam, or evaluations of L-BFGS-B at most.
     :param learning_rate: of Adam; it falls to zero.
     :param seed: of the subset and the batches.
@@ -52,13 +59,16 @@ class ConstraintSubset:
     :param compile: False runs eagerly.
     :raises DataError: for settings out of range.
 
-    The bound is that of all data: a lower bound of log p(y) for every subset. Its maximum does not fall where rows are added,
-    and at M = N it is that of `LinearlyConstrainedLagrangian`. For M < N it is lower, because q differs from the prior by rank
-    M only, and the maximum need not be unique. (Leaving the losses of the other observations out as well would give an upper
-    bound of the objective, not a lower one.) Lambda is kept at 0 or above.
+    The bound is that of all data: a lower bound of log p(y) for every subset. Its maximum does not
+    fall where rows are added, and at M = N it is that of `LinearlyConstrainedLagrangian`. For M < N
+    it is lower, because q differs from the prior by rank M only, and the maximum need not be
+    unique. (Leaving the losses of the other observations out as well would give an upper bound of
+    the objective, not a lower one.) Lambda is kept at 0 or above.
 
-    Cost of a step per latent: M^3 + 3 B M^2 for a batch of B, and M^2 + B M memory; L-BFGS-B has B = N, in blocks. No N x N
-    matrix is formed. A dozen passes over all data, of N M^2 each, find a start; a run on batches makes ten more. Example::
+    Cost of a step per latent: M^3 + 3 B M^2 for a batch of B, and M^2 + B M memory; L-BFGS-B has B
+    = N, in blocks. No N x N
+    matrix is formed. A dozen passes over all data, of N M^2 each, find a start; a run on batches
+    makes ten more. Example::
 
         model = LCLGP((X, Y), gpflow.kernels.Matern52(), gpflow.likelihoods.Poisson())
         result = ConstraintSubset(200, batch_size=500).run(model)
@@ -77,14 +87,22 @@ class ConstraintSubset:
         compile: bool = True,
     ) -> None:
         if (size is None) == (rows is None):
-            raise DataError("Give either size, the number of observations with multipliers, or rows, their indices.")
+            raise DataError(
+                "Give either size, the number of observations with multipliers, or rows, their"
+                " indices."
+            )
         for name, number in (("size", size), ("batch_size", batch_size)):
             if number is not None:
                 check_whole(1, **{name: number})
         check_whole(1, steps=steps)
         check_whole(0, seed=seed)
         check_rate(tolerance=tolerance, learning_rate=learning_rate)
-        self.size, self.batch_size, self.steps, self.learning_rate = size, batch_size, steps, float(learning_rate)
+        self.size, self.batch_size, self.steps, self.learning_rate = (
+            size,
+            batch_size,
+            steps,
+            float(learning_rate),
+        )
         self.seed, self.rows, self.tolerance, self.compile = seed, rows, float(tolerance), compile
 
     def __repr__(self) -> str:
@@ -92,16 +110,18 @@ class ConstraintSubset:
         return settings_line(self)
 
     def run(self, model: LCLGP) -> LagrangianResult:
-        """Find the best multipliers of the subset, and leave the model there: [N, L], zeros outside of the subset.
+        """Find the best multipliers of the subset, and leave the model there: [N, L], zeros outside
+        of the subset.
 
-        The run begins at the model's multipliers where all that are not zero belong to the subset, else at a start of its own.
-        The bound of a run on batches is computed at the start, at the end and a few times between, and the best is kept.
-        `LinearlyConstrainedLagrangian` cannot continue from multipliers of zero that lie outside of S.
+        The run begins at the model's multipliers where all that are not zero belong to the subset,
+        else at a start of its own. The bound of a run on batches is computed at the start, at the
+        end and a few times between, and the best is kept. `LinearlyConstrainedLagrangian` cannot
+        continue from multipliers of zero that lie outside of S.
 
         :param model: an `LCLGP`, or what `LCLGLM` returns.
         :raises ModelError: for a model of another class.
-        :raises DataError: for a size, rows or a batch size that do not fit the data, and for likelihoods that are not
-            log-concave, or Laplace priors of weights.
+        :raises DataError: for a size, rows or a batch size that do not fit the data, and for
+            likelihoods that are not log-concave, or Laplace priors of weights.
         :raises NumericalError: where no start has a finite bound.
         """
         require_model("ConstraintSubset.run", model, LCLGP)
@@ -128,13 +148,19 @@ class ConstraintSubset:
         count = model.basis.num_data
         if self.size is not None:
             if self.size > count:
-                raise DataError(f"size={self.size} is more than the {count} observations: use at most {count}.")
+                raise DataError(
+                    f"size={self.size} is more than the {count} observations: use at most {count}."
+                )
             return np.sort(rng.permutation(count)[: self.size])
         rows = np.asarray(self.rows)
         if rows.ndim != 1 or rows.size == 0 or not np.issubdtype(rows.dtype, np.integer):
-            raise DataError(f"rows has shape {rows.shape} and type {rows.dtype}; it must be [M], whole numbers.")
+            raise DataError(
+                f"rows has shape {rows.shape} and type {rows.dtype}; it must be [M], whole numbers."
+            )
         if rows.min() < 0 or rows.max() >= count:
-            raise DataError(f"rows go from {rows.min()} to {rows.max()}; they must lie in 0 to {count - 1}.")
+            raise DataError(
+                f"rows go from {rows.min()} to {rows.max()}; they must lie in 0 to {count - 1}."
+            )
         if len(np.unique(rows)) < len(rows):
             raise DataError("rows contains an observation twice; use np.unique(rows).")
         return rows
@@ -142,25 +168,33 @@ class ConstraintSubset:
     def _check_model(self, model: LCLGP) -> None:
         if self.batch_size is not None and self.batch_size > model.basis.num_data:
             raise DataError(
-                f"batch_size={self.batch_size} is more than the {model.basis.num_data} observations: use None for all."
+                f"batch_size={self.batch_size} is more than the {model.basis.num_data}"
+                " observations: use None for all."
             )
         if model.site_loss().reference is not None:
             raise DataError(
-                "The model has Laplace priors of weights, which are sites beside the observations, and a subset of the "
-                "observations does not hold them. Use LinearlyConstrainedLagrangian, or a Gaussian prior."
+                "The model has Laplace priors of weights, which are sites beside the observations,"
+                " and a subset of the observations does not hold them. Use"
+                " LinearlyConstrainedLagrangian, or a Gaussian prior."
             )
         if np.any(np.asarray(model.site_loss().curvature) > 0.0):
             raise DataError(
-                f"{type(model.likelihood).__name__} is not log-concave, so that lambda may have to be negative. Use "
-                "LinearlyConstrainedLagrangian; or a log-concave likelihood: Laplace for StudentT, and for Bernoulli, whose "
-                "link has a jitter that makes it not log-concave, BernoulliProbit or BernoulliLogit."
+                f"{type(model.likelihood).__name__} is not log-concave, so that lambda may have to"
+                " be negative. Use LinearlyConstrainedLagrangian; or a log-concave likelihood:"
+                " Laplace for StudentT, and for Bernoulli, whose link has a jitter that makes it"
+                " not log-concave, BernoulliProbit or BernoulliLogit."
             )
 
     def _maximise_on_all(
         self, bound: SubsetBound, alpha: tf.Tensor, lam: tf.Tensor, record: LagrangianRecord
     ) -> tuple[np.ndarray, np.ndarray, bool, str]:
-        """L-BFGS-B on all data, over R^T alpha with R from `SubsetBound.precision`, and lambda in units of its start."""
-        root, unit = bound.precision(alpha, lam), tf.maximum(lam, _LEAST * tf.reduce_max(lam) + 1e-12)
+        """L-BFGS-B on all data, over R^T alpha with R from `SubsetBound.precision`, and lambda in
+        units of its start.
+        """
+        root, unit = (
+            bound.precision(alpha, lam),
+            tf.maximum(lam, _LEAST * tf.reduce_max(lam) + 1e-12),
+        )
 
         def multipliers(x: np.ndarray) -> tuple[tf.Tensor, tf.Tensor]:
             whitened, scaled = Scipy.unpack_tensors([alpha, lam], tf.constant(x))
@@ -177,20 +211,36 @@ class ConstraintSubset:
         low = np.repeat([-np.inf, 0.0], len(start) // 2)
         with naming_observation(bound.model):
             found = lbfgs_ascent(
-                value_and_gradient, start, settled(self.tolerance), self.steps, low=low, record=record.add, advice=NOT_FINITE,
+                value_and_gradient,
+                start,
+                settled(self.tolerance),
+                self.steps,
+                low=low,
+                record=record.add,
+                advice=NOT_FINITE,
                 matrix="K",
-            )  # fmt: skip
+            )
         best_alpha, best_lam = multipliers(found.x)
         return best_alpha.numpy(), best_lam.numpy(), found.converged, found.reason
 
     def _maximise_on_batches(
-        self, bound: SubsetBound, alpha: tf.Tensor, lam: tf.Tensor, record: LagrangianRecord, rng: np.random.Generator
+        self,
+        bound: SubsetBound,
+        alpha: tf.Tensor,
+        lam: tf.Tensor,
+        record: LagrangianRecord,
+        rng: np.random.Generator,
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Adam over R^T alpha and log lambda, with checks on all data; the best multipliers among these."""
+        """Adam over R^T alpha and log lambda, with checks on all data; the best multipliers among
+        these.
+        """
         root = bound.precision(alpha, lam)
         alpha = _newton(bound, root, alpha, lam)
         floor = _LEAST * tf.reduce_max(lam) + 1e-12
-        variables = [tf.Variable(_product(root, alpha)), tf.Variable(tf.math.log(tf.maximum(lam, floor)))]
+        variables = [
+            tf.Variable(_product(root, alpha)),
+            tf.Variable(tf.math.log(tf.maximum(lam, floor))),
+        ]
         step = self._make_step(bound, root, variables)
         best, since = (-math.inf, alpha, lam), 0
         every, batches = max(1, self.steps // _CHECKS), self._batches(bound.num_data, rng)
@@ -212,7 +262,9 @@ class ConstraintSubset:
     def _make_step(
         self, bound: SubsetBound, root: tf.Tensor, variables: list[tf.Variable]
     ) -> Callable[[tf.Tensor], None]:
-        """One step of Adam on a batch of rows, which changes nothing where the bound or its gradient is not finite."""
+        """One step of Adam on a batch of rows, which changes nothing where the bound or its
+        gradient is not finite.
+        """
         schedule = tf_keras.optimizers.schedules.CosineDecay(self.learning_rate, self.steps)
         optimizer = tf_keras.optimizers.Adam(schedule)
         if hasattr(optimizer, "build"):
@@ -223,12 +275,16 @@ class ConstraintSubset:
             at: SubsetPoint = bound.estimate(_from_whitened(root, variables[0]), lam, batch)
             gradients = [-_whitened(root, at.g_alpha), -lam * at.g_lam]
             good = tf.math.is_finite(at.bound + sum(tf.reduce_sum(g) for g in gradients))
-            optimizer.apply_gradients((tf.where(good, g, tf.zeros_like(g)), v) for g, v in zip(gradients, variables))
+            optimizer.apply_gradients(
+                (tf.where(good, g, tf.zeros_like(g)), v) for g, v in zip(gradients, variables)
+            )
 
         return Compiled(step) if self.compile else step
 
     def _batches(self, count: int, rng: np.random.Generator) -> Iterator[np.ndarray]:
-        """Batches of one size without end: passes in random order, whose last rows are left out where they do not fill one."""
+        """Batches of one size without end: passes in random order, whose last rows are left out
+        where they do not fill one.
+        """
         size = int(self.batch_size or count)
         while True:
             order = rng.permutation(count)
@@ -236,13 +292,18 @@ class ConstraintSubset:
 
 
 def _start(model: LCLGP, bound: SubsetBound) -> tuple[tf.Tensor, tf.Tensor]:
-    """First alpha and lam [M, L]: the model's, or the best of a few multiples of the losses' curvatures under the prior."""
+    """First alpha and lam [M, L]: the model's, or the best of a few multiples of the losses'
+    curvatures under the prior.
+    """
     alpha, lam = (tf.convert_to_tensor(part) for part in (model.basis.alpha, model.basis.lam))
     used = np.any((np.asarray(alpha) != 0.0) | (np.asarray(lam) != 0.0), axis=1)
     inside = np.isin(np.flatnonzero(used), bound.rows).all() and bool(tf.reduce_all(lam >= 0.0))
     if inside and used.any():
         return tf.gather(alpha, bound.rows), tf.gather(lam, bound.rows)
-    nothing, gamma = tf.zeros([len(bound.rows), bound.num_latents], alpha.dtype), tf.maximum(bound.precisions(), 0.0)
+    nothing, gamma = (
+        tf.zeros([len(bound.rows), bound.num_latents], alpha.dtype),
+        tf.maximum(bound.precisions(), 0.0),
+    )
     share = bound.num_data / len(bound.rows)
     starts = [(nothing, factor * gamma) for factor in sorted({share, share**0.5, 1.0, 0.1, 0.01})]
     values = [float(bound.evaluate(*start).bound) for start in starts]
@@ -250,7 +311,9 @@ def _start(model: LCLGP, bound: SubsetBound) -> tuple[tf.Tensor, tf.Tensor]:
 
 
 def _newton(bound: SubsetBound, root: tf.Tensor, alpha: tf.Tensor, lam: tf.Tensor) -> tf.Tensor:
-    """alpha [M, L] after Newton steps on all data with one Hessian R R^T, shortened by half where the bound would fall."""
+    """alpha [M, L] after Newton steps on all data with one Hessian R R^T, shortened by half where
+    the bound would fall.
+    """
     at, share = bound.evaluate(alpha, lam), 1.0
     for _ in range(_NEWTON_STEPS):
         new = alpha + share * _from_whitened(root, _whitened(root, at.g_alpha))

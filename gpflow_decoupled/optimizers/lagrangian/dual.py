@@ -1,14 +1,17 @@
-"""The dual of a subproblem as a function of the multipliers, its gradient, and the bounds that it lies between.
+"""The dual of a subproblem as a function of the multipliers, its gradient, and the bounds that it
+lies between.
 
-K is the prior covariance at the observations, m_0 the mean function there, m and v mean and variance of the marginals of
-q(f), f the loss of a site, and h_k, sigma_k where the subproblem was made:
+K is the prior covariance at the observations, m_0 the mean function there, m and v mean and
+variance of the marginals of q(f), f the loss of a site, and h_k, sigma_k where the subproblem was
+made:
 
-    D_k = -1/2 log|C| + 1/2 alpha^T K alpha - m_0^T alpha + sum f^k*                                       (V14)
-    Q_k = -KL - sum [f(m, s_k) + rho / 2 (s_k - sigma_k)^2 + kappa / 2 (m - h_k)^2],
-          s_k = sigma_k / 2 + v / (2 sigma_k)                                                              (V13)
+    D_k = -1/2 log|C| + 1/2 alpha^T K alpha - m_0^T alpha + sum f^k*
+    (V14) Q_k = -KL - sum [f(m, s_k) + rho / 2 (s_k - sigma_k)^2 + kappa / 2 (m - h_k)^2],
+          s_k = sigma_k / 2 + v / (2 sigma_k)
+          (V13)
 
-The dual D_k is at least max Q_k, and Q_k is at most the bound F for log-concave sites: D_k - Q_k is the duality gap of the
-subproblem, and says how much a better solution of it could gain.
+The dual D_k is at least max Q_k, and Q_k is at most the bound F for log-concave sites: D_k - Q_k is
+the duality gap of the subproblem, and says how much a better solution of it could gain.
 """
 
 from __future__ import annotations
@@ -69,9 +72,11 @@ class DualProblem:
     """The dual of a model's bound, as compiled functions of the multipliers.
 
     :param model: its kernel matrix and mean function are read here, and again by `refresh`.
-    :param compile: False runs the functions eagerly, which is faster where they run only a few times.
+    :param compile: False runs the functions eagerly, which is faster where they run only a few
+        times.
 
-    Cost per latent of `marginals`: 2/3 N^3, or N p^2 in weight space; of `point`: a few passes over the site losses.
+    Cost per latent of `marginals`: 2/3 N^3, or N p^2 in weight space; of `point`: a few passes over
+    the site losses.
     """
 
     def __init__(self, model: LCLGP, compile: bool = True) -> None:
@@ -102,14 +107,17 @@ class DualProblem:
     def _sweep(self, at: Marginals, share: tf.Tensor) -> Marginals:
         """The marginals after a step of the site fixed point (V22).
 
-        Multipliers are Gaussian sites with precision lambda and natural mean b = lambda u - alpha. Both move by a share [] of
-        the way to the derivatives of the losses at the marginals. The alpha that this gives need not lie in S.
+        Multipliers are Gaussian sites with precision lambda and natural mean b = lambda u - alpha.
+        Both move by a share [] of the way to the derivatives of the losses at the marginals. The
+        alpha that this gives need not lie in S.
         """
         loss = self.loss.expand(at.mean, at.deviation)
         precision, centred = loss.d_s / at.deviation, at.mean - self.prior_mean
         now, goal = at.lam * centred - at.alpha, precision * centred - loss.d_h
         lam = at.lam + share * (precision - at.lam)
-        return self._of_state(self.geometry.state_of_sites(self.prior, now + share * (goal - now), lam))  # (V22)
+        return self._of_state(
+            self.geometry.state_of_sites(self.prior, now + share * (goal - now), lam)
+        )  # (V22)
 
     def _with_alpha(self, at: Marginals, alpha: tf.Tensor) -> Marginals:
         """The marginals with another alpha [N, L]."""
@@ -123,7 +131,9 @@ class DualProblem:
         return Marginals(state.alpha, state.lam, state, mean, deviation, divergence, bound, ok)
 
     def write_best(self, candidates: list[tuple[tf.Tensor, tf.Tensor]]) -> float | None:
-        """The greatest bound of candidates (alpha, lam), [N, L] each, at which the model is left; None if none is finite."""
+        """The greatest bound of candidates (alpha, lam), [N, L] each, at which the model is left;
+        None if none is finite.
+        """
         found = [self.marginals(alpha, lam) for alpha, lam in candidates]
         best = max(found, key=lambda at: float(at.bound) if bool(at.ok) else -math.inf)
         if not bool(best.ok):
@@ -133,7 +143,9 @@ class DualProblem:
         return float(best.bound)
 
     def prior_sums(self, mean: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        """diag K, sum_j K_nj^2 and t_n (K t)_n, [N, L] each; t_n = +-1 is where observation n pulls at `mean` [N, L]."""
+        """diag K, sum_j K_nj^2 and t_n (K t)_n, [N, L] each; t_n = +-1 is where observation n pulls
+        at `mean` [N, L].
+        """
         geometry, prior, shape = self.geometry, self.prior, tf.shape(mean)
         diagonal, squares = (
             tf.broadcast_to(tf.transpose(part), shape)

@@ -1,4 +1,6 @@
-"""The dual of a subproblem by L-BFGS-B, as in the paper: for data that Newton's method is too large for."""
+"""The dual of a subproblem by L-BFGS-B, as in the paper: for data that Newton's method is too large
+for.
+"""
 
 from __future__ import annotations
 
@@ -30,8 +32,9 @@ def lbfgs_solve(
 ) -> tuple[Marginals, DualPoint, int]:
     """The point with the least D_k that L-BFGS-B finds from `at`, and the number of evaluations.
 
-    Coordinates are scaled by the diagonal of the Hessian (V18) at the start. Where V does not exist D_k is infinite, and the
-    line search backtracks. Cost of an evaluation: that of `DualProblem.marginals` and `DualProblem.point`.
+    Coordinates are scaled by the diagonal of the Hessian (V18) at the start. Where V does not exist
+    D_k is infinite, and the line search backtracks. Cost of an evaluation: that of
+    `DualProblem.marginals` and `DualProblem.point`.
 
     :param at: where to begin, alpha and lam [N, L] in the box, and `point` the subproblem there.
     :param finished: whether the duality gap is small enough.
@@ -44,19 +47,29 @@ def lbfgs_solve(
     def value_and_gradient(x: np.ndarray) -> tuple[float, np.ndarray]:
         nonlocal best, count
         count += 1
-        trial = problem.marginals(*box.clip(*Scipy.unpack_tensors([at.alpha, at.lam], tf.constant(x * scales))))
+        trial = problem.marginals(
+            *box.clip(*Scipy.unpack_tensors([at.alpha, at.lam], tf.constant(x * scales)))
+        )
         then = problem.point(sub, trial, best[1].sites.h, best[1].sites.sigma)
         if float(then.dual) <= float(best[1].dual):
             best = trial, then
         return -float(then.dual), -scales * _flat(then.g_alpha, then.g_lam)
 
-    low, high = _flat(box.alpha_low, box.lam_low) / scales, _flat(box.alpha_high, box.lam_high) / scales
+    low, high = (
+        _flat(box.alpha_low, box.lam_low) / scales,
+        _flat(box.alpha_high, box.lam_high) / scales,
+    )
     start = np.clip(_flat(at.alpha, at.lam) / scales, low, high)
     try:
         lbfgs_ascent(
-            value_and_gradient, start, lambda _: finished(*best), _MAX_EVALUATIONS, low=low, high=high,
+            value_and_gradient,
+            start,
+            lambda _: finished(*best),
+            _MAX_EVALUATIONS,
+            low=low,
+            high=high,
             value_tolerance=_VALUE_TOLERANCE,
-        )  # fmt: skip
+        )
     except NumericalError:  # D_k is infinite at the start, so that there is no descent
         return at, point, 0
     return *best, count
@@ -65,7 +78,9 @@ def lbfgs_solve(
 def _scales(problem: DualProblem, sub: Subproblem, at: Marginals, point: DualPoint) -> np.ndarray:
     """Inverse roots of the diagonal of (V18) [2 N L]."""
     sites = point.sites
-    moved = [tf.maximum(one, 0.0) for one in (sites.d_h_d_alpha, sub.sigma * sites.d_s_d_lam)]  # negative at a saddle
+    moved = [
+        tf.maximum(one, 0.0) for one in (sites.d_h_d_alpha, sub.sigma * sites.d_s_d_lam)
+    ]  # negative at a saddle
     alpha = tf.transpose(problem.geometry.diagonal(problem.prior)) + moved[0]
     lam = 0.5 * tf.square(at.state.variance) + moved[1]
     return 1.0 / np.sqrt(_flat(alpha, lam))

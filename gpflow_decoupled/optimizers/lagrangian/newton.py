@@ -1,12 +1,20 @@
 """Projected Newton steps on the dual of a subproblem, within a box of multipliers: (V18).
 
-The Hessian has the blocks K + diag dh*/dalpha and 1/2 V * V + diag sigma_k dsigma*/dlambda, and diag dh*/dlambda between
-them. The geometry of the basis solves with it.
+The Hessian has the blocks K + diag dh*/dalpha and 1/2 V * V + diag sigma_k dsigma*/dlambda, and
+diag dh*/dlambda between them. The geometry of the basis solves with it.
 """
 
 from __future__ import annotations
 
-__all__ = ["MARGIN", "Box", "box_of", "newton_direction", "newton_solve", "newton_step", "round_off"]
+__all__ = [
+    "MARGIN",
+    "Box",
+    "box_of",
+    "newton_direction",
+    "newton_solve",
+    "newton_step",
+    "round_off",
+]
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -50,15 +58,23 @@ class Box(NamedTuple):
 
 
 def box_of(loss: SiteLoss, share: float = MARGIN) -> tuple[tf.Tensor, tf.Tensor]:
-    """The ends [N, L] of S, the range of f_h, moved inwards by a share of its width, or of 1 where it is wider.
+    """The ends [N, L] of S, the range of f_h, moved inwards by a share of its width, or of 1 where
+    it is wider.
 
     By 4 machine epsilons of an end at least, or alpha could be rounded to it.
     """
     lower, upper = tf.convert_to_tensor(loss.lower), tf.convert_to_tensor(loss.upper)
-    distance, epsilon = share * tf.minimum(upper - lower, 1.0), np.finfo(lower.dtype.as_numpy_dtype).eps
+    distance, epsilon = (
+        share * tf.minimum(upper - lower, 1.0),
+        np.finfo(lower.dtype.as_numpy_dtype).eps,
+    )
 
     def inwards(end: tf.Tensor) -> tf.Tensor:
-        return tf.where(tf.math.is_finite(end), tf.maximum(distance, _ROUND_OFF * epsilon * tf.abs(end)), distance)
+        return tf.where(
+            tf.math.is_finite(end),
+            tf.maximum(distance, _ROUND_OFF * epsilon * tf.abs(end)),
+            distance,
+        )
 
     return lower + inwards(lower), upper - inwards(upper)
 
@@ -73,11 +89,12 @@ def newton_direction(
 ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
     """The Newton step of alpha and lam [N, L], and whether the Hessian (V18) was positive definite.
 
-    Multipliers at a bound that the descent would cross stay where they are. Cost per latent: 2 N^3, or in weight space
-    3 N p^2 in each of some ten iterations, and N p memory.
+    Multipliers at a bound that the descent would cross stay where they are. Cost per latent: 2 N^3,
+    or in weight space 3 N p^2 in each of some ten iterations, and N p memory.
 
-    :param ridge: added to the diagonal of the Hessian, in machine epsilons of it []. The Hessian is singular where no site
-        bends, as sites of Laplace noise do not while their sigma* is held at sigma_k / 2.
+    :param ridge: added to the diagonal of the Hessian, in machine epsilons of it []. The Hessian is
+        singular where no site bends, as sites of Laplace noise do not while their sigma* is held at
+        sigma_k / 2.
     """
     free = (
         _free(at.alpha, point.g_alpha, box.alpha_low, box.alpha_high),
@@ -85,7 +102,9 @@ def newton_direction(
     )
     sites = point.sites
     diagonals = sites.d_h_d_alpha, sub.sigma * sites.d_s_d_lam, sites.d_h_d_lam
-    a, b, c, r, s, *masks = (tf.transpose(part) for part in (*diagonals, -point.g_alpha, -point.g_lam, *free))
+    a, b, c, r, s, *masks = (
+        tf.transpose(part) for part in (*diagonals, -point.g_alpha, -point.g_lam, *free)
+    )
     d_alpha, d_lam, ok = problem.geometry.solve_newton(
         problem.prior, at.state, (a, b, c), (r, s), (masks[0], masks[1]), ridge
     )  # (V18)
@@ -102,7 +121,9 @@ def _free(value: tf.Tensor, gradient: tf.Tensor, low: tf.Tensor, high: tf.Tensor
 def newton_step(value: tf.Tensor, step: tf.Tensor, low: tf.Tensor, high: tf.Tensor) -> tf.Tensor:
     """The value [N, L] after a step [N, L], at most 99 % of the way to each bound."""
     new = value + step
-    return tf.clip_by_value(new, value - _NEAREST * (value - low), value + _NEAREST * (high - value))
+    return tf.clip_by_value(
+        new, value - _NEAREST * (value - low), value + _NEAREST * (high - value)
+    )
 
 
 def newton_solve(
@@ -115,7 +136,8 @@ def newton_solve(
     direction: Direction,
     max_steps: int = 50,
 ) -> tuple[Marginals, DualPoint, int]:
-    """Newton steps on D_k with a line search until `finished`: the last point, and how many steps were taken.
+    """Newton steps on D_k with a line search until `finished`: the last point, and how many steps
+    were taken.
 
     :param at: where to begin, alpha and lam [N, L] in the box, and `point` the subproblem there.
     :param finished: whether the duality gap is small enough.
@@ -155,7 +177,9 @@ def _line_search(
     for _ in range(_MAX_HALVINGS):
         alpha = newton_step(at.alpha, length * steps[0], box.alpha_low, box.alpha_high)
         lam = newton_step(at.lam, length * steps[1], box.lam_low, box.lam_high)
-        slope = tf.reduce_sum(point.g_alpha * (alpha - at.alpha)) + tf.reduce_sum(point.g_lam * (lam - at.lam))
+        slope = tf.reduce_sum(point.g_alpha * (alpha - at.alpha)) + tf.reduce_sum(
+            point.g_lam * (lam - at.lam)
+        )
         trial = problem.marginals(alpha, lam)
         if trial.state.ok:
             then = problem.point(sub, trial, *_predicted(at, point, trial, sub))
@@ -165,8 +189,12 @@ def _line_search(
     return None
 
 
-def _predicted(at: Marginals, point: DualPoint, to: Marginals, sub: Subproblem) -> tuple[tf.Tensor, tf.Tensor]:
-    """The maximisers (h, sigma) [N, L] at `to`, to first order by (V17); those at `point` where the change is large."""
+def _predicted(
+    at: Marginals, point: DualPoint, to: Marginals, sub: Subproblem
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """The maximisers (h, sigma) [N, L] at `to`, to first order by (V17); those at `point` where the
+    change is large.
+    """
     sites, d_alpha, d_lam = point.sites, to.alpha - at.alpha, to.lam - at.lam
     d_h = sites.d_h_d_alpha * d_alpha + sites.d_h_d_lam * d_lam  # (V17)
     d_s = sites.d_h_d_lam / sub.sigma * d_alpha + sites.d_s_d_lam * d_lam  # (V17)

@@ -1,8 +1,10 @@
-"""The outer iterations of the linearly constrained Lagrangian: a sequence of convex duals that lead to the best q.
+"""The outer iterations of the linearly constrained Lagrangian: a sequence of convex duals that lead
+to the best q.
 
-Khan 2014, Algorithm 1, as a minorise-maximise scheme. Let sigma_k be the standard deviations of the marginals at the start of
-an outer iteration, and rho = theta lambda. The subproblem (V13) made there touches the bound from below, so that its solution
-has a greater bound: from any start where the likelihood is log-concave, and with the terms (V20) where it is not.
+Khan 2014, Algorithm 1, as a minorise-maximise scheme. Let sigma_k be the standard deviations of the
+marginals at the start of an outer iteration, and rho = theta lambda. The subproblem (V13) made
+there touches the bound from below, so that its solution has a greater bound: from any start where
+the likelihood is log-concave, and with the terms (V20) where it is not.
 """
 
 from __future__ import annotations
@@ -37,10 +39,12 @@ from .subproblem import Policy, make_subproblem, more_cautious, moved_into
 _GAP = 0.5
 """A subproblem is solved when its duality gap is below this share of what it has gained."""
 _LARGEST_NEWTON = 3000
-"""The number of observations up to which "auto" uses Newton's method, where its steps form N x N matrices."""
+"""The number of observations up to which "auto" uses Newton's method, where its steps form N x N
+matrices.
+"""
 _NEAR, _RETRY = 0.02, 0.1
-"""Newton steps on (V11) are tried below this duality gap, in nats per observation. Where one fails, they are tried again
-below this share of the gap at which it failed."""
+"""Newton steps on (V11) are tried below this duality gap, in nats per observation. Where one fails,
+they are tried again below this share of the gap at which it failed."""
 _REGULAR = 100.0
 """A series of falling changes is extrapolated once a change is below this many tolerances."""
 _LEAST_SHARE, _SWEEP_TRIALS = 0.5**6, 7
@@ -58,28 +62,35 @@ class Prepared(NamedTuple):
 
 
 class LinearlyConstrainedLagrangian:
-    """Finds the best q of an `LCLGP` at fixed hyperparameters by the linearly constrained Lagrangian (LCL) of Khan 2014.
+    """Finds the best q of an `LCLGP` at fixed hyperparameters by the linearly constrained
+    Lagrangian (LCL) of Khan 2014.
 
-    :param theta: the proximal weight rho = theta lambda; the paper's is 1, and smaller ones take longer steps. After a
-        subproblem that did not raise the bound it is 1.
-    :param inner: how the dual of a subproblem is minimised: "newton", "lbfgs" (SciPy's L-BFGS-B), or "auto", which is Newton
-        for up to 3000 observations, and always for models with form="weight".
-    :param tolerance: the run ends when an outer iteration changes the bound by less, in nats, as in the paper; or when a
-        falling series of changes leaves less to gain.
-    :param accelerate: near the solution use Newton steps on the optimality conditions (V27), which double the digits; where
-        one would lower the bound, a subproblem takes its place. Also use site fixed points (V22) that gain more than the last
-        subproblem, where sites are not log-concave or a subproblem found no step. It has no effect with `trust_region`,
-        with `augmented`, or, for sites that are not log-concave, without `curvature`.
-    :param trust_region: how far each lambda may move in a subproblem, as a multiple of 1 + |lambda|; None for no limit.
-    :param augmented: use the paper's (19)-(20), an extra term in sigma whose weight grows where a step is refused.
-    :param curvature: use the terms (V20) at sites that are not log-concave; without them a run need not converge.
+    :param theta: the proximal weight rho = theta lambda; the paper's is 1, and smaller ones take
+        longer steps. After a subproblem that did not raise the bound it is 1.
+    :param inner: how the dual of a subproblem is minimised: "newton", "lbfgs" (SciPy's L-BFGS-B),
+        or "auto", which is Newton for up to 3000 observations, and always for models with
+        form="weight".
+    :param tolerance: the run ends when an outer iteration changes the bound by less, in nats, as in
+        the paper; or when a falling series of changes leaves less to gain.
+    :param accelerate: near the solution use Newton steps on the optimality conditions (V27), which
+        double the digits; where one would lower the bound, a subproblem takes its place. Also use
+        site fixed points (V22) that gain more than the last subproblem, where sites are not
+        log-concave or a subproblem found no step. It has no effect with `trust_region`, with
+        `augmented`, or, for sites that are not log-concave, without `curvature`.
+    :param trust_region: how far each lambda may move in a subproblem, as a multiple of 1 +
+        |lambda|; None for no limit.
+    :param augmented: use the paper's (19)-(20), an extra term in sigma whose weight grows where a
+        step is refused.
+    :param curvature: use the terms (V20) at sites that are not log-concave; without them a run need
+        not converge.
     :param sweeps: how many site fixed points (V22) improve a start of the method's own, at most.
     :param max_outer: the number of outer iterations at most.
     :param compile: False runs eagerly, which is faster for few or very large steps.
     :raises DataError: for settings out of range.
     :raises UnknownOptionError: for another `inner`.
 
-    Cost per latent: a Newton step about 2.5 N^3, an evaluation of L-BFGS-B 2/3 N^3. With form="weight" some 30 N p^2, or
+    Cost per latent: a Newton step about 2.5 N^3, an evaluation of L-BFGS-B 2/3 N^3. With
+    form="weight" some 30 N p^2, or
     N p^2, and N p memory. Example::
 
         model = LCLGP((X, Y), gpflow.kernels.Matern52(), gpflow.likelihoods.Poisson())
@@ -102,7 +113,10 @@ class LinearlyConstrainedLagrangian:
     ) -> None:
         check_option("inner", inner, ("auto", "newton", "lbfgs"))
         if not is_number(theta) or theta < 0.0:
-            raise DataError(f"theta={short_repr(theta)} must be at least 0; the paper's is 1, and 0.1 is faster.")
+            raise DataError(
+                f"theta={short_repr(theta)} must be at least 0; the paper's is 1, and 0.1 is"
+                " faster."
+            )
         check_rate(tolerance=tolerance)
         if trust_region is not None:
             check_rate(trust_region=trust_region)
@@ -110,14 +124,20 @@ class LinearlyConstrainedLagrangian:
         check_whole(1, max_outer=max_outer)
         self.theta, self.inner, self.tolerance = float(theta), inner, float(tolerance)
         self.accelerate, self.trust_region, self.augmented = accelerate, trust_region, augmented
-        self.curvature, self.sweeps, self.max_outer, self.compile = curvature, sweeps, max_outer, compile
+        self.curvature, self.sweeps, self.max_outer, self.compile = (
+            curvature,
+            sweeps,
+            max_outer,
+            compile,
+        )
 
     def __repr__(self) -> str:
         """One line: the settings."""
         return settings_line(self)
 
     def prepare(self, model: LCLGP) -> Prepared:
-        """The functions that runs on a model compile, for runs that alternate with steps of its hyperparameters.
+        """The functions that runs on a model compile, for runs that alternate with steps of its
+        hyperparameters.
 
         :param model: as of `run`, which also says what is raised.
         """
@@ -128,34 +148,46 @@ class LinearlyConstrainedLagrangian:
         except DataError as error:  # derivatives that overflow look like those of straight lines
             raise unusable_observation(model, None) or error from error
         if problem.loss.needs_penalty and self.theta == 0.0:
-            name = type(model.likelihood).__name__ if problem.loss.reference is None else "a Laplace density"
-            raise DataError(f"theta must be above 0: {name} needs a penalty, or its subproblems have no maximum.")
+            name = (
+                type(model.likelihood).__name__
+                if problem.loss.reference is None
+                else "a Laplace density"
+            )
+            raise DataError(
+                f"theta must be above 0: {name} needs a penalty, or its subproblems have no"
+                " maximum."
+            )
         directions = [partial(of, problem) for of in (newton_direction, stationary_direction)]
         return Prepared(problem, *(problem.compiled(direction) for direction in directions))
 
-    def run(self, model: LCLGP, *, prepared: Prepared | None = None, progress: bool = False) -> LagrangianResult:
+    def run(
+        self, model: LCLGP, *, prepared: Prepared | None = None, progress: bool = False
+    ) -> LagrangianResult:
         """Find the best multipliers at the model's hyperparameters, and leave the model there.
 
-        The run begins at the model's multipliers, or at a start of its own where they are all zero. Where it raises, nothing
-        has changed.
+        The run begins at the model's multipliers, or at a start of its own where they are all zero.
+        Where it raises, nothing has changed.
 
         :param model: an `LCLGP`, or what `LCLGLM` returns.
-        :param prepared: of `prepare(model)`, for runs that alternate with steps of the hyperparameters. Nothing is compiled
-            twice; kernel and likelihood are read anew; and multipliers that left S because the likelihood changed are moved
-            back into it.
+        :param prepared: of `prepare(model)`, for runs that alternate with steps of the
+            hyperparameters. Nothing is compiled twice; kernel and likelihood are read anew; and
+            multipliers that left S because the likelihood changed are moved back into it.
         :param progress: show a progress bar.
         :raises ModelError: for a model of another class.
-        :raises DataError: for multipliers outside of S; for theta = 0 where the likelihood needs a penalty; for site losses
-            without a dual, which are the piecewise bound, and straight lines by quadrature; for `prepared` of another model.
-        :raises NumericalError: where the posterior does not exist at the start, or the bound there is not finite; the
-            message names the observation.
+        :raises DataError: for multipliers outside of S; for theta = 0 where the likelihood needs a
+            penalty; for site losses without a dual, which are the piecewise bound, and straight
+            lines by quadrature; for `prepared` of another model.
+        :raises NumericalError: where the posterior does not exist at the start, or the bound there
+            is not finite; the message names the observation.
         """
         require_model("LinearlyConstrainedLagrangian.run", model, LCLGP)
         record, again = LagrangianRecord(), prepared is not None
         if prepared is None:
             prepared = self.prepare(model)
         elif prepared.problem.model is not model:
-            raise DataError("prepared was made for another model: call prepare(model) for this one.")
+            raise DataError(
+                "prepared was made for another model: call prepare(model) for this one."
+            )
         else:
             prepared.problem.refresh()
         at, start = first_marginals(prepared.problem, self.sweeps, self.tolerance, project=again)
@@ -171,7 +203,9 @@ class LinearlyConstrainedLagrangian:
         require_model("LinearlyConstrainedLagrangian.inner_solver", model, LCLGP)
         if self.inner != "auto":
             return self.inner
-        large = model.basis.geometry.forms_square_matrices and model.basis.num_data > _LARGEST_NEWTON
+        large = (
+            model.basis.geometry.forms_square_matrices and model.basis.num_data > _LARGEST_NEWTON
+        )
         return "lbfgs" if large else "newton"
 
 
@@ -192,23 +226,41 @@ class _Iteration(NamedTuple):
 class _Run:
     """One run: what its outer iterations read, and what changes from one to the next."""
 
-    def __init__(self, rule: LinearlyConstrainedLagrangian, prepared: Prepared, record: LagrangianRecord) -> None:
+    def __init__(
+        self, rule: LinearlyConstrainedLagrangian, prepared: Prepared, record: LagrangianRecord
+    ) -> None:
         problem, self.direction, self.stationary = prepared
         self.rule, self.problem, self.record = rule, problem, record
         self.solver = rule.inner_solver(problem.model)
         radius = math.inf if rule.trust_region is None else float(rule.trust_region)
         ridge = RIDGE if self.solver == "newton" else math.inf
-        self.policy = Policy(rule.theta, rule.curvature, 0.0 if rule.augmented else None, radius, ridge)
+        self.policy = Policy(
+            rule.theta, rule.curvature, 0.0 if rule.augmented else None, radius, ridge
+        )
         self.not_concave = bool(tf.reduce_any(tf.convert_to_tensor(problem.loss.curvature) > 0.0))
         self.minorises = rule.curvature or not self.not_concave
-        self.fast = rule.accelerate and self.minorises and not rule.augmented and rule.trust_region is None
-        self.near = _NEAR * problem.basis.num_data * problem.basis.num_latent_gps  # the gap below which (V27) is tried
+        self.fast = (
+            rule.accelerate and self.minorises and not rule.augmented and rule.trust_region is None
+        )
+        self.near = (
+            _NEAR * problem.basis.num_data * problem.basis.num_latent_gps
+        )  # the gap below which (V27) is tried
         self.violation = self.change = self.gap = math.inf  # of the last outer iteration
-        self.share, self.gain = 1.0, rule.tolerance  # step length of the next site fixed point, and what it has to gain
-        self.stuck, self.stuck_at = False, -math.inf  # whether a subproblem found no step, and the bound there
+        self.share, self.gain = (
+            1.0,
+            rule.tolerance,
+        )  # step length of the next site fixed point, and what it has to gain
+        self.stuck, self.stuck_at = (
+            False,
+            -math.inf,
+        )  # whether a subproblem found no step, and the bound there
 
-    def iterate(self, at: Marginals, start: tuple[tf.Tensor, tf.Tensor], progress: bool) -> LagrangianResult:
-        """Outer iterations from the marginals `at`, their sites maximised from `start`, [N, L] each."""
+    def iterate(
+        self, at: Marginals, start: tuple[tf.Tensor, tf.Tensor], progress: bool
+    ) -> LagrangianResult:
+        """Outer iterations from the marginals `at`, their sites maximised from `start`, [N, L]
+        each.
+        """
         best, refused, converged, reason = at, 0, False, "outer iterations done"
         for _ in tqdm(range(self.rule.max_outer), disable=not progress, desc="LCL"):
             # 1) The fastest step that applies here.
@@ -237,24 +289,32 @@ class _Run:
         return self.record.result(converged, reason)
 
     def _stationary(self, at: Marginals) -> _Iteration | None:
-        """A Newton step on (V11), where the last duality gap was small; None elsewhere, or where the bound would fall."""
+        """A Newton step on (V11), where the last duality gap was small; None elsewhere, or where
+        the bound would fall.
+        """
         if not self.fast or abs(self.gap) > self.near:
             return None
-        new = stationary_step(self.problem, at, self.stationary, _ROUND_OFF * (1.0 + abs(float(at.bound))))
+        new = stationary_step(
+            self.problem, at, self.stationary, _ROUND_OFF * (1.0 + abs(float(at.bound)))
+        )
         if new is None:
             self.near = _RETRY * (self.near if math.isnan(self.gap) else abs(self.gap))
             return None
         return _Iteration(new, (new.mean, new.deviation), 1, math.nan)
 
     def _swept(self, at: Marginals) -> _Iteration | None:
-        """A site fixed point (V22) that gains more than the last subproblem did; None where there is none.
+        """A site fixed point (V22) that gains more than the last subproblem did; None where there
+        is none.
 
-        It is tried where sites are not log-concave, so that subproblems move little, and where a subproblem found no step.
+        It is tried where sites are not log-concave, so that subproblems move little, and where a
+        subproblem found no step.
         """
         if not self.fast or not (self.not_concave or self.stuck):
             return None
         for _ in range(_SWEEP_TRIALS if self.stuck else 1):
-            new = inside(self.problem, self.problem.sweep(at, tf.constant(self.share, at.lam.dtype)))
+            new = inside(
+                self.problem, self.problem.sweep(at, tf.constant(self.share, at.lam.dtype))
+            )
             if bool(new.ok) and float(new.bound - at.bound) > self.gain:
                 self.share = min(1.0, 2.0 * self.share)
                 return _Iteration(new, (new.mean, new.deviation), 1, math.nan)
@@ -263,7 +323,9 @@ class _Run:
         return None
 
     def _may_sweep(self, at: Marginals) -> bool:
-        """Whether to try site fixed points where a subproblem found no step; not twice at the same bound."""
+        """Whether to try site fixed points where a subproblem found no step; not twice at the same
+        bound.
+        """
         self.stuck, self.stuck_at = float(at.bound) > self.stuck_at, float(at.bound)
         return self.fast and self.stuck
 
@@ -290,7 +352,9 @@ class _Run:
         return _Iteration(new, (sites.h, sites.sigma), inner, gap, violation)
 
     def _settled(self, change: float) -> bool:
-        """Whether less than the tolerance is left to gain: by the last change, or by two changes as a geometric series."""
+        """Whether less than the tolerance is left to gain: by the last change, or by two changes as
+        a geometric series.
+        """
         tolerance, last = self.rule.tolerance, self.change
         if abs(change) < tolerance:
             return True
@@ -298,7 +362,9 @@ class _Run:
         return regular and change**2 / (last - change) < tolerance  # the rest of a geometric series
 
     def _accepts(self, found: _Iteration, change: float) -> bool:
-        """Whether the run goes on from an outer iteration: the bound has not fallen, or it is allowed to fall."""
+        """Whether the run goes on from an outer iteration: the bound has not fallen, or it is
+        allowed to fall.
+        """
         smaller, self.violation = found.violation <= self.violation, found.violation
         if not bool(found.new.ok):
             return False

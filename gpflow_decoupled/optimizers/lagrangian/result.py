@@ -15,11 +15,13 @@ from ..results import Recorder, RunResult
 
 @dataclass(kw_only=True, repr=False)
 class LagrangianResult(RunResult):
-    """The record of a run of `LinearlyConstrainedLagrangian`, `CholeskyKL`, `OpperArchambeau` or `ConstraintSubset`.
+    """The record of a run of `LinearlyConstrainedLagrangian`, `CholeskyKL`, `OpperArchambeau` or
+    `ConstraintSubset`.
 
-    `steps` counts outer iterations, or iterations of L-BFGS. `history` has arrays [steps + 1], whose first entry is the
-    start: "step", "seconds", "elbo" (the bound in nats), "inner_steps" (Newton steps, or evaluations of the bound, since
-    the entry before) and "gap" (the duality gap of the subproblem in nats, NaN where there is none). `elbo` is the bound at
+    `steps` counts outer iterations, or iterations of L-BFGS. `history` has arrays [steps + 1],
+    whose first entry is the start: "step", "seconds", "elbo" (the bound in nats), "inner_steps"
+    (Newton steps, or evaluations of the bound, since the entry before) and "gap" (the duality gap
+    of the subproblem in nats, NaN where there is none). `elbo` is the bound at
     which the model was left, the best one that the run found. Example::
 
         result = LinearlyConstrainedLagrangian().run(model)
@@ -34,8 +36,8 @@ class LagrangianResult(RunResult):
     def __str__(self) -> str:
         """One line: steps, time, bound and why the run ended."""
         return (
-            f"{self.steps} outer, {self.inner_steps} inner steps in {self.seconds:.2f} s, ELBO {self.elbo:.6g}, "
-            f"stopped: {self.reason}"
+            f"{self.steps} outer, {self.inner_steps} inner steps in {self.seconds:.2f} s, ELBO"
+            f" {self.elbo:.6g}, stopped: {self.reason}"
         )
 
 
@@ -50,18 +52,26 @@ class LagrangianRecord(Recorder):
         self.append(len(self), elbo=elbo, inner_steps=inner_steps, gap=gap)
 
     def result(self, converged: bool, reason: str, elbo: float | None = None) -> LagrangianResult:
-        """What the run returns; `elbo` is the bound of the model, where it is not the best one of the history."""
+        """What the run returns; `elbo` is the bound of the model, where it is not the best one of
+        the history.
+        """
         history = self.history
         best = elbo
         if best is None:
             best = float(np.nanmax(history["elbo"])) if len(self) else float("nan")
         return LagrangianResult(
-            elbo=best, steps=len(self) - 1, seconds=self.seconds, history=history, converged=converged, reason=reason
+            elbo=best,
+            steps=len(self) - 1,
+            seconds=self.seconds,
+            history=history,
+            converged=converged,
+            reason=reason,
         )
 
 
 def warn_of_gap(result: LagrangianResult, tolerance: float, stacklevel: int = 3) -> None:
-    """Warn where no step raised the bound any more although the last subproblem has not been solved.
+    """Warn where no step raised the bound any more although the last subproblem has not been
+    solved.
 
     :param tolerance: of the run; a duality gap up to it needs no warning, in nats.
     :param stacklevel: as of `warnings.warn`.
@@ -71,8 +81,9 @@ def warn_of_gap(result: LagrangianResult, tolerance: float, stacklevel: int = 3)
     if result.reason != STUCK or abs(last) <= tolerance:
         return
     warnings.warn(
-        f"The run ended at a bound of {result.elbo:.6g} nats, which is not the best one: no step raised it any more, but a "
-        f"duality gap of {last:.3g} nats says that the last subproblem was not solved. Go on from here with CholeskyKL, which "
-        'maximises the bound itself, or with LinearlyConstrainedLagrangian(inner="lbfgs").',
+        f"The run ended at a bound of {result.elbo:.6g} nats, which is not the best one: no step"
+        f" raised it any more, but a duality gap of {last:.3g} nats says that the last subproblem"
+        " was not solved. Go on from here with CholeskyKL, which maximises the bound itself, or"
+        ' with LinearlyConstrainedLagrangian(inner="lbfgs").',
         stacklevel=stacklevel,
     )

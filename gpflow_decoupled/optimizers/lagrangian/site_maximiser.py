@@ -1,10 +1,14 @@
-"""Maximises over mean and standard deviation of each site inside the dual: two-dimensional problems, all at once.
+"""Maximises over mean and standard deviation of each site inside the dual: two-dimensional
+problems, all at once.
 
-    max over (h, sigma): -f(h, sigma) + alpha h + lambda sigma_k (sigma - sigma_k / 2) - rho / 2 (sigma - sigma_k)^2
-                         - kappa / 2 (h - h_k)^2                                                         (V15)
+    max over (h, sigma): -f(h, sigma) + alpha h + lambda sigma_k (sigma - sigma_k / 2) - rho / 2
+    (sigma - sigma_k)^2
+                         - kappa / 2 (h - h_k)^2
+                           (V15)
 
-`likelihoods` states (V15) and knows its maximum in closed form for some losses; for the others it is found here. sigma may
-have either sign: f is even in it, and jointly convex for log-concave sites, so that no barrier is needed.
+`likelihoods` states (V15) and knows its maximum in closed form for some losses; for the others it
+is found here. sigma may have either sign: f is even in it, and jointly convex for log-concave
+sites, so that no barrier is needed.
 """
 
 from __future__ import annotations
@@ -22,7 +26,9 @@ from ...likelihoods.sites.site_loss import dual_objective, log_normaliser
 
 _MAX_STEPS = 60
 _DECREMENT = 1e-12
-"""A site is done after a full Newton step whose decrement, relative to 1 + |value|, is below this."""
+"""A site is done after a full Newton step whose decrement, relative to 1 + |value|, is below
+this.
+"""
 _ROUND_OFF = 1e-13
 
 
@@ -38,9 +44,13 @@ class Subproblem(NamedTuple):
     kappa: tf.Tensor | None = None
     """None stands for zero, for which some losses know the maximum in closed form."""
     delta: tf.Tensor | None = None
-    """Weight of the augmented term -delta / 2 (sigma - sigma_k)^4 of the paper's (19); None stands for zero."""
+    """Weight of the augmented term -delta / 2 (sigma - sigma_k)^4 of the paper's (19); None stands
+    for zero.
+    """
     precision: tf.Tensor | None = None
-    """c of the Gaussians that the loss subtracts, (V31), to be added to rho and kappa; None stands for zero."""
+    """c of the Gaussians that the loss subtracts, (V31), to be added to rho and kappa; None stands
+    for zero.
+    """
     centre: tf.Tensor | None = None
     """mu of these Gaussians; needed together with `precision`."""
 
@@ -57,7 +67,9 @@ class _Loop(NamedTuple):
 
 
 class _Model(NamedTuple):
-    """Gradient and negative Hessian of (V15) per site, the latter shifted to be positive definite."""
+    """Gradient and negative Hessian of (V15) per site, the latter shifted to be positive
+    definite.
+    """
 
     g_h: tf.Tensor
     g_s: tf.Tensor
@@ -67,7 +79,8 @@ class _Model(NamedTuple):
 
 
 def check_dual(loss: SiteLoss) -> None:
-    """Refuse a loss for which (V15) cannot be maximised: one that is not convex, or has no second derivatives.
+    """Refuse a loss for which (V15) cannot be maximised: one that is not convex, or has no second
+    derivatives.
 
     :raises DataError: for such a loss.
     """
@@ -81,26 +94,36 @@ def check_dual(loss: SiteLoss) -> None:
         raise DataError(loss.no_dual)
     zero = tf.zeros_like(loss.Y)
     one = tf.ones_like(zero)
-    for h in (loss.start(zero), loss.Y, zero):  # the first may be so far away that the second derivatives underflow
+    for h in (
+        loss.start(zero),
+        loss.Y,
+        zero,
+    ):  # the first may be so far away that the second derivatives underflow
         for sigma in (one, one + tf.reduce_max(tf.abs(loss.Y))):
             at = loss.expand(h, sigma)
             bends = np.abs(at.d_hh) + np.abs(at.d_ss)
             if np.any(np.isfinite(bends) & (bends > 0.0)):
                 return
     raise DataError(
-        "The second derivatives of this likelihood's site loss are zero or not finite at every label, as where -log p(y | f) "
-        "consists of straight lines: it cannot be maximised in the dual. Declare a SiteLoss with expectations in closed form, "
-        "as LaplaceLoss has them, or use a method that maximises the bound itself: OpperArchambeau or CholeskyKL."
+        "The second derivatives of this likelihood's site loss are zero or not finite at every"
+        " label, as where -log p(y | f) consists of straight lines: it cannot be maximised in the"
+        " dual. Declare a SiteLoss with expectations in closed form, as LaplaceLoss has them, or"
+        " use a method that maximises the bound itself: OpperArchambeau or CholeskyKL."
     )
 
 
 def maximise(
-    loss: SiteLoss, sub: Subproblem, alpha: tf.Tensor, lam: tf.Tensor, h: tf.Tensor, sigma: tf.Tensor
+    loss: SiteLoss,
+    sub: Subproblem,
+    alpha: tf.Tensor,
+    lam: tf.Tensor,
+    h: tf.Tensor,
+    sigma: tf.Tensor,
 ) -> Maximiser:
     """The maximisers of (V15) for multipliers alpha, lam [N, L], from a start h, sigma [N, L].
 
-    In closed form where the loss has one, else by Newton's method with a step length per site and a Levenberg shift: about
-    three expansions of the loss from a warm start.
+    In closed form where the loss has one, else by Newton's method with a step length per site and a
+    Levenberg shift: about three expansions of the loss from a warm start.
     """
     if loss.reference is not None:
         return _without_reference(loss.reference.loss, sub, alpha, lam, h, sigma)
@@ -134,9 +157,16 @@ def maximise(
 
 
 def _without_reference(
-    loss: SiteLoss, sub: Subproblem, alpha: tf.Tensor, lam: tf.Tensor, h: tf.Tensor, sigma: tf.Tensor
+    loss: SiteLoss,
+    sub: Subproblem,
+    alpha: tf.Tensor,
+    lam: tf.Tensor,
+    h: tf.Tensor,
+    sigma: tf.Tensor,
 ) -> Maximiser:
-    """The maximisers for a loss less those of Gaussians N(mu, 1 / c), by the loss itself at other multipliers: (V31)."""
+    """The maximisers for a loss less those of Gaussians N(mu, 1 / c), by the loss itself at other
+    multipliers: (V31).
+    """
     if sub.precision is None or sub.centre is None:
         raise ValueError("a loss with a reference needs a Subproblem with its precision and centre")
     c, mu = sub.precision, sub.centre
@@ -147,7 +177,12 @@ def _without_reference(
 
 
 def _by_parts(
-    parts: tuple[SiteLoss, ...], sub: Subproblem, alpha: tf.Tensor, lam: tf.Tensor, h: tf.Tensor, sigma: tf.Tensor
+    parts: tuple[SiteLoss, ...],
+    sub: Subproblem,
+    alpha: tf.Tensor,
+    lam: tf.Tensor,
+    h: tf.Tensor,
+    sigma: tf.Tensor,
 ) -> Maximiser:
     """The maximisers of each part's rows, one part after the other."""
     found, first = [], 0
@@ -161,7 +196,9 @@ def _by_parts(
     return Maximiser(*(tf.concat(column, axis=0) for column in zip(*found)))
 
 
-def _advance(loss: SiteLoss, sub: Subproblem, alpha: tf.Tensor, lam: tf.Tensor, loop: _Loop) -> _Loop:
+def _advance(
+    loss: SiteLoss, sub: Subproblem, alpha: tf.Tensor, lam: tf.Tensor, loop: _Loop
+) -> _Loop:
     """One trial step of every site that is not done: it is accepted, or quartered."""
     m = _model(sub, alpha, lam, loop.h, loop.sigma, loop.at)
     det = m.hh * m.ss - tf.square(m.hs)
@@ -182,22 +219,35 @@ def _advance(loss: SiteLoss, sub: Subproblem, alpha: tf.Tensor, lam: tf.Tensor, 
         loop.step + 1,
         tf.where(accepted, h, loop.h),
         tf.where(accepted, sigma, loop.sigma),
-        tf.where(done, tf.zeros_like(length), tf.where(accepted, tf.ones_like(length), 0.25 * length)),
+        tf.where(
+            done, tf.zeros_like(length), tf.where(accepted, tf.ones_like(length), 0.25 * length)
+        ),
         new,
     )
 
 
 def _value(
-    sub: Subproblem, alpha: tf.Tensor, lam: tf.Tensor, h: tf.Tensor, sigma: tf.Tensor, loss: tf.Tensor
+    sub: Subproblem,
+    alpha: tf.Tensor,
+    lam: tf.Tensor,
+    h: tf.Tensor,
+    sigma: tf.Tensor,
+    loss: tf.Tensor,
 ) -> tf.Tensor:
-    """What (V15) maximises [N, L], at (h, sigma) with the loss given, less the augmented term of the paper's (19)."""
-    value = dual_objective(loss, h, sigma, alpha, lam, sub.sigma, sub.rho, sub.kappa, sub.h)  # (V15)
+    """What (V15) maximises [N, L], at (h, sigma) with the loss given, less the augmented term of
+    the paper's (19).
+    """
+    value = dual_objective(
+        loss, h, sigma, alpha, lam, sub.sigma, sub.rho, sub.kappa, sub.h
+    )  # (V15)
     if sub.delta is not None:
         value -= 0.5 * sub.delta * (sigma - sub.sigma) ** 4
     return value
 
 
-def _model(sub: Subproblem, alpha: tf.Tensor, lam: tf.Tensor, h: tf.Tensor, sigma: tf.Tensor, at: Expansion) -> _Model:
+def _model(
+    sub: Subproblem, alpha: tf.Tensor, lam: tf.Tensor, h: tf.Tensor, sigma: tf.Tensor, at: Expansion
+) -> _Model:
     """Gradient and shifted Hessian of (V15) and the augmented term."""
     moved = sigma - sub.sigma
     g_h, g_s = alpha - at.d_h, lam * sub.sigma - at.d_s - sub.rho * moved
@@ -209,5 +259,7 @@ def _model(sub: Subproblem, alpha: tf.Tensor, lam: tf.Tensor, h: tf.Tensor, sigm
     half = 0.5 * (hh + ss)
     least = half - tf.sqrt(tf.square(0.5 * (hh - ss)) + tf.square(at.d_hs))
     floor = 1e-13 * (tf.abs(hh) + tf.abs(ss)) + 1e-300
-    shift = tf.where(least < floor, floor - least + tf.where(least < -floor, 0.1 * tf.abs(least), 0.0), 0.0)
+    shift = tf.where(
+        least < floor, floor - least + tf.where(least < -floor, 0.1 * tf.abs(least), 0.0), 0.0
+    )
     return _Model(g_h, g_s, hh + shift, at.d_hs, ss + shift)

@@ -1,7 +1,9 @@
-"""The first multipliers of a run: those of the model after a check, or where they are all zero, a start of its own.
+"""The first multipliers of a run: those of the model after a check, or where they are all zero, a
+start of its own.
 
-A start of its own treats each observation by itself (`isolated_sites`), which also works where the prior is so broad that
-expectations under it overflow, and improves the result by a few steps of the site fixed point (V22).
+A start of its own treats each observation by itself (`isolated_sites`), which also works where the
+prior is so broad that expectations under it overflow, and improves the result by a few steps of the
+site fixed point (V22).
 """
 
 from __future__ import annotations
@@ -25,19 +27,26 @@ _MAX_HALVINGS = 10
 _ISOLATED_STEPS = 25
 _ISOLATED_TOLERANCE = 0.02
 _MODERATE = 5.0
-"""Start at the prior mean unless its loss exceeds the site's own by more than this, in nats; likewise for the deviation."""
+"""Start at the prior mean unless its loss exceeds the site's own by more than this, in nats;
+likewise for the deviation.
+"""
 _LEAST_SHARE = 0.05
-"""The least share of its prior variance that an observation keeps for its mean, where its neighbours pull the other way."""
+"""The least share of its prior variance that an observation keeps for its mean, where its
+neighbours pull the other way.
+"""
 
 
 def first_marginals(
     problem: DualProblem, sweeps: int, tolerance: float, project: bool = False
 ) -> tuple[Marginals, tuple[tf.Tensor, tf.Tensor]]:
-    """The marginals at the model's multipliers; where these are all zero, as in a new model, at a start of its own.
+    """The marginals at the model's multipliers; where these are all zero, as in a new model, at a
+    start of its own.
 
-    :param sweeps: how many site fixed points (V22) improve a start at most, while each gains more than `tolerance` nats.
+    :param sweeps: how many site fixed points (V22) improve a start at most, while each gains more
+        than `tolerance` nats.
     :param tolerance: in nats.
-    :param project: move the model's multipliers into S, which moves with the likelihood's parameters.
+    :param project: move the model's multipliers into S, which moves with the likelihood's
+        parameters.
     :return: the marginals, and (h, sigma) [N, L] from which the sites can be maximised there.
     :raises DataError: for multipliers outside of S, or at which V does not exist.
     :raises NumericalError: where no start with a finite bound is found.
@@ -55,9 +64,13 @@ def first_marginals(
     loss = problem.expand(h, sigma)
     low, high = box_of(problem.loss, MARGIN)
     lam = tf.maximum(loss.d_s / sigma, 0.0)
-    isolated, zero = problem.marginals(tf.clip_by_value(loss.d_h, low, high), lam), tf.zeros_like(alpha)
+    isolated, zero = (
+        problem.marginals(tf.clip_by_value(loss.d_h, low, high), lam),
+        tf.zeros_like(alpha),
+    )
     found = [(isolated, (h, sigma))]
-    # 2) The same variances with the prior mean, where alpha = 0 lies in S; and from there some site fixed points.
+    # 2) The same variances with the prior mean, where alpha = 0 lies in S; and from there some site
+    # fixed points.
     centred = bool(tf.reduce_all((zero > low) & (zero < high)))
     if sweeps or centred:
         at = problem.with_alpha(isolated, zero)
@@ -80,16 +93,18 @@ def inside(problem: DualProblem, at: Marginals) -> Marginals:
 
 
 def isolated_sites(problem: DualProblem) -> tuple[tf.Tensor, tf.Tensor]:
-    """Means and standard deviations [N, L] of each observation by itself, with the prior that its neighbours leave it.
+    """Means and standard deviations [N, L] of each observation by itself, with the prior that its
+    neighbours leave it.
 
-    Let t_n = +-1 be the direction in which observation n pulls its latent away from the prior mean. If all observations pulled
-    equally hard, c_n = t_n (K t)_n would be the prior variance that is effective for the mean at n; and r_n =
-    sum_j K_nj^2 / K_nn^2 counts the neighbours that narrow the posterior there. With k = K_nn, each observation maximises
+    Let t_n = +-1 be the direction in which observation n pulls its latent away from the prior mean.
+    If all observations pulled equally hard, c_n = t_n (K t)_n would be the prior variance that is
+    effective for the mean at n; and r_n = sum_j K_nj^2 / K_nn^2 counts the neighbours that narrow
+    the posterior there. With k = K_nn, each observation maximises
 
         -(h - m_0)^2 / (2 c) - (sigma^2 / k - log sigma^2) / (2 r) - f(h, sigma)   over (h, sigma)
 
-    by Newton's method. This is concave for log-concave sites, and exact where observations are independent a priori. Cost
-    N^2 per latent.
+    by Newton's method. This is concave for log-concave sites, and exact where observations are
+    independent a priori. Cost N^2 per latent.
     """
     mean = problem.prior_mean
     k, squares, pull = problem.prior_sums(mean)
@@ -107,7 +122,10 @@ def isolated_sites(problem: DualProblem) -> tuple[tf.Tensor, tf.Tensor]:
         det, hs = tf.where(convex, det, hh * ss), tf.where(convex, hs, tf.zeros_like(hs))
         p_h, p_s = (ss * g_h - hs * g_s) / det, (hh * g_s - hs * g_h) / det
         reach = 10.0 * (1.0 + sigma)
-        h, new = h + tf.clip_by_value(p_h, -reach, reach), tf.clip_by_value(sigma + p_s, sigma / 3.0, 3.0 * sigma)
+        h, new = (
+            h + tf.clip_by_value(p_h, -reach, reach),
+            tf.clip_by_value(sigma + p_s, sigma / 3.0, 3.0 * sigma),
+        )
         moved = tf.reduce_max(tf.maximum(tf.abs(p_h) / reach, tf.abs(new - sigma) / sigma))
         sigma = new
         if float(moved) < _ISOLATED_TOLERANCE:
@@ -116,10 +134,11 @@ def isolated_sites(problem: DualProblem) -> tuple[tf.Tensor, tf.Tensor]:
 
 
 def _first_point(problem: DualProblem, k: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """First h and sigma [N, L] for `isolated_sites`: the prior mean, and a share of the prior's standard deviation.
+    """First h and sigma [N, L] for `isolated_sites`: the prior mean, and a share of the prior's
+    standard deviation.
 
-    Where the loss there is much larger than at the point that the site prefers, h starts at that point, and sigma at most
-    at 1.
+    Where the loss there is much larger than at the point that the site prefers, h starts at that
+    point, and sigma at most at 1.
     """
     mean = problem.prior_mean
     low, high = box_of(problem.loss, 0.01)
@@ -131,7 +150,9 @@ def _first_point(problem: DualProblem, k: tf.Tensor) -> tuple[tf.Tensor, tf.Tens
 
 
 def _swept(problem: DualProblem, at: Marginals, sweeps: int, tolerance: float) -> Marginals:
-    """The marginals after some site fixed points (V22), each shortened by half where the bound would fall."""
+    """The marginals after some site fixed points (V22), each shortened by half where the bound
+    would fall.
+    """
     share = 1.0
     for _ in range(sweeps):
         new = problem.sweep(at, tf.constant(share, at.alpha.dtype))
@@ -149,24 +170,29 @@ def _swept(problem: DualProblem, at: Marginals, sweeps: int, tolerance: float) -
 
 def _checked(problem: DualProblem, alpha: tf.Tensor, lam: tf.Tensor) -> Marginals:
     """The marginals at multipliers of the user; raises where these are out of range."""
-    lower, upper = tf.convert_to_tensor(problem.loss.lower), tf.convert_to_tensor(problem.loss.upper)
+    lower, upper = (
+        tf.convert_to_tensor(problem.loss.lower),
+        tf.convert_to_tensor(problem.loss.upper),
+    )
     outside = tf.where((alpha <= lower) | (alpha >= upper)).numpy()
     if len(outside):
         n, column = outside[0]
         raise DataError(
-            f"alpha[{n}, {column}] = {alpha[n, column]:g} is outside of S = ({lower[n, column]:g}, {upper[n, column]:g}), the "
-            f"range of the loss's derivative for this observation ({len(outside)} entries are outside). Use multipliers "
-            "inside, or set alpha and lam to zero, from where the run finds a start. If the likelihood's parameters have "
-            "changed since the multipliers were found, pass prepared=, which moves them into S."
+            f"alpha[{n}, {column}] = {alpha[n, column]:g} is outside of S = ({lower[n, column]:g},"
+            f" {upper[n, column]:g}), the range of the loss's derivative for this observation"
+            f" ({len(outside)} entries are outside). Use multipliers inside, or set alpha and lam"
+            " to zero, from where the run finds a start. If the likelihood's parameters have"
+            " changed since the multipliers were found, pass prepared=, which moves them into S."
         )
     lowest = -EXCESS * tf.convert_to_tensor(problem.loss.curvature)
     below = tf.where(lam < lowest).numpy()
     if len(below):
         n, column = below[0]
         raise DataError(
-            f"lam[{n}, {column}] = {lam[n, column]:g} is below {float(lowest[n, column]):g}, the least that the second "
-            f"derivative of this site's loss allows ({len(below)} entries are below). Use larger ones, or set alpha and lam "
-            "to zero, from where the run finds a start."
+            f"lam[{n}, {column}] = {lam[n, column]:g} is below {float(lowest[n, column]):g}, the"
+            f" least that the second derivative of this site's loss allows ({len(below)} entries"
+            " are below). Use larger ones, or set alpha and lam to zero, from where the run finds"
+            " a start."
         )
     at = problem.marginals(alpha, lam)
     if not at.ok:
@@ -181,7 +207,8 @@ def _failure(problem: DualProblem, at: Marginals) -> NumericalError:
     # multipliers that are not finite come from an observation, if there is one that explains them
     causes = (of_prior, of_data) if np.all(np.isfinite(at.lam)) else (of_data, of_prior)
     return next(filter(None, causes), None) or NumericalError(
-        "The bound at the first multipliers is not finite: the kernel's variance, the data or the likelihood's parameters are "
-        "too extreme for the expectations. Scale the inputs, or use a kernel with a smaller variance.",
+        "The bound at the first multipliers is not finite: the kernel's variance, the data or the"
+        " likelihood's parameters are too extreme for the expectations. Scale the inputs, or use a"
+        " kernel with a smaller variance.",
         matrix="K",
     )

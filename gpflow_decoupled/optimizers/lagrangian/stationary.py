@@ -1,10 +1,13 @@
-"""Newton's method on the optimality conditions alpha = f_h, sigma lambda = f_sigma, (V11): fast near the solution.
+"""Newton's method on the optimality conditions alpha = f_h, sigma lambda = f_sigma, (V11): fast
+near the solution.
 
-It is the Newton step of a subproblem with rho = -lambda, the sign at which the Lagrangian of Robinson 1972 converges
-quadratically. The dual need not have a minimum then, but its Newton system can be solved. At the marginals,
+It is the Newton step of a subproblem with rho = -lambda, the sign at which the Lagrangian of
+Robinson 1972 converges quadratically. The dual need not have a minimum then, but its Newton system
+can be solved. At the marginals,
 
-    (I + H G)(d_alpha; d_lambda) = (f_h - alpha; f_sigma / sigma - lambda),   G = blockdiag(K, 1/2 V * V),
-    H = (f_hh, f_hsigma / sigma; f_hsigma / sigma, (f_sigmasigma - lambda) / sigma^2)                       (V27)
+    (I + H G)(d_alpha; d_lambda) = (f_h - alpha; f_sigma / sigma - lambda),   G = blockdiag(K, 1/2 V
+    * V), H = (f_hh, f_hsigma / sigma; f_hsigma / sigma, (f_sigmasigma - lambda) / sigma^2)
+    (V27)
 """
 
 from __future__ import annotations
@@ -20,7 +23,9 @@ from .subproblem import EXCESS
 _TRIALS = 3
 
 
-def stationary_direction(problem: DualProblem, at: Marginals) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+def stationary_direction(
+    problem: DualProblem, at: Marginals
+) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
     """The step of alpha and lam [N, L] by (V27), and whether its system was positive definite.
 
     Cost per latent: 2/3 N^3, or in weight space N p^2.
@@ -29,12 +34,17 @@ def stationary_direction(problem: DualProblem, at: Marginals) -> tuple[tf.Tensor
     H = loss.d_hh, (loss.d_ss - at.lam) / tf.square(sigma), loss.d_hs / sigma
     right = loss.d_h - at.alpha, loss.d_s / sigma - at.lam
     a, b, c, r, s = (tf.transpose(part) for part in (*H, *right))
-    d_alpha, d_lam, ok = problem.geometry.solve_stationary(problem.prior, at.state, (a, b, c), (r, s))  # (V27)
+    d_alpha, d_lam, ok = problem.geometry.solve_stationary(
+        problem.prior, at.state, (a, b, c), (r, s)
+    )  # (V27)
     return tf.transpose(d_alpha), tf.transpose(d_lam), ok
 
 
-def stationary_step(problem: DualProblem, at: Marginals, direction: Direction, slack: float) -> Marginals | None:
-    """The marginals after the first of 1, 1/2, 1/4 of a step that does not lower the bound; None where each does.
+def stationary_step(
+    problem: DualProblem, at: Marginals, direction: Direction, slack: float
+) -> Marginals | None:
+    """The marginals after the first of 1, 1/2, 1/4 of a step that does not lower the bound; None
+    where each does.
 
     :param direction: `stationary_direction` of the problem, compiled.
     :param slack: a decrease of the bound, in nats, that is round-off.

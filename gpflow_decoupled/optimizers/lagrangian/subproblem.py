@@ -1,7 +1,9 @@
-"""How a subproblem is made where it touches the bound: its proximal weights, and the box of its multipliers.
+"""How a subproblem is made where it touches the bound: its proximal weights, and the box of its
+multipliers.
 
-The weights decide how far one outer iteration moves. rho penalises moves of the standard deviations, kappa those of the means,
-and delta is the extra term of the paper's augmented Lagrangian.
+The weights decide how far one outer iteration moves. rho penalises moves of the standard
+deviations, kappa those of the means, and delta is the extra term of the paper's augmented
+Lagrangian.
 """
 
 from __future__ import annotations
@@ -36,13 +38,17 @@ class Policy(NamedTuple):
     delta: float | None
     """Weight of the augmented term; None for none."""
     radius: float
-    """Delta_k: how far a lambda may move, as a multiple of 1 + |lambda|; infinite for no trust region."""
+    """Delta_k: how far a lambda may move, as a multiple of 1 + |lambda|; infinite for no trust
+    region.
+    """
     ridge: float = RIDGE
     """Of Newton steps, in machine epsilons; infinite where L-BFGS takes their place."""
 
 
 def more_cautious(policy: Policy) -> Policy | None:
-    """The policy of the next subproblem after one that was refused, or found no step; None where no setting allows it."""
+    """The policy of the next subproblem after one that was refused, or found no step; None where no
+    setting allows it.
+    """
     if policy.delta is not None:
         return policy._replace(delta=max(1.0, 4.0 * policy.delta))  # the paper's (20)
     if policy.radius < math.inf:
@@ -55,12 +61,16 @@ def more_cautious(policy: Policy) -> Policy | None:
 
 
 def make_subproblem(problem: DualProblem, at: Marginals, policy: Policy) -> tuple[Subproblem, Box]:
-    """The subproblem that touches the bound at the marginals `at`, [N, L], and the box of its multipliers.
+    """The subproblem that touches the bound at the marginals `at`, [N, L], and the box of its
+    multipliers.
 
-    Where the loss subtracts Gaussians, `rho` and `kappa` are those of the loss without them, and the box is that of (V31).
+    Where the loss subtracts Gaussians, `rho` and `kappa` are those of the loss without them, and
+    the box is that of (V31).
     """
     loss, lam, c_0, mu = problem.loss, at.lam, None, None
-    if loss.reference is not None:  # the weights below are those of the loss without its Gaussians, (V31)
+    if (
+        loss.reference is not None
+    ):  # the weights below are those of the loss without its Gaussians, (V31)
         loss, c_0, mu = loss.reference
         lam = lam + c_0
     c = tf.convert_to_tensor(loss.curvature) * tf.ones_like(lam)
@@ -74,9 +84,14 @@ def make_subproblem(problem: DualProblem, at: Marginals, policy: Policy) -> tupl
         rho, kappa = tf.where(bumpy, EXCESS * c, rho), EXCESS * c  # (V20)
     if policy.delta is not None:
         delta = tf.fill(tf.shape(lam), tf.constant(policy.delta, lam.dtype))
-    # 2) The box: alpha in S, lambda above -rho where (V20) applies and above 0 elsewhere, and in the trust region.
+    # 2) The box: alpha in S, lambda above -rho where (V20) applies and above 0 elsewhere, and in
+    # the trust region.
     low, high = box_of(loss, MARGIN)
-    lowest = tf.where(bumpy, -rho * (1.0 - 1e-9), tf.zeros_like(rho)) if kappa is not None else tf.zeros_like(rho)
+    lowest = (
+        tf.where(bumpy, -rho * (1.0 - 1e-9), tf.zeros_like(rho))
+        if kappa is not None
+        else tf.zeros_like(rho)
+    )
     if c_0 is not None and mu is not None:
         shift = c_0 * (at.mean - mu)
         low, high, lowest, lam = low - shift, high - shift, lowest - c_0, at.lam  # (V31)
@@ -84,15 +99,18 @@ def make_subproblem(problem: DualProblem, at: Marginals, policy: Policy) -> tupl
     if policy.radius < math.inf:
         reach = policy.radius * (1.0 + tf.abs(lam))
         lowest, highest = tf.maximum(lowest, lam - reach), lam + reach
-    return Subproblem(at.mean, at.deviation, rho, kappa, delta, c_0, mu), Box(low, high, lowest, highest)
+    return Subproblem(at.mean, at.deviation, rho, kappa, delta, c_0, mu), Box(
+        low, high, lowest, highest
+    )
 
 
 def moved_into(box: Box, sub: Subproblem, problem: DualProblem, at: Marginals) -> Marginals:
-    """The marginals at multipliers inside the box, with the means of the weights that have sites of their own as in `at`.
+    """The marginals at multipliers inside the box, with the means of the weights that have sites of
+    their own as in `at`.
 
-    Where the loss subtracts no Gaussians, the multipliers are in the box already. Else let beta = alpha + c (h_k - mu), as in
-    (V31). At h_k the beta of the weights is -X^T alpha of the observations, so that scaling all beta by one number keeps the
-    weights' means.
+    Where the loss subtracts no Gaussians, the multipliers are in the box already. Else let beta =
+    alpha + c (h_k - mu), as in (V31). At h_k the beta of the weights is -X^T alpha of the
+    observations, so that scaling all beta by one number keeps the weights' means.
     """
     if sub.precision is None or sub.centre is None:
         return at

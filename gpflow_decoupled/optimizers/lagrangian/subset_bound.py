@@ -1,13 +1,16 @@
 """The bound of an `LCLGP` whose multipliers are zero outside of M of its N observations.
 
-Let S be the subset, alpha and lambda the multipliers of its rows alone, and n any observation; (V7)-(V10) at zeros elsewhere:
+Let S be the subset, alpha and lambda the multipliers of its rows alone, and n any observation;
+(V7)-(V10) at zeros elsewhere:
 
-    KL = 1/2 [log|B| - lambda^T v_S + alpha^T K_SS alpha],   B = I + Lambda^1/2 K_SS Lambda^1/2               (V26)
-    m_n = m_0 - K_nS alpha,   v_n = K_nn - K_nS (K_SS + Lambda^-1)^-1 K_Sn                                    (V26)
+    KL = 1/2 [log|B| - lambda^T v_S + alpha^T K_SS alpha],   B = I + Lambda^1/2 K_SS Lambda^1/2
+    (V26) m_n = m_0 - K_nS alpha,   v_n = K_nn - K_nS (K_SS + Lambda^-1)^-1 K_Sn
+    (V26)
 
 With V_nS = K_nS - K_nS (K_SS + Lambda^-1)^-1 K_SS the gradient is (V21), with sums over all n:
 
-    dF / dalpha = K_SN f_h - K_SS alpha,   dF / dlambda = 1/2 (V_SN * V_SN) gamma - 1/2 (V_SS * V_SS) lambda
+    dF / dalpha = K_SN f_h - K_SS alpha,   dF / dlambda = 1/2 (V_SN * V_SN) gamma - 1/2 (V_SS *
+    V_SS) lambda
 
 It is computed without division by lambda and without an N x N matrix.
 """
@@ -36,7 +39,9 @@ _BLOCK = 1024
 
 
 class SubsetState(NamedTuple):
-    """What the subset says at some multipliers: all that moments of other observations need, and the divergence."""
+    """What the subset says at some multipliers: all that moments of other observations need, and
+    the divergence.
+    """
 
     alpha: tf.Tensor
     """[M, L]"""
@@ -68,14 +73,15 @@ class SubsetPoint(NamedTuple):
 
 
 class SubsetBound:
-    """The bound F as a function of the multipliers of some observations: on all data, or an unbiased estimate from a batch.
+    """The bound F as a function of the multipliers of some observations: on all data, or an
+    unbiased estimate from a batch.
 
     :param model: the kernel matrix of the subset is formed here, once.
     :param rows: the subset [M], distinct.
     :param compile: False runs eagerly.
 
-    Cost per latent for a batch of B observations: M^3 + 3 B M^2, with M^2 + B M memory. A pass over all data has B = N, in
-    blocks.
+    Cost per latent for a batch of B observations: M^3 + 3 B M^2, with M^2 + B M memory. A pass over
+    all data has B = N, in blocks.
     """
 
     def __init__(self, model: LCLGP, rows: np.ndarray, compile: bool = True) -> None:
@@ -92,11 +98,15 @@ class SubsetBound:
     def evaluate(self, alpha: tf.Tensor, lam: tf.Tensor) -> SubsetPoint:
         """F on all data, in blocks, at alpha and lam [M, L], lam >= 0."""
         state = self._head(alpha, lam)
-        losses, g_alpha, g_lam = (sum(terms) for terms in zip(*(self._part(state, b) for b in self._blocks())))
+        losses, g_alpha, g_lam = (
+            sum(terms) for terms in zip(*(self._part(state, b) for b in self._blocks()))
+        )
         return _point(state, losses, g_alpha, g_lam)
 
     def estimate(self, alpha: tf.Tensor, lam: tf.Tensor, batch: tf.Tensor) -> SubsetPoint:
-        """An unbiased estimate of F and its gradient from a batch of rows [B]: the sum of its losses counts N / B times."""
+        """An unbiased estimate of F and its gradient from a batch of rows [B]: the sum of its
+        losses counts N / B times.
+        """
         state = self.state(alpha, lam)
         weight = tf.cast(self.num_data, alpha.dtype) / tf.cast(tf.shape(batch)[0], alpha.dtype)
         return _point(state, *(weight * term for term in self.part(state, batch)))
@@ -112,13 +122,17 @@ class SubsetBound:
         K_alpha = apply_per_latent(self.K, alpha)
         log_det = 2.0 * tf.reduce_sum(tf.math.log(tf.linalg.diag_part(chol)))
         divergence = 0.5 * (
-            log_det - tf.reduce_sum(columns * tf.linalg.diag_part(V)) + tf.reduce_sum(alpha * K_alpha)
+            log_det
+            - tf.reduce_sum(columns * tf.linalg.diag_part(V))
+            + tf.reduce_sum(alpha * K_alpha)
         )  # (V26)
         g_lam = -0.5 * tf.transpose(tf.linalg.matvec(tf.square(V), columns))  # (V21)
         return SubsetState(alpha, chol, scale, half, divergence, -K_alpha, g_lam, ok)
 
     def part(self, state: SubsetState, batch: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        """The sum of the losses of some rows [B], and the gradient of minus that sum in alpha and lam, [M, L] each."""
+        """The sum of the losses of some rows [B], and the gradient of minus that sum in alpha and
+        lam, [M, L] each.
+        """
         K, T, mean, variance = self._moments(state, batch)
         sigma = tf.sqrt(variance)
         loss = self._expand(batch, mean, sigma)
@@ -128,7 +142,9 @@ class SubsetBound:
         return tf.reduce_sum(loss.value), apply_per_latent(K, loss.d_h), g_lam
 
     def precision(self, alpha: tf.Tensor, lam: tf.Tensor) -> tf.Tensor:
-        """The Cholesky factor [L, M, M] of minus the second derivative of F in alpha: K_SS + K_SN diag(f_hh) K_NS."""
+        """The Cholesky factor [L, M, M] of minus the second derivative of F in alpha: K_SS + K_SN
+        diag(f_hh) K_NS.
+        """
         state = self._head(alpha, lam)
         total = self.K + sum(self.spread(state, b) for b in self._blocks())
         return cholesky(add_jitter(total)).chol
@@ -141,23 +157,36 @@ class SubsetBound:
 
     def precisions(self) -> tf.Tensor:
         """gamma = f_sigma / sigma of the subset [M, L] under the prior: a first lambda."""
-        sigma = tf.transpose(tf.sqrt(tf.linalg.diag_part(self.K))) * tf.ones([1, self.num_latents], self.K.dtype)
+        sigma = tf.transpose(tf.sqrt(tf.linalg.diag_part(self.K))) * tf.ones(
+            [1, self.num_latents], self.K.dtype
+        )
         return self._expand(self.rows, self._prior_mean(self.rows), sigma).d_s / sigma
 
-    def _moments(self, state: SubsetState, batch: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor]:
+    def _moments(
+        self, state: SubsetState, batch: tf.Tensor
+    ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor]:
         """K_SB [G, M, B], L_B^-1 Lambda^1/2 K_SB [L, M, B], and mean and variance [B, L]; (V26)."""
         X = tf.gather(self.X, batch)
         own = tf.constant(self.rows)[:, None] == tf.cast(batch, self.rows.dtype)
-        # between two arrays of inputs a kernel such as White does not know which rows are one observation
-        K = tf.where(own, tf.linalg.diag_part(self.K)[..., None], gram_to_data(self.model.kernel, self.points, X))
+        # between two arrays of inputs a kernel such as White does not know which rows are one
+        # observation
+        K = tf.where(
+            own,
+            tf.linalg.diag_part(self.K)[..., None],
+            gram_to_data(self.model.kernel, self.points, X),
+        )
         T = solve(state.chol, state.scale * K)
         mean = self._prior_mean(batch) - apply_per_latent(K, state.alpha, adjoint=True)
-        variance = tf.gather(self.variances, batch, axis=-1) - tf.reduce_sum(tf.square(T), axis=-2)  # (V26)
+        variance = tf.gather(self.variances, batch, axis=-1) - tf.reduce_sum(
+            tf.square(T), axis=-2
+        )  # (V26)
         return K, T, mean, tf.transpose(variance)
 
     def _prior_mean(self, batch: tf.Tensor) -> tf.Tensor:
         X = tf.gather(self.X, batch)
-        return tf.broadcast_to(tf.cast(self.model.mean_function(X), X.dtype), [tf.shape(X)[0], self.num_latents])
+        return tf.broadcast_to(
+            tf.cast(self.model.mean_function(X), X.dtype), [tf.shape(X)[0], self.num_latents]
+        )
 
     def _expand(self, batch: tf.Tensor, mean: tf.Tensor, sigma: tf.Tensor) -> Expansion:
         return site_loss(self.model.likelihood, tf.gather(self.Y, batch)).expand(mean, sigma)
@@ -167,7 +196,9 @@ class SubsetBound:
             yield tf.range(first, min(first + _BLOCK, self.num_data))
 
 
-def _point(state: SubsetState, losses: tf.Tensor, g_alpha: tf.Tensor, g_lam: tf.Tensor) -> SubsetPoint:
+def _point(
+    state: SubsetState, losses: tf.Tensor, g_alpha: tf.Tensor, g_lam: tf.Tensor
+) -> SubsetPoint:
     bound = -losses - state.divergence
     bound = tf.where(state.ok, bound, tf.constant(float("nan"), bound.dtype))
     return SubsetPoint(bound, state.g_alpha + g_alpha, state.g_lam + g_lam)

@@ -22,7 +22,9 @@ class Moved(NamedTuple):
 
     messages: Messages
     parts: Messages
-    """For messages of factors that minibatches divide: the part of them that the present minibatch contributes."""
+    """For messages of factors that minibatches divide: the part of them that the present minibatch
+    contributes.
+    """
     change: tf.Tensor
     """[]: squared distance of the messages to where a full step leads, before the step."""
     shortened: tf.Tensor
@@ -33,7 +35,9 @@ class Moved(NamedTuple):
     @classmethod
     def at(cls, messages: Messages, parts: Messages | None = None) -> Moved:
         """Messages before any step."""
-        return cls(messages, parts or {}, tf.zeros([], default_float()), tf.constant(0), tf.constant(True))
+        return cls(
+            messages, parts or {}, tf.zeros([], default_float()), tf.constant(0), tf.constant(True)
+        )
 
 
 def move(
@@ -47,9 +51,9 @@ def move(
 ) -> Moved:
     """Move all messages to some variables towards the gradients at the messages as they are: (C32).
 
-    On a minibatch, a factor with `parts` moves its part of the message alone (C20); the gradients of other factors that
-    minibatches divide count `scale` times (C19). All variables have the same step size, which is halved until the posterior of
-    each of them exists.
+    On a minibatch, a factor with `parts` moves its part of the message alone (C20); the gradients
+    of other factors that minibatches divide count `scale` times (C19). All variables have the same
+    step size, which is halved until the posterior of each of them exists.
 
     :param graph: the model.
     :param now: the messages.
@@ -68,14 +72,19 @@ def move(
             gradients[key] = graph.outgoing(key, naturals, to, data[key], seed)
     # 2) where a full step takes each message, and with them the natural parameters
     goals = {
-        key: {name: _goal(graph, now, key, name, g, scale) for name, g in row.items()} for key, row in gradients.items()
+        key: {name: _goal(graph, now, key, name, g, scale) for name, g in row.items()}
+        for key, row in gradients.items()
     }
     gaps = [
-        (name, _difference(goal, now.messages[key][name])) for key, row in goals.items() for name, goal in row.items()
+        (name, _difference(goal, now.messages[key][name]))
+        for key, row in goals.items()
+        for name, goal in row.items()
     ]
     drifts = {name: _total([gap for owner, gap in gaps if owner == name]) for name in names}
     # 3) a step that stays in the domain of each family
-    step, ok = _feasible({name: graph.families[name].in_domain for name in names}, naturals, drifts, step_size)
+    step, ok = _feasible(
+        {name: graph.families[name].in_domain for name in names}, naturals, drifts, step_size
+    )
     messages = _towards(now.messages, goals, step)
     parts = _towards(now.parts, gradients, step)
     change = tf.add_n([tf.reduce_sum(tf.square(part)) for _, gap in gaps for part in gap])
@@ -98,7 +107,9 @@ def move_groups(
     return now
 
 
-def _goal(graph: FactorGraph, now: Moved, key: str, name: str, gradient: Natural, scale: float) -> Natural:
+def _goal(
+    graph: FactorGraph, now: Moved, key: str, name: str, gradient: Natural, scale: float
+) -> Natural:
     """Where a full step takes a message."""
     if name in now.parts.get(key, {}):
         old, part = now.messages[key][name], now.parts[key][name]
@@ -114,7 +125,9 @@ def _towards(old: Messages, goals: Messages, step: tf.Tensor) -> Messages:
     def moved(key: str, name: str) -> Natural:
         if name not in goals.get(key, {}):
             return old[key][name]
-        return tuple((1.0 - step) * was + step * goal for was, goal in zip(old[key][name], goals[key][name]))  # (C32)
+        return tuple(
+            (1.0 - step) * was + step * goal for was, goal in zip(old[key][name], goals[key][name])
+        )  # (C32)
 
     return {key: {name: moved(key, name) for name in row} for key, row in old.items()}
 
@@ -133,40 +146,62 @@ def _feasible(
     drifts: Mapping[str, Natural],
     step_size: tf.Tensor,
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """The first of step_size, step_size / 2, ... that keeps all variables in their domains, and whether there is one."""
+    """The first of step_size, step_size / 2, ... that keeps all variables in their domains, and
+    whether there is one.
+    """
 
     def inside(step: tf.Tensor) -> tf.Tensor:
-        reached = {name: tuple(a + step * b for a, b in zip(naturals[name], drift)) for name, drift in drifts.items()}
-        return tf.reduce_all([tf.reduce_all(domains[name](natural)) for name, natural in reached.items()])
+        reached = {
+            name: tuple(a + step * b for a, b in zip(naturals[name], drift))
+            for name, drift in drifts.items()
+        }
+        return tf.reduce_all(
+            [tf.reduce_all(domains[name](natural)) for name, natural in reached.items()]
+        )
 
     return largest_feasible_step(inside, step_size)
 
 
-def diagnose_messages(graph: FactorGraph, messages: Messages, data: Rows, seed: tf.Tensor) -> NumericalError:
-    """The error for a step from these messages that failed: names the factor or the variable, and the fix; seed is [2]."""
+def diagnose_messages(
+    graph: FactorGraph, messages: Messages, data: Rows, seed: tf.Tensor
+) -> NumericalError:
+    """The error for a step from these messages that failed: names the factor or the variable, and
+    the fix; seed is [2].
+    """
     naturals = graph.naturals(messages)
     beliefs = {name: Belief.at(family, naturals[name]) for name, family in graph.families.items()}
     for key, value in graph.expected(beliefs, data, seed).items():
         if not np.isfinite(value):
             return NumericalError(
-                f"the expectation of the factor '{key}' is {float(value)} at the beliefs about "
-                f"{', '.join(map(repr, graph.factors[key].neighbours))}; check its data, or start nearer to the posterior.",
+                f"the expectation of the factor '{key}' is {float(value)} at the beliefs about"
+                f" {', '.join(map(repr, graph.factors[key].neighbours))}; check its data, or start"
+                " nearer to the posterior.",
                 matrix=key,
             )
     for key, factor in graph.factors.items():
-        for name, message in graph.outgoing(key, naturals, factor.neighbours, data[key], seed).items():
+        for name, message in graph.outgoing(
+            key, naturals, factor.neighbours, data[key], seed
+        ).items():
             if not all(np.all(np.isfinite(part)) for part in message):
                 return NumericalError(
-                    f"the message of the factor '{key}' to the variable '{name}' is not finite; use a smaller step_size, or "
-                    "start nearer to the posterior.",
+                    f"the message of the factor '{key}' to the variable '{name}' is not finite; use"
+                    " a smaller step_size, or start nearer to the posterior.",
                     matrix=f"{key} -> {name}",
                 )
     for name, family in graph.families.items():
-        drift = _total([graph.outgoing(key, naturals, [name], data[key], seed)[name] for key in graph.factors_of(name)])
+        drift = _total(
+            [
+                graph.outgoing(key, naturals, [name], data[key], seed)[name]
+                for key in graph.factors_of(name)
+            ]
+        )
         if not np.all(family.in_domain(drift)):
             return NumericalError(
-                f"the messages of {', '.join(map(repr, graph.factors_of(name)))} lead the {family.name} '{name}' out of its "
-                "domain, however small the step; give it a proper prior, or use a smaller step_size.",
+                f"the messages of {', '.join(map(repr, graph.factors_of(name)))} lead the"
+                f" {family.name} '{name}' out of its domain, however small the step; give it a"
+                " proper prior, or use a smaller step_size.",
                 matrix=name,
             )
-    return NumericalError("the bound is not finite after the step; use a smaller step_size.", matrix="bound")
+    return NumericalError(
+        "the bound is not finite after the step; use a smaller step_size.", matrix="bound"
+    )

@@ -62,9 +62,13 @@ class _MessageClimber:
         groups = rule.groups(list(graph.families))
 
         @Compiled
-        def step(messages: Messages, step_size: tf.Tensor, seed: tf.Tensor) -> tuple[Moved, tf.Tensor]:
+        def step(
+            messages: Messages, step_size: tf.Tensor, seed: tf.Tensor
+        ) -> tuple[Moved, tf.Tensor]:
             then = move_groups(graph, Moved.at(messages), groups, step_size, graph.data, seed)
-            bound = graph.bound(graph.naturals(then.messages), graph.data, tf.random.fold_in(seed, len(groups)))
+            bound = graph.bound(
+                graph.naturals(then.messages), graph.data, tf.random.fold_in(seed, len(groups))
+            )
             return then, bound
 
         self._step = step
@@ -100,8 +104,12 @@ class _MessageClimber:
         return now.change <= self.tolerance * (1.0 + _squared(now.messages))
 
 
-def run_whole(rule: MessageRule, graph: FactorGraph, steps: int, tolerance: float, progress: bool) -> ConjugateResult:
-    """Steps of `rule` on all data; one that lowers the bound is halved, and later ones grow back."""
+def run_whole(
+    rule: MessageRule, graph: FactorGraph, steps: int, tolerance: float, progress: bool
+) -> ConjugateResult:
+    """Steps of `rule` on all data; one that lowers the bound is halved, and later ones grow
+    back.
+    """
     bar = tqdm(range(steps), disable=not progress, desc="CVI")
     climber = _MessageClimber(rule, graph, tolerance, bar)
     start = climber.start()
@@ -113,12 +121,19 @@ def run_whole(rule: MessageRule, graph: FactorGraph, steps: int, tolerance: floa
     return climber.record.result(end.reason, end.now.elbo)
 
 
-def run_batches(rule: MessageRule, graph: FactorGraph, steps: int, batch_size: int, progress: bool) -> ConjugateResult:
+def run_batches(
+    rule: MessageRule, graph: FactorGraph, steps: int, batch_size: int, progress: bool
+) -> ConjugateResult:
     """Steps of `rule` on the parts of a fixed division of the rows, in random order."""
     if graph.num_data is None:
-        raise DataError(f"batch_size={batch_size} needs factors with data; give a Factor its arrays as data=.")
+        raise DataError(
+            f"batch_size={batch_size} needs factors with data; give a Factor its arrays as data=."
+        )
     if not 1 <= batch_size <= graph.num_data:
-        raise DataError(f"batch_size={batch_size} must be from 1 to the number of observations, {graph.num_data}.")
+        raise DataError(
+            f"batch_size={batch_size} must be from 1 to the number of observations,"
+            f" {graph.num_data}."
+        )
     record, generator = ConjugateRecorder(), np.random.default_rng(rule.seed)
     blocks = np.array_split(generator.permutation(graph.num_data), -(-graph.num_data // batch_size))
     memory = _Memory(rule, graph, blocks)
@@ -128,7 +143,11 @@ def run_batches(rule: MessageRule, graph: FactorGraph, steps: int, batch_size: i
             order = order or list(generator.permutation(len(blocks)))
             size = rule.step_size_at(step)
             then = memory.step(order.pop(), size, _seed(rule, step))
-            elbo = float(memory.bound(_seed(rule, step))) if not order or step + 1 == steps else float("nan")
+            elbo = (
+                float(memory.bound(_seed(rule, step)))
+                if not order or step + 1 == steps
+                else float("nan")
+            )
             record.shortened += int(then.shortened)
             record.add(size, float(then.change), elbo)
     finally:
@@ -137,9 +156,11 @@ def run_batches(rule: MessageRule, graph: FactorGraph, steps: int, batch_size: i
 
 
 class _Memory:
-    """The messages of a run on minibatches: those for all rows, those for single rows, and the parts of blocks of rows.
+    """The messages of a run on minibatches: those for all rows, those for single rows, and the
+    parts of blocks of rows.
 
-    A step reads and writes the rows of its block alone; it is compiled once for each size of a block.
+    A step reads and writes the rows of its block alone; it is compiled once for each size of a
+    block.
     """
 
     def __init__(self, rule: MessageRule, graph: FactorGraph, blocks: list[np.ndarray]) -> None:
@@ -147,7 +168,8 @@ class _Memory:
         current = graph.current()
         self.shared = _select(current, lambda key, name: name not in graph.local)
         self.rows = tf.nest.map_structure(
-            lambda part: part.numpy().copy(), _select(current, lambda key, name: name in graph.local)
+            lambda part: part.numpy().copy(),
+            _select(current, lambda key, name: name in graph.local),
         )
         # what each block has contributed to a message for all rows; an equal share to begin with
         divided = rule.update == "local"
@@ -163,23 +185,44 @@ class _Memory:
         scale = 1.0 if rule.update == "local" else float(len(self.blocks))
 
         @Compiled
-        def step(messages: Messages, parts: Messages, data: Rows, step_size: tf.Tensor, seed: tf.Tensor) -> Moved:
+        def step(
+            messages: Messages, parts: Messages, data: Rows, step_size: tf.Tensor, seed: tf.Tensor
+        ) -> Moved:
             local_step_size = tf.constant(rule.local_step_size, step_size.dtype)
-            now = move_groups(graph, Moved.at(messages, parts), rule.local_sweeps * inner, local_step_size, data, seed)
-            return move_groups(graph, now, outer, step_size, data, tf.random.fold_in(seed, len(self.blocks)), scale)
+            now = move_groups(
+                graph,
+                Moved.at(messages, parts),
+                rule.local_sweeps * inner,
+                local_step_size,
+                data,
+                seed,
+            )
+            return move_groups(
+                graph, now, outer, step_size, data, tf.random.fold_in(seed, len(self.blocks)), scale
+            )
 
         return step
 
     def step(self, block: int, step_size: float, seed: tf.Tensor) -> Moved:
         """Move on one block; raises `NumericalError` if that fails, with nothing changed."""
         rows = self.blocks[block]
-        data = {key: tuple(tf.gather(array, rows) for array in arrays) for key, arrays in self.graph.data.items()}
-        messages = _merge(self.shared, tf.nest.map_structure(lambda part: tf.constant(part[rows]), self.rows))
-        then = self._step(messages, self.parts[block], data, tf.constant(step_size, default_float()), seed)
+        data = {
+            key: tuple(tf.gather(array, rows) for array in arrays)
+            for key, arrays in self.graph.data.items()
+        }
+        messages = _merge(
+            self.shared, tf.nest.map_structure(lambda part: tf.constant(part[rows]), self.rows)
+        )
+        then = self._step(
+            messages, self.parts[block], data, tf.constant(step_size, default_float()), seed
+        )
         if not then.ok:
             raise diagnose_messages(self.graph, messages, data, seed)
         self.parts[block] = then.parts
-        self.shared = {key: {name: then.messages[key][name] for name in row} for key, row in self.shared.items()}
+        self.shared = {
+            key: {name: then.messages[key][name] for name in row}
+            for key, row in self.shared.items()
+        }
         for key, row in self.rows.items():
             for name, parts in row.items():
                 for kept, new in zip(parts, then.messages[key][name]):
@@ -196,7 +239,9 @@ class _Memory:
 
 
 def _select(messages: Messages, wanted: Callable[[str, str], bool]) -> Messages:
-    return {key: {name: row[name] for name in row if wanted(key, name)} for key, row in messages.items()}
+    return {
+        key: {name: row[name] for name in row if wanted(key, name)} for key, row in messages.items()
+    }
 
 
 def _merge(left: Messages, right: Messages) -> Messages:

@@ -1,10 +1,13 @@
-"""The bound of a mixture of Gaussians as a function of one vector, in the coordinates of the best Gaussian.
+"""The bound of a mixture of Gaussians as a function of one vector, in the coordinates of the best
+Gaussian.
 
-With the best Gaussian N(b, C C^T), the components are m_j = b + C m~_j and L_j = C L~_j with L~_j lower triangular, in which
-the bound curves alike in all directions. The vector has the J logits of the weights, the m~_j, and the entries of the L~_j,
-those of the diagonal as logarithms. For the sites g_n(y_n), y_n = phi_n^T w + beta_n + noise of variance tau_n^2,
+With the best Gaussian N(b, C C^T), the components are m_j = b + C m~_j and L_j = C L~_j with L~_j
+lower triangular, in which the bound curves alike in all directions. The vector has the J logits of
+the weights, the m~_j, and the entries of the L~_j, those of the diagonal as logarithms. For the
+sites g_n(y_n), y_n = phi_n^T w + beta_n + noise of variance tau_n^2,
 
-    E g_n(y_n) = sum_j pi_j E g_n(y), y ~ N(phi_n^T m_j + beta_n, |L_j^T phi_n|^2 + tau_n^2)                         (A33)
+    E g_n(y_n) = sum_j pi_j E g_n(y), y ~ N(phi_n^T m_j + beta_n, |L_j^T phi_n|^2 + tau_n^2)
+    (A33)
 
 which is exact, and with a lower bound of the entropy the sum is a lower bound of log Z.
 """
@@ -41,10 +44,12 @@ class Mixture(NamedTuple):
 class MixtureObjective:
     """The lower bound of log Z, and its gradient.
 
-    Cost of a value and its gradient: N J (D^2 + T) + J^2 D^3, for T nodes or frequencies of an expectation.
+    Cost of a value and its gradient: N J (D^2 + T) + J^2 D^3, for T nodes or frequencies of an
+    expectation.
 
     :param groups: the sites, with features [N, D].
-    :param gaussian: [D], 1 where a weight has a Gaussian prior and 0 where its prior is one of the sites.
+    :param gaussian: [D], 1 where a weight has a Gaussian prior and 0 where its prior is one of the
+        sites.
     :param constant: what to add to the bound, in nats.
     :param integration: how expectations of sites without a closed form are computed.
     :param frame: the mean b [D] and the lower triangular root C [D, D] of the best Gaussian.
@@ -62,7 +67,11 @@ class MixtureObjective:
         components: int,
         entropy: str,
     ) -> None:
-        self.groups, self.constant, self.integration = groups, constant, integration._replace(route="auto")
+        self.groups, self.constant, self.integration = (
+            groups,
+            constant,
+            integration._replace(route="auto"),
+        )
         self.dtype = groups[0].features.dtype
         self.gaussian = tf.constant(gaussian, self.dtype)
         self.b, self.C = (tf.constant(part, self.dtype) for part in frame)
@@ -76,15 +85,23 @@ class MixtureObjective:
         return float(value), gradient.numpy().astype(np.float64)
 
     def start(self, means: np.ndarray, scales: np.ndarray) -> np.ndarray:
-        """The vector [n] of equal weights, of means m~ [J, D] and of L~_j = scale_j I, for scales [J]."""
+        """The vector [n] of equal weights, of means m~ [J, D] and of L~_j = scale_j I, for scales
+        [J].
+        """
         diagonal = np.log(scales)[:, None, None] * np.eye(self.size)
         lower = tfp.math.fill_triangular_inverse(diagonal).numpy()
-        return np.concatenate([np.zeros(len(scales)), means.ravel(), lower.ravel()]).astype(np.float64)
+        return np.concatenate([np.zeros(len(scales)), means.ravel(), lower.ravel()]).astype(
+            np.float64
+        )
 
     def mixture(self, x: npt.ArrayLike | tf.Tensor) -> Mixture:
         """The mixture of a vector [n], in whitened coordinates."""
         log_weights, means, roots = self._parts(tf.cast(tf.convert_to_tensor(x), self.dtype))
-        return Mixture(log_weights, self.b + tf.matmul(means, self.C, transpose_b=True), tf.matmul(self.C[None], roots))
+        return Mixture(
+            log_weights,
+            self.b + tf.matmul(means, self.C, transpose_b=True),
+            tf.matmul(self.C[None], roots),
+        )
 
     def _parts(self, x: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         """log pi [J], m~ [J, D] and L~ [J, D, D]."""

@@ -1,9 +1,11 @@
-"""Variational inference with a mixture of Gaussians as q(w), for the models of affine-independent inference.
+"""Variational inference with a mixture of Gaussians as q(w), for the models of affine-independent
+inference.
 
-Challis & Barber 2012 name such mixtures (Bishop et al. 1998; Bouchard & Zoeter 2009; Gershman, Hoffman & Blei 2012) as what
-comes before their own family, and as what needs a further bound, since the entropy of a mixture has no closed form. The
-expectations of the sites are exact here, (A33), and the entropy is bounded from below by (A30) or (A31). The objective is
-therefore a lower bound of log Z, and the same at every evaluation, which an estimate from draws would not be.
+Challis & Barber 2012 name such mixtures (Bishop et al. 1998; Bouchard & Zoeter 2009; Gershman,
+Hoffman & Blei 2012) as what comes before their own family, and as what needs a further bound, since
+the entropy of a mixture has no closed form. The expectations of the sites are exact here, (A33),
+and the entropy is bounded from below by (A30) or (A31). The objective is therefore a lower bound of
+log Z, and the same at every evaluation, which an estimate from draws would not be.
 """
 
 from __future__ import annotations
@@ -29,27 +31,33 @@ from .posterior import MixturePosterior
 from .result import MixtureResult
 
 _NEAR, _FAR = 0.1, 0.8
-"""Standard deviations, in units of those of the best Gaussian, of the means at the first start and at the others."""
+"""Standard deviations, in units of those of the best Gaussian, of the means at the first start and
+at the others.
+"""
 _SCALES = 0.3
 """The logarithms of the first start's scales reach from minus this to this."""
 
 
 class MixtureAscent:
-    """Finds a mixture of J Gaussians for an `AffineIndependentGP` or `AffineIndependentGLM`, at fixed hyperparameters.
+    """Finds a mixture of J Gaussians for an `AffineIndependentGP` or `AffineIndependentGLM`, at
+    fixed hyperparameters.
 
     The run has three steps:
 
     1. The Gaussian q with the greatest bound, as in `AffineIndependentAscent`.
-    2. L-BFGS on weights, means and covariances, from several starts about that Gaussian: one with components of different
-       widths in nearly the same place, and others with narrower components at places drawn from it.
-    3. The best of the ends is kept; or the Gaussian, where that has the greater bound and the entropy is "bhattacharyya".
+    2. L-BFGS on weights, means and covariances, from several starts about that Gaussian: one with
+       components of different widths in nearly the same place, and others with narrower components
+       at places drawn from it.
+    3. The best of the ends is kept; or the Gaussian, where that has the greater bound and the
+       entropy is "bhattacharyya".
 
-    The bound has many local optima, and another seed or more starts may find a better one. The model's base distribution and
-    its A and b are neither used nor changed.
+    The bound has many local optima, and another seed or more starts may find a better one. The
+    model's base distribution and its A and b are neither used nor changed.
 
     :param components: J.
-    :param entropy: the lower bound of the entropy: "bhattacharyya", (A30), which is exact for J = 1 and for components that do
-        not overlap; or "jensen", (A31), that of Gershman, Hoffman & Blei 2012, which is lower: by D/2 (1 - log 2) for J = 1.
+    :param entropy: the lower bound of the entropy: "bhattacharyya", (A30), which is exact for J = 1
+        and for components that do not overlap; or "jensen", (A31), that of Gershman, Hoffman & Blei
+        2012, which is lower: by D/2 (1 - log 2) for J = 1.
     :param starts: from how many points to climb; one is enough for J = 1.
     :param tolerance: in nats; a climb ends when six iterations of L-BFGS gain less than this.
     :param max_evaluations: at most so many evaluations of the bound and its gradient, per climb.
@@ -58,7 +66,8 @@ class MixtureAscent:
     :raises DataError: for settings out of range.
     :raises UnknownOptionError: for another name of an entropy.
 
-    Cost per evaluation: N J (D^2 + T) + J^2 D^3, for T nodes or frequencies of an expectation. Example::
+    Cost per evaluation: N J (D^2 + T) + J^2 D^3, for T nodes or frequencies of an expectation.
+    Example::
 
         model = AffineIndependentGP((X, Y), gpflow.kernels.Matern52(), BernoulliLogit())
         result = MixtureAscent(components=3).run(model)
@@ -95,7 +104,8 @@ class MixtureAscent:
         :param model: an `AffineIndependentGP`, or the model that `AffineIndependentGLM` returns.
         :return: bounds, history, and the mixture as `posterior`.
         :raises ModelError: for a model of another family.
-        :raises NumericalError: if the Gaussian bound is not finite where the run starts, naming the observation.
+        :raises NumericalError: if the Gaussian bound is not finite where the run starts, naming the
+        observation.
         """
         require_model("MixtureAscent", model, AffineIndependentGP)
         recorder, rng = Recorder("elbo", "evaluations", "stage"), np.random.default_rng(self.seed)
@@ -105,13 +115,23 @@ class MixtureAscent:
         # 1) the Gaussian q with the greatest bound
         problem = GaussianProblem(*parts, constant, model.integration)
         with naming_observation(model, lambda: problem.start_moments(model.data[0].shape[0])):
-            gaussian = problem.solve(self.tolerance, self.max_evaluations, stage_record(recorder, 0))
+            gaussian = problem.solve(
+                self.tolerance, self.max_evaluations, stage_record(recorder, 0)
+            )
 
         # 2) climbs from several points about it
         frame = gaussian.b, gaussian.root
-        objective = MixtureObjective(*parts, constant, model.integration, frame, self.components, self.entropy)
+        objective = MixtureObjective(
+            *parts, constant, model.integration, frame, self.components, self.entropy
+        )
         ends = [
-            climb(objective, start, stage_record(recorder, stage), self.tolerance, self.max_evaluations)
+            climb(
+                objective,
+                start,
+                stage_record(recorder, stage),
+                self.tolerance,
+                self.max_evaluations,
+            )
             for stage, start in enumerate(self._starts(objective, rng), 1)
         ]
 
@@ -140,13 +160,20 @@ class MixtureAscent:
             return [objective.start(np.zeros(shape), np.ones(1))]
         scales = np.exp(np.linspace(-_SCALES, _SCALES, J))
         found = [objective.start(_NEAR * rng.standard_normal(shape), scales)]
-        narrow = np.full(J, np.sqrt(1.0 - _FAR**2))  # so that the variances add up to those of the Gaussian
-        return found + [objective.start(_FAR * rng.standard_normal(shape), narrow) for _ in range(self.starts - 1)]
+        narrow = np.full(
+            J, np.sqrt(1.0 - _FAR**2)
+        )  # so that the variances add up to those of the Gaussian
+        return found + [
+            objective.start(_FAR * rng.standard_normal(shape), narrow)
+            for _ in range(self.starts - 1)
+        ]
 
     def _estimate(
         self, objective: MixtureObjective, found: Mixture, bound: float, rng: np.random.Generator
     ) -> tuple[float, float]:
-        """The bound with an estimate of the entropy in the place of its lower bound, and the standard error, in nats."""
+        """The bound with an estimate of the entropy in the place of its lower bound, and the
+        standard error, in nats.
+        """
         if not self.draws:
             return float("nan"), float("nan")
         log_weights, means, roots = (part.numpy().astype(np.float64) for part in found)

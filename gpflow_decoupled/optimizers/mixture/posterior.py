@@ -1,4 +1,6 @@
-"""A mixture of Gaussians as the posterior of a model with an affine-independent basis, and its predictions."""
+"""A mixture of Gaussians as the posterior of a model with an affine-independent basis, and its
+predictions.
+"""
 
 from __future__ import annotations
 
@@ -22,11 +24,14 @@ tfd = tfp.distributions
 
 
 class MixturePosterior:
-    """q(w) = sum_j pi_j N(w | m_j, S_j) of the whitened w of a model, and the predictions of f and of labels with it.
+    """q(w) = sum_j pi_j N(w | m_j, S_j) of the whitened w of a model, and the predictions of f and
+    of labels with it.
 
-    Under each component f(x) is normal, so that every prediction is a sum over J of those with a Gaussian q.
+    Under each component f(x) is normal, so that every prediction is a sum over J of those with a
+    Gaussian q.
 
-    :param model: whose prior, data and likelihood the mixture belongs to; its own q is neither read nor changed.
+    :param model: whose prior, data and likelihood the mixture belongs to; its own q is neither read
+        nor changed.
     :param log_weights: log pi [J], normalised.
     :param means: m [J, D].
     :param roots: lower triangular roots of S, [J, D, D].
@@ -39,14 +44,22 @@ class MixturePosterior:
     """
 
     def __init__(
-        self, model: AffineIndependentGP, log_weights: TensorType, means: TensorType, roots: TensorType
+        self,
+        model: AffineIndependentGP,
+        log_weights: TensorType,
+        means: TensorType,
+        roots: TensorType,
     ) -> None:
         self.model = model
-        self._log_weights, self.means, self.roots = (tf.convert_to_tensor(part) for part in (log_weights, means, roots))
+        self._log_weights, self.means, self.roots = (
+            tf.convert_to_tensor(part) for part in (log_weights, means, roots)
+        )
 
     def __repr__(self) -> str:
         """One line: the numbers of components and of whitened coordinates."""
-        return one_line(self, components=int(self.means.shape[0]), coordinates=int(self.means.shape[1]))
+        return one_line(
+            self, components=int(self.means.shape[0]), coordinates=int(self.means.shape[1])
+        )
 
     @property
     def weights(self) -> tf.Tensor:
@@ -75,13 +88,17 @@ class MixturePosterior:
     def _moments(self, X: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """Mean and variance of f(x) under each component, [J, N] each; cost N D^2 J."""
         model = self.model
-        phi = model.basis.whitened_features(model.basis.factor(model.kernel, with_kl=False), model.kernel, X)
+        phi = model.basis.whitened_features(
+            model.basis.factor(model.kernel, with_kl=False), model.kernel, X
+        )
         offset = tf.cast(model.mean_function(X), X.dtype)[:, 0]
         mean = offset + tf.matmul(self.means, phi, transpose_b=True)
         projected = tf.einsum("nd,jde->jne", phi, self.roots)
         variance = tf.reduce_sum(tf.square(projected), axis=2)
         if not isinstance(model.basis.inducing, Weights):
-            rest = prior_variance(model.kernel, X, full_cov=False)[0] - tf.reduce_sum(tf.square(phi), axis=1)
+            rest = prior_variance(model.kernel, X, full_cov=False)[0] - tf.reduce_sum(
+                tf.square(phi), axis=1
+            )
             variance += tf.maximum(rest, 0.0)
         return mean, tf.maximum(variance, tiny(variance))
 
@@ -90,21 +107,31 @@ class MixturePosterior:
         return self._of_all(*self._moments(self.model.inputs(Xnew)))
 
     def predict_f_density(self, Xnew: InputData, grid: TensorType) -> tf.Tensor:
-        """The density of f(x) at Xnew [N, D] for values [G], or [N, G] with a row for each input; [N, G]."""
+        """The density of f(x) at Xnew [N, D] for values [G], or [N, G] with a row for each input;
+        [N, G].
+        """
         mean, variance = self._moments(self.model.inputs(Xnew))
         values = tf.cast(as_array(grid, "grid"), mean.dtype)
-        if values.shape.rank not in (1, 2) or (values.shape.rank == 2 and values.shape[0] != mean.shape[1]):
+        if values.shape.rank not in (1, 2) or (
+            values.shape.rank == 2 and values.shape[0] != mean.shape[1]
+        ):
             raise DataError(
-                f"grid has shape {values.shape}; it must be [G], or [N, G] with a row for each row of Xnew."
+                f"grid has shape {values.shape}; it must be [G], or [N, G] with a row for each row"
+                " of Xnew."
             )
         each = tfd.Normal(mean[:, :, None], tf.sqrt(variance)[:, :, None]).prob(values)
         return tf.einsum("j,jng->ng", self.weights, each)
 
     def predict_y(self, Xnew: InputData) -> MeanAndVariance:
-        """Mean and variance of labels at Xnew [N, D], [N, 1] each; the mean of binary labels is the class probability."""
+        """Mean and variance of labels at Xnew [N, D], [N, 1] each; the mean of binary labels is the
+        class probability.
+        """
         X, likelihood = self.model.inputs(Xnew), self.model.likelihood
         check_moments(likelihood)
-        each = [observation_moments(likelihood, X, m[:, None], v[:, None]) for m, v in zip(*self._moments(X))]
+        each = [
+            observation_moments(likelihood, X, m[:, None], v[:, None])
+            for m, v in zip(*self._moments(X))
+        ]
         mean, variance = (tf.stack([part[:, 0] for part in column]) for column in zip(*each))
         return self._of_all(mean, variance)
 
@@ -112,7 +139,8 @@ class MixturePosterior:
         """The log densities [N] of labels in nats, at X [N, D] and Y [N, 1]."""
         X, Y = self.model.checked(data)
         densities = [
-            self.model.likelihood.predict_log_density(X, m[:, None], v[:, None], Y) for m, v in zip(*self._moments(X))
+            self.model.likelihood.predict_log_density(X, m[:, None], v[:, None], Y)
+            for m, v in zip(*self._moments(X))
         ]
         return tf.reduce_logsumexp(self._log_weights[:, None] + tf.stack(densities), axis=0)
 

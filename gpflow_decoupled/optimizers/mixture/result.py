@@ -14,11 +14,12 @@ from .posterior import MixturePosterior
 
 @dataclass(kw_only=True, repr=False)
 class MixtureResult(StagedResult):
-    """The result of `MixtureAscent.run`; `elbo` is a lower bound of log Z in nats, with a lower bound of the entropy.
+    """The result of `MixtureAscent.run`; `elbo` is a lower bound of log Z in nats, with a lower
+    bound of the entropy.
 
-    `history` has arrays [steps]: "step", "seconds", "elbo" (the best bound so far in this stage), "evaluations" (since the
-    entry before) and "stage" (0 while q is one Gaussian, then 1, 2, ... for each start).
-    `gain` is below zero only for the entropy "jensen".
+    `history` has arrays [steps]: "step", "seconds", "elbo" (the best bound so far in this stage),
+    "evaluations" (since the entry before) and "stage" (0 while q is one Gaussian, then 1, 2, ...
+    for each start). `gain` is below zero only for the entropy "jensen".
 
     Example::
 
@@ -28,8 +29,8 @@ class MixtureResult(StagedResult):
     """
 
     elbo_estimate: float
-    """The bound of the same mixture with its entropy estimated from draws, in nats: unbiased, and a lower bound of log Z up to
-    its standard error. NaN without draws."""
+    """The bound of the same mixture with its entropy estimated from draws, in nats: unbiased, and a
+    lower bound of log Z up to its standard error. NaN without draws."""
     standard_error: float
     """Of `elbo_estimate`, in nats."""
     start_elbos: np.ndarray
@@ -42,7 +43,7 @@ class MixtureResult(StagedResult):
     def __str__(self) -> str:
         """One line: bounds, evaluations, time and why the run ended."""
         return (
-            f"ELBO {self.elbo:.6g} ({self.kept} kept; estimated as {self.elbo_estimate:.6g} +- {self.standard_error:.2g}, "
-            f"Gaussian {self.gaussian_elbo:.6g}), {self.evaluations} evaluations in {self.seconds:.2f} s, "
-            f"stopped: {self.reason}"
+            f"ELBO {self.elbo:.6g} ({self.kept} kept; estimated as {self.elbo_estimate:.6g} +-"
+            f" {self.standard_error:.2g}, Gaussian {self.gaussian_elbo:.6g}), {self.evaluations}"
+            f" evaluations in {self.seconds:.2f} s, stopped: {self.reason}"
         )

@@ -1,23 +1,27 @@
 """How q follows when the kernel moves: its sites stay, and not its mean and covariance.
 
-Adam, Chang, Khan & Solin 2021 (arXiv:2111.03412), the M-step of conjugate-computation VI, for any whitened Gaussian part.
-q(u) is p(u) times a Gaussian site, and in whitened coordinates the site has the precision P - I and the linear term
-theta = P m~, where P = S~^-1. When the kernel moves, p(u) changes and its Cholesky factor L_old becomes L_new. With
-T = L_old^-1 L_new, the same site under the new kernel is
+Adam, Chang, Khan & Solin 2021 (arXiv:2111.03412), the M-step of conjugate-computation VI, for any
+whitened Gaussian part. q(u) is p(u) times a Gaussian site, and in whitened coordinates the site has
+the precision P - I and the linear term theta = P m~, where P = S~^-1. When the kernel moves, p(u)
+changes and its Cholesky factor L_old becomes L_new. With T = L_old^-1 L_new, the same site under
+the new kernel is
 
-    theta <- T^T theta,   P <- I + T^T (P - I) T                                                            (C28)
+    theta <- T^T theta,   P <- I + T^T (P - I) T
+    (C28)
 
-The bound then falls far less than if the whitened m~ and S~ stayed. The gradient for the kernel is that of the bound at fixed
-sites. For a small change of the kernel matrix dK, dT = phi(X) with X = L^-1 dK L^-T, where phi takes the lower triangle and
-half of the diagonal. With P* = I - 2 A diag(h) A^T, the gradient g_m = A g - m~ and u = S~ g_m, fixed sites add
+The bound then falls far less than if the whitened m~ and S~ stayed. The gradient for the kernel is
+that of the bound at fixed sites. For a small change of the kernel matrix dK, dT = phi(X) with X =
+L^-1 dK L^-T, where phi takes the lower triangle and half of the diagonal. With P* = I - 2 A diag(h)
+A^T, the gradient g_m = A g - m~ and u = S~ g_m, fixed sites add
 
     dF = < (I - S~) (S~ P* - I)^T + m~ u^T + (u - g_m) m~^T,  phi(X) >
 
-to what fixed m~ and S~ give. It vanishes where q is optimal. What these give through A = L^-1 K_ux, whose own change is
--phi(X) A, is < -(I - S~) (P* - I) - w (A g)^T,  phi(X) >, where w multiplies A in the mean of q(f): w = m~ for a coupled
-basis. Both together are
+to what fixed m~ and S~ give. It vanishes where q is optimal. What these give through A = L^-1 K_ux,
+whose own change is -phi(X) A, is < -(I - S~) (P* - I) - w (A g)^T,  phi(X) >, where w multiplies A
+in the mean of q(f): w = m~ for a coupled basis. Both together are
 
-    dF = < -(I - S~) P* (I - S~) - w (A g)^T + m~ u^T + (u - g_m) m~^T,  phi(X) >                       (C69)
+    dF = < -(I - S~) P* (I - S~) - w (A g)^T + m~ u^T + (u - g_m) m~^T,  phi(X) >
+    (C69)
 
 which needs no product of matrices as wide as the batch: P* is known from the natural gradient.
 """
@@ -34,12 +38,20 @@ from ... import replicas
 from ...bases import Gaussian
 from ...compilation import rarely
 from ...linalg.gaussians import apply_per_latent
-from ...linalg.triangular import lower_congruence, lower_gram, lower_outer, solve_lower, symmetric_product
+from ...linalg.triangular import (
+    lower_congruence,
+    lower_gram,
+    lower_outer,
+    solve_lower,
+    symmetric_product,
+)
 from .natural import Natural
 
 
 class SiteSums(NamedTuple):
-    """What the rows of a batch add up to for a Gaussian part; on several replicas those of this one, with its share of I."""
+    """What the rows of a batch add up to for a Gaussian part; on several replicas those of this
+    one, with its share of I.
+    """
 
     precision: tf.Tensor
     """P* = I - 2 A diag(h) A^T [L, M, M]"""
@@ -50,19 +62,28 @@ class SiteSums(NamedTuple):
 
 
 def site_sums(
-    part: Gaussian, A: tf.Tensor, g: tf.Tensor, h: tf.Tensor, low: tf.DType | None = None, before: tuple | None = None
+    part: Gaussian,
+    A: tf.Tensor,
+    g: tf.Tensor,
+    h: tf.Tensor,
+    low: tf.DType | None = None,
+    before: tuple | None = None,
 ) -> SiteSums:
-    """The sums over the rows of a batch that all steps of a Gaussian part are made of; cost M^2 N per latent.
+    """The sums over the rows of a batch that all steps of a Gaussian part are made of; cost M^2 N
+    per latent.
 
-    A^T m~ is the share of this part in the mean at the data, while g and h are taken at the whole mean.
+    A^T m~ is the share of this part in the mean at the data, while g and h are taken at the whole
+    mean.
 
     :param part: q(u), whitened, with or without a mean.
     :param A: L^-1 K_ux [G, M, N].
     :param g: dE/dmean [N, L].
     :param h: dE/dvariance [N, L].
-    :param low: the precision of the product with M^2 N multiplications; None is that of A. Entry (i, j) of the sum is rounded
-        in units of the root of entries (i, i) and (j, j), so that directions in which little is known keep their digits.
-    :param before: an h and the P* that it gave with the same A, taken where h has not changed, as for Gaussian noise.
+    :param low: the precision of the product with M^2 N multiplications; None is that of A. Entry
+        (i, j) of the sum is rounded in units of the root of entries (i, i) and (j, j), so that
+        directions in which little is known keep their digits.
+    :param before: an h and the P* that it gave with the same A, taken where h has not changed, as
+    for Gaussian noise.
     """
 
     def target() -> tf.Tensor:
@@ -73,30 +94,42 @@ def site_sums(
     if before is None:
         precision = target()
     else:
-        precision = tf.cond(tf.reduce_all(tf.equal(h, before[0])), lambda: before[1], rarely(target))
+        precision = tf.cond(
+            tf.reduce_all(tf.equal(h, before[0])), lambda: before[1], rarely(target)
+        )
     if part.mean is None:
         none = tf.zeros([tf.shape(part.root)[1], tf.shape(part.root)[0]], g.dtype)
         return SiteSums(precision, none, none)
     own_mean = apply_per_latent(A, part.mean, adjoint=True)
-    return SiteSums(precision, apply_per_latent(A, g), apply_per_latent(A, g - 2.0 * h * own_mean))  # (D46)
+    return SiteSums(
+        precision, apply_per_latent(A, g), apply_per_latent(A, g - 2.0 * h * own_mean)
+    )  # (D46)
 
 
 def gradient_at_sites(
-    part: Gaussian, sums: SiteSums, tangent: tf.Tensor, weights: tf.Tensor | None = None, low: tf.DType | None = None
+    part: Gaussian,
+    sums: SiteSums,
+    tangent: tf.Tensor,
+    weights: tf.Tensor | None = None,
+    low: tf.DType | None = None,
 ) -> tf.Tensor:
     """The gradient with respect to X, the tangent of L, at fixed sites; cost 2 M^3 per latent.
 
     :param part: q(u), whitened.
-    :param sums: of the batch; the result is linear in them, so that those of a replica give its part of the gradient.
+    :param sums: of the batch; the result is linear in them, so that those of a replica give its
+        part of the gradient.
     :param tangent: see `linalg.whitening`; gives the shape of the result.
-    :param weights: w [M, L] of (C69), for the gradient with its part through A. None leaves that part out.
+    :param weights: w [M, L] of (C69), for the gradient with its part through A. None leaves that
+        part out.
     :param low: the precision of the products of matrices; None is that of the tangent.
     :return: [G, M, M], of which the lower triangle counts.
     """
     dtype = tangent.dtype if low is None else low
     covariance, precision = lower_gram(tf.cast(part.root, dtype)), tf.cast(sums.precision, dtype)
     identity = tf.eye(tf.shape(covariance)[-1], dtype=dtype)
-    excess = tf.matmul(covariance, precision) - (replicas.share(identity) if weights is None else precision)
+    excess = tf.matmul(covariance, precision) - (
+        replicas.share(identity) if weights is None else precision
+    )
     share = tf.cast(lower_outer(identity - covariance, excess), tangent.dtype)  # (C69)
     if part.mean is not None:
         gradient = sums.pull - replicas.share(part.mean)
@@ -119,7 +152,9 @@ def carry_over(natural: Natural, old: tf.Tensor, new: tf.Tensor) -> Natural:
     sites = tf.linalg.set_diag(natural.precision, tf.linalg.diag_part(natural.precision) - 1.0)
     sites = lower_congruence(T, sites)
     precision = tf.linalg.set_diag(sites, tf.linalg.diag_part(sites) + 1.0)  # (C28)
-    theta = None if natural.theta is None else apply_per_latent(T, natural.theta, adjoint=True)  # (C28)
+    theta = (
+        None if natural.theta is None else apply_per_latent(T, natural.theta, adjoint=True)
+    )  # (C28)
     return Natural.of(theta, precision)
 
 

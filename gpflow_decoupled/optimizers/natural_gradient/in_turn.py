@@ -1,13 +1,16 @@
 """A step in which q moves first, and all else by its gradient at where q went.
 
-At the old q the gradient for kernel and likelihood answers for what q has yet to learn of the batch, which is mostly noise: on
-houses, with 90 points and batches of 256, it ends 230 nats lower after 1,500 steps. Both gradients belong to the same kernel,
-so that the projections A = L^-1 k(beta, x) of the rows serve them both:
+At the old q the gradient for kernel and likelihood answers for what q has yet to learn of the
+batch, which is mostly noise: on houses, with 90 points and batches of 256, it ends 230 nats lower
+after 1,500 steps. Both gradients belong to the same kernel, so that the projections A = L^-1
+k(beta, x) of the rows serve them both:
 
-1. The moments at the rows under the old q, and the derivatives of the likelihood there, give the step of q: (D46).
-2. The moments under the new q follow from A: the mean moves by A^T (m~_new - m~_old), and the variance is made from
-   R_new^T A, with the new root R_new.
-3. The bound there is differentiated with respect to everything but q, at its sites or at its mean and root.
+1. The moments at the rows under the old q, and the derivatives of the likelihood there, give the
+   step of q: (D46).
+2. The moments under the new q follow from A: the mean moves by A^T (m~_new - m~_old), and the
+   variance is made from R_new^T A, with the new root R_new.
+3. The bound there is differentiated with respect to everything but q, at its sites or at its mean
+and root.
 """
 
 from __future__ import annotations
@@ -32,8 +35,14 @@ from .optimizer import NaturalGradient
 
 
 def can_move_first(basis: InducingBasis, natural: NaturalGradient) -> bool:
-    """Whether q may move first: its Parameters do not depend on the kernel, and no solver moves mean coefficients with it."""
-    return basis.whiten and basis.replaces_gaussians and (natural.mean is None or basis.kernel_mean is None)
+    """Whether q may move first: its Parameters do not depend on the kernel, and no solver moves
+    mean coefficients with it.
+    """
+    return (
+        basis.whiten
+        and basis.replaces_gaussians
+        and (natural.mean is None or basis.kernel_mean is None)
+    )
 
 
 def evaluate_in_turn(
@@ -45,15 +54,18 @@ def evaluate_in_turn(
     hold_sites: bool = False,
     low: tf.DType | None = None,
 ) -> tuple[Evaluation, Move]:
-    """The bound at q as it is, where q goes, and the gradients there; M^2 N for the new variances besides one pass.
+    """The bound at q as it is, where q goes, and the gradients there; M^2 N for the new variances
+    besides one pass.
 
-    On several replicas of `tf.distribute` there are three messages: of bound and target, of gradients, and what `agreed` asks.
+    On several replicas of `tf.distribute` there are three messages: of bound and target, of
+    gradients, and what `agreed` asks.
     :param model: a model whose basis `can_move_first`.
     :param data: X [N, D], Y [N, P].
     :param natural: the rule by which q moves.
     :param variables: what to differentiate with respect to, none of them a Parameter of q.
     :param rows: indices [m], see `evaluate`, as `hold_sites` and `low`.
-    :return: the evaluation, whose gradients are those at the new q, and the move, which is not written.
+    :return: the evaluation, whose gradients are those at the new q, and the move, which is not
+    written.
     """
     (X, Y), basis = model.as_tensors(data), model.basis
     with tf.GradientTape(persistent=True, watch_accessed_variables=False) as tape:
@@ -79,18 +91,30 @@ def evaluate_in_turn(
     if hold_sites:
         g, h = tape.gradient(expected, [mean, variance])
         known = [None if sums is None else (now.h, sums.precision)] + [None] * (len(new) - 1)
-        there = [site_sums(part, A, g, h, low, before) for part, A, before in zip(new, features.minus, known)]
+        there = [
+            site_sums(part, A, g, h, low, before)
+            for part, A, before in zip(new, features.minus, known)
+        ]
         held = list(zip(basis.whiteners(state), new, there))
     weights = basis.weights_of_rows(moved) if hold_sites else None
     gradients = gradients_of(tape, objective, variables, held, weights, low)
     found = iter(replicas.total([gradient for gradient in gradients if gradient is not None]))
-    return now._replace(gradients=[None if gradient is None else next(found) for gradient in gradients]), move
+    return now._replace(
+        gradients=[None if gradient is None else next(found) for gradient in gradients]
+    ), move
 
 
 def _evaluation(
-    model: BasisGP, data: RegressionData, state: State, features: Features, with_target: bool, low: tf.DType | None
+    model: BasisGP,
+    data: RegressionData,
+    state: State,
+    features: Features,
+    with_target: bool,
+    low: tf.DType | None,
 ) -> tuple[Evaluation, SiteSums | None]:
-    """The bound at q as it is, its derivatives in q alone, and the sums of its first part, those of this replica."""
+    """The bound at q as it is, its derivatives in q alone, and the sums of its first part, those of
+    this replica.
+    """
     variance, scale = model.basis.variance(features, model.kernel, data[0]), model.scale(data[0])
     expected, g, h = local_expansion(model, features.mean, variance, data, scale)
     elbo, sums = expected - replicas.share(model.basis.prior_kl(state)), None
@@ -100,8 +124,12 @@ def _evaluation(
     return added_up(Evaluation(elbo, state, features, variance, g, h, [], scale, target)), sums
 
 
-def _under(features: Features, old: Sequence[Gaussian], new: Sequence[Gaussian], low: tf.DType | None) -> Features:
-    """The features at the same rows after the Gaussian parts were replaced, with slopes through A alone."""
+def _under(
+    features: Features, old: Sequence[Gaussian], new: Sequence[Gaussian], low: tf.DType | None
+) -> Features:
+    """The features at the same rows after the Gaussian parts were replaced, with slopes through A
+    alone.
+    """
     mean, plus = features.mean, list(features.plus)
     for k, (was, now, A) in enumerate(zip(old, new, features.minus)):
         if was.mean is not None and now.mean is not None:

@@ -1,10 +1,11 @@
-"""Steps for the coefficients of the mean points: steepest ascent in scaled coordinates, and Newton's by conjugate gradients.
+"""Steps for the coefficients of the mean points: steepest ascent in scaled coordinates, and
+Newton's by conjugate gradients.
 
-With weights w = -2 h >= 0 and W = diag(w), the Hessian of the negative bound over the coefficients a of the mean points and
-the whitened mean m~ of q(u) is
+With weights w = -2 h >= 0 and W = diag(w), the Hessian of the negative bound over the coefficients
+a of the mean points and the whitened mean m~ of q(u) is
 
-    [ C_g + C_gx W C_xg    C_gx W A^T  ]
-    [ A W C_xg             I + A W A^T ]                                                                (D49)
+    [ C_g + C_gx W C_xg    C_gx W A^T  ] [ A W C_xg             I + A W A^T ]
+    (D49)
 """
 
 from __future__ import annotations
@@ -35,9 +36,10 @@ def steepest_step(
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """A step of the scaled coefficients along their gradient d; cost N M + M^2.
 
-    In whitened coordinates the gradient is the exact natural gradient (D41), in diagonal ones the rule (D42). Its metric is
-    that of the prior, so that a step of size one overshoots, by (D43). The step is therefore shortened to the maximum of the
-    local quadratic model along the gradient, |d|^2 / d^T H d, which never overshoots.
+    In whitened coordinates the gradient is the exact natural gradient (D41), in diagonal ones the
+    rule (D42). Its metric is that of the prior, so that a step of size one overshoots, by (D43).
+    The step is therefore shortened to the maximum of the local quadratic model along the gradient,
+    |d|^2 / d^T H d, which never overshoots.
 
     On several replicas the data's part of d^T H d is a message of one number.
 
@@ -60,7 +62,9 @@ class NewtonOptions(NamedTuple):
     """How the Newton system is solved."""
 
     rank: int | None = None
-    """Rank of the pivoted Cholesky of C_g as preconditioner (D47); None takes the basis's own scaling."""
+    """Rank of the pivoted Cholesky of C_g as preconditioner (D47); None takes the basis's own
+    scaling.
+    """
     iterations: int = 50
     """At most so many."""
     tolerance: float = 1e-8
@@ -83,17 +87,22 @@ def newton_direction(
     :param scaling: the coordinates of the coefficients, as a preconditioner.
     :param A: L_b^-1 K_bx [G, M_beta, N].
     :param gradient: of the bound, [M_gamma, L] and [M_beta, L].
-    :param h: dE/dvariance [N, L]; entries above zero count as zero, so that the system stays positive definite.
+    :param h: dE/dvariance [N, L]; entries above zero count as zero, so that the system stays
+        positive definite.
     :param options: how the system is solved.
     """
     weights = tf.maximum(-2.0 * h, 0.0)
 
     def hessian(z: Pair) -> Pair:
         pull = weights * (operator.to_data(z[0]) + apply_per_latent(A, z[1], adjoint=True))
-        return operator.product(z[0]) + operator.from_data(pull), z[1] + apply_per_latent(A, pull)  # (D49)
+        return operator.product(z[0]) + operator.from_data(pull), z[1] + apply_per_latent(
+            A, pull
+        )  # (D49)
 
     precision = symmetric_product(A, tf.transpose(weights))
-    chol = cholesky(tf.linalg.set_diag(precision, tf.linalg.diag_part(precision) + 1.0)).chol  # I + A W A^T
+    chol = cholesky(
+        tf.linalg.set_diag(precision, tf.linalg.diag_part(precision) + 1.0)
+    ).chol  # I + A W A^T
     coefficients = _coefficient_preconditioner(operator, scaling, options)
 
     def precondition(z: Pair) -> Pair:
@@ -101,7 +110,13 @@ def newton_direction(
         return coefficients(z[0]), tf.transpose(inducing)
 
     return conjugate_gradients(
-        hessian, precondition, gradient, _dot, options.tolerance, options.iterations, norm=lambda r: _dot(r, r)
+        hessian,
+        precondition,
+        gradient,
+        _dot,
+        options.tolerance,
+        options.iterations,
+        norm=lambda r: _dot(r, r),
     ).x
 
 
@@ -118,7 +133,9 @@ def _coefficient_preconditioner(
     parts = [woodbury_factor(factors[k], rest[k]) for k in range(C.shape[0])]
     if len(parts) == 1:
         return lambda z: woodbury_solve(parts[0], z)
-    return lambda z: tf.stack([woodbury_solve(part, z[:, k]) for k, part in enumerate(parts)], axis=1)  # (D47)
+    return lambda z: tf.stack(
+        [woodbury_solve(part, z[:, k]) for k, part in enumerate(parts)], axis=1
+    )  # (D47)
 
 
 def _dot(x: Pair, y: Pair) -> tf.Tensor:

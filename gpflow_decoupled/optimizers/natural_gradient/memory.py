@@ -1,4 +1,6 @@
-"""The precisions from the last natural-gradient step, so that the next one need not compute them again."""
+"""The precisions from the last natural-gradient step, so that the next one need not compute them
+again.
+"""
 
 from __future__ import annotations
 
@@ -19,8 +21,9 @@ Reference = Hashable
 class PrecisionMemory(tf.Module):
     """S^-1 of each whitened Gaussian part [L, M, M], next to the root from which it was computed.
 
-    A precision is used only while the root is, to the last bit, the one that was stored with it. If q was assigned, restored
-    or moved by something else, then its precision is computed anew. This saves M^3 (1/3 to 1) multiply-adds per step.
+    A precision is used only while the root is, to the last bit, the one that was stored with it. If
+    q was assigned, restored or moved by something else, then its precision is computed anew. This
+    saves M^3 (1/3 to 1) multiply-adds per step.
     """
 
     def __init__(self) -> None:
@@ -35,9 +38,16 @@ class PrecisionMemory(tf.Module):
             return precision_from_root(root)
         place = self._place(basis, part, root)
         same = tf.reduce_all(tf.equal(self._roots[place], root))
-        return tf.cond(same, self._precisions[place].read_value, rarely(lambda: precision_from_root(root)))
+        return tf.cond(
+            same, self._precisions[place].read_value, rarely(lambda: precision_from_root(root))
+        )
 
-    def store(self, basis: InducingBasis, gaussians: tuple[Gaussian, ...], precisions: tuple[tf.Tensor, ...]) -> None:
+    def store(
+        self,
+        basis: InducingBasis,
+        gaussians: tuple[Gaussian, ...],
+        precisions: tuple[tf.Tensor, ...],
+    ) -> None:
         """Remember the precisions [L, M, M] of the new roots."""
         if not basis.whiten:
             return
@@ -47,9 +57,13 @@ class PrecisionMemory(tf.Module):
             self._precisions[place].assign(precision)
 
     def prepare(self, basis: InducingBasis) -> None:
-        """Create the variables for the parts of a basis, so that a checkpoint that is read later finds them."""
+        """Create the variables for the parts of a basis, so that a checkpoint that is read later
+        finds them.
+        """
         if basis.whiten:
-            roots = [parameter for parameter in basis.gaussian_parameters() if len(parameter.shape) == 3]
+            roots = [
+                parameter for parameter in basis.gaussian_parameters() if len(parameter.shape) == 3
+            ]
             for part, root in enumerate(roots):
                 self._place(basis, part, tf.convert_to_tensor(root))
 

@@ -1,10 +1,12 @@
-"""Where a natural-gradient step goes: the mean coefficients first, then each Gaussian part of q. Nothing is written here."""
+"""Where a natural-gradient step goes: the mean coefficients first, then each Gaussian part of q.
+Nothing is written here.
+"""
 
 from __future__ import annotations
 
 __all__ = [
-    "MeanMove", "Moments", "Move", "check_mean_solver", "gaussian_target", "natural_mean_move", "newton_mean_move",
-    "replaced",
+    "MeanMove", "Moments", "Move", "check_mean_solver", "gaussian_target", "natural_mean_move",
+    "newton_mean_move", "replaced",
 ]  # fmt: skip
 
 from typing import NamedTuple
@@ -44,7 +46,9 @@ class Move(NamedTuple):
 
 
 class Moments(NamedTuple):
-    """Moments of q(f) at the data without the mean function, and the derivatives of the expected log density there."""
+    """Moments of q(f) at the data without the mean function, and the derivatives of the expected
+    log density there.
+    """
 
     mean: tf.Tensor
     """[N, L]"""
@@ -59,7 +63,12 @@ class Moments(NamedTuple):
 
     @classmethod
     def at(
-        cls, model: BasisGP, mean: tf.Tensor, variance: tf.Tensor, data: RegressionData, scale: tf.Tensor
+        cls,
+        model: BasisGP,
+        mean: tf.Tensor,
+        variance: tf.Tensor,
+        data: RegressionData,
+        scale: tf.Tensor,
     ) -> Moments:
         """Differentiate at other moments [N, L]; one pass through the likelihood."""
         return cls(mean, variance, *local_gradient(model, mean, variance, data, scale), scale)
@@ -67,7 +76,13 @@ class Moments(NamedTuple):
     @classmethod
     def of(cls, evaluation: Evaluation) -> Moments:
         """Those of an evaluation."""
-        return cls(evaluation.features.mean, evaluation.variance, evaluation.g, evaluation.h, evaluation.scale)
+        return cls(
+            evaluation.features.mean,
+            evaluation.variance,
+            evaluation.g,
+            evaluation.h,
+            evaluation.scale,
+        )
 
 
 class MeanMove(NamedTuple):
@@ -80,7 +95,9 @@ class MeanMove(NamedTuple):
     coefficients: tf.Tensor | None = None
     """[M_gamma, L], in the basis's coordinates; None if they stay."""
     inducing_mean: tf.Tensor | None = None
-    """The new whitened mean of q(u) [M_beta, L] where it is solved for jointly; None where it follows from (D46)."""
+    """The new whitened mean of q(u) [M_beta, L] where it is solved for jointly; None where it
+    follows from (D46).
+    """
     shortened: tf.Tensor | int = 0
     """[], int: 1 if the step was shortened."""
 
@@ -96,14 +113,18 @@ def check_mean_solver(basis: InducingBasis, solver: str) -> None:
     if able[solver]:
         return
     why = {
-        "natural": "has no natural steps of the coefficients alone: they shift the mean of q(f(beta)), which stays in (D41)",
+        "natural": (
+            "has no natural steps of the coefficients alone: they shift the mean of q(f(beta)),"
+            " which stays in (D41)"
+        ),
         "newton": "does not solve for the mean coefficients by Newton's method",
     }
     others = " or ".join(f'"{name}"' for name in able if able[name])
     raise UnknownOptionError(
-        f'A {type(basis).__name__} {why[solver]}. Use mean_solver="adam" of fit, or mean=None of NaturalGradient with another '
-        "optimizer for the coefficients; an OrthogonalBasis, which describes the same q(f) by other coordinates, takes "
-        f'"natural" and "newton"' + (f", and this basis takes {others}." if others else ".")
+        f'A {type(basis).__name__} {why[solver]}. Use mean_solver="adam" of fit, or mean=None of'
+        " NaturalGradient with another optimizer for the coefficients; an OrthogonalBasis, which"
+        ' describes the same q(f) by other coordinates, takes "natural" and "newton"'
+        + (f", and this basis takes {others}." if others else ".")
     )
 
 
@@ -129,7 +150,9 @@ def natural_mean_move(
     scaling = kernel_mean.scaling
     change, is_short = steepest_step(operator, scaling, gradient, now.h, step_size)
     raw = scaling.raw(change)
-    moments = Moments.at(model, now.features.mean + operator.to_data(raw), now.variance, data, now.scale)
+    moments = Moments.at(
+        model, now.features.mean + operator.to_data(raw), now.variance, data, now.scale
+    )
     coefficients = tf.convert_to_tensor(kernel_mean.coefficients) + change
     return MeanMove(now.state, moments, coefficients, shortened=tf.cast(is_short, tf.int32))
 
@@ -162,11 +185,16 @@ def newton_mean_move(
     direction = newton_direction(operator, scaling, A, gradient, h, options)
     change = scaling.scaled(step_size * direction[0])
     coefficients = tf.convert_to_tensor(kernel_mean.coefficients) + change
-    return MeanMove(state, Moments.of(evaluation), coefficients, state.mean + step_size * direction[1])
+    return MeanMove(
+        state, Moments.of(evaluation), coefficients, state.mean + step_size * direction[1]
+    )
 
 
-def gaussian_target(part: Gaussian, A: tf.Tensor, g: tf.Tensor, h: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Where a full step takes the natural parameters of a whitened Gaussian part: (D46); on several replicas one message.
+def gaussian_target(
+    part: Gaussian, A: tf.Tensor, g: tf.Tensor, h: tf.Tensor
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """Where a full step takes the natural parameters of a whitened Gaussian part: (D46); on several
+    replicas one message.
 
     :param part: with a mean, or without one, and then the first target means nothing and is zero.
     :param A: the features of the part [G, M, N].
@@ -180,7 +208,13 @@ def gaussian_target(part: Gaussian, A: tf.Tensor, g: tf.Tensor, h: tf.Tensor) ->
 
 
 def replaced(
-    model: BasisGP, data: RegressionData, at: Moments, A: tf.Tensor, plus: tf.Tensor, old: Gaussian, new: Gaussian
+    model: BasisGP,
+    data: RegressionData,
+    at: Moments,
+    A: tf.Tensor,
+    plus: tf.Tensor,
+    old: Gaussian,
+    new: Gaussian,
 ) -> Moments:
     """The moments after one Gaussian part was replaced by another.
 
@@ -196,5 +230,7 @@ def replaced(
     if old.mean is not None and new.mean is not None:  # else the covariance alone was replaced
         mean += apply_per_latent(A, new.mean - old.mean, adjoint=True)
     new_plus = transposed_product(new.root, A)
-    variance = at.variance + tf.transpose(tf.reduce_sum(tf.square(new_plus) - tf.square(plus), axis=-2))
+    variance = at.variance + tf.transpose(
+        tf.reduce_sum(tf.square(new_plus) - tf.square(plus), axis=-2)
+    )
     return Moments.at(model, mean, variance, data, at.scale)

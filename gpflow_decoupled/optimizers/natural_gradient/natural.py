@@ -32,14 +32,21 @@ class Natural(NamedTuple):
     def of(cls, theta: tf.Tensor | None, precision: tf.Tensor) -> Natural:
         """Factorise the precision; cost M^3 / 3 per latent."""
         factor, ok = precision_factor(precision)
-        return cls(theta, precision, factor, ok if theta is None else ok & tf.reduce_all(tf.math.is_finite(theta)))
+        return cls(
+            theta,
+            precision,
+            factor,
+            ok if theta is None else ok & tf.reduce_all(tf.math.is_finite(theta)),
+        )
 
     def gaussian(self) -> Gaussian:
         """The mean and the root of S; cost M^3 / 2 per latent."""
         root = root_from_factor(self.factor)
         if self.theta is None:
             return Gaussian(None, root)
-        return Gaussian(apply_per_latent(root, apply_per_latent(root, self.theta, adjoint=True)), root)
+        return Gaussian(
+            apply_per_latent(root, apply_per_latent(root, self.theta, adjoint=True)), root
+        )
 
 
 def natural_step(
@@ -50,11 +57,12 @@ def natural_step(
     step_size: tf.Tensor,
     max_halvings: int,
 ) -> tuple[Natural, tf.Tensor]:
-    """Move natural parameters towards a target, with a step that is halved until the precision is positive definite.
+    """Move natural parameters towards a target, with a step that is halved until the precision is
+    positive definite.
 
-    A step that had to be halved is halved once more. The first one that is feasible may end at the edge of the cone of
-    positive definite matrices, where a covariance explodes; half of it keeps at least half of the old precision in every
-    direction.
+    A step that had to be halved is halved once more. The first one that is feasible may end at the
+    edge of the cone of positive definite matrices, where a covariance explodes; half of it keeps at
+    least half of the old precision in every direction.
 
     :param theta: [M, L].
     :param precision: [L, M, M].
@@ -62,7 +70,8 @@ def natural_step(
     :param target_precision: [L, M, M].
     :param step_size: rho [].
     :param max_halvings: how often the step may be halved; 0 takes it as it is.
-    :return: the new parameters, whose `ok` is false if no step was feasible, and the number of halvings [], int.
+    :return: the new parameters, whose `ok` is false if no step was feasible, and the number of
+    halvings [], int.
     """
 
     def at(step: tf.Tensor) -> Natural:

@@ -12,7 +12,8 @@ from tqdm.auto import tqdm
 
 
 class History:
-    """Passes over the documents, seconds and bounds; a context manager that closes the progress bar at its end.
+    """Passes over the documents, seconds and bounds; a context manager that closes the progress bar
+    at its end.
 
     :param passes: how many there will be at most.
     :param show: whether a progress bar is shown.
@@ -46,6 +47,9 @@ class History:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self._bar.close()

@@ -1,4 +1,6 @@
-"""The local step for all documents, block by block, and the sums over documents that the topics need."""
+"""The local step for all documents, block by block, and the sums over documents that the topics
+need.
+"""
 
 from __future__ import annotations
 
@@ -48,8 +50,9 @@ def local_step(
 ) -> Local:
     """Move q(theta_d) of all documents to its optimum at fixed topics.
 
-    The cost of a step is the number of non-zero counts times K. The assignments phi [D, V, K] are never stored: their sums
-    over documents are the product of sparse ratios [D, V] with weights [D, K].
+    The cost of a step is the number of non-zero counts times K. The assignments phi [D, V, K] are
+    never stored: their sums over documents are the product of sparse ratios [D, V] with weights
+    [D, K].
 
     :param counts: [D, V].
     :param blocks: the documents of `counts` in blocks.
@@ -57,7 +60,8 @@ def local_step(
     :param proportions: the family of q(theta_d).
     :param state: where to start, arrays [D, ...].
     :param limits: when to stop.
-    :param fallback: another state; a document takes it where its bound there is better than at what was found.
+    :param fallback: another state; a document takes it where its bound there is better than at what
+    was found.
     """
     state = copied(state)
     bounds = np.empty(counts.shape[0])
@@ -71,7 +75,10 @@ def local_step(
             other = rows_of(fallback, block.rows)
             other_evaluation = proportions.evaluate(words, other)
             better = evaluation.bound >= other_evaluation.bound
-            found, evaluation = chosen(better, found, other), chosen(better, evaluation, other_evaluation)
+            found, evaluation = (
+                chosen(better, found, other),
+                chosen(better, evaluation, other_evaluation),
+            )
         put_rows(state, block.rows, found)
         bounds[block.rows], weights[block.rows] = evaluation.bound, evaluation.weights
         ratios[block.cells] = evaluation.ratios[block.counts > 0]

@@ -1,7 +1,8 @@
-"""Passes over the documents: coordinate ascent on all of them, or natural-gradient steps on minibatches.
+"""Passes over the documents: coordinate ascent on all of them, or natural-gradient steps on
+minibatches.
 
-A pass alternates two steps: q(theta_d) of each document at fixed topics (`local`), then the topics, and the priors where
-they are learned, at fixed q(theta_d) (`shared`).
+A pass alternates two steps: q(theta_d) of each document at fixed topics (`local`), then the topics,
+and the priors where they are learned, at fixed q(theta_d) (`shared`).
 """
 
 from __future__ import annotations
@@ -37,8 +38,9 @@ def fit_batch(
 ) -> tuple[Progress, PerDocument, str]:
     """The updates (T2) on all documents until the bound settles.
 
-    Local states are kept from pass to pass. In each of the first `fresh_passes` every document starts anew as well and takes
-    the better of the two results: so it can leave topics that it was given by chance, and yet the bound does not fall.
+    Local states are kept from pass to pass. In each of the first `fresh_passes` every document
+    starts anew as well and takes the better of the two results: so it can leave topics that it was
+    given by chance, and yet the bound does not fall.
 
     :param settings: the model.
     :param counts: [D, V].
@@ -49,7 +51,9 @@ def fit_batch(
     shared, limits = begun.shared, Limits(settings.local_tolerance, settings.max_local_steps)
     blocks = split_into_blocks(counts, settings.num_topics, shared.proportions.numbers_per_document)
     fresh = shared.proportions.start(counts.shape[0], counts.dtype)
-    local = local_step(counts, blocks, topic_weights(shared.components), shared.proportions, fresh, limits)
+    local = local_step(
+        counts, blocks, topic_weights(shared.components), shared.proportions, fresh, limits
+    )
     for number in range(1, settings.max_passes + 1):
         shared = batch_update(shared, local, settings.learn_topic_prior)
         topics = topic_weights(shared.components)
@@ -66,7 +70,8 @@ def fit_stochastic(
 ) -> tuple[Progress, PerDocument, str]:
     """The steps (T4) on shuffled minibatches, `max_passes` times through all documents.
 
-    The local step of a document starts at the result of the last one. Arguments and result are those of `fit_batch`.
+    The local step of a document starts at the result of the last one. Arguments and result are
+    those of `fit_batch`.
     """
     generator, now = np.random.default_rng(settings.seed), begun
     state = now.shared.proportions.start(counts.shape[0], counts.dtype)
@@ -96,10 +101,12 @@ def minibatch_step(
     :param state: where their local step starts, arrays [B, ...].
     :param scale: how many documents of the corpus each of them stands for.
     """
-    # the local step sees only the words that occur, so that its cost does not grow with the vocabulary
+    # the local step sees only the words that occur, so that its cost does not grow with the
+    # vocabulary
     columns, inverse = np.unique(counts.indices, return_inverse=True)
     part = sp.csr_matrix(
-        (counts.data, inverse.astype(counts.indptr.dtype), counts.indptr), (counts.shape[0], len(columns))
+        (counts.data, inverse.astype(counts.indptr.dtype), counts.indptr),
+        (counts.shape[0], len(columns)),
     )
     proportions = now.shared.proportions
     blocks = split_into_blocks(part, settings.num_topics, proportions.numbers_per_document)

@@ -1,8 +1,17 @@
-"""What all documents share: q(beta) and its prior, and the prior of the proportions; and the updates of all three."""
+"""What all documents share: q(beta) and its prior, and the prior of the proportions; and the
+updates of all three.
+"""
 
 from __future__ import annotations
 
-__all__ = ["Shared", "batch_update", "start_topics", "stochastic_update", "topics_bound", "with_best_topic_prior"]
+__all__ = [
+    "Shared",
+    "batch_update",
+    "start_topics",
+    "stochastic_update",
+    "topics_bound",
+    "with_best_topic_prior",
+]
 
 from typing import Any, NamedTuple
 
@@ -31,8 +40,8 @@ def start_topics(counts: sp.csr_matrix, num_topics: int, start: str, seed: int) 
 
     :param counts: [D, V].
     :param num_topics: K.
-    :param start: "documents" for the counts of one document per topic plus draws of Gamma(100, 1/100), "random" for draws
-        alone.
+    :param start: "documents" for the counts of one document per topic plus draws of Gamma(100,
+        1/100), "random" for draws alone.
     :param seed: of the draws and of the choice of documents.
     """
     generator = np.random.default_rng(seed)
@@ -56,11 +65,15 @@ def batch_update(shared: Shared, local: Local, learn_topics: bool) -> Shared:
 
 def with_best_topic_prior(shared: Shared) -> Shared:
     """The same topics with the symmetric eta that is best for them."""
-    best = best_symmetric_prior(float(shared.topic_prior.mean()), expected_log(shared.components.astype(float)))
+    best = best_symmetric_prior(
+        float(shared.topic_prior.mean()), expected_log(shared.components.astype(float))
+    )
     return shared._replace(topic_prior=np.full_like(shared.topic_prior, best))
 
 
-def stochastic_update(shared: Shared, local: Local, columns: np.ndarray, scale: float, rho: float) -> Shared:
+def stochastic_update(
+    shared: Shared, local: Local, columns: np.ndarray, scale: float, rho: float
+) -> Shared:
     """A natural-gradient step from a minibatch.
 
     :param shared: topics and priors before.
@@ -69,13 +82,17 @@ def stochastic_update(shared: Shared, local: Local, columns: np.ndarray, scale: 
     :param scale: how many documents of the corpus each of its documents stands for.
     :param rho: the step size, in (0, 1].
     """
-    components = (1.0 - rho) * shared.components + (rho * shared.topic_prior).astype(shared.components.dtype)  # (T4)
+    components = (1.0 - rho) * shared.components + (rho * shared.topic_prior).astype(
+        shared.components.dtype
+    )  # (T4)
     components[:, columns] += rho * scale * local.statistics  # (T4)
     proportions = shared.proportions.learned(local.state, rho, scale * len(local.bounds))
     return shared._replace(components=components, proportions=proportions)
 
 
 def topics_bound(shared: Shared) -> float:
-    """The terms of the bound that belong to no document, in nats: of the topics, and of the prior of a learned prior."""
+    """The terms of the bound that belong to no document, in nats: of the topics, and of the prior
+    of a learned prior.
+    """
     topics = float(minus_kl(shared.topic_prior, shared.components.astype(float)).sum())  # (T3)
     return topics + shared.proportions.log_prior

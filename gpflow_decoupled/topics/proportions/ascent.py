@@ -1,4 +1,6 @@
-"""Conjugate-computation steps for a block of documents, with a step size per document that keeps its bound from falling."""
+"""Conjugate-computation steps for a block of documents, with a step size per document that keeps
+its bound from falling.
+"""
 
 from __future__ import annotations
 
@@ -36,11 +38,14 @@ class _Family(Protocol[State, Found]):
         """The state after a step of size rho [b]."""
 
 
-def ascend(family: _Family[State, Found], words: Words, state: State, tolerance: float, max_steps: int) -> State:
-    """Steps from `state` until the expected words of a topic change by less than `tolerance`, in the mean over topics.
+def ascend(
+    family: _Family[State, Found], words: Words, state: State, tolerance: float, max_steps: int
+) -> State:
+    """Steps from `state` until the expected words of a topic change by less than `tolerance`, in
+    the mean over topics.
 
-    A step that would lower the bound of a document is refused, and the step size of this document divided by four; each step
-    that is made doubles it, up to 1.
+    A step that would lower the bound of a document is refused, and the step size of this document
+    divided by four; each step that is made doubles it, up to 1.
 
     :param family: offers the bound and the steps.
     :param words: of b documents.
@@ -58,14 +63,19 @@ def ascend(family: _Family[State, Found], words: Words, state: State, tolerance:
         # 2) kept where the bound has not fallen
         better = trial.bound >= part_now.bound
         change = np.abs(trial.expected - part_now.expected).mean(1) / rho
-        part_state, part_now = chosen(better, trial_state, part_state), chosen(better, trial, part_now)
+        part_state, part_now = (
+            chosen(better, trial_state, part_state),
+            chosen(better, trial, part_now),
+        )
         put_rows(state, active, part_state)
         # 3) the next step sizes, and the documents that go on
         rho = np.where(better, np.minimum(1.0, 2.0 * rho), 0.25 * rho)
         moving = np.where(better, change >= tolerance, rho > _LEAST_STEP)
         if not moving.any():
             break
-        if moving.mean() < 0.5:  # a few large copies cost less than dropping each document when it is done
+        if (
+            moving.mean() < 0.5
+        ):  # a few large copies cost less than dropping each document when it is done
             active, rho, part_words = active[moving], rho[moving], part_words.take(moving)
             part_state, part_now = rows_of(part_state, moving), rows_of(part_now, moving)
     return state

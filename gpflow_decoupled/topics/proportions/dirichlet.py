@@ -1,4 +1,6 @@
-"""Dirichlet prior and Dirichlet posterior of the topic proportions: the local step of latent Dirichlet allocation."""
+"""Dirichlet prior and Dirichlet posterior of the topic proportions: the local step of latent
+Dirichlet allocation.
+"""
 
 from __future__ import annotations
 
@@ -52,8 +54,12 @@ class DirichletProportions(NamedTuple):
         """The state before the first step: all topics have the same weight."""
         return DirichletState(np.ones((num_documents, len(self.alpha)), dtype=dtype))
 
-    def converge(self, words: Words, state: DirichletState, tolerance: float, max_steps: int) -> DirichletState:
-        """Alternate phi and gamma in each document until gamma changes by less than `tolerance` in the mean over topics."""
+    def converge(
+        self, words: Words, state: DirichletState, tolerance: float, max_steps: int
+    ) -> DirichletState:
+        """Alternate phi and gamma in each document until gamma changes by less than `tolerance` in
+        the mean over topics.
+        """
         gamma, active = state.gamma.copy(), np.arange(len(state.gamma))
         alpha = self.alpha.astype(gamma.dtype)
         for _ in range(max_steps):
@@ -64,7 +70,9 @@ class DirichletProportions(NamedTuple):
             moving = np.abs(new - old).mean(1) >= tolerance
             if not moving.any():
                 break
-            if moving.mean() < 0.5:  # a few large copies cost less than dropping each document when it is done
+            if (
+                moving.mean() < 0.5
+            ):  # a few large copies cost less than dropping each document when it is done
                 words, active = words.take(moving), active[moving]
         return DirichletState(gamma)
 
@@ -73,7 +81,9 @@ class DirichletProportions(NamedTuple):
         mean_log = expected_log(state.gamma)  # (T1)
         weights, shift = scaled_exp(mean_log)
         assignment = words.assign(weights, shift)
-        bound = assignment.evidence + minus_kl(self.alpha, state.gamma.astype(float), mean_log)  # (T3)
+        bound = assignment.evidence + minus_kl(
+            self.alpha, state.gamma.astype(float), mean_log
+        )  # (T3)
         return DirichletEvaluation(bound, weights, assignment.ratios)
 
     def mean(self, state: DirichletState) -> np.ndarray:
@@ -85,13 +95,19 @@ class DirichletProportions(NamedTuple):
         """0: alpha has no prior."""
         return 0.0
 
-    def learned(self, state: DirichletState, rate: float = 1.0, documents: float | None = None) -> DirichletProportions:
-        """With the best alpha for these documents, or a step of size `rate` towards it in log alpha."""
+    def learned(
+        self, state: DirichletState, rate: float = 1.0, documents: float | None = None
+    ) -> DirichletProportions:
+        """With the best alpha for these documents, or a step of size `rate` towards it in log
+        alpha.
+        """
         if self.learn == "none":
             return self
         mean_log = expected_log(state.gamma.astype(float))
         if self.learn == "symmetric":
-            best = np.full_like(self.alpha, best_symmetric_prior(float(self.alpha.mean()), mean_log))
+            best = np.full_like(
+                self.alpha, best_symmetric_prior(float(self.alpha.mean()), mean_log)
+            )
         else:
             best = best_prior(self.alpha, mean_log)
         return self._replace(alpha=np.exp((1.0 - rate) * np.log(self.alpha) + rate * np.log(best)))

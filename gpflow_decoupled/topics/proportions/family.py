@@ -32,7 +32,8 @@ class Evaluation(PerDocument, Protocol):
 
 
 class Proportions(Protocol[State]):
-    """The prior of the proportions theta_d, and the local step that finds q(theta_d) of each document.
+    """The prior of the proportions theta_d, and the local step that finds q(theta_d) of each
+    document.
 
     A state is a NamedTuple of arrays [b, ...], the parameters of q(theta_d) of b documents.
     """
@@ -45,7 +46,9 @@ class Proportions(Protocol[State]):
         """The state before the first step."""
 
     def converge(self, words: Words, state: State, tolerance: float, max_steps: int) -> State:
-        """The state after steps at fixed topics, until the expected words of a topic change by less than `tolerance`."""
+        """The state after steps at fixed topics, until the expected words of a topic change by less
+        than `tolerance`.
+        """
 
     def evaluate(self, words: Words, state: State) -> Evaluation:
         """The bound of each document, at the best assignment of its words to topics."""
@@ -55,9 +58,13 @@ class Proportions(Protocol[State]):
 
     @property
     def log_prior(self) -> float:
-        """The log density of the learned parameters under a prior of their own, in nats; 0 without one."""
+        """The log density of the learned parameters under a prior of their own, in nats; 0 without
+        one.
+        """
 
-    def learned(self, state: State, rate: float = 1.0, documents: float | None = None) -> Proportions[State]:
+    def learned(
+        self, state: State, rate: float = 1.0, documents: float | None = None
+    ) -> Proportions[State]:
         """With the best prior for these documents, or a step of size `rate` towards it.
 
         `documents` is the size of the corpus that they stand for; their own number if not given.

@@ -1,13 +1,17 @@
-"""Proportions softmax(eta_d) with Gaussian q(eta_d): conjugate computation for correlated topics, (T5)-(T7).
+"""Proportions softmax(eta_d) with Gaussian q(eta_d): conjugate computation for correlated topics,
+(T5)-(T7).
 
-The state of a document is the mean m and precision V^-1 of q(eta_d), and the parameter a of the bound on E log sum_k exp
-eta_k (see `lse`), which keeps F a bound on log p. With the gradient g and the Hessian H <= 0 of (T6), a step of size rho is
+The state of a document is the mean m and precision V^-1 of q(eta_d), and the parameter a of the
+bound on E log sum_k exp eta_k (see `lse`), which keeps F a bound on log p. With the gradient g and
+the Hessian H <= 0 of (T6), a step of size rho is
 
-    V^-1 <- (1 - rho) V^-1 + rho (Sigma_0^-1 - H),   m <- m + rho V (g - Sigma_0^-1 (m - mu_0)).              (T7)
+    V^-1 <- (1 - rho) V^-1 + rho (Sigma_0^-1 - H),   m <- m + rho V (g - Sigma_0^-1 (m - mu_0)).
+    (T7)
 
-V^-1 is an average of positive definite matrices, so that it stays positive definite even if Sigma_0 is learned in between.
-It is in double precision for counts of any type: where all eta_k move by the same number H vanishes, and what is left of
-V^-1, Sigma_0^-1 alone, may be below the round-off of the counts.
+V^-1 is an average of positive definite matrices, so that it stays positive definite even if Sigma_0
+is learned in between. It is in double precision for counts of any type: where all eta_k move by the
+same number H vanishes, and what is left of V^-1, Sigma_0^-1 alone, may be below the round-off of
+the counts.
 """
 
 from __future__ import annotations
@@ -50,7 +54,9 @@ class GaussianEvaluation(NamedTuple):
     ratios: np.ndarray
     """Counts over totals [b, W]"""
     expected: np.ndarray
-    """Expected words of each topic [b, K]: N_d times the derivative in m of the bound on E log sum_k exp eta_k"""
+    """Expected words of each topic [b, K]: N_d times the derivative in m of the bound on E log
+    sum_k exp eta_k
+    """
     gradient: np.ndarray
     """g [b, K]"""
     curvature: np.ndarray
@@ -81,13 +87,19 @@ class GaussianProportions(NamedTuple):
         return 6 * len(self.mu) * (1 + len(self.mu))
 
     def start(self, num_documents: int, dtype: npt.DTypeLike) -> GaussianState:
-        """The prior in each document, with variances of at most 1: from larger ones the first steps lead to poor optima."""
+        """The prior in each document, with variances of at most 1: from larger ones the first steps
+        lead to poor optima.
+        """
         precision = np.linalg.inv(self.Sigma) + np.eye(len(self.mu))
         precision = np.diagonal(precision) if self.diagonal else precision
         mean, tilt = self.mu.astype(dtype), np.full(len(self.mu), 1.0 / len(self.mu), dtype)
-        return GaussianState(*(np.tile(a, (num_documents, *[1] * a.ndim)) for a in (mean, precision, tilt)))
+        return GaussianState(
+            *(np.tile(a, (num_documents, *[1] * a.ndim)) for a in (mean, precision, tilt))
+        )
 
-    def converge(self, words: Words, state: GaussianState, tolerance: float, max_steps: int) -> GaussianState:
+    def converge(
+        self, words: Words, state: GaussianState, tolerance: float, max_steps: int
+    ) -> GaussianState:
         """Steps (T7) in each document, of sizes that keep its bound from falling."""
         return ascend(self, words, state, tolerance, max_steps)
 
@@ -98,28 +110,42 @@ class GaussianProportions(NamedTuple):
         weights, shift = scaled_exp(state.mean)
         assignment = words.assign(weights, shift)
         size = words.lengths[:, None]
-        bound = assignment.evidence - words.lengths * lse - self._kl(state.mean, covariance, log_det)  # (T5)
+        bound = (
+            assignment.evidence - words.lengths * lse - self._kl(state.mean, covariance, log_det)
+        )  # (T5)
         gradient = assignment.expected - size * softmax  # (T6)
-        excess = softmax - state.tilt  # -H = N_d [diag(s) - s s^T + (s - a) (s - a)^T] keeps its sign in round-off
+        excess = (
+            softmax - state.tilt
+        )  # -H = N_d [diag(s) - s s^T + (s - a) (s - a)^T] keeps its sign in round-off
         if self.diagonal:
             curvature = size * (softmax * (1.0 - softmax) + excess**2)  # (T6)
         else:
             spread = _diagonal(softmax) - softmax[:, :, None] * softmax[:, None, :]
             curvature = size[..., None] * (spread + excess[:, :, None] * excess[:, None, :])  # (T6)
-        return GaussianEvaluation(bound, weights, assignment.ratios, size * softmax, gradient, curvature)
+        return GaussianEvaluation(
+            bound, weights, assignment.ratios, size * softmax, gradient, curvature
+        )
 
-    def propose(self, state: GaussianState, now: GaussianEvaluation, rho: np.ndarray) -> GaussianState:
+    def propose(
+        self, state: GaussianState, now: GaussianEvaluation, rho: np.ndarray
+    ) -> GaussianState:
         """The state after a step of size rho [b]."""
         prior, step, dtype = np.linalg.inv(self.Sigma), rho[:, None], state.mean.dtype
         slope = now.gradient - (state.mean - self.mu) @ prior
         if self.diagonal:
-            precision = (1.0 - step) * state.precision + step * (np.diagonal(prior) + now.curvature)  # (T7)
-            solver = prior + _diagonal(now.curvature)  # the Newton matrix of the mean, which is not diagonal
+            precision = (1.0 - step) * state.precision + step * (
+                np.diagonal(prior) + now.curvature
+            )  # (T7)
+            solver = prior + _diagonal(
+                now.curvature
+            )  # the Newton matrix of the mean, which is not diagonal
         else:
             by = step[..., None]
             precision = solver = (1.0 - by) * state.precision + by * (prior + now.curvature)  # (T7)
         covariance, _ = self._covariance(state._replace(precision=precision))
-        mean = (state.mean + step * np.linalg.solve(solver, slope[..., None])[..., 0]).astype(dtype)  # (T7)
+        mean = (state.mean + step * np.linalg.solve(solver, slope[..., None])[..., 0]).astype(
+            dtype
+        )  # (T7)
         return GaussianState(mean, precision, best_tilt(mean, covariance, state.tilt).astype(dtype))
 
     def mean(self, state: GaussianState) -> np.ndarray:
@@ -139,8 +165,12 @@ class GaussianProportions(NamedTuple):
         """The log density of Sigma_0 in nats; 0 without a prior."""
         return 0.0 if self.prior is None else self.prior.log_density(self.Sigma)  # (T17)
 
-    def learned(self, state: GaussianState, rate: float = 1.0, documents: float | None = None) -> GaussianProportions:
-        """With the best mu_0 and Sigma_0 for these documents, or a step of size `rate` towards them in the moments."""
+    def learned(
+        self, state: GaussianState, rate: float = 1.0, documents: float | None = None
+    ) -> GaussianProportions:
+        """With the best mu_0 and Sigma_0 for these documents, or a step of size `rate` towards them
+        in the moments.
+        """
         if not self.learn:
             return self
         covariance = self._covariance(state)[0].mean(0, dtype=float)
@@ -148,11 +178,15 @@ class GaussianProportions(NamedTuple):
         mu, mean = state.mean.mean(0, dtype=float), state.mean.astype(float)
         second = covariance + mean.T @ mean / len(mean)
         now = Moments(self.mu, self.Sigma, self.Sigma if self.scatter is None else self.scatter)
-        new = moved(now, mu, second, rate, self.prior, len(mean) if documents is None else documents)
+        new = moved(
+            now, mu, second, rate, self.prior, len(mean) if documents is None else documents
+        )
         return self._replace(mu=new.mu, Sigma=new.Sigma, scatter=new.scatter)
 
     def _covariance(self, state: GaussianState) -> tuple[np.ndarray, np.ndarray]:
-        """V [b, K, K], or its diagonal [b, K] where it is diagonal, and log det V [b]; raises `NumericalError`."""
+        """V [b, K, K], or its diagonal [b, K] where it is diagonal, and log det V [b]; raises
+        `NumericalError`.
+        """
         if self.diagonal:
             return 1.0 / state.precision, -np.log(state.precision).sum(1)
         chol = _cholesky(state.precision)
@@ -162,20 +196,25 @@ class GaussianProportions(NamedTuple):
     def _kl(self, mean: np.ndarray, covariance: np.ndarray, log_det: np.ndarray) -> np.ndarray:
         """KL[N(m, V) || N(mu_0, Sigma_0)] [b]."""
         prior, residual = np.linalg.inv(self.Sigma), mean - self.mu
-        trace = covariance @ np.diagonal(prior) if self.diagonal else (covariance * prior).sum((1, 2))
+        trace = (
+            covariance @ np.diagonal(prior) if self.diagonal else (covariance * prior).sum((1, 2))
+        )
         distance = ((residual @ prior) * residual).sum(1)
         return 0.5 * (trace + distance - len(self.mu) + np.linalg.slogdet(self.Sigma)[1] - log_det)
 
 
 def _cholesky(matrices: np.ndarray) -> np.ndarray:
-    """The lower Cholesky factors of V^-1 or V [b, K, K]; raises `NumericalError` if there are none."""
+    """The lower Cholesky factors of V^-1 or V [b, K, K]; raises `NumericalError` if there are
+    none.
+    """
     try:
         return np.linalg.cholesky(matrices)
     except np.linalg.LinAlgError as error:
         raise NumericalError(
-            "The precision of q(eta_d) is not positive definite: Sigma_0 is so large beside the counts of a document that its "
-            "inverse is lost in round-off. Lower prior_variance; if it is the learned Sigma_0 that has grown, set "
-            "prior_documents, so that its prior holds it.",
+            "The precision of q(eta_d) is not positive definite: Sigma_0 is so large beside the"
+            " counts of a document that its inverse is lost in round-off. Lower prior_variance; if"
+            " it is the learned Sigma_0 that has grown, set prior_documents, so that its prior"
+            " holds it.",
             matrix="precision of q(eta_d)",
         ) from error
 

@@ -1,12 +1,14 @@
-"""An inverse-Wishart prior of Sigma_0, the covariance of topic proportions, so that it does not grow without bound.
+"""An inverse-Wishart prior of Sigma_0, the covariance of topic proportions, so that it does not
+grow without bound.
 
-Sigma_0 ~ IW(nu, Psi) with nu = n_0 - K - 1 and Psi = n_0 M, whose mode is M. At fixed q the documents' terms of the bound and
-the prior's log density depend on Sigma_0 by
+Sigma_0 ~ IW(nu, Psi) with nu = n_0 - K - 1 and Psi = n_0 M, whose mode is M. At fixed q the
+documents' terms of the bound and the prior's log density depend on Sigma_0 by
 
     -D/2 [log|Sigma_0| + tr(Sigma_0^-1 S)] - n_0/2 [log|Sigma_0| + tr(Sigma_0^-1 M)],
     S = 1/D sum_d [V_d + (m_d - mu_0)(m_d - mu_0)^T],
 
-so that n_0 counts as documents of covariance M, and the best Sigma_0 is (D S + n_0 M) / (D + n_0).             (T16)
+so that n_0 counts as documents of covariance M, and the best Sigma_0 is (D S + n_0 M) / (D + n_0).
+(T16)
 """
 
 from __future__ import annotations
@@ -34,7 +36,9 @@ class CovariancePrior(NamedTuple):
 
     def best(self, scatter: np.ndarray, documents: float) -> np.ndarray:
         """The best Sigma_0 [K, K] for D = `documents` of scatter S [K, K]."""
-        return (documents * scatter + self.documents * self.mode) / (documents + self.documents)  # (T16)
+        return (documents * scatter + self.documents * self.mode) / (
+            documents + self.documents
+        )  # (T16)
 
     def log_density(self, Sigma: np.ndarray) -> float:
         """log p(Sigma_0) in nats, normalised, for Sigma_0 [K, K]."""
@@ -42,7 +46,9 @@ class CovariancePrior(NamedTuple):
         log_Psi = np.linalg.slogdet(self.mode)[1] + K * np.log(self.documents)
         constant = 0.5 * nu * (log_Psi - K * np.log(2.0)) - multigammaln(0.5 * nu, K)
         trace = np.trace(np.linalg.solve(Sigma, self.mode))
-        return float(constant - 0.5 * self.documents * (np.linalg.slogdet(Sigma)[1] + trace))  # (T17)
+        return float(
+            constant - 0.5 * self.documents * (np.linalg.slogdet(Sigma)[1] + trace)
+        )  # (T17)
 
 
 class Moments(NamedTuple):
@@ -57,7 +63,12 @@ class Moments(NamedTuple):
 
 
 def moved(
-    now: Moments, mu: np.ndarray, second: np.ndarray, rate: float, prior: CovariancePrior | None, documents: float
+    now: Moments,
+    mu: np.ndarray,
+    second: np.ndarray,
+    rate: float,
+    prior: CovariancePrior | None,
+    documents: float,
 ) -> Moments:
     """A step of size `rate` in the moments of the documents, and the best Sigma_0 for them.
 

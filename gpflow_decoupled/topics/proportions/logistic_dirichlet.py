@@ -1,8 +1,10 @@
-"""Logistic-normal prior and Dirichlet posterior of the topic proportions: correlated topics as inference in LDA, (T8), (T9).
+"""Logistic-normal prior and Dirichlet posterior of the topic proportions: correlated topics as
+inference in LDA, (T8), (T9).
 
-Here the prior is the factor that is not conjugate. Its site in each document is Dirichlet, with natural parameters lambda,
-so that the posterior is that of latent Dirichlet allocation with the pseudo-prior alpha_d = 1 + lambda. With lambda^(c), the
-site (T9) at the current c, and the expected words of each topic e(c), a step of size rho of the natural parameters is
+Here the prior is the factor that is not conjugate. Its site in each document is Dirichlet, with
+natural parameters lambda, so that the posterior is that of latent Dirichlet allocation with the
+pseudo-prior alpha_d = 1 + lambda. With lambda^(c), the site (T9) at the current c, and the expected
+words of each topic e(c), a step of size rho of the natural parameters is
 
     c <- (1 - rho) c + rho (1 + lambda^(c) + e(c)).
 """
@@ -55,7 +57,8 @@ class LogisticDirichlet(NamedTuple):
     :param Sigma: Sigma_0 [K - 1, K - 1].
     :param learn: whether both are learned.
     :param prior: of Sigma; None for none.
-    :param scatter: S [K - 1, K - 1] of the documents behind Sigma, see `Moments`; None at the start.
+    :param scatter: S [K - 1, K - 1] of the documents behind Sigma, see `Moments`; None at the
+    start.
     """
 
     mu: np.ndarray
@@ -80,7 +83,9 @@ class LogisticDirichlet(NamedTuple):
         return ascend(self, words, state, tolerance, max_steps)
 
     def evaluate(self, words: Words, state: LogisticDirichletState) -> LogisticDirichletEvaluation:
-        """The bound of each document at the best phi, minus infinity where c is not above 0, and the target (T9)."""
+        """The bound of each document at the best phi, minus infinity where c is not above 0, and
+        the target (T9).
+        """
         allowed, c = (state.c > LEAST).all(1), np.maximum(state.c, LEAST)
         mean_log = expected_log(c)  # (T1)
         weights, shift = scaled_exp(mean_log)
@@ -88,12 +93,16 @@ class LogisticDirichlet(NamedTuple):
         log_prior, target = self._prior(c.astype(float), mean_log)
         entropy = log_normalizer(c.astype(float)) - ((c - 1.0) * mean_log).sum(1)
         bound = np.where(allowed, assignment.evidence + log_prior + entropy, -np.inf)
-        return LogisticDirichletEvaluation(bound, weights, assignment.ratios, assignment.expected, 1.0 + target)
+        return LogisticDirichletEvaluation(
+            bound, weights, assignment.ratios, assignment.expected, 1.0 + target
+        )
 
     def propose(
         self, state: LogisticDirichletState, now: LogisticDirichletEvaluation, rho: np.ndarray
     ) -> LogisticDirichletState:
-        """The state after a step of size rho [b]; its c may be below 0, which `evaluate` finds out."""
+        """The state after a step of size rho [b]; its c may be below 0, which `evaluate` finds
+        out.
+        """
         c = state.c + rho[:, None] * (now.pseudo_prior + now.expected - state.c)
         return LogisticDirichletState(c.astype(state.c.dtype))
 
@@ -109,7 +118,9 @@ class LogisticDirichlet(NamedTuple):
     def learned(
         self, state: LogisticDirichletState, rate: float = 1.0, documents: float | None = None
     ) -> LogisticDirichlet:
-        """With the best mu and Sigma for these documents, (T8), or a step of size `rate` towards them in the moments."""
+        """With the best mu and Sigma for these documents, (T8), or a step of size `rate` towards
+        them in the moments.
+        """
         if not self.learn:
             return self
         c = state.c.astype(float)
@@ -118,7 +129,14 @@ class LogisticDirichlet(NamedTuple):
         spread = polygammas(c)[0].mean(0)
         second = np.diag(spread[:-1]) + spread[-1] + ratios.T @ ratios / len(c)
         now = Moments(self.mu, self.Sigma, self.Sigma if self.scatter is None else self.scatter)
-        new = moved(now, ratios.mean(0), second, rate, self.prior, len(c) if documents is None else documents)
+        new = moved(
+            now,
+            ratios.mean(0),
+            second,
+            rate,
+            self.prior,
+            len(c) if documents is None else documents,
+        )
         return self._replace(mu=new.mu, Sigma=new.Sigma, scatter=new.scatter)
 
     def _prior(self, c: np.ndarray, mean_log: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -1,7 +1,8 @@
 """Where the minibatches of a run come from.
 
-`make.py` chooses by what a user passed: arrays in memory (`arrays.py`), arrays on disk (`on_disk.py`), a `tf.data.Dataset`
-(`datasets.py`), or a function that starts passes (`functions.py`). `protocol.py` says what the loop needs of all of them.
+`make.py` chooses by what a user passed: arrays in memory (`arrays.py`), arrays on disk
+(`on_disk.py`), a `tf.data.Dataset` (`datasets.py`), or a function that starts passes
+(`functions.py`). `protocol.py` says what the loop needs of all of them.
 """
 
 from .arrays import ArrayBatches, checksum
@@ -13,6 +14,6 @@ from .order import DEFAULT_BATCH, RowOrder
 from .protocol import Batch, Batches
 
 __all__ = [
-    "DEFAULT_BATCH", "ArrayBatches", "Batch", "Batches", "DatasetBatches", "DiskBatches", "FunctionBatches", "Passes",
-    "RowOrder", "checksum", "make_batches",
+    "DEFAULT_BATCH", "ArrayBatches", "Batch", "Batches", "DatasetBatches", "DiskBatches",
+    "FunctionBatches", "Passes", "RowOrder", "checksum", "make_batches",
 ]  # fmt: skip

@@ -16,17 +16,21 @@ from .protocol import Batch
 
 
 class ArrayBatches:
-    """Minibatches of arrays, without replacement within an epoch, each a function of (seed, step) alone.
+    """Minibatches of arrays, without replacement within an epoch, each a function of (seed, step)
+    alone.
 
     :param X: [N, D].
     :param Y: [N, P].
-    :param batch_size: rows of a batch; None takes all rows, "auto" at most 1024, or 256 with four latents or more.
+    :param batch_size: rows of a batch; None takes all rows, "auto" at most 1024, or 256 with four
+        latents or more.
     :param seed: of the order of the rows.
     :param latents: L, the latent functions of the model.
     :raises DataError: for a batch larger than the data.
     """
 
-    def __init__(self, X: tf.Tensor, Y: tf.Tensor, batch_size: int | None | str, seed: int, latents: int = 1) -> None:
+    def __init__(
+        self, X: tf.Tensor, Y: tf.Tensor, batch_size: int | None | str, seed: int, latents: int = 1
+    ) -> None:
         self.X, self.Y, self.num_data = X, Y, int(X.shape[0])
         self._rows = RowOrder(self.num_data, batch_size, seed, latents)
         self.batch_size = self._rows.batch_size
@@ -45,7 +49,11 @@ class ArrayBatches:
     def settings(self) -> dict[str, object]:
         """Sizes, and a checksum of the arrays."""
         digest = checksum((self.X, self.Y))
-        return {"num_data": self.num_data, "batch_size": self.batch_size, "checksum of the data": digest}
+        return {
+            "num_data": self.num_data,
+            "batch_size": self.batch_size,
+            "checksum of the data": digest,
+        }
 
     def __call__(self, step: int) -> Batch:
         """The batch of step 0, 1, ...: X [B, D], Y [B, P]."""
@@ -60,7 +68,9 @@ class ArrayBatches:
         """The batches of K = `count` steps from step 0, 1, ... on: X [K, B, D], Y [K, B, P]."""
         if self.batch_size == self.num_data:
             return self._rows_of_both(np.tile(np.arange(self.num_data), [count, 1]))
-        return self._rows_of_both(np.stack([self._rows(number) for number in range(step, step + count)]))
+        return self._rows_of_both(
+            np.stack([self._rows(number) for number in range(step, step + count)])
+        )
 
     def _rows_of_both(self, numbers: np.ndarray) -> Batch:
         rows = tf.convert_to_tensor(numbers)
@@ -68,7 +78,9 @@ class ArrayBatches:
 
 
 def _rows_of(array: tf.Tensor, rows: tf.Tensor) -> tf.Tensor:
-    """`tf.gather` of [N, D] by [...] in half its time, which counts where a step takes a millisecond."""
+    """`tf.gather` of [N, D] by [...] in half its time, which counts where a step takes a
+    millisecond.
+    """
     return tf.raw_ops.GatherV2(params=array, indices=rows, axis=0)
 
 

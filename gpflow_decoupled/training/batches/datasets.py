@@ -18,16 +18,18 @@ from .protocol import Batch
 
 
 class DatasetBatches:
-    """The batches of a `tf.data.Dataset` of (X, Y), in its order, from the start again when it ends.
+    """The batches of a `tf.data.Dataset` of (X, Y), in its order, from the start again when it
+    ends.
 
-    Shuffling and batching are left to the dataset. There is one iterator only: a second one, to look at the data first,
-    would change the order of a shuffled dataset.
+    Shuffling and batching are left to the dataset. There is one iterator only: a second one, to
+    look at the data first, would change the order of a shuffled dataset.
 
     :param dataset: of pairs (X [B, D], Y [B, P]).
     :param num_data: N, the rows of all batches together.
     :param likelihood: whose support the labels are checked against.
-    :raises DataError: when called, for a dataset without batches, a batch without rows, a first batch that is not finite, and
-        labels outside the likelihood's support. Later batches that are not finite make the step fail.
+    :raises DataError: when called, for a dataset without batches, a batch without rows, a first
+        batch that is not finite, and labels outside the likelihood's support. Later batches that
+        are not finite make the step fail.
     """
 
     def __init__(self, dataset: tf.data.Dataset, num_data: int, likelihood: Likelihood) -> None:
@@ -36,7 +38,9 @@ class DatasetBatches:
         self.look: Callable[[np.ndarray, np.ndarray], None] = lambda X, Y: None
         """Is shown X [B, D] and Y [B, P] of the first batch, once they are checked"""
         self._is_first = True
-        self.signature = [tf.TensorSpec([None, *part.shape[1:]], part.dtype) for part in dataset.element_spec]
+        self.signature = [
+            tf.TensorSpec([None, *part.shape[1:]], part.dtype) for part in dataset.element_spec
+        ]
         """Of all batches, which may differ in their rows."""
 
     @property
@@ -67,7 +71,9 @@ class DatasetBatches:
         X, Y = batch
         labels = Y.numpy()
         if len(labels) == 0:
-            raise DataError(f"Batch {step + 1} of the dataset has no rows; filter rows before they are batched.")
+            raise DataError(
+                f"Batch {step + 1} of the dataset has no rows; filter rows before they are batched."
+            )
         if self._is_first:
             check_values(X.numpy(), labels, self.likelihood)
             self.look(X.numpy(), labels)

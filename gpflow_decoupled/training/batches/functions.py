@@ -21,19 +21,24 @@ Passes: TypeAlias = Callable[[], Iterable[tuple[npt.ArrayLike, npt.ArrayLike]]]
 
 
 class FunctionBatches:
-    """The batches of a function that starts a pass over the data, called again whenever a pass ends.
+    """The batches of a function that starts a pass over the data, called again whenever a pass
+    ends.
 
     The order of the rows is left to the function. Every batch is checked when it is read.
 
     :param model: says what the batches must be, and how many rows there are, `num_data`.
-    :param passes: a function without arguments that returns an iterator of batches (X [B, D], Y [B, P]).
-    :raises DataError: when called, for unusable batches, a pass without batches, and a pass with another number of rows than
-        `num_data`.
+    :param passes: a function without arguments that returns an iterator of batches (X [B, D], Y
+        [B, P]).
+    :raises DataError: when called, for unusable batches, a pass without batches, and a pass with
+        another number of rows than `num_data`.
     """
 
     def __init__(self, model: BasisGP, passes: Passes) -> None:
         if model.num_data is None:
-            raise DataError("A function does not tell the size of the data in rows: pass num_data=N to the model.")
+            raise DataError(
+                "A function does not tell the size of the data in rows: pass num_data=N to the"
+                " model."
+            )
         self.model, self.passes, self.num_data = model, passes, int(model.num_data)
         self.look: Callable[[np.ndarray, np.ndarray], None] = lambda X, Y: None
         """Is shown X [B, D] and Y [B, P] of the first batch, once they are checked"""
@@ -61,7 +66,9 @@ class FunctionBatches:
         return {"num_data": self.num_data}
 
     def __call__(self, step: int) -> Batch:
-        """The batch of step 0, 1, ...: X [B, D], Y [B, P]; batches before it that were not taken are read and dropped."""
+        """The batch of step 0, 1, ...: X [B, D], Y [B, P]; batches before it that were not taken
+        are read and dropped.
+        """
         is_first = self._read == 0
         X, Y = self._next()
         while self._read <= step:
@@ -71,7 +78,9 @@ class FunctionBatches:
         return X, Y
 
     def close(self) -> None:
-        """End the pass, so that a generator runs its `finally` now and not when Python collects garbage."""
+        """End the pass, so that a generator runs its `finally` now and not when Python collects
+        garbage.
+        """
         if isinstance(self._pass, Generator):
             self._pass.close()
         self._pass = None
@@ -83,7 +92,10 @@ class FunctionBatches:
             assert self._pass is not None
             batch = next(self._pass, None)
             if batch is None:
-                raise DataError("The function of the data gave no batches: it must return a new iterator at each call.")
+                raise DataError(
+                    "The function of the data gave no batches: it must return a new iterator at"
+                    " each call."
+                )
         X, Y = self.model.as_tensors(batch)
         check_values(X.numpy(), Y.numpy(), self.model.likelihood)
         self._read += 1
@@ -94,12 +106,14 @@ class FunctionBatches:
         """Call the function; raises `DataError` if the pass before was not over `num_data` rows."""
         if self._pass is not None and self._rows != self.num_data:
             raise DataError(
-                f"This pass had {self._rows} rows and num_data is {self.num_data}: every pass must go through the whole data "
-                f"set. If these rows are all data, set model.num_data = {self._rows}."
+                f"This pass had {self._rows} rows and num_data is {self.num_data}: every pass must"
+                " go through the whole data set. If these rows are all data, set model.num_data ="
+                f" {self._rows}."
             )
         batches = self.passes()
         if not isinstance(batches, Iterable):
             raise DataError(
-                f"The function of the data returned a {type(batches).__name__}; it must return an iterator of batches (X, Y)."
+                f"The function of the data returned a {type(batches).__name__}; it must return an"
+                " iterator of batches (X, Y)."
             )
         self._pass, self._rows = iter(batches), 0

@@ -28,14 +28,17 @@ def make_batches(
     batch_size: int | None | str,
     seed: int,
 ) -> ArrayBatches | DiskBatches | DatasetBatches | FunctionBatches:
-    """Check the data and wrap them. Arrays are checked in full, streams by their types now and by their values in training.
+    """Check the data and wrap them. Arrays are checked in full, streams by their types now and by
+    their values in training.
 
     :param model: whose likelihood and number of inputs and outputs the data must fit.
-    :param data: arrays (X [N, D], Y [N, P]), which are read batch by batch where they are on disk; a dataset of batches of
-        them; or a function without arguments that returns an iterator of such batches.
+    :param data: arrays (X [N, D], Y [N, P]), which are read batch by batch where they are on disk;
+        a dataset of batches of them; or a function without arguments that returns an iterator of
+        such batches.
     :param batch_size: of arrays, see `RowOrder`.
     :param seed: of the order of the rows.
-    :raises DataError: for unusable data, a stream without `num_data`, or a `num_data` that is not that of the arrays.
+    :raises DataError: for unusable data, a stream without `num_data`, or a `num_data` that is not
+    that of the arrays.
     """
     if isinstance(data, tf.data.Dataset):
         return _dataset_batches(model, data, batch_size)
@@ -44,8 +47,8 @@ def make_batches(
         return FunctionBatches(model, data)
     if not (isinstance(data, (tuple, list)) and len(data) == 2):
         raise DataError(
-            f"data is a {type(data).__name__}; pass (X, Y), or a tf.data.Dataset of such pairs, or a function that returns an "
-            "iterator of them."
+            f"data is a {type(data).__name__}; pass (X, Y), or a tf.data.Dataset of such pairs, or"
+            " a function that returns an iterator of them."
         )
     on_disk = _disk_batches(model, data, batch_size, seed)
     if on_disk is not None:
@@ -65,10 +68,16 @@ def _disk_batches(
     if not any(map(stays_on_disk, data)):
         return None
     X, Y = (
-        cast(np.ndarray, one) if stays_on_disk(one) else np.asarray(as_array(one, name, model.float_type))
+        (
+            cast(np.ndarray, one)
+            if stays_on_disk(one)
+            else np.asarray(as_array(one, name, model.float_type))
+        )
         for one, name in zip(data, "XY")
     )
-    check_shapes_of_data(X, Y, model.likelihood, model.num_outputs, model.num_dims, model.float_type)
+    check_shapes_of_data(
+        X, Y, model.likelihood, model.num_outputs, model.num_dims, model.float_type
+    )
     _check_size(model, len(X))
     rows = RowOrder(len(X), batch_size, seed, model.basis.num_latent_gps)
     return None if rows.batch_size == len(X) else DiskBatches(model, (X, Y), rows)
@@ -77,8 +86,8 @@ def _disk_batches(
 def _check_size(model: BasisGP, rows: int) -> None:
     if model.num_data is not None and int(model.num_data) != rows:
         raise DataError(
-            f"num_data={int(model.num_data)} and the data have {rows} rows; if these are all data, set "
-            f"model.num_data = {rows}."
+            f"num_data={int(model.num_data)} and the data have {rows} rows; if these are all data,"
+            f" set model.num_data = {rows}."
         )
 
 
@@ -87,14 +96,26 @@ def _refuse_size(batch_size: int | None | str, instead: str) -> None:
         raise DataError(f"batch_size={batch_size} is for arrays; {instead}.")
 
 
-def _dataset_batches(model: BasisGP, dataset: tf.data.Dataset, batch_size: int | None | str) -> DatasetBatches:
+def _dataset_batches(
+    model: BasisGP, dataset: tf.data.Dataset, batch_size: int | None | str
+) -> DatasetBatches:
     if model.num_data is None:
         raise DataError("A dataset does not tell its size in rows: pass num_data=N to the model.")
     _refuse_size(batch_size, f"a dataset brings its own: use dataset.batch({batch_size})")
     spec = dataset.element_spec
-    if not (isinstance(spec, tuple) and len(spec) == 2 and all(isinstance(part, tf.TensorSpec) for part in spec)):
-        raise DataError(f"The dataset's elements are {spec}; they must be pairs (X [B, D], Y [B, P]).")
+    if not (
+        isinstance(spec, tuple)
+        and len(spec) == 2
+        and all(isinstance(part, tf.TensorSpec) for part in spec)
+    ):
+        raise DataError(
+            f"The dataset's elements are {spec}; they must be pairs (X [B, D], Y [B, P])."
+        )
     if spec[0].shape.rank == 1:
-        raise DataError("The dataset gives single observations, not batches: use dataset.batch(1024).")
-    check_shapes_of_data(*spec, model.likelihood, model.num_outputs, model.num_dims, model.float_type)
+        raise DataError(
+            "The dataset gives single observations, not batches: use dataset.batch(1024)."
+        )
+    check_shapes_of_data(
+        *spec, model.likelihood, model.num_outputs, model.num_dims, model.float_type
+    )
     return DatasetBatches(dataset, int(model.num_data), model.likelihood)

@@ -26,12 +26,12 @@ _SAMPLE = 10_000
 class DiskBatches:
     """The minibatches of `ArrayBatches`, of arrays whose rows are read when they are needed.
 
-    Entries are checked in one pass over all rows before the first step. In memory are a block or a batch of rows, a sample
-    of at most 10,000, and 8 N bytes for the order of the rows.
+    Entries are checked in one pass over all rows before the first step. In memory are a block or a
+    batch of rows, a sample of at most 10,000, and 8 N bytes for the order of the rows.
 
     :param model: says what the data must be.
-    :param data: X [N, D] and Y [N, P], at least one of them a `numpy.memmap` or an array of another library with a shape, a
-        dtype and slices, as those of HDF5 files.
+    :param data: X [N, D] and Y [N, P], at least one of them a `numpy.memmap` or an array of another
+        library with a shape, a dtype and slices, as those of HDF5 files.
     :param rows: which rows each batch has.
     :raises DataError: for unusable data.
     """
@@ -40,7 +40,9 @@ class DiskBatches:
         self.model, self.num_data, self.batch_size = model, rows.num_data, rows.batch_size
         self._X, self._Y = data
         self._rows = rows
-        check_shapes_of_data(self._X, self._Y, model.likelihood, model.num_outputs, model.num_dims, model.float_type)
+        check_shapes_of_data(
+            self._X, self._Y, model.likelihood, model.num_outputs, model.num_dims, model.float_type
+        )
         self.sample = self._checked()
         """X and Y of every so many rows"""
 
@@ -56,15 +58,23 @@ class DiskBatches:
 
     @property
     def settings(self) -> dict[str, object]:
-        """Sizes, and a checksum of the data, for which all rows are read; those of the same arrays in memory."""
+        """Sizes, and a checksum of the data, for which all rows are read; those of the same arrays
+        in memory.
+        """
         digest = 0
         for name in "XY":
             for X, Y in self._blocks():
                 digest = zlib.crc32((X if name == "X" else Y).numpy().tobytes(), digest)
-        return {"num_data": self.num_data, "batch_size": self.batch_size, "checksum of the data": digest}
+        return {
+            "num_data": self.num_data,
+            "batch_size": self.batch_size,
+            "checksum of the data": digest,
+        }
 
     def __call__(self, step: int) -> Batch:
-        """The batch of step 0, 1, ...: X [B, D], Y [B, P]. Rows are read in the order of the file."""
+        """The batch of step 0, 1, ...: X [B, D], Y [B, P]. Rows are read in the order of the
+        file.
+        """
         rows = self._rows(step)
         order = np.argsort(rows)
         places = np.argsort(order)
@@ -82,7 +92,9 @@ class DiskBatches:
             yield self._read(slice(start, start + _BLOCK))
 
     def _checked(self) -> tuple[np.ndarray, np.ndarray]:
-        """A sample of rows, of data all of whose entries were looked at; raises `DataError`, and warns of constant columns."""
+        """A sample of rows, of data all of whose entries were looked at; raises `DataError`, and
+        warns of constant columns.
+        """
         stride = -(-self.num_data // _SAMPLE)
         parts: list[tuple[np.ndarray, np.ndarray]] = []
         extremes: list[tuple[np.ndarray, np.ndarray]] = []

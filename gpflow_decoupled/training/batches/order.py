@@ -12,15 +12,19 @@ from ...summaries import short_repr
 
 DEFAULT_BATCH = 1024
 _OF_MANY_LATENTS = 256
-"""With `_MANY` latents or more: each costs M^2 operations per row, and more steps on fewer rows train faster per second."""
+"""With `_MANY` latents or more: each costs M^2 operations per row, and more steps on fewer rows
+train faster per second.
+"""
 _MANY = 4
 
 
 class RowOrder:
-    """Rows of minibatches, without replacement within an epoch, each a function of (seed, step) alone.
+    """Rows of minibatches, without replacement within an epoch, each a function of (seed, step)
+    alone.
 
     :param num_data: N, the rows there are.
-    :param batch_size: rows of a batch; None takes all rows, "auto" at most 1024, or 256 with four latents or more.
+    :param batch_size: rows of a batch; None takes all rows, "auto" at most 1024, or 256 with four
+        latents or more.
     :param seed: of the order of the rows.
     :param latents: L, the latent functions of the model.
     :raises DataError: for a batch larger than the data.
@@ -31,15 +35,23 @@ class RowOrder:
         rows = RowOrder(60, 20, seed=0)(3)
     """
 
-    def __init__(self, num_data: int, batch_size: int | None | str, seed: int, latents: int = 1) -> None:
+    def __init__(
+        self, num_data: int, batch_size: int | None | str, seed: int, latents: int = 1
+    ) -> None:
         if batch_size == "auto":
             batch_size = min(_OF_MANY_LATENTS if latents >= _MANY else DEFAULT_BATCH, num_data)
-        elif batch_size is not None and (isinstance(batch_size, str) or not is_whole(batch_size, 1)):
+        elif batch_size is not None and (
+            isinstance(batch_size, str) or not is_whole(batch_size, 1)
+        ):
             raise DataError(
-                f'batch_size={short_repr(batch_size)} must be a whole number of at least 1, None for all rows, or "auto".'
+                f"batch_size={short_repr(batch_size)} must be a whole number of at least 1, None"
+                ' for all rows, or "auto".'
             )
         if batch_size is not None and batch_size > num_data:
-            raise DataError(f"batch_size={batch_size} is larger than the data, which have {num_data} rows; use None.")
+            raise DataError(
+                f"batch_size={batch_size} is larger than the data, which have {num_data} rows; use"
+                " None."
+            )
         self.num_data, self.seed = num_data, seed
         self.batch_size = num_data if batch_size is None else batch_size
         self._epoch: int | None = None

@@ -15,7 +15,9 @@ Batch: TypeAlias = tuple[tf.Tensor, tf.Tensor]
 
 
 class Batches(Protocol):
-    """What the loop needs of the data: a batch for each step, and what a checkpoint must know of them."""
+    """What the loop needs of the data: a batch for each step, and what a checkpoint must know of
+    them.
+    """
 
     num_data: int
 

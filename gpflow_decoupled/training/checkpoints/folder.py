@@ -1,4 +1,6 @@
-"""The files of a folder of states: which there are, how a new one takes its place, and what a kill leaves over."""
+"""The files of a folder of states: which there are, how a new one takes its place, and what a kill
+leaves over.
+"""
 
 from __future__ import annotations
 
@@ -15,21 +17,27 @@ from typing import BinaryIO
 import tensorflow as tf
 
 INDEX = "checkpoint"
-"""TensorFlow's name of the file that lists the states, so that `tf.train.latest_checkpoint` works too."""
+"""TensorFlow's name of the file that lists the states, so that `tf.train.latest_checkpoint` works
+too.
+"""
 
 _STATE = re.compile(r"ckpt-(\d+)(\.(?:index|data-\d+-of-\d+))?")
-_FILES = re.compile(r"(?:ckpt|place-\d+)-(\d+)\.(?:index|data-\d+-of-\d+)|run-(\d+)\.json|history-(\d+)\.npz")
+_FILES = re.compile(
+    r"(?:ckpt|place-\d+)-(\d+)\.(?:index|data-\d+-of-\d+)|run-(\d+)\.json|history-(\d+)\.npz"
+)
 """The files of a state, and no others: the folder may hold what is not ours."""
 _HALF_FOLDERS = re.compile(r"(?:ckpt|place-\d+)-\d+_temp")
 _HALF_FILES = re.compile(r"(?:checkpoint|run-\d+\.json|history-\d+\.npz)\.part")
 
 
 class StateFolder:
-    """States by the number of their step: `ckpt-N.*` has the tensors, `history-N.npz` the traces, `run-N.json` the record.
-    Where several workers read data of their own, `place-W-N.*` has the place of worker W.
+    """States by the number of their step: `ckpt-N.*` has the tensors, `history-N.npz` the traces,
+    `run-N.json` the record. Where several workers read data of their own, `place-W-N.*` has the
+    place of worker W.
 
-    A state counts as soon as the index lists it, which is the last thing that is written. Every file but TensorFlow's own is
-    written beside its place and renamed, so that a kill at any moment leaves the states before.
+    A state counts as soon as the index lists it, which is the last thing that is written. Every
+    file but TensorFlow's own is written beside its place and renamed, so that a kill at any moment
+    leaves the states before.
 
     :param path: of the folder.
     """
@@ -46,14 +54,17 @@ class StateFolder:
         return str(self.path / f"place-{worker}-{step}")
 
     def steps(self) -> list[int]:
-        """The states that the index lists, the oldest first; without a sound index, with a warning, all that have files."""
+        """The states that the index lists, the oldest first; without a sound index, with a warning,
+        all that have files.
+        """
         listed = self._listed()
         if listed is not None:
             return listed
         found = sorted({int(match[1]) for match in self._matches(_STATE) if match[2]})
         if found:
             warnings.warn(
-                f"The index {self.path / INDEX} is missing or damaged; the states {found} are found by their files.",
+                f"The index {self.path / INDEX} is missing or damaged; the states {found} are found"
+                " by their files.",
                 stacklevel=3,
             )
         return found
@@ -72,10 +83,16 @@ class StateFolder:
         os.replace(temporary, self.path / name)
 
     def clean(self, kept: Sequence[int] = ()) -> None:
-        """Remove what a write that broke off has left, and the files of all states but those of `kept`, if there are any."""
+        """Remove what a write that broke off has left, and the files of all states but those of
+        `kept`, if there are any.
+        """
         for match in self._matches(_HALF_FOLDERS):
             shutil.rmtree(self.path / match[0], ignore_errors=True)
-        old = [match for match in self._matches(_FILES) if kept and int(match[match.lastindex or 0]) not in kept]
+        old = [
+            match
+            for match in self._matches(_FILES)
+            if kept and int(match[match.lastindex or 0]) not in kept
+        ]
         for match in [*self._matches(_HALF_FILES), *old]:
             (self.path / match[0]).unlink(missing_ok=True)
 
@@ -87,10 +104,16 @@ class StateFolder:
             return None
         if state is None:
             return None
-        names = [path.replace("\\", "/").rsplit("/", 1)[-1] for path in state.all_model_checkpoint_paths]
+        names = [
+            path.replace("\\", "/").rsplit("/", 1)[-1] for path in state.all_model_checkpoint_paths
+        ]
         matches = [_STATE.fullmatch(name) for name in names]
         steps = [int(match[1]) for match in matches if match is not None and match[2] is None]
-        if len(steps) < len(names) or not steps or not state.model_checkpoint_path.endswith(f"ckpt-{steps[-1]}"):
+        if (
+            len(steps) < len(names)
+            or not steps
+            or not state.model_checkpoint_path.endswith(f"ckpt-{steps[-1]}")
+        ):
             return None
         return steps
 

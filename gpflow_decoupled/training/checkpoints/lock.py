@@ -24,9 +24,10 @@ NAME = "lock"
 def locked(folder: Path) -> Iterator[None]:
     """Hold the lock of a folder, which is created if it is not there.
 
-    The lock is one of the operating system on the file `lock`, so that a process that ends in whatever way, killed or not,
-    gives it back; the empty file itself stays. Where the system, or the file system, has no such locks, there is a warning
-    instead, and it is up to the user that no two runs share the folder.
+    The lock is one of the operating system on the file `lock`, so that a process that ends in
+    whatever way, killed or not, gives it back; the empty file itself stays. Where the system, or
+    the file system, has no such locks, there is a warning instead, and it is up to the user that no
+    two runs share the folder.
 
     :raises CheckpointError: if another run holds it, or the folder cannot be written.
     """
@@ -35,7 +36,8 @@ def locked(folder: Path) -> Iterator[None]:
         handle = os.open(folder / NAME, os.O_RDWR | os.O_CREAT, 0o666)
     except OSError as error:
         raise CheckpointError(
-            f"checkpoint={str(folder)!r} cannot be used as a folder ({error.strerror}); use one that can be written."
+            f"checkpoint={str(folder)!r} cannot be used as a folder ({error.strerror}); use one"
+            " that can be written."
         ) from error
     try:
         _take(handle, folder)
@@ -52,11 +54,12 @@ def _take(handle: int, folder: Path) -> None:
             return
         except BlockingIOError as error:
             raise CheckpointError(
-                f"Another run uses the folder {folder}, and two would overwrite each other's states; wait until it ends, "
-                "or use another folder."
+                f"Another run uses the folder {folder}, and two would overwrite each other's"
+                " states; wait until it ends, or use another folder."
             ) from error
         except OSError as error:
             reason = str(error.strerror)
     warnings.warn(
-        f"The folder {folder} cannot be locked ({reason}); see to it that no other run uses it.", stacklevel=4
+        f"The folder {folder} cannot be locked ({reason}); see to it that no other run uses it.",
+        stacklevel=4,
     )

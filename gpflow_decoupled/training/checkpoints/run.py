@@ -25,12 +25,21 @@ from .folder import StateFolder
 from .lock import locked
 
 UNREADABLE = (
-    OSError, ValueError, LookupError, TypeError, EOFError, AssertionError, zipfile.BadZipFile, tf.errors.OpError,
-)  # fmt: skip
+    OSError,
+    ValueError,
+    LookupError,
+    TypeError,
+    EOFError,
+    AssertionError,
+    zipfile.BadZipFile,
+    tf.errors.OpError,
+)
 """What damaged files make NumPy, JSON and TensorFlow raise."""
 
 BEST = "best "
-"""What the names of the arrays begin with that are no traces, but the state at the best evaluation."""
+"""What the names of the arrays begin with that are no traces, but the state at the best
+evaluation.
+"""
 
 KEPT = 2
 """States in a folder: the latest, and the one before it, in case that one is damaged."""
@@ -56,7 +65,9 @@ class RunCheckpoint:
     ) -> None:
         self.group = group or Group()
         self.folder = StateFolder(Path(folder))
-        self.settings = json.loads(json.dumps(settings, default=lambda number: number.item()))  # of NumPy
+        self.settings = json.loads(
+            json.dumps(settings, default=lambda number: number.item())
+        )  # of NumPy
         alone = self.group.workers == 1
         self.checkpoint = _with_counter({**objects, **(places if alone else {})})
         self.place = None if alone or not places else _with_counter(places)
@@ -91,11 +102,14 @@ class RunCheckpoint:
             self.group.together(lambda: self._look_for(step))
 
     def _look_for(self, step: int) -> None:
-        """Refuse a folder in which this worker does not see the state that the first one has written."""
+        """Refuse a folder in which this worker does not see the state that the first one has
+        written.
+        """
         if not self.group.is_first and step not in self.folder.steps():
             raise CheckpointError(
-                f"checkpoint={str(self.folder.path)!r} is not the same folder on all workers: the first one has written the "
-                f"state of step {step} there, and worker {self.group.number} does not see it. Use a folder that all share."
+                f"checkpoint={str(self.folder.path)!r} is not the same folder on all workers: the"
+                f" first one has written the state of step {step} there, and worker"
+                f" {self.group.number} does not see it. Use a folder that all share."
             )
 
     def _write(self, step: int, history: History, totals: Totals, best: Best) -> None:
@@ -104,7 +118,9 @@ class RunCheckpoint:
         states = [*self.sound, step][-KEPT:]
         with self._writing(step, states):
             folder.write(f"run-{step}.json", lambda file: file.write(json.dumps(record).encode()))
-            folder.write(f"history-{step}.npz", lambda file: np.savez(file, **history.arrays(), **kept))
+            folder.write(
+                f"history-{step}.npz", lambda file: np.savez(file, **history.arrays(), **kept)
+            )
             self.checkpoint.write(folder.tensors(step))
             folder.list_states(states)
             self.sound = states
@@ -116,19 +132,22 @@ class RunCheckpoint:
 
     @contextmanager
     def _writing(self, step: int, states: Sequence[int]) -> Iterator[None]:
-        """Name what keeps the state of a step from being written, and clean the folder up where `states` are its own."""
+        """Name what keeps the state of a step from being written, and clean the folder up where
+        `states` are its own.
+        """
         folder = self.folder
         try:
             yield
         except tf.errors.FailedPreconditionError as error:
             raise DataError(
-                "This dataset's place cannot be saved (it depends on Python state, as from_generator does); "
-                "fit arrays, or leave checkpoint out."
+                "This dataset's place cannot be saved (it depends on Python state, as"
+                " from_generator does); fit arrays, or leave checkpoint out."
             ) from error
         except (OSError, tf.errors.OpError) as error:
             raise CheckpointError(
-                f"The state of step {step} cannot be written to checkpoint={str(folder.path)!r} ({_cause(error)}); make room, "
-                "or use another folder. A run goes on from the state before it."
+                f"The state of step {step} cannot be written to checkpoint={str(folder.path)!r}"
+                f" ({_cause(error)}); make room, or use another folder. A run goes on from the"
+                " state before it."
             ) from error
         finally:
             if states:
@@ -147,8 +166,9 @@ class RunCheckpoint:
         found = self.group.together(lambda: self._read(history, best))
         if others := self.group.unlike_first(-1 if found is None else found[0]):
             raise CheckpointError(
-                f"checkpoint={str(self.folder.path)!r} is not the same folder on all workers: the workers {others} do not "
-                "find the state that the first one finds. Use a folder that all share."
+                f"checkpoint={str(self.folder.path)!r} is not the same folder on all workers: the"
+                f" workers {others} do not find the state that the first one finds. Use a folder"
+                " that all share."
             )
         return found
 
@@ -158,7 +178,10 @@ class RunCheckpoint:
             try:
                 record = json.loads((self.folder.path / f"run-{step}.json").read_text())
                 settings, totals = dict(record["settings"]), Totals.of(record["totals"])
-                with open(self.folder.path / f"history-{step}.npz", "rb") as file, np.load(file) as arrays:
+                with (
+                    open(self.folder.path / f"history-{step}.npz", "rb") as file,
+                    np.load(file) as arrays,
+                ):
                     traces = dict(arrays)
             except UNREADABLE as error:
                 problems.append(f"step {step}: {_cause(error)}")
@@ -177,14 +200,17 @@ class RunCheckpoint:
                     f"The run goes on from step {step}: a later state is damaged ({problems[0]}).",
                     stacklevel=2,
                 )
-            best.values = [traces.pop(f"{BEST}{place}") for place in range(sum(BEST in name for name in traces))]
+            best.values = [
+                traces.pop(f"{BEST}{place}")
+                for place in range(sum(BEST in name for name in traces))
+            ]
             history.load(traces)
             self.sound = steps[: place + 1]
             return step, totals
         if problems and steps != [0]:
             raise DataError(
-                f"No state in {self.folder.path} can be read ({problems[0]}); empty the folder to start "
-                "afresh, or use another."
+                f"No state in {self.folder.path} can be read ({problems[0]}); empty the folder to"
+                " start afresh, or use another."
             )
         return None  # no state, or a damaged one of step 0, with which nothing is lost
 
@@ -193,8 +219,8 @@ class RunCheckpoint:
             old, new = written.get(name), self.settings.get(name)
             if old != new:
                 raise DataError(
-                    f"The checkpoint in {self.folder.path} was written with {name}={old!r}, and this run has {new!r}; use the "
-                    "same value, or another folder."
+                    f"The checkpoint in {self.folder.path} was written with {name}={old!r}, and"
+                    f" this run has {new!r}; use the same value, or another folder."
                 )
 
 

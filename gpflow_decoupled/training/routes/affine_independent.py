@@ -1,7 +1,9 @@
-"""Affine-independent models: q by `AffineIndependentAscent`, then steps of an optimizer on the rest at that q, in turns.
+"""Affine-independent models: q by `AffineIndependentAscent`, then steps of an optimizer on the rest
+at that q, in turns.
 
-Between two ascents q is held in whitened coordinates: A, b and the shapes of its base stay, and the bound is raised over
-kernel, likelihood, mean function and inducing points. An ascent costs many evaluations of the bound, a step one.
+Between two ascents q is held in whitened coordinates: A, b and the shapes of its base stay, and the
+bound is raised over kernel, likelihood, mean function and inducing points. An ascent costs many
+evaluations of the bound, a step one.
 """
 
 from __future__ import annotations
@@ -32,38 +34,54 @@ class AffineIndependentRoute(Route):
     reasons = {
         "batch_size": "Every step takes all data.",
         "natural_gradient": "This q is not Gaussian and has no natural gradients.",
-        "hold": "This q is not Gaussian and has no sites: its whitened A and b stay while the kernel moves.",
-        "checkpoint": "An ascent may change the base and the grid of the integrals, which no checkpoint of TensorFlow saves.",
+        "hold": (
+            "This q is not Gaussian and has no sites: its whitened A and b stay while the kernel"
+            " moves."
+        ),
+        "checkpoint": (
+            "An ascent may change the base and the grid of the integrals, which no checkpoint of"
+            " TensorFlow saves."
+        ),
         "seed": "Nothing in a step is random.",
     }
     defaults = {"Schedule.refresh_every": 20}
 
-    def parts(self, model: AffineIndependentGP, data: Data, choices: Choices) -> tuple[Step, ArrayBatches]:
+    def parts(
+        self, model: AffineIndependentGP, data: Data, choices: Choices
+    ) -> tuple[Step, ArrayBatches]:
         """An `AscentStep` on all data."""
         refuse_data(model, data, "build another model")
         basis = model.basis
         if not basis.b.trainable or not basis.map.trainable_variables:
             raise DataError(
-                "A and b of q are what fit finds, and are not trainable: use gpflow.utilities.set_trainable(model.basis.map, "
-                "True) and (model.basis.b, True)."
+                "A and b of q are what fit finds, and are not trainable: use"
+                " gpflow.utilities.set_trainable(model.basis.map, True) and (model.basis.b, True)."
             )
-        return AscentStep(model, choices.optimizer, choices.compile), ArrayBatches(*model.data, None, choices.seed)
+        return AscentStep(model, choices.optimizer, choices.compile), ArrayBatches(
+            *model.data, None, choices.seed
+        )
 
 
 class AscentStep(Step):
-    """A gradient step of everything but q; `refresh` finds q, at the first step and then every so many.
+    """A gradient step of everything but q; `refresh` finds q, at the first step and then every so
+    many.
 
-    Where nothing but q is trainable, the only step is one ascent. Else there is another one after the last step.
+    Where nothing but q is trainable, the only step is one ascent. Else there is another one after
+    the last step.
 
     :param model: whose `trainable` flags are read.
     :param optimizer: for kernel, likelihood, mean function and inducing points.
     :param compile: False runs the gradient steps eagerly; the ascent is always compiled.
     """
 
-    def __init__(self, model: AffineIndependentGP, optimizer: Optimizer, compile: bool = True) -> None:
+    def __init__(
+        self, model: AffineIndependentGP, optimizer: Optimizer, compile: bool = True
+    ) -> None:
         self.model, self.compile = model, compile
         of_q = {v.ref() for v in self._q}
-        self.others = KerasAscent(optimizer, [v for v in model.trainable_variables if v.ref() not in of_q])
+        self.others = KerasAscent(
+            optimizer, [v for v in model.trainable_variables if v.ref() not in of_q]
+        )
         self._found: AffineResult | None = None
         self._climb = self._compiled()
 
@@ -82,12 +100,16 @@ class AscentStep(Step):
         self.others.set_rate(sizes.learning_rate)
 
     def refresh(self) -> bool:
-        """Find the best q at the hyperparameters as they are; only the last q may take a normal base in place of its own."""
+        """Find the best q at the hyperparameters as they are; only the last q may take a normal
+        base in place of its own.
+        """
         self._ascend(keep_better=not self.others.moved)
         return True
 
     def run(self, X: tf.Tensor, Y: tf.Tensor, seed: tf.Tensor) -> StepOutput:
-        """One step on the model's own data; where nothing but q is trainable, the report of the ascent."""
+        """One step on the model's own data; where nothing but q is trainable, the report of the
+        ascent.
+        """
         if self.others.moved:
             return StepOutput.sound(*self._climb())
         result = self._found
@@ -115,9 +137,13 @@ class AscentStep(Step):
         base, theta = basis.base, basis.theta
         try:
             with warnings.catch_warnings():
-                warnings.filterwarnings("ignore", "The bound of .* is not accurate")  # the loop says so, once
+                warnings.filterwarnings(
+                    "ignore", "The bound of .* is not accurate"
+                )  # the loop says so, once
                 self._found = AffineIndependentAscent(keep_better=keep_better).run(self.model)
-        except BaseException:  # the ascent tries a normal base: what it breaks off at is not what it began with
+        except (
+            BaseException
+        ):  # the ascent tries a normal base: what it breaks off at is not what it began with
             basis.base, basis.theta = base, theta
             raise
         if self.model.integration != integration:  # which is part of what was compiled

@@ -1,4 +1,6 @@
-"""Models on inducing points: q(u) by natural gradients, the mean points by a solver of their own, the rest by an optimizer."""
+"""Models on inducing points: q(u) by natural gradients, the mean points by a solver of their own,
+the rest by an optimizer.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,15 @@ from .all_rows.parts import parts_on_all_rows
 from .data_mean.parts import BY_NAME, parts_on_data, undo_of
 from .inducing_step import TrainingStep
 from .on_replicas import check_on_replicas, shards_of
-from .roles import check_precision, check_roles, is_small, natural_rule, natural_step, sites_pay, warn_of_sizes
+from .roles import (
+    check_precision,
+    check_roles,
+    is_small,
+    natural_rule,
+    natural_step,
+    sites_pay,
+    warn_of_sizes,
+)
 from .route import EVERY_ROUTE, METHODS, OF_OPTIMIZER, Choices, Data, MeanSolver, Model, Route
 
 _OF_MEAN = frozenset({"mean_solver", "Schedule.refresh_every"})
@@ -51,14 +61,22 @@ class InducingRoute(Route):
         EVERY_ROUTE
         | OF_OPTIMIZER
         | _OF_MEAN
-        | {"batch_size", "natural_gradient", "hold", "negative_precision", "Schedule.ramp_steps", "seed"}
+        | {
+            "batch_size",
+            "natural_gradient",
+            "hold",
+            "negative_precision",
+            "Schedule.ramp_steps",
+            "seed",
+        }
         | {"evaluation", "checkpoint", "initialize", "strategy", "precision"}
     )
     reasons = {
         **dict.fromkeys(_OF_MEAN, "This model has no mean points of its own."),
         **dict.fromkeys(
             _OF_GAUSSIANS,
-            'The covariance of this model has no natural parameters (that of a DVGP with covariance="coupled" has them).',
+            "The covariance of this model has no natural parameters (that of a DVGP with"
+            ' covariance="coupled" has them).',
         ),
     }
     defaults = {"natural_gradient": "auto", "Schedule.ramp_steps": 10, "hold": "auto"}
@@ -66,7 +84,9 @@ class InducingRoute(Route):
     compiles = (True, False, "xla")
 
     def options_of(self, model: Model) -> frozenset[str]:
-        """All but those of what the model lacks: mean points, or natural parameters; a mean on all data is not refreshed."""
+        """All but those of what the model lacks: mean points, or natural parameters; a mean on all
+        data is not refreshed.
+        """
         mean = model.basis.kernel_mean if isinstance(model, BasisGP) else None
         if isinstance(mean, DataMean):
             return self.options - {"Schedule.refresh_every"}
@@ -78,22 +98,31 @@ class InducingRoute(Route):
         return {} if _has_gaussians(model) else {"natural_gradient": None}
 
     def defaults_of(self, model: Model, chosen: Mapping[str, object]) -> Mapping[str, object]:
-        """Those of all, but Adam for q(u) too where the likelihood is a robust maximum and no option asks for more."""
+        """Those of all, but Adam for q(u) too where the likelihood is a robust maximum and no
+        option asks for more.
+        """
         mean = model.basis.kernel_mean if isinstance(model, BasisGP) else None
         solver = chosen.get("mean_solver", "adam")
-        asked = {"hold", "negative_precision"} & set(chosen) or getattr(solver, "method", solver) != "adam"
+        asked = {"hold", "negative_precision"} & set(chosen) or getattr(
+            solver, "method", solver
+        ) != "adam"
         robust = isinstance(model.likelihood, MultiClass) and not isinstance(mean, DataMean)
-        return {**self.defaults, "natural_gradient": None} if robust and not asked else self.defaults
+        return (
+            {**self.defaults, "natural_gradient": None} if robust and not asked else self.defaults
+        )
 
     def check(self, model: Model, chosen: Mapping[str, object]) -> None:
-        """Refuse options that would be ignored, solvers and kernels of other mean points, and what replicas cannot do."""
+        """Refuse options that would be ignored, solvers and kernels of other mean points, and what
+        replicas cannot do.
+        """
         super().check(model, chosen)
         _check_own_bound(model)
         if (strategy := chosen.get("strategy")) is not None:
             check_on_replicas(model, strategy, chosen)
         if chosen.get("compile") == "xla" and not xla_works():
             raise UnknownOptionError(
-                'compile="xla": this TensorFlow has no XLA compiler for its device; use compile=True.'
+                'compile="xla": this TensorFlow has no XLA compiler for its device; use'
+                " compile=True."
             )
         if chosen.get("precision") == "mixed":
             check_precision(self.view(model))
@@ -101,11 +130,18 @@ class InducingRoute(Route):
         of_data = isinstance(model, BasisGP) and isinstance(model.basis.kernel_mean, DataMean)
         if of_data:
             refuse_white(model.kernel)
-        if of_data and solver is not None and not _is_called(BY_NAME, solver) and not isinstance(solver, MeanOptimizer):
+        if (
+            of_data
+            and solver is not None
+            and not _is_called(BY_NAME, solver)
+            and not isinstance(solver, MeanOptimizer)
+        ):
             stored = isinstance(solver, MeanSolver) or isinstance(solver, str) and solver in METHODS
             raise UnknownOptionError(
-                f"mean_solver={short_repr(solver)} {'is for mean points that are stored' if stored else 'is not known'}; "
-                f'gamma="data" takes {BY_NAME!r}, which is the default, a ConjugateGradients with settings, or a '
+                f"mean_solver={short_repr(solver)}"
+                f" {'is for mean points that are stored' if stored else 'is not known'}; "
+                f'gamma="data" takes {BY_NAME!r}, which is the default, a ConjugateGradients with'
+                " settings, or a "
                 "StochasticDualDescent."
             )
 
@@ -150,44 +186,66 @@ class InducingRoute(Route):
         if isinstance(model.basis.kernel_mean, DataMean):
             if choices.on_all_rows:
                 raise UnknownOptionError(
-                    f'optimizer={LBFGS!r}: training with gamma="data" climbs all rows anyway where that pays; leave it out.'
+                    f'optimizer={LBFGS!r}: training with gamma="data" climbs all rows anyway where'
+                    " that pays; leave it out."
                 )
             return parts_on_data(model, model.basis.kernel_mean, data, choices, self.parts)
         if choices.on_all_rows:
             return parts_on_all_rows(model, data, replace(choices, on_all_rows=False), self.parts)
         if not isinstance(choices.mean_solver, MeanSolver):
             raise UnknownOptionError(
-                f'{type(choices.mean_solver).__name__} needs a mean on all data, gamma="data", and the mean points of this '
-                f'{type(model).__name__} are its own: use mean_solver="adam" or "newton".'
+                f'{type(choices.mean_solver).__name__} needs a mean on all data, gamma="data", and'
+                f" the mean points of this {type(model).__name__} are its own: use"
+                ' mean_solver="adam" or "newton".'
             )
         solver = choices.mean_solver.method
         check_roles(model, choices.natural_gradient is not None, solver)
-        batches = make_batches(model, dataset_of(data, choices.group), choices.batch_size, choices.seed)
+        batches = make_batches(
+            model, dataset_of(data, choices.group), choices.batch_size, choices.seed
+        )
         warn_of_sizes(model, batches.num_data)
         rates = self.rates(model, choices, batches)
         rho, rate = rates.natural_gradient, rates.mean_learning_rate
-        natural = None if rho is None else natural_rule(model, rho, rate, solver, choices.negative_precision)
+        natural = (
+            None
+            if rho is None
+            else natural_rule(model, rho, rate, solver, choices.negative_precision)
+        )
         mean_optimizer = tf_keras.optimizers.Adam(rate) if solver == "adam" else None
         shards = shards_of(batches, choices.group)
-        held = choices.hold == "sites" or (choices.hold == "auto" and sites_pay(model.basis, batches))
+        held = choices.hold == "sites" or (
+            choices.hold == "auto" and sites_pay(model.basis, batches)
+        )
         compile = "xla" if choices.xla else choices.compile
         low = tf.float32 if choices.precision == "mixed" else None
         together = compile is True and choices.group.strategy is None and is_small(model, batches)
         step = TrainingStep(
-            model, natural, choices.optimizer, mean_optimizer, compile, held, low, choices.group, shards, together
+            model,
+            natural,
+            choices.optimizer,
+            mean_optimizer,
+            compile,
+            held,
+            low,
+            choices.group,
+            shards,
+            together,
         )
         return step, batches
 
 
 def _check_own_bound(model: Model) -> None:
-    """Refuse a model whose class has a bound of its own, which the steps would not climb; raises `ModelError`."""
+    """Refuse a model whose class has a bound of its own, which the steps would not climb; raises
+    `ModelError`.
+    """
     # GPflow's bound calls predict_f, too, and that of this package does not
     for name in (*_OF_BOUND, *(() if isinstance(model, BasisGP) else ("predict_f",))):
         method = getattr(type(model), name, None)
         if method is not None and method.__module__.split(".")[0] not in _KNOWN:
             raise ModelError(
-                f"{type(model).__name__} has {name} of its own, and fit takes steps on the bound of q(f) and the data, which "
-                "do not call it: override variational_expectations of a likelihood or write a basis, or train by GPflow."
+                f"{type(model).__name__} has {name} of its own, and fit takes steps on the bound of"
+                " q(f) and the data, which do not call it: override variational_expectations of a"
+                " likelihood or write a basis, or train by GPflow."
             )
 
 

@@ -2,11 +2,15 @@
 
 A step is compiled as one function:
 
-1. The bound at the Parameters as they are, and its derivatives by mean and variance at the data, say where q(u) goes.
-2. The same rows under the new q(u) give the gradients of all else, see `natural_gradient.in_turn`. Where q(u) is not whitened,
-   or moves together with mean coefficients, they are those at the old q(u).
-3. Mean coefficients, then kernel, likelihood, mean function and inducing points move by their gradients.
-4. q(u) is written: its new sites in the frame of the new kernel, (C28), or its new whitened mean and root.
+1. The bound at the Parameters as they are, and its derivatives by mean and variance at the data,
+   say where q(u) goes.
+2. The same rows under the new q(u) give the gradients of all else, see `natural_gradient.in_turn`.
+   Where q(u) is not whitened, or moves together with mean coefficients, they are those at the old
+   q(u).
+3. Mean coefficients, then kernel, likelihood, mean function and inducing points move by their
+   gradients.
+4. q(u) is written: its new sites in the frame of the new kernel, (C28), or its new whitened mean
+and root.
 """
 
 from __future__ import annotations
@@ -36,18 +40,24 @@ _FLOOR = 0.01
 
 
 class TrainingStep(Step):
-    """Natural gradients on the Gaussians of q, one optimizer on the mean coefficients, another on everything else.
+    """Natural gradients on the Gaussians of q, one optimizer on the mean coefficients, another on
+    everything else.
 
     :param model: whose `trainable` flags are read and left alone.
     :param natural: the rule for q; None hands the Gaussians of q to `optimizer` too.
     :param optimizer: for kernel, likelihood, mean function and inducing points.
     :param mean_optimizer: for the mean coefficients; None where `natural` moves them.
     :param compile: False runs eagerly, "xla" compiles by XLA.
-    :param hold_sites: hold q's sites while kernel and inducing points move, where the basis can; else its Parameters.
-    :param low: the precision of products with rows of data, see `evaluate`; None is that of the model.
-    :param group: each of whose replicas takes the step on its own rows, see `replicas`; None is this process alone.
-    :param shards: the shapes and types of X [None, D] and Y [None, P] where each worker has batches of its own.
-    :param together: whether steps on arrays are taken several in one call, if the optimizers are plain Adam.
+    :param hold_sites: hold q's sites while kernel and inducing points move, where the basis can;
+        else its Parameters.
+    :param low: the precision of products with rows of data, see `evaluate`; None is that of the
+        model.
+    :param group: each of whose replicas takes the step on its own rows, see `replicas`; None is
+        this process alone.
+    :param shards: the shapes and types of X [None, D] and Y [None, P] where each worker has batches
+        of its own.
+    :param together: whether steps on arrays are taken several in one call, if the optimizers are
+    plain Adam.
     """
 
     def __init__(
@@ -64,29 +74,47 @@ class TrainingStep(Step):
         together: bool = False,
     ) -> None:
         self.model, self.natural, self.low = model, natural, low
-        mean = [] if model.basis.kernel_mean is None else [model.basis.kernel_mean.coefficients.unconstrained_variable]
-        self.sampled_rows = None if model.basis.kernel_mean is None else model.basis.kernel_mean.subsample
+        mean = (
+            []
+            if model.basis.kernel_mean is None
+            else [model.basis.kernel_mean.coefficients.unconstrained_variable]
+        )
+        self.sampled_rows = (
+            None if model.basis.kernel_mean is None else model.basis.kernel_mean.subsample
+        )
         gaussians = [p.unconstrained_variable for p in model.basis.gaussian_parameters()]
         trainable = {v.ref() for v in model.trainable_variables}
         self.mean_variables = [v for v in mean if v.ref() in trainable and v.shape[0] > 0]
-        taken = {v.ref() for v in mean} | ({v.ref() for v in gaussians} if natural is not None else set())
+        taken = {v.ref() for v in mean} | (
+            {v.ref() for v in gaussians} if natural is not None else set()
+        )
         others = [v for v in model.trainable_variables if v.ref() not in taken]
         movable = gaussians + (mean if natural is not None and natural.mean is not None else [])
         self.moves_naturally = natural is not None and any(v.ref() in trainable for v in movable)
         if natural is not None and self.moves_naturally:
             natural.prepare(model)
-        prior = {v.ref() for v in (*model.kernel.trainable_variables, *model.basis.trainable_variables)}
+        prior = {
+            v.ref() for v in (*model.kernel.trainable_variables, *model.basis.trainable_variables)
+        }
         moves_prior = any(v.ref() in prior for v in others)
-        self.takes_turns = natural is not None and self.moves_naturally and can_move_first(model.basis, natural)
-        self.holds_sites = hold_sites and self.moves_naturally and model.basis.holds_sites and moves_prior
+        self.takes_turns = (
+            natural is not None and self.moves_naturally and can_move_first(model.basis, natural)
+        )
+        self.holds_sites = (
+            hold_sites and self.moves_naturally and model.basis.holds_sites and moves_prior
+        )
         self.others = KerasAscent(optimizer, others)
-        self.mean = None if mean_optimizer is None else KerasAscent(mean_optimizer, self.mean_variables)
+        self.mean = (
+            None if mean_optimizer is None else KerasAscent(mean_optimizer, self.mean_variables)
+        )
         self.group = group or Group()
         on_rows = self.group.on_rows(self._step, of_worker=shards is not None)
         options = {"jit_compile": compile == "xla", **ways_to_trace(shards)}
         self._compiled: Compiled | None = Compiled(on_rows, **options) if compile else None
         self._run = on_rows if self._compiled is None else self._compiled
-        fits = all(ascent.fits_into_loops for ascent in (self.others, self.mean) if ascent is not None)
+        fits = all(
+            ascent.fits_into_loops for ascent in (self.others, self.mean) if ascent is not None
+        )
         self.several = SeveralSteps(self.set_step_sizes, self._step) if together and fits else None
 
     @property
@@ -116,7 +144,9 @@ class TrainingStep(Step):
             "optimizer": self.others.name,
             "holds_sites": self.holds_sites,
             "precision": "full" if self.low is None else "mixed",
-            "num_samples": None if self.model.expectations is None else self.model.expectations.num_samples,
+            "num_samples": None
+            if self.model.expectations is None
+            else self.model.expectations.num_samples,
         }
 
     def trace(self, X: tf.Tensor, Y: tf.Tensor, seed: tf.Tensor) -> None:
@@ -126,7 +156,9 @@ class TrainingStep(Step):
             (self._compiled.bind if alone else self._compiled.get_concrete_function)(X, Y, seed)
 
     def set_step_sizes(self, sizes: StepSizes) -> None:
-        """Take those of q, of the mean coefficients and of everything else; numbers or scalars of a graph."""
+        """Take those of q, of the mean coefficients and of everything else; numbers or scalars of a
+        graph.
+        """
         if self.natural is not None and sizes.natural_gradient is not None:
             self.natural.gamma.assign(sizes.natural_gradient)
             self.natural.mean_step.assign(sizes.mean_learning_rate)
@@ -141,7 +173,9 @@ class TrainingStep(Step):
         try:
             self.model.basis.refresh(self.model.kernel, 0.0 if self.mean is None else _FLOOR)
         except NumericalError as error:  # it is only a preconditioner: the old one will do
-            warnings.warn(f"The scaling of the mean coefficients was not refreshed. {error}", stacklevel=2)
+            warnings.warn(
+                f"The scaling of the mean coefficients was not refreshed. {error}", stacklevel=2
+            )
             return False
         return True
 
@@ -151,14 +185,20 @@ class TrainingStep(Step):
         return None if sampled else bound_on_replicas(self.model, self.group, X, Y)
 
     def probe(self, X: tf.Tensor, Y: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
-        """The bound, or what it is made of where it is sampled; X [B, D], Y [B, P], and `seed` [2] chooses rows."""
+        """The bound, or what it is made of where it is sampled; X [B, D], Y [B, P], and `seed` [2]
+        chooses rows.
+        """
         model, basis = self.model, self.model.basis
         X, Y = model.as_tensors((X, Y))
         state = basis.factor(model.kernel, rows=basis.draw_rows(seed))
         features = basis.features(state, model.kernel, X)
         mean, variance = features.mean, basis.variance(features, model.kernel, X)
-        samples = model.expectations is not None or isinstance(model.likelihood, MonteCarloLikelihood)
-        expected = mean + variance if samples else model.variational_expectations(mean, variance, (X, Y))
+        samples = model.expectations is not None or isinstance(
+            model.likelihood, MonteCarloLikelihood
+        )
+        expected = (
+            mean + variance if samples else model.variational_expectations(mean, variance, (X, Y))
+        )
         return model.scale(X) * tf.reduce_sum(expected) - basis.prior_kl(state)
 
     def matrices(self) -> dict[str, tf.Tensor]:
@@ -175,13 +215,19 @@ class TrainingStep(Step):
         moved = [*self.mean_variables, *self.others.moved]
         natural = self.natural if self.moves_naturally else None
         if natural is not None and self.takes_turns:
-            evaluation, move = evaluate_in_turn(self.model, (X, Y), natural, moved, rows, self.holds_sites, self.low)
+            evaluation, move = evaluate_in_turn(
+                self.model, (X, Y), natural, moved, rows, self.holds_sites, self.low
+            )
         else:
             with_target = natural is not None and natural.starts_at(self.model)
-            evaluation = evaluate(self.model, (X, Y), moved, rows, self.holds_sites, with_target, self.low)
+            evaluation = evaluate(
+                self.model, (X, Y), moved, rows, self.holds_sites, with_target, self.low
+            )
         count = len(self.mean_variables)
         mean_gradients, other_gradients = evaluation.gradients[:count], evaluation.gradients[count:]
-        ok = tf.logical_and(evaluation.state.ok, all_finite([evaluation.elbo, *evaluation.gradients]))
+        ok = tf.logical_and(
+            evaluation.state.ok, all_finite([evaluation.elbo, *evaluation.gradients])
+        )
         # 2. whether all replicas are well; at fixed Parameters q may be written at once
         shortened = clipped = tf.constant(0)
         if natural is not None:

@@ -25,13 +25,17 @@ class Optimizer(Protocol):
         """Create the state for these variables."""
         ...
 
-    def apply_gradients(self, pairs: Iterable[tuple[tf.Tensor, tf.Variable]], **options: bool) -> object:
+    def apply_gradients(
+        self, pairs: Iterable[tuple[tf.Tensor, tf.Variable]], **options: bool
+    ) -> object:
         """Move each variable down its gradient."""
         ...
 
 
 class KerasAscent:
-    """Gradient ascent on `moved` by an optimizer, whose state is created here and not while a step is traced."""
+    """Gradient ascent on `moved` by an optimizer, whose state is created here and not while a step
+    is traced.
+    """
 
     def __init__(self, optimizer: Optimizer, moved: Sequence[tf.Variable]) -> None:
         self.optimizer, self.moved = optimizer, list(moved)
@@ -46,7 +50,9 @@ class KerasAscent:
 
     @property
     def fits_into_loops(self) -> bool:
-        """Whether a loop of TensorFlow may hold its steps: those of plain Adam are one operation a variable."""
+        """Whether a loop of TensorFlow may hold its steps: those of plain Adam are one operation a
+        variable.
+        """
         is_of_keras_2 = isinstance(self.optimizer, tf_keras.optimizers.Optimizer)
         return self._slots is not None or (is_of_keras_2 and not self.moved)
 
@@ -61,11 +67,17 @@ class KerasAscent:
         self.optimizer.learning_rate.assign(tf.cast(rate, self.optimizer.learning_rate.dtype))
 
     def ascend(self, gradients: Sequence[tf.Tensor | None]) -> None:
-        """Move each variable up its gradient, of the same shape; None stands for a gradient that does not exist.
+        """Move each variable up its gradient, of the same shape; None stands for a gradient that
+        does not exist.
 
-        On several replicas the gradients are sums over all of them, and the optimizer must not add them up again.
+        On several replicas the gradients are sums over all of them, and the optimizer must not add
+        them up again.
         """
-        pairs = [(-gradient, variable) for gradient, variable in zip(gradients, self.moved) if gradient is not None]
+        pairs = [
+            (-gradient, variable)
+            for gradient, variable in zip(gradients, self.moved)
+            if gradient is not None
+        ]
         if not pairs:
             return
         if replicas.count() == 1 and self._slots is not None and len(pairs) == len(self.moved):
@@ -73,7 +85,9 @@ class KerasAscent:
         elif replicas.count() == 1:
             self.optimizer.apply_gradients(pairs)
         elif sums_by_itself(self.optimizer):
-            self.optimizer.apply_gradients([(replicas.share(gradient), variable) for gradient, variable in pairs])
+            self.optimizer.apply_gradients(
+                [(replicas.share(gradient), variable) for gradient, variable in pairs]
+            )
         else:
             self.optimizer.apply_gradients(pairs, skip_gradients_aggregation=True)
 
@@ -84,16 +98,20 @@ def state_of(optimizer: Optimizer) -> list[tf.Variable]:
 
 
 def sums_by_itself(optimizer: Optimizer) -> bool:
-    """Whether an optimizer adds up the gradients of all replicas and cannot leave it: those of Keras 3 do."""
+    """Whether an optimizer adds up the gradients of all replicas and cannot leave it: those of
+    Keras 3 do.
+    """
     return not hasattr(optimizer, "aggregate_gradients")
 
 
 def refuse_clipping(optimizer: Optimizer) -> None:
-    """Refuse what Keras 3 does to the gradients of each replica before it adds them up; raises `UnknownOptionError`."""
+    """Refuse what Keras 3 does to the gradients of each replica before it adds them up; raises
+    `UnknownOptionError`.
+    """
     names = ("clipnorm", "clipvalue", "global_clipnorm", "gradient_accumulation_steps")
     used = [name for name in names if getattr(optimizer, name, None)]
     if used and sums_by_itself(optimizer):
         raise UnknownOptionError(
-            f"{used[0]} of a Keras 3 optimizer acts on the gradients of each replica before they are added up; use one "
-            f"of gpflow.keras.tf_keras.optimizers, or leave {used[0]} out."
+            f"{used[0]} of a Keras 3 optimizer acts on the gradients of each replica before they"
+            f" are added up; use one of gpflow.keras.tf_keras.optimizers, or leave {used[0]} out."
         )

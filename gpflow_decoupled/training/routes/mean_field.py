@@ -1,9 +1,10 @@
-"""Factor graphs: all messages by mean-field conjugate computation, with a look at the bound after every step.
+"""Factor graphs: all messages by mean-field conjugate computation, with a look at the bound after
+every step.
 
-A step moves every message by the step size towards the gradient of its factor's expectation, (C32), one variable after the
-other. If the bound then is lower, or not finite, the step is undone and the next one is half as long; each success doubles the
-length, up to the step size again. Where factors are sampled the bound is an estimate, and only steps that are not finite are
-undone.
+A step moves every message by the step size towards the gradient of its factor's expectation, (C32),
+one variable after the other. If the bound then is lower, or not finite, the step is undone and the
+next one is half as long; each success doubles the length, up to the step size again. Where factors
+are sampled the bound is an estimate, and only steps that are not finite are undone.
 """
 
 from __future__ import annotations
@@ -26,11 +27,14 @@ from ..steps import Step, StepOutput, StepSizes, Trackable
 from .route import EVERY_ROUTE, Choices, Data, Route, refuse_data
 
 _ALL_DATA = (
-    "Every step takes all data; for minibatches use optimizers.MeanFieldCVI(step_size).run(graph, batch_size=...)."
+    "Every step takes all data; for minibatches use optimizers.MeanFieldCVI(step_size).run(graph,"
+    " batch_size=...)."
 )
 _SMALLEST = 0.5**MAX_HALVINGS
 _TOLERANCE = 1e-10
-"""A run has converged when the squared change of the messages is below this share of their squared length."""
+"""A run has converged when the squared change of the messages is below this share of their squared
+length.
+"""
 
 
 class MeanFieldRoute(Route):
@@ -41,7 +45,9 @@ class MeanFieldRoute(Route):
     only = {"batch_size": None}
     reasons = {
         "batch_size": _ALL_DATA,
-        "evaluation": "A FactorGraph predicts nothing by itself; Evaluation(patience=...) looks at the bound.",
+        "evaluation": (
+            "A FactorGraph predicts nothing by itself; Evaluation(patience=...) looks at the bound."
+        ),
         "optimizer": "Messages are all that there is to train.",
     }
     defaults = {"natural_gradient": 1.0, "Schedule.anneal": 0.0}
@@ -51,13 +57,18 @@ class MeanFieldRoute(Route):
         refuse_data(model, data, "build another graph")
         if choices.natural_gradient is None:
             raise DataError(
-                "natural_gradient=None leaves the messages where they are, and a FactorGraph has nothing else."
+                "natural_gradient=None leaves the messages where they are, and a FactorGraph has"
+                " nothing else."
             )
-        return MessageStep(model, float(choices.natural_gradient), choices.compile), GraphData(model)
+        return MessageStep(model, float(choices.natural_gradient), choices.compile), GraphData(
+            model
+        )
 
 
 class GraphData:
-    """The data of a graph, which its factors have: the same in every step, so that batches are empty."""
+    """The data of a graph, which its factors have: the same in every step, so that batches are
+    empty.
+    """
 
     def __init__(self, graph: FactorGraph) -> None:
         self.arrays = [array for arrays in graph.data.values() for array in arrays]
@@ -122,7 +133,9 @@ class MessageStep(Step):
     def settings(self) -> dict[str, object]:
         """The families of the variables and the neighbours of the factors."""
         families = {f"variable {name}": family.name for name, family in self.graph.families.items()}
-        return families | {f"factor {key}": list(factor.neighbours) for key, factor in self.graph.factors.items()}
+        return families | {
+            f"factor {key}": list(factor.neighbours) for key, factor in self.graph.factors.items()
+        }
 
     def trace(self, X: tf.Tensor, Y: tf.Tensor, seed: tf.Tensor) -> None:
         """Compile the step."""
@@ -145,7 +158,9 @@ class MessageStep(Step):
             self._elbo = self.graph.bound(self.graph.naturals(messages), self.graph.data, seed)
             if not tf.math.is_finite(self._elbo):
                 raise diagnose_messages(self.graph, messages, self.graph.data, seed)
-        then, reached = (self._move if self._moved is None else self._moved)(messages, self._length(), seed)
+        then, reached = (self._move if self._moved is None else self._moved)(
+            messages, self._length(), seed
+        )
         # 1. a step that is not sound, or lowers the bound, is undone, and the next one is shorter
         sound = bool(then.ok) and bool(tf.math.is_finite(reached))
         rises = self.sampled or not has_fallen(float(self._elbo), float(reached))
@@ -167,7 +182,9 @@ class MessageStep(Step):
     def _length(self) -> tf.Tensor:
         return tf.cast(self.step_size * self.share, default_float())
 
-    def _move(self, messages: Messages, step_size: tf.Tensor, seed: tf.Tensor) -> tuple[Moved, tf.Tensor]:
+    def _move(
+        self, messages: Messages, step_size: tf.Tensor, seed: tf.Tensor
+    ) -> tuple[Moved, tf.Tensor]:
         """The messages after one step of all variables, and the bound there; seed [2]."""
         graph = self.graph
         then = move_groups(graph, Moved.at(messages), self.groups, step_size, graph.data, seed)

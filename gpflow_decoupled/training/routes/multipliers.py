@@ -1,12 +1,15 @@
-"""Full GPs with multipliers: kernel, likelihood and mean function by the bound's gradient, then the multipliers.
+"""Full GPs with multipliers: kernel, likelihood and mean function by the bound's gradient, then the
+multipliers.
 
-The multipliers are those of Gaussian sites with precisions lambda and natural means b = lambda u - alpha, (V22), so that
-q(f) is the posterior of these sites. While the kernel moves, b and lambda stay and alpha follows:
+The multipliers are those of Gaussian sites with precisions lambda and natural means b = lambda u -
+alpha, (V22), so that q(f) is the posterior of these sites. While the kernel moves, b and lambda
+stay and alpha follows:
 
-    u = V b,   V = (K^-1 + Lambda)^-1,   alpha = lambda u - b                                               (V22)
+    u = V b,   V = (K^-1 + Lambda)^-1,   alpha = lambda u - b
+    (V22)
 
-With Gaussian noise the bound at fixed sites is the evidence, at every kernel. At fixed alpha, the mean -K alpha would grow
-with the kernel.
+With Gaussian noise the bound at fixed sites is the evidence, at every kernel. At fixed alpha, the
+mean -K alpha would grow with the kernel.
 """
 
 from __future__ import annotations
@@ -24,7 +27,17 @@ from ...optimizers.lagrangian.start import first_marginals
 from ..batches import ArrayBatches
 from ..steps import Step, StepOutput, StepSizes, Trackable, all_finite
 from .keras import KerasAscent, Optimizer
-from .route import EVERY_ROUTE, OF_OPTIMIZER, OWN_DATA, Choices, Data, Route, hyperparameters_of, kinds_of, refuse_data
+from .route import (
+    EVERY_ROUTE,
+    OF_OPTIMIZER,
+    OWN_DATA,
+    Choices,
+    Data,
+    Route,
+    hyperparameters_of,
+    kinds_of,
+    refuse_data,
+)
 
 _ALL_DATA = (
     "Every step takes all data; for minibatches at fixed hyperparameters use "
@@ -40,8 +53,12 @@ class MultipliersRoute(Route):
     only = {**OWN_DATA, "natural_gradient": None}
     reasons = {
         "batch_size": _ALL_DATA,
-        "natural_gradient": "Multipliers have no step size; natural_gradient=None leaves them where they are.",
-        "negative_precision": "The Lagrangian keeps negative precisions as long as V stays positive definite.",
+        "natural_gradient": (
+            "Multipliers have no step size; natural_gradient=None leaves them where they are."
+        ),
+        "negative_precision": (
+            "The Lagrangian keeps negative precisions as long as V stays positive definite."
+        ),
         "seed": "Nothing in a step is random.",
     }
     defaults = {"natural_gradient": 1.0}  # anything but None
@@ -53,17 +70,19 @@ class MultipliersRoute(Route):
         moves = choices.natural_gradient is not None
         if not moves and not model.trainable_variables:
             raise DataError(
-                "No Parameter of the model is trainable, and natural_gradient=None leaves q(f) where it is."
+                "No Parameter of the model is trainable, and natural_gradient=None leaves q(f)"
+                " where it is."
             )
         step = LagrangianStep(model, moves, choices.optimizer, choices.hold, choices.compile)
         return step, ArrayBatches(*model.data, None, choices.seed)
 
 
 class LagrangianStep(Step):
-    """A gradient step of the hyperparameters at fixed sites or multipliers, then an outer iteration of the Lagrangian.
+    """A gradient step of the hyperparameters at fixed sites or multipliers, then an outer iteration
+    of the Lagrangian.
 
-    The first step begins with a whole run of the Lagrangian; where nothing else is trainable, that run is the only step. Its
-    seconds include compilation.
+    The first step begins with a whole run of the Lagrangian; where nothing else is trainable, that
+    run is the only step. Its seconds include compilation.
 
     :param model: whose `trainable` flags are read.
     :param moves: whether the multipliers are optimised; False leaves them as they are.
@@ -73,23 +92,34 @@ class LagrangianStep(Step):
     :raises DataError: as `LinearlyConstrainedLagrangian.run`.
     """
 
-    def __init__(self, model: LCLGP, moves: bool, optimizer: Optimizer, hold: str, compile: bool = True) -> None:
+    def __init__(
+        self, model: LCLGP, moves: bool, optimizer: Optimizer, hold: str, compile: bool = True
+    ) -> None:
         self.model, self.moves = model, moves
         self.holds_sites = hold == "sites"
         self.whole = LinearlyConstrainedLagrangian(compile=compile)
-        # S, the set of admissible multipliers, may have moved far with the kernel, so that (V27) does not pay
+        # S, the set of admissible multipliers, may have moved far with the kernel, so that (V27)
+        # does not pay
         self.single = LinearlyConstrainedLagrangian(accelerate=False, max_outer=1, compile=compile)
         self.prepared = self.whole.prepare(model)
         if moves:
-            first_marginals(self.prepared.problem, self.whole.sweeps, self.whole.tolerance)  # or raises
+            first_marginals(
+                self.prepared.problem, self.whole.sweeps, self.whole.tolerance
+            )  # or raises
         self.others = KerasAscent(optimizer, hyperparameters_of(model))
-        self._ascent: Callable[[], tuple[tf.Tensor, ...]] = self.prepared.problem.compiled(self._climb)
+        self._ascent: Callable[[], tuple[tf.Tensor, ...]] = self.prepared.problem.compiled(
+            self._climb
+        )
 
     @property
     def variables(self) -> list[tf.Variable]:
         """Everything that a step writes."""
         basis = self.model.basis
-        return [basis.alpha.unconstrained_variable, basis.lam.unconstrained_variable, *self.others.variables]
+        return [
+            basis.alpha.unconstrained_variable,
+            basis.lam.unconstrained_variable,
+            *self.others.variables,
+        ]
 
     @property
     def checkpointable(self) -> dict[str, Trackable]:
@@ -99,7 +129,11 @@ class LagrangianStep(Step):
     @property
     def settings(self) -> dict[str, object]:
         """The parts of the model, and what is held."""
-        return {**kinds_of(self.model), "optimizer": self.others.name, "holds_sites": self.holds_sites}
+        return {
+            **kinds_of(self.model),
+            "optimizer": self.others.name,
+            "holds_sites": self.holds_sites,
+        }
 
     def set_step_sizes(self, sizes: StepSizes) -> None:
         """Take that of the optimizer; multipliers have none."""
@@ -114,7 +148,9 @@ class LagrangianStep(Step):
         return self.model.basis.matrices(self.model.kernel)
 
     def run(self, X: tf.Tensor, Y: tf.Tensor, seed: tf.Tensor) -> StepOutput:
-        """One step; X [N, D] and Y [N, P] are the model's own, and the second number of `seed` [2] is that of the step."""
+        """One step; X [N, D] and Y [N, P] are the model's own, and the second number of `seed` [2]
+        is that of the step.
+        """
         if not self.others.moved:
             result = self.whole.run(self.model, prepared=self.prepared)
             self.finished, self.converged = result.reason, result.converged
@@ -134,12 +170,15 @@ class LagrangianStep(Step):
     def _climb(self) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         """A step of the hyperparameters.
 
-        :return: the bound before it; whether everything is finite; 1 if negative entries of lambda had to be dropped, else 0.
+        :return: the bound before it; whether everything is finite; 1 if negative entries of lambda
+        had to be dropped, else 0.
         """
         model, basis, moved = self.model, self.model.basis, self.others.moved
         lam, centre = tf.convert_to_tensor(basis.lam), model.prior_mean()
         geometry = basis.geometry
-        sites = -lam * geometry.product(geometry.prior(model.kernel), basis.alpha) - basis.alpha  # (V22)
+        sites = (
+            -lam * geometry.product(geometry.prior(model.kernel), basis.alpha) - basis.alpha
+        )  # (V22)
         with tf.GradientTape(watch_accessed_variables=False) as tape:
             tape.watch(moved)
             elbo, ok = self._bound(sites, centre)
@@ -160,7 +199,9 @@ class LagrangianStep(Step):
         model, basis = self.model, self.model.basis
         prior, mean = basis.geometry.prior(model.kernel), model.prior_mean()
         if self.holds_sites:
-            state = basis.geometry.state_of_sites(prior, sites - basis.lam * (mean - centre), basis.lam)
+            state = basis.geometry.state_of_sites(
+                prior, sites - basis.lam * (mean - centre), basis.lam
+            )
         else:
             state = basis.geometry.state_at(prior, basis.alpha, basis.lam)
         losses = self.prepared.problem.loss.value(mean + state.mean, tf.sqrt(state.variance))
@@ -169,7 +210,8 @@ class LagrangianStep(Step):
     def _follow(self, sites: tf.Tensor, centre: tf.Tensor) -> tf.Tensor:
         """Write the alpha that the same sites have at the new kernel.
 
-        :return: 1 if V is not positive definite there and negative entries of lambda are dropped, else 0.
+        :return: 1 if V is not positive definite there and negative entries of lambda are dropped,
+        else 0.
         """
         basis = self.model.basis
         geometry = basis.geometry
@@ -178,7 +220,9 @@ class LagrangianStep(Step):
         state = geometry.state_of_sites(prior, sites - lam * drift, lam)
         lam = tf.where(state.ok, lam, tf.maximum(lam, 0.0))
         alpha = tf.cond(
-            state.ok, lambda: state.alpha, lambda: geometry.state_of_sites(prior, sites - lam * drift, lam).alpha
+            state.ok,
+            lambda: state.alpha,
+            lambda: geometry.state_of_sites(prior, sites - lam * drift, lam).alpha,
         )
         basis.lam.assign(lam)
         basis.alpha.assign(alpha)

@@ -1,4 +1,6 @@
-"""What a model on inducing points cannot do on several replicas of `tf.distribute`, refused before the first step."""
+"""What a model on inducing points cannot do on several replicas of `tf.distribute`, refused before
+the first step.
+"""
 
 from __future__ import annotations
 
@@ -22,40 +24,55 @@ from .route import MeanSolver
 _PLAIN = (bool, int, float, str, type(None))
 
 
-def check_on_replicas(model: BasisGP | SVGP, strategy: tf.distribute.Strategy, chosen: Mapping[str, object]) -> None:
-    """Refuse a model, or a solver of its mean, that a strategy cannot train, and workers that differ in model or options.
+def check_on_replicas(
+    model: BasisGP | SVGP, strategy: tf.distribute.Strategy, chosen: Mapping[str, object]
+) -> None:
+    """Refuse a model, or a solver of its mean, that a strategy cannot train, and workers that
+    differ in model or options.
 
     Such workers would create other variables, and wait for messages that the others do not send.
 
     :param model: that is to be trained.
     :param strategy: that trains it.
     :param chosen: the options that the caller has chosen, by name.
-    :raises DataError: for variables that were created outside of the scope of the strategy, and for other workers.
-    :raises UnknownOptionError: for `compile="xla"`, `mean_solver="newton"` and a `StochasticDualDescent`.
+    :raises DataError: for variables that were created outside of the scope of the strategy, and for
+        other workers.
+    :raises UnknownOptionError: for `compile="xla"`, `mean_solver="newton"` and a
+    `StochasticDualDescent`.
     """
     if chosen.get("compile") == "xla":
-        raise UnknownOptionError('compile="xla" compiles a step for one device; use compile=True with strategy.')
+        raise UnknownOptionError(
+            'compile="xla" compiles a step for one device; use compile=True with strategy.'
+        )
     solver = chosen.get("mean_solver")
     if isinstance(solver, MeanOptimizer):
         solver.check_replicas(strategy)
     method = solver.method if isinstance(solver, MeanSolver) else solver
     if method == "newton" and strategy.num_replicas_in_sync > 1:
         raise UnknownOptionError(
-            'mean_solver="newton" solves by conjugate gradients, a loop in which TensorFlow cannot sum over replicas; use '
-            '"adam" or "natural" with strategy.'
+            'mean_solver="newton" solves by conjugate gradients, a loop in which TensorFlow cannot'
+            ' sum over replicas; use "adam" or "natural" with strategy.'
         )
-    refuse_elsewhere(strategy, named_variables(model), "build the whole model inside of `with strategy.scope():`.")
-    parts = {name: value if isinstance(value, _PLAIN) else type(value).__name__ for name, value in chosen.items()}
+    refuse_elsewhere(
+        strategy,
+        named_variables(model),
+        "build the whole model inside of `with strategy.scope():`.",
+    )
+    parts = {
+        name: value if isinstance(value, _PLAIN) else type(value).__name__
+        for name, value in chosen.items()
+    }
     if isinstance(solver, MeanOptimizer):
-        parts["mean_solver"] = (
-            f"{type(solver).__name__}, {solver.settings}"  # where solves end, and so how many messages
+        parts["mean_solver"] = (  # where solves end, and so how many messages
+            f"{type(solver).__name__}, {solver.settings}"
         )
     group = Group(strategy)
     refuse_other_run(group, lambda: run_settings(model, parts, 0, group))
 
 
 def bound_on_replicas(model: BasisGP, group: Group, X: tf.Tensor, Y: tf.Tensor) -> tf.Tensor:
-    """`BasisGP.elbo` in nats, a scalar, with the rows shared out to the replicas; two messages, of one number each.
+    """`BasisGP.elbo` in nats, a scalar, with the rows shared out to the replicas; two messages, of
+    one number each.
 
     :param model: the same on all replicas.
     :param group: the workers of the run.
@@ -72,7 +89,8 @@ def bound_on_replicas(model: BasisGP, group: Group, X: tf.Tensor, Y: tf.Tensor) 
 
 
 def shards_of(batches: Batches, group: Group) -> list[tf.TensorSpec] | None:
-    """The shapes and types of batches that each worker has of its own; None where all have the same batch.
+    """The shapes and types of batches that each worker has of its own; None where all have the same
+    batch.
 
     :param batches: of this worker.
     :param group: the workers of the run.
@@ -80,16 +98,18 @@ def shards_of(batches: Batches, group: Group) -> list[tf.TensorSpec] | None:
     """
     if isinstance(batches, (ArrayBatches, DiskBatches)) and batches.batch_size < group.replicas:
         raise DataError(
-            f"A batch of {batches.batch_size} rows cannot be shared out to {group.replicas} replicas; use a larger "
-            "batch_size, or fewer replicas."
+            f"A batch of {batches.batch_size} rows cannot be shared out to {group.replicas}"
+            " replicas; use a larger batch_size, or fewer replicas."
         )
     return batches.signature if isinstance(batches, DatasetBatches) and group.workers > 1 else None
 
 
 def ways_to_trace(shards: list[tf.TensorSpec] | None) -> dict[str, object]:
-    """The options of `tf.function` for a step on batches of these shapes and types, or on the same batch on all workers.
+    """The options of `tf.function` for a step on batches of these shapes and types, or on the same
+    batch on all workers.
 
-    A worker that traced anew, for a batch with more rows, would not send the messages that the others wait for.
+    A worker that traced anew, for a batch with more rows, would not send the messages that the
+    others wait for.
     """
     if shards is None:
         return {"reduce_retracing": True}

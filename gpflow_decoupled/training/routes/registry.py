@@ -31,4 +31,7 @@ def route_for(model: object) -> Route:
         if isinstance(model, route.models):
             return route
     names = ", ".join(kind.__name__ for route in ROUTES for kind in route.models)
-    raise ModelError(f"fit takes models of the classes {names}, and got {type(model).__name__}. {ways_to_train(model)}")
+    raise ModelError(
+        f"fit takes models of the classes {names}, and got {type(model).__name__}."
+        f" {ways_to_train(model)}"
+    )

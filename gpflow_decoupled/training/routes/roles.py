@@ -1,10 +1,12 @@
-"""What of a model on inducing points is trainable, against what is to move it; and numbers of points against those of rows."""
+"""What of a model on inducing points is trainable, against what is to move it; and numbers of
+points against those of rows.
+"""
 
 from __future__ import annotations
 
 __all__ = [
-    "check_kernel_gradients", "check_precision", "check_roles", "is_small", "natural_rule", "natural_step", "sites_pay",
-    "warn_of_sizes",
+    "check_kernel_gradients", "check_precision", "check_roles", "is_small", "natural_rule",
+    "natural_step", "sites_pay", "warn_of_sizes",
 ]  # fmt: skip
 
 import warnings
@@ -29,11 +31,15 @@ from ..batches import DEFAULT_BATCH, ArrayBatches, Batches
 _ROWS = 100
 """Of the inputs on which the gradients of a kernel are looked at."""
 _ROWS_PER_SITE = 2
-"""From so many on holding sites gains more per second than it costs; measured with 300 to 1,000 points, 1 to 26 latents."""
+"""From so many on holding sites gains more per second than it costs; measured with 300 to 1,000
+points, 1 to 26 latents.
+"""
 _LARGEST_STEP, _AVERAGED_ROWS, _ROWS_PER_POINT = 0.5, 3000, 10
 """Of q on minibatches; measured with 90 to 1,000 points and batches of 256 and 1,024 rows."""
 _SMALL = 1e7
-"""Operations of a step, up to which taking several in one call saves a tenth of its time or more."""
+"""Operations of a step, up to which taking several in one call saves a tenth of its time or
+more.
+"""
 _NUMBERS = 1e5
 """Of a batch, up to which those of several steps are gathered at once."""
 _SHIFT = 0.1
@@ -41,21 +47,26 @@ _SHIFT = 0.1
 
 
 def check_roles(model: BasisGP, natural: bool, mean_solver: str) -> None:
-    """Refuse flags of q that disagree with the choice of solvers: natural gradients move all of q(u), or none of it.
+    """Refuse flags of q that disagree with the choice of solvers: natural gradients move all of
+    q(u), or none of it.
 
     :param natural: whether natural gradients move q(u).
     :raises DataError: for such flags, and where nothing is trainable.
-    :raises UnknownOptionError: for a solver of the mean that this model, or this choice of `natural_gradient`, rules out.
+    :raises UnknownOptionError: for a solver of the mean that this model, or this choice of
+    `natural_gradient`, rules out.
     """
     basis = model.basis
     flags = [parameter.trainable for parameter in basis.gaussian_parameters()]
     if natural and any(flags) and not all(flags):
         raise DataError(
-            "Some Parameters of q(u) are trainable and some are not, and natural gradients move them together: set the same "
-            "flag on all of them, or pass natural_gradient=None."
+            "Some Parameters of q(u) are trainable and some are not, and natural gradients move"
+            " them together: set the same flag on all of them, or pass natural_gradient=None."
         )
     if not model.trainable_variables:
-        raise DataError("No Parameter of the model is trainable; use gpflow.utilities.set_trainable(model, True).")
+        raise DataError(
+            "No Parameter of the model is trainable; use gpflow.utilities.set_trainable(model,"
+            " True)."
+        )
     if mean_solver == "adam" or basis.kernel_mean is None:
         return
     if not natural:
@@ -65,37 +76,46 @@ def check_roles(model: BasisGP, natural: bool, mean_solver: str) -> None:
     check_mean_solver(basis, mean_solver)
     if basis.kernel_mean.coefficients.trainable and flags and not any(flags):
         raise DataError(
-            f'mean_solver={mean_solver!r} moves q(u) too, which is not trainable here; use mean_solver="adam", or make it so.'
+            f"mean_solver={mean_solver!r} moves q(u) too, which is not trainable here; use"
+            ' mean_solver="adam", or make it so.'
         )
 
 
 def check_precision(model: BasisGP) -> None:
-    """Refuse mixed precision where the basis has no products in single precision; raises `UnknownOptionError`."""
+    """Refuse mixed precision where the basis has no products in single precision; raises
+    `UnknownOptionError`.
+    """
     if not model.basis.mixes_precision:
         raise UnknownOptionError(
-            f'precision="mixed": {type(model.basis).__name__} computes in one precision alone. Leave the option out, or '
-            "choose a CoupledBasis, an OrthogonalBasis or a HybridBasis."
+            f'precision="mixed": {type(model.basis).__name__} computes in one precision alone.'
+            " Leave the option out, or choose a CoupledBasis, an OrthogonalBasis or a HybridBasis."
         )
 
 
 def warn_of_sizes(model: BasisGP, num_data: int) -> None:
-    """Warn of more inducing points than observations: that is legitimate, but slower than an exact model."""
+    """Warn of more inducing points than observations: that is legitimate, but slower than an exact
+    model.
+    """
     size = count_points(model.basis.beta)
     if size > num_data:
         warnings.warn(
-            f"beta has {size} points and the data {num_data} rows: the posterior needs no more points than rows.",
+            f"beta has {size} points and the data {num_data} rows: the posterior needs no more"
+            " points than rows.",
             stacklevel=4,
         )
 
 
 def check_kernel_gradients(model: BasisGP | FullGP | FactorGraph, group: Group) -> None:
-    """Refuse trainable Parameters that a kernel depends on and has no gradient of, as where NumPy computes it.
+    """Refuse trainable Parameters that a kernel depends on and has no gradient of, as where NumPy
+    computes it.
 
-    Covariances and variances are both asked for, since noise kernels have no covariances. A Parameter without a gradient is
-    shifted and put back: what changes nothing has no effect, and may stay.
+    Covariances and variances are both asked for, since noise kernels have no covariances. A
+    Parameter without a gradient is shifted and put back: what changes nothing has no effect, and
+    may stay.
 
-    :param model: whose kernel is asked at its own data or, where it has none, at its inducing points; those of other kinds
-        than points are left out. What mixes the latents is not looked at.
+    :param model: whose kernel is asked at its own data or, where it has none, at its inducing
+        points; those of other kinds than points are left out. What mixes the latents is not looked
+        at.
     :param group: the workers of the run.
     :raises DataError: with the names of the Parameters.
     """
@@ -121,19 +141,24 @@ def check_kernel_gradients(model: BasisGP | FullGP | FactorGraph, group: Group) 
         tape.watch(parts)
         total = tf.add_n([tf.reduce_sum(block) for block in blocks()])
     gradients = tape.gradient(total, parts)
-    silent = [pair for pair, copies in zip(named, gradients) if all(copy is None for copy in copies)]
+    silent = [
+        pair for pair, copies in zip(named, gradients) if all(copy is None for copy in copies)
+    ]
     bad = [name for name, variable in silent if _acts(variable, blocks)]
     if not bad:
         return
     mean = model.basis.kernel_mean if isinstance(model, BasisGP) else None
     alone = (
-        ", or ConjugateGradients().run(model, (X, Y)) at this kernel" if mean is not None and not mean.stored else ""
+        ", or ConjugateGradients().run(model, (X, Y)) at this kernel"
+        if mean is not None and not mean.stored
+        else ""
     )
     one, fixed = len(bad) == 1, "kernel" if len(bad) == len(named) else bad[0]
     raise DataError(
-        f"{', '.join(bad)} {'acts' if one else 'act'} on the kernel's values and {'has' if one else 'have'} no gradient, so "
-        "that training would leave the kernel as it is: tf.numpy_function and tf.stop_gradient have none. Call "
-        f"gpflow.set_trainable({fixed}, False) and fit the rest{alone}."
+        f"{', '.join(bad)} {'acts' if one else 'act'} on the kernel's values and"
+        f" {'has' if one else 'have'} no gradient, so that training would leave the kernel as it"
+        f" is: tf.numpy_function and tf.stop_gradient have none. Call gpflow.set_trainable({fixed},"
+        f" False) and fit the rest{alone}."
     )
 
 
@@ -146,7 +171,9 @@ def _inputs_of(model: BasisGP | FullGP | FactorGraph) -> TensorType | None:
 
 
 def _acts(variable: tf.Variable, blocks: Callable[[], list[tf.Tensor]]) -> bool:
-    """Whether blocks of a kernel matrix depend on a variable, which has its value again afterwards."""
+    """Whether blocks of a kernel matrix depend on a variable, which has its value again
+    afterwards.
+    """
     before, value = blocks(), tf.convert_to_tensor(variable)
     try:
         variable.assign(value + _SHIFT)
@@ -155,8 +182,12 @@ def _acts(variable: tf.Variable, blocks: Callable[[], list[tf.Tensor]]) -> bool:
         variable.assign(value)
 
 
-def natural_rule(model: BasisGP, rho: float, mean_rate: float, solver: str, negative_precision: str) -> NaturalGradient:
-    """The rule for q(u), and for the mean coefficients if they are to move with it; step sizes are variables."""
+def natural_rule(
+    model: BasisGP, rho: float, mean_rate: float, solver: str, negative_precision: str
+) -> NaturalGradient:
+    """The rule for q(u), and for the mean coefficients if they are to move with it; step sizes are
+    variables.
+    """
     mean = model.basis.kernel_mean
     moves_mean = solver != "adam" and mean is not None and mean.coefficients.trainable
     return NaturalGradient(
@@ -170,8 +201,9 @@ def natural_rule(model: BasisGP, rho: float, mean_rate: float, solver: str, nega
 def natural_step(rows: int, points: int, num_data: int) -> float:
     """The step size rho of q(u): 1/2, or less on small minibatches.
 
-    Steps of rho leave q with the noise of an average over (2 - rho) / rho batches. With this rho they have together at least
-    3,000 rows, or 10 for each point if that is more, and need not have more than 3 N.
+    Steps of rho leave q with the noise of an average over (2 - rho) / rho batches. With this rho
+    they have together at least 3,000 rows, or 10 for each point if that is more, and need not have
+    more than 3 N.
 
     :param rows: B, of a batch.
     :param points: M.
@@ -182,19 +214,27 @@ def natural_step(rows: int, points: int, num_data: int) -> float:
 
 
 def sites_pay(basis: InducingBasis, batches: Batches) -> bool:
-    """Whether sites are worth their L M^3 operations: where a batch has at least 2 L M rows, or is all data.
+    """Whether sites are worth their L M^3 operations: where a batch has at least 2 L M rows, or is
+    all data.
 
-    The gradient at held sites is noisier than that at a held mean and root, the more so the fewer rows there are for a point.
+    The gradient at held sites is noisier than that at a held mean and root, the more so the fewer
+    rows there are for a point.
     """
-    roots = [parameter.shape for parameter in basis.gaussian_parameters() if len(parameter.shape) == 3]
+    roots = [
+        parameter.shape for parameter in basis.gaussian_parameters() if len(parameter.shape) == 3
+    ]
     sites = max((int(L) * int(M) for L, M, _ in roots), default=0)
-    return batches.whole is not None or _ROWS_PER_SITE * sites <= (batches.batch_size or DEFAULT_BATCH)
+    return batches.whole is not None or _ROWS_PER_SITE * sites <= (
+        batches.batch_size or DEFAULT_BATCH
+    )
 
 
 def is_small(model: BasisGP, batches: Batches) -> bool:
-    """Whether several steps should be taken in one call: L M^2 (M + B) operations or less than 10 million, on arrays.
+    """Whether several steps should be taken in one call: L M^2 (M + B) operations or less than 10
+    million, on arrays.
 
-    Draws of f come from a state of their own, which a failed call would leave changed, so that such models are left out.
+    Draws of f come from a state of their own, which a failed call would leave changed, so that such
+    models are left out.
     """
     draws = model.expectations is not None or isinstance(model.likelihood, MonteCarloLikelihood)
     if draws or not isinstance(batches, ArrayBatches):

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 __all__ = [
-    "EVERY_ROUTE", "METHODS", "OF_OPTIMIZER", "OWN_DATA", "Choices", "Data", "MeanSolver", "Model", "Route",
-    "hyperparameters_of", "kinds_of", "refuse_data",
+    "EVERY_ROUTE", "METHODS", "OF_OPTIMIZER", "OWN_DATA", "Choices", "Data", "MeanSolver", "Model",
+    "Route", "hyperparameters_of", "kinds_of", "refuse_data",
 ]  # fmt: skip
 
 import abc
@@ -35,7 +35,9 @@ Data: TypeAlias = (
     "Callable[[tf.distribute.InputContext], tf.data.Dataset] | None"
 )
 
-EVERY_ROUTE = frozenset({"steps", "seconds", "Evaluation.patience", "callbacks", "progress", "compile"})
+EVERY_ROUTE = frozenset(
+    {"steps", "seconds", "Evaluation.patience", "callbacks", "progress", "compile"}
+)
 OF_OPTIMIZER = frozenset({"learning_rate", "optimizer", "Schedule.anneal"})
 """What a route takes that has an optimizer for kernel, likelihood and mean function."""
 OWN_DATA: Mapping[str, object] = {"batch_size": None}
@@ -53,11 +55,13 @@ DEFAULT_RATE = 0.03
 class MeanSolver:
     """What `fit` moves the coefficients of the mean points by.
 
-    :param method: "adam"; "natural", a natural gradient, (D41) or (D42); or "newton", which solves (D49) by conjugate
-        gradients and is for `OrthogonalBasis` with points of its own. For a mean on all data pass a `ConjugateGradients`
-        or a `StochasticDualDescent` as `mean_solver` in the place of this class.
-    :param learning_rate: its step size. If it is not given, 1 for "natural" and "newton"; for "adam" 0.03 up to 1000 mean
-        points and in inverse proportion to their number beyond, where the noise of minibatches would carry them away.
+    :param method: "adam"; "natural", a natural gradient, (D41) or (D42); or "newton", which solves
+        (D49) by conjugate gradients and is for `OrthogonalBasis` with points of its own. For a mean
+        on all data pass a `ConjugateGradients` or a `StochasticDualDescent` as `mean_solver` in the
+        place of this class.
+    :param learning_rate: its step size. If it is not given, 1 for "natural" and "newton"; for
+        "adam" 0.03 up to 1000 mean points and in inverse proportion to their number beyond, where
+        the noise of minibatches would carry them away.
     :raises UnknownOptionError: for another method.
     :raises DataError: for a step size that is not above 0.
 
@@ -76,7 +80,9 @@ class MeanSolver:
 
 @dataclass(frozen=True)
 class Choices:
-    """The options that shape a step and its batches, with the defaults of the route filled in and values checked."""
+    """The options that shape a step and its batches, with the defaults of the route filled in and
+    values checked.
+    """
 
     batch_size: int | None | str
     natural_gradient: float | None | str
@@ -103,10 +109,12 @@ class Route(abc.ABC):
     """How `fit` trains one family of models.
 
     :cvar models: the classes of the family.
-    :cvar options: the names of the options that it uses; a field of an object is written as `Schedule.anneal`.
+    :cvar options: the names of the options that it uses; a field of an object is written as
+        `Schedule.anneal`.
     :cvar only: options of which it takes one value alone, which says what it does anyway.
     :cvar reasons: for options that it does not use, why, or what to use instead.
-    :cvar defaults: values of options that are not chosen, where they differ from those of the other routes.
+    :cvar defaults: values of options that are not chosen, where they differ from those of the other
+        routes.
     :cvar holds: the values of `hold`.
     :cvar compiles: the values of `compile`.
     """
@@ -120,15 +128,20 @@ class Route(abc.ABC):
     compiles: ClassVar[tuple[bool | str, ...]] = (True, False)
 
     def options_of(self, model: Model) -> frozenset[str]:
-        """The options that this model uses; fewer than `options` where it lacks what one of them acts on."""
+        """The options that this model uses; fewer than `options` where it lacks what one of them
+        acts on.
+        """
         return self.options
 
     def only_of(self, model: Model) -> Mapping[str, object]:
-        """Options of which this model takes one value alone; more than `only` where it lacks what one of them acts on."""
+        """Options of which this model takes one value alone; more than `only` where it lacks what
+        one of them acts on.
+        """
         return self.only
 
     def view(self, model: Model) -> BasisGP | FullGP | FactorGraph:
-        """The model as its step sees it: itself, or a model of this package that shares its Parameters.
+        """The model as its step sees it: itself, or a model of this package that shares its
+        Parameters.
 
         :raises ModelError: for a model of the family that cannot be trained.
         """
@@ -148,7 +161,9 @@ class Route(abc.ABC):
         return lambda: None
 
     def accept(self, model: Model, view: Model, batches: Batches) -> None:
-        """Tell the model what it must know of the data; this is the first change that a run makes."""
+        """Tell the model what it must know of the data; this is the first change that a run
+        makes.
+        """
         return None
 
     def mean_rate(self, model: Model, solver: MeanSolver) -> float:
@@ -159,16 +174,23 @@ class Route(abc.ABC):
         """Refuse options that would be ignored.
 
         :param chosen: the options that the caller has chosen, by name.
-        :raises UnknownOptionError: with the options that this model takes, or the values of `compile`.
+        :raises UnknownOptionError: with the options that this model takes, or the values of
+            `compile`.
         :raises DataError: for a strategy whose replicas do not take each step together.
         """
         check_strategy(chosen.get("strategy"), model.variables)
         apply_trainable(model.variables)
         compiled = chosen.get("compile", True)
-        check_option("compile", compiled if isinstance(compiled, (bool, str)) else repr(compiled), self.compiles)
+        check_option(
+            "compile",
+            compiled if isinstance(compiled, (bool, str)) else repr(compiled),
+            self.compiles,
+        )
         taken, only = self.options_of(model), self.only_of(model)
         bad = [
-            name for name, value in chosen.items() if name not in taken and not (name in only and value is only[name])
+            name
+            for name, value in chosen.items()
+            if name not in taken and not (name in only and value is only[name])
         ]
         if not bad:
             return
@@ -177,7 +199,8 @@ class Route(abc.ABC):
         reasons = "".join(f" {known[name]}" for name in bad if name in known)
         names = sorted(taken, key=str.lower) + [_shown(*item) for item in only.items()]
         raise UnknownOptionError(
-            f"fit does not use {shown} for {type(model).__name__}.{reasons} It takes {', '.join(names)}."
+            f"fit does not use {shown} for {type(model).__name__}.{reasons} It takes"
+            f" {', '.join(names)}."
         )
 
     def defaults_of(self, model: Model, chosen: Mapping[str, object]) -> Mapping[str, object]:
@@ -206,7 +229,11 @@ class Route(abc.ABC):
         check_option("precision", values["precision"], PRECISIONS)
         if self.holds:
             check_option("hold", values["hold"], self.holds)
-        solver, rate, optimizer = values["mean_solver"], values["learning_rate"], values["optimizer"]
+        solver, rate, optimizer = (
+            values["mean_solver"],
+            values["learning_rate"],
+            values["optimizer"],
+        )
         group = Group(values["strategy"])
         if optimizer is None:
             with group.scope():
@@ -216,15 +243,21 @@ class Route(abc.ABC):
             if group.replicas > 1:
                 refuse_clipping(optimizer)
             refuse_elsewhere(
-                group.strategy, _variables_of(optimizer), "create the optimizer inside of strategy.scope()."
+                group.strategy,
+                _variables_of(optimizer),
+                "create the optimizer inside of strategy.scope().",
             )
         return Choices(
             batch_size=values["batch_size"],
             natural_gradient=values["natural_gradient"],
             hold=values["hold"],
             optimizer=optimizer,
-            learning_rate=float(tf.convert_to_tensor(optimizer.learning_rate)) if rate is None else rate,
-            mean_solver=solver if isinstance(solver, (MeanSolver, MeanOptimizer)) else MeanSolver(solver),
+            learning_rate=(
+                float(tf.convert_to_tensor(optimizer.learning_rate)) if rate is None else rate
+            ),
+            mean_solver=(
+                solver if isinstance(solver, (MeanSolver, MeanOptimizer)) else MeanSolver(solver)
+            ),
             negative_precision=values["negative_precision"],
             precision=values["precision"],
             ramp_steps=values["Schedule.ramp_steps"],
@@ -270,12 +303,17 @@ _DEFAULTS: Mapping[str, object] = {
     "strategy": None,
 }
 
-_ON_REPLICAS = "Models on inducing points, as ODVGP and SparseCVIGP, are what several replicas train."
+_ON_REPLICAS = (
+    "Models on inducing points, as ODVGP and SparseCVIGP, are what several replicas train."
+)
 
 
 def _variables_of(optimizer: Optimizer) -> dict[str, tf.Variable]:
     """The variables of a new optimizer, by what a message calls them."""
-    return {f"{type(optimizer).__name__} ({variable.name})": variable for variable in state_of(optimizer)}
+    return {
+        f"{type(optimizer).__name__} ({variable.name})": variable
+        for variable in state_of(optimizer)
+    }
 
 
 def _shown(name: str, value: object) -> str:
@@ -285,17 +323,26 @@ def _shown(name: str, value: object) -> str:
 
 
 def refuse_data(model: Model, data: Data, more: str) -> None:
-    """Raise `DataError` if data were passed to a model that owns them; `more` says what to do with other data."""
+    """Raise `DataError` if data were passed to a model that owns them; `more` says what to do with
+    other data.
+    """
     if data is not None:
-        raise DataError(f"{type(model).__name__} owns its data: call fit(model), and {more} for more of them.")
+        raise DataError(
+            f"{type(model).__name__} owns its data: call fit(model), and {more} for more of them."
+        )
 
 
 def hyperparameters_of(model: FullGP) -> list[tf.Variable]:
-    """What is trainable beside q: the variables of the basis are moved by the rule of their family, whatever their flags."""
+    """What is trainable beside q: the variables of the basis are moved by the rule of their family,
+    whatever their flags.
+    """
     of_q = {variable.ref() for variable in model.basis.variables}
     return [variable for variable in model.trainable_variables if variable.ref() not in of_q]
 
 
 def kinds_of(model: GPModel) -> dict[str, object]:
     """The classes of the parts of a model, which must be the same for a run to go on."""
-    return {part: type(getattr(model, part)).__name__ for part in ("basis", "kernel", "likelihood", "mean_function")}
+    return {
+        part: type(getattr(model, part)).__name__
+        for part in ("basis", "kernel", "likelihood", "mean_function")
+    }

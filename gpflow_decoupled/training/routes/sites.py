@@ -1,4 +1,6 @@
-"""Full GPs with sites: the sites by conjugate computation, everything else by the gradient of the bound, on all data."""
+"""Full GPs with sites: the sites by conjugate computation, everything else by the gradient of the
+bound, on all data.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,17 @@ from ...optimizers.steps import largest_feasible_step
 from ..batches import ArrayBatches, Batch
 from ..steps import Step, StepOutput, StepSizes, Trackable, all_finite
 from .keras import KerasAscent, Optimizer
-from .route import EVERY_ROUTE, OF_OPTIMIZER, OWN_DATA, Choices, Data, Route, hyperparameters_of, kinds_of, refuse_data
+from .route import (
+    EVERY_ROUTE,
+    OF_OPTIMIZER,
+    OWN_DATA,
+    Choices,
+    Data,
+    Route,
+    hyperparameters_of,
+    kinds_of,
+    refuse_data,
+)
 
 _ALL_DATA = (
     "Every step takes all data; for minibatches at fixed hyperparameters use "
@@ -31,7 +43,9 @@ _ROUND_OFF = {tf.float64: 1e-12, tf.float32: 1e-5}
 """What of the bound is not counted as a fall."""
 
 
-def _between(old: Sequence[tf.Tensor], goal: Sequence[tf.Tensor], step: tf.Tensor) -> tuple[tf.Tensor, ...]:
+def _between(
+    old: Sequence[tf.Tensor], goal: Sequence[tf.Tensor], step: tf.Tensor
+) -> tuple[tf.Tensor, ...]:
     """Sites nu and tau [N, L] a step of size [] on the way from old ones to their goal."""
     return tuple((1.0 - step) * was + step * new for was, new in zip(old, goal))  # (C13)
 
@@ -41,7 +55,9 @@ class SitesRoute(Route):
 
     models = (CVIGP,)
     options = (
-        EVERY_ROUTE | OF_OPTIMIZER | {"natural_gradient", "hold", "negative_precision", "evaluation", "checkpoint"}
+        EVERY_ROUTE
+        | OF_OPTIMIZER
+        | {"natural_gradient", "hold", "negative_precision", "evaluation", "checkpoint"}
     )
     only = OWN_DATA
     reasons = {"batch_size": _ALL_DATA, "seed": "Nothing in a step is random."}
@@ -54,40 +70,58 @@ class SitesRoute(Route):
         rho = choices.natural_gradient
         if rho is None and not model.trainable_variables:
             raise DataError(
-                "No Parameter of the model is trainable, and natural_gradient=None leaves q(f) where it is."
+                "No Parameter of the model is trainable, and natural_gradient=None leaves q(f)"
+                " where it is."
             )
-        rule = None if rho is None else ConjugateComputation(float(rho), negative_precision=choices.negative_precision)
+        rule = (
+            None
+            if rho is None
+            else ConjugateComputation(float(rho), negative_precision=choices.negative_precision)
+        )
         step = SiteStep(model, rule, choices.optimizer, choices.hold, choices.compile)
         return step, ArrayBatches(*model.data, None, choices.seed)
 
 
 class SiteStep(Step):
-    """An update of the sites and a gradient step of the hyperparameters, from one pass over all data.
+    """An update of the sites and a gradient step of the hyperparameters, from one pass over all
+    data.
 
-    Both start from the same Parameters. Sites are centred on the mean function: when that moves, nu follows, so that the
-    site as a function of f stays.
+    Both start from the same Parameters. Sites are centred on the mean function: when that moves, nu
+    follows, so that the site as a function of f stays.
 
     :param model: whose `trainable` flags are read.
     :param rule: moves the sites by its step size; None leaves them alone.
     :param optimizer: for kernel, likelihood and mean function.
-    :param hold: what stays while they move: the "sites", at which the bound is the evidence for Gaussian noise, or the
-        "moments" of q(f), which gives the gradient of an ordinary variational M-step.
+    :param hold: what stays while they move: the "sites", at which the bound is the evidence for
+        Gaussian noise, or the "moments" of q(f), which gives the gradient of an ordinary
+        variational M-step.
     :param compile: False runs eagerly.
     """
 
     def __init__(
-        self, model: CVIGP, rule: ConjugateComputation | None, optimizer: Optimizer, hold: str, compile: bool = True
+        self,
+        model: CVIGP,
+        rule: ConjugateComputation | None,
+        optimizer: Optimizer,
+        hold: str,
+        compile: bool = True,
     ) -> None:
         self.model, self.rule = model, rule
         self.holds_sites = hold == "sites"
         self.others = KerasAscent(optimizer, hyperparameters_of(model))
-        self._run: Compiled | None = Compiled(self._step, reduce_retracing=True) if compile else None
+        self._run: Compiled | None = (
+            Compiled(self._step, reduce_retracing=True) if compile else None
+        )
 
     @property
     def variables(self) -> list[tf.Variable]:
         """Everything that a step writes."""
         basis = self.model.basis
-        return [basis.nu.unconstrained_variable, basis.tau.unconstrained_variable, *self.others.variables]
+        return [
+            basis.nu.unconstrained_variable,
+            basis.tau.unconstrained_variable,
+            *self.others.variables,
+        ]
 
     @property
     def checkpointable(self) -> dict[str, Trackable]:
@@ -98,7 +132,11 @@ class SiteStep(Step):
     def settings(self) -> dict[str, object]:
         """The parts of the model, and how its sites move."""
         policy = None if self.rule is None else self.rule.negative_precision
-        of_step = {"negative_precision": policy, "optimizer": self.others.name, "holds_sites": self.holds_sites}
+        of_step = {
+            "negative_precision": policy,
+            "optimizer": self.others.name,
+            "holds_sites": self.holds_sites,
+        }
         return {**kinds_of(self.model), **of_step}
 
     def trace(self, X: tf.Tensor, Y: tf.Tensor, seed: tf.Tensor) -> None:
@@ -147,8 +185,12 @@ class SiteStep(Step):
             *goal, clipped = self.rule.targets(g, h, mean)
             rho = tf.constant(self.rule.step_size_at(0), K.dtype)
             step, feasible = self.rule.feasible(K, tau, goal[1], rho)
-            surely = tf.reduce_all(h <= 0.0) | tf.constant(isinstance(model.likelihood, MonteCarloLikelihood))
-            step = tf.cond(surely, lambda: step, lambda: self._ascending(K, (nu, tau), goal, step, elbo))
+            surely = tf.reduce_all(h <= 0.0) | tf.constant(
+                isinstance(model.likelihood, MonteCarloLikelihood)
+            )
+            step = tf.cond(
+                surely, lambda: step, lambda: self._ascending(K, (nu, tau), goal, step, elbo)
+            )
             nu, tau = _between((nu, tau), goal, step)
             ok, shortened = ok & feasible, tf.cast(step < rho, tf.int32)
         # 3. everything else; the sites follow the mean function
@@ -160,19 +202,27 @@ class SiteStep(Step):
         return StepOutput(elbo, ok, shortened, clipped)
 
     def _ascending(
-        self, K: tf.Tensor, old: tuple[tf.Tensor, tf.Tensor], goal: list[tf.Tensor], step: tf.Tensor, elbo: tf.Tensor
+        self,
+        K: tf.Tensor,
+        old: tuple[tf.Tensor, tf.Tensor],
+        goal: list[tf.Tensor],
+        step: tf.Tensor,
+        elbo: tf.Tensor,
     ) -> tf.Tensor:
-        """The step size [], halved until the bound at these hyperparameters does not fall; zero where no step raises it.
+        """The step size [], halved until the bound at these hyperparameters does not fall; zero
+        where no step raises it.
 
-        Too long a step lowers it where a log likelihood is not concave. Only there, where some h > 0, is it looked at, because
-        that takes another factorisation.
+        Too long a step lowers it where a log likelihood is not concave. Only there, where some h >
+        0, is it looked at, because that takes another factorisation.
         """
         model, basis = self.model, self.model.basis
         lowest = elbo - _ROUND_OFF[elbo.dtype] * tf.abs(elbo)
 
         def rises(size: tf.Tensor) -> tf.Tensor:
             state = basis.state_at(K, *_between(old, goal, size))
-            expected = tf.reduce_sum(model.variational_expectations(state.mean, state.variance, model.data))
+            expected = tf.reduce_sum(
+                model.variational_expectations(state.mean, state.variance, model.data)
+            )
             return state.ok & (expected - basis.prior_kl(state) >= lowest)
 
         found, risen = largest_feasible_step(rises, step)
@@ -184,12 +234,20 @@ class SiteStep(Step):
         return True
 
     def _prior_mean(self, X: tf.Tensor) -> tf.Tensor:
-        """m_0 [N, L] where latents are outputs; zero where outputs are mixed, and sites stay centred."""
+        """m_0 [N, L] where latents are outputs; zero where outputs are mixed, and sites stay
+        centred.
+        """
         none = tf.zeros_like(tf.convert_to_tensor(self.model.basis.nu))
-        return none if isinstance(self.model.kernel, LinearCoregionalization) else none + self.model.mean_function(X)
+        return (
+            none
+            if isinstance(self.model.kernel, LinearCoregionalization)
+            else none + self.model.mean_function(X)
+        )
 
     def _at_fixed_moments(self, state: SiteState, drift: tf.Tensor, data: Batch) -> tf.Tensor:
-        """What has the gradient of the bound at a fixed q(f): log Z~ has that of -KL (section 3.5)."""
+        """What has the gradient of the bound at a fixed q(f): log Z~ has that of -KL (section
+        3.5).
+        """
         mean, variance = tf.stop_gradient(state.mean), tf.stop_gradient(state.variance)
         expected = tf.reduce_sum(self.model.variational_expectations(mean - drift, variance, data))
         nu, tau = tf.stop_gradient(state.nu), tf.convert_to_tensor(state.tau)

@@ -16,7 +16,8 @@ from .route import Data
 
 @runtime_checkable
 class InUnits(Protocol):
-    """A model in the units of the data around one of data of order one; `Standardized` is such a model.
+    """A model in the units of the data around one of data of order one; `Standardized` is such a
+    model.
 
     Example::
 
@@ -29,4 +30,6 @@ class InUnits(Protocol):
     def on_scale(
         self, data: Data, evaluation: Evaluation | Sequence[npt.ArrayLike] | None
     ) -> tuple[GPModel, Data, Evaluation | Sequence[npt.ArrayLike] | None]:
-        """The model inside, and what `fit` must be handed for it, from what the caller hands it for this one."""
+        """The model inside, and what `fit` must be handed for it, from what the caller hands it for
+        this one.
+        """

@@ -23,16 +23,18 @@ _SHARE = 0.1
 
 
 class Beginning:
-    """Warns of data on another scale than the model, and finds values to start from if that is wanted.
+    """Warns of data on another scale than the model, and finds values to start from if that is
+    wanted.
 
     :param model: that is to be trained.
     :param batches: its data.
     :param choices: the options of the run.
     :param start: "auto" for `initialize`, or None.
     :param accept: tells the model what it must know of the data.
-    :raises ModelError: for a start of another likelihood than `Gaussian`, or of a multi-output kernel.
-    :raises DataError: for a start without arrays, or with several replicas; and for a noise variance that is smaller than the
-        round-off of the prior's.
+    :raises ModelError: for a start of another likelihood than `Gaussian`, or of a multi-output
+        kernel.
+    :raises DataError: for a start without arrays, or with several replicas; and for a noise
+        variance that is smaller than the round-off of the prior's.
     :raises UnknownOptionError: for another start.
     """
 
@@ -64,12 +66,19 @@ class Beginning:
         return self.start.seconds
 
 
-def _start_of(model: BasisGP | FullGP | FactorGraph, batches: Batches, choices: Choices) -> Callable[[], Start]:
+def _start_of(
+    model: BasisGP | FullGP | FactorGraph, batches: Batches, choices: Choices
+) -> Callable[[], Start]:
     """What finds the values, or the refusal."""
-    if not isinstance(batches, ArrayBatches) or not isinstance(model, BasisGP) or choices.group.replicas > 1:
+    if (
+        not isinstance(batches, ArrayBatches)
+        or not isinstance(model, BasisGP)
+        or choices.group.replicas > 1
+    ):
         raise DataError(
-            'initialize="auto" needs arrays X and Y in one process: call training.initialize(kernel, likelihood, (X, Y)) '
-            "on some of the rows before the model is built."
+            'initialize="auto" needs arrays X and Y in one process: call'
+            " training.initialize(kernel, likelihood, (X, Y)) on some of the rows before the model"
+            " is built."
         )
     check_parts(model.kernel, model.likelihood)
     seconds = np.inf if choices.limits.seconds is None else _SHARE * choices.limits.seconds

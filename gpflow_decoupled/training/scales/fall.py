@@ -26,7 +26,8 @@ def warn_of_fall(
     sampled_rows: int | None = None,
     stacklevel: int = 2,
 ) -> None:
-    """Warn if the bound at the end of a run is far below that at its start, or that of its best steps.
+    """Warn if the bound at the end of a run is far below that at its start, or that of its best
+    steps.
 
     :param elbos: the bounds of the steps in nats, the first one at the start.
     :param end: the bound at the end in nats.
@@ -42,26 +43,37 @@ def warn_of_fall(
     """
     if not len(elbos) or not (exact or len(elbos) >= _FEWEST):
         return
-    noise = 0.0 if exact else float(np.median(np.abs(np.diff(elbos)))) / (0.6745 * np.sqrt(2.0))  # not of a fall itself
+    noise = (
+        0.0 if exact else float(np.median(np.abs(np.diff(elbos)))) / (0.6745 * np.sqrt(2.0))
+    )  # not of a fall itself
     cause = (
         ""
         if sampled_rows is None
-        else f" Another cause may be mean_subsample={sampled_rows}, by which so few rows estimate the norm of the mean in "
-        "each step: leave the option out, unless there are thousands of mean points."
+        else (
+            f" Another cause may be mean_subsample={sampled_rows}, by which so few rows estimate"
+            " the norm of the mean in each step: leave the option out, unless there are thousands"
+            " of mean points."
+        )
     )
-    means = np.convolve(elbos, np.full(_WINDOW, 1.0 / _WINDOW), "valid") if len(elbos) >= _WINDOW else np.array([])
+    means = (
+        np.convolve(elbos, np.full(_WINDOW, 1.0 / _WINDOW), "valid")
+        if len(elbos) >= _WINDOW
+        else np.array([])
+    )
     if elbos[0] - end > _MUCH * num_data + 3.0 * noise:
         warnings.warn(
-            f"The bound fell from {elbos[0]:.6g} to {end:.6g} nats in {len(elbos)} steps: they were too long for the scales "
-            "of the parameters. Standardise X and Y, as gpflow_decoupled.Standardized(build, (X, Y)) does, or lower the "
-            f"learning rates; the model before training was the better one.{cause}",
+            f"The bound fell from {elbos[0]:.6g} to {end:.6g} nats in {len(elbos)} steps: they were"
+            " too long for the scales of the parameters. Standardise X and Y, as"
+            " gpflow_decoupled.Standardized(build, (X, Y)) does, or lower the learning rates; the"
+            f" model before training was the better one.{cause}",
             stacklevel=stacklevel,
         )
     elif rising and len(means) and np.max(means) - end > _MUCH * num_data + 3.0 * noise:
         at = int(np.argmax(means)) + _WINDOW
         warnings.warn(
-            f"The bound was {np.max(means):.6g} nats around step {at} and fell to {end:.6g} by step {len(elbos)}: steps were "
-            "too long for the parameters that were reached. Lower the learning rates, or keep the best Parameters by "
-            f"evaluation=Evaluation((X_val, Y_val), patience=5).{cause}",
+            f"The bound was {np.max(means):.6g} nats around step {at} and fell to {end:.6g} by step"
+            f" {len(elbos)}: steps were too long for the parameters that were reached. Lower the"
+            " learning rates, or keep the best Parameters by evaluation=Evaluation((X_val, Y_val),"
+            f" patience=5).{cause}",
             stacklevel=stacklevel,
         )

@@ -19,7 +19,9 @@ from gpflow.kernels import (
 )
 
 _FAR = 6.0
-"""Lengthscales between neighbours at which they tell nothing about each other: their correlation is below 1e-3."""
+"""Lengthscales between neighbours at which they tell nothing about each other: their correlation is
+below 1e-3.
+"""
 _LONG = 100.0
 """Lengthscale over range of a column at which the kernel does not see the column."""
 _QUERIES, _ROWS = 50, 50_000
@@ -27,9 +29,11 @@ _COMPOSITES = (Sum, Product, SeparateIndependent, LinearCoregionalization)
 
 
 def complaints_of_inputs(kernel: Kernel, X: np.ndarray, num_data: int) -> Iterator[str]:
-    """Sentences on lengthscales that are far too short for all rows of X [N, D], or far too long for one of its columns.
+    """Sentences on lengthscales that are far too short for all rows of X [N, D], or far too long
+    for one of its columns.
 
-    Only where all parts of the kernel are isotropic and stationary, or constant. Of several parts all must be at fault.
+    Only where all parts of the kernel are isotropic and stationary, or constant. Of several parts
+    all must be at fault.
 
     :param kernel: any kernel.
     :param num_data: rows of the whole data set, of which X may be a sample.
@@ -44,17 +48,18 @@ def complaints_of_inputs(kernel: Kernel, X: np.ndarray, num_data: int) -> Iterat
     if min(gaps) > _FAR:
         columns, inputs, lengthscales = parts[int(np.argmin(gaps))]
         yield (
-            f"a row of X is typically {min(gaps):.3g} lengthscales from the nearest other row (lengthscales "
-            f"{_shown(lengthscales)}, standard deviation of X {_shown(inputs.std(axis=0))}): to this kernel the observations "
-            "have nothing to do with each other"
+            f"a row of X is typically {min(gaps):.3g} lengthscales from the nearest other row"
+            f" (lengthscales {_shown(lengthscales)}, standard deviation of X"
+            f" {_shown(inputs.std(axis=0))}): to this kernel the observations have nothing to do"
+            " with each other"
         )
     ranges = np.ptp(X.astype(np.float64), axis=0)
     for column in np.flatnonzero(ranges > 0):
         seen = [lengths[columns == column][0] for columns, _, lengths in parts if column in columns]
         if seen and min(seen) > _LONG * ranges[column]:
             yield (
-                f"X[:, {column}] has a range of {ranges[column]:.3g}, but the lengthscale is {min(seen):.3g}: the kernel "
-                "takes this column as constant"
+                f"X[:, {column}] has a range of {ranges[column]:.3g}, but the lengthscale is"
+                f" {min(seen):.3g}: the kernel takes this column as constant"
             )
 
 
@@ -72,12 +77,16 @@ def _leaves(kernel: Kernel) -> Iterator[Kernel]:
 def _scaled(kernel: Kernel, X: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The columns [d] that a kernel acts on, X there [N, d], and their lengthscales [d]."""
     columns = np.arange(X.shape[1])[kernel.active_dims]
-    lengthscales = np.broadcast_to(np.asarray(kernel.lengthscales).astype(np.float64), columns.shape)
+    lengthscales = np.broadcast_to(
+        np.asarray(kernel.lengthscales).astype(np.float64), columns.shape
+    )
     return columns, X[:, columns].astype(np.float64), lengthscales
 
 
 def _spacing(scaled: np.ndarray, num_data: int) -> float:
-    """The median distance from a row to the nearest other one, in a data set of `num_data` rows like these [N, d]."""
+    """The median distance from a row to the nearest other one, in a data set of `num_data` rows
+    like these [N, d].
+    """
     rng = np.random.default_rng(0)
     if len(scaled) > _ROWS:
         scaled = scaled[rng.choice(len(scaled), _ROWS, replace=False)]
@@ -86,7 +95,9 @@ def _spacing(scaled: np.ndarray, num_data: int) -> float:
         squares = np.sum(np.square(scaled - scaled[row]), axis=1)
         squares[row] = np.inf
         nearest.append(np.sqrt(squares.min()))
-    return float(np.median(nearest)) * (len(scaled) / max(num_data, len(scaled))) ** (1.0 / scaled.shape[1])
+    return float(np.median(nearest)) * (len(scaled) / max(num_data, len(scaled))) ** (
+        1.0 / scaled.shape[1]
+    )
 
 
 def _shown(values: np.ndarray) -> str:

@@ -1,4 +1,6 @@
-"""Likelihoods whose observations are f plus noise, so that both may be shifted and scaled together."""
+"""Likelihoods whose observations are f plus noise, so that both may be shifted and scaled
+together.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,8 @@ _KINDS = (Gaussian, StudentT, Laplace)
 
 
 def has_scale(likelihood: Likelihood) -> bool:
-    """Whether Y may be shifted and scaled: True for `Gaussian`, `StudentT` and `Laplace`, False for counts and labels.
+    """Whether Y may be shifted and scaled: True for `Gaussian`, `StudentT` and `Laplace`, False for
+    counts and labels.
 
     Example::
 
@@ -23,7 +26,8 @@ def has_scale(likelihood: Likelihood) -> bool:
 
 
 def noise_variance(likelihood: Likelihood, X: np.ndarray, F: np.ndarray) -> np.ndarray:
-    """The variance of the noise [N, P], or its squared scale where it has no variance (`StudentT` with df up to 2).
+    """The variance of the noise [N, P], or its squared scale where it has no variance (`StudentT`
+    with df up to 2).
 
     :param likelihood: one that `has_scale`.
     :param X: inputs [N, D].

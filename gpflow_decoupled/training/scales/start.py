@@ -1,13 +1,16 @@
-"""Values from which kernel, noise and mean function start, found from the data before the first step.
+"""Values from which kernel, noise and mean function start, found from the data before the first
+step.
 
-Adam moves a hyperparameter by its learning rate per step, so that a lengthscale that starts at 1 and belongs at 80 is not
-reached in a run of ordinary length. An exact GP on some hundred random rows finds it in a second:
+Adam moves a hyperparameter by its learning rate per step, so that a lengthscale that starts at 1
+and belongs at 80 is not reached in a run of ordinary length. An exact GP on some hundred random
+rows finds it in a second:
 
-1. A guess is read from the data: lengthscales sqrt(D) times the standard deviations of the columns, the variance of Y for the
-   kernel and a tenth of it for the noise. It is taken where it explains the rows better than the present values do.
+1. A guess is read from the data: lengthscales sqrt(D) times the standard deviations of the columns,
+   the variance of Y for the kernel and a tenth of it for the noise. It is taken where it explains
+   the rows better than the present values do.
 2. L-BFGS climbs the log evidence of the rows from there.
-3. Inducing points leave something of f unexplained, which their model has to take for noise. Its mean variance at the rows is
-   added to the noise variance.
+3. Inducing points leave something of f unexplained, which their model has to take for noise. Its
+   mean variance at the rows is added to the noise variance.
 """
 
 from __future__ import annotations
@@ -52,11 +55,15 @@ class Start:
     rows: int
     """Random rows that were looked at."""
     before: float
-    """Log evidence of these rows in nats at the values that were there; -inf where it could not be computed."""
+    """Log evidence of these rows in nats at the values that were there; -inf where it could not be
+    computed.
+    """
     after: float
     """The same at the new values, before the noise was raised."""
     unexplained: float
-    """What was added to the noise variance: the mean variance that inducing points leave unexplained."""
+    """What was added to the noise variance: the mean variance that inducing points leave
+    unexplained.
+    """
     seconds: float
 
     def __repr__(self) -> str:
@@ -70,7 +77,8 @@ class Start:
     def __str__(self) -> str:
         """One line: rows, time, and the evidence before and after."""
         return (
-            f"{self.rows} rows in {self.seconds:.1f} s, log evidence {self.before:.5g} before, {self.after:.5g} after"
+            f"{self.rows} rows in {self.seconds:.1f} s, log evidence {self.before:.5g} before,"
+            f" {self.after:.5g} after"
         )
 
 
@@ -85,23 +93,28 @@ def initialize(
     seed: int = 0,
     deadline: float = float("inf"),
 ) -> Start:
-    """Give kernel, noise and mean function values that suit the data, before a model is built or trained.
+    """Give kernel, noise and mean function values that suit the data, before a model is built or
+    trained.
 
-    Parameters that are not trainable stay as they are, and all of them do where they cannot be improved on. `select` chooses
-    better inducing points with such a kernel. `fit(initialize="auto")` does the same for a model that is built.
+    Parameters that are not trainable stay as they are, and all of them do where they cannot be
+    improved on. `select` chooses better inducing points with such a kernel.
+    `fit(initialize="auto")` does the same for a model that is built.
 
     :param kernel: one kernel, not a multi-output kernel.
-    :param likelihood: a `gpflow.likelihoods.Gaussian`. On classification data, regressions on the labels gave no better start.
+    :param likelihood: a `gpflow.likelihoods.Gaussian`. On classification data, regressions on the
+        labels gave no better start.
     :param data: (X [N, D], Y [N, P]).
     :param mean_function: m_0(x); zero if not given.
-    :param beta: inducing points, if they are known: the noise then accounts for what they leave unexplained.
+    :param beta: inducing points, if they are known: the noise then accounts for what they leave
+        unexplained.
     :param rows: at most so many random rows n are looked at.
     :param seed: of the rows.
     :param deadline: a value of `time.perf_counter` after which no further iteration is begun.
     :return: the record of what was done.
     :raises ModelError: for another likelihood, and for a multi-output kernel.
     :raises DataError: for unusable data.
-    :raises NumericalError: if neither the guess nor the present values have a finite evidence; they are left as they were.
+    :raises NumericalError: if neither the guess nor the present values have a finite evidence; they
+        are left as they were.
 
     Cost: some 100 n^3 operations. Example::
 
@@ -126,7 +139,8 @@ def initialize(
             start = present
         if not np.isfinite(start):
             raise NumericalError(
-                "Neither the hyperparameters nor a guess from the data have a finite evidence: standardise X and Y.",
+                "Neither the hyperparameters nor a guess from the data have a finite evidence:"
+                " standardise X and Y.",
                 "K",
             )
         after = _climb(model, variables, deadline) if variables else start
@@ -146,8 +160,9 @@ def check_parts(kernel: Kernel, likelihood: Likelihood) -> None:
     """
     if not isinstance(likelihood, Gaussian) or isinstance(kernel, MultioutputKernel):
         raise ModelError(
-            f"initialize is for one kernel and a Gaussian likelihood, and this is a {type(kernel).__name__} with a "
-            f"{type(likelihood).__name__}: set lengthscales to the size of the columns of X instead, or standardise X."
+            "initialize is for one kernel and a Gaussian likelihood, and this is a"
+            f" {type(kernel).__name__} with a {type(likelihood).__name__}: set lengthscales to the"
+            " size of the columns of X instead, or standardise X."
         )
 
 
@@ -156,7 +171,8 @@ def _checked_points(beta: InducingVariables | npt.ArrayLike, model: GPR) -> Indu
     points, dims = as_inducing(beta, "beta"), int(model.data[0].shape[1])
     if input_dims(points) != dims:
         raise DataError(
-            f"beta has {input_dims(points)} columns and X has {dims}: choose beta by inducing.select(X, M, kernel)."
+            f"beta has {input_dims(points)} columns and X has {dims}: choose beta by"
+            " inducing.select(X, M, kernel)."
         )
     return points
 
@@ -181,7 +197,9 @@ def _exact_gp(
 
 
 def _evidence(model: GPR) -> float:
-    """Log evidence and prior densities of hyperparameters in nats, or -inf where they cannot be computed."""
+    """Log evidence and prior densities of hyperparameters in nats, or -inf where they cannot be
+    computed.
+    """
     try:
         value = float(model.log_posterior_density())
     except UNSOUND:
@@ -190,7 +208,9 @@ def _evidence(model: GPR) -> float:
 
 
 def _guess(model: GPR) -> None:
-    """Assign what a look at the data suggests to Parameters of stationary kernels and of the noise."""
+    """Assign what a look at the data suggests to Parameters of stationary kernels and of the
+    noise.
+    """
     X, Y = (part.numpy() for part in model.data)
     spread, variance = np.std(X, axis=0), float(np.var(Y - model.mean_function(X)))
     parts = dict.fromkeys((model.kernel, *model.kernel.submodules))
@@ -199,15 +219,22 @@ def _guess(model: GPR) -> None:
         columns = np.asarray(kernel.slice(spread[None])[0])[0]
         lengths = np.sqrt(len(columns)) * np.where(columns > 0.0, columns, 1.0)
         shape = kernel.lengthscales.shape
-        _assign(kernel.lengthscales, np.broadcast_to(lengths, shape) if shape.rank else np.sqrt(np.mean(lengths**2)))
+        _assign(
+            kernel.lengthscales,
+            np.broadcast_to(lengths, shape) if shape.rank else np.sqrt(np.mean(lengths**2)),
+        )
         _assign(kernel.variance, variance / len(kernels))
     _assign(model.likelihood.variance, _NOISE * variance)
 
 
 def _assign(parameter: object, value: npt.ArrayLike) -> None:
-    """Assign a positive value to a Parameter that is trainable, where its transform can represent it."""
+    """Assign a positive value to a Parameter that is trainable, where its transform can represent
+    it.
+    """
     if isinstance(parameter, Parameter) and parameter.trainable and np.all(np.asarray(value) > 0.0):
-        unconstrained = parameter.transform.inverse(tf.constant(value, parameter.dtype, shape=parameter.shape))
+        unconstrained = parameter.transform.inverse(
+            tf.constant(value, parameter.dtype, shape=parameter.shape)
+        )
         if np.all(np.isfinite(unconstrained)):
             parameter.unconstrained_variable.assign(unconstrained)
 
@@ -223,20 +250,28 @@ def _climb(model: GPR, variables: list[tf.Variable], deadline: float) -> float:
                 value = model.log_posterior_density()
         except UNSOUND:
             return np.nan, np.zeros_like(x)
-        gradient = tape.gradient(value, variables, unconnected_gradients=tf.UnconnectedGradients.ZERO)
+        gradient = tape.gradient(
+            value, variables, unconnected_gradients=tf.UnconnectedGradients.ZERO
+        )
         return float(value), Scipy.pack_tensors(gradient).numpy()
 
     start = Scipy.pack_tensors(variables).numpy()
-    run = lbfgs_ascent(function, start, lambda values: time.perf_counter() >= deadline, _EVALUATIONS, matrix="K")
+    run = lbfgs_ascent(
+        function, start, lambda values: time.perf_counter() >= deadline, _EVALUATIONS, matrix="K"
+    )
     Scipy.assign_tensors(variables, Scipy.unpack_tensors(variables, run.x))
     return run.value
 
 
 def _raise_noise(model: GPR, beta: InducingVariables) -> float:
-    """Add to the noise variance what inducing points leave unexplained of f at the rows, on average; return that."""
+    """Add to the noise variance what inducing points leave unexplained of f at the rows, on
+    average; return that.
+    """
     noise = model.likelihood.variance
     if not isinstance(noise, Parameter) or not noise.trainable:
         return 0.0
-    left = float(tf.reduce_mean(residual_diagonal(model.kernel, beta, InducingPoints(model.data[0]))))
+    left = float(
+        tf.reduce_mean(residual_diagonal(model.kernel, beta, InducingPoints(model.data[0])))
+    )
     _assign(noise, noise.numpy() + max(left, 0.0))
     return max(left, 0.0)

@@ -18,13 +18,15 @@ from .outputs import complaints_of_outputs
 _FEWEST, _SAMPLE = 10, 10_000
 """Rows below which nothing is typical; rows that Y is judged by."""
 _REMEDY = (
-    "Training may not find its way from there: standardise the data, as gpflow_decoupled.Standardized(build, (X, Y)) does, "
-    "which predicts in their own units; or start from lengthscales, variances and a mean function of their size."
+    "Training may not find its way from there: standardise the data, as"
+    " gpflow_decoupled.Standardized(build, (X, Y)) does, which predicts in their own units; or"
+    " start from lengthscales, variances and a mean function of their size."
 )
 
 
 def look_at_scales(model: GPModel | FactorGraph, batches: Batches) -> None:
-    """`warn_of_scales` for the data of a run: arrays now, a stream by its first batch, which is read once.
+    """`warn_of_scales` for the data of a run: arrays now, a stream by its first batch, which is
+    read once.
 
     :param model: that is to be trained; a `FactorGraph` has no kernel to compare with.
     :param batches: its data.
@@ -43,7 +45,9 @@ def look_at_scales(model: GPModel | FactorGraph, batches: Batches) -> None:
         batches.look = lambda X, Y: warn_of_scales(model, X, Y, batches.num_data, stacklevel=7)
 
 
-def warn_of_scales(model: GPModel, X: np.ndarray, Y: np.ndarray, num_data: int, stacklevel: int = 3) -> None:
+def warn_of_scales(
+    model: GPModel, X: np.ndarray, Y: np.ndarray, num_data: int, stacklevel: int = 3
+) -> None:
     """Warn where Y is far from what prior and noise can explain, or X from the lengthscales.
 
     :param model: before training.
@@ -52,7 +56,8 @@ def warn_of_scales(model: GPModel, X: np.ndarray, Y: np.ndarray, num_data: int, 
     :param num_data: rows of the whole data set.
     :param stacklevel: of the warning.
 
-    Data of fewer than 10 rows are not judged, and constant columns are left to other warnings. The cost is bounded: from large
+    Data of fewer than 10 rows are not judged, and constant columns are left to other warnings. The
+    cost is bounded: from large
     data a sample is taken. Example::
 
         warn_of_scales(model, X, 1000.0 * Y, len(X))

@@ -30,21 +30,25 @@ Build: TypeAlias = Callable[[np.ndarray, np.ndarray], GPModel]
 
 
 class Standardized(tf.Module):
-    """A model of X and Y less their means and over their standard deviations, with predictions in the units of the data.
+    """A model of X and Y less their means and over their standard deviations, with predictions in
+    the units of the data.
 
-    Kernel, noise, mean function and inducing points of the model inside are those of standardised data, for which
-    lengthscales, variances and step sizes of order one are a good start. Where Y has no scale (counts, labels, proportions),
-    Y stays as it is, and X alone is standardised.
+    Kernel, noise, mean function and inducing points of the model inside are those of standardised
+    data, for which lengthscales, variances and step sizes of order one are a good start. Where Y
+    has no scale (counts, labels, proportions), Y stays as it is, and X alone is standardised.
 
-    :param build: a function of the standardised X [N, D] and Y [N, P] that returns the model: one that `fit` trains.
+    :param build: a function of the standardised X [N, D] and Y [N, P] that returns the model: one
+        that `fit` trains.
     :param data: (X [N, D], Y [N, P]) in their own units.
-    :param scale_outputs: whether Y is standardised. None: if the likelihood is `Gaussian`, `StudentT` or `Laplace`; `build` is
-        then called once more, with Y as it is, if the likelihood turns out to be another. True is for a likelihood of your own
-        whose observations are f plus noise.
+    :param scale_outputs: whether Y is standardised. None: if the likelihood is `Gaussian`,
+        `StudentT` or `Laplace`; `build` is then called once more, with Y as it is, if the
+        likelihood turns out to be another. True is for a likelihood of your own whose observations
+        are f plus noise.
     :raises DataError: for unusable data, and for one row.
     :raises ModelError: if `build` is not a function that returns a GPflow model.
 
-    `model` is the model inside; `inputs` and `outputs` are the `Standardization` of X and of Y, None if Y stays as it is.
+    `model` is the model inside; `inputs` and `outputs` are the `Standardization` of X and of Y,
+    None if Y stays as it is.
     All of them are copied by `deepcopy` and saved by `tf.train.Checkpoint`. Example::
 
         def build(X, Y):
@@ -59,12 +63,15 @@ class Standardized(tf.Module):
         mean, variance = model.predict_y(X_new)
     """
 
-    def __init__(self, build: Build, data: Sequence[npt.ArrayLike], *, scale_outputs: bool | None = None) -> None:
+    def __init__(
+        self, build: Build, data: Sequence[npt.ArrayLike], *, scale_outputs: bool | None = None
+    ) -> None:
         super().__init__()
         if not callable(build):
             raise ModelError(
-                f"build is a {type(build).__name__}; pass a function of the standardised X and Y that returns the model, so "
-                "that its inducing points are standardised too: Standardized(lambda X, Y: SVGP(...), (X, Y))."
+                f"build is a {type(build).__name__}; pass a function of the standardised X and Y"
+                " that returns the model, so that its inducing points are standardised too:"
+                " Standardized(lambda X, Y: SVGP(...), (X, Y))."
             )
         check_option("scale_outputs", scale_outputs, (None, True, False))
         if not (isinstance(data, (tuple, list)) and len(data) == 2):
@@ -73,10 +80,16 @@ class Standardized(tf.Module):
         self.inputs = Standardization(X, "X")
         outputs = Standardization(Y, "Y")  # in any case: it checks Y
         if len(X) != len(Y):
-            raise DataError(f"X has {len(X)} rows and Y has {len(Y)}; they must be the same observations.")
+            raise DataError(
+                f"X has {len(X)} rows and Y has {len(Y)}; they must be the same observations."
+            )
         inside, scaled = self.inputs.transform(X).numpy(), outputs.transform(Y).numpy()
         unscaled = Y if Y.dtype.kind != "f" else Y.astype(scaled.dtype)
-        tries = [Y for Y, wanted in ((scaled, scale_outputs is not False), (unscaled, not scale_outputs)) if wanted]
+        tries = [
+            Y
+            for Y, wanted in ((scaled, scale_outputs is not False), (unscaled, not scale_outputs))
+            if wanted
+        ]
         self.model, used = _built(build, inside, tries)
         self.outputs = outputs if used is scaled else None
         self._X, self._Y = inside, used
@@ -98,9 +111,11 @@ class Standardized(tf.Module):
         return self._X.shape[0], self._X.shape[1]
 
     def fit(self, **options: Any) -> FitResult:  # the arguments of `fit` are of many types
-        """Train the model inside on the data that it was built from; `gpflow_decoupled.fit(self, **options)`.
+        """Train the model inside on the data that it was built from;
+        `gpflow_decoupled.fit(self, **options)`.
 
-        :param options: of `gpflow_decoupled.fit`; held-out data of `evaluation` are (X, Y) in their own units.
+        :param options: of `gpflow_decoupled.fit`; held-out data of `evaluation` are (X, Y) in their
+            own units.
         :return: the record of the run, whose bounds and scores are those of standardised data.
         """
         return fit(self, **options)
@@ -110,11 +125,12 @@ class Standardized(tf.Module):
     ) -> tuple[GPModel, Data, Evaluation | Sequence[npt.ArrayLike] | None]:
         """The model inside, and data and held-out data of `fit` as it sees them.
 
-        :param data: X [N, D] and Y [N, P] in their own units, a `tf.data.Dataset` of them, or a function that starts passes;
-            None are those that the model was built from.
+        :param data: X [N, D] and Y [N, P] in their own units, a `tf.data.Dataset` of them, or a
+            function that starts passes; None are those that the model was built from.
         :param evaluation: held-out data in their own units, or an `Evaluation` with such data.
-        :raises DataError: for other data than those that a model was built from, if it owns them; and for what is no pair of
-            arrays with the columns of training, with "evaluation: " in front for held-out data.
+        :raises DataError: for other data than those that a model was built from, if it owns them;
+            and for what is no pair of arrays with the columns of training, with "evaluation: " in
+            front for held-out data.
 
         Example::
 
@@ -146,22 +162,28 @@ class Standardized(tf.Module):
         return inside
 
     def _check_own(self, X: TensorType, Y: TensorType) -> None:
-        """Refuse standardised data X [N, D], Y [N, P] that are not those that the model inside owns; raises `DataError`."""
+        """Refuse standardised data X [N, D], Y [N, P] that are not those that the model inside
+        owns; raises `DataError`.
+        """
         kind, own = type(self.model).__name__, (self._X, self._Y)
         for name, array, theirs in zip("XY", (X, Y), own):
             values = np.asarray(array)
             if values.ndim == 1:
                 raise DataError(f"{name} has shape {values.shape}; use {name}[:, None].")
-            if values.shape != theirs.shape or not np.allclose(values, theirs, rtol=1e-6, atol=1e-6):
+            if values.shape != theirs.shape or not np.allclose(
+                values, theirs, rtol=1e-6, atol=1e-6
+            ):
                 raise DataError(
-                    f"{kind} owns the {len(self._X)} rows that it was built from, and {name} is another: call "
-                    "fit(model) for those rows, and build a new model of others."
+                    f"{kind} owns the {len(self._X)} rows that it was built from, and {name} is"
+                    " another: call fit(model) for those rows, and build a new model of others."
                 )
 
     def elbo(self) -> tf.Tensor:
-        """The evidence lower bound of all training data in nats, a scalar: a bound on log p(Y) in the units of Y.
+        """The evidence lower bound of all training data in nats, a scalar: a bound on log p(Y) in
+        the units of Y.
 
-        Where the model was trained on more data than it was built from, it is estimated from the latter.
+        Where the model was trained on more data than it was built from, it is estimated from the
+        latter.
         """
         data = self._data
         bound = self.model.elbo() if data is None else self.model.elbo(data)
@@ -171,31 +193,51 @@ class Standardized(tf.Module):
     def predict_f(
         self, Xnew: TensorType, full_cov: bool = False, full_output_cov: bool = False
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """Moments of f at Xnew [..., N, D] in the units of Y, with the shapes of GPflow: mean and variances [..., N, P]."""
-        moments = self.model.predict_f(self.inputs.transform(Xnew), full_cov=full_cov, full_output_cov=full_output_cov)
+        """Moments of f at Xnew [..., N, D] in the units of Y, with the shapes of GPflow: mean and
+        variances [..., N, P].
+        """
+        moments = self.model.predict_f(
+            self.inputs.transform(Xnew), full_cov=full_cov, full_output_cov=full_output_cov
+        )
         return self._in_units(moments, full_cov, full_output_cov)
 
     def predict_y(
         self, Xnew: TensorType, full_cov: bool = False, full_output_cov: bool = False
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """Moments of new observations at Xnew [..., N, D] in the units of Y, shaped as those of `predict_f`."""
-        moments = self.model.predict_y(self.inputs.transform(Xnew), full_cov=full_cov, full_output_cov=full_output_cov)
+        """Moments of new observations at Xnew [..., N, D] in the units of Y, shaped as those of
+        `predict_f`.
+        """
+        moments = self.model.predict_y(
+            self.inputs.transform(Xnew), full_cov=full_cov, full_output_cov=full_output_cov
+        )
         return self._in_units(moments, full_cov, full_output_cov)
 
     def predict_log_density(
         self, data: Sequence[TensorType], full_cov: bool = False, full_output_cov: bool = False
     ) -> tf.Tensor:
-        """Log predictive densities [..., N] in nats of observations Y [..., N, P] at X [..., N, D], per unit of Y."""
+        """Log predictive densities [..., N] in nats of observations Y [..., N, P] at X [..., N, D],
+        per unit of Y.
+        """
         inside = self._standardised(data)
-        density = self.model.predict_log_density(inside, full_cov=full_cov, full_output_cov=full_output_cov)
+        density = self.model.predict_log_density(
+            inside, full_cov=full_cov, full_output_cov=full_output_cov
+        )
         return density - self._log_scale(density.dtype)
 
     def predict_f_samples(
-        self, Xnew: TensorType, num_samples: int | None = None, full_cov: bool = True, full_output_cov: bool = False
+        self,
+        Xnew: TensorType,
+        num_samples: int | None = None,
+        full_cov: bool = True,
+        full_output_cov: bool = False,
     ) -> tf.Tensor:
-        """Samples of f at Xnew [..., N, D] in the units of Y: [..., S, N, P], or [..., N, P] without `num_samples`."""
+        """Samples of f at Xnew [..., N, D] in the units of Y: [..., S, N, P], or [..., N, P]
+        without `num_samples`.
+        """
         inside = self.inputs.transform(Xnew)
-        samples = self.model.predict_f_samples(inside, num_samples, full_cov=full_cov, full_output_cov=full_output_cov)
+        samples = self.model.predict_f_samples(
+            inside, num_samples, full_cov=full_cov, full_output_cov=full_output_cov
+        )
         return samples if self.outputs is None else self.outputs.inverse_transform(samples)
 
     @property
@@ -219,7 +261,9 @@ class Standardized(tf.Module):
         total = 0.0 if self.outputs is None else tf.reduce_sum(tf.math.log(self.outputs.scale))
         return tf.cast(total, dtype)
 
-    def _in_units(self, moments: MeanAndVariance, full_cov: bool, full_output_cov: bool) -> tuple[tf.Tensor, tf.Tensor]:
+    def _in_units(
+        self, moments: MeanAndVariance, full_cov: bool, full_output_cov: bool
+    ) -> tuple[tf.Tensor, tf.Tensor]:
         """Mean [..., N, P] and variances or covariances in the units of Y."""
         mean, cov = moments
         if self.outputs is None:
@@ -235,7 +279,8 @@ class Standardized(tf.Module):
 def _built(build: Build, X: np.ndarray, tries: Sequence[np.ndarray]) -> tuple[GPModel, np.ndarray]:
     """The model, and which of the Y it is for: the first is standardised where there are two.
 
-    A model that owns its data refuses standardised counts or labels; that one then is built from the second.
+    A model that owns its data refuses standardised counts or labels; that one then is built from
+    the second.
     """
     Y = tries[-1]
     if len(tries) == 2:
@@ -258,5 +303,8 @@ def _checked(model: GPModel, X: np.ndarray) -> GPModel:
     if hasattr(model, "data"):
         own = np.asarray(model.data[0])
         if own.shape == X.shape and not np.allclose(own, X, rtol=1e-4, atol=1e-4):
-            raise DataError("The data of the model are not those that build was handed: use its arguments X and Y.")
+            raise DataError(
+                "The data of the model are not those that build was handed: use its arguments X"
+                " and Y."
+            )
     return model

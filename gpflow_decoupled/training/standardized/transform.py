@@ -23,7 +23,8 @@ _DIGITS = 8.0 * np.finfo(np.float64).eps
 class Standardization(tf.Module):
     """Columns less their mean, over their standard deviation: z = (x - mean) / scale.
 
-    A constant column is shifted to 0 and keeps its scale. Mean and scale [D] are saved with a `tf.train.Checkpoint`.
+    A constant column is shifted to 0 and keeps its scale. Mean and scale [D] are saved with a
+    `tf.train.Checkpoint`.
 
     :param array: the training data [N, D], at least two rows.
     :param name: of the array, for messages.
@@ -43,16 +44,21 @@ class Standardization(tf.Module):
         constant = np.ptp(values, axis=0) <= _DIGITS * largest
         for column in np.flatnonzero(constant & np.any(values != values[:1], axis=0)):
             warnings.warn(
-                f"{name}[:, {column}] is {values[0, column]:.6g} and differs in its last digits only: taken as constant.",
+                f"{name}[:, {column}] is {values[0, column]:.6g} and differs in its last digits"
+                " only: taken as constant.",
                 stacklevel=3,
             )
         mean = np.where(
-            constant, values[0], np.mean(values / np.maximum(largest, 1.0), axis=0) * np.maximum(largest, 1.0)
+            constant,
+            values[0],
+            np.mean(values / np.maximum(largest, 1.0), axis=0) * np.maximum(largest, 1.0),
         )
         centred = values - mean
         size = np.where(constant, 1.0, np.max(np.abs(centred), axis=0))
         scale = np.where(constant, 1.0, size * np.sqrt(np.mean(np.square(centred / size), axis=0)))
-        self.mean, self.scale = (tf.Variable(part, trainable=False, dtype=tf.float64) for part in (mean, scale))
+        self.mean, self.scale = (
+            tf.Variable(part, trainable=False, dtype=tf.float64) for part in (mean, scale)
+        )
 
     def __repr__(self) -> str:
         """One line: which array it is of, and how many columns that has."""
@@ -65,10 +71,13 @@ class Standardization(tf.Module):
         """
         values = _float64(array, self._of)
         columns = self.mean.shape[0]
-        if values.shape.rank is not None and (values.shape.rank < 2 or values.shape[-1] not in (None, columns)):
+        if values.shape.rank is not None and (
+            values.shape.rank < 2 or values.shape[-1] not in (None, columns)
+        ):
             fix = f" Use {self._of}[:, None]." if values.shape.rank == 1 and columns == 1 else ""
             raise DataError(
-                f"{self._of} has shape {tuple(values.shape)}; it must be a matrix of {columns} columns, as in training.{fix}"
+                f"{self._of} has shape {tuple(values.shape)}; it must be a matrix of {columns}"
+                f" columns, as in training.{fix}"
             )
         return tf.cast((values - self.mean) / self.scale, default_float())
 
@@ -93,10 +102,14 @@ def _checked(array: npt.ArrayLike, name: str) -> np.ndarray:
         raise DataError(f"{name} holds {values.dtype} values; encode them as numbers.")
     if len(values) < 2:
         raise DataError(
-            f"{name} has {len(values)} row(s): no scale can be learned from that; use more rows, or the model as it is."
+            f"{name} has {len(values)} row(s): no scale can be learned from that; use more rows, or"
+            " the model as it is."
         )
     values = values.astype(np.float64)
     if not np.all(np.isfinite(values)):
         row, column = np.argwhere(~np.isfinite(values))[0]
-        raise DataError(f"{name}[{row}, {column}] is {values[row, column]}; remove or impute rows that are not finite.")
+        raise DataError(
+            f"{name}[{row}, {column}] is {values[row, column]}; remove or impute rows that are not"
+            " finite."
+        )
     return values

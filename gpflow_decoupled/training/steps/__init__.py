@@ -1,4 +1,6 @@
-"""What a training step is: `step.py` has what the loop needs of one, `several.py` takes many small ones in one call."""
+"""What a training step is: `step.py` has what the loop needs of one, `several.py` takes many small
+ones in one call.
+"""
 
 from .several import SeveralSteps
 from .step import Several, Step, StepOutput, StepSizes, Trackable, all_finite

@@ -1,4 +1,6 @@
-"""Several training steps in one call, for models whose step is so small that the call is half of it."""
+"""Several training steps in one call, for models whose step is so small that the call is half of
+it.
+"""
 
 from __future__ import annotations
 
@@ -16,10 +18,12 @@ from .step import Several, StepOutput, StepSizes
 class SeveralSteps(Several):
     """A loop of TensorFlow around a training step, compiled as one function.
 
-    To call a compiled step takes TensorFlow and Python about half a millisecond, which is as long as a step with 30
-    inducing points and 64 rows. A step that is not `ok` ends the loop, so that nothing is computed after it.
+    To call a compiled step takes TensorFlow and Python about half a millisecond, which is as long
+    as a step with 30 inducing points and 64 rows. A step that is not `ok` ends the loop, so that
+    nothing is computed after it.
 
-    :param set_step_sizes: writes the sizes of a step to the variables that the step reads them from.
+    :param set_step_sizes: writes the sizes of a step to the variables that the step reads them
+        from.
     :param step: takes X [B, D], Y [B, P] and a seed [2]; its `StepOutput` has scalars.
     """
 
@@ -35,13 +39,24 @@ class SeveralSteps(Several):
         self._graph: tf.types.experimental.ConcreteFunction | None = None
 
     def trace(self, X: tf.Tensor, Y: tf.Tensor) -> None:
-        """Compile the loop for any number K of batches X [K, B, D], Y [K, B, P] like these; no variable changes."""
-        tensors = [X, Y, tf.zeros([1, 2], tf.int32), tf.zeros([1, len(StepSizes._fields)], tf.float64)]
+        """Compile the loop for any number K of batches X [K, B, D], Y [K, B, P] like these; no
+        variable changes.
+        """
+        tensors = [
+            X,
+            Y,
+            tf.zeros([1, 2], tf.int32),
+            tf.zeros([1, len(StepSizes._fields)], tf.float64),
+        ]
         signature = [tf.TensorSpec([None, *tensor.shape[1:]], tensor.dtype) for tensor in tensors]
         self._graph = Compiled(self._loop).get_concrete_function(*signature)
 
     def run(
-        self, X: tf.Tensor, Y: tf.Tensor, seeds: Sequence[tuple[int, int]], sizes: Sequence[StepSizes]
+        self,
+        X: tf.Tensor,
+        Y: tf.Tensor,
+        seeds: Sequence[tuple[int, int]],
+        sizes: Sequence[StepSizes],
     ) -> StepOutput:
         """Take K steps, see `Several`: X [K, B, D], Y [K, B, P]."""
         assert self._graph is not None
@@ -53,7 +68,9 @@ class SeveralSteps(Several):
         kinds = StepOutput(X.dtype, tf.bool, tf.int32, tf.int32)
         arrays = StepOutput(*(tf.TensorArray(kind, count, element_shape=[]) for kind in kinds))
 
-        def body(k: tf.Tensor, _: tf.Tensor, done: StepOutput) -> tuple[tf.Tensor, tf.Tensor, StepOutput]:
+        def body(
+            k: tf.Tensor, _: tf.Tensor, done: StepOutput
+        ) -> tuple[tf.Tensor, tf.Tensor, StepOutput]:
             self._set_step_sizes(StepSizes(*tf.unstack(sizes[k])))
             output = self._step(X[k], Y[k], seeds[k])
             written = (array.write(k, value) for array, value in zip(done, output))
@@ -62,6 +79,12 @@ class SeveralSteps(Several):
         def goes_on(k: tf.Tensor, ok: tf.Tensor, _: StepOutput) -> tf.Tensor:
             return tf.logical_and(k < count, ok)
 
-        # one at a time: TensorFlow would start a step that reads variables before the step before it has written them
+        # one at a time: TensorFlow would start a step that reads variables before the step before
+        # it has written them
         start = tf.constant(0), tf.constant(True), arrays
-        return StepOutput(*(array.stack() for array in tf.while_loop(goes_on, body, start, parallel_iterations=1)[2]))
+        return StepOutput(
+            *(
+                array.stack()
+                for array in tf.while_loop(goes_on, body, start, parallel_iterations=1)[2]
+            )
+        )

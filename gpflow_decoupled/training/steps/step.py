@@ -19,14 +19,18 @@ class StepOutput(NamedTuple):
     elbo: tf.Tensor
     """The bound in nats of the whole data set, as the step computed it."""
     ok: tf.Tensor
-    """False if anything in the step was not finite or not positive definite: the loop then undoes the step and stops."""
+    """False if anything in the step was not finite or not positive definite: the loop then undoes
+    the step and stops.
+    """
     shortened: tf.Tensor
     """How often the update of q was shortened."""
     clipped: tf.Tensor
     """How many observations had a negative precision clipped."""
 
     @classmethod
-    def sound(cls, elbo: tf.Tensor, ok: tf.Tensor | bool = True, shortened: tf.Tensor | int = 0) -> StepOutput:
+    def sound(
+        cls, elbo: tf.Tensor, ok: tf.Tensor | bool = True, shortened: tf.Tensor | int = 0
+    ) -> StepOutput:
         """The report of a step that clips nothing."""
         return cls(elbo, tf.convert_to_tensor(ok), tf.convert_to_tensor(shortened), tf.constant(0))
 
@@ -51,11 +55,17 @@ class Several(Protocol):
     """Steps in one call."""
 
     def trace(self, X: tf.Tensor, Y: tf.Tensor) -> None:
-        """Compile for any number K of batches X [K, B, D], Y [K, B, P] like these; no variable changes."""
+        """Compile for any number K of batches X [K, B, D], Y [K, B, P] like these; no variable
+        changes.
+        """
         ...
 
     def run(
-        self, X: tf.Tensor, Y: tf.Tensor, seeds: Sequence[tuple[int, int]], sizes: Sequence[StepSizes]
+        self,
+        X: tf.Tensor,
+        Y: tf.Tensor,
+        seeds: Sequence[tuple[int, int]],
+        sizes: Sequence[StepSizes],
     ) -> StepOutput:
         """Take K steps.
 
@@ -63,16 +73,19 @@ class Several(Protocol):
         :param Y: their observations [K, B, P].
         :param seeds: K pairs, see `Step.run`.
         :param sizes: K step sizes.
-        :return: arrays [K]. After a step that is not `ok` no other is taken, and their entries are zeros and False.
+        :return: arrays [K]. After a step that is not `ok` no other is taken, and their entries are
+        zeros and False.
         """
         ...
 
 
 class Step(Protocol):
-    """One training step of a model. Routes derive from this class and override what does not hold for them.
+    """One training step of a model. Routes derive from this class and override what does not hold
+    for them.
 
-    The order of calls is: `trace` once; then for every step `set_step_sizes`, `refresh` where it is due, and `run`; after
-    the last step `finish` and `bound`. The loop copies `variables` before a step and writes them back if it fails.
+    The order of calls is: `trace` once; then for every step `set_step_sizes`, `refresh` where it is
+    due, and `run`; after the last step `finish` and `bound`. The loop copies `variables` before a
+    step and writes them back if it fails.
     """
 
     finished: str = ""
@@ -81,19 +94,27 @@ class Step(Protocol):
     """Whether `finished` means that a tolerance was reached."""
 
     gap: float | None = None
-    """Nats: how far the bound is at most below its maximum over the mean, where a step certifies that."""
+    """Nats: how far the bound is at most below its maximum over the mean, where a step certifies
+    that.
+    """
     show: Callable[[str], object] | None = None
     """Shows a line on where a long step is, beside the progress of the run; the loop sets it."""
     before: tuple[float, ...] = ()
     """Nats: the bound before the first step, where steps report the bound after them."""
     end: float = 1.0
-    """The share of the run at which step sizes have fallen: less than 1 where other work follows."""
+    """The share of the run at which step sizes have fallen: less than 1 where other work
+    follows.
+    """
     is_long: bool = False
     """Whether the last step took so long, or so much data, that it is reported by itself."""
     sampled_rows: int | None = None
-    """How many rows estimate the norm of the mean in each step, where it is not computed as a whole."""
+    """How many rows estimate the norm of the mean in each step, where it is not computed as a
+    whole.
+    """
     several: Several | None = None
-    """Takes steps on arrays in the place of `trace`, `set_step_sizes` and `run`, many in one call, where a step is small."""
+    """Takes steps on arrays in the place of `trace`, `set_step_sizes` and `run`, many in one call,
+    where a step is small.
+    """
 
     @property
     def variables(self) -> Sequence[tf.Variable]:
@@ -143,11 +164,14 @@ class Step(Protocol):
         return False
 
     def bound(self, X: tf.Tensor, Y: tf.Tensor) -> tf.Tensor | None:
-        """The bound at the Parameters as they are, in nats, on all data X [N, D], Y [N, P]; None if only estimates exist."""
+        """The bound at the Parameters as they are, in nats, on all data X [N, D], Y [N, P]; None if
+        only estimates exist.
+        """
         return None
 
     def probe(self, X: tf.Tensor, Y: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
-        """A number that is finite where the bound is, at the Parameters as they are; nothing that a run draws is used up.
+        """A number that is finite where the bound is, at the Parameters as they are; nothing that a
+        run draws is used up.
 
         :param X: the inputs [B, D] of a batch.
         :param Y: the observations [B, P] of a batch.
@@ -162,6 +186,8 @@ class Step(Protocol):
 
 
 def all_finite(tensors: Iterable[tf.Tensor | None]) -> tf.Tensor:
-    """Whether all entries of all tensors are finite, a scalar; None stands for a gradient that does not exist."""
+    """Whether all entries of all tensors are finite, a scalar; None stands for a gradient that does
+    not exist.
+    """
     checks = [tf.reduce_all(tf.math.is_finite(tensor)) for tensor in tensors if tensor is not None]
     return tf.reduce_all(tf.stack(checks))

@@ -34,10 +34,20 @@ def test_a_report_names_no_place() -> None:
         "--resume",
         "--open",
     ]
-    assert _without_places(line) == ["run", "--suite", "regression", "--models", "gpflow-5", "--data", "d"]
+    assert _without_places(line) == [
+        "run",
+        "--suite",
+        "regression",
+        "--models",
+        "gpflow-5",
+        "--data",
+        "d",
+    ]
 
 
-def test_every_suite_has_options_and_every_option_is_known(capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_suite_has_options_and_every_option_is_known(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     for suite in SUITES:
         assert parse(["run", "--suite", suite, "--seed", "3"]).seed == 3
         with pytest.raises(SystemExit):
@@ -56,12 +66,20 @@ def test_help_lists_the_suites(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_every_documented_command_is_understood(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Commands beside the numbers of README.md and docs name suites, parts and options that there are."""
+    """Commands beside the numbers of README.md and docs name suites, parts and options that there
+    are.
+    """
     monkeypatch.setattr(command_line, "_set_environment", lambda *_: None)
     pages = {page.name: page.read_text(encoding="utf-8").replace("\\\n", " ") for page in PAGES}
-    found = [(name, "".join(command)) for name, text in pages.items() for command in COMMAND.findall(text)]
+    found = [
+        (name, "".join(command))
+        for name, text in pages.items()
+        for command in COMMAND.findall(text)
+    ]
     commands = [
-        (page, shlex.split(command)) for page, command in found if "NAME" not in command and "PART" not in command
+        (page, shlex.split(command))
+        for page, command in found
+        if "NAME" not in command and "PART" not in command
     ]
     assert len(commands) > 15 and {page for page, _ in commands} >= {"README.md", "benchmarks.md"}
     for page, command in commands:

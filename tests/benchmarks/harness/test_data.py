@@ -7,7 +7,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks.harness.data import EMBEDDED, FOLDER_VARIABLE, existing_splits, inducing_points, load, standardise
+from benchmarks.harness.data import (
+    EMBEDDED,
+    FOLDER_VARIABLE,
+    existing_splits,
+    inducing_points,
+    load,
+    standardise,
+)
 
 
 def raw(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -66,7 +73,9 @@ def test_folder_by_argument_and_by_environment(
         load("absent")
 
 
-def test_splits_that_a_set_does_not_have_are_left_out(tmp_path: Path, rng: np.random.Generator) -> None:
+def test_splits_that_a_set_does_not_have_are_left_out(
+    tmp_path: Path, rng: np.random.Generator
+) -> None:
     X, Y, test = raw(rng)
     np.savez(tmp_path / "fixed.npz", X=X, Y=Y, test_mask=np.stack([test, ~test], 1))
     np.savez(tmp_path / "drawn.npz", X=X, Y=Y)

@@ -8,26 +8,39 @@ import pytest
 from scipy.stats import norm
 
 from benchmarks.harness.data import Data, standardise
-from benchmarks.harness.metrics import METRICS, average_ranks, classification_scores, elbo, evaluate, gaussian_scores
+from benchmarks.harness.metrics import (
+    METRICS,
+    average_ranks,
+    classification_scores,
+    elbo,
+    evaluate,
+    gaussian_scores,
+)
 
 LABELS = np.array([[0], [2], [1], [2]])
 SURE = np.array([[0.8, 0.1, 0.1], [0.2, 0.1, 0.7], [0.1, 0.6, 0.3], [0.4, 0.3, 0.3]])
 UNSURE = np.array([[0.5, 0.3, 0.2], [0.4, 0.3, 0.3], [0.3, 0.3, 0.4], [0.4, 0.3, 0.3]])
-"""Probabilities of the labels 0.8, 0.7, 0.6, 0.3, of which three are the largest; and 0.5, 0.3, 0.3, 0.3, with one."""
+"""Probabilities of the labels 0.8, 0.7, 0.6, 0.3, of which three are the largest; and 0.5, 0.3,
+0.3, 0.3, with one.
+"""
 
 
 @pytest.fixture(scope="module")
 def data() -> Data:
     rng = np.random.default_rng(0)
     X = rng.uniform(-2.0, 2.0, [60, 1])
-    return standardise("sine", X, np.sin(3.0 * X) + 0.1 * rng.standard_normal([60, 1]), np.arange(60) < 20)
+    return standardise(
+        "sine", X, np.sin(3.0 * X) + 0.1 * rng.standard_normal([60, 1]), np.arange(60) < 20
+    )
 
 
 def model(data: Data, trained: bool) -> gpflow.models.SVGP:
     """SVGP whose q is the prior, or, if trained, the exact posterior on 30 inducing points."""
     likelihood = gpflow.likelihoods.Gaussian(0.05)
     inducing = data.X_train[:30]
-    model = gpflow.models.SVGP(gpflow.kernels.Matern52(), likelihood, inducing, num_data=len(data.X_train))
+    model = gpflow.models.SVGP(
+        gpflow.kernels.Matern52(), likelihood, inducing, num_data=len(data.X_train)
+    )
     if trained:
         closure = model.training_loss_closure((data.X_train, data.Y_train), compile=False)
         gpflow.optimizers.NaturalGradient(1.0).minimize(closure, [(model.q_mu, model.q_sqrt)])
@@ -69,13 +82,19 @@ def test_values_and_batches(data: Data) -> None:
 
 
 def test_classification() -> None:
-    """By hand; a binary set may have the probabilities of class 1 alone; certain errors cost much but not everything."""
+    """By hand; a binary set may have the probabilities of class 1 alone; certain errors cost much
+    but not everything.
+    """
     scores = classification_scores(LABELS, SURE)
-    assert scores == pytest.approx({"accuracy": 0.75, "log_loss": -np.mean(np.log([0.8, 0.7, 0.6, 0.3]))})
+    assert scores == pytest.approx(
+        {"accuracy": 0.75, "log_loss": -np.mean(np.log([0.8, 0.7, 0.6, 0.3]))}
+    )
     labels, second = np.array([1.0, 0.0, 1.0]), np.array([[0.9], [0.4], [0.3]])
     expected = {"accuracy": 2.0 / 3.0, "log_loss": -np.mean(np.log([0.9, 0.6, 0.3]))}
     assert classification_scores(labels, second) == pytest.approx(expected)
-    assert classification_scores(labels, np.hstack([1.0 - second, second])) == pytest.approx(expected)
+    assert classification_scores(labels, np.hstack([1.0 - second, second])) == pytest.approx(
+        expected
+    )
     assert 10.0 < classification_scores(np.array([0]), np.array([[0.0, 1.0]]))["log_loss"] < 100.0
 
 
@@ -85,7 +104,8 @@ def test_average_ranks() -> None:
     means, errors = average_ranks(values, METRICS["mae"])
     np.testing.assert_allclose(means, [3.5 / 3, 6.5 / 3, 8.0 / 3])
     np.testing.assert_allclose(
-        errors, [np.std(column, ddof=1) / 3**0.5 for column in [[1, 1.5, 1], [2, 1.5, 3], [3, 3, 2]]]
+        errors,
+        [np.std(column, ddof=1) / 3**0.5 for column in [[1, 1.5, 1], [2, 1.5, 3], [3, 3, 2]]],
     )
     np.testing.assert_allclose(average_ranks(values, METRICS["accuracy"])[0], [2.5, 2.5, 1.0])
     np.testing.assert_allclose(average_ranks(values[:1], METRICS["rmse"])[1], 0.0)

@@ -30,12 +30,20 @@ def test_a_script_answers_in_json(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(SCRIPT)
     answer = run_script(script, ["a", "b c"], environment={"TOLD": "this"})
-    assert answer["arguments"] == ["a", "b c"] and answer["told"] == "this" and answer["process"] != os.getpid()
+    assert (
+        answer["arguments"] == ["a", "b c"]
+        and answer["told"] == "this"
+        and answer["process"] != os.getpid()
+    )
 
 
-def test_another_interpreter_does_not_see_packages_of_this_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_interpreter_does_not_see_packages_of_this_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     script, other = tmp_path / "script.py", tmp_path / "python"
-    script.write_text("import json, os\nprint(json.dumps(os.environ['PYTHONPATH'].split(os.pathsep)))")
+    script.write_text(
+        "import json, os\nprint(json.dumps(os.environ['PYTHONPATH'].split(os.pathsep)))"
+    )
     other.symlink_to(sys.executable)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path / "packages"))
     root = str(Path(__file__).parents[3])

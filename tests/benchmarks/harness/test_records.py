@@ -26,7 +26,9 @@ class Clock:
 def test_recorder_copies_when_a_target_is_passed(monkeypatch: pytest.MonkeyPatch) -> None:
     clock, state = Clock(), {"value": 0}
     monkeypatch.setattr(records, "time", clock)
-    recorder = Recorder([2.0, 3.5, 3.6, 99.0], lambda: state["value"], lambda value: state.update(value=value))
+    recorder = Recorder(
+        [2.0, 3.5, 3.6, 99.0], lambda: state["value"], lambda value: state.update(value=value)
+    )
     recorder.start()
     for step in range(1, 6):
         clock.now += 1.0
@@ -56,7 +58,9 @@ def test_recorder_by_steps_and_back_from_json() -> None:
     assert record.processor_ms == pytest.approx(250.0 * snapshots[-1].cpu_seconds)
 
 
-def test_a_run_that_failed_has_no_metrics_after_its_last_copy(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_that_failed_has_no_metrics_after_its_last_copy(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     clock, state = Clock(), {"value": 1}
     monkeypatch.setattr(records, "time", clock)
     recorder = Recorder([0.5, 9.0], lambda: state["value"], lambda value: state.update(value=value))

@@ -37,11 +37,15 @@ def add(options: Namespace, size: int, earlier: list[Sum]) -> list[Sum]:
 
 def section(rows: list[Row], options: Namespace) -> Section:
     cells = [[row.name, str(row.values[-1])] for row in rows]
-    return Section([Table(f"Powers below {options.powers}", ["size", "last"], cells)], [], ["A note."])
+    return Section(
+        [Table(f"Powers below {options.powers}", ["size", "last"], cells)], [], ["A note."]
+    )
 
 
 def sums(rows: list[Sum], _: Namespace) -> Section:
-    return Section([Table("Sums", ["up to", "sum"], [[str(row.upto), str(row.total)] for row in rows])], [], [])
+    return Section(
+        [Table("Sums", ["up to", "sum"], [[str(row.upto), str(row.total)] for row in rows])], [], []
+    )
 
 
 def sizes(options: Namespace) -> list[tuple]:
@@ -61,7 +65,14 @@ SUITE = Suite("Made", PARTS, more, selecting=("sizes",))
 
 
 def options(**changed: object) -> Namespace:
-    known = {"suite": "made", "parts": list(PARTS), "sizes": [2, 3], "powers": 3, "resume": False, "data": None}
+    known = {
+        "suite": "made",
+        "parts": list(PARTS),
+        "sizes": [2, 3],
+        "powers": 3,
+        "resume": False,
+        "data": None,
+    }
     return Namespace(**{**known, **changed})
 
 
@@ -83,13 +94,17 @@ def test_rows_come_back_as_they_were_and_only_once(tmp_path: Path) -> None:
     ]
     assert len((tmp_path / "made.jsonl").read_text().splitlines()) == 6, "worked on again"
     run(SUITE, options(powers=2, resume=True), "command", tmp_path)
-    assert len((tmp_path / "made.jsonl").read_text().splitlines()) == 10, "a result of other options was used"
+    assert len((tmp_path / "made.jsonl").read_text().splitlines()) == 10, (
+        "a result of other options was used"
+    )
 
 
 def test_reports_while_it_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(journal, "_REPORT_EVERY", 0.0)
     seen: list[int] = []
-    part = Part(Row, sizes, square, lambda rows, _: (seen.append(len(rows)), Section([], [], []))[1])
+    part = Part(
+        Row, sizes, square, lambda rows, _: (seen.append(len(rows)), Section([], [], []))[1]
+    )
     run(Suite("Made", {"squares": part}, more), options(parts=["squares"]), "command", tmp_path)
     assert seen == [1, 2]
 

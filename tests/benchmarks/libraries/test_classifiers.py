@@ -17,7 +17,9 @@ from gpflow_decoupled.likelihoods import CategoricalLogit
 
 @pytest.fixture(scope="module")
 def data() -> Data:
-    """Two of four classes along the first of two inputs; the others, 1 and 3, have no row in the training part."""
+    """Two of four classes along the first of two inputs; the others, 1 and 3, have no row in the
+    training part.
+    """
     rng = np.random.default_rng(0)
     X = rng.standard_normal([120, 2])
     Y = 2 * (X[:, :1] > 0.0).astype(int)
@@ -26,15 +28,22 @@ def data() -> Data:
 
 
 def test_declared_classes_choose_likelihood_and_latents(data: Data) -> None:
-    """A class that only test rows have counts; with two there is one latent function; undeclared labels stay as they were."""
+    """A class that only test rows have counts; with two there is one latent function; undeclared
+    labels stay as they were.
+    """
     assert data.num_classes == 4 and data.cast("float32").num_classes == 4
     for name in ("coupled-4", "gpflow-4", "orthogonal-3+4", "hybrid-3+4", "decoupled-3+4"):
         model = build(parse(name), data, Settings())
         assert isinstance(model.likelihood, CategoricalLogit) and model.num_latent_gps == 4
         np.testing.assert_allclose(model.kernel.lengthscales, np.sqrt([2.0, 2.0]))
         model = build(parse(name), data, Settings(multiclass="robustmax"))
-        assert isinstance(model.likelihood, gpflow.likelihoods.MultiClass) and model.num_latent_gps == 4
-    binary = data._replace(Y_train=np.minimum(data.Y_train, 1.0), Y_test=np.minimum(data.Y_test, 1.0))
+        assert (
+            isinstance(model.likelihood, gpflow.likelihoods.MultiClass)
+            and model.num_latent_gps == 4
+        )
+    binary = data._replace(
+        Y_train=np.minimum(data.Y_train, 1.0), Y_test=np.minimum(data.Y_test, 1.0)
+    )
     two = build(parse("coupled-4"), binary.classes(), Settings())
     assert isinstance(two.likelihood, gpflow.likelihoods.Bernoulli) and two.num_latent_gps == 1
     np.testing.assert_allclose(
@@ -48,7 +57,10 @@ def test_scores_of_classes(data: Data) -> None:
     model.q_mu.assign(np.linspace(-2.0, 2.0, 16).reshape(4, 4))
     chances = np.asarray(model.predict_y(data.X_test)[0])
     right = chances[np.arange(len(chances)), data.Y_test[:, 0].astype(int)] / chances.sum(1)
-    expected = {"accuracy": np.mean(chances.argmax(1) == data.Y_test[:, 0]), "log_loss": -np.mean(np.log(right))}
+    expected = {
+        "accuracy": np.mean(chances.argmax(1) == data.Y_test[:, 0]),
+        "log_loss": -np.mean(np.log(right)),
+    }
     assert evaluate_classes(model, data, batch_size=7) == pytest.approx(expected, rel=1e-9)
 
 
@@ -56,7 +68,10 @@ def test_gpflow_by_adam_moves_q(data: Data) -> None:
     for natural in (True, False):
         model = build(parse("gpflow-4"), data, Settings(batch_size=20))
         steps = gpflow_steps(model, data, Settings(batch_size=20), natural)
-        assert any(v is model.q_mu.unconstrained_variable for v in model.trainable_variables) != natural
+        assert (
+            any(v is model.q_mu.unconstrained_variable for v in model.trainable_variables)
+            != natural
+        )
         if not natural:
             steps.both()
             assert np.any(model.q_mu.numpy() != 0.0)

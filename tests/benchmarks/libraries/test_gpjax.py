@@ -1,4 +1,6 @@
-"""The protocol between the benchmarks and GPJax's worker, with a worker that does not need GPJax."""
+"""The protocol between the benchmarks and GPJax's worker, with a worker that does not need
+GPJax.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,7 @@ np.savez(folder / "answer.npz", mean=np.stack(means), variance=4.0 * np.ones_lik
 print("a library says hello")
 answer = {"compile_seconds": 1.5, "ms_per_step": recorder.ms_per_step, "versions": {"gpjax": "1.0", "jax": "0.1"}}
 print(json.dumps({**answer, "snapshots": [asdict(one) for one in snapshots]}))
-"""
+"""  # noqa: E501
 
 
 @pytest.fixture
@@ -56,22 +58,41 @@ def worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.parametrize("name", ["gpjax-7", "gpjax-7-adam"])
 def test_request_and_answer(name: str, worker: Path) -> None:
-    """The worker gets data, points and options; predictions at every target become metrics of the test rows."""
+    """The worker gets data, points and options; predictions at every target become metrics of the
+    test rows.
+    """
     spec, data = parse(name), load("diabetes")
-    settings = Settings(batch_size=32, learning_rate=0.02, natural_gradient=0.3, noise=0.5, seed=3, unit="steps")
+    settings = Settings(
+        batch_size=32, learning_rate=0.02, natural_gradient=0.3, noise=0.5, seed=3, unit="steps"
+    )
     record = train(spec, data, [2, 5], settings)
     request = json.loads(worker.with_suffix(".json").read_text())
     assert request.pop("shapes") == {
-        "X_train": list(data.X_train.shape), "Y_train": [len(data.X_train), 1], "X_test": list(data.X_test.shape),
+        "X_train": list(data.X_train.shape),
+        "Y_train": [len(data.X_train), 1],
+        "X_test": list(data.X_test.shape),
         "beta": list(points(spec, data, settings)[0].shape),
-    }  # fmt: skip
+    }
     assert request == {
-        "targets": [2, 5], "unit": "steps", "batch_size": 32, "learning_rate": 0.02,
-        "natural_gradient": 0.3 if spec.natural else None, "noise": 0.5, "seed": 3,
-    }  # fmt: skip
-    assert (record.task, record.model, record.library, record.compile_seconds) == ("diabetes", name, "gpjax", 1.5)
+        "targets": [2, 5],
+        "unit": "steps",
+        "batch_size": 32,
+        "learning_rate": 0.02,
+        "natural_gradient": 0.3 if spec.natural else None,
+        "noise": 0.5,
+        "seed": 3,
+    }
+    assert (record.task, record.model, record.library, record.compile_seconds) == (
+        "diabetes",
+        name,
+        "gpjax",
+        1.5,
+    )
     assert record.note == "gpjax 1.0, jax 0.1"
-    assert [(one.target, one.step, one.metrics["elbo"]) for one in record.snapshots] == [(2, 2, -100.0), (5, 5, -200.0)]
+    assert [(one.target, one.step, one.metrics["elbo"]) for one in record.snapshots] == [
+        (2, 2, -100.0),
+        (5, 5, -200.0),
+    ]
     for mean, one in enumerate(record.snapshots):
         assert one.metrics["rmse"] == pytest.approx(np.sqrt(np.mean((data.Y_test - mean) ** 2)))
         density = -0.5 * np.log(8.0 * np.pi) - np.mean((data.Y_test - mean) ** 2) / 8.0
@@ -85,10 +106,14 @@ def test_a_worker_that_fails_says_why(worker: Path) -> None:
 
 
 def test_left_out_with_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No Python is named, or one that is not there: the models are left out, and asking for one says the fix."""
+    """No Python is named, or one that is not there: the models are left out, and asking for one
+    says the fix.
+    """
     monkeypatch.delenv("GPJAX_PYTHON", raising=False)
     assert "none is named" in missing("gpjax") and "--gpjax-python" in missing("gpjax")
-    with pytest.warns(UserWarning, match=r"Models are left out\. GPJax runs in an environment of its own"):
+    with pytest.warns(
+        UserWarning, match=r"Models are left out\. GPJax runs in an environment of its own"
+    ):
         assert installed(["coupled-3", "gpjax-3"]) == ["coupled-3"]
     with pytest.raises(RuntimeError, match=r"'gpjax-3' cannot be trained\. GPJax .* GPJAX_PYTHON"):
         train(parse("gpjax-3"), load("diabetes"), [1.0], Settings())
@@ -98,7 +123,9 @@ def test_left_out_with_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not missing("gpjax")
 
 
-@pytest.mark.skipif("GPJAX_PYTHON" not in os.environ, reason="GPJAX_PYTHON names no Python that has GPJax")
+@pytest.mark.skipif(
+    "GPJAX_PYTHON" not in os.environ, reason="GPJAX_PYTHON names no Python that has GPJax"
+)
 @pytest.mark.parametrize("name", ["gpjax-20", "gpjax-20-adam"])
 def test_gpjax_learns(name: str) -> None:
     settings = Settings(batch_size=128, learning_rate=0.03)

@@ -14,11 +14,20 @@ def test_names_of_models() -> None:
     peers = ("gpflow-5-adam", "gpytorch-3", "gpytorch-3+4", "gpjax-3", "gpjax-3-adam")
     for name in ("coupled-300", "coupled-3-adam", *peers, "solve-3+4-adam"):
         assert parse(name).name == name
-    for name in ("coupled-300+10", "orthogonal-300", "nobody-3", "coupled", "gpytorch-3-adam", "gpjax-3+4"):
+    for name in (
+        "coupled-300+10",
+        "orthogonal-300",
+        "nobody-3",
+        "coupled",
+        "gpytorch-3-adam",
+        "gpjax-3+4",
+    ):
         with pytest.raises(ValueError, match=f"Model '{name.replace('+', '[+]')}'"):
             parse(name)
 
 
-@pytest.mark.parametrize("name, rows", [("decoupled-5+200", None), ("hybrid-5+200", None), ("orthogonal-5+1000", 128)])
+@pytest.mark.parametrize(
+    "name, rows", [("decoupled-5+200", None), ("hybrid-5+200", None), ("orthogonal-5+1000", 128)]
+)
 def test_the_norm_of_a_mean_on_few_points_is_no_estimate(name: str, rows: int | None) -> None:
     assert build(parse(name), load("synthetic"), Settings()).basis.kernel_mean.subsample == rows

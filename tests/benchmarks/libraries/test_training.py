@@ -1,4 +1,6 @@
-"""Peers that are not always installed learn what ours learn, and are left out where they are missing."""
+"""Peers that are not always installed learn what ours learn, and are left out where they are
+missing.
+"""
 
 from __future__ import annotations
 
@@ -24,18 +26,26 @@ def test_gpytorch_learns(name: str) -> None:
 
 
 @pytest.mark.exhaustive
-@pytest.mark.parametrize("name", ["data-20", "descent-20", "cglb-20", "gpr-1000", "sgpr-20", "trees-50"])
+@pytest.mark.parametrize(
+    "name", ["data-20", "descent-20", "cglb-20", "gpr-1000", "sgpr-20", "trees-50"]
+)
 def test_models_on_all_data_learn(name: str) -> None:
-    """The errors are below those of the mean, at every target, and the trees say when they ended."""
+    """The errors are below those of the mean, at every target, and the trees say when they
+    ended.
+    """
     settings = Settings(budgets=(5,), unit="steps")
     record = train(parse(name), load("diabetes"), [5], settings)
     assert [snapshot.target for snapshot in record.snapshots] == [5]
     metrics = record.snapshots[-1].metrics
     assert metrics["rmse"] < 0.9 and math.isfinite(metrics["log_density"])
-    assert ("elbo" in metrics) == (name != "trees-50") and ("iterations" in record.note) == (name == "trees-50")
+    assert ("elbo" in metrics) == (name != "trees-50") and ("iterations" in record.note) == (
+        name == "trees-50"
+    )
 
 
-@pytest.mark.skipif(importlib.util.find_spec("gpytorch") is not None, reason="GPyTorch is installed")
+@pytest.mark.skipif(
+    importlib.util.find_spec("gpytorch") is not None, reason="GPyTorch is installed"
+)
 def test_a_missing_peer_is_left_out() -> None:
     assert not missing("gpflow") and not missing("gpflow_decoupled")
     with pytest.warns(UserWarning, match="GPyTorch is not installed"):

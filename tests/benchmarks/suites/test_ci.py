@@ -27,9 +27,19 @@ ROOT = Path(__file__).parents[3]
 @pytest.fixture(scope="module")
 def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("benchmarks")
-    environment = {key: value for key, value in os.environ.items() if key != "GPFLOW_DECOUPLED_DATA"}
+    environment = {
+        key: value for key, value in os.environ.items() if key != "GPFLOW_DECOUPLED_DATA"
+    }
     command = [sys.executable, "-m", "benchmarks", "run", "--suite", "ci", "--out", str(folder)]
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=1200, check=False)
+    done = subprocess.run(
+        command,
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=1200,
+        check=False,
+    )
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
     return folder
 
@@ -46,14 +56,23 @@ def load(folder: Path, name: str) -> tuple[dict, str]:
 def test_page_of_all(results: Path) -> None:
     """It opens with what was run, and has every report in it."""
     page = (results / "ci.html").read_text()
-    seconds = {one["suite"]: one["seconds"] for one in json.loads((results / "ci.json").read_text())["results"]}
+    seconds = {
+        one["suite"]: one["seconds"]
+        for one in json.loads((results / "ci.json").read_text())["results"]
+    }
     assert set(seconds) == set(TINY) == set(SUITES) - {"ci"}
     for name in seconds:
-        assert f'<a id="{name}"></a>' in page and f"--suite {name} " in page and f'src="{name}.png"' in page
+        assert (
+            f'<a id="{name}"></a>' in page
+            and f"--suite {name} " in page
+            and f'src="{name}.png"' in page
+        )
     assert page.count("<h1>") == 1
 
 
-def test_a_finished_run_goes_on_without_work(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_finished_run_goes_on_without_work(
+    results: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """No suite ignores --resume: no piece is worked on, and the journals stay as they were."""
 
     def worked(_: int) -> None:
@@ -71,7 +90,9 @@ def test_a_finished_run_goes_on_without_work(results: Path, monkeypatch: pytest.
 
 
 def test_steps(results: Path) -> None:
-    """Speed in pairs, a process a number of mean points, and every size of the latents beside GPflow."""
+    """Speed in pairs, a process a number of mean points, and every size of the latents beside
+    GPflow.
+    """
     content, text = load(results, "steps")
     parts = {
         part: [one for one in content["results"] if one["part"] == part]
@@ -82,14 +103,22 @@ def test_steps(results: Path) -> None:
         assert one["ms"] > 0.0
         assert (one["ratio"] == 1.0) == (one["label"] == "GPflow float64")
     assert [one["num_gamma"] for one in parts["memory"]] == [100, 200]
-    assert all(one["peak_mb"] > 100.0 and one["step_mb"] > 0.0 and one["ms"] > 0.0 for one in parts["memory"])
+    assert all(
+        one["peak_mb"] > 100.0 and one["step_mb"] > 0.0 and one["ms"] > 0.0
+        for one in parts["memory"]
+    )
     assert [one["dtype"] for one in parts["products"]] == ["float32", "float64"]
     for one in parts["products"]:
         assert min(one["seconds"], one["gradient_seconds"], one["share"]) > 0.0
     (solved,) = parts["solves"]
-    assert solved["num_rows"] == 400 and solved["gap"] <= 0.1 and min(solved["products"], solved["solve_mb"]) > 0
+    assert (
+        solved["num_rows"] == 400
+        and solved["gap"] <= 0.1
+        and min(solved["products"], solved["solve_mb"]) > 0
+    )
     scaling = {
-        model: [one["L"] for one in parts["scaling"] if one["model"] == model] for model in ("coupled", "GPflow")
+        model: [one["L"] for one in parts["scaling"] if one["model"] == model]
+        for model in ("coupled", "GPflow")
     }
     assert scaling == {"coupled": [1, 2], "GPflow": [1, 2]} and len(parts["scaling"]) == 4
     assert all(one["ms"] > 0.0 and one["step_mb"] is None for one in parts["scaling"])
@@ -99,22 +128,36 @@ def test_steps(results: Path) -> None:
 def test_regression(results: Path) -> None:
     """Both models in both parts, each to the end of its budget; equal steps beat a constant."""
     content, text = load(results, "regression")
-    runs = {(one["part"], one["model"]): one["snapshots"] for one in content["results"] if "model" in one}
+    runs = {
+        (one["part"], one["model"]): one["snapshots"]
+        for one in content["results"]
+        if "model" in one
+    }
     few, many, again = (one for one in content["results"] if one["part"] == "intervals")
     assert many["noise"] == few["noise"] != again["noise"] and again["again"] and again["gap"] < 1.0
     assert (few["points"], many["points"]) == (10, 30) and few["gap"] < 1.0 and many["gap"] < 1.0
-    assert abs(many["metrics"]["rmse"] - few["metrics"]["rmse"]) < 1e-2, "the mean is on all data with both"
+    assert abs(many["metrics"]["rmse"] - few["metrics"]["rmse"]) < 1e-2, (
+        "the mean is on all data with both"
+    )
     assert "## Intervals of a mean on all data" in text
     models = "coupled-20-adam", "gpflow-20"
-    assert set(runs) == {(part, model) for part in ("table", "curves", "seconds") for model in models}
+    assert set(runs) == {
+        (part, model) for part in ("table", "curves", "seconds") for model in models
+    }
     for (part, model), snapshots in runs.items():
         assert f"| {model} |" in text
-        assert (snapshots[-1]["target"] == 1.0) if part == "seconds" else (snapshots[-1]["step"] == 60)
+        assert (
+            (snapshots[-1]["target"] == 1.0) if part == "seconds" else (snapshots[-1]["step"] == 60)
+        )
         metrics = snapshots[-1]["metrics"]
-        assert 0.0 < metrics["mae"] < metrics["rmse"] < (1.5 if part == "seconds" else 1.0)  # a second may be one step
+        assert (
+            0.0 < metrics["mae"] < metrics["rmse"] < (1.5 if part == "seconds" else 1.0)
+        )  # a second may be one step
         assert -3.0 < metrics["log_density"] < 0.0
     curve = runs["curves", "gpflow-20"]
-    assert [one["step"] for one in curve] == sorted({one["step"] for one in curve}) and len(curve) > 10
+    assert [one["step"] for one in curve] == sorted({one["step"] for one in curve}) and len(
+        curve
+    ) > 10
     assert curve[0]["step"] == 10 and curve[0]["metrics"]["elbo"] < curve[-1]["metrics"]["elbo"]
     assert "## Table 1 in small" in text and "(regression_seconds.png)" in text
 
@@ -128,12 +171,24 @@ def test_startup(results: Path) -> None:
 
 
 def test_replicas(results: Path) -> None:
-    """Two processes send four messages a step, and the shards of two workers give the bound of one."""
+    """Two processes send four messages a step, and the shards of two workers give the bound of
+    one.
+    """
     content, text = load(results, "replicas")
     steps = [one for one in content["results"] if one["part"] == "scaling"]
-    assert [(one["processes"], one["rows"]) for one in steps] == [(1, 64), (1, 128), (2, 64), (2, 128)]
-    assert [one["messages"] for one in steps] == [0, 0, 4, 4] and all(one["seconds"] > 0.0 for one in steps)
-    points, parameters = 20, 8 * (20 + 30) + 30 + 8 + 2  # inducing points, mean coefficients, kernel, noise
+    assert [(one["processes"], one["rows"]) for one in steps] == [
+        (1, 64),
+        (1, 128),
+        (2, 64),
+        (2, 128),
+    ]
+    assert [one["messages"] for one in steps] == [0, 0, 4, 4] and all(
+        one["seconds"] > 0.0 for one in steps
+    )
+    points, parameters = (
+        20,
+        8 * (20 + 30) + 30 + 8 + 2,
+    )  # inducing points, mean coefficients, kernel, noise
     assert steps[-1]["size"] == 8 * (points * (points + 1) // 2 + points + parameters) + 32
     alone, *workers = [one for one in content["results"] if one["part"] == "memory"]
     assert len(workers) == 2 and alone["limit"] is None
@@ -146,7 +201,10 @@ def test_replicas(results: Path) -> None:
 def test_convergence(results: Path) -> None:
     """No curve crosses the optimum, and Newton's reaches that of equation (D31)."""
     content, _ = load(results, "convergence")
-    curves = [Curve(**{key: value for key, value in one.items() if key != "part"}) for one in content["results"]]
+    curves = [
+        Curve(**{key: value for key, value in one.items() if key != "part"})
+        for one in content["results"]
+    ]
     best = optima(curves)
     assert len(best) == 2 and len(curves) == 6
     for curve in (one for one in curves if one.label != OPTIMUM):
@@ -157,7 +215,9 @@ def test_convergence(results: Path) -> None:
 
 
 def test_classification(results: Path) -> None:
-    """Two data sets, one of ten classes; predictions are better than the commonest class, and the ranks are there."""
+    """Two data sets, one of ten classes; predictions are better than the commonest class, and the
+    ranks are there.
+    """
     content, text = load(results, "classification")
     outcomes = {(one["task"], one["model"]): one for one in content["results"]}
     assert len(outcomes) == len(content["results"]) == 8
@@ -191,19 +251,28 @@ def test_full_gp(results: Path) -> None:
 
 
 def test_rivals(results: Path) -> None:
-    """What maximises the bound ends at one q; EP and Laplace have lower bounds, and EP's evidence is nearer."""
+    """What maximises the bound ends at one q; EP and Laplace have lower bounds, and EP's evidence
+    is nearer.
+    """
     content, text = load(results, "rivals")
     traces = {one["label"]: one for one in content["results"] if one["part"] == "traces"}
     assert len(traces) == 6 and all(label in text for label in traces)
     best = max(one["elbo"] for one in traces.values())
     for one in traces.values():
         assert one["seconds"] == sorted(one["seconds"]) and one["elbo"] <= best
-        assert one["estimate"] or one["values"][-1] == pytest.approx(best, abs=0.2)  # L-BFGS stops early
+        assert one["estimate"] or one["values"][-1] == pytest.approx(
+            best, abs=0.2
+        )  # L-BFGS stops early
     rows = {one["method"]: one for one in content["results"] if one["part"] == "marginals"}
-    errors = {method: abs((one["estimate"] or one["elbo"]) - one["evidence"]) for method, one in rows.items()}
+    errors = {
+        method: abs((one["estimate"] or one["elbo"]) - one["evidence"])
+        for method, one in rows.items()
+    }
     assert errors["EP"] < errors["CVI"] + 1e-3 and errors["EP"] < errors["Laplace"]
     for method in ("LCL", "Opper"):
-        np.testing.assert_allclose(rows[method]["mean_errors"], rows["CVI"]["mean_errors"], atol=2e-2)
+        np.testing.assert_allclose(
+            rows[method]["mean_errors"], rows["CVI"]["mean_errors"], atol=2e-2
+        )
     runs = {one["method"]: one for one in content["results"] if one["part"] == "stochastic"}
     assert list(runs) == list(STOCHASTIC)
     for name, one in runs.items():
@@ -216,23 +285,35 @@ def test_rivals(results: Path) -> None:
     assert list(runs) == list(LINEAR)
     best = max(one["bounds"][-1] for one in runs.values())
     for name in ("cvi", "pg-svi"):
-        assert runs[name]["bounds"][-1] == pytest.approx(best, abs=1e-5) and runs[name]["num_data"] == 1800
+        assert (
+            runs[name]["bounds"][-1] == pytest.approx(best, abs=1e-5)
+            and runs[name]["num_data"] == 1800
+        )
     assert (results / "rivals_linear.png").stat().st_size > 10_000
 
 
 def test_glm(results: Path) -> None:
-    """Sweeps and sites end at the optimum, which L-BFGS does not pass; blocks on disk take less memory than all rows."""
+    """Sweeps and sites end at the optimum, which L-BFGS does not pass; blocks on disk take less
+    memory than all rows.
+    """
     content, text = load(results, "glm")
     traces = {(one["task"], one["method"]): one for one in content["results"]}
     assert len(traces) == len(content["results"]) == 4
     for task in ("generated", "generated_wide"):
         ours, peer = (traces[task, method] for method in ("conjugate computation", "L-BFGS"))
-        assert f"## {task}: {ours['num_data']:,} observations, {ours['num_weights']:,} weights" in text
+        assert (
+            f"## {task}: {ours['num_data']:,} observations, {ours['num_weights']:,} weights" in text
+        )
         assert max(peer["elbo"]) <= ours["elbo"][-1] + 1e-5 * abs(ours["elbo"][-1])
         assert "converged" in ours["note"] and ours["seconds"] == sorted(ours["seconds"])
         for trace in (ours["elbo"], peer["elbo"]):
-            assert np.all(np.diff(trace) >= -1e-9 * abs(trace[-1])), "a bound fell by more than round-off"
-    assert [traces[task, "L-BFGS"]["num_weights"] for task in ("generated", "generated_wide")] == [6, 51]
+            assert np.all(np.diff(trace) >= -1e-9 * abs(trace[-1])), (
+                "a bound fell by more than round-off"
+            )
+    assert [traces[task, "L-BFGS"]["num_weights"] for task in ("generated", "generated_wide")] == [
+        6,
+        51,
+    ]
     assert traces["generated", "conjugate computation"]["data_mb"] > 0.0
 
 
@@ -249,7 +330,9 @@ def test_policies(results: Path) -> None:
 
 
 def test_lagrangian(results: Path) -> None:
-    """All parts; with the terms of curvature no outer iteration loses, and the three posteriors agree."""
+    """All parts; with the terms of curvature no outer iteration loses, and the three posteriors
+    agree.
+    """
     content, text = load(results, "lagrangian")
     rows = content["results"]
     assert {one["part"] for one in rows} == {"cost", "starts", "held-out"}
@@ -260,7 +343,9 @@ def test_lagrangian(results: Path) -> None:
 
 
 def test_topics(results: Path) -> None:
-    """All methods; batch bounds rise, ours is as good as scikit-learn's, and no method predicts worse than single words."""
+    """All methods; batch bounds rise, ours is as good as scikit-learn's, and no method predicts
+    worse than single words.
+    """
     content, text = load(results, "topics")
     outcomes = {one["method"]: one for one in content["results"]}
     assert len(outcomes) == 15 and all(method in text for method in outcomes)
@@ -271,34 +356,55 @@ def test_topics(results: Path) -> None:
 
 
 def test_affine(results: Path) -> None:
-    """Bounds rise from the local one over the Gaussian to the affine-independent one, which is nearer to NUTS too; frequency
-    sums are exact where lattices are not."""
+    """Bounds rise from the local one over the Gaussian to the affine-independent one, which is
+    nearer to NUTS too; frequency sums are exact where lattices are not."""
     content, text = load(results, "affine")
     parts = {
-        part: [one for one in content["results"] if one["part"] == part] for part in ("gain", "kernel", "routes", "hmc")
+        part: [one for one in content["results"] if one["part"] == part]
+        for part in ("gain", "kernel", "routes", "hmc")
     }
     (gain,) = parts["gain"]
     assert gain["local"] < gain["gaussian"] <= gain["affine"]
     assert gain["affine_test"] < 0.0 and gain["gaussian_test"] < 0.0
     fits = {one["shapes"]: one for one in parts["kernel"]}
-    assert fits["learned"]["affine"] > max(fits["learned"]["gaussian"], fits["fixed at 1.5"]["affine"])
+    assert fits["learned"]["affine"] > max(
+        fits["learned"]["gaussian"], fits["fixed at 1.5"]["affine"]
+    )
     routes = {(one["route"], one["size"]): one["error"] for one in parts["routes"]}
-    assert max(routes["frequency_sum", 64], routes["spectral", 1024]) < 1e-7 < routes["lattice", 256]
+    assert (
+        max(routes["frequency_sum", 64], routes["spectral", 1024]) < 1e-7 < routes["lattice", 256]
+    )
     (posterior,) = parts["hmc"]
-    assert np.mean(posterior["affine"]) < np.mean(posterior["gaussian"]) and posterior["worst_r_hat"] < 1.2
-    assert all(heading in text for heading in ("R3, frequency sum", "## Gain", "## Sparse robust", "## Against"))
+    assert (
+        np.mean(posterior["affine"]) < np.mean(posterior["gaussian"])
+        and posterior["worst_r_hat"] < 1.2
+    )
+    assert all(
+        heading in text
+        for heading in ("R3, frequency sum", "## Gain", "## Sparse robust", "## Against")
+    )
 
 
 def test_sparse(results: Path) -> None:
-    """The bound is below the exact evidence and no inducing input lowers it; all objectives agree at Z = X."""
+    """The bound is below the exact evidence and no inducing input lowers it; all objectives agree
+    at Z = X.
+    """
     content, text = load(results, "sparse")
     rows = content["results"]
     evidence = next(one["objective"] for one in rows if one["part"] == "exact")
     assert {one["part"] for one in rows} == {"exact", "numbers", "added", "recovery"}
-    assert all(one["objective"] < evidence + 1e-6 for one in rows if one.get("method") == "VFE" and "objective" in one)
-    assert all(one["least"] > -1e-3 for one in rows if one["part"] == "added" and one["method"] == "VFE")
+    assert all(
+        one["objective"] < evidence + 1e-6
+        for one in rows
+        if one.get("method") == "VFE" and "objective" in one
+    )
+    assert all(
+        one["least"] > -1e-3 for one in rows if one["part"] == "added" and one["method"] == "VFE"
+    )
     exact = [one for one in rows if one.get("way") == "Z = X"]
-    assert len(exact) == 2 and all(abs(one["first"]) < 1e-2 and one["first_kl"] < 1e-6 for one in exact)
+    assert len(exact) == 2 and all(
+        abs(one["first"]) < 1e-2 and one["first_kl"] < 1e-6 for one in exact
+    )
     assert "As inducing inputs are added" in text and "VFE's, M = 4" in text
 
 
@@ -306,8 +412,14 @@ def test_certificates(results: Path) -> None:
     """Bounds are above what they bound; the chosen setting pays for the choice."""
     content, text = load(results, "certificates")
     coverage, *errors = content["results"]
-    assert coverage["part"] == "coverage" and coverage["maurer"] < coverage["seeger"] < coverage["mcallester"]
+    assert (
+        coverage["part"] == "coverage"
+        and coverage["maurer"] < coverage["seeger"] < coverage["mcallester"]
+    )
     assert [one["settings"] for one in errors] == [1, 2]
     for one in errors:
-        assert one["held_out_gibbs"] < one["seeger"] < 1.0 and one["held_out_bayes"] == one["held_out_voting"]
+        assert (
+            one["held_out_gibbs"] < one["seeger"] < 1.0
+            and one["held_out_bayes"] == one["held_out_voting"]
+        )
         assert f"{one['kl']:.1f}" in text

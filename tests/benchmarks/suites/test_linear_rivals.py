@@ -1,4 +1,6 @@
-"""The rivals of conjugate computation on the weights of a logistic regression: steps, where they end, and their traces."""
+"""The rivals of conjugate computation on the weights of a logistic regression: steps, where they
+end, and their traces.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +46,9 @@ def test_the_root_is_that_of_the_prior(problem: Weighted) -> None:
     """Of X and a column of ones; the weights have the variances 1, 1 and 1e4."""
     ones = np.hstack([X, np.ones([N, 1])])
     assert_allclose(
-        tf.matmul(problem.root, problem.root, transpose_b=True), ones * [1.0, 1.0, 1e4] @ ones.T, rtol=1e-12
+        tf.matmul(problem.root, problem.root, transpose_b=True),
+        ones * [1.0, 1.0, 1e4] @ ones.T,
+        rtol=1e-12,
     )
 
 
@@ -68,7 +72,9 @@ def test_a_step_that_is_too_long_is_halved(problem: Weighted) -> None:
     model = problem.problem.model()
     rule = WeightsProximal(model, problem.data, problem.root, 1.0, samples=1)
     for step in range(20):
-        assert rule.minimize(tf.constant([step]), step), "half of a step can be taken where the whole cannot"
+        assert rule.minimize(tf.constant([step]), step), (
+            "half of a step can be taken where the whole cannot"
+        )
         assert np.all(np.isfinite(model.q_mu)) and np.all(np.linalg.eigvalsh(q_of(model)[1]) > 0.0)
 
 
@@ -99,7 +105,9 @@ def test_all_end_at_one_posterior(problem: Weighted) -> None:
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("name", METHODS)
 def test_traces_start_at_one_q(problem: Weighted, name: str) -> None:
-    """The step that compiles is taken back, its draws too; bounds rise, and passes count the rows that were read."""
+    """The step that compiles is taken back, its draws too; bounds rise, and passes count the rows
+    that were read.
+    """
     method = METHODS[name]
     batch, samples = (10, 5) if method.batches else (N, None)
     size = 1e-3 if method.adam else 0.05  # the intercept has a prior deviation of 100

@@ -1,11 +1,20 @@
-"""The plain model of many workers: its numbers by hand, and what it says of its own measurements."""
+"""The plain model of many workers: its numbers by hand, and what it says of its own
+measurements.
+"""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
-from benchmarks.suites.replicas.prediction import Cost, Network, efficiency, fitted, least_rows, step_seconds
+from benchmarks.suites.replicas.prediction import (
+    Cost,
+    Network,
+    efficiency,
+    fitted,
+    least_rows,
+    step_seconds,
+)
 
 COST = Cost(fixed=0.1, per_row=1e-4, size=1e6, messages=3)
 SLOW = Network(10.0, latency=1e-3)
@@ -13,7 +22,8 @@ SLOW = Network(10.0, latency=1e-3)
 
 def test_seconds_by_hand() -> None:
     assert step_seconds(COST, 1000, 1, SLOW) == pytest.approx(0.2)
-    # four in a ring: six hops for each of three messages, and 6 / 4 of 8 megabits at 10,000 megabits a second
+    # four in a ring: six hops for each of three messages, and 6 / 4 of 8 megabits at 10,000
+    # megabits a second
     assert step_seconds(COST, 1000, 4, SLOW) == pytest.approx(0.2 + 18e-3 + 1.5 * 8.0 / 10_000.0)
     assert efficiency(COST, 1000, 1, SLOW) == pytest.approx(1.0)
     assert efficiency(COST, 1000, 4, SLOW) == pytest.approx((0.1 + 0.4) / (4 * (0.2192)))
@@ -33,7 +43,10 @@ def test_where_any_rows_will_do() -> None:
 
 
 def test_more_rows_and_faster_networks_never_hurt() -> None:
-    shares = [[efficiency(COST, n, 64, Network(g)) for n in (100, 1000, 10_000)] for g in (1.0, 10.0, 100.0)]
+    shares = [
+        [efficiency(COST, n, 64, Network(g)) for n in (100, 1000, 10_000)]
+        for g in (1.0, 10.0, 100.0)
+    ]
     assert np.all(np.diff(shares, axis=0) > 0.0) and np.all(np.diff(shares, axis=1) > 0.0)
     assert np.max(shares) < 1.0
 

@@ -1,4 +1,6 @@
-"""The rivals of conjugate computation: gradients of a parametrised q are unbiased, and PG-SVI is the numpy reference's."""
+"""The rivals of conjugate computation: gradients of a parametrised q are unbiased, and PG-SVI is
+the numpy reference's.
+"""
 
 from __future__ import annotations
 
@@ -69,23 +71,30 @@ def many(rule: VGPGradient, rows: np.ndarray) -> np.ndarray:
         return tf.concat([tf.reshape(part, [-1]) for part in rule.gradient(*case)], axis=0)
 
     steps = tf.range(len(rows))
-    compiled = tf.function(lambda: tf.map_fn(one, (tf.constant(rows), steps), fn_output_signature=tf.float64))
+    compiled = tf.function(
+        lambda: tf.map_fn(one, (tf.constant(rows), steps), fn_output_signature=tf.float64)
+    )
     return compiled().numpy()
 
 
 def test_exact_gradient_is_that_of_gpflow() -> None:
     model = vgp()
     rule = VGPGradient(model, None)
-    assert_allclose(flat(rule.gradient(tf.range(N))), exact_gradient(model, rule), rtol=1e-8, atol=1e-10)
+    assert_allclose(
+        flat(rule.gradient(tf.range(N))), exact_gradient(model, rule), rtol=1e-8, atol=1e-10
+    )
 
 
 @pytest.mark.exhaustive
-@pytest.mark.parametrize("estimator, samples", [("reparameterised", 1), ("score function", 1), ("score function", 4)])
+@pytest.mark.parametrize(
+    "estimator, samples", [("reparameterised", 1), ("score function", 1), ("score function", 4)]
+)
 def test_estimates_are_unbiased(estimator: str, samples: int) -> None:
-    """The mean of many, on minibatches of two rows, is the gradient within 4.5 standard errors of each entry.
+    """The mean of many, on minibatches of two rows, is the gradient within 4.5 standard errors of
+    each entry.
 
-    The seeds are fixed; for others, chance alone would fail it with probability 27 entries x 7e-6 = 2e-4.
-    """
+    The seeds are fixed; for others, chance alone would fail it with probability 27 entries x 7e-6 =
+    2e-4."""
     model, draws = vgp(), 8000
     rule = VGPGradient(model, estimator, samples=samples)
     exact, rng = exact_gradient(model, rule), np.random.default_rng(3)
@@ -103,7 +112,9 @@ def test_score_function_is_the_numpy_one(samples: int) -> None:
     epsilon = tf.random.stateless_normal([samples, N, 1], seed, dtype=tf.float64).numpy()[:, :, 0]
     f = (X @ np.full(2, SLOPE) + 0.1) + mean[:, 0] + np.sqrt(variance[:, 0]) * epsilon
     g, h = prox.score_estimates(bernoulli_logit().log_prob(Y[:, 0], f), epsilon, variance[:, 0])
-    found = by_score_function(vgp(), tf.constant(mean), tf.constant(variance), (X, Y), samples, seed)
+    found = by_score_function(
+        vgp(), tf.constant(mean), tf.constant(variance), (X, Y), samples, seed
+    )
     assert_allclose(found.g[:, 0], g, rtol=1e-10)
     assert_allclose(found.h[:, 0], h, rtol=1e-10)
 
@@ -130,7 +141,9 @@ def test_adam_ends_where_conjugate_computation_does() -> None:
 
 @pytest.mark.parametrize("rows", [None, [4, 1]])
 def test_proximal_steps_are_those_of_numpy(rows: list[int] | None) -> None:
-    """Three steps, on all data and on a minibatch; the reference has its sites on f, with the prior mean."""
+    """Three steps, on all data and on a minibatch; the reference has its sites on f, with the prior
+    mean.
+    """
     model = cvi_gp()
     rule, K = ProximalGradient(model, 0.3), kernel()(X).numpy()
     offset = X @ np.full(2, SLOPE) + 0.1
@@ -174,7 +187,9 @@ def test_compiled_steps_draw_anew(kind: str) -> None:
             step = tf.function(lambda k, rule=rule: rule.minimize(tf.constant([0, 2]), k))
         else:
             ours = ConjugateComputation(0.2, update="global", samples=3)
-            step = tf.function(lambda k, ours=ours, model=model: ours.minimize(model, tf.constant([0, 2]), k))
+            step = tf.function(
+                lambda k, ours=ours, model=model: ours.minimize(model, tf.constant([0, 2]), k)
+            )
         for k in range(3):
             step(number(k))
         made.append(model.basis.nu.numpy())
@@ -184,15 +199,24 @@ def test_compiled_steps_draw_anew(kind: str) -> None:
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("name", METHODS)
 def test_traces_start_at_the_prior(name: str) -> None:
-    """The step that compiles is taken back; bounds rise, and passes count the rows that were read."""
-    problem, batch = Problem("six", X, Y, np.zeros(N, bool), 1.3, 2.0, True), 2 if METHODS[name].batches else N
+    """The step that compiles is taken back; bounds rise, and passes count the rows that were
+    read.
+    """
+    problem, batch = (
+        Problem("six", X, Y, np.zeros(N, bool), 1.3, 2.0, True),
+        2 if METHODS[name].batches else N,
+    )
     started = METHODS[name].start(problem, 0.05, 5 if METHODS[name].batches else None, 0)
     prior = float(started.model.elbo())
     rows = iter([np.arange(batch, dtype=np.int32) for _ in range(100_000)])
     found = trace(started, rows, N, 0.2, (X[:2], Y[:2]))
-    assert found["losses"][-1] == pytest.approx(-float(np.mean(started.model.predict_log_density((X[:2], Y[:2])))))
+    assert found["losses"][-1] == pytest.approx(
+        -float(np.mean(started.model.predict_log_density((X[:2], Y[:2]))))
+    )
     assert len(found["losses"]) == len(found["bounds"])
-    assert found["seconds"] == sorted(found["seconds"]) and found["steps"] >= len(found["bounds"]) > 1
+    assert (
+        found["seconds"] == sorted(found["seconds"]) and found["steps"] >= len(found["bounds"]) > 1
+    )
     assert found["passes"][0] == batch / N and found["passes"][-1] == found["steps"] * batch / N
     assert prior < found["bounds"][0] < found["bounds"][-1] < 0.0 or METHODS[name].batches
     before = METHODS[name].start(problem, 0.05, 5 if METHODS[name].batches else None, 0)
@@ -203,7 +227,9 @@ def test_traces_start_at_the_prior(name: str) -> None:
 def test_the_best_size_has_the_highest_end_or_is_faster() -> None:
     def run(method: str, size: float, *bounds: float) -> Run:
         seconds = [1.0, 8.0, 10.0]
-        return Run("six", N, method, size, 2, 5, 3, 0.1, seconds, [1.0, 2.0, 3.0], list(bounds), [], "")
+        return Run(
+            "six", N, method, size, 2, 5, 3, 0.1, seconds, [1.0, 2.0, 3.0], list(bounds), [], ""
+        )
 
     runs = [
         run("cvi-local", 0.5, -1.0, -3.0, -2.0),

@@ -28,7 +28,9 @@ def _moments(rows: int, C: int, variance: float, seed: int = 0) -> tuple[Array, 
 @pytest.mark.costly(keep=4)
 @pytest.mark.parametrize("variance", [0.0, 0.16, 1.0, 150.0, 1e-14, 1e-4, 0.05, 0.1, 0.3, 10.0])
 def test_two_classes(variance: float) -> None:
-    """The softmax is a logistic function of the difference, whose expectation is one sum; rare classes included."""
+    """The softmax is a logistic function of the difference, whose expectation is one sum; rare
+    classes included.
+    """
     mean, var = _moments(30, 2, variance)
     mean[:3, 0] = [15.0, 25.0, 35.0]
     assert_allclose(_found(mean, var), _of_two(mean, var), rtol=1e-7, atol=1e-15)
@@ -58,7 +60,9 @@ def test_more_classes(C: int, order: int, variance: float) -> None:
 
 
 def test_many_classes_and_very_different_variances() -> None:
-    """What follows without integrals: equal moments, a common shift, another order, a class that cannot be; sums are one."""
+    """What follows without integrals: equal moments, a common shift, another order, a class that
+    cannot be; sums are one.
+    """
     for C in (2, 10, 100):
         assert_allclose(_found(np.full((1, C), 5.0), np.full((1, C), 3.0)), 1.0 / C, rtol=1e-12)
     mean, _ = _moments(20, 10, 3.0, seed=2)
@@ -86,13 +90,17 @@ def test_blocks_of_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     assert_allclose(_found(mean[:1], var[:1]), whole[:1], rtol=1e-8)
     assert _found(mean[:0], var[:0]).shape == (0, 3)
     spec = tf.TensorSpec([None, 3], tf.float64)
-    assert_allclose(tf.function(expected_softmax, input_signature=[spec, spec])(mean, var), whole, rtol=1e-8)
+    assert_allclose(
+        tf.function(expected_softmax, input_signature=[spec, spec])(mean, var), whole, rtol=1e-8
+    )
 
 
 @pytest.mark.costly(keep=2)
 @pytest.mark.parametrize("variance", [0.02, 20.0, 0.0, 0.5])
 def test_gradients(variance: float) -> None:
-    """Those of the numbers that are returned, and finite where a class cannot be or has no variance."""
+    """Those of the numbers that are returned, and finite where a class cannot be or has no
+    variance.
+    """
     mean, var = _moments(6, 3, variance, seed=7)
     mean[0, 0], mean[1] = -2e3, 0.0
     with tf.GradientTape() as tape:
@@ -107,7 +115,9 @@ def test_gradients(variance: float) -> None:
     assert_allclose(slopes[0][:, 1], difference, rtol=1e-5, atol=1e-6)
     if variance:
         step *= 0.1 * variance / (1.0 + variance)
-        difference = (_found(mean, var + step) - _found(mean, var - step))[:, 1] / (2.0 * step[:, 1])
+        difference = (_found(mean, var + step) - _found(mean, var - step))[:, 1] / (
+            2.0 * step[:, 1]
+        )
         assert_allclose(slopes[1][:, 1], difference, rtol=1e-4, atol=1e-4)
 
 
@@ -129,7 +139,9 @@ def test_xla() -> None:
             second = p[:, 1]
         return p, tape.gradient(second, [mean, var])
 
-    found, plain = (tf.nest.flatten(f(mean, var)) for f in (tf.function(values, jit_compile=True), values))
+    found, plain = (
+        tf.nest.flatten(f(mean, var)) for f in (tf.function(values, jit_compile=True), values)
+    )
     for one, other in zip(found, plain, strict=True):
         assert_allclose(one.numpy(), other.numpy(), rtol=1e-10, atol=1e-12)
 

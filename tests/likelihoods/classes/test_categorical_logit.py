@@ -1,4 +1,6 @@
-"""The softmax likelihood without sampling: its bound, its gradients, its predictions, and training with it."""
+"""The softmax likelihood without sampling: its bound, its gradients, its predictions, and training
+with it.
+"""
 
 from __future__ import annotations
 
@@ -29,16 +31,22 @@ def _moments(C: int, rows: int, variance: float, seed: int = 0) -> tuple[Array, 
     return mean, variance * spread
 
 
-def _call(method: str, mean: Array, variance: Array, Y: Array | None = None) -> Array | tuple[Array, Array]:
+def _call(
+    method: str, mean: Array, variance: Array, Y: Array | None = None
+) -> Array | tuple[Array, Array]:
     arguments = (np.zeros((len(mean), 1)), mean, variance) + (() if Y is None else (Y,))
     found = getattr(CategoricalLogit(mean.shape[1]), method)(*arguments)
     return found.numpy() if Y is not None else tuple(part.numpy() for part in found)
 
 
 @pytest.mark.parametrize("C", [2, 3])
-@pytest.mark.parametrize("variance", [1e-6, 0.1, 1.0, 4.0, pytest.param(25.0, marks=pytest.mark.exhaustive)])
+@pytest.mark.parametrize(
+    "variance", [1e-6, 0.1, 1.0, 4.0, pytest.param(25.0, marks=pytest.mark.exhaustive)]
+)
 def test_the_expectation_is_a_lower_bound_and_the_best_of_its_kind(C: int, variance: float) -> None:
-    """Below the integral by little, and equal to the bound of the paper at the a of a general minimiser."""
+    """Below the integral by little, and equal to the bound of the paper at the a of a general
+    minimiser.
+    """
     mean, var = _moments(C, 6, variance)
     Y = np.arange(6.0)[:, None] % C
     found = _call("variational_expectations", mean, var, Y)
@@ -61,10 +69,17 @@ def test_two_classes_are_below_the_exact_logit() -> None:
 
 @pytest.mark.parametrize("dtype, accuracy", [(np.float64, 1e-9), (np.float32, 1e-5)])
 @pytest.mark.parametrize(
-    "C", [2, pytest.param(4, marks=pytest.mark.exhaustive), pytest.param(26, marks=pytest.mark.exhaustive)]
+    "C",
+    [
+        2,
+        pytest.param(4, marks=pytest.mark.exhaustive),
+        pytest.param(26, marks=pytest.mark.exhaustive),
+    ],
 )
 def test_the_tilt_is_right_at_every_variance(C: int, dtype: type, accuracy: float) -> None:
-    """a = softmax(t) from variances of 1e-9 to 1e6, by what is left of the bound; and no row oscillates or overflows."""
+    """a = softmax(t) from variances of 1e-9 to 1e6, by what is left of the bound; and no row
+    oscillates or overflows.
+    """
     rng = np.random.default_rng(C)
     for size in (1e-9, 1e-2, 1.0, 1e2, 1e4, 1e6):
         mean = (10.0 ** rng.uniform(-2, 3, size=(200, 1)) * rng.normal(size=(200, C))).astype(dtype)
@@ -84,7 +99,9 @@ def test_the_tilt_is_right_at_every_variance(C: int, dtype: type, accuracy: floa
 
 @pytest.mark.parametrize("C", [2, 3, 10])
 def test_gradients_in_variance_are_never_positive(C: int) -> None:
-    """So that sites have precisions of at least 0; and gradients are those of the numbers that are returned."""
+    """So that sites have precisions of at least 0; and gradients are those of the numbers that are
+    returned.
+    """
     likelihood, Y = CategoricalLogit(C), np.arange(40.0)[:, None] % C
     for variance in (0.0, 1e-6, 0.5, 10.0, 1e4):
         mean, var = map(tf.constant, _moments(C, 40, variance, seed=2))
@@ -117,17 +134,26 @@ def test_predictions(C: int, variance: float) -> None:
     assert_allclose(p.sum(axis=1), 1.0, rtol=1e-14)
     assert_allclose(spread, p * (1.0 - p))
     for y in range(C):
-        assert_allclose(np.exp(_call("predict_log_density", mean, var, np.full((8, 1), float(y)))), p[:, y], rtol=1e-12)
+        assert_allclose(
+            np.exp(_call("predict_log_density", mean, var, np.full((8, 1), float(y)))),
+            p[:, y],
+            rtol=1e-12,
+        )
     assert np.array_equal(p, _call("predict_mean_and_var", mean, var)[0]), "the same in every call"
 
 
 def test_predictions_far_out_are_finite() -> None:
-    mean, var = np.array([[0.0, 900.0, -900.0]] * 3), np.array([[0.0] * 3, [1.0] * 3, [1e4, 1e-4, 1.0]])
+    mean, var = (
+        np.array([[0.0, 900.0, -900.0]] * 3),
+        np.array([[0.0] * 3, [1.0] * 3, [1e4, 1e-4, 1.0]]),
+    )
     for y in range(3):
         density = _call("predict_log_density", mean, var, np.full((3, 1), float(y)))
         assert np.all(np.isfinite(density)) and np.all(density <= 0.0)
     mean = np.array([[0.2, -1.0, 0.5]])
-    assert_allclose(_call("predict_mean_and_var", mean, np.zeros((1, 3)))[0], softmax(mean, axis=1), rtol=1e-12)
+    assert_allclose(
+        _call("predict_mean_and_var", mean, np.zeros((1, 3)))[0], softmax(mean, axis=1), rtol=1e-12
+    )
 
 
 def test_density_and_conditional_moments_broadcast() -> None:
@@ -140,12 +166,16 @@ def test_density_and_conditional_moments_broadcast() -> None:
     assert_allclose(likelihood.conditional_mean(X, F), p, rtol=1e-12)
     assert_allclose(likelihood.conditional_variance(X, F), p * (1.0 - p), rtol=1e-12)
     both = likelihood.variational_expectations(X, F, np.ones_like(F), np.stack([Y, Y]))
-    assert_allclose(both[1], likelihood.variational_expectations(X, F[1], np.ones((5, 3)), Y), rtol=1e-12)
+    assert_allclose(
+        both[1], likelihood.variational_expectations(X, F[1], np.ones((5, 3)), Y), rtol=1e-12
+    )
 
 
 @pytest.mark.parametrize("number", [1, 0, -3, 2.5, "3", True])
 def test_numbers_of_classes_that_are_none(number: object) -> None:
-    with pytest.raises(DataError, match=r"num_classes=.*: pass the number of classes, a whole number from 2"):
+    with pytest.raises(
+        DataError, match=r"num_classes=.*: pass the number of classes, a whole number from 2"
+    ):
         CategoricalLogit(number)
 
 
@@ -158,7 +188,10 @@ def _classes(N: int = 60) -> tuple[Array, Array]:
 
 
 def _model(name: str, X: Array) -> gpflow.models.GPModel:
-    kernel, likelihood = gpflow.kernels.SquaredExponential(variance=4.0, lengthscales=1.5), CategoricalLogit(3)
+    kernel, likelihood = (
+        gpflow.kernels.SquaredExponential(variance=4.0, lengthscales=1.5),
+        CategoricalLogit(3),
+    )
     if name == "coupled":
         return gd.models.SparseCVIGP(kernel, likelihood, X[:12], num_data=len(X))
     if name == "svgp":
@@ -195,7 +228,9 @@ def test_natural_gradients_are_never_shortened(name: str) -> None:
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("name", CHOICES)
 def test_fit(name: str) -> None:
-    """With natural gradients, sites and a mean on all data, no site is clipped, and the classes are learned."""
+    """With natural gradients, sites and a mean on all data, no site is clipped, and the classes are
+    learned.
+    """
     X, Y = _classes()
     model = _model(name.split(",")[0], X)
     own = name == "full"
@@ -232,10 +267,17 @@ def test_single_precision() -> None:
 def test_labels_that_are_no_class_are_refused() -> None:
     X, Y = _classes()
     model = _model("coupled", X)
-    for bad, words in ((3.0, "= 3 is outside"), (0.5, "= 0.5 is outside"), (-1.0, "= -1 is outside")):
+    for bad, words in (
+        (3.0, "= 3 is outside"),
+        (0.5, "= 0.5 is outside"),
+        (-1.0, "= -1 is outside"),
+    ):
         labels = Y.copy()
         labels[7] = bad
-        with pytest.raises(DataError, match=rf"Y\[7, 0\] {words} the support of CategoricalLogit, which takes whole"):
+        with pytest.raises(
+            DataError,
+            match=rf"Y\[7, 0\] {words} the support of CategoricalLogit, which takes whole",
+        ):
             gd.fit(model, (X, labels), steps=1, progress=False)
     with pytest.raises(DataError, match="Y has 3 columns and the model expects 1"):
         gd.fit(model, (X, np.eye(3)[Y[:, 0].astype(int)]), steps=1, progress=False)

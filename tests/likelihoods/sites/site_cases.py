@@ -33,7 +33,9 @@ class Case(NamedTuple):
 
 CASES = {
     "Gaussian": Case(lambda: gl.Gaussian(0.3), REAL, lambda y: ref.gaussian(y, 0.3)),
-    "Gaussian by scale": Case(lambda: gl.Gaussian(scale=0.6), REAL, lambda y: ref.gaussian(y, 0.36)),
+    "Gaussian by scale": Case(
+        lambda: gl.Gaussian(scale=0.6), REAL, lambda y: ref.gaussian(y, 0.36)
+    ),
     "Poisson": Case(lambda: gl.Poisson(binsize=0.4), COUNTS, lambda y: ref.poisson(y, 0.4)),
     "Exponential": Case(gl.Exponential, POSITIVE, ref.exponential),
     "Gamma": Case(lambda: gl.Gamma(shape=2.5), POSITIVE, lambda y: ref.gamma(y, 2.5)),
@@ -43,7 +45,9 @@ CASES = {
     "logit of GPflow": Case(lambda: gl.Bernoulli(invlink=tf.sigmoid), BINARY, ref.bernoulli_logit),
     "probit": Case(own.BernoulliProbit, BINARY, ref.bernoulli_probit),
     "probit of GPflow": Case(gl.Bernoulli, BINARY, lambda y: ref.bernoulli_probit(y, 1e-3)),
-    "negative binomial": Case(lambda: own.NegativeBinomial(2.5), COUNTS, lambda y: ref.negative_binomial(y, 2.5)),
+    "negative binomial": Case(
+        lambda: own.NegativeBinomial(2.5), COUNTS, lambda y: ref.negative_binomial(y, 2.5)
+    ),
     "Student-t": Case(lambda: gl.StudentT(0.6, 4.0), REAL, lambda y: ref.student_t(y, 4.0, 0.6)),
 }
 CONCAVE = [name for name in CASES if name not in ("probit of GPflow", "Student-t")]

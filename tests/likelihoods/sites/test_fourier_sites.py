@@ -1,4 +1,6 @@
-"""Sites with a closed transform: their density, the transform of its curvature, and the Gaussian reference."""
+"""Sites with a closed transform: their density, the transform of its curvature, and the Gaussian
+reference.
+"""
 
 from __future__ import annotations
 
@@ -69,8 +71,12 @@ def test_gaussian_reference(name, spread):
     ours = site.gauss(tf.constant(mean), tf.constant(np.full(N, spread**2)), *site.parameters)
     for n in range(N):
         z = (case.kink[n] - mean[n]) / spread
-        ends = sorted({-12.0, 12.0, 0.0, *(point for point in (z - 0.2, z, z + 0.2) if abs(point) < 12)})
-        f = lambda z: case.literal(n, mean[n] + spread * z) * np.exp(-0.5 * z**2) / np.sqrt(2 * np.pi)  # noqa: B023, E731
+        ends = sorted(
+            {-12.0, 12.0, 0.0, *(point for point in (z - 0.2, z, z + 0.2) if abs(point) < 12)}
+        )
+        f = lambda z: (  # noqa: E731
+            case.literal(n, mean[n] + spread * z) * np.exp(-0.5 * z**2) / np.sqrt(2 * np.pi)  # noqa: B023
+        )  # noqa: B023, E731
         expected = sum(quad(f, *pair, limit=300, epsabs=1e-12)[0] for pair in zip(ends, ends[1:]))
         assert_allclose(ours[n], expected, rtol=1e-9, atol=1e-9)
 

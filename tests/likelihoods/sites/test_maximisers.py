@@ -55,7 +55,9 @@ def _laplace(residual: float, sigma: float) -> float:
     weights = np.full(4001, 2.0)
     weights[1::2] = 4.0
     weights[[0, -1]] = 1.0
-    density = np.exp(-0.5 * (edges * [[1.0], [-1.0]] - residual / sigma) ** 2) / np.sqrt(2.0 * np.pi)
+    density = np.exp(-0.5 * (edges * [[1.0], [-1.0]] - residual / sigma) ** 2) / np.sqrt(
+        2.0 * np.pi
+    )
     mean = np.sum(density * weights * edges) * sigma * (edges[1] / 3.0)
     inside = abs(residual / sigma) < 4.0
     return np.log(1.4) + (mean if inside else abs(residual)) / 0.7
@@ -70,22 +72,33 @@ def test_the_maximum_is_stationary(name):
     pull = LAM * SIGMA_K - at.d_s - RHO * (found.sigma - SIGMA_K)
     clamped = (np.abs(found.sigma - 0.5 * SIGMA_K) < 1e-12) & (name in ("Laplace", "hinge"))
     assert np.all(np.abs(np.where(clamped, 0.0, pull)) < 1e-10 * (1.0 + at.d_ss))
-    assert np.all(np.where(clamped, pull, -1.0) <= 0.0), "at the clamp the objective must fall with sigma"
+    assert np.all(np.where(clamped, pull, -1.0) <= 0.0), (
+        "at the clamp the objective must fall with sigma"
+    )
     assert np.any(clamped) or name != "Laplace", "the clamp must be tested too"
     point = [found.h, found.sigma, alpha, LAM, SIGMA_K, RHO]
-    f = [ref.dual_objective(lambda *_, v=v: v, (h, s), a, lam, k, r) for v, h, s, a, lam, k, r in zip(at.value, *point)]
+    f = [
+        ref.dual_objective(lambda *_, v=v: v, (h, s), a, lam, k, r)
+        for v, h, s, a, lam, k, r in zip(at.value, *point)
+    ]
     assert_allclose(found.value, np.array(f), rtol=1e-10, atol=1e-11)
 
 
 @closed
 def test_derivatives_of_the_maximiser(name):
-    """(V17), and the envelope: the derivatives of the maximum are h* and sigma_k (sigma* - sigma_k / 2)."""
+    """(V17), and the envelope: the derivatives of the maximum are h* and sigma_k (sigma* - sigma_k
+    / 2).
+    """
     loss, alpha, step = built(name), slopes(name), 1e-6
     found = loss.maximiser(*tensors(alpha, LAM, SIGMA_K, RHO))
     up, down = (loss.maximiser(*tensors(alpha + s, LAM, SIGMA_K, RHO)) for s in (step, -step))
-    rtol = 1e-4 if name == "hinge" else 1e-6  # one slope is so close to the end of S that the difference has this error
+    rtol = (
+        1e-4 if name == "hinge" else 1e-6
+    )  # one slope is so close to the end of S that the difference has this error
     assert_allclose(found.d_h_d_alpha, (up.h - down.h) / (2 * step), rtol=rtol, atol=1e-6)
-    assert_allclose(found.d_h_d_lam, SIGMA_K * (up.sigma - down.sigma) / (2 * step), rtol=rtol, atol=1e-7)
+    assert_allclose(
+        found.d_h_d_lam, SIGMA_K * (up.sigma - down.sigma) / (2 * step), rtol=rtol, atol=1e-7
+    )
     assert_allclose(found.h, (up.value - down.value) / (2 * step), rtol=rtol, atol=1e-7)
     up, down = (loss.maximiser(*tensors(alpha, LAM + s, SIGMA_K, RHO)) for s in (step, -step))
     assert_allclose(found.d_h_d_lam, (up.h - down.h) / (2 * step), rtol=rtol, atol=1e-7)
@@ -104,7 +117,12 @@ def test_poisson_at_its_fixed_point_keeps_sigma():
 def test_ends_of_S_give_no_nan(name):
     loss = built(name)
     inside = 1e-10
-    for end, into in [(loss.lower, inside), (loss.upper, -inside), (loss.lower, 0.0), (loss.upper, 0.0)]:
+    for end, into in [
+        (loss.lower, inside),
+        (loss.upper, -inside),
+        (loss.lower, 0.0),
+        (loss.upper, 0.0),
+    ]:
         alpha = tf.where(tf.math.is_finite(end), end + into, tf.sign(end) * 1e8)
         for field, array in loss.maximiser(alpha, *tensors(LAM, SIGMA_K, RHO))._asdict().items():
             assert np.all(np.isfinite(array)), field

@@ -1,4 +1,6 @@
-"""Values and derivatives of every site loss, against SciPy's densities, integrals and differences."""
+"""Values and derivatives of every site loss, against SciPy's densities, integrals and
+differences.
+"""
 
 from __future__ import annotations
 
@@ -10,17 +12,32 @@ from numpy.testing import assert_allclose
 
 from gpflow_decoupled import likelihoods as own
 from gpflow_decoupled.expectations.piecewise import piecewise_mean
-from tests.likelihoods.sites.site_cases import BINARY, CASES, CONCAVE, COUNTS, REAL, SIGMA, H, built, points, reference
+from tests.likelihoods.sites.site_cases import (
+    BINARY,
+    CASES,
+    CONCAVE,
+    COUNTS,
+    REAL,
+    SIGMA,
+    H,
+    built,
+    points,
+    reference,
+)
 
 each = pytest.mark.parametrize("name", CASES)
 SECOND = {"d_hh": ("d_h", 0), "d_hs": ("d_h", 1), "d_ss": ("d_s", 1)}
 
 
 def differences(function, h, sigma, axis, step=1e-5):
-    """Central differences in h (axis 0) or sigma (axis 1), of what the function returns, by field."""
+    """Central differences in h (axis 0) or sigma (axis 1), of what the function returns, by
+    field.
+    """
     dh, ds = (step, 0.0) if axis == 0 else (0.0, step)
     up, down = function(h + dh, sigma + ds), function(h - dh, sigma - ds)
-    return {field: (getattr(up, field) - getattr(down, field)) / (2.0 * step) for field in up._fields}
+    return {
+        field: (getattr(up, field) - getattr(down, field)) / (2.0 * step) for field in up._fields
+    }
 
 
 @each
@@ -30,7 +47,8 @@ def test_value_is_the_expectation(name):
     for scale in [1.0] if exponential else [0.0, 1.0, 10.0]:
         value = loss.value(tf.constant(H * max(scale, 1.0)), tf.constant(SIGMA * scale)).numpy()
         expected = [
-            reference(case, y, h * max(scale, 1.0), s * scale) for y, h, s in zip(case.Y[:, 0], H[:, 0], SIGMA[:, 0])
+            reference(case, y, h * max(scale, 1.0), s * scale)
+            for y, h, s in zip(case.Y[:, 0], H[:, 0], SIGMA[:, 0])
         ]
         assert_allclose(value[:, 0], expected, rtol=1e-11, atol=1e-12)
 
@@ -70,7 +88,13 @@ def test_even_in_sigma(name):
     plus, minus = loss.expand(h, sigma), loss.expand(h, -sigma)
     for field in plus._fields:
         sign = -1.0 if field in ("d_s", "d_hs") else 1.0
-        assert_allclose(getattr(minus, field), sign * getattr(plus, field), rtol=1e-13, atol=1e-14, err_msg=field)
+        assert_allclose(
+            getattr(minus, field),
+            sign * getattr(plus, field),
+            rtol=1e-13,
+            atol=1e-14,
+            err_msg=field,
+        )
     assert_allclose(loss.value(h, -sigma), loss.value(h, sigma), rtol=1e-14)
 
 
@@ -99,7 +123,9 @@ def test_gradient_in_the_parameters(name, outside):
     loss = own.site_loss(likelihood, case.Y)
 
     def total():
-        return tf.reduce_sum((loss if outside else own.site_loss(likelihood, case.Y)).value(H, SIGMA))
+        return tf.reduce_sum(
+            (loss if outside else own.site_loss(likelihood, case.Y)).value(H, SIGMA)
+        )
 
     with tf.GradientTape() as tape:
         value = total()
@@ -115,7 +141,9 @@ def test_gradient_in_the_parameters(name, outside):
 @pytest.mark.costly(keep=3)
 @each
 def test_gradient_lies_in_S_and_reaches_its_ends(name):
-    """S is the closure of the range of the derivative at sigma = 0, and f_h stays inside for every sigma."""
+    """S is the closure of the range of the derivative at sigma = 0, and f_h stays inside for every
+    sigma.
+    """
     loss = built(name)
     eta = np.tile(np.linspace(-30.0, 30.0, 6001), (6, 1))
     ends = [np.asarray(end) for end in (loss.lower, loss.upper)]
@@ -196,11 +224,19 @@ def test_in_a_graph_with_unknown_sizes(name):
     @tf.function(input_signature=[unknown] * 3)
     def run(Y, h, sigma):
         loss = own.site_loss(likelihood, Y)
-        return (loss.value(h, sigma), *loss.expand(h, sigma), loss.lower, loss.upper, loss.curvature)
+        return (
+            loss.value(h, sigma),
+            *loss.expand(h, sigma),
+            loss.lower,
+            loss.upper,
+            loss.curvature,
+        )
 
     loss = built(name)
     expected = [loss.value(H, SIGMA), *loss.expand(tf.constant(H), tf.constant(SIGMA))]
-    for left, right in zip(run(case.Y, H, SIGMA), [*expected, loss.lower, loss.upper, loss.curvature]):
+    for left, right in zip(
+        run(case.Y, H, SIGMA), [*expected, loss.lower, loss.upper, loss.curvature]
+    ):
         assert_allclose(left, right, rtol=1e-12, atol=1e-13)
 
 
@@ -219,12 +255,20 @@ def test_single_precision(name):
 def test_negative_binomial_becomes_poisson():
     h, sigma = tf.constant(H), tf.constant(SIGMA)
     poisson = own.QuadratureLoss(  # by the same nodes
-        gpflow.likelihoods.Poisson(quadrature=own.NegativeBinomial().quadrature), COUNTS, -COUNTS, np.inf
+        gpflow.likelihoods.Poisson(quadrature=own.NegativeBinomial().quadrature),
+        COUNTS,
+        -COUNTS,
+        np.inf,
     ).expand(h, sigma)
     errors = []
     for size in [1e4, 1e6]:
         found = own.site_loss(own.NegativeBinomial(size), COUNTS).expand(h, sigma)
-        errors.append(max(np.max(np.abs(left - right) / (1 + np.abs(right))) for left, right in zip(found, poisson)))
+        errors.append(
+            max(
+                np.max(np.abs(left - right) / (1 + np.abs(right)))
+                for left, right in zip(found, poisson)
+            )
+        )
     assert errors[0] < 0.3 and errors[1] < 1.5e-2 * errors[0]
 
 
@@ -234,7 +278,11 @@ def test_student_t_becomes_gaussian():
     errors = []
     for df in [1e5, 1e7]:
         loss = own.site_loss(gpflow.likelihoods.StudentT(0.6, df), REAL)
-        errors.append(max(np.max(np.abs(left - right)) for left, right in zip(loss.expand(h, sigma), gaussian)))
+        errors.append(
+            max(
+                np.max(np.abs(left - right)) for left, right in zip(loss.expand(h, sigma), gaussian)
+            )
+        )
         assert np.all(loss.curvature > 0) and np.max(loss.curvature) < 0.36
     assert errors[0] < 1e-2 and errors[1] < 1.5e-2 * errors[0]
 

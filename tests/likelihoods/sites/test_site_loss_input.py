@@ -1,4 +1,6 @@
-"""Which labels and likelihoods are refused, how a likelihood of one's own is declared, and the general site loss."""
+"""Which labels and likelihoods are refused, how a likelihood of one's own is declared, and the
+general site loss.
+"""
 
 from __future__ import annotations
 
@@ -82,13 +84,21 @@ def test_a_likelihood_that_is_not_declared(name):
         own.site_loss(UNKNOWN[name], Y)
 
 
-@pytest.mark.parametrize("likelihood", [gl.MultiClass(3), gl.Softmax(3), gl.SwitchedLikelihood([gl.Gaussian()])])
+@pytest.mark.parametrize(
+    "likelihood", [gl.MultiClass(3), gl.Softmax(3), gl.SwitchedLikelihood([gl.Gaussian()])]
+)
 def test_likelihoods_with_more_to_an_observation(likelihood):
-    with pytest.raises(DataError, match="has no sites: a site needs one latent function per observation"):
+    with pytest.raises(
+        DataError, match="has no sites: a site needs one latent function per observation"
+    ):
         own.site_loss(likelihood, np.zeros((2, 2)))
-    with pytest.raises(DataError, match="has no sites: a site needs one latent function per observation"):
+    with pytest.raises(
+        DataError, match="has no sites: a site needs one latent function per observation"
+    ):
         own.QuadratureLoss(likelihood, np.zeros((2, 2)), -1.0, 1.0)
-    with pytest.raises(DataError, match="has no sites: a site needs one latent function per observation"):
+    with pytest.raises(
+        DataError, match="has no sites: a site needs one latent function per observation"
+    ):
         own.likelihood_site(likelihood, np.zeros(2))
 
 
@@ -123,11 +133,25 @@ def test_a_likelihood_of_ones_own(monkeypatch):
     assert_allclose(loss.value(h, sigma)[:, 0], expected, rtol=1e-12)
     z, w = np.polynomial.hermite_e.hermegauss(20)
     r = (H + SIGMA * z - REAL)[None]
-    first, second, w = np.clip(r[0], -1.0, 1.0), (np.abs(r[0]) < 1.0).astype(float), w / np.sqrt(2.0 * np.pi)
-    slopes = {"d_h": (first, 0), "d_s": (first, 1), "d_hh": (second, 0), "d_hs": (second, 1), "d_ss": (second, 2)}
+    first, second, w = (
+        np.clip(r[0], -1.0, 1.0),
+        (np.abs(r[0]) < 1.0).astype(float),
+        w / np.sqrt(2.0 * np.pi),
+    )
+    slopes = {
+        "d_h": (first, 0),
+        "d_s": (first, 1),
+        "d_hh": (second, 0),
+        "d_hs": (second, 1),
+        "d_ss": (second, 2),
+    }
     for field, (slope, power) in slopes.items():
-        assert_allclose(getattr(found, field)[:, 0], slope @ (w * z**power), atol=1e-12, err_msg=field)
-    assert np.all(loss.lower == -1.0) and np.all(loss.upper == 1.0) and np.all(loss.curvature == 0.0)
+        assert_allclose(
+            getattr(found, field)[:, 0], slope @ (w * z**power), atol=1e-12, err_msg=field
+        )
+    assert (
+        np.all(loss.lower == -1.0) and np.all(loss.upper == 1.0) and np.all(loss.curvature == 0.0)
+    )
 
 
 def test_a_declaration_holds_for_heirs_with_the_same_density_alone(monkeypatch):
@@ -151,7 +175,9 @@ def test_a_declaration_holds_for_heirs_with_the_same_density_alone(monkeypatch):
 
 
 def test_one_declaration_serves_all_methods(monkeypatch):
-    """The loss, the log density and the support of one class, declared together or one after the other."""
+    """The loss, the log density and the support of one class, declared together or one after the
+    other.
+    """
     monkeypatch.setattr(registry, "_DESCRIPTIONS", dict(registry._DESCRIPTIONS))
     assert own.likelihood_site(Huber(), REAL[:, 0]).kernel is None  # by its own log density alone
     positive = own.Support("numbers above 0", lambda Y: Y > 0)
@@ -174,8 +200,14 @@ def test_an_heir_with_another_density_keeps_the_support_alone():
         def _scalar_log_prob(self, X, F, Y):
             return super()._scalar_log_prob(X, 0.5 * F, Y)
 
-    assert all(is_logit(own.BernoulliLogit(kind)) for kind in ("exact", "piecewise", "piecewise_convex"))
-    assert is_logit(gl.Bernoulli(invlink=tf.sigmoid)) and not is_logit(gl.Bernoulli()) and not is_logit(Halved())
+    assert all(
+        is_logit(own.BernoulliLogit(kind)) for kind in ("exact", "piecewise", "piecewise_convex")
+    )
+    assert (
+        is_logit(gl.Bernoulli(invlink=tf.sigmoid))
+        and not is_logit(gl.Bernoulli())
+        and not is_logit(Halved())
+    )
     assert own.likelihood_site(Halved(), BINARY[:, 0]).kernel is None
     with pytest.raises(DataError, match="declared for Halved"):
         own.site_loss(Halved(), BINARY)
@@ -212,8 +244,12 @@ def test_automatic_derivatives_are_those_by_hand(name):
 def test_without_a_width_the_nodes_are_those_of_the_likelihood():
     values = []
     for points in [5, 60]:
-        likelihood = gl.StudentT(0.2, 3.0, quadrature=gpflow.quadrature.NDiagGHQuadrature(1, points))
-        value = own.QuadratureLoss(likelihood, REAL, -np.inf, np.inf).value(tf.constant(H), tf.constant(SIGMA))
+        likelihood = gl.StudentT(
+            0.2, 3.0, quadrature=gpflow.quadrature.NDiagGHQuadrature(1, points)
+        )
+        value = own.QuadratureLoss(likelihood, REAL, -np.inf, np.inf).value(
+            tf.constant(H), tf.constant(SIGMA)
+        )
         expected = -likelihood.variational_expectations(np.zeros((6, 1)), H, SIGMA**2, REAL)
         assert_allclose(value[:, 0], expected, rtol=1e-12)
         values.append(value)
@@ -222,5 +258,12 @@ def test_without_a_width_the_nodes_are_those_of_the_likelihood():
 
 def test_labels_may_be_integers_and_tensors():
     expected = own.site_loss(own.BernoulliLogit(), BINARY).value(H, SIGMA)
-    for Y in [BINARY.astype(int), BINARY.astype(bool), tf.constant(BINARY, tf.float32), BINARY.tolist()]:
-        assert_allclose(own.site_loss(own.BernoulliLogit(), Y).value(H, SIGMA), expected, rtol=1e-15)
+    for Y in [
+        BINARY.astype(int),
+        BINARY.astype(bool),
+        tf.constant(BINARY, tf.float32),
+        BINARY.tolist(),
+    ]:
+        assert_allclose(
+            own.site_loss(own.BernoulliLogit(), Y).value(H, SIGMA), expected, rtol=1e-15
+        )

@@ -23,11 +23,19 @@ def toy_model(name: str, **options: Any) -> AffineIndependentGP:
         warnings.filterwarnings("ignore", message="There is one observation")
         warnings.filterwarnings("ignore", message=".* is constant")
         if name.startswith("sparse"):
-            options = {"base": "generalized_normal", "prior": tfd.Laplace(np.float64(0.0), np.float64(0.16)), **options}
-            return AffineIndependentGLM((X, Y), gpflow.likelihoods.Gaussian(0.05), intercept=False, **options)
+            options = {
+                "base": "generalized_normal",
+                "prior": tfd.Laplace(np.float64(0.0), np.float64(0.16)),
+                **options,
+            }
+            return AffineIndependentGLM(
+                (X, Y), gpflow.likelihoods.Gaussian(0.05), intercept=False, **options
+            )
         if name.startswith("logistic"):
             prior = tfd.MultivariateNormalDiag(np.zeros(2), np.sqrt(10.0) * np.ones(2))
-            return AffineIndependentGLM((5.0 * X, Y), BernoulliLogit(), prior=prior, intercept=False, **options)
+            return AffineIndependentGLM(
+                (5.0 * X, Y), BernoulliLogit(), prior=prior, intercept=False, **options
+            )
         options = {"base": "generalized_normal", **options}
         return AffineIndependentGLM((X, Y), Laplace(0.1581), intercept=False, **options)
 

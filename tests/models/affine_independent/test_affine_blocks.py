@@ -1,4 +1,6 @@
-"""Models whose variables have another base in each block: the bound by quadrature and sampling, and what is as before."""
+"""Models whose variables have another base in each block: the bound by quadrature and sampling, and
+what is as before.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,10 @@ def model_of(base, likelihood=None, **options):
 
 
 def gradients(model, bound) -> tuple[tf.Tensor, list[tf.Tensor]]:
-    variables = [p.unconstrained_variable for p in [*model.basis.map.parameters, model.basis.b, model.basis.theta]]
+    variables = [
+        p.unconstrained_variable
+        for p in [*model.basis.map.parameters, model.basis.b, model.basis.theta]
+    ]
     with tf.GradientTape() as tape:
         value = bound()
     return value, tape.gradient(value, variables)
@@ -44,7 +49,9 @@ def gradients(model, bound) -> tuple[tf.Tensor, list[tf.Tensor]]:
 @pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("route", ["frequency_sum", "spectral", "lattice"])
 def test_bound_by_quadrature(route):
-    """Entropies and expectations of each site by the densities themselves, over a grid of the three variables."""
+    """Entropies and expectations of each site by the densities themselves, over a grid of the three
+    variables.
+    """
     model = model_of(BlockBase(MIXED))
     A, b, theta = model.basis.matrix().numpy(), model.basis.b.numpy(), model.basis.shapes.numpy()
     kinds = [quadrature.DENSITIES[name](row) for (name, _), row in zip(MIXED, theta)]
@@ -71,21 +78,33 @@ def test_blocks_of_one_family_are_one_base(family, route):
     for left, right in zip(slopes, same):
         assert_allclose(left, right, rtol=1e-9, atol=1e-10)
     X, grid = both[0].data[0], np.linspace(-2.0, 2.0, 5)
-    for left, right in zip(*([m.predict_f_density(X, grid), m.predict_f_quantiles(X), *m.predict_y(X)] for m in both)):
+    for left, right in zip(
+        *([m.predict_f_density(X, grid), m.predict_f_quantiles(X), *m.predict_y(X)] for m in both)
+    ):
         assert_allclose(left, right, rtol=1e-8, atol=1e-10)
 
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("structure", ["full", "lu", "lower"])
-@pytest.mark.parametrize("prior", [None, tfd.Laplace(np.float64(0.1), np.float64(0.5))], ids=["normal", "Laplace"])
+@pytest.mark.parametrize(
+    "prior", [None, tfd.Laplace(np.float64(0.1), np.float64(0.5))], ids=["normal", "Laplace"]
+)
 def test_gradient_is_that_of_finite_differences(structure, prior):
-    """In random directions of A, b and theta, whose last block has shapes that the others have not."""
+    """In random directions of A, b and theta, whose last block has shapes that the others have
+    not.
+    """
     blocks = BlockBase([("skew_normal", 1), ("generalized_normal", 1), ("normal_mixture", 1)])
     model = model_of(blocks, Laplace(0.7), prior=prior, structure=structure)
     groups, how = model.site_groups(), model.integration._replace(frequencies=256)
     _, slopes = gradients(model, lambda: model.bound(groups, how))
-    variables = [p.unconstrained_variable for p in [*model.basis.map.parameters, model.basis.b, model.basis.theta]]
-    run, rng = tf.function(lambda: model.bound(groups, how), autograph=False), np.random.default_rng(0)
+    variables = [
+        p.unconstrained_variable
+        for p in [*model.basis.map.parameters, model.basis.b, model.basis.theta]
+    ]
+    run, rng = (
+        tf.function(lambda: model.bound(groups, how), autograph=False),
+        np.random.default_rng(0),
+    )
     for variable, slope in zip(variables, slopes):
         held, direction, values = variable.numpy(), rng.normal(size=variable.shape), []
         for step in (-2e-4, -1e-4, 1e-4, 2e-4):
@@ -109,7 +128,9 @@ def test_bound_by_sampling_and_below_the_evidence(name, rng):
         assert model.elbo() < evidence
     w = scale * basis.sample(40_000, seed=3).numpy()
     A, b = scale * basis.matrix().numpy(), scale * basis.b.numpy()
-    mean, error = ref.monte_carlo_bound(log_p, w, A, b, [kind for kind, _ in blocks], basis.shapes.numpy())
+    mean, error = ref.monte_carlo_bound(
+        log_p, w, A, b, [kind for kind, _ in blocks], basis.shapes.numpy()
+    )
     assert abs(mean - model.elbo()) < 4.5 * error < 0.9  # fails once in 10^5 seeds
 
 
@@ -127,7 +148,11 @@ def test_predictions_are_those_of_samples():
     grid = np.linspace(-30.0, 30.0, 6001)
     density = model.predict_f_density(X, grid).numpy()
     assert_allclose(np.sum(density, axis=1) * 0.01, 1.0, atol=1e-3)
-    assert_allclose(np.sum(density[:, :3100], axis=1) * 0.01, np.mean(f < grid[3099] + 0.005, axis=0), atol=0.0125)
+    assert_allclose(
+        np.sum(density[:, :3100], axis=1) * 0.01,
+        np.mean(f < grid[3099] + 0.005, axis=0),
+        atol=0.0125,
+    )
 
 
 def test_some_variables_have_blocks_and_the_others_are_normal():
@@ -142,12 +167,16 @@ def test_some_variables_have_blocks_and_the_others_are_normal():
 
 
 SKEWED_AND_PEAKED = np.array([[5.0, 0.1], [-4.0, 0.05]]), np.array([[1.0], [0.0]])
-"""Labels bend the posterior of the first weight; that of the second is nearly its prior, Laplace's."""
+"""Labels bend the posterior of the first weight; that of the second is nearly its prior,
+Laplace's.
+"""
 
 
 def peaked(base, **options):
     prior = tfd.Laplace(np.float64(0.0), np.float64(0.5))
-    return AffineIndependentGLM(SKEWED_AND_PEAKED, BernoulliLogit(), prior=prior, base=base, intercept=False, **options)
+    return AffineIndependentGLM(
+        SKEWED_AND_PEAKED, BernoulliLogit(), prior=prior, base=base, intercept=False, **options
+    )
 
 
 def evidence_of_the_peaked() -> float:
@@ -189,7 +218,9 @@ def test_other_structures_are_never_below_the_gaussian(structure):
 def test_sizes_that_do_not_fit_are_refused_and_nothing_changes():
     blocks = BlockBase([("skew_normal", 2), ("laplace", 2)])
     for call in (lambda: peaked(blocks), lambda: model_of(blocks, non_normal=2)):
-        with pytest.raises(DataError, match="have 4 variables together, and there are 2: .*non_normal"):
+        with pytest.raises(
+            DataError, match="have 4 variables together, and there are 2: .*non_normal"
+        ):
             call()
     model = model_of("skew_normal")
     before = model.elbo()

@@ -1,4 +1,6 @@
-"""The bound of affine-independent models: against sampling, finite differences, special cases and its own other routes."""
+"""The bound of affine-independent models: against sampling, finite differences, special cases and
+its own other routes.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,9 @@ def small_model(likelihood, base="skew_normal", prior=None, **options):
     options = {"intercept_variance": 4.0, **options}
     model = AffineIndependentGLM((X, Y), likelihood, base=base, prior=prior, **options)
     randomize(model, rng)
-    if model.site_groups()[0].site.kernel is None:  # expectations of exp(f) must be finite, and of moderate size
+    if (
+        model.site_groups()[0].site.kernel is None
+    ):  # expectations of exp(f) must be finite, and of moderate size
         model.basis.map.assign_matrix(0.2 * model.basis.matrix().numpy())
     return model
 
@@ -55,19 +59,30 @@ def test_bound_by_sampling(name, base, rng):
 
 
 @pytest.mark.costly(keep=1)
-@pytest.mark.parametrize("likelihood, prior, structure", [
-    (BernoulliLogit(), None, "full"),
-    (BernoulliLogit(), None, "lu"),
-    (Laplace(0.7), tfd.Laplace(np.float64(0.1), np.float64(0.5)), "full"),
-    (gpflow.likelihoods.StudentT(scale=0.6), tfd.StudentT(np.float64(4.0), np.float64(0.0), np.float64(0.5)), "low_rank"),
-    (gpflow.likelihoods.Poisson(), None, "lower"),
-], ids=["logit", "logit, lu", "Laplace", "Student-t, low_rank", "Poisson, lower"])  # fmt: skip
+@pytest.mark.parametrize(
+    "likelihood, prior, structure",
+    [
+        (BernoulliLogit(), None, "full"),
+        (BernoulliLogit(), None, "lu"),
+        (Laplace(0.7), tfd.Laplace(np.float64(0.1), np.float64(0.5)), "full"),
+        (
+            gpflow.likelihoods.StudentT(scale=0.6),
+            tfd.StudentT(np.float64(4.0), np.float64(0.0), np.float64(0.5)),
+            "low_rank",
+        ),
+        (gpflow.likelihoods.Poisson(), None, "lower"),
+    ],
+    ids=["logit", "logit, lu", "Laplace", "Student-t, low_rank", "Poisson, lower"],
+)
 @pytest.mark.parametrize("base", BASES)
 def test_gradient_is_that_of_finite_differences(likelihood, prior, structure, base):
     """In every coordinate of A, b and theta: central differences."""
     model = small_model(likelihood, base, prior, structure=structure, rank=2, memory=2.0**26)
     groups, how = model.site_groups(), model.integration._replace(frequencies=128)
-    variables = [p.unconstrained_variable for p in [*model.basis.map.parameters, model.basis.b, model.basis.theta]]
+    variables = [
+        p.unconstrained_variable
+        for p in [*model.basis.map.parameters, model.basis.b, model.basis.theta]
+    ]
 
     def bound():
         return model.bound(groups, how)
@@ -102,7 +117,10 @@ def test_routes_agree(likelihood, base):
 
 
 def test_both_logits_are_one():
-    bounds = [small_model(each).elbo() for each in (BernoulliLogit(), gpflow.likelihoods.Bernoulli(invlink=tf.sigmoid))]
+    bounds = [
+        small_model(each).elbo()
+        for each in (BernoulliLogit(), gpflow.likelihoods.Bernoulli(invlink=tf.sigmoid))
+    ]
     assert_allclose(*bounds, rtol=1e-14)
 
 
@@ -110,12 +128,16 @@ def test_blocks_change_nothing():
     model = small_model(BernoulliLogit())
     groups = model.site_groups()
     whole, memory = model.integration, 2.0 * 16 * 4 * 64 * model.basis.base.work
-    assert_allclose(model.bound(groups, whole._replace(memory=memory)), model.bound(groups, whole), rtol=1e-13)
+    assert_allclose(
+        model.bound(groups, whole._replace(memory=memory)), model.bound(groups, whole), rtol=1e-13
+    )
 
 
 @pytest.mark.costly(keep=3)
 @pytest.mark.parametrize("base, theta", [("skew_normal", 0.0), ("generalized_normal", 2.0)])
-@pytest.mark.parametrize("likelihood", [BernoulliLogit(), Laplace(0.7), gpflow.likelihoods.Poisson()])
+@pytest.mark.parametrize(
+    "likelihood", [BernoulliLogit(), Laplace(0.7), gpflow.likelihoods.Poisson()]
+)
 def test_a_normal_shape_is_a_normal_base(likelihood, base, theta):
     model = small_model(likelihood, base)
     model.basis.theta.assign(np.full((4, 1), theta))
@@ -130,7 +152,9 @@ def test_normal_base_by_quadrature(rng):
     model = AffineIndependentGLM((X, Y), BernoulliLogit(), base="normal", intercept=False)
     randomize(model, rng)
     log_sigmoid = lambda y, n: -np.logaddexp(0.0, -(2.0 * Y[n, 0] - 1.0) * y)  # noqa: E731
-    expected = ref.gaussian_bound(X, log_sigmoid, model.basis.b.numpy(), model.basis.matrix().numpy())
+    expected = ref.gaussian_bound(
+        X, log_sigmoid, model.basis.b.numpy(), model.basis.matrix().numpy()
+    )
     assert_allclose(model.elbo(), expected, atol=1e-8)
 
 
@@ -152,7 +176,9 @@ def test_a_base_of_the_family_of_the_posterior_is_exact():
     """A Laplace prior and no data: log Z = 0."""
     prior = tfd.Laplace(np.array([0.3, -1.0]), np.array([0.5, 2.0]))
     X = np.random.default_rng(0).normal(size=(3, 2))
-    model = AffineIndependentGLM((X, X[:, :1]), Laplace(), prior=prior, base="laplace", intercept=False)
+    model = AffineIndependentGLM(
+        (X, X[:, :1]), Laplace(), prior=prior, base="laplace", intercept=False
+    )
     model.basis.map.assign_matrix(np.sqrt(2.0) * np.eye(2))
     groups = model.site_groups()[1:]
     assert_allclose(model.bound(groups, Integration("spectral", points=2**16)), 0.0, atol=1e-6)
@@ -160,17 +186,23 @@ def test_a_base_of_the_family_of_the_posterior_is_exact():
 
 def test_gaussian_sites_alone_give_the_evidence(rng):
     X, y = rng.normal(size=(6, 3)), rng.normal(size=(6, 1))
-    model = AffineIndependentGLM((X, y), gpflow.likelihoods.Gaussian(0.3), base="normal", intercept=False)
+    model = AffineIndependentGLM(
+        (X, y), gpflow.likelihoods.Gaussian(0.3), base="normal", intercept=False
+    )
     precision = np.eye(3) + X.T @ X / 0.3
     S = np.linalg.inv(precision)
     model.basis.map.assign_matrix(np.linalg.cholesky(S))
     model.basis.b.assign(S @ X.T @ y[:, 0] / 0.3)
-    evidence = tfd.MultivariateNormalFullCovariance(np.zeros(6), X @ X.T + 0.3 * np.eye(6)).log_prob(y[:, 0])
+    evidence = tfd.MultivariateNormalFullCovariance(
+        np.zeros(6), X @ X.T + 0.3 * np.eye(6)
+    ).log_prob(y[:, 0])
     assert_allclose(model.elbo(), evidence, rtol=1e-10)
 
 
 def test_half_normal_limit():
-    """theta to infinity: the entropy falls by log 2, less the logarithm of the standard deviation."""
+    """theta to infinity: the entropy falls by log 2, less the logarithm of the standard
+    deviation.
+    """
     model = small_model(BernoulliLogit())
     model.basis.theta.assign(np.full((4, 1), 1e6))
     half_normal = 0.5 * np.log(2.0 * np.pi * np.e) - np.log(2.0) - 0.5 * np.log(1.0 - 2.0 / np.pi)
@@ -179,14 +211,20 @@ def test_half_normal_limit():
 
 
 @pytest.mark.costly(keep=2)
-@pytest.mark.parametrize("likelihood", [
-    gpflow.likelihoods.Bernoulli(),
-    BernoulliProbit(),
-    gpflow.likelihoods.Exponential(),
-    gpflow.likelihoods.Gamma(),
-], ids=lambda likelihood: type(likelihood).__name__)  # fmt: skip
+@pytest.mark.parametrize(
+    "likelihood",
+    [
+        gpflow.likelihoods.Bernoulli(),
+        BernoulliProbit(),
+        gpflow.likelihoods.Exponential(),
+        gpflow.likelihoods.Gamma(),
+    ],
+    ids=lambda likelihood: type(likelihood).__name__,
+)
 def test_any_likelihood_by_the_spectral_route(likelihood):
-    """Against the likelihood's own quadrature where the base is normal, and a thousand times finer where it is not."""
+    """Against the likelihood's own quadrature where the base is normal, and a thousand times finer
+    where it is not.
+    """
     model = small_model(likelihood)
     if not isinstance(likelihood, (BernoulliProbit, gpflow.likelihoods.Bernoulli)):
         model.data = (model.data[0], model.data[1] + 0.5)
@@ -200,7 +238,10 @@ def test_any_likelihood_by_the_spectral_route(likelihood):
 
 
 def test_gradient_reaches_parameters_of_the_likelihood_through_blocks():
-    for likelihood, parameter in ((Laplace(0.7), "scale"), (gpflow.likelihoods.Gamma(shape=1.3), "shape")):
+    for likelihood, parameter in (
+        (Laplace(0.7), "scale"),
+        (gpflow.likelihoods.Gamma(shape=1.3), "shape"),
+    ):
         model = small_model(likelihood)
         model.data = (model.data[0], model.data[1] + 0.5)
         gradients = []
@@ -215,7 +256,9 @@ def test_gradient_reaches_parameters_of_the_likelihood_through_blocks():
 
 
 def test_expectations_that_do_not_exist_are_minus_infinity():
-    """Poisson counts: E exp(alpha v) is finite below sqrt 2 for a Laplace base, never for Student-t, always for a normal."""
+    """Poisson counts: E exp(alpha v) is finite below sqrt 2 for a Laplace base, never for
+    Student-t, always for a normal.
+    """
     rng = np.random.default_rng(0)
     X, Y = rng.normal(size=(4, 1)), rng.poisson(2.0, size=(4, 1)).astype(float)
     model = AffineIndependentGLM(
@@ -228,7 +271,9 @@ def test_expectations_that_do_not_exist_are_minus_infinity():
     for base, scale in (("laplace", 1.5), ("student_t", 0.01), ("skew_normal", 8.0)):
         model.basis.assign_base(base)
         model.basis.map.assign_matrix([[scale]])
-        with pytest.warns(UserWarning, match="density of Poisson does not exist, or q is so wide.*'skew_normal'"):
+        with pytest.warns(
+            UserWarning, match="density of Poisson does not exist, or q is so wide.*'skew_normal'"
+        ):
             assert np.isneginf(model.elbo().numpy())
     model.basis.assign_base("student_t")
     result = AffineIndependentAscent().run(model)
@@ -237,9 +282,13 @@ def test_expectations_that_do_not_exist_are_minus_infinity():
 
 
 @pytest.mark.costly(keep=1)
-@pytest.mark.parametrize("likelihood", [BernoulliLogit(), BernoulliProbit()], ids=["logit", "probit"])
+@pytest.mark.parametrize(
+    "likelihood", [BernoulliLogit(), BernoulliProbit()], ids=["logit", "probit"]
+)
 def test_two_variables_that_are_not_normal(likelihood):
-    """They cost two dimensions a site, and are the others with a shape of zero: bound, gradients, predictions, samples."""
+    """They cost two dimensions a site, and are the others with a shape of zero: bound, gradients,
+    predictions, samples.
+    """
     full, part = small_model(likelihood), small_model(likelihood, non_normal=2)
     part.basis.map.assign_matrix(full.basis.matrix().numpy())
     part.basis.b.assign(full.basis.b)
@@ -272,7 +321,9 @@ def test_two_variables_that_are_not_normal(likelihood):
     assert_allclose(np.cov(draws.T), A @ A.T, atol=0.06 * np.max(A @ A.T))
     v = np.linalg.solve(A, (draws - part.basis.b.numpy()).T)
     skewness = np.mean(v**3, axis=1)
-    assert skewness[0] > 0.3 and skewness[1] < -0.6 and np.all(np.abs(skewness[2:]) < 0.07)  # 5 standard errors
+    assert (
+        skewness[0] > 0.3 and skewness[1] < -0.6 and np.all(np.abs(skewness[2:]) < 0.07)
+    )  # 5 standard errors
 
 
 @pytest.mark.costly(keep=1)
@@ -289,5 +340,9 @@ def test_a_distribution_of_ones_own_is_a_base():
     known = small_model(BernoulliLogit(), "logistic")
     assert_allclose(found.elbo(), known.elbo(), atol=1e-5)
     X = known.data[0]
-    assert_allclose(found.predict_f_quantiles(X, [0.05, 0.5]), known.predict_f_quantiles(X, [0.05, 0.5]), atol=1e-4)
+    assert_allclose(
+        found.predict_f_quantiles(X, [0.05, 0.5]),
+        known.predict_f_quantiles(X, [0.05, 0.5]),
+        atol=1e-4,
+    )
     assert found.predict_f_samples(X, 3).shape == (3, 5, 1)

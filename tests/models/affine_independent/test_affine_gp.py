@@ -1,4 +1,6 @@
-"""Affine-independent GPs: full and on inducing points, predictions against sampling, and what is refused."""
+"""Affine-independent GPs: full and on inducing points, predictions against sampling, and what is
+refused.
+"""
 
 from __future__ import annotations
 
@@ -41,14 +43,18 @@ def gp(likelihood=None, inducing=None, **options):
 def glm(**options):
     rng = np.random.default_rng(3)
     inputs = rng.normal(size=(8, 2))
-    model = AffineIndependentGLM((inputs, (inputs[:, :1] > 0.0).astype(float)), BernoulliLogit(), **options)
+    model = AffineIndependentGLM(
+        (inputs, (inputs[:, :1] > 0.0).astype(float)), BernoulliLogit(), **options
+    )
     model.basis.map.assign_matrix(0.2 * np.eye(3) + 0.05 * rng.normal(size=(3, 3)))
     return model
 
 
 def test_inducing_points_at_the_data_are_the_full_gp():
     full, sparse = gp(), gp(inducing=X.copy())
-    assert_allclose(sparse.elbo(), full.elbo(), atol=2e-5)  # the jitter of the inducing points is their only difference
+    assert_allclose(
+        sparse.elbo(), full.elbo(), atol=2e-5
+    )  # the jitter of the inducing points is their only difference
     for left, right in zip(sparse.predict_f(XNEW), full.predict_f(XNEW)):
         assert_allclose(left, right, atol=1e-10)
 
@@ -62,15 +68,22 @@ def test_bound_of_inducing_points_by_sampling():
     phi = np.linalg.solve(L, kernel(Z, X).numpy()).T
     rest = np.diag(kernel(X).numpy()) - np.sum(phi**2, axis=1)
     rng = np.random.default_rng(0)
-    w = basis.base.sample(DRAWS, basis.shapes, seed=1).numpy() @ basis.matrix().numpy().T + basis.b.numpy()
+    w = (
+        basis.base.sample(DRAWS, basis.shapes, seed=1).numpy() @ basis.matrix().numpy().T
+        + basis.b.numpy()
+    )
     f = MEAN(X).numpy()[:, 0] + w @ phi.T + np.sqrt(rest) * rng.normal(size=(DRAWS, 6))
     terms = np.sum(-np.logaddexp(0.0, -(2.0 * Y[:, 0] - 1.0) * f), axis=1)
     found = model.elbo() + basis.divergence()
-    assert abs(np.mean(terms) - found) < 4.5 * np.std(terms) / np.sqrt(DRAWS)  # fails once in 10^5 seeds
+    assert abs(np.mean(terms) - found) < 4.5 * np.std(terms) / np.sqrt(
+        DRAWS
+    )  # fails once in 10^5 seeds
 
 
 @pytest.mark.costly(keep=2)
-@pytest.mark.parametrize("make", [gp, lambda: gp(inducing=X[::2].copy()), glm], ids=["full", "inducing", "linear"])
+@pytest.mark.parametrize(
+    "make", [gp, lambda: gp(inducing=X[::2].copy()), glm], ids=["full", "inducing", "linear"]
+)
 @pytest.mark.parametrize("full_cov", [False, True])
 def test_predictions_are_those_of_samples(make, full_cov):
     model = make()
@@ -113,7 +126,9 @@ def test_densities_and_quantiles_agree():
         assert_allclose(np.interp(quantile - 0.5 * step, grid, row), [0.1, 0.75], atol=1e-5)
     own = model.predict_f_density(XNEW, found)
     assert own.shape == (5, 2)
-    assert_allclose([np.interp(quantile, grid, row) for quantile, row in zip(found, q)], own, rtol=1e-4)
+    assert_allclose(
+        [np.interp(quantile, grid, row) for quantile, row in zip(found, q)], own, rtol=1e-4
+    )
 
 
 @pytest.mark.exhaustive
@@ -155,7 +170,9 @@ def test_predictive_densities_integrate_to_one(likelihood):
     mean, variance = model.predict_y(np.array([[0.3]]))
     assert_allclose(np.sum(q * y) * (y[1] - y[0]), mean[0, 0], atol=1e-3)
     if not isinstance(likelihood, gpflow.likelihoods.StudentT):
-        assert_allclose(np.sum(q * y**2) * (y[1] - y[0]) - mean[0, 0] ** 2, variance[0, 0], rtol=1e-3)
+        assert_allclose(
+            np.sum(q * y**2) * (y[1] - y[0]) - mean[0, 0] ** 2, variance[0, 0], rtol=1e-3
+        )
 
 
 @pytest.mark.parametrize("inducing", [None, X[::2].copy()], ids=["full", "inducing"])
@@ -189,7 +206,9 @@ def test_verbs_of_a_gpflow_model():
 
 
 def test_data_may_have_rows_twice():
-    """At the data the jitter is part of the prior, as in `gpflow.models.VGP`; points that are chosen must be distinct."""
+    """At the data the jitter is part of the prior, as in `gpflow.models.VGP`; points that are
+    chosen must be distinct.
+    """
     twice = np.concatenate([X, X[:2]]), np.concatenate([Y, Y[:2]])
     model = AffineIndependentGP(twice, matern(), BernoulliLogit())
     mean, variance = model.predict_f(X[:2])
@@ -208,7 +227,9 @@ def test_checkpoints_hold_the_model(tmp_path):
 
 @pytest.mark.costly(keep=1)
 @pytest.mark.filterwarnings("ignore")  # of TensorFlow's own exporter
-@pytest.mark.parametrize("make", [glm, lambda: gp(inducing=X[::2].copy())], ids=["linear", "inducing"])
+@pytest.mark.parametrize(
+    "make", [glm, lambda: gp(inducing=X[::2].copy())], ids=["linear", "inducing"]
+)
 def test_exported_models_predict(make, tmp_path):
     """For any number of inputs: moments, class probabilities and log densities."""
     model = make()
@@ -249,46 +270,103 @@ def test_priors_of_weights_in_their_own_units():
         tfd.Normal(0.1, 0.5),
         tfd.Logistic(np.float64(0.1), np.float64(0.5)),
     ):
-        model = AffineIndependentGLM((inputs, labels), BernoulliLogit(), prior=prior, intercept=False)
-        phi = model.basis.whitened_features(model.basis.factor(model.kernel), model.kernel, tf.eye(2, dtype=tf.float64))
+        model = AffineIndependentGLM(
+            (inputs, labels), BernoulliLogit(), prior=prior, intercept=False
+        )
+        phi = model.basis.whitened_features(
+            model.basis.factor(model.kernel), model.kernel, tf.eye(2, dtype=tf.float64)
+        )
         scale = np.diag(phi.numpy())
         mean = model.mean_function(np.eye(2)).numpy()[:, 0]
         model.basis.b.assign((w - mean) / scale)
         model.basis.map.assign_matrix(1e-5 * np.eye(2))
         log_prior = np.sum(prior.log_prob(w.astype(prior.dtype.as_numpy_dtype)))
         log_likelihood = np.sum(-np.logaddexp(0.0, (1.0 - 2.0 * labels[:, 0]) * (inputs @ w)))
-        entropy = np.sum(model.basis.base.entropy(model.basis.shapes)) + np.sum(np.log(1e-5 * scale))
+        entropy = np.sum(model.basis.base.entropy(model.basis.shapes)) + np.sum(
+            np.log(1e-5 * scale)
+        )
         assert_allclose(model.elbo(), log_prior + log_likelihood + entropy, atol=1e-5)
 
 
 DATA = (X, Y)
 
 
-@pytest.mark.parametrize("make, message", [
-    (lambda: AffineIndependentGP((X, np.c_[Y, Y]), matern(), BernoulliLogit()), "one model per column"),
-    (lambda: AffineIndependentGP(DATA, matern(), gpflow.likelihoods.Softmax(3)), "Softmax has 3 latent functions.*CVIGP"),
-    (lambda: AffineIndependentGP((X, Y + 0.5), matern(), BernoulliLogit()), "outside the support"),
-    (lambda: AffineIndependentGP((X[:, 0], Y), matern(), BernoulliLogit()), r"X\[:, None\]"),
-    (lambda: AffineIndependentGP(DATA, matern(), BernoulliLogit(), base=tfd.StudentT(1.5, 0.0, 1.0)), "variance"),
-    (lambda: AffineIndependentGP(DATA, matern(), BernoulliLogit(), memory=1000.0), "D = 6 .* memory limit"),
-    (lambda: AffineIndependentGP(DATA, matern(), BernoulliLogit(), memory=-1.0), "memory"),
-    (lambda: AffineIndependentGP(DATA, matern(), BernoulliLogit(), points=1000), "power of two"),
-    (lambda: AffineIndependentGP(DATA, matern(), BernoulliLogit(), frequencies=1), "frequencies"),
-    (lambda: AffineIndependentGP(DATA, matern(), gpflow.likelihoods.Bernoulli(), route="frequency_sum"), "of the site"),
-    (lambda: AffineIndependentGP(DATA, matern(), BernoulliLogit(), base="variance_gamma", route="lattice"), "no cdf"),
-    (lambda: AffineIndependentGP(DATA, gpflow.kernels.SharedIndependent(matern(), 2), BernoulliLogit()), "model per column"),
-    (lambda: AffineIndependentGLM(DATA, BernoulliLogit(), prior=tfd.Laplace(np.zeros(2), 1.0)), "batch shape"),
-    (lambda: AffineIndependentGLM(DATA, BernoulliLogit(), prior=tfd.Laplace(0.0, -1.0)), "repair"),
-    (lambda: AffineIndependentGLM((0.0 * X, Y), BernoulliLogit(), intercept=False), "all zero"),
-    (lambda: gp().predict_f_quantiles(XNEW, [0.0]), "between 0 and 1"),
-    (lambda: gp().predict_f_density(XNEW, 1.0), "grid has shape"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "make, message",
+    [
+        (
+            lambda: AffineIndependentGP((X, np.c_[Y, Y]), matern(), BernoulliLogit()),
+            "one model per column",
+        ),
+        (
+            lambda: AffineIndependentGP(DATA, matern(), gpflow.likelihoods.Softmax(3)),
+            "Softmax has 3 latent functions.*CVIGP",
+        ),
+        (
+            lambda: AffineIndependentGP((X, Y + 0.5), matern(), BernoulliLogit()),
+            "outside the support",
+        ),
+        (lambda: AffineIndependentGP((X[:, 0], Y), matern(), BernoulliLogit()), r"X\[:, None\]"),
+        (
+            lambda: AffineIndependentGP(
+                DATA, matern(), BernoulliLogit(), base=tfd.StudentT(1.5, 0.0, 1.0)
+            ),
+            "variance",
+        ),
+        (
+            lambda: AffineIndependentGP(DATA, matern(), BernoulliLogit(), memory=1000.0),
+            "D = 6 .* memory limit",
+        ),
+        (lambda: AffineIndependentGP(DATA, matern(), BernoulliLogit(), memory=-1.0), "memory"),
+        (
+            lambda: AffineIndependentGP(DATA, matern(), BernoulliLogit(), points=1000),
+            "power of two",
+        ),
+        (
+            lambda: AffineIndependentGP(DATA, matern(), BernoulliLogit(), frequencies=1),
+            "frequencies",
+        ),
+        (
+            lambda: AffineIndependentGP(
+                DATA, matern(), gpflow.likelihoods.Bernoulli(), route="frequency_sum"
+            ),
+            "of the site",
+        ),
+        (
+            lambda: AffineIndependentGP(
+                DATA, matern(), BernoulliLogit(), base="variance_gamma", route="lattice"
+            ),
+            "no cdf",
+        ),
+        (
+            lambda: AffineIndependentGP(
+                DATA, gpflow.kernels.SharedIndependent(matern(), 2), BernoulliLogit()
+            ),
+            "model per column",
+        ),
+        (
+            lambda: AffineIndependentGLM(
+                DATA, BernoulliLogit(), prior=tfd.Laplace(np.zeros(2), 1.0)
+            ),
+            "batch shape",
+        ),
+        (
+            lambda: AffineIndependentGLM(DATA, BernoulliLogit(), prior=tfd.Laplace(0.0, -1.0)),
+            "repair",
+        ),
+        (lambda: AffineIndependentGLM((0.0 * X, Y), BernoulliLogit(), intercept=False), "all zero"),
+        (lambda: gp().predict_f_quantiles(XNEW, [0.0]), "between 0 and 1"),
+        (lambda: gp().predict_f_density(XNEW, 1.0), "grid has shape"),
+    ],
+)
 def test_bad_input(make, message):
     with pytest.raises(DataError, match=message):
         make()
 
 
-@pytest.mark.parametrize("options", [{"route": "fft"}, {"structure": "diagonal"}, {"base": "gauss"}])
+@pytest.mark.parametrize(
+    "options", [{"route": "fft"}, {"structure": "diagonal"}, {"base": "gauss"}]
+)
 def test_unknown_options(options):
     with pytest.raises(UnknownOptionError, match="use one of"):
         gp(**options)
@@ -312,7 +390,9 @@ def test_inputs_and_grids_of_other_shapes_are_refused():
             with pytest.raises(DataError, match=r"Xnew has shape .* must be \[N, D\] here"):
                 ask(np.zeros(shape))
     for full_cov in (True, False):
-        with pytest.raises(DataError, match=r"Xnew has shape \(2, 3, 1\); it must be \[N, D\] here"):
+        with pytest.raises(
+            DataError, match=r"Xnew has shape \(2, 3, 1\); it must be \[N, D\] here"
+        ):
             model.predict_f_samples(np.zeros((2, 3, 1)), 4, full_cov=full_cov)
     for grid, message in (
         (np.zeros((3, 4)), r"must be \[G\], or \[N, G\]"),
@@ -325,4 +405,6 @@ def test_inputs_and_grids_of_other_shapes_are_refused():
 
 def test_a_likelihood_without_moments_is_refused_when_the_model_is_built():
     with pytest.raises(ModelError, match="Ordinal"):
-        AffineIndependentGP((X, np.round(Y)), matern(), gpflow.likelihoods.Ordinal(np.array([0.5, 1.5])))
+        AffineIndependentGP(
+            (X, np.round(Y)), matern(), gpflow.likelihoods.Ordinal(np.array([0.5, 1.5]))
+        )

@@ -1,4 +1,6 @@
-"""Factor graphs: priors, and what is refused, by the names of variable and factor and with nothing changed."""
+"""Factor graphs: priors, and what is refused, by the names of variable and factor and with nothing
+changed.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ def graph(variables=None, **factors) -> FactorGraph:
 @pytest.mark.parametrize("prior", [rate, rates])
 @pytest.mark.parametrize("local", [False, True])
 def test_priors_are_what_they_say(prior, local):
-    """The bound of a prior alone is minus its divergence from q, summed over the rows; its message is its parameter."""
+    """The bound of a prior alone is minus its divergence from q, summed over the rows; its message
+    is its parameter.
+    """
     alone = graph({"rate": rates}, prior=prior_factor("rate", prior, local=local))
     assert alone.num_data == (3 if local else None)
     divergence = tf.reduce_sum(rates.family.kl(rates.natural, prior.natural))
@@ -42,13 +46,31 @@ def test_messages_start_as_shares_of_the_start():
 
 
 BAD_GRAPHS = {
-    "no neighbours": (lambda: Factor((), mean_of), r"neighbours of a factor are \(\); name at least one"),
-    "twice the same": (lambda: Factor(("a", "a"), mean_of), "name at least one variable, each once"),
-    "local stranger": (lambda: Factor("a", mean_of, local="b"), r"local=\('b',\) must be among the neighbours"),
-    "NaN": (lambda: Factor("a", mean_of, data=[1.0, np.nan]), r"data\[0\] of a factor has entries that are not"),
-    "different rows": (lambda: Factor("a", mean_of, data=(np.ones(3), np.ones(4))), r"have \[3, 4\] rows"),
+    "no neighbours": (
+        lambda: Factor((), mean_of),
+        r"neighbours of a factor are \(\); name at least one",
+    ),
+    "twice the same": (
+        lambda: Factor(("a", "a"), mean_of),
+        "name at least one variable, each once",
+    ),
+    "local stranger": (
+        lambda: Factor("a", mean_of, local="b"),
+        r"local=\('b',\) must be among the neighbours",
+    ),
+    "NaN": (
+        lambda: Factor("a", mean_of, data=[1.0, np.nan]),
+        r"data\[0\] of a factor has entries that are not",
+    ),
+    "different rows": (
+        lambda: Factor("a", mean_of, data=(np.ones(3), np.ones(4))),
+        r"have \[3, 4\] rows",
+    ),
     "a number": (lambda: Factor("a", mean_of, data=1.0), r"have \[None\] rows"),
-    "no samples": (lambda: SampledFactor("a", tf.math.log, samples=0), "samples=0 of a factor must be at least 1"),
+    "no samples": (
+        lambda: SampledFactor("a", tf.math.log, samples=0),
+        "samples=0 of a factor must be at least 1",
+    ),
     "unknown variable": (
         lambda: graph(prior=Factor("scale", mean_of)),
         "the factor 'prior' has the neighbour 'scale', which is no variable; there are 'rate'",
@@ -58,15 +80,21 @@ BAD_GRAPHS = {
         "the variable 'other' has no factor; give it a prior",
     ),
     "discrete draws": (
-        lambda: graph({"z": Categorical().belief([0.0, 0.0])}, f=SampledFactor("z", lambda z: z[:, 0])),
+        lambda: graph(
+            {"z": Categorical().belief([0.0, 0.0])}, f=SampledFactor("z", lambda z: z[:, 0])
+        ),
         "the factor 'f' samples 'z', and draws of a Categorical have no gradients",
     ),
     "local in one place": (
-        lambda: graph({"rate": rates}, f=prior_factor("rate", rate, local=True), g=Factor("rate", mean_of)),
+        lambda: graph(
+            {"rate": rates}, f=prior_factor("rate", rate, local=True), g=Factor("rate", mean_of)
+        ),
         "'rate' has a row for each observation in one factor but not in 'g'",
     ),
     "sizes": (
-        lambda: graph(f=Factor("rate", mean_of, data=np.ones(3)), g=Factor("rate", mean_of, data=np.ones(4))),
+        lambda: graph(
+            f=Factor("rate", mean_of, data=np.ones(3)), g=Factor("rate", mean_of, data=np.ones(4))
+        ),
         "the factor 'f' has 3, the factor 'g' has 4",
     ),
     "rows without a batch": (
@@ -112,7 +140,9 @@ def test_bad_factors_are_refused_before_the_first_step(name):
 def test_failures_name_factor_and_variable():
     infinite = Factor("rate", lambda z: z.expectation[1] / tf.zeros([], tf.float64))
     improper = Factor("rate", mean_of)  # asks for a rate of -1
-    lost = Factor("rate", lambda z: tf.sqrt(z.expectation[1] - 2.0 / 3.0))  # finite, with an infinite slope
+    lost = Factor(
+        "rate", lambda z: tf.sqrt(z.expectation[1] - 2.0 / 3.0)
+    )  # finite, with an infinite slope
     cases = {
         "the expectation of the factor 'bad' is inf at the beliefs about 'rate'": {"bad": infinite},
         "the message of the factor 'bad' to the variable 'rate' is not finite": {"bad": lost},
@@ -147,14 +177,23 @@ def test_unknown_options_and_batch_sizes_are_refused():
     alone = graph(prior=prior_factor("rate", rate))
     with pytest.raises(DataError, match="batch_size=2 needs factors with data"):
         MeanFieldCVI().run(alone, batch_size=2)
-    with pytest.raises(DataError, match="batch_size=4 must be from 1 to the number of observations, 3"):
+    with pytest.raises(
+        DataError, match="batch_size=4 must be from 1 to the number of observations, 3"
+    ):
         MeanFieldCVI().run(graph(f=Factor("rate", mean_of, data=np.ones(3))), batch_size=4)
 
 
 def test_classes_and_their_weights_are_messages_of_log_weights():
-    """A categorical with a Dirichlet over its weights: the message to it is E log theta, that to the weights its mean."""
-    choice = Factor(("z", "weights"), lambda z, w: tf.reduce_sum(z.expectation[0] * w.expectation[0]))
-    variables = {"z": Categorical().belief([0.2, 1.0, -0.5]), "weights": Dirichlet().belief([1.0, 2.0, 0.5])}
+    """A categorical with a Dirichlet over its weights: the message to it is E log theta, that to
+    the weights its mean.
+    """
+    choice = Factor(
+        ("z", "weights"), lambda z, w: tf.reduce_sum(z.expectation[0] * w.expectation[0])
+    )
+    variables = {
+        "z": Categorical().belief([0.2, 1.0, -0.5]),
+        "weights": Dirichlet().belief([1.0, 2.0, 0.5]),
+    }
     model = graph(variables, choice=choice)
     naturals = model.naturals(model.current())
     messages = model.outgoing("choice", naturals, ["z", "weights"], (), SEED)

@@ -1,4 +1,6 @@
-"""Generalised linear models in both forms against the weight-space reference, and what they refuse."""
+"""Generalised linear models in both forms against the weight-space reference, and what they
+refuse.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,11 @@ LIKELIHOODS = {  # GPflow's, the reference, the nodes of GPflow's quadrature
 }
 PRIORS = {  # the distribution, its mean and covariance
     "default": (lambda: None, np.zeros(P), np.eye(P)),
-    "diagonal": (lambda: tfd.MultivariateNormalDiag(MEAN, np.array([0.5, 2.0, -1.0])), MEAN, np.diag([0.25, 4.0, 1.0])),
+    "diagonal": (
+        lambda: tfd.MultivariateNormalDiag(MEAN, np.array([0.5, 2.0, -1.0])),
+        MEAN,
+        np.diag([0.25, 4.0, 1.0]),
+    ),
     "factor": (lambda: tfd.MultivariateNormalTriL(MEAN, np.linalg.cholesky(S)), MEAN, S),
     "full": (lambda: tfd.MultivariateNormalFullCovariance(MEAN, S), MEAN, S),
     "low rank": (
@@ -58,7 +64,11 @@ def _labels(name: str, latents: int = 1, rows: np.ndarray = X) -> np.ndarray:
     eta = rows @ rng.normal(size=(rows.shape[1], latents)) + 0.3
     if name == "logit":
         return (rng.uniform(size=eta.shape) < 1.0 / (1.0 + np.exp(-eta))).astype(float)
-    return rng.poisson(np.exp(0.5 * eta)).astype(float) if name == "poisson" else eta + 0.5 * rng.normal(size=eta.shape)
+    return (
+        rng.poisson(np.exp(0.5 * eta)).astype(float)
+        if name == "poisson"
+        else eta + 0.5 * rng.normal(size=eta.shape)
+    )
 
 
 def _trained(model: Any, data: tuple) -> float:
@@ -70,14 +80,20 @@ def _trained(model: Any, data: tuple) -> float:
     return float(model.elbo(data))
 
 
-def _reference(name: str, mean: np.ndarray, covariance: np.ndarray, y: np.ndarray, rows: np.ndarray = X) -> tuple:
+def _reference(
+    name: str, mean: np.ndarray, covariance: np.ndarray, y: np.ndarray, rows: np.ndarray = X
+) -> tuple:
     """Mean and covariance of the weights with an intercept, and the bound."""
     columns = np.hstack([rows, np.ones((len(rows), 1))])
-    precision = np.linalg.inv(np.diag([*np.zeros(len(mean)), INTERCEPT]) + np.pad(covariance, (0, 1)))
+    precision = np.linalg.inv(
+        np.diag([*np.zeros(len(mean)), INTERCEPT]) + np.pad(covariance, (0, 1))
+    )
     prior_mean, (_, likelihood, order) = np.append(mean, 0.0), LIKELIHOODS[name]
     expect = cvi.quadrature(likelihood, y[:, 0], order)
     tied = glm.run(precision, prior_mean, columns, expect)
-    return *glm.posterior(precision, prior_mean, tied), glm.bound(precision, prior_mean, columns, tied, expect)
+    return *glm.posterior(precision, prior_mean, tied), glm.bound(
+        precision, prior_mean, columns, tied, expect
+    )
 
 
 @pytest.mark.costly(keep=1)
@@ -85,7 +101,13 @@ def _reference(name: str, mean: np.ndarray, covariance: np.ndarray, y: np.ndarra
 @pytest.mark.parametrize("name", LIKELIHOODS)
 def test_each_form_has_the_posterior_and_bound_of_weight_space(name, form):
     Y = _labels(name)
-    model = CVIGLM((X, Y), LIKELIHOODS[name][0](), prior=PRIORS["full"][0](), intercept_variance=INTERCEPT, form=form)
+    model = CVIGLM(
+        (X, Y),
+        LIKELIHOODS[name][0](),
+        prior=PRIORS["full"][0](),
+        intercept_variance=INTERCEPT,
+        form=form,
+    )
     bound = _trained(model, (X, Y))
     mean, covariance, expected = _reference(name, MEAN, S, Y)
     assert_allclose(bound, expected, rtol=1e-9)
@@ -127,7 +149,9 @@ def test_more_weights_than_observations_go_to_the_data():
 
 def test_the_form_is_that_of_the_smaller_number():
     square, Y = WIDE[:, : N - 1], _labels("gaussian")
-    assert isinstance(CVIGLM((square, Y), gl.Gaussian()), SparseCVIGP)  # N - 1 columns and the intercept
+    assert isinstance(
+        CVIGLM((square, Y), gl.Gaussian()), SparseCVIGP
+    )  # N - 1 columns and the intercept
     assert isinstance(CVIGLM((WIDE[:, :N], Y), gl.Gaussian()), CVIGP)
     assert isinstance(CVIGLM((WIDE[:, :N], Y), gl.Gaussian(), intercept=False), SparseCVIGP)
     assert CVIGLM((square, Y), gl.Gaussian()).num_data == N
@@ -139,7 +163,11 @@ def test_the_form_is_that_of_the_smaller_number():
 def test_without_an_intercept(form):
     Y = _labels("gaussian")
     model = CVIGLM((X, Y), gl.Gaussian(0.3), intercept=False, form=form)
-    assert_allclose(_trained(model, (X, Y)), glm.log_evidence(np.eye(P), np.zeros(P), X, Y[:, 0], 0.3), rtol=1e-10)
+    assert_allclose(
+        _trained(model, (X, Y)),
+        glm.log_evidence(np.eye(P), np.zeros(P), X, Y[:, 0], 0.3),
+        rtol=1e-10,
+    )
     V = np.linalg.inv(np.eye(P) + X.T @ X / 0.3)
     mean, covariance = weights_posterior(model)
     assert_allclose(mean, V @ X.T @ Y[:, 0] / 0.3, rtol=1e-8)
@@ -149,7 +177,9 @@ def test_without_an_intercept(form):
 @pytest.mark.parametrize("form", ["weight", "function"])
 def test_several_latents_have_weights_of_their_own(form):
     Y = _labels("gaussian", 2)
-    model = CVIGLM((X, Y), gl.Gaussian(0.3), prior=PRIORS["full"][0](), intercept_variance=INTERCEPT, form=form)
+    model = CVIGLM(
+        (X, Y), gl.Gaussian(0.3), prior=PRIORS["full"][0](), intercept_variance=INTERCEPT, form=form
+    )
     bound = _trained(model, (X, Y))
     mean, covariance = weights_posterior(model)
     assert mean.shape == (P + 1, 2) and covariance.shape == (2, P + 1, P + 1)
@@ -164,7 +194,9 @@ def test_several_latents_have_weights_of_their_own(form):
 @pytest.mark.parametrize("form", ["weight", "function"])
 @pytest.mark.parametrize("name", ["logit", "poisson"])
 def test_a_broad_intercept_neither_overflows_nor_costs_precision(name, form):
-    """Under the prior the expectations are infinite, or cannot be had by quadrature; both forms start from a narrower q."""
+    """Under the prior the expectations are infinite, or cannot be had by quadrature; both forms
+    start from a narrower q.
+    """
     rows = 3.0 * X
     Y = _labels(name)
     model = CVIGLM((rows, Y), LIKELIHOODS[name][0](), form=form)
@@ -208,25 +240,43 @@ BAD = {
     "rows differ": (_call(data=(X[1:], Y)), "X has 11 rows and Y has 12"),
     "empty": (_call(data=(X[:0], Y[:0])), "X and Y have no rows"),
     "float32": (_call(data=(X.astype(np.float32), Y)), "X is float32 and the model float64"),
-    "NaN": (_call(data=(np.where(X > 1.0, np.nan, X), Y)), r"X\[\d+, \d\] is nan; remove or impute"),
-    "counts for a Bernoulli": (_call(data=(X, 2.0 * np.ones((N, 1))), likelihood=gl.Bernoulli()), "0|1"),
+    "NaN": (
+        _call(data=(np.where(X > 1.0, np.nan, X), Y)),
+        r"X\[\d+, \d\] is nan; remove or impute",
+    ),
+    "counts for a Bernoulli": (
+        _call(data=(X, 2.0 * np.ones((N, 1))), likelihood=gl.Bernoulli()),
+        "0|1",
+    ),
     "negative counts": (_call(likelihood=gl.Poisson()), "Poisson"),
     "rows of zeros": (
         _call(data=(np.vstack([X[:-1], np.zeros(P)]), Y), intercept=False),
         "1 rows of X are all zero, row 11 first: .*remove them, or use intercept=True",
     ),
-    "a prior of another kind": (_call(prior=tfd.Normal(0.0, 1.0)), "prior is a Normal; pass a MultivariateNormalDiag"),
+    "a prior of another kind": (
+        _call(prior=tfd.Normal(0.0, 1.0)),
+        "prior is a Normal; pass a MultivariateNormalDiag",
+    ),
     "a covariance for a prior": (_call(prior=S), "prior is a ndarray; pass a Multi"),
     "a prior of another size": (
         _call(prior=tfd.MultivariateNormalDiag(np.zeros(P + 1))),
-        r"prior is over an array of shape \[4\] and X has 3 columns: .*the intercept has a prior of its own",
+        (
+            r"prior is over an array of shape \[4\] and X has 3 columns: .*the intercept has a"
+            r" prior of its own"
+        ),
     ),
-    "several priors": (_call(prior=tfd.MultivariateNormalDiag(np.zeros((2, P)))), r"array of shape \[2, 3\]"),
+    "several priors": (
+        _call(prior=tfd.MultivariateNormalDiag(np.zeros((2, P)))),
+        r"array of shape \[2, 3\]",
+    ),
     "an indefinite prior": (
         _call(prior=tfd.MultivariateNormalFullCovariance(np.zeros(3), S - 2.0 * np.eye(P))),
         r"covariance \(3 x 3\) is not positive definite: its smallest eigenvalue is -",
     ),
-    "a singular factor": (_call(prior=tfd.MultivariateNormalTriL(MEAN, np.diag([1.0, 0.0, 1.0]))), "not positive def"),
+    "a singular factor": (
+        _call(prior=tfd.MultivariateNormalTriL(MEAN, np.diag([1.0, 0.0, 1.0]))),
+        "not positive def",
+    ),
     "a variance of zero": (
         _call(prior=tfd.MultivariateNormalDiag(MEAN, np.array([1.0, 0.0, 1.0]))),
         "prior has variance 0 for weight 1, and so is not positive definite",
@@ -235,7 +285,10 @@ BAD = {
         _call(prior=tfd.MultivariateNormalDiag(np.array([0.0, np.inf, 0.0]), np.ones(P))),
         "prior has a mean with entries that are not finite",
     ),
-    "no intercept variance": (_call(intercept_variance=0.0), "intercept_variance=0.0 must be a number above 0"),
+    "no intercept variance": (
+        _call(intercept_variance=0.0),
+        "intercept_variance=0.0 must be a number above 0",
+    ),
     "a stream in function space": (
         _call(num_data=100, form="function"),
         'num_data=100 and the data have 12 rows: .*form="weight"',
@@ -255,7 +308,10 @@ def test_what_is_no_linear_model_is_refused(case):
 
 
 def test_unknown_forms_are_refused():
-    with pytest.raises(UnknownOptionError, match="form='left' is not known; use one of 'auto', 'weight', 'function'"):
+    with pytest.raises(
+        UnknownOptionError,
+        match="form='left' is not known; use one of 'auto', 'weight', 'function'",
+    ):
         _call(form="left")()
 
 
@@ -266,14 +322,18 @@ def test_models_without_weights_have_no_posterior_of_them():
     with pytest.raises(TypeError, match="known only with inducing.Weights; use CVIGLM"):
         weights_posterior(SparseCVIGP(linear, gl.Gaussian(), X[:4]))
     with pytest.raises(TypeError, match="mean function is a Polynomial"):
-        weights_posterior(CVIGP((X, Y), linear, gl.Gaussian(), mean_function=gpflow.functions.Polynomial(2, P)))
+        weights_posterior(
+            CVIGP((X, Y), linear, gl.Gaussian(), mean_function=gpflow.functions.Polynomial(2, P))
+        )
     assert isinstance(_call()(), BasisGP)
 
 
 def test_other_models_have_no_weights():
     sparse = gpflow.models.SVGP(gpflow.kernels.Linear(np.ones(P)), gl.Gaussian(), X[:4])
     for model in (sparse, DTC((X, Y), gpflow.kernels.Linear(np.ones(P)), X[:4]), None):
-        with pytest.raises(ModelError, match=rf"got {type(model).__name__}: make the model by CVIGLM, LCLGLM or"):
+        with pytest.raises(
+            ModelError, match=rf"got {type(model).__name__}: make the model by CVIGLM, LCLGLM or"
+        ):
             weights_posterior(model)
 
 

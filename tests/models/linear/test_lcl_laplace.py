@@ -1,4 +1,6 @@
-"""Laplace priors of weights in the Lagrangian: the best Gaussian, the evidence, the Gaussian in their place, bad input."""
+"""Laplace priors of weights in the Lagrangian: the best Gaussian, the evidence, the Gaussian in
+their place, bad input.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,12 @@ from gpflow_decoupled.errors import DataError, NumericalError, UnknownOptionErro
 from gpflow_decoupled.inducing.weights import weight_parts
 from gpflow_decoupled.likelihoods import BernoulliLogit, Laplace
 from gpflow_decoupled.models import LCLGLM, LCLGP, weights_posterior
-from gpflow_decoupled.optimizers import CholeskyKL, ConstraintSubset, LinearlyConstrainedLagrangian, OpperArchambeau
+from gpflow_decoupled.optimizers import (
+    CholeskyKL,
+    ConstraintSubset,
+    LinearlyConstrainedLagrangian,
+    OpperArchambeau,
+)
 from gpflow_decoupled.pathwise import pathwise_samples
 from gpflow_decoupled.training import fit
 from tests.reference import laplace_prior as reference
@@ -51,7 +58,10 @@ def build(name: str = "logit", inputs: np.ndarray = X, prior: Any = None, **opti
     options = {"intercept_variance": VARIANCE, **options}
     data = inputs, labels(name, inputs)
     return LCLGLM(
-        data, LIKELIHOODS[name][0](), prior=tfd.Laplace(LOCATION, SCALE) if prior is None else prior, **options
+        data,
+        LIKELIHOODS[name][0](),
+        prior=tfd.Laplace(LOCATION, SCALE) if prior is None else prior,
+        **options,
     )
 
 
@@ -86,19 +96,25 @@ def test_posterior_is_the_best_gaussian(name, intercept):
     found = weights_posterior(model)
     assert_allclose(found.mean, mean, atol=2e-4)
     assert_allclose(found.covariance, covariance, atol=2e-4)
-    assert_allclose(model.elbo(), reference.bound(columns, f, priors, *map(np.asarray, found)), atol=1e-8)
+    assert_allclose(
+        model.elbo(), reference.bound(columns, f, priors, *map(np.asarray, found)), atol=1e-8
+    )
     new = np.random.default_rng(2).normal(size=(4, 2))
     features = np.hstack([new, np.ones((4, 1))]) if intercept else new
     f_mean, f_variance = model.predict_f(new)
     assert_allclose(f_mean[:, 0], features @ found.mean.numpy(), atol=1e-9)
-    assert_allclose(f_variance[:, 0], np.einsum("np,pq,nq->n", features, found.covariance, features), rtol=1e-8)
+    assert_allclose(
+        f_variance[:, 0], np.einsum("np,pq,nq->n", features, found.covariance, features), rtol=1e-8
+    )
 
 
 @pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("columns", [1, 2])
 @pytest.mark.parametrize("name", LIKELIHOODS)
 def test_bound_is_below_the_evidence(name, columns, rng):
-    """By sums over a grid of weights; at the optimum, where it is close, and at other multipliers."""
+    """By sums over a grid of weights; at the optimum, where it is close, and at other
+    multipliers.
+    """
     inputs, scale = X[:, :columns], SCALE[:columns]
     model = build(name, inputs, tfd.Laplace(np.zeros(columns), scale), intercept=False)
     losses = [LIKELIHOODS[name][1](y) for y in labels(name)[:, 0]]
@@ -134,9 +150,18 @@ def test_optimum_does_not_depend_on_the_gaussian_that_plays_the_prior(name, inpu
 
 
 @pytest.mark.exhaustive
-@pytest.mark.parametrize("options", [
-    {"accelerate": False}, {"inner": "lbfgs"}, {"sweeps": 0}, {"theta": 1.0}, {"trust_region": 5.0}, {"curvature": False},
-], ids=str)  # fmt: skip
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"accelerate": False},
+        {"inner": "lbfgs"},
+        {"sweeps": 0},
+        {"theta": 1.0},
+        {"trust_region": 5.0},
+        {"curvature": False},
+    ],
+    ids=str,
+)
 def test_options_change_the_way_and_not_the_end(options):
     best = RULE.run(build("logit", WIDE, tfd.Laplace(0.0, 0.4))).elbo
     rule = LinearlyConstrainedLagrangian(**{"tolerance": 1e-8, "compile": False, **options})
@@ -146,12 +171,16 @@ def test_options_change_the_way_and_not_the_end(options):
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("name", LIKELIHOODS)
 def test_ascent_is_monotone_from_random_starts(name):
-    """Each subproblem is below the bound, also where the first multipliers are outside of its box, (V31)."""
+    """Each subproblem is below the bound, also where the first multipliers are outside of its box,
+    (V31).
+    """
     best = RULE.run(build(name)).elbo
     for seed in range(2):
         model = build(name)
         randomize(model, seed)
-        result = LinearlyConstrainedLagrangian(tolerance=1e-8, compile=False, accelerate=False).run(model)
+        result = LinearlyConstrainedLagrangian(tolerance=1e-8, compile=False, accelerate=False).run(
+            model
+        )
         assert np.all(np.diff(result.history["elbo"]) >= -1e-9)
         assert result.converged
         assert_allclose(result.elbo, best, atol=1e-6)
@@ -159,14 +188,18 @@ def test_ascent_is_monotone_from_random_starts(name):
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize(
-    "rule", [CholeskyKL(tolerance=1e-10), OpperArchambeau(tolerance=1e-13)], ids=lambda r: type(r).__name__
+    "rule",
+    [CholeskyKL(tolerance=1e-10), OpperArchambeau(tolerance=1e-13)],
+    ids=lambda r: type(r).__name__,
 )
 def test_methods_for_comparison_reach_the_same_bound(rule):
     assert_allclose(rule.run(build()).elbo, RULE.run(build()).elbo, atol=1e-6)
 
 
 def test_relations_at_the_solution():
-    """(V11) for every site; and the multipliers of the data are feasible for the dual of the lasso."""
+    """(V11) for every site; and the multipliers of the data are feasible for the dual of the
+    lasso.
+    """
     prior = tfd.Laplace(0.0, 0.4)
     model = build("logit", WIDE, prior, intercept=False)
     RULE.run(model)
@@ -196,10 +229,19 @@ def test_strong_priors_shrink_weights_that_do_not_matter_more_than_gaussian_ones
 @pytest.mark.exhaustive
 def test_latents_have_the_same_priors():
     data = X, np.hstack([labels("gaussian"), -labels("gaussian")])
-    both = LCLGLM(data, gl.Gaussian(0.3), prior=tfd.Laplace(LOCATION, SCALE), intercept_variance=VARIANCE)
+    both = LCLGLM(
+        data, gl.Gaussian(0.3), prior=tfd.Laplace(LOCATION, SCALE), intercept_variance=VARIANCE
+    )
     total = RULE.run(both).elbo
-    singles = [LCLGLM((X, data[1][:, [i]]), gl.Gaussian(0.3), prior=tfd.Laplace(LOCATION, SCALE),
-                      intercept_variance=VARIANCE) for i in range(2)]  # fmt: skip
+    singles = [
+        LCLGLM(
+            (X, data[1][:, [i]]),
+            gl.Gaussian(0.3),
+            prior=tfd.Laplace(LOCATION, SCALE),
+            intercept_variance=VARIANCE,
+        )
+        for i in range(2)
+    ]
     assert_allclose(sum(RULE.run(single).elbo for single in singles), total, atol=1e-7)
     assert weights_posterior(both).covariance.shape == (2, 3, 3)
 
@@ -215,7 +257,9 @@ def test_likelihood_that_is_not_log_concave():
 
 
 @pytest.mark.exhaustive
-@pytest.mark.parametrize("prior", [tfd.Laplace(0.2, 0.7), tfd.Laplace(LOCATION, SCALE)], ids=["shared", "own"])
+@pytest.mark.parametrize(
+    "prior", [tfd.Laplace(0.2, 0.7), tfd.Laplace(LOCATION, SCALE)], ids=["shared", "own"]
+)
 def test_gradient_of_the_scale_is_that_of_the_best_bound(prior):
     """(V24): against new optima at scales next by."""
     model = build("logit", prior=prior)
@@ -256,7 +300,9 @@ def test_divergence_is_that_from_the_laplace_priors():
     features = np.hstack([X, np.ones((count, 1))])
     q = map(np.asarray, weights_posterior(model))
     assert_allclose(
-        model.prior_kl(), -reference.bound(features, [], reference.Priors(LOCATION, SCALE, VARIANCE), *q), rtol=1e-8
+        model.prior_kl(),
+        -reference.bound(features, [], reference.Priors(LOCATION, SCALE, VARIANCE), *q),
+        rtol=1e-8,
     )
 
 
@@ -269,25 +315,46 @@ def test_saved_model_predicts_the_same(tmp_path):
     for left, right in zip(again.predict_y(X), model.predict_y(X)):
         assert_allclose(left, right, rtol=1e-12)
     assert_allclose(
-        weights_posterior(again).summary(["a", "b"])["mean"], weights_posterior(model).summary()["mean"].values
+        weights_posterior(again).summary(["a", "b"])["mean"],
+        weights_posterior(model).summary()["mean"].values,
     )
-    for left, right in zip(model.posterior().predict_f(X, full_cov=True), model.predict_f(X, full_cov=True)):
+    for left, right in zip(
+        model.posterior().predict_f(X, full_cov=True), model.predict_f(X, full_cov=True)
+    ):
         assert_allclose(left, right, rtol=1e-9)
 
 
-@pytest.mark.parametrize("make, message", [
-    (lambda: build(prior=tfd.Laplace(0.0, -1.0)), "scale that is not finite and positive: repair"),
-    (lambda: build(prior=tfd.Laplace(np.nan, 1.0)), "location that is not finite"),
-    (lambda: build(prior=tfd.Laplace(0.0, 1e-9)), "must be a finite number above 1e-06"),
-    (lambda: build(prior=tfd.Laplace(np.zeros(3), 1.0)), r"prior has batch shape \(3,\) and X has 2 columns"),
-    (lambda: build(prior=tfd.Laplace(np.zeros((2, 2)), 1.0)), "batch shape"),
-    (lambda: build(prior=tfd.StudentT(4.0, 0.0, 1.0)), "prior is a StudentT; LCLGLM takes a Laplace.*AffineIndependentGLM"),
-    (lambda: build(form="function"), 'Laplace priors need form="weight"'),
-    (lambda: build(inputs=np.zeros((6, 2)), intercept=False), "rows of X are all zero"),
-    (lambda: build(intercept_variance=-1.0), "intercept_variance=-1.0 must be a number above 0"),
-    (lambda: ConstraintSubset(3).run(build()), "The model has Laplace priors.*Use LinearlyConstrainedLagrangian"),
-    (lambda: LinearlyConstrainedLagrangian(theta=0.0).run(build()), "theta must be above 0"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "make, message",
+    [
+        (
+            lambda: build(prior=tfd.Laplace(0.0, -1.0)),
+            "scale that is not finite and positive: repair",
+        ),
+        (lambda: build(prior=tfd.Laplace(np.nan, 1.0)), "location that is not finite"),
+        (lambda: build(prior=tfd.Laplace(0.0, 1e-9)), "must be a finite number above 1e-06"),
+        (
+            lambda: build(prior=tfd.Laplace(np.zeros(3), 1.0)),
+            r"prior has batch shape \(3,\) and X has 2 columns",
+        ),
+        (lambda: build(prior=tfd.Laplace(np.zeros((2, 2)), 1.0)), "batch shape"),
+        (
+            lambda: build(prior=tfd.StudentT(4.0, 0.0, 1.0)),
+            "prior is a StudentT; LCLGLM takes a Laplace.*AffineIndependentGLM",
+        ),
+        (lambda: build(form="function"), 'Laplace priors need form="weight"'),
+        (lambda: build(inputs=np.zeros((6, 2)), intercept=False), "rows of X are all zero"),
+        (
+            lambda: build(intercept_variance=-1.0),
+            "intercept_variance=-1.0 must be a number above 0",
+        ),
+        (
+            lambda: ConstraintSubset(3).run(build()),
+            "The model has Laplace priors.*Use LinearlyConstrainedLagrangian",
+        ),
+        (lambda: LinearlyConstrainedLagrangian(theta=0.0).run(build()), "theta must be above 0"),
+    ],
+)
 def test_bad_input(make, message):
     with pytest.raises(DataError, match=message):
         make()

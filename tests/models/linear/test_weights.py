@@ -19,15 +19,23 @@ POSTERIOR = WeightsPosterior(tf.constant([1.0, -2.0, 3.0]), tf.constant(np.diag(
 
 def test_numbers_are_those_of_the_posterior() -> None:
     table = POSTERIOR.summary(["a", "b", "c"])
-    assert list(table.columns) == ["mean", "sd", "lower", "upper"] and list(table.index) == ["a", "b", "c"]
+    assert list(table.columns) == ["mean", "sd", "lower", "upper"] and list(table.index) == [
+        "a",
+        "b",
+        "c",
+    ]
     np.testing.assert_allclose(table["sd"], [1.0, 2.0, 0.5])
-    np.testing.assert_allclose(table.loc["b", ["lower", "upper"]].astype(float), [-2.0 - 3.919928, -2.0 + 3.919928])
+    np.testing.assert_allclose(
+        table.loc["b", ["lower", "upper"]].astype(float), [-2.0 - 3.919928, -2.0 + 3.919928]
+    )
     np.testing.assert_allclose(POSTERIOR.summary(level=0.5).loc["w0", "upper"], 1.0 + 0.6744898)
 
 
 def test_several_latents_are_stacked() -> None:
     covariance = np.stack([np.diag([1.0, 4.0, 9.0]), np.diag([16.0, 25.0, 36.0])])
-    table = WeightsPosterior(tf.constant(np.arange(6.0).reshape(3, 2)), tf.constant(covariance)).summary()
+    table = WeightsPosterior(
+        tf.constant(np.arange(6.0).reshape(3, 2)), tf.constant(covariance)
+    ).summary()
     assert table.index.names == ["latent", "weight"]
     assert table.loc[(1, "w2"), "mean"] == 5.0 and table.loc[(0, "w1"), "mean"] == 2.0
     np.testing.assert_allclose(table["sd"], np.arange(1.0, 7.0))

@@ -8,7 +8,13 @@ from typing import Any
 import gpflow
 import numpy as np
 
-from gpflow_decoupled.bases import CoupledBasis, HybridBasis, InducingBasis, OrthogonalBasis, SolveBasis
+from gpflow_decoupled.bases import (
+    CoupledBasis,
+    HybridBasis,
+    InducingBasis,
+    OrthogonalBasis,
+    SolveBasis,
+)
 from gpflow_decoupled.inducing.variables import as_inducing
 from gpflow_decoupled.models import BasisGP
 from tests.bounds.registry import kernel_of
@@ -32,7 +38,9 @@ BASES = {
 
 
 def observations(latents: int = 1, kind: str = "gaussian") -> Array:
-    """Y [24, L]: a wave in each column, another phase in each, with noise; counts or labels of it."""
+    """Y [24, L]: a wave in each column, another phase in each, with noise; counts or labels of
+    it.
+    """
     rng = np.random.default_rng(11)
     f = np.sin(2.0 * X[:, :1] + np.arange(latents)) + X[:, 1:]
     if kind == "poisson":
@@ -43,7 +51,10 @@ def observations(latents: int = 1, kind: str = "gaussian") -> Array:
 
 
 def model_of(
-    basis: str | InducingBasis = "coupled", likelihood: Any = None, kind: str = "one", **options: Any
+    basis: str | InducingBasis = "coupled",
+    likelihood: Any = None,
+    kind: str = "one",
+    **options: Any,
 ) -> BasisGP:
     """A model that has seen nothing, with a mean function that is not zero."""
     kernel, latents = kernel_of(kind)

@@ -1,4 +1,6 @@
-"""What a stream learns of the kernel is the maximum of its bound; a stream that was saved goes on as if it had not been."""
+"""What a stream learns of the kernel is the maximum of its bound; a stream that was saved goes on
+as if it had not been.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,9 @@ def _jitter():
 
 
 def _profile(model, factor, variance, lengthscale):
-    """The best bound of the second batch under a kernel, by the reference, where the first batch said `factor`."""
+    """The best bound of the second batch under a kernel, by the reference, where the first batch
+    said `factor`.
+    """
 
     def kernel(left, right):
         return matern32(left, right, variance, lengthscale)
@@ -57,7 +61,10 @@ def test_kernel_is_learned_at_the_maximum_of_the_streaming_bound():
     before = _profile(model, factor, 1.3, 0.8)
     points = model.basis.beta.Z.numpy()
     record = model.update((X[LAST], Y[LAST]), learn=1)
-    variance, lengthscale = float(model.kernel.variance.numpy()), float(model.kernel.lengthscales.numpy())
+    variance, lengthscale = (
+        float(model.kernel.variance.numpy()),
+        float(model.kernel.lengthscales.numpy()),
+    )
     assert_allclose(record.bound, _profile(model, factor, variance, lengthscale), rtol=1e-9)
     assert record.bound > before + 0.1
     for change in ((1.05, 1.0), (0.95, 1.0), (1.0, 1.05), (1.0, 0.95)):
@@ -81,7 +88,9 @@ def test_learning_raises_the_bound_and_ends(basis):
 
 @pytest.mark.parametrize("basis", ["coupled", "solve"])
 def test_streaming_bound_is_below_its_evidence_at_any_q_and_kernel(basis, rng):
-    """log int p(f) l(u) p(y | f) df of the factor that the first batch left, at points that have moved."""
+    """log int p(f) l(u) p(y | f) df of the factor that the first batch left, at points that have
+    moved.
+    """
     model, Y = model_of(basis), observations()
     model.update((X[FIRST], Y[FIRST]))
     memory, points = model.memory, [part.Z.numpy() for part in model.basis.frame_points]
@@ -92,9 +101,15 @@ def test_streaming_bound_is_below_its_evidence_at_any_q_and_kernel(basis, rng):
     old = memory.projected(frame, model.kernel, memory.links(frame))
     data = model.as_tensors((X[LAST], Y[LAST]))
     batch = Batch(*data, features_in(frame, model.kernel, data[0]))
-    chol, joint, M = np.linalg.inv(memory.chol[0].numpy()), np.concatenate([*points, X[LAST]]), memory.theta.shape[0]
+    chol, joint, M = (
+        np.linalg.inv(memory.chol[0].numpy()),
+        np.concatenate([*points, X[LAST]]),
+        memory.theta.shape[0],
+    )
     factor = st.Factor(
-        chol.T @ memory.theta.numpy()[:, 0], chol.T @ memory.precision[0].numpy() @ chol, float(memory.constant)
+        chol.T @ memory.theta.numpy()[:, 0],
+        chol.T @ memory.precision[0].numpy() @ chol,
+        float(memory.constant),
     )
     kept = np.concatenate([np.full(len(part), k != 0) for k, part in enumerate(points)])
     noise = np.where(kept, frame.noise[0, :M], memory.noise[0])
@@ -105,7 +120,8 @@ def test_streaming_bound_is_below_its_evidence_at_any_q_and_kernel(basis, rng):
     values = []
     for spread in (0.05, 0.3, 1.0):
         roots = tuple(
-            tf.constant(np.tril(spread * rng.normal(size=(1, size, size)) + np.eye(size))) for size in frame.sizes
+            tf.constant(np.tril(spread * rng.normal(size=(1, size, size)) + np.eye(size)))
+            for size in frame.sizes
         )
         belief = Belief(tf.constant(spread * rng.normal(size=(M, 1))), roots, tf.constant(True))
         values.append(float(bound(model, frame, batch, old, belief)))
@@ -119,7 +135,12 @@ def test_a_stream_that_was_saved_goes_on(tmp_path):
     prefix = tf.train.Checkpoint(model=model).write(str(tmp_path / "state"))
     fresh.update((X[:0], Y[:0]), gamma=GAMMA[1:])
     tf.train.Checkpoint(model=fresh).read(prefix).assert_consumed()
-    copies = [copy.deepcopy(model), pickle.loads(pickle.dumps(model)), gd.load(tmp_path / "model.zip"), fresh]
+    copies = [
+        copy.deepcopy(model),
+        pickle.loads(pickle.dumps(model)),
+        gd.load(tmp_path / "model.zip"),
+        fresh,
+    ]
     record = model.update((X[LAST], Y[LAST]))
     for twin in copies:
         assert twin.update((X[LAST], Y[LAST])).bound == pytest.approx(record.bound, rel=1e-12)
@@ -128,7 +149,9 @@ def test_a_stream_that_was_saved_goes_on(tmp_path):
     assert not model.memory.trainable_variables
 
 
-@pytest.mark.parametrize("error", [NumericalError("K_beta cannot be factorised", "K_beta"), KeyboardInterrupt()])
+@pytest.mark.parametrize(
+    "error", [NumericalError("K_beta cannot be factorised", "K_beta"), KeyboardInterrupt()]
+)
 def test_an_update_that_fails_after_learning_changes_nothing(error, monkeypatch):
     def fails(*_):
         raise error
@@ -162,4 +185,6 @@ def test_priors_of_q_stay_on_other_points(basis):
         getattr(model.basis, name).prior = prior
     before = model.basis
     model.update((X[FIRST], Y[FIRST]), beta=BETA + 0.01)
-    assert model.basis is not before and all(getattr(model.basis, name).prior is prior for name in names)
+    assert model.basis is not before and all(
+        getattr(model.basis, name).prior is prior for name in names
+    )

@@ -1,4 +1,6 @@
-"""A stream ends where all data together end; what it says is the reference's; what it cannot do it refuses."""
+"""A stream ends where all data together end; what it says is the reference's; what it cannot do it
+refuses.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,15 @@ from gpflow_decoupled.inducing import LinearWeights, Weights
 from gpflow_decoupled.models import BasisGP, MonteCarlo, SparseCVIGP
 from gpflow_decoupled.optimizers import NaturalGradient, collapsed_elbo, optimal_parameters, sweep
 from tests.bounds.registry import matern, numpy_kernel, variational
-from tests.models.streams.problems import BASES, BATCHES, X, model_of, moments_of, observations, stream_into
+from tests.models.streams.problems import (
+    BASES,
+    BATCHES,
+    X,
+    model_of,
+    moments_of,
+    observations,
+    stream_into,
+)
 from tests.optimizers.problems import BETA, GAMMA, JITTER, NOISE, TREND
 from tests.reference import streams as st
 
@@ -32,7 +42,13 @@ def _grams(model, points, rows):
     """K_b with jitter, K_bx, diag K of the data, y less the mean, noise: of one latent."""
     kernel, x = numpy_kernel(model.kernel, 0), X[rows]
     y = (observations()[rows] - model.mean_function(x).numpy())[:, 0]
-    return kernel(points, points) + JITTER * np.eye(len(points)), kernel(points, x), np.diag(kernel(x, x)), y, NOISE
+    return (
+        kernel(points, points) + JITTER * np.eye(len(points)),
+        kernel(points, x),
+        np.diag(kernel(x, x)),
+        y,
+        NOISE,
+    )
 
 
 def _raw(model):
@@ -55,7 +71,7 @@ def test_gaussian_batches_end_where_all_data_together_end(basis, kind):
     best = float(collapsed_elbo(model_of(basis, kind=kind), (X, Y)))
     if basis in ("coupled", "coupled-unwhitened", "solve"):
         assert_allclose(record.bound, best, rtol=1e-9)
-    else:  # the closed form adds jitter to the system of the coefficients, and so ends a little lower
+    else:  # the closed form adds jitter to the system of the coefficients, and so ends a little lower  # noqa: E501
         assert best - 1e-9 < record.bound < best + 2e-3
     if basis != "orthogonal-rows":
         assert_allclose(float(streamed.elbo((X, Y))), record.bound, rtol=1e-10)
@@ -111,7 +127,8 @@ def test_points_and_kernel_that_move_are_the_reference(grown, moves):
 
 @pytest.mark.costly(keep=1)
 @pytest.mark.parametrize(
-    "name, remembers", [("coupled", False), ("coupled", True), ("orthogonal", True), ("solve", True)]
+    "name, remembers",
+    [("coupled", False), ("coupled", True), ("orthogonal", True), ("solve", True)],
 )
 def test_what_q_was_trained_on_before_is_told_from_q_or_remembered(name, remembers):
     Y, (first, last) = observations(), (slice(0, 10), slice(10, 24))
@@ -123,7 +140,12 @@ def test_what_q_was_trained_on_before_is_told_from_q_or_remembered(name, remembe
         trained.remember((X[first], Y[first]))
         assert_array_equal(before, moments_of(trained))
     record = trained.update((X[last], Y[last]))
-    assert_allclose(moments_of(trained), moments_of(model), rtol=1e-3 if name == "orthogonal" else 1e-8, atol=1e-6)
+    assert_allclose(
+        moments_of(trained),
+        moments_of(model),
+        rtol=1e-3 if name == "orthogonal" else 1e-8,
+        atol=1e-6,
+    )
     if remembers:
         assert_allclose(record.bound, once.bound, rtol=1e-6)
 
@@ -151,14 +173,20 @@ def test_a_power_below_one_forgets():
         assert_allclose(mine, theirs, rtol=1e-8, atol=1e-8)
 
 
-LIKELIHOODS = {"poisson": gl.Poisson, "bernoulli": gl.Bernoulli, "student-t": lambda: gl.StudentT(scale=0.4, df=3.0)}
+LIKELIHOODS = {
+    "poisson": gl.Poisson,
+    "bernoulli": gl.Bernoulli,
+    "student-t": lambda: gl.StudentT(scale=0.4, df=3.0),
+}
 
 
 @pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("basis", ["coupled", "orthogonal", "solve"])
 @pytest.mark.parametrize("name", LIKELIHOODS)
 def test_other_likelihoods_stay_within_a_nat_of_all_data_together(name, basis):
-    """One batch is the optimum of the bound; a stream of three loses what its old sites are not those of the last q."""
+    """One batch is the optimum of the bound; a stream of three loses what its old sites are not
+    those of the last q.
+    """
     Y, streamed, whole = (
         observations(kind=name),
         model_of(basis, LIKELIHOODS[name]()),
@@ -179,7 +207,8 @@ def test_other_likelihoods_stay_within_a_nat_of_all_data_together(name, basis):
 def test_weights_of_a_linear_model_and_mixed_latents():
     Y = observations()
     streamed, whole = (
-        BasisGP(LinearWeights(np.eye(2)), gl.Gaussian(NOISE), CoupledBasis(Weights(2))) for _ in range(2)
+        BasisGP(LinearWeights(np.eye(2)), gl.Gaussian(NOISE), CoupledBasis(Weights(2)))
+        for _ in range(2)
     )
     stream_into(streamed, Y)
     whole.update((X, Y))
@@ -233,7 +262,9 @@ def test_what_cannot_stream_says_why():
     with pytest.raises(ModelError, match="gamma"):
         model_of(OrthogonalBasis("data", BETA)).update(data)
     with pytest.raises(ModelError, match="draws"):
-        model_of(likelihood=gl.Poisson(), expectations=MonteCarlo(4)).update((X, np.abs(np.round(Y))))
+        model_of(likelihood=gl.Poisson(), expectations=MonteCarlo(4)).update(
+            (X, np.abs(np.round(Y)))
+        )
     trained = model_of("orthogonal")
     NaturalGradient().minimize(trained, data)
     with pytest.raises(ModelError, match="remember"):

@@ -1,4 +1,6 @@
-"""The ascent: the Gaussian optimum, published bounds of three toy problems, and never less than the Gaussian."""
+"""The ascent: the Gaussian optimum, published bounds of three toy problems, and never less than the
+Gaussian.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,11 @@ from numpy.testing import assert_allclose
 from gpflow_decoupled.errors import DataError, ModelError, NumericalError
 from gpflow_decoupled.likelihoods import BernoulliLogit, Laplace
 from gpflow_decoupled.models import CVIGP, LCLGLM, LCLGP, AffineIndependentGLM, AffineIndependentGP
-from gpflow_decoupled.optimizers import AffineIndependentAscent, LinearlyConstrainedLagrangian, best_base
+from gpflow_decoupled.optimizers import (
+    AffineIndependentAscent,
+    LinearlyConstrainedLagrangian,
+    best_base,
+)
 from gpflow_decoupled.optimizers.affine_independent.edgeworth import edgeworth_start
 from gpflow_decoupled.optimizers.affine_independent.gaussian_kl import GaussianProblem
 from gpflow_decoupled.optimizers.results import RunResult
@@ -95,9 +101,14 @@ def test_structures(structure):
 
 @pytest.mark.exhaustive
 def test_few_variables_that_are_not_normal():
-    """The best directions come first: two of four have most of the gain, and any number is at least as good as none."""
+    """The best directions come first: two of four have most of the gain, and any number is at least
+    as good as none.
+    """
     full, (model, two) = logistic_run()[1], logistic_run(non_normal=2)
-    assert two.gaussian_elbo + 0.8 * full.gain < two.elbo < full.elbo and two.predicted_gain < full.predicted_gain
+    assert (
+        two.gaussian_elbo + 0.8 * full.gain < two.elbo < full.elbo
+        and two.predicted_gain < full.predicted_gain
+    )
     assert model.basis.shapes.shape == (2, 1)
     unrotated = AffineIndependentAscent(rotate=False).run(model)
     assert two.gaussian_elbo < unrotated.elbo < full.elbo + 1e-4
@@ -165,19 +176,29 @@ def test_a_gaussian_that_is_better_is_kept(structure):
     """Laplace's density has no normal in its family."""
     model, result = logistic_run(base="laplace", structure=structure, rank=2)
     assert result.affine_elbo < result.gaussian_elbo == result.elbo
-    assert result.kept == "gaussian" and model.basis.base.name == "normal" and "gaussian kept" in str(result)
+    assert (
+        result.kept == "gaussian"
+        and model.basis.base.name == "normal"
+        and "gaussian kept" in str(result)
+    )
     assert_allclose(model.elbo(), result.elbo, atol=1e-9)
 
 
 @pytest.mark.exhaustive
 def test_a_worse_base_is_kept_on_request_and_fixed_shapes_stay():
     X, Y = logistic_data(5, 4)
-    model = AffineIndependentGLM((X, Y), BernoulliLogit(), base="generalized_normal", intercept=False)
+    model = AffineIndependentGLM(
+        (X, Y), BernoulliLogit(), base="generalized_normal", intercept=False
+    )
     model.basis.theta.assign(np.full((4, 1), 1.05))
     set_trainable(model.basis.theta, False)
     result = AffineIndependentAscent(keep_better=False).run(model)
     assert_allclose(model.basis.shapes, 1.05)
-    assert result.elbo == result.affine_elbo < result.gaussian_elbo and result.kept == "affine" and result.gain < 0.0
+    assert (
+        result.elbo == result.affine_elbo < result.gaussian_elbo
+        and result.kept == "affine"
+        and result.gain < 0.0
+    )
     assert_allclose(model.elbo(), result.elbo, atol=1e-6)
 
 
@@ -203,7 +224,9 @@ def test_the_record():
     assert result.evaluations == np.sum(history["evaluations"]) > 10
     assert isinstance(result, RunResult) and result.converged and result.reason == "converged"
     assert 0.0 < result.tracing_seconds < result.seconds and result.steps == len(history["step"])
-    assert 0.0 < result.gaussian_seconds < result.seconds and np.all(np.diff(history["seconds"]) >= 0.0)
+    assert 0.0 < result.gaussian_seconds < result.seconds and np.all(
+        np.diff(history["seconds"]) >= 0.0
+    )
     assert result.gain == result.elbo - result.gaussian_elbo > 0.0
     assert "affine kept" in str(result)
 
@@ -213,7 +236,11 @@ def test_evaluations_are_limited():
     X, Y = logistic_data(5, 4)
     model = AffineIndependentGLM((X, Y), BernoulliLogit(), intercept=False)
     result = AffineIndependentAscent(max_evaluations=3).run(model)
-    assert result.reason == "evaluations done" and not result.converged and result.elbo >= result.gaussian_elbo
+    assert (
+        result.reason == "evaluations done"
+        and not result.converged
+        and result.elbo >= result.gaussian_elbo
+    )
 
 
 def test_settings_are_checked():
@@ -226,12 +253,15 @@ def test_settings_are_checked():
     ("AffineIndependentAscent", AffineIndependentAscent().run),
     ("best_base", best_base),
 ])  # fmt: skip
-@pytest.mark.parametrize("kind, way", [(CVIGP, "ConjugateComputation"), (LCLGP, "LinearlyConstrainedLagrangian")])
+@pytest.mark.parametrize(
+    "kind, way", [(CVIGP, "ConjugateComputation"), (LCLGP, "LinearlyConstrainedLagrangian")]
+)
 def test_models_of_other_families_are_refused(name, find, kind, way):
     X, Y = logistic_data(5, 2)
     model = kind((X, Y), gpflow.kernels.Matern32(), BernoulliLogit())
     with pytest.raises(
-        ModelError, match=f"{name} takes a model of .*AffineIndependentGP, and got {kind.__name__}.*{way}"
+        ModelError,
+        match=f"{name} takes a model of .*AffineIndependentGP, and got {kind.__name__}.*{way}",
     ):
         find(model)
 
@@ -258,5 +288,8 @@ def test_gradient_of_the_gaussian_bound_is_that_of_finite_differences():
         (np.zeros(2), np.array([[0.0, 0.0], [1.0, 0.0]]), d_root[1, 0]),
         (np.zeros(2), np.array([[0.0, 0.0], [0.0, 1.0]]), d_root[1, 1]),
     ):
-        values = [problem.at(b + sign * step * move_b, root + sign * step * move_root)[0] for sign in (-1.0, 1.0)]
+        values = [
+            problem.at(b + sign * step * move_b, root + sign * step * move_root)[0]
+            for sign in (-1.0, 1.0)
+        ]
         assert_allclose(slope, (values[1] - values[0]) / (2.0 * step), rtol=1e-6)

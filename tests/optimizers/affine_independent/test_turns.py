@@ -1,4 +1,6 @@
-"""The ascent in turns: concave problems with one maximum, bounds that never fall, and what it is refused for."""
+"""The ascent in turns: concave problems with one maximum, bounds that never fall, and what it is
+refused for.
+"""
 
 from __future__ import annotations
 
@@ -22,12 +24,17 @@ UNFIT = ["full", "lower", "low_rank"]
 
 @pytest.fixture
 def problem():
-    """A bound as a function of all coordinates, those of (b, L) and of (b, U), and a place that is nowhere special."""
+    """A bound as a function of all coordinates, those of (b, L) and of (b, U), and a place that is
+    nowhere special.
+    """
     X, Y = logistic_data(5, 3)
     model = AffineIndependentGLM((0.3 * X, Y), BernoulliLogit(), intercept=False, structure="lu")
     model.basis.theta.assign([[2.0], [-1.0], [0.5]])
     set_trainable(model.basis.theta, False)
-    groups, variables = model.site_groups(), [*model.basis.map.trainable_variables, *model.basis.b.trainable_variables]
+    groups, variables = (
+        model.site_groups(),
+        [*model.basis.map.trainable_variables, *model.basis.b.trainable_variables],
+    )
     function = compiled_objective(lambda: model.bound(groups), variables)
     rng = np.random.default_rng(0)
     x = as_vector(variables) + 0.2 * rng.normal(size=15)
@@ -43,11 +50,15 @@ def moved(x: np.ndarray, places: np.ndarray, rng: np.random.Generator) -> np.nda
 
 @pytest.mark.exhaustive
 def test_the_bound_is_concave_in_each_turn_and_not_in_all(problem):
-    """(A20): the middle of a line is above the mean of its ends, and on some line in L and U together it is not."""
+    """(A20): the middle of a line is above the mean of its ends, and on some line in L and U
+    together it is not.
+    """
     function, turns, x, rng = problem
 
     def excess(*ends: np.ndarray) -> float:
-        left, middle, right = (function(point)[0] for point in (ends[0], 0.5 * (ends[0] + ends[1]), ends[1]))
+        left, middle, right = (
+            function(point)[0] for point in (ends[0], 0.5 * (ends[0] + ends[1]), ends[1])
+        )
         return middle - 0.5 * (left + right)
 
     for places in turns:
@@ -56,7 +67,9 @@ def test_the_bound_is_concave_in_each_turn_and_not_in_all(problem):
     L, U = np.setdiff1d(turns[0], turns[1]), np.setdiff1d(turns[1], turns[0])
     x[U] *= 20.0
     ends = x.copy(), x.copy()
-    for end, shares in zip(ends, ((0.5, 1.5), (1.5, 0.5))):  # L U is larger in the middle, and so is its prior's loss
+    for end, shares in zip(
+        ends, ((0.5, 1.5), (1.5, 0.5))
+    ):  # L U is larger in the middle, and so is its prior's loss
         end[L] *= shares[0]
         end[U] *= shares[1]
     assert excess(*ends) < -1.0
@@ -84,13 +97,17 @@ def test_turns_of_a_concave_function_find_its_maximum():
     H = root @ root.T + np.eye(6)
     function = lambda x: (-0.5 * (x - best) @ H @ (x - best), -H @ (x - best))  # noqa: E731
     turns, steps = [np.arange(3), np.arange(2, 6)], []
-    end, bounds, reason = climb_in_turns(function, np.zeros(6), turns, lambda *step: steps.append(step), 1e-12, 5000)
+    end, bounds, reason = climb_in_turns(
+        function, np.zeros(6), turns, lambda *step: steps.append(step), 1e-12, 5000
+    )
     assert_allclose(end, best, atol=1e-4)
     assert reason == "converged" and np.all(np.diff(bounds) >= 0.0) and len(bounds) % 2 == 0
     assert bounds[-1] == function(end)[0] == max(bound for bound, _ in steps)
     together = climb(function, np.zeros(6), lambda *_: None, 1e-12, 5000)
     assert_allclose(bounds[-1], together[1], atol=1e-9)
-    again, _, _ = climb_in_turns(function, np.zeros(6), [*turns, turns[1]], lambda *_: None, 1e-12, 5000)
+    again, _, _ = climb_in_turns(
+        function, np.zeros(6), [*turns, turns[1]], lambda *_: None, 1e-12, 5000
+    )
     assert_allclose(again, best, atol=1e-4)  # though the last turn of a round gains nothing
     _, bounds, reason = climb_in_turns(function, np.zeros(6), turns, lambda *_: None, 1e-12, 4)
     assert reason == "evaluations done" and len(bounds) == 1
@@ -112,7 +129,8 @@ def test_the_record_of_a_run():
 @pytest.mark.parametrize("name", ["logistic 0", "logistic 1", "robust"])
 def test_turns_end_nearly_where_the_joint_ascent_does(name):
     turns, joint = (
-        AffineIndependentAscent(alternate=alternate).run(toy_model(name, structure="lu")) for alternate in (True, False)
+        AffineIndependentAscent(alternate=alternate).run(toy_model(name, structure="lu"))
+        for alternate in (True, False)
     )
     assert abs(turns.elbo - joint.elbo) < 5e-3 and joint.turns.shape == (0,)
     assert turns.gaussian_elbo < turns.elbo < ref.log_evidence(ref.toy_problems()[name][0])
@@ -126,7 +144,9 @@ def test_fixed_shapes_and_few_evaluations():
     result = AffineIndependentAscent(alternate=True, keep_better=False).run(model)
     assert len(result.turns) % 2 == 0
     assert_allclose(model.basis.shapes, [[1.2], [1.4]])
-    result = AffineIndependentAscent(alternate=True, keep_better=False, max_evaluations=5).run(model)
+    result = AffineIndependentAscent(alternate=True, keep_better=False, max_evaluations=5).run(
+        model
+    )
     assert result.reason == "evaluations done" and not result.converged and len(result.turns) == 1
 
 
@@ -135,6 +155,8 @@ def test_other_structures_are_refused_and_nothing_changes(structure):
     X, Y = logistic_data(5, 3)
     model = AffineIndependentGLM((X, Y), BernoulliLogit(), intercept=False, structure=structure)
     before = model.elbo()
-    with pytest.raises(DataError, match=f"needs A = L U, and the structure of A is '{structure}'.*structure='lu'"):
+    with pytest.raises(
+        DataError, match=f"needs A = L U, and the structure of A is '{structure}'.*structure='lu'"
+    ):
         AffineIndependentAscent(alternate=True).run(model)
     assert model.elbo() == before

@@ -24,7 +24,9 @@ CASES: dict[str, tuple[Callable[[], gl.Likelihood], lik.Likelihood]] = {
 
 
 def evidence_model(name: str) -> CVIGP:
-    """One latent, sites of zero, a linear mean function; one label under Student-t noise is an outlier."""
+    """One latent, sites of zero, a linear mean function; one label under Student-t noise is an
+    outlier.
+    """
     rng, Y = np.random.default_rng(1), None
     if name in ("probit", "logit"):
         Y = rng.integers(0, 2, size=(len(X), 1)).astype(float)

@@ -1,4 +1,6 @@
-"""Parallel, damped passes: the fixed points of EP one site after the other, exact Gaussians, limits."""
+"""Parallel, damped passes: the fixed points of EP one site after the other, exact Gaussians,
+limits.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,12 @@ from tests.models.conjugate_problems import (
     sites_on_f,
     trend,
 )
-from tests.optimizers.approximations.evidence_problems import CASES, evidence_model, labels_of, sites_of
+from tests.optimizers.approximations.evidence_problems import (
+    CASES,
+    evidence_model,
+    labels_of,
+    sites_of,
+)
 from tests.reference import conjugate as conj
 from tests.reference import expectation_propagation as ep
 
@@ -38,7 +45,9 @@ def test_fixed_point_is_that_of_one_site_after_the_other(name, power):
     model = evidence_model(name)
     result = ExpectationPropagation(power).run(model, tolerance=1e-9)
     assert result.converged and result.skipped_sites == 0
-    expected = ep.power_ep(gram(model), prior_mean(model), labels_of(model), CASES[name][1].log_prob, power)
+    expected = ep.power_ep(
+        gram(model), prior_mean(model), labels_of(model), CASES[name][1].log_prob, power
+    )
     assert_allclose(result.evidence_estimate, expected.evidence, rtol=1e-8)
     for found, other in zip(sites_on_f(model), expected.sites):
         assert_allclose(found, other, rtol=1e-6, atol=1e-6)
@@ -64,7 +73,9 @@ def test_small_powers_approach_conjugate_computation(name):
         model = evidence_model(name)
         result = ExpectationPropagation(power).run(model)
         assert model.elbo() <= bound + 1e-9
-        distance = max(np.abs(left - right).max() for left, right in zip(sites_of(model), sites_of(best)))
+        distance = max(
+            np.abs(left - right).max() for left, right in zip(sites_of(model), sites_of(best))
+        )
         gaps.append((distance, abs(result.evidence_estimate - bound)))
     assert np.all(np.diff(gaps, axis=0) < 0.0)
     assert np.all(np.array(gaps[-1]) < 0.05 * np.array(gaps[0])), "in proportion to the power"
@@ -97,7 +108,9 @@ def test_latent_functions_of_a_factorised_likelihood_are_apart():
     both = CVIGP((X, Y), separate(), gl.Poisson(), mean_function=trends)
     result, total = ExpectationPropagation().run(both), 0.0
     for latent, kernel in enumerate(separate().kernels):
-        own = gpflow.functions.Linear(trends.A.numpy()[:, latent : latent + 1], trends.b.numpy()[latent : latent + 1])
+        own = gpflow.functions.Linear(
+            trends.A.numpy()[:, latent : latent + 1], trends.b.numpy()[latent : latent + 1]
+        )
         one = CVIGP((X, Y[:, latent : latent + 1]), kernel, gl.Poisson(), mean_function=own)
         total += ExpectationPropagation().run(one).evidence_estimate
         assert_allclose(both.basis.tau.numpy()[:, latent], one.basis.tau.numpy()[:, 0], rtol=1e-6)
@@ -105,8 +118,14 @@ def test_latent_functions_of_a_factorised_likelihood_are_apart():
 
 
 def _two_points():
-    """The second site takes away what the first one adds, so that the cavity of the first has no variance."""
-    model = CVIGP(([[0.0], [0.1]], [[0.5], [0.6]]), gpflow.kernels.SquaredExponential(), gl.StudentT(scale=0.3))
+    """The second site takes away what the first one adds, so that the cavity of the first has no
+    variance.
+    """
+    model = CVIGP(
+        ([[0.0], [0.1]], [[0.5], [0.6]]),
+        gpflow.kernels.SquaredExponential(),
+        gl.StudentT(scale=0.3),
+    )
     model.basis.tau.assign([[2.0], [-1.5]])
     return model
 
@@ -137,7 +156,10 @@ def test_too_few_nodes_are_noticed():
 def test_densities_of_several_latent_functions_are_refused(name):
     model = problem(name)
     before = sites_of(model)
-    with pytest.raises(DataError, match="^ExpectationPropagation needs one latent function.*use ConjugateComputation"):
+    with pytest.raises(
+        DataError,
+        match="^ExpectationPropagation needs one latent function.*use ConjugateComputation",
+    ):
         ExpectationPropagation().run(model)
     for left, right in zip(before, sites_of(model)):
         np.testing.assert_array_equal(left, right)
@@ -145,7 +167,8 @@ def test_densities_of_several_latent_functions_are_refused(name):
 
 def test_other_models_and_numbers_out_of_range_are_refused():
     with pytest.raises(
-        ModelError, match=r"^ExpectationPropagation.run takes a model of the class CVIGP, and got LCLGP"
+        ModelError,
+        match=r"^ExpectationPropagation.run takes a model of the class CVIGP, and got LCLGP",
     ):
         ExpectationPropagation().run(LCLGP((X, X[:, :1]), matern(1.3, 0.8), gl.Gaussian()))
     for power in (0.0, 1.5, -1.0, "1", np.nan):
@@ -165,7 +188,9 @@ def test_other_models_and_numbers_out_of_range_are_refused():
 
 @pytest.mark.exhaustive
 def test_a_start_without_a_posterior_is_refused():
-    model = CVIGP(([[0.0], [0.1]], [[0.0], [1.0]]), gpflow.kernels.SquaredExponential(), BernoulliProbit())
+    model = CVIGP(
+        ([[0.0], [0.1]], [[0.0], [1.0]]), gpflow.kernels.SquaredExponential(), BernoulliProbit()
+    )
     model.basis.tau.assign([[-5.0], [0.0]])
     with pytest.raises(NumericalError, match="Set the sites nu and tau of the basis to zero"):
         ExpectationPropagation().run(model)

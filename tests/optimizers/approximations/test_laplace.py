@@ -16,8 +16,21 @@ from gpflow_decoupled.likelihoods import BernoulliLogit
 from gpflow_decoupled.models import CVIGP, LCLGP
 from gpflow_decoupled.optimizers import Laplace
 from tests.bounds.registry import matern
-from tests.models.conjugate_problems import NOISE, X, conjugate_model, gram, prior_mean, problem, sites_on_f
-from tests.optimizers.approximations.evidence_problems import CASES, evidence_model, labels_of, sites_of
+from tests.models.conjugate_problems import (
+    NOISE,
+    X,
+    conjugate_model,
+    gram,
+    prior_mean,
+    problem,
+    sites_on_f,
+)
+from tests.optimizers.approximations.evidence_problems import (
+    CASES,
+    evidence_model,
+    labels_of,
+    sites_of,
+)
 from tests.reference import conjugate as conj
 from tests.reference import laplace as la
 
@@ -64,7 +77,9 @@ def test_evidence_and_probabilities_are_those_of_scikit_learn():
 @pytest.mark.exhaustive
 def test_counts_far_from_the_prior_mean_need_shorter_steps():
     """From f = 0 a Newton step for 1,000 counts ends at a rate of e^1000."""
-    model = CVIGP((X, 1000.0 + np.arange(len(X))[:, None]), gpflow.kernels.Matern32(50.0), gl.Poisson())
+    model = CVIGP(
+        (X, 1000.0 + np.arange(len(X))[:, None]), gpflow.kernels.Matern32(50.0), gl.Poisson()
+    )
     result = Laplace().run(model)
     assert result.converged and result.shortened_steps > 0
 
@@ -73,7 +88,9 @@ def test_counts_far_from_the_prior_mean_need_shorter_steps():
 def test_densities_of_several_latent_functions_are_refused(name):
     model = problem(name)
     before = sites_of(model)
-    with pytest.raises(DataError, match="^Laplace needs one latent function.*use ConjugateComputation"):
+    with pytest.raises(
+        DataError, match="^Laplace needs one latent function.*use ConjugateComputation"
+    ):
         Laplace().run(model)
     for left, right in zip(before, sites_of(model)):
         np.testing.assert_array_equal(left, right)
@@ -84,7 +101,9 @@ def test_straight_lines_other_models_and_numbers_out_of_range_are_refused():
     with pytest.raises(DataError, match="made of straight lines.*use ExpectationPropagation"):
         Laplace().run(model)
     assert not np.any(sites_of(model))
-    with pytest.raises(ModelError, match=r"^Laplace.run takes a model of the class CVIGP, and got LCLGP"):
+    with pytest.raises(
+        ModelError, match=r"^Laplace.run takes a model of the class CVIGP, and got LCLGP"
+    ):
         Laplace().run(LCLGP((X, X[:, :1]), matern(1.3, 0.8), gl.Gaussian()))
     with pytest.raises(DataError, match="^tolerance="):
         Laplace(tolerance=0.0)

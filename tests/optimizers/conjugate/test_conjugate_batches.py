@@ -1,4 +1,6 @@
-"""Minibatches, streams and Monte Carlo: unbiased steps, the visited observations alone, and the same fixed point."""
+"""Minibatches, streams and Monte Carlo: unbiased steps, the visited observations alone, and the
+same fixed point.
+"""
 
 from __future__ import annotations
 
@@ -91,7 +93,11 @@ def test_a_batch_of_all_data_is_a_full_step(update, name):
 
 def test_global_steps_average_to_the_full_step():
     """Over all subsets of all observations but one."""
-    steps, model, optimizer = [], problem("Poisson, separate"), ConjugateComputation(0.05, update="global")
+    steps, model, optimizer = (
+        [],
+        problem("Poisson, separate"),
+        ConjugateComputation(0.05, update="global"),
+    )
     start = model.basis.nu.numpy(), model.basis.tau.numpy()
     for rows in combinations(range(len(X)), len(X) - 1):
         model.basis.nu.assign(start[0])
@@ -155,7 +161,10 @@ def test_sampled_expectations_are_unbiased(name):
     state = model.basis.factor(model.kernel)
     variance = 0.1 * state.variance  # so narrow that the quadrature is exact
     exact = by_quadrature(model, state.mean, variance, model.data)
-    draw = tf.function(lambda seed: by_sampling(model, state.mean, variance, model.data, 400, seed), autograph=False)
+    draw = tf.function(
+        lambda seed: by_sampling(model, state.mean, variance, model.data, 400, seed),
+        autograph=False,
+    )
     draws = [draw(tf.constant([5, step])) for step in range(100)]
     for field in ("value", "g", "h"):
         values = np.stack([getattr(found, field) for found in draws])
@@ -171,7 +180,10 @@ def test_draws_differ_between_observations_and_seeds():
     Y = np.ones((len(X), 1))
     model = CVIGP((X, np.concatenate([Y[:-1], 0 * Y[:1]])), matern(1.3, 0.8), gl.Bernoulli())
     zeros, ones = tf.zeros_like(model.basis.nu), tf.ones_like(model.basis.nu)
-    first, second = (by_sampling(model, zeros, ones, model.data, 3, tf.constant([0, s])).g.numpy() for s in (0, 1))
+    first, second = (
+        by_sampling(model, zeros, ones, model.data, 3, tf.constant([0, s])).g.numpy()
+        for s in (0, 1)
+    )
     assert len(np.unique(np.round(np.abs(first), 12))) == len(X)
     assert np.all(first != second)
 
@@ -188,12 +200,18 @@ def test_runs_on_samples_end_near_the_fixed_point(batch_size):
 
 
 @pytest.mark.costly(keep=1)
-@pytest.mark.parametrize("options", [{}, {"samples": 5, "step_size": 0.3}], ids=["quadrature", "samples"])
+@pytest.mark.parametrize(
+    "options", [{}, {"samples": 5, "step_size": 0.3}], ids=["quadrature", "samples"]
+)
 def test_a_seed_fixes_the_trace(options):
     traces = []
     for seed in (0, 0, 1):
         model = conjugate_model(gl.Poisson())
-        traces.append(ConjugateComputation(seed=seed, **options).run(model, steps=6, batch_size=2).history["change"])
+        traces.append(
+            ConjugateComputation(seed=seed, **options)
+            .run(model, steps=6, batch_size=2)
+            .history["change"]
+        )
     assert_allclose(traces[0], traces[1], rtol=0)
     assert np.abs(traces[0] - traces[2]).max() > 1e-6
 

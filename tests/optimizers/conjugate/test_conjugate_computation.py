@@ -1,4 +1,6 @@
-"""Steps of sites on all data: the exact GP, natural gradients of GPflow's models, the reference, and fixed points."""
+"""Steps of sites on all data: the exact GP, natural gradients of GPflow's models, the reference,
+and fixed points.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,9 @@ REFERENCES = {
     "Poisson": (gl.Poisson, lik.poisson()),
     "Student-t": (student, conj.student_t(3.0, 0.3)),
 }
-LIKELIHOODS = {name: make for name, (make, _) in REFERENCES.items() if name != "Gaussian"} | {"probit": gl.Bernoulli}
+LIKELIHOODS = {name: make for name, (make, _) in REFERENCES.items() if name != "Gaussian"} | {
+    "probit": gl.Bernoulli
+}
 
 
 def _expect(name: str, model: CVIGP) -> conj.Expect:
@@ -42,10 +46,16 @@ def _expect(name: str, model: CVIGP) -> conj.Expect:
 
 
 def _vgp(model: CVIGP) -> gpflow.models.VGP:
-    """GPflow's model at the same q; its coordinates are whitened by K with jitter, which must be next to none."""
+    """GPflow's model at the same q; its coordinates are whitened by K with jitter, which must be
+    next to none.
+    """
     gpflow.config.set_default_jitter(1e-14)
     vgp = gpflow.models.VGP(
-        model.data, model.kernel, model.likelihood, model.mean_function, num_latent_gps=model.num_latent_gps
+        model.data,
+        model.kernel,
+        model.likelihood,
+        model.mean_function,
+        num_latent_gps=model.num_latent_gps,
     )
     basis = model.basis
     state = basis.factor(model.kernel)
@@ -63,7 +73,9 @@ def _vgp(model: CVIGP) -> gpflow.models.VGP:
 
 @pytest.mark.costly(keep=2)
 @pytest.mark.parametrize("with_mean", [False, True], ids=["zero mean", "linear mean"])
-@pytest.mark.parametrize("latents, kernel", [(1, None), (2, None), (2, separate)], ids=["one", "two", "separate"])
+@pytest.mark.parametrize(
+    "latents, kernel", [(1, None), (2, None), (2, separate)], ids=["one", "two", "separate"]
+)
 def test_one_step_of_gaussian_noise_is_the_exact_gp(latents, kernel, with_mean, rng):
     kernel = matern(1.3, 0.8) if kernel is None else kernel()
     Y, noise = rng.normal(size=(len(X), latents)), gl.Gaussian(NOISE)
@@ -119,7 +131,9 @@ def test_a_step_is_a_natural_gradient_step_of_gpflow(name):
 @pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("name", LIKELIHOODS)
 def test_fixed_point_is_the_optimum_of_gpflow(name):
-    """Its gradient vanishes there, and for one its optimizer, which starts elsewhere, finds nothing better."""
+    """Its gradient vanishes there, and for one its optimizer, which starts elsewhere, finds nothing
+    better.
+    """
     model = conjugate_model(LIKELIHOODS[name]())
     result = ConjugateComputation(0.7).run(model, tolerance=1e-22)
     assert result.reason == "converged"
@@ -145,7 +159,9 @@ def test_fixed_point_is_that_of_opper_and_archambeau(name):
     model = conjugate_model(LIKELIHOODS[name]())
     ConjugateComputation().run(model, tolerance=1e-22)
     gpflow.config.set_default_jitter(1e-14)
-    other = gpflow.models.VGPOpperArchambeau(model.data, model.kernel, model.likelihood, model.mean_function)
+    other = gpflow.models.VGPOpperArchambeau(
+        model.data, model.kernel, model.likelihood, model.mean_function
+    )
     other.q_alpha.assign(model.basis.factor(model.kernel).alpha)
     other.q_lambda.assign(tf.sqrt(model.basis.tau))
     assert_allclose(other.elbo(), model.elbo(), rtol=1e-9)
@@ -153,7 +169,9 @@ def test_fixed_point_is_that_of_opper_and_archambeau(name):
         assert_allclose(left, right, rtol=1e-7, atol=1e-9)
     with tf.GradientTape() as tape:
         loss = other.training_loss()
-    for gradient in tape.gradient(loss, [p.unconstrained_variable for p in (other.q_alpha, other.q_lambda)]):
+    for gradient in tape.gradient(
+        loss, [p.unconstrained_variable for p in (other.q_alpha, other.q_lambda)]
+    ):
         assert np.abs(gradient).max() < 1e-7
 
 
@@ -193,5 +211,6 @@ def test_step_sizes_may_be_a_function():
     ConjugateComputation(0.25).minimize(right)
     assert_allclose(left.basis.nu, right.basis.nu, rtol=1e-12)
     assert_allclose(
-        ConjugateComputation(lambda t: 1.0 / (1.0 + t)).run(left, steps=3).history["step_size"], [1, 1 / 2, 1 / 3]
+        ConjugateComputation(lambda t: 1.0 / (1.0 + t)).run(left, steps=3).history["step_size"],
+        [1, 1 / 2, 1 / 3],
     )

@@ -13,14 +13,23 @@ from gpflow_decoupled.errors import DataError, NumericalError, UnknownOptionErro
 from gpflow_decoupled.models import CVIGP
 from gpflow_decoupled.optimizers import ConjugateComputation
 from tests.bounds.registry import matern
-from tests.models.conjugate_problems import X, conjugate_model, gram, observations, random_sites, sites_on_f
+from tests.models.conjugate_problems import (
+    X,
+    conjugate_model,
+    gram,
+    observations,
+    random_sites,
+    sites_on_f,
+)
 from tests.reference import conjugate as conj
 
 SCALE = 0.2
 
 
 def _outliers() -> tuple[CVIGP, np.ndarray]:
-    """Student-t noise, gross errors and a narrow q; with the precisions that a full step would lead to."""
+    """Student-t noise, gross errors and a narrow q; with the precisions that a full step would lead
+    to.
+    """
     Y = np.where(np.arange(len(X)) % 4 == 0, 0.1, 1.5)[:, None]
     model = conjugate_model(gl.StudentT(scale=SCALE, df=3.0), Y=Y, mean_function=None)
     model.basis.tau.assign(np.full((len(X), 1), 50.0))
@@ -40,11 +49,15 @@ def _values(model: CVIGP) -> list[np.ndarray]:
 
 def test_damping_halves_the_step_until_the_posterior_exists():
     model, goal = _outliers()
-    halvings = next(k for k in range(20) if _smallest(model, 50.0 * (1 - 0.5**k) + 0.5**k * goal) > 0)
+    halvings = next(
+        k for k in range(20) if _smallest(model, 50.0 * (1 - 0.5**k) + 0.5**k * goal) > 0
+    )
     assert halvings > 0
     report = ConjugateComputation(1.0).minimize(model)
     assert report.ok and report.shortened == 1 and report.clipped == 0
-    assert_allclose(model.basis.tau.numpy()[:, 0], 50.0 * (1 - 0.5**halvings) + 0.5**halvings * goal, rtol=1e-8)
+    assert_allclose(
+        model.basis.tau.numpy()[:, 0], 50.0 * (1 - 0.5**halvings) + 0.5**halvings * goal, rtol=1e-8
+    )
 
 
 def test_clipping_drops_negative_precisions_and_counts_them():
@@ -82,19 +95,27 @@ def test_each_policy_is_counted_in_the_record(policy):
 
 @pytest.mark.exhaustive
 def test_negative_sites_have_the_higher_bound():
-    """An outlier among good data leaves its site negative at the optimum; clipped, it is another optimum."""
+    """An outlier among good data leaves its site negative at the optimum; clipped, it is another
+    optimum.
+    """
     inputs, found = np.linspace(0, 1, 16)[:, None], {}
     Y = np.where(np.arange(16) == 7, 4.0, 0.1 * (-1.0) ** np.arange(16))[:, None]
     for policy in ("damp", "clip"):
         model = CVIGP((inputs, Y), matern(1.0, 1.0), gl.StudentT(scale=SCALE, df=3.0))
-        found[policy] = ConjugateComputation(0.5, negative_precision=policy).run(model, tolerance=1e-18).elbo
+        found[policy] = (
+            ConjugateComputation(0.5, negative_precision=policy).run(model, tolerance=1e-18).elbo
+        )
         assert np.any(model.basis.tau.numpy() < 0) == (policy == "damp")
     assert found["damp"] > found["clip"] + 1e-6
 
 
 def test_probit_with_a_floor_is_not_log_concave():
-    """GPflow's default link cannot fall below 0.001, so a gross error pushes less the further off it is."""
-    model = conjugate_model(gl.Bernoulli(), Y=(np.arange(len(X)) > 0).astype(float)[:, None], mean_function=None)
+    """GPflow's default link cannot fall below 0.001, so a gross error pushes less the further off
+    it is.
+    """
+    model = conjugate_model(
+        gl.Bernoulli(), Y=(np.arange(len(X)) > 0).astype(float)[:, None], mean_function=None
+    )
     model.kernel.variance.assign(20.0)
     model.basis.tau.assign(np.ones((len(X), 1)))
     model.basis.nu.assign(np.full((len(X), 1), -6.0))
@@ -125,20 +146,35 @@ def test_a_kernel_that_is_not_finite_changes_nothing(compiled):
         np.testing.assert_array_equal(left, right)
 
 
-KERNELS = [gpflow.kernels.Matern12, gpflow.kernels.Matern52, gpflow.kernels.SquaredExponential, gpflow.kernels.Linear]
+KERNELS = [
+    gpflow.kernels.Matern12,
+    gpflow.kernels.Matern52,
+    gpflow.kernels.SquaredExponential,
+    gpflow.kernels.Linear,
+]
 NOISES = {
-    "Gaussian": lambda rng: (gl.Gaussian(10.0 ** rng.uniform(-3, 1)), lambda f: f + rng.normal(size=f.shape)),
+    "Gaussian": lambda rng: (
+        gl.Gaussian(10.0 ** rng.uniform(-3, 1)),
+        lambda f: f + rng.normal(size=f.shape),
+    ),
     "Student-t": lambda rng: (
         gl.StudentT(scale=10.0 ** rng.uniform(-2, 0), df=rng.uniform(2.1, 6.0)),
         lambda f: f + rng.standard_t(1.5, size=f.shape),
     ),
-    "probit": lambda rng: (gl.Bernoulli(), lambda f: (f + rng.normal(size=f.shape) > 0).astype(float)),
-    # a plain sigmoid is 1 to all digits above f = 37, and the log likelihood there is -inf in GPflow
+    "probit": lambda rng: (
+        gl.Bernoulli(),
+        lambda f: (f + rng.normal(size=f.shape) > 0).astype(float),
+    ),
+    # a plain sigmoid is 1 to all digits above f = 37, and the log likelihood there is -inf in
+    # GPflow
     "logit": lambda rng: (
         gl.Bernoulli(invlink=lambda f: 1e-9 + (1 - 2e-9) * tf.sigmoid(f)),
         lambda f: (f > 0).astype(float),
     ),
-    "Poisson": lambda rng: (gl.Poisson(), lambda f: rng.poisson(np.exp(np.clip(f, -3, 3))).astype(float)),
+    "Poisson": lambda rng: (
+        gl.Poisson(),
+        lambda f: rng.poisson(np.exp(np.clip(f, -3, 3))).astype(float),
+    ),
 }
 
 
@@ -155,7 +191,9 @@ def _random_problem(number: int) -> CVIGP:
 
 @pytest.mark.exhaustive
 @pytest.mark.filterwarnings("ignore:Y.* is constant")
-@pytest.mark.filterwarnings("ignore:The bound of .* is not accurate")  # likelihoods too narrow for their nodes
+@pytest.mark.filterwarnings(
+    "ignore:The bound of .* is not accurate"
+)  # likelihoods too narrow for their nodes
 def test_nothing_is_nan_in_a_hundred_random_problems():
     """Also with full steps, which nothing but the existence of the posterior holds back."""
     for number in range(100):
@@ -168,9 +206,13 @@ def test_nothing_is_nan_in_a_hundred_random_problems():
             elbos = optimizer.run(model, steps=30).history["elbo"]
             assert policy == "clip" or np.all(np.diff(elbos) >= -1e-8 * np.abs(elbos[1:])), number
         mean, variance = model.predict_f(model.data[0])
-        assert all(np.all(np.isfinite(value)) for value in (*_values(model), mean, variance, model.elbo())), number
+        assert all(
+            np.all(np.isfinite(value)) for value in (*_values(model), mean, variance, model.elbo())
+        ), number
         assert np.all(variance > -1e-9), number
-        assert_allclose(model.elbo_of_sites(), model.elbo(), rtol=1e-6, atol=1e-6, err_msg=str(number))
+        assert_allclose(
+            model.elbo_of_sites(), model.elbo(), rtol=1e-6, atol=1e-6, err_msg=str(number)
+        )
 
 
 def test_a_run_keeps_a_record_and_stops_when_converged():
@@ -199,7 +241,9 @@ def test_a_run_ends_when_its_steps_are_done():
 
 
 def test_more_steps_continue_a_run():
-    whole, parts = (conjugate_model(gl.Bernoulli(), Y=observations(gl.Bernoulli())) for _ in range(2))
+    whole, parts = (
+        conjugate_model(gl.Bernoulli(), Y=observations(gl.Bernoulli())) for _ in range(2)
+    )
     rule = ConjugateComputation(0.4)
     rule.run(whole, steps=6)
     for _ in range(2):
@@ -230,7 +274,9 @@ def test_a_step_size_that_leaves_its_range_later_is_refused_then():
 
 @pytest.mark.parametrize("options", [{"update": "lazy"}, {"negative_precision": "ignore"}])
 def test_unknown_options_are_refused(options):
-    with pytest.raises(UnknownOptionError, match=f"{next(iter(options))}=.* is not known; use one of"):
+    with pytest.raises(
+        UnknownOptionError, match=f"{next(iter(options))}=.* is not known; use one of"
+    ):
         ConjugateComputation(**options)
 
 
@@ -239,5 +285,7 @@ def test_a_mask_is_no_list_of_rows():
     for rows, kind in ((X[:, 0] > 0.0, "bool"), ([7.9], "float")):
         with pytest.raises(DataError, match=f"rows are {kind}.* pass np.flatnonzero"):
             ConjugateComputation().minimize(model, rows=rows)
-    with pytest.raises(DataError, match="rows must be indices from 0"):  # in 32 bits it would be row 0
+    with pytest.raises(
+        DataError, match="rows must be indices from 0"
+    ):  # in 32 bits it would be row 0
         ConjugateComputation().minimize(model, rows=[2**32])

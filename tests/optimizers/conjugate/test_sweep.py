@@ -1,4 +1,6 @@
-"""Passes over blocks of data are natural-gradient steps on all of it, in bounded memory, and end at the fixed point."""
+"""Passes over blocks of data are natural-gradient steps on all of it, in bounded memory, and end at
+the fixed point.
+"""
 
 from __future__ import annotations
 
@@ -34,11 +36,16 @@ LIKELIHOODS = {
 names = pytest.mark.parametrize("name", LIKELIHOODS)
 
 
-def _model(name: str = "logit", points: Any = BETA, latents: int = 1, **options: Any) -> tuple[SparseCVIGP, tuple]:
+def _model(
+    name: str = "logit", points: Any = BETA, latents: int = 1, **options: Any
+) -> tuple[SparseCVIGP, tuple]:
     gpflow.config.set_default_jitter(JITTER)
     likelihood = LIKELIHOODS[name][0]()
     options = {"mean_function": TREND, "num_latent_gps": latents, **options}
-    return SparseCVIGP(matern(1.3, 0.8), likelihood, points, **options), (X, observations(likelihood, latents))
+    return SparseCVIGP(matern(1.3, 0.8), likelihood, points, **options), (
+        X,
+        observations(likelihood, latents),
+    )
 
 
 def _sweep(model: Any, data: Any, **options: Any) -> Any:
@@ -138,7 +145,8 @@ def test_every_kind_of_data_gives_the_same(tmp_path):
         np.memmap(tmp_path / name, float, "w+", shape=array.shape)[:] = array
     sources = {
         "memmap": tuple(
-            np.memmap(tmp_path / name, float, "r", shape=(N, array.shape[1])) for name, array in zip("XY", (X, Y))
+            np.memmap(tmp_path / name, float, "r", shape=(N, array.shape[1]))
+            for name, array in zip("XY", (X, Y))
         ),
         "dataset": tf.data.Dataset.from_tensor_slices((X, Y)).shuffle(N).batch(4),
         "function": _stream,
@@ -182,7 +190,9 @@ def test_compiled_and_eager_are_the_same_and_blocks_are_traced_twice_at_most(mon
     features = type(model.basis).features
 
     def traced(*args):
-        traces.extend([] if tf.executing_eagerly() else [1])  # the check of expectations at the end is eager
+        traces.extend(
+            [] if tf.executing_eagerly() else [1]
+        )  # the check of expectations at the end is eager
         return features(*args)
 
     monkeypatch.setattr(type(model.basis), "features", traced)
@@ -245,7 +255,9 @@ def test_svgp_of_gpflow_is_swept_too():
 
 
 def _outliers() -> tuple[SparseCVIGP, tuple]:
-    """A Student-t likelihood whose outliers have negative precisions: a full step leaves the cone."""
+    """A Student-t likelihood whose outliers have negative precisions: a full step leaves the
+    cone.
+    """
     model, _ = _model("gaussian")
     Y = np.zeros((N, 1))
     Y[::2] = 4.0
@@ -253,7 +265,9 @@ def _outliers() -> tuple[SparseCVIGP, tuple]:
     return SparseCVIGP(kernel, likelihood, BETA), (X, Y)
 
 
-@pytest.mark.filterwarnings("ignore:The bound of .* is not accurate")  # likelihoods too narrow for their nodes
+@pytest.mark.filterwarnings(
+    "ignore:The bound of .* is not accurate"
+)  # likelihoods too narrow for their nodes
 def test_negative_precisions_are_damped_clipped_or_refused():
     model, data = _outliers()
     model.basis.q_sqrt.assign(0.05 * np.eye(4)[None])
@@ -268,7 +282,8 @@ def test_negative_precisions_are_damped_clipped_or_refused():
     _same_q(clipped, model)
     before = values(refused)
     with pytest.raises(
-        NumericalError, match='not positive definite. Use a smaller step_size, negative_precision="clip"'
+        NumericalError,
+        match='not positive definite. Use a smaller step_size, negative_precision="clip"',
     ):
         _sweep(refused, data, negative_precision="raise")
     assert unchanged(before, refused)
@@ -278,7 +293,9 @@ def test_a_bound_that_is_infinite_from_the_start_is_refused():
     kernel = gpflow.kernels.Linear(np.ones(2)) + gpflow.kernels.Constant(1e6)
     model = SparseCVIGP(kernel, gl.Bernoulli(invlink=tf.sigmoid), Weights(3))
     before = values(model)
-    with pytest.raises(NumericalError, match="The bound is not finite.*Bernoulli is -inf at row 0.*BernoulliLogit"):
+    with pytest.raises(
+        NumericalError, match="The bound is not finite.*Bernoulli is -inf at row 0.*BernoulliLogit"
+    ):
         _sweep(model, _model("logit")[1])
     assert unchanged(before, model)
 
@@ -287,7 +304,9 @@ def test_a_kernel_matrix_that_has_no_factor_is_named():
     kernel = LinearWeights(np.eye(2))
     model = SparseCVIGP(kernel, gl.Gaussian(), Weights(2))
     kernel.scale_tril.assign(np.zeros((2, 2)))
-    with pytest.raises(NumericalError, match=r"K_beta \(2 x 2\) is not positive definite") as caught:
+    with pytest.raises(
+        NumericalError, match=r"K_beta \(2 x 2\) is not positive definite"
+    ) as caught:
         _sweep(model, _model("gaussian")[1])
     assert caught.value.matrix == "K_beta"
 
@@ -318,12 +337,20 @@ BAD = {
     "Y rank 1": ((X, LOGIT[1][:, 0]), {}, r"Y has shape \(9,\); use Y\[:, None\]"),
     "rows differ": ((X[1:], LOGIT[1]), {}, "X has 8 rows and Y has 9"),
     "columns": ((X[:, :1], LOGIT[1]), {}, "X has 1 columns and the inducing points have 2"),
-    "NaN in a later block": ((np.vstack([X[:-1], [[0.0, np.nan]]]), LOGIT[1]), {}, r"X\[0, 1\] is nan"),
+    "NaN in a later block": (
+        (np.vstack([X[:-1], [[0.0, np.nan]]]), LOGIT[1]),
+        {},
+        r"X\[0, 1\] is nan",
+    ),
     "counts": ((X, 2.0 + LOGIT[1]), {}, "0"),
     "empty": ((X[:0], LOGIT[1][:0]), {}, "The data have no rows"),
     "no pair": (X, {}, "data is a ndarray; pass"),
     "an iterator": (_stream(), {}, "data is a generator; pass .* or a function"),
-    "an iterator in a function": (lambda: once, {}, "The data have no rows: .*an iterator serves one pass only"),
+    "an iterator in a function": (
+        lambda: once,
+        {},
+        "The data have no rows: .*an iterator serves one pass only",
+    ),
     "no end": (
         tf.data.Dataset.from_tensor_slices(LOGIT).batch(3).repeat(),
         {},
@@ -357,7 +384,9 @@ def test_bad_input_is_refused_with_nothing_changed(case):
 def test_rows_that_are_not_the_whole_set_are_refused():
     model, data = _model("logit", num_data=100)
     before = values(model)
-    with pytest.raises(DataError, match="This pass had 9 rows and num_data is 100: .*set model.num_data = 9"):
+    with pytest.raises(
+        DataError, match="This pass had 9 rows and num_data is 100: .*set model.num_data = 9"
+    ):
         _sweep(model, data)
     assert unchanged(before, model)
     sizes = iter([9, 7])
@@ -370,7 +399,8 @@ def test_models_without_tied_sites_are_refused():
     gpflow.config.set_default_jitter(JITTER)
     hybrid = BasisGP(matern(1.3, 0.8), gl.Gaussian(), HybridBasis(GAMMA, BETA))
     with pytest.raises(
-        ModelError, match="sweep takes models with a CoupledBasis or an OrthogonalBasis, .*a HybridBasis"
+        ModelError,
+        match="sweep takes models with a CoupledBasis or an OrthogonalBasis, .*a HybridBasis",
     ):
         _sweep(hybrid, LOGIT)
     with pytest.raises(UnknownOptionError, match="negative_precision='mend'"):

@@ -22,14 +22,18 @@ N, NOISE = 60, 0.1
 _RNG = np.random.default_rng(0)
 X = _RNG.uniform(-2.0, 2.0, (N, 2))
 BETA = _RNG.uniform(-2.0, 2.0, (6, 2))
-Y = np.hstack([np.sin(2.0 * X[:, :1]), np.cos(X[:, 1:])]) + np.sqrt(NOISE) * _RNG.normal(size=(N, 2))
+Y = np.hstack([np.sin(2.0 * X[:, :1]), np.cos(X[:, 1:])]) + np.sqrt(NOISE) * _RNG.normal(
+    size=(N, 2)
+)
 TREND = gpflow.functions.Linear(np.array([[0.2], [-0.3]]), np.array([0.4]))
 TARGET = Y - TREND(X).numpy()
 """What is left for f."""
 NEW = _RNG.uniform(-2.0, 2.0, (5, 2))
 
 
-def model_of(likelihood: Any = None, *, kernel: Any = None, latents: int = 1, **options: Any) -> ODVGP:
+def model_of(
+    likelihood: Any = None, *, kernel: Any = None, latents: int = 1, **options: Any
+) -> ODVGP:
     """The model before it has data."""
     kernel = matern(1.3, 0.8) if kernel is None else kernel
     likelihood = gl.Gaussian(NOISE) if likelihood is None else likelihood
@@ -38,20 +42,34 @@ def model_of(likelihood: Any = None, *, kernel: Any = None, latents: int = 1, **
 
 
 def system_of(
-    weights: Array, target: Array, rank: int, *, kernel: Any = None, X: Array = X, beta: Array = BETA
+    weights: Array,
+    target: Array,
+    rank: int,
+    *,
+    kernel: Any = None,
+    X: Array = X,
+    beta: Array = BETA,
 ) -> MeanSystem:
     """The linear system of sites with precisions and pseudo-observations [N, L] at inputs X."""
-    model = model_of(kernel=matern(1.3, 0.8) if kernel is None else kernel, latents=weights.shape[1])
+    model = model_of(
+        kernel=matern(1.3, 0.8) if kernel is None else kernel, latents=weights.shape[1]
+    )
     mean = model.basis.kernel_mean
     mean.set_data(X)
-    points = with_rows(model.basis.beta, X, rank) if beta is BETA else with_rows(InducingPoints(beta), X, rank)
+    points = (
+        with_rows(model.basis.beta, X, rank)
+        if beta is BETA
+        else with_rows(InducingPoints(beta), X, rank)
+    )
     projections = project_rows(model.kernel, points, tf.constant(X), len(beta))
     return MeanSystem(model.kernel, mean, projections, tf.constant(weights), tf.constant(target))
 
 
 def grams_of(kernel: Any, latent: int = 0, beta: Array = BETA, inputs: Array = X) -> gr.Grams:
     """Dense matrices at inputs, with gamma = X."""
-    return gr.build_grams(numpy_kernel(kernel, latent), inputs, beta, X, gpflow.config.default_jitter())
+    return gr.build_grams(
+        numpy_kernel(kernel, latent), inputs, beta, X, gpflow.config.default_jitter()
+    )
 
 
 def labels() -> Array:

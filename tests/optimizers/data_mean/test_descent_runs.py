@@ -1,4 +1,6 @@
-"""Descents that end early leave a usable model; settings, data and models that cannot be used are refused."""
+"""Descents that end early leave a usable model; settings, data and models that cannot be used are
+refused.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ DATA = X, Y[:, :1]
 
 
 def _usable(model: ODVGP, data: tuple, elbo: float) -> None:
-    """Bound and predictions are finite, the bound is what was reported, and a whole run goes on from here."""
+    """Bound and predictions are finite, the bound is what was reported, and a whole run goes on
+    from here.
+    """
     assert float(model.elbo(data)) == pytest.approx(elbo, rel=1e-9)
     assert np.all(np.isfinite(model.predict_f(NEW)))
     best = ConjugateGradients(tolerance=1e-6).run(model, data)
@@ -31,12 +35,16 @@ def _usable(model: ODVGP, data: tuple, elbo: float) -> None:
 
 
 @pytest.mark.parametrize("name", ["Gaussian", "Bernoulli"])
-def test_an_interrupt_of_a_step_leaves_what_was_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupt_of_a_step_leaves_what_was_found(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     data = DATA if name == "Gaussian" else (X, labels())
     model = model_of(gl.Gaussian(0.1) if name == "Gaussian" else gl.Bernoulli())
     with monkeypatch.context() as patch:
         calls = interrupt_call(patch, Compiled, "__call__", 61)
-        result = StochasticDualDescent(tolerance=1e-9, batch_size=10, correct_every=50).run(model, data)
+        result = StochasticDualDescent(tolerance=1e-9, batch_size=10, correct_every=50).run(
+            model, data
+        )
     assert len(calls) == 61
     assert (result.converged, result.reason, result.steps) == (False, "interrupted", 1)
     assert result.products == 1 + 10 + 1 and len(result.gaps) == 2  # 60 steps of 10 of 60 rows
@@ -45,7 +53,9 @@ def test_an_interrupt_of_a_step_leaves_what_was_found(name: str, monkeypatch: py
 
 
 @pytest.mark.parametrize("at", [1, 2, 3, 4])
-def test_an_interrupt_of_a_whole_product_leaves_the_last_round(at: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupt_of_a_whole_product_leaves_the_last_round(
+    at: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Each round has two: that of the step of conjugate gradients, and the certificate."""
     solver, model = StochasticDualDescent(tolerance=1e-9, epochs=4, correct_every=2), model_of()
     with monkeypatch.context() as patch:
@@ -68,7 +78,9 @@ def test_time_runs_out() -> None:
         _usable(model, DATA, result.elbo)
 
 
-def test_progress_and_the_printed_result(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_progress_and_the_printed_result(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(descent, "_SECONDS", 0.0)
     options = {"tolerance": 1e-9, "epochs": 50, "batch_size": 10}
     result = StochasticDualDescent(progress=True, **options).run(model_of(), DATA)
@@ -112,16 +124,23 @@ def test_unusable_data_and_other_models_are_refused() -> None:
         StochasticDualDescent().run(model, (X, Y[:-1, :1]))
     assert model.basis.kernel_mean.size == 0 and model.num_data is None
     with pytest.raises(
-        ModelError, match='StochasticDualDescent is for models .* build ODVGP.kernel, likelihood, "data"'
+        ModelError,
+        match='StochasticDualDescent is for models .* build ODVGP.kernel, likelihood, "data"',
     ):
         StochasticDualDescent().run(ODVGP(matern(1.3, 0.8), gl.Gaussian(), X[:9], BETA), DATA)
-    with pytest.raises(ModelError, match="StochasticDualDescent takes a model of the class BasisGP, and got SVGP"):
+    with pytest.raises(
+        ModelError, match="StochasticDualDescent takes a model of the class BasisGP, and got SVGP"
+    ):
         StochasticDualDescent().run(gpflow.models.SVGP(matern(1.3, 0.8), gl.Gaussian(), BETA), DATA)
 
 
 def test_a_product_that_overflows_ends_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
     model, product = model_of(), system.gram_product
-    monkeypatch.setattr(system, "gram_product", lambda *parts, **options: np.inf * product(*parts, **options))
-    with pytest.raises(NumericalError, match="product with the kernel matrix is not finite: standardise"):
+    monkeypatch.setattr(
+        system, "gram_product", lambda *parts, **options: np.inf * product(*parts, **options)
+    )
+    with pytest.raises(
+        NumericalError, match="product with the kernel matrix is not finite: standardise"
+    ):
         StochasticDualDescent().run(model, DATA)
     assert not np.any(model.basis.a_gamma)

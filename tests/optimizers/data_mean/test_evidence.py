@@ -1,4 +1,6 @@
-"""Two bounds of the evidence at any coefficients: against the reference and GPflow's CGLB, their gradients, their ascent."""
+"""Two bounds of the evidence at any coefficients: against the reference and GPflow's CGLB, their
+gradients, their ascent.
+"""
 
 from __future__ import annotations
 
@@ -49,18 +51,27 @@ PARTS = {
 
 def _bound(model: ODVGP, a: np.ndarray, bound: str = "evidence", **options: Any) -> tf.Tensor:
     y = Y[:, : a.shape[1]] - model.mean_function(X)
-    mean, weights = model.basis.kernel_mean, tf.fill([N, 1], 1.0 / tf.convert_to_tensor(model.likelihood.variance))
-    return evidence_bound(model.kernel, model.basis.beta, mean, y, weights, tf.constant(a), bound=bound, **options)
+    mean, weights = (
+        model.basis.kernel_mean,
+        tf.fill([N, 1], 1.0 / tf.convert_to_tensor(model.likelihood.variance)),
+    )
+    return evidence_bound(
+        model.kernel, model.basis.beta, mean, y, weights, tf.constant(a), bound=bound, **options
+    )
 
 
 @pytest.mark.parametrize("name", PARTS)
-def test_bounds_are_those_of_the_reference_and_below_the_evidence_at_any_coefficients(name: str) -> None:
+def test_bounds_are_those_of_the_reference_and_below_the_evidence_at_any_coefficients(
+    name: str,
+) -> None:
     make, latents = PARTS[name]
     kernel = make()
     model = model_of(kernel=kernel, latents=latents)
     model.basis.kernel_mean.set_data(X)
     best = np.stack([exact_mean(kernel, latent) for latent in range(latents)], axis=1)
-    evidence = sum(dm.log_evidence(grams_of(kernel, one).K_x, TARGET[:, one], NOISE) for one in range(latents))
+    evidence = sum(
+        dm.log_evidence(grams_of(kernel, one).K_x, TARGET[:, one], NOISE) for one in range(latents)
+    )
     noise = np.random.default_rng(2).normal(size=best.shape)
     for a in (best, 0.0 * best, best + 0.01 * noise, noise):
         expected = dict.fromkeys(BOUNDS, 0.0)
@@ -76,24 +87,34 @@ def test_bounds_are_those_of_the_reference_and_below_the_evidence_at_any_coeffic
 @pytest.mark.parametrize("name", PARTS)
 def test_every_observation_may_have_its_own_noise(name: str, rng: np.random.Generator) -> None:
     make, latents = PARTS[name]
-    kernel, weights, y = make(), rng.uniform(0.5, 20.0, size=(N, latents)), rng.normal(size=(N, latents))
+    kernel, weights, y = (
+        make(),
+        rng.uniform(0.5, 20.0, size=(N, latents)),
+        rng.normal(size=(N, latents)),
+    )
     model = model_of(kernel=kernel, latents=latents)
     mean = model.basis.kernel_mean
     mean.set_data(X)
     for a in (np.zeros((N, latents)), 0.1 * rng.normal(size=(N, latents))):
-        found = evidence_bound(kernel, model.basis.beta, mean, *map(tf.constant, (y, weights, a)), bound="elbo")
+        found = evidence_bound(
+            kernel, model.basis.beta, mean, *map(tf.constant, (y, weights, a)), bound="elbo"
+        )
         expected = evidence = 0.0
         for one in range(latents):
             k = grams_of(kernel, one)
             expected += dm.site_bound(k.K_x, k.Q_x, weights[:, one], y[:, one], a[:, one])
-            evidence += stats.multivariate_normal.logpdf(y[:, one], cov=k.K_x + np.diag(1.0 / weights[:, one]))
+            evidence += stats.multivariate_normal.logpdf(
+                y[:, one], cov=k.K_x + np.diag(1.0 / weights[:, one])
+            )
         assert_allclose(found, expected, rtol=1e-10)
         assert found < evidence
 
 
 def test_the_evidence_bound_is_that_of_gpflow_at_its_own_vector() -> None:
     kernel = matern(1.3, 0.8)
-    theirs = gpflow.models.CGLB((X, TARGET[:, :1]), kernel, inducing_variable=BETA, noise_variance=NOISE)
+    theirs = gpflow.models.CGLB(
+        (X, TARGET[:, :1]), kernel, inducing_variable=BETA, noise_variance=NOISE
+    )
     expected = theirs.maximum_log_likelihood_objective()
     model = model_of(kernel=kernel)
     model.basis.kernel_mean.set_data(X)
@@ -127,12 +148,23 @@ def test_the_ascent_moves_hyperparameters_and_nothing_of_q() -> None:
     gpflow.set_trainable(model, True)  # also what must not move
     gpflow.set_trainable(model.likelihood, False)
     gpflow.set_trainable(model.mean_function, False)
-    fixed = [model.basis.q_mu, model.basis.q_sqrt, mean.coefficients, model.likelihood.variance, mean.points.Z]
-    before, moving = [one.numpy() for one in fixed], [model.kernel.lengthscales.numpy(), model.basis.beta.Z.numpy()]
+    fixed = [
+        model.basis.q_mu,
+        model.basis.q_sqrt,
+        mean.coefficients,
+        model.likelihood.variance,
+        mean.points.Z,
+    ]
+    before, moving = (
+        [one.numpy() for one in fixed],
+        [model.kernel.lengthscales.numpy(), model.basis.beta.Z.numpy()],
+    )
     data = tf.constant(X), tf.constant(Y[:, :1])
     a = mean.coefficients.numpy()
     start = float(_bound(model, a))
-    run = climb(model, hyperparameters_of(model, mean), evidence_at(model, mean, data), evaluations=5)
+    run = climb(
+        model, hyperparameters_of(model, mean), evidence_at(model, mean, data), evaluations=5
+    )
     assert_allclose([run.start, run.value], [start, float(_bound(model, a))], rtol=1e-10)
     assert run.value > run.start + 1.0
     for one, value in zip(fixed, before):
@@ -140,17 +172,28 @@ def test_the_ascent_moves_hyperparameters_and_nothing_of_q() -> None:
     assert np.abs(model.kernel.lengthscales.numpy() - moving[0]) > 1e-3
     assert np.abs(model.basis.beta.Z.numpy() - moving[1]).max() > 1e-3
     objective = evidence_at(model, mean, data)
-    late = climb(model, hyperparameters_of(model, mean), objective, evaluations=50, deadline=time.perf_counter() - 1.0)
+    late = climb(
+        model,
+        hyperparameters_of(model, mean),
+        objective,
+        evaluations=50,
+        deadline=time.perf_counter() - 1.0,
+    )
     assert late.evaluations < 10 and late.value >= late.start
 
 
-LIKELIHOODS = {"Bernoulli": (gl.Bernoulli, labels), "Student-t": (lambda: gl.StudentT(0.4), outliers)}
+LIKELIHOODS = {
+    "Bernoulli": (gl.Bernoulli, labels),
+    "Student-t": (lambda: gl.StudentT(0.4), outliers),
+}
 
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("name", LIKELIHOODS)
 def test_the_ascent_at_sites_has_the_gradient_of_the_best_bound(name: str) -> None:
-    """The bound is that of the best q(f) at given hyperparameters, which is found anew for each finite difference."""
+    """The bound is that of the best q(f) at given hyperparameters, which is found anew for each
+    finite difference.
+    """
     make, observe = LIKELIHOODS[name]
     model, data = model_of(make()), (X, observe())
     gpflow.set_trainable(model.basis.beta, False)
@@ -198,7 +241,10 @@ def test_single_precision_is_left_where_its_rounding_exceeds_the_noise(
         model = model_of(gl.Gaussian(noise))
         data = tf.constant(X), tf.constant(Y[:, :1])
         model.basis.kernel_mean.set_data(X)
-        low, full = (float(objective_of(model, model.basis.kernel_mean, data, dtype)()) for dtype in (tf.float32, None))
+        low, full = (
+            float(objective_of(model, model.basis.kernel_mean, data, dtype)())
+            for dtype in (tf.float32, None)
+        )
         assert np.isfinite(full)
         found.append(abs(low - full))
     assert found[0] > 0.0 == found[1], "single precision, and full precision to the last bit"

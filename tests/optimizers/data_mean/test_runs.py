@@ -1,4 +1,6 @@
-"""Runs that end early leave a usable model; settings, data and models that cannot be used are refused."""
+"""Runs that end early leave a usable model; settings, data and models that cannot be used are
+refused.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,9 @@ LIKELIHOODS: dict[str, tuple[Callable[[], gl.Likelihood], np.ndarray]] = {
 
 
 def _usable(model: ODVGP, data: tuple, elbo: float) -> None:
-    """Bound and predictions are finite, the bound is what was reported, and a whole run goes on from here."""
+    """Bound and predictions are finite, the bound is what was reported, and a whole run goes on
+    from here.
+    """
     assert float(model.elbo(data)) == pytest.approx(elbo, rel=1e-9)
     assert np.all(np.isfinite(model.predict_f(NEW)))
     best = ConjugateGradients(tolerance=1e-6).run(model, data)
@@ -40,7 +44,9 @@ def _usable(model: ODVGP, data: tuple, elbo: float) -> None:
 
 @pytest.mark.parametrize("name", LIKELIHOODS)
 @pytest.mark.parametrize("at", [1, 3])
-def test_an_interrupt_of_a_product_leaves_what_was_found(name: str, at: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupt_of_a_product_leaves_what_was_found(
+    name: str, at: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     make, observed = LIKELIHOODS[name]
     model, data = model_of(make()), (X, observed)
     with monkeypatch.context() as patch:
@@ -57,7 +63,9 @@ def test_an_interrupt_of_a_product_leaves_what_was_found(name: str, at: int, mon
 def test_an_interrupt_of_the_last_product_keeps_the_solve(
     name: str, presses: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """That of the certificate, without which the gap is an estimate; the second press is in it, too."""
+    """That of the certificate, without which the gap is an estimate; the second press is in it,
+    too.
+    """
     make, observed = LIKELIHOODS[name]
     model, data = model_of(make()), (X, observed)
     with monkeypatch.context() as patch:
@@ -67,7 +75,9 @@ def test_an_interrupt_of_the_last_product_keeps_the_solve(
     assert (result.converged, result.reason, result.certified) == (False, "interrupted", False)
     assert result.products == 7 - presses and " gap about " in str(result)
     expected = model_of(make())
-    whole = ConjugateGradients(tolerance=1e-9, max_products=result.products, max_steps=1).run(expected, data)
+    whole = ConjugateGradients(tolerance=1e-9, max_products=result.products, max_steps=1).run(
+        expected, data
+    )
     assert whole.certified and " gap about " not in str(whole)
     np.testing.assert_allclose(model.basis.a_gamma, expected.basis.a_gamma, rtol=1e-9)
     assert np.any(model.basis.a_gamma) and result.gap == pytest.approx(whole.gap, rel=1e-6)
@@ -93,7 +103,9 @@ def test_products_and_time_run_out(name: str) -> None:
 def test_the_deadline_leaves_time_for_the_certificate(
     certify: bool, products: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Products of ten seconds in single precision, and of thirty in double precision, where a hundred and a half are left."""
+    """Products of ten seconds in single precision, and of thirty in double precision, where a
+    hundred and a half are left.
+    """
     clock, product = {"now": 0.0}, system.MeanSystem.product
 
     def slow(self: system.MeanSystem, a: tf.Tensor, dtype: tf.DType, *rest: Any) -> tf.Tensor:
@@ -108,7 +120,9 @@ def test_the_deadline_leaves_time_for_the_certificate(
     assert (result.products, result.reason, clock["now"]) == (products, "time is up", 100.0)
 
 
-def test_solves_that_converge_after_the_deadline_are_not_called_converged(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_solves_that_converge_after_the_deadline_are_not_called_converged(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     model, deadline = model_of(gl.Bernoulli()), time.perf_counter() + 1e4
     now, jump, solve = time.perf_counter, {"by": 0.0}, optimizer.solve_mean
 
@@ -143,9 +157,13 @@ def test_single_precision() -> None:
     model = ODVGP(*parts, "data", BETA.astype(np.float32))
     data = X.astype(np.float32), Y[:, :1].astype(np.float32)
     result = ConjugateGradients(tolerance=1e-2).run(model, data)
-    assert result.converged and 0.0 <= result.gap <= 1e-2 and model.basis.a_gamma.dtype == tf.float32
+    assert (
+        result.converged and 0.0 <= result.gap <= 1e-2 and model.basis.a_gamma.dtype == tf.float32
+    )
     assert result.elbo == pytest.approx(float(expected.elbo(DATA)), abs=0.05)
-    np.testing.assert_allclose(model.predict_f(NEW.astype(np.float32))[0], expected.predict_f(NEW)[0], atol=0.05)
+    np.testing.assert_allclose(
+        model.predict_f(NEW.astype(np.float32))[0], expected.predict_f(NEW)[0], atol=0.05
+    )
 
 
 # --- what cannot be used
@@ -195,7 +213,9 @@ def test_unusable_data_are_refused_and_leave_the_model_alone(data: tuple, messag
 def test_streams_are_refused_with_the_alternative() -> None:
     model, stream = model_of(), tf.data.Dataset.from_tensor_slices(DATA).batch(20)
     for data, kind in ((stream, "tf.data.Dataset"), (lambda: iter(stream), "function")):
-        with pytest.raises(DataError, match=f"a {kind} is a stream: pass arrays .X, Y., or choose mean points"):
+        with pytest.raises(
+            DataError, match=f"a {kind} is a stream: pass arrays .X, Y., or choose mean points"
+        ):
             ConjugateGradients().run(model, data)
     assert model.basis.kernel_mean.size == 0
 
@@ -203,7 +223,10 @@ def test_streams_are_refused_with_the_alternative() -> None:
 OTHERS = {
     "stored": (
         lambda: ODVGP(matern(1.3, 0.8), gl.Gaussian(), X[:9], BETA),
-        'build ODVGP.kernel, likelihood, "data", beta., or train this model by fit.model, data, mean_solver="newton".',
+        (
+            'build ODVGP.kernel, likelihood, "data", beta., or train this model by fit.model, data,'
+            ' mean_solver="newton".'
+        ),
     ),
     "coupled": (
         lambda: BasisGP(matern(1.3, 0.8), gl.Gaussian(), CoupledBasis(BETA)),
@@ -224,14 +247,18 @@ def test_other_models_are_refused_with_what_to_use(make: Callable[[], Any], mess
 def test_white_noise_in_the_kernel_is_refused(solver: MeanOptimizer) -> None:
     """The solver would have it in the mean at the training rows, and the model not."""
     model = model_of(kernel=matern(1.3, 0.8) + gpflow.kernels.White(0.5))
-    with pytest.raises(ModelError, match="takes no White kernel, .* add its variance to the noise variance"):
+    with pytest.raises(
+        ModelError, match="takes no White kernel, .* add its variance to the noise variance"
+    ):
         solver.run(model, DATA)
     assert model.basis.kernel_mean.size == 0
 
 
 def test_a_bound_that_is_not_finite_at_the_start_names_the_row() -> None:
     observed = labels()
-    model = model_of(gl.Bernoulli(invlink=tf.sigmoid), kernel=matern(900.0, 0.8), mean_function=None)
+    model = model_of(
+        gl.Bernoulli(invlink=tf.sigmoid), kernel=matern(900.0, 0.8), mean_function=None
+    )
     with pytest.raises(NumericalError, match="-inf at row"):
         ConjugateGradients().run(model, (X, observed))
     assert not np.any(model.basis.a_gamma)
@@ -240,7 +267,11 @@ def test_a_bound_that_is_not_finite_at_the_start_names_the_row() -> None:
 
 def test_a_product_that_overflows_ends_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
     model, product = model_of(), system.gram_product
-    monkeypatch.setattr(system, "gram_product", lambda *parts, **options: np.inf * product(*parts, **options))
-    with pytest.raises(NumericalError, match="product with the kernel matrix is not finite: standardise"):
+    monkeypatch.setattr(
+        system, "gram_product", lambda *parts, **options: np.inf * product(*parts, **options)
+    )
+    with pytest.raises(
+        NumericalError, match="product with the kernel matrix is not finite: standardise"
+    ):
         ConjugateGradients().run(model, DATA)
     assert not np.any(model.basis.a_gamma)

@@ -1,4 +1,6 @@
-"""Other likelihoods: the run ends where the bound is stationary in all of q, also where it is not concave."""
+"""Other likelihoods: the run ends where the bound is stationary in all of q, also where it is not
+concave.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +52,9 @@ def student() -> tuple[ODVGP, MeanResult]:
 
 
 def _slopes(model: ODVGP, data: tuple) -> list[np.ndarray]:
-    """The gradient of the bound in the coefficients and in q(u), by automatic differentiation of `elbo`."""
+    """The gradient of the bound in the coefficients and in q(u), by automatic differentiation of
+    `elbo`.
+    """
     parts = [model.basis.a_gamma, model.basis.q_mu, model.basis.q_sqrt]
     watched = [part.unconstrained_variable for part in parts]
     with tf.GradientTape(watch_accessed_variables=False) as tape:
@@ -61,7 +65,9 @@ def _slopes(model: ODVGP, data: tuple) -> list[np.ndarray]:
 
 @pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("name", LIKELIHOODS)
-def test_the_end_is_a_stationary_point_of_the_bound(name: str, student: tuple[ODVGP, MeanResult]) -> None:
+def test_the_end_is_a_stationary_point_of_the_bound(
+    name: str, student: tuple[ODVGP, MeanResult]
+) -> None:
     make, observed = LIKELIHOODS[name]
     data = X, observed
     if name == "StudentT":
@@ -76,24 +82,34 @@ def test_the_end_is_a_stationary_point_of_the_bound(name: str, student: tuple[OD
     for gradient in _slopes(model, data):
         assert np.abs(gradient).max() < 2e-3  # second order in the nats that are left
     again = ConjugateGradients(tolerance=1e-7).run(model, data)
-    assert again.products < result.products / 2 and again.elbo == pytest.approx(result.elbo, abs=1e-6)
+    assert again.products < result.products / 2 and again.elbo == pytest.approx(
+        result.elbo, abs=1e-6
+    )
 
 
 def test_curvatures_below_zero_reach_the_covariance(student: tuple[ODVGP, MeanResult]) -> None:
-    """With outliers S~^-1 = I - 2 A diag(h) A^T has h above zero; clipped to zero, q(u) would be too narrow."""
+    """With outliers S~^-1 = I - 2 A diag(h) A^T has h above zero; clipped to zero, q(u) would be
+    too narrow.
+    """
     model = student[0]
     mean, variance = (tf.convert_to_tensor(moment) for moment in model.predict_f(X))
     with tf.GradientTape() as tape:
         tape.watch(variance)
-        expected = tf.reduce_sum(model.likelihood.variational_expectations(X, mean, variance, outliers()))
+        expected = tf.reduce_sum(
+            model.likelihood.variational_expectations(X, mean, variance, outliers())
+        )
     h = tape.gradient(expected, variance).numpy()[:, 0]
     assert h.max() > 0.05
     A = np.linalg.solve(
-        np.linalg.cholesky(model.kernel(BETA).numpy() + gpflow.config.default_jitter() * np.eye(len(BETA))),
+        np.linalg.cholesky(
+            model.kernel(BETA).numpy() + gpflow.config.default_jitter() * np.eye(len(BETA))
+        ),
         model.kernel(BETA, X).numpy(),
     )
     root = model.basis.q_sqrt.numpy()[0]
-    assert_allclose(np.linalg.inv(root @ root.T), np.eye(len(BETA)) - 2.0 * (A * h) @ A.T, atol=2e-2)
+    assert_allclose(
+        np.linalg.inv(root @ root.T), np.eye(len(BETA)) - 2.0 * (A * h) @ A.T, atol=2e-2
+    )
 
 
 @pytest.mark.exhaustive
@@ -103,13 +119,34 @@ def test_the_end_is_that_of_newton_steps_on_stored_mean_points(name: str) -> Non
     model = model_of(make())
     result = ConjugateGradients(tolerance=1e-7, max_steps=80).run(model, (X, observed))
     stored = BasisGP(
-        matern(1.3, 0.8), make(), OrthogonalBasis(X, BETA, mean_scaling="none"), mean_function=TREND, num_data=N
+        matern(1.3, 0.8),
+        make(),
+        OrthogonalBasis(X, BETA, mean_scaling="none"),
+        mean_function=TREND,
+        num_data=N,
     )
-    for part in (stored.kernel, stored.likelihood, stored.mean_function, stored.basis.beta, stored.basis.gamma):
+    for part in (
+        stored.kernel,
+        stored.likelihood,
+        stored.mean_function,
+        stored.basis.beta,
+        stored.basis.gamma,
+    ):
         gpflow.set_trainable(part, False)
-    options: dict[str, Any] = {"schedule": Schedule(ramp_steps=0, anneal=0.0), "natural_gradient": 0.5}
+    options: dict[str, Any] = {
+        "schedule": Schedule(ramp_steps=0, anneal=0.0),
+        "natural_gradient": 0.5,
+    }
     solver = MeanSolver("newton", learning_rate=0.5)
-    gd.fit(stored, (X, observed), steps=60, batch_size=None, mean_solver=solver, progress=False, **options)
+    gd.fit(
+        stored,
+        (X, observed),
+        steps=60,
+        batch_size=None,
+        mean_solver=solver,
+        progress=False,
+        **options,
+    )
     assert result.elbo == pytest.approx(float(stored.elbo((X, observed))), abs=1e-4)
     assert_allclose(model.predict_f(X[:5])[0], stored.predict_f(X[:5])[0], atol=5e-3)
 

@@ -1,4 +1,6 @@
-"""Conjugate gradients for Gaussian noise: the dense solve, and a gap that contains the distance after every product."""
+"""Conjugate gradients for Gaussian noise: the dense solve, and a gap that contains the distance
+after every product.
+"""
 
 from __future__ import annotations
 
@@ -67,7 +69,10 @@ def test_coefficients_posterior_and_bound_are_those_of_the_dense_solve(name: str
         k, y = grams_of(kernel, latent), TARGET[:, latent]
         a = exact_mean(kernel, latent)
         assert_allclose(model.basis.a_gamma[:, latent], a, atol=1e-5)
-        m, S = col.whitened_mean_given_gamma(k, y, NOISE, a), col.optimal_whitened_covariance(k, NOISE)
+        m, S = (
+            col.whitened_mean_given_gamma(k, y, NOISE, a),
+            col.optimal_whitened_covariance(k, NOISE),
+        )
         root = model.basis.q_sqrt.numpy()[latent]
         assert_allclose(model.basis.q_mu[:, latent], m, rtol=1e-5, atol=1e-6)
         assert_allclose(root @ root.T, S, rtol=1e-7, atol=1e-10)
@@ -97,7 +102,9 @@ def test_every_end_of_a_run_is_the_bound_at_its_coefficients(products: int) -> N
 @pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("float32", [True, False])
 def test_without_a_certificate_the_gap_is_an_estimate(float32: bool) -> None:
-    """Which costs no product in full precision, from the data or from where an earlier solve ended."""
+    """Which costs no product in full precision, from the data or from where an earlier solve
+    ended.
+    """
     k, options = grams_of(matern(1.3, 0.8)), {"tolerance": 1e-2, "float32": float32}
     certified = ConjugateGradients(**options).run(model_of(), (X, Y[:, :1]))
     model = model_of()
@@ -108,7 +115,9 @@ def test_without_a_certificate_the_gap_is_an_estimate(float32: bool) -> None:
     assert (certified.certified, result.certified) == (True, False)
     assert_allclose(result.gap, true, rtol=0.05)
     assert_allclose(result.elbo, dm.bound(k.K_x, k.Q_x, TARGET[:, 0], NOISE, a), rtol=1e-5)
-    again = ConjugateGradients(tolerance=result.gap / 10.0, float32=float32, certify=False).run(model, (X, Y[:, :1]))
+    again = ConjugateGradients(tolerance=result.gap / 10.0, float32=float32, certify=False).run(
+        model, (X, Y[:, :1])
+    )
     assert again.converged and again.gap < result.gap and again.elbo >= result.elbo - 1e-4
 
 
@@ -125,8 +134,12 @@ def test_heteroskedastic_noise_and_a_sum_of_kernels() -> None:
 # --- the certificate
 
 
-def _with_iterates(system: MeanSystem, start: tf.Tensor, *limits: float, **options: Any) -> tuple[MeanSolution, list]:
-    """A solve, and the coefficients [N] to which each of its gaps belongs: a product that certifies repeats the last ones."""
+def _with_iterates(
+    system: MeanSystem, start: tf.Tensor, *limits: float, **options: Any
+) -> tuple[MeanSolution, list]:
+    """A solve, and the coefficients [N] to which each of its gaps belongs: a product that certifies
+    repeats the last ones.
+    """
     found = [start]
 
     def begin(*arguments: Any) -> Any:
@@ -146,7 +159,9 @@ def _with_iterates(system: MeanSystem, start: tf.Tensor, *limits: float, **optio
 
 
 def _probit_sites(X: np.ndarray, beta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Precisions and pseudo-observations [N] of a Bernoulli model, where its second solve has led."""
+    """Precisions and pseudo-observations [N] of a Bernoulli model, where its second solve has
+    led.
+    """
     model = ODVGP(matern(1.3, 0.8), gl.Bernoulli(), "data", beta)
     noise = np.random.default_rng(6).normal(size=(len(X), 1))
     data = model.checked((X, (np.sin(3.0 * X[:, :1]) + noise > 0.0).astype(float)))
@@ -170,15 +185,20 @@ def _check_every_product(
     every: int = 1,
     **options: Any,
 ) -> None:
-    """The run that is stopped after k products has the k-th iterate of the whole run, whose gaps contain the distance, too.
+    """The run that is stopped after k products has the k-th iterate of the whole run, whose gaps
+    contain the distance, too.
 
-    Tolerances: 1e-9 of the gap, and 1e-12 of y~^T (K + D)^-1 y~, which is the size of the numbers that the gap is made of.
-    """
+    Tolerances: 1e-9 of the gap, and 1e-12 of y~^T (K + D)^-1 y~, which is the size of the numbers
+    that the gap is made of."""
 
     count = len(X)
-    k = gr.build_grams(numpy_kernel(matern(1.3, 0.8), 0), X, beta, X[:1], gpflow.config.default_jitter())
+    k = gr.build_grams(
+        numpy_kernel(matern(1.3, 0.8), 0), X, beta, X[:1], gpflow.config.default_jitter()
+    )
     kernel = matern(1.3, 0.8)
-    system = system_of(precisions[:, None], target[:, None], rank or count // 4, kernel=kernel, X=X, beta=beta)
+    system = system_of(
+        precisions[:, None], target[:, None], rank or count // 4, kernel=kernel, X=X, beta=beta
+    )
     start = tf.zeros([count, 1], tf.float64)
     whole, iterates = _with_iterates(system, start, 1e-6, 500, **options)
     assert whole.reason == "converged" and whole.certified
@@ -194,7 +214,9 @@ def _check_every_product(
         return gap, gap - 0.5 * float(r @ (exact - a))
 
     nothing = k.K_x, k.Q_x, precisions, target, 0.0 * exact
-    assert_allclose(gap_and_distance(0.0 * exact), [dm.gap(*nothing), dm.distance(*nothing)], rtol=1e-8)
+    assert_allclose(
+        gap_and_distance(0.0 * exact), [dm.gap(*nothing), dm.distance(*nothing)], rtol=1e-8
+    )
     for index, (gap, a) in enumerate(zip(whole.gaps, iterates, strict=True)):
         true, distance = gap_and_distance(a)
         assert distance <= gap * (1 + 1e-9) + 1e-12 * scale, f"gap {index} of {len(iterates)}"
@@ -229,7 +251,9 @@ def test_the_gap_is_certified_in_full_precision_where_products_are_not(
 
 
 def _hardly_any_noise(noise: float, draws: int = 1) -> MeanSystem:
-    """A system of 150 rows and a smooth kernel, that float32 cannot represent where the noise is small."""
+    """A system of 150 rows and a smooth kernel, that float32 cannot represent where the noise is
+    small.
+    """
     rng = np.random.default_rng(7)
     inputs = rng.uniform(-2.0, 2.0, (150, 2))
     target = np.sin(inputs[:, :1]) + np.sqrt(noise) * rng.normal(size=(150, 1))
@@ -248,11 +272,19 @@ def _hardly_any_noise(noise: float, draws: int = 1) -> MeanSystem:
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("draws", [1, 2])
-def test_rounding_errors_are_measured_in_units_of_the_noise(draws: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rounding_errors_are_measured_in_units_of_the_noise(
+    draws: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("gpflow_decoupled.covariances.products._SMALL", 0)
     found = _hardly_any_noise(1e-4, draws)
     one = [
-        gram_product(found.kernel, found.mean.points, None, tf.eye(150, dtype=float)[:, i : i + 1], dtype=tf.float32)
+        gram_product(
+            found.kernel,
+            found.mean.points,
+            None,
+            tf.eye(150, dtype=float)[:, i : i + 1],
+            dtype=tf.float32,
+        )
         for i in range(150)
     ]
     error = np.hstack(one) - found.kernel(found.mean.inputs).numpy()
@@ -275,13 +307,18 @@ def test_single_precision_is_left_where_rounding_exceeds_the_noise(
     for noise, alike in ((1e-5, True), (1.0, False)):
         found = _hardly_any_noise(noise)
         start = tf.zeros_like(found.target)
-        low, full = (solve_mean(found, start, 1e-2, 50, dtype=dtype, certify=certify) for dtype in (tf.float32, None))
+        low, full = (
+            solve_mean(found, start, 1e-2, 50, dtype=dtype, certify=certify)
+            for dtype in (tf.float32, None)
+        )
         assert low.gap <= 1e-2 and low.reason == full.reason == "converged"
         assert np.array_equal(low.a, full.a) == alike, noise
 
 
 def test_a_solve_never_loses(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rounds in single precision that make it worse end where the bound was highest; then there is full precision."""
+    """Rounds in single precision that make it worse end where the bound was highest; then there is
+    full precision.
+    """
     monkeypatch.setattr("gpflow_decoupled.covariances.products._SMALL", 0)
     monkeypatch.setattr(MeanSystem, "rounding", lambda self, dtype: 0.1)
     found = _hardly_any_noise(1e-5)
@@ -339,7 +376,9 @@ def test_nested_points_begin_with_beta_and_repeat_nothing() -> None:
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("name", ["two latents", "separate"])
 def test_several_right_hand_sides_are_systems_of_their_own(name: str) -> None:
-    """All that a system computes of three draws is that of one at a time, and the gap is the largest of them."""
+    """All that a system computes of three draws is that of one at a time, and the gap is the
+    largest of them.
+    """
     rng, kernel = np.random.default_rng(4), PARTS[name][0]()
     weights, targets = (
         rng.uniform(0.5, 5.0, (N, 2)),
@@ -353,7 +392,9 @@ def test_several_right_hand_sides_are_systems_of_their_own(name: str) -> None:
     for method in ("precondition", "product"):
         extra = (None,) if method == "product" else ()
         expected = np.stack([getattr(one, method)(one.target, *extra) for one in ones], axis=-1)
-        assert_allclose(getattr(block, method)(columns, *extra), expected.reshape(N, 6), rtol=1e-9, atol=1e-12)
+        assert_allclose(
+            getattr(block, method)(columns, *extra), expected.reshape(N, 6), rtol=1e-9, atol=1e-12
+        )
     assert block.gap(columns) == pytest.approx(max(one.gap(one.target) for one in ones), rel=1e-12)
     found = solve_mean(block, tf.zeros_like(columns), 1e-10, 100)
     exact = [solve_mean(one, tf.zeros_like(one.target), 1e-11, 100).a for one in ones]
@@ -364,7 +405,9 @@ def test_several_right_hand_sides_are_systems_of_their_own(name: str) -> None:
 
 
 def test_seconds_of_a_solve_grow_with_the_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A product as N^2, the preconditioner as N, from a clock that counts; a matrix that cannot be factorised takes none."""
+    """A product as N^2, the preconditioner as N, from a clock that counts; a matrix that cannot be
+    factorised takes none.
+    """
     clock = {"now": 0.0}
 
     def seconds() -> float:
@@ -376,12 +419,17 @@ def test_seconds_of_a_solve_grow_with_the_rows(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(solve, "_TIMED_ROWS", len(X) // 4)
     model, options = model_of(), {"rank": 6, "group": Group()}
     square, linear = (len(X) / (len(X) // 2)) ** 2, len(X) / (len(X) // 4)
-    assert_allclose(seconds_of_solves(model, tf.constant(X), dtype=None, **options), [square, square + linear])
     assert_allclose(
-        seconds_of_solves(model, tf.constant(X), dtype=tf.float32, **options), [square, 3 * square + linear]
+        seconds_of_solves(model, tf.constant(X), dtype=None, **options), [square, square + linear]
+    )
+    assert_allclose(
+        seconds_of_solves(model, tf.constant(X), dtype=tf.float32, **options),
+        [square, 3 * square + linear],
     )
     monkeypatch.setattr(solve, "preconditioner_rows", _fails)
-    assert_allclose(seconds_of_solves(model, tf.constant(X), dtype=None, **options), [square, square])
+    assert_allclose(
+        seconds_of_solves(model, tf.constant(X), dtype=None, **options), [square, square]
+    )
 
 
 def _fails(*arguments: Any) -> None:

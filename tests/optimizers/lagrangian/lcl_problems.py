@@ -36,18 +36,40 @@ class Kind(NamedTuple):
 
 
 KINDS: dict[str, Kind] = {
-    "Gaussian": Kind(lambda: gl.Gaussian(NOISE), lambda rng, f: f + 0.5 * rng.normal(size=f.shape),
-                     lambda y: ref.gaussian(y, NOISE), 40),
+    "Gaussian": Kind(
+        lambda: gl.Gaussian(NOISE),
+        lambda rng, f: f + 0.5 * rng.normal(size=f.shape),
+        lambda y: ref.gaussian(y, NOISE),
+        40,
+    ),
     "Poisson": Kind(gl.Poisson, lambda rng, f: rng.poisson(np.exp(f)) * 1.0, ref.poisson, 60),
-    "logit": Kind(own.BernoulliLogit, lambda rng, f: 1.0 * (rng.uniform(size=f.shape) < 1 / (1 + np.exp(-f))),
-                  ref.bernoulli_logit, 100),
-    "probit": Kind(own.BernoulliProbit, lambda rng, f: 1.0 * (rng.normal(size=f.shape) < f), ref.bernoulli_probit, 40),
-    "Laplace": Kind(lambda: own.Laplace(0.4), lambda rng, f: f + 0.4 * rng.laplace(size=f.shape),
-                    lambda y: ref.laplace(y, 0.4), None),
+    "logit": Kind(
+        own.BernoulliLogit,
+        lambda rng, f: 1.0 * (rng.uniform(size=f.shape) < 1 / (1 + np.exp(-f))),
+        ref.bernoulli_logit,
+        100,
+    ),
+    "probit": Kind(
+        own.BernoulliProbit,
+        lambda rng, f: 1.0 * (rng.normal(size=f.shape) < f),
+        ref.bernoulli_probit,
+        40,
+    ),
+    "Laplace": Kind(
+        lambda: own.Laplace(0.4),
+        lambda rng, f: f + 0.4 * rng.laplace(size=f.shape),
+        lambda y: ref.laplace(y, 0.4),
+        None,
+    ),
     "hinge": Kind(own.Hinge, lambda rng, f: 1.0 * (rng.normal(size=f.shape) < f), ref.hinge, None),
-    "Student-t": Kind(lambda: gl.StudentT(0.3, 4.0), _with_outliers,
-                      lambda y: ref.student_t(y, 4.0, 0.3), None, False),
-}  # fmt: skip
+    "Student-t": Kind(
+        lambda: gl.StudentT(0.3, 4.0),
+        _with_outliers,
+        lambda y: ref.student_t(y, 4.0, 0.3),
+        None,
+        False,
+    ),
+}
 CONCAVE = [name for name, kind in KINDS.items() if kind.concave]
 
 
@@ -63,12 +85,16 @@ def labels(name: str, X: Array, latents: int = 1, seed: int = 1) -> Array:
     return KINDS[name].labels(rng, f)
 
 
-def model(name: str, N: int = 10, latents: int = 1, with_mean: bool = True, variance: float = 1.3) -> LCLGP:
+def model(
+    name: str, N: int = 10, latents: int = 1, with_mean: bool = True, variance: float = 1.3
+) -> LCLGP:
     """A model at multipliers of zero."""
     X = inputs(N)
     trend = gpflow.functions.Linear(np.ones((2, latents)) * [[0.4], [-0.3]], 0.2 * np.ones(latents))
     mean = trend if with_mean else None
-    return LCLGP((X, labels(name, X, latents)), matern(variance, 0.8), KINDS[name].make(), mean_function=mean)
+    return LCLGP(
+        (X, labels(name, X, latents)), matern(variance, 0.8), KINDS[name].make(), mean_function=mean
+    )
 
 
 def randomize(built: LCLGP, seed: int = 0) -> None:

@@ -1,4 +1,6 @@
-"""Multipliers of some observations alone: the bound against brute force, what it reaches, batches, bad input."""
+"""Multipliers of some observations alone: the bound against brute force, what it reaches, batches,
+bad input.
+"""
 
 from __future__ import annotations
 
@@ -40,11 +42,15 @@ def some_multipliers(built: LCLGP, rows: np.ndarray = ROWS) -> tuple[tf.Tensor, 
 
 
 def brute_force(name: str, built: LCLGP) -> float:
-    """(V1) of the q that the model's multipliers say, with N x N inverses and one integral at a time."""
+    """(V1) of the q that the model's multipliers say, with N x N inverses and one integral at a
+    time.
+    """
     total = 0.0
     for latent in range(built.num_latent_gps):
         K, m_0 = gram(built, latent), prior_mean(built, latent)
-        q = lcl.posterior(K, m_0, built.basis.alpha.numpy()[:, latent], built.basis.lam.numpy()[:, latent])
+        q = lcl.posterior(
+            K, m_0, built.basis.alpha.numpy()[:, latent], built.basis.lam.numpy()[:, latent]
+        )
         total += lcl.bound(K, m_0, *q, site_functions(name, built, latent))
     return total
 
@@ -60,7 +66,9 @@ def test_bound_is_that_of_brute_force(name):
 
 
 def with_white_noise(N: int) -> LCLGP:
-    """A kernel that depends on whether two rows are one observation, as no kernel of two arrays of inputs can."""
+    """A kernel that depends on whether two rows are one observation, as no kernel of two arrays of
+    inputs can.
+    """
     kernel = gpflow.kernels.Matern52() + gpflow.kernels.White(0.5)
     return LCLGP((inputs(N), labels("Poisson", inputs(N))), kernel, gpflow.likelihoods.Poisson())
 
@@ -68,9 +76,17 @@ def with_white_noise(N: int) -> LCLGP:
 def test_white_noise_counts_where_an_observation_meets_itself():
     built = with_white_noise(10)
     multipliers = some_multipliers(built)
-    assert_allclose(SubsetBound(built, ROWS, compile=False).evaluate(*multipliers).bound, built.elbo(), atol=1e-9)
+    assert_allclose(
+        SubsetBound(built, ROWS, compile=False).evaluate(*multipliers).bound,
+        built.elbo(),
+        atol=1e-9,
+    )
     result = ConstraintSubset(10, tolerance=1e-9).run(with_white_noise(10))
-    assert_allclose(result.elbo, LinearlyConstrainedLagrangian(compile=False).run(with_white_noise(10)).elbo, atol=1e-3)
+    assert_allclose(
+        result.elbo,
+        LinearlyConstrainedLagrangian(compile=False).run(with_white_noise(10)).elbo,
+        atol=1e-3,
+    )
 
 
 @pytest.mark.parametrize("name", ["Poisson", "Laplace"])
@@ -94,7 +110,9 @@ def test_mean_of_all_batches_of_a_partition_is_the_whole(name):
     multipliers = some_multipliers(built)
     batches = np.random.default_rng(0).permutation(12).reshape(4, 3)
     parts = [bound.estimate(*multipliers, tf.constant(batch)) for batch in batches]
-    for mean, whole in zip((np.mean(part, axis=0) for part in zip(*parts)), bound.evaluate(*multipliers)):
+    for mean, whole in zip(
+        (np.mean(part, axis=0) for part in zip(*parts)), bound.evaluate(*multipliers)
+    ):
         assert_allclose(mean, whole, rtol=1e-10)
     assert np.std([part.bound for part in parts]) > 1e-2
 
@@ -111,17 +129,25 @@ def test_passes_in_blocks_are_one_pass(monkeypatch):
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("name", ["Poisson", "logit"])
 def test_bound_grows_with_the_subset_up_to_that_of_all(name):
-    """Each row is needed: below the best Gaussian for M < N, it for M = N; the model is left with what the result says."""
+    """Each row is needed: below the best Gaussian for M < N, it for M = N; the model is left with
+    what the result says.
+    """
     best = LinearlyConstrainedLagrangian(tolerance=1e-6, compile=False).run(model(name, 12)).elbo
     found = []
     for size in (3, 6, 12):
         built = model(name, 12)
         result = ConstraintSubset(size, tolerance=1e-6, seed=3).run(built)
         found.append(result.elbo)
-        assert np.sum(built.basis.lam.numpy() != 0.0) <= size and np.all(built.basis.lam.numpy() >= 0.0)
+        assert np.sum(built.basis.lam.numpy() != 0.0) <= size and np.all(
+            built.basis.lam.numpy() >= 0.0
+        )
         assert np.sum(built.basis.alpha.numpy() != 0.0) <= size
         assert_allclose(built.elbo(), result.elbo, atol=1e-9)
-        assert result.converged and result.reason == "converged" and np.all(np.diff(result.history["elbo"]) >= 0.0)
+        assert (
+            result.converged
+            and result.reason == "converged"
+            and np.all(np.diff(result.history["elbo"]) >= 0.0)
+        )
     assert found[0] < found[1] < best - 1e-2
     assert_allclose(found[2], best, atol=1e-4)
 
@@ -138,14 +164,18 @@ def test_rows_are_nested_and_a_run_goes_on_from_the_last():
     given = ConstraintSubset(rows=rows).run(fresh)
     assert_allclose(given.elbo, small.elbo, atol=1e-3)
     assert set(np.flatnonzero(fresh.basis.alpha.numpy())) <= set(rows)
-    other = ConstraintSubset(rows=np.setdiff1d(np.arange(20), rows)[:5]).run(built)  # not from there: from nothing
+    other = ConstraintSubset(rows=np.setdiff1d(np.arange(20), rows)[:5]).run(
+        built
+    )  # not from there: from nothing
     assert other.history["elbo"][0] < large.elbo
 
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("name", ["Poisson", "logit"])
 def test_batches_reach_what_all_data_do(name):
-    """Within 0.2 nats of the bound of L-BFGS-B on the same rows, and the bound is that of all data."""
+    """Within 0.2 nats of the bound of L-BFGS-B on the same rows, and the bound is that of all
+    data.
+    """
     whole = ConstraintSubset(8, seed=2).run(model(name, 30)).elbo
     built = model(name, 30)
     result = ConstraintSubset(8, batch_size=7, steps=600, seed=2).run(built)
@@ -160,9 +190,11 @@ def test_batches_reach_what_all_data_do(name):
 @pytest.mark.exhaustive
 def test_batches_are_reproducible():
     one, two, three = (
-        ConstraintSubset(rows=ROWS, batch_size=5, steps=4, seed=seed, compile=False).run(model("Poisson", 12)).history["elbo"]
+        ConstraintSubset(rows=ROWS, batch_size=5, steps=4, seed=seed, compile=False)
+        .run(model("Poisson", 12))
+        .history["elbo"]
         for seed in (1, 1, 2)
-    )  # fmt: skip
+    )
     assert_allclose(one, two, rtol=0.0)
     assert not np.allclose(one[1:], three[1:], rtol=1e-9)
 
@@ -188,9 +220,16 @@ def test_no_step_forms_an_array_of_all_pairs():
     bound = SubsetBound(built, ROWS, compile=False)
     one = tf.TensorSpec([4, 1], tf.float64)
     graph = (
-        tf.function(bound.estimate, autograph=False).get_concrete_function(one, one, tf.TensorSpec([6], tf.int32)).graph
+        tf.function(bound.estimate, autograph=False)
+        .get_concrete_function(one, one, tf.TensorSpec([6], tf.int32))
+        .graph
     )
-    sizes = [out.shape.num_elements() for op in graph.get_operations() for out in op.outputs if out.shape.rank]
+    sizes = [
+        out.shape.num_elements()
+        for op in graph.get_operations()
+        for out in op.outputs
+        if out.shape.rank
+    ]
     assert len(sizes) > 50 and max(size or 0 for size in sizes) <= 300 * 2  # X itself
 
 
@@ -231,7 +270,9 @@ def test_what_does_not_fit_the_data(options, match):
     assert not np.any(built.basis.alpha)
 
 
-@pytest.mark.parametrize("likelihood", [gpflow.likelihoods.StudentT(), gpflow.likelihoods.Bernoulli()])
+@pytest.mark.parametrize(
+    "likelihood", [gpflow.likelihoods.StudentT(), gpflow.likelihoods.Bernoulli()]
+)
 def test_refuses_likelihoods_that_are_not_log_concave(likelihood):
     X = inputs(10)
     built = LCLGP((X, labels("logit", X)), matern(1.0, 0.8), likelihood)

@@ -1,4 +1,6 @@
-"""The methods that maximise the bound itself: their gradients against finite differences of the bound."""
+"""The methods that maximise the bound itself: their gradients against finite differences of the
+bound.
+"""
 
 from __future__ import annotations
 
@@ -20,9 +22,14 @@ from tests.optimizers.lagrangian.lcl_problems import model
 NAMES = ["logit", "Poisson", "Student-t"]
 
 
-def _slope(value: Callable[..., tf.Tensor], at: list[np.ndarray], direction: list[np.ndarray]) -> float:
+def _slope(
+    value: Callable[..., tf.Tensor], at: list[np.ndarray], direction: list[np.ndarray]
+) -> float:
     step = 1e-5
-    ends = [value(*(tf.constant(a + sign * step * d) for a, d in zip(at, direction))) for sign in (1.0, -1.0)]
+    ends = [
+        value(*(tf.constant(a + sign * step * d) for a, d in zip(at, direction)))
+        for sign in (1.0, -1.0)
+    ]
     return float(ends[0] - ends[1]) / (2.0 * step)
 
 
@@ -36,7 +43,9 @@ def test_gradient_in_the_multipliers(name, rng):
     for place, gradient in enumerate(gradients):
         direction = [np.zeros((6, 1)), np.zeros((6, 1))]
         direction[place] = rng.normal(size=(6, 1))
-        slope = _slope(lambda *p: opper_archambeau._value_and_gradient(problem, *p)[0], at, direction)
+        slope = _slope(
+            lambda *p: opper_archambeau._value_and_gradient(problem, *p)[0], at, direction
+        )
         assert_allclose(np.sum(gradient * direction[place]), slope, rtol=1e-5)
 
 
@@ -48,13 +57,18 @@ def test_gradient_in_mean_and_factor(name, whiten, rng):
     problem = DualProblem(model(name, 6), compile=False)
     geometry = problem.geometry
     A = (geometry.root if whiten else geometry.triangular_root)(tf.convert_to_tensor(problem.prior))
-    at = [0.3 * rng.normal(size=(6, 1)), np.tril(0.1 * rng.normal(size=(1, 6, 6))) + 0.5 * np.eye(6)]
+    at = [
+        0.3 * rng.normal(size=(6, 1)),
+        np.tril(0.1 * rng.normal(size=(1, 6, 6))) + 0.5 * np.eye(6),
+    ]
     _, *gradients = cholesky_kl._value_and_gradient(problem, A, whiten, *map(tf.constant, at))
     for place, gradient in enumerate(gradients):
         direction = [np.zeros((6, 1)), np.zeros((1, 6, 6))]
         direction[place] = rng.normal(size=direction[place].shape)
         direction[1] = np.tril(direction[1])
-        slope = _slope(lambda *p: cholesky_kl._value_and_gradient(problem, A, whiten, *p)[0], at, direction)
+        slope = _slope(
+            lambda *p: cholesky_kl._value_and_gradient(problem, A, whiten, *p)[0], at, direction
+        )
         assert_allclose(np.sum(gradient * direction[place]), slope, rtol=1e-5)
 
 
@@ -63,12 +77,16 @@ def _noisy(likelihood: gpflow.likelihoods.Likelihood) -> LCLGP:
     rng = np.random.default_rng(0)
     X = np.sort(rng.uniform(0.0, 3.0, (25, 1)), axis=0)
     return LCLGP(
-        (X, 2.0 * np.sin(3.0 * X) + 0.05 * rng.standard_normal(X.shape)), gpflow.kernels.Matern52(4.0), likelihood
+        (X, 2.0 * np.sin(3.0 * X) + 0.05 * rng.standard_normal(X.shape)),
+        gpflow.kernels.Matern52(4.0),
+        likelihood,
     )
 
 
 def test_one_iteration_that_gains_little_is_not_the_end():
-    """With a rule on single iterations the run ended at -58 nats; this method is slow here, and the optimum is 4.85."""
+    """With a rule on single iterations the run ended at -58 nats; this method is slow here, and the
+    optimum is 4.85.
+    """
     found = OpperArchambeau().run(_noisy(gpflow.likelihoods.StudentT(0.01, df=3.0)))
     assert found.converged and found.elbo > -20.0
 

@@ -1,4 +1,6 @@
-"""The dual of a subproblem: values and gradients against brute force, strong duality, and the two solvers."""
+"""The dual of a subproblem: values and gradients against brute force, strong duality, and the two
+solvers.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +52,9 @@ def _problem(name: str, N: int = 5, seed: int = 0) -> tuple[DualProblem, Any, An
 
 def _numpy(sub: Subproblem, N: int) -> lcl.Linearised:
     kappa = np.zeros(N) if sub.kappa is None else sub.kappa.numpy()[:, 0]
-    return lcl.Linearised(sub.h.numpy()[:, 0], sub.sigma.numpy()[:, 0], sub.rho.numpy()[:, 0], kappa)
+    return lcl.Linearised(
+        sub.h.numpy()[:, 0], sub.sigma.numpy()[:, 0], sub.rho.numpy()[:, 0], kappa
+    )
 
 
 @pytest.mark.costly(keep=2)
@@ -71,11 +75,15 @@ def test_bounds_are_those_of_brute_force(name):
     "name", [name for name in KINDS if name not in ("Laplace", "hinge")]
 )  # clamped, and tested with its site loss
 def test_dual_is_that_of_brute_force(name):
-    """The maxima by a search without derivatives; lambda so small that quadrature serves at sigma*."""
+    """The maxima by a search without derivatives; lambda so small that quadrature serves at
+    sigma*.
+    """
     problem, sub, _, at = _problem(name, 3)
     at, built = problem.marginals(at.alpha, 0.1 * at.lam), problem.model
     alpha, lam = at.alpha.numpy()[:, 0], at.lam.numpy()[:, 0]
-    value, where = lcl.dual(gram(built), prior_mean(built), alpha, lam, _numpy(sub, 3), site_functions(name, built))
+    value, where = lcl.dual(
+        gram(built), prior_mean(built), alpha, lam, _numpy(sub, 3), site_functions(name, built)
+    )
     point = problem.point(sub, at, at.mean, at.deviation)
     assert_allclose(point.dual, value, rtol=1e-7)
     assert_allclose(point.sites.h[:, 0], where[:, 0], rtol=1e-3, atol=1e-3)
@@ -85,7 +93,9 @@ def test_dual_is_that_of_brute_force(name):
 @pytest.mark.costly(keep=2)
 @names
 def test_gradient_and_hessian_are_finite_differences(name):
-    """(V16); and along random directions the change of the gradient is (V18), read off a Newton step on a free set."""
+    """(V16); and along random directions the change of the gradient is (V18), read off a Newton
+    step on a free set.
+    """
     problem, sub, box, at = _problem(name)
     point = problem.point(sub, at, at.mean, at.deviation)
     rng, step = np.random.default_rng(3), 1e-5
@@ -98,7 +108,9 @@ def test_gradient_and_hessian_are_finite_differences(name):
     assert_allclose(slope, (ends[0].dual - ends[1].dual) / (2 * step), rtol=1e-5, atol=1e-8)
     # the gradient that this direction makes is solved for, and gives it back
     curved = [(a - b) / (2 * step) for a, b in zip(ends[0][3:], ends[1][3:])]
-    wide = box._replace(alpha_low=box.alpha_low - 9.0, alpha_high=box.alpha_high + 9.0, lam_low=box.lam_low - 9.0)
+    wide = box._replace(
+        alpha_low=box.alpha_low - 9.0, alpha_high=box.alpha_high + 9.0, lam_low=box.lam_low - 9.0
+    )
     back = point._replace(g_alpha=-curved[0], g_lam=-curved[1])
     p_alpha, p_lam, ok = newton_direction(problem, sub, at, back, wide)
     assert bool(ok)
@@ -109,7 +121,9 @@ def test_gradient_and_hessian_are_finite_differences(name):
 @pytest.mark.costly(keep=1)
 @names
 def test_strong_duality_and_both_solvers(name):
-    """min D_k = max Q_k, at the same multipliers; Q_k is below the bound everywhere, and touches it where it was made."""
+    """min D_k = max Q_k, at the same multipliers; Q_k is below the bound everywhere, and touches it
+    where it was made.
+    """
     problem, sub, box, at = _problem(name, 6)
     built = problem.model
     here = problem.marginals(*box.clip(at.alpha, at.lam))
@@ -171,7 +185,9 @@ def test_derivatives_of_the_maximiser(name):
 
     def difference(d_alpha: float, d_lam: float) -> tuple:
         up, down = (
-            maximise(problem.loss, sub, at.alpha + s * d_alpha, at.lam + s * d_lam, sites.h, sites.sigma)
+            maximise(
+                problem.loss, sub, at.alpha + s * d_alpha, at.lam + s * d_lam, sites.h, sites.sigma
+            )
             for s in (step, -step)
         )
         return (up.h - down.h) / (2 * step), (up.sigma - down.sigma) / (2 * step)
@@ -184,10 +200,14 @@ def test_derivatives_of_the_maximiser(name):
 
 
 def test_start_from_nothing_bears_a_wide_prior():
-    """Counts and an intercept of variance 1e4: where exp(sigma^2 / 2) at the prior's sigma would be 1e21; in both forms."""
+    """Counts and an intercept of variance 1e4: where exp(sigma^2 / 2) at the prior's sigma would be
+    1e21; in both forms.
+    """
     X, starts = inputs(30), []
     for form in ("weight", "function"):
-        problem = DualProblem(LCLGLM((X, labels("Poisson", X)), gl.Poisson(), form=form), compile=False)
+        problem = DualProblem(
+            LCLGLM((X, labels("Poisson", X)), gl.Poisson(), form=form), compile=False
+        )
         K = problem.model.kernel(X).numpy()
         k, squares, _ = problem.prior_sums(problem.prior_mean)
         assert_allclose(k[:, 0], np.diag(K), rtol=1e-8)
@@ -202,17 +222,27 @@ def test_start_from_nothing_bears_a_wide_prior():
 @pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("name", ["Poisson", "Student-t"])
 def test_newton_direction_is_the_same_in_both_forms(name):
-    """Of weights by thin products and conjugate gradients, of functions by N x N matrices; some lambda negative."""
+    """Of weights by thin products and conjugate gradients, of functions by N x N matrices; some
+    lambda negative.
+    """
     X, found = inputs(10), []
     for form in ("weight", "function"):
-        built = LCLGLM((X, labels(name, X, 2)), KINDS[name].make(), num_latent_gps=2, intercept_variance=4.0, form=form)
+        built = LCLGLM(
+            (X, labels(name, X, 2)),
+            KINDS[name].make(),
+            num_latent_gps=2,
+            intercept_variance=4.0,
+            form=form,
+        )
         randomize(built)
         problem = DualProblem(built, compile=False)
         at = problem.marginals(built.basis.alpha, built.basis.lam)
         sub, box = make_subproblem(problem, at, POLICY)
         randomize(built, 1)
         at = problem.marginals(built.basis.alpha, tf.maximum(built.basis.lam, 0.5 * box.lam_low))
-        found.append(newton_direction(problem, sub, at, problem.point(sub, at, at.mean, at.deviation), box))
+        found.append(
+            newton_direction(problem, sub, at, problem.point(sub, at, at.mean, at.deviation), box)
+        )
         assert found[-1][2]
         found[-1] += stationary_direction(problem, at)
     for weights, functions, tolerance in zip(*found, (2e-4, 2e-4, 0.0, 1e-2, 1e-2, 0.0)):
@@ -220,7 +250,9 @@ def test_newton_direction_is_the_same_in_both_forms(name):
 
 
 def test_weights_need_no_matrix_of_observations():
-    """The largest tensor of bound, subproblem and direction, p = 3 weights: a few numbers per observation."""
+    """The largest tensor of bound, subproblem and direction, p = 3 weights: a few numbers per
+    observation.
+    """
     X = inputs(400)
     problem = DualProblem(LCLGLM((X, labels("Poisson", X)), gl.Poisson()), compile=False)
     unit = tf.ones([400, 1], X.dtype)
@@ -230,9 +262,18 @@ def test_weights_need_no_matrix_of_observations():
         at = problem.marginals(0.1 * unit, unit)
         point = problem.point(sub, at, at.mean, at.deviation)
         rival = _value_and_gradient(problem, at.alpha, at.lam)
-        return newton_direction(problem, sub, at, point, box), stationary_direction(problem, at), rival
+        return (
+            newton_direction(problem, sub, at, point, box),
+            stationary_direction(problem, at),
+            rival,
+        )
 
     graph = tf.function(everything, autograph=False).get_concrete_function().graph
-    operations = [*graph.get_operations(), *(o for f in graph._functions.values() for o in f.graph.get_operations())]
-    sizes = [out.shape.num_elements() for o in operations for out in o.outputs if out.dtype.is_floating]
+    operations = [
+        *graph.get_operations(),
+        *(o for f in graph._functions.values() for o in f.graph.get_operations()),
+    ]
+    sizes = [
+        out.shape.num_elements() for o in operations for out in o.outputs if out.dtype.is_floating
+    ]
     assert max(size for size in sizes if size is not None) <= 8 * 400

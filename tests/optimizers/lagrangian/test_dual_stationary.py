@@ -12,7 +12,9 @@ from gpflow_decoupled.optimizers.lagrangian.dual import DualProblem, Marginals
 from gpflow_decoupled.optimizers.lagrangian.stationary import stationary_direction, stationary_step
 from tests.optimizers.lagrangian.lcl_problems import KINDS, model
 
-EXACT = [name for name in KINDS if name not in ("Laplace", "hinge")]  # whose sites have no curvature along a ray
+EXACT = [
+    name for name in KINDS if name not in ("Laplace", "hinge")
+]  # whose sites have no curvature along a ray
 
 
 def _near(name: str, share: float = 0.03) -> tuple[DualProblem, Marginals]:
@@ -46,7 +48,9 @@ def test_step_undoes_the_conditions_to_first_order(name):
 @pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("name", ["Poisson", "logit", "Student-t"])
 def test_steps_double_the_digits(name):
-    """Until the tolerance of the system: the third change is below the square of the second's share."""
+    """Until the tolerance of the system: the third change is below the square of the second's
+    share.
+    """
     problem, at = _near(name, 0.1)
     changes = []
     for _ in range(3):
@@ -68,4 +72,6 @@ def test_a_step_that_loses_is_refused():
 
     assert stationary_step(problem, at, wrong, 0.0) is None
     nothing = tf.zeros_like(at.alpha)
-    assert stationary_step(problem, at, lambda _: (nothing, nothing, tf.constant(False)), 0.0) is None
+    assert (
+        stationary_step(problem, at, lambda _: (nothing, nothing, tf.constant(False)), 0.0) is None
+    )

@@ -1,4 +1,6 @@
-"""Subproblems whose sites are weights with Laplace priors too, (V30) and (V31): maximisers, bounds, gradients, the box."""
+"""Subproblems whose sites are weights with Laplace priors too, (V30) and (V31): maximisers, bounds,
+gradients, the box.
+"""
 
 from __future__ import annotations
 
@@ -44,14 +46,20 @@ def in_box(of: DualProblem, sub: Subproblem, box, seed: int) -> Marginals:
     rng, at = np.random.default_rng(seed), random_marginals(of, seed)
     width = box.alpha_high - box.alpha_low
     share = rng.uniform(0.1, 0.9, size=(8, 1))
-    alpha = np.where(np.isfinite(width), box.alpha_low + share * np.where(np.isfinite(width), width, 0.0), at.alpha)
+    alpha = np.where(
+        np.isfinite(width),
+        box.alpha_low + share * np.where(np.isfinite(width), width, 0.0),
+        at.alpha,
+    )
     lam = np.maximum(at.lam, 0.5 * box.lam_low)
     return of.marginals(tf.constant(alpha), tf.constant(lam))
 
 
 def prior_site(h: float, sigma: float) -> float:
     """(V30)."""
-    gaussian = 0.5 * np.log(2.0 * np.pi * TAU**2) + ((h - LOCATION) ** 2 + sigma**2) / (2.0 * TAU**2)
+    gaussian = 0.5 * np.log(2.0 * np.pi * TAU**2) + ((h - LOCATION) ** 2 + sigma**2) / (
+        2.0 * TAU**2
+    )
     return reference.expected_loss(h, abs(sigma), LOCATION, SCALE) - gaussian
 
 
@@ -65,11 +73,22 @@ def test_loss_and_its_derivatives():
         assert_allclose(at.value[n, 0], prior_site(h[n, 0], sigma[n, 0]), rtol=1e-9)
     step = 1e-5
     for place, first, second in ((0, "d_h", ("d_hh", "d_hs")), (1, "d_s", ("d_hs", "d_ss"))):
-        ends = [loss.expand(*(tf.constant(part + sign * step * (place == i)) for i, part in enumerate((h, sigma))))
-                for sign in (1.0, -1.0)]  # fmt: skip
+        ends = [
+            loss.expand(
+                *(
+                    tf.constant(part + sign * step * (place == i))
+                    for i, part in enumerate((h, sigma))
+                )
+            )
+            for sign in (1.0, -1.0)
+        ]
         assert_allclose(getattr(at, first), (ends[0].value - ends[1].value) / (2 * step), atol=1e-8)
         for name, of in zip(second, ("d_h", "d_s")):
-            assert_allclose(getattr(at, name), (getattr(ends[0], of) - getattr(ends[1], of)) / (2 * step), atol=1e-7)
+            assert_allclose(
+                getattr(at, name),
+                (getattr(ends[0], of) - getattr(ends[1], of)) / (2 * step),
+                atol=1e-7,
+            )
     assert_allclose(loss.curvature, [[0.0]] * 5 + [[TAU**-2.0]] * 3, rtol=1e-12)
 
 
@@ -86,23 +105,43 @@ def test_maximisers_are_those_of_a_simplex_search(seed):
         penalised = lambda h, s, h_k=h_k, c=c: prior_site(h, s) + 0.5 * c * (h - h_k) ** 2  # noqa: E731
         rho = float(sub.rho[n, 0]) + c
         alpha, lam = float(at.alpha[n, 0]), float(at.lam[n, 0])
-        h, sigma, value = sites.maximise(penalised, (h_k, sigma_k), alpha, lam, sigma_k, rho, lowest=0.5 * sigma_k)
+        h, sigma, value = sites.maximise(
+            penalised, (h_k, sigma_k), alpha, lam, sigma_k, rho, lowest=0.5 * sigma_k
+        )
         assert_allclose(found.value[n, 0], value, atol=1e-7)
         assert_allclose([found.h[n, 0], found.sigma[n, 0]], [h, sigma], atol=1e-3)
     step = 1e-6
     for name, change in (("d_h_d_alpha", (step, 0.0)), ("d_h_d_lam", (0.0, step))):
-        ends = [maximise(of.loss, sub, at.alpha + sign * change[0], at.lam + sign * change[1], at.mean, at.deviation)
-                for sign in (1.0, -1.0)]  # fmt: skip
-        assert_allclose(getattr(found, name), (ends[0].h - ends[1].h) / (2 * step), rtol=1e-4, atol=1e-6)
+        ends = [
+            maximise(
+                of.loss,
+                sub,
+                at.alpha + sign * change[0],
+                at.lam + sign * change[1],
+                at.mean,
+                at.deviation,
+            )
+            for sign in (1.0, -1.0)
+        ]
+        assert_allclose(
+            getattr(found, name), (ends[0].h - ends[1].h) / (2 * step), rtol=1e-4, atol=1e-6
+        )
 
 
 def concave_form(of: DualProblem, sub: Subproblem, at: Marginals) -> float:
-    """Q_k as derived with (V31): losses of Laplace densities, the variance v, and a proximal term of the means."""
+    """Q_k as derived with (V31): losses of Laplace densities, the variance v, and a proximal term
+    of the means.
+    """
     m, v = at.mean.numpy(), at.state.variance.numpy()
     h, sigma, rho, c = (part.numpy() for part in (sub.h, sub.sigma, sub.rho, sub.precision))
     s = 0.5 * (sigma + v / sigma)
-    losses = of.loss.reference.loss.value(tf.constant(m), tf.constant(s)).numpy() + 0.5 * rho * (s - sigma) ** 2
-    losses += 0.5 * c * ((m - h) ** 2 - (m - LOCATION) ** 2 - v) - 0.5 * np.log(2.0 * np.pi * TAU**2) * (c > 0.0)
+    losses = (
+        of.loss.reference.loss.value(tf.constant(m), tf.constant(s)).numpy()
+        + 0.5 * rho * (s - sigma) ** 2
+    )
+    losses += 0.5 * c * ((m - h) ** 2 - (m - LOCATION) ** 2 - v) - 0.5 * np.log(
+        2.0 * np.pi * TAU**2
+    ) * (c > 0.0)
     return float(-np.sum(losses) - at.divergence)
 
 
@@ -118,7 +157,10 @@ def test_subproblem_touches_the_bound_from_below_and_its_dual_is_above(seed):
         primal = float(of._primal(sub, there))
         assert_allclose(primal, concave_form(of, sub, there), rtol=1e-9)
         assert primal <= float(there.bound) + 1e-9
-        duals = [float(of.point(sub, in_box(of, sub, box, k), at.mean, at.deviation).dual) for k in range(2)]
+        duals = [
+            float(of.point(sub, in_box(of, sub, box, k), at.mean, at.deviation).dual)
+            for k in range(2)
+        ]
         assert primal <= min(duals) + 1e-9
 
 
@@ -131,9 +173,18 @@ def test_dual_has_the_gradient_of_the_paper():
     for n in range(8):
         unit = np.eye(8)[:, [n]] * step
         for moved, gradient in (((unit, 0.0), point.g_alpha), ((0.0, unit), point.g_lam)):
-            ends = [of.point(sub, of.marginals(at.alpha + sign * moved[0], at.lam + sign * moved[1]), at.mean, at.deviation)
-                    for sign in (1.0, -1.0)]  # fmt: skip
-            assert_allclose((ends[0].dual - ends[1].dual) / (2 * step), gradient[n, 0], rtol=1e-4, atol=1e-5)
+            ends = [
+                of.point(
+                    sub,
+                    of.marginals(at.alpha + sign * moved[0], at.lam + sign * moved[1]),
+                    at.mean,
+                    at.deviation,
+                )
+                for sign in (1.0, -1.0)
+            ]
+            assert_allclose(
+                (ends[0].dual - ends[1].dual) / (2 * step), gradient[n, 0], rtol=1e-4, atol=1e-5
+            )
 
 
 def test_multipliers_outside_of_the_box_keep_the_means_of_the_weights():

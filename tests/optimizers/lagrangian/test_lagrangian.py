@@ -1,4 +1,6 @@
-"""Runs of the Lagrangian and of its rivals: one bound for all, monotone ascent, the relations at the solution."""
+"""Runs of the Lagrangian and of its rivals: one bound for all, monotone ascent, the relations at
+the solution.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +49,9 @@ def lagrangian(**options) -> LinearlyConstrainedLagrangian:
 @pytest.mark.exhaustive
 @names
 def test_every_method_reaches_the_same_bound(name):
-    """On 20 points, with a mean function; and for labels of GPflow's sites, conjugate computation."""
+    """On 20 points, with a mean function; and for labels of GPflow's sites, conjugate
+    computation.
+    """
     found = {}
     rules = {
         "Lagrangian": lagrangian(compile=True),
@@ -63,15 +67,21 @@ def test_every_method_reaches_the_same_bound(name):
         assert result.history["elbo"][0] <= result.elbo and "ELBO" in str(result)
     if name in ("Gaussian", "Poisson"):
         built = model(name, 20)
-        other = CVIGP((built.data[0].numpy(), built.data[1].numpy()), built.kernel, KINDS[name].make(),
-                      mean_function=built.mean_function)  # fmt: skip
+        other = CVIGP(
+            (built.data[0].numpy(), built.data[1].numpy()),
+            built.kernel,
+            KINDS[name].make(),
+            mean_function=built.mean_function,
+        )
         ConjugateComputation().run(other, tolerance=1e-14)
         found["conjugate"] = float(other.elbo())
     assert max(found.values()) - min(found.values()) < 1e-6
 
 
 @pytest.mark.costly(keep=1)
-@pytest.mark.parametrize("name, N", [("Poisson", 5), ("logit", 5), ("probit", 4), ("Gaussian", 4), ("Laplace", 2)])
+@pytest.mark.parametrize(
+    "name, N", [("Poisson", 5), ("logit", 5), ("probit", 4), ("Gaussian", 4), ("Laplace", 2)]
+)
 def test_bound_is_that_of_the_best_gaussian(name, N):
     """By a general optimizer over mean and factor, in the reference."""
     built = model(name, N)
@@ -94,7 +104,9 @@ def test_ascent_is_monotone_from_random_starts(name, seed):
     for theta in (0.1, 1.0):
         built = model(name, 12)
         randomize(built, seed)
-        result = lagrangian(theta=theta, compile=name in ("logit", "probit", "Student-t")).run(built)
+        result = lagrangian(theta=theta, compile=name in ("logit", "probit", "Student-t")).run(
+            built
+        )
         assert result.reason == "converged" and result.converged
         assert np.all(np.diff(result.history["elbo"]) >= -1e-9)
         ends.append(result.elbo)
@@ -104,7 +116,9 @@ def test_ascent_is_monotone_from_random_starts(name, seed):
 @pytest.mark.costly(keep=1)
 @names
 def test_relations_at_the_solution(name):
-    """Theorem 4.1: alpha = f_h, lambda = f_sigma / sigma; and the gradient (V16) of every subproblem is zero there."""
+    """Theorem 4.1: alpha = f_h, lambda = f_sigma / sigma; and the gradient (V16) of every
+    subproblem is zero there.
+    """
     built = model(name, 12, latents=2)
     lagrangian(tolerance=1e-11, compile=name in ("logit", "probit", "Student-t")).run(built)
     state, loss = built.basis.factor(built.kernel), built.site_loss()
@@ -125,7 +139,9 @@ def test_gaussian_noise_is_done_in_one_subproblem():
         if start == "random":
             randomize(built)
         result = lagrangian().run(built)
-        evidence = conj.log_evidence(gram(built), prior_mean(built), built.data[1].numpy()[:, 0], 0.3)
+        evidence = conj.log_evidence(
+            gram(built), prior_mean(built), built.data[1].numpy()[:, 0], 0.3
+        )
         assert_allclose(result.elbo, evidence, rtol=1e-10)
         if start == "fresh":
             assert result.steps <= 2
@@ -139,7 +155,9 @@ def test_error_contracts_as_derived():
     for theta in (1.0, 0.1):
         built = model("Poisson", 15, variance=3.0)
         randomize(built)
-        history = lagrangian(theta=theta, tolerance=1e-10, accelerate=False).run(built).history["elbo"]
+        history = (
+            lagrangian(theta=theta, tolerance=1e-10, accelerate=False).run(built).history["elbo"]
+        )
         gaps = history[-1] - history[1:-2]
         gaps = gaps[gaps > 1e-6]
         factors[theta] = np.max(gaps[2:] / gaps[1:-1])
@@ -148,9 +166,17 @@ def test_error_contracts_as_derived():
 
 
 @pytest.mark.exhaustive
-@pytest.mark.parametrize("options", [
-    {"accelerate": False}, {"inner": "lbfgs"}, {"trust_region": 0.5}, {"sweeps": 0}, {"augmented": True},
-], ids=str)  # fmt: skip
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"accelerate": False},
+        {"inner": "lbfgs"},
+        {"trust_region": 0.5},
+        {"sweeps": 0},
+        {"augmented": True},
+    ],
+    ids=str,
+)
 @pytest.mark.parametrize("name", ["Poisson", "logit"])
 def test_options_change_the_way_and_not_the_end(name, options):
     best = lagrangian().run(model(name, 12)).elbo
@@ -159,7 +185,10 @@ def test_options_change_the_way_and_not_the_end(name, options):
 
 @pytest.mark.exhaustive
 def test_acceleration_saves_iterations():
-    steps = [lagrangian(accelerate=fast, tolerance=1e-9).run(_random("Poisson")).steps for fast in (False, True)]
+    steps = [
+        lagrangian(accelerate=fast, tolerance=1e-9).run(_random("Poisson")).steps
+        for fast in (False, True)
+    ]
     assert steps[1] < steps[0]
 
 
@@ -251,14 +280,17 @@ def test_kernel_that_is_not_positive_definite():
     assert not np.any(built.basis.lam.numpy())
 
 
-@pytest.mark.parametrize("options, error, message", [
-    ({"inner": "adam"}, UnknownOptionError, "inner='adam'"),
-    ({"theta": -0.5}, DataError, "theta=-0.5"),
-    ({"theta": np.nan}, DataError, "theta=nan"),
-    ({"tolerance": 0.0}, DataError, "tolerance=0.0"),
-    ({"trust_region": -1.0}, DataError, "trust_region=-1.0"),
-    ({"sweeps": -1}, DataError, "sweeps=-1"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "options, error, message",
+    [
+        ({"inner": "adam"}, UnknownOptionError, "inner='adam'"),
+        ({"theta": -0.5}, DataError, "theta=-0.5"),
+        ({"theta": np.nan}, DataError, "theta=nan"),
+        ({"tolerance": 0.0}, DataError, "tolerance=0.0"),
+        ({"trust_region": -1.0}, DataError, "trust_region=-1.0"),
+        ({"sweeps": -1}, DataError, "sweeps=-1"),
+    ],
+)
 def test_settings_out_of_range_are_refused(options, error, message):
     with pytest.raises(error, match=message):
         LinearlyConstrainedLagrangian(**options)
@@ -270,9 +302,16 @@ def test_rivals_check_their_settings():
             rival(tolerance=-1.0)
 
 
-@pytest.mark.parametrize("optimizer", [
-    LinearlyConstrainedLagrangian(), OpperArchambeau(), CholeskyKL(), ConstraintSubset(3),
-], ids=lambda one: type(one).__name__)  # fmt: skip
+@pytest.mark.parametrize(
+    "optimizer",
+    [
+        LinearlyConstrainedLagrangian(),
+        OpperArchambeau(),
+        CholeskyKL(),
+        ConstraintSubset(3),
+    ],
+    ids=lambda one: type(one).__name__,
+)
 def test_models_of_another_family_are_refused(optimizer):
     """The message names the class that is taken, and what trains the model that was given."""
     X, Y = inputs(6), labels("Poisson", inputs(6))
@@ -280,7 +319,8 @@ def test_models_of_another_family_are_refused(optimizer):
     sparse = gpflow.models.SVGP(matern(1.0, 1.0), gl.Poisson(), X)
     for wrong, advice in ((sites, "ConjugateComputation"), (sparse, "NaturalGradient")):
         with pytest.raises(
-            ModelError, match=f"{type(optimizer).__name__}.run takes a model of the class LCLGP.*{advice}"
+            ModelError,
+            match=f"{type(optimizer).__name__}.run takes a model of the class LCLGP.*{advice}",
         ):
             optimizer.run(wrong)
     if isinstance(optimizer, LinearlyConstrainedLagrangian):
@@ -322,7 +362,9 @@ class LogisticNoise(gl.ScalarLikelihood):
 
 
 def _logistic_loss(likelihood, Y):
-    return QuadratureLoss(likelihood, Y, -10.0, 10.0, start=lambda alpha: Y + 0.2 * tf.atanh(0.0999 * alpha))
+    return QuadratureLoss(
+        likelihood, Y, -10.0, 10.0, start=lambda alpha: Y + 0.2 * tf.atanh(0.0999 * alpha)
+    )
 
 
 declare_site_loss(LogisticNoise, _logistic_loss)
@@ -330,7 +372,9 @@ declare_site_loss(LogisticNoise, _logistic_loss)
 
 @pytest.mark.exhaustive
 def test_site_fixed_points_help_where_a_subproblem_finds_no_step(rng):
-    """Outliers far beyond the noise: the first multipliers are at the edge of S, where no step of the subproblem rises."""
+    """Outliers far beyond the noise: the first multipliers are at the edge of S, where no step of
+    the subproblem rises.
+    """
     X = np.sort(rng.uniform(0.0, 6.0, (20, 1)), axis=0)
     Y = np.sin(2.0 * X) + 0.3 * rng.standard_normal(X.shape)
     Y[[3, 11]] += [[8.0], [-6.0]]
@@ -342,7 +386,9 @@ def test_site_fixed_points_help_where_a_subproblem_finds_no_step(rng):
 
 
 def test_singular_subproblems_are_solved():
-    """At the start no site of small Laplace noise bends, so that the Hessian is 1/2 V * V, which is singular to round-off."""
+    """At the start no site of small Laplace noise bends, so that the Hessian is 1/2 V * V, which is
+    singular to round-off.
+    """
     rng, kernel = np.random.default_rng(0), gpflow.kernels.SquaredExponential(10.0, 2.0)
     X = np.sort(rng.uniform(0.0, 3.0, (25, 1)), axis=0)
     Y = 2.0 * np.sin(3.0 * X) + 0.05 * rng.normal(size=X.shape)
@@ -354,7 +400,9 @@ def test_singular_subproblems_are_solved():
 
 def test_a_run_that_stalls_says_so(monkeypatch):
     """No step is found although the subproblem is not solved: the gap is in the warning."""
-    monkeypatch.setattr(lcl_optimizer, "newton_solve", lambda problem, sub, at, point, *_: (at, point, 0))
+    monkeypatch.setattr(
+        lcl_optimizer, "newton_solve", lambda problem, sub, at, point, *_: (at, point, 0)
+    )
     with pytest.warns(UserWarning, match=r"is not the best one: .* a duality gap of .* nats"):
         result = lagrangian(accelerate=False).run(model("Laplace", 12))
     assert not result.converged
@@ -369,7 +417,9 @@ def with_an_outlier() -> LCLGP:
 
 
 def test_single_precision_has_jitters_and_margins_above_its_round_off():
-    """K has a Cholesky factor, a run can go on from where another ended, and both bounds are those of double precision."""
+    """K has a Cholesky factor, a run can go on from where another ended, and both bounds are those
+    of double precision.
+    """
     best = lagrangian(compile=True).run(with_an_outlier()).elbo
     with gpflow.config.as_context(gpflow.config.Config(float=np.float32)):
         built = with_an_outlier()
@@ -382,7 +432,9 @@ def test_single_precision_has_jitters_and_margins_above_its_round_off():
 
 def test_a_matrix_that_is_no_kernel_gets_advice_that_helps():
     bad = tf.constant([[[1.0, 2.0], [2.0, 1.0]]], tf.float64)
-    with pytest.raises(NumericalError, match="Likely fixes: a positive semi-definite kernel, gpflow.kernels.White"):
+    with pytest.raises(
+        NumericalError, match="Likely fixes: a positive semi-definite kernel, gpflow.kernels.White"
+    ):
         model("Poisson", 6).basis.geometry.triangular_root(bad)
 
 
@@ -390,12 +442,20 @@ declare_site_loss(StraightLines, lambda likelihood, Y: QuadratureLoss(likelihood
 
 
 @pytest.mark.costly(keep=1)
-@pytest.mark.filterwarnings("ignore:The bound of .* is not accurate")  # the nodes know nothing of the kink
-@pytest.mark.parametrize("options", [{}, {"augmented": True}, {"inner": "lbfgs", "augmented": True}], ids=str)
-@pytest.mark.parametrize("likelihood, message", [
-    (BernoulliLogit("piecewise"), 'not convex: .* Use BernoulliLogit.expectation="exact".'),
-    (StraightLines(), "second derivatives of this likelihood's site loss are zero"),
-], ids=["pieces", "lines"])  # fmt: skip
+@pytest.mark.filterwarnings(
+    "ignore:The bound of .* is not accurate"
+)  # the nodes know nothing of the kink
+@pytest.mark.parametrize(
+    "options", [{}, {"augmented": True}, {"inner": "lbfgs", "augmented": True}], ids=str
+)
+@pytest.mark.parametrize(
+    "likelihood, message",
+    [
+        (BernoulliLogit("piecewise"), 'not convex: .* Use BernoulliLogit.expectation="exact".'),
+        (StraightLines(), "second derivatives of this likelihood's site loss are zero"),
+    ],
+    ids=["pieces", "lines"],
+)
 def test_losses_without_a_dual_are_refused(likelihood, message, options):
     built = LCLGP((inputs(6), labels("logit", inputs(6))), matern(1.0, 1.0), likelihood)
     with pytest.raises(DataError, match=message):
@@ -424,7 +484,9 @@ def test_unwhitened_factor_ends_where_the_whitened_one_does():
     """On few points; with more it takes thousands of evaluations."""
     built = model("Poisson", 5)
     whitened = CholeskyKL(tolerance=1e-10, compile=False).run(model("Poisson", 5))
-    assert_allclose(CholeskyKL(False, tolerance=1e-10, compile=False).run(built).elbo, whitened.elbo, atol=1e-6)
+    assert_allclose(
+        CholeskyKL(False, tolerance=1e-10, compile=False).run(built).elbo, whitened.elbo, atol=1e-6
+    )
 
 
 @pytest.mark.exhaustive
@@ -441,11 +503,14 @@ def test_outliers_of_laplace_noise_do_not_stall_the_first_subproblem(rng):
 
 @pytest.mark.exhaustive
 def test_prepared_functions_follow_kernel_mean_and_likelihood():
-    """Nothing is compiled twice, and the end is that of functions made anew; S has moved away from some multipliers."""
+    """Nothing is compiled twice, and the end is that of functions made anew; S has moved away from
+    some multipliers.
+    """
     X = inputs(20)
     Y = labels("Gaussian", X)
     models = [
-        LCLGP((X, Y), matern(1.0, 1.0), Laplace(0.4), mean_function=gpflow.functions.Constant(0.0)) for _ in range(2)
+        LCLGP((X, Y), matern(1.0, 1.0), Laplace(0.4), mean_function=gpflow.functions.Constant(0.0))
+        for _ in range(2)
     ]
     rule = LinearlyConstrainedLagrangian(tolerance=1e-9)
     prepared = rule.prepare(models[0])

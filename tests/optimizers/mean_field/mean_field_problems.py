@@ -7,12 +7,21 @@ import math
 import numpy as np
 import tensorflow as tf
 
-from gpflow_decoupled.distributions.families import Belief, Beta, Categorical, Dirichlet, Gamma, Gaussian
+from gpflow_decoupled.distributions.families import (
+    Belief,
+    Beta,
+    Categorical,
+    Dirichlet,
+    Gamma,
+    Gaussian,
+)
 from gpflow_decoupled.models import Factor, FactorGraph, SampledFactor, prior_factor
 
 COUNTS = np.random.default_rng(0).poisson(2.5, 12)
 LOG_RATE = (0.3, 0.05)
-"""Mean and variance of the log rate under the log-normal prior: narrow, so that full steps leave the domain."""
+"""Mean and variance of the log rate under the log-normal prior: narrow, so that full steps leave
+the domain.
+"""
 TRIALS, SUCCESSES, LOG_ODDS = 10, 3, (0.5, 0.8)
 REGRESSION_PRIOR = (0.7, 1.5, 0.4)
 """Weight precision, shape and rate."""
@@ -47,7 +56,9 @@ def log_normal_density(z: tf.Tensor) -> tf.Tensor:
 
 def log_normal_rate(samples: int | None = None) -> FactorGraph:
     prior = (
-        Factor("rate", log_normal) if samples is None else SampledFactor("rate", log_normal_density, samples=samples)
+        Factor("rate", log_normal)
+        if samples is None
+        else SampledFactor("rate", log_normal_density, samples=samples)
     )
     factors = {"prior": prior, "counts": Factor("rate", poisson_terms, data=COUNTS)}
     return FactorGraph({"rate": Gamma().belief(1.0, 1.0)}, factors)
@@ -60,7 +71,9 @@ def logit_normal_odds() -> FactorGraph:
     def prior(z: Belief) -> tf.Tensor:
         e_1, e_0 = z.expectation
         c = tf.stack(z.natural) + 1.0
-        spread = tf.square(e_1 - e_0 - center) + tf.reduce_sum(tf.math.polygamma(tf.ones_like(c), c))
+        spread = tf.square(e_1 - e_0 - center) + tf.reduce_sum(
+            tf.math.polygamma(tf.ones_like(c), c)
+        )
         return -e_1 - e_0 - 0.5 * spread / variance + constant
 
     def data(z: Belief) -> tf.Tensor:
@@ -68,7 +81,8 @@ def logit_normal_odds() -> FactorGraph:
         return SUCCESSES * z.expectation[0] + (TRIALS - SUCCESSES) * z.expectation[1] + choose
 
     return FactorGraph(
-        {"odds": Beta().belief(1.0, 1.0)}, {"prior": Factor("odds", prior), "data": Factor("odds", data)}
+        {"odds": Beta().belief(1.0, 1.0)},
+        {"prior": Factor("odds", prior), "data": Factor("odds", data)},
     )
 
 
@@ -79,22 +93,34 @@ def normal_gamma(x: np.ndarray, center: float, scale: float, a: float, b: float)
         m, second = mean.expectation[0][0], mean.expectation[1][0, 0]
         log_t, t = precision.expectation
         log_weight = tf.math.log(weight / (2.0 * math.pi))
-        return tf.reduce_sum(0.5 * (log_t + log_weight) - 0.5 * weight * t * (tf.square(y) - 2.0 * y * m + second))
+        return tf.reduce_sum(
+            0.5 * (log_t + log_weight) - 0.5 * weight * t * (tf.square(y) - 2.0 * y * m + second)
+        )
 
-    one, prior_weight, prior_point = np.ones_like(x), tf.constant(scale, tf.float64), tf.constant(center, tf.float64)
+    one, prior_weight, prior_point = (
+        np.ones_like(x),
+        tf.constant(scale, tf.float64),
+        tf.constant(center, tf.float64),
+    )
     factors = {
-        "prior of the mean": Factor(("mean", "precision"), lambda m, t: normal(m, t, prior_weight, prior_point)),
+        "prior of the mean": Factor(
+            ("mean", "precision"), lambda m, t: normal(m, t, prior_weight, prior_point)
+        ),
         "prior of the precision": prior_factor("precision", Gamma().belief(a, b)),
         "data": Factor(("mean", "precision"), normal, data=(one, x)),
     }
-    return FactorGraph({"mean": Gaussian().belief([0.0], [[1.0]]), "precision": Gamma().belief(1.0, 1.0)}, factors)
+    return FactorGraph(
+        {"mean": Gaussian().belief([0.0], [[1.0]]), "precision": Gamma().belief(1.0, 1.0)}, factors
+    )
 
 
 COUPLING, PULL = 0.6, (1.0, -2.0, 0.5)
 
 
 def coupled_gaussians() -> FactorGraph:
-    """Three numbers with unit precision and strong positive couplings: parallel full steps overshoot."""
+    """Three numbers with unit precision and strong positive couplings: parallel full steps
+    overshoot.
+    """
 
     def joint(*q: Belief) -> tf.Tensor:
         means = [one.expectation[0][0] for one in q]
@@ -103,7 +129,9 @@ def coupled_gaussians() -> FactorGraph:
         return -0.5 * squares - COUPLING * pairs + tf.add_n([b * m for b, m in zip(PULL, means)])
 
     names = ("first", "second", "third")
-    return FactorGraph({name: Gaussian().belief([0.0], [[1.0]]) for name in names}, {"joint": Factor(names, joint)})
+    return FactorGraph(
+        {name: Gaussian().belief([0.0], [[1.0]]) for name in names}, {"joint": Factor(names, joint)}
+    )
 
 
 def regression_data(N: int = 24, p: int = 3) -> tuple[np.ndarray, np.ndarray]:
@@ -118,7 +146,9 @@ def regression(X: np.ndarray, y: np.ndarray) -> FactorGraph:
 
     def likelihood(w: Belief, t: Belief, X: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
         (m, second), (log_t, mean_t) = w.expectation, t.expectation
-        rest = tf.square(y) - 2.0 * y * tf.linalg.matvec(X, m) + tf.einsum("ni,ij,nj->n", X, second, X)
+        rest = (
+            tf.square(y) - 2.0 * y * tf.linalg.matvec(X, m) + tf.einsum("ni,ij,nj->n", X, second, X)
+        )
         return tf.reduce_sum(0.5 * (log_t - math.log(2.0 * math.pi)) - 0.5 * mean_t * rest)
 
     w_prior = Gaussian().belief(np.zeros(p), np.eye(p) / weight_precision)
@@ -127,7 +157,9 @@ def regression(X: np.ndarray, y: np.ndarray) -> FactorGraph:
         "noise": prior_factor("t", Gamma().belief(a, b)),
         "data": Factor(("w", "t"), likelihood, data=(X, y)),
     }
-    return FactorGraph({"w": Gaussian().belief(np.zeros(p), np.eye(p)), "t": Gamma().belief(1.0, 1.0)}, factors)
+    return FactorGraph(
+        {"w": Gaussian().belief(np.zeros(p), np.eye(p)), "t": Gamma().belief(1.0, 1.0)}, factors
+    )
 
 
 def mixture_data(N: int = 60) -> np.ndarray:

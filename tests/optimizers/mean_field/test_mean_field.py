@@ -1,4 +1,6 @@
-"""Mean-field conjugate computation against exact posteriors, coordinate ascent and general optimizers."""
+"""Mean-field conjugate computation against exact posteriors, coordinate ascent and general
+optimizers.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,9 @@ def test_gamma_poisson_is_exact_after_one_sweep():
 
 
 def test_unknown_mean_and_precision_have_the_exact_means():
-    """The factorised q has the posterior's means of m and of t; its bound is below by its divergence, and no more."""
+    """The factorised q has the posterior's means of m and of t; its bound is below by its
+    divergence, and no more.
+    """
     x = np.array([0.3, -0.4, 1.9, 0.8, 1.1, 0.2])
     prior = reference.NormalGamma(0.2, 0.5, 2.0, 1.5)
     exact, evidence = reference.normal_gamma(x, prior)
@@ -57,7 +61,9 @@ def test_unknown_mean_and_precision_have_the_exact_means():
     assert_allclose(mean.expectation[0], [exact.center], rtol=1e-10)
     assert_allclose(precision.expectation[1], exact.a / exact.b, rtol=1e-10)
     variance = float(mean.distribution.variance()[0])
-    gap = reference.normal_gamma_divergence(exact.center, variance, *Gamma.shape_and_rate(precision.natural), exact)
+    gap = reference.normal_gamma_divergence(
+        exact.center, variance, *Gamma.shape_and_rate(precision.natural), exact
+    )
     assert_allclose(result.elbo, evidence - gap, rtol=1e-10)
 
 
@@ -85,7 +91,9 @@ def test_full_sequential_steps_are_message_passing(fitted_regression):
 
 
 @pytest.mark.exhaustive
-@pytest.mark.parametrize("options", [{"step_size": 0.5, "schedule": "parallel"}, {"step_size": lambda step: 0.8}])
+@pytest.mark.parametrize(
+    "options", [{"step_size": 0.5, "schedule": "parallel"}, {"step_size": lambda step: 0.8}]
+)
 def test_the_posterior_does_not_depend_on_the_step(options, fitted_regression):
     graph = problems.regression(X, Y)
     result = MeanFieldCVI(**options).run(graph, tolerance=1e-25)
@@ -103,25 +111,39 @@ def test_local_minibatches_end_at_the_optimum_itself(fitted_regression):
 
 
 def test_global_minibatches_average_to_the_full_step():
-    """(C19): from the same messages, the mean over all parts of the data is a step on all of them."""
+    """(C19): from the same messages, the mean over all parts of the data is a step on all of
+    them.
+    """
     rule = MeanFieldCVI(0.3, schedule="parallel", update="global")
     full = problems.regression(X, Y)
     rule.minimize(full)
     steps = []
     for rows in np.array_split(np.random.default_rng(0).permutation(len(X)), 4):
         graph = problems.regression(X, Y)
-        data = {key: tuple(tf.gather(part, rows) for part in parts) for key, parts in graph.data.items()}
+        data = {
+            key: tuple(tf.gather(part, rows) for part in parts) for key, parts in graph.data.items()
+        }
         then = move_groups(
-            graph, Moved.at(graph.current()), [["w", "t"]], tf.constant(0.3, tf.float64), data, SEED, scale=4.0
+            graph,
+            Moved.at(graph.current()),
+            [["w", "t"]],
+            tf.constant(0.3, tf.float64),
+            data,
+            SEED,
+            scale=4.0,
         )
         steps.append(tf.nest.flatten(then.messages))
-    for mean, expected in zip((np.mean(parts, axis=0) for parts in zip(*steps)), tf.nest.flatten(full.current())):
+    for mean, expected in zip(
+        (np.mean(parts, axis=0) for parts in zip(*steps)), tf.nest.flatten(full.current())
+    ):
         assert_allclose(mean, expected, atol=1e-12)
 
 
 @pytest.mark.parametrize("update, share", [("local", 1.0), ("global", 4.0)])
 def test_a_minibatch_counts_for_itself_or_for_all(update, share):
-    """Of the first parameter of the noise a quarter of the data asks for N / 8; it starts at zero."""
+    """Of the first parameter of the noise a quarter of the data asks for N / 8; it starts at
+    zero.
+    """
     graph = problems.regression(X, Y)
     MeanFieldCVI(0.3, update=update).run(graph, steps=1, batch_size=len(X) // 4)
     assert_allclose(graph.messages["data"]["t"][0], 0.3 * share * len(X) / 8)
@@ -130,14 +152,20 @@ def test_a_minibatch_counts_for_itself_or_for_all(update, share):
 @pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("update", ["local", "global"])
 def test_rows_of_their_own_move_with_their_minibatch(update):
-    """A mixture: assignments of the rows first, then means and weights; compared with the run on all data."""
+    """A mixture: assignments of the rows first, then means and weights; compared with the run on
+    all data.
+    """
     x = problems.mixture_data()
     whole = problems.mixture(x)
     expected = MeanFieldCVI().run(whole, tolerance=1e-20)
     assert np.all(np.diff(expected.history["elbo"]) >= -1e-10) and expected.steps > 3
     graph = problems.mixture(x)
     decaying = lambda step: (1.0 + step) ** -0.7  # noqa: E731
-    rule = MeanFieldCVI(1.0, seed=1) if update == "local" else MeanFieldCVI(decaying, update="global", seed=1)
+    rule = (
+        MeanFieldCVI(1.0, seed=1)
+        if update == "local"
+        else MeanFieldCVI(decaying, update="global", seed=1)
+    )
     result = rule.run(graph, steps=60, batch_size=20)
     if update == "local":
         assert_allclose(result.elbo, expected.elbo, rtol=1e-9)
@@ -153,7 +181,9 @@ def test_non_conjugate_gamma(schedule):
     """A log-normal prior; the fixed point is the best Gamma, and its bound is one."""
     graph = problems.log_normal_rate()
     result = MeanFieldCVI(schedule=schedule).run(graph, tolerance=1e-24)
-    best, bound = reference.best_positive(lambda p: reference.gamma_bound(problems.COUNTS, *p, *problems.LOG_RATE), 2)
+    best, bound = reference.best_positive(
+        lambda p: reference.gamma_bound(problems.COUNTS, *p, *problems.LOG_RATE), 2
+    )
     assert_allclose(rate(graph), best, rtol=1e-6)
     assert_allclose(result.elbo, bound, rtol=1e-12)
     assert result.elbo < reference.gamma_evidence(problems.COUNTS, *problems.LOG_RATE)
@@ -164,14 +194,18 @@ def test_non_conjugate_beta():
     graph = problems.logit_normal_odds()
     result = MeanFieldCVI(0.7).run(graph, tolerance=1e-24)
     arguments = problems.SUCCESSES, problems.TRIALS
-    best, bound = reference.best_positive(lambda c: reference.beta_bound(*arguments, c, *problems.LOG_ODDS), 2)
+    best, bound = reference.best_positive(
+        lambda c: reference.beta_bound(*arguments, c, *problems.LOG_ODDS), 2
+    )
     assert_allclose(np.array(graph["odds"].natural) + 1.0, best, rtol=1e-6)
     assert_allclose(result.elbo, bound, rtol=1e-12)
     assert result.elbo < reference.beta_evidence(*arguments, *problems.LOG_ODDS)
 
 
 def test_steps_that_lower_the_bound_are_halved():
-    """Parallel full steps overshoot where variables are coupled; the means at the optimum are those of the joint."""
+    """Parallel full steps overshoot where variables are coupled; the means at the optimum are those
+    of the joint.
+    """
     graph = problems.coupled_gaussians()
     rule = MeanFieldCVI(schedule="parallel")
     result = rule.run(graph, steps=100)
@@ -183,7 +217,9 @@ def test_steps_that_lower_the_bound_are_halved():
 
 
 def test_steps_stay_in_the_domain():
-    """From far away a full step asks for a negative shape; the step is halved, counted, and the optimum is found."""
+    """From far away a full step asks for a negative shape; the step is halved, counted, and the
+    optimum is found.
+    """
     graph = problems.log_normal_rate()
     far = Gamma().natural(50.0, 0.1)
     graph.assign(tf.nest.map_structure(lambda part: 0.0 * part, graph.current()))
@@ -193,17 +229,22 @@ def test_steps_stay_in_the_domain():
     assert report.ok and report.shortened > 0
     result = MeanFieldCVI().run(graph, tolerance=1e-20)
     assert result.reason == "converged" and result.shortened_steps > 0 and "halvings" in str(result)
-    best, _ = reference.best_positive(lambda p: reference.gamma_bound(problems.COUNTS, *p, *problems.LOG_RATE), 2)
+    best, _ = reference.best_positive(
+        lambda p: reference.gamma_bound(problems.COUNTS, *p, *problems.LOG_RATE), 2
+    )
     assert_allclose(rate(graph), best, rtol=1e-6)
 
 
 def test_sampled_messages_are_unbiased():
-    """Over 400 seeds the message of the sampled prior averages to the exact one, within four standard errors."""
+    """Over 400 seeds the message of the sampled prior averages to the exact one, within four
+    standard errors.
+    """
     exact, sampled = problems.log_normal_rate(), problems.log_normal_rate(samples=5)
     naturals = {"rate": Gamma().natural(7.0, 3.0)}
     expected = exact.outgoing("prior", naturals, ["rate"], (), SEED)["rate"]
     message = tf.function(
-        lambda seed: tf.stack(sampled.outgoing("prior", naturals, ["rate"], (), seed)["rate"]), autograph=False
+        lambda seed: tf.stack(sampled.outgoing("prior", naturals, ["rate"], (), seed)["rate"]),
+        autograph=False,
     )
     draws = np.array([message(tf.constant([seed, 1], tf.int32)) for seed in range(400)])
     assert np.all(draws.std(0) > 0)
@@ -220,7 +261,9 @@ def test_stochastic_gradients_find_the_optimum_and_repeat_themselves():
     (first, found), (again, _), (other, _) = runs
     assert_allclose(first[:3], again, rtol=0)
     assert np.all(first[:3] != other)
-    best, bound = reference.best_positive(lambda p: reference.gamma_bound(problems.COUNTS, *p, *problems.LOG_RATE), 2)
+    best, bound = reference.best_positive(
+        lambda p: reference.gamma_bound(problems.COUNTS, *p, *problems.LOG_RATE), 2
+    )
     assert_allclose(found, best, rtol=0.1)
     late = first[-50:]  # estimates of the bound
     assert abs(np.mean(late) - bound) < 4 * np.std(late) / np.sqrt(50)
@@ -248,11 +291,15 @@ def test_single_precision_and_xla():
         graph = problems.gamma_poisson()
         MeanFieldCVI().minimize(graph)
         assert rate(graph).dtype == np.float32
-        assert_allclose(rate(graph), reference.gamma_poisson(problems.COUNTS, 2.0, 0.5)[:2], rtol=1e-6)
+        assert_allclose(
+            rate(graph), reference.gamma_poisson(problems.COUNTS, 2.0, 0.5)[:2], rtol=1e-6
+        )
     graph = problems.log_normal_rate()
     arguments = [["rate"]], tf.constant(0.5, tf.float64), graph.data, SEED
     compiled = tf.function(
-        lambda: move_groups(graph, Moved.at(graph.current()), *arguments), jit_compile=True, autograph=False
+        lambda: move_groups(graph, Moved.at(graph.current()), *arguments),
+        jit_compile=True,
+        autograph=False,
     )()
     plain = move_groups(graph, Moved.at(graph.current()), *arguments)
     for left, right in zip(tf.nest.flatten(compiled), tf.nest.flatten(plain)):

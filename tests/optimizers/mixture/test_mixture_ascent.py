@@ -1,4 +1,6 @@
-"""Mixtures of Gaussians: a lower bound of log Z by quadrature, the Gaussian bound as a special case, and predictions."""
+"""Mixtures of Gaussians: a lower bound of log Z by quadrature, the Gaussian bound as a special
+case, and predictions.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,9 @@ def logistic():
     """The model, and its log joint density of whitened w."""
     log_p, data = TOYS["logistic 0"]
     prior = tfd.MultivariateNormalDiag(np.zeros(2), np.full(2, 10.0**0.5))
-    model = AffineIndependentGLM((5.0 * data["X"], data["Y"][:, None]), BernoulliLogit(), prior=prior, intercept=False)
+    model = AffineIndependentGLM(
+        (5.0 * data["X"], data["Y"][:, None]), BernoulliLogit(), prior=prior, intercept=False
+    )
     return model, lambda w: log_p(10.0**0.5 * w) + np.log(10.0)
 
 
@@ -39,7 +43,9 @@ def sparse():
     log_p, data = TOYS["sparse near"]
     prior = tfd.Laplace(np.float64(0.0), np.float64(0.16))
     likelihood = gpflow.likelihoods.Gaussian(0.05)
-    model = AffineIndependentGLM((data["X"], data["Y"][:, None]), likelihood, prior=prior, intercept=False)
+    model = AffineIndependentGLM(
+        (data["X"], data["Y"][:, None]), likelihood, prior=prior, intercept=False
+    )
     scale = model.projections(np.eye(2)).alpha.numpy()
     assert_allclose(scale, scale[0, 0] * np.eye(2), atol=1e-12)
     return model, lambda w: log_p(scale[0, 0] * w) + 2.0 * np.log(scale[0, 0])
@@ -50,16 +56,28 @@ def sparse():
     pytest.param(sparse, 0.002, marks=pytest.mark.exhaustive),
 ])  # fmt: skip
 def test_the_objective_is_a_lower_bound(problem, least_gain):
-    """Objective <= E_q log p - log q by a grid <= log Z, above the Gaussian bound; the estimate is the second of them."""
+    """Objective <= E_q log p - log q by a grid <= log Z, above the Gaussian bound; the estimate is
+    the second of them.
+    """
     model, log_p = problem()
     before = [parameter.numpy() for parameter in model.parameters]
     result = MixtureAscent(2, starts=2).run(model)
     exact = normal_mixture.bound(log_p, *result.posterior.numpy())
-    assert result.gaussian_elbo + least_gain < result.elbo < exact < affine_model.log_evidence(log_p)
-    assert abs(result.elbo_estimate - exact) < 4.0 * result.standard_error + 1e-5  # of the grid, at the kinks
-    assert result.kept == "mixture" and result.elbo == max(result.start_elbos) and len(result.start_elbos) == 2
+    assert (
+        result.gaussian_elbo + least_gain < result.elbo < exact < affine_model.log_evidence(log_p)
+    )
+    assert (
+        abs(result.elbo_estimate - exact) < 4.0 * result.standard_error + 1e-5
+    )  # of the grid, at the kinks
+    assert (
+        result.kept == "mixture"
+        and result.elbo == max(result.start_elbos)
+        and len(result.start_elbos) == 2
+    )
     assert result.converged and result.gain == result.elbo - result.gaussian_elbo
-    assert set(result.history["stage"]) == {0.0, 1.0, 2.0} and result.steps == len(result.history["elbo"])
+    assert set(result.history["stage"]) == {0.0, 1.0, 2.0} and result.steps == len(
+        result.history["elbo"]
+    )
     for parameter, held in zip(model.parameters, before):
         assert_allclose(parameter, held, rtol=0.0)
 
@@ -76,23 +94,36 @@ def test_one_component_is_the_best_gaussian():
     assert low.gain < 0.0 and low.kept == "mixture" and len(low.start_elbos) == 1
 
 
-INPUTS, LABELS = np.linspace(-2.0, 2.0, 7)[:, None], np.array([[0.0], [0.0], [1.0], [1.0], [1.0], [0.0], [0.0]])
+INPUTS, LABELS = (
+    np.linspace(-2.0, 2.0, 7)[:, None],
+    np.array([[0.0], [0.0], [1.0], [1.0], [1.0], [0.0], [0.0]]),
+)
 NEW = np.array([[-1.7], [0.1], [3.0]])
 
 
 def process(base: str = "skew_normal") -> AffineIndependentGP:
-    """A classifier with inducing points and a mean function, whose features leave a part of the variance."""
+    """A classifier with inducing points and a mean function, whose features leave a part of the
+    variance.
+    """
     mean = gpflow.functions.Constant(0.4)
     kernel = gpflow.kernels.Matern32(variance=9.0)
     Z = INPUTS[::2].copy()
     return AffineIndependentGP(
-        (INPUTS, LABELS), kernel, BernoulliLogit(), mean_function=mean, inducing_variable=Z, base=base
+        (INPUTS, LABELS),
+        kernel,
+        BernoulliLogit(),
+        mean_function=mean,
+        inducing_variable=Z,
+        base=base,
     )
 
 
 def test_predictions_of_one_component_are_those_of_the_model():
     model, rng = process("normal"), np.random.default_rng(0)
-    mean, root = rng.standard_normal(4), np.tril(0.3 * rng.standard_normal((4, 4))) + 0.5 * np.eye(4)
+    mean, root = (
+        rng.standard_normal(4),
+        np.tril(0.3 * rng.standard_normal((4, 4))) + 0.5 * np.eye(4),
+    )
     model.basis.map.assign_matrix(root), model.basis.b.assign(mean)
     posterior = MixturePosterior(model, np.zeros(1), mean[None], root[None])
     values = np.linspace(-3.0, 3.0, 5)
@@ -100,7 +131,9 @@ def test_predictions_of_one_component_are_those_of_the_model():
         assert_allclose(found, expected, rtol=1e-9)
     for found, expected in zip(posterior.predict_y(NEW), model.predict_y(NEW)):
         assert_allclose(found, expected, atol=1e-7)
-    assert_allclose(posterior.predict_f_density(NEW, values), model.predict_f_density(NEW, values), atol=1e-8)
+    assert_allclose(
+        posterior.predict_f_density(NEW, values), model.predict_f_density(NEW, values), atol=1e-8
+    )
     data = NEW, np.array([[1.0], [0.0], [1.0]])
     assert_allclose(posterior.predict_log_density(data), model.predict_log_density(data), atol=1e-6)
 
@@ -113,7 +146,9 @@ def test_predictions_of_two_components_are_integrals_of_their_density():
     density, cell = posterior.predict_f_density(NEW, values).numpy(), 0.01
     assert_allclose(cell * density.sum(1), 1.0, rtol=1e-9)
     mean, variance = (part.numpy()[:, 0] for part in posterior.predict_f(NEW))
-    assert_allclose([mean, variance], [cell * density @ values, cell * density @ values**2 - mean**2], rtol=1e-7)
+    assert_allclose(
+        [mean, variance], [cell * density @ values, cell * density @ values**2 - mean**2], rtol=1e-7
+    )
     probability = cell * density @ (1.0 / (1.0 + np.exp(-values)))
     assert_allclose(posterior.predict_y(NEW)[0][:, 0], probability, rtol=1e-5)
     ones = NEW, np.ones((3, 1))
@@ -131,11 +166,19 @@ def test_predictions_of_two_components_are_integrals_of_their_density():
 @pytest.mark.exhaustive
 def test_the_gaussian_is_kept_where_it_is_better(monkeypatch):
     """Where no climb gets above it; with the entropy "jensen" the two bounds are not comparable."""
-    monkeypatch.setattr(optimizer, "climb", lambda function, start, *_: (start, function(start)[0] - 50.0, "given up"))
+    monkeypatch.setattr(
+        optimizer,
+        "climb",
+        lambda function, start, *_: (start, function(start)[0] - 50.0, "given up"),
+    )
     model, _ = logistic()
     result = MixtureAscent(3, starts=1).run(model)
-    assert result.kept == "gaussian" and result.elbo == result.gaussian_elbo and not result.converged
-    assert result.posterior.weights.shape == (1,) and result.elbo_estimate == pytest.approx(result.elbo, abs=1e-9)
+    assert (
+        result.kept == "gaussian" and result.elbo == result.gaussian_elbo and not result.converged
+    )
+    assert result.posterior.weights.shape == (1,) and result.elbo_estimate == pytest.approx(
+        result.elbo, abs=1e-9
+    )
     assert MixtureAscent(3, entropy="jensen", starts=1).run(model).kept == "mixture"
 
 
@@ -155,7 +198,9 @@ def test_settings_are_checked(options, error):
 
 def test_models_of_other_families_are_refused():
     model = CVIGP((INPUTS, LABELS), gpflow.kernels.Matern52(), BernoulliLogit())
-    with pytest.raises(ModelError, match="MixtureAscent takes a model of .*AffineIndependentGP.*got CVIGP"):
+    with pytest.raises(
+        ModelError, match="MixtureAscent takes a model of .*AffineIndependentGP.*got CVIGP"
+    ):
         MixtureAscent().run(model)
 
 

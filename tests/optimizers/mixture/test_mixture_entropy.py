@@ -1,4 +1,6 @@
-"""The entropy of a mixture of Gaussians: both bounds against sums over a grid, below the entropy, and where they are exact."""
+"""The entropy of a mixture of Gaussians: both bounds against sums over a grid, below the entropy,
+and where they are exact.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,11 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from gpflow_decoupled.optimizers.mixture.entropy import bhattacharyya_entropy, jensen_entropy, sampled_entropy
+from gpflow_decoupled.optimizers.mixture.entropy import (
+    bhattacharyya_entropy,
+    jensen_entropy,
+    sampled_entropy,
+)
 from tests.reference import normal_mixture as reference
 
 D = 2
@@ -18,7 +24,9 @@ def mixture(seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Log weights [3], means [3, 2] and roots [3, 2, 2] of components that overlap."""
     rng = np.random.default_rng(seed)
     weights = rng.dirichlet(np.ones(3))
-    roots = np.tril(0.4 * rng.standard_normal((3, D, D)), -1) + np.eye(D) * rng.uniform(0.5, 1.5, (3, 1, D))
+    roots = np.tril(0.4 * rng.standard_normal((3, D, D)), -1) + np.eye(D) * rng.uniform(
+        0.5, 1.5, (3, 1, D)
+    )
     return np.log(weights), rng.standard_normal((3, D)), roots
 
 
@@ -52,4 +60,6 @@ def test_components_that_are_the_same_and_components_far_apart():
     together = log_weights, np.zeros((2, D)), np.stack([np.eye(D)] * 2)
     assert_allclose(bhattacharyya_entropy(*together), NORMAL, rtol=1e-12)
     apart = log_weights, np.array([[0.0, 0.0], [40.0, 0.0]]), np.stack([np.eye(D)] * 2)
-    assert_allclose(bhattacharyya_entropy(*apart), NORMAL - np.exp(log_weights) @ log_weights, rtol=1e-12)
+    assert_allclose(
+        bhattacharyya_entropy(*apart), NORMAL - np.exp(log_weights) @ log_weights, rtol=1e-12
+    )

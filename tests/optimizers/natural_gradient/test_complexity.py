@@ -1,4 +1,6 @@
-"""Cost, read from the traced graphs: the number of factorisations, and the largest tensor at two numbers of mean points."""
+"""Cost, read from the traced graphs: the number of factorisations, and the largest tensor at two
+numbers of mean points.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,9 @@ def _model(basis: Basis) -> tuple[BasisGP, tuple]:
 def _operations(function: Callable[[], Any]) -> tuple[list[tf.Operation], list[tf.Operation]]:
     """Those of the traced graph, and those in the bodies of its loops and branches."""
     graph = tf.function(function, autograph=False).get_concrete_function().graph
-    inner = [operation for body in graph._functions.values() for operation in body.graph.get_operations()]
+    inner = [
+        operation for body in graph._functions.values() for operation in body.graph.get_operations()
+    ]
     return graph.get_operations(), inner
 
 
@@ -57,7 +61,9 @@ def _factorisations(function: Callable[[], Any]) -> tuple[int, int]:
 
 
 def _largest(function: Callable[[], Any]) -> int:
-    """Elements of the largest tensor; a dimension that is not known when tracing counts as an error."""
+    """Elements of the largest tensor; a dimension that is not known when tracing counts as an
+    error.
+    """
     sizes = []
     for operation in sum(_operations(function), []):
         for output in operation.outputs:
@@ -87,22 +93,35 @@ def test_bound_and_gradient_factorise_once(name):
 @pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("name", ["coupled", "hybrid", "orthogonal", "solve"])
 def test_natural_gradient_adds_one_factorisation_for_each_gaussian(name):
-    """Fewer than GPflow's on the same model. Two more run only when a step is too long: while it is halved, and once after."""
+    """Fewer than GPflow's on the same model. Two more run only when a step is too long: while it is
+    halved, and once after.
+    """
     build, expected = FACTORISATIONS[name]
     model, data = _model(build(mean_scaling="none"))
     optimizer = NaturalGradient(0.1)  # "damp"; the other policies do not halve a step
     parts = len(model.basis.gaussian_parameters()) // 2
-    assert _factorisations(lambda: optimizer.minimize(model, data).ok) == (expected + parts, 2 * parts)
+    assert _factorisations(lambda: optimizer.minimize(model, data).ok) == (
+        expected + parts,
+        2 * parts,
+    )
     pairs = [(model.basis.q_mu, model.basis.q_sqrt)]
     theirs = gpflow.optimizers.NaturalGradient(0.1)
-    assert _factorisations(lambda: theirs.minimize(lambda: model.training_loss(data), pairs))[0] > expected + 1
+    assert (
+        _factorisations(lambda: theirs.minimize(lambda: model.training_loss(data), pairs))[0]
+        > expected + 1
+    )
 
 
 @pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("work", ["gradient", "natural gradient"])
 @pytest.mark.parametrize(
     "basis, scaling",
-    [(DecoupledBasis, "none"), (HybridBasis, "none"), (OrthogonalBasis, "none"), (OrthogonalBasis, "diagonal")],
+    [
+        (DecoupledBasis, "none"),
+        (HybridBasis, "none"),
+        (OrthogonalBasis, "none"),
+        (OrthogonalBasis, "diagonal"),
+    ],
 )
 def test_no_tensor_is_quadratic_in_the_mean_points(basis, scaling, work):
     largest = []
@@ -110,7 +129,9 @@ def test_no_tensor_is_quadratic_in_the_mean_points(basis, scaling, work):
         model, data = _model(basis(GAMMA[:size], BETA, mean_scaling=scaling, mean_subsample=5))
         optimizer = NaturalGradient(0.1)
         natural = partial(_ok, optimizer, model, data)
-        largest.append(_largest(natural if work == "natural gradient" else _everything(model, data)))
+        largest.append(
+            _largest(natural if work == "natural gradient" else _everything(model, data))
+        )
     assert largest[1] <= 2 * 512 * len(X)
     assert largest[1] <= 8 * largest[0]
 

@@ -1,4 +1,6 @@
-"""A step in which q moves first: its derivatives against those of two passes, one before and one after q was written."""
+"""A step in which q moves first: its derivatives against those of two passes, one before and one
+after q was written.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,13 @@ from gpflow import likelihoods as gl
 from gpflow.keras import tf_keras
 from numpy.testing import assert_allclose
 
-from gpflow_decoupled.bases import CoupledBasis, DecoupledBasis, HybridBasis, OrthogonalBasis, SolveBasis
+from gpflow_decoupled.bases import (
+    CoupledBasis,
+    DecoupledBasis,
+    HybridBasis,
+    OrthogonalBasis,
+    SolveBasis,
+)
 from gpflow_decoupled.models import BasisGP
 from gpflow_decoupled.optimizers import NaturalGradient
 from gpflow_decoupled.optimizers.natural_gradient.evaluation import evaluate
@@ -30,23 +38,37 @@ BASES = {
 LIKELIHOODS = {"gaussian": (gl.Gaussian, F), "bernoulli": (gl.Bernoulli, (F > 0).astype(float))}
 
 
-def _model(basis: str, likelihood: str) -> tuple[BasisGP, tuple[tf.Tensor, tf.Tensor], list[tf.Variable]]:
+def _model(
+    basis: str, likelihood: str
+) -> tuple[BasisGP, tuple[tf.Tensor, tf.Tensor], list[tf.Variable]]:
     """A model some steps from the prior, its data, and all variables but those of q."""
     build, Y = LIKELIHOODS[likelihood]
-    model = BasisGP(gpflow.kernels.Matern52(lengthscales=[0.7, 0.9]), build(), BASES[basis](), num_data=60)
+    model = BasisGP(
+        gpflow.kernels.Matern52(lengthscales=[0.7, 0.9]), build(), BASES[basis](), num_data=60
+    )
     data, mean = (tf.constant(X), tf.constant(Y)), model.basis.kernel_mean
     if mean is not None:
-        mean.coefficients.assign(0.3 * np.random.default_rng(6).normal(size=mean.coefficients.shape))
+        mean.coefficients.assign(
+            0.3 * np.random.default_rng(6).normal(size=mean.coefficients.shape)
+        )
     for _ in range(2):
         NaturalGradient(0.3).minimize(model, data)
-    of_q = {parameter.unconstrained_variable.ref() for parameter in model.basis.gaussian_parameters()}
-    return model, data, [variable for variable in model.trainable_variables if variable.ref() not in of_q]
+    of_q = {
+        parameter.unconstrained_variable.ref() for parameter in model.basis.gaussian_parameters()
+    }
+    return (
+        model,
+        data,
+        [variable for variable in model.trainable_variables if variable.ref() not in of_q],
+    )
 
 
 @pytest.mark.costly(keep=2)
 @pytest.mark.parametrize("likelihood", LIKELIHOODS)
 @pytest.mark.parametrize("basis", BASES)
-def test_the_bound_is_that_of_the_old_q_and_the_gradients_those_of_the_new_one(basis: str, likelihood: str) -> None:
+def test_the_bound_is_that_of_the_old_q_and_the_gradients_those_of_the_new_one(
+    basis: str, likelihood: str
+) -> None:
     model, data, variables = _model(basis, likelihood)
     for hold in {False, model.basis.holds_sites}:
         natural = NaturalGradient(0.4)
@@ -63,7 +85,9 @@ def test_the_bound_is_that_of_the_old_q_and_the_gradients_those_of_the_new_one(b
             for gradients in (found.gradients, after, before.gradients)
         )
         assert_allclose(now, then, rtol=1e-8, atol=1e-9)
-        assert np.max(np.abs(then - old)) > 1e-3 * np.max(np.abs(old)), "the two passes do not differ"
+        assert np.max(np.abs(then - old)) > 1e-3 * np.max(np.abs(old)), (
+            "the two passes do not differ"
+        )
 
 
 def test_in_mixed_precision_they_are_the_same_to_its_digits() -> None:

@@ -34,7 +34,10 @@ from tests.reference import decoupled as ref
 from tests.reference import likelihoods as lik
 from tests.reference import natural_gradient as ng
 
-LIKELIHOODS = {"gaussian": (lambda: gl.Gaussian(NOISE), lik.gaussian(NOISE)), "poisson": (gl.Poisson, lik.poisson())}
+LIKELIHOODS = {
+    "gaussian": (lambda: gl.Gaussian(NOISE), lik.gaussian(NOISE)),
+    "poisson": (gl.Poisson, lik.poisson()),
+}
 
 
 @pytest.fixture(autouse=True)
@@ -42,7 +45,9 @@ def _visible_jitter(_fresh_state: None) -> None:
     gpflow.config.set_default_jitter(JITTER)
 
 
-def _targets(k: Any, Y: np.ndarray, likelihood: Any, a: np.ndarray, m: np.ndarray, S: np.ndarray) -> Any:
+def _targets(
+    k: Any, Y: np.ndarray, likelihood: Any, a: np.ndarray, m: np.ndarray, S: np.ndarray
+) -> Any:
     q = ref.orthogonal(k, a, m, S)
     return lik.expectation(likelihood, Y[:, 0], q.mean + TREND(X).numpy()[:, 0], np.diag(q.cov))
 
@@ -114,7 +119,9 @@ def test_natural_steps_reach_the_optimum():
 
 @pytest.mark.parametrize("scaling", ["none", "whitened"])
 def test_gaussian_step_of_size_one_is_optimal_for_the_new_coefficients(scaling):
-    """Whatever the coefficients do in the same step, q(u) follows them: another step of size one stays."""
+    """Whatever the coefficients do in the same step, q(u) follows them: another step of size one
+    stays.
+    """
     model = decoupled_model(gl.Gaussian(NOISE), mean_scaling=scaling)
     data = (X, observations(model.likelihood))
     NaturalGradient(mean="natural", mean_step=0.01).minimize(model, data)
@@ -125,13 +132,17 @@ def test_gaussian_step_of_size_one_is_optimal_for_the_new_coefficients(scaling):
 
 
 @pytest.mark.costly(keep=2)
-@pytest.mark.parametrize("options", [{}, {"preconditioner": "pivoted", "rank": 3}], ids=["scaling", "pivoted"])
+@pytest.mark.parametrize(
+    "options", [{}, {"preconditioner": "pivoted", "rank": 3}], ids=["scaling", "pivoted"]
+)
 @pytest.mark.parametrize("scaling", ["none", "diagonal", "whitened"])
 def test_newton_step_is_the_optimum_from_anywhere(scaling, options):
     """One step, for Gaussian noise; the first solve is the reference's."""
     model = decoupled_model(gl.Gaussian(NOISE), mean_scaling=scaling, num_data=len(X))
     Y, k = observations(model.likelihood), grams_of(model)
-    report = NaturalGradient(mean="newton", cg_iterations=200, cg_tolerance=1e-13, **options).minimize(model, (X, Y))
+    report = NaturalGradient(
+        mean="newton", cg_iterations=200, cg_tolerance=1e-13, **options
+    ).minimize(model, (X, Y))
     assert report.shortened == 0
     y = (Y - TREND(X).numpy())[:, 0]
     a, m_white = col.optimal_orthogonal_residual(k, y, NOISE)
@@ -170,10 +181,14 @@ def test_newton_step_of_two_latents_is_one_each(kind, options):
     raw = basis.mean_coefficients(basis.factor(kernel))
     parts = kernel.kernels if kind == "separate" else [kernel, kernel]
     for latent, part in enumerate(parts):
-        single = decoupled_model(gl.Gaussian(NOISE), kernel=part, mean_function=None, num_data=len(X))
+        single = decoupled_model(
+            gl.Gaussian(NOISE), kernel=part, mean_function=None, num_data=len(X)
+        )
         optimizer.minimize(single, (X, Y[:, latent : latent + 1]))
         state = single.basis.factor(part)
-        assert_allclose(single.basis.mean_coefficients(state)[:, 0], raw[:, latent], rtol=1e-7, atol=1e-8)
+        assert_allclose(
+            single.basis.mean_coefficients(state)[:, 0], raw[:, latent], rtol=1e-7, atol=1e-8
+        )
         assert_allclose(single.basis.q_mu[:, 0], basis.q_mu[:, latent], rtol=1e-7, atol=1e-8)
 
 
@@ -196,14 +211,24 @@ def test_optimum_of_any_likelihood_is_stationary(name):
         assert_allclose(residual, 0.0, atol=1e-7)
     trend = TREND(X).numpy()[:, 0]
     best = ref.orthogonal(k, *ng.optimum(k, Y[:, 0], reference, prior_mean=trend))
-    assert_allclose(model.elbo((X, Y)), lik.elbo(best, Y[:, 0], reference, prior_mean=trend), rtol=1e-9)
+    assert_allclose(
+        model.elbo((X, Y)), lik.elbo(best, Y[:, 0], reference, prior_mean=trend), rtol=1e-9
+    )
 
 
 @pytest.mark.parametrize(
     "basis, solvers, message",
     [
-        (lambda: HybridBasis(GAMMA, BETA), ("natural", "newton"), 'A HybridBasis .*Use mean_solver="adam"'),
-        (lambda: DecoupledBasis(GAMMA, BETA, covariance="coupled"), ("newton",), 'this basis takes "natural"'),
+        (
+            lambda: HybridBasis(GAMMA, BETA),
+            ("natural", "newton"),
+            'A HybridBasis .*Use mean_solver="adam"',
+        ),
+        (
+            lambda: DecoupledBasis(GAMMA, BETA, covariance="coupled"),
+            ("newton",),
+            'this basis takes "natural"',
+        ),
     ],
 )
 def test_a_basis_without_such_steps_refuses_them(basis, solvers, message):

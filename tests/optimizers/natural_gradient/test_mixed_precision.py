@@ -1,4 +1,6 @@
-"""Products with rows of data in float32, while factorisations and natural parameters stay in float64."""
+"""Products with rows of data in float32, while factorisations and natural parameters stay in
+float64.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,13 @@ import tensorflow as tf
 from gpflow import likelihoods as gl
 from numpy.testing import assert_allclose
 
-from gpflow_decoupled.bases import CoupledBasis, DecoupledBasis, HybridBasis, OrthogonalBasis, SolveBasis
+from gpflow_decoupled.bases import (
+    CoupledBasis,
+    DecoupledBasis,
+    HybridBasis,
+    OrthogonalBasis,
+    SolveBasis,
+)
 from gpflow_decoupled.errors import UnknownOptionError
 from gpflow_decoupled.models import CVIGP, SOLVEGP, BasisGP
 from gpflow_decoupled.optimizers import NaturalGradient
@@ -30,10 +38,15 @@ BASES = {
 def _model(name: str, lengthscale: float = 0.8) -> BasisGP:
     """A model some natural steps from the prior."""
     model = BasisGP(
-        gpflow.kernels.SquaredExponential(lengthscales=lengthscale), gl.Bernoulli(), BASES[name](), num_data=200
+        gpflow.kernels.SquaredExponential(lengthscales=lengthscale),
+        gl.Bernoulli(),
+        BASES[name](),
+        num_data=200,
     )
     if model.basis.kernel_mean is not None:
-        model.basis.kernel_mean.coefficients.assign(0.1 * np.random.default_rng(1).normal(size=(15, 1)))
+        model.basis.kernel_mean.coefficients.assign(
+            0.1 * np.random.default_rng(1).normal(size=(15, 1))
+        )
     for _ in range(3):
         NaturalGradient(0.3).minimize(model, (X, Y))
     return model
@@ -44,7 +57,8 @@ def _both(model: BasisGP, hold: bool = True) -> tuple[Evaluation, Evaluation]:
     hold = hold and model.basis.holds_sites
     variables = [*model.kernel.trainable_variables, *model.basis.beta.trainable_variables]
     full, mixed = (
-        evaluate(model, (X, Y), variables, hold_sites=hold, with_target=True, low=low) for low in (None, tf.float32)
+        evaluate(model, (X, Y), variables, hold_sites=hold, with_target=True, low=low)
+        for low in (None, tf.float32)
     )
     return full, mixed
 
@@ -56,7 +70,9 @@ def test_the_derivatives_are_those_of_full_precision(name: str, hold: bool) -> N
     full, mixed = _both(_model(name), hold)
     assert_allclose(mixed.elbo, full.elbo, rtol=1e-6)
     assert {part.dtype for part in tf.nest.flatten(mixed)} == {tf.float64, tf.bool}
-    for left, right in zip((*mixed.gradients, *mixed.target), (*full.gradients, *full.target), strict=True):
+    for left, right in zip(
+        (*mixed.gradients, *mixed.target), (*full.gradients, *full.target), strict=True
+    ):
         assert_allclose(left, right, atol=1e-4 * np.max(np.abs(right)))
         assert np.any(np.not_equal(left, right)), "nothing was in single precision"
 
@@ -79,17 +95,27 @@ def test_at_the_prior_lengthscales_and_points_have_no_gradient(hold: bool) -> No
     model = BasisGP(gpflow.kernels.Matern52(), gl.Bernoulli(), CoupledBasis(BETA), num_data=200)
     for gradients in (one.gradients for one in _both(model, hold)):
         lengthscales, _, points = gradients
-        assert float(tf.abs(lengthscales)) <= 1e-12 and float(tf.reduce_max(tf.abs(points))) <= 1e-12
+        assert (
+            float(tf.abs(lengthscales)) <= 1e-12 and float(tf.reduce_max(tf.abs(points))) <= 1e-12
+        )
 
 
 @pytest.mark.costly(keep=1)
-@pytest.mark.parametrize("options", [{}, {"natural_gradient": None}, {"hold": "whitened", "batch_size": 50}])
+@pytest.mark.parametrize(
+    "options", [{}, {"natural_gradient": None}, {"hold": "whitened", "batch_size": 50}]
+)
 def test_training_takes_the_same_path(options: dict) -> None:
     found = []
     for precision in ("full", "mixed"):
-        model = BasisGP(gpflow.kernels.Matern52(), gl.Gaussian(0.1), CoupledBasis(BETA), num_data=200)
-        result = fit(model, (X, Y), steps=25, precision=precision, progress=False, seed=0, **options)
-        found.append([result.elbo, *(np.ravel(parameter) for parameter in model.trainable_parameters)])
+        model = BasisGP(
+            gpflow.kernels.Matern52(), gl.Gaussian(0.1), CoupledBasis(BETA), num_data=200
+        )
+        result = fit(
+            model, (X, Y), steps=25, precision=precision, progress=False, seed=0, **options
+        )
+        found.append(
+            [result.elbo, *(np.ravel(parameter) for parameter in model.trainable_parameters)]
+        )
         assert all(variable.dtype == tf.float64 for variable in model.variables)
     for left, right in zip(*found, strict=True):
         assert_allclose(left, right, rtol=2e-3, atol=2e-3)
@@ -104,8 +130,14 @@ def test_every_model_on_such_a_basis_takes_it(basis: str) -> None:
         kernel, likelihood = gpflow.kernels.Matern52(), gl.Gaussian(0.1)
         model = gpflow.models.SVGP(kernel, likelihood, BETA.copy(), num_data=200)
         if basis != "svgp":
-            model = BasisGP(kernel, likelihood, OrthogonalBasis(GAMMA if basis == "orthogonal" else "data", BETA))
-        bounds.append(fit(model, (X, Y), steps=20, precision=precision, progress=False, seed=0).elbo)
+            model = BasisGP(
+                kernel,
+                likelihood,
+                OrthogonalBasis(GAMMA if basis == "orthogonal" else "data", BETA),
+            )
+        bounds.append(
+            fit(model, (X, Y), steps=20, precision=precision, progress=False, seed=0).elbo
+        )
     assert_allclose(*bounds, rtol=1e-4)
 
 
@@ -114,7 +146,13 @@ def test_what_cannot_use_it_refuses() -> None:
     with pytest.raises(UnknownOptionError, match="SolveBasis computes in one precision alone"):
         fit(SOLVEGP(*parts, GAMMA, BETA), (X, Y), steps=1, precision="mixed", progress=False)
     with pytest.raises(UnknownOptionError, match="DecoupledBasis computes in one precision"):
-        fit(BasisGP(*parts, DecoupledBasis(GAMMA, BETA)), (X, Y), steps=1, precision="mixed", progress=False)
+        fit(
+            BasisGP(*parts, DecoupledBasis(GAMMA, BETA)),
+            (X, Y),
+            steps=1,
+            precision="mixed",
+            progress=False,
+        )
     with pytest.raises(UnknownOptionError, match="does not use precision='mixed'"):
         fit(CVIGP((X, Y), *parts), steps=1, precision="mixed", progress=False)
     with pytest.raises(UnknownOptionError, match="precision.*full.*mixed"):

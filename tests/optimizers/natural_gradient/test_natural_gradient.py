@@ -48,9 +48,13 @@ LIKELIHOODS = {  # name: (likelihood, latents)
 
 
 def _both_steps(model: Any, data: tuple, q_mu: Any, q_sqrt: Any, rho: float) -> tuple[list, list]:
-    """(q_mu, q_sqrt) after a step of GPflow's optimizer and after one of ours, from the same start."""
+    """(q_mu, q_sqrt) after a step of GPflow's optimizer and after one of ours, from the same
+    start.
+    """
     start = [q_mu.numpy(), q_sqrt.numpy()]
-    gpflow.optimizers.NaturalGradient(gamma=rho).minimize(lambda: model.training_loss(data), [(q_mu, q_sqrt)])
+    gpflow.optimizers.NaturalGradient(gamma=rho).minimize(
+        lambda: model.training_loss(data), [(q_mu, q_sqrt)]
+    )
     theirs = [q_mu.numpy(), q_sqrt.numpy()]
     q_mu.assign(start[0])
     q_sqrt.assign(start[1])
@@ -90,11 +94,16 @@ def test_step_is_gpflows_with_many_outputs(kind, whiten, rng):
         kernel, outputs = kernel_of("separate")[0], 2
     else:
         parts = [matern(1.3, 0.8), matern(0.6, 1.4)]
-        kernel, outputs = gpflow.kernels.LinearCoregionalization(parts, W=rng.normal(size=(3, 2))), 3
+        kernel, outputs = (
+            gpflow.kernels.LinearCoregionalization(parts, W=rng.normal(size=(3, 2))),
+            3,
+        )
     points = gpflow.inducing_variables.SharedIndependentInducingVariables(
         gpflow.inducing_variables.InducingPoints(BETA)
     )
-    model = gpflow.models.SVGP(kernel, gl.Poisson(), points, num_latent_gps=2, whiten=whiten, num_data=NUM_DATA)
+    model = gpflow.models.SVGP(
+        kernel, gl.Poisson(), points, num_latent_gps=2, whiten=whiten, num_data=NUM_DATA
+    )
     randomize(model.q_mu, model.q_sqrt)
     data = (X, observations(model.likelihood, outputs))
     _assert_same(*_both_steps(model, data, model.q_mu, model.q_sqrt, 0.3))
@@ -108,7 +117,9 @@ def test_step_is_gpflows_with_many_outputs(kind, whiten, rng):
 @pytest.mark.parametrize("basis", [OrthogonalBasis, HybridBasis])
 @pytest.mark.parametrize("whiten", [True, False])
 def test_step_is_gpflows_beside_mean_points(basis, name, whiten):
-    """Coefficients and a mean function belong to the total mean, not to the part that (D46) projects."""
+    """Coefficients and a mean function belong to the total mean, not to the part that (D46)
+    projects.
+    """
     likelihood, latents = LIKELIHOODS[name][0](), LIKELIHOODS[name][1]
     model = decoupled_model(likelihood, basis=basis, latents=latents, whiten=whiten)
     data = (X, observations(likelihood, latents))
@@ -126,7 +137,9 @@ def test_many_steps_of_one_optimizer_are_gpflows(whiten):
     theirs = gpflow.optimizers.NaturalGradient(0.3)
     step = tf.function(lambda: optimizer.minimize(model, data).ok, autograph=False)
     pair = [(twin.basis.q_mu, twin.basis.q_sqrt)]
-    other = tf.function(lambda: theirs.minimize(lambda: twin.training_loss(data), pair), autograph=False)
+    other = tf.function(
+        lambda: theirs.minimize(lambda: twin.training_loss(data), pair), autograph=False
+    )
     for number in range(8):
         for m in (model, twin):
             if number == 3:
@@ -135,11 +148,17 @@ def test_many_steps_of_one_optimizer_are_gpflows(whiten):
                 m.basis.q_sqrt.assign(0.5 * m.basis.q_sqrt)
         assert step()
         other()
-        _assert_same([twin.basis.q_mu.numpy(), twin.basis.q_sqrt.numpy()], [basis.q_mu.numpy(), basis.q_sqrt.numpy()])
+        _assert_same(
+            [twin.basis.q_mu.numpy(), twin.basis.q_sqrt.numpy()],
+            [basis.q_mu.numpy(), basis.q_sqrt.numpy()],
+        )
 
 
 def test_one_optimizer_serves_two_models():
-    optimizer, models = NaturalGradient(0.3), [decoupled_model(gl.Poisson(), latents=n) for n in (1, 2)]
+    optimizer, models = (
+        NaturalGradient(0.3),
+        [decoupled_model(gl.Poisson(), latents=n) for n in (1, 2)],
+    )
     twins = [decoupled_model(gl.Poisson(), latents=n) for n in (1, 2)]
     for _ in range(2):
         for model, twin in zip(models, twins):
@@ -151,9 +170,13 @@ def test_one_optimizer_serves_two_models():
 
 
 def test_step_of_a_covariance_alone_is_gpflows_covariance():
-    """The decoupled basis has a natural gradient for S only: that of a coupled model with the same moments."""
+    """The decoupled basis has a natural gradient for S only: that of a coupled model with the same
+    moments.
+    """
     likelihood, Y = gl.Gaussian(NOISE), observations(gl.Gaussian(NOISE), 2)
-    model = BasisGP(matern(1.3, 0.8), likelihood, DecoupledBasis(GAMMA, BETA, 2, covariance="coupled"))
+    model = BasisGP(
+        matern(1.3, 0.8), likelihood, DecoupledBasis(GAMMA, BETA, 2, covariance="coupled")
+    )
     model.num_data = NUM_DATA
     twin = gpflow.models.SVGP(model.kernel, likelihood, BETA, num_latent_gps=2, num_data=NUM_DATA)
     randomize(twin.q_mu, twin.q_sqrt)
@@ -161,7 +184,9 @@ def test_step_of_a_covariance_alone_is_gpflows_covariance():
     coefficients = np.random.default_rng(0).normal(size=model.basis.a.shape)
     model.basis.a.assign(coefficients)
     NaturalGradient(0.4).minimize(model, (X, Y))
-    gpflow.optimizers.NaturalGradient(0.4).minimize(lambda: twin.training_loss((X, Y)), [(twin.q_mu, twin.q_sqrt)])
+    gpflow.optimizers.NaturalGradient(0.4).minimize(
+        lambda: twin.training_loss((X, Y)), [(twin.q_mu, twin.q_sqrt)]
+    )
     assert_allclose(model.basis.q_sqrt, twin.q_sqrt, rtol=1e-9, atol=1e-10)
     assert_allclose(model.basis.a, coefficients)
 
@@ -213,7 +238,9 @@ def test_step_size_may_be_a_variable_or_a_function():
     results = {}
     for kind, gamma in (("variable", size), ("function", lambda: size), ("number", 0.3)):
         optimizer = NaturalGradient(gamma)
-        step = tf.function(lambda optimizer=optimizer: optimizer.minimize(model, data).ok, autograph=False)
+        step = tf.function(
+            lambda optimizer=optimizer: optimizer.minimize(model, data).ok, autograph=False
+        )
         for value in (0.1, 0.3):
             size.assign(value)
             model.basis.q_mu.assign(start[0])
@@ -231,6 +258,9 @@ def test_models_without_a_full_covariance_are_refused():
     with pytest.raises(TypeError, match="q_diag=False"):
         NaturalGradient().minimize(diagonal, (X, observations(gl.Gaussian())))
     with pytest.raises(
-        TypeError, match="NaturalGradient.minimize takes a model of the class BasisGP or SVGP, and got VGP"
+        TypeError,
+        match="NaturalGradient.minimize takes a model of the class BasisGP or SVGP, and got VGP",
     ):
-        NaturalGradient().minimize(gpflow.models.VGP((X, X[:, :1]), matern(1.0, 1.0), gl.Gaussian()), (X, X))
+        NaturalGradient().minimize(
+            gpflow.models.VGP((X, X[:, :1]), matern(1.0, 1.0), gl.Gaussian()), (X, X)
+        )

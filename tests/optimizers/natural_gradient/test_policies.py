@@ -1,4 +1,6 @@
-"""Steps that cannot be made in full: negative precisions, failed factorisations, two Gaussian parts, unknown options."""
+"""Steps that cannot be made in full: negative precisions, failed factorisations, two Gaussian
+parts, unknown options.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,9 @@ from tests.reference.grams import residual
 
 
 def _outliers() -> tuple[BasisGP, tuple]:
-    """Student-t noise and a narrow q: gross errors have h > 0, and the full step is not a covariance."""
+    """Student-t noise and a narrow q: gross errors have h > 0, and the full step is not a
+    covariance.
+    """
     gpflow.config.set_default_jitter(JITTER)
     model = decoupled_model(gl.StudentT(scale=0.2, df=3.0), mean_function=None)
     model.basis.q_sqrt.assign(0.05 * model.basis.q_sqrt)
@@ -53,7 +57,9 @@ def _full_precision(model: BasisGP, h: np.ndarray, rho: float) -> np.ndarray:
     """What (D44) makes of S^-1; h holds the scale of the minibatch."""
     k = grams_of(model)
     S = moments(model, k)[2]
-    return (1 - rho) * np.linalg.inv(S) + rho * (np.linalg.inv(k.K_b) - 2 * (k.projection * h) @ k.projection.T)
+    return (1 - rho) * np.linalg.inv(S) + rho * (
+        np.linalg.inv(k.K_b) - 2 * (k.projection * h) @ k.projection.T
+    )
 
 
 def test_damping_halves_the_step_until_it_is_a_covariance_and_once_more():
@@ -129,7 +135,8 @@ def test_data_that_are_not_finite_change_nothing():
     Y[3] = np.nan
     optimizer, data = NaturalGradient(0.1, mean="natural"), (tf.constant(X), tf.constant(Y))
     with pytest.raises(
-        DataError, match=r"Y\[3, 0\] is nan; remove or impute the 1 rows with entries that are not finite"
+        DataError,
+        match=r"Y\[3, 0\] is nan; remove or impute the 1 rows with entries that are not finite",
     ):
         optimizer.minimize(model, data)
     assert not tf.function(lambda: optimizer.minimize(model, data).ok, autograph=False)()
@@ -138,7 +145,9 @@ def test_data_that_are_not_finite_change_nothing():
 
 
 def test_step_of_solve_is_one_part_after_the_other(rng):
-    """The second part moves at the moments that the first one left, mean and variance: (D44) on each process."""
+    """The second part moves at the moments that the first one left, mean and variance: (D44) on
+    each process.
+    """
     gpflow.config.set_default_jitter(JITTER)
     basis = SolveBasis(GAMMA, BETA)
     model = BasisGP(matern(1.3, 0.8), gl.Poisson(), basis, num_data=NUM_DATA)
@@ -148,7 +157,10 @@ def test_step_of_solve_is_one_part_after_the_other(rng):
 
     def parts() -> list[np.ndarray]:
         found = []
-        for chol, mean, root in ((k.chol, basis.q_mu, basis.q_sqrt), (perpendicular.chol, basis.v_mu, basis.v_sqrt)):
+        for chol, mean, root in (
+            (k.chol, basis.q_mu, basis.q_sqrt),
+            (perpendicular.chol, basis.v_mu, basis.v_sqrt),
+        ):
             full = chol @ root.numpy()[0]
             found += [chol @ mean.numpy()[:, 0], full @ full.T]
         return found
@@ -156,7 +168,9 @@ def test_step_of_solve_is_one_part_after_the_other(rng):
     q = parts()
     for part, process in ((slice(0, 2), k), (slice(2, 4), perpendicular)):
         moments_now = ref.solve(k, *q)
-        _, g, h = lik.expectation(lik.poisson(), Y[:, 0], moments_now.mean, np.diag(moments_now.cov))
+        _, g, h = lik.expectation(
+            lik.poisson(), Y[:, 0], moments_now.mean, np.diag(moments_now.cov)
+        )
         q[part] = ng.natural_gradient_step(process, *q[part], g, h, 0.4, SCALE)
     NaturalGradient(0.4).minimize(model, (X, Y))
     for left, right in zip(parts(), q):
@@ -173,7 +187,9 @@ def test_alternating_steps_reach_the_optimum_of_solve(whiten, rng):
     randomize(basis, rng)
     Y, k = observations(model.likelihood), grams_of(model, jitter_gamma=JITTER)
     m, S, m_v, S_v = col.optimal_solve(k, Y[:, 0], NOISE)
-    roots = [k.chol, np.linalg.cholesky(k.C_g)] if whiten else [np.eye(len(BETA)), np.eye(len(GAMMA))]
+    roots = (
+        [k.chol, np.linalg.cholesky(k.C_g)] if whiten else [np.eye(len(BETA)), np.eye(len(GAMMA))]
+    )
     data = (tf.constant(X), tf.constant(Y))
     optimizer = NaturalGradient()
     step = tf.function(lambda: optimizer.minimize(model, data).shortened, autograph=False)
@@ -188,14 +204,20 @@ def test_alternating_steps_reach_the_optimum_of_solve(whiten, rng):
     assert_allclose(model.elbo(data), col.collapsed_solve(k, Y[:, 0], NOISE), rtol=1e-9)
 
 
-@pytest.mark.parametrize("options", [{"mean": "adam"}, {"preconditioner": "none"}, {"negative_precision": "ignore"}])
+@pytest.mark.parametrize(
+    "options", [{"mean": "adam"}, {"preconditioner": "none"}, {"negative_precision": "ignore"}]
+)
 def test_unknown_options_are_refused(options):
-    with pytest.raises(UnknownOptionError, match=f"{next(iter(options))}=.* is not known; use one of"):
+    with pytest.raises(
+        UnknownOptionError, match=f"{next(iter(options))}=.* is not known; use one of"
+    ):
         NaturalGradient(**options)
 
 
 def test_a_basis_without_natural_parameters_is_left_alone():
-    model = BasisGP(matern(1.0, 1.0), gl.Gaussian(NOISE), DecoupledBasis(GAMMA, BETA), num_data=len(X))
+    model = BasisGP(
+        matern(1.0, 1.0), gl.Gaussian(NOISE), DecoupledBasis(GAMMA, BETA), num_data=len(X)
+    )
     before = _values(model)
     assert NaturalGradient().minimize(model, (X, observations(model.likelihood))).ok
     for left, right in zip(_values(model), before):

@@ -1,11 +1,13 @@
-"""The bound itself as a function of the mean and a Cholesky factor of the covariance: Challis & Barber 2011.
+"""The bound itself as a function of the mean and a Cholesky factor of the covariance: Challis &
+Barber 2011.
 
 Whitened, with K = A A^T, mean m_0 + A t, V = A T T^T A^T and B = A T:
 
-    F = sum log T_ll - |T|^2 / 2 - |t|^2 / 2 + N / 2 - sum f_n(m_0 + A t, |B_n|)                             (V23)
+    F = sum log T_ll - |T|^2 / 2 - |t|^2 / 2 + N / 2 - sum f_n(m_0 + A t, |B_n|)
+    (V23)
 
-Unwhitened, V = T T^T and mean m_0 + t, with A^-1 T and A^-1 t in the prior terms. F is concave for log-concave sites, but has
-N + N (N + 1) / 2 parameters per latent.
+Unwhitened, V = T T^T and mean m_0 + t, with A^-1 T and A^-1 t in the prior terms. F is concave for
+log-concave sites, but has N + N (N + 1) / 2 parameters per latent.
 """
 
 from __future__ import annotations
@@ -34,27 +36,34 @@ _LEAST = 1e-10
 
 
 class CholeskyKL:
-    """Maximises the bound over the mean and a Cholesky factor of the covariance by L-BFGS (Challis & Barber 2011).
+    """Maximises the bound over the mean and a Cholesky factor of the covariance by L-BFGS (Challis
+    & Barber 2011).
 
-    It finds the same q as `LinearlyConstrainedLagrangian` with many more parameters, and is here for comparison and for site
-    losses that have no dual.
+    It finds the same q as `LinearlyConstrainedLagrangian` with many more parameters, and is here
+    for comparison and for site losses that have no dual.
 
-    :param whiten: use the coordinates of the prior, in which L-BFGS needs far fewer iterations. False is the form that Khan
-        2014 compares with.
-    :param tolerance: the run ends when six iterations together gain less, in nats. Where the noise is far smaller than the
-        prior variance, progress is slow, and the bound may then still be some nats below its maximum.
+    :param whiten: use the coordinates of the prior, in which L-BFGS needs far fewer iterations.
+        False is the form that Khan 2014 compares with.
+    :param tolerance: the run ends when six iterations together gain less, in nats. Where the noise
+        is far smaller than the prior variance, progress is slow, and the bound may then still be
+        some nats below its maximum.
     :param max_evaluations: of the bound and its gradient.
     :param compile: False runs eagerly.
     :raises DataError: for settings out of range.
 
-    Cost of an evaluation: 3 N^3 per latent; memory: 40 N^2 L numbers, for the history of L-BFGS. Example::
+    Cost of an evaluation: 3 N^3 per latent; memory: 40 N^2 L numbers, for the history of L-BFGS.
+    Example::
 
         model = LCLGP((X, Y), gpflow.kernels.Matern52(), gpflow.likelihoods.Poisson())
         result = CholeskyKL().run(model)
     """
 
     def __init__(
-        self, whiten: bool = True, tolerance: float = 1e-4, max_evaluations: int = 5000, compile: bool = True
+        self,
+        whiten: bool = True,
+        tolerance: float = 1e-4,
+        max_evaluations: int = 5000,
+        compile: bool = True,
     ) -> None:
         check_rate(tolerance=tolerance)
         check_whole(1, max_evaluations=max_evaluations)
@@ -66,24 +75,31 @@ class CholeskyKL:
         return settings_line(self)
 
     def run(self, model: LCLGP) -> LagrangianResult:
-        """Maximise the bound from the prior mean and a covariance that is narrower than the prior's.
+        """Maximise the bound from the prior mean and a covariance that is narrower than the
+        prior's.
 
-        The model is left at the multipliers (V11) of the best mean and factor, and the bound of the result is theirs. That of
-        mean and factor, which the history has, is the same where the run has converged.
+        The model is left at the multipliers (V11) of the best mean and factor, and the bound of the
+        result is theirs. That of mean and factor, which the history has, is the same where the run
+        has converged.
 
         :param model: an `LCLGP`, or what `LCLGLM` returns.
         :raises ModelError: for a model of another class.
-        :raises NumericalError: where K is not positive definite, or the bound at the start is not finite; unwhitened, for a
-            model with form="weight".
+        :raises NumericalError: where K is not positive definite, or the bound at the start is not
+            finite; unwhitened, for a model with form="weight".
         """
         require_model("CholeskyKL.run", model, LCLGP)
         record, problem = LagrangianRecord(), DualProblem(model, self.compile)
         root = problem.geometry.root if self.whiten else problem.geometry.triangular_root
         A = root(tf.convert_to_tensor(problem.prior))
-        shape_t, shape_T = (int(A.shape[-1]), model.num_latent_gps), (model.num_latent_gps, *A.shape[-1:], A.shape[-1])
+        shape_t, shape_T = (
+            (int(A.shape[-1]), model.num_latent_gps),
+            (model.num_latent_gps, *A.shape[-1:], A.shape[-1]),
+        )
         places = np.tril_indices(shape_t[0])
         size = int(np.prod(shape_t))
-        objective = problem.compiled(lambda t, T: _value_and_gradient(problem, A, self.whiten, t, T))
+        objective = problem.compiled(
+            lambda t, T: _value_and_gradient(problem, A, self.whiten, t, T)
+        )
 
         # The vector of L-BFGS has t, and of each T the lower triangle.
         def packed(t: np.ndarray, T: np.ndarray) -> np.ndarray:
@@ -102,16 +118,26 @@ class CholeskyKL:
         low = np.concatenate([np.full(size, -np.inf), diagonal])
         with naming_observation(model):
             found = lbfgs_ascent(
-                value_and_gradient, packed(*_start(problem, A, self.whiten)), settled(self.tolerance), self.max_evaluations,
-                low=low, record=record.add, advice=NOT_FINITE, matrix="K",
-            )  # fmt: skip
+                value_and_gradient,
+                packed(*_start(problem, A, self.whiten)),
+                settled(self.tolerance),
+                self.max_evaluations,
+                low=low,
+                record=record.add,
+                advice=NOT_FINITE,
+                matrix="K",
+            )
         elbo = self._write(problem, A, *unpacked(found.x))
         result = record.result(found.converged, found.reason, elbo)
         warn_of_quadrature(model, result.elbo)
         return result
 
-    def _write(self, problem: DualProblem, A: tf.Tensor, t: tf.Tensor, T: tf.Tensor) -> float | None:
-        """The bound at multipliers with this mean and variances, where the model is left: two alpha are tried."""
+    def _write(
+        self, problem: DualProblem, A: tf.Tensor, t: tf.Tensor, T: tf.Tensor
+    ) -> float | None:
+        """The bound at multipliers with this mean and variances, where the model is left: two alpha
+        are tried.
+        """
         mean, deviation = _moments(problem, A, self.whiten, t, T)
         loss = problem.expand(mean, deviation)
         lam = loss.d_s / deviation  # (V11)
@@ -125,14 +151,18 @@ def _start(problem: DualProblem, A: tf.Tensor, whiten: bool) -> tuple[np.ndarray
     h, sigma = isolated_sites(problem)
     precision = (problem.expand(h, sigma).d_s / sigma).numpy().T  # [L, N]
     power = tf.reduce_mean(tf.square(A), axis=-2).numpy() * max(float(np.mean(precision)), 0.0)
-    narrow = 1.0 / np.sqrt(1.0 + A.shape[-2] * np.broadcast_to(power, (len(precision), A.shape[-1])))
+    narrow = 1.0 / np.sqrt(
+        1.0 + A.shape[-2] * np.broadcast_to(power, (len(precision), A.shape[-1]))
+    )
     T = np.stack([np.diag(part) for part in narrow])
     if not whiten:
         T = tf.matmul(A, tf.constant(T, A.dtype)).numpy()
     return np.zeros((A.shape[-1], len(precision))), T
 
 
-def _by_latent(apply: Callable[[tf.Tensor, tf.Tensor], tf.Tensor], A: tf.Tensor, columns: tf.Tensor) -> tf.Tensor:
+def _by_latent(
+    apply: Callable[[tf.Tensor, tf.Tensor], tf.Tensor], A: tf.Tensor, columns: tf.Tensor
+) -> tf.Tensor:
     """A function of A [G, ...] and columns [L, p, 1] on columns [p, L]."""
     wide = tf.transpose(columns)[..., None]
     return tf.transpose(apply(A, wide)[..., 0])

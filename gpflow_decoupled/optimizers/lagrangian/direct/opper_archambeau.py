@@ -2,10 +2,11 @@
 
 With f_h and gamma = f_sigma / sigma the derivatives of the site losses at the marginals,
 
-    dF / dalpha = K (f_h - alpha),   dF / dlambda = 1/2 (V * V)(gamma - lambda)                              (V21)
+    dF / dalpha = K (f_h - alpha),   dF / dlambda = 1/2 (V * V)(gamma - lambda)
+    (V21)
 
-This bound is not concave, and both gradients are multiplied by covariances, so that L-BFGS is slow where K is badly
-conditioned. The dual of `LinearlyConstrainedLagrangian` has neither drawback.
+This bound is not concave, and both gradients are multiplied by covariances, so that L-BFGS is slow
+where K is badly conditioned. The dual of `LinearlyConstrainedLagrangian` has neither drawback.
 """
 
 from __future__ import annotations
@@ -29,13 +30,15 @@ from ..start import NOT_FINITE, first_marginals
 
 
 class OpperArchambeau:
-    """Maximises the bound over alpha and lambda by L-BFGS, as `gpflow.models.VGPOpperArchambeau` is trained.
+    """Maximises the bound over alpha and lambda by L-BFGS, as `gpflow.models.VGPOpperArchambeau` is
+    trained.
 
-    It finds the same q as `LinearlyConstrainedLagrangian`, more slowly, and is here for comparison and for site losses that
-    have no dual.
+    It finds the same q as `LinearlyConstrainedLagrangian`, more slowly, and is here for comparison
+    and for site losses that have no dual.
 
-    :param tolerance: the run ends when six iterations together gain less, in nats. Where the noise is far smaller than the
-        prior variance, progress is slow, and the bound may then still be some nats below its maximum.
+    :param tolerance: the run ends when six iterations together gain less, in nats. Where the noise
+        is far smaller than the prior variance, progress is slow, and the bound may then still be
+        some nats below its maximum.
     :param max_evaluations: of the bound and its gradient.
     :param compile: False runs eagerly.
     :raises DataError: for settings out of range.
@@ -46,17 +49,24 @@ class OpperArchambeau:
         result = OpperArchambeau().run(model)
     """
 
-    def __init__(self, tolerance: float = 1e-4, max_evaluations: int = 5000, compile: bool = True) -> None:
+    def __init__(
+        self, tolerance: float = 1e-4, max_evaluations: int = 5000, compile: bool = True
+    ) -> None:
         check_rate(tolerance=tolerance)
         check_whole(1, max_evaluations=max_evaluations)
-        self.tolerance, self.max_evaluations, self.compile = float(tolerance), max_evaluations, compile
+        self.tolerance, self.max_evaluations, self.compile = (
+            float(tolerance),
+            max_evaluations,
+            compile,
+        )
 
     def __repr__(self) -> str:
         """One line: the settings."""
         return settings_line(self)
 
     def run(self, model: LCLGP) -> LagrangianResult:
-        """Maximise the bound from the model's multipliers, or from a start of its own where they are all zero.
+        """Maximise the bound from the model's multipliers, or from a start of its own where they
+        are all zero.
 
         The model is left at the best multipliers.
 
@@ -69,7 +79,9 @@ class OpperArchambeau:
         record, problem = LagrangianRecord(), DualProblem(model, self.compile)
         at, _ = first_marginals(problem, 0, self.tolerance)
         centred = problem.marginals(tf.zeros_like(at.alpha), at.lam)
-        fresh = not np.any(np.asarray(model.basis.alpha)) and not np.any(np.asarray(model.basis.lam))
+        fresh = not np.any(np.asarray(model.basis.alpha)) and not np.any(
+            np.asarray(model.basis.lam)
+        )
         if fresh and bool(centred.ok):
             at = centred  # the alpha of a start for the dual gives no sensible mean
         multipliers = [at.alpha, at.lam]
@@ -82,12 +94,20 @@ class OpperArchambeau:
         start = Scipy.pack_tensors(multipliers).numpy().astype(float)
         # lambda stays at 0 or above where the likelihood is log-concave
         bumpy = np.asarray(tf.convert_to_tensor(problem.loss.curvature) > 0.0)
-        low = np.concatenate([np.full(start.size // 2, -np.inf), np.where(bumpy, -np.inf, 0.0).ravel()])
+        low = np.concatenate(
+            [np.full(start.size // 2, -np.inf), np.where(bumpy, -np.inf, 0.0).ravel()]
+        )
         with naming_observation(model):
             found = lbfgs_ascent(
-                value_and_gradient, start, settled(self.tolerance), self.max_evaluations, low=low, record=record.add,
-                advice=NOT_FINITE, matrix="K",
-            )  # fmt: skip
+                value_and_gradient,
+                start,
+                settled(self.tolerance),
+                self.max_evaluations,
+                low=low,
+                record=record.add,
+                advice=NOT_FINITE,
+                matrix="K",
+            )
         alpha, lam = Scipy.unpack_tensors(multipliers, tf.constant(found.x))
         problem.write_best([(alpha, lam)])
         result = record.result(found.converged, found.reason)

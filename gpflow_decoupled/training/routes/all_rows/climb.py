@@ -20,7 +20,9 @@ from ....optimizers.optimum import regression
 from ...batches import Batch
 
 MOST_ENTRIES = 3e7
-"""N M of the largest matrices [M, N], of which an evaluation and its gradient keep about seven at once: 1.7 GB."""
+"""N M of the largest matrices [M, N], of which an evaluation and its gradient keep about seven at
+once: 1.7 GB.
+"""
 _TIMED_ROWS = 4096
 """Rows whose evaluation is timed; for fewer, what does not grow with the rows counts too much."""
 _SETTLED, _WINDOW = 1e-5, 10
@@ -33,10 +35,12 @@ def all_points(model: BasisGP) -> int:
 
 
 class CollapsedClimb:
-    """L-BFGS on the bound at the best q(u), (D31), of a model with Gaussian noise; q(u) is in closed form after it.
+    """L-BFGS on the bound at the best q(u), (D31), of a model with Gaussian noise; q(u) is in
+    closed form after it.
 
-    Steps on minibatches find the neighbourhood of a good kernel in fewer passes over the data. From there L-BFGS goes further:
-    its gradients have no noise, and q(u) never lags behind kernel and points.
+    Steps on minibatches find the neighbourhood of a good kernel in fewer passes over the data. From
+    there L-BFGS goes further: its gradients have no noise, and q(u) never lags behind kernel and
+    points.
 
     :param variables: the hyperparameters and points that move.
     :param model: the model on inducing points whose bound is climbed.
@@ -46,7 +50,9 @@ class CollapsedClimb:
     Cost N M^2 per evaluation, memory N M.
     """
 
-    def __init__(self, variables: Sequence[tf.Variable], model: BasisGP, data: Batch, compile: bool = True) -> None:
+    def __init__(
+        self, variables: Sequence[tf.Variable], model: BasisGP, data: Batch, compile: bool = True
+    ) -> None:
         self.variables, self.model, self.data = variables, model, data
         self.done = tf.Variable(False, trainable=False)
         self.bound: Callable[[tf.Tensor, tf.Tensor], tf.Tensor] = self._collapsed
@@ -74,7 +80,8 @@ class CollapsedClimb:
     def run(
         self, evaluations: int, deadline: float, show: Callable[[str], object] | None = None
     ) -> tuple[LBFGSRun, tf.Tensor]:
-        """What L-BFGS did, and the bound that it has left; an interrupt keeps the best that was found.
+        """What L-BFGS did, and the bound that it has left; an interrupt keeps the best that was
+        found.
 
         :param evaluations: of the bound and its gradient, at most.
         :param deadline: a value of `time.perf_counter` after which no further iteration is begun.
@@ -86,13 +93,17 @@ class CollapsedClimb:
         return found or LBFGSRun(np.zeros(0), float(elbo), float(elbo), 0, True, CONVERGED), elbo
 
     def set_best_q(self) -> tf.Tensor:
-        """Set q(u) to the best one for kernel and points as they are, and return its bound on all rows."""
+        """Set q(u) to the best one for kernel and points as they are, and return its bound on all
+        rows.
+        """
         best = optimal_parameters(self.model, self.data)
         best.assign(self.model)
         self.done.assign(True)
         return best.elbo
 
-    def _climbed(self, evaluations: int, deadline: float, show: Callable[[str], object] | None) -> LBFGSRun:
+    def _climbed(
+        self, evaluations: int, deadline: float, show: Callable[[str], object] | None
+    ) -> LBFGSRun:
         return climb(
             self.model,
             self.variables,
@@ -105,7 +116,9 @@ class CollapsedClimb:
         )
 
     def _collapsed(self, X: tf.Tensor, Y: tf.Tensor) -> tf.Tensor:
-        """The bound at the best q(u), (D31); not a number where it cannot be computed, from where L-BFGS turns back."""
+        """The bound at the best q(u), (D31); not a number where it cannot be computed, from where
+        L-BFGS turns back.
+        """
         return self.model.basis.collapsed_elbo(self.model.kernel, regression(self.model, (X, Y)))
 
     def _evaluate(self, X: tf.Tensor, Y: tf.Tensor) -> None:

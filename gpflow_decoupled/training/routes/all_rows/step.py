@@ -1,8 +1,9 @@
-"""Steps on minibatches first, then L-BFGS on all rows at the best q(u), for models on inducing points with Gaussian noise.
+"""Steps on minibatches first, then L-BFGS on all rows at the best q(u), for models on inducing
+points with Gaussian noise.
 
 1. In the first quarter of the run, steps on minibatches find the neighbourhood of a good kernel.
-2. Then L-BFGS climbs the bound at the best q(u), see `climb.py`, until the run is over or the bound no longer rises. All of it
-   counts as one step.
+2. Then L-BFGS climbs the bound at the best q(u), see `climb.py`, until the run is over or the bound
+   no longer rises. All of it counts as one step.
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ from .climb import CollapsedClimb
 _SHARE = 0.25
 """Of the run before the climb."""
 _LEAST_EVALUATIONS = 30
-"""Of a climb in a run whose limit is a number of steps: with fewer, L-BFGS gains less than the steps on minibatches that it
-stands for."""
+"""Of a climb in a run whose limit is a number of steps: with fewer, L-BFGS gains less than the
+steps on minibatches that it stands for."""
 
 
 class AllRowsStep(Step):
@@ -40,7 +41,9 @@ class AllRowsStep(Step):
 
     end = _SHARE
 
-    def __init__(self, coupled: Step, climb: CollapsedClimb, batch_size: int, limits: Limits) -> None:
+    def __init__(
+        self, coupled: Step, climb: CollapsedClimb, batch_size: int, limits: Limits
+    ) -> None:
         self.coupled, self.climb, self.limits = coupled, climb, limits
         self.evaluations = 10**6  # as many as there is time for
         if limits.steps is not None:
@@ -98,25 +101,32 @@ class AllRowsStep(Step):
         return StepOutput.sound(elbo)
 
     def finish(self) -> bool:
-        """Where the run ended before the climb: the best q(u) for what the steps on minibatches have found, with a warning."""
+        """Where the run ended before the climb: the best q(u) for what the steps on minibatches
+        have found, with a warning.
+        """
         if self.climb.done:
             return False
         self.climb.set_best_q()
         warnings.warn(
-            "The run ended before L-BFGS on all rows began. q(u) is the best one for the kernel and the points that the steps "
-            "on minibatches have found; for better ones, raise the limit of `fit`, or its patience.",
+            "The run ended before L-BFGS on all rows began. q(u) is the best one for the kernel and"
+            " the points that the steps on minibatches have found; for better ones, raise the limit"
+            " of `fit`, or its patience.",
             stacklevel=7,
         )
         return True
 
     def bound(self, X: tf.Tensor, Y: tf.Tensor) -> tf.Tensor | None:
-        """The bound on all data X [N, D], Y [N, P]: that of q, or where its norm is sampled that of the best q, once it is."""
+        """The bound on all data X [N, D], Y [N, P]: that of q, or where its norm is sampled that of
+        the best q, once it is.
+        """
         bound = self.coupled.bound(X, Y)
         return self.climb.bound(X, Y) if bound is None and self.climb.done else bound
 
     @property
     def _is_last_step(self) -> bool:
-        """Whether the limit of steps ends the run after this one: so few steps are all left to the climb."""
+        """Whether the limit of steps ends the run after this one: so few steps are all left to the
+        climb.
+        """
         return self.limits.steps is not None and self._share + 1.0 / self.limits.steps >= 1.0 - 1e-9
 
     def probe(self, X: tf.Tensor, Y: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:

@@ -31,7 +31,8 @@ Parts = Callable[[BasisGP, Data, Choices], tuple[Step, Batches]]
 def parts_on_data(
     model: BasisGP, mean: DataMean, data: Data, choices: Choices, coupled_parts: Parts
 ) -> tuple[DataMeanStep, AllRows]:
-    """A `DataMeanStep` and its batches; the data become the mean points, which `undo_of` takes back.
+    """A `DataMeanStep` and its batches; the data become the mean points, which `undo_of` takes
+    back.
 
     :param model: the model with the mean on all data.
     :param mean: its mean.
@@ -62,7 +63,15 @@ def parts_on_data(
     view.num_data = batches.num_data
     solver = ConjugateGradients() if isinstance(solver, MeanSolver) else solver
     step = DataMeanStep(
-        model, mean, view, coupled, batches.whole, arrays.batch_size, solver, choices.limits, choices.group
+        model,
+        mean,
+        view,
+        coupled,
+        batches.whole,
+        arrays.batch_size,
+        solver,
+        choices.limits,
+        choices.group,
     )
     return step, batches
 
