@@ -1,9 +1,7 @@
-"""Cholesky factorisation, jitter, and the diagnosis of a failure. No other module of the package
-factorises a matrix.
+"""Cholesky factorisation, jitter and diagnosis; no other module factorises a matrix.
 
-TensorFlow does not raise an error when a matrix is not positive definite: the factor is silently
-NaN, in eager, graph and XLA mode. Every factorisation here therefore returns a boolean with its
-factor, which the training loop reads on the host.
+TensorFlow returns NaN for a matrix that is not positive definite, without an error. Every factor
+therefore comes with a boolean, which the training loop reads on the host.
 """
 
 from __future__ import annotations
@@ -21,9 +19,7 @@ from ..errors import NumericalError
 from .triangular import lower_transposed_product, mirror, solve
 
 _ULPS = 500.0
-"""Smallest jitter, as a multiple of the machine epsilon times the mean diagonal: 1e-13 in float64,
-6e-5 in float32.
-"""
+"""Least jitter in machine epsilons of the mean diagonal: 1e-13 in float64, 6e-5 in float32."""
 _FIXES = (
     "a larger jitter (gpflow.config.set_default_jitter(1e-5)), fewer or better separated inducing"
     " points (gpflow_decoupled.inducing.select)"
@@ -46,14 +42,14 @@ class Factor(NamedTuple):
 
 
 def jitter(diagonal: tf.Tensor) -> tf.Tensor:
-    """The number that is added to the diagonal of a matrix before it is factorised.
+    """Return the number to add to the diagonal of each matrix before it is factorised.
 
-    It is GPflow's default jitter, or 500 machine epsilons of the mean diagonal if that is larger.
-    In float64 that is GPflow's own jitter, so that results equal GPflow's to round-off. In float32,
-    where GPflow's jitter is below round-off, it grows with the scale of the matrix.
+    The larger of GPflow's default jitter and 500 machine epsilons of the mean diagonal. In float64
+    this is GPflow's jitter, so results agree to round-off; in float32, where GPflow's is below
+    round-off, it scales with the matrix.
 
     :param diagonal: the diagonals [..., M].
-    :return: one number per matrix, [..., 1].
+    :return: [..., 1].
     """
     # a constant of the derivative, as GPflow's jitter is
     scale = tf.reduce_mean(tf.stop_gradient(diagonal), axis=-1, keepdims=True)
@@ -62,12 +58,11 @@ def jitter(diagonal: tf.Tensor) -> tf.Tensor:
 
 
 def add_jitter(matrix: tf.Tensor, minuend: tf.Tensor | None = None) -> tf.Tensor:
-    """The matrix [..., M, M] with `jitter` added to its diagonal.
+    """Add `jitter` to the diagonal of a matrix.
 
     :param matrix: [..., M, M].
-    :param minuend: where `matrix` is a difference, the matrix [..., M, M] that something was
-        subtracted from: round-off is in proportion to its diagonal, and so is the jitter, however
-        little the subtraction leaves.
+    :param minuend: if `matrix` is a difference A - B, the matrix A [..., M, M]: round-off, and so
+        the jitter, scales with its diagonal.
     :return: [..., M, M].
 
     Example::
@@ -81,12 +76,11 @@ def add_jitter(matrix: tf.Tensor, minuend: tf.Tensor | None = None) -> tf.Tensor
 
 
 def cholesky(matrix: tf.Tensor) -> Factor:
-    """The lower Cholesky factor of a symmetric matrix, and whether the factorisation succeeded.
+    """Factorise a symmetric matrix, and report whether it was positive definite.
 
-    Its gradient is implemented here by two triangular solves with M right-hand sides. TensorFlow's
-    own gradient forms an inverse, which costs more.
+    The gradient takes two triangular solves with M right-hand sides; TensorFlow's forms an inverse.
 
-    :param matrix: [..., M, M], of which only the lower triangle is read.
+    :param matrix: [..., M, M]; only the lower triangle is read.
     :return: the factor [..., M, M] and its status. Cost: M^3 / 3 per matrix.
 
     Example::
@@ -115,13 +109,12 @@ def _cholesky(matrix: tf.Tensor) -> tuple:
 
 
 def diagnose(name: str, matrix: np.ndarray, fixes: str = _FIXES) -> NumericalError:
-    """The error for a matrix whose factorisation failed, with its size, smallest diagonal,
-    condition and the likely fixes.
+    """Build the error for a failed factorisation: size, least diagonal, condition, likely fixes.
 
-    :param name: what the message calls the matrix.
+    :param name: the name of the matrix in the message.
     :param matrix: the values [..., M, M] that were factorised.
-    :param fixes: what makes it positive definite.
-    :return: the error, to be raised by the caller. Cost: the eigenvalues of the matrix.
+    :param fixes: advice for the message.
+    :return: the error, for the caller to raise. Cost: the eigenvalues of the matrix.
 
     Example::
 
@@ -152,9 +145,7 @@ def diagnose(name: str, matrix: np.ndarray, fixes: str = _FIXES) -> NumericalErr
 
 
 def unsound(matrices: Mapping[str, tf.Tensor]) -> NumericalError | None:
-    """The error for the first of some matrices [..., M, M], by name, that has no Cholesky factor;
-    None if all have one.
-    """
+    """The error for the first named matrix [..., M, M] without a Cholesky factor, or None."""
     for name, matrix in matrices.items():
         values = matrix.numpy()
         if not bool(cholesky(matrix).ok) or np.min(np.linalg.eigvalsh(values)) <= 0:

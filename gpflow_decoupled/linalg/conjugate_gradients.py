@@ -1,13 +1,8 @@
-"""Preconditioned conjugate gradients, for systems whose unknowns come in several blocks or several
-latents.
+"""Preconditioned conjugate gradients for unknowns in several blocks or several latents.
 
-SciPy's and TensorFlow's own take one flat vector, one inner product and one relative residual.
-Newton steps here need an unknown in several tensors, an inner product other than the dot product,
-and to know whether the system was positive definite.
-
-`conjugate_gradients` is the whole iteration, also inside a `tf.function`. Where one product takes
-seconds and the caller decides after each of them whether to go on, it calls `begin` and `advance`
-itself.
+SciPy's and TensorFlow's take one flat vector and the dot product, and do not report negative
+curvature. `conjugate_gradients` runs the whole iteration, also inside a `tf.function`; a caller
+that decides after each product whether to go on uses `begin` and `advance`.
 """
 
 from __future__ import annotations
@@ -23,21 +18,19 @@ import tensorflow as tf
 Blocks = tuple[tf.Tensor, ...]
 """The blocks of one vector."""
 Inner = Callable[[Blocks, Blocks], tf.Tensor]
-"""An inner product of a residual and a direction, see `conjugate_gradients`."""
+"""Inner product of a residual and a direction, see `conjugate_gradients`."""
 
 
 class Solution(NamedTuple):
-    """The solution, and whether to trust it."""
+    """The solution and its status."""
 
     x: Blocks
     ok: tf.Tensor
-    """[], bool: whether every direction had positive curvature, and the tolerance was reached."""
+    """[], bool: every direction had positive curvature, and the tolerance was reached."""
 
 
 class Iterate(NamedTuple):
-    """Where an iteration stands; blocks have the shapes of those of the caller, for example
-    [N, L].
-    """
+    """The state of an iteration; blocks have the caller's shapes, for example [N, L]."""
 
     step: tf.Tensor
     x: Blocks
@@ -50,7 +43,7 @@ class Iterate(NamedTuple):
 
 
 def begin(precondition: Callable[[Blocks], Blocks], right: Blocks, inner: Inner) -> Iterate:
-    """The iterate x = 0; the arguments are those of `conjugate_gradients`."""
+    """Return the iterate at x = 0; arguments as for `conjugate_gradients`."""
     start = precondition(right)
     size = inner(right, start)
     nothing = tuple(tf.zeros_like(block) for block in start)
@@ -70,7 +63,7 @@ def advance(
     precondition: Callable[[Blocks], Blocks],
     inner: Inner,
 ) -> Iterate:
-    """One more step: one product with the matrix and one with the preconditioner."""
+    """Take one step: one product with the matrix, one with the preconditioner."""
     product = apply(now.direction)
     curvature = inner(product, now.direction)
     length = tf.math.divide_no_nan(now.size, curvature)
@@ -91,20 +84,18 @@ def conjugate_gradients(
     iterations: int,
     norm: Callable[[Blocks], tf.Tensor] | None = None,
 ) -> Solution:
-    """The x with apply(x) = right, from zero.
+    """Solve apply(x) = right, starting at zero.
 
-    :param apply: the matrix times a direction: of the shape of what `precondition` returns, to the
-        shape of `right`.
-    :param precondition: the preconditioner times a residual. It may return more blocks than `right`
-        has, which `apply` and `inner` then find with every direction, and the caller with x: for
-        example a product that both need.
+    :param apply: the matrix product, from blocks as `precondition` returns to blocks as `right`.
+    :param precondition: the preconditioner. It may return extra blocks (say, a product that `apply`
+        and `inner` share), which then travel with every direction and with x.
     :param right: the right-hand side.
-    :param inner: the inner product of a residual and a direction: a scalar, or [L, 1] for L
-        independent systems in blocks [L, N], each of which has its own step lengths.
-    :param tolerance: relative to the right-hand side, on the root of `norm`.
-    :param iterations: at most so many.
-    :param norm: the squared size of a residual; by default its inner product with the
-    preconditioned residual.
+    :param inner: inner product of a residual and a direction: a scalar, or [L, 1] for L independent
+        systems in blocks [L, N], each with its own step lengths.
+    :param tolerance: on the root of `norm`, relative to the right-hand side.
+    :param iterations: the largest number of steps.
+    :param norm: squared size of a residual; by default its inner product with the preconditioned
+        residual.
     """
     first = begin(precondition, right, inner)
     goal = tolerance**2 * (first.size if norm is None else norm(right))

@@ -1,5 +1,4 @@
-"""Newton systems with two dense diagonal blocks that only a diagonal couples, solved by block
-elimination.
+"""Newton systems of two dense diagonal blocks coupled by a diagonal, by block elimination.
 
     [ P + diag a   diag c     ] [x]   [r]
     [ diag c       Q + diag b ] [y] = [s]
@@ -8,8 +7,8 @@ for symmetric non-negative P, Q. Eliminating y leaves a system in x:
 
     [ P + diag a - diag c (Q + diag b)^-1 diag c ] x = r - diag c (Q + diag b)^-1 s
 
-Conjugate gradients solve it in a few iterations, preconditioned by P + diag a, because what the
-diagonal coupling adds is small. Rows that are not free are left out.
+The coupling is small, so conjugate gradients preconditioned by P + diag a need few iterations. Rows
+that are not free are left out.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from .conjugate_gradients import Blocks, conjugate_gradients
 from .triangular import solve
 
 RIDGE = 4500.0
-"""Added to the unit diagonal of each scaled block, in machine epsilons: 1e-12 in float64."""
+"""Added to the unit diagonals of the scaled blocks, in machine epsilons (1e-12 in float64)."""
 _ITERATIONS = 50
 
 
@@ -40,15 +39,14 @@ def coupled_solve(
     ridge: tf.Tensor | float = RIDGE,
     tolerance: float = 1e-6,
 ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """(x, y, ok) of the system above; 2/3 N^3 per latent, and N^2 per iteration.
+    """Return (x, y, ok) of the system above; 2/3 N^3 per latent, and N^2 per iteration.
 
     :param P: [G, N, N], where G is 1 or L.
     :param Q: [L, N, N]. The vectors a, b, c, r, s are [L, N].
-    :param free: masks [L, N] of the rows of x and of y; x and y are zero in other rows.
-    :param ridge: what is added to the unit diagonals of the scaled blocks, in machine epsilons [].
-    :param tolerance: relative, on the residual.
-    :return: x and y [L, N], and whether both blocks, scaled to a unit diagonal, were positive
-    definite [].
+    :param free: masks [L, N] of the free rows of x and y; the others are zero.
+    :param ridge: added to the unit diagonals of the scaled blocks, in machine epsilons [].
+    :param tolerance: on the residual, relative.
+    :return: x, y [L, N], and whether both scaled blocks were positive definite [].
     """
     # 1) Scale both blocks to a unit diagonal and factorise them.
     scale_x, chol_x, ok_x = _block(P, a, free[0], ridge)
@@ -74,14 +72,12 @@ def coupled_solve(
 
 
 def inner_per_latent(left: Blocks, right: Blocks) -> tf.Tensor:
-    """The sum of products of blocks [L, N], for each latent: [L, 1]."""
+    """Sum the products of blocks [L, N] per latent: [L, 1]."""
     return tf.reduce_sum(sum(x * y for x, y in zip(left, right)), axis=-1, keepdims=True)
 
 
 def ridged(diagonal: tf.Tensor, ridge: tf.Tensor | float) -> tf.Tensor:
-    """The diagonal [L, N] of a scaled block plus the ridge, which is given in machine epsilons
-    [].
-    """
+    """Add the ridge [], in machine epsilons, to the diagonal [L, N] of a scaled block."""
     return diagonal + ridge * tf.constant(
         np.finfo(diagonal.dtype.as_numpy_dtype).eps, diagonal.dtype
     )
@@ -90,9 +86,7 @@ def ridged(diagonal: tf.Tensor, ridge: tf.Tensor | float) -> tf.Tensor:
 def _block(
     matrix: tf.Tensor, diagonal: tf.Tensor, free: tf.Tensor, ridge: tf.Tensor | float
 ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """The scale [L, N] that gives a block a unit diagonal, zero in rows that are not free; and the
-    factor of the result.
-    """
+    """Return the scale [L, N] to a unit diagonal (zero in rows not free), and the scaled factor."""
     scale = tf.where(
         free, tf.math.rsqrt(tf.linalg.diag_part(matrix) + diagonal), tf.zeros_like(diagonal)
     )

@@ -1,13 +1,11 @@
-"""The Newton systems of `coupled` where the dense blocks are given by thin roots, without any N x N
-matrix.
+"""The Newton systems of `coupled` with the dense blocks given by thin roots; nothing is N x N.
 
     [ A A^T + diag a   diag c             ] [x]   [r]
     [ diag c           1/2 V * V + diag b ] [y] = [s],   V = T^T T,   A [N, p], T [p, N]
 
-Conjugate gradients need products with V * V alone: (V * V) y is the diagonal of T^T (T diag(y) T^T)
-T, for N p^2. The preconditioner is the same matrix with only the diagonal of V * V, whose inverse
-needs one p x p system. What it leaves out is small: with sites of precision lambda the rows of 1/2
-V * V sum to v / (2 lambda) at most, and b is about v / lambda.
+(V * V) y is the diagonal of T^T (T diag(y) T^T) T and costs N p^2. The preconditioner keeps only
+the diagonal of V * V and needs one p x p system. With site precisions lambda, the rows of 1/2 V * V
+sum to at most v / (2 lambda), while b is about v / lambda.
 """
 
 from __future__ import annotations
@@ -41,15 +39,14 @@ def coupled_solve_of_roots(
     ridge: tf.Tensor | float = RIDGE,
     tolerance: float = 1e-6,
 ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """(x, y, ok) of the system above; 3 N p^2 per latent and iteration.
+    """Return (x, y, ok) of the system above; 3 N p^2 per latent and iteration.
 
     :param A: [G, N, p], where G is 1 or L.
     :param T: [L, p, N]. The vectors a, b, c, r, s are [L, N].
-    :param free: masks [L, N] of the rows of x and of y; x and y are zero in other rows.
-    :param ridge: what is added to the unit diagonals of the scaled blocks, in machine epsilons [].
-    :param tolerance: relative, on the residual.
-    :return: x and y [L, N], and whether the preconditioner, scaled to a unit diagonal, was positive
-    definite [].
+    :param free: masks [L, N] of the free rows of x and y; the others are zero.
+    :param ridge: added to the unit diagonals of the scaled blocks, in machine epsilons [].
+    :param tolerance: on the residual, relative.
+    :return: x, y [L, N], and whether the scaled preconditioner was positive definite [].
     """
     # 1) Scale both blocks to a unit diagonal.
     half_squares = 0.5 * tf.square(tf.reduce_sum(tf.square(T), axis=-2))
@@ -91,7 +88,5 @@ def _scale(diagonal: tf.Tensor, free: tf.Tensor) -> tf.Tensor:
 def _diagonal(
     values: tf.Tensor, scale: tf.Tensor, free: tf.Tensor, ridge: tf.Tensor | float
 ) -> tf.Tensor:
-    """The values in scaled coordinates; rows that are not free get a diagonal of one, and so stay
-    at zero.
-    """
+    """Scale a diagonal; rows that are not free get a one, and stay at zero."""
     return tf.where(free, ridged(values * tf.square(scale), ridge), tf.ones_like(scale))

@@ -1,15 +1,14 @@
-"""Divergences of Gaussians, and changes between their parametrisations, computed from factors of
-the covariance.
+"""Divergences and parametrisations of Gaussians, from factors of the covariance.
 
-For a Gaussian N(m, S) per latent function, with L latent functions of M variables each:
+For N(m, S) per latent function, with L latents of M variables:
 
 | parametrisation | arrays |
 |---|---|
 | mean and root | m [M, L], lower triangular root [L, M, M] with S = root root^T |
 | natural | theta [M, L] = S^-1 m, precision [L, M, M] = S^-1 |
 
-No jitter is added here, because it would make a natural-gradient step of size one inexact. The cost
-is M^3 per latent.
+Nothing here adds jitter: a natural-gradient step of size one would no longer be exact. Costs are
+M^3 per latent.
 """
 
 from __future__ import annotations
@@ -26,12 +25,11 @@ from .triangular import inverse, lower_root_gram
 
 
 def apply_per_latent(matrix: tf.Tensor, vectors: tf.Tensor, adjoint: bool = False) -> tf.Tensor:
-    """The product of one matrix and one column per latent function; cost M K L.
+    """Multiply one matrix and one column per latent; cost M K L.
 
     :param matrix: [L, M, K], or [1, M, K] if all latents share it.
-    :param vectors: [K, L], the column of each latent.
-    :param adjoint: multiply by the transposed matrices; `vectors` is then [M, L] and the result
-        [K, L].
+    :param vectors: [K, L].
+    :param adjoint: use the transposed matrices: `vectors` is [M, L], the result [K, L].
     :return: [M, L].
     """
     if matrix.shape[0] == 1:
@@ -41,8 +39,7 @@ def apply_per_latent(matrix: tf.Tensor, vectors: tf.Tensor, adjoint: bool = Fals
 
 
 def kl_from_whitened(mean: tf.Tensor, root: tf.Tensor) -> tf.Tensor:
-    """KL[N(m, S) || N(0, I)] in nats, summed over the latents: the second form of (D2) and (D4);
-    cost L M^2.
+    """Return KL[N(m, S) || N(0, I)] in nats, summed over the latents, as in (D2), (D4); L M^2.
 
     :param mean: m [M, L].
     :param root: [L, M, M], lower triangular with S = root root^T.
@@ -58,33 +55,28 @@ def kl_from_whitened(mean: tf.Tensor, root: tf.Tensor) -> tf.Tensor:
 
 
 def precision_from_root(root: tf.Tensor) -> tf.Tensor:
-    """The precision S^-1 [L, M, M] from the lower root [L, M, M] of S."""
+    """Return the precision S^-1 [L, M, M] from the lower root [L, M, M] of S."""
     return lower_root_gram(inverse(root))
 
 
 def precision_factor(precision: tf.Tensor) -> Factor:
-    """The lower factor F [L, M, M] of J P J = F F^T, where P is `precision` and J reverses the
-    order of the variables.
+    """Factorise J P J = F F^T for a precision P, with J the reversal of the variables; M^3 / 3.
 
-    `root_from_factor` turns it into a lower root of P^-1. Cost: M^3 / 3 per latent.
+    `root_from_factor` turns F [L, M, M] into a lower root of P^-1.
     """
     return cholesky(tf.reverse(precision, axis=[-2, -1]))
 
 
 def root_from_factor(factor: tf.Tensor) -> tf.Tensor:
-    """The lower root [L, M, M] of S, with a positive diagonal, from the `precision_factor` of its
-    inverse.
+    """Return the lower root [L, M, M] of S, with positive diagonal, from `precision_factor`.
 
-    Let J reverse the order of the variables, and J P J = F F^T be the factorisation of the reversed
-    precision P = S^-1. Then P = U U^T for the upper triangular U = J F J, so that U^-T = J F^-T J
-    is lower triangular and a root of S.
+    With P = S^-1 and J P J = F F^T, P = U U^T for the upper triangular U = J F J, so U^-T = J F^-T
+    J is a lower root of S.
     """
     return tf.reverse(tf.linalg.matrix_transpose(inverse(factor)), axis=[-2, -1])
 
 
 def root_from_precision(precision: tf.Tensor) -> Factor:
-    """The lower root [L, M, M] of S, with a positive diagonal, from the precision S^-1 [L, M, M];
-    one factorisation.
-    """
+    """Return the lower root [L, M, M] of S, with positive diagonal, from S^-1 [L, M, M]; M^3."""
     factor, ok = precision_factor(precision)
     return Factor(root_from_factor(factor), ok)

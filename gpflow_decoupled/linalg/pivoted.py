@@ -1,5 +1,4 @@
-r"""Pivoted Cholesky of a matrix that is never stored; `woodbury` solves with the low-rank form that
-it gives.
+r"""Pivoted Cholesky of a matrix that is never stored; `woodbury` solves with the result.
 
 | symbol | name | shape |
 |---|---|---|
@@ -7,9 +6,8 @@ it gives.
 | $R$ | `factor` | [N, r], $K = R R^T + $ a remainder that is zero in the rows of the pivots |
 | $\mathrm{diag}(K - R R^T)$ | `residual` | [N] |
 
-Each step takes the row with the largest residual as its pivot. If K is a kernel matrix, the
-residual is the prior variance given the values at the pivots so far, so that the pivots are chosen
-by greedy conditional variance (Burt, Rasmussen, van der Wilk, JMLR 2020).
+Each step pivots on the largest residual. For a kernel matrix this is the prior variance given the
+values at the pivots: greedy conditional variance (Burt, Rasmussen, van der Wilk, JMLR 2020).
 """
 
 from __future__ import annotations
@@ -28,44 +26,40 @@ Entries = Callable[[np.ndarray | slice, np.ndarray], np.ndarray]
 """(rows, columns) -> the block K[rows][:, columns]."""
 
 _ULPS = 100.0
-"""A residual below this multiple of the machine epsilon times the largest diagonal entry counts as
-round-off.
-"""
+"""Residuals below this many machine epsilons of the largest diagonal entry are round-off."""
 _LEAST_CANDIDATES, _MOST_CANDIDATES = 64, 512
 """Bounds on the number of rows among which the next pivots are searched."""
 _BLOCK_ENTRIES = 2**24
-"""The largest number of entries of K that are computed at a time: 128 MiB in float64."""
+"""Most entries of K computed at a time: 128 MiB in float64."""
 
 
 class PivotedCholesky(NamedTuple):
-    """The low-rank approximation R R^T of K that uses r rows of K."""
+    """The approximation R R^T of K from r of its rows."""
 
     pivots: np.ndarray
-    """[r], int: the chosen rows, all different, in the order of the choice."""
+    """[r], int: distinct rows, in the order of their choice."""
     factor: np.ndarray
-    """[N, r]: R; its rows `pivots` are lower triangular."""
+    """R [N, r]; its rows `pivots` are lower triangular."""
     residual: np.ndarray
-    """[N]: the diagonal of K - R R^T, which is zero at the pivots and not negative elsewhere."""
+    """Diagonal of K - R R^T [N], zero at the pivots and non-negative."""
 
 
 def pivoted_cholesky(
     diagonal: np.ndarray, entries: Entries, rank: int, tolerance: float | None = None
 ) -> PivotedCholesky:
-    """A low-rank factor of a positive semi-definite matrix K [N, N], by greedy choice of its rows.
+    """Factorise a positive semi-definite K [N, N] at low rank, with greedy pivots.
 
-    The pivots are those of the algorithm that reads one column at a time. Residuals only decrease,
-    so the best of a few candidates is the best of all rows for as long as its residual exceeds
-    every residual that was left out at the start. This allows columns to be read, and the factor to
-    be updated, in blocks.
+    Residuals only decrease, so the best of a few candidates is the best of all rows while it
+    exceeds every residual left out. Columns are therefore read, and the factor updated, in blocks;
+    the pivots equal those of the column-by-column algorithm.
 
-    :param diagonal: the diagonal [N] of K; its dtype is that of the result.
-    :param entries: a function of index arrays (rows, columns) that returns K[rows][:, columns];
-        `rows` is `slice(None)` for all rows.
+    :param diagonal: the diagonal [N] of K; its dtype is used throughout.
+    :param entries: (rows, columns) -> K[rows][:, columns]; `slice(None)` stands for all rows.
     :param rank: the largest number of pivots.
-    :param tolerance: stop when the largest residual falls to this; by default 100 machine epsilons
-        of the largest diagonal entry, below which residuals are round-off.
-    :return: pivots, factor and residual. Cost: time N r^2, r columns of K and some small blocks of
-        it; memory N r.
+    :param tolerance: stop when the largest residual is at most this; by default 100 machine
+        epsilons of the largest diagonal entry.
+    :return: pivots, factor, residual. Time N r^2, r columns of K and a few small blocks; memory N
+        r.
     :raises ValueError: for a rank below one.
     :raises NumericalError: if K has NaN or infinite entries.
     """
@@ -111,9 +105,7 @@ def pivoted_cholesky(
 
 
 def _largest(values: np.ndarray, count: int) -> tuple[np.ndarray, float]:
-    """The indices of the `count` largest values, ascending, and the largest value that is not among
-    them.
-    """
+    """Return the indices of the `count` largest values, ascending, and the largest other value."""
     if count >= len(values):
         return np.arange(len(values)), -np.inf
     order = np.argpartition(-values, count)
@@ -123,8 +115,7 @@ def _largest(values: np.ndarray, count: int) -> tuple[np.ndarray, float]:
 def _greedy(
     matrix: np.ndarray, residual: np.ndarray, least: float, tolerance: float, rank: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Pivots of a small matrix [c, c], one at a time, while the residual is at least `least` and
-    above `tolerance`.
+    """Pivot a small matrix [c, c] while the residual is at least `least` and above `tolerance`.
 
     :return: the pivots [b], and the Cholesky factor [b, b] of matrix[pivots][:, pivots].
     """

@@ -1,10 +1,9 @@
-"""A zero-mean Gaussian prior times one Gaussian site per observation, without K^-1 and without
-division by a site.
+"""A zero-mean Gaussian prior times Gaussian sites, without K^-1 or division by a site.
 
-Site n is exp(nu_n f - tau_n f^2 / 2), and W = diag(tau). The posterior is found in two steps. The
-sites with positive tau enter through the Cholesky factor L_B of B = I + W^1/2 K W^1/2 (C10). The m
-sites with negative tau, with the indices I, are added to that posterior afterwards, through C = I -
-n V_II n with n = |tau|^1/2, which is positive definite exactly if K^-1 + W is. K may be singular.
+Site n is exp(nu_n f - tau_n f^2 / 2), and W = diag(tau). Sites with positive tau enter through the
+factor L_B of B = I + W^1/2 K W^1/2 (C10). The m sites I with negative tau are added afterwards
+through C = I - n V_II n, n = |tau|^1/2, positive definite exactly if K^-1 + W is. K may be
+singular.
 """
 
 from __future__ import annotations
@@ -20,26 +19,22 @@ from .cholesky import cholesky
 from .triangular import inverse, solve
 
 SMALL = 1e-3
-"""The least tau v at which the variance is computed from B^-1: three digits cancel there."""
+"""Least tau v at which B^-1 gives the variance: three digits cancel there."""
 
 
 class SitePosterior(NamedTuple):
-    """N(u, V), which is N(0, K) times the sites, in the form that predictions and the divergence
-    need.
-    """
+    """The posterior N(u, V) of N(0, K) times the sites, as predictions and the KL need it."""
 
     chol: tf.Tensor
     """L_B [L, N, N]"""
     scale: tf.Tensor
     """W^1/2 of the positive sites [L, N]"""
     negative: tf.Tensor
-    """F [L, m, N]: negative sites add |F k_Xx|^2 to the variance at x; m = 0 where there are
-    none.
-    """
+    """F [L, m, N]: the negative sites add |F k_Xx|^2 to the variance at x."""
     alpha: tf.Tensor
     """K^-1 u [N, L]"""
     ok: tf.Tensor
-    """[], bool: whether K^-1 + W is positive definite."""
+    """[], bool: K^-1 + W is positive definite."""
     mean: tf.Tensor
     """u [N, L]"""
     variance: tf.Tensor
@@ -51,12 +46,11 @@ class SitePosterior(NamedTuple):
 
 
 def site_posterior(K: tf.Tensor, nu: tf.Tensor, tau: tf.Tensor) -> SitePosterior:
-    """The posterior of a prior K [G, N, N] times sites nu, tau [N, L]: (C10)-(C12).
+    """Combine a prior K [G, N, N] with sites nu, tau [N, L]: (C10)-(C12).
 
-    2/3 N^3 per latent, and N^2 for each site that is negative or whose tau v is small. TensorFlow
-    cannot differentiate branches here: rows are picked by products with a selection matrix that may
-    have none. XLA needs a size that is known before the sites are: there it has N rows, zeros where
-    none is picked, for the same numbers in about six times as many operations.
+    2/3 N^3 per latent, and N^2 for each site with negative tau or small tau v. TensorFlow cannot
+    differentiate branches here, so rows are picked by a product with a selection matrix, perhaps
+    empty. XLA needs static sizes: there it has N rows, with zeros, at six times the operations.
     """
     sites, weights = tf.transpose(nu), tf.transpose(tau)
     moments = _add_negative(K, weights, _of_positive(K, sites, weights))
@@ -67,7 +61,7 @@ def site_posterior(K: tf.Tensor, nu: tf.Tensor, tau: tf.Tensor) -> SitePosterior
 
 
 def _of_positive(K: tf.Tensor, nu: tf.Tensor, weights: tf.Tensor) -> SitePosterior:
-    """The posterior of the positive sites alone, with moments [L, N]: (C10), (C11)."""
+    """Posterior of the positive sites alone, with moments [L, N]: (C10), (C11)."""
     scale = tf.sqrt(tf.maximum(weights, 0.0))
     B = scale[:, :, None] * K * scale[:, None, :]
     chol, ok = cholesky(tf.linalg.set_diag(B, tf.linalg.diag_part(B) + 1.0))  # (C10)
@@ -81,10 +75,9 @@ def _of_positive(K: tf.Tensor, nu: tf.Tensor, weights: tf.Tensor) -> SitePosteri
 
 
 def _variance(K: tf.Tensor, chol: tf.Tensor, root: tf.Tensor, scale: tf.Tensor) -> tf.Tensor:
-    """The diagonal of V [L, N] under the positive sites: (1 - diag B^-1) / tau, at half the cost of
-    (C11).
+    """Diagonal of V [L, N] of the positive sites: (1 - diag B^-1) / tau, at half the cost of (C11).
 
-    Where tau v is small the difference cancels, and (C11) is used.
+    (C11) takes over where tau v is small and the difference cancels.
     """
     share = 1.0 - tf.reduce_sum(tf.square(root), axis=-2)  # tau v
     fit = (share > SMALL) & (scale > 0.0)
@@ -98,7 +91,7 @@ def _variance(K: tf.Tensor, chol: tf.Tensor, root: tf.Tensor, scale: tf.Tensor) 
 
 
 def _add_negative(K: tf.Tensor, weights: tf.Tensor, positive: SitePosterior) -> SitePosterior:
-    """The posterior of all sites, from that of the positive ones, with moments [L, N]."""
+    """Add the negative sites to the posterior of the positive ones; moments [L, N]."""
     chol, scale = positive.chol, positive.scale[:, :, None]
     picked = _picked(weights < 0.0, K)
     rows = tf.matmul(weights, picked, transpose_b=True)
@@ -128,9 +121,7 @@ def _add_negative(K: tf.Tensor, weights: tf.Tensor, positive: SitePosterior) -> 
 
 
 def _picked(chosen: tf.Tensor, K: tf.Tensor) -> tf.Tensor:
-    """Rows of the identity [m, N] for the observations at which any latent is chosen [L, N]; for
-    XLA [N, N], others zero.
-    """
+    """Rows [m, N] of the identity where any latent is chosen [L, N]; for XLA [N, N], zeros kept."""
     if traced_for_xla():
         return tf.linalg.diag(tf.cast(tf.reduce_any(chosen, axis=0), K.dtype))
     return tf.one_hot(tf.where(tf.reduce_any(chosen, axis=0))[:, 0], tf.shape(K)[-1], dtype=K.dtype)
@@ -139,8 +130,7 @@ def _picked(chosen: tf.Tensor, K: tf.Tensor) -> tf.Tensor:
 def _coefficients(K: tf.Tensor, chol: tf.Tensor, scale: tf.Tensor, nu: tf.Tensor) -> tf.Tensor:
     """K^-1 u [L, N, 1] of the positive sites, (C10), from nu [L, N].
 
-    It is nu - tau u. Where tau is large that difference cancels, and W^1/2 B^-1 W^-1/2 nu, which is
-    the same, replaces it.
+    It equals nu - tau u, which cancels for large tau; there W^1/2 B^-1 W^-1/2 nu is used.
     """
     large = tf.square(scale) * tf.linalg.diag_part(K) > 1.0
     pseudo = tf.where(large, nu / tf.where(large, scale, tf.ones_like(scale)), tf.zeros_like(nu))

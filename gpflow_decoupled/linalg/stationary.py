@@ -1,13 +1,10 @@
-"""Newton systems of Gaussian sites, (I + H G)(x; y) = (r; s), by conjugate gradients that need V
-alone.
+"""Newton systems of Gaussian sites, (I + H G)(x; y) = (r; s), from the covariance V alone.
 
-    G = blockdiag(K, 1/2 V * V),   V = (K^-1 + Lambda)^-1,   H: a symmetric block (a, c; c, b) per
-    observation
+    G = blockdiag(K, 1/2 V * V),   V = (K^-1 + Lambda)^-1,   H: a block (a, c; c, b) per observation
 
-I + H G is self-adjoint in the inner product <u, w> = u^T G w, which is what conjugate gradients use
-here. The first block is preconditioned by (I + Lambda K)^-1 = I - Lambda V. Products with G follow
-from V alone, because K (I + Lambda K)^-1 = V: so every direction carries its product with G, and
-neither K nor a factorisation is needed.
+I + H G is self-adjoint in <u, w> = u^T G w, the inner product of the conjugate gradients here. The
+first block is preconditioned by (I + Lambda K)^-1 = I - Lambda V. Since K (I + Lambda K)^-1 = V,
+every direction carries its product with G, and neither K nor a factorisation is needed.
 """
 
 from __future__ import annotations
@@ -32,23 +29,22 @@ def stationary_solve(
     tolerance: float = 1e-3,
     root: bool = False,
 ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """(x, y, ok) of the system above, [L, N] each; 2 N^2 per latent and iteration.
+    """Return (x, y, ok) of the system above, [L, N] each; 2 N^2 per latent and iteration.
 
-    :param V: [L, N, N]; with `root` a T [L, p, N] with V = T^T T, and 4 N p + 2 N p^2 per
-        iteration.
-    :param lam: the precisions lambda [L, N], on the diagonal of Lambda.
-    :param H: (a, b, c), the entries of its blocks, [L, N] each.
+    :param V: [L, N, N]; with `root`, T [L, p, N] with V = T^T T, at 4 N p + 2 N p^2.
+    :param lam: the precisions lambda [L, N], the diagonal of Lambda.
+    :param H: (a, b, c), [L, N] each.
     :param r: [L, N].
     :param s: [L, N].
-    :param tolerance: relative, on the residual.
-    :param root: whether V is given by a root.
-    :return: x and y, and whether G + G H G was positive definite and the tolerance was reached [].
+    :param tolerance: on the residual, relative.
+    :param root: V is given by a root.
+    :return: x, y, and whether G + G H G was positive definite and the tolerance reached [].
     """
     a, b, c = H
     squared = None if root else tf.square(V)
 
     def precondition(residual: Blocks) -> Blocks:
-        """z, the preconditioned residual, and G z: [L, N] each."""
+        """Return the preconditioned residual z, and G z: [L, N] each."""
         x, y = residual
         if squared is not None:
             G_z = tf.linalg.matvec(V, x), 0.5 * tf.linalg.matvec(squared, y)

@@ -1,10 +1,9 @@
-"""Solves and products with lower triangular matrices, faster than TensorFlow's own.
+"""Solves and products with lower triangular matrices, faster than TensorFlow's.
 
-TensorFlow's triangular solve runs on one core, and its products do not use that a factor is
-triangular. Here the right-hand sides of a solve are split, so that it runs on all cores, and a
-product is computed by blocks of rows, which skips most of the zeros. The product of an [M, M] and
-an [M, N] matrix takes 2 M^2 N operations, and costs below are fractions of that. Batch dimensions
-broadcast everywhere. All functions can be differentiated.
+TensorFlow's triangular solve runs on one core, and its products ignore zeros. Here the right-hand
+sides of a solve are split over the cores, and products run by blocks of rows, which skips most
+zeros. Costs are fractions of a full product, 2 M^2 N for [M, M] times [M, N]. Batch dimensions
+broadcast, and everything is differentiable.
 """
 
 from __future__ import annotations
@@ -29,23 +28,19 @@ __all__ = [
 import tensorflow as tf
 
 _LEAF = 128
-"""Smallest height of a block of rows: below it one more call costs more than the zeros that it
-skips.
-"""
+"""Least height of a block of rows; below, a further call costs more than the zeros it skips."""
 _BLOCKS = 4
-"""Largest number of blocks of rows. Four blocks compute 5/8 of the full product; more of them save
-no time.
-"""
+"""Most blocks of rows. Four compute 5/8 of the full product; more save no time."""
 _CHUNKS = 4
-"""Largest number of chunks of right-hand sides in a solve."""
+"""Most chunks of right-hand sides in a solve."""
 _CHUNK = 256
-"""Smallest number of right-hand sides in one chunk of a solve."""
+"""Least number of right-hand sides in a chunk of a solve."""
 Span = tuple[int | tf.Tensor, int | tf.Tensor | None]
-"""The first row or column, and the one after the last; None goes to the end."""
+"""First row or column, and the one after the last; None is the end."""
 
 
 def solve(chol: tf.Tensor, rhs: tf.Tensor, adjoint: bool = False) -> tf.Tensor:
-    """The solution X of L X = R, or of L^T X = R if `adjoint`; cost M^2 N.
+    """Solve L X = R, or L^T X = R if `adjoint`; cost M^2 N.
 
     :param chol: L [..., M, M], lower triangular.
     :param rhs: R [..., M, N].
@@ -56,9 +51,7 @@ def solve(chol: tf.Tensor, rhs: tf.Tensor, adjoint: bool = False) -> tf.Tensor:
 
 
 def solve_frozen(chol: tf.Tensor, rhs: tf.Tensor, adjoint: bool = False) -> tf.Tensor:
-    """`solve` for [..., M, M] and [..., M, N] with L as a constant: its gradient is not formed,
-    which saves time.
-    """
+    """`solve` for [..., M, M] and [..., M, N] with L constant: the gradient in L is not formed."""
 
     @tf.custom_gradient
     def frozen(vectors: tf.Tensor) -> tuple:
@@ -69,9 +62,7 @@ def solve_frozen(chol: tf.Tensor, rhs: tf.Tensor, adjoint: bool = False) -> tf.T
 
 
 def solve_lower(chol: tf.Tensor, rhs: tf.Tensor) -> tf.Tensor:
-    """L^-1 R for lower triangular L and R, all [..., M, M]. It is lower triangular too and costs
-    half of a full solve.
-    """
+    """L^-1 R for lower triangular L, R [..., M, M], lower triangular too; half of a full solve."""
     columns = [
         _pad_above(solve(_cut(chol, (i, None), (i, None)), _cut(rhs, (i, None), (i, j))), chol)
         for i, j in _row_blocks(chol)
@@ -86,32 +77,24 @@ def inverse(chol: tf.Tensor) -> tf.Tensor:
 
 
 def lower_product(left: tf.Tensor, right: tf.Tensor) -> tf.Tensor:
-    """L R for a lower triangular L [..., M, M] and a full R [..., M, N]; 5/8 of the cost of a full
-    product.
-    """
+    """L R for lower triangular L [..., M, M] and R [..., M, N]; 5/8 of a full product."""
     return _lower_product(left, right)
 
 
 def transposed_product(left: tf.Tensor, right: tf.Tensor) -> tf.Tensor:
-    """L^T R for a lower triangular L [..., M, M] and a full R [..., M, N]; 5/8 of the cost of a
-    full product.
-    """
+    """L^T R for lower triangular L [..., M, M] and R [..., M, N]; 5/8 of a full product."""
     return _transposed_product(left, right)
 
 
 def lower_root_gram(root: tf.Tensor) -> tf.Tensor:
-    """R^T R for a lower triangular R [..., M, M], for example a precision from its root; about M^3
-    / 2 multiplications.
-    """
+    """R^T R for lower triangular R [..., M, M], say a precision from its root; M^3 / 2."""
     return mirror(lower_transposed_product(root, root))
 
 
 def lower_transposed_product(left: tf.Tensor, right: tf.Tensor) -> tf.Tensor:
-    """The lower triangle of L^T R for lower triangular L and R [..., M, M]; 2/5 of the cost of a
-    full product.
+    """The lower triangle of L^T R for lower triangular L, R [..., M, M]; 2/5 of a full product.
 
-    The entries above the diagonal are not those of the product; `mirror` replaces them where the
-    product is symmetric.
+    Entries above the diagonal are wrong; `mirror` sets them where the product is symmetric.
     """
     rows = [
         _pad_right(
@@ -126,9 +109,7 @@ def lower_transposed_product(left: tf.Tensor, right: tf.Tensor) -> tf.Tensor:
 
 
 def lower_congruence(lower: tf.Tensor, symmetric: tf.Tensor) -> tf.Tensor:
-    """T^T X T for a lower triangular T and a symmetric X, both [..., M, M]; 2/5 of the cost of two
-    full products.
-    """
+    """T^T X T for lower triangular T and symmetric X [..., M, M]; 2/5 of two full products."""
     # of X T too, the entries below the blocks of the diagonal are all that the lower triangle of
     # the result needs
     columns = [
@@ -141,9 +122,7 @@ def lower_congruence(lower: tf.Tensor, symmetric: tf.Tensor) -> tf.Tensor:
 
 
 def lower_gram(root: tf.Tensor) -> tf.Tensor:
-    """R R^T for a lower triangular R [..., M, M], for example a covariance from its root; about M^3
-    / 2 multiplications.
-    """
+    """R R^T for lower triangular R [..., M, M], say a covariance from its root; M^3 / 2."""
     rows = [
         _pad_right(
             tf.matmul(_cut(root, (i, j), (0, j)), _cut(root, (0, j), (0, j)), transpose_b=True),
@@ -155,9 +134,7 @@ def lower_gram(root: tf.Tensor) -> tf.Tensor:
 
 
 def symmetric_product(factor: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
-    """A diag(w) A^T [..., M, M] for A [..., M, N] and weights w [..., N]; 5/8 of the cost of a full
-    product.
-    """
+    """A diag(w) A^T [..., M, M] for A [..., M, N] and w [..., N]; 5/8 of a full product."""
     return mirror(lower_outer(factor * weights[..., None, :], factor))
 
 
@@ -227,10 +204,9 @@ def _chunked_solve(chol: tf.Tensor, rhs: tf.Tensor, adjoint: bool) -> tf.Tensor:
 
 
 def lower_outer(left: tf.Tensor, right: tf.Tensor) -> tf.Tensor:
-    """The lower triangle of X Y^T for X and Y [..., M, N]; 5/8 of the cost of a full product.
+    """The lower triangle of X Y^T for X, Y [..., M, N]; 5/8 of a full product.
 
-    The entries above the diagonal are not those of the product; `mirror` replaces them where the
-    product is symmetric.
+    Entries above the diagonal are wrong; `mirror` sets them where the product is symmetric.
     """
     rows = [
         _pad_right(
@@ -242,9 +218,7 @@ def lower_outer(left: tf.Tensor, right: tf.Tensor) -> tf.Tensor:
 
 
 def _cut(matrix: tf.Tensor, rows: Span, columns: Span = (0, None)) -> tf.Tensor:
-    """Those rows and columns of [..., M, N]; the matrix itself where they are all, because even
-    such a slice is a call.
-    """
+    """Slice [..., M, N]; a full slice returns the matrix, because even that slice is a call."""
     spans = zip((rows, columns), matrix.shape[-2:])
     if all(_is(first, 0) and (last is None or _is(last, size)) for (first, last), size in spans):
         return matrix
@@ -256,14 +230,12 @@ def _lower(matrix: tf.Tensor) -> tf.Tensor:
 
 
 def _is(number: int | tf.Tensor, size: int | None) -> bool:
-    """Whether a number is known while tracing, and is that one."""
+    """Return True if the number is known while tracing and equals `size`."""
     return isinstance(number, int) and number == size
 
 
 def _row_blocks(matrix: tf.Tensor) -> list[tuple[int, int]]:
-    """The first row of each block and the one after its last; one block where M is small, or not
-    known while tracing.
-    """
+    """First row of each block and the one after its last; one block for small or unknown M."""
     size = matrix.shape[-2]
     if size is None:
         return [(0, tf.shape(matrix)[-2])]
@@ -273,9 +245,7 @@ def _row_blocks(matrix: tf.Tensor) -> list[tuple[int, int]]:
 
 
 def _pad_right(block: tf.Tensor, like: tf.Tensor, axis: int = -1) -> tf.Tensor:
-    """The block with zeros to its right, as many as make its width the size of `like` along
-    `axis`.
-    """
+    """Pad the block with zeros on the right to the size of `like` along `axis`."""
     if like.shape[axis] is not None and block.shape[-1] == like.shape[axis]:
         return block
     missing = tf.shape(like)[axis] - tf.shape(block)[-1]
@@ -286,7 +256,7 @@ def _pad_right(block: tf.Tensor, like: tf.Tensor, axis: int = -1) -> tf.Tensor:
 
 
 def _pad_above(block: tf.Tensor, like: tf.Tensor) -> tf.Tensor:
-    """The block with zeros above it, as many as make its height that of `like`."""
+    """Pad the block with zeros above to the height of `like`."""
     if like.shape[-2] is not None and block.shape[-2] == like.shape[-2]:
         return block
     missing = tf.shape(like)[-2] - tf.shape(block)[-2]
@@ -298,17 +268,13 @@ def _concat(parts: list[tf.Tensor], axis: int) -> tf.Tensor:
 
 
 def mirror(matrix: tf.Tensor) -> tf.Tensor:
-    """The symmetric matrix with the lower triangle of `matrix` [..., M, M]; the entries above the
-    diagonal are ignored.
-    """
+    """The symmetric matrix with the lower triangle of `matrix` [..., M, M]."""
     rows = tf.range(tf.shape(matrix)[-1])
     return tf.where(rows[:, None] >= rows, matrix, tf.linalg.matrix_transpose(matrix))
 
 
 def sum_to(gradient: tf.Tensor, like: tf.Tensor) -> tf.Tensor:
-    """A gradient [..., M, N] summed over the batch dimensions along which its variable `like`
-    [..., M, N] was broadcast.
-    """
+    """Sum a gradient [..., M, N] over the axes along which `like` [..., M, N] was broadcast."""
     if gradient.shape.is_fully_defined() and gradient.shape == like.shape:
         return gradient
     extra = gradient.shape.rank - like.shape.rank

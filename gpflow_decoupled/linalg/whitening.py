@@ -1,25 +1,19 @@
-"""Whitening by a Cholesky factor K = L L^T, with a gradient that is cheaper than the one through
-the factor.
+"""Whitening by a Cholesky factor K = L L^T, with a gradient cheaper than through the factor.
 
-A change dK of the matrix changes its factor by dL = L phi(X), where X = L^-1 dK L^-T, and phi(X) is
-the lower triangle of X with half of its diagonal. A solve with L therefore depends on K through X
-alone:
+A change dK changes the factor by dL = L phi(X), with X = L^-1 dK L^-T and phi(X) the lower triangle
+of X with half of its diagonal. Solves with L depend on K through X alone:
 
-    A = L^-1 R:    dA = -phi(X) A + L^-1 dR            B = L^-T R:    dB = -L^-T phi(X)^T R + L^-T
-    dR
+    A = L^-1 R:    dA = -phi(X) A + L^-1 dR
+    B = L^-T R:    dB = -L^-T phi(X)^T R + L^-T dR
 
-The gradient is computed in three steps:
+1. `whitener` returns the factor and a matrix of zeros in the role of X, the tangent.
+2. Each `whiten` adds its share to the gradient of the tangent.
+3. Their sum G gives the gradient of K once: 1/2 L^-T (G, mirrored from its lower triangle) L^-1.
 
-1) `whitener` returns, beside the factor, a matrix of zeros that takes the place of X: the tangent.
-2) Each `whiten` adds its contribution to the gradient of the tangent. 3) The sum G of these
-contributions gives the gradient of K, 1/2 L^-T (G, mirrored from its lower triangle) L^-1, once.
-
-Where the tangent has a lower precision than the factor, L^-1 R is computed in full, rounded once,
-and differentiated in the lower precision: the solve itself would lose as many digits as the
-condition number of L has, and its gradient may.
-
-The gradient through dL would need one more product of two triangular matrices per factorisation.
-For step 2 to happen, solves must be done by `whiten` and not with the factor itself.
+The gradient through dL would take one more triangular product per factorisation. So solve with
+`whiten`, not with the factor. A tangent of lower precision gives L^-1 R computed in full precision
+and rounded once, with gradients in the lower precision: a solve in it would lose as many digits as
+the condition number of L has.
 """
 
 from __future__ import annotations
@@ -35,22 +29,18 @@ from .triangular import lower_outer, mirror, solve, solve_frozen, sum_to
 
 
 class Whitener(NamedTuple):
-    """The factor of a matrix [..., M, M], and the tangent through which its derivative is
-    computed.
-    """
+    """The factor of a matrix [..., M, M], and the tangent that carries its derivative."""
 
     chol: tf.Tensor
-    """[..., M, M], lower triangular; use `whiten` to solve with it."""
+    """[..., M, M], lower triangular; solve with it by `whiten`."""
     ok: tf.Tensor
-    """[], bool: whether the factorisation succeeded."""
+    """[], bool: the factorisation succeeded."""
     tangent: tf.Tensor
-    """[..., M, M], zeros; see the module's docstring."""
+    """[..., M, M], zeros; see the module."""
 
 
 def whitener(matrix: tf.Tensor) -> Whitener:
-    """Factorise a positive definite matrix [..., M, M]; the cost is M^3 / 3, and M^3 for the
-    gradient.
-    """
+    """Factorise a positive definite matrix [..., M, M]; M^3 / 3, and M^3 for the gradient."""
     chol, ok = cholesky(
         matrix
     )  # first derivatives use the tangent only, second derivatives also this factor
@@ -69,11 +59,11 @@ def whitener(matrix: tf.Tensor) -> Whitener:
 def whiten(
     chol: tf.Tensor, tangent: tf.Tensor | None, rhs: tf.Tensor, adjoint: bool = False
 ) -> tf.Tensor:
-    """The product L^-1 R, or L^-T R if `adjoint`; cost M^2 N.
+    """Return L^-1 R, or L^-T R if `adjoint`; cost M^2 N.
 
     :param chol: L [..., M, M], from a `Whitener`.
-    :param tangent: the `Whitener`'s tangent [..., M, M], which may be cast to a lower precision,
-        that of result and gradient; with None the factor is a constant, and has no gradient.
+    :param tangent: the `Whitener`'s tangent [..., M, M], perhaps cast to a lower precision, the
+        dtype of result and gradient; None treats the factor as a constant.
     :param rhs: R [..., M, N].
     :param adjoint: solve with the transposed factor.
     :return: [..., M, N].

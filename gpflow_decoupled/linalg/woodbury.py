@@ -2,7 +2,7 @@
 
     (R R^T + D)^-1 = D^-1 - D^-1 R (I + R^T D^-1 R)^-1 R^T D^-1
 
-for R [..., N, r] and a positive diagonal D: N r^2 + r^3 / 3 once, and N r for each solve.
+for R [..., N, r] and a positive diagonal D: N r^2 + r^3 / 3 once, N r per solve.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class LowRank(NamedTuple):
     chol: tf.Tensor
     """The lower Cholesky factor of I + R^T D^-1 R [..., r, r]."""
     ok: tf.Tensor
-    """[], bool: whether D is positive and the factorisation succeeded."""
+    """[], bool: D is positive and the factorisation succeeded."""
 
 
 def woodbury_factor(factor: tf.Tensor, diagonal: tf.Tensor) -> LowRank:
@@ -35,7 +35,7 @@ def woodbury_factor(factor: tf.Tensor, diagonal: tf.Tensor) -> LowRank:
 
     :param factor: R [..., N, r].
     :param diagonal: D [..., N], or [] for a multiple of the identity. The remainder of a pivoted
-        Cholesky factorisation is zero at its pivots, so add noise or jitter to it.
+        Cholesky is zero at its pivots: add noise or jitter to it.
     """
     diagonal = tf.broadcast_to(diagonal, tf.shape(factor)[:-1])
     scaled = factor / diagonal[..., None]
@@ -45,9 +45,9 @@ def woodbury_factor(factor: tf.Tensor, diagonal: tf.Tensor) -> LowRank:
 
 
 def woodbury_solve(state: LowRank, rhs: tf.Tensor) -> tf.Tensor:
-    """(R R^T + D)^-1 z.
+    """Return (R R^T + D)^-1 z.
 
-    :param rhs: z [..., N], or several columns [..., N, P]; one dimension more than D says which.
+    :param rhs: z [..., N], or columns [..., N, P], recognised by the extra dimension.
     :return: the shape of `rhs`; (N r + r^2) P.
     """
     one_column = len(rhs.shape) < len(state.scaled.shape)

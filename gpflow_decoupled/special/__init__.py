@@ -1,9 +1,7 @@
-"""Special functions that TensorFlow, TensorFlow Probability and SciPy lack, or compute with too few
-digits.
+"""Special functions that TensorFlow, TFP and SciPy lack or compute with too few digits.
 
-Each docstring says which function of a library is not used and why, with the error measured. Files
-do not depend on each other, except that `owens_t.py` uses `normal.py` and `gradients.py`; read them
-in any order.
+Each docstring names the library function that is not used, and its measured error. The files are
+independent, except that `owens_t.py` uses `normal.py` and `gradients.py`.
 
 | function | what it computes | file |
 |---|---|---|
@@ -11,11 +9,12 @@ in any order.
 | `owens_t` | Owen's T(h, a) | `owens_t.py` |
 | `x_over_sinh`, `x_over_sinh_and_rest` | k = x / sinh x; k and (1 - k) / x^2 | `hyperbolic.py` |
 | `log_bessel_k` | log K_order(z), differentiable in the order | `bessel.py` |
-| `trigamma`, `trigamma_excess`, `trigamma_defect` | psi'(x), x psi'(x) - 1, x - 1 / psi'(x) | `trigamma.py` |
+| `trigamma`, `trigamma_excess` | psi'(x), x psi'(x) - 1 | `trigamma.py` |
+| `trigamma_defect` | x - 1 / psi'(x) | `trigamma.py` |
 | `gamma_shape` | the x with log x - psi(x) = gap | `trigamma.py` |
 | `polygammas` | psi' and psi'' of NumPy arrays | `polygamma.py` |
 | `hermite_lookup` | interpolation in tables of values and derivatives | `hermite.py` |
-| `with_slopes` | a value with derivatives given by hand | `gradients.py` |
-"""  # noqa: E501
+| `with_slopes` | a value with given derivatives | `gradients.py` |
+"""
 
 __all__: list[str] = []

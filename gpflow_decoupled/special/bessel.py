@@ -10,18 +10,18 @@ import tensorflow_probability as tfp
 _NODES = 192
 _DROP = 38.0
 _TOLERANCE = 1e-4
-"""Of the ends of the range of integration, where the integrand is e^-38 of its maximum"""
+"""Absolute error of the two ends, where the integrand is e^-38 of its maximum."""
 
 
 def log_bessel_k(order: tf.Tensor, z: tf.Tensor) -> tf.Tensor:
-    """log K_order(z), differentiable in both arguments, with a relative error of K of 1e-13.
+    """Return log K_order(z), differentiable in both arguments; relative error of K 1e-13.
 
-    Not `tfp.math.log_bessel_kve`, which is as accurate but has no derivative in the order, the
-    shape of a variance-gamma distribution. K = 1/2 int exp(order t - z cosh t) dt over all t, by
-    the trapezoid rule with 192 nodes where the integrand is more than e^-38 of its maximum.
+    `tfp.math.log_bessel_kve` has no derivative in the order, the shape of a variance-gamma
+    distribution. Here K = 1/2 int exp(order t - z cosh t) dt over the real line, by the trapezoid
+    rule with 192 nodes where the integrand exceeds e^-38 of its maximum.
 
     :param order: [...], of any sign.
-    :param z: [...], above 0; the shapes broadcast.
+    :param z: [...], above 0; broadcasts with `order`.
     """
     order, z = tf.abs(order) + tf.zeros_like(z), z + tf.zeros_like(order)
     # 1) the range of integration, which is not differentiated
@@ -32,7 +32,7 @@ def log_bessel_k(order: tf.Tensor, z: tf.Tensor) -> tf.Tensor:
         return held_order * t - held_z * tf.cosh(t)
 
     def distance(sign: float, furthest: tf.Tensor) -> tf.Tensor:
-        """From the peak to where the integrand has fallen by e^-38."""
+        """Distance from the peak at which the integrand has fallen by e^-38."""
         found = tfp.math.find_root_chandrupatla(
             lambda x: exponent(peak) - exponent(peak + sign * x) - _DROP,
             tf.zeros_like(peak),

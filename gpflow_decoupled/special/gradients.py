@@ -1,4 +1,4 @@
-"""Values with derivatives that are given by hand."""
+"""Values with hand-written derivatives."""
 
 from __future__ import annotations
 
@@ -8,17 +8,13 @@ import tensorflow as tf
 
 
 def with_slopes(value: tf.Tensor, *arguments: tuple[tf.Tensor, tf.Tensor]) -> tf.Tensor:
-    """The `value` as a function of some x with first derivatives s, for functions whose own
-    gradient is missing or wrong.
+    """Return `value` with the first derivative s in each argument x, replacing a poor gradient.
 
-    Not `tf.custom_gradient`, in which each function would have to sum its derivatives over the axes
-    that broadcast.
+    With `tf.custom_gradient`, each caller would have to sum over broadcast axes.
 
-    :param value: [...]; what else it depends on is not touched.
-    :param arguments: pairs (x, s), both of shapes that broadcast to that of `value`; x must be
-        finite.
-    :return: the same numbers as `value`, whose gradient in each x is s; second derivatives are not
-    offered.
+    :param value: [...]; its gradient in other variables is kept.
+    :param arguments: pairs (x, s) that broadcast to the shape of `value`; x must be finite.
+    :return: `value` [...]; second derivatives in x are not available.
     """
     for x, slope in arguments:
         value += tf.stop_gradient(slope) * (x - tf.stop_gradient(x))

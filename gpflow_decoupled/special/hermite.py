@@ -1,6 +1,4 @@
-"""Lookup of smooth functions in tables on a regular grid, by cubic or quintic Hermite
-interpolation.
-"""
+"""Cubic and quintic Hermite interpolation on a regular grid."""
 
 from __future__ import annotations
 
@@ -12,9 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 _CUBIC = [[1, 0, -3, 2], [0, 1, -2, 1], [0, 0, 3, -2], [0, 0, -1, 1]]
-"""Rows: the polynomials of value and slope at the left end of a cell, then at its right end;
-columns: powers of the place t
-"""
+"""Rows: polynomials of value and slope at the left end, then the right; columns: powers of t."""
 _QUINTIC = [
     [1, 0, 0, -10, 15, -6],
     [0, 1, 0, -6, 8, -3],
@@ -23,23 +19,19 @@ _QUINTIC = [
     [0, 0, 0, -4, 7, -3],
     [0, 0, 0, 0.5, -1, 0.5],
 ]
-"""The same with second derivatives: of value, slope and curvature at the left end, then at the
-right end
-"""
+"""Rows: value, slope and curvature at the left end, then at the right end."""
 
 
 def hermite_lookup(tables: Sequence[tf.Tensor], step: float, x: tf.Tensor) -> tf.Tensor:
-    """f(x) by interpolation of values, first and perhaps second derivatives of f at 0, step, ...,
-    (J - 1) step.
+    """Interpolate f from f, f' and perhaps f'' on the grid 0, step, ..., (J - 1) step.
 
-    Not `tfp.math.interp_regular_1d_grid`, which interpolates linearly: the error would be step^2 /
-    8 of the second derivative in the place of step^4 / 384 of the fourth, or step^6 / 46080 of the
-    sixth.
+    The error is step^4 / 384 of the fourth derivative with two tables, step^6 / 46080 of the sixth
+    with three; `tfp.math.interp_regular_1d_grid` is linear: step^2 / 8 of the second.
 
-    :param tables: f, f' and, for the smaller error, f'' at the grid [..., J].
-    :param step: the distance of neighbours in the grid.
-    :param x: [...]; the leading axes of the tables broadcast with it. It is clipped to the grid.
-    :return: f(x), of the shape of x; differentiable in x and in the tables.
+    :param tables: f, f' and optionally f'' on the grid, [..., J] each.
+    :param step: the grid spacing.
+    :param x: [...], broadcasts with the leading axes of the tables; clipped to the grid.
+    :return: f(x), of the shape of x; differentiable in x and the tables.
     """
     cells = tf.stack([table * step**order for order, table in enumerate(tables)], axis=-1)
     polynomials = np.array(_CUBIC if len(tables) == 2 else _QUINTIC)

@@ -1,4 +1,4 @@
-"""The function x / sinh x, the characteristic function of the logistic distribution."""
+"""x / sinh x, the characteristic function of the logistic distribution."""
 
 from __future__ import annotations
 
@@ -8,22 +8,19 @@ import tensorflow as tf
 
 _SMALL = 0.1
 _SERIES = [1 / 6, -7 / 360, 31 / 15120, -127 / 604800, 73 / 3421440]
-"""(1 - x / sinh x) / x^2 in powers of x^2, for |x| < 0.1"""
+"""(1 - x / sinh x) / x^2 in powers of x^2, for |x| < 0.1."""
 
 
 def x_over_sinh(x: tf.Tensor) -> tf.Tensor:
-    """The even function x / sinh x, of the shape of x; 1 at zero.
+    """Return x / sinh x, of the shape of x; 1 at zero.
 
-    Not `x / tf.sinh(x)`, which is NaN at zero, as is its gradient beyond |x| = 710, where sinh
-    overflows.
+    `x / tf.sinh(x)` is NaN at zero, and its gradient is NaN beyond |x| = 710.
     """
     return x_over_sinh_and_rest(x)[0]
 
 
 def x_over_sinh_and_rest(x: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """k = x / sinh x and (1 - k) / x^2, each of the shape of x; the second is 1/6 at zero and
-    cancels nowhere.
-    """
+    """k = x / sinh x and (1 - k) / x^2 (1/6 at zero), of the shape of x, without cancellation."""
     small = tf.abs(x) < _SMALL
     # each branch has an argument of its own that is harmless where the other branch is taken, for
     # the sake of gradients

@@ -1,4 +1,4 @@
-"""Owen's T function, the cumulative distribution function of the skew-normal distribution."""
+"""Owen's T function, which enters the distribution function of the skew normal."""
 
 from __future__ import annotations
 
@@ -11,21 +11,18 @@ from .gradients import with_slopes
 from .normal import normal_cdf
 
 _LEGENDRE = 28
-"""Nodes on [0, 1]: the error is 1e-15 for |h| < 9; beyond, T itself is below 1e-19"""
+"""Nodes on [0, 1]: the error is 1e-15 for |h| < 9; beyond, T is below 1e-19."""
 
 
 def owens_t(h: tf.Tensor, a: tf.Tensor) -> tf.Tensor:
-    """Owen's T(h, a) = 1/2pi int_0^a exp(-h^2 (1 + x^2) / 2) / (1 + x^2) dx, with an absolute error
-    of 1e-15.
+    """Return T(h, a) = 1/2pi int_0^a exp(-h^2 (1 + x^2) / 2) / (1 + x^2) dx; absolute error 1e-15.
 
-    Not `tfp.math.owens_t`, which is wrong by up to 7e-7 for |h| between 4.8 and 7, enough for
-    negative masses in the tail of a skew-normal distribution. SciPy's is accurate and has no
-    gradient.
+    `tfp.math.owens_t` errs by up to 7e-7 for 4.8 < |h| < 7, which gives negative masses in the tail
+    of a skew normal; SciPy's has no gradient.
 
-    :param h: [...], broadcast with `a`; T is even in it.
-    :param a: [...]; T is odd in it.
-    :return: T [...]; first derivatives are exact, second derivatives are not offered. The cost is
-    28 exponentials.
+    :param h: [...], broadcasts with `a`; T is even in h.
+    :param a: [...]; T is odd in a.
+    :return: T [...], with exact first derivatives and no second; costs 28 exponentials.
     """
     h, a = h + tf.zeros_like(a), a + tf.zeros_like(h)
     height, slope = tf.abs(tf.stop_gradient(h)), tf.abs(tf.stop_gradient(a))
@@ -44,9 +41,7 @@ def owens_t(h: tf.Tensor, a: tf.Tensor) -> tf.Tensor:
 
 
 def _owens_integral(h: tf.Tensor, a: tf.Tensor) -> tf.Tensor:
-    """T for 0 <= a <= 1 and h >= 0 by Gauss-Legendre nodes, which for large h a cover only where
-    the integrand is not 0.
-    """
+    """T for 0 <= a <= 1, h >= 0 by Gauss-Legendre, on the part where the integrand is not 0."""
     nodes, weights = np.polynomial.legendre.leggauss(_LEGENDRE)
     reach = tf.minimum(a, 9.0 / tf.maximum(h, 1e-3))
     places, shares = (tf.constant(part, h.dtype) for part in (0.5 * (nodes + 1.0), 0.5 * weights))

@@ -1,4 +1,4 @@
-"""The first two derivatives of the digamma function, for NumPy arrays."""
+"""psi' and psi'' of NumPy arrays."""
 
 from __future__ import annotations
 
@@ -19,11 +19,10 @@ _TETRAGAMMA = (-1 / 2, 1 / 6, -1 / 6, 3 / 10, -5 / 6, 691 / 210)  # of z^-4, z^-
 
 
 def polygammas(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """psi'(x) and psi''(x), each of the shape of x > 0, with a relative error of 1e-14.
+    """Return psi'(x) and psi''(x), of the shape of x > 0; relative error 1e-14.
 
-    Not `scipy.special.zeta(2, x)` and `-2 * zeta(3, x)`, which take ten times as long: they are the
-    largest part of a local step of a topic model. By the recurrence from x to x + 8, and there by
-    the asymptotic series.
+    `scipy.special.zeta(2, x)` and `zeta(3, x)` take ten times as long, and dominate the local step
+    of a topic model. Here: recurrence from x to x + 8, then the asymptotic series.
     """
     x = np.asarray(x, dtype=float)
     first, second = np.zeros_like(x), np.zeros_like(x)
