@@ -1,12 +1,10 @@
 """Gram matrices of latent functions at inducing variables and inputs.
 
-Read `latents.py` first: every covariance that a basis needs, with one path for shared and for
-separate kernels and points, and the place where jitter is added. `residual.py` has the residual
-kernel, what inducing points leave of the prior covariance. `stationary.py` serves `latents.py`:
-GPflow's smooth stationary kernels with their gradient written out. `products.py` has products with
-kernel matrices that are never stored: `stationary_products.py` for these kernels, in loops over
-blocks (`blocks.py`), and `strips.py` for all others. `profiles.py` has the kernels by squared
-distance.
+Read `latents.py` first: the covariances that a basis needs, for shared and separate kernels and
+points, and the place where jitter is added. `residual.py` has the residual kernel given beta;
+`stationary.py` the smooth stationary kernels with a hand-written gradient, on the `profiles.py` of
+squared distances; `products.py` products with kernel matrices that are never stored, by fused
+blocks (`stationary_products.py`, `blocks.py`) or by `strips.py` of rows.
 """
 
 __all__: list[str] = []

@@ -1,10 +1,8 @@
-"""Sums over the blocks of an N x M matrix that is never stored, as a loop of a graph and as chunks
-of one.
+"""Sums over the blocks of an N x M matrix that is never stored.
 
-`sweep` is the loop. It is written in operations that TensorFlow's runtime and XLA both know, and
-whose trip counts are tensors, so that one compiled loop serves every chunk of rows of arrays with
-the same number of blocks. `in_chunks` runs it on chunks of about a tenth of a second, which is what
-lets an interrupt and a report of progress in between.
+`sweep` is one loop in operations that TensorFlow's runtime and XLA share; its trip counts are
+tensors, so one compiled loop serves all chunks. `in_chunks` runs it in chunks of about 0.1 s,
+between which an interrupt or a progress report gets through.
 """
 
 from __future__ import annotations
@@ -28,29 +26,28 @@ import tensorflow as tf
 from ..replicas import Group
 
 Visit = Callable[[tf.Tensor, tf.Tensor, tf.Tensor, bool], tuple[tf.Tensor, tf.Tensor | None]]
-"""(rows [B, P], the same as [P, B], columns [C, Q], whether both are one block of the diagonal) ->
-what the block adds to the sums of its rows [B, p], and to those of its columns [q, C], or None."""
+"""(rows [B, P], their transpose, columns [C, Q], on the diagonal?) -> the block's share of the sums
+of its rows [B, p], and of its columns [q, C] or None.
+"""
 
 _ENTRIES = 1e8
-"""Matrix entries of a chunk."""
+"""Matrix entries per chunk: about 0.1 s, the wait after Ctrl-C."""
 
 
 class Chunk(NamedTuple):
-    """Blocks of rows from `first` up to but without `last`."""
+    """Blocks of rows first, ..., last - 1."""
 
     first: int
     last: int
     entries: int
     device: str | None = None
-    """Where to compute them; None is the default."""
+    """The device; None is the default."""
 
 
 def split(array: tf.Tensor, size: int, roomy: bool = False) -> tuple[tf.Tensor, tf.Tensor]:
-    """How many blocks of `size` rows an array [N, P] has, and the blocks [blocks, size, P], filled
-    up with zeros.
+    """Split an array [N, P] into zero-padded blocks; return their number and [blocks, size, P].
 
-    :param roomy: add empty blocks up to a number 2^k or 3 2^k, so that few different shapes are
-    compiled.
+    :param roomy: pad to 2^k or 3 2^k blocks, so that few shapes are compiled.
     """
     count = room = -(-tf.shape(array)[0] // size)
     if roomy:
@@ -61,7 +58,7 @@ def split(array: tf.Tensor, size: int, roomy: bool = False) -> tuple[tf.Tensor, 
 
 
 def unsplit(blocks: tf.Tensor, size: tf.Tensor) -> tf.Tensor:
-    """The first `size` rows [size, P] of blocks [blocks, B, P]."""
+    """Return the first `size` rows [size, P] of blocks [blocks, B, P]."""
     return tf.reshape(blocks, [-1, blocks.shape[2]])[:size]
 
 
@@ -74,17 +71,15 @@ def sweep(
     widths: tuple[int, int],
     dtype: tf.DType,
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """The sums over columns [blocks, B, p] of the rows in question, and what these rows add to the
-    columns [blocks, C, q].
+    """Sum over columns [blocks, B, p] and over rows [blocks, C, q], for a range of row blocks.
 
-    :param visit: what one block adds to both.
-    :param rows: data of the rows, [blocks, B, P].
-    :param columns: data of the columns, [blocks, C, Q].
-    :param bounds: first block of rows, the one after the last, and the number of blocks of columns.
-    :param same: rows and columns are the same points, and only blocks on and above the diagonal are
-        visited.
-    :param widths: p and q; q = 0 where `visit` has nothing for the columns.
-    :param dtype: of the sums.
+    :param visit: the share of one block in both sums.
+    :param rows: [blocks, B, P].
+    :param columns: [blocks, C, Q].
+    :param bounds: first block of rows, the one after the last, and the number of column blocks.
+    :param same: rows and columns are the same points; only blocks with column >= row are visited.
+    :param widths: p and q; q = 0 if `visit` gives no sums of columns.
+    :param dtype: dtype of the sums.
     """
     first, last, total = bounds
     (p, q), (B, C) = widths, (rows.shape[1], columns.shape[1])
@@ -140,7 +135,7 @@ def sweep(
 
 
 def _array(dtype: tf.DType, size: tf.Tensor, shape: list[int]) -> tf.TensorArray:
-    """An array of zeros: blocks that are never written count as such."""
+    """An array of zeros, which stand for blocks that are never written."""
     return tf.TensorArray(dtype, size, element_shape=shape).unstack(tf.zeros([size, *shape], dtype))
 
 
@@ -151,10 +146,9 @@ def chunks(
     same: bool,
     share: tuple[int, int] | None = None,
 ) -> list[Chunk]:
-    """Chunks of at most about 1e8 entries, or of a single block of rows, for so many blocks of rows
-    and columns.
+    """Cut blocks of rows into chunks of at most about 1e8 entries, at least one block each.
 
-    :param share: the first block of rows, and the one after the last; None is all of them.
+    :param share: the first block of rows and the one after the last; None is all.
     """
     begin, end = (0, rows) if share is None else share
     found, first, entries = [], begin, 0
@@ -168,9 +162,7 @@ def chunks(
 
 
 def shares(rows: int, columns: int, same: bool, count: int) -> list[tuple[int, int]]:
-    """Blocks of rows for each of `count` replicas, the first and the one after the last, of about
-    as many entries each.
-    """
+    """Split the row blocks into `count` ranges (first, end) with about equal numbers of entries."""
     ends = np.cumsum([0, *(columns - index if same else columns for index in range(rows))])
     bounds = [int(np.argmin(np.abs(ends - ends[-1] * place / count))) for place in range(count + 1)]
     return list(zip(bounds[:-1], bounds[1:]))
@@ -179,7 +171,7 @@ def shares(rows: int, columns: int, same: bool, count: int) -> list[tuple[int, i
 def chunks_of(
     group: Group, rows: int, columns: int, block: tuple[int, int], same: bool
 ) -> list[Chunk]:
-    """The `chunks` of the replicas of this process, in turns."""
+    """The `chunks` of this process's replicas, interleaved."""
     if group.replicas == 1:
         return chunks(rows, columns, block, same)
     all_shares = shares(rows, columns, same, group.replicas)
@@ -204,12 +196,11 @@ def in_chunks(
     progress: Callable[[float], None] | None,
     threads: int,
 ) -> Sums:
-    """The sum of `run` over all chunks; the order of the summands does not depend on how long each
-    takes.
+    """Sum `run` over all chunks, in a fixed order.
 
-    :param progress: called with the share of the entries that is done, after every chunk, in the
-        thread of the caller.
-    :param threads: so many chunks at a time. An interrupt waits for those that have begun.
+    :param progress: called after every chunk with the share of entries done, in the caller's
+        thread.
+    :param threads: chunks at a time. An interrupt waits for those that have begun.
     """
     whole, done, sums = sum(part.entries for part in parts), 0, None
     for part, found in zip(parts, _results(run, parts, min(threads, len(parts)))):
@@ -222,7 +213,7 @@ def in_chunks(
 
 
 def _results(run: Callable[[Chunk], Sums], parts: list[Chunk], threads: int) -> Iterator[Sums]:
-    """`run` of each chunk, in order; never more than `threads` results are held."""
+    """Yield `run` of each chunk in order, holding at most `threads` results."""
     if threads <= 1:
         yield from map(run, parts)
         return
@@ -237,10 +228,9 @@ def _results(run: Callable[[Chunk], Sums], parts: list[Chunk], threads: int) -> 
 
 
 def number_of_threads() -> int:
-    """Threads that TensorFlow may use within an operation: as configured, by its environment
-    variable, or all cores.
+    """TensorFlow's threads per operation: as configured, from its environment, or all cores.
 
-    One where there is a GPU, whose work one thread hands out.
+    One where there is a GPU, because one thread feeds it.
     """
     if tf.config.list_logical_devices("GPU"):
         return 1
@@ -250,7 +240,7 @@ def number_of_threads() -> int:
 
 @functools.cache
 def xla_works() -> bool:
-    """Whether this TensorFlow compiles with XLA; some builds for some processors do not."""
+    """Return True if this TensorFlow build compiles with XLA on this processor."""
     try:
         tf.function(lambda x: x + 1.0, jit_compile=True, autograph=False)(tf.zeros([]))
     except tf.errors.OpError:

@@ -1,9 +1,7 @@
-"""Gram matrices of latent functions: the same path for one kernel, separate kernels and separate
-inducing variables.
+"""Gram matrices for a single kernel, separate kernels and separate inducing variables alike.
 
-All results have a leading axis G, the groups of latent functions that share kernel and inducing
-variables. If all of them do, G = 1, and factorisations are done once and broadcast. Otherwise G =
-L.
+The leading axis G counts groups of latents that share kernel and inducing variables: G = 1 if all
+do, so that factorisations are done once, else G = L.
 """
 
 from __future__ import annotations
@@ -29,7 +27,7 @@ from ..linalg.cholesky import add_jitter
 from .stationary import stationary_gram
 
 _LEAST = 1e-4
-"""The least prior variance at an observation, in machine epsilons of the largest one."""
+"""Least prior variance at an observation, in machine epsilons of the largest one."""
 MULTIOUTPUT_INDUCING = (
     FallbackSharedIndependentInducingVariables,
     FallbackSeparateIndependentInducingVariables,
@@ -37,13 +35,11 @@ MULTIOUTPUT_INDUCING = (
 
 
 def split_latents(kernel: Kernel, *inducing: InducingVariables) -> list[tuple]:
-    """(kernel, inducing variable, ...) per latent function, or a list of one such tuple if all
-    functions share everything.
+    """Return (kernel, inducing variable, ...) per latent, or one such tuple if all are shared.
 
-    :raises NotImplementedError: for the fully correlated case of GPflow, where one set of inducing
-        points stands for all outputs jointly.
-    :raises DataError: where kernel and inducing variables are for different numbers of latent
-    functions.
+    :raises NotImplementedError: for fully correlated outputs, where one set of inducing points
+        stands for all outputs jointly.
+    :raises DataError: if kernel and inducing variables have different numbers of latents.
     """
     if isinstance(kernel, MultioutputKernel):
         columns = [list(kernel.latent_kernels)]
@@ -83,11 +79,10 @@ def positive_gram(kernel: Kernel, points: InducingVariables) -> tf.Tensor:
 
 
 def positive_variances(variances: tf.Tensor) -> tf.Tensor:
-    """Prior variances [G, N] in which those that vanish beside the largest one are 1e-4 machine
-    epsilons of it.
+    """Raise vanishing prior variances [G, N] to 1e-4 machine epsilons of the largest one.
 
-    A linear kernel has no variance at the origin. Derivatives of a site's loss are divided by the
-    standard deviation there, and a variance far below round-off changes nothing else.
+    A linear kernel has zero variance at the origin, and derivatives of a loss are divided by the
+    standard deviation.
     """
     largest = tf.reduce_max(tf.stop_gradient(variances), axis=-1, keepdims=True)
     least = (
@@ -98,11 +93,10 @@ def positive_variances(variances: tf.Tensor) -> tf.Tensor:
 
 
 def gram_to_factor(kernel: Kernel, points: InducingVariables) -> tf.Tensor:
-    """`gram` with the jitter that a factorisation needs, [G, M, M].
+    """`gram` [G, M, M] with jitter, unless the inducing variable has `needs_jitter = False`.
 
-    An inducing variable whose attribute `needs_jitter` is False gets none. That of
-    `inducing.Weights` is False, since their prior covariance is positive definite, and jitter on it
-    would add noise to every prediction.
+    `inducing.Weights` needs none: its prior covariance is positive definite, and jitter would add
+    noise to every prediction.
     """
     K = gram(kernel, points)
     needed = any(getattr(z, "needs_jitter", True) for _, z in split_latents(kernel, points))
@@ -110,7 +104,7 @@ def gram_to_factor(kernel: Kernel, points: InducingVariables) -> tf.Tensor:
 
 
 def gram_diagonal(kernel: Kernel, points: InducingVariables) -> tf.Tensor:
-    """The diagonal of `gram`, [G, M]; M kernel evaluations for plain points."""
+    """Diagonal of `gram`, [G, M]; M kernel evaluations for plain points."""
     return tf.stack([
         k(z.Z, full_cov=False) if type(z) is InducingPoints else tf.linalg.diag_part(Kuu(z, k))
         for k, z in split_latents(kernel, points)
@@ -130,21 +124,16 @@ def prior_variance(kernel: Kernel, X: tf.Tensor, full_cov: bool) -> tf.Tensor:
 
 
 def cross_gram(kernel: Kernel, left: InducingVariables, right: InducingVariables) -> tf.Tensor:
-    """k(left, right) [G, M, M']. One of the two must be plain points, so that GPflow knows the
-    covariance.
-    """
+    """k(left, right) [G, M, M']; one of the two must be plain points for GPflow's dispatch."""
     return _stack([_cross(k, a, b) for k, a, b in split_latents(kernel, left, right)])
 
 
 def _stack(matrices: list) -> tf.Tensor:
-    """[G, ...]; a single matrix is not copied."""
     return matrices[0][None] if len(matrices) == 1 else tf.stack(matrices)
 
 
 def _gram(kernel: Kernel, points: InducingVariables, X: tf.Tensor | None = None) -> tf.Tensor:
-    """k(points, X) or k(points, points): `stationary_gram` for plain points and kernels it knows,
-    else GPflow's dispatch.
-    """
+    """k(points, X) or k(points, points), by `stationary_gram` or GPflow's dispatch."""
     fast = stationary_gram(kernel, points.Z, X) if type(points) is InducingPoints else None
     if fast is not None:
         return fast
@@ -152,7 +141,7 @@ def _gram(kernel: Kernel, points: InducingVariables, X: tf.Tensor | None = None)
 
 
 def _cross(kernel: Kernel, left: InducingVariables, right: InducingVariables) -> tf.Tensor:
-    """k(left, right) [M, M'] of one latent."""
+    """k(left, right) [M, M'] for one latent."""
     if type(right) is InducingPoints:
         return _gram(kernel, left, right.Z)
     if type(left) is InducingPoints:

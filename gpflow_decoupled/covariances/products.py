@@ -1,12 +1,8 @@
 """Products K(X, Z) V with a kernel matrix that is never stored.
 
-The matrix is computed block by block, and only the sums that a product needs are kept. So memory is
-linear in N and M, and a block stays in the processor's cache from the squared distance to the
-product. The gradient computes the blocks once more.
-
-`kernel_product` chooses: the Gram matrix for small problems, fused blocks
-(`stationary_products.py`) for the smooth stationary kernels, and strips of rows (`strips.py`) for
-every other kernel.
+Blocks of the matrix are computed, multiplied and discarded within a processor's cache, so memory is
+linear in N and M; the gradient computes them again. `kernel_product` stores small matrices, and
+uses fused blocks for smooth stationary kernels and strips of rows for all others.
 """
 
 from __future__ import annotations
@@ -30,13 +26,13 @@ from .stationary_products import BLOCKS, How, stationary_product
 from .strips import strip_product
 
 _SMALL = 1_000_000
-"""Entries of a matrix that is computed faster than its blocks."""
+"""Entries below which storing the matrix is faster than computing blocks."""
 _STRIP = 1_000_000
 """Entries of a strip of rows."""
 _LEAST_ROWS = 32
-"""Of a block; powers of two from here on, so that few shapes are compiled."""
+"""Least rows of a block; powers of two from here on, so that few shapes are compiled."""
 _DIAGONAL = 256
-"""Rows of a block of which the diagonal alone is needed."""
+"""Rows of a block when only its diagonal is needed."""
 
 _ALONE = Group()
 
@@ -56,39 +52,34 @@ def kernel_product(
     xla: bool | None = None,
     group: Group | None = None,
 ) -> tf.Tensor:
-    """K(X, Z) V [N, R] in the dtype of V, without the matrix: N M (D + R) operations, memory (N +
-    M) (D + R) and a block.
+    """Return K(X, Z) V [N, R] in the dtype of V without storing K.
 
-    It can be differentiated once, with respect to the kernel's parameters, X, Z and V; that takes
-    about two and a half times as long as the product. Where it is executed eagerly, an interrupt
-    (Ctrl-C) ends it after some tenths of a second.
+    N M (D + R) operations and (N + M) (D + R) memory. Differentiable once, in the kernel's
+    parameters, X, Z and V, for about 2.5 times the cost. Run eagerly, Ctrl-C ends it within some
+    tenths of a second.
 
-    :param kernel: any kernel of GPflow. SquaredExponential, Matern32 and Matern52 have fused
-        blocks; other kernels, sums and products of kernels are called on strips of rows, in their
-        own dtype.
+    :param kernel: any kernel. SquaredExponential, Matern32 and Matern52 have fused blocks; others,
+        and sums and products, are called on strips of rows in their own dtype.
     :param X: [N, D].
-    :param Z: [M, D], or None for X itself: then every pair of blocks is computed once, and k(x, x)
-        is exact.
+    :param Z: [M, D], or None for X: half of the blocks, and exact k(x, x).
     :param V: [M, R].
-    :param whole: compute and store the matrix as a whole, whatever its size, in the dtype of X.
-    :param dtype: tf.float32 computes the blocks of a stationary kernel in float32, two to three
-        times faster, and adds them up in the dtype of V; the relative error is about 1e-6. By
-        default the dtype of X. Small matrices keep that of X.
-    :param block: rows and columns of a block, with Z = None the rows alone. By default what was
-        measured fastest, and the stored matrix below a million entries.
-    :param progress: called with the share of the product that is done, in (0, 1], where it is
-        executed eagerly; and the same for the gradient.
-    :param xla: compile the blocks with XLA. By default where it is executed eagerly and XLA is
-        available. Inside a `tf.function` the default, False, gives a graph that any TensorFlow can
-        load; True is faster there.
-    :param group: where it is executed eagerly, the replicas of this group share out the matrix, and
-        its gradient, and all have the whole product, to the last bit the same. All workers must
-        call this alike. A product sends 8 N R bytes, and its gradient 8 N (D + R), or for other
-        kernels those of their Parameters too. Small matrices are not shared out.
+    :param whole: store the whole matrix, in the dtype of X.
+    :param dtype: tf.float32 computes the blocks of a stationary kernel two to three times faster,
+        at a relative error of about 1e-6; sums keep the dtype of V. Default: the dtype of X.
+        Ignored for small matrices.
+    :param block: rows and columns of a block (rows only if Z is None). Default: the fastest
+        measured, or the stored matrix below a million entries.
+    :param progress: called, if eager, with the share done in (0, 1], and again for the gradient.
+    :param xla: compile the blocks with XLA. Default: True if eager and XLA works. In a
+        `tf.function` the default is False, for a graph that any TensorFlow can load; True is
+        faster.
+    :param group: if eager, the replicas that share out the matrix and its gradient, all with
+        bitwise the same result. All workers must make the same call. A product sends 8 N R bytes,
+        its gradient 8 N (D + R), or for other kernels the gradients of their Parameters too. Small
+        matrices are not shared out.
     :raises WorkerError: if another worker of the group fails or is gone.
-    :raises DataError: if V is not [M, R] for the M of Z, with an R that is known when a graph is
-        built.
-    :raises UnknownOptionError: for a dtype that is neither float32 nor float64.
+    :raises DataError: if V is not [M, R] with a static R.
+    :raises UnknownOptionError: for a dtype other than float32 and float64.
 
     Example::
 
@@ -128,7 +119,7 @@ def kernel_product(
 
 
 def _whole_product(kernel: Kernel, X: tf.Tensor, Z: tf.Tensor | None, V: tf.Tensor) -> tf.Tensor:
-    """K(X, Z) V [N, R] with the matrix as a whole."""
+    """K(X, Z) V [N, R] from the stored matrix."""
     thin = (
         stationary_gram_product(kernel, X, Z, V) if V.shape[1] == 1 and V.dtype == X.dtype else None
     )
@@ -139,9 +130,7 @@ def _whole_product(kernel: Kernel, X: tf.Tensor, Z: tf.Tensor | None, V: tf.Tens
 
 
 def _long_block(rows: int | None, dtype: tf.DType) -> tuple[int, int] | None:
-    """Fewer rows and more columns than by default, where X has few rows: a block is filled up with
-    zeros.
-    """
+    """For short X, a lower and wider block than the default, because blocks are zero-padded."""
     B, C = BLOCKS[dtype]
     if rows is None or rows > B // 2:
         return None
@@ -163,23 +152,18 @@ def gram_product(
     xla: bool | None = None,
     group: Group | None = None,
 ) -> tf.Tensor:
-    """k(X, points) a [N, L], one column per latent function; the matrices of plain points are not
-    stored.
+    """Return k(X, points) a [N, L], one column per latent; stores no matrix of plain points.
 
-    One kernel and one set of points for all latents take one product with L columns, else there is
-    one product per latent.
+    One product with L columns if the latents share kernel and points, else one product per latent.
 
     :param kernel: of one or more latents.
-    :param points: M inducing variables. Those that are not plain points fall back to GPflow's
-        covariance [M, N].
-    :param X: [N, D], or N inducing points, or None for `points` themselves.
+    :param points: M inducing variables; other than plain points, they use GPflow's covariance [M,
+        N].
+    :param X: [N, D], or N inducing points, or None for `points`.
     :param a: [M, L].
-    :param rows: indices [m] into X, which must be plain points, for these rows of the product
-        [m, L] alone.
-    :param whole: as of `kernel_product`, and so are `dtype`, `block`, `progress`, `xla` and
-        `group`.
-    :raises NotImplementedError: where GPflow has no covariance, between two inducing variables that
-        are not plain points.
+    :param rows: indices [m] into plain points X, for the rows [m, L] only.
+    :param whole: see `kernel_product`; likewise `dtype`, `block`, `progress`, `xla`, `group`.
+    :raises NotImplementedError: if GPflow has no covariance between the two inducing variables.
 
     Example::
 
@@ -219,8 +203,7 @@ def gram_product(
 
 
 def follows_dtype(kernel: Kernel, points: InducingVariables) -> bool:
-    """Whether `gram_product` of plain points with themselves computes anything in the `dtype` that
-    it is asked for.
+    """Return True if `gram_product` of plain points with themselves honours its `dtype`.
 
     Example::
 
@@ -231,12 +214,11 @@ def follows_dtype(kernel: Kernel, points: InducingVariables) -> bool:
 
 
 def diagonal_excess(kernel: Kernel, points: InducingVariables) -> tf.Tensor:
-    """What the diagonal of the Gram matrix of N points has beyond k(x, x') at x' = x: the variance
-    of noise kernels.
+    """Return the noise kernels' variance at N points: diag k(X, X) minus k(x, x') at x' = x.
 
     :param kernel: of one or more latents.
     :param points: plain points.
-    :return: [N, 1], or [N, L] where latents differ; N kernel evaluations times the rows of a block.
+    :return: [N, 1], or [N, L] if latents differ; costs N rows of 256 kernel evaluations.
 
     Example::
 
@@ -265,14 +247,14 @@ def _share(progress: Progress, index: int, count: int, share: float) -> None:
 
 
 def _plain(X: tf.Tensor | InducingVariables) -> tf.Tensor | None:
-    """The points [N, D], or None for inducing variables that are more than points."""
+    """The points [N, D], or None for inducing variables other than plain points."""
     if isinstance(X, InducingVariables):
         return tf.convert_to_tensor(X.Z) if type(X) is InducingPoints else None
     return tf.convert_to_tensor(X)
 
 
 def _chosen_from(X: tf.Tensor | InducingVariables) -> tf.Tensor:
-    """The points [N, D] of which rows are chosen."""
+    """The points [N, D] from which rows are chosen."""
     plain = _plain(X)
     if plain is None:
         raise NotImplementedError(

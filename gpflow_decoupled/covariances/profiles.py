@@ -1,5 +1,4 @@
-"""GPflow's smooth stationary kernels as functions of the squared distance, and squared distances by
-one product.
+"""GPflow's smooth stationary kernels as functions of the squared distance.
 
 k = variance f(r2) with r2 = |x - z|^2 of scaled inputs.
 
@@ -9,8 +8,7 @@ k = variance f(r2) with r2 = |x - z|^2 of scaled inputs.
 | Matern32, s = sqrt(3 r2) | (1 + s) e^-s | -3/2 e^-s |
 | Matern52, s = sqrt(5 r2) | (1 + s + s^2/3) e^-s | -5/6 (1 + s) e^-s |
 
-Matern12 is left to GPflow: its slope at zero distance is not zero, so that its values depend on how
-distances are rounded.
+Matern12 is not here: its slope at zero is not zero, so its values depend on rounding of distances.
 """
 
 from __future__ import annotations
@@ -27,9 +25,7 @@ Profile = Callable[[tf.Tensor, tf.Tensor], tuple[tf.Tensor, tf.Tensor]]
 
 
 def augmented_rows(left: tf.Tensor) -> tf.Tensor:
-    """(-2 a, |a|^2, 1) [M, D + 2] for inputs a [M, D]: times `augmented_columns`, |a - b|^2 up to
-    rounding.
-    """
+    """(-2 a, |a|^2, 1) [M, D + 2] for a [M, D]; times `augmented_columns` it gives |a - b|^2."""
     norm = tf.reduce_sum(tf.square(left), axis=-1, keepdims=True)
     return tf.concat([-2.0 * left, norm, tf.ones_like(norm)], axis=1)
 
@@ -63,6 +59,4 @@ PROFILES: dict[type, Profile] = {
     Matern32: _matern32,
     Matern52: _matern52,
 }
-"""The kernels of the table; derived classes are not looked up, because they may change what they
-derive from.
-"""
+"""The kernels of the table. Subclasses are not looked up: they may override the kernel."""

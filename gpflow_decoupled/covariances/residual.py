@@ -1,6 +1,4 @@
-"""The residual kernel C(x, x') = k(x, x') - k_xb K_b^-1 k_bx' at the mean points: what beta leaves
-of the prior.
-"""
+"""The residual kernel C(x, x') = k(x, x') - k_xb K_b^-1 k_bx', the prior given beta."""
 
 from __future__ import annotations
 
@@ -24,7 +22,7 @@ def residual_gram(kernel: Kernel, beta: InducingVariables, gamma: InducingVariab
 def residual_gram_to_factor(
     kernel: Kernel, beta: InducingVariables, gamma: InducingVariables
 ) -> tf.Tensor:
-    """`residual_gram` with the jitter that a factorisation needs, [G, M_gamma, M_gamma]."""
+    """`residual_gram` with jitter for a factorisation, [G, M_gamma, M_gamma]."""
     return add_jitter(residual_gram(kernel, beta, gamma), minuend=gram(kernel, gamma))
 
 

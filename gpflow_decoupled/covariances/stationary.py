@@ -1,10 +1,8 @@
-"""Gram matrices of GPflow's smooth stationary kernels with their gradient written out.
+"""Gram matrices of GPflow's smooth stationary kernels with a hand-written gradient.
 
-Differentiated operation by operation (distance, root, exponential, product), TensorFlow's gradient
-reads and writes the whole matrix some thirty times. Written out it needs k and dk/dr2 of
-`profiles.py`, which share their exponential, and two products of the matrix with D columns. Where
-the matrix is only multiplied by a vector, its gradient is a matrix of rank one times dk/dr2, and
-these two products are all there is.
+TensorFlow's gradient passes over the whole matrix some thirty times. The one here needs k and
+dk/dr2 of `profiles.py`, which share an exponential, and two products with D columns. For a product
+with one vector the upstream gradient has rank one, and the two products suffice.
 """
 
 from __future__ import annotations
@@ -18,9 +16,7 @@ from .profiles import PROFILES, Profile, augmented_columns, augmented_rows
 
 
 def stationary_gram(kernel: Kernel, Z: tf.Tensor, X: tf.Tensor | None = None) -> tf.Tensor | None:
-    """k(Z, X) [M, N] for Z [M, D] and X [N, D] (or Z itself), or None for kernels that have no
-    profile; N M.
-    """
+    """k(Z, X) [M, N] for Z [M, D] and X [N, D] (None: Z), or None for kernels without a profile."""
     profile = PROFILES.get(type(kernel))
     return (
         None
@@ -32,11 +28,9 @@ def stationary_gram(kernel: Kernel, Z: tf.Tensor, X: tf.Tensor | None = None) ->
 def stationary_gram_product(
     kernel: Kernel, Z: tf.Tensor, X: tf.Tensor | None, a: tf.Tensor
 ) -> tf.Tensor | None:
-    """k(Z, X) a [M, 1] for Z [M, D], X [N, D] (or Z itself) and a [N, 1], or None for kernels that
-    have no profile; N M.
+    """k(Z, X) a [M, 1] for Z [M, D], X [N, D] (None: Z), a [N, 1]; None without a profile.
 
-    The same as the product with `stationary_gram`, in four fifths of the time where the gradient is
-    taken too.
+    Takes four fifths of the time of `stationary_gram` and a product, gradient included.
     """
     profile = PROFILES.get(type(kernel))
     return (
@@ -90,7 +84,7 @@ def _product(
 def _gram(
     profile: Profile, variance: tf.Tensor, left: tf.Tensor, right: tf.Tensor, same: bool
 ) -> tf.Tensor:
-    """The matrix variance * f(|left_i - right_j|^2) [M, N] for scaled inputs [M, D] and [N, D]."""
+    """variance * f(|left_i - right_j|^2) [M, N] for scaled inputs [M, D] and [N, D]."""
 
     @tf.custom_gradient
     def run(variance: tf.Tensor, left: tf.Tensor, right: tf.Tensor) -> tuple:
@@ -111,7 +105,7 @@ def _gram(
 
 
 def _square_distances(left: tf.Tensor, right: tf.Tensor, same: bool) -> tf.Tensor:
-    """Squared distances [M, N]; exactly zero on the diagonal where both are the same."""
+    """Squared distances [M, N], exactly zero on the diagonal if both are the same."""
     squares = tf.maximum(
         tf.matmul(augmented_rows(left), augmented_columns(right), transpose_b=True), 0.0
     )

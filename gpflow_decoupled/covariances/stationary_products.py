@@ -1,10 +1,8 @@
-"""Products with the matrix of a smooth stationary kernel: blocks from the squared distance to the
-product in one pass.
+"""Fused blocks for products with the matrix of a smooth stationary kernel.
 
-1. `stationary_product` writes the product and its gradient as sums over blocks.
-2. `_block` is what one block adds to these sums.
-3. `_sums` runs the loop of `blocks.py` over all blocks: compiled with XLA, in chunks and in threads
-   where it is executed eagerly, and as a loop of the graph inside a `tf.function`.
+`stationary_product` writes the product and its gradient as sums over blocks, `_block` is the share
+of one block, and `_sums` runs the loop of `blocks.py`: XLA-compiled in chunks and threads if eager,
+a loop of the graph inside a `tf.function`.
 """
 
 from __future__ import annotations
@@ -23,11 +21,11 @@ from .blocks import Chunk, chunks_of, in_chunks, number_of_threads, split, sweep
 from .profiles import Profile, augmented_columns, augmented_rows
 
 BLOCKS: dict[tf.DType, tuple[int, int]] = {tf.float32: (512, 512), tf.float64: (256, 256)}
-"""Rows and columns of a block, by dtype: half a megabyte or one, which stays in a core's cache."""
+"""Rows and columns of a block: half a megabyte or one, which fits a core's cache."""
 
 
 class How(NamedTuple):
-    """How the blocks of a product are computed."""
+    """Settings of a product by blocks."""
 
     profile: Profile
     dtype: tf.DType
@@ -35,11 +33,11 @@ class How(NamedTuple):
     progress: Callable[[float], None] | None
     xla: bool | None
     group: Group
-    """Whose replicas share out the blocks, where it is executed eagerly."""
+    """The replicas that share out the blocks, if eager."""
 
 
 class _Task(NamedTuple):
-    """What is constant in a compiled loop."""
+    """The constants of a compiled loop."""
 
     profile: Profile
     inputs: int
@@ -49,7 +47,7 @@ class _Task(NamedTuple):
     right: int
     """R"""
     dtype: tf.DType
-    """of the sums"""
+    """Dtype of the sums."""
 
     @property
     def widths(self) -> tuple[int, int]:
@@ -62,9 +60,7 @@ class _Task(NamedTuple):
 def stationary_product(
     how: How, variance: tf.Tensor, V: tf.Tensor, *scaled: tf.Tensor
 ) -> tf.Tensor:
-    """variance * f(|x_i - z_j|^2) V for scaled and centred inputs (x [N, D], z [M, D]), or (x,) for
-    both.
-    """
+    """variance * f(|x_i - z_j|^2) V for scaled, centred inputs (x [N, D], z [M, D]), or (x,)."""
     same, R = len(scaled) == 1, V.shape[1]
 
     @tf.custom_gradient
@@ -119,9 +115,7 @@ def stationary_product(
 
 
 def _widened(V: tf.Tensor, columns: int) -> tf.Tensor:
-    """V with columns of zeros up to so many. XLA's product of one column and a matrix is slower
-    than that of two.
-    """
+    """Zero-pad V to `columns` columns; XLA is slower on one column than on two."""
     return tf.pad(V, [[0, 0], [0, columns - V.shape[1]]])
 
 
@@ -133,10 +127,10 @@ def _block(
     column: tf.Tensor,
     diagonal: bool,
 ) -> tuple:
-    """What one block adds to its rows [B, p] and its columns [q, C].
+    """Return the share of one block in the sums of its rows [B, p] and its columns [q, C].
 
-    `row` has (-2 x, |x|^2, 1, U, V) and `column` (z, 1, |z|^2, V, U); the last only where both are
-    the same points, and no U in the product itself; `turned` is the transpose of `row`.
+    `row` holds (-2 x, |x|^2, 1, U, V), `column` (z, 1, |z|^2, V, U); the last entry only if both
+    are the same points, and no U in the product itself. `turned` is the transpose of `row`.
     """
     A, R = task.inputs + 2, task.right
     squares = tf.maximum(tf.matmul(row[:, :A], column[:, :A], transpose_b=True), 0.0)
@@ -170,9 +164,7 @@ def _compiled(task: _Task, xla: bool) -> tf.types.experimental.PolymorphicFuncti
 def _sums(
     how: How, task: _Task, variance: tf.Tensor, rows: tf.Tensor, columns: tf.Tensor
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """The sums over all blocks, [N, p] and [M, q], for the data of rows [N, P] and of columns
-    [M, Q].
-    """
+    """Sums over all blocks, [N, p] and [M, q], for row data [N, P] and column data [M, Q]."""
     variance = tf.cast(variance, how.dtype)
     if tf.executing_eagerly():
         return _eager_sums(how, task, variance, rows, columns)
@@ -185,7 +177,7 @@ def _sums(
 def _eager_sums(
     how: How, task: _Task, variance: tf.Tensor, rows: tf.Tensor, columns: tf.Tensor
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """The same, in chunks; what a chunk computes is not recorded for a gradient."""
+    """`_sums` in chunks; nothing inside a chunk is recorded for a gradient."""
     xla, sizes = xla_works() if how.xla is None else how.xla, _sizes(how, task)
     loop = _compiled(task, xla)
 
@@ -216,6 +208,6 @@ def _eager_sums(
 
 
 def _sizes(how: How, task: _Task) -> tuple[int, int]:
-    """Rows and columns of a block, which is square where both are the same points."""
+    """Rows and columns of a block; square if both are the same points."""
     B, C = how.block or BLOCKS[how.dtype]
     return B, B if task.same else C

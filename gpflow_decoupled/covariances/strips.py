@@ -19,14 +19,14 @@ _ALONE = Group()
 
 
 class _Rows(NamedTuple):
-    """The rows of one replica, from `first` up to but without `last`."""
+    """The rows first, ..., last - 1 of one replica."""
 
     first: tf.Tensor | int
     last: tf.Tensor | int
     device: str | None
 
     def place(self) -> AbstractContextManager[object]:
-        """Where to compute them."""
+        """Enter the replica's device."""
         return nullcontext() if self.device is None else tf.device(self.device)
 
 
@@ -39,19 +39,17 @@ def strip_product(
     progress: Callable[[float], None] | None = None,
     group: Group = _ALONE,
 ) -> tf.Tensor:
-    """K(X, Z) V [N, R], without storing more than `entries` of K (or one row) and what its kernel
-    needs besides.
+    """Return K(X, Z) V [N, R], storing at most `entries` of K (or one row) at a time.
 
-    It can be differentiated once; the gradient computes every strip again. Gradients with respect
-    to what the kernel depends on go to variables alone, of which GPflow's parameters are made.
+    Differentiable once; the gradient computes every strip again. What the kernel depends on must be
+    variables, such as GPflow's Parameters, to get a gradient.
 
     :param X: [N, D].
-    :param Z: [M, D], or None for X; then the diagonal is that of `kernel(X, full_cov=False)`, which
-        rounding cannot change.
+    :param Z: [M, D], or None for X; the diagonal is then `kernel(X, full_cov=False)`, free of
+        rounding.
     :param V: [M, R].
-    :param progress: called with the share that is done, where it is executed eagerly.
-    :param group: whose replicas share out the rows, as of `kernel_product`; where it is executed
-        eagerly.
+    :param progress: called, if eager, with the share done.
+    :param group: if eager, the replicas that share out the rows, see `kernel_product`.
 
     Example::
 
@@ -67,9 +65,9 @@ def strip_product(
 
 
 class _Product:
-    """K(X, Z) V by strips, of which each replica computes its own.
+    """K(X, Z) V by strips, shared out among replicas.
 
-    :param arrays: X [N, D], V [M, R], and Z [M, D] where it is not X.
+    :param arrays: X [N, D], V [M, R], and Z [M, D] unless it is X.
     """
 
     def __init__(
@@ -126,9 +124,7 @@ class _Product:
     def gradient(
         self, upstream: tf.Tensor, variables: Sequence[tf.Variable] | None = None
     ) -> tuple:
-        """The gradients of the arrays, and those of variables that the kernel depends on, if there
-        are any.
-        """
+        """Gradients of the arrays, and of the variables that the kernel depends on."""
         known = _in_order(self.kernel, self.group, variables or ())
         wanted = [*self.arrays, *known]
 
@@ -160,7 +156,7 @@ class _Product:
         return tuple(found[:inputs]), [of_variables[one.ref()] for one in variables]
 
     def _report(self, last: tf.Tensor) -> None:
-        """Say how much of the rows of this process is done, up to a row."""
+        """Report the share of this process's rows that is done."""
         if self.progress is not None and tf.executing_eagerly():
             first, end = self.own[0].first, self.own[-1].last
             self.progress(min(1.0, int(last - first) / int(end - first)))
@@ -174,7 +170,7 @@ def _strip(
     V: tf.Tensor,
     *others: tf.Tensor,
 ) -> tf.Tensor:
-    """The rows of K V from `first` up to but without `last`."""
+    """Rows first, ..., last - 1 of K V."""
     part = X[first:last]
     if others:
         return tf.matmul(tf.cast(kernel(part, others[0]), V.dtype), V)
@@ -187,22 +183,20 @@ def _strip(
 
 
 def _own_rows(group: Group, N: tf.Tensor) -> list[_Rows]:
-    """The rows of the replicas of this process; one after the other."""
+    """The rows of this process's replicas, contiguous."""
     R = group.replicas
     return [_Rows(N * number // R, N * (number + 1) // R, device) for number, device in group.own]
 
 
 def _strips(rows: _Rows, body: Callable[..., tuple], *state: tf.Tensor | tf.TensorArray) -> tuple:
-    """`body` of the first row of every strip, and what the one before it returned."""
+    """Fold `body` over the first row of every strip."""
     return tf.while_loop(
         lambda first, *_: first < rows.last, body, (rows.first, *state), parallel_iterations=1
     )
 
 
 def _in_order(kernel: Kernel, group: Group, variables: Sequence[tf.Variable]) -> list[tf.Variable]:
-    """The variables in an order that is the same on all workers; TensorFlow's own is by their
-    addresses.
-    """
+    """The variables in an order shared by all workers; TensorFlow's is by address."""
     if group.workers == 1:
         return list(variables)
     parts = [part.ref() for variable in kernel.variables for part in group.parts_of(variable)]

@@ -1,16 +1,14 @@
-"""A common interface of the three routes to E g(y), for y = sum_d alpha_d v_d + beta with
-independent v_d.
+"""The interface of three routes to E g(y), y = sum_d alpha_d v_d + beta with independent v_d.
 
 | route | needs | error |
 |---|---|---|
-| "frequency_sum" | characteristic function of the base distribution, transform of g'' | 1e-10 at 64 frequencies |
-| "spectral" | characteristic function of the base distribution, any g | 1e-9 at 1024 points; fourth order at kinks of g |
-| "lattice" | cdf of the base distribution, any g | 1e-3 in a sum over 64 sites, at 1024 points |
+| "frequency_sum" | characteristic function, transform of g'' | 1e-10 at 64 frequencies |
+| "spectral" | characteristic function, any g | 1e-9 at 1024 points; fourth order at kinks |
+| "lattice" | cdf, any g | 1e-3 in a sum over 64 sites, at 1024 points |
 
-Unless a route is named, the first one is taken that base distribution and site allow. Source:
-Challis & Barber 2012, whose route is the lattice; the other two, and corrections to the lattice,
-are derived in docs/mathematics/affine.md.
-"""  # noqa: E501
+By default the first route that base distribution and site allow. Source: Challis & Barber 2012 for
+the lattice; docs/mathematics/affine.md derives the others, and corrections to the lattice.
+"""
 
 from __future__ import annotations
 
@@ -32,29 +30,27 @@ _MISSED = 1e-7
 
 
 class Variables(NamedTuple):
-    """What the routes need to know of the base distribution."""
+    """The functions of the base distribution that the routes use."""
 
     characteristic: Transform | None
-    """The characteristic functions at omega [n, D, T], for shapes theta [D, 1, P]."""
+    """Characteristic functions at omega [n, D, T], for shapes theta [D, 1, P]."""
     cdf: Cdf | None
-    """The cdfs at v [n, D, K], for shapes theta [D, 1, P]."""
+    """Cdfs at v [n, D, K], for shapes theta [D, 1, P]."""
     work: int = 12
-    """How many complex tensors of the size of omega a value and its gradient need at the same
-    time.
-    """
+    """Complex tensors of the size of omega that a value and its gradient hold at once."""
 
 
 class _Route(NamedTuple):
     """One way to compute E g(y)."""
 
     evaluate: Callable[[Variables, Projections, Site, Reach, int, float], tf.Tensor]
-    """E g_n(y_n) [N] from variables, y, site, R, the number of frequencies or points, and the
-    memory limit in bytes.
+    """(variables, y, site, R, number of frequencies or points, memory in bytes) -> E g_n(y_n)
+    [N].
     """
     lacks: Callable[[Variables, Site], str]
-    """What the route needs and does not have, in words; "" if nothing."""
+    """What the route lacks, in words, or ""."""
     size: int
-    """The number of frequencies or points unless it is given."""
+    """Default number of frequencies or points."""
 
 
 def _by_frequency_sum(
@@ -109,11 +105,11 @@ ROUTES = {
     "spectral": _Route(_by_spectrum, _spectrum_lacks, 1024),
     "lattice": _Route(_by_lattice, _lattice_lacks, 1024),
 }
-"""The routes, the best one first."""
+"""The routes, best first."""
 
 
 def choose_route(variables: Variables, site: Site, route: str | None = None) -> str:
-    """`route`, or if it is not given the first of `ROUTES` that base distribution and site allow.
+    """Return `route`, or the first of `ROUTES` that base distribution and site allow.
 
     :raises DataError: if the route needs a function that is not known.
     :raises UnknownOptionError: if there is no such route.
@@ -142,29 +138,25 @@ def expectation(
     size: int | None = None,
     memory: float = 2.0**29,
 ) -> tf.Tensor:
-    """E g_n(y_n) [N], differentiable in alpha, beta, theta, the noise and the parameters of the
-    site.
+    """Return E g_n(y_n) [N], differentiable in alpha, beta, theta, noise and site parameters.
 
-    Where g_n grows faster than the density of y_n falls, no grid can tell what the expectation is,
-    and the result is minus infinity: for a log likelihood that is always a lower bound.
+    Minus infinity, always a lower bound for a log likelihood, where g_n grows faster than the
+    density of y_n falls.
 
-    :param variables: the functions of the base distribution.
+    :param variables: functions of the base distribution.
     :param y: the projections y_n.
     :param site: the functions g_n.
-    :param R: the range of the grid, in standard deviations of y_n on both sides of its mean. A
-        lattice that misses mass is widened (`widen`).
+    :param R: half range of the grid in standard deviations of y_n; `widen` enlarges a lattice.
     :param route: one of `ROUTES`; by default the first possible one.
-    :param size: the number of frequencies or points; by default that of the route.
-    :param memory: bytes that the value and the gradient of a block of sites may take.
+    :param size: number of frequencies or points; by default the route's.
+    :param memory: bytes for the value and gradient of a block of sites.
     """
     name = choose_route(variables, site, route)
     return ROUTES[name].evaluate(variables, y, site, R, size or ROUTES[name].size, memory)
 
 
 def missed_mass(cdf: Cdf, y: Projections, R: Reach) -> tf.Tensor:
-    """An upper bound [N] for the mass of y_n beyond R standard deviations: summed over the D terms
-    of y_n.
-    """
+    """Bound [N] on the mass of y_n beyond R standard deviations, summed over its D terms."""
     edge = tf.cast(R, y.alpha.dtype) * y.scale[:, None] / tf.maximum(tf.abs(y.alpha), 1e-30)
     edge = tf.minimum(edge, 1e8)[:, :, None]
     theta = y.theta[:, None, :]
@@ -172,11 +164,10 @@ def missed_mass(cdf: Cdf, y: Projections, R: Reach) -> tf.Tensor:
 
 
 def widen(cdf: Cdf, y: Projections, R: Reach) -> tf.Tensor:
-    """R, doubled until no site has more than 1e-7 of its mass outside (`missed_mass`), at most six
-    times; a scalar.
+    """Double R, at most six times, until every site has at most 1e-7 of its mass outside; a scalar.
 
-    Polynomial tails need more than that: use a route by characteristic functions for them. In
-    single precision, where a cdf is not more accurate, the limit is 1e-5.
+    Polynomial tails need more: use a characteristic function for them. In single precision, where
+    cdfs are less accurate, the limit is 1e-5.
     """
     limit = _MISSED if y.alpha.dtype == tf.float64 else 100.0 * _MISSED
 

@@ -1,15 +1,12 @@
-"""The route "frequency_sum": E g(y) as a Gaussian expectation plus a sum over frequencies, without
-a grid for y.
+"""The route "frequency_sum": a Gaussian expectation plus a sum over frequencies.
 
-Let N be the Gaussian with the mean and variance of y, and k the Fourier transform of g''. By
-Parseval's identity
+With N the Gaussian of the mean and variance of y, and k the Fourier transform of g'', Parseval's
+identity gives (A11)
 
     E g(y) = E_N g + 1/pi Re int_0^inf k(omega) (phi_N(omega) - phi_y(omega)) / omega^2 d omega
-    (A11)
 
-where phi_N and phi_y are characteristic functions. phi_y is the product of those of the terms
-alpha_d v_d. The integrand is smooth and decays fast, so that the trapezoid rule with 64 frequencies
-gives about ten digits.
+where phi_y is the product of the characteristic functions of the alpha_d v_d. The integrand is
+smooth and decays fast: 64 frequencies of a trapezoid rule give ten digits.
 """
 
 from __future__ import annotations
@@ -36,18 +33,17 @@ def frequency_sum_expectation(
     memory: float = 2.0**29,
     work: int = 12,
 ) -> tf.Tensor:
-    """E g_n(y_n) [N] by (A11), differentiable in alpha, beta, theta, the noise and the parameters
-    of the site.
+    """Return E g_n(y_n) [N] by (A11), differentiable in y's arrays and the site's parameters.
 
-    :param characteristic: the characteristic functions at omega [n, D, T], for theta [D, 1, P].
+    :param characteristic: characteristic functions at omega [n, D, T], for theta [D, 1, P].
     :param y: the projections.
-    :param site: sites that have `kernel` and `gauss`.
-    :param R: the range of y in standard deviations.
-    :param T: the number of frequencies. They follow (A13) for `y.scale` and are not differentiated.
-        64 give an error of 1e-10 for light tails, R of 10 or less; T must grow in proportion to R.
+    :param site: sites with `kernel` and `gauss`.
+    :param R: range of y in standard deviations.
+    :param T: number of frequencies, laid out for `y.scale` by (A13) and not differentiated. 64 give
+        1e-10 for light tails, R <= 10; T must grow in proportion to R.
     :param memory: bytes that `work` complex tensors [n, D, T] may take.
-    :param work: how many such tensors there are.
-    :raises DataError: if the site has no transform, or for less than two frequencies.
+    :param work: the number of such tensors.
+    :raises DataError: for a site without transform, or fewer than two frequencies.
     """
     check_projections(y, site)
     transform, reference = site.kernel, site.gauss
@@ -89,13 +85,10 @@ def _rule(
     R: tf.Tensor,
     T: int,
 ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """Frequencies and weights [n, T], and the distance [n] between the mean of y and the centre of
-    the site.
+    """Return frequencies and weights [n, T], and the mean of y minus the site's centre [n].
 
-    The frequencies are a trapezoid rule by (A13), or Gauss-Legendre nodes up to the `cutoff` of a
-    site; they are not differentiated. The distance is clipped to the range in which y has mass: the
-    sum is periodic in it, and beyond that range the next period would add a correction where there
-    is none.
+    A trapezoid rule by (A13), or Gauss-Legendre nodes up to the site's `cutoff`; not
+    differentiated. The distance is clipped to where y has mass: the sum is periodic in it.
     """
     if site.cutoff is not None:
         nodes, weights = (

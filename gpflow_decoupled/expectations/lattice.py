@@ -1,12 +1,11 @@
-"""The route "lattice": masses of cells, convolved by FFT (Challis & Barber 2012, with corrections).
+"""The route "lattice": masses of cells, convolved by FFT (Challis & Barber 2012, corrected).
 
-1. The mass of each term alpha_d v_d in K cells of a common width is a difference of its cdf, (A8).
-2. The masses of y are the convolution of those of its D terms, by FFTs on a ring of 2 K places.
+1. The masses of each alpha_d v_d in K cells are differences of its cdf, (A8).
+2. The masses of y are the convolution of its D terms, by FFT on a ring of 2 K places.
 3. E g(y) is the sum of masses times g at the centres of the cells.
 
-Rounding v_d to the centres of cells adds the variance width^2 / 12 per term, which would make the
-bound visibly too low: the values are rescaled to the right variance. At kinks g is averaged over
-the cell, (A9), which keeps the result smooth.
+Rounding to cells adds width^2 / 12 of variance per term, which would visibly lower the bound: the
+values are rescaled. At kinks g is averaged over the cell, (A9), which keeps the result smooth.
 """
 
 from __future__ import annotations
@@ -26,17 +25,16 @@ from .projections import Projections, Reach, Site, check_projections, rows_of, t
 from .spectral import check_points
 
 Cdf = Callable[[tf.Tensor, tf.Tensor], tf.Tensor]
-"""The cdfs at v [n, D, K - 1], finite, for theta [D, 1, P], with the right gradients in both."""
+"""Cdfs at finite v [n, D, K - 1], for theta [D, 1, P], differentiable in both."""
 _FAR = 1e8
 """Replaces an infinite argument of a cdf."""
 
 
 def cell_masses(cdf: Cdf, alpha: tf.Tensor, theta: tf.Tensor, step: tf.Tensor, K: int) -> tf.Tensor:
-    """Masses [n, D, K] of alpha_d v_d in K cells around (k - K/2) step, (A8); the two outer cells
-    have no outer edge.
+    """Masses [n, D, K] of alpha_d v_d in cells at (k - K/2) step, (A8); outer cells are open.
 
-    :param cdf: the cdfs at v [n, D, K - 1], for theta [D, 1, P].
-    :param alpha: [n, D], of any sign; where it is zero, all mass is in the cell around zero.
+    :param cdf: cdfs at v [n, D, K - 1], for theta [D, 1, P].
+    :param alpha: [n, D]; where it is zero, all mass is in the cell around zero.
     :param theta: the shapes [D, P].
     :param step: the width [n] of the cells.
     :param K: the number of cells.
@@ -56,11 +54,9 @@ def cell_masses(cdf: Cdf, alpha: tf.Tensor, theta: tf.Tensor, step: tf.Tensor, K
 
 
 def convolve(masses: tf.Tensor) -> tf.Tensor:
-    """The masses [n, 2 K] of a sum, in the order of its values from -K to K - 1 steps, from those
-    of its terms [n, D, K].
+    """Convolve the masses [n, D, K] of D terms to [n, 2 K], for values from -K to K - 1 steps.
 
-    The ring has 2 K places, and mass beyond wraps around. The gradient is (A15), with one FFT per
-    term.
+    Mass beyond the ring of 2 K places wraps around. The gradient (A15) takes one FFT per term.
     """
     K = masses.shape[2]
 
@@ -84,7 +80,7 @@ def convolve(masses: tf.Tensor) -> tf.Tensor:
 
 
 def _on_ring(masses: tf.Tensor, K: int) -> tf.Tensor:
-    """The masses [n, D, K] on a ring [n, D, 2 K]: cell k at the place (k - K/2) mod 2 K."""
+    """Masses [n, D, K] on a ring [n, D, 2 K]: cell k at (k - K/2) mod 2 K."""
     gap = tf.zeros_like(masses)
     return tf.concat([masses[..., K // 2 :], gap, masses[..., : K // 2]], axis=-1)
 
@@ -99,9 +95,7 @@ def _summed(
     K: int,
     noisy: bool,
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """Values of y - beta and their masses, [n, 2 K] each, before the variance is corrected; noise
-    is one more term.
-    """
+    """Values of y - beta and their masses, [n, 2 K] each, unscaled; noise is one more term."""
     step = 2.0 * tf.cast(R, alpha.dtype) * scale / K
     masses = cell_masses(cdf, alpha, theta, step, K)
     if noisy:
@@ -122,23 +116,21 @@ def lattice_expectation(
     work: int = 12,
     matched: bool = True,
 ) -> tf.Tensor:
-    """E g_n(y_n) [N], differentiable in alpha, beta, theta, the noise and the parameters of the
-    site.
+    """Return E g_n(y_n) [N], differentiable in y's arrays and the site's parameters.
 
-    The error falls 16-fold or faster when K grows fourfold. The result is minus infinity where the
-    lattice ends before g times the density has decayed.
+    The error falls at least 16-fold when K grows fourfold. Minus infinity where the lattice ends
+    before g times the density has decayed.
 
-    :param cdf: the cdfs at v [n, D, K - 1], for theta [D, 1, P].
-    :param y: the projections. The lattice is centred on beta; its width follows `y.scale` and is
-        not differentiated.
+    :param cdf: cdfs at v [n, D, K - 1], for theta [D, 1, P].
+    :param y: the projections. The lattice is centred on beta with a width from `y.scale`, not
+        differentiated.
     :param site: the functions g_n.
-    :param R: half the width of the lattice, in standard deviations of y.
-    :param K: the number of points, a power of two.
+    :param R: half width of the lattice, in standard deviations of y.
+    :param K: number of points, a power of two.
     :param memory: bytes that `work` complex tensors [n, D, K + 1] may take.
-    :param work: how many such tensors there are.
-    :param matched: rescale the values so that their variance is that of y.
-    :raises DataError: if K is no power of two, shapes do not agree, or one site takes more than the
-    memory limit.
+    :param work: the number of such tensors.
+    :param matched: rescale the values to the variance of y.
+    :raises DataError: if K is no power of two, shapes disagree, or one site exceeds the memory.
     """
     check_points(K)
     check_projections(y, site)
@@ -168,9 +160,7 @@ def lattice_expectation(
 def _matched(
     u: tf.Tensor, rho: tf.Tensor, variance: tf.Tensor, width: tf.Tensor, averaged: bool
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """The values u [n, 2 K] shifted to mean zero and rescaled to the variance [n, 1], and the new
-    width of their cells.
-    """
+    """The values u [n, 2 K] at mean zero and variance [n, 1], and the new width of their cells."""
     mean = tf.reduce_sum(rho * u, axis=1, keepdims=True)
     on_lattice = tf.reduce_sum(rho * tf.square(u - mean), axis=1, keepdims=True)
     if averaged:
@@ -180,6 +170,6 @@ def _matched(
 
 
 def _cell_average(u: tf.Tensor, width: tf.Tensor) -> tf.Tensor:
-    """The average of |u| over a cell of a width [n, 1] around u [n, 2 K]."""
+    """Average of |u| over a cell of width [n, 1] around u [n, 2 K]."""
     inside = 0.25 * width + tf.square(u) / width
     return tf.where(tf.abs(u) >= 0.5 * width, tf.abs(u), inside)  # (A9)

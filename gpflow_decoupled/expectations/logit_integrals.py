@@ -1,17 +1,15 @@
-"""The expectation of log(1 + e^eta) for eta ~ N(h, sigma^2), and its derivatives in h and sigma, to
-1e-12 at any sigma.
+"""E log(1 + e^eta), eta ~ N(h, sigma^2), and its derivatives, to 1e-12 at any sigma.
 
-Below sigma = 1, Gauss-Hermite quadrature with 40 nodes is exact to all digits, and (V2) gives the
-derivatives. Above, where that rule fails, the expectation is a Fourier integral (V4). With u =
-sigma omega, t = h / sigma, the normal density phi and cdf Phi, and k(omega) = pi omega / sinh(pi
-omega), the characteristic function of the logistic density,
+Below sigma = 1, Gauss-Hermite quadrature with 40 nodes is exact to all digits, derivatives (V2)
+included. Above, with u = sigma omega, t = h / sigma, normal density phi and cdf Phi, and k(omega) =
+pi omega / sinh(pi omega), the characteristic function of the logistic density, (V4):
 
-    E = sigma phi(t) + h Phi(t) + sigma / pi  int_0^inf cos(u t) e^(-u^2/2) (1 - k(u / sigma)) / u^2
-    du.
+    E = sigma phi(t) + h Phi(t)
+        + sigma / pi int_0^inf cos(u t) e^(-u^2/2) (1 - k(u / sigma)) / u^2 du
 
-The first two terms are the expectation of max(eta, 0). The trapezoid rule makes the integral
-periodic in h, with a period of at least 18 sigma + 60, so that one grid in u is fine enough for
-every sigma >= 1. Beyond half a period the integral is zero to all digits, and h is clipped there.
+The first two terms are E max(eta, 0). The trapezoid rule makes the integral periodic in h with a
+period of at least 18 sigma + 60, so one grid in u serves every sigma >= 1. Beyond half a period the
+integral is zero to all digits, and h is clipped there.
 """
 
 from __future__ import annotations
@@ -37,19 +35,17 @@ _FINE, _COARSE = 16, 7
 _NODES = _FINE * _COARSE
 _STEP = 2.0 * np.pi * CROSSOVER / (18.0 * CROSSOVER + 60.0)
 _SMALL = 1e-4
-"""Probabilities below this lose digits as a difference. With h >= -sigma^2 / 2 they imply sigma > 7
+"""Smaller probabilities lose digits as a difference. With h >= -sigma^2 / 2 they imply sigma > 7
 and h < -3.5 sigma.
 """
 _BLOCK = 4096
-"""The number of elements per block, which takes about 40 MB."""
+"""Elements per block, about 40 MB."""
 _SQRT_2_PI = np.sqrt(2.0 * np.pi)
 assert _STEP * (_NODES - 1) > _LAST
 
 
 class LogitMoments(NamedTuple):
-    """F(h, sigma) = E log(1 + e^eta) and its first and second derivatives in h and s = sigma, all
-    of the shape of h.
-    """
+    """F(h, sigma) = E log(1 + e^eta) and its derivatives in h and s = sigma, of the shape of h."""
 
     value: tf.Tensor
     d_h: tf.Tensor
@@ -60,10 +56,9 @@ class LogitMoments(NamedTuple):
 
 
 def softplus_moments(h: tf.Tensor, sigma: tf.Tensor) -> LogitMoments:
-    """F and its derivatives at h and sigma of the same shape [...].
+    """Return F and its derivatives at h, sigma of the same shape [...]; any sign of sigma.
 
-    F is even in sigma, which may have any sign. All results are finite for finite arguments. Cost:
-    about 4 microseconds per element above sigma = 1, and 1 below.
+    Finite for finite arguments. About 4 microseconds per element above sigma = 1, and 1 below.
     """
     return LogitMoments(
         *_chosen(
@@ -77,9 +72,7 @@ def softplus_moments(h: tf.Tensor, sigma: tf.Tensor) -> LogitMoments:
 
 
 def softplus_mean(h: tf.Tensor, sigma: tf.Tensor) -> tf.Tensor:
-    """F only, at h and sigma of the same shape [...]; its gradient is (d_h, d_s) of
-    `softplus_moments`.
-    """
+    """Return F at h, sigma of the same shape [...]; its gradient is (d_h, d_s)."""
 
     @tf.custom_gradient
     def mean(h: tf.Tensor, sigma: tf.Tensor) -> tuple:
@@ -95,15 +88,13 @@ def softplus_mean(h: tf.Tensor, sigma: tf.Tensor) -> tf.Tensor:
 
 
 def log_sigmoid_mean(h: tf.Tensor, sigma: tf.Tensor) -> tf.Tensor:
-    """log E s(eta) with the logistic function s, at h and sigma > 0 of the same shape [...], to all
-    digits.
+    """Return log E s(eta), s the logistic function, at h and sigma > 0 [...], to all digits.
 
-    The steps for small probabilities, where E s(eta) as computed by `softplus_moments` loses
-    digits:
+    Small probabilities, for which `softplus_moments` loses digits, take two steps:
 
     1. e^(-eta) s(eta) = s(-eta) reflects h below -sigma^2 / 2 to above it.
-    2. What is still small is evaluated with the mean of eta tilted to 0, where the Fourier
-       transform of the integrand is pi / sin(pi (a - i omega)) with a = -h / sigma^2.
+    2. If still small, eta is tilted to mean 0, where the transform of the integrand is pi / sin(pi
+    (a - i omega)), a = -h / sigma^2.
     """
     reflected = h < -0.5 * tf.square(sigma)
     offset = tf.where(reflected, h + 0.5 * tf.square(sigma), tf.zeros_like(h))
@@ -116,7 +107,7 @@ def log_sigmoid_mean(h: tf.Tensor, sigma: tf.Tensor) -> tf.Tensor:
 
 
 def _tilted(h: tf.Tensor, sigma: tf.Tensor) -> tf.Tensor:
-    """log E s(eta) for -sigma^2 / 2 <= h <= -3.5 sigma and sigma >= 7, [...], by step 2."""
+    """log E s(eta) [...] by step 2, for -sigma^2 / 2 <= h <= -3.5 sigma and sigma >= 7."""
     weights, u = _weights(h)
     a = tf.clip_by_value(-h / tf.square(sigma), 1e-30, 0.5)
     sine, y = tf.sin(np.pi * a)[..., None], np.pi * u / sigma[..., None]
@@ -126,15 +117,13 @@ def _tilted(h: tf.Tensor, sigma: tf.Tensor) -> tf.Tensor:
 
 
 Rule = Callable[[tf.Tensor, tf.Tensor], list[tf.Tensor]]
-"""Takes h and sigma > 0, [M] each, and returns a list of results, [M] each."""
+"""(h, sigma > 0), [M] each -> a list of results, [M] each."""
 
 
 def _chosen(
     h: tf.Tensor, sigma: tf.Tensor, hermite: Rule, fourier: Rule, odd: tuple[bool, ...]
 ) -> list[tf.Tensor]:
-    """Each element by the rule for its sigma; `odd` says which results are odd in sigma. Rules
-    without elements do not run.
-    """
+    """Apply to each element the rule for its sigma; `odd` flags results that are odd in sigma."""
     shape, h, size = tf.shape(h), tf.reshape(h, [-1]), tf.abs(tf.reshape(sigma, [-1]))
     large = size >= CROSSOVER
 
@@ -152,7 +141,7 @@ def _chosen(
 
 
 def _by_blocks(rule: Rule, h: tf.Tensor, sigma: tf.Tensor, results: int) -> list[tf.Tensor]:
-    """The results of the rule, one block of at most `_BLOCK` elements after the other."""
+    """Results of the rule, in blocks of at most `_BLOCK` elements."""
     if h.shape[0] is not None and h.shape[0] <= _BLOCK:
         return rule(h, sigma)
     size = tf.shape(h)[0]
@@ -167,20 +156,18 @@ def _by_blocks(rule: Rule, h: tf.Tensor, sigma: tf.Tensor, results: int) -> list
 
 
 def _nodes(h: tf.Tensor, sigma: tf.Tensor) -> tuple[tf.Tensor, np.ndarray, np.ndarray]:
-    """The values eta [M, Q], and the nodes and weights [Q] of the Gauss-Hermite rule."""
+    """Values eta [M, Q], and nodes and weights [Q] of the Gauss-Hermite rule."""
     z, weights = hermegauss(_HERMITE)
     z = z.astype(h.dtype.as_numpy_dtype)
     return h[:, None] + sigma[:, None] * z, z, (weights / weights.sum()).astype(z.dtype)
 
 
 def _hermite_value(h: tf.Tensor, sigma: tf.Tensor) -> list[tf.Tensor]:
-    """F [M] by quadrature."""
     eta, _, weights = _nodes(h, sigma)
     return [tf.linalg.matvec(tf.nn.softplus(eta), weights)]  # (V2)
 
 
 def _hermite_moments(h: tf.Tensor, sigma: tf.Tensor) -> list[tf.Tensor]:
-    """F and its derivatives [M] by quadrature."""
     eta, z, weights = _nodes(h, sigma)
     s = tf.sigmoid(eta)
     first = tf.matmul(s, np.stack([weights, weights * z], axis=1))  # (V2)
@@ -191,7 +178,6 @@ def _hermite_moments(h: tf.Tensor, sigma: tf.Tensor) -> list[tf.Tensor]:
 
 
 def _fourier_value(h: tf.Tensor, sigma: tf.Tensor) -> list[tf.Tensor]:
-    """F [M] by the Fourier integral."""
     cosine, _ = _waves(h, sigma)
     _, share = _kernel(sigma)
     return [_value(h, sigma, cosine, share)]
@@ -207,7 +193,6 @@ def _value(h: tf.Tensor, sigma: tf.Tensor, cosine: tf.Tensor, share: tf.Tensor) 
 
 
 def _fourier_moments(h: tf.Tensor, sigma: tf.Tensor) -> list[tf.Tensor]:
-    """F and its derivatives [M] by Fourier integrals."""
     cosine, sine = _waves(h, sigma)
     k, share = _kernel(sigma)
     weights, u = _weights(h)
@@ -231,7 +216,7 @@ def _fourier_moments(h: tf.Tensor, sigma: tf.Tensor) -> list[tf.Tensor]:
 
 
 def _grid() -> tuple[np.ndarray, np.ndarray]:
-    """The nodes u [Q] and the weights [Q] of the trapezoid rule for e^(-u^2/2) / pi."""
+    """Nodes u [Q] and weights [Q] of the trapezoid rule for e^(-u^2/2) / pi."""
     u = _STEP * np.arange(_NODES)
     weights = _STEP / np.pi * np.exp(-0.5 * u**2)
     weights[0] *= 0.5
@@ -239,21 +224,19 @@ def _grid() -> tuple[np.ndarray, np.ndarray]:
 
 
 def _weights(like: tf.Tensor) -> tuple[np.ndarray, np.ndarray]:
-    """The weights and nodes of `_grid`, [Q] each, in the precision of a tensor."""
+    """Weights and nodes of `_grid`, [Q] each, in the dtype of `like`."""
     u, weights = (array.astype(like.dtype.as_numpy_dtype) for array in _grid())
     return weights, u
 
 
 def _normal(h: tf.Tensor, sigma: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """The ratio t = h / sigma, clipped, the density phi(t) and the cdf Phi(t), [M] each."""
+    """Clipped t = h / sigma, phi(t) and Phi(t), [M] each."""
     t = tf.clip_by_value(h / sigma, -50.0, 50.0)
     return t, tf.exp(-0.5 * tf.square(t)) / _SQRT_2_PI, normal_cdf(t)
 
 
 def _waves(h: tf.Tensor, sigma: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """cos(u t) and sin(u t), [M, Q] each, by the addition theorem from those on a coarse and on a
-    fine grid.
-    """
+    """cos(u t) and sin(u t), [M, Q] each, by the addition theorem from a coarse and a fine grid."""
     reach = 9.0 + 30.0 / sigma
     phase = _STEP * tf.clip_by_value(h / sigma, -reach, reach)[:, None]
     fine = phase * np.arange(_FINE, dtype=h.dtype.as_numpy_dtype)

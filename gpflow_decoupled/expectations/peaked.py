@@ -1,10 +1,8 @@
-"""Nodes for the mean of a function that bends near one place, under a Gaussian that is narrower or
-much wider than the bend.
+"""Quadrature for the Gaussian mean of a function that bends near one place.
 
-Gauss-Hermite nodes follow the Gaussian. Where it is narrow beside the width of the bend, 20 of them
-are exact to round-off; where it is wide, all of them miss the bend. Here the nodes of a wide
-Gaussian are those of Gauss and Legendre in t, where y = centre + width sinh t: they lie evenly over
-the bend, and ever further apart in its tails.
+20 Gauss-Hermite nodes are exact to round-off for a Gaussian that is narrow beside the bend; for a
+wide one they all miss it. There, the nodes are Gauss-Legendre in t with y = centre + width sinh t:
+even over the bend, and ever sparser in its tails.
 """
 
 from __future__ import annotations
@@ -19,34 +17,32 @@ from numpy.polynomial.hermite_e import hermegauss
 from numpy.polynomial.legendre import leggauss
 
 _NODES, _REACH = 128, 8.5
-"""Nodes under a wide Gaussian, and how many of its standard deviations they cover"""
+"""Nodes for a wide Gaussian, and the standard deviations that they cover."""
 _NARROW, _FAR = 0.25, 15.0
-"""A Gaussian is narrow where its deviation is below this share of the width, or this often below
-the distance to the centre
+"""A Gaussian is narrow if its deviation is below 0.25 widths, or a 15th of the distance to the
+centre.
 """
 _WIDEST = 1e8
-"""Beyond so many widths the deviation counts as so many"""
+"""Largest deviation, in widths; beyond, it is clipped."""
 
 
 def peaked_rule(
     m: tf.Tensor, spread: tf.Tensor, centre: tf.Tensor, width: tf.Tensor, hermite: int = 20
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """Nodes z and weights w [Q, ...] such that sum_q w_q g(m + spread z_q) is E g(y) under y ~ N(m,
-    spread^2), to about 1e-9.
+    """Return nodes z and weights w [Q, ...] with sum_q w_q g(m + spread z_q) = E g(y) to 1e-9.
 
-    For a g that is smooth over distances below `width` about `centre`, or in proportion to the
-    distance from there: its nearest singularity in the complex plane should lie at about centre + i
-    width. Nodes and weights are not differentiated, so that the derivatives of the sum in m and
-    spread are the sums of the derivatives of g, which are as exact.
+    Here y ~ N(m, spread^2), and g is smooth on the scale of `width` at `centre`, or of the distance
+    from there: its nearest complex singularity lies at about centre + i width. Nodes and weights
+    are constants, so derivatives of the sum are sums of derivatives of g, equally exact.
 
     :param m: means [...].
-    :param spread: standard deviations [...], of any sign; a rule for -spread has the opposite
-        nodes.
+    :param spread: standard deviations [...]; of a negative one the nodes are reversed.
     :param centre: where g bends [...].
-    :param width: the width of the bend [...], above 0.
-    :param hermite: the number of Gauss-Hermite nodes where the Gaussian is narrow.
+    :param width: width of the bend [...], above 0.
+    :param hermite: number of Gauss-Hermite nodes for a narrow Gaussian.
+    :return: z and w with Q = max(128, `hermite`).
 
-    The number of nodes is Q = 128, or `hermite` if that is more. Example::
+    Example::
 
         z, w = peaked_rule(m, spread, y, 0.02 * tf.ones_like(y))
         tf.reduce_sum(w * tf.math.log1p(tf.square((m + spread * z - y) / 0.02)), axis=0)

@@ -1,17 +1,14 @@
-"""Upper bounds of log(1 + e^x) by R quadratic pieces, and their Gaussian expectations; Marlin, Khan
-& Murphy 2011.
+"""Bounds of log(1 + e^x) by R quadratic pieces, and their Gaussian expectations.
 
-Knots and coefficients are chosen together, so that each piece is at most the same gap epsilon above
-the function.
+Marlin, Khan & Murphy 2011. All pieces have the same gap epsilon above the function.
 
-The best bound: no other R pieces have a smaller gap. On an interval the best quadratic from above
-is the best uniform approximation, raised by its error, which Remez' algorithm finds. The bound
-jumps by epsilon at its knots, so that its expectation (V5) is not convex in the mean h and the
-standard deviation sigma.
+The best bound has the smallest gap for R pieces: on each interval, the best uniform approximation
+(Remez' algorithm) raised by its error. It jumps by epsilon at the knots, so its expectation (V5) is
+not convex in mean h and standard deviation sigma.
 
-The convex bound, (V28): each piece meets the function at both of its ends, and has its slope at the
-outer one. So the bound is continuous, its slope only jumps upwards, and the expectation is convex.
-Its gap is about twice that of the best bound.
+In the convex bound, (V28), each piece meets the function at both ends, with its slope at the outer
+one. It is continuous, its slope only jumps upwards, and its expectation is convex; the gap is about
+twice as large.
 """
 
 from __future__ import annotations
@@ -33,15 +30,11 @@ from .logit_integrals import LogitMoments
 
 _SQRT_2_PI = np.sqrt(2.0 * np.pi)
 _Fit = Callable[[float, float], tuple[np.ndarray, float]]
-"""Of the ends of an interval: the coefficients (a, b, c) of a quadratic above log(1 + e^x) there,
-and its gap
-"""
+"""(left, right) -> (a, b, c) of a quadratic above log(1 + e^x) there, and its gap."""
 
 
 class Pieces(NamedTuple):
-    """The pieces: log(1 + e^x) <= a_r x^2 + b_r x + c_r <= log(1 + e^x) + gap between knots r - 1
-    and r.
-    """
+    """log(1 + e^x) <= a_r x^2 + b_r x + c_r <= log(1 + e^x) + gap between knots r - 1 and r."""
 
     a: np.ndarray
     """[R]"""
@@ -50,15 +43,14 @@ class Pieces(NamedTuple):
     c: np.ndarray
     """[R]"""
     knots: np.ndarray
-    """The finite knots [R - 1]; the outer pieces reach to plus and minus infinity."""
+    """The finite knots [R - 1]; the outer pieces are unbounded."""
     gap: float
     """The gap epsilon, in nats."""
 
 
 @cache
 def softplus_pieces(number: int = 20, convex: bool = False) -> Pieces:
-    """The best bound with a number of pieces, or the convex one; it takes about a second for 20
-    pieces and is cached.
+    """Return the best or the convex bound; about a second for 20 pieces, then cached.
 
     :raises DataError: unless the number is even and at least 4.
     """
@@ -81,9 +73,7 @@ def softplus_pieces(number: int = 20, convex: bool = False) -> Pieces:
 
 
 def _tiles(gap: float, inner: int, fit: _Fit) -> list[float]:
-    """The knots below 0: where the constant `gap` meets log(1 + e^x), then the ends of inner pieces
-    with just that gap.
-    """
+    """Knots below 0: where `gap` meets log(1 + e^x), then the ends of pieces of that gap."""
     edges = [float(np.log(np.expm1(gap)))]
     for _ in range(inner):
         start = edges[-1]
@@ -102,14 +92,12 @@ def _tiles(gap: float, inner: int, fit: _Fit) -> list[float]:
 
 
 def _root(left: float, right: float, fit: _Fit) -> float:
-    """The cube root of the gap of a quadratic on an interval."""
+    """Cube root of the gap of a quadratic on an interval."""
     return float(np.cbrt(fit(left, right)[1]))
 
 
 def _excess(gap: float, inner: int, fit: _Fit) -> float:
-    """A function of the gap whose root is the gap with which `inner` pieces just reach 0; positive
-    for larger gaps.
-    """
+    """Increasing function of the gap whose root lets `inner` pieces just reach 0."""
     edges = _tiles(gap, inner, fit)
     if len(edges) > inner:
         return edges[-1]
@@ -117,11 +105,10 @@ def _excess(gap: float, inner: int, fit: _Fit) -> float:
 
 
 def _best_quadratic(left: float, right: float) -> tuple[np.ndarray, float]:
-    """The coefficients (a, b, c) of the quadratic above log(1 + e^x) with the least gap on an
-    interval, and that gap.
+    """Coefficients (a, b, c) of the quadratic above log(1 + e^x) with the least gap, and the gap.
 
     Remez' algorithm: 1) the quadratic whose error alternates at four points; 2) the extremes of its
-    error, as new points.
+    error as new points.
     """
     middle, half = 0.5 * (left + right), 0.5 * (right - left)
     x = np.array([-1.0, -0.5, 0.5, 1.0])  # Chebyshev's alternation
@@ -142,10 +129,9 @@ def _best_quadratic(left: float, right: float) -> tuple[np.ndarray, float]:
 
 
 def _touching_quadratic(left: float, right: float) -> tuple[np.ndarray, float]:
-    """The quadratic that meets log(1 + e^x) at both ends of an interval left of 0, with its slope
-    at `left`; and its gap.
+    """The quadratic of the convex bound on an interval left of 0, and its gap.
 
-    It is above: the third derivative is positive there, and the difference is that times (x -
+    It lies above: the third derivative is positive there, and the difference is that times (x -
     left)^2 (right - x) / 6.
     """
     length, slope, at_left = right - left, expit(left), np.logaddexp(0.0, left)
@@ -160,12 +146,12 @@ def _touching_quadratic(left: float, right: float) -> tuple[np.ndarray, float]:
 
 
 def _about_zero(a: float, b: float, c: float, centre: float) -> np.ndarray:
-    """The coefficients of a (x - centre)^2 + b (x - centre) + c in powers of x."""
+    """Coefficients of a (x - centre)^2 + b (x - centre) + c in powers of x."""
     return np.array([a, b - 2.0 * a * centre, c - b * centre + a * centre**2])
 
 
 class _Terms(NamedTuple):
-    """What value and derivatives share, at the K = R - 1 knots t."""
+    """Terms at the K = R - 1 knots t that value and derivatives share."""
 
     h: tf.Tensor  # [...], clipped to where its square is finite
     sigma: tf.Tensor  # [...], the absolute value, above 0
@@ -183,18 +169,14 @@ class _Terms(NamedTuple):
 def piecewise_mean(
     h: tf.Tensor, sigma: tf.Tensor, number: int = 20, convex: bool = False
 ) -> tf.Tensor:
-    """The expectation (V5) of the bound of a `number` of pieces under N(h, sigma^2), [...] as h and
-    sigma; even in sigma.
-    """
+    """Expectation (V5) under N(h, sigma^2), [...] as h and sigma; even in sigma; cost R."""
     return _value(_terms(h, sigma, number, convex))
 
 
 def piecewise_moments(
     h: tf.Tensor, sigma: tf.Tensor, number: int = 20, convex: bool = False
 ) -> LogitMoments:
-    """The expectation (V5) and its derivatives (V6), (V3) in h and sigma, [...] each; R operations
-    per element.
-    """
+    """Expectation (V5) and its derivatives (V6), (V3) in h and sigma, [...] each; cost R."""
     terms = _terms(h, sigma, number, convex)
     size, u, (a, b, c), t = terms.sigma, terms.u, terms.steps, terms.knots
     jump = (
@@ -242,5 +224,4 @@ def _value(terms: _Terms) -> tf.Tensor:
 
 
 def _sum(values: tf.Tensor, weights: np.ndarray) -> tf.Tensor:
-    """The weighted sum [...] of values [..., K] with weights [K]."""
     return tf.tensordot(values, weights, 1)

@@ -1,6 +1,4 @@
-"""Products over an axis with a gradient that never divides, and sums over sites in blocks that fit
-in memory.
-"""
+"""Products with gradients that never divide, and sums over sites in blocks."""
 
 from __future__ import annotations
 
@@ -12,11 +10,10 @@ import tensorflow as tf
 
 
 def product(factors: tf.Tensor) -> tf.Tensor:
-    """The product over axis 1 of [N, D, T], real or complex: [N, T].
+    """Product over axis 1 of [N, D, T], real or complex: [N, T].
 
-    The gradient in one factor is the product of all others (O_dj of (A16)). It is built from the
-    products before and after that factor, and not as a quotient, so that it is right where factors
-    are zero; the gradient of `tf.math.cumprod` is not.
+    The gradient multiplies the factors before and after each one, (A16), so it is right at zeros;
+    the gradient of `tf.math.cumprod` is not.
     """
 
     @tf.custom_gradient
@@ -30,7 +27,7 @@ def product(factors: tf.Tensor) -> tf.Tensor:
 
 
 def other_factors(factors: tf.Tensor) -> tf.Tensor:
-    """For each factor the product of all others along axis 1, [N, D, T]."""
+    """For each factor, the product of all others along axis 1, [N, D, T]."""
     before = tf.math.cumprod(factors, axis=1, exclusive=True)
     return before * tf.math.cumprod(factors, axis=1, exclusive=True, reverse=True)
 
@@ -41,16 +38,15 @@ def map_blocks(
     shared: Sequence[tf.Tensor],
     rows: int,
 ) -> tf.Tensor:
-    """The result [N] of function(*per_site, *shared), computed in blocks of rows.
+    """Return function(*per_site, *shared) [N], computed in blocks of rows.
 
-    The gradient computes each block again, so that no more than one is in memory. It reaches only
-    the tensors that are passed in here. XLA compiles only the case of one block.
+    The gradient recomputes each block, so one is in memory at a time, and reaches only the tensors
+    passed in here. XLA compiles the case of one block only.
 
-    :param function: row n of its result must depend on nothing but row n of `per_site` and
-        `shared`.
-    :param per_site: tensors with N rows each.
+    :param function: row n of its result may depend only on row n of `per_site`, and `shared`.
+    :param per_site: tensors with N rows.
     :param shared: tensors that all rows use.
-    :param rows: the number of rows per block.
+    :param rows: rows per block.
     """
     per_site, shared = list(per_site), list(shared)
     N = per_site[0].shape[0]
@@ -89,9 +85,7 @@ def _block_gradients(
     upstream: tf.Tensor,
     rows: int,
 ) -> list[tf.Tensor]:
-    """Gradients of the sum of upstream [N] times function, block by block: concatenated for
-    `sites`, summed for `common`.
-    """
+    """Gradients of sum(upstream [N] * function): concatenated for `sites`, summed for `common`."""
     total = tf.shape(sites[0])[0]
     blocks = (total + rows - 1) // rows
 

@@ -1,14 +1,13 @@
-"""What the three routes to an expectation E g(y) share: the projections y, the sites g, and the
-memory that they may take.
+"""The projections y, the sites g and the memory limit of the three routes to E g(y).
 
 | symbol | code | shape |
 |---|---|---|
-| y_n = sum_d alpha_nd v_d + beta_n + noise, with independent, standardised v_d | `Projections` | |
-| alpha, beta, tau^2 (the variance of the normal noise, or None) | `alpha`, `beta`, `noise` | [N, D], [N], [N] |
-| s_n, the standard deviation of y_n: s_n^2 = sum_d alpha_nd^2 + tau_n^2 | `spread` | [N] |
+| y_n = sum_d alpha_nd v_d + beta_n + noise, v_d independent, standardised | `Projections` | |
+| alpha, beta, tau^2 (variance of the noise) | `alpha`, `beta`, `noise` | [N, D], [N], [N] |
+| s_n, standard deviation of y_n: s_n^2 = sum_d alpha_nd^2 + tau_n^2 | `spread` | [N] |
 | theta, the P shapes of each v_d | `theta` | [D, P] |
-| g_n, the log density of observation n as a function of y_n, and its parameters | `Site` | [N] each |
-"""  # noqa: E501
+| g_n, the log density of observation n given y_n, and its parameters | `Site` | [N] each |
+"""
 
 from __future__ import annotations
 
@@ -23,49 +22,42 @@ from ..errors import DataError
 
 Rows = tuple[tf.Tensor, ...]
 Reach: TypeAlias = float | tf.Tensor
-"""R, how far a grid reaches on both sides of the mean of y, in standard deviations: a number or a
-scalar tensor.
-"""
+"""R, half range of a grid in standard deviations of y: a number or a scalar tensor."""
 
 
 class Projections(NamedTuple):
-    """y_n = sum_d alpha_nd v_d + beta_n, and independent normal noise where its variance is
-    given.
-    """
+    """y_n = sum_d alpha_nd v_d + beta_n, plus independent normal noise if given."""
 
     alpha: tf.Tensor
     """[N, D]"""
     beta: tf.Tensor
-    """The means of y, [N]."""
+    """Means of y, [N]."""
     theta: tf.Tensor
-    """The shapes of the base distribution, [D, P]."""
+    """Shapes of the base distribution, [D, P]."""
     noise: tf.Tensor | None = None
-    """The variances tau^2 [N] of the noise: normal base variables, or what a projection leaves of a
-    Gaussian process.
+    """Variances tau^2 [N] of the noise: normal base variables, or the residual of a GP's
+    projection.
     """
     frozen_spread: tf.Tensor | None = None
-    """Standard deviations [N] for which grids are laid out, by default those of y. A grid that
-    changed with y would add its own rounding to a finite difference of expectations."""
+    """Standard deviations [N] that lay out grids, by default y's. Hold them fixed in a finite
+    difference: a moving grid adds its own rounding.
+    """
 
     @property
     def spread(self) -> tf.Tensor:
-        """The standard deviation of y, [N]."""
+        """Standard deviation of y, [N]."""
         variance = tf.reduce_sum(tf.square(self.alpha), axis=1)
         variance = variance if self.noise is None else variance + self.noise
         return tf.sqrt(tf.maximum(variance, tiny(self.alpha)))
 
     @property
     def scale(self) -> tf.Tensor:
-        """`frozen_spread`, or else `spread`, as a constant, [N]: grids follow it and are not
-        differentiated.
-        """
+        """`frozen_spread` or else `spread`, [N], without a gradient, for laying out grids."""
         return tf.stop_gradient(self.spread if self.frozen_spread is None else self.frozen_spread)
 
     @property
     def per_site(self) -> Rows:
-        """Alpha [N, D], beta [N], the noise [N] (zero if there is none) and `scale` [N], which have
-        one row per site.
-        """
+        """Alpha [N, D], beta [N], noise [N] (zero if None) and `scale` [N]."""
         noise = tf.zeros_like(self.beta) if self.noise is None else self.noise
         return self.alpha, self.beta, noise, self.scale
 
@@ -73,41 +65,40 @@ class Projections(NamedTuple):
 class Site(NamedTuple):
     """The log density g_n(y) of each observation, as functions of y and of parameters [N].
 
-    g(y) = smooth(y) + slope |y - place|, where `kink` gives place and slope. `kernel`, `gauss`,
-    `centre`, `width` and `cutoff` serve the route "frequency_sum" only. The functions take the
-    parameters after y, as [n, 1].
+    g(y) = smooth(y) + slope |y - place|, with place and slope from `kink`. Only the route
+    "frequency_sum" uses `kernel`, `gauss`, `centre`, `width` and `cutoff`. Parameters follow y as
+    [n, 1].
     """
 
     smooth: Callable[..., tf.Tensor]
     """(y [n, K], *parameters [n, 1]) -> [n, K]"""
     parameters: Rows = ()
-    """[N] each; gradients reach these, and nothing that the functions close over."""
+    """[N] each; gradients reach these, but not what the functions close over."""
     kink: Callable[..., tuple[tf.Tensor, tf.Tensor]] | None = None
     """(*parameters [n, 1]) -> place, slope [n, 1]"""
     kernel: Callable[..., tf.Tensor] | None = None
-    """(omega [n, T], *parameters [n, 1]) -> k(omega) e^{i omega centre} of (A11), [n, T], which is
-    real and even
+    """(omega [n, T], *parameters [n, 1]) -> k(omega) e^{i omega centre}, real and even [n, T],
+    where k is the Fourier transform of g''.
     """
     gauss: Callable[..., tf.Tensor] | None = None
     """(m, variance, *parameters), [n] each -> E g under N(m, variance), [n]"""
     centre: Callable[..., tf.Tensor] | None = None
-    """(*parameters [n]) -> the point about which g'' is symmetric, [n]; zero if not given"""
+    """(*parameters [n]) -> the centre of symmetry of g'' [n]; zero by default."""
     width: Callable[..., tf.Tensor] | None = None
-    """(*parameters [n]) -> w of (A13), how far g'' reaches from its centre, [n]; zero if not
-    given
-    """
+    """(*parameters [n]) -> how far g'' reaches from its centre [n]; zero by default."""
     cutoff: Callable[..., tf.Tensor] | None = None
-    """(spread, *parameters), [n] each -> the last frequency [n], for a k with a kink at zero:
-    Gauss-Legendre nodes up to it replace the trapezoid rule"""
+    """(spread, *parameters), [n] each -> the last frequency [n] for a k with a kink at zero, by
+    Gauss-Legendre nodes instead of the trapezoid rule.
+    """
 
 
 def tiny(like: tf.Tensor) -> float:
-    """A variance that replaces zero, in the precision of `like` [...]."""
+    """A variance in place of zero, in the precision of `like` [...]."""
     return 1e-200 if like.dtype == tf.float64 else 1e-30
 
 
 def check_projections(y: Projections, site: Site | None = None) -> None:
-    """Raise `DataError` where shapes, as far as they are known, do not agree."""
+    """Raise `DataError` where static shapes disagree."""
     alpha, beta = y.alpha.shape, y.beta.shape
     if alpha.rank != 2 or beta.rank != 1:
         raise DataError(f"alpha has shape {alpha} and beta {beta}; they must be [N, D] and [N].")
@@ -129,8 +120,7 @@ def check_projections(y: Projections, site: Site | None = None) -> None:
 
 
 def rows_of(limit: float, D: int, length: int, work: int, dtype: tf.DType) -> int:
-    """The number of sites per block, such that `work` complex tensors [n, D, length] take no more
-    than `limit` bytes.
+    """Return the sites n per block: `work` complex tensors [n, D, length] in `limit` bytes.
 
     :raises DataError: if one site alone takes more.
     """

@@ -1,6 +1,4 @@
-"""How a model integrates its sites: E g_n(y_n) for its base distribution, with a choice of route,
-frequencies and points.
-"""
+"""E g_n(y_n) for a model's sites and base distribution: choice of route, frequencies, points."""
 
 from __future__ import annotations
 
@@ -33,32 +31,31 @@ from .projections import Projections, Site
 ROUTES = ("auto", *fourier.ROUTES)
 _LARGEST_SHIFT = 2.0
 _FAR, _LEAST_RATE = 40.0, 0.2
-"""Growth is measured between y = 40 and y = 80, where exp(y) is finite in single precision. Below
-the least rate it counts as that of a power, which abs(y)^8 does."""
+"""Growth is measured between y = 40 and 80, where exp(y) is finite in single precision. Below the
+least rate it counts as a power, as abs(y)^8 does.
+"""
 _LIGHT_TAIL = 10.0
-"""The range, in standard deviations, for which 64 frequencies are enough."""
+"""Range, in standard deviations, up to which 64 frequencies are enough."""
 
 
 class Integration(NamedTuple):
-    """How sites are integrated: the route, its accuracy, and its memory."""
+    """Settings of the integrals: route, accuracy, memory."""
 
     route: str = "auto"
-    """One of `ROUTES`; "auto" is "frequency_sum" where the site has a transform, else
-    "spectral".
-    """
+    """One of `ROUTES`; "auto" is "frequency_sum" if the site has a transform, else "spectral"."""
     frequencies: int = 64
-    """T, for the route "frequency_sum"."""
+    """T, for "frequency_sum"."""
     points: int = 1024
     """K, a power of two, for the other two routes."""
     memory: float = 2.0**29
-    """Bytes that a value and its gradient may take; sites are computed in blocks that fit."""
+    """Bytes for a value and its gradient; sites are computed in blocks that fit."""
 
     def checked(self, base: Base) -> Integration:
-        """These settings.
+        """Return these settings after checking them.
 
         :raises UnknownOptionError: if there is no such route.
-        :raises DataError: for numbers out of range, or a route that this base distribution does not
-        allow.
+        :raises DataError: for numbers out of range, or a route that this base distribution
+            excludes.
         """
         check_option("route", self.route, ROUTES)
         if not isinstance(self.frequencies, int | np.integer) or self.frequencies < 2:
@@ -92,7 +89,7 @@ class Integration(NamedTuple):
 
 
 class SiteGroup(NamedTuple):
-    """Sites of one kind, as functions of y = features w + offset + noise for whitened weights w."""
+    """Sites of one kind, functions of y = features w + offset + noise for whitened weights w."""
 
     site: Site
     features: tf.Tensor
@@ -100,15 +97,11 @@ class SiteGroup(NamedTuple):
     offset: tf.Tensor
     """[N], the prior mean of y."""
     noise: tf.Tensor | None = None
-    """The variance [N] of y given w: what inducing variables leave of a Gaussian process. None
-    where it is zero.
-    """
+    """Variance [N] of y given w, the residual of a GP given inducing variables; None is zero."""
 
 
 def frequencies_for(base: Base) -> int:
-    """The T that is enough for a base distribution in all its likely shapes: 64 for light tails,
-    more for heavier ones.
-    """
+    """The T that suffices for a base distribution: 64 for light tails, more for heavier ones."""
     reach = _usual_reach(base)
     return int(min(64 * math.ceil(1.35 * reach / _LIGHT_TAIL), 512))
 
@@ -120,7 +113,7 @@ def _usual_reach(base: Base) -> float:
 
 
 def points_for(base: Base) -> int:
-    """The K that is enough for a base distribution in all its likely shapes: 1024 for most."""
+    """The K that suffices for a base distribution: 1024 for most."""
     reach = _usual_reach(base)
     return int(min(max(1024, 2 ** math.ceil(math.log2(50.0 * reach))), 16384))
 
@@ -134,20 +127,19 @@ def route_of(base: Base, site: Site, route: str) -> str:
 
 
 def _variables(base: Base) -> Variables:
-    """What the routes need of a base distribution."""
     return Variables(base.characteristic, base.cdf if base.has_cdf else None, base.work)
 
 
 def integrate(base: Base, y: Projections, site: Site, how: Integration) -> tf.Tensor:
-    """E g_n(y_n) [N], in nats.
+    """Return E g_n(y_n) [N], in nats.
 
-    Minus infinity where the expectation does not exist, as for sites that grow exponentially, like
-    those of the Poisson likelihood, under a base distribution with heavy tails.
+    Minus infinity where it does not exist: sites that grow exponentially, such as Poisson, under a
+    base distribution with heavy tails.
 
     :param base: the base distribution.
     :param y: the projections y_n.
     :param site: the functions g_n.
-    :param how: route, frequencies or points, and memory.
+    :param how: route, frequencies or points, memory.
     """
     if base.name == "normal" and how.route == "auto":
         # y is normal: closed form where the site has one, else one variable in the place of D
@@ -168,9 +160,7 @@ def integrate(base: Base, y: Projections, site: Site, how: Integration) -> tf.Te
 
 
 def growth_of(site: Site) -> tf.Tensor:
-    """The rates c [N] such that g_n(y) grows like exp(c abs(y)) on its steeper side; 0 where it
-    grows like a power.
-    """
+    """Rates c [N] with g_n(y) ~ exp(c abs(y)) on its steeper side; 0 for growth like a power."""
     like = site.parameters[0] if site.parameters else tf.zeros([1], default_float())
     columns = [part[:, None] for part in site.parameters]
     y = (
@@ -183,7 +173,5 @@ def growth_of(site: Site) -> tf.Tensor:
 
 
 def reach_of(base: Base, theta: tf.Tensor) -> tf.Tensor:
-    """R, the widest range of the base variables in standard deviations; a scalar that is not
-    differentiated.
-    """
+    """R, the widest range of base variables in standard deviations; a constant scalar."""
     return tf.stop_gradient(tf.reduce_max(base.tail(theta)))

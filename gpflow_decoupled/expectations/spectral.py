@@ -1,8 +1,7 @@
-"""The route "spectral": the density of y from the product of characteristic functions, by one
-inverse FFT per site.
+"""The route "spectral": the density of y from characteristic functions, one inverse FFT per site.
 
-E g(y) is then the sum of density times g over a regular grid of y, (A10). Any g will do; a kink of
-g is corrected to the fourth order of the step.
+E g(y) is the sum of density times g over a grid of y, (A10), for any g; a kink of g is corrected to
+the fourth order of the step.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from .products import map_blocks, product
 from .projections import Projections, Reach, Site, check_projections, rows_of
 
 Transform = Callable[[tf.Tensor, tf.Tensor], tf.Tensor]
-"""The characteristic functions at omega [n, D, T], for theta [D, 1, P], real or complex."""
+"""Characteristic functions at omega [n, D, T], for theta [D, 1, P], real or complex."""
 
 
 def transform_of(
@@ -31,9 +30,7 @@ def transform_of(
     omega: tf.Tensor,
     theta: tf.Tensor,
 ) -> tf.Tensor:
-    """The characteristic function [n, T] of y - beta at omega [n, T], for alpha [n, D] and noise
-    [n]; real or complex.
-    """
+    """Characteristic function [n, T] of y - beta at omega [n, T], for alpha [n, D], noise [n]."""
     phi = product(characteristic(alpha[:, :, None] * omega[:, None, :], theta[:, None, :]))
     if noise is None:
         return phi
@@ -42,7 +39,7 @@ def transform_of(
 
 
 def as_complex(x: tf.Tensor) -> tf.Tensor:
-    """x [...] as a complex tensor; `tf.cast` does the same, but its gradient warns."""
+    """x [...] as a complex tensor; the gradient of `tf.cast` warns."""
     return x if x.dtype.is_complex else tf.complex(x, tf.zeros_like(x))
 
 
@@ -55,16 +52,16 @@ def check_points(K: int) -> None:
 def spectral_density(
     characteristic: Transform, y: Projections, R: Reach, K: int = 1024, averaged: bool = False
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """Values y_k and the density of y there, [N, K] each, by (A10).
+    """Return values y_k and the density of y there, [N, K] each, by (A10).
 
-    The error is the mass beyond R standard deviations, and the characteristic function beyond the
-    frequency pi / step. Small negative densities are rounding errors.
+    The error is the mass beyond R standard deviations plus the characteristic function beyond pi /
+    step. Small negative densities are rounding errors.
 
-    :param characteristic: the characteristic functions at omega [n, D, T], for theta [D, 1, P].
-    :param y: the projections; the grid follows `y.scale`, which is not differentiated.
-    :param R: half the width of the grid, in standard deviations of y.
-    :param K: the number of points, a power of two.
-    :param averaged: return the average of the density over the cell around y_k.
+    :param characteristic: characteristic functions at omega [n, D, T], for theta [D, 1, P].
+    :param y: the projections; the grid follows `y.scale`, not differentiated.
+    :param R: half width of the grid, in standard deviations of y.
+    :param K: number of points, a power of two.
+    :param averaged: average the density over the cell around y_k.
     """
     check_points(K)
     check_projections(y)
@@ -82,7 +79,7 @@ def _density(
     K: int,
     averaged: bool = False,
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """Values of y - beta and the density there, [n, K] each, as in `spectral_density`."""
+    """Values of y - beta and the density there, [n, K] each."""
     step = 2.0 * tf.cast(R, alpha.dtype) * scale[:, None] / K
     places = tf.range(K // 2 + 1, dtype=alpha.dtype)
     omega = 2.0 * math.pi / (K * step) * places
@@ -105,21 +102,19 @@ def spectral_expectation(
     memory: float = 2.0**29,
     work: int = 12,
 ) -> tf.Tensor:
-    """E g_n(y_n) [N], differentiable in alpha, beta, theta, the noise and the parameters of the
-    site.
+    """Return E g_n(y_n) [N], differentiable in y's arrays and the site's parameters.
 
-    The result is minus infinity where the grid ends before g times the density has decayed.
+    Minus infinity where the grid ends before g times the density has decayed.
 
-    :param characteristic: the characteristic functions at omega [n, D, T], for theta [D, 1, P].
-    :param y: the projections. The grid is centred on beta; its width follows `y.scale` and is not
+    :param characteristic: characteristic functions at omega [n, D, T], for theta [D, 1, P].
+    :param y: the projections. The grid is centred on beta with a width from `y.scale`, not
         differentiated.
     :param site: the functions g_n. Kinks are corrected to the fourth order of the step.
-    :param R: half the width of the grid, in standard deviations of y.
-    :param K: the number of points, a power of two.
+    :param R: half width of the grid, in standard deviations of y.
+    :param K: number of points, a power of two.
     :param memory: bytes that `work` complex tensors [n, D, K/2 + 1] may take.
-    :param work: how many such tensors there are.
-    :raises DataError: if K is no power of two, shapes do not agree, or one site takes more than the
-    memory limit.
+    :param work: the number of such tensors.
+    :raises DataError: if K is no power of two, shapes disagree, or one site exceeds the memory.
     """
     check_points(K)
     check_projections(y, site)
@@ -140,9 +135,7 @@ def spectral_expectation(
 def _expected(
     values: tf.Tensor, q: tf.Tensor, step: tf.Tensor, site: Site, columns: list[tf.Tensor]
 ) -> tf.Tensor:
-    """The sum [n] of density q [n, K] times g at values [n, K] that are a step [n, 1] apart,
-    corrected at the kink.
-    """
+    """Sum [n] of density q [n, K] times g at values [n, K] a step [n, 1] apart, kink-corrected."""
     g = site.smooth(values, *columns)
     if site.kink is None:
         return where_decayed(tf.reduce_sum(g * q, axis=1) * step[:, 0], g * q * step, -math.inf)

@@ -1,5 +1,3 @@
-"""Expectations of log sum_k exp(f_k), by a bound, and of a softmax, for independent Gaussian
-f_k.
-"""
+"""E log sum_k exp(f_k), bounded, and E softmax(f), for independent Gaussian f_k."""
 
 __all__: list[str] = []

@@ -1,14 +1,12 @@
-"""An upper bound of E log sum_k exp(f_k) for independent Gaussian f_k, in closed form but for one
-number per observation.
+"""An upper bound of E log sum_k exp(f_k) for independent f_k ~ N(m_k, v_k).
 
-For any a [C], with f_k ~ N(m_k, v_k), Knowles & Minka (NIPS 2011), the diagonal case of (T5):
+For any a [C], Knowles & Minka (NIPS 2011), the diagonal case of (T5):
 
-    E lse(f) <= 1/2 sum_k a_k^2 v_k + lse(t),   t_k = m_k + (1 - 2 a_k) v_k / 2
-    (V33)
+    E lse(f) <= 1/2 sum_k a_k^2 v_k + lse(t),   t_k = m_k + (1 - 2 a_k) v_k / 2        (V33)
 
-The best a is the softmax of its own t. In logarithms: log a_k + v_k a_k = m_k + v_k / 2 - A, where
-A makes the a_k sum to one. So w_k = v_k a_k is Wright's omega function of log v_k + m_k + v_k / 2 -
-A, and A is the root of a convex function that falls.
+The best a is the softmax of its own t: log a_k + v_k a_k = m_k + v_k / 2 - A, where A makes the a_k
+sum to one. So w_k = v_k a_k is Wright's omega function of log v_k + m_k + v_k / 2 - A, and A is the
+root of a decreasing convex function.
 """
 
 from __future__ import annotations
@@ -19,26 +17,23 @@ import numpy as np
 import tensorflow as tf
 
 _MOST_STEPS = 100
-"""Newton steps for A: four to eight where the variances of a row are alike, some twenty where they
-differ by 1e4.
-"""
+"""Newton steps for A: four to eight for similar variances, some twenty if they differ by 1e4."""
 _ACCURATE = 64.0
-"""Units of rounding that the sum of a may differ from one."""
+"""Tolerance of sum a = 1, in machine epsilons."""
 _LEAST_VARIANCE = 1e-8
-"""With less the tilt is the softmax of the means to as many digits."""
+"""Below, the tilt is the softmax of the means to all digits."""
 _FARTHEST = -80.0
-"""Below it omega(y) = e^y is nothing, and e^y is still a number in single precision."""
+"""Below, omega(y) = e^y is negligible, but still a number in single precision."""
 
 
 def tilted_bound(mean: tf.Tensor, variance: tf.Tensor) -> tf.Tensor:
-    """The bound [...] on E log sum_k exp(f_k), in nats.
+    """Return the bound [...] on E log sum_k exp(f_k), in nats.
+
+    Its derivatives are taken at fixed a, which is exact for the best a: with s = softmax(t), s in
+    the mean and 1/2 [s_k (1 - s_k) + (s_k - a_k)^2] >= 0 in the variance.
 
     :param mean: m [..., C].
-    :param variance: v [..., C], not below zero.
-
-    Its derivatives are those at a fixed a, which for the best a are those of the bound: softmax(t)
-    in the mean, and in the variance 1/2 [s_k (1 - s_k) + (s_k - a_k)^2], s = softmax(t), which is
-    never negative.
+    :param variance: v [..., C], non-negative.
     """
     a = best_tilt(mean, variance)
     t = mean + (0.5 - a) * variance
@@ -48,13 +43,13 @@ def tilted_bound(mean: tf.Tensor, variance: tf.Tensor) -> tf.Tensor:
 
 
 def best_tilt(mean: tf.Tensor, variance: tf.Tensor) -> tf.Tensor:
-    """The a [..., C] of the lowest bound, up to rounding; rows sum to one. It has no gradient.
+    """Return the a [..., C] of the lowest bound; rows sum to one; no gradient.
+
+    Newton's method for A from max_k (m_k - v_k / 2), where sum a >= 1: the sum is convex and
+    decreasing in A, so no step overshoots.
 
     :param mean: m [..., C].
-    :param variance: v [..., C].
-
-    Newton's method for A from the largest m_k - v_k / 2, where the a_k sum to one or more: as their
-    sum is convex in A and falls, no step goes beyond the root, however large the variances are.
+    :param variance: v [..., C], non-negative.
     """
     mean, variance = tf.stop_gradient(mean), tf.stop_gradient(variance)
     v = tf.maximum(variance, tf.constant(_LEAST_VARIANCE, variance.dtype))
@@ -77,9 +72,7 @@ def best_tilt(mean: tf.Tensor, variance: tf.Tensor) -> tf.Tensor:
 
 
 def _omega(y: tf.Tensor) -> tf.Tensor:
-    """The root w of w + log w = y, by two fourth-order steps (Fritsch, Shafer & Crowley 1973) from
-    log(1 + e^y).
-    """
+    """Solve w + log w = y by two fourth-order steps (Fritsch, Shafer & Crowley 1973)."""
     y = tf.maximum(y, tf.constant(_FARTHEST, y.dtype))
     w = tf.nn.softplus(y)  # within 40 %
     for _ in range(2):

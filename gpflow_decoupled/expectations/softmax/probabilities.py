@@ -1,16 +1,13 @@
-"""The expectation of a softmax under independent Gaussians, by sums over one number.
+"""E softmax(f) for independent Gaussian f_k, by one-dimensional sums.
 
-softmax_c(f) is the probability that f_c + e_c is the largest of all f_k + e_k, where the e_k are
-independent and have the Gumbel distribution function G(z) = exp(-e^-z). For independent f_k ~
-N(m_k, v_k) these sums are independent too. With their distribution functions F_k
+softmax_c(f) is the probability that f_c + e_c is the largest of all f_k + e_k, for independent
+Gumbel e_k with cdf G(z) = exp(-e^-z). With f_k ~ N(m_k, v_k) and F_k the cdf of f_k + e_k, (V34):
 
     E softmax_c(f) = int F_c'(t) prod_{k != c} F_k(t) dt,    F_k(t) = int N(x; m_k, v_k) G(t - x) dx
-    (V34)
 
-Both integrals are trapezoid sums on one lattice of t and x. The integrands are analytic and fall
-fast, so that their errors are of the order of exp(-pi^2 / h) for a step h. On one lattice all F_k
-are a product of two matrices, of the Gaussian densities and of G at all differences. A Gaussian
-that is narrower than the step gets the nodes of Gauss-Hermite quadrature.
+Both integrals are trapezoid sums on one lattice of step h, with errors of order exp(-pi^2 / h). All
+F_k are one matrix product, of Gaussian densities and G at all differences. A Gaussian narrower than
+h gets Gauss-Hermite nodes.
 """
 
 from __future__ import annotations
@@ -24,37 +21,33 @@ import numpy as np
 import tensorflow as tf
 
 _STEP = 0.4
-"""h, as long as the points reach. A Gaussian whose standard deviation is less than h is called
-narrow.
-"""
+"""h, while the points reach. A Gaussian with a deviation below h is narrow."""
 _SIZES = (96, 48), (128, 96), (192, 128), (320, 192), (480, 256), (720, 384), (1024, 384)
 """Points of t, and of x below the first t: the first pair that reaches is taken. XLA refuses sizes
-that follow values.
+that depend on values.
 """
 _WIDTH = 8.0
 """Standard deviations of a Gaussian that the lattice covers on either side."""
 _LEFT, _RIGHT = 3.5, 25.0
-"""What the lattice covers beyond, for the Gumbel distribution: G(-3.5) and 1 - G(25) are less than
-2e-11.
-"""
+"""Margins for the Gumbel distribution: G(-3.5) and 1 - G(25) are below 2e-11."""
 _LARGEST, _FARTHEST = 7.0, 300.0
-"""exp(-e^7) is zero, and e^300 squared is a number."""
+"""exp(-e^7) is zero, and e^300 squared is finite."""
 _NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(6)
 _AT_ONCE = 2**13
-"""Latent functions times rows that are in memory together, with a few hundred numbers each."""
+"""Latent functions times rows in memory at once, with a few hundred numbers each."""
 _NO_VARIANCE = 1e-12
-"""With less the expectation is softmax(m) to as many digits."""
+"""Below, the expectation is softmax(m) to all digits."""
 
 
 def expected_softmax(mean: tf.Tensor, variance: tf.Tensor) -> tf.Tensor:
-    """E softmax(f) [N, C] in float64, for independent f_k ~ N(m_k, v_k).
+    """Return E softmax(f) [N, C] in float64, for independent f_k ~ N(m_k, v_k).
+
+    Exact to 1e-8 for variances up to 300, to 1e-3 beyond. Probabilities below 1e-40 may be zero.
+    Cost: N C T J for T points of t and J of x (`_SIZES`): 192 and 320 at a variance of 1, 320 and
+    512 at 10, 720 and 1104 at 100.
 
     :param mean: m [N, C].
-    :param variance: v [N, C], not below zero.
-
-    Exact to 1e-8 up to variances of 300, and to 1e-3 beyond. Probabilities below 1e-40 may be zero.
-    Cost: N C T J for T points of t and J of x, `_SIZES`: some 192 and 320 at a variance of 1, 320
-    and 512 at 10, 720 and 1104 at 100.
+    :param variance: v [N, C], non-negative.
     """
     mean, variance = tf.cast(mean, tf.float64), tf.cast(variance, tf.float64)
     rows, classes = tf.shape(mean)[0], mean.shape[-1]
@@ -72,7 +65,7 @@ def expected_softmax(mean: tf.Tensor, variance: tf.Tensor) -> tf.Tensor:
 
 @tf.autograph.experimental.do_not_convert
 def _of_rows(moments: list[tf.Tensor]) -> tf.Tensor:
-    """(V34) for the means and variances of some rows, each [B, C], on one lattice."""
+    """(V34) for means and variances [B, C] of some rows, on one lattice."""
     mean, variance = moments
     mean -= tf.reduce_max(mean, axis=-1, keepdims=True)
     deviation = tf.sqrt(tf.maximum(variance, np.finfo(float).tiny))
@@ -92,9 +85,7 @@ def _of_rows(moments: list[tf.Tensor]) -> tf.Tensor:
 def _on_lattice(
     mean: tf.Tensor, deviation: tf.Tensor, start: tf.Tensor, span: tf.Tensor, size: tuple[int, int]
 ) -> tf.Tensor:
-    """(V34) for m and the roots of v [B, C], with t from `start` over `span`, and so many points of
-    t and of x below it.
-    """
+    """Evaluate (V34) for m and sqrt v [B, C] on a grid of t in [start, start + span]."""
     above, under = size
     h = tf.maximum(tf.constant(_STEP, tf.float64), span / (above - 1))
     x = start + h * np.arange(-under, above, dtype=float)
@@ -122,7 +113,7 @@ def _on_lattice(
 def _by_lattice(
     mean: tf.Tensor, deviation: tf.Tensor, x: tf.Tensor, t: tf.Tensor, h: tf.Tensor
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """F and F' [B, C, T] for m and the roots of v [B, C], with x [J] of step h."""
+    """F and F' [B, C, T] for m and sqrt v [B, C], on x [J] of step h."""
     rise = tf.exp(tf.minimum(x[:, None] - t, _LARGEST))
     G = tf.exp(-rise)
     z, step = (x - mean[..., None]) / deviation[..., None], h / deviation[..., None]
@@ -134,7 +125,7 @@ def _by_lattice(
 
 
 def _by_nodes(mean: tf.Tensor, deviation: tf.Tensor, t: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """The same by Gauss-Hermite quadrature."""
+    """`_by_lattice` by Gauss-Hermite quadrature, for narrow Gaussians."""
     F, slope = tf.zeros([], tf.float64), tf.zeros([], tf.float64)
     fall = tf.exp(tf.minimum(-t, _FARTHEST))
     for node, weight in zip(_NODES, _WEIGHTS / _WEIGHTS.sum()):
