@@ -1,12 +1,11 @@
-"""Distributions that TensorFlow Probability lacks, or of which it lacks a method.
+"""Distributions, or methods of distributions, that TensorFlow Probability lacks.
 
-Base distributions: affine-independent inference (Challis & Barber 2012) works with w = A v + b,
-where the v_d are independent with a standardised density, the base distribution. `base` has the
-contract and is to be read first; `closed_form`, `skewed`, `generalized`, `variance_gamma`,
-`student_t`, `mixture` and `tabulated` are the families; `choose` finds one by its name, and
-`blocks` gives each block of variables another one. `scalar` has the TFP distributions behind two of
-them, `SkewNormal` and `GeneralizedNormal`. `families` is a package of its own: exponential families
-in natural parameters, for factor graphs.
+Base distributions: affine-independent inference (Challis & Barber 2012) takes w = A v + b with
+independent v_d of a standardised density. `base` has the contract; read it first. `closed_form`,
+`skewed`, `generalized`, `variance_gamma`, `student_t`, `mixture` and `tabulated` are the families,
+`choose` finds one by name, `blocks` gives each block of variables its family, and `scalar` has the
+TFP distributions `SkewNormal` and `GeneralizedNormal`. `families`, a separate package, has
+exponential families in natural parameters for factor graphs.
 """
 
 from . import families

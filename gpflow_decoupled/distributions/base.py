@@ -1,24 +1,22 @@
-"""The contract of base distributions: standardised densities of one variable, whose shapes are
-learned.
+"""The contract of base distributions: standardised scalar densities with learnable shapes.
 
-Affine-independent inference works with w = A v + b, where the v_d are independent with mean 0 and
-variance 1. Then b is the mean of w and A A^T its covariance, and the parameters theta_d of the base
-distribution only change the shape of its density.
+Affine-independent inference takes w = A v + b, v_d independent with mean 0 and variance 1. So b is
+the mean of w, A A^T its covariance, and the parameters theta_d only shape the density.
 
 | symbol | code | shape |
 |---|---|---|
-| theta_d, the P numbers that shape variable d | `theta` | [D, P] |
+| theta_d, the P shapes of variable d | `theta` | [D, P] |
 | log q(v_d), the log density | `Base.log_prob` | as v |
 | H_d, the entropy | `Base.entropy` | [D] |
-| phi_d(omega) = E exp(i omega v_d), the characteristic function | `Base.characteristic` | as omega |
-| F_d(v), the cumulative distribution function (cdf) | `Base.cdf` | as v |
-| the supremum of the t for which E exp(t abs(v)) is finite | `Base.exponent` | [D] |
-| R, such that about 1e-8 of the mass lies beyond R standard deviations | `Base.tail` | [D] |
+| phi_d(omega) = E exp(i omega v_d), characteristic function | `Base.characteristic` | as omega |
+| F_d(v), cumulative distribution function (cdf) | `Base.cdf` | as v |
+| supremum of the t with E exp(t abs(v)) finite | `Base.exponent` | [D] |
+| R, with about 1e-8 of the mass beyond R standard deviations | `Base.tail` | [D] |
 
-All of these are pure, differentiable functions of theta and act elementwise: v or omega [...]
-broadcasts with the leading axes of theta [..., P]. So v [N, D] goes with theta [D, P], and
-frequencies [N, D, T] go with `theta[:, None, :]`, [D, 1, P].
-"""  # noqa: E501
+All are pure, differentiable functions of theta and act elementwise: v or omega [...] broadcasts
+with the leading axes of theta [..., P]. So v [N, D] goes with theta [D, P], and frequencies [N, D,
+T] with `theta[:, None, :]`, [D, 1, P].
+"""
 
 from __future__ import annotations
 
@@ -38,19 +36,18 @@ from ..errors import DataError
 from ..special.gradients import with_slopes
 
 Transform = tuple[tf.Tensor, tf.Tensor | None]
-"""Real and imaginary part of a characteristic function; None where the imaginary part is zero."""
+"""Real and imaginary part of a characteristic function; None for a zero imaginary part."""
 Seed: TypeAlias = int | Sequence[int] | tf.Tensor | None
 """A seed of TensorFlow Probability."""
 
 
 class Base(ABC):
-    """A family of densities with finite variance, as the base distribution of affine-independent
-    inference.
+    """A family of densities with finite variance, the base of affine-independent inference.
 
-    A subclass gives a raw form r of any mean and variance; v = (r - mean) / sd is what users of the
-    class see. It writes the `raw_...` methods and `tail` as functions of theta [..., P],
-    elementwise, and sets `name`, `num_shapes` and `default`. `raw_cdf` is needed only for the route
-    "lattice", and `exponent` only where a tail is exponential or heavier.
+    A subclass writes the `raw_...` methods and `tail` for a raw variable r of any mean and
+    variance, elementwise in theta [..., P], and sets `name`, `num_shapes` and `default`; users see
+    v = (r - mean) / sd. Only the route "lattice" needs `raw_cdf`; only exponential or heavier tails
+    need `exponent`.
 
     Example::
 
@@ -64,17 +61,16 @@ class Base(ABC):
     num_shapes: int = 0
     """P, the number of shapes per variable."""
     num_variables: int | None = None
-    """The number of variables that it is for; None for any number."""
+    """The number of variables, if it is fixed."""
     default: tuple[float, ...] = ()
-    """Shapes [P] that inference can start from."""
+    """Shapes [P] to start from."""
     symmetric: bool = True
-    """Whether the density is symmetric: then `characteristic` returns a real tensor, of half the
-    size.
-    """
+    """The density is symmetric: `characteristic` returns a real tensor, half the size."""
     has_cdf: bool = True
     work: int = 12
-    """How many complex tensors of the size of omega an expectation and its gradient need at the
-    same time, as measured. A memory limit is divided by this number."""
+    """Complex tensors of the size of omega that an expectation and its gradient hold at once, as
+    measured; the memory limit is divided by it.
+    """
 
     @abstractmethod
     def raw_moments(self, theta: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
@@ -93,9 +89,7 @@ class Base(ABC):
         """The real and imaginary part of E exp(i omega r), for omega [...]."""
 
     def raw_cdf(self, r: tf.Tensor, theta: tf.Tensor) -> tf.Tensor:
-        """The cdf of r [...]. Its gradient in theta must be right; that in r is replaced by the
-        density.
-        """
+        """The cdf of r [...], differentiable in theta; the density replaces its slope in r."""
         raise DataError(
             f"The base distribution '{self.name}' has no cdf: use the route 'spectral' or"
             " 'frequency_sum'."
@@ -103,32 +97,28 @@ class Base(ABC):
 
     @abstractmethod
     def raw_sample(self, shape: tf.Tensor, theta: tf.Tensor, seed: Seed) -> tf.Tensor:
-        """Draws of r of a `shape` [...] that theta broadcasts to."""
+        """Draw r of a `shape` [...] to which theta broadcasts."""
 
     @abstractmethod
     def tail(self, theta: tf.Tensor) -> tf.Tensor:
-        """R [...] such that at most about 1e-8 of the mass lies beyond R standard deviations; not
-        differentiated.
-        """
+        """R [...] with at most about 1e-8 of the mass beyond R standard deviations; a constant."""
 
     def bijector(self, dtype: tf.DType) -> tfp.bijectors.Bijector:
-        """The map from unconstrained numbers to theta, in a `dtype`; its range is what `check`
-        accepts.
-        """
+        """The map from unconstrained numbers to valid theta, in a `dtype`."""
         return tfp.bijectors.Identity()
 
     def exponent(self, theta: tf.Tensor) -> tf.Tensor:
-        """The supremum [...] of the t for which E exp(t |v|) is finite; not differentiated."""
+        """Supremum [...] of the t with E exp(t |v|) finite; a constant."""
         return tf.zeros_like(tf.reduce_sum(theta, axis=-1)) + math.inf
 
     def problem(self, theta: np.ndarray) -> str:
-        """What is wrong with theta [..., P] and how to repair it; "" if nothing is wrong."""
+        """Describe the fault of theta [..., P] and its remedy; "" if valid."""
         return ""
 
     def check(self, theta: tf.Tensor | npt.ArrayLike) -> tf.Tensor:
-        """The tensor theta [..., P].
+        """Return theta [..., P] as a tensor.
 
-        :raises DataError: if it has a wrong shape, is not finite, or has no finite variance.
+        :raises DataError: for a wrong shape, non-finite entries, or an infinite variance.
         """
         theta = tf.convert_to_tensor(theta)
         P = self.num_shapes
@@ -152,30 +142,28 @@ class Base(ABC):
         return theta
 
     def parts(self, D: int) -> list[tuple[Base, int]]:
-        """The families of D variables, and how many of the variables have each: all of them this
-        one.
-        """
+        """Pairs of a family and its number of variables, for D variables."""
         return [(self, D)]
 
     def start(self, D: int, dtype: tf.DType | npt.DTypeLike = tf.float64) -> tf.Tensor:
-        """The shapes theta [D, P] of D variables at `default`."""
+        """Shapes theta [D, P] of D variables at `default`."""
         return tf.tile(tf.constant([self.default], dtype, shape=[1, self.num_shapes]), [D, 1])
 
     def log_prob(self, v: tf.Tensor, theta: tf.Tensor) -> tf.Tensor:
-        """The log density of v in nats, of the shape that v and theta [..., P] broadcast to."""
+        """Log density of v in nats, of the broadcast shape of v and theta [..., P]."""
         theta = self.check(theta)
         mean, scale = self.raw_moments(theta)
         return self.raw_log_prob(mean + scale * v, theta) + tf.math.log(scale)
 
     def entropy(self, theta: tf.Tensor) -> tf.Tensor:
-        """The entropy of v in nats, [...] for theta [..., P]."""
+        """Entropy of v in nats, [...] for theta [..., P]."""
         theta = self.check(theta)
         return self.raw_entropy(theta) - tf.math.log(self.raw_moments(theta)[1])
 
     def characteristic(self, omega: tf.Tensor, theta: tf.Tensor) -> tf.Tensor:
-        """phi(omega) = E exp(i omega v), of the shape that omega and theta [..., P] broadcast to.
+        """phi(omega) = E exp(i omega v), of the broadcast shape of omega and theta [..., P].
 
-        :return: a real tensor if the density is `symmetric`, else a complex one.
+        :return: real if the density is `symmetric`, else complex.
         """
         theta = self.check(theta)
         mean, scale = self.raw_moments(theta)
@@ -186,7 +174,7 @@ class Base(ABC):
         return tf.complex(cos * real + sin * imaginary, cos * imaginary - sin * real)
 
     def cdf(self, v: tf.Tensor, theta: tf.Tensor) -> tf.Tensor:
-        """The cdf at v, finite, of the shape that v and theta [..., P] broadcast to.
+        """The cdf at finite v, of the broadcast shape of v and theta [..., P].
 
         :raises DataError: if no cdf is known.
         """
@@ -198,7 +186,7 @@ class Base(ABC):
         return with_slopes(self.raw_cdf(held, theta), (r, density))  # the slope in r is the density
 
     def sample(self, n: int, theta: tf.Tensor, seed: Seed = None) -> tf.Tensor:
-        """`n` independent draws of v, [n, ...] for theta [..., P]."""
+        """Draw `n` independent v, [n, ...] for theta [..., P]."""
         theta = self.check(theta)
         mean, scale = self.raw_moments(theta)
         shape = tf.concat([[n], tf.shape(theta)[:-1]], axis=0)

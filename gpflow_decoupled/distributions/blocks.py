@@ -1,4 +1,4 @@
-"""Another base distribution for each block of variables."""
+"""A base distribution per block of variables."""
 
 from __future__ import annotations
 
@@ -20,28 +20,24 @@ from .choose import BaseLike, base_variable
 
 _T = TypeVar("_T")
 _COPIES = 3
-"""Complex tensors of the size of omega that a value and its gradient need beside those of the
-families, by a count of what is cut and joined."""
+"""Complex tensors of the size of omega, beyond the families', for cutting and joining."""
 
 
 class BlockBase(Base):
-    """Another family for each block of variables: the first n_1 of the v_d have the first family,
-    the next n_2 the second.
+    """One family per block: the first n_1 of the v_d have the first, the next n_2 the second.
 
-    Unlike other base distributions this one is for a given number of variables, k = n_1 + n_2 +
-    ..., which are the first axis of theta: [k, P], and [k, 1, P] with frequencies [N, k, T]. P is
-    the largest number of shapes of a family. A family with fewer shapes does not use the last
-    columns of its rows, which are 0. Cost: that of the families.
+    The number of variables is fixed, k = n_1 + n_2 + ..., the first axis of theta: [k, P], and [k,
+    1, P] with frequencies [N, k, T]. P is the largest number of shapes; unused columns of a row are
+    0. Costs are the families'.
 
-    With A of structure "lu" it is the pivots that choose which column belongs to which block; the
-    structure "full" starts from the columns that (A19) predicts to gain most.
+    With A of structure "lu" the pivots assign columns to blocks; with "full", each family first
+    takes the columns with the largest predicted gain.
 
-    :param blocks: pairs of a base distribution and the number of variables that have it. The former
-        is a name of `BASES`, a `Base` or a scalar distribution of TensorFlow Probability, and no
-        `BlockBase`.
-    :raises DataError: if there is no block, a block is no such pair, has no variables, or has
-        blocks itself; and later for another number of variables than k.
-    :raises UnknownOptionError: if there is no base distribution of a name.
+    :param blocks: pairs (base, number of variables); the base is a name of `BASES`, a `Base` other
+        than `BlockBase`, or a scalar TFP distribution.
+    :raises DataError: for no blocks, a malformed or empty block, nested blocks, and later for a
+        number of variables other than k.
+    :raises UnknownOptionError: for an unknown name.
 
     Example::
 
@@ -61,13 +57,12 @@ class BlockBase(Base):
         self.work = max(part.work for part, _ in self.blocks) + _COPIES
 
     def __repr__(self) -> str:
-        """One line: the families and how many variables each has."""
         return f"BlockBase({[(part.name, size) for part, size in self.blocks]})"
 
     def parts(self, D: int) -> list[tuple[Base, int]]:
-        """The families and how many of the D variables each has.
+        """Pairs of a family and its number of variables.
 
-        :raises DataError: for another D than k.
+        :raises DataError: for D other than k.
         """
         if D != self.num_variables:
             raise DataError(
@@ -78,20 +73,18 @@ class BlockBase(Base):
         return self.blocks
 
     def start(self, D: int, dtype: tf.DType | npt.DTypeLike = tf.float64) -> tf.Tensor:
-        """The shapes theta [k, P] at the defaults of the families, for D = k variables."""
+        """Shapes theta [k, P] at the families' defaults, for D = k variables."""
         rows = [_padded(part.start(size, dtype), self.num_shapes) for part, size in self.parts(D)]
         return tf.concat(rows, axis=0)
 
     def bijector(self, dtype: tf.DType) -> tfp.bijectors.Bijector:
-        """Those of the families, each on its rows and columns; what no family uses stays as it
-        is.
-        """
+        """Apply each family's bijector to its rows and columns; unused columns pass through."""
         return _BlockBijector(self, tf.as_dtype(dtype))
 
     def check(self, theta: tf.Tensor | npt.ArrayLike) -> tf.Tensor:
-        """The tensor theta [k, ..., P].
+        """Return theta [k, ..., P] as a tensor.
 
-        :raises DataError: if it has a wrong shape, is not finite, or has no finite variance.
+        :raises DataError: for a wrong shape, non-finite entries, or an infinite variance.
         """
         theta = tf.convert_to_tensor(theta)
         if theta.shape.rank == 1:
@@ -104,7 +97,7 @@ class BlockBase(Base):
         return super().check(theta)
 
     def problem(self, theta: np.ndarray) -> str:
-        """The first message of a family about its rows of theta [k, ..., P]."""
+        """First message of a family about its rows of theta [k, ..., P]."""
         rows = np.split(theta, np.cumsum([size for _, size in self.blocks])[:-1])
         messages = (
             part.problem(own[..., : part.num_shapes]) for (part, _), own in zip(self.blocks, rows)
@@ -126,9 +119,7 @@ class BlockBase(Base):
         return tf.concat(self._each(lambda part, own: part.raw_entropy(own), theta), axis=0)
 
     def raw_transform(self, omega: tf.Tensor, theta: tf.Tensor) -> Transform:
-        """The real and imaginary part of E exp(i omega r), for omega [..., k, ...]; None if all
-        families are symmetric.
-        """
+        """Real and imaginary part (None if symmetric) of E exp(i omega r), omega [..., k, ...]."""
         found = self._each(lambda part, own, omega: part.raw_transform(omega, own), theta, omega)
         real = tf.concat([real for real, _ in found], _axis(theta))
         if self.symmetric:
@@ -145,7 +136,7 @@ class BlockBase(Base):
         )
 
     def raw_sample(self, shape: tf.Tensor, theta: tf.Tensor, seed: Seed) -> tf.Tensor:
-        """Draws of a shape [..., k, ...], with a seed of its own for each block."""
+        """Draws of shape [..., k, ...], with a seed per block."""
         place = shape.shape[0] + _axis(theta)
         seeds = iter(tf.unstack(tfp.random.split_seed(seed, n=len(self.blocks), salt="BlockBase")))
 
@@ -156,19 +147,15 @@ class BlockBase(Base):
         return tf.concat(self._each(draw, theta), _axis(theta))
 
     def exponent(self, theta: tf.Tensor) -> tf.Tensor:
-        """The supremum [k, ...] of the t for which E exp(t |v|) is finite; not differentiated."""
+        """Supremum [k, ...] of the t with E exp(t |v|) finite; a constant."""
         return tf.concat(self._each(lambda part, own: part.exponent(own), theta), axis=0)
 
     def tail(self, theta: tf.Tensor) -> tf.Tensor:
-        """R [k, ...] such that at most about 1e-8 of the mass lies beyond R standard deviations;
-        not differentiated.
-        """
+        """R [k, ...] with about 1e-8 of the mass beyond R standard deviations; a constant."""
         return tf.concat(self._each(lambda part, own: part.tail(own), theta), axis=0)
 
     def _each(self, function: Callable[..., _T], theta: tf.Tensor, *arrays: tf.Tensor) -> list[_T]:
-        """function(family, its shapes, its variables of the arrays) for each block of theta
-        [k, ..., P] and arrays [...].
-        """
+        """Call function(family, shapes, part of arrays [...]) per block of theta [k, ..., P]."""
         axis, sizes = _axis(theta), [size for _, size in self.blocks]
         rows = [
             own[..., : part.num_shapes]
@@ -179,7 +166,6 @@ class BlockBase(Base):
 
 
 def _checked(blocks: Sequence[tuple[BaseLike, int]]) -> list[tuple[Base, int]]:
-    """The blocks, with base distributions as objects."""
     if not isinstance(blocks, (list, tuple)) or not blocks:
         raise DataError(
             f"blocks={short_repr(blocks)}: pass a list of pairs of a base distribution and a number"
@@ -208,14 +194,12 @@ def _checked(blocks: Sequence[tuple[BaseLike, int]]) -> list[tuple[Base, int]]:
 
 
 def _axis(theta: tf.Tensor) -> int:
-    """The axis of the variables, from the end, in arrays that broadcast with the leading axes of
-    theta [k, ..., P].
-    """
+    """Axis of the variables, from the end, in arrays that broadcast with theta [k, ..., P]."""
     return 1 - len(theta.shape)
 
 
 def _with_axis(array: tf.Tensor, theta: tf.Tensor) -> tf.Tensor:
-    """The array [...], with the axis of the variables as long as in theta [k, ..., P]."""
+    """Broadcast the array [...] along the axis of the variables of theta [k, ..., P]."""
     array, axis = tf.convert_to_tensor(array), _axis(theta)
     if len(array.shape) >= -axis and array.shape[axis] == theta.shape[0]:
         return array
@@ -223,14 +207,12 @@ def _with_axis(array: tf.Tensor, theta: tf.Tensor) -> tf.Tensor:
 
 
 def _padded(rows: tf.Tensor, columns: int) -> tf.Tensor:
-    """The rows [n, P] with zeros up to so many columns."""
+    """Zero-pad rows [n, P] to `columns` columns."""
     return tf.pad(rows, [[0, 0], [0, columns - rows.shape[1]]])
 
 
 class _BlockBijector(tfp.bijectors.Bijector):
-    """The bijector of each family on its rows and columns of theta [k, P], and nothing on the
-    columns that it does not use.
-    """
+    """The bijector of each family on its rows and columns of theta [k, P]."""
 
     def __init__(self, base: BlockBase, dtype: tf.DType, name: str = "blocks") -> None:
         parameters = dict(locals())
@@ -243,9 +225,7 @@ class _BlockBijector(tfp.bijectors.Bijector):
             )
 
     def _parts(self, x: tf.Tensor) -> list[tuple[tfp.bijectors.Bijector, tf.Tensor, tf.Tensor]]:
-        """For each block its bijector, and its rows of x [..., k, P] in two: the columns that it
-        uses, and the rest.
-        """
+        """For each block: bijector, used columns, unused columns of its rows of x [..., k, P]."""
         blocks = zip(self._bijectors, self._columns, tf.split(x, self._sizes, axis=-2))
         return [(bijector, rows[..., :used], rows[..., used:]) for bijector, used, rows in blocks]
 

@@ -1,4 +1,4 @@
-"""A base distribution by its name, or from a distribution of TensorFlow Probability."""
+"""A base distribution by name or from a TFP distribution."""
 
 from __future__ import annotations
 
@@ -31,23 +31,19 @@ _KINDS: tuple[type[Base], ...] = (
     NormalMixtureBase,
 )
 BASES: dict[str, type[Base]] = {kind.name: kind for kind in _KINDS}
-"""The base distributions that can be chosen by name."""
+"""Base distributions by name."""
 BaseLike: TypeAlias = str | Base | tfp.distributions.Distribution
-"""A base distribution as users give it: a name of `BASES`, an object, or a scalar distribution of
-TFP.
-"""
+"""A name of `BASES`, a `Base`, or a scalar TFP distribution."""
 
 
 def base_variable(base: BaseLike) -> Base:
-    """The base distribution for a name, for an object, or for a scalar distribution of TensorFlow
-    Probability.
+    """Return the base distribution for a name, an object or a scalar TFP distribution.
 
-    :param base: a name of `BASES`; a `Base`, which is returned as it is; or a scalar TFP
-        distribution with finite variance, which is tabulated (`TabulatedBase`) and has no shapes to
-        learn.
-    :return: the base distribution, standardised to mean 0 and variance 1.
-    :raises DataError: if a distribution has no finite variance, or is not scalar.
-    :raises UnknownOptionError: if there is no such name.
+    :param base: a name of `BASES`; a `Base`, returned unchanged; or a scalar TFP distribution of
+        finite variance, which is tabulated (`TabulatedBase`) and has no shapes to learn.
+    :return: the base distribution, with mean 0 and variance 1.
+    :raises DataError: for an infinite variance, or a distribution that is not scalar.
+    :raises UnknownOptionError: for an unknown name.
 
     Example::
 
@@ -86,15 +82,13 @@ def _refuse_without_variance(distribution: tfp.distributions.Distribution) -> No
 
 
 class _Cast:
-    """A distribution in the precision of theta [..., 0] and with its batch shape [...], as
-    `TabulatedBase` needs it.
-    """
+    """A distribution in the dtype and batch shape [...] of theta [..., 0], for `TabulatedBase`."""
 
     def __init__(self, distribution: tfp.distributions.Distribution, theta: tf.Tensor) -> None:
         self._distribution, self._theta = distribution, theta
 
     def log_prob(self, r: tf.Tensor) -> tf.Tensor:
-        """The log density of r [...]."""
+        """Log density of r [...]."""
         zero = tf.reduce_sum(self._theta, axis=-1)
         return (
             tf.cast(self._distribution.log_prob(tf.cast(r, self._distribution.dtype)), r.dtype)
@@ -102,6 +96,6 @@ class _Cast:
         )
 
     def sample(self, n: int | tf.Tensor, seed: Seed = None) -> tf.Tensor:
-        """`n` draws [n, ...]."""
+        """Draw [n, ...]."""
         shape = tf.concat([[n], tf.shape(self._theta)[:-1]], axis=0)
         return tf.cast(self._distribution.sample(shape, seed=seed), self._theta.dtype)

@@ -1,6 +1,4 @@
-"""Base distributions without shapes, with closed forms for everything: normal, Laplace,
-logistic.
-"""
+"""Base distributions without shapes: normal, Laplace, logistic."""
 
 from __future__ import annotations
 
@@ -19,15 +17,12 @@ tfd = tfp.distributions
 
 
 def _constant(theta: tf.Tensor, number: float) -> tf.Tensor:
-    """The number, [...] for theta [..., 0], which has no entries but still gives the batch shape
-    and the dtype.
-    """
+    """The number, in the batch shape [...] and dtype of theta [..., 0]."""
     return tf.reduce_sum(theta, axis=-1) + number
 
 
 class NormalBase(Base):
-    """The standard normal density, with which affine-independent inference is Gaussian KL
-    inference.
+    """The standard normal density; affine-independent inference becomes Gaussian KL inference.
 
     Example::
 
@@ -103,7 +98,7 @@ class LaplaceBase(Base):
         return tfd.Laplace(tf.zeros([], theta.dtype), 1.0).sample(shape, seed=seed)
 
     def exponent(self, theta: tf.Tensor) -> tf.Tensor:
-        """1 for r, which is sqrt(2) for v, [...]."""
+        """sqrt(2), [...]."""
         return self.raw_moments(theta)[1]
 
     def tail(self, theta: tf.Tensor) -> tf.Tensor:
@@ -148,7 +143,7 @@ class LogisticBase(Base):
         return tfd.Logistic(tf.zeros([], theta.dtype), 1.0).sample(shape, seed=seed)
 
     def exponent(self, theta: tf.Tensor) -> tf.Tensor:
-        """1 for r, which is pi / sqrt(3) for v, [...]."""
+        """pi / sqrt(3), [...]."""
         return self.raw_moments(theta)[1]
 
     def tail(self, theta: tf.Tensor) -> tf.Tensor:

@@ -1,4 +1,4 @@
-"""The generalised normal base distribution: Laplace at power 1, normal at 2, flatter beyond."""
+"""The generalised normal base: Laplace at power 1, normal at 2, flatter beyond."""
 
 from __future__ import annotations
 
@@ -16,11 +16,10 @@ from .scalar.generalized_transform import LARGEST_POWER, LEAST_POWER, generalize
 
 
 class GeneralizedNormalBase(Base):
-    """Symmetric densities proportional to exp(-|r|^p), with the power p = theta [..., 1] between
-    0.9 and 6.
+    """Symmetric densities proportional to exp(-|r|^p), p = theta [..., 1] in [0.9, 6].
 
-    p = 1 is Laplace's density and p = 2 the normal one; smaller powers have heavier tails. The
-    characteristic function comes from a table that is computed once per process, in 1.5 s.
+    p = 1 is Laplace, p = 2 normal; smaller powers have heavier tails. The characteristic function
+    comes from a table, computed once per process in 1.5 s.
 
     Example::
 
@@ -41,7 +40,7 @@ class GeneralizedNormalBase(Base):
         )
 
     def problem(self, theta: np.ndarray) -> str:
-        """A message if a power is outside of the table, theta [..., 1]."""
+        """Describe powers theta [..., 1] outside of the table."""
         if np.all((theta >= LEAST_POWER) & (theta <= LARGEST_POWER)):
             return ""
         return (
@@ -72,7 +71,7 @@ class GeneralizedNormalBase(Base):
         return generalized_normal_transform(omega, theta[..., 0]), None
 
     def raw_cdf(self, r: tf.Tensor, theta: tf.Tensor) -> tf.Tensor:
-        """The cdf of r [...], with the derivative (A6) in the power."""
+        """The cdf of r [...], differentiable in the power."""
         return generalized_normal_cdf(r, theta[..., 0])
 
     def raw_sample(self, shape: tf.Tensor, theta: tf.Tensor, seed: Seed) -> tf.Tensor:
@@ -94,8 +93,6 @@ class GeneralizedNormalBase(Base):
         return tf.where(p < 1.0, tf.zeros_like(p), at_one)
 
     def tail(self, theta: tf.Tensor) -> tf.Tensor:
-        """The standardised distance 30^(1/p) / sd, where the density is e^-30 of its maximum,
-        [...].
-        """
+        """30^(1/p) / sd, where the density is e^-30 of its maximum, [...]."""
         held = tf.stop_gradient(theta)
         return tf.pow(tf.constant(30.0, held.dtype), 1.0 / held[..., 0]) / self.raw_moments(held)[1]

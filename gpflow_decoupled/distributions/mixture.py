@@ -1,6 +1,4 @@
-"""Mixtures of normals as a base distribution: any smooth shape, with a characteristic function in
-closed form.
-"""
+"""Mixtures of normals: any smooth shape, with a closed characteristic function."""
 
 from __future__ import annotations
 
@@ -21,15 +19,14 @@ _REACH, _NODES = 8.5, 241
 
 
 class NormalMixtureBase(Base):
-    """A mixture of J normals, with log weights, means and log standard deviations as theta
-    [..., 3 J], all unconstrained.
+    """A mixture of J normals; theta [..., 3 J] has log weights, means, log standard deviations.
 
-    The weights need not be normalised. The entropy is computed by a trapezoid rule per component,
-    to 1e-10 as long as no standard deviation is less than a fifteenth of that of an overlapping
-    component.
+    All are unconstrained; weights need not be normalised. The entropy takes a trapezoid rule per
+    component, exact to 1e-10 unless a standard deviation is below a fifteenth of an overlapping
+    component's.
 
     :param components: J.
-    :raises DataError: for less than one component.
+    :raises DataError: for fewer than one component.
 
     Example::
 
@@ -51,7 +48,7 @@ class NormalMixtureBase(Base):
         self.default = (*np.zeros(components), *means, *np.linspace(0.0, -0.5, components))
 
     def _parts(self, theta: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        """The normalised log weights, the means and the standard deviations, [..., J] each."""
+        """Normalised log weights, means and standard deviations, [..., J] each."""
         logits, means, log_scales = tf.split(theta, 3, axis=-1)
         return tf.nn.log_softmax(logits, axis=-1), means, tf.exp(log_scales)
 
@@ -108,7 +105,7 @@ class NormalMixtureBase(Base):
         return tf.reshape(mixture.sample(n, seed=seed), shape)
 
     def tail(self, theta: tf.Tensor) -> tf.Tensor:
-        """The distance to 6.5 standard deviations beyond the outermost component, [...]."""
+        """6.5 standard deviations beyond the outermost component, [...]."""
         held = tf.stop_gradient(theta)
         mean, scale = self.raw_moments(held)
         _, means, scales = self._parts(held)

@@ -1,4 +1,4 @@
-"""The skew-normal base distribution, between the half-normal densities of either sign."""
+"""The skew-normal base distribution."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from .scalar.skew_normal import (
 class SkewNormalBase(Base):
     """Azzalini's skew-normal density 2 phi(r) Phi(theta r), with one shape theta [..., 1].
 
-    theta = 0 is the normal density and plus or minus infinity a half-normal one. The gradient of
-    the bound in theta vanishes at 0, so that inference must not start there.
+    theta = 0 is normal, plus or minus infinity half-normal. The gradient of the bound in theta
+    vanishes at 0: do not start there.
 
     Example::
 
@@ -53,12 +53,12 @@ class SkewNormalBase(Base):
         )
 
     def raw_entropy(self, theta: tf.Tensor) -> tf.Tensor:
-        """The entropy of r in nats, [...], by (A4)."""
-        return skew_normal_entropy(theta[..., 0])
+        """Entropy of r in nats, [...]."""
+        return skew_normal_entropy(theta[..., 0])  # (A4)
 
     def raw_transform(self, omega: tf.Tensor, theta: tf.Tensor) -> Transform:
-        """Real and imaginary part of E exp(i omega r), for omega [...], by (A5)."""
-        return skew_normal_transform(omega, theta[..., 0])
+        """Real and imaginary part of E exp(i omega r), for omega [...]."""
+        return skew_normal_transform(omega, theta[..., 0])  # (A5)
 
     def raw_cdf(self, r: tf.Tensor, theta: tf.Tensor) -> tf.Tensor:
         """The cdf of r [...]."""
@@ -71,6 +71,6 @@ class SkewNormalBase(Base):
         return tf.reshape(SkewNormal(zero, 1.0 + zero, theta[..., 0]).sample(n, seed=seed), shape)
 
     def tail(self, theta: tf.Tensor) -> tf.Tensor:
-        """Between 6.5 for the normal density and 9.5 for a half-normal one, [...]."""
+        """6.5 for a normal density to 9.5 for a half-normal one, [...]."""
         mean, scale = self.raw_moments(tf.stop_gradient(theta))
         return (6.5 - tf.abs(mean)) / scale

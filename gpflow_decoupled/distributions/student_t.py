@@ -15,15 +15,14 @@ from .base import Base, Seed, Transform
 tfd = tfp.distributions
 _NODES = 96
 _DROP = 34.0
-"""The integrand of the characteristic function is cut off where it is e^-34 of its maximum."""
+"""The integrand of the characteristic function is cut where it is e^-34 of its maximum."""
 
 
 class StudentTBase(Base):
-    """Student's t density with theta [..., 1] degrees of freedom, more than 2.
+    """Student's t density with theta [..., 1] degrees of freedom, above 2.
 
-    Its tails are so long that the route "lattice" needs very many points: use "frequency_sum" or
-    "spectral". The characteristic function is a sum over 96 normal ones, differentiable in the
-    degrees of freedom, and costs 96 times as much as that of other families.
+    Its tails are too long for the route "lattice": use "frequency_sum" or "spectral". The
+    characteristic function sums 96 normal ones, at 96 times the cost of other families.
 
     Example::
 
@@ -43,7 +42,7 @@ class StudentTBase(Base):
         return tfp.bijectors.Chain([tfp.bijectors.Shift(two), tfp.bijectors.Softplus(low=least)])
 
     def problem(self, theta: np.ndarray) -> str:
-        """A message if the variance is infinite for some degrees of freedom, theta [..., 1]."""
+        """Describe degrees of freedom theta [..., 1] with an infinite variance."""
         if np.all(theta > 2.0):
             return ""
         return (
@@ -68,11 +67,10 @@ class StudentTBase(Base):
         return half * (tf.math.digamma(half) - tf.math.digamma(0.5 * nu)) - _log_height(nu)
 
     def raw_transform(self, omega: tf.Tensor, theta: tf.Tensor) -> Transform:
-        """E exp(i omega r), for omega [...]: a Student-t is a normal whose precision has a Gamma
-        distribution.
+        """E exp(i omega r), for omega [...]: a normal whose precision has a Gamma distribution.
 
-        With s the log of the precision times a = nu / 2, the integral is 1 / Gamma(a) times that of
-        exp(a s - e^s - nu omega^2 e^-s / 4) over s, by the trapezoid rule.
+        With s the log of the precision times a = nu / 2: 1 / Gamma(a) times the integral of exp(a s
+        - e^s - nu omega^2 e^-s / 4) over s, by the trapezoid rule.
         """
         nu = theta[..., 0]
         a = 0.5 * nu
@@ -103,9 +101,7 @@ class StudentTBase(Base):
         scale = self.raw_moments(tf.stop_gradient(theta))[1]
 
         def shortfall(log_r: tf.Tensor) -> tf.Tensor:
-            """The log of 1e-8, minus the log of an upper bound of the mass beyond r: 2 density /
-            hazard rate.
-            """
+            """log 1e-8 minus the log of a bound on the mass beyond r, 2 density / hazard rate."""
             density = _log_height(nu) - 0.5 * (nu + 1.0) * tf.math.log1p(tf.exp(2.0 * log_r) / nu)
             hazard = (nu + 1.0) / (nu * tf.exp(-log_r) + tf.exp(log_r))
             return math.log(1e-8) - (math.log(2.0) + density - tf.math.log(hazard))
@@ -121,9 +117,7 @@ def _log_height(nu: tf.Tensor) -> tf.Tensor:
 
 
 def _nodes(a: tf.Tensor) -> tf.Tensor:
-    """Nodes s [..., 96] around log a, the maximum of exp(a s - e^s), as far as that is not
-    negligible.
-    """
+    """Nodes s [..., 96] around log a, the maximum of exp(a s - e^s)."""
     peak = tf.math.log(a)
 
     def fall(distance: tf.Tensor) -> tf.Tensor:

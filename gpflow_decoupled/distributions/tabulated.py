@@ -1,6 +1,4 @@
-"""Any smooth distribution of TensorFlow Probability as a base distribution: moments, entropy and
-transform on a grid.
-"""
+"""Any smooth TFP distribution as a base distribution, tabulated on a grid."""
 
 from __future__ import annotations
 
@@ -18,29 +16,25 @@ from ..special.hermite import hermite_lookup
 from .base import Base, Seed, Transform
 
 Maker = Callable[[tf.Tensor], tfp.distributions.Distribution]
-"""Takes theta [..., P] and returns a distribution of batch shape [...]."""
+"""theta [..., P] -> a distribution of batch shape [...]."""
 _TAIL = 1e-8
 _PADDING = 16
-"""The grid of frequencies is so many times finer than the grid of the density needs."""
+"""Refinement of the frequency grid beyond the density's Nyquist grid: accuracy for FFT length."""
 
 
 class TabulatedBase(Base):
-    """A base distribution whose density is tabulated on a regular grid, from a distribution of
-    TensorFlow Probability.
+    """A base distribution tabulated on a regular grid from a TFP distribution.
 
-    The density must be smooth and have a finite variance. Where theta moves mass off the grid the
-    values are wrong, which `check` finds: it refuses shapes whose mass on the grid is not 1. The
-    characteristic function has an error of about 1e-8 and costs an FFT of 16 times `points` per
-    variable. There is no cdf.
+    The density must be smooth with a finite variance. `check` refuses shapes that move mass off the
+    grid. The characteristic function has an error of about 1e-8 and costs an FFT of 16 times
+    `points` per variable. There is no cdf.
 
-    :param make: takes theta [..., P] and returns a distribution of batch shape [...] and of the
-        dtype of theta.
-    :param default: the shapes [P] to start at; empty if there is nothing to learn.
-    :param support: the ends of the grid. If not given, a range is found that has all the mass of
-        the density at `default`, and it is doubled to leave room for other shapes.
-    :param points: the length of the grid, a power of two.
-    :param name: the name for messages and results.
-    :raises DataError: if `points` is no power of two, the variance is not finite, or mass lies
+    :param make: theta [..., P] -> a distribution of batch shape [...] in the dtype of theta.
+    :param default: the shapes [P] to start from; empty if there is nothing to learn.
+    :param support: the ends of the grid; by default twice the range of all the mass at `default`.
+    :param points: length of the grid, a power of two.
+    :param name: the name in messages and results.
+    :raises DataError: if `points` is no power of two, the variance is infinite, or mass lies
         outside of the grid.
 
     Example::
@@ -91,7 +85,7 @@ class TabulatedBase(Base):
             raise DataError(problem)
 
     def problem(self, theta: np.ndarray) -> str:
-        """A message if the mass on the grid is not 1, for theta [..., P]."""
+        """Describe shapes theta [..., P] whose mass on the grid is not 1."""
         with tf.init_scope():  # theta is known here, also while a function is traced
             mass = tf.reduce_sum(self._masses(tf.constant(theta)), axis=-1).numpy()
         limit = 1e-6 if theta.dtype == np.float64 else 1e-4
@@ -108,11 +102,10 @@ class TabulatedBase(Base):
         return tf.constant(self._low + self._step * np.arange(self.points), dtype)
 
     def _log_density(self, theta: tf.Tensor) -> tf.Tensor:
-        """The log density on the grid, [..., points]."""
         return self.make(theta[..., None, :]).log_prob(self._grid(theta.dtype))
 
     def _masses(self, theta: tf.Tensor) -> tf.Tensor:
-        """The masses of the grid points, which sum to 1, [..., points]."""
+        """Masses of the grid points [..., points], of sum 1."""
         return tf.exp(self._log_density(theta)) * self._step
 
     def raw_moments(self, theta: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
@@ -132,12 +125,10 @@ class TabulatedBase(Base):
         return -tf.reduce_sum(tf.exp(log_q) * finite, axis=-1) * self._step
 
     def raw_transform(self, omega: tf.Tensor, theta: tf.Tensor) -> Transform:
-        """Real and imaginary part of E exp(i omega r), for omega [...]; 0 beyond the frequencies
-        that the grid resolves.
+        """Real and imaginary part of E exp(i omega r), omega [...]; 0 beyond the resolution.
 
-        The transform of r - mean and its first two derivatives in omega are tabulated by FFTs of
-        the masses times 1, u and u^2, with u = r - mean; Hermite interpolation finds other
-        frequencies; a phase brings the mean back.
+        FFTs of the masses times 1, u and u^2, u = r - mean, tabulate the transform of u and two
+        derivatives; Hermite interpolation and a phase do the rest.
         """
         masses, grid = self._masses(theta), self._grid(theta.dtype)
         centre = tf.stop_gradient(tf.reduce_sum(masses * grid, axis=-1, keepdims=True))
@@ -167,14 +158,12 @@ class TabulatedBase(Base):
         return cos * real - sin * imaginary, cos * imaginary + sin * real
 
     def raw_sample(self, shape: tf.Tensor, theta: tf.Tensor, seed: Seed) -> tf.Tensor:
-        """Draws of a shape [...], by the distribution's own sampler."""
+        """Draws of a shape [...], by the distribution's sampler."""
         n = tf.reduce_prod(shape) // tf.reduce_prod(tf.shape(theta)[:-1])
         return tf.reshape(self.make(theta).sample(n, seed=seed), shape)
 
     def tail(self, theta: tf.Tensor) -> tf.Tensor:
-        """The distance to the outermost point of the grid with more than 1e-8 of the mass beyond
-        it, [...].
-        """
+        """Distance to the outermost grid point with over 1e-8 of the mass beyond it, [...]."""
         masses = tf.stop_gradient(self._masses(theta))
         mean, scale = (tf.stop_gradient(part) for part in self.raw_moments(theta))
         distance = tf.abs(self._grid(theta.dtype) - mean[..., None])
@@ -187,9 +176,7 @@ class TabulatedBase(Base):
 
 
 def _support(make: Maker, theta: tf.Tensor, name: str) -> tuple[float, float]:
-    """Twice the range with all but 1e-9 of the second moment, found on a logarithmic grid from the
-    centre outwards.
-    """
+    """Twice the range with all but 1e-9 of the second moment, on a logarithmic grid."""
     centre = _centre(make, theta)
     s = np.arange(-25.0, 16.0, 0.01)
     r = np.exp(s)
@@ -212,7 +199,7 @@ def _support(make: Maker, theta: tf.Tensor, name: str) -> tuple[float, float]:
 
 
 def _centre(make: Maker, theta: tf.Tensor) -> float:
-    """A point with mass around it: where the density is highest on a wide logarithmic grid."""
+    """The mode on a wide logarithmic grid."""
     points = np.concatenate(
         [-np.exp(np.arange(12.0, -12.0, -0.05)), [0.0], np.exp(np.arange(-12.0, 12.0, 0.05))]
     )
@@ -221,6 +208,6 @@ def _centre(make: Maker, theta: tf.Tensor) -> float:
 
 
 def _values(make: Maker, theta: tf.Tensor, points: np.ndarray) -> np.ndarray:
-    """The log density [K] at points [K], minus infinity where it is not a number."""
+    """Log density [K] at points [K], with NaN as minus infinity."""
     values = make(theta[..., None, :]).log_prob(tf.constant(points, theta.dtype))
     return np.nan_to_num(np.reshape(values.numpy(), [-1]), nan=-np.inf)

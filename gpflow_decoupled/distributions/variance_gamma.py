@@ -1,6 +1,4 @@
-"""The symmetric variance-gamma base distribution: Laplace at k = 1, normal at infinity, with a
-closed transform.
-"""
+"""The symmetric variance-gamma base: Laplace at k = 1, normal at infinity."""
 
 from __future__ import annotations
 
@@ -24,11 +22,10 @@ _LOW, _HIGH, _STEP = math.log(0.25), math.log(100.0), 0.02
 
 
 class VarianceGammaBase(Base):
-    """A normal density whose variance is drawn from Gamma(k, k), with k = theta [..., 1] between
-    0.25 and 100.
+    """A normal density with variance drawn from Gamma(k, k), k = theta [..., 1] in [0.25, 100].
 
-    k = 1 is Laplace's density, large k the normal one, and the excess kurtosis is 3 / k. Of the
-    families between Laplace and normal with a shape to learn this one costs least. It has no cdf.
+    k = 1 is Laplace, large k normal; the excess kurtosis is 3 / k. The cheapest family between the
+    two with a shape to learn. It has no cdf.
 
     Example::
 
@@ -48,7 +45,7 @@ class VarianceGammaBase(Base):
         return tfp.bijectors.Chain([tfp.bijectors.Exp(), tfp.bijectors.Sigmoid(low, high)])
 
     def problem(self, theta: np.ndarray) -> str:
-        """A message if some k is outside of the table of entropies, theta [..., 1]."""
+        """Describe k, theta [..., 1], outside of the table of entropies."""
         if np.all((theta >= 0.25) & (theta <= 100.0)):
             return ""
         return (
@@ -68,7 +65,7 @@ class VarianceGammaBase(Base):
         return front + (k - 0.5) * tf.math.log(0.5 * z) + log_bessel_k(k - 0.5, z)
 
     def raw_entropy(self, theta: tf.Tensor) -> tf.Tensor:
-        """The entropy of r in nats, [...], from a table in log k; absolute error 1e-9."""
+        """Entropy of r in nats, [...], from a table in log k; absolute error 1e-9."""
         k = theta[..., 0]
         tables = [tf.constant(table, k.dtype) for table in _entropies()]
         return hermite_lookup(tables, _STEP, tf.math.log(k) - _LOW)
@@ -91,15 +88,11 @@ class VarianceGammaBase(Base):
         return tf.sqrt(2.0 * tf.stop_gradient(theta[..., 0]))
 
     def tail(self, theta: tf.Tensor) -> tf.Tensor:
-        """The distance at which Chernoff's bound of the mass beyond is 1e-8: 15 at k = 1, [...]."""
+        """Distance at which Chernoff's bound on the mass beyond is 1e-8: 15 at k = 1, [...]."""
         k = tf.stop_gradient(theta[..., 0])
 
         def excess(u: tf.Tensor) -> tf.Tensor:
-            """Minus the log of Chernoff's bound with the exponent u sqrt(2 k), at the distance
-            where that is the best one.
-
-            Less log 1e8, so that the root is the distance that is asked for.
-            """
+            """Minus the log of the best Chernoff bound, at u sqrt(2 k), less log 1e8."""
             return (
                 2.0 * k * tf.square(u) / (1.0 - tf.square(u))
                 + k * tf.math.log1p(-tf.square(u))
@@ -114,9 +107,7 @@ class VarianceGammaBase(Base):
 
 @cache
 def _entropies() -> tuple[np.ndarray, np.ndarray]:
-    """The entropy and its derivative in log k on the grid of the table, [J] each, by the trapezoid
-    rule in log v.
-    """
+    """Entropy and its derivative in log k on the grid, [J] each, by the trapezoid rule in log v."""
     log_k = np.arange(_LOW - _STEP, _HIGH + 2.0 * _STEP, _STEP)
     s = np.arange(-80.0, 5.0, 0.05)
     values = np.array([_entropy(k, s) for k in np.exp(log_k)])

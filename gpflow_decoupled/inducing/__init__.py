@@ -1,10 +1,8 @@
-"""Inducing variables: how to choose inducing points, the checks that models make of them, and
-weights as inducing variables.
+"""Choice and checks of inducing points, and weights as inducing variables.
 
-`select` chooses points from data. `checks` refuses points that cannot be used, and `variables`
-makes GPflow's inducing variables of arrays. `weights` and `linear_kernel` treat the weights of a
-linear function as inducing variables, so that sparse inference becomes inference in weight space.
-Read `select` first; the others can be read alone.
+Read `select` (choice of points from data) first. `checks` refuses unusable points, `variables`
+makes GPflow's inducing variables of arrays, and `weights` with `linear_kernel` turn sparse
+inference into inference in weight space.
 """
 
 from .checks import check_disjoint, check_inducing

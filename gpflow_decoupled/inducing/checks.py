@@ -1,6 +1,4 @@
-"""Checks of inducing points, made once when a model is built, so that an error does not appear
-later in training.
-"""
+"""Checks of inducing points when a model is built."""
 
 from __future__ import annotations
 
@@ -25,15 +23,14 @@ def check_inducing(
 ) -> None:
     """Refuse an array that cannot be used as inducing points.
 
-    Inducing points are finite, distinct rows of an array of rank 2 with at least one row. Inside a
-    `tf.function` the values of a tensor are not known yet; then only its static shape is checked.
-    Cost: M D log M.
+    Points are finite, distinct rows of a non-empty [M, D] array. Inside a `tf.function` only the
+    static shape is checked. Cost: M D log M.
 
     :param Z: the points [M, D], an array, a tensor or a variable.
-    :param name: what the message calls them, for example "beta".
-    :param num_dims: the number D of columns that they must have, if given.
-    :param dtype: the dtype that they must have, if given.
-    :raises DataError: a `ValueError` that says what is wrong and how to fix it.
+    :param name: the name in the message, for example "beta".
+    :param num_dims: the required number D of columns, if given.
+    :param dtype: the required dtype, if given.
+    :raises DataError: a `ValueError` with the fault and its remedy.
 
     Example::
 
@@ -52,16 +49,15 @@ def check_inducing(
 
 
 def check_disjoint(gamma: ArrayLike | TensorType, beta: ArrayLike | TensorType) -> None:
-    """Warn if some points gamma are also points beta, and refuse a gamma of which all are.
+    """Warn if some gamma points are beta points; refuse gamma if all of them are.
 
-    In an orthogonally decoupled model gamma enters through the residual kernel given beta. That
-    kernel is zero at the points of beta, so that a gamma there adds nothing to the mean. Tensors
-    whose values are not known yet are not checked. Cost: (M_gamma + M_beta) D log(M_gamma +
+    gamma enters through the residual kernel given beta, which is zero at beta, so such a point adds
+    nothing to the mean. Symbolic tensors are not checked. Cost: (M_gamma + M_beta) D log(M_gamma +
     M_beta).
 
     :param gamma: the points of the mean alone [M_gamma, D].
     :param beta: the points of mean and covariance [M_beta, D].
-    :raises DataError: if all rows of gamma are rows of beta, or if the numbers of columns differ.
+    :raises DataError: if all rows of gamma are rows of beta, or the numbers of columns differ.
 
     Example::
 
@@ -93,9 +89,9 @@ def check_disjoint(gamma: ArrayLike | TensorType, beta: ArrayLike | TensorType) 
 def read(
     Z: ArrayLike | TensorType, name: str
 ) -> tuple[np.ndarray | None, tf.TensorShape, tf.DType]:
-    """The values of an array [M, D], None if they are not known yet; its static shape; its dtype.
+    """Return values [M, D] (None inside a `tf.function`), static shape and dtype of an array.
 
-    :raises DataError: for what is not an array of numbers; `name` is what the message calls it.
+    :raises DataError: for anything but an array of numbers, named by `name`.
     """
     tensor = tf.convert_to_tensor(as_array(Z, name))
     if not (tensor.dtype.is_floating or tensor.dtype.is_integer):
@@ -116,15 +112,13 @@ def check_finite(values: np.ndarray, name: str) -> None:
 
 
 def first_equal_row(rows: np.ndarray) -> np.ndarray:
-    """For each row of [N, D], the index [N] of the first row that equals it exactly; cost N D log
-    N.
-    """
+    """Return for each row of [N, D] the index of the first equal row, [N]; cost N D log N."""
     _, first, group = np.unique(rows, axis=0, return_index=True, return_inverse=True)
     return first[group.reshape(-1)]  # numpy 2.0 alone returns a column
 
 
 def rows_in(rows: np.ndarray, others: np.ndarray) -> np.ndarray:
-    """For each row of [N, D], whether it is also a row of `others` [M, D]; booleans [N]."""
+    """Return [N] booleans: True where a row of [N, D] is also a row of `others` [M, D]."""
     return first_equal_row(np.concatenate([others, rows]))[len(others) :] < len(others)
 
 

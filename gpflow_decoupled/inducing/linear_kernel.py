@@ -1,4 +1,4 @@
-"""The kernel of a linear function whose weights have a Gaussian prior with any covariance."""
+"""The kernel of a linear function whose weights have a Gaussian prior."""
 
 from __future__ import annotations
 
@@ -20,15 +20,14 @@ from ..linalg.cholesky import cholesky
 
 
 class LinearWeights(Kernel):
-    """The covariance k(x, x') = x^T S x' of a linear function f(x) = x^T w whose weights w have the
-    prior covariance S.
+    """The covariance k(x, x') = x^T S x' of f(x) = x^T w, with prior covariance S of the weights w.
 
-    `gpflow.kernels.Linear` is the special case of a diagonal S. S is a fixed prior: its Cholesky
-    factor `scale_tril` is a Parameter that is not trainable unless `gpflow.utilities.set_trainable`
-    makes it so. The Gram matrix of N inputs costs N p^2 + N^2 p.
+    `gpflow.kernels.Linear` is the case of a diagonal S. S is fixed: its Cholesky factor
+    `scale_tril` is not trainable unless `gpflow.set_trainable` makes it so. The Gram matrix of N
+    inputs costs N p^2 + N^2 p.
 
     :param covariance: S [p, p], symmetric and positive definite.
-    :param active_dims: the p columns of X that the weights multiply; all columns if not given.
+    :param active_dims: the p columns of X that the weights multiply; by default all.
     :raises DataError: unless S is finite, symmetric and positive definite.
 
     Example::
@@ -54,9 +53,7 @@ class LinearWeights(Kernel):
 
     @inherit_check_shapes
     def K(self, X: TensorType, X2: TensorType | None = None) -> tf.Tensor:
-        """x^T S x' for all pairs of rows of X [..., N, p], or of a row of X and one of X2
-        [..., N2, p].
-        """
+        """x^T S x' for rows of X [..., N, p], and of X2 [..., N2, p] if given."""
         left = self._whitened(X)
         if X2 is None:
             return tf.matmul(left, left, transpose_b=True)
@@ -68,14 +65,12 @@ class LinearWeights(Kernel):
         return tf.reduce_sum(tf.square(self._whitened(X)), axis=-1)
 
     def _whitened(self, X: TensorType) -> tf.Tensor:
-        """R^T x for each row x, where S = R R^T; the kernel is the inner product of two of
-        these.
-        """
+        """R^T x for each row x, with S = R R^T."""
         return tf.tensordot(X, tf.convert_to_tensor(self.scale_tril), [[-1], [0]])
 
 
 def _factor(covariance: ArrayLike) -> np.ndarray:
-    """The lower Cholesky factor [p, p] of a covariance; raises `DataError` if it has none."""
+    """The lower Cholesky factor [p, p] of a covariance; `DataError` if it has none."""
     S = np.asarray(covariance, dtype=default_float())
     if S.ndim != 2 or S.shape[0] != S.shape[1] or not len(S):
         raise DataError(

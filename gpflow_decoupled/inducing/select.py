@@ -1,10 +1,9 @@
-"""Choice of inducing points from data: at random, by k-means, or by greedy conditional variance.
+"""Choice of inducing points: random, k-means, or greedy conditional variance.
 
-Greedy conditional variance (Burt, Rasmussen, van der Wilk, JMLR 2020) repeatedly takes the row of X
-whose prior variance, given the values of f at the rows taken before it, is largest. These rows are
-the pivots of a pivoted Cholesky factorisation of k(X, X). The same with the residual kernel C(x,
-x') = k(x, x') - k(x, beta) K_b^{-1} k(beta, x') chooses the additional points gamma of the mean in
-the orthogonally decoupled model, for a given beta (Salimbeni et al., NeurIPS 2018).
+Greedy conditional variance (Burt, Rasmussen, van der Wilk, JMLR 2020) takes the row of X with the
+largest prior variance given f at the rows before, a pivoted Cholesky of k(X, X). With the residual
+kernel C(x, x') = k(x, x') - k(x, beta) K_b^{-1} k(beta, x') it chooses gamma for a given beta
+(Salimbeni et al., NeurIPS 2018).
 """
 
 from __future__ import annotations
@@ -34,15 +33,11 @@ from .checks import check_finite, check_inducing, first_equal_row, read, rows_in
 METHODS = ("greedy_variance", "kmeans", "random")
 
 _MAX_ROWS = 20_000
-"""Number of rows among which points are chosen by default; more rows change the choice little and
-cost in proportion.
-"""
+"""Default number of candidate rows; more change the choice little, at proportional cost."""
 _MAX_BYTES = 4 * 2**30
-"""Largest memory for the N M numbers that two of the methods keep."""
+"""Memory limit for the N M numbers that two of the methods hold."""
 _ULPS = 100.0
-"""A variance below this multiple of the machine epsilon times the largest prior variance counts as
-zero.
-"""
+"""Variances below this many machine epsilons of the largest prior variance are zero."""
 
 
 def select(
@@ -59,29 +54,27 @@ def select(
 
     `method` is one of
 
-    * "greedy_variance": rows of X, each with the largest prior variance given those before it, so
-      that the first m rows are the choice for m points. It needs a single-output kernel and uses
-      its present hyperparameters. Time N M^2, memory N M.
-    * "kmeans": the centres of clusters in Euclidean distance; scale the columns of X alike first.
-      Time 10 N M D, memory N M.
+    * "greedy_variance": rows of X, each with the largest prior variance given those before it; the
+      first m rows are the choice for m points. Uses the present hyperparameters of a single-output
+      kernel. Time N M^2, memory N M.
+    * "kmeans": centres of clusters in Euclidean distance; scale the columns of X alike first. Time
+      10 N M D, memory N M.
     * "random": rows of X without replacement. Time N log N.
 
-    If no row has any variance left before M points are found, because M exceeds the numerical rank
-    of the kernel matrix, distinct random rows follow, with a warning.
+    If M exceeds the numerical rank of the kernel matrix, distinct random rows complete the choice,
+    with a warning.
 
-    :param X: the inputs [N, D]; only finite values.
+    :param X: the finite inputs [N, D].
     :param M: the number of points.
-    :param kernel: the kernel of "greedy_variance"; for a multi-output kernel, one of its latent
-        kernels.
+    :param kernel: for "greedy_variance"; of a multi-output kernel, pass one latent kernel.
     :param method: see above.
-    :param given: points [M_given, D] that exist already, for example beta when gamma is chosen. No
-        row that equals one of them is chosen, and "greedy_variance" takes the variance given them
-        too, with N M_given more memory.
+    :param given: existing points [M_given, D], for example beta when choosing gamma. They are not
+        chosen again, and "greedy_variance" conditions on them, for N M_given more memory.
     :param seed: the same seed gives the same points.
-    :param max_rows: if X has more rows, points are chosen from a random subset of this size, with a
-        warning unless the method is "random". By default the larger of 20000 and 2 M.
-    :return: the points, in the dtype of X, or in GPflow's default float if X has integers.
-    :raises DataError: a `ValueError`, for an X that is not a finite [N, D] array, for fewer than M
+    :param max_rows: if X has more rows, choose from a random subset of this size, with a warning
+        unless the method is "random". Default: max(20000, 2 M).
+    :return: the points, in the dtype of X (GPflow's default float for integers).
+    :raises DataError: a `ValueError`, for X that is no finite [N, D] array, for fewer than M
         distinct rows, and for a kernel that is missing or does not fit.
     :raises UnknownOptionError: for an unknown method.
     :raises NumericalError: if k(given, given) cannot be factorised.
@@ -111,9 +104,7 @@ def select(
 
 
 def _values(Z: ArrayLike | TensorType, name: str) -> np.ndarray:
-    """The values of an array; raises `DataError` inside a `tf.function`, where they are not
-    known.
-    """
+    """Return the values of an array; `DataError` inside a `tf.function`."""
     values = read(Z, name)[0]
     if values is None:
         raise DataError(f"{name} has no values inside a tf.function: call select outside of it.")
@@ -121,7 +112,7 @@ def _values(Z: ArrayLike | TensorType, name: str) -> np.ndarray:
 
 
 def _inputs(X: ArrayLike | TensorType) -> np.ndarray:
-    """X [N, D] as a finite array of floats."""
+    """X [N, D] as a finite float array."""
     values = _values(X, "X")
     if values.ndim != 2 or values.shape[1] == 0:
         fix = "; use X[:, None] if there is one input dimension" if values.ndim == 1 else ""
@@ -142,7 +133,7 @@ def _count(name: str, value: object) -> int:
 
 
 def _check_kernel(kernel: object) -> None:
-    """Refuse what "greedy_variance" cannot use as its kernel."""
+    """Refuse kernels that "greedy_variance" cannot use."""
     if kernel is None:
         raise DataError(
             "method='greedy_variance' needs a kernel: pass kernel=..., or use method='kmeans'."
@@ -157,7 +148,7 @@ def _check_kernel(kernel: object) -> None:
 
 
 def _check_size(X: np.ndarray, M: int, method: str, limit: int) -> None:
-    """Refuse an M that does not fit into the rows of X, into `max_rows`, or into memory."""
+    """Refuse an M beyond the rows of X, `max_rows` or memory."""
     if M > len(X):
         raise DataError(
             f"M={M} points cannot be chosen from the {len(X)} rows of X: use M <= {len(X)}."
@@ -181,9 +172,7 @@ def _pool(
     limit: int,
     rng: np.random.Generator,
 ) -> np.ndarray:
-    """The rows among which points are chosen: at most `limit` distinct rows of X, none of them in
-    `given`.
-    """
+    """At most `limit` distinct rows of X, none in `given`, among which points are chosen."""
     N = len(X)
     if N <= limit:
         pool = _distinct(X, given)
@@ -208,7 +197,7 @@ def _pool(
 
 
 def _distinct(X: np.ndarray, given: np.ndarray | None) -> np.ndarray:
-    """The rows of X without repetitions, in their order, and without those in `given`."""
+    """The distinct rows of X that are not in `given`, in order."""
     X = X[first_equal_row(X) == np.arange(len(X))]
     return X if given is None else X[~rows_in(X, given)]
 
@@ -216,9 +205,7 @@ def _distinct(X: np.ndarray, given: np.ndarray | None) -> np.ndarray:
 def _kmeans(
     pool: np.ndarray, M: int, given: np.ndarray | None, rng: np.random.Generator
 ) -> np.ndarray:
-    """M centres of clusters; those that are empty, repeated or in `given` are replaced by random
-    rows.
-    """
+    """M centres of clusters; empty, repeated or `given` ones are replaced by random rows."""
     start = pool[
         rng.permutation(len(pool))[:M]
     ]  # from distinct rows, so that a cluster is rarely empty
@@ -233,7 +220,7 @@ def _kmeans(
 
 
 def _complete(chosen: np.ndarray, pool: np.ndarray, M: int, rng: np.random.Generator) -> np.ndarray:
-    """The rows `chosen`, and after them random other rows of `pool`, until there are M."""
+    """Extend `chosen` to M rows by random other rows of `pool`."""
     spare = pool[~rows_in(pool, chosen)]
     return np.concatenate([chosen, spare[rng.permutation(len(spare))[: M - len(chosen)]]])
 
@@ -241,7 +228,7 @@ def _complete(chosen: np.ndarray, pool: np.ndarray, M: int, rng: np.random.Gener
 def _greedy(
     pool: np.ndarray, M: int, kernel: Kernel, given: np.ndarray | None, rng: np.random.Generator
 ) -> np.ndarray:
-    """M rows of `pool` by greedy conditional variance, in the order of their choice."""
+    """M rows of `pool` by greedy conditional variance, in order."""
     dtype = kernel.parameters[0].dtype if kernel.parameters else gpflow.default_float()
     points = tf.constant(pool, dtype)
     diagonal, entries = _kernel_entries(kernel, points)
@@ -263,9 +250,7 @@ def _greedy(
 
 
 def _kernel_entries(kernel: Kernel, points: tf.Tensor) -> tuple[np.ndarray, Entries]:
-    """The diagonal [N] of k(points, points) and a function that computes its blocks, as
-    `pivoted_cholesky` takes them.
-    """
+    """Diagonal [N] of k(points, points), and its `Entries` for `pivoted_cholesky`."""
     spec = tf.TensorSpec([None, points.shape[1]], points.dtype)
     compiled = Compiled(lambda left, right: kernel(left, right), input_signature=[spec, spec])
     values = points.numpy()
@@ -294,9 +279,7 @@ def _kernel_entries(kernel: Kernel, points: tf.Tensor) -> tuple[np.ndarray, Entr
 def _residual_entries(
     kernel: Kernel, points: tf.Tensor, given: tf.Tensor, diagonal: np.ndarray, entries: Entries
 ) -> tuple[np.ndarray, Entries]:
-    """The same for the residual kernel k(X, X) - A^T A given beta = `given`, with A = L_b^{-1}
-    k(beta, X) [M_b, N].
-    """
+    """`_kernel_entries` of k(X, X) - A^T A given beta, with A = L_b^{-1} k(beta, X) [M_b, N]."""
     K_b = add_jitter(kernel(given))
     chol, ok = cholesky(K_b)
     if not bool(ok):

@@ -1,6 +1,4 @@
-"""GPflow's inducing variables, as the models of this package take them: made from arrays, checked
-and counted.
-"""
+"""GPflow's inducing variables from arrays, checked and counted."""
 
 from __future__ import annotations
 
@@ -33,13 +31,11 @@ from .checks import check_disjoint, check_inducing
 def as_inducing(
     points: ArrayLike | TensorType | InducingVariables, name: str, kernel: Kernel | None = None
 ) -> InducingVariables:
-    """Inducing variables from an array; inducing variables are returned as they are. Both are
-    checked.
+    """Return inducing variables of an array, or checked inducing variables unchanged.
 
-    :param points: an array [M, D], of which trainable inducing points are made, or inducing
-        variables.
-    :param name: what an error message calls them, for example "beta".
-    :param kernel: if it is a multi-output kernel, its latent functions share the points.
+    :param points: an array [M, D], which becomes trainable inducing points, or inducing variables.
+    :param name: the name in messages, for example "beta".
+    :param kernel: a multi-output kernel's latents share the points.
     :raises DataError: for points that are not finite and distinct.
     """
     if isinstance(points, InducingVariables):
@@ -61,10 +57,9 @@ def as_inducing(
 
 
 def fixed_points(X: ArrayLike) -> InducingPoints:
-    """The inputs of observations [N, D] as points that nothing trains,
-    `gpflow.set_trainable(model, True)` included.
+    """Return inputs [N, D] as points that are never trained, even by `gpflow.set_trainable`.
 
-    A posterior on moved inputs would no longer be one of the data, and its bound no bound.
+    With moved inputs, the posterior would not be one of the data, nor the bound a bound.
     """
     values = tf.constant(np.asarray(X, default_float()))
     points = InducingPoints(
@@ -77,17 +72,13 @@ def fixed_points(X: ArrayLike) -> InducingPoints:
 
 
 def check_separate(gamma: InducingVariables, beta: InducingVariables) -> None:
-    """Apply `check_disjoint` to the points of each latent function."""
+    """Apply `check_disjoint` to the points of each latent."""
     for mean_points, points in zip(point_values(gamma), point_values(beta)):
         check_disjoint(mean_points, points)
 
 
 def point_values(variable: InducingVariables) -> list[TensorType]:
-    """The inducing points [M, D] in an inducing variable: one array per latent function, or one
-    that all share.
-
-    Inducing variables that are not points of the input space, such as `Weights`, have none.
-    """
+    """The inducing points [M, D], one array per latent or one shared; none for `Weights`."""
     parts = getattr(variable, "inducing_variables", (variable,))
     return [part.Z for part in parts if type(part) is InducingPoints]
 
@@ -99,8 +90,6 @@ def count_points(variable: InducingVariables) -> int:
 
 
 def input_dims(variable: InducingVariables) -> int | None:
-    """The number D of input columns if the inducing variables are points of the input space,
-    otherwise None.
-    """
+    """The number D of input columns; None unless the variables are points of the input space."""
     points = point_values(variable)
     return int(points[0].shape[1]) if points else None

@@ -1,9 +1,7 @@
-"""The weights of a linear function as inducing variables, with which sparse inference is inference
-in weight space.
+"""The weights of a linear function as inducing variables.
 
-The function f(x) = x^T w with the prior w ~ N(0, S) is a GP with the kernel k(x, x') = x^T S x'.
-With the weights as inducing variables, u = w, nothing is approximated, because f(x) is a function
-of u:
+f(x) = x^T w with w ~ N(0, S) is a GP with k(x, x') = x^T S x'. With u = w nothing is approximated,
+because f(x) is a function of u:
 
     K_u = S,   K_ux = S x,   so that   K_u^-1 K_ux = x   and   k(x, x) - k_xu K_u^-1 k_ux = 0
 
@@ -14,7 +12,7 @@ The tied sites (C22) of u are then those of a generalised linear model (C29).
 | `gpflow.kernels.Linear` | one per active column | diag(variance) |
 | `LinearWeights` | one per active column | `covariance` |
 | `gpflow.kernels.Constant` | one, the intercept | `variance` |
-| a sum of these | those of all terms, in the order of the sum | block diagonal |
+| a sum of these | the terms' weights, in order | block diagonal |
 """
 
 from __future__ import annotations
@@ -36,17 +34,15 @@ from .linear_kernel import LinearWeights
 
 
 class Weights(InducingVariables):
-    """The weights w [p] of a linear function f(x) = x^T w as inducing variables; the kernel
-    determines their prior.
+    """The weights w [p] of a linear function f(x) = x^T w, with their prior from the kernel.
 
-    Their prior covariance S is positive definite, so that no jitter is added. They can be used with
-    linear kernels only, see the table of `inducing.weights`; other kernels raise
-    `NotImplementedError`, and a kernel with another number of weights raises `DataError`, when the
-    model first uses them.
+    For linear kernels only (table of `inducing.weights`): when the model first uses them, other
+    kernels raise `NotImplementedError`, and another number of weights raises `DataError`. No jitter
+    is added.
 
-    :param num_weights: p, the number of columns of X that the kernel uses, plus one for an
-        intercept (`gpflow.kernels.Constant`).
-    :raises DataError: for a number that is not at least 1.
+    :param num_weights: p, the columns of X that the kernel uses, plus one for an intercept
+        (`gpflow.kernels.Constant`).
+    :raises DataError: for a number below 1.
 
     Example::
 
@@ -57,7 +53,7 @@ class Weights(InducingVariables):
     num_weights: int
     """p."""
     needs_jitter = False
-    """False, because the prior covariance S is given and positive definite."""
+    """The prior covariance S is positive definite by itself."""
 
     def __init__(self, num_weights: int) -> None:
         super().__init__()
@@ -73,26 +69,21 @@ class Weights(InducingVariables):
         self.num_weights = int(num_weights)
 
     def __repr__(self) -> str:
-        """The number of weights."""
         return settings_line(self)
 
     @property
     def num_inducing(self) -> tf.Tensor:
-        """The number p of weights, a scalar tensor as in all inducing variables of GPflow."""
+        """The number p of weights, a scalar tensor as GPflow has it."""
         return tf.constant(self.num_weights)
 
     @property
     def shape(self) -> Shape:
-        """The shape [M, D, P] that GPflow checks: p weights, any number of input columns, one
-        output.
-        """
+        """[M, D, P] for GPflow's checks: p weights, any number of columns, one output."""
         return (self.num_weights, None, 1)
 
 
 def weight_parts(kernel: Kernel) -> list[Kernel]:
-    """The terms of a linear kernel, each of which has its own weights; other kernels raise
-    `NotImplementedError`.
-    """
+    """The terms of a linear kernel; `NotImplementedError` for other kernels."""
     parts = list(kernel.kernels) if type(kernel) is Sum else [kernel]
     for part in parts:
         if type(part) not in (
@@ -109,13 +100,11 @@ def weight_parts(kernel: Kernel) -> list[Kernel]:
 
 
 def weight_counts(kernel: Kernel, total: int) -> list[int]:
-    """How many of `total` weights belong to each term of a linear kernel.
+    """The number of weights of each term of a linear kernel.
 
-    A `Linear` kernel with one variance for all columns takes the weights that the other terms
-    leave.
+    A `Linear` kernel with a single variance takes what the other terms leave of `total`.
 
-    :raises DataError: if the terms need another total, or if more than one of them has no number of
-    its own.
+    :raises DataError: if the terms need another total, or several have no number.
     """
     known = [_own_count(part) for part in weight_parts(kernel)]
     missing = [place for place, count in enumerate(known) if count is None]
@@ -136,7 +125,7 @@ def weight_counts(kernel: Kernel, total: int) -> list[int]:
 
 
 def _own_count(part: Kernel) -> int | None:
-    """The number of weights of one term, or None if it depends on the number of columns of X."""
+    """The number of weights of a term; None if it depends on the columns of X."""
     if isinstance(part, Constant):
         return 1
     if isinstance(part, LinearWeights):
@@ -145,14 +134,14 @@ def _own_count(part: Kernel) -> int | None:
 
 
 def _times_covariance(part: Kernel, columns: tf.Tensor) -> tf.Tensor:
-    """S z for each row z of `columns` [..., p], with the prior covariance S of this term."""
+    """S z for each row z of `columns` [..., p], S the term's prior covariance."""
     if isinstance(part, LinearWeights):
         return tf.tensordot(columns, part.covariance, [[-1], [0]])
     return columns * part.variance
 
 
 def _columns(part: Kernel, count: int, X: tf.Tensor) -> tf.Tensor:
-    """The inputs [..., N, count] that the weights of one term multiply; ones for an intercept."""
+    """The inputs [..., N, count] that a term's weights multiply; ones for an intercept."""
     if isinstance(part, Constant):
         return tf.ones_like(X[..., :1])
     columns, _ = part.slice(X)

@@ -1,10 +1,9 @@
-"""Exponential families in natural and expectation parameters, for mean-field inference on factor
-graphs.
+"""Exponential families in natural and expectation parameters, for factor graphs.
 
-`base` has the contract `Family` and is to be read first, with `gamma` as the simplest example;
-there is one file per family. `log_prob` is for families of one's own, which need a log density,
-draws and statistics alone; `fisher` has their solves. `concentrations` has the functions of
-Dirichlet concentrations that `dirichlet`, `beta` and the topic models share.
+Read `base` (the contract `Family`) and `gamma` (the simplest example) first; there is one file per
+family. `log_prob` defines a family from a log density, draws and statistics, with the solves of
+`fisher`. `concentrations` has functions of Dirichlet concentrations that `dirichlet`, `beta` and
+the topic models share.
 """
 
 from .base import Belief, Family, Natural

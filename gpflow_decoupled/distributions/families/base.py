@@ -1,7 +1,7 @@
-"""The contract of exponential families, in natural and in expectation parameters.
+"""The contract of exponential families, in natural and expectation parameters.
 
-A member of a family is q(z) = exp(<phi(z), lambda> - A(lambda)), a density with respect to Lebesgue
-or counting measure.
+A member is q(z) = exp(<phi(z), lambda> - A(lambda)), a density with respect to Lebesgue or counting
+measure.
 
 | symbol | code | shape |
 |---|---|---|
@@ -11,9 +11,8 @@ or counting measure.
 | A(lambda), the log partition function | `Family.log_partition` | [...], the batch |
 | I(lambda)^-1 g, with the Fisher matrix I = d mu / d lambda | `Family.fisher_solve` | as lambda |
 
-The gradient in mu of any function of q is I(lambda)^-1 times its gradient in lambda, (C1): that is
-what natural gradients and conjugate computation need. Families have no state: all methods are pure
-functions of tensors, batched over the leading axes.
+The gradient in mu is I(lambda)^-1 times the gradient in lambda, (C1): the natural gradient.
+Families have no state; methods are pure functions, batched over leading axes.
 """
 
 from __future__ import annotations
@@ -34,13 +33,13 @@ from ...inputs import as_array
 from ..base import Seed
 
 Natural = tuple[tf.Tensor, ...]
-"""One tensor per statistic: the axes of the batch, then those of the statistic."""
+"""One tensor per statistic: batch axes, then axes of the statistic."""
 
 
 class Family(ABC):
-    """An exponential family; each subclass says in `natural` what its usual parameters are called.
+    """An exponential family; `natural` takes its usual parameters.
 
-    Families are minimal, so that lambda is unique, unless a subclass says otherwise.
+    Families are minimal (lambda is unique) unless they say otherwise.
 
     Example::
 
@@ -51,18 +50,17 @@ class Family(ABC):
     """
 
     statistics: tuple[str, ...] = ()
-    """The sufficient statistics phi(z), as text; lambda has one tensor for each."""
+    """The sufficient statistics phi(z), as text; one tensor of lambda each."""
     ranks: tuple[int, ...] = ()
-    """The number of axes of each statistic: 0 for a number, 1 for a vector, 2 for a matrix."""
+    """Number of axes of each statistic: 0 for a number, 1 for a vector, 2 for a matrix."""
     reparameterized: bool = True
-    """Whether samples are differentiable in lambda."""
+    """Samples are differentiable in lambda."""
 
     @abstractmethod
     def natural(
         self, *parameters: Any, **named: Any
     ) -> Natural:  # only with Any may subclasses name theirs
-        """The natural parameters for the usual parameters of the family, arrays that each family
-        names.
+        """Natural parameters from the usual parameters, arrays that each family names.
 
         :raises DataError: for parameters outside of the domain.
         """
@@ -77,28 +75,26 @@ class Family(ABC):
 
     @abstractmethod
     def expectation(self, natural: Natural) -> Natural:
-        """The expectation parameters mu = E phi(z), of the shapes of lambda."""
+        """Expectation parameters mu = E phi(z), of the shapes of lambda."""
 
     @abstractmethod
     def sufficient(self, z: tf.Tensor) -> Natural:
-        """The sufficient statistics phi(z), for z with any leading axes."""
+        """Sufficient statistics phi(z), for z with any leading axes."""
 
     @abstractmethod
     def fisher_solve(self, natural: Natural, gradient: Natural) -> Natural:
-        """I(lambda)^-1 g, the gradient in mu from a gradient g in lambda; no matrix I is formed."""
+        """I(lambda)^-1 g, the gradient in mu from the gradient g in lambda, without forming I."""
 
     @abstractmethod
     def in_domain(self, natural: Natural) -> tf.Tensor:
-        """Whether lambda is a member of the family, bool [...]. The domain is convex and open."""
+        """True where lambda is a member of the family, [...]; the domain is convex and open."""
 
     def tangent(self, gradient: Natural) -> Natural:
-        """The projection of a gradient to the space of lambda: symmetric where a statistic is a
-        symmetric matrix.
-        """
+        """Project a gradient to the space of lambda: symmetrise where a statistic is symmetric."""
         return gradient
 
     def inner(self, left: Natural, right: Natural) -> tf.Tensor:
-        """The inner product <left, right> [...], summed over statistics and their axes."""
+        """<left, right> [...], summed over statistics and their axes."""
         products = [
             tf.reduce_sum(a * b, axis=list(range(-rank, 0)))
             for a, b, rank in zip(left, right, self.ranks)
@@ -106,9 +102,7 @@ class Family(ABC):
         return tf.add_n(products)
 
     def log_prob(self, z: tf.Tensor, natural: Natural) -> tf.Tensor:
-        """The log density of z in nats, of the leading axes of z and the batch; at an edge of the
-        support its limit there.
-        """
+        """Log density of z in nats, with the leading axes of z and the batch; edges by limit."""
         # at the edge a statistic is infinite, and does not count where its coefficient is zero;
         # outside it is NaN, and does
         statistics = [
@@ -122,21 +116,22 @@ class Family(ABC):
         return self.log_partition(natural) - self.inner(self.expectation(natural), natural)
 
     def kl(self, natural: Natural, other: Natural) -> tf.Tensor:
-        """KL[q || p] in nats, [...], for the members q at `natural` and p at `other`."""
+        """KL[q || p] in nats, [...], for q at `natural` and p at `other`."""
         difference = tuple(a - b for a, b in zip(natural, other))
         moments = self.inner(self.expectation(natural), difference)
         return self.log_partition(other) - self.log_partition(natural) + moments
 
     def sample(self, natural: Natural, n: int, seed: Seed = None) -> tf.Tensor:
-        """Draws [n, ..., event], differentiable in lambda where `reparameterized`.
+        """Draws [n, ..., event], differentiable in lambda if `reparameterized`.
 
-        Gradients are TFP's implicit reparameterisation, (C36): Figurnov, Mohamed & Mnih 2018
+        Gradients are TFP's implicit reparameterisation: Figurnov, Mohamed & Mnih 2018
         (arXiv:1805.08498).
         """
+        # (C36)
         return self.distribution(natural).sample(n, seed=seed)
 
     def belief(self, *parameters: npt.ArrayLike, **named: npt.ArrayLike) -> Belief:
-        """The member of the family with these usual parameters, which are named as in `natural`."""
+        """The member with these usual parameters, named as in `natural`."""
         return Belief.at(self, self.natural(*parameters, **named))
 
     @property
@@ -146,7 +141,7 @@ class Family(ABC):
 
 
 class Belief(NamedTuple):
-    """A member of a family: the prior or posterior of one variable of a factor graph.
+    """A member of a family: prior or posterior of one variable of a factor graph.
 
     Example::
 
@@ -156,9 +151,9 @@ class Belief(NamedTuple):
 
     family: Family
     natural: Natural
-    """The natural parameters lambda, one tensor per statistic."""
+    """Natural parameters lambda, one tensor per statistic."""
     expectation: Natural
-    """The expectation parameters mu, one tensor per statistic."""
+    """Expectation parameters mu, one tensor per statistic."""
 
     @staticmethod
     def at(family: Family, natural: Natural) -> Belief:
@@ -182,10 +177,9 @@ class Belief(NamedTuple):
 
 
 def as_float(name: str, value: tf.Tensor | npt.ArrayLike) -> tf.Tensor:
-    """A tensor [...], of GPflow's float type unless it was one before.
+    """Return a tensor [...] of GPflow's float type unless it is one already.
 
-    :raises DataError: for entries that are not finite, and for what holds no numbers; `name` says
-    which array that is.
+    :raises DataError: for non-finite entries or non-numbers, naming the array by `name`.
     """
     array = as_array(value, name)
     tensor = (
@@ -201,7 +195,7 @@ def as_float(name: str, value: tf.Tensor | npt.ArrayLike) -> tf.Tensor:
 
 
 def as_positive(name: str, value: tf.Tensor | npt.ArrayLike) -> tf.Tensor:
-    """A tensor [...] as of `as_float`, for entries above 0.
+    """`as_float` for entries above 0.
 
     :raises DataError: for entries that are not finite or not above 0.
     """

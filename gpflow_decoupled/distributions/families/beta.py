@@ -13,10 +13,9 @@ from .concentrations import dirichlet_fisher_solve, dirichlet_log_mean, dirichle
 
 
 class Beta(Family):
-    """Beta densities with concentrations c_1 and c_0, which are Dirichlet densities of two classes.
+    """Beta densities with concentrations c_1, c_0: lambda = (c_1 - 1, c_0 - 1).
 
-    The natural parameters are lambda = (c_1 - 1, c_0 - 1), the coefficients of log z and log(1 -
-    z).
+    The coefficients of log z and log(1 - z); Dirichlet densities of two classes.
 
     Example::
 
@@ -28,7 +27,7 @@ class Beta(Family):
     ranks = (0, 0)
 
     def natural(self, concentration1: npt.ArrayLike, concentration0: npt.ArrayLike) -> Natural:
-        """The natural parameters for two arrays [...] above 0, named as in `tfd.Beta`."""
+        """Natural parameters of two arrays [...] above 0, named as in `tfd.Beta`."""
         c_1 = as_positive("concentration1 of a Beta", concentration1)
         c_0 = as_positive("concentration0 of a Beta", concentration0)
         return c_1 - 1.0 + 0.0 * c_0, c_0 - 1.0 + 0.0 * c_1
@@ -50,11 +49,11 @@ class Beta(Family):
         return tf.math.log(z), tf.math.log1p(-z)
 
     def fisher_solve(self, natural: Natural, gradient: Natural) -> Natural:
-        """I(lambda)^-1 g by (C35) with K = 2, [...] each."""
-        return _split(dirichlet_fisher_solve(_stack(natural) + 1.0, _stack(gradient)))
+        """I(lambda)^-1 g, [...] each."""
+        return _split(dirichlet_fisher_solve(_stack(natural) + 1.0, _stack(gradient)))  # (C35)
 
     def in_domain(self, natural: Natural) -> tf.Tensor:
-        """Whether both concentrations are above 0, [...]."""
+        """True where both concentrations are above 0, [...]."""
         return (natural[0] > -1.0) & (natural[1] > -1.0)
 
 

@@ -13,12 +13,11 @@ from .base import Family, Natural, as_float
 
 
 class Categorical(Family):
-    """One of K classes, as a vector z [..., K] with a one at the class: lambda = (logits
-    [..., K],).
+    """One of K classes, as a one-hot vector z [..., K]: lambda = (logits [..., K],).
 
-    The expectation parameters are the class probabilities. The family is overcomplete: adding a
-    constant to the logits changes neither mu nor the entropy, so that messages can be log weights
-    that are not normalised. Samples are not differentiable.
+    The expectation parameters are the class probabilities. The family is overcomplete: a constant
+    added to the logits changes nothing, so messages may be unnormalised log weights. Samples are
+    not differentiable.
 
     Example::
 
@@ -31,7 +30,7 @@ class Categorical(Family):
     reparameterized = False
 
     def natural(self, logits: npt.ArrayLike) -> Natural:
-        """The natural parameters for `logits` [..., K], with K at least 2."""
+        """Natural parameters of `logits` [..., K], K >= 2."""
         tensor = as_float("the logits of a Categorical", logits)
         if tensor.shape.rank == 0 or tensor.shape[-1] == 1:
             raise DataError(
@@ -53,15 +52,13 @@ class Categorical(Family):
         return (tf.nn.softmax(natural[0], axis=-1),)
 
     def sufficient(self, z: tf.Tensor) -> Natural:
-        """The vector itself, (z [..., K],)."""
+        """(z [..., K],)."""
         return (z,)
 
     def fisher_solve(self, natural: Natural, gradient: Natural) -> Natural:
-        """A solution x of (diag p - p p^T) x = g, for g [..., K] of sum 0: g / p. The others differ
-        by a constant.
-        """
+        """Solve (diag p - p p^T) x = g, g [..., K] of sum 0: x = g / p, up to a constant."""
         return (tf.math.divide_no_nan(gradient[0], tf.nn.softmax(natural[0], axis=-1)),)
 
     def in_domain(self, natural: Natural) -> tf.Tensor:
-        """Whether all logits are finite, [...]."""
+        """True where all logits are finite, [...]."""
         return tf.reduce_all(tf.math.is_finite(natural[0]), axis=-1)

@@ -1,6 +1,4 @@
-"""Functions of Dirichlet concentrations c [..., K]: A(c), E log theta, and solves with the Fisher
-matrix between them.
-"""
+"""Functions of Dirichlet concentrations c [..., K]."""
 
 from __future__ import annotations
 
@@ -12,8 +10,7 @@ from ...special.trigamma import trigamma, trigamma_defect
 
 
 def dirichlet_log_partition(c: tf.Tensor) -> tf.Tensor:
-    """The log partition function of Dirichlet densities, sum_k log Gamma(c_k) - log Gamma(c_0) with
-    c_0 = sum_k c_k.
+    """Log partition function sum_k log Gamma(c_k) - log Gamma(sum_k c_k) of Dirichlet densities.
 
     :param c: concentrations [..., K], above 0.
     :return: [...], in nats.
@@ -26,8 +23,7 @@ def dirichlet_log_partition(c: tf.Tensor) -> tf.Tensor:
 
 
 def dirichlet_log_mean(c: tf.Tensor) -> tf.Tensor:
-    """E log theta = psi(c) - psi(c_0) of Dirichlet densities, with the digamma function psi and c_0
-    = sum_k c_k.
+    """E log theta = psi(c) - psi(sum_k c_k) of Dirichlet densities, psi the digamma function.
 
     :param c: concentrations [..., K], above 0.
     :return: [..., K].
@@ -40,13 +36,13 @@ def dirichlet_log_mean(c: tf.Tensor) -> tf.Tensor:
 
 
 def dirichlet_fisher_solve(c: tf.Tensor, g: tf.Tensor) -> tf.Tensor:
-    """I(c)^-1 g with the Fisher matrix I(c) = diag psi'(c) - psi'(c_0) of Dirichlet densities,
-    without forming it: (C35).
+    """Solve I(c) x = g with the Fisher matrix I(c) = diag psi'(c) - psi'(c_0) of a Dirichlet.
 
-    The denominator of (C35) divided by psi'(c_0) is computed as r(c_0) - sum_k r(c_k) with r(x) = x
-    - 1 / psi'(x), which keeps its digits for large concentrations. Cost: K per member of the batch.
+    By the Sherman-Morrison formula; its denominator over psi'(c_0) is r(c_0) - sum_k r(c_k), r(x) =
+    x - 1 / psi'(x), which keeps its digits for large concentrations. Cost: K per member of the
+    batch.
 
-    :param c: concentrations [..., K], above 0.
+    :param c: concentrations [..., K], above 0; c_0 is their sum.
     :param g: [..., K].
     :return: [..., K].
 

@@ -14,10 +14,9 @@ from .concentrations import dirichlet_fisher_solve, dirichlet_log_mean, dirichle
 
 
 class Dirichlet(Family):
-    """Dirichlet densities with concentrations c [..., K]: lambda = (c - 1,), the coefficients of
-    log theta.
+    """Dirichlet densities with concentrations c [..., K]: lambda = (c - 1,).
 
-    `concentrations` has the same mathematics as plain functions of c.
+    `concentrations` has the same mathematics as functions of c.
 
     Example::
 
@@ -29,7 +28,7 @@ class Dirichlet(Family):
     ranks = (1,)
 
     def natural(self, concentration: npt.ArrayLike) -> Natural:
-        """The natural parameters for `concentration` [..., K] above 0, with K at least 2."""
+        """Natural parameters of `concentration` [..., K] above 0, K >= 2."""
         c = as_positive("the concentration of a Dirichlet", concentration)
         if c.shape.rank == 0 or c.shape[-1] == 1:
             raise DataError(
@@ -55,9 +54,9 @@ class Dirichlet(Family):
         return (tf.math.log(z),)
 
     def fisher_solve(self, natural: Natural, gradient: Natural) -> Natural:
-        """I(lambda)^-1 g by (C35), [..., K]."""
-        return (dirichlet_fisher_solve(natural[0] + 1.0, gradient[0]),)
+        """I(lambda)^-1 g, [..., K]."""
+        return (dirichlet_fisher_solve(natural[0] + 1.0, gradient[0]),)  # (C35)
 
     def in_domain(self, natural: Natural) -> tf.Tensor:
-        """Whether all concentrations are above 0, [...]."""
+        """True where all concentrations are above 0, [...]."""
         return tf.reduce_all(natural[0] > -1.0, axis=-1)

@@ -1,17 +1,15 @@
-"""Products and solves with the Fisher matrix of a family whose matrix has no formula, without
-forming it.
+"""Products and solves with a Fisher matrix that has no formula.
 
-The Fisher matrix is I(lambda) = grad^2 A(lambda), which is also the covariance of the sufficient
-statistics phi(z). Either gives its product with a vector u at the cost of a few evaluations:
+The Fisher matrix I(lambda) = grad^2 A(lambda) is also the covariance of the statistics phi(z).
+Either gives a product with a vector u for a few evaluations, without forming I:
 
 | product | needs | error |
 |---|---|---|
-| `hessian_product`: I u = grad <grad A, u>, (C61) | A twice differentiable by TensorFlow | round-off |
-| `covariance_product`: 1/S sum_s (phi_s - phi_bar) <phi_s - phi_bar, u>, (C62) | draws of z | 1 / sqrt(S) |
+| `hessian_product`: grad <grad A, u>, (C61) | second derivatives of A | round-off |
+| `covariance_product`: mean of c_s <c_s, u>, c = phi - phi_bar, (C62) | S draws | 1 / sqrt(S) |
 
-`solve` is conjugate gradients with such products. The memory is that of a few vectors, or of S of
-them.
-"""  # noqa: E501
+`solve` runs conjugate gradients on such products. Memory: a few vectors, or S of them.
+"""
 
 from __future__ import annotations
 
@@ -29,12 +27,11 @@ Product = Callable[[Natural], Natural]
 """The Fisher matrix times a vector of the shapes of lambda."""
 
 _UNSOLVED = 1e-3
-"""A solution whose residual is more than this share of the gradient is NaN."""
+"""A solution whose residual exceeds this share of the gradient becomes NaN."""
 
 
 def hessian_product(log_partition: Callable[[Natural], tf.Tensor], natural: Natural) -> Product:
-    """The products u -> I(lambda) u as second derivatives of A along u, (C61); each costs about
-    four evaluations of A.
+    """Return u -> I(lambda) u, second derivatives of A along u, (C61); four evaluations of A each.
 
     :param log_partition: A(lambda) [...] in nats, for lambda of any batch.
     :param natural: lambda, one tensor per statistic.
@@ -59,13 +56,14 @@ def hessian_product(log_partition: Callable[[Natural], tf.Tensor], natural: Natu
 
 
 def covariance_product(statistics: Natural, ranks: tuple[int, ...]) -> Product:
-    """The products u -> Cov(phi) u with the covariance of draws, (C62); each costs S D for D
-    statistics.
+    """Return u -> Cov(phi) u with the covariance of draws, (C62); S D for D statistics.
+
+    Source: Salimans & Knowles 2013.
 
     :param statistics: phi(z_s), one tensor [S, ...] per statistic.
     :param ranks: the number of axes of each statistic.
 
-    Source: Salimans & Knowles 2013. Example::
+    Example::
 
         product = covariance_product(
             family.sufficient(family.sample(natural, 1000)), family.ranks
@@ -90,9 +88,7 @@ def covariance_product(statistics: Natural, ranks: tuple[int, ...]) -> Product:
 
 
 def scales(statistics: Natural) -> Natural:
-    """The variances over draws of statistics [S, ...], and 1 where draws do not differ or are not
-    finite.
-    """
+    """Variances over draws of statistics [S, ...]; 1 if zero or not finite."""
     variances = [tf.math.reduce_variance(part, axis=0) for part in statistics]
     return tuple(tf.where(tf.math.is_finite(v) & (v > 0.0), v, tf.ones_like(v)) for v in variances)
 
@@ -105,16 +101,15 @@ def solve(
     tolerance: float,
     iterations: int,
 ) -> Natural:
-    """The x with I(lambda) x = g by conjugate gradients, for each member of the batch with step
-    lengths of its own.
+    """Solve I(lambda) x = g by conjugate gradients, with step lengths per member of the batch.
 
     :param product: the Fisher matrix times a vector of the shapes of lambda.
-    :param diagonal: an estimate of its diagonal, above 0, that preconditions.
+    :param diagonal: a positive estimate of its diagonal, the preconditioner.
     :param gradient: g, of the shapes of lambda.
     :param ranks: the number of axes of each statistic.
-    :param tolerance: of the residual, relative to the gradient.
-    :param iterations: at most so many. A member that is left with more than a thousandth of its
-        gradient is NaN, which optimizers report instead of taking a wrong step.
+    :param tolerance: on the residual, relative to the gradient.
+    :param iterations: the largest number. Members left with over a thousandth of their gradient
+        become NaN, which optimizers report instead of taking a wrong step.
     :return: x, of the shapes of lambda. Cost: a product per iteration.
 
     Example::

@@ -13,8 +13,7 @@ from .base import Family, Natural, as_positive
 
 
 class Gamma(Family):
-    """Gamma densities with shape a and rate b: lambda = (a - 1, -b), the coefficients of log z and
-    z, [...] each.
+    """Gamma densities with shape a and rate b: lambda = (a - 1, -b), for log z and z, [...] each.
 
     Example::
 
@@ -26,7 +25,7 @@ class Gamma(Family):
     ranks = (0, 0)
 
     def natural(self, shape: npt.ArrayLike, rate: npt.ArrayLike) -> Natural:
-        """The natural parameters for `shape` [...] and `rate` [...], both above 0."""
+        """Natural parameters of `shape` [...] and `rate` [...], both above 0."""
         a, b = as_positive("the shape of a Gamma", shape), as_positive("the rate of a Gamma", rate)
         return a - 1.0 + 0.0 * b, -b + 0.0 * a
 
@@ -54,12 +53,12 @@ class Gamma(Family):
         return tf.math.log(z), z
 
     def fisher_solve(self, natural: Natural, gradient: Natural) -> Natural:
-        """I(lambda)^-1 g by (C33), [...] each; a psi'(a) - 1 is computed without cancellation."""
+        """I(lambda)^-1 g, [...] each, without cancellation."""
         (a, b), (g_1, g_2) = self.shape_and_rate(natural), gradient
         d = trigamma_excess(a)
         return (a * g_1 - b * g_2) / d, b * (b * trigamma(a) * g_2 - g_1) / d  # (C33)
 
     def in_domain(self, natural: Natural) -> tf.Tensor:
-        """Whether shape and rate are above 0, [...]."""
+        """True where shape and rate are above 0, [...]."""
         a, b = self.shape_and_rate(natural)
         return (a > 0.0) & (b > 0.0)

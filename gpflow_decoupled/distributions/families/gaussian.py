@@ -17,14 +17,13 @@ from ...linalg.triangular import inverse, lower_gram, lower_root_gram, solve
 from .base import Family, Natural, as_float
 
 _ASYMMETRY = 1e-5
-"""The share of the largest entry of a covariance that round-off of its halves may differ by."""
+"""Relative asymmetry of a covariance that counts as round-off."""
 
 
 class Gaussian(Family):
     """Normal densities N(m, V) in M dimensions: lambda = (V^-1 m [..., M], -V^-1 / 2 [..., M, M]).
 
-    The expectation parameters are mu = (m, V + m m^T). Every method costs M^3 per member of the
-    batch.
+    The expectation parameters are mu = (m, V + m m^T). Methods cost M^3 per member of the batch.
 
     Example::
 
@@ -36,9 +35,7 @@ class Gaussian(Family):
     ranks = (1, 2)
 
     def natural(self, mean: npt.ArrayLike, covariance: npt.ArrayLike) -> Natural:
-        """The natural parameters for `mean` [..., M] and `covariance` [..., M, M], symmetric and
-        positive definite.
-        """
+        """Natural parameters of `mean` [..., M], positive definite `covariance` [..., M, M]."""
         m, V = (
             as_float("the mean of a Gaussian", mean),
             as_float("the covariance of a Gaussian", covariance),
@@ -65,7 +62,7 @@ class Gaussian(Family):
         return tf.linalg.matvec(precision, m), -0.5 * precision + tf.zeros_like(m)[..., None]
 
     def mean_and_covariance(self, natural: Natural) -> tuple[tf.Tensor, tf.Tensor]:
-        """The mean m [..., M] and the covariance V [..., M, M]."""
+        """Mean m [..., M] and covariance V [..., M, M]."""
         mean, root = self._mean_and_root(natural)
         return mean, lower_gram(root)
 
@@ -74,7 +71,7 @@ class Gaussian(Family):
         return tfp.distributions.MultivariateNormalTriL(*self._mean_and_root(natural))
 
     def log_partition(self, natural: Natural) -> tf.Tensor:
-        """A(lambda) in nats, [...]; the factor (2 pi)^(M/2) is part of it."""
+        """A(lambda) in nats, [...], with the factor (2 pi)^(M/2)."""
         chol = cholesky(-2.0 * natural[1]).chol
         half = solve(chol, natural[0][..., None])[..., 0]
         log_diagonal = tf.math.log(tf.linalg.diag_part(chol))
@@ -92,9 +89,7 @@ class Gaussian(Family):
         return z, z[..., :, None] * z[..., None, :]
 
     def fisher_solve(self, natural: Natural, gradient: Natural) -> Natural:
-        """I(lambda)^-1 g, [..., M] and [..., M, M]: the derivative of lambda along mu + t g, by
-        products with V^-1 alone.
-        """
+        """I(lambda)^-1 g, [..., M] and [..., M, M]: derivative of lambda along mu + t g."""
         precision = -2.0 * natural[1]
         mean = self._mean_and_root(natural)[0]
         g_1, g_2 = self.tangent(gradient)
@@ -104,17 +99,17 @@ class Gaussian(Family):
         return tf.linalg.matvec(dP, mean) + tf.linalg.matvec(precision, g_1), -0.5 * dP
 
     def tangent(self, gradient: Natural) -> Natural:
-        """The gradient with its second part [..., M, M] made symmetric."""
+        """Symmetrise the second part [..., M, M]."""
         return gradient[0], 0.5 * (gradient[1] + tf.linalg.matrix_transpose(gradient[1]))
 
     def in_domain(self, natural: Natural) -> tf.Tensor:
-        """Whether V^-1 is positive definite, [...]."""
+        """True where V^-1 is positive definite, [...]."""
         return tf.reduce_all(
             tf.math.is_finite(tf.linalg.diag_part(cholesky(-2.0 * natural[1]).chol)), axis=-1
         )
 
     @staticmethod
     def _mean_and_root(natural: Natural) -> tuple[tf.Tensor, tf.Tensor]:
-        """The mean [..., M] and a lower root [..., M, M] of V."""
+        """Mean [..., M] and a lower root [..., M, M] of V."""
         root = root_from_precision(-2.0 * natural[1]).chol
         return tf.linalg.matvec(root, tf.linalg.matvec(root, natural[0], transpose_a=True)), root

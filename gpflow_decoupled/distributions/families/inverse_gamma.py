@@ -13,8 +13,7 @@ from .base import Family, Natural, as_positive
 
 
 class InverseGamma(Family):
-    """Inverse-Gamma densities with shape a and scale b: lambda = (-a - 1, -b), the coefficients of
-    log z and 1/z.
+    """Inverse-Gamma densities with shape a, scale b: lambda = (-a - 1, -b), for log z and 1/z.
 
     Example::
 
@@ -26,7 +25,7 @@ class InverseGamma(Family):
     ranks = (0, 0)
 
     def natural(self, shape: npt.ArrayLike, scale: npt.ArrayLike) -> Natural:
-        """The natural parameters for `shape` [...] and `scale` [...], both above 0."""
+        """Natural parameters of `shape` [...] and `scale` [...], both above 0."""
         a = as_positive("the shape of an InverseGamma", shape)
         b = as_positive("the scale of an InverseGamma", scale)
         return -a - 1.0 + 0.0 * b, -b + 0.0 * a
@@ -55,12 +54,12 @@ class InverseGamma(Family):
         return tf.math.log(z), 1.0 / z
 
     def fisher_solve(self, natural: Natural, gradient: Natural) -> Natural:
-        """I(lambda)^-1 g by (C34), [...] each; a psi'(a) - 1 is computed without cancellation."""
+        """I(lambda)^-1 g, [...] each, without cancellation."""
         (a, b), (g_1, g_2) = self.shape_and_scale(natural), gradient
         d = trigamma_excess(a)
         return (a * g_1 + b * g_2) / d, b * (b * trigamma(a) * g_2 + g_1) / d  # (C34)
 
     def in_domain(self, natural: Natural) -> tf.Tensor:
-        """Whether shape and scale are above 0, [...]."""
+        """True where shape and scale are above 0, [...]."""
         a, b = self.shape_and_scale(natural)
         return (a > 0.0) & (b > 0.0)

@@ -1,6 +1,4 @@
-"""Exponential families that are given by a log density, draws and sufficient statistics, without
-any formula of their own.
-"""
+"""Exponential families from a log density, draws and sufficient statistics."""
 
 from __future__ import annotations
 
@@ -21,39 +19,37 @@ from .base import Family, Natural, as_float
 from .fisher import covariance_product, hessian_product, scales, solve
 
 _ANCHOR = (0, 0)
-"""The seed of the point at which the log partition function is read off the density."""
+"""Seed of the point at which the log partition function is read off the density."""
 _DRAWS = (0, 1)
-"""The seed of the draws for solves, so that two solves at the same lambda agree."""
+"""Seed of the draws for solves, so that solves at the same lambda agree."""
 _SCALING = 32
 """Draws for the scales of the statistics, which only precondition."""
 _DIGITS = 1e4
-"""Tolerance of the solves, as a multiple of the machine epsilon."""
+"""Tolerance of the solves, in machine epsilons."""
 
 
 class LogProbFamily(Family):
-    """A family of one's own: a subclass defines `log_prob`, `sample` and `sufficient`, and says
-    `statistics` and `ranks`.
+    """A family from `log_prob`, `sample`, `sufficient`, `statistics`, `ranks` of a subclass.
 
-    The rest follows. The density must be q(z) = exp(<phi(z), lambda> - A(lambda)), normalised,
-    without a factor that depends on z alone. Then at any point z of the support
+    The density must be q(z) = exp(<phi(z), lambda> - A(lambda)), normalised, without a factor that
+    depends on z alone. Then, at any z of the support:
 
-    | what | by | cost |
+    | quantity | by | cost |
     |---|---|---|
-    | A(lambda) = <phi(z), lambda> - log q(z), (C60) | one density at `anchor` | one density |
+    | A(lambda) = <phi(z), lambda> - log q(z) | one density at `anchor` | one density |
     | mu = grad A | automatic differentiation | about three densities |
-    | I(lambda)^-1 g | conjugate gradients, with I u = grad <grad A, u> (C61) | about four densities per iteration |
+    | I(lambda)^-1 g | conjugate gradients, I u = grad <grad A, u> | four densities per iteration |
 
-    No D x D matrix is formed for D statistics. A statistic that is a symmetric matrix needs
-    `tangent` too. Where `log_prob` cannot be differentiated twice, `draws` is the number of draws
-    whose covariance of statistics takes the place of the Fisher matrix in solves (C62), with an
-    error of order 1 / sqrt(draws) and a bias of order D / draws.
+    No D x D matrix is formed for D statistics. A symmetric matrix statistic also needs `tangent`.
+    If `log_prob` cannot be differentiated twice, set `draws`: the covariance of their statistics
+    replaces the Fisher matrix, with error O(1 / sqrt(draws)) and bias O(D / draws).
 
-    :param draws: of the covariance in solves; None for second derivatives of `log_prob`.
-    :param iterations: most iterations of conjugate gradients per solve. A member of the batch that
-        is not solved to a thousandth by then is NaN, which optimizers report.
-    :param tolerance: of the residual in solves, relative to the gradient; 1e4 machine epsilons by
-        default, or with `draws` 1e-6.
-    :raises DataError: for a number that counts nothing.
+    :param draws: number of draws for solves; None uses second derivatives of `log_prob`.
+    :param iterations: most iterations of conjugate gradients per solve. Members not solved to a
+        thousandth by then become NaN, which optimizers report.
+    :param tolerance: on the residual, relative to the gradient; default 1e4 machine epsilons, or
+        1e-6 with `draws`.
+    :raises DataError: for counts below their minimum.
 
     Example, angles with a von Mises density::
 
@@ -72,7 +68,7 @@ class LogProbFamily(Family):
                 return tf.cos(z), tf.sin(z)
 
         belief = VonMises().belief(2.0, 0.5)                         # lambda itself
-    """  # noqa: E501
+    """
 
     def __init__(
         self, draws: int | None = None, *, iterations: int = 500, tolerance: float | None = None
@@ -86,22 +82,18 @@ class LogProbFamily(Family):
 
     @abstractmethod
     def log_prob(self, z: tf.Tensor, natural: Natural) -> tf.Tensor:
-        """The log density of z [..., event] in nats at lambda, normalised, of the leading axes of z
-        and the batch.
-        """
+        """Normalised log density of z [..., event] in nats, of the axes of z and the batch."""
 
     @abstractmethod
     def sample(self, natural: Natural, n: int, seed: Seed = None) -> tf.Tensor:
-        """Draws [n, ..., event], differentiable in lambda where the family says that it is
-        `reparameterized`.
-        """
+        """Draws [n, ..., event], differentiable in lambda if `reparameterized`."""
 
     def natural(self, *parameters: npt.ArrayLike) -> Natural:
-        """The natural parameters themselves, one array for each of `statistics`.
+        """Return the natural parameters, one array for each of `statistics`.
 
-        A subclass may take the usual parameters of the family instead, and return lambda.
+        A subclass may take usual parameters instead, and return lambda.
 
-        :raises DataError: for another number of arrays, and entries that are not finite.
+        :raises DataError: for another number of arrays, or non-finite entries.
         """
         if len(parameters) != len(self.ranks):
             raise DataError(
@@ -127,7 +119,7 @@ class LogProbFamily(Family):
         )
 
     def distribution(self, natural: Natural) -> tfp.distributions.Distribution:
-        """None is known; a subclass that has a TFP distribution may return it.
+        """Refuse; a subclass with a TFP distribution may return it.
 
         :raises ModelError: always.
         """
@@ -137,11 +129,10 @@ class LogProbFamily(Family):
         )
 
     def anchor(self, natural: Natural) -> tf.Tensor:
-        """A point [..., event] of the support, by default a draw that is the same at the same
-        lambda.
+        """A point [..., event] of the support; by default a draw that is a function of lambda.
 
-        A subclass may return any other point, for example the mode. Its statistics and density must
-        be finite.
+        A subclass may return another, such as the mode. Statistics and density must be finite
+        there.
         """
         return tf.stop_gradient(self.sample(natural, 1, seed=tf.constant(_ANCHOR, tf.int32))[0])
 
@@ -158,8 +149,7 @@ class LogProbFamily(Family):
         return self.tangent(tuple(tape.gradient(value, natural, unconnected_gradients="zero")))
 
     def fisher_solve(self, natural: Natural, gradient: Natural) -> Natural:
-        """I(lambda)^-1 g by conjugate gradients, of the shapes of lambda; NaN for members that are
-        not solved.
+        """I(lambda)^-1 g by conjugate gradients, of the shapes of lambda; NaN for unsolved members.
 
         :raises DataError: for fewer draws than statistics, whose covariance would be singular.
         """
@@ -167,7 +157,7 @@ class LogProbFamily(Family):
             self.sample(natural, self._draws or _SCALING, seed=tf.constant(_DRAWS, tf.int32))
         )
         drawn = tuple(tf.stop_gradient(part) for part in drawn)
-        if self._draws is None:
+        if self._draws is None:  # (C61), else (C62)
             z = self.anchor(natural)
             product = hessian_product(lambda at: self._log_partition_at(z, at), natural)
             tolerance = _DIGITS * float(np.finfo(natural[0].dtype.as_numpy_dtype).eps)
@@ -185,10 +175,9 @@ class LogProbFamily(Family):
         )
 
     def in_domain(self, natural: Natural) -> tf.Tensor:
-        """Whether density and statistics at the anchor are finite, [...].
+        """True where density and statistics are finite at the anchor, [...].
 
-        A subclass whose `log_prob` has finite values outside of the domain defines a test of its
-        own.
+        Override it if `log_prob` is finite outside of the domain.
         """
         z = self.anchor(natural)
         finite = tf.math.is_finite(self._log_partition_at(z, natural))
@@ -197,11 +186,11 @@ class LogProbFamily(Family):
         return finite
 
     def _log_partition_at(self, z: tf.Tensor, natural: Natural) -> tf.Tensor:
-        """A(lambda) [...] by the density at z: the same number at every z of the support."""
+        """A(lambda) [...] by the density at z; equal at every z of the support."""
         return self.inner(self.sufficient(z), natural) - self.log_prob(z, natural)  # (C60)
 
     def _check_draws(self, natural: Natural) -> None:
-        """Raise `DataError` for fewer draws than statistics, where their number is known."""
+        """Raise `DataError` for fewer draws than statistics, if their number is known."""
         shapes = [part.shape[len(part.shape) - rank :] for part, rank in zip(natural, self.ranks)]
         size = sum(shape.num_elements() or 0 for shape in shapes)
         if not is_whole(self._draws, size + 1):

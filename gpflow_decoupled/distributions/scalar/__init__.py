@@ -1,9 +1,7 @@
-"""Distributions in the form of TensorFlow Probability, with characteristic functions: what two
-families of bases are made of.
+"""TFP distributions with characteristic functions, behind two base distributions.
 
-`skew_normal` has `SkewNormal`, which that library lacks; `generalized_normal` has
-`GeneralizedNormal`, with an exact gradient of the cdf; `generalized_transform` has the
-characteristic function of the latter, for any power.
+`skew_normal` has `SkewNormal`, which TFP lacks; `generalized_normal` has `GeneralizedNormal`, with
+an exact gradient of the cdf; `generalized_transform` its characteristic function.
 """
 
 __all__: list[str] = []

@@ -1,4 +1,4 @@
-"""The generalised normal distribution, density proportional to exp(-(|x - loc| / scale)^power)."""
+"""The generalised normal distribution, proportional to exp(-(|x - loc| / scale)^power)."""
 
 from __future__ import annotations
 
@@ -12,9 +12,7 @@ from .generalized_transform import generalized_normal_transform
 
 
 def generalized_normal_cdf(v: tf.Tensor, power: tf.Tensor) -> tf.Tensor:
-    """The cdf at scale 1, shapes [...] broadcast. First derivatives by (A6) are exact, also at v =
-    0.
-    """
+    """The cdf at scale 1, shapes [...] broadcast; exact first derivatives (A6), also at v = 0."""
     v, power = v + tf.zeros_like(power), power + tf.zeros_like(v)
     held, size = tf.stop_gradient(v), tf.abs(tf.stop_gradient(v))
     raised = tf.stop_gradient(tf.pow(size, power))
@@ -26,13 +24,12 @@ def generalized_normal_cdf(v: tf.Tensor, power: tf.Tensor) -> tf.Tensor:
 
 
 class GeneralizedNormal(tfp.distributions.GeneralizedNormal):
-    """`tfp.distributions.GeneralizedNormal` with an exact gradient of the cdf at `loc`, and a
-    characteristic function.
+    """`tfp.distributions.GeneralizedNormal` with an exact gradient of the cdf at `loc`.
 
-    The density is proportional to exp(-(|x - loc| / scale)^power): normal for `power` = 2,
-    Laplace's for `power` = 1. The characteristic function is available for powers from 0.9 to 6.
+    Adds the characteristic function, for powers from 0.9 to 6. The density is proportional to
+    exp(-(|x - loc| / scale)^power): normal for `power` = 2, Laplace for 1.
 
-    :param loc: the centre, of a shape that broadcasts to the batch shape [...], like the other two.
+    :param loc: the centre; all three broadcast to the batch shape [...].
     :param scale: above 0.
     :param power: above 0.
 
@@ -49,9 +46,7 @@ class GeneralizedNormal(tfp.distributions.GeneralizedNormal):
         return generalized_normal_cdf((self.loc - x) / self.scale, tf.convert_to_tensor(self.power))
 
     def characteristic(self, omega: tf.Tensor) -> tf.Tensor:
-        """E exp(i omega x), complex, for omega [...] that broadcasts with the batch shape; absolute
-        error 1e-9.
-        """
+        """E exp(i omega x), complex, omega [...] broadcasts with the batch; absolute error 1e-9."""
         size = generalized_normal_transform(omega * self.scale, tf.convert_to_tensor(self.power))
         phase = omega * self.loc
         return tf.complex(size * tf.cos(phase), size * tf.sin(phase))

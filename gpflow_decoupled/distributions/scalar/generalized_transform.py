@@ -1,14 +1,9 @@
-"""The characteristic function of the generalised normal distribution, which has no closed form, for
-any power.
+"""The characteristic function of the generalised normal distribution, to 1e-9.
 
-1. Once per process, phi(omega) and its first two derivatives are computed on a grid of omega for 40
-   powers, by composite Gauss-Legendre quadrature. The substitution v = V x^3 smooths the kink of
-   |v|^p.
-2. For other powers p they follow from Chebyshev polynomials in log p, which are differentiable.
-3. For other frequencies phi follows by Hermite interpolation; beyond the grid, by the asymptotic
-   series (A7).
-
-The absolute error is 1e-9.
+1. Once per process: phi(omega) and two derivatives on a grid of omega for 40 powers, by composite
+Gauss-Legendre quadrature. The substitution v = V x^3 smooths the kink of |v|^p.
+2. Other powers: Chebyshev polynomials in log p, differentiable.
+3. Other frequencies: Hermite interpolation; beyond the grid, the asymptotic series (A7).
 """
 
 from __future__ import annotations
@@ -32,11 +27,9 @@ _PANEL = 16
 
 
 def generalized_normal_transform(omega: tf.Tensor, power: tf.Tensor) -> tf.Tensor:
-    """E cos(omega v) for the density proportional to exp(-|v|^power), 0.9 <= power <= 6; shapes
-    [...] broadcast.
+    """E cos(omega v) for a density ~ exp(-|v|^power), 0.9 <= power <= 6; shapes [...] broadcast.
 
-    One table is computed per entry of `power`: use a shape like [D, 1] for power and [N, D, T] for
-    omega.
+    One table is computed per entry of `power`: use [D, 1] for power and [N, D, T] for omega.
     """
     size = tf.abs(omega) + tf.zeros_like(power)
     inside = tf.minimum(size, _LAST)
@@ -50,7 +43,7 @@ def generalized_normal_transform(omega: tf.Tensor, power: tf.Tensor) -> tf.Tenso
 
 
 def _tables_of(power: tf.Tensor) -> list[tf.Tensor]:
-    """phi, phi', phi'' [..., J] on the grid for power [...]: Chebyshev polynomials in log p."""
+    """phi, phi', phi'' [..., J] on the grid for power [...], by Chebyshev polynomials in log p."""
     x = (2.0 * tf.math.log(power) - (_LOW + _HIGH)) / (_HIGH - _LOW)
     angle = tf.acos(tf.clip_by_value(x, -1.0 + 1e-9, 1.0 - 1e-9))[..., None]
     polynomials = tf.cos(angle * tf.range(_POWERS, dtype=power.dtype))

@@ -1,6 +1,4 @@
-"""The skew-normal distribution of Azzalini: density 2 / scale phi(z) Phi(theta z), with z = (x -
-loc) / scale.
-"""
+"""Azzalini's skew-normal: density 2 / scale phi(z) Phi(theta z), z = (x - loc) / scale."""
 
 from __future__ import annotations
 
@@ -20,16 +18,13 @@ from ...special.owens_t import owens_t
 from ..base import Seed
 
 TensorLike: TypeAlias = tf.Tensor | tf.Variable | npt.ArrayLike
-"""A tensor, a variable or an array."""
 _HALF_LOG_2_PI = 0.5 * math.log(2.0 * math.pi)
 _U = np.linspace(-12.0, 12.0, 49)
 """Nodes of the trapezoid rule for (A4)."""
 
 
 def skew_normal_cdf(z: tf.Tensor, theta: tf.Tensor) -> tf.Tensor:
-    """Phi(z) - 2 T(z, theta), shapes [...] broadcast; first derivatives are exact, also in
-    theta.
-    """
+    """Phi(z) - 2 T(z, theta), shapes [...] broadcast; exact first derivatives in z and theta."""
     z, theta = z + tf.zeros_like(theta), theta + tf.zeros_like(z)
     value = tf.maximum(normal_cdf(z) - 2.0 * owens_t(z, theta), 0.0)
     gauss = tf.exp(-0.5 * tf.square(z))
@@ -39,9 +34,7 @@ def skew_normal_cdf(z: tf.Tensor, theta: tf.Tensor) -> tf.Tensor:
 
 
 def skew_normal_entropy(theta: tf.Tensor) -> tf.Tensor:
-    """The entropy in nats, of the shape of theta, by (A4) with 49 nodes; it and its derivative have
-    errors of 1e-15.
-    """
+    """Entropy in nats, of the shape of theta, by (A4) with 49 nodes; error 1e-15."""
     u = tf.constant(_U, theta.dtype)
     root = tf.sqrt(1.0 + tf.square(theta))[..., None]
     v, gauss = (
@@ -57,9 +50,7 @@ def skew_normal_entropy(theta: tf.Tensor) -> tf.Tensor:
 
 
 def skew_normal_transform(omega: tf.Tensor, theta: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Real and imaginary part of E exp(i omega z), shapes [...] broadcast: (A5), by Dawson's
-    integral.
-    """
+    """Real and imaginary part of E exp(i omega z), shapes [...] broadcast: (A5)."""
     square = tf.square(omega)
     narrow = 1.0 / (1.0 + tf.square(theta))  # 1 - delta^2
     delta = theta * tf.sqrt(narrow)
@@ -73,16 +64,15 @@ def skew_normal_transform(omega: tf.Tensor, theta: tf.Tensor) -> tuple[tf.Tensor
 
 
 class SkewNormal(tfp.distributions.Distribution):
-    """The distribution with density 2 / scale phi(z) Phi(theta z), z = (x - loc) / scale, as a TFP
-    distribution.
+    """The skew normal, density 2 / scale phi(z) Phi(theta z), z = (x - loc) / scale.
 
-    theta = 0 is the normal distribution; the skewness is between -0.9953 and 0.9953. Log density,
-    cdf, moments, entropy, samples and `characteristic` are differentiable in all parameters, which
-    broadcast to the batch shape [...].
+    theta = 0 is normal; the skewness lies in (-0.9953, 0.9953). Log density, cdf, moments, entropy,
+    samples and `characteristic` are differentiable in all parameters, which broadcast to the batch
+    shape [...].
 
-    :param loc: the location, which is the mean only for theta = 0.
+    :param loc: the location, the mean only for theta = 0.
     :param scale: the scale, above 0.
-    :param theta: the shape; its sign is that of the skewness.
+    :param theta: the shape, with the sign of the skewness.
     :param validate_args: as for any TFP distribution.
     :param allow_nan_stats: as for any TFP distribution.
     :param name: as for any TFP distribution.
@@ -129,17 +119,17 @@ class SkewNormal(tfp.distributions.Distribution):
 
     @property
     def loc(self) -> tf.Tensor:
-        """The location, which is not the mean, [...]."""
+        """The location [...], not the mean."""
         return self._loc
 
     @property
     def scale(self) -> tf.Tensor:
-        """The scale, which is not the standard deviation, [...]."""
+        """The scale [...], not the standard deviation."""
         return self._scale
 
     @property
     def theta(self) -> tf.Tensor:
-        """The shape, with the sign of the skewness, [...]."""
+        """The shape [...], with the sign of the skewness."""
         return self._theta
 
     def _event_shape(self) -> tf.TensorShape:
@@ -199,7 +189,7 @@ class SkewNormal(tfp.distributions.Distribution):
         return tfp.bijectors.Identity(validate_args=self.validate_args)
 
     def characteristic(self, omega: tf.Tensor) -> tf.Tensor:
-        """E exp(i omega x), complex, for omega [...] that broadcasts with the batch shape."""
+        """E exp(i omega x), complex, omega [...] broadcasts with the batch shape."""
         real, imaginary = skew_normal_transform(
             omega * self.scale, tf.convert_to_tensor(self.theta)
         )
