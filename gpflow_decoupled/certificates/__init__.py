@@ -1,11 +1,9 @@
-"""PAC-Bayes certificates: bounds on the error rate of a GP classifier on new data, from its
-training data alone.
+"""PAC-Bayes certificates: bounds on the error rate of a GP classifier on new data.
 
-Read `certificate` first: a certificate is one of the `bounds`, which need `binary_kl`, at the error
-rates of `classifiers` and the KL divergence of `divergence`. `conditions` checks what makes it
-valid, that the prior does not depend on the data. `split` and `model_selection` are two ways to
-choose hyperparameters for which it stays valid. `gaussian` certifies a posterior of weights that is
-not a model, for example that of `laplace`.
+Read `certificate` first: it evaluates the `bounds`, inverses of `binary_kl`, at the error rates of
+`classifiers` and the KL of `divergence`. `conditions` checks that the prior does not depend on the
+data; `split` and `model_selection` choose hyperparameters so that it does not. `gaussian` certifies
+any Gaussian posterior of weights, for example from `laplace`.
 """
 
 from .binary_kl import binary_kl, inverse_binary_kl

@@ -1,6 +1,4 @@
-"""The Bernoulli KL divergence and its inverse, from which PAC-Bayes bounds on error rates are
-computed.
-"""
+"""The Bernoulli KL divergence and its inverse."""
 
 from __future__ import annotations
 
@@ -11,20 +9,17 @@ from numpy.typing import ArrayLike
 from scipy.special import rel_entr
 
 _HALVINGS = 60
-"""Bisection steps: after 60 of them an interval of length 1 is shorter than the round-off of
-float64.
-"""
+"""Bisection steps: after 60, an interval of length 1 is below float64's round-off."""
 
 
 def binary_kl(q: ArrayLike, p: ArrayLike) -> np.ndarray:
-    """The KL divergence between two Bernoulli distributions in nats.
+    """kl(q || p) = q log(q / p) + (1 - q) log((1 - q) / (1 - p)) in nats, between Bernoullis.
 
-    It is kl(q || p) = q log(q / p) + (1 - q) log((1 - q) / (1 - p)), which is infinite where p = 0
-    and q > 0, and where p = 1 and q < 1.
+    Infinite where p = 0 < q, and where p = 1 > q.
 
     :param q: probabilities [...] of the first distribution.
     :param p: probabilities [...] of the second distribution.
-    :return: [...], of the shape to which both broadcast.
+    :return: [...], the broadcast shape.
 
     Example::
 
@@ -35,16 +30,14 @@ def binary_kl(q: ArrayLike, p: ArrayLike) -> np.ndarray:
 
 
 def inverse_binary_kl(q: ArrayLike, c: ArrayLike) -> np.ndarray:
-    """The largest p with kl(q || p) <= c, the inverse of the Bernoulli KL divergence in its second
-    argument.
+    """The largest p with kl(q || p) <= c.
 
-    It is found by bisection to round-off, which works because kl(q || p) increases in p for p >= q.
-    The upper end of the last interval is returned, so that the result is never below the exact
-    value and a bound made of it stays a bound.
+    By bisection to round-off, with the upper end of the last interval, so that a bound stays a
+    bound.
 
     :param q: probabilities [...] in [0, 1].
-    :param c: divergences [...] in nats, at least 0.
-    :return: probabilities [...], of the shape to which both broadcast; NaN where one of them is.
+    :param c: divergences [...] in nats, non-negative.
+    :return: probabilities [...], the broadcast shape; NaN where an argument is.
 
     Example::
 

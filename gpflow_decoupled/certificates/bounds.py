@@ -1,26 +1,21 @@
-"""Four PAC-Bayes bounds on the risk e_G of the Gibbs classifier, its error rate on new data, and
-one for a finite class.
+"""Four PAC-Bayes bounds on the risk e_G of the Gibbs classifier, and one for a finite class.
 
-Each is a function of the error rate on the sample, of KL[Q || P] from the prior P to the posterior
-Q, of the sample size n and of delta, and holds with probability 1 - delta over samples, for all Q
-at once.
+Each is a function of the sample's error rate, KL[Q || P] of posterior Q and prior P, the sample
+size n and delta, and holds with probability 1 - delta over samples, for all Q at once.
 
-| bound | source | relation to the others |
+| bound | source | relation |
 |---|---|---|
-| `seeger` | Seeger, "PAC-Bayesian Generalisation Error Bounds for Gaussian Process Classification", JMLR 2002 | |
-| `maurer` | Maurer, arXiv:cs/0411099, 2004 | never above Seeger's: (n + 1) - 2 sqrt(n) = (sqrt(n) - 1)^2 >= 0 |
-| `pinsker` | Pinsker's inequality | a relaxation of Maurer's, in closed form |
-| `mcallester` | McAllester, "PAC-Bayesian model averaging", COLT 1999 | the first of these bounds |
+| `seeger` | Seeger, JMLR 2002 | |
+| `maurer` | Maurer, arXiv:cs/0411099, 2004 | never above Seeger's: (n + 1) - 2 sqrt(n) >= 0 |
+| `pinsker` | Pinsker's inequality | a relaxation of Maurer's in closed form |
+| `mcallester` | McAllester, COLT 1999 | the first of these bounds |
 
-`hoeffding` is the union bound over finitely many classifiers, which the others are compared with.
+`hoeffding` is the union bound over finitely many classifiers, for comparison. All raise `DataError`
+for a risk outside [0, 1], a negative or infinite divergence, an n that is no whole number above 0,
+a delta outside (0, 1), and NaN, of which bisection would make the most optimistic bound.
 
-All raise `DataError` for a risk outside [0, 1], a divergence that is negative or not finite, a
-sample size that is no whole number of at least 1, and a delta outside (0, 1): of NaN a bisection
-would make the most optimistic bound.
-
-Maurer proves his bound for n >= 8. It holds for smaller n too, because the sum that he bounds by 2
-sqrt(n) is below it there.
-"""  # noqa: E501
+Maurer proves his bound for n >= 8; for smaller n the sum that he bounds by 2 sqrt(n) is below it.
+"""
 
 from __future__ import annotations
 
@@ -33,12 +28,11 @@ from ..summaries import short_repr
 from .binary_kl import inverse_binary_kl
 
 Numbers = float | np.ndarray
-"""A number, or an array [...]; the arguments of a bound broadcast."""
+"""A number, or an array [...]; the arguments broadcast."""
 
 
 def seeger(risk: Numbers, kl: Numbers, n: Numbers, delta: Numbers) -> np.ndarray:
-    """Seeger's bound kl^-1(risk, (kl + log((n + 1) / delta)) / n), where kl^-1 is
-    `inverse_binary_kl`.
+    """Seeger's bound kl^-1(risk, (kl + log((n + 1) / delta)) / n), kl^-1 `inverse_binary_kl`.
 
     :param risk: the error rate [...] of the Gibbs classifier on the sample.
     :param kl: KL[Q || P] in nats [...].
@@ -55,7 +49,7 @@ def seeger(risk: Numbers, kl: Numbers, n: Numbers, delta: Numbers) -> np.ndarray
 
 
 def maurer(risk: Numbers, kl: Numbers, n: Numbers, delta: Numbers) -> np.ndarray:
-    """Maurer's bound, which is `seeger` with 2 sqrt(n) in the place of n + 1.
+    """Maurer's bound, `seeger` with 2 sqrt(n) for n + 1.
 
     :param risk: the error rate [...] of the Gibbs classifier on the sample.
     :param kl: KL[Q || P] in nats [...].
@@ -110,25 +104,22 @@ def mcallester(risk: Numbers, kl: Numbers, n: Numbers, delta: Numbers) -> np.nda
 
 
 def hoeffding(risk: Numbers, kl: Numbers, n: Numbers, delta: Numbers) -> np.ndarray:
-    """The union bound risk + sqrt((kl + log(1 / delta)) / (2 n)) for one of finitely many
-    classifiers.
+    """The union bound risk + sqrt((kl + log(1 / delta)) / (2 n)) for finitely many classifiers.
 
-    By Hoeffding's inequality a single classifier errs more often than its rate on the sample plus
-    epsilon with probability at most exp(-2 n epsilon^2). If the class has K members, each gets
-    delta / K, or delta P(h) where a prior P weighs them. So for a posterior on one member kl = log
-    K = log(1 / P(h)), which is its KL[Q || P], and the other bounds take the same number. Unlike
-    them this one does not hold for the KL[Q || P] of a posterior that is spread over members, or
-    over a continuum; with kl = log K it holds for any posterior over K members.
+    By Hoeffding's inequality one classifier exceeds its sample rate by epsilon with probability at
+    most exp(-2 n epsilon^2). Each of K classifiers gets delta / K, or delta P(h) under a prior P,
+    so kl = log K = log(1 / P(h)), the KL[Q || P] of a posterior on one member. It does not hold for
+    the KL of a spread posterior; with kl = log K it holds for any posterior over K members.
 
     :param risk: the error rate [...] of the classifier on the sample.
-    :param kl: log K, or log(1 / P(h)), in nats [...]; the class and P must be named before the
-        sample is seen.
+    :param kl: log K, or log(1 / P(h)), in nats [...]; class and P must be fixed before the sample
+        is seen.
     :param n: the size of the sample [...].
     :param delta: the probability [...] with which the bound may fail, over samples.
-    :return: the bound on the risk [...], at most 1. The bound from both sides, of which the slides
-        speak, has log(2 / delta).
+    :return: the bound on the risk [...], at most 1; a two-sided bound has log(2 / delta).
 
     Source: Hoeffding, "Probability inequalities for sums of bounded random variables", JASA 1963.
+
     Example::
 
         hoeffding(0.05, np.log(100), 1000, 0.05)  # 0.1117, the best of 100 classifiers
@@ -138,9 +129,7 @@ def hoeffding(risk: Numbers, kl: Numbers, n: Numbers, delta: Numbers) -> np.ndar
 
 
 def _checked(risk: Numbers, kl: Numbers, n: Numbers, delta: Numbers) -> tuple[np.ndarray, ...]:
-    """The arguments of a bound as arrays [...]; raises `DataError` for those out of range, NaN
-    among them.
-    """
+    """The arguments as arrays [...]; `DataError` for values out of range or NaN."""
     named = {"risk": risk, "kl": kl, "n": n, "delta": delta}
     values = {name: np.asarray(value, float) for name, value in named.items()}
     whole = np.isfinite(values["n"]) & (values["n"] == np.round(values["n"]))

@@ -1,6 +1,4 @@
-"""A bound on the error rate of a GP classifier on new data, computed from its training data
-alone.
-"""
+"""A bound on the error rate of a GP classifier on new data."""
 
 from __future__ import annotations
 
@@ -20,11 +18,10 @@ from .divergence import divergence
 
 @dataclass(frozen=True)
 class PacBayesCertificate:
-    """Error rates on the sample, and PAC-Bayes bounds on the risk of the Gibbs classifier, its
-    error rate on new data.
+    """Error rates on the sample, and PAC-Bayes bounds on the risk of the Gibbs classifier.
 
-    Each bound holds with probability 1 - delta over samples, if the prior did not depend on the
-    sample. The bounds of Seeger, Maurer and Pinsker hold together with that probability.
+    Each bound holds with probability 1 - delta over samples if the prior is independent of the
+    sample; Seeger's, Maurer's and Pinsker's hold together with that probability.
 
     Example::
 
@@ -34,51 +31,42 @@ class PacBayesCertificate:
     """
 
     gibbs_error: float
-    """The error rate of the Gibbs classifier on the sample, in expectation over its draws."""
+    """Error rate of the Gibbs classifier on the sample, in expectation over its draws."""
     bayes_error: float
-    """The error rate of the Bayes classifier on the sample."""
+    """Error rate of the Bayes classifier on the sample."""
     voting_error: float
-    """The error rate of the voting classifier on the sample."""
+    """Error rate of the voting classifier on the sample."""
     kl: float
     """KL[Q || P] in nats."""
     n: int
-    """The number of observations in the sample."""
+    """The number of observations."""
     delta: float
     """The probability with which the bounds may fail."""
     settings: int
-    """J, the number of settings of the hyperparameters from which this one may have been chosen;
-    bounds are at delta / J.
-    """
+    """J, the number of candidate settings of the hyperparameters; bounds are at delta / J."""
     seeger: float
     maurer: float
     pinsker: float
     mcallester: float
     hyperparameters: str
-    """How the hyperparameters of the prior were found: "fixed", "split", "unknown" or
-    "same-data".
-    """
+    """The origin of the prior: "fixed", "split", "unknown" or "same-data"."""
 
     @property
     def bound(self) -> float:
-        """The bound on the risk of the Gibbs classifier: the smallest of Seeger's, Maurer's and
-        Pinsker's.
-        """
+        """Bound on the risk of the Gibbs classifier: the least of Seeger's, Maurer's, Pinsker's."""
         return min(self.seeger, self.maurer, self.pinsker)
 
     @property
     def bayes_bound(self) -> float:
-        """The bound on the risks of the Bayes and the voting classifier, twice that of Gibbs.
+        """Bound on the risks of the Bayes and voting classifiers, twice the Gibbs bound.
 
-        Wherever one of the two errs, a draw from the posterior errs with a probability of at least
-        1/2.
+        Where one of the two errs, a posterior draw errs with probability at least 1/2.
         """
         return min(1.0, 2.0 * self.bound)
 
     @property
     def holds(self) -> bool | None:
-        """Whether the prior was independent of the sample, so that the bounds hold; None if that is
-        not known.
-        """
+        """True if the prior is independent of the sample (the bounds hold); None if unknown."""
         return {"unknown": None, "same-data": False}.get(self.hyperparameters, True)
 
     def __repr__(self) -> str:
@@ -97,7 +85,7 @@ class PacBayesCertificate:
         return html_table(type(self).__name__, {"bound": self.bound, **asdict(self)})
 
     def __str__(self) -> str:
-        """A table of the numbers, and the assumption under which they are bounds."""
+        """A table of the numbers and their assumption."""
         level = f"delta = {self.delta:g}" + (
             f" / {self.settings} settings" if self.settings > 1 else ""
         )
@@ -126,31 +114,26 @@ def pac_bayes_certificate(
     learned_on: RegressionData | None = None,
     settings: int = 1,
 ) -> PacBayesCertificate:
-    """Bounds on the error rate of a binary classifier on new data, from its training data alone.
+    """Bound the error rate of a binary classifier on new data, from its training data.
 
-    P is the prior, which has the kernel and the mean function of the model; a mean function other
-    than zero is part of P. Q is the posterior. It may depend on the sample in any way, inducing
-    inputs included. The bounds say nothing about data from another distribution, and little as long
-    as KL[Q || P] is not small compared with N.
+    The prior P has the model's kernel and mean function. The posterior Q may depend on the sample
+    in any way, inducing inputs included. The bounds say nothing about data from another
+    distribution, and little while KL[Q || P] is not small compared with N.
 
     :param model: a model of this package with a Gaussian posterior, or `gpflow.models.VGP` or
         `SVGP`, with one latent function and a symmetric likelihood of two classes.
-    :param data: inputs X [N, D] and labels Y [N, 1], 0 or 1. They must be independent draws, none
-        of them selected by a result of the model.
+    :param data: inputs X [N, D], labels Y [N, 1], 0 or 1: independent draws, not selected by a
+        result of the model.
     :param delta: the probability in (0, 1) with which the bounds may fail, over samples.
-    :param hyperparameters: how the Parameters of kernel and mean function were found: "fixed"
-        before the sample was seen, learned on another part of a "split", or learned on the
-        "same-data", for which the numbers are no bounds. If None, a prior without trainable
-        Parameters counts as fixed, and for any other one a warning says that it is not known.
-    :param learned_on: the other data X [N', D], Y [N', 1] of a split. They are searched for rows
-        that are also in `data`.
-    :param settings: J, if the hyperparameters are chosen, by their result, from J settings that
-        were named beforehand.
+    :param hyperparameters: the origin of kernel and mean function: "fixed" before the sample was
+        seen, learned on another part of a "split", or on the "same-data", which gives no bounds.
+        None: a prior without trainable Parameters is fixed, any other unknown, with a warning.
+    :param learned_on: the other data X [N', D], Y [N', 1] of a split, searched for rows of `data`.
+    :param settings: J, if the hyperparameters are the best of J settings fixed beforehand.
     :return: a `PacBayesCertificate`. Cost: prediction at N points and one `prior_kl`.
-    :raises DataError: for data that cannot be used, a delta outside (0, 1), and a likelihood that
-        is not of two classes.
-    :raises ModelError: for a model whose posterior is not a Gaussian process with a known
-        KL[Q || P].
+    :raises DataError: for unusable data, a delta outside (0, 1), and a likelihood not of two
+        classes.
+    :raises ModelError: for a posterior that is no Gaussian process with a known KL[Q || P].
     :raises UnknownOptionError: for another value of `hyperparameters`.
 
     Example::
@@ -172,14 +155,14 @@ def pac_bayes_certificate(
 def certificate_of(
     errors: ClassifierErrors, kl: float, n: int, delta: float, settings: int, origin: str
 ) -> PacBayesCertificate:
-    """The certificate of error rates on n observations, and of KL[Q || P] in nats.
+    """Return the certificate of error rates on n observations and KL[Q || P] in nats.
 
     :param errors: of the three classifiers on the sample.
     :param kl: KL[Q || P] in nats.
     :param n: the number of observations.
     :param delta: the probability with which the bounds may fail.
-    :param settings: J; each bound is at delta / J, so that those of all J settings hold together.
-    :param origin: how the prior was found, one of the keys of `conditions.ORIGINS`.
+    :param settings: J; each bound is at delta / J, so that all J certificates hold together.
+    :param origin: the origin of the prior, a key of `conditions.ORIGINS`.
 
     Example::
 

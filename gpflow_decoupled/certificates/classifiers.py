@@ -1,16 +1,16 @@
-"""The three classifiers that a posterior q over latent functions defines, and their error rates.
+"""The Gibbs, Bayes and voting classifiers of a posterior q over latent functions.
 
-Let mu(x) and v(x) be the mean and the variance of q(f(x)), y in {0, 1} the label and t = 2 y - 1 in
-{-1, 1} its sign. At x
+With mean mu(x) and variance v(x) of q(f(x)), label y in {0, 1}, sign t = 2 y - 1, and the normal
+cdf Phi:
 
-| classifier | predicts the sign of | errs on the sample at the rate |
+| classifier | predicts the sign of | error rate on the sample |
 |---|---|---|
-| Gibbs | a fresh draw f(x) ~ q | mean of Phi(-t mu / sqrt v), in expectation over draws |
+| Gibbs | a fresh draw f(x) ~ q | mean of Phi(-t mu / sqrt v) |
 | Bayes | the mean mu(x) | share of points with t mu <= 0 |
-| voting | the average sign of all draws, E sgn f(x) = 2 Phi(mu / sqrt v) - 1 | share of points with t E sgn f <= 0 |
+| voting | E sgn f(x) = 2 Phi(mu / sqrt v) - 1 | share of points with t E sgn f <= 0 |
 
-where Phi is the normal distribution function. For Gaussian marginals the last two are the same.
-"""  # noqa: E501
+For Gaussian marginals the last two agree.
+"""
 
 from __future__ import annotations
 
@@ -49,31 +49,32 @@ CERTIFIED = (
 )
 """The models that have certificates, for messages."""
 _ROWS = 4096
-"""Largest number of inputs that are predicted at once."""
+"""Most inputs predicted at once."""
 _PROBES = np.array([0.0, 0.1, 0.5, 1.0, 2.0, 5.0])
-"""Values of f at which a likelihood is tested for symmetry, also with the opposite sign."""
+"""Values of f at which, with both signs, a likelihood is tested for symmetry."""
 _SYMMETRY = 1e-6
-"""Largest deviation of p(1 | f) + p(1 | -f) from 1 that counts as round-off."""
+"""Deviation of p(1 | f) + p(1 | -f) from 1 that counts as round-off."""
 
 
 class ClassifierErrors(NamedTuple):
-    """The error rates of the three classifiers on a sample, between 0 and 1.
+    """Error rates of the three classifiers on a sample.
 
-    A point at which a classifier does not decide, because mu = 0, counts as an error. Example::
+    An undecided point, mu = 0, counts as an error.
+
+    Example::
 
         errors = classifier_errors(model, (X, Y))
         errors.gibbs, errors.bayes, errors.voting
     """
 
     gibbs: float
-    """In expectation over draws, in closed form: the mean of Phi(-t mu / sqrt v)."""
+    """The expectation over draws, mean of Phi(-t mu / sqrt v)."""
     bayes: float
-    """The share of points with t mu <= 0."""
+    """Share of points with t mu <= 0."""
     voting: float
-    """The share of points with t E sgn f <= 0."""
+    """Share of points with t E sgn f <= 0."""
 
     def __repr__(self) -> str:
-        """One line."""
         return one_line(self, **self._asdict())
 
     def _repr_html_(self) -> str:
@@ -82,14 +83,14 @@ class ClassifierErrors(NamedTuple):
 
 
 def classifier_errors(model: GPModel, data: RegressionData) -> ClassifierErrors:
-    """The error rates of the Gibbs, the Bayes and the voting classifier of a model.
+    """Return the error rates of the Gibbs, Bayes and voting classifiers of a model.
 
     :param model: a GP model with one latent function, Gaussian marginals and a symmetric likelihood
         of two classes.
     :param data: inputs X [N, D] and labels Y [N, 1], 0 or 1; training or test data.
-    :return: three rates between 0 and 1. Cost: prediction at N points.
-    :raises DataError: for data that cannot be used, and a likelihood that is not of two classes.
-    :raises ModelError: for what is not a GP model, and for marginals that are not Gaussian.
+    :return: three rates. Cost: prediction at N points.
+    :raises DataError: for unusable data, and a likelihood not of two classes.
+    :raises ModelError: for anything but a GP model, and for marginals that are not Gaussian.
 
     Example::
 
@@ -102,10 +103,10 @@ def classifier_errors(model: GPModel, data: RegressionData) -> ClassifierErrors:
 
 
 def errors_of_marginals(mean: np.ndarray, deviation: np.ndarray, Y: np.ndarray) -> ClassifierErrors:
-    """The error rates of the three classifiers from Gaussian marginals of f.
+    """Return the three error rates from Gaussian marginals of f.
 
     :param mean: mu [N].
-    :param deviation: sqrt v [N], at least 0.
+    :param deviation: sqrt v [N], non-negative.
     :param Y: labels [N, 1], 0 or 1.
 
     Example::
@@ -123,14 +124,14 @@ def errors_of_marginals(mean: np.ndarray, deviation: np.ndarray, Y: np.ndarray) 
 def predict_labels(
     model: GPModel, Xnew: InputData, rule: str = "bayes", seed: int = 0
 ) -> np.ndarray:
-    """The labels that one of the three classifiers predicts.
+    """Predict labels by one of the three classifiers.
 
-    :param model: a model as for `classifier_errors`.
+    :param model: as for `classifier_errors`.
     :param Xnew: inputs [N, D].
     :param rule: "gibbs", with an independent draw per input, "bayes" or "voting".
-    :param seed: the seed of these draws.
-    :return: labels [N, 1], 0 or 1; 0 where the classifier does not decide.
-    :raises UnknownOptionError: for another rule; other errors are those of `classifier_errors`.
+    :param seed: the seed of the draws.
+    :return: labels [N, 1], 0 or 1; 0 where undecided.
+    :raises UnknownOptionError: for another rule; other errors as for `classifier_errors`.
 
     Example::
 
@@ -148,8 +149,7 @@ def predict_labels(
 
 
 def latent_moments(model: GPModel, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Mean [N] and standard deviation [N] of f at X [N, D], with the mean function; computed in
-    blocks of rows.
+    """Mean and standard deviation [N] of f at X [N, D], mean function included; by blocks of rows.
 
     :raises NumericalError: if they are not finite.
     """
@@ -168,13 +168,13 @@ def latent_moments(model: GPModel, X: np.ndarray) -> tuple[np.ndarray, np.ndarra
 
 
 def check_classifier(model: GPModel) -> None:
-    """Refuse a model that does not have the three classifiers.
+    """Refuse a model without the three classifiers.
 
-    They exist for one latent function with Gaussian marginals, and a likelihood of two classes for
-    which the sign of f decides which class is more probable: p(1 | f) = p(0 | -f), increasing in f.
+    They need one latent function with Gaussian marginals and a symmetric likelihood of two classes:
+    p(1 | f) = p(0 | -f), increasing in f.
 
-    :raises ModelError: for what is not a GP model, and for marginals that are not Gaussian.
-    :raises DataError: for another number of latent functions, or another likelihood.
+    :raises ModelError: for anything but a GP model, and for marginals that are not Gaussian.
+    :raises DataError: for another number of latents, or another likelihood.
     """
     if not isinstance(model, GPModel):
         raise ModelError(
@@ -213,9 +213,9 @@ def check_classifier(model: GPModel) -> None:
 
 
 def checked_data(model: GPModel, data: RegressionData) -> tuple[np.ndarray, np.ndarray]:
-    """The data X [N, D] and Y [N, 1], labels 0 or 1, as arrays of floats.
+    """Return X [N, D] and Y [N, 1], labels 0 or 1, as arrays of floats.
 
-    :raises DataError: for anything else; the message says what is wrong.
+    :raises DataError: for anything else, with the fault.
     """
     X, Y = (
         as_values(array, name, float_type(model.kernel)) for array, name in zip(as_pair(data), "XY")
@@ -226,19 +226,16 @@ def checked_data(model: GPModel, data: RegressionData) -> tuple[np.ndarray, np.n
 
 
 def _columns(model: GPModel) -> int | None:
-    """The number D of input columns of a model: that of the data it owns, or of its inducing
-    points.
-    """
+    """The number D of input columns, from the model's data or inducing points."""
     if hasattr(model, "data"):
         return int(model.data[0].shape[1])
     return input_dims(model.basis.beta if hasattr(model, "basis") else model.inducing_variable)
 
 
 def _ratio(mean: np.ndarray, deviation: np.ndarray) -> np.ndarray:
-    """The mean divided by the deviation, [N].
+    """mean / deviation [N]; for a zero deviation infinite with the sign of the mean.
 
-    Where the deviation is zero it is infinite with the sign of the mean, and minus infinity for a
-    mean of zero, because a point without a decision counts as an error.
+    Minus infinity where both are zero, because an undecided point counts as an error.
     """
     certain = deviation == 0.0
     return np.where(

@@ -1,9 +1,8 @@
-"""The assumptions of a certificate: checked as far as the model and the data allow, and otherwise
-stated by the caller.
+"""The assumption of a certificate, that the prior is independent of the sample.
 
-The bounds hold for every posterior Q, also for one with inducing inputs learned on the sample. They
-do not hold if the prior P, that is the kernel and the mean function, was learned on the same
-sample.
+The bounds hold for every posterior Q, with learned inducing inputs too, but not if the prior P
+(kernel and mean function) was learned on the sample. Checked as far as model and data allow, else
+stated by the caller.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ ORIGINS = {
         " score of the fit."
     ),
 }
-"""How the hyperparameters of the prior were found, and what the certificate then means."""
+"""The origins of the prior's hyperparameters, and the meaning of the certificate."""
 _FIX = (
     "Learn them on other rows (certificates.split_for_certificate), fix them before the data are"
     " seen, or choose from settings that were named beforehand"
@@ -58,16 +57,15 @@ def check_level(delta: float, settings: int) -> None:
 def prior_origin(
     model: GPModel, data: RegressionData, stated: str | None, learned_on: RegressionData | None
 ) -> str:
-    """How the hyperparameters of the prior were found: what the caller states, unless the data
-    contradict it.
+    """Return the origin of the prior: the caller's statement, unless the data contradict it.
 
-    :param model: the model whose kernel and mean function are the prior.
+    :param model: its kernel and mean function are the prior.
     :param data: the sample X [N, D], Y [N, 1].
-    :param stated: "fixed", "split" or "same-data". With None, a prior without trainable Parameters
-        counts as fixed, and any other one as unknown, with a warning.
-    :param learned_on: the data X [N', D], Y [N', 1] on which the hyperparameters were learned; none
-        of its rows may be in the sample.
-    :return: one of the keys of `ORIGINS`.
+    :param stated: "fixed", "split" or "same-data". None: a prior without trainable Parameters is
+        fixed, any other unknown, with a warning.
+    :param learned_on: the data X [N', D], Y [N', 1] that gave the hyperparameters; no row may be in
+        the sample.
+    :return: a key of `ORIGINS`.
     :raises UnknownOptionError: for another statement.
     :raises DataError: if `learned_on` does not have the columns of `data`.
     """
@@ -95,8 +93,7 @@ def prior_origin(
 
 
 def stated_origin(stated: str) -> str:
-    """What the caller of `certify_gaussian` states: "fixed", "split", or "same-data", which is
-    warned of.
+    """Return the statement of `certify_gaussian`'s caller, with a warning for "same-data".
 
     :raises UnknownOptionError: for another statement.
     """
@@ -115,9 +112,7 @@ def _warned(finding: str) -> str:
 
 
 def _trainable(model: GPModel) -> list[str]:
-    """The parts of the prior with trainable Parameters; the likelihood is not one, because it
-    enters Q alone.
-    """
+    """Parts of the prior with trainable Parameters; the likelihood enters Q alone."""
     parts = (("kernel", model.kernel), ("mean_function", model.mean_function))
     return [
         f"{name} ({len(part.trainable_parameters)} Parameters)"
@@ -127,7 +122,7 @@ def _trainable(model: GPModel) -> list[str]:
 
 
 def _shared_rows(data: RegressionData, other: RegressionData) -> int:
-    """How many rows of the pair (X, Y) are also rows of the other pair."""
+    """The number of rows of a pair (X, Y) that are also rows of the other."""
     try:
         others = [
             np.asarray(as_array(part, name), float) for part, name in zip(as_pair(other), "XY")

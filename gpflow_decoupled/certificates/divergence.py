@@ -1,12 +1,10 @@
-"""The exact KL[Q || P] of a model of this package with a Gaussian posterior, or of GPflow's `VGP`
-and `SVGP`.
+"""The exact KL[Q || P] of a model with a Gaussian posterior, or of GPflow's `VGP` and `SVGP`.
 
 P is the GP with the model's kernel and mean function, or the distribution of f under the Laplace
-priors of a linear model, and Q the posterior. Q is P with another distribution of finitely many
-values of f, and the same conditional distribution of f given them. The divergence of the processes
-is therefore that of these values, which is `prior_kl`. Inducing inputs are parameters of Q and do
-not occur in P. Jitter adds small noise to the inducing values. They are then still random variables
-with a joint distribution with f under P, and the divergence and the predictions use the same one.
+priors of a linear model. Q changes the distribution of finitely many values of f and keeps the
+conditional of f given them, so the KL of the processes is the KL of these values, `prior_kl`.
+Inducing inputs are parameters of Q and do not occur in P. Jitter adds small noise to the inducing
+values, under P and Q alike, in the divergence and the predictions.
 """
 
 from __future__ import annotations
@@ -26,14 +24,13 @@ from ..models.linear.lcl_laplace import LaplacePriorLCLGP
 from .classifiers import CERTIFIED
 
 _ROWS = 2048
-"""Number of rows of the mean points' Gram matrix that are computed at a time."""
+"""Rows of the mean points' Gram matrix computed at a time."""
 
 
 def divergence(model: GPModel) -> float:
-    """KL[Q || P] in nats; it is exact also for a model that estimates the norm of its mean from a
-    subsample.
+    """Return the exact KL[Q || P] in nats, also for a model that subsamples its mean's norm.
 
-    The cost is that of `prior_kl`, and M_gamma^2 where the norm is subsampled.
+    Cost: `prior_kl`, and M_gamma^2 if the norm is subsampled.
 
     :raises ModelError: for a model of another family.
     :raises NumericalError: if it is not finite.
@@ -61,10 +58,10 @@ def divergence(model: GPModel) -> float:
 
 
 def _of_basis(basis: Basis, kernel: Kernel) -> float:
-    """The divergence of a basis, in blocks of rows where the basis subsamples.
+    """KL of a basis; where it subsamples, in blocks of rows.
 
-    The estimate (D25) is an average over rows. Its average over all blocks of rows, weighted by
-    their sizes, is therefore the exact value.
+    The estimate (D25) averages over rows, so its average over all blocks, weighted by size, is
+    exact.
     """
     mean = basis.kernel_mean if isinstance(basis, InducingBasis) else None
     if mean is None or mean.subsample is None:

@@ -1,10 +1,8 @@
-"""Certificates of a Gaussian posterior of weights that is given by its mean and covariance,
-whatever found it.
+"""Certificates of a Gaussian posterior of weights, given by mean and covariance.
 
-The latent function is f(x) = phi(x)^T w with features phi(x) in R^p, P = N(w_0, P_0) and Q = N(m,
-V). Every method that ends in a Gaussian can be certified: a Laplace approximation, scikit-learn's
-logistic regression with its inverse Hessian, a last layer. Values of a GP at the sample are weights
-too, with the identity as features and k(X, X) as prior covariance.
+f(x) = phi(x)^T w with features phi(x) in R^p, P = N(w_0, P_0), Q = N(m, V): a Laplace
+approximation, scikit-learn's logistic regression with its inverse Hessian, a last layer. Values of
+a GP at the sample are weights too, with identity features and prior covariance k(X, X).
 """
 
 from __future__ import annotations
@@ -30,9 +28,7 @@ from .classifiers import errors_of_marginals
 from .conditions import check_level, stated_origin
 
 _ASYMMETRY = 1e-8
-"""Largest difference of a covariance from its transpose, as a share of its largest entry, that
-counts as round-off.
-"""
+"""Asymmetry of a covariance, relative to its largest entry, that counts as round-off."""
 _PAIR = 2
 
 
@@ -45,22 +41,19 @@ def certify_gaussian(
     hyperparameters: str,
     settings: int = 1,
 ) -> PacBayesCertificate:
-    """Bounds on the error rate of a linear classifier with Gaussian weights on new data, from its
-    training data alone.
+    """Bound the error rate of a linear classifier with Gaussian weights on new data.
 
-    :param data: features X [N, p], a column of ones among them where there is an intercept, and
-        labels Y [N, 1], 0 or 1. The rows must be independent draws.
-    :param posterior: mean [p] and covariance [p, p] of Q. It may depend on the sample in any way.
-    :param prior: mean [p] and covariance [p, p] of P, which must not depend on the sample.
+    :param data: features X [N, p] (a column of ones for an intercept) and labels Y [N, 1], 0 or 1,
+        independent draws.
+    :param posterior: mean [p] and covariance [p, p] of Q, which may depend on the sample.
+    :param prior: mean [p] and covariance [p, p] of P, which must not.
     :param delta: the probability in (0, 1) with which the bounds may fail, over samples.
-    :param hyperparameters: how the prior was found: "fixed" before the sample was seen, learned on
-        another part of a "split", or learned on the "same-data", for which the numbers are no
-        bounds and a warning says so.
-    :param settings: J, if the prior is chosen, by the result, from J priors that were named
-        beforehand.
+    :param hyperparameters: the origin of the prior: "fixed" before the sample was seen, learned on
+        another part of a "split", or on the "same-data", with a warning that these are no bounds.
+    :param settings: J, if the prior is the best of J priors fixed beforehand.
     :return: a `PacBayesCertificate`. Cost: N p^2 + p^3.
-    :raises DataError: for arrays of other shapes, entries that are not finite, labels other than 0
-        and 1, covariances that are not symmetric, and a delta outside (0, 1).
+    :raises DataError: for wrong shapes, non-finite entries, labels other than 0 and 1, asymmetric
+        covariances, and a delta outside (0, 1).
     :raises NumericalError: for a covariance that is not positive definite.
     :raises UnknownOptionError: for another value of `hyperparameters`.
 
@@ -83,7 +76,7 @@ def certify_gaussian(
 def gaussian_divergence(
     posterior: tuple[np.ndarray, np.ndarray], prior: tuple[np.ndarray, np.ndarray]
 ) -> float:
-    """KL[N(m, V) || N(w_0, P_0)] in nats, from factors of both covariances; cost p^3.
+    """KL[N(m, V) || N(w_0, P_0)] in nats; cost p^3.
 
     :param posterior: m [p] and V [p, p].
     :param prior: w_0 [p] and P_0 [p, p].
@@ -106,9 +99,7 @@ def gaussian_divergence(
 
 
 def checked_labels(data: RegressionData) -> tuple[np.ndarray, np.ndarray]:
-    """Features X [N, p] and labels Y [N, 1], 0 or 1, as float64; raises `DataError` for anything
-    else.
-    """
+    """Features X [N, p] and labels Y [N, 1], 0 or 1, as float64; `DataError` for anything else."""
     X, Y = (as_values(array, name, np.float64) for array, name in zip(as_pair(data), "XY"))
     likelihood = BernoulliLogit()
     check_shapes_of_data(X, Y, likelihood, 1, None, tf.float64)
@@ -121,8 +112,8 @@ def checked_gaussian(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Mean [p] and covariance [p, p] of p = `size` weights, as float64.
 
-    :param pair: what the caller passed.
-    :param name: what the messages call it.
+    :param pair: the caller's argument.
+    :param name: its name in messages.
     :param size: p, the number of features.
     :raises DataError: for anything else.
     """

@@ -1,13 +1,12 @@
-"""The Laplace approximation of a Bayesian logistic regression: a Gaussian at the mode, with the
-curvature there.
+"""The Laplace approximation of Bayesian logistic regression.
 
-Given N(w_0, P_0) as prior of the weights and p(y_n = 1 | w) = sigma(phi_n^T w), the log posterior
+With prior N(w_0, P_0) of the weights and p(y_n = 1 | w) = sigma(phi_n^T w), t_n = 2 y_n - 1, the
+log posterior
 
-    log p(w | y) = sum_n log sigma(t_n phi_n^T w) - (w - w_0)^T P_0^-1 (w - w_0) / 2 + constant,
-    t_n = 2 y_n - 1,
+    log p(w | y) = sum_n log sigma(t_n phi_n^T w) - (w - w_0)^T P_0^-1 (w - w_0) / 2 + constant
 
-is strictly concave. Newton's method finds its mode m, and V^-1 = P_0^-1 + sum_n s_n (1 - s_n) phi_n
-phi_n^T with s_n = sigma(phi_n^T m) is minus its Hessian there.
+is strictly concave. Newton's method finds its mode m; with s_n = sigma(phi_n^T m), minus the
+Hessian there is V^-1 = P_0^-1 + sum_n s_n (1 - s_n) phi_n phi_n^T.
 """
 
 from __future__ import annotations
@@ -29,29 +28,29 @@ from ..models import WeightsPosterior
 from .gaussian import checked_gaussian, checked_labels
 
 _STEPS = 200
-"""Most Newton steps; about 8 are enough where labels and features are of usual size."""
+"""Most Newton steps; about 8 suffice for usual labels and features."""
 _HALVINGS = 40
 """Most halvings of one step."""
 _DECREMENT = 1e-20
-"""Newton decrement, in nats, at which the mode is known to round-off."""
+"""Newton decrement, in nats, at which the mode is exact to round-off."""
 
 
 def laplace_weights(data: RegressionData, prior: Sequence[npt.ArrayLike]) -> WeightsPosterior:
-    """The Laplace approximation of the weights of a logistic regression with a Gaussian prior.
+    """Return the Laplace approximation of logistic regression with a Gaussian prior.
 
-    The iteration is in u = L_0^-1 (w - w_0), P_0 = L_0 L_0^T, in which minus the Hessian is I + A^T
-    W A, A = X L_0. It is never singular, also for fewer rows than weights, and separable classes
-    have a mode.
+    Newton in u = L_0^-1 (w - w_0), P_0 = L_0 L_0^T, with minus the Hessian I + A^T W A, A = X L_0:
+    never singular, also for fewer rows than weights, and separable classes have a mode.
 
-    :param data: features X [N, p], a column of ones among them where there is an intercept, and
-        labels Y [N, 1], 0 or 1.
+    :param data: features X [N, p] (a column of ones for an intercept) and labels Y [N, 1], 0 or 1.
     :param prior: mean [p] and covariance [p, p] of the weights.
-    :return: mean [p] and covariance [p, p], a `WeightsPosterior`. Cost: N p^2 + p^3 per step.
-    :raises DataError: for data or a prior that cannot be used.
+    :return: mean [p] and covariance [p, p]. Cost: N p^2 + p^3 per step.
+    :raises DataError: for unusable data or prior.
     :raises NumericalError: for a prior covariance that is not positive definite, and if the mode is
         not found.
 
-    Source: MacKay, "The evidence framework applied to classification networks", 1992. Example::
+    Source: MacKay, "The evidence framework applied to classification networks", 1992.
+
+    Example::
 
         mean, covariance = laplace_weights((X, Y), (np.zeros(3), np.eye(3)))
     """
@@ -69,9 +68,7 @@ def laplace_weights(data: RegressionData, prior: Sequence[npt.ArrayLike]) -> Wei
 
 
 def _mode(A: np.ndarray, offset: np.ndarray, signs: np.ndarray) -> np.ndarray:
-    """The whitened mode u [p], by Newton's method with steps that are halved until the log
-    posterior rises.
-    """
+    """The whitened mode u [p], by Newton steps halved until the log posterior rises."""
 
     def value(u: np.ndarray) -> float:
         return float(np.sum(log_expit(signs * (offset + A @ u))) - 0.5 * u @ u)
@@ -99,7 +96,7 @@ def _mode(A: np.ndarray, offset: np.ndarray, signs: np.ndarray) -> np.ndarray:
 
 
 def _hessian_factor(A: np.ndarray, f: np.ndarray) -> tf.Tensor:
-    """The Cholesky factor [p, p] of I + A^T W A, W = diag(s (1 - s)), at latent values f [N]."""
+    """Cholesky factor [p, p] of I + A^T W A, W = diag(s (1 - s)), at latent values f [N]."""
     weighted = A * np.sqrt(expit(f) * expit(-f))[:, None]
     hessian = np.eye(A.shape[1]) + weighted.T @ weighted
     chol, ok = cholesky(tf.constant(hessian))

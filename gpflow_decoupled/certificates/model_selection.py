@@ -1,6 +1,4 @@
-"""Choice of hyperparameters by their certificate, which stays valid because each of J settings is
-certified at delta / J.
-"""
+"""Choice of hyperparameters by certificate, each of J settings at delta / J."""
 
 from __future__ import annotations
 
@@ -23,10 +21,10 @@ Setting = TypeVar("Setting")
 
 @dataclass(frozen=True)
 class CertifiedSelection(Generic[Setting]):
-    """The certificate of each setting of the hyperparameters, and the model with the smallest
-    bound.
+    """The certificates of all settings of the hyperparameters, and the best model.
 
-    All certificates hold together with probability 1 - delta, and so does that of the best setting.
+    All certificates hold together with probability 1 - delta, the best one included.
+
     Example::
 
         selection = select_by_certificate(build, [0.5, 1.0, 2.0], (X, Y))
@@ -37,15 +35,15 @@ class CertifiedSelection(Generic[Setting]):
     settings: tuple[Setting, ...]
     certificates: tuple[PacBayesCertificate, ...]
     log_evidence: tuple[float, ...]
-    """The evidence lower bounds of the models, in nats."""
+    """Evidence lower bounds of the models, in nats."""
     test_errors: tuple[ClassifierErrors, ...]
-    """The error rates on held-out data; empty if there are none."""
+    """Error rates on held-out data, if any."""
     model: GPModel
     """The model of the best setting."""
 
     @property
     def best(self) -> int:
-        """The index in `settings` of the setting with the smallest bound."""
+        """The index in `settings` of the smallest bound."""
         bounds = [one.bound for one in self.certificates]
         return bounds.index(min(bounds))
 
@@ -64,13 +62,13 @@ class CertifiedSelection(Generic[Setting]):
         )
 
     def _repr_html_(self) -> str:
-        """The bound of each setting for notebooks, the best one marked."""
+        """The bound of each setting for notebooks."""
         bounds = {str(setting): one.bound for setting, one in zip(self.settings, self.certificates)}
         best = described(self.settings[self.best])
         return html_table(f"{type(self).__name__}, best: {best}", bounds)
 
     def __str__(self) -> str:
-        """A table of all settings, in which a star marks the best one."""
+        """A table of all settings; a star marks the best."""
         head = f"  {'setting':>12s}{'bound':>9s}{'Gibbs':>9s}{'KL':>10s}{'ELBO':>12s}"
         lines = [head + f"{'held-out Gibbs, Bayes':>24s}" if self.test_errors else head]
         for place, (setting, one, elbo) in enumerate(
@@ -95,22 +93,18 @@ def select_by_certificate(
     *,
     test: RegressionData | None = None,
 ) -> CertifiedSelection[Setting]:
-    """Train a model for each of J settings of the hyperparameters and choose the one with the
-    smallest bound.
+    """Train a model for each of J settings of the hyperparameters; choose the smallest bound.
 
-    Each model is certified at delta / J. By a union bound all J certificates hold together with
-    probability 1 - delta, so that the one of the chosen setting holds too.
+    Each is certified at delta / J, so that all hold together with probability 1 - delta (union
+    bound), the chosen one included.
 
-    :param build: a function of a setting that returns a model with this prior, trained on `data`
-        with the prior fixed.
-    :param settings: the J settings, for example lengthscales; they must be named before the data
-        are seen.
+    :param build: setting -> a model with this prior, trained on `data` with the prior fixed.
+    :param settings: J settings, for example lengthscales, fixed before the data are seen.
     :param data: X [N, D] and labels Y [N, 1], 0 or 1.
     :param delta: the probability in (0, 1) with which one of the bounds may fail, over samples.
-    :param test: held-out X [N', D], Y [N', 1], whose error rates are reported; they do not
-        influence the choice.
+    :param test: held-out X [N', D], Y [N', 1], whose error rates are reported only.
     :return: the certificates and the best model. Cost: J trainings.
-    :raises DataError: if there are no settings; other errors are those of `pac_bayes_certificate`.
+    :raises DataError: for no settings; other errors as for `pac_bayes_certificate`.
 
     Example::
 
@@ -144,6 +138,6 @@ def select_by_certificate(
 
 
 def _elbo(model: GPModel, data: RegressionData) -> float:
-    """The evidence lower bound in nats of a model that owns its data, or takes them."""
+    """The ELBO in nats of a model with internal or external data."""
     owns_data = isinstance(model, InternalDataTrainingLossMixin)
     return float(model.elbo() if owns_data else model.elbo(checked_data(model, data)))

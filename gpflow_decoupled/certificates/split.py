@@ -1,6 +1,4 @@
-"""A random split of a sample: one part for the hyperparameters of the prior, one for the posterior
-and the certificate.
-"""
+"""A random split of a sample: hyperparameters on one part, the certificate on the other."""
 
 from __future__ import annotations
 
@@ -17,20 +15,18 @@ from ..summaries import short_repr
 def split_for_certificate(
     data: RegressionData, fraction: float = 0.5, seed: int = 0, *, stratify: bool = False
 ) -> tuple[RegressionData, RegressionData]:
-    """Split a sample at random into two parts without common rows.
+    """Split a sample at random into two disjoint parts.
 
-    Hyperparameters may be learned on the first part, because posterior and certificate use the
-    second part only.
+    Learn hyperparameters on the first, posterior and certificate on the second.
 
     :param data: X [N, D] and Y [N, 1].
     :param fraction: the share of the rows in the first part, in (0, 1).
     :param seed: the seed of the split.
-    :param stratify: give both parts the same share of each class. The class counts of one part are
-        then known from the other, so that the second part is not quite an independent sample;
-        without `stratify` it is one.
+    :param stratify: equal class shares in both parts; the second part is then not quite an
+        independent sample.
     :return: the first part (X, Y) and the second part (X, Y).
-    :raises DataError: for arrays that are not numbers or not finite, labels that are not [N, 1], a
-        fraction outside (0, 1), arrays of different lengths, or a part without rows.
+    :raises DataError: for arrays that are not finite numbers or of different lengths, labels other
+        than [N, 1], a fraction outside (0, 1), or an empty part.
 
     Example::
 

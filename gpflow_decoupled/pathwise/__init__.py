@@ -1,12 +1,9 @@
-"""Functions drawn from a posterior, for Thompson sampling and other uses that evaluate one draw at
-many inputs.
+"""Functions drawn from a posterior, for example for Thompson sampling.
 
-A draw from the posterior is a draw from the prior plus a correction (Matheron's rule). `samples`
-has `pathwise_samples`, which users call; read it first. `prior` draws functions from the prior.
-There are two corrections: that of q(f), in `basis_correction`, for which `projection` computes what
-draws from the prior imply for the values on which a basis conditions; and that given all data, in
-`data_correction`, for models with a mean on all data. `arrays` has the products of draws that they
-need.
+A posterior draw is a prior draw plus a correction (Matheron's rule). Read `samples` first: it has
+`pathwise_samples`, which users call. `prior` draws from the prior. The correction to q(f) is in
+`basis_correction`, with the whitened values of `projection`; the one given all data, for a mean on
+all data, in `data_correction`. `arrays` has products of draws.
 """
 
 from .prior import PriorDraws, draw_prior

@@ -1,7 +1,6 @@
-"""Products and solves for S draws of L latent functions at once, arrays [S, L, M].
+"""Products and solves for S draws of L latents, arrays [S, L, M].
 
-The matrices have one entry per latent in their first axis, [L, M, N], or a single one that all
-latents share, [1, M, N]. Both cases are written [G, M, N].
+Matrices are [G, M, N] with G = L, or G = 1 if all latents share one.
 """
 
 from __future__ import annotations
@@ -15,12 +14,12 @@ from ..linalg.triangular import solve
 
 
 def normal(like: tf.Tensor, rng: np.random.Generator) -> tf.Tensor:
-    """Standard normal random numbers in the shape and dtype of `like`."""
+    """Standard normal numbers in the shape and dtype of `like`."""
     return tf.constant(rng.standard_normal(tuple(like.shape)), like.dtype)
 
 
 def solve_draws(chol: tf.Tensor, values: tf.Tensor) -> tf.Tensor:
-    """The products of L^-1 with draws [S, L, M], for a lower triangular L [G, M, M]."""
+    """L^-1 times draws [S, L, M], for a lower triangular L [G, M, M]."""
     columns = tf.transpose(values, [1, 2, 0])
     return tf.transpose(
         solve(tf.broadcast_to(chol, [columns.shape[0], *chol.shape[1:]]), columns), [2, 0, 1]
@@ -28,11 +27,11 @@ def solve_draws(chol: tf.Tensor, values: tf.Tensor) -> tf.Tensor:
 
 
 def project(features: tf.Tensor, coordinates: tf.Tensor, own: bool = False) -> tf.Tensor:
-    """The products of transposed features with the coordinates of each draw.
+    """Multiply transposed features by the coordinates of each draw.
 
     :param features: [G, M, N], or [G, M, S N] if `own`.
     :param coordinates: [S, L, M].
-    :param own: each draw has N columns of its own, and is multiplied with these only.
+    :param own: each draw has its N columns.
     :return: [S, L, N].
     """
     if not own:

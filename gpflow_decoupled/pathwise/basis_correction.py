@@ -1,6 +1,4 @@
-"""What makes a draw from the prior one from q(f): the correction at the values on which the basis
-of q conditions.
-"""
+"""The correction from prior draws to draws of q(f)."""
 
 from __future__ import annotations
 
@@ -22,15 +20,13 @@ from .projection import prior_coordinates
 
 @dataclass
 class BasisCorrection:
-    """The mean of q, less what S draws from the prior imply for the values that q conditions on,
-    and with q's noise there.
+    """The mean of q plus its noise, minus what S prior draws imply at the conditioning values.
 
     :param kernel: the kernel.
     :param basis: the basis.
     :param state: the result of `basis.factor(kernel)`.
-    :param minus: for each of the basis's `Features.minus`, the whitened values eta [S, L, M] of
-        `prior_coordinates`.
-    :param plus: for each of the basis's `Features.plus`, standard normal numbers [S, L, M].
+    :param minus: whitened values eta [S, L, M] of `prior_coordinates`, per `Features.minus`.
+    :param plus: standard normal numbers [S, L, M], per `Features.plus`.
     """
 
     kernel: Kernel
@@ -39,17 +35,15 @@ class BasisCorrection:
     minus: tuple[tf.Tensor, ...]
     plus: tuple[tf.Tensor, ...]
     gap: float = 0.0
-    """Nothing is solved approximately."""
+    """No iterative solve."""
 
     @property
     def sizes(self) -> dict[str, int | str]:
-        """Of the basis."""
+        """Sizes of the basis."""
         return self.basis.sizes
 
     def __call__(self, X: tf.Tensor, own: bool) -> tf.Tensor:
-        """The correction [S, N, L] at X [N, D], or for `own` at X [S N, D]; N M^2 + S N M per
-        latent.
-        """
+        """Correction [S, N, L] at X [N, D], or X [S N, D] if `own`; N M^2 + S N M per latent."""
         features = self.basis.features(self.state, self.kernel, X)
         parts = [-project(feature, eta, own) for feature, eta in zip(features.minus, self.minus)]
         parts += [project(feature, noise, own) for feature, noise in zip(features.plus, self.plus)]
@@ -64,16 +58,15 @@ def basis_correction(
     X: tf.Tensor,
     rng: np.random.Generator,
 ) -> BasisCorrection:
-    """Draw the noise of q, and compute what draws from the prior imply; `basis.factor`, and S (M F
-    + M^2).
+    """Draw the noise of q and whiten the prior draws; `basis.factor`, and S (M F + M^2).
 
-    :param model: whose basis is copied.
+    :param model: its basis is copied.
     :param kernel: a copy of its kernel.
     :param prior: S draws from the prior.
-    :param X: one input [1, D], from which the sizes of the features are read.
+    :param X: one input [1, D], which sets the sizes of the features.
     :param rng: the source of noise.
-    :raises ModelError: for a basis that `prior_coordinates` does not know.
-    :raises DataError: for inducing variables that do not allow it.
+    :raises ModelError: for a basis unknown to `prior_coordinates`.
+    :raises DataError: for unsuitable inducing variables.
     """
     basis = deepcopy(model.basis)
     state = basis.factor(kernel, with_kl=False)

@@ -1,13 +1,11 @@
-"""What makes a draw from the prior one of f given all data: a sum over the training inputs, whose
-coefficients are solved for.
+"""The correction from prior draws to draws of f given all data, a kernel sum over the inputs.
 
-Let g be a draw from the prior, and eps ~ N(0, D) one of the noise at the N inputs: D = s^2 I for
-Gaussian noise, else the reciprocal precisions of the sites of q(f), whose means are y~. Then
+For a prior draw g and noise eps ~ N(0, D) at the N inputs (D = s^2 I for Gaussian noise, else the
+reciprocal precisions of q(f)'s sites, with means y~),
 
-    f(x) = g(x) + k(x, X) v,    (K + D) v = y~ - g(X) - eps
-    (D53)
+    f(x) = g(x) + k(x, X) v,    (K + D) v = y~ - g(X) - eps        (D53)
 
-is a draw of f given y~ (Matheron's rule; Wilson et al. 2020, arXiv:2002.09309). All S draws are
+is a draw of f given y~ (Matheron's rule; Wilson et al. 2020, arXiv:2002.09309). All draws are
 right-hand sides of one system, solved by products with K in blocks; Lin et al. 2023
 (arXiv:2306.11589) solve it by stochastic gradients.
 """
@@ -46,9 +44,9 @@ class DataCorrection:
 
     :param kernel: the kernel.
     :param points: the N training inputs.
-    :param coefficients: v [N, L S], those of one latent beside each other.
+    :param coefficients: v [N, L S], a latent's columns side by side.
     :param num_samples: S.
-    :param gap: of the solve, nats, the largest of a draw.
+    :param gap: of the solve, in nats, the largest of a draw.
     """
 
     kernel: Kernel
@@ -59,14 +57,13 @@ class DataCorrection:
 
     @property
     def sizes(self) -> dict[str, int | str]:
-        """N."""
+        """The number of data N."""
         return {"data": int(self.coefficients.shape[0])}
 
     def __call__(self, X: tf.Tensor, own: bool) -> tf.Tensor:
-        """The correction [S, n, L] at X [n, D], or for `own` at X [S n, D].
+        """Correction [S, n, L] at X [n, D], or with `own` at X [S n, D].
 
-        n N (D + S L); for `own` S times that, and S n S L numbers, of which each draw takes its
-        own.
+        n N (D + S L); with `own` S times that, and S n S L numbers.
         """
         products = gram_product(self.kernel, self.points, X, self.coefficients)
         latents = self.coefficients.shape[1] // self.num_samples
@@ -85,16 +82,15 @@ def data_correction(
     solver: ConjugateGradients,
     rng: np.random.Generator,
 ) -> DataCorrection:
-    """Solve (D53) for each draw from the prior, with noise that is drawn here.
+    """Solve (D53) for each prior draw, with noise drawn here.
 
-    :param model: with a mean on all data, which was solved for.
+    :param model: with a mean on all data that was solved for.
     :param kernel: a copy of its kernel.
     :param prior: S draws from the prior.
     :param data: X [N, D] and Y [N, P], all data.
     :param solver: tolerance and limits of the solve.
     :param rng: the source of noise.
-    :raises ModelError: for a model without a mean on all data, or one that has not been solved for
-        with these data.
+    :raises ModelError: for a model without a mean on all data, or not solved for with these data.
     :raises DataError: for unusable data.
     :raises NumericalError: if a matrix cannot be factorised, or a product overflows.
     """
@@ -150,7 +146,7 @@ def _data_mean_of(model: BasisGP | FullGP) -> DataMean:
 
 
 def _solved(system: MeanSystem, solver: ConjugateGradients) -> MeanSolution:
-    """Solve, show progress, and warn of draws that are less exact than was asked for."""
+    """Solve with a progress line; warn of draws less exact than requested."""
     nothing = tf.zeros_like(system.target)
     low = tf.float32 if solver.float32 and nothing.dtype == tf.float64 else None
     with tqdm(disable=not solver.progress, bar_format="{desc}") as line:

@@ -1,25 +1,22 @@
-"""Functions drawn from a GP prior: g(x) = phi(x)^T w with features phi of the kernel and weights w
-~ N(0, I).
+"""Draws from a GP prior: g(x) = phi(x)^T w, features phi of the kernel, w ~ N(0, I).
 
-A stationary kernel is variance E[cos(omega^T (x - x'))], with omega drawn from its spectral density
-(Bochner's theorem). F draws of omega therefore give 2 F features whose inner product estimates the
-kernel,
+A stationary kernel is variance E[cos(omega^T (x - x'))], omega drawn from its spectral density
+(Bochner). F draws of omega give 2 F random features (Rahimi & Recht, "Random Features for
+Large-Scale Kernel Machines", 2007)
 
-    phi(x) = sqrt(variance / F) (cos omega_1^T x, ..., cos omega_F^T x, sin omega_1^T x, ..., sin
-    omega_F^T x)
+    phi(x) = sqrt(variance / F) (cos omega_1^T x, ..., cos omega_F^T x, sin omega_1^T x, ...)
 
-(Rahimi & Recht, "Random Features for Large-Scale Kernel Machines", 2007). For x in units of the
-lengthscales and z ~ N(0, I),
+For x in units of the lengthscales and z ~ N(0, I),
 
 | kernel | omega |
 |---|---|
 | SquaredExponential | z |
-| Matern with smoothness nu | z / sqrt(c / 2 nu), c ~ chi^2 with 2 nu degrees of freedom: Student's t |
-| RationalQuadratic with alpha | z sqrt(s), s ~ Gamma(alpha, 1 / alpha): a mixture of squared exponentials |
+| Matern, smoothness nu | z / sqrt(c / 2 nu), c ~ chi^2 with 2 nu degrees of freedom |
+| RationalQuadratic, alpha | z sqrt(s), s ~ Gamma(alpha, 1 / alpha) |
 
-The features of linear kernels (one per input column) and constant kernels (one) are exact. A sum of
-kernels has the features of all of its terms.
-"""  # noqa: E501
+Linear (one feature per column) and constant kernels are exact. A sum of kernels has the features of
+all its terms.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +41,7 @@ from gpflow.kernels import (
 from ..errors import DataError
 
 Features = Callable[[tf.Tensor], tf.Tensor]
-"""A function of inputs X [N, D] that returns phi(X) [N, K]."""
+"""X [N, D] -> phi(X) [N, K]."""
 _DEGREES = {Matern12: 1, Matern32: 3, Matern52: 5}
 """2 nu."""
 _KNOWN = (
@@ -54,10 +51,9 @@ _KNOWN = (
 
 
 class PriorDraws:
-    """S functions drawn from the prior GP(0, k_l) of each of L latent functions; made by
-    `draw_prior`.
+    """S functions drawn from the priors GP(0, k_l) of L latents, made by `draw_prior`.
 
-    :param features: phi of each latent; latents with the same kernel share theirs.
+    :param features: phi of each latent; latents with the same kernel share it.
     :param weights: w of each latent, [S, K].
 
     Example::
@@ -71,15 +67,14 @@ class PriorDraws:
 
     @property
     def num_samples(self) -> int:
-        """S."""
+        """The number of functions S."""
         return int(self.weights[0].shape[0])
 
     def __call__(self, X: list[tf.Tensor] | tf.Tensor, own: bool = False) -> tf.Tensor:
-        """The values of the drawn functions; cost S N K per latent.
+        """Evaluate the functions; cost S N K per latent.
 
-        :param X: inputs [N, D], or a list with one such array per latent.
-        :param own: X is [S N, D], with N inputs for each draw, and each draw is evaluated at its
-            own inputs only.
+        :param X: inputs [N, D], or a list with one array per latent.
+        :param own: X is [S N, D], N inputs for each draw.
         :return: [S, L, N].
         """
         inputs = X if isinstance(X, list) else [X] * len(self.features)
@@ -101,18 +96,17 @@ def draw_prior(
     num_frequencies: int,
     rng: np.random.Generator,
 ) -> PriorDraws:
-    """Draw functions from the priors of several latent functions.
+    """Draw functions from the priors of several latents.
 
-    :param kernels: the kernel of each latent: SquaredExponential, Matern, RationalQuadratic,
-        Linear, Constant or a sum of them. Latents with the same kernel object share its features
-        and have independent weights.
-    :param num_dims: the number of columns of the inputs.
+    :param kernels: per latent: SquaredExponential, Matern, RationalQuadratic, Linear, Constant or
+        sums of them. Latents with the same kernel object share features, not weights.
+    :param num_dims: the number of input columns.
     :param num_samples: S, the number of draws.
-    :param num_frequencies: F, the number of random frequencies of a stationary kernel. The error of
-        the covariance is about variance / sqrt(F).
+    :param num_frequencies: F random frequencies per stationary kernel; the error of the covariance
+        is about variance / sqrt(F).
     :param rng: the source of frequencies and weights.
-    :return: the functions, to be evaluated at inputs X [N, D].
-    :raises DataError: for another kernel, whose spectral density is not known here.
+    :return: the functions, to call at inputs X [N, D].
+    :raises DataError: for a kernel whose spectral density is not known here.
 
     Example::
 
@@ -150,9 +144,7 @@ def _features(kernel: Kernel, num_dims: int, count: int, rng: np.random.Generato
 
 
 def _frequencies(kernel: Kernel, shape: tuple[int, int], rng: np.random.Generator) -> np.ndarray:
-    """Draws [D, F] from the spectral density of a kernel, for inputs in units of its
-    lengthscales.
-    """
+    """Draw [D, F] from the spectral density of a kernel with unit lengthscales."""
     z = rng.normal(size=shape)
     if type(kernel) is SquaredExponential:
         return z

@@ -1,17 +1,15 @@
-"""What a draw from the prior implies for the values on which a basis conditions, in whitened
-coordinates.
+"""The whitened values at a basis's conditioning points that prior draws imply.
 
-Under a Gaussian basis f(x) has the variance k(x, x) - |minus(x)|^2 + |plus(x)|^2, where `minus` and
-`plus` are the features of `bases.base.Features`. Let g be a draw from the prior, and eta ~ N(0, I)
-a function of g and of fresh noise with cov(g(x), eta) = minus(x). Then g(x) - minus(x)^T eta has
-the covariance of the first two terms, at all x at once (Matheron's rule; Wilson et al. 2020,
-arXiv:2002.09309). This eta is
+A Gaussian basis gives f(x) the variance k(x, x) - |minus(x)|^2 + |plus(x)|^2, with features of
+`bases.base.Features`. For a prior draw g and eta ~ N(0, I), a function of g and fresh noise with
+cov(g(x), eta) = minus(x), g(x) - minus(x)^T eta has the covariance of the first two terms, at all x
+jointly (Matheron's rule; Wilson et al. 2020, arXiv:2002.09309). This eta is
 
 | the basis conditions on | eta |
 |---|---|
 | values at inducing points, K_b = L L^T | L^-1 g(beta) |
-| observations with sites of precision Lambda, B = I + Lambda^1/2 K Lambda^1/2 = L_B L_B^T | L_B^-1 (Lambda^1/2 g(X) + noise) |
-"""  # noqa: E501
+| sites of precision W, I + W^1/2 K W^1/2 = L_B L_B^T | L_B^-1 (W^1/2 g(X) + noise) |
+"""
 
 from __future__ import annotations
 
@@ -56,15 +54,14 @@ def prior_coordinates(
     prior: PriorDraws,
     rng: np.random.Generator,
 ) -> tuple[tf.Tensor, ...]:
-    """The whitened values eta that draws from the prior imply; register an implementation for a
-    basis of your own.
+    """Return the whitened values eta of prior draws; register an implementation for a new basis.
 
-    :param basis: the basis, by whose class the implementation is chosen.
+    :param basis: the basis, whose class selects the implementation.
     :param state: the result of `basis.factor(kernel)`.
     :param kernel: the kernel.
     :param prior: S draws from the prior.
     :param rng: the source of fresh noise.
-    :return: one array [S, L, M] for each of the basis's `Features.minus`, in their order.
+    :return: one array [S, L, M] per `Features.minus`, in order.
     :raises ModelError: for a basis without an implementation.
     :raises DataError: for inducing variables that are not points.
 
@@ -91,7 +88,7 @@ def _of_inducing_points(
     prior: PriorDraws,
     rng: np.random.Generator,
 ) -> tuple[tf.Tensor, ...]:
-    """eta = L^-1 (g(beta) + noise), where the noise has the variance of the jitter in L L^T."""
+    """eta = L^-1 (g(beta) + noise), with noise of the jitter's variance in L L^T."""
     jitter = gram_to_factor(kernel, basis.beta) - gram(kernel, basis.beta)
     return (_whitened(state.chol, prior(_points(kernel, basis.beta)), jitter, rng),)
 
@@ -104,9 +101,7 @@ def _of_decoupled(
     prior: PriorDraws,
     rng: np.random.Generator,
 ) -> tuple[tf.Tensor, ...]:
-    """As for inducing points if the covariance is "coupled", and otherwise as for noisy
-    observations of C^T f(beta).
-    """
+    """As for inducing points if "coupled", else as for noisy observations of C^T f(beta)."""
     if basis.covariance == "coupled":
         return _of_inducing_points(basis, state, kernel, prior, rng)
     # (D7): V = (K_b^-1 + C C^T)^-1 on beta, as if C^T f(beta) were observed with unit noise
@@ -125,7 +120,7 @@ def _of_solve(
     prior: PriorDraws,
     rng: np.random.Generator,
 ) -> tuple[tf.Tensor, ...]:
-    """Two parts: eta of beta, and that of the residual of g at gamma given beta."""
+    """eta of beta, and of the residual of g at gamma given beta."""
     jitter = gram_to_factor(kernel, basis.beta) - gram(kernel, basis.beta)
     eta = _whitened(state.chol, prior(_points(kernel, basis.beta)), jitter, rng)
     residual = prior(_points(kernel, basis.gamma)) - project(state.projection, eta)
@@ -143,7 +138,7 @@ def _of_observations(
     prior: PriorDraws,
     rng: np.random.Generator,
 ) -> tuple[tf.Tensor, ...]:
-    """eta = L_B^-1 (Lambda^1/2 g(X) + noise), where the noise has unit variance."""
+    """eta = L_B^-1 (W^1/2 g(X) + noise), with noise of unit variance."""
     if getattr(basis, "form", "function") != "function":
         raise DataError(
             "Pathwise samples need a model in function space. The posterior of a model in weight"
@@ -154,9 +149,7 @@ def _of_observations(
 
 
 def _points(kernel: Kernel, points: InducingVariables) -> tf.Tensor | list[tf.Tensor]:
-    """The inducing points [M, D], or a list with those of each latent; raises `DataError` for other
-    inducing variables.
-    """
+    """Inducing points [M, D], or a list per latent; `DataError` for other inducing variables."""
     pairs = split_latents(kernel, points)
     for _, z in pairs:
         if type(z) is not InducingPoints:
@@ -171,14 +164,10 @@ def _points(kernel: Kernel, points: InducingVariables) -> tf.Tensor | list[tf.Te
 def _whitened(
     chol: tf.Tensor, values: tf.Tensor, jitter: tf.Tensor, rng: np.random.Generator
 ) -> tf.Tensor:
-    """L^-1 (values + noise) [S, L, M] for L [G, M, M], where the noise has the variance of the
-    jitter in L L^T.
-    """
+    """L^-1 (values + noise) [S, L, M], L [G, M, M], with the jitter's variance in the noise."""
     return solve_draws(chol, values + _deviation(jitter) * normal(values, rng))
 
 
 def _deviation(jitter: tf.Tensor) -> tf.Tensor:
-    """The standard deviations on the diagonal of a jitter matrix, which round-off may have made
-    negative.
-    """
+    """Standard deviations of a jitter matrix, whose diagonal round-off may make negative."""
     return tf.sqrt(tf.maximum(tf.linalg.diag_part(jitter), 0.0))

@@ -1,6 +1,4 @@
-"""Functions drawn from a posterior: draws from the prior, with a correction at what it conditions
-on (Matheron's rule).
-"""
+"""Draws from a posterior: prior draws with a correction (Matheron's rule)."""
 
 from __future__ import annotations
 
@@ -28,37 +26,35 @@ from .data_correction import data_correction
 from .prior import PriorDraws, draw_prior
 
 _TOLERANCE = 1e-3
-"""Nats; the tolerance of a bound, 0.1, would let values be off by 0.4 prior standard deviations."""
+"""Nats; at a bound's tolerance of 0.1, values could be off by 0.4 prior standard deviations."""
 
 
 class Correction(Protocol):
-    """What is added to S draws from the prior, so that they are draws from a posterior."""
+    """The difference between S prior draws and S posterior draws."""
 
     @property
     def gap(self) -> float:
-        """How far from solved the coefficients of a draw are at most, in nats."""
+        """Largest gap of a draw's coefficients to the exact solution, in nats."""
 
     @property
     def sizes(self) -> dict[str, int | str]:
-        """What the draws are conditioned on, by name."""
+        """Sizes of the conditioning set, by name."""
 
     def __call__(self, X: tf.Tensor, own: bool) -> tf.Tensor:
-        """The correction [S, N, L] at inputs X [N, D], or for `own` at those of each draw, X
-        [S N, D].
-        """
+        """Correction [S, N, L] at X [N, D], or with `own` at each draw's inputs, X [S N, D]."""
 
 
 class PathwiseSamples:
-    """S functions drawn from a posterior by `pathwise_samples`, to be called at inputs X [N, D].
+    """S functions drawn from a posterior by `pathwise_samples`, to call at inputs X [N, D].
 
-    They remain the same functions when the model is trained further. They can be differentiated
-    with respect to X and called inside `tf.function`.
+    They do not change when the model is trained further, are differentiable in X, and run inside
+    `tf.function`.
 
     :param prior: S draws from the prior.
-    :param correction: what makes draws from the posterior of them.
+    :param correction: from prior draws to posterior draws.
     :param kernel: a copy of the model's kernel.
     :param mean_function: a copy of its mean function.
-    :param num_dims: D, the columns that inputs must have; None takes any number.
+    :param num_dims: D, the required number of columns; None takes any.
 
     Example::
 
@@ -78,7 +74,6 @@ class PathwiseSamples:
         self._kernel, self._mean_function, self._num_dims = kernel, mean_function, num_dims
 
     def __repr__(self) -> str:
-        """One line: the kernel, the number of functions, and of what they are given."""
         return one_line(
             self, kernel_name(self._kernel), samples=self.num_samples, **self._correction.sizes
         )
@@ -90,24 +85,23 @@ class PathwiseSamples:
 
     @property
     def gap(self) -> float:
-        """Nats: the values are within sqrt(2 gap) prior standard deviations of those that an exact
-        solve gives.
+        """Nats: values are within sqrt(2 gap) prior standard deviations of an exact solve.
 
-        It is 0 for draws of q(f), for which nothing is solved iteratively.
+        0 for draws of q(f), which need no iterative solve.
         """
         return self._correction.gap
 
     def __call__(self, X: InputData) -> tf.Tensor:
-        """The values of the functions.
+        """Evaluate the functions.
 
-        The cost per latent is N (F + M^2) + S N (F + M) for F random frequencies; if each draw has
-        inputs of its own, the first term has S N in the place of N. Of draws given all N_data
-        training data it is N (F + N_data) S, and the kernel is computed once for all draws.
+        N (F + M^2) + S N (F + M) per latent for F random frequencies; S N (F + M^2) + S N (F + M)
+        if each draw has its inputs. Given all N_data data: N (F + N_data) S, with the kernel
+        computed once for all draws.
 
         :param X: inputs [N, D] for all draws, or [S, N, D], N inputs for each draw.
         :return: the values [S, N, P].
-        :raises DataError: for unusable inputs, and if X has rank 3 and not S entries in its first
-        axis.
+        :raises DataError: for unusable inputs, and if X of rank 3 does not have S entries in its
+            first axis.
         """
         X = as_inputs(X, "X", self._num_dims, float_type(self._kernel))
         own = X.shape.rank == 3
@@ -136,42 +130,38 @@ def pathwise_samples(
 ) -> PathwiseSamples:
     """Draw functions from the posterior of a model.
 
-    A draw can be evaluated at any inputs, at a cost that grows linearly with their number. The
-    correction from prior to posterior is exact. The prior is approximated by F random frequencies,
-    with an error of the covariance of about variance / sqrt(F) away from the data.
-    `predict_f_samples` is exact, and costs N^3 for N inputs.
+    A draw can be evaluated at any inputs, at linear cost. The correction from prior to posterior is
+    exact; the prior is approximated by F random frequencies, with an error of the covariance of
+    about variance / sqrt(F) away from the data. `predict_f_samples` is exact, at N^3 for N inputs.
 
-    Without `data` the draws are of q(f), whose covariance is that of beta where the mean is on all
-    data: too wide. With `data` they are of f given all data, (D53). Their mean is that of the
-    model, and for Gaussian noise their covariance is the exact one. For other likelihoods it is
-    that of the Gaussian posterior with the sites that q(f) suggests as it is; those of negative
-    precision count as no observations. Latents that a `LinearCoregionalization` mixes are
-    independent, as in q(f).
+    Without `data` the draws are of q(f), which is too wide where the mean is on all data, because
+    its covariance comes from beta. With `data` they are draws of f given all data: prior draws g
+    plus k(x, X) v with (K + D) v = y~ - g(X) - eps, for noise of variance D. Their mean is the
+    model's; their covariance is exact for Gaussian noise, and otherwise the covariance given q(f)'s
+    present sites, without those of negative precision. Latents mixed by a `LinearCoregionalization`
+    are independent, as in q(f).
 
     :param model: a model of this package whose posterior is Gaussian and in function space.
     :param num_samples: S, the number of functions.
     :param data: all data, X [N, D] and Y [N, P], for a model with `gamma="data"` that was run or
         fitted with them.
-    :param solver: how the coefficients of the draws given `data` are solved for; its `tolerance` is
-        the gap of each draw, in nats. Values are then within sqrt(2 gap) prior standard deviations
-        of those of an exact solve, at any input; most are far closer. `float32`, `rank`,
-        `max_products`, `certify` and `progress` mean what they mean in a run. By default
-        `ConjugateGradients(tolerance=1e-3)`.
+    :param solver: settings of the solve for draws given `data`; `tolerance` is the gap of each draw
+        in nats: values are within sqrt(2 gap) prior standard deviations of an exact solve, most far
+        closer. Default: `ConjugateGradients(tolerance=1e-3)`.
     :param num_frequencies: F, the number of random frequencies of a stationary kernel.
     :param seed: the seed of frequencies and draws, or their source.
-    :return: the functions. Cost: `basis.factor`, and S (M F + M^2). With `data` N S F, N R^2 for
-        the R points of the preconditioner, and N^2 (D + S L) for each product, which all draws
-        share; memory N (R + S L), and never N^2.
-    :raises DataError: for numbers below 1, unusable data, and for kernels and inducing variables
-        that do not allow it.
+    :return: the functions. Cost: `basis.factor`, and S (M F + M^2). With `data`: N S F, N R^2 for
+        the R points of the preconditioner, and N^2 (D + S L) per product, shared by all draws;
+        memory N (R + S L), never N^2.
+    :raises DataError: for numbers below 1, unusable data, and unsuitable kernels or inducing
+        variables.
     :raises ModelError: for a model of another family; with `data`, for one without a mean on all
-        data, and for one whose mean was not solved for with these data.
+        data, or not solved for with these data.
     :raises UnknownOptionError: for a solver without data, or one that is not `ConjugateGradients`.
     :raises NumericalError: with `data`, if a matrix cannot be factorised.
 
-    Sources: Wilson, Borovitskiy, Terenin, Mostowsky & Deisenroth 2020, "Efficiently sampling
-    functions from Gaussian process posteriors" (arXiv:2002.09309), and for draws given all data by
-    iterative solvers Lin, Antoran, Padhy, Janz, Hernandez-Lobato & Terenin 2023 (arXiv:2306.11589).
+    Sources: Wilson, Borovitskiy, Terenin, Mostowsky & Deisenroth 2020 (arXiv:2002.09309); given all
+    data, Lin, Antoran, Padhy, Janz, Hernandez-Lobato & Terenin 2023 (arXiv:2306.11589).
 
     Example::
 
@@ -221,7 +211,7 @@ def _check_solver(solver: ConjugateGradients | None, data: RegressionData | None
 
 
 def _wrong_model(model: object) -> str:
-    """The message for a model of another family: what is taken, and what to use for this one."""
+    """The message for a model of another family, with the function to use instead."""
     message = (
         "pathwise_samples takes a model of gpflow_decoupled.models with a Gaussian posterior in"
         " function space (ODVGP, SOLVEGP, HDVGP, DVGP, SparseCVIGP, CVIGP, LCLGP, BasisGP), and"
@@ -238,7 +228,7 @@ def _wrong_model(model: object) -> str:
 
 
 def _some_input(model: BasisGP | FullGP) -> tf.Tensor:
-    """One input [1, D], from which the sizes of the features are read."""
+    """One input [1, D], which sets the sizes of the features."""
     if isinstance(model, FullGP):
         return model.data[0][:1]
     inputs = point_values(model.basis.beta)

@@ -1,12 +1,8 @@
-"""Replicas of `tf.distribute`: all that the package knows about them. With one replica nothing
-changes, to the last bit.
+"""Replicas of `tf.distribute`; with one replica nothing changes, to the last bit.
 
-Methods say what is summed and leave the rest to this package. `sums` is for the code of a training
-step, which each replica runs on its own rows of a batch. `group` is for the code around a step,
-which each worker process runs. `row_sums` adds up passes over data of any size, and `datasets`
-finds the shard of a worker. `checks` refuses what would be wrong without a message: strategies that
-work in another way, and variables that the strategy does not mirror; flags that TensorFlow would
-not read it applies.
+`sums` serves the code of a training step, which each replica runs on its rows of a batch; `group`
+the code around a step, which each worker process runs. `row_sums` adds up passes over data of any
+size, `datasets` finds the shard of a worker, and `checks` refuses what would fail silently.
 """
 
 from .checks import (

@@ -1,4 +1,4 @@
-"""What would be wrong on several replicas without any message, refused before anything runs."""
+"""Refusals of strategies and variables that would fail silently on several replicas."""
 
 from __future__ import annotations
 
@@ -43,17 +43,16 @@ _REASONS: tuple[tuple[str, str], ...] = (
     ),
     ("Default", "it is TensorFlow's default, with one replica: leave strategy out"),
 )
-"""For strategies whose class has this in its name, why they are refused."""
+"""(part of a strategy's class name, why it is refused)"""
 
 
 def check_strategy(strategy: object, variables: Iterable[tf.Variable] = ()) -> None:
-    """Refuse a strategy whose replicas do not take each step together, and one that was used and
-    not passed.
+    """Refuse asynchronous strategies, and a strategy whose scope is used but that was not passed.
 
-    :param strategy: what a user passed.
-    :param variables: of the model, of any shapes [...].
+    :param strategy: the user's strategy.
+    :param variables: the model's, of any shapes [...].
     :raises DataError: unless it is a `MirroredStrategy` or a `MultiWorkerMirroredStrategy`, or None
-        outside of a scope of several replicas and with variables that no strategy mirrors.
+        outside of a scope of several replicas with variables that no strategy mirrors.
 
     Example::
 
@@ -91,12 +90,12 @@ def check_strategy(strategy: object, variables: Iterable[tf.Variable] = ()) -> N
 def refuse_elsewhere(
     strategy: tf.distribute.Strategy | None, variables: Mapping[str, tf.Variable], fix: str
 ) -> None:
-    """Refuse variables of which a strategy has no copy for each replica.
+    """Refuse variables that the strategy does not mirror.
 
-    :param strategy: that trains them; None refuses nothing.
+    :param strategy: the strategy that trains them; None refuses nothing.
     :param variables: by the names that users know, of any shapes [...].
-    :param fix: what to do, the end of the message.
-    :raises DataError: with the name of the first of them.
+    :param fix: the remedy, the end of the message.
+    :raises DataError: with the name of the first one.
     """
     for name, variable in variables.items():
         if strategy is not None and not strategy.extended.variable_created_in_scope(variable):
@@ -104,13 +103,11 @@ def refuse_elsewhere(
 
 
 def apply_trainable(variables: Iterable[tf.Variable]) -> None:
-    """Let `gpflow.set_trainable` have its effect on mirrored variables, whose copies keep the flag
-    that they were made with.
+    """Let `gpflow.set_trainable` take effect on mirrored variables.
 
-    GPflow writes the flag to the mirrored variable, and TensorFlow reads that of its first copy.
+    GPflow writes the flag to the mirrored variable, TensorFlow reads the one of its first copy.
 
-    :param variables: of a model, of any shapes [...]; those that no strategy mirrors stay as they
-        are.
+    :param variables: of a model, of any shapes [...]; unmirrored ones are untouched.
 
     Example::
 
@@ -128,12 +125,12 @@ def apply_trainable(variables: Iterable[tf.Variable]) -> None:
 
 
 def group_of(model: tf.Module, strategy: tf.distribute.Strategy | None) -> Group:
-    """The workers of a strategy that is to move a model.
+    """Return the workers of the strategy that trains a model.
 
-    :param model: that a user passed.
-    :param strategy: that was passed with it, or None.
-    :raises DataError: for a strategy that does not work here, or that has no copies of the
-    variables of the model.
+    :param model: the user's model.
+    :param strategy: the strategy passed with it, or None.
+    :raises DataError: for an unsupported strategy, or one that does not mirror the model's
+        variables.
     """
     check_strategy(strategy, model.variables)
     refuse_elsewhere(
@@ -148,13 +145,13 @@ def group_of(model: tf.Module, strategy: tf.distribute.Strategy | None) -> Group
 def refuse_other_workers(
     group: Group, model: tf.Module, arrays: Sequence[np.ndarray], settings: Mapping[str, object]
 ) -> None:
-    """Refuse workers with another model, other data or other settings than the first one.
+    """Refuse workers whose model, data or settings differ from the first worker's.
 
     :param group: the workers of the run.
-    :param model: all of whose Parameters are compared.
+    :param model: all of its Parameters are compared.
     :param arrays: the data, X [N, D] and Y [N, P].
-    :param settings: what JSON can write, by the same names on all workers.
-    :raises DataError: on all of them, with the first name that differs.
+    :param settings: JSON values, by the same names on all workers.
+    :raises DataError: on all workers, with the first name that differs.
     """
     parameters = parameter_dict(model)
     group.refuse_unlike({"the names of the Parameters": list(parameters), "the settings": settings})
@@ -166,7 +163,7 @@ def refuse_other_workers(
 
 
 def named_variables(model: tf.Module) -> dict[str, tf.Variable]:
-    """All variables of a model, those of Parameters by the names of these.
+    """All variables of a model by name, those of Parameters by the Parameter's name.
 
     Example::
 

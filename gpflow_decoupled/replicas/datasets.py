@@ -1,4 +1,4 @@
-"""The dataset of a worker, from what a user passes as data."""
+"""A worker's dataset, from the user's data."""
 
 from __future__ import annotations
 
@@ -16,13 +16,12 @@ Data = TypeVar("Data")
 
 
 def dataset_of(data: Data, group: Group) -> Data | tf.data.Dataset:
-    """The data of this worker: what was passed, or what a function of `tf.distribute.InputContext`
-    returns.
+    """Return this worker's data: the argument, or what a function of an `InputContext` returns.
 
-    :param data: as a user has passed them: arrays, a dataset, or a function.
+    :param data: arrays, a dataset, or a function.
     :param group: the workers of the run.
-    :raises DataError: for a dataset that each of several workers would read in full, and for what
-        the function must not be.
+    :raises DataError: for a dataset that several workers would each read in full, and for an
+        unsuitable function.
 
     Example::
 
@@ -62,9 +61,9 @@ def dataset_of(data: Data, group: Group) -> Data | tf.data.Dataset:
 
 
 def starts_passes(data: object) -> bool:
-    """Whether data are a function without arguments, which starts a pass over batches.
+    """Return True if data are a function without arguments, which starts a pass over batches.
 
-    :param data: as a user has passed them.
+    :param data: the user's data.
 
     Example::
 

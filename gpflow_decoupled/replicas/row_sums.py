@@ -1,4 +1,4 @@
-"""Sums over the rows of data of any size, to which each replica adds its own rows."""
+"""Sums over the rows of data of any size, shared among replicas."""
 
 from __future__ import annotations
 
@@ -18,19 +18,16 @@ Sums = TypeVar("Sums")
 
 
 class RowSums(Generic[Shared, Sums]):
-    """Adds up what the rows of many blocks contribute, in one message at the end.
+    """Sum the contributions of many blocks of rows, with one message at the end.
 
-    Each worker reads blocks of its own, whose rows its replicas share; workers may have different
-    numbers of blocks. With one replica the blocks are added one after the other, and nothing is
-    sent.
+    Each worker reads its blocks, perhaps in different numbers, and its replicas share their rows. A
+    single replica sends nothing.
 
     :param group: the workers of the run.
-    :param add: a function of what does not depend on the rows, the sums so far, X [B, D] and Y
-        [B, P], which returns the sums with these rows. It sends no messages, and takes blocks
-        without rows.
+    :param add: (shared, sums, X [B, D], Y [B, P]) -> sums with these rows. It sends no messages,
+        and accepts blocks without rows.
     :param compile: False runs `add` eagerly.
-    :param symmetric: places, in the sums, of symmetric matrices [..., M, M], of which one triangle
-        is sent.
+    :param symmetric: places of symmetric matrices [..., M, M] in the sums; one triangle is sent.
 
     Example::
 
@@ -55,11 +52,11 @@ class RowSums(Generic[Shared, Sums]):
     def __call__(
         self, shared: Shared, zero: Sums, blocks: Iterable[tuple[tf.Tensor, tf.Tensor]]
     ) -> Sums:
-        """The sums over all rows of all workers, the same on each to the last bit.
+        """Return the sums over all rows of all workers, bitwise the same on each.
 
-        :param shared: what does not depend on the rows, a nested structure of tensors.
-        :param zero: the sums of no rows, a nested structure of tensors whose shapes are known.
-        :param blocks: X [B, D] and Y [B, P] of this worker.
+        :param shared: tensors, nested, that do not depend on the rows.
+        :param zero: sums of no rows, nested tensors of static shapes.
+        :param blocks: this worker's X [B, D] and Y [B, P].
         :raises WorkerError: if another worker could not read its blocks, or is gone.
         """
 
@@ -84,7 +81,7 @@ class RowSums(Generic[Shared, Sums]):
         add: Callable[[Shared, Sums, tf.Tensor, tf.Tensor], Sums],
         strategy: tf.distribute.Strategy,
     ) -> Callable[[Shared, Sums, tf.Tensor, tf.Tensor], Sums]:
-        """`add`, run by each replica of this worker on rows and sums of its own."""
+        """`add`, run by each replica of this worker on its rows and sums."""
         sharing = self.group.replicas // self.group.workers
 
         def one_replica(shared: Shared, sums: Sums, X: tf.Tensor, Y: tf.Tensor) -> Sums:
@@ -94,9 +91,7 @@ class RowSums(Generic[Shared, Sums]):
         return lambda *given: strategy.run(one_replica, given)
 
     def _spread(self, zero: Sums) -> Sums:
-        """A copy for each replica, also on a worker without blocks: all workers must trace the same
-        functions.
-        """
+        """A copy per replica, even without blocks: all workers must trace the same functions."""
         return (
             zero
             if self.group.strategy is None
@@ -104,9 +99,7 @@ class RowSums(Generic[Shared, Sums]):
         )
 
     def _all_replicas_total(self, own: Sums) -> list[tf.Tensor]:
-        """The sums of all replicas in float64, one message; what the first replica of this worker
-        has.
-        """
+        """Sums of all replicas in float64; one message."""
         strategy = self.group.strategy
         if strategy is None:
             return list(tf.nest.flatten(own))

@@ -1,9 +1,8 @@
-"""What a training step needs that runs on several replicas, each with its own rows of the batch.
+"""Sums inside a training step that several replicas run on their rows of the batch.
 
-A sum over the rows of a batch is a sum of what the replicas have, so that each of them adds up its
-own rows and `total` adds the replicas. What does not depend on the data, as a KL divergence, is the
-same on each and enters as a `share`. Messages are counted when a step is traced, because a graph
-sends them in each run.
+Each replica adds up its rows, and `total` adds the replicas. A term that does not depend on the
+data, such as a KL divergence, is the same on each and enters as a `share`. Messages are counted
+when a step is traced, because a graph sends them in each run.
 """
 
 from __future__ import annotations
@@ -29,25 +28,22 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 
 _watching: list[list[Message]] = []
-"""The lists that `counted` has handed out, as long as its blocks run."""
+"""Lists handed out by `counted` whose blocks still run."""
 
 
 class Message(NamedTuple):
-    """One sum over all replicas.
-
-    With R replicas in a ring each of them sends 2 (R - 1) / R times its size.
-    """
+    """One sum over all replicas; in a ring of R each sends 2 (R - 1) / R times its size."""
 
     replica: int
-    """The number of the replica that has traced it; each replica traces all of its own."""
+    """The replica that traced it."""
     size: int
-    """Bytes that a replica puts in; -1 where a `Group` is traced for messages of any size, which
-    are counted no more, except for those of `Group.summed`, each of which is counted with its
-    size."""
+    """Bytes that a replica puts in; -1 for a `Group` traced for any size, whose messages are
+    counted by `Group.summed` only.
+    """
 
 
 def count() -> int:
-    """How many replicas run this code, each on its own rows: 1 outside of `strategy.run`."""
+    """The number of replicas that run this code; 1 outside of `strategy.run`."""
     context = tf.distribute.get_replica_context()
     return 1 if context is None else int(context.num_replicas_in_sync)
 
@@ -63,27 +59,23 @@ def rank() -> int:
 
 
 def share(value: tf.Tensor) -> tf.Tensor:
-    """What each replica adds of a value that all of them have, of any shape [...], so that it is
-    counted once.
-    """
+    """A replica's share of a value [...] that all have, so that it is counted once."""
     return value if count() == 1 else value / count()
 
 
 def fold_in_rank(seed: tf.Tensor) -> tf.Tensor:
-    """The stateless seed [2] of random numbers that each replica has its own of."""
+    """Return the stateless seed [2] of this replica."""
     return seed if count() == 1 else tf.random.experimental.stateless_fold_in(seed, rank())
 
 
 def total(parts: Sequence[tf.Tensor], symmetric: Collection[int] = ()) -> list[tf.Tensor]:
-    """Each tensor summed over the replicas, all in one message; with one replica the tensors
-    themselves.
+    """Sum each tensor over the replicas in one message; a single replica returns them unchanged.
 
-    Not inside of a loop or a branch of a graph, where TensorFlow cannot sum over replicas.
+    Not inside a loop or a branch of a graph, where TensorFlow cannot sum over replicas.
 
     :param parts: tensors of one type and any shapes [...].
-    :param symmetric: places in `parts` of symmetric matrices [..., M, M], of which one triangle is
-        sent.
-    :return: the sums, with the shapes of `parts`, the same on all replicas to the last bit.
+    :param symmetric: places of symmetric matrices [..., M, M] in `parts`; one triangle is sent.
+    :return: the sums, with the shapes of `parts`, bitwise the same on all replicas.
 
     Example::
 
@@ -106,7 +98,7 @@ def total(parts: Sequence[tf.Tensor], symmetric: Collection[int] = ()) -> list[t
 
 
 def agreed(ok: tf.Tensor, number: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Whether all replicas are well, and a number summed over them, in one message.
+    """Return whether all replicas are `ok`, and the sum of a number; one message.
 
     :param ok: [], bool, of this replica.
     :param number: [], int, of this replica.
@@ -120,7 +112,7 @@ def agreed(ok: tf.Tensor, number: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
 
 
 def of_first(tensor: tf.Tensor) -> tf.Tensor:
-    """The integers [...] that the first replica has, on all of them."""
+    """The first replica's integers [...], on all replicas."""
     if count() == 1:
         return tensor
     (sent,) = total([tf.cast(tensor if rank() == 0 else tf.zeros_like(tensor), tf.float64)])
@@ -128,15 +120,14 @@ def of_first(tensor: tf.Tensor) -> tf.Tensor:
 
 
 def note_message(replica: int, size: int) -> None:
-    """Let `counted` know of a message of so many bytes of one replica."""
+    """Record a replica's message of `size` bytes for `counted`."""
     for messages in _watching:
         messages.append(Message(replica, size))
 
 
 @contextmanager
 def counted() -> Iterator[list[Message]]:
-    """The messages of all that is traced in this block, or runs eagerly in it, by every replica of
-    this process.
+    """Collect the messages traced or sent eagerly in this block by this process's replicas.
 
     Example::
 
@@ -153,7 +144,7 @@ def counted() -> Iterator[list[Message]]:
 
 
 def _triangle(matrix: tf.Tensor) -> tf.Tensor:
-    """The lower triangles of [..., M, M] as vectors [..., M (M + 1) / 2]."""
+    """Lower triangles of [..., M, M] as vectors [..., M (M + 1) / 2]."""
     return tfp.math.fill_triangular_inverse(
         tf.linalg.band_part(matrix, -1, 0)
     )  # it wants zeros above

@@ -1,13 +1,11 @@
-"""Topic models of documents: latent Dirichlet allocation and the correlated topic model, on sparse
-matrices of word counts.
+"""Topic models of documents: latent Dirichlet allocation and the correlated topic model.
 
-`lda.py` and `ctm.py` are the two models, `model.py` the methods that they share, `estimator.py`
-what scikit-learn asks besides, `options.py` and `counts.py` the checks of their input, `scores.py`
-the held-out score. `proportions/` has the posteriors over the topic proportions of documents,
-`fitting/` the passes over the documents; both build on `words.py` (the step that assigns words to
-topics), `blocks.py` (documents in rectangles), `documents.py`, `dirichlet.py` and `priors.py`. Read
-`lda.py`, `model.py`, `fitting/passes.py`, `fitting/local.py` and `proportions/dirichlet.py` in this
-order.
+Read `lda.py`, `model.py` (shared methods), `fitting/passes.py`, `fitting/local.py`,
+`proportions/dirichlet.py` in this order. `ctm.py` is the second model; `estimator.py` has
+scikit-learn's methods, `options.py` and `counts.py` check inputs, `scores.py` has the held-out
+score. `fitting/` (passes over documents) and `proportions/` (posteriors of topic proportions) build
+on `words.py` (assignment of words to topics), `blocks.py` (documents in rectangles),
+`documents.py`, `dirichlet.py` and `priors.py`.
 """
 
 from .counts import split_words

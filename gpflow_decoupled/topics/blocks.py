@@ -1,6 +1,4 @@
-"""Documents in blocks that fit the cache, padded to a common number of distinct words, so that BLAS
-works on rectangles.
-"""
+"""Documents in blocks that fit the cache, padded to rectangles for BLAS."""
 
 from __future__ import annotations
 
@@ -12,36 +10,32 @@ import numpy as np
 import scipy.sparse as sp
 
 BLOCK_BYTES = 1 << 20
-"""Size of the weights [b, W, K] of a block: about the second-level cache of one core. Half and
-twice of it are as fast
+"""Bytes of the weights [b, W, K] of a block, about a core's second-level cache; half and twice are
+as fast.
 """
 
 
 class Block(NamedTuple):
-    """b documents with at most W distinct words each; shorter ones are padded by word 0 with count
-    0.
-    """
+    """b documents of at most W distinct words, padded by word 0 with count 0."""
 
     rows: np.ndarray
-    """Which documents [b]"""
+    """Documents [b]."""
     words: np.ndarray
-    """Columns of the counts [b, W]"""
+    """Columns of the counts [b, W]."""
     counts: np.ndarray
     """[b, W]"""
     cells: np.ndarray
-    """Places of the true words of the block among the non-zeros of the counts, row by row"""
+    """Places of the block's true words among the non-zeros of the counts, row by row."""
 
 
 def split_into_blocks(
     counts: sp.csr_matrix, numbers_per_word: int, numbers_per_document: int = 0
 ) -> list[Block]:
-    """All documents in blocks, documents with few distinct words first; a block has at least one
-    document.
+    """Split documents into blocks of at least one, those with few distinct words first.
 
     :param counts: [D, V].
-    :param numbers_per_word: how many numbers the local step stores per distinct word of a document,
-        K.
-    :param numbers_per_document: how many it stores per document besides.
+    :param numbers_per_word: numbers that the local step stores per distinct word, K.
+    :param numbers_per_document: numbers that it stores per document besides.
     """
     lengths = np.diff(counts.indptr)
     order = np.argsort(lengths, kind="stable")

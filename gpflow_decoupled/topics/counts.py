@@ -1,4 +1,4 @@
-"""Counts of words in documents: their checks, and the split of documents for held-out scores."""
+"""Word counts: checks, and splits of documents for held-out scores."""
 
 from __future__ import annotations
 
@@ -15,24 +15,23 @@ from ..errors import DataError
 from ..summaries import short_repr
 
 Counts: TypeAlias = npt.ArrayLike | sp.spmatrix | sp.sparray
-"""Counts [D, V] of V words in D documents, dense or sparse"""
+"""Counts [D, V] of V words in D documents, dense or sparse."""
 
 
 def check_counts(
     X: Counts, num_words: int | None = None, name: str = "X", empty: bool = False
 ) -> sp.csr_matrix:
-    """Counts [D, V] as a CSR matrix without zeros or repeated cells; a copy, unless X is one
-    already.
+    """Return counts [D, V] as a CSR matrix without zeros or repeated cells.
 
-    Counts need not be whole: a fraction is a weight. Single precision is kept, everything else
-    becomes GPflow's default float.
+    Counts may be fractions (weights). Single precision is kept; everything else becomes GPflow's
+    default float. Copied unless X is such a matrix.
 
     :param X: counts [D, V].
-    :param num_words: V of the fitted topics, if there are any.
-    :param name: of the argument, for error messages.
-    :param empty: whether documents without words are accepted.
-    :raises DataError: if X is not a matrix of finite numbers of at least 0, if documents have no
-        words (the message names the first), and if the vocabulary is not that of the fit.
+    :param num_words: V of the fitted topics, if any.
+    :param name: of the argument, for messages.
+    :param empty: accept documents without words.
+    :raises DataError: unless X is a matrix of finite, non-negative numbers, for documents without
+        words (the first is named), and for another vocabulary than the fit's.
     """
     try:
         counts = sp.csr_matrix(X if sp.issparse(X) else _as_numbers(X, name))
@@ -68,16 +67,14 @@ def check_counts(
 def split_words(
     X: Counts, share: float = 0.5, seed: int = 0
 ) -> tuple[sp.csr_matrix, sp.csr_matrix]:
-    """Split the words of each document at random, for the score of
-    `perplexity(observed, held_out)`.
+    """Split the words of each document at random, for `perplexity(observed, held_out)`.
 
     :param X: counts [D, V], whole numbers.
-    :param share: the probability with which each occurrence of a word is observed.
+    :param share: the probability with which an occurrence of a word is observed.
     :param seed: of the draws.
-    :return: observed and held-out counts, two CSR matrices [D', V]; documents of which one part is
-        empty are left out of both.
-    :raises DataError: for counts that are not whole, a share outside of (0, 1), and where no
-        document is left.
+    :return: observed and held-out counts, CSR matrices [D', V]; documents with an empty part are
+        dropped.
+    :raises DataError: for fractional counts, a share outside of (0, 1), and if no document is left.
 
     Example::
 
@@ -110,9 +107,7 @@ def split_words(
 
 
 def _as_numbers(X: npt.ArrayLike, name: str) -> np.ndarray:
-    """Dense counts as an array of floats; raises `DataError` for text, which NumPy would parse, and
-    for masked entries.
-    """
+    """Dense counts as floats; `DataError` for text, which NumPy would parse, and masked entries."""
     if np.ma.is_masked(X):
         raise DataError(
             f"{name} has masked entries; they must be counts: use {name}.filled(0), or remove their"

@@ -1,18 +1,18 @@
-"""The correlated topic model (Blei & Lafferty 2007) by conjugate-computation variational inference
-(Khan & Lin 2017).
+"""The correlated topic model (Blei & Lafferty 2007) by conjugate computation (Khan & Lin 2017).
 
-The proportions theta_d of the K topics in document d are a softmax of correlated Gaussian
-variables; topics and words are those of latent Dirichlet allocation:
+The proportions theta_d of K topics are a softmax of correlated Gaussians; topics and words are as
+in latent Dirichlet allocation:
 
     eta_d ~ N(mu_0, Sigma_0),   theta_d = softmax(eta_d)
 
 | paper | code | shape |
 |---|---|---|
-| mu_0, Sigma_0 | `mean_`, `covariance_` | [K], [K, K]; of log-ratios to the last topic [K - 1], [K - 1, K - 1] |
+| mu_0, Sigma_0 | `mean_`, `covariance_` | [K], [K, K] |
+| the same for log-ratios to the last topic ("dirichlet") | | [K - 1], [K - 1, K - 1] |
 | m, V^-1 | `state_.mean`, `state_.precision` | [D, K], [D, K, K] or [D, K] |
 | c | `state_.c` | [D, K] |
 | lambda | `components_` | [K, V] |
-"""  # noqa: E501
+"""
 
 from __future__ import annotations
 
@@ -39,26 +39,23 @@ POSTERIORS = ("gaussian", "diagonal", "dirichlet")
 
 
 class CorrelatedTopicModel(TopicModel):
-    """Topics whose proportions are correlated across documents, with the methods of
-    `LatentDirichletAllocation`.
+    """Topics with correlated proportions; methods as `LatentDirichletAllocation`.
 
-    The cost of a local step of a document with W distinct words is W K, and besides K^3 for a
-    Gaussian posterior and K^2 for a Dirichlet one. "gaussian" stores D K^2 numbers. Arguments that
-    are not listed are those of `LatentDirichletAllocation`.
+    A local step of a document with W distinct words costs W K, plus K^3 for a Gaussian or K^2 for a
+    Dirichlet posterior; "gaussian" stores D K^2 numbers. Unlisted arguments are as for
+    `LatentDirichletAllocation`.
 
     :param num_topics: K.
     :param topic_prior: eta, a number or an array [V]; 1 / K if None.
-    :param posterior: "gaussian", q(eta_d) = N(m, V), (T5)-(T7); "diagonal", the same with a
-        diagonal V; or "dirichlet", q(theta_d) = Dir(c), with which each document is one of latent
-        Dirichlet allocation, (T8), (T9), all in closed form.
-    :param learn_prior: whether mu_0 and Sigma_0 are learned; otherwise they stay at 0 and
-        `prior_variance` times I.
-    :param prior_variance: the diagonal of Sigma_0 at the start, and of the mode of its prior.
-    :param prior_documents: n_0, how many documents of covariance `prior_variance` times I the
-        inverse-Wishart prior of Sigma_0 counts as, (T16); 0 for no prior, else above 2 K. Bound and
-        score have its log density as a term.
-    :param start_passes: how many passes of `LatentDirichletAllocation` find the topics to start at;
-        with 0 the fit is slower, and ends at a worse optimum.
+    :param posterior: "gaussian", q(eta_d) = N(m, V); "diagonal", with a diagonal V; or "dirichlet",
+        q(theta_d) = Dir(c), each document one of latent Dirichlet allocation, in closed form.
+    :param learn_prior: learn mu_0 and Sigma_0, which otherwise stay 0 and `prior_variance` times I.
+    :param prior_variance: the diagonal of Sigma_0 at the start, and of its prior's mode.
+    :param prior_documents: n_0, the weight of Sigma_0's inverse-Wishart prior in documents of
+        covariance `prior_variance` times I; 0 for no prior, else above 2 K. Bound and score include
+        its log density.
+    :param start_passes: passes of `LatentDirichletAllocation` that find the first topics; 0 is
+        slower, and ends at a worse optimum.
 
     Example::
 
@@ -126,9 +123,7 @@ class CorrelatedTopicModel(TopicModel):
 
     @property
     def correlations_(self) -> np.ndarray:
-        """Correlations [K, K] under the prior of the centred log-proportions, eta less its mean
-        over topics.
-        """
+        """Prior correlations [K, K] of the log-proportions, centred over topics."""
         covariance = self.covariance_
         if self.posterior == "dirichlet":  # the last log-ratio is 0
             covariance = np.pad(covariance, (0, 1))
@@ -155,7 +150,7 @@ class CorrelatedTopicModel(TopicModel):
         return GaussianProportions(mu, Sigma, self.posterior == "diagonal", self.learn_prior, prior)
 
     def _covariance_prior(self, mode: np.ndarray) -> CovariancePrior | None:
-        """The prior of Sigma_0 with a mode [K, K], or none."""
+        """The prior of Sigma_0 with a mode [K, K], or None."""
         n, least = self.prior_documents, 2 * len(mode)
         if (
             not isinstance(n, Real)

@@ -1,4 +1,4 @@
-"""Functions of Dirichlet distributions in NumPy, one distribution per row of parameters."""
+"""Dirichlet distributions in NumPy, one per row of parameters."""
 
 from __future__ import annotations
 
@@ -16,9 +16,7 @@ def expected_log(c: np.ndarray) -> np.ndarray:
 
 
 def log_normalizer(c: np.ndarray) -> np.ndarray:
-    """The logarithm of the multivariate beta function [...] of c [..., K], the normaliser of
-    Dir(c).
-    """
+    """Log normaliser [...] of Dir(c), c [..., K]."""
     return gammaln(c).sum(-1) - gammaln(c.sum(-1))
 
 
@@ -29,7 +27,7 @@ def minus_kl(
 
     :param prior: [K] or a scalar.
     :param c: [..., K].
-    :param mean_log: `expected_log(c)`, where it has been computed already.
+    :param mean_log: `expected_log(c)`, if known.
     """
     mean_log = expected_log(c) if mean_log is None else mean_log
     prior = np.broadcast_to(np.asarray(prior), c.shape[-1:])
@@ -37,12 +35,11 @@ def minus_kl(
 
 
 def fisher_solve(c: np.ndarray, g: np.ndarray, slopes: np.ndarray | None = None) -> np.ndarray:
-    """I(c)^-1 g [..., K] in O(K), where the Fisher matrix I(c) of Dir(c) is a diagonal matrix less
-    a constant.
+    """I(c)^-1 g [..., K] in O(K), with the Fisher matrix I(c) of Dir(c).
 
     :param c: [..., K].
     :param g: [..., K].
-    :param slopes: psi'(c), where it has been computed already.
+    :param slopes: psi'(c), if known.
     """
     inverse = 1.0 / (polygammas(c)[0] if slopes is None else slopes)
     total, _ = polygammas(c.sum(-1, keepdims=True))
@@ -55,12 +52,10 @@ def fisher_solve(c: np.ndarray, g: np.ndarray, slopes: np.ndarray | None = None)
 
 
 def scaled_exp(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """exp(x - max x) [..., K] and the maximum over the last axis [...], without overflow or
-    underflow.
+    """exp(x - max x) [..., K] and the maximum over the last axis [...].
 
-    Values below e^-318 of the largest (e^-39 in single precision) are raised to it. The product of
-    two such values is still a normal number, so that the weights of a word do not vanish in all
-    topics.
+    Values below e^-318 of the largest (e^-39 in single precision) are raised to it: the product of
+    two is still normal, so a word keeps a weight in some topic.
     """
     top = x.max(-1, keepdims=True)
     floor = 0.45 * np.log(np.finfo(x.dtype).tiny)

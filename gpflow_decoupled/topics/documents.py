@@ -1,6 +1,4 @@
-"""Operations on NamedTuples of arrays that have one row per document, such as posteriors and what
-is evaluated at them.
-"""
+"""Operations on NamedTuples of arrays with one row per document."""
 
 from __future__ import annotations
 
@@ -22,25 +20,23 @@ class PerDocument(Protocol):
 
 
 def rows_of(arrays: Arrays, which: np.ndarray) -> Arrays:
-    """The rows of some documents, from arrays [b, ...], by a mask [b] or by indices."""
+    """Rows of arrays [b, ...], by a mask [b] or indices."""
     return _rebuilt(arrays, (array[which] for array in arrays))
 
 
 def copied(arrays: Arrays) -> Arrays:
-    """A copy of all arrays [b, ...]."""
+    """Copy all arrays [b, ...]."""
     return _rebuilt(arrays, (array.copy() for array in arrays))
 
 
 def put_rows(arrays: Arrays, which: np.ndarray, part: Arrays) -> None:
-    """Overwrite some rows of arrays [b, ...] in place, by those of `part`."""
+    """Overwrite rows of arrays [b, ...] in place by `part`."""
     for array, values in zip(arrays, part):
         array[which] = values
 
 
 def chosen(which: np.ndarray, first: Arrays, second: Arrays) -> Arrays:
-    """Per document, the row of `first` where `which` [b] is true, and that of `second`
-    elsewhere.
-    """
+    """Per document, the row of `first` where `which` [b], else of `second`."""
     pairs = zip(first, second)
     return _rebuilt(
         first, (np.where(which.reshape(-1, *[1] * (a.ndim - 1)), a, b) for a, b in pairs)
@@ -48,6 +44,5 @@ def chosen(which: np.ndarray, first: Arrays, second: Arrays) -> Arrays:
 
 
 def _rebuilt(like: Arrays, arrays: Iterable[np.ndarray]) -> Arrays:
-    """A NamedTuple of the class of `like`."""
     make: Callable[..., Arrays] = type(like)
     return make(*arrays)

@@ -1,6 +1,4 @@
-"""What scikit-learn asks of an estimator beside `fit` and `transform`, without importing it before
-it asks.
-"""
+"""The scikit-learn interface of topic models, without importing scikit-learn first."""
 
 from __future__ import annotations
 
@@ -21,10 +19,9 @@ if TYPE_CHECKING:
 
 
 class Estimator:
-    """The parameters of a constructor, and the methods by which pipelines, searches and `clone` of
-    scikit-learn handle it.
+    """Constructor parameters, and what pipelines, searches and `clone` of scikit-learn need.
 
-    The constructor of a subclass stores its arguments under their names and does nothing else.
+    A subclass's constructor stores its arguments under their names and does nothing else.
     """
 
     num_topics: int
@@ -33,11 +30,11 @@ class Estimator:
     def get_params(
         self, deep: bool = True
     ) -> dict[str, Any]:  # of many types, so that the constructor takes them
-        """The arguments of the constructor, by name."""
+        """The constructor's arguments, by name."""
         return {name: getattr(self, name) for name in inspect.signature(type(self)).parameters}
 
     def set_params(self, **params: object) -> Estimator:
-        """Change arguments of the constructor; returns the model.
+        """Change constructor arguments; return the model.
 
         :raises UnknownOptionError: for a name that the constructor does not have.
         """
@@ -52,9 +49,7 @@ class Estimator:
         return self
 
     def __repr__(self) -> str:
-        """The class and its arguments where they are not the defaults, as scikit-learn prints
-        them.
-        """
+        """The class and its arguments other than defaults, as scikit-learn prints them."""
         defaults = {
             name: one.default for name, one in inspect.signature(type(self)).parameters.items()
         }
@@ -67,7 +62,7 @@ class Estimator:
 
     @property
     def n_features_in_(self) -> int:
-        """V, the words of the fitted vocabulary; the name is scikit-learn's."""
+        """V, the size of the fitted vocabulary, by scikit-learn's name."""
         if not self.__sklearn_is_fitted__():
             raise AttributeError(
                 f"This {type(self).__name__} has no topics yet; call fit or partial_fit first."
@@ -75,9 +70,7 @@ class Estimator:
         return int(self._fitted.shared.components.shape[1])
 
     def get_feature_names_out(self, input_features: object = None) -> np.ndarray:
-        """The names "topic0", "topic1", ... [K] of the columns of `transform`; `input_features` is
-        ignored.
-        """
+        """The names "topic0", "topic1", ... [K] of `transform`'s columns; the input is ignored."""
         return np.array([f"topic{number}" for number in range(self.num_topics)], dtype=object)
 
     def __sklearn_is_fitted__(self) -> bool:
@@ -95,5 +88,5 @@ class Estimator:
 
 
 def _same(value: object, default: object) -> bool:
-    """Whether an argument is its default; an array never is."""
+    """True if an argument is its default; never for an array."""
     return value is default or (isinstance(value, (str, Real)) and value == default)

@@ -1,12 +1,10 @@
-"""Latent Dirichlet allocation (Blei, Ng & Jordan 2003) by batch or stochastic variational
-inference.
+"""Latent Dirichlet allocation (Blei, Ng & Jordan 2003), batch or stochastic.
 
-Document d has proportions theta_d of K topics, topic k has probabilities beta_k of V words, and
-each word w_dn of a document has a topic z_dn of its own:
+Document d has proportions theta_d of K topics, topic k probabilities beta_k of V words, and each
+word w_dn a topic z_dn, (T1)-(T4):
 
-    beta_k ~ Dir(eta),   theta_d ~ Dir(alpha),   z_dn ~ theta_d,   w_dn ~ beta_z q(beta_k) =
-    Dir(lambda_k),   q(theta_d) = Dir(gamma_d),   q(z_dn = k) = phi_dwk
-    (T1)-(T4)
+    beta_k ~ Dir(eta),   theta_d ~ Dir(alpha),   z_dn ~ theta_d,   w_dn ~ beta_z
+    q(beta_k) = Dir(lambda_k),   q(theta_d) = Dir(gamma_d),   q(z_dn = k) = phi_dwk
 
 | paper | code | shape |
 |---|---|---|
@@ -35,29 +33,23 @@ LEARNING = ("none", "symmetric", "vector")
 
 
 class LatentDirichletAllocation(TopicModel):
-    """Latent Dirichlet allocation, with the methods of scikit-learn estimators: `fit`,
-    `partial_fit`, `transform`, `score`.
+    """Latent Dirichlet allocation as a scikit-learn estimator.
 
-    The cost of a pass is the number of non-zero counts times K times the local steps; memory is for
-    D K + K V numbers. Counts in single precision are processed in single precision. For errors see
-    `fit`.
+    A pass costs the non-zero counts times K times the local steps; memory D K + K V. Single
+    precision counts are processed in single precision. For errors see `fit`.
 
     :param num_topics: K.
     :param doc_prior: alpha, a number or an array [K]; 1 / K if None.
     :param topic_prior: eta, a number or an array [V]; 1 / K if None.
-    :param learn_doc_prior: whether alpha is learned, by Newton's method: "none", "symmetric" (one
-        number) or "vector".
-    :param learn_topic_prior: whether a symmetric eta is learned.
-    :param method: "batch", in which the bound rises in each pass, or "stochastic", (T4), with
-        minibatches.
+    :param learn_doc_prior: learn alpha by Newton's method: "none", "symmetric" or "vector".
+    :param learn_topic_prior: learn a symmetric eta.
+    :param method: "batch", whose bound rises in each pass, or "stochastic", with minibatches.
     :param max_passes: most passes over all documents.
-    :param tolerance: a batch fit stops when a pass raises the bound by less than this share of its
-        size.
-    :param fresh_passes: how many passes start each document anew as well, and take the better of
-        the two results; these passes take twice as long, and lead to a better optimum.
+    :param tolerance: a batch fit stops when a pass raises the bound by a smaller share of its size.
+    :param fresh_passes: passes that also start each document afresh and keep the better result:
+        twice the time, and a better optimum.
     :param max_local_steps: most steps of a document in a pass.
-    :param local_tolerance: the steps of a document end when gamma changes by less than this in the
-        mean over topics.
+    :param local_tolerance: change of gamma, averaged over topics, at which a document's steps end.
     :param start: topics start at one document each ("documents"), or at draws ("random"), as in
         scikit-learn.
     :param batch_size: documents per minibatch.
@@ -65,7 +57,7 @@ class LatentDirichletAllocation(TopicModel):
     :param forgetting_rate: kappa in (1/2, 1].
     :param num_documents: the size of the corpus of which `partial_fit` sees parts.
     :param seed: determines the start and the minibatches.
-    :param progress: whether a progress bar shows passes and bound.
+    :param progress: show a progress bar with passes and bound.
 
     Example::
 
@@ -119,7 +111,7 @@ class LatentDirichletAllocation(TopicModel):
 
     @property
     def doc_prior_(self) -> np.ndarray:
-        """The concentrations alpha [K] of the prior of the proportions, given or learned."""
+        """The concentrations alpha [K], given or learned."""
         return cast(DirichletProportions, self._shared().proportions).alpha
 
     def _proportions(self) -> DirichletProportions:

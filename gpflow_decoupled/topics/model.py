@@ -1,4 +1,4 @@
-"""What topic models share: the methods of scikit-learn estimators, and held-out scores."""
+"""The methods of topic models: scikit-learn's, and held-out scores."""
 
 from __future__ import annotations
 
@@ -25,15 +25,13 @@ from .scores import completion
 from .words import topic_weights
 
 SCORING_STEPS = 100
-"""Most local steps of a document that is transformed or scored"""
+"""Most local steps of a document that is transformed or scored."""
 
 
 class TopicModel(Estimator):
-    """The base of `LatentDirichletAllocation` and `CorrelatedTopicModel`; a subclass defines the
-    prior of the proportions.
+    """The base of `LatentDirichletAllocation` and `CorrelatedTopicModel`, a scikit-learn estimator.
 
-    They are estimators of scikit-learn: they go into its pipelines and searches, where `score` is
-    the bound.
+    Subclasses define the prior of the proportions; `score` is the bound.
     """
 
     num_topics: int
@@ -54,20 +52,20 @@ class TopicModel(Estimator):
     progress: bool
 
     def fit(self, X: Counts, y: object = None) -> TopicModel:
-        """Fit to counts; what was fitted before is forgotten.
+        """Fit to counts, from scratch.
 
         Sets `components_` (lambda [K, V]), `topic_prior_` (eta [V]), `state_` (parameters of
         q(theta_d), arrays [D, ...]), `bound_` (nats), `history_` (arrays "pass", "seconds" and
-        "bound") and `stop_reason_`. With method="stochastic" the bound is an estimate: the
-        documents' terms were computed while the topics still changed.
+        "bound") and `stop_reason_`. With method="stochastic" the bound is an estimate: the topics
+        changed while the documents' terms were computed.
 
         :param X: counts [D, V], dense or sparse.
         :param y: ignored.
         :return: the model.
-        :raises DataError: for counts or settings that make no sense, before any work.
-        :raises UnknownOptionError: for an option that does not exist.
-        :raises NumericalError: where the prior of a correlated model is so wide that its precision
-        is lost in round-off.
+        :raises DataError: for invalid counts or settings, before any work.
+        :raises UnknownOptionError: for an unknown option.
+        :raises NumericalError: if the prior of a correlated model is so wide that its precision is
+            lost in round-off.
         """
         self._check()
         counts = check_counts(X)
@@ -80,11 +78,10 @@ class TopicModel(Estimator):
         return self
 
     def partial_fit(self, X: Counts, y: object = None) -> TopicModel:
-        """One stochastic step, (T4), on a minibatch, and the best eta where it is learned; it
-        continues an earlier fit.
+        """Make one stochastic step on a minibatch, with the best eta if learned; continues a fit.
 
-        :param X: counts [B, V] of documents of a corpus of `num_documents`; where that is None, the
-            corpus is all documents that were seen so far.
+        :param X: counts [B, V] from a corpus of `num_documents`, or, if None, of all documents so
+            far.
         :param y: ignored.
         :return: the model.
         :raises DataError: as `fit`, and for another vocabulary than the fitted one.
@@ -102,9 +99,7 @@ class TopicModel(Estimator):
         return self
 
     def transform(self, X: Counts) -> np.ndarray:
-        """The expected proportions E theta_d [D, K] of documents X [D, V] at the fitted topics;
-        rows sum to 1.
-        """
+        """Expected proportions E theta_d [D, K] of documents X [D, V]; rows sum to 1."""
         return self._shared().proportions.mean(self._infer(X).state)
 
     def fit_transform(self, X: Counts, y: object = None) -> np.ndarray:
@@ -112,22 +107,19 @@ class TopicModel(Estimator):
         return self.fit(X).transform(X)
 
     def score(self, X: Counts, y: object = None) -> float:
-        """The bound F on log p(X) in nats, (T3), for counts X [D, V], with q(theta_d) of each
-        document at its optimum.
-        """
+        """The bound F on log p(X) in nats, for counts X [D, V], at the best q(theta_d)."""
         return float(self._infer(X).bounds.sum()) + topics_bound(self._shared())
 
     def perplexity(self, X: Counts, held_out: Counts | None = None) -> float:
-        """The exponential of minus the score per word, of the words of X or of held-out words of
-        the same documents.
+        """exp(-score per word), of the words of X or of held-out words of the same documents.
 
-        Without `held_out` the score is the bound, as in scikit-learn; it depends on the priors, so
-        that it compares models of one kind only. With `held_out`, proportions come from X and a
-        held-out word w scores log sum_k E theta_dk E beta_kw, which compares any two models.
+        Without `held_out` the score is the bound, as in scikit-learn; it depends on the priors and
+        compares models of one kind. With it, proportions come from X and a held-out word w scores
+        log sum_k E theta_dk E beta_kw, which compares any models.
 
         :param X: counts [D, V].
         :param held_out: counts [D, V] of other words of the same documents, see `split_words`.
-        :raises DataError: for counts that make no sense, and for held-out words of other documents.
+        :raises DataError: for invalid counts, and held-out words of other documents.
         """
         if held_out is None:
             counts = check_counts(X, self._shared().components.shape[1])
@@ -144,26 +136,25 @@ class TopicModel(Estimator):
 
     @property
     def components_(self) -> np.ndarray:
-        """The parameters lambda [K, V] of q(beta_k) = Dir(lambda_k); the name is scikit-learn's."""
+        """Parameters lambda [K, V] of q(beta_k) = Dir(lambda_k), by scikit-learn's name."""
         return self._shared().components
 
     @property
     def topics_(self) -> np.ndarray:
-        """The topics E beta_k [K, V]; rows sum to 1."""
+        """Topics E beta_k [K, V]; rows sum to 1."""
         components = self._shared().components
         return components / components.sum(1, keepdims=True)
 
     def top_words(
         self, vocabulary: Iterable[str] | Mapping[str, int], n: int = 10
     ) -> list[list[str]]:
-        """The `n` most probable words of each topic, the most probable one first: K lists.
+        """The `n` most probable words of each topic, most probable first: K lists.
 
-        :param vocabulary: the V words in the order of the columns of the counts, or their columns
-            by word; for example `get_feature_names_out()` or `vocabulary_` of scikit-learn's
-            `CountVectorizer`.
+        :param vocabulary: the V words in the order of the counts' columns, or columns by word:
+            `get_feature_names_out()` or `vocabulary_` of scikit-learn's `CountVectorizer`.
         :param n: how many words, at most V.
-        :raises DataError: for another number of words, for columns that are not 0, ..., V - 1, and
-            for an `n` out of range.
+        :raises DataError: for another number of words, columns other than 0, ..., V - 1, and an `n`
+            out of range.
 
         Example::
 
@@ -198,11 +189,11 @@ class TopicModel(Estimator):
 
     @property
     def topic_prior_(self) -> np.ndarray:
-        """The concentrations eta [V] of the prior of the topics, given or learned."""
+        """The concentrations eta [V], given or learned."""
         return self._shared().topic_prior
 
     def _check(self) -> None:
-        """Refuse settings that make no sense with any data."""
+        """Refuse settings that are invalid for any data."""
         check_settings(self)
         self._proportions()
 
@@ -215,9 +206,7 @@ class TopicModel(Estimator):
         return fitted.shared
 
     def _proportions(self) -> Proportions[Any]:
-        """The prior of the proportions before learning; the family of its states differs from model
-        to model.
-        """
+        """The prior of the proportions before learning."""
         raise NotImplementedError
 
     def _start(self, counts: sp.csr_matrix) -> Progress:
@@ -226,7 +215,7 @@ class TopicModel(Estimator):
         return Progress(Shared(components, prior, self._proportions()))
 
     def _infer(self, X: Counts) -> Local:
-        """The local step for documents X [D, V], to convergence."""
+        """The converged local step for documents X [D, V]."""
         shared = self._shared()
         counts = check_counts(X, shared.components.shape[1])
         blocks = split_into_blocks(counts, self.num_topics, shared.proportions.numbers_per_document)

@@ -1,4 +1,4 @@
-"""The settings of topic models, and their checks, which come before any work."""
+"""Settings of topic models, and their checks."""
 
 from __future__ import annotations
 
@@ -18,9 +18,7 @@ STARTS = ("documents", "random")
 
 
 class Settings(Protocol):
-    """The arguments of the constructor that all topic models share; see `LatentDirichletAllocation`
-    for what they mean.
-    """
+    """Constructor arguments of all topic models; see `LatentDirichletAllocation`."""
 
     num_topics: int
     topic_prior: npt.ArrayLike | None
@@ -44,7 +42,7 @@ def check_settings(settings: Settings) -> None:
     """Check the arguments that all topic models share.
 
     :raises DataError: for a number out of its range.
-    :raises UnknownOptionError: for a method or a start that does not exist.
+    :raises UnknownOptionError: for an unknown method or start.
     """
     check_option("method", settings.method, METHODS)
     check_option("start", settings.start, STARTS)
@@ -67,12 +65,12 @@ def check_settings(settings: Settings) -> None:
 
 
 def check_prior(name: str, value: npt.ArrayLike | None, size: int, default: float) -> np.ndarray:
-    """A prior as an array [size].
+    """Return a prior as an array [size].
 
-    :param name: of the argument, for error messages.
+    :param name: of the argument, for messages.
     :param value: a number, an array [size], or None for the default.
-    :param size: how many numbers there are.
-    :param default: the number that stands for None.
+    :param size: the length.
+    :param default: the number for None.
     :raises DataError: unless all are finite and above 0.
     """
     try:

@@ -1,6 +1,4 @@
-"""The best Dirichlet prior of many Dirichlet posteriors by Newton's method: symmetric, or with one
-parameter per component.
-"""
+"""The best Dirichlet prior of many Dirichlet posteriors, by Newton's method."""
 
 from __future__ import annotations
 
@@ -13,17 +11,14 @@ from ..special.polygamma import polygammas
 from .dirichlet import fisher_solve, log_normalizer
 
 LEAST, MOST = 1e-4, 1e4
-"""Bounds on learned priors: where the documents do not determine it, the best prior may be 0 or
-infinite.
-"""
+"""Bounds on learned priors: where documents do not determine one, the best may be 0 or infinite."""
 _STEPS, _TOLERANCE = 50, 1e-8
 
 
 def best_symmetric_prior(prior: float, mean_log: np.ndarray) -> float:
-    """The scalar a that maximises sum_d E log Dir(theta_d | a), by Newton's method in log a inside
-    a bracket.
+    """The scalar a that maximises sum_d E log Dir(theta_d | a), by bracketed Newton in log a.
 
-    :param prior: where to start.
+    :param prior: the start.
     :param mean_log: E log theta_d [D, K].
     """
     documents, topics = mean_log.shape
@@ -48,13 +43,11 @@ def best_symmetric_prior(prior: float, mean_log: np.ndarray) -> float:
 
 
 def best_prior(prior: np.ndarray, mean_log: np.ndarray) -> np.ndarray:
-    """The vector alpha [K] that maximises sum_d E log Dir(theta_d | alpha), by Newton's method with
-    halved steps.
+    """The alpha [K] that maximises sum_d E log Dir(theta_d | alpha), by halved Newton steps.
 
-    The Hessian is -D times the Fisher matrix of Dir(alpha), so that each Newton step takes O(K),
-    (C35).
+    The Hessian is -D times the Fisher matrix of Dir(alpha): O(K) per step, (C35).
 
-    :param prior: where to start [K].
+    :param prior: the start [K].
     :param mean_log: E log theta_d [D, K].
     """
     target = mean_log.mean(0, dtype=float)

@@ -11,7 +11,7 @@ _CELLS = 1 << 14
 
 
 def completion(proportions: np.ndarray, topics: np.ndarray, held_out: sp.csr_matrix) -> float:
-    """The mean of log sum_k theta_dk beta_kw over held-out words, in nats per word.
+    """Mean of log sum_k theta_dk beta_kw over held-out words, in nats per word.
 
     :param proportions: E theta_d [D, K].
     :param topics: E beta_k [K, V].

@@ -1,9 +1,8 @@
-"""The words of a block of documents, and their assignment to topics: the step that all topic models
-share.
+"""The words of a block of documents, and their assignment to topics.
 
-Given the weights exp E log theta_dk of the topics in a document and exp E log beta_kw of a word in
-the topics, the best assignment phi_dwk is their product, normalised over k, (T2). phi is never
-stored, only the sums over it that the bound and the updates need.
+With weights exp E log theta_dk of the topics in a document and exp E log beta_kw of a word in the
+topics, the best assignment phi_dwk is their product, normalised over k, (T2). phi is never stored,
+only its sums.
 """
 
 from __future__ import annotations
@@ -20,26 +19,24 @@ from .dirichlet import expected_log, scaled_exp
 
 
 class TopicWeights(NamedTuple):
-    """The weights exp E log beta_kw, divided by the largest of each word."""
+    """The weights exp E log beta_kw, divided by each word's largest."""
 
     weights: np.ndarray
     """[V, K]"""
     shift: np.ndarray
-    """Logarithm of the largest [V], nats"""
+    """Logarithm of the largest [V], nats."""
 
 
 class Assignment(NamedTuple):
     """Sums over the best phi of (T2) in each document."""
 
     ratios: np.ndarray
-    """n_dw over the sum over topics [b, W], so that n phi = ratio x weight of the document x weight
-    of the word
-    """
+    """n_dw over the sum over topics [b, W]: n phi = ratio x document's weight x word's weight."""
     expected: np.ndarray
-    """sum_w n_dw phi_dwk [b, K]"""
+    """sum_w n_dw phi_dwk [b, K]."""
     evidence: np.ndarray
     """sum_w n_dw log sum_k exp(E log theta_dk + E log beta_kw) [b], the words' part of the bound at
-    the best phi, nats
+    the best phi, nats.
     """
 
 
@@ -47,7 +44,7 @@ def topic_weights(parameters: np.ndarray, columns: np.ndarray | None = None) -> 
     """The weights for q(beta_k) = Dir(lambda_k).
 
     :param parameters: lambda [K, V].
-    :param columns: the words whose weights are wanted; all if not given.
+    :param columns: the words wanted; None is all.
     """
     if columns is None:
         mean_log = expected_log(parameters)  # (T1)
@@ -60,32 +57,28 @@ class Words(NamedTuple):
     """The distinct words of b documents."""
 
     weights: np.ndarray
-    """Of each word in the topics [b, W, K]"""
+    """Weights of each word in the topics [b, W, K]."""
     counts: np.ndarray
-    """n_dw [b, W]"""
+    """n_dw [b, W]."""
     lengths: np.ndarray
-    """N_d [b], all words of a document"""
+    """N_d [b], all words of a document."""
     shift: np.ndarray
-    """sum_w n_dw x the shift of the word [b], nats"""
+    """sum_w n_dw x the shift of the word [b], nats."""
 
     @classmethod
     def gather(cls, block: Block, topics: TopicWeights) -> Words:
-        """The words of a block, with their weights looked up once for all steps of the
-        documents.
-        """
+        """The words of a block, with weights looked up once for all steps."""
         shift = (block.counts * topics.shift[block.words]).sum(1, dtype=float)
         return cls(
             topics.weights.take(block.words, axis=0), block.counts, block.counts.sum(1), shift
         )
 
     def take(self, which: np.ndarray) -> Words:
-        """The same of some documents, by a mask or by indices."""
+        """The words of some documents, by a mask or indices."""
         return Words(*(array[which] for array in self))
 
     def totals(self, weights: np.ndarray) -> np.ndarray:
-        """For each word the sum over topics of the document's weights [b, K] times the word's,
-        [b, W].
-        """
+        """Per word, the sum over topics of document weights [b, K] times word weights: [b, W]."""
         return np.matmul(self.weights, weights[:, :, None])[..., 0]
 
     def expected(self, weights: np.ndarray, ratios: np.ndarray) -> np.ndarray:
@@ -93,7 +86,7 @@ class Words(NamedTuple):
         return weights * np.matmul(ratios[:, None, :], self.weights)[:, 0]  # (T2)
 
     def assign(self, weights: np.ndarray, shift: np.ndarray) -> Assignment:
-        """The sums at the best phi.
+        """Return the sums at the best phi.
 
         :param weights: of the topics in each document [b, K], divided by the largest.
         :param shift: logarithm of that largest [b], nats.

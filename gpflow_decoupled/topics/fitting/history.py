@@ -1,4 +1,4 @@
-"""The record of a fit of topics, with its progress bar."""
+"""The record of a fit, with its progress bar."""
 
 from __future__ import annotations
 
@@ -12,11 +12,10 @@ from tqdm.auto import tqdm
 
 
 class History:
-    """Passes over the documents, seconds and bounds; a context manager that closes the progress bar
-    at its end.
+    """Passes, seconds and bounds of a fit; a context manager that closes the progress bar.
 
-    :param passes: how many there will be at most.
-    :param show: whether a progress bar is shown.
+    :param passes: the largest number of passes.
+    :param show: show a progress bar.
     """
 
     def __init__(self, passes: int, show: bool) -> None:
@@ -25,13 +24,13 @@ class History:
         self._bar = tqdm(total=passes, disable=not show, unit="pass")
 
     def append(self, passes: float, bound: float) -> None:
-        """Record the number of passes so far and the bound in nats."""
+        """Record the passes so far and the bound in nats."""
         self._rows.append((passes, time.perf_counter() - self._began, bound))
         self._bar.update(passes - self._bar.n)
         self._bar.set_postfix(bound=f"{bound:.6g}")
 
     def has_settled(self, tolerance: float) -> bool:
-        """Whether the last pass raised the bound by less than `tolerance` times its size."""
+        """True if the last pass raised the bound by less than `tolerance` times its size."""
         if len(self._rows) < 2:
             return False
         before, now = self._rows[-2][2], self._rows[-1][2]

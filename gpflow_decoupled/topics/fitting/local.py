@@ -1,6 +1,4 @@
-"""The local step for all documents, block by block, and the sums over documents that the topics
-need.
-"""
+"""The local step for all documents, and the sums over documents that the topics need."""
 
 from __future__ import annotations
 
@@ -21,10 +19,10 @@ State = TypeVar("State", bound=PerDocument)
 
 
 class Limits(NamedTuple):
-    """When the local step of a document ends."""
+    """Stopping rule of a document's local step."""
 
     tolerance: float
-    """Change of the expected number of words of a topic, in the mean over topics"""
+    """Change of a topic's expected number of words, averaged over topics."""
     max_steps: int
 
 
@@ -32,11 +30,11 @@ class Local(NamedTuple):
     """The result of a local step."""
 
     state: PerDocument
-    """Parameters of q(theta_d), arrays [D, ...]"""
+    """Parameters of q(theta_d), arrays [D, ...]."""
     bounds: np.ndarray
-    """F_d of each document [D], nats"""
+    """F_d of each document [D], nats."""
     statistics: np.ndarray
-    """sum_d n_dw phi_dwk [K, V]"""
+    """sum_d n_dw phi_dwk [K, V]."""
 
 
 def local_step(
@@ -50,18 +48,16 @@ def local_step(
 ) -> Local:
     """Move q(theta_d) of all documents to its optimum at fixed topics.
 
-    The cost of a step is the number of non-zero counts times K. The assignments phi [D, V, K] are
-    never stored: their sums over documents are the product of sparse ratios [D, V] with weights
-    [D, K].
+    A step costs the non-zero counts times K. The assignments phi [D, V, K] are never stored: their
+    sums over documents are products of sparse ratios [D, V] with weights [D, K].
 
     :param counts: [D, V].
     :param blocks: the documents of `counts` in blocks.
     :param topics: weights of the words in the topics.
     :param proportions: the family of q(theta_d).
-    :param state: where to start, arrays [D, ...].
-    :param limits: when to stop.
-    :param fallback: another state; a document takes it where its bound there is better than at what
-    was found.
+    :param state: the start, arrays [D, ...].
+    :param limits: the stopping rule.
+    :param fallback: another state, taken by documents whose bound is better there.
     """
     state = copied(state)
     bounds = np.empty(counts.shape[0])

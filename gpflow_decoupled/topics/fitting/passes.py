@@ -1,8 +1,7 @@
-"""Passes over the documents: coordinate ascent on all of them, or natural-gradient steps on
-minibatches.
+"""Coordinate ascent on all documents, or natural-gradient steps on minibatches.
 
-A pass alternates two steps: q(theta_d) of each document at fixed topics (`local`), then the topics,
-and the priors where they are learned, at fixed q(theta_d) (`shared`).
+A pass alternates q(theta_d) of each document at fixed topics (`local`) with the topics, and learned
+priors, at fixed q(theta_d) (`shared`).
 """
 
 from __future__ import annotations
@@ -24,29 +23,28 @@ from .shared import Shared, batch_update, stochastic_update, topics_bound, with_
 
 
 class Progress(NamedTuple):
-    """The state of a fit between two passes."""
+    """The state of a fit between passes."""
 
     shared: Shared
     updates: int = 0
-    """Stochastic steps made"""
+    """Stochastic steps made."""
     seen: int = 0
-    """Documents given to `fit` and `partial_fit`"""
+    """Documents given to `fit` and `partial_fit`."""
 
 
 def fit_batch(
     settings: Settings, counts: sp.csr_matrix, begun: Progress, history: History
 ) -> tuple[Progress, PerDocument, str]:
-    """The updates (T2) on all documents until the bound settles.
+    """Update on all documents (T2) until the bound settles.
 
-    Local states are kept from pass to pass. In each of the first `fresh_passes` every document
-    starts anew as well and takes the better of the two results: so it can leave topics that it was
-    given by chance, and yet the bound does not fall.
+    Local states carry over. In the first `fresh_passes` every document also starts afresh and keeps
+    the better result: it can leave topics that chance gave it, and the bound cannot fall.
 
     :param settings: the model.
     :param counts: [D, V].
-    :param begun: topics and priors to start at.
+    :param begun: initial topics and priors.
     :param history: receives a row per pass.
-    :return: the progress, the local state of all documents, and why the fit stopped.
+    :return: the progress, the local states of all documents, and the reason for stopping.
     """
     shared, limits = begun.shared, Limits(settings.local_tolerance, settings.max_local_steps)
     blocks = split_into_blocks(counts, settings.num_topics, shared.proportions.numbers_per_document)
@@ -68,10 +66,9 @@ def fit_batch(
 def fit_stochastic(
     settings: Settings, counts: sp.csr_matrix, begun: Progress, history: History
 ) -> tuple[Progress, PerDocument, str]:
-    """The steps (T4) on shuffled minibatches, `max_passes` times through all documents.
+    """Step (T4) on shuffled minibatches, `max_passes` times through all documents.
 
-    The local step of a document starts at the result of the last one. Arguments and result are
-    those of `fit_batch`.
+    A document's local step starts at its last result. Arguments and result as for `fit_batch`.
     """
     generator, now = np.random.default_rng(settings.seed), begun
     state = now.shared.proportions.start(counts.shape[0], counts.dtype)
@@ -93,13 +90,13 @@ def fit_stochastic(
 def minibatch_step(
     settings: Settings, now: Progress, counts: sp.csr_matrix, state: PerDocument, scale: float
 ) -> tuple[Shared, Local]:
-    """One step (T4) on a minibatch.
+    """Make one step (T4) on a minibatch.
 
     :param settings: the model.
     :param now: the progress so far.
     :param counts: documents of the minibatch [B, V].
-    :param state: where their local step starts, arrays [B, ...].
-    :param scale: how many documents of the corpus each of them stands for.
+    :param state: the start of their local step, arrays [B, ...].
+    :param scale: documents of the corpus per document of the minibatch.
     """
     # the local step sees only the words that occur, so that its cost does not grow with the
     # vocabulary

@@ -1,6 +1,4 @@
-"""What all documents share: q(beta) and its prior, and the prior of the proportions; and the
-updates of all three.
-"""
+"""The global variables of a topic model, and their updates."""
 
 from __future__ import annotations
 
@@ -28,21 +26,21 @@ class Shared(NamedTuple):
     """The global variables of a topic model."""
 
     components: np.ndarray
-    """lambda [K, V] of q(beta_k) = Dir(lambda_k)"""
+    """lambda [K, V] of q(beta_k) = Dir(lambda_k)."""
     topic_prior: np.ndarray
-    """eta [V]"""
+    """eta [V]."""
     proportions: Proportions[Any]
-    """Prior of theta_d, and the local step; the family of its states differs from model to model"""
+    """Prior of theta_d, and its local step; the type of its states depends on the model."""
 
 
 def start_topics(counts: sp.csr_matrix, num_topics: int, start: str, seed: int) -> np.ndarray:
-    """The parameters lambda [K, V] of the topics before the first pass.
+    """The topics' parameters lambda [K, V] before the first pass.
 
     :param counts: [D, V].
     :param num_topics: K.
-    :param start: "documents" for the counts of one document per topic plus draws of Gamma(100,
-        1/100), "random" for draws alone.
-    :param seed: of the draws and of the choice of documents.
+    :param start: "documents" for one document's counts per topic plus draws of Gamma(100, 1/100),
+        "random" for draws alone.
+    :param seed: of the draws and the choice of documents.
     """
     generator = np.random.default_rng(seed)
     if start == "random":
@@ -64,7 +62,7 @@ def batch_update(shared: Shared, local: Local, learn_topics: bool) -> Shared:
 
 
 def with_best_topic_prior(shared: Shared) -> Shared:
-    """The same topics with the symmetric eta that is best for them."""
+    """The same topics with their best symmetric eta."""
     best = best_symmetric_prior(
         float(shared.topic_prior.mean()), expected_log(shared.components.astype(float))
     )
@@ -74,12 +72,12 @@ def with_best_topic_prior(shared: Shared) -> Shared:
 def stochastic_update(
     shared: Shared, local: Local, columns: np.ndarray, scale: float, rho: float
 ) -> Shared:
-    """A natural-gradient step from a minibatch.
+    """Make a natural-gradient step from a minibatch.
 
     :param shared: topics and priors before.
     :param local: the local step of the minibatch.
-    :param columns: the words that occur in it [V'], which are the columns of its statistics.
-    :param scale: how many documents of the corpus each of its documents stands for.
+    :param columns: its words [V'], the columns of its statistics.
+    :param scale: documents of the corpus per document of the minibatch.
     :param rho: the step size, in (0, 1].
     """
     components = (1.0 - rho) * shared.components + (rho * shared.topic_prior).astype(
@@ -91,8 +89,6 @@ def stochastic_update(
 
 
 def topics_bound(shared: Shared) -> float:
-    """The terms of the bound that belong to no document, in nats: of the topics, and of the prior
-    of a learned prior.
-    """
+    """The bound's terms without a document, in nats: topics, and priors of learned priors."""
     topics = float(minus_kl(shared.topic_prior, shared.components.astype(float)).sum())  # (T3)
     return topics + shared.proportions.log_prior

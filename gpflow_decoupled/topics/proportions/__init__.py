@@ -1,9 +1,9 @@
-"""Posteriors over the topic proportions of documents, one file per family.
+"""Posteriors of the topic proportions of documents, one file per family.
 
-`family.py` says what a family must offer. `dirichlet.py` is that of latent Dirichlet allocation;
-`gaussian.py` and `logistic_dirichlet.py` are those of the correlated topic model, whose steps
-`ascent.py` controls; `lse.py` bounds the expectation of log-sum-exp for `gaussian.py`. Read
-`family.py` and `dirichlet.py` first.
+Read `family.py` (the contract) and `dirichlet.py` (latent Dirichlet allocation) first. The
+correlated topic model has `gaussian.py`, with the log-sum-exp bound of `lse.py`, and
+`logistic_dirichlet.py`; `ascent.py` controls their steps, and `inverse_wishart.py` is their
+covariance prior.
 """
 
 __all__: list[str] = []

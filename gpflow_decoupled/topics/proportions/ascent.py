@@ -1,6 +1,4 @@
-"""Conjugate-computation steps for a block of documents, with a step size per document that keeps
-its bound from falling.
-"""
+"""Conjugate-computation steps with a step size per document that keeps its bound rising."""
 
 from __future__ import annotations
 
@@ -19,7 +17,7 @@ _LEAST_STEP = 1e-3
 class _Evaluation(PerDocument, Protocol):
     @property
     def bound(self) -> np.ndarray:
-        """[b], minus infinity where the state is not allowed."""
+        """[b]; minus infinity for an invalid state."""
 
     @property
     def expected(self) -> np.ndarray:
@@ -32,7 +30,7 @@ Found = TypeVar("Found", bound=_Evaluation)
 
 class _Family(Protocol[State, Found]):
     def evaluate(self, words: Words, state: State) -> Found:
-        """The bound and whatever `propose` needs."""
+        """The bound and what `propose` needs."""
 
     def propose(self, state: State, now: Found, rho: np.ndarray) -> State:
         """The state after a step of size rho [b]."""
@@ -41,17 +39,16 @@ class _Family(Protocol[State, Found]):
 def ascend(
     family: _Family[State, Found], words: Words, state: State, tolerance: float, max_steps: int
 ) -> State:
-    """Steps from `state` until the expected words of a topic change by less than `tolerance`, in
-    the mean over topics.
+    """Step until expected words per topic change by less than `tolerance`, averaged over topics.
 
-    A step that would lower the bound of a document is refused, and the step size of this document
-    divided by four; each step that is made doubles it, up to 1.
+    A step that would lower a document's bound is refused and its step size divided by four; each
+    accepted step doubles it, up to 1.
 
     :param family: offers the bound and the steps.
     :param words: of b documents.
     :param state: arrays [b, ...].
-    :param tolerance: of a full step; the change is divided by the step size.
-    :param max_steps: at most.
+    :param tolerance: for a full step; the change is divided by the step size.
+    :param max_steps: the largest number.
     """
     state, now = copied(state), family.evaluate(words, state)
     active, rho = np.arange(len(now.bound)), np.ones(len(now.bound))

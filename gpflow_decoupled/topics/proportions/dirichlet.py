@@ -1,6 +1,4 @@
-"""Dirichlet prior and Dirichlet posterior of the topic proportions: the local step of latent
-Dirichlet allocation.
-"""
+"""Dirichlet prior and posterior of the proportions: latent Dirichlet allocation."""
 
 from __future__ import annotations
 
@@ -21,25 +19,25 @@ class DirichletState(NamedTuple):
     """q(theta_d) = Dir(gamma_d)."""
 
     gamma: np.ndarray
-    """gamma_d [b, K]"""
+    """gamma_d [b, K]."""
 
 
 class DirichletEvaluation(NamedTuple):
     """The bound at a state, and the assignment of words to topics."""
 
     bound: np.ndarray
-    """F_d [b], nats"""
+    """F_d [b], nats."""
     weights: np.ndarray
-    """exp E log theta_d [b, K], up to a factor per document"""
+    """exp E log theta_d [b, K], up to a factor per document."""
     ratios: np.ndarray
-    """Counts over totals [b, W]"""
+    """Counts over totals [b, W]."""
 
 
 class DirichletProportions(NamedTuple):
     """The prior theta_d ~ Dir(alpha).
 
     :param alpha: [K].
-    :param learn: whether alpha is learned: "none", "symmetric" or "vector".
+    :param learn: learn alpha: "none", "symmetric" or "vector".
     """
 
     alpha: np.ndarray
@@ -47,19 +45,17 @@ class DirichletProportions(NamedTuple):
 
     @property
     def numbers_per_document(self) -> int:
-        """How many numbers the local step stores per document, besides its words."""
+        """Numbers that the local step stores per document, besides its words."""
         return 4 * len(self.alpha)
 
     def start(self, num_documents: int, dtype: npt.DTypeLike) -> DirichletState:
-        """The state before the first step: all topics have the same weight."""
+        """Equal weights of all topics."""
         return DirichletState(np.ones((num_documents, len(self.alpha)), dtype=dtype))
 
     def converge(
         self, words: Words, state: DirichletState, tolerance: float, max_steps: int
     ) -> DirichletState:
-        """Alternate phi and gamma in each document until gamma changes by less than `tolerance` in
-        the mean over topics.
-        """
+        """Alternate phi and gamma until gamma's mean change over topics is below `tolerance`."""
         gamma, active = state.gamma.copy(), np.arange(len(state.gamma))
         alpha = self.alpha.astype(gamma.dtype)
         for _ in range(max_steps):
@@ -98,9 +94,7 @@ class DirichletProportions(NamedTuple):
     def learned(
         self, state: DirichletState, rate: float = 1.0, documents: float | None = None
     ) -> DirichletProportions:
-        """With the best alpha for these documents, or a step of size `rate` towards it in log
-        alpha.
-        """
+        """Return the best alpha for these documents, or a step of size `rate` in log alpha."""
         if self.learn == "none":
             return self
         mean_log = expected_log(state.gamma.astype(float))

@@ -1,4 +1,4 @@
-"""What topic models need of a family of posteriors over the topic proportions of documents."""
+"""The contract of posteriors over the topic proportions of documents."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ State = TypeVar("State", bound=PerDocument)
 
 
 class Evaluation(PerDocument, Protocol):
-    """What the rest of the model needs of each document."""
+    """Quantities of each document at a state."""
 
     @property
     def bound(self) -> np.ndarray:
@@ -24,7 +24,7 @@ class Evaluation(PerDocument, Protocol):
 
     @property
     def weights(self) -> np.ndarray:
-        """The weights of the topics in each document [b, K], up to a factor per document."""
+        """Weights of the topics in each document [b, K], up to a factor per document."""
 
     @property
     def ratios(self) -> np.ndarray:
@@ -32,23 +32,20 @@ class Evaluation(PerDocument, Protocol):
 
 
 class Proportions(Protocol[State]):
-    """The prior of the proportions theta_d, and the local step that finds q(theta_d) of each
-    document.
+    """The prior of the proportions theta_d, and the local step for q(theta_d).
 
     A state is a NamedTuple of arrays [b, ...], the parameters of q(theta_d) of b documents.
     """
 
     @property
     def numbers_per_document(self) -> int:
-        """How many numbers the local step stores per document, besides its words."""
+        """Numbers that the local step stores per document, besides its words."""
 
     def start(self, num_documents: int, dtype: npt.DTypeLike) -> State:
         """The state before the first step."""
 
     def converge(self, words: Words, state: State, tolerance: float, max_steps: int) -> State:
-        """The state after steps at fixed topics, until the expected words of a topic change by less
-        than `tolerance`.
-        """
+        """Step at fixed topics until expected words per topic change by less than `tolerance`."""
 
     def evaluate(self, words: Words, state: State) -> Evaluation:
         """The bound of each document, at the best assignment of its words to topics."""
@@ -58,14 +55,12 @@ class Proportions(Protocol[State]):
 
     @property
     def log_prior(self) -> float:
-        """The log density of the learned parameters under a prior of their own, in nats; 0 without
-        one.
-        """
+        """Log density of the learned parameters under their prior, in nats; 0 without one."""
 
     def learned(
         self, state: State, rate: float = 1.0, documents: float | None = None
     ) -> Proportions[State]:
-        """With the best prior for these documents, or a step of size `rate` towards it.
+        """Return the best prior for these documents, or a step of size `rate` towards it.
 
-        `documents` is the size of the corpus that they stand for; their own number if not given.
+        `documents` is the size of the corpus that they stand for, by default their number.
         """

@@ -1,17 +1,14 @@
-"""Proportions softmax(eta_d) with Gaussian q(eta_d): conjugate computation for correlated topics,
-(T5)-(T7).
+"""Proportions softmax(eta_d) with Gaussian q(eta_d): conjugate computation, (T5)-(T7).
 
-The state of a document is the mean m and precision V^-1 of q(eta_d), and the parameter a of the
-bound on E log sum_k exp eta_k (see `lse`), which keeps F a bound on log p. With the gradient g and
-the Hessian H <= 0 of (T6), a step of size rho is
+A document's state is the mean m and precision V^-1 of q(eta_d), and the parameter a of the bound on
+E log sum_k exp eta_k (see `lse`), which keeps F a bound on log p. With gradient g and Hessian H <=
+0 of (T6), a step of size rho is (T7)
 
-    V^-1 <- (1 - rho) V^-1 + rho (Sigma_0^-1 - H),   m <- m + rho V (g - Sigma_0^-1 (m - mu_0)).
-    (T7)
+    V^-1 <- (1 - rho) V^-1 + rho (Sigma_0^-1 - H),   m <- m + rho V (g - Sigma_0^-1 (m - mu_0))
 
-V^-1 is an average of positive definite matrices, so that it stays positive definite even if Sigma_0
-is learned in between. It is in double precision for counts of any type: where all eta_k move by the
-same number H vanishes, and what is left of V^-1, Sigma_0^-1 alone, may be below the round-off of
-the counts.
+V^-1 averages positive definite matrices and stays positive definite, also if Sigma_0 is learned in
+between. It is in double precision: along equal moves of all eta_k H vanishes, and Sigma_0^-1 alone
+may be below the round-off of the counts' dtype.
 """
 
 from __future__ import annotations
@@ -37,30 +34,28 @@ class GaussianState(NamedTuple):
     """q(eta_d) = N(m, V)."""
 
     mean: np.ndarray
-    """m [b, K]"""
+    """m [b, K]."""
     precision: np.ndarray
-    """V^-1 [b, K, K], or its diagonal [b, K], in double precision"""
+    """V^-1 [b, K, K], or its diagonal [b, K], in double precision."""
     tilt: np.ndarray
-    """a [b, K] of the bound on E log sum_k exp eta_k"""
+    """a [b, K] of the bound on E log sum_k exp eta_k."""
 
 
 class GaussianEvaluation(NamedTuple):
     """The bound at a state, the assignment of words to topics, and the derivatives (T6)."""
 
     bound: np.ndarray
-    """F_d [b], nats"""
+    """F_d [b], nats."""
     weights: np.ndarray
-    """exp m [b, K], up to a factor per document"""
+    """exp m [b, K], up to a factor per document."""
     ratios: np.ndarray
-    """Counts over totals [b, W]"""
+    """Counts over totals [b, W]."""
     expected: np.ndarray
-    """Expected words of each topic [b, K]: N_d times the derivative in m of the bound on E log
-    sum_k exp eta_k
-    """
+    """Expected words of each topic [b, K]: N_d times the slope in m of the log-sum-exp bound."""
     gradient: np.ndarray
-    """g [b, K]"""
+    """g [b, K]."""
     curvature: np.ndarray
-    """-H [b, K, K], or its diagonal [b, K]"""
+    """-H [b, K, K], or its diagonal [b, K]."""
 
 
 class GaussianProportions(NamedTuple):
@@ -68,9 +63,9 @@ class GaussianProportions(NamedTuple):
 
     :param mu: mu_0 [K].
     :param Sigma: Sigma_0 [K, K].
-    :param diagonal: whether V is diagonal.
-    :param learn: whether mu_0 and Sigma_0 are learned.
-    :param prior: of Sigma_0; None for none.
+    :param diagonal: V is diagonal.
+    :param learn: learn mu_0 and Sigma_0.
+    :param prior: of Sigma_0, or None.
     :param scatter: S [K, K] of the documents behind Sigma_0, see `Moments`; None at the start.
     """
 
@@ -83,13 +78,11 @@ class GaussianProportions(NamedTuple):
 
     @property
     def numbers_per_document(self) -> int:
-        """How many numbers the local step stores per document, besides its words."""
+        """Numbers that the local step stores per document, besides its words."""
         return 6 * len(self.mu) * (1 + len(self.mu))
 
     def start(self, num_documents: int, dtype: npt.DTypeLike) -> GaussianState:
-        """The prior in each document, with variances of at most 1: from larger ones the first steps
-        lead to poor optima.
-        """
+        """The prior, with variances at most 1: larger ones lead the first steps to poor optima."""
         precision = np.linalg.inv(self.Sigma) + np.eye(len(self.mu))
         precision = np.diagonal(precision) if self.diagonal else precision
         mean, tilt = self.mu.astype(dtype), np.full(len(self.mu), 1.0 / len(self.mu), dtype)
@@ -100,7 +93,7 @@ class GaussianProportions(NamedTuple):
     def converge(
         self, words: Words, state: GaussianState, tolerance: float, max_steps: int
     ) -> GaussianState:
-        """Steps (T7) in each document, of sizes that keep its bound from falling."""
+        """Take steps (T7) of sizes that keep each document's bound rising."""
         return ascend(self, words, state, tolerance, max_steps)
 
     def evaluate(self, words: Words, state: GaussianState) -> GaussianEvaluation:
@@ -149,7 +142,7 @@ class GaussianProportions(NamedTuple):
         return GaussianState(mean, precision, best_tilt(mean, covariance, state.tilt).astype(dtype))
 
     def mean(self, state: GaussianState) -> np.ndarray:
-        """E softmax(eta_d) [b, K], by an average over fixed points."""
+        """E softmax(eta_d) [b, K], averaged over fixed points."""
         points = normal_points(max(_POINTS, 2 * len(self.mu)), len(self.mu))
         means = np.empty_like(state.mean)
         for first in range(0, len(means), _DOCUMENTS):
@@ -162,15 +155,13 @@ class GaussianProportions(NamedTuple):
 
     @property
     def log_prior(self) -> float:
-        """The log density of Sigma_0 in nats; 0 without a prior."""
+        """Log density of Sigma_0 in nats; 0 without a prior."""
         return 0.0 if self.prior is None else self.prior.log_density(self.Sigma)  # (T17)
 
     def learned(
         self, state: GaussianState, rate: float = 1.0, documents: float | None = None
     ) -> GaussianProportions:
-        """With the best mu_0 and Sigma_0 for these documents, or a step of size `rate` towards them
-        in the moments.
-        """
+        """Return the best mu_0 and Sigma_0, or a step of size `rate` to them in the moments."""
         if not self.learn:
             return self
         covariance = self._covariance(state)[0].mean(0, dtype=float)
@@ -184,9 +175,7 @@ class GaussianProportions(NamedTuple):
         return self._replace(mu=new.mu, Sigma=new.Sigma, scatter=new.scatter)
 
     def _covariance(self, state: GaussianState) -> tuple[np.ndarray, np.ndarray]:
-        """V [b, K, K], or its diagonal [b, K] where it is diagonal, and log det V [b]; raises
-        `NumericalError`.
-        """
+        """V [b, K, K] or its diagonal [b, K], and log det V [b]; may raise `NumericalError`."""
         if self.diagonal:
             return 1.0 / state.precision, -np.log(state.precision).sum(1)
         chol = _cholesky(state.precision)
@@ -204,9 +193,7 @@ class GaussianProportions(NamedTuple):
 
 
 def _cholesky(matrices: np.ndarray) -> np.ndarray:
-    """The lower Cholesky factors of V^-1 or V [b, K, K]; raises `NumericalError` if there are
-    none.
-    """
+    """Lower Cholesky factors of V^-1 or V [b, K, K]; `NumericalError` if there are none."""
     try:
         return np.linalg.cholesky(matrices)
     except np.linalg.LinAlgError as error:

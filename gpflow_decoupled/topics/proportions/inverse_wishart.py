@@ -1,14 +1,12 @@
-"""An inverse-Wishart prior of Sigma_0, the covariance of topic proportions, so that it does not
-grow without bound.
+"""An inverse-Wishart prior of Sigma_0, which keeps it from growing without bound.
 
-Sigma_0 ~ IW(nu, Psi) with nu = n_0 - K - 1 and Psi = n_0 M, whose mode is M. At fixed q the
-documents' terms of the bound and the prior's log density depend on Sigma_0 by
+Sigma_0 ~ IW(nu, Psi) with nu = n_0 - K - 1 and Psi = n_0 M has mode M. At fixed q, bound and log
+prior depend on Sigma_0 by (T16)
 
     -D/2 [log|Sigma_0| + tr(Sigma_0^-1 S)] - n_0/2 [log|Sigma_0| + tr(Sigma_0^-1 M)],
-    S = 1/D sum_d [V_d + (m_d - mu_0)(m_d - mu_0)^T],
+    S = 1/D sum_d [V_d + (m_d - mu_0)(m_d - mu_0)^T]
 
-so that n_0 counts as documents of covariance M, and the best Sigma_0 is (D S + n_0 M) / (D + n_0).
-(T16)
+so n_0 counts as documents of covariance M, and the best Sigma_0 is (D S + n_0 M) / (D + n_0).
 """
 
 from __future__ import annotations
@@ -22,7 +20,7 @@ from scipy.special import multigammaln
 
 
 class CovariancePrior(NamedTuple):
-    """The prior of Sigma_0. It is proper for n_0 > 2 K.
+    """The prior of Sigma_0, proper for n_0 > 2 K.
 
     Example::
 
@@ -52,14 +50,14 @@ class CovariancePrior(NamedTuple):
 
 
 class Moments(NamedTuple):
-    """mu_0 and Sigma_0, and the scatter of the documents that Sigma_0 was made from."""
+    """mu_0 and Sigma_0, and the scatter behind Sigma_0."""
 
     mu: np.ndarray
     """[K]"""
     Sigma: np.ndarray
     """[K, K]"""
     scatter: np.ndarray
-    """S [K, K]; Sigma_0 itself where there is no prior."""
+    """S [K, K]; Sigma_0 without a prior."""
 
 
 def moved(
@@ -70,13 +68,13 @@ def moved(
     prior: CovariancePrior | None,
     documents: float,
 ) -> Moments:
-    """A step of size `rate` in the moments of the documents, and the best Sigma_0 for them.
+    """Step by `rate` in the moments of the documents; return them with their best Sigma_0.
 
     :param now: the moments before.
     :param mu: the documents' mean [K].
     :param second: their second moment [K, K], about zero.
     :param rate: in (0, 1]; 1 forgets `now`.
-    :param prior: of Sigma_0; None for none.
+    :param prior: of Sigma_0, or None.
     :param documents: D, the size of the corpus.
     """
     second = (1.0 - rate) * (now.scatter + np.outer(now.mu, now.mu)) + rate * second

@@ -1,12 +1,11 @@
-"""Logistic-normal prior and Dirichlet posterior of the topic proportions: correlated topics as
-inference in LDA, (T8), (T9).
+"""Logistic-normal prior and Dirichlet posterior of the proportions, (T8), (T9).
 
-Here the prior is the factor that is not conjugate. Its site in each document is Dirichlet, with
-natural parameters lambda, so that the posterior is that of latent Dirichlet allocation with the
-pseudo-prior alpha_d = 1 + lambda. With lambda^(c), the site (T9) at the current c, and the expected
-words of each topic e(c), a step of size rho of the natural parameters is
+The prior is the non-conjugate factor. Its site in each document is Dirichlet with natural
+parameters lambda, so the posterior is latent Dirichlet allocation's with pseudo-prior alpha_d = 1 +
+lambda. With the site lambda^(c) at the current c (T9) and expected words per topic e(c), a
+natural-gradient step of size rho is
 
-    c <- (1 - rho) c + rho (1 + lambda^(c) + e(c)).
+    c <- (1 - rho) c + rho (1 + lambda^(c) + e(c))
 """
 
 from __future__ import annotations
@@ -25,40 +24,40 @@ from .ascent import ascend
 from .inverse_wishart import CovariancePrior, Moments, moved
 
 LEAST = 1e-8
-"""Least c, at which the digamma function is still a number; a state with less is refused"""
+"""Least c, at which digamma is still a number; a state with less is refused."""
 
 
 class LogisticDirichletState(NamedTuple):
     """q(theta_d) = Dir(c_d)."""
 
     c: np.ndarray
-    """c_d [b, K]"""
+    """c_d [b, K]."""
 
 
 class LogisticDirichletEvaluation(NamedTuple):
     """The bound at a state, the assignment of words to topics, and the target of a full step."""
 
     bound: np.ndarray
-    """F_d [b], nats; minus infinity where c is not above 0"""
+    """F_d [b], nats; minus infinity where c is not above 0."""
     weights: np.ndarray
-    """exp E log theta_d [b, K], up to a factor per document"""
+    """exp E log theta_d [b, K], up to a factor per document."""
     ratios: np.ndarray
-    """Counts over totals [b, W]"""
+    """Counts over totals [b, W]."""
     expected: np.ndarray
-    """Expected words of each topic e [b, K], sum_w n_dw phi_dwk"""
+    """Expected words of each topic e [b, K], sum_w n_dw phi_dwk."""
     pseudo_prior: np.ndarray
-    """1 + lambda^(c) [b, K]"""
+    """1 + lambda^(c) [b, K]."""
 
 
 class LogisticDirichlet(NamedTuple):
-    """The prior under which the log-ratios log(theta_k / theta_K), k < K, are Gaussian.
+    """Gaussian log-ratios log(theta_k / theta_K), k < K.
 
     :param mu: mu_0 [K - 1].
     :param Sigma: Sigma_0 [K - 1, K - 1].
-    :param learn: whether both are learned.
-    :param prior: of Sigma; None for none.
+    :param learn: learn both.
+    :param prior: of Sigma, or None.
     :param scatter: S [K - 1, K - 1] of the documents behind Sigma, see `Moments`; None at the
-    start.
+        start.
     """
 
     mu: np.ndarray
@@ -69,23 +68,21 @@ class LogisticDirichlet(NamedTuple):
 
     @property
     def numbers_per_document(self) -> int:
-        """How many numbers the local step stores per document, besides its words."""
+        """Numbers that the local step stores per document, besides its words."""
         return 12 * (len(self.mu) + 1)
 
     def start(self, num_documents: int, dtype: npt.DTypeLike) -> LogisticDirichletState:
-        """The state before the first step: c = 2 for each topic."""
+        """c = 2 for each topic."""
         return LogisticDirichletState(np.full((num_documents, len(self.mu) + 1), 2.0, dtype=dtype))
 
     def converge(
         self, words: Words, state: LogisticDirichletState, tolerance: float, max_steps: int
     ) -> LogisticDirichletState:
-        """Steps in each document, of sizes that keep its bound from falling and c above 0."""
+        """Take steps of sizes that keep each document's bound rising and c above 0."""
         return ascend(self, words, state, tolerance, max_steps)
 
     def evaluate(self, words: Words, state: LogisticDirichletState) -> LogisticDirichletEvaluation:
-        """The bound of each document at the best phi, minus infinity where c is not above 0, and
-        the target (T9).
-        """
+        """The bound at the best phi (minus infinity unless c > 0), and the target (T9)."""
         allowed, c = (state.c > LEAST).all(1), np.maximum(state.c, LEAST)
         mean_log = expected_log(c)  # (T1)
         weights, shift = scaled_exp(mean_log)
@@ -100,9 +97,7 @@ class LogisticDirichlet(NamedTuple):
     def propose(
         self, state: LogisticDirichletState, now: LogisticDirichletEvaluation, rho: np.ndarray
     ) -> LogisticDirichletState:
-        """The state after a step of size rho [b]; its c may be below 0, which `evaluate` finds
-        out.
-        """
+        """The state after a step of size rho [b]; `evaluate` refuses c below 0."""
         c = state.c + rho[:, None] * (now.pseudo_prior + now.expected - state.c)
         return LogisticDirichletState(c.astype(state.c.dtype))
 
@@ -112,15 +107,13 @@ class LogisticDirichlet(NamedTuple):
 
     @property
     def log_prior(self) -> float:
-        """The log density of Sigma in nats; 0 without a prior."""
+        """Log density of Sigma in nats; 0 without a prior."""
         return 0.0 if self.prior is None else self.prior.log_density(self.Sigma)  # (T17)
 
     def learned(
         self, state: LogisticDirichletState, rate: float = 1.0, documents: float | None = None
     ) -> LogisticDirichlet:
-        """With the best mu and Sigma for these documents, (T8), or a step of size `rate` towards
-        them in the moments.
-        """
+        """Return the best mu and Sigma, (T8), or a step of size `rate` to them in the moments."""
         if not self.learn:
             return self
         c = state.c.astype(float)

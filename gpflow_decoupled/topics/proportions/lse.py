@@ -1,14 +1,12 @@
-"""The expectation of log-sum-exp under a Gaussian: an upper bound in closed form, and points for
-expectations without one.
+"""An upper bound of E log-sum-exp under a Gaussian, and points for other expectations.
 
-For any a, E log sum_k exp(eta_k) = a^T m + E log sum_k exp(eta_k - a^T eta), and Jensen's
-inequality gives
+For any a, E log sum_k exp(eta_k) = a^T m + E log sum_k exp(eta_k - a^T eta); by Jensen's inequality
+(Knowles & Minka, NIPS 2011)
 
-    E lse <= log sum_k exp(t_k) + 1/2 a^T V a,   t = m + 1/2 diag V - V a        (Knowles & Minka,
-    NIPS 2011)
+    E lse <= log sum_k exp(t_k) + 1/2 a^T V a,   t = m + 1/2 diag V - V a
 
-The best a solves a = softmax(t). The bound does not change if a constant is added to all eta_k, and
-its curvature in m has the form of (T6) with a in the place of softmax(eta).
+The best a solves a = softmax(t). A constant added to all eta_k does not change the bound's gap, and
+its curvature in m is (T6) with a for softmax(eta).
 """
 
 from __future__ import annotations
@@ -25,7 +23,7 @@ _TILT_STEPS = 4
 def tilted_bound(
     mean: np.ndarray, covariance: np.ndarray, tilt: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The bound on E log sum_k exp eta_k [b], and its derivative in m, softmax(t) [b, K].
+    """The bound on E log sum_k exp eta_k [b], and its slope in m, softmax(t) [b, K].
 
     :param mean: m [b, K].
     :param covariance: V [b, K, K], or its diagonal [b, K].
@@ -44,9 +42,7 @@ def tilted_bound(
 
 
 def best_tilt(mean: np.ndarray, covariance: np.ndarray, tilt: np.ndarray) -> np.ndarray:
-    """The a [b, K] after four scaled fixed-point steps from `tilt`; every a gives a bound, so that
-    it need not be exact.
-    """
+    """The a [b, K] after four scaled fixed-point steps from `tilt`; any a gives a bound."""
     variance = covariance if covariance.ndim == 2 else np.diagonal(covariance, axis1=1, axis2=2)
     for _ in range(_TILT_STEPS):
         _, s = tilted_bound(mean, covariance, tilt)
@@ -58,8 +54,7 @@ def best_tilt(mean: np.ndarray, covariance: np.ndarray, tilt: np.ndarray) -> np.
 
 
 def normal_points(num: int, size: int, seed: int = 0) -> np.ndarray:
-    """Points [num, size] whose mean is 0, covariance I and third moments 0, from num / 2 normal
-    draws and their negatives.
+    """Points [num, size] with mean 0, covariance I, third moments 0: normal draws and negatives.
 
     num / 2 must be at least `size`.
     """
