@@ -1,4 +1,4 @@
-"""The processes that train one model together, as the code around a training step sees them."""
+"""The worker processes that train one model, seen from outside of a training step."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ from .sums import note_message, rank, total
 Result = TypeVar("Result")
 
 _TEXT = 1000
-"""Bytes of an error's message that the other workers are told."""
+"""Bytes of an error message that are sent to the other workers."""
 _LOST = (
     tf.errors.UnavailableError,
     tf.errors.AbortedError,
     tf.errors.CancelledError,
     tf.errors.DeadlineExceededError,
 )
-"""What TensorFlow raises in a worker when another one has gone."""
+"""TensorFlow's errors in a worker when another one is gone."""
 
 
 class Group:
-    """All replicas of a strategy, outside of `strategy.run`; without a strategy this process alone.
+    """All replicas of a strategy outside of `strategy.run`, or this process alone.
 
-    A worker is a process, with one replica or more. All workers must call what sends a message in
-    the same order.
+    A worker is a process with one or more replicas. All workers must make the calls that send
+    messages in the same order.
 
-    :param strategy: a `MirroredStrategy` or a `MultiWorkerMirroredStrategy`, see `check_strategy`;
-        None for one process.
+    :param strategy: a `MirroredStrategy` or a `MultiWorkerMirroredStrategy` (see `check_strategy`),
+        or None for one process.
 
     Example::
 
@@ -56,14 +56,12 @@ class Group:
 
     @property
     def is_first(self) -> bool:
-        """Whether this process is the one that writes files and shows progress."""
+        """True for the worker that writes files and shows progress."""
         return self.number == 0
 
     @property
     def own(self) -> list[tuple[int, str | None]]:
-        """The numbers of the replicas of this process, and their devices; None for a replica that
-        is alone.
-        """
+        """Numbers and devices of this process's replicas; the device of a lone replica is None."""
         each = self.replicas // self.workers
         devices = (
             [None]
@@ -73,28 +71,25 @@ class Group:
         return [(self.number * each + place, device) for place, device in enumerate(devices)]
 
     def is_over(self, deadline: float) -> bool:
-        """Whether a value of `time.perf_counter` has passed, by the first worker's clock; one
-        message, none for infinity.
-        """
+        """True after `deadline` (a `time.perf_counter`) on the first worker; up to one message."""
         return deadline < float("inf") and bool(self.first(time.perf_counter() >= deadline))
 
     def scope(self) -> AbstractContextManager[object]:
-        """Where variables must be created; `strategy.scope()`."""
+        """`strategy.scope()`, in which variables must be created."""
         return nullcontext() if self.strategy is None else self.strategy.scope()
 
     def on_rows(
         self, function: Callable[[tf.Tensor, tf.Tensor, tf.Tensor], Result], of_worker: bool = False
     ) -> Callable[..., Result]:
-        """A function of a batch, as one that each replica runs on its own rows of the batch.
+        """Return a function of a batch that each replica runs on its rows of the batch.
 
         Replica r of R takes the rows r, r + R, ...; their numbers may differ by one.
 
-        :param function: of X [B, D], Y [B, P] and a seed [2], which returns a tensor or a tuple of
-            tensors.
-        :param of_worker: whether a batch is of this worker alone, whose replicas share it; else all
-            workers have the same.
-        :return: a function of the same arguments, with what the first replica of this process
-        returns.
+        :param function: (X [B, D], Y [B, P], seed [2]) -> a tensor or a tuple of tensors.
+        :param of_worker: the batch belongs to this worker, whose replicas share it; else all
+            workers have the same batch.
+        :return: a function of the same arguments that returns the result of this process's first
+            replica.
         """
         if self.strategy is None:
             return function
@@ -116,8 +111,7 @@ class Group:
         return all_replicas
 
     def gather(self, value: float | np.ndarray) -> np.ndarray:
-        """The numbers that each worker has, [workers, ...]; one message, which also makes each
-        worker wait for all.
+        """Return each worker's value, [workers, ...]; one message, after which all have arrived.
 
         :param value: a number, or an array [...] of the same shape on all workers.
         """
@@ -129,23 +123,23 @@ class Group:
             return self._summed(tf.constant(own.ravel())).numpy().reshape(own.shape)
 
     def first(self, value: float) -> float:
-        """The number that the first worker has."""
+        """The first worker's number."""
         return float(value) if self.workers == 1 else float(self.gather(value)[0])
 
     def all(self, value: bool) -> bool:
-        """Whether something holds on all workers."""
+        """True if `value` is true on all workers."""
         return bool(np.all(self.gather(value)))
 
     def unlike_first(self, value: float) -> list[int]:
-        """The workers whose number is not that of the first."""
+        """The workers whose number differs from the first worker's."""
         values = self.gather(value)
         return [worker for worker in range(self.workers) if values[worker] != values[0]]
 
     def refuse_unlike(self, values: Mapping[str, object]) -> None:
-        """Refuse workers that were started with other values than the first one; one message.
+        """Refuse workers whose values differ from the first worker's; one message.
 
-        :param values: what JSON can write, by the same names on all workers.
-        :raises DataError: on all of them, with the first name that differs.
+        :param values: JSON values, by the same names on all workers.
+        :raises DataError: on all workers, with the first name that differs.
         """
         digests = self.gather(
             np.array([zlib.crc32(json.dumps(value).encode()) for value in values.values()])
@@ -164,12 +158,10 @@ class Group:
                 )
 
     def together(self, action: Callable[[], Result]) -> Result:
-        """What an action returns that each worker takes on its own; if it fails on one of them, all
-        raise.
+        """Run an action on each worker; if it fails on one, all raise.
 
         :param action: sends no messages.
-        :raises WorkerError: on the workers on which it has not failed, with the message of one on
-        which it has.
+        :raises WorkerError: where it has not failed, with the message of a worker where it has.
         """
         if self.workers == 1:
             return action()
@@ -190,16 +182,12 @@ class Group:
         raise WorkerError(f"Worker {worker} has failed and ends the run on all. {cause}")
 
     def summed(self, function: Callable[[], Sequence[tf.Tensor]]) -> list[tf.Tensor]:
-        """The tensors that a function returns on each worker, summed over the workers; the same on
-        all to the last bit.
+        """Sum a function's tensors over the workers, bitwise the same on all; no gradient flows.
 
-        Callers write the gradient of a sum themselves: none flows through the message.
+        Two messages: whether it failed anywhere, then the tensors in float64. One worker returns
+        them unchanged.
 
-        Two messages: whether the function has failed on one of them, and its tensors in float64.
-        For one worker these are what the function returns.
-
-        :param function: returns tensors of the same shapes [...] on all workers; it sends no
-            messages.
+        :param function: returns tensors of the same shapes [...] on all workers; sends no messages.
         :raises WorkerError: if it has failed on another worker, or another worker is gone.
 
         Example::
@@ -222,21 +210,18 @@ class Group:
         ]
 
     def on_first(self, action: Callable[[], object]) -> None:
-        """Take an action on the first worker alone; the others wait for it, and fail if it
-        fails.
-        """
+        """Run an action on the first worker; the others wait, and fail if it fails."""
         self.together(lambda: action() if self.is_first else None)
 
     def over_rows(
         self, function: Callable[[np.ndarray], Sequence[tf.Tensor]], X: np.ndarray
     ) -> list[np.ndarray]:
-        """What a function returns for all rows, of which each worker computes its share; one
-        message.
+        """Evaluate a function on all rows, each worker computing its share; one message.
 
-        :param function: of some rows X [n, D], which returns arrays [n, ...] whose rows depend on
-            the same rows of X alone, as `model.predict_y`; it sends no messages.
+        :param function: rows X [n, D] -> arrays [n, ...], row by row, as `model.predict_y`; sends
+            no messages.
         :param X: all rows [N, D], the same on all workers.
-        :return: the arrays [N, ...], in float64 where there are several workers.
+        :return: the arrays [N, ...], in float64 if there are several workers.
 
         Example::
 
@@ -261,13 +246,11 @@ class Group:
         ]
 
     def input_context(self) -> tf.distribute.InputContext:
-        """What TensorFlow tells a function that reads the shard of a worker."""
+        """The argument of a function that reads a worker's shard."""
         return tf.distribute.InputContext(self.workers, self.number, self.replicas)
 
     def parts_of(self, variable: tf.Variable) -> list[tf.Variable]:
-        """The variables of this process of which a variable [...] is made, one for each replica:
-        what a tape can watch.
-        """
+        """This process's copies of a variable [...], one per replica, which a tape can watch."""
         return (
             [variable]
             if self.strategy is None
@@ -275,14 +258,14 @@ class Group:
         )
 
     def copies(self, variables: Sequence[tf.Variable]) -> list[list[tf.Tensor]]:
-        """The values of variables [...] as they are, for each replica of this process."""
+        """Values of variables [...] for each replica of this process."""
         if self.strategy is None:
             return [[variable.read_value() for variable in variables]]
         local = [self.strategy.experimental_local_results(variable) for variable in variables]
         return [[tf.convert_to_tensor(copy) for copy in copies] for copies in zip(*local)]
 
     def of_first(self, value: tf.Tensor) -> tf.Tensor:
-        """The array [...] that the first worker has, in float64; one message."""
+        """The first worker's array [...], in float64; one message."""
         own = tf.cast(value, tf.float64)
         if self.workers == 1:
             return own
@@ -294,9 +277,7 @@ class Group:
 
     @contextmanager
     def naming_lost_workers(self) -> Iterator[None]:
-        """Say in plain words that another worker has gone, where TensorFlow says so in this block;
-        raises `WorkerError`.
-        """
+        """Raise `WorkerError` in plain words if another worker is gone in this block."""
         try:
             yield
         except _LOST as error:
@@ -311,7 +292,7 @@ class Group:
             ) from error
 
     def _sum(self, own: tf.Tensor) -> tf.Tensor:
-        """Vectors summed over the workers, each of which enters its own once."""
+        """Sum vectors over the workers, each entering once."""
         if self.strategy is None:
             return own
         per_worker = self.replicas // self.workers
@@ -323,7 +304,7 @@ class Group:
 
 
 def _place(strategy: tf.distribute.Strategy | None) -> tuple[int, int]:
-    """How many workers there are, and the number of this one."""
+    """The number of workers, and this worker's number."""
     resolver = (
         strategy.cluster_resolver
         if isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy)

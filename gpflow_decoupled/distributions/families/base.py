@@ -195,7 +195,7 @@ def as_float(name: str, value: tf.Tensor | npt.ArrayLike) -> tf.Tensor:
 
 
 def as_positive(name: str, value: tf.Tensor | npt.ArrayLike) -> tf.Tensor:
-    """`as_float` for entries above 0.
+    """Return `as_float` [...] for entries above 0.
 
     :raises DataError: for entries that are not finite or not above 0.
     """
