@@ -1,8 +1,7 @@
-"""A model from data and the name of a likelihood: `build`, which the scikit-learn estimators use
-too.
+"""`build`: a model from data and the name of a likelihood.
 
-`choice.py` decides by the number of rows and prints what it chose; `likelihoods.py` has the names
-of likelihoods, and `sparse.py` chooses the inducing points. Read `choice.py` first.
+`choice.py` decides by the number of rows and reports it; read it first. `likelihoods.py` has the
+names of likelihoods, `sparse.py` chooses inducing points.
 """
 
 from .choice import FULL_ROWS, NUM_INDUCING, NUM_MEAN_POINTS, build, can_initialize

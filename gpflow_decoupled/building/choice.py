@@ -1,4 +1,4 @@
-"""One call that makes a model of arrays: the rules of docs/choosing.md, applied."""
+"""A model of arrays by the rules of docs/choosing.md."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from .likelihoods import has_scale_by_name, likelihood_for, prior_mean
 from .sparse import ON_DATA, default_kernel, sparse_model
 
 FULL_ROWS = 500
-"""Rows up to which a full GP, whose steps cost N^3, takes no longer than one on inducing points."""
+"""Rows up to which a full GP, at N^3 a step, is no slower than one on inducing points."""
 NUM_INDUCING, NUM_MEAN_POINTS = 300, 1000
 
 
@@ -38,47 +38,42 @@ def build(
     seed: int = 0,
     verbose: bool = True,
 ) -> Standardized:
-    """An untrained model of X and Y, which is chosen by their size, and prints what was chosen and
-    why.
+    """Return an untrained model of X and Y, chosen by their size, and print the choice.
 
     | rows | model |
     |---|---|
     | up to 500, one latent function per output | `CVIGP`: a full GP, exact for Gaussian noise |
-    | more, or several latent functions | `ODVGP`: 300 inducing points and 1,000 more for the mean, or all \
-other rows if they are fewer |
-    | the same, and no rows left for the mean | `BasisGP` with a `CoupledBasis` |
+    | more, or several latent functions | `ODVGP`: 300 inducing and up to 1,000 mean points |
+    | the same, no rows left for the mean | `BasisGP` with a `CoupledBasis` |
 
-    X is standardised, and Y where the likelihood is one of f plus noise ("gaussian", "student_t",
-    "laplace"). Predictions are in the units of X and Y; the model of standardised data is
-    `model.model`. Where the mean of Y is exp(f) ("poisson", "negative_binomial", "gamma",
-    "exponential"), the mean function is a constant, and starts at the logarithm of that mean.
+    X is standardised, and Y if it is f plus noise ("gaussian", "student_t", "laplace"); predictions
+    are in the units of X and Y, and `model.model` is the model of standardised data. If the mean of
+    Y is exp(f) ("poisson", "negative_binomial", "gamma", "exponential"), a constant mean function
+    starts at its logarithm. Cost: N (M_beta + M_gamma)^2, once, for the points.
 
-    :param X: inputs [N, D] in their own units.
-    :param Y: observations [N, P] in theirs. Labels are numbers: 0 and 1 for "bernoulli" and
-        "probit", 0, 1, ..., C - 1 for "multiclass".
+    :param X: inputs [N, D] in their units.
+    :param Y: observations [N, P] in their units; labels are 0 and 1 for "bernoulli" and "probit",
+        0, 1, ..., C - 1 for "multiclass".
     :param likelihood: "gaussian", "student_t", "laplace", "bernoulli" (a logistic link), "probit",
         "multiclass", "poisson", "negative_binomial", "gamma", "exponential", "beta", or a GPflow
-        likelihood, which is copied; of standardised Y, where Y is standardised.
-    :param kernel: a GPflow kernel of standardised X, which is copied, or a function from D to one;
-        Matern 5/2 with one lengthscale per column, sqrt(D) to start with, if not given.
-    :param num_inducing: M_beta; where it or the next one is given, the model has inducing points.
+        likelihood (copied), of standardised Y where Y is standardised.
+    :param kernel: a GPflow kernel of standardised X (copied), or a function from D to one; by
+        default Matern 5/2 with one lengthscale per column, initially sqrt(D).
+    :param num_inducing: M_beta; giving this or the next one selects inducing points.
     :param num_mean_points: M_gamma, further points of the mean; 0 for none, or "data" for a mean on
         all rows of X.
-    :param seed: of the choice of points, which are rows of X where the kernel is least certain
-        given those before them.
+    :param seed: of the choice of points, rows of X of greatest conditional variance.
     :param verbose: False prints nothing.
-    :return: the model, which `gpflow_decoupled.fit` trains.
-    :raises DataError: for unusable data, labels outside of the support, and numbers that count
-        nothing.
-    :raises UnknownOptionError: for the name of a likelihood that does not exist, with those that
-        do.
+    :return: the model, for `gpflow_decoupled.fit`.
+    :raises DataError: for unusable data, labels outside of the support, and invalid counts.
+    :raises UnknownOptionError: for an unknown likelihood, with the known names.
 
-    Cost: N (M_beta + M_gamma)^2, once, for the points. Example::
+    Example::
 
         model = gpflow_decoupled.build(X, Y)
         gpflow_decoupled.fit(model, (X, Y))
         mean, variance = model.predict_y(X_new)
-    """  # noqa: E501
+    """
     beta = NUM_INDUCING if num_inducing is None else num_inducing
     gamma = NUM_MEAN_POINTS if num_mean_points is None else num_mean_points
     check_whole(1, num_inducing=beta)
@@ -93,7 +88,7 @@ other rows if they are fewer |
     chosen_points = num_inducing is not None or num_mean_points is not None
 
     def inside(X: np.ndarray, Y: np.ndarray) -> GPModel:
-        """The model of standardised X [N, D], and of Y [N, P] as the likelihood sees it."""
+        """The model of standardised X [N, D] and the likelihood's Y [N, P]."""
         density = likelihood_for(likelihood, Y)
         part = _kernel(kernel, X.shape[1])
         mean = prior_mean(likelihood, Y)
@@ -120,7 +115,7 @@ other rows if they are fewer |
 
 
 def _kernel(kernel: Kernel | Callable[[int], Kernel] | None, num_dims: int) -> Kernel:
-    """A kernel of one's own, which fits inputs of so many columns."""
+    """Return a copied or default kernel that fits `num_dims` columns."""
     if kernel is None:
         return default_kernel(num_dims)
     if callable(kernel) and not isinstance(kernel, (Kernel, type)):
@@ -130,22 +125,20 @@ def _kernel(kernel: Kernel | Callable[[int], Kernel] | None, num_dims: int) -> K
 
 
 def can_initialize(model: GPModel) -> bool:
-    """Whether `fit(initialize="auto")` takes the model: inducing points, Gaussian noise, and one
-    kernel for all outputs.
-    """
+    """True if `fit(initialize="auto")` takes the model: inducing points, Gaussian, one kernel."""
     one_kernel = not isinstance(model.kernel, MultioutputKernel)
     return isinstance(model, BasisGP) and type(model.likelihood) is Gaussian and one_kernel
 
 
 def _latents(kernel: Kernel, likelihood: Likelihood, columns: int) -> int | None:
-    """L from the columns of Y, unless kernel or likelihood say it."""
+    """L from the columns of Y, unless kernel or likelihood fix it."""
     if likelihood.latent_dim is not None or isinstance(kernel, MultioutputKernel):
         return None
     return columns - 1 if isinstance(likelihood, SwitchedLikelihood) else columns
 
 
 def _report(model: Standardized, chosen_points: bool) -> str:
-    """What was chosen, and why, in a few lines."""
+    """A few lines on the choice and its reason."""
     inside = model.model
     rows, columns = model.shape
     if isinstance(inside, CVIGP):

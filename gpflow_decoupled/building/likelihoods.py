@@ -1,4 +1,4 @@
-"""Likelihoods by name, and the check of labels that belongs to each."""
+"""Likelihoods by name, with their checks of labels."""
 
 from __future__ import annotations
 
@@ -42,20 +42,18 @@ NAMES: Mapping[str, Callable[[], Likelihood]] = {
     "exponential": gpflow.likelihoods.Exponential,
     "beta": gpflow.likelihoods.Beta,
 }
-"""Likelihoods that need no argument, for standardised Y where it has a scale. "multiclass" counts
-the classes of Y.
-"""
+"""Likelihoods without arguments, for standardised Y if it has a scale; see also "multiclass"."""
 
 _LOG_LINKS = ("poisson", "negative_binomial", "gamma", "exponential")
-"""Names of those whose mean is exp(f), which may be of any size."""
+"""Names of likelihoods with mean exp(f), which may have any size."""
 
 
 def has_scale_by_name(likelihood: str | Likelihood) -> bool:
-    """Whether Y may be shifted and scaled under a likelihood, see `training.scales.has_scale`.
+    """True if Y may be shifted and scaled, see `training.scales.has_scale`.
 
     :param likelihood: a likelihood, or its name.
     :raises UnknownOptionError: for another name.
-    :raises DataError: for what is no likelihood.
+    :raises DataError: for anything but a likelihood.
     """
     if isinstance(likelihood, str):
         check_option("likelihood", likelihood, (*NAMES, "multiclass"))
@@ -65,9 +63,9 @@ def has_scale_by_name(likelihood: str | Likelihood) -> bool:
 
 
 def likelihood_for(likelihood: str | Likelihood, Y: np.ndarray) -> Likelihood:
-    """A likelihood of one's own from its name, or a copy of the one that was passed.
+    """Return a new likelihood by name, or a copy of the one passed.
 
-    :param likelihood: one of the names of `NAMES`, "multiclass", or a likelihood.
+    :param likelihood: a name of `NAMES`, "multiclass", or a likelihood.
     :param Y: observations [N, P], as the likelihood will see them.
     :raises UnknownOptionError: for another name.
     :raises DataError: for labels outside of the support; for "multiclass", unless the labels are 0,
@@ -90,11 +88,9 @@ def likelihood_for(likelihood: str | Likelihood, Y: np.ndarray) -> Likelihood:
 
 
 def prior_mean(likelihood: str | Likelihood, Y: np.ndarray) -> MeanFunction | None:
-    """A constant mean function that starts at the logarithm of the mean of Y [N, P], or None where
-    f is near 0 by itself.
+    """A constant mean function at the log of the mean of Y [N, P], or None where f is near 0.
 
-    :param likelihood: the name of a likelihood, whose mean is exp(f) if it is one of `_LOG_LINKS`;
-    of one's own, None.
+    :param likelihood: a name; a mean exp(f) is known for `_LOG_LINKS` only.
     """
     if likelihood not in _LOG_LINKS:
         return None
@@ -103,19 +99,17 @@ def prior_mean(likelihood: str | Likelihood, Y: np.ndarray) -> MeanFunction | No
 
 
 def num_latents_of(num_classes: int) -> int:
-    """L for a number of classes: one for two, as many as classes for more."""
+    """The number of latents L: one for two classes, else the number of classes."""
     return 1 if num_classes == 2 else num_classes
 
 
 def class_likelihood(num_classes: int) -> Likelihood:
-    """A Bernoulli likelihood with a logistic link for two classes, a `CategoricalLogit` (softmax)
-    for more.
-    """
+    """`BernoulliLogit` for two classes, else `CategoricalLogit` (softmax)."""
     return BernoulliLogit() if num_classes == 2 else CategoricalLogit(num_classes)
 
 
 def _count_classes(Y: np.ndarray) -> int:
-    """The number of classes of labels Y [N, 1], all of which must be there."""
+    """The number of classes of labels Y [N, 1], all of which must occur."""
     if Y.shape[1] != 1:
         raise DataError(
             f"Y has {Y.shape[1]} columns; for classes pass one, their numbers: np.argmax(Y,"

@@ -1,6 +1,4 @@
-"""A model on inducing points for plain arrays: which basis, how many points, and where they
-start.
-"""
+"""A model on inducing points for plain arrays."""
 
 from __future__ import annotations
 
@@ -20,7 +18,7 @@ from ..models import ODVGP, BasisGP
 from ..models.checks import infer_num_latent_gps
 
 ON_DATA = "data"
-"""In the place of a number of mean points: a mean on all rows."""
+"""A number of mean points that stands for a mean on all rows."""
 
 
 def sparse_model(
@@ -34,22 +32,21 @@ def sparse_model(
     mean_function: MeanFunction | None = None,
     seed: int = 0,
 ) -> BasisGP:
-    """An untrained `ODVGP`, or a `BasisGP` with a `CoupledBasis` where no rows are left for mean
-    points.
+    """An untrained `ODVGP`, or `BasisGP` with a `CoupledBasis` if no rows are left for the mean.
 
-    The points are rows of X of greatest conditional variance.
+    The points are rows of X of greatest conditional variance. Cost: N (M_beta + M_gamma)^2, once.
 
     :param X: standardised inputs [N, D].
     :param likelihood: any GPflow likelihood.
-    :param kernel: is copied; Matern 5/2 with one lengthscale of sqrt(D) per column if not given.
-    :param num_latent_gps: L; None takes what the likelihood or the kernel state, else 1.
+    :param kernel: copied; by default Matern 5/2 with a lengthscale of sqrt(D) per column.
+    :param num_latent_gps: L; None takes the likelihood's or the kernel's, else 1.
     :param num_inducing: M_beta, at most the number of distinct rows of X.
-    :param num_mean_points: M_gamma, at most the number of distinct rows that then remain; or
-        "data", for a mean on all rows.
+    :param num_mean_points: M_gamma, at most the remaining distinct rows; or "data", a mean on all
+        rows.
     :param mean_function: of the model; zero if not given.
     :param seed: of the choice of points.
 
-    Cost: N (M_beta + M_gamma)^2, once. Example::
+    Example::
 
         model = sparse_model(
             X, gpflow.likelihoods.Gaussian(0.1), num_inducing=50, num_mean_points=100
@@ -84,7 +81,5 @@ def sparse_model(
 
 
 def default_kernel(num_dims: int) -> Kernel:
-    """Matern 5/2 with a lengthscale of sqrt(D) for each of D standardised columns, about the
-    distance of two rows.
-    """
+    """Matern 5/2 with D lengthscales of sqrt(D), about the distance of two standardised rows."""
     return gpflow.kernels.Matern52(lengthscales=np.full(num_dims, np.sqrt(num_dims)))

@@ -1,10 +1,8 @@
-"""The package inside other libraries: plots, scikit-learn, trieste, bayesian_benchmarks. No other
-sub-package imports it.
+"""The package inside other libraries: plots, scikit-learn, trieste, bayesian_benchmarks.
 
-`posterior`, `marginals`, `plots` and `calibration` draw with Matplotlib, which is imported when
-something is drawn; `axes` finds the place, and `curves` what to draw of a posterior. `sklearn` and
-`trieste` need these libraries and are imported by name only, as is `bayesian_benchmarks`, which
-needs no more than the package. Every file stands on its own; read the one that you need.
+`posterior`, `marginals`, `plots` and `calibration` draw with Matplotlib, imported on use, helped by
+`axes` and `curves`. `sklearn`, `trieste` and `bayesian_benchmarks` are imported by name only. Every
+file stands alone; no other sub-package imports them.
 """
 
 from .calibration import plot_calibration

@@ -1,6 +1,4 @@
-"""The axes of a plot. Matplotlib is optional, and this is the only place where it is imported to
-draw.
-"""
+"""The axes of a plot; the only place that imports Matplotlib, which is optional."""
 
 from __future__ import annotations
 
@@ -20,7 +18,7 @@ _MISSING = "Plots need Matplotlib, which is not installed: pip install matplotli
 
 
 def axes_or_new(ax: Axes | None) -> Axes:
-    """`ax`, or new axes if it is None.
+    """Return `ax`, or new axes if it is None.
 
     :raises ImportError: with the fix, if Matplotlib is not installed.
     """
@@ -32,7 +30,7 @@ def axes_or_new(ax: Axes | None) -> Axes:
 
 
 def legend_above(ax: Axes, lines: Sequence[Line2D]) -> None:
-    """A legend of these lines above the axes, where it covers none of them."""
+    """Draw a legend of these lines above the axes."""
     names = [str(line.get_label()) for line in lines]
     ax.legend(
         lines,
@@ -46,7 +44,7 @@ def legend_above(ax: Axes, lines: Sequence[Line2D]) -> None:
 
 
 def new_figure(rows: int, columns: int, size: tuple[float, float]) -> tuple[Figure, np.ndarray]:
-    """A figure and its axes [rows, columns].
+    """Return a figure and its axes [rows, columns].
 
     :param size: width and height in inches.
     :raises ImportError: with the fix, if Matplotlib is not installed.
@@ -59,14 +57,14 @@ def new_figure(rows: int, columns: int, size: tuple[float, float]) -> tuple[Figu
 
 
 def rgb(name: str) -> tuple[float, float, float]:
-    """The colour of a name, such as "C0", as red, green and blue."""
+    """Red, green and blue of a colour's name, such as "C0"."""
     from matplotlib.colors import to_rgb
 
     return to_rgb(name)
 
 
 def round_levels(low: float, high: float) -> np.ndarray:
-    """About a dozen round numbers [K] from `low` or less to `high` or more."""
+    """About a dozen round numbers [K] that cover [`low`, `high`]."""
     from matplotlib.ticker import MaxNLocator
 
     return np.asarray(MaxNLocator(12).tick_values(low, high if high > low else low + 1.0))

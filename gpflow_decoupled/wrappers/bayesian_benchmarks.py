@@ -1,7 +1,6 @@
-"""Models with the interface of the package bayesian_benchmarks: `fit(X, Y)`, `predict(Xs)`,
-`sample(Xs, S)`.
+"""Models for the package bayesian_benchmarks: `fit`, `predict`, `sample`.
 
-They need nothing but this package. Its harness standardises the data; these models do not.
+Its harness standardises the data; these models do not.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ _TEST_STEPS = 10
 
 
 class _Model:
-    """Settings, and the model once `fit` was called."""
+    """Settings, and the model after `fit`."""
 
     def __init__(
         self,
@@ -63,13 +62,14 @@ class _Model:
 class RegressionModel(_Model):
     """An `ODVGP` with Gaussian noise for standardised data.
 
+    `fit` starts from scratch at every call. Cost: as `gpflow_decoupled.fit` of an `ODVGP`.
+
     :param is_test: ten steps on at most 20 + 20 points, to see that a harness runs.
     :param seed: of points and minibatches.
     :param num_inducing: M_beta, points of mean and covariance.
     :param num_mean_points: M_gamma, further points of the mean.
     :param steps: of training.
 
-    `fit` starts from scratch at every call. Cost: as `gpflow_decoupled.fit` of an `ODVGP`.
     Example::
 
         model = RegressionModel(steps=500)
@@ -80,7 +80,7 @@ class RegressionModel(_Model):
     def fit(self, X: np.ndarray, Y: np.ndarray) -> None:
         """Learn from X [N, D] and Y [N, P].
 
-        :raises DataError: for data that cannot be used.
+        :raises DataError: for unusable data.
         """
         X, Y = (np.asarray(array, gpflow.default_float()) for array in (X, Y))
         self._train(X, Y, gpflow.likelihoods.Gaussian(0.1), Y.shape[1])
@@ -90,21 +90,18 @@ class RegressionModel(_Model):
         return self._predict_y(Xs)
 
     def sample(self, Xs: np.ndarray, num_samples: int) -> np.ndarray:
-        """Draws of Y [num_samples, N, P] from its marginals at Xs [N, D]; the same ones at every
-        call.
-        """
+        """Draw Y [num_samples, N, P] from its marginals at Xs [N, D]; the same at every call."""
         mean, variance = self.predict(Xs)
         noise = np.random.default_rng(self.seed).standard_normal((num_samples, *mean.shape))
         return mean + np.sqrt(variance) * noise
 
 
 class ClassificationModel(_Model):
-    """An `ODVGP` for K classes: a logistic link and one latent function for two, a softmax
-    (`CategoricalLogit`) for more.
+    """An `ODVGP` for K classes: a logistic link for two, `CategoricalLogit` for more.
 
-    :param K: the number of classes, which are labelled 0, ..., K - 1.
+    :param K: the number of classes, labelled 0, ..., K - 1; other arguments as `RegressionModel`.
 
-    The other arguments are those of `RegressionModel`. Example::
+    Example::
 
         model = ClassificationModel(3, steps=500)
         model.fit(X, labels)
@@ -120,7 +117,7 @@ class ClassificationModel(_Model):
     def fit(self, X: np.ndarray, Y: np.ndarray) -> None:
         """Learn from X [N, D] and labels Y [N, 1].
 
-        :raises DataError: for data that cannot be used.
+        :raises DataError: for unusable data.
         """
         X, Y = (np.asarray(array, gpflow.default_float()) for array in (X, Y))
         self._train(X, Y, class_likelihood(self.K), num_latents_of(self.K))
@@ -130,9 +127,7 @@ class ClassificationModel(_Model):
         return class_probabilities(self._predict_y(Xs)[0])
 
     def sample(self, Xs: np.ndarray, num_samples: int) -> np.ndarray:
-        """Labels [num_samples, N, 1] drawn from the class probabilities at Xs [N, D]; the same ones
-        at every call.
-        """
+        """Draw labels [num_samples, N, 1] at Xs [N, D]; the same at every call."""
         cumulative = np.cumsum(self.predict(Xs), axis=1)
         uniform = np.random.default_rng(self.seed).uniform(size=(num_samples, len(cumulative), 1))
         return np.sum(uniform > cumulative[:, :-1], axis=2, keepdims=True)

@@ -1,4 +1,4 @@
-"""Whether predicted frequencies are the observed ones.
+"""Predicted against observed frequencies.
 
 Matplotlib and, for binary labels, scikit-learn are imported when a plot is drawn.
 """
@@ -30,24 +30,23 @@ _BINARY = (Bernoulli, BernoulliLogit, BernoulliProbit)
 def plot_calibration(
     model: GPModel, data: Sequence[npt.ArrayLike], ax: Axes | None = None, *, num_bins: int = 10
 ) -> Axes:
-    """Draw predicted against observed frequencies on data that the model has not seen; a calibrated
-    model is on the diagonal.
+    """Draw predicted against observed frequencies on new data; calibration is the diagonal.
 
-    For a regression the line is the share of observations below each predictive quantile, where the
-    predictive distribution is taken as normal. The line of a calibrated model lies inside of the
-    grey band with probability 0.95 (Kolmogorov). For binary labels the points are the shares of
-    ones among groups of equal size, by predicted probability.
+    Regression: the share of observations below each predictive quantile, with a normal predictive
+    distribution; a calibrated model stays in the grey band with probability 0.95 (Kolmogorov).
+    Binary labels: shares of ones in groups of equal size, by predicted probability. Cost: a
+    prediction at N inputs.
 
     :param model: any GPflow model.
     :param data: X [N, D] and Y [N, 1].
     :param ax: Matplotlib axes; new ones if not given.
     :param num_bins: the number of groups of binary labels.
     :return: the axes.
-    :raises DataError: for more than one column of Y, for masked entries and for those that are not
-        finite, and for a number of groups below 1.
+    :raises DataError: for more than one column of Y, masked or non-finite entries, and a number of
+        groups below 1.
     :raises ImportError: with the fix, if Matplotlib is not installed.
 
-    Cost: a prediction at N inputs. Example::
+    Example::
 
         plot_calibration(model, (X_test, Y_test)).figure.savefig("calibration.png")
     """

@@ -1,6 +1,4 @@
-"""Probabilities of K classes from the predictions of a model with one latent function for two of
-them, K for more.
-"""
+"""Class probabilities from predictions of one latent (two classes) or K latents."""
 
 from __future__ import annotations
 
@@ -10,10 +8,10 @@ import numpy as np
 
 
 def class_probabilities(predicted: np.ndarray) -> np.ndarray:
-    """Class probabilities [N, K] from the mean of `predict_y`.
+    """Return class probabilities [N, K] from the mean of `predict_y`.
 
-    :param predicted: [N, 1] for two classes, the probability of the second; else [N, K], whose rows
-        quadrature leaves 1e-6 or so away from a sum of 1.
+    :param predicted: [N, 1], the probability of the second of two classes; else [N, K], whose rows
+        sum to 1 up to quadrature errors of 1e-6.
     """
     if predicted.shape[1] == 1:
         return np.concatenate([1.0 - predicted, predicted], axis=1)

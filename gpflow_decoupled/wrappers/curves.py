@@ -1,6 +1,4 @@
-"""What pictures of a posterior draw: its curve on the scale of the data, the data, and the inducing
-points, in their units.
-"""
+"""The contents of a posterior's plot: curve, data and inducing points, in their units."""
 
 from __future__ import annotations
 
@@ -33,41 +31,38 @@ class Curve(NamedTuple):
     """A posterior at inputs, on the scale of the observations."""
 
     centre: np.ndarray
-    """[N, P]: the mean of f where an observation is f plus noise, else that of an observation"""
+    """[N, P]: mean of f if observations are f plus noise, else mean of an observation."""
     low: np.ndarray | None
-    """[N, P], the lower end of an interval of f with probability 0.95; None where it is not
-    known
-    """
+    """[N, P], lower end of a 0.95 interval of f, if known."""
     high: np.ndarray | None
-    """[N, P], its upper end"""
+    """[N, P], its upper end."""
     noise: np.ndarray | None
-    """[N, P], the standard deviation of an observation under Gaussian noise; None for others"""
+    """[N, P], standard deviation of an observation under Gaussian noise, else None."""
     name: str
-    """What `centre` is"""
+    """The name of `centre`."""
 
 
 class Observed(NamedTuple):
-    """Data of a picture."""
+    """Data of a plot."""
 
     X: np.ndarray
     """[N, D]"""
     Y: np.ndarray
     """[N, P]"""
     names: list[str]
-    """[D], of the columns of X"""
+    """[D], names of the columns of X."""
 
 
 def inside(model: GPModel | Standardized) -> GPModel:
-    """The GPflow model of a `Standardized` one, and any other as it is."""
+    """The GPflow model of a `Standardized` one; any other unchanged."""
     return model.model if isinstance(model, Standardized) else model
 
 
 def curve(model: GPModel | Standardized, X: np.ndarray) -> Curve:
-    """The posterior at X [N, D].
+    """Return the posterior at X [N, D].
 
-    The interval is mean -+ 2 standard deviations of f, or quantiles where f is not Gaussian; where
-    observations are not f plus noise, it is mapped to their conditional mean, for example a
-    probability.
+    The interval is mean -+ 2 standard deviations of f, or quantiles of a non-Gaussian f, mapped to
+    the conditional mean (say, a probability) unless observations are f plus noise.
     """
     likelihood = inside(model).likelihood
     scaled = has_scale(likelihood)
@@ -92,8 +87,7 @@ def curve(model: GPModel | Standardized, X: np.ndarray) -> Curve:
 
 
 def observed(model: GPModel | Standardized, data: Sequence[npt.ArrayLike] | None) -> Observed:
-    """The data of a picture, X [N, D] and Y [N, P]: those passed, or those that the model owns or
-    was built from.
+    """Return X [N, D] and Y [N, P]: the argument, or the model's data.
 
     :raises DataError: for unusable data, and for none where the model has none.
     """
@@ -123,9 +117,7 @@ def observed(model: GPModel | Standardized, data: Sequence[npt.ArrayLike] | None
 
 
 def inducing_sets(model: GPModel | Standardized) -> dict[str, np.ndarray]:
-    """The inducing points [M, D] of a model by what a legend calls them, in the units of X; none
-    where it has none.
-    """
+    """Inducing points [M, D] by their names in a legend, in the units of X."""
     part = inside(model)
     basis = getattr(part, "basis", None)
     found = {label: getattr(basis, name, None) for name, label in POINTS.items()}

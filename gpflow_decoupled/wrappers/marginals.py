@@ -1,6 +1,4 @@
-"""Pictures of single marginals: densities of f that are not Gaussian, and weights of linear models
-with intervals.
-"""
+"""Plots of marginals: densities of a non-Gaussian f, and weights of linear models."""
 
 from __future__ import annotations
 
@@ -27,15 +25,13 @@ _MOST_DENSITIES = 8
 
 
 def plot_densities(model: AffineIndependentGP, X: npt.ArrayLike, ax: Axes | None = None) -> Axes:
-    """Draw the density of f(x) at each row of X, and the Gaussian of the same mean and variance,
-    dashed.
+    """Draw the density of f(x) at each row of X, and its Gaussian approximation, dashed.
 
-    :param model: an `AffineIndependentGP`, or a model of `AffineIndependentGLM`; other posteriors
-        are Gaussian.
+    :param model: an `AffineIndependentGP`, or a model of `AffineIndependentGLM`.
     :param X: at most 8 inputs [N, D].
     :param ax: Matplotlib axes; new ones if not given.
     :return: the axes.
-    :raises DataError: for a model whose densities are Gaussian, and for another number of inputs.
+    :raises DataError: for a model with Gaussian densities, and another number of inputs.
     :raises ImportError: with the fix, if Matplotlib is not installed.
 
     Example::
@@ -75,17 +71,19 @@ def plot_weights(
     *,
     level: float = 0.95,
 ) -> Axes:
-    """Draw the mean of each weight of a linear model with an interval, the first weight at the top.
+    """Draw mean and interval of each weight of a linear model, the first at the top.
+
+    Several latents are side by side, in different colours.
 
     :param posterior: of `models.weights_posterior`.
     :param names: of the weights, as in `WeightsPosterior.summary`.
     :param ax: Matplotlib axes; new ones if not given.
-    :param level: the probability of an interval, which is that of a Gaussian.
+    :param level: the probability of a Gaussian interval.
     :return: the axes.
-    :raises DataError: for another number of names, and a level that is not between 0 and 1.
+    :raises DataError: for another number of names, and a level outside of (0, 1).
     :raises ImportError: with the fix, if Matplotlib is not installed.
 
-    Several latents are side by side, each with its colour. Example::
+    Example::
 
         plot_weights(gpflow_decoupled.models.weights_posterior(model), frame.columns)
     """

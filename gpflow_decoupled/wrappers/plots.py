@@ -1,4 +1,4 @@
-"""Plots of a run, of a posterior over one input, and of a choice by certificate.
+"""Plots of a run, a posterior over one input, and a choice by certificate.
 
 Matplotlib is optional, and imported when a plot is drawn.
 """
@@ -34,16 +34,14 @@ LABELS = {
 
 
 def plot_history(result: FitResult, ax: Axes | None = None, *, window: int = 20) -> Axes:
-    """Draw the bound against seconds of training, and the scores on held-out data, if there are
-    any.
+    """Draw the bound against seconds of training, and held-out scores, if any.
 
-    The axis of the bound leaves out the first fifth of the run if that lies far below the rest.
-    Each held-out metric has an axis of its own on the right.
+    The bound's axis omits the first fifth of the run if it lies far below the rest. Each held-out
+    metric has its axis on the right.
 
     :param result: of `fit`.
     :param ax: Matplotlib axes for the bound; new ones if not given.
-    :param window: steps over which the bound is averaged, since each value comes from one
-        minibatch.
+    :param window: steps of the running mean, since each bound comes from one minibatch.
     :return: the axes.
     :raises DataError: for a result without steps.
     :raises ImportError: with the fix, if Matplotlib is not installed.
@@ -95,25 +93,22 @@ def plot_posterior_1d(
     num_points: int = 300,
     parts: bool = False,
 ) -> Axes:
-    """Draw the posterior of a model with one input: mean, a band of two standard deviations, data,
-    inducing points.
+    """Draw a posterior over one input: mean, two standard deviations, data, inducing points.
 
-    Mean and band are those of the latent functions with their mean function, with one colour per
-    output. For Gaussian noise dotted lines show two standard deviations of an observation. Inducing
-    points beta are ticks at the bottom, mean points (gamma or alpha) ticks at the top.
+    Latent functions with their mean function, one colour per output; dotted lines add Gaussian
+    noise. Points beta are ticks at the bottom, mean points (gamma or alpha) at the top. Cost: a
+    prediction at `num_points` inputs, two with `parts`.
 
     :param model: a model of this package or of GPflow; or a `Standardized` one, without `parts`.
     :param data: X [N, 1] and Y [N, P].
     :param ax: Matplotlib axes; new ones if not given.
     :param num_points: the inputs at which the posterior is computed.
-    :param parts: add the mean without the coefficients of its own points, and what these add to it,
-        both dashed.
+    :param parts: add the mean without its mean points, and their contribution, both dashed.
     :return: the axes.
-    :raises DataError: for inputs that are not [N, 1], and for `parts` of a mean that has no points
-        of its own.
+    :raises DataError: for inputs that are not [N, 1], and for `parts` of a mean without points.
     :raises ImportError: with the fix, if Matplotlib is not installed.
 
-    Cost: a prediction at `num_points` inputs, two with `parts`. Example::
+    Example::
 
         plot_posterior_1d(model, (X, Y), parts=True).figure.savefig("posterior.png")
     """
@@ -169,15 +164,13 @@ def plot_posterior_1d(
 def plot_selection(
     selection: CertifiedSelection, ax: Axes | None = None, *, label: str = "setting"
 ) -> Axes:
-    """Draw bound and error rates against the settings, and the log evidence (the ELBO) on an axis
-    at the right.
+    """Draw bound, error rates and ELBO (right axis) against the settings of a selection.
 
-    The setting with the least bound is marked, and so is the one with the most evidence. Settings
-    that are no numbers are numbered from 0.
+    Least bound and greatest ELBO are marked. Settings other than numbers are numbered from 0.
 
     :param selection: of `certificates.select_by_certificate`.
     :param ax: Matplotlib axes; new ones if not given.
-    :param label: what the settings are, for the axis.
+    :param label: the axis label of the settings.
     :return: the axes.
     :raises ImportError: with the fix, if Matplotlib is not installed.
 
@@ -217,7 +210,7 @@ def plot_selection(
 def _draw_parts(
     model: GPModel | Standardized, grid: np.ndarray, mean: np.ndarray, ax: Axes
 ) -> None:
-    """The mean without the coefficients of its own points, and the difference that they make."""
+    """Draw the mean without its mean points, and their contribution."""
     if getattr(getattr(model, "basis", None), "kernel_mean", None) is None:
         raise DataError(
             f"The mean of this {type(model).__name__} has no points of its own; leave out"
@@ -243,7 +236,7 @@ def _draw_parts(
 
 
 def _draw_points(model: GPModel | Standardized, ax: Axes) -> None:
-    """Ticks for beta at the bottom, for gamma or alpha at the top, in the units of X."""
+    """Draw ticks for beta at the bottom, gamma or alpha at the top, in the units of X."""
     for label, Z in inducing_sets(model).items():
         place, colour = (0.98, "C3") if label.startswith("mean") else (0.02, "k")
         ax.plot(
@@ -257,9 +250,7 @@ def _draw_points(model: GPModel | Standardized, ax: Axes) -> None:
 
 
 def _half(values: npt.ArrayLike, upper: bool) -> tuple[float, float]:
-    """Limits that show values [n] in the upper or the lower part of the axes, so that two metrics
-    never coincide.
-    """
+    """Limits that keep values [n] in the upper or lower part of the axes, so metrics differ."""
     finite = np.asarray(values, float)[np.isfinite(values)]
     if len(finite) == 0:
         return 0.0, 1.0

@@ -1,6 +1,4 @@
-"""A picture of the posterior of any model: a curve, contours, or slices, by the number of input
-columns.
-"""
+"""A plot of any model's posterior: a curve, contours or slices, by its input columns."""
 
 from __future__ import annotations
 
@@ -26,9 +24,9 @@ if TYPE_CHECKING:
 
 _MOST_PANELS = 9
 _MARGIN = 0.05
-"""Of the range of the data, which a picture shows on both sides."""
+"""Margin on both sides, as a share of the range of the data."""
 _MARKS = {"inducing points beta": ("k", "|", "."), "inducing points": ("k", "|", ".")}
-"""Colour, mark on an axis, and mark in a plane; mean points have those of `_MEAN_MARKS`."""
+"""Colour, mark on an axis, and mark in a plane."""
 _MEAN_MARKS = ("C3", "|", "+")
 
 
@@ -39,30 +37,28 @@ def plot_posterior(
     at: npt.ArrayLike | None = None,
     num_points: int | None = None,
 ) -> Figure:
-    """Draw the posterior of any model of this package or of GPflow, on the scale of the
-    observations.
+    """Draw the posterior of any model on the scale of the observations.
 
-    One input column: a curve with a band of probability 0.95, the data, inducing points beta as
-    ticks at the bottom and mean points gamma as ticks at the top; dotted lines are two standard
-    deviations of an observation under Gaussian noise. Two columns: contours of the mean with the
-    data, and of the standard deviation of f with both sets of points. More columns: a curve over
-    each of the first nine, the other columns at `at`, with data that fade with their distance from
-    that slice.
+    * One input column: a curve with a 0.95 band, data, points beta as ticks at the bottom and mean
+      points gamma at the top; dotted lines add Gaussian noise.
+    * Two columns: contours of the mean with the data, and of the standard deviation of f with the
+      points.
+    * More: a curve over each of the first nine columns, the others held at `at`; data fade with
+      their distance from the slice.
 
-    Where observations are not f plus noise, the curve is their mean, for example the probability of
-    a label 1, and the band is that of f, mapped to it. Of likelihoods with several latent functions
-    an observation there is the mean alone.
+    Unless observations are f plus noise, the curve is their mean, say the probability of a label 1,
+    and the band is f's, mapped to it. With several latents per observation only the mean is drawn.
+    Cost: predictions at 200 inputs a panel, or at 1600.
 
     :param model: any GPflow model, or a `Standardized` one.
-    :param data: X [N, D] and Y [N, P], whose columns are named if X is a data frame. None are the
-        data that the model owns or was built from.
-    :param at: [D], the values of the columns that a slice holds; the medians if not given.
-    :param num_points: inputs per column; 200 for curves and 40 for contours if not given.
+    :param data: X [N, D] and Y [N, P]; a data frame's columns are named. None: the model's data.
+    :param at: [D], the held values of a slice; by default the medians.
+    :param num_points: inputs per column; default 200 for curves, 40 for contours.
     :return: the figure.
     :raises DataError: for unusable data, and for none where the model keeps none.
     :raises ImportError: with the fix, if Matplotlib is not installed.
 
-    Cost: predictions at 200 inputs a panel, or at 1600. Example::
+    Example::
 
         plot_posterior(model, (X, Y)).savefig("posterior.png")
     """
@@ -99,7 +95,7 @@ def _draw_slice(
     centre: np.ndarray,
     count: int,
 ) -> None:
-    """The curve over one column of X, the others held."""
+    """Draw the curve over one column of X, the others held."""
     x = shown.X[:, column]
     values = np.linspace(*_limits(x), count)
     grid = np.tile(centre, (count, 1))
@@ -142,9 +138,7 @@ def _draw_slice(
 
 
 def _draw_data(ax: Axes, shown: Observed, column: int, centre: np.ndarray, found: Curve) -> None:
-    """Observations, fainter the further they are from the slice; none for classes, whose numbers
-    are no values.
-    """
+    """Draw observations, fading with distance from the slice; none for class labels."""
     if shown.Y.shape[1] != found.centre.shape[1]:
         return
     others = np.delete(shown.X - centre, column, axis=1)
@@ -158,9 +152,7 @@ def _draw_data(ax: Axes, shown: Observed, column: int, centre: np.ndarray, found
 
 
 def _contours(model: GPModel | Standardized, shown: Observed, count: int) -> Figure:
-    """A row for each output: the mean with the data, and the standard deviation of f with the
-    points.
-    """
+    """Draw per output the mean with the data, and the standard deviation of f with the points."""
     first, second = (np.linspace(*_limits(shown.X[:, column]), count) for column in range(2))
     grid = np.stack(np.meshgrid(first, second), axis=-1).reshape(-1, 2).astype(shown.X.dtype)
     found = curve(model, grid)
@@ -215,7 +207,7 @@ def _contours(model: GPModel | Standardized, shown: Observed, count: int) -> Fig
 
 
 def _outside_legend(figure: Figure, *axes: Axes) -> None:
-    """One legend above all panels, which covers nothing."""
+    """Draw one legend above all panels."""
     handles: dict[str, Artist] = {}
     for ax in axes:
         for handle, label in zip(*ax.get_legend_handles_labels()):

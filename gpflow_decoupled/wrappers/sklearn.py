@@ -1,5 +1,6 @@
-"""scikit-learn estimators: import them from `gpflow_decoupled.wrappers.sklearn`; needs scikit-learn
-1.6 or later.
+"""scikit-learn estimators; needs scikit-learn 1.6 or later.
+
+Import them from `gpflow_decoupled.wrappers.sklearn`.
 """
 
 from __future__ import annotations
@@ -31,13 +32,11 @@ from .validation import held_out_rows, how_to_go_on
 _BLOCK = 8192
 """Rows predicted at once, so that memory does not grow with the data."""
 _EVERY = 100
-"""Steps between two evaluations of rows that are held out."""
+"""Steps between evaluations of held-out rows: score resolution against time."""
 
 
 class _DecoupledGP(BaseEstimator):
-    """The part that both estimators share: hyperparameters, standardised inputs, training,
-    predictive moments.
-    """
+    """The part shared by both estimators."""
 
     def __init__(
         self,
@@ -67,9 +66,7 @@ class _DecoupledGP(BaseEstimator):
         self.verbose = verbose
 
     def _train(self, X: np.ndarray, Y: np.ndarray, likelihood: Likelihood | str) -> None:
-        """Set `standardized_`, `model_`, the scalers and `result_` from X [N, D] and Y [N, P] in
-        their own units.
-        """
+        """Set `standardized_`, `model_`, scalers and `result_` from X [N, D], Y [N, P]."""
         rng = check_random_state(self.random_state)
         seed = int(rng.randint(2**31 - 1))
         X, Y, evaluation = self._hold_out(X, Y, rng)
@@ -101,9 +98,7 @@ class _DecoupledGP(BaseEstimator):
     def _hold_out(
         self, X: np.ndarray, Y: np.ndarray, rng: np.random.RandomState
     ) -> tuple[np.ndarray, np.ndarray, Evaluation | None]:
-        """X and Y without the rows of `validation_fraction`, and the evaluation on these; all rows
-        and None without it.
-        """
+        """Return X and Y without the held-out rows, and their `Evaluation`; None without any."""
         if self.validation_fraction is None:
             return X, Y, None
         if "evaluation" in (self.fit_options or {}):
@@ -133,39 +128,36 @@ class _DecoupledGP(BaseEstimator):
 
 
 class DecoupledGPRegressor(RegressorMixin, _DecoupledGP):
-    """Gaussian process regression by an orthogonally decoupled posterior, trained by
-    `gpflow_decoupled.fit`.
+    """Gaussian process regression by an orthogonally decoupled posterior.
 
-    The model is that of `gpflow_decoupled.build` with these numbers of points: inputs and targets
-    are standardised inside, and predictions are in the units of y. Several targets are independent
-    Gaussian processes with one kernel.
+    Builds by `gpflow_decoupled.build`, trains by `gpflow_decoupled.fit`. Inputs and targets are
+    standardised inside; predictions are in the units of y. Several targets are independent GPs with
+    one kernel. Cost: N (M_beta + M_gamma)^2 once, then an `ODVGP` step each.
 
-    :param kernel: a GPflow kernel for standardised inputs, or a function from their number to one;
-        Matern 5/2 with one lengthscale per column if None. Where no likelihood is given either,
-        kernel and noise then start where an exact GP on 500 rows ends: `result_.start` says so, and
-        `fit_options={"initialize": None}` leaves it out.
-    :param likelihood: a GPflow likelihood of standardised targets, or one whose targets have no
-        scale, such as counts, which then are not standardised; or a name that `build` knows;
-        Gaussian if None.
+    :param kernel: a GPflow kernel of standardised inputs, or a function from their number to one;
+        None: Matern 5/2 with one lengthscale per column. With neither kernel nor likelihood, both
+        start where an exact GP on 500 rows ends (`result_.start`); `fit_options={"initialize":
+        None}` skips that.
+    :param likelihood: a GPflow likelihood of standardised targets, or of targets without a scale,
+        such as counts, which are not standardised; or a name that `build` knows; None: Gaussian.
     :param num_inducing: M_beta, points of mean and covariance.
     :param num_mean_points: M_gamma, further points of the mean; "data" for a mean on all rows.
     :param steps: training steps; None leaves the limit to `seconds`.
     :param seconds: limit on the wall-clock time of the steps; None leaves it to `steps`.
-    :param validation_fraction: the share of the rows, of each class in a classifier, that is held
-        out; every 100 steps their log density is computed, and training stops when it no longer
-        improves, at the Parameters of the best evaluation. `result_.reason` says why it stopped.
-        Where `steps` or `seconds` ended training while it still improved, a `ConvergenceWarning`
-        says what it would take to go on. None, the default, trains on all rows for all steps.
-    :param n_iter_no_change: evaluations without a better log density of the held-out rows before
-        training stops.
+    :param validation_fraction: share of the rows (per class in a classifier) to hold out. Training
+        stops when their log density, computed every 100 steps, no longer improves, at the best
+        Parameters; `result_.reason` says why it stopped. A `ConvergenceWarning` reports a run that
+        a limit ended while it still improved. None: train on all rows for all steps.
+    :param n_iter_no_change: evaluations without improvement before training stops.
     :param fit_options: further arguments of `gpflow_decoupled.fit`.
     :param random_state: seed of points and minibatches.
     :param verbose: show progress.
 
-    After `fit` there are `model_`, the trained GPflow model of standardised data; `standardized_`,
-    which predicts in the units of the data; `result_`, the record of training; `n_features_in_`,
-    and `feature_names_in_` for data frames.
-    Cost: N (M_beta + M_gamma)^2 once, then that of an `ODVGP` per step. Example::
+    Attributes after `fit`: `model_`, the GPflow model of standardised data; `standardized_`, which
+    predicts in the units of the data; `result_`, the record of training; `n_features_in_`, and
+    `feature_names_in_` for data frames.
+
+    Example::
 
         regressor = DecoupledGPRegressor(num_inducing=50, num_mean_points=100, steps=200)
         regressor.fit(X, y)
@@ -190,9 +182,7 @@ class DecoupledGPRegressor(RegressorMixin, _DecoupledGP):
     def predict(
         self, X: npt.ArrayLike, return_std: bool = False
     ) -> np.ndarray | tuple[np.ndarray, np.ndarray]:
-        """Predictive mean of y at X [N, D], shaped as y was; with `return_std` also the predictive
-        standard deviation.
-        """
+        """Predict the mean of y at X [N, D], shaped as y; with `return_std` its deviation, too."""
         mean, variance = self._moments(X)
         std = np.sqrt(variance)
         if self._single_target:
@@ -205,9 +195,7 @@ class DecoupledGPRegressor(RegressorMixin, _DecoupledGP):
         n_samples: int = 1,
         random_state: int | np.random.RandomState | None = 0,
     ) -> np.ndarray:
-        """Joint samples of f at X [N, D], in the units of y: [N, n_samples], or [N, P, n_samples].
-        Cost N^3.
-        """
+        """Draw f jointly at X [N, D], in y's units: [N, n_samples] or [N, P, n_samples]; N^3."""
         check_is_fitted(self)
         inputs = self.X_scaler_.transform(validate_data(self, X, reset=False))
         mean, cov = (
@@ -230,17 +218,14 @@ class DecoupledGPRegressor(RegressorMixin, _DecoupledGP):
 
 
 class DecoupledGPClassifier(ClassifierMixin, _DecoupledGP):
-    """Gaussian process classification by an orthogonally decoupled posterior, trained by
-    `gpflow_decoupled.fit`.
+    """Gaussian process classification by an orthogonally decoupled posterior.
 
-    Two classes share one latent function and a logistic link with exact expectations. Of more
-    classes each has a latent function of its own, and the likelihood is a `CategoricalLogit`
-    (softmax). Inputs are standardised inside. The class of greatest probability is predicted.
+    Two classes share one latent function and a logistic link with exact expectations; more have a
+    latent each and a `CategoricalLogit` (softmax). Inputs are standardised inside. Other arguments
+    and attributes as `DecoupledGPRegressor`, and `classes_`.
 
-    :param likelihood: a GPflow likelihood of labels 0, 1, ... in the order of `classes_`, if the
-        default is not wanted.
+    :param likelihood: a GPflow likelihood of labels 0, 1, ... in the order of `classes_`.
 
-    The other arguments and attributes are those of `DecoupledGPRegressor`, and `classes_`.
     Example::
 
         classifier = DecoupledGPClassifier(num_inducing=50, num_mean_points=100, steps=200)
@@ -252,7 +237,7 @@ class DecoupledGPClassifier(ClassifierMixin, _DecoupledGP):
         """Learn from X [N, D] and labels y [N].
 
         :raises ValueError: for data that scikit-learn or the model refuses, and for one class
-        alone.
+            alone.
         """
         inputs, observed = validate_data(self, X, y)
         check_classification_targets(observed)

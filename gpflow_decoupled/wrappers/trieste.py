@@ -1,6 +1,4 @@
-"""Models of this package in the Bayesian-optimisation loops of trieste, which must be installed:
-`.[trieste]`.
-"""
+"""Models for trieste's Bayesian optimisation; needs `.[trieste]`."""
 
 from __future__ import annotations
 
@@ -35,22 +33,21 @@ DEFAULT_SETTINGS = {"steps": 300, "progress": False}
 class DecoupledVariational(
     GPflowPredictor, EncodedSupportsCovarianceBetweenPoints, HasTrajectorySampler
 ):
-    """A model on inducing points with the interface that trieste wants: trained by `fit`,
-    predictions from a cache.
+    """A model on inducing points with trieste's interface, trained by `fit`, with a cache.
 
-    `update` checks the data and `optimize` learns from them, starting where the last training
-    ended. The cache is kept in variables and brought up to date in place, so that what trieste has
-    compiled stays valid.
+    `update` checks the data; `optimize` learns from them, starting where the last training ended.
+    The cache lives in variables that are updated in place, so that what trieste compiled stays
+    valid. A prediction costs N M^2, and `optimize` as much as `fit`.
 
     :param model: an `ODVGP`, `HDVGP`, `SOLVEGP`, `DVGP` or `BasisGP`. Its points belong in the
         encoded search space, for example `search_space.sample_sobol(M)`; training moves them.
     :param num_frequencies: of the prior in trajectories, see `pathwise_samples`.
     :param seed: of trajectories.
     :param encoder: trieste's encoder of query points.
-    :param settings: further arguments of `fit`; 300 steps without a progress line if not given.
+    :param settings: further arguments of `fit`; default 300 steps without progress.
     :raises DataError: for models without inducing points.
 
-    A prediction costs N M^2, and `optimize` as much as `fit` says. Example::
+    Example::
 
         wrapped = DecoupledVariational(model, steps=200)
         BayesianOptimizer(observer, space).optimize(10, initial_data, wrapped)
@@ -80,7 +77,7 @@ class DecoupledVariational(
 
     @property
     def model(self) -> BasisGP:
-        """The model that is wrapped."""
+        """The wrapped model."""
         return self._model
 
     def predict_y_encoded(self, query_points: TensorType) -> tuple[tf.Tensor, tf.Tensor]:
@@ -91,9 +88,7 @@ class DecoupledVariational(
     def covariance_between_points_encoded(
         self, query_points_1: TensorType, query_points_2: TensorType
     ) -> tf.Tensor:
-        """Posterior covariances [..., P, N, M] between points [..., N, D] and [M, D]; that of all N
-        + M is computed.
-        """
+        """Posterior covariances [..., P, N, M] of points [..., N, D] and [M, D], from all N + M."""
         lead = tf.shape(query_points_1)[:-2]
         second = tf.broadcast_to(
             query_points_2, tf.concat([lead, tf.shape(query_points_2)], axis=0)
@@ -103,7 +98,7 @@ class DecoupledVariational(
         return covariance[..., :count, count:]
 
     def update_encoded(self, dataset: Dataset) -> None:
-        """Check the data and count them; q(f) is trained by `optimize`.
+        """Check and count the data; `optimize` trains q(f).
 
         :raises DataError: for unusable data, with nothing changed.
         """
@@ -112,7 +107,7 @@ class DecoupledVariational(
         self.model.num_data = len(X)
 
     def optimize_encoded(self, dataset: Dataset) -> FitResult:
-        """Train on all data, and bring the cached posterior up to date; raises as `fit`."""
+        """Train on all data and update the cached posterior; raises as `fit`."""
         self.update_encoded(dataset)
         with warnings.catch_warnings():
             warnings.filterwarnings(
@@ -123,24 +118,20 @@ class DecoupledVariational(
         return result
 
     def trajectory_sampler(self) -> TrajectorySampler:
-        """Draws from q(f) as functions, for Thompson sampling."""
+        """Draw from q(f) as functions, for Thompson sampling."""
         return PathwiseTrajectorySampler(self)
 
 
 class PathwiseTrajectorySampler(TrajectorySampler):
-    """Trajectories of a `DecoupledVariational`: `pathwise_samples` of the posterior as it is at
-    their first call.
-    """
+    """Trajectories of a `DecoupledVariational`: `pathwise_samples` at their first call."""
 
     def get_trajectory(self) -> PathwiseTrajectory:
-        """A batch of functions; as many as the points of its first call have in their second
-        axis.
-        """
+        """A batch of functions, as many as the second axis of its first call has points."""
         return PathwiseTrajectory(self._model)
 
 
 class PathwiseTrajectory(TrajectoryFunctionClass):
-    """B draws from q(f), each at points of its own: [N, B, D] to [N, B, P]."""
+    """B draws from q(f), each at its points: [N, B, D] to [N, B, P]."""
 
     def __init__(self, model: DecoupledVariational) -> None:
         self._model = model
@@ -148,7 +139,7 @@ class PathwiseTrajectory(TrajectoryFunctionClass):
 
     @tf.autograph.experimental.do_not_convert
     def __call__(self, x: TensorType) -> tf.Tensor:
-        """The values. Cost: as `PathwiseSamples`, and `basis.factor` at the first call."""
+        """Evaluate; cost as `PathwiseSamples`, and `basis.factor` at the first call."""
         x = self._model.encode(tf.convert_to_tensor(x))
         if self._draws is None:
             with tf.init_scope():  # drawn once, even if trieste is just compiling

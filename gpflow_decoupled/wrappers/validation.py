@@ -1,6 +1,4 @@
-"""Rows that an estimator holds out of its training data: training stops when predictions for them
-no longer improve.
-"""
+"""Held-out rows of an estimator, which decide when training stops."""
 
 from __future__ import annotations
 
@@ -14,20 +12,18 @@ from ..summaries import short_repr
 from ..training import FitResult
 
 _LIMITS = ("steps done", "time is up")
-"""Why a run ended that could have gone on."""
+"""Reasons of a run that could have continued."""
 _RISE = 1e-3
-"""Nats per row: predictions for held-out rows that gained so much of late would gain more in a
-longer run.
-"""
+"""Nats per row: a late gain of held-out rows that promises more from a longer run."""
 
 
 def held_out_rows(groups: np.ndarray, fraction: object, rng: np.random.RandomState) -> np.ndarray:
-    """Which of the rows are held out, [N] of booleans: the same share of each group, rounded down.
+    """Choose held-out rows, [N] booleans: the same share of each group, rounded down.
 
-    :param groups: [N], the class of each row; for regression the same number everywhere.
-    :param fraction: the share, above 0 and below 1.
+    :param groups: [N], the class of each row; constant for regression.
+    :param fraction: the share, in (0, 1).
     :param rng: chooses the rows.
-    :raises DataError: for another share, and where no row would be held out.
+    :raises DataError: for another share, and if no row would be held out.
     """
     if not is_number(fraction) or not 0.0 < fraction < 1.0:
         raise DataError(
@@ -49,11 +45,10 @@ def held_out_rows(groups: np.ndarray, fraction: object, rng: np.random.RandomSta
 
 
 def how_to_go_on(result: FitResult) -> str:
-    """What a longer run would take, as sentences, where a limit ended one that still improved; else
-    an empty text.
+    """Advise on a longer run if a limit ended one that still improved; else "".
 
-    It still improved where the mean log density of the held-out rows at the end is above the best
-    of the first three quarters of the steps, by 1e-3 nats per row or more.
+    Improved: the held-out mean log density at the end exceeds the best of the first three quarters
+    of the steps by at least 1e-3 nats per row.
 
     :param result: of a run with an `Evaluation`.
     """
